@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/lane.h"
+#include "base/lane_pool.h"
+#include "base/memory_category.h"
+
+namespace fsdpbench::backend {
+
+class Kernels;
+
+/// When an op ran on its lane, in nanoseconds of base/clock.h. Written by the device, read by the host only after
+/// the lane has been waited for. A collective also stores when its last peer had arrived; 0 elsewhere.
+struct Stamp {
+  std::int64_t begin_ns = 0;
+  std::int64_t end_ns = 0;
+  std::int64_t peers_arrived_ns = 0;
+};
+
+/// One rank's accelerator: lanes, events, lane-ordered memory and kernels.
+///
+/// All calls come from the one host thread of the rank that issues; none blocks but host_wait, synchronize and a
+/// full queue. A failure in an op, or of any other rank, ends all ranks: the next call then throws
+/// BackendError with the first failure's message.
+class Device {
+ public:
+  /// Work of one op. On CPU it runs later, on the lane's own thread; on CUDA it runs at once and only enqueues to
+  /// the lane's stream. It may use `kernels` only during the call.
+  using Task = std::function<void(Kernels& kernels)>;
+  /// Events are small numbers, reused every step; recording again overwrites. Waiting for an event that was never
+  /// recorded is a no-op (as on CUDA).
+  using Event = std::int32_t;
+
+  virtual ~Device() = default;
+
+  /// Puts `task` at the end of `lane`. `stamp` (may be null) must stay valid until the lane was waited for.
+  /// `name` must outlive the run; it labels errors.
+  virtual void enqueue(Lane lane, const char* name, Task task, Stamp* stamp) = 0;
+  /// `event` completes when everything enqueued on `lane` so far is done.
+  virtual void record(Event event, Lane lane) = 0;
+  /// Ops enqueued on `lane` from now on start only after the latest recording of `event`.
+  virtual void wait(Lane lane, Event event) = 0;
+  /// Blocks the host until the latest recording of `event` is complete.
+  virtual void host_wait(Event event) = 0;
+  /// Blocks the host until every lane is empty.
+  virtual void synchronize() = 0;
+
+  /// Lane-ordered memory, see base/lane_pool.h. Never returns null; 512-byte aligned; contents undefined.
+  /// Throws ResourceError, naming the bytes and the category, when the device has no more.
+  virtual std::byte* allocate(std::int64_t bytes, MemoryCategory category, Lane lane) = 0;
+  /// The memory is free once everything enqueued on `lane` so far is done.
+  virtual void free(std::byte* memory, Lane lane) = 0;
+  virtual const PoolStatistics& memory() const = 0;
+  virtual void reset_memory_peaks() = 0;
+
+  /// True if kernels take modelled time and compute nothing: results have no meaning.
+  virtual bool computes() const = 0;
+};
+
+}  // namespace fsdpbench::backend

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/dtype.h"
+
+namespace fsdpbench::backend {
+
+/// c = alpha * op(a) * op(b) + beta * c, row-major, fp32 accumulation.
+/// op(a) is m x k, op(b) is k x n, c is m x n; with transpose_a, a is stored k x m; with transpose_b, b is n x k.
+struct Gemm {
+  const std::byte* a = nullptr;
+  const std::byte* b = nullptr;
+  std::byte* c = nullptr;
+  std::int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  DType input_dtype = DType::f32;   ///< of a and b
+  DType output_dtype = DType::f32;  ///< of c
+  float alpha = 1.0F;
+  float beta = 0.0F;  ///< 0 (overwrite, c may be uninitialised) or 1 (add)
+};
+
+/// Grouped-query causal attention over [batch, seq, heads, head_dim] tensors (heads of one token adjacent).
+/// Query head h reads key/value head h / (heads / kv_heads). Softmax scale 1/sqrt(head_dim).
+struct AttentionShape {
+  std::int64_t batch = 0, seq = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  DType dtype = DType::f32;
+};
+
+/// One strided block copy: `rows` runs of `run` elements.
+struct CopyRun {
+  std::int64_t source = 0;         ///< first element in the source
+  std::int64_t target = 0;         ///< first element in the target
+  std::int64_t rows = 1;
+  std::int64_t run = 0;            ///< contiguous elements a row
+  std::int64_t source_stride = 0;  ///< elements between row starts
+  std::int64_t target_stride = 0;
+  std::int64_t zero_fill = 0;      ///< elements set to 0 after the last run in the target (padding)
+};
+
+struct AdamWStep {
+  float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
+  std::int64_t step = 1;  ///< counted from 1, for bias correction
+  float gradient_scale = 1.0F;
+};
+
+/// The numeric kernels of one device, called from a task on a lane. Pointers are device memory; dtypes f32 or bf16
+/// unless said; statistics (rstd, log-sum-exp, loss) are f32. Accumulation is fp32. Outputs may not alias inputs
+/// unless said. Counts are elements. Every kernel gives the same bits for the same input, whatever else runs.
+class Kernels {
+ public:
+  virtual ~Kernels() = default;
+
+  virtual void gemm(const Gemm& gemm) = 0;
+
+  /// Per row of x [rows, width]: rstd = 1/sqrt(mean(x^2) + epsilon), y = x * rstd * weight.
+  virtual void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* rstd, std::int64_t rows,
+                        std::int64_t width, float epsilon, DType dtype) = 0;
+  /// d_x += gradient of rms_norm (adds: the residual path's gradient is already there); d_weight is overwritten.
+  virtual void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
+                                 std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
+                                 DType dtype) = 0;
+
+  /// Rotary embedding in place on x [batch, seq, heads, head_dim], halves rotated (Llama's "rotate half");
+  /// `inverse` rotates back (the backward).
+  virtual void rotary(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
+                      float theta, bool inverse, DType dtype) = 0;
+
+  /// `scratch`: attention_scratch_bytes(shape), or attention_backward_scratch_bytes(shape) for the backward.
+  virtual void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
+                         std::byte* out, float* log_sum_exp, std::byte* scratch) = 0;
+  virtual void attention_backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q,
+                                  const std::byte* k, const std::byte* v, const std::byte* out,
+                                  const float* log_sum_exp, std::byte* d_q, std::byte* d_k, std::byte* d_v,
+                                  std::byte* scratch) = 0;
+
+  /// y = silu(gate) * up.
+  virtual void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count, DType dtype) = 0;
+  virtual void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
+                               std::byte* d_up, std::int64_t count, DType dtype) = 0;
+
+  /// y[t] = table[token[t]], table [vocab, width].
+  virtual void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
+                         std::int64_t vocab, std::int64_t width, DType dtype) = 0;
+  /// d_table[token[t]] += d_y[t] in token order; with `overwrite` d_table is zeroed first.
+  virtual void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
+                                  std::int64_t count, std::int64_t vocab, std::int64_t width, bool overwrite,
+                                  DType dtype) = 0;
+
+  /// loss = mean over rows of -log softmax(logits[row])[target[row]]; logits [rows, vocab] become
+  /// d_logits = loss_scale * d loss / d logits in place.
+  virtual void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows,
+                             std::int64_t vocab, float loss_scale, DType dtype) = 0;
+
+  /// loss = mean over all elements of (prediction - target)^2; d_prediction = loss_scale * gradient.
+  virtual void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction,
+                                  float* loss, std::int64_t count, float loss_scale, DType dtype) = 0;
+  /// y[row] += bias, y [rows, width].
+  virtual void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype) = 0;
+  /// d_bias = sum over rows of d_y; overwritten.
+  virtual void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width,
+                             DType dtype) = 0;
+  /// y = max(x, 0).
+  virtual void relu(const std::byte* x, std::byte* y, std::int64_t count, DType dtype) = 0;
+  /// d_x = y > 0 ? d_y : 0, in place allowed (d_x == d_y).
+  virtual void relu_backward(const std::byte* d_y, const std::byte* y, std::byte* d_x, std::int64_t count,
+                             DType dtype) = 0;
+
+  /// y = x + residual; y may be x or residual.
+  virtual void add(const std::byte* x, const std::byte* residual, std::byte* y, std::int64_t count, DType dtype) = 0;
+
+  /// target = factor * source with conversion (round to nearest even); target may be source if the dtypes are equal.
+  virtual void cast(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
+                    std::int64_t count, float factor) = 0;
+  /// target (f32) += source.
+  virtual void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count) = 0;
+  /// All runs, in order, with conversion; offsets in elements of the respective dtype.
+  virtual void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
+                         std::span<const CopyRun> runs) = 0;
+  virtual void fill_zero(std::byte* target, std::int64_t bytes) = 0;
+  /// target = bytes of host memory `source` (which must stay valid until the lane was waited for).
+  virtual void upload(const void* source, std::byte* target, std::int64_t bytes) = 0;
+  /// host memory `target` = bytes of device memory `source`; valid after the lane was waited for.
+  virtual void download(const std::byte* source, void* target, std::int64_t bytes) = 0;
+
+  /// *sum += sum of squares of x (f32), accumulated in double.
+  virtual void sum_of_squares(const float* x, std::int64_t count, double* sum) = 0;
+  /// parameter -= learning_rate * (gradient_scale * gradient + weight_decay * parameter).
+  virtual void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate,
+                   float weight_decay, float gradient_scale) = 0;
+  /// Decoupled weight decay (Loshchilov & Hutter), as torch.optim.AdamW computes it.
+  virtual void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment,
+                     std::int64_t count, const AdamWStep& step) = 0;
+  /// Busy or asleep for so long: injected trouble.
+  virtual void delay(std::int64_t nanoseconds) = 0;
+};
+
+/// Scratch bytes of attention and of attention_backward for this shape, on every backend at most.
+std::int64_t attention_scratch_bytes(const AttentionShape& shape);
+std::int64_t attention_backward_scratch_bytes(const AttentionShape& shape);
+
+}  // namespace fsdpbench::backend

@@ -1,0 +1,48 @@
+#include "base/bytes.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <utility>
+
+namespace fsdpbench {
+
+std::string format_bytes(std::int64_t bytes) {
+  constexpr std::array<std::string_view, 5> kUnits{"KiB", "MiB", "GiB", "TiB", "PiB"};
+  if (bytes < 1024) return fmt::format("{} B", bytes);
+  double value = static_cast<double>(bytes) / 1024.0;
+  std::size_t unit = 0;
+  while (value >= 1024.0 && unit + 1 < kUnits.size()) {
+    value /= 1024.0;
+    ++unit;
+  }
+  return fmt::format("{:.2f} {}", value, kUnits[unit]);
+}
+
+std::optional<std::int64_t> parse_bytes(std::string_view text) {
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc() || !(number >= 0)) return std::nullopt;
+  std::string_view unit = text.substr(static_cast<std::size_t>(end - text.data()));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  constexpr std::array<std::pair<std::string_view, double>, 10> kUnits{{{"", 1},
+                                                                        {"B", 1},
+                                                                        {"KB", 1e3},
+                                                                        {"MB", 1e6},
+                                                                        {"GB", 1e9},
+                                                                        {"TB", 1e12},
+                                                                        {"KiB", 1024.0},
+                                                                        {"MiB", 1048576.0},
+                                                                        {"GiB", 1073741824.0},
+                                                                        {"TiB", 1099511627776.0}}};
+  for (const auto& [name, factor] : kUnits) {
+    if (unit == name && number * factor < 9.2e18) return static_cast<std::int64_t>(number * factor);
+  }
+  return std::nullopt;
+}
+
+}  // namespace fsdpbench

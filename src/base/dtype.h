@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace fsdpbench {
+
+/// Element type of a tensor. Reductions over bf16 accumulate in fp32 everywhere.
+enum class DType : std::uint8_t { f32, bf16, i32 };
+
+/// Bytes of one element.
+constexpr std::int64_t size_of(DType dtype) {
+  return dtype == DType::bf16 ? 2 : 4;
+}
+
+/// "fp32", "bf16" or "i32": the spelling used in profiles and result files.
+std::string_view to_string(DType dtype);
+
+/// Inverse of to_string; nothing for an unknown name.
+std::optional<DType> parse_dtype(std::string_view name);
+
+}  // namespace fsdpbench

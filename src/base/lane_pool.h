@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+
+#include "base/lane_order.h"
+#include "base/memory_category.h"
+
+namespace fsdpbench {
+
+/// Bytes of a pool now and at their worst. "Occupied" counts a block from its allocation until the lane that
+/// allocates next may reuse it: live blocks, and freed blocks whose free that lane has not been ordered after.
+/// It therefore depends on the schedule alone, never on the speed of the run.
+struct PoolStatistics {
+  CategoryBytes live{};           ///< allocated and not freed, in issue order
+  CategoryBytes peak_occupied{};  ///< worst case of each category on its own
+  std::int64_t live_total = 0;
+  std::int64_t peak_occupied_total = 0;
+  std::int64_t reserved = 0;  ///< size of the address range ever needed (its own peak: it never shrinks)
+  std::int64_t allocations = 0;
+  std::int64_t reuses = 0;  ///< allocations served from a freed block
+};
+
+/// Lane-ordered memory as pure bookkeeping over an address range that starts at 0: a block freed on a lane may be
+/// reused by that lane at once, by another lane only after an event or a host wait orders it. The CPU device adds
+/// real memory, the schedule walk adds nothing. Best fit, with splitting and merging, 512-byte granules.
+/// Not thread-safe: one issuing host thread a rank.
+class LanePool {
+ public:
+  static constexpr std::int64_t kGranule = 512;
+
+  /// Offset of `bytes` (rounded up to kGranule) for use by ops of `lane` issued from now on, and by ops of other
+  /// lanes that are ordered after them. `order` is the rank's issue order. bytes >= 0.
+  std::int64_t allocate(std::int64_t bytes, MemoryCategory category, Lane lane, const LaneOrder& order);
+
+  /// Frees the block at `offset` after the last op issued on `lane` so far.
+  /// Throws std::logic_error if no live block starts there.
+  void free(std::int64_t offset, Lane lane, const LaneOrder& order);
+
+  /// Rounded size of the live block at `offset`.
+  std::int64_t size_of_block(std::int64_t offset) const;
+
+  const PoolStatistics& statistics() const { return statistics_; }
+  /// Forgets peaks (not live bytes, not the reserved range): a new measurement begins.
+  void reset_peaks();
+
+ private:
+  struct Block {
+    std::int64_t offset = 0;
+    std::int64_t bytes = 0;
+    MemoryCategory category = MemoryCategory::activations;
+    bool live = false;
+    LaneClock freed_after{};  // if not live: what must be complete before reuse
+  };
+  using Blocks = std::list<Block>;  // by offset, without gaps, up to reserved
+
+  static bool reusable(const Block& block, const LaneClock& now);
+  void merge_reusable(const LaneClock& now);
+  void note_peak(const LaneClock& now);
+
+  Blocks blocks_;
+  std::map<std::int64_t, Blocks::iterator> live_;
+  PoolStatistics statistics_;
+};
+
+}  // namespace fsdpbench

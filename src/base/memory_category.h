@@ -1,0 +1,36 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace fsdpbench {
+
+/// What a device buffer is for. Every allocation names one.
+enum class MemoryCategory : std::uint8_t {
+  parameter_shards,       ///< fp32 master shards and replicated small parameters
+  unsharded_parameters,   ///< gathered units, all-gather outputs not yet copied out included
+  gradients,              ///< unsharded gradients, accumulators and gradient shards
+  optimizer,              ///< moments, sharded like the parameters
+  activations,            ///< saved tensors, layer boundaries, workspaces, batches
+  communication_buffers,  ///< cast shards, reduce-scatter inputs and temporaries
+};
+
+inline constexpr std::size_t kMemoryCategoryCount = 6;
+inline constexpr std::array<MemoryCategory, kMemoryCategoryCount> kMemoryCategories{
+    MemoryCategory::parameter_shards, MemoryCategory::unsharded_parameters, MemoryCategory::gradients,
+    MemoryCategory::optimizer,        MemoryCategory::activations,          MemoryCategory::communication_buffers};
+
+constexpr std::size_t index_of(MemoryCategory category) { return static_cast<std::size_t>(category); }
+
+constexpr std::string_view to_string(MemoryCategory category) {
+  constexpr std::array<std::string_view, kMemoryCategoryCount> kNames{
+      "parameter_shards", "unsharded_parameters", "gradients", "optimizer", "activations", "communication_buffers"};
+  return kNames[index_of(category)];
+}
+
+/// Bytes by category.
+using CategoryBytes = std::array<std::int64_t, kMemoryCategoryCount>;
+
+}  // namespace fsdpbench

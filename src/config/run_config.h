@@ -1,0 +1,176 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+
+/// What the user asked for, as plain data. Defaults are the quickstart's. Every rule about ranges and combinations
+/// is in validate.cpp; nothing here checks anything. The TOML key of a field is `section.field`.
+namespace fsdpbench::config {
+
+enum class ModelKind : std::uint8_t { decoder, mlp };
+enum class Optimizer : std::uint8_t { sgd, adamw };
+enum class Strategy : std::uint8_t { no_shard, shard_grad_op, full_shard, hybrid_shard, hybrid_shard_grad_op };
+enum class Layout : std::uint8_t { flat, per_param };
+/// When gradients of accumulated microbatches are reduced.
+enum class AccumulateMode : std::uint8_t {
+  reduce_each,          ///< reduce every microbatch, add up the shards
+  no_sync,              ///< add up unsharded gradients, reduce once at the last microbatch
+  reduce_scatter_only,  ///< hybrid: reduce-scatter each microbatch, all-reduce across replicas once
+};
+enum class GradientScaling : std::uint8_t {
+  average,          ///< the collective averages (FSDP2)
+  sum,              ///< the collective sums, the shard is divided after it (FSDP2 force_sum_reduction)
+  pre_post_divide,  ///< divided by a power of two before and by the rest after (FSDP1)
+};
+
+struct Model {
+  std::string preset = "quickstart";  ///< a file stem under profiles/models, whose values are the defaults below
+  ModelKind kind = ModelKind::decoder;
+  std::int64_t layers = 4;        ///< decoder blocks, or linear layers of the mlp
+  std::int64_t width = 128;       ///< decoder: residual width; mlp: hidden width
+  std::int64_t heads = 4;         ///< decoder: query heads; width / heads is the head size
+  std::int64_t kv_heads = 2;      ///< decoder: key/value heads, divides heads
+  std::int64_t ffn_width = 352;   ///< decoder: SwiGLU inner width
+  std::int64_t vocab = 256;       ///< decoder: 256 for byte-level tokens
+  bool tied_head = false;         ///< decoder: output head shares the embedding's weight
+  double rope_theta = 10000.0;    ///< decoder: rotary base
+  double norm_epsilon = 1e-5;     ///< decoder: RMSNorm epsilon
+  std::int64_t in_features = 64;  ///< mlp: inputs a sample
+  std::int64_t out_features = 64; ///< mlp: outputs a sample
+};
+
+struct Data {
+  std::string path;  ///< file or folder read as bytes; empty: this project's own sources and docs
+};
+
+struct Mesh {
+  std::int64_t ranks = 4;
+  std::int64_t shard = 0;      ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
+  std::int64_t replicate = 0;  ///< groups that hold equal shards; 0: ranks / shard
+};
+
+struct Train {
+  std::int64_t steps = 10;          ///< measured steps, after the warm-up
+  std::int64_t warmup = 2;          ///< steps left out of the timing (they train all the same)
+  std::int64_t seq_len = 128;       ///< tokens a sequence (decoder only)
+  std::int64_t batch_per_rank = 2;  ///< sequences (mlp: samples) a rank and microbatch
+  std::int64_t accumulate = 1;      ///< microbatches an optimizer step
+  AccumulateMode accumulate_mode = AccumulateMode::reduce_each;
+  std::uint64_t seed = 1;           ///< of the initial parameters
+  Optimizer optimizer = Optimizer::adamw;
+  double learning_rate = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;
+  double clip_norm = 0.0;           ///< global gradient norm limit; 0: no clipping
+};
+
+/// forward_prefetch and backward_prefetch.
+struct Prefetch {
+  enum class Mode : std::uint8_t {
+    none,       ///< forward: the next gather starts after this unit's computation; backward: after its reduction
+    implicit,   ///< forward only: gathers are issued in order of use and the host runs ahead
+    post,       ///< backward only: next gather issued after this unit's computation, before its reduction
+    pre,        ///< backward only: next gather issued before this unit's computation
+    explicit_,  ///< issued `depth` units ahead, before this unit's computation
+  };
+  Mode mode = Mode::none;
+  int depth = 1;
+  bool operator==(const Prefetch&) const = default;
+};
+
+struct AllGatherLimit {
+  enum class Mode : std::uint8_t {
+    unlimited,
+    fsdp1_queue,  ///< host pops a free-event queue of length `count` before each unshard (FSDP1 limit_all_gathers)
+    fsdp2_event,  ///< gathers wait on the device for the copy-out before last: two buffers (FSDP2)
+    strict,       ///< at most `count` units gathered at a time, host waits
+    bytes,        ///< at most `bytes` gathered at a time (one unit always may), host waits
+  };
+  Mode mode = Mode::fsdp2_event;
+  int count = 2;
+  std::int64_t bytes = 0;
+  bool operator==(const AllGatherLimit&) const = default;
+};
+
+struct ReshardAfterForward {
+  enum class Mode : std::uint8_t {
+    automatic,  ///< strategy's rule, root kept
+    always,     ///< root too
+    never,
+    group,      ///< reshard to groups of `group` consecutive ranks
+  };
+  Mode mode = Mode::automatic;
+  int group = 0;
+  bool operator==(const ReshardAfterForward&) const = default;
+};
+
+/// Which modules make a unit. Embedding, final norm and head belong to the root unless `model`.
+struct Wrap {
+  enum class Mode : std::uint8_t {
+    block,     ///< one unit a block (mlp: a linear layer)
+    blocks,    ///< one unit per `blocks` consecutive blocks
+    min_size,  ///< consecutive blocks until at least `parameters` parameters
+    model,     ///< everything in the root
+  };
+  Mode mode = Mode::block;
+  std::int64_t blocks = 1;
+  std::int64_t parameters = 0;
+  bool operator==(const Wrap&) const = default;
+};
+
+struct Fsdp {
+  std::string preset = "fsdp2";  ///< "fsdp1" or "fsdp2": the defaults of all knobs below as that system has them
+  Strategy strategy = Strategy::full_shard;
+  Layout layout = Layout::per_param;
+  ReshardAfterForward reshard_after_forward;
+  bool reshard_after_backward = true;  ///< false: keep units gathered between accumulated microbatches
+  Prefetch forward_prefetch{Prefetch::Mode::implicit, 1};
+  Prefetch backward_prefetch{Prefetch::Mode::pre, 1};
+  AllGatherLimit all_gather_limit;
+  int reduce_scatter_buffers = 1;      ///< reduce-scatter inputs alive; 0: no limit
+  bool separate_reduce_scatter_comm = false;  ///< own communicator for reduce-scatter
+  Wrap wrap;
+  DType param_dtype = DType::f32;      ///< of gathers and computation; masters are always fp32
+  DType reduce_dtype = DType::f32;     ///< of gradient reductions
+  GradientScaling gradient_scaling = GradientScaling::average;
+  bool activation_checkpointing = false;  ///< keep only each block's input, recompute in backward
+  std::int64_t shard_threshold = 0;    ///< parameters of fewer elements stay replicated
+};
+
+struct Emulate {
+  std::optional<double> link_gb_per_s;    ///< 1e9 bytes a second; absent: no modelled link
+  double link_latency_us = 0.0;           ///< a hop, added to the modelled link
+  std::optional<double> compute_tflops;   ///< 1e12 FLOP/s a rank; absent: kernels compute
+};
+
+/// Trouble for study. Everything off by default.
+struct Inject {
+  std::int64_t slow_rank = -1;            ///< this rank computes slow_rank_factor times slower
+  double slow_rank_factor = 1.0;
+  std::int64_t slow_link_rank = -1;       ///< this rank's modelled link is slow_link_factor times slower
+  double slow_link_factor = 1.0;
+  double jitter_us = 0.0;                 ///< every op on every lane starts 0..jitter later (seeded)
+  std::int64_t host_sync_after_layer = -1;  ///< host waits for the device after this block's forward
+  std::string delay_lane;                 ///< lane whose every op takes delay_us longer; empty: none
+  std::int64_t delay_rank = -1;           ///< only on this rank; -1: on all
+  double delay_us = 0.0;
+  bool poison_freed_memory = false;       ///< fill freed memory with NaN
+};
+
+struct RunConfig {
+  Model model;
+  Data data;
+  Mesh mesh;
+  Train train;
+  Fsdp fsdp;
+  Emulate emulate;
+  Inject inject;
+};
+
+}  // namespace fsdpbench::config

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/kernels.h"
+#include "config/run_config.h"
+#include "plan/model_shapes.h"
+#include "plan/module_sizes.h"
+
+namespace fsdpbench::model {
+
+/// Size of one rank's microbatch and the dtype it computes in.
+struct BatchShape {
+  std::int64_t batch = 1;
+  std::int64_t seq_len = 1;  ///< 1 for the mlp
+  DType dtype = DType::f32;
+  std::int64_t rows() const { return batch * seq_len; }
+};
+
+/// Device memory of one microbatch. Decoder: tokens and targets, int32 [batch, seq_len]; mlp: inputs f32
+/// [batch, in_features] and targets f32 [batch, out_features].
+struct DeviceBatch {
+  const std::byte* inputs = nullptr;
+  const std::byte* targets = nullptr;
+};
+
+/// All memory that one module's forward or backward touches; sizes as ModuleSizes says. Device memory, borrowed.
+struct ModuleCall {
+  std::span<const std::byte* const> parameters;  ///< in the module's parameter order, in BatchShape::dtype
+  std::span<std::byte* const> gradients;         ///< backward: same order and dtype
+  DeviceBatch batch;
+  const std::byte* input = nullptr;  ///< previous module's output; null for the first
+  std::byte* output = nullptr;       ///< forward only; null for a loss, and in a recomputation (then left out)
+  std::byte* saved = nullptr;
+  std::byte* workspace = nullptr;
+  std::byte* d_stream = nullptr;     ///< backward: gradient of the output, replaced by the gradient of the input.
+                                     ///< For the last module (a loss) only an output. Holds the largest of both.
+  float* loss = nullptr;             ///< loss modules: this microbatch's mean loss, device memory
+  float loss_scale = 1.0F;           ///< loss modules: multiplies every gradient
+};
+
+/// The arithmetic of a model, written once against the device's kernels. Stateless and thread-safe: everything a
+/// call touches is in its ModuleCall.
+///
+/// Gradients are overwritten, not added to, with one exception: the embedding of a tied model adds to what the head
+/// wrote into the same parameter before.
+class Model {
+ public:
+  virtual ~Model() = default;
+  /// One entry a module, in forward order.
+  virtual std::vector<plan::ModuleSizes> sizes() const = 0;
+  virtual void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const = 0;
+  virtual void backward(int module, backend::Kernels& kernels, const ModuleCall& call) const = 0;
+};
+
+/// The model of `shapes` (see plan/model_shapes.h) at this batch size.
+std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes& shapes, BatchShape batch);
+
+}  // namespace fsdpbench::model

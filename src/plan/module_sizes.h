@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+namespace fsdpbench::plan {
+
+/// Device bytes that one module needs for one microbatch, and its arithmetic. Filled by model/ (who knows the
+/// tensors), used by schedule/ (who places them) and by the estimates.
+struct ModuleSizes {
+  std::int64_t output_bytes = 0;              ///< what it hands to the next module; 0 for a loss
+  std::int64_t saved_bytes = 0;               ///< kept from forward to backward, its input not counted
+  std::int64_t forward_workspace_bytes = 0;   ///< only while forward runs
+  std::int64_t backward_workspace_bytes = 0;  ///< only while backward runs
+  double forward_flops = 0;                   ///< of matrix products and attention, 2 a multiply-add
+  double backward_flops = 0;
+};
+
+}  // namespace fsdpbench::plan
