@@ -1,0 +1,47 @@
+#include "plan/plan.h"
+
+#include <utility>
+
+namespace fsdpbench::plan {
+namespace {
+
+/// The layout of the same unsharded buffer over `groups` ranks, where groups divides layout.shards: every chunk is
+/// the concatenation of shards/groups old chunks.
+ShardLayout regroup(ShardLayout layout, int groups) {
+  const int factor = layout.shards / groups;
+  layout.shards = groups;
+  layout.shard_numel *= factor;
+  for (ParameterPlacement& p : layout.sharded) {
+    p.chunk_rows *= factor;
+    p.shard_offset *= factor;
+  }
+  return layout;
+}
+
+}  // namespace
+
+Plan make_plan(const config::RunConfig& config) {
+  Plan plan;
+  plan.shapes = model_shapes(config.model);
+  plan.mesh = {static_cast<int>(config.mesh.shard), static_cast<int>(config.mesh.replicate)};
+  plan.param_dtype = config.fsdp.param_dtype;
+  plan.reduce_dtype = config.fsdp.reduce_dtype;
+  plan.unit_of_module.resize(plan.shapes.modules.size());
+  const config::ReshardAfterForward& reshard = config.fsdp.reshard_after_forward;
+
+  for (UnitMembers& members : wrap_units(plan.shapes, config.fsdp.wrap)) {
+    for (int m : members.modules) plan.unit_of_module[static_cast<std::size_t>(m)] = static_cast<int>(plan.units.size());
+    Unit unit;
+    unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, plan.mesh.shard,
+                                    config.fsdp.shard_threshold);
+    if (reshard.mode == config::ReshardAfterForward::Mode::group && reshard.group > 1 &&
+        reshard.group < plan.mesh.shard) {
+      unit.group_layout.push_back(regroup(unit.layout, reshard.group));
+    }
+    unit.members = std::move(members);
+    plan.units.push_back(std::move(unit));
+  }
+  return plan;
+}
+
+}  // namespace fsdpbench::plan

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "config/run_config.h"
+#include "plan/mesh.h"
+#include "plan/model_shapes.h"
+#include "plan/shard_layout.h"
+#include "plan/units.h"
+
+namespace fsdpbench::plan {
+
+/// One unit and how it is split.
+struct Unit {
+  UnitMembers members;
+  ShardLayout layout;
+  /// Split into fewer, larger parts between forward and backward (reshard_after_forward = n); empty otherwise.
+  std::vector<ShardLayout> group_layout;  // zero or one
+
+  const std::string& label() const { return members.label; }
+  bool has_sharded() const { return !layout.sharded.empty(); }
+  bool has_replicated() const { return !layout.replicated.empty(); }
+  bool has_parameters() const { return has_sharded() || has_replicated(); }
+};
+
+/// Who owns which bytes. Unit 0 is the root.
+struct Plan {
+  ModelShapes shapes;
+  Mesh mesh;
+  std::vector<Unit> units;
+  std::vector<int> unit_of_module;
+  DType param_dtype = DType::f32;
+  DType reduce_dtype = DType::f32;
+
+  static constexpr int kRoot = 0;
+  /// Masters are used for computing as they are: nothing to gather, cast or free.
+  bool resident() const { return mesh.shard == 1 && param_dtype == DType::f32; }
+};
+
+/// Pure arithmetic; the configuration must be valid (config/validate.h), its mesh filled in.
+Plan make_plan(const config::RunConfig& config);
+
+}  // namespace fsdpbench::plan

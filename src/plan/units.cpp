@@ -1,0 +1,57 @@
+#include "plan/units.h"
+
+#include <utility>
+
+namespace fsdpbench::plan {
+namespace {
+
+bool wrappable(ModuleKind kind) { return kind == ModuleKind::block || kind == ModuleKind::linear; }
+
+std::int64_t numel(const ModelShapes& shapes, const ModuleShape& module) {
+  std::int64_t n = 0;
+  for (int p : module.parameters) n += shapes.parameters[static_cast<std::size_t>(p)].numel();
+  return n;
+}
+
+}  // namespace
+
+std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wrap& wrap) {
+  using Mode = config::Wrap::Mode;
+  std::vector<UnitMembers> units(1);
+  units.front().label = "R";
+  UnitMembers open;
+  std::int64_t open_numel = 0;
+  const auto close = [&] {
+    if (open.modules.empty()) return;
+    open.label = std::to_string(units.size() - 1);
+    units.push_back(std::move(open));
+    open = {};
+    open_numel = 0;
+  };
+
+  for (int m = 0; m < static_cast<int>(shapes.modules.size()); ++m) {
+    const ModuleShape& module = shapes.modules[static_cast<std::size_t>(m)];
+    if (!wrappable(module.kind) || wrap.mode == Mode::model) {
+      units.front().modules.push_back(m);
+      continue;
+    }
+    open.modules.push_back(m);
+    open_numel += numel(shapes, module);
+    const bool full = wrap.mode == Mode::block ||
+                      (wrap.mode == Mode::blocks && static_cast<std::int64_t>(open.modules.size()) >= wrap.blocks) ||
+                      (wrap.mode == Mode::min_size && open_numel >= wrap.parameters);
+    if (full) close();
+  }
+  close();  // the last unit may be smaller
+
+  for (UnitMembers& unit : units) {
+    for (int m : unit.modules) {
+      for (int p : shapes.modules[static_cast<std::size_t>(m)].parameters) {
+        if (shapes.parameters[static_cast<std::size_t>(p)].module == m) unit.parameters.push_back(p);
+      }
+    }
+  }
+  return units;
+}
+
+}  // namespace fsdpbench::plan

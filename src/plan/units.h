@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "plan/model_shapes.h"
+
+namespace fsdpbench::plan {
+
+/// Parameters gathered, freed and reduced together (FSDP1 FlatParameter, FSDP2 parameter group).
+struct UnitMembers {
+  std::string label;            ///< "R" for the root, "0", "1" … for the others in forward order
+  std::vector<int> modules;     ///< in forward order
+  std::vector<int> parameters;  ///< owned by those modules, in canonical order
+};
+
+/// Units of a model. The root comes first, whether it has parameters or not; it owns the modules that no other
+/// unit owns (embedding, head, loss).
+std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wrap& wrap);
+
+}  // namespace fsdpbench::plan
