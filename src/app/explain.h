@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdpbench::app {
+
+/// The command line of `fsdpbench explain`.
+struct ExplainArguments {
+  std::string profile;                 ///< path of the run profile
+  std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
+  std::string format = "table";        ///< "table", "json", "collectives" or "issue"
+};
+
+/// Prints plan, memory, communication and schedule on stdout; runs nothing. Returns the process exit code.
+int explain_command(const ExplainArguments& arguments);
+
+}  // namespace fsdpbench::app
