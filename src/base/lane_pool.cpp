@@ -83,7 +83,8 @@ void LanePool::free(std::int64_t offset, Lane lane, const LaneOrder& order) {
   if (found == live_.end()) throw std::logic_error("LanePool::free: no live block at this offset");
   Block& block = *found->second;
   block.live = false;
-  block.freed_after.seen[index_of(lane)] = order.last(lane);
+  // Not only the lane's last op: what the lane has waited for must be over too before anybody reuses the block.
+  block.freed_after = order.now(lane);
   statistics_.live[index_of(block.category)] -= block.bytes;
   statistics_.live_total -= block.bytes;
   live_.erase(found);

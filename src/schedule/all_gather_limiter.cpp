@@ -1,0 +1,73 @@
+#include "schedule/all_gather_limiter.h"
+
+#include <algorithm>
+
+namespace fsdpbench::schedule {
+
+using Mode = config::AllGatherLimit::Mode;
+
+bool AllGatherLimiter::fits(const std::deque<Flight>& flight, std::int64_t bytes) const {
+  const config::AllGatherLimit& limit = builder_.policy.fsdp.all_gather_limit;
+  if (flight.empty()) return true;
+  if (limit.mode == Mode::strict) return static_cast<int>(flight.size()) < limit.count;
+  std::int64_t total = bytes;
+  for (const Flight& f : flight) total += f.bytes;
+  return total <= limit.bytes;
+}
+
+bool AllGatherLimiter::allows_prefetch(std::int64_t bytes) const {
+  const Mode mode = builder_.policy.fsdp.all_gather_limit.mode;
+  if (mode != Mode::strict && mode != Mode::bytes) return true;
+  std::deque<Flight> unreleased;
+  std::copy_if(flight_.begin(), flight_.end(), std::back_inserter(unreleased),
+               [](const Flight& f) { return f.released == kNoEvent; });
+  return fits(unreleased, bytes);
+}
+
+void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers) {
+  const config::AllGatherLimit& limit = builder_.policy.fsdp.all_gather_limit;
+  switch (limit.mode) {
+    case Mode::unlimited: return;
+    case Mode::fsdp1_queue:
+      if (static_cast<int>(fsdp1_queue_.size()) >= limit.count) {
+        builder_.host_wait(fsdp1_queue_.front(), WaitReason::limit, unit);
+        fsdp1_queue_.pop_front();
+      }
+      return;
+    case Mode::fsdp2_event: {
+      if (!gathers || unit == plan::Plan::kRoot || builder_.plan.units[static_cast<std::size_t>(unit)].layout.layout !=
+                                                       config::Layout::flat) {
+        return;
+      }
+      const auto before_last = static_cast<std::ptrdiff_t>(flight_.size()) - limit.count;
+      if (before_last >= 0 && flight_[static_cast<std::size_t>(before_last)].released != kNoEvent) {
+        builder_.wait(Lane::all_gather, flight_[static_cast<std::size_t>(before_last)].released, WaitReason::limit);
+      }
+      return;
+    }
+    case Mode::strict:
+    case Mode::bytes:
+      if (!gathers || unit == plan::Plan::kRoot) return;
+      while (!fits(flight_, bytes)) {
+        const auto oldest = std::find_if(flight_.begin(), flight_.end(),
+                                         [](const Flight& f) { return f.released != kNoEvent; });
+        if (oldest == flight_.end()) return;  // all in use, and this one is needed now
+        builder_.host_wait(oldest->released, WaitReason::limit, unit);
+        flight_.erase(oldest);
+      }
+      return;
+  }
+}
+
+void AllGatherLimiter::gathered(int unit, std::int64_t bytes) {
+  if (unit != plan::Plan::kRoot) flight_.push_back({unit, bytes, kNoEvent});
+}
+
+void AllGatherLimiter::released(int unit, EventId event, bool freed) {
+  if (freed) fsdp1_queue_.push_back(event);
+  for (Flight& f : flight_) {
+    if (f.unit == unit && f.released == kNoEvent) f.released = event;
+  }
+}
+
+}  // namespace fsdpbench::schedule

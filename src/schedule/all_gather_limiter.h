@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+
+#include "schedule/step_builder.h"
+
+namespace fsdpbench::schedule {
+
+/// Decides what must be waited for before a gather may be issued: fsdp.all_gather_limit.
+///
+/// - fsdp1_queue: FSDP1's free-event queue. Before every unshard call, even one that gathers nothing, the host pops
+///   the oldest event if the queue holds at least `count`. The queue lives on from step to step, which is why a
+///   nominal limit L lets L + 1 units live in the steady state.
+/// - strict, bytes: the host waits until the gathers in flight, the new one included, are within the limit. A
+///   prefetch that would exceed it while nothing in flight has been released yet is refused; a gather that is
+///   needed now goes ahead.
+/// - fsdp2_event: no host wait. per_param: the next copy-in waits for the copy-out before last (Gatherer does
+///   that where it frees the all-gather output). flat: the gather waits on the device for the free before last.
+/// - unlimited: nothing.
+///
+/// A gather is in flight from its issue until its unit is freed or, if it stays gathered, until its first use is
+/// done. The root, which stays gathered through the step, does not count.
+class AllGatherLimiter {
+ public:
+  explicit AllGatherLimiter(StepBuilder& builder) : builder_(builder) {}
+
+  /// False if a prefetch of `bytes` must not be issued now. Emits no op.
+  bool allows_prefetch(std::int64_t bytes) const;
+  /// Emits what must come before the gather of `unit` (`gathers`: a collective really follows).
+  void before_unshard(int unit, std::int64_t bytes, bool gathers);
+  void gathered(int unit, std::int64_t bytes);
+  /// `event` marks that the unit's memory was freed (or that its first use is done, for a unit that stays).
+  void released(int unit, EventId event, bool freed);
+  void begin_step() { flight_.clear(); }
+
+ private:
+  struct Flight {
+    int unit = 0;
+    std::int64_t bytes = 0;
+    EventId released = kNoEvent;
+  };
+  bool fits(const std::deque<Flight>& flight, std::int64_t bytes) const;
+
+  StepBuilder& builder_;
+  std::deque<Flight> flight_;            // oldest first
+  std::deque<EventId> fsdp1_queue_;      // free events, oldest first; survives the step
+};
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <vector>
+
+#include "plan/module_sizes.h"
+#include "plan/plan.h"
+#include "schedule/policy.h"
+#include "schedule/schedule.h"
+
+namespace fsdpbench::schedule {
+
+/// The schedules of a run: step 0, then as many as it takes until a step repeats (at most kMaxDistinctSteps).
+/// Pure function. `sizes` has one entry a module.
+Schedules build_schedules(const plan::Plan& plan, const Policy& policy, const std::vector<plan::ModuleSizes>& sizes);
+
+inline constexpr int kMaxDistinctSteps = 6;
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,258 @@
+#include "schedule/check_schedules.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include "base/lane_order.h"
+
+namespace fsdpbench::schedule {
+namespace {
+
+/// An op's place in the order of its lane, and what it comes after.
+struct Point {
+  Lane lane = Lane::compute;
+  std::int64_t position = 0;
+  LaneClock clock;
+  std::string name;
+};
+
+bool before(const Point& earlier, const LaneClock& later) { return later.covers(earlier.lane, earlier.position); }
+
+struct BufferState {
+  bool allocated = false;
+  bool written = false;
+  LaneClock allocated_at;
+  std::vector<Point> writes;  // since the last write that all came after
+  std::vector<Point> reads;
+};
+
+class Checker {
+ public:
+  Checker(const Schedules& schedules, std::size_t limit) : schedules_(schedules), limit_(limit) {
+    events_.resize(static_cast<std::size_t>(schedules.event_count));
+    recorded_.resize(events_.size(), false);
+  }
+
+  std::vector<Fault> run() {
+    const std::size_t persistent = count_persistent(schedules_.steps.front());
+    states_.resize(persistent);
+    for (BufferState& state : states_) state.allocated = state.written = true;
+    for (std::size_t step = 0; step < schedules_.steps.size() + 2 && faults_.size() < limit_; ++step) {
+      run_step(static_cast<int>(step), schedules_.of_step(step), persistent);
+    }
+    return std::move(faults_);
+  }
+
+ private:
+  static std::size_t count_persistent(const Schedule& schedule) {
+    std::size_t n = 0;
+    while (n < schedule.buffers.size() && schedule.buffers[n].persistent) ++n;
+    return n;
+  }
+
+  void fault(std::string message) {
+    if (faults_.size() < limit_) faults_.push_back({step_, op_, std::move(message)});
+  }
+
+  std::string name_of(BufferId id) const {
+    const Buffer& b = schedule_->buffers[static_cast<std::size_t>(id)];
+    return fmt::format("{} (unit {}, module {}, microbatch {})", to_string(b.role), b.unit, b.module, b.micro);
+  }
+
+  void run_step(int step, const Schedule& schedule, std::size_t persistent) {
+    step_ = step;
+    schedule_ = &schedule;
+    states_.resize(persistent);
+    states_.resize(schedule.buffers.size());
+    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+      op_ = static_cast<int>(i);
+      run_op(schedule.ops[i]);
+    }
+    op_ = -1;
+    for (std::size_t i = persistent; i < states_.size(); ++i) {
+      if (states_[i].allocated) fault(fmt::format("{} is never freed", name_of(static_cast<BufferId>(i))));
+    }
+  }
+
+  void run_op(const Op& op) {
+    for (const Wait& wait : op.waits) {
+      const auto event = static_cast<std::size_t>(wait.event);
+      if (event >= events_.size()) {
+        fault(fmt::format("{} waits for event {}, which does not exist", to_string(op.kind), wait.event));
+        continue;
+      }
+      if (!recorded_[event] && step_ >= static_cast<int>(schedules_.steps.size())) {
+        fault(fmt::format("{} waits for an event that nothing records", to_string(op.kind)));
+      }
+      if (op.is_host()) {
+        order_.host_wait(events_[event]);
+      } else {
+        order_.wait(op.lane, events_[event]);
+      }
+    }
+    if (op.kind == OpKind::host_sync) {
+      for (Lane lane : kLanes) order_.host_wait(order_.record(lane));
+    }
+    if (op.is_host()) return;
+
+    const LaneClock at_allocation = order_.now(op.lane);
+    for (BufferId id : op.allocates) allocate(id, at_allocation);
+    const std::int64_t position = order_.issue(op.lane);
+    const Point point{op.lane, position, order_.now(op.lane), std::string(to_string(op.kind))};
+    for (BufferId id : op.reads) read(id, point);
+    for (BufferId id : op.writes) write(id, point);
+    for (BufferId id : op.frees) free(id, point);
+    if (op.record != kNoEvent) {
+      events_[static_cast<std::size_t>(op.record)] = order_.record(op.lane);
+      recorded_[static_cast<std::size_t>(op.record)] = true;
+    }
+  }
+
+  void allocate(BufferId id, const LaneClock& now) {
+    BufferState& state = states_[static_cast<std::size_t>(id)];
+    if (state.allocated) fault(fmt::format("{} is allocated twice", name_of(id)));
+    state = {};
+    state.allocated = true;
+    state.allocated_at = now;
+  }
+
+  BufferState& access(BufferId id, const Point& point) {
+    BufferState& state = states_[static_cast<std::size_t>(id)];
+    if (!state.allocated) fault(fmt::format("{} uses {}, which is not allocated", point.name, name_of(id)));
+    for (Lane lane : kLanes) {
+      // The pool hands out memory that is free as seen by the allocating lane; others must have caught up with it.
+      if (!point.clock.covers(lane, state.allocated_at.seen[index_of(lane)])) {
+        fault(fmt::format("{} may use {} before its memory is free", point.name, name_of(id)));
+        break;
+      }
+    }
+    return state;
+  }
+
+  void read(BufferId id, const Point& point) {
+    BufferState& state = access(id, point);
+    if (!state.written) fault(fmt::format("{} reads {} before anything wrote it", point.name, name_of(id)));
+    for (const Point& write : state.writes) {
+      if (!before(write, point.clock)) {
+        fault(fmt::format("{} may read {} before {} has written it", point.name, name_of(id), write.name));
+      }
+    }
+    state.reads.push_back(point);
+  }
+
+  void write(BufferId id, const Point& point) {
+    BufferState& state = access(id, point);
+    for (const Point& write : state.writes) {
+      if (!before(write, point.clock)) {
+        fault(fmt::format("{} may write {} while {} writes it", point.name, name_of(id), write.name));
+      }
+    }
+    for (const Point& read : state.reads) {
+      if (!before(read, point.clock)) {
+        fault(fmt::format("{} may overwrite {} before {} has read it", point.name, name_of(id), read.name));
+      }
+    }
+    state.written = true;
+    state.writes = {point};
+    state.reads.clear();
+  }
+
+  void free(BufferId id, const Point& point) {
+    BufferState& state = states_[static_cast<std::size_t>(id)];
+    if (!state.allocated) {
+      fault(fmt::format("{} frees {}, which is not allocated", point.name, name_of(id)));
+      return;
+    }
+    for (const auto* accesses : {&state.writes, &state.reads}) {
+      for (const Point& a : *accesses) {
+        if (!before(a, point.clock)) {
+          fault(fmt::format("{} may free {} while {} still uses it", point.name, name_of(id), a.name));
+        }
+      }
+    }
+    state = {};
+  }
+
+  const Schedules& schedules_;
+  std::size_t limit_;
+  LaneOrder order_;
+  std::vector<LaneClock> events_;
+  std::vector<bool> recorded_;
+  std::vector<BufferState> states_;
+  std::vector<Fault> faults_;
+  const Schedule* schedule_ = nullptr;
+  int step_ = 0;
+  int op_ = -1;
+};
+
+}  // namespace
+
+std::vector<Fault> check_schedules(const Schedules& schedules, std::size_t limit) {
+  return Checker(schedules, limit).run();
+}
+
+std::optional<Fault> check_collectives(const std::vector<const Schedule*>& ranks) {
+  using Sequence = std::vector<std::pair<int, const Op*>>;
+  const auto sequences = [](const Schedule& schedule) {
+    std::map<Group, Sequence> result;
+    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+      const Op& op = schedule.ops[i];
+      if (op.is_collective()) result[op.group].push_back({static_cast<int>(i), &op});
+    }
+    return result;
+  };
+  if (ranks.empty()) return std::nullopt;
+  const auto reference = sequences(*ranks.front());
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    auto mine = sequences(*ranks[rank]);
+    for (const auto& [group, expected] : reference) {
+      const Sequence& actual = mine[group];
+      for (std::size_t i = 0; i < std::max(expected.size(), actual.size()); ++i) {
+        if (i >= expected.size() || i >= actual.size()) {
+          return Fault{0, i < actual.size() ? actual[i].first : -1,
+                       fmt::format("rank {} issues {} collectives on the {} communicator, rank 0 issues {}", rank,
+                                   actual.size(), to_string(group), expected.size())};
+        }
+        const Op& a = *actual[i].second;
+        const Op& e = *expected[i].second;
+        if (a.kind != e.kind || a.count != e.count || a.dtype != e.dtype || a.scale != e.scale) {
+          return Fault{0, actual[i].first,
+                       fmt::format("collective {} of the {} communicator is {} of {} {} on rank {}, {} of {} {} on "
+                                   "rank 0",
+                                   i, to_string(group), to_string(a.kind), a.count, to_string(a.dtype), rank,
+                                   to_string(e.kind), e.count, to_string(e.dtype))};
+        }
+      }
+      mine.erase(group);
+    }
+    for (const auto& [group, rest] : mine) {
+      if (!rest.empty()) {
+        return Fault{0, rest.front().first,
+                     fmt::format("rank {} uses the {} communicator, rank 0 does not", rank, to_string(group))};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<RedundantWait> redundant_waits(const Schedules& schedules) {
+  std::vector<RedundantWait> result;
+  const Schedule& steady = schedules.steady();
+  for (std::size_t i = 0; i < steady.ops.size(); ++i) {
+    for (std::size_t w = 0; w < steady.ops[i].waits.size(); ++w) {
+      const bool limit = steady.ops[i].waits[w].reason == WaitReason::limit;
+      if (!limit) {
+        Schedules without = schedules;
+        std::vector<Wait>& waits = without.steps.back().ops[i].waits;
+        waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
+        if (!check_schedules(without, 1).empty()) continue;
+      }
+      result.push_back({static_cast<int>(i), static_cast<int>(w), !limit});
+    }
+  }
+  return result;
+}
+
+}  // namespace fsdpbench::schedule

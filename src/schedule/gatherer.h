@@ -1,0 +1,73 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "schedule/all_gather_limiter.h"
+#include "schedule/step_builder.h"
+
+namespace fsdpbench::schedule {
+
+/// Unshards, waits for and reshards units: the parameter side of FSDP.
+///
+/// [Note: lanes of a gather]
+/// flat, compute dtype fp32: all_gather reads the master shard and writes the buffer whose views are the parameters.
+/// flat, lower dtype: cast_shard on the copy lane first (FSDP1 runs it in its pre-unshard stream).
+/// per_param: copy_in on the copy lane writes this rank's slice of the output, the all-gather is in place, copy_out
+/// on the compute lane makes contiguous parameters. Under fsdp2_event the output lives on until the next unit has
+/// issued its own gather (forward) or until copied out (backward): PyTorch's two buffers. PyTorch lets its all-gather
+/// stream wait for that copy-out as well as its copy-in stream; the second wait alone orders both (pytorch#177147),
+/// so it is the only one here.
+class Gatherer {
+ public:
+  Gatherer(StepBuilder& builder, AllGatherLimiter& limiter);
+
+  void begin_step();
+  /// Gathers issued from now on start only after `event` (forward_prefetch = none); kNoEvent lifts that.
+  void start_after(EventId event) { start_after_ = event; }
+
+  bool gathered(int unit) const { return states_[static_cast<std::size_t>(unit)].issued; }
+  /// Issues the gather of `unit` unless it is already gathered. A prefetch may be refused by the limit.
+  void unshard(int unit, bool prefetch);
+  /// The compute lane's next op may read the parameters.
+  void wait_for_unshard(int unit);
+  /// Frees the parameters after the compute lane's last op. `keep_group`: keep a part for the group gather.
+  void reshard(int unit, bool keep_group);
+  /// Frees an all-gather output that is still held when the forward ends.
+  void release_held();
+  /// What forward and backward of this unit read: parameters, and replicated ones.
+  std::vector<BufferId> parameters(int unit) const;
+
+ private:
+  struct State {
+    bool issued = false;
+    bool waited = false;
+    bool prefetched = false;
+    EventId ready = kNoEvent;
+    BufferId gathered = kNoBuffer;
+    BufferId unsharded = kNoBuffer;
+    BufferId group_shard = kNoBuffer;
+    EventId group_shard_kept = kNoEvent;
+  };
+  struct Held {
+    int unit = 0;
+    BufferId gathered = kNoBuffer;
+    EventId copied_out = kNoEvent;
+  };
+  State& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
+  const plan::Unit& unit_of(int unit) const { return builder_.plan.units[static_cast<std::size_t>(unit)]; }
+  bool nothing_to_gather(int unit) const { return builder_.plan.resident() || !unit_of(unit).has_sharded(); }
+  BufferId new_gathered(int unit);
+  void gather_views(int unit, bool prefetch);
+  void gather_per_param(int unit, bool prefetch);
+  void release(const Held& held);
+  void order(Lane lane);
+
+  StepBuilder& builder_;
+  AllGatherLimiter& limiter_;
+  std::vector<State> states_;
+  std::optional<Held> held_;
+  EventId start_after_ = kNoEvent;
+};
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,66 @@
+#include "schedule/memory_walk.h"
+
+#include <vector>
+
+namespace fsdpbench::schedule {
+namespace {
+
+class Walk {
+ public:
+  explicit Walk(int event_count) : events_(static_cast<std::size_t>(event_count)) {}
+
+  void allocate_persistent(const Schedule& schedule) {
+    for (const Buffer& buffer : schedule.buffers) {
+      if (buffer.persistent) offsets_.push_back(pool_.allocate(buffer.bytes, buffer.category, Lane::compute, order_));
+    }
+  }
+
+  void step(const Schedule& schedule) {
+    offsets_.resize(schedule.buffers.size());
+    for (const Op& op : schedule.ops) issue(schedule, op);
+    wait_for_all();
+  }
+
+  const PoolStatistics& statistics() const { return pool_.statistics(); }
+
+ private:
+  void wait_for_all() {
+    for (Lane lane : kLanes) order_.host_wait(order_.record(lane));
+  }
+
+  void issue(const Schedule& schedule, const Op& op) {
+    for (const Wait& wait : op.waits) {
+      const LaneClock& event = events_[static_cast<std::size_t>(wait.event)];
+      if (op.is_host()) {
+        order_.host_wait(event);
+      } else {
+        order_.wait(op.lane, event);
+      }
+    }
+    if (op.kind == OpKind::host_sync) wait_for_all();
+    if (op.is_host()) return;
+    for (BufferId id : op.allocates) {
+      const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(id)];
+      offsets_[static_cast<std::size_t>(id)] = pool_.allocate(buffer.bytes, buffer.category, op.lane, order_);
+    }
+    if (op.has_work()) order_.issue(op.lane);
+    for (BufferId id : op.frees) pool_.free(offsets_[static_cast<std::size_t>(id)], op.lane, order_);
+    if (op.record != kNoEvent) events_[static_cast<std::size_t>(op.record)] = order_.record(op.lane);
+  }
+
+  LaneOrder order_;
+  LanePool pool_;
+  std::vector<LaneClock> events_;
+  std::vector<std::int64_t> offsets_;
+};
+
+}  // namespace
+
+PoolStatistics memory_walk(const Schedules& schedules, int steps) {
+  Walk walk(schedules.event_count);
+  walk.allocate_persistent(schedules.steps.front());
+  for (int step = 0; step < steps; ++step) walk.step(schedules.of_step(static_cast<std::size_t>(step)));
+  return walk.statistics();
+}
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,52 @@
+#include "schedule/policy.h"
+
+namespace fsdpbench::schedule {
+
+Policy make_policy(const config::RunConfig& config) {
+  Policy policy;
+  policy.fsdp = config.fsdp;
+  policy.accumulate = static_cast<int>(config.train.accumulate);
+  policy.accumulate_mode = config.train.accumulate_mode;
+  policy.optimizer = config.train.optimizer;
+  policy.clip = config.train.clip_norm > 0;
+  policy.host_sync_after_layer = config.inject.host_sync_after_layer;
+  return policy;
+}
+
+bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit) {
+  using Mode = config::ReshardAfterForward::Mode;
+  if (plan.mesh.shard == 1) return false;  // one rank, or no_shard: nothing to win
+  const config::ReshardAfterForward& reshard = policy.fsdp.reshard_after_forward;
+  switch (reshard.mode) {
+    case Mode::always: return true;
+    case Mode::never: return false;
+    case Mode::group: return reshard.group > 1;  // a group of one keeps everything
+    case Mode::automatic: break;
+  }
+  const bool strategy_reshards = policy.fsdp.strategy == config::Strategy::full_shard ||
+                                 policy.fsdp.strategy == config::Strategy::hybrid_shard;
+  // Backward begins with the root: gathering it again at once would only cost time.
+  return strategy_reshards && unit != plan::Plan::kRoot;
+}
+
+GradientFactors gradient_factors(config::GradientScaling scaling, const plan::Mesh& mesh) {
+  GradientFactors factors;
+  const int ranks = mesh.ranks();
+  switch (scaling) {
+    case config::GradientScaling::average:
+      factors.shard = 1.0F / static_cast<float>(mesh.shard);
+      factors.replicate = 1.0F / static_cast<float>(mesh.replicate);
+      break;
+    case config::GradientScaling::sum: factors.after = 1.0F / static_cast<float>(ranks); break;
+    case config::GradientScaling::pre_post_divide: {
+      int before = 1;
+      while (ranks % before == 0 && ranks / before > before) before *= 2;
+      factors.before = 1.0F / static_cast<float>(before);
+      factors.after = static_cast<float>(before) / static_cast<float>(ranks);
+      break;
+    }
+  }
+  return factors;
+}
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include "config/run_config.h"
+#include "plan/plan.h"
+
+namespace fsdpbench::schedule {
+
+/// What decides the order of a step besides the plan; taken from the configuration.
+struct Policy {
+  config::Fsdp fsdp;
+  int accumulate = 1;
+  config::AccumulateMode accumulate_mode = config::AccumulateMode::reduce_each;
+  config::Optimizer optimizer = config::Optimizer::adamw;
+  bool clip = false;
+  std::int64_t host_sync_after_layer = -1;
+};
+
+Policy make_policy(const config::RunConfig& config);
+
+/// Whether a unit's parameters are freed after its forward: the strategy's rule, the root's rule, the override.
+bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit);
+
+/// Factors that turn a sum over all ranks into the mean. before * collectives * after = 1 / ranks.
+struct GradientFactors {
+  float before = 1.0F;     ///< on the unsharded gradient
+  float shard = 1.0F;      ///< in the reduction over the shard group
+  float replicate = 1.0F;  ///< in the reduction over the replicas
+  float after = 1.0F;      ///< on the reduced gradient
+};
+
+/// FSDP1 divides by the largest power of two that its rule reaches before, by the rest after:
+/// f = 1; while W % f == 0 and W / f > f: f *= 2.
+GradientFactors gradient_factors(config::GradientScaling scaling, const plan::Mesh& mesh);
+
+}  // namespace fsdpbench::schedule

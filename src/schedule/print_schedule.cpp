@@ -1,0 +1,106 @@
+#include "schedule/print_schedule.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "base/bytes.h"
+
+namespace fsdpbench::schedule {
+namespace {
+
+const std::string& label(const plan::Plan& plan, int unit) {
+  return plan.units[static_cast<std::size_t>(unit)].label();
+}
+
+/// Joins what `text_of(op)` gives for each op, with the bars between phases.
+template <typename TextOf>
+std::string join(const Schedule& schedule, TextOf text_of) {
+  std::string line;
+  const auto append = [&](const std::string& text) {
+    if (text.empty()) return;
+    if (!line.empty()) line += ' ';
+    line += text;
+  };
+  Phase phase = Phase::forward;
+  int micro = 0;
+  for (const Op& op : schedule.ops) {
+    if (op.phase == Phase::optimizer) break;
+    if (op.micro != micro) {
+      append("||");
+      micro = op.micro;
+      phase = Phase::forward;
+    }
+    if (op.phase != phase) {
+      append("|");
+      phase = op.phase;
+    }
+    append(text_of(op));
+  }
+  return line;
+}
+
+}  // namespace
+
+std::string collective_order(const plan::Plan& plan, const Schedule& schedule) {
+  return join(schedule, [&](const Op& op) -> std::string {
+    const char* verb = op.kind == OpKind::all_gather       ? "AG"
+                       : op.kind == OpKind::reduce_scatter ? "RS"
+                       : op.kind == OpKind::all_reduce     ? "AR"
+                                                           : nullptr;
+    if (verb == nullptr) return {};
+    const bool star = op.kind == OpKind::all_gather && op.prefetch && op.phase == Phase::backward;
+    return fmt::format("{}{}{}", verb, label(plan, op.unit), star ? "*" : "");
+  });
+}
+
+std::string issue_order(const plan::Plan& plan, const Schedule& schedule) {
+  return join(schedule, [&](const Op& op) -> std::string {
+    switch (op.kind) {
+      case OpKind::all_gather: return "U" + label(plan, op.unit);
+      case OpKind::reshard: return plan.mesh.shard > 1 ? "S" + label(plan, op.unit) : "";
+      case OpKind::post_backward: return "P" + label(plan, op.unit);
+      default: return {};
+    }
+  });
+}
+
+std::string op_name(const plan::Plan& plan, const Op& op) {
+  std::string name(to_string(op.kind));
+  if (op.module >= 0) {
+    name += ' ' + plan.shapes.modules[static_cast<std::size_t>(op.module)].name;
+  } else if (op.unit >= 0) {
+    name += ' ' + label(plan, op.unit);
+  }
+  if (op.prefetch) name += '*';
+  return name;
+}
+
+std::string op_list(const plan::Plan& plan, const Schedule& schedule) {
+  std::map<EventId, std::string> recorded_by;
+  for (const Op& op : schedule.ops) {
+    if (op.record != kNoEvent) recorded_by[op.record] = op_name(plan, op);
+  }
+  const auto buffers = [&](const char* verb, const std::vector<BufferId>& list) {
+    std::string text;
+    for (BufferId id : list) {
+      const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(id)];
+      text += fmt::format("  {}{} {}", verb, to_string(buffer.role), format_bytes(buffer.bytes));
+    }
+    return text;
+  };
+  std::string text;
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    const Op& op = schedule.ops[i];
+    std::string waits;
+    for (const Wait& wait : op.waits) {
+      waits += fmt::format("{}{}", waits.empty() ? "  after " : ", ", recorded_by[wait.event]);
+    }
+    text += fmt::format("{:5}  {:9}  {:14}  {:30}{}{}{}\n", i, to_string(op.phase),
+                        op.is_host() ? "host" : std::string(to_string(op.lane)), op_name(plan, op), waits,
+                        buffers("+", op.allocates), buffers("-", op.frees));
+  }
+  return text;
+}
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "schedule/step_builder.h"
+
+namespace fsdpbench::schedule {
+
+/// Takes a unit's unsharded gradients to the fp32 gradient of this rank's shard: the gradient side of FSDP.
+///
+/// [Note: lanes of a reduction]
+/// flat: the unsharded gradient is the reduce-scatter's input (a cast and the pre-division run on the reduce_scatter
+/// lane, as in FSDP1's post-backward stream). per_param: reduce_copy_in on the compute lane lays it out rank-major in
+/// the reduce dtype. Then reduce_scatter on its lane, the replicas' all_reduce on its own, and finish_gradient
+/// (post-division, widening, adding up) on whichever came last. With one shard only the all-reduce is left.
+///
+/// fsdp.reduce_scatter_buffers = n bounds the reduce-scatter inputs alive: before the next input is made, the compute
+/// lane waits for the oldest reduction and frees its input (FSDP2). 0: each input is freed on the reduce_scatter lane
+/// after its reduction, nothing waits (FSDP1).
+class Reducer {
+ public:
+  explicit Reducer(StepBuilder& builder);
+
+  void begin_step();
+  /// Buffers that the next backward op on `unit` writes gradients to; `fresh` receives those it must allocate.
+  std::vector<BufferId> gradients(int unit, std::vector<BufferId>* fresh);
+  /// The unit's backward is complete: reduce, or only add up (accumulate_mode).
+  void reduce(int unit, bool last_micro);
+  /// The compute lane waits for all reductions; every input is freed.
+  void finish();
+
+  struct Gradient {
+    int unit = 0;
+    bool replicated = false;
+    BufferId buffer = kNoBuffer;
+  };
+  /// After finish(): the final gradients, in unit order.
+  const std::vector<Gradient>& ready() const { return ready_; }
+
+ private:
+  struct State {
+    BufferId unsharded = kNoBuffer;    ///< this microbatch's
+    BufferId accumulated = kNoBuffer;  ///< unsharded, over microbatches
+    BufferId partial = kNoBuffer;      ///< reduce-scattered, over microbatches
+    BufferId result = kNoBuffer;
+    EventId result_ready = kNoEvent;
+    Lane result_lane = Lane::compute;
+  };
+  struct Input {
+    BufferId buffer = kNoBuffer;
+    EventId reduced = kNoEvent;
+    int unit = 0;
+  };
+  /// A gradient on its way.
+  struct Flow {
+    int unit = 0;
+    bool replicated = false;
+    BufferId buffer = kNoBuffer;
+    Lane lane = Lane::compute;   ///< where it was written
+    EventId ready = kNoEvent;
+    std::int64_t numel = 0;
+  };
+
+  State& state(int unit, bool replicated) {
+    return states_[static_cast<std::size_t>(unit) * 2 + (replicated ? 1 : 0)];
+  }
+  const plan::ShardLayout& layout(int unit) const {
+    return builder_.plan.units[static_cast<std::size_t>(unit)].layout;
+  }
+  void move_to(Flow& flow, Lane lane);
+  bool accumulate_unsharded(Flow& flow, bool last_micro);
+  void copy_in(Flow& flow);
+  void cast(Flow& flow, Lane lane);
+  void reduce_scatter(Flow& flow);
+  bool accumulate_partial(Flow& flow, bool last_micro);
+  void all_reduce(Flow& flow, Group group, float scale);
+  void finish_gradient(Flow& flow);
+  void release_inputs_down_to(std::size_t count);
+  bool keeps_result(const Flow& flow) const;
+
+  StepBuilder& builder_;
+  GradientFactors factors_;
+  std::vector<State> states_;
+  std::deque<Input> inputs_;  // reduce-scatter inputs that the compute lane will free, oldest first
+  std::vector<Gradient> ready_;
+};
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,111 @@
+#include "schedule/step_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fsdpbench::schedule {
+
+StepBuilder::StepBuilder(const plan::Plan& plan_, const Policy& policy_, const std::vector<plan::ModuleSizes>& sizes_)
+    : plan(plan_), policy(policy_), sizes(sizes_) {
+  add_persistent_buffers();
+  persistent_count_ = schedule_.buffers.size();
+}
+
+void StepBuilder::add_persistent_buffers() {
+  const auto add = [&](BufferRole role, MemoryCategory category, DType dtype, std::int64_t bytes, int unit) {
+    if (bytes == 0) return;
+    const BufferId id = new_buffer(role, category, dtype, bytes, unit);
+    schedule_.buffers.back().persistent = true;
+    persistent_[{role, unit}] = id;
+  };
+  const bool adamw = policy.optimizer == config::Optimizer::adamw;
+  for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
+    const plan::ShardLayout& layout = plan.units[static_cast<std::size_t>(u)].layout;
+    const std::int64_t shard = layout.shard_numel * 4;
+    const std::int64_t replicated = layout.replicated_numel * 4;
+    add(BufferRole::master_shard, MemoryCategory::parameter_shards, DType::f32, shard, u);
+    add(BufferRole::master_replicated, MemoryCategory::parameter_shards, DType::f32, replicated, u);
+    if (plan.param_dtype != DType::f32) {
+      add(BufferRole::replicated_parameters, MemoryCategory::parameter_shards, plan.param_dtype,
+          layout.replicated_numel * size_of(plan.param_dtype), u);
+    }
+    if (adamw) {
+      add(BufferRole::first_moment, MemoryCategory::optimizer, DType::f32, shard, u);
+      add(BufferRole::second_moment, MemoryCategory::optimizer, DType::f32, shard, u);
+      add(BufferRole::first_moment_replicated, MemoryCategory::optimizer, DType::f32, replicated, u);
+      add(BufferRole::second_moment_replicated, MemoryCategory::optimizer, DType::f32, replicated, u);
+    }
+  }
+  add(BufferRole::loss, MemoryCategory::activations, DType::f32, 4 * policy.accumulate, -1);
+}
+
+void StepBuilder::begin_step() {
+  schedule_.ops.clear();
+  schedule_.buffers.resize(persistent_count_);
+  std::fill(recorded_.begin(), recorded_.end(), false);
+  phase = Phase::forward;
+  micro = 0;
+}
+
+Schedule StepBuilder::take_step() { return schedule_; }
+
+EventId StepBuilder::event(EventRole role, int unit) {
+  const auto [found, fresh] = events_.try_emplace({role, unit, phase, micro}, static_cast<EventId>(events_.size()));
+  if (fresh) recorded_.push_back(false);
+  return found->second;
+}
+
+bool StepBuilder::recorded(EventId event) const { return recorded_[static_cast<std::size_t>(event)]; }
+
+void StepBuilder::wait(Lane lane, EventId event, WaitReason reason) {
+  std::vector<Wait>& waits = pending_[index_of(lane)];
+  const auto same = std::find_if(waits.begin(), waits.end(), [&](const Wait& w) { return w.event == event; });
+  if (same == waits.end()) {
+    waits.push_back({event, reason});
+  } else {
+    same->reason = std::min(same->reason, reason);  // data before reuse before limit
+  }
+}
+
+Op& StepBuilder::append(OpKind kind, Lane lane, int unit, int module) {
+  Op op;
+  op.kind = kind;
+  op.lane = lane;
+  op.phase = phase;
+  op.unit = unit;
+  op.module = module;
+  op.micro = micro;
+  op.waits = std::exchange(pending_[index_of(lane)], {});
+  schedule_.ops.push_back(std::move(op));
+  return schedule_.ops.back();
+}
+
+EventId StepBuilder::record(EventRole role, int unit) {
+  Op& op = schedule_.ops.back();
+  op.record = event(role, unit);
+  recorded_[static_cast<std::size_t>(op.record)] = true;
+  return op.record;
+}
+
+void StepBuilder::host_wait(EventId event, WaitReason reason, int unit) {
+  Op op;
+  op.kind = OpKind::host_wait;
+  op.phase = phase;
+  op.unit = unit;
+  op.micro = micro;
+  op.waits = {{event, reason}};
+  schedule_.ops.push_back(std::move(op));
+}
+
+BufferId StepBuilder::new_buffer(BufferRole role, MemoryCategory category, DType dtype, std::int64_t bytes, int unit,
+                                 int module) {
+  schedule_.buffers.push_back({role, category, dtype, unit, module, micro, bytes, false});
+  return static_cast<BufferId>(schedule_.buffers.size()) - 1;
+}
+
+BufferId StepBuilder::persistent(BufferRole role, int unit) const {
+  const auto found = persistent_.find({role, unit});
+  return found == persistent_.end() ? kNoBuffer : found->second;
+}
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "plan/module_sizes.h"
+#include "plan/plan.h"
+#include "schedule/policy.h"
+#include "schedule/schedule.h"
+
+namespace fsdpbench::schedule {
+
+/// What an event marks; with unit (or module), phase and microbatch it names the event for the whole run.
+enum class EventRole : std::uint8_t {
+  forward_done,
+  backward_done,
+  cast,
+  copied_in,
+  gathered,
+  copied_out,
+  freed,
+  accumulated,
+  replicated_accumulated,
+  gradients_copied_in,
+  gradients_cast,
+  replicated_cast,
+  reduced,
+  partial,
+  reduced_across,
+  replicated_reduced,
+  replicated_across,
+  gradient_ready,
+  replicated_ready,
+  norm,
+  norm_gathered,
+  step_done,
+};
+
+/// Writes the op list of one step: buffers, events, and waits that the next op of a lane must carry.
+/// Used by Gatherer, Reducer and build_schedules; knows no policy.
+class StepBuilder {
+ public:
+  StepBuilder(const plan::Plan& plan, const Policy& policy, const std::vector<plan::ModuleSizes>& sizes);
+
+  const plan::Plan& plan;
+  const Policy& policy;
+  const std::vector<plan::ModuleSizes>& sizes;
+
+  // Where the walk is; stamped on every op.
+  Phase phase = Phase::forward;
+  int micro = 0;
+
+  /// Clears ops and step buffers; persistent buffers and event names stay.
+  void begin_step();
+  Schedule take_step();
+  int event_count() const { return static_cast<int>(events_.size()); }
+
+  /// The id of an event; the same name gives the same id in every step.
+  EventId event(EventRole role, int unit);
+  /// True once an op of this step has recorded it.
+  bool recorded(EventId event) const;
+
+  /// The next op on `lane` waits for `event`.
+  void wait(Lane lane, EventId event, WaitReason reason);
+  /// Appends an op, with the waits its lane has collected. The reference is valid until the next append.
+  Op& append(OpKind kind, Lane lane, int unit, int module = -1);
+  /// Sets and returns the event that the last appended op records.
+  EventId record(EventRole role, int unit);
+  /// The host blocks until `event`.
+  void host_wait(EventId event, WaitReason reason, int unit);
+
+  BufferId new_buffer(BufferRole role, MemoryCategory category, DType dtype, std::int64_t bytes, int unit,
+                      int module = -1);
+  /// The one persistent buffer of this role and unit; kNoBuffer if the plan needs none.
+  BufferId persistent(BufferRole role, int unit = -1) const;
+  DType dtype_of(BufferId buffer) const { return schedule_.buffers[static_cast<std::size_t>(buffer)].dtype; }
+
+ private:
+  void add_persistent_buffers();
+
+  Schedule schedule_;
+  std::size_t persistent_count_ = 0;
+  std::map<std::tuple<EventRole, int, Phase, int>, EventId> events_;
+  std::vector<bool> recorded_;
+  std::array<std::vector<Wait>, kLaneCount> pending_;
+  std::map<std::pair<BufferRole, int>, BufferId> persistent_;
+};
+
+}  // namespace fsdpbench::schedule
