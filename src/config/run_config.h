@@ -7,8 +7,9 @@
 
 #include "base/dtype.h"
 
-/// What the user asked for, as plain data. Defaults are the quickstart's. Every rule about ranges and combinations
-/// is in validate.cpp; nothing here checks anything. The TOML key of a field is `section.field`.
+/// What the user asked for, as plain data. Defaults are the quickstart's. Nothing here checks anything: spelling and
+/// range of each key are a line of fields.cpp, rules about several keys are in validate.cpp. The TOML key of a field is
+/// `section.field`.
 namespace fsdpbench::config {
 
 enum class ModelKind : std::uint8_t { decoder, mlp };
@@ -30,27 +31,30 @@ enum class GradientScaling : std::uint8_t {
 struct Model {
   std::string preset = "quickstart";  ///< a file stem under profiles/models, whose values are the defaults below
   ModelKind kind = ModelKind::decoder;
-  std::int64_t layers = 4;        ///< decoder blocks, or linear layers of the mlp
-  std::int64_t width = 128;       ///< decoder: residual width; mlp: hidden width
-  std::int64_t heads = 4;         ///< decoder: query heads; width / heads is the head size
-  std::int64_t kv_heads = 2;      ///< decoder: key/value heads, divides heads
-  std::int64_t ffn_width = 352;   ///< decoder: SwiGLU inner width
-  std::int64_t vocab = 256;       ///< decoder: 256 for byte-level tokens
-  bool tied_head = false;         ///< decoder: output head shares the embedding's weight
-  double rope_theta = 10000.0;    ///< decoder: rotary base
-  double norm_epsilon = 1e-5;     ///< decoder: RMSNorm epsilon
-  std::int64_t in_features = 64;  ///< mlp: inputs a sample
-  std::int64_t out_features = 64; ///< mlp: outputs a sample
+  std::int64_t layers = 4;         ///< decoder blocks, or linear layers of the mlp
+  std::int64_t width = 128;        ///< decoder: residual width; mlp: hidden width
+  std::int64_t heads = 4;          ///< decoder: query heads; width / heads is the head size
+  std::int64_t kv_heads = 2;       ///< decoder: key/value heads, divides heads
+  std::int64_t ffn_width = 352;    ///< decoder: SwiGLU inner width
+  std::int64_t vocab = 256;        ///< decoder: 256 for byte-level tokens
+  bool tied_head = false;          ///< decoder: output head shares the embedding's weight
+  double rope_theta = 10000.0;     ///< decoder: rotary base
+  double norm_epsilon = 1e-5;      ///< decoder: RMSNorm epsilon
+  std::int64_t in_features = 64;   ///< mlp: inputs a sample
+  std::int64_t out_features = 64;  ///< mlp: outputs a sample
+  bool operator==(const Model&) const = default;
 };
 
 struct Data {
   std::string path;  ///< file or folder read as bytes; empty: this project's own sources and docs
+  bool operator==(const Data&) const = default;
 };
 
 struct Mesh {
   std::int64_t ranks = 4;
   std::int64_t shard = 0;      ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
   std::int64_t replicate = 0;  ///< groups that hold equal shards; 0: ranks / shard
+  bool operator==(const Mesh&) const = default;
 };
 
 struct Train {
@@ -60,14 +64,15 @@ struct Train {
   std::int64_t batch_per_rank = 2;  ///< sequences (mlp: samples) a rank and microbatch
   std::int64_t accumulate = 1;      ///< microbatches an optimizer step
   AccumulateMode accumulate_mode = AccumulateMode::reduce_each;
-  std::uint64_t seed = 1;           ///< of the initial parameters
+  std::uint64_t seed = 1;  ///< of the initial parameters
   Optimizer optimizer = Optimizer::adamw;
   double learning_rate = 1e-3;
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
-  double clip_norm = 0.0;           ///< global gradient norm limit; 0: no clipping
+  double clip_norm = 0.0;  ///< global gradient norm limit; 0: no clipping
+  bool operator==(const Train&) const = default;
 };
 
 /// forward_prefetch and backward_prefetch.
@@ -103,7 +108,7 @@ struct ReshardAfterForward {
     automatic,  ///< strategy's rule, root kept
     always,     ///< root too
     never,
-    group,      ///< reshard to groups of `group` consecutive ranks
+    group,  ///< reshard to groups of `group` consecutive ranks
   };
   Mode mode = Mode::automatic;
   int group = 0;
@@ -133,34 +138,37 @@ struct Fsdp {
   Prefetch forward_prefetch{Prefetch::Mode::implicit, 1};
   Prefetch backward_prefetch{Prefetch::Mode::pre, 1};
   AllGatherLimit all_gather_limit;
-  int reduce_scatter_buffers = 1;      ///< reduce-scatter inputs alive; 0: no limit
+  int reduce_scatter_buffers = 1;             ///< reduce-scatter inputs alive; 0: no limit
   bool separate_reduce_scatter_comm = false;  ///< own communicator for reduce-scatter
   Wrap wrap;
-  DType param_dtype = DType::f32;      ///< of gathers and computation; masters are always fp32
-  DType reduce_dtype = DType::f32;     ///< of gradient reductions
+  DType param_dtype = DType::f32;   ///< of gathers and computation; masters are always fp32
+  DType reduce_dtype = DType::f32;  ///< of gradient reductions
   GradientScaling gradient_scaling = GradientScaling::average;
   bool activation_checkpointing = false;  ///< keep only each block's input, recompute in backward
-  std::int64_t shard_threshold = 0;    ///< parameters of fewer elements stay replicated
+  std::int64_t shard_threshold = 0;       ///< parameters of fewer elements stay replicated
+  bool operator==(const Fsdp&) const = default;
 };
 
 struct Emulate {
-  std::optional<double> link_gb_per_s;    ///< 1e9 bytes a second; absent: no modelled link
-  double link_latency_us = 0.0;           ///< a hop, added to the modelled link
-  std::optional<double> compute_tflops;   ///< 1e12 FLOP/s a rank; absent: kernels compute
+  std::optional<double> link_gb_per_s;   ///< 1e9 bytes a second; absent: no modelled link
+  double link_latency_us = 0.0;          ///< a hop, added to the modelled link
+  std::optional<double> compute_tflops;  ///< 1e12 FLOP/s a rank; absent: kernels compute
+  bool operator==(const Emulate&) const = default;
 };
 
 /// Trouble for study. Everything off by default.
 struct Inject {
-  std::int64_t slow_rank = -1;            ///< this rank computes slow_rank_factor times slower
+  std::int64_t slow_rank = -1;  ///< this rank computes slow_rank_factor times slower
   double slow_rank_factor = 1.0;
-  std::int64_t slow_link_rank = -1;       ///< this rank's modelled link is slow_link_factor times slower
+  std::int64_t slow_link_rank = -1;  ///< this rank's modelled link is slow_link_factor times slower
   double slow_link_factor = 1.0;
-  double jitter_us = 0.0;                 ///< every op on every lane starts 0..jitter later (seeded)
+  double jitter_us = 0.0;                   ///< every op on every lane starts 0..jitter later (seeded)
   std::int64_t host_sync_after_layer = -1;  ///< host waits for the device after this block's forward
-  std::string delay_lane;                 ///< lane whose every op takes delay_us longer; empty: none
-  std::int64_t delay_rank = -1;           ///< only on this rank; -1: on all
+  std::string delay_lane;                   ///< lane whose every op takes delay_us longer; empty: none
+  std::int64_t delay_rank = -1;             ///< only on this rank; -1: on all
   double delay_us = 0.0;
-  bool poison_freed_memory = false;       ///< fill freed memory with NaN
+  bool poison_freed_memory = false;  ///< fill freed memory with NaN
+  bool operator==(const Inject&) const = default;
 };
 
 struct RunConfig {
@@ -171,6 +179,7 @@ struct RunConfig {
   Fsdp fsdp;
   Emulate emulate;
   Inject inject;
+  bool operator==(const RunConfig&) const = default;
 };
 
 }  // namespace fsdpbench::config

@@ -1,0 +1,214 @@
+#include "config/fields.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "base/lane.h"
+#include "config/spelling.h"
+
+namespace fsdpbench::config {
+namespace {
+
+/// What a single value must be, whatever the other keys say.
+template <class T>
+struct Valid {
+  std::string text;
+  std::function<bool(const T&)> accepts;
+};
+
+template <class T>
+Valid<T> anything(std::string text) {
+  return {std::move(text), [](const T&) { return true; }};
+}
+
+Valid<bool> boolean() { return anything<bool>("true or false"); }
+
+template <class T = std::int64_t>
+Valid<T> integer(std::int64_t low, std::int64_t high = std::numeric_limits<std::int64_t>::max()) {
+  const bool bounded = high != std::numeric_limits<std::int64_t>::max();
+  return {bounded ? fmt::format("an integer from {} to {}", low, high) : fmt::format("an integer of at least {}", low),
+          [=](const T& v) { return std::cmp_greater_equal(v, low) && std::cmp_less_equal(v, high); }};
+}
+
+Valid<double> number(double low, double high = std::numeric_limits<double>::infinity()) {
+  return {high < std::numeric_limits<double>::infinity() ? fmt::format("a number from {} to below {}", low, high)
+                                                         : fmt::format("a number of at least {}", low),
+          [=](const double& v) { return v >= low && v < high; }};
+}
+
+Valid<double> positive() {
+  return {"a number above 0", [](const double& v) { return v > 0; }};
+}
+
+Valid<std::optional<double>> positive_or_none() {
+  return {"a number above 0, or \"none\"", [](const std::optional<double>& v) { return !v || *v > 0; }};
+}
+
+template <NamedEnum Enum>
+Valid<Enum> one_of() {
+  return anything<Enum>(fmt::format("\"{}\"", fmt::join(Names<Enum>::kAll, "\", \"")));
+}
+
+Valid<Prefetch> prefetch(std::string text, std::vector<Prefetch::Mode> modes) {
+  return {std::move(text), [modes](const Prefetch& v) { return std::ranges::count(modes, v.mode) > 0; }};
+}
+
+/// The fields of one table of the configuration.
+template <class Section>
+class Table {
+ public:
+  Table(std::vector<Field>& all, std::string name, Section RunConfig::*section)
+      : all_(all), name_(std::move(name)), section_(section) {}
+
+  template <class T>
+  void operator()(std::string key, T Section::*member, Valid<T> valid, std::string meaning) {
+    const auto section = section_;
+    auto read = [=, accepts = std::move(valid.accepts)](RunConfig& config, const Value& value) {
+      T decoded{};
+      if (!decode(value, decoded) || !accepts(decoded)) return false;
+      config.*section.*member = std::move(decoded);
+      return true;
+    };
+    auto write = [=](const RunConfig& config) { return encode(config.*section.*member); };
+    all_.push_back({name_, std::move(key), std::move(valid.text), std::move(meaning), read, write});
+  }
+
+ private:
+  std::vector<Field>& all_;
+  std::string name_;
+  Section RunConfig::*section_;
+};
+
+// clang-format off
+std::vector<Field> make_fields() {
+  using P = Prefetch::Mode;
+  std::vector<Field> all;
+
+  Table<Model> model(all, "model", &RunConfig::model);
+  model("preset", &Model::preset, anything<std::string>("a file stem under profiles/models, or a path that ends in .toml"), "the model file whose keys are the defaults of this table");
+  model("kind", &Model::kind, one_of<ModelKind>(), "decoder: Llama-style transformer; mlp: linear layers with a squared error");
+  model("layers", &Model::layers, integer(1, 4096), "decoder blocks, or linear layers of the mlp");
+  model("width", &Model::width, integer(1, 1 << 20), "decoder: residual width; mlp: hidden width");
+  model("heads", &Model::heads, integer(1, 4096), "decoder: query heads; width / heads is the head size");
+  model("kv_heads", &Model::kv_heads, integer(1, 4096), "decoder: key/value heads; divides heads");
+  model("ffn_width", &Model::ffn_width, integer(1, 1 << 22), "decoder: inner width of the SwiGLU");
+  model("vocab", &Model::vocab, integer(2, 1 << 24), "decoder: tokens; 256 or more, since the data are bytes");
+  model("tied_head", &Model::tied_head, boolean(), "decoder: the output head shares the embedding's weight");
+  model("rope_theta", &Model::rope_theta, positive(), "decoder: base of the rotary embedding");
+  model("norm_epsilon", &Model::norm_epsilon, positive(), "decoder: epsilon of RMSNorm");
+  model("in_features", &Model::in_features, integer(1, 1 << 20), "mlp: inputs a sample");
+  model("out_features", &Model::out_features, integer(1, 1 << 20), "mlp: outputs a sample");
+
+  Table<Data> data(all, "data", &RunConfig::data);
+  data("path", &Data::path, anything<std::string>("the path of a file or folder as a string"), "text to train on, read as bytes; empty: this project's own sources and docs");
+
+  Table<Mesh> mesh(all, "mesh", &RunConfig::mesh);
+  mesh("ranks", &Mesh::ranks, integer(1, 1 << 20), "ranks in all");
+  mesh("shard", &Mesh::shard, integer(0, 1 << 20), "ranks that split one unit; 0: follows from the strategy");
+  mesh("replicate", &Mesh::replicate, integer(0, 1 << 20), "groups that hold equal shards; 0: ranks / shard");
+
+  Table<Train> train(all, "train", &RunConfig::train);
+  train("steps", &Train::steps, integer(1, 1'000'000), "measured optimizer steps, after the warm-up");
+  train("warmup", &Train::warmup, integer(0, 1'000'000), "steps that train but are left out of the timing");
+  train("seq_len", &Train::seq_len, integer(1, 1 << 24), "decoder: tokens a sequence");
+  train("batch_per_rank", &Train::batch_per_rank, integer(1, 1 << 20), "sequences (mlp: samples) a rank and microbatch");
+  train("accumulate", &Train::accumulate, integer(1, 1 << 16), "microbatches an optimizer step");
+  train("accumulate_mode", &Train::accumulate_mode, one_of<AccumulateMode>(), "when the gradients of microbatches are reduced; reduce_scatter_only is for hybrid");
+  train("seed", &Train::seed, integer<std::uint64_t>(0), "seed of the initial parameters");
+  train("optimizer", &Train::optimizer, one_of<Optimizer>(), "sharded like the parameters");
+  train("learning_rate", &Train::learning_rate, positive(), "constant over the run");
+  train("beta1", &Train::beta1, number(0, 1), "adamw: decay of the first moment");
+  train("beta2", &Train::beta2, number(0, 1), "adamw: decay of the second moment");
+  train("epsilon", &Train::epsilon, positive(), "adamw: added to the root of the second moment");
+  train("weight_decay", &Train::weight_decay, number(0), "adamw: decoupled weight decay");
+  train("clip_norm", &Train::clip_norm, number(0), "limit of the global gradient norm; 0: no clipping");
+
+  Table<Fsdp> fsdp(all, "fsdp", &RunConfig::fsdp);
+  fsdp("preset", &Fsdp::preset, {"\"fsdp1\", \"fsdp2\"", [](const std::string& v) { return v == "fsdp1" || v == "fsdp2"; }}, "PyTorch's system whose settings are the defaults of this table");
+  fsdp("strategy", &Fsdp::strategy, one_of<Strategy>(), "what is sharded, and when it is gathered");
+  fsdp("layout", &Fsdp::layout, one_of<Layout>(), "flat: a unit's parameters concatenated (FSDP1); per_param: rows of each (FSDP2)");
+  fsdp("reshard_after_forward", &Fsdp::reshard_after_forward, anything<ReshardAfterForward>("\"auto\", true, false, or an integer that divides the shard group"), "free gathered units after forward; auto: the strategy's rule, root kept; an integer: keep them split over groups of so many ranks");
+  fsdp("reshard_after_backward", &Fsdp::reshard_after_backward, boolean(), "false: units stay gathered between accumulated microbatches");
+  fsdp("forward_prefetch", &Fsdp::forward_prefetch, prefetch("\"none\", \"implicit\", or a depth of at least 1 (2 or \"explicit:2\")", {P::none, P::implicit, P::explicit_}), "when the next unit's all-gather is issued in forward");
+  fsdp("backward_prefetch", &Fsdp::backward_prefetch, prefetch("\"none\", \"post\", \"pre\", or a depth of at least 1 (2 or \"explicit:2\")", {P::none, P::post, P::pre, P::explicit_}), "when the next unit's all-gather is issued in backward");
+  fsdp("all_gather_limit", &Fsdp::all_gather_limit, anything<AllGatherLimit>("\"unlimited\", \"fsdp1_queue:L\", \"fsdp2_event\", an integer N or \"strict:N\", or \"bytes:64MiB\""), "how far gathers may run ahead of computation");
+  fsdp("reduce_scatter_buffers", &Fsdp::reduce_scatter_buffers, integer<int>(0, 1 << 16), "reduce-scatter inputs alive at a time; 0: no limit");
+  fsdp("separate_reduce_scatter_comm", &Fsdp::separate_reduce_scatter_comm, boolean(), "own communicator for reduce-scatter, so that it need not queue behind all-gathers");
+  fsdp("wrap", &Fsdp::wrap, anything<Wrap>("\"block\", \"blocks:K\", \"size:PARAMETERS\", or \"model\""), "which modules make a unit");
+  fsdp("param_dtype", &Fsdp::param_dtype, one_of<DType>(), "of gathers and computation; master parameters are fp32");
+  fsdp("reduce_dtype", &Fsdp::reduce_dtype, one_of<DType>(), "of gradient reductions on the wire; sums are fp32");
+  fsdp("gradient_scaling", &Fsdp::gradient_scaling, one_of<GradientScaling>(), "how a sum over ranks becomes the mean");
+  fsdp("activation_checkpointing", &Fsdp::activation_checkpointing, boolean(), "keep only each block's input, recompute the rest in backward");
+  fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0), "parameters of fewer elements stay replicated");
+
+  Table<Emulate> emulate(all, "emulate", &RunConfig::emulate);
+  emulate("link_gb_per_s", &Emulate::link_gb_per_s, positive_or_none(), "bandwidth of a modelled link in 1e9 bytes/s a rank; none: transfers take what they take");
+  emulate("link_latency_us", &Emulate::link_latency_us, number(0), "latency a hop of the modelled link");
+  emulate("compute_tflops", &Emulate::compute_tflops, positive_or_none(), "modelled compute in 1e12 FLOP/s a rank, nothing is computed; none: kernels compute");
+
+  Table<Inject> inject(all, "inject", &RunConfig::inject);
+  inject("slow_rank", &Inject::slow_rank, integer(-1, 1 << 20), "rank that computes slow_rank_factor times slower; -1: none");
+  inject("slow_rank_factor", &Inject::slow_rank_factor, number(1), "how much slower it computes");
+  inject("slow_link_rank", &Inject::slow_link_rank, integer(-1, 1 << 20), "rank whose modelled link is slow_link_factor times slower; -1: none");
+  inject("slow_link_factor", &Inject::slow_link_factor, number(1), "how much slower its link is");
+  inject("jitter_us", &Inject::jitter_us, number(0), "every op of every lane starts 0 to so much later (seeded)");
+  inject("host_sync_after_layer", &Inject::host_sync_after_layer, integer(-1, 4096), "the host waits for the device after this block's forward; -1: never");
+  inject("delay_lane", &Inject::delay_lane, {"\"\" or the name of a lane: \"compute\", \"all_gather\", \"reduce_scatter\", \"all_reduce\", \"copy\"", [](const std::string& v) { return v.empty() || std::ranges::any_of(kLanes, [&](Lane lane) { return v == to_string(lane); }); }}, "lane whose every op takes delay_us longer; empty: none");
+  inject("delay_rank", &Inject::delay_rank, integer(-1, 1 << 20), "the delayed lane of this rank only; -1: of all ranks");
+  inject("delay_us", &Inject::delay_us, number(0), "how much longer each op of delay_lane takes");
+  inject("poison_freed_memory", &Inject::poison_freed_memory, boolean(), "fill freed memory with NaN, so that a use after free shows");
+  return all;
+}
+// clang-format on
+
+/// Edits (insert, delete, replace, swap of neighbours) that turn one text into the other.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0U : 1U)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+std::string_view after_dot(std::string_view name) { return name.substr(name.find('.') + 1); }
+
+}  // namespace
+
+std::span<const Field> fields() {
+  static const std::vector<Field> kFields = make_fields();
+  return kFields;
+}
+
+const Field* find_field(std::string_view name) {
+  const auto found = std::ranges::find_if(fields(), [&](const Field& field) { return field.name() == name; });
+  return found == fields().end() ? nullptr : &*found;
+}
+
+std::string nearest(std::string_view name, std::span<const std::string> names) {
+  const auto best =
+      std::ranges::min_element(names, {}, [&](const std::string& other) { return edit_distance(name, other); });
+  return best == names.end() ? std::string() : *best;
+}
+
+std::string nearest_field(std::string_view name) {
+  // The right key in the wrong table is as likely a mistake as a typing error.
+  const auto distance = [&](const Field& field) {
+    return std::min(edit_distance(name, field.name()), edit_distance(after_dot(name), field.key) + 1);
+  };
+  return std::ranges::min_element(fields(), {}, distance)->name();
+}
+
+}  // namespace fsdpbench::config

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/dtype.h"
+#include "config/run_config.h"
+#include "config/value.h"
+
+/// How each type of the configuration is spelled: encode to a Value, decode from one. decode leaves `out` alone and
+/// returns false if the value does not spell such a thing.
+namespace fsdpbench::config {
+
+/// The spellings of an enum, in the order of its enumerators.
+template <class Enum>
+struct Names;
+template <>
+struct Names<ModelKind> {
+  static constexpr std::array<std::string_view, 2> kAll{"decoder", "mlp"};
+};
+template <>
+struct Names<Optimizer> {
+  static constexpr std::array<std::string_view, 2> kAll{"sgd", "adamw"};
+};
+template <>
+struct Names<Strategy> {
+  static constexpr std::array<std::string_view, 5> kAll{"no_shard", "shard_grad_op", "full_shard", "hybrid_shard",
+                                                        "hybrid_shard_grad_op"};
+};
+template <>
+struct Names<Layout> {
+  static constexpr std::array<std::string_view, 2> kAll{"flat", "per_param"};
+};
+template <>
+struct Names<AccumulateMode> {
+  static constexpr std::array<std::string_view, 3> kAll{"reduce_each", "no_sync", "reduce_scatter_only"};
+};
+template <>
+struct Names<GradientScaling> {
+  static constexpr std::array<std::string_view, 3> kAll{"average", "sum", "pre_post_divide"};
+};
+/// Only what a model computes in; i32 is no choice here.
+template <>
+struct Names<DType> {
+  static constexpr std::array<std::string_view, 2> kAll{"fp32", "bf16"};
+};
+
+template <class Enum>
+concept NamedEnum = requires {
+  Names<Enum>::kAll;
+};
+
+template <NamedEnum Enum>
+std::string_view to_string(Enum value) {
+  return Names<Enum>::kAll.at(static_cast<std::size_t>(value));
+}
+
+template <NamedEnum Enum>
+Value encode(Enum value) {
+  return std::string(to_string(value));
+}
+
+template <NamedEnum Enum>
+bool decode(const Value& value, Enum& out) {
+  const auto* text = std::get_if<std::string>(&value);
+  for (std::size_t i = 0; text != nullptr && i < Names<Enum>::kAll.size(); ++i) {
+    if (Names<Enum>::kAll[i] == *text) {
+      out = static_cast<Enum>(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+Value encode(bool value);
+Value encode(int value);
+Value encode(std::int64_t value);
+Value encode(std::uint64_t value);
+Value encode(double value);
+Value encode(const std::string& value);
+Value encode(const std::optional<double>& value);  ///< "none" if absent
+Value encode(const Prefetch& value);
+Value encode(const AllGatherLimit& value);
+Value encode(const ReshardAfterForward& value);
+Value encode(const Wrap& value);
+
+bool decode(const Value& value, bool& out);
+bool decode(const Value& value, int& out);
+bool decode(const Value& value, std::int64_t& out);
+bool decode(const Value& value, std::uint64_t& out);
+bool decode(const Value& value, double& out);
+bool decode(const Value& value, std::string& out);
+bool decode(const Value& value, std::optional<double>& out);
+bool decode(const Value& value, Prefetch& out);
+bool decode(const Value& value, AllGatherLimit& out);
+bool decode(const Value& value, ReshardAfterForward& out);
+bool decode(const Value& value, Wrap& out);
+
+}  // namespace fsdpbench::config

@@ -1,0 +1,175 @@
+#include "config/validate.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "config/fields.h"
+#include "config/spelling.h"
+
+namespace fsdpbench::config {
+namespace {
+
+using Notes = std::vector<std::string>;
+
+template <class... Args>
+void require(bool holds, fmt::format_string<Args...> message, Args&&... args) {
+  if (!holds) throw ConfigError(fmt::format(message, std::forward<Args>(args)...));
+}
+
+/// Configurations made by code have not passed load_profile; a value is fine if it could have been read.
+void check_each_key(const RunConfig& config) {
+  RunConfig scratch = config;
+  for (const Field& field : fields()) {
+    const Value value = field.write(config);
+    require(field.read(scratch, value), "{} = {} is not valid; expected {}.", field.name(), to_toml(value),
+            field.valid);
+  }
+}
+
+void check_model(const Model& model) {
+  if (model.kind != ModelKind::decoder) return;
+  require(model.width % model.heads == 0, "model.width = {} is not a multiple of model.heads = {}.", model.width,
+          model.heads);
+  const std::int64_t head = model.width / model.heads;
+  require(head % 2 == 0, "model.width / model.heads = {} is odd; rotary embedding turns pairs, so it must be even.",
+          head);
+  require(model.heads % model.kv_heads == 0, "model.heads = {} is not a multiple of model.kv_heads = {}.", model.heads,
+          model.kv_heads);
+  require(model.vocab >= 256, "model.vocab = {} is too small: the data are bytes, so at least 256 are needed.",
+          model.vocab);
+}
+
+/// One rank has nobody to share with: as in FSDP1 it behaves as no_shard, whatever was asked.
+void settle_single_rank(RunConfig& config, Notes& notes) {
+  require(config.mesh.shard <= 1 && config.mesh.replicate <= 1,
+          "mesh.shard = {} and mesh.replicate = {} do not fit mesh.ranks = 1; leave them out.", config.mesh.shard,
+          config.mesh.replicate);
+  config.mesh.shard = config.mesh.replicate = 1;
+  if (config.fsdp.strategy != Strategy::no_shard) {
+    notes.push_back(
+        fmt::format("mesh.ranks = 1: fsdp.strategy = \"{}\" behaves as \"no_shard\", nothing is communicated.",
+                    to_string(config.fsdp.strategy)));
+  }
+  config.fsdp.strategy = Strategy::no_shard;
+  config.fsdp.reshard_after_forward = {};
+}
+
+void settle_hybrid(RunConfig& config, Notes& notes) {
+  Mesh& mesh = config.mesh;
+  const std::string_view strategy = to_string(config.fsdp.strategy);
+  require(
+      mesh.shard > 0 || mesh.replicate > 0,
+      "fsdp.strategy = \"{}\" needs mesh.shard (ranks that split a unit) or mesh.replicate (groups with equal shards); "
+      "mesh.shard * mesh.replicate = mesh.ranks = {}.",
+      strategy, mesh.ranks);
+  if (mesh.shard == 0) {
+    require(mesh.ranks % mesh.replicate == 0, "mesh.replicate = {} does not divide mesh.ranks = {}.", mesh.replicate,
+            mesh.ranks);
+    mesh.shard = mesh.ranks / mesh.replicate;
+  }
+  require(mesh.ranks % mesh.shard == 0, "mesh.shard = {} does not divide mesh.ranks = {}.", mesh.shard, mesh.ranks);
+  if (mesh.replicate == 0) mesh.replicate = mesh.ranks / mesh.shard;
+  require(mesh.shard * mesh.replicate == mesh.ranks,
+          "mesh.shard * mesh.replicate = {} * {} = {} is not mesh.ranks = {}.", mesh.shard, mesh.replicate,
+          mesh.shard * mesh.replicate, mesh.ranks);
+  require(mesh.shard > 1,
+          "fsdp.strategy = \"{}\" with mesh.shard = 1 shards nothing; use \"no_shard\", or mesh.shard above 1.",
+          strategy);
+  if (mesh.replicate == 1) {
+    notes.push_back(
+        fmt::format("mesh.replicate = 1: fsdp.strategy = \"{}\" has no replicas to reduce across.", strategy));
+  }
+}
+
+void settle_mesh(RunConfig& config, Notes& notes) {
+  Mesh& mesh = config.mesh;
+  if (mesh.ranks == 1) return settle_single_rank(config, notes);
+  if (is_hybrid(config.fsdp.strategy)) return settle_hybrid(config, notes);
+  const bool none = config.fsdp.strategy == Strategy::no_shard;
+  const std::int64_t shard = none ? 1 : mesh.ranks;
+  const std::int64_t replicate = none ? mesh.ranks : 1;
+  const char* instead = none ? "" : "; for fewer ranks a shard group use hybrid_shard or hybrid_shard_grad_op";
+  require(mesh.shard == 0 || mesh.shard == shard,
+          "mesh.shard = {} does not fit fsdp.strategy = \"{}\" with mesh.ranks = {}; expected {} (or leave it out){}.",
+          mesh.shard, to_string(config.fsdp.strategy), mesh.ranks, shard, instead);
+  require(
+      mesh.replicate == 0 || mesh.replicate == replicate,
+      "mesh.replicate = {} does not fit fsdp.strategy = \"{}\" with mesh.ranks = {}; expected {} (or leave it out){}.",
+      mesh.replicate, to_string(config.fsdp.strategy), mesh.ranks, replicate, instead);
+  mesh.shard = shard;
+  mesh.replicate = replicate;
+}
+
+void check_reshard(RunConfig& config, Notes& notes) {
+  ReshardAfterForward& reshard = config.fsdp.reshard_after_forward;
+  if (reshard.mode == ReshardAfterForward::Mode::group) {
+    require(config.mesh.shard % reshard.group == 0,
+            "fsdp.reshard_after_forward = {} does not divide the shard group of {} ranks.", reshard.group,
+            config.mesh.shard);
+  }
+  if (config.mesh.shard == 1 && reshard.mode == ReshardAfterForward::Mode::always) {
+    notes.push_back("fsdp.reshard_after_forward has no effect: no unit is sharded.");
+  }
+  if (!config.fsdp.reshard_after_backward && config.train.accumulate == 1) {
+    notes.push_back("fsdp.reshard_after_backward = false has no effect with train.accumulate = 1.");
+  }
+}
+
+void check_accumulate(RunConfig& config, Notes& notes) {
+  if (config.train.accumulate_mode != AccumulateMode::reduce_scatter_only || is_hybrid(config.fsdp.strategy)) return;
+  notes.push_back(
+      fmt::format("train.accumulate_mode = \"reduce_scatter_only\" behaves as \"reduce_each\": "
+                  "fsdp.strategy = \"{}\" has no replicas beside its shards.",
+                  to_string(config.fsdp.strategy)));
+  config.train.accumulate_mode = AccumulateMode::reduce_each;
+}
+
+void check_rank(const char* key, std::int64_t rank, std::int64_t ranks) {
+  require(rank < ranks, "{} = {} is no rank: mesh.ranks = {}, so expected -1 (none) or 0 to {}.", key, rank, ranks,
+          ranks - 1);
+}
+
+void check_inject(const RunConfig& config, Notes& notes) {
+  const Inject& inject = config.inject;
+  check_rank("inject.slow_rank", inject.slow_rank, config.mesh.ranks);
+  check_rank("inject.slow_link_rank", inject.slow_link_rank, config.mesh.ranks);
+  check_rank("inject.delay_rank", inject.delay_rank, config.mesh.ranks);
+  require(inject.slow_link_rank < 0 || config.emulate.link_gb_per_s,
+          "inject.slow_link_rank = {} needs a modelled link to slow down: set emulate.link_gb_per_s.",
+          inject.slow_link_rank);
+  require(inject.host_sync_after_layer < config.model.layers,
+          "inject.host_sync_after_layer = {} is no layer: model.layers = {}, so expected -1 (never) or 0 to {}.",
+          inject.host_sync_after_layer, config.model.layers, config.model.layers - 1);
+  require(inject.delay_us == 0 || !inject.delay_lane.empty(),
+          "inject.delay_us = {} needs inject.delay_lane: the lane to delay.", inject.delay_us);
+  if (!inject.delay_lane.empty() && inject.delay_us == 0) {
+    notes.push_back("inject.delay_lane has no effect: inject.delay_us is 0.");
+  }
+}
+
+void check_emulate(const Emulate& emulate) {
+  require(
+      emulate.link_gb_per_s || emulate.link_latency_us == 0,
+      "emulate.link_latency_us = {} is the latency of the modelled link, and there is none: set emulate.link_gb_per_s.",
+      emulate.link_latency_us);
+}
+
+}  // namespace
+
+bool is_hybrid(Strategy strategy) {
+  return strategy == Strategy::hybrid_shard || strategy == Strategy::hybrid_shard_grad_op;
+}
+
+std::vector<std::string> validate(RunConfig& config) {
+  Notes notes;
+  check_each_key(config);
+  check_model(config.model);
+  settle_mesh(config, notes);
+  check_reshard(config, notes);
+  check_accumulate(config, notes);
+  check_emulate(config.emulate);
+  check_inject(config, notes);
+  return notes;
+}
+
+}  // namespace fsdpbench::config

@@ -1,0 +1,46 @@
+#include "config/write.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "config/fields.h"
+
+namespace fsdpbench::config {
+
+std::string to_toml(const RunConfig& config) {
+  std::string out;
+  std::string table;
+  for (const Field& field : fields()) {
+    if (field.table != table) {
+      out += fmt::format("{}[{}]\n", table.empty() ? "" : "\n", field.table);
+      table = field.table;
+    }
+    out +=
+        fmt::format("{:<44}  # {}\n", fmt::format("{} = {}", field.key, to_toml(field.write(config))), field.meaning);
+  }
+  return out;
+}
+
+nlohmann::json to_json(const RunConfig& config) {
+  nlohmann::json out;
+  for (const Field& field : fields()) {
+    const Value value = field.write(config);
+    nlohmann::json& slot = out[field.table][field.key];
+    const bool absent = field.table == "emulate" && value == Value(std::string("none"));
+    if (!absent) std::visit([&](const auto& v) { slot = v; }, value);
+  }
+  return out;
+}
+
+std::string key_reference() {
+  std::string out = "| key | built-in default | valid | meaning |\n|---|---|---|---|\n";
+  const RunConfig defaults;
+  for (const Field& field : fields()) {
+    out += fmt::format("| `{}` | `{}` | {} | {} |\n", field.name(), to_toml(field.write(defaults)), field.valid,
+                       field.meaning);
+  }
+  return out;
+}
+
+}  // namespace fsdpbench::config

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "config/run_config.h"
+
+namespace fsdpbench::config {
+
+/// The complete configuration as a profile: every key, with its meaning as a comment. Reading it gives an equal one.
+std::string to_toml(const RunConfig& config);
+
+/// The same as {"table": {"key": value}}; null where a key says "none" for "not emulated".
+nlohmann::json to_json(const RunConfig& config);
+
+/// The table of all keys for profiles/README.md: Markdown, from the same source as everything else.
+std::string key_reference();
+
+}  // namespace fsdpbench::config
