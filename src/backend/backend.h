@@ -26,8 +26,6 @@ struct BackendOptions {
   std::optional<double> compute_flops_per_s;   ///< absent: kernels compute; else they only take FLOPs / rate
   std::vector<double> link_slowdown;           ///< per rank, empty or factors >= 1 on the modelled link
   std::vector<double> compute_slowdown;        ///< per rank, empty or factors >= 1: a slow rank
-  double jitter_seconds = 0;                   ///< each op is delayed by 0..jitter, from `seed`
-  std::uint64_t seed = 0;
   bool poison_freed_memory = false;            ///< fill freed blocks with NaN: a use after free shows in the loss
 };
 

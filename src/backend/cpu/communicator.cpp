@@ -1,0 +1,93 @@
+#include "backend/cpu/communicator.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <utility>
+
+#include "backend/cpu/device.h"
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace fsdpbench::backend::cpu {
+
+class CpuCommunicator::Turnstile {
+ public:
+  explicit Turnstile(Abort& abort) : moved_(abort) {}
+  void enter(std::int64_t number) {
+    moved_.wait([&] { return passed_.load() == number; });
+  }
+  void leave() {
+    passed_.fetch_add(1);
+    moved_.notify();
+  }
+
+ private:
+  std::atomic<std::int64_t> passed_{0};
+  WaitPoint moved_;
+};
+
+CpuCommunicator::CpuCommunicator(CpuDevice& device, std::shared_ptr<Group> group, int rank)
+    : device_(device), group_(std::move(group)), rank_(rank), turnstile_(std::make_shared<Turnstile>(device.abort())) {}
+
+void CpuCommunicator::enqueue(Lane lane, const CollectiveArguments& call, Stamp* stamp) {
+  auto work = [group = group_, turnstile = turnstile_, rank = rank_, number = issued_, call](Stamp& times) {
+    turnstile->enter(number);
+    times.begin_ns = now_ns();  // waiting for this rank's own earlier collective is no part of this one
+    group->run(rank, call, times);
+    turnstile->leave();
+  };
+  device_.enqueue_collective(lane, to_string(call.kind).data(), std::move(work), stamp);
+  ++issued_;
+  wire_bytes_[static_cast<std::size_t>(call.kind)] += cpu::wire_bytes(call, size());
+}
+
+void CpuCommunicator::all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                                 Stamp* stamp) {
+  enqueue(lane, {.kind = Collective::all_gather, .input = input, .output = output, .count = count, .dtype = dtype},
+          stamp);
+}
+
+void CpuCommunicator::reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count,
+                                     DType dtype, float scale, Stamp* stamp) {
+  enqueue(lane,
+          {.kind = Collective::reduce_scatter,
+           .input = input,
+           .output = output,
+           .count = count,
+           .dtype = dtype,
+           .scale = scale},
+          stamp);
+}
+
+void CpuCommunicator::all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale,
+                                 Stamp* stamp) {
+  enqueue(lane,
+          {.kind = Collective::all_reduce,
+           .input = buffer,
+           .output = buffer,
+           .count = count,
+           .dtype = dtype,
+           .scale = scale},
+          stamp);
+}
+
+void CpuCommunicator::broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) {
+  if (root < 0 || root >= size()) {
+    throw BackendError(fmt::format("broadcast from rank {} of a group of {}", root, size()));
+  }
+  enqueue(lane, {.kind = Collective::broadcast, .output = buffer, .count = count, .dtype = dtype, .root = root}, stamp);
+}
+
+void CpuCommunicator::barrier() {
+  device_.guarded([&] { group_->host_barrier(); });
+}
+
+std::unique_ptr<Communicator> CpuCommunicator::split(int color, int key) {
+  int new_rank = 0;
+  std::shared_ptr<Group> group;
+  device_.guarded([&] { group = group_->split(rank_, color, key, new_rank); });
+  return std::make_unique<CpuCommunicator>(device_, std::move(group), new_rank);
+}
+
+}  // namespace fsdpbench::backend::cpu

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+
+#include "backend/communicator.h"
+#include "backend/cpu/group.h"
+
+namespace fsdpbench::backend::cpu {
+
+class CpuDevice;
+
+/// One rank's side of a Group: puts collectives on the device's lanes and keeps them in issue order.
+/// May be destroyed while its collectives are still queued.
+class CpuCommunicator : public Communicator {
+ public:
+  /// `device` must outlive this.
+  CpuCommunicator(CpuDevice& device, std::shared_ptr<Group> group, int rank);
+
+  int rank() const override { return rank_; }
+  int size() const override { return group_->size(); }
+  void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                  Stamp* stamp) override;
+  void reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                      float scale, Stamp* stamp) override;
+  void all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale, Stamp* stamp) override;
+  void broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) override;
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  const WireBytes& wire_bytes() const override { return wire_bytes_; }
+
+ private:
+  /// Lets one collective after the other pass, in the order of their numbers. Shared with the queued collectives.
+  class Turnstile;
+
+  void enqueue(Lane lane, const CollectiveArguments& call, Stamp* stamp);
+
+  CpuDevice& device_;
+  std::shared_ptr<Group> group_;
+  int rank_;
+  std::int64_t issued_ = 0;
+  std::shared_ptr<Turnstile> turnstile_;
+  WireBytes wire_bytes_{};
+};
+
+}  // namespace fsdpbench::backend::cpu

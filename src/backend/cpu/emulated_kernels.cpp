@@ -1,0 +1,29 @@
+#include "backend/cpu/emulated_kernels.h"
+
+namespace fsdpbench::backend::cpu {
+namespace {
+
+double causal_forward_flops(const AttentionShape& shape) {
+  const double scores = static_cast<double>(shape.batch) * static_cast<double>(shape.heads) *
+                        static_cast<double>(shape.seq) * static_cast<double>(shape.seq);
+  return 2.0 * scores * static_cast<double>(shape.head_dim);
+}
+
+}  // namespace
+
+void EmulatedKernels::gemm(const Gemm& gemm) {
+  add_flops(2.0 * static_cast<double>(gemm.m) * static_cast<double>(gemm.n) * static_cast<double>(gemm.k));
+}
+
+void EmulatedKernels::attention(const AttentionShape& shape, const std::byte*, const std::byte*, const std::byte*,
+                                std::byte*, float*, std::byte*) {
+  add_flops(causal_forward_flops(shape));
+}
+
+void EmulatedKernels::attention_backward(const AttentionShape& shape, const std::byte*, const std::byte*,
+                                         const std::byte*, const std::byte*, const std::byte*, const float*, std::byte*,
+                                         std::byte*, std::byte*, std::byte*) {
+  add_flops(2.5 * causal_forward_flops(shape));
+}
+
+}  // namespace fsdpbench::backend::cpu

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "backend/kernels.h"
+
+namespace fsdpbench::backend::cpu {
+
+/// Kernels that touch no memory and only add up the time they would take: FLOPs / rate for matrix products and
+/// attention, nothing for everything else. The lane lets that time pass once per op, so that the errors of sleeping
+/// do not add up over an op's kernels.
+class EmulatedKernels : public Kernels {
+ public:
+  explicit EmulatedKernels(double flops_per_s) : nanoseconds_per_flop_(1e9 / flops_per_s) {}
+
+  /// Time of all kernels called since the last call.
+  std::int64_t take_nanoseconds() { return static_cast<std::int64_t>(std::exchange(nanoseconds_, 0.0)); }
+
+  void gemm(const Gemm& gemm) override;
+  /// Causal: half of the 4 * batch * heads * seq^2 * head_dim FLOPs of full attention; the backward 2.5 times that.
+  void attention(const AttentionShape& shape, const std::byte*, const std::byte*, const std::byte*, std::byte*, float*,
+                 std::byte*) override;
+  void attention_backward(const AttentionShape& shape, const std::byte*, const std::byte*, const std::byte*,
+                          const std::byte*, const std::byte*, const float*, std::byte*, std::byte*, std::byte*,
+                          std::byte*) override;
+  void delay(std::int64_t nanoseconds) override { nanoseconds_ += static_cast<double>(nanoseconds); }
+
+  void rms_norm(const std::byte*, const std::byte*, std::byte*, float*, std::int64_t, std::int64_t, float,
+                DType) override {}
+  void rms_norm_backward(const std::byte*, const std::byte*, const std::byte*, const float*, std::byte*, std::byte*,
+                         std::int64_t, std::int64_t, DType) override {}
+  void rotary(std::byte*, std::int64_t, std::int64_t, std::int64_t, std::int64_t, float, bool, DType) override {}
+  void swiglu(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}
+  void swiglu_backward(const std::byte*, const std::byte*, const std::byte*, std::byte*, std::byte*, std::int64_t,
+                       DType) override {}
+  void embedding(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
+                 DType) override {}
+  void embedding_backward(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
+                          bool, DType) override {}
+  void cross_entropy(std::byte*, const std::int32_t*, float*, std::int64_t, std::int64_t, float, DType) override {}
+  void mean_squared_error(const std::byte*, const float*, std::byte*, float*, std::int64_t, float, DType) override {}
+  void add_bias(std::byte*, const std::byte*, std::int64_t, std::int64_t, DType) override {}
+  void bias_backward(const std::byte*, std::byte*, std::int64_t, std::int64_t, DType) override {}
+  void relu(const std::byte*, std::byte*, std::int64_t, DType) override {}
+  void relu_backward(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}
+  void add(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}
+  void cast(const std::byte*, DType, std::byte*, DType, std::int64_t, float) override {}
+  void accumulate(const std::byte*, DType, float*, std::int64_t) override {}
+  void copy_runs(const std::byte*, DType, std::byte*, DType, std::span<const CopyRun>) override {}
+  void fill_zero(std::byte*, std::int64_t) override {}
+  void upload(const void*, std::byte*, std::int64_t) override {}
+  void download(const std::byte*, void*, std::int64_t) override {}
+  void sum_of_squares(const float*, std::int64_t, double*) override {}
+  void sgd(float*, const float*, std::int64_t, float, float, float) override {}
+  void adamw(float*, const float*, float*, float*, std::int64_t, const AdamWStep&) override {}
+
+ private:
+  void add_flops(double flops) { nanoseconds_ += flops * nanoseconds_per_flop_; }
+
+  double nanoseconds_per_flop_;
+  double nanoseconds_ = 0;
+};
+
+}  // namespace fsdpbench::backend::cpu

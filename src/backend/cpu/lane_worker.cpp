@@ -1,0 +1,120 @@
+#include "backend/cpu/lane_worker.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "backend/cpu/emulated_kernels.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "launch/run_ranks.h"
+
+namespace fsdpbench::backend::cpu {
+
+LaneWorker::LaneWorker(Abort& abort, LaneSettings settings)
+    : abort_(abort),
+      settings_(std::move(settings)),
+      ring_(static_cast<std::size_t>(kCapacity)),
+      work_(abort),
+      progress_(abort),
+      nap_(abort),
+      thread_([this] { run(); }) {}
+
+LaneWorker::~LaneWorker() { join(); }
+
+void LaneWorker::join() {
+  closing_.store(true);
+  work_.notify();
+  if (thread_.joinable()) thread_.join();
+}
+
+void LaneWorker::push(LaneItem&& item) {
+  const std::int64_t position = pushed();
+  if (!completed(position + 1 - kCapacity)) wait_completed(position + 1 - kCapacity);
+  ring_[static_cast<std::size_t>(position % kCapacity)] = std::move(item);
+  pushed_.store(position + 1);
+  work_.notify();
+}
+
+void LaneWorker::wait_completed(std::int64_t position) {
+  progress_.wait([&] { return completed(position); });
+}
+
+void LaneWorker::run() {
+  try {
+    setup_lane_thread(fmt::format("r{} {}", settings_.rank, to_string(settings_.lane)), settings_.urgency);
+    std::unique_ptr<Kernels> kernels;
+    EmulatedKernels* emulated = nullptr;
+    if (settings_.flops_per_s) {
+      auto made = std::make_unique<EmulatedKernels>(*settings_.flops_per_s);
+      emulated = made.get();
+      kernels = std::move(made);
+    } else {
+      try {
+        kernels = settings_.kernels();
+      } catch (...) {
+        rethrow_with_names("start");
+      }
+    }
+    for (std::int64_t next = 0;; ++next) {
+      work_.wait([&] { return pushed_.load() > next || closing_.load(); });
+      abort_.throw_if_set();
+      if (pushed_.load() == next) return;
+      LaneItem& item = ring_[static_cast<std::size_t>(next % kCapacity)];
+      execute(item, *kernels, emulated);
+      item = {};  // what the task owns ends with the op, not with the ring's next lap
+      completed_.store(next + 1);
+      progress_.notify();
+    }
+  } catch (...) {
+    abort_.set(std::current_exception());
+  }
+}
+
+void LaneWorker::execute(LaneItem& item, Kernels& kernels, EmulatedKernels* emulated) try {
+  if (item.wait_for) return item.wait_for->wait_completed(item.wait_position);
+  Stamp unwanted;
+  Stamp& stamp = item.stamp ? *item.stamp : unwanted;
+  stamp.begin_ns = now_ns();
+  stamp.peers_arrived_ns = 0;
+  if (item.collective) {
+    item.collective(stamp);
+  } else {
+    run_task(item, kernels, emulated);
+  }
+  stamp.end_ns = now_ns();
+} catch (...) {
+  rethrow_with_names(item.name);
+}
+
+void LaneWorker::run_task(const LaneItem& item, Kernels& kernels, EmulatedKernels* emulated) {
+  const std::int64_t begin = now_ns();
+  item.task(kernels);
+  if (emulated) {
+    sleep_until(begin + emulated->take_nanoseconds());
+  } else if (settings_.slowdown > 1.0) {
+    const std::int64_t end = now_ns();
+    sleep_until(end + static_cast<std::int64_t>(static_cast<double>(end - begin) * (settings_.slowdown - 1.0)));
+  }
+}
+
+void LaneWorker::sleep_until(std::int64_t deadline_ns) {
+  if (now_ns() < deadline_ns) nap_.wait_until(deadline_ns, [] { return false; });
+}
+
+void LaneWorker::rethrow_with_names(const char* op) const {
+  const auto where = [&](const char* what) {
+    return fmt::format("rank {}, lane {}, op {}: {}", settings_.rank, to_string(settings_.lane), op, what);
+  };
+  try {
+    throw;
+  } catch (const launch::Stopped&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw BackendError(where(e.what()));
+  } catch (...) {
+    throw BackendError(where("an unknown exception"));
+  }
+}
+
+}  // namespace fsdpbench::backend::cpu

@@ -1,0 +1,88 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "backend/cpu/abort.h"
+#include "backend/cpu/thread_setup.h"
+#include "backend/cpu/wait_point.h"
+#include "backend/device.h"
+#include "backend/kernels.h"
+
+namespace fsdpbench::backend::cpu {
+
+class LaneWorker;
+class EmulatedKernels;
+
+/// Makes the Kernels of one lane, on that lane's thread.
+using KernelsFactory = std::function<std::unique_ptr<Kernels>()>;
+
+/// A collective: stores in the stamp what the lane cannot know.
+using CollectiveCall = std::function<void(Stamp& stamp)>;
+
+/// One element of a lane's queue: exactly one of task, collective and wait_for is set.
+struct LaneItem {
+  const char* name = "";
+  Device::Task task = nullptr;
+  CollectiveCall collective = nullptr;
+  LaneWorker* wait_for = nullptr;  ///< go on when the first `wait_position` items of this lane are done
+  std::int64_t wait_position = 0;
+  Stamp* stamp = nullptr;
+};
+
+struct LaneSettings {
+  int rank = 0;
+  Lane lane = Lane::compute;
+  Urgency urgency = Urgency::normal;
+  KernelsFactory kernels;             ///< not called if compute is emulated
+  std::optional<double> flops_per_s;  ///< present: compute is emulated, and this fast
+  double slowdown = 1.0;              ///< of real tasks: each takes this many times as long
+};
+
+/// A thread that works off a bounded queue in order. One host thread pushes; anybody may wait for a position.
+/// The first failure aborts the world; after an abort the thread ends with what is left in the queue undone.
+class LaneWorker {
+ public:
+  static constexpr std::int64_t kCapacity = 1024;
+
+  LaneWorker(Abort& abort, LaneSettings settings);
+  /// Works off the queue (unless aborted) and ends the thread.
+  ~LaneWorker();
+  LaneWorker(const LaneWorker&) = delete;
+  LaneWorker& operator=(const LaneWorker&) = delete;
+
+  /// Puts `item` at the end. Blocks only while kCapacity items wait; throws launch::Stopped if aborted meanwhile.
+  void push(LaneItem&& item);
+  /// Number of items pushed so far: the position of the latest. For the pushing thread.
+  std::int64_t pushed() const { return pushed_.load(std::memory_order_relaxed); }
+  bool completed(std::int64_t position) const { return completed_.load() >= position; }
+  /// Blocks until the first `position` items are done; throws launch::Stopped if aborted before that.
+  void wait_completed(std::int64_t position);
+  /// Waits for the end of the thread. To be called after an abort (or by the destructor) only.
+  void join();
+
+ private:
+  void run();
+  void execute(LaneItem& item, Kernels& kernels, EmulatedKernels* emulated);
+  void run_task(const LaneItem& item, Kernels& kernels, EmulatedKernels* emulated);
+  void sleep_until(std::int64_t deadline_ns);
+  [[noreturn]] void rethrow_with_names(const char* op) const;
+
+  Abort& abort_;
+  const LaneSettings settings_;
+  std::vector<LaneItem> ring_;
+  alignas(64) std::atomic<std::int64_t> pushed_{0};
+  alignas(64) std::atomic<std::int64_t> completed_{0};
+  std::atomic<bool> closing_{false};
+  WaitPoint work_;      ///< the worker waits for items
+  WaitPoint progress_;  ///< others wait for completions
+  WaitPoint nap_;       ///< the worker takes its time; nobody but an abort wakes it
+  std::thread thread_;
+};
+
+}  // namespace fsdpbench::backend::cpu

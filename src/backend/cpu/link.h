@@ -1,0 +1,55 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/wait_point.h"
+
+namespace fsdpbench::backend::cpu {
+
+/// One transfer on the links of its members.
+struct Transfer {
+  std::atomic<std::int64_t> end_ns{0};  ///< when the slowest member's link is done; may move later, never earlier
+};
+
+/// The modelled link of every rank. A transfer first takes latency * hops, then its bytes go through; the k transfers
+/// whose bytes go through one link at once get 1/k of its bandwidth each (fluid fair sharing). Times are absolute and
+/// follow from the transfers' starts alone, so late wake-ups do not add up. Thread-safe.
+class Links {
+ public:
+  /// `slowdown`: empty or a factor per rank that divides its bandwidth.
+  Links(Abort& abort, const LinkModel& model, int ranks, const std::vector<double>& slowdown);
+
+  /// Starts a transfer of `bytes` on the link of each of `ranks` at `start_ns`.
+  std::shared_ptr<Transfer> begin(std::span<const int> ranks, std::int64_t bytes, int hops, std::int64_t start_ns);
+  /// Sleeps until the transfer ends on all its links; throws launch::Stopped if aborted before that.
+  void wait(const Transfer& transfer);
+
+ private:
+  struct Flow {
+    std::shared_ptr<Transfer> transfer;
+    double active_ns = 0;  ///< the latency part ends
+    double bytes_left = 0;
+  };
+  struct Link {
+    double bytes_per_ns = 0;
+    double now_ns = 0;
+    std::vector<Flow> flows;
+  };
+  static void drop_finished(Link& link);
+  static double run_to_next_change(Link& link, double until_ns);
+  static void advance(Link& link, double until_ns);
+  static void predict_ends(Link link);
+
+  const double latency_ns_;
+  std::mutex mutex_;
+  std::vector<Link> links_;
+  WaitPoint later_;  ///< an end has moved
+};
+
+}  // namespace fsdpbench::backend::cpu

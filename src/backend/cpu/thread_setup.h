@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+namespace fsdpbench::backend::cpu {
+
+/// How eagerly the operating system runs a lane's thread.
+enum class Urgency {
+  normal,
+  prompt,  ///< it mostly sleeps until deadlines: SCHED_FIFO where permitted, else short time slices
+};
+
+/// Prepares the calling thread to be a lane: name for debuggers (15 characters shown), 1 ns timer slack, one OpenMP
+/// thread, urgency. What the system refuses is left as it is.
+void setup_lane_thread(const std::string& name, Urgency urgency);
+
+/// A sentence on what `prompt` means on this machine, for this user.
+std::string describe_prompt_scheduling();
+
+}  // namespace fsdpbench::backend::cpu

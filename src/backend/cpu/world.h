@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/abort.h"
+#include "backend/cpu/lane_worker.h"
+#include "backend/cpu/link.h"
+
+namespace fsdpbench::backend::cpu {
+
+class Group;
+
+/// What all ranks of one run share. Outlives devices and communicators. Thread-safe.
+class World {
+ public:
+  /// Throws BackendError if the options contradict themselves. `kernels` makes each lane's kernels.
+  World(const BackendOptions& options, KernelsFactory kernels);
+
+  const BackendOptions& options() const { return options_; }
+  const KernelsFactory& kernels() const { return kernels_; }
+  Abort& abort() { return abort_; }
+  /// Null if transfers are not modelled.
+  Links* links() { return links_ ? &*links_ : nullptr; }
+  bool computes() const { return !options_.compute_flops_per_s; }
+  /// False if both compute and links are emulated: then nobody reads memory, and none is touched.
+  bool moves_bytes() const { return computes() || !options_.link; }
+  double compute_slowdown(int rank) const;
+
+  std::shared_ptr<Group> make_group(std::vector<int> world_ranks);
+  /// `rank` will take part in nothing more: whoever waits for it in a collective fails instead of hanging.
+  void rank_ended(int rank);
+
+ private:
+  const BackendOptions options_;
+  const KernelsFactory kernels_;
+  Abort abort_;
+  std::optional<Links> links_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<Group>> groups_;
+};
+
+}  // namespace fsdpbench::backend::cpu
