@@ -42,8 +42,8 @@ struct CopyRun {
 
 struct AdamWStep {
   float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
-  std::int64_t step = 1;  ///< counted from 1, for bias correction
-  float gradient_scale = 1.0F;
+  std::int64_t step = 1;                   ///< counted from 1, for bias correction
+  const float* gradient_scale = nullptr;  ///< one float of device memory that multiplies the gradient; null: 1
 };
 
 /// The numeric kernels of one device, called from a task on a lane. Pointers are device memory; dtypes f32 or bf16
@@ -125,11 +125,15 @@ class Kernels {
   /// host memory `target` = bytes of device memory `source`; valid after the lane was waited for.
   virtual void download(const std::byte* source, void* target, std::int64_t bytes) = 0;
 
-  /// *sum += sum of squares of x (f32), accumulated in double.
-  virtual void sum_of_squares(const float* x, std::int64_t count, double* sum) = 0;
-  /// parameter -= learning_rate * (gradient_scale * gradient + weight_decay * parameter).
+  /// *sum (device memory) = factor * sum of squares of x, accumulated in double, plus the old *sum unless `overwrite`.
+  virtual void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite) = 0;
+  /// *factor (device memory) = min(1, max_norm / (sqrt(sums[0] + … + sums[count-1]) + 1e-6)), as
+  /// torch.nn.utils.clip_grad_norm_ computes it.
+  virtual void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) = 0;
+  /// parameter -= learning_rate * (*gradient_scale * gradient + weight_decay * parameter); gradient_scale is one float
+  /// of device memory, null means 1.
   virtual void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate,
-                   float weight_decay, float gradient_scale) = 0;
+                   float weight_decay, const float* gradient_scale) = 0;
   /// Decoupled weight decay (Loshchilov & Hutter), as torch.optim.AdamW computes it.
   virtual void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment,
                      std::int64_t count, const AdamWStep& step) = 0;

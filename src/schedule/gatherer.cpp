@@ -173,7 +173,10 @@ void Gatherer::reshard(int unit, bool keep_group) {
   const BufferId parameters = u.layout.views() ? s.gathered : s.unsharded;
   std::vector<BufferId> frees{parameters};
   State after;
-  if (keep_group && !u.group_layout.empty()) {
+  if (keep_group && s.group_shard != kNoBuffer) {
+    after.group_shard = s.group_shard;  // kept since an earlier microbatch; parameters have not changed
+    after.group_shard_kept = s.group_shard_kept;
+  } else if (keep_group && !u.group_layout.empty()) {
     const DType dtype = builder_.plan.param_dtype;
     after.group_shard =
         builder_.new_buffer(BufferRole::group_shard, MemoryCategory::parameter_shards, dtype,
@@ -188,7 +191,7 @@ void Gatherer::reshard(int unit, bool keep_group) {
   }
   builder_.append(OpKind::reshard, Lane::compute, unit).frees = frees;
   const EventId freed = builder_.record(EventRole::freed, unit);
-  if (after.group_shard != kNoBuffer) after.group_shard_kept = freed;
+  if (after.group_shard != kNoBuffer && after.group_shard_kept == kNoEvent) after.group_shard_kept = freed;
   limiter_.released(unit, freed, true);
   s = after;
 }

@@ -1,0 +1,236 @@
+// The exact orders of PyTorch's engines. FSDP1's follow its runtime code, FSDP2's are asserted by PyTorch's own
+// tests (test_fully_shard_comm.py); a schedule that differs by one position fails here.
+#include <gtest/gtest.h>
+
+#include "schedule/print_schedule.h"
+#include "support/schedule_cases.h"
+
+namespace fsdpbench::schedule {
+namespace {
+
+using config::AllGatherLimit;
+using config::Layout;
+using config::Prefetch;
+using config::ReshardAfterForward;
+using config::Strategy;
+
+config::RunConfig fsdp1(int blocks = 4) {
+  config::RunConfig c = testing::decoder_config(blocks, 4);
+  c.fsdp.preset = "fsdp1";
+  c.fsdp.layout = Layout::flat;
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp1_queue, 2, 0};
+  c.fsdp.reduce_scatter_buffers = 0;
+  c.fsdp.gradient_scaling = config::GradientScaling::pre_post_divide;
+  return c;
+}
+
+config::RunConfig fsdp2(int blocks = 4) { return testing::decoder_config(blocks, 4); }
+
+std::string collectives(const config::RunConfig& config) {
+  const testing::ScheduleCase c = testing::make_case(config);
+  return collective_order(c.plan, c.schedules.steady());
+}
+
+std::string issue(const config::RunConfig& config) {
+  const testing::ScheduleCase c = testing::make_case(config);
+  return issue_order(c.plan, c.schedules.steady());
+}
+
+constexpr const char* kFullShardPre = "AGR AG0 AG1 AG2 AG3 | AG3* AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR";
+
+TEST(Fsdp1Order, FullShardPre) {
+  EXPECT_EQ(collectives(fsdp1()), kFullShardPre);
+  config::RunConfig with_forward = fsdp1();
+  with_forward.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 1};
+  EXPECT_EQ(collectives(with_forward), kFullShardPre);
+  config::RunConfig without_limit = fsdp1();
+  without_limit.fsdp.all_gather_limit = {AllGatherLimit::Mode::unlimited, 0, 0};
+  EXPECT_EQ(collectives(without_limit), kFullShardPre);
+}
+
+TEST(Fsdp1Order, FullShardPost) {
+  config::RunConfig c = fsdp1();
+  c.fsdp.backward_prefetch = {Prefetch::Mode::post, 1};
+  // The first gather of backward is on demand: post-backward prefetching has no unit before it to hang on.
+  EXPECT_EQ(collectives(c), "AGR AG0 AG1 AG2 AG3 | AG3 AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR");
+}
+
+TEST(Fsdp1Order, FullShardNone) {
+  config::RunConfig c = fsdp1();
+  c.fsdp.backward_prefetch = {Prefetch::Mode::none, 1};
+  EXPECT_EQ(collectives(c), "AGR AG0 AG1 AG2 AG3 | AG3 RS3 AG2 RS2 AG1 RS1 AG0 RS0 RSR");
+}
+
+TEST(Fsdp1Order, ShardGradOp) {
+  config::RunConfig c = fsdp1();
+  c.fsdp.strategy = Strategy::shard_grad_op;
+  EXPECT_EQ(collectives(c), "AGR AG0 AG1 AG2 AG3 | RS3 RS2 RS1 RS0 RSR");
+}
+
+TEST(Fsdp1Order, HybridShard) {
+  config::RunConfig c = fsdp1();
+  c.fsdp.strategy = Strategy::hybrid_shard;
+  c.mesh = {4, 2, 2};
+  EXPECT_EQ(collectives(c),
+            "AGR AG0 AG1 AG2 AG3 | AG3* AG2* RS3 AR3 AG1* RS2 AR2 AG0* RS1 AR1 RS0 AR0 RSR ARR");
+}
+
+TEST(Fsdp1Order, NoShard) {
+  config::RunConfig c = fsdp1();
+  c.fsdp.strategy = Strategy::no_shard;
+  c.mesh = {4, 1, 4};
+  EXPECT_EQ(collectives(c), "| AR3 AR2 AR1 AR0 ARR");
+}
+
+TEST(Fsdp1Order, RootWithoutParameters) {
+  config::RunConfig c = fsdp1();
+  c.model.kind = config::ModelKind::mlp;
+  // Nobody's pre-backward can prefetch unit 3: its gather is on demand.
+  EXPECT_EQ(collectives(c), "AG0 AG1 AG2 AG3 | AG3 AG2* RS3 AG1* RS2 AG0* RS1 RS0");
+}
+
+TEST(Fsdp1Order, GrowsByRule) {
+  for (int blocks : {2, 5, 9}) {
+    std::string forward = "AGR", backward;
+    for (int u = 0; u < blocks; ++u) forward += " AG" + std::to_string(u);
+    for (int u = blocks - 1; u >= 0; --u) {
+      const std::string prefetch = " AG" + std::to_string(u) + "*";
+      // Reductions lag one prefetch behind.
+      backward += u == blocks - 1 ? prefetch : prefetch + " RS" + std::to_string(u + 1);
+    }
+    EXPECT_EQ(collectives(fsdp1(blocks)), forward + " |" + backward + " RS0 RSR");
+    EXPECT_EQ(collectives(fsdp2(blocks)), forward + " |" + backward + " RS0 RSR");
+  }
+}
+
+/// Host trace with the host's waits: which free event is waited for before which gather.
+std::string host_trace(const testing::ScheduleCase& c, const Schedule& schedule) {
+  std::map<EventId, std::string> names;
+  for (const Schedule& step : c.schedules.steps) {
+    for (const Op& op : step.ops) {
+      if (op.kind == OpKind::reshard) {
+        names[op.record] = (op.phase == Phase::forward ? "f" : "b") + c.plan.units[static_cast<std::size_t>(op.unit)].label();
+      }
+    }
+  }
+  std::string text;
+  for (const Op& op : schedule.ops) {
+    const std::string label = op.unit < 0 ? "" : c.plan.units[static_cast<std::size_t>(op.unit)].label();
+    if (op.kind == OpKind::host_wait) text += " sync(" + names[op.waits.front().event] + ")";
+    if (op.kind == OpKind::all_gather) text += " AG" + label;
+    if (op.kind == OpKind::reshard) text += " free" + label;
+  }
+  return text;
+}
+
+TEST(Fsdp1Order, FreeEventQueueCarriesOverStepsAndAddsOneToItsLimit) {
+  const testing::ScheduleCase c = testing::make_case(fsdp1());
+  EXPECT_EQ(host_trace(c, c.schedules.steady()),
+            " sync(b2) AGR sync(b1) AG0 free0 sync(b0) AG1 free1 sync(bR) AG2 free2 sync(f0) AG3 free3"
+            " sync(f1) sync(f2) AG3 AG2 free3 sync(f3) AG1 free2 sync(b3) AG0 free1 free0 freeR");
+  // The first iteration starts with an empty queue: gather i waits for free i-2, as the nominal limit says.
+  EXPECT_EQ(host_trace(c, c.schedules.steps.front()).substr(0, 62),
+            " AGR AG0 free0 AG1 free1 sync(f0) AG2 free2 sync(f1) AG3 free3");
+}
+
+TEST(Fsdp2Order, DefaultIsFsdp1Pre) { EXPECT_EQ(collectives(fsdp2()), kFullShardPre); }
+
+TEST(Fsdp2Order, IssueDefault) {
+  EXPECT_EQ(issue(fsdp2()), "UR U0 S0 U1 S1 U2 S2 U3 S3 | U3 U2 S3 P3 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
+}
+
+TEST(Fsdp2Order, IssueReshardTrue) {
+  config::RunConfig c = fsdp2();
+  c.fsdp.reshard_after_forward.mode = ReshardAfterForward::Mode::always;
+  EXPECT_EQ(issue(c), "UR U0 S0 U1 S1 U2 S2 U3 S3 SR | UR U3 U2 S3 P3 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
+}
+
+TEST(Fsdp2Order, IssueReshardGroupIsAsTrue) {
+  config::RunConfig c = fsdp2();
+  c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::group, 2};
+  EXPECT_EQ(issue(c), "UR U0 S0 U1 S1 U2 S2 U3 S3 SR | UR U3 U2 S3 P3 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
+}
+
+TEST(Fsdp2Order, IssueReshardFalse) {
+  config::RunConfig c = fsdp2();
+  c.fsdp.reshard_after_forward.mode = ReshardAfterForward::Mode::never;
+  EXPECT_EQ(issue(c), "UR U0 U1 U2 U3 | S3 P3 S2 P2 S1 P1 S0 P0 SR PR");
+}
+
+TEST(Fsdp2Order, IssueForwardDepth) {
+  config::RunConfig c = fsdp2();
+  const std::string backward = " | U3 U2 S3 P3 U1 S2 P2 U0 S1 P1 S0 P0 SR PR";
+  c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 1};
+  EXPECT_EQ(issue(c), "UR U0 U1 S0 U2 S1 U3 S2 S3" + backward);
+  c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 2};
+  EXPECT_EQ(issue(c), "UR U0 U1 U2 S0 U3 S1 S2 S3" + backward);
+}
+
+TEST(Fsdp2Order, IssueBackwardDepth) {
+  config::RunConfig c = fsdp2();
+  const std::string forward = "UR U0 S0 U1 S1 U2 S2 U3 S3 | ";
+  c.fsdp.backward_prefetch = {Prefetch::Mode::explicit_, 1};
+  EXPECT_EQ(issue(c), forward + "U3 U2 S3 P3 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
+  c.fsdp.backward_prefetch = {Prefetch::Mode::explicit_, 2};
+  EXPECT_EQ(issue(c), forward + "U3 U2 U1 S3 P3 U0 S2 P2 S1 P1 S0 P0 SR PR");
+}
+
+TEST(Fsdp2Order, ActivationCheckpointingDoesNotChangeIt) {
+  config::RunConfig c = fsdp2();
+  const std::string without = issue(c);
+  c.fsdp.activation_checkpointing = true;
+  EXPECT_EQ(issue(c), without);
+}
+
+TEST(Fsdp2Order, CollectiveCounts) {
+  const auto count = [](const std::string& text, const std::string& what) {
+    int n = 0;
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+    return n;
+  };
+  using Mode = ReshardAfterForward::Mode;
+  for (const auto& [mode, backward_gathers] : {std::pair{Mode::automatic, 4}, {Mode::always, 5}, {Mode::never, 0}}) {
+    config::RunConfig c = fsdp2();
+    c.fsdp.reshard_after_forward.mode = mode;
+    const std::string line = collectives(c);
+    const std::size_t bar = line.find('|');
+    EXPECT_EQ(count(line.substr(0, bar), "AG"), 5);
+    EXPECT_EQ(count(line.substr(bar), "AG"), backward_gathers);
+    EXPECT_EQ(count(line.substr(bar), "RS"), 5);
+  }
+}
+
+/// Stream-level order of the forward: which copy-out an all-gather's copy-in comes after.
+TEST(Fsdp2Order, TwoAllGatherOutputsByEvents) {
+  const testing::ScheduleCase c = testing::make_case(fsdp2());
+  const Schedule& steady = c.schedules.steady();
+  std::map<EventId, std::string> names;
+  std::string text;
+  for (const Op& op : steady.ops) {
+    const std::string label = op.unit < 0 ? "" : c.plan.units[static_cast<std::size_t>(op.unit)].label();
+    if (op.kind == OpKind::copy_out) names[op.record] = "co" + label;
+    if (op.kind == OpKind::all_gather) text += " AG" + label;
+    if (op.kind == OpKind::copy_out) text += " CO" + label;
+    if (op.kind == OpKind::release && op.lane == Lane::copy) text += " ci<-ev(" + names[op.waits.front().event] + ")";
+  }
+  EXPECT_EQ(text,
+            " AGR COR AG0 ci<-ev(coR) CO0 AG1 ci<-ev(co0) CO1 AG2 ci<-ev(co1) CO2 AG3 ci<-ev(co2) CO3 ci<-ev(co3)"
+            " AG3 CO3 ci<-ev(co3) AG2 CO2 ci<-ev(co2) AG1 CO1 ci<-ev(co1) AG0 CO0 ci<-ev(co0)");
+}
+
+TEST(Accumulation, NoSyncReducesOnceAndReduceScatterOnlyAllReducesOnce) {
+  config::RunConfig c = fsdp1(1);
+  c.fsdp.strategy = Strategy::hybrid_shard;
+  c.mesh = {4, 2, 2};
+  c.train.accumulate = 2;
+  EXPECT_EQ(collectives(c), "AGR AG0 | AG0* RS0 AR0 RSR ARR || AGR AG0 | AG0* RS0 AR0 RSR ARR");
+  c.train.accumulate_mode = config::AccumulateMode::no_sync;
+  EXPECT_EQ(collectives(c), "AGR AG0 | AG0* || AGR AG0 | AG0* RS0 AR0 RSR ARR");
+  c.train.accumulate_mode = config::AccumulateMode::reduce_scatter_only;
+  EXPECT_EQ(collectives(c), "AGR AG0 | AG0* RS0 RSR || AGR AG0 | AG0* RS0 AR0 RSR ARR");
+  c.fsdp.reshard_after_backward = false;
+  EXPECT_EQ(collectives(c), "AGR AG0 | AG0* RS0 RSR || | AG0* RS0 AR0 RSR ARR");
+}
+
+}  // namespace
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "plan/module_sizes.h"
+#include "plan/plan.h"
+#include "schedule/build_schedules.h"
+
+namespace fsdpbench::testing {
+
+/// A decoder of `blocks` equal blocks under `fsdp`, on ranks = shard x replicate; activation sizes are made up but
+/// distinct, so that mixing them up shows.
+struct ScheduleCase {
+  config::RunConfig config;
+  plan::Plan plan;
+  std::vector<plan::ModuleSizes> sizes;
+  schedule::Policy policy;
+  schedule::Schedules schedules;
+};
+
+inline config::RunConfig decoder_config(int blocks, int shard, int replicate = 1) {
+  config::RunConfig config;
+  config.model.layers = blocks;
+  config.model.width = 32;
+  config.model.heads = 4;
+  config.model.kv_heads = 2;
+  config.model.ffn_width = 64;
+  config.model.vocab = 64;
+  config.mesh.ranks = shard * replicate;
+  config.mesh.shard = shard;
+  config.mesh.replicate = replicate;
+  return config;
+}
+
+inline std::vector<plan::ModuleSizes> made_up_sizes(const plan::Plan& plan) {
+  std::vector<plan::ModuleSizes> sizes(plan.shapes.modules.size());
+  for (std::size_t m = 0; m < sizes.size(); ++m) {
+    plan::ModuleSizes& s = sizes[m];
+    const bool loss = m + 1 == sizes.size();
+    s.output_bytes = loss ? 0 : 4096;
+    s.saved_bytes = m == 0 ? 0 : 20000 + 512 * static_cast<std::int64_t>(m);
+    s.forward_workspace_bytes = 3000;
+    s.backward_workspace_bytes = 5000;
+  }
+  sizes.front().batch_input_bytes = 1024;
+  sizes.front().batch_target_bytes = 1024;
+  return sizes;
+}
+
+inline ScheduleCase make_case(const config::RunConfig& config) {
+  ScheduleCase c;
+  c.config = config;
+  c.plan = plan::make_plan(config);
+  c.sizes = made_up_sizes(c.plan);
+  c.policy = schedule::make_policy(config);
+  c.schedules = schedule::build_schedules(c.plan, c.policy, c.sizes);
+  return c;
+}
+
+}  // namespace fsdpbench::testing
