@@ -15,14 +15,18 @@ bool LanePool::reusable(const Block& block, const LaneClock& now) {
   return true;
 }
 
-void LanePool::merge_reusable(const LaneClock& now) {
+LanePool::Run LanePool::best_run(std::int64_t size, MemoryCategory category, const LaneClock& now) {
   for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
-    if (!reusable(*block, now)) continue;
-    for (auto next = std::next(block); next != blocks_.end() && reusable(*next, now); next = blocks_.erase(next)) {
-      block->bytes += next->bytes;
-      block->freed_after.merge(next->freed_after);
-    }
+    if (block->bytes == size && block->category == category && reusable(*block, now)) return {block, size};
   }
+  Run best;
+  for (auto block = blocks_.begin(); block != blocks_.end();) {
+    Run run{block, 0};
+    for (; block != blocks_.end() && reusable(*block, now); ++block) run.bytes += block->bytes;
+    if (run.bytes >= size && (best.bytes == 0 || run.bytes < best.bytes)) best = run;
+    if (run.bytes == 0) ++block;
+  }
+  return best;
 }
 
 void LanePool::note_peak(const LaneClock& now) {
@@ -41,32 +45,29 @@ void LanePool::note_peak(const LaneClock& now) {
 std::int64_t LanePool::allocate(std::int64_t bytes, MemoryCategory category, Lane lane, const LaneOrder& order) {
   const std::int64_t size = std::max(kGranule, round_up(bytes, kGranule));
   const LaneClock now = order.now(lane);
-  merge_reusable(now);
-
-  auto best = blocks_.end();
-  for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
-    if (reusable(*block, now) && block->bytes >= size && (best == blocks_.end() || block->bytes < best->bytes)) {
-      best = block;
-    }
-  }
+  Run run = best_run(size, category, now);
   ++statistics_.allocations;
-  if (best != blocks_.end()) {
+  if (run.bytes > 0) {
     ++statistics_.reuses;
-    if (best->bytes > size) {
-      Block rest = *best;
-      rest.offset += size;
-      rest.bytes -= size;
-      blocks_.insert(std::next(best), rest);
-    }
-  } else if (!blocks_.empty() && reusable(blocks_.back(), now)) {
-    best = std::prev(blocks_.end());  // the range grows by what its free tail lacks
-    statistics_.reserved = best->offset + size;
-  } else {
-    Block fresh;
-    fresh.offset = statistics_.reserved;
-    best = blocks_.insert(blocks_.end(), fresh);
-    statistics_.reserved += size;
+  } else {  // the range grows by what its free tail lacks
+    run = {blocks_.end(), 0};
+    while (run.first != blocks_.begin() && reusable(*std::prev(run.first), now)) run.bytes += (--run.first)->bytes;
+    statistics_.reserved += size - run.bytes;
   }
+
+  // The new block takes the front of the run. Blocks it covers whole go; the one it cuts keeps its rest, category and
+  // clock included: other lanes may have to wait for that rest a while longer than this one.
+  const std::int64_t offset = run.bytes > 0 ? run.first->offset : statistics_.reserved - size;
+  auto next = run.first;
+  for (std::int64_t left = std::min(size, run.bytes); left > 0;) {
+    const std::int64_t taken = std::min(left, next->bytes);
+    left -= taken;
+    next->offset += taken;
+    next->bytes -= taken;
+    if (next->bytes == 0) next = blocks_.erase(next);
+  }
+  const auto best = blocks_.insert(next, Block{});
+  best->offset = offset;
   best->bytes = size;
   best->category = category;
   best->live = true;

@@ -24,7 +24,7 @@ struct PoolStatistics {
 
 /// Lane-ordered memory as pure bookkeeping over an address range that starts at 0: a block freed on a lane may be
 /// reused by that lane at once, by another lane only after an event or a host wait orders it. The CPU device adds
-/// real memory, the schedule walk adds nothing. Best fit, with splitting and merging, 512-byte granules.
+/// real memory, the schedule walk adds nothing. Best fit over runs of neighbouring free blocks, 512-byte granules.
 /// Not thread-safe: one issuing host thread a rank.
 class LanePool {
  public:
@@ -54,9 +54,16 @@ class LanePool {
     LaneClock freed_after{};  // if not live: what must be complete before reuse
   };
   using Blocks = std::list<Block>;  // by offset, without gaps, up to reserved
+  /// Neighbouring reusable blocks.
+  struct Run {
+    Blocks::iterator first;
+    std::int64_t bytes = 0;
+  };
 
   static bool reusable(const Block& block, const LaneClock& now);
-  void merge_reusable(const LaneClock& now);
+  /// A block that had the same size and use before (steps repeat: it keeps the pool from fragmenting), else the
+  /// smallest run of at least `size` bytes; no bytes if there is none.
+  Run best_run(std::int64_t size, MemoryCategory category, const LaneClock& now);
   void note_peak(const LaneClock& now);
 
   Blocks blocks_;
