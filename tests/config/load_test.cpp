@@ -1,0 +1,230 @@
+#include "config/load.h"
+
+#include "config/support.h"
+
+namespace fsdpbench::config {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class Load : public testing::Test {
+ protected:
+  RunConfig load(const std::string& text, const std::vector<std::string>& set = {}) {
+    return load_profile(folder_.write("run.toml", text), set);
+  }
+  /// The message without the folder in front.
+  std::string error(const std::string& text, const std::vector<std::string>& set = {}) {
+    std::string message = config_error([&] { load(text, set); });
+    const std::string folder = folder_.path().string() + "/";
+    for (auto at = message.find(folder); at != std::string::npos; at = message.find(folder))
+      message.erase(at, folder.size());
+    return message;
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Load, AnEmptyProfileIsTheDefaults) { EXPECT_EQ(load(""), RunConfig()); }
+
+TEST_F(Load, QuickstartPresetIsTheBuiltInModel) { EXPECT_EQ(load("model.preset = 'quickstart'").model, Model()); }
+
+TEST_F(Load, ReadsEveryType) {
+  const RunConfig config = load(R"(
+[model]
+layers = 3
+tied_head = true
+rope_theta = 5e5
+[fsdp]
+strategy = "shard_grad_op"
+param_dtype = "bf16"
+[emulate]
+link_gb_per_s = 2
+[data]
+path = "a folder"
+)");
+  EXPECT_EQ(config.model.layers, 3);
+  EXPECT_TRUE(config.model.tied_head);
+  EXPECT_EQ(config.model.rope_theta, 5e5);
+  EXPECT_EQ(config.fsdp.strategy, Strategy::shard_grad_op);
+  EXPECT_EQ(config.fsdp.param_dtype, DType::bf16);
+  EXPECT_EQ(config.emulate.link_gb_per_s, 2.0);
+  EXPECT_EQ(config.data.path, "a folder");
+}
+
+TEST_F(Load, PresetThenProfileThenSet) {
+  EXPECT_EQ(load("[model]\npreset = 'llama3-8b'").model.layers, 32);
+  EXPECT_EQ(load("[model]\npreset = 'llama3-8b'\nlayers = 3").model.layers, 3);
+  EXPECT_EQ(load("[model]\nlayers = 3\npreset = 'llama3-8b'").model.layers, 3);
+  EXPECT_EQ(load("[model]\nlayers = 3\npreset = 'llama3-8b'").model.width, 4096);
+  EXPECT_EQ(load("[model]\npreset = 'llama3-8b'\nlayers = 3", {"model.layers=5"}).model.layers, 5);
+  EXPECT_EQ(load("[model]\nlayers = 3", {"model.preset=llama3-70b"}).model.layers, 3);
+  EXPECT_EQ(load("[model]\nlayers = 3", {"model.preset=llama3-70b"}).model.width, 8192);
+  EXPECT_EQ(load("", {"model.layers=5", "model.layers=6"}).model.layers, 6);
+}
+
+TEST_F(Load, Fsdp1Preset) {
+  const Fsdp fsdp = load("[fsdp]\npreset = 'fsdp1'").fsdp;
+  EXPECT_EQ(fsdp.layout, Layout::flat);
+  EXPECT_EQ(fsdp.forward_prefetch.mode, Prefetch::Mode::implicit);
+  EXPECT_EQ(fsdp.backward_prefetch.mode, Prefetch::Mode::pre);
+  EXPECT_EQ(fsdp.all_gather_limit, (AllGatherLimit{AllGatherLimit::Mode::fsdp1_queue, 2, 0}));
+  EXPECT_EQ(fsdp.reduce_scatter_buffers, 0);
+  EXPECT_EQ(fsdp.gradient_scaling, GradientScaling::pre_post_divide);
+}
+
+TEST_F(Load, Fsdp2PresetIsTheBuiltInDefault) { EXPECT_EQ(load("[fsdp]\npreset = 'fsdp2'").fsdp, Fsdp()); }
+
+TEST_F(Load, ExplicitKnobsWinOverThePresetInAnyOrder) {
+  EXPECT_EQ(load("[fsdp]\nlayout = 'per_param'\npreset = 'fsdp1'").fsdp.layout, Layout::per_param);
+  EXPECT_EQ(load("[fsdp]\nlayout = 'per_param'", {"fsdp.preset=fsdp1"}).fsdp.layout, Layout::per_param);
+  EXPECT_EQ(load("", {"fsdp.layout=per_param", "fsdp.preset=fsdp1"}).fsdp.layout, Layout::per_param);
+}
+
+TEST_F(Load, SpellingsOfPrefetch) {
+  const auto backward = [&](const std::string& v) {
+    return load("", {"fsdp.backward_prefetch=" + v}).fsdp.backward_prefetch;
+  };
+  EXPECT_EQ(backward("none").mode, Prefetch::Mode::none);
+  EXPECT_EQ(backward("post").mode, Prefetch::Mode::post);
+  EXPECT_EQ(backward("\"pre\"").mode, Prefetch::Mode::pre);
+  EXPECT_EQ(backward("3"), (Prefetch{Prefetch::Mode::explicit_, 3}));
+  EXPECT_EQ(backward("explicit:2"), (Prefetch{Prefetch::Mode::explicit_, 2}));
+  EXPECT_THAT(error("", {"fsdp.backward_prefetch=0"}), HasSubstr("fsdp.backward_prefetch = 0 is not valid; expected"));
+  EXPECT_THAT(error("", {"fsdp.backward_prefetch=implicit"}), HasSubstr("is not valid"));
+  EXPECT_THAT(error("", {"fsdp.forward_prefetch=pre"}), HasSubstr("is not valid"));
+  EXPECT_THAT(error("", {"fsdp.forward_prefetch=explicit:"}), HasSubstr("is not valid"));
+}
+
+TEST_F(Load, SpellingsOfTheLimit) {
+  using Mode = AllGatherLimit::Mode;
+  const auto limit = [&](const std::string& v) {
+    return load("", {"fsdp.all_gather_limit=" + v}).fsdp.all_gather_limit;
+  };
+  EXPECT_EQ(limit("unlimited").mode, Mode::unlimited);
+  EXPECT_EQ(limit("fsdp2_event").mode, Mode::fsdp2_event);
+  EXPECT_EQ(limit("fsdp1_queue"), (AllGatherLimit{Mode::fsdp1_queue, 2, 0}));
+  EXPECT_EQ(limit("fsdp1_queue:3"), (AllGatherLimit{Mode::fsdp1_queue, 3, 0}));
+  EXPECT_EQ(limit("1"), (AllGatherLimit{Mode::strict, 1, 0}));
+  EXPECT_EQ(limit("strict:4"), (AllGatherLimit{Mode::strict, 4, 0}));
+  EXPECT_EQ(limit("bytes:64MiB"), (AllGatherLimit{Mode::bytes, 2, 64 << 20}));
+  for (const char* bad : {"0", "strict:0", "strict:x", "bytes:", "bytes:lots", "fsdp1_queue:-1", "true", "1.5"}) {
+    EXPECT_THAT(error("", {std::string("fsdp.all_gather_limit=") + bad}), HasSubstr("is not valid; expected")) << bad;
+  }
+}
+
+TEST_F(Load, SpellingsOfReshardAndWrap) {
+  const auto reshard = [&](const std::string& v) {
+    return load("", {"fsdp.reshard_after_forward=" + v}).fsdp.reshard_after_forward;
+  };
+  EXPECT_EQ(reshard("auto").mode, ReshardAfterForward::Mode::automatic);
+  EXPECT_EQ(reshard("true").mode, ReshardAfterForward::Mode::always);
+  EXPECT_EQ(reshard("false").mode, ReshardAfterForward::Mode::never);
+  EXPECT_EQ(reshard("4"), (ReshardAfterForward{ReshardAfterForward::Mode::group, 4}));
+  const auto wrap = [&](const std::string& v) { return load("", {"fsdp.wrap=" + v}).fsdp.wrap; };
+  EXPECT_EQ(wrap("block").mode, Wrap::Mode::block);
+  EXPECT_EQ(wrap("model").mode, Wrap::Mode::model);
+  EXPECT_EQ(wrap("blocks:2"), (Wrap{Wrap::Mode::blocks, 2, 0}));
+  EXPECT_EQ(wrap("size:1000000"), (Wrap{Wrap::Mode::min_size, 1, 1000000}));
+  EXPECT_THAT(error("", {"fsdp.wrap=blocks:0"}), HasSubstr("is not valid"));
+}
+
+TEST_F(Load, NoneTakesAnEmulationAway) {
+  EXPECT_EQ(load("[emulate]\nlink_gb_per_s = 1.0", {"emulate.link_gb_per_s=none"}).emulate.link_gb_per_s, std::nullopt);
+}
+
+TEST_F(Load, SetAcceptsTextForTextKeysWhateverItLooksLike) {
+  EXPECT_EQ(load("", {"data.path=1984"}).data.path, "1984");
+  EXPECT_EQ(load("", {"data.path=1984-01-01"}).data.path, "1984-01-01");
+  EXPECT_EQ(load("", {"data.path=true"}).data.path, "true");
+  EXPECT_EQ(load("", {"data.path=a=b c"}).data.path, "a=b c");
+  EXPECT_EQ(load("", {" mesh.ranks = 8 "}).mesh.ranks, 8);
+}
+
+TEST_F(Load, UnknownKeyNamesFileLineAndTheNearest) {
+  EXPECT_EQ(error("[mesh]\nranks = 4\nrnks = 2"),
+            "run.toml:3: unknown key 'mesh.rnks'; the nearest valid key is 'mesh.ranks'.");
+  EXPECT_EQ(error("[train]\nranks = 2"),
+            "run.toml:2: unknown key 'train.ranks'; the nearest valid key is 'mesh.ranks'.");
+  EXPECT_EQ(error("[fsdp]\nprefetch_backward = 'pre'").substr(0, 46), "run.toml:2: unknown key 'fsdp.prefetch_backwar");
+  EXPECT_EQ(error("", {"mesh.rank=8"}),
+            "--set mesh.rank=8: unknown key 'mesh.rank'; the nearest valid key is 'mesh.ranks'.");
+  EXPECT_EQ(error("", {"strategy=8"}),
+            "--set strategy=8: unknown key 'strategy'; the nearest valid key is 'fsdp.strategy'.");
+  EXPECT_EQ(error("[mesh.ranks]\nn = 4"),
+            "run.toml:1: mesh.ranks is not valid as a table; expected an integer from 1 to 1048576.");
+}
+
+TEST_F(Load, UnknownTableNamesTheNearest) {
+  EXPECT_EQ(error("\n[fdsp]\nlayout = 'flat'"), "run.toml:2: unknown table [fdsp]; the nearest valid one is [fsdp].");
+  EXPECT_EQ(error("ranks = 4"), "run.toml:1: unknown key 'ranks'; the nearest valid key is 'mesh.ranks'.");
+  EXPECT_EQ(error("mesh = 4"), "run.toml:1: 'mesh' is a table: write [mesh] on a line of its own, its keys below.");
+}
+
+TEST_F(Load, WrongTypeOrRangeSaysWhatIsValid) {
+  EXPECT_EQ(error("[mesh]\nranks = 'four'"),
+            "run.toml:2: mesh.ranks = \"four\" is not valid; expected an integer from 1 to 1048576.");
+  EXPECT_EQ(error("[mesh]\nranks = 0"),
+            "run.toml:2: mesh.ranks = 0 is not valid; expected an integer from 1 to 1048576.");
+  EXPECT_EQ(error("[mesh]\nranks = 4.0"),
+            "run.toml:2: mesh.ranks = 4.0 is not valid; expected an integer from 1 to 1048576.");
+  EXPECT_EQ(error("[mesh]\nranks = [4]"),
+            "run.toml:2: mesh.ranks is not valid as an array; expected an integer from 1 to 1048576.");
+  EXPECT_EQ(
+      error("[fsdp]\nstrategy = 'full'"),
+      "run.toml:2: fsdp.strategy = \"full\" is not valid; expected \"no_shard\", \"shard_grad_op\", \"full_shard\", "
+      "\"hybrid_shard\", \"hybrid_shard_grad_op\".");
+  EXPECT_EQ(error("", {"train.learning_rate=-1"}),
+            "--set train.learning_rate=-1: train.learning_rate = -1 is not valid; expected a number above 0.");
+  EXPECT_THAT(error("[train]\nlearning_rate = nan"), HasSubstr("is not valid; expected a number above 0."));
+  EXPECT_THAT(error("[train]\nlearning_rate = inf"), HasSubstr("is not valid; expected a number above 0."));
+  EXPECT_THAT(error("[train]\nbeta1 = 1.0"), EndsWith("expected a number from 0 to below 1."));
+  EXPECT_THAT(error("[fsdp]\nreduce_scatter_buffers = 5000000000"), HasSubstr("is not valid"));
+  EXPECT_THAT(error("[train]\nseed = -1"), HasSubstr("is not valid"));
+  EXPECT_THAT(error("[fsdp]\npreset = 'fsdp3'"), EndsWith("expected \"fsdp1\", \"fsdp2\"."));
+  EXPECT_THAT(error("[inject]\ndelay_lane = 'gpu'"), HasSubstr("the name of a lane"));
+}
+
+TEST_F(Load, BrokenSyntaxNamesLineAndColumn) {
+  EXPECT_THAT(error("[mesh]\nranks = = 4"), testing::StartsWith("run.toml:2:9: not valid TOML: "));
+  EXPECT_THAT(error("[mesh]\nranks = 4\nranks = 5"), testing::StartsWith("run.toml:3:"));
+}
+
+TEST_F(Load, BadSetArguments) {
+  EXPECT_EQ(error("", {"mesh.ranks"}), "--set mesh.ranks: expected key=value, as in --set mesh.ranks=8.");
+  EXPECT_EQ(error("", {"=3"}), "--set =3: expected key=value, as in --set mesh.ranks=8.");
+  EXPECT_THAT(error("", {"mesh.ranks="}), HasSubstr("mesh.ranks = \"\" is not valid"));
+}
+
+TEST_F(Load, MissingProfile) {
+  EXPECT_EQ(config_error([] { load_profile("/nowhere/x.toml"); }), "/nowhere/x.toml: there is no such file.");
+  EXPECT_THAT(config_error([&] { load_profile(folder_.path().string()); }), HasSubstr("is a folder"));
+}
+
+TEST_F(Load, UnknownModelPresetListsTheKnown) {
+  EXPECT_THAT(
+      error("[model]\npreset = 'llama'"),
+      EndsWith("model.preset = \"llama\" is not valid; known are gpt2-124m, llama3-405b, llama3-70b, llama3-8b, "
+               "mlp, quickstart."));
+  EXPECT_THAT(error("[model]\npreset = 'x.toml'"), HasSubstr("there is no such file"));
+}
+
+TEST_F(Load, ModelPresetMayBeAFileBesideTheProfile) {
+  folder_.write("tiny.toml", "[model]\nlayers = 2\nwidth = 32");
+  const RunConfig config = load("[model]\npreset = 'tiny.toml'");
+  EXPECT_EQ(config.model.layers, 2);
+  EXPECT_EQ(config.model.preset, (folder_.path() / "tiny.toml").string());
+}
+
+TEST_F(Load, ModelFilesHoldTheModelOnly) {
+  folder_.write("tiny.toml", "[model]\nlayers = 2\n[mesh]\nranks = 2");
+  EXPECT_EQ(error("[model]\npreset = 'tiny.toml'"),
+            "tiny.toml:4: 'mesh.ranks' has no place in a model file: only keys of [model] (but preset) have.");
+}
+
+TEST_F(Load, ModelsBesideTheProfileComeFirst) {
+  folder_.write("models/llama3-8b.toml", "[model]\nlayers = 2");
+  EXPECT_EQ(load("[model]\npreset = 'llama3-8b'").model.layers, 2);
+}
+
+}  // namespace
+}  // namespace fsdpbench::config

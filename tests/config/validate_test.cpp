@@ -1,0 +1,141 @@
+#include "config/validate.h"
+
+#include <functional>
+
+#include "config/support.h"
+
+namespace fsdpbench::config {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct Checked {
+  RunConfig config;
+  std::vector<std::string> notes;
+};
+
+Checked check(const std::function<void(RunConfig&)>& change) {
+  Checked checked;
+  change(checked.config);
+  checked.notes = validate(checked.config);
+  return checked;
+}
+
+std::string error(const std::function<void(RunConfig&)>& change) {
+  return config_error([&] { check(change); });
+}
+
+TEST(Validate, DefaultsAreFineWithoutNotes) {
+  const Checked checked = check([](RunConfig&) {});
+  EXPECT_THAT(checked.notes, IsEmpty());
+  EXPECT_EQ(checked.config.mesh.shard, 4);
+  EXPECT_EQ(checked.config.mesh.replicate, 1);
+}
+
+TEST(Validate, IsIdempotent) {
+  Checked once = check([](RunConfig& c) { c.mesh = {8, 4, 0}, c.fsdp.strategy = Strategy::hybrid_shard; });
+  const RunConfig first = once.config;
+  validate(once.config);
+  EXPECT_EQ(once.config, first);
+}
+
+TEST(Validate, MeshFollowsFromTheStrategy) {
+  const auto mesh = [](Strategy strategy, Mesh given) {
+    return check([=](RunConfig& c) { c.fsdp.strategy = strategy, c.mesh = given; }).config.mesh;
+  };
+  EXPECT_EQ(mesh(Strategy::no_shard, {6, 0, 0}), (Mesh{6, 1, 6}));
+  EXPECT_EQ(mesh(Strategy::shard_grad_op, {6, 0, 0}), (Mesh{6, 6, 1}));
+  EXPECT_EQ(mesh(Strategy::full_shard, {6, 6, 1}), (Mesh{6, 6, 1}));
+  EXPECT_EQ(mesh(Strategy::hybrid_shard, {6, 2, 0}), (Mesh{6, 2, 3}));
+  EXPECT_EQ(mesh(Strategy::hybrid_shard_grad_op, {6, 0, 2}), (Mesh{6, 3, 2}));
+}
+
+TEST(Validate, ImpossibleMeshes) {
+  const auto message = [](Strategy strategy, Mesh mesh) {
+    return error([=](RunConfig& c) { c.fsdp.strategy = strategy, c.mesh = mesh; });
+  };
+  EXPECT_EQ(
+      message(Strategy::full_shard, {8, 4, 2}),
+      "mesh.shard = 4 does not fit fsdp.strategy = \"full_shard\" with mesh.ranks = 8; expected 8 (or leave it out); "
+      "for fewer ranks a shard group use hybrid_shard or hybrid_shard_grad_op.");
+  EXPECT_EQ(message(Strategy::no_shard, {8, 1, 4}),
+            "mesh.replicate = 4 does not fit fsdp.strategy = \"no_shard\" with mesh.ranks = 8; expected 8 (or leave it "
+            "out).");
+  EXPECT_THAT(message(Strategy::hybrid_shard, {8, 0, 0}), HasSubstr("needs mesh.shard (ranks that split a unit) or"));
+  EXPECT_EQ(message(Strategy::hybrid_shard, {8, 3, 0}), "mesh.shard = 3 does not divide mesh.ranks = 8.");
+  EXPECT_EQ(message(Strategy::hybrid_shard, {8, 0, 3}), "mesh.replicate = 3 does not divide mesh.ranks = 8.");
+  EXPECT_EQ(message(Strategy::hybrid_shard, {8, 4, 4}),
+            "mesh.shard * mesh.replicate = 4 * 4 = 16 is not mesh.ranks = 8.");
+  EXPECT_THAT(message(Strategy::hybrid_shard, {8, 1, 8}), HasSubstr("with mesh.shard = 1 shards nothing"));
+  EXPECT_THAT(message(Strategy::full_shard, {1, 2, 0}), HasSubstr("do not fit mesh.ranks = 1"));
+}
+
+TEST(Validate, OneRankBehavesAsNoShard) {
+  const Checked checked = check([](RunConfig& c) { c.mesh.ranks = 1; });
+  EXPECT_EQ(checked.config.fsdp.strategy, Strategy::no_shard);
+  EXPECT_EQ(checked.config.mesh, (Mesh{1, 1, 1}));
+  EXPECT_THAT(checked.notes, ElementsAre(HasSubstr("\"full_shard\" behaves as \"no_shard\"")));
+}
+
+TEST(Validate, RangesHoldForConfigurationsMadeByCodeToo) {
+  EXPECT_EQ(error([](RunConfig& c) { c.mesh.ranks = 0; }),
+            "mesh.ranks = 0 is not valid; expected an integer from 1 to 1048576.");
+  EXPECT_THAT(error([](RunConfig& c) { c.train.steps = 0; }), HasSubstr("train.steps = 0 is not valid"));
+  EXPECT_THAT(error([](RunConfig& c) { c.train.accumulate = 0; }), HasSubstr("train.accumulate = 0 is not valid"));
+  EXPECT_THAT(error([](RunConfig& c) { c.train.warmup = -1; }), HasSubstr("train.warmup = -1 is not valid"));
+  EXPECT_THAT(error([](RunConfig& c) { c.inject.slow_rank_factor = 0.5; }), HasSubstr("a number of at least 1"));
+  EXPECT_THAT(error([](RunConfig& c) { c.fsdp.forward_prefetch.mode = Prefetch::Mode::pre; }),
+              HasSubstr("fsdp.forward_prefetch = \"pre\" is not valid"));
+}
+
+TEST(Validate, ModelShapes) {
+  EXPECT_EQ(error([](RunConfig& c) { c.model.heads = 3; }), "model.width = 128 is not a multiple of model.heads = 3.");
+  EXPECT_EQ(error([](RunConfig& c) { c.model.kv_heads = 3; }),
+            "model.heads = 4 is not a multiple of model.kv_heads = 3.");
+  EXPECT_THAT(error([](RunConfig& c) { c.model.width = 12; }), HasSubstr("is odd"));
+  EXPECT_THAT(error([](RunConfig& c) { c.model.vocab = 255; }), HasSubstr("at least 256"));
+  check([](RunConfig& c) { c.model.kind = ModelKind::mlp, c.model.heads = 3, c.model.vocab = 2; });
+}
+
+TEST(Validate, ReshardGroupDividesTheShardGroup) {
+  const auto group = [](int n) { return ReshardAfterForward{ReshardAfterForward::Mode::group, n}; };
+  check([&](RunConfig& c) { c.fsdp.reshard_after_forward = group(2); });
+  EXPECT_EQ(error([&](RunConfig& c) { c.fsdp.reshard_after_forward = group(3); }),
+            "fsdp.reshard_after_forward = 3 does not divide the shard group of 4 ranks.");
+  EXPECT_EQ(error([&](RunConfig& c) {
+              c.fsdp.reshard_after_forward = group(4), c.fsdp.strategy = Strategy::hybrid_shard, c.mesh.shard = 2;
+            }),
+            "fsdp.reshard_after_forward = 4 does not divide the shard group of 2 ranks.");
+}
+
+TEST(Validate, AccumulateModeOfHybridOnly) {
+  const Checked plain = check([](RunConfig& c) { c.train.accumulate_mode = AccumulateMode::reduce_scatter_only; });
+  EXPECT_EQ(plain.config.train.accumulate_mode, AccumulateMode::reduce_each);
+  EXPECT_THAT(plain.notes, ElementsAre(HasSubstr("behaves as \"reduce_each\"")));
+  const Checked hybrid = check([](RunConfig& c) {
+    c.train.accumulate_mode = AccumulateMode::reduce_scatter_only, c.fsdp.strategy = Strategy::hybrid_shard,
+    c.mesh.shard = 2;
+  });
+  EXPECT_EQ(hybrid.config.train.accumulate_mode, AccumulateMode::reduce_scatter_only);
+  EXPECT_THAT(hybrid.notes, IsEmpty());
+}
+
+TEST(Validate, InjectedTroubleMustHitSomething) {
+  EXPECT_EQ(error([](RunConfig& c) { c.inject.slow_rank = 4; }),
+            "inject.slow_rank = 4 is no rank: mesh.ranks = 4, so expected -1 (none) or 0 to 3.");
+  EXPECT_THAT(error([](RunConfig& c) { c.inject.slow_link_rank = 1; }), HasSubstr("set emulate.link_gb_per_s"));
+  EXPECT_THAT(error([](RunConfig& c) { c.inject.delay_rank = 9; }), HasSubstr("inject.delay_rank = 9 is no rank"));
+  EXPECT_THAT(error([](RunConfig& c) { c.inject.delay_us = 9; }), HasSubstr("needs inject.delay_lane"));
+  EXPECT_THAT(error([](RunConfig& c) { c.inject.host_sync_after_layer = 4; }), HasSubstr("is no layer"));
+  EXPECT_THAT(error([](RunConfig& c) { c.inject.delay_lane = "gpu"; }), HasSubstr("the name of a lane"));
+  EXPECT_THAT(check([](RunConfig& c) { c.inject.delay_lane = "copy"; }).notes, ElementsAre(HasSubstr("no effect")));
+}
+
+TEST(Validate, LatencyNeedsALink) {
+  EXPECT_THAT(error([](RunConfig& c) { c.emulate.link_latency_us = 5; }), HasSubstr("set emulate.link_gb_per_s"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::config
