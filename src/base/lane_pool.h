@@ -1,9 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <list>
 #include <map>
 
+#include "base/lane_blocks.h"
 #include "base/lane_order.h"
 #include "base/memory_category.h"
 
@@ -13,18 +14,20 @@ namespace fsdpbench {
 /// allocates next may reuse it: live blocks, and freed blocks whose free that lane has not been ordered after.
 /// It therefore depends on the schedule alone, never on the speed of the run.
 struct PoolStatistics {
-  CategoryBytes live{};           ///< allocated and not freed, in issue order
-  CategoryBytes peak_occupied{};  ///< worst case of each category on its own
+  CategoryBytes live{};  ///< allocated and not freed, in issue order
+  /// Worst case of each category, as a pool of its own would need it: the sum over categories may exceed the total,
+  /// because peaks come at different times and categories share the memory.
+  CategoryBytes peak_occupied{};
   std::int64_t live_total = 0;
   std::int64_t peak_occupied_total = 0;
   std::int64_t reserved = 0;  ///< size of the address range ever needed (its own peak: it never shrinks)
   std::int64_t allocations = 0;
-  std::int64_t reuses = 0;  ///< allocations served from a freed block
+  std::int64_t reuses = 0;  ///< allocations served from freed blocks
 };
 
 /// Lane-ordered memory as pure bookkeeping over an address range that starts at 0: a block freed on a lane may be
 /// reused by that lane at once, by another lane only after an event or a host wait orders it. The CPU device adds
-/// real memory, the schedule walk adds nothing. Best fit over runs of neighbouring free blocks, 512-byte granules.
+/// real memory, the schedule walk adds nothing. 512-byte granules.
 /// Not thread-safe: one issuing host thread a rank.
 class LanePool {
  public:
@@ -34,7 +37,7 @@ class LanePool {
   /// lanes that are ordered after them. `order` is the rank's issue order. bytes >= 0.
   std::int64_t allocate(std::int64_t bytes, MemoryCategory category, Lane lane, const LaneOrder& order);
 
-  /// Frees the block at `offset` after the last op issued on `lane` so far.
+  /// Frees the block at `offset` after the last op issued on `lane` so far, and after what the lane has waited for.
   /// Throws std::logic_error if no live block starts there.
   void free(std::int64_t offset, Lane lane, const LaneOrder& order);
 
@@ -46,28 +49,16 @@ class LanePool {
   void reset_peaks();
 
  private:
-  struct Block {
-    std::int64_t offset = 0;
-    std::int64_t bytes = 0;
+  struct Live {
+    std::int64_t size = 0;
     MemoryCategory category = MemoryCategory::activations;
-    bool live = false;
-    LaneClock freed_after{};  // if not live: what must be complete before reuse
+    std::int64_t category_offset = 0;
   };
-  using Blocks = std::list<Block>;  // by offset, without gaps, up to reserved
-  /// Neighbouring reusable blocks.
-  struct Run {
-    Blocks::iterator first;
-    std::int64_t bytes = 0;
-  };
+  const Live& live_at(std::int64_t offset) const;
 
-  static bool reusable(const Block& block, const LaneClock& now);
-  /// A block that had the same size and use before (steps repeat: it keeps the pool from fragmenting), else the
-  /// smallest run of at least `size` bytes; no bytes if there is none.
-  Run best_run(std::int64_t size, MemoryCategory category, const LaneClock& now);
-  void note_peak(const LaneClock& now);
-
-  Blocks blocks_;
-  std::map<std::int64_t, Blocks::iterator> live_;
+  LaneBlocks blocks_;
+  std::array<LaneBlocks, kMemoryCategoryCount> by_category_;  // what each would need alone
+  std::map<std::int64_t, Live> live_;
   PoolStatistics statistics_;
 };
 
