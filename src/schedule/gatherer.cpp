@@ -146,12 +146,14 @@ void Gatherer::wait_for_unshard(int unit) {
   copy_out.allocates = {s.unsharded};
   copy_out.reads = {s.gathered};
   copy_out.writes = {s.unsharded};
-  if (!event_limit) copy_out.frees = {s.gathered};
+  // The root's output goes before the next copy-in, so that limits on gathers count the units and nothing else.
+  const bool release_now = unit == plan::Plan::kRoot ? !hold : event_limit && !hold;
+  if (!hold && !release_now) copy_out.frees = {s.gathered};
   const Held output{unit, s.gathered, builder_.record(EventRole::copied_out, unit)};
   s.gathered = kNoBuffer;
   if (hold) {
     held_ = output;
-  } else if (event_limit) {
+  } else if (release_now) {
     release(output);
   }
 }
