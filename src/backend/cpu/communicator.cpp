@@ -35,6 +35,7 @@ void CpuCommunicator::enqueue(Lane lane, const CollectiveArguments& call, Stamp*
     turnstile->enter(number);
     times.begin_ns = now_ns();  // waiting for this rank's own earlier collective is no part of this one
     group->run(rank, call, times);
+    times.end_ns = now_ns();
     turnstile->leave();
   };
   device_.enqueue_collective(lane, to_string(call.kind).data(), std::move(work), stamp);

@@ -1,7 +1,6 @@
 #include "backend/cpu/device.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstring>
 #include <stdexcept>
@@ -12,12 +11,6 @@
 
 namespace fsdpbench::backend::cpu {
 namespace {
-
-constexpr std::int64_t kEmulatedMemory_bytes = std::int64_t{1} << 50;
-
-std::int64_t memory_range(const World& world) {
-  return world.moves_bytes() ? memory_per_rank(world.options().ranks) : kEmulatedMemory_bytes;
-}
 
 LaneSettings lane_settings(const World& world, int rank, Lane lane) {
   LaneSettings settings;
@@ -38,16 +31,7 @@ LaneSettings lane_settings(const World& world, int rank, Lane lane) {
 
 }  // namespace
 
-std::int64_t memory_per_rank(int ranks) {
-  const std::int64_t machine = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-  return machine / ranks / LanePool::kGranule * LanePool::kGranule;
-}
-
-CpuDevice::CpuDevice(World& world, int rank)
-    : world_(world),
-      rank_(rank),
-      memory_(memory_range(world),
-              world.moves_bytes() ? MappedMemory::Kind::touchable : MappedMemory::Kind::addresses_only) {
+CpuDevice::CpuDevice(World& world, int rank) : world_(world), rank_(rank), memory_(world.make_memory()) {
   for (const Lane lane : kLanes) {
     lanes_[index_of(lane)] = std::make_unique<LaneWorker>(world.abort(), lane_settings(world, rank, lane));
   }

@@ -74,15 +74,12 @@ class CpuDevice : public Device {
 
   World& world_;
   const int rank_;
-  MappedMemory memory_;  // before the lanes, which use it until they end
+  MappedMemory& memory_;
   LanePool pool_;
   LaneOrder order_;
   std::vector<Recording> events_;
   std::vector<Poisoning> poisonings_;
   std::array<std::unique_ptr<LaneWorker>, kLaneCount> lanes_;  // may wait for each other: all join before one goes
 };
-
-/// This machine's memory divided among `ranks`.
-std::int64_t memory_per_rank(int ranks);
 
 }  // namespace fsdpbench::backend::cpu

@@ -51,8 +51,9 @@ class EmulatedKernels : public Kernels {
   void fill_zero(std::byte*, std::int64_t) override {}
   void upload(const void*, std::byte*, std::int64_t) override {}
   void download(const std::byte*, void*, std::int64_t) override {}
-  void sum_of_squares(const float*, std::int64_t, double*) override {}
-  void sgd(float*, const float*, std::int64_t, float, float, float) override {}
+  void sum_of_squares(const float*, std::int64_t, double, double*, bool) override {}
+  void clip_factor(const double*, std::int64_t, double, float*) override {}
+  void sgd(float*, const float*, std::int64_t, float, float, const float*) override {}
   void adamw(float*, const float*, float*, float*, std::int64_t, const AdamWStep&) override {}
 
  private:

@@ -58,7 +58,6 @@ Group::Group(World& world, std::vector<int> world_ranks)
 void Group::run(int rank, const CollectiveArguments& call, Stamp& stamp) {
   calls_[static_cast<std::size_t>(rank)] = call;
   meet(call);
-  check_match(rank);
   stamp.peers_arrived_ns = all_arrived_ns_;
   const std::shared_ptr<Transfer> transfer = transfer_;
   if (world_.moves_bytes()) {
@@ -71,19 +70,21 @@ void Group::run(int rank, const CollectiveArguments& call, Stamp& stamp) {
 void Group::meet(const CollectiveArguments& call) {
   lane_barrier_.arrive_and_wait([&] {
     all_arrived_ns_ = now_ns();
+    check_match();
     if (Links* links = world_.links()) {
       transfer_ = links->begin(world_ranks_, wire_bytes(call, size()), hops(call.kind, size()), all_arrived_ns_);
     }
   });
 }
 
-void Group::check_match(int rank) const {
-  const CollectiveArguments& first = calls_.front();
-  const CollectiveArguments& mine = calls_[static_cast<std::size_t>(rank)];
-  if (match(first, mine)) return;
-  throw BackendError(fmt::format("the ranks call different collectives: world rank {} {}, world rank {} {}",
-                                 world_ranks_.front(), describe(first), world_ranks_[static_cast<std::size_t>(rank)],
-                                 describe(mine)));
+/// Called by the last to arrive, before anybody trusts the others' arguments.
+void Group::check_match() const {
+  for (std::size_t rank = 1; rank < calls_.size(); ++rank) {
+    if (match(calls_.front(), calls_[rank])) continue;
+    throw BackendError(fmt::format("the ranks call different collectives: world rank {} {}, world rank {} {}",
+                                   world_ranks_.front(), describe(calls_.front()), world_ranks_[rank],
+                                   describe(calls_[rank])));
+  }
 }
 
 void Group::move(int rank, const CollectiveArguments& call) {

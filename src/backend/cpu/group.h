@@ -56,7 +56,7 @@ class Group {
   };
 
   void meet(const CollectiveArguments& call);
-  void check_match(int rank) const;
+  void check_match() const;
   void move(int rank, const CollectiveArguments& call);
   void pull_slices(int rank, const CollectiveArguments& call) const;
   void all_reduce(int rank, const CollectiveArguments& call);

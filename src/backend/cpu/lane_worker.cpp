@@ -75,13 +75,10 @@ void LaneWorker::execute(LaneItem& item, Kernels& kernels, EmulatedKernels* emul
   if (item.wait_for) return item.wait_for->wait_completed(item.wait_position);
   Stamp unwanted;
   Stamp& stamp = item.stamp ? *item.stamp : unwanted;
-  stamp.begin_ns = now_ns();
+  if (item.collective) return item.collective(stamp);
   stamp.peers_arrived_ns = 0;
-  if (item.collective) {
-    item.collective(stamp);
-  } else {
-    run_task(item, kernels, emulated);
-  }
+  stamp.begin_ns = now_ns();
+  run_task(item, kernels, emulated);
   stamp.end_ns = now_ns();
 } catch (...) {
   rethrow_with_names(item.name);

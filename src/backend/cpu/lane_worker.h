@@ -22,7 +22,7 @@ class EmulatedKernels;
 /// Makes the Kernels of one lane, on that lane's thread.
 using KernelsFactory = std::function<std::unique_ptr<Kernels>()>;
 
-/// A collective: stores in the stamp what the lane cannot know.
+/// A collective: writes the whole stamp itself, for only it knows when its turn comes and ends.
 using CollectiveCall = std::function<void(Stamp& stamp)>;
 
 /// One element of a lane's queue: exactly one of task, collective and wait_for is set.

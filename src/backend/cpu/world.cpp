@@ -1,15 +1,20 @@
 #include "backend/cpu/world.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "backend/cpu/group.h"
 #include "base/error.h"
+#include "base/lane_pool.h"
 
 namespace fsdpbench::backend::cpu {
 namespace {
+
+/// More than any model needs; allocations are then limited by nothing real.
+constexpr std::int64_t kEmulatedMemory_bytes = std::int64_t{1} << 50;
 
 void check_slowdown(const char* name, const std::vector<double>& factors, int ranks) {
   const bool fits = factors.empty() || factors.size() == static_cast<std::size_t>(ranks);
@@ -19,6 +24,11 @@ void check_slowdown(const char* name, const std::vector<double>& factors, int ra
 }
 
 }  // namespace
+
+std::int64_t memory_per_rank(int ranks) {
+  const std::int64_t machine = std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
+  return machine / ranks / LanePool::kGranule * LanePool::kGranule;
+}
 
 World::World(const BackendOptions& options, KernelsFactory kernels) : options_(options), kernels_(std::move(kernels)) {
   if (options.ranks < 1) throw BackendError(fmt::format("{} ranks: at least one is needed", options.ranks));
@@ -37,6 +47,14 @@ World::World(const BackendOptions& options, KernelsFactory kernels) : options_(o
 
 double World::compute_slowdown(int rank) const {
   return options_.compute_slowdown.empty() ? 1.0 : options_.compute_slowdown[static_cast<std::size_t>(rank)];
+}
+
+MappedMemory& World::make_memory() {
+  auto memory = moves_bytes()
+                    ? std::make_unique<MappedMemory>(memory_per_rank(options_.ranks), MappedMemory::Kind::touchable)
+                    : std::make_unique<MappedMemory>(kEmulatedMemory_bytes, MappedMemory::Kind::addresses_only);
+  const std::lock_guard lock(mutex_);
+  return *memories_.emplace_back(std::move(memory));
 }
 
 std::shared_ptr<Group> World::make_group(std::vector<int> world_ranks) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "backend/cpu/abort.h"
 #include "backend/cpu/lane_worker.h"
 #include "backend/cpu/link.h"
+#include "backend/cpu/mapped_memory.h"
 
 namespace fsdpbench::backend::cpu {
 
@@ -30,6 +32,10 @@ class World {
   bool moves_bytes() const { return computes() || !options_.link; }
   double compute_slowdown(int rank) const;
 
+  /// The memory of one rank's device. It belongs to the world: when a run is aborted, a peer may still be reading it
+  /// while the rank has ended.
+  MappedMemory& make_memory();
+
   std::shared_ptr<Group> make_group(std::vector<int> world_ranks);
   /// `rank` will take part in nothing more: whoever waits for it in a collective fails instead of hanging.
   void rank_ended(int rank);
@@ -41,6 +47,10 @@ class World {
   std::optional<Links> links_;
   std::mutex mutex_;
   std::vector<std::weak_ptr<Group>> groups_;
+  std::vector<std::unique_ptr<MappedMemory>> memories_;
 };
+
+/// This machine's memory divided among `ranks`.
+std::int64_t memory_per_rank(int ranks);
 
 }  // namespace fsdpbench::backend::cpu

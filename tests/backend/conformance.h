@@ -1,0 +1,456 @@
+#pragma once
+
+// What every backend must do, written once. A backend's test file includes this header and instantiates the suites
+// with a function that makes the backend:
+//
+//   INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, testing::Values(&make_backend_under_test));
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "backend/support.h"
+
+namespace fsdpbench::backend {
+
+class DeviceConformance : public testing::TestWithParam<MakeBackend> {};
+
+TEST_P(DeviceConformance, ALaneRunsInOrderAlsoBeyondItsQueueLength) {
+  run(GetParam(), 1, [](RankContext& rank) {
+    std::vector<int> seen;
+    for (int i = 0; i < 5000; ++i) {
+      rank.device.enqueue(
+          Lane::compute, "note", [&seen, i](Kernels&) { seen.push_back(i); }, nullptr);
+    }
+    rank.device.synchronize();
+    ASSERT_EQ(seen.size(), 5000U);
+    for (int i = 0; i < 5000; ++i) ASSERT_EQ(seen[static_cast<std::size_t>(i)], i);
+  });
+}
+
+TEST_P(DeviceConformance, AWaitOrdersOneLaneAfterAnother) {
+  run(GetParam(), 1, [](RankContext& rank) {
+    Device& device = rank.device;
+    std::byte* memory = device.allocate(4, MemoryCategory::activations, Lane::compute);
+    for (int round = 0; round < 10; ++round) {
+      const std::vector<int> written{round};
+      std::vector<int> read{-1};
+      delay(device, Lane::all_gather, kMillisecond);
+      upload(device, Lane::all_gather, written, memory);
+      device.record(3, Lane::all_gather);
+      device.wait(Lane::compute, 3);
+      download(device, Lane::compute, memory, read);
+      device.synchronize();
+      EXPECT_EQ(read, written);
+    }
+  });
+}
+
+TEST_P(DeviceConformance, WaitingForAnEventThatWasNeverRecordedIsANoOp) {
+  run(GetParam(), 1, [](RankContext& rank) {
+    delay(rank.device, Lane::all_gather, kMillisecond);
+    rank.device.wait(Lane::compute, 17);
+    rank.device.host_wait(18);
+    rank.device.synchronize();
+  });
+}
+
+TEST_P(DeviceConformance, RecordingAgainOverwrites) {
+  run(GetParam(), 1, [](RankContext& rank) {
+    Device& device = rank.device;
+    std::byte* memory = device.allocate(4, MemoryCategory::activations, Lane::compute);
+    const std::vector<int> first{1};
+    const std::vector<int> second{2};
+    std::vector<int> read{-1};
+    upload(device, Lane::copy, first, memory);
+    device.record(0, Lane::copy);
+    delay(device, Lane::copy, 2 * kMillisecond);
+    upload(device, Lane::copy, second, memory);
+    device.record(0, Lane::copy);
+    device.wait(Lane::compute, 0);
+    download(device, Lane::compute, memory, read);
+    device.synchronize();
+    EXPECT_EQ(read, second);
+  });
+}
+
+TEST_P(DeviceConformance, AWaitMeansTheRecordingItSaw) {
+  run(GetParam(), 1, [](RankContext& rank) {
+    Device& device = rank.device;
+    device.record(0, Lane::all_gather);
+    delay(device, Lane::compute, kMillisecond);
+    device.wait(Lane::compute, 0);
+    // Recorded again behind the lane that waits: had the wait meant this recording, it would wait for itself.
+    device.record(1, Lane::compute);
+    device.wait(Lane::all_gather, 1);
+    delay(device, Lane::all_gather, kMillisecond);
+    device.record(0, Lane::all_gather);
+    device.host_wait(0);
+    device.synchronize();
+  });
+}
+
+TEST_P(DeviceConformance, HostWaitBlocksUntilTheEventIsComplete) {
+  run(GetParam(), 1, [](RankContext& rank) {
+    Device& device = rank.device;
+    std::byte* memory = device.allocate(4, MemoryCategory::activations, Lane::compute);
+    const std::vector<int> written{42};
+    std::vector<int> read{0};
+    delay(device, Lane::compute, 2 * kMillisecond);
+    upload(device, Lane::compute, written, memory);
+    download(device, Lane::compute, memory, read);
+    device.record(5, Lane::compute);
+    device.host_wait(5);
+    EXPECT_EQ(read, written);
+    device.synchronize();
+  });
+}
+
+TEST_P(DeviceConformance, StampsCoverTheirOpsAndFollowTheLane) {
+  run(GetParam(), 1, [](RankContext& rank) {
+    Stamp first;
+    Stamp second;
+    delay(rank.device, Lane::compute, 2 * kMillisecond, &first);
+    delay(rank.device, Lane::compute, kMillisecond, &second);
+    rank.device.synchronize();
+    EXPECT_GE(first.end_ns - first.begin_ns, 2 * kMillisecond);
+    EXPECT_GE(second.end_ns - second.begin_ns, kMillisecond);
+    EXPECT_GE(second.begin_ns, first.end_ns);
+    EXPECT_EQ(first.peers_arrived_ns, 0);
+  });
+}
+
+TEST_P(DeviceConformance, AFreedBlockIsReusedBySameLaneAtOnceByAnotherOnceOrdered) {
+  run(GetParam(), 1, [](RankContext& rank) {
+    Device& device = rank.device;
+    const auto allocate = [&](Lane lane) { return device.allocate(1 << 20, MemoryCategory::gradients, lane); };
+    std::byte* block = allocate(Lane::compute);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block) % 512, 0U);
+    delay(device, Lane::compute, 0);
+    device.free(block, Lane::compute);
+    EXPECT_EQ(allocate(Lane::compute), block);
+
+    delay(device, Lane::compute, 0);
+    device.free(block, Lane::compute);
+    std::byte* other = allocate(Lane::all_gather);
+    EXPECT_NE(other, block) << "all_gather is not ordered after compute";
+
+    device.record(0, Lane::compute);
+    device.wait(Lane::all_gather, 0);
+    EXPECT_EQ(allocate(Lane::all_gather), block);
+
+    delay(device, Lane::all_gather, 0);
+    device.free(block, Lane::all_gather);
+    device.record(1, Lane::all_gather);
+    device.host_wait(1);
+    EXPECT_EQ(allocate(Lane::copy), block) << "the host saw all_gather's end: every lane comes after it";
+  });
+}
+
+TEST_P(DeviceConformance, MemoryIsCountedByCategory) {
+  run(GetParam(), 1, [](RankContext& rank) {
+    Device& device = rank.device;
+    std::byte* a = device.allocate(1000, MemoryCategory::optimizer, Lane::compute);
+    std::byte* b = device.allocate(512, MemoryCategory::gradients, Lane::compute);
+    EXPECT_EQ(device.memory().live[index_of(MemoryCategory::optimizer)], 1024);
+    EXPECT_EQ(device.memory().live_total, 1536);
+    device.free(a, Lane::compute);
+    EXPECT_EQ(device.memory().live_total, 512);
+    EXPECT_EQ(device.memory().peak_occupied_total, 1536);
+    device.reset_memory_peaks();
+    EXPECT_EQ(device.memory().peak_occupied_total, 512);
+    device.free(b, Lane::compute);
+  });
+}
+
+TEST_P(DeviceConformance, AskingForTooMuchMemoryNamesBytesAndCategory) {
+  try {
+    run(GetParam(), 1, [](RankContext& rank) {
+      rank.device.allocate(std::int64_t{1} << 55, MemoryCategory::unsharded_parameters, Lane::compute);
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const ResourceError& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("32.00 PiB for unsharded_parameters"));
+  }
+}
+
+TEST_P(DeviceConformance, ZeroBytesHaveAnAddress) {
+  run(GetParam(), 1, [](RankContext& rank) {
+    EXPECT_NE(rank.device.allocate(0, MemoryCategory::activations, Lane::compute), nullptr);
+  });
+}
+
+class CollectiveConformance : public testing::TestWithParam<std::tuple<MakeBackend, int, std::int64_t>> {};
+
+TEST_P(CollectiveConformance, Fp32) {
+  const auto [make, ranks, count] = GetParam();
+  run(make, ranks, [count = count](RankContext& rank) { check_collectives<float>(rank, count); });
+}
+
+TEST_P(CollectiveConformance, Bf16) {
+  const auto [make, ranks, count] = GetParam();
+  run(make, ranks, [count = count](RankContext& rank) { check_collectives<std::uint16_t>(rank, count); });
+}
+
+class CommunicatorConformance : public testing::TestWithParam<MakeBackend> {};
+
+TEST_P(CommunicatorConformance, AnElementGetsTheSameBitsWhateverCarriesIt) {
+  constexpr std::int64_t kCount = 1003;
+  run(GetParam(), 3, [](RankContext& rank) {
+    std::byte* message = put(rank.device, values_of<float>(rank.rank, 0, 3 * kCount));
+    std::byte* shard = reserve<float>(rank.device, kCount);
+    rank.world.reduce_scatter(Lane::reduce_scatter, message, shard, kCount, DType::f32, 0.3F, nullptr);
+    const std::vector<float> scattered = get<float>(rank.device, shard, kCount);
+    rank.world.all_reduce(Lane::all_reduce, message, 3 * kCount, DType::f32, 0.3F, nullptr);
+    const std::vector<float> reduced = get<float>(rank.device, message + rank.rank * kCount * 4, kCount);
+    EXPECT_EQ(scattered, reduced);
+  });
+}
+
+TEST_P(CommunicatorConformance, SplitsIntoShardAndReplicateGroups) {
+  constexpr std::int64_t kCount = 101;
+  run(GetParam(), 6, [](RankContext& rank) {  // 3 shards x 2 replicas
+    const auto shard = rank.world.split(rank.rank / 3, rank.rank);
+    const auto replicate = rank.world.split(rank.rank % 3, rank.rank);
+    ASSERT_EQ(shard->size(), 3);
+    ASSERT_EQ(shard->rank(), rank.rank % 3);
+    ASSERT_EQ(replicate->size(), 2);
+    ASSERT_EQ(replicate->rank(), rank.rank / 3);
+    const int first = rank.rank / 3 * 3;
+    const std::int64_t mine = shard->rank() * kCount;
+    std::byte* message = put(rank.device, values_of<float>(rank.rank, 0, 3 * kCount));
+    std::byte* sums = reserve<float>(rank.device, kCount);
+    shard->reduce_scatter(Lane::reduce_scatter, message, sums, kCount, DType::f32, 1.0F, nullptr);
+    const std::vector<float> in_group = get<float>(rank.device, sums, kCount);
+    EXPECT_EQ(in_group, sum_of<float>({first, first + 1, first + 2}, mine, kCount, 1.0F));
+    replicate->all_reduce(Lane::all_reduce, sums, kCount, DType::f32, 1.0F, nullptr);
+    std::vector<float> total = sum_of<float>({0, 1, 2}, mine, kCount, 1.0F);
+    const std::vector<float> other = sum_of<float>({3, 4, 5}, mine, kCount, 1.0F);
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += other[i];
+    EXPECT_EQ(get<float>(rank.device, sums, kCount), total);
+  });
+}
+
+TEST_P(CommunicatorConformance, SplitOrdersByKeyThenRank) {
+  run(GetParam(), 4, [](RankContext& rank) {
+    const auto reversed = rank.world.split(7, -rank.rank);
+    EXPECT_EQ(reversed->rank(), 3 - rank.rank);
+    const auto equal_keys = reversed->split(0, 5);
+    EXPECT_EQ(equal_keys->rank(), reversed->rank());
+    const auto alone = rank.world.split(rank.rank, 0);
+    EXPECT_EQ(alone->size(), 1);
+  });
+}
+
+TEST_P(CommunicatorConformance, TwoCommunicatorsRunAtOnce) {
+  constexpr std::int64_t kCount = 5000;
+  run(GetParam(), 3, [](RankContext& rank) {
+    const auto second = rank.world.split(0, rank.rank);
+    std::byte* shard = put(rank.device, values_of<float>(rank.rank, 0, kCount));
+    std::byte* message = put(rank.device, values_of<float>(rank.rank, 0, 3 * kCount));
+    std::byte* full = reserve<float>(rank.device, 3 * kCount);
+    std::byte* sums = reserve<float>(rank.device, kCount);
+    for (int i = 0; i < 50; ++i) {
+      rank.world.all_gather(Lane::all_gather, shard, full, kCount, DType::f32, nullptr);
+      second->reduce_scatter(Lane::reduce_scatter, message, sums, kCount, DType::f32, 1.0F, nullptr);
+    }
+    EXPECT_EQ(get<float>(rank.device, full + 2 * kCount * 4, kCount), values_of<float>(2, 0, kCount));
+    EXPECT_EQ(get<float>(rank.device, sums, kCount), sum_of<float>({0, 1, 2}, rank.rank * kCount, kCount, 1.0F));
+  });
+}
+
+TEST_P(CommunicatorConformance, CollectivesOfOneCommunicatorKeepIssueOrderAcrossLanes) {
+  run(GetParam(), 2, [](RankContext& rank) {
+    Device& device = rank.device;
+    std::byte* a = reserve<float>(device, 2);
+    std::byte* b = reserve<float>(device, 2);
+    Stamp first;
+    Stamp second;
+    delay(device, Lane::reduce_scatter, 3 * kMillisecond);
+    rank.world.all_reduce(Lane::reduce_scatter, a, 2, DType::f32, 1.0F, &first);
+    rank.world.all_reduce(Lane::all_gather, b, 2, DType::f32, 1.0F, &second);  // its lane is idle at once
+    device.synchronize();
+    EXPECT_GE(second.begin_ns, first.end_ns);
+  });
+}
+
+TEST_P(CommunicatorConformance, TheStampTellsWhenTheLastPeerArrived) {
+  run(GetParam(), 2, [](RankContext& rank) {
+    std::byte* buffer = reserve<float>(rank.device, 2);
+    Stamp late;
+    Stamp stamp;
+    if (rank.rank == 1) delay(rank.device, Lane::all_gather, 5 * kMillisecond, &late);
+    rank.world.barrier();
+    rank.world.all_reduce(Lane::all_gather, buffer, 2, DType::f32, 1.0F, &stamp);
+    rank.device.synchronize();
+    EXPECT_GE(stamp.peers_arrived_ns, late.end_ns);
+    EXPECT_GE(stamp.peers_arrived_ns, stamp.begin_ns);
+    EXPECT_LE(stamp.peers_arrived_ns, stamp.end_ns);
+  });
+}
+
+TEST_P(CommunicatorConformance, CountsWireBytesAsARingWould) {
+  run(GetParam(), 4, [](RankContext& rank) {
+    std::byte* full = reserve<float>(rank.device, 400);
+    std::byte* shard = reserve<float>(rank.device, 100);
+    Communicator& world = rank.world;
+    world.all_gather(Lane::all_gather, shard, full, 100, DType::f32, nullptr);
+    world.all_gather(Lane::all_gather, shard, full, 100, DType::bf16, nullptr);
+    world.reduce_scatter(Lane::reduce_scatter, full, shard, 100, DType::f32, 1.0F, nullptr);
+    world.all_reduce(Lane::all_reduce, full, 400, DType::f32, 1.0F, nullptr);
+    world.broadcast(Lane::copy, full, 400, DType::f32, 0, nullptr);
+    rank.device.synchronize();
+    EXPECT_EQ(world.wire_bytes(), (WireBytes{3 * 400 + 3 * 200, 3 * 400, 2 * 3 * 400, 3 * 400}));
+  });
+}
+
+TEST_P(CommunicatorConformance, BarrierHoldsTheHostUntilAllHaveCome) {
+  std::atomic<int> arrived{0};
+  run(GetParam(), 4, [&](RankContext& rank) {
+    for (int round = 1; round <= 20; ++round) {
+      ++arrived;
+      rank.world.barrier();
+      EXPECT_GE(arrived.load(), 4 * round);
+      rank.world.barrier();
+    }
+  });
+}
+
+/// One rank fails while the others wait somewhere: all must end, with that rank's message. A rank that hangs fails
+/// the test by its time limit.
+class FailureConformance : public testing::TestWithParam<MakeBackend> {
+ protected:
+  static constexpr int kRanks = 3;
+  static std::string failure(const Body& body) {
+    BackendOptions options;
+    options.ranks = kRanks;
+    return failure_of(GetParam(), options, body);
+  }
+  static void fail_in_lane(RankContext& rank) {
+    rank.device.enqueue(
+        Lane::copy, "bad op",
+        [](Kernels& kernels) {
+          kernels.delay(2 * kMillisecond);
+          throw std::runtime_error("broken on purpose");
+        },
+        nullptr);
+  }
+};
+
+TEST_P(FailureConformance, InALaneWhileOthersAreInACollective) {
+  EXPECT_EQ(failure([](RankContext& rank) {
+              std::byte* buffer = reserve<float>(rank.device, 8);
+              if (rank.rank == 1) fail_in_lane(rank);
+              if (rank.rank != 1) rank.world.all_reduce(Lane::all_reduce, buffer, 8, DType::f32, 1.0F, nullptr);
+              rank.device.synchronize();
+            }),
+            "rank 1, lane copy, op bad op: broken on purpose");
+}
+
+TEST_P(FailureConformance, InABodyWhileOthersAreInABarrier) {
+  EXPECT_EQ(failure([](RankContext& rank) {
+              if (rank.rank == 2) throw std::runtime_error("body of rank 2");
+              rank.world.barrier();
+            }),
+            "body of rank 2");
+}
+
+TEST_P(FailureConformance, InABodyWhileOthersSplit) {
+  EXPECT_EQ(failure([](RankContext& rank) {
+              if (rank.rank == 0) throw std::runtime_error("body of rank 0");
+              rank.world.split(0, 0);
+            }),
+            "body of rank 0");
+}
+
+TEST_P(FailureConformance, InABodyKeepsItsType) {
+  BackendOptions options;
+  options.ranks = kRanks;
+  EXPECT_THROW(GetParam()()->run(options,
+                                 [](RankContext& rank) {
+                                   if (rank.rank == 1) throw Interrupted();
+                                   rank.world.barrier();
+                                 }),
+               Interrupted);
+}
+
+TEST_P(FailureConformance, WhileOthersWaitForAnEvent) {
+  EXPECT_EQ(failure([](RankContext& rank) {
+              std::byte* buffer = reserve<float>(rank.device, 8);
+              if (rank.rank == 0) {
+                fail_in_lane(rank);
+                rank.device.synchronize();
+                return;
+              }
+              rank.world.all_reduce(Lane::all_reduce, buffer, 8, DType::f32, 1.0F, nullptr);
+              rank.device.record(0, Lane::all_reduce);
+              rank.device.wait(Lane::compute, 0);  // a lane waits
+              rank.device.record(1, Lane::compute);
+              rank.device.host_wait(1);  // and the host
+            }),
+            "rank 0, lane copy, op bad op: broken on purpose");
+}
+
+TEST_P(FailureConformance, WhileAnotherIsBlockedByAFullQueue) {
+  EXPECT_EQ(failure([](RankContext& rank) {
+              std::byte* buffer = reserve<float>(rank.device, 8);
+              if (rank.rank == 0) {
+                fail_in_lane(rank);
+                rank.device.synchronize();
+                return;
+              }
+              for (int i = 0; i < 100'000; ++i) {
+                rank.world.all_reduce(Lane::all_reduce, buffer, 8, DType::f32, 1.0F, nullptr);
+              }
+            }),
+            "rank 0, lane copy, op bad op: broken on purpose");
+}
+
+TEST_P(FailureConformance, OnAllRanksAtOnceGivesOneMessage) {
+  EXPECT_THAT(failure([](RankContext& rank) {
+                fail_in_lane(rank);
+                rank.device.synchronize();
+              }),
+              testing::MatchesRegex("rank ., lane copy, op bad op: broken on purpose"));
+}
+
+TEST_P(FailureConformance, SoonerOrLaterSurfacesInLaterCalls) {
+  EXPECT_EQ(failure([](RankContext& rank) {
+              if (rank.rank == 0) fail_in_lane(rank);
+              for (;;) delay(rank.device, Lane::compute, kMillisecond / 10);
+            }),
+            "rank 0, lane copy, op bad op: broken on purpose");
+}
+
+TEST_P(FailureConformance, ALateFailureAfterTheBodyReturnedIsNotLost) {
+  EXPECT_EQ(failure([](RankContext& rank) {
+              if (rank.rank == 2) fail_in_lane(rank);
+            }),
+            "rank 2, lane copy, op bad op: broken on purpose");
+}
+
+TEST_P(FailureConformance, DifferentCollectivesAreAnErrorNotAHang) {
+  EXPECT_THAT(failure([](RankContext& rank) {
+                std::byte* buffer = reserve<float>(rank.device, 24);
+                if (rank.rank == 1) {
+                  rank.world.all_reduce(Lane::all_gather, buffer, 8, DType::f32, 1.0F, nullptr);
+                } else {
+                  rank.world.all_gather(Lane::all_gather, buffer, buffer, 8, DType::f32, nullptr);
+                }
+                rank.device.synchronize();
+              }),
+              testing::HasSubstr("the ranks call different collectives"));
+}
+
+TEST_P(FailureConformance, ARankThatEndsEarlyIsAnErrorNotAHang) {
+  EXPECT_THAT(failure([](RankContext& rank) {
+                if (rank.rank != 1) rank.world.barrier();
+              }),
+              testing::HasSubstr("has ended"));
+}
+
+}  // namespace fsdpbench::backend

@@ -1,0 +1,24 @@
+#include "backend/conformance.h"
+#include "backend/copy_kernels.h"
+#include "backend/cpu/cpu_backend.h"
+
+namespace fsdpbench::backend {
+namespace {
+
+std::unique_ptr<Backend> make_backend_under_test() {
+  return std::make_unique<cpu::CpuBackend>([] { return std::make_unique<CopyKernels>(); });
+}
+
+const auto kCpu = testing::Values(&make_backend_under_test);
+
+INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, kCpu);
+INSTANTIATE_TEST_SUITE_P(Cpu, CommunicatorConformance, kCpu);
+INSTANTIATE_TEST_SUITE_P(Cpu, FailureConformance, kCpu);
+INSTANTIATE_TEST_SUITE_P(Cpu, CollectiveConformance,
+                         testing::Combine(kCpu, testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9),
+                                          testing::Values(0, 1, 7, 1000)));
+INSTANTIATE_TEST_SUITE_P(CpuLarge, CollectiveConformance,
+                         testing::Combine(kCpu, testing::Values(1, 2, 4, 9), testing::Values(100'003)));
+
+}  // namespace
+}  // namespace fsdpbench::backend

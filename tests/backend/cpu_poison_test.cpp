@@ -1,0 +1,61 @@
+// Freed memory is filled with NaN, and filling never hurts who got the block next.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/copy_kernels.h"
+#include "backend/cpu/cpu_backend.h"
+#include "backend/support.h"
+
+namespace fsdpbench::backend {
+namespace {
+
+void run_cpu(bool poison, const Body& body) {
+  BackendOptions options;
+  options.poison_freed_memory = poison;
+  cpu::CpuBackend([] { return std::make_unique<CopyKernels>(); }).run(options, body);
+}
+
+std::vector<float> after_free(bool poison) {
+  std::vector<float> seen;
+  run_cpu(poison, [&](RankContext& rank) {
+    std::byte* block = put(rank.device, std::vector<float>{1.0F, 2.0F});
+    rank.device.free(block, Lane::compute);
+    seen = get<float>(rank.device, block, 2);  // a use after free, on purpose
+  });
+  return seen;
+}
+
+TEST(Poison, FillsFreedMemoryWithNaN) {
+  for (const float value : after_free(true)) EXPECT_TRUE(std::isnan(value));
+  EXPECT_EQ(after_free(false), (std::vector<float>{1.0F, 2.0F}));
+}
+
+TEST(Poison, ALaneThatWaitedForAnEventBeforeTheFillMayReuseTheBlock) {
+  run_cpu(true, [](RankContext& rank) {
+    Device& device = rank.device;
+    for (int round = 0; round < 20; ++round) {
+      const std::vector<float> mine(100'000, static_cast<float>(round));
+      std::byte* block = reserve<float>(device, 100'000);
+      delay(device, Lane::compute, 0);
+      device.record(0, Lane::compute);
+      device.record(1, Lane::copy);
+      delay(device, Lane::copy, kMillisecond);
+      device.record(1, Lane::copy);
+      device.wait(Lane::compute, 1);  // holds up the fill, not the event
+      device.free(block, Lane::compute);
+      device.wait(Lane::all_gather, 0);
+      std::byte* again = device.allocate(400'000, MemoryCategory::gradients, Lane::all_gather);
+      ASSERT_EQ(again, block) << "the pool's choice must not depend on poisoning";
+      upload(device, Lane::all_gather, mine, again);
+      device.synchronize();
+      EXPECT_EQ(get<float>(device, again, 100'000), mine);
+      device.free(again, Lane::all_gather);
+      device.synchronize();
+    }
+  });
+}
+
+}  // namespace
+}  // namespace fsdpbench::backend
