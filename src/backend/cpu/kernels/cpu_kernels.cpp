@@ -1,0 +1,155 @@
+#include "backend/cpu/kernels/cpu_kernels.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "backend/cpu/kernels/attention.h"
+#include "backend/cpu/kernels/copy.h"
+#include "backend/cpu/kernels/embedding.h"
+#include "backend/cpu/kernels/linear.h"
+#include "backend/cpu/kernels/loss.h"
+#include "backend/cpu/kernels/matmul.h"
+#include "backend/cpu/kernels/norm.h"
+#include "backend/cpu/kernels/optimizer.h"
+#include "backend/cpu/kernels/rotary.h"
+#include "backend/cpu/kernels/swiglu.h"
+
+namespace fsdpbench::backend::cpu {
+namespace {
+
+/// Gathers the kernels of this folder, with what they keep between calls: prepared products, tables, scratch.
+class CpuKernels final : public Kernels {
+ public:
+  void gemm(const Gemm& g) override {
+    if (g.m == 0 || g.n == 0) return;
+    if (g.k == 0) {
+      if (g.beta == 0.0F) fill_zero(g.c, g.m * g.n * size_of(g.output_dtype));
+      return;
+    }
+    matmul_({.m = g.m,
+             .n = g.n,
+             .k = g.k,
+             .a_stride = g.transpose_a ? g.m : g.k,
+             .b_stride = g.transpose_b ? g.k : g.n,
+             .c_stride = g.n,
+             .transpose_a = g.transpose_a,
+             .transpose_b = g.transpose_b,
+             .input = g.input_dtype,
+             .output = g.output_dtype,
+             .alpha = g.alpha,
+             .beta = g.beta},
+            g.a, g.b, g.c);
+  }
+
+  void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* rstd, std::int64_t rows,
+                std::int64_t width, float epsilon, DType dtype) override {
+    cpu::rms_norm(x, weight, y, rstd, rows, width, epsilon, dtype);
+  }
+  void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
+                         std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
+                         DType dtype) override {
+    cpu::rms_norm_backward(d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, scratch_);
+  }
+  void rotary(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
+              float theta, bool inverse, DType dtype) override {
+    rotary_(x, batch, seq, heads, head_dim, theta, inverse, dtype);
+  }
+  void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
+                 std::byte* out, float* log_sum_exp, std::byte* scratch) override {
+    cpu::attention(matmul_, shape, q, k, v, out, log_sum_exp, scratch);
+  }
+  void attention_backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q, const std::byte* k,
+                          const std::byte* v, const std::byte* out, const float* log_sum_exp, std::byte* d_q,
+                          std::byte* d_k, std::byte* d_v, std::byte* scratch) override {
+    cpu::attention_backward(matmul_, shape, d_out, q, k, v, out, log_sum_exp, d_q, d_k, d_v, scratch);
+  }
+  void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count, DType dtype) override {
+    cpu::swiglu(gate, up, y, count, dtype);
+  }
+  void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
+                       std::byte* d_up, std::int64_t count, DType dtype) override {
+    cpu::swiglu_backward(d_y, gate, up, d_gate, d_up, count, dtype);
+  }
+  void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
+                 std::int64_t vocab, std::int64_t width, DType dtype) override {
+    embedding_.forward(table, tokens, y, count, vocab, width, dtype);
+  }
+  void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
+                          std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype) override {
+    embedding_.backward(d_y, tokens, d_table, count, vocab, width, overwrite, dtype);
+  }
+  void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
+                     float loss_scale, DType dtype) override {
+    cpu::cross_entropy(logits, targets, loss, rows, vocab, loss_scale, dtype, scratch_);
+  }
+  void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction, float* loss,
+                          std::int64_t count, float loss_scale, DType dtype) override {
+    cpu::mean_squared_error(prediction, target, d_prediction, loss, count, loss_scale, dtype);
+  }
+  void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype) override {
+    cpu::add_bias(y, bias, rows, width, dtype);
+  }
+  void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width,
+                     DType dtype) override {
+    cpu::bias_backward(d_y, d_bias, rows, width, dtype, scratch_);
+  }
+  void relu(const std::byte* x, std::byte* y, std::int64_t count, DType dtype) override {
+    cpu::relu(x, y, count, dtype);
+  }
+  void relu_backward(const std::byte* d_y, const std::byte* y, std::byte* d_x, std::int64_t count,
+                     DType dtype) override {
+    cpu::relu_backward(d_y, y, d_x, count, dtype);
+  }
+  void add(const std::byte* x, const std::byte* residual, std::byte* y, std::int64_t count, DType dtype) override {
+    cpu::add(x, residual, y, count, dtype);
+  }
+  void cast(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype, std::int64_t count,
+            float factor) override {
+    cpu::cast(source, source_dtype, target, target_dtype, count, factor);
+  }
+  void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count) override {
+    cpu::accumulate(source, source_dtype, target, count);
+  }
+  void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
+                 std::span<const CopyRun> runs) override {
+    cpu::copy_runs(source, source_dtype, target, target_dtype, runs);
+  }
+  void fill_zero(std::byte* target, std::int64_t bytes) override {
+    if (bytes > 0) std::memset(target, 0, static_cast<std::size_t>(bytes));
+  }
+  void upload(const void* source, std::byte* target, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(target, source, static_cast<std::size_t>(bytes));
+  }
+  void download(const std::byte* source, void* target, std::int64_t bytes) override {
+    if (bytes > 0) std::memcpy(target, source, static_cast<std::size_t>(bytes));
+  }
+  void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite) override {
+    cpu::sum_of_squares(x, count, factor, sum, overwrite);
+  }
+  void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) override {
+    cpu::clip_factor(sums, count, max_norm, factor);
+  }
+  void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
+           const float* gradient_scale) override {
+    cpu::sgd(parameter, gradient, count, learning_rate, weight_decay, gradient_scale);
+  }
+  void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
+             const AdamWStep& step) override {
+    cpu::adamw(parameter, gradient, first_moment, second_moment, count, step);
+  }
+  void delay(std::int64_t nanoseconds) override { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); }
+
+ private:
+  Matmul matmul_;
+  Rotary rotary_;
+  Embedding embedding_;
+  std::vector<float> scratch_;
+};
+
+}  // namespace
+
+std::unique_ptr<Kernels> make_cpu_kernels() { return std::make_unique<CpuKernels>(); }
+
+}  // namespace fsdpbench::backend::cpu

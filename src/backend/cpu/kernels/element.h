@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+
+#include "base/bf16.h"
+#include "base/dtype.h"
+
+namespace fsdpbench::backend::cpu {
+
+/// An element stored as bf16 bits. The kernels are templates over float and Bf16 that load to and store from fp32.
+struct Bf16 {
+  std::uint16_t bits;
+};
+
+inline float load(float value) { return value; }
+inline float load(Bf16 value) { return bf16_to_float(value.bits); }
+
+inline void store(float& target, float value) { target = value; }
+inline void store(Bf16& target, float value) { target.bits = float_to_bf16(value); }
+
+template <class T>
+const T* elements(const std::byte* memory) {
+  return reinterpret_cast<const T*>(memory);
+}
+template <class T>
+T* elements(std::byte* memory) {
+  return reinterpret_cast<T*>(memory);
+}
+
+/// Calls `kernel(T{})` with T = float or Bf16.
+template <class Kernel>
+void with_element_type(DType dtype, Kernel&& kernel) {
+  switch (dtype) {
+    case DType::f32: return kernel(float{});
+    case DType::bf16: return kernel(Bf16{});
+    case DType::i32: break;
+  }
+  throw std::logic_error("a numeric kernel was called with integers");
+}
+
+}  // namespace fsdpbench::backend::cpu

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace fsdpbench::backend::cpu {
+
+/// Rows of a table by token. Throws BackendError at a token outside [0, vocab).
+class Embedding {
+ public:
+  void forward(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count, std::int64_t vocab,
+               std::int64_t width, DType dtype);
+  void backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
+                std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype);
+
+ private:
+  void sort_by_token(const std::int32_t* tokens, std::int64_t count, std::int64_t vocab);
+
+  // Scratch, kept for its allocation.
+  std::vector<std::int64_t> first_;      // per token id: where its positions start in positions_; one more at the end
+  std::vector<std::int64_t> positions_;  // positions of all tokens, by id, in order within an id
+  std::vector<float> row_;
+};
+
+}  // namespace fsdpbench::backend::cpu

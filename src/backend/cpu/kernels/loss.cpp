@@ -1,0 +1,60 @@
+#include "backend/cpu/kernels/loss.h"
+
+#include <cmath>
+#include <string>
+
+#include "backend/cpu/kernels/element.h"
+#include "backend/cpu/kernels/vector_math.h"
+#include "base/error.h"
+
+namespace fsdpbench::backend::cpu {
+namespace {
+
+/// Loss of one row; its logits become scale * (softmax - one_hot(target)).
+template <class T>
+double cross_entropy_row(T* row, std::int32_t target, std::int64_t vocab, float scale, float* __restrict exponentials) {
+  const float largest = lane_max(vocab, [row](std::int64_t j) { return load(row[j]); });
+  for (std::int64_t j = 0; j < vocab; ++j) exponentials[j] = fast_exp(load(row[j]) - largest);
+  const float sum = lane_sum<float>(vocab, [exponentials](std::int64_t j) { return exponentials[j]; });
+  const double loss = std::log(static_cast<double>(sum)) - (static_cast<double>(load(row[target])) - largest);
+  const float factor = scale / sum;
+  for (std::int64_t j = 0; j < vocab; ++j) store(row[j], exponentials[j] * factor);
+  store(row[target], exponentials[target] * factor - scale);
+  return loss;
+}
+
+}  // namespace
+
+void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
+                   float loss_scale, DType dtype, std::vector<float>& exponentials) {
+  exponentials.resize(static_cast<std::size_t>(vocab));
+  const float scale = loss_scale / static_cast<float>(rows);
+  double sum = 0;
+  with_element_type(dtype, [&]<class T>(T) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      if (targets[row] < 0 || targets[row] >= vocab) {
+        throw BackendError("Target " + std::to_string(targets[row]) + " at position " + std::to_string(row) +
+                           " is outside the vocabulary of " + std::to_string(vocab) + ".");
+      }
+      sum += cross_entropy_row(elements<T>(logits) + row * vocab, targets[row], vocab, scale, exponentials.data());
+    }
+  });
+  *loss = static_cast<float>(sum / static_cast<double>(rows));
+}
+
+void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction, float* loss,
+                        std::int64_t count, float loss_scale, DType dtype) {
+  const float scale = 2.0F * loss_scale / static_cast<float>(count);
+  with_element_type(dtype, [&]<class T>(T) {
+    const T* const p = elements<T>(prediction);
+    T* const d = elements<T>(d_prediction);
+    const double sum = lane_sum<double>(count, [=](std::int64_t i) {
+      const double difference = static_cast<double>(load(p[i])) - static_cast<double>(target[i]);
+      return difference * difference;
+    });
+    for (std::int64_t i = 0; i < count; ++i) store(d[i], scale * (load(p[i]) - target[i]));
+    *loss = static_cast<float>(sum / static_cast<double>(count));
+  });
+}
+
+}  // namespace fsdpbench::backend::cpu

@@ -1,0 +1,62 @@
+#include "backend/cpu/kernels/norm.h"
+
+#include <cmath>
+
+#include "backend/cpu/kernels/column_sums.h"
+#include "backend/cpu/kernels/element.h"
+#include "backend/cpu/kernels/vector_math.h"
+
+namespace fsdpbench::backend::cpu {
+namespace {
+
+template <class T>
+void forward_row(const T* x, const T* weight, T* __restrict y, float* rstd, std::int64_t width, float epsilon) {
+  const float squares = lane_sum<float>(width, [x](std::int64_t j) {
+    const float v = load(x[j]);
+    return v * v;
+  });
+  const float r = 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
+  *rstd = r;
+  for (std::int64_t j = 0; j < width; ++j) store(y[j], load(x[j]) * r * load(weight[j]));
+}
+
+template <class T>
+void backward_row(const T* d_y, const T* x, const T* weight, float r, T* __restrict d_x, float* __restrict d_weight,
+                  std::int64_t width) {
+  const float dot = lane_sum<float>(width, [=](std::int64_t j) { return load(d_y[j]) * load(weight[j]) * load(x[j]); });
+  const float along_x = dot * r * r / static_cast<float>(width);
+  for (std::int64_t j = 0; j < width; ++j) {
+    const float dy = load(d_y[j]);
+    const float xj = load(x[j]);
+    store(d_x[j], load(d_x[j]) + r * (dy * load(weight[j]) - xj * along_x));
+  }
+  for (std::int64_t j = 0; j < width; ++j) d_weight[j] += load(d_y[j]) * load(x[j]) * r;
+}
+
+}  // namespace
+
+void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* rstd, std::int64_t rows,
+              std::int64_t width, float epsilon, DType dtype) {
+  with_element_type(dtype, [&]<class T>(T) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      forward_row(elements<T>(x) + row * width, elements<T>(weight), elements<T>(y) + row * width, rstd + row, width,
+                  epsilon);
+    }
+  });
+}
+
+void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
+                       std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width, DType dtype,
+                       std::vector<float>& memory) {
+  ColumnSums sums(memory, width);
+  with_element_type(dtype, [&]<class T>(T) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t at = row * width;
+      backward_row(elements<T>(d_y) + at, elements<T>(x) + at, elements<T>(weight), rstd[row], elements<T>(d_x) + at,
+                   sums.next_row(), width);
+    }
+    sums.store_to(elements<T>(d_weight));
+  });
+}
+
+}  // namespace fsdpbench::backend::cpu

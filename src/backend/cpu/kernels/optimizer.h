@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backend/kernels.h"
+
+namespace fsdpbench::backend::cpu {
+
+void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite);
+void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor);
+void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
+         const float* gradient_scale);
+void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
+           const AdamWStep& step);
+
+}  // namespace fsdpbench::backend::cpu

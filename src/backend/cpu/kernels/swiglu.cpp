@@ -1,0 +1,42 @@
+#include "backend/cpu/kernels/swiglu.h"
+
+#include "backend/cpu/kernels/element.h"
+#include "backend/cpu/kernels/vector_math.h"
+
+namespace fsdpbench::backend::cpu {
+namespace {
+
+template <class T>
+void forward(const T* __restrict gate, const T* __restrict up, T* __restrict y, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = load(gate[i]);
+    store(y[i], g * sigmoid(g) * load(up[i]));
+  }
+}
+
+template <class T>
+void backward(const T* __restrict d_y, const T* __restrict gate, const T* __restrict up, T* __restrict d_gate,
+              T* __restrict d_up, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = load(gate[i]);
+    const float d = load(d_y[i]);
+    const float s = sigmoid(g);
+    store(d_up[i], d * g * s);
+    store(d_gate[i], d * load(up[i]) * s * (1.0F + g * (1.0F - s)));
+  }
+}
+
+}  // namespace
+
+void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count, DType dtype) {
+  with_element_type(dtype, [&]<class T>(T) { forward(elements<T>(gate), elements<T>(up), elements<T>(y), count); });
+}
+
+void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
+                     std::byte* d_up, std::int64_t count, DType dtype) {
+  with_element_type(dtype, [&]<class T>(T) {
+    backward(elements<T>(d_y), elements<T>(gate), elements<T>(up), elements<T>(d_gate), elements<T>(d_up), count);
+  });
+}
+
+}  // namespace fsdpbench::backend::cpu

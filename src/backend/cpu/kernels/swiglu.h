@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace fsdpbench::backend::cpu {
+
+void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count, DType dtype);
+void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
+                     std::byte* d_up, std::int64_t count, DType dtype);
+
+}  // namespace fsdpbench::backend::cpu
