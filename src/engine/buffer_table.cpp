@@ -1,0 +1,51 @@
+#include "engine/buffer_table.h"
+
+namespace fsdpbench::engine {
+
+using schedule::Buffer;
+using schedule::BufferId;
+
+BufferTable::BufferTable(backend::Device& device, const schedule::Schedule& schedule)
+    : device_(device), schedule_(&schedule) {
+  for (const Buffer& buffer : schedule.buffers) {
+    if (!buffer.persistent) break;  // they come first
+    memory_.push_back(device_.allocate(buffer.bytes, buffer.category, Lane::compute));
+  }
+  persistent_count_ = memory_.size();
+}
+
+BufferTable::~BufferTable() {
+  for (std::size_t i = 0; i < persistent_count_; ++i) {
+    try {
+      device_.free(memory_[i], Lane::compute);
+    } catch (...) {  // the ranks are being stopped, and the device goes with them
+    }
+  }
+}
+
+void BufferTable::begin_step(const schedule::Schedule& schedule) {
+  schedule_ = &schedule;
+  memory_.resize(persistent_count_);
+  memory_.resize(schedule.buffers.size(), nullptr);
+}
+
+void BufferTable::allocate(BufferId id, Lane lane) {
+  const Buffer& buffer = info(id);
+  memory_[static_cast<std::size_t>(id)] = device_.allocate(buffer.bytes, buffer.category, lane);
+}
+
+void BufferTable::free(BufferId id, Lane lane) {
+  std::byte*& memory = memory_[static_cast<std::size_t>(id)];
+  device_.free(memory, lane);
+  memory = nullptr;
+}
+
+std::byte* BufferTable::persistent(schedule::BufferRole role, int unit) const {
+  for (std::size_t i = 0; i < persistent_count_; ++i) {
+    const Buffer& buffer = schedule_->buffers[i];
+    if (buffer.role == role && buffer.unit == unit) return memory_[i];
+  }
+  return nullptr;
+}
+
+}  // namespace fsdpbench::engine

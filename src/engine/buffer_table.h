@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "backend/device.h"
+#include "schedule/schedule.h"
+
+namespace fsdpbench::engine {
+
+/// Memory behind a schedule's buffers on one rank. Persistent buffers live as long as the table.
+class BufferTable {
+ public:
+  /// Allocates the persistent buffers, in schedule order.
+  BufferTable(backend::Device& device, const schedule::Schedule& schedule);
+  ~BufferTable();
+  BufferTable(const BufferTable&) = delete;
+  BufferTable& operator=(const BufferTable&) = delete;
+
+  /// Starts a step; its transient buffers are not there yet.
+  void begin_step(const schedule::Schedule& schedule);
+  void allocate(schedule::BufferId id, Lane lane);
+  void free(schedule::BufferId id, Lane lane);
+
+  std::byte* at(schedule::BufferId id) const { return memory_[static_cast<std::size_t>(id)]; }
+  const schedule::Buffer& info(schedule::BufferId id) const {
+    return schedule_->buffers[static_cast<std::size_t>(id)];
+  }
+  /// The persistent buffer of this role and unit; null if the plan has none.
+  std::byte* persistent(schedule::BufferRole role, int unit) const;
+
+ private:
+  backend::Device& device_;
+  const schedule::Schedule* schedule_;
+  std::size_t persistent_count_ = 0;
+  std::vector<std::byte*> memory_;
+};
+
+}  // namespace fsdpbench::engine

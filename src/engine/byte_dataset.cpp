@@ -1,0 +1,96 @@
+#include "engine/byte_dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <stdexcept>
+#include <vector>
+
+#include "base/error.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool left_out(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  if (name.starts_with(".") || entry.is_symlink()) return true;
+  return entry.is_directory() && (name.starts_with("build") || name == "runs" || name == "__pycache__");
+}
+
+std::vector<fs::path> files_below(const fs::path& folder) {
+  std::vector<fs::path> files;
+  auto walk = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied);
+  for (auto entry = begin(walk); entry != end(walk); ++entry) {
+    if (left_out(*entry)) {
+      entry.disable_recursion_pending();
+    } else if (entry->is_regular_file()) {
+      files.push_back(entry->path());
+    }
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+/// A well-mixed 64-bit number (the splitmix64 generator's output function).
+std::uint64_t mix(std::uint64_t x) {
+  x += 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31U);
+}
+
+}  // namespace
+
+ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
+  if (!fs::exists(path)) {
+    throw ConfigError(fmt::format("data.path = \"{}\": there is no such file or folder.", path.string()));
+  }
+  if (fs::is_directory(path)) {
+    for (const fs::path& file : files_below(path)) append_file(file);
+  } else {
+    append_file(path);
+  }
+  if (bytes_.empty()) {
+    throw ConfigError(
+        fmt::format("data.path = \"{}\": there is no text (empty and binary files do not count).", path.string()));
+  }
+  if (size() < needed_bytes) {
+    throw ConfigError(fmt::format(
+        "data.path = \"{}\": {} bytes of text are too few: a sequence of train.seq_len = {} tokens and its last target "
+        "need {}.",
+        path.string(), size(), needed_bytes - 1, needed_bytes));
+  }
+} catch (const fs::filesystem_error& error) {
+  throw ConfigError(fmt::format("data.path = \"{}\": cannot be read: {}.", path.string(), error.code().message()));
+}
+
+void ByteDataset::append_file(const fs::path& file) {
+  const auto room = static_cast<std::size_t>(kMostBytes - size());
+  std::ifstream stream(file, std::ios::binary);
+  std::string text;
+  if (stream) {
+    const auto bytes = std::min<std::uintmax_t>(fs::file_size(file), room + 1);
+    text.resize(static_cast<std::size_t>(bytes));
+    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+    text.resize(static_cast<std::size_t>(stream.gcount()));
+  }
+  if (text.empty() || text.find('\0') != std::string::npos) return;
+  if (text.size() > room) {
+    truncated_ = true;
+    text.resize(room);
+  }
+  files_ += 1;
+  bytes_ += text;
+}
+
+std::span<const std::uint8_t> ByteDataset::sample(std::int64_t index, std::int64_t length) const {
+  if (length < 1 || length > size()) throw std::out_of_range("ByteDataset::sample: no window of that length");
+  const auto places = static_cast<std::uint64_t>(size() - length + 1);
+  const std::uint64_t begin = mix(static_cast<std::uint64_t>(index)) % places;
+  return {reinterpret_cast<const std::uint8_t*>(bytes_.data()) + begin, static_cast<std::size_t>(length)};
+}
+
+}  // namespace fsdpbench::engine

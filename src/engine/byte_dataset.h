@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace fsdpbench::engine {
+
+/// Text as one stream of bytes: a file, or all text files below a folder, in the order of their paths. Hidden files
+/// and folders, build* and runs folders, and files with NUL bytes (binary ones) are left out; symbolic links are not
+/// followed. At most kMostBytes are read.
+class ByteDataset {
+ public:
+  static constexpr std::int64_t kMostBytes = 256LL << 20;
+
+  /// Reads everything now. Throws ConfigError if there is nothing at `path`, or fewer than `needed_bytes` bytes of text
+  /// (a sequence needs seq_len + 1: each token's target is the next one).
+  ByteDataset(const std::filesystem::path& path, std::int64_t needed_bytes);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
+  std::int64_t files() const { return files_; }
+  /// There was more than kMostBytes.
+  bool truncated() const { return truncated_; }
+
+  /// `length` consecutive bytes from a place that depends on `index` alone, spread evenly over the text.
+  /// 0 < length <= size(). Valid as long as the dataset.
+  std::span<const std::uint8_t> sample(std::int64_t index, std::int64_t length) const;
+
+ private:
+  void append_file(const std::filesystem::path& file);
+
+  std::string bytes_;
+  std::int64_t files_ = 0;
+  bool truncated_ = false;
+};
+
+}  // namespace fsdpbench::engine

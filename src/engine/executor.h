@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "engine/batch_source.h"
+#include "engine/buffer_table.h"
+#include "engine/groups.h"
+#include "engine/op_runner.h"
+#include "engine/trouble.h"
+#include "model/model.h"
+#include "plan/plan.h"
+#include "schedule/schedule.h"
+#include "trace/record.h"
+
+namespace fsdpbench::engine {
+
+/// Fills elements [begin, begin + out.size()) of parameter `parameter` (canonical index). Called from all ranks'
+/// threads at once.
+using FillParameter = std::function<void(int parameter, std::int64_t begin, std::span<float> out)>;
+
+/// One rank: walks the schedule once a step, issues each op to its lane, honours events and host waits, and stamps
+/// every op. It knows no strategy: what it does is what the schedule says.
+class Executor {
+ public:
+  Executor(backend::RankContext& context, const config::RunConfig& config, const plan::Plan& plan,
+           const schedule::Schedules& schedules, const model::Model& model, const BatchSource& batches);
+
+  /// Sets the fp32 masters; padding and moments become zero. Does nothing on a device that does not compute.
+  void initialize(const FillParameter& fill);
+
+  /// Runs step `step` to its end and returns this rank's mean loss over the microbatches (NaN if nothing computes).
+  float run_step(std::int64_t step);
+  /// From now on records and memory samples are kept, in buffers made now for `steps` steps.
+  void start_recording(std::int64_t steps);
+
+  const trace::RankTrace& trace() const { return trace_; }
+  backend::WireBytes wire_bytes() const { return groups_.wire_bytes(); }
+  const PoolStatistics& memory() const { return context_.device.memory(); }
+
+  /// All fp32 masters by canonical parameter. Collective; every rank gets them.
+  std::vector<std::vector<float>> collect_parameters();
+
+ private:
+  void issue(const schedule::Op& op, OpSlot& slot, std::int64_t step, trace::Record* record);
+  void sample_memory();
+
+  backend::RankContext& context_;
+  const config::RunConfig& config_;
+  const plan::Plan& plan_;
+  const schedule::Schedules& schedules_;
+  Groups groups_;
+  BufferTable buffers_;
+  OpRunner runner_;
+  Trouble trouble_;
+  std::vector<OpSlot> slots_;
+  std::vector<float> losses_;  // by microbatch
+  bool recording_ = false;
+  trace::RankTrace trace_;
+};
+
+}  // namespace fsdpbench::engine

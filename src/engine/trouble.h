@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+
+#include "backend/device.h"
+#include "config/run_config.h"
+
+namespace fsdpbench::engine {
+
+/// Injected delays of one rank (inject.delay_*, inject.jitter_us): idle time put in front of an op on its lane.
+class Trouble {
+ public:
+  Trouble(const config::Inject& inject, std::uint64_t seed, int rank);
+  /// Enqueues the delay of the next op on `lane`, if it gets one.
+  void before_op(backend::Device& device, Lane lane);
+
+ private:
+  std::int64_t fixed_[kLaneCount] = {};  // nanoseconds, by lane
+  std::int64_t jitter_ = 0;
+  std::mt19937_64 random_;
+};
+
+}  // namespace fsdpbench::engine
