@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace fsdpbench::metrics {
+
+/// A half-open span of time in nanoseconds.
+struct Interval {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool operator==(const Interval&) const = default;
+};
+
+/// Disjoint, sorted, non-empty intervals: what is left after union.
+using IntervalSet = std::vector<Interval>;
+
+/// Union of any intervals; empty and reversed ones are dropped.
+IntervalSet unite(std::vector<Interval> intervals);
+IntervalSet unite(const IntervalSet& a, const IntervalSet& b);
+IntervalSet intersect(const IntervalSet& a, const IntervalSet& b);
+/// What of `a` is not in `b`.
+IntervalSet subtract(const IntervalSet& a, const IntervalSet& b);
+/// Length in nanoseconds.
+std::int64_t length(const IntervalSet& set);
+
+}  // namespace fsdpbench::metrics

@@ -1,0 +1,46 @@
+#include "metrics/statistics.h"
+
+#include <algorithm>
+#include <random>
+#include <stdexcept>
+
+namespace fsdpbench::metrics {
+namespace {
+
+constexpr int kResamples = 2000;
+constexpr std::size_t kFewestForBootstrap = 5;
+
+}  // namespace
+
+double median(std::vector<double> values) {
+  if (values.empty()) throw std::invalid_argument("median of nothing");
+  const std::size_t half = values.size() / 2;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half), values.end());
+  const double upper = values[half];
+  if (values.size() % 2 == 1) return upper;
+  return (upper + *std::max_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(half))) / 2;
+}
+
+Summary summarize(const std::vector<double>& values) {
+  Summary s;
+  s.median = median(values);
+  s.n = static_cast<int>(values.size());
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  s.min = s.ci_low = *low;
+  s.max = s.ci_high = *high;
+  if (values.size() < kFewestForBootstrap) return s;
+
+  std::mt19937 random(12345);
+  std::uniform_int_distribution<std::size_t> index(0, values.size() - 1);
+  std::vector<double> medians(kResamples), sample(values.size());
+  for (double& m : medians) {
+    for (double& value : sample) value = values[index(random)];
+    m = median(sample);
+  }
+  std::sort(medians.begin(), medians.end());
+  s.ci_low = medians[kResamples * 25 / 1000];
+  s.ci_high = medians[kResamples * 975 / 1000 - 1];
+  return s;
+}
+
+}  // namespace fsdpbench::metrics

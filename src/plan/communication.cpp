@@ -1,0 +1,50 @@
+#include "plan/communication.h"
+
+namespace fsdpbench::plan {
+namespace {
+
+double ring(std::int64_t numel, DType dtype, int ranks) {
+  return static_cast<double>(numel * size_of(dtype)) * (ranks - 1) / ranks;
+}
+
+}  // namespace
+
+CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config,
+                                         const std::vector<bool>& reshards) {
+  using config::AccumulateMode;
+  CommunicationVolume volume;
+  const int shard = plan.mesh.shard;
+  const int replicate = plan.mesh.replicate;
+  const auto micros = static_cast<double>(config.train.accumulate);
+  const AccumulateMode mode = config.train.accumulate_mode;
+  const double reductions = mode == AccumulateMode::no_sync ? 1 : micros;
+  // With no replicas there is no all-reduce to save, and reduce_scatter_only is reduce_each.
+  const double across = mode == AccumulateMode::reduce_each ? micros : 1;
+
+  for (std::size_t u = 0; u < plan.units.size(); ++u) {
+    const ShardLayout& layout = plan.units[u].layout;
+    const std::int64_t gathered = layout.sharded.empty() ? 0 : layout.gathered_numel();
+    // Kept after backward, a unit is gathered for the first forward only.
+    const double forwards = config.fsdp.reshard_after_backward ? micros : 1;
+    volume.all_gather += forwards * ring(gathered, plan.param_dtype, shard);
+    if (reshards[u]) {
+      // Between forward and backward a unit may lie in a smaller group (reshard_after_forward = n).
+      const int group = plan.units[u].group_layout.empty() ? shard : plan.units[u].group_layout.front().shards;
+      volume.all_gather += micros * ring(gathered, plan.param_dtype, group);
+    }
+    volume.reduce_scatter += reductions * ring(gathered, plan.reduce_dtype, shard);
+    volume.all_reduce += across * 2 * ring(layout.sharded.empty() ? 0 : layout.shard_numel, plan.reduce_dtype, replicate);
+    volume.all_reduce += reductions * 2 * (ring(layout.replicated_numel, plan.reduce_dtype, shard) +
+                                           ring(layout.replicated_numel, plan.reduce_dtype, replicate));
+  }
+  if (config.train.clip_norm > 0) volume.all_gather += 8.0 * (shard - 1);
+  return volume;
+}
+
+double data_parallel_volume(const Plan& plan, const config::RunConfig& config) {
+  const double reductions =
+      config.train.accumulate_mode == config::AccumulateMode::no_sync ? 1 : static_cast<double>(config.train.accumulate);
+  return reductions * 2 * ring(plan.shapes.parameter_count(), plan.reduce_dtype, plan.mesh.ranks());
+}
+
+}  // namespace fsdpbench::plan

@@ -1,0 +1,26 @@
+#pragma once
+
+#include "config/run_config.h"
+#include "plan/plan.h"
+
+namespace fsdpbench::plan {
+
+/// Bytes a rank sends in one step with ring algorithms, by collective.
+struct CommunicationVolume {
+  double all_gather = 0;
+  double reduce_scatter = 0;
+  double all_reduce = 0;
+  double total() const { return all_gather + reduce_scatter + all_reduce; }
+};
+
+/// Closed form, from the plan alone (the schedule is not looked at): an all-gather or reduce-scatter of S bytes over
+/// N ranks sends (N-1)/N S a rank, an all-reduce 2 (N-1)/N S. `reshards[u]`: unit u is gathered again for backward.
+/// Padding is sent too, so it counts. The gather of gradient norms (8 (N-1) bytes) counts as all-gather.
+CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config,
+                                         const std::vector<bool>& reshards);
+
+/// What plain data parallelism sends for the same parameters and reduce dtype: one all-reduce over all ranks, each
+/// microbatch or once, as train.accumulate_mode says.
+double data_parallel_volume(const Plan& plan, const config::RunConfig& config);
+
+}  // namespace fsdpbench::plan
