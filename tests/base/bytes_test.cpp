@@ -1,0 +1,48 @@
+#include "base/bytes.h"
+
+#include <gtest/gtest.h>
+
+namespace fsdpbench {
+namespace {
+
+TEST(FormatBytes, UsesBinaryUnitsFromKiBUp) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1024), "1.00 KiB");
+  EXPECT_EQ(format_bytes(1536), "1.50 KiB");
+  EXPECT_EQ(format_bytes(std::int64_t{3} << 29), "1.50 GiB");
+  EXPECT_EQ(format_bytes(std::int64_t{1} << 60), "1024.00 PiB");
+}
+
+TEST(ParseBytes, KnowsDecimalAndBinaryUnits) {
+  EXPECT_EQ(parse_bytes("4096"), 4096);
+  EXPECT_EQ(parse_bytes("64MiB"), 64 << 20);
+  EXPECT_EQ(parse_bytes("64MB"), 64'000'000);
+  EXPECT_EQ(parse_bytes(" 1.5 GB "), 1'500'000'000);
+  EXPECT_EQ(parse_bytes("2 TiB"), std::int64_t{2} << 40);
+  EXPECT_EQ(parse_bytes("7 B"), 7);
+  EXPECT_EQ(parse_bytes("0"), 0);
+}
+
+TEST(ParseBytes, RefusesWhatIsNoSize) {
+  for (const char* text : {"", " ", "MiB", "-1", "nan", "inf", "1 mib", "1 XB", "1MiB2", "1e30 TB", "0x10"}) {
+    EXPECT_EQ(parse_bytes(text), std::nullopt) << '"' << text << '"';
+  }
+}
+
+TEST(ParseBytes, ReadsWhatFormatBytesWrites) {
+  for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{512}, std::int64_t{1} << 20, std::int64_t{5} << 40}) {
+    EXPECT_EQ(parse_bytes(format_bytes(bytes)), bytes);
+  }
+}
+
+TEST(Rounding, UpToMultiples) {
+  EXPECT_EQ(round_up(0, 512), 0);
+  EXPECT_EQ(round_up(1, 512), 512);
+  EXPECT_EQ(round_up(512, 512), 512);
+  EXPECT_EQ(ceil_div(7, 3), 3);
+  EXPECT_EQ(ceil_div(6, 3), 2);
+}
+
+}  // namespace
+}  // namespace fsdpbench
