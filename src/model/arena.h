@@ -1,0 +1,53 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/bytes.h"
+
+namespace fsdpbench::model {
+
+/// Carves tensors out of one buffer, each aligned to 64 bytes. Run without memory it only counts: a module says once
+/// which tensors it needs, and that one function gives both their size and their places.
+class Arena {
+ public:
+  explicit Arena(std::byte* memory = nullptr) : memory_(memory) {}
+
+  std::byte* take(std::int64_t bytes) {
+    std::byte* const taken = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += round_up(bytes, kAlignment);
+    peak_ = std::max(peak_, used_);
+    return taken;
+  }
+  template <class T>
+  T* take_array(std::int64_t count) {
+    return reinterpret_cast<T*>(take(count * static_cast<std::int64_t>(sizeof(T))));
+  }
+
+  /// Gives back all that was taken after `mark`; tensors of different moments may share memory.
+  std::int64_t mark() const { return used_; }
+  void rewind(std::int64_t mark) { used_ = mark; }
+
+  /// Lets a temporary be carved: `carve(Arena(memory).here())`.
+  Arena& here() { return *this; }
+
+  /// The most ever in use.
+  std::int64_t bytes() const { return peak_; }
+
+ private:
+  static constexpr std::int64_t kAlignment = 64;
+  std::byte* memory_;
+  std::int64_t used_ = 0;
+  std::int64_t peak_ = 0;
+};
+
+/// Bytes of the tensors that `carve(arena)` takes.
+template <class Carve>
+std::int64_t arena_bytes(Carve&& carve) {
+  Arena arena;
+  carve(arena);
+  return arena.bytes();
+}
+
+}  // namespace fsdpbench::model

@@ -1,0 +1,166 @@
+#include "model/block.h"
+
+namespace fsdpbench::model {
+namespace {
+
+enum Parameter : std::size_t { kNorm1, kQuery, kKey, kValue, kOutput, kNorm2, kGate, kUp, kDown };
+
+}  // namespace
+
+Block::Block(const config::Model& model, BatchShape batch) : model_(model), batch_(batch) {
+  const std::int64_t rows = batch.rows();
+  const std::int64_t head_dim = model.width / model.heads;
+  attention_ = {batch.batch, batch.seq_len, model.heads, model.kv_heads, head_dim, batch.dtype};
+  query_ = {rows, model.width, model.heads * head_dim, batch.dtype};
+  key_ = {rows, model.width, model.kv_heads * head_dim, batch.dtype};
+  output_ = {rows, model.heads * head_dim, model.width, batch.dtype};
+  expand_ = {rows, model.width, model.ffn_width, batch.dtype};
+  contract_ = {rows, model.ffn_width, model.width, batch.dtype};
+}
+
+Block::Saved Block::carve_saved(Arena& arena) const {
+  Saved s{};
+  s.q = arena.take(query_.output_bytes());
+  s.k = arena.take(key_.output_bytes());
+  s.v = arena.take(key_.output_bytes());
+  s.attended = arena.take(query_.output_bytes());
+  s.h = arena.take(output_.output_bytes());
+  s.gate = arena.take(expand_.output_bytes());
+  s.up = arena.take(expand_.output_bytes());
+  s.rstd1 = arena.take_array<float>(batch_.rows());
+  s.rstd2 = arena.take_array<float>(batch_.rows());
+  s.log_sum_exp = arena.take_array<float>(batch_.rows() * model_.heads);
+  return s;
+}
+
+Block::ForwardWorkspace Block::carve_forward(Arena& arena) const {
+  ForwardWorkspace w{};
+  w.normed = arena.take(query_.input_bytes());
+  const std::int64_t shared = arena.mark();
+  w.scratch = arena.take(backend::attention_scratch_bytes(attention_));
+  arena.rewind(shared);
+  w.product = arena.take(contract_.input_bytes());
+  return w;
+}
+
+Block::BackwardWorkspace Block::carve_backward(Arena& arena) const {
+  BackwardWorkspace w{};
+  w.normed = arena.take(query_.input_bytes());
+  w.d_normed = arena.take(query_.input_bytes());
+  const std::int64_t shared = arena.mark();
+  w.product = arena.take(contract_.input_bytes());
+  w.d_gate = w.product;
+  w.d_product = arena.take(contract_.input_bytes());
+  w.d_up = arena.take(expand_.output_bytes());
+  arena.rewind(shared);
+  w.d_attended = arena.take(output_.input_bytes());
+  w.d_q = arena.take(query_.output_bytes());
+  w.d_k = arena.take(key_.output_bytes());
+  w.d_v = arena.take(key_.output_bytes());
+  w.scratch = arena.take(backend::attention_backward_scratch_bytes(attention_));
+  return w;
+}
+
+plan::ModuleSizes Block::sizes() const {
+  const double products = query_.flops() + 2 * key_.flops() + output_.flops() + 2 * expand_.flops() + contract_.flops();
+  // Half of the two products of [seq, seq] scores; the backward has five of them.
+  const double attention = 2.0 * static_cast<double>(batch_.rows() * batch_.seq_len) *
+                           static_cast<double>(attention_.heads * attention_.head_dim);
+  plan::ModuleSizes sizes;
+  sizes.output_bytes = output_.output_bytes();
+  sizes.saved_bytes = arena_bytes([this](Arena& arena) { carve_saved(arena); });
+  sizes.forward_workspace_bytes = arena_bytes([this](Arena& arena) { carve_forward(arena); });
+  sizes.backward_workspace_bytes = arena_bytes([this](Arena& arena) { carve_backward(arena); });
+  sizes.forward_flops = products + attention;
+  sizes.backward_flops = 2 * products + 2.5 * attention;
+  return sizes;
+}
+
+void Block::norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y,
+                 float* rstd) const {
+  kernels.rms_norm(x, weight, y, rstd, batch_.rows(), model_.width, static_cast<float>(model_.norm_epsilon),
+                   batch_.dtype);
+}
+
+void Block::rotate(backend::Kernels& kernels, std::byte* q, std::byte* k, bool inverse) const {
+  const auto theta = static_cast<float>(model_.rope_theta);
+  kernels.rotary(q, batch_.batch, batch_.seq_len, attention_.heads, attention_.head_dim, theta, inverse, batch_.dtype);
+  kernels.rotary(k, batch_.batch, batch_.seq_len, attention_.kv_heads, attention_.head_dim, theta, inverse,
+                 batch_.dtype);
+}
+
+void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
+  const auto& p = call.parameters;
+  const Saved saved = carve_saved(Arena(call.saved).here());
+  const ForwardWorkspace work = carve_forward(Arena(call.workspace).here());
+
+  norm(kernels, call.input, p[kNorm1], work.normed, saved.rstd1);
+  query_.forward(kernels, work.normed, p[kQuery], saved.q);
+  key_.forward(kernels, work.normed, p[kKey], saved.k);
+  key_.forward(kernels, work.normed, p[kValue], saved.v);
+  rotate(kernels, saved.q, saved.k, false);
+  kernels.attention(attention_, saved.q, saved.k, saved.v, saved.attended, saved.log_sum_exp, work.scratch);
+  output_.forward(kernels, saved.attended, p[kOutput], work.normed);
+  kernels.add(work.normed, call.input, saved.h, batch_.rows() * model_.width, batch_.dtype);
+
+  norm(kernels, saved.h, p[kNorm2], work.normed, saved.rstd2);
+  expand_.forward(kernels, work.normed, p[kGate], saved.gate);
+  expand_.forward(kernels, work.normed, p[kUp], saved.up);
+  if (call.output == nullptr) return;  // recomputation: only what backward needs
+  kernels.swiglu(saved.gate, saved.up, work.product, batch_.rows() * model_.ffn_width, batch_.dtype);
+  contract_.forward(kernels, work.product, p[kDown], call.output);
+  kernels.add(call.output, saved.h, call.output, batch_.rows() * model_.width, batch_.dtype);
+}
+
+void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
+  const Saved saved = carve_saved(Arena(call.saved).here());
+  const BackwardWorkspace work = carve_backward(Arena(call.workspace).here());
+  feed_forward_backward(kernels, call, saved, work);
+  attention_backward(kernels, call, saved, work);
+}
+
+/// d_stream: from d_y to d_h.
+void Block::feed_forward_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                                  const BackwardWorkspace& work) const {
+  const auto& p = call.parameters;
+  const auto& d = call.gradients;
+  const std::int64_t count = batch_.rows() * model_.ffn_width;
+
+  kernels.swiglu(saved.gate, saved.up, work.product, count, batch_.dtype);
+  contract_.weight_gradient(kernels, call.d_stream, work.product, d[kDown]);
+  contract_.input_gradient(kernels, call.d_stream, p[kDown], work.d_product);
+  kernels.swiglu_backward(work.d_product, saved.gate, saved.up, work.d_gate, work.d_up, count, batch_.dtype);
+
+  norm(kernels, saved.h, p[kNorm2], work.normed, saved.rstd2);
+  expand_.weight_gradient(kernels, work.d_gate, work.normed, d[kGate]);
+  expand_.weight_gradient(kernels, work.d_up, work.normed, d[kUp]);
+  expand_.input_gradient(kernels, work.d_gate, p[kGate], work.d_normed);
+  expand_.input_gradient(kernels, work.d_up, p[kUp], work.d_normed, true);
+  kernels.rms_norm_backward(work.d_normed, saved.h, p[kNorm2], saved.rstd2, call.d_stream, d[kNorm2], batch_.rows(),
+                            model_.width, batch_.dtype);
+}
+
+/// d_stream: from d_h to d_x.
+void Block::attention_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                               const BackwardWorkspace& work) const {
+  const auto& p = call.parameters;
+  const auto& d = call.gradients;
+
+  output_.weight_gradient(kernels, call.d_stream, saved.attended, d[kOutput]);
+  output_.input_gradient(kernels, call.d_stream, p[kOutput], work.d_attended);
+  kernels.attention_backward(attention_, work.d_attended, saved.q, saved.k, saved.v, saved.attended, saved.log_sum_exp,
+                             work.d_q, work.d_k, work.d_v, work.scratch);
+  rotate(kernels, work.d_q, work.d_k, true);
+
+  norm(kernels, call.input, p[kNorm1], work.normed, saved.rstd1);
+  query_.weight_gradient(kernels, work.d_q, work.normed, d[kQuery]);
+  key_.weight_gradient(kernels, work.d_k, work.normed, d[kKey]);
+  key_.weight_gradient(kernels, work.d_v, work.normed, d[kValue]);
+  query_.input_gradient(kernels, work.d_q, p[kQuery], work.d_normed);
+  key_.input_gradient(kernels, work.d_k, p[kKey], work.d_normed, true);
+  key_.input_gradient(kernels, work.d_v, p[kValue], work.d_normed, true);
+  kernels.rms_norm_backward(work.d_normed, call.input, p[kNorm1], saved.rstd1, call.d_stream, d[kNorm1], batch_.rows(),
+                            model_.width, batch_.dtype);
+}
+
+}  // namespace fsdpbench::model

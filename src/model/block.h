@@ -1,0 +1,56 @@
+#pragma once
+
+#include "backend/kernels.h"
+#include "config/run_config.h"
+#include "model/arena.h"
+#include "model/linear_map.h"
+#include "model/model.h"
+#include "plan/module_sizes.h"
+
+namespace fsdpbench::model {
+
+/// One decoder block: h = x + wo(attention(rope(wq n1), rope(wk n1), wv n1)), y = h + w_down(silu(w_gate n2) * w_up n2)
+/// with n1 = norm(x), n2 = norm(h). Parameters as plan/model_shapes.h lists them.
+///
+/// Saved are the results of matrix products and attention (q, k, v, attention's output and log-sum-exp, h, gate, up)
+/// and the norms' statistics. What elementwise kernels give back at memory speed (n1, n2, the SwiGLU product) is
+/// computed again in backward.
+class Block {
+ public:
+  Block(const config::Model& model, BatchShape batch);
+
+  plan::ModuleSizes sizes() const;
+  void forward(backend::Kernels& kernels, const ModuleCall& call) const;
+  void backward(backend::Kernels& kernels, const ModuleCall& call) const;
+
+ private:
+  struct Saved {
+    std::byte *q, *k, *v, *attended, *h, *gate, *up;
+    float *rstd1, *rstd2, *log_sum_exp;
+  };
+  struct ForwardWorkspace {
+    std::byte *normed, *scratch, *product;  // scratch and product share memory
+  };
+  struct BackwardWorkspace {
+    std::byte *normed, *d_normed;
+    std::byte *product, *d_product, *d_up, *d_gate;     // feed-forward half; d_gate replaces product
+    std::byte *d_attended, *d_q, *d_k, *d_v, *scratch;  // attention half, in the same memory
+  };
+  Saved carve_saved(Arena& arena) const;
+  ForwardWorkspace carve_forward(Arena& arena) const;
+  BackwardWorkspace carve_backward(Arena& arena) const;
+
+  void feed_forward_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                             const BackwardWorkspace& work) const;
+  void attention_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                          const BackwardWorkspace& work) const;
+  void norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y, float* rstd) const;
+  void rotate(backend::Kernels& kernels, std::byte* q, std::byte* k, bool inverse) const;
+
+  config::Model model_;
+  BatchShape batch_;
+  backend::AttentionShape attention_;
+  LinearMap query_, key_, output_, expand_, contract_;  // key_ is the value's too, expand_ gate's and up's
+};
+
+}  // namespace fsdpbench::model

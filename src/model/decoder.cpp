@@ -1,0 +1,104 @@
+#include "model/decoder.h"
+
+namespace fsdpbench::model {
+namespace {
+
+enum HeadParameter : std::size_t { kNorm, kWeight };
+
+const std::int32_t* as_tokens(const std::byte* memory) { return reinterpret_cast<const std::int32_t*>(memory); }
+
+}  // namespace
+
+Decoder::Decoder(const config::Model& model, BatchShape batch)
+    : model_(model),
+      batch_(batch),
+      block_(model, batch),
+      logits_{batch.rows(), model.width, model.vocab, batch.dtype} {}
+
+std::vector<plan::ModuleSizes> Decoder::sizes() const {
+  std::vector<plan::ModuleSizes> sizes;
+  sizes.push_back(embedding_sizes());
+  sizes.insert(sizes.end(), static_cast<std::size_t>(model_.layers), block_.sizes());
+  sizes.push_back(head_sizes());
+  return sizes;
+}
+
+void Decoder::forward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
+  if (module == 0) return embedding_forward(kernels, call);
+  if (module <= model_.layers) return block_.forward(kernels, call);
+  head_forward(kernels, call);
+}
+
+void Decoder::backward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
+  if (module == 0) return embedding_backward(kernels, call);
+  if (module <= model_.layers) return block_.backward(kernels, call);
+  head_backward(kernels, call);
+}
+
+plan::ModuleSizes Decoder::embedding_sizes() const {
+  plan::ModuleSizes sizes;
+  sizes.batch_input_bytes = batch_.rows() * size_of(DType::i32);
+  sizes.batch_target_bytes = batch_.rows() * size_of(DType::i32);
+  sizes.output_bytes = logits_.input_bytes();
+  return sizes;
+}
+
+void Decoder::embedding_forward(backend::Kernels& kernels, const ModuleCall& call) const {
+  if (call.output == nullptr) return;
+  kernels.embedding(call.parameters[0], as_tokens(call.batch.inputs), call.output, batch_.rows(), model_.vocab,
+                    model_.width, batch_.dtype);
+}
+
+void Decoder::embedding_backward(backend::Kernels& kernels, const ModuleCall& call) const {
+  // A tied head has written its part of the same gradient before.
+  kernels.embedding_backward(call.d_stream, as_tokens(call.batch.inputs), call.gradients[0], batch_.rows(),
+                             model_.vocab, model_.width, !model_.tied_head, batch_.dtype);
+}
+
+Decoder::HeadSaved Decoder::carve_saved(Arena& arena) const {
+  HeadSaved s{};
+  s.d_logits = arena.take(logits_.output_bytes());
+  s.rstd = arena.take_array<float>(batch_.rows());
+  return s;
+}
+
+Decoder::HeadWorkspace Decoder::carve_workspace(Arena& arena, bool backward) const {
+  HeadWorkspace w{};
+  w.normed = arena.take(logits_.input_bytes());
+  if (backward) w.d_normed = arena.take(logits_.input_bytes());
+  return w;
+}
+
+plan::ModuleSizes Decoder::head_sizes() const {
+  plan::ModuleSizes sizes;
+  sizes.saved_bytes = arena_bytes([this](Arena& arena) { carve_saved(arena); });
+  sizes.forward_workspace_bytes = arena_bytes([this](Arena& arena) { carve_workspace(arena, false); });
+  sizes.backward_workspace_bytes = arena_bytes([this](Arena& arena) { carve_workspace(arena, true); });
+  sizes.forward_flops = logits_.flops();
+  sizes.backward_flops = 2 * logits_.flops();
+  return sizes;
+}
+
+void Decoder::head_forward(backend::Kernels& kernels, const ModuleCall& call) const {
+  const HeadSaved saved = carve_saved(Arena(call.saved).here());
+  const HeadWorkspace work = carve_workspace(Arena(call.workspace).here(), false);
+  kernels.rms_norm(call.input, call.parameters[kNorm], work.normed, saved.rstd, batch_.rows(), model_.width,
+                   static_cast<float>(model_.norm_epsilon), batch_.dtype);
+  logits_.forward(kernels, work.normed, call.parameters[kWeight], saved.d_logits);
+  kernels.cross_entropy(saved.d_logits, as_tokens(call.batch.targets), call.loss, batch_.rows(), model_.vocab,
+                        call.loss_scale, batch_.dtype);
+}
+
+void Decoder::head_backward(backend::Kernels& kernels, const ModuleCall& call) const {
+  const HeadSaved saved = carve_saved(Arena(call.saved).here());
+  const HeadWorkspace work = carve_workspace(Arena(call.workspace).here(), true);
+  kernels.rms_norm(call.input, call.parameters[kNorm], work.normed, saved.rstd, batch_.rows(), model_.width,
+                   static_cast<float>(model_.norm_epsilon), batch_.dtype);
+  logits_.weight_gradient(kernels, saved.d_logits, work.normed, call.gradients[kWeight]);
+  logits_.input_gradient(kernels, saved.d_logits, call.parameters[kWeight], work.d_normed);
+  kernels.fill_zero(call.d_stream, logits_.input_bytes());  // nothing flows in after the loss
+  kernels.rms_norm_backward(work.d_normed, call.input, call.parameters[kNorm], saved.rstd, call.d_stream,
+                            call.gradients[kNorm], batch_.rows(), model_.width, batch_.dtype);
+}
+
+}  // namespace fsdpbench::model

@@ -1,0 +1,45 @@
+#pragma once
+
+#include "model/block.h"
+#include "model/linear_map.h"
+#include "model/model.h"
+
+namespace fsdpbench::model {
+
+/// Llama-style decoder: token embedding, blocks, and a head of RMSNorm, logits and mean cross-entropy.
+///
+/// The head's forward turns its logits into their gradient at once (the loss needs the same softmax) and saves that;
+/// nothing of [rows, vocab] size exists twice.
+class Decoder final : public Model {
+ public:
+  Decoder(const config::Model& model, BatchShape batch);
+
+  std::vector<plan::ModuleSizes> sizes() const override;
+  void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
+  void backward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
+
+ private:
+  struct HeadSaved {
+    std::byte* d_logits;
+    float* rstd;
+  };
+  struct HeadWorkspace {
+    std::byte *normed, *d_normed;  // d_normed: backward only
+  };
+  HeadSaved carve_saved(Arena& arena) const;
+  HeadWorkspace carve_workspace(Arena& arena, bool backward) const;
+
+  plan::ModuleSizes embedding_sizes() const;
+  plan::ModuleSizes head_sizes() const;
+  void embedding_forward(backend::Kernels& kernels, const ModuleCall& call) const;
+  void embedding_backward(backend::Kernels& kernels, const ModuleCall& call) const;
+  void head_forward(backend::Kernels& kernels, const ModuleCall& call) const;
+  void head_backward(backend::Kernels& kernels, const ModuleCall& call) const;
+
+  config::Model model_;
+  BatchShape batch_;
+  Block block_;  // all blocks are equal: one object serves them
+  LinearMap logits_;
+};
+
+}  // namespace fsdpbench::model

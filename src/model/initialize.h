@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cstdint>
+
+#include "plan/model_shapes.h"
+
+namespace fsdpbench::model {
+
+/// Fills `target` with the initial values of elements [begin, end) of a parameter. An element's value depends only on
+/// the seed, the parameter's canonical index and the element's index within it: a rank fills its own shard, and every
+/// sharding starts from the same model.
+void initialize_parameter(const plan::ParameterShape& parameter, int parameter_index, std::uint64_t seed,
+                          std::int64_t begin, std::int64_t end, float* target);
+
+}  // namespace fsdpbench::model

@@ -1,0 +1,80 @@
+#include "model/mlp.h"
+
+namespace fsdpbench::model {
+namespace {
+
+enum Parameter : std::size_t { kWeight, kBias };
+
+}  // namespace
+
+Mlp::Mlp(const config::Model& model, BatchShape batch) : model_(model), batch_(batch) {}
+
+LinearMap Mlp::map(int layer) const {
+  return {batch_.rows(), layer == 0 ? model_.in_features : model_.width,
+          layer + 1 == model_.layers ? model_.out_features : model_.width, batch_.dtype};
+}
+
+Mlp::Workspace Mlp::carve_workspace(Arena& arena, int layer, bool backward) const {
+  Workspace w{};
+  if (layer > 0 || batch_.dtype != DType::f32) w.x = arena.take(map(layer).input_bytes());
+  if (layer > 0 && backward) w.d_x = arena.take(map(layer).input_bytes());
+  return w;
+}
+
+std::vector<plan::ModuleSizes> Mlp::sizes() const {
+  std::vector<plan::ModuleSizes> sizes;
+  for (int layer = 0; layer < model_.layers; ++layer) {
+    plan::ModuleSizes s;
+    s.output_bytes = map(layer).output_bytes();
+    s.forward_workspace_bytes = arena_bytes([&](Arena& arena) { carve_workspace(arena, layer, false); });
+    s.backward_workspace_bytes = arena_bytes([&](Arena& arena) { carve_workspace(arena, layer, true); });
+    s.forward_flops = map(layer).flops();
+    s.backward_flops = (layer == 0 ? 1 : 2) * map(layer).flops();  // nobody wants the gradient of the batch
+    sizes.push_back(s);
+  }
+  sizes.front().batch_input_bytes = batch_.rows() * model_.in_features * size_of(DType::f32);
+  sizes.front().batch_target_bytes = prediction_count() * size_of(DType::f32);
+  plan::ModuleSizes loss;
+  loss.saved_bytes = prediction_count() * size_of(batch_.dtype);
+  sizes.push_back(loss);
+  return sizes;
+}
+
+const std::byte* Mlp::operand(int layer, backend::Kernels& kernels, const ModuleCall& call,
+                              const Workspace& work) const {
+  const std::int64_t count = map(layer).rows * map(layer).in;
+  if (layer > 0) {
+    kernels.relu(call.input, work.x, count, batch_.dtype);
+    return work.x;
+  }
+  if (batch_.dtype == DType::f32) return call.batch.inputs;
+  kernels.cast(call.batch.inputs, DType::f32, work.x, batch_.dtype, count, 1.0F);
+  return work.x;
+}
+
+void Mlp::forward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
+  if (is_loss(module)) {
+    return kernels.mean_squared_error(call.input, reinterpret_cast<const float*>(call.batch.targets), call.saved,
+                                      call.loss, prediction_count(), call.loss_scale, batch_.dtype);
+  }
+  if (call.output == nullptr) return;  // nothing is saved
+  const LinearMap linear = map(module);
+  const Workspace work = carve_workspace(Arena(call.workspace).here(), module, false);
+  linear.forward(kernels, operand(module, kernels, call, work), call.parameters[kWeight], call.output);
+  kernels.add_bias(call.output, call.parameters[kBias], linear.rows, linear.out, batch_.dtype);
+}
+
+void Mlp::backward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
+  if (is_loss(module)) {
+    return kernels.cast(call.saved, batch_.dtype, call.d_stream, batch_.dtype, prediction_count(), 1.0F);
+  }
+  const LinearMap linear = map(module);
+  const Workspace work = carve_workspace(Arena(call.workspace).here(), module, true);
+  linear.weight_gradient(kernels, call.d_stream, operand(module, kernels, call, work), call.gradients[kWeight]);
+  kernels.bias_backward(call.d_stream, call.gradients[kBias], linear.rows, linear.out, batch_.dtype);
+  if (module == 0) return;
+  linear.input_gradient(kernels, call.d_stream, call.parameters[kWeight], work.d_x);
+  kernels.relu_backward(work.d_x, call.input, call.d_stream, linear.rows * linear.in, batch_.dtype);
+}
+
+}  // namespace fsdpbench::model
