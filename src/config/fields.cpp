@@ -125,7 +125,7 @@ std::vector<Field> make_fields() {
   train("beta1", &Train::beta1, number(0, 1), "adamw: decay of the first moment");
   train("beta2", &Train::beta2, number(0, 1), "adamw: decay of the second moment");
   train("epsilon", &Train::epsilon, positive(), "adamw: added to the root of the second moment");
-  train("weight_decay", &Train::weight_decay, number(0), "adamw: decoupled weight decay");
+  train("weight_decay", &Train::weight_decay, number(0), "weight decay; adamw: decoupled from the gradient");
   train("clip_norm", &Train::clip_norm, number(0), "limit of the global gradient norm; 0: no clipping");
 
   Table<Fsdp> fsdp(all, "fsdp", &RunConfig::fsdp);

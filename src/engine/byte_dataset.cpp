@@ -58,10 +58,11 @@ ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
         fmt::format("data.path = \"{}\": there is no text (empty and binary files do not count).", path.string()));
   }
   if (size() < needed_bytes) {
-    throw ConfigError(fmt::format(
-        "data.path = \"{}\": {} bytes of text are too few: a sequence of train.seq_len = {} tokens and its last target "
-        "need {}.",
-        path.string(), size(), needed_bytes - 1, needed_bytes));
+    throw ConfigError(
+        fmt::format("data.path = \"{}\": {} bytes of text are too few: one sample (train.seq_len tokens and the last "
+                    "one's target; mlp: "
+                    "inputs and targets) needs {}.",
+                    path.string(), size(), needed_bytes));
   }
 } catch (const fs::filesystem_error& error) {
   throw ConfigError(fmt::format("data.path = \"{}\": cannot be read: {}.", path.string(), error.code().message()));
@@ -91,6 +92,17 @@ std::span<const std::uint8_t> ByteDataset::sample(std::int64_t index, std::int64
   const auto places = static_cast<std::uint64_t>(size() - length + 1);
   const std::uint64_t begin = mix(static_cast<std::uint64_t>(index)) % places;
   return {reinterpret_cast<const std::uint8_t*>(bytes_.data()) + begin, static_cast<std::size_t>(length)};
+}
+
+void ByteDataset::tokens(std::int64_t index, std::span<std::int32_t> out) const {
+  std::ranges::copy(sample(index, std::ssize(out)), out.begin());
+}
+
+void ByteDataset::features(std::int64_t index, std::span<float> inputs, std::span<float> targets) const {
+  const auto bytes = sample(index, std::ssize(inputs) + std::ssize(targets));
+  const auto scaled = [](std::uint8_t byte) { return static_cast<float>(byte) / 127.5F - 1.0F; };
+  std::ranges::transform(bytes.first(inputs.size()), inputs.begin(), scaled);
+  std::ranges::transform(bytes.last(targets.size()), targets.begin(), scaled);
 }
 
 }  // namespace fsdpbench::engine

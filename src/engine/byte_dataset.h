@@ -5,17 +5,20 @@
 #include <span>
 #include <string>
 
+#include "engine/batch_source.h"
+
 namespace fsdpbench::engine {
 
 /// Text as one stream of bytes: a file, or all text files below a folder, in the order of their paths. Hidden files
 /// and folders, build* and runs folders, and files with NUL bytes (binary ones) are left out; symbolic links are not
-/// followed. At most kMostBytes are read.
-class ByteDataset {
+/// followed. At most kMostBytes are read. Each byte is a token; the mlp learns to continue a piece of text, bytes
+/// scaled to [-1, 1].
+class ByteDataset : public BatchSource {
  public:
   static constexpr std::int64_t kMostBytes = 256LL << 20;
 
   /// Reads everything now. Throws ConfigError if there is nothing at `path`, or fewer than `needed_bytes` bytes of text
-  /// (a sequence needs seq_len + 1: each token's target is the next one).
+  /// (a decoder's sample has seq_len + 1: each token's target is the next one; an mlp's in_features + out_features).
   ByteDataset(const std::filesystem::path& path, std::int64_t needed_bytes);
 
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
@@ -26,6 +29,9 @@ class ByteDataset {
   /// `length` consecutive bytes from a place that depends on `index` alone, spread evenly over the text.
   /// 0 < length <= size(). Valid as long as the dataset.
   std::span<const std::uint8_t> sample(std::int64_t index, std::int64_t length) const;
+
+  void tokens(std::int64_t sample, std::span<std::int32_t> out) const override;
+  void features(std::int64_t sample, std::span<float> inputs, std::span<float> targets) const override;
 
  private:
   void append_file(const std::filesystem::path& file);

@@ -1,0 +1,130 @@
+// The only file that includes CLI11: it takes eight seconds to compile.
+#include "app/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "app/build_info.h"
+#include "base/error.h"
+
+namespace fsdpbench::app {
+namespace {
+
+constexpr const char* kAbout =
+    "fsdpbench measures how well the communication of Fully Sharded Data Parallel (FSDP) training hides behind\n"
+    "computation. It trains a real model on CPU ranks, over real or emulated links, and says where time and memory "
+    "go.\n";
+
+constexpr const char* kExamples = R"(
+Examples
+  fsdpbench run profiles/runs/quickstart.toml
+  fsdpbench run profiles/runs/quickstart.toml --set fsdp.backward_prefetch=none --out runs/no-prefetch
+  fsdpbench run profiles/runs/llama3-8b-emulated.toml --set fsdp.strategy=shard_grad_op
+  fsdpbench explain profiles/runs/llama3-8b-emulated.toml --set mesh.ranks=64
+  fsdpbench explain profiles/runs/quickstart.toml --format collectives
+  fsdpbench doctor
+
+Profiles are TOML files; profiles/README.md lists all keys. The keys most people set:
+  model.preset             quickstart, gpt2-124m, llama3-8b, llama3-70b, llama3-405b, mlp
+  mesh.ranks               how many ranks; mesh.shard and mesh.replicate for hybrid strategies
+  train.steps              measured steps; train.seq_len and train.batch_per_rank set their size
+  data.path                any file or folder, read as bytes
+  fsdp.strategy            full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_grad_op
+  fsdp.preset              fsdp1 or fsdp2: all knobs as that system has them
+  fsdp.backward_prefetch   pre, post, none, or a depth
+  fsdp.all_gather_limit    unlimited, fsdp1_queue:2, fsdp2_event, strict:2, bytes:64MiB
+  fsdp.param_dtype         fp32 or bf16
+  emulate.link_gb_per_s    bandwidth of a modelled link; "none" for the real one
+  emulate.compute_tflops   modelled compute; "none" to compute
+
+Exit codes
+  0 done   1 failure   2 wrong profile, flag or data   3 memory or disk will not suffice   4 cannot write
+  5 a rank failed   6 a measurement contradicts itself   130 stopped by Ctrl-C or SIGTERM
+)";
+
+constexpr const char* kRunHelp = R"(
+Writes three files into the result folder:
+  result.json   every number, with the world it was measured in
+  trace.json    a timeline of all ranks; open it at https://ui.perfetto.dev or chrome://tracing
+  config.toml   the complete resolved configuration; a profile itself
+Ctrl-C stops after the current step and keeps what there is, marked as partial; a second Ctrl-C stops at once.
+)";
+
+constexpr const char* kExplainHelp = R"(
+Formats
+  table        plan, memory with and without FSDP, communication against data parallel, schedule
+  json         the same for programs
+  collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …
+               AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward
+  issue        the order in which units are gathered (U), freed (S) and reduced (P)
+)";
+
+/// `--set` may be given many times, each with one value.
+void add_profile_options(CLI::App& command, std::string& profile, std::vector<std::string>& overrides) {
+  command.add_option("PROFILE", profile, "Run profile (TOML), as in profiles/runs")->required();
+  command.add_option("-s,--set", overrides, "Set one key: --set mesh.ranks=8; may be repeated, the last counts")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+}
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  RunArguments run;
+  ExplainArguments explain;
+  DoctorArguments doctor;
+  CommandLine parsed;
+
+  CLI::App app(kAbout, "fsdpbench");
+  app.footer(kExamples);
+  app.set_version_flag("-V,--version", version_line());
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(28);
+
+  CLI::App* run_app = app.add_subcommand("run", "Train and measure; write result.json, trace.json and config.toml");
+  add_profile_options(*run_app, run.profile, run.overrides);
+  run_app->add_option("-o,--out", run.out, "Result folder; default: runs/<profile>-<date-time>")->type_name("DIR");
+  run_app->add_flag("-q,--quiet", parsed.quiet, "No progress and no information; results, warnings and errors only");
+  run_app->footer(kRunHelp);
+
+  CLI::App* explain_app = app.add_subcommand("explain", "Run nothing; print plan, memory, communication, schedule");
+  add_profile_options(*explain_app, explain.profile, explain.overrides);
+  explain_app->add_option("-f,--format", explain.format, "table, json, collectives or issue")
+      ->check(CLI::IsMember({"table", "json", "collectives", "issue"}))
+      ->type_name("FORMAT");
+  explain_app->footer(kExplainHelp);
+
+  CLI::App* doctor_app = app.add_subcommand("doctor", "Say what this machine can do");
+  doctor_app->add_flag("--json", doctor.json, "For programs");
+
+  if (argc <= 1) {
+    parsed.command = ShowText{app.help()};
+    return parsed;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    parsed.command = ShowText{(chosen.empty() ? &app : chosen.front())->help()};
+    return parsed;
+  } catch (const CLI::CallForVersion&) {
+    parsed.command = ShowText{version_line() + '\n'};
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    const auto chosen = app.get_subcommands();
+    throw ConfigError(fmt::format("{}; see fsdpbench{}{} --help.", error.what(), chosen.empty() ? "" : " ",
+                                  chosen.empty() ? "" : chosen.front()->get_name()));
+  }
+  if (run_app->parsed()) {
+    run.command_line.assign(argv, argv + argc);
+    parsed.command = run;
+  } else if (explain_app->parsed()) {
+    parsed.command = explain;
+  } else {
+    parsed.command = doctor;
+  }
+  return parsed;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include "app/doctor.h"
+#include "app/explain.h"
+#include "app/run.h"
+
+namespace fsdpbench::app {
+
+/// --help or --version: text to print, nothing to do.
+struct ShowText {
+  std::string text;
+};
+
+struct CommandLine {
+  std::variant<ShowText, RunArguments, ExplainArguments, DoctorArguments> command;
+  bool quiet = false;
+};
+
+/// Throws ConfigError with what is wrong and which help to read.
+CommandLine parse_command_line(int argc, const char* const* argv);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace fsdpbench::app {
+
+/// Facts of this machine that need no measuring. What is absent says so in a sentence.
+struct MachineFacts {
+  std::string cpu;  ///< model name
+  int cores = 0;    ///< physical
+  int threads = 0;  ///< hardware threads this process may use
+  int sockets = 0;
+  int numa_nodes = 0;
+  std::int64_t l3_bytes = 0;  ///< one L3 cache; 0 if there is none
+  std::int64_t memory_bytes = 0;
+  std::int64_t available_bytes = 0;  ///< memory that new work can have without swapping
+  std::int64_t disk_free_bytes = 0;  ///< where the command was started
+  std::string kernel;
+  std::vector<std::string> gpus;
+  std::string cuda_driver;
+  std::string cuda_toolkit;
+  std::string mpi;
+  std::string realtime;            ///< whether SCHED_FIFO is allowed
+  std::int64_t timer_late_ns = 0;  ///< median lateness of a 1 ms sleep with 1 ns timer slack
+  std::vector<std::pair<std::string, std::string>> libraries;
+};
+
+MachineFacts machine_facts();
+
+/// "release string" of the NVIDIA driver, GPUs by name. No driver, no GPUs: `driver` says so.
+struct NvidiaFacts {
+  std::string driver;
+  std::vector<std::string> gpus;
+};
+NvidiaFacts nvidia_facts();
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "backend/backend.h"
+#include "base/dtype.h"
+
+namespace fsdpbench::app {
+
+/// FLOP/s of square matrix products of `size`, `ranks` ranks of `backend` at a time, summed up over them; each rank
+/// computes on one thread. Median of the repetitions that `seconds` allow.
+double measure_gemm(backend::Backend& backend, int ranks, DType dtype, std::int64_t size, double seconds);
+
+/// Bytes copied a second by memcpy of `bytes` out of cache, `threads` threads at a time, summed up over them.
+double measure_memcpy(int threads, std::int64_t bytes, double seconds);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,116 @@
+#include "app/result_json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "app/build_info.h"
+#include "app/machine_facts.h"
+#include "config/write.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using nlohmann::json;
+
+json world(const RunReport& report) {
+  const BuildInfo& build = build_info();
+  const MachineFacts machine = machine_facts();
+  json j{{"version", build.version},
+         {"git_revision", build.git_revision},
+         {"git_dirty", build.git_dirty},
+         {"build_type", build.build_type},
+         {"compiler", build.compiler},
+         {"command_line", report.command_line},
+         {"date", report.date},
+         {"backend", "cpu"},
+         {"cpu", machine.cpu},
+         {"threads", machine.threads},
+         {"memory_bytes", machine.memory_bytes},
+         {"kernel", machine.kernel},
+         {"realtime", machine.realtime}};
+  for (const auto& [name, version] : machine.libraries) j["libraries"][name] = version;
+  const config::RunConfig& config = report.preparation->config;
+  j["emulated_link"] = config.emulate.link_gb_per_s.has_value();
+  j["emulated_compute"] = config.emulate.compute_tflops.has_value();
+  return j;
+}
+
+json metrics_json(const metrics::RunMetrics& m) {
+  json j{{"step_ms",
+          {{"median", m.step_ms.median},
+           {"ci_low", m.step_ms.ci_low},
+           {"ci_high", m.step_ms.ci_high},
+           {"min", m.step_ms.min},
+           {"max", m.step_ms.max},
+           {"n", m.step_ms.n}}},
+         {"compute_ms", m.compute_ms},
+         {"comm_ms", m.comm_ms},
+         {"exposed_comm_ms", m.exposed_comm_ms},
+         {"exposed_copy_ms", m.exposed_copy_ms},
+         {"idle_ms", m.idle_ms},
+         {"tokens_per_s", m.tokens_per_s}};
+  if (m.overlap_pct) j["overlap_pct"] = *m.overlap_pct;
+  if (m.bound_ratio) j["step_over_bound"] = *m.bound_ratio;
+  return j;
+}
+
+json categories(const CategoryBytes& bytes, std::int64_t total) {
+  json j{{"total", total}};
+  for (MemoryCategory c : kMemoryCategories) j[std::string(to_string(c))] = bytes[index_of(c)];
+  return j;
+}
+
+/// Peaks of the rank that needed most.
+json memory_json(const RunReport& report) {
+  const std::vector<PoolStatistics>& ranks = report.result->memory;
+  const PoolStatistics& worst = *std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
+    return a.peak_occupied_total < b.peak_occupied_total;
+  });
+  const PoolStatistics& expected = report.preparation->memory;
+  return {{"peak_bytes", categories(worst.peak_occupied, worst.peak_occupied_total)},
+          {"reserved_bytes", worst.reserved},
+          {"estimated_peak_bytes", categories(expected.peak_occupied, expected.peak_occupied_total)}};
+}
+
+json communication_json(const RunReport& report) {
+  const auto steps = static_cast<double>(report.result->traces.front().steps.size());
+  const backend::WireBytes& bytes = report.result->wire_bytes.front();
+  const auto per_step = [&](backend::Collective kind) {
+    return std::llround(static_cast<double>(bytes[static_cast<std::size_t>(kind)]) / steps);
+  };
+  const plan::CommunicationVolume& v = report.expected_volume;
+  return {{"wire_bytes_per_rank",
+           {{"all_gather", per_step(backend::Collective::all_gather)},
+            {"reduce_scatter", per_step(backend::Collective::reduce_scatter)},
+            {"all_reduce", per_step(backend::Collective::all_reduce)}}},
+          {"expected_wire_bytes_per_rank",
+           {{"all_gather", std::llround(v.all_gather)},
+            {"reduce_scatter", std::llround(v.reduce_scatter)},
+            {"all_reduce", std::llround(v.all_reduce)}}}};
+}
+
+}  // namespace
+
+json result_json(const RunReport& report) {
+  json j;
+  j["schema_version"] = kResultSchemaVersion;
+  j["complete"] = !report.result->interrupted;
+  j["config"] = config::to_json(report.preparation->config);
+  j["world"] = world(report);
+  if (report.metrics) {
+    j["metrics"] = metrics_json(*report.metrics);
+    j["comm"] = communication_json(report);
+  }
+  j["memory"] = memory_json(report);
+  j["train"]["steps_done"] = report.result->steps_done;
+  j["train"]["warmup"] = report.preparation->config.train.warmup;
+  j["train"]["parameters"] = report.preparation->plan.shapes.parameter_count();
+  if (report.result->parameters_digest) {
+    j["train"]["loss"] = report.result->losses;
+    j["train"]["params_digest"] = *report.result->parameters_digest;
+  }
+  return j;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdpbench::app {
+
+/// Text in columns. A column whose cells all begin like numbers is flushed right, so that digits line up; put the
+/// unit into a column of its own.
+struct Table {
+  std::string title;                           ///< a line above; empty: none
+  std::vector<std::string> header;             ///< empty: no header line
+  std::vector<std::vector<std::string>> rows;  ///< a row with a single empty cell is a blank line
+};
+
+/// Ends in a newline. UTF-8 characters count as one column each.
+std::string format_table(const Table& table);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,87 @@
+#include "app/command_line.h"
+
+#include "app/build_info.h"
+#include "config/fields.h"
+#include "config/support.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using config::config_error;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+CommandLine parse(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "fsdpbench");
+  return parse_command_line(static_cast<int>(arguments.size()), arguments.data());
+}
+
+std::string text(std::vector<const char*> arguments) {
+  return std::get<ShowText>(parse(std::move(arguments)).command).text;
+}
+
+TEST(CommandLineTest, Run) {
+  const CommandLine line =
+      parse({"run", "p.toml", "--set", "a.b=1", "-s", "c.d=x y", "--set=e.f=[1,2]", "--out", "somewhere", "-q"});
+  const auto& run = std::get<RunArguments>(line.command);
+  EXPECT_EQ(run.profile, "p.toml");
+  EXPECT_THAT(run.overrides, ElementsAre("a.b=1", "c.d=x y", "e.f=[1,2]"));
+  EXPECT_EQ(run.out, "somewhere");
+  EXPECT_TRUE(line.quiet);
+  EXPECT_EQ(run.command_line.size(), 11U);
+}
+
+TEST(CommandLineTest, SetMayComeBeforeTheProfile) {
+  const auto run = std::get<RunArguments>(parse({"run", "--set", "a.b=1", "p.toml"}).command);
+  EXPECT_EQ(run.profile, "p.toml");
+  EXPECT_THAT(run.overrides, ElementsAre("a.b=1"));
+}
+
+TEST(CommandLineTest, Explain) {
+  const auto explain = std::get<ExplainArguments>(parse({"explain", "p.toml", "--format", "collectives"}).command);
+  EXPECT_EQ(explain.format, "collectives");
+  EXPECT_EQ(std::get<ExplainArguments>(parse({"explain", "p.toml"}).command).format, "table");
+}
+
+TEST(CommandLineTest, Doctor) { EXPECT_TRUE(std::get<DoctorArguments>(parse({"doctor", "--json"}).command).json); }
+
+TEST(CommandLineTest, MistakesNameThemselvesAndTheHelp) {
+  EXPECT_THAT(config_error([] { parse({"rum", "p.toml"}); }), HasSubstr("fsdpbench --help"));
+  EXPECT_THAT(config_error([] { parse({"run"}); }),
+              testing::AllOf(HasSubstr("PROFILE"), HasSubstr("fsdpbench run --help")));
+  EXPECT_THAT(config_error([] { parse({"run", "p.toml", "--sett", "x"}); }), HasSubstr("--sett"));
+  EXPECT_THAT(config_error([] { parse({"explain", "p.toml", "--format", "xml"}); }), HasSubstr("xml"));
+}
+
+TEST(CommandLineTest, HelpTeaches) {
+  for (const auto& help : {text({}), text({"--help"})}) {
+    EXPECT_THAT(help, HasSubstr("Examples"));
+    EXPECT_THAT(help, HasSubstr("Exit codes"));
+    EXPECT_THAT(help, HasSubstr("profiles/README.md"));
+  }
+  EXPECT_THAT(text({"run", "--help"}), HasSubstr("trace.json"));
+  EXPECT_THAT(text({"explain", "--help"}), HasSubstr("collectives"));
+}
+
+/// Every key that the help speaks of exists.
+TEST(CommandLineTest, HelpNamesTrueKeys) {
+  const std::string help = text({"--help"});
+  int keys = 0;
+  for (const char* table : {"model.", "data.", "mesh.", "train.", "fsdp.", "emulate.", "inject."}) {
+    for (auto at = help.find(table); at != std::string::npos; at = help.find(table, at + 1)) {
+      const std::string name = help.substr(at, help.find_first_of(" ;=,\n", at) - at);
+      EXPECT_NE(config::find_field(name), nullptr) << name;
+      ++keys;
+    }
+  }
+  EXPECT_GT(keys, 10);
+}
+
+TEST(CommandLineTest, Version) {
+  EXPECT_EQ(text({"--version"}), version_line() + "\n");
+  EXPECT_THAT(version_line(), HasSubstr(build_info().git_revision));
+  EXPECT_FALSE(build_info().git_revision.empty());
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

@@ -1,0 +1,128 @@
+#include "app/console.h"
+
+#include "app/progress.h"
+#include "app/table.h"
+#include "config/support.h"
+
+namespace fsdpbench::app {
+namespace {
+
+/// A console whose output can be read back.
+class Captured {
+ public:
+  explicit Captured(Console::Options options = {}) : console_(with_files(options)) {}
+  ~Captured() {
+    std::fclose(results_);
+    std::fclose(messages_);
+  }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+
+  Console& operator()() { return console_; }
+  std::string results() const { return read(results_); }
+  std::string messages() const { return read(messages_); }
+
+ private:
+  Console::Options with_files(Console::Options options) {
+    options.results = results_ = std::tmpfile();
+    options.messages = messages_ = std::tmpfile();
+    return options;
+  }
+  static std::string read(std::FILE* file) {
+    std::rewind(file);
+    std::string text;
+    for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
+    return text;
+  }
+  std::FILE* results_ = nullptr;
+  std::FILE* messages_ = nullptr;
+  Console console_;
+};
+
+TEST(Console, ResultsAndMessagesGoSeparateWays) {
+  Captured console;
+  console().print("result\n");
+  console().info("information");
+  console().warning("careful");
+  console().error("wrong");
+  EXPECT_EQ(console.results(), "result\n");
+  EXPECT_EQ(console.messages(), "information\nwarning: careful\nerror: wrong\n");
+}
+
+TEST(Console, QuietKeepsResultsWarningsAndErrors) {
+  Captured console({.quiet = true});
+  console().info("information");
+  console().progress("step 1");
+  console().warning("careful");
+  console().print("result\n");
+  EXPECT_EQ(console.results(), "result\n");
+  EXPECT_EQ(console.messages(), "warning: careful\n");
+}
+
+TEST(Console, ColoursTheLabelOnly) {
+  Captured console({.colour = true});
+  console().warning("careful");
+  EXPECT_EQ(console.messages(), "\033[33mwarning: \033[0mcareful\n");
+}
+
+TEST(Console, ProgressIsPlainLinesWhenPiped) {
+  Captured console;
+  console().progress("step 1");
+  console().progress("step 2");
+  console().clear_progress();
+  EXPECT_EQ(console.messages(), "step 1\nstep 2\n");
+}
+
+TEST(Console, ProgressIsOneLineOnATerminalAndGivesWay) {
+  Captured console({.terminal = true});
+  console().progress("step 1");
+  console().progress("step 2");
+  console().warning("careful");
+  EXPECT_EQ(console.messages(), "step 1\r\033[2Kstep 2\r\033[2Kwarning: careful\n");
+}
+
+TEST(Progress, NamesStepLossAndRemainingTime) {
+  Captured console;
+  {
+    Progress progress(console(), 100, 0);
+    progress.update(1, 5.5, 1'000'000'000);
+    progress.update(2, 5.25, 2'000'000'000);  // too soon after the last line
+    progress.update(40, 5.0, 40'000'000'000);
+    progress.update(100, std::nullopt, 100'000'000'000);
+  }
+  EXPECT_EQ(console.messages(),
+            "step   1/100  loss 5.5000  1 min 39 s left\n"
+            "step  40/100  loss 5.0000  1 min 00 s left\n"
+            "step 100/100  1 min 40 s\n");
+}
+
+TEST(Progress, Durations) {
+  EXPECT_EQ(format_duration(0.25), "0.2 s");
+  EXPECT_EQ(format_duration(59.4), "59 s");
+  EXPECT_EQ(format_duration(61), "1 min 01 s");
+  EXPECT_EQ(format_duration(3725), "1 h 02 min");
+}
+
+TEST(Table, NumbersAreFlushRightAndUnitsInTheirOwnColumn) {
+  EXPECT_EQ(
+      format_table(
+          {"Title", {"what", "value", "unit"}, {{"step", "9.5", "ms"}, {"tokens", "12345", "1/s"}, {"loss", "-", ""}}}),
+      "Title\n"
+      "what    value  unit\n"
+      "------  -----  ----\n"
+      "step      9.5  ms\n"
+      "tokens  12345  1/s\n"
+      "loss        -\n");
+}
+
+TEST(Table, CountsCharactersNotBytes) {
+  EXPECT_EQ(format_table({"", {}, {{"α·hops", "x"}, {"longer name", "y"}}}), "α·hops       x\nlonger name  y\n");
+}
+
+TEST(Table, BlankAndEmpty) {
+  EXPECT_EQ(format_table({"", {}, {{"a", "b"}, {""}, {"c", "d"}}}), "a  b\n\nc  d\n");
+  EXPECT_EQ(format_table({}), "");
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

@@ -1,0 +1,87 @@
+#include "engine/byte_dataset.h"
+
+#include <algorithm>
+#include <array>
+
+#include "config/support.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using config::config_error;
+using config::TemporaryFolder;
+using testing::EndsWith;
+
+std::string text(std::span<const std::uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
+
+TEST(ByteDataset, ReadsAFile) {
+  const TemporaryFolder folder;
+  const ByteDataset data(folder.write("a.txt", "abcdef"), 6);
+  EXPECT_EQ(data.size(), 6);
+  EXPECT_EQ(data.files(), 1);
+  EXPECT_EQ(text(data.sample(0, 6)), "abcdef");
+  EXPECT_FALSE(data.truncated());
+}
+
+TEST(ByteDataset, ReadsAFolderInTheOrderOfPathsWithoutBinaryHiddenAndBuiltFiles) {
+  const TemporaryFolder folder;
+  folder.write("b.txt", "B");
+  folder.write("a/z.txt", "A");
+  folder.write("c/d/e.txt", "C");
+  folder.write("empty.txt", "");
+  folder.write("binary", std::string("x\0y", 3));
+  folder.write(".git/config", "hidden");
+  folder.write(".hidden", "hidden");
+  folder.write("build-asan/x.txt", "built");
+  folder.write("runs/x/result.json", "{}");
+  const ByteDataset data(folder.path(), 1);
+  EXPECT_EQ(text(data.sample(0, data.size())), "ABC");
+  EXPECT_EQ(data.files(), 3);
+}
+
+TEST(ByteDataset, SamplesDependOnTheIndexAloneAndSpreadOverTheText) {
+  const TemporaryFolder folder;
+  std::string bytes(10'000, ' ');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>('a' + i % 26);
+  const ByteDataset data(folder.write("a.txt", bytes), 1);
+  const ByteDataset again(folder.path(), 1);
+  const std::uint8_t* begin = data.sample(0, 10'000).data();
+  std::array<int, 10> tenths{};
+  for (int i = 0; i < 1000; ++i) {
+    const auto sample = data.sample(i, 101);
+    EXPECT_TRUE(std::ranges::equal(sample, again.sample(i, 101)));
+    ++tenths[static_cast<std::size_t>((sample.data() - begin) / 1000)];
+  }
+  for (const int count : tenths) EXPECT_NEAR(count, 100, 40);
+}
+
+TEST(ByteDataset, SaysWhatIsMissing) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(config_error([] { ByteDataset("/nowhere", 1); }),
+              EndsWith("data.path = \"/nowhere\": there is no such file or folder."));
+  EXPECT_THAT(config_error([&] { ByteDataset(folder.path(), 1); }),
+              EndsWith("there is no text (empty and binary files do not count)."));
+  folder.write("a.txt", "abc");
+  EXPECT_THAT(
+      config_error([&] { ByteDataset(folder.path(), 129); }),
+      testing::HasSubstr("3 bytes of text are too few: one sample (train.seq_len tokens and the last one's target"));
+  const ByteDataset data(folder.path(), 3);
+  EXPECT_THROW(data.sample(0, 4), std::out_of_range);
+  EXPECT_THROW(data.sample(0, 0), std::out_of_range);
+}
+
+TEST(ByteDataset, IsASourceOfBatches) {
+  const TemporaryFolder folder;
+  const ByteDataset data(folder.write("a.txt", std::string("\xff\x01z", 3)), 3);
+  std::array<std::int32_t, 3> tokens{};
+  data.tokens(7, tokens);
+  EXPECT_THAT(tokens, testing::ElementsAre(255, 1, 'z'));
+  std::array<float, 1> inputs{};
+  std::array<float, 2> targets{};
+  data.features(7, inputs, targets);
+  EXPECT_EQ(inputs[0], 1.0F);
+  EXPECT_FLOAT_EQ(targets[0], 1.0F / 127.5F - 1.0F);
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine
