@@ -29,6 +29,7 @@
 #include "engine/byte_dataset.h"
 #include "engine/run.h"
 #include "metrics/run_metrics.h"
+#include "metrics/step_breakdown.h"
 #include "schedule/policy.h"
 #include "schedule/print_schedule.h"
 #include "trace/chrome_writer.h"
@@ -78,8 +79,8 @@ std::vector<bool> reshards(const engine::Preparation& p) {
 void check_wire_bytes(const RunReport& report) {
   const auto steps = static_cast<double>(report.result->traces.front().steps.size());
   const auto& plan = report.preparation->plan;
-  const double slack = static_cast<double>(4 * plan.units.size()) *
-                       static_cast<double>(report.preparation->config.train.accumulate) + 1;
+  const double slack =
+      static_cast<double>(4 * plan.units.size()) * static_cast<double>(report.preparation->config.train.accumulate) + 1;
   const plan::CommunicationVolume& v = report.expected_volume;
   for (const backend::WireBytes& bytes : report.result->wire_bytes) {
     const std::pair<backend::Collective, double> expected[] = {{backend::Collective::all_gather, v.all_gather},
@@ -129,8 +130,8 @@ trace::OpLabel label(const engine::Preparation& p, std::int32_t step, std::int32
 }
 
 std::string date_now() {
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S%z}", fmt::localtime(std::chrono::system_clock::to_time_t(
-                                                   std::chrono::system_clock::now())));
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S%z}",
+                     fmt::localtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
 }
 
 double tokens_per_step(const config::RunConfig& c) {
@@ -147,9 +148,9 @@ int run_command(const RunArguments& arguments) {
   check_memory(preparation);
   const fs::path folder = make_result_folder(arguments.profile, arguments.out);
   const bool decoder = config.model.kind == config::ModelKind::decoder;
-  const engine::ByteDataset data(config.data.path.empty() ? default_data_path() : fs::path(config.data.path),
-                                 decoder ? config.train.seq_len + 1
-                                         : config.model.in_features + config.model.out_features);
+  const engine::ByteDataset data(
+      config.data.path.empty() ? default_data_path() : fs::path(config.data.path),
+      decoder ? config.train.seq_len + 1 : config.model.in_features + config.model.out_features);
   write_file(folder / "config.toml", config::to_toml(config));
   const auto backend = select_backend("cpu");
   console().info(run_headline(preparation));
@@ -170,8 +171,9 @@ int run_command(const RunArguments& arguments) {
   report.date = date_now();
   report.expected_volume = plan::communication_volume(preparation.plan, config, reshards(preparation));
   if (!result.traces.front().steps.empty()) {
-    report.metrics = metrics::run_metrics(preparation.schedules, preparation.plan.mesh,
-                                          config.fsdp.reshard_after_forward.group, result.traces, tokens_per_step(config));
+    report.metrics =
+        metrics::run_metrics(preparation.schedules, preparation.plan.mesh, config.fsdp.reshard_after_forward.group,
+                             result.traces, tokens_per_step(config));
     check_wire_bytes(report);
     check_memory_estimate(report);
     trace::write_chrome_trace((folder / "trace.json").string(), result.traces,
@@ -180,10 +182,10 @@ int run_command(const RunArguments& arguments) {
   write_file(folder / "result.json", result_json(report).dump(2) + "\n");
   console().print(run_table(report, folder));
   if (result.interrupted) {
-    console().warning(fmt::format("interrupted after {} of {} steps; the results above are of the steps done, and {} "
-                                  "says \"complete\": false",
-                                  result.steps_done, config.train.warmup + config.train.steps,
-                                  (folder / "result.json").string()));
+    console().warning(
+        fmt::format("interrupted after {} of {} steps; the results above are of the steps done, and {} "
+                    "says \"complete\": false",
+                    result.steps_done, config.train.warmup + config.train.steps, (folder / "result.json").string()));
     return static_cast<int>(ExitCode::interrupted);
   }
   return static_cast<int>(ExitCode::ok);

@@ -50,7 +50,8 @@ std::string run_table(const RunReport& report, const std::filesystem::path& fold
     row(c.model.kind == config::ModelKind::decoder ? "tokens/s" : "samples/s", fmt::format("{:.0f}", m.tokens_per_s),
         "1/s", "all ranks");
     if (!result.losses.empty()) {
-      row("loss", fmt::format("{:.4f}", result.losses.back()), "", fmt::format("first step {:.4f}", result.losses.front()));
+      row("loss", fmt::format("{:.4f}", result.losses.back()), "",
+          fmt::format("first step {:.4f}", result.losses.front()));
     } else {
       row("loss", "-", "", "nothing was computed: computation is emulated");
     }
@@ -74,9 +75,8 @@ std::string run_table(const RunReport& report, const std::filesystem::path& fold
   }
   row("", "", "", "");
   const PoolStatistics& worst =
-      *std::max_element(result.memory.begin(), result.memory.end(), [](const auto& a, const auto& b) {
-        return a.peak_occupied_total < b.peak_occupied_total;
-      });
+      *std::max_element(result.memory.begin(), result.memory.end(),
+                        [](const auto& a, const auto& b) { return a.peak_occupied_total < b.peak_occupied_total; });
   const auto mib = [](std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); };
   row("peak memory", mib(worst.peak_occupied_total), "MiB", "the rank that needed most");
   for (MemoryCategory category : kMemoryCategories) {

@@ -105,8 +105,8 @@ RunResult run(backend::Backend& backend, const Preparation& preparation, const B
   StepGate gate(hooks.stop);
   LossBoard board(static_cast<int>(ranks), static_cast<std::size_t>(total));
   const FillParameter fill = hooks.fill ? hooks.fill : [&](int parameter, std::int64_t begin, std::span<float> out) {
-    model::initialize(preparation.plan.shapes.parameters[static_cast<std::size_t>(parameter)], config.train.seed,
-                      parameter, begin, out);
+    model::initialize_parameter(preparation.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter,
+                                config.train.seed, begin, begin + static_cast<std::int64_t>(out.size()), out.data());
   };
 
   backend.run(backend_options(config), [&](backend::RankContext& context) {

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "engine/run.h"
+
+namespace fsdpbench::app {
+
+/// Plan, memory, communication and schedule of a configuration, for people.
+std::string explain_text(const engine::Preparation& preparation);
+
+/// The same for programs: {"schema_version", "config", "plan", "memory", "communication", "schedule"}.
+nlohmann::json explain_json(const engine::Preparation& preparation);
+
+}  // namespace fsdpbench::app

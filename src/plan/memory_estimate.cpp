@@ -1,0 +1,51 @@
+#include "plan/memory_estimate.h"
+
+#include <algorithm>
+
+namespace fsdpbench::plan {
+namespace {
+
+constexpr double kMaster = 4;  // fp32 bytes
+
+double moments(const config::RunConfig& config) {
+  return config.train.optimizer == config::Optimizer::adamw ? 2 * kMaster : 0;
+}
+
+}  // namespace
+
+MemoryEstimate memory_without_fsdp(const Plan& plan, const config::RunConfig& config) {
+  MemoryEstimate e;
+  const auto parameters = static_cast<double>(plan.shapes.parameter_count());
+  e.parameters = kMaster * parameters;
+  e.optimizer = moments(config) * parameters;
+  if (plan.param_dtype == DType::f32) {
+    e.gradients = kMaster * parameters;
+  } else {  // fp32 masters, and weights and gradients in the compute dtype: 16 bytes a parameter with AdamW and bf16
+    const auto low = static_cast<double>(size_of(plan.param_dtype));
+    e.gathered_units = low * parameters;
+    e.gradient_units = low * parameters;
+  }
+  return e;
+}
+
+MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& config) {
+  if (plan.mesh.shard == 1) return memory_without_fsdp(plan, config);
+  MemoryEstimate e;
+  double owned = 0, largest = 0;
+  for (const Unit& unit : plan.units) {
+    const auto sharded = static_cast<double>(unit.layout.parameter_numel());
+    owned += sharded / plan.mesh.shard;
+    for (const ParameterPlacement& p : unit.layout.replicated) owned += static_cast<double>(p.numel);
+    // The root's embedding and head are not the unit that the rule of thumb means, unless there is no other.
+    if (&unit != &plan.units.front() || plan.units.size() == 1) largest = std::max(largest, sharded);
+  }
+  const auto low = static_cast<double>(size_of(plan.param_dtype));
+  e.parameters = kMaster * owned;
+  e.optimizer = moments(config) * owned;
+  e.gradients = kMaster * owned;
+  e.gathered_units = low * largest;
+  e.gradient_units = low * largest;
+  return e;
+}
+
+}  // namespace fsdpbench::plan
