@@ -129,6 +129,7 @@ TEST(ModelledLink, TwoCommunicatorsShareARanksLink) {
   constexpr std::int64_t kCount = 500'000;
   make_cpu()->run(linked(2, 1e8, 0), [](RankContext& rank) {  // 2 MB at 100 MB/s: 20 ms alone
     const auto second = rank.world.split(0, rank.rank);
+    std::byte* shard = reserve<float>(rank.device, kCount);
     std::byte* a = reserve<float>(rank.device, 2 * kCount);
     std::byte* b = reserve<float>(rank.device, 2 * kCount);
     Stamp first_stamp;
@@ -136,8 +137,8 @@ TEST(ModelledLink, TwoCommunicatorsShareARanksLink) {
     for (int warm_up = 0; warm_up < 2; ++warm_up) {
       rank.device.synchronize();
       rank.world.barrier();
-      rank.world.all_gather(Lane::all_gather, a, a, kCount, DType::f32, &first_stamp);
-      second->all_gather(Lane::reduce_scatter, b, b, kCount, DType::f32, &second_stamp);
+      rank.world.all_gather(Lane::all_gather, shard, a, kCount, DType::f32, &first_stamp);
+      second->all_gather(Lane::reduce_scatter, shard, b, kCount, DType::f32, &second_stamp);
     }
     rank.device.synchronize();
     const std::int64_t begin = std::min(first_stamp.peers_arrived_ns, second_stamp.peers_arrived_ns);
@@ -151,9 +152,10 @@ TEST(ModelledLink, ASlowLinkSlowsTheWholeGroup) {
   BackendOptions options = linked(2, 1e8, 0);
   options.link_slowdown = {1.0, 5.0};
   make_cpu()->run(options, [](RankContext& rank) {
+    std::byte* shard = reserve<float>(rank.device, 25'000);
     std::byte* full = reserve<float>(rank.device, 50'000);
     Stamp stamp;
-    rank.world.all_gather(Lane::all_gather, full, full, 25'000, DType::f32, &stamp);
+    rank.world.all_gather(Lane::all_gather, shard, full, 25'000, DType::f32, &stamp);
     rank.device.synchronize();
     EXPECT_GE(stamp.end_ns - stamp.peers_arrived_ns, 5 * kMillisecond);
   });
@@ -163,8 +165,9 @@ TEST(ModelledLink, AFailureWakesASleepingTransfer) {
   const std::int64_t begin = now_ns();
   EXPECT_EQ(failure_of(&make_cpu, linked(2, 1.0, 0),
                        [](RankContext& rank) {
+                         std::byte* shard = reserve<float>(rank.device, 1000);
                          std::byte* full = reserve<float>(rank.device, 2000);
-                         rank.world.all_gather(Lane::all_gather, full, full, 1000, DType::f32, nullptr);
+                         rank.world.all_gather(Lane::all_gather, shard, full, 1000, DType::f32, nullptr);
                          rank.world.barrier();
                          if (rank.rank == 0) throw std::runtime_error("enough");
                          rank.device.synchronize();
