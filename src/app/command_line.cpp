@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "app/build_info.h"
 #include "base/error.h"
+#include "config/fields.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -60,6 +62,16 @@ Formats
   issue        the order in which units are gathered (U), freed (S) and reduced (P)
 )";
 
+/// CLI11 would only say that a subcommand is missing.
+void check_command_name(const CLI::App& app, std::string_view name) {
+  if (name.starts_with("-")) return;
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  if (std::ranges::count(names, name) > 0) return;
+  throw ConfigError(fmt::format("There is no command '{}'; the nearest is '{}'; see fsdpbench --help.", name,
+                                config::nearest(name, names)));
+}
+
 /// `--set` may be given many times, each with one value.
 void add_profile_options(CLI::App& command, std::string& profile, std::vector<std::string>& overrides) {
   command.add_option("PROFILE", profile, "Run profile (TOML), as in profiles/runs")->required();
@@ -102,11 +114,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     parsed.command = ShowText{app.help()};
     return parsed;
   }
+  check_command_name(app, argv[1]);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     const auto chosen = app.get_subcommands();
-    parsed.command = ShowText{(chosen.empty() ? &app : chosen.front())->help()};
+    parsed.command = ShowText{chosen.empty() ? app.help() : chosen.front()->help("fsdpbench")};
     return parsed;
   } catch (const CLI::CallForVersion&) {
     parsed.command = ShowText{version_line() + '\n'};

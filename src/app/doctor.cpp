@@ -21,7 +21,7 @@ constexpr double kSecondsEach = 0.3;
 struct Rate {
   std::string name;
   int threads = 1;
-  double value = 0;  ///< FLOP/s or bytes/s
+  double value = 0;  ///< FLOP/s, bytes/s or seconds
   std::string unit;
 };
 
@@ -44,6 +44,8 @@ std::vector<Rate> measure(const MachineFacts& facts, backend::Backend& backend) 
     console().progress(fmt::format("measuring memcpy on {} thread(s)", threads));
     rates.push_back({"memcpy", threads, measure_memcpy(threads, kCopyBytes, kSecondsEach), "B/s"});
   }
+  console().progress("measuring the timer");
+  rates.push_back({"timer_late", 1, static_cast<double>(measure_timer_lateness_ns()) * 1e-9, "s"});
   console().clear_progress();
   return rates;
 }
@@ -64,8 +66,7 @@ nlohmann::json as_json(const MachineFacts& facts, const std::vector<Rate>& rates
                       {"cuda_driver", facts.cuda_driver},
                       {"cuda_toolkit", facts.cuda_toolkit},
                       {"mpi", facts.mpi},
-                      {"realtime", facts.realtime},
-                      {"timer_late_ns", facts.timer_late_ns}};
+                      {"realtime", facts.realtime}};
   if (facts.l3_bytes > 0) json["l3_bytes"] = facts.l3_bytes;
   for (const Rate& rate : rates) {
     json["rates"].push_back(
@@ -78,7 +79,7 @@ nlohmann::json as_json(const MachineFacts& facts, const std::vector<Rate>& rates
 
 std::string plural(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
 
-Table facts_table(const MachineFacts& facts, const backend::Facts& backend) {
+Table facts_table(const MachineFacts& facts) {
   Table table;
   table.rows = {{"program", version_line()},
                 {"processor", fmt::format("{}: {}, {}, {} usable{}", facts.cpu, plural(facts.sockets, "socket"),
@@ -94,9 +95,6 @@ Table facts_table(const MachineFacts& facts, const backend::Facts& backend) {
   table.rows.push_back({"CUDA toolkit", facts.cuda_toolkit});
   table.rows.push_back({"MPI", facts.mpi});
   table.rows.push_back({"scheduling", facts.realtime});
-  table.rows.push_back({"timer", fmt::format("a sleep of 1 ms ends {:.0f} us late (median)",
-                                             static_cast<double>(facts.timer_late_ns) * 1e-3)});
-  for (const auto& [name, text] : backend) table.rows.push_back({name, text});
   std::string libraries;
   for (const auto& [name, text] : facts.libraries) {
     libraries += fmt::format("{}{} {}", libraries.empty() ? "" : ", ", name, text);
@@ -110,8 +108,12 @@ Table rates_table(const std::vector<Rate>& rates) {
   table.title = fmt::format("Rates (matrices of {0} x {0}, copies of {1})", kGemmSize, format_bytes(kCopyBytes));
   table.header = {"what", "threads", "rate", "unit"};
   for (const Rate& rate : rates) {
-    table.rows.push_back({rate.name, std::to_string(rate.threads), fmt::format("{:.1f}", rate.value * 1e-9),
-                          rate.unit == "B/s" ? "GB/s copied" : "GFLOP/s"});
+    const bool seconds = rate.unit == "s";
+    table.rows.push_back({rate.name, std::to_string(rate.threads),
+                          fmt::format("{:.1f}", rate.value * (seconds ? 1e6 : 1e-9)),
+                          seconds              ? "us after a sleep of 1 ms"
+                          : rate.unit == "B/s" ? "GB/s copied"
+                                               : "GFLOP/s"});
   }
   return table;
 }
@@ -126,7 +128,7 @@ int doctor_command(const DoctorArguments& arguments) {
     console().print(as_json(facts, rates, backend->facts()).dump(2) + '\n');
     return 0;
   }
-  console().print(facts_table(facts, backend->facts()));
+  console().print(facts_table(facts));
   console().print("\n");
   console().print(rates_table(rates));
   return 0;

@@ -2,10 +2,9 @@
 
 #include <fmt/format.h>
 #include <hwloc.h>
+#include <oneapi/dnnl/dnnl_version.h>
 #include <sched.h>
-#include <sys/prctl.h>
 #include <sys/utsname.h>
-#include <time.h>
 #include <toml++/toml.h>
 #include <unistd.h>
 
@@ -19,8 +18,6 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
-
-#include "base/clock.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -111,25 +108,11 @@ std::string ask_realtime() {
                  : "SCHED_FIFO is not allowed for this user: emulated links may be some 0.1 ms late on busy cores.";
 }
 
-/// Median lateness of a 1 ms sleep, on a thread with the smallest timer slack.
-std::int64_t measure_timer() {
-  std::vector<std::int64_t> late;
-  std::thread([&] {
-    prctl(PR_SET_TIMERSLACK, 1UL);
-    for (int i = 0; i < 51; ++i) {
-      const std::int64_t target = now_ns() + 1'000'000;
-      const timespec when{target / 1'000'000'000, target % 1'000'000'000};
-      clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr);
-      late.push_back(now_ns() - target);
-    }
-  }).join();
-  std::ranges::nth_element(late, late.begin() + 25);
-  return late[25];
-}
-
 std::string version(int major, int minor, int patch) { return fmt::format("{}.{}.{}", major, minor, patch); }
 
 }  // namespace
+
+std::int64_t available_memory_bytes() { return memory_line("MemAvailable:"); }
 
 MachineFacts machine_facts() {
   MachineFacts facts;
@@ -137,7 +120,7 @@ MachineFacts machine_facts() {
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof usable, &usable) == 0) facts.threads = CPU_COUNT(&usable);
   facts.memory_bytes = memory_line("MemTotal:");
-  facts.available_bytes = memory_line("MemAvailable:");
+  facts.available_bytes = available_memory_bytes();
   std::error_code error;
   const fs::space_info disk = fs::space(".", error);
   if (!error) facts.disk_free_bytes = static_cast<std::int64_t>(disk.available);
@@ -150,15 +133,15 @@ MachineFacts machine_facts() {
   facts.cuda_toolkit = ask_toolkit();
   facts.mpi = ask_mpi();
   facts.realtime = ask_realtime();
-  facts.timer_late_ns = measure_timer();
 
   const unsigned hwloc = hwloc_get_api_version();
-  facts.libraries = {
-      {"hwloc",
-       version(static_cast<int>(hwloc >> 16U), static_cast<int>(hwloc >> 8U & 0xFFU), static_cast<int>(hwloc & 0xFFU))},
-      {"fmt", version(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
-      {"toml++", version(TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH)},
-      {"nlohmann-json", version(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)}};
+  facts.libraries = {{"oneDNN", version(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH)},
+                     {"hwloc", version(static_cast<int>(hwloc >> 16U), static_cast<int>(hwloc >> 8U & 0xFFU),
+                                       static_cast<int>(hwloc & 0xFFU))},
+                     {"fmt", version(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
+                     {"toml++", version(TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH)},
+                     {"nlohmann-json",
+                      version(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)}};
   return facts;
 }
 

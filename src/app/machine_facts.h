@@ -24,12 +24,15 @@ struct MachineFacts {
   std::string cuda_driver;
   std::string cuda_toolkit;
   std::string mpi;
-  std::string realtime;            ///< whether SCHED_FIFO is allowed
-  std::int64_t timer_late_ns = 0;  ///< median lateness of a 1 ms sleep with 1 ns timer slack
+  std::string realtime;  ///< whether SCHED_FIFO is allowed
   std::vector<std::pair<std::string, std::string>> libraries;
 };
 
+/// Takes some 50 ms: it asks other programs for their versions.
 MachineFacts machine_facts();
+
+/// Memory that new work can have without swapping; 0 if the system does not say.
+std::int64_t available_memory_bytes();
 
 /// "release string" of the NVIDIA driver, GPUs by name. No driver, no GPUs: `driver` says so.
 struct NvidiaFacts {

@@ -1,5 +1,8 @@
 #include "app/machine_rates.h"
 
+#include <sys/prctl.h>
+#include <time.h>
+
 #include <algorithm>
 #include <barrier>
 #include <cstring>
@@ -83,6 +86,22 @@ double measure_memcpy(int threads, std::int64_t bytes, double seconds) {
   double total = 0;
   for (const double rate : rates) total += rate;
   return total;
+}
+
+std::int64_t measure_timer_lateness_ns() {
+  std::vector<std::int64_t> late;
+  // On a thread of its own, so that this one keeps its timer slack.
+  std::thread([&] {
+    prctl(PR_SET_TIMERSLACK, 1UL);
+    for (int i = 0; i < 51; ++i) {
+      const std::int64_t target = now_ns() + 1'000'000;
+      const timespec when{target / 1'000'000'000, target % 1'000'000'000};
+      clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr);
+      late.push_back(now_ns() - target);
+    }
+  }).join();
+  std::ranges::nth_element(late, late.begin() + 25);
+  return late[25];
 }
 
 }  // namespace fsdpbench::app

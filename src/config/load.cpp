@@ -109,13 +109,6 @@ std::vector<fs::path> model_folders(const fs::path& profile) {
   return folders;
 }
 
-fs::path data_path(const Data& data) {
-  if (!data.path.empty()) return data.path;
-  if (fs::is_directory(kSourceFolder)) return kSourceFolder;
-  throw ConfigError(
-      fmt::format("data.path is not set, and the project's own sources are no longer at {}.", kSourceFolder));
-}
-
 RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides) {
   const std::vector<Entry> profile = read_file(path);
   std::vector<Entry> set;

@@ -18,8 +18,4 @@ RunConfig load_profile(const std::string& path, const std::vector<std::string>& 
 /// program.
 std::vector<std::filesystem::path> model_folders(const std::filesystem::path& profile);
 
-/// Where the text to train on is: data.path, or this project's own sources and docs if it is empty. Throws ConfigError
-/// if it is empty and the source tree is gone.
-std::filesystem::path data_path(const Data& data);
-
 }  // namespace fsdpbench::config

@@ -46,7 +46,10 @@ TEST(CommandLineTest, Explain) {
 TEST(CommandLineTest, Doctor) { EXPECT_TRUE(std::get<DoctorArguments>(parse({"doctor", "--json"}).command).json); }
 
 TEST(CommandLineTest, MistakesNameThemselvesAndTheHelp) {
-  EXPECT_THAT(config_error([] { parse({"rum", "p.toml"}); }), HasSubstr("fsdpbench --help"));
+  EXPECT_THAT(config_error([] {
+                parse({"rum", "p.toml"});
+              }),
+              HasSubstr("no command 'rum'; the nearest is 'run'; see fsdpbench --help."));
   EXPECT_THAT(config_error([] { parse({"run"}); }),
               testing::AllOf(HasSubstr("PROFILE"), HasSubstr("fsdpbench run --help")));
   EXPECT_THAT(config_error([] { parse({"run", "p.toml", "--sett", "x"}); }), HasSubstr("--sett"));
@@ -59,7 +62,7 @@ TEST(CommandLineTest, HelpTeaches) {
     EXPECT_THAT(help, HasSubstr("Exit codes"));
     EXPECT_THAT(help, HasSubstr("profiles/README.md"));
   }
-  EXPECT_THAT(text({"run", "--help"}), HasSubstr("trace.json"));
+  EXPECT_THAT(text({"run", "--help"}), testing::AllOf(HasSubstr("trace.json"), HasSubstr("Usage: fsdpbench run")));
   EXPECT_THAT(text({"explain", "--help"}), HasSubstr("collectives"));
 }
 

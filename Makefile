@@ -1,0 +1,50 @@
+# The commands a person needs; everything else is CMake. `make` alone explains them.
+.DEFAULT_GOAL := help
+.PHONY: help deps configure build test demo bench asan tsan clean
+
+# ccache makes rebuilding fast where it is installed; it is not needed.
+LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
+PROFILE := profiles/runs/quickstart.toml
+FSDPBENCH := build/bin/fsdpbench
+
+help:
+	@echo "make demo    install what is missing, build, and train the quickstart with and without prefetching"
+	@echo "make build   the program, as build/bin/fsdpbench (installs what is missing)"
+	@echo "make test    build everything and pass all tests"
+	@echo "make bench   the speed programs, with the ratios they print"
+	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
+	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
+	@echo "make deps    only install the Debian packages listed in src/cmake/debian-packages.txt"
+	@echo "make clean   remove the build folders"
+
+deps:
+	@src/cmake/install-debian-packages.sh
+
+configure: deps
+	@cmake --preset default $(LAUNCHER) --log-level=WARNING
+
+build: configure
+	cmake --build --preset default --target fsdpbench
+
+test: configure
+	cmake --build --preset default
+	ctest --preset default
+
+demo: build
+	@echo "== with prefetching =="
+	@$(FSDPBENCH) run $(PROFILE)
+	@echo
+	@echo "== without prefetching =="
+	@$(FSDPBENCH) run $(PROFILE) --set fsdp.forward_prefetch=none --set fsdp.backward_prefetch=none
+
+bench: configure
+	cmake --build --preset default
+	@for program in build/bin/*_bench; do echo "== $$program =="; $$program || exit 1; done
+
+asan tsan: deps
+	@cmake --preset $@ $(LAUNCHER) --log-level=WARNING
+	cmake --build --preset $@
+	ctest --preset $@
+
+clean:
+	rm -rf build build-asan build-tsan

@@ -1,0 +1,133 @@
+#!/usr/bin/python3
+"""Reads the include lines under src/ and fails on everything that breaks the borders between folders.
+
+    check_includes.py SOURCE_FOLDER
+
+- a folder includes only what the table below allows (src/README.md shows the same table);
+- headers of CUDA, NCCL and MPI stay in their backend's folder, CLI11 in one file, oneDNN in the CPU kernels;
+- concrete backends are named in app/select_backend.cpp only;
+- backends are chosen by CMake: no #if, #ifdef, #ifndef outside ALLOWED_CONDITIONALS;
+- includes start at src/, headers begin with #pragma once, no file is longer than 500 lines.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# Everything may include base and itself. A name with a slash is a single header, others are whole folders.
+MAY_INCLUDE = {
+    "base": [],
+    "config": [],
+    "trace": [],
+    "launch": [],
+    "backend": [],
+    "backend/cpu": ["backend", "launch"],
+    "backend/cpu/kernels": ["backend", "backend/cpu"],
+    "backend/cuda": ["backend"],
+    "backend/virtual": ["backend"],
+    "plan": ["config/run_config.h"],
+    "schedule": ["plan", "config/run_config.h"],
+    "model": ["plan", "backend", "config/run_config.h"],
+    "metrics": ["trace", "schedule", "plan"],
+    "engine": ["schedule", "plan", "model", "backend", "trace", "config/run_config.h"],
+    "app": ["config", "plan", "schedule", "backend", "model", "launch", "trace", "metrics", "engine"],
+}
+# The CPU backend makes the CPU kernels; nothing else crosses downwards.
+SINGLE_FILES = {
+    "app/select_backend.cpp": ["backend/cpu/backend.h", "backend/cuda/backend.h", "backend/virtual/backend.h"],
+    "backend/cpu/backend.cpp": ["backend/cpu/kernels/cpu_kernels.h"],
+}
+# Third-party headers and the only places (folders or files) that may include them.
+THIRD_PARTY = [
+    (r"cuda|cublas|cupti|cudnn|nvrtc|nvtx|nccl|nvml", ["backend/cuda"]),
+    (r"mpi\.h", ["backend/mpi", "launch/mpi"]),
+    (r"CLI/", ["app/command_line.cpp"]),
+    (r"dnnl|oneapi/dnnl/dnnl\.h", ["backend/cpu/kernels"]),
+    (r"toml\+\+", ["config", "app/machine_facts.cpp"]),
+]
+ALLOWED_CONDITIONALS: set[str] = set()
+MOST_LINES = 500
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+CONDITIONAL = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b")
+SUFFIXES = {".h", ".cpp", ".cu", ".cuh", ".in"}
+
+
+def folder_of(path: str) -> str:
+    """The longest folder of MAY_INCLUDE that holds `path`."""
+    folder = path
+    while "/" in folder:
+        folder = folder.rsplit("/", 1)[0]
+        if folder in MAY_INCLUDE:
+            return folder
+    return ""
+
+
+def is_within(path: str, place: str) -> bool:
+    return path == place or path.startswith(place + "/")
+
+
+def project_include_problem(path: str, header: str, root: Path) -> str | None:
+    source, target = folder_of(path), folder_of(header)
+    if not (root / header).exists():
+        # Written at build time from a .in file beside it, or a mistake.
+        if not (root / (header + ".in")).exists():
+            return f'"{header}" is not a path from src/'
+    if not target:
+        return f'"{header}" lies in no folder of the table'
+    if target in ("base", source) or header in SINGLE_FILES.get(path, []):
+        return None
+    for allowed in MAY_INCLUDE[source]:
+        if header == allowed or target == allowed:
+            return None
+    return f"{source} may not include {header}"
+
+
+def third_party_problem(path: str, header: str) -> str | None:
+    for pattern, places in THIRD_PARTY:
+        if re.match(pattern, header) and not any(is_within(path, place) for place in places):
+            return f"<{header}> may only be included in {', '.join(places)}"
+    return None
+
+
+def problems_of_file(path: str, text: str, root: Path) -> list[str]:
+    found = []
+    lines = text.splitlines()
+    if not folder_of(path):
+        found.append(f"{path}: lies in no folder of the table")
+        return found
+    for number, line in enumerate(lines, 1):
+        if CONDITIONAL.match(line) and path not in ALLOWED_CONDITIONALS:
+            found.append(f"{path}:{number}: preprocessor conditional: {line.strip()}")
+        if include := INCLUDE.match(line):
+            quote, header = include.groups()
+            problem = third_party_problem(path, header)
+            if problem is None and quote == '"':
+                problem = project_include_problem(path, header, root)
+            if problem:
+                found.append(f"{path}:{number}: {problem}")
+    if len(lines) > MOST_LINES:
+        found.append(f"{path}: {len(lines)} lines, more than {MOST_LINES}")
+    if path.endswith((".h", ".cuh")) and not any(line.strip() == "#pragma once" for line in lines[:5]):
+        found.append(f"{path}: does not begin with #pragma once")
+    return found
+
+
+def check(root: Path) -> list[str]:
+    files = sorted(p for p in root.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+    if not files:
+        return [f"{root}: no sources found"]
+    found = []
+    for file in files:
+        found += problems_of_file(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"), root)
+    return found
+
+
+def main() -> int:
+    problems = check(Path(sys.argv[1]))
+    print("\n".join(problems) if problems else "All includes follow the table.")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,12 @@
+# Every header compiles on its own, and twice: one translation unit each, nothing is linked.
+file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/*.h)
+set(units)
+foreach(header ${headers})
+  string(REPLACE "/" "__" stem ${header})
+  set(unit ${CMAKE_CURRENT_BINARY_DIR}/headers/${stem}.cpp)
+  file(CONFIGURE OUTPUT ${unit} CONTENT "#include \"${header}\"\n#include \"${header}\"\n" @ONLY)
+  list(APPEND units ${unit})
+endforeach()
+add_library(header_tests OBJECT ${units})
+target_link_libraries(header_tests PRIVATE fsdpbench_app DNNL::dnnl OpenMP::OpenMP_CXX)
+target_compile_options(header_tests PRIVATE -O0)
