@@ -8,9 +8,6 @@
 #include "base/bf16.h"
 #include "base/error.h"
 
-// The loops below are free of carried dependencies even where target and source are the same array (same index), which
-// `ivdep` tells the compiler: it then vectorises without a run-time check that would reject the in-place case.
-
 namespace fsdpbench::backend::cpu {
 namespace {
 
@@ -29,59 +26,52 @@ std::uint16_t store<std::uint16_t>(float value) {
   return float_to_bf16(value);
 }
 
-template <class T>
-void scale_one(const T* a, T* target, std::int64_t count, float scale) {
+/// Sources that one pass reads. More streams than the processor prefetches well do not pay.
+constexpr std::size_t kPassSources = 4;
+
+/// Adds N sources to `sum` (or begins with them), and scales and rounds into `target` if they are the last.
+template <std::size_t N, bool kFirst, bool kLast, class T>
+void pass(const std::byte* const* sources, std::int64_t at, float* sum, T* target, std::int64_t count, float scale) {
+  std::array<const T*, N> source;
+  for (std::size_t s = 0; s < N; ++s) source[s] = reinterpret_cast<const T*>(sources[s]) + at;
+    // No carried dependency even where the target is a source (same index). Told so, the compiler vectorises without a
+    // run-time check that would reject the in-place case.
 #pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) target[i] = store<T>(load(a[i]) * scale);
+  for (std::int64_t i = 0; i < count; ++i) {
+    float x = kFirst ? load(source[0][i]) : sum[i] + load(source[0][i]);
+    for (std::size_t s = 1; s < N; ++s) x += load(source[s][i]);
+    if constexpr (kLast) {
+      target[i] = store<T>(x * scale);
+    } else {
+      sum[i] = x;
+    }
+  }
 }
 
-template <class T>
-void scale_two(const T* a, const T* b, T* target, std::int64_t count, float scale) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) target[i] = store<T>((load(a[i]) + load(b[i])) * scale);
+template <bool kFirst, class T>
+void last_pass(std::size_t n, const std::byte* const* sources, std::int64_t at, float* sum, T* target,
+               std::int64_t count, float scale) {
+  switch (n) {
+    case 1: return pass<1, kFirst, true>(sources, at, sum, target, count, scale);
+    case 2: return pass<2, kFirst, true>(sources, at, sum, target, count, scale);
+    case 3: return pass<3, kFirst, true>(sources, at, sum, target, count, scale);
+    default: return pass<4, kFirst, true>(sources, at, sum, target, count, scale);
+  }
 }
 
-template <class T>
-void add_two(const T* a, const T* b, float* sum, std::int64_t count) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) sum[i] = load(a[i]) + load(b[i]);
-}
-
-template <class T>
-void add_two_more(float* sum, const T* a, const T* b, std::int64_t count) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) sum[i] = (sum[i] + load(a[i])) + load(b[i]);
-}
-
-template <class T>
-void scale_sum_and_one(const float* sum, const T* a, T* target, std::int64_t count, float scale) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) target[i] = store<T>((sum[i] + load(a[i])) * scale);
-}
-
-template <class T>
-void scale_sum_and_two(const float* sum, const T* a, const T* b, T* target, std::int64_t count, float scale) {
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) target[i] = store<T>(((sum[i] + load(a[i])) + load(b[i])) * scale);
-}
-
-/// One block of at most kBlockBytes; `at` is its first element. Two sources a pass: fewer trips through the sum.
+/// One block of at most kBlockBytes; `at` is its first element.
 template <class T>
 void reduce_block(std::span<const std::byte* const> sources, T* target, std::int64_t at, std::int64_t count,
                   float scale) {
-  const auto source = [&](std::size_t s) { return reinterpret_cast<const T*>(sources[s]) + at; };
-  const std::size_t n = sources.size();
-  if (n == 1) return scale_one(source(0), target + at, count, scale);
-  if (n == 2) return scale_two(source(0), source(1), target + at, count, scale);
+  const std::byte* const* next = sources.data();
+  std::size_t left = sources.size();
+  if (left <= kPassSources) return last_pass<true>(left, next, at, nullptr, target + at, count, scale);
   alignas(64) std::array<float, kBlockBytes / sizeof(T)> sum;
-  add_two(source(0), source(1), sum.data(), count);
-  std::size_t next = 2;
-  for (; next + 2 < n; next += 2) add_two_more(sum.data(), source(next), source(next + 1), count);
-  if (next + 2 == n) {
-    scale_sum_and_two(sum.data(), source(next), source(next + 1), target + at, count, scale);
-  } else {
-    scale_sum_and_one(sum.data(), source(next), target + at, count, scale);
+  pass<kPassSources, true, false, T>(next, at, sum.data(), nullptr, count, scale);
+  for (next += kPassSources, left -= kPassSources; left > kPassSources; next += kPassSources, left -= kPassSources) {
+    pass<kPassSources, false, false, T>(next, at, sum.data(), nullptr, count, scale);
   }
+  last_pass<false>(left, next, at, sum.data(), target + at, count, scale);
 }
 
 template <class T>
