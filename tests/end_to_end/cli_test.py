@@ -1,0 +1,237 @@
+#!/usr/bin/python3
+"""The program as its user meets it: results, messages, exit codes, Ctrl-C.
+
+    cli_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+PROGRAM = ""
+SOURCE = Path()
+
+# Small enough that a step takes milliseconds, also under a sanitizer.
+TINY = ["model.layers=2", "model.width=32", "model.ffn_width=64", "train.seq_len=16", "train.batch_per_rank=1",
+        "train.steps=3", "train.warmup=1", "mesh.ranks=2", "emulate.link_gb_per_s=none", "emulate.link_latency_us=0"]
+OK, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, INTERRUPTED = 0, 2, 3, 4, 130
+
+
+def sets(*keys: str) -> list[str]:
+    return [argument for key in keys for argument in ("--set", key)]
+
+
+class Cli(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.profile = str(SOURCE / "profiles/runs/quickstart.toml")
+
+    def call(self, *arguments: str, code: int = OK) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder, timeout=120)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def write(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def error(self, *arguments: str, code: int = BAD_INPUT) -> str:
+        """The one line on standard error; nothing on standard output."""
+        done = self.call(*arguments, code=code)
+        self.assertEqual(done.stdout, "")
+        lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        self.assertEqual(len(lines), 1, done.stderr)
+        return lines[0].removeprefix("error: ")
+
+
+class Run(Cli):
+    def result(self, *keys: str, out: str = "out") -> dict:
+        self.call("run", self.profile, *sets(*TINY, *keys), "--out", out, "-q")
+        return json.loads((self.folder / out / "result.json").read_text())
+
+    def test_writes_three_files_and_prints_the_table(self) -> None:
+        done = self.call("run", self.profile, *sets(*TINY), "--out", "out")
+        for words in ("step time", "tokens/s", "loss", "compute", "communication", "exposed communication", "overlap",
+                      "idle", "peak memory", "out/trace.json"):
+            self.assertIn(words, done.stdout)
+        self.assertIn("step", done.stderr)
+        self.assertNotIn("\r", done.stderr + done.stdout)
+        self.assertNotIn("\033", done.stderr + done.stdout)
+        self.assertEqual(sorted(p.name for p in (self.folder / "out").iterdir()),
+                         ["config.toml", "result.json", "trace.json"])
+
+    def test_result_has_the_promised_fields(self) -> None:
+        result = self.result()
+        self.assertGreaterEqual(result["schema_version"], 1)
+        self.assertEqual(result["config"]["mesh"]["ranks"], 2)
+        self.assertEqual(set(result["metrics"]["step_ms"]), {"median", "ci_low", "ci_high", "min", "max", "n"})
+        self.assertEqual(result["metrics"]["step_ms"]["n"], 3)
+        for name in ("compute_ms", "comm_ms", "exposed_comm_ms", "idle_ms", "overlap_pct", "tokens_per_s"):
+            self.assertIsInstance(result["metrics"][name], (int, float), name)
+        self.assertEqual(set(result["memory"]["peak_bytes"]),
+                         {"total", "parameter_shards", "unsharded_parameters", "gradients", "optimizer", "activations",
+                          "communication_buffers"})
+        self.assertEqual(set(result["comm"]["wire_bytes_per_rank"]), {"all_gather", "reduce_scatter", "all_reduce"})
+        self.assertEqual(len(result["train"]["loss"]), 4)
+        self.assertTrue(result["train"]["params_digest"])
+        self.assertTrue(result["world"]["git_revision"])
+
+    def test_trace_is_a_chrome_trace(self) -> None:
+        self.result()
+        trace = json.loads((self.folder / "out/trace.json").read_text())
+        events = trace["traceEvents"] if isinstance(trace, dict) else trace
+        self.assertGreater(len(events), 50)
+        self.assertTrue(all("ph" in event for event in events))
+
+    def test_the_resolved_configuration_repeats_the_run(self) -> None:
+        first = self.result()
+        self.call("run", "out/config.toml", "--out", "again", "-q")
+        again = json.loads((self.folder / "again/result.json").read_text())
+        self.assertEqual(again["config"], first["config"])
+        self.assertEqual(again["train"]["params_digest"], first["train"]["params_digest"])
+        self.assertEqual((self.folder / "again/config.toml").read_text(), (self.folder / "out/config.toml").read_text())
+
+    def test_emulated_compute_has_no_loss_and_no_digest(self) -> None:
+        result = self.result("emulate.compute_tflops=0.01", "emulate.link_gb_per_s=1")
+        self.assertNotIn("loss", result["train"])
+        self.assertNotIn("params_digest", result["train"])
+        self.assertTrue(result["world"]["emulated_compute"])
+
+    def test_default_result_folder(self) -> None:
+        done = self.call("run", self.profile, *sets(*TINY))
+        folders = list((self.folder / "runs").iterdir())
+        self.assertEqual(len(folders), 1)
+        self.assertTrue(folders[0].name.startswith("quickstart-"))
+        self.assertIn(f"runs/{folders[0].name}/result.json", done.stdout)
+
+    def test_any_text_can_be_trained_on(self) -> None:
+        path = self.write("text.txt", "to be or not to be, that is the question. " * 50)
+        self.result(f"data.path={path}")
+
+    def interrupt(self, number: int) -> None:
+        process = subprocess.Popen([PROGRAM, "run", self.profile, *sets(*TINY, "train.steps=1000000"), "--out", "out"],
+                                   stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.folder)
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if line.startswith("step"):  # it trains
+                break
+        process.send_signal(number)
+        out, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, INTERRUPTED, out + err)
+        result = json.loads((self.folder / "out/result.json").read_text())
+        self.assertFalse(result["complete"])
+        self.assertGreater(result["train"]["steps_done"], 0)
+        self.assertIn("interrupted after", err)
+
+    def test_ctrl_c_keeps_a_marked_partial_result(self) -> None:
+        self.interrupt(signal.SIGINT)
+
+    def test_sigterm_does_the_same(self) -> None:
+        self.interrupt(signal.SIGTERM)
+
+
+class BadInput(Cli):
+    def test_missing_profile(self) -> None:
+        self.assertIn("nowhere.toml: there is no such file", self.error("run", "nowhere.toml"))
+
+    def test_unknown_key_with_the_nearest(self) -> None:
+        profile = self.write("p.toml", "[mesh]\nranks = 2\nshrad = 2\n")
+        message = self.error("run", profile)
+        self.assertIn("p.toml:3", message)
+        self.assertIn("'mesh.shard'", message)
+
+    def test_wrong_type_and_range(self) -> None:
+        self.assertIn("expected an integer", self.error("run", self.profile, *sets("mesh.ranks=four")))
+        self.assertIn("expected an integer", self.error("explain", self.profile, *sets("train.accumulate=0")))
+
+    def test_impossible_mesh(self) -> None:
+        message = self.error("run", self.profile, *sets("fsdp.strategy=hybrid_shard", "mesh.ranks=8", "mesh.shard=3"))
+        self.assertIn("mesh.shard = 3 does not divide mesh.ranks = 8", message)
+
+    def test_unknown_model(self) -> None:
+        self.assertIn("known are", self.error("run", self.profile, *sets("model.preset=llama4")))
+
+    def test_missing_empty_and_short_data(self) -> None:
+        self.assertIn("data.path", self.error("run", self.profile, *sets("data.path=nowhere")))
+        self.assertIn("no text", self.error("run", self.profile, *sets(f"data.path={self.write('empty', '')}")))
+        short = self.write("short", "a few bytes")
+        self.assertIn("too few", self.error("run", self.profile, *sets(f"data.path={short}")))
+
+    def test_output_that_cannot_be_written(self) -> None:
+        file = self.write("file", "")
+        for out in (file, file + "/below", "/proc/fsdpbench"):
+            self.assertIn(out, self.error("run", self.profile, *sets(*TINY), "--out", out, code=CANNOT_WRITE))
+
+    def test_memory_that_will_not_suffice_is_said_before_the_run(self) -> None:
+        begin = time.monotonic()
+        message = self.error("run", self.profile, *sets("model.preset=llama3-405b", "train.seq_len=4096"), "--out",
+                             "out", code=NO_RESOURCES)
+        self.assertIn("available", message)
+        self.assertLess(time.monotonic() - begin, 30)
+
+    def test_command_line(self) -> None:
+        self.assertIn("nearest is 'run'", self.error("rum"))
+        self.assertIn("PROFILE", self.error("run"))
+        self.assertIn("key=value", self.error("run", self.profile, *sets("mesh.ranks")))
+        self.assertIn("xml", self.error("explain", self.profile, "--format", "xml"))
+
+
+class Explain(Cli):
+    def line(self, form: str, *keys: str) -> str:
+        return self.call("explain", self.profile, *sets(*keys), "--format", form).stdout.strip()
+
+    def test_collectives(self) -> None:
+        steady = "AGR AG0 AG1 AG2 AG3 | AG3* AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR"
+        self.assertEqual(self.line("collectives"), steady)
+        self.assertEqual(self.line("collectives", "fsdp.preset=fsdp1"), steady)
+        self.assertEqual(self.line("collectives", "fsdp.strategy=shard_grad_op"),
+                         "AGR AG0 AG1 AG2 AG3 | RS3 RS2 RS1 RS0 RSR")
+        self.assertEqual(self.line("collectives", "fsdp.strategy=no_shard"), "| AR3 AR2 AR1 AR0 ARR")
+
+    def test_issue(self) -> None:
+        self.assertTrue(self.line("issue").startswith("UR U0 S0 U1 S1 U2 S2 U3 S3"))
+
+    def test_json_and_table(self) -> None:
+        self.assertIsInstance(json.loads(self.line("json")), dict)
+        self.assertIn("memory", self.line("table").lower())
+
+
+class Doctor(Cli):
+    def test_json(self) -> None:
+        machine = json.loads(self.call("doctor", "--json").stdout)
+        self.assertGreaterEqual(machine["threads"], 1)
+        self.assertGreater(machine["memory_bytes"], machine["available_bytes"])
+        self.assertTrue(machine["cuda_toolkit"])
+        self.assertTrue(machine["mpi"])
+        names = {rate["name"] for rate in machine["rates"]}
+        self.assertEqual(names, {"gemm_fp32", "gemm_bf16", "memcpy", "timer_late"})
+        self.assertTrue(all(rate["value"] > 0 for rate in machine["rates"]))
+
+    def test_text(self) -> None:
+        text = self.call("doctor").stdout
+        for words in ("processor", "memory", "CUDA driver", "CUDA toolkit", "MPI", "gemm_bf16", "memcpy"):
+            self.assertIn(words, text)
+
+
+class Help(Cli):
+    def test_help_and_version(self) -> None:
+        self.assertIn("Examples", self.call("--help").stdout)
+        self.assertIn("trace.json", self.call("run", "--help").stdout)
+        self.assertRegex(self.call("--version").stdout, r"^fsdpbench \d+\.\d+\.\d+ \(")
+
+    def test_colours_only_on_terminals(self) -> None:
+        self.assertNotIn("\033", self.call("rum", code=BAD_INPUT).stderr)
+
+
+if __name__ == "__main__":
+    PROGRAM, SOURCE = os.path.abspath(sys.argv[1]), Path(sys.argv[2]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
