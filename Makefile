@@ -39,7 +39,7 @@ demo: build
 
 bench: configure
 	cmake --build --preset default
-	@for program in build/bin/*_bench; do echo "== $$program =="; $$program || exit 1; done
+	@for program in build/bin/bench_*; do echo "== $$program =="; $$program || exit 1; done
 
 asan tsan: deps
 	@cmake --preset $@ $(LAUNCHER) --log-level=WARNING
