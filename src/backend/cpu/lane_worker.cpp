@@ -62,6 +62,7 @@ void LaneWorker::run() {
       if (pushed_.load() == next) return;
       LaneItem& item = ring_[static_cast<std::size_t>(next % kCapacity)];
       execute(item, *kernels, emulated);
+      yield_to_prompt_lanes();
       item = {};  // what the task owns ends with the op, not with the ring's next lap
       completed_.store(next + 1);
       progress_.notify();

@@ -25,6 +25,8 @@ struct SchedAttributes {
   std::uint64_t period_ns = 0;
 };
 
+thread_local bool runs_fifo = false;
+
 bool request_fifo() {
   sched_param parameters{};
   parameters.sched_priority = 1;
@@ -43,7 +45,13 @@ void setup_lane_thread(const std::string& name, Urgency urgency) {
   pthread_setname_np(pthread_self(), name.substr(0, 15).c_str());
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
   omp_set_num_threads(1);
-  if (urgency == Urgency::prompt && !request_fifo()) request_short_slice();
+  if (urgency == Urgency::normal) return;
+  runs_fifo = request_fifo();
+  if (!runs_fifo) request_short_slice();
+}
+
+void yield_to_prompt_lanes() {
+  if (runs_fifo) sched_yield();
 }
 
 std::string describe_prompt_scheduling() {

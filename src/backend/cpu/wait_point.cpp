@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <climits>
 
+#include "backend/cpu/thread_setup.h"
+
 namespace fsdpbench::backend::cpu {
 namespace {
 
@@ -44,6 +46,7 @@ bool WaitPoint::sleep_until(std::uint32_t seen, std::int64_t deadline_ns) {
   }
   while (now_ns() < deadline_ns) {
     if (epoch_.load(std::memory_order_relaxed) != seen) return true;
+    yield_to_prompt_lanes();
   }
   return false;
 }
