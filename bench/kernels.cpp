@@ -1,0 +1,246 @@
+// Numeric kernels of the CPU backend on one thread: the GEMM rate, memory-bound kernels beside memcpy, and a decoder
+// block beside the raw GEMM rate, each ratio measured interleaved in the same run.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backend/cpu/kernels/cpu_kernels.h"
+#include "backend/kernels.h"
+#include "base/clock.h"
+#include "model/model.h"
+#include "plan/model_shapes.h"
+
+namespace fsdpbench {
+namespace {
+
+using backend::Kernels;
+using Buffer = std::vector<std::byte>;
+
+constexpr std::int64_t kWidth = 1024;
+
+/// Small numbers, valid in either dtype; never denormal.
+Buffer filled(std::int64_t count, DType dtype) {
+  Buffer buffer(static_cast<std::size_t>(count * size_of(dtype)));
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) values[i] = static_cast<float>(i * 7919 % 255 - 127) / 2048.0F;
+  backend::cpu::make_cpu_kernels()->cast(reinterpret_cast<const std::byte*>(values.data()), DType::f32, buffer.data(),
+                                         dtype, count, 1.0F);
+  return buffer;
+}
+
+double seconds_of(const std::function<void()>& work) {
+  const std::int64_t begin = now_ns();
+  work();
+  return static_cast<double>(now_ns() - begin) * 1e-9;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+/// What y = x * w^T of a linear layer takes.
+struct RawGemm {
+  std::int64_t rows, in, out;
+  DType dtype;
+  Buffer x = filled(rows * in, dtype), w = filled(out * in, dtype), y = filled(rows * out, dtype);
+
+  double flops() const { return 2.0 * static_cast<double>(rows * in * out); }
+  void run(Kernels& kernels) {
+    kernels.gemm({.a = x.data(),
+                  .b = w.data(),
+                  .c = y.data(),
+                  .m = rows,
+                  .n = out,
+                  .k = in,
+                  .transpose_b = true,
+                  .input_dtype = dtype,
+                  .output_dtype = dtype});
+  }
+};
+
+DType dtype_of(const benchmark::State& state) { return static_cast<DType>(state.range(0)); }
+
+void label(benchmark::State& state) { state.SetLabel(std::string(to_string(dtype_of(state)))); }
+
+void gemm(benchmark::State& state) {
+  label(state);
+  const auto kernels = backend::cpu::make_cpu_kernels();
+  RawGemm product{state.range(1), state.range(2), state.range(3), dtype_of(state)};
+  product.run(*kernels);
+  for (auto _ : state) product.run(*kernels);
+  state.counters["GFLOP/s"] =
+      benchmark::Counter(product.flops() * static_cast<double>(state.iterations()) * 1e-9, benchmark::Counter::kIsRate);
+}
+BENCHMARK(gemm)->ArgNames({"dtype", "rows", "in", "out"})->ArgsProduct({{0, 1}, {1024}, {1024}, {1024, 2816}});
+BENCHMARK(gemm)->ArgNames({"dtype", "rows", "in", "out"})->ArgsProduct({{0, 1}, {256}, {128}, {128, 352}});
+
+/// One memory-bound kernel; `bytes` are those it must read and write.
+struct MemoryBound {
+  const char* name;
+  std::int64_t tensors;  ///< read or written once each
+  void (*run)(Kernels& kernels, std::vector<Buffer>& t, std::int64_t rows, DType dtype);
+  bool masters = false;  ///< works on fp32 masters alone
+};
+
+const MemoryBound kMemoryBound[] = {
+    {"rms_norm", 2,
+     [](Kernels& k, auto& t, auto rows, auto dtype) {
+       std::vector<float> rstd(static_cast<std::size_t>(rows));
+       k.rms_norm(t[0].data(), t[1].data(), t[2].data(), rstd.data(), rows, kWidth, 1e-5F, dtype);
+     }},
+    {"rms_norm_backward", 4,
+     [](Kernels& k, auto& t, auto rows, auto dtype) {
+       const std::vector<float> rstd(static_cast<std::size_t>(rows), 1.0F);
+       k.rms_norm_backward(t[0].data(), t[1].data(), t[2].data(), rstd.data(), t[3].data(), t[4].data(), rows, kWidth,
+                           dtype);
+     }},
+    {"swiglu", 3,
+     [](Kernels& k, auto& t, auto rows, auto dtype) {
+       k.swiglu(t[0].data(), t[1].data(), t[2].data(), rows * kWidth, dtype);
+     }},
+    {"swiglu_backward", 5,
+     [](Kernels& k, auto& t, auto rows, auto dtype) {
+       k.swiglu_backward(t[0].data(), t[1].data(), t[2].data(), t[3].data(), t[4].data(), rows * kWidth, dtype);
+     }},
+    {"rotary", 2,
+     [](Kernels& k, auto& t, auto rows, auto dtype) {
+       k.rotary(t[0].data(), 1, rows, kWidth / 64, 64, 1e4F, false, dtype);
+     }},
+    {"add", 3,
+     [](Kernels& k, auto& t, auto rows, auto dtype) {
+       k.add(t[0].data(), t[1].data(), t[0].data(), rows * kWidth, dtype);
+     }},
+    {"scale_in_place", 2,
+     [](Kernels& k, auto& t, auto rows, auto dtype) {
+       k.cast(t[0].data(), dtype, t[0].data(), dtype, rows * kWidth, 0.9999F);
+     }},
+    {"cross_entropy", 2,
+     [](Kernels& k, auto& t, auto rows, auto dtype) {
+       const std::vector<std::int32_t> targets(static_cast<std::size_t>(rows), 3);
+       float loss = 0;
+       k.cross_entropy(t[0].data(), targets.data(), &loss, rows, kWidth, 1.0F, dtype);
+     }},
+    {"adamw", 7,
+     [](Kernels& k, auto& t, auto rows, auto) {
+       k.adamw(reinterpret_cast<float*>(t[0].data()), reinterpret_cast<float*>(t[1].data()),
+               reinterpret_cast<float*>(t[2].data()), reinterpret_cast<float*>(t[3].data()), rows * kWidth,
+               {.learning_rate = 1e-3F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F});
+     },
+     true},
+    {"sum_of_squares", 1,
+     [](Kernels& k, auto& t, auto rows, auto) {
+       double sum = 0;
+       k.sum_of_squares(reinterpret_cast<float*>(t[0].data()), rows * kWidth, 1.0, &sum, true);
+     },
+     true},
+};
+
+/// Counter `ratio`: the kernel's bytes a second as a fraction of memcpy's (which reads one and writes one).
+void memory_bound(benchmark::State& state, const MemoryBound& kernel) {
+  label(state);
+  const DType dtype = dtype_of(state);
+  const std::int64_t rows = state.range(1);
+  const auto kernels = backend::cpu::make_cpu_kernels();
+  std::vector<Buffer> tensors;
+  for (int i = 0; i < 5; ++i) tensors.push_back(filled(rows * kWidth, dtype));
+  std::memset(tensors[3].data(), 0, tensors[3].size());  // AdamW's second moment is never negative
+  Buffer source = filled(rows * kWidth, dtype), target = source;
+  const double tensor_bytes = static_cast<double>(source.size());
+  std::vector<double> kernel_s, copy_s;
+  for (auto _ : state) {
+    copy_s.push_back(seconds_of([&] { std::memcpy(target.data(), source.data(), source.size()); }));
+    benchmark::DoNotOptimize(target.data());
+    kernel_s.push_back(seconds_of([&] { kernel.run(*kernels, tensors, rows, dtype); }));
+    state.SetIterationTime(kernel_s.back());
+  }
+  const double rate = static_cast<double>(kernel.tensors) * tensor_bytes / median(kernel_s);
+  const double copy_rate = 2.0 * tensor_bytes / median(copy_s);
+  state.counters["GB/s"] = rate * 1e-9;
+  state.counters["memcpy GB/s"] = copy_rate * 1e-9;
+  state.counters["ratio"] = rate / copy_rate;
+}
+
+const int kRegistered = [] {
+  for (const MemoryBound& kernel : kMemoryBound) {
+    benchmark::RegisterBenchmark((std::string("memory_bound/") + kernel.name).c_str(), memory_bound, kernel)
+        ->ArgNames({"dtype", "rows"})
+        ->ArgsProduct({kernel.masters ? std::vector<std::int64_t>{0} : std::vector<std::int64_t>{0, 1}, {8192}})
+        ->UseManualTime()
+        ->Unit(benchmark::kMicrosecond);
+  }
+  return 0;
+}();
+
+/// Forward and backward of one decoder block. Counter `ratio`: its FLOP/s as a fraction of the raw GEMM rate of the
+/// block's own largest product, one product timed before each block.
+void decoder_block(benchmark::State& state) {
+  label(state);
+  config::Model shape;
+  shape.layers = 1;
+  shape.width = kWidth;
+  shape.heads = 16;
+  shape.kv_heads = 8;
+  shape.ffn_width = 2816;
+  const model::BatchShape batch{state.range(1), state.range(2), dtype_of(state)};
+  const plan::ModelShapes shapes = plan::model_shapes(shape);
+  const auto decoder = model::make_model(shape, shapes, batch);
+  const plan::ModuleSizes sizes = decoder->sizes()[1];
+  const auto kernels = backend::cpu::make_cpu_kernels();
+
+  std::vector<Buffer> parameters, gradients;
+  std::vector<const std::byte*> parameter_views;
+  std::vector<std::byte*> gradient_views;
+  for (const int index : shapes.modules[1].parameters) {
+    const std::int64_t count = shapes.parameters[static_cast<std::size_t>(index)].numel();
+    parameters.push_back(filled(count, batch.dtype));
+    gradients.push_back(filled(count, batch.dtype));
+  }
+  for (const Buffer& parameter : parameters) parameter_views.push_back(parameter.data());
+  for (Buffer& gradient : gradients) gradient_views.push_back(gradient.data());
+  const std::int64_t count = batch.rows() * kWidth;
+  Buffer input = filled(count, batch.dtype), output = input, stream = input;
+  Buffer saved(static_cast<std::size_t>(sizes.saved_bytes));
+  Buffer workspace(static_cast<std::size_t>(std::max(sizes.forward_workspace_bytes, sizes.backward_workspace_bytes)));
+  model::ModuleCall call;
+  call.parameters = parameter_views;
+  call.gradients = gradient_views;
+  call.input = input.data();
+  call.output = output.data();
+  call.saved = saved.data();
+  call.workspace = workspace.data();
+  call.d_stream = stream.data();
+  const auto step = [&] {
+    decoder->forward(1, *kernels, call);
+    decoder->backward(1, *kernels, call);
+  };
+
+  RawGemm product{batch.rows(), kWidth, shape.ffn_width, batch.dtype};
+  product.run(*kernels);
+  step();
+  std::vector<double> raw_s, block_s;
+  for (auto _ : state) {
+    raw_s.push_back(seconds_of([&] { product.run(*kernels); }));
+    stream = input;  // the backward overwrites it; outside the time
+    block_s.push_back(seconds_of(step));
+    state.SetIterationTime(block_s.back());
+  }
+  const double block_rate = (sizes.forward_flops + sizes.backward_flops) / median(block_s);
+  const double raw_rate = product.flops() / median(raw_s);
+  state.counters["GFLOP/s"] = block_rate * 1e-9;
+  state.counters["GEMM GFLOP/s"] = raw_rate * 1e-9;
+  state.counters["ratio"] = block_rate / raw_rate;
+}
+BENCHMARK(decoder_block)
+    ->ArgNames({"dtype", "batch", "seq"})
+    ->ArgsProduct({{0, 1}, {1}, {256, 1024}})
+    ->UseManualTime()
+    ->Unit(benchmark::kMillisecond);
+
+}  // namespace
+}  // namespace fsdpbench
