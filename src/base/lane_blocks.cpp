@@ -13,11 +13,14 @@ bool LaneBlocks::reusable(const Block& block, const LaneClock& now) {
   return true;
 }
 
-LaneBlocks::Run LaneBlocks::best_run(std::int64_t size, const LaneClock& now) {
-  for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
-    if (block->bytes == size && reusable(*block, now)) return {block, size};
-  }
+LaneBlocks::Run LaneBlocks::best_run(std::int64_t size, Lane lane, const LaneClock& now) {
   Run best;
+  for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+    if (block->bytes != size || !reusable(*block, now)) continue;
+    if (block->freed_on == lane) return {block, size};
+    if (best.bytes == 0) best = {block, size};
+  }
+  if (best.bytes > 0) return best;
   for (auto block = blocks_.begin(); block != blocks_.end();) {
     Run run{block, 0};
     for (; block != blocks_.end() && reusable(*block, now); ++block) run.bytes += block->bytes;
@@ -33,8 +36,8 @@ LaneBlocks::Run LaneBlocks::free_tail(const LaneClock& now) {
   return run;
 }
 
-std::int64_t LaneBlocks::allocate(std::int64_t size, const LaneClock& now) {
-  Run run = best_run(size, now);
+std::int64_t LaneBlocks::allocate(std::int64_t size, Lane lane, const LaneClock& now) {
+  Run run = best_run(size, lane, now);
   if (run.bytes > 0) {
     ++reuses_;
   } else {
@@ -53,14 +56,15 @@ std::int64_t LaneBlocks::allocate(std::int64_t size, const LaneClock& now) {
     next->bytes -= taken;
     if (next->bytes == 0) next = blocks_.erase(next);
   }
-  live_[offset] = blocks_.insert(next, {offset, size, true, {}});
+  live_[offset] = blocks_.insert(next, {offset, size, true, lane, {}});
   return offset;
 }
 
-void LaneBlocks::free(std::int64_t offset, const LaneClock& freed_after) {
+void LaneBlocks::free(std::int64_t offset, Lane lane, const LaneClock& freed_after) {
   const auto found = live_.find(offset);
   if (found == live_.end()) throw std::logic_error("LaneBlocks::free: no live block at this offset");
   found->second->live = false;
+  found->second->freed_on = lane;
   found->second->freed_after = freed_after;
   live_.erase(found);
 }

@@ -12,10 +12,10 @@ namespace fsdpbench {
 /// A freed block remembers what must be over before it may be reused. Not thread-safe.
 class LaneBlocks {
  public:
-  /// Offset of a block of `size` bytes (> 0) for a lane that has seen `now`.
-  std::int64_t allocate(std::int64_t size, const LaneClock& now);
+  /// Offset of a block of `size` bytes (> 0) for `lane`, which has seen `now`.
+  std::int64_t allocate(std::int64_t size, Lane lane, const LaneClock& now);
   /// The block may be reused by whoever has seen `freed_after`. Throws std::logic_error if no live block starts there.
-  void free(std::int64_t offset, const LaneClock& freed_after);
+  void free(std::int64_t offset, Lane lane, const LaneClock& freed_after);
 
   /// Bytes that a lane which has seen `now` may not touch: live blocks, and freed ones it is not ordered after.
   std::int64_t occupied(const LaneClock& now) const;
@@ -27,6 +27,7 @@ class LaneBlocks {
     std::int64_t offset = 0;
     std::int64_t bytes = 0;
     bool live = false;
+    Lane freed_on = Lane::compute;
     LaneClock freed_after{};
   };
   using Blocks = std::list<Block>;  // by offset, without gaps, up to reserved_
@@ -37,9 +38,9 @@ class LaneBlocks {
   };
 
   static bool reusable(const Block& block, const LaneClock& now);
-  /// A block of just this size (steps repeat: it keeps the range from fragmenting), else the smallest run that is
-  /// large enough; no bytes if there is none.
-  Run best_run(std::int64_t size, const LaneClock& now);
+  /// A block of just this size, the lane's own first (as with a pool a lane: what other lanes freed stays for them),
+  /// else the smallest run that is large enough; no bytes if there is none.
+  Run best_run(std::int64_t size, Lane lane, const LaneClock& now);
   Run free_tail(const LaneClock& now);
 
   Blocks blocks_;

@@ -11,8 +11,8 @@ std::int64_t LanePool::allocate(std::int64_t bytes, MemoryCategory category, Lan
   const std::int64_t size = std::max(kGranule, round_up(bytes, kGranule));
   const LaneClock now = order.now(lane);
   const std::size_t c = index_of(category);
-  const std::int64_t offset = blocks_.allocate(size, now);
-  live_[offset] = {size, category, by_category_[c].allocate(size, now)};
+  const std::int64_t offset = blocks_.allocate(size, lane, now);
+  live_[offset] = {size, category, by_category_[c].allocate(size, lane, now)};
 
   PoolStatistics& s = statistics_;
   s.live[c] += size;
@@ -35,8 +35,8 @@ void LanePool::free(std::int64_t offset, Lane lane, const LaneOrder& order) {
   const Live block = live_at(offset);
   // Not only the lane's last op: what the lane has waited for must be over too before anybody reuses the block.
   const LaneClock freed_after = order.now(lane);
-  blocks_.free(offset, freed_after);
-  by_category_[index_of(block.category)].free(block.category_offset, freed_after);
+  blocks_.free(offset, lane, freed_after);
+  by_category_[index_of(block.category)].free(block.category_offset, lane, freed_after);
   statistics_.live[index_of(block.category)] -= block.size;
   statistics_.live_total -= block.size;
   live_.erase(offset);

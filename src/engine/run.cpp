@@ -86,7 +86,10 @@ Preparation prepare(const config::RunConfig& config) {
                               {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype});
   p.sizes = p.model->sizes();
   p.schedules = schedule::build_schedules(p.plan, schedule::make_policy(config), p.sizes);
-  p.memory = schedule::memory_walk(p.schedules);
+  // Packing the range may take a few steps to settle; more than these have not been seen to change anything.
+  constexpr std::int64_t kMostSteps = 32;
+  p.memory = schedule::memory_walk(p.schedules,
+                                   static_cast<int>(std::min(config.train.warmup + config.train.steps, kMostSteps)));
   return p;
 }
 

@@ -5,12 +5,9 @@
 
 namespace fsdpbench::schedule {
 
-/// Enough for every schedule to reach its steady state.
-inline constexpr int kMemoryWalkSteps = 8;
-
 /// What a device's pool will show, to the byte, after `steps` steps: the schedule's own allocations, frees, waits
 /// and the host's wait after each step, walked over base/lane_pool.h. `peak_occupied` covers the steps, persistent
 /// buffers included.
-PoolStatistics memory_walk(const Schedules& schedules, int steps = kMemoryWalkSteps);
+PoolStatistics memory_walk(const Schedules& schedules, int steps);
 
 }  // namespace fsdpbench::schedule

@@ -173,10 +173,25 @@ TEST(MemoryWalk, StrictLimitsDifferByExactlyOneUnit) {
       const testing::ScheduleCase c = testing::make_case(config);
       unit_bytes = round_up(c.plan.units[1].layout.gathered_numel() * 4, LanePool::kGranule);
       peaks.push_back(
-          memory_walk(c.schedules).peak_occupied[index_of(MemoryCategory::unsharded_parameters)]);
+          memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::unsharded_parameters)]);
     }
     EXPECT_EQ(peaks[1] - peaks[0], unit_bytes);
     EXPECT_EQ(peaks[2] - peaks[1], unit_bytes);
+  }
+}
+
+TEST(MemoryWalk, Fsdp2LiveCopiesAreAsDerivedFromItsRules) {
+  // Implicit prefetching: two all-gather outputs and one unit of parameters; explicit depth k: k + 1 outputs and one.
+  for (int depth : {0, 1, 2, 3}) {
+    config::RunConfig config = testing::decoder_config(8, 4);
+    if (depth > 0) config.fsdp.forward_prefetch = {config::Prefetch::Mode::explicit_, depth};
+    const testing::ScheduleCase c = testing::make_case(config);
+    const plan::Unit& unit = c.plan.units[1];
+    const plan::Unit& root = c.plan.units[0];
+    const std::int64_t copies = std::max(depth, 1) + 2;
+    EXPECT_EQ(memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::unsharded_parameters)],
+              copies * round_up(unit.layout.gathered_numel() * 4, LanePool::kGranule) +
+                  round_up(root.layout.gathered_numel() * 4, LanePool::kGranule));
   }
 }
 
@@ -193,7 +208,7 @@ TEST(MemoryWalk, Fsdp1QueueLetsOneMoreUnitLiveThanItSays) {
     const testing::ScheduleCase strict = testing::make_case(config);
     unit_bytes = queue.plan.units[1].layout.gathered_numel() * 4;
     const auto unsharded = [](const testing::ScheduleCase& c) {
-      return memory_walk(c.schedules).peak_occupied[index_of(MemoryCategory::unsharded_parameters)];
+      return memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::unsharded_parameters)];
     };
     EXPECT_NEAR(static_cast<double>(unsharded(queue)), static_cast<double>(unsharded(strict)),
                 static_cast<double>(unit_bytes) / 2)
@@ -207,7 +222,7 @@ TEST(MemoryWalk, WithoutALimitEveryUnitOfTheForwardMayLive) {
   config.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::unlimited, 0, 0};
   const testing::ScheduleCase c = testing::make_case(config);
   const std::int64_t unit = c.plan.units[1].layout.gathered_numel() * 4;
-  EXPECT_GE(memory_walk(c.schedules).peak_occupied[index_of(MemoryCategory::unsharded_parameters)], 8 * unit);
+  EXPECT_GE(memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::unsharded_parameters)], 8 * unit);
 }
 
 TEST(MemoryWalk, ReduceScatterBuffersBoundTheirInputs) {
@@ -216,7 +231,7 @@ TEST(MemoryWalk, ReduceScatterBuffersBoundTheirInputs) {
     config::RunConfig config = testing::decoder_config(8, 4);
     config.fsdp.reduce_scatter_buffers = buffers;
     const testing::ScheduleCase c = testing::make_case(config);
-    peaks.push_back(memory_walk(c.schedules).peak_occupied[index_of(MemoryCategory::communication_buffers)]);
+    peaks.push_back(memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::communication_buffers)]);
   }
   EXPECT_EQ(peaks[1] - peaks[0], peaks[2] - peaks[1]);
   EXPECT_GT(peaks[1], peaks[0]);

@@ -1,0 +1,58 @@
+// One rank's failure ends all ranks with that failure's message; a stop between steps keeps what was measured.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "base/error.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+/// Fails when sample `at` is asked for: on one rank, in the middle of a step.
+class FailingBatches : public testing::HashedBatches {
+ public:
+  FailingBatches(std::int32_t vocab, std::int64_t at) : HashedBatches(vocab), at_(at) {}
+  void tokens(std::int64_t sample, std::span<std::int32_t> out) const override {
+    if (sample == at_) throw ConfigError("the data file shrank while it was read");
+    HashedBatches::tokens(sample, out);
+  }
+
+ private:
+  std::int64_t at_;
+};
+
+TEST(Failure, OfOneRankEndsAllWithItsMessage) {
+  const config::RunConfig c = testing::settled(testing::tiny_decoder());
+  const Preparation p = prepare(c);
+  for (std::int64_t sample : {0, 5, 13, 39}) {  // ranks 0, 2, 2 and 3, steps 0, 0, 1 and 4
+    const FailingBatches batches(static_cast<std::int32_t>(c.model.vocab), sample);
+    try {
+      run(*backend::cpu::make_cpu_backend(), p, batches);
+      FAIL() << "sample " << sample;
+    } catch (const ConfigError& error) {
+      EXPECT_STREQ(error.what(), "the data file shrank while it was read");
+    }
+  }
+}
+
+TEST(Failure, AStopBetweenStepsKeepsWhatWasDone) {
+  config::RunConfig c = testing::settled(testing::tiny_decoder());
+  c.train.steps = 50;
+  const Preparation p = prepare(c);
+  std::atomic<std::int64_t> done = 0;
+  RunHooks hooks;
+  hooks.progress = [&](std::int64_t steps, std::optional<double>) { done = steps; };
+  hooks.stop = [&] { return done >= 3; };
+  const RunResult result = run(*backend::cpu::make_cpu_backend(), p, testing::HashedBatches(53), hooks);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_GE(result.steps_done, 3);
+  EXPECT_LT(result.steps_done, 50);
+  EXPECT_EQ(result.losses.size(), static_cast<std::size_t>(result.steps_done));
+  for (const trace::RankTrace& trace : result.traces) {
+    EXPECT_EQ(trace.steps.size(), static_cast<std::size_t>(result.steps_done - 1));
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine

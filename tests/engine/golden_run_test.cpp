@@ -1,0 +1,126 @@
+// Whole runs against what PyTorch and JAX computed (tests/golden): any number of ranks, any strategy.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/golden.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using namespace config;  // NOLINT: nothing here but settings
+
+constexpr double kLossTolerance = 3e-6;       // relative
+constexpr double kParameterTolerance = 1e-5;  // absolute, see tests/golden/README.md
+
+class GoldenTokens : public BatchSource {
+ public:
+  explicit GoldenTokens(const testing::GoldenDecoder& golden) {
+    const Train train = golden.train();
+    for (std::int64_t step = 0; step < train.steps; ++step) {
+      inputs_.push_back(golden.inputs(step));
+      targets_.push_back(golden.targets(step));
+    }
+    batch_ = train.batch_per_rank;
+    seq_ = train.seq_len;
+  }
+  void tokens(std::int64_t sample, std::span<std::int32_t> out) const override {
+    const auto step = static_cast<std::size_t>(sample / batch_);
+    const std::int64_t first = sample % batch_ * seq_;
+    std::copy_n(inputs_[step].begin() + first, seq_, out.begin());
+    out.back() = targets_[step][static_cast<std::size_t>(first + seq_ - 1)];
+  }
+  void features(std::int64_t, std::span<float>, std::span<float>) const override {}
+
+ private:
+  std::vector<std::vector<std::int32_t>> inputs_, targets_;
+  std::int64_t batch_ = 0, seq_ = 0;
+};
+
+TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
+  for (bool tied : {false, true}) {
+    const testing::GoldenDecoder golden(tied);
+    for (const auto& [ranks, strategy] : {std::pair{1, Strategy::no_shard}, {2, Strategy::full_shard},
+                                          {4, Strategy::shard_grad_op}, {8, Strategy::full_shard}}) {
+      RunConfig c;
+      c.model = golden.model();
+      c.train = golden.train();
+      c.train.batch_per_rank /= ranks;
+      c.mesh.ranks = ranks;
+      c.fsdp.strategy = strategy;
+      c = testing::settled(c);
+      const Preparation p = prepare(c);
+      RunHooks hooks;
+      hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
+        const std::vector<float> all = golden.initial(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
+        std::copy_n(all.begin() + begin, out.size(), out.begin());
+      };
+      const RunResult result = run(*backend::cpu::make_cpu_backend(), p, GoldenTokens(golden), hooks);
+      const std::vector<float> losses = golden.losses();
+      ASSERT_EQ(result.losses.size(), losses.size());
+      for (std::size_t i = 0; i < losses.size(); ++i) {
+        EXPECT_NEAR(result.losses[i], static_cast<double>(losses[i]), kLossTolerance * static_cast<double>(losses[i]));
+      }
+      for (std::size_t i = 0; i < p.plan.shapes.parameters.size(); ++i) {
+        const std::vector<float> expected = golden.final(p.plan.shapes.parameters[i].name);
+        for (std::size_t e = 0; e < expected.size(); ++e) {
+          ASSERT_NEAR(static_cast<double>(result.parameters[i][e]), static_cast<double>(expected[e]), kParameterTolerance)
+              << p.plan.shapes.parameters[i].name << '[' << e << "], " << ranks << " ranks";
+        }
+      }
+    }
+  }
+}
+
+class GoldenFeatures : public BatchSource {
+ public:
+  explicit GoldenFeatures(const testing::GoldenStep& step) : step_(step) {}
+  void tokens(std::int64_t, std::span<std::int32_t>) const override {}
+  void features(std::int64_t sample, std::span<float> inputs, std::span<float> targets) const override {
+    std::copy_n(step_.x.begin() + sample * step_.in, step_.in, inputs.begin());
+    std::copy_n(step_.y.begin() + sample * step_.out, step_.out, targets.begin());
+  }
+
+ private:
+  const testing::GoldenStep& step_;
+};
+
+TEST(GoldenRun, OneLinearLayerStepsAsFlaxDoesForAnyNumberOfShards) {
+  for (const testing::GoldenStep& golden : testing::golden_steps()) {
+    for (int num_shards : {1, 2, 4, 8}) {
+      for (Layout layout : {Layout::flat, Layout::per_param}) {
+        RunConfig c;
+        c.model.kind = ModelKind::mlp;
+        c.model.layers = 1;
+        c.model.in_features = golden.in;
+        c.model.out_features = golden.out;
+        c.train.optimizer = Optimizer::sgd;
+        c.train.learning_rate = golden.learning_rate;
+        c.train.weight_decay = 0;
+        c.train.steps = 1;
+        c.train.warmup = 0;
+        c.train.batch_per_rank = golden.batch / num_shards;
+        c.mesh.ranks = num_shards;
+        c.fsdp.layout = layout;
+        const Preparation p = prepare(testing::settled(c));
+        RunHooks hooks;
+        hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
+          const std::vector<float>& all = parameter == 0 ? golden.weight : golden.bias;
+          std::copy_n(all.begin() + begin, out.size(), out.begin());
+        };
+        const RunResult result = run(*backend::cpu::make_cpu_backend(), p, GoldenFeatures(golden), hooks);
+        EXPECT_NEAR(result.losses.front(), static_cast<double>(golden.loss), 1e-6 * static_cast<double>(golden.loss));
+        for (std::size_t i = 0; i < golden.new_weight.size(); ++i) {
+          ASSERT_NEAR(result.parameters[0][i], golden.new_weight[i], 1e-6F) << golden.name << ", " << num_shards;
+        }
+        for (std::size_t i = 0; i < golden.new_bias.size(); ++i) {
+          ASSERT_NEAR(result.parameters[1][i], golden.new_bias[i], 1e-6F) << golden.name << ", " << num_shards;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine

@@ -1,0 +1,276 @@
+// A knob that does nothing fails here: each one changes exposed time, memory or bytes as the theory says. Computation
+// and link are emulated, so that many ranks overlap truly on few cores; times are compared with each other, never with
+// a clock of this machine.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "metrics/run_metrics.h"
+#include "metrics/step_breakdown.h"
+#include "plan/communication.h"
+#include "schedule/policy.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using namespace config;  // NOLINT: nothing here but settings
+
+constexpr double kUnitSeconds = 3e-3;  // a block's forward, and its gather on the link
+constexpr int kBlocks = 6;
+
+/// Six blocks on four ranks: a block's forward takes 3 ms, its backward 6 ms, a gather and a reduce-scatter 3 ms each,
+/// so that communication is as long as computation.
+RunConfig balanced() {
+  RunConfig c;
+  c.model.layers = kBlocks;
+  c.model.width = 256;
+  c.model.heads = 4;
+  c.model.kv_heads = 4;
+  c.model.ffn_width = 512;
+  c.model.vocab = 64;  // the root's part is small
+  c.mesh.ranks = 4;
+  c.train.steps = 3;
+  c.train.warmup = 1;
+  c.train.seq_len = 64;
+  c.train.batch_per_rank = 1;
+  const Preparation p = prepare(testing::settled(c));
+  c.emulate.compute_tflops = p.sizes[1].forward_flops / kUnitSeconds / 1e12;
+  const double wire = static_cast<double>(p.plan.units[1].layout.gathered_numel()) * 4 * 3 / 4;
+  c.emulate.link_gb_per_s = wire / kUnitSeconds / 1e9;
+  return c;
+}
+
+metrics::RunMetrics measure(const RunConfig& asked) {
+  const RunConfig c = testing::settled(asked);
+  const Preparation p = prepare(c);
+  const RunResult result = testing::run_tiny(c);
+  return metrics::run_metrics(p.schedules, p.plan.mesh, c.fsdp.reshard_after_forward.group, result.traces, 1);
+}
+
+constexpr double kUnitMs = kUnitSeconds * 1e3;
+
+TEST(Knob, BackwardPrefetchPreHidesWhatNoneExposes) {
+  RunConfig c = balanced();
+  const double pre = measure(c).exposed_comm_ms;
+  c.fsdp.backward_prefetch.mode = Prefetch::Mode::none;
+  const double none = measure(c).exposed_comm_ms;
+  // Without prefetching, all but the last unit's gathers wait for the reduce-scatter before them.
+  EXPECT_GT(none - pre, 0.8 * (kBlocks - 1) * kUnitMs);
+}
+
+TEST(Knob, BackwardPrefetchPostLiesBetween) {
+  RunConfig c = balanced();
+  c.model.vocab = 2048;  // a head whose backward is long enough to hide a gather
+  const double pre = measure(c).exposed_comm_ms;
+  c.fsdp.backward_prefetch.mode = Prefetch::Mode::none;
+  const double none = measure(c).exposed_comm_ms;
+  c.fsdp.backward_prefetch.mode = Prefetch::Mode::post;
+  const double post = measure(c).exposed_comm_ms;
+  EXPECT_GT(post, pre + 0.5 * kUnitMs);  // the first gather of backward is on demand
+  EXPECT_LT(post, none + kUnitMs);
+}
+
+TEST(Knob, ForwardPrefetchNoneExposesEveryGather) {
+  RunConfig c = balanced();
+  const double implicit = measure(c).exposed_comm_ms;
+  c.fsdp.forward_prefetch.mode = Prefetch::Mode::none;
+  const double none = measure(c).exposed_comm_ms;
+  EXPECT_GT(none - implicit, 0.8 * (kBlocks - 1) * kUnitMs);
+}
+
+TEST(Knob, AStrictLimitOfOneForbidsOverlapInForward) {
+  RunConfig c = balanced();
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 2, 0};
+  const double two = measure(c).exposed_comm_ms;
+  c.fsdp.all_gather_limit.count = 1;
+  const double one = measure(c).exposed_comm_ms;
+  EXPECT_GT(one - two, 0.8 * (kBlocks - 1) * kUnitMs);
+}
+
+TEST(Knob, AByteBudgetOfOneUnitIsAStrictLimitOfOne) {
+  RunConfig c = balanced();
+  const std::int64_t unit = prepare(testing::settled(c)).plan.units[1].layout.gathered_numel() * 4;
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::bytes, 0, unit};
+  const auto budget = prepare(testing::settled(c));
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 1, 0};
+  EXPECT_EQ(budget.schedules.steady(), prepare(testing::settled(c)).schedules.steady());
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::bytes, 0, 2 * unit};
+  EXPECT_NE(budget.schedules.steady(), prepare(testing::settled(c)).schedules.steady());
+}
+
+TEST(Knob, ASeparateReduceScatterCommunicatorFreesGathersFromReductions) {
+  RunConfig c = balanced();
+  c.fsdp.backward_prefetch.mode = Prefetch::Mode::none;  // gathers stand behind reductions
+  c.fsdp.reduce_scatter_buffers = 3;
+  const double one = measure(c).exposed_comm_ms;
+  c.fsdp.separate_reduce_scatter_comm = true;
+  const double two = measure(c).exposed_comm_ms;
+  EXPECT_LT(two, one - kUnitMs);
+}
+
+TEST(Knob, MoreReduceScatterBuffersUncoverSlowReductions) {
+  RunConfig c = balanced();
+  c.fsdp.strategy = Strategy::shard_grad_op;  // only reductions in backward
+  *c.emulate.link_gb_per_s /= 3;              // each as long as one and a half backwards
+  c.fsdp.separate_reduce_scatter_comm = true;
+  const double one = measure(c).exposed_comm_ms;
+  c.fsdp.reduce_scatter_buffers = 3;
+  const double three = measure(c).exposed_comm_ms;
+  // The link is the bottleneck either way: what a third buffer wins is computation pulled forward.
+  EXPECT_LE(three, one + 0.5 * kUnitMs);
+  const auto waits = [&](int buffers) {
+    c.fsdp.reduce_scatter_buffers = buffers;
+    return prepare(testing::settled(c)).schedules.steady();
+  };
+  EXPECT_NE(waits(1), waits(3));
+}
+
+TEST(Knob, ExplicitForwardDepthCostsAUnitOfMemoryEach) {
+  RunConfig c = balanced();
+  std::vector<std::int64_t> peaks;
+  for (int depth : {1, 2, 3}) {
+    c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, depth};
+    peaks.push_back(prepare(testing::settled(c)).memory.peak_occupied[index_of(MemoryCategory::unsharded_parameters)]);
+  }
+  const std::int64_t unit = prepare(testing::settled(c)).plan.units[1].layout.gathered_numel() * 4;
+  EXPECT_EQ(peaks[1] - peaks[0], unit);
+  EXPECT_EQ(peaks[2] - peaks[1], unit);
+}
+
+TEST(Knob, StrictLimitsChangeTheMeasuredPeakByOneUnitEach) {
+  for (Layout layout : {Layout::flat, Layout::per_param}) {
+    RunConfig c = balanced();
+    c.fsdp.layout = layout;
+    std::vector<std::int64_t> peaks;
+    for (int limit : {1, 2, 3}) {
+      c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, limit, 0};
+      peaks.push_back(
+          testing::run_tiny(c).memory.front().peak_occupied[index_of(MemoryCategory::unsharded_parameters)]);
+    }
+    const std::int64_t unit = prepare(testing::settled(c)).plan.units[1].layout.gathered_numel() * 4;
+    EXPECT_EQ(peaks[1] - peaks[0], unit);
+    EXPECT_EQ(peaks[2] - peaks[1], unit);
+  }
+}
+
+std::int64_t bytes_on_wire(const RunConfig& c) {
+  const RunResult result = testing::run_tiny(c);
+  return result.wire_bytes[0][0] + result.wire_bytes[0][1] + result.wire_bytes[0][2];
+}
+
+TEST(Knob, ShardGradOpMovesTwoThirdsOfFullShard) {
+  RunConfig c = balanced();
+  c.fsdp.reshard_after_forward.mode = ReshardAfterForward::Mode::always;
+  const std::int64_t full = bytes_on_wire(c);
+  c.fsdp.strategy = Strategy::shard_grad_op;
+  c.fsdp.reshard_after_forward.mode = ReshardAfterForward::Mode::automatic;
+  EXPECT_EQ(3 * bytes_on_wire(c), 2 * full);
+}
+
+TEST(Knob, DtypesHalveTheirCollectives) {
+  RunConfig c = balanced();
+  const backend::WireBytes f32 = testing::run_tiny(c).wire_bytes.front();
+  c.fsdp.param_dtype = DType::bf16;
+  const backend::WireBytes low = testing::run_tiny(c).wire_bytes.front();
+  EXPECT_EQ(2 * low[0], f32[0]);
+  EXPECT_EQ(low[1], f32[1]);
+  c.fsdp.reduce_dtype = DType::bf16;
+  const backend::WireBytes both = testing::run_tiny(c).wire_bytes.front();
+  EXPECT_EQ(2 * both[1], f32[1]);
+}
+
+TEST(Knob, HybridReducesAcrossReplicasAndGathersInside) {
+  RunConfig c = balanced();
+  c.fsdp.strategy = Strategy::hybrid_shard;
+  c.mesh = {4, 2, 2};
+  const backend::WireBytes bytes = testing::run_tiny(c).wire_bytes.front();
+  const Preparation p = prepare(c);
+  std::int64_t gathered = 0;
+  for (const plan::Unit& u : p.plan.units) gathered += u.layout.gathered_numel();
+  EXPECT_EQ(bytes[1], 3 * gathered * 4 / 2);       // (F-1)/F with F = 2, three steps
+  EXPECT_EQ(bytes[2], 3 * gathered / 2 * 4);       // 2 (R-1)/R of the shard with R = 2
+}
+
+TEST(Knob, ReshardToAGroupGathersOverFewerRanks) {
+  RunConfig c = balanced();
+  const std::int64_t full = testing::run_tiny(c).wire_bytes.front()[0];
+  c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::group, 2};
+  EXPECT_LT(testing::run_tiny(c).wire_bytes.front()[0], full);
+}
+
+TEST(Knob, ActivationCheckpointingTradesMemoryForTime) {
+  RunConfig c = balanced();
+  const Preparation without = prepare(testing::settled(c));
+  const double fast = measure(c).compute_ms;
+  c.fsdp.activation_checkpointing = true;
+  const Preparation with = prepare(testing::settled(c));
+  const std::size_t activations = index_of(MemoryCategory::activations);
+  EXPECT_LT(2 * with.memory.peak_occupied[activations], without.memory.peak_occupied[activations]);
+  EXPECT_GT(measure(c).compute_ms, fast + 0.8 * kBlocks * kUnitMs);
+}
+
+TEST(Knob, ShardThresholdReplicatesSmallParameters) {
+  RunConfig c = balanced();
+  EXPECT_EQ(testing::run_tiny(c).wire_bytes.front()[2], 0);
+  c.fsdp.shard_threshold = c.model.width + 1;  // the norms
+  const Preparation p = prepare(testing::settled(c));
+  EXPECT_EQ(p.plan.units[1].layout.replicated.size(), 2U);
+  EXPECT_GT(testing::run_tiny(c).wire_bytes.front()[2], 0);
+}
+
+TEST(Knob, WrappingDecidesTheUnits) {
+  RunConfig c = balanced();
+  const auto units = [&](Wrap wrap) {
+    c.fsdp.wrap = wrap;
+    return prepare(testing::settled(c)).plan.units.size();
+  };
+  EXPECT_EQ(units({Wrap::Mode::block, 1, 0}), 7U);
+  EXPECT_EQ(units({Wrap::Mode::blocks, 4, 0}), 3U);
+  EXPECT_EQ(units({Wrap::Mode::model, 1, 0}), 1U);
+  const std::int64_t block = 4 * 256 * 256 + 3 * 256 * 512 + 2 * 256;
+  EXPECT_EQ(units({Wrap::Mode::min_size, 1, block}), 7U);
+  EXPECT_EQ(units({Wrap::Mode::min_size, 1, block + 1}), 4U);
+}
+
+TEST(Knob, GradientScalingRoundsDifferentlyOnThreeRanks) {
+  // In fp32 the factors differ by powers of two and give the same bits. In bf16 the mean is rounded after dividing by
+  // three, FSDP1's sum before.
+  RunConfig c = testing::tiny_decoder();
+  c.mesh.ranks = 3;
+  c.fsdp.reduce_dtype = DType::bf16;
+  const auto average = testing::run_tiny(c).parameters_digest;
+  c.fsdp.gradient_scaling = GradientScaling::pre_post_divide;
+  EXPECT_NE(testing::run_tiny(c).parameters_digest, average);
+}
+
+TEST(Knob, SeedsLinksAndSlowRanksAreInjected) {
+  RunConfig c = balanced();
+  const double base = measure(c).step_ms.median;
+  RunConfig slow_rank = c;
+  slow_rank.inject.slow_rank = 2;
+  slow_rank.inject.slow_rank_factor = 2;
+  EXPECT_GT(measure(slow_rank).step_ms.median, 1.5 * base);
+  RunConfig slow_link = c;
+  slow_link.inject.slow_link_rank = 1;
+  slow_link.inject.slow_link_factor = 3;
+  EXPECT_GT(measure(slow_link).step_ms.median, 1.5 * base);
+  RunConfig latency = c;
+  latency.emulate.link_latency_us = 2000;
+  EXPECT_GT(measure(latency).step_ms.median, 1.5 * base);
+  RunConfig delayed = c;
+  delayed.inject.delay_lane = "compute";
+  delayed.inject.delay_us = 3000;
+  EXPECT_GT(measure(delayed).step_ms.median, base + 2 * kBlocks * kUnitMs * 0.8);
+}
+
+TEST(Knob, AHostSyncStopsTheHostFromRunningAhead) {
+  RunConfig c = balanced();
+  const double without = measure(c).exposed_comm_ms;
+  c.inject.host_sync_after_layer = 2;
+  const double with = measure(c).exposed_comm_ms;
+  EXPECT_GT(with - without, 0.5 * kUnitMs);  // the next gather starts only now
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine

@@ -1,0 +1,77 @@
+// Random policies under random delays with poisoned memory: still one digest, the memory the schedule said to the byte,
+// and the bytes on the wire that the formula says.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "plan/communication.h"
+#include "schedule/memory_walk.h"
+#include "schedule/policy.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using namespace config;  // NOLINT: nothing here but settings
+
+template <typename T>
+T pick(std::mt19937& random, std::initializer_list<T> values) {
+  return values.begin()[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random)];
+}
+
+void randomize(RunConfig& c, std::mt19937& random) {
+  Fsdp& f = c.fsdp;
+  f.strategy = pick(random, {Strategy::no_shard, Strategy::shard_grad_op, Strategy::full_shard, Strategy::full_shard});
+  f.layout = pick(random, {Layout::flat, Layout::per_param});
+  f.forward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::implicit, Prefetch::Mode::explicit_}),
+                        pick(random, {1, 2})};
+  f.backward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::post, Prefetch::Mode::pre,
+                                       Prefetch::Mode::explicit_}),
+                         pick(random, {1, 2})};
+  f.all_gather_limit = {pick(random, {AllGatherLimit::Mode::unlimited, AllGatherLimit::Mode::fsdp1_queue,
+                                      AllGatherLimit::Mode::fsdp2_event, AllGatherLimit::Mode::strict}),
+                        pick(random, {1, 2, 3}), 0};
+  f.reduce_scatter_buffers = pick(random, {0, 1, 2});
+  f.separate_reduce_scatter_comm = pick(random, {false, true});
+  f.activation_checkpointing = pick(random, {false, true});
+  f.shard_threshold = pick<std::int64_t>(random, {0, 30, 700});
+  c.inject.jitter_us = 300;
+  c.inject.poison_freed_memory = true;
+}
+
+TEST(Stress, RandomPoliciesUnderRandomDelays) {
+  std::mt19937 random(99);
+  RunConfig base = testing::tiny_decoder();
+  base.train.warmup = 2;
+  base.train.steps = 2;
+  const std::string expected = testing::run_tiny(base).parameters_digest.value();
+  for (int i = 0; i < 25; ++i) {
+    RunConfig c = base;
+    randomize(c, random);
+    c = testing::settled(c);
+    const Preparation preparation = prepare(c);
+    const RunResult result = testing::run_tiny(c);
+    EXPECT_EQ(result.parameters_digest.value(), expected) << "case " << i;
+
+    const PoolStatistics expected_memory = schedule::memory_walk(preparation.schedules, 4);
+    for (const PoolStatistics& memory : result.memory) {
+      EXPECT_EQ(memory.peak_occupied_total, expected_memory.peak_occupied_total) << "case " << i;
+      EXPECT_EQ(memory.peak_occupied, expected_memory.peak_occupied) << "case " << i;
+      EXPECT_EQ(memory.reserved, expected_memory.reserved) << "case " << i;
+    }
+    std::vector<bool> reshards;
+    for (int u = 0; u < static_cast<int>(preparation.plan.units.size()); ++u) {
+      reshards.push_back(schedule::reshards_after_forward(schedule::make_policy(c), preparation.plan, u));
+    }
+    const plan::CommunicationVolume volume = plan::communication_volume(preparation.plan, c, reshards);
+    for (const backend::WireBytes& bytes : result.wire_bytes) {
+      EXPECT_EQ(bytes[0], std::llround(2 * volume.all_gather)) << "case " << i;
+      EXPECT_EQ(bytes[1], std::llround(2 * volume.reduce_scatter)) << "case " << i;
+      EXPECT_NEAR(static_cast<double>(bytes[2]), 2 * volume.all_reduce, 40) << "case " << i;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine
