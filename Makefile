@@ -21,7 +21,7 @@ deps:
 	@src/cmake/install-debian-packages.sh
 
 configure: deps
-	@cmake --preset default $(LAUNCHER) --log-level=WARNING
+	@cmake --preset default $(LAUNCHER) --log-level=WARNING >/dev/null
 
 build: configure
 	cmake --build --preset default --target fsdpbench
@@ -42,7 +42,7 @@ bench: configure
 	@for program in build/bin/bench_*; do echo "== $$program =="; $$program || exit 1; done
 
 asan tsan: deps
-	@cmake --preset $@ $(LAUNCHER) --log-level=WARNING
+	@cmake --preset $@ $(LAUNCHER) --log-level=WARNING >/dev/null
 	cmake --build --preset $@
 	ctest --preset $@
 
