@@ -1,0 +1,110 @@
+#include "metrics/step_breakdown.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "metrics/max_plus.h"
+#include "metrics/statistics.h"
+
+namespace fsdpbench::metrics {
+namespace {
+
+using schedule::Op;
+using schedule::OpKind;
+
+/// A schedule of bare ops and a trace of one step with the given times.
+struct Example {
+  schedule::Schedules schedules;
+  trace::RankTrace trace;
+
+  void add(OpKind kind, std::int64_t begin, std::int64_t end) {
+    Op op;
+    op.kind = kind;
+    if (schedules.steps.empty()) schedules.steps.emplace_back();
+    schedules.steps[0].ops.push_back(op);
+    trace.records.push_back({0, static_cast<std::int32_t>(trace.records.size()), 0, begin, end, 0});
+  }
+};
+
+TEST(StepBreakdown, GoldenTraceOfTwoStreams) {
+  // A gemm 100-200 and 260-300, an all-gather 150-250, seen from 100 to 300.
+  Example e;
+  e.add(OpKind::forward, 100, 200);
+  e.add(OpKind::all_gather, 150, 250);
+  e.add(OpKind::forward, 260, 300);
+  e.trace.steps.push_back({100, 300});
+  const StepBreakdown b = break_down(e.schedules, e.trace).front();
+  EXPECT_DOUBLE_EQ(b.overlap_percent(), 50.0);
+  EXPECT_EQ(b.computation, 140);
+  EXPECT_EQ(b.exposed_communication, 50);
+  EXPECT_EQ(b.idle, 10);
+  EXPECT_EQ(b.step, 200);
+}
+
+TEST(StepBreakdown, CopiesCountOnlyWhereNothingElseRuns) {
+  Example e;
+  e.add(OpKind::forward, 0, 10);
+  e.add(OpKind::copy_in, 5, 20);
+  e.add(OpKind::reduce_scatter, 15, 30);
+  e.trace.steps.push_back({0, 40});
+  const StepBreakdown b = break_down(e.schedules, e.trace).front();
+  EXPECT_EQ(b.exposed_copy, 5);
+  EXPECT_EQ(b.exposed_communication, 15);
+  EXPECT_EQ(b.idle, 10);
+}
+
+TEST(StepBreakdown, ARecordOutsideItsStepIsRefused) {
+  Example e;
+  e.add(OpKind::forward, 0, 50);
+  e.trace.steps.push_back({0, 40});
+  EXPECT_THROW(break_down(e.schedules, e.trace), Error);
+}
+
+TEST(Statistics, MedianAndInterval) {
+  EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
+  EXPECT_DOUBLE_EQ(median({4, 1, 2, 3}), 2.5);
+  const Summary few = summarize({1, 2, 9});
+  EXPECT_DOUBLE_EQ(few.ci_low, 1);
+  EXPECT_DOUBLE_EQ(few.ci_high, 9);
+  std::vector<double> many;
+  for (int i = 0; i < 101; ++i) many.push_back(i);
+  const Summary s = summarize(many);
+  EXPECT_DOUBLE_EQ(s.median, 50);
+  EXPECT_GT(s.ci_low, 30);
+  EXPECT_LT(s.ci_high, 70);
+  EXPECT_LT(s.ci_low, s.median);
+  EXPECT_EQ(s.n, 101);
+}
+
+TEST(MaxPlus, LanesRunTogetherAndWaitsOrderThem) {
+  schedule::Schedule s;
+  const auto add = [&](OpKind kind, Lane lane, std::vector<schedule::Wait> waits, int record,
+                       schedule::Group group = schedule::Group::none) {
+    Op op;
+    op.kind = kind;
+    op.lane = lane;
+    op.waits = std::move(waits);
+    op.record = record;
+    op.group = group;
+    s.ops.push_back(op);
+  };
+  add(OpKind::all_gather, Lane::all_gather, {}, 0, schedule::Group::shard);
+  add(OpKind::forward, Lane::compute, {{0}}, 1);
+  add(OpKind::all_gather, Lane::all_gather, {}, 2, schedule::Group::shard);
+  add(OpKind::forward, Lane::compute, {{2}}, 3);
+  const plan::Mesh two{2, 1};
+  // Gather 10 | forward 30 beside gather 10 | forward 30.
+  EXPECT_EQ(max_plus_bound(s, 4, two, 0, {{10, 30, 10, 30}, {10, 30, 10, 30}}), 70);
+  // The second gather waits for the host to see the first forward: 10 + 30 + 10 + 30.
+  Op host;
+  host.kind = OpKind::host_wait;
+  host.waits = {{1}};
+  schedule::Schedule blocked = s;
+  blocked.ops.insert(blocked.ops.begin() + 2, host);
+  EXPECT_EQ(max_plus_bound(blocked, 4, two, 0, {{10, 30, 0, 10, 30}, {10, 30, 0, 10, 30}}), 80);
+  // A slow rank holds up the other's second gather only if it comes late to it: its lanes are free, so it does not.
+  EXPECT_EQ(max_plus_bound(s, 4, two, 0, {{10, 30, 10, 30}, {10, 90, 10, 30}}), 130);
+}
+
+}  // namespace
+}  // namespace fsdpbench::metrics

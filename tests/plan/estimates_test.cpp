@@ -1,0 +1,115 @@
+// The numbers that teaching material on FSDP uses come out of the estimates.
+#include <gtest/gtest.h>
+
+#include "plan/communication.h"
+#include "plan/memory_estimate.h"
+
+namespace fsdpbench::plan {
+namespace {
+
+using namespace config;  // NOLINT: nothing here but settings
+
+RunConfig sharded(const Model& model, int ranks) {
+  RunConfig c;
+  c.model = model;
+  c.mesh = {ranks, ranks, 1};
+  if (ranks == 1) c.fsdp.strategy = Strategy::no_shard;
+  return c;
+}
+
+/// An mlp of exactly 1e9 parameters: one layer of in x out weights and out biases.
+Model one_billion() {
+  Model m;
+  m.kind = ModelKind::mlp;
+  m.layers = 1;
+  m.in_features = 31249;
+  m.out_features = 32000;
+  return m;
+}
+
+Model llama3_70b() {
+  Model m;
+  m.layers = 80;
+  m.width = 8192;
+  m.heads = 64;
+  m.kv_heads = 8;
+  m.ffn_width = 28672;
+  m.vocab = 128256;
+  return m;
+}
+
+double states(const MemoryEstimate& e) { return e.parameters + e.optimizer + e.gradients; }
+
+TEST(MemoryEstimate, OneBillionParametersInFp32WithAdam) {
+  const RunConfig c = sharded(one_billion(), 8);
+  const Plan plan = make_plan(c);
+  EXPECT_EQ(plan.shapes.parameter_count(), 1'000'000'000);
+  const MemoryEstimate without = memory_without_fsdp(plan, c);
+  EXPECT_DOUBLE_EQ(without.parameters, 4e9);
+  EXPECT_DOUBLE_EQ(without.gradients, 4e9);
+  EXPECT_DOUBLE_EQ(without.optimizer, 8e9);
+  EXPECT_DOUBLE_EQ(without.total(), 16e9);
+  EXPECT_DOUBLE_EQ(states(memory_with_fsdp(plan, c)), 2e9);  // 87.5 % less
+}
+
+TEST(MemoryEstimate, MixedPrecisionIsSixteenBytesAParameter) {
+  for (const auto& [model, parameters] : {std::pair{one_billion(), 1e9}, {llama3_70b(), 70553706496.0}}) {
+    RunConfig c = sharded(model, 8);
+    c.fsdp.param_dtype = DType::bf16;
+    EXPECT_DOUBLE_EQ(memory_without_fsdp(make_plan(c), c).total(), 16 * parameters);
+  }
+}
+
+TEST(MemoryEstimate, SeventyBillionOn128And1280) {
+  RunConfig c = sharded(llama3_70b(), 128);
+  c.fsdp.param_dtype = DType::bf16;
+  const MemoryEstimate e = memory_with_fsdp(make_plan(c), c);
+  EXPECT_NEAR(e.parameters / 1e9, 2.2, 0.05);
+  EXPECT_NEAR(e.optimizer / 2 / 1e9, 2.2, 0.05);
+  EXPECT_NEAR(e.gathered_units / 1e9, 1.71, 0.01);  // a block has 0.856 billion parameters
+  EXPECT_NEAR(e.gradient_units / 1e9, 1.71, 0.01);
+  c.mesh = {1280, 1280, 1};
+  const MemoryEstimate more = memory_with_fsdp(make_plan(c), c);
+  EXPECT_NEAR(more.parameters / e.parameters, 0.1, 1e-9);
+  EXPECT_DOUBLE_EQ(more.gathered_units, e.gathered_units);  // the floor is the largest unit
+}
+
+TEST(MemoryEstimate, SgdKeepsNoState) {
+  RunConfig c = sharded(one_billion(), 8);
+  c.train.optimizer = Optimizer::sgd;
+  EXPECT_EQ(memory_with_fsdp(make_plan(c), c).optimizer, 0);
+}
+
+TEST(CommunicationVolume, AgainstDataParallel) {
+  RunConfig c = sharded(llama3_70b(), 8);
+  const Plan plan = make_plan(c);
+  const auto ratio = [&](bool reshards) {
+    const std::vector<bool> all(plan.units.size(), reshards);
+    return communication_volume(plan, c, all).total() / data_parallel_volume(plan, c);
+  };
+  EXPECT_NEAR(ratio(true), 1.5, 1e-6);
+  EXPECT_NEAR(ratio(false), 1.0, 1e-6);
+}
+
+TEST(CommunicationVolume, ClosedForms) {
+  RunConfig c = sharded(one_billion(), 8);
+  const double bytes = 4e9;
+  const Plan full = make_plan(c);
+  const CommunicationVolume v = communication_volume(full, c, {false, true});
+  EXPECT_NEAR(v.all_gather, 2 * 7.0 / 8 * bytes, 1e3);
+  EXPECT_NEAR(v.reduce_scatter, 7.0 / 8 * bytes, 1e3);
+  EXPECT_EQ(v.all_reduce, 0);
+
+  c.fsdp.strategy = Strategy::no_shard;
+  c.mesh = {8, 1, 8};
+  EXPECT_NEAR(communication_volume(make_plan(c), c, {false, false}).total(), 2 * 7.0 / 8 * bytes, 1e3);
+
+  c.fsdp.strategy = Strategy::hybrid_shard;  // F = 4, R = 2: only the last term crosses replicas
+  c.mesh = {8, 4, 2};
+  const CommunicationVolume hybrid = communication_volume(make_plan(c), c, {false, true});
+  EXPECT_NEAR(hybrid.all_gather + hybrid.reduce_scatter, 3 * 3.0 / 4 * bytes, 1e3);
+  EXPECT_NEAR(hybrid.all_reduce, 2 * 1.0 / 2 * bytes / 4, 1e3);
+}
+
+}  // namespace
+}  // namespace fsdpbench::plan

@@ -1,0 +1,130 @@
+#include "plan/shard_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+#include <set>
+
+#include "plan/plan.h"
+
+namespace fsdpbench::plan {
+namespace {
+
+ModelShapes shapes_of(const std::vector<std::vector<std::int64_t>>& shapes) {
+  ModelShapes result;
+  result.modules.push_back({"m", ModuleKind::block, 0, {}});
+  for (const auto& shape : shapes) {
+    result.modules[0].parameters.push_back(static_cast<int>(result.parameters.size()));
+    result.parameters.push_back({"p", shape, 0});
+  }
+  return result;
+}
+
+ShardLayout layout_of(const ModelShapes& shapes, config::Layout layout, int shards, std::int64_t threshold = 0) {
+  return make_shard_layout(shapes, shapes.modules[0].parameters, layout, shards, threshold);
+}
+
+TEST(ShardLayout, PerParamFollowsTorchChunk) {
+  // torch.chunk(10 rows, 4): chunks of 3, 3, 3, 1; of 5 rows over 4: 2, 2, 1 and an empty one.
+  const ShardLayout l = layout_of(shapes_of({{10, 7}, {5}}), config::Layout::per_param, 4);
+  EXPECT_EQ(l.sharded[0].chunk_rows, 3);
+  EXPECT_EQ(l.sharded[1].chunk_rows, 2);
+  EXPECT_EQ(l.shard_numel, 3 * 7 + 2);
+  EXPECT_EQ(l.gathered_numel(), 4 * (3 * 7 + 2));
+  EXPECT_EQ(l.padding_numel(), 4 * 23 - 75);
+  ASSERT_EQ(l.pieces(3).size(), 1U);  // one row of the first parameter, nothing of the second
+  EXPECT_EQ(l.pieces(3)[0].parameter_offset, 9 * 7);
+  EXPECT_EQ(l.pieces(3)[0].count, 7);
+  EXPECT_EQ(l.pieces(2)[1].parameter_offset, 4);
+  EXPECT_EQ(l.pieces(2)[1].count, 1);
+}
+
+TEST(ShardLayout, FlatPadsAtTheEndOnly) {
+  const ShardLayout l = layout_of(shapes_of({{10, 7}, {5}}), config::Layout::flat, 4);
+  EXPECT_EQ(l.sharded[1].unsharded_offset, 72);  // 70, aligned to 16 bytes of fp32
+  EXPECT_EQ(l.shard_numel, 20);                  // ceil(77 / 4)
+  EXPECT_EQ(l.unsharded_numel, 80);
+}
+
+TEST(ShardLayout, AUnitSmallerThanTheRankCountLeavesRanksEmpty) {
+  for (config::Layout layout : {config::Layout::flat, config::Layout::per_param}) {
+    const ShardLayout l = layout_of(shapes_of({{3}}), layout, 8);
+    EXPECT_EQ(l.shard_numel, 1);
+    EXPECT_EQ(l.pieces(2).size(), 1U);
+    EXPECT_TRUE(l.pieces(3).empty());
+  }
+}
+
+TEST(ShardLayout, ThresholdKeepsSmallParametersWhole) {
+  const ShardLayout l = layout_of(shapes_of({{10, 7}, {5}, {70}}), config::Layout::per_param, 4, 70);
+  ASSERT_EQ(l.replicated.size(), 1U);
+  EXPECT_EQ(l.replicated[0].parameter, 1);
+  EXPECT_EQ(l.sharded.size(), 2U);
+}
+
+TEST(ShardLayout, PiecesCoverEveryElementOnceOnAnyMesh) {
+  std::mt19937 random(3);
+  for (int i = 0; i < 400; ++i) {
+    std::vector<std::vector<std::int64_t>> dims;
+    const int count = std::uniform_int_distribution<int>(1, 5)(random);
+    for (int p = 0; p < count; ++p) {
+      dims.push_back({std::uniform_int_distribution<std::int64_t>(1, 19)(random),
+                      std::uniform_int_distribution<std::int64_t>(1, 9)(random)});
+    }
+    const ModelShapes shapes = shapes_of(dims);
+    const int shards = std::uniform_int_distribution<int>(1, 9)(random);
+    for (config::Layout layout : {config::Layout::flat, config::Layout::per_param}) {
+      const ShardLayout l = layout_of(shapes, layout, shards);
+      std::set<std::pair<int, std::int64_t>> seen;
+      for (int shard = 0; shard < shards; ++shard) {
+        std::set<std::int64_t> places;
+        for (const ShardPiece& piece : l.pieces(shard)) {
+          for (std::int64_t e = 0; e < piece.count; ++e) {
+            EXPECT_TRUE(seen.insert({piece.parameter, piece.parameter_offset + e}).second);
+            EXPECT_TRUE(places.insert(piece.shard_offset + e).second);
+            EXPECT_LT(piece.shard_offset + e, l.shard_numel);
+          }
+        }
+      }
+      std::int64_t total = 0;
+      for (const ParameterShape& p : shapes.parameters) total += p.numel();
+      EXPECT_EQ(static_cast<std::int64_t>(seen.size()), total);
+      EXPECT_EQ(l.parameter_numel(), total);
+    }
+  }
+}
+
+TEST(Units, TheRootOwnsWhatNoOtherUnitOwns) {
+  config::Model model;
+  model.layers = 5;
+  const ModelShapes shapes = model_shapes(model);
+  const auto units = wrap_units(shapes, {config::Wrap::Mode::blocks, 2, 0});
+  ASSERT_EQ(units.size(), 4U);
+  EXPECT_EQ(units[0].modules, (std::vector<int>{0, 6}));
+  EXPECT_EQ(units[3].modules, (std::vector<int>{5}));  // the last one is smaller
+  EXPECT_EQ(units[1].label, "0");
+  std::size_t parameters = 0;
+  for (const UnitMembers& unit : units) parameters += unit.parameters.size();
+  EXPECT_EQ(parameters, shapes.parameters.size());
+}
+
+TEST(ModelShapes, SizesOfKnownModels) {
+  config::Model llama3_8b;
+  llama3_8b.layers = 32;
+  llama3_8b.width = 4096;
+  llama3_8b.heads = 32;
+  llama3_8b.kv_heads = 8;
+  llama3_8b.ffn_width = 14336;
+  llama3_8b.vocab = 128256;
+  EXPECT_EQ(model_shapes(llama3_8b).parameter_count(), 8030261248);  // Meta's Llama 3 8B
+  config::Model llama3_70b = llama3_8b;
+  llama3_70b.layers = 80;
+  llama3_70b.width = 8192;
+  llama3_70b.heads = 64;
+  llama3_70b.ffn_width = 28672;
+  EXPECT_EQ(model_shapes(llama3_70b).parameter_count(), 70553706496);
+}
+
+}  // namespace
+}  // namespace fsdpbench::plan
