@@ -1,0 +1,242 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "backend/kernels/kernels_conformance.h"
+
+namespace fsdpbench::backend {
+namespace {
+
+using Values = std::vector<double>;
+
+double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+/// Sizes around vector widths.
+const std::vector<std::int64_t> kCounts{1, 3, 15, 16, 17, 31, 33, 64, 100, 257, 1023};
+
+}  // namespace
+
+TEST_P(KernelsConformance, RmsNorm) {
+  for (const std::int64_t width : kCounts) {
+    const std::int64_t rows = width < 100 ? 70 : 3;
+    const Tensor x = random(rows * width);
+    const Tensor weight = random(width);
+    const Tensor y = tensor(rows * width);
+    const Tensor rstd = floats(rows);
+    constexpr float kEpsilon = 1e-2F;
+    run([&](Kernels& kernels) {
+      kernels.rms_norm(x.data(), weight.data(), y.data(), rstd.floats(), rows, width, kEpsilon, dtype_);
+    });
+    const Values xs = x.get();
+    const Values ws = weight.get();
+    Values expected(xs.size());
+    Values expected_rstd(static_cast<std::size_t>(rows));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      double squares = 0;
+      for (std::int64_t j = 0; j < width; ++j) squares += xs[i * width + j] * xs[i * width + j];
+      expected_rstd[i] = 1.0 / std::sqrt(squares / static_cast<double>(width) + kEpsilon);
+      for (std::int64_t j = 0; j < width; ++j) expected[i * width + j] = xs[i * width + j] * expected_rstd[i] * ws[j];
+    }
+    expect_near(y, expected);
+    expect_near(rstd, expected_rstd, 1e-6, 1e-6);
+  }
+}
+
+TEST_P(KernelsConformance, RmsNormBackwardAddsToDxAndOverwritesDWeight) {
+  for (const std::int64_t width : kCounts) {
+    const std::int64_t rows = width < 100 ? 70 : 3;
+    const Tensor d_y = random(rows * width);
+    const Tensor x = random(rows * width);
+    const Tensor weight = random(width);
+    const Tensor rstd = random(rows, DType::f32);
+    const Tensor d_x = random(rows * width);
+    const Tensor d_weight = tensor(width);
+    const Values dys = d_y.get();
+    const Values xs = x.get();
+    const Values ws = weight.get();
+    const Values rs = rstd.get();
+    Values expected = d_x.get();
+    Values expected_weight(static_cast<std::size_t>(width));
+    for (std::int64_t i = 0; i < rows; ++i) {
+      double dot = 0;
+      for (std::int64_t j = 0; j < width; ++j) dot += dys[i * width + j] * ws[j] * xs[i * width + j];
+      for (std::int64_t j = 0; j < width; ++j) {
+        const std::int64_t at = i * width + j;
+        expected[at] += rs[i] * (dys[at] * ws[j] - xs[at] * dot * rs[i] * rs[i] / static_cast<double>(width));
+        expected_weight[j] += dys[at] * xs[at] * rs[i];
+      }
+    }
+    run([&](Kernels& kernels) {
+      kernels.rms_norm_backward(d_y.data(), x.data(), weight.data(), rstd.floats(), d_x.data(), d_weight.data(), rows,
+                                width, dtype_);
+    });
+    expect_near(d_x, expected);
+    expect_near(d_weight, expected_weight);
+  }
+}
+
+TEST_P(KernelsConformance, RotaryTurnsAndTurnsBack) {
+  for (const std::int64_t head_dim : {2, 6, 16, 64, 130}) {
+    for (const std::int64_t seq : {1, 9, 40, 20}) {  // shorter after longer, too
+      constexpr std::int64_t kBatch = 2, kHeads = 3;
+      constexpr double kTheta = 500.0;
+      const Tensor x = random(kBatch * seq * kHeads * head_dim);
+      const Values before = x.get();
+      Values expected(before.size());
+      const std::int64_t half = head_dim / 2;
+      for (std::int64_t token = 0; token < kBatch * seq; ++token) {
+        for (std::int64_t i = 0; i < half; ++i) {
+          const double angle = static_cast<double>(token % seq) *
+                               std::pow(kTheta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+          for (std::int64_t h = 0; h < kHeads; ++h) {
+            const std::int64_t at = (token * kHeads + h) * head_dim + i;
+            expected[at] = before[at] * std::cos(angle) - before[at + half] * std::sin(angle);
+            expected[at + half] = before[at + half] * std::cos(angle) + before[at] * std::sin(angle);
+          }
+        }
+      }
+      const auto rotate = [&](bool inverse) {
+        run([&](Kernels& kernels) {
+          kernels.rotary(x.data(), kBatch, seq, kHeads, head_dim, static_cast<float>(kTheta), inverse, dtype_);
+        });
+      };
+      rotate(false);
+      expect_near(x, expected);
+      rotate(true);
+      expect_near(x, before);
+    }
+  }
+}
+
+TEST_P(KernelsConformance, SwiGlu) {
+  for (const std::int64_t count : kCounts) {
+    const Tensor gate = random(count, 4.0);
+    const Tensor up = random(count);
+    const Tensor d_y = random(count);
+    const Tensor y = tensor(count);
+    const Tensor d_gate = tensor(count);
+    const Tensor d_up = tensor(count);
+    const Values g = gate.get();
+    const Values u = up.get();
+    const Values d = d_y.get();
+    Values expected(g.size()), expected_gate(g.size()), expected_up(g.size());
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      const double s = sigmoid(g[i]);
+      expected[i] = g[i] * s * u[i];
+      expected_up[i] = d[i] * g[i] * s;
+      expected_gate[i] = d[i] * u[i] * s * (1.0 + g[i] * (1.0 - s));
+    }
+    run([&](Kernels& kernels) {
+      kernels.swiglu(gate.data(), up.data(), y.data(), count, dtype_);
+      kernels.swiglu_backward(d_y.data(), gate.data(), up.data(), d_gate.data(), d_up.data(), count, dtype_);
+    });
+    expect_near(y, expected);
+    expect_near(d_gate, expected_gate);
+    expect_near(d_up, expected_up);
+  }
+}
+
+TEST_P(KernelsConformance, SwiGluOfExtremeGates) {
+  const Tensor gate = filled({-300.0, -100.0, -88.0, 88.0, 100.0, 300.0});
+  const Tensor up = filled({1, 1, 1, 1, 1, 1});
+  const Tensor y = tensor(6);
+  const Tensor d_gate = tensor(6);
+  const Tensor d_up = tensor(6);
+  run([&](Kernels& kernels) {
+    kernels.swiglu(gate.data(), up.data(), y.data(), 6, dtype_);
+    kernels.swiglu_backward(up.data(), gate.data(), up.data(), d_gate.data(), d_up.data(), 6, dtype_);
+  });
+  expect_near(y, {0, 0, 0, 88, 100, 300});
+  expect_near(d_gate, {0, 0, 0, 1, 1, 1});
+}
+
+TEST_P(KernelsConformance, Embedding) {
+  constexpr std::int64_t kCount = 90, kVocab = 13, kWidth = 37;
+  std::vector<std::int32_t> ids = random_tokens(kCount, kVocab - 1);  // the last id never occurs
+  const Tensor tokens = integers(ids);
+  const Tensor table = random(kVocab * kWidth);
+  const Tensor y = tensor(kCount * kWidth);
+  run([&](Kernels& kernels) {
+    kernels.embedding(table.data(), tokens.integers(), y.data(), kCount, kVocab, kWidth, dtype_);
+  });
+  const Values rows = table.get();
+  Values expected(kCount * kWidth);
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    for (std::int64_t j = 0; j < kWidth; ++j) expected[i * kWidth + j] = rows[ids[i] * kWidth + j];
+  }
+  EXPECT_EQ(y.get(), expected);
+
+  const Tensor d_y = random(kCount * kWidth);
+  const Values gradients = d_y.get();
+  for (const bool overwrite : {true, false}) {
+    const Tensor d_table = overwrite ? tensor(kVocab * kWidth) : random(kVocab * kWidth);
+    Values sums = overwrite ? Values(kVocab * kWidth) : d_table.get();
+    for (std::int64_t i = 0; i < kCount; ++i) {
+      for (std::int64_t j = 0; j < kWidth; ++j) sums[ids[i] * kWidth + j] += gradients[i * kWidth + j];
+    }
+    run([&](Kernels& kernels) {
+      kernels.embedding_backward(d_y.data(), tokens.integers(), d_table.data(), kCount, kVocab, kWidth, overwrite,
+                                 dtype_);
+    });
+    expect_near(d_table, sums);
+  }
+}
+
+TEST_P(KernelsConformance, BiasAndItsGradient) {
+  for (const std::int64_t width : kCounts) {
+    constexpr std::int64_t kRows = 75;
+    const Tensor y = random(kRows * width);
+    const Tensor bias = random(width);
+    const Tensor d_bias = tensor(width);
+    Values expected = y.get();
+    const Values b = bias.get();
+    Values sums(static_cast<std::size_t>(width));
+    for (std::int64_t i = 0; i < kRows * width; ++i) {
+      sums[i % width] += expected[i];
+      expected[i] += b[i % width];
+    }
+    run([&](Kernels& kernels) {
+      kernels.bias_backward(y.data(), d_bias.data(), kRows, width, dtype_);
+      kernels.add_bias(y.data(), bias.data(), kRows, width, dtype_);
+    });
+    expect_near(d_bias, sums);
+    expect_near(y, expected);
+  }
+}
+
+TEST_P(KernelsConformance, ReluAddAndTheirAliases) {
+  for (const std::int64_t count : kCounts) {
+    const Tensor x = random(count);
+    const Tensor residual = random(count);
+    const Tensor y = tensor(count);
+    const Tensor d = random(count);
+    const Values xs = x.get();
+    const Values rs = residual.get();
+    const Values ds = d.get();
+    Values rectified(xs.size()), masked(xs.size()), sum(xs.size());
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      rectified[i] = xs[i] > 0 ? xs[i] : 0.0;
+      masked[i] = xs[i] > 0 ? ds[i] : 0.0;
+      sum[i] = xs[i] + rs[i];
+    }
+    const Tensor d_x = tensor(count);
+    run([&](Kernels& kernels) {
+      kernels.relu(x.data(), y.data(), count, dtype_);
+      kernels.relu_backward(d.data(), y.data(), d_x.data(), count, dtype_);
+      kernels.relu_backward(d.data(), y.data(), d.data(), count, dtype_);
+    });
+    EXPECT_EQ(y.get(), rectified);
+    EXPECT_EQ(d_x.get(), masked);
+    EXPECT_EQ(d.get(), masked);
+
+    run([&](Kernels& kernels) { kernels.add(x.data(), residual.data(), y.data(), count, dtype_); });
+    expect_near(y, sum);
+    run([&](Kernels& kernels) { kernels.add(x.data(), residual.data(), residual.data(), count, dtype_); });
+    EXPECT_EQ(residual.get(), y.get());
+    const Tensor again = filled(rs);
+    run([&](Kernels& kernels) { kernels.add(x.data(), again.data(), x.data(), count, dtype_); });
+    EXPECT_EQ(x.get(), y.get());
+  }
+}
+
+}  // namespace fsdpbench::backend
