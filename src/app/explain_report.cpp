@@ -36,10 +36,7 @@ std::string modules_of(const plan::Plan& plan, const plan::Unit& unit) {
   if (modules.empty()) return "";
   if (modules.size() == 1) return name(modules.front());
   if (modules.size() == 2) return name(modules.front()) + ", " + name(modules.back());
-  if (modules.back() - modules.front() + 1 == static_cast<int>(modules.size())) {
-    return name(modules.front()) + " … " + name(modules.back());
-  }
-  return fmt::format("{}, …, {}", name(modules.front()), name(modules.back()));
+  return name(modules.front()) + " … " + name(modules.back());
 }
 
 std::string units_table(const plan::Plan& plan) {
@@ -73,6 +70,8 @@ std::string memory_table(const engine::Preparation& p) {
   row("parameters (fp32)", with.parameters, without.parameters);
   row("optimizer", with.optimizer, without.optimizer);
   row("gradients (fp32)", with.gradients, without.gradients);
+  row("  states together", with.parameters + with.optimizer + with.gradients,
+      without.parameters + without.optimizer + without.gradients);
   row("gathered parameters", with.gathered_units, without.gathered_units);
   row("unsharded gradients", with.gradient_units, without.gradient_units);
   row("sum", with.total(), without.total());
