@@ -57,7 +57,7 @@ void check_memory(const engine::Preparation& p) {
   const bool untouched = p.config.emulate.compute_tflops && p.config.emulate.link_gb_per_s;
   if (untouched) return;  // nothing is computed or moved: the memory is never used
   const std::int64_t needed = p.memory.reserved * p.plan.mesh.ranks();
-  const std::int64_t available = machine_facts().available_bytes;
+  const std::int64_t available = available_memory_bytes();
   if (needed <= available) return;
   throw ResourceError(fmt::format(
       "{} ranks need {} of memory, {} each, and this machine has {} available. Use fewer ranks, a smaller model or "
