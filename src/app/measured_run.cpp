@@ -1,0 +1,142 @@
+#include "app/measured_run.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "app/default_data.h"
+#include "app/machine_facts.h"
+#include "app/select_backend.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "config/validate.h"
+#include "metrics/run_metrics.h"
+#include "metrics/step_breakdown.h"
+#include "schedule/policy.h"
+#include "schedule/print_schedule.h"
+
+namespace fsdpbench::app {
+namespace {
+
+void check_memory(const engine::Preparation& p) {
+  const bool untouched = p.config.emulate.compute_tflops && p.config.emulate.link_gb_per_s;
+  if (untouched) return;  // nothing is computed or moved: the memory is never used
+  const std::int64_t needed = p.memory.reserved * p.plan.mesh.ranks();
+  const std::int64_t available = available_memory_bytes();
+  if (needed <= available) return;
+  throw ResourceError(fmt::format(
+      "{} ranks need {} of memory, {} each, and this machine has {} available. Use fewer ranks, a smaller model or "
+      "batch, fsdp.activation_checkpointing = true, or emulate both computation (emulate.compute_tflops) and link "
+      "(emulate.link_gb_per_s), which needs no memory; `fsdpbench explain` shows where the bytes go",
+      p.plan.mesh.ranks(), format_bytes(needed), format_bytes(p.memory.reserved), format_bytes(available)));
+}
+
+std::vector<bool> reshards(const engine::Preparation& p) {
+  const schedule::Policy policy = schedule::make_policy(p.config);
+  std::vector<bool> result;
+  for (int u = 0; u < static_cast<int>(p.plan.units.size()); ++u) {
+    result.push_back(schedule::reshards_after_forward(policy, p.plan, u));
+  }
+  return result;
+}
+
+/// Bytes counted on the wire equal the closed formula; a ring of an uneven message rounds each all-reduce down.
+void check_wire_bytes(const RunReport& report) {
+  const auto steps = static_cast<double>(report.result->traces.front().steps.size());
+  const auto& plan = report.preparation->plan;
+  const double slack =
+      static_cast<double>(4 * plan.units.size()) * static_cast<double>(report.preparation->config.train.accumulate) + 1;
+  const plan::CommunicationVolume& v = report.expected_volume;
+  for (const backend::WireBytes& bytes : report.result->wire_bytes) {
+    const std::pair<backend::Collective, double> expected[] = {{backend::Collective::all_gather, v.all_gather},
+                                                               {backend::Collective::reduce_scatter, v.reduce_scatter},
+                                                               {backend::Collective::all_reduce, v.all_reduce}};
+    for (const auto& [kind, formula] : expected) {
+      const double counted = static_cast<double>(bytes[static_cast<std::size_t>(kind)]) / steps;
+      const double allowed = kind == backend::Collective::all_reduce ? slack : 0.5;
+      if (std::abs(counted - formula) > allowed) {
+        throw Error(fmt::format("{} moved {} bytes a rank and step where the formula says {}; these measurements "
+                                "must not be used",
+                                backend::to_string(kind), counted, formula),
+                    ExitCode::check_failed);
+      }
+    }
+  }
+}
+
+void check_memory_estimate(const RunReport& report) {
+  const PoolStatistics& expected = report.preparation->memory;
+  for (const PoolStatistics& measured : report.result->memory) {
+    // A run shorter than the walk may not have reached the peak; it may never exceed it.
+    if (measured.peak_occupied_total > expected.peak_occupied_total) {
+      throw Error(fmt::format("the pool peaked at {} bytes where the plan estimates {}; these measurements must not "
+                              "be used",
+                              measured.peak_occupied_total, expected.peak_occupied_total),
+                  ExitCode::check_failed);
+    }
+  }
+}
+
+std::string date_now() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S%z}",
+                     fmt::localtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+}
+
+double tokens_per_step(const config::RunConfig& c) {
+  const std::int64_t sample = c.model.kind == config::ModelKind::decoder ? c.train.seq_len : 1;
+  return static_cast<double>(c.mesh.ranks * c.train.batch_per_rank * c.train.accumulate * sample);
+}
+
+}  // namespace
+
+PreparedRun prepare_run(config::RunConfig config) {
+  PreparedRun run;
+  run.notes = config::validate(config);
+  run.preparation = engine::prepare(config);
+  check_memory(run.preparation);
+  const bool decoder = config.model.kind == config::ModelKind::decoder;
+  run.data = std::make_unique<engine::ByteDataset>(
+      config.data.path.empty() ? default_data_path() : std::filesystem::path(config.data.path),
+      decoder ? config.train.seq_len + 1 : config.model.in_features + config.model.out_features);
+  return run;
+}
+
+MeasuredRun measure(const PreparedRun& prepared, const engine::RunHooks& hooks) {
+  const engine::Preparation& p = prepared.preparation;
+  MeasuredRun run;
+  const auto backend = select_backend("cpu");
+  run.result = std::make_unique<engine::RunResult>(engine::run(*backend, p, *prepared.data, hooks));
+  run.report.preparation = &p;
+  run.report.result = run.result.get();
+  run.report.date = date_now();
+  run.report.expected_volume = plan::communication_volume(p.plan, p.config, reshards(p));
+  if (run.result->traces.front().steps.empty()) return run;
+  run.report.metrics = metrics::run_metrics(p.schedules, p.plan.mesh, p.config.fsdp.reshard_after_forward.group,
+                                            run.result->traces, tokens_per_step(p.config));
+  check_wire_bytes(run.report);
+  check_memory_estimate(run.report);
+  return run;
+}
+
+trace::OpLabel op_label(const engine::Preparation& p, std::int32_t step, std::int32_t index) {
+  const schedule::Op& op = p.schedules.of_step(static_cast<std::size_t>(step)).ops[static_cast<std::size_t>(index)];
+  trace::OpLabel l;
+  l.name = schedule::op_name(p.plan, op);
+  const metrics::OpClass op_class = metrics::classify(op);
+  l.category = op_class == metrics::OpClass::computation     ? "computation"
+               : op_class == metrics::OpClass::communication ? "communication"
+               : op_class == metrics::OpClass::copy          ? "copy"
+                                                             : "host";
+  if (op.unit >= 0) l.unit = p.plan.units[static_cast<std::size_t>(op.unit)].label();
+  l.phase = schedule::to_string(op.phase);
+  l.lane = op.lane;
+  l.host = op.is_host();
+  if (op.is_collective()) l.bytes = op.count * size_of(op.dtype);
+  return l;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/result_json.h"
+#include "config/run_config.h"
+#include "engine/byte_dataset.h"
+#include "engine/run.h"
+#include "trace/chrome_writer.h"
+
+namespace fsdpbench::app {
+
+/// A configuration that can run: valid, prepared, its memory there, its data open.
+struct PreparedRun {
+  engine::Preparation preparation;
+  std::vector<std::string> notes;  ///< of validate(): settings that have no effect or were replaced
+  std::unique_ptr<engine::ByteDataset> data;
+};
+
+/// Throws ConfigError if the configuration or its data is wrong, ResourceError if the memory will not suffice.
+PreparedRun prepare_run(config::RunConfig config);
+
+/// What a run gave. The report points into `result` and into the PreparedRun, which must outlive it.
+struct MeasuredRun {
+  std::unique_ptr<engine::RunResult> result;
+  RunReport report;
+};
+
+/// Trains, computes the metrics and checks them against what plan and formulas say. Throws what a failing rank threw,
+/// and Error with ExitCode::check_failed if a measurement contradicts itself.
+MeasuredRun measure(const PreparedRun& prepared, const engine::RunHooks& hooks);
+
+/// What the trace says about an op of a step.
+trace::OpLabel op_label(const engine::Preparation& preparation, std::int32_t step, std::int32_t index);
+
+}  // namespace fsdpbench::app
