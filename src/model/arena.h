@@ -8,8 +8,8 @@
 
 namespace fsdpbench::model {
 
-/// Carves tensors out of one buffer, each aligned to 64 bytes. Run without memory it only counts: a module says once
-/// which tensors it needs, and that one function gives both their size and their places.
+/// Carves tensors out of one buffer, each aligned to 64 bytes. Without memory it only counts: the one function
+/// that says which tensors a module needs gives both their size and their places.
 class Arena {
  public:
   explicit Arena(std::byte* memory = nullptr) : memory_(memory) {}
@@ -29,9 +29,6 @@ class Arena {
   std::int64_t mark() const { return used_; }
   void rewind(std::int64_t mark) { used_ = mark; }
 
-  /// Lets a temporary be carved: `carve(Arena(memory).here())`.
-  Arena& here() { return *this; }
-
   /// The most ever in use.
   std::int64_t bytes() const { return peak_; }
 
@@ -41,13 +38,5 @@ class Arena {
   std::int64_t used_ = 0;
   std::int64_t peak_ = 0;
 };
-
-/// Bytes of the tensors that `carve(arena)` takes.
-template <class Carve>
-std::int64_t arena_bytes(Carve&& carve) {
-  Arena arena;
-  carve(arena);
-  return arena.bytes();
-}
 
 }  // namespace fsdpbench::model

@@ -1,5 +1,7 @@
 #include "model/block.h"
 
+#include "model/arena.h"
+
 namespace fsdpbench::model {
 namespace {
 
@@ -18,7 +20,8 @@ Block::Block(const config::Model& model, BatchShape batch) : model_(model), batc
   contract_ = {rows, model.ffn_width, model.width, batch.dtype};
 }
 
-Block::Saved Block::carve_saved(Arena& arena) const {
+Block::Saved Block::carve_saved(std::byte* memory) const {
+  Arena arena(memory);
   Saved s{};
   s.q = arena.take(query_.output_bytes());
   s.k = arena.take(key_.output_bytes());
@@ -30,20 +33,24 @@ Block::Saved Block::carve_saved(Arena& arena) const {
   s.rstd1 = arena.take_array<float>(batch_.rows());
   s.rstd2 = arena.take_array<float>(batch_.rows());
   s.log_sum_exp = arena.take_array<float>(batch_.rows() * model_.heads);
+  s.bytes = arena.bytes();
   return s;
 }
 
-Block::ForwardWorkspace Block::carve_forward(Arena& arena) const {
+Block::ForwardWorkspace Block::carve_forward(std::byte* memory) const {
+  Arena arena(memory);
   ForwardWorkspace w{};
   w.normed = arena.take(query_.input_bytes());
   const std::int64_t shared = arena.mark();
   w.scratch = arena.take(backend::attention_scratch_bytes(attention_));
   arena.rewind(shared);
   w.product = arena.take(contract_.input_bytes());
+  w.bytes = arena.bytes();
   return w;
 }
 
-Block::BackwardWorkspace Block::carve_backward(Arena& arena) const {
+Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
+  Arena arena(memory);
   BackwardWorkspace w{};
   w.normed = arena.take(query_.input_bytes());
   w.d_normed = arena.take(query_.input_bytes());
@@ -58,6 +65,7 @@ Block::BackwardWorkspace Block::carve_backward(Arena& arena) const {
   w.d_k = arena.take(key_.output_bytes());
   w.d_v = arena.take(key_.output_bytes());
   w.scratch = arena.take(backend::attention_backward_scratch_bytes(attention_));
+  w.bytes = arena.bytes();
   return w;
 }
 
@@ -68,9 +76,9 @@ plan::ModuleSizes Block::sizes() const {
                            static_cast<double>(attention_.heads * attention_.head_dim);
   plan::ModuleSizes sizes;
   sizes.output_bytes = output_.output_bytes();
-  sizes.saved_bytes = arena_bytes([this](Arena& arena) { carve_saved(arena); });
-  sizes.forward_workspace_bytes = arena_bytes([this](Arena& arena) { carve_forward(arena); });
-  sizes.backward_workspace_bytes = arena_bytes([this](Arena& arena) { carve_backward(arena); });
+  sizes.saved_bytes = carve_saved(nullptr).bytes;
+  sizes.forward_workspace_bytes = carve_forward(nullptr).bytes;
+  sizes.backward_workspace_bytes = carve_backward(nullptr).bytes;
   sizes.forward_flops = products + attention;
   sizes.backward_flops = 2 * products + 2.5 * attention;
   return sizes;
@@ -91,8 +99,8 @@ void Block::rotate(backend::Kernels& kernels, std::byte* q, std::byte* k, bool i
 
 void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
   const auto& p = call.parameters;
-  const Saved saved = carve_saved(Arena(call.saved).here());
-  const ForwardWorkspace work = carve_forward(Arena(call.workspace).here());
+  const Saved saved = carve_saved(call.saved);
+  const ForwardWorkspace work = carve_forward(call.workspace);
 
   norm(kernels, call.input, p[kNorm1], work.normed, saved.rstd1);
   query_.forward(kernels, work.normed, p[kQuery], saved.q);
@@ -113,8 +121,8 @@ void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
 }
 
 void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
-  const Saved saved = carve_saved(Arena(call.saved).here());
-  const BackwardWorkspace work = carve_backward(Arena(call.workspace).here());
+  const Saved saved = carve_saved(call.saved);
+  const BackwardWorkspace work = carve_backward(call.workspace);
   feed_forward_backward(kernels, call, saved, work);
   attention_backward(kernels, call, saved, work);
 }

@@ -2,7 +2,6 @@
 
 #include "backend/kernels.h"
 #include "config/run_config.h"
-#include "model/arena.h"
 #include "model/linear_map.h"
 #include "model/model.h"
 #include "plan/module_sizes.h"
@@ -24,21 +23,25 @@ class Block {
   void backward(backend::Kernels& kernels, const ModuleCall& call) const;
 
  private:
+  // Tensors in memory, or only their bytes if that is null.
   struct Saved {
+    std::int64_t bytes;
     std::byte *q, *k, *v, *attended, *h, *gate, *up;
     float *rstd1, *rstd2, *log_sum_exp;
   };
   struct ForwardWorkspace {
+    std::int64_t bytes;
     std::byte *normed, *scratch, *product;  // scratch and product share memory
   };
   struct BackwardWorkspace {
+    std::int64_t bytes;
     std::byte *normed, *d_normed;
     std::byte *product, *d_product, *d_up, *d_gate;     // feed-forward half; d_gate replaces product
     std::byte *d_attended, *d_q, *d_k, *d_v, *scratch;  // attention half, in the same memory
   };
-  Saved carve_saved(Arena& arena) const;
-  ForwardWorkspace carve_forward(Arena& arena) const;
-  BackwardWorkspace carve_backward(Arena& arena) const;
+  Saved carve_saved(std::byte* memory) const;
+  ForwardWorkspace carve_forward(std::byte* memory) const;
+  BackwardWorkspace carve_backward(std::byte* memory) const;
 
   void feed_forward_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                              const BackwardWorkspace& work) const;

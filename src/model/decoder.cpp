@@ -1,5 +1,7 @@
 #include "model/decoder.h"
 
+#include "model/arena.h"
+
 namespace fsdpbench::model {
 namespace {
 
@@ -55,33 +57,37 @@ void Decoder::embedding_backward(backend::Kernels& kernels, const ModuleCall& ca
                              model_.vocab, model_.width, !model_.tied_head, batch_.dtype);
 }
 
-Decoder::HeadSaved Decoder::carve_saved(Arena& arena) const {
+Decoder::HeadSaved Decoder::carve_saved(std::byte* memory) const {
+  Arena arena(memory);
   HeadSaved s{};
   s.d_logits = arena.take(logits_.output_bytes());
   s.rstd = arena.take_array<float>(batch_.rows());
+  s.bytes = arena.bytes();
   return s;
 }
 
-Decoder::HeadWorkspace Decoder::carve_workspace(Arena& arena, bool backward) const {
+Decoder::HeadWorkspace Decoder::carve_workspace(std::byte* memory, bool backward) const {
+  Arena arena(memory);
   HeadWorkspace w{};
   w.normed = arena.take(logits_.input_bytes());
   if (backward) w.d_normed = arena.take(logits_.input_bytes());
+  w.bytes = arena.bytes();
   return w;
 }
 
 plan::ModuleSizes Decoder::head_sizes() const {
   plan::ModuleSizes sizes;
-  sizes.saved_bytes = arena_bytes([this](Arena& arena) { carve_saved(arena); });
-  sizes.forward_workspace_bytes = arena_bytes([this](Arena& arena) { carve_workspace(arena, false); });
-  sizes.backward_workspace_bytes = arena_bytes([this](Arena& arena) { carve_workspace(arena, true); });
+  sizes.saved_bytes = carve_saved(nullptr).bytes;
+  sizes.forward_workspace_bytes = carve_workspace(nullptr, false).bytes;
+  sizes.backward_workspace_bytes = carve_workspace(nullptr, true).bytes;
   sizes.forward_flops = logits_.flops();
   sizes.backward_flops = 2 * logits_.flops();
   return sizes;
 }
 
 void Decoder::head_forward(backend::Kernels& kernels, const ModuleCall& call) const {
-  const HeadSaved saved = carve_saved(Arena(call.saved).here());
-  const HeadWorkspace work = carve_workspace(Arena(call.workspace).here(), false);
+  const HeadSaved saved = carve_saved(call.saved);
+  const HeadWorkspace work = carve_workspace(call.workspace, false);
   kernels.rms_norm(call.input, call.parameters[kNorm], work.normed, saved.rstd, batch_.rows(), model_.width,
                    static_cast<float>(model_.norm_epsilon), batch_.dtype);
   logits_.forward(kernels, work.normed, call.parameters[kWeight], saved.d_logits);
@@ -90,8 +96,8 @@ void Decoder::head_forward(backend::Kernels& kernels, const ModuleCall& call) co
 }
 
 void Decoder::head_backward(backend::Kernels& kernels, const ModuleCall& call) const {
-  const HeadSaved saved = carve_saved(Arena(call.saved).here());
-  const HeadWorkspace work = carve_workspace(Arena(call.workspace).here(), true);
+  const HeadSaved saved = carve_saved(call.saved);
+  const HeadWorkspace work = carve_workspace(call.workspace, true);
   kernels.rms_norm(call.input, call.parameters[kNorm], work.normed, saved.rstd, batch_.rows(), model_.width,
                    static_cast<float>(model_.norm_epsilon), batch_.dtype);
   logits_.weight_gradient(kernels, saved.d_logits, work.normed, call.gradients[kWeight]);

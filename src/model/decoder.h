@@ -19,15 +19,18 @@ class Decoder final : public Model {
   void backward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
 
  private:
+  // Tensors in memory, or only their bytes if that is null.
   struct HeadSaved {
+    std::int64_t bytes;
     std::byte* d_logits;
     float* rstd;
   };
   struct HeadWorkspace {
+    std::int64_t bytes;
     std::byte *normed, *d_normed;  // d_normed: backward only
   };
-  HeadSaved carve_saved(Arena& arena) const;
-  HeadWorkspace carve_workspace(Arena& arena, bool backward) const;
+  HeadSaved carve_saved(std::byte* memory) const;
+  HeadWorkspace carve_workspace(std::byte* memory, bool backward) const;
 
   plan::ModuleSizes embedding_sizes() const;
   plan::ModuleSizes head_sizes() const;

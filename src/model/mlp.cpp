@@ -1,5 +1,7 @@
 #include "model/mlp.h"
 
+#include "model/arena.h"
+
 namespace fsdpbench::model {
 namespace {
 
@@ -14,10 +16,12 @@ LinearMap Mlp::map(int layer) const {
           layer + 1 == model_.layers ? model_.out_features : model_.width, batch_.dtype};
 }
 
-Mlp::Workspace Mlp::carve_workspace(Arena& arena, int layer, bool backward) const {
+Mlp::Workspace Mlp::carve_workspace(std::byte* memory, int layer, bool backward) const {
+  Arena arena(memory);
   Workspace w{};
   if (layer > 0 || batch_.dtype != DType::f32) w.x = arena.take(map(layer).input_bytes());
   if (layer > 0 && backward) w.d_x = arena.take(map(layer).input_bytes());
+  w.bytes = arena.bytes();
   return w;
 }
 
@@ -26,8 +30,8 @@ std::vector<plan::ModuleSizes> Mlp::sizes() const {
   for (int layer = 0; layer < model_.layers; ++layer) {
     plan::ModuleSizes s;
     s.output_bytes = map(layer).output_bytes();
-    s.forward_workspace_bytes = arena_bytes([&](Arena& arena) { carve_workspace(arena, layer, false); });
-    s.backward_workspace_bytes = arena_bytes([&](Arena& arena) { carve_workspace(arena, layer, true); });
+    s.forward_workspace_bytes = carve_workspace(nullptr, layer, false).bytes;
+    s.backward_workspace_bytes = carve_workspace(nullptr, layer, true).bytes;
     s.forward_flops = map(layer).flops();
     s.backward_flops = (layer == 0 ? 1 : 2) * map(layer).flops();  // nobody wants the gradient of the batch
     sizes.push_back(s);
@@ -59,7 +63,7 @@ void Mlp::forward(int module, backend::Kernels& kernels, const ModuleCall& call)
   }
   if (call.output == nullptr) return;  // nothing is saved
   const LinearMap linear = map(module);
-  const Workspace work = carve_workspace(Arena(call.workspace).here(), module, false);
+  const Workspace work = carve_workspace(call.workspace, module, false);
   linear.forward(kernels, operand(module, kernels, call, work), call.parameters[kWeight], call.output);
   kernels.add_bias(call.output, call.parameters[kBias], linear.rows, linear.out, batch_.dtype);
 }
@@ -69,7 +73,7 @@ void Mlp::backward(int module, backend::Kernels& kernels, const ModuleCall& call
     return kernels.cast(call.saved, batch_.dtype, call.d_stream, batch_.dtype, prediction_count(), 1.0F);
   }
   const LinearMap linear = map(module);
-  const Workspace work = carve_workspace(Arena(call.workspace).here(), module, true);
+  const Workspace work = carve_workspace(call.workspace, module, true);
   linear.weight_gradient(kernels, call.d_stream, operand(module, kernels, call, work), call.gradients[kWeight]);
   kernels.bias_backward(call.d_stream, call.gradients[kBias], linear.rows, linear.out, batch_.dtype);
   if (module == 0) return;

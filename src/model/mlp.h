@@ -1,6 +1,5 @@
 #pragma once
 
-#include "model/arena.h"
 #include "model/linear_map.h"
 #include "model/model.h"
 
@@ -19,10 +18,12 @@ class Mlp final : public Model {
   void backward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
 
  private:
+  // Tensors in memory, or only their bytes if that is null.
   struct Workspace {
+    std::int64_t bytes;
     std::byte *x, *d_x;  // what the layer multiplies, if not the batch itself; d_x: backward only
   };
-  Workspace carve_workspace(Arena& arena, int layer, bool backward) const;
+  Workspace carve_workspace(std::byte* memory, int layer, bool backward) const;
   LinearMap map(int layer) const;
   /// The layer's operand: the batch in the compute dtype, or ReLU of the previous layer's output.
   const std::byte* operand(int layer, backend::Kernels& kernels, const ModuleCall& call, const Workspace& work) const;
