@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "metrics/peers.h"
+
 namespace fsdpbench::metrics {
 namespace {
 
@@ -12,17 +14,6 @@ struct RankState {
   std::array<std::int64_t, schedule::kGroupCount> communicators{};
   std::vector<std::int64_t> events;
 };
-
-bool same_group(schedule::Group group, const plan::Mesh& mesh, int reshard_group, int a, int b) {
-  switch (group) {
-    case schedule::Group::none: return a == b;
-    case schedule::Group::shard:
-    case schedule::Group::shard_separate: return mesh.replica(a) == mesh.replica(b);
-    case schedule::Group::reshard: return a / reshard_group == b / reshard_group;
-    case schedule::Group::replicate: return mesh.shard_index(a) == mesh.shard_index(b);
-  }
-  return false;
-}
 
 }  // namespace
 

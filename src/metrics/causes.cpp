@@ -1,0 +1,318 @@
+#include "metrics/causes.h"
+
+#include <algorithm>
+#include <array>
+
+#include "metrics/peers.h"
+#include "metrics/step_view.h"
+
+namespace fsdpbench::metrics {
+
+using schedule::OpKind;
+using schedule::Phase;
+using schedule::WaitReason;
+
+std::string_view to_string(Cause cause) {
+  constexpr std::array<std::string_view, kCauseCount> kNames{
+      "step_boundary",  "link_bound", "inefficient_collective", "late_prefetch", "all_gather_limit",
+      "reduce_scatter_buffers", "communicator_serialisation", "contention", "straggler", "injected_sync",
+      "host_bound", "copy", "unknown"};
+  return kNames.at(static_cast<std::size_t>(cause));
+}
+
+namespace {
+
+/// Something that kept an op from starting, and until when.
+struct Constraint {
+  std::int64_t until = 0;
+  int op = -1;                 ///< that was waited for; -1: the host
+  Cause cause = Cause::unknown;
+  bool liftable = false;       ///< a knob could take it away
+};
+
+class Blame {
+ public:
+  Blame(const StepRecords& step, int event_count, const plan::Mesh& mesh, int reshard_group,
+        const std::optional<LinkFacts>& link, int rank)
+      : step_(step), mesh_(mesh), reshard_group_(reshard_group), link_(link), rank_(rank),
+        view_(step, event_count, rank) {}
+
+  std::vector<Stall> run() {
+    std::vector<Interval> computation;
+    std::vector<int> order;
+    for (int i = 0; i < view_.size(); ++i) {
+      if (view_.op_class(i) != OpClass::computation) continue;
+      computation.push_back({view_.record(i).begin_ns, view_.record(i).end_ns});
+      order.push_back(i);
+    }
+    const Interval window{view_.window().begin_ns, view_.window().end_ns};
+    for (const Interval& gap : subtract({window}, unite(computation))) {
+      const auto next = std::find_if(order.begin(), order.end(),
+                                     [&](int i) { return view_.record(i).begin_ns >= gap.end; });
+      low_ = gap.begin;
+      first_computation_ = order.empty() || gap.end <= view_.record(order.front()).begin_ns;
+      cursor_ = gap.end;
+      if (next != order.end()) {
+        last_ops_ = view_.op(*next).phase == Phase::optimizer;
+        walk(*next);
+      } else {
+        last_ops_ = true;
+        walk_tail();
+      }
+      put(low_, Cause::unknown, -1);
+    }
+    std::sort(stalls_.begin(), stalls_.end(), [](const Stall& a, const Stall& b) { return a.time.begin < b.time.begin; });
+    return std::move(stalls_);
+  }
+
+ private:
+  /// Puts [from, cursor) down to `cause` and moves the cursor there.
+  void put(std::int64_t from, Cause cause, int op, int late_rank = -1) {
+    from = std::max(from, low_);
+    if (from >= cursor_) return;
+    stalls_.push_back({{from, cursor_}, cause, op, late_rank});
+    cursor_ = from;
+  }
+
+  /// After the last computation: whatever ended last.
+  void walk_tail() {
+    int last = -1;
+    for (int i = 0; i < view_.size(); ++i) {
+      if (view_.op(i).has_work() && (last < 0 || view_.record(i).end_ns > view_.record(last).end_ns)) last = i;
+    }
+    if (last < 0) return;
+    attribute(last);
+    walk(last);
+  }
+
+  /// Explains the time before op i began, back to the beginning of the stall.
+  void walk(int i) {
+    for (int guard = 0; guard < view_.size() && cursor_ > low_; ++guard) {
+      const std::vector<Constraint> constraints = constraints_of(i);
+      const auto binding = std::max_element(constraints.begin(), constraints.end(),
+                                            [](const Constraint& a, const Constraint& b) { return a.until < b.until; });
+      if (binding == constraints.end()) return;
+      put(binding->until, Cause::unknown, i);  // all was there, and the lane took so long to start
+      if (cursor_ <= low_) return;
+      if (binding->op < 0) {
+        issued_late(i, binding->cause);
+        return;
+      }
+      i = binding->op;
+      if (waited_for_buffer_) {
+        put(std::min(view_.record(i).begin_ns, view_.record(i).peers_arrived_ns), Cause::reduce_scatter_buffers, i);
+        waited_for_buffer_ = false;
+      }
+      attribute(i);
+    }
+  }
+
+  /// The host came late to op i: it was blocked, or it was slow.
+  void issued_late(int i, Cause cause) {
+    put(cause == Cause::host_bound ? low_ : view_.record(view_.host_blocked_before(i)).issued_ns, cause, i);
+    put(low_, cause, i);
+  }
+
+  /// The cursor is inside op i, or at its end: puts its run down to what it is.
+  void attribute(int i) {
+    const trace::Record& r = view_.record(i);
+    switch (view_.op_class(i)) {
+      case OpClass::copy: put(r.begin_ns, Cause::copy, i); return;
+      case OpClass::communication:
+        transfer(i);
+        put(r.begin_ns, Cause::straggler, i, last_to_arrive(i));
+        return;
+      default: return;
+    }
+  }
+
+  /// The transfer of collective i, from the moment its peers had arrived.
+  void transfer(int i) {
+    const trace::Record& r = view_.record(i);
+    const std::int64_t begin = std::max({r.begin_ns, r.peers_arrived_ns, low_});
+    const std::int64_t exposed = cursor_ - begin;
+    if (exposed <= 0) return;
+    // What nothing can lift: the rest of the constraints.
+    std::int64_t fixed = view_.window().begin_ns;
+    Constraint lifted;
+    for (const Constraint& c : start_constraints_of(i)) {
+      if (!c.liftable) {
+        fixed = std::max(fixed, c.until);
+      } else if (c.until > lifted.until) {
+        lifted = c;
+      }
+    }
+    const std::int64_t delay = std::min(exposed, lifted.until - fixed);
+    if (delay > 0) put(cursor_ - delay, lifted.cause, i);
+    const std::int64_t shared = std::min(cursor_ - begin, slowed_by_sharing(i));
+    if (shared > 0) put(cursor_ - shared, Cause::contention, i);
+    put(begin, at_boundary(i) ? Cause::step_boundary : mostly_latency(i) ? Cause::inefficient_collective : Cause::link_bound,
+        i);
+  }
+
+  /// The root's and the first unit's gather at the beginning, and their reductions at the end, have nothing beside them.
+  bool at_boundary(int i) const {
+    const schedule::Op& op = view_.op(i);
+    const bool outermost = op.unit <= 1;
+    if (op.kind == OpKind::all_gather) return outermost && op.phase == Phase::forward && op.micro == 0;
+    return op.kind == OpKind::gather_norm || (outermost && last_ops_);
+  }
+
+  double seconds_of_bytes(int i) const {
+    const schedule::Op& op = view_.op(i);
+    const int n = group_size(op.group, mesh_, reshard_group_);
+    const double message = static_cast<double>(op.count * size_of(op.dtype));
+    // A ring sends n-1 parts for a gather or a reduce-scatter; an all-reduce of one message twice (n-1)/n.
+    const double bytes = op.kind == OpKind::all_reduce ? 2.0 * message * (n - 1) / n : message * (n - 1);
+    return bytes / link_->bytes_per_second;
+  }
+  double seconds_of_latency(int i) const {
+    const schedule::Op& op = view_.op(i);
+    const int hops = group_size(op.group, mesh_, reshard_group_) - 1;
+    return link_->latency_seconds * (op.kind == OpKind::all_reduce ? 2 * hops : hops);
+  }
+  bool mostly_latency(int i) const { return link_ && seconds_of_latency(i) > seconds_of_bytes(i); }
+
+  /// How much longer than alone transfer i took while another one ran beside it, in nanoseconds.
+  std::int64_t slowed_by_sharing(int i) const {
+    if (!link_) return 0;
+    const trace::Record& r = view_.record(i);
+    const std::int64_t begin = std::max(r.begin_ns, r.peers_arrived_ns);
+    bool beside = false;
+    for (int j = 0; j < view_.size() && !beside; ++j) {
+      if (j == i || view_.op_class(j) != OpClass::communication) continue;
+      const trace::Record& other = view_.record(j);
+      beside = std::max(other.begin_ns, other.peers_arrived_ns) < r.end_ns && other.end_ns > begin;
+    }
+    if (!beside) return 0;
+    const auto alone = static_cast<std::int64_t>((seconds_of_bytes(i) + seconds_of_latency(i)) * 1e9);
+    return std::max<std::int64_t>(0, r.end_ns - begin - alone);
+  }
+
+  int last_to_arrive(int i) const {
+    int late = -1;
+    for (int peer = 0; peer < mesh_.ranks(); ++peer) {
+      if (!same_group(view_.op(i).group, mesh_, reshard_group_, rank_, peer)) continue;
+      const trace::Record* records = step_.ranks[static_cast<std::size_t>(peer)];
+      if (late < 0 || records[i].begin_ns > step_.ranks[static_cast<std::size_t>(late)][i].begin_ns) late = peer;
+    }
+    return late;
+  }
+
+  Cause why_issued_late(int i) const {
+    const int host = view_.host_blocked_before(i);
+    if (host < 0) return Cause::host_bound;
+    // Ops issued after the host was released and before this one took their time too, but the block came first.
+    if (view_.record(host).end_ns - view_.record(host).issued_ns < view_.record(i).issued_ns - view_.record(host).end_ns) {
+      return Cause::host_bound;
+    }
+    return view_.op(host).kind == OpKind::host_sync ? Cause::injected_sync : Cause::all_gather_limit;
+  }
+
+  /// Everything that had to be over before op i could begin, as it stands in the schedule.
+  std::vector<Constraint> constraints_of(int i) {
+    std::vector<Constraint> result;
+    const schedule::Op& op = view_.op(i);
+    waited_for_buffer_ = false;
+    result.push_back({view_.record(i).issued_ns, -1, why_issued_late(i), true});
+    const auto add = [&](int before) {
+      if (before >= 0) result.push_back({view_.done(before), before, Cause::unknown, false});
+    };
+    add(view_.lane_before(i));
+    if (op.is_collective()) add(view_.communicator_before(i));
+    for (std::size_t w = 0; w < op.waits.size(); ++w) {
+      const int before = view_.recorded_by(i, w);
+      add(before);
+      // Waiting for a reduction only to get its buffer back.
+      if (before >= 0 && op.waits[w].reason == WaitReason::reuse && op.kind == OpKind::release &&
+          op.lane == Lane::compute && op.phase == Phase::backward && view_.op_class(before) == OpClass::communication) {
+        waited_for_buffer_ = waited_for_buffer_ || view_.done(before) >= view_.done(i);
+      }
+    }
+    return result;
+  }
+
+  /// Why collective i did not start earlier, through the casts and copies that lead to it.
+  std::vector<Constraint> start_constraints_of(int i) const {
+    std::vector<Constraint> result;
+    collect(i, i, result, 0);
+    return result;
+  }
+
+  void collect(int i, int collective, std::vector<Constraint>& result, int depth) const {
+    if (depth > 4) return;
+    const schedule::Op& op = view_.op(i);
+    const bool gather = view_.op(collective).kind == OpKind::all_gather;
+    result.push_back({view_.record(i).issued_ns, -1, why_issued_late(i), true});
+    const auto through = [&](int before) {  // a copy or an op without work: what held it up counts
+      return !view_.op(before).has_work() || (view_.op_class(before) == OpClass::copy && view_.op(before).lane == Lane::copy);
+    };
+    if (const int before = view_.lane_before(i); before >= 0) {
+      if (through(before)) {
+        if (!view_.op(before).has_work()) collect(before, collective, result, depth + 1);
+      } else if (view_.op_class(before) == OpClass::communication) {
+        result.push_back({view_.done(before), before, Cause::link_bound, false});
+      } else if (view_.op_class(before) == OpClass::computation && !gather) {
+        result.push_back({view_.done(before), before, Cause::unknown, false});  // its gradients
+      }
+    }
+    if (op.is_collective()) {
+      if (const int before = view_.communicator_before(i); before >= 0 && view_.op(before).lane != op.lane) {
+        result.push_back(behind_another_kind(i, before));
+      }
+    }
+    for (std::size_t w = 0; w < op.waits.size(); ++w) {
+      const int before = view_.recorded_by(i, w);
+      if (before < 0) continue;
+      const WaitReason reason = op.waits[w].reason;
+      if (reason == WaitReason::limit) {
+        const bool after_forward = view_.op(before).kind == OpKind::forward;
+        result.push_back({view_.done(before), before, after_forward ? Cause::late_prefetch : Cause::all_gather_limit, true});
+      } else if (reason == WaitReason::reuse && gather) {
+        result.push_back({view_.done(before), before, Cause::all_gather_limit, true});  // FSDP2's two buffers
+      } else if (through(before)) {
+        collect(before, collective, result, depth + 1);
+      } else {
+        result.push_back({view_.done(before), before, Cause::unknown, false});  // data
+      }
+    }
+  }
+
+  /// Collective i stood behind `before` on their communicator, though on another lane.
+  Constraint behind_another_kind(int i, int before) const {
+    const schedule::Op& op = view_.op(i);
+    Constraint c{view_.done(before), before, Cause::communicator_serialisation, true};
+    if (op.kind == OpKind::all_gather && op.phase == Phase::backward && !op.prefetch) {
+      c.cause = Cause::late_prefetch;  // a prefetch would have stood before it
+    } else if (!mostly_latency(before)) {
+      // The one before was busy sending: a communicator of its own would only have shared the same link.
+      c.cause = Cause::link_bound;
+      c.liftable = false;
+    }
+    return c;
+  }
+
+  const StepRecords& step_;
+  const plan::Mesh& mesh_;
+  int reshard_group_;
+  const std::optional<LinkFacts>& link_;
+  int rank_;
+  StepView view_;
+  std::vector<Stall> stalls_;
+
+  // The stall being explained.
+  std::int64_t low_ = 0;
+  std::int64_t cursor_ = 0;
+  bool first_computation_ = false;
+  bool last_ops_ = false;
+  bool waited_for_buffer_ = false;
+};
+
+}  // namespace
+
+std::vector<Stall> find_stalls(const StepRecords& step, int event_count, const plan::Mesh& mesh, int reshard_group,
+                               const std::optional<LinkFacts>& link, int rank) {
+  return Blame(step, event_count, mesh, reshard_group, link, rank).run();
+}
+
+}  // namespace fsdpbench::metrics
