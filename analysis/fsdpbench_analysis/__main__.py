@@ -1,0 +1,46 @@
+"""python -m fsdpbench_analysis report|timeline ..."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+from . import __version__
+from .schema import ReportError
+
+BAD_INPUT, CANNOT_WRITE = 2, 4
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="fsdpbench report", description="Draws the result files of fsdpbench.")
+    parser.add_argument("--version", action="version", version=__version__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    report = commands.add_parser("report", help="one HTML page, with its figures beside it")
+    report.add_argument("folder", type=Path, metavar="DIR", help="of a run (result.json) or a sweep (sweep.json)")
+    report.add_argument("--out", type=Path, metavar="DIR", help="where to write; default: DIR/report")
+    timeline = commands.add_parser("timeline", help="one step of one or more runs, one above the other, as a picture")
+    timeline.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="result folders with a trace")
+    timeline.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
+    timeline.add_argument("--step", type=int, help="which step; default: the one with the median step time")
+    timeline.add_argument("--ranks", type=int, help="how many ranks; default: 4 of one run, 1 of several")
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.command == "timeline":
+            from .timeline_command import write_timeline
+            print(write_timeline(chosen.folders, chosen.out, chosen.step, chosen.ranks))
+        else:
+            from .report import write_report
+            print(write_report(chosen.folder, chosen.out))
+    except ReportError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return BAD_INPUT
+    except OSError as error:
+        print(f"error: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+        return CANNOT_WRITE
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""What all figures share: making one, and labels that are left out where they do not fit."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """Inches; no pyplot, so that nothing is kept alive after drawing."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+class FittingLabels:
+    """Texts centred in boxes of data coordinates; prune() takes away those wider than their box."""
+
+    def __init__(self) -> None:
+        self._texts: List[Tuple[Axes, Text, float, float]] = []
+
+    def add(self, axes: Axes, left: float, right: float, y: float, text: str, **style: object) -> None:
+        label = axes.text((left + right) / 2, y, text, ha="center", va="center", clip_on=True, **style)
+        label.set_in_layout(False)
+        self._texts.append((axes, label, left, right))
+
+    def prune(self, figure: Figure, padding_px: float = 3) -> None:
+        """After the layout is final."""
+        figure.draw_without_rendering()
+        renderer = figure.canvas.get_renderer()
+        for axes, label, left, right in self._texts:
+            low, high = axes.get_xlim()
+            ends = axes.transData.transform([(max(left, low), 0), (min(right, high), 0)])
+            width = label.get_window_extent(renderer).width
+            if width + 2 * padding_px > ends[1][0] - ends[0][0]:
+                label.remove()
+        self._texts.clear()

@@ -1,0 +1,162 @@
+"""The lanes of one step: what ran when, coloured by phase and kind, and where the compute lane waited."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional, Sequence, Tuple
+
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from .. import style
+from ..load import ExposedInterval
+from ..text import clean, milliseconds
+from ..trace import LaneTrace, RankTrace, Slice, Trace
+from .canvas import FittingLabels, new_figure
+
+_LANE_NAMES = {"all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "all_reduce": "all-reduce"}
+_BAR = 0.78  # of a row's height
+
+
+@dataclass(frozen=True)
+class TimelinePart:
+    """One step of one run."""
+
+    trace: Trace
+    step: int
+    title: str = ""
+    exposed: Sequence[ExposedInterval] = field(default_factory=list)
+
+
+def draw_timeline(parts: Sequence[TimelinePart], max_ranks: int = 4, width: float = 12.4,
+                  row_height: float = 0.25, font: float = 8) -> Figure:
+    """The parts one above the other on one time scale, in milliseconds since the step began."""
+    style.apply()
+    ranks = [part.trace.ranks[:max_ranks] for part in parts]
+    rows = [sum(len(_lanes(rank, part.step)) for rank in shown) + 0.4 * max(len(shown) - 1, 0)
+            for part, shown in zip(parts, ranks)]
+    title_rows = 1.4 * 0.25 / row_height
+    figure = new_figure(width, row_height * (sum(rows) + title_rows * len(parts)) + 0.85)
+    all_axes = figure.subplots(len(parts), 1, sharex=True, squeeze=False, height_ratios=[max(r, 1) for r in rows])[:, 0]
+    labels = FittingLabels()
+    used: Dict[str, bool] = {}
+    end = 0.0
+    for axes, part, shown in zip(all_axes, parts, ranks):
+        end = max(end, _draw_part(axes, part, shown, labels, used, font))
+    all_axes[-1].set_xlim(0, end * 1.005)
+    all_axes[-1].set_xlabel("ms since the step began;  in the boxes: units by number, R the root unit, * prefetched in "
+                            "backward", fontsize=font)
+    handles = [Patch(facecolor=colour, edgecolor="none", label=name)
+               for key, (name, colour) in style.SLICES.items() if key in used]
+    if "exposed" in used:
+        handles.append(Patch(facecolor="none", edgecolor=style.VERMILION, hatch="////", label="compute waits, exposed"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=font + 1,
+                  handlelength=1.2, columnspacing=1.6)
+    labels.prune(figure)
+    return figure
+
+
+def slice_class(item: Slice, lane: str) -> str:
+    """The key of its colour in style.SLICES."""
+    if item.category == "computation":
+        return item.phase if item.phase in ("forward", "backward", "optimizer") else "other"
+    if item.category == "communication":
+        for kind in ("all_gather", "reduce_scatter", "all_reduce"):
+            if item.name.startswith(kind) or lane == kind:
+                return kind
+        return "other"
+    return item.category if item.category in ("copy", "host") else "other"
+
+
+def _lanes(rank: RankTrace, step: int) -> List[LaneTrace]:
+    """Those on which something ran in this step."""
+    return [lane for lane in rank.lanes if any(s.step == step for s in lane.slices)]
+
+
+def _draw_part(axes: Axes, part: TimelinePart, ranks: Sequence[RankTrace], labels: FittingLabels,
+               used: Dict[str, bool], font: float) -> float:
+    """Returns the time of the last end, in milliseconds since the step began."""
+    begin, end = part.trace.step_window(part.step)
+    ticks: List[float] = []
+    names: List[str] = []
+    y = 0.0
+    for i, rank in enumerate(ranks):
+        if i > 0:
+            axes.axhline(y - 0.3, color="#BBBBBB", linewidth=0.8)
+            y += 0.4
+        for lane in _lanes(rank, part.step):
+            ticks.append(y)
+            name = clean(_LANE_NAMES.get(lane.name, lane.name), 24)
+            names.append(f"rank {rank.rank}   {name}" if lane is _lanes(rank, part.step)[0] and len(ranks) > 1 else name)
+            _draw_lane(axes, lane, part.step, begin, y, labels, used, font)
+            if lane.name == "compute":
+                _draw_exposed(axes, part, rank.rank, begin, y, labels, used, font)
+            y += 1
+        if part.step in rank.steps:
+            finish = rank.steps[part.step][1] - begin
+            axes.plot([finish, finish], [y - len(_lanes(rank, part.step)) - 0.5, y - 0.5], color=style.INK,
+                      linewidth=1.2)
+            if len(ranks) == 1:
+                _label_end(axes, finish, y - 1, font)
+    axes.set_ylim(y - 0.5, -0.6)
+    axes.set_yticks(ticks, names, fontsize=font)
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", labelsize=font)
+    axes.grid(True, axis="x")
+    axes.spines["left"].set_visible(False)
+    if part.title:
+        axes.set_title(clean(part.title, 160), fontsize=font + 1)
+    return end - begin
+
+
+def _label_end(axes: Axes, finish_ms: float, y: float, font: float) -> None:
+    axes.annotate(milliseconds(finish_ms), (finish_ms, y), (-5, 0), textcoords="offset points", ha="right",
+                  va="center", fontsize=font, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})
+
+
+def _draw_lane(axes: Axes, lane: LaneTrace, step: int, begin: float, y: float, labels: FittingLabels,
+               used: Dict[str, bool], font: float) -> None:
+    boxes: Dict[str, List[List[Tuple[float, float]]]] = {}
+    for item in lane.slices:
+        if item.step != step:
+            continue
+        left, right = item.begin_ms - begin, item.end_ms - begin
+        low, high = y - _BAR / 2, y + _BAR / 2
+        kind = slice_class(item, lane.name)
+        used[kind] = True
+        boxes.setdefault(kind, []).append([(left, low), (left, high), (right, high), (right, low)])
+        text = _slice_text(item)
+        if text:
+            labels.add(axes, left, right, y, text, fontsize=font - 0.5, color=style.text_on(style.SLICES[kind][1]))
+    for kind, polygons in boxes.items():
+        colour = style.SLICES[kind][1]
+        # Too narrow to be seen otherwise: an edge of their own colour.
+        edge = colour if kind in ("copy", "optimizer", "host") else "white"
+        axes.add_collection(PolyCollection(polygons, facecolors=colour, edgecolors=edge, linewidths=0.6))
+
+
+def _slice_text(item: Slice) -> str:
+    """The unit, or the op's own name without what its lane and colour already say."""
+    if item.category == "copy":
+        return ""
+    parts = item.name.split(" ", 1)
+    return clean(parts[1] if len(parts) > 1 else item.name, 24).replace("blocks.", "")
+
+
+def _draw_exposed(axes: Axes, part: TimelinePart, rank: int, begin: float, y: float, labels: FittingLabels,
+                  used: Dict[str, bool], font: float) -> None:
+    low, high = y - _BAR / 2, y + _BAR / 2
+    polygons = []
+    for interval in part.exposed:
+        if interval.rank != rank or interval.step != part.step:
+            continue
+        left, right = interval.begin_ms - begin, interval.end_ms - begin
+        polygons.append([(left, low), (left, high), (right, high), (right, low)])
+        labels.add(axes, left, right, y, clean(interval.cause.replace("_", " "), 30), fontsize=font - 1,
+                   color="#8A3A00", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
+    if polygons:
+        used["exposed"] = True
+        axes.add_collection(PolyCollection(polygons, facecolors="#FBE6DA", edgecolors=style.VERMILION, hatch="////",
+                                           linewidths=0.5))

@@ -1,0 +1,267 @@
+"""result.json and sweep.json as plain dataclasses. Fields that a file does not have are None or empty, never zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from .schema import Node, ReportError, check_version, read_json
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Milliseconds of the slowest rank: median over measured steps, with its 95 % confidence interval."""
+
+    median: float
+    ci_low: Optional[float]
+    ci_high: Optional[float]
+    count: Optional[int]
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Milliseconds of one step or phase; compute + exposed + idle make up the whole."""
+
+    compute_ms: Optional[float]
+    comm_ms: Optional[float]
+    overlap_ms: Optional[float]
+    exposed_comm_ms: Optional[float]
+    exposed_copy_ms: Optional[float]
+    idle_ms: Optional[float]
+
+    def complete(self) -> bool:
+        return None not in (self.compute_ms, self.exposed_comm_ms, self.exposed_copy_ms, self.idle_ms)
+
+
+@dataclass(frozen=True)
+class Metrics:
+    step: Optional[StepTime]
+    total: Breakdown
+    overlap_pct: Optional[float]
+    tokens_per_s: Optional[float]
+    step_over_bound: Optional[float]
+    phases: Dict[str, Breakdown]
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective of a step: times in milliseconds, bandwidths in 10^9 bytes a second."""
+
+    name: str
+    kind: str
+    unit: str
+    phase: str
+    bytes: Optional[float]
+    time_ms: Optional[float]
+    transfer_ms: Optional[float]
+    wait_ms: Optional[float]
+    busbw_gb_s: Optional[float]
+    link_efficiency: Optional[float]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Why communication was exposed: milliseconds and percent of a step."""
+
+    cause: str
+    unit: str
+    op: str
+    ms: float
+    share_pct: Optional[float]
+    advice: str
+
+
+@dataclass(frozen=True)
+class ExposedInterval:
+    """Milliseconds since the trace began."""
+
+    rank: int
+    step: int
+    begin_ms: float
+    end_ms: float
+    cause: str
+
+
+@dataclass(frozen=True)
+class MemoryTimeline:
+    """Live bytes by category over one step."""
+
+    time_ms: List[float]
+    categories: Dict[str, List[float]]
+
+
+@dataclass(frozen=True)
+class LiveBlock:
+    role: str
+    unit: str
+    bytes: float
+
+
+@dataclass(frozen=True)
+class MemoryPeak:
+    op: str
+    time_ms: Optional[float]
+    live: List[LiveBlock]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes by category; "total" is the peak of the sum on the rank that needed most."""
+
+    peak: Dict[str, float]
+    estimated: Dict[str, float]
+    timeline: Optional[MemoryTimeline]
+    peak_at: Optional[MemoryPeak]
+
+
+@dataclass(frozen=True)
+class Result:
+    path: Path
+    complete: bool
+    config: Dict[str, Any]
+    world: Dict[str, Any]
+    metrics: Metrics
+    memory: Memory
+    collectives: List[Collective]
+    causes: List[Cause]
+    causes_small_ms: Optional[float]
+    exposed: List[ExposedInterval]
+    by_rank_ms: List[List[float]] = field(default_factory=list)
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    def setting(self, key: str) -> Any:
+        """A value of the resolved configuration by its dotted key, or None."""
+        value: Any = self.config
+        for part in key.split("."):
+            if not isinstance(value, dict):
+                return None
+            value = value.get(part)
+        return value
+
+    @property
+    def emulated(self) -> List[str]:
+        """What was modelled rather than measured."""
+        names = {"emulated_compute": "compute", "emulated_link": "links", "virtual_clock": "the clock"}
+        return [name for key, name in names.items() if self.world.get(key) is True]
+
+
+@dataclass(frozen=True)
+class Axis:
+    key: str
+    values: List[Any]
+
+
+@dataclass(frozen=True)
+class Cell:
+    id: str
+    axes: Dict[str, Any]
+    status: str
+    reason: str
+    metrics: Metrics
+    memory: Memory
+
+    @property
+    def done(self) -> bool:
+        return self.status in ("done", "ok") and self.metrics.step is not None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    path: Path
+    title: str
+    axes: List[Axis]
+    x: str
+    series: List[str]
+    cells: List[Cell]
+    world: Dict[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    def varying(self) -> List[Axis]:
+        """The axes with more than one value."""
+        return [axis for axis in self.axes if len(axis.values) > 1]
+
+
+def load_result(path: Path) -> Result:
+    root = read_json(path)
+    check_version(root, "result.json")
+    steps = root.child("steps")
+    by_rank = [Node(path, f"steps.by_rank[{i}]", {"ms": row}).numbers("ms")
+               for i, row in enumerate(steps.items("by_rank"))]
+    return Result(
+        path=path,
+        complete=root.flag("complete", True),
+        config=root.child("config").value,
+        world=root.child("world").value,
+        metrics=read_metrics(root.child("metrics")),
+        memory=read_memory(root.child("memory")),
+        collectives=[_collective(n) for n in root.children("collectives")],
+        causes=[Cause(n.text("cause"), n.text("unit"), n.text("op"), n.required("ms"), n.number("share_pct"),
+                      n.text("advice")) for n in root.children("causes")],
+        causes_small_ms=root.number("causes_small_ms"),
+        exposed=[ExposedInterval(int(n.required("rank")), int(n.required("step")), n.required("begin_ms"),
+                                 n.required("end_ms"), n.text("cause")) for n in root.children("exposed_intervals")],
+        by_rank_ms=by_rank,
+    )
+
+
+def load_sweep(path: Path) -> Sweep:
+    root = read_json(path)
+    check_version(root, "sweep.json")
+    axes = [Axis(n.text("key"), n.items("values")) for n in root.children("axes")]
+    cells = []
+    for node in root.children("cells"):
+        identity = node.text("id")
+        if not identity:
+            raise ReportError(f"{path}: {node.place('id')} is missing; every cell has an id")
+        cells.append(Cell(identity, node.child("axes").value, node.text("status", "done"), node.text("reason"),
+                          read_metrics(node.child("metrics")), read_memory(node.child("memory"))))
+    series = root.value.get("series")
+    names = [str(s) for s in series] if isinstance(series, list) else [series] if isinstance(series, str) else []
+    return Sweep(path, root.text("title"), axes, root.text("x"), names, cells, root.child("world").value)
+
+
+def read_metrics(node: Node) -> Metrics:
+    step = None
+    if node.has("step_ms"):
+        inner = node.child("step_ms")
+        step = StepTime(inner.required("median"), inner.number("ci_low"), inner.number("ci_high"), inner.integer("n"))
+    phases = node.child("phases")
+    return Metrics(step, _breakdown(node), node.number("overlap_pct"), node.number("tokens_per_s"),
+                   node.number("step_over_bound"), {name: _breakdown(phases.child(name)) for name in phases.value})
+
+
+def read_memory(node: Node) -> Memory:
+    timeline = peak = None
+    if node.has("timeline"):
+        inner = node.child("timeline")
+        time = inner.numbers("time_ms")
+        categories = {key: inner.numbers(key) for key in inner.value if key != "time_ms"}
+        for key, values in categories.items():
+            if len(values) != len(time):
+                raise ReportError(f"{node.path}: {inner.place(key)} has {len(values)} values and time_ms {len(time)}; "
+                                  "they belong together")
+        timeline = MemoryTimeline(time, categories) if time else None
+    if node.has("peak_at"):
+        inner = node.child("peak_at")
+        live = [LiveBlock(n.text("role"), n.text("unit"), n.required("bytes")) for n in inner.children("live")]
+        peak = MemoryPeak(inner.text("op"), inner.number("time_ms"), live)
+    return Memory(node.child("peak_bytes").number_map(), node.child("estimated_peak_bytes").number_map(), timeline,
+                  peak)
+
+
+def _breakdown(node: Node) -> Breakdown:
+    return Breakdown(*(node.number(key) for key in ("compute_ms", "comm_ms", "overlap_ms", "exposed_comm_ms",
+                                                    "exposed_copy_ms", "idle_ms")))
+
+
+def _collective(node: Node) -> Collective:
+    return Collective(node.text("name"), node.text("kind"), node.text("unit"), node.text("phase"),
+                      node.number("bytes"), node.number("time_ms"), node.number("transfer_ms"),
+                      node.number("wait_ms"), node.number("busbw_gb_s"), node.number("link_efficiency"))

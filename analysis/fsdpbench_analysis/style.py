@@ -1,0 +1,94 @@
+"""One look for all figures: the same colour for the same thing everywhere, told apart also by the colour-blind.
+
+Colours are those of Okabe and Ito (2008), with one grey and one darker purple.
+"""
+
+from __future__ import annotations
+
+from typing import Dict, List, Tuple
+
+import matplotlib
+
+matplotlib.use("Agg", force=True)
+
+BLUE, SKY, GREEN, YELLOW = "#0072B2", "#56B4E9", "#009E73", "#F0E442"
+ORANGE, VERMILION, PINK, GREY, PLUM = "#E69F00", "#D55E00", "#CC79A7", "#CFCFCF", "#7A3E6B"
+INK, FAINT, GRID = "#222222", "#666666", "#E3E3E3"
+
+# What a step consists of, bottom to top; (key in metrics, label, colour).
+BREAKDOWN: List[Tuple[str, str, str]] = [
+    ("compute_ms", "compute", BLUE),
+    ("exposed_comm_ms", "exposed communication", VERMILION),
+    ("exposed_copy_ms", "exposed copies", YELLOW),
+    ("idle_ms", "idle", GREY),
+]
+
+# Slices of a timeline, by class.
+SLICES: Dict[str, Tuple[str, str]] = {
+    "forward": ("forward", SKY),
+    "backward": ("backward", BLUE),
+    "optimizer": ("optimizer", GREEN),
+    "all_gather": ("all-gather", ORANGE),
+    "reduce_scatter": ("reduce-scatter", PINK),
+    "all_reduce": ("all-reduce", PLUM),
+    "copy": ("copies", YELLOW),
+    "host": ("host", GREY),
+    "other": ("other", GREY),
+}
+
+# Memory, bottom to top; each has the colour of the op that makes it.
+MEMORY: List[Tuple[str, str, str]] = [
+    ("parameter_shards", "parameter shards", BLUE),
+    ("optimizer", "optimizer", GREEN),
+    ("gradients", "gradients", PINK),
+    ("unsharded_parameters", "unsharded parameters", ORANGE),
+    ("activations", "activations", SKY),
+    ("communication_buffers", "communication buffers", YELLOW),
+]
+
+# Lines of one figure: the colours that stand out on white, with markers and dashes as second sign.
+SERIES = [BLUE, VERMILION, GREEN, PINK, ORANGE, PLUM, SKY, INK]
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+
+_DARK = {BLUE, GREEN, VERMILION, PLUM, INK}
+
+
+def text_on(colour: str) -> str:
+    """White or dark, whichever can be read on this colour."""
+    return "white" if colour in _DARK else INK
+
+
+def apply() -> None:
+    """Sets matplotlib up; call before drawing."""
+    matplotlib.rcdefaults()
+    matplotlib.use("Agg", force=True)
+    matplotlib.rcParams.update({
+        "figure.dpi": 100,
+        "figure.facecolor": "white",
+        "savefig.facecolor": "white",
+        "font.family": "DejaVu Sans",
+        "font.size": 10,
+        "axes.titlesize": 11,
+        "axes.titlelocation": "left",
+        "axes.titleweight": "bold",
+        "axes.labelcolor": INK,
+        "axes.edgecolor": "#999999",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": False,
+        "axes.axisbelow": True,
+        "grid.color": GRID,
+        "text.color": INK,
+        "xtick.color": FAINT,
+        "ytick.color": FAINT,
+        "xtick.labelcolor": INK,
+        "ytick.labelcolor": INK,
+        "legend.frameon": False,
+        "legend.fontsize": 9,
+        "hatch.linewidth": 0.6,
+        # Names come from files: a dollar sign in one is a dollar sign.
+        "text.parse_math": False,
+        "axes.unicode_minus": True,
+        "svg.fonttype": "path",
+        "svg.hashsalt": "fsdpbench",
+    })

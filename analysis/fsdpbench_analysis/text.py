@@ -1,0 +1,45 @@
+"""Numbers and names as people read them."""
+
+from __future__ import annotations
+
+
+def clean(name: str, limit: int = 60) -> str:
+    """A name from a file, fit for one line of a figure: no control characters, not endlessly long."""
+    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def milliseconds(ms: float) -> str:
+    """3 digits, with the unit that suits: 12.3 ms, 456 µs, 1.23 s."""
+    size = abs(ms)
+    if size >= 1000:
+        return f"{digits(ms / 1000)} s"
+    if size >= 1 or size == 0:
+        return f"{digits(ms)} ms"
+    return f"{digits(ms * 1000)} µs"
+
+
+def digits(value: float) -> str:
+    """Three significant digits, never in exponent form between 0.001 and a million."""
+    size = abs(value)
+    if size >= 100 or value == 0:
+        return f"{value:,.0f}".replace(",", "\N{NARROW NO-BREAK SPACE}")
+    if size >= 10:
+        return f"{value:.1f}"
+    if size >= 1:
+        return f"{value:.2f}"
+    return f"{value:.3g}"
+
+
+def percent(value: float) -> str:
+    return f"{value:.1f} %" if abs(value) < 10 else f"{value:.0f} %"
+
+
+def size(byte_count: float) -> str:
+    """Binary units, three digits: 18.3 MiB."""
+    value, units = float(byte_count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
+    for unit in units:
+        if abs(value) < 1000 or unit == units[-1]:
+            return f"{digits(value)} {unit}"
+        value /= 1024
+    raise AssertionError

@@ -1,0 +1,51 @@
+"""The timeline of one step of one or more runs, as one picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import List, Optional
+
+from .figures.timeline import TimelinePart, draw_timeline
+from .load import Result, load_result
+from .schema import ReportError
+from .text import milliseconds, percent
+from .trace import find_trace, load_trace
+
+
+def write_timeline(folders: List[Path], out: Path, step: Optional[int], ranks: Optional[int]) -> Path:
+    if out.suffix not in (".png", ".svg"):
+        raise ReportError(f"--out {out} must end in .png or .svg")
+    if ranks is not None and ranks < 1:
+        raise ReportError(f"--ranks is {ranks}; it must be at least 1")
+    parts = [load_part(folder, step) for folder in folders]
+    several = len(parts) > 1
+    shown = ranks if ranks is not None else 1 if several else 4
+    tall = 0.85 if shown == 1 else 0.3
+    figure = draw_timeline(parts, max_ranks=shown, width=16, row_height=tall, font=14 if shown == 1 else 10)
+    figure.savefig(out, dpi=100, metadata={"Date": None} if out.suffix == ".svg" else {"Software": None})
+    return out
+
+
+def load_part(folder: Path, step: Optional[int] = None) -> TimelinePart:
+    path = find_trace(folder)
+    if path is None:
+        raise ReportError(f"{folder} has neither trace.json nor trace.json.gz: a result folder of fsdpbench is expected")
+    trace = load_trace(path)
+    result = load_result(folder / "result.json")
+    if step is None:
+        step = result.exposed[0].step if result.exposed else trace.representative_step()
+    return TimelinePart(trace, step, _title(result), result.exposed)
+
+
+def _title(result: Result) -> str:
+    forward, backward = result.setting("fsdp.forward_prefetch"), result.setting("fsdp.backward_prefetch")
+    parts = []
+    if forward is not None and backward is not None:
+        parts.append("No prefetching" if (forward, backward) == ("none", "none")
+                     else f"Prefetching: {forward} in forward, {backward} in backward")
+    step, exposed = result.metrics.step, result.metrics.total.exposed_comm_ms
+    if step is not None:
+        parts.append(f"median step {milliseconds(step.median)}")
+        if exposed is not None and step.median > 0:
+            parts.append(f"exposed communication {milliseconds(exposed)} ({percent(100 * exposed / step.median)})")
+    return "  ·  ".join(parts)

@@ -1,0 +1,145 @@
+"""A merged Chrome trace as plain data: ranks, their lanes, the slices on them."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+from .schema import Node, ReportError, check_version, read_json
+
+LANE_ORDER = ("host", "compute", "all_gather", "reduce_scatter", "all_reduce", "copy")
+
+
+@dataclass(frozen=True)
+class Slice:
+    """One op on a lane; times in milliseconds since the trace began."""
+
+    begin_ms: float
+    end_ms: float
+    name: str
+    category: str
+    step: Optional[int]
+    unit: str
+    phase: str
+
+
+@dataclass
+class LaneTrace:
+    name: str
+    slices: List[Slice] = field(default_factory=list)
+
+
+@dataclass
+class RankTrace:
+    rank: int
+    lanes: List[LaneTrace] = field(default_factory=list)
+    # step -> (begin_ms, end_ms)
+    steps: Dict[int, Tuple[float, float]] = field(default_factory=dict)
+
+
+@dataclass
+class Trace:
+    path: Path
+    ranks: List[RankTrace]
+
+    def step_window(self, step: int) -> Tuple[float, float]:
+        """From the first rank's begin to the last rank's end, in milliseconds."""
+        windows = [r.steps[step] for r in self.ranks if step in r.steps]
+        if not windows:
+            raise ReportError(f"{self.path} has no step {step}; it has {self._steps_text()}")
+        return min(w[0] for w in windows), max(w[1] for w in windows)
+
+    def steps(self) -> List[int]:
+        return sorted({s for r in self.ranks for s in r.steps})
+
+    def representative_step(self) -> int:
+        """The step whose slowest rank is the median one: what a reader should see first."""
+        steps = self.steps()
+        if not steps:
+            raise ReportError(f"{self.path} has no events of category 'step', so no step can be shown")
+        return sorted(steps, key=self._slowest_ms)[(len(steps) - 1) // 2]
+
+    def _slowest_ms(self, step: int) -> float:
+        return max(r.steps[step][1] - r.steps[step][0] for r in self.ranks if step in r.steps)
+
+    def _steps_text(self) -> str:
+        steps = self.steps()
+        return f"steps {steps[0]} to {steps[-1]}" if steps else "none"
+
+
+def find_trace(folder: Path) -> Optional[Path]:
+    for name in ("trace.json", "trace.json.gz"):
+        if (folder / name).is_file():
+            return folder / name
+    return None
+
+
+def load_trace(path: Path) -> Trace:
+    root = read_json(path)
+    check_version(root, "trace.json", "schemaVersion")
+    names: Dict[Tuple[int, int], str] = {}
+    processes: Dict[int, str] = {}
+    slices: Dict[Tuple[int, int], List[Slice]] = {}
+    steps: Dict[int, Dict[int, Tuple[float, float]]] = {}
+    for event in root.items("traceEvents"):
+        if not isinstance(event, dict):
+            continue
+        kind, pid, tid = event.get("ph"), event.get("pid"), event.get("tid")
+        if not isinstance(pid, int) or not isinstance(tid, int):
+            continue
+        if kind == "M":
+            _read_name(event, pid, tid, processes, names)
+        elif kind == "X":
+            _read_slice(root, event, pid, tid, slices, steps)
+    ranks = []
+    for pid in sorted(set(pid for pid, _ in slices) | set(steps)):
+        match = re.search(r"\brank (\d+)\b", processes.get(pid, ""))
+        rank = RankTrace(int(match.group(1)) if match else pid, steps=steps.get(pid, {}))
+        for (owner, tid), lane in sorted(slices.items()):
+            if owner == pid:
+                rank.lanes.append(LaneTrace(names.get((pid, tid), f"track {tid}"), sorted(lane, key=lambda s: s.begin_ms)))
+        rank.lanes.sort(key=lambda lane: _lane_place(lane.name))
+        ranks.append(rank)
+    if not ranks:
+        raise ReportError(f"{path} has no complete events (\"ph\": \"X\"); nothing can be drawn from it")
+    return Trace(path, sorted(ranks, key=lambda r: r.rank))
+
+
+def _lane_place(name: str) -> Tuple[int, str]:
+    return (LANE_ORDER.index(name) if name in LANE_ORDER else len(LANE_ORDER), name)
+
+
+def _read_name(event: Dict[str, Any], pid: int, tid: int, processes: Dict[int, str],
+               names: Dict[Tuple[int, int], str]) -> None:
+    args = event.get("args")
+    name = args.get("name") if isinstance(args, dict) else None
+    if not isinstance(name, str):
+        return
+    if event.get("name") == "process_name":
+        processes[pid] = name
+    elif event.get("name") == "thread_name":
+        names[(pid, tid)] = name
+
+
+def _read_slice(root: Node, event: Dict[str, Any], pid: int, tid: int, slices: Dict[Tuple[int, int], List[Slice]],
+                steps: Dict[int, Dict[int, Tuple[float, float]]]) -> None:
+    begin, duration = event.get("ts"), event.get("dur", 0)
+    for number in (begin, duration):
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
+            raise ReportError(f"{root.path}: the event {str(event.get('name'))[:60]!r} has no numeric ts and dur")
+    name, category = str(event.get("name", "")), str(event.get("cat", ""))
+    args = event.get("args") if isinstance(event.get("args"), dict) else {}
+    step = args.get("step")
+    step = step if isinstance(step, int) and not isinstance(step, bool) else None
+    window = (begin / 1000.0, (begin + duration) / 1000.0)
+    if category == "step":
+        match = re.search(r"(\d+)$", name)
+        number = step if step is not None else int(match.group(1)) if match else None
+        if number is not None:
+            steps.setdefault(pid, {})[number] = window
+        return
+    slices.setdefault((pid, tid), []).append(
+        Slice(window[0], window[1], name, category, step, str(args.get("unit", "")), str(args.get("phase", ""))))
