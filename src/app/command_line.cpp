@@ -46,9 +46,10 @@ Exit codes
 )";
 
 constexpr const char* kRunHelp = R"(
-Writes three files into the result folder:
+Writes into the result folder:
   result.json   every number, with the world it was measured in
   trace.json    a timeline of all ranks; open it at https://ui.perfetto.dev or chrome://tracing
+  trace/        a file a rank, rank_0.json.gz …, for PyTorch's tools (HTA); `fsdpbench trace check` checks any of them
   config.toml   the complete resolved configuration; a profile itself
 Ctrl-C stops after the current step and keeps what there is, marked as partial; a second Ctrl-C stops at once.
 )";
@@ -94,7 +95,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(28);
 
-  CLI::App* run_app = app.add_subcommand("run", "Train and measure; write result.json, trace.json and config.toml");
+  CLI::App* run_app = app.add_subcommand("run", "Train and measure; write result.json, traces and config.toml");
   add_profile_options(*run_app, run.profile, run.overrides);
   run_app->add_option("-o,--out", run.out, "Result folder; default: runs/<profile>-<date-time>")->type_name("DIR");
   run_app->add_flag("-q,--quiet", parsed.quiet, "No progress and no information; results, warnings and errors only");
@@ -102,6 +103,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
 
   CLI::App* explain_app = app.add_subcommand("explain", "Run nothing; print plan, memory, communication, schedule");
   add_profile_options(*explain_app, explain.profile, explain.overrides);
+  CLI::Option* explain_profile = explain_app->get_option("PROFILE")->required(false);
+  explain_app->add_option("--from", explain.from, "A result.json: why computation was not running, ranked")
+      ->excludes(explain_profile)
+      ->type_name("RESULT");
   explain_app->add_option("-f,--format", explain.format, "table, json, collectives or issue")
       ->check(CLI::IsMember({"table", "json", "collectives", "issue"}))
       ->type_name("FORMAT");
@@ -133,6 +138,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     run.command_line.assign(argv, argv + argc);
     parsed.command = run;
   } else if (explain_app->parsed()) {
+    if (explain.profile.empty() && explain.from.empty()) {
+      throw ConfigError("explain needs a PROFILE, or --from RESULT; see fsdpbench explain --help.");
+    }
     parsed.command = explain;
   } else {
     parsed.command = doctor;

@@ -7,6 +7,7 @@
 
 #include "app/console.h"
 #include "app/explain_report.h"
+#include "app/explain_result.h"
 #include "base/error.h"
 #include "config/load.h"
 #include "config/validate.h"
@@ -16,6 +17,10 @@
 namespace fsdpbench::app {
 
 int explain_command(const ExplainArguments& arguments) {
+  if (!arguments.from.empty()) {
+    console().print(explain_result(arguments.from));
+    return static_cast<int>(ExitCode::ok);
+  }
   config::RunConfig config = config::load_profile(arguments.profile, arguments.overrides);
   for (const std::string& note : config::validate(config)) console().info(note);
   const engine::Preparation preparation = engine::prepare(config);

@@ -9,6 +9,7 @@ namespace fsdpbench::app {
 struct ExplainArguments {
   std::string profile;                 ///< path of the run profile
   std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
+  std::string from;                    ///< a result.json to explain instead of a profile; empty: none
   std::string format = "table";        ///< "table", "json", "collectives" or "issue"
 };
 

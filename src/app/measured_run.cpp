@@ -15,9 +15,7 @@
 #include "base/error.h"
 #include "config/validate.h"
 #include "metrics/run_metrics.h"
-#include "metrics/step_breakdown.h"
 #include "schedule/policy.h"
-#include "schedule/print_schedule.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -119,24 +117,13 @@ MeasuredRun measure(const PreparedRun& prepared, const engine::RunHooks& hooks) 
                                             run.result->traces, tokens_per_step(p.config));
   check_wire_bytes(run.report);
   check_memory_estimate(run.report);
+  std::optional<metrics::LinkFacts> link;
+  if (p.config.emulate.link_gb_per_s) {
+    link = {*p.config.emulate.link_gb_per_s * 1e9, p.config.emulate.link_latency_us * 1e-6};
+  }
+  run.report.causes =
+      metrics::report_causes(p.schedules, p.plan, schedule::make_policy(p.config), run.result->traces, link);
   return run;
-}
-
-trace::OpLabel op_label(const engine::Preparation& p, std::int32_t step, std::int32_t index) {
-  const schedule::Op& op = p.schedules.of_step(static_cast<std::size_t>(step)).ops[static_cast<std::size_t>(index)];
-  trace::OpLabel l;
-  l.name = schedule::op_name(p.plan, op);
-  const metrics::OpClass op_class = metrics::classify(op);
-  l.category = op_class == metrics::OpClass::computation     ? "computation"
-               : op_class == metrics::OpClass::communication ? "communication"
-               : op_class == metrics::OpClass::copy          ? "copy"
-                                                             : "host";
-  if (op.unit >= 0) l.unit = p.plan.units[static_cast<std::size_t>(op.unit)].label();
-  l.phase = schedule::to_string(op.phase);
-  l.lane = op.lane;
-  l.host = op.is_host();
-  if (op.is_collective()) l.bytes = op.count * size_of(op.dtype);
-  return l;
 }
 
 }  // namespace fsdpbench::app

@@ -90,6 +90,31 @@ json communication_json(const RunReport& report) {
             {"all_reduce", std::llround(v.all_reduce)}}}};
 }
 
+/// Ranked causes, and where they lie in one step of median length.
+void add_causes(const metrics::CauseReport& report, const engine::RunResult& result, json& j) {
+  j["stalled_ms"] = report.stalled_ms;
+  j["causes_small_ms"] = report.small_ms;
+  j["causes"] = json::array();
+  for (const metrics::CauseShare& c : report.causes) {
+    json entry{{"cause", metrics::to_string(c.cause)}, {"ms", c.ms}, {"share_pct", c.share_pct}, {"advice", c.advice}};
+    if (!c.unit.empty()) entry["unit"] = c.unit;
+    if (!c.op.empty()) entry["op"] = c.op;
+    if (c.late_rank >= 0) entry["late_rank"] = c.late_rank;
+    j["causes"].push_back(std::move(entry));
+  }
+  const trace::RankTrace& trace = result.traces[static_cast<std::size_t>(report.example_rank)];
+  const std::int32_t first = trace.records.front().step;
+  const trace::StepWindow& window = trace.steps[static_cast<std::size_t>(report.example_step - first)];
+  j["exposed_intervals"] = json::array();
+  for (const metrics::Stall& stall : report.example) {
+    j["exposed_intervals"].push_back({{"rank", report.example_rank},
+                                      {"step", report.example_step},
+                                      {"begin_ms", static_cast<double>(stall.time.begin - window.begin_ns) / 1e6},
+                                      {"end_ms", static_cast<double>(stall.time.end - window.begin_ns) / 1e6},
+                                      {"cause", metrics::to_string(stall.cause)}});
+  }
+}
+
 }  // namespace
 
 json result_json(const RunReport& report) {
@@ -102,6 +127,7 @@ json result_json(const RunReport& report) {
     j["metrics"] = metrics_json(*report.metrics);
     j["comm"] = communication_json(report);
   }
+  if (report.causes) add_causes(*report.causes, *report.result, j);
   j["memory"] = memory_json(report);
   j["train"]["steps_done"] = report.result->steps_done;
   j["train"]["warmup"] = report.preparation->config.train.warmup;

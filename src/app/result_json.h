@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/run.h"
+#include "metrics/cause_report.h"
 #include "metrics/run_metrics.h"
 #include "plan/communication.h"
 
@@ -19,6 +20,7 @@ struct RunReport {
   const engine::Preparation* preparation = nullptr;
   const engine::RunResult* result = nullptr;
   std::optional<metrics::RunMetrics> metrics;  ///< absent if no measured step was completed
+  std::optional<metrics::CauseReport> causes;  ///< absent with the metrics
   plan::CommunicationVolume expected_volume;   ///< per rank and step
   std::vector<std::string> command_line;
   std::string date;                            ///< ISO 8601, local time with offset

@@ -23,6 +23,15 @@ std::string emulation(const config::RunConfig& c) {
   return text.empty() ? "nothing emulated" : text;
 }
 
+/// Only the ranked names; the advice is for `explain --from`.
+std::string causes_table(const metrics::CauseReport& report) {
+  std::string text = "without computation, by cause:";
+  for (const metrics::CauseShare& c : report.causes) {
+    text += fmt::format("{} {} {:.2f} ms", &c == &report.causes.front() ? "" : ",", metrics::to_string(c.cause), c.ms);
+  }
+  return text + fmt::format("{} small {:.2f} ms\n", report.causes.empty() ? "" : ",", report.small_ms);
+}
+
 }  // namespace
 
 std::string run_headline(const engine::Preparation& p) {
@@ -85,8 +94,10 @@ std::string run_table(const RunReport& report, const std::filesystem::path& fold
     row("  " + name, mib(worst.peak_occupied[index_of(category)]), "MiB", "its own peak");
   }
   std::string text = format_table(table);
+  if (report.causes) text += "\n" + causes_table(*report.causes);
   if (result.parameters_digest) text += fmt::format("\nparameters digest  {}\n", *result.parameters_digest);
-  text += fmt::format("\nresult  {}\n", (folder / "result.json").string());
+  text += fmt::format("\nresult  {}  (advice: fsdpbench explain --from {})\n", (folder / "result.json").string(),
+                      (folder / "result.json").string());
   if (report.metrics) {
     text += fmt::format("trace   {}  (open in https://ui.perfetto.dev or chrome://tracing)\n",
                         (folder / "trace.json").string());

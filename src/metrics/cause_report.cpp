@@ -79,7 +79,8 @@ CauseReport report_causes(const schedule::Schedules& schedules, const plan::Plan
     }
     for (int r = 0; r < ranks; ++r) {
       const std::vector<Stall> stalls =
-          find_stalls(records, schedules.event_count, plan.mesh, policy.fsdp.reshard_after_forward.group, link, r);
+          find_stalls(records, schedules.event_count, plan.mesh, policy.fsdp.reshard_after_forward.group, link,
+                      policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none, r);
       const StepBreakdown& b = breakdowns[static_cast<std::size_t>(r)][s];
       check_partition(stalls, b, s);
       step_ns += b.step;

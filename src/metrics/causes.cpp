@@ -33,9 +33,9 @@ struct Constraint {
 class Blame {
  public:
   Blame(const StepRecords& step, int event_count, const plan::Mesh& mesh, int reshard_group,
-        const std::optional<LinkFacts>& link, int rank)
-      : step_(step), mesh_(mesh), reshard_group_(reshard_group), link_(link), rank_(rank),
-        view_(step, event_count, rank) {}
+        const std::optional<LinkFacts>& link, bool prefetches_backward, int rank)
+      : step_(step), mesh_(mesh), reshard_group_(reshard_group), link_(link),
+        prefetches_backward_(prefetches_backward), rank_(rank), view_(step, event_count, rank) {}
 
   std::vector<Stall> run() {
     std::vector<Interval> computation;
@@ -50,7 +50,6 @@ class Blame {
       const auto next = std::find_if(order.begin(), order.end(),
                                      [&](int i) { return view_.record(i).begin_ns >= gap.end; });
       low_ = gap.begin;
-      first_computation_ = order.empty() || gap.end <= view_.record(order.front()).begin_ns;
       cursor_ = gap.end;
       if (next != order.end()) {
         last_ops_ = view_.op(*next).phase == Phase::optimizer;
@@ -98,9 +97,12 @@ class Blame {
         issued_late(i, binding->cause);
         return;
       }
+      const int held = i;
       i = binding->op;
+      if (binding->liftable) put(view_.record(i).begin_ns, binding->cause, held);
       if (waited_for_buffer_) {
-        put(std::min(view_.record(i).begin_ns, view_.record(i).peers_arrived_ns), Cause::reduce_scatter_buffers, i);
+        // The root's gradients wait for the first unit's: at the end of a step that is no matter of buffers.
+        put(view_.record(i).begin_ns, at_boundary(i) ? Cause::step_boundary : Cause::reduce_scatter_buffers, i);
         waited_for_buffer_ = false;
       }
       attribute(i);
@@ -132,18 +134,19 @@ class Blame {
     const std::int64_t begin = std::max({r.begin_ns, r.peers_arrived_ns, low_});
     const std::int64_t exposed = cursor_ - begin;
     if (exposed <= 0) return;
-    // What nothing can lift: the rest of the constraints.
-    std::int64_t fixed = view_.window().begin_ns;
-    Constraint lifted;
-    for (const Constraint& c : start_constraints_of(i)) {
-      if (!c.liftable) {
-        fixed = std::max(fixed, c.until);
-      } else if (c.until > lifted.until) {
-        lifted = c;
-      }
+    // From the constraint that held it longest downwards: each one that could be lifted is charged with what it held
+    // the transfer beyond the next one; the first that cannot be lifted ends this.
+    std::vector<Constraint> held = start_constraints_of(i);
+    held.push_back({std::max(r.begin_ns, r.peers_arrived_ns), i, Cause::straggler, true});
+    held.push_back({view_.window().begin_ns, -1, Cause::unknown, false});
+    std::sort(held.begin(), held.end(), [](const Constraint& x, const Constraint& y) {
+      return x.until != y.until ? x.until > y.until : x.liftable < y.liftable;
+    });
+    for (std::size_t k = 0; k + 1 < held.size() && held[k].liftable && cursor_ > begin; ++k) {
+      const std::int64_t gain = std::min(cursor_ - begin, held[k].until - held[k + 1].until);
+      const bool late = held[k].cause == Cause::straggler;
+      if (gain > 0) put(cursor_ - gain, held[k].cause, i, late ? last_to_arrive(held[k].op) : -1);
     }
-    const std::int64_t delay = std::min(exposed, lifted.until - fixed);
-    if (delay > 0) put(cursor_ - delay, lifted.cause, i);
     const std::int64_t shared = std::min(cursor_ - begin, slowed_by_sharing(i));
     if (shared > 0) put(cursor_ - shared, Cause::contention, i);
     put(begin, at_boundary(i) ? Cause::step_boundary : mostly_latency(i) ? Cause::inefficient_collective : Cause::link_bound,
@@ -219,7 +222,10 @@ class Blame {
       if (before >= 0) result.push_back({view_.done(before), before, Cause::unknown, false});
     };
     add(view_.lane_before(i));
-    if (op.is_collective()) add(view_.communicator_before(i));
+    if (const int other = op.is_collective() ? view_.communicator_before(i) : -1; other >= 0) {
+      result.push_back(view_.op(other).lane == op.lane ? Constraint{view_.done(other), other, Cause::unknown, false}
+                                                       : behind_another_kind(i, other));
+    }
     for (std::size_t w = 0; w < op.waits.size(); ++w) {
       const int before = view_.recorded_by(i, w);
       add(before);
@@ -251,14 +257,19 @@ class Blame {
       if (through(before)) {
         if (!view_.op(before).has_work()) collect(before, collective, result, depth + 1);
       } else if (view_.op_class(before) == OpClass::communication) {
-        result.push_back({view_.done(before), before, Cause::link_bound, false});
+        behind_transfer(before, result);
       } else if (view_.op_class(before) == OpClass::computation && !gather) {
         result.push_back({view_.done(before), before, Cause::unknown, false});  // its gradients
       }
     }
     if (op.is_collective()) {
       if (const int before = view_.communicator_before(i); before >= 0 && view_.op(before).lane != op.lane) {
-        result.push_back(behind_another_kind(i, before));
+        const Constraint c = behind_another_kind(i, before);
+        if (c.liftable) {
+          result.push_back(c);
+        } else {
+          behind_transfer(before, result);
+        }
       }
     }
     for (std::size_t w = 0; w < op.waits.size(); ++w) {
@@ -278,12 +289,21 @@ class Blame {
     }
   }
 
+  /// Behind a transfer on the same link: without a late rank it would have been over that much sooner.
+  void behind_transfer(int before, std::vector<Constraint>& result) const {
+    const trace::Record& r = view_.record(before);
+    const std::int64_t waited = std::max<std::int64_t>(0, r.peers_arrived_ns - r.begin_ns);
+    result.push_back({view_.done(before) - waited, before, Cause::link_bound, false});
+    result.push_back({view_.done(before), before, Cause::straggler, true});
+  }
+
   /// Collective i stood behind `before` on their communicator, though on another lane.
   Constraint behind_another_kind(int i, int before) const {
     const schedule::Op& op = view_.op(i);
     Constraint c{view_.done(before), before, Cause::communicator_serialisation, true};
     if (op.kind == OpKind::all_gather && op.phase == Phase::backward && !op.prefetch) {
-      c.cause = Cause::late_prefetch;  // a prefetch would have stood before it
+      // A prefetch would have stood before it; if one was asked for, the limit has refused it.
+      c.cause = prefetches_backward_ ? Cause::all_gather_limit : Cause::late_prefetch;
     } else if (!mostly_latency(before)) {
       // The one before was busy sending: a communicator of its own would only have shared the same link.
       c.cause = Cause::link_bound;
@@ -296,6 +316,7 @@ class Blame {
   const plan::Mesh& mesh_;
   int reshard_group_;
   const std::optional<LinkFacts>& link_;
+  bool prefetches_backward_;
   int rank_;
   StepView view_;
   std::vector<Stall> stalls_;
@@ -303,7 +324,6 @@ class Blame {
   // The stall being explained.
   std::int64_t low_ = 0;
   std::int64_t cursor_ = 0;
-  bool first_computation_ = false;
   bool last_ops_ = false;
   bool waited_for_buffer_ = false;
 };
@@ -311,8 +331,8 @@ class Blame {
 }  // namespace
 
 std::vector<Stall> find_stalls(const StepRecords& step, int event_count, const plan::Mesh& mesh, int reshard_group,
-                               const std::optional<LinkFacts>& link, int rank) {
-  return Blame(step, event_count, mesh, reshard_group, link, rank).run();
+                               const std::optional<LinkFacts>& link, bool prefetches_backward, int rank) {
+  return Blame(step, event_count, mesh, reshard_group, link, prefetches_backward, rank).run();
 }
 
 }  // namespace fsdpbench::metrics

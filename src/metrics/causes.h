@@ -55,6 +55,7 @@ struct StepRecords {
 
 /// Finds out why rank `rank` did not compute when it did not. The stalls are disjoint, sorted, and cover exactly the
 /// step minus the union of computation: exposed communication, exposed copies and idle time together.
+/// `prefetches_backward`: the policy prefetches in backward, so a gather that was not prefetched was refused.
 ///
 /// [Note: how a cause is found]
 /// A stall ends when an op X begins. X began when the last of its constraints was fulfilled: the op before it on its
@@ -64,6 +65,6 @@ struct StepRecords {
 /// lift (a limit, a late prefetch, a busy communicator, a blocked host) held it longer than those that nothing can lift
 /// (data, the transfer before it), that much of the transfer is put down to that constraint. What remains is the link's.
 std::vector<Stall> find_stalls(const StepRecords& step, int event_count, const plan::Mesh& mesh, int reshard_group,
-                               const std::optional<LinkFacts>& link, int rank);
+                               const std::optional<LinkFacts>& link, bool prefetches_backward, int rank);
 
 }  // namespace fsdpbench::metrics

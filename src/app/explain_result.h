@@ -1,0 +1,15 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+namespace fsdpbench::app {
+
+/// Why computation was not running, ranked, from a result file: text for people. Throws ConfigError if the file is
+/// missing, is not a result of this schema version, or has no causes.
+std::string explain_result(const std::string& path);
+
+/// The same from a parsed result.json.
+std::string causes_text(const nlohmann::json& result);
+
+}  // namespace fsdpbench::app
