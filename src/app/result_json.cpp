@@ -36,14 +36,13 @@ json world(const RunReport& report) {
   return j;
 }
 
+json summary(const metrics::Summary& s) {
+  return {{"median", s.median}, {"ci_low", s.ci_low}, {"ci_high", s.ci_high},
+          {"min", s.min},       {"max", s.max},       {"n", s.n}};
+}
+
 json metrics_json(const metrics::RunMetrics& m) {
-  json j{{"step_ms",
-          {{"median", m.step_ms.median},
-           {"ci_low", m.step_ms.ci_low},
-           {"ci_high", m.step_ms.ci_high},
-           {"min", m.step_ms.min},
-           {"max", m.step_ms.max},
-           {"n", m.step_ms.n}}},
+  json j{{"step_ms", summary(m.step_ms)},
          {"compute_ms", m.compute_ms},
          {"comm_ms", m.comm_ms},
          {"exposed_comm_ms", m.exposed_comm_ms},
@@ -52,6 +51,17 @@ json metrics_json(const metrics::RunMetrics& m) {
          {"tokens_per_s", m.tokens_per_s}};
   if (m.overlap_pct) j["overlap_pct"] = *m.overlap_pct;
   if (m.bound_ratio) j["step_over_bound"] = *m.bound_ratio;
+  if (m.aa_noise_pct) j["aa_noise_pct"] = *m.aa_noise_pct;
+  if (m.settling) {
+    j["unsettled_steps"] = m.settling->unsettled;
+    j["never_settled"] = m.settling->never_settled;
+  }
+  for (const metrics::RankMetrics& rank : m.ranks) {
+    j["ranks"].push_back({{"step_ms", summary(rank.step_ms)},
+                          {"compute_ms", rank.compute_ms},
+                          {"exposed_comm_ms", rank.exposed_comm_ms},
+                          {"idle_ms", rank.idle_ms}});
+  }
   return j;
 }
 

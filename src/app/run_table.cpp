@@ -32,6 +32,16 @@ std::string causes_table(const metrics::CauseReport& report) {
   return text + fmt::format("{} small {:.2f} ms\n", report.causes.empty() ? "" : ",", report.small_ms);
 }
 
+/// Left in the numbers: only the user knows whether the change belongs to what is studied.
+std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
+  const int steps = m.settling->unsettled;
+  if (m.settling->never_settled) {
+    return fmt::format("no steady state within {} steps; measure more (train.steps)", m.step_ms.n);
+  }
+  return fmt::format("the first {} of {} differ from the rest; train.warmup={} would leave them out", steps,
+                     m.step_ms.n, warmup + steps);
+}
+
 }  // namespace
 
 std::string run_headline(const engine::Preparation& p) {
@@ -56,6 +66,12 @@ std::string run_table(const RunReport& report, const std::filesystem::path& fold
     row("step time", ms(m.step_ms.median), "ms",
         fmt::format("median of {} steps, slowest rank; 95 % interval {} to {}", m.step_ms.n, ms(m.step_ms.ci_low),
                     ms(m.step_ms.ci_high)));
+    if (m.aa_noise_pct) {
+      row("A/A noise", fmt::format("{:.1f}", *m.aa_noise_pct), "%",
+          "two halves of these steps differ by less, 95 times of 100");
+    }
+    if (m.settling && m.settling->unsettled > 0)
+      row("unsettled steps", fmt::format("{}", m.settling->unsettled), "", unsettled(m, c.train.warmup));
     row(c.model.kind == config::ModelKind::decoder ? "tokens/s" : "samples/s", fmt::format("{:.0f}", m.tokens_per_s),
         "1/s", "all ranks");
     if (!result.losses.empty()) {

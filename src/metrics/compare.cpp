@@ -33,9 +33,9 @@ std::size_t below(std::mt19937& random, std::size_t n) {
 
 /// Student's quantile for kComparisonConfidence, both sides; beyond the table its last value errs on the safe side.
 double student(std::size_t freedom) {
-  static constexpr std::array<double, 30> kTable{
-      31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764, 2.718, 2.681, 2.650, 2.624, 2.602,
-      2.583,  2.567, 2.552, 2.539, 2.528, 2.518, 2.508, 2.500, 2.492, 2.485, 2.479, 2.473, 2.467, 2.462, 2.457};
+  static constexpr std::array<double, 30> kTable{31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764,
+                                                 2.718,  2.681, 2.650, 2.624, 2.602, 2.583, 2.567, 2.552, 2.539, 2.528,
+                                                 2.518,  2.508, 2.500, 2.492, 2.485, 2.479, 2.473, 2.467, 2.462, 2.457};
   return kTable.at(std::min(freedom, kTable.size()) - 1);
 }
 
@@ -57,7 +57,8 @@ Interval yuen(std::vector<double> values) {
   const std::size_t cut = n < kFewestForTrimming ? 0 : n / 5;
   const std::size_t kept = n - 2 * cut;
   const auto begin = values.begin() + static_cast<std::ptrdiff_t>(cut);
-  const double mean = std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(kept), 0.0) / static_cast<double>(kept);
+  const double mean =
+      std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(kept), 0.0) / static_cast<double>(kept);
   // Winsorised: what was cut counts as the last value kept.
   for (double& value : values) value = std::clamp(value, values[cut], values[n - 1 - cut]);
   const double centre = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(n);

@@ -17,7 +17,7 @@ enum class Verdict : std::uint8_t { faster, slower, no_difference };  ///< of B,
 struct Comparison {
   double median_a = 0;  ///< median over trials of the trials' medians
   double median_b = 0;
-  double ratio = 1;     ///< B / A: median over pairs of neighbouring trials
+  double ratio = 1;  ///< B / A: median over pairs of neighbouring trials
   double ci_low = 1;
   double ci_high = 1;
   Verdict verdict = Verdict::no_difference;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "metrics/compare.h"
 #include "metrics/max_plus.h"
 #include "metrics/step_breakdown.h"
 
@@ -23,6 +24,16 @@ std::vector<OpDurations> durations(const std::vector<trace::RankTrace>& traces, 
   return result;
 }
 
+RankMetrics rank_metrics(const std::vector<StepBreakdown>& steps) {
+  const auto of_each = [&](std::int64_t StepBreakdown::*part) {
+    std::vector<double> values;
+    for (const StepBreakdown& step : steps) values.push_back(static_cast<double>(step.*part) / kNsPerMs);
+    return values;
+  };
+  return {summarize(of_each(&StepBreakdown::step)), median(of_each(&StepBreakdown::computation)),
+          median(of_each(&StepBreakdown::exposed_communication)), median(of_each(&StepBreakdown::idle))};
+}
+
 }  // namespace
 
 RunMetrics run_metrics(const schedule::Schedules& schedules, const plan::Mesh& mesh, int reshard_group,
@@ -33,9 +44,8 @@ RunMetrics run_metrics(const schedule::Schedules& schedules, const plan::Mesh& m
   std::vector<double> step, compute, comm, exposed, copies, idle, overlap, ratio;
   std::size_t first = 0;
   for (std::size_t i = 0; i < ranks.front().size(); ++i) {
-    const auto slowest = std::max_element(ranks.begin(), ranks.end(), [i](const auto& a, const auto& b) {
-      return a[i].step < b[i].step;
-    });
+    const auto slowest = std::max_element(ranks.begin(), ranks.end(),
+                                          [i](const auto& a, const auto& b) { return a[i].step < b[i].step; });
     const StepBreakdown& b = (*slowest)[i];
     step.push_back(static_cast<double>(b.step) / kNsPerMs);
     compute.push_back(static_cast<double>(b.computation) / kNsPerMs);
@@ -55,6 +65,9 @@ RunMetrics run_metrics(const schedule::Schedules& schedules, const plan::Mesh& m
 
   RunMetrics m;
   m.step_ms = summarize(step);
+  for (const std::vector<StepBreakdown>& steps : ranks) m.ranks.push_back(rank_metrics(steps));
+  m.settling = find_settling(step);
+  if (const std::optional<double> noise = aa_noise(step)) m.aa_noise_pct = 100 * *noise;
   m.compute_ms = median(compute);
   m.comm_ms = median(comm);
   m.exposed_comm_ms = median(exposed);

@@ -7,7 +7,7 @@ namespace fsdpbench::metrics {
 
 /// How many of a run's first measured values do not yet belong to its steady state.
 struct Settling {
-  int unsettled = 0;          ///< 0: steady from the first value on
+  int unsettled = 0;           ///< 0: steady from the first value on
   bool never_settled = false;  ///< `unsettled` is half of the run, the most that is looked at: the run is too short
 };
 
