@@ -25,6 +25,7 @@ Examples
   fsdpbench run profiles/runs/llama3-8b-emulated.toml --set fsdp.strategy=shard_grad_op
   fsdpbench explain profiles/runs/llama3-8b-emulated.toml --set mesh.ranks=64
   fsdpbench explain profiles/runs/quickstart.toml --format collectives
+  fsdpbench trace check runs/*/trace.json
   fsdpbench doctor
 
 Profiles are TOML files; profiles/README.md lists all keys. The keys most people set:
@@ -63,6 +64,14 @@ Formats
   issue        the order in which units are gathered (U), freed (S) and reduced (P)
 )";
 
+constexpr const char* kTraceCheckHelp = R"(
+Any Chrome trace, .json or .json.gz, from whatever program. What is checked: JSON, events, tracks, nesting of slices,
+pairs of arrows, counters; and what PyTorch's tools (HTA) need of a rank's file: its rank, one launch for every kernel,
+streams, names, the fields of collectives. src/trace/FORMAT.md lists the rules.
+Exit codes
+  0 all files keep to all rules   2 findings, each with its event and a sentence, or a file that cannot be read
+)";
+
 /// CLI11 would only say that a subcommand is missing.
 void check_command_name(const CLI::App& app, std::string_view name) {
   if (name.starts_with("-")) return;
@@ -71,6 +80,16 @@ void check_command_name(const CLI::App& app, std::string_view name) {
   if (std::ranges::count(names, name) > 0) return;
   throw ConfigError(fmt::format("There is no command '{}'; the nearest is '{}'; see fsdpbench --help.", name,
                                 config::nearest(name, names)));
+}
+
+/// The command that was given, as "run" or "trace check"; null if there is none.
+const CLI::App* chosen_command(const CLI::App& app, std::string* name) {
+  const CLI::App* chosen = nullptr;
+  for (auto commands = app.get_subcommands(); !commands.empty(); commands = chosen->get_subcommands()) {
+    chosen = commands.front();
+    *name += ' ' + chosen->get_name();
+  }
+  return chosen;
 }
 
 /// `--set` may be given many times, each with one value.
@@ -87,6 +106,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   RunArguments run;
   ExplainArguments explain;
   DoctorArguments doctor;
+  TraceCheckArguments trace_check;
   CommandLine parsed;
 
   CLI::App app(kAbout, "fsdpbench");
@@ -115,6 +135,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* doctor_app = app.add_subcommand("doctor", "Say what this machine can do");
   doctor_app->add_flag("--json", doctor.json, "For programs");
 
+  CLI::App* trace_app = app.add_subcommand("trace", "Work on trace files");
+  trace_app->require_subcommand(1);
+  CLI::App* trace_check_app = trace_app->add_subcommand("check", "Say what is wrong with trace files");
+  trace_check_app->add_option("FILE", trace_check.files, "Chrome traces, .json or .json.gz")->required();
+  trace_check_app->footer(kTraceCheckHelp);
+
   if (argc <= 1) {
     parsed.command = ShowText{app.help()};
     return parsed;
@@ -123,16 +149,18 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    const auto chosen = app.get_subcommands();
-    parsed.command = ShowText{chosen.empty() ? app.help() : chosen.front()->help("fsdpbench")};
+    std::string name;
+    const CLI::App* chosen = chosen_command(app, &name);
+    const std::string before = "fsdpbench" + name.substr(0, name.rfind(' '));
+    parsed.command = ShowText{chosen == nullptr ? app.help() : chosen->help(before)};
     return parsed;
   } catch (const CLI::CallForVersion&) {
     parsed.command = ShowText{version_line() + '\n'};
     return parsed;
   } catch (const CLI::ParseError& error) {
-    const auto chosen = app.get_subcommands();
-    throw ConfigError(fmt::format("{}; see fsdpbench{}{} --help.", error.what(), chosen.empty() ? "" : " ",
-                                  chosen.empty() ? "" : chosen.front()->get_name()));
+    std::string name;
+    chosen_command(app, &name);
+    throw ConfigError(fmt::format("{}; see fsdpbench{} --help.", error.what(), name));
   }
   if (run_app->parsed()) {
     run.command_line.assign(argv, argv + argc);
@@ -142,6 +170,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       throw ConfigError("explain needs a PROFILE, or --from RESULT; see fsdpbench explain --help.");
     }
     parsed.command = explain;
+  } else if (trace_check_app->parsed()) {
+    parsed.command = trace_check;
   } else {
     parsed.command = doctor;
   }

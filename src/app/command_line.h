@@ -6,6 +6,7 @@
 #include "app/doctor.h"
 #include "app/explain.h"
 #include "app/run.h"
+#include "app/trace_check.h"
 
 namespace fsdpbench::app {
 
@@ -15,7 +16,7 @@ struct ShowText {
 };
 
 struct CommandLine {
-  std::variant<ShowText, RunArguments, ExplainArguments, DoctorArguments> command;
+  std::variant<ShowText, RunArguments, ExplainArguments, DoctorArguments, TraceCheckArguments> command;
   bool quiet = false;
 };
 

@@ -8,7 +8,6 @@
 #include "config/run_config.h"
 #include "engine/byte_dataset.h"
 #include "engine/run.h"
-#include "trace/chrome_writer.h"
 
 namespace fsdpbench::app {
 
@@ -31,8 +30,5 @@ struct MeasuredRun {
 /// Trains, computes the metrics and checks them against what plan and formulas say. Throws what a failing rank threw,
 /// and Error with ExitCode::check_failed if a measurement contradicts itself.
 MeasuredRun measure(const PreparedRun& prepared, const engine::RunHooks& hooks);
-
-/// What the trace says about an op of a step.
-trace::OpLabel op_label(const engine::Preparation& preparation, std::int32_t step, std::int32_t index);
 
 }  // namespace fsdpbench::app

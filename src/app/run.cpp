@@ -12,12 +12,12 @@
 #include "app/result_folder.h"
 #include "app/result_json.h"
 #include "app/run_table.h"
+#include "app/trace_files.h"
 #include "app/write_file.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/load.h"
 #include "config/write.h"
-#include "trace/chrome_writer.h"
 
 namespace fsdpbench::app {
 
@@ -41,10 +41,7 @@ int run_command(const RunArguments& arguments) {
     run = measure(prepared, hooks);
   }
   run.report.command_line = arguments.command_line;
-  if (run.report.metrics) {
-    trace::write_chrome_trace((folder / "trace.json").string(), run.result->traces,
-                              [&](std::int32_t step, std::int32_t op) { return op_label(preparation, step, op); });
-  }
+  if (run.report.metrics) write_trace_files(folder, preparation, run.result->traces);
   write_file(folder / "result.json", result_json(run.report).dump(2) + "\n");
   console().print(run_table(run.report, folder));
   if (run.result->interrupted) {

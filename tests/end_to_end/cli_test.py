@@ -67,7 +67,7 @@ class Run(Cli):
         self.assertNotIn("\r", done.stderr + done.stdout)
         self.assertNotIn("\033", done.stderr + done.stdout)
         self.assertEqual(sorted(p.name for p in (self.folder / "out").iterdir()),
-                         ["config.toml", "result.json", "trace.json"])
+                         ["config.toml", "result.json", "trace", "trace.json"])
 
     def test_result_has_the_promised_fields(self) -> None:
         result = self.result()

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "trace/event_reader.h"
+#include "trace/findings.h"
+#include "trace/parsed_event.h"
+
+namespace fsdpbench::trace {
+
+/// The rules of kineto's schema: what tools that work on one rank's file (HTA) need to see every kernel, its launch,
+/// its stream and its collective. Files without such rows pass.
+class DeviceRules {
+ public:
+  explicit DeviceRules(Findings& findings) : findings_(findings) {}
+
+  void event(const ParsedEvent& event);
+  /// After the last event.
+  void finish(const FileFacts& file);
+
+ private:
+  struct Launch {
+    std::int64_t time_ns, event;
+  };
+  struct DeviceRow {
+    std::int64_t correlation, time_ns, event;
+  };
+  void host_row(const ParsedEvent& event, std::string_view category, std::int64_t time_ns);
+  void device_row(const ParsedEvent& event, std::string_view category, std::int64_t time_ns);
+  void collective(const ParsedEvent& event, std::string_view name);
+
+  Findings& findings_;
+  std::unordered_map<std::int64_t, Launch> launches_;
+  std::vector<DeviceRow> device_rows_;
+};
+
+}  // namespace fsdpbench::trace

@@ -1,0 +1,45 @@
+#include "trace/facts.h"
+
+#include <algorithm>
+
+namespace fsdpbench::trace {
+
+std::vector<StepView> steps_of(const RankTrace& trace) {
+  std::vector<StepView> steps;
+  const std::span<const Record> records(trace.records);
+  const std::span<const MemorySample> memory(trace.memory);
+  std::size_t record = 0, sample = 0;
+  for (std::size_t i = 0; i < trace.steps.size(); ++i) {
+    StepView step;
+    step.window = trace.steps[i];
+    step.number = record < records.size() ? records[record].step : static_cast<std::int32_t>(i);
+    const std::size_t first_record = record, first_sample = sample;
+    while (record < records.size() && records[record].step == step.number) ++record;
+    const bool last = i + 1 == trace.steps.size();
+    while (sample < memory.size() && (last || memory[sample].time_ns < trace.steps[i + 1].begin_ns)) ++sample;
+    step.records = records.subspan(first_record, record - first_record);
+    step.memory = memory.subspan(first_sample, sample - first_sample);
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+std::int64_t first_begin(const std::vector<RankTrace>& traces) {
+  bool found = false;
+  std::int64_t first = 0;
+  for (const RankTrace& trace : traces) {
+    if (trace.steps.empty()) continue;
+    first = found ? std::min(first, trace.steps.front().begin_ns) : trace.steps.front().begin_ns;
+    found = true;
+  }
+  return first;
+}
+
+std::int64_t host_end(const StepView& step) {
+  std::int64_t end = step.window.end_ns;
+  if (!step.records.empty()) end = std::max(end, step.records.back().issued_ns);
+  for (const Record& record : step.records) end = std::max(end, record.end_ns);
+  return end;
+}
+
+}  // namespace fsdpbench::trace

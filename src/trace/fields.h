@@ -1,0 +1,140 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace fsdpbench::trace {
+
+/// Version of FORMAT.md; in every file as the top-level key `fsdpbench_schema`. Grows when a field changes its
+/// meaning or goes away, not when one is added.
+inline constexpr int kSchemaVersion = 1;
+
+/// Where in a file a field stands.
+enum class Place : std::uint8_t { top, distributed, group, event, args };
+constexpr std::string_view to_string(Place place) {
+  constexpr std::array<std::string_view, 5> kNames{"top", "distributedInfo", "pg_config", "event", "args"};
+  return kNames[static_cast<std::size_t>(place)];
+}
+
+enum class FieldType : std::uint8_t { text, integer, number, list, object };
+constexpr std::string_view to_string(FieldType type) {
+  constexpr std::array<std::string_view, 5> kNames{"text", "integer", "number", "list", "object"};
+  return kNames[static_cast<std::size_t>(type)];
+}
+
+/// Which of the two kinds of file has the field.
+enum class Files : std::uint8_t { rank, merged, both };
+constexpr std::string_view to_string(Files files) {
+  constexpr std::array<std::string_view, 3> kNames{"rank", "merged", "both"};
+  return kNames[static_cast<std::size_t>(files)];
+}
+
+struct Field {
+  std::string_view name;
+  Place place;
+  FieldType type;
+  std::string_view unit;  ///< "": none
+  Files files;
+};
+
+/// Every field that our files have. Writers, validator and tests take the names from here; a test compares the list
+/// with FORMAT.md.
+namespace field {
+
+inline constexpr Field kSchemaVersionKey{"schemaVersion", Place::top, FieldType::integer, "", Files::both};
+inline constexpr Field kFsdpbenchSchema{"fsdpbench_schema", Place::top, FieldType::integer, "", Files::both};
+inline constexpr Field kDeviceProperties{"deviceProperties", Place::top, FieldType::list, "", Files::rank};
+inline constexpr Field kDistributedInfo{"distributedInfo", Place::top, FieldType::object, "", Files::rank};
+inline constexpr Field kDisplayTimeUnit{"displayTimeUnit", Place::top, FieldType::text, "", Files::both};
+inline constexpr Field kBaseTime{"baseTimeNanoseconds", Place::top, FieldType::integer, "ns", Files::both};
+inline constexpr Field kTraceEvents{"traceEvents", Place::top, FieldType::list, "", Files::both};
+inline constexpr Field kTraceName{"traceName", Place::top, FieldType::text, "", Files::both};
+
+inline constexpr Field kBackend{"backend", Place::distributed, FieldType::text, "", Files::rank};
+inline constexpr Field kRank{"rank", Place::distributed, FieldType::integer, "", Files::rank};
+inline constexpr Field kWorldSize{"world_size", Place::distributed, FieldType::integer, "", Files::rank};
+inline constexpr Field kGroupCount{"pg_count", Place::distributed, FieldType::integer, "", Files::rank};
+inline constexpr Field kGroupConfig{"pg_config", Place::distributed, FieldType::list, "", Files::rank};
+inline constexpr Field kConfigName{"pg_name", Place::group, FieldType::text, "", Files::rank};
+inline constexpr Field kConfigDescription{"pg_desc", Place::group, FieldType::text, "", Files::rank};
+inline constexpr Field kConfigBackend{"backend_config", Place::group, FieldType::text, "", Files::rank};
+inline constexpr Field kConfigSize{"pg_size", Place::group, FieldType::integer, "", Files::rank};
+inline constexpr Field kConfigRanks{"ranks", Place::group, FieldType::text, "", Files::rank};
+
+inline constexpr Field kPh{"ph", Place::event, FieldType::text, "", Files::both};
+inline constexpr Field kCat{"cat", Place::event, FieldType::text, "", Files::both};
+inline constexpr Field kName{"name", Place::event, FieldType::text, "", Files::both};
+inline constexpr Field kPid{"pid", Place::event, FieldType::integer, "", Files::both};
+inline constexpr Field kTid{"tid", Place::event, FieldType::integer, "", Files::both};
+inline constexpr Field kTs{"ts", Place::event, FieldType::number, "us", Files::both};
+inline constexpr Field kDur{"dur", Place::event, FieldType::number, "us", Files::both};
+inline constexpr Field kId{"id", Place::event, FieldType::integer, "", Files::both};
+inline constexpr Field kBp{"bp", Place::event, FieldType::text, "", Files::both};
+inline constexpr Field kScope{"s", Place::event, FieldType::text, "", Files::both};
+inline constexpr Field kColour{"cname", Place::event, FieldType::text, "", Files::merged};
+inline constexpr Field kArgs{"args", Place::event, FieldType::object, "", Files::both};
+
+inline constexpr Field kTrackName{"name", Place::args, FieldType::text, "", Files::both};
+inline constexpr Field kSortIndex{"sort_index", Place::args, FieldType::integer, "", Files::both};
+inline constexpr Field kStep{"step", Place::args, FieldType::integer, "", Files::both};
+inline constexpr Field kOp{"op", Place::args, FieldType::integer, "", Files::both};
+inline constexpr Field kOpName{"op name", Place::args, FieldType::text, "", Files::rank};
+inline constexpr Field kUnit{"unit", Place::args, FieldType::text, "", Files::both};
+inline constexpr Field kPhase{"phase", Place::args, FieldType::text, "", Files::both};
+inline constexpr Field kIssued{"issued_us", Place::args, FieldType::number, "us", Files::merged};
+inline constexpr Field kWaitedForPeers{"waited_for_peers_us", Place::args, FieldType::number, "us", Files::both};
+inline constexpr Field kBytes{"bytes", Place::args, FieldType::integer, "bytes", Files::both};
+inline constexpr Field kDevice{"device", Place::args, FieldType::integer, "", Files::rank};
+inline constexpr Field kContext{"context", Place::args, FieldType::integer, "", Files::rank};
+inline constexpr Field kStream{"stream", Place::args, FieldType::integer, "", Files::rank};
+inline constexpr Field kCorrelation{"correlation", Place::args, FieldType::integer, "", Files::rank};
+inline constexpr Field kBandwidth{"memory bandwidth (GB/s)", Place::args, FieldType::number, "GB/s", Files::rank};
+inline constexpr Field kCollectiveName{"Collective name", Place::args, FieldType::text, "", Files::rank};
+inline constexpr Field kInElements{"In msg nelems", Place::args, FieldType::integer, "elements", Files::rank};
+inline constexpr Field kOutElements{"Out msg nelems", Place::args, FieldType::integer, "elements", Files::rank};
+inline constexpr Field kGroupSize{"Group size", Place::args, FieldType::integer, "ranks", Files::rank};
+inline constexpr Field kDtype{"dtype", Place::args, FieldType::text, "", Files::rank};
+inline constexpr Field kGroupName{"Process Group Name", Place::args, FieldType::text, "", Files::rank};
+inline constexpr Field kGroupDescription{"Process Group Description", Place::args, FieldType::text, "", Files::rank};
+inline constexpr Field kGroupRanks{"Process Group Ranks", Place::args, FieldType::text, "", Files::rank};
+inline constexpr Field kSequence{"Seq", Place::args, FieldType::integer, "", Files::rank};
+inline constexpr Field kAllocated{"allocated", Place::args, FieldType::integer, "bytes", Files::rank};
+inline constexpr Field kReserved{"reserved", Place::args, FieldType::integer, "bytes", Files::both};
+inline constexpr Field kTotalAllocated{"Total Allocated", Place::args, FieldType::integer, "bytes", Files::rank};
+inline constexpr Field kTotalReserved{"Total Reserved", Place::args, FieldType::integer, "bytes", Files::rank};
+inline constexpr Field kAllocatedBytes{"Bytes", Place::args, FieldType::integer, "bytes", Files::rank};
+inline constexpr Field kDeviceId{"Device Id", Place::args, FieldType::integer, "", Files::rank};
+inline constexpr Field kDeviceType{"Device Type", Place::args, FieldType::integer, "", Files::rank};
+inline constexpr Field kGathers{"gathers", Place::args, FieldType::integer, "", Files::merged};
+// Live bytes by base/memory_category.h, one field a category.
+inline constexpr Field kParameterShards{"parameter_shards", Place::args, FieldType::integer, "bytes", Files::merged};
+inline constexpr Field kUnsharded{"unsharded_parameters", Place::args, FieldType::integer, "bytes", Files::merged};
+inline constexpr Field kGradients{"gradients", Place::args, FieldType::integer, "bytes", Files::merged};
+inline constexpr Field kOptimizer{"optimizer", Place::args, FieldType::integer, "bytes", Files::merged};
+inline constexpr Field kActivations{"activations", Place::args, FieldType::integer, "bytes", Files::merged};
+inline constexpr Field kCommunication{"communication_buffers", Place::args, FieldType::integer, "bytes", Files::merged};
+
+}  // namespace field
+
+inline constexpr auto kFields = std::to_array<Field>({
+    field::kSchemaVersionKey, field::kFsdpbenchSchema,   field::kDeviceProperties, field::kDistributedInfo,
+    field::kDisplayTimeUnit,  field::kBaseTime,          field::kTraceEvents,      field::kTraceName,
+    field::kBackend,          field::kRank,              field::kWorldSize,        field::kGroupCount,
+    field::kGroupConfig,      field::kConfigName,        field::kConfigDescription, field::kConfigBackend,
+    field::kConfigSize,       field::kConfigRanks,       field::kPh,               field::kCat,
+    field::kName,             field::kPid,               field::kTid,              field::kTs,
+    field::kDur,              field::kId,                field::kBp,               field::kScope,
+    field::kColour,           field::kArgs,              field::kTrackName,        field::kSortIndex,
+    field::kStep,             field::kOp,                field::kOpName,           field::kUnit,
+    field::kPhase,            field::kIssued,            field::kWaitedForPeers,   field::kBytes,
+    field::kDevice,           field::kContext,           field::kStream,           field::kCorrelation,
+    field::kBandwidth,        field::kCollectiveName,    field::kInElements,       field::kOutElements,
+    field::kGroupSize,        field::kDtype,             field::kGroupName,        field::kGroupDescription,
+    field::kGroupRanks,       field::kSequence,          field::kAllocated,        field::kReserved,
+    field::kTotalAllocated,   field::kTotalReserved,     field::kAllocatedBytes,   field::kDeviceId,
+    field::kDeviceType,       field::kGathers,           field::kParameterShards,  field::kUnsharded,
+    field::kGradients,        field::kOptimizer,         field::kActivations,      field::kCommunication,
+});
+
+}  // namespace fsdpbench::trace

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdpbench::trace {
+
+/// What a trace file must keep to; FORMAT.md says each in a sentence and why.
+enum class Rule : std::uint8_t {
+  json,
+  structure,
+  limit,
+  phase,
+  number,
+  process,
+  track,
+  duration,
+  nesting,
+  begin_end,
+  async,
+  flow_id,
+  flow_pair,
+  flow_order,
+  flow_slice,
+  counter,
+  counter_order,
+  instant,
+  metadata,
+  rank,
+  correlation,
+  launch,
+  stream,
+  host_stream,
+  collective,
+  row_name,
+  first_row,
+};
+inline constexpr std::size_t kRuleCount = 27;
+
+constexpr std::string_view to_string(Rule rule) {
+  constexpr std::array<std::string_view, kRuleCount> kNames{
+      "json",       "structure",  "limit",   "phase",         "number",  "process",  "track",       "duration", "nesting",
+      "begin_end",  "async",      "flow_id", "flow_pair",     "flow_order", "flow_slice", "counter", "counter_order",
+      "instant",    "metadata",   "rank",    "correlation",   "launch",  "stream",   "host_stream", "collective",
+      "row_name",   "first_row"};
+  return kNames[static_cast<std::size_t>(rule)];
+}
+
+/// One place where a file breaks a rule.
+struct Finding {
+  Rule rule = Rule::json;
+  std::optional<std::int64_t> event;  ///< index in traceEvents, from 0; absent: the file as a whole
+  std::string message;                ///< a sentence
+};
+
+/// Findings in the order in which they were found: so many of each rule, the others are only counted.
+class Findings {
+ public:
+  explicit Findings(std::size_t most_per_rule) : most_(most_per_rule) {}
+
+  void add(Rule rule, std::optional<std::int64_t> event, std::string message) {
+    std::size_t& count = counts_[static_cast<std::size_t>(rule)];
+    if (count++ < most_) list_.push_back({rule, event, std::move(message)});
+  }
+  const std::vector<Finding>& list() const { return list_; }
+  /// All of them, those that were only counted included.
+  std::size_t count(Rule rule) const { return counts_[static_cast<std::size_t>(rule)]; }
+
+ private:
+  std::size_t most_;
+  std::vector<Finding> list_;
+  std::array<std::size_t, kRuleCount> counts_{};
+};
+
+}  // namespace fsdpbench::trace

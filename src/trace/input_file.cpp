@@ -1,0 +1,42 @@
+#include "trace/input_file.h"
+
+#include <fmt/format.h>
+#include <zlib.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/error.h"
+
+namespace fsdpbench::trace {
+
+constexpr unsigned kPiece = 1 << 17;
+
+InputFile::InputFile(const std::string& path) : file_(nullptr), piece_(kPiece) {
+  if (std::filesystem::is_directory(path)) throw ConfigError(fmt::format("{}: is a folder, not a trace file", path));
+  errno = 0;
+  file_ = gzopen(path.c_str(), "rb");
+  if (file_ == nullptr) throw ConfigError(fmt::format("cannot open {}: {}", path, std::strerror(errno == 0 ? ENOMEM : errno)));
+  gzbuffer(file_, kPiece);
+}
+
+InputFile::~InputFile() { gzclose(file_); }
+
+InputFile::int_type InputFile::underflow() {
+  const int count = gzread(file_, piece_.data(), kPiece);
+  if (count < static_cast<int>(kPiece) && error_.empty()) {
+    int code = Z_OK;
+    const char* message = gzerror(file_, &code);  // also of a file that ends in the middle
+    if (code == Z_ERRNO) {
+      error_ = std::strerror(errno);
+    } else if (code != Z_OK && code != Z_STREAM_END) {
+      error_ = message;
+    }
+  }
+  if (count <= 0) return traits_type::eof();
+  setg(piece_.data(), piece_.data(), piece_.data() + count);
+  return traits_type::to_int_type(piece_[0]);
+}
+
+}  // namespace fsdpbench::trace

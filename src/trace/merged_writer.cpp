@@ -1,0 +1,161 @@
+#include "trace/merged_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace fsdpbench::trace {
+namespace {
+
+constexpr int kHostTid = 1;  // tracks 2… are lanes; Perfetto takes 0 for the process itself
+constexpr int kRankShift = 40;  // flow ids: rank, then a number
+
+// One field a category; a test compares their names with base/memory_category.h.
+constexpr std::array<const Field*, kMemoryCategoryCount> kCategoryFields{
+    &field::kParameterShards, &field::kUnsharded,   &field::kGradients,
+    &field::kOptimizer,       &field::kActivations, &field::kCommunication};
+
+/// Names of chrome://tracing's palette, by class and phase; Perfetto colours by name.
+std::string_view colour(const OpLabel& op) {
+  constexpr std::array<std::string_view, 3> kComputation{"thread_state_running", "rail_response", "rail_animation"};
+  constexpr std::array<std::string_view, 3> kCommunication{"thread_state_iowait", "terrible", "bad"};
+  const auto phase = static_cast<std::size_t>(op.phase);
+  switch (op.category) {
+    case OpCategory::computation: return kComputation[phase];
+    case OpCategory::communication: return kCommunication[phase];
+    case OpCategory::copy: return "grey";
+    default: return "generic_work";
+  }
+}
+
+}  // namespace
+
+MergedWriter::MergedWriter(const std::string& path, const TimeBase& time, LabelOf label)
+    : file_(path), events_(file_, time.origin_ns), label_(std::move(label)) {
+  JsonStream& json = events_.json();
+  json.raw(fmt::format("{{\"{}\":1,\"{}\":{},\"{}\":\"ms\",", field::kSchemaVersionKey.name,
+                       field::kFsdpbenchSchema.name, kSchemaVersion, field::kDisplayTimeUnit.name));
+  if (time.origin_unix_ns != 0) json.raw(fmt::format("\"{}\":{},", field::kBaseTime.name, time.origin_unix_ns));
+  json.raw(fmt::format("\"{}\":", field::kTraceName.name));
+  json.text(std::filesystem::path(path).filename().string());
+  json.raw(fmt::format(",\n\"{}\":[", field::kTraceEvents.name));
+}
+
+Track MergedWriter::host_track() const { return {rank_ + 1, kHostTid}; }
+Track MergedWriter::lane_track(Lane lane) const { return {rank_ + 1, kHostTid + 1 + static_cast<int>(index_of(lane))}; }
+
+void MergedWriter::begin_rank(int rank) {
+  rank_ = rank;
+  flows_ = 0;
+  gathers_in_flight_ = 0;
+  events_.name_track("process_name", host_track(), fmt::format("rank {}", rank));
+  events_.sort_track("process_sort_index", host_track(), rank);
+  events_.name_track("thread_name", host_track(), "host");
+  events_.sort_track("thread_sort_index", host_track(), 0);
+  for (Lane lane : kLanes) {
+    events_.name_track("thread_name", lane_track(lane), to_string(lane));
+    events_.sort_track("thread_sort_index", lane_track(lane), lane_track(lane).tid);
+  }
+}
+
+void MergedWriter::step(const StepView& step) {
+  const std::int64_t end = host_end(step);
+  events_.head('X', "step", fmt::format("step {}", step.number), host_track(), step.window.begin_ns);
+  events_.duration(end - step.window.begin_ns);
+  events_.arg(field::kStep, step.number);
+  events_.end();
+  for (std::size_t i = 0; i < step.records.size(); ++i) {
+    write_op(step.records[i], i + 1 < step.records.size() ? step.records[i + 1].issued_ns : end);
+  }
+  write_memory(step);
+  write_gathers();
+}
+
+void MergedWriter::write_op(const Record& record, std::int64_t host_end_ns) {
+  const OpLabel& op = label_(record.step, record.op);
+  if (op.category == OpCategory::host) return write_wait(op, record);
+  events_.head('X', "issue", op.name, host_track(), record.issued_ns);
+  events_.duration(host_end_ns - record.issued_ns);
+  events_.arg(field::kStep, record.step);
+  events_.arg(field::kOp, record.op);
+  events_.end();
+  if (!op.on_lane() || record.begin_ns == 0) return;
+
+  events_.head('X', to_string(op.category), op.name, lane_track(op.lane), record.begin_ns);
+  events_.duration(record.end_ns - record.begin_ns);
+  events_.member(field::kColour, colour(op));
+  events_.arg(field::kStep, record.step);
+  events_.arg(field::kOp, record.op);
+  events_.arg(field::kUnit, op.unit);
+  events_.arg(field::kPhase, to_string(op.phase));
+  events_.arg_time(field::kIssued, record.issued_ns);
+  if (op.bytes > 0) events_.arg(field::kBytes, op.bytes);
+  if (record.peers_arrived_ns > 0) {
+    events_.arg_duration(field::kWaitedForPeers, std::max<std::int64_t>(0, record.peers_arrived_ns - record.begin_ns));
+  }
+  events_.end();
+  if (record.begin_ns >= record.issued_ns) {
+    const std::int64_t id = (static_cast<std::int64_t>(rank_) << kRankShift) + ++flows_;
+    events_.flow("issue", id, host_track(), record.issued_ns, lane_track(op.lane), record.begin_ns);
+  }
+  if (op.parameters) {
+    gathers_.emplace_back(record.issued_ns, 1);
+    gathers_.emplace_back(std::max(record.end_ns, record.issued_ns), -1);
+  }
+}
+
+void MergedWriter::write_wait(const OpLabel& op, const Record& record) {
+  events_.head('X', to_string(op.category), op.name, host_track(), record.issued_ns);
+  events_.duration(record.end_ns - record.issued_ns);
+  events_.member(field::kColour, colour(op));
+  events_.arg(field::kStep, record.step);
+  events_.arg(field::kOp, record.op);
+  events_.arg(field::kPhase, to_string(op.phase));
+  events_.end();
+  events_.head('i', to_string(op.category), op.name, host_track(), record.issued_ns);
+  events_.member(field::kScope, "t");
+  events_.end();
+}
+
+void MergedWriter::write_memory(const StepView& step) {
+  for (const MemorySample& sample : step.memory) {
+    events_.head('C', "", "live bytes", host_track(), sample.time_ns);
+    for (MemoryCategory category : kMemoryCategories) {
+      events_.arg(*kCategoryFields[index_of(category)], sample.live[index_of(category)]);
+    }
+    events_.end();
+    events_.head('C', "", "reserved bytes", host_track(), sample.time_ns);
+    events_.arg(field::kReserved, sample.reserved);
+    events_.end();
+  }
+}
+
+void MergedWriter::write_gathers() {
+  std::ranges::sort(gathers_);
+  for (const auto& [time, change] : gathers_) {
+    gathers_in_flight_ += change;
+    events_.head('C', "", "gathers in flight", host_track(), time);
+    events_.arg(field::kGathers, gathers_in_flight_);
+    events_.end();
+  }
+  gathers_.clear();
+}
+
+void MergedWriter::finish() {
+  events_.json().raw("\n]}\n");
+  events_.json().flush();
+  file_.commit();
+}
+
+void write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
+                        const LabelOf& label) {
+  MergedWriter writer(path, time, label);
+  for (const RankTrace& trace : ranks) {
+    writer.begin_rank(trace.rank);
+    for (const StepView& step : steps_of(trace)) writer.step(step);
+  }
+  writer.finish();
+}
+
+}  // namespace fsdpbench::trace

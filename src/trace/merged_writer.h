@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "trace/event_stream.h"
+#include "trace/facts.h"
+#include "trace/op_label.h"
+#include "trace/whole_file.h"
+
+namespace fsdpbench::trace {
+
+/// All ranks in one file for Perfetto and chrome://tracing: see FORMAT.md, "The merged file". Streams: its memory
+/// grows with the ops of one step only. The file appears at finish(), or never. Throws OutputError.
+class MergedWriter {
+ public:
+  MergedWriter(const std::string& path, const TimeBase& time, LabelOf label);
+
+  /// The steps that follow are this rank's. Every rank once.
+  void begin_rank(int rank);
+  /// Steps in order of time.
+  void step(const StepView& step);
+  void finish();
+
+ private:
+  void write_op(const Record& record, std::int64_t host_end_ns);
+  void write_wait(const OpLabel& op, const Record& record);
+  void write_memory(const StepView& step);
+  void write_gathers();
+  Track lane_track(Lane lane) const;
+  Track host_track() const;
+
+  WholeFile file_;
+  EventStream events_;
+  LabelOf label_;
+  int rank_ = -1;
+  std::int64_t flows_ = 0;                                // of this rank
+  std::vector<std::pair<std::int64_t, int>> gathers_;     // of this step: when, +1 or -1
+  int gathers_in_flight_ = 0;
+};
+
+/// The whole of a run. `ranks` may miss some, as after an interrupt.
+void write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
+                        const LabelOf& label);
+
+}  // namespace fsdpbench::trace

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "trace/event_stream.h"
+#include "trace/facts.h"
+#include "trace/op_label.h"
+#include "trace/whole_file.h"
+
+namespace fsdpbench::trace {
+
+/// One rank's trace in kineto's schema, as PyTorch's tools read it: see FORMAT.md, "The file of a rank". Streams: its
+/// memory does not grow with the steps. The file appears at finish(), or never. Throws OutputError.
+class RankWriter {
+ public:
+  RankWriter(const std::string& path, const RankFacts& facts, const TimeBase& time, LabelOf label);
+
+  /// Steps in order of time.
+  void step(const StepView& step);
+  void finish();
+
+  /// Arrows left out because the device's time of a begin lies before the host's of its issue.
+  std::int64_t arrows_left_out() const { return arrows_left_out_; }
+
+ private:
+  void write_head(const RankFacts& facts, const TimeBase& time);
+  void name_tracks(const RankFacts& facts);
+  void write_op(const StepView& step, const Record& record, std::int64_t host_end_ns);
+  void write_launch(const OpLabel& op, const Record& record, std::int64_t correlation, std::int64_t end_ns);
+  void write_device_row(const OpLabel& op, const Record& record, std::int64_t correlation);
+  void collective_args(const CollectiveLabel& collective);
+  void write_sample(const MemorySample& sample);
+
+  WholeFile file_;
+  EventStream events_;
+  LabelOf label_;
+  Track host_;
+  int device_pid_;
+  int rank_;
+  std::string name_;  // scratch
+  std::vector<ProcessGroup> groups_;
+  std::vector<std::string> group_ranks_;    // "[0, 1]", by group
+  std::vector<std::int64_t> group_sequence_;
+  std::int64_t correlation_ = 0;
+  std::int64_t arrows_left_out_ = 0;
+  std::int64_t last_allocated_ = 0;
+  std::int64_t end_ns_ = 0;
+  std::int32_t next_step_ = 0;
+};
+
+/// The whole of a rank's trace.
+void write_rank_trace(const std::string& path, const RankTrace& trace, const RankFacts& facts, const TimeBase& time,
+                      const LabelOf& label);
+
+}  // namespace fsdpbench::trace

@@ -1,0 +1,245 @@
+#include "trace/track_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "trace/fields.h"
+
+namespace fsdpbench::trace {
+namespace {
+
+constexpr std::string_view kPhases = "XBEiICMstfbneNODPSTpFRcv()";  // of the Trace Event Format
+constexpr std::int64_t kMostId = std::numeric_limits<std::uint32_t>::max();
+
+/// What makes an arrow or an async slice the same: category, name and id.
+std::string identity(const ParsedEvent& event) {
+  const Value* id = event.member(field::kId.name);
+  return fmt::format("{}\n{}\n{}", event.text(field::kCat.name), event.text(field::kName.name),
+                     id != nullptr ? id->text : std::string());
+}
+
+}  // namespace
+
+std::optional<TrackRules::TrackKey> TrackRules::track_of(const ParsedEvent& event, bool needs_tid) {
+  if (event.text(field::kCat.name) == "Trace") return std::nullopt;  // kineto's bars, with texts for both
+  const Value* pid = event.member(field::kPid.name);
+  if (pid == nullptr || !pid->is_integer() || pid->integer < 0 || pid->integer > kMostId) {
+    findings_.add(Rule::process, event.index,
+                  "pid is missing or not an integer from 0 to 2^32 - 1; Perfetto would show the event in process 0.");
+    return std::nullopt;
+  }
+  const Value* tid = event.member(field::kTid.name);
+  if (!needs_tid) return TrackKey{pid->integer, 0};
+  if (tid == nullptr || !tid->is_integer() || tid->integer < 0 || tid->integer > kMostId) {
+    findings_.add(Rule::track, event.index, "tid is missing or not an integer from 0 to 2^32 - 1.");
+    return std::nullopt;
+  }
+  if (tid->integer == 0 && pid->integer != 0) {
+    findings_.add(Rule::track, event.index, "tid is 0, which Perfetto takes for the process itself; use 1 or more.");
+  }
+  return TrackKey{pid->integer, tid->integer};
+}
+
+void TrackRules::event(const ParsedEvent& event) {
+  const std::string_view ph = event.text(field::kPh.name);
+  if (ph.size() != 1 || kPhases.find(ph[0]) == std::string_view::npos) {
+    findings_.add(Rule::phase, event.index, "ph is missing or not a letter of the Trace Event Format.");
+    return;
+  }
+  if (ph == "M") return metadata(event);
+  if (event.text(field::kName.name).empty() && event.member(field::kName.name) == nullptr && ph != "E") {
+    findings_.add(Rule::structure, event.index, "The event has no name.");
+  }
+  const Value* ts = event.member(field::kTs.name);
+  const auto time = ts != nullptr ? nanoseconds(*ts) : std::nullopt;
+  if (!time) {
+    findings_.add(Rule::number, event.index, "ts is missing or not a number of microseconds.");
+    return;
+  }
+  const std::string_view scope = event.text(field::kScope.name);
+  const bool instant = ph == "i" || ph == "I";
+  if (instant && !scope.empty() && scope != "g" && scope != "p" && scope != "t") {
+    findings_.add(Rule::instant, event.index, "s of an instant is not \"g\", \"p\" or \"t\".");
+  }
+  const bool on_process = ph == "C" || (instant && (scope == "g" || scope == "p"));
+  const auto key = track_of(event, !on_process);
+  if (!key) return;
+  switch (ph[0]) {
+    case 'X': {
+      const Value* dur = event.member(field::kDur.name);
+      const auto length = dur != nullptr ? nanoseconds(*dur) : std::nullopt;
+      if (!length || *length < 0) {
+        findings_.add(Rule::duration, event.index, "dur is missing, not a number of microseconds, or negative.");
+        return;
+      }
+      tracks_[*key].slices.push_back({*time, *time + *length, event.index});
+      return;
+    }
+    case 'B':
+    case 'E': return begin_or_end(event, ph[0], *time, tracks_[*key]);
+    case 's':
+    case 't':
+    case 'f': return flow(event, ph[0], *time, tracks_[*key]);
+    case 'C': return counter(event, *time, key->first);
+    case 'b':
+    case 'n':
+    case 'e': return async(event, ph[0]);
+    default: return;
+  }
+}
+
+void TrackRules::begin_or_end(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track) {
+  if (ph == 'B') {
+    track.open.emplace_back(time_ns, event.index);
+  } else if (track.open.empty()) {
+    findings_.add(Rule::begin_end, event.index, "An E ends a slice that no B began.");
+  } else {
+    const auto [begin, first] = track.open.back();
+    track.open.pop_back();
+    if (time_ns < begin) {
+      findings_.add(Rule::begin_end, event.index, fmt::format("The slice of event {} ends before it begins.", first));
+    } else {
+      track.slices.push_back({begin, time_ns, first});
+    }
+  }
+}
+
+void TrackRules::flow(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track) {
+  const Value* id = event.member(field::kId.name);
+  if (id == nullptr || (!id->is_integer() && !id->is_text())) {
+    findings_.add(Rule::flow_id, event.index, "An arrow's end has no id.");
+    return;
+  }
+  track.flows.push_back({time_ns, event.index, ph, event.text(field::kBp.name) == "e"});
+  Flow& flow = flows_[identity(event)];
+  if (ph == 's') {
+    if (flow.start >= 0) {
+      findings_.add(Rule::flow_id, event.index,
+                    fmt::format("The arrow of event {} has the same category, name and id.", flow.start));
+      return;
+    }
+    flow.start = event.index;
+    flow.start_ns = time_ns;
+  } else if (flow.end < 0 || time_ns < flow.first_end_ns) {
+    flow.end = event.index;
+    flow.first_end_ns = time_ns;
+  }
+}
+
+void TrackRules::counter(const ParsedEvent& event, std::int64_t time_ns, std::int64_t pid) {
+  const auto is_number = [](const auto& arg) { return arg.second.is_number(); };
+  if (event.args.empty() || !std::ranges::all_of(event.args, is_number)) {
+    findings_.add(Rule::counter, event.index, "A counter's args are missing or not all numbers.");
+  }
+  const Value* id = event.member(field::kId.name);
+  const std::string key =
+      fmt::format("{}\n{}\n{}", pid, event.text(field::kName.name), id != nullptr ? id->text : std::string());
+  const auto [last, fresh] = counters_.try_emplace(key, time_ns, event.index);
+  if (!fresh && time_ns < last->second.first) {
+    findings_.add(Rule::counter_order, event.index,
+                  fmt::format("The counter goes back in time: event {} of it is later.", last->second.second));
+  }
+  last->second = {time_ns, event.index};
+}
+
+void TrackRules::async(const ParsedEvent& event, char ph) {
+  if (event.member(field::kId.name) == nullptr && event.member("id2") == nullptr) {
+    findings_.add(Rule::async, event.index, "An async event has neither id nor id2.");
+    return;
+  }
+  if (event.member("id2") != nullptr) return;  // an object, of which nothing was kept
+  auto& [open, last] = async_[identity(event)];
+  last = event.index;
+  if (ph == 'b') ++open;
+  if (ph == 'e' && --open < 0) {
+    findings_.add(Rule::async, event.index, "An e ends an async slice that no b began.");
+    open = 0;
+  }
+}
+
+void TrackRules::metadata(const ParsedEvent& event) {
+  const std::string_view name = event.text(field::kName.name);
+  const bool names = name == "process_name" || name == "thread_name";
+  const bool sorts = name == "process_sort_index" || name == "thread_sort_index";
+  const Value* value = event.arg(names ? field::kTrackName.name : field::kSortIndex.name);
+  if (names && (value == nullptr || !value->is_text())) {
+    findings_.add(Rule::metadata, event.index, fmt::format("{} has no args.name.", name));
+  } else if (sorts && (value == nullptr || !value->is_number())) {
+    findings_.add(Rule::metadata, event.index, fmt::format("{} has no number args.sort_index.", name));
+  } else if (name.empty()) {
+    findings_.add(Rule::metadata, event.index, "A metadata event has no name.");
+  }
+}
+
+void TrackRules::check_nesting(std::vector<Slice>& slices) {
+  std::ranges::sort(slices, [](const Slice& a, const Slice& b) {
+    return a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns
+           : a.end_ns != b.end_ns   ? a.end_ns > b.end_ns
+                                    : a.event < b.event;
+  });
+  std::vector<const Slice*> open;
+  for (const Slice& slice : slices) {
+    while (!open.empty() && open.back()->end_ns <= slice.begin_ns) open.pop_back();
+    if (!open.empty() && open.back()->end_ns < slice.end_ns) {
+      findings_.add(Rule::nesting, slice.event,
+                    fmt::format("The slice begins inside that of event {} and ends {} ns after it; slices of one track "
+                                "must nest.",
+                                open.back()->event, slice.end_ns - open.back()->end_ns));
+      continue;
+    }
+    open.push_back(&slice);
+  }
+}
+
+void TrackRules::check_flow_points(const TrackSlices& track) {
+  const std::vector<Slice>& slices = track.slices;  // sorted by begin
+  std::vector<std::int64_t> latest_end;
+  for (const Slice& slice : slices) {
+    latest_end.push_back(latest_end.empty() ? slice.end_ns : std::max(latest_end.back(), slice.end_ns));
+  }
+  for (const FlowPoint& point : track.flows) {
+    const auto after = std::ranges::upper_bound(slices, point.time_ns, {}, &Slice::begin_ns);
+    const auto count = static_cast<std::size_t>(after - slices.begin());
+    const bool begins_here = count > 0 && slices[count - 1].begin_ns == point.time_ns;
+    const bool inside = begins_here || (count > 0 && latest_end[count - 1] > point.time_ns);
+    if (point.ph == 's' && !inside) {
+      findings_.add(Rule::flow_slice, point.event, "An arrow begins where its track has no slice.");
+    } else if (point.ph == 'f' && point.enclosing && !inside) {
+      findings_.add(Rule::flow_slice, point.event, "An arrow ends where its track has no slice.");
+    } else if (point.ph == 'f' && !point.enclosing && begins_here) {
+      findings_.add(Rule::flow_slice, point.event,
+                    "An arrow that ends where a slice begins goes to the next slice; bp \"e\" would bind it to this one.");
+    }
+  }
+}
+
+void TrackRules::check_flows() {
+  for (const auto& [key, flow] : flows_) {
+    if (flow.start < 0) {
+      findings_.add(Rule::flow_pair, flow.end, "An arrow ends that nowhere began.");
+    } else if (flow.end < 0) {
+      findings_.add(Rule::flow_pair, flow.start, "An arrow begins that nowhere ends.");
+    } else if (flow.first_end_ns < flow.start_ns) {
+      findings_.add(Rule::flow_order, flow.end,
+                    fmt::format("The arrow ends {} ns before it begins.", flow.start_ns - flow.first_end_ns));
+    }
+  }
+}
+
+void TrackRules::finish() {
+  for (auto& [key, track] : tracks_) {
+    for (const auto& [time, event] : track.open) findings_.add(Rule::begin_end, event, "A B begins a slice that no E ends.");
+    check_nesting(track.slices);
+    check_flow_points(track);
+  }
+  check_flows();
+  for (const auto& [key, state] : async_) {
+    if (state.first > 0) findings_.add(Rule::async, state.second, "A b begins an async slice that no e ends.");
+  }
+}
+
+}  // namespace fsdpbench::trace

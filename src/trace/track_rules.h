@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "trace/findings.h"
+#include "trace/parsed_event.h"
+
+namespace fsdpbench::trace {
+
+/// The rules of the timeline: what chrome://tracing and Perfetto need to show every slice, arrow and counter. Keeps
+/// a few tens of bytes an event.
+class TrackRules {
+ public:
+  explicit TrackRules(Findings& findings) : findings_(findings) {}
+
+  void event(const ParsedEvent& event);
+  /// After the last event.
+  void finish();
+
+ private:
+  struct Slice {
+    std::int64_t begin_ns, end_ns, event;
+  };
+  struct FlowPoint {
+    std::int64_t time_ns, event;
+    char ph;
+    bool enclosing;  // bp is "e"
+  };
+  struct TrackSlices {
+    std::vector<Slice> slices;
+    std::vector<FlowPoint> flows;
+    std::vector<std::pair<std::int64_t, std::int64_t>> open;  // B without E: time, event
+  };
+  struct Flow {
+    std::int64_t start = -1, start_ns = 0, end = -1;  // events
+    std::int64_t first_end_ns = 0;
+  };
+  using TrackKey = std::pair<std::int64_t, std::int64_t>;
+
+  std::optional<TrackKey> track_of(const ParsedEvent& event, bool needs_tid);
+  void begin_or_end(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track);
+  void flow(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track);
+  void counter(const ParsedEvent& event, std::int64_t time_ns, std::int64_t pid);
+  void async(const ParsedEvent& event, char ph);
+  void metadata(const ParsedEvent& event);
+  void check_nesting(std::vector<Slice>& slices);
+  void check_flow_points(const TrackSlices& track);
+  void check_flows();
+
+  Findings& findings_;
+  std::map<TrackKey, TrackSlices> tracks_;
+  std::unordered_map<std::string, std::pair<std::int64_t, std::int64_t>> counters_;  // last time, its event
+  std::unordered_map<std::string, Flow> flows_;
+  std::unordered_map<std::string, std::pair<std::int64_t, std::int64_t>> async_;     // open ones, last event
+};
+
+}  // namespace fsdpbench::trace

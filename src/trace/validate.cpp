@@ -1,0 +1,42 @@
+#include "trace/validate.h"
+
+#include <fmt/format.h>
+
+#include <istream>
+
+#include "trace/device_rules.h"
+#include "trace/event_reader.h"
+#include "trace/input_file.h"
+#include "trace/track_rules.h"
+
+namespace fsdpbench::trace {
+
+Validation validate(std::istream& in, const ValidateOptions& options) {
+  Validation result{Findings(options.most_findings)};
+  TrackRules tracks(result.findings);
+  DeviceRules devices(result.findings);
+  const FileFacts file = read_events(in, options.most_events, result.findings, [&](const ParsedEvent& event) {
+    tracks.event(event);
+    devices.event(event);
+  });
+  tracks.finish();
+  devices.finish(file);
+  constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
+  if (file.bytes > kMostBytes) {
+    result.findings.add(Rule::limit, std::nullopt, "The file has more than 4 GiB of JSON, which Perfetto does not open.");
+  }
+  result.events = file.events;
+  return result;
+}
+
+Validation validate_file(const std::string& path, const ValidateOptions& options) {
+  InputFile file(path);
+  std::istream in(&file);
+  Validation result = validate(in, options);
+  if (!file.error().empty()) {
+    result.findings.add(Rule::json, std::nullopt, fmt::format("The file cannot be read to its end: {}.", file.error()));
+  }
+  return result;
+}
+
+}  // namespace fsdpbench::trace

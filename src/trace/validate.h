@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+#include "trace/findings.h"
+
+namespace fsdpbench::trace {
+
+struct ValidateOptions {
+  std::int64_t most_events = 20'000'000;  ///< about 2 GB of memory; the rest of a larger file is not checked
+  std::size_t most_findings = 20;         ///< kept of each rule; the others are counted
+};
+
+struct Validation {
+  Findings findings;
+  std::int64_t events = 0;
+  bool ok() const { return findings.list().empty(); }
+};
+
+/// Checks a Chrome trace, of whatever origin, against the rules of FORMAT.md.
+Validation validate(std::istream& in, const ValidateOptions& options = {});
+
+/// The same for a file, gzipped or not. Throws ConfigError if it cannot be opened; a file that cannot be read to its
+/// end is a finding.
+Validation validate_file(const std::string& path, const ValidateOptions& options = {});
+
+}  // namespace fsdpbench::trace

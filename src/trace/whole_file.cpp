@@ -1,0 +1,125 @@
+#include "trace/whole_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+
+namespace fsdpbench::trace {
+namespace {
+
+/// Level 1: traces are so regular that more effort halves the speed and saves a few per cent.
+constexpr int kCompressionLevel = 1;
+constexpr int kGzip = 15 + 16;  // zlib's way of asking for a gzip header
+constexpr std::size_t kCompressedBytes = 1 << 18;
+constexpr mode_t kMode = 0644;
+
+}  // namespace
+
+/// Where bytes go. Both calls return 0 or an errno.
+class WholeFile::Sink {
+ public:
+  explicit Sink(int file) : file_(file) {}
+  virtual ~Sink() { ::close(file_); }
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
+  virtual int write(std::string_view bytes) = 0;
+  virtual int finish() { return 0; }
+
+ protected:
+  int write_all(const char* bytes, std::size_t count) const {
+    while (count > 0) {
+      const ssize_t written = ::write(file_, bytes, count);
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return written < 0 ? errno : ENOSPC;
+      bytes += written;
+      count -= static_cast<std::size_t>(written);
+    }
+    return 0;
+  }
+
+ private:
+  int file_;
+};
+
+class WholeFile::PlainSink final : public Sink {
+ public:
+  using Sink::Sink;
+  int write(std::string_view bytes) override { return write_all(bytes.data(), bytes.size()); }
+};
+
+class WholeFile::GzipSink final : public Sink {
+ public:
+  explicit GzipSink(int file) : Sink(file), out_(kCompressedBytes) {
+    ready_ = deflateInit2(&stream_, kCompressionLevel, Z_DEFLATED, kGzip, MAX_MEM_LEVEL, Z_DEFAULT_STRATEGY) == Z_OK;
+  }
+  ~GzipSink() override { deflateEnd(&stream_); }
+
+  int write(std::string_view bytes) override {
+    constexpr std::size_t kPiece = 1U << 30;  // zlib counts in 32 bits
+    for (; !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kPiece))) {
+      if (const int error = compress(bytes.substr(0, kPiece), Z_NO_FLUSH)) return error;
+    }
+    return 0;
+  }
+  int finish() override { return compress({}, Z_FINISH); }
+
+ private:
+  int compress(std::string_view bytes, int flush) {
+    if (!ready_) return ENOMEM;
+    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+    stream_.avail_in = static_cast<uInt>(bytes.size());
+    do {
+      stream_.next_out = out_.data();
+      stream_.avail_out = static_cast<uInt>(out_.size());
+      deflate(&stream_, flush);
+      const std::size_t made = out_.size() - stream_.avail_out;
+      if (const int error = write_all(reinterpret_cast<const char*>(out_.data()), made)) return error;
+    } while (stream_.avail_out == 0);
+    return 0;
+  }
+
+  z_stream stream_{};
+  bool ready_ = false;
+  std::vector<Bytef> out_;
+};
+
+WholeFile::WholeFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {
+  const int file = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
+  if (file < 0) fail("open", errno);
+  if (path_.ends_with(".gz")) {
+    sink_ = std::make_unique<GzipSink>(file);
+  } else {
+    sink_ = std::make_unique<PlainSink>(file);
+  }
+}
+
+WholeFile::~WholeFile() {
+  if (sink_ == nullptr) return;
+  sink_.reset();
+  std::remove(part_.c_str());
+}
+
+void WholeFile::write(std::string_view bytes) {
+  if (const int error = sink_->write(bytes)) fail("write", error);
+}
+
+void WholeFile::commit() {
+  if (const int error = sink_->finish()) fail("write", error);
+  if (std::rename(part_.c_str(), path_.c_str()) != 0) fail("finish", errno);
+  sink_.reset();
+}
+
+void WholeFile::fail(const char* verb, int error) const {
+  throw OutputError(fmt::format("cannot {} {}: {}", verb, path_, std::strerror(error)));
+}
+
+}  // namespace fsdpbench::trace

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace fsdpbench::trace {
+
+/// A file that is whole or not there: written beside its place as PATH.part, renamed by commit(), removed otherwise.
+/// A path that ends in ".gz" is compressed on the way. Every failure (a missing folder, a full disk) throws
+/// OutputError naming the file.
+class WholeFile {
+ public:
+  explicit WholeFile(std::string path);
+  ~WholeFile();
+  WholeFile(const WholeFile&) = delete;
+  WholeFile& operator=(const WholeFile&) = delete;
+
+  /// Best called with large pieces: each goes to the operating system or the compressor as it is.
+  void write(std::string_view bytes);
+  /// Nothing may be written afterwards.
+  void commit();
+
+ private:
+  class Sink;
+  class PlainSink;
+  class GzipSink;
+
+  [[noreturn]] void fail(const char* verb, int error) const;
+
+  std::string path_;
+  std::string part_;
+  std::unique_ptr<Sink> sink_;  // null once committed
+};
+
+}  // namespace fsdpbench::trace
