@@ -158,6 +158,7 @@ std::vector<Field> make_fields() {
   inject("slow_link_factor", &Inject::slow_link_factor, number(1), "how much slower its link is");
   inject("jitter_us", &Inject::jitter_us, number(0), "every op of every lane starts 0 to so much later (seeded)");
   inject("host_sync_after_layer", &Inject::host_sync_after_layer, integer(-1, 4096), "the host waits for the device after this block's forward; -1: never");
+  inject("host_delay_us", &Inject::host_delay_us, number(0), "how much longer the host takes to issue each op");
   inject("delay_lane", &Inject::delay_lane, {"\"\" or the name of a lane: \"compute\", \"all_gather\", \"reduce_scatter\", \"all_reduce\", \"copy\"", [](const std::string& v) { return v.empty() || std::ranges::any_of(kLanes, [&](Lane lane) { return v == to_string(lane); }); }}, "lane whose every op takes delay_us longer; empty: none");
   inject("delay_rank", &Inject::delay_rank, integer(-1, 1 << 20), "the delayed lane of this rank only; -1: of all ranks");
   inject("delay_us", &Inject::delay_us, number(0), "how much longer each op of delay_lane takes");

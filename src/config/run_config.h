@@ -164,6 +164,7 @@ struct Inject {
   double slow_link_factor = 1.0;
   double jitter_us = 0.0;                   ///< every op on every lane starts 0..jitter later (seeded)
   std::int64_t host_sync_after_layer = -1;  ///< host waits for the device after this block's forward
+  double host_delay_us = 0.0;               ///< the host takes so much longer to issue each op
   std::string delay_lane;                   ///< lane whose every op takes delay_us longer; empty: none
   std::int64_t delay_rank = -1;             ///< only on this rank; -1: on all
   double delay_us = 0.0;

@@ -85,6 +85,7 @@ void Executor::sample_memory() {
 
 void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Record* record) {
   backend::Device& device = context_.device;
+  trouble_.before_issue();
   if (record != nullptr) record->issued_ns = now_ns();
   if (op.is_host()) {
     for (const schedule::Wait& wait : op.waits) device.host_wait(wait.event);

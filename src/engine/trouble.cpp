@@ -1,16 +1,24 @@
 #include "engine/trouble.h"
 
+#include <chrono>
+#include <thread>
+
 #include "backend/kernels.h"
 
 namespace fsdpbench::engine {
 
 Trouble::Trouble(const config::Inject& inject, std::uint64_t seed, int rank)
-    : jitter_(static_cast<std::int64_t>(inject.jitter_us * 1000)),
+    : host_(static_cast<std::int64_t>(inject.host_delay_us * 1000)),
+      jitter_(static_cast<std::int64_t>(inject.jitter_us * 1000)),
       random_(seed * 1000003 + static_cast<std::uint64_t>(rank)) {
   if (inject.delay_rank >= 0 && inject.delay_rank != rank) return;
   for (Lane lane : kLanes) {
     if (inject.delay_lane == to_string(lane)) fixed_[index_of(lane)] = static_cast<std::int64_t>(inject.delay_us * 1000);
   }
+}
+
+void Trouble::before_issue() const {
+  if (host_ > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(host_));
 }
 
 void Trouble::before_op(backend::Device& device, Lane lane) {

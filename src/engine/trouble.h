@@ -8,15 +8,19 @@
 
 namespace fsdpbench::engine {
 
-/// Injected delays of one rank (inject.delay_*, inject.jitter_us): idle time put in front of an op on its lane.
+/// Injected delays of one rank (inject.delay_*, inject.jitter_us, inject.host_delay_us): idle time put in front of an
+/// op on its lane, or of its issue on the host.
 class Trouble {
  public:
   Trouble(const config::Inject& inject, std::uint64_t seed, int rank);
+  /// Lets the host sleep before it issues an op, if it is to be slow.
+  void before_issue() const;
   /// Enqueues the delay of the next op on `lane`, if it gets one.
   void before_op(backend::Device& device, Lane lane);
 
  private:
   std::int64_t fixed_[kLaneCount] = {};  // nanoseconds, by lane
+  std::int64_t host_ = 0;
   std::int64_t jitter_ = 0;
   std::mt19937_64 random_;
 };

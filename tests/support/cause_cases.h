@@ -1,0 +1,158 @@
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "metrics/cause_report.h"
+#include "schedule/policy.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::testing {
+
+/// A run in which it is known why computation waits: computation and link are emulated, and one, two or no causes are
+/// configured or injected.
+struct CauseCase {
+  std::string name;
+  config::RunConfig config;
+  std::vector<metrics::Cause> expected;  ///< besides the ends of the step
+  int late_rank = -1;                    ///< expected straggler
+};
+
+/// What makes a case: sizes of the emulated model, link and computation.
+class CauseCases {
+ public:
+  explicit CauseCases(unsigned seed) : random_(seed) {}
+
+  /// A step whose communication hides: forward 3 ms a block, backward 6 ms, gather and reduce-scatter about 2 ms each.
+  config::RunConfig healthy() {
+    config::RunConfig c;
+    c.model.layers = pick({4, 5, 6});
+    c.model.width = 256;
+    c.model.heads = 4;
+    c.model.kv_heads = 4;
+    c.model.ffn_width = 512;
+    c.model.vocab = 64;
+    c.mesh.ranks = pick({2, 3, 4});
+    c.train.steps = 3;
+    c.train.warmup = 1;
+    c.train.seq_len = 64;
+    c.train.batch_per_rank = 1;
+    c.fsdp.layout = pick({0, 1}) == 0 ? config::Layout::flat : config::Layout::per_param;
+    set_rates(c, 3.0, std::uniform_real_distribution<>(1.6, 2.4)(random_), 0);
+    return c;
+  }
+
+  /// Makes a block's forward take `forward_ms` and its gather `bandwidth_ms` + `latency_ms`.
+  static void set_rates(config::RunConfig& c, double forward_ms, double bandwidth_ms, double latency_ms) {
+    const engine::Preparation p = engine::prepare(settled(c));
+    c.emulate.compute_tflops = p.sizes[1].forward_flops / (forward_ms * 1e-3) / 1e12;
+    const auto ranks = static_cast<double>(c.mesh.ranks);
+    const double wire = static_cast<double>(p.plan.units[1].layout.gathered_numel()) * 4 * (ranks - 1) / ranks;
+    c.emulate.link_gb_per_s = wire / (bandwidth_ms * 1e-3) / 1e9;
+    c.emulate.link_latency_us = latency_ms * 1000 / (ranks - 1);
+  }
+
+  CauseCase none() { return {"none", healthy(), {}, -1}; }
+
+  CauseCase one(metrics::Cause cause) {
+    CauseCase c{std::string(metrics::to_string(cause)), healthy(), {}, -1};
+    add(c, cause);
+    return c;
+  }
+
+  CauseCase two(metrics::Cause a, metrics::Cause b) {
+    CauseCase c{std::string(metrics::to_string(a)) + " + " + std::string(metrics::to_string(b)), healthy(), {}, -1};
+    add(c, a);
+    add(c, b);
+    return c;
+  }
+
+ private:
+  int pick(std::initializer_list<int> values) {
+    return values.begin()[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random_)];
+  }
+
+  void add(CauseCase& c, metrics::Cause cause) {
+    using metrics::Cause;
+    config::Fsdp& fsdp = c.config.fsdp;
+    config::Inject& inject = c.config.inject;
+    c.expected.push_back(cause);
+    switch (cause) {
+      case Cause::late_prefetch:
+        if (pick({0, 1}) == 0) {
+          fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
+        } else {
+          fsdp.forward_prefetch.mode = config::Prefetch::Mode::none;
+        }
+        return;
+      case Cause::all_gather_limit:
+        fsdp.all_gather_limit = {config::AllGatherLimit::Mode::strict, 1, 0};
+        return;
+      case Cause::straggler:
+        inject.slow_rank = c.late_rank = pick({0, 1});
+        inject.slow_rank_factor = std::uniform_real_distribution<>(1.4, 2.5)(random_);
+        return;
+      case Cause::injected_sync:
+        c.config.model.layers = 4;  // one gather is a visible share of a short step
+        inject.host_sync_after_layer = pick({0, 1, 2});
+        return;
+      case Cause::link_bound:
+        *c.config.emulate.link_gb_per_s /= std::uniform_real_distribution<>(3.0, 5.0)(random_);
+        return;
+      case Cause::inefficient_collective:  // no gathers in backward, and latency where bandwidth was
+        fsdp.strategy = config::Strategy::shard_grad_op;
+        set_rates(c.config, 3.0, 0.3, std::uniform_real_distribution<>(4.0, 5.5)(random_));
+        return;
+      case Cause::communicator_serialisation:
+        // Gathers of bf16 hide in forward; reduce-scatters of fp32, mostly latency, push them out in backward.
+        fsdp.param_dtype = DType::bf16;
+        set_rates(c.config, 3.0, 1.9, 1.95);
+        return;
+      case Cause::host_bound:
+        inject.host_delay_us = std::uniform_real_distribution<>(1500, 2500)(random_);
+        return;
+      case Cause::unknown:  // something outside the schedule holds a lane
+        inject.delay_lane = "copy";
+        inject.delay_us = 5000;
+        fsdp.layout = config::Layout::per_param;
+        return;
+      default: return;
+    }
+  }
+
+  std::mt19937 random_;
+};
+
+/// Runs a case and ranks its causes.
+inline metrics::CauseReport diagnose(const config::RunConfig& asked) {
+  const config::RunConfig c = settled(asked);
+  const engine::Preparation p = engine::prepare(c);
+  const engine::RunResult result = run_tiny(c);
+  const metrics::LinkFacts link{*c.emulate.link_gb_per_s * 1e9, c.emulate.link_latency_us * 1e-6};
+  return metrics::report_causes(p.schedules, p.plan, schedule::make_policy(c), result.traces, link);
+}
+
+/// The causes that were found, largest first, the ends of the step left out.
+inline std::vector<metrics::CauseShare> found_causes(const metrics::CauseReport& report) {
+  std::vector<metrics::CauseShare> found;
+  for (const metrics::CauseShare& c : report.causes) {
+    if (c.cause != metrics::Cause::step_boundary) found.push_back(c);
+  }
+  return found;
+}
+
+/// Right: nothing found where nothing is, the one cause on top, or both of two on top.
+inline bool right(const CauseCase& c, const std::vector<metrics::CauseShare>& found) {
+  if (c.expected.empty()) return found.empty();
+  if (found.size() < c.expected.size()) return false;
+  for (std::size_t i = 0; i < c.expected.size(); ++i) {
+    if (std::find(c.expected.begin(), c.expected.end(), found[i].cause) == c.expected.end()) return false;
+    if (found[i].cause == metrics::Cause::straggler && found[i].late_rank != c.late_rank) return false;
+  }
+  return true;
+}
+
+}  // namespace fsdpbench::testing
