@@ -31,7 +31,7 @@ std::vector<CauseCase> suite() {
   for (int i = 0; i < 10; ++i) result.push_back(cases.none());
   for (int i = 0; i < 5; ++i) {
     result.push_back(cases.two(Cause::late_prefetch, Cause::straggler));
-    result.push_back(cases.two(Cause::all_gather_limit, Cause::injected_sync));
+    result.push_back(cases.two(Cause::late_prefetch, Cause::injected_sync));
   }
   return result;
 }

@@ -101,12 +101,20 @@ class Blame {
       i = binding->op;
       if (binding->liftable) put(view_.record(i).begin_ns, binding->cause, held);
       if (waited_for_buffer_) {
-        // The root's gradients wait for the first unit's: at the end of a step that is no matter of buffers.
-        put(view_.record(i).begin_ns, at_boundary(i) ? Cause::step_boundary : Cause::reduce_scatter_buffers, i);
+        gave_buffer_back(i);
         waited_for_buffer_ = false;
       }
       attribute(i);
     }
+  }
+
+  /// Computation waited for reduction i only to have its input back.
+  void gave_buffer_back(int i) {
+    const trace::Record& r = view_.record(i);
+    const std::int64_t waited = std::max<std::int64_t>(0, r.peers_arrived_ns - r.begin_ns);
+    put(std::max(cursor_ - waited, r.begin_ns), Cause::straggler, i, last_to_arrive(i));
+    // The root's gradients wait for the first unit's: at the end of a step that is no matter of buffers.
+    put(r.begin_ns, at_boundary(i) ? Cause::step_boundary : Cause::reduce_scatter_buffers, i);
   }
 
   /// The host came late to op i: it was blocked, or it was slow.
@@ -138,9 +146,12 @@ class Blame {
     // the transfer beyond the next one; the first that cannot be lifted ends this.
     std::vector<Constraint> held = start_constraints_of(i);
     held.push_back({std::max(r.begin_ns, r.peers_arrived_ns), i, Cause::straggler, true});
+    held.push_back({r.begin_ns, i, Cause::unknown, true});  // later than everything that is known to have held it
     held.push_back({view_.window().begin_ns, -1, Cause::unknown, false});
     std::sort(held.begin(), held.end(), [](const Constraint& x, const Constraint& y) {
-      return x.until != y.until ? x.until > y.until : x.liftable < y.liftable;
+      // Of equals the one that cannot be lifted stands first, and what is known before what is not.
+      if (x.until != y.until) return x.until > y.until;
+      return x.liftable != y.liftable ? !x.liftable : y.cause == Cause::unknown && x.cause != Cause::unknown;
     });
     for (std::size_t k = 0; k + 1 < held.size() && held[k].liftable && cursor_ > begin; ++k) {
       const std::int64_t gain = std::min(cursor_ - begin, held[k].until - held[k + 1].until);
@@ -254,8 +265,8 @@ class Blame {
       return !view_.op(before).has_work() || (view_.op_class(before) == OpClass::copy && view_.op(before).lane == Lane::copy);
     };
     if (const int before = view_.lane_before(i); before >= 0) {
-      if (through(before)) {
-        if (!view_.op(before).has_work()) collect(before, collective, result, depth + 1);
+      if (!view_.op(before).has_work()) {
+        collect(before, collective, result, depth + 1);
       } else if (view_.op_class(before) == OpClass::communication) {
         behind_transfer(before, result);
       } else if (view_.op_class(before) == OpClass::computation && !gather) {
@@ -282,6 +293,10 @@ class Blame {
       } else if (reason == WaitReason::reuse && gather) {
         result.push_back({view_.done(before), before, Cause::all_gather_limit, true});  // FSDP2's two buffers
       } else if (through(before)) {
+        if (view_.op(before).has_work()) {
+          result.push_back({view_.record(before).end_ns, before, Cause::copy, true});
+          result.push_back({view_.record(before).begin_ns, before, Cause::unknown, true});
+        }
         collect(before, collective, result, depth + 1);
       } else {
         result.push_back({view_.done(before), before, Cause::unknown, false});  // data

@@ -65,6 +65,7 @@ RunMetrics run_metrics(const schedule::Schedules& schedules, const plan::Mesh& m
 
   RunMetrics m;
   m.step_ms = summarize(step);
+  m.steps_ms = step;
   for (const std::vector<StepBreakdown>& steps : ranks) m.ranks.push_back(rank_metrics(steps));
   m.settling = find_settling(step);
   if (const std::optional<double> noise = aa_noise(step)) m.aa_noise_pct = 100 * *noise;

@@ -22,6 +22,7 @@ struct RankMetrics {
 /// The numbers of a run. Each measured step counts with its slowest rank; times in milliseconds are medians over steps.
 struct RunMetrics {
   Summary step_ms;
+  std::vector<double> steps_ms;           ///< each step's own, in order
   double compute_ms = 0;
   double comm_ms = 0;
   double exposed_comm_ms = 0;

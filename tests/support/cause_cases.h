@@ -67,6 +67,10 @@ class CauseCases {
     CauseCase c{std::string(metrics::to_string(a)) + " + " + std::string(metrics::to_string(b)), healthy(), {}, -1};
     add(c, a);
     add(c, b);
+    if (a == metrics::Cause::late_prefetch) {  // in backward, so that it does not mask what happens in forward
+      c.config.fsdp.forward_prefetch.mode = config::Prefetch::Mode::implicit;
+      c.config.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
+    }
     return c;
   }
 
