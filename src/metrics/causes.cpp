@@ -261,12 +261,21 @@ class Blame {
     const schedule::Op& op = view_.op(i);
     const bool gather = view_.op(collective).kind == OpKind::all_gather;
     result.push_back({view_.record(i).issued_ns, -1, why_issued_late(i), true});
-    const auto through = [&](int before) {  // a copy or an op without work: what held it up counts
-      return !view_.op(before).has_work() || (view_.op_class(before) == OpClass::copy && view_.op(before).lane == Lane::copy);
+    // A cast or a copy, or an op without work, passes on what held it up.
+    const auto through = [&](int before) {
+      return !view_.op(before).has_work() ||
+             (view_.op_class(before) == OpClass::copy && view_.op(before).lane != Lane::compute);
+    };
+    const auto pass_through = [&](int before) {
+      if (view_.op(before).has_work()) {
+        result.push_back({view_.record(before).end_ns, before, Cause::copy, true});
+        result.push_back({view_.record(before).begin_ns, before, Cause::unknown, true});
+      }
+      collect(before, collective, result, depth + 1);
     };
     if (const int before = view_.lane_before(i); before >= 0) {
-      if (!view_.op(before).has_work()) {
-        collect(before, collective, result, depth + 1);
+      if (through(before)) {
+        pass_through(before);
       } else if (view_.op_class(before) == OpClass::communication) {
         behind_transfer(before, result);
       } else if (view_.op_class(before) == OpClass::computation && !gather) {
@@ -293,11 +302,7 @@ class Blame {
       } else if (reason == WaitReason::reuse && gather) {
         result.push_back({view_.done(before), before, Cause::all_gather_limit, true});  // FSDP2's two buffers
       } else if (through(before)) {
-        if (view_.op(before).has_work()) {
-          result.push_back({view_.record(before).end_ns, before, Cause::copy, true});
-          result.push_back({view_.record(before).begin_ns, before, Cause::unknown, true});
-        }
-        collect(before, collective, result, depth + 1);
+        pass_through(before);
       } else {
         result.push_back({view_.done(before), before, Cause::unknown, false});  // data
       }
