@@ -6,6 +6,7 @@
 
 #include "app/build_info.h"
 #include "app/machine_facts.h"
+#include "app/result_details.h"
 #include "config/write.h"
 
 namespace fsdpbench::app {
@@ -146,6 +147,7 @@ json result_json(const RunReport& report) {
     j["train"]["loss"] = report.result->losses;
     j["train"]["params_digest"] = *report.result->parameters_digest;
   }
+  if (report.metrics && report.causes) add_details(report, j);
   return j;
 }
 

@@ -1,5 +1,7 @@
 #include "schedule/memory_walk.h"
 
+#include <algorithm>
+#include <set>
 #include <vector>
 
 namespace fsdpbench::schedule {
@@ -61,6 +63,31 @@ PoolStatistics memory_walk(const Schedules& schedules, int steps) {
   walk.allocate_persistent(schedules.steps.front());
   for (int step = 0; step < steps; ++step) walk.step(schedules.of_step(static_cast<std::size_t>(step)));
   return walk.statistics();
+}
+
+MemoryPeak memory_peak(const Schedule& schedule) {
+  const auto bytes = [&](BufferId id) { return schedule.buffers[static_cast<std::size_t>(id)].bytes; };
+  std::set<BufferId> live;
+  std::int64_t now = 0;
+  for (BufferId id = 0; id < static_cast<BufferId>(schedule.buffers.size()); ++id) {
+    if (!schedule.buffers[static_cast<std::size_t>(id)].persistent) continue;
+    live.insert(id);
+    now += bytes(id);
+  }
+  MemoryPeak peak;
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    for (BufferId id : schedule.ops[i].allocates) {
+      live.insert(id);
+      now += bytes(id);
+    }
+    if (now > peak.live_bytes) peak = {static_cast<int>(i), now, {live.begin(), live.end()}};
+    for (BufferId id : schedule.ops[i].frees) {
+      live.erase(id);
+      now -= bytes(id);
+    }
+  }
+  std::stable_sort(peak.live.begin(), peak.live.end(), [&](BufferId a, BufferId b) { return bytes(a) > bytes(b); });
+  return peak;
 }
 
 }  // namespace fsdpbench::schedule

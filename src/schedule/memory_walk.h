@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "base/lane_pool.h"
 #include "schedule/schedule.h"
 
@@ -9,5 +12,13 @@ namespace fsdpbench::schedule {
 /// and the host's wait after each step, walked over base/lane_pool.h. `peak_occupied` covers the steps, persistent
 /// buffers included.
 PoolStatistics memory_walk(const Schedules& schedules, int steps);
+
+/// The op of the steady step at which most bytes are live in issue order, and the buffers that are.
+struct MemoryPeak {
+  int op = -1;
+  std::int64_t live_bytes = 0;
+  std::vector<BufferId> live;  ///< of the steady step, persistent ones included, largest first
+};
+MemoryPeak memory_peak(const Schedule& schedule);
 
 }  // namespace fsdpbench::schedule

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/memory_category.h"
+#include "metrics/causes.h"
+#include "plan/plan.h"
+#include "schedule/schedule.h"
+#include "trace/record.h"
+
+namespace fsdpbench::metrics {
+
+/// One phase of a step, in milliseconds: means over ranks and measured steps. A phase begins when its first
+/// computation does, so what a phase waits for before its first op belongs to the phase before; the first phase begins
+/// with the step. The phases of a rank's step add up to the step.
+struct PhaseTimes {
+  schedule::Phase phase = schedule::Phase::forward;
+  double step_ms = 0;
+  double compute_ms = 0;
+  double comm_ms = 0;
+  double overlap_ms = 0;
+  double exposed_comm_ms = 0;
+  double exposed_copy_ms = 0;
+  double idle_ms = 0;
+};
+
+/// One unit, means over ranks and measured steps. Exposed: its communication while nothing computes.
+struct UnitTimes {
+  std::string unit;
+  double compute_ms = 0;
+  double comm_ms = 0;
+  double exposed_comm_ms = 0;
+};
+
+/// One collective of the schedule: medians over ranks and measured steps.
+/// Message and bandwidths by nccl-tests' conventions: the output of an all-gather, the input of a reduce-scatter, the
+/// buffer of an all-reduce; algbw = message / transfer time; busbw = algbw (n-1)/n, for all-reduce 2 (n-1)/n.
+struct CollectiveTimes {
+  std::string name, kind, unit, phase;
+  std::int64_t message_bytes = 0;
+  int group_size = 1;
+  int count = 0;              ///< times measured
+  double time_ms = 0;         ///< from its turn on the communicator to its end
+  double wait_ms = 0;         ///< of that, until the last peer had arrived
+  double transfer_ms = 0;     ///< the rest
+  double algbw_gb_s = 0;
+  double busbw_gb_s = 0;
+  std::optional<double> link_efficiency;  ///< busbw over the modelled link's bandwidth; absent for real links
+};
+
+struct RunDetails {
+  std::vector<PhaseTimes> phases;
+  std::vector<UnitTimes> units;
+  std::vector<CollectiveTimes> collectives;
+};
+
+/// At least one measured step.
+RunDetails run_details(const schedule::Schedules& schedules, const plan::Plan& plan, int reshard_group,
+                       const std::vector<trace::RankTrace>& traces, const std::optional<LinkFacts>& link);
+
+}  // namespace fsdpbench::metrics
