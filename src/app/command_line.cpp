@@ -23,6 +23,8 @@ Examples
   fsdpbench run profiles/runs/quickstart.toml
   fsdpbench run profiles/runs/quickstart.toml --set fsdp.backward_prefetch=none --out runs/no-prefetch
   fsdpbench run profiles/runs/llama3-8b-emulated.toml --set fsdp.strategy=shard_grad_op
+  fsdpbench compare profiles/runs/quickstart.toml --b-set fsdp.backward_prefetch=none
+  fsdpbench sweep profiles/sweeps/prefetch-limit-link.toml
   fsdpbench explain profiles/runs/llama3-8b-emulated.toml --set mesh.ranks=64
   fsdpbench explain profiles/runs/quickstart.toml --format collectives
   fsdpbench trace check runs/*/trace.json
@@ -72,6 +74,23 @@ Exit codes
   0 all files keep to all rules   2 findings, each with its event and a sentence, or a file that cannot be read
 )";
 
+constexpr const char* kCompareHelp = R"(
+A and B run in turns (A B, B A, A B, ...), each time a short run, so that what the machine does meanwhile hits both
+alike. Their trials, not their steps, are compared: the median ratio with its 98 % interval, and a verdict in words.
+compare.json gets all values. The exit code is 0 whatever the verdict.
+Examples
+  fsdpbench compare a.toml b.toml
+  fsdpbench compare profiles/runs/quickstart.toml --b-set fsdp.backward_prefetch=none
+  fsdpbench compare runs/monday runs/tuesday --trials 20      (their config.toml)
+)";
+
+constexpr const char* kSweepHelp = R"(
+A sweep file names a base profile and axes: keys with lists of values. Every combination is a cell. Trials are
+interleaved: a round runs one trial of every cell. Two files in DIR:
+  trials.jsonl   each finished trial, at once: the same command goes on after a kill or Ctrl-C
+  sweep.json     every cell with its medians, or why it failed
+)";
+
 /// CLI11 would only say that a subcommand is missing.
 void check_command_name(const CLI::App& app, std::string_view name) {
   if (name.starts_with("-")) return;
@@ -93,17 +112,49 @@ const CLI::App* chosen_command(const CLI::App& app, std::string* name) {
 }
 
 /// `--set` may be given many times, each with one value.
+void add_set_option(CLI::App& command, const char* name, std::vector<std::string>& overrides, const char* meaning) {
+  command.add_option(name, overrides, meaning)->allow_extra_args(false)->type_name("KEY=VALUE");
+}
+
 void add_profile_options(CLI::App& command, std::string& profile, std::vector<std::string>& overrides) {
   command.add_option("PROFILE", profile, "Run profile (TOML), as in profiles/runs")->required();
-  command.add_option("-s,--set", overrides, "Set one key: --set mesh.ranks=8; may be repeated, the last counts")
-      ->allow_extra_args(false)
-      ->type_name("KEY=VALUE");
+  add_set_option(command, "-s,--set", overrides, "Set one key: --set mesh.ranks=8; may be repeated, the last counts");
+}
+
+void add_quiet_flag(CLI::App& command, bool& quiet) {
+  command.add_flag("-q,--quiet", quiet, "No progress and no information; results, warnings and errors only");
+}
+
+void add_compare(CLI::App& compare_app, CompareArguments& compare) {
+  compare_app.add_option("A", compare.a, "Run profile (TOML), or a result folder: its config.toml")->required();
+  compare_app.add_option("B", compare.b, "The other one; default: A, to be compared with itself or with --b-set");
+  add_set_option(compare_app, "-s,--set", compare.overrides, "Set one key of both sides; may be repeated");
+  add_set_option(compare_app, "--a-set", compare.a_overrides, "Set one key of A");
+  add_set_option(compare_app, "--b-set", compare.b_overrides, "Set one key of B");
+  compare_app.add_option("-n,--trials", compare.trials, "Runs of each side, 3 or more; default: 12");
+  compare_app.add_option("--threshold", compare.threshold, "Percent below which no difference matters; default: 1")
+      ->check(CLI::Range(0.0, 100.0))
+      ->type_name("PERCENT");
+  compare_app.add_option("-o,--out", compare.out, "Folder for compare.json; default: runs/compare-<date-time>")
+      ->type_name("DIR");
+  compare_app.footer(kCompareHelp);
+}
+
+void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
+  sweep_app.add_option("SWEEP", sweep.sweep, "Sweep file (TOML), as in profiles/sweeps")->required();
+  add_set_option(sweep_app, "-s,--set", sweep.overrides, "Set one key of all cells; may be repeated");
+  sweep_app.add_option("-o,--out", sweep.out, "Folder; default: runs/<sweep file>; the same one goes on")
+      ->type_name("DIR");
+  sweep_app.add_flag("--retry-failed", sweep.retry_failed, "Run cells again that failed before");
+  sweep_app.footer(kSweepHelp);
 }
 
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
   RunArguments run;
+  CompareArguments compare;
+  SweepArguments sweep;
   ExplainArguments explain;
   DoctorArguments doctor;
   TraceCheckArguments trace_check;
@@ -118,8 +169,16 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* run_app = app.add_subcommand("run", "Train and measure; write result.json, traces and config.toml");
   add_profile_options(*run_app, run.profile, run.overrides);
   run_app->add_option("-o,--out", run.out, "Result folder; default: runs/<profile>-<date-time>")->type_name("DIR");
-  run_app->add_flag("-q,--quiet", parsed.quiet, "No progress and no information; results, warnings and errors only");
+  add_quiet_flag(*run_app, parsed.quiet);
   run_app->footer(kRunHelp);
+
+  CLI::App* compare_app = app.add_subcommand("compare", "Run two configurations in turns; say which is faster");
+  add_compare(*compare_app, compare);
+  add_quiet_flag(*compare_app, parsed.quiet);
+
+  CLI::App* sweep_app = app.add_subcommand("sweep", "Run every combination of some keys; goes on where it stopped");
+  add_sweep(*sweep_app, sweep);
+  add_quiet_flag(*sweep_app, parsed.quiet);
 
   CLI::App* explain_app = app.add_subcommand("explain", "Run nothing; print plan, memory, communication, schedule");
   add_profile_options(*explain_app, explain.profile, explain.overrides);
@@ -165,6 +224,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (run_app->parsed()) {
     run.command_line.assign(argv, argv + argc);
     parsed.command = run;
+  } else if (compare_app->parsed()) {
+    parsed.command = compare;
+  } else if (sweep_app->parsed()) {
+    parsed.command = sweep;
   } else if (explain_app->parsed()) {
     if (explain.profile.empty() && explain.from.empty()) {
       throw ConfigError("explain needs a PROFILE, or --from RESULT; see fsdpbench explain --help.");

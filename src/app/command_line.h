@@ -3,9 +3,11 @@
 #include <string>
 #include <variant>
 
+#include "app/compare.h"
 #include "app/doctor.h"
 #include "app/explain.h"
 #include "app/run.h"
+#include "app/sweep.h"
 #include "app/trace_check.h"
 
 namespace fsdpbench::app {
@@ -16,7 +18,9 @@ struct ShowText {
 };
 
 struct CommandLine {
-  std::variant<ShowText, RunArguments, ExplainArguments, DoctorArguments, TraceCheckArguments> command;
+  std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
+               TraceCheckArguments>
+      command;
   bool quiet = false;
 };
 

@@ -16,6 +16,10 @@ int execute(const CommandLine& line) {
         using Command = std::decay_t<decltype(command)>;
         if constexpr (std::is_same_v<Command, RunArguments>) {
           return run_command(command);
+        } else if constexpr (std::is_same_v<Command, CompareArguments>) {
+          return compare_command(command);
+        } else if constexpr (std::is_same_v<Command, SweepArguments>) {
+          return sweep_command(command);
         } else if constexpr (std::is_same_v<Command, ExplainArguments>) {
           return explain_command(command);
         } else if constexpr (std::is_same_v<Command, DoctorArguments>) {

@@ -4,14 +4,12 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <string_view>
 
 #include "base/error.h"
 #include "config/fields.h"
+#include "config/parse_toml.h"
 
 namespace fsdpbench::config {
 namespace {
@@ -20,40 +18,6 @@ std::string_view trim(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-/// Nothing for arrays, tables, dates.
-std::optional<Value> scalar(const toml::node& node) {
-  if (const auto* v = node.as_boolean()) return Value(v->get());
-  if (const auto* v = node.as_integer()) return Value(v->get());
-  if (const auto* v = node.as_floating_point()) return Value(v->get());
-  if (const auto* v = node.as_string()) return Value(v->get());
-  return std::nullopt;
-}
-
-std::string place_of(const std::string& path, const toml::node& node) {
-  return fmt::format("{}:{}", path, node.source().begin.line);
-}
-
-std::string text_of_file(const std::string& path) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) throw ConfigError(fmt::format("{}: there is no such file.", path));
-  if (std::filesystem::is_directory(status)) {
-    throw ConfigError(fmt::format("{}: is a folder; a profile (a .toml file) is expected.", path));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading.", path));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
-toml::table parse(const std::string& path) {
-  try {
-    return toml::parse(text_of_file(path), path);
-  } catch (const toml::parse_error& error) {
-    throw ConfigError(fmt::format("{}:{}:{}: not valid TOML: {}", path, error.source().begin.line,
-                                  error.source().begin.column, error.description()));
-  }
 }
 
 bool is_table_name(std::string_view name) {
@@ -72,7 +36,7 @@ bool is_table_name(std::string_view name) {
 }  // namespace
 
 std::vector<Entry> read_file(const std::string& path) {
-  const toml::table file = parse(path);
+  const toml::table file = parse_toml(path);
   std::vector<std::pair<toml::source_position, Entry>> found;
   for (const auto& [table_name, node] : file) {
     const std::string table(table_name.str());

@@ -1,0 +1,80 @@
+#include "app/compare.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "app/compare_report.h"
+#include "app/console.h"
+#include "app/progress.h"
+#include "app/result_folder.h"
+#include "app/trial.h"
+#include "app/write_file.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "config/load.h"
+#include "config/write.h"
+
+namespace fsdpbench::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One side, ready to run.
+struct Contender {
+  config::RunConfig config;
+  ComparedSide side;
+
+  void run() { side.trials.push_back(run_trial(config)); }
+};
+
+Contender load(const std::string& path, std::vector<std::string> overrides, const std::vector<std::string>& own) {
+  overrides.insert(overrides.end(), own.begin(), own.end());
+  const std::string profile = fs::is_directory(path) ? (fs::path(path) / "config.toml").string() : path;
+  Contender c;
+  c.config = config::load_profile(profile, overrides);
+  c.side.name = path;
+  for (const std::string& text : own) c.side.name += " --set " + text;
+  c.side.config = config::to_json(c.config);
+  return c;
+}
+
+}  // namespace
+
+int compare_command(const CompareArguments& arguments) {
+  if (arguments.trials < metrics::kFewestTrials) {
+    throw ConfigError(fmt::format(
+        "--trials {} is too few: a difference between single runs may be luck, so at least {} trials a side are needed "
+        "to tell one from the other (12 find 5 % on a machine with 1 % of noise).",
+        arguments.trials, metrics::kFewestTrials));
+  }
+  Contender a = load(arguments.a, arguments.overrides, arguments.a_overrides);
+  Contender b = load(arguments.b.empty() ? arguments.a : arguments.b, arguments.overrides, arguments.b_overrides);
+  if (a.config == b.config) console().info("A and B are the same configuration: this measures the noise (A/A).");
+  const fs::path folder = make_result_folder("compare", arguments.out);
+
+  const std::int64_t begin = now_ns();
+  for (int trial = 0; trial < arguments.trials; ++trial) {
+    const double passed = static_cast<double>(now_ns() - begin) * 1e-9;
+    std::string line = fmt::format("trial {} of {} of each side", trial + 1, arguments.trials);
+    if (trial > 0) line += fmt::format("  {} left", format_duration(passed / trial * (arguments.trials - trial)));
+    console().progress(line);
+    // ABBA: what drifts slowly hits both sides alike, and neither is always second.
+    (trial % 2 == 0 ? a : b).run();
+    (trial % 2 == 0 ? b : a).run();
+  }
+  console().clear_progress();
+  const double threshold = arguments.threshold / 100;
+  const metrics::Comparison comparison = metrics::compare_samples(a.side.steps(), b.side.steps(), threshold);
+  write_file(folder / "compare.json", compare_json(a.side, b.side, comparison, threshold)
+                                              .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+                                          "\n");
+  console().print(compare_table(a.side, b.side, comparison, threshold) +
+                  fmt::format("\ncomparison  {}\n", (folder / "compare.json").string()));
+  return static_cast<int>(ExitCode::ok);
+}
+
+}  // namespace fsdpbench::app

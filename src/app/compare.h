@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdpbench::app {
+
+/// The command line of `fsdpbench compare`.
+struct CompareArguments {
+  std::string a;                         ///< path of a run profile, or of a result folder (its config.toml)
+  std::string b;                         ///< empty: the same as `a`
+  std::vector<std::string> overrides;    ///< of both
+  std::vector<std::string> a_overrides;  ///< of A only, after those of both
+  std::vector<std::string> b_overrides;
+  int trials = 12;       ///< of each side
+  double threshold = 1;  ///< in percent: smaller differences are of no interest
+  std::string out;       ///< folder for compare.json; empty: runs/compare-<date-time>
+};
+
+/// Runs A and B in turns, says which is faster, and writes compare.json. Returns 0 whatever the verdict.
+int compare_command(const CompareArguments& arguments);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdpbench::app {
+
+/// The command line of `fsdpbench sweep`.
+struct SweepArguments {
+  std::string sweep;                   ///< path of the sweep file
+  std::vector<std::string> overrides;  ///< `key=value` for all cells; later ones win
+  std::string out;                     ///< folder; empty: runs/<stem of the sweep file>
+  bool retry_failed = false;           ///< run failed cells again
+};
+
+/// Runs what is not yet in the folder, and writes trials.jsonl and sweep.json there. Returns the process exit code:
+/// failed cells are results, so they do not change it.
+int sweep_command(const SweepArguments& arguments);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+
+#include "config/run_config.h"
+
+namespace fsdpbench::app {
+
+/// One run of a sweep or a comparison, in this process. Returns what result.json has under "metrics", "memory", "comm",
+/// "causes" and "world", the step times as "steps_ms" and how long it took as "seconds". If `keep` is not empty, the
+/// run's result folder is written there. Throws what `fsdpbench run` throws, and Interrupted if the user stopped it: a
+/// part of a trial is no trial.
+nlohmann::json run_trial(const config::RunConfig& config, const std::filesystem::path& keep = {});
+
+}  // namespace fsdpbench::app

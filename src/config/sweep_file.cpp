@@ -1,0 +1,236 @@
+#include "config/sweep_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/error.h"
+#include "config/fields.h"
+#include "config/parse_toml.h"
+
+namespace fsdpbench::config {
+namespace {
+
+constexpr std::int64_t kMostTrials = 1000;
+
+/// One `key = …` of a table, whether its dotted key was quoted or not.
+struct Item {
+  std::string key;
+  const toml::node* node;
+  std::string place;
+};
+
+class Reader {
+ public:
+  explicit Reader(const std::string& path) : path_(path), file_(parse_toml(path)) {}
+
+  SweepFile read() {
+    check_names();
+    SweepFile sweep;
+    sweep.title = text("title", std::filesystem::path(path_).stem().string());
+    sweep.base = base();
+    sweep.trials = integer("trials", sweep.trials, 1, kMostTrials);
+    sweep.seed = static_cast<std::uint64_t>(integer("seed", 1, 0, INT64_MAX));
+    sweep.keep_traces = boolean("keep_traces", false);
+    for (const Item& item : items(table("set"))) sweep.set.emplace_back(item.key, value(item.key, *item.node));
+    sweep.axes = axes(sweep);
+    sweep.skips = skips(sweep);
+    sweep.x = axis_name(sweep, "x", text("x", ""), file_.get("x"));
+    sweep.series = series(sweep);
+    return sweep;
+  }
+
+ private:
+  [[noreturn]] void fail(const toml::node& node, const std::string& message) const {
+    throw ConfigError(fmt::format("{}: {}", place_of(path_, node), message));
+  }
+
+  void check_names() const {
+    static const std::vector<std::string> kNames{"title", "x",           "series", "base", "trials",
+                                                 "seed",  "keep_traces", "set",    "axes", "skip"};
+    for (const auto& [key, node] : file_) {
+      const std::string name(key.str());
+      if (std::ranges::count(kNames, name) > 0) continue;
+      fail(node, fmt::format("unknown key '{}'; the nearest valid one is '{}'.", name, nearest(name, kNames)));
+    }
+  }
+
+  std::string text(const char* name, const std::string& otherwise) const {
+    const toml::node* node = file_.get(name);
+    if (node == nullptr) return otherwise;
+    if (const auto* v = node->as_string()) return v->get();
+    fail(*node, fmt::format("{} is not valid; expected a string.", name));
+  }
+
+  std::int64_t integer(const char* name, std::int64_t otherwise, std::int64_t low, std::int64_t high) const {
+    const toml::node* node = file_.get(name);
+    if (node == nullptr) return otherwise;
+    const auto* v = node->as_integer();
+    if (v != nullptr && v->get() >= low && v->get() <= high) return v->get();
+    fail(*node, fmt::format("{} is not valid; expected an integer from {} to {}.", name, low, high));
+  }
+
+  bool boolean(const char* name, bool otherwise) const {
+    const toml::node* node = file_.get(name);
+    if (node == nullptr) return otherwise;
+    if (const auto* v = node->as_boolean()) return v->get();
+    fail(*node, fmt::format("{} is not valid; expected true or false.", name));
+  }
+
+  std::string base() const {
+    const std::string given = text("base", "");
+    if (given.empty()) {
+      throw ConfigError(
+          fmt::format("{}: there is no base; a sweep starts from a run profile, as in base = "
+                      "\"../runs/quickstart.toml\" (from the sweep file's folder).",
+                      path_));
+    }
+    const std::filesystem::path path = std::filesystem::path(path_).parent_path() / given;
+    if (!std::filesystem::exists(path)) {
+      fail(*file_.get("base"), fmt::format("base = \"{}\": there is no such file beside the sweep file.", given));
+    }
+    return std::filesystem::absolute(path).lexically_normal().string();
+  }
+
+  const toml::table* table(const char* name) const {
+    const toml::node* node = file_.get(name);
+    if (node == nullptr || node->is_table()) return node == nullptr ? nullptr : node->as_table();
+    fail(*node, fmt::format("{} is not valid; expected a table: write [{}] on a line of its own.", name, name));
+  }
+
+  /// In the order of the file.
+  std::vector<Item> items(const toml::table* from) const {
+    std::vector<Item> found;
+    if (from == nullptr) return found;
+    for (const auto& [key, node] : *from) {
+      const toml::table* inner = node.as_table();
+      if (inner == nullptr) {
+        found.push_back({std::string(key.str()), &node, place_of(path_, node)});
+        continue;
+      }
+      for (const auto& [inner_key, inner_node] : *inner) {
+        found.push_back({fmt::format("{}.{}", key.str(), inner_key.str()), &inner_node, place_of(path_, inner_node)});
+      }
+    }
+    std::ranges::stable_sort(found, {}, [](const Item& item) {
+      const auto begin = item.node->source().begin;
+      return std::pair(begin.line, begin.column);
+    });
+    return found;
+  }
+
+  const Field& field(const std::string& key, const toml::node& node) const {
+    const Field* found = find_field(key);
+    if (found != nullptr) return *found;
+    fail(node, fmt::format("unknown key '{}'; the nearest valid key is '{}'.", key, nearest_field(key)));
+  }
+
+  Value value(const std::string& key, const toml::node& node) const {
+    const Field& f = field(key, node);
+    const std::optional<Value> read = scalar(node);
+    RunConfig scratch;
+    if (read && f.read(scratch, *read)) return *read;
+    fail(node, fmt::format("{} = {} is not valid; expected {}.", key, read ? to_toml(*read) : "…", f.valid));
+  }
+
+  /// One value or an array of them; never none, never the same twice.
+  std::vector<Value> values(const Item& item) const {
+    field(item.key, *item.node);
+    const toml::array* array = item.node->as_array();
+    std::vector<Value> all;
+    if (array == nullptr) {
+      all.push_back(value(item.key, *item.node));
+      return all;
+    }
+    if (array->empty()) fail(*item.node, fmt::format("{} has no values; expected at least one.", item.key));
+    for (const toml::node& element : *array) {
+      Value v = value(item.key, element);
+      if (std::ranges::count(all, v) > 0) {
+        fail(element, fmt::format("{} has the value {} twice; leave one out.", item.key, to_toml(v)));
+      }
+      all.push_back(std::move(v));
+    }
+    return all;
+  }
+
+  std::vector<SweepAxis> axes(const SweepFile& sweep) const {
+    std::vector<SweepAxis> all;
+    for (const Item& item : items(table("axes"))) {
+      if (std::ranges::any_of(sweep.set, [&](const auto& fixed) { return fixed.first == item.key; })) {
+        fail(*item.node, fmt::format("{} is an axis and is fixed in [set]; take it out of one.", item.key));
+      }
+      if (std::ranges::any_of(all, [&](const SweepAxis& axis) { return axis.key == item.key; })) {
+        fail(*item.node, fmt::format("{} is an axis twice; leave one out.", item.key));
+      }
+      all.push_back({item.key, values(item)});
+    }
+    if (all.empty()) {
+      throw ConfigError(fmt::format(
+          "{}: there are no axes; write [axes] and below it what varies, as in \"mesh.ranks\" = [2, 4, 8].", path_));
+    }
+    return all;
+  }
+
+  std::string axis_name(const SweepFile& sweep, const char* what, const std::string& name,
+                        const toml::node* node) const {
+    std::vector<std::string> names;
+    for (const SweepAxis& axis : sweep.axes) names.push_back(axis.key);
+    if (name.empty() || std::ranges::count(names, name) > 0) return name;
+    fail(*node,
+         fmt::format("{} = \"{}\" is no axis of this sweep; the nearest is \"{}\".", what, name, nearest(name, names)));
+  }
+
+  std::vector<SkipRule> skips(const SweepFile& sweep) const {
+    std::vector<SkipRule> all;
+    const toml::node* node = file_.get("skip");
+    if (node == nullptr) return all;
+    const toml::array* rules = node->as_array();
+    if (rules == nullptr || !rules->is_array_of_tables()) {
+      fail(*node, "skip is not valid; expected rules: write [[skip]] on a line of its own for each.");
+    }
+    for (const toml::node& element : *rules) {
+      SkipRule rule;
+      for (const Item& item : items(element.as_table())) {
+        if (item.key == "reason") {
+          if (const auto* reason = item.node->as_string()) {
+            rule.reason = reason->get();
+            continue;
+          }
+          fail(*item.node, "reason is not valid; expected a string.");
+        }
+        axis_name(sweep, "skip", item.key, item.node);
+        rule.when.push_back({item.key, values(item)});
+      }
+      if (rule.when.empty()) fail(element, "this rule would leave out every cell; name an axis and its values.");
+      all.push_back(std::move(rule));
+    }
+    return all;
+  }
+
+  std::vector<std::string> series(const SweepFile& sweep) const {
+    std::vector<std::string> all;
+    const toml::node* node = file_.get("series");
+    if (node == nullptr) return all;
+    const auto take = [&](const toml::node& element) {
+      const auto* name = element.as_string();
+      if (name == nullptr) fail(element, "series is not valid; expected an axis or an array of axes.");
+      all.push_back(axis_name(sweep, "series", name->get(), &element));
+    };
+    if (const toml::array* array = node->as_array()) {
+      for (const toml::node& element : *array) take(element);
+    } else {
+      take(*node);
+    }
+    return all;
+  }
+
+  std::string path_;
+  toml::table file_;
+};
+
+}  // namespace
+
+SweepFile load_sweep(const std::string& path) { return Reader(path).read(); }
+
+}  // namespace fsdpbench::config

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/value.h"
+
+namespace fsdpbench::config {
+
+/// A key of a run profile and the values that it takes in turn.
+struct SweepAxis {
+  std::string key;
+  std::vector<Value> values;
+};
+
+/// Cells to leave out: those in which every key has one of its values.
+struct SkipRule {
+  std::vector<SweepAxis> when;
+  std::string reason;  ///< empty: not said
+};
+
+/// A sweep file: a base profile, keys that are fixed, keys that vary.
+struct SweepFile {
+  std::string title;
+  std::string x;                    ///< hint for the report: the key along the x axis; empty: the first axis
+  std::vector<std::string> series;  ///< hint for the report: keys that make separate curves
+  std::string base;                 ///< path of a run profile, absolute
+  std::int64_t trials = 3;          ///< of each cell
+  std::uint64_t seed = 1;           ///< of the order in which cells run
+  bool keep_traces = false;         ///< the last trial of each cell also leaves its result folder
+  std::vector<std::pair<std::string, Value>> set;
+  std::vector<SweepAxis> axes;
+  std::vector<SkipRule> skips;
+};
+
+/// Reads a sweep file (docs/sweep.md). Keys and their values are checked one by one, as in a profile; what does not fit
+/// together is found cell by cell later. Throws ConfigError with file, line and what would be valid.
+SweepFile load_sweep(const std::string& path);
+
+}  // namespace fsdpbench::config
