@@ -74,7 +74,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class ExposedInterval:
-    """Milliseconds since the trace began."""
+    """Milliseconds since the step began on this rank."""
 
     rank: int
     step: int
@@ -127,7 +127,8 @@ class Result:
     causes: List[Cause]
     causes_small_ms: Optional[float]
     exposed: List[ExposedInterval]
-    by_rank_ms: List[List[float]] = field(default_factory=list)
+    # The slowest rank's time of each measured step, in milliseconds.
+    steps_ms: List[float] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -163,10 +164,11 @@ class Cell:
     reason: str
     metrics: Metrics
     memory: Memory
+    causes: List[Cause]
 
     @property
-    def done(self) -> bool:
-        return self.status in ("done", "ok") and self.metrics.step is not None
+    def measured(self) -> bool:
+        return self.status != "failed" and self.metrics.step is not None
 
 
 @dataclass(frozen=True)
@@ -178,6 +180,8 @@ class Sweep:
     series: List[str]
     cells: List[Cell]
     world: Dict[str, Any]
+    # Bytes a rank may use, where the sweep says so.
+    memory_budget_bytes: Optional[float] = None
 
     @property
     def folder(self) -> Path:
@@ -191,9 +195,6 @@ class Sweep:
 def load_result(path: Path) -> Result:
     root = read_json(path)
     check_version(root, "result.json")
-    steps = root.child("steps")
-    by_rank = [Node(path, f"steps.by_rank[{i}]", {"ms": row}).numbers("ms")
-               for i, row in enumerate(steps.items("by_rank"))]
     return Result(
         path=path,
         complete=root.flag("complete", True),
@@ -202,12 +203,11 @@ def load_result(path: Path) -> Result:
         metrics=read_metrics(root.child("metrics")),
         memory=read_memory(root.child("memory")),
         collectives=[_collective(n) for n in root.children("collectives")],
-        causes=[Cause(n.text("cause"), n.text("unit"), n.text("op"), n.required("ms"), n.number("share_pct"),
-                      n.text("advice")) for n in root.children("causes")],
+        causes=_causes(root),
         causes_small_ms=root.number("causes_small_ms"),
         exposed=[ExposedInterval(int(n.required("rank")), int(n.required("step")), n.required("begin_ms"),
                                  n.required("end_ms"), n.text("cause")) for n in root.children("exposed_intervals")],
-        by_rank_ms=by_rank,
+        steps_ms=root.child("steps").numbers("slowest_rank_ms"),
     )
 
 
@@ -221,10 +221,11 @@ def load_sweep(path: Path) -> Sweep:
         if not identity:
             raise ReportError(f"{path}: {node.place('id')} is missing; every cell has an id")
         cells.append(Cell(identity, node.child("axes").value, node.text("status", "done"), node.text("reason"),
-                          read_metrics(node.child("metrics")), read_memory(node.child("memory"))))
+                          read_metrics(node.child("metrics")), read_memory(node.child("memory")), _causes(node)))
     series = root.value.get("series")
     names = [str(s) for s in series] if isinstance(series, list) else [series] if isinstance(series, str) else []
-    return Sweep(path, root.text("title"), axes, root.text("x"), names, cells, root.child("world").value)
+    return Sweep(path, root.text("title"), axes, root.text("x"), names, cells, root.child("world").value,
+                 root.number("memory_budget_bytes"))
 
 
 def read_metrics(node: Node) -> Metrics:
@@ -254,6 +255,11 @@ def read_memory(node: Node) -> Memory:
         peak = MemoryPeak(inner.text("op"), inner.number("time_ms"), live)
     return Memory(node.child("peak_bytes").number_map(), node.child("estimated_peak_bytes").number_map(), timeline,
                   peak)
+
+
+def _causes(node: Node) -> List[Cause]:
+    return [Cause(n.text("cause"), n.text("unit"), n.text("op"), n.required("ms"), n.number("share_pct"),
+                  n.text("advice")) for n in node.children("causes")]
 
 
 def _breakdown(node: Node) -> Breakdown:

@@ -43,3 +43,46 @@ def size(byte_count: float) -> str:
             return f"{digits(value)} {unit}"
         value /= 1024
     raise AssertionError
+
+
+# Axes of sweeps as a person would call them; any other key stands for itself.
+_AXIS_NAMES = {
+    "mesh.ranks": "ranks",
+    "mesh.shard": "ranks a shard group",
+    "mesh.replicate": "replicas",
+    "model.preset": "model",
+    "model.layers": "layers",
+    "model.width": "model width",
+    "train.batch_per_rank": "batch per rank (samples)",
+    "train.seq_len": "sequence length (tokens)",
+    "train.accumulate": "accumulated micro-batches",
+    "fsdp.strategy": "strategy",
+    "fsdp.layout": "layout",
+    "fsdp.forward_prefetch": "forward prefetch",
+    "fsdp.backward_prefetch": "backward prefetch",
+    "fsdp.all_gather_limit": "all-gather limit",
+    "fsdp.reduce_scatter_buffers": "reduce-scatter buffers",
+    "emulate.link_gb_per_s": "link (GB/s)",
+    "emulate.link_latency_us": "link latency (µs)",
+    "emulate.compute_tflops": "compute (TFLOP/s)",
+}
+
+
+def axis_name(key: str) -> str:
+    return _AXIS_NAMES.get(key, clean(key, 40))
+
+
+def value_text(value: object, limit: int = 32) -> str:
+    """A value of an axis: 4.0 is 4, true is true, anything else its own text."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "none" if value is None else clean(str(value), limit)
+
+
+def setting_text(key: str, value: object) -> str:
+    """One coordinate of a cell: 'ranks 8', 'backward prefetch pre'."""
+    name = axis_name(key).split(" (")[0]
+    unit = axis_name(key).partition(" (")[2].rstrip(")")
+    return f"{name} {value_text(value)}{' ' + unit if unit in ('GB/s', 'µs', 'TFLOP/s') else ''}"

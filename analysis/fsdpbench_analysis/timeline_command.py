@@ -33,7 +33,8 @@ def load_part(folder: Path, step: Optional[int] = None) -> TimelinePart:
     trace = load_trace(path)
     result = load_result(folder / "result.json")
     if step is None:
-        step = result.exposed[0].step if result.exposed else trace.representative_step()
+        example = result.exposed[0].step if result.exposed else None
+        step = example if example in trace.steps() else trace.representative_step()
     return TimelinePart(trace, step, _title(result), result.exposed)
 
 

@@ -34,7 +34,7 @@ def draw_timeline(parts: Sequence[TimelinePart], max_ranks: int = 4, width: floa
                   row_height: float = 0.25, font: float = 8) -> Figure:
     """The parts one above the other on one time scale, in milliseconds since the step began."""
     style.apply()
-    ranks = [part.trace.ranks[:max_ranks] for part in parts]
+    ranks = [_choose_ranks(part, max_ranks) for part in parts]
     rows = [sum(len(_lanes(rank, part.step)) for rank in shown) + 0.4 * max(len(shown) - 1, 0)
             for part, shown in zip(parts, ranks)]
     title_rows = 1.4 * 0.25 / row_height
@@ -51,11 +51,19 @@ def draw_timeline(parts: Sequence[TimelinePart], max_ranks: int = 4, width: floa
     handles = [Patch(facecolor=colour, edgecolor="none", label=name)
                for key, (name, colour) in style.SLICES.items() if key in used]
     if "exposed" in used:
-        handles.append(Patch(facecolor="none", edgecolor=style.VERMILION, hatch="////", label="compute waits, exposed"))
+        handles.append(Patch(facecolor="none", edgecolor=style.VERMILION, hatch="////", label="compute waits, with its cause"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=font + 1,
                   handlelength=1.2, columnspacing=1.6)
     labels.prune(figure)
     return figure
+
+
+def _choose_ranks(part: TimelinePart, count: int) -> List[RankTrace]:
+    """The first ones, the one whose waiting is explained among them."""
+    explained = {interval.rank for interval in part.exposed}
+    chosen = [r for r in part.trace.ranks if r.rank in explained][:count]
+    others = [r for r in part.trace.ranks if r.rank not in {c.rank for c in chosen}]
+    return sorted(chosen + others[: count - len(chosen)], key=lambda r: r.rank)
 
 
 def slice_class(item: Slice, lane: str) -> str:
@@ -67,7 +75,9 @@ def slice_class(item: Slice, lane: str) -> str:
             if item.name.startswith(kind) or lane == kind:
                 return kind
         return "other"
-    return item.category if item.category in ("copy", "host") else "other"
+    if lane == "host":
+        return "host"
+    return "copy" if item.category == "copy" else "other"
 
 
 def _lanes(rank: RankTrace, step: int) -> List[LaneTrace]:
@@ -92,7 +102,7 @@ def _draw_part(axes: Axes, part: TimelinePart, ranks: Sequence[RankTrace], label
             names.append(f"rank {rank.rank}   {name}" if lane is _lanes(rank, part.step)[0] and len(ranks) > 1 else name)
             _draw_lane(axes, lane, part.step, begin, y, labels, used, font)
             if lane.name == "compute":
-                _draw_exposed(axes, part, rank.rank, begin, y, labels, used, font)
+                _draw_exposed(axes, part, rank, begin, y, labels, used, font)
             y += 1
         if part.step in rank.steps:
             finish = rank.steps[part.step][1] - begin
@@ -139,24 +149,26 @@ def _draw_lane(axes: Axes, lane: LaneTrace, step: int, begin: float, y: float, l
 
 def _slice_text(item: Slice) -> str:
     """The unit, or the op's own name without what its lane and colour already say."""
-    if item.category == "copy":
+    if item.category in ("copy", "issue", "host"):
         return ""
     parts = item.name.split(" ", 1)
     return clean(parts[1] if len(parts) > 1 else item.name, 24).replace("blocks.", "")
 
 
-def _draw_exposed(axes: Axes, part: TimelinePart, rank: int, begin: float, y: float, labels: FittingLabels,
+def _draw_exposed(axes: Axes, part: TimelinePart, rank: RankTrace, begin: float, y: float, labels: FittingLabels,
                   used: Dict[str, bool], font: float) -> None:
     low, high = y - _BAR / 2, y + _BAR / 2
     polygons = []
     for interval in part.exposed:
-        if interval.rank != rank or interval.step != part.step:
+        if interval.rank != rank.rank or interval.step != part.step or part.step not in rank.steps:
             continue
-        left, right = interval.begin_ms - begin, interval.end_ms - begin
+        offset = rank.steps[part.step][0] - begin
+        left, right = interval.begin_ms + offset, interval.end_ms + offset
         polygons.append([(left, low), (left, high), (right, high), (right, low)])
         labels.add(axes, left, right, y, clean(interval.cause.replace("_", " "), 30), fontsize=font - 1,
                    color="#8A3A00", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     if polygons:
         used["exposed"] = True
         axes.add_collection(PolyCollection(polygons, facecolors="#FBE6DA", edgecolors=style.VERMILION, hatch="////",
-                                           linewidths=0.5))
+                                           linewidths=0.5,
+                                           zorder=0.9))

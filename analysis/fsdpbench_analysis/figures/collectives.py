@@ -1,0 +1,80 @@
+"""Each collective of a step: its time (transfer, waiting for peers) in ms, and its bus bandwidth in GB/s."""
+
+from __future__ import annotations
+
+from typing import Optional, Sequence
+
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from .. import style
+from ..load import Collective
+from ..text import clean, digits, size
+from .canvas import new_figure
+
+MAX_ROWS = 40
+
+
+def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[float], width: float = 12.0) -> Figure:
+    """In the order given; the MAX_ROWS longest when there are more. link_gb_s: each rank's modelled link."""
+    style.apply()
+    rows = list(collectives)
+    if len(rows) > MAX_ROWS:
+        longest = sorted(rows, key=lambda c: -(c.time_ms or 0))[:MAX_ROWS]
+        rows = [c for c in rows if c in longest]
+    figure = new_figure(width, 0.27 * len(rows) + 1.25)
+    times, rates = figure.subplots(1, 2, sharey=True)
+    for y, item in enumerate(rows):
+        colour = _colour(item)
+        transfer = item.transfer_ms if item.transfer_ms is not None else item.time_ms
+        if transfer is not None:
+            times.barh(y, transfer, height=0.7, color=colour)
+            if item.transfer_ms is not None and item.wait_ms:
+                times.barh(y, item.wait_ms, left=transfer, height=0.7, color=style.GREY)
+        if item.busbw_gb_s is not None:
+            rates.barh(y, item.busbw_gb_s, height=0.7, color=colour)
+            text = digits(item.busbw_gb_s)
+            if item.link_efficiency is not None:
+                text += f"  ({_percent_of_link(item.link_efficiency)})"
+            rates.annotate(text, (item.busbw_gb_s, y), (4, 0), textcoords="offset points", va="center", fontsize=8,
+                           bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.85})
+    times.set_ylim(len(rows) - 0.5, -0.5)
+    times.set_yticks(range(len(rows)), [_name(item) for item in rows], fontsize=8.5)
+    for axes in (times, rates):
+        axes.tick_params(axis="y", length=0)
+        axes.spines["left"].set_visible(False)
+        axes.grid(True, axis="x")
+        axes.margins(x=0.02)
+    times.set_xlabel("time (ms)")
+    rates.set_xlabel("bus bandwidth (GB/s)")
+    top = max([c.busbw_gb_s or 0 for c in rows] + [link_gb_s or 0])
+    rates.set_xlim(0, top * 1.25 if top > 0 else 1)
+    if link_gb_s:
+        rates.axvline(link_gb_s, color=style.INK, linewidth=1, linestyle=(0, (4, 3)))
+        rates.set_title(f"dashed: the modelled link, {digits(link_gb_s)} GB/s", fontsize=9, fontweight="normal")
+    kinds = [k for k in ("all_gather", "reduce_scatter", "all_reduce") if any(c.kind == k for c in rows)]
+    handles = [Patch(facecolor=style.SLICES[k][1], label=style.SLICES[k][0]) for k in kinds]
+    if any(c.wait_ms for c in rows):
+        handles.append(Patch(facecolor=style.GREY, label="waiting for peers"))
+    if handles:
+        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handlelength=1.2)
+    return figure
+
+
+def _colour(item: Collective) -> str:
+    return style.SLICES.get(item.kind, style.SLICES["other"])[1]
+
+
+def _percent_of_link(efficiency: float) -> str:
+    """The file says a fraction."""
+    return f"{100 * efficiency:.0f} %"
+
+
+def _name(item: Collective) -> str:
+    name = clean(item.name or f"{item.kind} {item.unit}", 36)
+    parts = [name]
+    if item.phase and item.phase not in name:
+        parts.append(clean(item.phase, 12))
+    if item.bytes is not None:
+        parts.append(size(item.bytes))
+    return ", ".join(parts)

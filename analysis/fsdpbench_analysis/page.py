@@ -1,0 +1,168 @@
+"""One self-contained HTML page: no scripts, no outside files, every text escaped."""
+
+from __future__ import annotations
+
+import base64
+import io
+from dataclasses import dataclass, field
+from html import escape
+from typing import List, Sequence, Tuple
+
+from matplotlib.figure import Figure
+
+_STYLE = """
+:root { color-scheme: light; }
+* { box-sizing: border-box; }
+body { margin: 0; background: #fff; color: #222; font: 16px/1.5 system-ui, "Segoe UI", "Helvetica Neue", Arial, "DejaVu Sans", sans-serif; }
+main { max-width: 1200px; margin: 0 auto; padding: 28px 32px 64px; }
+h1 { font-size: 28px; line-height: 1.25; margin: 0 0 4px; overflow-wrap: anywhere; }
+h2 { font-size: 20px; margin: 40px 0 8px; padding-top: 14px; border-top: 1px solid #ddd; }
+p, li { max-width: 90ch; overflow-wrap: anywhere; }
+.sub { color: #555; margin: 0 0 14px; }
+.badge { display: inline-block; background: #FFF3D6; border: 1px solid #E69F00; border-radius: 4px; padding: 1px 9px; margin: 0 8px 10px 0; font-size: 14px; }
+.verdict { background: #F2F7FB; border-left: 5px solid #0072B2; padding: 12px 20px; margin: 10px 0 8px; }
+.verdict p { margin: 5px 0; }
+.verdict p:first-child { font-size: 18px; }
+figure { margin: 10px 0 30px; break-inside: avoid; }
+figure img { display: block; width: 100%; height: auto; }
+figcaption { color: #444; font-size: 14.5px; max-width: 105ch; overflow-wrap: anywhere; margin-top: 4px; }
+h3 { font-size: 16.5px; margin: 26px 0 2px; break-after: avoid; }
+h2 { break-after: avoid; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 13.5px; line-height: 1.35; }
+th, td { padding: 4px 10px; text-align: right; border-bottom: 1px solid #e5e5e5; vertical-align: top; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; max-width: 300px; }
+th { background: #f6f6f6; border-bottom: 1px solid #bbb; white-space: normal; }
+td.name, th.name { text-align: left; }
+dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 18px; font-size: 14px; margin: 8px 0; }
+dt { color: #555; } dd { margin: 0; overflow-wrap: anywhere; }
+pre { background: #f7f7f7; border: 1px solid #e2e2e2; padding: 10px 14px; font-size: 12.5px; line-height: 1.4; white-space: pre-wrap; overflow-wrap: anywhere; }
+code { overflow-wrap: anywhere; }
+.missing { color: #555; font-size: 14.5px; }
+a { color: #005A8F; }
+@media print {
+  @page { margin: 14mm; }
+  body { font-size: 11pt; }
+  main { max-width: none; padding: 0; }
+  table { font-size: 8pt; } th, td { padding: 2px 4px; }
+  .verdict, .badge { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  tr { break-inside: avoid; }
+}
+"""
+
+# Nothing may be loaded or run, whatever a name in a result file says.
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+
+
+@dataclass
+class Picture:
+    """A figure of the page; figure None: left out, because of the reason."""
+
+    name: str
+    title: str
+    caption: str
+    figure: "Figure | None" = None
+    reason: str = ""
+
+
+@dataclass
+class Table:
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    links: Sequence[str] = ()  # one a row, "" for none: the last column's target
+    names: int = 1  # how many columns on the left are names
+
+
+@dataclass
+class Page:
+    title: str
+    subtitle: str
+    badges: List[str] = field(default_factory=list)
+    verdict: List[str] = field(default_factory=list)
+    pictures: List[Picture] = field(default_factory=list)
+    notes: List[str] = field(default_factory=list)
+    table_title: str = ""
+    table: "Table | None" = None
+    traces: List[Tuple[str, str]] = field(default_factory=list)  # (text, relative URL)
+    world: List[Tuple[str, str]] = field(default_factory=list)
+    config: str = ""
+
+
+def svg_of(figure: Figure) -> bytes:
+    """The same bytes for the same figure."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def png_of(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def data_uri(figure: Figure, largest_svg: int = 1_500_000) -> str:
+    """As SVG; as PNG where the SVG would be too much for a browser."""
+    svg = svg_of(figure)
+    kind, data = ("svg+xml", svg) if len(svg) <= largest_svg else ("png", png_of(figure))
+    return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def render(page: Page) -> str:
+    parts = ["<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
+             f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+             '<meta name="viewport" content="width=device-width, initial-scale=1">',
+             f"<title>{escape(page.title)}</title>", f"<style>{_STYLE}</style>", "</head>", "<body>", "<main>",
+             f"<h1>{escape(page.title)}</h1>", f'<p class="sub">{escape(page.subtitle)}</p>']
+    parts += [f'<span class="badge">{escape(text)}</span>' for text in page.badges]
+    if page.verdict:
+        parts.append('<section class="verdict">')
+        parts += [f"<p>{escape(text)}</p>" for text in page.verdict]
+        parts.append("</section>")
+    for picture in page.pictures:
+        parts += _picture(picture)
+    missing = [p for p in page.pictures if p.figure is None]
+    if missing or page.notes:
+        parts.append("<h2>Left out</h2><ul>")
+        parts += [f'<li class="missing">{escape(p.title)}: {escape(p.reason)}</li>' for p in missing]
+        parts += [f'<li class="missing">{escape(note)}</li>' for note in page.notes]
+        parts.append("</ul>")
+    if page.table is not None:
+        parts.append(f"<h2>{escape(page.table_title)}</h2>")
+        parts += _table(page.table)
+    if page.traces:
+        parts.append("<h2>Traces</h2><p>Open a trace at https://ui.perfetto.dev (Open trace file) or in "
+                     "chrome://tracing: every op of every rank and lane is in it.</p><ul>")
+        parts += [f'<li><a href="{escape(url)}">{escape(text)}</a></li>' for text, url in page.traces]
+        parts.append("</ul>")
+    if page.world:
+        parts.append("<h2>The world it was measured in</h2><dl>")
+        parts += [f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in page.world]
+        parts.append("</dl>")
+    if page.config:
+        parts.append(f"<h3>Complete configuration</h3><pre>{escape(page.config)}</pre>")
+    parts += ["</main>", "</body>", "</html>", ""]
+    return "\n".join(parts)
+
+
+def _picture(picture: Picture) -> List[str]:
+    if picture.figure is None:
+        return []
+    return [f"<h2>{escape(picture.title)}</h2>", "<figure>",
+            f'<img src="{data_uri(picture.figure)}" alt="{escape(picture.title)}">',
+            f"<figcaption>{escape(picture.caption)}</figcaption>", "</figure>"]
+
+
+def _table(table: Table) -> List[str]:
+    def kind(column: int) -> str:
+        return ' class="name"' if column < table.names else ""
+
+    parts = ['<div class="wide"><table>', "<thead><tr>"]
+    parts += [f"<th{kind(i)}>{escape(text)}</th>" for i, text in enumerate(table.header)]
+    parts.append("</tr></thead><tbody>")
+    for r, row in enumerate(table.rows):
+        cells = [f"<td{kind(i)}>{escape(text)}</td>" for i, text in enumerate(row)]
+        if table.links and table.links[r]:
+            cells[-1] = f'<td><a href="{escape(table.links[r])}">{escape(row[-1])}</a></td>'
+        parts.append(f"<tr>{''.join(cells)}</tr>")
+    parts.append("</tbody></table></div>")
+    return parts

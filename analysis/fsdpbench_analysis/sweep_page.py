@@ -1,0 +1,273 @@
+"""The page of a sweep."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Callable, List, Optional, Sequence, Tuple
+
+from .figures.breakdown import MAX_ROWS, draw_breakdown
+from .figures.heatmap import HeatCell, HeatPanel, describe_budget, draw_heatmap
+from .figures.lines import Line, Panel, Row, draw_lines, numeric
+from .figures.scaling import draw_scaling
+from .figures.timeline import TimelinePart, draw_timeline
+from .load import Axis, Cell, Sweep, load_sweep
+from .page import Page, Picture, Table
+from .schema import ReportError
+from .scaling_view import scaling_columns
+from .sweep_view import (find_axis, group, key_of, label, ordered, setting_axes, split_axes, title_of, value,
+                         work_axes)
+from .text import digits, milliseconds, size, value_text
+from .timeline_command import load_part
+from .trace import find_trace
+from .verdict import hidden, made_of, would_help
+from .world import emulation_badges, relative_url, world_rows
+
+_MAX_COLUMNS = 4
+_MAX_CURVES = 3  # figures of curves, one for each axis
+_HOW = ("A cell's step time is the median over trials of the slowest rank's median step; trials of all cells took "
+        "turns. ")
+
+
+def sweep_page(path: Path, out: Path, memory_budget: Optional[float] = None) -> Page:
+    sweep = load_sweep(path)
+    budget = memory_budget if memory_budget is not None else sweep.memory_budget_bytes
+    measured = [c for c in sweep.cells if c.measured]
+    page = Page(title=sweep.title or "FSDP communication sweep", subtitle=_subtitle(sweep, measured),
+                badges=emulation_badges(sweep.world))
+    missing = len(sweep.cells) - len(measured)
+    if missing:
+        page.badges.append(f"{missing} of {len(sweep.cells)} cells have no numbers")
+    page.verdict = _verdict(sweep, measured, budget)
+    page.pictures = [_heatmap(sweep, budget)] + _curves(sweep, measured)
+    page.pictures += [_scaling(sweep, measured), _breakdown(sweep, measured), _contrast(sweep, measured)]
+    page.table_title, page.table = "Cells", _table(sweep, out)
+    page.world = world_rows(sweep.world)
+    return page
+
+
+def _subtitle(sweep: Sweep, measured: Sequence[Cell]) -> str:
+    axes = " × ".join(f"{len(a.values)} {title_of(a)}" for a in sweep.varying())
+    parts = ["fsdpbench sweep", f"{len(measured)} of {len(sweep.cells)} cells measured", axes,
+             str(sweep.world.get("date", ""))]
+    return "  ·  ".join(p for p in parts if p)
+
+
+def _step(cell: Cell) -> float:
+    assert cell.metrics.step is not None
+    return cell.metrics.step.median
+
+
+def _verdict(sweep: Sweep, measured: Sequence[Cell], budget: Optional[float]) -> List[str]:
+    if not measured:
+        return ["No cell was measured, so there is nothing to compare."]
+    words = []
+    settings, work = setting_axes(sweep), work_axes(sweep)
+    if settings:
+        for name, cells in group(measured, work)[:6]:
+            words.append(_best_of(name, cells, settings, budget))
+        more = len(group(measured, work)) - 6
+        if more > 0:
+            words.append(f"{more} further combinations of {', '.join(title_of(a) for a in work)} are in the table.")
+    known = [c for c in measured if c.metrics.overlap_pct is not None]
+    if known and len(measured) > 1:
+        least, most = (f(known, key=lambda c: c.metrics.overlap_pct or 0) for f in (min, max))
+        axes = sweep.varying()
+        words.append(f"Overlap reaches from {least.metrics.overlap_pct:.0f} % ({label(least, axes)}) to "
+                     f"{most.metrics.overlap_pct:.0f} % ({label(most, axes)}).")
+    if not settings or len(measured) == 1:
+        exposed = [c for c in measured if c.metrics.total.exposed_comm_ms is not None]
+        if exposed:
+            worst = max(exposed, key=lambda c: (c.metrics.total.exposed_comm_ms or 0) / max(_step(c), 1e-12))
+            words += [f"The largest exposed share: {label(worst, sweep.varying())}. {made_of(worst.metrics) or ''}"]
+            words += would_help(worst.causes, 1)
+    else:
+        best = min(measured, key=_step)
+        words += [w for w in [hidden(best.metrics)] if w and len(group(measured, work)) == 1]
+        words += [f"In the fastest cell ({label(best, sweep.varying())}): {w}" for w in would_help(best.causes, 1)]
+    return words
+
+
+def _best_of(name: str, cells: Sequence[Cell], settings: Sequence[Axis], budget: Optional[float]) -> str:
+    best, worst = min(cells, key=_step), max(cells, key=_step)
+    prefix = f"{name[0].upper()}{name[1:]}: " if name else ""
+    text = (f"{prefix}fastest with {label(best, settings)}, {milliseconds(_step(best))} a step; slowest with "
+            f"{label(worst, settings)}, {milliseconds(_step(worst))}.")
+    if budget is not None:
+        fitting = [c for c in cells if c.memory.peak.get("total", float("inf")) <= budget]
+        if not fitting:
+            return f"{text} Nothing fits into {size(budget)}."
+        inside = min(fitting, key=_step)
+        if inside is not best:
+            text += f" Fastest within {size(budget)}: {label(inside, settings)}, {milliseconds(_step(inside))}."
+    return text
+
+
+def _heatmap(sweep: Sweep, budget: Optional[float]) -> Picture:
+    picture = Picture("heatmap", "Prefetch and limit: step time and memory", "")
+    limits = find_axis(sweep, "limit")
+    rows = [a for a in find_axis(sweep, "prefetch") if a not in limits]
+    if not limits or not rows:
+        picture.reason = "the sweep does not vary both a prefetch and a limit"
+        return picture
+    row, column = rows[0], limits[0]
+    facets = [a for a in sweep.varying() if a not in (row, column)]
+    row_of = {key_of(v): i for i, v in enumerate(row.values)}
+    column_of = {key_of(v): i for i, v in enumerate(column.values)}
+    panels = []
+    groups = group(sweep.cells, facets)
+    for name, cells in groups[:12]:
+        inside = {}
+        for cell in cells:
+            place = (row_of.get(key_of(value(cell, row.key)), -1), column_of.get(key_of(value(cell, column.key)), -1))
+            if min(place) >= 0:
+                step = cell.metrics.step.median if cell.measured and cell.metrics.step else None
+                inside[place] = HeatCell(step, cell.memory.peak.get("total"), cell.reason)
+        panels.append(HeatPanel(name, inside))
+    picture.caption = (_HOW + "Under it: the peak memory of the rank that needed most. Bold: the fastest of a panel. "
+                       "Each panel has its own colours." + (f" {describe_budget(budget)}" if budget else "")
+                       + (f" The first 12 of {len(groups)} panels." if len(groups) > 12 else ""))
+    picture.figure = draw_heatmap(panels, row.values, column.values, title_of(row), title_of(column), budget)
+    return picture
+
+
+def _curve_axes(sweep: Sweep) -> List[Axis]:
+    """The sweep's own x first, then model size, batch, ranks and whatever else is a number."""
+    hinted = [a for a in sweep.varying() if a.key == sweep.x]
+    rest = [a for a in sweep.varying() if a.key != sweep.x and (numeric(a.values) or a.key.startswith("model."))]
+    chosen = (hinted + rest)[:_MAX_CURVES]
+    return chosen or sweep.varying()[:1]
+
+
+def _curves(sweep: Sweep, measured: Sequence[Cell]) -> List[Picture]:
+    axes = _curve_axes(sweep)
+    if not axes or not measured:
+        return [Picture("curves", "Step time and overlap", "", reason="no axis has two values that were measured")]
+    pictures = []
+    for i, axis in enumerate(axes):
+        series, facets = split_axes(sweep, axis)
+        groups = group(measured, facets)
+        picture = Picture(f"over-{i + 1}", f"Step time and overlap over {title_of(axis)}",
+                          _HOW + "Bands: the 95 % interval of the median. Overlap: hidden communication ÷ all "
+                          "communication; a cell that communicates nothing has none."
+                          + (f" The first {_MAX_COLUMNS} of {len(groups)} columns; all are in the table."
+                             if len(groups) > _MAX_COLUMNS else ""))
+        rows = [Row("step time (ms)", _panels(groups, series, axis, _step_point)),
+                Row("overlap (%)", _panels(groups, series, axis, _overlap_point), percent=True)]
+        picture.figure = draw_lines(rows, title_of(axis), axis.values, title_of(series[0]) if series else "")
+        pictures.append(picture)
+    return pictures
+
+
+_Point = Tuple[float, Optional[float], Optional[float]]
+
+
+def _step_point(cell: Cell) -> Optional[_Point]:
+    step = cell.metrics.step
+    return None if step is None else (step.median, step.ci_low, step.ci_high)
+
+
+def _overlap_point(cell: Cell) -> Optional[_Point]:
+    overlap = cell.metrics.overlap_pct
+    silent = not cell.metrics.total.comm_ms
+    return None if overlap is None or silent else (overlap, None, None)
+
+
+def _panels(groups: Sequence[Tuple[str, List[Cell]]], series: Sequence[Axis], axis: Axis,
+            point: Callable[[Cell], Optional[_Point]]) -> List[Panel]:
+    panels = []
+    for name, cells in groups[:_MAX_COLUMNS]:
+        lines = []
+        for _, members in group(cells, series):
+            shown = value_text(value(members[0], series[0].key)) if series else "all"
+            points = [(value(c, axis.key), *p) for c in ordered(members, axis) for p in [point(c)] if p is not None]
+            lines.append(Line(shown, points))
+        panels.append(Panel(name, lines))
+    return panels
+
+
+def _scaling(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
+    picture = Picture("scaling", "Scaling over ranks",
+                      "Weak: every rank keeps its batch. Strong: the batch of all ranks together stays the same. "
+                      "Dotted: proportional to the ranks, from each line's smallest number of ranks. Efficiency: "
+                      "tokens/s a rank, as a share of that at the smallest number of ranks.")
+    columns = scaling_columns(sweep, measured)
+    if not columns:
+        picture.reason = "the sweep does not measure two numbers of ranks that belong together"
+        return picture
+    picture.figure = draw_scaling(columns)
+    return picture
+
+
+def _breakdown(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
+    axes = sweep.varying()
+    rows = [(label(c, axes), c.metrics.total) for c in measured if c.metrics.total.complete()]
+    picture = Picture("breakdown", "What the steps are made of",
+                      _HOW + "Compute: at least one kernel ran. Exposed: the compute lane waited for communication, or "
+                      "for copies. Idle: it waited for anything else."
+                      + (f" The first {MAX_ROWS} of {len(rows)} cells; all are in the table." if len(rows) > MAX_ROWS
+                         else ""))
+    if not rows:
+        picture.reason = "no cell has all parts of a step"
+        return picture
+    picture.figure = draw_breakdown(rows)
+    return picture
+
+
+def _cell_folder(sweep: Sweep, cell: Cell) -> Optional[Path]:
+    """The cell's own results, where they were kept; an id that leads elsewhere is not followed."""
+    cells = (sweep.folder / "cells").resolve()
+    try:
+        folder = (cells / cell.id).resolve()
+        return folder if folder.parent == cells and folder.is_dir() else None
+    except (OSError, ValueError):
+        return None
+
+
+def _contrast(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
+    picture = Picture("timeline", "One step: the slowest cell and the fastest", "")
+    kept = [c for c in measured for f in [_cell_folder(sweep, c)] if f is not None and find_trace(f) is not None]
+    cells = group(kept, work_axes(sweep))[0][1] if kept else []
+    if len(cells) < 2:
+        picture.reason = "no traces of two comparable cells were kept (cells/<id>/trace.json)"
+        return picture
+    pair = (max(cells, key=_step), min(cells, key=_step))
+    parts = []
+    try:
+        for cell in pair:
+            folder = _cell_folder(sweep, cell)
+            assert folder is not None
+            part = load_part(folder)
+            parts.append(TimelinePart(part.trace, part.step,
+                                      f"{label(cell, sweep.varying())}: {milliseconds(_step(cell))}", part.exposed))
+    except ReportError as error:
+        picture.reason = str(error)
+        return picture
+    picture.caption = "One rank of each, on the same time scale, from their traces."
+    picture.figure = draw_timeline(parts, max_ranks=1, row_height=0.34, font=9)
+    return picture
+
+
+def _table(sweep: Sweep, out: Path) -> Table:
+    axes = sweep.axes
+    header = [title_of(a) for a in axes] + ["step (ms)", "95 % interval", "compute (ms)", "comm. (ms)",
+                                            "exposed comm. (ms)", "overlap (%)", "tokens/s", "peak memory", ""]
+    rows, links = [], []
+    for cell in sweep.cells:
+        m, step = cell.metrics, cell.metrics.step
+        row = [value_text(value(cell, a.key)) for a in axes]
+        interval = (f"{digits(step.ci_low)} – {digits(step.ci_high)}"
+                    if step and step.ci_low is not None and step.ci_high is not None else "–")
+        row += [digits(step.median) if step else "–", interval]
+        row += [digits(v) if v is not None else "–" for v in (m.total.compute_ms, m.total.comm_ms,
+                                                              m.total.exposed_comm_ms, m.overlap_pct, m.tokens_per_s)]
+        peak = cell.memory.peak.get("total")
+        row.append(size(peak) if peak is not None else "–")
+        folder = _cell_folder(sweep, cell)
+        trace = find_trace(folder) if folder is not None else None
+        good = cell.status in ("ok", "done")
+        row.append(f"{cell.status}{': ' + cell.reason if cell.reason else ''}" if not good else "trace" if trace else "")
+        rows.append(row)
+        links.append(relative_url(trace, out) if trace is not None and good else "")
+    return Table(header, rows, links, names=len(axes))
+
+

@@ -1,0 +1,71 @@
+"""The world of a measurement as rows of the page, and links relative to where the page is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+from urllib.parse import quote
+
+from .text import size
+
+_NAMES = {
+    "date": "date",
+    "version": "fsdpbench",
+    "git_revision": "git revision",
+    "build_type": "build",
+    "compiler": "compiler",
+    "backend": "backend",
+    "cpu": "CPU",
+    "threads": "hardware threads",
+    "memory_bytes": "memory",
+    "kernel": "kernel",
+    "realtime": "scheduling",
+}
+_SAID_ELSEWHERE = {"command_line", "git_dirty", "emulated_link", "emulated_compute"}
+
+
+def world_rows(world: Dict[str, Any]) -> List[Tuple[str, str]]:
+    rows = []
+    command = world.get("command_line")
+    if isinstance(command, list):
+        rows.append(("command line", " ".join(shlex.quote(str(a)) for a in command)))
+    for key, name in _NAMES.items():
+        if world.get(key) is not None:
+            rows.append((name, _value(world, key)))
+    rows += [(key.replace("_", " "), _plain(value)) for key, value in world.items()
+             if key not in _NAMES and key not in _SAID_ELSEWHERE and value is not None]
+    return rows
+
+
+def _value(world: Dict[str, Any], key: str) -> str:
+    value = world[key]
+    if key == "memory_bytes" and isinstance(value, (int, float)):
+        return size(value)
+    if key == "git_revision" and world.get("git_dirty") is True:
+        return f"{value} with changes that were not committed"
+    return _plain(value)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def relative_url(target: Path, page_folder: Path) -> str:
+    """As seen from the page; a folder's name may hold anything."""
+    return quote(os.path.relpath(target.resolve(), page_folder.resolve()).replace(os.sep, "/"))
+
+
+def emulation_badges(world: Dict[str, Any]) -> List[str]:
+    badges = []
+    if world.get("emulated_link") is True:
+        badges.append("Emulated links: transfers took a modelled time")
+    if world.get("emulated_compute") is True:
+        badges.append("Emulated compute: kernels took a modelled time and computed nothing")
+    if world.get("backend") == "virtual":
+        badges.append("Virtual clock: all times are modelled")
+    return badges
