@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test demo bench asan tsan clean
+.PHONY: help deps configure build test demo bench hta asan tsan clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -12,6 +12,7 @@ help:
 	@echo "make build   the program, as build/bin/fsdpbench (installs what is missing)"
 	@echo "make test    build everything and pass all tests"
 	@echo "make bench   the speed programs, with the ratios they print"
+	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
 	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
 	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
 	@echo "make deps    only install the Debian packages listed in src/cmake/debian-packages.txt"
@@ -40,6 +41,9 @@ demo: build
 bench: configure
 	cmake --build --preset default
 	@for program in build/bin/bench_*; do echo "== $$program =="; $$program || exit 1; done
+
+hta: build
+	FSDPBENCH_HTA=1 ctest --preset default --label-regex '^hta$$'
 
 asan tsan: deps
 	@cmake --preset $@ $(LAUNCHER) --log-level=WARNING >/dev/null

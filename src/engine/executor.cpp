@@ -22,6 +22,7 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
       groups_(context, plan, config.fsdp.reshard_after_forward.group, config.fsdp.separate_reduce_scatter_comm),
       buffers_(context.device, schedules.steps.front()),
       runner_(config, plan, model, batches, context.rank),
+      ranges_(plan, schedules),
       trouble_(config.inject, config.train.seed, context.rank),
       losses_(static_cast<std::size_t>(config.train.accumulate)) {
   std::size_t ops = 0;
@@ -87,10 +88,12 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
   backend::Device& device = context_.device;
   trouble_.before_issue();
   if (record != nullptr) record->issued_ns = now_ns();
+  if (!op.has_work()) ranges_.begin_on_host(op, step);
   if (op.is_host()) {
     for (const schedule::Wait& wait : op.waits) device.host_wait(wait.event);
     if (op.kind == OpKind::host_sync) device.synchronize();
     if (record != nullptr) record->end_ns = now_ns();
+    ranges_.end_on_host();
     return;
   }
   for (const schedule::Wait& wait : op.waits) device.wait(op.lane, wait.event);
@@ -98,6 +101,7 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
   if (op.has_work()) {
     trouble_.before_op(device, op.lane);
     runner_.resolve(op, buffers_, step, &slot);
+    ranges_.begin_on_lane(device, op, step);
     if (op.is_collective()) {
       runner_.enqueue_collective(op, slot, groups_);
     } else {
@@ -105,10 +109,12 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
           op.lane, schedule::to_string(op.kind).data(),
           [this, &op, &slot](backend::Kernels& kernels) { runner_.run(op, slot, kernels); }, &slot.stamp);
     }
+    ranges_.end_on_lane(device, op.lane);
   }
   for (schedule::BufferId id : op.frees) buffers_.free(id, op.lane);
   if (op.record != schedule::kNoEvent) device.record(op.record, op.lane);
   if (recording_ && !(op.allocates.empty() && op.frees.empty())) sample_memory();
+  if (!op.has_work()) ranges_.end_on_host();
 }
 
 float Executor::run_step(std::int64_t step) {

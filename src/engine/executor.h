@@ -9,6 +9,7 @@
 #include "engine/batch_source.h"
 #include "engine/buffer_table.h"
 #include "engine/groups.h"
+#include "engine/op_ranges.h"
 #include "engine/op_runner.h"
 #include "engine/trouble.h"
 #include "model/model.h"
@@ -55,6 +56,7 @@ class Executor {
   Groups groups_;
   BufferTable buffers_;
   OpRunner runner_;
+  OpRanges ranges_;
   Trouble trouble_;
   std::vector<OpSlot> slots_;
   std::vector<float> losses_;  // by microbatch

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace fsdpbench::trace {
 namespace {
@@ -12,7 +13,7 @@ std::optional<std::int64_t> plain_decimal(std::string_view text) {
   const bool negative = text.starts_with('-');
   if (negative) text.remove_prefix(1);
   if (text.empty() || text.size() > 24) return std::nullopt;
-  constexpr std::int64_t kMost = std::int64_t{1} << 58;
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max() - 9;
   std::int64_t value = 0;
   int decimals = -1;
   for (const char c : text) {

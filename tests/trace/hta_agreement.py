@@ -1,0 +1,135 @@
+"""HolisticTraceAnalysis reads the files of ranks as they are and finds the same numbers as result.json.
+
+    hta_agreement.py FSDPBENCH SOURCE_FOLDER VENV_FOLDER
+
+Makes a virtual environment in VENV_FOLDER with HTA from PyPI, under either of its names, if FSDPBENCH_HTA=1 allows to
+download it (`make hta` does); where that fails it says why and exits with 77 (skipped). Five runs: overlap within 0.1 point, computation and everything else that is busy within
+0.1 % of the step of what the result says, rank by rank.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+SKIPPED = 77
+PACKAGES = ("HolisticTraceAnalysis", "tracesinght")
+EMULATED = ["model.preset=llama3-8b", "train.seq_len=4096", "train.batch_per_rank=1", "train.steps=1",
+            "train.warmup=1", "emulate.compute_tflops=400", "emulate.link_latency_us=5"]
+RUNS = {
+    "full_shard": ["mesh.ranks=4", "emulate.link_gb_per_s=100"],
+    "no_prefetch": ["mesh.ranks=4", "emulate.link_gb_per_s=100", "fsdp.backward_prefetch=none",
+                    "fsdp.forward_prefetch=none"],
+    "slow_link_fsdp1": ["mesh.ranks=4", "emulate.link_gb_per_s=25", "fsdp.preset=fsdp1"],
+    "shard_grad_op": ["mesh.ranks=8", "emulate.link_gb_per_s=50", "fsdp.strategy=shard_grad_op"],
+    "hybrid": ["mesh.ranks=8", "mesh.shard=4", "mesh.replicate=2", "emulate.link_gb_per_s=50",
+               "fsdp.strategy=hybrid_shard"],
+}
+
+
+def skip(reason: str) -> None:
+    print(f"skipped: {reason}")
+    sys.exit(SKIPPED)
+
+
+def prepare(folder: Path) -> Path:
+    """The environment's Python, HTA installed."""
+    python = folder / "bin/python"
+    imports = [str(python), "-c", "import hta.trace_analysis"]
+    if python.exists() and subprocess.run(imports, capture_output=True).returncode == 0:
+        return python
+    if os.environ.get("FSDPBENCH_HTA") != "1":
+        skip("HTA is not installed; `make hta` downloads it from PyPI and compares")
+    made = subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], capture_output=True, text=True)
+    if made.returncode != 0:
+        skip(f"no virtual environment: {(made.stderr or made.stdout).strip()[-300:]}")
+    reasons = []
+    for package in PACKAGES:
+        try:
+            done = subprocess.run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", package],
+                                  capture_output=True, text=True, timeout=600)
+        except subprocess.TimeoutExpired:
+            reasons.append(f"{package}: ten minutes were not enough")
+            continue
+        if done.returncode == 0 and subprocess.run(imports, capture_output=True).returncode == 0:
+            return python
+        reasons.append(f"{package}: {done.stderr.strip()[-300:]}")
+    skip("HTA cannot be installed: " + "; ".join(reasons))
+
+
+# Runs in the environment: prints one JSON object, by rank.
+ANALYSE = """
+import json, sys
+from hta.trace_analysis import TraceAnalysis
+analysis = TraceAnalysis(trace_dir=sys.argv[1])
+overlap = analysis.get_comm_comp_overlap(visualize=False).set_index("rank")
+times = analysis.get_temporal_breakdown(visualize=False).set_index("rank")
+print("RESULT " + json.dumps({int(rank): {
+    "overlap_pct": float(overlap.loc[rank, "comp_comm_overlap_pctg"]),
+    "compute_us": float(times.loc[rank, "compute_time(us)"]),
+    "non_compute_us": float(times.loc[rank, "non_compute_time(us)"]),
+    "idle_us": float(times.loc[rank, "idle_time(us)"])} for rank in overlap.index}))
+"""
+
+
+def analyse(python: Path, folder: Path) -> dict[str, dict[str, float]]:
+    done = subprocess.run([str(python), "-c", ANALYSE, str(folder)], capture_output=True, text=True, timeout=300,
+                          env={**os.environ, "HTA_DISABLE_NS_ROUNDING": "1"})
+    for line in done.stdout.splitlines():
+        if line.startswith("RESULT "):
+            return json.loads(line.removeprefix("RESULT "))
+    raise AssertionError(f"HTA failed on {folder}:\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+
+
+def near(what: str, ours: float, theirs: float, tolerance: float) -> None:
+    if abs(ours - theirs) > tolerance:
+        raise AssertionError(f"{what}: ours {ours}, HTA's {theirs}, allowed difference {tolerance}")
+
+
+def head_us(trace: Path, rank: int) -> float:
+    """From the begin of the step to the first op on a lane: HTA's window begins there, ours with the step."""
+    events = json.loads(trace.read_text())["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X" and event["pid"] == rank + 1]
+    begin = min(event["ts"] for event in slices if event["cat"] == "step")
+    return min(event["ts"] for event in slices if event["tid"] > 1) - begin
+
+
+def compare(python: Path, name: str, folder: Path) -> None:
+    result = json.loads((folder / "result.json").read_text())["metrics"]
+    theirs = analyse(python, folder / "trace")
+    ranks = result["ranks"]
+    assert len(ranks) == len(theirs), f"{name}: HTA sees {len(theirs)} of {len(ranks)} ranks"
+    for rank, ours in enumerate(ranks):
+        hta = theirs[str(rank)]
+        step_us = ours["step_ms"]["median"] * 1000
+        allowed = step_us * 0.001
+        what = f"{name}, rank {rank}"
+        near(f"{what}, computation in us", ours["compute_ms"] * 1000, hta["compute_us"], allowed)
+        busy = step_us - ours["idle_ms"] * 1000 - ours["compute_ms"] * 1000
+        near(f"{what}, busy without computation in us", busy, hta["non_compute_us"], allowed)
+        idle = ours["idle_ms"] * 1000 - head_us(folder / "trace.json", rank)
+        near(f"{what}, idle in us", idle, hta["idle_us"], allowed)
+    # The run's overlap is that of its slowest rank in its one step.
+    slowest = max(range(len(ranks)), key=lambda rank: ranks[rank]["step_ms"]["median"])
+    near(f"{name}, overlap of rank {slowest} in %", result["overlap_pct"], theirs[str(slowest)]["overlap_pct"], 0.1)
+    print(f"{name}: overlap of rank 0: HTA {theirs['0']['overlap_pct']:.2f} %, "
+          f"computation {theirs['0']['compute_us'] / 1000:.3f} ms; {len(ranks)} ranks agree")
+
+
+def main() -> None:
+    program, source = os.path.abspath(sys.argv[1]), Path(sys.argv[2]).resolve()
+    python = prepare(Path(sys.argv[3]).resolve())
+    with tempfile.TemporaryDirectory() as temporary:
+        for name, keys in RUNS.items():
+            folder = Path(temporary) / name
+            sets = [word for key in EMULATED + keys for word in ("--set", key)]
+            subprocess.run([program, "run", str(source / "profiles/runs/llama3-8b-emulated.toml"), *sets, "--out",
+                            str(folder), "-q"], check=True, stdout=subprocess.DEVNULL, timeout=300)
+            compare(python, name, folder)
+    print("HTA agrees with result.json in all runs.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,212 @@
+#include "trace/validate.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "trace/parsed_event.h"
+#include "trace/support.h"
+#include "trace/whole_file.h"
+
+namespace fsdpbench::trace {
+namespace {
+
+const std::string kHead = R"({"schemaVersion":1,"distributedInfo":{"backend":"cpu","rank": 3},"traceEvents":[)";
+const std::string kName = R"({"ph":"M","name":"process_name","pid":1,"tid":0,"ts":0,"args":{"name":"p"}})";
+const std::string kSlice = R"({"ph":"X","name":"a","pid":1,"tid":1,"ts":10,"dur":100})";
+const std::string kLaunch =
+    R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":10,"dur":5,"args":{"correlation":7}})";
+const std::string kKernel =
+    R"({"ph":"X","cat":"kernel","name":"k","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7}})";
+
+std::string file(const std::vector<std::string>& events) {
+  std::string text = kHead;
+  for (std::size_t i = 0; i < events.size(); ++i) text += (i > 0 ? ",\n" : "\n") + events[i];
+  return text + "\n]}\n";
+}
+
+TEST(Validate, GoodFilesPass) {
+  const std::string flow = R"({"ph":"s","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":10},)"
+                           R"({"ph":"f","bp":"e","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":20})";
+  const std::string inner = R"({"ph":"X","name":"b","pid":1,"tid":1,"ts":10,"dur":50})";
+  const std::string touching = R"({"ph":"X","name":"b","pid":1,"tid":1,"ts":"110.000","dur":0})";
+  const std::string begin_end = R"({"ph":"B","name":"b","pid":1,"tid":9,"ts":1},{"ph":"E","pid":1,"tid":9,"ts":2})";
+  const std::string counters = R"({"ph":"C","name":"c","pid":1,"ts":1,"args":{"v":1}},{"ph":"C","name":"c","pid":1,"ts":1,"args":{"v":2.5}})";
+  const std::string async = R"({"ph":"b","cat":"x","name":"n","id":"0x1","pid":1,"tid":1,"ts":1},{"ph":"e","cat":"x","name":"n","id":"0x1","pid":1,"tid":1,"ts":5})";
+  const std::string bars = R"({"ph":"X","cat":"Trace","name":"t","pid":"Spans","tid":"x","ts":1,"dur":9})";
+  const std::string text = file({kName, kSlice, inner, touching, flow, begin_end, counters, async, bars});
+  EXPECT_EQ(findings_text(validate_text(text)), "");
+  EXPECT_EQ(findings_text(validate_text(file({kName, kLaunch, kKernel}))), "");
+  EXPECT_EQ(findings_text(validate_text("[" + kName + "," + kSlice + "]")), "");
+  EXPECT_EQ(findings_text(validate_text("[" + kName + ",\n" + kSlice + ",\n")), "") << "a list may be cut off";
+  EXPECT_EQ(validate_text(file({kName, kSlice})).events, 2);
+}
+
+TEST(Validate, TheGoldenExampleOfTwoStreamsPasses) {
+  const auto row = [](int correlation, const char* name, int stream, int begin, int end) {
+    return R"({"ph":"X","cat":"kernel","name":")" + std::string(name) + R"(","pid":900000,"tid":)" + std::to_string(stream) +
+           R"(,"ts":)" + std::to_string(begin) + R"(,"dur":)" + std::to_string(end - begin) + R"(,"args":{"stream":)" +
+           std::to_string(stream) + R"(,"correlation":)" + std::to_string(correlation) + "}}";
+  };
+  const auto launch = [](int correlation, int begin) {
+    return R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":4242,"tid":4243,"ts":)" +
+           std::to_string(begin) + R"(,"dur":5,"args":{"correlation":)" + std::to_string(correlation) + "}}";
+  };
+  EXPECT_EQ(findings_text(validate_text(file(
+                {kName, R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#0","pid":4242,"tid":4243,"ts":0,"dur":400})",
+                 launch(101, 10), launch(102, 30), launch(103, 50), row(101, "gemm_bf16", 7, 100, 200),
+                 row(103, "gemm_bf16", 7, 260, 300), row(102, "ncclDevKernel_AllGather_RING_LL", 20, 150, 250)}))),
+            "");
+}
+
+struct Violation {
+  Rule rule;
+  std::string text;
+  std::int64_t event;  ///< -1: the file
+};
+
+std::string kernel_with(const std::string& args) {
+  return R"({"ph":"X","cat":"kernel","name":"k","pid":2,"tid":7,"ts":20,"dur":5,"args":{)" + args + "}}";
+}
+
+std::vector<Violation> violations() {
+  const std::string s = R"({"ph":"s","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":10})";
+  const std::string f = R"({"ph":"f","bp":"e","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":20})";
+  const std::string counter = R"({"ph":"C","name":"c","pid":1,"ts":5,"args":{"v":1}})";
+  return {
+      {Rule::json, "{\"traceEvents\":[{]}", -1},
+      {Rule::json, "", -1},
+      {Rule::json, "{\"traceEvents\":[" + kName, -1},
+      {Rule::json, "{\"traceEvents\":[{\"name\":\"\xff\"}]}", -1},
+      {Rule::structure, "{\"events\":[]}", -1},
+      {Rule::structure, "17", -1},
+      {Rule::structure, file({"[1]"}), 0},
+      {Rule::structure, file({kName, "17"}), 1},
+      {Rule::structure, file({R"({"ph":"X","pid":1,"tid":1,"ts":1,"dur":1})"}), 0},
+      {Rule::structure, file({R"({"ph":"M","name":"x","name":"y","pid":1})"}), 0},
+      {Rule::structure, "{\"traceEvents\":[],\"traceEvents\":[]}", -1},
+      {Rule::phase, file({R"({"name":"x","ts":1})"}), 0},
+      {Rule::phase, file({R"({"ph":"Q","name":"x","ts":1})"}), 0},
+      {Rule::number, file({R"({"ph":"X","name":"x","pid":1,"tid":1,"dur":1})"}), 0},
+      {Rule::number, file({R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":"soon","dur":1})"}), 0},
+      {Rule::number, file({R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":1e300,"dur":1})"}), 0},
+      {Rule::process, file({R"({"ph":"X","name":"x","pid":-1,"tid":1,"ts":1,"dur":1})"}), 0},
+      {Rule::process, file({R"({"ph":"X","name":"x","pid":"p","tid":1,"ts":1,"dur":1})"}), 0},
+      {Rule::process, file({R"({"ph":"X","name":"x","pid":4294967296,"tid":1,"ts":1,"dur":1})"}), 0},
+      {Rule::track, file({R"({"ph":"X","name":"x","pid":1,"tid":0,"ts":1,"dur":1})"}), 0},
+      {Rule::track, file({R"({"ph":"X","name":"x","pid":1,"ts":1,"dur":1})"}), 0},
+      {Rule::duration, file({R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":1,"dur":-0.001})"}), 0},
+      {Rule::duration, file({R"({"ph":"X","name":"x","pid":1,"tid":1,"ts":1})"}), 0},
+      {Rule::nesting, file({kSlice, R"({"ph":"X","name":"b","pid":1,"tid":1,"ts":109.999,"dur":1})"}), 1},
+      {Rule::begin_end, file({R"({"ph":"E","pid":1,"tid":1,"ts":1})"}), 0},
+      {Rule::begin_end, file({R"({"ph":"B","name":"b","pid":1,"tid":1,"ts":1})"}), 0},
+      {Rule::begin_end, file({R"({"ph":"B","name":"b","pid":1,"tid":1,"ts":2},{"ph":"E","pid":1,"tid":1,"ts":1})"}), 1},
+      {Rule::async, file({R"({"ph":"b","cat":"c","name":"b","pid":1,"tid":1,"ts":1})"}), 0},
+      {Rule::async, file({R"({"ph":"b","cat":"c","name":"b","id":1,"pid":1,"tid":1,"ts":1})"}), 0},
+      {Rule::async, file({R"({"ph":"e","cat":"c","name":"b","id":1,"pid":1,"tid":1,"ts":1})"}), 0},
+      {Rule::flow_id, file({kSlice, s, f, s}), 3},
+      {Rule::flow_id, file({kSlice, R"({"ph":"s","cat":"a","name":"a","pid":1,"tid":1,"ts":10})"}), 1},
+      {Rule::flow_pair, file({kSlice, s}), 1},
+      {Rule::flow_pair, file({kSlice, f}), 1},
+      {Rule::flow_order, file({kSlice, R"({"ph":"s","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":21})", f}), 2},
+      {Rule::flow_slice, file({kSlice, R"({"ph":"s","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":9})", f}), 1},
+      {Rule::flow_slice, file({kSlice, s, R"({"ph":"f","bp":"e","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":110})"}), 2},
+      {Rule::flow_slice, file({kSlice, s, R"({"ph":"f","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":10})"}), 2},
+      {Rule::counter, file({R"({"ph":"C","name":"c","pid":1,"ts":5,"args":{"v":"many"}})"}), 0},
+      {Rule::counter, file({R"({"ph":"C","name":"c","pid":1,"ts":5})"}), 0},
+      {Rule::counter_order, file({counter, R"({"ph":"C","name":"c","pid":1,"ts":4.999,"args":{"v":1}})"}), 1},
+      {Rule::instant, file({R"({"ph":"i","name":"i","pid":1,"tid":1,"ts":5,"s":"x"})"}), 0},
+      {Rule::metadata, file({R"({"ph":"M","name":"thread_name","pid":1,"tid":1})"}), 0},
+      {Rule::metadata, file({R"({"ph":"M","name":"process_sort_index","pid":1,"args":{"sort_index":"x"}})"}), 0},
+      {Rule::rank, R"({"distributedInfo":{"rank":3},"traceEvents":[]})", -1},
+      {Rule::rank, R"({"config":{"rank": 1},"distributedInfo":{"rank": 3},"traceEvents":[]})", -1},
+      {Rule::correlation, file({kName, kLaunch, kLaunch, kKernel}), 2},
+      {Rule::correlation, file({kName, kLaunch, kernel_with(R"("stream":7)")}), 2},
+      {Rule::launch, file({kName, kKernel}), 1},
+      {Rule::launch, file({kName, R"({"ph":"X","cat":"cuda_runtime","name":"l","pid":1,"tid":1,"ts":20.001,"dur":5,"args":{"correlation":7}})", kKernel}), 2},
+      {Rule::stream, file({kName, kLaunch, kernel_with(R"("correlation":7)")}), 2},
+      {Rule::stream, file({kName, kLaunch, kernel_with(R"("correlation":7,"stream":0)")}), 2},
+      {Rule::host_stream, file({kName, R"({"ph":"X","cat":"cpu_op","name":"x","pid":1,"tid":1,"ts":1,"dur":1,"args":{"stream":7}})"}), 1},
+      {Rule::host_stream, file({kName, R"({"ph":"X","cat":"cuda_sync","name":"Event Sync","pid":1,"tid":1,"ts":1,"dur":1,"args":{"stream":7}})"}), 1},
+      {Rule::collective, file({kName, kLaunch, R"({"ph":"X","cat":"kernel","name":"ncclX","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":2}})"}), 2},
+      {Rule::collective, file({kName, kLaunch, R"({"ph":"X","cat":"kernel","name":"ncclX","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":"2","In msg nelems":1,"Out msg nelems":2}})"}), 2},
+      {Rule::row_name, file({kName, kLaunch, R"({"ph":"X","cat":"kernel","name":"gather","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":2,"In msg nelems":1,"Out msg nelems":2}})"}), 2},
+      {Rule::row_name, file({kName, kLaunch, R"({"ph":"X","cat":"gpu_memcpy","name":"copy","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7}})"}), 2},
+      {Rule::first_row, file({kLaunch, kKernel}), 0},
+  };
+}
+
+TEST(Validate, EachPlantedViolationIsFoundAndNothingElse) {
+  std::set<Rule> tried;
+  for (const Violation& violation : violations()) {
+    const Validation validation = validate_text(violation.text);
+    SCOPED_TRACE(violation.text);
+    ASSERT_EQ(validation.findings.list().size(), 1U) << findings_text(validation);
+    const Finding& finding = validation.findings.list().front();
+    EXPECT_EQ(to_string(finding.rule), to_string(violation.rule));
+    EXPECT_EQ(finding.event.value_or(-1), violation.event);
+    EXPECT_TRUE(finding.message.size() > 10);
+    tried.insert(violation.rule);
+  }
+  tried.insert(Rule::limit);  // below
+  EXPECT_EQ(tried.size(), kRuleCount);
+}
+
+TEST(Validate, ErrorsInJsonSayWhere) {
+  const Validation validation = validate_text("{\"traceEvents\":[\n{\"ph\":\"X\",}]}");
+  EXPECT_THAT(findings_text(validation), testing::HasSubstr("line 2"));
+  EXPECT_THAT(findings_text(validation), testing::HasSubstr("byte 28"));
+}
+
+TEST(Validate, LargeFilesAreCheckedInPart) {
+  std::istringstream in(file({kName, kSlice, kSlice, kSlice}));
+  const Validation validation = validate(in, {.most_events = 2, .most_findings = 20});
+  EXPECT_EQ(findings_text(validation), "limit -1: The file has more than 2 events; the rest of it was not checked.\n");
+}
+
+TEST(Validate, ManyFindingsAreCounted) {
+  const std::vector<std::string> events(100, R"({"ph":"?","name":"x"})");
+  const Validation validation = validate_text(file(events));
+  EXPECT_EQ(validation.findings.list().size(), 20U);
+  EXPECT_EQ(validation.findings.count(Rule::phase), 100U);
+}
+
+TEST(Validate, DeepAndWideInputIsSkipped) {
+  const std::string deep(200'000, '[');
+  EXPECT_EQ(validate_text("{\"traceEvents\":[{\"ph\":\"M\",\"name\":\"n\",\"args\":{\"x\":" + deep).findings.count(Rule::json), 1U);
+  EXPECT_EQ(validate_text(deep).findings.count(Rule::json), 0U) << "a list may be cut off";
+  std::string wide = R"({"ph":"M","name":"n","args":{"k0":0)";
+  for (int i = 1; i < 3000; ++i) wide += ",\"k" + std::to_string(i) + "\":" + std::to_string(i);
+  EXPECT_TRUE(validate_text(file({wide + "}}"})).ok());
+}
+
+TEST(Validate, FilesThatCannotBeRead) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(validate_file(folder / "nowhere.json"), ConfigError);
+  EXPECT_THROW(validate_file(folder.path().string()), ConfigError);
+  {
+    WholeFile whole(folder / "cut.json.gz");
+    whole.write(file(std::vector<std::string>(2000, kName)));
+    whole.commit();
+  }
+  EXPECT_TRUE(validate_file(folder / "cut.json.gz").ok());
+  std::filesystem::resize_file(folder / "cut.json.gz", std::filesystem::file_size(folder / "cut.json.gz") / 2);
+  EXPECT_THAT(findings_text(validate_file(folder / "cut.json.gz")), testing::HasSubstr("cannot be read to its end"));
+  std::ofstream(folder / "noise.json") << "\x1f\x8bnoise that is no gzip file";
+  EXPECT_GT(validate_file(folder / "noise.json").findings.count(Rule::json), 0U);
+}
+
+TEST(ParsedEvent, MicrosecondsKeepTheirNanoseconds) {
+  const auto of = [](const char* text) { return nanoseconds({Value::Type::number, 0, text}); };
+  EXPECT_EQ(of("0"), 0);
+  EXPECT_EQ(of("1795239471515266.204"), 1'795'239'471'515'266'204);
+  EXPECT_EQ(of("-1.0019"), -1001);
+  EXPECT_EQ(of("1.5e3"), 1'500'000);
+  EXPECT_EQ(of("99999999999999999999999"), std::nullopt);
+  EXPECT_EQ(of("1.2.3"), std::nullopt);
+  EXPECT_EQ(of(""), std::nullopt);
+}
+
+}  // namespace
+}  // namespace fsdpbench::trace

@@ -1,0 +1,272 @@
+#include <gmock/gmock.h>
+#include <sys/resource.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/memory_category.h"
+#include "trace/json_stream.h"
+#include "trace/merged_writer.h"
+#include "trace/rank_writer.h"
+#include "trace/support.h"
+#include "trace/whole_file.h"
+
+namespace fsdpbench::trace {
+namespace {
+
+using testing::HasSubstr;
+
+std::string rank_text(const Example& example) {
+  const TemporaryFolder folder;
+  write_rank_trace(folder / "rank_0.json", example.trace, example.facts, example.time, example.label());
+  return read_text(folder / "rank_0.json");
+}
+
+std::string merged_text(const std::vector<RankTrace>& ranks, const Example& example) {
+  const TemporaryFolder folder;
+  write_merged_trace(folder / "trace.json", ranks, example.time, example.label());
+  return read_text(folder / "trace.json");
+}
+
+/// The indented lines of FORMAT.md's worked example, without their indentation.
+std::vector<std::string> documented_events() {
+  std::ifstream file(std::string(FSDPBENCH_SOURCE) + "/src/trace/FORMAT.md");
+  std::vector<std::string> events;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("    {\"ph\"")) events.push_back(line.substr(4));
+  }
+  return events;
+}
+
+TEST(RankWriter, WritesTheWorkedExampleOfTheDocument) {
+  const std::string text = rank_text(Example());
+  const std::vector<std::string> events = documented_events();
+  ASSERT_EQ(events.size(), 10U);
+  std::string expected;
+  for (const std::string& event : events) expected += "\n" + event;
+  EXPECT_THAT(text, HasSubstr(expected + "\n]}\n"));
+  EXPECT_THAT(text, HasSubstr("\"rank\": 0,"));
+  EXPECT_EQ(findings_text(validate_text(text)), "");
+}
+
+TEST(RankWriter, TheHeadNamesRankAndGroups) {
+  Example example;
+  example.facts.rank = 3;
+  example.time.origin_unix_ns = 1'700'000'000'000'000'001;
+  const auto json = nlohmann::json::parse(rank_text(example));
+  EXPECT_EQ(json["distributedInfo"]["rank"], 3);
+  EXPECT_EQ(json["distributedInfo"]["pg_config"].size(), 1U);
+  EXPECT_EQ(json["distributedInfo"]["pg_config"][0]["ranks"], "[0, 1]");
+  EXPECT_EQ(json["baseTimeNanoseconds"], 1'700'000'000'000'000'001);
+}
+
+TEST(RankWriter, CompressedIsTheSame) {
+  const TemporaryFolder folder;
+  const Example example;
+  // The name stands inside the file: the same one in two folders.
+  std::filesystem::create_directory(folder / "a");
+  WholeFile plain(folder / "a/x.json"), zipped(folder / "a/x.json.gz");
+  const std::string text = rank_text(example);
+  std::string large;
+  for (int i = 0; i < 3000; ++i) large += text;
+  for (WholeFile* file : {&plain, &zipped}) {
+    file->write(large);
+    file->commit();
+  }
+  EXPECT_TRUE(read_text(folder / "a/x.json") == large);
+  EXPECT_TRUE(read_text(folder / "a/x.json.gz") == large);
+  EXPECT_LT(std::filesystem::file_size(folder / "a/x.json.gz"), large.size() / 5);
+
+  write_rank_trace(folder / "r.json.gz", example.trace, example.facts, example.time, example.label());
+  write_rank_trace(folder / "r.json", example.trace, example.facts, example.time, example.label());
+  std::string named = read_text(folder / "r.json.gz");
+  named.replace(named.find("r.json.gz"), 9, "r.json");
+  EXPECT_EQ(named, read_text(folder / "r.json"));
+}
+
+TEST(RankWriter, CopiesZeroLengthsWaitsAndMarks) {
+  Example example;
+  OpLabel copy = example.labels[1];
+  copy.name = "copy_out 0";
+  copy.category = OpCategory::copy;
+  copy.bytes = 100'000;
+  OpLabel wait = copy;
+  wait.name = "host_wait";
+  wait.category = OpCategory::host;
+  OpLabel mark = copy;
+  mark.name = "reshard 0";
+  mark.category = OpCategory::mark;
+  OpLabel misleading = example.labels[1];
+  misleading.name = "forward dma_layer";
+  example.labels = {copy, copy, wait, mark, misleading};
+  example.trace.records = {{0, 0, 1'000'000, 1'010'000, 1'110'000, 0}, {0, 1, 1'001'000, 1'110'000, 1'110'000, 0},
+                           {0, 2, 1'002'000, 0, 1'120'000, 0},         {0, 3, 1'120'000, 0, 0, 0},
+                           {0, 4, 1'120'000, 1'121'000, 1'300'000, 0}};
+  example.trace.memory = {{1'000'500, {1, 2, 3, 4, 5, 6}, 64}, {1'120'500, {1, 0, 3, 4, 5, 6}, 64}};
+  const std::string text = rank_text(example);
+  EXPECT_EQ(findings_text(validate_text(text)), "");
+  EXPECT_THAT(text, HasSubstr("Memcpy DtoD (copy_out 0)"));
+  EXPECT_THAT(text, HasSubstr("\"memory bandwidth (GB/s)\":1}"));
+  EXPECT_THAT(text, HasSubstr("\"cudaEventSynchronize\""));
+  EXPECT_THAT(text, HasSubstr("\"cat\":\"cpu_op\",\"name\":\"reshard 0\""));
+  EXPECT_THAT(text, HasSubstr("\"name\":\"op 4\""));
+  EXPECT_THAT(text, HasSubstr("\"allocated\":21,\"reserved\":64"));
+  EXPECT_THAT(text, HasSubstr("\"Bytes\":-2,\"Total Allocated\":19"));
+  EXPECT_EQ(findings_text(validate_text(merged_text({example.trace}, example))), "");
+}
+
+TEST(MergedWriter, EightRanksPassTheValidator) {
+  const Example example;
+  std::vector<RankTrace> ranks;
+  for (int rank = 0; rank < 8; ++rank) {
+    RankTrace trace = example.trace;
+    trace.rank = rank;
+    for (std::int32_t step = 1; step < 5; ++step) {
+      const std::int64_t later = step * 400'000;
+      trace.steps.push_back({1'000'000 + later, 1'300'000 + later});
+      for (std::size_t i = 0; i < 2; ++i) {
+        Record record = example.trace.records[i];
+        record.step = step;
+        for (std::int64_t* time : {&record.issued_ns, &record.begin_ns, &record.end_ns, &record.peers_arrived_ns}) {
+          if (*time > 0) *time += later;
+        }
+        trace.records.push_back(record);
+      }
+      trace.memory.push_back({1'010'000 + later, {}, 0});
+    }
+    ranks.push_back(trace);
+  }
+  const std::string text = merged_text(ranks, example);
+  EXPECT_EQ(findings_text(validate_text(text)), "");
+  const auto json = nlohmann::json::parse(text);
+  std::map<std::string, int> count;
+  for (const auto& event : json["traceEvents"]) ++count[event["ph"]];
+  EXPECT_EQ(count["s"], 8 * 5 * 2);
+  EXPECT_EQ(count["f"], 8 * 5 * 2);
+  EXPECT_EQ(count["C"], 8 * (5 * 2 + 4 * 2));
+  EXPECT_THAT(text, HasSubstr(R"("name":"gathers in flight","pid":1,"tid":1,"ts":10.000,"args":{"gathers":1})"));
+  EXPECT_THAT(text, HasSubstr(R"("name":"gathers in flight","pid":1,"tid":1,"ts":250.000,"args":{"gathers":0})"));
+}
+
+TEST(MergedWriter, WaitsHaveInstantsAndClassesColours) {
+  Example example;
+  example.labels[1].category = OpCategory::host;
+  example.trace.records[1] = {0, 1, 1'030'000, 0, 1'260'000, 0};
+  const std::string text = merged_text({example.trace}, example);
+  EXPECT_THAT(text, HasSubstr(R"({"ph":"i","cat":"host","name":"forward blocks.0","pid":1,"tid":1,"ts":30.000,"s":"t"})"));
+  EXPECT_THAT(text, HasSubstr(R"("cname":"thread_state_iowait")"));
+  EXPECT_EQ(findings_text(validate_text(text)), "");
+}
+
+TEST(MergedWriter, ARunWithoutStepsIsAnEmptyTrace) {
+  const std::string text = merged_text({RankTrace{}}, Example());
+  EXPECT_EQ(findings_text(validate_text(text)), "");
+}
+
+TEST(MergedWriter, TheCategoriesAreThoseOfTheMemory) {
+  Example example;
+  example.trace.memory = {{1'010'000, {}, 0}};
+  const std::string text = merged_text({example.trace}, example);
+  std::string args;
+  for (MemoryCategory category : kMemoryCategories) {
+    args += std::string(args.empty() ? "" : ",") + "\"" + std::string(to_string(category)) + "\":0";
+  }
+  EXPECT_THAT(text, HasSubstr("\"name\":\"live bytes\",\"pid\":1,\"tid\":1,\"ts\":10.000,\"args\":{" + args + "}"));
+}
+
+TEST(Writers, HostileTextsStayTexts) {
+  const std::string hostile =
+      std::string("</script><b>\"\\\n\t\x01\x7f/../../etc/passwd\xff\xc0\xaf\xed\xa0\x80\xf5 \xc3\xa9 \xe2\x9c\x93 \xf0\x9f\x98\x80\0end", 62);
+  Example example;
+  for (OpLabel& label : example.labels) label.name = label.unit = hostile;
+  example.facts.backend = hostile;
+  example.facts.groups[1].name = example.facts.groups[1].description = hostile;
+  for (const std::string& text : {rank_text(example), merged_text({example.trace}, example)}) {
+    EXPECT_EQ(findings_text(validate_text(text)), "");
+    EXPECT_EQ(text.find("</script"), std::string::npos);
+    EXPECT_EQ(text.find('\x01'), std::string::npos);
+    const auto json = nlohmann::json::parse(text);
+    bool seen = false;
+    for (const auto& event : json["traceEvents"]) {
+      if (!event.contains("args") || !event["args"].contains("unit")) continue;
+      const std::string unit = event["args"]["unit"];
+      EXPECT_TRUE(unit.starts_with("</script><b>\"\\\n\t\x01\x7f/../../etc/passwd\xEF\xBF\xBD")) << unit;
+      EXPECT_THAT(unit, HasSubstr("\xc3\xa9 \xe2\x9c\x93 \xf0\x9f\x98\x80"));
+      seen = true;
+    }
+    EXPECT_TRUE(seen);
+  }
+}
+
+TEST(JsonStream, NumbersAreExact) {
+  const TemporaryFolder folder;
+  WholeFile file(folder / "n");
+  JsonStream json(file);
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max(), least = std::numeric_limits<std::int64_t>::min();
+  for (std::int64_t ns : {std::int64_t{0}, std::int64_t{1}, std::int64_t{-1}, std::int64_t{999'999}, most, least}) {
+    json.microseconds(ns);
+    json.raw(' ');
+  }
+  json.integer(least);
+  json.raw(' ');
+  json.number(0.1);
+  json.raw(' ');
+  json.number(1.0 / 0.0);
+  json.flush();
+  file.commit();
+  EXPECT_EQ(read_text(folder / "n"),
+            "0.000 0.001 -0.001 999.999 9223372036854775.807 -9223372036854775.808 -9223372036854775808 0.1 null");
+}
+
+TEST(WholeFile, IsNotThereBeforeItIsWhole) {
+  const TemporaryFolder folder;
+  {
+    WholeFile file(folder / "a.json");
+    file.write("half");
+    EXPECT_FALSE(std::filesystem::exists(folder / "a.json"));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  WholeFile file(folder / "a.json");
+  file.write("whole");
+  file.commit();
+  EXPECT_EQ(read_text(folder / "a.json"), "whole");
+}
+
+std::string output_error(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const OutputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(WholeFile, AMissingFolderNamesTheFile) {
+  EXPECT_THAT(output_error([] { WholeFile("/nowhere/at/all.json"); }), HasSubstr("/nowhere/at/all.json"));
+}
+
+TEST(WholeFile, AFullDiskNamesTheFileAndLeavesNothing) {
+  const TemporaryFolder folder;
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4096, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  std::string noise;
+  for (unsigned i = 0; i < 1'000'000; ++i) noise += static_cast<char>((i * 2654435761U) >> 24U);
+  for (const char* name : {"full.json", "full.json.gz"}) {
+    EXPECT_THAT(output_error([&] {
+                  WholeFile file(folder / name);
+                  file.write(noise);
+                  file.commit();
+                }),
+                HasSubstr(folder / name));
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+}  // namespace
+}  // namespace fsdpbench::trace
