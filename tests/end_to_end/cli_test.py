@@ -186,6 +186,19 @@ class BadInput(Cli):
 
 
 class Explain(Cli):
+    def test_from_a_result_ranks_the_causes_with_advice(self) -> None:
+        emulated = ["emulate.link_gb_per_s=0.01", "emulate.compute_tflops=0.001"]
+        self.call("run", self.profile, *sets(*TINY, *emulated, "fsdp.forward_prefetch=none"), "--out", "out", "-q")
+        done = self.call("explain", "--from", "out/result.json")
+        self.assertIn("late_prefetch", done.stdout)
+        self.assertIn('fsdp.forward_prefetch is "none"', done.stdout)
+        self.write("broken.json", "{\"schema_version\": 1")
+        self.assertIn("broken.json", self.error("explain", "--from", "broken.json"))
+        self.assertIn("nowhere.json", self.error("explain", "--from", "nowhere.json"))
+        self.write("future.json", "{\"schema_version\": 99}")
+        self.assertIn("schema_version is 99", self.error("explain", "--from", "future.json"))
+        self.assertIn("PROFILE", self.error("explain"))
+
     def line(self, form: str, *keys: str) -> str:
         return self.call("explain", self.profile, *sets(*keys), "--format", form).stdout.strip()
 
