@@ -201,10 +201,9 @@ TEST_F(Load, MissingProfile) {
 }
 
 TEST_F(Load, UnknownModelPresetListsTheKnown) {
-  EXPECT_THAT(
-      error("[model]\npreset = 'llama'"),
-      EndsWith("model.preset = \"llama\" is not valid; known are gpt2-124m, llama3-405b, llama3-70b, llama3-8b, "
-               "mlp, quickstart."));
+  const std::string message = error("[model]\npreset = 'llama'");
+  EXPECT_THAT(message, HasSubstr("model.preset = \"llama\" is not valid; known are gpt2-124m, "));
+  EXPECT_THAT(message, EndsWith(", mlp, quickstart."));
   EXPECT_THAT(error("[model]\npreset = 'x.toml'"), HasSubstr("there is no such file"));
 }
 
