@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 from typing import List, Optional
@@ -13,6 +14,13 @@ from .schema import ReportError
 BAD_INPUT, CANNOT_WRITE = 2, 4
 
 
+def _bytes(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(B|KiB|MiB|GiB|TiB)?", text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write 18MiB or 64GiB")
+    return float(match.group(1)) * 1024.0 ** ("B", "KiB", "MiB", "GiB", "TiB").index(match.group(2) or "B")
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="fsdpbench report", description="Draws the result files of fsdpbench.")
     parser.add_argument("--version", action="version", version=__version__)
@@ -20,6 +28,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     report = commands.add_parser("report", help="one HTML page, with its figures beside it")
     report.add_argument("folder", type=Path, metavar="DIR", help="of a run (result.json) or a sweep (sweep.json)")
     report.add_argument("--out", type=Path, metavar="DIR", help="where to write; default: DIR/report")
+    report.add_argument("--memory-budget", type=_bytes, metavar="SIZE",
+                        help="bytes a rank may use, as 18MiB or 64GiB: marked in the heat map of a sweep")
     timeline = commands.add_parser("timeline", help="one step of one or more runs, one above the other, as a picture")
     timeline.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="result folders with a trace")
     timeline.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
@@ -32,7 +42,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
             print(write_timeline(chosen.folders, chosen.out, chosen.step, chosen.ranks))
         else:
             from .report import write_report
-            print(write_report(chosen.folder, chosen.out))
+            print(write_report(chosen.folder, chosen.out, chosen.memory_budget))
     except ReportError as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT

@@ -243,7 +243,7 @@ def read_memory(node: Node) -> Memory:
     if node.has("timeline"):
         inner = node.child("timeline")
         time = inner.numbers("time_ms")
-        categories = {key: inner.numbers(key) for key in inner.value if key != "time_ms"}
+        categories = {key: inner.numbers(key) for key, v in inner.value.items() if isinstance(v, list) and key != "time_ms"}
         for key, values in categories.items():
             if len(values) != len(time):
                 raise ReportError(f"{node.path}: {inner.place(key)} has {len(values)} values and time_ms {len(time)}; "

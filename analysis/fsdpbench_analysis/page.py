@@ -18,7 +18,7 @@ main { max-width: 1200px; margin: 0 auto; padding: 28px 32px 64px; }
 h1 { font-size: 28px; line-height: 1.25; margin: 0 0 4px; overflow-wrap: anywhere; }
 h2 { font-size: 20px; margin: 40px 0 8px; padding-top: 14px; border-top: 1px solid #ddd; }
 p, li { max-width: 90ch; overflow-wrap: anywhere; }
-.sub { color: #555; margin: 0 0 14px; }
+p.sub { max-width: none; color: #555; margin: 0 0 14px; }
 .badge { display: inline-block; background: #FFF3D6; border: 1px solid #E69F00; border-radius: 4px; padding: 1px 9px; margin: 0 8px 10px 0; font-size: 14px; }
 .verdict { background: #F2F7FB; border-left: 5px solid #0072B2; padding: 12px 20px; margin: 10px 0 8px; }
 .verdict p { margin: 5px 0; }
@@ -70,6 +70,7 @@ class Table:
     rows: Sequence[Sequence[str]]
     links: Sequence[str] = ()  # one a row, "" for none: the last column's target
     names: int = 1  # how many columns on the left are names
+    texts: Sequence[int] = ()  # further columns of words: aligned left
 
 
 @dataclass
@@ -154,7 +155,7 @@ def _picture(picture: Picture) -> List[str]:
 
 def _table(table: Table) -> List[str]:
     def kind(column: int) -> str:
-        return ' class="name"' if column < table.names else ""
+        return ' class="name"' if column < table.names or column in table.texts else ""
 
     parts = ['<div class="wide"><table>', "<thead><tr>"]
     parts += [f"<th{kind(i)}>{escape(text)}</th>" for i, text in enumerate(table.header)]

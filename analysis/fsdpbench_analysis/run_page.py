@@ -114,7 +114,8 @@ def _timeline(result: Result) -> Picture:
 def _memory(result: Result) -> Picture:
     picture = Picture("memory", "Memory over one step",
                       "Bytes of every block from its allocation until the lane that allocates next may reuse it, on "
-                      "one rank. Dashed: the measured peak of the rank that needed most.")
+                      "one rank, over the time at which its host allocated and freed (the host runs ahead of the "
+                      "lanes). Dashed: the measured peak of the rank that needed most.")
     peak = result.memory.peak.get("total")
     estimate = result.memory.estimated.get("total")
     if peak is not None and estimate is not None:
@@ -176,4 +177,4 @@ def _numbers(result: Result) -> Table:
     for name, count in sorted(result.memory.peak.items(), key=lambda item: item[0] != "total"):
         rows.append(("peak memory" if name == "total" else name.replace("_", " "), size(count),
                      "the rank that needed most" if name == "total" else "its own peak"))
-    return Table(("", "value", "meaning"), rows, names=1)
+    return Table(("", "value", "meaning"), rows, names=1, texts=(0, 2))

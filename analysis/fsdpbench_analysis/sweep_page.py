@@ -255,9 +255,9 @@ def _table(sweep: Sweep, out: Path) -> Table:
     for cell in sweep.cells:
         m, step = cell.metrics, cell.metrics.step
         row = [value_text(value(cell, a.key)) for a in axes]
-        interval = (f"{digits(step.ci_low)} – {digits(step.ci_high)}"
+        interval = (f"{step.ci_low:.4g} – {step.ci_high:.4g}"
                     if step and step.ci_low is not None and step.ci_high is not None else "–")
-        row += [digits(step.median) if step else "–", interval]
+        row += [f"{step.median:.4g}" if step else "–", interval]
         row += [digits(v) if v is not None else "–" for v in (m.total.compute_ms, m.total.comm_ms,
                                                               m.total.exposed_comm_ms, m.overlap_pct, m.tokens_per_s)]
         peak = cell.memory.peak.get("total")

@@ -13,10 +13,10 @@ def milliseconds(ms: float) -> str:
     """3 digits, with the unit that suits: 12.3 ms, 456 µs, 1.23 s."""
     size = abs(ms)
     if size >= 1000:
-        return f"{digits(ms / 1000)} s"
+        return f"{digits(ms / 1000)}\N{NO-BREAK SPACE}s"
     if size >= 1 or size == 0:
-        return f"{digits(ms)} ms"
-    return f"{digits(ms * 1000)} µs"
+        return f"{digits(ms)}\N{NO-BREAK SPACE}ms"
+    return f"{digits(ms * 1000)}\N{NO-BREAK SPACE}µs"
 
 
 def digits(value: float) -> str:
@@ -32,7 +32,7 @@ def digits(value: float) -> str:
 
 
 def percent(value: float) -> str:
-    return f"{value:.1f} %" if abs(value) < 10 else f"{value:.0f} %"
+    return f"{value:.1f}\N{NO-BREAK SPACE}%" if abs(value) < 10 else f"{value:.0f}\N{NO-BREAK SPACE}%"
 
 
 def size(byte_count: float) -> str:
@@ -40,7 +40,7 @@ def size(byte_count: float) -> str:
     value, units = float(byte_count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
     for unit in units:
         if abs(value) < 1000 or unit == units[-1]:
-            return f"{digits(value)} {unit}"
+            return f"{digits(value)}\N{NO-BREAK SPACE}{unit}"
         value /= 1024
     raise AssertionError
 

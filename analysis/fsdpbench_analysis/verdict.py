@@ -11,7 +11,8 @@ from .text import milliseconds, percent
 def interval(step: StepTime) -> str:
     if step.ci_low is None or step.ci_high is None:
         return ""
-    return f"95 % interval {milliseconds(step.ci_low)} to {milliseconds(step.ci_high)}"
+    # Four digits: intervals of quiet runs are narrow.
+    return f"95 % interval {step.ci_low:.4g} to {step.ci_high:.4g} ms"
 
 
 def made_of(metrics: Metrics) -> Optional[str]:

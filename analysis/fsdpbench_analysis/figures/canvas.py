@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, Sequence, Tuple
 
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -15,6 +15,20 @@ def new_figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def untangle_ticks(figure: Figure, all_axes: Sequence[Axes], gap_px: float = 4) -> None:
+    """Turns the labels below the axes where neighbours would touch; all axes alike."""
+    figure.draw_without_rendering()
+    renderer = figure.canvas.get_renderer()
+    for axes in all_axes:
+        boxes = [t.get_window_extent(renderer) for t in axes.get_xticklabels() if t.get_visible() and t.get_text()]
+        boxes.sort(key=lambda box: box.x0)
+        if any(left.x1 + gap_px > right.x0 for left, right in zip(boxes, boxes[1:])):
+            for each in all_axes:
+                for label in each.get_xticklabels():
+                    label.set(rotation=30, ha="right", rotation_mode="anchor")
+            return
 
 
 class FittingLabels:

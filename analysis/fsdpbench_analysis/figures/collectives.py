@@ -24,6 +24,7 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
         rows = [c for c in rows if c in longest]
     figure = new_figure(width, 0.27 * len(rows) + 1.25)
     times, rates = figure.subplots(1, 2, sharey=True)
+    top = max([c.busbw_gb_s or 0 for c in rows] + [link_gb_s or 0])
     for y, item in enumerate(rows):
         colour = _colour(item)
         transfer = item.transfer_ms if item.transfer_ms is not None else item.time_ms
@@ -36,8 +37,7 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
             text = digits(item.busbw_gb_s)
             if item.link_efficiency is not None:
                 text += f"  ({_percent_of_link(item.link_efficiency)})"
-            rates.annotate(text, (item.busbw_gb_s, y), (4, 0), textcoords="offset points", va="center", fontsize=8,
-                           bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.85})
+            rates.annotate(text, (top * 1.03, y), va="center", fontsize=8.5)
     times.set_ylim(len(rows) - 0.5, -0.5)
     times.set_yticks(range(len(rows)), [_name(item) for item in rows], fontsize=8.5)
     for axes in (times, rates):
@@ -47,7 +47,6 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
         axes.margins(x=0.02)
     times.set_xlabel("time (ms)")
     rates.set_xlabel("bus bandwidth (GB/s)")
-    top = max([c.busbw_gb_s or 0 for c in rows] + [link_gb_s or 0])
     rates.set_xlim(0, top * 1.25 if top > 0 else 1)
     if link_gb_s:
         rates.axvline(link_gb_s, color=style.INK, linewidth=1, linestyle=(0, (4, 3)))

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from .. import style
 from ..text import clean, digits, size, value_text
-from .canvas import new_figure
+from .canvas import new_figure, untangle_ticks
 
 _COLOURS = "viridis_r"  # ordered also in grey, and for the colour-blind
 
@@ -48,6 +48,7 @@ def draw_heatmap(panels: Sequence[HeatPanel], rows: Sequence[object], columns: S
         axes.set_xlabel(column_label)
         if i % across == 0:
             axes.set_ylabel(row_label)
+    untangle_ticks(figure, [axes for axes in grid.flat if axes.get_visible()])
     return figure
 
 

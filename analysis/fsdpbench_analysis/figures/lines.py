@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
@@ -11,7 +12,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from .. import style
 from ..text import clean, value_text
-from .canvas import new_figure
+from .canvas import new_figure, untangle_ticks
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,6 @@ class Row:
     ylabel: str
     panels: Sequence[Panel]
     percent: bool = False
-    log: bool = False
-    ideal: bool = False  # dotted: proportional to x, from each line's first point
 
 
 def draw_lines(rows: Sequence[Row], x_label: str, x_values: Sequence[object], legend_title: str,
@@ -53,7 +52,7 @@ def draw_lines(rows: Sequence[Row], x_label: str, x_values: Sequence[object], le
             if c >= len(row.panels):
                 axes.set_visible(False)
                 continue
-            _draw_panel(axes, row, row.panels[c], place, shown)
+            _draw_panel(axes, row.panels[c], place, shown)
             if r == 0 and row.panels[c].title:
                 axes.set_title(clean(row.panels[c].title, 60), fontsize=10)
             if c == 0:
@@ -61,20 +60,24 @@ def draw_lines(rows: Sequence[Row], x_label: str, x_values: Sequence[object], le
             if r == len(rows) - 1:
                 axes.set_xlabel(x_label)
             _x_axis(axes, x_values, place)
+        # After all panels: they share the scale.
+        grid[r][0].set_ylim(0, 105 if row.percent else max(grid[r][0].get_ylim()[1], 1e-9))
+    untangle_ticks(figure, [axes for axes in grid[-1] if axes.get_visible()])
     handles, labels = _handles(grid)
     if len(labels) > 1 or legend_title:
-        figure.legend(handles, labels, title=legend_title or None, loc="outside right upper")
+        figure.legend(handles, labels, title=legend_title or None, loc="outside right upper", alignment="left")
     return figure
 
 
-def _draw_panel(axes: Axes, row: Row, panel: Panel, place, shown: List[str]) -> None:
+def _draw_panel(axes: Axes, panel: Panel, place, shown: List[str]) -> None:
     for line in panel.lines:
         if line.label not in shown:
             shown.append(line.label)
         i = shown.index(line.label)
         colour, marker = style.SERIES[i % len(style.SERIES)], style.MARKERS[i % len(style.MARKERS)]
+        # Earlier lines are broader, so that lines upon each other can all be seen.
         xs = [place(p[0]) for p in line.points]
-        axes.plot(xs, [p[1] for p in line.points], color=colour, marker=marker, markersize=5, linewidth=1.6,
+        axes.plot(xs, [p[1] for p in line.points], color=colour, marker=marker, markersize=max(8.5 - i, 4), linewidth=max(2.6 - 0.35 * i, 1.2),
                   label=clean(line.label, 40), linestyle="-" if i < len(style.SERIES) else "--")
         banded = [p for p in line.points if p[2] is not None and p[3] is not None]
         if banded:
@@ -84,16 +87,6 @@ def _draw_panel(axes: Axes, row: Row, panel: Panel, place, shown: List[str]) -> 
                 axes.errorbar([place(banded[0][0])], [banded[0][1]],
                               yerr=[[max(banded[0][1] - banded[0][2], 0)], [max(banded[0][3] - banded[0][1], 0)]],
                               color=colour, capsize=3)
-        if row.ideal and len(line.points) > 1:
-            first = line.points[0]
-            axes.plot(xs, [first[1] * float(p[0]) / float(first[0]) for p in line.points], color=colour,
-                      linewidth=1, linestyle=":")
-    if row.log:
-        axes.set_yscale("log", base=10)
-    elif row.percent:
-        axes.set_ylim(0, 105)
-    else:
-        axes.set_ylim(bottom=0)
     axes.grid(True, axis="y")
 
 
@@ -104,7 +97,6 @@ def numeric(values: Sequence[object]) -> bool:
 def _positions(values: Sequence[object]):
     """From a value of the axis to its place: the number itself, its logarithm where values multiply, or its rank."""
     if numeric(values) and len(set(values)) == len(values) and min(values) > 0 and max(values) / min(values) >= 4:
-        import math
         return lambda v: math.log2(float(v))
     if numeric(values):
         return lambda v: float(v)

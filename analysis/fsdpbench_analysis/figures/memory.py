@@ -27,14 +27,15 @@ def draw_memory(timeline: MemoryTimeline, peak_at: Optional[MemoryPeak], peak_by
         above = [b + v / unit for b, v in zip(below, timeline.categories[key])]
         axes.fill_between(timeline.time_ms, below, above, step="post", color=colour, linewidth=0, label=label)
         below = above
-    axes.plot(timeline.time_ms, below, drawstyle="steps-post", color=style.INK, linewidth=0.8)
     highest = max(totals, default=0.0)
-    axes.set_xlim(min(timeline.time_ms), max(max(timeline.time_ms), min(timeline.time_ms) + 1e-6))
+    axes.set_xlim(min(min(timeline.time_ms), 0), max(max(timeline.time_ms), min(timeline.time_ms) + 1e-6))
     axes.set_ylim(0, max(highest, peak_bytes or 0.0) / unit * 1.2 or 1)
     if peak_bytes:
         axes.axhline(peak_bytes / unit, color=style.FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
+        axes.annotate(f"peak of the run {size(peak_bytes)}", (0.005, peak_bytes / unit), (0, 4), fontsize=9,
+                      xycoords=("axes fraction", "data"), textcoords="offset points", color=style.FAINT)
     _mark_peak(axes, timeline, totals, peak_at, unit)
-    axes.set_xlabel("ms since the step began")
+    axes.set_xlabel("ms since the step began, as the host allocates and frees")
     axes.set_ylabel(f"live memory ({name})")
     axes.grid(True, axis="y")
     handles, names = axes.get_legend_handles_labels()
@@ -54,7 +55,7 @@ def _mark_peak(axes, timeline: MemoryTimeline, totals, peak_at: Optional[MemoryP
         return
     place = max(range(len(totals)), key=totals.__getitem__)
     x, y = timeline.time_ms[place], totals[place] / unit
-    text = f"peak {size(totals[place])}" + (f"  in {clean(peak_at.op, 40)}" if peak_at and peak_at.op else "")
+    text = f"highest {size(totals[place])}" + (f"  in {clean(peak_at.op, 40)}" if peak_at and peak_at.op else "")
     low, high = axes.get_xlim()
     right = x > (low + high) / 2
     axes.plot([x], [y], marker="v", markersize=8, color=style.VERMILION, markeredgecolor="white", clip_on=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from matplotlib.axes import Axes
@@ -133,8 +133,9 @@ def _draw_lane(axes: Axes, lane: LaneTrace, step: int, begin: float, y: float, l
         if item.step != step:
             continue
         left, right = item.begin_ms - begin, item.end_ms - begin
-        low, high = y - _BAR / 2, y + _BAR / 2
         kind = slice_class(item, lane.name)
+        half = _BAR / 2 if kind != "host" else _BAR / 6
+        low, high = y - half, y + half
         used[kind] = True
         boxes.setdefault(kind, []).append([(left, low), (left, high), (right, high), (right, low)])
         text = _slice_text(item)
@@ -155,11 +156,24 @@ def _slice_text(item: Slice) -> str:
     return clean(parts[1] if len(parts) > 1 else item.name, 24).replace("blocks.", "")
 
 
+def _joined(intervals: Sequence[ExposedInterval], gap_ms: float = 0.02) -> List[ExposedInterval]:
+    """Neighbours with the same cause as one box with one label."""
+    joined: List[ExposedInterval] = []
+    for item in sorted(intervals, key=lambda i: (i.rank, i.step, i.begin_ms)):
+        last = joined[-1] if joined else None
+        if last and (last.rank, last.step, last.cause) == (item.rank, item.step, item.cause) \
+                and item.begin_ms - last.end_ms <= gap_ms:
+            joined[-1] = replace(last, end_ms=max(item.end_ms, last.end_ms))
+        else:
+            joined.append(item)
+    return joined
+
+
 def _draw_exposed(axes: Axes, part: TimelinePart, rank: RankTrace, begin: float, y: float, labels: FittingLabels,
                   used: Dict[str, bool], font: float) -> None:
     low, high = y - _BAR / 2, y + _BAR / 2
     polygons = []
-    for interval in part.exposed:
+    for interval in _joined(part.exposed):
         if interval.rank != rank.rank or interval.step != part.step or part.step not in rank.steps:
             continue
         offset = rank.steps[part.step][0] - begin
