@@ -1,0 +1,263 @@
+// What tracing costs: a record (should be at most 60 ns), a step with it and without it, taken in turns (at most 1 %);
+// and how fast the files are written (at least 150 MB/s of JSON), ten million records in bounded memory included.
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/backend.h"
+#include "base/clock.h"
+#include "engine/executor.h"
+#include "engine/run.h"
+#include "metrics/statistics.h"
+#include "model/initialize.h"
+#include "trace/merged_writer.h"
+#include "trace/nvtx_range.h"
+#include "trace/rank_writer.h"
+#include "trace/validate.h"
+
+namespace fsdpbench {
+namespace {
+
+constexpr std::int32_t kOps = 1000;  // of one step
+
+/// Labels of a step as a decoder has them: gathers, copies, forwards, waits.
+std::vector<trace::OpLabel> labels() {
+  std::vector<trace::OpLabel> result;
+  for (std::int32_t i = 0; i < kOps; ++i) {
+    trace::OpLabel label;
+    label.unit = std::to_string(i / 8);
+    switch (i % 4) {
+      case 0:
+        label.name = "all_gather " + label.unit;
+        label.category = trace::OpCategory::communication;
+        label.lane = Lane::all_gather;
+        label.parameters = true;
+        label.bytes = 1 << 20;
+        label.collective = {trace::CollectiveKind::all_gather, 0, 1 << 18, DType::f32};
+        break;
+      case 1:
+        label.name = "copy_out " + label.unit;
+        label.category = trace::OpCategory::copy;
+        label.lane = Lane::copy;
+        label.bytes = 1 << 20;
+        break;
+      default: label.name = "forward blocks." + label.unit; break;
+    }
+    result.push_back(label);
+  }
+  return result;
+}
+
+/// One step of kOps records that overlap as lanes do; `number` shifts it in time.
+class SyntheticStep {
+ public:
+  SyntheticStep() : labels_(labels()), records_(kOps), memory_(kOps / 4) {}
+
+  trace::StepView at(std::int32_t number) {
+    constexpr std::int64_t kStep = 10'000 * (kOps + 10);
+    const std::int64_t begin = kStep * number;
+    for (std::int32_t i = 0; i < kOps; ++i) {
+      const std::int64_t issued = begin + 1'000 * i;
+      const std::int64_t start = begin + 20'000 + 9'876 * i;
+      records_[static_cast<std::size_t>(i)] = {number, i, issued, start, start + 9'123, i % 4 == 0 ? start + 100 : 0};
+    }
+    for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = {begin + 4'000 * static_cast<std::int64_t>(i), {1, 2, 3, 4, 5, 6}, 100};
+    return {number, {begin, begin + kStep}, records_, memory_};
+  }
+  trace::LabelOf label() const {
+    return [this](std::int32_t, std::int32_t op) -> const trace::OpLabel& { return labels_[static_cast<std::size_t>(op)]; };
+  }
+
+ private:
+  std::vector<trace::OpLabel> labels_;
+  std::vector<trace::Record> records_;
+  std::vector<trace::MemorySample> memory_;
+};
+
+const trace::RankFacts kFacts{0, 8, "cpu", {{"1", "shard", {0, 1, 2, 3, 4, 5, 6, 7}}}};
+
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& ending)
+      : path_((std::filesystem::temp_directory_path() / ("fsdpbench_bench_trace" + ending)).string()) {}
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+double peak_megabytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024.0;
+}
+
+/// What the host adds for one record: the time of issue, the entry, the lane's stamp copied at the end of the step.
+void record(benchmark::State& state) {
+  std::vector<trace::Record> records;
+  records.reserve(kOps);
+  const backend::Stamp stamp{1, 2, 3};
+  for (auto _ : state) {
+    records.clear();
+    for (std::int32_t i = 0; i < kOps; ++i) {
+      records.push_back({0, i, 0, 0, 0, 0});
+      records.back().issued_ns = now_ns();
+      benchmark::ClobberMemory();
+    }
+    for (trace::Record& entry : records) {
+      entry.begin_ns = stamp.begin_ns;
+      entry.end_ns = stamp.end_ns;
+      entry.peers_arrived_ns = stamp.peers_arrived_ns;
+    }
+    benchmark::DoNotOptimize(records.data());
+  }
+  state.counters["per_record"] = benchmark::Counter(static_cast<double>(state.iterations()) * kOps,
+                                                    benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+BENCHMARK(record);
+
+/// An NVTX range when no tool listens.
+void nvtx_range_without_tool(benchmark::State& state) {
+  const trace::NvtxName name("forward blocks.0");
+  for (auto _ : state) {
+    trace::nvtx_push(name, 2, {0, 1, 2});
+    trace::nvtx_pop();
+  }
+}
+BENCHMARK(nvtx_range_without_tool);
+
+template <typename Write>
+void write_steps(benchmark::State& state, const std::string& ending, std::int32_t steps, const Write& write) {
+  const TemporaryFile file(ending);
+  const TemporaryFile plain(".size");
+  SyntheticStep step;
+  for (auto _ : state) write(file.path(), step, steps);
+  const double records = static_cast<double>(steps) * kOps * static_cast<double>(state.iterations());
+  // JSON bytes a record, from an uncompressed file of a few steps.
+  write(plain.path(), step, 10);
+  const double bytes = static_cast<double>(std::filesystem::file_size(plain.path())) / (10.0 * kOps);
+  state.counters["MB/s"] = benchmark::Counter(records * bytes * 1e-6, benchmark::Counter::kIsRate);
+  state.counters["per_record"] = benchmark::Counter(records, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["bytes/record"] = bytes;
+  state.counters["file_MB"] = static_cast<double>(std::filesystem::file_size(file.path())) * 1e-6;
+  state.counters["peak_rss_MB"] = peak_megabytes();
+}
+
+void rank_file(const std::string& path, SyntheticStep& step, std::int32_t steps) {
+  trace::RankWriter writer(path, kFacts, {}, step.label());
+  for (std::int32_t i = 1; i <= steps; ++i) writer.step(step.at(i));
+  writer.finish();
+}
+
+void merged_file(const std::string& path, SyntheticStep& step, std::int32_t steps) {
+  trace::MergedWriter writer(path, {}, step.label());
+  writer.begin_rank(0);
+  for (std::int32_t i = 1; i <= steps; ++i) writer.step(step.at(i));
+  writer.finish();
+}
+
+void write_rank_file(benchmark::State& state) { write_steps(state, ".json", 100, rank_file); }
+void write_rank_file_gz(benchmark::State& state) { write_steps(state, ".json.gz", 100, rank_file); }
+void write_merged_file(benchmark::State& state) { write_steps(state, ".json", 100, merged_file); }
+/// Ten million; compressed, because as text they would need seven gigabytes of disk.
+void write_ten_million_records_gz(benchmark::State& state) { write_steps(state, ".json.gz", 10'000, merged_file); }
+BENCHMARK(write_rank_file)->Unit(benchmark::kMillisecond)->MinTime(2)->UseRealTime();
+BENCHMARK(write_rank_file_gz)->Unit(benchmark::kMillisecond)->MinTime(2)->UseRealTime();
+BENCHMARK(write_merged_file)->Unit(benchmark::kMillisecond)->MinTime(2)->UseRealTime();
+BENCHMARK(write_ten_million_records_gz)->Unit(benchmark::kSecond)->Iterations(1)->UseRealTime();
+
+void validate_file(benchmark::State& state) {
+  const TemporaryFile file(".json");
+  SyntheticStep step;
+  merged_file(file.path(), step, 100);
+  for (auto _ : state) {
+    if (!trace::validate_file(file.path()).ok()) state.SkipWithError("findings");
+  }
+  state.counters["MB/s"] =
+      benchmark::Counter(static_cast<double>(std::filesystem::file_size(file.path())) * 1e-6 * static_cast<double>(state.iterations()),
+                         benchmark::Counter::kIsRate);
+}
+BENCHMARK(validate_file)->Unit(benchmark::kMillisecond)->UseRealTime();
+
+class CountingTokens : public engine::BatchSource {
+ public:
+  void tokens(std::int64_t sample, std::span<std::int32_t> out) const override {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = static_cast<std::int32_t>((static_cast<std::uint64_t>(sample) * 131 + i * 7) % 256);
+    }
+  }
+  void features(std::int64_t, std::span<float>, std::span<float>) const override {}
+};
+
+/// Two engines on the same ranks, one recording, one not; their steps in turns, each pair in the other order than the
+/// one before. The ratio is the median over the pairs with its 95 % interval. Time: of rank 0, which waits for the others.
+void step_with_recording_over_without(benchmark::State& state) {
+  config::RunConfig c;
+  c.model.layers = 4;
+  c.model.width = 128;
+  c.model.heads = 2;
+  c.model.kv_heads = 2;
+  c.model.ffn_width = 352;
+  c.train.seq_len = 64;
+  c.train.batch_per_rank = 2;
+  c.mesh = {2, 2, 1};
+  constexpr std::int64_t kPairs = 400;
+  const engine::Preparation p = engine::prepare(c);
+  const CountingTokens tokens;
+  const auto backend = backend::cpu::make_cpu_backend();
+  std::vector<double> ratios, with, without;
+  for (auto _ : state) {
+    backend::BackendOptions options;
+    options.ranks = 2;
+    backend->run(options, [&](backend::RankContext& context) {
+      engine::Executor on(context, p.config, p.plan, p.schedules, *p.model, tokens);
+      engine::Executor off(context, p.config, p.plan, p.schedules, *p.model, tokens);
+      const auto fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
+        model::initialize_parameter(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter, 1, begin,
+                                    begin + static_cast<std::int64_t>(out.size()), out.data());
+      };
+      on.initialize(fill);
+      off.initialize(fill);
+      const auto timed = [&](engine::Executor& executor, std::int64_t step) {
+        context.world.barrier();
+        const std::int64_t begin = now_ns();
+        executor.run_step(step);
+        context.world.barrier();
+        return static_cast<double>(now_ns() - begin);
+      };
+      for (std::int64_t step = 0; step < 5; ++step) {
+        timed(on, step);
+        timed(off, step);
+      }
+      on.start_recording(kPairs);
+      for (std::int64_t pair = 0; pair < kPairs; ++pair) {
+        double a = 0, b = 0;
+        if (pair % 2 == 0) a = timed(on, 5 + pair);
+        b = timed(off, 5 + pair);
+        if (pair % 2 == 1) a = timed(on, 5 + pair);
+        if (context.rank != 0) continue;
+        ratios.push_back(a / b);
+        with.push_back(a);
+        without.push_back(b);
+      }
+    });
+  }
+  const metrics::Summary ratio = metrics::summarize(ratios);
+  state.counters["ratio"] = ratio.median;
+  state.counters["ratio_low"] = ratio.ci_low;
+  state.counters["ratio_high"] = ratio.ci_high;
+  state.counters["with_us"] = metrics::median(with) / 1000;
+  state.counters["without_us"] = metrics::median(without) / 1000;
+  state.counters["records/step"] = static_cast<double>(p.schedules.steady().ops.size());
+}
+BENCHMARK(step_with_recording_over_without)->Iterations(1)->Unit(benchmark::kSecond)->UseRealTime();
+
+}  // namespace
+}  // namespace fsdpbench
