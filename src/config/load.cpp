@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "config/default_folders.h"
 #include "config/fields.h"
 #include "config/read_entries.h"
@@ -63,7 +64,7 @@ fs::path find_model(const std::string& preset, const std::string& profile) {
   if (preset.ends_with(".toml")) {
     const fs::path given(preset);
     for (const fs::path& path : {fs::path(profile).parent_path() / given, given}) {
-      if (fs::exists(path)) return fs::absolute(path).lexically_normal();
+      if (path_exists(path)) return fs::absolute(path).lexically_normal();
     }
     throw ConfigError(
         fmt::format("{}: model.preset = \"{}\": there is no such file beside the profile or here.", profile, preset));
@@ -72,7 +73,7 @@ fs::path find_model(const std::string& preset, const std::string& profile) {
   std::vector<std::string> looked;
   for (const fs::path& folder : model_folders(profile)) {
     const fs::path path = folder / (preset + ".toml");
-    if (!preset.empty() && fs::exists(path)) return path.lexically_normal();
+    if (!preset.empty() && path_exists(path)) return path.lexically_normal();
     looked.push_back(folder.lexically_normal().string());
     std::error_code error;
     for (const auto& file : fs::directory_iterator(folder, error)) {

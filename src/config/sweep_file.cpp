@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "config/fields.h"
 #include "config/parse_toml.h"
 
@@ -33,9 +35,10 @@ class Reader {
     sweep.trials = integer("trials", sweep.trials, 1, kMostTrials);
     sweep.seed = static_cast<std::uint64_t>(integer("seed", 1, 0, INT64_MAX));
     sweep.keep_traces = boolean("keep_traces", false);
-    for (const Item& item : items(table("set"))) sweep.set.emplace_back(item.key, value(item.key, *item.node));
+    sweep.set = settings(table("set"));
     sweep.axes = axes(sweep);
-    sweep.skips = skips(sweep);
+    sweep.skips = rules(sweep, "skip", "reason");
+    sweep.whens = rules(sweep, "when", "set");
     sweep.x = axis_name(sweep, "x", text("x", ""), file_.get("x"));
     sweep.series = series(sweep);
     return sweep;
@@ -48,7 +51,7 @@ class Reader {
 
   void check_names() const {
     static const std::vector<std::string> kNames{"title", "x",           "series", "base", "trials",
-                                                 "seed",  "keep_traces", "set",    "axes", "skip"};
+                                                 "seed",  "keep_traces", "set",    "axes", "skip", "when"};
     for (const auto& [key, node] : file_) {
       const std::string name(key.str());
       if (std::ranges::count(kNames, name) > 0) continue;
@@ -87,7 +90,7 @@ class Reader {
                       path_));
     }
     const std::filesystem::path path = std::filesystem::path(path_).parent_path() / given;
-    if (!std::filesystem::exists(path)) {
+    if (!path_exists(path)) {
       fail(*file_.get("base"), fmt::format("base = \"{}\": there is no such file beside the sweep file.", given));
     }
     return std::filesystem::absolute(path).lexically_normal().string();
@@ -100,10 +103,11 @@ class Reader {
   }
 
   /// In the order of the file.
-  std::vector<Item> items(const toml::table* from) const {
+  std::vector<Item> items(const toml::table* from, std::string_view except = {}) const {
     std::vector<Item> found;
     if (from == nullptr) return found;
     for (const auto& [key, node] : *from) {
+      if (key.str() == except) continue;
       const toml::table* inner = node.as_table();
       if (inner == nullptr) {
         found.push_back({std::string(key.str()), &node, place_of(path_, node)});
@@ -181,30 +185,48 @@ class Reader {
          fmt::format("{} = \"{}\" is no axis of this sweep; the nearest is \"{}\".", what, name, nearest(name, names)));
   }
 
-  std::vector<SkipRule> skips(const SweepFile& sweep) const {
-    std::vector<SkipRule> all;
-    const toml::node* node = file_.get("skip");
+  /// [[skip]] and [[when]]: axes with the values that they must have, and one word of their own.
+  std::vector<CellRule> rules(const SweepFile& sweep, const char* name, const char* own) const {
+    std::vector<CellRule> all;
+    const toml::node* node = file_.get(name);
     if (node == nullptr) return all;
-    const toml::array* rules = node->as_array();
-    if (rules == nullptr || !rules->is_array_of_tables()) {
-      fail(*node, "skip is not valid; expected rules: write [[skip]] on a line of its own for each.");
+    const toml::array* array = node->as_array();
+    if (array == nullptr || !array->is_array_of_tables()) {
+      fail(*node, fmt::format("{0} is not valid; expected rules: write [[{0}]] on a line of its own for each.", name));
     }
-    for (const toml::node& element : *rules) {
-      SkipRule rule;
-      for (const Item& item : items(element.as_table())) {
-        if (item.key == "reason") {
-          if (const auto* reason = item.node->as_string()) {
-            rule.reason = reason->get();
-            continue;
-          }
-          fail(*item.node, "reason is not valid; expected a string.");
-        }
-        axis_name(sweep, "skip", item.key, item.node);
+    for (const toml::node& element : *array) {
+      CellRule rule;
+      const toml::table& table = *element.as_table();
+      if (const toml::node* word = table.get(own)) take_own(sweep, own, *word, rule);
+      for (const Item& item : items(&table, own)) {
+        axis_name(sweep, name, item.key, item.node);
         rule.when.push_back({item.key, values(item)});
       }
-      if (rule.when.empty()) fail(element, "this rule would leave out every cell; name an axis and its values.");
+      if (rule.when.empty()) fail(element, "this rule is for every cell; name an axis and its values.");
       all.push_back(std::move(rule));
     }
+    return all;
+  }
+
+  void take_own(const SweepFile& sweep, std::string_view own, const toml::node& node, CellRule& rule) const {
+    if (own == "reason") {
+      const auto* reason = node.as_string();
+      if (reason == nullptr) fail(node, "reason is not valid; expected a string.");
+      rule.reason = reason->get();
+      return;
+    }
+    if (!node.is_table()) fail(node, "set is not valid; expected a table, as in set = { \"mesh.replicate\" = 2 }.");
+    rule.set = settings(node.as_table());
+    for (const auto& [key, ignored] : rule.set) {
+      if (std::ranges::any_of(sweep.axes, [&](const SweepAxis& axis) { return axis.key == key; })) {
+        fail(node, fmt::format("{} is an axis; a rule cannot set it.", key));
+      }
+    }
+  }
+
+  Settings settings(const toml::table* from) const {
+    Settings all;
+    for (const Item& item : items(from)) all.emplace_back(item.key, value(item.key, *item.node));
     return all;
   }
 

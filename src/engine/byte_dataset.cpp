@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/paths.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -45,7 +46,7 @@ std::uint64_t mix(std::uint64_t x) {
 }  // namespace
 
 ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
-  if (!fs::exists(path)) {
+  if (!path_exists(path)) {
     throw ConfigError(fmt::format("data.path = \"{}\": there is no such file or folder.", path.string()));
   }
   if (fs::is_directory(path)) {

@@ -1,0 +1,10 @@
+#include "app/explain_result.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace fsdpbench::fuzz {
+
+Target target() { return {"result", {"tests/fuzz/seeds/result.json"}, "result.json"}; }
+
+void parse(const std::string& path) { app::explain_result(path); }
+
+}  // namespace fsdpbench::fuzz
