@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test demo bench hta asan tsan clean
+.PHONY: help deps configure build test demo bench analysis report hta asan tsan fuzz clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -12,9 +12,12 @@ help:
 	@echo "make build   the program, as build/bin/fsdpbench (installs what is missing)"
 	@echo "make test    build everything and pass all tests"
 	@echo "make bench   the speed programs, with the ratios they print"
+	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib and numpy from PyPI)"
+	@echo "make report  a report page of the quickstart, in runs/quickstart-report"
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
 	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
 	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
+	@echo "make fuzz    each parser gets damaged files for a minute, under the address sanitizer"
 	@echo "make deps    only install the Debian packages listed in src/cmake/debian-packages.txt"
 	@echo "make clean   remove the build folders"
 
@@ -45,10 +48,28 @@ bench: configure
 hta: build
 	FSDPBENCH_HTA=1 ctest --preset default --label-regex '^hta$$'
 
+# Rebuilt when what the package needs changes; the package itself is used from where it lies.
+analysis: .venv/installed
+.venv/installed: analysis/pyproject.toml
+	@src/cmake/install-debian-packages.sh
+	/usr/bin/python3 -m venv .venv
+	.venv/bin/pip install --quiet --disable-pip-version-check --editable analysis
+	@touch $@
+
+report: build analysis
+	$(FSDPBENCH) run $(PROFILE) --out runs/quickstart-report --quiet
+	$(FSDPBENCH) report runs/quickstart-report
+
 asan tsan: deps
 	@cmake --preset $@ $(LAUNCHER) --log-level=WARNING >/dev/null
 	cmake --build --preset $@
 	ctest --preset $@
+
+# Two at a time, as there are two cores on a small machine.
+fuzz: deps
+	@cmake --preset asan $(LAUNCHER) --log-level=WARNING >/dev/null
+	cmake --build --preset asan --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result
+	printf '%s\n' profile sweep trace result | xargs -P 2 -I {} build-asan/bin/fuzz_{} . 60
 
 clean:
 	rm -rf build build-asan build-tsan

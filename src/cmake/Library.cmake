@@ -26,9 +26,10 @@ function(fsdpbench_library name)
   target_link_libraries(fsdpbench_${name} PUBLIC fsdpbench_options ${ARG_LIBRARIES})
 endfunction()
 
-# fsdpbench_test(<name> SOURCES … LIBRARIES … LABELS …): a GoogleTest program; each of its cases is a ctest test.
+# fsdpbench_test(<name> [SERIAL] SOURCES … LIBRARIES … LABELS …): a GoogleTest program; each of its cases is a ctest
+# test. SERIAL: nothing else runs beside them.
 function(fsdpbench_test name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -38,5 +39,5 @@ function(fsdpbench_test name)
   gtest_discover_tests(
     ${name}
     DISCOVERY_MODE PRE_TEST
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300 RUN_SERIAL ${ARG_SERIAL})
 endfunction()
