@@ -1,7 +1,6 @@
 #include "app/compare.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -16,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/load.h"
+#include "config/validate.h"
 #include "config/write.h"
 
 namespace fsdpbench::app {
@@ -36,6 +36,7 @@ Contender load(const std::string& path, std::vector<std::string> overrides, cons
   const std::string profile = fs::is_directory(path) ? (fs::path(path) / "config.toml").string() : path;
   Contender c;
   c.config = config::load_profile(profile, overrides);
+  for (const std::string& note : config::validate(c.config)) console().info(fmt::format("{}: {}", path, note));
   c.side.name = path;
   for (const std::string& text : own) c.side.name += " --set " + text;
   c.side.config = config::to_json(c.config);

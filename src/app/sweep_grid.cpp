@@ -1,6 +1,7 @@
 #include "app/sweep_grid.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
@@ -36,6 +37,16 @@ std::string slug(const std::vector<config::Value>& values) {
   return out.substr(0, kMostSlug);
 }
 
+bool matches(const config::CellRule& rule, const config::SweepFile& file, const std::vector<config::Value>& values) {
+  for (const config::SweepAxis& condition : rule.when) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (file.axes[i].key != condition.key) continue;
+      if (std::ranges::count(condition.values, values[i]) == 0) return false;
+    }
+  }
+  return true;
+}
+
 SweepCell make_cell(const config::SweepFile& file, std::vector<config::Value> values) {
   SweepCell cell;
   std::string all;
@@ -44,18 +55,12 @@ SweepCell make_cell(const config::SweepFile& file, std::vector<config::Value> va
     all += cell.overrides.back() + '\n';
   }
   cell.id = fmt::format("c-{}-{:012x}", slug(values), stable_hash(all) & 0xFFFF'FFFF'FFFF);
+  for (const config::CellRule& rule : file.whens) {
+    if (!matches(rule, file, values)) continue;
+    for (const auto& [key, value] : rule.set) cell.overrides.push_back(assignment(key, value));
+  }
   cell.values = std::move(values);
   return cell;
-}
-
-bool matches(const config::SkipRule& rule, const config::SweepFile& file, const std::vector<config::Value>& values) {
-  for (const config::SweepAxis& condition : rule.when) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (file.axes[i].key != condition.key) continue;
-      if (std::ranges::count(condition.values, values[i]) == 0) return false;
-    }
-  }
-  return true;
 }
 
 void expand_cells(SweepGrid& grid) {
@@ -101,7 +106,7 @@ SweepGrid expand_sweep(config::SweepFile file, const std::vector<std::string>& o
   expand_cells(grid);
   std::string all = config::to_toml(config::load_profile(grid.file.base, grid.base_overrides));
   all += fmt::format("trials={} seed={} keep_traces={}\n", grid.file.trials, grid.file.seed, grid.file.keep_traces);
-  for (const SweepCell& cell : grid.cells) all += cell.id + '\n';
+  for (const SweepCell& cell : grid.cells) all += fmt::format("{} {}\n", cell.id, fmt::join(cell.overrides, " "));
   grid.hash = fmt::format("{:016x}", stable_hash(all));
   return grid;
 }

@@ -140,7 +140,9 @@ std::string sweep_table(const json& sweep) {
   Table table;
   table.title = sweep["title"];
   for (const json& axis : sweep["axes"]) table.header.push_back(axis["key"]);
-  for (const char* name : {"step ms", "95 % interval", "exposed ms", "overlap %", "peak MiB", ""}) {
+  // Fewer than five values have no better interval than their range (metrics/statistics.h).
+  const char* interval = sweep["trials"] < 5 ? "range of trials" : "95 % interval";
+  for (const char* name : {"step ms", interval, "exposed ms", "overlap %", "peak MiB", ""}) {
     table.header.emplace_back(name);
   }
   for (const json& cell : sweep["cells"]) {

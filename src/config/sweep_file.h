@@ -15,10 +15,13 @@ struct SweepAxis {
   std::vector<Value> values;
 };
 
-/// Cells to leave out: those in which every key has one of its values.
-struct SkipRule {
+using Settings = std::vector<std::pair<std::string, Value>>;
+
+/// Some of the cells: those in which every key has one of its values.
+struct CellRule {
   std::vector<SweepAxis> when;
-  std::string reason;  ///< empty: not said
+  std::string reason;  ///< [[skip]]: why these cells are left out; empty: not said
+  Settings set;        ///< [[when]]: what these cells also set
 };
 
 /// A sweep file: a base profile, keys that are fixed, keys that vary.
@@ -30,9 +33,10 @@ struct SweepFile {
   std::int64_t trials = 3;          ///< of each cell
   std::uint64_t seed = 1;           ///< of the order in which cells run
   bool keep_traces = false;         ///< the last trial of each cell also leaves its result folder
-  std::vector<std::pair<std::string, Value>> set;
+  Settings set;
   std::vector<SweepAxis> axes;
-  std::vector<SkipRule> skips;
+  std::vector<CellRule> skips;  ///< cells to leave out
+  std::vector<CellRule> whens;  ///< cells with settings of their own
 };
 
 /// Reads a sweep file (docs/sweep.md). Keys and their values are checked one by one, as in a profile; what does not fit
