@@ -30,7 +30,8 @@ h3 { font-size: 16.5px; margin: 26px 0 2px; break-after: avoid; }
 h2 { break-after: avoid; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 13.5px; line-height: 1.35; }
-th, td { padding: 4px 10px; text-align: right; border-bottom: 1px solid #e5e5e5; vertical-align: top; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; max-width: 300px; }
+th, td { padding: 4px 10px; text-align: right; border-bottom: 1px solid #e5e5e5; vertical-align: top; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.name { white-space: normal; overflow-wrap: break-word; max-width: 300px; }
 th { background: #f6f6f6; border-bottom: 1px solid #bbb; white-space: normal; }
 td.name, th.name { text-align: left; }
 dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 18px; font-size: 14px; margin: 8px 0; }
@@ -163,7 +164,7 @@ def _table(table: Table) -> List[str]:
     for r, row in enumerate(table.rows):
         cells = [f"<td{kind(i)}>{escape(text)}</td>" for i, text in enumerate(row)]
         if table.links and table.links[r]:
-            cells[-1] = f'<td><a href="{escape(table.links[r])}">{escape(row[-1])}</a></td>'
+            cells[-1] = f'<td{kind(len(row) - 1)}><a href="{escape(table.links[r])}">{escape(row[-1])}</a></td>'
         parts.append(f"<tr>{''.join(cells)}</tr>")
     parts.append("</tbody></table></div>")
     return parts

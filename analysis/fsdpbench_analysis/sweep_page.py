@@ -268,6 +268,6 @@ def _table(sweep: Sweep, out: Path) -> Table:
         row.append(f"{cell.status}{': ' + cell.reason if cell.reason else ''}" if not good else "trace" if trace else "")
         rows.append(row)
         links.append(relative_url(trace, out) if trace is not None and good else "")
-    return Table(header, rows, links, names=len(axes))
+    return Table(header, rows, links, names=len(axes), texts=(len(header) - 1,))
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 
+_SPACES = "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
+
+
 def clean(name: str, limit: int = 60) -> str:
     """A name from a file, fit for one line of a figure: no control characters, not endlessly long."""
-    line = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in name)
+    line = "".join(c if c.isprintable() or c in _SPACES else "\N{REPLACEMENT CHARACTER}" for c in name)
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

@@ -25,6 +25,7 @@ Examples
   fsdpbench run profiles/runs/llama3-8b-emulated.toml --set fsdp.strategy=shard_grad_op
   fsdpbench compare profiles/runs/quickstart.toml --b-set fsdp.backward_prefetch=none
   fsdpbench sweep profiles/sweeps/prefetch-limit-link.toml
+  fsdpbench report runs/prefetch-limit-link
   fsdpbench explain profiles/runs/llama3-8b-emulated.toml --set mesh.ranks=64
   fsdpbench explain profiles/runs/quickstart.toml --format collectives
   fsdpbench trace check runs/*/trace.json
@@ -140,6 +141,16 @@ void add_compare(CLI::App& compare_app, CompareArguments& compare) {
   compare_app.footer(kCompareHelp);
 }
 
+void add_report(CLI::App& report_app, ReportArguments& report) {
+  report_app.add_option("DIR", report.folder, "Result folder of a run or a sweep")->required();
+  report_app.add_option("-o,--out", report.out, "Folder for the page; default: DIR/report")->type_name("DIR");
+  report_app.add_option("--memory-budget", report.memory_budget, "Marked in the heat map of a sweep: 18MiB, 64GiB")
+      ->type_name("SIZE");
+  report_app.footer(
+      "\nWrites report.html, which needs no other file, and each figure as SVG and PNG. Drawn by the Python "
+      "package in\nanalysis/; `make analysis` installs it.\n");
+}
+
 void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
   sweep_app.add_option("SWEEP", sweep.sweep, "Sweep file (TOML), as in profiles/sweeps")->required();
   add_set_option(sweep_app, "-s,--set", sweep.overrides, "Set one key of all cells; may be repeated");
@@ -157,6 +168,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   SweepArguments sweep;
   ExplainArguments explain;
   DoctorArguments doctor;
+  ReportArguments report;
   TraceCheckArguments trace_check;
   CommandLine parsed;
 
@@ -193,6 +205,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "Say what this machine can do");
   doctor_app->add_flag("--json", doctor.json, "For programs");
+
+  CLI::App* report_app = app.add_subcommand("report", "Draw a run or a sweep: figures and one HTML page");
+  add_report(*report_app, report);
 
   CLI::App* trace_app = app.add_subcommand("trace", "Work on trace files");
   trace_app->require_subcommand(1);
@@ -233,6 +248,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       throw ConfigError("explain needs a PROFILE, or --from RESULT; see fsdpbench explain --help.");
     }
     parsed.command = explain;
+  } else if (report_app->parsed()) {
+    parsed.command = report;
   } else if (trace_check_app->parsed()) {
     parsed.command = trace_check;
   } else {

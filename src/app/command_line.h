@@ -6,6 +6,7 @@
 #include "app/compare.h"
 #include "app/doctor.h"
 #include "app/explain.h"
+#include "app/report.h"
 #include "app/run.h"
 #include "app/sweep.h"
 #include "app/trace_check.h"
@@ -19,7 +20,7 @@ struct ShowText {
 
 struct CommandLine {
   std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
-               TraceCheckArguments>
+               TraceCheckArguments, ReportArguments>
       command;
   bool quiet = false;
 };

@@ -26,6 +26,8 @@ int execute(const CommandLine& line) {
           return doctor_command(command);
         } else if constexpr (std::is_same_v<Command, TraceCheckArguments>) {
           return trace_check_command(command);
+        } else if constexpr (std::is_same_v<Command, ReportArguments>) {
+          return report_command(command);
         } else {
           console().print(command.text);
           return static_cast<int>(ExitCode::ok);

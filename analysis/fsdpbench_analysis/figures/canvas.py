@@ -17,7 +17,7 @@ def new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def untangle_ticks(figure: Figure, all_axes: Sequence[Axes], gap_px: float = 4) -> None:
+def untangle_ticks(figure: Figure, all_axes: Sequence[Axes], gap_px: float = 8) -> None:
     """Turns the labels below the axes where neighbours would touch; all axes alike."""
     figure.draw_without_rendering()
     renderer = figure.canvas.get_renderer()
@@ -32,24 +32,27 @@ def untangle_ticks(figure: Figure, all_axes: Sequence[Axes], gap_px: float = 4) 
 
 
 class FittingLabels:
-    """Texts centred in boxes of data coordinates; prune() takes away those wider than their box."""
+    """Texts centred in boxes of data coordinates; prune() shortens or takes away those wider than their box."""
 
     def __init__(self) -> None:
-        self._texts: List[Tuple[Axes, Text, float, float]] = []
+        self._texts: List[Tuple[Axes, Text, float, float, str]] = []
 
-    def add(self, axes: Axes, left: float, right: float, y: float, text: str, **style: object) -> None:
+    def add(self, axes: Axes, left: float, right: float, y: float, text: str, short: str = "",
+            **style: object) -> None:
         label = axes.text((left + right) / 2, y, text, ha="center", va="center", clip_on=True, **style)
         label.set_in_layout(False)
-        self._texts.append((axes, label, left, right))
+        self._texts.append((axes, label, left, right, short))
 
     def prune(self, figure: Figure, padding_px: float = 3) -> None:
         """After the layout is final."""
         figure.draw_without_rendering()
         renderer = figure.canvas.get_renderer()
-        for axes, label, left, right in self._texts:
+        for axes, label, left, right, short in self._texts:
             low, high = axes.get_xlim()
             ends = axes.transData.transform([(max(left, low), 0), (min(right, high), 0)])
-            width = label.get_window_extent(renderer).width
-            if width + 2 * padding_px > ends[1][0] - ends[0][0]:
+            room = ends[1][0] - ends[0][0] - 2 * padding_px
+            if label.get_window_extent(renderer).width > room and short:
+                label.set_text(short)
+            if label.get_window_extent(renderer).width > room:
                 label.remove()
         self._texts.clear()

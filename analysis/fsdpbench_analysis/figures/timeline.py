@@ -17,6 +17,7 @@ from ..trace import LaneTrace, RankTrace, Slice, Trace
 from .canvas import FittingLabels, new_figure
 
 _LANE_NAMES = {"all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "all_reduce": "all-reduce"}
+_CAUSE_INK = "#8A3A00"
 _BAR = 0.78  # of a row's height
 
 
@@ -42,17 +43,20 @@ def draw_timeline(parts: Sequence[TimelinePart], max_ranks: int = 4, width: floa
     all_axes = figure.subplots(len(parts), 1, sharex=True, squeeze=False, height_ratios=[max(r, 1) for r in rows])[:, 0]
     labels = FittingLabels()
     used: Dict[str, bool] = {}
+    letters = _letters(parts)
     end = 0.0
     for axes, part, shown in zip(all_axes, parts, ranks):
-        end = max(end, _draw_part(axes, part, shown, labels, used, font))
+        end = max(end, _draw_part(axes, part, shown, labels, used, letters, font))
     all_axes[-1].set_xlim(0, end * 1.005)
     all_axes[-1].set_xlabel("ms since the step began;  in the boxes: units by number, R the root unit, * prefetched in "
                             "backward", fontsize=font)
     handles = [Patch(facecolor=colour, edgecolor="none", label=name)
                for key, (name, colour) in style.SLICES.items() if key in used]
     if "exposed" in used:
-        handles.append(Patch(facecolor="none", edgecolor=style.VERMILION, hatch="////", label="compute waits, with its cause"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=font + 1,
+        handles.append(Patch(facecolor="none", edgecolor=style.VERMILION, hatch="////", label="compute waits"))
+        handles += [Patch(facecolor="none", edgecolor="none", label=f"{letters[cause]}  {_cause_name(cause)}")
+                    for cause in _visible_causes(parts, end)]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 8), fontsize=font + 1,
                   handlelength=1.2, columnspacing=1.6)
     labels.prune(figure)
     return figure
@@ -86,7 +90,7 @@ def _lanes(rank: RankTrace, step: int) -> List[LaneTrace]:
 
 
 def _draw_part(axes: Axes, part: TimelinePart, ranks: Sequence[RankTrace], labels: FittingLabels,
-               used: Dict[str, bool], font: float) -> float:
+               used: Dict[str, bool], letters: Dict[str, str], font: float) -> float:
     """Returns the time of the last end, in milliseconds since the step began."""
     begin, end = part.trace.step_window(part.step)
     ticks: List[float] = []
@@ -102,7 +106,7 @@ def _draw_part(axes: Axes, part: TimelinePart, ranks: Sequence[RankTrace], label
             names.append(f"rank {rank.rank}   {name}" if lane is _lanes(rank, part.step)[0] and len(ranks) > 1 else name)
             _draw_lane(axes, lane, part.step, begin, y, labels, used, font)
             if lane.name == "compute":
-                _draw_exposed(axes, part, rank, begin, y, labels, used, font)
+                _draw_exposed(axes, part, rank, begin, y, labels, used, letters, font)
             y += 1
         if part.step in rank.steps:
             finish = rank.steps[part.step][1] - begin
@@ -156,6 +160,21 @@ def _slice_text(item: Slice) -> str:
     return clean(parts[1] if len(parts) > 1 else item.name, 24).replace("blocks.", "")
 
 
+def _letters(parts: Sequence[TimelinePart]) -> Dict[str, str]:
+    """A letter for each cause, the same in all figures of the same causes; digits stand for units already."""
+    causes = sorted({interval.cause for part in parts for interval in part.exposed})
+    return {cause: chr(ord("a") + i) if i < 26 else "?" for i, cause in enumerate(causes)}
+
+
+def _cause_name(cause: str) -> str:
+    return clean(cause.replace("_", " "), 30)
+
+
+def _visible_causes(parts: Sequence[TimelinePart], span_ms: float) -> List[str]:
+    """Those with a box in which a letter has room."""
+    return sorted({i.cause for part in parts for i in _joined(part.exposed) if i.end_ms - i.begin_ms >= 0.01 * span_ms})
+
+
 def _joined(intervals: Sequence[ExposedInterval], gap_ms: float = 0.02) -> List[ExposedInterval]:
     """Neighbours with the same cause as one box with one label."""
     joined: List[ExposedInterval] = []
@@ -170,7 +189,7 @@ def _joined(intervals: Sequence[ExposedInterval], gap_ms: float = 0.02) -> List[
 
 
 def _draw_exposed(axes: Axes, part: TimelinePart, rank: RankTrace, begin: float, y: float, labels: FittingLabels,
-                  used: Dict[str, bool], font: float) -> None:
+                  used: Dict[str, bool], letters: Dict[str, str], font: float) -> None:
     low, high = y - _BAR / 2, y + _BAR / 2
     polygons = []
     for interval in _joined(part.exposed):
@@ -179,8 +198,9 @@ def _draw_exposed(axes: Axes, part: TimelinePart, rank: RankTrace, begin: float,
         offset = rank.steps[part.step][0] - begin
         left, right = interval.begin_ms + offset, interval.end_ms + offset
         polygons.append([(left, low), (left, high), (right, high), (right, low)])
-        labels.add(axes, left, right, y, clean(interval.cause.replace("_", " "), 30), fontsize=font - 1,
-                   color="#8A3A00", bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
+        labels.add(axes, left, right, y, _cause_name(interval.cause), fontsize=font - 1,
+                   color=_CAUSE_INK, short=letters[interval.cause],
+                   bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8})
     if polygons:
         used["exposed"] = True
         axes.add_collection(PolyCollection(polygons, facecolors="#FBE6DA", edgecolors=style.VERMILION, hatch="////",

@@ -1,0 +1,110 @@
+"""Reading: what files say comes out, what they do not say stays absent, and broken files are named with a remedy."""
+
+from __future__ import annotations
+
+import gzip
+import unittest
+
+from support import DATA, FolderTest
+
+from fsdpbench_analysis.load import load_result, load_sweep
+from fsdpbench_analysis.schema import ReportError
+from fsdpbench_analysis.trace import find_trace, load_trace
+
+
+class Good(FolderTest):
+    def test_result(self) -> None:
+        result = load_result(DATA / "run/result.json")
+        self.assertAlmostEqual(result.metrics.step.median, 100.38, places=1)
+        self.assertTrue(result.metrics.total.complete())
+        self.assertEqual(result.causes[0].cause, "late_prefetch")
+        self.assertEqual(result.setting("fsdp.backward_prefetch"), "none")
+        self.assertIsNone(result.setting("fsdp.no_such_key"))
+
+    def test_older_files_have_less(self) -> None:
+        def strip(value):
+            for key in ("causes", "exposed_intervals", "collectives", "steps", "causes_small_ms"):
+                value.pop(key)
+            value["metrics"] = {}
+            value["memory"] = {}
+        result = load_result(self.copy("run", strip) / "result.json")
+        self.assertIsNone(result.metrics.step)
+        self.assertIsNone(result.metrics.total.compute_ms)
+        self.assertEqual(result.causes, [])
+        self.assertIsNone(result.memory.timeline)
+
+    def test_sweep(self) -> None:
+        sweep = load_sweep(DATA / "sweep/sweep.json")
+        self.assertEqual([len(a.values) for a in sweep.varying()], [4, 5, 2])
+        self.assertEqual(sum(not c.measured for c in sweep.cells), 1)
+
+    def test_trace(self) -> None:
+        trace = load_trace(DATA / "run/trace.json")
+        self.assertEqual([r.rank for r in trace.ranks], [0, 3])
+        self.assertEqual(trace.representative_step(), 5)
+        self.assertIn("compute", [lane.name for lane in trace.ranks[0].lanes])
+
+    def test_compressed_trace(self) -> None:
+        packed = self.folder / "trace.json.gz"
+        packed.write_bytes(gzip.compress((DATA / "run/trace.json").read_bytes()))
+        self.assertEqual(find_trace(self.folder), packed)
+        self.assertEqual(len(load_trace(packed).ranks), 2)
+
+
+class Bad(FolderTest):
+    def error(self, text: bytes, name: str = "result.json") -> str:
+        path = self.folder / name
+        path.write_bytes(text)
+        load = {"result.json": load_result, "sweep.json": load_sweep}.get(name, load_trace)
+        with self.assertRaises(ReportError) as caught:
+            load(path)
+        message = str(caught.exception)
+        self.assertIn(str(path), message)
+        return message
+
+    def test_every_truncation_is_an_error(self) -> None:
+        text = (DATA / "run/result.json").read_bytes()
+        for end in range(0, len(text) - 1, 997):
+            self.assertIn("truncated or damaged", self.error(text[:end]))
+
+    def test_truncated_gzip(self) -> None:
+        packed = gzip.compress((DATA / "run/trace.json").read_bytes())
+        self.assertIn("cannot read", self.error(packed[: len(packed) // 2], "trace.json.gz"))
+        self.assertIn("cannot read", self.error(b"no gzip at all", "trace.json.gz"))
+
+    def test_messages(self) -> None:
+        for text, expected in (
+                (b"\xff\xfe", "not UTF-8"),
+                (b"[]", "a JSON object is expected"),
+                (b"{}", "no schema_version"),
+                (b'{"schema_version": 999}', "has schema_version 999; this package reads 1"),
+                (b'{"schema_version": true}', "reads 1"),
+                (b'{"schema_version": [1]}', "reads 1"),
+                (b'{"schema_version": 1, "metrics": {"step_ms": {"median": "fast"}}}',
+                 'metrics.step_ms.median is "fast"; a number'),
+                (b'{"schema_version": 1, "metrics": {"step_ms": {}}}', "metrics.step_ms.median is missing"),
+                (b'{"schema_version": 1, "metrics": {"compute_ms": NaN}}', "no valid JSON"),
+                (b'{"schema_version": 1, "metrics": {"compute_ms": 1e999}}', "a finite number"),
+                (b'{"schema_version": 1, "metrics": []}', "metrics is a list; an object"),
+                (b'{"schema_version": 1, "causes": {"a": 1}}', "causes is an object; a list"),
+                (b'{"schema_version": 1, "memory": {"timeline": {"time_ms": [1, 2], "optimizer": [1]}}}',
+                 "they belong together"),
+                (b"[" * 100000, "no valid JSON")):
+            with self.subTest(expected):
+                self.assertIn(expected, self.error(text))
+
+    def test_trace_messages(self) -> None:
+        self.assertIn("no complete events", self.error(b'{"schemaVersion": 1, "traceEvents": []}', "trace.json"))
+        self.assertIn("numeric ts", self.error(
+            b'{"schemaVersion": 1, "traceEvents": [{"ph": "X", "pid": 1, "tid": 1, "ts": "now"}]}', "trace.json"))
+
+    def test_sweep_messages(self) -> None:
+        self.assertIn("cells[0].id is missing", self.error(b'{"schema_version": 1, "cells": [{}]}', "sweep.json"))
+
+    def test_missing_file(self) -> None:
+        with self.assertRaisesRegex(ReportError, "cannot read .*nothing.json: No such file"):
+            load_result(self.folder / "nothing.json")
+
+
+if __name__ == "__main__":
+    unittest.main()
