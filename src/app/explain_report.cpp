@@ -21,15 +21,6 @@ using nlohmann::json;
 
 constexpr int kExplainSchemaVersion = 1;
 
-std::vector<bool> reshards(const engine::Preparation& p) {
-  const schedule::Policy policy = schedule::make_policy(p.config);
-  std::vector<bool> result;
-  for (int u = 0; u < static_cast<int>(p.plan.units.size()); ++u) {
-    result.push_back(schedule::reshards_after_forward(policy, p.plan, u));
-  }
-  return result;
-}
-
 std::string modules_of(const plan::Plan& plan, const plan::Unit& unit) {
   const auto& modules = unit.members.modules;
   const auto name = [&](int m) { return plan.shapes.modules[static_cast<std::size_t>(m)].name; };
@@ -91,7 +82,7 @@ std::string memory_table(const engine::Preparation& p) {
 }
 
 std::string communication_table(const engine::Preparation& p) {
-  const plan::CommunicationVolume v = plan::communication_volume(p.plan, p.config, reshards(p));
+  const plan::CommunicationVolume v = plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(schedule::make_policy(p.config), p.plan));
   const double parallel = plan::data_parallel_volume(p.plan, p.config);
   Table table;
   table.title = "Communication a rank and step (ring algorithms, bytes sent)";
@@ -192,7 +183,7 @@ json explain_json(const engine::Preparation& p) {
   j["memory"] = {{"peak_bytes", std::move(peak)},
                  {"with_fsdp", estimate_json(plan::memory_with_fsdp(p.plan, p.config))},
                  {"without_fsdp", estimate_json(plan::memory_without_fsdp(p.plan, p.config))}};
-  const plan::CommunicationVolume v = plan::communication_volume(p.plan, p.config, reshards(p));
+  const plan::CommunicationVolume v = plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(schedule::make_policy(p.config), p.plan));
   j["communication"] = {{"all_gather", v.all_gather},
                         {"reduce_scatter", v.reduce_scatter},
                         {"all_reduce", v.all_reduce},

@@ -33,15 +33,6 @@ void check_memory(const engine::Preparation& p) {
       p.plan.mesh.ranks(), format_bytes(needed), format_bytes(p.memory.reserved), format_bytes(available)));
 }
 
-std::vector<bool> reshards(const engine::Preparation& p) {
-  const schedule::Policy policy = schedule::make_policy(p.config);
-  std::vector<bool> result;
-  for (int u = 0; u < static_cast<int>(p.plan.units.size()); ++u) {
-    result.push_back(schedule::reshards_after_forward(policy, p.plan, u));
-  }
-  return result;
-}
-
 /// Bytes counted on the wire equal the closed formula; a ring of an uneven message rounds each all-reduce down.
 void check_wire_bytes(const RunReport& report) {
   const auto steps = static_cast<double>(report.result->traces.front().steps.size());
@@ -111,7 +102,7 @@ MeasuredRun measure(const PreparedRun& prepared, const engine::RunHooks& hooks) 
   run.report.preparation = &p;
   run.report.result = run.result.get();
   run.report.date = date_now();
-  run.report.expected_volume = plan::communication_volume(p.plan, p.config, reshards(p));
+  run.report.expected_volume = plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(schedule::make_policy(p.config), p.plan));
   if (run.result->traces.front().steps.empty()) return run;
   run.report.metrics = metrics::run_metrics(p.schedules, p.plan.mesh, p.config.fsdp.reshard_after_forward.group,
                                             run.result->traces, tokens_per_step(p.config));

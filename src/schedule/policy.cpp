@@ -29,6 +29,14 @@ bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int un
   return strategy_reshards && unit != plan::Plan::kRoot;
 }
 
+std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan) {
+  std::vector<bool> result;
+  for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
+    result.push_back(reshards_after_forward(policy, plan, u));
+  }
+  return result;
+}
+
 GradientFactors gradient_factors(config::GradientScaling scaling, const plan::Mesh& mesh) {
   GradientFactors factors;
   const int ranks = mesh.ranks();

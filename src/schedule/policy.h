@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "config/run_config.h"
 #include "plan/plan.h"
@@ -21,6 +22,8 @@ Policy make_policy(const config::RunConfig& config);
 
 /// Whether a unit's parameters are freed after its forward: the strategy's rule, the root's rule, the override.
 bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit);
+/// The same for every unit, as plan/communication.h wants it.
+std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan);
 
 /// Factors that turn a sum over all ranks into the mean. before * collectives * after = 1 / ranks.
 struct GradientFactors {

@@ -60,11 +60,8 @@ TEST(Stress, RandomPoliciesUnderRandomDelays) {
       EXPECT_EQ(memory.peak_occupied, expected_memory.peak_occupied) << "case " << i;
       EXPECT_EQ(memory.reserved, expected_memory.reserved) << "case " << i;
     }
-    std::vector<bool> reshards;
-    for (int u = 0; u < static_cast<int>(preparation.plan.units.size()); ++u) {
-      reshards.push_back(schedule::reshards_after_forward(schedule::make_policy(c), preparation.plan, u));
-    }
-    const plan::CommunicationVolume volume = plan::communication_volume(preparation.plan, c, reshards);
+    const plan::CommunicationVolume volume = plan::communication_volume(
+        preparation.plan, c, schedule::units_that_reshard(schedule::make_policy(c), preparation.plan));
     for (const backend::WireBytes& bytes : result.wire_bytes) {
       EXPECT_EQ(bytes[0], std::llround(2 * volume.all_gather)) << "case " << i;
       EXPECT_EQ(bytes[1], std::llround(2 * volume.reduce_scatter)) << "case " << i;
