@@ -1,0 +1,268 @@
+#!/usr/bin/python3
+"""Sweeps and comparisons as their user meets them: resuming, kills at any moment, failed cells, verdicts.
+
+    sweep_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import collections
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+PROGRAM = ""
+SOURCE = Path()
+
+OK, BAD_INPUT, CANNOT_WRITE, INTERRUPTED = 0, 2, 4, 130
+
+# Everything is emulated: a step takes a few milliseconds of sleep, also under a sanitizer.
+BASE = """
+[model]
+layers = 2
+width = 32
+ffn_width = 64
+[mesh]
+ranks = 2
+[train]
+steps = 3
+warmup = 1
+seq_len = 16
+batch_per_rank = 1
+[emulate]
+compute_tflops = 0.001
+link_gb_per_s = 1.0
+"""
+SWEEP = 'base = "base.toml"\ntrials = 2\n[axes]\n"mesh.ranks" = [1, 2]\n"fsdp.layout" = ["flat", "per_param"]\n'
+
+
+class Case(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.base = self.write("base.toml", BASE)
+        self.out = self.folder / "out"
+
+    def write(self, name: str, text: str) -> str:
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return str(path)
+
+    def call(self, *arguments: str, code: int = OK) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder, timeout=240)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def error(self, *arguments: str, code: int = BAD_INPUT) -> str:
+        lines = [line for line in self.call(*arguments, code=code).stderr.splitlines() if line.startswith("error: ")]
+        self.assertEqual(len(lines), 1)
+        return lines[0]
+
+    def sweep(self, text: str = SWEEP, *arguments: str, code: int = OK) -> subprocess.CompletedProcess[str]:
+        return self.call("sweep", self.write("s.toml", text), "--out", "out", *arguments, code=code)
+
+    def summary(self) -> dict:
+        return json.loads((self.out / "sweep.json").read_text())
+
+    def trials(self) -> list[dict]:
+        """Whole lines only, without the header; each must be JSON."""
+        path = self.out / "trials.jsonl"
+        lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+        return [json.loads(line) for line in lines[1:]]
+
+
+class Sweep(Case):
+    def test_runs_every_cell_and_says_what_it_gave(self) -> None:
+        done = self.sweep()
+        self.assertIn("step ms", done.stdout)
+        sweep = self.summary()
+        self.assertTrue(sweep["complete"])
+        self.assertEqual([axis["key"] for axis in sweep["axes"]], ["mesh.ranks", "fsdp.layout"])
+        self.assertEqual(len(sweep["cells"]), 4)
+        for cell in sweep["cells"]:
+            self.assertEqual((cell["status"], cell["trials"]), ("ok", 2))
+            step = cell["metrics"]["step_ms"]
+            self.assertLessEqual(step["min"], step["median"])
+            self.assertLessEqual(step["ci_low"], step["median"])
+            self.assertLessEqual(step["median"], step["ci_high"])
+            for name in ("compute_ms", "comm_ms", "exposed_comm_ms", "exposed_copy_ms", "idle_ms", "tokens_per_s"):
+                self.assertIsInstance(cell["metrics"][name], (int, float), name)
+            self.assertGreater(cell["memory"]["peak_bytes"]["total"], 0)
+            self.assertIn("all_gather", cell["comm"]["wire_bytes_per_rank"])
+        self.assertEqual(sorted(path.name for path in self.out.iterdir()), ["sweep.json", "trials.jsonl"])
+        self.assertTrue(sweep["world"]["emulated_compute"])
+
+    def test_rounds_interleave_the_cells(self) -> None:
+        self.sweep()
+        self.assertEqual([trial["trial"] for trial in self.trials()], [0] * 4 + [1] * 4)
+
+    def test_a_finished_sweep_runs_nothing_again(self) -> None:
+        self.sweep()
+        before = (self.out / "trials.jsonl").read_bytes()
+        self.assertIn("0 are missing", self.sweep().stderr)
+        self.assertEqual((self.out / "trials.jsonl").read_bytes(), before)
+
+    def test_goes_on_after_a_torn_line(self) -> None:
+        self.sweep()
+        path = self.out / "trials.jsonl"
+        path.write_bytes(path.read_bytes()[:-20])
+        done = self.sweep()
+        self.assertIn("torn", done.stderr)
+        self.assertIn("1 are missing", done.stderr)
+        self.assertTrue(self.summary()["complete"])
+        self.assertEqual(len(self.trials()), 8)
+
+    def test_another_sweep_in_the_same_folder_is_refused(self) -> None:
+        self.sweep()
+        for changed in (SWEEP.replace("trials = 2", "trials = 3"), SWEEP.replace("[1, 2]", "[1, 2, 4]")):
+            self.assertIn("another sweep", self.error("sweep", self.write("s.toml", changed), "--out", "out"))
+        self.write("s.toml", SWEEP)
+        self.assertIn("another sweep", self.error("sweep", "s.toml", "--out", "out", "--set", "train.steps=4"))
+        self.write("base.toml", BASE.replace("steps = 3", "steps = 5"))
+        self.assertIn("another sweep", self.error("sweep", "s.toml", "--out", "out"))
+
+    def test_a_failed_cell_is_recorded_and_the_others_run(self) -> None:
+        text = 'base = "base.toml"\ntrials = 2\n[axes]\n"model.kv_heads" = [2, 3]\n'
+        done = self.sweep(text)
+        self.assertIn("cell failed", done.stderr)
+        cells = self.summary()["cells"]
+        self.assertEqual([cell["status"] for cell in cells], ["ok", "failed"])
+        self.assertIn("model.kv_heads = 3", cells[1]["reason"])
+        self.assertTrue(self.summary()["complete"])
+        self.assertEqual(len(self.trials()), 3)
+        self.sweep(text)
+        self.assertEqual(len(self.trials()), 3)
+        self.sweep(text, "--retry-failed")
+        self.assertEqual(len(self.trials()), 4)
+
+    def test_hostile_values_make_safe_names(self) -> None:
+        data = self.folder / "<i>&\"'"
+        data.mkdir()
+        (data / "text").write_text("0123456789" * 100)
+        name = json.dumps(str(data))
+        self.sweep(f'base = "base.toml"\ntrials = 1\nkeep_traces = true\ntitle = "<b>"\n[axes]\n'
+                   f'"data.path" = [{name}, "../../../no such"]\n')
+        cells = self.summary()["cells"]
+        self.assertEqual([cell["status"] for cell in cells], ["ok", "failed"])
+        kept = self.out / "cells" / cells[0]["id"]
+        self.assertTrue((kept / "result.json").exists() and (kept / "trace.json").exists())
+        self.assertEqual(kept.parent, self.out / "cells")
+        self.assertEqual(len(list((self.out / "cells").iterdir())), 1)
+
+    def test_ctrl_c_keeps_what_is_done(self) -> None:
+        sweep = self.write("s.toml", SWEEP.replace("trials = 2", "trials = 500"))
+        process = subprocess.Popen([PROGRAM, "sweep", sweep, "--out", "out"], cwd=self.folder,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while len(self.trials()) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED)
+        self.assertIn("the same command goes on", stderr)
+        self.assertFalse(self.summary()["complete"])
+        self.assertGreaterEqual(len(self.trials()), 3)
+
+    def test_only_one_process_a_folder(self) -> None:
+        sweep = self.write("s.toml", SWEEP.replace("trials = 2", "trials = 500"))
+        process = subprocess.Popen([PROGRAM, "sweep", sweep, "--out", "out", "-q"], cwd=self.folder,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + 60
+            while not self.trials() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self.assertIn("in use", self.error("sweep", sweep, "--out", "out", code=CANNOT_WRITE))
+        finally:
+            process.kill()
+            process.wait()
+
+    def test_bad_files(self) -> None:
+        def error(text: str) -> str:
+            return self.error("sweep", self.write("s.toml", text), "--out", "out")
+
+        self.assertIn("there is no base", error('[axes]\n"mesh.ranks" = [1]\n'))
+        self.assertIn("no such file", error('base = "nowhere.toml"\n[axes]\n"mesh.ranks" = [1]\n'))
+        self.assertIn("'mesh.ranks'", error('base = "base.toml"\n[axes]\n"mesh.rank" = [1]\n'))
+        self.assertIn("has no values", error('base = "base.toml"\n[axes]\n"mesh.ranks" = []\n'))
+        self.assertIn("there are no axes", error('base = "base.toml"\n'))
+        self.assertIn("not valid TOML", error("["))
+        self.assertIn("no such file", self.error("sweep", "nowhere.toml"))
+        self.assertFalse(self.out.exists())
+
+
+class Kill(Case):
+    """kill -9 at 20 random moments loses at most the running trial each time."""
+
+    CELLS, TRIALS, KILLS = 4, 30, 20
+
+    def test_twenty_kills(self) -> None:
+        sweep = self.write("s.toml", SWEEP.replace("trials = 2", f"trials = {self.TRIALS}"))
+        command = [PROGRAM, "sweep", sweep, "--out", "out", "-q"]
+        seed = int.from_bytes(os.urandom(4), "little")
+        moments, kills, before = random.Random(seed), 0, 0
+        with self.subTest(seed=seed):
+            for _ in range(self.KILLS):
+                process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.DEVNULL,
+                                           stderr=subprocess.DEVNULL)
+                time.sleep(moments.uniform(0.0, 0.25))
+                process.kill()
+                kills += process.wait() == -signal.SIGKILL
+                there = len(self.trials())
+                self.assertGreaterEqual(there, before, "a finished trial was lost")
+                before = there
+                if (self.out / "sweep.json").exists():
+                    self.summary()  # whole at any moment
+            self.assertGreaterEqual(kills, self.KILLS * 3 // 4, "the sweep was over too soon to be killed")
+            self.call(*command[1:])
+            times = collections.Counter((trial["cell"], trial["trial"]) for trial in self.trials())
+            self.assertEqual(len(times), self.CELLS * self.TRIALS)
+            self.assertEqual(set(times.values()), {1})
+            cells = self.summary()["cells"]
+            self.assertEqual({(cell["status"], cell["trials"]) for cell in cells}, {("ok", self.TRIALS)})
+
+
+class Compare(Case):
+    def compare(self, *arguments: str) -> dict:
+        self.call("compare", *arguments, "--out", "out", "-q")
+        return json.loads((self.out / "compare.json").read_text())
+
+    def test_a_slower_link_is_slower(self) -> None:
+        found = self.compare(self.base, "--trials", "5", "--b-set", "emulate.compute_tflops=0.0005")
+        self.assertEqual(found["verdict"], "slower")
+        self.assertGreater(found["ratio"], 1.2)
+        self.assertLessEqual(found["ci_low"], found["ratio"])
+        self.assertGreaterEqual(found["ci_high"], found["ratio"])
+        for side in ("a", "b"):
+            self.assertEqual(len(found[side]["trials"]), 5)
+            self.assertEqual({len(trial["steps_ms"]) for trial in found[side]["trials"]}, {3})
+        self.assertEqual(found["b"]["config"]["emulate"]["compute_tflops"], 0.0005)
+        self.assertGreaterEqual(found["aa_noise"], 0)
+
+    def test_the_verdict_is_said_in_words(self) -> None:
+        done = self.call("compare", self.base, self.base, "--trials", "3", "--out", "out", "--threshold", "100")
+        self.assertIn("No difference", done.stdout)
+        self.assertIn("% interval of B / A", done.stdout)
+        self.assertIn("same configuration", done.stderr)
+
+    def test_result_folders_can_be_compared(self) -> None:
+        self.call("run", self.base, "--out", "one", "-q")
+        self.compare("one", "base.toml", "--trials", "3")
+
+    def test_too_few_trials_are_refused(self) -> None:
+        self.assertIn("--trials 2 is too few", self.error("compare", self.base, "--trials", "2"))
+        self.assertFalse((self.folder / "runs").exists())
+
+    def test_bad_sides(self) -> None:
+        self.assertIn("no such file", self.error("compare", self.base, "nowhere.toml"))
+        self.assertIn("'mesh.ranks'", self.error("compare", self.base, "--b-set", "mesh.rank=3"))
+
+
+if __name__ == "__main__":
+    PROGRAM, SOURCE = os.path.abspath(sys.argv[1]), Path(sys.argv[2]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
