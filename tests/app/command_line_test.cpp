@@ -45,6 +45,14 @@ TEST(CommandLineTest, Explain) {
 
 TEST(CommandLineTest, Doctor) { EXPECT_TRUE(std::get<DoctorArguments>(parse({"doctor", "--json"}).command).json); }
 
+TEST(CommandLineTest, TraceCheck) {
+  EXPECT_THAT(std::get<TraceCheckArguments>(parse({"trace", "check", "a.json", "b.json.gz"}).command).files,
+              ElementsAre("a.json", "b.json.gz"));
+  EXPECT_THAT(text({"trace", "check", "--help"}),
+              testing::AllOf(HasSubstr("Usage: fsdpbench trace check"), HasSubstr("Exit codes")));
+  EXPECT_THAT(config_error([] { parse({"trace", "check"}); }), HasSubstr("fsdpbench trace check --help"));
+}
+
 TEST(CommandLineTest, MistakesNameThemselvesAndTheHelp) {
   EXPECT_THAT(config_error([] {
                 parse({"rum", "p.toml"});

@@ -92,6 +92,12 @@ class Run(Cli):
         self.assertGreater(len(events), 50)
         self.assertTrue(all("ph" in event for event in events))
 
+    def test_traces_pass_their_check(self) -> None:
+        self.result()
+        files = ["out/trace.json", "out/trace/rank_0.json.gz", "out/trace/rank_1.json.gz"]
+        done = self.call("trace", "check", *files)
+        self.assertEqual(done.stdout.count(": ok, "), len(files))
+
     def test_the_resolved_configuration_repeats_the_run(self) -> None:
         first = self.result()
         self.call("run", "out/config.toml", "--out", "again", "-q")
@@ -177,6 +183,14 @@ class BadInput(Cli):
                              "out", code=NO_RESOURCES)
         self.assertIn("available", message)
         self.assertLess(time.monotonic() - begin, 30)
+
+    def test_trace_check_says_what_and_where(self) -> None:
+        broken = self.write("broken.json", '{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":-1}]}')
+        done = self.call("trace", "check", broken, code=BAD_INPUT)
+        self.assertIn("broken.json: event 0: duration: ", done.stdout)
+        self.assertIn("line 1", self.call("trace", "check", self.write("cut.json", '{"traceEvents":['), code=BAD_INPUT).stdout)
+        self.assertIn("nowhere.json", self.error("trace", "check", "nowhere.json"))
+        self.assertIn("fsdpbench trace --help", self.error("trace"))
 
     def test_command_line(self) -> None:
         self.assertIn("nearest is 'run'", self.error("rum"))
