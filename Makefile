@@ -68,8 +68,8 @@ asan tsan: deps
 # Two at a time, as there are two cores on a small machine.
 fuzz: deps
 	@cmake --preset asan $(LAUNCHER) --log-level=WARNING >/dev/null
-	cmake --build --preset asan --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result
-	printf '%s\n' profile sweep trace result | xargs -P 2 -I {} build-asan/bin/fuzz_{} . 60
+	cmake --build --preset asan --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result fuzz_trials
+	printf '%s\n' profile sweep trace result trials | xargs -P 2 -I {} build-asan/bin/fuzz_{} . 60
 
 clean:
 	rm -rf build build-asan build-tsan

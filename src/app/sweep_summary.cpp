@@ -149,7 +149,9 @@ std::string sweep_table(const json& sweep) {
     std::vector<std::string> row;
     for (const json& axis : sweep["axes"]) row.push_back(text_of(cell["axes"][axis["key"].get<std::string>()]));
     const auto number = [&](const json& from, const char* key, double scale) {
-      return from.contains(key) ? fmt::format("{:.2f}", from[key].get<double>() * scale) : std::string("-");
+      return from.is_object() && from.contains(key) && from[key].is_number()
+                 ? fmt::format("{:.2f}", from[key].get<double>() * scale)
+                 : std::string("-");
     };
     if (cell.contains("metrics")) {
       const json& m = cell["metrics"];
@@ -158,7 +160,7 @@ std::string sweep_table(const json& sweep) {
       row.push_back(number(step, "ci_low", 1) + " to " + number(step, "ci_high", 1));
       row.push_back(number(m, "exposed_comm_ms", 1));
       row.push_back(number(m, "overlap_pct", 1));
-      row.push_back(number(cell["memory"].value("peak_bytes", json::object()), "total", 1.0 / (1 << 20)));
+      row.push_back(number(cell["memory"].value("peak_bytes", json()), "total", 1.0 / (1 << 20)));
     } else {
       row.insert(row.end(), 5, "-");
     }

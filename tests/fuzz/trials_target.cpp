@@ -1,0 +1,24 @@
+#include <fstream>
+#include <iterator>
+
+#include "app/sweep_summary.h"
+#include "app/trial_log.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace fsdpbench::fuzz {
+
+Target target() { return {"trials", {"tests/fuzz/seeds/trials.jsonl"}, "trials.jsonl"}; }
+
+/// As a sweep that goes on: read the log, then say what is in it. The seed's cells are c-a and c-b.
+void parse(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  const app::ParsedTrials parsed = app::parse_trials(text, path);
+  app::SweepGrid grid;
+  grid.file.trials = 2;
+  grid.file.axes = {{"mesh.ranks", {config::Value(std::int64_t{2}), config::Value(std::int64_t{4})}}};
+  grid.cells = {{"c-a", {grid.file.axes[0].values[0]}, {}}, {"c-b", {grid.file.axes[0].values[1]}, {}}};
+  app::sweep_table(app::sweep_json(grid, parsed.trials));
+}
+
+}  // namespace fsdpbench::fuzz
