@@ -130,7 +130,8 @@ class CommandLine(FolderTest):
     def test_timeline(self) -> None:
         out = self.folder / "picture.png"
         self.assertEqual(main(["timeline", str(DATA / "run"), str(DATA / "run"), "--out", str(out)]), 0)
-        self.assertEqual(Image.open(out).width, 1600)
+        with Image.open(out) as picture:
+            self.assertEqual(picture.width, 1600)
         self.assertEqual(main(["timeline", str(DATA / "run"), "--step", "99", "--out", str(out)]), 2)
         self.assertEqual(main(["timeline", str(DATA / "run"), "--out", str(self.folder / "a.exe")]), 2)
 
@@ -165,7 +166,8 @@ class Browser(FolderTest):
         shot = self.folder / "shot.png"
         done = self.chromium(f"--screenshot={shot}", page.as_uri())
         self.assertEqual(re.findall(r"CONSOLE.*", done.stderr), [])
-        picture = Image.open(shot).convert("L")
+        with Image.open(shot) as opened:
+            picture = opened.convert("L")
         dark = sum(picture.histogram()[:200]) / (picture.width * picture.height)
         self.assertTrue(0.01 < dark < 0.7, f"{dark:.3f} of the page is not white")
         # A copy that may run the probe; the page itself forbids all scripts.
