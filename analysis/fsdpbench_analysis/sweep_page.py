@@ -92,6 +92,7 @@ def _best_of(name: str, cells: Sequence[Cell], settings: Sequence[Axis], budget:
     prefix = f"{name[0].upper()}{name[1:]}: " if name else ""
     text = (f"{prefix}fastest with {label(best, settings)}, {milliseconds(_step(best))} a step; slowest with "
             f"{label(worst, settings)}, {milliseconds(_step(worst))}.")
+    text += _as_fast_but_leaner(best, cells, settings)
     if budget is not None:
         fitting = [c for c in cells if c.memory.peak.get("total", float("inf")) <= budget]
         if not fitting:
@@ -100,6 +101,25 @@ def _best_of(name: str, cells: Sequence[Cell], settings: Sequence[Axis], budget:
         if inside is not best:
             text += f" Fastest within {size(budget)}: {label(inside, settings)}, {milliseconds(_step(inside))}."
     return text
+
+
+def _as_fast_but_leaner(best: Cell, cells: Sequence[Cell], settings: Sequence[Axis]) -> str:
+    """Cells whose interval overlaps that of the fastest are not slower for all that is known."""
+    assert best.metrics.step is not None
+    bound = best.metrics.step.ci_high
+    if bound is None:
+        return ""
+    equal = [c for c in cells if c is not best and c.metrics.step is not None
+             and (c.metrics.step.ci_low if c.metrics.step.ci_low is not None else c.metrics.step.median) <= bound
+             and "total" in c.memory.peak]
+    if not equal or "total" not in best.memory.peak:
+        return ""
+    leanest = min(equal, key=lambda c: c.memory.peak["total"])
+    text = f" Within the noise, {len(equal)} more {'is' if len(equal) == 1 else 'are'} as fast"
+    if leanest.memory.peak["total"] < best.memory.peak["total"]:
+        text += (f"; {label(leanest, settings)} needs {size(leanest.memory.peak['total'])} instead of "
+                 f"{size(best.memory.peak['total'])}")
+    return text + "."
 
 
 def _heatmap(sweep: Sweep, budget: Optional[float]) -> Picture:

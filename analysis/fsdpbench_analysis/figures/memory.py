@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, Sequence
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .. import style
@@ -32,9 +33,10 @@ def draw_memory(timeline: MemoryTimeline, peak_at: Optional[MemoryPeak], peak_by
     axes.set_ylim(0, max(highest, peak_bytes or 0.0) / unit * 1.2 or 1)
     if peak_bytes:
         axes.axhline(peak_bytes / unit, color=style.FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
-        axes.annotate(f"peak of the run {size(peak_bytes)}", (0.005, peak_bytes / unit), (0, 4), fontsize=9,
+        where = f", in {clean(peak_at.op, 40)}" if peak_at and peak_at.op else ""
+        axes.annotate(f"peak of the run {size(peak_bytes)}{where}", (0.005, peak_bytes / unit), (0, 4), fontsize=9,
                       xycoords=("axes fraction", "data"), textcoords="offset points", color=style.FAINT)
-    _mark_peak(axes, timeline, totals, peak_at, unit)
+    _mark_highest(axes, timeline, totals, unit)
     axes.set_xlabel("ms since the step began, as the host allocates and frees")
     axes.set_ylabel(f"live memory ({name})")
     axes.grid(True, axis="y")
@@ -50,12 +52,12 @@ def _unit(largest: float) -> "tuple[float, str]":
     return 1.0, "bytes"
 
 
-def _mark_peak(axes, timeline: MemoryTimeline, totals, peak_at: Optional[MemoryPeak], unit: float) -> None:
+def _mark_highest(axes: Axes, timeline: MemoryTimeline, totals: Sequence[float], unit: float) -> None:
     if not totals:
         return
     place = max(range(len(totals)), key=totals.__getitem__)
     x, y = timeline.time_ms[place], totals[place] / unit
-    text = f"highest {size(totals[place])}" + (f"  in {clean(peak_at.op, 40)}" if peak_at and peak_at.op else "")
+    text = f"highest {size(totals[place])}"
     low, high = axes.get_xlim()
     right = x > (low + high) / 2
     axes.plot([x], [y], marker="v", markersize=8, color=style.VERMILION, markeredgecolor="white", clip_on=False)
