@@ -113,10 +113,9 @@ def _timeline(result: Result) -> Picture:
 
 def _memory(result: Result) -> Picture:
     picture = Picture("memory", "Memory over one step",
-                      "Bytes of every block from its allocation until the lane that allocates next may reuse it, on "
-                      "one rank, over the time at which its host allocated and freed (the host runs ahead of the "
-                      "lanes). Dashed: the measured peak of the rank that needed most; it counts a block "
-                      "until its memory can be used again, which is later than its release by the host.")
+                      "Bytes alive on one rank while its lanes ran: an op's buffers count from its begin or until its "
+                      "end. Dashed: the measured peak of the rank that needed most, which counts a block until the "
+                      "lane that allocates next may reuse it, whatever the speed of the run.")
     peak = result.memory.peak.get("total")
     estimate = result.memory.estimated.get("total")
     if peak is not None and estimate is not None:

@@ -2,9 +2,13 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
+#include <vector>
 
 #include "metrics/run_details.h"
+#include "metrics/step_view.h"
 #include "schedule/memory_walk.h"
 #include "schedule/policy.h"
 #include "schedule/print_schedule.h"
@@ -43,17 +47,60 @@ json collectives_json(const metrics::RunDetails& details) {
   return j;
 }
 
-/// Live bytes over one step of median length, on its slowest rank.
+/// Live bytes over one step of median length, on its slowest rank: an op's buffers live from its begin on the lane, or
+/// until its end, not from when the host, far ahead, issued it.
 json timeline_json(const RunReport& report) {
-  const trace::RankTrace& trace = report.result->traces[static_cast<std::size_t>(report.causes->example_rank)];
-  const auto index = static_cast<std::size_t>(report.causes->example_step - trace.records.front().step);
-  const trace::StepWindow& window = trace.steps[index];
-  json j{{"rank", trace.rank}, {"step", report.causes->example_step}, {"time_ms", json::array()}};
-  for (const trace::MemorySample& sample : trace.memory) {
-    if (sample.time_ns < window.begin_ns || sample.time_ns > window.end_ns) continue;
-    j["time_ms"].push_back(static_cast<double>(sample.time_ns - window.begin_ns) / 1e6);
-    for (MemoryCategory c : kMemoryCategories) j[std::string(to_string(c))].push_back(sample.live[index_of(c)]);
+  const engine::Preparation& p = *report.preparation;
+  const int rank = report.causes->example_rank;
+  const trace::RankTrace& trace = report.result->traces[static_cast<std::size_t>(rank)];
+  const std::int32_t step = report.causes->example_step;
+  const schedule::Schedule& schedule = p.schedules.of_step(static_cast<std::size_t>(step));
+  const auto first = std::find_if(trace.records.begin(), trace.records.end(),
+                                  [&](const trace::Record& r) { return r.step == step; });
+  metrics::StepRecords records;
+  records.schedule = &schedule;
+  records.ranks = {&*first};
+  records.windows = {trace.steps[static_cast<std::size_t>(step - trace.records.front().step)]};
+  const metrics::StepView view(records, p.schedules.event_count, 0);
+
+  CategoryBytes live{};
+  for (const schedule::Buffer& b : schedule.buffers) {
+    if (b.persistent) live[index_of(b.category)] += b.bytes;
   }
+  std::vector<std::tuple<std::int64_t, std::size_t, std::int64_t>> changes{{view.window().begin_ns, 0, 0}};
+  const auto change = [&](std::int64_t time, schedule::BufferId id, int sign) {
+    const schedule::Buffer& b = schedule.buffers[static_cast<std::size_t>(id)];
+    changes.emplace_back(time, index_of(b.category), sign * b.bytes);
+  };
+  for (int i = 0; i < view.size(); ++i) {
+    for (schedule::BufferId id : view.op(i).allocates) change(view.record(i).begin_ns, id, 1);
+    for (schedule::BufferId id : view.op(i).frees) change(view.done(i), id, -1);
+  }
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const auto& x, const auto& y) { return std::get<0>(x) < std::get<0>(y); });
+  json j{{"rank", rank}, {"step", step}, {"time_ms", json::array()}};
+  for (const auto& [time, category, bytes] : changes) {
+    live[category] += bytes;
+    j["time_ms"].push_back(static_cast<double>(time - view.window().begin_ns) / 1e6);
+    for (MemoryCategory c : kMemoryCategories) j[std::string(to_string(c))].push_back(live[index_of(c)]);
+  }
+  return j;
+}
+
+/// Length of every measured step, by rank and of the slowest.
+json steps_json(const engine::RunResult& run) {
+  json j{{"slowest_rank_ms", json::array()}, {"by_rank", json::array()}};
+  std::vector<double> slowest(run.traces.front().steps.size(), 0.0);
+  for (const trace::RankTrace& trace : run.traces) {
+    json mine = json::array();
+    for (std::size_t s = 0; s < trace.steps.size(); ++s) {
+      const double ms = static_cast<double>(trace.steps[s].end_ns - trace.steps[s].begin_ns) / 1e6;
+      mine.push_back(ms);
+      slowest[s] = std::max(slowest[s], ms);
+    }
+    j["by_rank"].push_back(std::move(mine));
+  }
+  j["slowest_rank_ms"] = slowest;
   return j;
 }
 
@@ -109,6 +156,7 @@ void add_details(const RunReport& report, json& result) {
   // Model FLOPs utilisation needs a peak that somebody states; the emulated rate is one.
   if (p.config.emulate.compute_tflops) m["mfu_pct"] = 100 * flops / seconds / (*p.config.emulate.compute_tflops * 1e12);
   result["collectives"] = collectives_json(details);
+  result["steps"] = steps_json(*report.result);
   result["memory"]["timeline"] = timeline_json(report);
   result["memory"]["peak_at"] = peak_json(p);
   result["memory"]["process_peak_rss_bytes"] = peak_rss_bytes();

@@ -37,7 +37,7 @@ def draw_memory(timeline: MemoryTimeline, peak_at: Optional[MemoryPeak], peak_by
         axes.annotate(f"peak of the run {size(peak_bytes)}{where}", (0.005, peak_bytes / unit), (0, 4), fontsize=9,
                       xycoords=("axes fraction", "data"), textcoords="offset points", color=style.FAINT)
     _mark_highest(axes, timeline, totals, unit)
-    axes.set_xlabel("ms since the step began, as the host allocates and frees")
+    axes.set_xlabel("ms since the step began")
     axes.set_ylabel(f"live memory ({name})")
     axes.grid(True, axis="y")
     handles, names = axes.get_legend_handles_labels()
