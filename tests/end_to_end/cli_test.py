@@ -201,7 +201,8 @@ class BadInput(Cli):
 
 class Explain(Cli):
     def test_from_a_result_ranks_the_causes_with_advice(self) -> None:
-        emulated = ["emulate.link_gb_per_s=0.01", "emulate.compute_tflops=0.001"]
+        # A block's forward takes about as long as its gather, which then hides or does not.
+        emulated = ["model.layers=6", "emulate.link_gb_per_s=0.01", "emulate.compute_tflops=0.0001"]
         self.call("run", self.profile, *sets(*TINY, *emulated, "fsdp.forward_prefetch=none"), "--out", "out", "-q")
         done = self.call("explain", "--from", "out/result.json")
         self.assertIn("late_prefetch", done.stdout)
