@@ -27,7 +27,8 @@ json phases_json(const metrics::RunDetails& details) {
                                                     {"overlap_ms", p.overlap_ms},
                                                     {"exposed_comm_ms", p.exposed_comm_ms},
                                                     {"exposed_copy_ms", p.exposed_copy_ms},
-                                                    {"idle_ms", p.idle_ms}};
+                                                    {"idle_ms", p.idle_ms},
+                                                    {"host_wait_ms", p.host_wait_ms}};
   }
   return j;
 }

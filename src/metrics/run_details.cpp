@@ -20,7 +20,7 @@ constexpr std::array<Phase, 3> kPhases{Phase::forward, Phase::backward, Phase::o
 
 /// Nanoseconds, to be divided by ranks and steps.
 struct Sums {
-  std::int64_t step = 0, compute = 0, comm = 0, overlap = 0, exposed_comm = 0, exposed_copy = 0, idle = 0;
+  std::int64_t step = 0, compute = 0, comm = 0, overlap = 0, exposed_comm = 0, exposed_copy = 0, idle = 0, host_wait = 0;
 };
 
 /// The stretches of one rank's step that belong to each phase.
@@ -63,7 +63,7 @@ class Details {
     for (Phase phase : kPhases) {
       const Sums& s = phases_[static_cast<std::size_t>(phase)];
       details.phases.push_back({phase, ms(s.step), ms(s.compute), ms(s.comm), ms(s.overlap), ms(s.exposed_comm),
-                                ms(s.exposed_copy), ms(s.idle)});
+                                ms(s.exposed_copy), ms(s.idle), ms(s.host_wait)});
     }
     for (std::size_t u = 0; u < units_.size(); ++u) {
       details.units.push_back(
@@ -98,7 +98,11 @@ class Details {
           if (steady) add_collective(static_cast<int>(i), records[i]);
           break;
         case OpClass::copy: copies.push_back(run); break;
-        case OpClass::none: break;
+        case OpClass::none:
+          if (op.is_host()) {
+            phases_[static_cast<std::size_t>(op.phase)].host_wait += records[i].end_ns - records[i].issued_ns;
+          }
+          break;
       }
     }
     const IntervalSet comp = unite(std::move(computation));

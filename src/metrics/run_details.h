@@ -25,6 +25,7 @@ struct PhaseTimes {
   double exposed_comm_ms = 0;
   double exposed_copy_ms = 0;
   double idle_ms = 0;
+  double host_wait_ms = 0;  ///< the host was blocked (limits, syncs); runs beside the above, not part of the sum
 };
 
 /// One unit, means over ranks and measured steps. Exposed: its communication while nothing computes.
