@@ -69,7 +69,7 @@ asan tsan: deps
 fuzz: deps
 	@cmake --preset asan $(LAUNCHER) --log-level=WARNING >/dev/null
 	cmake --build --preset asan --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result fuzz_trials
-	printf '%s\n' profile sweep trace result trials | xargs -P 2 -I {} build-asan/bin/fuzz_{} . 60
+	printf '%s\n' profile sweep trace result trials | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . 60'
 
 clean:
 	rm -rf build build-asan build-tsan
