@@ -94,6 +94,11 @@ PreparedRun prepare_run(config::RunConfig config) {
   return run;
 }
 
+std::optional<metrics::LinkFacts> link_facts(const config::RunConfig& config) {
+  if (!config.emulate.link_gb_per_s) return std::nullopt;
+  return metrics::LinkFacts{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
+}
+
 MeasuredRun measure(const PreparedRun& prepared, const engine::RunHooks& hooks) {
   const engine::Preparation& p = prepared.preparation;
   MeasuredRun run;
@@ -108,12 +113,9 @@ MeasuredRun measure(const PreparedRun& prepared, const engine::RunHooks& hooks) 
                                             run.result->traces, tokens_per_step(p.config));
   check_wire_bytes(run.report);
   check_memory_estimate(run.report);
-  std::optional<metrics::LinkFacts> link;
-  if (p.config.emulate.link_gb_per_s) {
-    link = {*p.config.emulate.link_gb_per_s * 1e9, p.config.emulate.link_latency_us * 1e-6};
-  }
   run.report.causes =
-      metrics::report_causes(p.schedules, p.plan, schedule::make_policy(p.config), run.result->traces, link);
+      metrics::report_causes(p.schedules, p.plan, schedule::make_policy(p.config), run.result->traces,
+                             link_facts(p.config));
   return run;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "config/run_config.h"
 #include "engine/byte_dataset.h"
 #include "engine/run.h"
+#include "metrics/causes.h"
 
 namespace fsdpbench::app {
 
@@ -20,6 +22,9 @@ struct PreparedRun {
 
 /// Throws ConfigError if the configuration or its data is wrong, ResourceError if the memory will not suffice.
 PreparedRun prepare_run(config::RunConfig config);
+
+/// What is known of the link: the modelled one's figures; nothing of a real one.
+std::optional<metrics::LinkFacts> link_facts(const config::RunConfig& config);
 
 /// What a run gave. The report points into `result` and into the PreparedRun, which must outlive it.
 struct MeasuredRun {

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "app/measured_run.h"
 #include "metrics/run_details.h"
 #include "metrics/step_view.h"
 #include "schedule/memory_walk.h"
@@ -137,10 +138,9 @@ std::int64_t peak_rss_bytes() {
 
 void add_details(const RunReport& report, json& result) {
   const engine::Preparation& p = *report.preparation;
-  std::optional<metrics::LinkFacts> link;
-  if (p.config.emulate.link_gb_per_s) link = {*p.config.emulate.link_gb_per_s * 1e9, p.config.emulate.link_latency_us * 1e-6};
   const metrics::RunDetails details = metrics::run_details(
-      p.schedules, p.plan, p.config.fsdp.reshard_after_forward.group, report.result->traces, link);
+      p.schedules, p.plan, p.config.fsdp.reshard_after_forward.group, report.result->traces,
+      link_facts(p.config));
 
   json& m = result["metrics"];
   m["phases"] = phases_json(details);
