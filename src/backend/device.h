@@ -4,7 +4,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "base/activity.h"
 #include "base/lane.h"
 #include "base/lane_pool.h"
 #include "base/memory_category.h"
@@ -13,8 +16,17 @@ namespace fsdpbench::backend {
 
 class Kernels;
 
+/// Facts for people and result files, as (name, sentence or value).
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+/// What the device itself reports of one rank's run, where it has a profiler.
+struct Activities {
+  std::vector<Activity> all;       ///< in order of begin
+  std::vector<std::string> names;  ///< of kernels and host calls
+};
+
 /// When an op ran on its lane, in nanoseconds of base/clock.h. Written by the device, read by the host only after
-/// the lane has been waited for. A collective also stores when its last peer had arrived; 0 elsewhere.
+/// Device::settle_stamps(). A collective also stores when its last peer had arrived, if it can know; 0 elsewhere.
 struct Stamp {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
@@ -37,7 +49,7 @@ class Device {
 
   virtual ~Device() = default;
 
-  /// Puts `task` at the end of `lane`. `stamp` (may be null) must stay valid until the lane was waited for.
+  /// Puts `task` at the end of `lane`. `stamp` (null: nobody wants to know) must stay valid until settle_stamps().
   /// `name` must outlive the run; it labels errors.
   virtual void enqueue(Lane lane, const char* name, Task task, Stamp* stamp) = 0;
   /// `event` completes when everything enqueued on `lane` so far is done.
@@ -56,6 +68,17 @@ class Device {
   virtual void free(std::byte* memory, Lane lane) = 0;
   virtual const PoolStatistics& memory() const = 0;
   virtual void reset_memory_peaks() = 0;
+
+  /// Everything enqueued from now on belongs to this op of this step; only for what take_activities() tells.
+  virtual void set_op(std::int32_t /*step*/, std::int32_t /*op*/) {}
+  /// Returns when the stamps of all work that is done are written. A device that stamps as it goes has nothing to do.
+  /// After synchronize(), outside any timed region: it may take milliseconds.
+  virtual void settle_stamps() {}
+  /// What the device recorded of stamped ops since the last call; empty without a profiler.
+  virtual Activities take_activities() { return {}; }
+  /// How this device measured and what it used beside its pool, once the run is over: "timer", "nccl", "records
+  /// dropped" …
+  virtual Facts facts() const { return {}; }
 
   /// True if kernels take modelled time and compute nothing: results have no meaning.
   virtual bool computes() const = 0;

@@ -146,6 +146,17 @@ std::vector<Field> make_fields() {
   fsdp("activation_checkpointing", &Fsdp::activation_checkpointing, boolean(), "keep only each block's input, recompute the rest in backward");
   fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0), "parameters of fewer elements stay replicated");
 
+  Table<Device> device(all, "device", &RunConfig::device);
+  device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or MPI processes; cuda: NVIDIA GPUs with NCCL");
+  device("timer", &Device::timer, one_of<Timer>(), "cuda: what times of ops are taken from; auto: CUPTI where it can be used, else events");
+
+  Table<Nccl> nccl(all, "nccl", &RunConfig::nccl);
+  nccl("register_buffers", &Nccl::register_buffers, one_of<NcclRegister>(), "cuda: none; local: ncclCommRegister; window: ncclMemAlloc and symmetric windows");
+  nccl("cta_policy", &Nccl::cta_policy, one_of<CtaPolicy>(), "cuda: NCCL's CTA policy; zero asks for copy engines instead of SMs, where NCCL can");
+  nccl("min_ctas", &Nccl::min_ctas, integer<int>(0, 64), "cuda: fewest CTAs of an NCCL kernel; 0: NCCL's choice");
+  nccl("max_ctas", &Nccl::max_ctas, integer<int>(0, 64), "cuda: most CTAs of an NCCL kernel; 0: NCCL's choice");
+  nccl("timeout_s", &Nccl::timeout_s, positive(), "cuda: an op that takes longer ends the run on all ranks");
+
   Table<Emulate> emulate(all, "emulate", &RunConfig::emulate);
   emulate("link_gb_per_s", &Emulate::link_gb_per_s, positive_or_none(), "bandwidth of a modelled link in 1e9 bytes/s a rank; none: transfers take what they take");
   emulate("link_latency_us", &Emulate::link_latency_us, number(0), "latency a hop of the modelled link");

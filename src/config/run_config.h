@@ -156,6 +156,37 @@ struct Emulate {
   bool operator==(const Emulate&) const = default;
 };
 
+enum class BackendKind : std::uint8_t { cpu, cuda };
+/// What an op's begin and end on a GPU are taken from.
+enum class Timer : std::uint8_t {
+  automatic,  ///< cupti where it can be used, else events
+  cupti,
+  events,
+};
+
+struct Device {
+  BackendKind backend = BackendKind::cpu;
+  Timer timer = Timer::automatic;
+  bool operator==(const Device&) const = default;
+};
+
+enum class NcclRegister : std::uint8_t {
+  none,
+  local,   ///< ncclCommRegister
+  window,  ///< ncclMemAlloc and symmetric windows
+};
+enum class CtaPolicy : std::uint8_t { library, efficiency, zero };
+
+/// How NCCL is used on GPUs.
+struct Nccl {
+  NcclRegister register_buffers = NcclRegister::none;
+  CtaPolicy cta_policy = CtaPolicy::library;  ///< "default" in files
+  int min_ctas = 0;                           ///< 0: NCCL's choice
+  int max_ctas = 0;                           ///< 0: NCCL's choice
+  double timeout_s = 60.0;                    ///< an op that takes longer ends the run
+  bool operator==(const Nccl&) const = default;
+};
+
 /// Trouble for study. Everything off by default.
 struct Inject {
   std::int64_t slow_rank = -1;  ///< this rank computes slow_rank_factor times slower
@@ -178,6 +209,8 @@ struct RunConfig {
   Mesh mesh;
   Train train;
   Fsdp fsdp;
+  Device device;
+  Nccl nccl;
   Emulate emulate;
   Inject inject;
   bool operator==(const RunConfig&) const = default;

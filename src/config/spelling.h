@@ -44,6 +44,22 @@ template <>
 struct Names<GradientScaling> {
   static constexpr std::array<std::string_view, 3> kAll{"average", "sum", "pre_post_divide"};
 };
+template <>
+struct Names<BackendKind> {
+  static constexpr std::array<std::string_view, 2> kAll{"cpu", "cuda"};
+};
+template <>
+struct Names<Timer> {
+  static constexpr std::array<std::string_view, 3> kAll{"auto", "cupti", "events"};
+};
+template <>
+struct Names<NcclRegister> {
+  static constexpr std::array<std::string_view, 3> kAll{"none", "local", "window"};
+};
+template <>
+struct Names<CtaPolicy> {
+  static constexpr std::array<std::string_view, 3> kAll{"default", "efficiency", "zero"};
+};
 /// Only what a model computes in; i32 is no choice here.
 template <>
 struct Names<DType> {

@@ -154,6 +154,25 @@ void check_emulate(const Emulate& emulate) {
       emulate.link_latency_us);
 }
 
+/// A GPU runs what it runs: modelled links, modelled compute and slowed ranks exist on CPUs only.
+void check_device(const RunConfig& config, Notes& notes) {
+  const bool cuda = config.device.backend == BackendKind::cuda;
+  if (!cuda) {
+    if (config.device.timer != Timer::automatic) {
+      notes.push_back("device.timer has no effect: device.backend is \"cpu\".");
+    }
+    if (config.nccl != Nccl{}) notes.push_back("[nccl] has no effect: device.backend is \"cpu\".");
+    return;
+  }
+  require(!config.emulate.link_gb_per_s && !config.emulate.compute_tflops,
+          "emulate.link_gb_per_s and emulate.compute_tflops need device.backend = \"cpu\": a GPU cannot emulate.");
+  require(config.inject.slow_rank < 0,
+          "inject.slow_rank = {} needs device.backend = \"cpu\"; on GPUs use inject.delay_lane with inject.delay_rank.",
+          config.inject.slow_rank);
+  require(config.nccl.min_ctas == 0 || config.nccl.max_ctas == 0 || config.nccl.min_ctas <= config.nccl.max_ctas,
+          "nccl.min_ctas = {} is above nccl.max_ctas = {}.", config.nccl.min_ctas, config.nccl.max_ctas);
+}
+
 }  // namespace
 
 bool is_hybrid(Strategy strategy) {
@@ -168,6 +187,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_reshard(config, notes);
   check_accumulate(config, notes);
   check_emulate(config.emulate);
+  check_device(config, notes);
   check_inject(config, notes);
   return notes;
 }

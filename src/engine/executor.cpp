@@ -102,12 +102,14 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
     trouble_.before_op(device, op.lane);
     runner_.resolve(op, buffers_, step, &slot);
     ranges_.begin_on_lane(device, op, step);
+    if (recording_) device.set_op(static_cast<std::int32_t>(step), record->op);
+    backend::Stamp* stamp = recording_ ? &slot.stamp : nullptr;
     if (op.is_collective()) {
-      runner_.enqueue_collective(op, slot, groups_);
+      runner_.enqueue_collective(op, slot, groups_, stamp);
     } else {
       device.enqueue(
           op.lane, schedule::to_string(op.kind).data(),
-          [this, &op, &slot](backend::Kernels& kernels) { runner_.run(op, slot, kernels); }, &slot.stamp);
+          [this, &op, &slot](backend::Kernels& kernels) { runner_.run(op, slot, kernels); }, stamp);
     }
     ranges_.end_on_lane(device, op.lane);
   }
@@ -134,6 +136,7 @@ float Executor::run_step(std::int64_t step) {
   context_.device.synchronize();
 
   if (recording_) {
+    context_.device.settle_stamps();
     std::int64_t end = begin;
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
       if (!schedule.ops[i].has_work()) continue;
@@ -145,6 +148,7 @@ float Executor::run_step(std::int64_t step) {
       end = std::max(end, stamp.end_ns);
     }
     trace_.steps.push_back({begin, end});
+    context_.device.set_op(-1, -1);
   }
   if (!context_.device.computes()) return std::numeric_limits<float>::quiet_NaN();
   const std::byte* loss = buffers_.persistent(BufferRole::loss, -1);

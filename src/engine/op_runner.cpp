@@ -233,20 +233,20 @@ void OpRunner::run(const Op& op, OpSlot& slot, backend::Kernels& kernels) const 
   }
 }
 
-void OpRunner::enqueue_collective(const Op& op, OpSlot& slot, Groups& groups) const {
+void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Groups& groups, backend::Stamp* stamp) const {
   backend::Communicator& group = groups.of(op.group);
   switch (op.kind) {
     case OpKind::all_gather:
     case OpKind::gather_norm: {
       const bool in_place = slot.from == slot.to;
       const std::byte* input = in_place ? slot.to + group.rank() * op.count * size_of(op.dtype) : slot.from;
-      group.all_gather(op.lane, input, slot.to, op.count, op.dtype, &slot.stamp);
+      group.all_gather(op.lane, input, slot.to, op.count, op.dtype, stamp);
       return;
     }
     case OpKind::reduce_scatter:
-      group.reduce_scatter(op.lane, slot.from, slot.to, op.count, op.dtype, op.scale, &slot.stamp);
+      group.reduce_scatter(op.lane, slot.from, slot.to, op.count, op.dtype, op.scale, stamp);
       return;
-    case OpKind::all_reduce: group.all_reduce(op.lane, slot.to, op.count, op.dtype, op.scale, &slot.stamp); return;
+    case OpKind::all_reduce: group.all_reduce(op.lane, slot.to, op.count, op.dtype, op.scale, stamp); return;
     default: throw std::logic_error("OpRunner::enqueue_collective: not a collective");
   }
 }

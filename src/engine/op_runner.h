@@ -48,7 +48,7 @@ class OpRunner {
   /// The work of every op that is not a collective.
   void run(const schedule::Op& op, OpSlot& slot, backend::Kernels& kernels) const;
   /// Enqueues a collective on its lane.
-  void enqueue_collective(const schedule::Op& op, OpSlot& slot, Groups& groups) const;
+  void enqueue_collective(const schedule::Op& op, const OpSlot& slot, Groups& groups, backend::Stamp* stamp) const;
 
  private:
   struct Place {  // of a parameter in its unit's buffers, in elements

@@ -72,6 +72,12 @@ backend::BackendOptions backend_options(const config::RunConfig& config) {
     options.link_slowdown[static_cast<std::size_t>(config.inject.slow_link_rank)] = config.inject.slow_link_factor;
   }
   options.poison_freed_memory = config.inject.poison_freed_memory;
+  options.timer = static_cast<backend::Timer>(config.device.timer);
+  options.nccl.registration = static_cast<backend::NcclOptions::Register>(config.nccl.register_buffers);
+  options.nccl.cta_policy = static_cast<backend::NcclOptions::CtaPolicy>(config.nccl.cta_policy);
+  options.nccl.min_ctas = config.nccl.min_ctas;
+  options.nccl.max_ctas = config.nccl.max_ctas;
+  options.nccl.timeout_s = config.nccl.timeout_s;
   return options;
 }
 

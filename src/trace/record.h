@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
+#include "base/activity.h"
 #include "base/lane.h"
 #include "base/memory_category.h"
 
@@ -36,6 +38,8 @@ struct RankTrace {
   std::vector<StepWindow> steps;
   std::vector<Record> records;  ///< in issue order
   std::vector<MemorySample> memory;
+  std::vector<Activity> activities;         ///< the device's own records, where it has a profiler
+  std::vector<std::string> activity_names;
 };
 
 }  // namespace fsdpbench::trace

@@ -20,7 +20,7 @@ constexpr std::array<int, 1> kFirst{0};
 class LinksTest : public testing::Test {
  protected:
   cpu::Links links(const std::vector<double>& slowdown = {}) { return {abort_, kLink, 2, slowdown}; }
-  cpu::Abort abort_;
+  launch::Abort abort_;
 };
 
 TEST_F(LinksTest, ATransferTakesLatencyTimesHopsPlusBytesOverBandwidth) {

@@ -10,7 +10,7 @@ namespace fsdpbench::backend::cpu {
 /// A barrier for `members` threads that an abort ends. Reusable.
 class Barrier {
  public:
-  Barrier(Abort& abort, int members) : members_(members), released_(abort) {}
+  Barrier(launch::Abort& abort, int members) : members_(members), released_(abort) {}
 
   /// Returns when all members have called it. The last to arrive runs `on_last` before anybody returns.
   /// Throws BackendError if a member can never come (see member_ended).

@@ -13,7 +13,7 @@ namespace fsdpbench::backend::cpu {
 
 class CpuCommunicator::Turnstile {
  public:
-  explicit Turnstile(Abort& abort) : moved_(abort) {}
+  explicit Turnstile(launch::Abort& abort) : moved_(abort) {}
   void enter(std::int64_t number) {
     moved_.wait([&] { return passed_.load() == number; });
   }

@@ -35,7 +35,7 @@ class CpuDevice : public Device {
   bool computes() const override { return world_.computes(); }
 
   void enqueue_collective(Lane lane, const char* name, CollectiveCall call, Stamp* stamp);
-  Abort& abort() { return world_.abort(); }
+  launch::Abort& abort() { return world_.abort(); }
   /// Runs `action`, which may block; on launch::Stopped ends this rank's lanes before passing it on.
   template <class Action>
   void guarded(Action action) {

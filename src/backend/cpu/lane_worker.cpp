@@ -11,7 +11,7 @@
 
 namespace fsdpbench::backend::cpu {
 
-LaneWorker::LaneWorker(Abort& abort, LaneSettings settings)
+LaneWorker::LaneWorker(launch::Abort& abort, LaneSettings settings)
     : abort_(abort),
       settings_(std::move(settings)),
       ring_(static_cast<std::size_t>(kCapacity)),

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "backend/cpu/abort.h"
+#include "launch/abort.h"
 #include "backend/cpu/thread_setup.h"
 #include "backend/cpu/wait_point.h"
 #include "backend/device.h"
@@ -50,7 +50,7 @@ class LaneWorker {
  public:
   static constexpr std::int64_t kCapacity = 1024;
 
-  LaneWorker(Abort& abort, LaneSettings settings);
+  LaneWorker(launch::Abort& abort, LaneSettings settings);
   /// Works off the queue (unless aborted) and ends the thread.
   ~LaneWorker();
   LaneWorker(const LaneWorker&) = delete;
@@ -73,7 +73,7 @@ class LaneWorker {
   void sleep_until(std::int64_t deadline_ns);
   [[noreturn]] void rethrow_with_names(const char* op) const;
 
-  Abort& abort_;
+  launch::Abort& abort_;
   const LaneSettings settings_;
   std::vector<LaneItem> ring_;
   alignas(64) std::atomic<std::int64_t> pushed_{0};

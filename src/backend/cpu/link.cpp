@@ -5,7 +5,7 @@
 
 namespace fsdpbench::backend::cpu {
 
-Links::Links(Abort& abort, const LinkModel& model, int ranks, const std::vector<double>& slowdown)
+Links::Links(launch::Abort& abort, const LinkModel& model, int ranks, const std::vector<double>& slowdown)
     : latency_ns_(model.latency_seconds * 1e9), links_(static_cast<std::size_t>(ranks)), later_(abort) {
   for (std::size_t rank = 0; rank < links_.size(); ++rank) {
     links_[rank].bytes_per_ns = model.bytes_per_second * 1e-9 / (slowdown.empty() ? 1.0 : slowdown.at(rank));

@@ -23,7 +23,7 @@ struct Transfer {
 class Links {
  public:
   /// `slowdown`: empty or a factor per rank that divides its bandwidth.
-  Links(Abort& abort, const LinkModel& model, int ranks, const std::vector<double>& slowdown);
+  Links(launch::Abort& abort, const LinkModel& model, int ranks, const std::vector<double>& slowdown);
 
   /// Starts a transfer of `bytes` on the link of each of `ranks` at `start_ns`.
   std::shared_ptr<Transfer> begin(std::span<const int> ranks, std::int64_t bytes, int hops, std::int64_t start_ns);

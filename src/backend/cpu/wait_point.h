@@ -3,18 +3,18 @@
 #include <atomic>
 #include <cstdint>
 
-#include "backend/cpu/abort.h"
 #include "base/clock.h"
+#include "launch/abort.h"
 
 namespace fsdpbench::backend::cpu {
 
 /// Where threads sleep until a condition on atomics holds; every blocking wait of this backend is one of these, so
 /// an abort reaches them all. Whoever makes a condition true calls notify() after that. A notify without waiters
 /// costs a few nanoseconds. Thread-safe.
-class WaitPoint {
+class WaitPoint : private launch::Abort::Listener {
  public:
-  explicit WaitPoint(Abort& abort) : abort_(abort) { abort_.add(*this); }
-  ~WaitPoint() { abort_.remove(*this); }
+  explicit WaitPoint(launch::Abort& abort) : abort_(abort) { abort_.add(*this); }
+  ~WaitPoint() override { abort_.remove(*this); }
   WaitPoint(const WaitPoint&) = delete;
   WaitPoint& operator=(const WaitPoint&) = delete;
 
@@ -63,6 +63,7 @@ class WaitPoint {
   }
 
  private:
+  void aborted() override { notify(); }
   std::uint32_t begin_wait() {
     waiters_.fetch_add(1);
     return epoch_.load();
@@ -74,7 +75,7 @@ class WaitPoint {
   bool sleep_until(std::uint32_t seen, std::int64_t deadline_ns);
   void wake();
 
-  Abort& abort_;
+  launch::Abort& abort_;
   std::atomic<std::uint32_t> epoch_{0};
   std::atomic<std::int32_t> waiters_{0};
 };

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "backend/cpu/abort.h"
+#include "launch/abort.h"
 #include "backend/cpu/lane_worker.h"
 #include "backend/cpu/link.h"
 #include "backend/cpu/mapped_memory.h"
@@ -24,7 +24,7 @@ class World {
 
   const BackendOptions& options() const { return options_; }
   const KernelsFactory& kernels() const { return kernels_; }
-  Abort& abort() { return abort_; }
+  launch::Abort& abort() { return abort_; }
   /// Null if transfers are not modelled.
   Links* links() { return links_ ? &*links_ : nullptr; }
   bool computes() const { return !options_.compute_flops_per_s; }
@@ -43,7 +43,7 @@ class World {
  private:
   const BackendOptions options_;
   const KernelsFactory kernels_;
-  Abort abort_;
+  launch::Abort abort_;
   std::optional<Links> links_;
   std::mutex mutex_;
   std::vector<std::weak_ptr<Group>> groups_;

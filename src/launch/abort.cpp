@@ -1,16 +1,15 @@
-#include "backend/cpu/abort.h"
+#include "launch/abort.h"
 
-#include "backend/cpu/wait_point.h"
 #include "launch/run_ranks.h"
 
-namespace fsdpbench::backend::cpu {
+namespace fsdpbench::launch {
 
 void Abort::set(const std::exception_ptr& failure) noexcept {
   const std::lock_guard lock(mutex_);
   if (first_) return;
   try {
     std::rethrow_exception(failure);
-  } catch (const launch::Stopped&) {
+  } catch (const Stopped&) {
     return;
   } catch (const std::exception& e) {
     message_ = e.what();
@@ -19,7 +18,7 @@ void Abort::set(const std::exception_ptr& failure) noexcept {
   }
   first_ = failure;
   set_.store(true);
-  for (WaitPoint* point : points_) point->notify();
+  for (Listener* listener : listeners_) listener->aborted();
 }
 
 std::exception_ptr Abort::first() const {
@@ -27,19 +26,19 @@ std::exception_ptr Abort::first() const {
   return first_;
 }
 
-void Abort::add(WaitPoint& point) {
+void Abort::add(Listener& listener) {
   const std::lock_guard lock(mutex_);
-  points_.insert(&point);
+  listeners_.insert(&listener);
 }
 
-void Abort::remove(WaitPoint& point) {
+void Abort::remove(Listener& listener) {
   const std::lock_guard lock(mutex_);
-  points_.erase(&point);
+  listeners_.erase(&listener);
 }
 
 void Abort::throw_stopped() const {
   const std::lock_guard lock(mutex_);
-  throw launch::Stopped(message_);
+  throw Stopped(message_);
 }
 
-}  // namespace fsdpbench::backend::cpu
+}  // namespace fsdpbench::launch

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace fsdpbench::launch {
+
+/// Who started the processes of a job.
+enum class Launcher { torchrun, mpi, slurm };
+
+/// Where this process stands in a job of several processes, one rank each, as its launcher says.
+struct Placement {
+  Launcher launcher = Launcher::torchrun;
+  int rank = 0;         ///< of this process, 0..ranks-1
+  int ranks = 1;        ///< processes of the job
+  int local_rank = 0;   ///< among the processes of this host: chooses the GPU
+  int local_ranks = 1;  ///< processes of the job on this host
+  std::string source;   ///< for people: "torchrun (RANK, WORLD_SIZE, MASTER_ADDR)"
+  std::string job;      ///< tells this job from others on the same machines and file systems; empty: unknown
+  std::string root_host;  ///< where rank 0 listens; empty: found another way (MPI, a file)
+  int root_port = 0;      ///< of root_host
+};
+
+/// Reads one environment variable; null if it is not set.
+using Environment = std::function<const char*(const char* name)>;
+/// The process's own.
+Environment process_environment();
+
+/// The job this process belongs to, or nothing if it was started alone (a job of one process is nothing, too).
+/// Of several launchers in one environment the first of torchrun, MPI, Slurm counts. Throws ConfigError, naming the
+/// variables and their values, if what counts contradicts itself.
+std::optional<Placement> find_placement(const Environment& environment);
+
+}  // namespace fsdpbench::launch

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "launch/control_channel.h"
+#include "launch/peer_group.h"
+#include "launch/placement.h"
+
+namespace fsdpbench::launch {
+
+/// The processes of one job, joined. One a process; made before threads are, destroyed last.
+class Session {
+ public:
+  virtual ~Session() = default;
+
+  const Placement& placement() const { return placement_; }
+  virtual ControlChannel& control() = 0;
+  /// All processes of the job, as a new group. Collective.
+  virtual std::unique_ptr<PeerGroup> peers() = 0;
+  /// For people and result files: how bytes travel ("OpenMPI 4.1.4", "TCP sockets").
+  virtual std::string transport() const = 0;
+
+ protected:
+  explicit Session(Placement placement) : placement_(std::move(placement)) {}
+
+ private:
+  Placement placement_;
+};
+
+/// Joins the job of `placement`: finds rank 0 (through MPI if the launcher is MPI and this build has it, else at
+/// root_host:root_port, else through a file in the folder of FSDPBENCH_RENDEZVOUS), connects, and checks that all
+/// ranks are there and run the same version. Throws BackendError that says which ranks are missing after `deadline_s`.
+std::unique_ptr<Session> join(const Placement& placement, double deadline_s = 60);
+
+}  // namespace fsdpbench::launch
