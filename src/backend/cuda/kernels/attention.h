@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "backend/cuda/kernels/gemms.h"
+#include "backend/kernels.h"
+
+namespace fsdpbench::backend::cuda {
+
+/// Grouped-query causal attention on one stream of the current device, as backend/kernels.h says; calls only enqueue.
+/// bf16 goes through cuDNN's fused kernels where they take the shape; everything else through blocks of matrix
+/// products (attention_fallback.h), which is right but not fast. Gives the same bits each time.
+class Attention {
+ public:
+  /// `gemms` works on the same stream and outlives this.
+  Attention(cudaStream_t stream, Gemms& gemms);
+  ~Attention();
+  Attention(const Attention&) = delete;
+  Attention& operator=(const Attention&) = delete;
+
+  void forward(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v, std::byte* out,
+               float* log_sum_exp, std::byte* scratch);
+  void backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q, const std::byte* k,
+                const std::byte* v, const std::byte* out, const float* log_sum_exp, std::byte* d_q, std::byte* d_k,
+                std::byte* d_v, std::byte* scratch);
+
+  /// Device memory that cuDNN was given beyond `scratch`; grows at the first call of a larger shape.
+  std::int64_t workspace_bytes() const;
+
+ private:
+  class Paths;
+  std::unique_ptr<Paths> paths_;
+};
+
+}  // namespace fsdpbench::backend::cuda
