@@ -134,6 +134,7 @@ float Executor::run_step(std::int64_t step) {
     issue(schedule.ops[i], slots_[i], step, record);
   }
   context_.device.synchronize();
+  last_step_ns_ = now_ns() - begin;
 
   if (recording_) {
     context_.device.settle_stamps();

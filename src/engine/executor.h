@@ -38,6 +38,9 @@ class Executor {
   /// From now on records and memory samples are kept, in buffers made now for `steps` steps.
   void start_recording(std::int64_t steps);
 
+  /// Host time of the last step, from its first op issued until every lane was idle; recorded or not.
+  std::int64_t last_step_ns() const { return last_step_ns_; }
+
   const trace::RankTrace& trace() const { return trace_; }
   backend::WireBytes wire_bytes() const { return groups_.wire_bytes(); }
   const PoolStatistics& memory() const { return context_.device.memory(); }
@@ -61,6 +64,7 @@ class Executor {
   std::vector<OpSlot> slots_;
   std::vector<float> losses_;  // by microbatch
   bool recording_ = false;
+  std::int64_t last_step_ns_ = 0;
   trace::RankTrace trace_;
 };
 

@@ -1,0 +1,130 @@
+#!/usr/bin/python3
+"""The GPU suite's own logic, without a GPU: what it does with programs that pass, fail, hang or are not there."""
+
+import json
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from gpu_suite import ranks, sections  # noqa: E402
+from gpu_suite.machine import peak_bf16  # noqa: E402
+from gpu_suite.summary import summary  # noqa: E402
+
+# Stands for fsdpbench: answers --version, and writes a result whose loss depends on the backend as LOSSES says.
+PROGRAM = """#!/usr/bin/python3
+import json, os, sys, time
+from pathlib import Path
+if "--version" in sys.argv:
+    print("fsdpbench 0.1.0 (test)"); sys.exit(0)
+if os.environ.get("HANG"):
+    time.sleep(60)
+settings = [a for a in sys.argv if "=" in a]
+backend = next((s.split("=")[1] for s in settings if s.startswith("device.backend=")), "cuda")
+losses = {"cpu": [2.0, 1.0], "cuda": [2.0, float(os.environ.get("GPU_LOSS", "1.0"))]}[backend]
+out = Path(sys.argv[sys.argv.index("--out") + 1]); out.mkdir(parents=True)
+step = {"median": 10.0, "ci_low": 9.0, "ci_high": 11.0}
+(out / "result.json").write_text(json.dumps({"train": {"loss": losses}, "metrics": {"step_ms": step, "model_tflops_per_rank": 494.5}}))
+"""
+
+
+class SuiteTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        program = self.folder / "bin" / "fsdpbench"
+        program.parent.mkdir()
+        program.write_text(PROGRAM, encoding="utf-8")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
+    def suite(self, budget=60):
+        return sections.Suite(HERE.parents[1], self.folder / "bin", self.folder / "out", budget, {"name": "NVIDIA H200"})
+
+    def run_one(self, function, suite=None, seconds=20):
+        suite = suite or self.suite()
+        suite.run_section(sections.Section("one", seconds, function))
+        written = json.loads((self.folder / "out" / "results.json").read_text(encoding="utf-8"))
+        self.assertEqual(written, suite.results)
+        return suite.results["sections"][-1]
+
+    def environment(self, **values):
+        import os
+        for name, value in values.items():
+            os.environ[name] = value
+            self.addCleanup(os.environ.pop, name, None)
+
+    def test_equal_losses_pass(self):
+        entry = self.run_one(sections.numerics)
+        self.assertEqual(entry["status"], "passed", entry)
+        self.assertEqual(set(entry["figures"].values()), {0.0})
+
+    def test_different_losses_fail_and_name_both(self):
+        self.environment(GPU_LOSS="1.5")
+        entry = self.run_one(sections.numerics)
+        self.assertEqual(entry["status"], "failed")
+        self.assertIn("1.5", entry["reason"])
+
+    def test_a_loss_that_is_no_number_fails(self):
+        self.environment(GPU_LOSS="nan")
+        self.assertEqual(self.run_one(sections.numerics)["status"], "failed")
+
+    def test_mfu_is_of_the_datasheet(self):
+        figures = self.run_one(sections.step)["figures"]
+        self.assertAlmostEqual(figures["1b: MFU % of the datasheet's 989 TFLOP/s"], 50.0)
+
+    def test_what_hangs_is_ended_and_fails(self):
+        suite = self.suite()
+        self.environment(HANG="1")
+        entry = self.run_one(sections.step, suite, seconds=3)
+        self.assertEqual(entry["status"], "failed")
+        self.assertIn("had not ended", entry["reason"])
+
+    def test_what_was_not_built_is_absent_with_the_reason(self):
+        entry = self.run_one(sections.kernels)
+        self.assertEqual((entry["status"], entry["reason"]), ("absent", "bench_cuda_kernels was not built"))
+
+    def test_what_does_not_fit_is_named(self):
+        entry = self.run_one(sections.numerics, self.suite(budget=2))
+        self.assertEqual((entry["status"], entry["reason"]), ("left out", "the suite's time was up"))
+
+    def test_the_summary_names_every_section_and_counts(self):
+        suite = self.suite()
+        for function in (sections.numerics, sections.kernels):
+            suite.run_section(sections.Section(function.__name__, 20, function))
+        text = summary(suite.results)
+        self.assertIn("NVIDIA H200", text)
+        self.assertRegex(text, r"passed +numerics")
+        self.assertIn("1 absent, 1 passed", text)
+
+
+class PiecesTest(unittest.TestCase):
+    def test_no_peak_is_guessed(self):
+        self.assertEqual(peak_bf16("NVIDIA H100 PCIe"), 756e12)
+        self.assertEqual(peak_bf16("NVIDIA H100 80GB HBM3"), 989e12)
+        self.assertIsNone(peak_bf16("NVIDIA T4"))
+
+    def test_ranks_on_one_gpu_look_like_different_hosts(self):
+        hosts = {ranks.environment_of(rank, 4, 1234, one_gpu=True)["NCCL_HOSTID"] for rank in range(4)}
+        self.assertEqual(len(hosts), 4)
+        self.assertNotIn("NCCL_HOSTID", ranks.environment_of(0, 2, 1234, one_gpu=False))
+
+    def test_ranks_get_their_place_and_a_late_one_is_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code = "import os, sys, time; r = int(os.environ['RANK']); time.sleep(60 if r == 2 else 0); sys.exit(r)"
+            self.assertEqual(ranks.run_ranks([sys.executable, "-c", code], 3, Path(folder) / "log", 3), [0, 1, -9])
+
+    def test_without_a_gpu_the_suite_says_so(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "fsdpbench").touch()
+            done = subprocess.run([HERE / "run", "--bin", folder], env={"PATH": folder}, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("There is no NVIDIA GPU here", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
