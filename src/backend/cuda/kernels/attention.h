@@ -11,11 +11,12 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// Attention on one stream; arguments as in backend/kernels.h. Owns the library's handle, its workspace and the plans
-/// of the shapes seen so far, all made at first use.
+/// Grouped-query causal attention on one stream of the current device, as backend/kernels.h says; calls only enqueue.
+/// bf16 goes through cuDNN's fused kernels where they take the shape; everything else through blocks of matrix
+/// products (attention_fallback.h), which is right but not fast. Gives the same bits each time.
 class Attention {
  public:
-  /// `gemms` is on the same stream and outlives this.
+  /// `gemms` works on the same stream and outlives this.
   Attention(cudaStream_t stream, Gemms& gemms);
   ~Attention();
   Attention(const Attention&) = delete;
@@ -26,12 +27,13 @@ class Attention {
   void backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q, const std::byte* k,
                 const std::byte* v, const std::byte* out, const float* log_sum_exp, std::byte* d_q, std::byte* d_k,
                 std::byte* d_v, std::byte* scratch);
-  /// Device memory held beside the caller's.
+
+  /// Device memory that cuDNN was given beyond `scratch`; grows at the first call of a larger shape.
   std::int64_t workspace_bytes() const;
 
  private:
-  class Implementation;
-  std::unique_ptr<Implementation> implementation_;
+  class Paths;
+  std::unique_ptr<Paths> paths_;
 };
 
 }  // namespace fsdpbench::backend::cuda

@@ -9,23 +9,38 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// Matrix products on one stream. Owns the library's handle, its workspace and the plans of the shapes seen so far,
-/// all made at first use.
+/// Elements between the starts of neighbouring rows of the matrices as they are stored.
+struct RowStrides {
+  std::int64_t a = 0, b = 0, c = 0;
+};
+
+/// How products of f32 matrices are multiplied; sums are f32 in both.
+enum class Fp32Products {
+  exact,  ///< in f32
+  tf32,   ///< factors rounded to TF32 (10 bits of mantissa) for the tensor cores
+};
+
+/// Matrix products by cuBLASLt on one stream of the current device. Calls only enqueue. The library's handle, the
+/// workspace and a plan for each new shape are made at first use. The same product of matrices with the same alignment
+/// (up to 16 bytes) gives the same bits each time. Throws BackendError with the library's word and the shape.
 class Gemms {
  public:
-  explicit Gemms(cudaStream_t stream);
+  explicit Gemms(cudaStream_t stream, Fp32Products fp32_products = Fp32Products::exact);
   ~Gemms();
   Gemms(const Gemms&) = delete;
   Gemms& operator=(const Gemms&) = delete;
 
-  /// Enqueues the product; empty ones (m, n or k is 0) included.
+  /// Rows lie back to back.
   void run(const Gemm& gemm);
-  /// Device memory held beside the caller's.
+  /// Rows lie `strides` apart, as in a slice of a larger matrix.
+  void run(const Gemm& gemm, const RowStrides& strides);
+
+  /// Device memory held: 32 MiB once a product was computed, 64 MiB on GPUs from compute capability 9.0 on.
   std::int64_t workspace_bytes() const;
 
  private:
-  class Implementation;
-  std::unique_ptr<Implementation> implementation_;
+  class Library;
+  std::unique_ptr<Library> library_;
 };
 
 }  // namespace fsdpbench::backend::cuda
