@@ -1,0 +1,179 @@
+#include "backend/cuda/kernels/gemms.h"
+
+#include <bit>
+#include <string>
+#include <unordered_map>
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/kernels/cublaslt.h"
+#include "base/error.h"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+/// More alignment than this no algorithm asks for. Not looking further keeps the choice, and so the bits, independent
+/// of where in memory a well-aligned matrix lies.
+constexpr std::uint64_t kMostAlignment = 16;
+
+std::uint32_t alignment_of(const void* pointer) {
+  return std::uint32_t{1} << std::countr_zero(std::bit_cast<std::uintptr_t>(pointer) | kMostAlignment);
+}
+
+/// All that the choice of an algorithm depends on.
+struct PlanKey {
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
+  bool transpose_a = false, transpose_b = false;
+  DType input = DType::f32, output = DType::f32;
+  std::uint32_t alignment_a = 0, alignment_b = 0, alignment_c = 0;
+  bool operator==(const PlanKey&) const = default;
+};
+
+struct PlanKeyHash {
+  std::size_t operator()(const PlanKey& key) const {
+    std::size_t hash = 0;
+    for (const std::int64_t value :
+         {key.m, key.n, key.k, key.stride_a, key.stride_b, key.stride_c, std::int64_t{key.transpose_a},
+          std::int64_t{key.transpose_b}, static_cast<std::int64_t>(key.input), static_cast<std::int64_t>(key.output),
+          std::int64_t{key.alignment_a}, std::int64_t{key.alignment_b}, std::int64_t{key.alignment_c}}) {
+      hash = (hash ^ static_cast<std::size_t>(value)) * 0x9E3779B97F4A7C15ULL;
+      hash ^= hash >> 29;
+    }
+    return hash;
+  }
+};
+
+PlanKey key_of(const Gemm& gemm, const RowStrides& strides) {
+  return {gemm.m,
+          gemm.n,
+          gemm.k,
+          strides.a,
+          strides.b,
+          strides.c,
+          gemm.transpose_a,
+          gemm.transpose_b,
+          gemm.input_dtype,
+          gemm.output_dtype,
+          alignment_of(gemm.a),
+          alignment_of(gemm.b),
+          alignment_of(gemm.c)};
+}
+
+struct Plan {
+  LtMatmul matmul;
+  LtLayout a, b, c;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+cudaDataType_t lt_type(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
+
+std::string sentence(const PlanKey& key) {
+  const auto size = [](std::int64_t rows, std::int64_t columns, bool transposed) {
+    return std::to_string(rows) + " x " + std::to_string(columns) + (transposed ? " (stored transposed)" : "");
+  };
+  return "cuBLASLt cannot multiply " + std::string(to_string(key.input)) + " " + size(key.m, key.k, key.transpose_a) +
+         " by " + size(key.k, key.n, key.transpose_b) + " into " + std::string(to_string(key.output));
+}
+
+}  // namespace
+
+// cuBLASLt's matrices are column-major: it sees each of ours transposed. So it is asked for c^T = op(b)^T op(a)^T,
+// with b as its first factor and a as its second, n x m, and each keeps its transpose flag.
+class Gemms::Library {
+ public:
+  Library(cudaStream_t stream, Fp32Products fp32_products) : stream_(stream), fp32_products_(fp32_products) {}
+  ~Library() {
+    if (workspace_ != nullptr) cudaFree(workspace_);
+  }
+
+  std::int64_t workspace_bytes() const { return workspace_bytes_; }
+
+  void run(const Gemm& gemm, const RowStrides& strides) {
+    if (gemm.m == 0 || gemm.n == 0) return;
+    if (gemm.k == 0) {
+      if (gemm.beta == 0.0F) fill_zero(gemm, strides);
+      return;
+    }
+    if (handle_ == nullptr) open();
+    const PlanKey key = key_of(gemm, strides);
+    const Plan& plan = find(key);
+    const cublasStatus_t status = cublasLtMatmul(
+        handle_.get(), plan.matmul.get(), &gemm.alpha, gemm.b, plan.b.get(), gemm.a, plan.a.get(), &gemm.beta, gemm.c,
+        plan.c.get(), gemm.c, plan.c.get(), &plan.algorithm, workspace_, static_cast<std::size_t>(workspace_bytes_),
+        stream_);
+    if (status != CUBLAS_STATUS_SUCCESS) check(status, sentence(key));
+  }
+
+ private:
+  void open() {
+    int device = 0;
+    int major = 0;
+    check(cudaGetDevice(&device), "cudaGetDevice");
+    check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+    const std::int64_t bytes = (major >= 9 ? 64 : 32) * kMiB;
+    if (workspace_ == nullptr) {
+      check(cudaMalloc(&workspace_, static_cast<std::size_t>(bytes)), "memory for cuBLASLt's workspace");
+      workspace_bytes_ = bytes;
+    }
+    handle_ = make_lt_handle();
+  }
+
+  const Plan& find(const PlanKey& key) {
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) return found->second;
+    return plans_.emplace(key, make(key)).first->second;
+  }
+
+  Plan make(const PlanKey& key) const {
+    const bool tf32 = key.input == DType::f32 && fp32_products_ == Fp32Products::tf32;
+    const auto stored = [](DType dtype, std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t stride) {
+      return make_lt_layout(lt_type(dtype), transposed ? rows : columns, transposed ? columns : rows, stride);
+    };
+    Plan plan{make_lt_matmul(tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, key.transpose_b, key.transpose_a),
+              stored(key.input, key.m, key.k, key.transpose_a, key.stride_a),
+              stored(key.input, key.k, key.n, key.transpose_b, key.stride_b),
+              stored(key.output, key.m, key.n, false, key.stride_c)};
+    const LtPreference preference = make_lt_preference({.workspace_bytes = static_cast<std::size_t>(workspace_bytes_),
+                                                        .alignment_a = key.alignment_b,
+                                                        .alignment_b = key.alignment_a,
+                                                        .alignment_c = key.alignment_c});
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
+    check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.matmul.get(), plan.b.get(), plan.a.get(), plan.c.get(),
+                                         plan.c.get(), preference.get(), 1, &best, &found),
+          sentence(key));
+    check(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : best.state, sentence(key));
+    plan.algorithm = best.algo;
+    return plan;
+  }
+
+  void fill_zero(const Gemm& gemm, const RowStrides& strides) const {
+    const auto bytes = [&](std::int64_t elements) {
+      return static_cast<std::size_t>(elements * size_of(gemm.output_dtype));
+    };
+    check(cudaMemset2DAsync(gemm.c, bytes(strides.c), 0, bytes(gemm.n), static_cast<std::size_t>(gemm.m), stream_),
+          "cudaMemset2DAsync");
+  }
+
+  cudaStream_t stream_;
+  Fp32Products fp32_products_;
+  LtHandle handle_;
+  void* workspace_ = nullptr;
+  std::int64_t workspace_bytes_ = 0;
+  std::unordered_map<PlanKey, Plan, PlanKeyHash> plans_;
+};
+
+Gemms::Gemms(cudaStream_t stream, Fp32Products fp32_products)
+    : library_(std::make_unique<Library>(stream, fp32_products)) {}
+Gemms::~Gemms() = default;
+
+void Gemms::run(const Gemm& gemm) {
+  run(gemm, {gemm.transpose_a ? gemm.m : gemm.k, gemm.transpose_b ? gemm.k : gemm.n, gemm.n});
+}
+
+void Gemms::run(const Gemm& gemm, const RowStrides& strides) { library_->run(gemm, strides); }
+
+std::int64_t Gemms::workspace_bytes() const { return library_->workspace_bytes(); }
+
+}  // namespace fsdpbench::backend::cuda
