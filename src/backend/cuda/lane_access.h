@@ -2,8 +2,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 
 #include "backend/device.h"
 #include "launch/abort.h"
@@ -23,6 +25,11 @@ class LaneAccess {
   /// failed. At most one.
   virtual void watch(std::function<void()> check) = 0;
   virtual launch::Abort& abort() = 0;
+  /// The kernels of the lane's stream, for what NCCL is not needed for: scaling in a group of one rank.
+  virtual Kernels& kernels(Lane lane) = 0;
+  /// All memory that collectives will be called with, as one region (nccl/registered_arena.h); empty if it is not one.
+  /// Asked for if the run wants buffers registered.
+  virtual std::span<std::byte> communication_memory() { return {}; }
 };
 
 }  // namespace fsdpbench::backend::cuda
