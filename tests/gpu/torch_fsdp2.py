@@ -78,6 +78,7 @@ def main():
     parser.add_argument("--config", required=True, help="a result.json of fsdpbench run")
     parser.add_argument("--mode", choices=["eager", "compiled"], default="eager")
     parser.add_argument("--out", required=True)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu only shows that the script runs")
     arguments = parser.parse_args()
     with open(arguments.config, encoding="utf-8") as file:
         config = json.load(file)["config"]
@@ -86,13 +87,17 @@ def main():
         raise SystemExit("This comparison knows decoders without accumulation and without checkpointing only.")
 
     alone = "RANK" not in os.environ
-    device = torch.device("cuda", 0 if alone else int(os.environ["LOCAL_RANK"]))
-    torch.cuda.set_device(device)
+    cuda = arguments.device == "cuda"
+    device = torch.device("cuda", 0 if alone else int(os.environ["LOCAL_RANK"])) if cuda else torch.device("cpu")
+    wait = torch.cuda.synchronize if cuda else lambda: None
+    if cuda:
+        torch.cuda.set_device(device)
+    network = "nccl" if cuda else "gloo"
     if alone:
         store = tempfile.mktemp(prefix="torch-fsdp2-")
-        torch.distributed.init_process_group("nccl", init_method=f"file://{store}", rank=0, world_size=1)
+        torch.distributed.init_process_group(network, init_method=f"file://{store}", rank=0, world_size=1)
     else:
-        torch.distributed.init_process_group("nccl")
+        torch.distributed.init_process_group(network)
     torch.manual_seed(1)
     with device:
         model = Decoder(m, train["seq_len"])
@@ -113,22 +118,22 @@ def main():
 
     def step():
         tokens = torch.randint(256, (train["batch_per_rank"], train["seq_len"] + 1), device=device)
-        torch.cuda.synchronize()
+        wait()
         begin = time.perf_counter()
         loss = loss_of(model(tokens[:, :-1]), tokens[:, 1:])
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        torch.cuda.synchronize()
+        wait()
         return (time.perf_counter() - begin) * 1000
 
     for _ in range(train["warmup"]):
         step()
     times = [step() for _ in range(train["steps"])]
     if torch.distributed.get_rank() == 0:
-        told = {"torch": torch.__version__, "mode": arguments.mode, "gpu": torch.cuda.get_device_name(device),
+        told = {"torch": torch.__version__, "mode": arguments.mode, "device": torch.cuda.get_device_name(device) if cuda else "cpu",
                 "median_ms": statistics.median(times), "steps_ms": times,
-                "peak_memory_bytes": torch.cuda.max_memory_allocated(device)}
+                "peak_memory_bytes": torch.cuda.max_memory_allocated(device) if cuda else None}
         with open(arguments.out, "w", encoding="utf-8") as file:
             json.dump(told, file, indent=2)
         print(f"{told['median_ms']:.2f} ms a step")
