@@ -1,6 +1,10 @@
 # Every header compiles on its own, and twice: one translation unit each, nothing is linked.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/*.h)
 list(FILTER headers EXCLUDE REGEX "^trace/nvtx3/") # not ours
+if(NOT FSDPBENCH_CUDA)
+  list(FILTER headers EXCLUDE REGEX "^backend/cuda/")
+  list(APPEND headers backend/cuda/backend.h backend/cuda/plugin.h)
+endif()
 set(units)
 foreach(header ${headers})
   string(REPLACE "/" "__" stem ${header})
@@ -10,4 +14,7 @@ foreach(header ${headers})
 endforeach()
 add_library(header_tests OBJECT ${units})
 target_link_libraries(header_tests PRIVATE fsdpbench_app DNNL::dnnl OpenMP::OpenMP_CXX)
+if(FSDPBENCH_CUDA)
+  target_link_libraries(header_tests PRIVATE fsdpbench_cuda_headers)
+endif()
 target_compile_options(header_tests PRIVATE -O0)

@@ -13,8 +13,9 @@ if(FSDPBENCH_NATIVE)
   target_compile_options(fsdpbench_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
 endif()
 if(FSDPBENCH_SANITIZE)
-  target_compile_options(fsdpbench_options INTERFACE -fsanitize=${FSDPBENCH_SANITIZE} -fno-omit-frame-pointer
-                                                     -fno-sanitize-recover=all)
+  target_compile_options(
+    fsdpbench_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${FSDPBENCH_SANITIZE} -fno-omit-frame-pointer
+                                -fno-sanitize-recover=all>)
   target_link_options(fsdpbench_options INTERFACE -fsanitize=${FSDPBENCH_SANITIZE})
 endif()
 

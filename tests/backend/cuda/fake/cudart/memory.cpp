@@ -1,0 +1,233 @@
+// Device memory is host memory, each allocation a block of its own: AddressSanitizer sees a use after free in the
+// order of the streams.
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backend/cuda/fake/cudart/device.h"
+#include "backend/cuda/fake/cudart/faults.h"
+#include "backend/cuda/fake/cudart/stream.h"
+
+/// What a cudaMemPool_t points to.
+struct CUmemPoolHandle_st {
+  int device = 0;
+  std::map<cudaMemPoolAttr, std::uint64_t> attributes;
+  std::int64_t used = 0;
+  std::int64_t used_high = 0;
+};
+
+namespace fake {
+namespace {
+
+constexpr std::int64_t kDeviceMemory_bytes = std::int64_t{8} << 30;
+constexpr std::int64_t kContext_bytes = std::int64_t{300} << 20;
+constexpr std::size_t kAlignment = 512;
+constexpr std::int64_t kStaged_bytes = 64 << 10;  // pageable memory is copied at once up to this size, as by CUDA
+
+struct Block {
+  std::int64_t bytes = 0;
+  int device = 0;
+  cudaMemPool_t pool = nullptr;
+};
+struct Memory {
+  std::mutex mutex;
+  std::map<const std::byte*, Block> device;
+  std::map<const std::byte*, std::int64_t> pinned;
+  std::map<int, std::int64_t> live;
+  std::map<int, CUmemPoolHandle_st> default_pools;
+};
+Memory& memory() {
+  static Memory& all = *new Memory;  // threads of streams may outlive main
+  return all;
+}
+
+cudaError_t allocate(void** result, std::size_t bytes, cudaMemPool_t pool) {
+  const int device = current_device();
+  const std::int64_t size = static_cast<std::int64_t>((std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment);
+  const std::lock_guard lock(memory().mutex);
+  if (memory().live[device] + size > kDeviceMemory_bytes - kContext_bytes) return failed(cudaErrorMemoryAllocation);
+  *result = std::aligned_alloc(kAlignment, static_cast<std::size_t>(size));
+  if (*result == nullptr) return failed(cudaErrorMemoryAllocation);
+  memory().live[device] += size;
+  memory().device[static_cast<std::byte*>(*result)] = {size, device, pool};
+  if (pool != nullptr) pool->used_high = std::max(pool->used_high, pool->used += size);
+  return cudaSuccess;
+}
+
+/// The block is nobody's any more. False if there is none at this address.
+bool forget(const void* address) {
+  const std::lock_guard lock(memory().mutex);
+  const auto found = memory().device.find(static_cast<const std::byte*>(address));
+  if (found == memory().device.end()) return false;
+  memory().live[found->second.device] -= found->second.bytes;
+  if (found->second.pool != nullptr) found->second.pool->used -= found->second.bytes;
+  memory().device.erase(found);
+  return true;
+}
+
+template <class Map, class Size>
+bool covers(const Map& blocks, const void* address, Size size) {
+  const auto* const at = static_cast<const std::byte*>(address);
+  auto after = blocks.upper_bound(at);
+  if (after == blocks.begin()) return false;
+  --after;
+  return at < after->first + size(after->second);
+}
+bool is_pageable(const void* address) {
+  const std::lock_guard lock(memory().mutex);
+  return !covers(memory().device, address, [](const Block& b) { return b.bytes; }) &&
+         !covers(memory().pinned, address, [](std::int64_t bytes) { return bytes; });
+}
+
+CUmemPoolHandle_st* default_pool(int device) {
+  const std::lock_guard lock(memory().mutex);
+  CUmemPoolHandle_st& pool = memory().default_pools[device];
+  pool.device = device;
+  return &pool;
+}
+
+}  // namespace
+
+std::int64_t live_bytes(int device) {
+  const std::lock_guard lock(memory().mutex);
+  return memory().live[device];
+}
+
+}  // namespace fake
+
+using namespace fake;
+
+cudaError_t cudaMalloc(void** result, std::size_t bytes) {
+  if (const cudaError_t error = fault(__func__)) return error;
+  return allocate(result, bytes, nullptr);
+}
+
+cudaError_t cudaFree(void* address) {
+  if (const cudaError_t error = fault(__func__)) return error;
+  if (address == nullptr) return cudaSuccess;
+  wait_for_device(current_device());
+  if (!forget(address)) return failed(cudaErrorInvalidValue);
+  std::free(address);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocFromPoolAsync(void** result, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  return allocate(result, bytes, pool);
+}
+cudaError_t cudaMallocAsync(void** result, std::size_t bytes, cudaStream_t stream) {
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  return allocate(result, bytes, default_pool(device_of(stream)));
+}
+
+cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  if (!forget(address)) return failed(cudaErrorInvalidValue);
+  run_on_stream(stream, [address] { std::free(address); }, {.kind = WorkKind::other});
+  return cudaSuccess;
+}
+
+cudaError_t cudaMallocHost(void** result, std::size_t bytes) {
+  if (const cudaError_t error = fault(__func__)) return error;
+  *result = std::aligned_alloc(kAlignment, (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment);
+  const std::lock_guard lock(memory().mutex);
+  memory().pinned[static_cast<std::byte*>(*result)] = static_cast<std::int64_t>(bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** result, std::size_t bytes, unsigned) { return cudaMallocHost(result, bytes); }
+
+cudaError_t cudaFreeHost(void* address) {
+  wait_for_device(current_device());
+  {
+    const std::lock_guard lock(memory().mutex);
+    if (memory().pinned.erase(static_cast<std::byte*>(address)) == 0) return failed(cudaErrorInvalidValue);
+  }
+  std::free(address);
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  if (bytes == 0) return cudaSuccess;
+  const WorkLabel label{WorkKind::copy, "memcpy", static_cast<std::int64_t>(bytes)};
+  if (is_pageable(source) && static_cast<std::int64_t>(bytes) <= kStaged_bytes) {
+    const auto* const first = static_cast<const std::byte*>(source);
+    auto staged = std::make_shared<std::vector<std::byte>>(first, first + bytes);
+    run_on_stream(stream, [=] { std::memcpy(target, staged->data(), bytes); }, label);
+    return cudaSuccess;
+  }
+  run_on_stream(stream, [=] { std::memcpy(target, source, bytes); }, label);
+  if (is_pageable(source) || is_pageable(target)) stream_of(stream).wait_idle();
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void* target, const void* source, std::size_t bytes, cudaMemcpyKind kind) {
+  if (const cudaError_t error = cudaMemcpyAsync(target, source, bytes, kind, nullptr)) return error;
+  return cudaStreamSynchronize(nullptr);
+}
+
+cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t stream) {
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  run_on_stream(stream, [=] { std::memset(target, value, bytes); },
+                {WorkKind::fill, "memset", static_cast<std::int64_t>(bytes)});
+  return cudaSuccess;
+}
+cudaError_t cudaMemset(void* target, int value, std::size_t bytes) {
+  if (const cudaError_t error = cudaMemsetAsync(target, value, bytes, nullptr)) return error;
+  return cudaStreamSynchronize(nullptr);
+}
+
+cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  if (const cudaError_t error = fault(__func__)) return error;
+  *total = static_cast<std::size_t>(kDeviceMemory_bytes);
+  *free = static_cast<std::size_t>(kDeviceMemory_bytes - kContext_bytes - live_bytes(current_device()));
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
+  if (const cudaError_t error = fault(__func__)) return error;
+  *pool = new CUmemPoolHandle_st;
+  (*pool)->device = properties->location.id;
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  delete pool;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device) {
+  *pool = default_pool(device);
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  const std::lock_guard lock(memory().mutex);
+  const bool wide = attribute >= cudaMemPoolAttrReleaseThreshold;
+  pool->attributes[attribute] = wide ? *static_cast<std::uint64_t*>(value) : *static_cast<unsigned*>(value);
+  if (attribute == cudaMemPoolAttrUsedMemHigh || attribute == cudaMemPoolAttrReservedMemHigh) {
+    pool->used_high = pool->used;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  const std::lock_guard lock(memory().mutex);
+  switch (attribute) {
+    case cudaMemPoolAttrUsedMemHigh:
+    case cudaMemPoolAttrReservedMemHigh:
+      *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->used_high);
+      return cudaSuccess;
+    case cudaMemPoolAttrUsedMemCurrent:
+    case cudaMemPoolAttrReservedMemCurrent:
+      *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->used);
+      return cudaSuccess;
+    case cudaMemPoolAttrReleaseThreshold:
+      *static_cast<std::uint64_t*>(value) = pool->attributes[attribute];
+      return cudaSuccess;
+    default:
+      *static_cast<int*>(value) = static_cast<int>(pool->attributes[attribute]);
+      return cudaSuccess;
+  }
+}
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
