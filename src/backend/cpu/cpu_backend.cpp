@@ -8,6 +8,8 @@
 
 #include "backend/cpu/communicator.h"
 #include "backend/cpu/device.h"
+#include "backend/cpu/process_group.h"
+#include "backend/cpu/thread_group.h"
 #include "backend/cpu/world.h"
 #include "base/bytes.h"
 #include "launch/run_ranks.h"
@@ -26,7 +28,25 @@ void run_rank(World& world, const std::shared_ptr<Group>& group, int rank,
     device->synchronize();
     world.rank_ended(rank);
   } catch (...) {
-    world.abort().set(std::current_exception());
+    world.fail(std::current_exception());
+    throw;
+  }
+}
+
+void run_threads(World& world, const std::function<void(RankContext&)>& body) {
+  const int count = world.options().ranks;
+  std::vector<int> ranks(static_cast<std::size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::shared_ptr<Group> group = ThreadGroup::make(world, std::move(ranks));
+  launch::run_ranks(count, [&](int rank) { run_rank(world, group, rank, body); });
+}
+
+void run_process(World& world, const std::function<void(RankContext&)>& body) {
+  try {
+    run_rank(world, ProcessGroup::make(world), world.options().session->placement().rank, body);
+    world.wait_for_others();
+  } catch (...) {
+    world.fail(std::current_exception());
     throw;
   }
 }
@@ -34,18 +54,18 @@ void run_rank(World& world, const std::shared_ptr<Group>& group, int rank,
 }  // namespace
 
 Facts CpuBackend::facts() const {
-  return {{"processors", std::to_string(std::thread::hardware_concurrency())},
+  return {{"ranks", ranks_},
+          {"processors", std::to_string(std::thread::hardware_concurrency())},
           {"memory", format_bytes(memory_per_rank(1))},
           {"communication lanes of emulated links", describe_prompt_scheduling()}};
 }
 
 void CpuBackend::run(const BackendOptions& options, const std::function<void(RankContext&)>& body) {
   World world(options, kernels_);
-  std::vector<int> ranks(static_cast<std::size_t>(options.ranks));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  const std::shared_ptr<Group> group = world.make_group(std::move(ranks));
+  launch::Session* const session = options.session;
+  ranks_ = session ? fmt::format("one per process, over {}", session->transport()) : "threads of one process";
   try {
-    launch::run_ranks(options.ranks, [&](int rank) { run_rank(world, group, rank, body); });
+    session ? run_process(world, body) : run_threads(world, body);
   } catch (...) {
     if (const std::exception_ptr first = world.abort().first()) std::rethrow_exception(first);
     throw;

@@ -67,8 +67,9 @@ void Links::predict_ends(Link link) {
 }
 
 std::shared_ptr<Transfer> Links::begin(std::span<const int> ranks, std::int64_t bytes, int hops,
-                                       std::int64_t start_ns) {
+                                       std::int64_t start_ns, std::uint64_t id) {
   const auto transfer = std::make_shared<Transfer>();
+  transfer->id = id;
   const auto start = static_cast<double>(start_ns);
   const double latency = latency_ns_ * hops;
   transfer->end_ns.store(static_cast<std::int64_t>(start + latency));
@@ -83,6 +84,32 @@ std::shared_ptr<Transfer> Links::begin(std::span<const int> ranks, std::int64_t 
   }
   if (shared) later_.notify();
   return transfer;
+}
+
+std::vector<FlowState> Links::flows_of(int rank, std::int64_t at_ns) {
+  const std::lock_guard lock(mutex_);
+  Link& link = links_[static_cast<std::size_t>(rank)];
+  advance(link, static_cast<double>(at_ns));
+  std::vector<FlowState> flows;
+  for (const Flow& flow : link.flows) flows.push_back({flow.transfer->id, flow.active_ns, flow.bytes_left});
+  return flows;
+}
+
+void Links::learn(int rank, std::span<const FlowState> flows, std::int64_t at_ns) {
+  const std::lock_guard lock(mutex_);
+  Link& link = links_[static_cast<std::size_t>(rank)];
+  advance(link, static_cast<double>(at_ns));
+  for (const FlowState& told : flows) {
+    const bool known = std::any_of(link.flows.begin(), link.flows.end(),
+                                   [&](const Flow& flow) { return flow.transfer->id == told.id; });
+    // This link may already be past `at_ns`: what went through since, at most, is no longer to be shared with.
+    const double gone = std::max(0.0, link.now_ns - std::max(static_cast<double>(at_ns), told.active_ns));
+    const double left = told.bytes_left - gone * link.bytes_per_ns;
+    if (known || left <= 0) continue;
+    const auto transfer = std::make_shared<Transfer>();
+    transfer->id = told.id;
+    link.flows.push_back({transfer, told.active_ns, left});
+  }
 }
 
 void Links::wait(const Transfer& transfer) {

@@ -9,6 +9,7 @@
 #include "backend/cpu/group.h"
 #include "base/error.h"
 #include "base/lane_pool.h"
+#include "launch/run_ranks.h"
 
 namespace fsdpbench::backend::cpu {
 namespace {
@@ -23,6 +24,40 @@ void check_slowdown(const char* name, const std::vector<double>& factors, int ra
   }
 }
 
+void check_session(const BackendOptions& options) {
+  if (!options.session) return;
+  const launch::Placement& placement = options.session->placement();
+  if (options.ranks != placement.ranks) {
+    throw BackendError(fmt::format("{} ranks are asked for, but the job has {} processes, one rank each",
+                                   options.ranks, placement.ranks));
+  }
+  if (options.link && placement.local_ranks != placement.ranks) {
+    throw BackendError(
+        fmt::format("an emulated link keeps the time of one host, and only {} of the job's {} processes are on this one",
+                    placement.local_ranks, placement.ranks));
+  }
+}
+
+std::string message_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an unknown exception";
+  }
+}
+
+bool is_stopped(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const launch::Stopped&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::int64_t memory_per_rank(int ranks) {
@@ -32,6 +67,7 @@ std::int64_t memory_per_rank(int ranks) {
 
 World::World(const BackendOptions& options, KernelsFactory kernels) : options_(options), kernels_(std::move(kernels)) {
   if (options.ranks < 1) throw BackendError(fmt::format("{} ranks: at least one is needed", options.ranks));
+  check_session(options);
   check_slowdown("link_slowdown", options.link_slowdown, options.ranks);
   check_slowdown("compute_slowdown", options.compute_slowdown, options.ranks);
   if (options.compute_flops_per_s && !(*options.compute_flops_per_s > 0)) {
@@ -43,6 +79,22 @@ World::World(const BackendOptions& options, KernelsFactory kernels) : options_(o
     }
     links_.emplace(abort_, *options.link, options.ranks, options.link_slowdown);
   }
+  if (options.session) {
+    options.session->control().on_failure([this](const launch::JobFailure& failure) {
+      abort_.set(std::make_exception_ptr(BackendError(failure.message)));
+    });
+  }
+}
+
+World::~World() {
+  if (options_.session) options_.session->control().on_failure({});
+}
+
+void World::fail(const std::exception_ptr& failure) {
+  if (is_stopped(failure)) return;
+  abort_.set(failure);
+  launch::Session* const session = options_.session;
+  if (session && !session->control().failure()) session->control().fail(message_of(failure));
 }
 
 double World::compute_slowdown(int rank) const {
@@ -50,26 +102,27 @@ double World::compute_slowdown(int rank) const {
 }
 
 MappedMemory& World::make_memory() {
+  const int local_ranks = options_.session ? options_.session->placement().local_ranks : options_.ranks;
   auto memory = moves_bytes()
-                    ? std::make_unique<MappedMemory>(memory_per_rank(options_.ranks), MappedMemory::Kind::touchable)
+                    ? std::make_unique<MappedMemory>(memory_per_rank(local_ranks), MappedMemory::Kind::touchable)
                     : std::make_unique<MappedMemory>(kEmulatedMemory_bytes, MappedMemory::Kind::addresses_only);
   const std::lock_guard lock(mutex_);
   return *memories_.emplace_back(std::move(memory));
 }
 
-std::shared_ptr<Group> World::make_group(std::vector<int> world_ranks) {
-  auto group = std::make_shared<Group>(*this, std::move(world_ranks));
+void World::add(std::shared_ptr<Group> group) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(groups_, [](const std::weak_ptr<Group>& known) { return known.expired(); });
-  groups_.push_back(group);
-  return group;
+  groups_.push_back(std::move(group));
 }
 
 void World::rank_ended(int rank) {
   const std::lock_guard lock(mutex_);
-  for (const std::weak_ptr<Group>& known : groups_) {
-    if (const std::shared_ptr<Group> group = known.lock()) group->member_ended(rank);
-  }
+  for (const std::shared_ptr<Group>& group : groups_) group->member_ended(rank);
+}
+
+void World::wait_for_others() {
+  for (const std::shared_ptr<Group>& group : groups_) group->wait_ended();
+  abort_.throw_if_set();
 }
 
 }  // namespace fsdpbench::backend::cpu

@@ -16,15 +16,21 @@ namespace fsdpbench::backend::cpu {
 
 class Group;
 
-/// What all ranks of one run share. Outlives devices and communicators. Thread-safe.
+/// What all ranks of one run share in this process. Outlives devices and communicators. Thread-safe.
 class World {
  public:
-  /// Throws BackendError if the options contradict themselves. `kernels` makes each lane's kernels.
+  /// Throws BackendError if the options contradict themselves or the session. `kernels` makes each lane's kernels.
+  /// From here on a failure of another process aborts this world.
   World(const BackendOptions& options, KernelsFactory kernels);
+  ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
 
   const BackendOptions& options() const { return options_; }
   const KernelsFactory& kernels() const { return kernels_; }
   launch::Abort& abort() { return abort_; }
+  /// Stops all ranks, those of other processes too. Nothing happens if `failure` is a launch::Stopped.
+  void fail(const std::exception_ptr& failure);
   /// Null if transfers are not modelled.
   Links* links() { return links_ ? &*links_ : nullptr; }
   bool computes() const { return !options_.compute_flops_per_s; }
@@ -36,9 +42,12 @@ class World {
   /// while the rank has ended.
   MappedMemory& make_memory();
 
-  std::shared_ptr<Group> make_group(std::vector<int> world_ranks);
+  void add(std::shared_ptr<Group> group);
   /// `rank` will take part in nothing more: whoever waits for it in a collective fails instead of hanging.
   void rank_ended(int rank);
+  /// After rank_ended() for all ranks of this process: blocks until the other processes' ranks have ended, too.
+  /// Throws launch::Stopped if one fails instead.
+  void wait_for_others();
 
  private:
   const BackendOptions options_;
@@ -46,11 +55,11 @@ class World {
   launch::Abort abort_;
   std::optional<Links> links_;
   std::mutex mutex_;
-  std::vector<std::weak_ptr<Group>> groups_;
+  std::vector<std::shared_ptr<Group>> groups_;
   std::vector<std::unique_ptr<MappedMemory>> memories_;
 };
 
-/// This machine's memory divided among `ranks`.
+/// This machine's memory divided among the `ranks` on it.
 std::int64_t memory_per_rank(int ranks);
 
 }  // namespace fsdpbench::backend::cpu

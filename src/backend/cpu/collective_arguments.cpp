@@ -1,0 +1,51 @@
+#include "backend/cpu/collective_arguments.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <string>
+
+#include "backend/wire_bytes.h"
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace fsdpbench::backend::cpu {
+namespace {
+
+bool is_reduction(Collective kind) { return kind == Collective::reduce_scatter || kind == Collective::all_reduce; }
+
+bool match(const CollectiveArguments& a, const CollectiveArguments& b) {
+  return a.kind == b.kind && a.count == b.count && a.dtype == b.dtype && a.scale == b.scale && a.root == b.root;
+}
+
+std::string describe(const CollectiveArguments& call) {
+  std::string text = fmt::format("{} of {} {}", to_string(call.kind), call.count, to_string(call.dtype));
+  if (is_reduction(call.kind)) text += fmt::format(" scaled by {}", call.scale);
+  if (call.kind == Collective::broadcast) text += fmt::format(" from {}", call.root);
+  return text;
+}
+
+}  // namespace
+
+std::int64_t wire_bytes(const CollectiveArguments& call, int size) {
+  return ring_bytes(call.kind, call.count * size_of(call.dtype), size);
+}
+
+int hops(Collective kind, int size) { return (kind == Collective::all_reduce ? 2 : 1) * (size - 1); }
+
+void check_match(std::span<const CollectiveArguments> calls, std::span<const int> world_ranks) {
+  for (std::size_t rank = 1; rank < calls.size(); ++rank) {
+    if (match(calls.front(), calls[rank])) continue;
+    throw BackendError(fmt::format("the ranks call different collectives: world rank {} {}, world rank {} {}",
+                                   world_ranks.front(), describe(calls.front()), world_ranks[rank],
+                                   describe(calls[rank])));
+  }
+}
+
+void copy_bytes(const std::byte* source, std::byte* target, std::int64_t bytes) {
+  if (source != target && bytes > 0) std::memcpy(target, source, static_cast<std::size_t>(bytes));
+}
+
+Slices Slices::divide(std::int64_t count, int size) { return {count, round_up(ceil_div(count, size), 32)}; }
+
+}  // namespace fsdpbench::backend::cpu

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backend/communicator.h"
+
+namespace fsdpbench::backend::cpu {
+
+/// What one member calls. Buffers as in Communicator; `output` is the only buffer of broadcast, and all_reduce's
+/// `input` is its `output`.
+struct CollectiveArguments {
+  Collective kind = Collective::all_gather;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+  std::int64_t count = 0;
+  DType dtype = DType::f32;
+  float scale = 1.0F;
+  int root = 0;
+};
+
+/// Bytes each of `size` ranks sends in a ring, rounded down where the message does not split evenly.
+std::int64_t wire_bytes(const CollectiveArguments& call, int size);
+/// Steps of the ring, each of which pays the latency once.
+int hops(Collective kind, int size);
+
+/// Throws BackendError unless all members call the same collective. Both by rank in the group.
+void check_match(std::span<const CollectiveArguments> calls, std::span<const int> world_ranks);
+
+/// memcpy, but nothing if there is nothing to do.
+void copy_bytes(const std::byte* source, std::byte* target, std::int64_t bytes);
+
+/// How a message is divided among ranks, in elements.
+class Slices {
+ public:
+  /// `count` elements for each of `size` ranks.
+  static Slices equal(std::int64_t count, int size) { return {count * size, count}; }
+  /// `count` elements in all. Slices begin on cache lines if the message does; the last ones may be shorter or empty.
+  static Slices divide(std::int64_t count, int size);
+
+  std::int64_t begin(int rank) const { return std::min(total_, rank * slice_); }
+  std::int64_t count(int rank) const { return begin(rank + 1) - begin(rank); }
+
+ private:
+  Slices(std::int64_t total, std::int64_t slice) : total_(total), slice_(slice) {}
+
+  std::int64_t total_;
+  std::int64_t slice_;
+};
+
+}  // namespace fsdpbench::backend::cpu

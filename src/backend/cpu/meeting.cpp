@@ -1,0 +1,59 @@
+#include "backend/cpu/meeting.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+
+#include "base/error.h"
+
+namespace fsdpbench::backend::cpu {
+namespace {
+
+static_assert(std::is_trivially_copyable_v<Words>);
+
+std::string describe(const Words& words) {
+  switch (words.purpose) {
+    case Words::Purpose::collective: return std::string(to_string(words.call.kind));
+    case Words::Purpose::barrier: return "barrier";
+    case Words::Purpose::split: return "split";
+    case Words::Purpose::end: break;
+  }
+  return "end";
+}
+
+void check_purposes(const std::vector<Words>& all, std::span<const int> world_ranks) {
+  const auto other = std::find_if(all.begin(), all.end(),
+                                  [&](const Words& words) { return words.purpose != all.front().purpose; });
+  if (other == all.end()) return;
+  const auto rank_of = [&](auto at) { return world_ranks[static_cast<std::size_t>(at - all.begin())]; };
+  const bool first_ended = all.front().purpose == Words::Purpose::end;
+  if (first_ended || other->purpose == Words::Purpose::end) {
+    const auto ended = first_ended ? all.begin() : other;
+    const auto waits = first_ended ? other : all.begin();
+    throw BackendError(fmt::format("world rank {} has ended without calling the {} that world rank {} has called",
+                                   rank_of(ended), describe(*waits), rank_of(waits)));
+  }
+  throw BackendError(fmt::format("the ranks call different things: world rank {} {}, world rank {} {}",
+                                 world_ranks.front(), describe(all.front()), rank_of(other), describe(*other)));
+}
+
+}  // namespace
+
+std::vector<Words> meet(Peers& peers, std::span<const int> world_ranks, const Words& mine) {
+  const int size = peers.size();
+  std::vector<Words> all(static_cast<std::size_t>(size));
+  for (int step = 1; step < size; ++step) {
+    const int to = (peers.rank() + step) % size;
+    const int from = (peers.rank() + size - step) % size;
+    peers.send(to, reinterpret_cast<const std::byte*>(&mine), sizeof mine);
+    peers.receive(from, reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(from)]), sizeof mine);
+  }
+  all[static_cast<std::size_t>(peers.rank())] = mine;
+  peers.exchange();
+  check_purposes(all, world_ranks);
+  return all;
+}
+
+}  // namespace fsdpbench::backend::cpu

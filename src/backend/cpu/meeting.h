@@ -1,0 +1,31 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/cpu/collective_arguments.h"
+#include "backend/cpu/link.h"
+#include "backend/cpu/peers.h"
+#include "base/lane.h"
+
+namespace fsdpbench::backend::cpu {
+
+/// What a process says to the others of its group before they do something together. Sent as bytes: all processes are
+/// the same program.
+struct Words {
+  enum class Purpose : std::int32_t { collective, barrier, split, end };
+
+  Purpose purpose = Purpose::end;
+  CollectiveArguments call;                 ///< of a collective, without addresses
+  std::int64_t now_ns = 0;                  ///< when it came
+  std::int32_t flow_count = 0;              ///< of `flows`
+  std::array<FlowState, kLaneCount> flows;  ///< on its emulated link: each lane can have one transfer under way
+};
+
+/// Says `mine` to all peers and returns what all have said, by rank, once the last has come. Collective. Throws
+/// BackendError, on all members alike, if they came for different purposes; `world_ranks` are their names.
+std::vector<Words> meet(Peers& peers, std::span<const int> world_ranks, const Words& mine);
+
+}  // namespace fsdpbench::backend::cpu

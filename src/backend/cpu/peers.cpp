@@ -1,0 +1,51 @@
+#include "backend/cpu/peers.h"
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "backend/cpu/world.h"
+#include "launch/run_ranks.h"
+
+namespace fsdpbench::backend::cpu {
+
+Peers::Peers(World& world, std::unique_ptr<launch::PeerGroup> group) : world_(world), group_(std::move(group)) {}
+
+bool Peers::aborted() const { return world_.abort().is_set(); }
+
+void Peers::send(int to, const std::byte* source, std::int64_t bytes) {
+  if (bytes > 0) sends_.push_back({to, {source, static_cast<std::size_t>(bytes)}});
+}
+
+void Peers::receive(int from, std::byte* target, std::int64_t bytes) {
+  if (bytes > 0) receives_.push_back({from, {target, static_cast<std::size_t>(bytes)}});
+}
+
+void Peers::exchange() {
+  guarded([this] { group_->exchange(sends_, receives_, [this] { return aborted(); }); });
+  sends_.clear();
+  receives_.clear();
+}
+
+std::unique_ptr<launch::PeerGroup> Peers::split(int color, int key) {
+  std::unique_ptr<launch::PeerGroup> part;
+  guarded([&] { part = group_->split(color, key, [this] { return aborted(); }); });
+  return part;
+}
+
+/// A broken connection is the end of another process seen from here. The control channel knows more about it, a little
+/// later: that message counts if it comes.
+void Peers::guarded(const std::function<void()>& action) try {
+  action();
+} catch (const launch::Stopped&) {
+  world_.abort().throw_if_set();
+  throw;
+} catch (...) {
+  constexpr std::chrono::milliseconds kPause(10);
+  constexpr int kPauses = 300;
+  for (int pause = 0; pause < kPauses && !aborted(); ++pause) std::this_thread::sleep_for(kPause);
+  world_.abort().throw_if_set();
+  throw;
+}
+
+}  // namespace fsdpbench::backend::cpu

@@ -1,0 +1,215 @@
+#include "backend/cpu/process_group.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "backend/cpu/reduce.h"
+#include "backend/cpu/world.h"
+#include "base/clock.h"
+#include "launch/host_identity.h"
+
+namespace fsdpbench::backend::cpu {
+namespace {
+
+/// Of each addend. What is kept beside the buffers is this much for each other rank, whatever the message's size.
+constexpr std::int64_t kBlock_bytes = std::int64_t{4} << 20;
+
+/// Different for different arguments, as good as surely.
+std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t x = a * 0x9E3779B97F4A7C15U + b;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+std::shared_ptr<ProcessGroup> ProcessGroup::make(World& world) {
+  launch::Session& session = *world.options().session;
+  std::unique_ptr<launch::PeerGroup> lanes = session.peers();
+  return make(world, std::move(lanes), session.peers(), 1);
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::make(World& world, std::unique_ptr<launch::PeerGroup> lanes,
+                                                 std::unique_ptr<launch::PeerGroup> hosts, std::uint64_t id) {
+  std::shared_ptr<ProcessGroup> group(new ProcessGroup(world, std::move(lanes), std::move(hosts), id));
+  world.add(group);
+  return group;
+}
+
+ProcessGroup::ProcessGroup(World& world, std::unique_ptr<launch::PeerGroup> lanes,
+                           std::unique_ptr<launch::PeerGroup> hosts, std::uint64_t id)
+    : world_(world), id_(id), lanes_(world, std::move(lanes)), hosts_(world, std::move(hosts)) {
+  get_acquainted();
+}
+
+/// Who the members are in the world, and whether they share a clock.
+void ProcessGroup::get_acquainted() {
+  struct Card {
+    int world_rank = 0;
+    std::uint64_t clock = 0;  ///< 0: not known
+  };
+  const std::string clock = launch::clock_identity();
+  const Card mine{world_.options().session->placement().rank,
+                  clock.empty() ? 0 : std::hash<std::string>{}(clock)};
+  std::vector<Card> cards(static_cast<std::size_t>(size()), mine);
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    hosts_.send(peer, reinterpret_cast<const std::byte*>(&mine), sizeof mine);
+    hosts_.receive(peer, reinterpret_cast<std::byte*>(&cards[static_cast<std::size_t>(peer)]), sizeof mine);
+  }
+  hosts_.exchange();
+  for (const Card& card : cards) world_ranks_.push_back(card.world_rank);
+  one_clock_ = mine.clock != 0 && std::all_of(cards.begin(), cards.end(),
+                                              [&](const Card& card) { return card.clock == mine.clock; });
+}
+
+void ProcessGroup::run(int, const CollectiveArguments& call, Stamp& stamp) {
+  stamp.peers_arrived_ns = meet_lanes(call);
+  const std::shared_ptr<Transfer> transfer = transfer_;
+  if (world_.moves_bytes()) move(call);
+  if (transfer) world_.links()->wait(*transfer);
+}
+
+/// Returns when the last member came; 0 if that cannot be known.
+std::int64_t ProcessGroup::meet_lanes(const CollectiveArguments& call) {
+  Words mine;
+  mine.purpose = Words::Purpose::collective;
+  mine.call = call;
+  mine.call.input = mine.call.output = nullptr;
+  mine.now_ns = now_ns();
+  if (Links* links = world_.links()) {
+    const std::vector<FlowState> flows = links->flows_of(world_ranks_[static_cast<std::size_t>(rank())], mine.now_ns);
+    mine.flow_count = static_cast<std::int32_t>(std::min(flows.size(), mine.flows.size()));
+    std::copy_n(flows.begin(), mine.flow_count, mine.flows.begin());
+  }
+  const std::vector<Words> all = meet(lanes_, world_ranks_, mine);
+  std::vector<CollectiveArguments> calls;
+  std::int64_t last_ns = 0;
+  for (const Words& words : all) {
+    calls.push_back(words.call);
+    last_ns = std::max(last_ns, words.now_ns);
+  }
+  check_match(calls, world_ranks_);
+  if (world_.links()) transfer_ = begin_transfer(call, all, last_ns);
+  return one_clock_ ? last_ns : 0;
+}
+
+std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveArguments& call, const std::vector<Words>& all,
+                                                       std::int64_t start_ns) {
+  Links& links = *world_.links();
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank()) continue;
+    const Words& words = all[static_cast<std::size_t>(peer)];
+    links.learn(world_ranks_[static_cast<std::size_t>(peer)],
+                std::span(words.flows).first(static_cast<std::size_t>(words.flow_count)), words.now_ns);
+  }
+  return links.begin(world_ranks_, wire_bytes(call, size()), hops(call.kind, size()), start_ns,
+                     mix(id_, ++transfers_));
+}
+
+void ProcessGroup::move(const CollectiveArguments& call) {
+  const std::int64_t element = size_of(call.dtype);
+  switch (call.kind) {
+    case Collective::all_gather: {
+      copy_bytes(call.input, call.output + rank() * call.count * element, call.count * element);
+      return gather_slices(call.output, Slices::equal(call.count, size()), element);
+    }
+    case Collective::reduce_scatter: return reduce_slices(call, Slices::equal(call.count, size()), call.output);
+    case Collective::all_reduce: {
+      const Slices slices = Slices::divide(call.count, size());
+      reduce_slices(call, slices, call.output + slices.begin(rank()) * element);
+      return gather_slices(call.output, slices, element);
+    }
+    case Collective::broadcast: return broadcast(call);
+  }
+}
+
+void ProcessGroup::broadcast(const CollectiveArguments& call) {
+  const std::int64_t bytes = call.count * size_of(call.dtype);
+  if (rank() != call.root) {
+    lanes_.receive(call.root, call.output, bytes);
+  } else {
+    for (int step = 1; step < size(); ++step) lanes_.send((rank() + step) % size(), call.output, bytes);
+  }
+  lanes_.exchange();
+}
+
+/// Every member's own slice of `buffer` to all others.
+void ProcessGroup::gather_slices(std::byte* buffer, const Slices& slices, std::int64_t element_bytes) {
+  const auto begin = [&](int r) { return buffer + slices.begin(r) * element_bytes; };
+  const auto bytes = [&](int r) { return slices.count(r) * element_bytes; };
+  for (int step = 1; step < size(); ++step) {
+    const int to = (rank() + step) % size();
+    const int from = (rank() + size() - step) % size();
+    lanes_.send(to, begin(rank()), bytes(rank()));
+    lanes_.receive(from, begin(from), bytes(from));
+  }
+  lanes_.exchange();
+}
+
+/// The sum over all members of this rank's slice of their inputs into `output`, which may be that slice itself. Goes
+/// block by block, so that the addends need little memory and are still in the cache when they are added.
+void ProcessGroup::reduce_slices(const CollectiveArguments& call, const Slices& slices, std::byte* output) {
+  const std::int64_t element = size_of(call.dtype);
+  const std::int64_t block = kBlock_bytes / element;
+  const auto n = static_cast<std::size_t>(size());
+  const std::int64_t room = std::min(block, slices.count(0)) * element;  // no slice is longer than the first
+  if (addends_.size() < n * static_cast<std::size_t>(room)) addends_.resize(n * static_cast<std::size_t>(room));
+  std::vector<const std::byte*> sources(n);
+  for (std::int64_t first = 0; first < slices.count(0); first += block) {
+    const auto count = [&](int r) { return std::clamp<std::int64_t>(slices.count(r) - first, 0, block); };
+    const auto input = [&](int r) { return call.input + (slices.begin(r) + first) * element; };
+    for (int step = 1; step < size(); ++step) {
+      const int to = (rank() + step) % size();
+      const int from = (rank() + size() - step) % size();
+      std::byte* const addend = addends_.data() + from * room;
+      lanes_.send(to, input(to), count(to) * element);
+      lanes_.receive(from, addend, count(rank()) * element);
+      sources[static_cast<std::size_t>(from)] = addend;
+    }
+    sources[static_cast<std::size_t>(rank())] = input(rank());
+    lanes_.exchange();
+    reduce(sources, output + first * element, count(rank()), call.dtype, call.scale);
+  }
+}
+
+void ProcessGroup::host_barrier() {
+  Words mine;
+  mine.purpose = Words::Purpose::barrier;
+  meet(hosts_, world_ranks_, mine);
+}
+
+std::shared_ptr<Group> ProcessGroup::split(int, int color, int key, int& new_rank) {
+  Words mine;
+  mine.purpose = Words::Purpose::split;
+  meet(hosts_, world_ranks_, mine);
+  std::unique_ptr<launch::PeerGroup> lanes = hosts_.split(color, key);
+  std::unique_ptr<launch::PeerGroup> hosts = hosts_.split(color, key);
+  const std::uint64_t id = mix(mix(id_, ++splits_), static_cast<std::uint64_t>(color));
+  std::shared_ptr<ProcessGroup> group = make(world_, std::move(lanes), std::move(hosts), id);
+  new_rank = group->rank();
+  return group;
+}
+
+/// A member that has ended meets the others once more on each side, for whoever might still wait for it there. Each
+/// meeting gets a thread: if they came one after the other, a peer that waits for the last would wait for ever.
+void ProcessGroup::member_ended(int) {
+  endings_.push_back(std::async(std::launch::async, [this] { say_end(lanes_); }));
+  endings_.push_back(std::async(std::launch::async, [this] { say_end(hosts_); }));
+}
+
+void ProcessGroup::say_end(Peers& peers) {
+  try {
+    meet(peers, world_ranks_, Words{});
+  } catch (...) {
+    world_.fail(std::current_exception());
+  }
+}
+
+void ProcessGroup::wait_ended() {
+  for (std::future<void>& ending : endings_) ending.get();
+}
+
+}  // namespace fsdpbench::backend::cpu

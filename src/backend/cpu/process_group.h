@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <vector>
+
+#include "backend/cpu/group.h"
+#include "backend/cpu/link.h"
+#include "backend/cpu/meeting.h"
+#include "backend/cpu/peers.h"
+
+namespace fsdpbench::backend::cpu {
+
+class World;
+
+/// A group of processes, one rank each. Every call begins with a meeting: each member tells all others what it calls
+/// and when it has come. So calls that do not fit together are an error everywhere, and all agree on when the last one
+/// came. Then the bytes go straight from each member to each other one, and sums are taken in rank order by who needs
+/// them: an element has the same bits as between threads.
+///
+/// Emulated links: each process models the links of all ranks for itself, from what it hears at the meetings, with the
+/// same starts as the others, for all are on one host. As exact as between threads is what the groups of this rank put
+/// on any link. What a member's other groups put on that member's link is known from the next meeting with it on; a
+/// transfer that they begin after it is not, and an end may then come out too early.
+class ProcessGroup : public Group {
+ public:
+  /// All ranks of the world's session. Collective. The group becomes known to `world`.
+  static std::shared_ptr<ProcessGroup> make(World& world);
+
+  int size() const override { return lanes_.size(); }
+  int rank() const { return lanes_.rank(); }
+  void run(int rank, const CollectiveArguments& call, Stamp& stamp) override;
+  void host_barrier() override;
+  std::shared_ptr<Group> split(int rank, int color, int key, int& new_rank) override;
+  void member_ended(int world_rank) override;
+  void wait_ended() override;
+
+ private:
+  static std::shared_ptr<ProcessGroup> make(World& world, std::unique_ptr<launch::PeerGroup> lanes,
+                                            std::unique_ptr<launch::PeerGroup> hosts, std::uint64_t id);
+  ProcessGroup(World& world, std::unique_ptr<launch::PeerGroup> lanes, std::unique_ptr<launch::PeerGroup> hosts,
+               std::uint64_t id);
+  void get_acquainted();
+  std::int64_t meet_lanes(const CollectiveArguments& call);
+  std::shared_ptr<Transfer> begin_transfer(const CollectiveArguments& call, const std::vector<Words>& all,
+                                           std::int64_t start_ns);
+  void say_end(Peers& peers);
+  void move(const CollectiveArguments& call);
+  void broadcast(const CollectiveArguments& call);
+  void reduce_slices(const CollectiveArguments& call, const Slices& slices, std::byte* output);
+  void gather_slices(std::byte* buffer, const Slices& slices, std::int64_t element_bytes);
+
+  World& world_;
+  const std::uint64_t id_;  ///< the same on all members; no other group of any member has it
+  Peers lanes_;             ///< for lanes' threads, one at a time
+  Peers hosts_;             ///< for the host's thread
+  std::vector<int> world_ranks_;
+  bool one_clock_ = false;  ///< all members' times can be compared
+  std::shared_ptr<Transfer> transfer_;
+  std::uint64_t transfers_ = 0;
+  std::uint64_t splits_ = 0;
+  std::vector<std::byte> addends_;  ///< a block of each other rank's; kept from call to call
+  std::vector<std::future<void>> endings_;
+};
+
+}  // namespace fsdpbench::backend::cpu

@@ -1,0 +1,121 @@
+#include "backend/cpu/thread_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/cpu/reduce.h"
+#include "backend/cpu/world.h"
+#include "base/clock.h"
+
+namespace fsdpbench::backend::cpu {
+
+std::shared_ptr<ThreadGroup> ThreadGroup::make(World& world, std::vector<int> world_ranks) {
+  std::shared_ptr<ThreadGroup> group(new ThreadGroup(world, std::move(world_ranks)));
+  world.add(group);
+  return group;
+}
+
+ThreadGroup::ThreadGroup(World& world, std::vector<int> world_ranks)
+    : world_(world),
+      world_ranks_(std::move(world_ranks)),
+      calls_(world_ranks_.size()),
+      lane_barrier_(world.abort(), size()),
+      host_barrier_(world.abort(), size()),
+      split_requests_(world_ranks_.size()) {}
+
+void ThreadGroup::run(int rank, const CollectiveArguments& call, Stamp& stamp) {
+  calls_[static_cast<std::size_t>(rank)] = call;
+  meet(call);
+  stamp.peers_arrived_ns = all_arrived_ns_;
+  const std::shared_ptr<Transfer> transfer = transfer_;
+  if (world_.moves_bytes()) {
+    move(rank, call);
+    lane_barrier_.arrive_and_wait();  // nobody reads this rank's memory any more
+  }
+  if (transfer) world_.links()->wait(*transfer);
+}
+
+void ThreadGroup::meet(const CollectiveArguments& call) {
+  lane_barrier_.arrive_and_wait([&] {
+    all_arrived_ns_ = now_ns();
+    check_match(calls_, world_ranks_);  // before anybody trusts the others' arguments
+    if (Links* links = world_.links()) {
+      transfer_ = links->begin(world_ranks_, wire_bytes(call, size()), hops(call.kind, size()), all_arrived_ns_);
+    }
+  });
+}
+
+void ThreadGroup::move(int rank, const CollectiveArguments& call) {
+  const std::int64_t bytes = call.count * size_of(call.dtype);
+  switch (call.kind) {
+    case Collective::all_gather: return pull_slices(rank, call);
+    case Collective::reduce_scatter:
+      return reduce(inputs_at(rank * bytes), call.output, call.count, call.dtype, call.scale);
+    case Collective::all_reduce: return all_reduce(rank, call);
+    case Collective::broadcast:
+      return copy_bytes(calls_[static_cast<std::size_t>(call.root)].output, call.output, bytes);
+  }
+}
+
+/// Every rank starts with its own slice, so that no two read the same memory at the same time.
+void ThreadGroup::pull_slices(int rank, const CollectiveArguments& call) const {
+  const std::int64_t bytes = call.count * size_of(call.dtype);
+  for (int step = 0; step < size(); ++step) {
+    const int from = (rank + step) % size();
+    copy_bytes(calls_[static_cast<std::size_t>(from)].input, call.output + from * bytes, bytes);
+  }
+}
+
+/// Every rank sums one slice of all buffers into its own buffer, which nobody else touches there; then all fetch the
+/// other slices from their owners.
+void ThreadGroup::all_reduce(int rank, const CollectiveArguments& call) {
+  const Slices slices = Slices::divide(call.count, size());
+  const std::int64_t element = size_of(call.dtype);
+  const std::int64_t mine = slices.begin(rank) * element;
+  reduce(inputs_at(mine), call.output + mine, slices.count(rank), call.dtype, call.scale);
+  lane_barrier_.arrive_and_wait();
+  for (int step = 1; step < size(); ++step) {
+    const int from = (rank + step) % size();
+    const std::int64_t first = slices.begin(from) * element;
+    copy_bytes(calls_[static_cast<std::size_t>(from)].output + first, call.output + first, slices.count(from) * element);
+  }
+}
+
+std::vector<const std::byte*> ThreadGroup::inputs_at(std::int64_t first_byte) const {
+  std::vector<const std::byte*> inputs;
+  inputs.reserve(calls_.size());
+  for (const CollectiveArguments& call : calls_) inputs.push_back(call.input + first_byte);
+  return inputs;
+}
+
+std::shared_ptr<Group> ThreadGroup::split(int rank, int color, int key, int& new_rank) {
+  SplitRequest& mine = split_requests_[static_cast<std::size_t>(rank)];
+  mine = {color, key, nullptr};
+  host_barrier();
+  std::vector<int> members;  // ranks of this group
+  for (int r = 0; r < size(); ++r) {
+    if (split_requests_[static_cast<std::size_t>(r)].color == color) members.push_back(r);
+  }
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return split_requests_[static_cast<std::size_t>(a)].key < split_requests_[static_cast<std::size_t>(b)].key;
+  });
+  new_rank = static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+  if (new_rank == 0) {
+    std::vector<int> ranks;
+    for (const int member : members) ranks.push_back(world_ranks_[static_cast<std::size_t>(member)]);
+    mine.group = make(world_, std::move(ranks));
+  }
+  host_barrier();
+  std::shared_ptr<Group> group = split_requests_[static_cast<std::size_t>(members.front())].group;
+  host_barrier();  // the next split may overwrite the requests only now
+  mine.group = nullptr;
+  return group;
+}
+
+void ThreadGroup::member_ended(int world_rank) {
+  if (std::find(world_ranks_.begin(), world_ranks_.end(), world_rank) == world_ranks_.end()) return;
+  lane_barrier_.member_ended();
+  host_barrier_.member_ended();
+}
+
+}  // namespace fsdpbench::backend::cpu
