@@ -57,6 +57,8 @@ class Communicator {
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
   virtual const WireBytes& wire_bytes() const = 0;
+  /// What messages call this group, "shard"; the world's name is "world".
+  virtual void set_name(std::string_view /*name*/) {}
 };
 
 }  // namespace fsdpbench::backend

@@ -10,7 +10,9 @@ Groups::Groups(backend::RankContext& context, const plan::Plan& plan, int reshar
                bool separate_reduce_scatter) {
   const int rank = context.rank;
   const auto split = [&](Group group, int color) {
-    communicators_[static_cast<std::size_t>(group)] = context.world.split(color, rank);
+    auto& communicator = communicators_[static_cast<std::size_t>(group)];
+    communicator = context.world.split(color, rank);
+    communicator->set_name(to_string(group));
   };
   if (plan.mesh.shard > 1) {
     split(Group::shard, plan.mesh.replica(rank));
