@@ -16,7 +16,7 @@ class Session {
 
   const Placement& placement() const { return placement_; }
   virtual ControlChannel& control() = 0;
-  /// All processes of the job, as a new group. Collective.
+  /// All processes of the job, as a new group, which the session outlives. Collective.
   virtual std::unique_ptr<PeerGroup> peers() = 0;
   /// For people and result files: how bytes travel ("OpenMPI 4.1.4", "TCP sockets").
   virtual std::string transport() const = 0;
@@ -28,9 +28,15 @@ class Session {
   Placement placement_;
 };
 
+struct JoinOptions {
+  double deadline_s = 60;  ///< for all ranks to arrive
+  std::string version;     ///< of the program: must be the same on all ranks
+};
+
 /// Joins the job of `placement`: finds rank 0 (through MPI if the launcher is MPI and this build has it, else at
 /// root_host:root_port, else through a file in the folder of FSDPBENCH_RENDEZVOUS), connects, and checks that all
-/// ranks are there and run the same version. Throws BackendError that says which ranks are missing after `deadline_s`.
-std::unique_ptr<Session> join(const Placement& placement, double deadline_s = 60);
+/// ranks are there and run the same version. Throws BackendError that says which ranks are missing after
+/// `deadline_s`.
+std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& options = {});
 
 }  // namespace fsdpbench::launch

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <sys/socket.h>
+
+#include <string>
+#include <vector>
+
+namespace fsdpbench::launch {
+
+/// One IPv4 or IPv6 address with a port.
+class Address {
+ public:
+  Address(const sockaddr* address, socklen_t size);
+  /// All that a host name or numeric address stands for, in the resolver's order; empty if it is unknown.
+  static std::vector<Address> find(const std::string& host, int port);
+  /// Of the two ends of a socket.
+  static Address local(int fd);
+  static Address peer(int fd);
+
+  int family() const { return storage_.ss_family; }
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  socklen_t size() const { return size_; }
+  int port() const;
+  /// Numeric; an IPv4 address that came through an IPv6 socket is written as IPv4.
+  std::string text() const;
+
+ private:
+  sockaddr_storage storage_{};
+  socklen_t size_ = 0;
+};
+
+}  // namespace fsdpbench::launch

@@ -1,0 +1,226 @@
+#include "launch/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+
+#include "base/error.h"
+#include "launch/slurm_lists.h"
+#include "launch/variables.h"
+
+namespace fsdpbench::launch {
+namespace {
+
+constexpr int kMost = std::numeric_limits<int>::max();
+constexpr int kMostPort = 65535;
+constexpr int kTorchrunPort = 29500;  // what torchrun itself assumes
+// Below the ports that Linux gives to outgoing connections.
+constexpr unsigned kFirstSlurmPort = 20000;
+constexpr unsigned kSlurmPorts = 12000;
+// Slurm numbers the steps that are no srun of the user's from the top: batch script, interactive shell and others.
+constexpr unsigned long kFirstSpecialStep = 0xfffffff0UL;
+
+/// How one launcher names what it tells a process.
+struct Names {
+  Launcher launcher = Launcher::mpi;
+  const char* title = "";
+  std::string rank;
+  std::string ranks;
+  std::vector<std::string> local_rank;   ///< the first that is set
+  std::vector<std::string> local_ranks;  ///< the first that is set
+};
+
+const Names kTorchrun{Launcher::torchrun, "torchrun", "RANK", "WORLD_SIZE", {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}};
+const Names kSlurm{Launcher::slurm, "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", {"SLURM_LOCALID"}, {}};
+const std::vector<Names> kMpi{
+    {Launcher::mpi,
+     "Open MPI",
+     "OMPI_COMM_WORLD_RANK",
+     "OMPI_COMM_WORLD_SIZE",
+     {"OMPI_COMM_WORLD_LOCAL_RANK"},
+     {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
+    {Launcher::mpi,
+     "MVAPICH",
+     "MV2_COMM_WORLD_RANK",
+     "MV2_COMM_WORLD_SIZE",
+     {"MV2_COMM_WORLD_LOCAL_RANK"},
+     {"MV2_COMM_WORLD_LOCAL_SIZE"}},
+    {Launcher::mpi,
+     "MPI",
+     "PMI_RANK",
+     "PMI_SIZE",
+     {"MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"},
+     {"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}},
+};
+
+/// A count that Slurm says node by node.
+int slurm_local_ranks(const Variables& variables, int otherwise) {
+  const std::string name = variables.first_set({"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"});
+  if (name.empty()) return otherwise;
+  const int node = variables.number("SLURM_NODEID", 0, kMost, 0);
+  const std::optional<int> tasks = tasks_on_node(variables.text(name), node);
+  if (!tasks) {
+    throw ConfigError(fmt::format("{}={} in the environment has no number of tasks for node {} (SLURM_NODEID)", name,
+                                  variables.text(name), node));
+  }
+  return *tasks;
+}
+
+/// Reads ranks and local ranks; what a launcher does not say of the host is taken as small as it can be.
+Placement read(const Variables& variables, const Names& names) {
+  for (const auto& [present, absent] : {std::pair{names.rank, names.ranks}, std::pair{names.ranks, names.rank}}) {
+    if (variables.has(present) && !variables.has(absent)) {
+      throw ConfigError(fmt::format("{}={} is in the environment, but {} is not: {} sets both", present,
+                                    variables.text(present), absent, names.title));
+    }
+  }
+  Placement placement;
+  placement.launcher = names.launcher;
+  placement.rank = variables.number(names.rank, 0, kMost);
+  placement.ranks = variables.number(names.ranks, 1, kMost);
+  if (placement.rank >= placement.ranks) {
+    throw ConfigError(fmt::format("{}={} and {}={} in the environment contradict each other: ranks count from 0", names.rank,
+                                  placement.rank, names.ranks, placement.ranks));
+  }
+  const std::string local_rank = variables.first_set(names.local_rank);
+  const std::string local_ranks = variables.first_set(names.local_ranks);
+  placement.local_rank = local_rank.empty() ? 0 : variables.number(local_rank, 0, kMost);
+  placement.local_ranks = placement.local_rank + 1;
+  if (!local_ranks.empty()) placement.local_ranks = variables.number(local_ranks, 1, kMost);
+  if (names.launcher == Launcher::slurm) placement.local_ranks = slurm_local_ranks(variables, placement.local_ranks);
+  if (placement.local_rank >= placement.local_ranks || placement.local_ranks > placement.ranks) {
+    throw ConfigError(fmt::format(
+        "the environment contradicts itself: local rank {} ({}) of {} on this host ({}), of {} in all ({})",
+        placement.local_rank, local_rank.empty() ? "not said" : local_rank, placement.local_ranks,
+        local_ranks.empty() ? "not said" : local_ranks, placement.ranks, names.ranks));
+  }
+  placement.source = fmt::format("{} ({}, {})", names.title, names.rank, names.ranks);
+  return placement;
+}
+
+/// Whether this process is a task of an srun, not a batch script or an interactive shell.
+bool in_slurm_step(const Variables& variables) {
+  if (!variables.has("SLURM_PROCID") || !variables.has("SLURM_STEP_ID")) return false;
+  const std::string step = variables.text("SLURM_STEP_ID");
+  char* end = nullptr;
+  const unsigned long number = std::strtoul(step.c_str(), &end, 10);
+  if (*end != '\0') {
+    throw ConfigError(fmt::format("SLURM_STEP_ID={} in the environment is not the number of a job step", step));
+  }
+  return number < kFirstSpecialStep;
+}
+
+std::string slurm_job(const Variables& variables) {
+  const std::string job = variables.first_set({"SLURM_JOB_ID", "SLURM_JOBID"});
+  return job.empty() ? "" : fmt::format("slurm {}.{}", variables.text(job), variables.text("SLURM_STEP_ID"));
+}
+
+int port_of(const std::string& job) {
+  std::uint32_t hash = 2166136261U;
+  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  return static_cast<int>(kFirstSlurmPort + hash % kSlurmPorts);
+}
+
+void find_slurm_root(const Variables& variables, Placement& placement) {
+  const std::string name = variables.first_set({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"});
+  if (name.empty()) return;
+  const std::optional<std::string> host = first_host(variables.text(name));
+  if (!host) {
+    throw ConfigError(fmt::format("{}={} in the environment is no list of nodes", name, variables.text(name)));
+  }
+  placement.root_host = *host;
+  placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port_of(placement.job));
+}
+
+void find_nccl_root(const Variables& variables, Placement& placement) {
+  const std::string id = variables.text("NCCL_COMM_ID");
+  const std::size_t colon = id.rfind(':');
+  if (id.empty()) return;
+  int port = 0;
+  try {
+    const Environment rest = [&](const char*) { return id.c_str() + (colon == std::string::npos ? id.size() : colon + 1); };
+    port = Variables(rest).number("the port", 1, kMostPort - 1) + 1;
+  } catch (const ConfigError&) {
+    throw ConfigError(fmt::format("NCCL_COMM_ID={} in the environment is not host:port", id));
+  }
+  placement.root_host = id.substr(0, colon);
+  if (placement.root_host.starts_with('[') && placement.root_host.ends_with(']')) {
+    placement.root_host = placement.root_host.substr(1, placement.root_host.size() - 2);
+  }
+  placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port);
+}
+
+Placement torchrun_placement(const Variables& variables) {
+  Placement placement = read(variables, kTorchrun);
+  placement.source = "torchrun (RANK, WORLD_SIZE, MASTER_ADDR)";
+  if (variables.has("TORCHELASTIC_RUN_ID")) {
+    placement.job = fmt::format("torchrun {} restart {}", variables.text("TORCHELASTIC_RUN_ID"),
+                                variables.number("TORCHELASTIC_RESTART_COUNT", 0, kMost, 0));
+  }
+  placement.root_host = variables.text("MASTER_ADDR");
+  // torchrun's agent keeps MASTER_PORT itself.
+  const int next = variables.number("MASTER_PORT", 1, kMostPort - 1, kTorchrunPort) + 1;
+  placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, next);
+  return placement;
+}
+
+Placement mpi_placement(const Variables& variables, const Names& names) {
+  Placement placement = read(variables, names);
+  if (in_slurm_step(variables)) placement.job = slurm_job(variables);
+  if (variables.has("PMIX_NAMESPACE")) placement.job = "mpi " + variables.text("PMIX_NAMESPACE");
+  return placement;
+}
+
+Placement slurm_placement(const Variables& variables) {
+  Names names = kSlurm;
+  if (!variables.has(names.ranks)) names.ranks = variables.first_set({"SLURM_NTASKS", "SLURM_NPROCS", names.ranks});
+  if (names.ranks.empty()) names.ranks = kSlurm.ranks;
+  Placement placement = read(variables, names);
+  placement.job = slurm_job(variables);
+  find_slurm_root(variables, placement);
+  return placement;
+}
+
+/// A process that torchrun's variables describe only in part would run alone and measure nonsense.
+void refuse_half_a_torchrun(const Variables& variables) {
+  if (!variables.has("RANK")) return;
+  const bool size = variables.has("WORLD_SIZE");
+  const bool address = variables.has("MASTER_ADDR");
+  if (size == address) return;
+  throw ConfigError(fmt::format("RANK={} and {} are in the environment, but {} is not: a job started by torchrun has all three",
+                                variables.text("RANK"),
+                                size ? "WORLD_SIZE=" + variables.text("WORLD_SIZE")
+                                     : "MASTER_ADDR=" + variables.text("MASTER_ADDR"),
+                                size ? "MASTER_ADDR" : "WORLD_SIZE"));
+}
+
+std::optional<Placement> find_any(const Variables& variables) {
+  if (variables.has("RANK") && variables.has("WORLD_SIZE") && variables.has("MASTER_ADDR")) {
+    return torchrun_placement(variables);
+  }
+  for (const Names& names : kMpi) {
+    if (variables.has(names.rank) || variables.has(names.ranks)) return mpi_placement(variables, names);
+  }
+  if (in_slurm_step(variables)) return slurm_placement(variables);
+  refuse_half_a_torchrun(variables);
+  return std::nullopt;
+}
+
+}  // namespace
+
+Environment process_environment() {
+  return [](const char* name) -> const char* { return std::getenv(name); };
+}
+
+std::optional<Placement> find_placement(const Environment& environment) {
+  const Variables variables(environment);
+  std::optional<Placement> placement = find_any(variables);
+  if (!placement || placement->ranks == 1) return std::nullopt;
+  if (placement->root_host.empty() && !variables.has("FSDPBENCH_RENDEZVOUS")) find_nccl_root(variables, *placement);
+  return placement;
+}
+
+}  // namespace fsdpbench::launch

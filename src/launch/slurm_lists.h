@@ -1,0 +1,14 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace fsdpbench::launch {
+
+/// The first host of a Slurm node list: "node003" of "node[003-007,9],login1". Nothing if it is no such list.
+std::optional<std::string> first_host(std::string_view node_list);
+/// Element `node` of a list such as "8(x2),4", which stands for 8,8,4. Nothing if it is no such list or too short.
+std::optional<int> tasks_on_node(std::string_view tasks_per_node, int node);
+
+}  // namespace fsdpbench::launch

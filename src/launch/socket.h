@@ -1,0 +1,65 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace fsdpbench::launch {
+
+using Deadline = std::chrono::steady_clock::time_point;
+Deadline deadline_in(double seconds);
+
+/// Owns one file descriptor. All sockets of this folder are non-blocking and are closed on exec.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  Socket(Socket&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+  Socket& operator=(Socket&& other) noexcept;
+  ~Socket() { close(); }
+
+  int fd() const { return fd_; }
+  explicit operator bool() const { return fd_ >= 0; }
+  void close();
+  /// Says that nothing more will be sent; what was sent still arrives.
+  void end_sending();
+
+  /// Moved bytes; `closed` if the other side is gone, with the reason in `error` (empty: it closed in good order).
+  /// No bytes and not closed: it would have blocked.
+  struct Moved {
+    std::size_t bytes = 0;
+    bool closed = false;
+    std::string error;
+  };
+  /// `more`: further bytes follow at once, so that small pieces travel together.
+  Moved send(const void* data, std::size_t size, bool more = false);
+  Moved receive(void* data, std::size_t size);
+
+  int local_port() const;
+  std::string local_address() const;  ///< numeric
+  std::string peer_address() const;   ///< numeric
+
+ private:
+  int fd_ = -1;
+};
+
+/// Listens at `address` (a numeric address; empty: all interfaces) and `port` (0: any free one). Returns an empty socket
+/// and the reason if that is not possible.
+Socket listen_at(const std::string& address, int port, std::string& error);
+/// The next caller, or an empty socket if there is none now.
+Socket accept_from(const Socket& listener);
+/// Connects to a host name or numeric address; an empty socket and the reason if that fails or `stopped` says so.
+Socket connect_to(const std::string& host, int port, Deadline deadline, std::string& error,
+                  const std::function<bool()>& stopped = {});
+/// The numeric addresses a name stands for; empty if it is unknown.
+std::vector<std::string> resolve(const std::string& host);
+/// "127.0.0.1", "::1" and the like.
+bool is_loopback(const std::string& numeric_address);
+/// This host's addresses that others may reach: all interfaces that are up, without loopback.
+std::vector<std::string> interface_addresses();
+/// "host:port", with brackets around IPv6 addresses.
+std::string endpoint(const std::string& host, int port);
+
+}  // namespace fsdpbench::launch

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "launch/control_channel.h"
+#include "launch/handshake.h"
+
+namespace fsdpbench::launch {
+
+/// How a silent connection is told from a dead one.
+struct Heartbeat {
+  double interval_s = 1;
+  double silence_s = 6;  ///< no byte for this long: the other side counts as dead
+};
+
+/// The control channel over one TCP connection from each rank to rank 0. One thread of its own reads, sends heartbeats
+/// and calls the failure listener. Destroying it says goodbye: then, and only then, the end of this process is no
+/// failure to the others.
+class TcpControlChannel final : public ControlChannel {
+ public:
+  TcpControlChannel(int rank, Joined joined, Heartbeat heartbeat = {});
+  ~TcpControlChannel() override;
+  TcpControlChannel(const TcpControlChannel&) = delete;
+  TcpControlChannel& operator=(const TcpControlChannel&) = delete;
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(members_.size()); }
+  const std::vector<Member>& members() const { return members_; }
+
+  void send(int to, std::string_view topic, std::string payload) override;
+  std::string receive(int from, std::string_view topic) override;
+  std::optional<std::string> poll(int from, std::string_view topic) override;
+  void fail(const std::string& message) override;
+  std::optional<JobFailure> failure() const override;
+  void on_failure(std::function<void(const JobFailure&)> listener) override;
+
+ private:
+  struct Peer {
+    int rank = 0;
+    Link link;
+    std::string out;            ///< not yet taken by the socket
+    bool said_goodbye = false;  ///< its end is no failure
+    std::int64_t heard_ns = 0;  ///< when something last came from it
+    std::map<std::string, std::deque<std::string>, std::less<>> inbox;
+  };
+
+  // All below expect mutex_ to be held, except run() and wait_for_news().
+  Peer& peer(int rank);
+  void put(Peer& peer, FrameKind kind, std::string_view topic, std::string_view payload);
+  void flush(Peer& peer);
+  void read(Peer& peer);
+  void handle(Peer& peer, Frame frame);
+  void set_failure(const JobFailure& failure);
+  void send_heartbeats(std::int64_t now);
+  void notice_silence(std::int64_t now);
+  void call_listener(std::unique_lock<std::mutex>& lock);
+  void close_what_is_done();
+  bool open() const;
+  std::optional<std::string> take(Peer& peer, std::string_view topic);
+  void wait_for_news();
+  void wake() const;
+  void run();
+
+  const int rank_;
+  const std::vector<Member> members_;
+  const Heartbeat heartbeat_;
+  Socket wakeup_;  ///< an eventfd: interrupts the thread's waiting
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Peer> peers_;
+  std::optional<JobFailure> failure_;
+  std::function<void(const JobFailure&)> listener_;
+  bool listener_called_ = false;
+  bool in_listener_ = false;
+  bool ending_ = false;
+  Deadline end_;  ///< when ending_: the latest time to stop waiting for the others' closing
+  std::int64_t beaten_ns_ = 0;
+  std::int64_t looked_ns_ = 0;
+
+  std::thread thread_;
+};
+
+}  // namespace fsdpbench::launch

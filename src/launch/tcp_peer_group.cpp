@@ -1,0 +1,233 @@
+#include "launch/tcp_peer_group.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <thread>
+
+#include "launch/run_ranks.h"
+
+namespace fsdpbench::launch {
+namespace {
+
+constexpr int kPollMs = 10;
+constexpr double kConnectSeconds = 60;
+constexpr double kNewsSeconds = 2;
+
+/// The first bytes on a connection: which group it is for, and who calls.
+struct Call {
+  std::uint64_t group = 0;
+  std::uint64_t rank = 0;
+};
+
+std::uint64_t fingerprint(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+  return hash;
+}
+
+/// What members tell each other before they part.
+struct Ballot {
+  std::int64_t color = 0;
+  std::int64_t key = 0;
+  std::int64_t job_rank = 0;
+  std::int64_t port = 0;
+};
+
+}  // namespace
+
+const std::string& Directory::address(int job_rank) const {
+  const std::string& own = members[static_cast<std::size_t>(job_rank)].address;
+  return own.empty() ? root_address : own;
+}
+
+bool Directory::one_host() const {
+  return std::ranges::all_of(members, [](const Member& member) { return member.address.empty(); });
+}
+
+/// One message on its way: eight bytes that say its size, then the message.
+struct TcpPeerGroup::Flow {
+  int peer = 0;
+  bool sends = false;
+  std::uint64_t size = 0;  ///< sent, or as the sender says
+  std::byte* bytes = nullptr;
+  std::size_t expected = 0;
+  std::size_t done = 0;  ///< of the eight bytes and the message together
+
+  bool finished() const { return done == sizeof size + expected; }
+};
+
+Socket TcpPeerGroup::open_listener(const Directory& directory) {
+  std::string error;
+  Socket listener = listen_at(directory.one_host() ? "127.0.0.1" : "", 0, error);
+  if (!listener) throw BackendError(fmt::format("cannot listen for the other processes: {}", error));
+  return listener;
+}
+
+TcpPeerGroup::TcpPeerGroup(const Directory& directory, std::string id, int rank, std::vector<Seat> seats,
+                           Socket listener, const std::function<bool()>& stopped)
+    : directory_(directory), id_(std::move(id)), rank_(rank), seats_(std::move(seats)), sockets_(seats_.size()) {
+  connect_to_lower(stopped);
+  accept_higher(listener, stopped);
+}
+
+void TcpPeerGroup::connect_to_lower(const std::function<bool()>& stopped) {
+  for (int peer = 0; peer < rank_; ++peer) {
+    const Seat& seat = seats_[static_cast<std::size_t>(peer)];
+    const std::string& address = directory_.address(seat.job_rank);
+    std::string error;
+    Socket socket = connect_to(address, seat.port, deadline_in(kConnectSeconds), error, stopped);
+    throw_if(stopped);
+    if (!socket) lost(peer, fmt::format("cannot connect to {}: {}", endpoint(address, seat.port), error), stopped);
+    const Call call{fingerprint(directory_.token + id_), static_cast<std::uint64_t>(rank_)};
+    if (socket.send(&call, sizeof call).bytes != sizeof call) lost(peer, "the connection broke at once", stopped);
+    sockets_[static_cast<std::size_t>(peer)] = std::move(socket);
+  }
+}
+
+void TcpPeerGroup::accept_higher(const Socket& listener, const std::function<bool()>& stopped) {
+  struct Caller {
+    Socket socket;
+    std::array<char, sizeof(Call)> bytes{};
+    std::size_t got = 0;
+  };
+  std::vector<Caller> callers;
+  const Deadline deadline = deadline_in(kConnectSeconds);
+  const std::uint64_t group = fingerprint(directory_.token + id_);
+  const auto missing = [this] {
+    return std::find_if(sockets_.begin() + rank_ + 1, sockets_.end(), [](const Socket& s) { return !s; }) -
+           sockets_.begin();
+  };
+  while (missing() < size()) {
+    throw_if(stopped);
+    if (std::chrono::steady_clock::now() > deadline) {
+      lost(static_cast<int>(missing()), "it has not connected within a minute", stopped);
+    }
+    while (Socket socket = accept_from(listener)) callers.push_back({std::move(socket), {}, 0});
+    for (Caller& caller : callers) {
+      const Socket::Moved moved =
+          caller.socket.receive(caller.bytes.data() + caller.got, caller.bytes.size() - caller.got);
+      caller.got += moved.bytes;
+      if (moved.closed) caller.socket.close();
+      if (caller.got < caller.bytes.size()) continue;
+      Call call;
+      std::memcpy(&call, caller.bytes.data(), sizeof call);
+      const bool ours = call.group == group && call.rank > static_cast<std::uint64_t>(rank_) &&
+                        call.rank < sockets_.size() && !sockets_[call.rank];
+      if (ours) sockets_[call.rank] = std::move(caller.socket);
+      caller.socket.close();
+    }
+    std::erase_if(callers, [](const Caller& caller) { return !caller.socket; });
+    std::vector<pollfd> watched{{listener.fd(), POLLIN, 0}};
+    for (const Caller& caller : callers) watched.push_back({caller.socket.fd(), POLLIN, 0});
+    if (missing() < size()) (void)::poll(watched.data(), watched.size(), kPollMs);
+  }
+}
+
+void TcpPeerGroup::exchange(std::span<const Send> sends, std::span<const Receive> receives,
+                            const std::function<bool()>& stopped) {
+  std::vector<Flow> flows;
+  flows.reserve(sends.size() + receives.size());
+  // A send's bytes are only read; one kind of flow serves both directions.
+  for (const Send& send : sends) {
+    flows.push_back({send.to, true, send.bytes.size(), const_cast<std::byte*>(send.bytes.data()), send.bytes.size(), 0});
+  }
+  for (const Receive& receive : receives) {
+    flows.push_back({receive.from, false, 0, receive.bytes.data(), receive.bytes.size(), 0});
+  }
+  std::vector<pollfd> watched;
+  for (;;) {
+    throw_if(stopped);
+    bool moved = false;
+    watched.clear();
+    for (Flow& flow : flows) {
+      if (flow.finished()) continue;
+      const Socket::Moved step = move(flow);
+      if (step.closed) lost(flow.peer, step.error, stopped);
+      moved = moved || step.bytes > 0;
+      const short wanted = flow.sends ? POLLOUT : POLLIN;
+      if (!flow.finished()) watched.push_back({socket_of(flow.peer).fd(), wanted, 0});
+    }
+    if (watched.empty()) return;
+    if (!moved) (void)::poll(watched.data(), watched.size(), kPollMs);
+  }
+}
+
+std::unique_ptr<PeerGroup> TcpPeerGroup::split(int color, int key, const std::function<bool()>& stopped) {
+  Socket listener = open_listener(directory_);
+  std::vector<Ballot> ballots(sockets_.size());
+  const auto here = static_cast<std::size_t>(rank_);
+  ballots[here] = {color, key, seats_[here].job_rank, listener.local_port()};
+  std::vector<Send> sends;
+  std::vector<Receive> receives;
+  for (int peer = 0; peer < size(); ++peer) {
+    if (peer == rank_) continue;
+    sends.push_back({peer, std::as_bytes(std::span(&ballots[here], 1))});
+    receives.push_back({peer, std::as_writable_bytes(std::span(&ballots[static_cast<std::size_t>(peer)], 1))});
+  }
+  exchange(sends, receives, stopped);
+
+  std::vector<std::size_t> members;
+  for (std::size_t peer = 0; peer < ballots.size(); ++peer) {
+    if (ballots[peer].color == color) members.push_back(peer);
+  }
+  std::ranges::stable_sort(members, {}, [&](std::size_t peer) { return ballots[peer].key; });
+  std::vector<Seat> seats;
+  for (const std::size_t peer : members) {
+    seats.push_back({static_cast<int>(ballots[peer].job_rank), static_cast<int>(ballots[peer].port)});
+  }
+  const auto rank = static_cast<int>(std::ranges::find(members, here) - members.begin());
+  std::string id = fmt::format("{}/{}:{}", id_, splits_++, color);
+  return std::make_unique<TcpPeerGroup>(directory_, std::move(id), rank, std::move(seats), std::move(listener),
+                                        stopped);
+}
+
+Socket& TcpPeerGroup::socket_of(int peer) {
+  if (peer < 0 || peer >= size() || peer == rank_) {
+    throw BackendError(fmt::format("rank {} of a group of {} cannot exchange bytes with rank {}", rank_, size(), peer));
+  }
+  return sockets_[static_cast<std::size_t>(peer)];
+}
+
+Socket::Moved TcpPeerGroup::move(Flow& flow) {
+  Socket& socket = socket_of(flow.peer);
+  constexpr std::size_t kHead = sizeof flow.size;
+  const bool head = flow.done < kHead;
+  std::byte* const at = head ? reinterpret_cast<std::byte*>(&flow.size) + flow.done : flow.bytes + (flow.done - kHead);
+  const std::size_t rest = head ? kHead - flow.done : flow.expected - (flow.done - kHead);
+  Socket::Moved step = flow.sends ? socket.send(at, rest, head && flow.expected > 0) : socket.receive(at, rest);
+  flow.done += step.bytes;
+  if (!flow.sends && head && flow.done == kHead && flow.size != flow.expected) {
+    throw BackendError(fmt::format("{} sends {} bytes where {} expects {}", who(flow.peer), flow.size, who(rank_),
+                                   flow.expected));
+  }
+  return step;
+}
+
+std::string TcpPeerGroup::who(int peer) const {
+  const int job_rank = seats_[static_cast<std::size_t>(peer)].job_rank;
+  return describe(job_rank, directory_.members[static_cast<std::size_t>(job_rank)]);
+}
+
+void TcpPeerGroup::lost(int peer, const std::string& error, const std::function<bool()>& stopped) const {
+  // The control channel knows why, or will in a moment.
+  const Deadline deadline = deadline_in(kNewsSeconds);
+  while (std::chrono::steady_clock::now() < deadline) {
+    throw_if(stopped);
+    std::this_thread::sleep_for(std::chrono::milliseconds(kPollMs));
+  }
+  throw BackendError(fmt::format("{} lost its connection to {}{}{}", who(rank_), who(peer), error.empty() ? "" : ": ",
+                                 error));
+}
+
+void TcpPeerGroup::throw_if(const std::function<bool()>& stopped) const {
+  const std::optional<JobFailure> failure = directory_.control->failure();
+  if (failure) throw Stopped(failure->message);
+  if (stopped && stopped()) throw Stopped(fmt::format("{} was stopped", who(rank_)));
+}
+
+}  // namespace fsdpbench::launch

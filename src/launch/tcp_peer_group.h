@@ -1,0 +1,65 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/control_channel.h"
+#include "launch/handshake.h"
+#include "launch/peer_group.h"
+#include "launch/socket.h"
+
+namespace fsdpbench::launch {
+
+/// How the processes of a job reach each other. Outlives all groups.
+struct Directory {
+  std::vector<Member> members;  ///< by rank of the job
+  std::string token;            ///< of this start of the job
+  std::string root_address;     ///< numeric: rank 0's host, as this process reaches it
+  ControlChannel* control = nullptr;
+
+  const std::string& address(int job_rank) const;
+  bool one_host() const;
+};
+
+/// A peer group with one TCP connection between any two members.
+class TcpPeerGroup final : public PeerGroup {
+ public:
+  /// One member's answer to "who are you, and where do you listen".
+  struct Seat {
+    int job_rank = 0;
+    int port = 0;
+  };
+
+  /// A socket where the other members of a group to be can connect.
+  static Socket open_listener(const Directory& directory);
+  /// Connects all members, `seats` by rank in the group. `id` is the same for all members and for no other group.
+  /// Collective. Throws Stopped when `stopped` says so, BackendError if a member cannot be reached within a minute.
+  TcpPeerGroup(const Directory& directory, std::string id, int rank, std::vector<Seat> seats, Socket listener,
+               const std::function<bool()>& stopped);
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(seats_.size()); }
+  void exchange(std::span<const Send> sends, std::span<const Receive> receives,
+                const std::function<bool()>& stopped) override;
+  std::unique_ptr<PeerGroup> split(int color, int key, const std::function<bool()>& stopped) override;
+
+ private:
+  struct Flow;
+
+  void connect_to_lower(const std::function<bool()>& stopped);
+  void accept_higher(const Socket& listener, const std::function<bool()>& stopped);
+  Socket& socket_of(int peer);
+  Socket::Moved move(Flow& flow);
+  std::string who(int peer) const;
+  [[noreturn]] void lost(int peer, const std::string& error, const std::function<bool()>& stopped) const;
+  void throw_if(const std::function<bool()>& stopped) const;
+
+  const Directory& directory_;
+  const std::string id_;
+  const int rank_;
+  const std::vector<Seat> seats_;
+  std::vector<Socket> sockets_;  ///< by rank in the group; none at this one
+  int splits_ = 0;
+};
+
+}  // namespace fsdpbench::launch

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/placement.h"
+
+namespace fsdpbench::launch {
+
+/// The variables a launcher sets, read with messages that name them.
+class Variables {
+ public:
+  explicit Variables(const Environment& environment) : environment_(environment) {}
+
+  /// Set and not empty.
+  bool has(const std::string& name) const { return !text(name).empty(); }
+  /// Empty if not set.
+  std::string text(const std::string& name) const;
+  /// Throws ConfigError if it is not set or no integer between `least` and `most`.
+  int number(const std::string& name, int least, int most) const;
+  /// `otherwise` if it is not set.
+  int number(const std::string& name, int least, int most, int otherwise) const;
+  /// The first of `names` that is set; empty if none is.
+  std::string first_set(const std::vector<std::string>& names) const;
+
+ private:
+  const Environment& environment_;
+};
+
+}  // namespace fsdpbench::launch

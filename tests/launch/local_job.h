@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "launch/joining.h"
+#include "launch/run_ranks.h"
+#include "launch/session.h"
+#include "launch/socket.h"
+
+namespace fsdpbench::launch::testing {
+
+/// A port of this host that nobody listens on now.
+inline int free_port() {
+  std::string error;
+  return listen_at("127.0.0.1", 0, error).local_port();
+}
+
+/// As a launcher would place `rank` of a job on this host.
+inline Placement place(int rank, int ranks, int port, const std::string& job = "a test") {
+  Placement placement;
+  placement.rank = placement.local_rank = rank;
+  placement.ranks = placement.local_ranks = ranks;
+  placement.source = "a test";
+  placement.job = job;
+  placement.root_host = "127.0.0.1";
+  placement.root_port = port;
+  return placement;
+}
+
+/// Calls `body` for each rank of a job whose processes are threads, each with a session of its own.
+inline void run_job(int ranks, const std::function<void(Session& session, int rank)>& body) {
+  const int port = free_port();
+  run_ranks(ranks, [&](int rank) {
+    const std::unique_ptr<Session> session = join(place(rank, ranks, port), {.deadline_s = 60, .version = "v"});
+    body(*session, rank);
+  });
+}
+
+}  // namespace fsdpbench::launch::testing
