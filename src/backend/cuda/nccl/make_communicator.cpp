@@ -1,0 +1,57 @@
+#include "backend/cuda/nccl/make_communicator.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <vector>
+
+#include "backend/cuda/nccl/nccl_communicator.h"
+#include "backend/cuda/nccl/nccl_log.h"
+#include "backend/cuda/nccl/nccl_log_facts.h"
+#include "backend/cuda/nccl/solo_communicator.h"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+std::string wishes(const NcclOptions& options) {
+  std::vector<std::string> all;
+  if (options.registration == NcclOptions::Register::local) all.emplace_back("register_buffers local");
+  if (options.registration == NcclOptions::Register::window) all.emplace_back("register_buffers window");
+  if (options.cta_policy == NcclOptions::CtaPolicy::efficiency) all.emplace_back("cta_policy efficiency");
+  if (options.cta_policy == NcclOptions::CtaPolicy::zero) all.emplace_back("cta_policy zero");
+  if (options.min_ctas > 0) all.push_back(fmt::format("min_ctas {}", options.min_ctas));
+  if (options.max_ctas > 0) all.push_back(fmt::format("max_ctas {}", options.max_ctas));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_world_communicator(LaneAccess& lanes, IdExchange& ids, int rank, int ranks,
+                                                      const NcclOptions& options) {
+  if (ranks == 1) return std::make_unique<SoloCommunicator>(lanes);
+  NcclDeadlines deadlines;
+  deadlines.op = std::chrono::duration<double>(options.timeout_s);
+  return make_nccl_communicator(lanes, ids, rank, ranks, options, deadlines);
+}
+
+Facts communicator_facts(const Communicator& world) {
+  const auto* const nccl = dynamic_cast<const NcclCommunicator*>(&world);
+  if (nccl == nullptr) return {{"nccl", "not used: one rank"}};
+  const NcclRank& rank = nccl->nccl_rank();
+  Facts facts{{"nccl", nccl_version()}};
+  if (std::string asked = wishes(rank.options()); !asked.empty()) facts.emplace_back("nccl asked for", asked);
+  if (rank.windows_asked > 0) {
+    facts.emplace_back("nccl windows", fmt::format("made on {} of {} communicators", rank.windows_made,
+                                                   rank.windows_asked));
+  }
+  const NcclLog log = read_nccl_log();
+  if (!log.why_not.empty()) {
+    facts.emplace_back("nccl transport", log.why_not);
+    return facts;
+  }
+  const Facts told = describe(parse_nccl_log(log.text));
+  facts.insert(facts.end(), told.begin(), told.end());
+  return facts;
+}
+
+}  // namespace fsdpbench::backend::cuda

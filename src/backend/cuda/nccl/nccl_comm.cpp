@@ -1,0 +1,218 @@
+#include "backend/cuda/nccl/nccl_comm.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <chrono>
+#include <span>
+#include <stdexcept>
+#include <thread>
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/nccl/nccl_rank.h"
+#include "backend/cuda/nccl/nccl_words.h"
+#include "base/bf16.h"
+#include "base/error.h"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// More than a schedule ever has unfinished; bounds the events.
+constexpr std::size_t kMostInFlight = 1024;
+
+const char* function_of(Collective kind) {
+  switch (kind) {
+    case Collective::all_gather: return "ncclAllGather";
+    case Collective::reduce_scatter: return "ncclReduceScatter";
+    case Collective::all_reduce: return "ncclAllReduce";
+    case Collective::broadcast: return "ncclBroadcast";
+  }
+  return "NCCL";
+}
+
+std::string describe(const OpsInFlight::Op& op, const std::string& group) {
+  return fmt::format("{} #{} of group {} on lane {}", to_string(op.kind), op.number, group, to_string(op.lane));
+}
+
+}  // namespace
+
+ncclDataType_t nccl_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return ncclFloat32;
+    case DType::bf16: return ncclBfloat16;
+    case DType::i32: return ncclInt32;
+  }
+  throw std::logic_error("nccl_type: unknown dtype");
+}
+
+NcclComm::NcclComm(NcclRank& rank, std::string name)
+    : rank_(rank), name_(std::move(name)), handle_(std::make_unique<ncclComm_t>(nullptr)) {}
+
+NcclComm::~NcclComm() {
+  if (pending_) static_cast<void>(handle_.release());
+}
+
+ncclComm_t NcclComm::handle() const { return std::atomic_ref<ncclComm_t>(*handle_).load(std::memory_order_acquire); }
+
+void NcclComm::init(int ranks, const ncclUniqueId& id, int rank) {
+  ncclConfig_t config = nccl_config(rank_.options());
+  pending_ = true;
+  settle("ncclCommInitRankConfig", ncclCommInitRankConfig(handle_.get(), ranks, id, rank, &config));
+  ready();
+}
+
+void NcclComm::split_from(NcclComm& parent, int color, int key) {
+  if (color < 0) throw std::logic_error("Communicator::split: a color is a number from 0 up");
+  rank_.wait([&] { return parent.ops_.oldest() == nullptr; });  // NCCL splits idle communicators only
+  ncclConfig_t config = nccl_config(rank_.options());
+  pending_ = true;
+  parent.settle("ncclCommSplit", ncclCommSplit(parent.handle(), color, key, handle_.get(), &config));
+  settle("ncclCommSplit", ncclInProgress);
+  ready();
+}
+
+void NcclComm::ready() {
+  settle("ncclCommCount", ncclCommCount(handle(), &size_));
+  settle("ncclCommUserRank", ncclCommUserRank(handle(), &rank_in_group_));
+  register_memory();
+}
+
+void NcclComm::settle(const char* call, ncclResult_t result) {
+  const Clock::time_point begin = Clock::now();
+  for (int polls = 0; result == ncclInProgress; ++polls) {
+    rank_.stop_if_aborted();
+    if (ncclComm_t comm = handle()) {
+      const ncclResult_t answer = ncclCommGetAsyncError(comm, &result);
+      if (answer != ncclSuccess) result = answer;
+      if (result != ncclInProgress) break;
+    }
+    if (Clock::now() - begin > rank_.deadlines().op) {
+      rank_.fail(fmt::format("{} of group {} has not finished after {:g} s", call, name_, rank_.deadlines().op.count()));
+    }
+    if (polls < 100) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  }
+  pending_ = false;
+  if (result != ncclSuccess) {
+    rank_.fail(fmt::format("{} of group {} failed: {}", call, name_, nccl_words(result, handle())));
+  }
+}
+
+void NcclComm::register_memory() {
+  if (rank_.options().registration == NcclOptions::Register::none || size_ == 1) return;
+  const std::span<std::byte> memory = rank_.lanes().communication_memory();
+  if (memory.empty()) throw std::logic_error("LaneAccess::communication_memory is empty, and it is to be registered");
+  if (rank_.options().registration == NcclOptions::Register::local) {
+    settle("ncclCommRegister", ncclCommRegister(handle(), memory.data(), memory.size(), &registration_));
+  } else {
+    settle("ncclCommWindowRegister", register_window(handle(), memory.data(), memory.size(), &window_));
+    ++rank_.windows_asked;
+    rank_.windows_made += window_ != nullptr ? 1 : 0;
+  }
+}
+
+void NcclComm::deregister_memory() {
+  if (registration_ != nullptr) {
+    settle("ncclCommDeregister", ncclCommDeregister(handle(), std::exchange(registration_, nullptr)));
+  }
+  if (window_ != nullptr) {
+    settle("ncclCommWindowDeregister", deregister_window(handle(), std::exchange(window_, nullptr)));
+  }
+}
+
+void NcclComm::run(Collective kind, Lane lane, const Launch& launch, Stamp* stamp) {
+  rank_.stop_if_aborted();
+  if (ops_.size() >= kMostInFlight) {
+    rank_.wait([&] {
+      ops_.oldest();
+      return ops_.size() < kMostInFlight;
+    });
+  }
+  rank_.lanes().run_op(
+      lane, to_string(kind).data(), [&](cudaStream_t stream) { launch_op(kind, lane, stream, launch); }, stamp);
+}
+
+void NcclComm::launch_op(Collective kind, Lane lane, cudaStream_t stream, const Launch& launch) {
+  ops_.begin(kind, lane, stream);
+  settle(function_of(kind), launch(handle(), stream));  // nothing may be put behind it on the stream before that
+  ops_.end(stream);
+}
+
+void NcclComm::barrier() {
+  rank_.stop_if_aborted();
+  const auto launch = [&](ncclComm_t comm, cudaStream_t stream) {
+    return ncclAllReduce(rank_.own_memory(), rank_.own_memory(), 1, ncclFloat32, ncclSum, comm, stream);
+  };
+  launch_op(Collective::all_reduce, Lane::all_reduce, rank_.own_stream(), launch);
+  const std::int64_t number = ops_.issued();
+  rank_.wait([&] {
+    const OpsInFlight::Op* const op = ops_.oldest();
+    return op == nullptr || op->number > number;
+  });
+}
+
+ncclRedOp_t NcclComm::reduction(DType dtype, float scale) {
+  rank_.stop_if_aborted();
+  if (scale == 1.0F) return ncclSum;
+  if (dtype == DType::i32) throw std::logic_error("Communicator: sums of i32 are not scaled");
+  if (scale == 1.0F / static_cast<float>(size_)) return ncclAvg;
+  const auto known = reductions_.find({dtype, scale});
+  if (known != reductions_.end()) return known->second;
+  ncclRedOp_t op = ncclSum;
+  std::uint16_t half = float_to_bf16(scale);
+  void* const scalar = dtype == DType::bf16 ? static_cast<void*>(&half) : static_cast<void*>(&scale);
+  settle("ncclRedOpCreatePreMulSum",
+         ncclRedOpCreatePreMulSum(&op, scalar, nccl_type(dtype), ncclScalarHostImmediate, handle()));
+  reductions_.emplace(std::pair(dtype, scale), op);
+  return op;
+}
+
+void NcclComm::check() {
+  if (size_ == 0 || ended_) return;
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t answer = ncclCommGetAsyncError(handle(), &state);
+  if (answer != ncclSuccess) state = answer;
+  const OpsInFlight::Op* const op = ops_.oldest();
+  if (state != ncclSuccess && state != ncclInProgress) {
+    rank_.fail(fmt::format("NCCL failed in {}: {}", op != nullptr ? describe(*op, name_) : "group " + name_,
+                           nccl_words(state, handle())));
+  }
+  if (op != nullptr && op->running && Clock::now() - op->running_since > rank_.deadlines().op) {
+    rank_.fail(fmt::format("{} has not finished after {:g} s; this rank has issued {} there", describe(*op, name_),
+                           rank_.deadlines().op.count(), ops_.issued()));
+  }
+}
+
+std::string NcclComm::oldest_op() {
+  try {
+    const OpsInFlight::Op* const op = ops_.oldest();
+    return op != nullptr ? describe(*op, name_) : "";
+  } catch (const Error&) {
+    return fmt::format("#{} or earlier of group {}", ops_.issued(), name_);  // the GPU itself has failed
+  }
+}
+
+void NcclComm::finish() {
+  for (const auto& [key, op] : reductions_) settle("ncclRedOpDestroy", ncclRedOpDestroy(op, handle()));
+  reductions_.clear();
+  rank_.wait([&] { return ops_.oldest() == nullptr; });
+  deregister_memory();
+  settle("ncclCommFinalize", ncclCommFinalize(handle()));
+  ended_ = true;
+  const ncclResult_t result = ncclCommDestroy(handle());
+  if (result != ncclSuccess && result != ncclInProgress) {
+    rank_.fail(fmt::format("ncclCommDestroy of group {} failed: {}", name_, nccl_words(result, nullptr)));
+  }
+}
+
+void NcclComm::abort() noexcept {
+  if (std::exchange(ended_, true) || handle() == nullptr) return;
+  ncclCommAbort(handle());
+}
+
+}  // namespace fsdpbench::backend::cuda

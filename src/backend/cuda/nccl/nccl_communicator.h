@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string_view>
+
+#include "backend/communicator.h"
+#include "backend/cuda/nccl/make_communicator.h"
+#include "backend/cuda/nccl/nccl_comm.h"
+#include "backend/cuda/nccl/nccl_rank.h"
+
+namespace fsdpbench::backend::cuda {
+
+/// One rank's side of a group of several, by NCCL. Collectives of one communicator run one after another in issue
+/// order whatever their streams: NCCL itself orders them with events.
+///
+/// Destroying it in peace is collective. In a run that fails nothing waits for others: it is aborted with the rest.
+class NcclCommunicator : public Communicator {
+ public:
+  /// `ids`: barriers of the world; null for groups made by split.
+  NcclCommunicator(std::shared_ptr<NcclRank> rank, NcclComm& comm, IdExchange* ids);
+  ~NcclCommunicator() override;
+
+  int rank() const override { return comm_.rank(); }
+  int size() const override { return comm_.size(); }
+  void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                  Stamp* stamp) override;
+  void reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                      float scale, Stamp* stamp) override;
+  void all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale, Stamp* stamp) override;
+  void broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) override;
+  void barrier() override;
+  std::unique_ptr<Communicator> split(int color, int key) override;
+  const WireBytes& wire_bytes() const override { return wire_bytes_; }
+  void set_name(std::string_view name) override { comm_.set_name(std::string(name)); }
+
+  const NcclRank& nccl_rank() const { return *rank_; }
+
+ private:
+  void run(Collective kind, Lane lane, std::int64_t count, DType dtype, const NcclComm::Launch& launch, Stamp* stamp);
+
+  std::shared_ptr<NcclRank> rank_;
+  NcclComm& comm_;
+  IdExchange* ids_;
+  WireBytes wire_bytes_{};
+  const int exceptions_at_birth_ = std::uncaught_exceptions();
+};
+
+/// As make_world_communicator for several ranks, with deadlines of the caller's choice.
+std::unique_ptr<Communicator> make_nccl_communicator(LaneAccess& lanes, IdExchange& ids, int rank, int ranks,
+                                                     const NcclOptions& options, NcclDeadlines deadlines);
+
+}  // namespace fsdpbench::backend::cuda
