@@ -181,6 +181,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* run_app = app.add_subcommand("run", "Train and measure; write result.json, traces and config.toml");
   add_profile_options(*run_app, run.profile, run.overrides);
   run_app->add_option("-o,--out", run.out, "Result folder; default: runs/<profile>-<date-time>")->type_name("DIR");
+  run_app->add_option("-r,--ranks", run.ranks, "The same as --set mesh.ranks=N; a launcher's count must agree")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->type_name("N");
   add_quiet_flag(*run_app, parsed.quiet);
   run_app->footer(kRunHelp);
 

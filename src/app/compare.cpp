@@ -8,13 +8,13 @@
 
 #include "app/compare_report.h"
 #include "app/console.h"
+#include "app/load_run.h"
 #include "app/progress.h"
 #include "app/result_folder.h"
 #include "app/trial.h"
 #include "app/write_file.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "config/load.h"
 #include "config/validate.h"
 #include "config/write.h"
 
@@ -28,14 +28,15 @@ struct Contender {
   config::RunConfig config;
   ComparedSide side;
 
-  void run() { side.trials.push_back(run_trial(config)); }
+  void run(Job* job) { side.trials.push_back(run_trial(config, job)); }
 };
 
-Contender load(const std::string& path, std::vector<std::string> overrides, const std::vector<std::string>& own) {
+Contender load(const std::string& path, std::vector<std::string> overrides, const std::vector<std::string>& own,
+               const Job* job) {
   overrides.insert(overrides.end(), own.begin(), own.end());
   const std::string profile = fs::is_directory(path) ? (fs::path(path) / "config.toml").string() : path;
   Contender c;
-  c.config = config::load_profile(profile, overrides);
+  c.config = load_run(profile, overrides, job);
   for (const std::string& note : config::validate(c.config)) console().info(fmt::format("{}: {}", path, note));
   c.side.name = path;
   for (const std::string& text : own) c.side.name += " --set " + text;
@@ -45,15 +46,16 @@ Contender load(const std::string& path, std::vector<std::string> overrides, cons
 
 }  // namespace
 
-int compare_command(const CompareArguments& arguments) {
+int compare_command(const CompareArguments& arguments, Job* job) {
   if (arguments.trials < metrics::kFewestTrials) {
     throw ConfigError(fmt::format(
         "--trials {} is too few: a difference between single runs may be luck, so at least {} trials a side are needed "
         "to tell one from the other (12 find 5 % on a machine with 1 % of noise).",
         arguments.trials, metrics::kFewestTrials));
   }
-  Contender a = load(arguments.a, arguments.overrides, arguments.a_overrides);
-  Contender b = load(arguments.b.empty() ? arguments.a : arguments.b, arguments.overrides, arguments.b_overrides);
+  Contender a = load(arguments.a, arguments.overrides, arguments.a_overrides, job);
+  Contender b = load(arguments.b.empty() ? arguments.a : arguments.b, arguments.overrides, arguments.b_overrides,
+                     job);
   if (a.config == b.config) console().info("A and B are the same configuration: this measures the noise (A/A).");
   const fs::path folder = make_result_folder("compare", arguments.out);
 
@@ -64,8 +66,8 @@ int compare_command(const CompareArguments& arguments) {
     if (trial > 0) line += fmt::format("  {} left", format_duration(passed / trial * (arguments.trials - trial)));
     console().progress(line);
     // ABBA: what drifts slowly hits both sides alike, and neither is always second.
-    (trial % 2 == 0 ? a : b).run();
-    (trial % 2 == 0 ? b : a).run();
+    (trial % 2 == 0 ? a : b).run(job);
+    (trial % 2 == 0 ? b : a).run(job);
   }
   console().clear_progress();
   const double threshold = arguments.threshold / 100;

@@ -17,7 +17,10 @@ struct CompareArguments {
   std::string out;       ///< folder for compare.json; empty: runs/compare-<date-time>
 };
 
-/// Runs A and B in turns, says which is faster, and writes compare.json. Returns 0 whatever the verdict.
-int compare_command(const CompareArguments& arguments);
+class Job;
+
+/// Runs A and B in turns, says which is faster, and writes compare.json. Returns 0 whatever the verdict. `job`: null, or
+/// the job whose rank 0 this is.
+int compare_command(const CompareArguments& arguments, Job* job);
 
 }  // namespace fsdpbench::app

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,8 +21,9 @@ struct PreparedRun {
   std::unique_ptr<engine::ByteDataset> data;
 };
 
-/// Throws ConfigError if the configuration or its data is wrong, ResourceError if the memory will not suffice.
-PreparedRun prepare_run(config::RunConfig config);
+/// Throws ConfigError if the configuration or its data is wrong, ResourceError if the memory of this machine will not
+/// suffice for the ranks on it: `local_ranks`, 0 for all.
+PreparedRun prepare_run(config::RunConfig config, int local_ranks = 0);
 
 /// What is known of the link: the modelled one's figures; nothing of a real one.
 std::optional<metrics::LinkFacts> link_facts(const config::RunConfig& config);
@@ -32,8 +34,17 @@ struct MeasuredRun {
   RunReport report;
 };
 
+class Job;
+
+/// For whom a run is measured.
+struct RunPlace {
+  Job* job = nullptr;                     ///< null: all ranks are threads of this process; else this is its rank 0
+  std::filesystem::path folder;           ///< in a job: where a failed run leaves what it did; empty: nowhere
+  std::vector<std::string> command_line;  ///< for the result file
+};
+
 /// Trains, computes the metrics and checks them against what plan and formulas say. Throws what a failing rank threw,
 /// and Error with ExitCode::check_failed if a measurement contradicts itself.
-MeasuredRun measure(const PreparedRun& prepared, const engine::RunHooks& hooks);
+MeasuredRun measure(const PreparedRun& prepared, engine::RunHooks hooks, const RunPlace& place);
 
 }  // namespace fsdpbench::app

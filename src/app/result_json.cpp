@@ -7,12 +7,33 @@
 #include "app/build_info.h"
 #include "app/machine_facts.h"
 #include "app/result_details.h"
+#include "config/spelling.h"
 #include "config/write.h"
 
 namespace fsdpbench::app {
 namespace {
 
 using nlohmann::json;
+
+/// Who started the ranks, and how they talk.
+json launch_json(const RunReport& report) {
+  const int ranks = report.preparation->plan.mesh.ranks();
+  if (report.session == nullptr) return {{"ranks", ranks}, {"source", "threads of one process"}};
+  return {{"ranks", ranks},
+          {"source", report.session->placement().source},
+          {"transport", report.session->transport()}};
+}
+
+/// By rank: where it ran, and how its device measured.
+json devices_json(const engine::RunResult& result) {
+  json j = json::array();
+  for (std::size_t rank = 0; rank < result.devices.size(); ++rank) {
+    json entry{{"rank", rank}, {"host", result.hosts[rank]}};
+    for (const auto& [name, fact] : result.devices[rank]) entry[name] = fact;
+    j.push_back(std::move(entry));
+  }
+  return j;
+}
 
 json world(const RunReport& report) {
   const BuildInfo& build = build_info();
@@ -24,7 +45,8 @@ json world(const RunReport& report) {
          {"compiler", build.compiler},
          {"command_line", report.command_line},
          {"date", report.date},
-         {"backend", "cpu"},
+         {"backend", config::to_string(report.preparation->config.device.backend)},
+         {"launch", launch_json(report)},
          {"cpu", machine.cpu},
          {"threads", machine.threads},
          {"memory_bytes", machine.memory_bytes},
@@ -128,12 +150,20 @@ void add_causes(const metrics::CauseReport& report, const engine::RunResult& res
 
 }  // namespace
 
-json result_json(const RunReport& report) {
+json result_frame(const RunReport& report) {
   json j;
   j["schema_version"] = kResultSchemaVersion;
-  j["complete"] = !report.result->interrupted;
   j["config"] = config::to_json(report.preparation->config);
   j["world"] = world(report);
+  j["train"]["warmup"] = report.preparation->config.train.warmup;
+  j["train"]["parameters"] = report.preparation->plan.shapes.parameter_count();
+  return j;
+}
+
+json result_json(const RunReport& report) {
+  json j = result_frame(report);
+  j["complete"] = !report.result->interrupted;
+  j["world"]["devices"] = devices_json(*report.result);
   if (report.metrics) {
     j["metrics"] = metrics_json(*report.metrics);
     j["comm"] = communication_json(report);
@@ -141,8 +171,6 @@ json result_json(const RunReport& report) {
   if (report.causes) add_causes(*report.causes, *report.result, j);
   j["memory"] = memory_json(report);
   j["train"]["steps_done"] = report.result->steps_done;
-  j["train"]["warmup"] = report.preparation->config.train.warmup;
-  j["train"]["parameters"] = report.preparation->plan.shapes.parameter_count();
   if (report.result->parameters_digest) {
     j["train"]["loss"] = report.result->losses;
     j["train"]["params_digest"] = *report.result->parameters_digest;

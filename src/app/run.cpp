@@ -4,32 +4,40 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "app/console.h"
 #include "app/interrupt.h"
+#include "app/job.h"
+#include "app/load_run.h"
 #include "app/measured_run.h"
 #include "app/progress.h"
 #include "app/result_folder.h"
 #include "app/result_json.h"
+#include "app/run_rescue.h"
 #include "app/run_table.h"
 #include "app/trace_files.h"
 #include "app/write_file.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "config/load.h"
 #include "config/write.h"
 
 namespace fsdpbench::app {
 
 namespace fs = std::filesystem;
 
-int run_command(const RunArguments& arguments) {
-  const PreparedRun prepared = prepare_run(config::load_profile(arguments.profile, arguments.overrides));
+int run_command(const RunArguments& arguments, Job* job) {
+  std::vector<std::string> overrides = arguments.overrides;
+  if (arguments.ranks) overrides.push_back(fmt::format("mesh.ranks={}", *arguments.ranks));
+  const int local_ranks = job == nullptr ? 0 : job->session().placement().local_ranks;
+  const PreparedRun prepared = prepare_run(load_run(arguments.profile, overrides, job), local_ranks);
   for (const std::string& note : prepared.notes) console().info(note);
   const engine::Preparation& preparation = prepared.preparation;
   const config::RunConfig& config = preparation.config;
   const fs::path folder = make_result_folder(arguments.profile, arguments.out);
   write_file(folder / "config.toml", config::to_toml(config));
+  if (job != nullptr) forget_old_results(folder);
   console().info(run_headline(preparation));
 
   MeasuredRun run;
@@ -38,9 +46,8 @@ int run_command(const RunArguments& arguments) {
     engine::RunHooks hooks;
     hooks.progress = [&](std::int64_t done, std::optional<double> loss) { progress.update(done, loss, now_ns()); };
     hooks.stop = interrupt_requested;
-    run = measure(prepared, hooks);
+    run = measure(prepared, hooks, {job, folder, arguments.command_line});
   }
-  run.report.command_line = arguments.command_line;
   if (run.report.metrics) write_trace_files(folder, preparation, run.result->traces);
   write_file(folder / "result.json", result_json(run.report).dump(2) + "\n");
   console().print(run_table(run.report, folder));

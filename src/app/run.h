@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,11 +11,15 @@ namespace fsdpbench::app {
 struct RunArguments {
   std::string profile;                    ///< path of the run profile
   std::vector<std::string> overrides;     ///< `key=value`, in the order given; later ones win
+  std::optional<std::int64_t> ranks;      ///< absent: as the profile, the overrides and the launcher say
   std::string out;                        ///< result folder; empty: runs/<profile stem>-<date-time>
   std::vector<std::string> command_line;  ///< as typed, for the result file
 };
 
-/// Trains, measures and writes the result folder. Returns the process exit code; throws base/error.h errors.
-int run_command(const RunArguments& arguments);
+class Job;
+
+/// Trains, measures and writes the result folder. `job`: null, or the job whose rank 0 this is. Returns the process exit
+/// code; throws base/error.h errors.
+int run_command(const RunArguments& arguments, Job* job);
 
 }  // namespace fsdpbench::app

@@ -11,6 +11,8 @@
 
 #include "app/console.h"
 #include "app/interrupt.h"
+#include "app/job.h"
+#include "app/load_run.h"
 #include "app/progress.h"
 #include "app/result_folder.h"
 #include "app/sweep_grid.h"
@@ -20,7 +22,7 @@
 #include "app/write_file.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "config/load.h"
+#include "config/read_entries.h"
 #include "config/sweep_file.h"
 
 namespace fsdpbench::app {
@@ -102,18 +104,20 @@ State state_of(const std::vector<json>& trials, const SweepGrid& grid, bool retr
 }
 
 /// A trial as a line of the log. Failing is a result too; being stopped, or not being able to write, is not.
-json trial_record(const SweepGrid& grid, const SweepCell& cell, const fs::path& keep) {
+json trial_record(const SweepGrid& grid, const SweepCell& cell, Job* job, const fs::path& keep) {
   const auto failed = [](const std::string& reason, ExitCode code) {
     return json{{"status", "failed"}, {"reason", reason}, {"exit_code", static_cast<int>(code)}};
   };
   try {
     std::vector<std::string> overrides = grid.base_overrides;
     overrides.insert(overrides.end(), cell.overrides.begin(), cell.overrides.end());
-    json record = run_trial(config::load_profile(grid.file.base, overrides), keep);
+    json record = run_trial(load_run(grid.file.base, overrides, job), job, keep);
     record["status"] = "ok";
     return record;
   } catch (const Error& error) {
     if (error.code() == ExitCode::interrupted || error.code() == ExitCode::cannot_write) throw;
+    // A rank that was killed says nothing about the cell.
+    if (job != nullptr && job->watch().failure_code(1) && job->channel().failure()->died) throw;
     return failed(error.what(), error.code());
   } catch (const std::bad_alloc&) {
     return failed("memory ran out", ExitCode::no_resources);
@@ -124,8 +128,9 @@ json trial_record(const SweepGrid& grid, const SweepCell& cell, const fs::path& 
 
 class SweepRun {
  public:
-  SweepRun(const SweepGrid& grid, const fs::path& folder, bool retry_failed)
+  SweepRun(const SweepGrid& grid, const fs::path& folder, bool retry_failed, Job* job)
       : grid_(grid),
+        job_(job),
         folder_(folder),
         log_(folder / "trials.jsonl", grid.hash),
         state_(state_of(log_.trials(), grid, retry_failed)),
@@ -186,7 +191,7 @@ class SweepRun {
     if (state_.done.contains({cell.id, number}) || state_.failed.contains(cell.id)) return;
     progress_.show(cell, trial);
     const bool keeps = grid_.file.keep_traces && trial + 1 == grid_.file.trials;
-    json record = trial_record(grid_, cell, keeps ? folder_ / "cells" / cell.id : fs::path());
+    json record = trial_record(grid_, cell, job_, keeps ? folder_ / "cells" / cell.id : fs::path());
     record["cell"] = cell.id;
     record["trial"] = number;
     log_.append(record);
@@ -198,19 +203,38 @@ class SweepRun {
       state_.failed.insert(cell.id);
       console().warning(fmt::format("cell failed: {}: {}", describe(grid_, cell), record["reason"].get<std::string>()));
     }
+    if (job_ != nullptr && job_->watch().failure_code()) {
+      throw BackendError("the job has failed with this cell; the same command goes on with the others");
+    }
   }
 
   const SweepGrid& grid_;
+  Job* job_;
   fs::path folder_;
   TrialLog log_;
   State state_;
   SweepProgress progress_;
 };
 
+/// The grid; in a job all cells that do not say otherwise have as many ranks as it has processes, so that trials of
+/// another job are not taken for its own.
+SweepGrid job_grid(config::SweepFile file, std::vector<std::string> overrides, const Job* job) {
+  if (job == nullptr) return expand_sweep(std::move(file), overrides);
+  const auto is_ranks = [](const auto& entry) { return entry.first == "mesh.ranks"; };
+  const bool varies = std::ranges::any_of(file.axes, [](const config::SweepAxis& a) { return a.key == "mesh.ranks"; });
+  const bool fixed = std::ranges::any_of(file.set, is_ranks) || std::ranges::any_of(overrides, [](const std::string& s) {
+                       return config::read_override(s).name == "mesh.ranks";
+                     });
+  if (!varies && !fixed) overrides.push_back(fmt::format("mesh.ranks={}", job->ranks()));
+  SweepGrid grid = expand_sweep(std::move(file), overrides);
+  if (!varies) load_run(grid.file.base, grid.base_overrides, job);  // says at once if no cell can run
+  return grid;
+}
+
 }  // namespace
 
-int sweep_command(const SweepArguments& arguments) {
-  const SweepGrid grid = expand_sweep(config::load_sweep(arguments.sweep), arguments.overrides);
+int sweep_command(const SweepArguments& arguments, Job* job) {
+  const SweepGrid grid = job_grid(config::load_sweep(arguments.sweep), arguments.overrides, job);
   const std::string out = arguments.out.empty() ? "runs/" + fs::path(arguments.sweep).stem().string() : arguments.out;
   const fs::path folder = make_result_folder(arguments.sweep, out);
   check_summary(folder / "sweep.json", grid);
@@ -219,7 +243,7 @@ int sweep_command(const SweepArguments& arguments) {
   bool finished = false;
   json summary;
   {
-    SweepRun run(grid, folder, arguments.retry_failed);
+    SweepRun run(grid, folder, arguments.retry_failed, job);
     finished = run.run();
     summary = run.write_summary();
   }

@@ -13,8 +13,11 @@ struct SweepArguments {
   bool retry_failed = false;           ///< run failed cells again
 };
 
+class Job;
+
 /// Runs what is not yet in the folder, and writes trials.jsonl and sweep.json there. Returns the process exit code:
-/// failed cells are results, so they do not change it.
-int sweep_command(const SweepArguments& arguments);
+/// failed cells are results, so they do not change it. `job`: null, or the job whose rank 0 this is; if that fails, the
+/// sweep ends with what it has.
+int sweep_command(const SweepArguments& arguments, Job* job);
 
 }  // namespace fsdpbench::app

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "config/spelling.h"
 #include "metrics/step_breakdown.h"
 #include "schedule/print_schedule.h"
 #include "trace/merged_writer.h"
@@ -105,25 +106,45 @@ std::int64_t unix_now_ns() {
       .count();
 }
 
+trace::TimeBase time_base(const std::vector<trace::RankTrace>& traces) {
+  trace::TimeBase time;
+  time.origin_ns = trace::first_begin(traces);
+  time.origin_unix_ns = unix_now_ns() - now_ns() + time.origin_ns;
+  return time;
+}
+
+void write_rank_files(const std::filesystem::path& folder, const engine::Preparation& preparation,
+                      const std::vector<trace::RankTrace>& traces, const trace::TimeBase& time,
+                      const trace::LabelOf& label) {
+  std::error_code error;
+  std::filesystem::create_directories(folder / "trace", error);
+  if (error) throw OutputError(fmt::format("cannot make {}: {}", (folder / "trace").string(), error.message()));
+  const std::string backend(config::to_string(preparation.config.device.backend));
+  for (const trace::RankTrace& trace : traces) {
+    const trace::RankFacts facts{trace.rank, preparation.plan.mesh.ranks(), backend,
+                                 groups_of(preparation, trace.rank)};
+    trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace, facts,
+                            time, label);
+  }
+}
+
 }  // namespace
 
 void write_trace_files(const std::filesystem::path& folder, const engine::Preparation& preparation,
                        const std::vector<trace::RankTrace>& traces) {
   const Labels labels(preparation);
   const trace::LabelOf label = [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& { return labels(step, op); };
-  trace::TimeBase time;
-  time.origin_ns = trace::first_begin(traces);
-  time.origin_unix_ns = unix_now_ns() - now_ns() + time.origin_ns;
+  const trace::TimeBase time = time_base(traces);
   trace::write_merged_trace((folder / "trace.json").string(), traces, time, label);
+  write_rank_files(folder, preparation, traces, time, label);
+}
 
-  std::error_code error;
-  std::filesystem::create_directories(folder / "trace", error);
-  if (error) throw OutputError(fmt::format("cannot make {}: {}", (folder / "trace").string(), error.message()));
-  for (const trace::RankTrace& trace : traces) {
-    const trace::RankFacts facts{trace.rank, preparation.plan.mesh.ranks(), "cpu", groups_of(preparation, trace.rank)};
-    trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace, facts,
-                            time, label);
-  }
+void write_rank_file(const std::filesystem::path& folder, const engine::Preparation& preparation,
+                     const trace::RankTrace& trace) {
+  const Labels labels(preparation);
+  const std::vector<trace::RankTrace> traces{trace};
+  write_rank_files(folder, preparation, traces, time_base(traces),
+                   [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& { return labels(step, op); });
 }
 
 }  // namespace fsdpbench::app

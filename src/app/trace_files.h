@@ -13,4 +13,8 @@ namespace fsdpbench::app {
 void write_trace_files(const std::filesystem::path& folder, const engine::Preparation& preparation,
                        const std::vector<trace::RankTrace>& traces);
 
+/// One rank's file alone, on its own time line: trace/rank_N.json.gz. Throws OutputError.
+void write_rank_file(const std::filesystem::path& folder, const engine::Preparation& preparation,
+                     const trace::RankTrace& trace);
+
 }  // namespace fsdpbench::app

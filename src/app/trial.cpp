@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/interrupt.h"
+#include "app/job.h"
 #include "app/measured_run.h"
 #include "app/result_folder.h"
 #include "app/result_json.h"
@@ -14,12 +15,12 @@
 
 namespace fsdpbench::app {
 
-nlohmann::json run_trial(const config::RunConfig& config, const std::filesystem::path& keep) {
+nlohmann::json run_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep) {
   const std::int64_t begin = now_ns();
-  const PreparedRun prepared = prepare_run(config);
+  const PreparedRun prepared = prepare_run(config, job == nullptr ? 0 : job->session().placement().local_ranks);
   engine::RunHooks hooks;
   hooks.stop = interrupt_requested;
-  const MeasuredRun run = measure(prepared, hooks);
+  const MeasuredRun run = measure(prepared, hooks, {job, {}, {}});
   if (run.result->interrupted) throw Interrupted();
 
   const nlohmann::json result = result_json(run.report);

@@ -150,6 +150,7 @@ float Executor::run_step(std::int64_t step) {
     }
     trace_.steps.push_back({begin, end});
     context_.device.set_op(-1, -1);
+    take_activities();
   }
   if (!context_.device.computes()) return std::numeric_limits<float>::quiet_NaN();
   const std::byte* loss = buffers_.persistent(BufferRole::loss, -1);
@@ -163,6 +164,31 @@ float Executor::run_step(std::int64_t step) {
   double sum = 0;
   for (float micro : losses_) sum += static_cast<double>(micro);
   return static_cast<float>(sum / static_cast<double>(losses_.size()));
+}
+
+void Executor::take_activities() {
+  backend::Activities taken = context_.device.take_activities();
+  if (taken.all.empty()) return;
+  std::vector<std::int32_t> number;  // of each name taken, among all names of the trace
+  for (std::string& name : taken.names) {
+    const auto [known, fresh] =
+        name_numbers_.try_emplace(std::move(name), static_cast<std::int32_t>(trace_.activity_names.size()));
+    if (fresh) trace_.activity_names.push_back(known->first);
+    number.push_back(known->second);
+  }
+  for (Activity& activity : taken.all) {
+    activity.name = number.at(static_cast<std::size_t>(activity.name));
+    if (activity.launch_name >= 0) activity.launch_name = number.at(static_cast<std::size_t>(activity.launch_name));
+    trace_.activities.push_back(activity);
+  }
+}
+
+std::int64_t Executor::collection_bytes(const plan::Plan& plan) {
+  std::int64_t most = 0;
+  for (const plan::Unit& unit : plan.units) {
+    if (unit.layout.shards > 1 && !unit.layout.sharded.empty()) most = std::max(most, unit.layout.gathered_numel() * 4);
+  }
+  return (most + LanePool::kGranule - 1) / LanePool::kGranule * LanePool::kGranule;
 }
 
 std::vector<std::vector<float>> Executor::collect_parameters() {

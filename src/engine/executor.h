@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -44,13 +45,17 @@ class Executor {
   const trace::RankTrace& trace() const { return trace_; }
   backend::WireBytes wire_bytes() const { return groups_.wire_bytes(); }
   const PoolStatistics& memory() const { return context_.device.memory(); }
+  backend::Facts device_facts() const { return context_.device.facts(); }
 
-  /// All fp32 masters by canonical parameter. Collective; every rank gets them.
+  /// All fp32 masters by canonical parameter. Collective; every rank gets them. Takes collection_bytes() of the pool.
   std::vector<std::vector<float>> collect_parameters();
+  static std::int64_t collection_bytes(const plan::Plan& plan);
 
  private:
   void issue(const schedule::Op& op, OpSlot& slot, std::int64_t step, trace::Record* record);
   void sample_memory();
+  /// What the device recorded since the last call joins the trace; names that were there before keep their numbers.
+  void take_activities();
 
   backend::RankContext& context_;
   const config::RunConfig& config_;
@@ -66,6 +71,7 @@ class Executor {
   bool recording_ = false;
   std::int64_t last_step_ns_ = 0;
   trace::RankTrace trace_;
+  std::map<std::string, std::int32_t> name_numbers_;  // of trace_.activity_names
 };
 
 }  // namespace fsdpbench::engine

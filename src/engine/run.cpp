@@ -1,161 +1,134 @@
 #include "engine/run.h"
 
-#include <algorithm>
-#include <map>
-#include <mutex>
+#include <unistd.h>
 
+#include <array>
+#include <exception>
+#include <memory>
+#include <utility>
+
+#include "engine/backend_options.h"
+#include "engine/channel_board.h"
 #include "engine/digest.h"
+#include "engine/thread_board.h"
+#include "launch/run_ranks.h"
 #include "model/initialize.h"
-#include "schedule/build_schedules.h"
-#include "schedule/memory_walk.h"
-#include "schedule/policy.h"
 
 namespace fsdpbench::engine {
 namespace {
 
-/// One decision a step, the same for all ranks: whoever asks first decides.
-class StepGate {
- public:
-  explicit StepGate(const std::function<bool()>& stop) : stop_(stop) {}
-  bool stops_before(std::int64_t step) {
-    const std::lock_guard lock(mutex_);
-    const auto [decision, fresh] = decisions_.try_emplace(step, false);
-    if (fresh && stop_) decision->second = stop_();
-    return decision->second;
-  }
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
 
- private:
-  std::mutex mutex_;
-  const std::function<bool()>& stop_;
-  std::map<std::int64_t, bool> decisions_;
+/// What all ranks of this process share.
+struct Job {
+  const Preparation& preparation;
+  const BatchSource& batches;
+  const RunHooks& hooks;
+  FillParameter fill;
+  RunBoard& board;
+  int first_rank;  ///< of this process
+
+  std::int64_t warmup() const { return preparation.config.train.warmup; }
+  std::int64_t total_steps() const { return warmup() + preparation.config.train.steps; }
+  bool computes() const { return !preparation.config.emulate.compute_tflops.has_value(); }
 };
 
-/// Ranks' losses of each step; the mean is there when all ranks have reported.
-class LossBoard {
- public:
-  LossBoard(int ranks, std::size_t steps) : ranks_(ranks), losses_(steps, std::vector<float>(static_cast<std::size_t>(ranks))), reported_(steps) {}
-  void report(std::int64_t step, int rank, float loss) {
-    const std::lock_guard lock(mutex_);
-    losses_[static_cast<std::size_t>(step)][static_cast<std::size_t>(rank)] = loss;
-    ++reported_[static_cast<std::size_t>(step)];
+/// One rank, from its first parameter to its last.
+void run_rank(const Job& job, backend::RankContext& context, RunResult& result) {
+  const Preparation& p = job.preparation;
+  Executor executor(context, p.config, p.plan, p.schedules, *p.model, job.batches);
+  Publication publication(context.rank == job.first_rank ? job.hooks.done : nullptr);
+  executor.initialize(job.fill);
+  context.world.barrier();
+  backend::WireBytes before{};
+  std::int64_t step = 0;
+  for (; step < job.total_steps() && !job.board.stops_before(context.rank, step); ++step) {
+    if (step == job.warmup()) {
+      executor.start_recording(p.config.train.steps);
+      before = executor.wire_bytes();
+      context.world.barrier();
+    }
+    const float loss = executor.run_step(step);
+    publication.publish(executor.trace(), step + 1);
+    job.board.report_loss(context.rank, step, loss);
+    if (context.rank == 0 && job.hooks.progress) {
+      job.hooks.progress(step + 1, job.computes() ? job.board.latest_loss() : std::nullopt);
+    }
   }
-  /// Summed in rank order; absent while ranks are missing.
-  std::optional<double> mean(std::int64_t step) const {
-    const std::lock_guard lock(mutex_);
-    if (reported_[static_cast<std::size_t>(step)] < ranks_) return std::nullopt;
-    double sum = 0;
-    for (float loss : losses_[static_cast<std::size_t>(step)]) sum += static_cast<double>(loss);
-    return sum / ranks_;
+  RankOutcome outcome;
+  if (step > job.warmup()) {
+    outcome.wire_bytes = executor.wire_bytes();
+    for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] -= before[i];
   }
+  outcome.memory = executor.memory();
+  if (job.computes()) {
+    std::vector<std::vector<float>> parameters = executor.collect_parameters();
+    if (context.rank == 0) {
+      result.parameters_digest = parameters_digest(parameters);
+      result.parameters = std::move(parameters);
+    }
+  }
+  outcome.trace = executor.trace();
+  outcome.device = executor.device_facts();
+  outcome.host = host_name();
+  job.board.bring(context.rank, step, std::move(outcome));
+  if (context.rank == job.first_rank) {
+    result.steps_done = step;
+    result.interrupted = step < job.total_steps();
+  }
+}
 
- private:
-  mutable std::mutex mutex_;
-  int ranks_;
-  std::vector<std::vector<float>> losses_;
-  std::vector<int> reported_;
-};
-
-backend::BackendOptions backend_options(const config::RunConfig& config) {
-  backend::BackendOptions options;
-  const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
-  options.ranks = static_cast<int>(config.mesh.ranks);
-  if (config.emulate.link_gb_per_s) {
-    options.link = backend::LinkModel{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
+/// Tells the other processes why this one ends, unless it ends because of them.
+void tell_others(launch::Session& session, const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const launch::Stopped&) {
+  } catch (const std::exception& e) {
+    session.control().fail(e.what());
+  } catch (...) {
+    session.control().fail("an unknown exception");
   }
-  if (config.emulate.compute_tflops) options.compute_flops_per_s = *config.emulate.compute_tflops * 1e12;
-  if (config.inject.slow_rank >= 0) {
-    options.compute_slowdown.assign(ranks, 1.0);
-    options.compute_slowdown[static_cast<std::size_t>(config.inject.slow_rank)] = config.inject.slow_rank_factor;
-  }
-  if (config.inject.slow_link_rank >= 0) {
-    options.link_slowdown.assign(ranks, 1.0);
-    options.link_slowdown[static_cast<std::size_t>(config.inject.slow_link_rank)] = config.inject.slow_link_factor;
-  }
-  options.poison_freed_memory = config.inject.poison_freed_memory;
-  options.timer = static_cast<backend::Timer>(config.device.timer);
-  options.nccl.registration = static_cast<backend::NcclOptions::Register>(config.nccl.register_buffers);
-  options.nccl.cta_policy = static_cast<backend::NcclOptions::CtaPolicy>(config.nccl.cta_policy);
-  options.nccl.min_ctas = config.nccl.min_ctas;
-  options.nccl.max_ctas = config.nccl.max_ctas;
-  options.nccl.timeout_s = config.nccl.timeout_s;
-  return options;
 }
 
 }  // namespace
 
-Preparation prepare(const config::RunConfig& config) {
-  Preparation p;
-  p.config = config;
-  p.plan = plan::make_plan(config);
-  const bool decoder = config.model.kind == config::ModelKind::decoder;
-  p.model = model::make_model(config.model, p.plan.shapes,
-                              {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype});
-  p.sizes = p.model->sizes();
-  p.schedules = schedule::build_schedules(p.plan, schedule::make_policy(config), p.sizes);
-  // Packing the range may take a few steps to settle; more than these have not been seen to change anything.
-  constexpr std::int64_t kMostSteps = 32;
-  p.memory = schedule::memory_walk(p.schedules,
-                                   static_cast<int>(std::min(config.train.warmup + config.train.steps, kMostSteps)));
-  return p;
-}
-
 RunResult run(backend::Backend& backend, const Preparation& preparation, const BatchSource& batches,
-              const RunHooks& hooks) {
+              const RunHooks& hooks, launch::Session* session) {
   const config::RunConfig& config = preparation.config;
-  const std::int64_t warmup = config.train.warmup;
-  const std::int64_t total = warmup + config.train.steps;
-  const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
-  const bool computes = !config.emulate.compute_tflops.has_value();
-
-  RunResult result;
-  result.traces.resize(ranks);
-  result.memory.resize(ranks);
-  result.wire_bytes.resize(ranks);
-  StepGate gate(hooks.stop);
-  LossBoard board(static_cast<int>(ranks), static_cast<std::size_t>(total));
-  const FillParameter fill = hooks.fill ? hooks.fill : [&](int parameter, std::int64_t begin, std::span<float> out) {
+  const std::int64_t total = config.train.warmup + config.train.steps;
+  const int ranks = static_cast<int>(config.mesh.ranks);
+  std::unique_ptr<RunBoard> board;
+  if (session == nullptr) {
+    board = std::make_unique<ThreadBoard>(ranks, total, hooks.stop);
+  } else {
+    board = std::make_unique<ChannelBoard>(session->control(), total, hooks.stop);
+  }
+  const auto initial = [&](int parameter, std::int64_t begin, std::span<float> out) {
     model::initialize_parameter(preparation.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter,
                                 config.train.seed, begin, begin + static_cast<std::int64_t>(out.size()), out.data());
   };
+  const Job job{preparation, batches, hooks, hooks.fill ? hooks.fill : FillParameter(initial), *board,
+                session == nullptr ? 0 : session->control().rank()};
 
-  backend.run(backend_options(config), [&](backend::RankContext& context) {
-    const auto rank = static_cast<std::size_t>(context.rank);
-    Executor executor(context, config, preparation.plan, preparation.schedules, *preparation.model, batches);
-    executor.initialize(fill);
-    context.world.barrier();
-    backend::WireBytes before{};
-    std::int64_t step = 0;
-    for (; step < total && !gate.stops_before(step); ++step) {
-      if (step == warmup) {
-        executor.start_recording(config.train.steps);
-        before = executor.wire_bytes();
-        context.world.barrier();
-      }
-      const float loss = executor.run_step(step);
-      board.report(step, context.rank, loss);
-      if (context.rank == 0 && hooks.progress) hooks.progress(step + 1, computes ? board.mean(step) : std::nullopt);
-    }
-    if (step > warmup) {
-      result.wire_bytes[rank] = executor.wire_bytes();
-      for (std::size_t i = 0; i < before.size(); ++i) result.wire_bytes[rank][i] -= before[i];
-    }
-    result.traces[rank] = executor.trace();
-    result.memory[rank] = executor.memory();
-    if (computes) {
-      std::vector<std::vector<float>> parameters = executor.collect_parameters();
-      if (context.rank == 0) {
-        result.parameters_digest = parameters_digest(parameters);
-        result.parameters = std::move(parameters);
-      }
-    }
-    if (context.rank == 0) {
-      result.steps_done = step;
-      result.interrupted = step < total;
-    }
-  });
-  if (computes) {
-    for (std::int64_t step = 0; step < result.steps_done; ++step) result.losses.push_back(board.mean(step).value());
+  RunResult result;
+  try {
+    backend.run(backend_options(preparation, session),
+                [&](backend::RankContext& context) { run_rank(job, context, result); });
+  } catch (...) {
+    if (session != nullptr) tell_others(*session, std::current_exception());
+    throw;
   }
+  for (RankOutcome& outcome : board->outcomes()) {
+    result.traces.push_back(std::move(outcome.trace));
+    result.memory.push_back(outcome.memory);
+    result.wire_bytes.push_back(outcome.wire_bytes);
+    result.devices.push_back(std::move(outcome.device));
+    result.hosts.push_back(std::move(outcome.host));
+  }
+  if (job.computes() && job.first_rank == 0) result.losses = board->losses(result.steps_done);
   return result;
 }
 

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "engine/done_steps.h"
 #include "engine/executor.h"
+#include "launch/session.h"
 #include "plan/plan.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"
@@ -29,16 +31,20 @@ Preparation prepare(const config::RunConfig& config);
 
 /// How a run talks to its caller. Any may be empty.
 struct RunHooks {
-  /// After each step, on rank 0's thread: steps done (warm-up included), mean loss over ranks (absent if nothing
-  /// computes).
+  /// After each step, on rank 0's thread: steps done (warm-up included), and the mean loss over ranks of the latest
+  /// step that all are known to have done (absent if nothing computes, or before the first).
   std::function<void(std::int64_t done, std::optional<double> loss)> progress;
-  /// Asked before each step; true ends the run after the steps done so far.
+  /// Asked before each step; true ends the run after the steps done so far. In a job of processes any rank's counts,
+  /// and one step more is done.
   std::function<bool()> stop;
   /// Initial parameters; empty: model/initialize.h with train.seed.
   FillParameter fill;
+  /// Where the first rank of this process leaves what it has completed, step by step, and also when the run throws.
+  DoneSteps* done = nullptr;
 };
 
-/// What a run measured.
+/// What a run measured. In a job of processes only rank 0's is complete: elsewhere the entries of other ranks are
+/// empty, and there are no losses and no parameters.
 struct RunResult {
   std::int64_t steps_done = 0;                     ///< warm-up included
   bool interrupted = false;
@@ -48,10 +54,14 @@ struct RunResult {
   std::vector<trace::RankTrace> traces;            ///< by rank, measured steps only
   std::vector<PoolStatistics> memory;              ///< by rank
   std::vector<backend::WireBytes> wire_bytes;      ///< by rank, of the measured steps
+  std::vector<backend::Facts> devices;             ///< by rank: how its device measured
+  std::vector<std::string> hosts;                  ///< by rank: name of its machine
 };
 
-/// Trains train.warmup + train.steps steps on `backend`. Throws what the first failing rank threw.
+/// Trains train.warmup + train.steps steps on `backend`. Without a session all ranks are threads of this process; with
+/// one, this process is the session's rank, and all processes of the job must call it with the same preparation.
+/// Throws what the first failing rank threw; in other processes launch::Stopped with its message.
 RunResult run(backend::Backend& backend, const Preparation& preparation, const BatchSource& batches,
-              const RunHooks& hooks = {});
+              const RunHooks& hooks = {}, launch::Session* session = nullptr);
 
 }  // namespace fsdpbench::engine

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <filesystem>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "engine/done_steps.h"
+#include "engine/run.h"
+#include "launch/control_channel.h"
+
+namespace fsdpbench::app {
+
+/// What one rank of a job saves if the run cannot end as it should: a result.json that says so, and the rank's own
+/// trace. Thread-safe: the thread that trains may be stuck.
+class RunRescue {
+ public:
+  /// `folder`: the result folder, empty if there is none: then nothing is saved. `frame`: result_frame() of the run.
+  /// `preparation` must outlive this.
+  RunRescue(std::filesystem::path folder, nlohmann::json frame, const engine::Preparation& preparation, int rank);
+
+  /// Where the rank's run leaves what it has completed.
+  engine::DoneSteps& done() { return done_; }
+
+  /// Writes result.json, marked as not complete and with `failure` (null: the user stopped it), then this rank's trace
+  /// of its completed measured steps. Only one rank writes result.json: rank 0, or, if that died, the first other
+  /// one that finds none. A failure is saved once. Returns a sentence about what there is; empty: nothing was written.
+  /// Throws OutputError.
+  std::string save(const launch::JobFailure* failure);
+
+  /// The run has ended well: from now on save() does nothing.
+  void close();
+
+ private:
+  bool write_result(const launch::JobFailure* failure, const engine::DoneSteps::Snapshot& done);
+  bool is_mine_to_write(const launch::JobFailure* failure) const;
+
+  const std::filesystem::path folder_;
+  const nlohmann::json frame_;
+  const engine::Preparation& preparation_;
+  const int rank_;
+  engine::DoneSteps done_;
+  std::mutex mutex_;
+  bool closed_ = false;
+};
+
+/// Takes results of an earlier run out of a result folder that is used again: beside what a failed run leaves they
+/// would be taken for its own.
+void forget_old_results(const std::filesystem::path& folder);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+
+#include "trace/record.h"
+
+namespace fsdpbench::engine {
+
+/// What one rank has completed so far, readable by another thread while the rank trains on: whoever must save it when
+/// the run cannot end as it should. Thread-safe.
+class DoneSteps {
+ public:
+  struct Snapshot {
+    std::int64_t steps = 0;  ///< warm-up included
+    trace::RankTrace trace;  ///< of the measured ones among them; its activities only after the rank has ended
+  };
+  Snapshot snapshot() const;
+
+  /// The rank has done `steps` steps, and `trace` holds the measured ones. It may grow meanwhile, within the capacity
+  /// that it has, and must live until the next call or withdraw().
+  void publish(const trace::RankTrace& trace, std::int64_t steps);
+  /// `trace` is about to go: keeps a copy of what was published.
+  void withdraw();
+
+ private:
+  const trace::RankTrace* trace_ = nullptr;  // only the first elements, as many as published, are looked at
+  std::int64_t steps_ = 0;
+  std::size_t windows_ = 0;
+  std::size_t records_ = 0;
+  std::size_t samples_ = 0;
+  trace::RankTrace kept_;
+  mutable std::mutex mutex_;
+
+  trace::RankTrace copy() const;
+};
+
+/// Withdraws at the end of a scope.
+class Publication {
+ public:
+  explicit Publication(DoneSteps* done) : done_(done) {}
+  ~Publication() {
+    if (done_ != nullptr) done_->withdraw();
+  }
+  Publication(const Publication&) = delete;
+  Publication& operator=(const Publication&) = delete;
+
+  void publish(const trace::RankTrace& trace, std::int64_t steps) {
+    if (done_ != nullptr) done_->publish(trace, steps);
+  }
+
+ private:
+  DoneSteps* done_;
+};
+
+}  // namespace fsdpbench::engine

@@ -1,0 +1,140 @@
+#include "engine/outcome_bytes.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+/// Changes with the size of anything that travels as it lies in memory.
+constexpr std::uint64_t kLayout = 0x6f757463'6f6d6531ULL ^ (sizeof(trace::Record) << 1) ^ (sizeof(trace::StepWindow) << 9) ^
+                                  (sizeof(trace::MemorySample) << 17) ^ (sizeof(Activity) << 25) ^
+                                  (sizeof(PoolStatistics) << 33) ^ (sizeof(backend::WireBytes) << 41);
+
+class Writer {
+ public:
+  template <class T>
+  void value(const T& v) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    bytes_.append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
+  template <class T>
+  void list(const std::vector<T>& v) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    value(static_cast<std::uint64_t>(v.size()));
+    bytes_.append(reinterpret_cast<const char*>(v.data()), v.size() * sizeof(T));
+  }
+  void text(std::string_view v) {
+    value(static_cast<std::uint64_t>(v.size()));
+    bytes_.append(v);
+  }
+  std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
+
+  template <class T>
+  T value() {
+    T v{};
+    std::memcpy(&v, next(1, sizeof v), sizeof v);
+    return v;
+  }
+  template <class T>
+  std::vector<T> list() {
+    const auto count = value<std::uint64_t>();
+    const char* source = next(count, sizeof(T));
+    std::vector<T> v(count);
+    if (count > 0) std::memcpy(v.data(), source, count * sizeof(T));
+    return v;
+  }
+  std::string text() {
+    const auto size = value<std::uint64_t>();
+    return {next(size, 1), size};
+  }
+  /// How many elements follow, of at least `least_size` bytes each.
+  std::uint64_t count(std::size_t least_size) {
+    const auto n = value<std::uint64_t>();
+    check(n, least_size);
+    return n;
+  }
+  void end() const {
+    if (!bytes_.empty()) {
+      throw BackendError(fmt::format("the outcome of a rank has {} bytes too many", bytes_.size()));
+    }
+  }
+
+ private:
+  void check(std::uint64_t n, std::size_t size) const {
+    if (n <= bytes_.size() / size) return;
+    throw BackendError(fmt::format("the outcome of a rank is cut short: {} x {} bytes are announced and {} are there", n,
+                                   size, bytes_.size()));
+  }
+  const char* next(std::uint64_t n, std::size_t size) {
+    check(n, size);
+    const char* begin = bytes_.data();
+    bytes_.remove_prefix(n * size);
+    return begin;
+  }
+
+  std::string_view bytes_;
+};
+
+}  // namespace
+
+std::string to_bytes(const RankOutcome& o) {
+  Writer w;
+  w.value(kLayout);
+  w.value(static_cast<std::int64_t>(o.trace.rank));
+  w.list(o.trace.steps);
+  w.list(o.trace.records);
+  w.list(o.trace.memory);
+  w.list(o.trace.activities);
+  w.value(static_cast<std::uint64_t>(o.trace.activity_names.size()));
+  for (const std::string& name : o.trace.activity_names) w.text(name);
+  w.value(o.memory);
+  w.value(o.wire_bytes);
+  w.value(static_cast<std::uint64_t>(o.device.size()));
+  for (const auto& [name, fact] : o.device) {
+    w.text(name);
+    w.text(fact);
+  }
+  w.text(o.host);
+  return w.take();
+}
+
+RankOutcome outcome_from_bytes(std::string_view bytes) {
+  Reader r(bytes);
+  if (r.value<std::uint64_t>() != kLayout) {
+    throw BackendError("the outcome of a rank has another layout: do all ranks run the same program?");
+  }
+  RankOutcome o;
+  o.trace.rank = static_cast<int>(r.value<std::int64_t>());
+  o.trace.steps = r.list<trace::StepWindow>();
+  o.trace.records = r.list<trace::Record>();
+  o.trace.memory = r.list<trace::MemorySample>();
+  o.trace.activities = r.list<Activity>();
+  for (std::uint64_t n = r.count(sizeof(std::uint64_t)); n > 0; --n) o.trace.activity_names.push_back(r.text());
+  o.memory = r.value<PoolStatistics>();
+  o.wire_bytes = r.value<backend::WireBytes>();
+  for (std::uint64_t n = r.count(2 * sizeof(std::uint64_t)); n > 0; --n) {
+    std::string name = r.text();
+    o.device.emplace_back(std::move(name), r.text());
+  }
+  o.host = r.text();
+  r.end();
+  return o;
+}
+
+}  // namespace fsdpbench::engine
