@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <cstdlib>
 #include <limits>
@@ -22,6 +23,8 @@ constexpr unsigned kFirstSlurmPort = 20000;
 constexpr unsigned kSlurmPorts = 12000;
 // Slurm numbers the steps that are no srun of the user's from the top: batch script, interactive shell and others.
 constexpr unsigned long kFirstSpecialStep = 0xfffffff0UL;
+
+constexpr const char* kPmiRank = "PMI_RANK";
 
 /// How one launcher names what it tells a process.
 struct Names {
@@ -50,7 +53,7 @@ const std::vector<Names> kMpi{
      {"MV2_COMM_WORLD_LOCAL_SIZE"}},
     {Launcher::mpi,
      "MPI",
-     "PMI_RANK",
+     kPmiRank,
      "PMI_SIZE",
      {"MPI_LOCALRANKID", "PMI_LOCAL_RANK", "SLURM_LOCALID"},
      {"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"}},
@@ -90,7 +93,7 @@ Placement read(const Variables& variables, const Names& names) {
   placement.local_rank = local_rank.empty() ? 0 : variables.number(local_rank, 0, kMost);
   placement.local_ranks = placement.local_rank + 1;
   if (!local_ranks.empty()) placement.local_ranks = variables.number(local_ranks, 1, kMost);
-  if (names.launcher == Launcher::slurm) placement.local_ranks = slurm_local_ranks(variables, placement.local_ranks);
+  if (local_rank == "SLURM_LOCALID" && local_ranks.empty()) placement.local_ranks = slurm_local_ranks(variables, placement.local_ranks);
   if (placement.local_rank >= placement.local_ranks || placement.local_ranks > placement.ranks) {
     throw ConfigError(fmt::format(
         "the environment contradicts itself: local rank {} ({}) of {} on this host ({}), of {} in all ({})",
@@ -137,20 +140,19 @@ void find_slurm_root(const Variables& variables, Placement& placement) {
 
 void find_nccl_root(const Variables& variables, Placement& placement) {
   const std::string id = variables.text("NCCL_COMM_ID");
-  const std::size_t colon = id.rfind(':');
   if (id.empty()) return;
+  const std::size_t colon = std::min(id.rfind(':'), id.size());
   int port = 0;
-  try {
-    const Environment rest = [&](const char*) { return id.c_str() + (colon == std::string::npos ? id.size() : colon + 1); };
-    port = Variables(rest).number("the port", 1, kMostPort - 1) + 1;
-  } catch (const ConfigError&) {
+  const auto [end, error] = std::from_chars(id.data() + std::min(colon + 1, id.size()), id.data() + id.size(), port);
+  if (colon == 0 || error != std::errc{} || end != id.data() + id.size() || port < 1 || port >= kMostPort) {
     throw ConfigError(fmt::format("NCCL_COMM_ID={} in the environment is not host:port", id));
   }
   placement.root_host = id.substr(0, colon);
   if (placement.root_host.starts_with('[') && placement.root_host.ends_with(']')) {
     placement.root_host = placement.root_host.substr(1, placement.root_host.size() - 2);
   }
-  placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port);
+  // NCCL itself keeps the port that is named.
+  placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, port + 1);
 }
 
 Placement torchrun_placement(const Variables& variables) {
@@ -169,7 +171,11 @@ Placement torchrun_placement(const Variables& variables) {
 
 Placement mpi_placement(const Variables& variables, const Names& names) {
   Placement placement = read(variables, names);
-  if (in_slurm_step(variables)) placement.job = slurm_job(variables);
+  // mpirun's daemons are a Slurm step of their own, on other nodes than the job: only srun's own tasks count.
+  if (names.rank == kPmiRank && in_slurm_step(variables)) {
+    placement.job = slurm_job(variables);
+    find_slurm_root(variables, placement);
+  }
   if (variables.has("PMIX_NAMESPACE")) placement.job = "mpi " + variables.text("PMIX_NAMESPACE");
   return placement;
 }
