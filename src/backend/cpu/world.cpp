@@ -48,16 +48,6 @@ std::string message_of(const std::exception_ptr& failure) {
   }
 }
 
-bool is_stopped(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const launch::Stopped&) {
-    return true;
-  } catch (...) {
-    return false;
-  }
-}
-
 }  // namespace
 
 std::int64_t memory_per_rank(int ranks) {
@@ -91,10 +81,10 @@ World::~World() {
 }
 
 void World::fail(const std::exception_ptr& failure) {
-  if (is_stopped(failure)) return;
   abort_.set(failure);
+  const std::exception_ptr first = abort_.first();  // a lane's, if `failure` is only its echo at the host
   launch::Session* const session = options_.session;
-  if (session && !session->control().failure()) session->control().fail(message_of(failure));
+  if (session && first && !session->control().failure()) session->control().fail(message_of(first));
 }
 
 double World::compute_slowdown(int rank) const {

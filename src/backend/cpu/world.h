@@ -29,7 +29,7 @@ class World {
   const BackendOptions& options() const { return options_; }
   const KernelsFactory& kernels() const { return kernels_; }
   launch::Abort& abort() { return abort_; }
-  /// Stops all ranks, those of other processes too. Nothing happens if `failure` is a launch::Stopped.
+  /// Stops all ranks, those of other processes too. A launch::Stopped is no failure of its own.
   void fail(const std::exception_ptr& failure);
   /// Null if transfers are not modelled.
   Links* links() { return links_ ? &*links_ : nullptr; }

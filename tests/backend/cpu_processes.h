@@ -1,0 +1,78 @@
+#pragma once
+
+// Ranks that know each other only through sockets, as processes do, and are yet threads of one test: the suites for all
+// backends then run on the CPU backend between processes as they are.
+
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "backend/copy_kernels.h"
+#include "backend/cpu/cpu_backend.h"
+#include "launch/handshake.h"
+#include "launch/joining.h"
+#include "launch/run_ranks.h"
+#include "launch/tcp_session.h"
+
+namespace fsdpbench::backend {
+
+/// The process of rank `rank` in a job on this host.
+inline launch::Placement placement_of(int rank, int ranks, int root_port) {
+  launch::Placement placement;
+  placement.rank = placement.local_rank = rank;
+  placement.ranks = placement.local_ranks = ranks;
+  placement.source = "a test";
+  placement.root_host = "127.0.0.1";
+  placement.root_port = root_port;
+  return placement;
+}
+
+/// Joins `ranks` sessions and calls `body` with each on a thread of its own. Throws the exception of the rank that the
+/// job holds to be at fault.
+inline void run_sessions(int ranks, const std::function<void(launch::Session&)>& body) {
+  std::string error;
+  launch::Socket listener = launch::listen_at("127.0.0.1", 0, error);
+  if (!listener) throw BackendError(error);
+  const int port = listener.local_port();
+  std::mutex mutex;
+  std::exception_ptr cause;
+  const auto one = [&](int rank) {
+    const launch::Placement placement = placement_of(rank, ranks, port);
+    const launch::Introduction self = launch::introduce(placement, {});
+    const launch::Deadline deadline = launch::deadline_in(60);
+    launch::TcpSession session(placement, rank == 0 ? launch::take_in_all(std::move(listener), self, deadline)
+                                                    : launch::join_at_address(placement, self, deadline));
+    try {
+      body(session);
+    } catch (...) {
+      const std::optional<launch::JobFailure> failure = session.control().failure();
+      const std::lock_guard lock(mutex);
+      if (failure && failure->rank == rank) cause = std::current_exception();
+      throw;
+    }
+  };
+  try {
+    launch::run_ranks(ranks, one);
+  } catch (...) {
+    if (cause) std::rethrow_exception(cause);
+    throw;
+  }
+}
+
+/// The CPU backend with a session for each rank.
+class CpuProcesses : public Backend {
+ public:
+  std::string name() const override { return "cpu"; }
+  Facts facts() const override { return {}; }
+  void run(const BackendOptions& options, const std::function<void(RankContext&)>& body) override {
+    run_sessions(options.ranks, [&](launch::Session& session) {
+      BackendOptions mine = options;
+      mine.session = &session;
+      cpu::CpuBackend([] { return std::make_unique<CopyKernels>(); }).run(mine, body);
+    });
+  }
+};
+
+}  // namespace fsdpbench::backend
