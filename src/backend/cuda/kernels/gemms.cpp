@@ -6,7 +6,7 @@
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/kernels/cublaslt.h"
-#include "base/error.h"
+#include "backend/cuda/kernels/scratch.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {
@@ -82,12 +82,10 @@ std::string sentence(const PlanKey& key) {
 // with b as its first factor and a as its second, n x m, and each keeps its transpose flag.
 class Gemms::Library {
  public:
-  Library(cudaStream_t stream, Fp32Products fp32_products) : stream_(stream), fp32_products_(fp32_products) {}
-  ~Library() {
-    if (workspace_ != nullptr) cudaFree(workspace_);
-  }
+  Library(cudaStream_t stream, Fp32Products fp32_products)
+      : stream_(stream), fp32_products_(fp32_products), workspace_(stream) {}
 
-  std::int64_t workspace_bytes() const { return workspace_bytes_; }
+  std::int64_t workspace_bytes() const { return workspace_.bytes(); }
 
   void run(const Gemm& gemm, const RowStrides& strides) {
     if (gemm.m == 0 || gemm.n == 0) return;
@@ -100,8 +98,8 @@ class Gemms::Library {
     const Plan& plan = find(key);
     const cublasStatus_t status = cublasLtMatmul(
         handle_.get(), plan.matmul.get(), &gemm.alpha, gemm.b, plan.b.get(), gemm.a, plan.a.get(), &gemm.beta, gemm.c,
-        plan.c.get(), gemm.c, plan.c.get(), &plan.algorithm, workspace_, static_cast<std::size_t>(workspace_bytes_),
-        stream_);
+        plan.c.get(), gemm.c, plan.c.get(), &plan.algorithm, workspace_.get(workspace_.bytes()),
+        static_cast<std::size_t>(workspace_.bytes()), stream_);
     if (status != CUBLAS_STATUS_SUCCESS) check(status, sentence(key));
   }
 
@@ -111,11 +109,7 @@ class Gemms::Library {
     int major = 0;
     check(cudaGetDevice(&device), "cudaGetDevice");
     check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-    const std::int64_t bytes = (major >= 9 ? 64 : 32) * kMiB;
-    if (workspace_ == nullptr) {
-      check(cudaMalloc(&workspace_, static_cast<std::size_t>(bytes)), "memory for cuBLASLt's workspace");
-      workspace_bytes_ = bytes;
-    }
+    workspace_.get((major >= 9 ? 64 : 32) * kMiB);
     handle_ = make_lt_handle();
   }
 
@@ -134,7 +128,7 @@ class Gemms::Library {
               stored(key.input, key.m, key.k, key.transpose_a, key.stride_a),
               stored(key.input, key.k, key.n, key.transpose_b, key.stride_b),
               stored(key.output, key.m, key.n, false, key.stride_c)};
-    const LtPreference preference = make_lt_preference({.workspace_bytes = static_cast<std::size_t>(workspace_bytes_),
+    const LtPreference preference = make_lt_preference({.workspace_bytes = static_cast<std::size_t>(workspace_.bytes()),
                                                         .alignment_a = key.alignment_b,
                                                         .alignment_b = key.alignment_a,
                                                         .alignment_c = key.alignment_c});
@@ -149,18 +143,19 @@ class Gemms::Library {
   }
 
   void fill_zero(const Gemm& gemm, const RowStrides& strides) const {
-    const auto bytes = [&](std::int64_t elements) {
-      return static_cast<std::size_t>(elements * size_of(gemm.output_dtype));
-    };
-    check(cudaMemset2DAsync(gemm.c, bytes(strides.c), 0, bytes(gemm.n), static_cast<std::size_t>(gemm.m), stream_),
-          "cudaMemset2DAsync");
+    const std::int64_t size = size_of(gemm.output_dtype);
+    const bool dense = strides.c == gemm.n;
+    for (std::int64_t row = 0; row < (dense ? 1 : gemm.m); ++row) {
+      const std::int64_t count = dense ? gemm.m * gemm.n : gemm.n;
+      check(cudaMemsetAsync(gemm.c + row * strides.c * size, 0, static_cast<std::size_t>(count * size), stream_),
+            "a product over no elements");
+    }
   }
 
   cudaStream_t stream_;
   Fp32Products fp32_products_;
   LtHandle handle_;
-  void* workspace_ = nullptr;
-  std::int64_t workspace_bytes_ = 0;
+  Scratch workspace_;
   std::unordered_map<PlanKey, Plan, PlanKeyHash> plans_;
 };
 

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "backend/kernels.h"
+
+namespace fsdpbench::backend::cuda {
+
+/// Attention by cuDNN's fused kernels on one stream of the current device; calls only enqueue. The library's handle,
+/// and plans for each new shape, are made at first use. The backward is asked for reproducible sums. Throws
+/// BackendError with the library's words and the shape.
+class CudnnAttention {
+ public:
+  explicit CudnnAttention(cudaStream_t stream);
+  ~CudnnAttention();
+
+  /// Whether the kernels are for such shapes: see cudnn_takes. Always false in a build without cuDNN.
+  bool takes(const AttentionShape& shape) const;
+
+  void forward(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v, std::byte* out,
+               float* log_sum_exp);
+  void backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q, const std::byte* k,
+                const std::byte* v, const std::byte* out, const float* log_sum_exp, std::byte* d_q, std::byte* d_k,
+                std::byte* d_v);
+
+  std::int64_t workspace_bytes() const;
+
+ private:
+  class Plans;
+  std::unique_ptr<Plans> plans_;
+};
+
+/// The rule for GPUs of compute capability `major`.x: bf16, and a head size that is a multiple of 8 up to 128, or up to
+/// 256 on Hopper (9.x).
+inline bool cudnn_takes(const AttentionShape& shape, int major) {
+  return shape.dtype == DType::bf16 && shape.batch > 0 && shape.seq > 0 && shape.head_dim % 8 == 0 &&
+         shape.head_dim <= (major == 9 ? 256 : 128);
+}
+
+/// "cuDNN 9.19.0", of the library as loaded, or "no cuDNN".
+std::string cudnn_version();
+
+}  // namespace fsdpbench::backend::cuda

@@ -1,0 +1,30 @@
+// A build without cuDNN: all attention takes the other path.
+
+#include <stdexcept>
+
+#include "backend/cuda/kernels/attention_cudnn.h"
+
+namespace fsdpbench::backend::cuda {
+
+class CudnnAttention::Plans {};
+
+CudnnAttention::CudnnAttention(cudaStream_t) {}
+CudnnAttention::~CudnnAttention() = default;
+
+bool CudnnAttention::takes(const AttentionShape&) const { return false; }
+
+void CudnnAttention::forward(const AttentionShape&, const std::byte*, const std::byte*, const std::byte*, std::byte*,
+                             float*) {
+  throw std::logic_error("attention without cuDNN was sent to cuDNN");
+}
+
+void CudnnAttention::backward(const AttentionShape&, const std::byte*, const std::byte*, const std::byte*,
+                              const std::byte*, const std::byte*, const float*, std::byte*, std::byte*, std::byte*) {
+  throw std::logic_error("attention without cuDNN was sent to cuDNN");
+}
+
+std::int64_t CudnnAttention::workspace_bytes() const { return 0; }
+
+std::string cudnn_version() { return "no cuDNN"; }
+
+}  // namespace fsdpbench::backend::cuda
