@@ -1,0 +1,145 @@
+#include "backend/cuda/kernels/attention_cudnn.h"
+
+#include <cudnn.h>
+
+#include <map>
+#include <tuple>
+#include <type_traits>
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/kernels/cudnn_graph.h"
+#include "backend/cuda/kernels/scratch.h"
+#include "base/error.h"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+void check_cudnn(cudnnStatus_t status, const char* what) {
+  if (status != CUDNN_STATUS_SUCCESS) throw BackendError(std::string(what) + ": " + cudnnGetErrorString(status) + ".");
+}
+
+struct DestroyHandle {
+  void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
+};
+
+int compute_capability() {
+  int device = 0;
+  int major = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
+  return major;
+}
+
+}  // namespace
+
+class CudnnAttention::Plans {
+ public:
+  explicit Plans(cudaStream_t stream) : stream_(stream), workspace_(stream) {}
+
+  int major() {
+    if (major_ == 0) major_ = compute_capability();
+    return major_;
+  }
+
+  /// `samples` of the shape's batch are attended to in one call of the graph.
+  struct Plan {
+    CudnnGraph graph;
+    std::int64_t samples = 0;
+  };
+
+  Plan& forward(const AttentionShape& shape) {
+    return find(forward_, shape, [&] { return Plan{built(CudnnGraph::forward(shape)), shape.batch}; });
+  }
+
+  Plan& backward(const AttentionShape& shape) {
+    return find(backward_, shape, [&] {
+      // For reproducible sums cuDNN writes all scores down, [batch, heads, seq, seq]: so not all samples at once.
+      AttentionShape part = shape;
+      for (;;) {
+        Plan plan{built(CudnnGraph::backward(part)), part.batch};
+        if (plan.graph.workspace_bytes() <= kMostWorkspace || part.batch == 1) return plan;
+        do --part.batch;
+        while (shape.batch % part.batch != 0);
+      }
+    });
+  }
+
+  void execute(Plan& plan, const std::vector<AttentionArgument>& arguments) {
+    plan.graph.execute(handle_.get(), arguments, workspace_.get(plan.graph.workspace_bytes()));
+  }
+
+  std::int64_t workspace_bytes() const { return workspace_.bytes(); }
+
+ private:
+  /// Beyond this the backward takes the batch in parts, down to single samples.
+  static constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 30;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+
+  CudnnGraph built(CudnnGraph graph) {
+    if (handle_ == nullptr) {
+      cudnnHandle_t handle = nullptr;
+      check_cudnn(cudnnCreate(&handle), "cudnnCreate");
+      handle_.reset(handle);
+      check_cudnn(cudnnSetStream(handle, stream_), "cudnnSetStream");
+    }
+    graph.build(handle_.get());
+    return graph;
+  }
+
+  template <class Make>
+  static Plan& find(std::map<Key, Plan>& plans, const AttentionShape& s, Make&& make) {
+    const Key key{s.batch, s.seq, s.heads, s.kv_heads, s.head_dim};
+    const auto found = plans.find(key);
+    return found != plans.end() ? found->second : plans.emplace(key, make()).first->second;
+  }
+
+  cudaStream_t stream_;
+  Scratch workspace_;
+  int major_ = 0;
+  std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, DestroyHandle> handle_;
+  std::map<Key, Plan> forward_, backward_;
+};
+
+CudnnAttention::CudnnAttention(cudaStream_t stream) : plans_(std::make_unique<Plans>(stream)) {}
+CudnnAttention::~CudnnAttention() = default;
+
+bool CudnnAttention::takes(const AttentionShape& shape) const { return cudnn_takes(shape, plans_->major()); }
+
+void CudnnAttention::forward(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
+                             std::byte* out, float* log_sum_exp) {
+  plans_->execute(plans_->forward(shape), {{AttentionTensor::q, q},
+                                           {AttentionTensor::k, k},
+                                           {AttentionTensor::v, v},
+                                           {AttentionTensor::out, out},
+                                           {AttentionTensor::log_sum_exp, log_sum_exp}});
+}
+
+void CudnnAttention::backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q,
+                              const std::byte* k, const std::byte* v, const std::byte* out, const float* log_sum_exp,
+                              std::byte* d_q, std::byte* d_k, std::byte* d_v) {
+  Plans::Plan& plan = plans_->backward(shape);
+  const std::int64_t rows = shape.seq * shape.head_dim * size_of(shape.dtype);
+  for (std::int64_t sample = 0; sample < shape.batch; sample += plan.samples) {
+    const std::int64_t query = sample * shape.heads * rows;
+    const std::int64_t key = sample * shape.kv_heads * rows;
+    plans_->execute(plan, {{AttentionTensor::q, q + query},
+                           {AttentionTensor::k, k + key},
+                           {AttentionTensor::v, v + key},
+                           {AttentionTensor::out, out + query},
+                           {AttentionTensor::log_sum_exp, log_sum_exp + sample * shape.heads * shape.seq},
+                           {AttentionTensor::d_out, d_out + query},
+                           {AttentionTensor::d_q, d_q + query},
+                           {AttentionTensor::d_k, d_k + key},
+                           {AttentionTensor::d_v, d_v + key}});
+  }
+}
+
+std::int64_t CudnnAttention::workspace_bytes() const { return plans_->workspace_bytes(); }
+
+std::string cudnn_version() {
+  const std::size_t version = cudnnGetVersion();  // 91900 is 9.19.0
+  return "cuDNN " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+}  // namespace fsdpbench::backend::cuda

@@ -1,0 +1,164 @@
+#include "backend/cuda/kernels/cudnn_graph.h"
+
+#include <cudnn_frontend.h>
+
+#include <cmath>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+namespace fe = cudnn_frontend;
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+std::string sentence(const AttentionShape& s, const char* pass) {
+  return std::string("cuDNN cannot compute the ") + pass + " of attention over " + std::to_string(s.batch) +
+         " samples of " + std::to_string(s.seq) + " tokens with " + std::to_string(s.heads) + " query and " +
+         std::to_string(s.kv_heads) + " key heads of size " + std::to_string(s.head_dim);
+}
+
+/// Dimensions in cuDNN's order (batch, head, token, element) of tensors in ours (batch, token, head, element).
+void set_heads(fe::graph::Tensor_attributes& tensor, const AttentionShape& s, std::int64_t heads) {
+  tensor.set_dim({s.batch, heads, s.seq, s.head_dim})
+      .set_stride({s.seq * heads * s.head_dim, s.head_dim, heads * s.head_dim, 1})
+      .set_data_type(fe::DataType_t::BFLOAT16);
+}
+
+/// [batch, heads, seq] in either order.
+void set_statistics(fe::graph::Tensor_attributes& tensor, const AttentionShape& s) {
+  tensor.set_dim({s.batch, s.heads, s.seq, 1})
+      .set_stride({s.heads * s.seq, s.seq, 1, 1})
+      .set_data_type(fe::DataType_t::FLOAT);
+}
+
+void set_identity(fe::graph::Tensor_attributes& tensor, AttentionTensor which, const char* name) {
+  tensor.set_uid(static_cast<std::int64_t>(which)).set_name(name);
+}
+
+float softmax_scale(const AttentionShape& shape) { return 1.0F / std::sqrt(static_cast<float>(shape.head_dim)); }
+
+}  // namespace
+
+struct CudnnGraph::State {
+  State(const AttentionShape& s, const char* p) : shape(s), pass(p) {
+    graph.set_io_data_type(fe::DataType_t::BFLOAT16)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+  }
+
+  Tensor input(AttentionTensor which, const char* name, std::int64_t heads) {
+    fe::graph::Tensor_attributes tensor;
+    set_identity(tensor, which, name);
+    set_heads(tensor, shape, heads);
+    return graph.tensor(tensor);
+  }
+  Tensor input_statistics() {
+    fe::graph::Tensor_attributes tensor;
+    set_identity(tensor, AttentionTensor::log_sum_exp, "log_sum_exp");
+    set_statistics(tensor, shape);
+    return graph.tensor(tensor);
+  }
+  void output(const Tensor& tensor, AttentionTensor which, const char* name, std::int64_t heads) const {
+    set_identity(*tensor, which, name);
+    set_heads(*tensor, shape, heads);
+    tensor->set_output(true);
+  }
+
+  /// Calls `work`, which gives cuDNN's error or throws one.
+  template <class Work>
+  void require(Work&& work) const {
+    std::string words;
+    try {
+      fe::error_t error = work();
+      if (error.is_good()) return;
+      words = error.get_message();
+    } catch (const std::exception& error) {
+      words = error.what();
+    }
+    throw BackendError(sentence(shape, pass) + ": " + words);
+  }
+
+  AttentionShape shape;
+  const char* pass;
+  fe::graph::Graph graph;
+};
+
+CudnnGraph::CudnnGraph(std::unique_ptr<State> state) : state_(std::move(state)) {}
+CudnnGraph::CudnnGraph(CudnnGraph&&) noexcept = default;
+CudnnGraph::~CudnnGraph() = default;
+
+CudnnGraph CudnnGraph::forward(const AttentionShape& shape) {
+  auto state = std::make_unique<State>(shape, "forward");
+  const Tensor q = state->input(AttentionTensor::q, "q", shape.heads);
+  const Tensor k = state->input(AttentionTensor::k, "k", shape.kv_heads);
+  const Tensor v = state->input(AttentionTensor::v, "v", shape.kv_heads);
+  const auto [out, log_sum_exp] = state->graph.sdpa(q, k, v,
+                                                    fe::graph::SDPA_attributes()
+                                                        .set_name("attention")
+                                                        .set_generate_stats(true)
+                                                        .set_attn_scale(softmax_scale(shape))
+                                                        .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                                                        .set_diagonal_band_right_bound(0));
+  state->output(out, AttentionTensor::out, "out", shape.heads);
+  set_identity(*log_sum_exp, AttentionTensor::log_sum_exp, "log_sum_exp");
+  set_statistics(*log_sum_exp, shape);
+  log_sum_exp->set_output(true);
+  return CudnnGraph(std::move(state));
+}
+
+CudnnGraph CudnnGraph::backward(const AttentionShape& shape) {
+  auto state = std::make_unique<State>(shape, "backward");
+  const Tensor q = state->input(AttentionTensor::q, "q", shape.heads);
+  const Tensor k = state->input(AttentionTensor::k, "k", shape.kv_heads);
+  const Tensor v = state->input(AttentionTensor::v, "v", shape.kv_heads);
+  const Tensor out = state->input(AttentionTensor::out, "out", shape.heads);
+  const Tensor d_out = state->input(AttentionTensor::d_out, "d_out", shape.heads);
+  const auto [d_q, d_k, d_v] =
+      state->graph.sdpa_backward(q, k, v, out, d_out, state->input_statistics(),
+                                 fe::graph::SDPA_backward_attributes()
+                                     .set_name("attention_backward")
+                                     .set_attn_scale(softmax_scale(shape))
+                                     .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                                     .set_diagonal_band_right_bound(0)
+                                     .set_deterministic_algorithm(true));
+  state->output(d_q, AttentionTensor::d_q, "d_q", shape.heads);
+  state->output(d_k, AttentionTensor::d_k, "d_k", shape.kv_heads);
+  state->output(d_v, AttentionTensor::d_v, "d_v", shape.kv_heads);
+  return CudnnGraph(std::move(state));
+}
+
+void CudnnGraph::build(cudnnHandle_t handle) {
+  state_->require([&] { return state_->graph.build(handle, {fe::HeurMode_t::A}); });
+}
+
+std::int64_t CudnnGraph::workspace_bytes() const {
+  std::int64_t bytes = 0;
+  state_->require([&] { return state_->graph.get_workspace_size(bytes); });
+  return bytes;
+}
+
+void CudnnGraph::execute(cudnnHandle_t handle, const std::vector<AttentionArgument>& arguments,
+                         std::byte* workspace) const {
+  std::unordered_map<std::int64_t, void*> memory;
+  for (const AttentionArgument& argument : arguments) {
+    memory[static_cast<std::int64_t>(argument.tensor)] = const_cast<void*>(argument.memory);  // cuDNN has no const
+  }
+  state_->require([&] { return state_->graph.execute(handle, memory, workspace); });
+}
+
+void CudnnGraph::check_support(int version, const std::string& device_properties) {
+  fe::graph::Graph& graph = state_->graph;
+  const auto device = std::make_shared<fe::DeviceProperties>();
+  state_->require([&] { return device->deserialize({device_properties.begin(), device_properties.end()}); });
+  graph.set_sm_version(version);
+  graph.set_device_properties(device);
+  state_->require([&] { return graph.validate(); });
+  state_->require([&] { return graph.build_operation_graph(); });
+  state_->require([&] { return graph.create_execution_plans({fe::HeurMode_t::A}); });
+  state_->require([&] { return graph.check_support(); });
+}
+
+}  // namespace fsdpbench::backend::cuda
