@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cupti.h>
+
+#include <cstdint>
+#include <span>
+
+namespace fsdpbench::backend::cuda {
+
+/// A call of CUDA whose record is wanted: those that put work on a stream, and the mark. Everything else is left out
+/// because each record costs host time.
+struct KnownCall {
+  enum class Does : std::uint8_t {
+    launch,    ///< always leaves a kernel
+    transfer,  ///< leaves a copy or a fill, unless it has no bytes
+    mark,
+  };
+  CUpti_ActivityKind kind;  ///< RUNTIME or DRIVER
+  CUpti_CallbackId id;
+  const char* name;
+  Does does;
+};
+
+std::span<const KnownCall> known_calls();
+/// Null if the call is none of them.
+const KnownCall* find_call(CUpti_ActivityKind kind, CUpti_CallbackId id);
+
+}  // namespace fsdpbench::backend::cuda

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backend/cuda/cupti/buffer_pool.h"
+#include "backend/cuda/cupti/cupti_api.h"
+#include "backend/cuda/cupti/record_table.h"
+
+namespace fsdpbench::backend::cuda {
+
+/// CUPTI of this process: hands it buffers, reads the full ones on one thread, and keeps the joined records for the
+/// timers. CUPTI knows one set of callbacks a process, so only one collector may be started at a time; several ranks
+/// of a process share it. Any thread.
+///
+/// CUPTI's callbacks only take a buffer out of the pool or put one into a queue: they hold no lock while they call
+/// CUDA or CUPTI, because they call neither.
+class Collector {
+ public:
+  Collector(const CuptiApi& api, const BufferLimits& limits);
+  /// Must be stopped. CUPTI may still bring buffers later; they are then dropped.
+  ~Collector();
+  Collector(const Collector&) = delete;
+  Collector& operator=(const Collector&) = delete;
+
+  /// Switches recording on: subscriber, clock, callbacks, kinds, in this order. Returns "" or one sentence that says
+  /// why it cannot be; then nothing is on.
+  std::string start();
+  /// Switches recording off and takes what is still there, incomplete or not. The streams should be idle.
+  void stop();
+
+  /// The calling thread issues ops from now on.
+  static void expect_ops_of_this_thread();
+  /// Brings in everything that is complete: returns when it is in the table.
+  void flush();
+
+  std::uint32_t new_timer_number();
+  RecordTable& table() { return table_; }
+  const CuptiApi& api() const { return api_; }
+
+  struct Losses {
+    std::int64_t dropped_by_cupti = 0;  ///< records for which it had no room
+    std::int64_t shortages = 0;         ///< buffers asked for when all were out; what they held is lost
+    std::int64_t lost_bytes = 0;        ///< that they held
+  };
+  Losses losses() const;
+  /// For tests.
+  const BufferPool& pool() const { return pool_; }
+  std::thread::id reader() const { return reader_.get_id(); }
+
+ private:
+  struct Filled {
+    std::uint8_t* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  static void on_request(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records);
+  static void on_complete(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid);
+
+  std::string switch_on();
+  void switch_off();
+  void push(Filled filled);
+  void read();
+  void drain();
+
+  const CuptiApi api_;
+  BufferPool pool_;
+  RecordTable table_;
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+  bool has_clock_ = false;
+  bool on_ = false;
+
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
+  std::vector<Filled> queue_;
+  std::uint64_t pushed_ = 0;
+  std::uint64_t done_ = 0;
+  bool ending_ = false;
+  std::uint32_t timers_ = 0;
+  Losses losses_;
+  std::thread reader_;
+};
+
+}  // namespace fsdpbench::backend::cuda

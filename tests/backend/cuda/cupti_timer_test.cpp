@@ -1,0 +1,403 @@
+// The tracer against a CUPTI whose every move the test decides.
+#include <gmock/gmock.h>
+
+#include <map>
+#include <thread>
+
+#include "backend/cuda/cupti/cupti_timer.h"
+#include "backend/cuda/fake/cupti/fake_cupti.h"
+#include "base/clock.h"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+using testing::HasSubstr;
+namespace cupti = fake::cupti;
+
+constexpr BufferLimits kFew{.large_bytes = 4096, .large_count = 4, .small_bytes = 1024, .small_count = 4};
+constexpr CuptiTimer::Patience kShort{std::chrono::milliseconds(60), std::chrono::milliseconds(5)};
+
+class CuptiTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    cupti::reset();
+    ASSERT_EQ(cudaStreamCreate(&stream_), cudaSuccess);
+    cupti::api().get_stream_id(nullptr, stream_, 0, &number_);
+  }
+  void TearDown() override { cudaStreamDestroy(stream_); }
+
+  /// An op that launches a kernel with these times, `times` after one another.
+  void op(CuptiTimer& timer, int index, Stamp& stamp, int kernels, std::int64_t begin = 0) {
+    timer.begin(Lane::compute, stream_, 3, index, &stamp);
+    for (int i = 0; i < kernels; ++i) {
+      const auto at = static_cast<std::uint64_t>(begin + 1000 * i);
+      cupti::launch_kernel({"gemm", 0, number_, at, at + 900, 0});
+    }
+    timer.end(Lane::compute, stream_);
+  }
+  static std::map<std::string, std::string> facts(const CuptiTimer& timer) {
+    const Facts list = timer.facts();
+    return {list.begin(), list.end()};
+  }
+
+  cudaStream_t stream_ = nullptr;
+  std::uint32_t number_ = 0;
+};
+
+TEST_F(CuptiTest, SetsUpInTheOrderThatCuptiWants) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  const std::vector<std::string> calls = cupti::calls();
+  const auto at = [&](const std::string& call) {
+    return std::ranges::find_if(calls, [&](const std::string& c) { return c.starts_with(call); }) - calls.begin();
+  };
+  EXPECT_LT(at("cuptiSubscribe"), at("cuptiActivityRegisterTimestampCallback"));
+  EXPECT_LT(at("cuptiActivityRegisterTimestampCallback"), at("cuptiActivitySetAttribute"));
+  EXPECT_LT(at("cuptiActivitySetAttribute"), at("cuptiActivityRegisterCallbacks"));
+  EXPECT_LT(at("cuptiActivityRegisterCallbacks"), at("cuptiActivityEnable "));
+  EXPECT_LT(at("cuptiActivityEnable "), at("cuptiActivityEnableRuntimeApi"));
+  EXPECT_EQ(cupti::count_of("cuptiActivitySetAttribute 0"), 0);  // the device's buffers stay as they are
+  collector.stop();
+  EXPECT_EQ(cupti::count_of("cuptiActivityFlushAll forced"), 1);
+  EXPECT_EQ(cupti::calls().back(), "cuptiUnsubscribe");
+}
+
+TEST_F(CuptiTest, TheClockIsRegisteredOnceForAllSessions) {
+  Collector collector(cupti::api(), kFew);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(collector.start(), "");
+    collector.stop();
+  }
+  EXPECT_EQ(cupti::count_of("cuptiActivityRegisterTimestampCallback"), 1);
+  EXPECT_EQ(cupti::count_of("cuptiSubscribe"), 3);
+}
+
+TEST_F(CuptiTest, SaysWhyItCannotBeUsed) {
+  const auto reason = [&](const std::string& function, CUptiResult status) {
+    cupti::reset();
+    cupti::fail(function, status);
+    Collector collector(cupti::api(), kFew);
+    return collector.start();
+  };
+  EXPECT_THAT(reason("cuptiSubscribe", CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED),
+              HasSubstr("Another profiler (nsys, ncu or PyTorch's) is attached"));
+  EXPECT_EQ(cupti::count_of("cuptiUnsubscribe"), 0);
+  EXPECT_THAT(reason("cuptiActivityEnable", CUPTI_ERROR_INSUFFICIENT_PRIVILEGES), HasSubstr("not permitted"));
+  EXPECT_EQ(cupti::count_of("cuptiUnsubscribe"), 1);
+  EXPECT_THAT(reason("cuptiActivityRegisterTimestampCallback", CUPTI_ERROR_UNKNOWN), HasSubstr("the fake says so"));
+  cupti::reset();
+  cupti::set_version(130100);
+  Collector newer(cupti::api(), kFew);
+  EXPECT_THAT(newer.start(), HasSubstr("130100"));
+  EXPECT_EQ(cupti::count_of("cuptiSubscribe"), 0);
+}
+
+TEST_F(CuptiTest, TimesOpsAndTellsTheirWorks) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  CuptiTimer timer(collector, nullptr, kShort);
+  for (int round = 0; round < 5; ++round) {
+    std::vector<Stamp> stamps(6);
+    const std::int64_t later = now_ns() + 1'000'000'000;
+    for (int i = 0; i < 6; ++i) op(timer, i, stamps[static_cast<std::size_t>(i)], i, later + 10'000 * i);
+    cupti::shuffle(static_cast<unsigned>(round));
+    timer.settle();
+    for (int i = 1; i < 6; ++i) {
+      const Stamp& stamp = stamps[static_cast<std::size_t>(i)];
+      EXPECT_EQ(stamp.begin_ns, later + 10'000 * i);
+      EXPECT_EQ(stamp.end_ns, stamp.begin_ns + 1000 * i - 100);
+    }
+    EXPECT_EQ(stamps[0].begin_ns, stamps[0].end_ns);  // launched nothing
+    EXPECT_GT(stamps[0].begin_ns, 0);
+    const Activities works = timer.take_activities();
+    EXPECT_EQ(works.all.size(), 15U);
+    EXPECT_TRUE(std::ranges::is_sorted(works.all, {}, &Activity::begin_ns));
+    EXPECT_EQ(works.all.front().op, 1);
+    EXPECT_EQ(works.all.front().step, 3);
+    EXPECT_TRUE(timer.take_activities().all.empty());
+  }
+  EXPECT_EQ(timer.counts().without_times, 0);
+  EXPECT_EQ(collector.table().size(), 0U);
+  EXPECT_THAT(facts(timer)["timer"], HasSubstr("CUPTI 13.0"));
+  EXPECT_EQ(facts(timer).size(), 2U);  // and the ops without work
+  collector.stop();
+}
+
+TEST_F(CuptiTest, WaitsForLateRecords) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  CuptiTimer timer(collector, nullptr, CuptiTimer::Patience{});
+  Stamp stamp;
+  timer.begin(Lane::compute, stream_, 0, 0, &stamp);
+  const std::uint32_t correlation = cupti::new_correlation();
+  cupti::record(fake::owner_record(correlation, cupti::pushed_id()));
+  cupti::record(fake::call_record(correlation, CUPTI_ACTIVITY_KIND_RUNTIME,
+                                  CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, 1, 1, 2));
+  timer.end(Lane::compute, stream_);
+  int flushes = 0;
+  cupti::at_flush([&](std::uint32_t flag) {
+    EXPECT_EQ(flag, 0U);  // by force it would come incomplete, and never again
+    if (++flushes == 4) cupti::record(fake::kernel_record(correlation, {"late", 0, number_, 700, 800, 0}));
+  });
+  timer.settle();
+  EXPECT_GE(flushes, 4);
+  EXPECT_EQ(stamp.begin_ns, 700);
+  EXPECT_EQ(stamp.end_ns, 800);
+  cupti::at_flush(nullptr);
+  collector.stop();
+}
+
+TEST_F(CuptiTest, OpsWhoseRecordsNeverComeHaveNoStampAndAreCounted) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  CuptiTimer timer(collector, nullptr, kShort);
+  Stamp good, bad;
+  op(timer, 0, good, 1, 5000);
+  timer.begin(Lane::compute, stream_, 0, 1, &bad);
+  const std::uint32_t correlation = cupti::new_correlation();
+  cupti::record(fake::owner_record(correlation, cupti::pushed_id()));
+  cupti::record(fake::call_record(correlation, CUPTI_ACTIVITY_KIND_RUNTIME,
+                                  CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, 1, 1, 2));
+  timer.end(Lane::compute, stream_);
+  cupti::drop(3);
+  timer.settle();
+  EXPECT_EQ(good.begin_ns, 5000);
+  EXPECT_EQ(bad.begin_ns, 0);
+  EXPECT_EQ(bad.end_ns, 0);
+  const auto known = facts(timer);
+  EXPECT_THAT(known.at("ops without times"), HasSubstr("1: "));
+  EXPECT_THAT(known.at("records dropped"), HasSubstr("3: "));
+  EXPECT_THAT(known.at("launches without record"), HasSubstr("1: "));
+  collector.stop();
+}
+
+TEST_F(CuptiTest, WithoutAnyRecordNoOpHasAStamp) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  CuptiTimer timer(collector, nullptr, kShort);
+  cupti::at_flush([](std::uint32_t) { cupti::discard(); });
+  std::vector<Stamp> stamps(3, {1, 1, 0});
+  for (int i = 0; i < 3; ++i) op(timer, i, stamps[static_cast<std::size_t>(i)], i, 5000);
+  timer.settle();
+  for (const Stamp& stamp : stamps) EXPECT_EQ(stamp.begin_ns, 0);
+  EXPECT_EQ(timer.counts().without_times, 3);
+  cupti::at_flush(nullptr);
+  collector.stop();
+}
+
+TEST_F(CuptiTest, ACuptiThatDoesNotRecordMarksStillTimes) {
+  cupti::ignore_marks();
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  CuptiTimer timer(collector, nullptr, kShort);
+  for (int round = 0; round < 2; ++round) {
+    Stamp stamp;
+    op(timer, 0, stamp, 1, 5000);
+    timer.settle();
+    EXPECT_EQ(stamp.begin_ns, 5000);
+  }
+  EXPECT_EQ(facts(timer).count("op marks"), 1U);
+  collector.stop();
+}
+
+TEST_F(CuptiTest, RanksOfOneProcessGetTheirOwnOps) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  constexpr int kRanks = 4;
+  std::vector<std::thread> ranks;
+  std::array<int, kRanks> wrong{};
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      cudaStream_t stream = nullptr;
+      cudaStreamCreate(&stream);
+      std::uint32_t number = 0;
+      cupti::api().get_stream_id(nullptr, stream, 0, &number);
+      CuptiTimer timer(collector, nullptr, CuptiTimer::Patience{});
+      for (int step = 0; step < 20; ++step) {
+        std::array<Stamp, 5> stamps{};
+        for (int i = 0; i < 5; ++i) {
+          timer.begin(Lane::compute, stream, step, i, &stamps[static_cast<std::size_t>(i)]);
+          const auto at = static_cast<std::uint64_t>(1000 + 100 * rank + i);
+          cupti::launch_kernel({"k", 0, number, at, at + 50, 0});
+          timer.end(Lane::compute, stream);
+        }
+        timer.settle();
+        for (int i = 0; i < 5; ++i) {
+          const Stamp& stamp = stamps[static_cast<std::size_t>(i)];
+          wrong[static_cast<std::size_t>(rank)] += stamp.begin_ns != 1000 + 100 * rank + i || stamp.end_ns != stamp.begin_ns + 50;
+        }
+      }
+      wrong[static_cast<std::size_t>(rank)] += static_cast<int>(timer.counts().without_times);
+      cudaStreamDestroy(stream);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(wrong, (std::array<int, kRanks>{}));
+  collector.stop();
+}
+
+TEST_F(CuptiTest, BuffersAreZeroedAlignedAndComeBack) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  for (int round = 0; round < 100; ++round) {
+    const cupti::Buffer buffer = cupti::request();
+    ASSERT_NE(buffer.data, nullptr);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data) % 8, 0U);
+    EXPECT_TRUE(std::all_of(buffer.data, buffer.data + buffer.bytes, [](std::uint8_t b) { return b == 0; }));
+    const auto record = fake::kernel_record(static_cast<std::uint32_t>(round), {});
+    std::memcpy(buffer.data, &record, sizeof record);
+    cupti::complete(buffer, sizeof record);
+    collector.flush();
+  }
+  EXPECT_EQ(collector.pool().in_use(), 0U);
+  EXPECT_EQ(collector.losses().shortages, 0);
+  collector.stop();
+}
+
+TEST_F(CuptiTest, AStormOfRequestsGetsTheScratchBufferAndIsCounted) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  std::vector<cupti::Buffer> buffers;
+  for (int i = 0; i < 1000; ++i) {
+    buffers.push_back(cupti::request());
+    ASSERT_NE(buffers.back().data, nullptr);
+  }
+  std::set<std::uint8_t*> different;
+  for (const cupti::Buffer& buffer : buffers) different.insert(buffer.data);
+  EXPECT_EQ(different.size(), 9U);  // four large, four small, the scratch buffer
+  const auto record = fake::kernel_record(1, {});
+  for (const cupti::Buffer& buffer : buffers) {
+    std::memcpy(buffer.data, &record, sizeof record);
+    cupti::complete(buffer, sizeof record);
+  }
+  collector.flush();
+  EXPECT_EQ(collector.losses().shortages, 992);
+  EXPECT_EQ(collector.losses().lost_bytes, 992 * static_cast<std::int64_t>(sizeof record));
+  EXPECT_EQ(collector.pool().in_use(), 0U);
+  CuptiTimer timer(collector, nullptr, kShort);
+  EXPECT_EQ(facts(timer).count("record buffers dropped"), 1U);
+  collector.stop();
+}
+
+TEST_F(CuptiTest, OnlyThreadsThatIssueOpsGetLargeBuffers) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  std::size_t of_nccl = 0, of_rank = 0;
+  std::thread([&] { of_nccl = cupti::request().bytes; }).join();
+  std::thread([&] {
+    CuptiTimer timer(collector, nullptr, kShort);
+    of_rank = cupti::request().bytes;
+  }).join();
+  EXPECT_EQ(of_nccl, kFew.small_bytes);
+  EXPECT_EQ(of_rank, kFew.large_bytes);
+  collector.stop();
+}
+
+TEST_F(CuptiTest, EmptyAndDamagedBuffersDoNoHarm) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  cupti::complete(cupti::request(), 0);
+  cupti::complete({nullptr, 0}, 0);
+  const cupti::Buffer damaged = cupti::request();
+  std::memset(damaged.data, 0xee, 64);
+  cupti::complete(damaged, 64);
+  collector.flush();
+  EXPECT_EQ(collector.table().counts().damaged, 1);
+  EXPECT_EQ(collector.pool().in_use(), 0U);
+  collector.stop();
+}
+
+TEST_F(CuptiTest, BuffersAfterTheEndAreTakenAndDropped) {
+  cupti::Buffer late;
+  {
+    Collector collector(cupti::api(), kFew);
+    ASSERT_EQ(collector.start(), "");
+    const cupti::Buffer kept = cupti::request();
+    collector.stop();
+    const auto record = fake::kernel_record(1, {});
+    std::memcpy(kept.data, &record, sizeof record);
+    cupti::complete(kept, sizeof record);
+    ASSERT_EQ(collector.start(), "");  // and goes on
+    collector.stop();
+  }
+  late = cupti::request();
+  ASSERT_NE(late.data, nullptr);
+  cupti::complete(late, 8);
+}
+
+TEST_F(CuptiTest, ManyThreadsMayFillBuffersAtOnce) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  std::vector<std::thread> threads;
+  std::atomic<std::uint32_t> next{1};
+  std::atomic<int> scratch{0};
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) {
+        const cupti::Buffer buffer = cupti::request();
+        if (collector.pool().is_scratch(buffer.data)) {
+          ++scratch;
+          cupti::complete(buffer, 0);
+          continue;
+        }
+        const auto record = fake::kernel_record(next++, {});
+        std::memcpy(buffer.data, &record, sizeof record);
+        cupti::complete(buffer, sizeof record);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  collector.flush();
+  EXPECT_EQ(collector.table().size(), 1600U - static_cast<std::size_t>(scratch));
+  EXPECT_EQ(collector.pool().in_use(), 0U);
+  collector.stop();
+}
+
+TEST_F(CuptiTest, OneThreadReadsAndItIsNoneOfCuptis) {
+  // The fake's walk over a buffer says on which thread it happens.
+  static std::mutex mutex;
+  static std::set<std::thread::id> readers;
+  readers.clear();
+  CuptiApi api = cupti::api();
+  static decltype(CuptiApi::get_next_record) walk;
+  walk = api.get_next_record;
+  api.get_next_record = [](std::uint8_t* buffer, std::size_t valid, CUpti_Activity** record) {
+    const std::lock_guard lock(mutex);
+    readers.insert(std::this_thread::get_id());
+    return walk(buffer, valid, record);
+  };
+  Collector collector(api, kFew);
+  ASSERT_EQ(collector.start(), "");
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) {
+        cupti::launch_kernel({"k", 0, 1, 1, 2, 0});
+        collector.flush();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(readers, std::set<std::thread::id>{collector.reader()});
+  collector.stop();
+}
+
+TEST_F(CuptiTest, TheLastTimerOfARunSwitchesOff) {
+  ::setenv("FSDPBENCH_FAKE_CUPTI", "1", 1);
+  std::string why_not;
+  std::unique_ptr<OpTimer> first = make_cupti_timer(&why_not);
+  ASSERT_NE(first, nullptr) << why_not;
+  std::unique_ptr<OpTimer> second = make_cupti_timer(&why_not);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(cupti::count_of("cuptiSubscribe"), 1);
+  first.reset();
+  EXPECT_EQ(cupti::count_of("cuptiUnsubscribe"), 0);
+  second.reset();
+  EXPECT_EQ(cupti::count_of("cuptiUnsubscribe"), 1);
+  cupti::fail("cuptiSubscribe", CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+  EXPECT_EQ(make_cupti_timer(&why_not), nullptr);
+  EXPECT_THAT(why_not, HasSubstr("Another profiler"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::backend::cuda
