@@ -3,10 +3,8 @@
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <span>
 
 #include "backend/device.h"
@@ -27,9 +25,6 @@ class LaneAccess {
   /// failed. At most one.
   virtual void watch(std::function<void()> check) = 0;
   virtual launch::Abort& abort() = 0;
-  /// All device memory of this rank's pool, if it is one range (NcclOptions.registration is not none) from
-  /// nccl/arena.h: a communicator registers it. Empty otherwise.
-  virtual std::span<std::byte> arena() { return {}; }
   /// The kernels of the lane's stream, for what NCCL is not needed for: scaling in a group of one rank.
   virtual Kernels& kernels(Lane lane) = 0;
   /// All memory that collectives will be called with, as one region (nccl/registered_arena.h); empty if it is not one.

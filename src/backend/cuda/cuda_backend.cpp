@@ -1,0 +1,92 @@
+#include "backend/cuda/cuda_backend.h"
+
+#include <cuda_runtime_api.h>
+#include <sys/prctl.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/cuda_device.h"
+#include "backend/cuda/gpu.h"
+#include "backend/cuda/gpu_world.h"
+#include "backend/cuda/session_exchange.h"
+#include "backend/cuda/thread_exchange.h"
+#include "launch/run_ranks.h"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+/// Where a kernel is loaded at its first launch, the launch waits for what runs on the GPU. With several GPUs that may
+/// be a collective which waits for another rank, which waits for its first launch: then kernels are better loaded at
+/// once. It must be said before CUDA starts; loading takes seconds, which one GPU need not pay.
+void load_kernels_early_if_several() {
+  if (std::filesystem::exists("/dev/nvidia0") && std::filesystem::exists("/dev/nvidia1")) {
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  }
+}
+
+/// `done` is called when all has gone well, before the communicator ends, which is collective.
+void run_rank(GpuWorld& world, IdExchange& ids, int rank, const std::function<void(RankContext&)>& body,
+              const std::function<void()>& done) {
+  // Both outlive the handler: a communicator ends otherwise in a run that has failed.
+  std::unique_ptr<CudaDevice> device;
+  std::unique_ptr<Communicator> communicator;
+  try {
+    prctl(PR_SET_TIMERSLACK, 1);  // the naps of waits are short
+    check(cudaSetDevice(world.gpu_of(rank)), "choosing the GPU");
+    device = std::make_unique<CudaDevice>(world.abort(), rank, world.options());
+    ids.barrier(rank);
+    communicator = make_world_communicator(*device, ids, rank, world.options().ranks, world.options().nccl);
+    device->note_memory("NCCL, at its start");
+    device->add_facts([&] { return communicator_facts(*communicator); });
+    RankContext context{rank, *device, *communicator};
+    body(context);
+    device->synchronize();
+    done();
+  } catch (...) {
+    world.fail(std::current_exception());
+    throw;
+  }
+}
+
+void run_threads(GpuWorld& world, const std::function<void(RankContext&)>& body) {
+  ThreadExchange ids(world.abort(), world.options().ranks);
+  launch::run_ranks(world.options().ranks,
+                    [&](int rank) { run_rank(world, ids, rank, body, [&] { ids.ended(rank); }); });
+}
+
+void run_process(GpuWorld& world, const std::function<void(RankContext&)>& body) {
+  SessionExchange ids(world.options().session->control());
+  const int rank = world.options().session->placement().rank;
+  // A failure of another rank is this run's, too.
+  run_rank(world, ids, rank, body, [&] { ids.barrier(rank); });
+}
+
+}  // namespace
+
+CudaBackend::CudaBackend() {
+  load_kernels_early_if_several();
+  gpus_ = gpu_count();
+}
+
+Facts CudaBackend::facts() const {
+  Facts all = gpu_facts(0);
+  all.emplace_back("GPUs", std::to_string(gpus_));
+  if (!ranks_.empty()) all.emplace_back("ranks", ranks_);
+  return all;
+}
+
+void CudaBackend::run(const BackendOptions& options, const std::function<void(RankContext&)>& body) {
+  GpuWorld world(options, gpus_);
+  ranks_ = world.describe();
+  try {
+    options.session == nullptr ? run_threads(world, body) : run_process(world, body);
+  } catch (...) {
+    if (const std::exception_ptr first = world.abort().first()) std::rethrow_exception(first);
+    throw;
+  }
+}
+
+}  // namespace fsdpbench::backend::cuda

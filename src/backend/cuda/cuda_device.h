@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cuda/device_memory.h"
+#include "backend/cuda/event_store.h"
+#include "backend/cuda/kernels/cuda_kernels.h"
+#include "backend/cuda/lane_access.h"
+#include "backend/cuda/lane_streams.h"
+#include "backend/cuda/memory_log.h"
+#include "backend/cuda/op_timer.h"
+#include "backend/cuda/ops_under_way.h"
+#include "backend/device.h"
+#include "base/lane_order.h"
+#include "base/lane_pool.h"
+
+namespace fsdpbench::backend::cuda {
+
+/// One rank's GPU: lanes are streams, events are CUDA's. The current device of the rank's host thread is this one.
+///
+/// The pool's bookkeeping is that of every backend, so live and occupied bytes are those of the schedule's own walk; the
+/// bytes that CUDA needed for it are told beside it (facts). The host never waits without an end: it asks again and
+/// again whether the GPU is done, and gives up when the run is aborted, when the watched communicator has failed, or
+/// when no op has completed for NcclOptions.timeout_s.
+class CudaDevice : public Device, public LaneAccess {
+ public:
+  CudaDevice(launch::Abort& abort, int rank, const BackendOptions& options);
+  /// Waits some seconds for what still runs; whoever hangs in a collective must have been stopped before.
+  ~CudaDevice() override;
+
+  void enqueue(Lane lane, const char* name, Task task, Stamp* stamp) override;
+  void record(Event event, Lane lane) override;
+  void wait(Lane lane, Event event) override;
+  void host_wait(Event event) override;
+  void synchronize() override;
+  std::byte* allocate(std::int64_t bytes, MemoryCategory category, Lane lane) override;
+  void free(std::byte* memory, Lane lane) override;
+  const PoolStatistics& memory() const override { return pool_.statistics(); }
+  void reset_memory_peaks() override { pool_.reset_peaks(); }
+  void set_op(std::int32_t step, std::int32_t op) override;
+  void settle_stamps() override { timer_->settle(); }
+  Activities take_activities() override { return timer_->take_activities(); }
+  Facts facts() const override;
+  bool computes() const override { return true; }
+
+  cudaStream_t stream(Lane lane) override { return streams_[lane]; }
+  void run_op(Lane lane, const char* name, const std::function<void(cudaStream_t)>& work, Stamp* stamp) override;
+  void watch(std::function<void()> check) override { watched_ = std::move(check); }
+  launch::Abort& abort() override { return abort_; }
+  Kernels& kernels(Lane lane) override { return *kernels_[index_of(lane)]; }
+  std::span<std::byte> communication_memory() override { return memory_->region(); }
+
+  /// More for facts() to tell, asked then.
+  void add_facts(std::function<Facts()> more) { more_facts_ = std::move(more); }
+  /// What the GPU's memory went to since the last time is `what`; for facts().
+  void note_memory(const std::string& what) { memory_log_.note(what); }
+
+ private:
+  struct Recording {
+    cudaEvent_t event = nullptr;  ///< null: never recorded
+    LaneClock clock;
+  };
+
+  Recording* recording(Event event);
+  template <class Work>
+  void issue(Lane lane, const char* name, Stamp* stamp, const Work& work);
+  /// Throws if the run is aborted or the watched communicator has failed.
+  void look_around() const;
+  /// Blocks until ready(), which asks the GPU, is true; what the host has asked to be copied to it is there then.
+  template <class Ready>
+  void block_until(const Ready& ready);
+  std::string in_op(Lane lane, const char* name, const char* what) const;
+  std::string oldest_op() const;
+  /// What a query of the GPU says; throws if it says that the GPU has failed.
+  bool is_done(cudaError_t status) const;
+  [[noreturn]] void throw_stuck() const;
+  [[noreturn]] void throw_out_of_memory(std::int64_t bytes, MemoryCategory category) const;
+
+  launch::Abort& abort_;
+  const int rank_;
+  const std::chrono::duration<double> timeout_;
+  std::int32_t step_ = -1;
+  std::int32_t op_ = -1;
+  std::function<void()> watched_;
+  std::function<Facts()> more_facts_;
+
+  MemoryLog memory_log_;
+  std::string timer_note_;
+  std::unique_ptr<OpTimer> timer_;
+  LaneStreams streams_;
+  EventStore event_store_{cudaEventDisableTiming};
+  std::vector<Recording> events_;
+  OpsUnderWay ops_;
+  std::array<std::unique_ptr<StreamKernels>, kLaneCount> kernels_;
+  LaneOrder order_;
+  LanePool pool_;
+  std::unique_ptr<DeviceMemory> memory_;
+  std::unordered_map<std::byte*, std::int64_t> offsets_;  ///< of live blocks
+};
+
+}  // namespace fsdpbench::backend::cuda

@@ -1,0 +1,73 @@
+#include "backend/cuda/gpu.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <array>
+
+#include "backend/cuda/check.h"
+#include "base/error.h"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  check(cudaDeviceGetAttribute(&value, which, device), "an attribute of the GPU");
+  return value;
+}
+
+}  // namespace
+
+int gpu_count() {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    int runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (driver == 0) {
+      throw ConfigError("The cuda backend needs NVIDIA's driver, and this machine has none; device.backend = \"cpu\" "
+                        "works everywhere.");
+    }
+    throw ConfigError(fmt::format("The cuda backend was built for CUDA {}, and this machine's driver only knows CUDA {}: "
+                                  "a newer driver is needed.",
+                                  version_text(runtime), version_text(driver)));
+  }
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
+    throw ConfigError("The cuda backend needs a GPU, and this process sees none (CUDA_VISIBLE_DEVICES may hide it); "
+                      "device.backend = \"cpu\" works everywhere.");
+  }
+  if (status != cudaSuccess) {
+    throw ConfigError(fmt::format("The cuda backend cannot be used: {} ({}).", cudaGetErrorString(status),
+                                  cudaGetErrorName(status)));
+  }
+  return count;
+}
+
+std::string gpu_place(int device) {
+  std::array<char, 32> bus{};
+  check(cudaDeviceGetPCIBusId(bus.data(), static_cast<int>(bus.size()), device), "the GPU's place on the bus");
+  return bus.data();
+}
+
+Facts gpu_facts(int device) {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, device), "the GPU's properties");
+  int driver = 0;
+  int runtime = 0;
+  check(cudaDriverGetVersion(&driver), "the driver's version");
+  check(cudaRuntimeGetVersion(&runtime), "the runtime's version");
+  return {{"GPU", fmt::format("{} (sm_{}{}), {} multiprocessors, PCI {}", properties.name, properties.major,
+                              properties.minor, properties.multiProcessorCount, gpu_place(device))},
+          {"GPU clocks at most", fmt::format("{} MHz, memory {} MHz x {} bits",
+                                             attribute(cudaDevAttrClockRate, device) / 1000,
+                                             attribute(cudaDevAttrMemoryClockRate, device) / 1000,
+                                             attribute(cudaDevAttrGlobalMemoryBusWidth, device))},
+          {"CUDA", fmt::format("runtime {}, driver knows {}", version_text(runtime), version_text(driver))}};
+}
+
+}  // namespace fsdpbench::backend::cuda

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "backend/device.h"
+
+namespace fsdpbench::backend::cuda {
+
+/// GPUs that this process can use. Throws ConfigError with one sentence if there is no driver or no GPU.
+int gpu_count();
+/// Its place on the host's bus, "0000:0f:00.0".
+std::string gpu_place(int device);
+/// Name, clocks, PCI bus id of one, and the versions of driver and runtime.
+Facts gpu_facts(int device);
+
+}  // namespace fsdpbench::backend::cuda

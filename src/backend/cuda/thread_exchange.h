@@ -1,0 +1,37 @@
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+
+#include "backend/cuda/nccl/make_communicator.h"
+#include "launch/abort.h"
+
+namespace fsdpbench::backend::cuda {
+
+/// The exchange of ranks that are threads of this process. An abort ends every wait. Thread-safe.
+class ThreadExchange : public IdExchange, private launch::Abort::Listener {
+ public:
+  /// `abort` must outlive this.
+  ThreadExchange(launch::Abort& abort, int ranks);
+  ~ThreadExchange() override;
+
+  std::string from_root(int rank, std::string bytes) override;
+  void barrier(int rank) override;
+  /// The rank will take part in nothing more: whoever waits for it, now or later, fails with a BackendError.
+  void ended(int rank);
+
+ private:
+  void aborted() override;
+
+  launch::Abort& abort_;
+  const int ranks_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string bytes_;
+  int arrived_ = 0;
+  int rounds_ = 0;
+  int ended_ = -1;  ///< a rank that has ended
+};
+
+}  // namespace fsdpbench::backend::cuda
