@@ -89,6 +89,36 @@ TEST_F(LinksTest, BytesAreConserved) {
   EXPECT_NEAR(static_cast<double>(last), 50 * 100'000 + 1'000 * 49 * 25, 100);
 }
 
+TEST_F(LinksTest, WhatAnotherProcessTellsOfItsLinkTakesItsShare) {
+  auto l = links();
+  const std::array<cpu::FlowState, 1> told{{{.id = 7, .active_ns = 0, .bytes_left = 1'000'000}}};
+  l.learn(1, told, 0);
+  EXPECT_EQ(l.begin(kFirst, 1'000'000, 0, 0)->end_ns, 1'000'000) << "rank 0's link is its own";
+  EXPECT_EQ(l.begin(kBoth, 1'000'000, 0, 1'500'000)->end_ns, 2'500'000) << "it has ended by then";
+  l.learn(1, told, 5'000'000);
+  EXPECT_EQ(l.begin(kBoth, 1'000'000, 0, 5'000'000)->end_ns, 7'000'000);
+}
+
+TEST_F(LinksTest, ATransferThatIsKnownIsNotCountedTwice) {
+  auto l = links();
+  const auto a = l.begin(kBoth, 1'000'000, 0, 0, 3);
+  const std::vector<cpu::FlowState> told = l.flows_of(1, 500'000);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].id, 3U);
+  EXPECT_EQ(told[0].bytes_left, 500'000);
+  l.learn(1, told, 500'000);
+  EXPECT_EQ(l.begin(kBoth, 250'000, 0, 500'000, 4)->end_ns, 1'000'000);
+  EXPECT_EQ(a->end_ns, 1'250'000);
+}
+
+TEST_F(LinksTest, OldNewsOfATransferThatHasEndedSinceCountsForNothing) {
+  auto l = links();
+  l.flows_of(1, 2'000'000);  // the link's time is now 2 ms
+  const std::array<cpu::FlowState, 1> told{{{.id = 7, .active_ns = 0, .bytes_left = 1'000'000}}};
+  l.learn(1, told, 900'000);
+  EXPECT_EQ(l.begin(kBoth, 1'000'000, 0, 2'000'000)->end_ns, 3'000'000);
+}
+
 std::unique_ptr<Backend> make_cpu() {
   return std::make_unique<cpu::CpuBackend>([] { return std::make_unique<CopyKernels>(); });
 }

@@ -1,0 +1,183 @@
+// All-gather and reduce-scatter between processes against what the same processes reach when each moves as many bytes
+// within its own memory: memcpy for the gather, a plain vectorised add for the reduction. Both sides of a ratio are
+// measured alternately in the same run. Times are those of the slowest rank; all are on one host.
+//
+//   mpirun -n 2 bench_collectives_processes        (2 or 4)
+
+#include <benchmark/benchmark.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/cpu_backend.h"
+#include "backend/cpu/emulated_kernels.h"
+#include "launch/session.h"
+
+namespace fsdpbench::backend {
+namespace {
+
+constexpr int kWarmUps = 3;
+constexpr int kRounds = 15;
+
+launch::Session* session = nullptr;
+
+struct Buffers {
+  std::byte* shard;
+  std::byte* full;
+  std::byte* peers;  ///< as large as `full`: stands for the other ranks' memory
+};
+
+using PlainWork = void (*)(const Buffers& buffers, int ranks, std::int64_t bytes);
+
+void plain_copy(const Buffers& buffers, int ranks, std::int64_t bytes) {
+  std::memcpy(buffers.full, buffers.peers, static_cast<std::size_t>(ranks * bytes));
+}
+
+void plain_add(const Buffers& buffers, int ranks, std::int64_t bytes) {
+  const auto source = [&](int r) { return reinterpret_cast<const float*>(buffers.peers + r * bytes); };
+  auto* target = reinterpret_cast<float*>(buffers.shard);
+  const std::int64_t count = bytes / 4;
+  const float* a = source(0);
+  const float* b = source(1);
+  if (ranks == 2) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) target[i] = a[i] + b[i];
+  } else {
+    const float* c = source(2);
+    const float* d = source(3);
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) target[i] = a[i] + b[i] + c[i] + d[i];
+  }
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+/// Seconds from the first rank's begin to the last one's end; 0 elsewhere than at rank 0. Collective.
+double seconds_of_slowest(const Stamp& stamp) {
+  const std::vector<std::string> all = launch::gather(
+      session->control(), "stamp", std::string(reinterpret_cast<const char*>(&stamp), sizeof stamp));
+  std::int64_t begin = stamp.begin_ns;
+  std::int64_t end = stamp.end_ns;
+  for (const std::string& bytes : all) {
+    Stamp theirs;
+    std::memcpy(&theirs, bytes.data(), sizeof theirs);
+    begin = std::min(begin, theirs.begin_ns);
+    end = std::max(end, theirs.end_ns);
+  }
+  return static_cast<double>(end - begin) * 1e-9;
+}
+
+struct Measured {
+  std::vector<double> collective_s;
+  std::vector<double> plain_s;
+  std::vector<double> plain_again_s;  ///< the limit against itself: the noise of the ratio
+};
+
+Measured measure(std::int64_t bytes, Collective kind, PlainWork plain) {
+  Measured measured;
+  BackendOptions options;
+  options.session = session;
+  options.ranks = session->placement().ranks;
+  cpu::CpuBackend backend([] { return std::make_unique<cpu::EmulatedKernels>(1e12); });
+  backend.run(options, [&](RankContext& context) {
+    const int ranks = options.ranks;
+    Device& device = context.device;
+    const auto make = [&](std::int64_t size) {
+      std::byte* memory = device.allocate(size, MemoryCategory::communication_buffers, Lane::all_gather);
+      std::memset(memory, 0, static_cast<std::size_t>(size));
+      return memory;
+    };
+    const Buffers mine{make(bytes), make(ranks * bytes), make(ranks * bytes)};
+    Stamp stamp;
+    const auto timed = [&](const auto& enqueue, std::vector<double>& seconds, bool keep) {
+      context.world.barrier();
+      enqueue();
+      device.synchronize();
+      const double took = seconds_of_slowest(stamp);
+      if (keep) seconds.push_back(took);
+    };
+    const auto collective = [&] {
+      if (kind == Collective::all_gather) {
+        context.world.all_gather(Lane::all_gather, mine.shard, mine.full, bytes / 4, DType::f32, &stamp);
+      } else {
+        context.world.reduce_scatter(Lane::all_gather, mine.full, mine.shard, bytes / 4, DType::f32, 1.0F, &stamp);
+      }
+    };
+    const auto plain_op = [&] {
+      device.enqueue(
+          Lane::all_gather, "plain", [&](Kernels&) { plain(mine, ranks, bytes); }, &stamp);
+    };
+    for (int round = 0; round < kWarmUps + kRounds; ++round) {
+      timed(plain_op, measured.plain_s, round >= kWarmUps);
+      timed(collective, measured.collective_s, round >= kWarmUps);
+      timed(plain_op, measured.plain_again_s, round >= kWarmUps);
+    }
+  });
+  return measured;
+}
+
+void report(benchmark::State& state, Collective kind, PlainWork plain) {
+  const int ranks = session->placement().ranks;
+  const std::int64_t bytes = state.range(0) << 20;
+  std::vector<double> ratios;
+  std::vector<double> noise;
+  for (auto _ : state) {
+    const Measured m = measure(bytes, kind, plain);
+    state.SetIterationTime(median(m.collective_s));
+    for (std::size_t i = 0; i < m.collective_s.size(); ++i) {
+      ratios.push_back((m.plain_s[i] + m.plain_again_s[i]) / 2 / m.collective_s[i]);
+      noise.push_back(m.plain_s[i] / m.plain_again_s[i]);
+    }
+    state.counters["busbw_GB_s"] = static_cast<double>(bytes * (ranks - 1)) / median(m.collective_s) * 1e-9;
+  }
+  state.counters["ratio_to_plain"] = median(ratios);
+  state.counters["plain_to_itself"] = median(noise);
+}
+
+void all_gather(benchmark::State& state) { report(state, Collective::all_gather, plain_copy); }
+void reduce_scatter(benchmark::State& state) { report(state, Collective::reduce_scatter, plain_add); }
+
+void sizes(benchmark::internal::Benchmark* b) {
+  b->ArgName("MiB_per_rank")->ArgsProduct({{1, 4, 16, 64}});
+  b->UseManualTime()->Iterations(1)->Unit(benchmark::kMillisecond);
+}
+
+BENCHMARK(all_gather)->Apply(sizes);
+BENCHMARK(reduce_scatter)->Apply(sizes);
+
+/// Of the ranks that only take part.
+class SilentReporter : public benchmark::BenchmarkReporter {
+ public:
+  bool ReportContext(const Context&) override { return true; }
+  void ReportRuns(const std::vector<Run>&) override {}
+};
+
+int run(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  const std::optional<launch::Placement> placement = launch::find_placement(launch::process_environment());
+  if (!placement || (placement->ranks != 2 && placement->ranks != 4)) {
+    fmt::print(stderr, "Start this with 2 or 4 processes: mpirun -n 2 {}\n", argv[0]);
+    return 2;
+  }
+  const std::unique_ptr<launch::Session> joined = launch::join(*placement);
+  session = joined.get();
+  SilentReporter silent;
+  if (placement->rank == 0) fmt::print("{} processes, {}\n", placement->ranks, joined->transport());
+  placement->rank == 0 ? benchmark::RunSpecifiedBenchmarks() : benchmark::RunSpecifiedBenchmarks(&silent);
+  return 0;
+}
+
+}  // namespace
+}  // namespace fsdpbench::backend
+
+int main(int argc, char** argv) { return fsdpbench::backend::run(argc, argv); }
