@@ -80,6 +80,7 @@ std::vector<std::string> interface_addresses() {
     if (family == AF_INET) texts.push_back(Address(list->ifa_addr, sizeof(sockaddr_in)).text());
     if (family == AF_INET6) texts.push_back(Address(list->ifa_addr, sizeof(sockaddr_in6)).text());
   }
+  std::erase_if(texts, [](const std::string& text) { return text.starts_with("fe80:"); });  // good on one link only
   return texts;
 }
 

@@ -14,7 +14,9 @@ namespace fsdpbench::launch {
 namespace {
 
 constexpr std::string_view kProtocol = "fsdpbench control 1";
+constexpr std::string_view kOtherJob = "other job";
 constexpr std::size_t kHelloFields = 8;
+constexpr double kConnectSeconds = 3;
 constexpr double kLastWordsSeconds = 2;
 constexpr int kPollMs = 10;
 
@@ -54,8 +56,9 @@ void send_all(Socket& socket, std::string_view bytes) {
   }
 }
 
-void refuse(Link& link, const std::string& message) {
-  send_all(link.socket, encode(FrameKind::refusal, "", message));
+/// `topic` kOtherJob: this is not the rank 0 that the process is looking for.
+void refuse(Link& link, const std::string& message, std::string_view topic = {}) {
+  send_all(link.socket, encode(FrameKind::refusal, topic, message));
   link.socket.end_sending();
 }
 
@@ -76,8 +79,8 @@ class Reception {
         if (std::chrono::steady_clock::now() > deadline) throw BackendError(who_is_missing());
         wait();
         while (Socket socket = accept_from(listener_)) guests_.push_back({std::move(socket), {}});
+        notice_who_left();  // before their successors say hello
         guests_.remove_if([this](Link& guest) { return settled(guest); });
-        notice_who_left();
       }
     } catch (const BackendError& e) {
       for (Link& link : joined_.links) {
@@ -153,7 +156,7 @@ class Reception {
   /// This one does not belong here; the job may still come to be.
   void turn_away(Link& guest, const std::string& why) {
     strangers_ = "; it has turned away " + why;
-    refuse(guest, "rank 0 has turned away " + why);
+    refuse(guest, "rank 0 has turned away " + why, kOtherJob);
   }
 
   /// The job cannot come to be.
@@ -225,7 +228,7 @@ Joined take_in_all(Socket listener, Introduction self, Deadline deadline) {
 
 std::optional<Joined> ask_to_join(const std::string& host, int port, const Introduction& self, Deadline deadline,
                                   std::string& reason) {
-  Link link{connect_to(host, port, deadline, reason), {}};
+  Link link{connect_to(host, port, std::min(deadline, deadline_in(kConnectSeconds)), reason), {}};
   if (!link.socket) return std::nullopt;
   send_all(link.socket, encode(FrameKind::hello, "", pack_hello(self)));
   std::optional<Frame> frame;
@@ -235,6 +238,10 @@ std::optional<Joined> ask_to_join(const std::string& host, int port, const Intro
     reason = e.what();
   }
   if (!frame) return std::nullopt;
+  if (frame->kind == FrameKind::refusal && frame->topic == kOtherJob && !self.token.empty()) {
+    reason = frame->payload;  // with a token, the right one is somewhere else or not there yet
+    return std::nullopt;
+  }
   if (frame->kind == FrameKind::refusal) throw Refused(frame->payload);
   if (frame->kind != FrameKind::welcome) throw Refused("rank 0 answered with something else than a welcome");
   Joined joined = unpack_welcome(*frame, self.ranks);

@@ -57,7 +57,8 @@ class Refused : public BackendError {
 Joined take_in_all(Socket listener, Introduction self, Deadline deadline);
 
 /// Another rank: connects to rank 0 and waits to be taken in. Nothing, with the reason, if there is no rank 0 of this
-/// job's at `host`:`port` so far. Throws Refused if there is one, and the job cannot come to be.
+/// job's at `host`:`port` so far. Throws Refused if there is one, and the job cannot come to be, and, where there is no
+/// token to look for, if it is another job's.
 std::optional<Joined> ask_to_join(const std::string& host, int port, const Introduction& self, Deadline deadline,
                                   std::string& reason);
 

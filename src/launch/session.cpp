@@ -3,17 +3,30 @@
 #include <fmt/format.h>
 
 #include "launch/joining.h"
+#include "launch/mpi_join.h"
+#include "launch/rendezvous_file.h"
 #include "launch/tcp_session.h"
 
 namespace fsdpbench::launch {
 
 std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& options) {
+  if (placement.launcher == Launcher::mpi && has_mpi()) return join_with_mpi(placement, options);
   const Deadline deadline = deadline_in(options.deadline_s);
   const Introduction self = introduce(placement, options);
   if (!placement.root_host.empty()) {
     return std::make_unique<TcpSession>(placement, join_at_address(placement, self, deadline));
   }
-  throw BackendError(fmt::format("rank {} of {} ({}) does not know where rank 0 is", placement.rank, placement.ranks, placement.source));
+  const char* folder = process_environment()("FSDPBENCH_RENDEZVOUS");
+  if (folder != nullptr && *folder != '\0') {
+    return std::make_unique<TcpSession>(placement, join_through_file(folder, placement, self, deadline));
+  }
+  throw BackendError(
+      fmt::format("{}, so rank {} of {} does not know where rank 0 is; set FSDPBENCH_RENDEZVOUS to a folder that all "
+                  "ranks share",
+                  placement.launcher == Launcher::mpi
+                      ? fmt::format("{} started this process, but this build of fsdpbench has no MPI", placement.source)
+                      : fmt::format("{} says no address", placement.source),
+                  placement.rank, placement.ranks));
 }
 
 }  // namespace fsdpbench::launch

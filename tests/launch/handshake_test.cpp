@@ -62,7 +62,7 @@ TEST(Handshake, NoRankZeroIsNamedWithItsAddress) {
   const int port = free_port();
   const JoinOptions soon{.deadline_s = 0.2, .version = "v"};
   EXPECT_THAT(join_text(place(1, 2, port), soon),
-              AllOf(HasSubstr("rank 1 cannot join rank 0 at 127.0.0.1:" + std::to_string(port)),
+              AllOf(HasSubstr("rank 1 cannot join rank 0: 127.0.0.1:" + std::to_string(port)), HasSubstr("(from a test)"),
                     HasSubstr("Connection refused")));
   Placement nowhere = place(1, 2, port);
   nowhere.root_host = "no-such-host.invalid";
@@ -155,7 +155,7 @@ TEST(Handshake, AListenerThatIsNoFsdpbenchIsNamed) {
     }
   });
   EXPECT_THAT(join_text(place(1, 2, other.local_port()), {.deadline_s = 0.5, .version = "v"}),
-              AllOf(HasSubstr("rank 1 cannot join rank 0 at"),
+              AllOf(HasSubstr("rank 1 cannot join rank 0: 127.0.0.1:"),
                     ::testing::AnyOf(HasSubstr("does not speak fsdpbench's protocol"),
                                      HasSubstr("something else may be listening there"))));
 }
