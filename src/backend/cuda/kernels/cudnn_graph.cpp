@@ -116,14 +116,13 @@ CudnnGraph CudnnGraph::backward(const AttentionShape& shape) {
   const Tensor v = state->input(AttentionTensor::v, "v", shape.kv_heads);
   const Tensor out = state->input(AttentionTensor::out, "out", shape.heads);
   const Tensor d_out = state->input(AttentionTensor::d_out, "d_out", shape.heads);
-  const auto [d_q, d_k, d_v] =
-      state->graph.sdpa_backward(q, k, v, out, d_out, state->input_statistics(),
-                                 fe::graph::SDPA_backward_attributes()
-                                     .set_name("attention_backward")
-                                     .set_attn_scale(softmax_scale(shape))
-                                     .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-                                     .set_diagonal_band_right_bound(0)
-                                     .set_deterministic_algorithm(true));
+  const auto [d_q, d_k, d_v] = state->graph.sdpa_backward(q, k, v, out, d_out, state->input_statistics(),
+                                                          fe::graph::SDPA_backward_attributes()
+                                                              .set_name("attention_backward")
+                                                              .set_attn_scale(softmax_scale(shape))
+                                                              .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
+                                                              .set_diagonal_band_right_bound(0)
+                                                              .set_deterministic_algorithm(true));
   state->output(d_q, AttentionTensor::d_q, "d_q", shape.heads);
   state->output(d_k, AttentionTensor::d_k, "d_k", shape.kv_heads);
   state->output(d_v, AttentionTensor::d_v, "d_v", shape.kv_heads);

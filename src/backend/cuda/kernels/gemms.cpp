@@ -96,10 +96,10 @@ class Gemms::Library {
     if (handle_ == nullptr) open();
     const PlanKey key = key_of(gemm, strides);
     const Plan& plan = find(key);
-    const cublasStatus_t status = cublasLtMatmul(
-        handle_.get(), plan.matmul.get(), &gemm.alpha, gemm.b, plan.b.get(), gemm.a, plan.a.get(), &gemm.beta, gemm.c,
-        plan.c.get(), gemm.c, plan.c.get(), &plan.algorithm, workspace_.get(workspace_.bytes()),
-        static_cast<std::size_t>(workspace_.bytes()), stream_);
+    const cublasStatus_t status =
+        cublasLtMatmul(handle_.get(), plan.matmul.get(), &gemm.alpha, gemm.b, plan.b.get(), gemm.a, plan.a.get(),
+                       &gemm.beta, gemm.c, plan.c.get(), gemm.c, plan.c.get(), &plan.algorithm,
+                       workspace_.get(workspace_.bytes()), static_cast<std::size_t>(workspace_.bytes()), stream_);
     if (status != CUBLAS_STATUS_SUCCESS) check(status, sentence(key));
   }
 
@@ -124,10 +124,11 @@ class Gemms::Library {
     const auto stored = [](DType dtype, std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t stride) {
       return make_lt_layout(lt_type(dtype), transposed ? rows : columns, transposed ? columns : rows, stride);
     };
-    Plan plan{make_lt_matmul(tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, key.transpose_b, key.transpose_a),
-              stored(key.input, key.m, key.k, key.transpose_a, key.stride_a),
-              stored(key.input, key.k, key.n, key.transpose_b, key.stride_b),
-              stored(key.output, key.m, key.n, false, key.stride_c)};
+    Plan plan{
+        make_lt_matmul(tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, key.transpose_b, key.transpose_a),
+        stored(key.input, key.m, key.k, key.transpose_a, key.stride_a),
+        stored(key.input, key.k, key.n, key.transpose_b, key.stride_b),
+        stored(key.output, key.m, key.n, false, key.stride_c)};
     const LtPreference preference = make_lt_preference({.workspace_bytes = static_cast<std::size_t>(workspace_.bytes()),
                                                         .alignment_a = key.alignment_b,
                                                         .alignment_b = key.alignment_a,
