@@ -179,10 +179,10 @@ void attention_fallback(cudaStream_t stream, Gemms& gemms, const AttentionShape&
   }
 }
 
-void attention_fallback_backward(cudaStream_t stream, Gemms& gemms, const AttentionShape& shape,
-                                 const std::byte* d_out, const std::byte* q, const std::byte* k, const std::byte* v,
-                                 const std::byte* out, const float* log_sum_exp, std::byte* d_q, std::byte* d_k,
-                                 std::byte* d_v, std::byte* scratch) {
+void attention_fallback_backward(cudaStream_t stream, Gemms& gemms, const AttentionShape& shape, const std::byte* d_out,
+                                 const std::byte* q, const std::byte* k, const std::byte* v, const std::byte* out,
+                                 const float* log_sum_exp, std::byte* d_q, std::byte* d_k, std::byte* d_v,
+                                 std::byte* scratch) {
   const Places places(shape);
   const std::int64_t group = shape.heads / shape.kv_heads;
   Backward backward(stream, gemms, shape, scratch);

@@ -47,8 +47,8 @@ LtMatmul make_lt_matmul(cublasComputeType_t compute, bool transpose_a, bool tran
 
 LtLayout make_lt_layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t leading_dimension) {
   cublasLtMatrixLayout_t layout = nullptr;
-  check(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows),
-                                   static_cast<std::uint64_t>(columns), leading_dimension),
+  check(cublasLtMatrixLayoutCreate(&layout, type, static_cast<std::uint64_t>(rows), static_cast<std::uint64_t>(columns),
+                                   leading_dimension),
         "cublasLtMatrixLayoutCreate");
   return LtLayout(layout);
 }
