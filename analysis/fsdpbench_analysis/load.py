@@ -195,6 +195,9 @@ class Sweep:
 def load_result(path: Path) -> Result:
     root = read_json(path)
     check_version(root, "result.json")
+    if root.has("failure"):
+        raise ReportError(f"{path}: this run did not finish ({root.child('failure').text('message', 'a rank failed')}) "
+                          "and its result holds the step times of one rank only: there is nothing to draw")
     return Result(
         path=path,
         complete=root.flag("complete", True),

@@ -33,6 +33,12 @@ class Good(FolderTest):
         self.assertEqual(result.causes, [])
         self.assertIsNone(result.memory.timeline)
 
+    def test_a_run_that_lost_a_rank_is_named_as_such(self) -> None:
+        def lose(value):
+            value["failure"] = {"rank": 2, "died": True, "message": "rank 2 was killed"}
+        with self.assertRaisesRegex(ReportError, r"did not finish \(rank 2 was killed\)"):
+            load_result(self.copy("run", lose) / "result.json")
+
     def test_sweep(self) -> None:
         sweep = load_sweep(DATA / "sweep/sweep.json")
         self.assertEqual([len(a.values) for a in sweep.varying()], [4, 5, 2])

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "app/compare_report.h"
 #include "app/console.h"
+#include "app/explain_result.h"
 #include "app/load_run.h"
 #include "app/progress.h"
 #include "app/result_folder.h"
@@ -31,11 +33,22 @@ struct Contender {
   void run(Job* job) { side.trials.push_back(run_trial(config, job)); }
 };
 
+/// What was compared is run again, so an unfinished run can be compared; but its user should know.
+void note_unfinished(const fs::path& folder) {
+  std::ifstream file(folder / "result.json");
+  const nlohmann::json result = nlohmann::json::parse(file, nullptr, false);
+  if (!result.is_object()) return;
+  if (const std::string why = why_unfinished(result); !why.empty()) {
+    console().info(fmt::format("{}: {}; its configuration runs again here", folder.string(), why));
+  }
+}
+
 Contender load(const std::string& path, std::vector<std::string> overrides, const std::vector<std::string>& own,
                const Job* job) {
   overrides.insert(overrides.end(), own.begin(), own.end());
   const std::string profile = fs::is_directory(path) ? (fs::path(path) / "config.toml").string() : path;
   Contender c;
+  if (fs::is_directory(path)) note_unfinished(path);
   c.config = load_run(profile, overrides, job);
   for (const std::string& note : config::validate(c.config)) console().info(fmt::format("{}: {}", path, note));
   c.side.name = path;

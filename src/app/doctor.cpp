@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "app/build_info.h"
 #include "app/console.h"
@@ -10,6 +11,7 @@
 #include "app/machine_rates.h"
 #include "app/select_backend.h"
 #include "base/bytes.h"
+#include "launch/placement.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -50,10 +52,19 @@ std::vector<Rate> measure(const MachineFacts& facts, backend::Backend& backend) 
   return rates;
 }
 
+/// Who started this process, and as which rank.
+std::string launch_text() {
+  const std::optional<launch::Placement> placement = launch::find_placement(launch::process_environment());
+  if (!placement) return "started alone: ranks are threads of one process";
+  return fmt::format("rank {} of {}, local rank {} of {}, as {} says", placement->rank, placement->ranks,
+                     placement->local_rank, placement->local_ranks, placement->source);
+}
+
 nlohmann::json as_json(const MachineFacts& facts, const std::vector<Rate>& rates, const backend::Facts& backend) {
   nlohmann::json json{{"schema_version", 1},
                       {"program", version_line()},
                       {"cpu", facts.cpu},
+                      {"launch", launch_text()},
                       {"cores", facts.cores},
                       {"threads", facts.threads},
                       {"sockets", facts.sockets},
@@ -89,6 +100,7 @@ Table facts_table(const MachineFacts& facts) {
                                        format_bytes(facts.available_bytes), plural(facts.numa_nodes, "NUMA node"))},
                 {"disk", fmt::format("{} free here", format_bytes(facts.disk_free_bytes))},
                 {"system", facts.kernel},
+                {"launch", launch_text()},
                 {"GPUs", facts.gpus.empty() ? "There are no NVIDIA GPUs that a driver knows of." : facts.gpus.front()}};
   for (std::size_t i = 1; i < facts.gpus.size(); ++i) table.rows.push_back({"", facts.gpus[i]});
   table.rows.push_back({"CUDA driver", facts.cuda_driver});

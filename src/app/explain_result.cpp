@@ -32,6 +32,12 @@ std::string causes_text(const json& result) {
   return format_table(table) + (advice.empty() ? "" : "\n" + advice);
 }
 
+std::string why_unfinished(const json& result) {
+  if (!result.contains("failure")) return "";
+  return fmt::format("this run did not finish ({}) and its result holds the step times of one rank only",
+                     result.at("failure").at("message").get<std::string>());
+}
+
 std::string explain_result(const std::string& path) {
   std::ifstream file(path);
   if (!file) throw ConfigError(fmt::format("cannot read {}; expected a result.json that `fsdpbench run` wrote", path));
@@ -40,6 +46,9 @@ std::string explain_result(const std::string& path) {
     const int version = result.at("schema_version");
     if (version != kResultSchemaVersion) {
       throw ConfigError(fmt::format("{}: schema_version is {}; this program reads {}", path, version, kResultSchemaVersion));
+    }
+    if (const std::string why = why_unfinished(result); !why.empty()) {
+      throw ConfigError(fmt::format("{}: {}, so there are no causes in it.", path, why));
     }
     if (!result.contains("causes")) {
       throw ConfigError(fmt::format("{}: there are no causes in it; no measured step was completed", path));

@@ -12,4 +12,7 @@ std::string explain_result(const std::string& path);
 /// The same from a parsed result.json.
 std::string causes_text(const nlohmann::json& result);
 
+/// Why the run of a parsed result.json ended without a result, if a rank failed or died; empty: it has one.
+std::string why_unfinished(const nlohmann::json& result);
+
 }  // namespace fsdpbench::app

@@ -31,6 +31,12 @@ TEST(CommandLineTest, Run) {
   EXPECT_EQ(run.command_line.size(), 11U);
 }
 
+TEST(CommandLineTest, Ranks) {
+  EXPECT_FALSE(std::get<RunArguments>(parse({"run", "p.toml"}).command).ranks.has_value());
+  EXPECT_EQ(std::get<RunArguments>(parse({"run", "p.toml", "--ranks", "8"}).command).ranks, 8);
+  EXPECT_THAT(config_error([] { parse({"run", "p.toml", "--ranks", "0"}); }), HasSubstr("--ranks"));
+}
+
 TEST(CommandLineTest, SetMayComeBeforeTheProfile) {
   const auto run = std::get<RunArguments>(parse({"run", "--set", "a.b=1", "p.toml"}).command);
   EXPECT_EQ(run.profile, "p.toml");

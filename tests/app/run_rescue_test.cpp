@@ -1,0 +1,109 @@
+#include "app/run_rescue.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "app/write_file.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class RunRescueTest : public ::testing::Test {
+ protected:
+  RunRescueTest() : preparation_(engine::prepare(fsdpbench::testing::settled(fsdpbench::testing::tiny_decoder()))) {
+    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(::testing::TempDir()) / (std::string("run_rescue_") + test->name());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+  }
+  ~RunRescueTest() override { fs::remove_all(folder_); }
+
+  RunRescue rescue(int rank) {
+    return RunRescue(folder_, json{{"schema_version", 1}, {"train", {{"warmup", 1}}}}, preparation_, rank);
+  }
+  json result() const { return json::parse(std::ifstream(folder_ / "result.json")); }
+  bool has(const char* name) const { return fs::exists(folder_ / name); }
+
+  /// Two steps, the second measured: 3 ms long.
+  trace::RankTrace trace_of_a_step() const {
+    trace::RankTrace trace;
+    trace.steps = {{1'000'000, 4'000'000}};
+    const schedule::Schedule& schedule = preparation_.schedules.of_step(1);
+    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+      const std::int64_t begin = 1'000'000 + static_cast<std::int64_t>(1000 * i);
+      const bool work = schedule.ops[i].has_work();
+      trace.records.push_back({1, static_cast<std::int32_t>(i), begin, work ? begin : 0, begin + 900, 0});
+    }
+    return trace;
+  }
+
+  engine::Preparation preparation_;
+  fs::path folder_;
+};
+
+const launch::JobFailure kRank2Died{2, true, "rank 2 was killed"};
+const launch::JobFailure kRank0Died{0, true, "rank 0 was killed"};
+
+TEST_F(RunRescueTest, Rank0WritesTheResultAndItsTrace) {
+  RunRescue rank0 = rescue(0);
+  const trace::RankTrace trace = trace_of_a_step();
+  rank0.done().publish(trace, 2);
+  EXPECT_THAT(rank0.save(&kRank2Died), ::testing::HasSubstr("the 2 steps that rank 0 had done"));
+  const json saved = result();
+  EXPECT_EQ(saved["complete"], false);
+  EXPECT_EQ(saved["failure"], (json{{"rank", 2}, {"died", true}, {"message", "rank 2 was killed"}}));
+  EXPECT_EQ(saved["train"], (json{{"warmup", 1}, {"steps_done", 2}}));
+  EXPECT_EQ(saved["steps"]["rank_ms"], json::array({3.0}));
+  EXPECT_TRUE(has("trace/rank_0.json.gz"));
+}
+
+TEST_F(RunRescueTest, OthersWriteTheirTracesOnly) {
+  RunRescue rank1 = rescue(1);
+  const trace::RankTrace trace = trace_of_a_step();
+  rank1.done().publish(trace, 2);
+  EXPECT_EQ(rank1.save(&kRank2Died), "");
+  EXPECT_FALSE(has("result.json"));
+  EXPECT_TRUE(has("trace/rank_1.json.gz"));
+}
+
+TEST_F(RunRescueTest, WithoutRank0TheFirstOfTheOthersWritesTheResult) {
+  RunRescue rank1 = rescue(1);
+  RunRescue rank3 = rescue(3);
+  EXPECT_NE(rank1.save(&kRank0Died), "");
+  EXPECT_EQ(rank3.save(&kRank0Died), "");
+  EXPECT_EQ(result()["steps"]["rank"], 1);
+}
+
+TEST_F(RunRescueTest, AnInterruptedRunHasNoFailureAndMayBeSavedAgain) {
+  RunRescue rank0 = rescue(0);
+  EXPECT_NE(rank0.save(nullptr), "");
+  EXPECT_FALSE(result().contains("failure"));
+  EXPECT_NE(rank0.save(&kRank2Died), "");
+  EXPECT_TRUE(result().contains("failure"));
+}
+
+TEST_F(RunRescueTest, ARunThatHasEndedWellIsNotTouched) {
+  RunRescue rank0 = rescue(0);
+  rank0.close();
+  EXPECT_EQ(rank0.save(&kRank2Died), "");
+  EXPECT_FALSE(has("result.json"));
+}
+
+TEST_F(RunRescueTest, OldResultsAreForgottenAndNothingElse) {
+  fs::create_directories(folder_ / "trace");
+  for (const char* name : {"result.json", "trace.json", "config.toml", "trace/rank_2.json.gz", "trace/notes.txt"}) {
+    write_file(folder_ / name, "x");
+  }
+  forget_old_results(folder_);
+  EXPECT_FALSE(has("result.json") || has("trace.json") || has("trace/rank_2.json.gz"));
+  EXPECT_TRUE(has("config.toml") && has("trace/notes.txt"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

@@ -1,0 +1,321 @@
+#!/usr/bin/python3
+"""Jobs of one process per rank: the same numbers as threads, and an end in good order when a rank is lost.
+
+    launch_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+PROGRAM = ""
+SOURCE = Path()
+RANKS = 4
+
+# Small enough that a step takes milliseconds.
+TINY = ["model.layers=2", "model.width=32", "model.ffn_width=64", "train.seq_len=16", "train.batch_per_rank=1",
+        "train.steps=3", "train.warmup=1", "emulate.link_gb_per_s=none", "emulate.link_latency_us=0"]
+# Nothing is computed; some 10 ms a step, for minutes.
+LONG = ["model.layers=2", "emulate.compute_tflops=0.02", "emulate.link_gb_per_s=0.5", "train.steps=20000",
+        "train.warmup=1"]
+OK, BAD_INPUT, RANK_FAILED, INTERRUPTED = 0, 2, 5, 130
+# What a launcher may have left in the environment of whoever runs this test.
+FOREIGN = re.compile(r"^(OMPI_|PMIX_|PMI_|SLURM_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_|GROUP_|TORCHELASTIC_|FSDPBENCH_)")
+
+
+def sets(keys: list[str]) -> list[str]:
+    return [argument for key in keys for argument in ("--set", key)]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def environment(**more: object) -> dict[str, str]:
+    clean = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
+    return clean | {name: str(value) for name, value in more.items()}
+
+
+class Process:
+    """A started program whose output is read as it comes."""
+
+    def __init__(self, command: list[str], folder: Path, env: dict[str, str]) -> None:
+        self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder,
+                                      env=env)
+        self.pid = self.popen.pid
+        self.out: list[str] = []
+        self.err: list[str] = []
+        self.readers = [threading.Thread(target=lambda: self.out.extend(self.popen.stdout)),
+                        threading.Thread(target=lambda: self.err.extend(self.popen.stderr))]
+        for reader in self.readers:
+            reader.start()
+
+    def wait(self, seconds: float) -> int:
+        code = self.popen.wait(timeout=seconds)
+        for reader in self.readers:
+            reader.join()
+        self.popen.stdout.close()
+        self.popen.stderr.close()
+        return code
+
+    def kill_if_running(self) -> None:
+        if self.popen.poll() is None:
+            self.popen.kill()
+            self.wait(10)
+
+    @property
+    def output(self) -> str:
+        return "".join(self.out)
+
+    @property
+    def errors(self) -> str:
+        return "".join(self.err)
+
+
+class Launch(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.profile = str(SOURCE / "profiles/runs/quickstart.toml")
+        self.data = self.folder / "text.txt"
+        self.data.write_text("to be or not to be, that is the question. " * 200, encoding="utf-8")
+
+    def start(self, command: list[str], **variables: object) -> Process:
+        process = Process(command, self.folder, environment(**variables))
+        self.addCleanup(process.kill_if_running)
+        return process
+
+    def run_arguments(self, keys: list[str], *more: str, out: str = "out") -> list[str]:
+        return ["run", self.profile, *sets([*keys, f"data.path={self.data}"]), "--out", out, *more]
+
+    def result(self, out: str = "out") -> dict:
+        return json.loads((self.folder / out / "result.json").read_text())
+
+    def threads_digest(self) -> str:
+        arguments = self.run_arguments(TINY, "-q", "--ranks", str(RANKS), out="threads")
+        process = self.start([PROGRAM, *arguments])
+        self.assertEqual(process.wait(60), OK, process.errors)
+        return self.result("threads")["train"]["params_digest"]
+
+    def check_traces(self, out: str, ranks: list[int]) -> None:
+        files = sorted((self.folder / out / "trace").iterdir())
+        self.assertEqual([file.name for file in files], [f"rank_{rank}.json.gz" for rank in ranks])
+        done = subprocess.run([PROGRAM, "trace", "check", *map(str, files)], capture_output=True, text=True)
+        self.assertEqual(done.returncode, OK, done.stdout + done.stderr)
+
+    def await_steps(self, process: Process) -> None:
+        """Until rank 0 says that it trains."""
+        end = time.monotonic() + 60
+        while not re.search(r"^step +([2-9]|\d\d)", process.errors, re.MULTILINE):
+            self.assertLess(time.monotonic(), end, process.errors)
+            self.assertIsNone(process.popen.poll(), process.errors)
+            time.sleep(0.02)
+
+    def check_what_is_left(self, dead: int, writer: int, errors: str) -> None:
+        """The files of a job whose rank `dead` was killed; `writer` wrote result.json."""
+        result = self.result()
+        self.assertFalse(result["complete"])
+        self.assertEqual(result["failure"]["rank"], dead)
+        self.assertTrue(result["failure"]["died"])
+        self.assertRegex(result["failure"]["message"], rf"\brank {dead}\b")
+        self.assertIn(result["failure"]["message"], errors)
+        self.assertGreater(result["train"]["steps_done"], 1)
+        self.assertEqual(result["steps"]["rank"], writer)
+        self.assertEqual(len(result["steps"]["rank_ms"]), result["train"]["steps_done"] - 1)
+        self.check_traces("out", [rank for rank in range(RANKS) if rank != dead])
+        done = subprocess.run([PROGRAM, "explain", "--from", "out/result.json"], capture_output=True, text=True,
+                              cwd=self.folder)
+        self.assertEqual(done.returncode, BAD_INPUT)
+        self.assertIn(f"rank {dead}", done.stderr)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+
+class Environment(Launch):
+    """Processes started by hand, with the variables that launchers set."""
+
+    def start_ranks(self, arguments: list[str], ranks: int = RANKS, slurm: bool = False) -> list[Process]:
+        port = free_port()
+        processes = []
+        for rank in range(ranks):
+            if slurm:
+                variables = dict(SLURM_PROCID=rank, SLURM_NTASKS=ranks, SLURM_LOCALID=rank, SLURM_STEP_ID=0,
+                                 SLURM_JOB_ID=4711, SLURM_STEP_NODELIST="localhost", SLURM_STEP_TASKS_PER_NODE=ranks,
+                                 SLURM_NODEID=0, FSDPBENCH_PORT=port)
+            else:
+                variables = dict(RANK=rank, WORLD_SIZE=ranks, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=ranks,
+                                 MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+            processes.append(self.start([PROGRAM, *arguments], **variables))
+        return processes
+
+    def check_digest(self, source: str, slurm: bool) -> None:
+        processes = self.start_ranks(self.run_arguments(TINY), slurm=slurm)
+        for process in processes:
+            self.assertEqual(process.wait(60), OK, process.errors)
+        self.assertIn(f"{RANKS} ranks: one process each, as {source}", processes[0].errors)
+        for process in processes[1:]:
+            self.assertEqual(process.output + process.errors, "")
+        result = self.result()
+        self.assertEqual(result["train"]["params_digest"], self.threads_digest())
+        self.assertEqual(len(result["train"]["loss"]), 4)
+        self.assertTrue(result["complete"])
+        self.assertEqual([device["rank"] for device in result["world"]["devices"]], list(range(RANKS)))
+        self.assertIn(source, result["world"]["launch"]["source"])
+        self.check_traces("out", list(range(RANKS)))
+
+    def test_torchruns_variables_give_the_digest_of_threads(self) -> None:
+        self.check_digest("torchrun", slurm=False)
+
+    def test_slurms_variables_give_the_digest_of_threads(self) -> None:
+        self.check_digest("Slurm", slurm=True)
+
+    def test_ranks_must_agree(self) -> None:
+        processes = self.start_ranks(self.run_arguments(TINY, "--ranks", "3"), ranks=2)
+        self.assertEqual([process.wait(60) for process in processes], [BAD_INPUT] * 2)
+        self.assertIn("error: mesh.ranks = 3 was asked for, but there are 2 processes", processes[0].errors)
+        self.assertEqual(processes[1].errors, "")
+
+    def test_other_commands_run_on_rank_0_alone(self) -> None:
+        processes = self.start_ranks(["explain", self.profile, "--format", "collectives"], ranks=2)
+        self.assertEqual([process.wait(60) for process in processes], [OK] * 2)
+        self.assertIn("AG", processes[0].output)
+        self.assertEqual(processes[1].output + processes[1].errors, "")
+
+    def test_what_one_rank_cannot_do_is_said_and_none_hangs(self) -> None:
+        processes = self.start_ranks(self.run_arguments([*TINY, "data.path=text.txt"])[:-4] +
+                                     ["--set", "model.width=33", "--out", "out"], ranks=2)
+        self.assertEqual([process.wait(60) for process in processes], [BAD_INPUT] * 2)
+        self.assertIn("model.width = 33", processes[0].errors)
+
+    def check_kill(self, dead: int) -> None:
+        processes = self.start_ranks(self.run_arguments(LONG))
+        self.await_steps(processes[0])
+        os.kill(processes[dead].pid, signal.SIGKILL)
+        end = time.monotonic() + 10
+        codes = [process.wait(max(0.1, end - time.monotonic())) for process in processes]
+        expected = [RANK_FAILED] * RANKS
+        expected[dead] = -signal.SIGKILL
+        self.assertEqual(codes, expected)
+        writer = 1 if dead == 0 else 0
+        self.check_what_is_left(dead, writer, processes[writer].errors)
+        for rank in range(2, RANKS):
+            self.assertEqual(processes[rank].errors, "", rank)
+
+    def test_a_killed_rank_ends_all_and_keeps_what_was_done(self) -> None:
+        self.check_kill(2)
+
+    def test_a_killed_rank_0_ends_all_and_keeps_what_was_done(self) -> None:
+        self.check_kill(0)
+
+    def test_ctrl_c_keeps_the_steps_done(self) -> None:
+        processes = self.start_ranks(self.run_arguments(LONG))
+        self.await_steps(processes[0])
+        for process in processes:
+            os.kill(process.pid, signal.SIGINT)
+        for process in processes:  # a launcher passes on what the terminal has sent already
+            os.kill(process.pid, signal.SIGTERM)
+        self.assertEqual([process.wait(30) for process in processes], [INTERRUPTED] * RANKS, processes[0].errors)
+        self.assertIn("interrupted after", processes[0].errors)
+        result = self.result()
+        self.assertFalse(result["complete"])
+        self.assertNotIn("failure", result)
+        self.assertEqual(result["metrics"]["step_ms"]["n"], result["train"]["steps_done"] - 1)
+        self.check_traces("out", list(range(RANKS)))
+
+    def test_a_signal_to_one_rank_stops_all(self) -> None:
+        processes = self.start_ranks(self.run_arguments(LONG), ranks=2)
+        self.await_steps(processes[0])
+        os.kill(processes[1].pid, signal.SIGTERM)
+        self.assertEqual([process.wait(30) for process in processes], [INTERRUPTED] * 2, processes[0].errors)
+        self.assertIn("interrupted after", processes[0].errors)
+
+
+@unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun on this machine")
+class Mpirun(Launch):
+    def mpirun(self, arguments: list[str]) -> Process:
+        options = ["--oversubscribe", "--bind-to", "none", "-n", str(RANKS)]
+        return self.start(["mpirun", *options, PROGRAM, *arguments], OMPI_ALLOW_RUN_AS_ROOT=1,
+                          OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+
+    @staticmethod
+    def ranks_of(mpirun: Process) -> dict[int, int]:
+        """Process ids of the ranks that this mpirun has started, by rank."""
+        ranks = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+                variables = (entry / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            for variable in variables:
+                if parent == mpirun.pid and variable.startswith(b"OMPI_COMM_WORLD_RANK="):
+                    ranks[int(variable.split(b"=")[1])] = int(entry.name)
+        return ranks
+
+    def test_gives_the_digest_of_threads(self) -> None:
+        process = self.mpirun(self.run_arguments(TINY))
+        self.assertEqual(process.wait(60), OK, process.errors)
+        self.assertIn(f"{RANKS} ranks: one process each, as Open MPI", process.errors)
+        self.assertEqual(process.output.count("step time"), 1)
+        self.assertEqual(self.result()["train"]["params_digest"], self.threads_digest())
+        self.check_traces("out", list(range(RANKS)))
+
+    def test_sweeps(self) -> None:
+        sweep = self.folder / "two.toml"
+        sweep.write_text(f'title = "two cells"\nbase = "{self.profile}"\ntrials = 2\n[set]\n' +
+                         "".join(f"{key.split('=')[0]} = {json.dumps(key.split('=')[1]) if 'none' in key else key.split('=')[1]}\n"
+                                 for key in TINY) +
+                         '[[axis]]\nkey = "fsdp.backward_prefetch"\nvalues = ["pre", "none"]\n', encoding="utf-8")
+        process = self.mpirun(["sweep", str(sweep), "--out", "sweep"])
+        self.assertEqual(process.wait(60), OK, process.errors)
+        summary = json.loads((self.folder / "sweep/sweep.json").read_text())
+        self.assertEqual([cell["status"] for cell in summary["cells"]], ["ok", "ok"])
+        trials = [json.loads(line) for line in (self.folder / "sweep/trials.jsonl").read_text().splitlines()[1:]]
+        self.assertEqual([trial["world"]["launch"]["ranks"] for trial in trials], [RANKS] * 4)
+
+    def check_kill(self, dead: int) -> None:
+        process = self.mpirun(self.run_arguments(LONG))
+        self.await_steps(process)
+        ranks = self.ranks_of(process)
+        self.assertEqual(sorted(ranks), list(range(RANKS)))
+        os.kill(ranks[dead], signal.SIGKILL)
+        self.assertNotEqual(process.wait(10), OK)
+        for pid in ranks.values():
+            self.assertFalse(Path(f"/proc/{pid}").exists())
+        self.check_what_is_left(dead, 1 if dead == 0 else 0, process.errors)
+
+    def test_a_killed_rank_ends_all_and_keeps_what_was_done(self) -> None:
+        self.check_kill(2)
+
+    def test_a_killed_rank_0_ends_all_and_keeps_what_was_done(self) -> None:
+        self.check_kill(0)
+
+    def test_ctrl_c_keeps_the_steps_done(self) -> None:
+        process = self.mpirun(self.run_arguments(LONG))
+        self.await_steps(process)
+        os.kill(process.pid, signal.SIGINT)
+        self.assertNotEqual(process.wait(30), OK)
+        result = self.result()
+        self.assertFalse(result["complete"])
+        self.assertNotIn("failure", result)
+        self.assertGreater(result["train"]["steps_done"], 1)
+
+
+if __name__ == "__main__":
+    PROGRAM = str(Path(sys.argv[1]).resolve())
+    SOURCE = Path(sys.argv[2]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -1,0 +1,87 @@
+#include "engine/outcome_bytes.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "base/error.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+RankOutcome full_outcome() {
+  RankOutcome o;
+  o.trace.rank = 3;
+  o.trace.steps = {{10, 20}, {30, 45}};
+  o.trace.records = {{0, 1, 2, 3, 4, 5}, {6, 7, 8, 9, 10, 11}, {12, 13, 14, 15, 16, 17}};
+  trace::MemorySample sample;
+  sample.time_ns = 99;
+  sample.live[2] = 1 << 20;
+  sample.reserved = 7;
+  o.trace.memory = {sample};
+  Activity activity;
+  activity.kind = Activity::Kind::copy;
+  activity.name = 1;
+  activity.bytes = 4096;
+  o.trace.activities = {activity};
+  o.trace.activity_names = {"gemm", "", "a name with \n and \0 in it"};
+  o.memory.peak_occupied_total = 12345;
+  o.memory.live[1] = 6;
+  o.wire_bytes = {1, 2, 3, 4};
+  o.device = {{"timer", "events"}, {"nccl", ""}};
+  o.host = "node7";
+  return o;
+}
+
+TEST(OutcomeBytes, EverythingComesBack) {
+  const RankOutcome sent = full_outcome();
+  const RankOutcome read = outcome_from_bytes(to_bytes(sent));
+  EXPECT_EQ(read.trace.rank, 3);
+  ASSERT_EQ(read.trace.steps.size(), 2U);
+  EXPECT_EQ(read.trace.steps[1].end_ns, 45);
+  ASSERT_EQ(read.trace.records.size(), 3U);
+  EXPECT_EQ(std::memcmp(read.trace.records.data(), sent.trace.records.data(), 3 * sizeof(trace::Record)), 0);
+  ASSERT_EQ(read.trace.memory.size(), 1U);
+  EXPECT_EQ(read.trace.memory[0].live, sent.trace.memory[0].live);
+  EXPECT_EQ(read.trace.memory[0].reserved, 7);
+  ASSERT_EQ(read.trace.activities.size(), 1U);
+  EXPECT_EQ(read.trace.activities[0].kind, Activity::Kind::copy);
+  EXPECT_EQ(read.trace.activities[0].bytes, 4096);
+  EXPECT_EQ(read.trace.activity_names, sent.trace.activity_names);
+  EXPECT_EQ(read.memory.peak_occupied_total, 12345);
+  EXPECT_EQ(read.memory.live, sent.memory.live);
+  EXPECT_EQ(read.wire_bytes, sent.wire_bytes);
+  EXPECT_EQ(read.device, sent.device);
+  EXPECT_EQ(read.host, "node7");
+}
+
+TEST(OutcomeBytes, AnEmptyOneToo) {
+  const RankOutcome read = outcome_from_bytes(to_bytes(RankOutcome{}));
+  EXPECT_TRUE(read.trace.records.empty());
+  EXPECT_TRUE(read.device.empty());
+}
+
+TEST(OutcomeBytes, EveryCutIsNoticed) {
+  const std::string bytes = to_bytes(full_outcome());
+  for (std::size_t size = 0; size < bytes.size(); ++size) {
+    EXPECT_THROW(outcome_from_bytes(std::string_view(bytes).substr(0, size)), BackendError) << size;
+  }
+  EXPECT_THROW(outcome_from_bytes(bytes + "x"), BackendError);
+}
+
+TEST(OutcomeBytes, ACountThatCannotBeIsNoticedBeforeMemoryIsTaken) {
+  std::string bytes = to_bytes(RankOutcome{});
+  const std::uint64_t huge = ~std::uint64_t{0} / 16;
+  std::memcpy(bytes.data() + 16, &huge, sizeof huge);  // behind layout and rank: how many steps
+  EXPECT_THROW(outcome_from_bytes(bytes), BackendError);
+  bytes[0] ^= 1;
+  try {
+    outcome_from_bytes(bytes);
+    FAIL();
+  } catch (const BackendError& error) {
+    EXPECT_STREQ(error.what(), "the outcome of a rank has another layout: do all ranks run the same program?");
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine
