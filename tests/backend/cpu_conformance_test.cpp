@@ -13,6 +13,7 @@ const auto kCpu = testing::Values(&make_backend_under_test);
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, CommunicatorConformance, kCpu);
+INSTANTIATE_TEST_SUITE_P(Cpu, StrictCommunicatorConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, FailureConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, CollectiveConformance,
                          testing::Combine(kCpu, testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9),

@@ -10,6 +10,7 @@ const auto kProcesses = testing::Values(&make_processes);
 
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, DeviceConformance, kProcesses);
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, CommunicatorConformance, kProcesses);
+INSTANTIATE_TEST_SUITE_P(CpuProcesses, StrictCommunicatorConformance, kProcesses);
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, FailureConformance, kProcesses);
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, CollectiveConformance,
                          testing::Combine(kProcesses, testing::Values(1, 2, 3, 4, 7), testing::Values(0, 1, 7, 1000)));
