@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <memory>
 
 #include "backend/kernels.h"
@@ -14,7 +15,12 @@ namespace fsdpbench::backend::cuda {
 class StreamKernels : public Kernels {
  public:
   virtual std::int64_t workspace_bytes() const = 0;
+  /// Writes the host memory of the downloads that have arrived; never waits. The device calls it whenever the stream, or
+  /// an event on it, was waited for; nothing else writes there, so a caller who gave up waiting may free his memory.
+  virtual void deliver_downloads() = 0;
 };
-std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream);
+/// `stream` outlives the kernels and is idle when they die. `while_waiting` is called at least every 10 ms where an
+/// upload or download of more than 64 MiB makes the host wait for the stream; it may throw.
+std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, std::function<void()> while_waiting = {});
 
 }  // namespace fsdpbench::backend::cuda

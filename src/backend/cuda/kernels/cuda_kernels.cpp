@@ -1,0 +1,155 @@
+#include "backend/cuda/kernels/cuda_kernels.h"
+
+#include <utility>
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/kernels/attention.h"
+#include "backend/cuda/kernels/convert.h"
+#include "backend/cuda/kernels/copy.h"
+#include "backend/cuda/kernels/delay.h"
+#include "backend/cuda/kernels/embedding.h"
+#include "backend/cuda/kernels/gemms.h"
+#include "backend/cuda/kernels/linear.h"
+#include "backend/cuda/kernels/loss.h"
+#include "backend/cuda/kernels/norm.h"
+#include "backend/cuda/kernels/optimizer.h"
+#include "backend/cuda/kernels/rotary.h"
+#include "backend/cuda/kernels/scratch.h"
+#include "backend/cuda/kernels/swiglu.h"
+#include "backend/cuda/kernels/transfers.h"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+/// Gathers the kernels of this folder, with what they keep between calls.
+class CudaKernels final : public StreamKernels {
+ public:
+  CudaKernels(cudaStream_t stream, std::function<void()> while_waiting)
+      : stream_(stream),
+        scratch_(stream),
+        rotary_(stream),
+        transfers_(stream, std::move(while_waiting)),
+        gemms_(stream),
+        attention_(stream, gemms_) {}
+
+  std::int64_t workspace_bytes() const override {
+    return scratch_.bytes() + rotary_.bytes() + gemms_.workspace_bytes() + attention_.workspace_bytes();
+  }
+  void deliver_downloads() override { transfers_.deliver(); }
+
+  void gemm(const Gemm& gemm) override { gemms_.run(gemm); }
+
+  void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* rstd, std::int64_t rows,
+                std::int64_t width, float epsilon, DType dtype) override {
+    cuda::rms_norm(stream_, x, weight, y, rstd, rows, width, epsilon, dtype);
+  }
+  void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
+                         std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
+                         DType dtype) override {
+    cuda::rms_norm_backward(stream_, d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, scratch_);
+  }
+  void rotary(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
+              float theta, bool inverse, DType dtype) override {
+    rotary_(x, batch, seq, heads, head_dim, theta, inverse, dtype);
+  }
+  void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
+                 std::byte* out, float* log_sum_exp, std::byte* scratch) override {
+    attention_.forward(shape, q, k, v, out, log_sum_exp, scratch);
+  }
+  void attention_backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q, const std::byte* k,
+                          const std::byte* v, const std::byte* out, const float* log_sum_exp, std::byte* d_q,
+                          std::byte* d_k, std::byte* d_v, std::byte* scratch) override {
+    attention_.backward(shape, d_out, q, k, v, out, log_sum_exp, d_q, d_k, d_v, scratch);
+  }
+  void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count, DType dtype) override {
+    cuda::swiglu(stream_, gate, up, y, count, dtype);
+  }
+  void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
+                       std::byte* d_up, std::int64_t count, DType dtype) override {
+    cuda::swiglu_backward(stream_, d_y, gate, up, d_gate, d_up, count, dtype);
+  }
+  void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
+                 std::int64_t vocab, std::int64_t width, DType dtype) override {
+    cuda::embedding(stream_, table, tokens, y, count, vocab, width, dtype);
+  }
+  void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
+                          std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype) override {
+    cuda::embedding_backward(stream_, d_y, tokens, d_table, count, vocab, width, overwrite, dtype, scratch_);
+  }
+  void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
+                     float loss_scale, DType dtype) override {
+    cuda::cross_entropy(stream_, logits, targets, loss, rows, vocab, loss_scale, dtype, scratch_);
+  }
+  void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction, float* loss,
+                          std::int64_t count, float loss_scale, DType dtype) override {
+    cuda::mean_squared_error(stream_, prediction, target, d_prediction, loss, count, loss_scale, dtype, scratch_);
+  }
+  void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype) override {
+    cuda::add_bias(stream_, y, bias, rows, width, dtype);
+  }
+  void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width,
+                     DType dtype) override {
+    cuda::bias_backward(stream_, d_y, d_bias, rows, width, dtype, scratch_);
+  }
+  void relu(const std::byte* x, std::byte* y, std::int64_t count, DType dtype) override {
+    cuda::relu(stream_, x, y, count, dtype);
+  }
+  void relu_backward(const std::byte* d_y, const std::byte* y, std::byte* d_x, std::int64_t count,
+                     DType dtype) override {
+    cuda::relu_backward(stream_, d_y, y, d_x, count, dtype);
+  }
+  void add(const std::byte* x, const std::byte* residual, std::byte* y, std::int64_t count, DType dtype) override {
+    cuda::add(stream_, x, residual, y, count, dtype);
+  }
+  void cast(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype, std::int64_t count,
+            float factor) override {
+    cuda::cast(stream_, source, source_dtype, target, target_dtype, count, factor);
+  }
+  void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count) override {
+    cuda::accumulate(stream_, source, source_dtype, target, count);
+  }
+  void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
+                 std::span<const CopyRun> runs) override {
+    cuda::copy_runs(stream_, source, source_dtype, target, target_dtype, runs);
+  }
+  void fill_zero(std::byte* target, std::int64_t bytes) override {
+    if (bytes > 0) check(cudaMemsetAsync(target, 0, static_cast<std::size_t>(bytes), stream_), "fill_zero");
+  }
+  void upload(const void* source, std::byte* target, std::int64_t bytes) override {
+    transfers_.upload(source, target, bytes);
+  }
+  void download(const std::byte* source, void* target, std::int64_t bytes) override {
+    transfers_.download(source, target, bytes);
+  }
+  void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite) override {
+    cuda::sum_of_squares(stream_, x, count, factor, sum, overwrite, scratch_);
+  }
+  void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) override {
+    cuda::clip_factor(stream_, sums, count, max_norm, factor);
+  }
+  void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
+           const float* gradient_scale) override {
+    cuda::sgd(stream_, parameter, gradient, count, learning_rate, weight_decay, gradient_scale);
+  }
+  void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
+             const AdamWStep& step) override {
+    cuda::adamw(stream_, parameter, gradient, first_moment, second_moment, count, step);
+  }
+  void delay(std::int64_t nanoseconds) override { cuda::delay(stream_, nanoseconds); }
+
+ private:
+  cudaStream_t stream_;
+  Scratch scratch_;
+  Rotary rotary_;
+  Transfers transfers_;
+  Gemms gemms_;
+  Attention attention_;
+};
+
+}  // namespace
+
+std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, std::function<void()> while_waiting) {
+  return std::make_unique<CudaKernels>(stream, std::move(while_waiting));
+}
+
+}  // namespace fsdpbench::backend::cuda

@@ -1,0 +1,133 @@
+// Bytes to move: sum_of_squares 1 tensor, sgd 3, adamw 7 (reads 4, writes 3).
+
+#include "backend/cuda/kernels/optimizer.h"
+
+#include <cmath>
+
+#include "backend/cuda/kernels/double_sums.cuh"
+#include "backend/cuda/kernels/map.cuh"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+struct Squares {
+  const float* x;
+  std::int64_t count;
+  bool vector;
+
+  __device__ double add(std::int64_t i) const {
+    const Floats<kPack<float>> v = load_part<kPack<float>>(x, i, count, vector);
+    double sum = 0.0;
+#pragma unroll
+    for (int k = 0; k < kPack<float>; ++k) sum += static_cast<double>(v[k]) * static_cast<double>(v[k]);
+    return sum;
+  }
+};
+
+/// One block.
+__global__ void finish_squares_kernel(const double* parts, std::int64_t count, double factor, double* sum,
+                                      bool overwrite) {
+  const double squares = sum_of_parts(parts, count);
+  if (threadIdx.x == 0) *sum = factor * squares + (overwrite ? 0.0 : *sum);
+}
+
+/// One thread.
+__global__ void clip_factor_kernel(const double* sums, std::int64_t count, double max_norm, float* factor) {
+  double total = 0.0;
+  for (std::int64_t i = 0; i < count; ++i) total += sums[i];
+  const double limit = max_norm / (sqrt(total) + 1e-6);
+  *factor = static_cast<float>(limit > 1.0 ? 1.0 : limit);  // a NaN norm gives a NaN
+}
+
+__device__ float scale_of(const float* gradient_scale) { return gradient_scale != nullptr ? *gradient_scale : 1.0F; }
+
+struct Sgd {
+  float* parameter;
+  const float* gradient;
+  float learning_rate, weight_decay;
+  const float* gradient_scale;
+
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    const float scale = scale_of(gradient_scale);
+    Floats<N> p = load<N>(parameter + i);
+    const Floats<N> g = load<N>(gradient + i);
+#pragma unroll
+    for (int k = 0; k < N; ++k) p[k] = p[k] - learning_rate * (scale * g[k] + weight_decay * p[k]);
+    store(parameter + i, p);
+  }
+};
+
+struct AdamW {
+  float* parameter;
+  const float* gradient;
+  float* first_moment;
+  float* second_moment;
+  const float* gradient_scale;
+  float decay, step_size, root_correction, weight1, weight2, keep2, epsilon;
+
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    const float scale = scale_of(gradient_scale);
+    Floats<N> p = load<N>(parameter + i);
+    const Floats<N> g = load<N>(gradient + i);
+    Floats<N> m = load<N>(first_moment + i);
+    Floats<N> v = load<N>(second_moment + i);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const float gk = scale * g[k];
+      m[k] = m[k] + weight1 * (gk - m[k]);
+      v[k] = keep2 * v[k] + weight2 * gk * gk;
+      p[k] = p[k] * decay - step_size * (m[k] / (sqrtf(v[k]) / root_correction + epsilon));
+    }
+    store(first_moment + i, m);
+    store(second_moment + i, v);
+    store(parameter + i, p);
+  }
+};
+
+}  // namespace
+
+void sum_of_squares(cudaStream_t stream, const float* x, std::int64_t count, double factor, double* sum, bool overwrite,
+                    Scratch& scratch) {
+  const std::int64_t parts = sum_parts(count, kPack<float>);
+  auto* const sums = reinterpret_cast<double*>(scratch.get(parts * 8));
+  partial_sums<kPack<float>>(stream, "sum_of_squares", Squares{x, count, aligned(x)}, count, sums);
+  launch(stream, "sum_of_squares", 1, row_threads(parts, 1, kSumThreads), finish_squares_kernel, sums, parts, factor,
+         sum, overwrite);
+}
+
+void clip_factor(cudaStream_t stream, const double* sums, std::int64_t count, double max_norm, float* factor) {
+  launch(stream, "clip_factor", 1, 1, clip_factor_kernel, sums, count, max_norm, factor);
+}
+
+void sgd(cudaStream_t stream, float* parameter, const float* gradient, std::int64_t count, float learning_rate,
+         float weight_decay, const float* gradient_scale) {
+  const Sgd body{parameter, gradient, learning_rate, weight_decay, gradient_scale};
+  map<kPack<float>>(stream, "sgd", body, count, parameter, gradient);
+}
+
+void adamw(cudaStream_t stream, float* parameter, const float* gradient, float* first_moment, float* second_moment,
+           std::int64_t count, const AdamWStep& step) {
+  // The scalars in double, as torch has them.
+  const double beta1 = step.beta1;
+  const double beta2 = step.beta2;
+  const auto t = static_cast<double>(step.step);
+  const AdamW body{
+      .parameter = parameter,
+      .gradient = gradient,
+      .first_moment = first_moment,
+      .second_moment = second_moment,
+      .gradient_scale = step.gradient_scale,
+      .decay = static_cast<float>(1.0 - static_cast<double>(step.learning_rate) * step.weight_decay),
+      .step_size = static_cast<float>(step.learning_rate / (1.0 - std::pow(beta1, t))),
+      .root_correction = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, t))),
+      .weight1 = static_cast<float>(1.0 - beta1),
+      .weight2 = static_cast<float>(1.0 - beta2),
+      .keep2 = step.beta2,
+      .epsilon = step.epsilon,
+  };
+  map<kPack<float>>(stream, "adamw", body, count, parameter, gradient, first_moment, second_moment);
+}
+
+}  // namespace fsdpbench::backend::cuda

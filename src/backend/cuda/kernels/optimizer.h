@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "backend/cuda/kernels/scratch.h"
+#include "backend/kernels.h"
+
+namespace fsdpbench::backend::cuda {
+
+/// See backend/kernels.h. sgd and adamw give the bits that the CPU backend gives: the same roundings in the same order.
+void sum_of_squares(cudaStream_t stream, const float* x, std::int64_t count, double factor, double* sum, bool overwrite,
+                    Scratch& scratch);
+void clip_factor(cudaStream_t stream, const double* sums, std::int64_t count, double max_norm, float* factor);
+void sgd(cudaStream_t stream, float* parameter, const float* gradient, std::int64_t count, float learning_rate,
+         float weight_decay, const float* gradient_scale);
+void adamw(cudaStream_t stream, float* parameter, const float* gradient, float* first_moment, float* second_moment,
+           std::int64_t count, const AdamWStep& step);
+
+}  // namespace fsdpbench::backend::cuda

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/cuda/kernels/scratch.h"
+#include "base/dtype.h"
+
+namespace fsdpbench::backend::cuda {
+
+/// Rotary embedding, see backend/kernels.h. Keeps the cosines and sines of the longest sequence so far on the device.
+class Rotary {
+ public:
+  explicit Rotary(cudaStream_t stream) : stream_(stream), table_(stream) {}
+
+  void operator()(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
+                  float theta, bool inverse, DType dtype);
+  std::int64_t bytes() const { return table_.bytes(); }
+
+ private:
+  void prepare(std::int64_t seq, std::int64_t half, float theta);
+
+  cudaStream_t stream_;
+  Scratch table_;  // f32 [2, seq, half]: cosines, sines
+  std::int64_t seq_ = 0;
+  std::int64_t half_ = 0;
+  float theta_ = 0.0F;
+};
+
+}  // namespace fsdpbench::backend::cuda

@@ -1,0 +1,75 @@
+// Bytes to move: 3 tensors forward, 5 backward.
+
+#include "backend/cuda/kernels/swiglu.h"
+
+#include "backend/cuda/kernels/element.h"
+#include "backend/cuda/kernels/map.cuh"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+/// Right for any x: e^-x becomes infinite or 0 where the sigmoid is 0 or 1.
+__device__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F + expf(-x)); }
+
+template <class T>
+struct Forward {
+  const T* gate;
+  const T* up;
+  T* y;
+
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    const Floats<N> g = load<N>(gate + i);
+    const Floats<N> u = load<N>(up + i);
+    Floats<N> result;
+#pragma unroll
+    for (int k = 0; k < N; ++k) result[k] = g[k] * sigmoid(g[k]) * u[k];
+    store(y + i, result);
+  }
+};
+
+template <class T>
+struct Backward {
+  const T* d_y;
+  const T* gate;
+  const T* up;
+  T* d_gate;
+  T* d_up;
+
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    const Floats<N> d = load<N>(d_y + i);
+    const Floats<N> g = load<N>(gate + i);
+    const Floats<N> u = load<N>(up + i);
+    Floats<N> of_gate, of_up;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      const float s = sigmoid(g[k]);
+      of_up[k] = d[k] * g[k] * s;
+      of_gate[k] = d[k] * u[k] * s * (1.0F + g[k] * (1.0F - s));
+    }
+    store(d_up + i, of_up);
+    store(d_gate + i, of_gate);
+  }
+};
+
+}  // namespace
+
+void swiglu(cudaStream_t stream, const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count,
+            DType dtype) {
+  with_element_type(dtype, [&]<class T>(T) {
+    const Forward<T> body{elements<T>(gate), elements<T>(up), elements<T>(y)};
+    map<kPack<T>>(stream, "swiglu", body, count, body.gate, body.up, body.y);
+  });
+}
+
+void swiglu_backward(cudaStream_t stream, const std::byte* d_y, const std::byte* gate, const std::byte* up,
+                     std::byte* d_gate, std::byte* d_up, std::int64_t count, DType dtype) {
+  with_element_type(dtype, [&]<class T>(T) {
+    const Backward<T> body{elements<T>(d_y), elements<T>(gate), elements<T>(up), elements<T>(d_gate),
+                           elements<T>(d_up)};
+    map<kPack<T>>(stream, "swiglu_backward", body, count, body.d_y, body.gate, body.up, body.d_gate, body.d_up);
+  });
+}
+
+}  // namespace fsdpbench::backend::cuda

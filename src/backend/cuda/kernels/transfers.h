@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace fsdpbench::backend::cuda {
+
+/// Copies between pageable host memory and the device that truly only enqueue: through pinned slots, which are reused
+/// once the copy through them is done. Host memory is written by deliver() alone, so that nothing is written behind the
+/// back of a caller who gave up waiting.
+class Transfers {
+ public:
+  /// `stream` outlives this and is idle when it dies. `while_waiting` is called at least every 10 ms where a copy larger
+  /// than all slots makes the host wait; it may throw.
+  Transfers(cudaStream_t stream, std::function<void()> while_waiting);
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  /// `source` may be reused at once.
+  void upload(const void* source, std::byte* target, std::int64_t bytes);
+  /// `target` is written by the first deliver() after the stream has come so far.
+  void download(const std::byte* source, void* target, std::int64_t bytes);
+  /// Hands over what has arrived. Never waits.
+  void deliver();
+
+ private:
+  struct Slot;
+
+  /// A slot that nothing uses any more.
+  Slot& free_slot();
+  void mark_busy(Slot& slot);
+
+  cudaStream_t stream_;
+  std::function<void()> while_waiting_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  std::deque<Slot*> arriving_;  // downloads not yet handed over, oldest first
+};
+
+}  // namespace fsdpbench::backend::cuda
