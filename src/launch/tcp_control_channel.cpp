@@ -18,6 +18,7 @@ namespace {
 constexpr double kSecond = 1e9;
 constexpr int kWaitMs = 100;
 constexpr double kFarewellSeconds = 3;
+constexpr double kRootSeconds = 15;
 
 std::int64_t ns(double seconds) { return static_cast<std::int64_t>(seconds * kSecond); }
 
@@ -51,13 +52,21 @@ TcpControlChannel::TcpControlChannel(int rank, Joined joined, Heartbeat heartbea
 
 TcpControlChannel::~TcpControlChannel() {
   {
-    const std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
+    if (failure_ && rank_ != 0) wait_for_root(lock);
     ending_ = true;
     end_ = deadline_in(kFarewellSeconds);
     for (Peer& peer : peers_) put(peer, FrameKind::goodbye, "", "");
     wake();
   }
   thread_.join();
+}
+
+void TcpControlChannel::wait_for_root(std::unique_lock<std::mutex>& lock) {
+  const Deadline deadline = deadline_in(kRootSeconds);
+  const Peer& root = peer(0);
+  const auto ended = [&] { return root.said_goodbye || !root.link.socket; };
+  while (!ended() && std::chrono::steady_clock::now() < deadline) changed_.wait_for(lock, std::chrono::milliseconds(kWaitMs));
 }
 
 void TcpControlChannel::send(int to, std::string_view topic, std::string payload) {

@@ -22,7 +22,8 @@ struct Heartbeat {
 
 /// The control channel over one TCP connection from each rank to rank 0. One thread of its own reads, sends heartbeats
 /// and calls the failure listener. Destroying it says goodbye: then, and only then, the end of this process is no
-/// failure to the others.
+/// failure to the others. After a failure rank 0 may still have to write results, and launchers kill all processes when
+/// the first one ends in failure: so the others then wait for rank 0 to end first, for 15 s at most.
 class TcpControlChannel final : public ControlChannel {
  public:
   TcpControlChannel(int rank, Joined joined, Heartbeat heartbeat = {});
@@ -62,6 +63,7 @@ class TcpControlChannel final : public ControlChannel {
   void notice_silence(std::int64_t now);
   void call_listener(std::unique_lock<std::mutex>& lock);
   void close_what_is_done();
+  void wait_for_root(std::unique_lock<std::mutex>& lock);
   bool open() const;
   std::optional<std::string> take(Peer& peer, std::string_view topic);
   void wait_for_news();

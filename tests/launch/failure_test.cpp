@@ -187,6 +187,20 @@ TEST(Failure, AReplacedListenerIsNotRunningAnyMore) {
   });
 }
 
+TEST(Failure, TheOthersEndAfterRankZero) {
+  std::atomic<bool> rank_zero_ends{false};
+  run_job(3, [&](Session& session, int rank) {
+    if (rank == 2) session.control().fail("now");
+    (void)wait_for_failure(session.control());
+    if (rank == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it writes its results
+      rank_zero_ends = true;
+    }
+  }, [&](int rank) {
+    EXPECT_TRUE(rank == 0 || rank_zero_ends);
+  });
+}
+
 TEST(Failure, ACleanEndIsNone) {
   const int port = free_port();
   const std::vector<Outcome> outcomes = run_processes(4, [port](int rank) -> std::string {

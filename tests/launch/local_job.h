@@ -29,12 +29,18 @@ inline Placement place(int rank, int ranks, int port, const std::string& job = "
   return placement;
 }
 
-/// Calls `body` for each rank of a job whose processes are threads, each with a session of its own.
-inline void run_job(int ranks, const std::function<void(Session& session, int rank)>& body) {
+/// Calls `body` for each rank of a job whose processes are threads, each with a session of its own, and then, when that
+/// session is closed, `after`.
+inline void run_job(
+    int ranks, const std::function<void(Session& session, int rank)>& body,
+    const std::function<void(int rank)>& after = [](int) {}) {
   const int port = free_port();
   run_ranks(ranks, [&](int rank) {
-    const std::unique_ptr<Session> session = join(place(rank, ranks, port), {.deadline_s = 60, .version = "v"});
-    body(*session, rank);
+    {
+      const std::unique_ptr<Session> session = join(place(rank, ranks, port), {.deadline_s = 60, .version = "v"});
+      body(*session, rank);
+    }
+    after(rank);
   });
 }
 
