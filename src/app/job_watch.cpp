@@ -16,17 +16,17 @@ namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
-constexpr std::int64_t kToEndAfterFailure_ns = 8000 * kMs;
-constexpr std::int64_t kToLeave_ns = 30'000 * kMs;
 /// mpirun kills what still runs a second after Ctrl-C. A run whose step is shorter has ended by then.
 constexpr std::int64_t kInterruptedSave_ns = 400 * kMs;
 /// A signal this long before the first rank was lost was the user's; launchers send theirs when a rank is lost.
 constexpr std::int64_t kUsersLead_ns = 500 * kMs;
 
+std::int64_t ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
+
 }  // namespace
 
-JobWatch::JobWatch(launch::ControlChannel& channel)
-    : channel_(channel), rank_(channel.rank()), thread_([this](const std::stop_token& stop) { watch(stop); }) {}
+JobWatch::JobWatch(launch::ControlChannel& channel, Patience patience)
+    : channel_(channel), rank_(channel.rank()), patience_(patience), thread_([this](const std::stop_token& stop) { watch(stop); }) {}
 
 JobWatch::~JobWatch() = default;
 
@@ -55,7 +55,7 @@ bool JobWatch::look(std::int64_t now) {
 
 void JobWatch::handle(const launch::JobFailure& failure, std::int64_t now) {
   failure_ = failure;
-  deadline_ns_ = now + kToEndAfterFailure_ns;
+  deadline_ns_ = now + ns(patience_.after_failure_s);
   const std::int64_t interrupted = interrupt_time_ns();
   const bool users = interrupted > 0 && now - interrupted > kUsersLead_ns;
   code_ = static_cast<int>(users ? ExitCode::interrupted : ExitCode::rank_failed);
@@ -93,7 +93,8 @@ void JobWatch::say(const launch::JobFailure& failure, const std::string& saved) 
 void JobWatch::give_up(int code) const {
   console().error(
       fmt::format("rank {} had to be ended: it was still {} {}", rank_, doing_.load(),
-                  left_ ? "long after the job had ended" : "8 s after the failure of the job was known"));
+                  failure_ ? fmt::format("{:g} s after the failure of the job was known", patience_.after_failure_s)
+                           : fmt::format("{:g} s after its work had ended", patience_.to_leave_s)));
   _exit(code);
 }
 
@@ -104,7 +105,7 @@ void JobWatch::save_with(RunRescue* rescue) {
 }
 
 std::optional<int> JobWatch::failure_code(double patience_s) {
-  const std::int64_t until = now_ns() + static_cast<std::int64_t>(patience_s * 1e9);
+  const std::int64_t until = now_ns() + ns(patience_s);
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
@@ -119,7 +120,8 @@ void JobWatch::leave() {
   const std::lock_guard lock(mutex_);
   left_ = true;
   doing_ = "leaving";
-  if (deadline_ns_ == 0) deadline_ns_ = now_ns() + kToLeave_ns;
+  if (!failure_) code_ = static_cast<int>(ExitCode::rank_failed);
+  if (deadline_ns_ == 0) deadline_ns_ = now_ns() + ns(patience_.to_leave_s);
 }
 
 }  // namespace fsdpbench::app

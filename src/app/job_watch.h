@@ -18,7 +18,13 @@ namespace fsdpbench::app {
 /// kill this process a second later. If the process has not ended by itself 8 s after that, it ends it.
 class JobWatch {
  public:
-  explicit JobWatch(launch::ControlChannel& channel);
+  /// How long a process may take to end by itself.
+  struct Patience {
+    double after_failure_s = 8;
+    double to_leave_s = 30;  ///< once it has left the job
+  };
+  explicit JobWatch(launch::ControlChannel& channel) : JobWatch(channel, Patience{}) {}
+  JobWatch(launch::ControlChannel& channel, Patience patience);
   ~JobWatch();
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
@@ -35,7 +41,7 @@ class JobWatch {
   /// failure to become known. Nothing if there is none.
   std::optional<int> failure_code(double patience_s = 0);
 
-  /// The channel is about to go: it is not looked at any more. The process then has 30 s to end.
+  /// The channel is about to go: it is not looked at any more.
   void leave();
 
  private:
@@ -48,6 +54,7 @@ class JobWatch {
 
   launch::ControlChannel& channel_;
   const int rank_;
+  const Patience patience_;
   std::atomic<const char*> doing_ = "starting";
   std::mutex mutex_;  // of all below
   RunRescue* rescue_ = nullptr;

@@ -69,11 +69,16 @@ int execute_in_job(const CommandLine& line, const launch::Placement& placement) 
     const int code = execute(line, &job);
     JobRun::announce_end(job, code);
     return code;
-  } catch (const std::exception& error) {
+  } catch (const BackendError& error) {
+    // What is lost shows in the data first, and in the channel a moment later.
     if (const std::optional<int> code = job.watch().failure_code(1)) return *code;
+    job.channel().fail(error.what());
+    return job.watch().failure_code().value_or(static_cast<int>(error.code()));
+  } catch (const std::exception& error) {
+    if (const std::optional<int> code = job.watch().failure_code()) return *code;
     if (!job.leads()) {
       job.channel().fail(error.what());
-      return job.watch().failure_code(1).value_or(static_cast<int>(ExitCode::rank_failed));
+      return job.watch().failure_code().value_or(static_cast<int>(ExitCode::rank_failed));
     }
     const int code = guarded(true, []() -> int { throw; });
     JobRun::announce_end(job, code);

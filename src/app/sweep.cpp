@@ -117,7 +117,8 @@ json trial_record(const SweepGrid& grid, const SweepCell& cell, Job* job, const 
   } catch (const Error& error) {
     if (error.code() == ExitCode::interrupted || error.code() == ExitCode::cannot_write) throw;
     // A rank that was killed says nothing about the cell.
-    if (job != nullptr && job->watch().failure_code(1) && job->channel().failure()->died) throw;
+    const double patience_s = error.code() == ExitCode::rank_failed ? 1 : 0;
+    if (job != nullptr && job->watch().failure_code(patience_s) && job->channel().failure()->died) throw;
     return failed(error.what(), error.code());
   } catch (const std::bad_alloc&) {
     return failed("memory ran out", ExitCode::no_resources);
