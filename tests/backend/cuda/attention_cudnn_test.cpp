@@ -1,0 +1,85 @@
+// Which attention cuDNN has kernels for, asked of cuDNN itself about GPUs that are only described. Nothing is computed.
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
+#include "backend/cuda/kernels/attention_cudnn.h"
+#include "backend/cuda/kernels/cudnn_graph.h"
+#include "base/error.h"
+
+namespace fsdpbench::backend::cuda {
+namespace {
+
+struct Gpu {
+  const char* name;
+  int version;  ///< compute capability, times 10
+  int multiprocessors;
+  int shared_memory;  ///< bytes that a block may ask for
+
+  std::string properties() const {
+    return R"({"deviceVer":)" + std::to_string(version * 10) + R"(,"driverVer":13000,"cudaDeviceId":0,)" +
+           R"("maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,)" +
+           R"("multiProcessorCount":)" + std::to_string(multiprocessors) + R"(,"warpSize":32,)" +
+           R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":)" + std::to_string(shared_memory) +
+           R"(,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)" +
+           R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,)" +
+           R"("supportCoopLaunch":1,"smClockRateKHz":1980000,"memClockRateKHz":2619000,"l2CacheSize":52428800,)" +
+           R"("deviceName":")" + name + R"(","totalGlobalMem":80000000000})";
+  }
+};
+constexpr Gpu kGpus[] = {{"A100", 80, 108, 166912}, {"H100", 90, 132, 232448}, {"B200", 100, 148, 232448}};
+
+class CudnnChoice : public testing::TestWithParam<std::tuple<Gpu, std::int64_t>> {
+ protected:
+  static void SetUpTestSuite() {
+    // By its name cuDNN finds it again.
+    ASSERT_NE(dlopen(FSDPBENCH_CUDA_DRIVER_STUB, RTLD_NOW | RTLD_GLOBAL), nullptr) << dlerror();
+  }
+
+  static void expect_kernels(const Gpu& gpu, const AttentionShape& shape) {
+    SCOPED_TRACE(testing::Message() << shape.batch << " x " << shape.seq << ", heads " << shape.heads << " of "
+                                    << shape.kv_heads);
+    EXPECT_NO_THROW(CudnnGraph::forward(shape).check_support(gpu.version, gpu.properties()));
+    EXPECT_NO_THROW(CudnnGraph::backward(shape).check_support(gpu.version, gpu.properties()));
+  }
+};
+
+TEST_P(CudnnChoice, HasKernelsForWhatTheRuleTakes) {
+  const auto& [gpu, head_dim] = GetParam();
+  const auto shape = [head = head_dim](std::int64_t seq, std::int64_t heads, std::int64_t kv_heads) {
+    return AttentionShape{4, seq, heads, kv_heads, head, DType::bf16};
+  };
+  if (!cudnn_takes(shape(2048, 16, 16), gpu.version / 10)) {
+    EXPECT_THROW(CudnnGraph::backward(shape(2048, 16, 16)).check_support(gpu.version, gpu.properties()), BackendError);
+    return;
+  }
+  expect_kernels(gpu, shape(2048, 16, 16));
+  expect_kernels(gpu, shape(4096, 32, 8));
+  expect_kernels(gpu, shape(300, 6, 1));
+  expect_kernels(gpu, shape(17, 4, 2));
+  expect_kernels(gpu, shape(1, 2, 2));
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpus, CudnnChoice,
+                         testing::Combine(testing::ValuesIn(kGpus), testing::Values(8, 20, 64, 96, 128, 136, 256, 264)),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param).name) + "_head_" +
+                                  std::to_string(std::get<1>(test.param));
+                         });
+
+TEST(CudnnGraphs, NameTheShapeTheyCannotCompute) {
+  const AttentionShape odd{2, 64, 4, 2, 20, DType::bf16};
+  EXPECT_THAT([&] { CudnnGraph::forward(odd).check_support(kGpus[1].version, kGpus[1].properties()); },
+              testing::ThrowsMessage<BackendError>(testing::StartsWith(
+                  "cuDNN cannot compute the forward of attention over 2 samples of 64 tokens with 4 query and 2 key "
+                  "heads of size 20: ")));
+}
+
+TEST(CudnnVersion, IsTheLoadedLibrarys) { EXPECT_THAT(cudnn_version(), testing::StartsWith("cuDNN 9.")); }
+
+}  // namespace
+}  // namespace fsdpbench::backend::cuda
