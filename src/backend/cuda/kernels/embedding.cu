@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kSumThreads)
           at[k] = p;
           if (p < count) p = next[p];
         }
-        Floats<N> row[kRowsAtOnce];
+        Floats<N> row[kRowsAtOnce]{};
 #pragma unroll
         for (int k = 0; k < kRowsAtOnce; ++k) {
           if (at[k] < count) row[k] = load_part<N>(d_y + at[k] * width, j, width, d_y_aligned);
