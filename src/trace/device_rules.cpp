@@ -32,8 +32,12 @@ void DeviceRules::event(const ParsedEvent& event) {
   }
   if (std::ranges::find(kDeviceCategories, category) != kDeviceCategories.end()) {
     device_row(event, category, *time);
+    if (const auto row = op_row(event, *time)) op_rows_.push_back(*row);
   } else if (std::ranges::find(kHostCategories, category) != kHostCategories.end()) {
     host_row(event, category, *time);
+    if (category == "gpu_user_annotation") {
+      if (const auto row = op_row(event, *time)) ops_.insert_or_assign(row->op, *row);
+    }
   } else if (category == "cuda_sync") {
     const Value* stream = event.arg(field::kStream.name);
     if (stream != nullptr && stream->is_integer() && stream->integer >= 0) {
@@ -41,6 +45,17 @@ void DeviceRules::event(const ParsedEvent& event) {
                     "A cuda_sync row has a stream of 0 or more; HTA counts it as busy time. Use -1.");
     }
   }
+}
+
+std::optional<DeviceRules::OpRow> DeviceRules::op_row(const ParsedEvent& event, std::int64_t time_ns) {
+  const Value* step = event.arg(field::kStep.name);
+  const Value* op = event.arg(field::kOp.name);
+  const Value* dur = event.member(field::kDur.name);
+  const auto length = dur != nullptr ? nanoseconds(*dur) : std::nullopt;
+  if (step == nullptr || !step->is_integer() || op == nullptr || !op->is_integer() || !length) return std::nullopt;
+  constexpr std::int64_t kMostOps = std::int64_t{1} << 31U;
+  if (step->integer < 0 || step->integer >= kMostOps || op->integer < 0 || op->integer >= kMostOps) return std::nullopt;
+  return OpRow{step->integer * kMostOps + op->integer, time_ns, time_ns + *length, event.index};
 }
 
 void DeviceRules::host_row(const ParsedEvent& event, std::string_view category, std::int64_t time_ns) {
@@ -113,6 +128,12 @@ void DeviceRules::finish(const FileFacts& file) {
                     fmt::format("The device row begins {} ns before its launch, event {}.",
                                 launch->second.time_ns - row.time_ns, launch->second.event));
     }
+  }
+  for (const OpRow& row : op_rows_) {
+    const auto op = ops_.find(row.op);
+    if (op == ops_.end() || (op->second.begin_ns <= row.begin_ns && row.end_ns <= op->second.end_ns)) continue;
+    findings_.add(Rule::op_span, row.event,
+                  fmt::format("The device row does not lie inside its op, event {}.", op->second.event));
   }
   if (!file.has_distributed_info) return;
   if (!file.searched_rank) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -28,13 +29,20 @@ class DeviceRules {
   struct DeviceRow {
     std::int64_t correlation, time_ns, event;
   };
+  /// A row on the device that says which op it belongs to.
+  struct OpRow {
+    std::int64_t op, begin_ns, end_ns, event;
+  };
   void host_row(const ParsedEvent& event, std::string_view category, std::int64_t time_ns);
   void device_row(const ParsedEvent& event, std::string_view category, std::int64_t time_ns);
   void collective(const ParsedEvent& event, std::string_view name);
+  static std::optional<OpRow> op_row(const ParsedEvent& event, std::int64_t time_ns);
 
   Findings& findings_;
   std::unordered_map<std::int64_t, Launch> launches_;
   std::vector<DeviceRow> device_rows_;
+  std::unordered_map<std::int64_t, OpRow> ops_;  // annotations, by op
+  std::vector<OpRow> op_rows_;                   // kernels, copies and fills
 };
 
 }  // namespace fsdpbench::trace

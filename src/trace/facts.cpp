@@ -8,7 +8,8 @@ std::vector<StepView> steps_of(const RankTrace& trace) {
   std::vector<StepView> steps;
   const std::span<const Record> records(trace.records);
   const std::span<const MemorySample> memory(trace.memory);
-  std::size_t record = 0, sample = 0;
+  const std::span<const Activity> activities(trace.activities);
+  std::size_t record = 0, sample = 0, activity = 0;
   for (std::size_t i = 0; i < trace.steps.size(); ++i) {
     StepView step;
     step.window = trace.steps[i];
@@ -19,6 +20,11 @@ std::vector<StepView> steps_of(const RankTrace& trace) {
     while (sample < memory.size() && (last || memory[sample].time_ns < trace.steps[i + 1].begin_ns)) ++sample;
     step.records = records.subspan(first_record, record - first_record);
     step.memory = memory.subspan(first_sample, sample - first_sample);
+    while (activity < activities.size() && activities[activity].step < step.number) ++activity;
+    const std::size_t first_activity = activity;
+    while (activity < activities.size() && activities[activity].step == step.number) ++activity;
+    step.activities = activities.subspan(first_activity, activity - first_activity);
+    step.names = trace.activity_names;
     steps.push_back(step);
   }
   return steps;

@@ -22,6 +22,7 @@ struct RankFacts {
   int world_size = 1;
   std::string backend;  ///< "cpu"
   std::vector<ProcessGroup> groups;
+  bool profiled = false;  ///< the device told its activities: the steps have them
 };
 
 /// The time line that all files of a run share.
@@ -36,10 +37,12 @@ struct StepView {
   StepWindow window;
   std::span<const Record> records;
   std::span<const MemorySample> memory;
+  std::span<const Activity> activities;
+  std::span<const std::string> names;  ///< that the activities refer to, of all steps
 };
 
-/// Cuts a rank's trace into its steps: records by their step's number, memory samples by time. What was sampled
-/// after the last window's end belongs to the last step.
+/// Cuts a rank's trace into its steps: records and activities by their step's number, memory samples by time. What was
+/// sampled after the last window's end belongs to the last step.
 std::vector<StepView> steps_of(const RankTrace& trace);
 
 /// When the earliest step of any rank began; 0 without steps.

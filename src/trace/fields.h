@@ -87,8 +87,10 @@ inline constexpr Field kWaitedForPeers{"waited_for_peers_us", Place::args, Field
 inline constexpr Field kBytes{"bytes", Place::args, FieldType::integer, "bytes", Files::both};
 inline constexpr Field kDevice{"device", Place::args, FieldType::integer, "", Files::rank};
 inline constexpr Field kContext{"context", Place::args, FieldType::integer, "", Files::rank};
-inline constexpr Field kStream{"stream", Place::args, FieldType::integer, "", Files::rank};
+inline constexpr Field kStream{"stream", Place::args, FieldType::integer, "", Files::both};
 inline constexpr Field kCorrelation{"correlation", Place::args, FieldType::integer, "", Files::rank};
+inline constexpr Field kExternalId{"External id", Place::args, FieldType::integer, "", Files::rank};
+inline constexpr Field kDeviceName{"device name", Place::args, FieldType::text, "", Files::rank};
 inline constexpr Field kBandwidth{"memory bandwidth (GB/s)", Place::args, FieldType::number, "GB/s", Files::rank};
 inline constexpr Field kCollectiveName{"Collective name", Place::args, FieldType::text, "", Files::rank};
 inline constexpr Field kInElements{"In msg nelems", Place::args, FieldType::integer, "elements", Files::rank};
@@ -129,6 +131,7 @@ inline constexpr auto kFields = std::to_array<Field>({
     field::kStep,             field::kOp,                field::kOpName,           field::kUnit,
     field::kPhase,            field::kIssued,            field::kWaitedForPeers,   field::kBytes,
     field::kDevice,           field::kContext,           field::kStream,           field::kCorrelation,
+    field::kExternalId,       field::kDeviceName,
     field::kBandwidth,        field::kCollectiveName,    field::kInElements,       field::kOutElements,
     field::kGroupSize,        field::kDtype,             field::kGroupName,        field::kGroupDescription,
     field::kGroupRanks,       field::kSequence,          field::kAllocated,        field::kReserved,

@@ -38,16 +38,17 @@ enum class Rule : std::uint8_t {
   host_stream,
   collective,
   row_name,
+  op_span,
   first_row,
 };
-inline constexpr std::size_t kRuleCount = 27;
+inline constexpr std::size_t kRuleCount = 28;
 
 constexpr std::string_view to_string(Rule rule) {
   constexpr std::array<std::string_view, kRuleCount> kNames{
       "json",       "structure",  "limit",   "phase",         "number",  "process",  "track",       "duration", "nesting",
       "begin_end",  "async",      "flow_id", "flow_pair",     "flow_order", "flow_slice", "counter", "counter_order",
       "instant",    "metadata",   "rank",    "correlation",   "launch",  "stream",   "host_stream", "collective",
-      "row_name",   "first_row"};
+      "row_name",   "op_span",    "first_row"};
   return kNames[static_cast<std::size_t>(rule)];
 }
 

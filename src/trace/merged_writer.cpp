@@ -68,8 +68,32 @@ void MergedWriter::step(const StepView& step) {
   for (std::size_t i = 0; i < step.records.size(); ++i) {
     write_op(step.records[i], i + 1 < step.records.size() ? step.records[i + 1].issued_ns : end);
   }
+  write_activities(step);
   write_memory(step);
   write_gathers();
+}
+
+void MergedWriter::write_activities(const StepView& step) {
+  // What half overlaps the kernel before it is cut at its begin: slices of one track must nest.
+  std::array<std::int64_t, kLaneCount> end{};
+  for (const Activity& work : step.activities) {
+    const auto record = std::ranges::lower_bound(step.records, work.op, {}, &Record::op);
+    if (record == step.records.end() || record->op != work.op || record->begin_ns == 0) continue;
+    const OpLabel& op = label_(step.number, work.op);
+    std::int64_t& lane_end = end[index_of(op.lane)];
+    const std::int64_t begin = std::clamp(work.begin_ns, std::max(record->begin_ns, lane_end), std::max(record->end_ns, lane_end));
+    const std::int64_t until = std::clamp(work.end_ns, begin, std::max(begin, record->end_ns));
+    lane_end = until;
+    const auto name = static_cast<std::size_t>(work.name);
+    events_.head('X', "activity", name < step.names.size() ? std::string_view(step.names[name]) : "unknown",
+                 lane_track(op.lane), begin);
+    events_.duration(until - begin);
+    events_.arg(field::kStep, step.number);
+    events_.arg(field::kOp, work.op);
+    events_.arg(field::kStream, static_cast<std::int64_t>(work.stream));
+    if (work.bytes > 0) events_.arg(field::kBytes, work.bytes);
+    events_.end();
+  }
 }
 
 void MergedWriter::write_op(const Record& record, std::int64_t host_end_ns) {

@@ -26,6 +26,7 @@ class MergedWriter {
 
  private:
   void write_op(const Record& record, std::int64_t host_end_ns);
+  void write_activities(const StepView& step);
   void write_wait(const OpLabel& op, const Record& record);
   void write_memory(const StepView& step);
   void write_gathers();

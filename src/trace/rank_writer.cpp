@@ -1,12 +1,13 @@
 #include "trace/rank_writer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <numeric>
 #include <utility>
+
+#include "trace/kineto_names.h"
 
 namespace fsdpbench::trace {
 namespace {
@@ -22,42 +23,6 @@ constexpr int kCudaDevice = 1;   // kineto's device type
 
 int stream_of(Lane lane) { return kFirstStream + static_cast<int>(index_of(lane)); }
 
-struct CollectiveNames {
-  std::string_view kernel;
-  std::string_view api;
-};
-
-constexpr CollectiveNames names_of(CollectiveKind kind) {
-  switch (kind) {
-    case CollectiveKind::all_gather: return {"AllGather", "_allgather_base"};
-    case CollectiveKind::reduce_scatter: return {"ReduceScatter", "_reduce_scatter_base"};
-    case CollectiveKind::all_reduce: return {"AllReduce", "allreduce"};
-  }
-  return {};
-}
-
-/// c10's names of element types, as NCCL rows have them.
-constexpr std::string_view torch_name(DType dtype) {
-  return dtype == DType::f32 ? "Float" : dtype == DType::bf16 ? "BFloat16" : "Int";
-}
-
-/// HTA decides by name what is computation; these would make it overlook a kernel.
-bool misleads(std::string_view name) {
-  for (std::string_view part : {"Memcpy", "Memset", "dma", "Sync", "nccl", "LaunchKernel"}) {
-    if (name.find(part) != std::string_view::npos) return true;
-  }
-  return std::ranges::any_of(std::initializer_list<std::string_view>{"hip", "hccl", "runFunction", "Stream Wait Event"},
-                             [&](std::string_view prefix) { return name.starts_with(prefix); });
-}
-
-std::string_view launch_name(OpCategory category) {
-  switch (category) {
-    case OpCategory::communication: return "cudaLaunchKernelExC";
-    case OpCategory::copy: return "cudaMemcpyAsync";
-    default: return "cudaLaunchKernel";
-  }
-}
-
 }  // namespace
 
 RankWriter::RankWriter(const std::string& path, const RankFacts& facts, const TimeBase& time, LabelOf label)
@@ -67,10 +32,10 @@ RankWriter::RankWriter(const std::string& path, const RankFacts& facts, const Ti
       host_{kHostPid + facts.rank, kHostTid},
       device_pid_(kDevicePid + kDevicePidStep * facts.rank),
       rank_(facts.rank),
-      groups_(facts.groups),
-      group_sequence_(facts.groups.size(), 0),
+      profiled_(facts.profiled),
+      collectives_(facts.groups),
+      rows_(events_, collectives_, host_, device_pid_),
       end_ns_(time.origin_ns) {
-  for (const ProcessGroup& group : groups_) group_ranks_.push_back(fmt::format("[{}]", fmt::join(group.ranks, ", ")));
   write_head(facts, time);
   events_.json().raw(fmt::format("\"{}\":", field::kTraceName.name));
   events_.json().text(std::filesystem::path(path).filename().string());
@@ -80,6 +45,7 @@ RankWriter::RankWriter(const std::string& path, const RankFacts& facts, const Ti
 
 void RankWriter::write_head(const RankFacts& facts, const TimeBase& time) {
   JsonStream& json = events_.json();
+  const std::vector<ProcessGroup>& groups = collectives_.groups();
   json.raw(fmt::format("{{\"{}\":1,\"{}\":{},\n", field::kSchemaVersionKey.name, field::kFsdpbenchSchema.name, kSchemaVersion));
   json.raw(fmt::format("\"{}\":[{{\"id\":0,\"name\":", field::kDeviceProperties.name));
   json.text(fmt::format("{} rank {}", facts.backend, facts.rank));
@@ -88,19 +54,19 @@ void RankWriter::write_head(const RankFacts& facts, const TimeBase& time) {
   json.text(facts.backend);
   json.raw(fmt::format(",\"{}\": {},\"{}\": {},\"{}\": {},\"{}\":[", field::kRank.name, facts.rank,
                        field::kWorldSize.name, facts.world_size, field::kGroupCount.name,
-                       std::ranges::count_if(groups_, [](const ProcessGroup& g) { return !g.ranks.empty(); }),
+                       std::ranges::count_if(groups, [](const ProcessGroup& g) { return !g.ranks.empty(); }),
                        field::kGroupConfig.name));
   const char* separator = "";
-  for (std::size_t i = 0; i < groups_.size(); ++i) {
-    if (groups_[i].ranks.empty()) continue;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    if (groups[i].ranks.empty()) continue;
     json.raw(fmt::format("{}{{\"{}\":", std::exchange(separator, ","), field::kConfigName.name));
-    json.text(groups_[i].name);
+    json.text(groups[i].name);
     json.raw(fmt::format(",\"{}\":", field::kConfigDescription.name));
-    json.text(groups_[i].description);
+    json.text(groups[i].description);
     json.raw(fmt::format(",\"{}\":", field::kConfigBackend.name));
     json.text(facts.backend);
-    json.raw(fmt::format(",\"{}\": {},\"{}\":\"{}\"}}", field::kConfigSize.name, groups_[i].ranks.size(),
-                         field::kConfigRanks.name, group_ranks_[i]));
+    json.raw(fmt::format(",\"{}\": {},\"{}\":\"{}\"}}", field::kConfigSize.name, groups[i].ranks.size(),
+                         field::kConfigRanks.name, collectives_.ranks(i)));
   }
   json.raw(fmt::format("]}},\n\"{}\":\"ms\",", field::kDisplayTimeUnit.name));
   if (time.origin_unix_ns != 0) json.raw(fmt::format("\"{}\":{},", field::kBaseTime.name, time.origin_unix_ns));
@@ -113,6 +79,7 @@ void RankWriter::name_tracks(const RankFacts& facts) {
   const Track device{device_pid_, kFirstStream};
   events_.name_track("process_name", device, fmt::format("rank {} {} device", rank_, facts.backend));
   events_.sort_track("process_sort_index", device, 2 * rank_ + 1);
+  if (profiled_) return;  // streams have numbers of the device's
   for (Lane lane : kLanes) {
     const Track track{device_pid_, stream_of(lane)};
     events_.name_track("thread_name", track, fmt::format("stream {} {}", stream_of(lane), to_string(lane)));
@@ -126,16 +93,24 @@ void RankWriter::step(const StepView& step) {
   events_.duration(end - step.window.begin_ns);
   events_.arg(field::kStep, step.number);
   events_.end();
+  std::vector<Activity> works(step.activities.begin(), step.activities.end());
+  std::ranges::stable_sort(works, [](const Activity& a, const Activity& b) {
+    return a.op != b.op ? a.op < b.op : a.begin_ns != b.begin_ns ? a.begin_ns < b.begin_ns : a.end_ns > b.end_ns;
+  });
   for (std::size_t i = 0; i < step.records.size(); ++i) {
-    write_op(step, step.records[i], i + 1 < step.records.size() ? step.records[i + 1].issued_ns : end);
+    const auto of_op = std::ranges::equal_range(works, step.records[i].op, {}, &Activity::op);
+    write_op(step, step.records[i], i + 1 < step.records.size() ? step.records[i + 1].issued_ns : end,
+             {of_op.begin(), of_op.end()});
   }
   for (const MemorySample& sample : step.memory) write_sample(sample);
   end_ns_ = end;
   next_step_ = step.number + 1;
 }
 
-void RankWriter::write_op(const StepView& step, const Record& record, std::int64_t host_end_ns) {
+void RankWriter::write_op(const StepView& step, const Record& record, std::int64_t host_end_ns,
+                          std::span<const Activity> works) {
   const OpLabel& op = label_(step.number, record.op);
+  if (profiled_ && op.on_lane()) return rows_.write(op, record, host_end_ns, works, step.names);
   if (!op.on_lane() || record.begin_ns == 0) {
     const bool waits = op.category == OpCategory::host;
     events_.head('X', waits ? "cuda_runtime" : "cpu_op", waits ? std::string_view("cudaEventSynchronize") : op.name,
@@ -170,20 +145,7 @@ void RankWriter::write_launch(const OpLabel& op, const Record& record, std::int6
 
 void RankWriter::write_device_row(const OpLabel& op, const Record& record, std::int64_t correlation) {
   const std::int64_t duration = record.end_ns - record.begin_ns;
-  std::string_view category = "kernel";
-  name_.clear();
-  if (op.category == OpCategory::copy) {
-    category = "gpu_memcpy";
-    name_.append("Memcpy DtoD (").append(op.name).append(")");
-  } else if (op.category == OpCategory::communication) {
-    name_.append("ncclDevKernel_");
-    if (op.collective) name_.append(names_of(op.collective->kind).kernel);
-    name_.append("(").append(op.name).append(")");
-  } else if (misleads(op.name)) {
-    name_.append("op ").append(std::to_string(record.op));
-  } else {
-    name_.append(op.name);
-  }
+  const std::string_view category = name_op_row(op, record.op, name_);
   events_.head('X', category, name_, {device_pid_, stream_of(op.lane)}, record.begin_ns);
   events_.duration(duration);
   events_.arg(field::kDevice, 0);
@@ -199,25 +161,11 @@ void RankWriter::write_device_row(const OpLabel& op, const Record& record, std::
   if (op.category == OpCategory::copy && op.bytes > 0 && duration > 0) {
     events_.arg_number(field::kBandwidth, static_cast<double>(op.bytes) / static_cast<double>(duration));
   }
-  if (op.collective) collective_args(*op.collective);
+  if (op.collective) collectives_.write(events_, *op.collective, collectives_.next(*op.collective));
   if (record.peers_arrived_ns > 0) {
     events_.arg_duration(field::kWaitedForPeers, std::max<std::int64_t>(0, record.peers_arrived_ns - record.begin_ns));
   }
   events_.end();
-}
-
-void RankWriter::collective_args(const CollectiveLabel& collective) {
-  const ProcessGroup& group = groups_.at(collective.group);
-  const auto size = static_cast<std::int64_t>(group.ranks.size());
-  events_.arg(field::kCollectiveName, names_of(collective.kind).api);
-  events_.arg(field::kInElements, collective.count * (collective.kind == CollectiveKind::reduce_scatter ? size : 1));
-  events_.arg(field::kOutElements, collective.count * (collective.kind == CollectiveKind::all_gather ? size : 1));
-  events_.arg(field::kGroupSize, size);
-  events_.arg(field::kDtype, torch_name(collective.dtype));
-  events_.arg(field::kGroupName, group.name);
-  events_.arg(field::kGroupDescription, group.description);
-  events_.arg(field::kGroupRanks, group_ranks_[collective.group]);
-  events_.arg(field::kSequence, group_sequence_[collective.group]++);
 }
 
 void RankWriter::write_sample(const MemorySample& sample) {
@@ -249,7 +197,9 @@ void RankWriter::finish() {
 
 void write_rank_trace(const std::string& path, const RankTrace& trace, const RankFacts& facts, const TimeBase& time,
                       const LabelOf& label) {
-  RankWriter writer(path, facts, time, label);
+  RankFacts known = facts;
+  known.profiled = !trace.activities.empty();
+  RankWriter writer(path, known, time, label);
   for (const StepView& step : steps_of(trace)) writer.step(step);
   writer.finish();
 }

@@ -1,9 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "trace/activity_rows.h"
+#include "trace/collective_fields.h"
 #include "trace/event_stream.h"
 #include "trace/facts.h"
 #include "trace/op_label.h"
@@ -22,15 +25,16 @@ class RankWriter {
   void finish();
 
   /// Arrows left out because the device's time of a begin lies before the host's of its issue.
-  std::int64_t arrows_left_out() const { return arrows_left_out_; }
+  std::int64_t arrows_left_out() const { return arrows_left_out_ + rows_.arrows_left_out(); }
+  /// See ActivityRows.
+  std::int64_t rows_aside() const { return rows_.rows_aside(); }
 
  private:
   void write_head(const RankFacts& facts, const TimeBase& time);
   void name_tracks(const RankFacts& facts);
-  void write_op(const StepView& step, const Record& record, std::int64_t host_end_ns);
+  void write_op(const StepView& step, const Record& record, std::int64_t host_end_ns, std::span<const Activity> works);
   void write_launch(const OpLabel& op, const Record& record, std::int64_t correlation, std::int64_t end_ns);
   void write_device_row(const OpLabel& op, const Record& record, std::int64_t correlation);
-  void collective_args(const CollectiveLabel& collective);
   void write_sample(const MemorySample& sample);
 
   WholeFile file_;
@@ -39,10 +43,10 @@ class RankWriter {
   Track host_;
   int device_pid_;
   int rank_;
+  bool profiled_;
   std::string name_;  // scratch
-  std::vector<ProcessGroup> groups_;
-  std::vector<std::string> group_ranks_;    // "[0, 1]", by group
-  std::vector<std::int64_t> group_sequence_;
+  CollectiveFields collectives_;
+  ActivityRows rows_;
   std::int64_t correlation_ = 0;
   std::int64_t arrows_left_out_ = 0;
   std::int64_t last_allocated_ = 0;

@@ -38,7 +38,7 @@ struct RankTrace {
   std::vector<StepWindow> steps;
   std::vector<Record> records;  ///< in issue order
   std::vector<MemorySample> memory;
-  std::vector<Activity> activities;         ///< the device's own records, where it has a profiler
+  std::vector<Activity> activities;         ///< the device's own records, where it has a profiler; step after step
   std::vector<std::string> activity_names;
 };
 

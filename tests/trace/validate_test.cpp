@@ -133,6 +133,7 @@ std::vector<Violation> violations() {
       {Rule::collective, file({kName, kLaunch, R"({"ph":"X","cat":"kernel","name":"ncclX","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":"2","In msg nelems":1,"Out msg nelems":2}})"}), 2},
       {Rule::row_name, file({kName, kLaunch, R"({"ph":"X","cat":"kernel","name":"gather","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":2,"In msg nelems":1,"Out msg nelems":2}})"}), 2},
       {Rule::row_name, file({kName, kLaunch, R"({"ph":"X","cat":"gpu_memcpy","name":"copy","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7}})"}), 2},
+      {Rule::op_span, file({kName, kLaunch, R"({"ph":"X","cat":"gpu_user_annotation","name":"op","pid":2,"tid":7,"ts":20,"dur":4,"args":{"step":1,"op":2}})", R"({"ph":"X","cat":"kernel","name":"k","pid":2,"tid":8,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"step":1,"op":2}})"}), 3},
       {Rule::first_row, file({kLaunch, kKernel}), 0},
   };
 }

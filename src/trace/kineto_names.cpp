@@ -1,0 +1,108 @@
+#include "trace/kineto_names.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace fsdpbench::trace {
+namespace {
+
+constexpr std::string_view nccl_name(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_gather: return "AllGather";
+    case CollectiveKind::reduce_scatter: return "ReduceScatter";
+    case CollectiveKind::all_reduce: return "AllReduce";
+  }
+  return {};
+}
+
+/// HTA decides by name what is computation; these would make it overlook a kernel.
+bool misleads(std::string_view name) {
+  for (std::string_view part : {"Memcpy", "Memset", "dma", "Sync", "nccl", "LaunchKernel"}) {
+    if (name.find(part) != std::string_view::npos) return true;
+  }
+  return std::ranges::any_of(std::initializer_list<std::string_view>{"hip", "hccl", "runFunction", "Stream Wait Event"},
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+void name_copy(std::string_view inner, std::string& name) { name.append("Memcpy DtoD (").append(inner).append(")"); }
+
+void name_collective(const OpLabel& op, std::string_view inner, std::string& name) {
+  name.append("ncclDevKernel_");
+  if (op.collective) name.append(nccl_name(op.collective->kind));
+  name.append("(").append(inner).append(")");
+}
+
+void name_computation(std::int32_t index, std::string_view own, std::string& name) {
+  if (misleads(own)) {
+    name.append("op ").append(std::to_string(index));
+  } else {
+    name.append(own);
+  }
+}
+
+}  // namespace
+
+std::string_view torch_name(CollectiveKind kind) {
+  switch (kind) {
+    case CollectiveKind::all_gather: return "_allgather_base";
+    case CollectiveKind::reduce_scatter: return "_reduce_scatter_base";
+    case CollectiveKind::all_reduce: return "allreduce";
+  }
+  return {};
+}
+
+std::string_view torch_name(DType dtype) {
+  return dtype == DType::f32 ? "Float" : dtype == DType::bf16 ? "BFloat16" : "Int";
+}
+
+std::string_view launch_name(OpCategory category) {
+  switch (category) {
+    case OpCategory::communication: return "cudaLaunchKernelExC";
+    case OpCategory::copy: return "cudaMemcpyAsync";
+    default: return "cudaLaunchKernel";
+  }
+}
+
+std::string_view name_op_row(const OpLabel& op, std::int32_t index, std::string& name) {
+  name.clear();
+  if (op.category == OpCategory::copy) {
+    name_copy(op.name, name);
+    return "gpu_memcpy";
+  }
+  if (op.category == OpCategory::communication) {
+    name_collective(op, op.name, name);
+  } else {
+    name_computation(index, op.name, name);
+  }
+  return "kernel";
+}
+
+std::string_view name_activity_row(const OpLabel& op, std::int32_t index, Activity::Kind kind,
+                                   std::string_view device_name, std::string& name) {
+  name.clear();
+  if (op.category == OpCategory::communication) {  // whatever it is made of
+    if (device_name.starts_with("nccl")) {
+      name.append(device_name);
+    } else {
+      name_collective(op, device_name, name);
+    }
+    return "kernel";
+  }
+  if (kind == Activity::Kind::fill) {
+    if (!device_name.starts_with("Memset")) name.append("Memset ");
+    name.append(device_name);
+    return "gpu_memset";
+  }
+  if (kind == Activity::Kind::copy && device_name.starts_with("Memcpy")) {
+    name.append(device_name);
+    return "gpu_memcpy";
+  }
+  if (kind == Activity::Kind::copy || op.category == OpCategory::copy) {
+    name_copy(device_name, name);
+    return "gpu_memcpy";
+  }
+  name_computation(index, device_name, name);
+  return "kernel";
+}
+
+}  // namespace fsdpbench::trace
