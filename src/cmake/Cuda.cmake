@@ -95,7 +95,7 @@ function(fsdpbench_emulated_cuda_library name)
   list(TRANSFORM sources PREPEND ${folder}/)
   add_library(fsdpbench_emulated_cuda_${name} STATIC ${sources})
   list(FILTER sources INCLUDE REGEX "\\.cu$")
-  set_source_files_properties(${sources} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-x;c++")
+  set_source_files_properties(${sources} PROPERTIES LANGUAGE CXX)
   target_include_directories(fsdpbench_emulated_cuda_${name} BEFORE PRIVATE ${ARG_REPLACED})
   target_link_libraries(fsdpbench_emulated_cuda_${name} PUBLIC fsdpbench_options fsdpbench_backend
                                                                fsdpbench_cuda_headers ${ARG_LIBRARIES})

@@ -33,6 +33,11 @@ cudaEvent_t OpsInFlight::take_event() {
   return event;
 }
 
+void OpsInFlight::follow(Lane lane, cudaStream_t stream) {
+  if (ops_.empty() || ops_.back().lane == lane) return;
+  check(cudaStreamWaitEvent(stream, ops_.back().ended, 0), "cudaStreamWaitEvent before a collective");
+}
+
 void OpsInFlight::begin(Collective kind, Lane lane, cudaStream_t stream) {
   oldest();
   ops_.push_back({.number = ++issued_, .kind = kind, .lane = lane, .began = take_event(), .ended = take_event()});

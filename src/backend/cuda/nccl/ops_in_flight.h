@@ -34,6 +34,9 @@ class OpsInFlight {
   OpsInFlight(const OpsInFlight&) = delete;
   OpsInFlight& operator=(const OpsInFlight&) = delete;
 
+  /// Makes `stream`, which is the lane's, wait for the last op if another lane has it. NCCL keeps the order itself, but
+  /// behind what times the next op: to wait for this rank's own earlier collective is no part of that one.
+  void follow(Lane lane, cudaStream_t stream);
   /// Around what enqueues one op on `stream`.
   void begin(Collective kind, Lane lane, cudaStream_t stream);
   void end(cudaStream_t stream);

@@ -19,6 +19,7 @@ struct CUmemPoolHandle_st {
   std::map<cudaMemPoolAttr, std::uint64_t> attributes;
   std::int64_t used = 0;
   std::int64_t used_high = 0;
+  std::int64_t reserved = 0;  // never given back
 };
 
 namespace fake {
@@ -55,7 +56,10 @@ cudaError_t allocate(void** result, std::size_t bytes, cudaMemPool_t pool) {
   if (*result == nullptr) return failed(cudaErrorMemoryAllocation);
   memory().live[device] += size;
   memory().device[static_cast<std::byte*>(*result)] = {size, device, pool};
-  if (pool != nullptr) pool->used_high = std::max(pool->used_high, pool->used += size);
+  if (pool != nullptr) {
+    pool->used_high = std::max(pool->used_high, pool->used += size);
+    pool->reserved = std::max(pool->reserved, pool->used);
+  }
   return cudaSuccess;
 }
 
@@ -206,20 +210,20 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
   const std::lock_guard lock(memory().mutex);
   const bool wide = attribute >= cudaMemPoolAttrReleaseThreshold;
   pool->attributes[attribute] = wide ? *static_cast<std::uint64_t*>(value) : *static_cast<unsigned*>(value);
-  if (attribute == cudaMemPoolAttrUsedMemHigh || attribute == cudaMemPoolAttrReservedMemHigh) {
-    pool->used_high = pool->used;
-  }
+  if (attribute == cudaMemPoolAttrUsedMemHigh) pool->used_high = pool->used;
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   const std::lock_guard lock(memory().mutex);
   switch (attribute) {
-    case cudaMemPoolAttrUsedMemHigh:
     case cudaMemPoolAttrReservedMemHigh:
+    case cudaMemPoolAttrReservedMemCurrent:
+      *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->reserved);
+      return cudaSuccess;
+    case cudaMemPoolAttrUsedMemHigh:
       *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->used_high);
       return cudaSuccess;
     case cudaMemPoolAttrUsedMemCurrent:
-    case cudaMemPoolAttrReservedMemCurrent:
       *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->used);
       return cudaSuccess;
     case cudaMemPoolAttrReleaseThreshold:
