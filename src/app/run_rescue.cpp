@@ -19,18 +19,7 @@ using nlohmann::json;
 RunRescue::RunRescue(fs::path folder, json frame, const engine::Preparation& preparation, int rank)
     : folder_(std::move(folder)), frame_(std::move(frame)), preparation_(preparation), rank_(rank) {}
 
-bool RunRescue::is_mine_to_write(const launch::JobFailure* failure) const {
-  const bool without_root = failure != nullptr && failure->rank == 0 && failure->died;
-  if (rank_ == 0 || !without_root) return rank_ == 0;
-  // The others cannot talk to each other without rank 0. The folder is what they share: the lower the rank, the
-  // earlier it looks. Launchers give a second.
-  std::this_thread::sleep_for(std::chrono::milliseconds(std::min(100 * (rank_ - 1), 500)));
-  std::error_code error;
-  return !fs::exists(folder_ / "result.json", error);
-}
-
-bool RunRescue::write_result(const launch::JobFailure* failure, const engine::DoneSteps::Snapshot& done) {
-  if (!is_mine_to_write(failure)) return false;
+void RunRescue::write_result(const launch::JobFailure* failure, const engine::DoneSteps::Snapshot& done) {
   json j = frame_;
   j["complete"] = false;
   if (failure != nullptr) {
@@ -42,7 +31,14 @@ bool RunRescue::write_result(const launch::JobFailure* failure, const engine::Do
     j["steps"]["rank_ms"].push_back(static_cast<double>(step.end_ns - step.begin_ns) / 1e6);
   }
   write_file(folder_ / "result.json", j.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
-  return true;
+}
+
+bool RunRescue::result_is_missing() const {
+  // Ranks cannot talk to each other without rank 0. The folder is what they share: the lower the rank, the earlier it
+  // looks. Launchers give a second.
+  std::this_thread::sleep_for(std::chrono::milliseconds(std::min(100 * rank_, 500)));
+  std::error_code error;
+  return !fs::exists(folder_ / "result.json", error);
 }
 
 std::string RunRescue::save(const launch::JobFailure* failure) {
@@ -51,9 +47,15 @@ std::string RunRescue::save(const launch::JobFailure* failure) {
   if (failure != nullptr) closed_ = true;
   engine::DoneSteps::Snapshot done = done_.snapshot();
   done.trace.rank = rank_;
-  const bool wrote = write_result(failure, done);
+  const bool root_died = failure != nullptr && failure->rank == 0 && failure->died;
+  bool writes = rank_ == (root_died ? 1 : 0);
+  if (writes) write_result(failure, done);  // before the trace, which takes longer
   if (!done.trace.steps.empty()) write_rank_file(folder_, preparation_, done.trace);
-  if (!wrote) return "";
+  if (root_died && rank_ > 1 && result_is_missing()) {
+    writes = true;
+    write_result(failure, done);
+  }
+  if (!writes) return "";
   return fmt::format("the {} steps that rank {} had done are in {}, marked \"complete\": false, and in the traces of "
                      "the surviving ranks beside it",
                      done.steps, rank_, (folder_ / "result.json").string());

@@ -32,8 +32,8 @@ class RunRescue {
   void close();
 
  private:
-  bool write_result(const launch::JobFailure* failure, const engine::DoneSteps::Snapshot& done);
-  bool is_mine_to_write(const launch::JobFailure* failure) const;
+  void write_result(const launch::JobFailure* failure, const engine::DoneSteps::Snapshot& done);
+  bool result_is_missing() const;
 
   const std::filesystem::path folder_;
   const nlohmann::json frame_;
