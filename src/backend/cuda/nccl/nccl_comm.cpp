@@ -98,9 +98,13 @@ void NcclComm::settle(const char* call, ncclResult_t result) {
     }
   }
   pending_ = false;
-  if (result != ncclSuccess) {
-    rank_.fail(fmt::format("{} of group {} failed: {}", call, name_, nccl_words(result, handle())));
-  }
+  if (result != ncclSuccess) fail(call, result);
+}
+
+void NcclComm::fail(const std::string& what, ncclResult_t result) {
+  const std::string op = oldest_op();
+  rank_.fail(fmt::format("{} of group {} failed{}: {}", what, name_,
+                         op.empty() ? "" : fmt::format(", with {} unfinished", op), nccl_words(result, handle())));
 }
 
 void NcclComm::register_memory() {
@@ -133,6 +137,7 @@ void NcclComm::run(Collective kind, Lane lane, const Launch& launch, Stamp* stam
       return ops_.size() < kMostInFlight;
     });
   }
+  ops_.follow(lane, rank_.lanes().stream(lane));
   rank_.lanes().run_op(
       lane, to_string(kind).data(), [&](cudaStream_t stream) { launch_op(kind, lane, stream, launch); }, stamp);
 }
@@ -177,11 +182,8 @@ void NcclComm::check() {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t answer = ncclCommGetAsyncError(handle(), &state);
   if (answer != ncclSuccess) state = answer;
+  if (state != ncclSuccess && state != ncclInProgress) fail("the communicator", state);
   const OpsInFlight::Op* const op = ops_.oldest();
-  if (state != ncclSuccess && state != ncclInProgress) {
-    rank_.fail(fmt::format("NCCL failed in {}: {}", op != nullptr ? describe(*op, name_) : "group " + name_,
-                           nccl_words(state, handle())));
-  }
   if (op != nullptr && op->running && Clock::now() - op->running_since > rank_.deadlines().op) {
     rank_.fail(fmt::format("{} has not finished after {:g} s; this rank has issued {} there", describe(*op, name_),
                            rank_.deadlines().op.count(), ops_.issued()));
@@ -204,10 +206,7 @@ void NcclComm::finish() {
   deregister_memory();
   settle("ncclCommFinalize", ncclCommFinalize(handle()));
   ended_ = true;
-  const ncclResult_t result = ncclCommDestroy(handle());
-  if (result != ncclSuccess && result != ncclInProgress) {
-    rank_.fail(fmt::format("ncclCommDestroy of group {} failed: {}", name_, nccl_words(result, nullptr)));
-  }
+  ncclCommDestroy(handle());  // frees what is left, with the communicator it would report on
 }
 
 void NcclComm::abort() noexcept {

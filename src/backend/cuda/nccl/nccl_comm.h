@@ -59,6 +59,7 @@ class NcclComm {
  private:
   /// Waits while NCCL works on the call; `result` is what the call itself returned.
   void settle(const char* call, ncclResult_t result);
+  [[noreturn]] void fail(const std::string& what, ncclResult_t result);
   ncclComm_t handle() const;
   void ready();
   void register_memory();

@@ -1,0 +1,188 @@
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "backend/cuda/fake/fake_stream.h"
+#include "backend/cuda/fake/nccl/fake_comm.h"
+#include "base/bf16.h"
+
+namespace fake::nccl {
+namespace {
+
+std::size_t size_of(ncclDataType_t type) { return type == ncclBfloat16 ? 2 : 4; }
+
+bool match(const Call& a, const Call& b) {
+  return a.kind == b.kind && a.count == b.count && a.type == b.type && a.scale == b.scale && a.root == b.root;
+}
+
+/// Element by element: the sum over ranks in rank order, in fp32, times `scale`, rounded once.
+void reduce(const Op& op, const Call& call, std::size_t first, std::vector<char>& result) {
+  const std::size_t element = size_of(call.type);
+  for (std::size_t i = 0; i < call.count; ++i) {
+    float sum = 0;
+    std::int32_t integer = 0;
+    bool begun = false;
+    for (const auto& [rank, theirs] : op.calls) {
+      const char* const source = static_cast<const char*>(theirs.input) + (first + i) * element;
+      float value = 0;
+      std::int32_t whole = 0;
+      std::uint16_t half = 0;
+      if (call.type == ncclBfloat16) {
+        std::memcpy(&half, source, 2);
+        value = fsdpbench::bf16_to_float(half);
+      } else {
+        std::memcpy(&value, source, 4);
+        std::memcpy(&whole, source, 4);
+      }
+      sum = begun ? sum + value : value;
+      integer += whole;
+      begun = true;
+    }
+    sum *= call.scale;
+    const std::uint16_t half = fsdpbench::float_to_bf16(sum);
+    char* const target = result.data() + i * element;
+    if (call.type == ncclBfloat16) {
+      std::memcpy(target, &half, 2);
+    } else if (call.type == ncclInt32) {
+      std::memcpy(target, &integer, 4);
+    } else {
+      std::memcpy(target, &sum, 4);
+    }
+  }
+}
+
+/// What `rank` gets out of the collective.
+std::vector<char> result_of(const Op& op, int rank) {
+  const Call& call = op.calls.at(rank);
+  const std::size_t bytes = call.count * size_of(call.type);
+  std::vector<char> result(bytes * (call.kind == Kind::all_gather ? op.calls.size() : 1));
+  switch (call.kind) {
+    case Kind::all_gather:
+      for (const auto& [r, theirs] : op.calls) {
+        std::memcpy(result.data() + static_cast<std::size_t>(r) * bytes, theirs.input, bytes);
+      }
+      break;
+    case Kind::broadcast: std::memcpy(result.data(), op.calls.at(call.root).input, bytes); break;
+    case Kind::all_reduce: reduce(op, call, 0, result); break;
+    case Kind::reduce_scatter: reduce(op, call, static_cast<std::size_t>(rank) * call.count, result); break;
+  }
+  return result;
+}
+
+/// A fault of this op on this rank; null if it has none.
+const Fault* fault_of(ncclComm_t comm, std::int64_t number) {
+  if (!comm->group->is_world) return nullptr;
+  const auto fault = state().op_faults.find({comm->rank, number});
+  return fault == state().op_faults.end() ? nullptr : &fault->second;
+}
+
+void start_if_all_are_here(Group& group, Op& op) {
+  if (static_cast<int>(op.calls.size()) < group.size) return;
+  for (const auto& [rank, call] : op.calls) {
+    if (match(call, op.calls.begin()->second)) continue;
+    for (ncclComm_t member : group.members) {
+      set_error(member, ncclInvalidUsage, "the ranks call different collectives");
+    }
+    return;  // real kernels would wait for each other
+  }
+  op.goes = true;
+}
+
+/// On the stream's thread: takes part in the collective, or hangs until the communicator is aborted.
+void perform(ncclComm_t comm, std::int64_t number, const Call& call) {
+  State& all = state();
+  std::unique_lock lock(all.mutex);
+  all.changed.wait(lock, [&] { return comm->performed == number - 1 || comm->aborted; });
+  if (const Fault* fault = fault_of(comm, number)) {
+    if (fault->error != ncclSuccess) set_error(comm, fault->error, fault->words);
+    all.changed.wait(lock, [&] { return comm->aborted; });
+  }
+  if (comm->aborted) return;
+  Group& group = *comm->group;
+  Op& op = group.ops[number];
+  op.calls[comm->rank] = call;
+  start_if_all_are_here(group, op);
+  all.changed.notify_all();
+  all.changed.wait(lock, [&] { return op.goes || comm->aborted; });
+  if (!op.goes) {
+    op.calls.erase(comm->rank);
+    return;
+  }
+  lock.unlock();
+  const std::vector<char> result = result_of(op, comm->rank);
+  lock.lock();
+  ++op.read;
+  all.changed.notify_all();
+  all.changed.wait(lock, [&] { return op.read == group.size; });
+  if (!result.empty()) std::memcpy(call.output, result.data(), result.size());
+  comm->performed = number;
+  if (++op.done == group.size) group.ops.erase(number);
+  all.changed.notify_all();
+}
+
+ncclResult_t enqueue(const char* function, const char* kernel, const Call& call, ncclComm_t comm, cudaStream_t stream) {
+  std::int64_t number = 0;
+  {
+    const std::lock_guard lock(state().mutex);
+    if (const ncclResult_t unusable = usable(function, comm); unusable != ncclSuccess) return unusable;
+    if (call.count == 0) return ncclSuccess;
+    number = ++comm->issued;
+    if (number == 1) comm->polls = state().polls;  // it connects
+  }
+  run_on_stream(
+      stream, [comm, number, call] { perform(comm, number, call); },
+      {.kind = WorkKind::kernel, .name = kernel, .bytes = 0});
+  return number == 1 ? ncclInProgress : ncclSuccess;
+}
+
+/// What the sum over `comm`'s ranks is multiplied by; the lock is not held.
+float scale_of(ncclRedOp_t op, ncclComm_t comm) {
+  const std::lock_guard lock(state().mutex);
+  if (op == ncclAvg) return 1.0F / static_cast<float>(comm->group->size);
+  if (op == ncclSum) return 1.0F;
+  const auto& known = comm->operators.at(static_cast<std::size_t>(op - ncclNumOps));
+  if (!known) misuse("collective", "its operator is destroyed");
+  return known ? known->second : 0.0F;
+}
+
+}  // namespace
+}  // namespace fake::nccl
+
+using namespace fake::nccl;
+
+ncclResult_t ncclAllGather(const void* input, void* output, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  const Call call{.kind = Kind::all_gather, .input = input, .output = output, .count = count, .type = type};
+  return enqueue(__func__, "ncclDevKernel_AllGather_RING_LL", call, comm, stream);
+}
+
+ncclResult_t ncclReduceScatter(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+  const Call call{.kind = Kind::reduce_scatter,
+                  .input = input,
+                  .output = output,
+                  .count = count,
+                  .type = type,
+                  .scale = scale_of(op, comm)};
+  return enqueue(__func__, "ncclDevKernel_ReduceScatter_RING_LL", call, comm, stream);
+}
+
+ncclResult_t ncclAllReduce(const void* input, void* output, size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+  const Call call{.kind = Kind::all_reduce,
+                  .input = input,
+                  .output = output,
+                  .count = count,
+                  .type = type,
+                  .scale = scale_of(op, comm)};
+  return enqueue(__func__, "ncclDevKernel_AllReduce_RING_LL", call, comm, stream);
+}
+
+ncclResult_t ncclBroadcast(const void* input, void* output, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  const Call call{
+      .kind = Kind::broadcast, .input = input, .output = output, .count = count, .type = type, .root = root};
+  return enqueue(__func__, "ncclDevKernel_Broadcast_RING_LL", call, comm, stream);
+}
