@@ -1,0 +1,425 @@
+// The kernels' conformance suite on CUDA, and what is promised of the CUDA kernels alone. Compiled twice: for the fakes
+// of CUDA's libraries, and for a GPU.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "backend/cpu/kernels/cpu_kernels.h"
+#include "backend/cuda/cuda_kernel_host.h"
+#include "base/bf16.h"
+
+namespace fsdpbench::backend {
+namespace {
+
+using cuda::CudaHost;
+
+std::string dtype_name(const testing::TestParamInfo<KernelsConformance::ParamType>& test) {
+  return std::string(to_string(std::get<1>(test.param)));
+}
+INSTANTIATE_TEST_SUITE_P(Cuda, KernelsConformance,
+                         testing::Combine(testing::Values(&CudaHost::make), testing::Values(DType::f32, DType::bf16)),
+                         dtype_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, MasterKernelsConformance,
+                         testing::Combine(testing::Values(&CudaHost::make), testing::Values(DType::f32)), dtype_name);
+
+using Bytes = std::vector<std::byte>;
+
+/// Host memory that starts on a 16-byte boundary. Its bytes are the element's value rounded to `dtype`.
+Bytes random_elements(std::int64_t count, DType dtype, unsigned seed) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<float> normal;
+  Bytes bytes(static_cast<std::size_t>(count * size_of(dtype)));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float value = normal(generator);
+    const std::uint16_t low = float_to_bf16(value);
+    if (dtype == DType::f32) {
+      std::memcpy(bytes.data() + i * 4, &value, 4);
+    } else {
+      std::memcpy(bytes.data() + i * 2, &low, 2);
+    }
+  }
+  return bytes;
+}
+
+/// What a kernel works on: some arrays, of which it may read and write all.
+struct Array {
+  Bytes content;
+  std::int64_t shift = 0;  ///< bytes behind a 16-byte boundary
+};
+using Work = std::function<void(Kernels&, const std::vector<std::byte*>&)>;
+
+class CudaKernels : public testing::Test {
+ protected:
+  void SetUp() override {
+    host_ = CudaHost::make();
+    if (host_ == nullptr) GTEST_SKIP() << no_kernel_host;
+  }
+
+  /// The arrays after `work` on the GPU. Whatever lies around them must be as it was.
+  std::vector<Bytes> on_cuda(std::vector<Array> arrays, const Work& work) {
+    constexpr std::size_t kFence = 64;
+    constexpr std::byte kFenceByte{0xA5};
+    std::vector<std::byte*> memory, views;
+    std::vector<Bytes> images;
+    for (const Array& array : arrays) {
+      const std::size_t begin = kFence + static_cast<std::size_t>(array.shift);
+      Bytes image(begin + array.content.size() + kFence, kFenceByte);
+      std::copy(array.content.begin(), array.content.end(), image.begin() + static_cast<std::ptrdiff_t>(begin));
+      memory.push_back(host_->allocate(static_cast<std::int64_t>(image.size())));
+      views.push_back(memory.back() + begin);
+      images.push_back(std::move(image));
+    }
+    host_->run([&](Kernels& kernels) {
+      for (std::size_t i = 0; i < images.size(); ++i) {
+        kernels.upload(images[i].data(), memory[i], static_cast<std::int64_t>(images[i].size()));
+      }
+      work(kernels, views);
+      for (std::size_t i = 0; i < images.size(); ++i) {
+        kernels.download(memory[i], images[i].data(), static_cast<std::int64_t>(images[i].size()));
+      }
+    });
+    std::vector<Bytes> results;
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      const auto begin = images[i].begin() + static_cast<std::ptrdiff_t>(kFence) + arrays[i].shift;
+      const auto end = begin + static_cast<std::ptrdiff_t>(arrays[i].content.size());
+      const auto is_fence = [](std::byte b) { return b == kFenceByte; };
+      EXPECT_TRUE(std::all_of(images[i].begin(), begin, is_fence)) << "written before array " << i;
+      EXPECT_TRUE(std::all_of(end, images[i].end(), is_fence)) << "written behind array " << i;
+      results.emplace_back(begin, end);
+    }
+    return results;
+  }
+
+  static std::vector<Bytes> on_cpu(const std::vector<Array>& arrays, const Work& work) {
+    std::vector<Bytes> results;
+    std::vector<std::byte*> views;
+    for (const Array& array : arrays) results.push_back(array.content);
+    for (Bytes& bytes : results) views.push_back(bytes.data());
+    work(*cpu::make_cpu_kernels(), views);
+    return results;
+  }
+
+  /// `work` gives the CPU's bits wherever its arrays, whose elements have `sizes` bytes, begin.
+  void expect_the_cpus_bits(std::vector<Array> arrays, const std::vector<std::int64_t>& sizes, const Work& work) {
+    const std::vector<Bytes> expected = on_cpu(arrays, work);
+    for (const std::vector<std::int64_t>& elements : kPlaces) {
+      for (std::size_t i = 0; i < arrays.size(); ++i) arrays[i].shift = elements[i % elements.size()] * sizes[i];
+      EXPECT_EQ(on_cuda(arrays, work), expected) << testing::PrintToString(elements);
+    }
+  }
+
+  /// `work` gives the same bits wherever its arrays begin.
+  void expect_the_same_bits(std::vector<Array> arrays, const std::vector<std::int64_t>& sizes, const Work& work) {
+    std::vector<Bytes> first;
+    for (const std::vector<std::int64_t>& elements : kPlaces) {
+      for (std::size_t i = 0; i < arrays.size(); ++i) arrays[i].shift = elements[i % elements.size()] * sizes[i];
+      std::vector<Bytes> result = on_cuda(arrays, work);
+      if (first.empty()) first = std::move(result);
+      else EXPECT_EQ(result, first) << testing::PrintToString(elements);
+    }
+  }
+
+  /// Elements behind a 16-byte boundary, array by array: all on one, all a few behind one, each elsewhere.
+  const std::vector<std::vector<std::int64_t>> kPlaces{{0}, {1}, {3}, {7}, {0, 1}, {1, 0}, {0, 0, 2}, {4, 3, 2, 1}};
+
+  std::unique_ptr<KernelHost> host_;
+};
+
+const float* floats(const std::byte* memory) { return reinterpret_cast<const float*>(memory); }
+float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
+
+const std::vector<std::int64_t> kCounts{1, 7, 8, 31, 203, 3001};
+
+TEST_F(CudaKernels, ConvertAsTheCpuDoesWhereverTheyWork) {
+  for (const DType from : {DType::f32, DType::bf16}) {
+    for (const DType to : {DType::f32, DType::bf16}) {
+      for (const std::int64_t count : kCounts) {
+        const std::vector<Array> arrays{{random_elements(count, from, 1)}, {random_elements(count, to, 2)}};
+        for (const float factor : {1.0F, 0.3F}) {
+          expect_the_cpus_bits(arrays, {size_of(from), size_of(to)}, [&](Kernels& kernels, const auto& a) {
+            kernels.cast(a[0], from, a[1], to, count, factor);
+          });
+        }
+        if (to == DType::bf16) continue;
+        expect_the_cpus_bits(arrays, {size_of(from), 4}, [&](Kernels& kernels, const auto& a) {
+          kernels.accumulate(a[0], from, floats(a[1]), count);
+        });
+      }
+    }
+  }
+}
+
+TEST_F(CudaKernels, AddAndRectifyAsTheCpuDoesWhereverTheyWork) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::int64_t size = size_of(dtype);
+    for (const std::int64_t count : kCounts) {
+      const std::vector<Array> arrays{
+          {random_elements(count, dtype, 1)}, {random_elements(count, dtype, 2)}, {random_elements(count, dtype, 3)}};
+      expect_the_cpus_bits(arrays, {size, size, size}, [&](Kernels& kernels, const auto& a) {
+        kernels.add(a[0], a[1], a[2], count, dtype);
+        kernels.relu_backward(a[2], a[0], a[2], count, dtype);
+        kernels.relu(a[0], a[1], count, dtype);
+        kernels.fill_zero(a[0], count / 2 * size);
+      });
+    }
+    for (const std::int64_t width : {1, 8, 100, 2056}) {
+      const std::vector<Array> arrays{{random_elements(5 * width, dtype, 1)}, {random_elements(width, dtype, 2)}};
+      expect_the_cpus_bits(arrays, {size, size}, [&](Kernels& kernels, const auto& a) {
+        kernels.add_bias(a[0], a[1], 5, width, dtype);
+      });
+    }
+  }
+}
+
+TEST_F(CudaKernels, OptimizeAsTheCpuDoesWhereverTheyWork) {
+  const AdamWStep step{.learning_rate = 1e-2F,
+                       .beta1 = 0.9F,
+                       .beta2 = 0.999F,
+                       .epsilon = 1e-8F,
+                       .weight_decay = 0.1F,
+                       .step = 3};
+  for (const std::int64_t count : kCounts) {
+    Bytes squares = random_elements(count, DType::f32, 4);
+    for (std::int64_t i = 0; i < count; ++i) floats(squares.data())[i] = std::abs(floats(squares.data())[i]);
+    const std::vector<Array> arrays{{random_elements(count, DType::f32, 1)},
+                                    {random_elements(count, DType::f32, 2)},
+                                    {random_elements(count, DType::f32, 3)},
+                                    {squares},
+                                    {random_elements(1, DType::f32, 5)}};
+    expect_the_cpus_bits(arrays, {4, 4, 4, 4, 4}, [&](Kernels& kernels, const auto& a) {
+      AdamWStep scaled = step;
+      scaled.gradient_scale = floats(a[4]);
+      kernels.adamw(floats(a[0]), floats(a[1]), floats(a[2]), floats(a[3]), count, step);
+      kernels.adamw(floats(a[0]), floats(a[1]), floats(a[2]), floats(a[3]), count, scaled);
+      kernels.sgd(floats(a[0]), floats(a[1]), count, 0.1F, 0.01F, nullptr);
+      kernels.sgd(floats(a[0]), floats(a[2]), count, 0.1F, 0.01F, floats(a[4]));
+    });
+  }
+}
+
+TEST_F(CudaKernels, GiveAnElementTheSameBitsInAnyShard) {
+  constexpr std::int64_t kCount = 203;
+  const AdamWStep step{.learning_rate = 1e-2F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F, .weight_decay = 0.1F};
+  const auto update = [&](Kernels& kernels, const std::vector<std::byte*>& a, std::int64_t first, std::int64_t count) {
+    kernels.adamw(floats(a[0]) + first, floats(a[1]) + first, floats(a[2]) + first, floats(a[3]) + first, count, step);
+    kernels.sgd(floats(a[0]) + first, floats(a[1]) + first, count, 0.1F, 0.01F, nullptr);
+    kernels.swiglu(a[0] + 4 * first, a[1] + 4 * first, a[4] + 4 * first, count, DType::f32);
+    kernels.cast(a[4] + 4 * first, DType::f32, a[5] + 2 * first, DType::bf16, count, 0.7F);
+    kernels.accumulate(a[5] + 2 * first, DType::bf16, floats(a[4]) + first, count);
+  };
+  std::vector<Array> arrays{{random_elements(kCount, DType::f32, 1)}, {random_elements(kCount, DType::f32, 2)}};
+  for (const std::size_t size : {4, 4, 4, 2}) arrays.push_back({Bytes(kCount * size)});
+  const std::vector<Bytes> whole =
+      on_cuda(arrays, [&](Kernels& kernels, const auto& a) { update(kernels, a, 0, kCount); });
+  const std::vector<Bytes> pieces = on_cuda(arrays, [&](Kernels& kernels, const auto& a) {
+    for (std::int64_t first = 0, length = 1; first < kCount; first += length, length += 3) {
+      update(kernels, a, first, std::min(length, kCount - first));
+    }
+  });
+  EXPECT_EQ(pieces, whole);
+}
+
+TEST_F(CudaKernels, GiveTheSameBitsAtAnyAlignment) {
+  constexpr std::int64_t kRows = 20;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const std::int64_t size = size_of(dtype);
+    for (const std::int64_t width : {8, 64, 1000, 4104}) {
+      std::vector<std::int32_t> ids(kRows);
+      for (std::int64_t i = 0; i < kRows; ++i) ids[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * 7 % width);
+      const auto* const first = reinterpret_cast<const std::byte*>(ids.data());
+      const std::vector<Array> arrays{{random_elements(kRows * width, dtype, 1)}, {random_elements(kRows * width, dtype, 2)},
+                                      {random_elements(kRows * width, dtype, 3)}, {random_elements(width, dtype, 4)},
+                                      {Bytes(static_cast<std::size_t>(width * size))},
+                                      {Bytes(kRows * 4)}, {Bytes(4)},
+                                      {Bytes(first, first + kRows * 4)}};
+      expect_the_same_bits(arrays, {size, size, size, size, size, 4, 4, 4}, [&](Kernels& kernels, const auto& a) {
+        kernels.rms_norm(a[0], a[3], a[1], floats(a[5]), kRows, width, 1e-5F, dtype);
+        kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, width, dtype);
+        kernels.swiglu_backward(a[0], a[1], a[2], a[1], a[2], kRows * width, dtype);
+        kernels.rotary(a[0], 2, kRows / 2, width / 8, 8, 1e4F, false, dtype);
+        kernels.cross_entropy(a[2], reinterpret_cast<const std::int32_t*>(a[7]), floats(a[6]), kRows, width, 1.0F, dtype);
+        kernels.bias_backward(a[2], a[3], kRows, width, dtype);
+      });
+    }
+  }
+  const std::vector<Array> arrays{{random_elements(5003, DType::f32, 1)}, {random_elements(5003, DType::f32, 2)},
+                                  {Bytes(5003 * 4)}, {Bytes(4)}};
+  expect_the_same_bits(arrays, {4, 4, 4, 4}, [&](Kernels& kernels, const auto& a) {
+    kernels.mean_squared_error(a[0], floats(a[1]), a[2], floats(a[3]), 5003, 1.0F, DType::f32);
+  });
+  Bytes sums[2];
+  for (const std::int64_t shift : {0, 4}) {
+    sums[shift / 4] = on_cuda({{random_elements(5003, DType::f32, 1), shift}, {Bytes(8)}},
+                              [&](Kernels& kernels, const auto& a) {
+                                kernels.sum_of_squares(floats(a[0]), 5003, 1.0, reinterpret_cast<double*>(a[1]), true);
+                              })[1];
+  }
+  EXPECT_EQ(sums[0], sums[1]);
+}
+
+/// Runs that fill a target of `size` elements without overlapping.
+std::vector<CopyRun> random_runs(std::mt19937& generator, std::int64_t source_size, std::int64_t size) {
+  const auto below = [&](std::int64_t n) { return static_cast<std::int64_t>(generator() % static_cast<unsigned>(n)); };
+  std::vector<CopyRun> runs;
+  for (std::int64_t at = below(9); at < size;) {
+    CopyRun run{.target = at, .rows = below(5), .run = below(below(3) == 0 ? 6000 : 40), .zero_fill = below(3) * below(20)};
+    const std::int64_t gap = below(2) * below(9);
+    run.target_stride = run.run + gap;
+    run.source_stride = run.run + below(2) * 8;
+    run.source = below(64);
+    const std::int64_t end = run.rows > 0 ? at + (run.rows - 1) * run.target_stride + run.run : at;
+    const std::int64_t source_end = run.source + run.rows * (run.source_stride + run.run);
+    if (source_end > source_size || end + run.zero_fill > size) break;
+    runs.push_back(run);
+    at = end + run.zero_fill + below(4);
+  }
+  return runs;
+}
+
+TEST_F(CudaKernels, CopyRunsOfAllKindsAsTheCpuDoes) {
+  std::mt19937 generator(7);
+  for (int round = 0; round < 12; ++round) {
+    constexpr std::int64_t kSource = 60000, kTarget = 100000;
+    const std::vector<CopyRun> runs = random_runs(generator, kSource, kTarget);
+    for (const DType from : {DType::f32, DType::bf16}) {
+      for (const DType to : {DType::f32, DType::bf16}) {
+        const Work copy = [&](Kernels& kernels, const auto& a) { kernels.copy_runs(a[0], from, a[1], to, runs); };
+        std::vector<Array> arrays{{random_elements(kSource, from, 1), round % 3 * size_of(from)},
+                                  {random_elements(kTarget, to, 2), round % 4 * size_of(to)}};
+        EXPECT_EQ(on_cuda(arrays, copy), on_cpu(arrays, copy)) << "round " << round << ", " << runs.size() << " runs";
+      }
+    }
+  }
+}
+
+TEST_F(CudaKernels, CopyMoreRunsThanOneLaunchTakes) {
+  std::vector<CopyRun> runs;
+  for (std::int64_t i = 0; i < 300; ++i) runs.push_back({.source = i * 5, .target = (299 - i) * 7, .run = 5, .zero_fill = 2});
+  const Work copy = [&](Kernels& kernels, const auto& a) { kernels.copy_runs(a[0], DType::f32, a[1], DType::f32, runs); };
+  const std::vector<Array> arrays{{random_elements(1500, DType::f32, 1)}, {random_elements(2100, DType::f32, 2)}};
+  EXPECT_EQ(on_cuda(arrays, copy), on_cpu(arrays, copy));
+}
+
+TEST_F(CudaKernels, EmbedAsTheCpuDoes) {
+  constexpr std::int64_t kCount = 700, kVocab = 900;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const std::int64_t width : {3, 64, 1100}) {
+      std::vector<std::int32_t> ids(kCount);
+      std::mt19937 generator(3);
+      // One token fills half of the batch; others occur once, or again far behind.
+      for (std::int32_t& id : ids) id = generator() % 2 == 0 ? 5 : static_cast<std::int32_t>(generator() % kVocab);
+      ids.front() = ids.back() = 899;
+      const auto* const raw = reinterpret_cast<const std::byte*>(ids.data());
+      const std::vector<Array> arrays{{random_elements(kVocab * width, dtype, 1)},
+                                      {random_elements(kCount * width, dtype, 2)},
+                                      {Bytes(raw, raw + kCount * 4)}};
+      for (const bool overwrite : {false, true}) {
+        const Work embed = [&](Kernels& kernels, const auto& a) {
+          const auto* const tokens = reinterpret_cast<const std::int32_t*>(a[2]);
+          kernels.embedding_backward(a[1], tokens, a[0], kCount, kVocab, width, overwrite, dtype);
+          kernels.embedding(a[0], tokens, a[1], kCount, kVocab, width, dtype);
+        };
+        EXPECT_EQ(on_cuda(arrays, embed), on_cpu(arrays, embed)) << "width " << width;
+      }
+    }
+  }
+}
+
+TEST_F(CudaKernels, ShowTokensOutsideTheVocabularyAsNaN) {
+  const std::vector<std::int32_t> ids{1, 3, -1, 0};
+  const auto* const raw = reinterpret_cast<const std::byte*>(ids.data());
+  const Array tokens{Bytes(raw, raw + 16)};
+  const std::vector<Array> arrays{{random_elements(6, DType::f32, 1)}, {random_elements(8, DType::f32, 2)}, tokens};
+  const Bytes y = on_cuda(arrays, [](Kernels& kernels, const auto& a) {
+    kernels.embedding(a[0], reinterpret_cast<const std::int32_t*>(a[2]), a[1], 4, 3, 2, DType::f32);
+  })[1];
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(std::isnan(floats(y.data())[i]), i / 2 == 1 || i / 2 == 2) << i;
+
+  const Bytes d_table = on_cuda(arrays, [](Kernels& kernels, const auto& a) {
+    kernels.embedding_backward(a[1], reinterpret_cast<const std::int32_t*>(a[2]), a[0], 4, 3, 2, true, DType::f32);
+  })[0];
+  for (int i = 0; i < 6; ++i) EXPECT_EQ(floats(d_table.data())[i] != 0.0F, i / 2 < 2) << i;
+
+  const std::vector<Array> losses{{random_elements(12, DType::f32, 1)}, {Bytes(4)}, tokens};
+  const std::vector<Bytes> result = on_cuda(losses, [](Kernels& kernels, const auto& a) {
+    kernels.cross_entropy(a[0], reinterpret_cast<const std::int32_t*>(a[2]), floats(a[1]), 4, 3, 1.0F, DType::f32);
+  });
+  EXPECT_TRUE(std::isnan(floats(result[1].data())[0]));
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(std::isnan(floats(result[0].data())[i]), i / 3 == 1 || i / 3 == 2) << i;
+}
+
+TEST_F(CudaKernels, NormalizeRowsWiderThanABlockHolds) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    constexpr std::int64_t kRows = 3, kWidth = 20001;
+    const std::vector<Array> arrays{{random_elements(kRows * kWidth, dtype, 1)}, {random_elements(kRows * kWidth, dtype, 2)},
+                                    {random_elements(kRows * kWidth, dtype, 3)}, {random_elements(kWidth, dtype, 4)},
+                                    {Bytes(static_cast<std::size_t>(kWidth * size_of(dtype)))}, {Bytes(kRows * 4)}};
+    const Work work = [&](Kernels& kernels, const auto& a) {
+      kernels.rms_norm(a[0], a[3], a[1], floats(a[5]), kRows, kWidth, 1e-5F, dtype);
+      kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, kWidth, dtype);
+    };
+    const std::vector<Bytes> actual = on_cuda(arrays, work);
+    const std::vector<Bytes> expected = on_cpu(arrays, work);
+    for (const std::size_t i : {1U, 2U, 4U}) {
+      for (std::size_t at = 0; at < actual[i].size(); at += static_cast<std::size_t>(size_of(dtype))) {
+        const auto value = [&](const Bytes& bytes) {
+          float f = 0;
+          std::uint16_t low = 0;
+          std::memcpy(&f, bytes.data() + at, dtype == DType::f32 ? 4 : 0);
+          std::memcpy(&low, bytes.data() + at, dtype == DType::f32 ? 0 : 2);
+          return dtype == DType::f32 ? f : bf16_to_float(low);
+        };
+        ASSERT_NEAR(value(actual[i]), value(expected[i]), dtype == DType::f32 ? 1e-4 : 0.25) << i << " at " << at;
+      }
+    }
+  }
+}
+
+TEST_F(CudaKernels, MoveMoreThanAllPinnedSlotsHold) {
+  constexpr std::size_t kBytes = (80 << 20) + 3;
+  Bytes source(kBytes), target(kBytes);
+  for (std::size_t i = 0; i < kBytes; ++i) source[i] = static_cast<std::byte>(i * 2654435761U >> 20);
+  std::byte* const memory = host_->allocate(kBytes);
+  host_->run([&](Kernels& kernels) {
+    kernels.upload(source.data(), memory, kBytes);
+    kernels.download(memory, target.data(), kBytes);
+  });
+  EXPECT_TRUE(source == target);
+}
+
+TEST_F(CudaKernels, UploadsLeaveTheirSourceAndDownloadsTheirTargetAlone) {
+  auto& host = static_cast<CudaHost&>(*host_);
+  std::byte* const memory = host.allocate(4);
+  int value = 1, result = -1;
+  host.kernels().delay(20'000'000);
+  host.kernels().upload(&value, memory, 4);
+  value = 2;  // the upload has not run yet
+  host.kernels().download(memory, &result, 4);
+  EXPECT_EQ(cudaStreamSynchronize(host.stream()), cudaSuccess);
+  EXPECT_EQ(result, -1);  // nobody was told that the stream was waited for
+  host.kernels().deliver_downloads();
+  EXPECT_EQ(result, 1);
+}
+
+TEST_F(CudaKernels, SayHowMuchMemoryTheyHold) {
+  auto& host = static_cast<CudaHost&>(*host_);
+  const std::int64_t before = host.kernels().workspace_bytes();
+  const std::vector<Array> arrays{{random_elements(64 * 4096, DType::f32, 1)}, {Bytes(4096 * 4)}};
+  on_cuda(arrays, [](Kernels& kernels, const auto& a) {
+    kernels.bias_backward(a[0], a[1], 64, 4096, DType::f32);
+    kernels.rotary(a[0], 1, 64, 4, 1024, 1e4F, false, DType::f32);
+  });
+  EXPECT_GE(host.kernels().workspace_bytes(), before + 4096 * 4 + 64 * 512 * 2 * 4);
+}
+
+}  // namespace
+}  // namespace fsdpbench::backend
