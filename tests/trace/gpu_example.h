@@ -2,6 +2,7 @@
 
 // Runs as a GPU's profiler would tell them: records of ops, and the activities inside them.
 
+#include <algorithm>
 #include <array>
 #include <random>
 #include <string>

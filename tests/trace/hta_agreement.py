@@ -1,10 +1,11 @@
 """HolisticTraceAnalysis reads the files of ranks as they are and finds the same numbers as result.json.
 
-    hta_agreement.py FSDPBENCH SOURCE_FOLDER VENV_FOLDER
+    hta_agreement.py FSDPBENCH GPU_TRACE SOURCE_FOLDER VENV_FOLDER
 
 Makes a virtual environment in VENV_FOLDER with HTA from PyPI, under either of its names, if FSDPBENCH_HTA=1 allows to
 download it (`make hta` does); where that fails it says why and exits with 77 (skipped). Five runs: overlap within 0.1 point, computation and everything else that is busy within
-0.1 % of the step of what the result says, rank by rank.
+0.1 % of the step of what the result says, rank by rank. Likewise traces of GPUs (made by GPU_TRACE), where HTA sees
+kernels and our figures come from the ops; one of them has values known beforehand.
 """
 
 import json
@@ -70,6 +71,7 @@ print("RESULT " + json.dumps({int(rank): {
     "overlap_pct": float(overlap.loc[rank, "comp_comm_overlap_pctg"]),
     "compute_us": float(times.loc[rank, "compute_time(us)"]),
     "non_compute_us": float(times.loc[rank, "non_compute_time(us)"]),
+    "busy_us": float(times.loc[rank, "kernel_time(us)"] - times.loc[rank, "idle_time(us)"]),
     "idle_us": float(times.loc[rank, "idle_time(us)"])} for rank in overlap.index}))
 """
 
@@ -118,9 +120,30 @@ def compare(python: Path, name: str, folder: Path) -> None:
           f"computation {theirs['0']['compute_us'] / 1000:.3f} ms; {len(ranks)} ranks agree")
 
 
+def compare_gpus(python: Path, gpu_trace: str, folder: Path) -> None:
+    subprocess.run([gpu_trace, str(folder)], check=True, timeout=60)
+    for name in ("golden", "synthetic"):
+        ours, theirs = json.loads((folder / f"{name}.json").read_text()), analyse(python, folder / name)
+        assert sorted(ours) == sorted(theirs), f"{name}: HTA sees the ranks {sorted(theirs)} of {sorted(ours)}"
+        for rank, figures in ours.items():
+            hta, what = theirs[rank], f"{name} GPU, rank {rank}"
+            near(f"{what}, overlap in %", 100 * figures["overlap_us"] / figures["communication_us"],
+                 hta["overlap_pct"], 0.01)
+            near(f"{what}, computation in us", figures["compute_us"], hta["compute_us"], 0.01)
+            near(f"{what}, busy in us", figures["busy_us"], hta["busy_us"], 0.01)
+            print(f"{what}: overlap {hta['overlap_pct']:.2f} %, computation {hta['compute_us']:.3f} us")
+    golden = analyse(python, folder / "golden")["0"]
+    known = {"overlap_pct": 50, "compute_us": 140, "non_compute_us": 50, "busy_us": 190, "idle_us": 10}
+    for key, value in known.items():
+        near(f"golden GPU, {key}", value, golden[key], 0.001)
+
+
 def main() -> None:
-    program, source = os.path.abspath(sys.argv[1]), Path(sys.argv[2]).resolve()
-    python = prepare(Path(sys.argv[3]).resolve())
+    program, gpu_trace = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+    source = Path(sys.argv[3]).resolve()
+    python = prepare(Path(sys.argv[4]).resolve())
+    with tempfile.TemporaryDirectory() as temporary:
+        compare_gpus(python, gpu_trace, Path(temporary))
     with tempfile.TemporaryDirectory() as temporary:
         for name, keys in RUNS.items():
             folder = Path(temporary) / name
