@@ -37,7 +37,8 @@ class ControlChannel {
   /// The first failure this rank has heard of, its own included.
   virtual std::optional<JobFailure> failure() const = 0;
   /// `listener` is called once, on another thread, when a failure becomes known; at once if one is. Empty: nobody.
-  /// When this returns, the listener before is not running and will not be called.
+  /// It must return soon: no message is read meanwhile. When this returns, the listener before is not running and will
+  /// not be called.
   virtual void on_failure(std::function<void(const JobFailure&)> listener) = 0;
 };
 

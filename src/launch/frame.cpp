@@ -95,10 +95,13 @@ std::string pack(const std::vector<std::string>& texts) {
 std::vector<std::string> unpack(std::string_view bytes) {
   std::vector<std::string> texts;
   while (!bytes.empty()) {
-    const auto size = bytes.size() >= sizeof(std::uint64_t) ? read_as<std::uint64_t>(bytes, 0) : ~std::uint64_t{0};
-    if (size > bytes.size() - sizeof(std::uint64_t)) throw BackendError("a control message is cut off");
-    texts.emplace_back(bytes.substr(sizeof(std::uint64_t), size));
-    bytes.remove_prefix(sizeof(std::uint64_t) + size);
+    constexpr std::size_t kHead = sizeof(std::uint64_t);
+    if (bytes.size() < kHead || read_as<std::uint64_t>(bytes, 0) > bytes.size() - kHead) {
+      throw BackendError("a control message is cut off");
+    }
+    const auto size = read_as<std::uint64_t>(bytes, 0);
+    texts.emplace_back(bytes.substr(kHead, size));
+    bytes.remove_prefix(kHead + size);
   }
   return texts;
 }

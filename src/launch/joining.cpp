@@ -22,8 +22,11 @@ constexpr int kGraceSeconds = 5;
 // for.
 std::string address_to_listen_at(const std::string& name) {
   const std::vector<std::string> addresses = resolve(name);
-  const bool loopback = !addresses.empty() && std::ranges::all_of(addresses, is_loopback);
-  if (loopback) return name == "localhost" || is_loopback(name) ? addresses.front() : "";
+  if (!addresses.empty() && std::ranges::all_of(addresses, is_loopback)) {
+    if (name != "localhost" && !is_loopback(name)) return {};
+    // Where IPv6 is switched off, its loopback name may still be there.
+    return std::ranges::find(addresses, kLoopback) != addresses.end() ? kLoopback : addresses.front();
+  }
   const std::vector<std::string> own = interface_addresses();
   const auto found = std::ranges::find_first_of(addresses, own);
   return found == addresses.end() ? "" : *found;

@@ -108,6 +108,7 @@ Placement read(const Variables& variables, const Names& names) {
 bool in_slurm_step(const Variables& variables) {
   if (!variables.has("SLURM_PROCID") || !variables.has("SLURM_STEP_ID")) return false;
   const std::string step = variables.text("SLURM_STEP_ID");
+  if (step == "batch" || step == "interactive" || step == "extern") return false;
   char* end = nullptr;
   const unsigned long number = std::strtoul(step.c_str(), &end, 10);
   if (*end != '\0') {

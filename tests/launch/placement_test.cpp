@@ -173,7 +173,7 @@ TEST(Placement, ASlurmStepSmallerThanItsAllocation) {
 TEST(Placement, ShellsInsideAnAllocationAreNoJob) {
   EXPECT_FALSE(find({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}})) << "salloc";
   EXPECT_FALSE(find({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}, {"SLURM_PROCID", "0"}})) << "a batch script";
-  for (const char* step : {"4294967291", "4294967290"}) {
+  for (const char* step : {"4294967291", "4294967290", "interactive"}) {
     EXPECT_FALSE(find(with(kSlurmStep, {{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", step}}))) << step;
   }
 }
