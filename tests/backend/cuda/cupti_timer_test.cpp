@@ -171,6 +171,58 @@ TEST_F(CuptiTest, OpsWhoseRecordsNeverComeHaveNoStampAndAreCounted) {
   collector.stop();
 }
 
+TEST_F(CuptiTest, LateRecordsDoNotCountForTheNextStep) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  CuptiTimer timer(collector, nullptr, kShort);
+  Stamp first;
+  timer.begin(Lane::compute, stream_, 0, 0, &first);
+  const std::uint64_t id = cupti::pushed_id();
+  timer.end(Lane::compute, stream_);
+  cupti::at_flush([](std::uint32_t) { cupti::discard(); });
+  timer.settle();
+  EXPECT_EQ(first.begin_ns, 0);
+  // Its marks come now, and with them the next step would seem complete.
+  Stamp second;
+  op(timer, 1, second, 1, 7000);
+  int flushes = 0;
+  cupti::at_flush([&](std::uint32_t) {
+    if (++flushes > 1) return;
+    cupti::hold();
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      const std::uint32_t correlation = cupti::new_correlation();
+      cupti::record(fake::owner_record(correlation, id + i));
+      cupti::record(fake::call_record(correlation, CUPTI_ACTIVITY_KIND_RUNTIME,
+                                      CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020, 1, 1, 2));
+    }
+  });
+  timer.settle();
+  EXPECT_EQ(second.begin_ns, 7000);
+  EXPECT_GE(flushes, 2);
+  EXPECT_EQ(timer.counts().without_times, 1);
+  cupti::at_flush(nullptr);
+  collector.stop();
+}
+
+TEST_F(CuptiTest, WorkOutsideOfOpsIsNobodysButCountedDuringAStep) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  CuptiTimer timer(collector, nullptr, kShort);
+  cupti::launch_kernel({"warm_up", 0, number_, 10, 20, 0});
+  Stamp first, second;
+  op(timer, 0, first, 1, 5000);
+  cupti::launch_kernel({"between", 0, number_, 6000, 6100, 0});
+  op(timer, 1, second, 1, 7000);
+  cupti::launch_kernel({"read_loss", 0, number_, 9000, 9100, 0});
+  timer.settle();
+  EXPECT_EQ(first.end_ns, 5900);
+  EXPECT_EQ(second.begin_ns, 7000);
+  EXPECT_EQ(timer.take_activities().all.size(), 2U);
+  EXPECT_EQ(timer.counts().foreign, 1);
+  EXPECT_EQ(collector.table().size(), 0U);
+  collector.stop();
+}
+
 TEST_F(CuptiTest, WithoutAnyRecordNoOpHasAStamp) {
   Collector collector(cupti::api(), kFew);
   ASSERT_EQ(collector.start(), "");

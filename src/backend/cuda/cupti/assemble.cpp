@@ -42,6 +42,12 @@ std::size_t op_of(const std::vector<IssuedOp>& ops, std::uint32_t first, const L
   return fits ? static_cast<std::size_t>(std::prev(after) - ops.begin()) : kNone;
 }
 
+/// Warm-up, downloads and late records are nobody's either, but not during the ops.
+bool during(const std::vector<IssuedOp>& ops, const Launch& launch) {
+  return launch.call && !ops.empty() && launch.call->begin_ns >= ops.front().begin_ns &&
+         launch.call->begin_ns <= ops.back().end_ns;
+}
+
 bool leaves_work(const Call& call) { return call.what->does == KnownCall::Does::launch && !call.failed; }
 
 }  // namespace
@@ -66,7 +72,7 @@ void assemble(const std::vector<IssuedOp>& ops, std::uint32_t first, const std::
     const std::size_t index = op_of(ops, first, launch);
     if (!launch.call) counts.without_launch += static_cast<std::int64_t>(launch.works.size());
     if (index == kNone) {
-      counts.foreign += static_cast<std::int64_t>(launch.works.size());
+      if (during(ops, launch)) counts.foreign += static_cast<std::int64_t>(launch.works.size());
       continue;
     }
     Span& span = spans[index];

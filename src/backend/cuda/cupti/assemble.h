@@ -33,7 +33,7 @@ struct TimerCounts {
   std::int64_t missing = 0;         ///< launches whose kernel was never reported
   std::int64_t without_launch = 0;  ///< works whose call was never reported
   std::int64_t before_launch = 0;   ///< works that began before their call, by the clocks
-  std::int64_t foreign = 0;         ///< works on our streams that fall into no op
+  std::int64_t foreign = 0;         ///< works put on our streams between the ops: injected delays, or somebody else's
 };
 
 /// Names of kernels and calls, each once, as people read them.

@@ -64,7 +64,7 @@ void CuptiTimer::wait_for_records() {
   std::chrono::microseconds pause{100};
   while (true) {
     collector_.flush();
-    const RecordTable::State state = collector_.table().state(timer_);
+    const RecordTable::State state = collector_.table().state(timer_, first_);
     const auto waited = Clock::now() - begin;
     const bool all_marks = !has_marks_ || state.marks > ops_.size();  // one more than ops
     if (all_marks && state.open == 0 && (state.transfers == 0 || waited > patience_.grace)) return;
@@ -131,7 +131,7 @@ Facts CuptiTimer::facts() const {
   add("launches without record", counts_.missing, "their kernels were never reported");
   add("records without launch", counts_.without_launch + joined.without_launch, "the call that made them was not reported");
   add("kernels before their launch", counts_.before_launch, "the clocks of host and device differ by that much");
-  add("records outside of ops", counts_.foreign, "they ran on a lane while no op was issued there");
+  add("records outside of ops", counts_.foreign, "put on a lane between its ops; delays that were asked for are among them");
   add("records twice", joined.duplicates, "left out");
   add("records of unknown kinds", joined.unknown, "left out");
   add("record buffers damaged", joined.damaged, "they could not be read to their end");

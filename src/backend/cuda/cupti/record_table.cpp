@@ -46,11 +46,11 @@ void RecordTable::forget_old() {
   }
 }
 
-RecordTable::State RecordTable::state(std::uint32_t timer) const {
+RecordTable::State RecordTable::state(std::uint32_t timer, std::uint32_t first) const {
   const std::lock_guard lock(mutex_);
   State state;
   for (const auto& [correlation, launch] : launches_) {
-    if (!launch.owner || launch.owner->timer != timer) continue;
+    if (!launch.owner || launch.owner->timer != timer || launch.owner->op < first) continue;
     state.works += launch.works.size();
     const bool running = std::ranges::any_of(launch.works, [](const Work& w) { return w.begin_ns != 0 && w.end_ns == 0; });
     if (!launch.call || running) {

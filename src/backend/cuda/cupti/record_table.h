@@ -51,8 +51,8 @@ class RecordTable {
     std::size_t open = 0;       ///< launches whose kernel has not been seen, or has not ended; owners without a call
     std::size_t transfers = 0;  ///< copies and fills that have left nothing; they may have had no bytes
   };
-  /// Of the calls that the timer owns.
-  State state(std::uint32_t timer) const;
+  /// Of the calls that the timer owns, of ops from number `first` on: others are late and wanted no more.
+  State state(std::uint32_t timer, std::uint32_t first = 0) const;
   /// Takes out what the timer owns, and what nobody owns but ran on one of its `streams`: NCCL may launch from a
   /// thread of its own.
   std::vector<Launch> take(std::uint32_t timer, const std::vector<StreamKey>& streams);

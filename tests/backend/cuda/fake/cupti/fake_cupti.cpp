@@ -36,7 +36,7 @@ struct State {
   CUpti_BuffersCallbackCompleteFunc complete = nullptr;
   std::map<CUpti_ActivityKind, bool> kinds;
   std::map<std::pair<CUpti_ActivityKind, CUpti_CallbackId>, bool> apis;
-  std::vector<Bytes> pending;
+  std::vector<Bytes> pending, held;
   std::map<std::uint32_t, std::vector<Region>> regions;  // by thread
 };
 
@@ -105,7 +105,7 @@ CUptiResult flush_all(std::uint32_t flag) {
   }
   if (action) action(flag);
   const std::lock_guard lock(state().mutex);
-  deliver(std::exchange(state().pending, {}));
+  deliver(std::exchange(state().pending, std::exchange(state().held, {})));
   return status;
 }
 
@@ -252,6 +252,7 @@ void reset() {
   s.kinds.clear();
   s.apis.clear();
   s.pending.clear();
+  s.held.clear();
   s.regions.clear();
 }
 
@@ -310,6 +311,11 @@ void shuffle(unsigned seed) {
 void discard() {
   const std::lock_guard lock(state().mutex);
   state().pending.clear();
+}
+
+void hold() {
+  const std::lock_guard lock(state().mutex);
+  for (Bytes& bytes : std::exchange(state().pending, {})) state().held.push_back(std::move(bytes));
 }
 
 Buffer request() {

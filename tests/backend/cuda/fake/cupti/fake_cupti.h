@@ -50,6 +50,8 @@ std::uint32_t launch_kernel(const WorkFacts& facts);
 void shuffle(unsigned seed);
 /// It never comes.
 void discard();
+/// It comes with the next flush but one.
+void hold();
 
 // Buffers by hand, as CUPTI's threads would do it.
 struct Buffer {
