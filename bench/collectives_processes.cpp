@@ -64,8 +64,8 @@ double median(std::vector<double> values) {
 
 /// Seconds from the first rank's begin to the last one's end; 0 elsewhere than at rank 0. Collective.
 double seconds_of_slowest(const Stamp& stamp) {
-  const std::vector<std::string> all = launch::gather(
-      session->control(), "stamp", std::string(reinterpret_cast<const char*>(&stamp), sizeof stamp));
+  const std::vector<std::string> all =
+      launch::gather(session->control(), "stamp", std::string(reinterpret_cast<const char*>(&stamp), sizeof stamp));
   std::int64_t begin = stamp.begin_ns;
   std::int64_t end = stamp.end_ns;
   for (const std::string& bytes : all) {

@@ -66,8 +66,8 @@ void Links::predict_ends(Link link) {
   }
 }
 
-std::shared_ptr<Transfer> Links::begin(std::span<const int> ranks, std::int64_t bytes, int hops,
-                                       std::int64_t start_ns, std::uint64_t id) {
+std::shared_ptr<Transfer> Links::begin(std::span<const int> ranks, std::int64_t bytes, int hops, std::int64_t start_ns,
+                                       std::uint64_t id) {
   const auto transfer = std::make_shared<Transfer>();
   transfer->id = id;
   const auto start = static_cast<double>(start_ns);

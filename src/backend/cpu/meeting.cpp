@@ -24,8 +24,8 @@ std::string describe(const Words& words) {
 }
 
 void check_purposes(const std::vector<Words>& all, std::span<const int> world_ranks) {
-  const auto other = std::find_if(all.begin(), all.end(),
-                                  [&](const Words& words) { return words.purpose != all.front().purpose; });
+  const auto other =
+      std::find_if(all.begin(), all.end(), [&](const Words& words) { return words.purpose != all.front().purpose; });
   if (other == all.end()) return;
   const auto rank_of = [&](auto at) { return world_ranks[static_cast<std::size_t>(at - all.begin())]; };
   const bool first_ended = all.front().purpose == Words::Purpose::end;

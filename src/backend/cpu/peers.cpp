@@ -35,9 +35,7 @@ std::unique_ptr<launch::PeerGroup> Peers::split(int color, int key) {
 
 /// A broken connection is the end of another process seen from here. The control channel knows more about it, a little
 /// later: that message counts if it comes.
-void Peers::guarded(const std::function<void()>& action) try {
-  action();
-} catch (const launch::Stopped&) {
+void Peers::guarded(const std::function<void()>& action) try { action(); } catch (const launch::Stopped&) {
   world_.abort().throw_if_set();
   throw;
 } catch (...) {

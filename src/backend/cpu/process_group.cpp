@@ -1,6 +1,8 @@
 #include "backend/cpu/process_group.h"
 
 #include <algorithm>
+#include <functional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -52,8 +54,7 @@ void ProcessGroup::get_acquainted() {
     std::uint64_t clock = 0;  ///< 0: not known
   };
   const std::string clock = launch::clock_identity();
-  const Card mine{world_.options().session->placement().rank,
-                  clock.empty() ? 0 : std::hash<std::string>{}(clock)};
+  const Card mine{world_.options().session->placement().rank, clock.empty() ? 0 : std::hash<std::string>{}(clock)};
   std::vector<Card> cards(static_cast<std::size_t>(size()), mine);
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
@@ -62,8 +63,8 @@ void ProcessGroup::get_acquainted() {
   }
   hosts_.exchange();
   for (const Card& card : cards) world_ranks_.push_back(card.world_rank);
-  one_clock_ = mine.clock != 0 && std::all_of(cards.begin(), cards.end(),
-                                              [&](const Card& card) { return card.clock == mine.clock; });
+  one_clock_ = mine.clock != 0 &&
+               std::all_of(cards.begin(), cards.end(), [&](const Card& card) { return card.clock == mine.clock; });
 }
 
 void ProcessGroup::run(int, const CollectiveArguments& call, Stamp& stamp) {
@@ -106,8 +107,7 @@ std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveArguments
     links.learn(world_ranks_[static_cast<std::size_t>(peer)],
                 std::span(words.flows).first(static_cast<std::size_t>(words.flow_count)), words.now_ns);
   }
-  return links.begin(world_ranks_, wire_bytes(call, size()), hops(call.kind, size()), start_ns,
-                     mix(id_, ++transfers_));
+  return links.begin(world_ranks_, wire_bytes(call, size()), hops(call.kind, size()), start_ns, mix(id_, ++transfers_));
 }
 
 void ProcessGroup::move(const CollectiveArguments& call) {

@@ -77,7 +77,8 @@ void ThreadGroup::all_reduce(int rank, const CollectiveArguments& call) {
   for (int step = 1; step < size(); ++step) {
     const int from = (rank + step) % size();
     const std::int64_t first = slices.begin(from) * element;
-    copy_bytes(calls_[static_cast<std::size_t>(from)].output + first, call.output + first, slices.count(from) * element);
+    copy_bytes(calls_[static_cast<std::size_t>(from)].output + first, call.output + first,
+               slices.count(from) * element);
   }
 }
 

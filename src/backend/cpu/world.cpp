@@ -28,13 +28,13 @@ void check_session(const BackendOptions& options) {
   if (!options.session) return;
   const launch::Placement& placement = options.session->placement();
   if (options.ranks != placement.ranks) {
-    throw BackendError(fmt::format("{} ranks are asked for, but the job has {} processes, one rank each",
-                                   options.ranks, placement.ranks));
+    throw BackendError(fmt::format("{} ranks are asked for, but the job has {} processes, one rank each", options.ranks,
+                                   placement.ranks));
   }
   if (options.link && placement.local_ranks != placement.ranks) {
-    throw BackendError(
-        fmt::format("an emulated link keeps the time of one host, and only {} of the job's {} processes are on this one",
-                    placement.local_ranks, placement.ranks));
+    throw BackendError(fmt::format(
+        "an emulated link keeps the time of one host, and only {} of the job's {} processes are on this one",
+        placement.local_ranks, placement.ranks));
   }
 }
 

@@ -1,16 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "backend/backend.h"
-#include "launch/abort.h"
 #include "backend/cpu/lane_worker.h"
 #include "backend/cpu/link.h"
 #include "backend/cpu/mapped_memory.h"
+#include "launch/abort.h"
 
 namespace fsdpbench::backend::cpu {
 
