@@ -158,6 +158,7 @@ TEST(CudnnRule, IsForBf16AndTheHeadSizesOfTheFusedKernels) {
   EXPECT_FALSE(takes(20, DType::bf16, 9));
   EXPECT_FALSE(takes(64, DType::f32, 9));
   EXPECT_FALSE(cudnn_takes({0, 64, 4, 2, 64, DType::bf16}, 9));
+  EXPECT_FALSE(cudnn_takes({2, 1, 4, 2, 64, DType::bf16}, 9));
 }
 
 }  // namespace

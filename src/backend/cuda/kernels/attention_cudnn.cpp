@@ -22,12 +22,15 @@ struct DestroyHandle {
   void operator()(cudnnHandle_t handle) const { cudnnDestroy(handle); }
 };
 
+/// Of the current device, times 10.
 int compute_capability() {
   int device = 0;
   int major = 0;
+  int minor = 0;
   check(cudaGetDevice(&device), "cudaGetDevice");
   check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device), "cudaDeviceGetAttribute");
-  return major;
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device), "cudaDeviceGetAttribute");
+  return major * 10 + minor;
 }
 
 }  // namespace
@@ -36,9 +39,9 @@ class CudnnAttention::Plans {
  public:
   explicit Plans(cudaStream_t stream) : stream_(stream), workspace_(stream) {}
 
-  int major() {
-    if (major_ == 0) major_ = compute_capability();
-    return major_;
+  int capability() {
+    if (capability_ == 0) capability_ = compute_capability();
+    return capability_;
   }
 
   /// `samples` of the shape's batch are attended to in one call of the graph.
@@ -48,7 +51,7 @@ class CudnnAttention::Plans {
   };
 
   Plan& forward(const AttentionShape& shape) {
-    return find(forward_, shape, [&] { return Plan{built(CudnnGraph::forward(shape)), shape.batch}; });
+    return find(forward_, shape, [&] { return Plan{built(CudnnGraph::forward(shape, capability())), shape.batch}; });
   }
 
   Plan& backward(const AttentionShape& shape) {
@@ -56,7 +59,7 @@ class CudnnAttention::Plans {
       // For reproducible sums cuDNN writes all scores down, [batch, heads, seq, seq]: so not all samples at once.
       AttentionShape part = shape;
       for (;;) {
-        Plan plan{built(CudnnGraph::backward(part)), part.batch};
+        Plan plan{built(CudnnGraph::backward(part, capability())), part.batch};
         if (plan.graph.workspace_bytes() <= kMostWorkspace || part.batch == 1) return plan;
         do --part.batch;
         while (shape.batch % part.batch != 0);
@@ -95,7 +98,7 @@ class CudnnAttention::Plans {
 
   cudaStream_t stream_;
   Scratch workspace_;
-  int major_ = 0;
+  int capability_ = 0;
   std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, DestroyHandle> handle_;
   std::map<Key, Plan> forward_, backward_;
 };
@@ -103,7 +106,7 @@ class CudnnAttention::Plans {
 CudnnAttention::CudnnAttention(cudaStream_t stream) : plans_(std::make_unique<Plans>(stream)) {}
 CudnnAttention::~CudnnAttention() = default;
 
-bool CudnnAttention::takes(const AttentionShape& shape) const { return cudnn_takes(shape, plans_->major()); }
+bool CudnnAttention::takes(const AttentionShape& shape) const { return cudnn_takes(shape, plans_->capability() / 10); }
 
 void CudnnAttention::forward(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
                              std::byte* out, float* log_sum_exp) {

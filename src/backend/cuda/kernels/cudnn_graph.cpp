@@ -43,7 +43,8 @@ float softmax_scale(const AttentionShape& shape) { return 1.0F / std::sqrt(stati
 }  // namespace
 
 struct CudnnGraph::State {
-  State(const AttentionShape& s, const char* p) : shape(s), pass(p) {
+  State(const AttentionShape& s, int capability, const char* p) : shape(s), pass(p) {
+    graph.set_sm_version(capability);  // before any operation is added: each copies it
     graph.set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
         .set_compute_data_type(fe::DataType_t::FLOAT);
@@ -90,8 +91,8 @@ CudnnGraph::CudnnGraph(std::unique_ptr<State> state) : state_(std::move(state)) 
 CudnnGraph::CudnnGraph(CudnnGraph&&) noexcept = default;
 CudnnGraph::~CudnnGraph() = default;
 
-CudnnGraph CudnnGraph::forward(const AttentionShape& shape) {
-  auto state = std::make_unique<State>(shape, "forward");
+CudnnGraph CudnnGraph::forward(const AttentionShape& shape, int capability) {
+  auto state = std::make_unique<State>(shape, capability, "forward");
   const Tensor q = state->input(AttentionTensor::q, "q", shape.heads);
   const Tensor k = state->input(AttentionTensor::k, "k", shape.kv_heads);
   const Tensor v = state->input(AttentionTensor::v, "v", shape.kv_heads);
@@ -109,8 +110,8 @@ CudnnGraph CudnnGraph::forward(const AttentionShape& shape) {
   return CudnnGraph(std::move(state));
 }
 
-CudnnGraph CudnnGraph::backward(const AttentionShape& shape) {
-  auto state = std::make_unique<State>(shape, "backward");
+CudnnGraph CudnnGraph::backward(const AttentionShape& shape, int capability) {
+  auto state = std::make_unique<State>(shape, capability, "backward");
   const Tensor q = state->input(AttentionTensor::q, "q", shape.heads);
   const Tensor k = state->input(AttentionTensor::k, "k", shape.kv_heads);
   const Tensor v = state->input(AttentionTensor::v, "v", shape.kv_heads);
@@ -148,11 +149,10 @@ void CudnnGraph::execute(cudnnHandle_t handle, const std::vector<AttentionArgume
   state_->require([&] { return state_->graph.execute(handle, memory, workspace); });
 }
 
-void CudnnGraph::check_support(int version, const std::string& device_properties) {
+void CudnnGraph::check_support(const std::string& device_properties) {
   fe::graph::Graph& graph = state_->graph;
   const auto device = std::make_shared<fe::DeviceProperties>();
   state_->require([&] { return device->deserialize({device_properties.begin(), device_properties.end()}); });
-  graph.set_sm_version(version);
   graph.set_device_properties(device);
   state_->require([&] { return graph.validate(); });
   state_->require([&] { return graph.build_operation_graph(); });

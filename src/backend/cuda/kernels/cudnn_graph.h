@@ -24,8 +24,9 @@ struct AttentionArgument {
 /// with cuDNN's words and the shape.
 class CudnnGraph {
  public:
-  static CudnnGraph forward(const AttentionShape& shape);
-  static CudnnGraph backward(const AttentionShape& shape);
+  /// For GPUs of compute capability `capability` / 10.
+  static CudnnGraph forward(const AttentionShape& shape, int capability);
+  static CudnnGraph backward(const AttentionShape& shape, int capability);
   CudnnGraph(CudnnGraph&&) noexcept;
   ~CudnnGraph();
 
@@ -34,9 +35,9 @@ class CudnnGraph {
   std::int64_t workspace_bytes() const;
   void execute(cudnnHandle_t handle, const std::vector<AttentionArgument>& arguments, std::byte* workspace) const;
 
-  /// Needs no GPU, and no build: throws unless cuDNN has kernels for this graph on a GPU with these properties, in the
-  /// JSON form of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION and of compute capability `version` / 10.
-  void check_support(int version, const std::string& device_properties);
+  /// Needs no GPU and no build: throws unless cuDNN has kernels for this graph on a GPU with these properties, in the
+  /// JSON form of CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION.
+  void check_support(const std::string& device_properties);
 
  private:
   struct State;
