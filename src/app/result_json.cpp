@@ -35,6 +35,22 @@ json devices_json(const engine::RunResult& result) {
   return j;
 }
 
+/// How well the ranks' clocks are known: their times are on rank 0's. Null for threads, which share one.
+json clock_json(const engine::RunResult& result) {
+  if (result.clocks.empty()) return nullptr;
+  json j = json::array();
+  bool one = true;
+  for (std::size_t rank = 0; rank < result.clocks.size(); ++rank) {
+    const auto& [before, correction] = result.clocks[rank];
+    one &= correction.same_clock();
+    j.push_back({{"rank", rank},
+                 {"offset_us", static_cast<double>(before.offset_ns) / 1e3},
+                 {"residual_us", static_cast<double>(correction.residual_ns()) / 1e3},
+                 {"drift_us_per_s", correction.drift() * 1e6}});
+  }
+  return one ? json("same host clock") : j;
+}
+
 json world(const RunReport& report) {
   const BuildInfo& build = build_info();
   const MachineFacts machine = machine_facts();
@@ -164,6 +180,7 @@ json result_json(const RunReport& report) {
   json j = result_frame(report);
   j["complete"] = !report.result->interrupted;
   j["world"]["devices"] = devices_json(*report.result);
+  if (json clock = clock_json(*report.result); !clock.is_null()) j["world"]["clock"] = std::move(clock);
   if (report.metrics) {
     j["metrics"] = metrics_json(*report.metrics);
     j["comm"] = communication_json(report);

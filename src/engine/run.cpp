@@ -1,8 +1,5 @@
 #include "engine/run.h"
 
-#include <unistd.h>
-
-#include <array>
 #include <exception>
 #include <memory>
 #include <utility>
@@ -10,17 +7,14 @@
 #include "engine/backend_options.h"
 #include "engine/channel_board.h"
 #include "engine/digest.h"
+#include "engine/root_clock.h"
 #include "engine/thread_board.h"
+#include "launch/host_identity.h"
 #include "launch/run_ranks.h"
 #include "model/initialize.h"
 
 namespace fsdpbench::engine {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
 
 /// What all ranks of this process share.
 struct Job {
@@ -73,7 +67,7 @@ void run_rank(const Job& job, backend::RankContext& context, RunResult& result) 
   }
   outcome.trace = executor.trace();
   outcome.device = executor.device_facts();
-  outcome.host = host_name();
+  outcome.host = launch::host_name();
   job.board.bring(context.rank, step, std::move(outcome));
   if (context.rank == job.first_rank) {
     result.steps_done = step;
@@ -114,9 +108,13 @@ RunResult run(backend::Backend& backend, const Preparation& preparation, const B
                 session == nullptr ? 0 : session->control().rank()};
 
   RunResult result;
+  std::vector<launch::ClockOffset> before;
+  std::vector<launch::ClockOffset> after;
   try {
+    if (session != nullptr) before = launch::measure_clock_offsets(session->control());
     backend.run(backend_options(preparation, session),
                 [&](backend::RankContext& context) { run_rank(job, context, result); });
+    if (session != nullptr) after = launch::measure_clock_offsets(session->control());
   } catch (...) {
     if (session != nullptr) tell_others(*session, std::current_exception());
     throw;
@@ -127,6 +125,10 @@ RunResult run(backend::Backend& backend, const Preparation& preparation, const B
     result.wire_bytes.push_back(outcome.wire_bytes);
     result.devices.push_back(std::move(outcome.device));
     result.hosts.push_back(std::move(outcome.host));
+  }
+  for (std::size_t rank = 0; rank < before.size(); ++rank) {
+    result.clocks.push_back({before[rank], launch::ClockCorrection(before[rank], after[rank])});
+    move_to_root_clock(result.traces[rank], result.clocks[rank].correction);
   }
   if (job.computes() && job.first_rank == 0) result.losses = board->losses(result.steps_done);
   return result;

@@ -9,6 +9,7 @@
 #include "backend/backend.h"
 #include "engine/done_steps.h"
 #include "engine/executor.h"
+#include "launch/clock_offset.h"
 #include "launch/session.h"
 #include "plan/plan.h"
 #include "schedule/schedule.h"
@@ -43,6 +44,12 @@ struct RunHooks {
   DoneSteps* done = nullptr;
 };
 
+/// One rank's clock as seen from rank 0's.
+struct RankClock {
+  launch::ClockOffset before;  ///< measured right before the run
+  launch::ClockCorrection correction;
+};
+
 /// What a run measured. In a job of processes only rank 0's is complete: elsewhere the entries of other ranks are
 /// empty, and there are no losses and no parameters.
 struct RunResult {
@@ -56,6 +63,7 @@ struct RunResult {
   std::vector<backend::WireBytes> wire_bytes;      ///< by rank, of the measured steps
   std::vector<backend::Facts> devices;             ///< by rank: how its device measured
   std::vector<std::string> hosts;                  ///< by rank: name of its machine
+  std::vector<RankClock> clocks;                   ///< by rank: the traces are on rank 0's; empty without a session
 };
 
 /// Trains train.warmup + train.steps steps on `backend`. Without a session all ranks are threads of this process; with
