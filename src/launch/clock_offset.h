@@ -28,9 +28,9 @@ struct ClockRound {
 /// `rounds` must not be empty.
 ClockOffset estimate_offset(std::span<const ClockRound> rounds);
 
-/// Rank 0 gets every rank's offset, its own included; the others get an empty list. Ranks on hosts of their own are asked
-/// `rounds` times, one rank after another; about 0.1 ms a round where the network is quick. Ranks whose `identity` is
-/// rank 0's share its clock. Collective.
+/// Rank 0 gets every rank's offset, its own included; the others get an empty list. Ranks on hosts of their own are
+/// asked `rounds` times, one rank after another; about 0.1 ms a round where the network is quick. Ranks whose
+/// `identity` is rank 0's share its clock. Collective.
 std::vector<ClockOffset> measure_clock_offsets(ControlChannel& channel, int rounds = 100,
                                                const std::string& identity = clock_identity());
 

@@ -38,7 +38,7 @@ Introduction unpack_hello(const Frame& frame) {
   if (texts.empty() || texts[0] != kProtocol || texts.size() != kHelloFields) {
     throw BackendError("it speaks the protocol of another version of fsdpbench");
   }
-  return {texts[1], texts[2],           texts[3], static_cast<int>(number(texts[4])), static_cast<int>(number(texts[5])),
+  return {texts[1], texts[2],        texts[3], static_cast<int>(number(texts[4])), static_cast<int>(number(texts[5])),
           texts[6], number(texts[7])};
 }
 
@@ -139,7 +139,8 @@ class Reception {
     }
     const std::string who = describe(hello.rank, member);
     if (hello.version != self_.version) {
-      give_up(guest, fmt::format("{} runs another version, '{}', than rank 0, '{}'", who, hello.version, self_.version));
+      give_up(guest,
+              fmt::format("{} runs another version, '{}', than rank 0, '{}'", who, hello.version, self_.version));
     }
     if (hello.ranks != self_.ranks || hello.rank < 1 || hello.rank >= self_.ranks) {
       give_up(guest, fmt::format("{} of {} cannot join a job of {} ranks", who, hello.ranks, self_.ranks));
@@ -212,7 +213,8 @@ Joined unpack_welcome(const Frame& frame, int ranks) {
   if (texts.size() != 1 + 3 * static_cast<std::size_t>(ranks)) throw BackendError("rank 0's list of ranks is cut off");
   Joined joined;
   joined.token = texts[0];
-  for (std::size_t i = 1; i < texts.size(); i += 3) joined.members.push_back({texts[i], number(texts[i + 1]), texts[i + 2]});
+  for (std::size_t i = 1; i < texts.size(); i += 3)
+    joined.members.push_back({texts[i], number(texts[i + 1]), texts[i + 2]});
   return joined;
 }
 

@@ -77,10 +77,10 @@ Joined join_at_address(const Placement& placement, const Introduction& self, Dea
     const std::string address = address_to_listen_at(placement.root_host);
     Socket listener = listen_at(address, placement.root_port, error);
     if (listener) return take_in_all(std::move(listener), self, deadline);
-    throw BackendError(fmt::format("rank 0 cannot listen on port {} of {}: {}; set FSDPBENCH_PORT to a free port, the same for "
-                                   "all ranks (the port comes from {})",
-                                   placement.root_port, address.empty() ? host_name() : address, error,
-                                   placement.source));
+    throw BackendError(
+        fmt::format("rank 0 cannot listen on port {} of {}: {}; set FSDPBENCH_PORT to a free port, the same for "
+                    "all ranks (the port comes from {})",
+                    placement.root_port, address.empty() ? host_name() : address, error, placement.source));
   }
   const Meeting meeting{{placement.root_host}, placement.root_port, {}, placement.source};
   return keep_trying([&](std::string&) { return std::optional(meeting); }, self, deadline);

@@ -85,20 +85,21 @@ Placement read(const Variables& variables, const Names& names) {
   placement.rank = variables.number(names.rank, 0, kMost);
   placement.ranks = variables.number(names.ranks, 1, kMost);
   if (placement.rank >= placement.ranks) {
-    throw ConfigError(fmt::format("{}={} and {}={} in the environment contradict each other: ranks count from 0", names.rank,
-                                  placement.rank, names.ranks, placement.ranks));
+    throw ConfigError(fmt::format("{}={} and {}={} in the environment contradict each other: ranks count from 0",
+                                  names.rank, placement.rank, names.ranks, placement.ranks));
   }
   const std::string local_rank = variables.first_set(names.local_rank);
   const std::string local_ranks = variables.first_set(names.local_ranks);
   placement.local_rank = local_rank.empty() ? 0 : variables.number(local_rank, 0, kMost);
   placement.local_ranks = placement.local_rank + 1;
   if (!local_ranks.empty()) placement.local_ranks = variables.number(local_ranks, 1, kMost);
-  if (local_rank == "SLURM_LOCALID" && local_ranks.empty()) placement.local_ranks = slurm_local_ranks(variables, placement.local_ranks);
+  if (local_rank == "SLURM_LOCALID" && local_ranks.empty())
+    placement.local_ranks = slurm_local_ranks(variables, placement.local_ranks);
   if (placement.local_rank >= placement.local_ranks || placement.local_ranks > placement.ranks) {
-    throw ConfigError(fmt::format(
-        "the environment contradicts itself: local rank {} ({}) of {} on this host ({}), of {} in all ({})",
-        placement.local_rank, local_rank.empty() ? "not said" : local_rank, placement.local_ranks,
-        local_ranks.empty() ? "not said" : local_ranks, placement.ranks, names.ranks));
+    throw ConfigError(
+        fmt::format("the environment contradicts itself: local rank {} ({}) of {} on this host ({}), of {} in all ({})",
+                    placement.local_rank, local_rank.empty() ? "not said" : local_rank, placement.local_ranks,
+                    local_ranks.empty() ? "not said" : local_ranks, placement.ranks, names.ranks));
   }
   placement.source = fmt::format("{} ({}, {})", names.title, names.rank, names.ranks);
   return placement;
@@ -197,11 +198,11 @@ void refuse_half_a_torchrun(const Variables& variables) {
   const bool size = variables.has("WORLD_SIZE");
   const bool address = variables.has("MASTER_ADDR");
   if (size == address) return;
-  throw ConfigError(fmt::format("RANK={} and {} are in the environment, but {} is not: a job started by torchrun has all three",
-                                variables.text("RANK"),
-                                size ? "WORLD_SIZE=" + variables.text("WORLD_SIZE")
-                                     : "MASTER_ADDR=" + variables.text("MASTER_ADDR"),
-                                size ? "MASTER_ADDR" : "WORLD_SIZE"));
+  throw ConfigError(
+      fmt::format("RANK={} and {} are in the environment, but {} is not: a job started by torchrun has all three",
+                  variables.text("RANK"),
+                  size ? "WORLD_SIZE=" + variables.text("WORLD_SIZE") : "MASTER_ADDR=" + variables.text("MASTER_ADDR"),
+                  size ? "MASTER_ADDR" : "WORLD_SIZE"));
 }
 
 std::optional<Placement> find_any(const Variables& variables) {

@@ -25,7 +25,8 @@ std::int64_t ns(double seconds) { return static_cast<std::int64_t>(seconds * kSe
 /// "rank 2 (host x, pid y): message", but not twice.
 std::string by_rank(int rank, const Member& member, const std::string& message) {
   const std::string name = fmt::format("rank {}", rank);
-  const bool named = message.starts_with(name) && (message.size() == name.size() || !std::isdigit(message[name.size()]));
+  const bool named =
+      message.starts_with(name) && (message.size() == name.size() || !std::isdigit(message[name.size()]));
   return named ? message : fmt::format("{}: {}", describe(rank, member), message);
 }
 
@@ -66,7 +67,8 @@ void TcpControlChannel::wait_for_root(std::unique_lock<std::mutex>& lock) {
   const Deadline deadline = deadline_in(kRootSeconds);
   const Peer& root = peer(0);
   const auto ended = [&] { return root.said_goodbye || !root.link.socket; };
-  while (!ended() && std::chrono::steady_clock::now() < deadline) changed_.wait_for(lock, std::chrono::milliseconds(kWaitMs));
+  while (!ended() && std::chrono::steady_clock::now() < deadline)
+    changed_.wait_for(lock, std::chrono::milliseconds(kWaitMs));
 }
 
 void TcpControlChannel::send(int to, std::string_view topic, std::string payload) {
@@ -162,7 +164,8 @@ void TcpControlChannel::handle(Peer& peer, Frame frame) {
   if (frame.kind == FrameKind::failure) {
     const std::vector<std::string> texts = unpack(frame.payload);
     int rank = -1;
-    if (texts.size() != 3 || std::from_chars(texts[0].data(), texts[0].data() + texts[0].size(), rank).ec != std::errc{}) {
+    if (texts.size() != 3 ||
+        std::from_chars(texts[0].data(), texts[0].data() + texts[0].size(), rank).ec != std::errc{}) {
       throw BackendError("a failure message is cut off");
     }
     set_failure({rank, texts[1] == "died", texts[2]});
@@ -192,10 +195,10 @@ void TcpControlChannel::notice_silence(std::int64_t now) {
     if (was_away) peer.heard_ns = now;
     if (!peer.link.socket || peer.said_goodbye || now - peer.heard_ns < ns(heartbeat_.silence_s)) continue;
     peer.link.socket.close();
-    set_failure({peer.rank, true,
-                 fmt::format("{} has been silent for {:g} s: its host or the network to it is gone, or it was stopped",
-                             describe(peer.rank, members_[static_cast<std::size_t>(peer.rank)]),
-                             heartbeat_.silence_s)});
+    set_failure(
+        {peer.rank, true,
+         fmt::format("{} has been silent for {:g} s: its host or the network to it is gone, or it was stopped",
+                     describe(peer.rank, members_[static_cast<std::size_t>(peer.rank)]), heartbeat_.silence_s)});
   }
 }
 

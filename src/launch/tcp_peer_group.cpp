@@ -134,7 +134,8 @@ void TcpPeerGroup::exchange(std::span<const Send> sends, std::span<const Receive
   flows.reserve(sends.size() + receives.size());
   // A send's bytes are only read; one kind of flow serves both directions.
   for (const Send& send : sends) {
-    flows.push_back({send.to, true, send.bytes.size(), const_cast<std::byte*>(send.bytes.data()), send.bytes.size(), 0});
+    flows.push_back(
+        {send.to, true, send.bytes.size(), const_cast<std::byte*>(send.bytes.data()), send.bytes.size(), 0});
   }
   for (const Receive& receive : receives) {
     flows.push_back({receive.from, false, 0, receive.bytes.data(), receive.bytes.size(), 0});
@@ -202,8 +203,8 @@ Socket::Moved TcpPeerGroup::move(Flow& flow) {
   Socket::Moved step = flow.sends ? socket.send(at, rest, head && flow.expected > 0) : socket.receive(at, rest);
   flow.done += step.bytes;
   if (!flow.sends && head && flow.done == kHead && flow.size != flow.expected) {
-    throw BackendError(fmt::format("{} sends {} bytes where {} expects {}", who(flow.peer), flow.size, who(rank_),
-                                   flow.expected));
+    throw BackendError(
+        fmt::format("{} sends {} bytes where {} expects {}", who(flow.peer), flow.size, who(rank_), flow.expected));
   }
   return step;
 }
@@ -220,8 +221,8 @@ void TcpPeerGroup::lost(int peer, const std::string& error, const std::function<
     throw_if(stopped);
     std::this_thread::sleep_for(std::chrono::milliseconds(kPollMs));
   }
-  throw BackendError(fmt::format("{} lost its connection to {}{}{}", who(rank_), who(peer), error.empty() ? "" : ": ",
-                                 error));
+  throw BackendError(
+      fmt::format("{} lost its connection to {}{}{}", who(rank_), who(peer), error.empty() ? "" : ": ", error));
 }
 
 void TcpPeerGroup::throw_if(const std::function<bool()>& stopped) const {

@@ -17,8 +17,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::Each;
-using ::testing::HasSubstr;
 using testing::free_port;
+using ::testing::HasSubstr;
 using testing::Outcome;
 using testing::place;
 using testing::run_job;
@@ -99,7 +99,8 @@ TEST(Failure, ASilentRankCountsAsDead) {
     if (rank == 0) kill(std::stoi(control.receive(1, "pid")), SIGCONT);
     return text;
   });
-  EXPECT_THAT(outcomes[0].text, ContainsRegex("^1 died: rank 1 \\(.*\\) has been silent for 2 s: its host or the network"));
+  EXPECT_THAT(outcomes[0].text,
+              ContainsRegex("^1 died: rank 1 \\(.*\\) has been silent for 2 s: its host or the network"));
   EXPECT_EQ(outcomes[2].text, outcomes[0].text);
   EXPECT_THAT(outcomes[1].text, HasSubstr("died: rank"));
 }
@@ -189,16 +190,17 @@ TEST(Failure, AReplacedListenerIsNotRunningAnyMore) {
 
 TEST(Failure, TheOthersEndAfterRankZero) {
   std::atomic<bool> rank_zero_ends{false};
-  run_job(3, [&](Session& session, int rank) {
-    if (rank == 2) session.control().fail("now");
-    (void)wait_for_failure(session.control());
-    if (rank == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it writes its results
-      rank_zero_ends = true;
-    }
-  }, [&](int rank) {
-    EXPECT_TRUE(rank == 0 || rank_zero_ends);
-  });
+  run_job(
+      3,
+      [&](Session& session, int rank) {
+        if (rank == 2) session.control().fail("now");
+        (void)wait_for_failure(session.control());
+        if (rank == 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));  // it writes its results
+          rank_zero_ends = true;
+        }
+      },
+      [&](int rank) { EXPECT_TRUE(rank == 0 || rank_zero_ends); });
 }
 
 TEST(Failure, ACleanEndIsNone) {

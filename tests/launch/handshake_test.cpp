@@ -12,8 +12,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
 using testing::free_port;
+using ::testing::HasSubstr;
 using testing::place;
 
 /// What join() throws, or "joined".
@@ -62,8 +62,8 @@ TEST(Handshake, NoRankZeroIsNamedWithItsAddress) {
   const int port = free_port();
   const JoinOptions soon{.deadline_s = 0.2, .version = "v"};
   EXPECT_THAT(join_text(place(1, 2, port), soon),
-              AllOf(HasSubstr("rank 1 cannot join rank 0: 127.0.0.1:" + std::to_string(port)), HasSubstr("(from a test)"),
-                    HasSubstr("Connection refused")));
+              AllOf(HasSubstr("rank 1 cannot join rank 0: 127.0.0.1:" + std::to_string(port)),
+                    HasSubstr("(from a test)"), HasSubstr("Connection refused")));
   Placement nowhere = place(1, 2, port);
   nowhere.root_host = "no-such-host.invalid";
   EXPECT_THAT(join_text(nowhere, soon), HasSubstr("the name 'no-such-host.invalid' is unknown"));
@@ -117,8 +117,9 @@ TEST(Handshake, GarbageIsTurnedAwayAndMentionedIfRanksStayAway) {
   while (!stranger) stranger = connect_to("127.0.0.1", port, deadline_in(10), error);
   const std::string request = "GET / HTTP/1.1\r\nHost: somewhere\r\n\r\n";
   EXPECT_EQ(stranger.send(request.data(), request.size()).bytes, request.size());
-  EXPECT_THAT(zero.get(), AllOf(HasSubstr("rank 1 of 2 did not join"), HasSubstr("it has turned away a process at 127.0.0.1"),
-                                HasSubstr("does not speak fsdpbench's protocol")));
+  EXPECT_THAT(zero.get(),
+              AllOf(HasSubstr("rank 1 of 2 did not join"), HasSubstr("it has turned away a process at 127.0.0.1"),
+                    HasSubstr("does not speak fsdpbench's protocol")));
 }
 
 TEST(Handshake, AProcessThatEndedWhileWaitingMayComeAgain) {

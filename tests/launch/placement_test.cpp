@@ -50,12 +50,9 @@ const Set kTorchrun{{"RANK", "5"},
                     {"TORCHELASTIC_RUN_ID", "abc"},
                     {"TORCHELASTIC_RESTART_COUNT", "2"},
                     {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-const Set kOpenMpi{{"OMPI_COMM_WORLD_RANK", "3"},
-                   {"OMPI_COMM_WORLD_SIZE", "4"},
-                   {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
-                   {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
-                   {"PMIX_NAMESPACE", "1234567"},
-                   {"PMIX_RANK", "3"}};
+const Set kOpenMpi{{"OMPI_COMM_WORLD_RANK", "3"},       {"OMPI_COMM_WORLD_SIZE", "4"},
+                   {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                   {"PMIX_NAMESPACE", "1234567"},       {"PMIX_RANK", "3"}};
 const Set kMvapich{{"MV2_COMM_WORLD_RANK", "1"},
                    {"MV2_COMM_WORLD_SIZE", "4"},
                    {"MV2_COMM_WORLD_LOCAL_RANK", "0"},
@@ -179,7 +176,8 @@ TEST(Placement, ShellsInsideAnAllocationAreNoJob) {
 }
 
 TEST(Placement, OneProcessIsNoJob) {
-  EXPECT_FALSE(find(with(kTorchrun, {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}})));
+  EXPECT_FALSE(
+      find(with(kTorchrun, {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}})));
   EXPECT_FALSE(find({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}));
   EXPECT_FALSE(find({{"SLURM_PROCID", "0"}, {"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}));
 }
@@ -228,7 +226,8 @@ TEST(Placement, ContradictionsNameTheVariablesAndTheirValues) {
       {with(kTorchrun, {{"WORLD_SIZE", "0"}}), {"WORLD_SIZE=0", "from 1"}},
       {with(kTorchrun, {{"WORLD_SIZE", "99999999999"}}), {"WORLD_SIZE=99999999999"}},
       {with(kTorchrun, {{"LOCAL_RANK", "4"}}), {"local rank 4 (LOCAL_RANK) of 4", "LOCAL_WORLD_SIZE"}},
-      {with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}}), {"of 9 on this host (LOCAL_WORLD_SIZE), of 8 in all (WORLD_SIZE)"}},
+      {with(kTorchrun, {{"LOCAL_WORLD_SIZE", "9"}}),
+       {"of 9 on this host (LOCAL_WORLD_SIZE), of 8 in all (WORLD_SIZE)"}},
       {with(kTorchrun, {{"MASTER_PORT", "http"}}), {"MASTER_PORT=http"}},
       {with(kTorchrun, {{"FSDPBENCH_PORT", "70000"}}), {"FSDPBENCH_PORT=70000", "65535"}},
       {{{"RANK", "1"}, {"WORLD_SIZE", "2"}}, {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR is not"}},

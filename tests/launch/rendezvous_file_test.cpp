@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::free_port;
+using ::testing::HasSubstr;
 using testing::place;
 
 class RendezvousFile : public ::testing::Test {
@@ -84,7 +84,8 @@ TEST_F(RendezvousFile, AFolderThatCannotBeWrittenIsNamed) {
     join_through_file("/dev/null/x", placement, introduce(placement, {}), deadline_in(1));
     FAIL() << "nothing was thrown";
   } catch (const BackendError& e) {
-    EXPECT_THAT(e.what(), AllOf(HasSubstr("'/dev/null/x/fsdpbench-job-rendezvous'"), HasSubstr("FSDPBENCH_RENDEZVOUS")));
+    EXPECT_THAT(e.what(),
+                AllOf(HasSubstr("'/dev/null/x/fsdpbench-job-rendezvous'"), HasSubstr("FSDPBENCH_RENDEZVOUS")));
   }
 }
 

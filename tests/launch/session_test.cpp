@@ -51,9 +51,10 @@ TEST(Session, WithoutAnyWayItSaysWhatToSet) {
     join(placement);
     return "joined";
   });
-  EXPECT_EQ(outcomes[0].text,
-            "a test says no address, so rank 1 of 3 does not know where rank 0 is; set FSDPBENCH_RENDEZVOUS to a folder "
-            "that all ranks share");
+  EXPECT_EQ(
+      outcomes[0].text,
+      "a test says no address, so rank 1 of 3 does not know where rank 0 is; set FSDPBENCH_RENDEZVOUS to a folder "
+      "that all ranks share");
 }
 
 TEST(Session, RanksMayMeetAtAnAddressThatIsNotLoopback) {

@@ -22,7 +22,8 @@ TEST(SlurmLists, TasksOnNode) {
   EXPECT_EQ(tasks_on_node("8(x2),4", 2), 4);
   EXPECT_EQ(tasks_on_node("1,2,3(x3)", 4), 3);
   EXPECT_FALSE(tasks_on_node("8(x2),4", 3));
-  for (const char* wrong : {"", "x", "8(2)", "8(x)", "8(x2", "-1", "8;4"}) EXPECT_FALSE(tasks_on_node(wrong, 1)) << wrong;
+  for (const char* wrong : {"", "x", "8(2)", "8(x)", "8(x2", "-1", "8;4"})
+    EXPECT_FALSE(tasks_on_node(wrong, 1)) << wrong;
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 namespace fsdpbench::launch {
 namespace {
 
-/// A joined job whose bytes travel through MPI; its control channel is a TCP one all the same, because that one says who
-/// has died.
+/// A joined job whose bytes travel through MPI; its control channel is a TCP one all the same, because that one says
+/// who has died.
 class MpiSession final : public Session {
  public:
   MpiSession(Placement placement, Joined joined)
@@ -72,9 +72,10 @@ void start_mpi(const Placement& placement) {
   check_mpi(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "to start");
   check_mpi(MPI_Comm_size(MPI_COMM_WORLD, &ranks), "to start");
   if (ranks != placement.ranks || rank != placement.rank) {
-    throw BackendError(fmt::format("{} says rank {} of {}, MPI says rank {} of {}: this program was built with another MPI than "
-                                   "that of its launcher",
-                                   placement.source, placement.rank, placement.ranks, rank, ranks));
+    throw BackendError(
+        fmt::format("{} says rank {} of {}, MPI says rank {} of {}: this program was built with another MPI than "
+                    "that of its launcher",
+                    placement.source, placement.rank, placement.ranks, rank, ranks));
   }
   if (threads < MPI_THREAD_MULTIPLE) {
     throw BackendError("this MPI does not let several threads communicate (MPI_THREAD_MULTIPLE)");
