@@ -4,9 +4,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/nccl/nccl_rank.h"
@@ -32,6 +34,14 @@ const char* function_of(Collective kind) {
   return "NCCL";
 }
 
+/// Keeps what a thread of NCCL may still write to until the process ends.
+void leave_to_nccl(std::unique_ptr<ncclComm_t> handle) {
+  static std::mutex mutex;
+  static auto& left = *new std::vector<std::unique_ptr<ncclComm_t>>;  // outlives every thread
+  const std::lock_guard lock(mutex);
+  left.push_back(std::move(handle));
+}
+
 std::string describe(const OpsInFlight::Op& op, const std::string& group) {
   return fmt::format("{} #{} of group {} on lane {}", to_string(op.kind), op.number, group, to_string(op.lane));
 }
@@ -51,7 +61,7 @@ NcclComm::NcclComm(NcclRank& rank, std::string name)
     : rank_(rank), name_(std::move(name)), handle_(std::make_unique<ncclComm_t>(nullptr)) {}
 
 NcclComm::~NcclComm() {
-  if (pending_) static_cast<void>(handle_.release());
+  if (pending_) leave_to_nccl(std::move(handle_));
 }
 
 ncclComm_t NcclComm::handle() const { return std::atomic_ref<ncclComm_t>(*handle_).load(std::memory_order_acquire); }
