@@ -1,7 +1,5 @@
 #include "backend/cuda/kernels/cublaslt.h"
 
-#include <cstdint>
-
 #include "base/error.h"
 
 namespace fsdpbench::backend::cuda {

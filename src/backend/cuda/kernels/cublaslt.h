@@ -2,6 +2,8 @@
 
 #include <cublasLt.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <type_traits>
