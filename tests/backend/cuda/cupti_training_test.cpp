@@ -1,0 +1,94 @@
+// Whole trainings on imagined GPUs, timed by CUPTI's records.
+#include <gmock/gmock.h>
+
+#include <map>
+#include <sstream>
+
+#include "backend/cuda/emulated_support.h"
+#include "backend/cuda/fake/cupti/fake_cupti.h"
+#include "engine/run.h"
+#include "metrics/run_metrics.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using namespace config;  // NOLINT: nothing here but settings
+
+RunResult run_cuda(const RunConfig& config) {
+  const backend::FakeGpus gpus(8);
+  fake::cupti::connect();
+  const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
+  return run(*backend::make_cuda(), prepare(config), batches);
+}
+
+class CuptiTraining : public ::testing::TestWithParam<int> {};
+
+RunConfig short_run(int ranks, Timer timer) {
+  RunConfig config = testing::tiny_decoder();
+  config.model.width = 32;
+  config.train.steps = 2;
+  config.mesh.ranks = ranks;
+  config.device.timer = timer;
+  return testing::settled(config);
+}
+
+TEST_P(CuptiTraining, EveryOpHasItsTimesAndItsKernels) {
+  const RunConfig config = short_run(GetParam(), Timer::cupti);
+  const RunResult result = run_cuda(config);
+
+  // Throws where an op lies outside of its step, as one without times would.
+  const Preparation p = prepare(config);
+  const metrics::RunMetrics m = metrics::run_metrics(
+      p.schedules, p.plan.mesh, static_cast<int>(config.fsdp.reshard_after_forward.group), result.traces, 1.0);
+  EXPECT_GT(m.compute_ms, 0);
+
+  for (const trace::RankTrace& trace : result.traces) {
+    ASSERT_FALSE(trace.activities.empty());
+    std::map<std::pair<int, int>, const trace::Record*> records;
+    for (const trace::Record& record : trace.records) records[{record.step, record.op}] = &record;
+    std::map<std::pair<int, int>, std::pair<std::int64_t, std::int64_t>> spans;
+    for (const Activity& a : trace.activities) {
+      const trace::Record& record = *records.at({a.step, a.op});
+      EXPECT_LE(record.begin_ns, a.begin_ns);
+      EXPECT_LE(a.end_ns, record.end_ns);
+      EXPECT_LE(a.launch_begin_ns, a.begin_ns);
+      EXPECT_LE(record.issued_ns, a.launch_begin_ns);
+      auto [span, fresh] = spans.try_emplace({a.step, a.op}, a.begin_ns, a.end_ns);
+      span->second.first = std::min(span->second.first, a.begin_ns);
+      span->second.second = std::max(span->second.second, a.end_ns);
+    }
+    int computations = 0;
+    for (const trace::Record& record : trace.records) {
+      const schedule::Op& op = p.schedules.of_step(static_cast<std::size_t>(record.step)).ops[static_cast<std::size_t>(record.op)];
+      if (!op.has_work()) continue;
+      const auto span = spans.find({record.step, record.op});
+      if (op.kind == schedule::OpKind::forward || op.kind == schedule::OpKind::backward) {
+        ++computations;
+        ASSERT_NE(span, spans.end());
+      }
+      if (GetParam() > 1 && op.is_collective()) {
+        ASSERT_NE(span, spans.end()) << schedule::to_string(op.kind);
+      }
+      if (span == spans.end()) {
+        EXPECT_EQ(record.begin_ns, record.end_ns);
+      } else {
+        EXPECT_EQ(record.begin_ns, span->second.first);
+        EXPECT_EQ(record.end_ns, span->second.second);
+      }
+    }
+    EXPECT_GT(computations, 0);
+  }
+}
+
+TEST_P(CuptiTraining, TheTimerDoesNotChangeWhatIsComputed) {
+  const RunResult by_cupti = run_cuda(short_run(GetParam(), Timer::cupti));
+  const RunResult by_events = run_cuda(short_run(GetParam(), Timer::events));
+  EXPECT_EQ(by_cupti.losses, by_events.losses);
+  EXPECT_EQ(by_cupti.parameters, by_events.parameters);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CuptiTraining, ::testing::Values(1, 2), ::testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace fsdpbench::engine
