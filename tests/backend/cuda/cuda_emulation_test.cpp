@@ -78,8 +78,10 @@ TEST(CudaEmulation, AMissingBarrierShows) {
 TEST(CudaEmulationDeathTest, NamesTheKernelThatHangs) {
   EXPECT_DEATH(run_grid("half_a_barrier", dim3(1), dim3(64),
                         [] {
-                          if (threadIdx.x < 40) sync_warp();
-                          else sync_block();
+                          if (threadIdx.x < 40)
+                            sync_warp();
+                          else
+                            sync_block();
                         }),
                "half_a_barrier.*wait at a barrier that others");
 }

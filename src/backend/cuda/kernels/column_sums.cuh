@@ -1,7 +1,7 @@
 #pragma once
 
-// Sums over the rows of a matrix, one a column, in an order that depends on its shape alone. First the rows are cut into
-// parts, whose sums go to scratch (f32 [parts, width]); then the parts are added up.
+// Sums over the rows of a matrix, one a column, in an order that depends on its shape alone. First the rows are cut
+// into parts, whose sums go to scratch (f32 [parts, width]); then the parts are added up.
 
 #include <algorithm>
 #include <cstdint>
@@ -82,7 +82,8 @@ void column_sums(cudaStream_t stream, const char* name, const Source& source, T*
   constexpr std::int64_t kBlocks = 1024;    // fill any GPU
   if (width == 0) return;
   const std::int64_t panels = (width + kWarp * N - 1) / (kWarp * N);
-  const std::int64_t wanted = std::clamp<std::int64_t>(rows / kFewestRows, 1, std::max<std::int64_t>(1, kBlocks / panels));
+  const std::int64_t wanted =
+      std::clamp<std::int64_t>(rows / kFewestRows, 1, std::max<std::int64_t>(1, kBlocks / panels));
   const std::int64_t rows_a_part = (rows + wanted - 1) / wanted;
   const std::int64_t parts = std::max<std::int64_t>(1, rows_a_part == 0 ? 0 : (rows + rows_a_part - 1) / rows_a_part);
   auto* const partial = reinterpret_cast<float*>(scratch.get(parts * width * 4));

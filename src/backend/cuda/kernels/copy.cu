@@ -111,9 +111,8 @@ void copy(cudaStream_t stream, const From* source, To* target, std::span<const C
 void copy_runs(cudaStream_t stream, const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                std::span<const CopyRun> runs) {
   with_element_type(source_dtype, [&]<class From>(From) {
-    with_element_type(target_dtype, [&]<class To>(To) {
-      copy(stream, elements<From>(source), elements<To>(target), runs);
-    });
+    with_element_type(target_dtype,
+                      [&]<class To>(To) { copy(stream, elements<From>(source), elements<To>(target), runs); });
   });
 }
 

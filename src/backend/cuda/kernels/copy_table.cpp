@@ -39,8 +39,7 @@ class Cutter {
   static constexpr std::int64_t kFewestForItself = 4096;  // elements
 
   bool keeps_boundaries(const CopyPiece& piece) const {
-    return piece.rows == 1 ||
-           (piece.source_stride % source_.period == 0 && piece.target_stride % target_.period == 0);
+    return piece.rows == 1 || (piece.source_stride % source_.period == 0 && piece.target_stride % target_.period == 0);
   }
 
   /// `piece` counts units in elements: cuts it into a head, packs and a tail, or leaves it in elements.
@@ -59,8 +58,7 @@ class Cutter {
   /// pack_ if there is no common boundary.
   std::int64_t elements_before_packs(const CopyPiece& piece) const {
     std::int64_t head = 0;
-    while (head < pack_ &&
-           !((piece.zero || source_.has(piece.source + head)) && target_.has(piece.target + head))) {
+    while (head < pack_ && !((piece.zero || source_.has(piece.source + head)) && target_.has(piece.target + head))) {
       ++head;
     }
     return head;

@@ -15,8 +15,8 @@ namespace fsdpbench::backend::cuda {
 class StreamKernels : public Kernels {
  public:
   virtual std::int64_t workspace_bytes() const = 0;
-  /// Writes the host memory of the downloads that have arrived; never waits. The device calls it whenever the stream, or
-  /// an event on it, was waited for; nothing else writes there, so a caller who gave up waiting may free his memory.
+  /// Writes the host memory of the downloads that have arrived; never waits. The device calls it whenever the stream,
+  /// or an event on it, was waited for; nothing else writes there, so a caller who gave up waiting may free his memory.
   virtual void deliver_downloads() = 0;
 };
 /// `stream` outlives the kernels and is idle when they die. `while_waiting` is called at least every 10 ms where an

@@ -17,8 +17,8 @@ __device__ bool is_in(std::int32_t token, std::int64_t vocab) { return token >= 
 
 /// A block takes a row at a time.
 template <class T>
-__global__ void forward_kernel(const T* table, const std::int32_t* tokens, T* y, std::int64_t count,
-                               std::int64_t vocab, std::int64_t width, bool table_aligned, bool y_aligned) {
+__global__ void forward_kernel(const T* table, const std::int32_t* tokens, T* y, std::int64_t count, std::int64_t vocab,
+                               std::int64_t width, bool table_aligned, bool y_aligned) {
   constexpr int N = kPack<T>;
   for (std::int64_t row = blockIdx.x; row < count; row += gridDim.x) {
     const std::int32_t token = tokens[row];
@@ -76,8 +76,8 @@ constexpr int kRowsAtOnce = 4;
 template <class T>
 __global__ void __launch_bounds__(kSumThreads)
     sum_kernel(const T* d_y, const std::int32_t* tokens, const std::int64_t* next, const std::uint8_t* later,
-               T* d_table, std::int64_t count, std::int64_t vocab, std::int64_t width, bool overwrite,
-               bool d_y_aligned, bool table_aligned) {
+               T* d_table, std::int64_t count, std::int64_t vocab, std::int64_t width, bool overwrite, bool d_y_aligned,
+               bool table_aligned) {
   constexpr int N = kPack<T>;
   const std::int64_t panel = std::int64_t{gridDim.y} * kSumThreads * N;
   for (std::int64_t first = blockIdx.x; first < count; first += gridDim.x) {

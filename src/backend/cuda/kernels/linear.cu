@@ -99,8 +99,8 @@ void bias_backward(cudaStream_t stream, const std::byte* d_y, std::byte* d_bias,
                    DType dtype, Scratch& scratch) {
   with_element_type(dtype, [&]<class T>(T) {
     const T* const d = elements<T>(d_y);
-    column_sums<kPack<T>>(stream, "bias_backward", Gradient<T>{d, width, rows_aligned(d, width)},
-                          elements<T>(d_bias), rows, width, scratch);
+    column_sums<kPack<T>>(stream, "bias_backward", Gradient<T>{d, width, rows_aligned(d, width)}, elements<T>(d_bias),
+                          rows, width, scratch);
   });
 }
 

@@ -131,9 +131,8 @@ void cross_entropy(cudaStream_t stream, std::byte* logits, const std::int32_t* t
   mean(stream, "cross_entropy", row_losses, rows, rows, loss);
 }
 
-void mean_squared_error(cudaStream_t stream, const std::byte* prediction, const float* target,
-                        std::byte* d_prediction, float* loss, std::int64_t count, float loss_scale, DType dtype,
-                        Scratch& scratch) {
+void mean_squared_error(cudaStream_t stream, const std::byte* prediction, const float* target, std::byte* d_prediction,
+                        float* loss, std::int64_t count, float loss_scale, DType dtype, Scratch& scratch) {
   with_element_type(dtype, [&]<class T>(T) {
     constexpr int N = kPackOf<T, float>;
     const std::int64_t parts = sum_parts(count, N);

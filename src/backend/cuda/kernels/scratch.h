@@ -17,7 +17,8 @@ class Scratch {
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
 
-  /// At least so many bytes, aligned to 256. What was there before is undefined if `grows(bytes)`. Throws ResourceError.
+  /// At least so many bytes, aligned to 256. What was there before is undefined if `grows(bytes)`. Throws
+  /// ResourceError.
   std::byte* get(std::int64_t bytes);
   bool grows(std::int64_t bytes) const { return bytes > bytes_; }
   std::int64_t bytes() const { return bytes_; }

@@ -16,8 +16,8 @@ namespace fsdpbench::backend::cuda {
 /// back of a caller who gave up waiting.
 class Transfers {
  public:
-  /// `stream` outlives this and is idle when it dies. `while_waiting` is called at least every 10 ms where a copy larger
-  /// than all slots makes the host wait; it may throw.
+  /// `stream` outlives this and is idle when it dies. `while_waiting` is called at least every 10 ms where a copy
+  /// larger than all slots makes the host wait; it may throw.
   Transfers(cudaStream_t stream, std::function<void()> while_waiting);
   ~Transfers();
   Transfers(const Transfers&) = delete;

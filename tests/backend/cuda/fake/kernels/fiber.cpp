@@ -25,8 +25,8 @@ bool sanitized() { return __sanitizer_start_switch_fiber != nullptr || __tsan_sw
 }  // namespace
 
 Fiber::Fiber(void (*body)()) : body_(body) {
-  void* const memory =
-      mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
+  void* const memory = mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
   if (memory == MAP_FAILED) {
     std::fprintf(stderr, "emulated CUDA: no memory for the stack of a thread\n");
     std::abort();

@@ -26,7 +26,8 @@ void run_grid(const char* name, dim3 grid, dim3 block, const std::function<void(
 
 /// Of the running thread in its warp.
 int lane();
-/// Returns when all threads of the block, or of the warp, that have not ended are there. All must come to the same kind.
+/// Returns when all threads of the block, or of the warp, that have not ended are there. All must come to the same
+/// kind.
 void sync_block();
 void sync_warp();
 /// Where the lanes of the running thread's warp leave values for each other: 16 bytes a lane, valid until the second

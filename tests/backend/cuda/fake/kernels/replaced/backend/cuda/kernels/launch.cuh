@@ -48,9 +48,8 @@ void launch(cudaStream_t stream, const char* name, dim3 grid, dim3 block, void (
             std::type_identity_t<Parameters>... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   fake::check_launch(name, grid, block, (sizeof(Parameters) + ... + 0));
-  fake::run_on_stream(
-      stream, [=] { fake::run_grid(name, grid, block, [=] { kernel(arguments...); }); },
-      {.kind = fake::WorkKind::kernel, .name = name});
+  fake::run_on_stream(stream, [=] { fake::run_grid(name, grid, block, [=] { kernel(arguments...); }); },
+                      {.kind = fake::WorkKind::kernel, .name = name});
   check(cudaPeekAtLastError(), name);
 }
 
