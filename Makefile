@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test demo bench analysis report hta asan tsan fuzz clean
+.PHONY: help deps configure build test demo bench analysis report hta asan tsan fuzz cuda clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -18,6 +18,8 @@ help:
 	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
 	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
 	@echo "make fuzz    each parser gets damaged files for a minute, under the address sanitizer"
+	@echo "make cuda    the program and its CUDA backend, in build-cuda, with the tests that need no GPU (needs the CUDA toolkit,"
+	@echo "             NCCL and cuDNN; downloads the headers of cudnn-frontend from PyPI)"
 	@echo "make deps    only install the Debian packages listed in src/cmake/debian-packages.txt"
 	@echo "make clean   remove the build folders"
 
@@ -71,5 +73,11 @@ fuzz: deps
 	cmake --build --preset asan --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result fuzz_trials
 	printf '%s\n' profile sweep trace result trials | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . 60'
 
+cuda: deps
+	@src/cmake/fetch-cudnn-frontend.sh build-cuda
+	@cmake --preset cuda $(LAUNCHER) --log-level=WARNING >/dev/null
+	cmake --build --preset cuda
+	ctest --preset cuda
+
 clean:
-	rm -rf build build-asan build-tsan
+	rm -rf build build-asan build-tsan build-cuda

@@ -1,7 +1,9 @@
 # Every header compiles on its own, and twice: one translation unit each, nothing is linked.
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/*.h)
 list(FILTER headers EXCLUDE REGEX "^trace/nvtx3/") # not ours
-if(NOT FSDPBENCH_CUDA)
+if(FSDPBENCH_CUDA) # the others are the CPU build's
+  list(FILTER headers INCLUDE REGEX "^backend/cuda/")
+else()
   list(FILTER headers EXCLUDE REGEX "^backend/cuda/")
   list(APPEND headers backend/cuda/backend.h backend/cuda/plugin.h)
 endif()

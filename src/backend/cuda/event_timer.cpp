@@ -24,7 +24,7 @@ EventTimer::EventTimer() {
 EventTimer::~EventTimer() { cudaStreamDestroy(stream_); }
 
 void EventTimer::begin(Lane /*lane*/, cudaStream_t stream, std::int32_t /*step*/, std::int32_t /*op*/, Stamp* stamp) {
-  pending_.push_back({events_.take(), events_.take(), stamp});
+  pending_.push_back({events_.take(), events_.take(), stamp, now_ns()});
   check(cudaEventRecord(pending_.back().begin, stream), "recording an event");
 }
 
@@ -58,9 +58,16 @@ void EventTimer::settle() {
   // After the ops, not before: nothing of this is in their time.
   const Anchor anchor = drop_anchor();
   worst_width_ns_ = std::max(worst_width_ns_, anchor.width_ns());
+  std::int64_t too_early_ns = 0;
   for (const Timed& timed : pending_) {
     timed.stamp->begin_ns = time_of(timed.begin, anchor);
     timed.stamp->end_ns = time_of(timed.end, anchor);
+    too_early_ns = std::max(too_early_ns, timed.issued_ns - timed.stamp->begin_ns);
+  }
+  // No op begins before it is issued: where one seems to, the anchor lay later within its bounds.
+  for (const Timed& timed : pending_) {
+    timed.stamp->begin_ns += too_early_ns;
+    timed.stamp->end_ns += too_early_ns;
     events_.give_back(timed.begin);
     events_.give_back(timed.end);
   }

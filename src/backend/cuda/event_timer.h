@@ -25,6 +25,7 @@ class EventTimer : public OpTimer {
     cudaEvent_t begin = nullptr;
     cudaEvent_t end = nullptr;
     Stamp* stamp = nullptr;
+    std::int64_t issued_ns = 0;  ///< it began no sooner
   };
   /// An event and the host's time between whose bounds it happened.
   struct Anchor {
