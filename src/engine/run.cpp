@@ -1,9 +1,12 @@
 #include "engine/run.h"
 
+#include <fmt/format.h>
+
 #include <exception>
 #include <memory>
 #include <utility>
 
+#include "base/error.h"
 #include "engine/backend_options.h"
 #include "engine/channel_board.h"
 #include "engine/digest.h"
@@ -75,6 +78,17 @@ void run_rank(const Job& job, backend::RankContext& context, RunResult& result) 
   }
 }
 
+/// The model of a link counts in one clock's time. Rank 0 knows the clocks, so it speaks for all.
+void check_emulation(const config::RunConfig& config, const std::vector<launch::ClockOffset>& clocks) {
+  if (!config.emulate.link_gb_per_s) return;
+  for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
+    if (clocks[rank].same_clock) continue;
+    throw BackendError(fmt::format("emulate.link_gb_per_s = {} is for ranks on one host, and rank {} is on another; "
+                                   "\"none\" uses the real network",
+                                   *config.emulate.link_gb_per_s, rank));
+  }
+}
+
 /// Tells the other processes why this one ends, unless it ends because of them.
 void tell_others(launch::Session& session, const std::exception_ptr& failure) {
   try {
@@ -112,6 +126,7 @@ RunResult run(backend::Backend& backend, const Preparation& preparation, const B
   std::vector<launch::ClockOffset> after;
   try {
     if (session != nullptr) before = launch::measure_clock_offsets(session->control());
+    check_emulation(config, before);
     backend.run(backend_options(preparation, session),
                 [&](backend::RankContext& context) { run_rank(job, context, result); });
     if (session != nullptr) after = launch::measure_clock_offsets(session->control());
