@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -12,9 +13,20 @@
 namespace fsdpbench::launch {
 namespace {
 
-constexpr int kYields = 2000;  // then it takes longer anyway
+using Clock = std::chrono::steady_clock;
+
+constexpr int kYields = 100;
 constexpr int kLooksPerTest = 16;
-constexpr auto kNap = std::chrono::microseconds(20);
+constexpr auto kShortestNap = std::chrono::microseconds(20);
+constexpr auto kLongestNap = std::chrono::microseconds(500);
+/// Of the time waited so far. A lane may wait for another rank's computation: looking all the time would take the
+/// processor away from it where there are more lanes than processors.
+constexpr int kNapShare = 16;
+
+void nap(Clock::duration waited, bool large) {
+  const Clock::duration longest = large ? kShortestNap : kLongestNap;
+  std::this_thread::sleep_for(std::clamp<Clock::duration>(waited / kNapShare, kShortestNap, longest));
+}
 
 void give_up(std::vector<MPI_Request>& requests) {
   for (MPI_Request& request : requests) {
@@ -35,8 +47,9 @@ void check_mpi(int result, std::string_view what) {
 }
 
 std::vector<MPI_Status> wait_all(std::vector<MPI_Request>& requests, const ControlChannel& control,
-                                 const std::function<bool()>& stopped, std::string_view what) {
+                                 const std::function<bool()>& stopped, std::string_view what, bool large) {
   std::vector<MPI_Status> statuses(requests.size());
+  const Clock::time_point begin = Clock::now();
   for (int round = 0;; ++round) {
     int done = 0;
     const int result = MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, statuses.data());
@@ -60,7 +73,7 @@ std::vector<MPI_Status> wait_all(std::vector<MPI_Request>& requests, const Contr
     if (round < kYields) {
       sched_yield();
     } else {
-      std::this_thread::sleep_for(kNap);
+      nap(Clock::now() - begin, large);
     }
   }
 }

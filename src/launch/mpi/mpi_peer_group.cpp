@@ -14,6 +14,8 @@ namespace {
 constexpr int kTag = 1;
 /// MPI counts in int: a longer message goes in pieces, which MPI keeps in order.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+/// From here on MPI may move a message in several steps, each of which waits for a call.
+constexpr std::size_t kLargeBytes = 4096;
 
 /// Calls `piece(offset, bytes)` for every piece of a message; an empty message is one empty piece.
 template <typename Piece>
@@ -48,6 +50,8 @@ void MpiPeerGroup::exchange(std::span<const Send> sends, std::span<const Receive
   };
   std::vector<MPI_Request> requests;
   std::vector<Expected> expected;
+  const bool large = std::ranges::any_of(sends, [](const Send& send) { return send.bytes.size() >= kLargeBytes; }) ||
+                     std::ranges::any_of(receives, [](const Receive& r) { return r.bytes.size() >= kLargeBytes; });
   broken_ = true;  // unless all goes well
   for (const Receive& receive : receives) {
     check_peer(receive.from);
@@ -66,7 +70,7 @@ void MpiPeerGroup::exchange(std::span<const Send> sends, std::span<const Receive
                 "to send");
     });
   }
-  const std::vector<MPI_Status> statuses = wait_all(requests, control_, stopped, "to exchange bytes");
+  const std::vector<MPI_Status> statuses = wait_all(requests, control_, stopped, "to exchange bytes", large);
   for (std::size_t i = 0; i < expected.size(); ++i) {
     int bytes = 0;
     check_mpi(MPI_Get_count(&statuses[i], MPI_BYTE, &bytes), "to count bytes");
