@@ -36,11 +36,11 @@ class ActivityRows {
     std::int64_t begin_ns = 0, end_ns = 0;
     bool arrow = true;  ///< still to be drawn
   };
-  void write_launches(const OpLabel& op, const Record& record, std::int64_t host_end_ns, std::span<const Activity> works,
-                      std::span<const std::string> names);
+  void write_launches(const OpLabel& op, const Record& record, std::int64_t host_end_ns,
+                      std::span<const Activity> works, std::span<const std::string> names);
   Track write_span(const OpLabel& op, const Record& record, int stream);
-  void write_work(const OpLabel& op, const Record& record, const Activity& work, std::string_view device_name, Track track,
-                  bool first);
+  void write_work(const OpLabel& op, const Record& record, const Activity& work, std::string_view device_name,
+                  Track track, bool first);
   void write_arrow(const Activity& work, Track track);
   void identify(const Record& record);
   Track place(int stream, Lane lane, int aside, std::int64_t begin_ns, std::int64_t end_ns);
@@ -50,10 +50,10 @@ class ActivityRows {
   Track host_;
   int device_pid_;
   std::int64_t external_id_ = 0;
-  std::int64_t sequence_ = 0;                  // of the collective at hand
-  std::map<std::uint32_t, Launch> launches_;   // of the op at hand, by correlation
-  std::map<int, std::int64_t> busy_until_;     // by track
-  std::string name_;                           // scratch
+  std::int64_t sequence_ = 0;                 // of the collective at hand
+  std::map<std::uint32_t, Launch> launches_;  // of the op at hand, by correlation
+  std::map<int, std::int64_t> busy_until_;    // by track
+  std::string name_;                          // scratch
   std::int64_t arrows_left_out_ = 0;
   std::int64_t rows_aside_ = 0;
 };

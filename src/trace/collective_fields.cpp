@@ -7,7 +7,8 @@
 
 namespace fsdpbench::trace {
 
-CollectiveFields::CollectiveFields(const std::vector<ProcessGroup>& groups) : groups_(groups), sequence_(groups.size(), 0) {
+CollectiveFields::CollectiveFields(const std::vector<ProcessGroup>& groups)
+    : groups_(groups), sequence_(groups.size(), 0) {
   for (const ProcessGroup& group : groups_) ranks_.push_back(fmt::format("[{}]", fmt::join(group.ranks, ", ")));
 }
 

@@ -81,7 +81,8 @@ void MergedWriter::write_activities(const StepView& step) {
     if (record == step.records.end() || record->op != work.op || record->begin_ns == 0) continue;
     const OpLabel& op = label_(step.number, work.op);
     std::int64_t& lane_end = end[index_of(op.lane)];
-    const std::int64_t begin = std::clamp(work.begin_ns, std::max(record->begin_ns, lane_end), std::max(record->end_ns, lane_end));
+    const std::int64_t earliest = std::max(record->begin_ns, lane_end);
+    const std::int64_t begin = std::clamp(work.begin_ns, earliest, std::max(record->end_ns, earliest));
     const std::int64_t until = std::clamp(work.end_ns, begin, std::max(begin, record->end_ns));
     lane_end = until;
     const auto name = static_cast<std::size_t>(work.name);

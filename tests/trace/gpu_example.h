@@ -75,10 +75,12 @@ inline GpuRun golden_gpu_run() {
   run.labels = {compute_label("forward 0"), gather_label("all_gather 1"), compute_label("forward 1")};
   const auto us = [](std::int64_t t) { return 1'000'000 + t * 1000; };
   run.trace.steps = {{us(0), us(400)}};
-  run.trace.records = {{0, 0, us(10), us(100), us(200), 0}, {0, 1, us(30), us(150), us(250), 0}, {0, 2, us(50), us(260), us(300), 0}};
-  run.trace.activities = {run.activity(0, Activity::Kind::kernel, "gemm_bf16", 7, 101, us(100), us(200)),
-                          run.activity(1, Activity::Kind::kernel, "ncclDevKernel_AllGather_RING_LL", 20, 102, us(150), us(250)),
-                          run.activity(2, Activity::Kind::kernel, "gemm_bf16", 7, 103, us(260), us(300))};
+  run.trace.records = {
+      {0, 0, us(10), us(100), us(200), 0}, {0, 1, us(30), us(150), us(250), 0}, {0, 2, us(50), us(260), us(300), 0}};
+  run.trace.activities = {
+      run.activity(0, Activity::Kind::kernel, "gemm_bf16", 7, 101, us(100), us(200)),
+      run.activity(1, Activity::Kind::kernel, "ncclDevKernel_AllGather_RING_LL", 20, 102, us(150), us(250)),
+      run.activity(2, Activity::Kind::kernel, "gemm_bf16", 7, 103, us(260), us(300))};
   for (std::size_t i = 0; i < 3; ++i) {
     Activity& a = run.trace.activities[i];
     a.launch_name = run.name("cudaLaunchKernel");
@@ -127,7 +129,8 @@ inline GpuRun synthetic_gpu_run(int rank, unsigned seed) {
       std::int64_t launched = issued;
       for (std::int64_t k = 0; k < count; ++k) {
         const std::int64_t length = some(5'000, 80'000);
-        Activity a = run.activity(op, Activity::Kind::kernel, "gemm", streams[index_of(label.lane)], ++correlation, at, at + length);
+        Activity a = run.activity(op, Activity::Kind::kernel, "gemm", streams[index_of(label.lane)], ++correlation, at,
+                                  at + length);
         a.step = step;
         if (label.category == OpCategory::communication) {
           a.name = run.name(k == 0 ? "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)" : "copy_back");
@@ -140,7 +143,8 @@ inline GpuRun synthetic_gpu_run(int rank, unsigned seed) {
           a.name = run.name("void dma_gemm()");
         }
         if (some(0, 9) > 0) {
-          a.launch_name = run.name(label.category == OpCategory::communication ? "cuLaunchKernelEx" : "cudaLaunchKernel");
+          a.launch_name =
+              run.name(label.category == OpCategory::communication ? "cuLaunchKernelEx" : "cudaLaunchKernel");
           a.launch_begin_ns = launched;
           launched += some(0, 1'000);
           a.launch_end_ns = launched;
@@ -170,7 +174,9 @@ inline RecordFigures figures_of(const GpuRun& run) {
   std::vector<metrics::Interval> computation, communication, copies;
   for (const Record& record : run.trace.records) {
     const OpCategory category = run.labels[static_cast<std::size_t>(record.op)].category;
-    (category == OpCategory::computation ? computation : category == OpCategory::copy ? copies : communication)
+    (category == OpCategory::computation ? computation
+     : category == OpCategory::copy      ? copies
+                                         : communication)
         .push_back({record.begin_ns, record.end_ns});
   }
   const auto comp = metrics::unite(computation), comm = metrics::unite(communication);

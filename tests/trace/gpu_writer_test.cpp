@@ -45,7 +45,10 @@ std::pair<int, int> op_of(const json& e) { return {e["args"]["step"], e["args"][
 TEST(GpuRankFile, TheGoldenRunHasRealRows) {
   const std::string text = rank_text(golden_gpu_run());
   EXPECT_EQ(findings_text(validate_text(text)), "");
-  EXPECT_THAT(text, HasSubstr(R"({"ph":"X","cat":"cpu_op","name":"all_gather 1","pid":1000,"tid":1,"ts":30.000,"dur":20.000,"args":{"External id":2,"step":0,"op":1}},
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          R"({"ph":"X","cat":"cpu_op","name":"all_gather 1","pid":1000,"tid":1,"ts":30.000,"dur":20.000,"args":{"External id":2,"step":0,"op":1}},
 {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1000,"tid":1,"ts":30.000,"dur":5.000,"args":{"correlation":102,"External id":2,"step":0,"op":1,"op name":"all_gather 1"}},
 {"ph":"M","name":"thread_name","pid":900000,"tid":20,"ts":0.000,"args":{"name":"stream 20 all_gather"}},
 {"ph":"M","name":"thread_sort_index","pid":900000,"tid":20,"ts":0.000,"args":{"sort_index":20}},
@@ -120,7 +123,14 @@ TEST(GpuRankFile, WhatHalfOverlapsStandsAside) {
   Activity& late = run.trace.activities[2];  // of op 2, while op 0 still runs
   late.begin_ns = run.trace.records[2].begin_ns = 1'000'000 + 190'000;
   const TemporaryFolder folder;
-  RankWriter writer(folder / "r.json", [&] { RankFacts f = run.facts; f.profiled = true; return f; }(), run.time, run.label());
+  RankWriter writer(
+      folder / "r.json",
+      [&] {
+        RankFacts f = run.facts;
+        f.profiled = true;
+        return f;
+      }(),
+      run.time, run.label());
   for (const StepView& step : steps_of(run.trace)) writer.step(step);
   writer.finish();
   const std::string text = read_text(folder / "r.json");

@@ -331,8 +331,8 @@ TEST_F(CuptiJoin, OfTwoCallsWithOneCorrelationTheOuterIsTheLaunch) {
 TEST_F(CuptiJoin, CallsOfNcclsThreadsGoToTheOpOnTheirStream) {
   marks();
   const auto foreign = [&](std::uint32_t correlation, std::uint64_t at, std::uint32_t stream) {
-    records.push_back(bytes_of(
-        fake::call_record(correlation, kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, 99, at, at + 2)));
+    records.push_back(
+        bytes_of(fake::call_record(correlation, kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, 99, at, at + 2)));
     kernel(correlation, at + 1000, at + 1100, stream, "ncclDevKernel_AllGather");
   };
   foreign(1, 205, 20);

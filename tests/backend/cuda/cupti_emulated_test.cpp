@@ -43,7 +43,9 @@ TEST_F(CuptiEmulated, StampsAreWhatTheStreamsDid) {
       const Lane lane = i % 2 == 0 ? Lane::compute : Lane::all_gather;
       timer->begin(lane, stream, step, i, &stamps[static_cast<std::size_t>(i)]);
       if (i == 3) {  // as NCCL does
-        std::thread([&] { fake::run_on_stream(stream, work, {fake::WorkKind::kernel, "ncclDevKernel_AllGather", 0}); }).join();
+        std::thread([&] {
+          fake::run_on_stream(stream, work, {fake::WorkKind::kernel, "ncclDevKernel_AllGather", 0});
+        }).join();
       } else if (i < 2) {
         fake::run_on_stream(stream, work, {fake::WorkKind::kernel, "gemm", 0});
         fake::run_on_stream(stream, work, {fake::WorkKind::copy, "", 1024});
@@ -69,10 +71,10 @@ TEST_F(CuptiEmulated, StampsAreWhatTheStreamsDid) {
       EXPECT_LE(stamp.begin_ns, activity.begin_ns);
       EXPECT_LE(activity.end_ns, stamp.end_ns);
       EXPECT_LE(activity.launch_begin_ns, activity.begin_ns);
-      EXPECT_EQ(works.names.at(static_cast<std::size_t>(activity.name)),
-                activity.op == 3                            ? "ncclDevKernel_AllGather"
-                : activity.kind == Activity::Kind::kernel ? "gemm"
-                                                            : "Memcpy HtoD (Pinned -> Device)");
+      EXPECT_EQ(works.names.at(static_cast<std::size_t>(activity.name)), activity.op == 3 ? "ncclDevKernel_AllGather"
+                                                                         : activity.kind == Activity::Kind::kernel
+                                                                             ? "gemm"
+                                                                             : "Memcpy HtoD (Pinned -> Device)");
     }
   }
   for (const auto& [name, value] : timer->facts()) EXPECT_NE(name, "ops without times") << value;

@@ -26,7 +26,8 @@ class CuptiOnGpu : public testing::Test {
     std::string why_not;
     timer = make_cupti_timer(&why_not);
     ASSERT_NE(timer, nullptr) << why_not;
-    for (cudaStream_t& stream : streams) ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    for (cudaStream_t& stream : streams)
+      ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
     for (void*& block : memory) ASSERT_EQ(cudaMalloc(&block, kBytes), cudaSuccess);
   }
   void TearDown() override {

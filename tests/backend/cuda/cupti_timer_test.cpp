@@ -276,7 +276,8 @@ TEST_F(CuptiTest, RanksOfOneProcessGetTheirOwnOps) {
         timer.settle();
         for (int i = 0; i < 5; ++i) {
           const Stamp& stamp = stamps[static_cast<std::size_t>(i)];
-          wrong[static_cast<std::size_t>(rank)] += stamp.begin_ns != 1000 + 100 * rank + i || stamp.end_ns != stamp.begin_ns + 50;
+          wrong[static_cast<std::size_t>(rank)] +=
+              stamp.begin_ns != 1000 + 100 * rank + i || stamp.end_ns != stamp.begin_ns + 50;
         }
       }
       wrong[static_cast<std::size_t>(rank)] += static_cast<int>(timer.counts().without_times);

@@ -60,7 +60,8 @@ TEST_P(CuptiTraining, EveryOpHasItsTimesAndItsKernels) {
     }
     int computations = 0;
     for (const trace::Record& record : trace.records) {
-      const schedule::Op& op = p.schedules.of_step(static_cast<std::size_t>(record.step)).ops[static_cast<std::size_t>(record.op)];
+      const schedule::Op& op =
+          p.schedules.of_step(static_cast<std::size_t>(record.step)).ops[static_cast<std::size_t>(record.op)];
       if (!op.has_work()) continue;
       const auto span = spans.find({record.step, record.op});
       if (op.kind == schedule::OpKind::forward || op.kind == schedule::OpKind::backward) {

@@ -22,8 +22,10 @@ static_assert(kCuptiGeneration == 1300,
               "The structs above are those of CUPTI 13.0: look their successors up in this toolkit's cupti_activity.h");
 static_assert(offsetof(KernelRecord, start) == 16 && offsetof(KernelRecord, correlationId) == 92 &&
               offsetof(KernelRecord, name) == 104 && sizeof(KernelRecord) % 8 == 0);
-static_assert(offsetof(CopyRecord, bytes) == 8 && offsetof(CopyRecord, correlationId) == 44 && sizeof(CopyRecord) % 8 == 0);
-static_assert(offsetof(FillRecord, bytes) == 8 && offsetof(FillRecord, correlationId) == 44 && sizeof(FillRecord) % 8 == 0);
+static_assert(offsetof(CopyRecord, bytes) == 8 && offsetof(CopyRecord, correlationId) == 44 &&
+              sizeof(CopyRecord) % 8 == 0);
+static_assert(offsetof(FillRecord, bytes) == 8 && offsetof(FillRecord, correlationId) == 44 &&
+              sizeof(FillRecord) % 8 == 0);
 static_assert(sizeof(CallRecord) == 40 && sizeof(OwnerRecord) == 24);
 
 }  // namespace fsdpbench::backend::cuda

@@ -28,8 +28,10 @@ std::string sentence(const CuptiApi& api, CUptiResult status, const char* what) 
       return "Another profiler (nsys, ncu or PyTorch's) is attached to this process, and CUPTI serves only one.";
     case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
-      return "CUPTI is not permitted here: the driver lets only administrators profile (NVreg_RestrictProfilingToAdminUsers).";
-    default: return fmt::format("CUPTI cannot {}: {} (error {}).", what, message_of(api, status), static_cast<int>(status));
+      return "CUPTI is not permitted here: the driver lets only administrators profile "
+             "(NVreg_RestrictProfilingToAdminUsers).";
+    default:
+      return fmt::format("CUPTI cannot {}: {} (error {}).", what, message_of(api, status), static_cast<int>(status));
   }
 }
 
@@ -60,9 +62,9 @@ void Collector::on_request(std::uint8_t** buffer, std::size_t* bytes, std::size_
   static std::array<std::uint64_t, 1024> nobodys;  // after the last collector: CUPTI still wants something
   *most_records = 0;
   Collector* self = g_collector.load();
-  const BufferPool::Buffer taken = self != nullptr ? self->pool_.take(t_issues_ops)
-                                                   : BufferPool::Buffer{reinterpret_cast<std::uint8_t*>(nobodys.data()),
-                                                                        sizeof nobodys};
+  const BufferPool::Buffer taken =
+      self != nullptr ? self->pool_.take(t_issues_ops)
+                      : BufferPool::Buffer{reinterpret_cast<std::uint8_t*>(nobodys.data()), sizeof nobodys};
   *buffer = taken.data;
   *bytes = taken.bytes;
 }

@@ -113,25 +113,30 @@ Activities CuptiTimer::take_activities() {
 Facts CuptiTimer::facts() const {
   std::uint32_t version = 0;
   collector_.api().get_version(&version);
-  Facts facts{{"timer", fmt::format("CUPTI {}.{} activity records (version {})", version / 10000, version / 100 % 100, version)}};
+  Facts facts{{"timer", fmt::format("CUPTI {}.{} activity records (version {})", version / 10000, version / 100 % 100,
+                                    version)}};
   const auto add = [&](const char* name, std::int64_t value, const char* meaning) {
     if (value > 0) facts.emplace_back(name, fmt::format("{}: {}", value, meaning));
   };
   if (version < kFirstGood) {
-    facts.emplace_back("known problems", "CUPTI 13.0 before Update 1 may hang when it is switched off and crash when flushed");
+    facts.emplace_back("known problems",
+                       "CUPTI 13.0 before Update 1 may hang when it is switched off and crash when flushed");
   }
   if (!has_marks_) facts.emplace_back("op marks", "not recorded by this CUPTI: lost records of an op may go unseen");
   const Collector::Losses losses = collector_.losses();
   const RecordTable::Counts joined = collector_.table().counts();
-  add("ops without times", counts_.without_times, "a record of them is missing; figures of their steps must not be used");
+  add("ops without times", counts_.without_times,
+      "a record of them is missing; figures of their steps must not be used");
   add("records dropped", losses.dropped_by_cupti, "CUPTI had no room for them");
   add("record buffers dropped", losses.shortages, "all were in use; what they held is lost");
   add("records without time", counts_.zero_times, "CUPTI's memory on the device did not suffice");
   add("records incomplete", counts_.incomplete, "their work had not ended");
   add("launches without record", counts_.missing, "their kernels were never reported");
-  add("records without launch", counts_.without_launch + joined.without_launch, "the call that made them was not reported");
+  add("records without launch", counts_.without_launch + joined.without_launch,
+      "the call that made them was not reported");
   add("kernels before their launch", counts_.before_launch, "the clocks of host and device differ by that much");
-  add("records outside of ops", counts_.foreign, "put on a lane between its ops; delays that were asked for are among them");
+  add("records outside of ops", counts_.foreign,
+      "put on a lane between its ops; delays that were asked for are among them");
   add("records twice", joined.duplicates, "left out");
   add("records of unknown kinds", joined.unknown, "left out");
   add("record buffers damaged", joined.damaged, "they could not be read to their end");

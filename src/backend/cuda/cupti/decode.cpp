@@ -16,7 +16,7 @@ std::string_view direction(std::uint8_t kind) {
 }
 
 std::string_view memory(std::uint32_t kind) {
-  constexpr std::array<std::string_view, 8> kNames{"Unknown", "Pageable", "Pinned", "Device",
+  constexpr std::array<std::string_view, 8> kNames{"Unknown", "Pageable", "Pinned",        "Device",
                                                    "Array",   "Managed",  "Device Static", "Managed Static"};
   return kind < kNames.size() ? kNames[kind] : kNames[0];
 }
@@ -37,7 +37,8 @@ template <typename Record>
 Work copy_of(const Record& record) {
   Work work = work_of(record, Activity::Kind::copy);
   work.bytes = static_cast<std::int64_t>(record.bytes);
-  work.name = fmt::format("Memcpy {} ({} -> {})", direction(record.copyKind), memory(record.srcKind), memory(record.dstKind));
+  work.name =
+      fmt::format("Memcpy {} ({} -> {})", direction(record.copyKind), memory(record.srcKind), memory(record.dstKind));
   return work;
 }
 
@@ -49,21 +50,23 @@ class Reader {
   void record(const CUpti_Activity* activity) {
     switch (activity->kind) {
       case CUPTI_ACTIVITY_KIND_KERNEL:
-      case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return read<KernelRecord>(activity, [this](const KernelRecord& r) {
-        Work work = work_of(r, Activity::Kind::kernel);
-        work.name = r.name != nullptr ? r.name : "unknown kernel";
-        out_.works.push_back(std::move(work));
-      });
+      case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+        return read<KernelRecord>(activity, [this](const KernelRecord& r) {
+          Work work = work_of(r, Activity::Kind::kernel);
+          work.name = r.name != nullptr ? r.name : "unknown kernel";
+          out_.works.push_back(std::move(work));
+        });
       case CUPTI_ACTIVITY_KIND_MEMCPY:
         return read<CopyRecord>(activity, [this](const CopyRecord& r) { out_.works.push_back(copy_of(r)); });
       case CUPTI_ACTIVITY_KIND_MEMCPY2:
         return read<PeerCopyRecord>(activity, [this](const PeerCopyRecord& r) { out_.works.push_back(copy_of(r)); });
-      case CUPTI_ACTIVITY_KIND_MEMSET: return read<FillRecord>(activity, [this](const FillRecord& r) {
-        Work work = work_of(r, Activity::Kind::fill);
-        work.bytes = static_cast<std::int64_t>(r.bytes);
-        work.name = fmt::format("Memset ({})", memory(r.memoryKind));
-        out_.works.push_back(std::move(work));
-      });
+      case CUPTI_ACTIVITY_KIND_MEMSET:
+        return read<FillRecord>(activity, [this](const FillRecord& r) {
+          Work work = work_of(r, Activity::Kind::fill);
+          work.bytes = static_cast<std::int64_t>(r.bytes);
+          work.name = fmt::format("Memset ({})", memory(r.memoryKind));
+          out_.works.push_back(std::move(work));
+        });
       case CUPTI_ACTIVITY_KIND_RUNTIME:
       case CUPTI_ACTIVITY_KIND_DRIVER: return read<CallRecord>(activity, [this](const CallRecord& r) { call(r); });
       case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:

@@ -52,7 +52,8 @@ RecordTable::State RecordTable::state(std::uint32_t timer, std::uint32_t first) 
   for (const auto& [correlation, launch] : launches_) {
     if (!launch.owner || launch.owner->timer != timer || launch.owner->op < first) continue;
     state.works += launch.works.size();
-    const bool running = std::ranges::any_of(launch.works, [](const Work& w) { return w.begin_ns != 0 && w.end_ns == 0; });
+    const bool running =
+        std::ranges::any_of(launch.works, [](const Work& w) { return w.begin_ns != 0 && w.end_ns == 0; });
     if (!launch.call || running) {
       ++state.open;
     } else if (launch.call->what->does == KnownCall::Does::mark) {
@@ -67,8 +68,8 @@ RecordTable::State RecordTable::state(std::uint32_t timer, std::uint32_t first) 
 std::vector<Launch> RecordTable::take(std::uint32_t timer, const std::vector<StreamKey>& streams) {
   const auto is_ours = [&](const Launch& launch) {
     if (launch.owner) return launch.owner->timer == timer;
-    return !launch.works.empty() &&
-           std::ranges::find(streams, StreamKey{launch.works.front().device, launch.works.front().stream}) != streams.end();
+    return !launch.works.empty() && std::ranges::find(streams, StreamKey{launch.works.front().device,
+                                                                         launch.works.front().stream}) != streams.end();
   };
   const std::lock_guard lock(mutex_);
   std::vector<Launch> taken;

@@ -32,7 +32,7 @@ struct StreamKey {
 
 /// One call of CUDA and what came of it, joined by their correlation.
 struct Launch {
-  std::optional<Call> call;     ///< of a runtime call and the driver call inside it, the outer one
+  std::optional<Call> call;  ///< of a runtime call and the driver call inside it, the outer one
   std::optional<OpId> owner;
   std::vector<Work> works;
 };
@@ -46,7 +46,7 @@ class RecordTable {
   void add(Decoded decoded);
 
   struct State {
-    std::size_t marks = 0;      ///< calls seen that only mark
+    std::size_t marks = 0;  ///< calls seen that only mark
     std::size_t works = 0;
     std::size_t open = 0;       ///< launches whose kernel has not been seen, or has not ended; owners without a call
     std::size_t transfers = 0;  ///< copies and fills that have left nothing; they may have had no bytes

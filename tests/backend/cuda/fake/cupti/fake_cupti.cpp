@@ -92,7 +92,8 @@ std::uint32_t record_call(CUpti_ActivityKind kind, CUpti_CallbackId id, std::uin
   const std::uint32_t correlation = ++g_correlation;
   if (!records(kind, id)) return correlation;
   if (const std::uint64_t owner = id_at(thread, begin); owner != 0) record(owner_record(correlation, owner));
-  record(call_record(correlation, kind, id, thread, static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end)));
+  record(
+      call_record(correlation, kind, id, thread, static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end)));
   return correlation;
 }
 
@@ -142,9 +143,9 @@ void record_finished(const FinishedWork& work) {
   const std::lock_guard lock(state().mutex);
   if (!state().kinds[CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL]) return;
   const bool kernel = work.label.kind == WorkKind::kernel;
-  const CUpti_CallbackId id = kernel                                  ? CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000
-                              : work.label.kind == WorkKind::copy     ? CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020
-                                                                      : CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020;
+  const CUpti_CallbackId id = kernel                              ? CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000
+                              : work.label.kind == WorkKind::copy ? CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020
+                                                                  : CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020;
   const std::uint32_t correlation =
       record_call(CUPTI_ACTIVITY_KIND_RUNTIME, id, work.launch_thread, work.launched_ns, work.launched_ns);
   const WorkFacts facts{work.label.name,
@@ -230,7 +231,8 @@ CuptiApi api() {
     const std::lock_guard lock(state().mutex);
     const std::int64_t now = fsdpbench::now_ns();
     if (state().marks) {
-      record_call(CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020, thread_number(), now, now);
+      record_call(CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_RUNTIME_TRACE_CBID_cudaPeekAtLastError_v3020, thread_number(), now,
+                  now);
     }
     return cudaSuccess;
   };
