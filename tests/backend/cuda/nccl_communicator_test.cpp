@@ -6,7 +6,13 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-class NcclCommunicatorTest : public NcclTest {};
+class NcclCommunicatorTest : public NcclTest {
+ protected:
+  void TearDown() override {
+    EXPECT_EQ(fake::nccl::counts().aborted, 0) << "all ends in peace";
+    NcclTest::TearDown();
+  }
+};
 
 /// What `reduce` makes of each rank's values_of<T>(rank, 0, ranks * count), at ranks in order.
 template <class T>

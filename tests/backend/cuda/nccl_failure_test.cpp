@@ -191,6 +191,22 @@ TEST_F(NcclFailureTest, AnAbortThatHangsEndsTheProcessWithTheOpsThatHung) {
                                             "all_reduce #2 of group world on lane all_reduce; this process ends now."));
 }
 
+TEST_F(NcclFailureTest, TheRunHearsOfTheFailureBeforeAnAbortCanHang) {
+  fake::nccl::fail_op(0, 1, ncclSystemError, "no route");
+  fake::nccl::hang_abort();
+  launch::Abort abort;
+  std::atomic<bool> heard{false};
+  NcclRun run{.ranks = 2};
+  run.shared_abort = &abort;
+  run.deadlines.abort = milliseconds(50);
+  run.deadlines.give_up = [&](const std::string&) {
+    if (abort.is_set()) heard = true;
+    fake::nccl::release_abort();
+  };
+  EXPECT_THAT(run.failure([](NcclRankContext& rank) { reduce(rank, 1); }), HasSubstr("no route"));
+  EXPECT_TRUE(heard.load());
+}
+
 TEST_F(NcclFailureTest, AnAbortInTimeIsNotGivenUp) {
   std::atomic<int> given_up{0};
   {

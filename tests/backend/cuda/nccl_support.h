@@ -109,10 +109,12 @@ struct NcclRun {
   NcclOptions options{};
   NcclDeadlines deadlines{};
   std::size_t arena_bytes = 0;
+  launch::Abort* shared_abort = nullptr;  ///< instead of one of its own
 
   /// Runs `body` on all ranks; fails as the run's first failure says.
   void run(const std::function<void(NcclRankContext&)>& body) const {
-    launch::Abort abort;
+    launch::Abort own_abort;
+    launch::Abort& abort = shared_abort != nullptr ? *shared_abort : own_abort;
     ThreadExchange ids(abort, ranks);
     launch::run_ranks(ranks, [&](int rank) {
       std::unique_ptr<TestLanes> lanes;
