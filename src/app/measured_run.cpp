@@ -85,7 +85,7 @@ engine::RunResult train(backend::Backend& backend, const PreparedRun& prepared, 
                         const RunPlace& place, const RunReport& report) {
   if (place.job == nullptr) return engine::run(backend, prepared.preparation, *prepared.data, hooks);
   Job& job = *place.job;
-  const nlohmann::json frame = result_frame(report);
+  const nlohmann::json frame = place.folder.empty() ? nlohmann::json() : result_frame(report);
   job.watch().doing("preparing a run");
   JobRun::announce(job, prepared, place.folder, frame);
   JobRun run(job, prepared, place.folder, frame);

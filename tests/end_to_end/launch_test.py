@@ -248,6 +248,7 @@ class Environment(Launch):
         os.kill(processes[1].pid, signal.SIGTERM)
         self.assertEqual([process.wait(30) for process in processes], [INTERRUPTED] * 2, processes[0].errors)
         self.assertIn("interrupted after", processes[0].errors)
+        self.assertIn("mesh.ranks = 2, the number of processes; ", processes[0].errors)
 
 
 @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun on this machine")
@@ -255,7 +256,7 @@ class Mpirun(Launch):
     def mpirun(self, arguments: list[str]) -> Process:
         options = ["--oversubscribe", "--bind-to", "none", "-n", str(RANKS)]
         return self.start(["mpirun", *options, PROGRAM, *arguments], OMPI_ALLOW_RUN_AS_ROOT=1,
-                          OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
+                          OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, OMPI_MCA_btl_vader_single_copy_mechanism="none")
 
     @staticmethod
     def ranks_of(mpirun: Process) -> dict[int, int]:
