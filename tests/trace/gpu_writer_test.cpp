@@ -156,6 +156,22 @@ TEST(GpuRankFile, AKernelBeforeItsLaunchKeepsItsTimeAndItsArrowMoves) {
   EXPECT_EQ(validation.findings.list()[0].rule, Rule::launch);
 }
 
+TEST(GpuRankFile, CallsOfTwoThreadsStandOneAfterTheOther) {
+  GpuRun run = golden_gpu_run();
+  Activity second = run.trace.activities[0];  // launched while the host was in its own call
+  run.trace.activities[0].end_ns = second.begin_ns = 1'000'000 + 150'000;
+  second.correlation = 104;
+  second.launch_begin_ns += 2'000;
+  second.launch_end_ns += 3'000;
+  run.trace.activities.insert(run.trace.activities.begin() + 1, second);
+  const std::string text = rank_text(run);
+  EXPECT_EQ(findings_text(validate_text(text)), "");
+  const std::vector<json> calls = slices(text, kCalls);
+  ASSERT_EQ(calls.size(), 4U);
+  EXPECT_EQ(end_of(calls[0]), 15'000);
+  EXPECT_EQ(begin_of(calls[1]), 15'000);
+}
+
 TEST(GpuRankFile, WithoutActivitiesEverythingIsAsBefore) {
   GpuRun run = golden_gpu_run();
   run.trace.activities.clear();
