@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <string>
 #include <tuple>
 
@@ -31,6 +32,8 @@ struct Gpu {
            R"("deviceName":")" + name + R"(","totalGlobalMem":80000000000})";
   }
 };
+void PrintTo(const Gpu& gpu, std::ostream* out) { *out << gpu.name; }
+
 constexpr Gpu kGpus[] = {{"A100", 80, 108, 166912}, {"H100", 90, 132, 232448}, {"B200", 100, 148, 232448}};
 
 class CudnnChoice : public testing::TestWithParam<std::tuple<Gpu, std::int64_t>> {

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <vector>
 
 #include "backend/attention_scratch.h"
@@ -16,6 +17,16 @@
 #include "backend/cuda/kernels/attention_fallback.h"
 #include "backend/cuda/kernels/gemms.h"
 #include "base/bf16.h"
+
+namespace fsdpbench::backend {
+
+/// For messages of the tests; their bytes would do, but some of those are padding.
+static void PrintTo(const AttentionShape& s, std::ostream* out) {
+  *out << s.batch << " samples of " << s.seq << ", heads " << s.heads << " of " << s.kv_heads << ", size "
+       << s.head_dim;
+}
+
+}  // namespace fsdpbench::backend
 
 namespace fsdpbench::backend::cuda {
 namespace {
