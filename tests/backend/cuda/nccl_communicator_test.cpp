@@ -217,9 +217,10 @@ TEST_F(NcclCommunicatorTest, WindowsAreMadeOrSaidNotToBe) {
   const auto windows = [](NcclRankContext& rank) {
     const auto part = rank.world.split(0, rank.rank);
     const Facts facts = communicator_facts(rank.world);
-    const auto found = std::find_if(facts.begin(), facts.end(), [](const auto& f) { return f.first == "nccl windows"; });
-    EXPECT_EQ(found->second, fake::nccl::counts().windows > 0 ? "made on 2 of 2 communicators"
-                                                              : "made on 0 of 2 communicators");
+    const auto found =
+        std::find_if(facts.begin(), facts.end(), [](const auto& f) { return f.first == "nccl windows"; });
+    EXPECT_EQ(found->second,
+              fake::nccl::counts().windows > 0 ? "made on 2 of 2 communicators" : "made on 0 of 2 communicators");
     rank.world.barrier();
   };
   run.run(windows);

@@ -9,9 +9,9 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
+using std::chrono::milliseconds;
 using testing::HasSubstr;
 using testing::MatchesRegex;
-using std::chrono::milliseconds;
 
 class NcclFailureTest : public NcclTest {
  protected:
@@ -37,14 +37,14 @@ TEST_F(NcclFailureTest, EveryRankHearsTheFirstFailure) {
   fake::nccl::fail_op(0, 1, ncclSystemError, "no route");
   std::atomic<int> heard{0};
   EXPECT_THAT(NcclRun{.ranks = 4}.failure([&](NcclRankContext& rank) {
-                rank.world.barrier();
-                try {
-                  reduce(rank, 1);
-                } catch (const BackendError& e) {
-                  if (std::string(e.what()).find("no route") != std::string::npos) ++heard;
-                  throw;
-                }
-              }),
+    rank.world.barrier();
+    try {
+      reduce(rank, 1);
+    } catch (const BackendError& e) {
+      if (std::string(e.what()).find("no route") != std::string::npos) ++heard;
+      throw;
+    }
+  }),
               HasSubstr("no route"));
   EXPECT_EQ(heard.load(), 4);
 }
@@ -72,15 +72,15 @@ TEST_F(NcclFailureTest, GroupsAreCalledByTheirNames) {
   NcclRun run{.ranks = 2};
   run.deadlines.op = milliseconds(100);
   EXPECT_THAT(run.failure([](NcclRankContext& rank) {
-                const auto shard = rank.world.split(0, rank.rank);
-                shard->set_name("shard");
-                std::vector<float> values(8);
-                if (rank.rank == 1) {
-                  shard->all_gather(Lane::all_gather, bytes_of(values) + 16, bytes_of(values), 4, DType::f32, nullptr);
-                }
-                rank.lanes.synchronize();
-                rank.world.barrier();
-              }),
+    const auto shard = rank.world.split(0, rank.rank);
+    shard->set_name("shard");
+    std::vector<float> values(8);
+    if (rank.rank == 1) {
+      shard->all_gather(Lane::all_gather, bytes_of(values) + 16, bytes_of(values), 4, DType::f32, nullptr);
+    }
+    rank.lanes.synchronize();
+    rank.world.barrier();
+  }),
               "rank 1: all_gather #1 of group shard on lane all_gather has not finished after 0.1 s; this rank has "
               "issued 1 there");
   EXPECT_EQ(fake::nccl::counts().aborted, 4);
@@ -90,23 +90,23 @@ TEST_F(NcclFailureTest, AMissingRankOfASplitsBarrierIsADeadline) {
   NcclRun run{.ranks = 2};
   run.deadlines.op = milliseconds(100);
   EXPECT_THAT(run.failure([](NcclRankContext& rank) {
-                const auto part = rank.world.split(0, rank.rank);
-                if (rank.rank == 0) part->barrier();
-                rank.world.barrier();
-              }),
+    const auto part = rank.world.split(0, rank.rank);
+    if (rank.rank == 0) part->barrier();
+    rank.world.barrier();
+  }),
               HasSubstr("all_reduce #1 of group world split 0"));
 }
 
 TEST_F(NcclFailureTest, DifferentCollectivesAreNcclsError) {
   EXPECT_THAT(NcclRun{.ranks = 2}.failure([](NcclRankContext& rank) {
-                std::vector<float> values(16);
-                if (rank.rank == 0) {
-                  rank.world.all_reduce(Lane::all_reduce, bytes_of(values), 8, DType::f32, 1.0F, nullptr);
-                } else {
-                  rank.world.broadcast(Lane::all_reduce, bytes_of(values), 8, DType::f32, 0, nullptr);
-                }
-                rank.lanes.synchronize();
-              }),
+    std::vector<float> values(16);
+    if (rank.rank == 0) {
+      rank.world.all_reduce(Lane::all_reduce, bytes_of(values), 8, DType::f32, 1.0F, nullptr);
+    } else {
+      rank.world.broadcast(Lane::all_reduce, bytes_of(values), 8, DType::f32, 0, nullptr);
+    }
+    rank.lanes.synchronize();
+  }),
               HasSubstr("the ranks call different collectives"));
 }
 
@@ -136,20 +136,20 @@ TEST_F(NcclFailureTest, ARankThatDoesNotSplitIsADeadline) {
   NcclRun run{.ranks = 2};
   run.deadlines.op = milliseconds(100);
   EXPECT_EQ(run.failure([](NcclRankContext& rank) {
-              if (rank.rank == 0) rank.world.split(0, 0);
-              rank.world.barrier();
-            }),
+    if (rank.rank == 0) rank.world.split(0, 0);
+    rank.world.barrier();
+  }),
             "rank 0: ncclCommSplit of group world has not finished after 0.1 s");
 }
 
 TEST_F(NcclFailureTest, AFailureElsewhereAbortsTheCommunicatorsOfAllRanks) {
   EXPECT_EQ(NcclRun{.ranks = 3}.failure([](NcclRankContext& rank) {
-              const auto part = rank.world.split(0, rank.rank);
-              if (rank.rank == 1) throw BackendError("broken on purpose");
-              std::vector<float> values(3);
-              part->all_reduce(Lane::all_reduce, bytes_of(values), 3, DType::f32, 1.0F, nullptr);
-              rank.lanes.synchronize();
-            }),
+    const auto part = rank.world.split(0, rank.rank);
+    if (rank.rank == 1) throw BackendError("broken on purpose");
+    std::vector<float> values(3);
+    part->all_reduce(Lane::all_reduce, bytes_of(values), 3, DType::f32, 1.0F, nullptr);
+    rank.lanes.synchronize();
+  }),
             "broken on purpose");
   EXPECT_EQ(fake::nccl::counts().aborted, 6);
   EXPECT_EQ(fake::nccl::counts().destroyed, 0);
@@ -159,8 +159,7 @@ TEST_F(NcclFailureTest, AfterTheFailureEveryCallStops) {
   NcclRun{.ranks = 2}.failure([](NcclRankContext& rank) {
     if (rank.rank == 0) throw BackendError("broken on purpose");
     std::vector<float> values(2);
-    EXPECT_THROW(
-        for (;;) reduce(rank, 1), launch::Stopped);
+    EXPECT_THROW(for (;;) reduce(rank, 1), launch::Stopped);
     EXPECT_THROW(rank.world.all_reduce(Lane::all_reduce, bytes_of(values), 2, DType::f32, 0.3F, nullptr),
                  launch::Stopped);
     EXPECT_THROW(rank.world.split(0, 0), launch::Stopped);

@@ -33,24 +33,25 @@ node-6:4015539:4015652 [0] NCCL INFO 16 coll channels, 16 collnet channels, 8 nv
 
 TEST(NcclLogFactsTest, CountsEachConnectionOnceWhateverItsChannels) {
   const NcclLogFacts facts = parse_nccl_log(kTwoHosts);
-  EXPECT_THAT(facts.transports,
-              ElementsAre(Pair("NET/IB/2/GDRDMA", ElementsAre(Pair(1, 3), Pair(3, 1))),
-                          Pair("NET/IB/3/GDRDMA", ElementsAre(Pair(0, 2))), Pair("P2P/CUMEM", ElementsAre(Pair(3, 2)))));
+  EXPECT_THAT(facts.transports, ElementsAre(Pair("NET/IB/2/GDRDMA", ElementsAre(Pair(1, 3), Pair(3, 1))),
+                                            Pair("NET/IB/3/GDRDMA", ElementsAre(Pair(0, 2))),
+                                            Pair("P2P/CUMEM", ElementsAre(Pair(3, 2)))));
   EXPECT_THAT(facts.networks, ElementsAre("IB"));
   EXPECT_EQ(facts.multicast, true);
   EXPECT_EQ(facts.channels, 16);
   EXPECT_EQ(facts.nvls_channels, 8);
-  EXPECT_THAT(describe(facts),
-              ElementsAre(Pair("nccl transport",
-                               "NET/IB/2/GDRDMA (2 connections), NET/IB/3/GDRDMA (1 connection), P2P/CUMEM (1 connection)"),
-                          Pair("nccl network", "IB"), Pair("nccl nvls", "available, 8 channels"),
-                          Pair("nccl channels", "16")));
+  EXPECT_THAT(
+      describe(facts),
+      ElementsAre(Pair("nccl transport",
+                       "NET/IB/2/GDRDMA (2 connections), NET/IB/3/GDRDMA (1 connection), P2P/CUMEM (1 connection)"),
+                  Pair("nccl network", "IB"), Pair("nccl nvls", "available, 8 channels"), Pair("nccl channels", "16")));
 }
 
 TEST(NcclLogFactsTest, KnowsTheOtherWaysOfWriting) {
   const NcclLogFacts facts = parse_nccl_log(
       "como:60725:60750 [2] NCCL INFO Channel 00 : 2[a000] -> 3[b000] via P2P/direct pointer\n"
-      "node:106:121 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via P2P/direct pointer/read comm 0x55cd1a0bf930 nRanks 02\n"
+      "node:106:121 [1] NCCL INFO Channel 00/0 : 1[1] -> 0[0] via P2P/direct pointer/read comm 0x55cd1a0bf930 nRanks "
+      "02\n"
       "node:1:2 [0] NCCL INFO Channel 01 : 0[0] -> 1[1] via SHM/direct/direct\n"
       "node:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n"
       "node:1:2 [0] NCCL INFO CollNet 00/1 : 3 [send] via COLLNET/SHARP/0/GDRDMA\n"
@@ -80,8 +81,9 @@ TEST(NcclLogFactsTest, AlgorithmsAreToldByTheTuningLines) {
       "n:1:1 [0] NCCL INFO ReduceScatter [Symmetric]: 4096 Bytes -> Kernel ReduceScatter_LD nchannels 8 nthreads 512 "
       "nWorks 1\n"
       "n:1:1 [0] NCCL INFO 805306368 Bytes -> Algo 1 proto 2 time 3970.683594\n");
-  EXPECT_THAT(describe(facts), ElementsAre(Pair("nccl algorithms", "AllGather: NVLS/SIMPLE, RING/LL128; ReduceScatter: "
-                                                                   "symmetric kernel ReduceScatter_LD")));
+  EXPECT_THAT(describe(facts), ElementsAre(Pair("nccl algorithms",
+                                                "AllGather: NVLS/SIMPLE, RING/LL128; ReduceScatter: "
+                                                "symmetric kernel ReduceScatter_LD")));
 }
 
 TEST(NcclLogFactsTest, WhatIsNotToldIsAbsent) {

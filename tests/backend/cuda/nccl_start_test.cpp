@@ -52,7 +52,8 @@ TEST_F(NcclStartTest, AnOlderLibraryIsRefusedWhatItLacks) {
 
 TEST_F(NcclStartTest, ALibraryThatIsTooOldIsRefusedAltogether) {
   fake::nccl::set_version(21805);
-  EXPECT_EQ(refusal({}), "fsdpbench needs NCCL 2.19 or newer; this process runs with 2.18.5 and was built with 2.28.9.");
+  EXPECT_EQ(refusal({}),
+            "fsdpbench needs NCCL 2.19 or newer; this process runs with 2.18.5 and was built with 2.28.9.");
   EXPECT_THAT(NcclRun{.ranks = 2}.failure([](NcclRankContext&) {}), testing::HasSubstr("needs NCCL 2.19"));
 }
 

@@ -72,9 +72,7 @@ class TestLanes : public LaneAccess {
   void watch(std::function<void()> check) override { check_ = std::move(check); }
   launch::Abort& abort() override { return abort_; }
   Kernels& kernels(Lane lane) override { return *kernels_[index_of(lane)]; }
-  std::span<std::byte> communication_memory() override {
-    return arena_ ? arena_->memory() : std::span<std::byte>();
-  }
+  std::span<std::byte> communication_memory() override { return arena_ ? arena_->memory() : std::span<std::byte>(); }
 
   void synchronize() {
     for (cudaStream_t stream : streams_) {

@@ -41,8 +41,8 @@ Facts communicator_facts(const Communicator& world) {
   Facts facts{{"nccl", nccl_version()}};
   if (std::string asked = wishes(rank.options()); !asked.empty()) facts.emplace_back("nccl asked for", asked);
   if (rank.windows_asked > 0) {
-    facts.emplace_back("nccl windows", fmt::format("made on {} of {} communicators", rank.windows_made,
-                                                   rank.windows_asked));
+    facts.emplace_back("nccl windows",
+                       fmt::format("made on {} of {} communicators", rank.windows_made, rank.windows_asked));
   }
   const NcclLog log = read_nccl_log();
   if (!log.why_not.empty()) {

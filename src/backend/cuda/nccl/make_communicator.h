@@ -26,9 +26,9 @@ class IdExchange {
 /// Reductions round as NCCL does, not as Communicator says: with scale != 1 each rank's values are multiplied before
 /// they are added, by the scale rounded to the dtype, and partial sums are rounded to the dtype on their way.
 ///
-/// A failure of NCCL, or an op that runs longer than options.timeout_s, is seen in the next wait of the host (LaneAccess::
-/// watch): it sets the run's abort and throws BackendError that names rank, op and group. Set the abort before you
-/// destroy a communicator of a run that failed otherwise: destroying in peace is collective.
+/// A failure of NCCL, or an op that runs longer than options.timeout_s, is seen in the next wait of the host
+/// (LaneAccess:: watch): it sets the run's abort and throws BackendError that names rank, op and group. Set the abort
+/// before you destroy a communicator of a run that failed otherwise: destroying in peace is collective.
 std::unique_ptr<Communicator> make_world_communicator(LaneAccess& lanes, IdExchange& ids, int rank, int ranks,
                                                       const NcclOptions& options);
 

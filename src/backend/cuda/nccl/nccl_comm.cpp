@@ -99,7 +99,8 @@ void NcclComm::settle(const char* call, ncclResult_t result) {
       if (result != ncclInProgress) break;
     }
     if (Clock::now() - begin > rank_.deadlines().op) {
-      rank_.fail(fmt::format("{} of group {} has not finished after {:g} s", call, name_, rank_.deadlines().op.count()));
+      rank_.fail(
+          fmt::format("{} of group {} has not finished after {:g} s", call, name_, rank_.deadlines().op.count()));
     }
     if (polls < 100) {
       std::this_thread::yield();

@@ -20,14 +20,14 @@ NcclCommunicator::~NcclCommunicator() {
   if (std::uncaught_exceptions() == exceptions_at_birth_) rank_->close(comm_);
 }
 
-void NcclCommunicator::run(Collective kind, Lane lane, std::int64_t count, DType dtype,
-                           const NcclComm::Launch& launch, Stamp* stamp) {
+void NcclCommunicator::run(Collective kind, Lane lane, std::int64_t count, DType dtype, const NcclComm::Launch& launch,
+                           Stamp* stamp) {
   comm_.run(kind, lane, launch, stamp);
   wire_bytes_[static_cast<std::size_t>(kind)] += ring_bytes(kind, count * size_of(dtype), size());
 }
 
-void NcclCommunicator::all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count,
-                                  DType dtype, Stamp* stamp) {
+void NcclCommunicator::all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                                  Stamp* stamp) {
   const auto launch = [&](ncclComm_t comm, cudaStream_t stream) {
     return ncclAllGather(input, output, static_cast<std::size_t>(count), nccl_type(dtype), comm, stream);
   };

@@ -98,8 +98,8 @@ Facts describe(const NcclLogFacts& log) {
   if (!transports.empty()) facts.emplace_back("nccl transport", fmt::format("{}", fmt::join(transports, ", ")));
   if (!log.networks.empty()) facts.emplace_back("nccl network", fmt::format("{}", fmt::join(log.networks, ", ")));
   if (log.multicast) {
-    facts.emplace_back("nccl nvls", *log.multicast ? fmt::format("available, {} channels", log.nvls_channels)
-                                                   : "not available");
+    facts.emplace_back("nccl nvls",
+                       *log.multicast ? fmt::format("available, {} channels", log.nvls_channels) : "not available");
   }
   if (log.channels > 0) facts.emplace_back("nccl channels", std::to_string(log.channels));
   std::vector<std::string> algorithms;

@@ -84,11 +84,10 @@ void NcclRank::wait(const std::function<bool()>& done) {
 
 void NcclRank::abort_all() noexcept {
   if (std::exchange(aborted_, true)) return;
-  const AbortGuard guard(
-      deadlines_.abort,
-      fmt::format("rank {}: ncclCommAbort has not returned after {} s{}; this process ends now.", rank_,
-                  std::chrono::duration<double>(deadlines_.abort).count(), unfinished()),
-      deadlines_.give_up);
+  const AbortGuard guard(deadlines_.abort,
+                         fmt::format("rank {}: ncclCommAbort has not returned after {} s{}; this process ends now.",
+                                     rank_, std::chrono::duration<double>(deadlines_.abort).count(), unfinished()),
+                         deadlines_.give_up);
   for (auto comm = comms_.rbegin(); comm != comms_.rend(); ++comm) (*comm)->abort();
 }
 

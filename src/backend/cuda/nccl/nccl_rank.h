@@ -19,8 +19,8 @@ class NcclComm;
 
 /// How long a rank waits for NCCL before it ends the run.
 struct NcclDeadlines {
-  std::chrono::duration<double> op{60};            ///< one collective, or one call of NCCL
-  std::chrono::milliseconds abort{5000};           ///< all of ncclCommAbort
+  std::chrono::duration<double> op{60};                                       ///< one collective, or one call of NCCL
+  std::chrono::milliseconds abort{5000};                                      ///< all of ncclCommAbort
   std::function<void(const std::string& last_words)> give_up = exit_at_once;  ///< when `abort` is over; on any thread
 };
 

@@ -22,9 +22,7 @@ namespace {
 constexpr int kOldest = NCCL_VERSION(2, 19, 0);  // non-blocking, split, registration, ncclMemAlloc
 static_assert(NCCL_VERSION_CODE >= kOldest, "fsdpbench needs the header of NCCL 2.19 or newer");
 
-std::string text(int version) {
-  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
-}
+std::string text(int version) { return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100); }
 
 void require(const std::string& wish, int needed) {
   const int runtime = nccl_runtime_version();
@@ -75,8 +73,7 @@ ncclConfig_t nccl_config(const NcclOptions& options) {
 
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 27, 0)
 ncclResult_t register_window(ncclComm_t comm, void* memory, std::size_t bytes, NcclWindow* window) {
-  return ncclCommWindowRegister(comm, memory, bytes, reinterpret_cast<ncclWindow_t*>(window),
-                                NCCL_WIN_COLL_SYMMETRIC);
+  return ncclCommWindowRegister(comm, memory, bytes, reinterpret_cast<ncclWindow_t*>(window), NCCL_WIN_COLL_SYMMETRIC);
 }
 ncclResult_t deregister_window(ncclComm_t comm, NcclWindow window) {
   return ncclCommWindowDeregister(comm, static_cast<ncclWindow_t>(window));

@@ -24,8 +24,8 @@ class OpsInFlight {
     Lane lane = Lane::compute;
     cudaEvent_t began = nullptr;
     cudaEvent_t ended = nullptr;
-    bool launched = false;            ///< `ended` is recorded
-    bool running = false;             ///< seen to have begun
+    bool launched = false;              ///< `ended` is recorded
+    bool running = false;               ///< seen to have begun
     Clock::time_point running_since{};  ///< when that was first seen
   };
 

@@ -26,8 +26,8 @@ void SoloCommunicator::copy(Collective kind, Lane lane, const std::byte* input, 
   lanes_.run_op(lane, to_string(kind).data(), work, stamp);
 }
 
-void SoloCommunicator::all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count,
-                                  DType dtype, Stamp* stamp) {
+void SoloCommunicator::all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                                  Stamp* stamp) {
   copy(Collective::all_gather, lane, input, output, count, dtype, 1.0F, stamp);
 }
 

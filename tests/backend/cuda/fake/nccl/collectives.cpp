@@ -131,9 +131,8 @@ ncclResult_t enqueue(const char* function, const char* kernel, const Call& call,
     number = ++comm->issued;
     if (number == 1) comm->polls = state().polls;  // it connects
   }
-  run_on_stream(
-      stream, [comm, number, call] { perform(comm, number, call); },
-      {.kind = WorkKind::kernel, .name = kernel, .bytes = 0});
+  run_on_stream(stream, [comm, number, call] { perform(comm, number, call); },
+                {.kind = WorkKind::kernel, .name = kernel, .bytes = 0});
   return number == 1 ? ncclInProgress : ncclSuccess;
 }
 

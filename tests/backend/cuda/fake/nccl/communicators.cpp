@@ -65,8 +65,8 @@ void write_log(int rank, int ranks) {
   if (file == nullptr) return;
   const int next = (rank + 1) % ranks;
   for (int channel = 0; channel < 2; ++channel) {
-    std::fprintf(file, "host:1:2 [%d] NCCL INFO Channel %02d/0 : %d[%d] -> %d[%d] via SHM/direct/direct\n", rank, channel,
-                 rank, rank, next, next);
+    std::fprintf(file, "host:1:2 [%d] NCCL INFO Channel %02d/0 : %d[%d] -> %d[%d] via SHM/direct/direct\n", rank,
+                 channel, rank, rank, next, next);
   }
   std::fflush(file);
 }

@@ -1,8 +1,8 @@
 #pragma once
 
 // A fake NCCL for ranks that are threads of one process, on the streams of the fake CUDA runtime. It has the functions
-// that the CUDA backend uses, with nccl.h's own prototypes. Reductions add in rank order in fp32 and round once, so that
-// results can be compared bit by bit. This is what tests may ask of it beside NCCL's functions; all thread-safe.
+// that the CUDA backend uses, with nccl.h's own prototypes. Reductions add in rank order in fp32 and round once, so
+// that results can be compared bit by bit. This is what tests may ask of it beside NCCL's functions; all thread-safe.
 
 #include <nccl.h>
 
