@@ -5,8 +5,11 @@
 
 #include <vector>
 
+#include "backend/cuda/cuda_kernel_host.h"
+#include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/fake/kernels/grid_runner.h"
 #include "backend/cuda/fake/kernels/warp_exchange.h"
+#include "base/error.h"
 
 namespace fake {
 namespace {
@@ -90,6 +93,19 @@ TEST(CudaEmulationDeathTest, RefusesLaunchesThatNoGpuTakes) {
   EXPECT_DEATH(check_launch("wide", dim3(1), dim3(1025), 8), "wide.*from 1 to 1024 threads");
   EXPECT_DEATH(check_launch("tall", dim3(1, 65536), dim3(32), 8), "tall.*larger than any GPU takes");
   EXPECT_DEATH(check_launch("laden", dim3(1), dim3(32), 4097), "laden.*4096 bytes");
+}
+
+TEST(CudaEmulation, AFailedLaunchNamesTheKernel) {
+  namespace backend = fsdpbench::backend;
+  backend::cuda::CudaHost host;
+  std::byte* const memory = host.allocate(16);
+  fail_call("cudaLaunchKernelExC", cudaErrorLaunchOutOfResources);
+  const auto rectify = [&] {
+    host.run([&](backend::Kernels& kernels) { kernels.relu(memory, memory, 4, fsdpbench::DType::f32); });
+  };
+  EXPECT_THAT(rectify, testing::ThrowsMessage<fsdpbench::BackendError>(testing::StartsWith("relu: ")));
+  EXPECT_NO_THROW(rectify());  // the failure was once
+  reset();
 }
 
 }  // namespace
