@@ -1,0 +1,28 @@
+// What every backend must do, on the CUDA backend with this machine's GPUs, through the plugin.
+
+#include "backend/conformance.h"
+#include "backend/cuda/gpu_support.h"
+
+namespace fsdpbench::backend {
+
+// NCCL sums in an order of its own, and does not tell when peers come or what they call.
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StrictCommunicatorConformance);
+
+namespace {
+
+[[maybe_unused]] const bool kReady = [] {
+  why_skip = why_skip_gpu;
+  sum_tolerance = {.f32 = 1e-5, .bf16 = 0.3};
+  return true;
+}();
+
+const auto kCuda = testing::Values(&cuda::make_cuda_backend);
+
+INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance, kCuda);
+INSTANTIATE_TEST_SUITE_P(Cuda, CommunicatorConformance, kCuda);
+INSTANTIATE_TEST_SUITE_P(Cuda, FailureConformance, kCuda);
+INSTANTIATE_TEST_SUITE_P(Cuda, CollectiveConformance,
+                         testing::Combine(kCuda, testing::Values(1, 2, 4, 8), testing::Values(0, 1, 7, 1000, 100'003)));
+
+}  // namespace
+}  // namespace fsdpbench::backend
