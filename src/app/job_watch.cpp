@@ -16,8 +16,6 @@ namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
-/// mpirun kills what still runs a second after Ctrl-C. A run whose step is shorter has ended by then.
-constexpr std::int64_t kInterruptedSave_ns = 400 * kMs;
 /// A signal this long before the first rank was lost was the user's; launchers send theirs when a rank is lost.
 constexpr std::int64_t kUsersLead_ns = 500 * kMs;
 
@@ -48,8 +46,7 @@ bool JobWatch::look(std::int64_t now) {
     handle(*failure, now);
     return true;
   }
-  const std::int64_t interrupted = interrupt_time_ns();
-  if (interrupted > 0 && now - interrupted > kInterruptedSave_ns) save_interrupted();
+  if (interrupt_requested()) save_interrupted();
   return false;
 }
 
@@ -72,7 +69,8 @@ void JobWatch::save_interrupted() {
   if (saved_interrupted_ || rescue_ == nullptr || rank_ != 0) return;
   saved_interrupted_ = true;
   try {
-    rescue_->save(nullptr);  // the run's own end will replace it, if there is time for that
+    // mpirun kills what still runs a second after Ctrl-C. The run's own end replaces this, if there is time for that.
+    rescue_->save(nullptr);
   } catch (const std::exception& error) {
     console().warning(fmt::format("what was measured could not be saved: {}", error.what()));
   }
