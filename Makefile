@@ -75,7 +75,7 @@ fuzz: deps
 
 cuda: deps
 	@src/cmake/fetch-cudnn-frontend.sh build-cuda
-	@cmake --preset cuda $(LAUNCHER) --log-level=WARNING >/dev/null
+	@cmake --preset cuda $(LAUNCHER) $(subst CXX,CUDA,$(LAUNCHER)) --log-level=WARNING >/dev/null
 	cmake --build --preset cuda
 	ctest --preset cuda
 
