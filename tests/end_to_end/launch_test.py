@@ -255,7 +255,7 @@ class Environment(Launch):
 class Mpirun(Launch):
     def mpirun(self, arguments: list[str]) -> Process:
         # Not its usual second from SIGTERM to SIGKILL: a busy machine needs longer to write the files.
-        options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "5", "-n", str(RANKS)]
+        options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "3", "-n", str(RANKS)]
         return self.start(["mpirun", *options, PROGRAM, *arguments], OMPI_ALLOW_RUN_AS_ROOT=1,
                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, OMPI_MCA_btl_vader_single_copy_mechanism="none")
 
