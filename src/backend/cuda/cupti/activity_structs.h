@@ -3,6 +3,7 @@
 #include <cupti.h>
 
 #include <cstddef>
+#include <cstdint>
 
 namespace fsdpbench::backend::cuda {
 
