@@ -63,7 +63,7 @@ class SyntheticStep {
       records_[static_cast<std::size_t>(i)] = {number, i, issued, start, start + 9'123, i % 4 == 0 ? start + 100 : 0};
     }
     for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = {begin + 4'000 * static_cast<std::int64_t>(i), {1, 2, 3, 4, 5, 6}, 100};
-    return {number, {begin, begin + kStep}, records_, memory_};
+    return {number, {begin, begin + kStep}, records_, memory_, {}, {}};
   }
   trace::LabelOf label() const {
     return [this](std::int32_t, std::int32_t op) -> const trace::OpLabel& { return labels_[static_cast<std::size_t>(op)]; };
