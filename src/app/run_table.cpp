@@ -14,6 +14,7 @@ namespace {
 std::string ms(double value) { return fmt::format("{:.2f}", value); }
 
 std::string emulation(const config::RunConfig& c) {
+  if (c.device.backend == config::BackendKind::cuda) return "on GPUs";
   std::string text;
   if (c.emulate.compute_tflops) text += fmt::format("computation emulated at {} TFLOP/s", *c.emulate.compute_tflops);
   if (c.emulate.link_gb_per_s) {
@@ -21,6 +22,15 @@ std::string emulation(const config::RunConfig& c) {
                         c.emulate.link_latency_us);
   }
   return text.empty() ? "nothing emulated" : text;
+}
+
+/// What rank 0's device is and how it measured, where it says so.
+std::string device_lines(const engine::RunResult& result) {
+  std::string text;
+  for (const auto& [name, value] : result.devices.front()) {
+    if (name == "GPU" || name == "timer" || name == "ranks") text += fmt::format("{:7} {}\n", name, value);
+  }
+  return text.empty() ? text : "\n" + text;
 }
 
 /// Only the ranked names; the advice is for `explain --from`.
@@ -112,6 +122,7 @@ std::string run_table(const RunReport& report, const std::filesystem::path& fold
   std::string text = format_table(table);
   if (report.causes) text += "\n" + causes_table(*report.causes);
   if (result.parameters_digest) text += fmt::format("\nparameters digest  {}\n", *result.parameters_digest);
+  text += device_lines(result);
   text += fmt::format("\nresult  {}  (advice: fsdpbench explain --from {})\n", (folder / "result.json").string(),
                       (folder / "result.json").string());
   if (report.metrics) {

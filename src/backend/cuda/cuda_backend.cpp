@@ -11,6 +11,7 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/gpu.h"
 #include "backend/cuda/gpu_world.h"
+#include "backend/cuda/kernels/math_libraries.h"
 #include "backend/cuda/session_exchange.h"
 #include "backend/cuda/thread_exchange.h"
 #include "launch/run_ranks.h"
@@ -40,7 +41,13 @@ void run_rank(GpuWorld& world, IdExchange& ids, int rank, const std::function<vo
     ids.barrier(rank);
     communicator = make_world_communicator(*device, ids, rank, world.options().ranks, world.options().nccl);
     device->note_memory("NCCL, at its start");
-    device->add_facts([&] { return communicator_facts(*communicator); });
+    device->add_facts([&communicator, &world, gpu = world.gpu_of(rank)] {
+      Facts all = gpu_facts(gpu);
+      all.emplace_back("ranks", world.describe());
+      all.emplace_back("libraries", math_libraries());
+      for (auto& fact : communicator_facts(*communicator)) all.push_back(std::move(fact));
+      return all;
+    });
     RankContext context{rank, *device, *communicator};
     body(context);
     device->synchronize();

@@ -235,8 +235,10 @@ def trace(suite: Suite, seconds: float) -> dict:
         done = suite.command([suite.program("fsdpbench"), "trace", "check", file], seconds / 4, f"trace-{file.name}")
         if done.returncode != 0:
             raise Failed(f"trace check finds faults in {file.name}, see trace-{file.name}.log")
-    facts = result["world"].get("device_facts", [{}])[0]
-    return {name: value for name, value in facts.items() if "record" in name or "timer" in name} or {"device facts": str(facts)}
+    device = result["world"]["devices"][0]
+    if not device["timer"].startswith("CUPTI"):
+        raise Failed(f"the timer was {device['timer']}")
+    return {name: value for name, value in device.items() if "record" in name or name == "timer"}
 
 
 def functional(suite: Suite, seconds: float) -> dict:
