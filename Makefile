@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test demo bench analysis report hta asan tsan fuzz cuda clean
+.PHONY: help deps configure build test demo bench analysis report hta asan tsan fuzz cuda cuda-build clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -73,11 +73,13 @@ fuzz: deps
 	cmake --build --preset asan --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result fuzz_trials
 	printf '%s\n' profile sweep trace result trials | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . 60'
 
-cuda: deps
+cuda: cuda-build
+	ctest --preset cuda
+
+cuda-build: deps
 	@src/cmake/fetch-cudnn-frontend.sh build-cuda
 	@cmake --preset cuda $(LAUNCHER) $(subst CXX,CUDA,$(LAUNCHER)) --log-level=WARNING >/dev/null
 	cmake --build --preset cuda
-	ctest --preset cuda
 
 clean:
 	rm -rf build build-asan build-tsan build-cuda
