@@ -297,6 +297,26 @@ TEST_F(CuptiJoin, WithoutTheCallThereIsAStampButNoLaunch) {
   EXPECT_EQ(r.activities.at(0).launch_name, -1);
 }
 
+TEST_F(CuptiJoin, ACallThatIsNotAmongTheKnownOnesLosesNothing) {
+  marks();
+  launch(1, 10, 101);
+  kernel(1, 400, 500);
+  launch(2, 10, 103, CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020);
+  const Result r = assembled();
+  EXPECT_EQ(r.counts.missing, 0);
+  EXPECT_EQ(r.counts.without_times, 0);
+  EXPECT_EQ(r.stamps[0].end_ns, 500);
+}
+
+TEST_F(CuptiJoin, WithoutMarksAnOwnerAloneLosesTheOp) {
+  launch(1, 10, 101);
+  kernel(1, 400, 500);
+  records.push_back(bytes_of(fake::owner_record(2, id(10))));
+  const Result r = assembled();
+  EXPECT_EQ(r.counts.missing, 1);
+  expect_lost(r, 0);
+}
+
 TEST_F(CuptiJoin, AKernelBeforeItsLaunchKeepsItsTimesAndIsCounted) {
   marks();
   launch(1, 10, 101);

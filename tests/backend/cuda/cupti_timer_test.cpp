@@ -171,6 +171,24 @@ TEST_F(CuptiTest, OpsWhoseRecordsNeverComeHaveNoStampAndAreCounted) {
   collector.stop();
 }
 
+TEST_F(CuptiTest, CallsThatAreNotAmongTheKnownOnesAreNotWaitedFor) {
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  CuptiTimer timer(collector, nullptr, {std::chrono::hours(1), std::chrono::hours(1)});
+  Stamp stamp;
+  timer.begin(Lane::compute, stream_, 0, 0, &stamp);
+  cupti::launch_kernel({"gemm", 0, number_, 700, 800, 0});
+  const std::uint32_t correlation = cupti::new_correlation();
+  cupti::record(fake::owner_record(correlation, cupti::pushed_id()));
+  cupti::record(fake::call_record(correlation, CUPTI_ACTIVITY_KIND_RUNTIME,
+                                  CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020, 1, 1, 2));
+  timer.end(Lane::compute, stream_);
+  timer.settle();  // would not come back
+  EXPECT_EQ(stamp.end_ns, 800);
+  EXPECT_EQ(timer.counts().without_times, 0);
+  collector.stop();
+}
+
 TEST_F(CuptiTest, LateRecordsDoNotCountForTheNextStep) {
   Collector collector(cupti::api(), kFew);
   ASSERT_EQ(collector.start(), "");

@@ -76,7 +76,8 @@ void assemble(const std::vector<IssuedOp>& ops, std::uint32_t first, const std::
       continue;
     }
     Span& span = spans[index];
-    if (launch.works.empty() && (!launch.call || leaves_work(*launch.call))) {
+    // An owner alone is of a call that is not recorded, if the marks say that no other is missing.
+    if (launch.works.empty() && (launch.call ? leaves_work(*launch.call) : marks.empty())) {
       ++counts.missing;
       span.lost = true;
     }

@@ -67,7 +67,9 @@ void CuptiTimer::wait_for_records() {
     const RecordTable::State state = collector_.table().state(timer_, first_);
     const auto waited = Clock::now() - begin;
     const bool all_marks = !has_marks_ || state.marks > ops_.size();  // one more than ops
-    if (all_marks && state.open == 0 && (state.transfers == 0 || waited > patience_.grace)) return;
+    // With all marks the calls in between have come too: who is nameless then stays so.
+    const bool in_doubt = state.transfers > 0 || (!has_marks_ && state.nameless > 0);
+    if (all_marks && state.open == 0 && (!in_doubt || waited > patience_.grace)) return;
     if (has_marks_ && state.marks == 0 && state.works > 0 && state.open == 0 && waited > patience_.grace) {
       has_marks_ = false;  // this CUPTI does not record that call
       return;

@@ -54,8 +54,10 @@ RecordTable::State RecordTable::state(std::uint32_t timer, std::uint32_t first) 
     state.works += launch.works.size();
     const bool running =
         std::ranges::any_of(launch.works, [](const Work& w) { return w.begin_ns != 0 && w.end_ns == 0; });
-    if (!launch.call || running) {
+    if (running) {
       ++state.open;
+    } else if (!launch.call) {
+      ++state.nameless;
     } else if (launch.call->what->does == KnownCall::Does::mark) {
       ++state.marks;
     } else if (launch.works.empty() && !launch.call->failed) {

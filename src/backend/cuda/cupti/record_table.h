@@ -48,7 +48,8 @@ class RecordTable {
   struct State {
     std::size_t marks = 0;  ///< calls seen that only mark
     std::size_t works = 0;
-    std::size_t open = 0;       ///< launches whose kernel has not been seen, or has not ended; owners without a call
+    std::size_t open = 0;       ///< launches whose kernel has not been seen, or has not ended
+    std::size_t nameless = 0;   ///< owners without a call: late, or of a call that is not among the known ones
     std::size_t transfers = 0;  ///< copies and fills that have left nothing; they may have had no bytes
   };
   /// Of the calls that the timer owns, of ops from number `first` on: others are late and wanted no more.
