@@ -119,6 +119,8 @@ class GpuAttention : public testing::TestWithParam<AttentionShape> {
       *tensor = owned_.back().get();
       fill(**tensor, ++seed);
     }
+    // A copy from pageable memory may return before it is done, and the stream waits for nobody.
+    check(cudaDeviceSynchronize(), "upload");
   }
   void TearDown() override {
     if (stream_ != nullptr) check(cudaStreamDestroy(stream_), "stream of the test");
