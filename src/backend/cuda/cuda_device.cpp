@@ -40,7 +40,8 @@ std::unique_ptr<OpTimer> make_timer(Timer wanted, std::string& note) {
 
 std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const BackendOptions& options) {
   if (options.nccl.registration == NcclOptions::Register::none) {
-    return std::make_unique<PoolMemory>(streams, options.pool_bytes, options.poison_freed_memory);
+    const int gpus = options.session == nullptr ? options.ranks : 1;
+    return std::make_unique<PoolMemory>(streams, options.pool_bytes, options.poison_freed_memory, gpus);
   }
   if (options.pool_bytes == 0) {
     throw BackendError("memory that NCCL registers is one region, and nobody said how large it must be");
@@ -179,6 +180,8 @@ void CudaDevice::host_wait(Event event) {
   if (recorded == nullptr) return;
   abort_.throw_if_set();
   block_until([&] { return is_done(cudaEventQuery(recorded->event)); });
+  // At once. CUDA's allocator learns from a wait, not from a query, that other lanes may have what was freed before.
+  check(cudaEventSynchronize(recorded->event), "waiting for an event");
   order_.host_wait(recorded->clock);
 }
 
@@ -186,6 +189,7 @@ void CudaDevice::synchronize() {
   abort_.throw_if_set();
   for (const Lane lane : kLanes) {
     block_until([&] { return is_done(cudaStreamQuery(streams_[lane])); });
+    check(cudaStreamSynchronize(streams_[lane]), "waiting for a lane");  // as in host_wait()
     order_.host_wait(order_.record(lane));
   }
   abort_.throw_if_set();

@@ -11,9 +11,13 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
-cudaMemPool_t make_pool() {
+int current_gpu() {
   int device = 0;
   check(cudaGetDevice(&device), "the current device");
+  return device;
+}
+
+cudaMemPool_t make_pool(int device) {
   cudaMemPoolProps properties{};
   properties.allocType = cudaMemAllocationTypePinned;
   properties.location.type = cudaMemLocationTypeDevice;
@@ -28,10 +32,25 @@ void set(cudaMemPool_t pool, cudaMemPoolAttr attribute, Value value) {
   check(cudaMemPoolSetAttribute(pool, attribute, &value), "setting up a memory pool");
 }
 
+void share(cudaMemPool_t pool, int owner, int gpus) {
+  for (int gpu = 0; gpu < gpus; ++gpu) {
+    if (gpu == owner) continue;
+    int reaches = 0;
+    check(cudaDeviceCanAccessPeer(&reaches, gpu, owner), "whether one GPU reaches another's memory");
+    if (reaches == 0) continue;  // then NCCL does not try either
+    cudaMemAccessDesc access{};
+    access.location.type = cudaMemLocationTypeDevice;
+    access.location.id = gpu;
+    access.flags = cudaMemAccessFlagsProtReadWrite;
+    check(cudaMemPoolSetAccess(pool, &access, 1), "sharing a memory pool with another GPU");
+  }
+}
+
 }  // namespace
 
-PoolMemory::PoolMemory(const LaneStreams& streams, std::int64_t expected, bool poison)
-    : streams_(streams), expected_(expected), poison_(poison), pool_(make_pool()) {
+PoolMemory::PoolMemory(const LaneStreams& streams, std::int64_t expected, bool poison, int gpus)
+    : streams_(streams), expected_(expected), poison_(poison), pool_(make_pool(current_gpu())) {
+  share(pool_, current_gpu(), gpus);
   set(pool_, cudaMemPoolReuseFollowEventDependencies, 1);
   set(pool_, cudaMemPoolReuseAllowOpportunistic, 0);
   set(pool_, cudaMemPoolReuseAllowInternalDependencies, 0);

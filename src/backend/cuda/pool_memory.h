@@ -13,8 +13,11 @@ namespace fsdpbench::backend::cuda {
 class PoolMemory : public DeviceMemory {
  public:
   /// `expected` bytes are got from the device at once (0: none), before anything runs that growing would have to wait
-  /// for. `poison`: freed blocks are filled with NaN. Throws ResourceError if the device has not so much.
-  PoolMemory(const LaneStreams& streams, std::int64_t expected, bool poison);
+  /// for. `poison`: freed blocks are filled with NaN. The GPUs 0 to `gpus` - 1, those of the ranks in this process, may
+  /// use the blocks as the current one does, where the hardware lets them: between GPUs of one process NCCL reads and
+  /// writes the buffers of collectives themselves, and a pool's memory is its own GPU's unless it is shared. Throws
+  /// ResourceError if the device has not so much.
+  PoolMemory(const LaneStreams& streams, std::int64_t expected, bool poison, int gpus);
   ~PoolMemory() override;
 
   std::byte* allocate(std::int64_t offset, std::int64_t bytes, Lane lane) override;

@@ -48,6 +48,9 @@ void break_device(int device, cudaError_t error);
 
 /// Bytes of device memory allocated and not freed, on `device`.
 std::int64_t live_bytes(int device);
+/// Whether a kernel on `device` may use the device memory at `address`: that of a pool is its GPU's and those's that the
+/// pool was shared with, all other memory is everybody's.
+bool may_use(int device, const void* address);
 /// Forgets injected failures, broken devices and the observer. Nothing may run.
 void reset();
 

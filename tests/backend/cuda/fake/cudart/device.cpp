@@ -104,6 +104,12 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int number) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* can, int number, int peer) {
+  if (!exists(number) || !exists(peer)) return failed(cudaErrorInvalidDevice);
+  *can = number != peer ? 1 : 0;
+  return cudaSuccess;
+}
+
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = device_count() < 0 ? 0 : 13000;
   return cudaSuccess;

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "backend/cuda/fake/cudart/device.h"
@@ -20,6 +21,7 @@ struct CUmemPoolHandle_st {
   std::int64_t used = 0;
   std::int64_t used_high = 0;
   std::int64_t reserved = 0;  // never given back
+  std::set<int> shared_with;
 };
 
 namespace fake {
@@ -100,6 +102,17 @@ CUmemPoolHandle_st* default_pool(int device) {
 std::int64_t live_bytes(int device) {
   const std::lock_guard lock(memory().mutex);
   return memory().live[device];
+}
+
+bool may_use(int device, const void* address) {
+  const std::lock_guard lock(memory().mutex);
+  const auto* const at = static_cast<const std::byte*>(address);
+  auto after = memory().device.upper_bound(at);
+  if (after == memory().device.begin()) return false;
+  --after;
+  const Block& block = after->second;
+  if (at >= after->first + block.bytes) return false;
+  return block.pool == nullptr || block.device == device || block.pool->shared_with.contains(device);
 }
 
 }  // namespace fake
@@ -235,3 +248,13 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
   }
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* accesses, std::size_t count) {
+  if (const cudaError_t error = fault(__func__)) return error;
+  const std::lock_guard lock(memory().mutex);
+  for (std::size_t i = 0; i < count; ++i) {
+    const int device = accesses[i].location.id;
+    if (device < 0 || device >= device_count() || device == pool->device) return failed(cudaErrorInvalidDevice);
+    if (accesses[i].flags == cudaMemAccessFlagsProtReadWrite) pool->shared_with.insert(device);
+  }
+  return cudaSuccess;
+}
