@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/gpu.h"
+#include "backend/cuda/nccl/nccl_log.h"
 #include "base/error.h"
 #include "launch/control_channel.h"
 #include "launch/host_identity.h"
@@ -43,8 +46,10 @@ bool ranks_share(launch::ControlChannel& control, int gpu) {
 
 }  // namespace
 
-GpuWorld::GpuWorld(const BackendOptions& options, int gpus) : options_(options), gpus_(gpus) {
+GpuWorld::GpuWorld(const BackendOptions& options, int gpus, Patience patience)
+    : options_(options), gpus_(gpus), patience_(std::move(patience)) {
   check_options(options);
+  if (options.ranks > 1) open_nccl_log();  // it sets variables of the environment, which CUDA's threads read
   if (options.session == nullptr) {
     if (options.ranks > gpus) {
       throw ConfigError(fmt::format("{} ranks in one process need {} GPUs, and this process sees {}: choose at most {} with "
@@ -76,16 +81,30 @@ std::string GpuWorld::describe() const {
   return "one process each, a GPU each";
 }
 
+void GpuWorld::announce(const std::string& failure) {
+  if (options_.session != nullptr) {
+    options_.session->control().fail(failure);
+    return;
+  }
+  std::call_once(failed_, [&] {
+    guard_ = std::make_unique<AbortGuard>(
+        patience_.after_failure,
+        fmt::format("{}; {:g} s later ranks of this process are still stuck in CUDA or NCCL: it ends now.", failure,
+                    std::chrono::duration<double>(patience_.after_failure).count()),
+        patience_.give_up);
+  });
+}
+
 void GpuWorld::fail(const std::exception_ptr& failure) noexcept {
   abort_.set(failure);
-  if (options_.session == nullptr || options_.session->control().failure()) return;
+  if (options_.session != nullptr && options_.session->control().failure()) return;
   try {
     std::rethrow_exception(failure);
   } catch (const launch::Stopped&) {  // because of somebody else, who has told the others
   } catch (const std::exception& e) {
-    options_.session->control().fail(e.what());
+    announce(e.what());
   } catch (...) {
-    options_.session->control().fail("an unknown exception");
+    announce("an unknown exception");
   }
 }
 

@@ -1,10 +1,14 @@
 #pragma once
 
+#include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "backend/backend.h"
+#include "backend/cuda/nccl/abort_guard.h"
 #include "backend/cuda/nccl/make_communicator.h"
 #include "launch/abort.h"
 
@@ -13,9 +17,18 @@ namespace fsdpbench::backend::cuda {
 /// What the ranks of one run in this process share: their end if one fails, and the news of it to other processes.
 class GpuWorld {
  public:
+  /// A rank's thread can be stuck in CUDA where it sees no abort: a launch waits for room behind a collective whose
+  /// peer has failed. So ranks that are threads must end in time after the first failure, or `give_up` is called.
+  /// Where each is a process, the job's own watch does that.
+  struct Patience {
+    std::chrono::milliseconds after_failure{20'000};
+    std::function<void(const std::string& last_words)> give_up = exit_at_once;
+  };
+
   /// Throws ConfigError if the options ask for what GPUs cannot do: emulated links or compute, slow ranks. With a
   /// session it is collective.
-  GpuWorld(const BackendOptions& options, int gpus);
+  GpuWorld(const BackendOptions& options, int gpus) : GpuWorld(options, gpus, Patience{}) {}
+  GpuWorld(const BackendOptions& options, int gpus, Patience patience);
   ~GpuWorld();
   GpuWorld(const GpuWorld&) = delete;
   GpuWorld& operator=(const GpuWorld&) = delete;
@@ -30,10 +43,16 @@ class GpuWorld {
   void fail(const std::exception_ptr& failure) noexcept;
 
  private:
+  /// To the other processes; or, where there are none, sets this one a deadline.
+  void announce(const std::string& failure);
+
   const BackendOptions& options_;
   const int gpus_;
+  const Patience patience_;
   bool shared_ = false;  ///< some ranks of the job use the same GPU
   launch::Abort abort_;
+  std::once_flag failed_;
+  std::unique_ptr<AbortGuard> guard_;  ///< once a rank that is a thread has failed
 };
 
 }  // namespace fsdpbench::backend::cuda

@@ -1,7 +1,12 @@
 // Who gets which GPU, and what the CUDA backend refuses.
 
+#include <chrono>
+#include <future>
+#include <thread>
+
 #include "backend/cpu_processes.h"
 #include "backend/cuda/emulated_support.h"
+#include "backend/cuda/gpu_world.h"
 
 namespace fsdpbench::backend {
 namespace {
@@ -69,6 +74,45 @@ TEST(EmulatedCudaWorld, EachThreadHasItsGpu) {
     EXPECT_EQ(fake::device_of(lanes_of(rank).stream(Lane::compute)), rank.rank);
     EXPECT_EQ(fake::device_of(nullptr), rank.rank);
   });
+}
+
+TEST(EmulatedCudaWorld, ThreadsMayUseTheMemoryOfEachOthersGpus) {
+  const FakeGpus gpus(4);
+  BackendOptions options;
+  options.ranks = 3;
+  make_cuda()->run(options, [](RankContext& rank) {
+    std::byte* const block = rank.device.allocate(512, MemoryCategory::gradients, Lane::compute);
+    for (const int gpu : {0, 1, 2}) EXPECT_TRUE(fake::may_use(gpu, block)) << gpu;
+    EXPECT_FALSE(fake::may_use(3, block)) << "no rank is there";
+    rank.device.free(block, Lane::compute);
+  });
+}
+
+TEST(EmulatedCudaWorld, ThreadsThatDoNotEndAfterAFailureEndTheProcess) {
+  const FakeGpus gpus(2);
+  BackendOptions options;
+  options.ranks = 2;
+  const auto said = std::make_shared<std::promise<std::string>>();
+  cuda::GpuWorld world(options, 2,
+                       {std::chrono::milliseconds(1), [said](const std::string& words) { said->set_value(words); }});
+  for (const char* const failure : {"the first", "the second"}) {
+    world.fail(std::make_exception_ptr(BackendError(failure)));  // and nobody ends
+  }
+  EXPECT_EQ(said->get_future().get(),
+            "the first; 0.001 s later ranks of this process are still stuck in CUDA or NCCL: it ends now.");
+}
+
+TEST(EmulatedCudaWorld, ThreadsThatEndAfterAFailureAreLeftInPeace) {
+  const FakeGpus gpus(2);
+  BackendOptions options;
+  options.ranks = 2;
+  const auto said = std::make_shared<std::atomic<bool>>(false);
+  {
+    cuda::GpuWorld world(options, 2, {std::chrono::seconds(30), [said](const std::string&) { said->store(true); }});
+    world.fail(std::make_exception_ptr(BackendError("on purpose")));
+  }
+  while (said.use_count() > 1) std::this_thread::yield();  // the guard's thread has ended
+  EXPECT_FALSE(said->load());
 }
 
 /// The CUDA backend with a session for each rank.
