@@ -1,5 +1,5 @@
 // Numeric kernels of the CUDA backend on one GPU. Memory-bound kernels: the bytes a second that they must move, beside
-// a device-to-device copy that moves as many, timed in turns (counter `ratio`). Matrix products: FLOP/s.
+// a device-to-device copy that moves as many, timed in turns (counter `of_copy`). Matrix products: FLOP/s.
 
 #include <benchmark/benchmark.h>
 
@@ -194,7 +194,7 @@ void memory_bound(benchmark::State& state, Gpu& gpu, const MemoryBound& kernel, 
   gpu.free_all();
   state.counters["GB/s"] = static_cast<double>(bytes) / median(kernel_s) * 1e-9;
   state.counters["copy GB/s"] = static_cast<double>(bytes) / median(copy_s) * 1e-9;
-  state.counters["ratio"] = median(copy_s) / median(kernel_s);
+  state.counters["of_copy"] = median(copy_s) / median(kernel_s);
 }
 
 void gemm(benchmark::State& state, Gpu& gpu, DType dtype, std::int64_t size) {
