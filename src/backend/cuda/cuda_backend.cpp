@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <system_error>
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/cuda_device.h"
@@ -23,9 +25,15 @@ namespace {
 /// be a collective which waits for another rank, which waits for its first launch: then kernels are better loaded at
 /// once. It must be said before CUDA starts; loading takes seconds, which one GPU need not pay.
 void load_kernels_early_if_several() {
-  if (std::filesystem::exists("/dev/nvidia0") && std::filesystem::exists("/dev/nvidia1")) {
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  int gpus = 0;
+  std::error_code ignored;
+  // Containers keep a device's number: what one has may begin with nvidia4.
+  for (std::filesystem::directory_iterator entry("/dev", ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with("nvidia") || name == "nvidia") continue;
+    if (name.find_first_not_of("0123456789", std::string("nvidia").size()) == std::string::npos) ++gpus;
   }
+  if (gpus > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
 /// `done` is called when all has gone well, before the communicator ends, which is collective.

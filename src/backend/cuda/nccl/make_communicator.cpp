@@ -42,7 +42,9 @@ Facts communicator_facts(const Communicator& world) {
   if (std::string asked = wishes(rank.options()); !asked.empty()) facts.emplace_back("nccl asked for", asked);
   if (rank.windows_asked > 0) {
     facts.emplace_back("nccl windows",
-                       fmt::format("made on {} of {} communicators", rank.windows_made, rank.windows_asked));
+                       fmt::format("accepted on {} of {} communicators; without symmetric memory they only are "
+                                   "registered buffers, which NCCL does not tell",
+                                   rank.windows_made, rank.windows_asked));
   }
   const NcclLog log = read_nccl_log();
   if (!log.why_not.empty()) {

@@ -57,7 +57,7 @@ class NcclRank {
   cudaStream_t own_stream() const { return own_stream_; }
   void* own_memory() const { return own_memory_; }
 
-  /// Of communicators that asked for a window of the lanes' memory, those that got one.
+  /// Of communicators that asked for a window of the lanes' memory, those that got a handle.
   int windows_asked = 0;
   int windows_made = 0;
 

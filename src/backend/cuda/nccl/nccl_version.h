@@ -24,7 +24,8 @@ ncclConfig_t nccl_config(const NcclOptions& options);
 
 using NcclWindow = void*;
 /// ncclCommWindowRegister for buffers that lie at equal offsets on all ranks; collective. `window` stays null where
-/// NCCL accepts the call and makes no window of it.
+/// NCCL accepts the call and does nothing; without symmetric memory (ranks that reach each other by network only) it is
+/// the handle of a local registration.
 ncclResult_t register_window(ncclComm_t comm, void* memory, std::size_t bytes, NcclWindow* window);
 ncclResult_t deregister_window(ncclComm_t comm, NcclWindow window);
 
