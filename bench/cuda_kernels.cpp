@@ -123,7 +123,8 @@ class Gpu {
     // The host is done before the GPU begins: on an idle lane the time of the launch would count.
     constexpr std::int64_t kHeadStart = 100'000;
     backend::Stamp stamp;
-    device_.enqueue(Lane::compute, "head start", [](Kernels& k) { k.delay(kHeadStart); }, nullptr);
+    device_.enqueue(
+        Lane::compute, "head start", [](Kernels& k) { k.delay(kHeadStart); }, nullptr);
     device_.enqueue(Lane::compute, "benchmark", work, &stamp);
     device_.synchronize();
     device_.settle_stamps();
