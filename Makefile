@@ -46,6 +46,7 @@ demo: build
 bench: configure
 	cmake --build --preset default
 	@for program in build/bin/bench_*; do echo "== $$program =="; $$program || exit 1; done
+	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 --bind-to none build/bin/bench_collectives_processes
 
 hta: build
 	FSDPBENCH_HTA=1 ctest --preset default --label-regex '^hta$$'

@@ -166,8 +166,8 @@ int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   const std::optional<launch::Placement> placement = launch::find_placement(launch::process_environment());
   if (!placement || (placement->ranks != 2 && placement->ranks != 4)) {
-    fmt::print(stderr, "Start this with 2 or 4 processes: mpirun -n 2 {}\n", argv[0]);
-    return 2;
+    fmt::print("Nothing is measured: this needs 2 or 4 processes, mpirun -n 2 --bind-to none {}\n", argv[0]);
+    return 0;
   }
   const std::unique_ptr<launch::Session> joined = launch::join(*placement);
   session = joined.get();
