@@ -219,7 +219,7 @@ def gemm(suite: Suite, seconds: float) -> dict:
 
 
 def tracer_cost(suite: Suite, seconds: float) -> dict:
-    """A step with every op recorded over one without, in turns (at most 1.02)."""
+    """A step with every op and kernel recorded by CUPTI over one without (at most 1.02), and by events, in turns."""
     figures = counters(benchmark(suite, "bench_cuda_trace", seconds), ("ratio", "ratio_low", "ratio_high"))
     low = [value for name, value in figures.items() if name.endswith("ratio_low")]
     if low and low[0] > 1.02:
