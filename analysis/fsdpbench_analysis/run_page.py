@@ -18,7 +18,7 @@ from .schema import ReportError
 from .text import milliseconds, size
 from .timeline_command import load_part
 from .verdict import hidden, interval, made_of, would_help
-from .world import emulation_badges, relative_url, world_rows
+from .world import emulation_badges, machine, relative_url, world_rows
 
 _OLDER = "the result file does not say; it was written by an older version, or no step was measured"
 
@@ -56,8 +56,8 @@ def _subtitle(result: Result) -> str:
     parts = ["fsdpbench run"]
     if result.world.get("date"):
         parts.append(str(result.world["date"]))
-    if result.world.get("cpu"):
-        parts.append(str(result.world["cpu"]))
+    if machine(result.world):
+        parts.append(machine(result.world))
     return "  ·  ".join(parts)
 
 

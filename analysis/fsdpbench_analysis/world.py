@@ -24,7 +24,7 @@ _NAMES = {
     "kernel": "kernel",
     "realtime": "scheduling",
 }
-_SAID_ELSEWHERE = {"command_line", "git_dirty", "emulated_link", "emulated_compute"}
+_SAID_ELSEWHERE = {"command_line", "devices", "git_dirty", "emulated_link", "emulated_compute"}
 
 
 def world_rows(world: Dict[str, Any]) -> List[Tuple[str, str]]:
@@ -37,7 +37,27 @@ def world_rows(world: Dict[str, Any]) -> List[Tuple[str, str]]:
             rows.append((name, _value(world, key)))
     rows += [(key.replace("_", " "), _plain(value)) for key, value in world.items()
              if key not in _NAMES and key not in _SAID_ELSEWHERE and value is not None]
-    return rows
+    return rows + _device_rows(world)
+
+
+def machine(world: Dict[str, Any]) -> str:
+    """What computed: the GPU where there is one, else the CPU; empty if nobody says."""
+    gpus = [str(device["GPU"]) for device in _devices(world) if "GPU" in device]
+    return gpus[0].split(",")[0] if gpus else str(world.get("cpu") or "")
+
+
+def _devices(world: Dict[str, Any]) -> List[Dict[str, Any]]:
+    devices = world.get("devices")
+    return [d for d in devices if isinstance(d, dict)] if isinstance(devices, list) else []
+
+
+def _device_rows(world: Dict[str, Any]) -> List[Tuple[str, str]]:
+    """Ranks whose devices say the same share a row."""
+    ranks: Dict[str, List[str]] = {}
+    for device in _devices(world):
+        said = _plain({key: value for key, value in device.items() if key != "rank"})
+        ranks.setdefault(said, []).append(str(device.get("rank", "?")))
+    return [(f"device of rank {', '.join(who)}", said) for said, who in ranks.items() if said]
 
 
 def _value(world: Dict[str, Any], key: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import unittest
 
 from support import DATA, FolderTest
@@ -10,6 +11,7 @@ from support import DATA, FolderTest
 from fsdpbench_analysis.load import load_result, load_sweep
 from fsdpbench_analysis.schema import ReportError
 from fsdpbench_analysis.trace import find_trace, load_trace
+from fsdpbench_analysis.world import machine, world_rows
 
 
 class Good(FolderTest):
@@ -43,6 +45,24 @@ class Good(FolderTest):
         sweep = load_sweep(DATA / "sweep/sweep.json")
         self.assertEqual([len(a.values) for a in sweep.varying()], [4, 5, 2])
         self.assertEqual(sum(not c.measured for c in sweep.cells), 1)
+
+    def test_kernels_of_a_gpu_are_not_drawn_over_their_ops(self) -> None:
+        folder = self.copy("run")
+        value = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
+        ops = [event for event in value["traceEvents"] if event.get("ph") == "X" and event.get("cat") == "computation"]
+        value["traceEvents"] += [op | {"cat": "activity", "name": "some_kernel"} for op in ops]
+        (folder / "trace.json").write_text(json.dumps(value), encoding="utf-8")
+        self.assertEqual(load_trace(folder / "trace.json").ranks, load_trace(DATA / "run/trace.json").ranks)
+
+    def test_devices_of_ranks_that_say_the_same_share_a_row(self) -> None:
+        gpu = {"GPU": "NVIDIA H200 (sm_90), 132 multiprocessors", "timer": "CUDA events"}
+        world = {"cpu": "AMD EPYC", "devices": [{"rank": 0} | gpu, {"rank": 1} | gpu, {"rank": 2, "GPU": "NVIDIA A100"}]}
+        rows = dict(world_rows(world))
+        self.assertEqual(rows["device of rank 0, 1"], "GPU NVIDIA H200 (sm_90), 132 multiprocessors, timer CUDA events")
+        self.assertEqual(rows["device of rank 2"], "GPU NVIDIA A100")
+        self.assertNotIn("devices", rows)
+        self.assertEqual(machine(world), "NVIDIA H200 (sm_90)")
+        self.assertEqual(machine({"cpu": "AMD EPYC", "devices": [{"rank": 0, "host": "a"}]}), "AMD EPYC")
 
     def test_trace(self) -> None:
         trace = load_trace(DATA / "run/trace.json")

@@ -6,6 +6,7 @@
 
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -38,9 +39,17 @@ def sets(keys: list[str]) -> list[str]:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One with a free one above it, which is where rank 0 listens under torchrun. Not of the range from which the system
+    takes the ports of outgoing connections: there anybody may take it before it is used."""
+    while True:
+        port = random.randrange(20000, 32000)
+        try:
+            for number in (port, port + 1):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", number))
+            return port
+        except OSError:
+            continue
 
 
 def environment(**more: object) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Starts one process a rank on this machine, as torchrun would."""
 
 import os
+import random
 import socket
 import subprocess
 import time
@@ -8,9 +9,15 @@ from pathlib import Path
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Not of the range from which the system takes the ports of outgoing connections."""
+    while True:
+        port = random.randrange(20000, 32000)
+        try:
+            with socket.socket() as probe:
+                probe.bind(("127.0.0.1", port))
+            return port
+        except OSError:
+            continue
 
 
 def environment_of(rank: int, ranks: int, port: int, one_gpu: bool) -> dict:
