@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <random>
 #include <string>
 
 #include "launch/joining.h"
@@ -11,10 +12,15 @@
 
 namespace fsdpbench::launch::testing {
 
-/// A port of this host that nobody listens on now.
+/// A port of this host that nobody listens on now. Not of the range from which the system takes the ports of outgoing
+/// connections: there anybody may take it before it is used.
 inline int free_port() {
-  std::string error;
-  return listen_at("127.0.0.1", 0, error).local_port();
+  std::random_device random;
+  for (;;) {
+    const int port = std::uniform_int_distribution(20000, 31999)(random);
+    std::string error;
+    if (listen_at("127.0.0.1", port, error)) return port;
+  }
 }
 
 /// As a launcher would place `rank` of a job on this host.
