@@ -40,5 +40,6 @@ function(fsdpbench_test name)
   gtest_discover_tests(
     ${name}
     DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 120 # reading CUDA's libraries from a slow disk for the first time takes more than the usual 5 s
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300 RUN_SERIAL ${ARG_SERIAL})
 endfunction()
