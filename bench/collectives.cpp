@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "against_plain.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/emulated_kernels.h"
 #include "base/clock.h"
@@ -17,8 +18,7 @@
 namespace fsdpbench::backend {
 namespace {
 
-constexpr int kWarmUps = 3;
-constexpr int kRounds = 15;
+using bench::Measured;
 
 struct Buffers {
   std::byte* shard;
@@ -41,24 +41,9 @@ void plain_add(int rank, const std::vector<Buffers>& buffers, std::int64_t bytes
   const auto source = [&](std::size_t r) { return reinterpret_cast<const float*>(buffers[r].full + rank * bytes); };
   auto* target = reinterpret_cast<float*>(buffers[static_cast<std::size_t>(rank)].shard);
   const std::int64_t count = bytes / 4;
-  if (buffers.size() == 2) {
-    const float* a = source(0);
-    const float* b = source(1);
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) target[i] = a[i] + b[i];
-  } else {
-    const float* a = source(0);
-    const float* b = source(1);
-    const float* c = source(2);
-    const float* d = source(3);
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) target[i] = a[i] + b[i] + c[i] + d[i];
-  }
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
+  std::vector<const float*> sources;
+  for (std::size_t r = 0; r < buffers.size(); ++r) sources.push_back(source(r));
+  bench::plain_sum(sources, target, count);
 }
 
 /// Seconds from the first rank's begin to the last one's end.
@@ -71,12 +56,6 @@ double seconds_of_slowest(const std::vector<Stamp>& stamps) {
   }
   return static_cast<double>(end - begin) * 1e-9;
 }
-
-struct Measured {
-  std::vector<double> collective_s;
-  std::vector<double> plain_s;
-  std::vector<double> plain_again_s;  ///< the limit against itself: the noise of the ratio
-};
 
 Measured measure(int ranks, std::int64_t bytes, Collective kind, PlainWork plain) {
   Measured measured;
@@ -113,11 +92,7 @@ Measured measure(int ranks, std::int64_t bytes, Collective kind, PlainWork plain
       device.enqueue(
           Lane::all_gather, "plain", [&](Kernels&) { plain(rank, buffers, bytes); }, stamp);
     };
-    for (int round = 0; round < kWarmUps + kRounds; ++round) {
-      timed(plain_op, measured.plain_s, round >= kWarmUps);
-      timed(collective, measured.collective_s, round >= kWarmUps);
-      timed(plain_op, measured.plain_again_s, round >= kWarmUps);
-    }
+    bench::measure_rounds(timed, plain_op, collective, measured);
   });
   return measured;
 }
@@ -125,19 +100,7 @@ Measured measure(int ranks, std::int64_t bytes, Collective kind, PlainWork plain
 void report(benchmark::State& state, Collective kind, PlainWork plain) {
   const int ranks = static_cast<int>(state.range(0));
   const std::int64_t bytes = state.range(1) << 20;
-  std::vector<double> ratios;
-  std::vector<double> noise;
-  for (auto _ : state) {
-    const Measured m = measure(ranks, bytes, kind, plain);
-    state.SetIterationTime(median(m.collective_s));
-    for (std::size_t i = 0; i < m.collective_s.size(); ++i) {
-      ratios.push_back((m.plain_s[i] + m.plain_again_s[i]) / 2 / m.collective_s[i]);
-      noise.push_back(m.plain_s[i] / m.plain_again_s[i]);
-    }
-    state.counters["busbw_GB_s"] = static_cast<double>(bytes * (ranks - 1)) / median(m.collective_s) * 1e-9;
-  }
-  state.counters["ratio_to_plain"] = median(ratios);
-  state.counters["plain_to_itself"] = median(noise);
+  bench::report_against_plain(state, ranks, bytes, [&] { return measure(ranks, bytes, kind, plain); });
 }
 
 void all_gather(benchmark::State& state) { report(state, Collective::all_gather, plain_copy); }
