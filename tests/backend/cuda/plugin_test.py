@@ -44,7 +44,7 @@ class Plugin(unittest.TestCase):
         self.assertEqual(len(lines), 1, done.stderr)
         return lines[0].removeprefix("error: ")
 
-    def library(self, name: str, source: str, *options: str) -> Path:
+    def shared_object(self, name: str, source: str, *options: str) -> Path:
         path = self.folder / name
         subprocess.run([COMPILER, "-shared", "-fPIC", "-x", "c", "-", "-o", str(path), "-x", "none", *options],
                        input=source, text=True, check=True)
@@ -66,8 +66,8 @@ class Plugin(unittest.TestCase):
                          "name it in FSDPBENCH_CUDA_PLUGIN.")
 
     def test_a_missing_library_is_named(self) -> None:
-        toolkit = self.library("libtoolkit.so.13", "int toolkit(void) { return 1; }")
-        plugin = self.library("plugin.so", "int toolkit(void); int plugin(void) { return toolkit(); }", str(toolkit))
+        toolkit = self.shared_object("libtoolkit.so.13", "int toolkit(void) { return 1; }")
+        plugin = self.shared_object("plugin.so", "int toolkit(void); int plugin(void) { return toolkit(); }", str(toolkit))
         toolkit.unlink()
         message = self.refusal(FSDPBENCH_CUDA_PLUGIN=str(plugin))
         self.assertIn("The cuda backend cannot be loaded, because a library that it needs is missing or does not fit: ",
@@ -75,11 +75,11 @@ class Plugin(unittest.TestCase):
         self.assertIn("libtoolkit.so.13: cannot open shared object file", message)
 
     def test_a_library_that_is_no_plugin(self) -> None:
-        other = self.library("other.so", "int other(void) { return 1; }")
+        other = self.shared_object("other.so", "int other(void) { return 1; }")
         self.assertIn("is no plugin of fsdpbench", self.refusal(FSDPBENCH_CUDA_PLUGIN=str(other)))
 
     def test_a_plugin_of_another_build(self) -> None:
-        other = self.library("old.so", "static const int abi[4] = {-7};"
+        other = self.shared_object("old.so", "static const int abi[4] = {-7};"
                                        "const void* fsdpbench_cuda_plugin(void) { return abi; }")
         self.assertIn("belongs to another build of fsdpbench: its interface is number -7",
                       self.refusal(FSDPBENCH_CUDA_PLUGIN=str(other)))
