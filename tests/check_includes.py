@@ -5,7 +5,7 @@
 
 - a folder includes only what the table below allows (src/README.md shows the same table);
 - headers of CUDA, NCCL and MPI stay in their backend's folder, CLI11 in one file, oneDNN in the CPU kernels;
-- concrete backends are named in app/select_backend.cpp only;
+- concrete backends are named in app/machine/select_backend.cpp only;
 - backends are chosen by CMake: no #if, #ifdef, #ifndef outside ALLOWED_CONDITIONALS;
 - includes start at src/, headers begin with #pragma once, no file is longer than 500 lines.
 """
@@ -38,7 +38,7 @@ MAY_INCLUDE = {
 }
 # The CPU backend makes the CPU kernels; nothing else crosses downwards.
 SINGLE_FILES = {
-    "app/select_backend.cpp": ["backend/cpu/backend.h", "backend/cuda/backend.h", "backend/virtual/backend.h"],
+    "app/machine/select_backend.cpp": ["backend/cpu/backend.h", "backend/cuda/backend.h", "backend/virtual/backend.h"],
     "backend/cpu/backend.cpp": ["backend/cpu/kernels/cpu_kernels.h"],
 }
 # Third-party headers and the only places (folders or files) that may include them.
@@ -48,7 +48,7 @@ THIRD_PARTY = [
     (r"mpi\.h", ["launch/mpi"]),
     (r"CLI/", ["app/command_line.cpp"]),
     (r"dnnl|oneapi/dnnl/dnnl\.h", ["backend/cpu/kernels"]),
-    (r"toml\+\+", ["config", "app/machine_facts.cpp"]),
+    (r"toml\+\+", ["config", "app/machine/machine_facts.cpp"]),
 ]
 # NCCL of the header and NCCL that runs may differ from each other and from what this was written for.
 ALLOWED_CONDITIONALS = {"backend/cuda/nccl/nccl_version.cpp"}

@@ -6,7 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
-#include "app/build_info.h"
+#include "app/machine/build_info.h"
 #include "base/error.h"
 #include "config/fields.h"
 

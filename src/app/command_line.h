@@ -3,13 +3,13 @@
 #include <string>
 #include <variant>
 
-#include "app/compare.h"
-#include "app/doctor.h"
-#include "app/explain.h"
-#include "app/report.h"
-#include "app/run.h"
-#include "app/sweep.h"
-#include "app/trace_check.h"
+#include "app/commands/compare.h"
+#include "app/commands/doctor.h"
+#include "app/commands/explain.h"
+#include "app/commands/report.h"
+#include "app/commands/run.h"
+#include "app/commands/sweep.h"
+#include "app/commands/trace_check.h"
 
 namespace fsdpbench::app {
 

@@ -3,9 +3,9 @@
 #include <type_traits>
 
 #include "app/command_line.h"
-#include "app/console.h"
-#include "app/interrupt.h"
-#include "app/job_run.h"
+#include "app/console/console.h"
+#include "app/console/interrupt.h"
+#include "app/job/job_run.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {

@@ -1,6 +1,6 @@
 #include "app/command_line.h"
 
-#include "app/build_info.h"
+#include "app/machine/build_info.h"
 #include "config/fields.h"
 #include "config/support.h"
 

@@ -1,4 +1,4 @@
-#include "app/config_message.h"
+#include "app/job/config_message.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
-#include "app/console.h"
+#include "app/console/console.h"
 
-#include "app/progress.h"
-#include "app/table.h"
+#include "app/console/progress.h"
+#include "app/console/table.h"
 #include "config/support.h"
 
 namespace fsdpbench::app {

@@ -1,4 +1,4 @@
-#include "app/job_watch.h"
+#include "app/job/job_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "app/result_folder.h"
+#include "app/report/result_folder.h"
 
 #include <unistd.h>
 

@@ -1,11 +1,11 @@
-#include "app/run_rescue.h"
+#include "app/job/run_rescue.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "app/write_file.h"
+#include "app/report/write_file.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::app {

@@ -1,9 +1,9 @@
-#include "app/sweep_grid.h"
+#include "app/experiment/sweep_grid.h"
 
 #include <algorithm>
 #include <set>
 
-#include "app/sweep_summary.h"
+#include "app/experiment/sweep_summary.h"
 #include "config/support.h"
 #include "nlohmann/json.hpp"
 

@@ -1,4 +1,4 @@
-#include "app/trial_log.h"
+#include "app/experiment/trial_log.h"
 
 #include <fstream>
 

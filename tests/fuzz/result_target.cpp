@@ -1,4 +1,4 @@
-#include "app/explain_result.h"
+#include "app/report/explain_result.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace fsdpbench::fuzz {

@@ -1,0 +1,149 @@
+#include "app/commands/doctor.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "app/console/console.h"
+#include "app/machine/build_info.h"
+#include "app/machine/machine_facts.h"
+#include "app/machine/machine_rates.h"
+#include "app/machine/select_backend.h"
+#include "base/bytes.h"
+#include "launch/placement.h"
+
+namespace fsdpbench::app {
+namespace {
+
+constexpr std::int64_t kGemmSize = 1024;
+constexpr std::int64_t kCopyBytes = 64 << 20;
+constexpr double kSecondsEach = 0.3;
+
+struct Rate {
+  std::string name;
+  int threads = 1;
+  double value = 0;  ///< FLOP/s, bytes/s or seconds
+  std::string unit;
+};
+
+/// One thread, and all of them if there are more.
+std::vector<int> thread_counts(const MachineFacts& facts) {
+  if (facts.threads > 1) return {1, facts.threads};
+  return {1};
+}
+
+std::vector<Rate> measure(const MachineFacts& facts, backend::Backend& backend) {
+  std::vector<Rate> rates;
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    for (const int threads : thread_counts(facts)) {
+      console().progress(fmt::format("measuring matrix products in {} on {} thread(s)", to_string(dtype), threads));
+      rates.push_back({fmt::format("gemm_{}", to_string(dtype)), threads,
+                       measure_gemm(backend, threads, dtype, kGemmSize, kSecondsEach), "FLOP/s"});
+    }
+  }
+  for (const int threads : thread_counts(facts)) {
+    console().progress(fmt::format("measuring memcpy on {} thread(s)", threads));
+    rates.push_back({"memcpy", threads, measure_memcpy(threads, kCopyBytes, kSecondsEach), "B/s"});
+  }
+  console().progress("measuring the timer");
+  rates.push_back({"timer_late", 1, static_cast<double>(measure_timer_lateness_ns()) * 1e-9, "s"});
+  console().clear_progress();
+  return rates;
+}
+
+/// Who started this process, and as which rank.
+std::string launch_text() {
+  const std::optional<launch::Placement> placement = launch::find_placement(launch::process_environment());
+  if (!placement) return "started alone: ranks are threads of one process";
+  return fmt::format("rank {} of {}, local rank {} of {}, as {} says", placement->rank, placement->ranks,
+                     placement->local_rank, placement->local_ranks, placement->source);
+}
+
+nlohmann::json as_json(const MachineFacts& facts, const std::vector<Rate>& rates, const backend::Facts& backend) {
+  nlohmann::json json{{"schema_version", 1},
+                      {"program", version_line()},
+                      {"cpu", facts.cpu},
+                      {"launch", launch_text()},
+                      {"cores", facts.cores},
+                      {"threads", facts.threads},
+                      {"sockets", facts.sockets},
+                      {"numa_nodes", facts.numa_nodes},
+                      {"memory_bytes", facts.memory_bytes},
+                      {"available_bytes", facts.available_bytes},
+                      {"disk_free_bytes", facts.disk_free_bytes},
+                      {"kernel", facts.kernel},
+                      {"gpus", facts.gpus},
+                      {"cuda_driver", facts.cuda_driver},
+                      {"cuda_toolkit", facts.cuda_toolkit},
+                      {"mpi", facts.mpi},
+                      {"realtime", facts.realtime}};
+  if (facts.l3_bytes > 0) json["l3_bytes"] = facts.l3_bytes;
+  for (const Rate& rate : rates) {
+    json["rates"].push_back(
+        {{"name", rate.name}, {"threads", rate.threads}, {"value", rate.value}, {"unit", rate.unit}});
+  }
+  for (const auto& [name, text] : facts.libraries) json["libraries"][name] = text;
+  for (const auto& [name, text] : backend) json["backend"][name] = text;
+  return json;
+}
+
+std::string plural(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
+
+Table facts_table(const MachineFacts& facts) {
+  Table table;
+  table.rows = {{"program", version_line()},
+                {"processor", fmt::format("{}: {}, {}, {} usable{}", facts.cpu, plural(facts.sockets, "socket"),
+                                          plural(facts.cores, "core"), plural(facts.threads, "hardware thread"),
+                                          facts.l3_bytes > 0 ? ", L3 " + format_bytes(facts.l3_bytes) : "")},
+                {"memory", fmt::format("{}, {} available, {}", format_bytes(facts.memory_bytes),
+                                       format_bytes(facts.available_bytes), plural(facts.numa_nodes, "NUMA node"))},
+                {"disk", fmt::format("{} free here", format_bytes(facts.disk_free_bytes))},
+                {"system", facts.kernel},
+                {"launch", launch_text()},
+                {"GPUs", facts.gpus.empty() ? "There are no NVIDIA GPUs that a driver knows of." : facts.gpus.front()}};
+  for (std::size_t i = 1; i < facts.gpus.size(); ++i) table.rows.push_back({"", facts.gpus[i]});
+  table.rows.push_back({"CUDA driver", facts.cuda_driver});
+  table.rows.push_back({"CUDA toolkit", facts.cuda_toolkit});
+  table.rows.push_back({"MPI", facts.mpi});
+  table.rows.push_back({"scheduling", facts.realtime});
+  std::string libraries;
+  for (const auto& [name, text] : facts.libraries) {
+    libraries += fmt::format("{}{} {}", libraries.empty() ? "" : ", ", name, text);
+  }
+  table.rows.push_back({"libraries", libraries});
+  return table;
+}
+
+Table rates_table(const std::vector<Rate>& rates) {
+  Table table;
+  table.title = fmt::format("Rates (matrices of {0} x {0}, copies of {1})", kGemmSize, format_bytes(kCopyBytes));
+  table.header = {"what", "threads", "rate", "unit"};
+  for (const Rate& rate : rates) {
+    const bool seconds = rate.unit == "s";
+    table.rows.push_back({rate.name, std::to_string(rate.threads),
+                          fmt::format("{:.1f}", rate.value * (seconds ? 1e6 : 1e-9)),
+                          seconds              ? "us after a sleep of 1 ms"
+                          : rate.unit == "B/s" ? "GB/s copied"
+                                               : "GFLOP/s"});
+  }
+  return table;
+}
+
+}  // namespace
+
+int doctor_command(const DoctorArguments& arguments) {
+  const MachineFacts facts = machine_facts();
+  const auto backend = select_backend("cpu");
+  const std::vector<Rate> rates = measure(facts, *backend);
+  if (arguments.json) {
+    console().print(as_json(facts, rates, backend->facts()).dump(2) + '\n');
+    return 0;
+  }
+  console().print(facts_table(facts));
+  console().print("\n");
+  console().print(rates_table(rates));
+  return 0;
+}
+
+}  // namespace fsdpbench::app

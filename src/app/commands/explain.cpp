@@ -1,0 +1,43 @@
+#include "app/commands/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/console/console.h"
+#include "app/report/explain_report.h"
+#include "app/report/explain_result.h"
+#include "base/error.h"
+#include "config/load.h"
+#include "config/validate.h"
+#include "engine/run.h"
+#include "schedule/print_schedule.h"
+
+namespace fsdpbench::app {
+
+int explain_command(const ExplainArguments& arguments) {
+  if (!arguments.from.empty()) {
+    console().print(explain_result(arguments.from));
+    return static_cast<int>(ExitCode::ok);
+  }
+  config::RunConfig config = config::load_profile(arguments.profile, arguments.overrides);
+  for (const std::string& note : config::validate(config)) console().info(note);
+  const engine::Preparation preparation = engine::prepare(config);
+  const schedule::Schedule& steady = preparation.schedules.steady();
+  if (arguments.format == "collectives") {
+    console().print(schedule::collective_order(preparation.plan, steady) + "\n");
+  } else if (arguments.format == "issue") {
+    console().print(schedule::issue_order(preparation.plan, steady) + "\n");
+  } else if (arguments.format == "json") {
+    console().print(explain_json(preparation).dump(2) + "\n");
+  } else if (arguments.format == "table") {
+    console().print(explain_text(preparation));
+  } else {
+    throw ConfigError(
+        fmt::format("--format {} is not known; valid: table, json, collectives, issue", arguments.format));
+  }
+  return static_cast<int>(ExitCode::ok);
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,263 @@
+#include "app/commands/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "app/console/console.h"
+#include "app/console/interrupt.h"
+#include "app/console/progress.h"
+#include "app/experiment/load_run.h"
+#include "app/experiment/sweep_grid.h"
+#include "app/experiment/sweep_summary.h"
+#include "app/experiment/trial.h"
+#include "app/experiment/trial_log.h"
+#include "app/job/job.h"
+#include "app/report/result_folder.h"
+#include "app/report/write_file.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "config/read_entries.h"
+#include "config/sweep_file.h"
+
+namespace fsdpbench::app {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// How far the sweep is, and how long the rest will take at the mean speed so far.
+class SweepProgress {
+ public:
+  SweepProgress(const SweepGrid& grid, std::size_t missing) : grid_(grid), missing_(missing) {}
+  ~SweepProgress() { console().clear_progress(); }
+  SweepProgress(const SweepProgress&) = delete;
+  SweepProgress& operator=(const SweepProgress&) = delete;
+
+  void done(double seconds) {
+    sum_ += seconds;
+    ++count_;
+    if (missing_ > 0) --missing_;
+  }
+  /// Trials that will not run because their cell failed.
+  void drop(std::size_t trials) { missing_ -= std::min(missing_, trials); }
+
+  void show(const SweepCell& cell, std::int64_t trial) {
+    const std::int64_t now = now_ns();
+    if (now < next_ns_) return;
+    next_ns_ = now + (console().terminal() ? 100'000'000 : 2'000'000'000);
+    const std::size_t all = grid_.cells.size() * static_cast<std::size_t>(grid_.file.trials);
+    const std::size_t ready = all - missing_;
+    const std::size_t filled = 20 * ready / all;
+    std::string line =
+        fmt::format("[{}{}] trial {} of {}", std::string(filled, '#'), std::string(20 - filled, '.'), ready + 1, all);
+    if (count_ > 0) {
+      line +=
+          fmt::format("  {} left", format_duration(sum_ / static_cast<double>(count_) * static_cast<double>(missing_)));
+    }
+    console().progress(line + fmt::format("  round {}: {}", trial + 1, describe(grid_, cell)));
+  }
+
+ private:
+  const SweepGrid& grid_;
+  std::size_t missing_;
+  double sum_ = 0;
+  std::size_t count_ = 0;
+  std::int64_t next_ns_ = 0;
+};
+
+/// A summary of another sweep must not be overwritten, even if its trials are gone.
+void check_summary(const fs::path& path, const SweepGrid& grid) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return;
+  const json old = json::parse(file, nullptr, false);
+  if (!old.is_object() || !old.contains("sweep_hash") || old["sweep_hash"] == grid.hash) return;
+  throw ConfigError(
+      fmt::format("{} is of another sweep (its base, axes, trials or seed differ from this one's); choose another "
+                  "folder with --out, or delete this one.",
+                  path.string()));
+}
+
+/// Which trials are there, and which cells have failed.
+struct State {
+  std::set<std::pair<std::string, std::uint64_t>> done;
+  std::set<std::string> failed;
+};
+
+State state_of(const std::vector<json>& trials, const SweepGrid& grid, bool retry_failed) {
+  std::map<std::pair<std::string, std::uint64_t>, bool> last;
+  for (const json& trial : trials) last[{trial["cell"], trial["trial"]}] = trial["status"] == "ok";
+  std::set<std::string> known;
+  for (const SweepCell& cell : grid.cells) known.insert(cell.id);
+  State state;
+  for (const auto& [key, ok] : last) {
+    if (!known.contains(key.first)) continue;
+    if (ok) state.done.insert(key);
+    if (!ok && !retry_failed) state.failed.insert(key.first);
+  }
+  return state;
+}
+
+/// A trial as a line of the log. Failing is a result too; being stopped, or not being able to write, is not.
+json trial_record(const SweepGrid& grid, const SweepCell& cell, Job* job, const fs::path& keep) {
+  const auto failed = [](const std::string& reason, ExitCode code) {
+    return json{{"status", "failed"}, {"reason", reason}, {"exit_code", static_cast<int>(code)}};
+  };
+  try {
+    std::vector<std::string> overrides = grid.base_overrides;
+    overrides.insert(overrides.end(), cell.overrides.begin(), cell.overrides.end());
+    json record = run_trial(load_run(grid.file.base, overrides, job), job, keep);
+    record["status"] = "ok";
+    return record;
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::interrupted || error.code() == ExitCode::cannot_write) throw;
+    // A rank that was killed says nothing about the cell.
+    const double patience_s = error.code() == ExitCode::rank_failed ? 1 : 0;
+    if (job != nullptr && job->watch().failure_code(patience_s) && job->channel().failure()->died) throw;
+    return failed(error.what(), error.code());
+  } catch (const std::bad_alloc&) {
+    return failed("memory ran out", ExitCode::no_resources);
+  } catch (const std::exception& error) {
+    return failed(error.what(), ExitCode::failure);
+  }
+}
+
+class SweepRun {
+ public:
+  SweepRun(const SweepGrid& grid, const fs::path& folder, bool retry_failed, Job* job)
+      : grid_(grid),
+        job_(job),
+        folder_(folder),
+        log_(folder / "trials.jsonl", grid.hash),
+        state_(state_of(log_.trials(), grid, retry_failed)),
+        progress_(grid, missing()) {
+    if (log_.torn_bytes() > 0) {
+      console().info(
+          fmt::format("{}: the last line was torn ({} bytes, from a kill while it was written) and is left "
+                      "out; its trial runs again",
+                      (folder / "trials.jsonl").string(), log_.torn_bytes()));
+    }
+    if (!log_.trials().empty()) {
+      console().info(fmt::format("going on: {} trials are there, {} are missing", state_.done.size(), missing()));
+    }
+  }
+
+  /// False if the user stopped it.
+  bool run() {
+    write_summary();
+    for (std::int64_t trial = 0; trial < grid_.file.trials; ++trial) {
+      for (const std::size_t index : order_of_trial(grid_, trial)) {
+        if (interrupt_requested()) return false;
+        try {
+          run_one(grid_.cells[index], trial);
+        } catch (const Interrupted&) {
+          return false;
+        }
+      }
+      write_summary();
+    }
+    return true;
+  }
+
+  json write_summary() {
+    json summary = sweep_json(grid_, log_.trials());
+    write_file(folder_ / "sweep.json", summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+    return summary;
+  }
+
+ private:
+  std::size_t missing() const {
+    std::size_t count = 0;
+    for (const SweepCell& cell : grid_.cells) {
+      if (!state_.failed.contains(cell.id)) count += missing(cell);
+    }
+    return count;
+  }
+
+  std::size_t missing(const SweepCell& cell) const {
+    std::size_t count = 0;
+    for (std::int64_t trial = 0; trial < grid_.file.trials; ++trial) {
+      count += state_.done.contains({cell.id, static_cast<std::uint64_t>(trial)}) ? 0 : 1;
+    }
+    return count;
+  }
+
+  void run_one(const SweepCell& cell, std::int64_t trial) {
+    const auto number = static_cast<std::uint64_t>(trial);
+    if (state_.done.contains({cell.id, number}) || state_.failed.contains(cell.id)) return;
+    progress_.show(cell, trial);
+    const bool keeps = grid_.file.keep_traces && trial + 1 == grid_.file.trials;
+    json record = trial_record(grid_, cell, job_, keeps ? folder_ / "cells" / cell.id : fs::path());
+    record["cell"] = cell.id;
+    record["trial"] = number;
+    log_.append(record);
+    if (record["status"] == "ok") {
+      state_.done.insert({cell.id, number});
+      progress_.done(record["seconds"]);
+    } else {
+      progress_.drop(missing(cell));
+      state_.failed.insert(cell.id);
+      console().warning(fmt::format("cell failed: {}: {}", describe(grid_, cell), record["reason"].get<std::string>()));
+    }
+    if (job_ != nullptr && job_->watch().failure_code()) {
+      throw BackendError("the job has failed with this cell; the same command goes on with the others");
+    }
+  }
+
+  const SweepGrid& grid_;
+  Job* job_;
+  fs::path folder_;
+  TrialLog log_;
+  State state_;
+  SweepProgress progress_;
+};
+
+/// The grid; in a job all cells that do not say otherwise have as many ranks as it has processes, so that trials of
+/// another job are not taken for its own.
+SweepGrid job_grid(config::SweepFile file, std::vector<std::string> overrides, const Job* job) {
+  if (job == nullptr) return expand_sweep(std::move(file), overrides);
+  const auto is_ranks = [](const auto& entry) { return entry.first == "mesh.ranks"; };
+  const bool varies = std::ranges::any_of(file.axes, [](const config::SweepAxis& a) { return a.key == "mesh.ranks"; });
+  const bool fixed = std::ranges::any_of(file.set, is_ranks) ||
+                     std::ranges::any_of(
+                         overrides, [](const std::string& s) { return config::read_override(s).name == "mesh.ranks"; });
+  if (!varies && !fixed) overrides.push_back(fmt::format("mesh.ranks={}", job->ranks()));
+  SweepGrid grid = expand_sweep(std::move(file), overrides);
+  if (!varies) load_run(grid.file.base, grid.base_overrides, job);  // says at once if no cell can run
+  return grid;
+}
+
+}  // namespace
+
+int sweep_command(const SweepArguments& arguments, Job* job) {
+  const SweepGrid grid = job_grid(config::load_sweep(arguments.sweep), arguments.overrides, job);
+  const std::string out = arguments.out.empty() ? "runs/" + fs::path(arguments.sweep).stem().string() : arguments.out;
+  const fs::path folder = make_result_folder(arguments.sweep, out);
+  check_summary(folder / "sweep.json", grid);
+  console().info(fmt::format("{}: {} cells, {} trials each{}", grid.file.title, grid.cells.size(), grid.file.trials,
+                             grid.skipped > 0 ? fmt::format("; {} cells left out by [[skip]]", grid.skipped) : ""));
+  bool finished = false;
+  json summary;
+  {
+    SweepRun run(grid, folder, arguments.retry_failed, job);
+    finished = run.run();
+    summary = run.write_summary();
+  }
+  if (summary.value("mixed_worlds", false)) {
+    console().warning("the trials come from different programs or machines; compare their cells with care");
+  }
+  if (!finished) {
+    console().warning(fmt::format("interrupted; {} keeps the trials done, and the same command goes on from there",
+                                  (folder / "trials.jsonl").string()));
+    return static_cast<int>(ExitCode::interrupted);
+  }
+  console().print(sweep_table(summary) + fmt::format("sweep  {}\n", (folder / "sweep.json").string()));
+  return static_cast<int>(ExitCode::ok);
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,85 @@
+#include "app/console/console.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace fsdpbench::app {
+namespace {
+
+constexpr std::string_view kYellow = "\033[33m";
+constexpr std::string_view kRed = "\033[31m";
+constexpr std::string_view kPlain = "\033[0m";
+constexpr std::string_view kEraseLine = "\r\033[2K";
+
+void write(std::FILE* file, std::string_view text) { std::fwrite(text.data(), 1, text.size(), file); }
+
+Console::Options options_of_process() {
+  const char* term = std::getenv("TERM");
+  const char* no_colour = std::getenv("NO_COLOR");
+  Console::Options options;
+  options.terminal = isatty(STDERR_FILENO) == 1 && (term == nullptr || std::string_view(term) != "dumb");
+  options.colour = options.terminal && (no_colour == nullptr || *no_colour == '\0');
+  return options;
+}
+
+}  // namespace
+
+void Console::print(std::string_view text) {
+  const std::scoped_lock lock(mutex_);
+  erase_line();
+  write(options_.results, text);
+  std::fflush(options_.results);
+}
+
+void Console::info(std::string_view text) {
+  if (!options_.quiet) message("", "", text);
+}
+
+void Console::warning(std::string_view text) { message("warning: ", kYellow, text); }
+void Console::error(std::string_view text) { message("error: ", kRed, text); }
+
+void Console::message(std::string_view label, std::string_view colour, std::string_view text) {
+  const std::scoped_lock lock(mutex_);
+  erase_line();
+  std::string line;
+  if (options_.colour) line += colour;
+  line += label;
+  if (options_.colour && !colour.empty()) line += kPlain;
+  line += text;
+  line += '\n';
+  write(options_.messages, line);
+  std::fflush(options_.messages);
+}
+
+void Console::progress(std::string_view line) {
+  if (options_.quiet) return;
+  const std::scoped_lock lock(mutex_);
+  erase_line();
+  write(options_.messages, line);
+  if (options_.terminal) {
+    line_open_ = true;
+  } else {
+    write(options_.messages, "\n");
+  }
+  std::fflush(options_.messages);
+}
+
+void Console::clear_progress() {
+  const std::scoped_lock lock(mutex_);
+  erase_line();
+  std::fflush(options_.messages);
+}
+
+void Console::erase_line() {
+  if (line_open_) write(options_.messages, kEraseLine);
+  line_open_ = false;
+}
+
+Console& console() {
+  static Console instance(options_of_process());
+  return instance;
+}
+
+}  // namespace fsdpbench::app

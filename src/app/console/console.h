@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "app/console/table.h"
+
+namespace fsdpbench::app {
+
+/// The one place through which the program talks to its user. Results go to standard output; everything else
+/// (information, warnings, errors, progress) goes to standard error, so that results can be piped. Thread-safe.
+class Console {
+ public:
+  struct Options {
+    std::FILE* results = stdout;
+    std::FILE* messages = stderr;
+    bool terminal = false;  ///< messages go to a terminal: progress is one line that is rewritten
+    bool colour = false;
+    bool quiet = false;  ///< no information, no progress
+  };
+  explicit Console(Options options) : options_(options) {}
+
+  void set_quiet(bool quiet) { options_.quiet = quiet; }
+  bool quiet() const { return options_.quiet; }
+  bool terminal() const { return options_.terminal; }
+
+  /// A result, as is.
+  void print(std::string_view text);
+  void print(const Table& table) { print(format_table(table)); }
+
+  void info(std::string_view text);
+  void warning(std::string_view text);
+  void error(std::string_view text);
+
+  /// A terminal: replaces the last progress line. Otherwise: one more line.
+  void progress(std::string_view line);
+  /// Takes the progress line off the terminal.
+  void clear_progress();
+
+ private:
+  void message(std::string_view label, std::string_view colour, std::string_view text);
+  void erase_line();
+
+  Options options_;
+  std::mutex mutex_;
+  bool line_open_ = false;
+};
+
+/// The process's own, made at first use from what standard error is connected to and NO_COLOR (no-color.org).
+Console& console();
+
+}  // namespace fsdpbench::app

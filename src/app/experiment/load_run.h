@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/job/job.h"
+#include "config/run_config.h"
+
+namespace fsdpbench::app {
+
+/// As config::load_profile, but in a job (null: none) mesh.ranks is the number of its processes. Throws ConfigError if
+/// an override asks for another number; what a profile says only gives way, with a note.
+config::RunConfig load_run(const std::string& profile, const std::vector<std::string>& overrides, const Job* job);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "app/experiment/sweep_grid.h"
+
+namespace fsdpbench::app {
+
+/// Raised on every change of sweep.json that a reader must know of.
+inline constexpr int kSweepSchemaVersion = 1;
+
+/// The content of sweep.json (docs/sweep.md) from the trials done so far. Of several records of one trial (a failed
+/// cell that was tried again) the last counts; trials of unknown cells do not.
+nlohmann::json sweep_json(const SweepGrid& grid, const std::vector<nlohmann::json>& trials);
+
+/// The same for people: a line a cell.
+std::string sweep_table(const nlohmann::json& sweep);
+
+}  // namespace fsdpbench::app

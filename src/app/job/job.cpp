@@ -1,0 +1,26 @@
+#include "app/job/job.h"
+
+#include <fmt/format.h>
+
+#include "app/console/interrupt.h"
+#include "app/machine/build_info.h"
+
+namespace fsdpbench::app {
+
+Job::Job(const launch::Placement& placement)
+    : session_(launch::join(placement, {.version = version_line()})), watch_(session_->control()) {
+  join_repeated_interrupts();
+}
+
+Job::~Job() {
+  // The watch goes last: leaving may wait for others.
+  watch_.leave();
+  session_.reset();
+}
+
+std::string Job::headline() const {
+  return fmt::format("{} ranks: one process each, as {} says; they communicate by {}", ranks(),
+                     session_->placement().source, session_->transport());
+}
+
+}  // namespace fsdpbench::app

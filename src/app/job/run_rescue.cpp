@@ -1,0 +1,79 @@
+#include "app/job/run_rescue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "app/report/trace_files.h"
+#include "app/report/write_file.h"
+
+namespace fsdpbench::app {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+RunRescue::RunRescue(fs::path folder, json frame, const engine::Preparation& preparation, int rank)
+    : folder_(std::move(folder)), frame_(std::move(frame)), preparation_(preparation), rank_(rank) {}
+
+void RunRescue::write_result(const launch::JobFailure* failure, const engine::DoneSteps::Snapshot& done) {
+  json j = frame_;
+  j["complete"] = false;
+  if (failure != nullptr) {
+    j["failure"] = {{"rank", failure->rank}, {"died", failure->died}, {"message", failure->message}};
+  }
+  j["train"]["steps_done"] = done.steps;
+  j["steps"] = {{"rank", rank_}, {"rank_ms", json::array()}};
+  for (const trace::StepWindow& step : done.trace.steps) {
+    j["steps"]["rank_ms"].push_back(static_cast<double>(step.end_ns - step.begin_ns) / 1e6);
+  }
+  write_file(folder_ / "result.json", j.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+}
+
+bool RunRescue::result_is_missing() const {
+  // Ranks cannot talk to each other without rank 0. The folder is what they share: the lower the rank, the earlier it
+  // looks. Launchers give a second.
+  std::this_thread::sleep_for(std::chrono::milliseconds(std::min(100 * rank_, 500)));
+  std::error_code error;
+  return !fs::exists(folder_ / "result.json", error);
+}
+
+std::string RunRescue::save(const launch::JobFailure* failure) {
+  const std::lock_guard lock(mutex_);
+  if (closed_ || folder_.empty()) return "";
+  if (failure != nullptr) closed_ = true;
+  engine::DoneSteps::Snapshot done = done_.snapshot();
+  done.trace.rank = rank_;
+  const bool root_died = failure != nullptr && failure->rank == 0 && failure->died;
+  bool writes = rank_ == (root_died ? 1 : 0);
+  if (writes) write_result(failure, done);  // before the trace, which takes longer
+  if (!done.trace.steps.empty()) write_rank_file(folder_, preparation_, done.trace);
+  if (root_died && rank_ > 1 && result_is_missing()) {
+    writes = true;
+    write_result(failure, done);
+  }
+  if (!writes) return "";
+  return fmt::format(
+      "the {} steps that rank {} had done are in {}, marked \"complete\": false, and in the traces of "
+      "the surviving ranks beside it",
+      done.steps, rank_, (folder_ / "result.json").string());
+}
+
+void RunRescue::close() {
+  const std::lock_guard lock(mutex_);
+  closed_ = true;
+}
+
+void forget_old_results(const fs::path& folder) {
+  std::error_code error;
+  for (const char* name : {"result.json", "trace.json"}) fs::remove(folder / name, error);
+  for (const auto& file : fs::directory_iterator(folder / "trace", error)) {
+    const std::string name = file.path().filename().string();
+    if (name.starts_with("rank_") && name.ends_with(".json.gz")) fs::remove(file.path(), error);
+  }
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,148 @@
+#include "app/machine/machine_facts.h"
+
+#include <fmt/format.h>
+#include <hwloc.h>
+#include <oneapi/dnnl/dnnl_version.h>
+#include <sched.h>
+#include <sys/utsname.h>
+#include <toml++/toml.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+namespace fsdpbench::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct DestroyTopology {
+  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
+};
+
+void ask_hwloc(MachineFacts& facts) {
+  hwloc_topology_t raw = nullptr;
+  if (hwloc_topology_init(&raw) != 0) return;
+  const std::unique_ptr<hwloc_topology, DestroyTopology> topology(raw);
+  if (hwloc_topology_load(raw) != 0) return;
+  facts.cores = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_CORE);
+  facts.sockets = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_PACKAGE);
+  facts.numa_nodes = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_NUMANODE);
+  if (const hwloc_obj_t package = hwloc_get_obj_by_type(raw, HWLOC_OBJ_PACKAGE, 0)) {
+    if (const char* name = hwloc_obj_get_info_by_name(package, "CPUModel")) facts.cpu = name;
+  }
+  if (const hwloc_obj_t l3 = hwloc_get_obj_by_type(raw, HWLOC_OBJ_L3CACHE, 0)) {
+    facts.l3_bytes = static_cast<std::int64_t>(l3->attr->cache.size);
+  }
+}
+
+/// One line of /proc/meminfo, in bytes.
+std::int64_t memory_line(std::string_view wanted) {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(wanted)) return std::atoll(line.c_str() + wanted.size()) * 1024;
+  }
+  return 0;
+}
+
+/// First line that `command` prints; empty if it fails.
+std::string first_line_of(const char* command) {
+  std::FILE* pipe = popen(command, "r");
+  if (pipe == nullptr) return {};
+  std::string text;
+  std::array<char, 512> buffer{};
+  while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) text += buffer.data();
+  if (pclose(pipe) != 0) return {};
+  return text.substr(0, text.find('\n'));
+}
+
+/// The program's path: on PATH, else the best of `elsewhere` (a folder, searched one level deep for bin/<name>).
+std::string find_program(const std::string& name, const char* elsewhere, const char* prefix) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path file = fs::path(folder) / name;
+    if (access(file.c_str(), X_OK) == 0) return file.string();
+  }
+  std::vector<std::string> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(elsewhere, error)) {
+    const fs::path file = entry.path() / "bin" / name;
+    if (entry.path().filename().string().starts_with(prefix) && access(file.c_str(), X_OK) == 0)
+      found.push_back(file.string());
+  }
+  return found.empty() ? std::string() : std::ranges::max(found);
+}
+
+std::string ask_toolkit() {
+  const std::string nvcc = find_program("nvcc", "/usr/local", "cuda");
+  if (nvcc.empty()) return "There is no CUDA toolkit (no nvcc on PATH nor under /usr/local/cuda*).";
+  const std::string release =
+      first_line_of(fmt::format("'{}' --version 2>/dev/null | grep -o 'release [0-9.]*'", nvcc).c_str());
+  return release.empty() ? nvcc : fmt::format("{}, {}", release, nvcc);
+}
+
+std::string ask_mpi() {
+  const std::string mpirun = find_program("mpirun", "/usr/lib", "openmpi");
+  if (mpirun.empty()) return "There is no MPI (no mpirun on PATH); ranks are threads of one process.";
+  const std::string version = first_line_of(fmt::format("'{}' --version 2>/dev/null", mpirun).c_str());
+  return version.empty() ? mpirun : fmt::format("{}, {}", version, mpirun);
+}
+
+/// Tries on a thread of its own, so that this one keeps its policy.
+std::string ask_realtime() {
+  bool allowed = false;
+  std::thread([&] {
+    const sched_param parameters{.sched_priority = 1};
+    allowed = sched_setscheduler(0, SCHED_FIFO, &parameters) == 0;
+  }).join();
+  return allowed ? "SCHED_FIFO is allowed: emulated links keep their deadlines also on busy cores."
+                 : "SCHED_FIFO is not allowed for this user: emulated links may be some 0.1 ms late on busy cores.";
+}
+
+std::string version(int major, int minor, int patch) { return fmt::format("{}.{}.{}", major, minor, patch); }
+
+}  // namespace
+
+std::int64_t available_memory_bytes() { return memory_line("MemAvailable:"); }
+
+MachineFacts machine_facts() {
+  MachineFacts facts;
+  ask_hwloc(facts);
+  cpu_set_t usable;
+  if (sched_getaffinity(0, sizeof usable, &usable) == 0) facts.threads = CPU_COUNT(&usable);
+  facts.memory_bytes = memory_line("MemTotal:");
+  facts.available_bytes = available_memory_bytes();
+  std::error_code error;
+  const fs::space_info disk = fs::space(".", error);
+  if (!error) facts.disk_free_bytes = static_cast<std::int64_t>(disk.available);
+  utsname system{};
+  if (uname(&system) == 0) facts.kernel = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
+
+  NvidiaFacts nvidia = nvidia_facts();
+  facts.cuda_driver = std::move(nvidia.driver);
+  facts.gpus = std::move(nvidia.gpus);
+  facts.cuda_toolkit = ask_toolkit();
+  facts.mpi = ask_mpi();
+  facts.realtime = ask_realtime();
+
+  const unsigned hwloc = hwloc_get_api_version();
+  facts.libraries = {{"oneDNN", version(DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH)},
+                     {"hwloc", version(static_cast<int>(hwloc >> 16U), static_cast<int>(hwloc >> 8U & 0xFFU),
+                                       static_cast<int>(hwloc & 0xFFU))},
+                     {"fmt", version(FMT_VERSION / 10000, FMT_VERSION / 100 % 100, FMT_VERSION % 100)},
+                     {"toml++", version(TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH)},
+                     {"nlohmann-json",
+                      version(NLOHMANN_JSON_VERSION_MAJOR, NLOHMANN_JSON_VERSION_MINOR, NLOHMANN_JSON_VERSION_PATCH)}};
+  return facts;
+}
+
+}  // namespace fsdpbench::app

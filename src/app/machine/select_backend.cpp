@@ -1,0 +1,19 @@
+// The one file that knows concrete backends.
+#include "app/machine/select_backend.h"
+
+#include <fmt/format.h>
+
+#include "backend/cpu/backend.h"
+#include "backend/cuda/backend.h"
+#include "base/error.h"
+
+namespace fsdpbench::app {
+
+std::unique_ptr<backend::Backend> select_backend(const std::string& name) {
+  if (name == "cpu") return backend::cpu::make_cpu_backend();
+  if (name == "cuda") return backend::cuda::make_cuda_backend();
+  if (name == "virtual") throw ConfigError("This build has no virtual backend; it has \"cpu\" and \"cuda\".");
+  throw ConfigError(fmt::format("There is no backend \"{}\"; there are \"cpu\" and \"cuda\".", name));
+}
+
+}  // namespace fsdpbench::app

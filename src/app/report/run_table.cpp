@@ -1,0 +1,135 @@
+#include "app/report/run_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/console/table.h"
+#include "base/bytes.h"
+#include "config/spelling.h"
+
+namespace fsdpbench::app {
+namespace {
+
+std::string ms(double value) { return fmt::format("{:.2f}", value); }
+
+std::string emulation(const config::RunConfig& c) {
+  if (c.device.backend == config::BackendKind::cuda) return "on GPUs";
+  std::string text;
+  if (c.emulate.compute_tflops) text += fmt::format("computation emulated at {} TFLOP/s", *c.emulate.compute_tflops);
+  if (c.emulate.link_gb_per_s) {
+    text += fmt::format("{}link emulated at {} GB/s + {} us a hop", text.empty() ? "" : ", ", *c.emulate.link_gb_per_s,
+                        c.emulate.link_latency_us);
+  }
+  return text.empty() ? "nothing emulated" : text;
+}
+
+/// What rank 0's device is and how it measured, where it says so.
+std::string device_lines(const engine::RunResult& result) {
+  std::string text;
+  for (const auto& [name, value] : result.devices.front()) {
+    if (name == "GPU" || name == "timer" || name == "ranks") text += fmt::format("{:7} {}\n", name, value);
+  }
+  return text.empty() ? text : "\n" + text;
+}
+
+/// Only the ranked names; the advice is for `explain --from`.
+std::string causes_table(const metrics::CauseReport& report) {
+  std::string text = "without computation, by cause:";
+  for (const metrics::CauseShare& c : report.causes) {
+    text += fmt::format("{} {} {:.2f} ms", &c == &report.causes.front() ? "" : ",", metrics::to_string(c.cause), c.ms);
+  }
+  return text + fmt::format("{} small {:.2f} ms\n", report.causes.empty() ? "" : ",", report.small_ms);
+}
+
+/// Left in the numbers: only the user knows whether the change belongs to what is studied.
+std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
+  const int steps = m.settling->unsettled;
+  if (m.settling->never_settled) {
+    return fmt::format("no steady state within {} steps; measure more (train.steps)", m.step_ms.n);
+  }
+  return fmt::format("the first {} of {} differ from the rest; train.warmup={} would leave them out", steps,
+                     m.step_ms.n, warmup + steps);
+}
+
+}  // namespace
+
+std::string run_headline(const engine::Preparation& p) {
+  const config::RunConfig& c = p.config;
+  return fmt::format("{}: {:.4g} M parameters in {} units, {} ranks ({} shards x {} replicas), {}, {}; {}",
+                     c.model.preset, static_cast<double>(p.plan.shapes.parameter_count()) / 1e6, p.plan.units.size(),
+                     p.plan.mesh.ranks(), p.plan.mesh.shard, p.plan.mesh.replicate, config::to_string(c.fsdp.strategy),
+                     config::to_string(c.fsdp.layout), emulation(c));
+}
+
+std::string run_table(const RunReport& report, const std::filesystem::path& folder) {
+  const config::RunConfig& c = report.preparation->config;
+  const engine::RunResult& result = *report.result;
+  Table table;
+  table.title = run_headline(*report.preparation);
+  const auto row = [&](std::string name, std::string value, std::string unit, std::string note) {
+    table.rows.push_back({std::move(name), std::move(value), std::move(unit), std::move(note)});
+  };
+  if (report.metrics) {
+    const metrics::RunMetrics& m = *report.metrics;
+    const auto share = [&](double part) { return fmt::format("{:.1f} % of the step", 100 * part / m.step_ms.median); };
+    row("step time", ms(m.step_ms.median), "ms",
+        fmt::format("median of {} steps, slowest rank; 95 % interval {} to {}", m.step_ms.n, ms(m.step_ms.ci_low),
+                    ms(m.step_ms.ci_high)));
+    if (m.aa_noise_pct) {
+      row("A/A noise", fmt::format("{:.1f}", *m.aa_noise_pct), "%",
+          "two halves of these steps differ by less, 95 times of 100");
+    }
+    if (m.settling && m.settling->unsettled > 0)
+      row("unsettled steps", fmt::format("{}", m.settling->unsettled), "", unsettled(m, c.train.warmup));
+    row(c.model.kind == config::ModelKind::decoder ? "tokens/s" : "samples/s", fmt::format("{:.0f}", m.tokens_per_s),
+        "1/s", "all ranks");
+    if (!result.losses.empty()) {
+      row("loss", fmt::format("{:.4f}", result.losses.back()), "",
+          fmt::format("first step {:.4f}", result.losses.front()));
+    } else {
+      row("loss", "-", "", "nothing was computed: computation is emulated");
+    }
+    row("compute", ms(m.compute_ms), "ms", share(m.compute_ms));
+    row("communication", ms(m.comm_ms), "ms", share(m.comm_ms));
+    row("exposed communication", ms(m.exposed_comm_ms), "ms", share(m.exposed_comm_ms));
+    row("exposed copies", ms(m.exposed_copy_ms), "ms", share(m.exposed_copy_ms));
+    row("idle", ms(m.idle_ms), "ms", share(m.idle_ms));
+    if (m.overlap_pct) {
+      row("overlap", fmt::format("{:.1f}", *m.overlap_pct), "%", "of communication hidden behind computation");
+    } else {
+      row("overlap", "-", "", "there was no communication");
+    }
+    if (m.bound_ratio) {
+      row("step / bound", fmt::format("{:.3f}", *m.bound_ratio), "", "bound: the schedule with the measured op times");
+    }
+    const plan::CommunicationVolume& v = report.expected_volume;
+    row("on the wire", fmt::format("{:.3f}", v.total() / 1e6), "MB", "a rank and step; counted, equal to the formula");
+  } else {
+    row("step time", "-", "", "no measured step was completed");
+  }
+  row("", "", "", "");
+  const PoolStatistics& worst =
+      *std::max_element(result.memory.begin(), result.memory.end(),
+                        [](const auto& a, const auto& b) { return a.peak_occupied_total < b.peak_occupied_total; });
+  const auto mib = [](std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); };
+  row("peak memory", mib(worst.peak_occupied_total), "MiB", "the rank that needed most");
+  for (MemoryCategory category : kMemoryCategories) {
+    std::string name(to_string(category));
+    std::replace(name.begin(), name.end(), '_', ' ');
+    row("  " + name, mib(worst.peak_occupied[index_of(category)]), "MiB", "its own peak");
+  }
+  std::string text = format_table(table);
+  if (report.causes) text += "\n" + causes_table(*report.causes);
+  if (result.parameters_digest) text += fmt::format("\nparameters digest  {}\n", *result.parameters_digest);
+  text += device_lines(result);
+  text += fmt::format("\nresult  {}  (advice: fsdpbench explain --from {})\n", (folder / "result.json").string(),
+                      (folder / "result.json").string());
+  if (report.metrics) {
+    text += fmt::format("trace   {}  (open in https://ui.perfetto.dev or chrome://tracing)\n",
+                        (folder / "trace.json").string());
+  }
+  return text;
+}
+
+}  // namespace fsdpbench::app

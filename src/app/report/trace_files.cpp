@@ -1,0 +1,152 @@
+#include "app/report/trace_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <system_error>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "config/spelling.h"
+#include "metrics/step_breakdown.h"
+#include "schedule/print_schedule.h"
+#include "trace/merged_writer.h"
+#include "trace/rank_writer.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using schedule::Group;
+using schedule::OpKind;
+
+/// By schedule::Group; those that the plan does not have stay without ranks.
+std::vector<trace::ProcessGroup> groups_of(const engine::Preparation& p, int rank) {
+  const plan::Mesh& mesh = p.plan.mesh;
+  const int reshard = p.config.fsdp.reshard_after_forward.group;
+  const auto ranks_of = [&](Group group) {
+    std::vector<int> ranks;
+    for (int r = 0; r < mesh.ranks(); ++r) {
+      const bool same_replica = mesh.replica(r) == mesh.replica(rank);
+      const bool separate = p.config.fsdp.separate_reduce_scatter_comm;
+      const bool member =
+          group == Group::shard            ? mesh.shard > 1 && same_replica
+          : group == Group::shard_separate ? separate && mesh.shard > 1 && same_replica
+          : group == Group::reshard        ? reshard > 1 && reshard < mesh.shard && r / reshard == rank / reshard
+          : group == Group::replicate      ? mesh.replicate > 1 && mesh.shard_index(r) == mesh.shard_index(rank)
+                                           : false;
+      if (member) ranks.push_back(r);
+    }
+    return ranks;
+  };
+  std::vector<trace::ProcessGroup> groups;
+  for (std::size_t i = 0; i < schedule::kGroupCount; ++i) {
+    const auto group = static_cast<Group>(i);
+    groups.push_back({std::to_string(i), std::string(to_string(group)), ranks_of(group)});
+  }
+  return groups;
+}
+
+trace::CollectiveKind collective_kind(OpKind kind) {
+  return kind == OpKind::reduce_scatter ? trace::CollectiveKind::reduce_scatter
+         : kind == OpKind::all_reduce   ? trace::CollectiveKind::all_reduce
+                                        : trace::CollectiveKind::all_gather;
+}
+
+trace::OpCategory category_of(const schedule::Op& op) {
+  switch (metrics::classify(op)) {
+    case metrics::OpClass::computation: return trace::OpCategory::computation;
+    case metrics::OpClass::communication: return trace::OpCategory::communication;
+    case metrics::OpClass::copy: return trace::OpCategory::copy;
+    case metrics::OpClass::none: break;
+  }
+  return op.is_host() ? trace::OpCategory::host : trace::OpCategory::mark;
+}
+
+trace::OpLabel label_of(const engine::Preparation& p, const schedule::Schedule& schedule, const schedule::Op& op) {
+  trace::OpLabel label;
+  label.name = schedule::op_name(p.plan, op);
+  label.category = category_of(op);
+  label.phase = op.phase == schedule::Phase::forward    ? trace::OpPhase::forward
+                : op.phase == schedule::Phase::backward ? trace::OpPhase::backward
+                                                        : trace::OpPhase::optimizer;
+  if (op.unit >= 0) label.unit = p.plan.units[static_cast<std::size_t>(op.unit)].label();
+  label.lane = op.lane;
+  label.parameters = op.kind == OpKind::all_gather;
+  if (op.is_collective()) {
+    label.bytes = op.count * size_of(op.dtype);
+    label.collective = {collective_kind(op.kind), static_cast<std::size_t>(op.group), op.count, op.dtype};
+  } else if (label.category == trace::OpCategory::copy) {
+    for (schedule::BufferId id : op.writes) label.bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
+  }
+  return label;
+}
+
+/// Labels of all ops, made once: a writer asks for one at every record.
+class Labels {
+ public:
+  explicit Labels(const engine::Preparation& p) {
+    for (const schedule::Schedule& schedule : p.schedules.steps) {
+      std::vector<trace::OpLabel>& labels = by_step_.emplace_back();
+      for (const schedule::Op& op : schedule.ops) labels.push_back(label_of(p, schedule, op));
+    }
+  }
+  const trace::OpLabel& operator()(std::int32_t step, std::int32_t op) const {
+    const std::size_t last = by_step_.size() - 1;
+    return by_step_[std::min(static_cast<std::size_t>(step), last)][static_cast<std::size_t>(op)];
+  }
+
+ private:
+  std::vector<std::vector<trace::OpLabel>> by_step_;
+};
+
+std::int64_t unix_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+trace::TimeBase time_base(const std::vector<trace::RankTrace>& traces) {
+  trace::TimeBase time;
+  time.origin_ns = trace::first_begin(traces);
+  time.origin_unix_ns = unix_now_ns() - now_ns() + time.origin_ns;
+  return time;
+}
+
+void write_rank_files(const std::filesystem::path& folder, const engine::Preparation& preparation,
+                      const std::vector<trace::RankTrace>& traces, const trace::TimeBase& time,
+                      const trace::LabelOf& label) {
+  std::error_code error;
+  std::filesystem::create_directories(folder / "trace", error);
+  if (error) throw OutputError(fmt::format("cannot make {}: {}", (folder / "trace").string(), error.message()));
+  const std::string backend(config::to_string(preparation.config.device.backend));
+  for (const trace::RankTrace& trace : traces) {
+    const trace::RankFacts facts{trace.rank, preparation.plan.mesh.ranks(), backend,
+                                 groups_of(preparation, trace.rank)};
+    trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace, facts,
+                            time, label);
+  }
+}
+
+}  // namespace
+
+void write_trace_files(const std::filesystem::path& folder, const engine::Preparation& preparation,
+                       const std::vector<trace::RankTrace>& traces) {
+  const Labels labels(preparation);
+  const trace::LabelOf label = [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& {
+    return labels(step, op);
+  };
+  const trace::TimeBase time = time_base(traces);
+  trace::write_merged_trace((folder / "trace.json").string(), traces, time, label);
+  write_rank_files(folder, preparation, traces, time, label);
+}
+
+void write_rank_file(const std::filesystem::path& folder, const engine::Preparation& preparation,
+                     const trace::RankTrace& trace) {
+  const Labels labels(preparation);
+  const std::vector<trace::RankTrace> traces{trace};
+  write_rank_files(folder, preparation, traces, time_base(traces),
+                   [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& { return labels(step, op); });
+}
+
+}  // namespace fsdpbench::app
