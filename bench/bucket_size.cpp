@@ -41,10 +41,10 @@ void bucket_size(benchmark::State& state) {
   c.emulate.compute_tflops = 2;
   c.emulate.link_gb_per_s = 20;
   c.emulate.link_latency_us = 400;
-  const engine::Preparation p = engine::prepare(c);
+  const engine::Setup p = engine::set_up(c);
   const metrics::LinkFacts link{*c.emulate.link_gb_per_s * 1e9, c.emulate.link_latency_us * 1e-6};
   for (auto _ : state) {
-    const engine::RunResult result = engine::run(*backend::cpu::make_cpu_backend(), p, NoTokens());
+    const engine::Measurement result = engine::run(*backend::cpu::make_cpu_backend(), p, NoTokens());
     const metrics::RunMetrics m = metrics::run_metrics(p.schedules, p.plan.mesh, 0, result.traces, 1);
     const metrics::RunDetails details = metrics::run_details(p.schedules, p.plan, 0, result.traces, link);
     state.SetIterationTime(m.step_ms.median / 1000);
@@ -58,22 +58,22 @@ void bucket_size(benchmark::State& state) {
 BENCHMARK(bucket_size)->Arg(1)->Arg(2)->Arg(4)->Arg(8)->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
 
 void build_schedules(benchmark::State& state) {
-  const engine::Preparation p = engine::prepare(decoder(state.range(0), 8));
+  const engine::Setup p = engine::set_up(decoder(state.range(0), 8));
   for (auto _ : state) {
-    benchmark::DoNotOptimize(schedule::build_schedules(p.plan, schedule::make_policy(p.config), p.sizes));
+    benchmark::DoNotOptimize(schedule::build_schedules(p.plan, p.policy, p.sizes));
   }
   state.counters["ops"] = static_cast<double>(p.schedules.steady().ops.size());
 }
 BENCHMARK(build_schedules)->Arg(32)->Arg(126)->Unit(benchmark::kMicrosecond);
 
 void check_schedules(benchmark::State& state) {
-  const engine::Preparation p = engine::prepare(decoder(state.range(0), 8));
+  const engine::Setup p = engine::set_up(decoder(state.range(0), 8));
   for (auto _ : state) benchmark::DoNotOptimize(schedule::check_schedules(p.schedules));
 }
 BENCHMARK(check_schedules)->Arg(32)->Arg(126)->Unit(benchmark::kMicrosecond);
 
 void memory_walk(benchmark::State& state) {
-  const engine::Preparation p = engine::prepare(decoder(state.range(0), 8));
+  const engine::Setup p = engine::set_up(decoder(state.range(0), 8));
   for (auto _ : state) benchmark::DoNotOptimize(schedule::memory_walk(p.schedules, 4));
 }
 BENCHMARK(memory_walk)->Arg(32)->Arg(126)->Unit(benchmark::kMicrosecond);

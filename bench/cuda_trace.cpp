@@ -23,7 +23,7 @@ config::RunConfig decoder() {
 }
 
 /// Nanoseconds of `count` steps of a run of its own, after some that do not count.
-std::vector<double> step_ns(backend::Backend& cuda, const engine::Preparation& p, backend::Timer timer, bool record,
+std::vector<double> step_ns(backend::Backend& cuda, const engine::Setup& p, backend::Timer timer, bool record,
                             std::int64_t count) {
   constexpr std::int64_t kWarmup = 10;
   const bench::CountingTokens tokens;
@@ -51,7 +51,7 @@ std::vector<double> step_ns(backend::Backend& cuda, const engine::Preparation& p
 /// of a process again when it was switched off. The runs come one after the other: the clock of the GPU may drift.
 void cuda_step_with_cupti_over_without(benchmark::State& state) {
   try {
-    const engine::Preparation p = engine::prepare(decoder());
+    const engine::Setup p = engine::set_up(decoder());
     const auto cuda = backend::cuda::make_cuda_backend();
     std::vector<double> without, with, ratios;
     for (auto _ : state) {

@@ -39,8 +39,8 @@ config::RunConfig decoder(int ranks, std::int64_t layers, std::int64_t width) {
   return c;
 }
 
-metrics::RunMetrics measure(const engine::Preparation& p) {
-  const engine::RunResult result = engine::run(*backend::cpu::make_cpu_backend(), p, CountingTokens());
+metrics::RunMetrics measure(const engine::Setup& p) {
+  const engine::Measurement result = engine::run(*backend::cpu::make_cpu_backend(), p, CountingTokens());
   const config::Train& t = p.config.train;
   return metrics::run_metrics(p.schedules, p.plan.mesh, 0, result.traces,
                               static_cast<double>(p.config.mesh.ranks * t.batch_per_rank * t.seq_len));
@@ -75,7 +75,7 @@ void decoder_step(benchmark::State& state, DType dtype) {
   c.train.batch_per_rank = 2;
   c.train.steps = 2;
   c.fsdp.param_dtype = dtype;
-  const engine::Preparation p = engine::prepare(c);
+  const engine::Setup p = engine::set_up(c);
   double flops = 0;
   for (const plan::ModuleSizes& s : p.sizes) flops += s.forward_flops + s.backward_flops;
   std::vector<double> ratios;
@@ -94,7 +94,7 @@ void decoder_step(benchmark::State& state, DType dtype) {
 BENCHMARK_CAPTURE(decoder_step, fp32, DType::f32)->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(decoder_step, bf16, DType::bf16)->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
 
-void report(benchmark::State& state, const engine::Preparation& p) {
+void report(benchmark::State& state, const engine::Setup& p) {
   std::vector<double> bound, exposed, overlap;
   for (auto _ : state) {
     const metrics::RunMetrics m = measure(p);
@@ -116,7 +116,7 @@ void step_over_bound(benchmark::State& state) {
   c.train.steps = 8;
   c.emulate.link_gb_per_s = 1.0;
   c.emulate.link_latency_us = 20;
-  report(state, engine::prepare(c));
+  report(state, engine::set_up(c));
 }
 BENCHMARK(step_over_bound)->Arg(1 + 1)->Arg(4)->UseManualTime()->Iterations(5)->Unit(benchmark::kMillisecond);
 
@@ -130,12 +130,20 @@ void emulated_step(benchmark::State& state, config::Prefetch::Mode backward) {
   c.emulate.link_gb_per_s = 15;
   c.emulate.link_latency_us = 5;
   c.fsdp.backward_prefetch.mode = backward;
-  report(state, engine::prepare(c));
+  report(state, engine::set_up(c));
 }
 BENCHMARK_CAPTURE(emulated_step, backward_prefetch_pre, config::Prefetch::Mode::pre)
-    ->Arg(2)->Arg(4)->Arg(8)->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
+    ->Arg(2)
+    ->Arg(4)
+    ->Arg(8)
+    ->UseManualTime()
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(emulated_step, backward_prefetch_none, config::Prefetch::Mode::none)
-    ->Arg(8)->UseManualTime()->Iterations(3)->Unit(benchmark::kMillisecond);
+    ->Arg(8)
+    ->UseManualTime()
+    ->Iterations(3)
+    ->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace fsdpbench

@@ -29,7 +29,7 @@ class CountingTokens : public engine::BatchSource {
 /// others in its collectives. A device that settles its stamps after the step does so outside the timed part.
 inline void step_with_recording_over_without(benchmark::State& state, backend::Backend& backend,
                                              const config::RunConfig& config, std::int64_t pairs) {
-  const engine::Preparation p = engine::prepare(config);
+  const engine::Setup p = engine::set_up(config);
   const CountingTokens tokens;
   std::vector<double> ratios, with, without;
   for (auto _ : state) {

@@ -1,12 +1,14 @@
 #include "engine/backend_options.h"
 
+#include "engine/executor.h"
+
 namespace fsdpbench::engine {
 
-backend::BackendOptions backend_options(const Preparation& preparation, launch::Session* session) {
-  const config::RunConfig& config = preparation.config;
+backend::BackendOptions backend_options(const Setup& setup, launch::Session* session) {
+  const config::RunConfig& config = setup.config;
   backend::BackendOptions options;
   options.session = session;
-  options.pool_bytes = preparation.memory.reserved + Executor::collection_bytes(preparation.plan);
+  options.pool_bytes = setup.memory.reserved + Executor::collection_bytes(setup.plan);
   const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
   options.ranks = static_cast<int>(config.mesh.ranks);
   if (config.emulate.link_gb_per_s) {

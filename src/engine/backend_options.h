@@ -1,11 +1,12 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "engine/run.h"
+#include "engine/setup.h"
+#include "launch/session.h"
 
 namespace fsdpbench::engine {
 
 /// What a backend must know of a prepared run. `session` as in run().
-backend::BackendOptions backend_options(const Preparation& preparation, launch::Session* session);
+backend::BackendOptions backend_options(const Setup& setup, launch::Session* session);
 
 }  // namespace fsdpbench::engine

@@ -31,7 +31,7 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
   trace_.rank = context.rank;
 }
 
-void Executor::initialize(const FillParameter& fill) {
+void Executor::initialize(const model::FillParameter& fill) {
   if (!context_.device.computes()) return;
   std::vector<std::vector<float>> images;  // stay until the uploads are done
   const auto upload = [&](std::byte* target, std::vector<float> image) {
@@ -52,12 +52,14 @@ void Executor::initialize(const FillParameter& fill) {
     std::vector<float> shard(static_cast<std::size_t>(layout.shard_numel), 0.0F);
     for (const plan::ShardPiece& piece : layout.pieces(index)) {
       fill(piece.parameter, piece.parameter_offset,
-           std::span(shard).subspan(static_cast<std::size_t>(piece.shard_offset), static_cast<std::size_t>(piece.count)));
+           std::span(shard).subspan(static_cast<std::size_t>(piece.shard_offset),
+                                    static_cast<std::size_t>(piece.count)));
     }
     std::vector<float> replicated(static_cast<std::size_t>(layout.replicated_numel), 0.0F);
     for (const plan::ParameterPlacement& p : layout.replicated) {
       fill(p.parameter, 0,
-           std::span(replicated).subspan(static_cast<std::size_t>(p.unsharded_offset), static_cast<std::size_t>(p.numel)));
+           std::span(replicated)
+               .subspan(static_cast<std::size_t>(p.unsharded_offset), static_cast<std::size_t>(p.numel)));
     }
     const std::vector<float> zeros(shard.size(), 0.0F);
     const std::vector<float> zeros_replicated(replicated.size(), 0.0F);
@@ -193,7 +195,8 @@ std::int64_t Executor::collection_bytes(const plan::Plan& plan) {
 
 std::vector<std::vector<float>> Executor::collect_parameters() {
   std::vector<std::vector<float>> result;
-  for (const plan::ParameterShape& p : plan_.shapes.parameters) result.emplace_back(static_cast<std::size_t>(p.numel()));
+  for (const plan::ParameterShape& p : plan_.shapes.parameters)
+    result.emplace_back(static_cast<std::size_t>(p.numel()));
   backend::Device& device = context_.device;
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
     const plan::ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
@@ -201,7 +204,9 @@ std::vector<std::vector<float>> Executor::collect_parameters() {
       std::vector<float> host(static_cast<std::size_t>(numel));
       device.enqueue(
           Lane::compute, "collect",
-          [source, &host](backend::Kernels& k) { k.download(source, host.data(), static_cast<std::int64_t>(host.size() * 4)); },
+          [source, &host](backend::Kernels& k) {
+            k.download(source, host.data(), static_cast<std::int64_t>(host.size() * 4));
+          },
           nullptr);
       device.synchronize();
       return host;

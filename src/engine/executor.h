@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -13,16 +12,13 @@
 #include "engine/op_ranges.h"
 #include "engine/op_runner.h"
 #include "engine/trouble.h"
+#include "model/initialize.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"
 
 namespace fsdpbench::engine {
-
-/// Fills elements [begin, begin + out.size()) of parameter `parameter` (canonical index). Called from all ranks'
-/// threads at once.
-using FillParameter = std::function<void(int parameter, std::int64_t begin, std::span<float> out)>;
 
 /// One rank: walks the schedule once a step, issues each op to its lane, honours events and host waits, and stamps
 /// every op. It knows no strategy: what it does is what the schedule says.
@@ -32,7 +28,7 @@ class Executor {
            const schedule::Schedules& schedules, const model::Model& model, const BatchSource& batches);
 
   /// Sets the fp32 masters; padding and moments become zero. Does nothing on a device that does not compute.
-  void initialize(const FillParameter& fill);
+  void initialize(const model::FillParameter& fill);
 
   /// Runs step `step` to its end and returns this rank's mean loss over the microbatches (NaN if nothing computes).
   float run_step(std::int64_t step);

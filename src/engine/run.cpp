@@ -10,32 +10,32 @@
 #include "engine/backend_options.h"
 #include "engine/channel_board.h"
 #include "engine/digest.h"
+#include "engine/executor.h"
 #include "engine/root_clock.h"
 #include "engine/thread_board.h"
 #include "launch/host_identity.h"
 #include "launch/run_ranks.h"
-#include "model/initialize.h"
 
 namespace fsdpbench::engine {
 namespace {
 
 /// What all ranks of this process share.
 struct Job {
-  const Preparation& preparation;
+  const Setup& setup;
   const BatchSource& batches;
   const RunHooks& hooks;
-  FillParameter fill;
+  model::FillParameter fill;
   RunBoard& board;
   int first_rank;  ///< of this process
 
-  std::int64_t warmup() const { return preparation.config.train.warmup; }
-  std::int64_t total_steps() const { return warmup() + preparation.config.train.steps; }
-  bool computes() const { return !preparation.config.emulate.compute_tflops.has_value(); }
+  std::int64_t warmup() const { return setup.config.train.warmup; }
+  std::int64_t total_steps() const { return warmup() + setup.config.train.steps; }
+  bool computes() const { return !setup.config.emulate.compute_tflops.has_value(); }
 };
 
 /// One rank, from its first parameter to its last.
-void run_rank(const Job& job, backend::RankContext& context, RunResult& result) {
-  const Preparation& p = job.preparation;
+void run_rank(const Job& job, backend::RankContext& context, Measurement& result) {
+  const Setup& p = job.setup;
   Executor executor(context, p.config, p.plan, p.schedules, *p.model, job.batches);
   Publication publication(context.rank == job.first_rank ? job.hooks.done : nullptr);
   executor.initialize(job.fill);
@@ -83,9 +83,10 @@ void check_emulation(const config::RunConfig& config, const std::vector<launch::
   if (!config.emulate.link_gb_per_s) return;
   for (std::size_t rank = 0; rank < clocks.size(); ++rank) {
     if (clocks[rank].same_clock) continue;
-    throw BackendError(fmt::format("emulate.link_gb_per_s = {} is for ranks on one host, and rank {} is on another; "
-                                   "\"none\" uses the real network",
-                                   *config.emulate.link_gb_per_s, rank));
+    throw BackendError(
+        fmt::format("emulate.link_gb_per_s = {} is for ranks on one host, and rank {} is on another; "
+                    "\"none\" uses the real network",
+                    *config.emulate.link_gb_per_s, rank));
   }
 }
 
@@ -103,9 +104,9 @@ void tell_others(launch::Session& session, const std::exception_ptr& failure) {
 
 }  // namespace
 
-RunResult run(backend::Backend& backend, const Preparation& preparation, const BatchSource& batches,
-              const RunHooks& hooks, launch::Session* session) {
-  const config::RunConfig& config = preparation.config;
+Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource& batches, const RunHooks& hooks,
+                launch::Session* session) {
+  const config::RunConfig& config = setup.config;
   const std::int64_t total = config.train.warmup + config.train.steps;
   const int ranks = static_cast<int>(config.mesh.ranks);
   std::unique_ptr<RunBoard> board;
@@ -115,19 +116,20 @@ RunResult run(backend::Backend& backend, const Preparation& preparation, const B
     board = std::make_unique<ChannelBoard>(session->control(), total, hooks.stop);
   }
   const auto initial = [&](int parameter, std::int64_t begin, std::span<float> out) {
-    model::initialize_parameter(preparation.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter,
+    model::initialize_parameter(setup.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter,
                                 config.train.seed, begin, begin + static_cast<std::int64_t>(out.size()), out.data());
   };
-  const Job job{preparation, batches, hooks, hooks.fill ? hooks.fill : FillParameter(initial), *board,
-                session == nullptr ? 0 : session->control().rank()};
+  const Job job{setup,  batches,
+                hooks,  hooks.fill ? hooks.fill : model::FillParameter(initial),
+                *board, session == nullptr ? 0 : session->control().rank()};
 
-  RunResult result;
+  Measurement result;
   std::vector<launch::ClockOffset> before;
   std::vector<launch::ClockOffset> after;
   try {
     if (session != nullptr) before = launch::measure_clock_offsets(session->control());
     check_emulation(config, before);
-    backend.run(backend_options(preparation, session),
+    backend.run(backend_options(setup, session),
                 [&](backend::RankContext& context) { run_rank(job, context, result); });
     if (session != nullptr) after = launch::measure_clock_offsets(session->control());
   } catch (...) {

@@ -7,28 +7,15 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "engine/batch_source.h"
 #include "engine/done_steps.h"
-#include "engine/executor.h"
+#include "engine/setup.h"
 #include "launch/clock_offset.h"
 #include "launch/session.h"
-#include "plan/plan.h"
-#include "schedule/schedule.h"
+#include "model/initialize.h"
 #include "trace/record.h"
 
 namespace fsdpbench::engine {
-
-/// Everything that is decided before a run starts.
-struct Preparation {
-  config::RunConfig config;  ///< valid, mesh filled in
-  plan::Plan plan;
-  std::unique_ptr<model::Model> model;
-  std::vector<plan::ModuleSizes> sizes;
-  schedule::Schedules schedules;
-  PoolStatistics memory;  ///< what a rank will need, from the schedule alone
-};
-
-/// Plan, model sizes, schedules and memory of a valid configuration. Runs nothing.
-Preparation prepare(const config::RunConfig& config);
 
 /// How a run talks to its caller. Any may be empty.
 struct RunHooks {
@@ -39,7 +26,7 @@ struct RunHooks {
   /// and one step more is done.
   std::function<bool()> stop;
   /// Initial parameters; empty: model/initialize.h with train.seed.
-  FillParameter fill;
+  model::FillParameter fill;
   /// Where the first rank of this process leaves what it has completed, step by step, and also when the run throws.
   DoneSteps* done = nullptr;
 };
@@ -52,24 +39,24 @@ struct RankClock {
 
 /// What a run measured. In a job of processes only rank 0's is complete: elsewhere the entries of other ranks are
 /// empty, and there are no losses and no parameters.
-struct RunResult {
-  std::int64_t steps_done = 0;                     ///< warm-up included
+struct Measurement {
+  std::int64_t steps_done = 0;  ///< warm-up included
   bool interrupted = false;
-  std::vector<double> losses;                      ///< per step, warm-up included; empty if nothing computes
-  std::optional<std::string> parameters_digest;    ///< absent if nothing computes
-  std::vector<std::vector<float>> parameters;      ///< final masters by canonical index; empty if nothing computes
-  std::vector<trace::RankTrace> traces;            ///< by rank, measured steps only
-  std::vector<PoolStatistics> memory;              ///< by rank
-  std::vector<backend::WireBytes> wire_bytes;      ///< by rank, of the measured steps
-  std::vector<backend::Facts> devices;             ///< by rank: how its device measured
-  std::vector<std::string> hosts;                  ///< by rank: name of its machine
-  std::vector<RankClock> clocks;                   ///< by rank: the traces are on rank 0's; empty without a session
+  std::vector<double> losses;                    ///< per step, warm-up included; empty if nothing computes
+  std::optional<std::string> parameters_digest;  ///< absent if nothing computes
+  std::vector<std::vector<float>> parameters;    ///< final masters by canonical index; empty if nothing computes
+  std::vector<trace::RankTrace> traces;          ///< by rank, measured steps only
+  std::vector<PoolStatistics> memory;            ///< by rank
+  std::vector<backend::WireBytes> wire_bytes;    ///< by rank, of the measured steps
+  std::vector<backend::Facts> devices;           ///< by rank: how its device measured
+  std::vector<std::string> hosts;                ///< by rank: name of its machine
+  std::vector<RankClock> clocks;                 ///< by rank: the traces are on rank 0's; empty without a session
 };
 
 /// Trains train.warmup + train.steps steps on `backend`. Without a session all ranks are threads of this process; with
-/// one, this process is the session's rank, and all processes of the job must call it with the same preparation.
+/// one, this process is the session's rank, and all processes of the job must call it with the same setup.
 /// Throws what the first failing rank threw; in other processes launch::Stopped with its message.
-RunResult run(backend::Backend& backend, const Preparation& preparation, const BatchSource& batches,
-              const RunHooks& hooks = {}, launch::Session* session = nullptr);
+Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource& batches, const RunHooks& hooks = {},
+                launch::Session* session = nullptr);
 
 }  // namespace fsdpbench::engine

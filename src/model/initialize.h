@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <span>
 
 #include "plan/model_shapes.h"
 
@@ -11,5 +13,9 @@ namespace fsdpbench::model {
 /// sharding starts from the same model.
 void initialize_parameter(const plan::ParameterShape& parameter, int parameter_index, std::uint64_t seed,
                           std::int64_t begin, std::int64_t end, float* target);
+
+/// Who gives the initial values: fills elements [begin, begin + out.size()) of parameter `parameter` (canonical index).
+/// Called from all ranks' threads at once.
+using FillParameter = std::function<void(int parameter, std::int64_t begin, std::span<float> out)>;
 
 }  // namespace fsdpbench::model

@@ -16,7 +16,7 @@ using nlohmann::json;
 
 class RunRescueTest : public ::testing::Test {
  protected:
-  RunRescueTest() : preparation_(engine::prepare(fsdpbench::testing::settled(fsdpbench::testing::tiny_decoder()))) {
+  RunRescueTest() : setup_(engine::set_up(fsdpbench::testing::settled(fsdpbench::testing::tiny_decoder()))) {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
     folder_ = fs::path(::testing::TempDir()) / (std::string("run_rescue_") + test->name());
     fs::remove_all(folder_);
@@ -25,7 +25,7 @@ class RunRescueTest : public ::testing::Test {
   ~RunRescueTest() override { fs::remove_all(folder_); }
 
   RunRescue rescue(int rank) {
-    return RunRescue(folder_, json{{"schema_version", 1}, {"train", {{"warmup", 1}}}}, preparation_, rank);
+    return RunRescue(folder_, json{{"schema_version", 1}, {"train", {{"warmup", 1}}}}, setup_, rank);
   }
   json result() const { return json::parse(std::ifstream(folder_ / "result.json")); }
   bool has(const char* name) const { return fs::exists(folder_ / name); }
@@ -34,7 +34,7 @@ class RunRescueTest : public ::testing::Test {
   trace::RankTrace trace_of_a_step() const {
     trace::RankTrace trace;
     trace.steps = {{1'000'000, 4'000'000}};
-    const schedule::Schedule& schedule = preparation_.schedules.of_step(1);
+    const schedule::Schedule& schedule = setup_.schedules.of_step(1);
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
       const std::int64_t begin = 1'000'000 + static_cast<std::int64_t>(1000 * i);
       const bool work = schedule.ops[i].has_work();
@@ -43,7 +43,7 @@ class RunRescueTest : public ::testing::Test {
     return trace;
   }
 
-  engine::Preparation preparation_;
+  engine::Setup setup_;
   fs::path folder_;
 };
 

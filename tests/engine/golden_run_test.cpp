@@ -41,8 +41,10 @@ class GoldenTokens : public BatchSource {
 TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
   for (bool tied : {false, true}) {
     const testing::GoldenDecoder golden(tied);
-    for (const auto& [ranks, strategy] : {std::pair{1, Strategy::no_shard}, {2, Strategy::full_shard},
-                                          {4, Strategy::shard_grad_op}, {8, Strategy::full_shard}}) {
+    for (const auto& [ranks, strategy] : {std::pair{1, Strategy::no_shard},
+                                          {2, Strategy::full_shard},
+                                          {4, Strategy::shard_grad_op},
+                                          {8, Strategy::full_shard}}) {
       RunConfig c;
       c.model = golden.model();
       c.train = golden.train();
@@ -50,13 +52,14 @@ TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
       c.mesh.ranks = ranks;
       c.fsdp.strategy = strategy;
       c = testing::settled(c);
-      const Preparation p = prepare(c);
+      const Setup p = set_up(c);
       RunHooks hooks;
       hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
-        const std::vector<float> all = golden.initial(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
+        const std::vector<float> all =
+            golden.initial(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
         std::copy_n(all.begin() + begin, out.size(), out.begin());
       };
-      const RunResult result = run(*backend::cpu::make_cpu_backend(), p, GoldenTokens(golden), hooks);
+      const Measurement result = run(*backend::cpu::make_cpu_backend(), p, GoldenTokens(golden), hooks);
       const std::vector<float> losses = golden.losses();
       ASSERT_EQ(result.losses.size(), losses.size());
       for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -65,7 +68,8 @@ TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
       for (std::size_t i = 0; i < p.plan.shapes.parameters.size(); ++i) {
         const std::vector<float> expected = golden.final(p.plan.shapes.parameters[i].name);
         for (std::size_t e = 0; e < expected.size(); ++e) {
-          ASSERT_NEAR(static_cast<double>(result.parameters[i][e]), static_cast<double>(expected[e]), kParameterTolerance)
+          ASSERT_NEAR(static_cast<double>(result.parameters[i][e]), static_cast<double>(expected[e]),
+                      kParameterTolerance)
               << p.plan.shapes.parameters[i].name << '[' << e << "], " << ranks << " ranks";
         }
       }
@@ -103,13 +107,13 @@ TEST(GoldenRun, OneLinearLayerStepsAsFlaxDoesForAnyNumberOfShards) {
         c.train.batch_per_rank = golden.batch / num_shards;
         c.mesh.ranks = num_shards;
         c.fsdp.layout = layout;
-        const Preparation p = prepare(testing::settled(c));
+        const Setup p = set_up(testing::settled(c));
         RunHooks hooks;
         hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
           const std::vector<float>& all = parameter == 0 ? golden.weight : golden.bias;
           std::copy_n(all.begin() + begin, out.size(), out.begin());
         };
-        const RunResult result = run(*backend::cpu::make_cpu_backend(), p, GoldenFeatures(golden), hooks);
+        const Measurement result = run(*backend::cpu::make_cpu_backend(), p, GoldenFeatures(golden), hooks);
         EXPECT_NEAR(result.losses.front(), static_cast<double>(golden.loss), 1e-6 * static_cast<double>(golden.loss));
         for (std::size_t i = 0; i < golden.new_weight.size(); ++i) {
           ASSERT_NEAR(result.parameters[0][i], golden.new_weight[i], 1e-6F) << golden.name << ", " << num_shards;

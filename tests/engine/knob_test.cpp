@@ -34,7 +34,7 @@ RunConfig balanced() {
   c.train.warmup = 1;
   c.train.seq_len = 64;
   c.train.batch_per_rank = 1;
-  const Preparation p = prepare(testing::settled(c));
+  const Setup p = set_up(testing::settled(c));
   c.emulate.compute_tflops = p.sizes[1].forward_flops / kUnitSeconds / 1e12;
   const double wire = static_cast<double>(p.plan.units[1].layout.gathered_numel()) * 4 * 3 / 4;
   c.emulate.link_gb_per_s = wire / kUnitSeconds / 1e9;
@@ -43,8 +43,8 @@ RunConfig balanced() {
 
 metrics::RunMetrics measure(const RunConfig& asked) {
   const RunConfig c = testing::settled(asked);
-  const Preparation p = prepare(c);
-  const RunResult result = testing::run_tiny(c);
+  const Setup p = set_up(c);
+  const Measurement result = testing::run_tiny(c);
   return metrics::run_metrics(p.schedules, p.plan.mesh, c.fsdp.reshard_after_forward.group, result.traces, 1);
 }
 
@@ -89,13 +89,13 @@ TEST(Knob, AStrictLimitOfOneForbidsOverlapInForward) {
 
 TEST(Knob, AByteBudgetOfOneUnitIsAStrictLimitOfOne) {
   RunConfig c = balanced();
-  const std::int64_t unit = prepare(testing::settled(c)).plan.units[1].layout.gathered_numel() * 4;
+  const std::int64_t unit = set_up(testing::settled(c)).plan.units[1].layout.gathered_numel() * 4;
   c.fsdp.all_gather_limit = {AllGatherLimit::Mode::bytes, 0, unit};
-  const auto budget = prepare(testing::settled(c));
+  const auto budget = set_up(testing::settled(c));
   c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 1, 0};
-  EXPECT_EQ(budget.schedules.steady(), prepare(testing::settled(c)).schedules.steady());
+  EXPECT_EQ(budget.schedules.steady(), set_up(testing::settled(c)).schedules.steady());
   c.fsdp.all_gather_limit = {AllGatherLimit::Mode::bytes, 0, 2 * unit};
-  EXPECT_NE(budget.schedules.steady(), prepare(testing::settled(c)).schedules.steady());
+  EXPECT_NE(budget.schedules.steady(), set_up(testing::settled(c)).schedules.steady());
 }
 
 TEST(Knob, ASeparateReduceScatterCommunicatorFreesGathersFromReductions) {
@@ -120,7 +120,7 @@ TEST(Knob, MoreReduceScatterBuffersUncoverSlowReductions) {
   EXPECT_LE(three, one + 0.5 * kUnitMs);
   const auto waits = [&](int buffers) {
     c.fsdp.reduce_scatter_buffers = buffers;
-    return prepare(testing::settled(c)).schedules.steady();
+    return set_up(testing::settled(c)).schedules.steady();
   };
   EXPECT_NE(waits(1), waits(3));
 }
@@ -130,9 +130,9 @@ TEST(Knob, ExplicitForwardDepthCostsAUnitOfMemoryEach) {
   std::vector<std::int64_t> peaks;
   for (int depth : {1, 2, 3}) {
     c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, depth};
-    peaks.push_back(prepare(testing::settled(c)).memory.peak_occupied[index_of(MemoryCategory::unsharded_parameters)]);
+    peaks.push_back(set_up(testing::settled(c)).memory.peak_occupied[index_of(MemoryCategory::unsharded_parameters)]);
   }
-  const std::int64_t unit = prepare(testing::settled(c)).plan.units[1].layout.gathered_numel() * 4;
+  const std::int64_t unit = set_up(testing::settled(c)).plan.units[1].layout.gathered_numel() * 4;
   EXPECT_EQ(peaks[1] - peaks[0], unit);
   EXPECT_EQ(peaks[2] - peaks[1], unit);
 }
@@ -147,14 +147,14 @@ TEST(Knob, StrictLimitsChangeTheMeasuredPeakByOneUnitEach) {
       peaks.push_back(
           testing::run_tiny(c).memory.front().peak_occupied[index_of(MemoryCategory::unsharded_parameters)]);
     }
-    const std::int64_t unit = prepare(testing::settled(c)).plan.units[1].layout.gathered_numel() * 4;
+    const std::int64_t unit = set_up(testing::settled(c)).plan.units[1].layout.gathered_numel() * 4;
     EXPECT_EQ(peaks[1] - peaks[0], unit);
     EXPECT_EQ(peaks[2] - peaks[1], unit);
   }
 }
 
 std::int64_t bytes_on_wire(const RunConfig& c) {
-  const RunResult result = testing::run_tiny(c);
+  const Measurement result = testing::run_tiny(c);
   return result.wire_bytes[0][0] + result.wire_bytes[0][1] + result.wire_bytes[0][2];
 }
 
@@ -184,11 +184,11 @@ TEST(Knob, HybridReducesAcrossReplicasAndGathersInside) {
   c.fsdp.strategy = Strategy::hybrid_shard;
   c.mesh = {4, 2, 2};
   const backend::WireBytes bytes = testing::run_tiny(c).wire_bytes.front();
-  const Preparation p = prepare(c);
+  const Setup p = set_up(c);
   std::int64_t gathered = 0;
   for (const plan::Unit& u : p.plan.units) gathered += u.layout.gathered_numel();
-  EXPECT_EQ(bytes[1], 3 * gathered * 4 / 2);       // (F-1)/F with F = 2, three steps
-  EXPECT_EQ(bytes[2], 3 * gathered / 2 * 4);       // 2 (R-1)/R of the shard with R = 2
+  EXPECT_EQ(bytes[1], 3 * gathered * 4 / 2);  // (F-1)/F with F = 2, three steps
+  EXPECT_EQ(bytes[2], 3 * gathered / 2 * 4);  // 2 (R-1)/R of the shard with R = 2
 }
 
 TEST(Knob, ReshardToAGroupGathersOverFewerRanks) {
@@ -200,10 +200,10 @@ TEST(Knob, ReshardToAGroupGathersOverFewerRanks) {
 
 TEST(Knob, ActivationCheckpointingTradesMemoryForTime) {
   RunConfig c = balanced();
-  const Preparation without = prepare(testing::settled(c));
+  const Setup without = set_up(testing::settled(c));
   const double fast = measure(c).compute_ms;
   c.fsdp.activation_checkpointing = true;
-  const Preparation with = prepare(testing::settled(c));
+  const Setup with = set_up(testing::settled(c));
   const std::size_t activations = index_of(MemoryCategory::activations);
   EXPECT_LT(2 * with.memory.peak_occupied[activations], without.memory.peak_occupied[activations]);
   EXPECT_GT(measure(c).compute_ms, fast + 0.8 * kBlocks * kUnitMs);
@@ -213,7 +213,7 @@ TEST(Knob, ShardThresholdReplicatesSmallParameters) {
   RunConfig c = balanced();
   EXPECT_EQ(testing::run_tiny(c).wire_bytes.front()[2], 0);
   c.fsdp.shard_threshold = c.model.width + 1;  // the norms
-  const Preparation p = prepare(testing::settled(c));
+  const Setup p = set_up(testing::settled(c));
   EXPECT_EQ(p.plan.units[1].layout.replicated.size(), 2U);
   EXPECT_GT(testing::run_tiny(c).wire_bytes.front()[2], 0);
 }
@@ -222,7 +222,7 @@ TEST(Knob, WrappingDecidesTheUnits) {
   RunConfig c = balanced();
   const auto units = [&](Wrap wrap) {
     c.fsdp.wrap = wrap;
-    return prepare(testing::settled(c)).plan.units.size();
+    return set_up(testing::settled(c)).plan.units.size();
   };
   EXPECT_EQ(units({Wrap::Mode::block, 1, 0}), 7U);
   EXPECT_EQ(units({Wrap::Mode::blocks, 4, 0}), 3U);

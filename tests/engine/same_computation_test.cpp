@@ -27,36 +27,65 @@ void expect_one_digest(const RunConfig& base, const std::vector<Variant>& varian
 
 const std::vector<Variant> kPolicies{
     {"no_shard", [](RunConfig& c) { c.fsdp.strategy = Strategy::no_shard; }},
-    {"no_shard flat", [](RunConfig& c) { c.fsdp.strategy = Strategy::no_shard; c.fsdp.layout = Layout::flat; }},
+    {"no_shard flat",
+     [](RunConfig& c) {
+       c.fsdp.strategy = Strategy::no_shard;
+       c.fsdp.layout = Layout::flat;
+     }},
     {"shard_grad_op", [](RunConfig& c) { c.fsdp.strategy = Strategy::shard_grad_op; }},
-    {"shard_grad_op flat", [](RunConfig& c) { c.fsdp.strategy = Strategy::shard_grad_op; c.fsdp.layout = Layout::flat; }},
+    {"shard_grad_op flat",
+     [](RunConfig& c) {
+       c.fsdp.strategy = Strategy::shard_grad_op;
+       c.fsdp.layout = Layout::flat;
+     }},
     {"flat", [](RunConfig& c) { c.fsdp.layout = Layout::flat; }},
     {"reshard always", [](RunConfig& c) { c.fsdp.reshard_after_forward.mode = ReshardAfterForward::Mode::always; }},
     {"reshard never", [](RunConfig& c) { c.fsdp.reshard_after_forward.mode = ReshardAfterForward::Mode::never; }},
-    {"reshard to 2", [](RunConfig& c) { c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::group, 2}; }},
+    {"reshard to 2",
+     [](RunConfig& c) {
+       c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::group, 2};
+     }},
     {"reshard to 2 flat",
      [](RunConfig& c) {
        c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::group, 2};
        c.fsdp.layout = Layout::flat;
      }},
     {"forward none", [](RunConfig& c) { c.fsdp.forward_prefetch.mode = Prefetch::Mode::none; }},
-    {"forward 2", [](RunConfig& c) { c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 2}; }},
+    {"forward 2",
+     [](RunConfig& c) {
+       c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 2};
+     }},
     {"backward none", [](RunConfig& c) { c.fsdp.backward_prefetch.mode = Prefetch::Mode::none; }},
     {"backward post", [](RunConfig& c) { c.fsdp.backward_prefetch.mode = Prefetch::Mode::post; }},
-    {"backward 3", [](RunConfig& c) { c.fsdp.backward_prefetch = {Prefetch::Mode::explicit_, 3}; }},
+    {"backward 3",
+     [](RunConfig& c) {
+       c.fsdp.backward_prefetch = {Prefetch::Mode::explicit_, 3};
+     }},
     {"unlimited", [](RunConfig& c) { c.fsdp.all_gather_limit.mode = AllGatherLimit::Mode::unlimited; }},
-    {"fsdp1_queue", [](RunConfig& c) { c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp1_queue, 2, 0}; }},
+    {"fsdp1_queue",
+     [](RunConfig& c) {
+       c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp1_queue, 2, 0};
+     }},
     {"strict 1 flat",
      [](RunConfig& c) {
        c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 1, 0};
        c.fsdp.layout = Layout::flat;
      }},
-    {"strict 2", [](RunConfig& c) { c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 2, 0}; }},
-    {"bytes", [](RunConfig& c) { c.fsdp.all_gather_limit = {AllGatherLimit::Mode::bytes, 0, 40000}; }},
+    {"strict 2",
+     [](RunConfig& c) {
+       c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 2, 0};
+     }},
+    {"bytes",
+     [](RunConfig& c) {
+       c.fsdp.all_gather_limit = {AllGatherLimit::Mode::bytes, 0, 40000};
+     }},
     {"three reduce-scatter buffers", [](RunConfig& c) { c.fsdp.reduce_scatter_buffers = 3; }},
     {"unbounded reduce-scatter buffers", [](RunConfig& c) { c.fsdp.reduce_scatter_buffers = 0; }},
     {"separate communicator", [](RunConfig& c) { c.fsdp.separate_reduce_scatter_comm = true; }},
-    {"blocks:2", [](RunConfig& c) { c.fsdp.wrap = {Wrap::Mode::blocks, 2, 0}; }},
+    {"blocks:2",
+     [](RunConfig& c) {
+       c.fsdp.wrap = {Wrap::Mode::blocks, 2, 0};
+     }},
     {"whole model", [](RunConfig& c) { c.fsdp.wrap.mode = Wrap::Mode::model; }},
     {"checkpointing", [](RunConfig& c) { c.fsdp.activation_checkpointing = true; }},
     {"small parameters replicated", [](RunConfig& c) { c.fsdp.shard_threshold = 600; }},
@@ -125,7 +154,8 @@ TEST(SameComputation, HybridHasItsOwnDigestTheSameForAllItsModes) {
       if (mode == AccumulateMode::reduce_scatter_only && name.find("replicated") != std::string::npos) continue;
       variants.push_back(v);
     }
-    variants.push_back({"hybrid_shard_grad_op", [](RunConfig& c) { c.fsdp.strategy = Strategy::hybrid_shard_grad_op; }});
+    variants.push_back(
+        {"hybrid_shard_grad_op", [](RunConfig& c) { c.fsdp.strategy = Strategy::hybrid_shard_grad_op; }});
     expect_one_digest(base, variants);
   }
 }
@@ -186,8 +216,8 @@ TEST(SameComputation, AnyNumberOfRanksAgreesWithOneOnTheGlobalBatch) {
       RunConfig one = many;
       one.mesh.ranks = 1;
       one.train.batch_per_rank = 2 * ranks;
-      const RunResult a = testing::run_tiny(many);
-      const RunResult b = testing::run_tiny(one);
+      const Measurement a = testing::run_tiny(many);
+      const Measurement b = testing::run_tiny(one);
       EXPECT_LT(relative_distance(a.parameters, b.parameters), kTolerance) << ranks << " ranks";
       for (std::size_t i = 0; i < a.losses.size(); ++i) {
         EXPECT_NEAR(a.losses[i], b.losses[i], kTolerance * b.losses[i]) << ranks << " ranks, step " << i;

@@ -26,9 +26,9 @@ void randomize(RunConfig& c, std::mt19937& random) {
   f.layout = pick(random, {Layout::flat, Layout::per_param});
   f.forward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::implicit, Prefetch::Mode::explicit_}),
                         pick(random, {1, 2})};
-  f.backward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::post, Prefetch::Mode::pre,
-                                       Prefetch::Mode::explicit_}),
-                         pick(random, {1, 2})};
+  f.backward_prefetch = {
+      pick(random, {Prefetch::Mode::none, Prefetch::Mode::post, Prefetch::Mode::pre, Prefetch::Mode::explicit_}),
+      pick(random, {1, 2})};
   f.all_gather_limit = {pick(random, {AllGatherLimit::Mode::unlimited, AllGatherLimit::Mode::fsdp1_queue,
                                       AllGatherLimit::Mode::fsdp2_event, AllGatherLimit::Mode::strict}),
                         pick(random, {1, 2, 3}), 0};
@@ -50,18 +50,18 @@ TEST(Stress, RandomPoliciesUnderRandomDelays) {
     RunConfig c = base;
     randomize(c, random);
     c = testing::settled(c);
-    const Preparation preparation = prepare(c);
-    const RunResult result = testing::run_tiny(c);
+    const Setup setup = set_up(c);
+    const Measurement result = testing::run_tiny(c);
     EXPECT_EQ(result.parameters_digest.value(), expected) << "case " << i;
 
-    const PoolStatistics expected_memory = schedule::memory_walk(preparation.schedules, 4);
+    const PoolStatistics expected_memory = schedule::memory_walk(setup.schedules, 4);
     for (const PoolStatistics& memory : result.memory) {
       EXPECT_EQ(memory.peak_occupied_total, expected_memory.peak_occupied_total) << "case " << i;
       EXPECT_EQ(memory.peak_occupied, expected_memory.peak_occupied) << "case " << i;
       EXPECT_EQ(memory.reserved, expected_memory.reserved) << "case " << i;
     }
-    const plan::CommunicationVolume volume = plan::communication_volume(
-        preparation.plan, c, schedule::units_that_reshard(schedule::make_policy(c), preparation.plan));
+    const plan::CommunicationVolume volume =
+        plan::communication_volume(setup.plan, c, schedule::units_that_reshard(setup.policy, setup.plan));
     for (const backend::WireBytes& bytes : result.wire_bytes) {
       EXPECT_EQ(bytes[0], std::llround(2 * volume.all_gather)) << "case " << i;
       EXPECT_EQ(bytes[1], std::llround(2 * volume.reduce_scatter)) << "case " << i;

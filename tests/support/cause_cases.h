@@ -47,7 +47,7 @@ class CauseCases {
 
   /// Makes a block's forward take `forward_ms` and its gather `bandwidth_ms` + `latency_ms`.
   static void set_rates(config::RunConfig& c, double forward_ms, double bandwidth_ms, double latency_ms) {
-    const engine::Preparation p = engine::prepare(settled(c));
+    const engine::Setup p = engine::set_up(settled(c));
     c.emulate.compute_tflops = p.sizes[1].forward_flops / (forward_ms * 1e-3) / 1e12;
     const auto ranks = static_cast<double>(c.mesh.ranks);
     const double wire = static_cast<double>(p.plan.units[1].layout.gathered_numel()) * 4 * (ranks - 1) / ranks;
@@ -92,9 +92,7 @@ class CauseCases {
           fsdp.forward_prefetch.mode = config::Prefetch::Mode::none;
         }
         return;
-      case Cause::all_gather_limit:
-        fsdp.all_gather_limit = {config::AllGatherLimit::Mode::strict, 1, 0};
-        return;
+      case Cause::all_gather_limit: fsdp.all_gather_limit = {config::AllGatherLimit::Mode::strict, 1, 0}; return;
       case Cause::straggler:
         inject.slow_rank = c.late_rank = pick({0, 1});
         inject.slow_rank_factor = std::uniform_real_distribution<>(1.4, 2.5)(random_);
@@ -115,9 +113,7 @@ class CauseCases {
         fsdp.param_dtype = DType::bf16;
         set_rates(c.config, 3.0, 1.9, 1.95);
         return;
-      case Cause::host_bound:
-        inject.host_delay_us = std::uniform_real_distribution<>(1500, 2500)(random_);
-        return;
+      case Cause::host_bound: inject.host_delay_us = std::uniform_real_distribution<>(1500, 2500)(random_); return;
       case Cause::unknown:  // something outside the schedule holds a lane
         inject.delay_lane = "copy";
         inject.delay_us = 5000;
@@ -133,10 +129,10 @@ class CauseCases {
 /// Runs a case and ranks its causes.
 inline metrics::CauseReport diagnose(const config::RunConfig& asked) {
   const config::RunConfig c = settled(asked);
-  const engine::Preparation p = engine::prepare(c);
-  const engine::RunResult result = run_tiny(c);
+  const engine::Setup p = engine::set_up(c);
+  const engine::Measurement result = run_tiny(c);
   const metrics::LinkFacts link{*c.emulate.link_gb_per_s * 1e9, c.emulate.link_latency_us * 1e-6};
-  return metrics::report_causes(p.schedules, p.plan, schedule::make_policy(c), result.traces, link);
+  return metrics::report_causes(p.schedules, p.plan, p.policy, result.traces, link);
 }
 
 /// The causes that were found, largest first, the ends of the step left out.

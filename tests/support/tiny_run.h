@@ -58,11 +58,11 @@ inline config::RunConfig settled(config::RunConfig c) {
   return c;
 }
 
-inline engine::RunResult run_tiny(const config::RunConfig& asked, const engine::RunHooks& hooks = {}) {
+inline engine::Measurement run_tiny(const config::RunConfig& asked, const engine::RunHooks& hooks = {}) {
   const config::RunConfig config = settled(asked);
-  const engine::Preparation preparation = engine::prepare(config);
+  const engine::Setup setup = engine::set_up(config);
   const HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
-  return engine::run(*backend::cpu::make_cpu_backend(), preparation, batches, hooks);
+  return engine::run(*backend::cpu::make_cpu_backend(), setup, batches, hooks);
 }
 
 }  // namespace fsdpbench::testing

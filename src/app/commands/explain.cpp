@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "config/load.h"
 #include "config/validate.h"
-#include "engine/run.h"
+#include "engine/setup.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::app {
@@ -23,16 +23,16 @@ int explain_command(const ExplainArguments& arguments) {
   }
   config::RunConfig config = config::load_profile(arguments.profile, arguments.overrides);
   for (const std::string& note : config::validate(config)) console().info(note);
-  const engine::Preparation preparation = engine::prepare(config);
-  const schedule::Schedule& steady = preparation.schedules.steady();
+  const engine::Setup setup = engine::set_up(config);
+  const schedule::Schedule& steady = setup.schedules.steady();
   if (arguments.format == "collectives") {
-    console().print(schedule::collective_order(preparation.plan, steady) + "\n");
+    console().print(schedule::collective_order(setup.plan, steady) + "\n");
   } else if (arguments.format == "issue") {
-    console().print(schedule::issue_order(preparation.plan, steady) + "\n");
+    console().print(schedule::issue_order(setup.plan, steady) + "\n");
   } else if (arguments.format == "json") {
-    console().print(explain_json(preparation).dump(2) + "\n");
+    console().print(explain_json(setup).dump(2) + "\n");
   } else if (arguments.format == "table") {
-    console().print(explain_text(preparation));
+    console().print(explain_text(setup));
   } else {
     throw ConfigError(
         fmt::format("--format {} is not known; valid: table, json, collectives, issue", arguments.format));

@@ -33,12 +33,12 @@ int run_command(const RunArguments& arguments, Job* job) {
   const int local_ranks = job == nullptr ? 0 : job->session().placement().local_ranks;
   const PreparedRun prepared = prepare_run(load_run(arguments.profile, overrides, job), local_ranks);
   for (const std::string& note : prepared.notes) console().info(note);
-  const engine::Preparation& preparation = prepared.preparation;
-  const config::RunConfig& config = preparation.config;
+  const engine::Setup& setup = prepared.setup;
+  const config::RunConfig& config = setup.config;
   const fs::path folder = make_result_folder(arguments.profile, arguments.out);
   write_file(folder / "config.toml", config::to_toml(config));
   if (job != nullptr) forget_old_results(folder);
-  console().info(run_headline(preparation));
+  console().info(run_headline(setup));
 
   MeasuredRun run;
   {
@@ -48,7 +48,7 @@ int run_command(const RunArguments& arguments, Job* job) {
     hooks.stop = interrupt_requested;
     run = measure(prepared, hooks, {job, folder, arguments.command_line});
   }
-  if (run.report.metrics) write_trace_files(folder, preparation, run.result->traces);
+  if (run.report.metrics) write_trace_files(folder, setup, run.result->traces);
   write_file(folder / "result.json", result_json(run.report).dump(2) + "\n");
   console().print(run_table(run.report, folder));
   if (run.result->interrupted) {

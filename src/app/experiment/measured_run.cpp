@@ -24,7 +24,7 @@
 namespace fsdpbench::app {
 namespace {
 
-void check_memory(const engine::Preparation& p, int local_ranks) {
+void check_memory(const engine::Setup& p, int local_ranks) {
   if (p.config.device.backend == config::BackendKind::cuda) return;  // not this memory; the device's pool checks
   const bool untouched = p.config.emulate.compute_tflops && p.config.emulate.link_gb_per_s;
   if (untouched) return;  // nothing is computed or moved: the memory is never used
@@ -41,9 +41,9 @@ void check_memory(const engine::Preparation& p, int local_ranks) {
 /// Bytes counted on the wire equal the closed formula; a ring of an uneven message rounds each all-reduce down.
 void check_wire_bytes(const RunReport& report) {
   const auto steps = static_cast<double>(report.result->traces.front().steps.size());
-  const auto& plan = report.preparation->plan;
+  const auto& plan = report.setup->plan;
   const double slack =
-      static_cast<double>(4 * plan.units.size()) * static_cast<double>(report.preparation->config.train.accumulate) + 1;
+      static_cast<double>(4 * plan.units.size()) * static_cast<double>(report.setup->config.train.accumulate) + 1;
   const plan::CommunicationVolume& v = report.expected_volume;
   for (const backend::WireBytes& bytes : report.result->wire_bytes) {
     const std::pair<backend::Collective, double> expected[] = {{backend::Collective::all_gather, v.all_gather},
@@ -63,7 +63,7 @@ void check_wire_bytes(const RunReport& report) {
 }
 
 void check_memory_estimate(const RunReport& report) {
-  const PoolStatistics& expected = report.preparation->memory;
+  const PoolStatistics& expected = report.setup->memory;
   for (const PoolStatistics& measured : report.result->memory) {
     // A run shorter than the walk may not have reached the peak; it may never exceed it.
     if (measured.peak_occupied_total > expected.peak_occupied_total) {
@@ -81,9 +81,9 @@ std::string date_now() {
 }
 
 /// Runs it on threads of this process or on the processes of the job.
-engine::RunResult train(backend::Backend& backend, const PreparedRun& prepared, engine::RunHooks& hooks,
-                        const RunPlace& place, const RunReport& report) {
-  if (place.job == nullptr) return engine::run(backend, prepared.preparation, *prepared.data, hooks);
+engine::Measurement train(backend::Backend& backend, const PreparedRun& prepared, engine::RunHooks& hooks,
+                          const RunPlace& place, const RunReport& report) {
+  if (place.job == nullptr) return engine::run(backend, prepared.setup, *prepared.data, hooks);
   Job& job = *place.job;
   const nlohmann::json frame = place.folder.empty() ? nlohmann::json() : result_frame(report);
   job.watch().doing("preparing a run");
@@ -91,7 +91,7 @@ engine::RunResult train(backend::Backend& backend, const PreparedRun& prepared, 
   JobRun run(job, prepared, place.folder, frame);
   hooks.done = &run.done();
   job.watch().doing("training");
-  engine::RunResult result = engine::run(backend, prepared.preparation, *prepared.data, hooks, &job.session());
+  engine::Measurement result = engine::run(backend, prepared.setup, *prepared.data, hooks, &job.session());
   run.ended();
   job.watch().doing("computing metrics and writing results");
   return result;
@@ -107,8 +107,8 @@ double tokens_per_step(const config::RunConfig& c) {
 PreparedRun prepare_run(config::RunConfig config, int local_ranks) {
   PreparedRun run;
   run.notes = config::validate(config);
-  run.preparation = engine::prepare(config);
-  check_memory(run.preparation, local_ranks > 0 ? local_ranks : run.preparation.plan.mesh.ranks());
+  run.setup = engine::set_up(config);
+  check_memory(run.setup, local_ranks > 0 ? local_ranks : run.setup.plan.mesh.ranks());
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   run.data = std::make_unique<engine::ByteDataset>(
       config.data.path.empty() ? default_data_path() : std::filesystem::path(config.data.path),
@@ -122,25 +122,24 @@ std::optional<metrics::LinkFacts> link_facts(const config::RunConfig& config) {
 }
 
 MeasuredRun measure(const PreparedRun& prepared, engine::RunHooks hooks, const RunPlace& place) {
-  const engine::Preparation& p = prepared.preparation;
+  const engine::Setup& p = prepared.setup;
   MeasuredRun run;
-  run.report.preparation = &p;
+  run.report.setup = &p;
   run.report.date = date_now();
   run.report.command_line = place.command_line;
   run.report.session = place.job == nullptr ? nullptr : &place.job->session();
   const auto backend = select_backend(std::string(config::to_string(p.config.device.backend)));
-  run.result = std::make_unique<engine::RunResult>(train(*backend, prepared, hooks, place, run.report));
+  run.result = std::make_unique<engine::Measurement>(train(*backend, prepared, hooks, place, run.report));
   run.report.result = run.result.get();
-  run.report.expected_volume = plan::communication_volume(
-      p.plan, p.config, schedule::units_that_reshard(schedule::make_policy(p.config), p.plan));
+  run.report.expected_volume =
+      plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
   if (run.result->traces.front().steps.empty()) return run;
   metrics::fill_peers_arrived(p.schedules, p.plan.mesh, p.config.fsdp.reshard_after_forward.group, run.result->traces);
   run.report.metrics = metrics::run_metrics(p.schedules, p.plan.mesh, p.config.fsdp.reshard_after_forward.group,
                                             run.result->traces, tokens_per_step(p.config));
   check_wire_bytes(run.report);
   check_memory_estimate(run.report);
-  run.report.causes = metrics::report_causes(p.schedules, p.plan, schedule::make_policy(p.config), run.result->traces,
-                                             link_facts(p.config));
+  run.report.causes = metrics::report_causes(p.schedules, p.plan, p.policy, run.result->traces, link_facts(p.config));
   return run;
 }
 

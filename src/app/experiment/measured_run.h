@@ -16,7 +16,7 @@ namespace fsdpbench::app {
 
 /// A configuration that can run: valid, prepared, its memory there, its data open.
 struct PreparedRun {
-  engine::Preparation preparation;
+  engine::Setup setup;
   std::vector<std::string> notes;  ///< of validate(): settings that have no effect or were replaced
   std::unique_ptr<engine::ByteDataset> data;
 };
@@ -30,7 +30,7 @@ std::optional<metrics::LinkFacts> link_facts(const config::RunConfig& config);
 
 /// What a run gave. The report points into `result` and into the PreparedRun, which must outlive it.
 struct MeasuredRun {
-  std::unique_ptr<engine::RunResult> result;
+  std::unique_ptr<engine::Measurement> result;
   RunReport report;
 };
 

@@ -33,8 +33,8 @@ nlohmann::json run_trial(const config::RunConfig& config, Job* job, const std::f
   trial["seconds"] = static_cast<double>(now_ns() - begin) * 1e-9;
   if (!keep.empty()) {
     const std::filesystem::path folder = make_result_folder("", keep.string());
-    write_file(folder / "config.toml", config::to_toml(prepared.preparation.config));
-    write_trace_files(folder, prepared.preparation, run.result->traces);
+    write_file(folder / "config.toml", config::to_toml(prepared.setup.config));
+    write_trace_files(folder, prepared.setup, run.result->traces);
     write_file(folder / "result.json", result.dump(2) + "\n");
   }
   return trial;

@@ -54,7 +54,7 @@ void serve_run(Job& job, const json& order) {
   engine::RunHooks hooks;
   hooks.stop = interrupt_requested;
   hooks.done = &run.done();
-  const engine::Preparation& p = prepared->preparation;
+  const engine::Setup& p = prepared->setup;
   const auto backend = select_backend(std::string(config::to_string(p.config.device.backend)));
   job.watch().doing("training");
   engine::run(*backend, p, *prepared->data, hooks, &job.session());
@@ -64,7 +64,7 @@ void serve_run(Job& job, const json& order) {
 }  // namespace
 
 void JobRun::announce(Job& job, const PreparedRun& prepared, const std::filesystem::path& folder, const json& frame) {
-  const json order{{"config", to_message(prepared.preparation.config)},
+  const json order{{"config", to_message(prepared.setup.config)},
                    {"folder", folder.empty() ? "" : std::filesystem::absolute(folder).string()},
                    {"frame", frame}};
   send_to_others(job, kOrder, order.dump());
@@ -86,7 +86,7 @@ void JobRun::announce(Job& job, const PreparedRun& prepared, const std::filesyst
 void JobRun::announce_end(Job& job, int code) { send_to_others(job, kOrder, json{{"end", code}}.dump()); }
 
 JobRun::JobRun(Job& job, const PreparedRun& prepared, std::filesystem::path folder, json frame)
-    : job_(job), rescue_(std::move(folder), std::move(frame), prepared.preparation, job.rank()) {
+    : job_(job), rescue_(std::move(folder), std::move(frame), prepared.setup, job.rank()) {
   job_.watch().save_with(&rescue_);
 }
 

@@ -16,8 +16,8 @@ namespace fsdpbench::app {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-RunRescue::RunRescue(fs::path folder, json frame, const engine::Preparation& preparation, int rank)
-    : folder_(std::move(folder)), frame_(std::move(frame)), preparation_(preparation), rank_(rank) {}
+RunRescue::RunRescue(fs::path folder, json frame, const engine::Setup& setup, int rank)
+    : folder_(std::move(folder)), frame_(std::move(frame)), setup_(setup), rank_(rank) {}
 
 void RunRescue::write_result(const launch::JobFailure* failure, const engine::DoneSteps::Snapshot& done) {
   json j = frame_;
@@ -50,7 +50,7 @@ std::string RunRescue::save(const launch::JobFailure* failure) {
   const bool root_died = failure != nullptr && failure->rank == 0 && failure->died;
   bool writes = rank_ == (root_died ? 1 : 0);
   if (writes) write_result(failure, done);  // before the trace, which takes longer
-  if (!done.trace.steps.empty()) write_rank_file(folder_, preparation_, done.trace);
+  if (!done.trace.steps.empty()) write_rank_file(folder_, setup_, done.trace);
   if (root_died && rank_ > 1 && result_is_missing()) {
     writes = true;
     write_result(failure, done);

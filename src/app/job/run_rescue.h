@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "engine/done_steps.h"
-#include "engine/run.h"
+#include "engine/setup.h"
 #include "launch/control_channel.h"
 
 namespace fsdpbench::app {
@@ -16,8 +16,8 @@ namespace fsdpbench::app {
 class RunRescue {
  public:
   /// `folder`: the result folder, empty if there is none: then nothing is saved. `frame`: result_frame() of the run.
-  /// `preparation` must outlive this.
-  RunRescue(std::filesystem::path folder, nlohmann::json frame, const engine::Preparation& preparation, int rank);
+  /// `setup` must outlive this.
+  RunRescue(std::filesystem::path folder, nlohmann::json frame, const engine::Setup& setup, int rank);
 
   /// Where the rank's run leaves what it has completed.
   engine::DoneSteps& done() { return done_; }
@@ -37,7 +37,7 @@ class RunRescue {
 
   const std::filesystem::path folder_;
   const nlohmann::json frame_;
-  const engine::Preparation& preparation_;
+  const engine::Setup& setup_;
   const int rank_;
   engine::DoneSteps done_;
   std::mutex mutex_;

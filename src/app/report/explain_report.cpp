@@ -48,7 +48,7 @@ std::string units_table(const plan::Plan& plan) {
 
 std::string gigabytes(double bytes) { return fmt::format("{:.4g} GB", bytes / 1e9); }
 
-std::string memory_table(const engine::Preparation& p) {
+std::string memory_table(const engine::Setup& p) {
   const plan::MemoryEstimate with = plan::memory_with_fsdp(p.plan, p.config);
   const plan::MemoryEstimate without = plan::memory_without_fsdp(p.plan, p.config);
   Table table;
@@ -80,9 +80,9 @@ std::string memory_table(const engine::Preparation& p) {
          "each category's own peak; they come at different times, so their sum may exceed the total\n";
 }
 
-std::string communication_table(const engine::Preparation& p) {
-  const plan::CommunicationVolume v = plan::communication_volume(
-      p.plan, p.config, schedule::units_that_reshard(schedule::make_policy(p.config), p.plan));
+std::string communication_table(const engine::Setup& p) {
+  const plan::CommunicationVolume v =
+      plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
   const double parallel = plan::data_parallel_volume(p.plan, p.config);
   Table table;
   table.title = "Communication a rank and step (ring algorithms, bytes sent)";
@@ -101,7 +101,7 @@ std::string communication_table(const engine::Preparation& p) {
   return text;
 }
 
-json schedule_json(const engine::Preparation& p) {
+json schedule_json(const engine::Setup& p) {
   json ops = json::array();
   for (const schedule::Op& op : p.schedules.steady().ops) {
     json waits = json::array();
@@ -143,7 +143,7 @@ json estimate_json(const plan::MemoryEstimate& e) {
 
 }  // namespace
 
-std::string explain_text(const engine::Preparation& p) {
+std::string explain_text(const engine::Setup& p) {
   std::string text = run_headline(p) + "\n\n";
   text += units_table(p.plan) + "\n";
   text += memory_table(p) + "\n";
@@ -158,7 +158,7 @@ std::string explain_text(const engine::Preparation& p) {
   return text;
 }
 
-json explain_json(const engine::Preparation& p) {
+json explain_json(const engine::Setup& p) {
   json j;
   j["schema_version"] = kExplainSchemaVersion;
   j["config"] = config::to_json(p.config);
@@ -190,8 +190,8 @@ json explain_json(const engine::Preparation& p) {
   j["memory"] = {{"peak_bytes", std::move(peak)},
                  {"with_fsdp", estimate_json(plan::memory_with_fsdp(p.plan, p.config))},
                  {"without_fsdp", estimate_json(plan::memory_without_fsdp(p.plan, p.config))}};
-  const plan::CommunicationVolume v = plan::communication_volume(
-      p.plan, p.config, schedule::units_that_reshard(schedule::make_policy(p.config), p.plan));
+  const plan::CommunicationVolume v =
+      plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
   j["communication"] = {{"all_gather", v.all_gather},
                         {"reduce_scatter", v.reduce_scatter},
                         {"all_reduce", v.all_reduce},

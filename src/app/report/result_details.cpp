@@ -54,7 +54,7 @@ json collectives_json(const metrics::RunDetails& details) {
 /// Live bytes over one step of median length, on its slowest rank: an op's buffers live from its begin on the lane, or
 /// until its end, not from when the host, far ahead, issued it.
 json timeline_json(const RunReport& report) {
-  const engine::Preparation& p = *report.preparation;
+  const engine::Setup& p = *report.setup;
   const int rank = report.causes->example_rank;
   const trace::RankTrace& trace = report.result->traces[static_cast<std::size_t>(rank)];
   const std::int32_t step = report.causes->example_step;
@@ -92,7 +92,7 @@ json timeline_json(const RunReport& report) {
 }
 
 /// Length of every measured step, by rank and of the slowest.
-json steps_json(const engine::RunResult& run) {
+json steps_json(const engine::Measurement& run) {
   json j{{"slowest_rank_ms", json::array()}, {"by_rank", json::array()}};
   std::vector<double> slowest(run.traces.front().steps.size(), 0.0);
   for (const trace::RankTrace& trace : run.traces) {
@@ -108,7 +108,7 @@ json steps_json(const engine::RunResult& run) {
   return j;
 }
 
-json peak_json(const engine::Preparation& p) {
+json peak_json(const engine::Setup& p) {
   const schedule::Schedule& steady = p.schedules.steady();
   const schedule::MemoryPeak peak = schedule::memory_peak(steady);
   json j{{"op", peak.op < 0 ? "" : schedule::op_name(p.plan, steady.ops[static_cast<std::size_t>(peak.op)])},
@@ -124,7 +124,7 @@ json peak_json(const engine::Preparation& p) {
 }
 
 /// Forward and backward of the model once a microbatch; recomputation is not the model's (as MFU is defined).
-double model_flops_per_rank(const engine::Preparation& p) {
+double model_flops_per_rank(const engine::Setup& p) {
   double flops = 0;
   for (const plan::ModuleSizes& s : p.sizes) flops += s.forward_flops + s.backward_flops;
   return flops * static_cast<double>(p.config.train.accumulate);
@@ -139,7 +139,7 @@ std::int64_t peak_rss_bytes() {
 }  // namespace
 
 void add_details(const RunReport& report, json& result) {
-  const engine::Preparation& p = *report.preparation;
+  const engine::Setup& p = *report.setup;
   const metrics::RunDetails details = metrics::run_details(
       p.schedules, p.plan, p.config.fsdp.reshard_after_forward.group, report.result->traces, link_facts(p.config));
 

@@ -17,13 +17,13 @@ using nlohmann::json;
 
 /// Who started the ranks, and how they talk.
 json launch_json(const RunReport& report) {
-  const int ranks = report.preparation->plan.mesh.ranks();
+  const int ranks = report.setup->plan.mesh.ranks();
   if (report.session == nullptr) return {{"ranks", ranks}, {"source", "threads of one process"}};
   return {{"ranks", ranks}, {"source", report.session->placement().source}, {"transport", report.session->transport()}};
 }
 
 /// By rank: where it ran, and how its device measured.
-json devices_json(const engine::RunResult& result) {
+json devices_json(const engine::Measurement& result) {
   json j = json::array();
   for (std::size_t rank = 0; rank < result.devices.size(); ++rank) {
     json entry{{"rank", rank}, {"host", result.hosts[rank]}};
@@ -34,7 +34,7 @@ json devices_json(const engine::RunResult& result) {
 }
 
 /// How well the ranks' clocks are known: their times are on rank 0's. Null for threads, which share one.
-json clock_json(const engine::RunResult& result) {
+json clock_json(const engine::Measurement& result) {
   if (result.clocks.empty()) return nullptr;
   json j = json::array();
   bool one = true;
@@ -55,12 +55,12 @@ json world(const RunReport& report) {
   json j{{"version", build.version},      {"git_revision", build.git_revision},
          {"git_dirty", build.git_dirty},  {"build_type", build.build_type},
          {"compiler", build.compiler},    {"command_line", report.command_line},
-         {"date", report.date},           {"backend", config::to_string(report.preparation->config.device.backend)},
+         {"date", report.date},           {"backend", config::to_string(report.setup->config.device.backend)},
          {"launch", launch_json(report)}, {"cpu", machine.cpu},
          {"threads", machine.threads},    {"memory_bytes", machine.memory_bytes},
          {"kernel", machine.kernel},      {"realtime", machine.realtime}};
   for (const auto& [name, version] : machine.libraries) j["libraries"][name] = version;
-  const config::RunConfig& config = report.preparation->config;
+  const config::RunConfig& config = report.setup->config;
   j["emulated_link"] = config.emulate.link_gb_per_s.has_value();
   j["emulated_compute"] = config.emulate.compute_tflops.has_value();
   return j;
@@ -103,7 +103,7 @@ json memory_json(const RunReport& report) {
   const PoolStatistics& worst = *std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
     return a.peak_occupied_total < b.peak_occupied_total;
   });
-  const PoolStatistics& expected = report.preparation->memory;
+  const PoolStatistics& expected = report.setup->memory;
   return {{"peak_bytes", categories(worst.peak_occupied, worst.peak_occupied_total)},
           {"reserved_bytes", worst.reserved},
           {"estimated_peak_bytes", categories(expected.peak_occupied, expected.peak_occupied_total)}};
@@ -127,7 +127,7 @@ json communication_json(const RunReport& report) {
 }
 
 /// Ranked causes, and where they lie in one step of median length.
-void add_causes(const metrics::CauseReport& report, const engine::RunResult& result, json& j) {
+void add_causes(const metrics::CauseReport& report, const engine::Measurement& result, json& j) {
   j["stalled_ms"] = report.stalled_ms;
   j["causes_small_ms"] = report.small_ms;
   j["causes"] = json::array();
@@ -156,10 +156,10 @@ void add_causes(const metrics::CauseReport& report, const engine::RunResult& res
 json result_frame(const RunReport& report) {
   json j;
   j["schema_version"] = kResultSchemaVersion;
-  j["config"] = config::to_json(report.preparation->config);
+  j["config"] = config::to_json(report.setup->config);
   j["world"] = world(report);
-  j["train"]["warmup"] = report.preparation->config.train.warmup;
-  j["train"]["parameters"] = report.preparation->plan.shapes.parameter_count();
+  j["train"]["warmup"] = report.setup->config.train.warmup;
+  j["train"]["parameters"] = report.setup->plan.shapes.parameter_count();
   return j;
 }
 

@@ -25,7 +25,7 @@ std::string emulation(const config::RunConfig& c) {
 }
 
 /// What rank 0's device is and how it measured, where it says so.
-std::string device_lines(const engine::RunResult& result) {
+std::string device_lines(const engine::Measurement& result) {
   std::string text;
   for (const auto& [name, value] : result.devices.front()) {
     if (name == "GPU" || name == "timer" || name == "ranks") text += fmt::format("{:7} {}\n", name, value);
@@ -54,7 +54,7 @@ std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
 
 }  // namespace
 
-std::string run_headline(const engine::Preparation& p) {
+std::string run_headline(const engine::Setup& p) {
   const config::RunConfig& c = p.config;
   return fmt::format("{}: {:.4g} M parameters in {} units, {} ranks ({} shards x {} replicas), {}, {}; {}",
                      c.model.preset, static_cast<double>(p.plan.shapes.parameter_count()) / 1e6, p.plan.units.size(),
@@ -63,10 +63,10 @@ std::string run_headline(const engine::Preparation& p) {
 }
 
 std::string run_table(const RunReport& report, const std::filesystem::path& folder) {
-  const config::RunConfig& c = report.preparation->config;
-  const engine::RunResult& result = *report.result;
+  const config::RunConfig& c = report.setup->config;
+  const engine::Measurement& result = *report.result;
   Table table;
-  table.title = run_headline(*report.preparation);
+  table.title = run_headline(*report.setup);
   const auto row = [&](std::string name, std::string value, std::string unit, std::string note) {
     table.rows.push_back({std::move(name), std::move(value), std::move(unit), std::move(note)});
   };

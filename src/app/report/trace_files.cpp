@@ -22,7 +22,7 @@ using schedule::Group;
 using schedule::OpKind;
 
 /// By schedule::Group; those that the plan does not have stay without ranks.
-std::vector<trace::ProcessGroup> groups_of(const engine::Preparation& p, int rank) {
+std::vector<trace::ProcessGroup> groups_of(const engine::Setup& p, int rank) {
   const plan::Mesh& mesh = p.plan.mesh;
   const int reshard = p.config.fsdp.reshard_after_forward.group;
   const auto ranks_of = [&](Group group) {
@@ -64,7 +64,7 @@ trace::OpCategory category_of(const schedule::Op& op) {
   return op.is_host() ? trace::OpCategory::host : trace::OpCategory::mark;
 }
 
-trace::OpLabel label_of(const engine::Preparation& p, const schedule::Schedule& schedule, const schedule::Op& op) {
+trace::OpLabel label_of(const engine::Setup& p, const schedule::Schedule& schedule, const schedule::Op& op) {
   trace::OpLabel label;
   label.name = schedule::op_name(p.plan, op);
   label.category = category_of(op);
@@ -86,7 +86,7 @@ trace::OpLabel label_of(const engine::Preparation& p, const schedule::Schedule& 
 /// Labels of all ops, made once: a writer asks for one at every record.
 class Labels {
  public:
-  explicit Labels(const engine::Preparation& p) {
+  explicit Labels(const engine::Setup& p) {
     for (const schedule::Schedule& schedule : p.schedules.steps) {
       std::vector<trace::OpLabel>& labels = by_step_.emplace_back();
       for (const schedule::Op& op : schedule.ops) labels.push_back(label_of(p, schedule, op));
@@ -113,16 +113,15 @@ trace::TimeBase time_base(const std::vector<trace::RankTrace>& traces) {
   return time;
 }
 
-void write_rank_files(const std::filesystem::path& folder, const engine::Preparation& preparation,
+void write_rank_files(const std::filesystem::path& folder, const engine::Setup& setup,
                       const std::vector<trace::RankTrace>& traces, const trace::TimeBase& time,
                       const trace::LabelOf& label) {
   std::error_code error;
   std::filesystem::create_directories(folder / "trace", error);
   if (error) throw OutputError(fmt::format("cannot make {}: {}", (folder / "trace").string(), error.message()));
-  const std::string backend(config::to_string(preparation.config.device.backend));
+  const std::string backend(config::to_string(setup.config.device.backend));
   for (const trace::RankTrace& trace : traces) {
-    const trace::RankFacts facts{trace.rank, preparation.plan.mesh.ranks(), backend,
-                                 groups_of(preparation, trace.rank)};
+    const trace::RankFacts facts{trace.rank, setup.plan.mesh.ranks(), backend, groups_of(setup, trace.rank)};
     trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace, facts,
                             time, label);
   }
@@ -130,22 +129,21 @@ void write_rank_files(const std::filesystem::path& folder, const engine::Prepara
 
 }  // namespace
 
-void write_trace_files(const std::filesystem::path& folder, const engine::Preparation& preparation,
+void write_trace_files(const std::filesystem::path& folder, const engine::Setup& setup,
                        const std::vector<trace::RankTrace>& traces) {
-  const Labels labels(preparation);
+  const Labels labels(setup);
   const trace::LabelOf label = [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& {
     return labels(step, op);
   };
   const trace::TimeBase time = time_base(traces);
   trace::write_merged_trace((folder / "trace.json").string(), traces, time, label);
-  write_rank_files(folder, preparation, traces, time, label);
+  write_rank_files(folder, setup, traces, time, label);
 }
 
-void write_rank_file(const std::filesystem::path& folder, const engine::Preparation& preparation,
-                     const trace::RankTrace& trace) {
-  const Labels labels(preparation);
+void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace) {
+  const Labels labels(setup);
   const std::vector<trace::RankTrace> traces{trace};
-  write_rank_files(folder, preparation, traces, time_base(traces),
+  write_rank_files(folder, setup, traces, time_base(traces),
                    [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& { return labels(step, op); });
 }
 

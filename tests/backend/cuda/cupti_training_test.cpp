@@ -15,11 +15,11 @@ namespace {
 
 using namespace config;  // NOLINT: nothing here but settings
 
-RunResult run_cuda(const RunConfig& config) {
+Measurement run_cuda(const RunConfig& config) {
   const backend::FakeGpus gpus(8);
   fake::cupti::connect();
   const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
-  return run(*backend::make_cuda(), prepare(config), batches);
+  return run(*backend::make_cuda(), set_up(config), batches);
 }
 
 class CuptiTraining : public ::testing::TestWithParam<int> {};
@@ -35,10 +35,10 @@ RunConfig short_run(int ranks, Timer timer) {
 
 TEST_P(CuptiTraining, EveryOpHasItsTimesAndItsKernels) {
   const RunConfig config = short_run(GetParam(), Timer::cupti);
-  const RunResult result = run_cuda(config);
+  const Measurement result = run_cuda(config);
 
   // Throws where an op lies outside of its step, as one without times would.
-  const Preparation p = prepare(config);
+  const Setup p = set_up(config);
   const metrics::RunMetrics m = metrics::run_metrics(
       p.schedules, p.plan.mesh, static_cast<int>(config.fsdp.reshard_after_forward.group), result.traces, 1.0);
   EXPECT_GT(m.compute_ms, 0);
@@ -83,8 +83,8 @@ TEST_P(CuptiTraining, EveryOpHasItsTimesAndItsKernels) {
 }
 
 TEST_P(CuptiTraining, TheTimerDoesNotChangeWhatIsComputed) {
-  const RunResult by_cupti = run_cuda(short_run(GetParam(), Timer::cupti));
-  const RunResult by_events = run_cuda(short_run(GetParam(), Timer::events));
+  const Measurement by_cupti = run_cuda(short_run(GetParam(), Timer::cupti));
+  const Measurement by_events = run_cuda(short_run(GetParam(), Timer::events));
   EXPECT_EQ(by_cupti.losses, by_events.losses);
   EXPECT_EQ(by_cupti.parameters, by_events.parameters);
 }

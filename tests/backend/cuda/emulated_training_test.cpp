@@ -12,17 +12,17 @@ namespace {
 
 using namespace config;  // NOLINT: nothing here but settings
 
-RunResult run_cuda(const RunConfig& config) {
+Measurement run_cuda(const RunConfig& config) {
   const backend::FakeGpus gpus(8);
   const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
-  return run(*backend::make_cuda(), prepare(config), batches);
+  return run(*backend::make_cuda(), set_up(config), batches);
 }
 
 class EmulatedCudaTraining : public ::testing::TestWithParam<int> {};
 
 TEST_P(EmulatedCudaTraining, LearnsWhatTheCpuBackendLearns) {
   const RunConfig config = tiny_training(GetParam());
-  const RunResult cuda = run_cuda(config);
+  const Measurement cuda = run_cuda(config);
   expect_same_training(cuda, testing::run_tiny(config), 1e-5);
   expect_memory_of_the_schedule(config, cuda);
   expect_whole_trace(config, cuda);
@@ -32,7 +32,7 @@ TEST_P(EmulatedCudaTraining, InBf16Too) {
   RunConfig config = tiny_training(GetParam());
   config.fsdp.param_dtype = DType::bf16;
   config.fsdp.reduce_dtype = DType::bf16;
-  const RunResult cuda = run_cuda(config);
+  const Measurement cuda = run_cuda(config);
   expect_same_training(cuda, testing::run_tiny(config), 1e-2);
   expect_memory_of_the_schedule(config, cuda);
 }
@@ -47,7 +47,7 @@ struct Policy {
 
 TEST(EmulatedCudaPolicies, LearnTheSameInTheMemoryOfTheirSchedules) {
   const RunConfig base = tiny_training(4);
-  const RunResult expected = testing::run_tiny(base);
+  const Measurement expected = testing::run_tiny(base);
   const std::vector<Policy> policies{
       {"shard_grad_op, flat",
        [](RunConfig& c) {
@@ -83,7 +83,7 @@ TEST(EmulatedCudaPolicies, LearnTheSameInTheMemoryOfTheirSchedules) {
     SCOPED_TRACE(policy.name);
     RunConfig c = tiny_training(4);
     policy.change(c);
-    const RunResult result = run_cuda(c);
+    const Measurement result = run_cuda(c);
     expect_same_training(result, expected, 1e-5);
     expect_memory_of_the_schedule(c, result);
     expect_whole_trace(c, result);

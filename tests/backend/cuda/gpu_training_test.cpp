@@ -15,14 +15,14 @@ class GpuTraining : public ::testing::TestWithParam<int> {
   }
 };
 
-RunResult run_gpu(const RunConfig& config) {
+Measurement run_gpu(const RunConfig& config) {
   const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
-  return run(*backend::cuda::make_cuda_backend(), prepare(config), batches);
+  return run(*backend::cuda::make_cuda_backend(), set_up(config), batches);
 }
 
 TEST_P(GpuTraining, LearnsWhatTheCpuBackendLearns) {
   const RunConfig config = tiny_training(GetParam());
-  const RunResult cuda = run_gpu(config);
+  const Measurement cuda = run_gpu(config);
   expect_same_training(cuda, testing::run_tiny(config), 1e-4);
   expect_memory_of_the_schedule(config, cuda);
   expect_whole_trace(config, cuda);
@@ -32,7 +32,7 @@ TEST_P(GpuTraining, InBf16Too) {
   RunConfig config = tiny_training(GetParam());
   config.fsdp.param_dtype = DType::bf16;
   config.fsdp.reduce_dtype = DType::bf16;
-  const RunResult cuda = run_gpu(config);
+  const Measurement cuda = run_gpu(config);
   expect_same_training(cuda, testing::run_tiny(config), 2e-2);
   expect_memory_of_the_schedule(config, cuda);
 }

@@ -13,7 +13,8 @@
 
 namespace fsdpbench::engine {
 
-/// A decoder that trains in seconds on emulated GPUs, with sizes for whole packs and a remainder in the feed-forward part.
+/// A decoder that trains in seconds on emulated GPUs, with sizes for whole packs and a remainder in the feed-forward
+/// part.
 inline config::RunConfig tiny_training(int ranks) {
   config::RunConfig c = testing::tiny_decoder();
   c.model.width = 32;
@@ -25,7 +26,7 @@ inline config::RunConfig tiny_training(int ranks) {
   return testing::settled(c);
 }
 
-inline void expect_same_training(const RunResult& cuda, const RunResult& cpu, double tolerance) {
+inline void expect_same_training(const Measurement& cuda, const Measurement& cpu, double tolerance) {
   ASSERT_EQ(cuda.losses.size(), cpu.losses.size());
   for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
     EXPECT_NEAR(cuda.losses[i], cpu.losses[i], tolerance * cpu.losses[i]) << "step " << i;
@@ -38,9 +39,9 @@ inline void expect_same_training(const RunResult& cuda, const RunResult& cpu, do
   }
 }
 
-inline void expect_memory_of_the_schedule(const config::RunConfig& config, const RunResult& result) {
+inline void expect_memory_of_the_schedule(const config::RunConfig& config, const Measurement& result) {
   const auto steps = static_cast<int>(config.train.warmup + config.train.steps);
-  const PoolStatistics expected = schedule::memory_walk(prepare(config).schedules, steps);
+  const PoolStatistics expected = schedule::memory_walk(set_up(config).schedules, steps);
   ASSERT_EQ(result.memory.size(), static_cast<std::size_t>(config.mesh.ranks));
   for (const PoolStatistics& memory : result.memory) {
     EXPECT_EQ(memory.peak_occupied_total, expected.peak_occupied_total);
@@ -50,8 +51,8 @@ inline void expect_memory_of_the_schedule(const config::RunConfig& config, const
 }
 
 /// Times of all ops fit together: run_metrics checks every identity and throws where one does not hold.
-inline void expect_whole_trace(const config::RunConfig& config, const RunResult& result) {
-  const Preparation p = prepare(config);
+inline void expect_whole_trace(const config::RunConfig& config, const Measurement& result) {
+  const Setup p = set_up(config);
   const metrics::RunMetrics m = metrics::run_metrics(
       p.schedules, p.plan.mesh, static_cast<int>(config.fsdp.reshard_after_forward.group), result.traces, 1.0);
   EXPECT_GT(m.step_ms.median, 0);

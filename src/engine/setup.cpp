@@ -1,0 +1,28 @@
+#include "engine/setup.h"
+
+#include <algorithm>
+
+#include "schedule/build_schedules.h"
+#include "schedule/memory_walk.h"
+
+namespace fsdpbench::engine {
+
+Setup set_up(const config::RunConfig& config) {
+  Setup s;
+  s.config = config;
+  s.plan = plan::make_plan(config);
+  const bool decoder = config.model.kind == config::ModelKind::decoder;
+  s.model =
+      model::make_model(config.model, s.plan.shapes,
+                        {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype});
+  s.sizes = s.model->sizes();
+  s.policy = schedule::make_policy(config);
+  s.schedules = schedule::build_schedules(s.plan, s.policy, s.sizes);
+  // Packing the range may take a few steps to settle; more than these have not been seen to change anything.
+  constexpr std::int64_t kMostSteps = 32;
+  s.memory = schedule::memory_walk(s.schedules,
+                                   static_cast<int>(std::min(config.train.warmup + config.train.steps, kMostSteps)));
+  return s;
+}
+
+}  // namespace fsdpbench::engine

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/lane_pool.h"
+#include "config/run_config.h"
+#include "model/model.h"
+#include "plan/module_sizes.h"
+#include "plan/plan.h"
+#include "schedule/policy.h"
+#include "schedule/schedule.h"
+
+namespace fsdpbench::engine {
+
+/// Everything that is decided before a run starts; run() and the reports read it and decide nothing again.
+struct Setup {
+  config::RunConfig config;  ///< valid, mesh filled in
+  plan::Plan plan;
+  schedule::Policy policy;
+  std::unique_ptr<model::Model> model;
+  std::vector<plan::ModuleSizes> sizes;  ///< by module of the model
+  schedule::Schedules schedules;
+  PoolStatistics memory;  ///< what a rank will need of its device, from the schedule alone
+};
+
+/// Decides plan, policy, model sizes, schedules and memory of a configuration that config::validate has accepted. Runs
+/// nothing and allocates nothing of what it plans.
+Setup set_up(const config::RunConfig& config);
+
+}  // namespace fsdpbench::engine
