@@ -24,7 +24,7 @@ class FailingBatches : public testing::HashedBatches {
 
 TEST(Failure, OfOneRankEndsAllWithItsMessage) {
   const config::RunConfig c = testing::settled(testing::tiny_decoder());
-  const Setup p = set_up(c);
+  const engine::Setup p = set_up(c);
   for (std::int64_t sample : {0, 5, 13, 39}) {  // ranks 0, 2, 2 and 3, steps 0, 0, 1 and 4
     const FailingBatches batches(static_cast<std::int32_t>(c.model.vocab), sample);
     try {
@@ -39,7 +39,7 @@ TEST(Failure, OfOneRankEndsAllWithItsMessage) {
 TEST(Failure, AStopBetweenStepsKeepsWhatWasDone) {
   config::RunConfig c = testing::settled(testing::tiny_decoder());
   c.train.steps = 50;
-  const Setup p = set_up(c);
+  const engine::Setup p = set_up(c);
   std::atomic<std::int64_t> done = 0;
   RunHooks hooks;
   hooks.progress = [&](std::int64_t steps, std::optional<double>) { done = steps; };

@@ -52,7 +52,7 @@ TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
       c.mesh.ranks = ranks;
       c.fsdp.strategy = strategy;
       c = testing::settled(c);
-      const Setup p = set_up(c);
+      const engine::Setup p = set_up(c);
       RunHooks hooks;
       hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
         const std::vector<float> all =
@@ -107,7 +107,7 @@ TEST(GoldenRun, OneLinearLayerStepsAsFlaxDoesForAnyNumberOfShards) {
         c.train.batch_per_rank = golden.batch / num_shards;
         c.mesh.ranks = num_shards;
         c.fsdp.layout = layout;
-        const Setup p = set_up(testing::settled(c));
+        const engine::Setup p = set_up(testing::settled(c));
         RunHooks hooks;
         hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
           const std::vector<float>& all = parameter == 0 ? golden.weight : golden.bias;

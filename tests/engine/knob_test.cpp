@@ -34,7 +34,7 @@ RunConfig balanced() {
   c.train.warmup = 1;
   c.train.seq_len = 64;
   c.train.batch_per_rank = 1;
-  const Setup p = set_up(testing::settled(c));
+  const engine::Setup p = set_up(testing::settled(c));
   c.emulate.compute_tflops = p.sizes[1].forward_flops / kUnitSeconds / 1e12;
   const double wire = static_cast<double>(p.plan.units[1].layout.gathered_numel()) * 4 * 3 / 4;
   c.emulate.link_gb_per_s = wire / kUnitSeconds / 1e9;
@@ -43,7 +43,7 @@ RunConfig balanced() {
 
 metrics::RunMetrics measure(const RunConfig& asked) {
   const RunConfig c = testing::settled(asked);
-  const Setup p = set_up(c);
+  const engine::Setup p = set_up(c);
   const Measurement result = testing::run_tiny(c);
   return metrics::run_metrics(p.schedules, p.plan.mesh, c.fsdp.reshard_after_forward.group, result.traces, 1);
 }
@@ -184,7 +184,7 @@ TEST(Knob, HybridReducesAcrossReplicasAndGathersInside) {
   c.fsdp.strategy = Strategy::hybrid_shard;
   c.mesh = {4, 2, 2};
   const backend::WireBytes bytes = testing::run_tiny(c).wire_bytes.front();
-  const Setup p = set_up(c);
+  const engine::Setup p = set_up(c);
   std::int64_t gathered = 0;
   for (const plan::Unit& u : p.plan.units) gathered += u.layout.gathered_numel();
   EXPECT_EQ(bytes[1], 3 * gathered * 4 / 2);  // (F-1)/F with F = 2, three steps
@@ -200,10 +200,10 @@ TEST(Knob, ReshardToAGroupGathersOverFewerRanks) {
 
 TEST(Knob, ActivationCheckpointingTradesMemoryForTime) {
   RunConfig c = balanced();
-  const Setup without = set_up(testing::settled(c));
+  const engine::Setup without = set_up(testing::settled(c));
   const double fast = measure(c).compute_ms;
   c.fsdp.activation_checkpointing = true;
-  const Setup with = set_up(testing::settled(c));
+  const engine::Setup with = set_up(testing::settled(c));
   const std::size_t activations = index_of(MemoryCategory::activations);
   EXPECT_LT(2 * with.memory.peak_occupied[activations], without.memory.peak_occupied[activations]);
   EXPECT_GT(measure(c).compute_ms, fast + 0.8 * kBlocks * kUnitMs);
@@ -213,7 +213,7 @@ TEST(Knob, ShardThresholdReplicatesSmallParameters) {
   RunConfig c = balanced();
   EXPECT_EQ(testing::run_tiny(c).wire_bytes.front()[2], 0);
   c.fsdp.shard_threshold = c.model.width + 1;  // the norms
-  const Setup p = set_up(testing::settled(c));
+  const engine::Setup p = set_up(testing::settled(c));
   EXPECT_EQ(p.plan.units[1].layout.replicated.size(), 2U);
   EXPECT_GT(testing::run_tiny(c).wire_bytes.front()[2], 0);
 }

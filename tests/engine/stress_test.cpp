@@ -50,7 +50,7 @@ TEST(Stress, RandomPoliciesUnderRandomDelays) {
     RunConfig c = base;
     randomize(c, random);
     c = testing::settled(c);
-    const Setup setup = set_up(c);
+    const engine::Setup setup = set_up(c);
     const Measurement result = testing::run_tiny(c);
     EXPECT_EQ(result.parameters_digest.value(), expected) << "case " << i;
 
