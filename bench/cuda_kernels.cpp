@@ -75,7 +75,7 @@ const MemoryBound kMemoryBound[] = {
     {"cast_to_fp32", 1.5,
      [](Kernels& k, const Tensors& t, DType) { k.cast(t[1], DType::bf16, t[0], DType::f32, kElements, 1.0F); }, true},
     {"accumulate_bf16", 2.5,
-     [](Kernels& k, const Tensors& t, DType) { k.accumulate(t[1], DType::bf16, floats(t[0]), kElements); }, true},
+     [](Kernels& k, const Tensors& t, DType) { k.accumulate(t[1], DType::bf16, floats(t[0]), kElements, 1.0F); }, true},
     // What per-parameter sharding copies: 8 ranks' shards of 16 parameters.
     {"copy_runs", 2,
      [](Kernels& k, const Tensors& t, DType d) {

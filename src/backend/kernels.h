@@ -114,8 +114,9 @@ class Kernels {
   /// target = factor * source with conversion (round to nearest even); target may be source if the dtypes are equal.
   virtual void cast(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                     std::int64_t count, float factor) = 0;
-  /// target (f32) += source.
-  virtual void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count) = 0;
+  /// target (f32) += factor * source: the product is rounded to f32, whatever the source's dtype, and then added.
+  virtual void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count,
+                          float factor) = 0;
   /// All runs, in order, with conversion; offsets in elements of the respective dtype.
   virtual void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                          std::span<const CopyRun> runs) = 0;

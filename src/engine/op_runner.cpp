@@ -199,10 +199,7 @@ void OpRunner::run(const Op& op, OpSlot& slot, backend::Kernels& kernels) const 
       if (op.first) {
         kernels.cast(slot.from, slot.from_dtype, slot.to, DType::f32, slot.count, op.scale);
       } else {
-        if (op.scale != 1.0F) {
-          kernels.cast(slot.from, slot.from_dtype, slot.from, slot.from_dtype, slot.count, op.scale);
-        }
-        kernels.accumulate(slot.from, slot.from_dtype, to_f32, slot.count);
+        kernels.accumulate(slot.from, slot.from_dtype, to_f32, slot.count, op.scale);
       }
       return;
     case OpKind::gradient_norm:

@@ -46,7 +46,7 @@ class EmulatedKernels : public Kernels {
   void relu_backward(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}
   void add(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}
   void cast(const std::byte*, DType, std::byte*, DType, std::int64_t, float) override {}
-  void accumulate(const std::byte*, DType, float*, std::int64_t) override {}
+  void accumulate(const std::byte*, DType, float*, std::int64_t, float) override {}
   void copy_runs(const std::byte*, DType, std::byte*, DType, std::span<const CopyRun>) override {}
   void fill_zero(std::byte*, std::int64_t) override {}
   void upload(const void*, std::byte*, std::int64_t) override {}

@@ -152,9 +152,11 @@ TEST_F(CudaKernels, ConvertAsTheCpuDoesWhereverTheyWork) {
           });
         }
         if (to == DType::bf16) continue;
-        expect_the_cpus_bits(arrays, {size_of(from), 4}, [&](Kernels& kernels, const auto& a) {
-          kernels.accumulate(a[0], from, floats(a[1]), count);
-        });
+        for (const float factor : {1.0F, 0.3F}) {
+          expect_the_cpus_bits(arrays, {size_of(from), 4}, [&](Kernels& kernels, const auto& a) {
+            kernels.accumulate(a[0], from, floats(a[1]), count, factor);
+          });
+        }
       }
     }
   }
@@ -211,7 +213,7 @@ TEST_F(CudaKernels, GiveAnElementTheSameBitsInAnyShard) {
     kernels.sgd(floats(a[0]) + first, floats(a[1]) + first, count, 0.1F, 0.01F, nullptr);
     kernels.swiglu(a[0] + 4 * first, a[1] + 4 * first, a[4] + 4 * first, count, DType::f32);
     kernels.cast(a[4] + 4 * first, DType::f32, a[5] + 2 * first, DType::bf16, count, 0.7F);
-    kernels.accumulate(a[5] + 2 * first, DType::bf16, floats(a[4]) + first, count);
+    kernels.accumulate(a[5] + 2 * first, DType::bf16, floats(a[4]) + first, count, 0.3F);
   };
   std::vector<Array> arrays{{random_elements(kCount, DType::f32, 1)}, {random_elements(kCount, DType::f32, 2)}};
   for (const std::size_t size : {4, 4, 4, 2}) arrays.push_back({Bytes(kCount * size)});

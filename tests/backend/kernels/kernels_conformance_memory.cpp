@@ -35,9 +35,15 @@ TEST_P(KernelsConformance, Accumulate) {
   const Tensor target = random(333, DType::f32);
   const std::vector<double> s = source.get();
   std::vector<double> expected = target.get();
-  for (std::size_t i = 0; i < s.size(); ++i) expected[i] = static_cast<float>(expected[i]) + static_cast<float>(s[i]);
-  run([&](Kernels& kernels) { kernels.accumulate(source.data(), dtype_, target.floats(), 333); });
-  EXPECT_EQ(target.get(), expected);
+  // Nothing is rounded to the source's dtype on the way, and the source stays as it is.
+  for (const float factor : {1.0F, 1.0F / 3.0F}) {
+    for (std::size_t i = 0; i < s.size(); ++i) {
+      expected[i] = static_cast<float>(expected[i]) + factor * static_cast<float>(s[i]);
+    }
+    run([&](Kernels& kernels) { kernels.accumulate(source.data(), dtype_, target.floats(), 333, factor); });
+    EXPECT_EQ(target.get(), expected);
+    EXPECT_EQ(source.get(), s);
+  }
 }
 
 TEST_P(KernelsConformance, CopyRunsConvertsAndPads) {

@@ -39,10 +39,10 @@ void cast(const std::byte* source, DType source_dtype, std::byte* target, DType 
   });
 }
 
-void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count) {
+void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count, float factor) {
   with_element_type(source_dtype, [&]<class T>(T) {
     const T* const from = elements<T>(source);
-    for (std::int64_t i = 0; i < count; ++i) target[i] += load(from[i]);
+    for (std::int64_t i = 0; i < count; ++i) target[i] += factor * load(from[i]);
   });
 }
 

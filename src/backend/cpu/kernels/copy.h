@@ -11,7 +11,7 @@ namespace fsdpbench::backend::cpu {
 
 void cast(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype, std::int64_t count,
           float factor);
-void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count);
+void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count, float factor);
 void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                std::span<const CopyRun> runs);
 

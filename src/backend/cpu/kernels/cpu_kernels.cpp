@@ -109,8 +109,9 @@ class CpuKernels final : public Kernels {
             float factor) override {
     cpu::cast(source, source_dtype, target, target_dtype, count, factor);
   }
-  void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count) override {
-    cpu::accumulate(source, source_dtype, target, count);
+  void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count,
+                  float factor) override {
+    cpu::accumulate(source, source_dtype, target, count, factor);
   }
   void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                  std::span<const CopyRun> runs) override {

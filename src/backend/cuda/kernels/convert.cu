@@ -27,13 +27,14 @@ template <class From>
 struct Accumulate {
   const From* source;
   float* target;
+  float factor;
 
   template <int N>
   __device__ void run(std::int64_t i) const {
     const Floats<N> v = load<N>(source + i);
     Floats<N> sum = load<N>(target + i);
 #pragma unroll
-    for (int k = 0; k < N; ++k) sum[k] = sum[k] + v[k];
+    for (int k = 0; k < N; ++k) sum[k] = sum[k] + factor * v[k];
     store(target + i, sum);
   }
 };
@@ -57,9 +58,10 @@ void cast(cudaStream_t stream, const std::byte* source, DType source_dtype, std:
   });
 }
 
-void accumulate(cudaStream_t stream, const std::byte* source, DType source_dtype, float* target, std::int64_t count) {
+void accumulate(cudaStream_t stream, const std::byte* source, DType source_dtype, float* target, std::int64_t count,
+                float factor) {
   with_element_type(source_dtype, [&]<class From>(From) {
-    const Accumulate<From> body{elements<From>(source), target};
+    const Accumulate<From> body{elements<From>(source), target, factor};
     map<kPackOf<From, float>>(stream, "accumulate", body, count, body.source, body.target);
   });
 }

@@ -105,8 +105,9 @@ class CudaKernels final : public StreamKernels {
             float factor) override {
     cuda::cast(stream_, source, source_dtype, target, target_dtype, count, factor);
   }
-  void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count) override {
-    cuda::accumulate(stream_, source, source_dtype, target, count);
+  void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count,
+                  float factor) override {
+    cuda::accumulate(stream_, source, source_dtype, target, count, factor);
   }
   void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                  std::span<const CopyRun> runs) override {
