@@ -69,6 +69,15 @@ void LaneBlocks::free(std::int64_t offset, Lane lane, const LaneClock& freed_aft
   live_.erase(found);
 }
 
+std::vector<std::int64_t> LaneBlocks::layout() const {
+  std::vector<std::int64_t> layout;
+  for (const Block& block : blocks_) {
+    layout.push_back(block.bytes);
+    layout.push_back(block.live ? -1 : static_cast<std::int64_t>(index_of(block.freed_on)));
+  }
+  return layout;
+}
+
 std::int64_t LaneBlocks::occupied(const LaneClock& now) const {
   std::int64_t bytes = 0;
   for (const Block& block : blocks_) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <vector>
 
 #include "base/lane_order.h"
 
@@ -19,6 +20,9 @@ class LaneBlocks {
 
   /// Bytes that a lane which has seen `now` may not touch: live blocks, and freed ones it is not ordered after.
   std::int64_t occupied(const LaneClock& now) const;
+  /// Sizes and states of all blocks, by offset. Once everything issued so far is over, ranges with equal layouts place
+  /// whatever comes next alike.
+  std::vector<std::int64_t> layout() const;
   std::int64_t reserved() const { return reserved_; }
   std::int64_t reuses() const { return reuses_; }
 

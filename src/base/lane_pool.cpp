@@ -44,6 +44,16 @@ void LanePool::free(std::int64_t offset, Lane lane, const LaneOrder& order) {
 
 std::int64_t LanePool::size_of_block(std::int64_t offset) const { return live_at(offset).size; }
 
+std::vector<std::int64_t> LanePool::layout() const {
+  std::vector<std::int64_t> layout = blocks_.layout();
+  for (const LaneBlocks& blocks : by_category_) {
+    const std::vector<std::int64_t> category = blocks.layout();
+    layout.push_back(static_cast<std::int64_t>(category.size()));
+    layout.insert(layout.end(), category.begin(), category.end());
+  }
+  return layout;
+}
+
 void LanePool::reset_peaks() {
   statistics_.peak_occupied = statistics_.live;
   statistics_.peak_occupied_total = statistics_.live_total;

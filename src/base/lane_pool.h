@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "base/lane_blocks.h"
 #include "base/lane_order.h"
@@ -23,6 +24,7 @@ struct PoolStatistics {
   std::int64_t reserved = 0;  ///< size of the address range ever needed (its own peak: it never shrinks)
   std::int64_t allocations = 0;
   std::int64_t reuses = 0;  ///< allocations served from freed blocks
+  bool operator==(const PoolStatistics&) const = default;
 };
 
 /// Lane-ordered memory as pure bookkeeping over an address range that starts at 0: a block freed on a lane may be
@@ -45,6 +47,9 @@ class LanePool {
   std::int64_t size_of_block(std::int64_t offset) const;
 
   const PoolStatistics& statistics() const { return statistics_; }
+  /// How the pool is cut into blocks. Two pools of equal layout, when everything issued so far is over, serve the same
+  /// requests in the same way: a schedule that leaves the layout that it found will never need more.
+  std::vector<std::int64_t> layout() const;
   /// Forgets peaks (not live bytes, not the reserved range): a new measurement begins.
   void reset_peaks();
 

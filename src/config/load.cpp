@@ -26,6 +26,7 @@ std::vector<Entry> fsdp_preset(std::string_view name) {
   const bool first = name == "fsdp1";
   return {text("fsdp.layout", first ? "flat" : "per_param"),
           text("fsdp.forward_prefetch", "implicit"),
+          {"fsdp.learn_execution_order", first, "fsdp.preset", {}},
           text("fsdp.backward_prefetch", "pre"),
           text("fsdp.all_gather_limit", first ? "fsdp1_queue:2" : "fsdp2_event"),
           {"fsdp.reduce_scatter_buffers", std::int64_t{first ? 0 : 1}, "fsdp.preset", {}},

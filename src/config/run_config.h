@@ -136,6 +136,8 @@ struct Fsdp {
   ReshardAfterForward reshard_after_forward;
   bool reshard_after_backward = true;  ///< false: keep units gathered between accumulated microbatches
   Prefetch forward_prefetch{Prefetch::Mode::implicit, 1};
+  bool learn_execution_order =
+      false;  ///< the first step learns the order of units: explicit forward prefetch starts after it
   Prefetch backward_prefetch{Prefetch::Mode::pre, 1};
   AllGatherLimit all_gather_limit;
   int reduce_scatter_buffers = 1;             ///< reduce-scatter inputs alive; 0: no limit

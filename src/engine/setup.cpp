@@ -1,7 +1,5 @@
 #include "engine/setup.h"
 
-#include <algorithm>
-
 #include "schedule/build_schedules.h"
 #include "schedule/memory_walk.h"
 
@@ -18,10 +16,7 @@ Setup set_up(const config::RunConfig& config) {
   s.sizes = s.model->sizes();
   s.policy = schedule::make_policy(config);
   s.schedules = schedule::build_schedules(s.plan, s.policy, s.sizes);
-  // Packing the range may take a few steps to settle; more than these have not been seen to change anything.
-  constexpr std::int64_t kMostSteps = 32;
-  s.memory = schedule::memory_walk(s.schedules,
-                                   static_cast<int>(std::min(config.train.warmup + config.train.steps, kMostSteps)));
+  s.memory = schedule::memory_walk(s.schedules, config.train.warmup + config.train.steps);
   return s;
 }
 

@@ -30,13 +30,17 @@ void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers
     case Mode::unlimited: return;
     case Mode::fsdp1_queue:
       if (static_cast<int>(fsdp1_queue_.size()) >= limit.count) {
-        builder_.host_wait(fsdp1_queue_.front(), WaitReason::limit, unit);
+        const auto [event, age] = fsdp1_queue_.front();
         fsdp1_queue_.pop_front();
+        // An event keeps its last recording only. For a free that another step's has replaced there stands the end of
+        // the step before: it comes after the free, and the host has waited for it.
+        const bool replaced = age > 1 || (age == 1 && builder_.recorded(event));
+        builder_.host_wait(replaced ? builder_.step_done() : event, WaitReason::limit, unit);
       }
       return;
     case Mode::fsdp2_event: {
-      if (!gathers || unit == plan::Plan::kRoot || builder_.plan.units[static_cast<std::size_t>(unit)].layout.layout !=
-                                                       config::Layout::flat) {
+      if (!gathers || unit == plan::Plan::kRoot ||
+          builder_.plan.units[static_cast<std::size_t>(unit)].layout.layout != config::Layout::flat) {
         return;
       }
       const auto before_last = static_cast<std::ptrdiff_t>(flight_.size()) - limit.count;
@@ -49,8 +53,8 @@ void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers
     case Mode::bytes:
       if (!gathers || unit == plan::Plan::kRoot) return;
       while (!fits(flight_, bytes)) {
-        const auto oldest = std::find_if(flight_.begin(), flight_.end(),
-                                         [](const Flight& f) { return f.released != kNoEvent; });
+        const auto oldest =
+            std::find_if(flight_.begin(), flight_.end(), [](const Flight& f) { return f.released != kNoEvent; });
         if (oldest == flight_.end()) return;  // all in use, and this one is needed now
         builder_.host_wait(oldest->released, WaitReason::limit, unit);
         flight_.erase(oldest);
@@ -59,12 +63,17 @@ void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers
   }
 }
 
+void AllGatherLimiter::begin_step() {
+  flight_.clear();
+  for (Free& f : fsdp1_queue_) ++f.age;
+}
+
 void AllGatherLimiter::gathered(int unit, std::int64_t bytes) {
   if (unit != plan::Plan::kRoot) flight_.push_back({unit, bytes, kNoEvent});
 }
 
 void AllGatherLimiter::released(int unit, EventId event, bool freed) {
-  if (freed) fsdp1_queue_.push_back(event);
+  if (freed && builder_.policy.fsdp.all_gather_limit.mode == Mode::fsdp1_queue) fsdp1_queue_.push_back({event, 0});
   for (Flight& f : flight_) {
     if (f.unit == unit && f.released == kNoEvent) f.released = event;
   }

@@ -32,7 +32,16 @@ class AllGatherLimiter {
   void gathered(int unit, std::int64_t bytes);
   /// `event` marks that the unit's memory was freed (or that its first use is done, for a unit that stays).
   void released(int unit, EventId event, bool freed);
-  void begin_step() { flight_.clear(); }
+  void begin_step();
+
+  /// A free that FSDP1's queue holds.
+  struct Free {
+    EventId event = kNoEvent;
+    int age = 0;  ///< steps since
+    bool operator==(const Free&) const = default;
+  };
+  /// The queue between two steps: all that one step leaves to the next.
+  const std::deque<Free>& queue() const { return fsdp1_queue_; }
 
  private:
   struct Flight {
@@ -43,8 +52,8 @@ class AllGatherLimiter {
   bool fits(const std::deque<Flight>& flight, std::int64_t bytes) const;
 
   StepBuilder& builder_;
-  std::deque<Flight> flight_;            // oldest first
-  std::deque<EventId> fsdp1_queue_;      // free events, oldest first; survives the step
+  std::deque<Flight> flight_;     // oldest first
+  std::deque<Free> fsdp1_queue_;  // oldest first; survives the step
 };
 
 }  // namespace fsdpbench::schedule

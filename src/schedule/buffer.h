@@ -13,10 +13,10 @@ inline constexpr BufferId kNoBuffer = -1;
 
 /// What a buffer holds. The executor finds an op's operands by role.
 enum class BufferRole : std::uint8_t {
-  master_shard,           ///< fp32 parameters that this rank owns
-  first_moment,           ///< AdamW state of the shard
+  master_shard,  ///< fp32 parameters that this rank owns
+  first_moment,  ///< AdamW state of the shard
   second_moment,
-  master_replicated,      ///< fp32 parameters under the shard threshold
+  master_replicated,  ///< fp32 parameters under the shard threshold
   first_moment_replicated,
   second_moment_replicated,
   replicated_parameters,  ///< master_replicated in the compute dtype
@@ -26,24 +26,24 @@ enum class BufferRole : std::uint8_t {
   group_shard,            ///< larger shard kept between forward and backward
   batch_inputs,
   batch_targets,
-  saved,                  ///< tensors one module keeps for its backward
-  boundary,               ///< one module's output, the next one's input
-  d_stream,               ///< gradient of the boundary, updated in place from module to module
+  saved,     ///< tensors one module keeps for its backward
+  boundary,  ///< one module's output, the next one's input
+  d_stream,  ///< gradient of the boundary, updated in place from module to module
   workspace,
-  gradients,              ///< unsharded gradients of one unit, compute dtype
+  gradients,  ///< unsharded gradients of one unit, compute dtype
   gradients_replicated,
-  accumulated,            ///< unsharded gradients summed over microbatches, fp32
+  accumulated,  ///< unsharded gradients summed over microbatches, fp32
   accumulated_replicated,
-  reduce_input,           ///< gradients in reduce dtype, laid out for the reduce-scatter
+  reduce_input,  ///< gradients in reduce dtype, laid out for the reduce-scatter
   reduce_input_replicated,
-  reduce_output,          ///< this rank's part after the reduction, reduce dtype
-  partial_shard,          ///< reduce-scattered sum over microbatches, before the replicas' all-reduce, fp32
-  gradient_shard,         ///< final gradient of the shard, fp32
-  gradient_replicated,    ///< final gradient of the replicated parameters, fp32
-  norm_partial,           ///< this rank's sum of squares, one double
-  norm_gathered,          ///< all ranks' sums of squares
-  clip_factor,            ///< what gradients are multiplied by, one float
-  loss,                   ///< one float a microbatch
+  reduce_output,        ///< this rank's part after the reduction, reduce dtype
+  partial_shard,        ///< reduce-scattered sum over microbatches, before the replicas' all-reduce, fp32
+  gradient_shard,       ///< final gradient of the shard, fp32
+  gradient_replicated,  ///< final gradient of the replicated parameters, fp32
+  norm_partial,         ///< this rank's sum of squares, one double
+  norm_gathered,        ///< all ranks' sums of squares
+  clip_factor,          ///< what gradients are multiplied by, one float
+  loss,                 ///< one float a microbatch
 };
 
 std::string_view to_string(BufferRole role);

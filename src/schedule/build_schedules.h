@@ -9,10 +9,8 @@
 
 namespace fsdpbench::schedule {
 
-/// The schedules of a run: step 0, then as many as it takes until a step repeats (at most kMaxDistinctSteps).
+/// The schedules of a run: step 0, and as many as it takes until a step leaves to the next what it found itself.
 /// Pure function. `sizes` has one entry a module.
 Schedules build_schedules(const plan::Plan& plan, const Policy& policy, const std::vector<plan::ModuleSizes>& sizes);
-
-inline constexpr int kMaxDistinctSteps = 6;
 
 }  // namespace fsdpbench::schedule

@@ -10,9 +10,9 @@ namespace fsdpbench::schedule {
 
 /// A place where a schedule is wrong whatever the speed of its lanes.
 struct Fault {
-  int step = 0;        ///< index into Schedules::steps (one past the last: the steady step again)
-  int op = -1;         ///< index into its ops; -1: the end of the step
-  std::string message; ///< a sentence with the ops' and buffers' names
+  int step = 0;         ///< index into Schedules::steps (one past the last: the steady step again)
+  int op = -1;          ///< index into its ops; -1: the end of the step
+  std::string message;  ///< a sentence with the ops' and buffers' names
 };
 
 /// Proves by happens-before (lane order, events, host waits; a collective is complete on all ranks when it ends)

@@ -180,9 +180,8 @@ void Gatherer::reshard(int unit, bool keep_group) {
     after.group_shard_kept = s.group_shard_kept;
   } else if (keep_group && !u.group_layout.empty()) {
     const DType dtype = builder_.plan.param_dtype;
-    after.group_shard =
-        builder_.new_buffer(BufferRole::group_shard, MemoryCategory::parameter_shards, dtype,
-                            u.group_layout.front().shard_numel * size_of(dtype), unit);
+    after.group_shard = builder_.new_buffer(BufferRole::group_shard, MemoryCategory::parameter_shards, dtype,
+                                            u.group_layout.front().shard_numel * size_of(dtype), unit);
     Op& keep = builder_.append(OpKind::keep_group_shard, Lane::compute, unit);
     keep.count = u.group_layout.front().shard_numel;
     keep.allocates = {after.group_shard};

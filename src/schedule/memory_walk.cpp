@@ -23,7 +23,7 @@ class Walk {
     wait_for_all();
   }
 
-  const PoolStatistics& statistics() const { return pool_.statistics(); }
+  const LanePool& pool() const { return pool_; }
 
  private:
   void wait_for_all() {
@@ -58,11 +58,36 @@ class Walk {
 
 }  // namespace
 
-PoolStatistics memory_walk(const Schedules& schedules, int steps) {
+PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps) {
   Walk walk(schedules.event_count);
   walk.allocate_persistent(schedules.steps.front());
-  for (int step = 0; step < steps; ++step) walk.step(schedules.of_step(static_cast<std::size_t>(step)));
-  return walk.statistics();
+  struct StepEnd {  // after a steady step
+    std::vector<std::int64_t> layout;
+    PoolStatistics statistics;
+  };
+  std::vector<StepEnd> ends;
+  const auto first_steady = static_cast<std::int64_t>(schedules.steps.size()) - 1;
+  for (std::int64_t step = 0; step < steps; ++step) {
+    walk.step(schedules.of_step(static_cast<std::size_t>(step)));
+    if (step < first_steady) continue;
+    StepEnd end{walk.pool().layout(), walk.pool().statistics()};
+    const auto same =
+        std::find_if(ends.begin(), ends.end(), [&](const StepEnd& earlier) { return earlier.layout == end.layout; });
+    if (same == ends.end()) {
+      ends.push_back(std::move(end));
+      continue;
+    }
+    // From here the steps since `same` come again and again: nothing new but what is counted.
+    const auto period = std::distance(same, ends.end());
+    const std::int64_t left = steps - 1 - step;
+    const PoolStatistics& last = same[left % period].statistics;
+    const std::int64_t rounds = left / period + 1;
+    PoolStatistics result = end.statistics;
+    result.allocations = last.allocations + rounds * (end.statistics.allocations - same->statistics.allocations);
+    result.reuses = last.reuses + rounds * (end.statistics.reuses - same->statistics.reuses);
+    return result;
+  }
+  return walk.pool().statistics();
 }
 
 MemoryPeak memory_peak(const Schedule& schedule) {

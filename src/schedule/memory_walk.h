@@ -8,10 +8,10 @@
 
 namespace fsdpbench::schedule {
 
-/// What a device's pool will show, to the byte, after `steps` steps: the schedule's own allocations, frees, waits
+/// What a device's pool will show, to the byte, after `steps` >= 0 steps: the schedule's own allocations, frees, waits
 /// and the host's wait after each step, walked over base/lane_pool.h. `peak_occupied` covers the steps, persistent
-/// buffers included.
-PoolStatistics memory_walk(const Schedules& schedules, int steps);
+/// buffers included. Once a steady step leaves the pool as an earlier one did, the rest is counted, not walked.
+PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps);
 
 /// The op of the steady step at which most bytes are live in issue order, and the buffers that are.
 struct MemoryPeak {

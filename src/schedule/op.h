@@ -14,15 +14,15 @@ using EventId = int;
 inline constexpr EventId kNoEvent = -1;
 
 enum class OpKind : std::uint8_t {
-  load_batch,            ///< tokens to the device
-  cast_replicated,       ///< replicated parameters to the compute dtype
-  cast_shard,            ///< flat: shard to the compute dtype, before its gather
-  copy_in,               ///< per_param: shard into this rank's slice of the all-gather output
+  load_batch,       ///< tokens to the device
+  cast_replicated,  ///< replicated parameters to the compute dtype
+  cast_shard,       ///< flat: shard to the compute dtype, before its gather
+  copy_in,          ///< per_param: shard into this rank's slice of the all-gather output
   all_gather,
-  copy_out,              ///< per_param: all-gather output into parameters
-  release,               ///< frees an all-gather output once it was copied out; no work
+  copy_out,  ///< per_param: all-gather output into parameters
+  release,   ///< frees an all-gather output once it was copied out; no work
   forward,
-  recompute,             ///< forward again, for activation checkpointing
+  recompute,  ///< forward again, for activation checkpointing
   backward,
   keep_group_shard,      ///< copies this rank's part of the unsharded parameters before they are freed
   reshard,               ///< frees unsharded parameters; no work
@@ -32,13 +32,13 @@ enum class OpKind : std::uint8_t {
   reduce_copy_in,        ///< per_param: gradients into the reduce-scatter's layout
   reduce_scatter,
   all_reduce,
-  finish_gradient,       ///< reduced gradients into the fp32 gradient, post-division
-  gradient_norm,         ///< adds up squares of one unit's gradients
-  gather_norm,           ///< all ranks' sums of squares
-  clip,                  ///< clip factor from the norm
-  optimizer,             ///< one unit's update
-  host_wait,             ///< the host blocks until the events are complete
-  host_sync,             ///< the host blocks until the device is idle (injected)
+  finish_gradient,  ///< reduced gradients into the fp32 gradient, post-division
+  gradient_norm,    ///< adds up squares of one unit's gradients
+  gather_norm,      ///< all ranks' sums of squares
+  clip,             ///< clip factor from the norm
+  optimizer,        ///< one unit's update
+  host_wait,        ///< the host blocks until the events are complete
+  host_sync,        ///< the host blocks until the device is idle (injected)
 };
 
 std::string_view to_string(OpKind kind);
@@ -79,15 +79,15 @@ struct Op {
   int unit = -1;
   int module = -1;
   int micro = 0;
-  bool prefetch = false;         ///< a gather issued before it is needed
-  Group group = Group::none;     ///< collectives
-  std::int64_t count = 0;        ///< collectives: elements a rank contributes (all-gather), keeps (reduce-scatter),
-                                 ///< or holds (all-reduce)
-  DType dtype = DType::f32;      ///< collectives
-  float scale = 1.0F;            ///< collectives: of the sum; reduce_cast, finish_gradient: factor
-  bool first = true;             ///< accumulations: overwrite instead of add
+  bool prefetch = false;      ///< a gather issued before it is needed
+  Group group = Group::none;  ///< collectives
+  std::int64_t count = 0;     ///< collectives: elements a rank contributes (all-gather), keeps (reduce-scatter),
+                              ///< or holds (all-reduce)
+  DType dtype = DType::f32;   ///< collectives
+  float scale = 1.0F;         ///< collectives: of the sum; reduce_cast, finish_gradient: factor
+  bool first = true;          ///< accumulations: overwrite instead of add
   std::vector<Wait> waits;
-  EventId record = kNoEvent;     ///< recorded on the lane after the op
+  EventId record = kNoEvent;  ///< recorded on the lane after the op
   std::vector<BufferId> allocates;
   std::vector<BufferId> reads;
   std::vector<BufferId> writes;

@@ -23,8 +23,8 @@ bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int un
     case Mode::group: return reshard.group > 1;  // a group of one keeps everything
     case Mode::automatic: break;
   }
-  const bool strategy_reshards = policy.fsdp.strategy == config::Strategy::full_shard ||
-                                 policy.fsdp.strategy == config::Strategy::hybrid_shard;
+  const bool strategy_reshards =
+      policy.fsdp.strategy == config::Strategy::full_shard || policy.fsdp.strategy == config::Strategy::hybrid_shard;
   // Backward begins with the root: gathering it again at once would only cost time.
   return strategy_reshards && unit != plan::Plan::kRoot;
 }

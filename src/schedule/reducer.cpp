@@ -54,8 +54,8 @@ void Reducer::reduce(int unit, bool last_micro) {
   for (bool replicated : {false, true}) {
     State& s = state(unit, replicated);
     if (s.unsharded == kNoBuffer) continue;
-    Flow flow{unit, replicated, s.unsharded, Lane::compute, backward_done,
-              replicated ? layout(unit).replicated_numel : layout(unit).unsharded_numel};
+    Flow flow{unit,          replicated,    s.unsharded,
+              Lane::compute, backward_done, replicated ? layout(unit).replicated_numel : layout(unit).unsharded_numel};
     s.unsharded = kNoBuffer;
     if (!accumulate_unsharded(flow, last_micro)) continue;
     const plan::Mesh& mesh = builder_.plan.mesh;
@@ -88,9 +88,8 @@ bool Reducer::accumulate_unsharded(Flow& flow, bool last_micro) {
   }
   std::vector<BufferId> fresh;
   if (first) {
-    s.accumulated = builder_.new_buffer(
-        flow.replicated ? BufferRole::accumulated_replicated : BufferRole::accumulated, MemoryCategory::gradients,
-        DType::f32, flow.numel * 4, flow.unit);
+    s.accumulated = builder_.new_buffer(flow.replicated ? BufferRole::accumulated_replicated : BufferRole::accumulated,
+                                        MemoryCategory::gradients, DType::f32, flow.numel * 4, flow.unit);
     fresh.push_back(s.accumulated);
   }
   Op& add = builder_.append(OpKind::accumulate_gradients, Lane::compute, flow.unit);
@@ -131,9 +130,8 @@ void Reducer::cast(Flow& flow, Lane lane) {
   move_to(flow, lane);
   BufferId output = flow.buffer;
   if (converts) {
-    output = builder_.new_buffer(
-        flow.replicated ? BufferRole::reduce_input_replicated : BufferRole::reduce_input,
-        MemoryCategory::communication_buffers, dtype, flow.numel * size_of(dtype), flow.unit);
+    output = builder_.new_buffer(flow.replicated ? BufferRole::reduce_input_replicated : BufferRole::reduce_input,
+                                 MemoryCategory::communication_buffers, dtype, flow.numel * size_of(dtype), flow.unit);
   }
   Op& op = builder_.append(OpKind::reduce_cast, lane, flow.unit);
   op.count = flow.numel;
@@ -161,10 +159,10 @@ void Reducer::reduce_scatter(Flow& flow) {
   const bool direct = keeps_result(flow) && !adds_partials;
   const DType dtype = builder_.plan.reduce_dtype;
   const std::int64_t numel = layout(flow.unit).shard_numel;
-  const BufferId output = builder_.new_buffer(
-      direct ? BufferRole::gradient_shard : BufferRole::reduce_output,
-      direct ? MemoryCategory::gradients : MemoryCategory::communication_buffers, dtype, numel * size_of(dtype),
-      flow.unit);
+  const BufferId output =
+      builder_.new_buffer(direct ? BufferRole::gradient_shard : BufferRole::reduce_output,
+                          direct ? MemoryCategory::gradients : MemoryCategory::communication_buffers, dtype,
+                          numel * size_of(dtype), flow.unit);
   Op& op = builder_.append(OpKind::reduce_scatter, Lane::reduce_scatter, flow.unit);
   op.group = policy.fsdp.separate_reduce_scatter_comm ? Group::shard_separate : Group::shard;
   op.count = numel;
@@ -210,8 +208,8 @@ bool Reducer::accumulate_partial(Flow& flow, bool last_micro) {
   if (builder_.plan.reduce_dtype != DType::f32) {
     move_to(flow, Lane::all_reduce);
     const DType dtype = builder_.plan.reduce_dtype;
-    const BufferId output = builder_.new_buffer(BufferRole::reduce_output, MemoryCategory::communication_buffers,
-                                                dtype, flow.numel * size_of(dtype), flow.unit);
+    const BufferId output = builder_.new_buffer(BufferRole::reduce_output, MemoryCategory::communication_buffers, dtype,
+                                                flow.numel * size_of(dtype), flow.unit);
     Op& narrow = builder_.append(OpKind::reduce_cast, Lane::all_reduce, flow.unit);
     narrow.count = flow.numel;
     narrow.allocates = {output};
@@ -247,9 +245,8 @@ void Reducer::finish_gradient(Flow& flow) {
     const bool first = s.result == kNoBuffer;
     std::vector<BufferId> fresh;
     if (first) {
-      s.result = builder_.new_buffer(
-          flow.replicated ? BufferRole::gradient_replicated : BufferRole::gradient_shard, MemoryCategory::gradients,
-          DType::f32, flow.numel * 4, flow.unit);
+      s.result = builder_.new_buffer(flow.replicated ? BufferRole::gradient_replicated : BufferRole::gradient_shard,
+                                     MemoryCategory::gradients, DType::f32, flow.numel * 4, flow.unit);
       fresh.push_back(s.result);
     } else if (s.result_lane != flow.lane) {
       builder_.wait(flow.lane, s.result_ready, WaitReason::data);

@@ -57,17 +57,13 @@ class Reducer {
     int unit = 0;
     bool replicated = false;
     BufferId buffer = kNoBuffer;
-    Lane lane = Lane::compute;   ///< where it was written
+    Lane lane = Lane::compute;  ///< where it was written
     EventId ready = kNoEvent;
     std::int64_t numel = 0;
   };
 
-  State& state(int unit, bool replicated) {
-    return states_[static_cast<std::size_t>(unit) * 2 + (replicated ? 1 : 0)];
-  }
-  const plan::ShardLayout& layout(int unit) const {
-    return builder_.plan.units[static_cast<std::size_t>(unit)].layout;
-  }
+  State& state(int unit, bool replicated) { return states_[static_cast<std::size_t>(unit) * 2 + (replicated ? 1 : 0)]; }
+  const plan::ShardLayout& layout(int unit) const { return builder_.plan.units[static_cast<std::size_t>(unit)].layout; }
   void move_to(Flow& flow, Lane lane);
   bool accumulate_unsharded(Flow& flow, bool last_micro);
   void copy_in(Flow& flow);

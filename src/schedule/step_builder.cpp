@@ -49,8 +49,10 @@ void StepBuilder::begin_step() {
 
 Schedule StepBuilder::take_step() { return schedule_; }
 
-EventId StepBuilder::event(EventRole role, int unit) {
-  const auto [found, fresh] = events_.try_emplace({role, unit, phase, micro}, static_cast<EventId>(events_.size()));
+EventId StepBuilder::event(EventRole role, int unit) { return event({role, unit, phase, micro}); }
+
+EventId StepBuilder::event(const EventName& name) {
+  const auto [found, fresh] = events_.try_emplace(name, static_cast<EventId>(events_.size()));
   if (fresh) recorded_.push_back(false);
   return found->second;
 }

@@ -59,11 +59,15 @@ class StepBuilder {
 
   /// The id of an event; the same name gives the same id in every step.
   EventId event(EventRole role, int unit);
+  /// The event that the last op of every step records.
+  EventId step_done() { return event({EventRole::step_done, -1, Phase::optimizer, 0}); }
   /// True once an op of this step has recorded it.
   bool recorded(EventId event) const;
 
   /// The next op on `lane` waits for `event`.
   void wait(Lane lane, EventId event, WaitReason reason);
+  /// Waits that no op has carried yet.
+  const std::array<std::vector<Wait>, kLaneCount>& pending_waits() const { return pending_; }
   /// Appends an op, with the waits its lane has collected. The reference is valid until the next append.
   Op& append(OpKind kind, Lane lane, int unit, int module = -1);
   /// Sets and returns the event that the last appended op records.
@@ -78,11 +82,14 @@ class StepBuilder {
   DType dtype_of(BufferId buffer) const { return schedule_.buffers[static_cast<std::size_t>(buffer)].dtype; }
 
  private:
+  using EventName = std::tuple<EventRole, int, Phase, int>;  // role, unit or module, phase, microbatch
+
   void add_persistent_buffers();
+  EventId event(const EventName& name);
 
   Schedule schedule_;
   std::size_t persistent_count_ = 0;
-  std::map<std::tuple<EventRole, int, Phase, int>, EventId> events_;
+  std::map<EventName, EventId> events_;
   std::vector<bool> recorded_;
   std::array<std::vector<Wait>, kLaneCount> pending_;
   std::map<std::pair<BufferRole, int>, BufferId> persistent_;

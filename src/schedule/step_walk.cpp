@@ -10,36 +10,38 @@ constexpr int kRoot = plan::Plan::kRoot;
 }  // namespace
 
 StepWalk::StepWalk(StepBuilder& builder)
-    : builder_(builder), limiter_(builder), gatherer_(builder, limiter_), reducer_(builder) {}
+    : builder_(builder),
+      limiter_(builder),
+      gatherer_(builder, limiter_),
+      reducer_(builder),
+      order_known_(!builder.policy.fsdp.learn_execution_order) {}
 
-void StepWalk::walk(int step) {
+void StepWalk::walk() {
   builder_.begin_step();
   limiter_.begin_step();
   gatherer_.begin_step();
   reducer_.begin_step();
   // Gathers read what the last step's optimizer wrote.
-  builder_.phase = Phase::optimizer;
-  builder_.micro = 0;
-  const EventId step_done = builder_.event(EventRole::step_done, -1);
-  builder_.wait(Lane::copy, step_done, WaitReason::data);
-  builder_.wait(Lane::all_gather, step_done, WaitReason::data);
+  builder_.wait(Lane::copy, builder_.step_done(), WaitReason::data);
+  builder_.wait(Lane::all_gather, builder_.step_done(), WaitReason::data);
 
   for (int micro = 0; micro < builder_.policy.accumulate; ++micro) {
     builder_.micro = micro;
     builder_.phase = Phase::forward;
-    forward(step);
+    forward();
     builder_.phase = Phase::backward;
     backward(micro + 1 == builder_.policy.accumulate);
   }
   builder_.phase = Phase::optimizer;
   builder_.micro = 0;
   optimizer();
+  order_known_ = true;
 }
 
 BufferId StepWalk::new_activation(BufferRole role, DType dtype, std::int64_t bytes, int module) {
   if (bytes == 0) return kNoBuffer;
-  return builder_.new_buffer(role, MemoryCategory::activations, dtype, bytes,
-                             module < 0 ? -1 : unit_of(module), module);
+  return builder_.new_buffer(role, MemoryCategory::activations, dtype, bytes, module < 0 ? -1 : unit_of(module),
+                             module);
 }
 
 void StepWalk::add(std::vector<BufferId>& list, BufferId buffer) {
@@ -53,7 +55,7 @@ bool StepWalk::checkpointed(int module) const {
 
 // ---------------------------------------------------------------------------------------------------- forward
 
-void StepWalk::forward(int step) {
+void StepWalk::forward() {
   const bool on_demand_only = builder_.policy.fsdp.forward_prefetch.mode == Prefetch::Mode::none;
   saved_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
   boundary_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
@@ -78,7 +80,7 @@ void StepWalk::forward(int step) {
 
   gatherer_.unshard(kRoot, false);
   gatherer_.wait_for_unshard(kRoot);
-  prefetch_forward(kRoot, step);
+  prefetch_forward(kRoot);
   for (int module = 0; module < module_count(); ++module) {
     const int u = unit_of(module);
     const std::vector<int>& members = unit(u).members.modules;
@@ -87,7 +89,7 @@ void StepWalk::forward(int step) {
       gatherer_.unshard(u, false);
       gatherer_.start_after(kNoEvent);
       gatherer_.wait_for_unshard(u);
-      prefetch_forward(u, step);
+      prefetch_forward(u);
     }
     forward_module(module);
     if (u != kRoot && module == members.back()) {
@@ -137,11 +139,9 @@ void StepWalk::forward_module(int module) {
   }
 }
 
-void StepWalk::prefetch_forward(int u, int step) {
+void StepWalk::prefetch_forward(int u) {
   const Prefetch& prefetch = builder_.policy.fsdp.forward_prefetch;
-  if (prefetch.mode != Prefetch::Mode::explicit_) return;
-  // FSDP1 learns the order of units in its first iteration; FSDP2 is told.
-  if (builder_.policy.fsdp.preset == "fsdp1" && step == 0) return;
+  if (prefetch.mode != Prefetch::Mode::explicit_ || !order_known_) return;
   // The root runs its first module only after its own list; PyTorch's users set lists on the blocks.
   const int depth = u == kRoot ? 1 : prefetch.depth;
   const int last = std::min(u + depth, static_cast<int>(builder_.plan.units.size()) - 1);

@@ -14,13 +14,22 @@ namespace fsdpbench::schedule {
 class StepWalk {
  public:
   explicit StepWalk(StepBuilder& builder);
-  /// Writes step number `step`; state that survives a step (FSDP1's free-event queue) is kept here.
-  void walk(int step);
+  /// Writes the next step.
+  void walk();
+
+  /// What one step leaves to the next. A step that ends as it began is repeated for ever.
+  struct Carried {
+    bool order_known = false;  ///< fsdp.learn_execution_order: the first step is over
+    std::deque<AllGatherLimiter::Free> free_queue;
+    std::array<std::vector<Wait>, kLaneCount> waits;
+    bool operator==(const Carried&) const = default;
+  };
+  Carried carried() const { return {order_known_, limiter_.queue(), builder_.pending_waits()}; }
 
  private:
   using Prefetch = config::Prefetch;
 
-  void forward(int step);
+  void forward();
   void forward_module(int module);
   void backward(bool last_micro);
   void backward_module(int module);
@@ -29,7 +38,7 @@ class StepWalk {
   void optimizer();
   void clip();
 
-  void prefetch_forward(int unit, int step);
+  void prefetch_forward(int unit);
   void prefetch_backward(int unit);
   void prefetch_before(int unit, int depth);
 
@@ -45,6 +54,8 @@ class StepWalk {
   AllGatherLimiter limiter_;
   Gatherer gatherer_;
   Reducer reducer_;
+
+  bool order_known_;  // survives the step
 
   // Buffers of the current microbatch.
   BufferId inputs_ = kNoBuffer;

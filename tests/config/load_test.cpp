@@ -66,6 +66,7 @@ TEST_F(Load, Fsdp1Preset) {
   const Fsdp fsdp = load("[fsdp]\npreset = 'fsdp1'").fsdp;
   EXPECT_EQ(fsdp.layout, Layout::flat);
   EXPECT_EQ(fsdp.forward_prefetch.mode, Prefetch::Mode::implicit);
+  EXPECT_TRUE(fsdp.learn_execution_order);
   EXPECT_EQ(fsdp.backward_prefetch.mode, Prefetch::Mode::pre);
   EXPECT_EQ(fsdp.all_gather_limit, (AllGatherLimit{AllGatherLimit::Mode::fsdp1_queue, 2, 0}));
   EXPECT_EQ(fsdp.reduce_scatter_buffers, 0);
@@ -107,7 +108,7 @@ TEST_F(Load, SpellingsOfTheLimit) {
   EXPECT_EQ(limit("1"), (AllGatherLimit{Mode::strict, 1, 0}));
   EXPECT_EQ(limit("strict:4"), (AllGatherLimit{Mode::strict, 4, 0}));
   EXPECT_EQ(limit("bytes:64MiB"), (AllGatherLimit{Mode::bytes, 2, 64 << 20}));
-  for (const char* bad : {"0", "strict:0", "strict:x", "bytes:", "bytes:lots", "fsdp1_queue:-1", "true", "1.5"}) {
+  for (const char* bad : {"0", "strict:0", "strict:x", "bytes:", "bytes:lots", "fsdp1_queue:-1", "fsdp1_queue:1025", "true", "1.5"}) {
     EXPECT_THAT(error("", {std::string("fsdp.all_gather_limit=") + bad}), HasSubstr("is not valid; expected")) << bad;
   }
 }

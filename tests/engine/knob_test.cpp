@@ -125,6 +125,21 @@ TEST(Knob, MoreReduceScatterBuffersUncoverSlowReductions) {
   EXPECT_NE(waits(1), waits(3));
 }
 
+TEST(Knob, LearningTheExecutionOrderKeepsTheFirstStepFromPrefetching) {
+  RunConfig c = balanced();
+  c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 2};
+  const auto prefetches = [&](std::size_t step) {
+    const std::vector<schedule::Op> ops = set_up(testing::settled(c)).schedules.of_step(step).ops;
+    return std::count_if(ops.begin(), ops.end(), [](const schedule::Op& op) {
+      return op.kind == schedule::OpKind::all_gather && op.phase == schedule::Phase::forward && op.prefetch;
+    });
+  };
+  EXPECT_EQ(prefetches(0), kBlocks);
+  c.fsdp.learn_execution_order = true;
+  EXPECT_EQ(prefetches(0), 0);
+  EXPECT_EQ(prefetches(1), kBlocks);
+}
+
 TEST(Knob, ExplicitForwardDepthCostsAUnitOfMemoryEach) {
   RunConfig c = balanced();
   std::vector<std::int64_t> peaks;

@@ -94,7 +94,7 @@ const std::vector<Variant> kPolicies{
     {"divided before and after", [](RunConfig& c) { c.fsdp.gradient_scaling = GradientScaling::pre_post_divide; }},
     {"fsdp1",
      [](RunConfig& c) {
-       c.fsdp.preset = "fsdp1";
+       c.fsdp.learn_execution_order = true;
        c.fsdp.layout = Layout::flat;
        c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp1_queue, 2, 0};
        c.fsdp.reduce_scatter_buffers = 0;

@@ -32,7 +32,7 @@ config::RunConfig random_config(std::mt19937& random) {
   c.mesh.replicate = f.strategy == Strategy::no_shard ? ranks : hybrid ? pick(random, {2, 3}) : 1;
   c.mesh.ranks = c.mesh.shard * c.mesh.replicate;
   if (coin()) c.model.kind = ModelKind::mlp;
-  f.preset = pick<const char*>(random, {"fsdp1", "fsdp2"});
+  f.learn_execution_order = coin();
   f.layout = pick(random, {Layout::flat, Layout::per_param});
   using Reshard = ReshardAfterForward::Mode;
   f.reshard_after_forward.mode =
@@ -41,13 +41,13 @@ config::RunConfig random_config(std::mt19937& random) {
   f.reshard_after_backward = coin();
   f.forward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::implicit, Prefetch::Mode::explicit_}),
                         pick(random, {1, 2, 3})};
-  f.backward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::post, Prefetch::Mode::pre,
-                                       Prefetch::Mode::explicit_}),
-                         pick(random, {1, 2, 3})};
+  f.backward_prefetch = {
+      pick(random, {Prefetch::Mode::none, Prefetch::Mode::post, Prefetch::Mode::pre, Prefetch::Mode::explicit_}),
+      pick(random, {1, 2, 3})};
   using Limit = AllGatherLimit::Mode;
-  f.all_gather_limit = {pick(random, {Limit::unlimited, Limit::fsdp1_queue, Limit::fsdp2_event, Limit::strict,
-                                      Limit::bytes}),
-                        pick(random, {1, 2, 3}), pick<std::int64_t>(random, {1, 60000, 1000000})};
+  f.all_gather_limit = {
+      pick(random, {Limit::unlimited, Limit::fsdp1_queue, Limit::fsdp2_event, Limit::strict, Limit::bytes}),
+      pick(random, {1, 2, 3, 13}), pick<std::int64_t>(random, {1, 60000, 1000000})};
   f.reduce_scatter_buffers = pick(random, {0, 1, 2, 3});
   f.separate_reduce_scatter_comm = coin();
   f.wrap = {pick(random, {Wrap::Mode::block, Wrap::Mode::blocks, Wrap::Mode::min_size, Wrap::Mode::model}), 2, 9000};
@@ -73,9 +73,6 @@ TEST(CheckSchedules, ThousandsOfRandomPoliciesAreFreeOfRaces) {
     ASSERT_TRUE(faults.empty()) << "case " << i << ": step " << faults.front().step << ", op " << faults.front().op
                                 << ": " << faults.front().message << '\n'
                                 << op_list(c.plan, c.schedules.of_step(static_cast<std::size_t>(faults.front().step)));
-    ASSERT_LE(c.schedules.steps.size(), static_cast<std::size_t>(kMaxDistinctSteps) - 1) << "no steady state";
-    const Schedule& steady = c.schedules.steady();
-    ASSERT_FALSE(check_collectives({&steady, &steady, &steady}));
   }
 }
 
@@ -115,7 +112,8 @@ TEST(CheckSchedules, DefaultSchedulesCarryNoIdleWaits) {
     for (const RedundantWait& r : redundant_waits(c.schedules)) {
       const Op& op = c.schedules.steady().ops[static_cast<std::size_t>(r.op)];
       EXPECT_TRUE(!r.implied || op.lane == Lane::all_gather || op.lane == Lane::copy || op.phase == Phase::optimizer)
-          << op_name(c.plan, op) << '\n' << op_list(c.plan, c.schedules.steady());
+          << op_name(c.plan, op) << '\n'
+          << op_list(c.plan, c.schedules.steady());
     }
   }
 }
@@ -128,7 +126,8 @@ TEST(CheckSchedules, FindsPlantedFaults) {
     return check_schedules(changed, 1).size();
   };
   const auto find = [](Schedule& s, OpKind kind, Phase phase) -> Op& {
-    return *std::find_if(s.ops.begin(), s.ops.end(), [&](const Op& op) { return op.kind == kind && op.phase == phase; });
+    return *std::find_if(s.ops.begin(), s.ops.end(),
+                         [&](const Op& op) { return op.kind == kind && op.phase == phase; });
   };
   EXPECT_EQ(faults_after([](Schedule&) {}), 0U);
   // Freed one op too early: by the copy-out's own lane, before the forward that reads it.
@@ -157,9 +156,24 @@ TEST(CheckCollectives, FindsRanksThatDisagree) {
   EXPECT_FALSE(with([](Schedule&) {}));
   const auto is_gather = [](const Op& op) { return op.kind == OpKind::all_gather; };
   EXPECT_TRUE(with([&](Schedule& s) { std::find_if(s.ops.begin(), s.ops.end(), is_gather)->count += 1; }));
-  EXPECT_TRUE(with([&](Schedule& s) { std::find_if(s.ops.begin(), s.ops.end(), is_gather)->kind = OpKind::all_reduce; }));
+  EXPECT_TRUE(
+      with([&](Schedule& s) { std::find_if(s.ops.begin(), s.ops.end(), is_gather)->kind = OpKind::all_reduce; }));
   EXPECT_TRUE(with([&](Schedule& s) { s.ops.erase(std::find_if(s.ops.begin(), s.ops.end(), is_gather)); }));
-  EXPECT_TRUE(with([&](Schedule& s) { std::find_if(s.ops.begin(), s.ops.end(), is_gather)->group = Group::replicate; }));
+  EXPECT_TRUE(
+      with([&](Schedule& s) { std::find_if(s.ops.begin(), s.ops.end(), is_gather)->group = Group::replicate; }));
+}
+
+TEST(MemoryWalk, CountsOnWhatItNeedNotWalk) {
+  // The same steps written out are walked one by one.
+  std::mt19937 random(3);
+  for (int i = 0; i < 40; ++i) {
+    const testing::ScheduleCase c = testing::make_case(random_config(random));
+    Schedules written_out = c.schedules;
+    written_out.steps.resize(written_out.steps.size() + 40, c.schedules.steady());
+    for (std::int64_t steps : {0, 1, 2, 5, 39, 40}) {
+      EXPECT_EQ(memory_walk(c.schedules, steps), memory_walk(written_out, steps)) << "case " << i;
+    }
+  }
 }
 
 TEST(MemoryWalk, StrictLimitsDifferByExactlyOneUnit) {
@@ -172,8 +186,7 @@ TEST(MemoryWalk, StrictLimitsDifferByExactlyOneUnit) {
       config.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::strict, limit, 0};
       const testing::ScheduleCase c = testing::make_case(config);
       unit_bytes = round_up(c.plan.units[1].layout.gathered_numel() * 4, LanePool::kGranule);
-      peaks.push_back(
-          memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::unsharded_parameters)]);
+      peaks.push_back(memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::unsharded_parameters)]);
     }
     EXPECT_EQ(peaks[1] - peaks[0], unit_bytes);
     EXPECT_EQ(peaks[2] - peaks[1], unit_bytes);
@@ -200,7 +213,6 @@ TEST(MemoryWalk, Fsdp1QueueLetsOneMoreUnitLiveThanItSays) {
   std::int64_t unit_bytes = 0;
   for (int limit : {1, 2, 3}) {
     config::RunConfig config = testing::decoder_config(12, 4);
-    config.fsdp.preset = "fsdp1";
     config.fsdp.layout = config::Layout::flat;
     config.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::fsdp1_queue, limit, 0};
     const testing::ScheduleCase queue = testing::make_case(config);

@@ -17,6 +17,7 @@ using config::Strategy;
 config::RunConfig fsdp1(int blocks = 4) {
   config::RunConfig c = testing::decoder_config(blocks, 4);
   c.fsdp.preset = "fsdp1";
+  c.fsdp.learn_execution_order = true;
   c.fsdp.layout = Layout::flat;
   c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp1_queue, 2, 0};
   c.fsdp.reduce_scatter_buffers = 0;
@@ -71,8 +72,7 @@ TEST(Fsdp1Order, HybridShard) {
   config::RunConfig c = fsdp1();
   c.fsdp.strategy = Strategy::hybrid_shard;
   c.mesh = {4, 2, 2};
-  EXPECT_EQ(collectives(c),
-            "AGR AG0 AG1 AG2 AG3 | AG3* AG2* RS3 AR3 AG1* RS2 AR2 AG0* RS1 AR1 RS0 AR0 RSR ARR");
+  EXPECT_EQ(collectives(c), "AGR AG0 AG1 AG2 AG3 | AG3* AG2* RS3 AR3 AG1* RS2 AR2 AG0* RS1 AR1 RS0 AR0 RSR ARR");
 }
 
 TEST(Fsdp1Order, NoShard) {
@@ -103,13 +103,32 @@ TEST(Fsdp1Order, GrowsByRule) {
   }
 }
 
+TEST(Fsdp1Order, ForwardPrefetchStartsWhenTheOrderIsKnown) {
+  config::RunConfig c = fsdp1();
+  c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 1};
+  const auto issue_of = [](const testing::ScheduleCase& made, std::size_t step) {
+    const std::string line = issue_order(made.plan, made.schedules.of_step(step));
+    return line.substr(0, line.find(" |"));
+  };
+  const std::string on_demand = "UR U0 S0 U1 S1 U2 S2 U3 S3";
+  const std::string ahead = "UR U0 U1 S0 U2 S1 U3 S2 S3";
+  const testing::ScheduleCase learns = testing::make_case(c);
+  EXPECT_EQ(issue_of(learns, 0), on_demand);
+  EXPECT_EQ(issue_of(learns, 1), ahead);
+  c.fsdp.learn_execution_order = false;  // whatever the preset's name
+  const testing::ScheduleCase told = testing::make_case(c);
+  EXPECT_EQ(issue_of(told, 0), ahead);
+}
+
 /// Host trace with the host's waits: which free event is waited for before which gather.
 std::string host_trace(const testing::ScheduleCase& c, const Schedule& schedule) {
   std::map<EventId, std::string> names;
   for (const Schedule& step : c.schedules.steps) {
+    names[step.ops.back().record] = "step";
     for (const Op& op : step.ops) {
       if (op.kind == OpKind::reshard) {
-        names[op.record] = (op.phase == Phase::forward ? "f" : "b") + c.plan.units[static_cast<std::size_t>(op.unit)].label();
+        names[op.record] =
+            (op.phase == Phase::forward ? "f" : "b") + c.plan.units[static_cast<std::size_t>(op.unit)].label();
       }
     }
   }
@@ -131,6 +150,42 @@ TEST(Fsdp1Order, FreeEventQueueCarriesOverStepsAndAddsOneToItsLimit) {
   // The first iteration starts with an empty queue: gather i waits for free i-2, as the nominal limit says.
   EXPECT_EQ(host_trace(c, c.schedules.steps.front()).substr(0, 62),
             " AGR AG0 free0 AG1 free1 sync(f0) AG2 free2 sync(f1) AG3 free3");
+}
+
+TEST(Fsdp1Order, FreeEventQueueOfAnyLengthSettles) {
+  // The rule itself, over many steps: a call pops the oldest free if the queue holds `limit`. A free that the same
+  // unit's next one has replaced is as over as its step.
+  const std::vector<std::string> host{"cR", "c0", "f0", "c1", "f1", "c2", "f2", "c3", "f3", "c",
+                                      "c3", "c2", "b3", "c1", "b2", "c0", "b1", "b0", "bR"};
+  for (int limit : {1, 2, 8, 9, 10, 11, 18, 20, 27, 40}) {
+    config::RunConfig config = fsdp1();
+    config.fsdp.all_gather_limit.count = limit;
+    const testing::ScheduleCase c = testing::make_case(config);
+    std::vector<std::pair<std::string, std::size_t>> queue;  // free, and its step
+    std::map<std::string, std::size_t> last_free;            // by name: step
+    int waits = 0;
+    for (std::size_t step = 0; step < 12; ++step) {
+      std::string expected;
+      waits = 0;
+      for (const std::string& what : host) {
+        if (what[0] != 'c') {
+          expected += " free" + what.substr(1);
+          queue.emplace_back(what, step);
+          last_free[what] = step;
+          continue;
+        }
+        if (queue.size() >= static_cast<std::size_t>(limit)) {
+          const auto [name, freed] = queue.front();
+          queue.erase(queue.begin());
+          expected += " sync(" + (last_free[name] == freed ? name : "step") + ")";
+          ++waits;
+        }
+        if (what != "c") expected += " AG" + what.substr(1);
+      }
+      EXPECT_EQ(host_trace(c, c.schedules.of_step(step)), expected) << "limit " << limit << ", step " << step;
+    }
+    EXPECT_EQ(waits, 9) << limit;  // as many as there are frees, once the queue is full
+  }
 }
 
 TEST(Fsdp2Order, DefaultIsFsdp1Pre) { EXPECT_EQ(collectives(fsdp2()), kFullShardPre); }
