@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/lane.h"
-#include "config/spelling.h"
+#include "config/aliases.h"
 
 namespace fsdpbench::config {
 namespace {
@@ -217,6 +217,7 @@ std::string nearest(std::string_view name, std::span<const std::string> names) {
 }
 
 std::string nearest_field(std::string_view name) {
+  if (const std::string_view known = key_of_other_system(name); !known.empty()) return std::string(known);
   // The right key in the wrong table is as likely a mistake as a typing error.
   const auto distance = [&](const Field& field) {
     return std::min(edit_distance(name, field.name()), edit_distance(after_dot(name), field.key) + 1);

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "config/run_config.h"
-#include "config/value.h"
+#include "config/spelling.h"
 
 namespace fsdpbench::config {
 

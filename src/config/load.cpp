@@ -1,22 +1,75 @@
 #include "config/load.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
+#include <filesystem>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
-#include "base/paths.h"
-#include "config/default_folders.h"
+#include "config/aliases.h"
 #include "config/fields.h"
-#include "config/read_entries.h"
+#include "config/find_file.h"
+#include "config/give_way.h"
+#include "config/toml_file.h"
 
 namespace fsdpbench::config {
 namespace {
 
-namespace fs = std::filesystem;
+std::string_view trim(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+bool is_table_name(std::string_view name) {
+  return std::ranges::any_of(fields(), [&](const Field& field) { return field.table == name; });
+}
+
+[[noreturn]] void throw_bad_top_level(const std::string& place, const std::string& name) {
+  if (is_table_name(name)) {
+    throw ConfigError(
+        fmt::format("{}: '{}' is a table: write [{}] on a line of its own, its keys below.", place, name, name));
+  }
+  throw ConfigError(
+      fmt::format("{}: unknown key '{}'; the nearest valid key is '{}'.", place, name, nearest_field(name)));
+}
+
+/// All keys of a TOML file, in file order. Throws ConfigError if it is not of the shape [table] key = value.
+std::vector<Entry> read_file(const std::string& path, FileKind kind) {
+  const toml::table file = parse_toml(path, kind);
+  std::vector<std::pair<toml::source_position, Entry>> found;
+  for (const auto& [table_name, node] : file) {
+    const std::string table(table_name.str());
+    const toml::table* keys = node.as_table();
+    if (keys == nullptr) throw_bad_top_level(place_of(path, node), table);
+    if (!is_table_name(table)) {
+      std::vector<std::string> tables;
+      for (const Field& field : fields()) tables.push_back(field.table);
+      throw ConfigError(fmt::format("{}: unknown table [{}]; the nearest valid one is [{}].", place_of(path, node),
+                                    table, nearest(table, tables)));
+    }
+    for (const auto& [key, value] : *keys) {
+      const std::string name = fmt::format("{}.{}", table, key.str());
+      const std::optional<Value> read = scalar(value);
+      // A name nobody knows is the more helpful complaint, so it comes first.
+      const Field* field = find_field(name);
+      if (!read && field != nullptr) {
+        throw ConfigError(fmt::format("{}: {} is not valid as {}; expected {}.", place_of(path, value), name,
+                                      value.is_table()   ? "a table"
+                                      : value.is_array() ? "an array"
+                                                         : "a date or time",
+                                      field->valid));
+      }
+      found.emplace_back(value.source().begin, Entry{name, read.value_or(Value(false)), place_of(path, value), {}});
+    }
+  }
+  std::ranges::stable_sort(found, {}, [](const auto& item) { return std::pair(item.first.line, item.first.column); });
+  std::vector<Entry> entries;
+  for (auto& [position, entry] : found) entries.push_back(std::move(entry));
+  return entries;
+}
 
 /// What the two systems do unless told otherwise. Both gather in order of use and prefetch one unit in backward.
 std::vector<Entry> fsdp_preset(std::string_view name) {
@@ -33,7 +86,13 @@ std::vector<Entry> fsdp_preset(std::string_view name) {
           text("fsdp.gradient_scaling", first ? "pre_post_divide" : "average")};
 }
 
-void take(RunConfig& config, const Entry& entry) {
+using Notes = std::vector<std::string>;
+
+std::string is_taken_for(const std::string& name, const Value& value, const Value& meaning) {
+  return fmt::format("{} = {} is taken for {}.", name, to_toml(value), to_toml(meaning));
+}
+
+void take(RunConfig& config, const Entry& entry, Notes& notes) {
   const Field* field = find_field(entry.name);
   if (field == nullptr) {
     throw ConfigError(fmt::format("{}: unknown key '{}'; the nearest valid key is '{}'.", entry.place, entry.name,
@@ -42,55 +101,32 @@ void take(RunConfig& config, const Entry& entry) {
   if (field->read(config, entry.value)) return;
   // `--set data.path=1984` means the folder, not the number.
   if (!entry.raw.empty() && field->read(config, Value(entry.raw))) return;
-  throw ConfigError(fmt::format("{}: {} = {} is not valid; expected {}.", entry.place, entry.name, to_toml(entry.value),
-                                field->valid));
+  if (const std::optional<Value> meaning = meant_by(*field, entry.value); meaning && field->read(config, *meaning)) {
+    notes.push_back(is_taken_for(entry.name, entry.value, *meaning));
+    return;
+  }
+  throw ConfigError(fmt::format("{}: {} = {} is not valid; expected {}.{}", entry.place, entry.name,
+                                to_toml(entry.value), field->valid, right_word(*field, entry.value)));
 }
 
-void take(RunConfig& config, const std::vector<Entry>& entries) {
-  for (const Entry& entry : entries) take(config, entry);
+void take(RunConfig& config, const std::vector<Entry>& entries, Notes& notes) {
+  for (const Entry& entry : entries) take(config, entry, notes);
 }
 
 /// Takes the presets' own names out of the layers above them; the last mention wins.
 RunConfig preset_names(const std::vector<Entry>& profile, const std::vector<Entry>& overrides) {
   RunConfig names;
+  Notes ignored;  // taking all layers notes it again
   for (const std::vector<Entry>* layer : {&profile, &overrides}) {
     for (const Entry& entry : *layer) {
-      if (entry.name == "model.preset" || entry.name == "fsdp.preset") take(names, entry);
+      if (entry.name == "model.preset" || entry.name == "fsdp.preset") take(names, entry, ignored);
     }
   }
   return names;
 }
 
-fs::path find_model(const std::string& preset, const std::string& profile) {
-  if (preset.ends_with(".toml")) {
-    const fs::path given(preset);
-    for (const fs::path& path : {fs::path(profile).parent_path() / given, given}) {
-      if (path_exists(path)) return fs::absolute(path).lexically_normal();
-    }
-    throw ConfigError(
-        fmt::format("{}: model.preset = \"{}\": there is no such file beside the profile or here.", profile, preset));
-  }
-  std::set<std::string> known;
-  std::vector<std::string> looked;
-  for (const fs::path& folder : model_folders(profile)) {
-    const fs::path path = folder / (preset + ".toml");
-    if (!preset.empty() && path_exists(path)) return path.lexically_normal();
-    looked.push_back(folder.lexically_normal().string());
-    std::error_code error;
-    for (const auto& file : fs::directory_iterator(folder, error)) {
-      if (file.path().extension() == ".toml") known.insert(file.path().stem().string());
-    }
-  }
-  if (known.empty()) {
-    throw ConfigError(
-        fmt::format("{}: model.preset = \"{}\": no model files in {}.", profile, preset, fmt::join(looked, ", ")));
-  }
-  throw ConfigError(
-      fmt::format("{}: model.preset = \"{}\" is not valid; known are {}.", profile, preset, fmt::join(known, ", ")));
-}
-
-std::vector<Entry> model_preset(const fs::path& path) {
-  std::vector<Entry> entries = read_file(path.string());
+std::vector<Entry> model_preset(const std::filesystem::path& path) {
+  std::vector<Entry> entries = read_file(path.string(), FileKind::model);
   for (const Entry& entry : entries) {
     if (!entry.name.starts_with("model.") || entry.name == "model.preset") {
       throw ConfigError(fmt::format("{}: '{}' has no place in a model file: only keys of [model] (but preset) have.",
@@ -102,29 +138,48 @@ std::vector<Entry> model_preset(const fs::path& path) {
 
 }  // namespace
 
-std::vector<fs::path> model_folders(const fs::path& profile) {
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  std::vector<fs::path> folders{profile.parent_path() / "../models", profile.parent_path() / "models",
-                                fs::path(kSourceFolder) / "profiles/models"};
-  if (!program.empty()) folders.push_back(program / "../../profiles/models");
-  return folders;
+Entry read_override(const std::string& text) {
+  const auto equals = text.find('=');
+  const std::string name(trim(text.substr(0, equals)));
+  if (equals == std::string::npos || name.empty()) {
+    throw ConfigError(fmt::format("--set {}: expected key=value, as in --set mesh.ranks=8.", text));
+  }
+  Entry entry{name, Value(false), fmt::format("--set {}", text),
+              std::string(trim(std::string_view(text).substr(equals + 1)))};
+  entry.value = entry.raw;
+  try {
+    const toml::table parsed = toml::parse(fmt::format("value = {}\n", entry.raw));
+    if (parsed.size() == 1) entry.value = scalar(*parsed.get("value")).value_or(Value(entry.raw));
+  } catch (const toml::parse_error&) {
+    // A bare word: full_shard, bytes:64MiB, a path.
+  }
+  return entry;
 }
 
-RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides) {
-  const std::vector<Entry> profile = read_file(path);
-  std::vector<Entry> set;
-  for (const std::string& text : overrides) set.push_back(read_override(text));
-  const RunConfig names = preset_names(profile, set);
+RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides,
+                       std::vector<std::string>* notes) {
+  Layers layers;
+  layers.profile = read_file(path, FileKind::run);
+  for (const std::string& text : overrides) layers.overrides.push_back(read_override(text));
+  const RunConfig names = preset_names(layers.profile, layers.overrides);
 
+  Notes all;
   RunConfig config;
-  const fs::path model = find_model(names.model.preset, path);
-  take(config, model_preset(model));
-  take(config, fsdp_preset(names.fsdp.preset));
-  take(config, profile);
-  take(config, set);
-  // A path is kept absolute: the resolved configuration is read back from another folder.
-  if (config.model.preset.ends_with(".toml")) config.model.preset = model.string();
+  const std::filesystem::path model = find_model(names.model.preset, path);
+  take(config, model_preset(model), all);
+  take(config, fsdp_preset(names.fsdp.preset), all);
+  layers.presets = config;
+  take(config, layers.profile, all);
+  take(config, layers.overrides, all);
+  if (config.model.preset.ends_with(".toml")) {
+    // A path is kept absolute: the resolved configuration is read back from another folder.
+    config.model.preset = model.string();
+  } else if (const std::string name = model.stem().string(); name != config.model.preset) {
+    all.push_back(is_taken_for("model.preset", config.model.preset, name));
+    config.model.preset = name;
+  }
+  for (std::string& note : give_way(config, layers)) all.push_back(std::move(note));
+  if (notes != nullptr) notes->insert(notes->end(), all.begin(), all.end());
   return config;
 }
 

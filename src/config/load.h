@@ -1,21 +1,31 @@
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "config/run_config.h"
+#include "config/spelling.h"
 
 namespace fsdpbench::config {
 
 /// Reads a run profile (TOML). Later layers win: built-in defaults, presets (model.preset, fsdp.preset), the profile,
 /// `overrides` ("key=value", TOML values, bare strings accepted). An explicit key wins over a preset wherever it
 /// stands. Types and ranges are checked here, key by key, and reported with file and line; rules about several keys
-/// are for validate(). Throws ConfigError.
-RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides = {});
+/// are for validate(). Words of other systems are understood (config/aliases.h), and what an override makes meaningless
+/// gives way (config/give_way.h); both are said in `notes`, if it is not null. Throws ConfigError.
+RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides = {},
+                       std::vector<std::string>* notes = nullptr);
 
-/// Folders in which a model preset is looked up, best first: beside the profile, in the source tree, beside the
-/// program.
-std::vector<std::filesystem::path> model_folders(const std::filesystem::path& profile);
+/// `table.key = value` as the user wrote it, and where.
+struct Entry {
+  std::string name;  ///< "mesh.ranks"
+  Value value;
+  std::string place;  ///< "profile.toml:12" or "--set mesh.ranks=8"
+  std::string raw;    ///< --set only: the value's text, for keys that want a string
+};
+
+/// One `--set` argument. What is not a TOML value is taken as a string. Throws ConfigError if it is not key=value;
+/// whether there is such a key is not looked at.
+Entry read_override(const std::string& text);
 
 }  // namespace fsdpbench::config

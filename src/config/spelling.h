@@ -7,14 +7,20 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "base/dtype.h"
 #include "config/run_config.h"
-#include "config/value.h"
 
 /// How each type of the configuration is spelled: encode to a Value, decode from one. decode leaves `out` alone and
 /// returns false if the value does not spell such a thing.
 namespace fsdpbench::config {
+
+/// A value as a profile spells it, whatever the file format.
+using Value = std::variant<bool, std::int64_t, double, std::string>;
+
+/// As TOML: true, 4, 0.5, "text".
+std::string to_toml(const Value& value);
 
 /// The spellings of an enum, in the order of its enumerators.
 template <class Enum>

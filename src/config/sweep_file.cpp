@@ -8,8 +8,9 @@
 
 #include "base/error.h"
 #include "base/paths.h"
+#include "config/aliases.h"
 #include "config/fields.h"
-#include "config/parse_toml.h"
+#include "config/toml_file.h"
 
 namespace fsdpbench::config {
 namespace {
@@ -25,7 +26,7 @@ struct Item {
 
 class Reader {
  public:
-  explicit Reader(const std::string& path) : path_(path), file_(parse_toml(path)) {}
+  explicit Reader(const std::string& path) : path_(path), file_(parse_toml(path, FileKind::sweep)) {}
 
   SweepFile read() {
     check_names();
@@ -41,6 +42,7 @@ class Reader {
     sweep.whens = rules(sweep, "when", "set");
     sweep.x = axis_name(sweep, "x", text("x", ""), file_.get("x"));
     sweep.series = series(sweep);
+    sweep.notes = std::move(notes_);
     return sweep;
   }
 
@@ -50,8 +52,8 @@ class Reader {
   }
 
   void check_names() const {
-    static const std::vector<std::string> kNames{"title", "x",           "series", "base", "trials",
-                                                 "seed",  "keep_traces", "set",    "axes", "skip", "when"};
+    static const std::vector<std::string> kNames{"title",       "x",   "series", "base", "trials", "seed",
+                                                 "keep_traces", "set", "axes",   "skip", "when"};
     for (const auto& [key, node] : file_) {
       const std::string name(key.str());
       if (std::ranges::count(kNames, name) > 0) continue;
@@ -90,10 +92,15 @@ class Reader {
                       path_));
     }
     const std::filesystem::path path = std::filesystem::path(path_).parent_path() / given;
-    if (!path_exists(path)) {
+    if (path_exists(path)) return std::filesystem::absolute(path).lexically_normal().string();
+    if (given.find('/') != std::string::npos) {
       fail(*file_.get("base"), fmt::format("base = \"{}\": there is no such file beside the sweep file.", given));
     }
-    return std::filesystem::absolute(path).lexically_normal().string();
+    try {
+      return std::filesystem::absolute(find_profile(given)).lexically_normal().string();
+    } catch (const ConfigError& error) {
+      fail(*file_.get("base"), fmt::format("base = \"{}\": {}", given, error.what()));
+    }
   }
 
   const toml::table* table(const char* name) const {
@@ -130,16 +137,21 @@ class Reader {
     fail(node, fmt::format("unknown key '{}'; the nearest valid key is '{}'.", key, nearest_field(key)));
   }
 
-  Value value(const std::string& key, const toml::node& node) const {
+  Value value(const std::string& key, const toml::node& node) {
     const Field& f = field(key, node);
     const std::optional<Value> read = scalar(node);
     RunConfig scratch;
     if (read && f.read(scratch, *read)) return *read;
-    fail(node, fmt::format("{} = {} is not valid; expected {}.", key, read ? to_toml(*read) : "…", f.valid));
+    if (const std::optional<Value> meaning = read ? meant_by(f, *read) : std::nullopt) {
+      notes_.push_back(fmt::format("{} = {} is taken for {}.", key, to_toml(*read), to_toml(*meaning)));
+      return *meaning;
+    }
+    fail(node, fmt::format("{} = {} is not valid; expected {}.{}", key, read ? to_toml(*read) : "…", f.valid,
+                           read ? right_word(f, *read) : ""));
   }
 
   /// One value or an array of them; never none, never the same twice.
-  std::vector<Value> values(const Item& item) const {
+  std::vector<Value> values(const Item& item) {
     field(item.key, *item.node);
     const toml::array* array = item.node->as_array();
     std::vector<Value> all;
@@ -158,7 +170,7 @@ class Reader {
     return all;
   }
 
-  std::vector<SweepAxis> axes(const SweepFile& sweep) const {
+  std::vector<SweepAxis> axes(const SweepFile& sweep) {
     std::vector<SweepAxis> all;
     for (const Item& item : items(table("axes"))) {
       if (std::ranges::any_of(sweep.set, [&](const auto& fixed) { return fixed.first == item.key; })) {
@@ -186,7 +198,7 @@ class Reader {
   }
 
   /// [[skip]] and [[when]]: axes with the values that they must have, and one word of their own.
-  std::vector<CellRule> rules(const SweepFile& sweep, const char* name, const char* own) const {
+  std::vector<CellRule> rules(const SweepFile& sweep, const char* name, const char* own) {
     std::vector<CellRule> all;
     const toml::node* node = file_.get(name);
     if (node == nullptr) return all;
@@ -208,7 +220,7 @@ class Reader {
     return all;
   }
 
-  void take_own(const SweepFile& sweep, std::string_view own, const toml::node& node, CellRule& rule) const {
+  void take_own(const SweepFile& sweep, std::string_view own, const toml::node& node, CellRule& rule) {
     if (own == "reason") {
       const auto* reason = node.as_string();
       if (reason == nullptr) fail(node, "reason is not valid; expected a string.");
@@ -224,7 +236,7 @@ class Reader {
     }
   }
 
-  Settings settings(const toml::table* from) const {
+  Settings settings(const toml::table* from) {
     Settings all;
     for (const Item& item : items(from)) all.emplace_back(item.key, value(item.key, *item.node));
     return all;
@@ -249,6 +261,7 @@ class Reader {
 
   std::string path_;
   toml::table file_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/value.h"
+#include "config/spelling.h"
 
 namespace fsdpbench::config {
 
@@ -29,14 +29,15 @@ struct SweepFile {
   std::string title;
   std::string x;                    ///< hint for the report: the key along the x axis; empty: the first axis
   std::vector<std::string> series;  ///< hint for the report: keys that make separate curves
-  std::string base;                 ///< path of a run profile, absolute
+  std::string base;                 ///< path of a run profile, absolute; a name was looked up
   std::int64_t trials = 3;          ///< of each cell
   std::uint64_t seed = 1;           ///< of the order in which cells run
   bool keep_traces = false;         ///< the last trial of each cell also leaves its result folder
   Settings set;
   std::vector<SweepAxis> axes;
-  std::vector<CellRule> skips;  ///< cells to leave out
-  std::vector<CellRule> whens;  ///< cells with settings of their own
+  std::vector<CellRule> skips;     ///< cells to leave out
+  std::vector<CellRule> whens;     ///< cells with settings of their own
+  std::vector<std::string> notes;  ///< for the user: words that were taken for others
 };
 
 /// Reads a sweep file (docs/sweep.md). Keys and their values are checked one by one, as in a profile; what does not fit

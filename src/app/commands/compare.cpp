@@ -17,6 +17,7 @@
 #include "app/report/write_file.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "config/find_file.h"
 #include "config/validate.h"
 #include "config/write.h"
 
@@ -46,11 +47,12 @@ void note_unfinished(const fs::path& folder) {
 Contender load(const std::string& path, std::vector<std::string> overrides, const std::vector<std::string>& own,
                const Job* job) {
   overrides.insert(overrides.end(), own.begin(), own.end());
-  const std::string profile = fs::is_directory(path) ? (fs::path(path) / "config.toml").string() : path;
   Contender c;
   if (fs::is_directory(path)) note_unfinished(path);
-  c.config = load_run(profile, overrides, job);
-  for (const std::string& note : config::validate(c.config)) console().info(fmt::format("{}: {}", path, note));
+  std::vector<std::string> notes;
+  c.config = load_run(config::find_profile(path), overrides, job, &notes);
+  for (std::string& note : config::validate(c.config)) notes.push_back(std::move(note));
+  for (const std::string& note : notes) console().info(fmt::format("{}: {}", path, note));
   c.side.name = path;
   for (const std::string& text : own) c.side.name += " --set " + text;
   c.side.config = config::to_json(c.config);

@@ -7,7 +7,7 @@ namespace fsdpbench::app {
 
 /// The command line of `fsdpbench compare`.
 struct CompareArguments {
-  std::string a;                         ///< path of a run profile, or of a result folder (its config.toml)
+  std::string a;                         ///< a run profile, a result folder, or a name: config::find_profile
   std::string b;                         ///< empty: the same as `a`
   std::vector<std::string> overrides;    ///< of both
   std::vector<std::string> a_overrides;  ///< of A only, after those of both

@@ -9,6 +9,7 @@
 #include "app/report/explain_report.h"
 #include "app/report/explain_result.h"
 #include "base/error.h"
+#include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "engine/setup.h"
@@ -21,8 +22,10 @@ int explain_command(const ExplainArguments& arguments) {
     console().print(explain_result(arguments.from));
     return static_cast<int>(ExitCode::ok);
   }
-  config::RunConfig config = config::load_profile(arguments.profile, arguments.overrides);
-  for (const std::string& note : config::validate(config)) console().info(note);
+  std::vector<std::string> notes;
+  config::RunConfig config = config::load_profile(config::find_profile(arguments.profile), arguments.overrides, &notes);
+  for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
+  for (const std::string& note : notes) console().info(note);
   const engine::Setup setup = engine::set_up(config);
   const schedule::Schedule& steady = setup.schedules.steady();
   if (arguments.format == "collectives") {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "config/default_folders.h"
+#include "config/find_file.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 /// What the user names, else the virtual environment that `make analysis` makes, else the one on PATH.
 std::string choose_python() {
   if (const char* named = std::getenv("FSDPBENCH_PYTHON"); named != nullptr && *named != '\0') return named;
-  const fs::path own = fs::path(config::kSourceFolder) / ".venv/bin/python";
+  const fs::path own = config::source_folder() / ".venv/bin/python";
   std::error_code error;
   return fs::exists(own, error) ? own.string() : "python3";
 }
@@ -54,7 +54,7 @@ int report_command(const ReportArguments& arguments) {
     throw Error(
         fmt::format("{} does not have the package fsdpbench_analysis, which draws reports: run `make analysis` "
                     "in {}, or let FSDPBENCH_PYTHON name a Python that has it.",
-                    python, config::kSourceFolder));
+                    python, config::source_folder().string()));
   }
   std::vector<std::string> command{python, "-m", "fsdpbench_analysis", "report"};
   if (!arguments.out.empty()) command.push_back("--out=" + arguments.out);

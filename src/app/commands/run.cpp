@@ -21,6 +21,7 @@
 #include "app/report/write_file.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "config/find_file.h"
 #include "config/write.h"
 
 namespace fsdpbench::app {
@@ -31,11 +32,14 @@ int run_command(const RunArguments& arguments, Job* job) {
   std::vector<std::string> overrides = arguments.overrides;
   if (arguments.ranks) overrides.push_back(fmt::format("mesh.ranks={}", *arguments.ranks));
   const int local_ranks = job == nullptr ? 0 : job->session().placement().local_ranks;
-  const PreparedRun prepared = prepare_run(load_run(arguments.profile, overrides, job), local_ranks);
+  const std::string profile = config::find_profile(arguments.profile);
+  std::vector<std::string> notes;
+  const PreparedRun prepared = prepare_run(load_run(profile, overrides, job, &notes), local_ranks);
+  for (const std::string& note : notes) console().info(note);
   for (const std::string& note : prepared.notes) console().info(note);
   const engine::Setup& setup = prepared.setup;
   const config::RunConfig& config = setup.config;
-  const fs::path folder = make_result_folder(arguments.profile, arguments.out);
+  const fs::path folder = make_result_folder(config::profile_name(profile), arguments.out);
   write_file(folder / "config.toml", config::to_toml(config));
   if (job != nullptr) forget_old_results(folder);
   console().info(run_headline(setup));

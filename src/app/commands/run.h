@@ -9,7 +9,7 @@ namespace fsdpbench::app {
 
 /// The command line of `fsdpbench run`.
 struct RunArguments {
-  std::string profile;                    ///< path of the run profile
+  std::string profile;                    ///< a file, a result folder, or a name: config::find_profile
   std::vector<std::string> overrides;     ///< `key=value`, in the order given; later ones win
   std::optional<std::int64_t> ranks;      ///< absent: as the profile, the overrides and the launcher say
   std::string out;                        ///< result folder; empty: runs/<profile stem>-<date-time>

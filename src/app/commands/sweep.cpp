@@ -22,7 +22,8 @@
 #include "app/report/write_file.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "config/read_entries.h"
+#include "config/find_file.h"
+#include "config/load.h"
 #include "config/sweep_file.h"
 
 namespace fsdpbench::app {
@@ -235,8 +236,10 @@ SweepGrid job_grid(config::SweepFile file, std::vector<std::string> overrides, c
 }  // namespace
 
 int sweep_command(const SweepArguments& arguments, Job* job) {
-  const SweepGrid grid = job_grid(config::load_sweep(arguments.sweep), arguments.overrides, job);
-  const std::string out = arguments.out.empty() ? "runs/" + fs::path(arguments.sweep).stem().string() : arguments.out;
+  const std::string path = config::find_sweep(arguments.sweep);
+  const SweepGrid grid = job_grid(config::load_sweep(path), arguments.overrides, job);
+  const std::string out = arguments.out.empty() ? "runs/" + config::profile_name(path) : arguments.out;
+  for (const std::string& note : grid.file.notes) console().info(note);
   const fs::path folder = make_result_folder(arguments.sweep, out);
   check_summary(folder / "sweep.json", grid);
   console().info(fmt::format("{}: {} cells, {} trials each{}", grid.file.title, grid.cells.size(), grid.file.trials,

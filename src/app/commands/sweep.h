@@ -7,7 +7,7 @@ namespace fsdpbench::app {
 
 /// The command line of `fsdpbench sweep`.
 struct SweepArguments {
-  std::string sweep;                   ///< path of the sweep file
+  std::string sweep;                   ///< a sweep file or a name: config::find_sweep
   std::vector<std::string> overrides;  ///< `key=value` for all cells; later ones win
   std::string out;                     ///< folder; empty: runs/<stem of the sweep file>
   bool retry_failed = false;           ///< run failed cells again

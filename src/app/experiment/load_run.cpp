@@ -5,13 +5,13 @@
 #include "app/console/console.h"
 #include "base/error.h"
 #include "config/load.h"
-#include "config/read_entries.h"
 #include "config/validate.h"
 
 namespace fsdpbench::app {
 
-config::RunConfig load_run(const std::string& profile, const std::vector<std::string>& overrides, const Job* job) {
-  config::RunConfig config = config::load_profile(profile, overrides);
+config::RunConfig load_run(const std::string& profile, const std::vector<std::string>& overrides, const Job* job,
+                           std::vector<std::string>* notes) {
+  config::RunConfig config = config::load_profile(profile, overrides, notes);
   if (job == nullptr || config.mesh.ranks == job->ranks()) return config;
   for (const std::string& text : overrides) {
     if (config::read_override(text).name != "mesh.ranks") continue;

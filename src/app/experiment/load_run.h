@@ -9,7 +9,9 @@
 namespace fsdpbench::app {
 
 /// As config::load_profile, but in a job (null: none) mesh.ranks is the number of its processes. Throws ConfigError if
-/// an override asks for another number; what a profile says only gives way, with a note.
-config::RunConfig load_run(const std::string& profile, const std::vector<std::string>& overrides, const Job* job);
+/// an override asks for another number; what a profile says only gives way, with a note. `notes`: as
+/// load_profile's.
+config::RunConfig load_run(const std::string& profile, const std::vector<std::string>& overrides, const Job* job,
+                           std::vector<std::string>* notes = nullptr);
 
 }  // namespace fsdpbench::app

@@ -9,7 +9,6 @@
 
 #include "base/error.h"
 #include "config/load.h"
-#include "config/read_entries.h"
 #include "config/write.h"
 
 namespace fsdpbench::app {
@@ -104,7 +103,7 @@ SweepGrid expand_sweep(config::SweepFile file, const std::vector<std::string>& o
     grid.base_overrides.push_back(text);
   }
   expand_cells(grid);
-  std::string all = config::to_toml(config::load_profile(grid.file.base, grid.base_overrides));
+  std::string all = config::to_toml(config::load_profile(grid.file.base, grid.base_overrides, &grid.file.notes));
   all += fmt::format("trials={} seed={} keep_traces={}\n", grid.file.trials, grid.file.seed, grid.file.keep_traces);
   for (const SweepCell& cell : grid.cells) all += fmt::format("{} {}\n", cell.id, fmt::join(cell.overrides, " "));
   grid.hash = fmt::format("{:016x}", stable_hash(all));

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "config/fields.h"
-#include "config/read_entries.h"
+#include "config/load.h"
 
 namespace fsdpbench::app {
 

@@ -1,0 +1,254 @@
+#include "config/aliases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+#include <vector>
+
+#include "config/run_config.h"
+
+namespace fsdpbench::config {
+namespace {
+
+struct Word {
+  std::string_view key;
+  std::string_view word;     ///< squeezed
+  std::string_view meaning;  ///< a value of the key, or a sentence
+};
+
+/// Words for exactly one value. Other cases, dashes and Python's enum in front (ShardingStrategy.FULL_SHARD) need no
+/// line: words are compared squeezed.
+constexpr std::array kMeanings = std::to_array<Word>({
+    {"model.kind", "transformer", "decoder"},
+    {"train.accumulate_mode", "reduceevery", "reduce_each"},
+    {"fsdp.preset", "fullysharddataparallel", "fsdp1"},
+    {"fsdp.preset", "fullyshardeddataparallel", "fsdp1"},
+    {"fsdp.preset", "fsdpv1", "fsdp1"},
+    {"fsdp.preset", "fullyshard", "fsdp2"},
+    {"fsdp.preset", "fsdpv2", "fsdp2"},
+    {"fsdp.strategy", "hybridshardzero2", "hybrid_shard_grad_op"},
+    {"fsdp.strategy", "hsdp", "hybrid_shard"},
+    {"fsdp.strategy", "zero3", "full_shard"},
+    {"fsdp.strategy", "zerostage3", "full_shard"},
+    {"fsdp.strategy", "optimgradsparams", "full_shard"},
+    {"fsdp.strategy", "zero2", "shard_grad_op"},
+    {"fsdp.strategy", "zerostage2", "shard_grad_op"},
+    {"fsdp.strategy", "optimgrads", "shard_grad_op"},
+    {"fsdp.strategy", "zero0", "no_shard"},
+    {"fsdp.strategy", "ddp", "no_shard"},
+    {"fsdp.layout", "flatparam", "flat"},
+    {"fsdp.layout", "flatparameter", "flat"},
+    {"fsdp.layout", "perparameter", "per_param"},
+    {"fsdp.layout", "dtensor", "per_param"},
+    {"fsdp.reshard_after_forward", "none", "auto"},
+    {"fsdp.backward_prefetch", "backwardpre", "pre"},
+    {"fsdp.backward_prefetch", "backwardpost", "post"},
+    {"fsdp.all_gather_limit", "none", "unlimited"},
+    {"fsdp.wrap", "layer", "block"},
+    {"fsdp.wrap", "transformerblock", "block"},
+    {"fsdp.param_dtype", "bfloat16", "bf16"},
+    {"fsdp.param_dtype", "float32", "fp32"},
+    {"fsdp.param_dtype", "f32", "fp32"},
+    {"fsdp.param_dtype", "float", "fp32"},
+    {"fsdp.reduce_dtype", "bfloat16", "bf16"},
+    {"fsdp.reduce_dtype", "float32", "fp32"},
+    {"fsdp.reduce_dtype", "f32", "fp32"},
+    {"fsdp.reduce_dtype", "float", "fp32"},
+    {"fsdp.gradient_scaling", "avg", "average"},
+    {"fsdp.gradient_scaling", "mean", "average"},
+    {"device.backend", "gpu", "cuda"},
+});
+
+constexpr std::string_view kSystemIsAPreset =
+    "fsdp.preset names the system (\"fsdp1\", \"fsdp2\"); what both do unless told otherwise is \"full_shard\".";
+constexpr std::string_view kZero1 =
+    "ZeRO-1 shards the optimizer only, which no strategy here does; \"shard_grad_op\" (ZeRO-2) shards gradients, too.";
+constexpr std::string_view kForwardPrefetch =
+    "FSDP1's forward_prefetch=True is 1 (one unit ahead), its False is \"implicit\" (the host runs ahead).";
+constexpr std::string_view kBackwardPrefetch = "PyTorch's BACKWARD_PRE is \"pre\", BACKWARD_POST is \"post\".";
+constexpr std::string_view kLimit = "FSDP1's limit_all_gathers=True is \"fsdp1_queue:2\", its False is \"unlimited\".";
+constexpr std::string_view kHalf = "fp16 is not computed here; \"bf16\" has the same size in memory and on the wire.";
+constexpr std::string_view kWrap = "\"blocks:K\" makes a unit of K blocks.";
+
+/// Words that mean none of the values, or more than one.
+constexpr std::array kAnswers = std::to_array<Word>({
+    {"fsdp.preset", "fsdp", "PyTorch's FullyShardedDataParallel is \"fsdp1\", its fully_shard is \"fsdp2\"."},
+    {"fsdp.strategy", "fsdp", kSystemIsAPreset},
+    {"fsdp.strategy", "fsdp1", kSystemIsAPreset},
+    {"fsdp.strategy", "fsdp2", kSystemIsAPreset},
+    {"fsdp.strategy", "zero1", kZero1},
+    {"fsdp.strategy", "zerostage1", kZero1},
+    {"fsdp.strategy", "optim", kZero1},
+    {"fsdp.strategy", "hpz", "ZeRO++'s hpZ and MiCS are kin of \"hybrid_shard\"."},
+    {"fsdp.strategy", "mics", "ZeRO++'s hpZ and MiCS are kin of \"hybrid_shard\"."},
+    {"fsdp.forward_prefetch", "true", kForwardPrefetch},
+    {"fsdp.forward_prefetch", "false", kForwardPrefetch},
+    {"fsdp.backward_prefetch", "true", kBackwardPrefetch},
+    {"fsdp.backward_prefetch", "false", kBackwardPrefetch},
+    {"fsdp.all_gather_limit", "true", kLimit},
+    {"fsdp.all_gather_limit", "false", kLimit},
+    {"fsdp.param_dtype", "fp16", kHalf},
+    {"fsdp.param_dtype", "float16", kHalf},
+    {"fsdp.param_dtype", "half", kHalf},
+    {"fsdp.reduce_dtype", "fp16", kHalf},
+    {"fsdp.reduce_dtype", "float16", kHalf},
+    {"fsdp.reduce_dtype", "half", kHalf},
+    {"fsdp.wrap", "blocks", kWrap},
+    {"train.optimizer", "adam", "Adam is \"adamw\" with train.weight_decay = 0."},
+    {"device.backend", "nccl", "NCCL is what device.backend = \"cuda\" communicates with."},
+    {"device.backend", "gloo", "ranks without GPUs are device.backend = \"cpu\"."},
+});
+
+constexpr std::array kKeys = std::to_array<std::pair<std::string_view, std::string_view>>({
+    {"shardingstrategy", "fsdp.strategy"},
+    {"limitallgathers", "fsdp.all_gather_limit"},
+    {"mixedprecision", "fsdp.param_dtype"},
+    {"dtype", "fsdp.param_dtype"},
+    {"autowrappolicy", "fsdp.wrap"},
+    {"worldsize", "mesh.ranks"},
+    {"nproc", "mesh.ranks"},
+    {"nprocpernode", "mesh.ranks"},
+    {"gpus", "mesh.ranks"},
+    {"dpshard", "mesh.shard"},
+    {"dpreplicate", "mesh.replicate"},
+    {"batchsize", "train.batch_per_rank"},
+    {"microbatchsize", "train.batch_per_rank"},
+    {"gradientaccumulationsteps", "train.accumulate"},
+    {"seqlength", "train.seq_len"},
+    {"sequencelength", "train.seq_len"},
+    {"maxsteps", "train.steps"},
+    {"lr", "train.learning_rate"},
+    {"numlayers", "model.layers"},
+    {"nlayers", "model.layers"},
+    {"hiddensize", "model.width"},
+    {"dim", "model.width"},
+    {"numheads", "model.heads"},
+    {"vocabsize", "model.vocab"},
+    {"gradientcheckpointing", "fsdp.activation_checkpointing"},
+});
+
+/// Lower case, without what stands before the last dot, without dashes, underscores and spaces.
+std::string squeezed(std::string_view text) {
+  if (const auto dot = text.rfind('.'); dot != std::string_view::npos) text.remove_prefix(dot + 1);
+  std::string out;
+  for (const char c : text) {
+    if (c != '_' && c != '-' && c != ' ') out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return out;
+}
+
+std::string word_of(const Value& value) {
+  if (const bool* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
+  const auto* text = std::get_if<std::string>(&value);
+  return text == nullptr ? std::string() : squeezed(*text);
+}
+
+/// The words in quotation marks in what the field says it accepts.
+std::vector<std::string> words_of(const Field& field) {
+  std::vector<std::string> words;
+  for (auto begin = field.valid.find('"'); begin != std::string::npos; begin = field.valid.find('"', begin)) {
+    const auto end = field.valid.find('"', begin + 1);
+    words.push_back(field.valid.substr(begin + 1, end - begin - 1));
+    begin = end + 1;
+  }
+  return words;
+}
+
+bool accepts(const Field& field, const Value& value) {
+  RunConfig scratch;
+  return field.read(scratch, value);
+}
+
+/// "Llama-3.2-1B": {"llama", "3", "2", "1b"}.
+std::vector<std::string> parts_of(std::string_view name) {
+  std::vector<std::string> parts(1);
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0) {
+      if (!parts.back().empty()) parts.emplace_back();
+    } else {
+      parts.back() += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  if (parts.back().empty()) parts.pop_back();
+  return parts;
+}
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string all;
+  for (const std::string& part : parts) all += part;
+  return all;
+}
+
+/// Each part of `word`, in order, begins a part of `name`; what begins with a digit is a size and must be all of it.
+bool abbreviates(const std::vector<std::string>& word, const std::vector<std::string>& name) {
+  auto at = name.begin();
+  for (const std::string& part : word) {
+    const bool size = std::isdigit(static_cast<unsigned char>(part.front())) != 0;
+    at = std::find_if(at, name.end(), [&](const std::string& other) {
+      return size ? other == part : part.size() > 1 && other.starts_with(part);
+    });
+    if (at == name.end()) return false;
+    ++at;
+  }
+  return !word.empty();
+}
+
+}  // namespace
+
+std::optional<Value> meant_by(const Field& field, const Value& value) {
+  const std::string word = word_of(value);
+  const auto* text = std::get_if<std::string>(&value);
+  if (word.empty() || text == nullptr) return std::nullopt;
+  for (const std::string& valid : words_of(field)) {
+    if (squeezed(valid) == word && accepts(field, Value(valid))) return Value(valid);
+  }
+  for (const Word& known : kMeanings) {
+    if (known.key == field.name() && known.word == word) return Value(std::string(known.meaning));
+  }
+  // Python's True, False.
+  if ((word == "true" || word == "yes" || word == "on") && accepts(field, true)) return Value(true);
+  if ((word == "false" || word == "no" || word == "off") && accepts(field, false)) return Value(false);
+  return std::nullopt;
+}
+
+std::string right_word(const Field& field, const Value& value) {
+  const std::string word = word_of(value);
+  if (word.empty()) return "";
+  for (const Word& known : kAnswers) {
+    if (known.key == field.name() && known.word == word) return fmt::format(" {}", known.meaning);
+  }
+  return "";
+}
+
+std::string preset_meant_by(std::string_view word, std::span<const std::string> names) {
+  if (const auto slash = word.rfind('/'); slash != std::string_view::npos) word.remove_prefix(slash + 1);
+  std::vector<std::string> parts = parts_of(word);
+  std::erase(parts, "meta");
+  std::string found;
+  int count = 0;
+  for (const std::string& name : names) {
+    const std::vector<std::string> other = parts_of(name);
+    if (joined(other) == joined(parts)) return name;
+    if (!abbreviates(parts, other)) continue;
+    found = name;
+    ++count;
+  }
+  if (count == 1) return found;
+  // Llama 3.1 has the sizes of Llama 3.
+  std::string all = joined(parts);
+  if (!all.starts_with("llama31")) return "";
+  all.erase(6, 1);
+  const auto same = std::ranges::find_if(names, [&](const std::string& name) { return joined(parts_of(name)) == all; });
+  return same == names.end() ? std::string() : *same;
+}
+
+std::string_view key_of_other_system(std::string_view key) {
+  const std::string word = squeezed(key);
+  const auto found = std::ranges::find_if(kKeys, [&](const auto& pair) { return pair.first == word; });
+  return found == kKeys.end() ? std::string_view() : found->second;
+}
+
+}  // namespace fsdpbench::config

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "config/fields.h"
+#include "config/spelling.h"
+
+/// Words that people bring along: PyTorch's, DeepSpeed's, Megatron's, and other spellings of the words used here.
+namespace fsdpbench::config {
+
+/// What `value`, which `field` does not take as it stands, means if it means exactly one thing; else nothing.
+std::optional<Value> meant_by(const Field& field, const Value& value);
+
+/// For a value that does not mean exactly one thing: which word is right, as the end of an error message that begins
+/// with a space; empty if nothing is known.
+std::string right_word(const Field& field, const Value& value);
+
+/// The one preset out of `names` that `word` means ("8b", "llama-8b", "gpt2", "meta-llama/Llama-3.1-8B"); empty if
+/// there is none, or more than one.
+std::string preset_meant_by(std::string_view word, std::span<const std::string> names);
+
+/// The key that another system calls `key` ("world_size": "mesh.ranks"); empty if none is known.
+std::string_view key_of_other_system(std::string_view key);
+
+}  // namespace fsdpbench::config

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace fsdpbench::config {
+
+/// What a TOML file of this project describes. Each kind has a folder: profiles/runs, profiles/sweeps, profiles/models.
+enum class FileKind : std::uint8_t { run, sweep, model };
+
+/// Root of the source tree this program was built from; it may be gone by now.
+const std::filesystem::path& source_folder();
+
+/// The run profile that a person means by `given`: a file; a result folder, which means its config.toml; or the name of
+/// a profile, with or without .toml, in profiles/runs of the working folder, of the source tree, or beside the program.
+/// Files come first. Throws ConfigError that says what was tried and which name is nearest.
+std::string find_profile(const std::string& given);
+
+/// The same for a sweep file, in profiles/sweeps.
+std::string find_sweep(const std::string& given);
+
+/// The model file of `preset`: of that name in ../models or models beside the profile, then in profiles/models as
+/// above; or, if it ends in .toml, a path from the profile's folder or the working one. If there is no such name, the
+/// one preset that it abbreviates (config/aliases.h). Throws ConfigError that lists the names.
+std::filesystem::path find_model(const std::string& preset, const std::string& profile);
+
+/// What the results of a profile are called after: its file's stem; for a result's config.toml, its folder.
+std::string profile_name(const std::string& profile);
+
+}  // namespace fsdpbench::config

@@ -1,0 +1,110 @@
+#include "config/give_way.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "config/fields.h"
+#include "config/spelling.h"
+#include "config/validate.h"
+
+namespace fsdpbench::config {
+namespace {
+
+class GiveWay {
+ public:
+  GiveWay(RunConfig& config, const Layers& layers) : config_(config), layers_(layers) {}
+
+  std::vector<std::string> settle() {
+    settle_emulation();
+    settle_mesh();
+    settle_presets();
+    return std::move(notes_);
+  }
+
+ private:
+  static bool names(const std::vector<Entry>& layer, std::string_view key) {
+    return std::ranges::any_of(layer, [&](const Entry& entry) { return entry.name == key; });
+  }
+  bool overridden(std::string_view key) const { return names(layers_.overrides, key); }
+
+  /// Back to the built-in default, unless the command line asks for the value.
+  void drop(std::string_view key, std::string_view why) {
+    static const RunConfig kDefaults;
+    const Field& field = *find_field(key);
+    const Value value = field.write(config_), otherwise = field.write(kDefaults);
+    if (value == otherwise || overridden(key)) return;
+    field.read(config_, otherwise);
+    notes_.push_back(fmt::format("{} = {} of the profile gives way: {}.", key, to_toml(value), why));
+  }
+
+  void settle_emulation() {
+    const bool gpu = config_.device.backend == BackendKind::cuda && overridden("device.backend");
+    if (gpu) {
+      drop("emulate.link_gb_per_s", "a GPU's links are real");
+      drop("emulate.compute_tflops", "a GPU computes");
+      drop("inject.slow_rank", "a GPU cannot be slowed so");
+    }
+    if (config_.emulate.link_gb_per_s || !(gpu || overridden("emulate.link_gb_per_s"))) return;
+    drop("emulate.link_latency_us", "there is no modelled link");
+    drop("inject.slow_link_rank", "there is no modelled link");
+  }
+
+  void settle_mesh() {
+    const Mesh& mesh = config_.mesh;
+    const std::string_view strategy = to_string(config_.fsdp.strategy);
+    if (overridden("fsdp.strategy") && config_.fsdp.strategy == Strategy::no_shard &&
+        config_.fsdp.reshard_after_forward.mode == ReshardAfterForward::Mode::group) {
+      drop("fsdp.reshard_after_forward", "no_shard shards nothing");
+    }
+    const bool asked = std::ranges::any_of(layers_.overrides, [](const Entry& entry) {
+      return entry.name == "fsdp.strategy" || entry.name.starts_with("mesh.");
+    });
+    if (!asked) return;
+    if (mesh.ranks > 1 && is_hybrid(config_.fsdp.strategy)) {
+      if (mesh.shard == 0 || mesh.replicate == 0 || mesh.shard * mesh.replicate == mesh.ranks) return;
+      const std::string why = fmt::format("mesh.shard * mesh.replicate is mesh.ranks = {}", mesh.ranks);
+      if (overridden("mesh.replicate")) {
+        drop("mesh.shard", why);
+      } else {
+        drop("mesh.replicate", why);
+      }
+      return;
+    }
+    const bool none = config_.fsdp.strategy == Strategy::no_shard || mesh.ranks == 1;
+    const std::string why =
+        fmt::format("it follows from fsdp.strategy = \"{}\" and mesh.ranks = {}", strategy, mesh.ranks);
+    if (mesh.shard != (none ? 1 : mesh.ranks)) drop("mesh.shard", why);
+    if (mesh.replicate != (none ? mesh.ranks : 1)) drop("mesh.replicate", why);
+  }
+
+  /// An explicit key wins over a preset, also over one of the command line: who names a preset should know.
+  void settle_presets() {
+    for (const std::string_view table : {"model", "fsdp"}) {
+      const std::string preset = fmt::format("{}.preset", table);
+      if (!overridden(preset)) continue;
+      std::vector<std::string> kept;
+      for (const Entry& entry : layers_.profile) {
+        const Field& field = *find_field(entry.name);
+        if (field.table != table || entry.name == preset || overridden(entry.name)) continue;
+        const Value value = field.write(config_);
+        if (value != field.write(layers_.presets)) kept.push_back(fmt::format("{} = {}", entry.name, to_toml(value)));
+      }
+      if (kept.empty()) continue;
+      notes_.push_back(fmt::format("{} = {} does not set what the profile itself sets: {}.", preset,
+                                   to_toml(find_field(preset)->write(config_)), fmt::join(kept, ", ")));
+    }
+  }
+
+  RunConfig& config_;
+  const Layers& layers_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+std::vector<std::string> give_way(RunConfig& config, const Layers& layers) { return GiveWay(config, layers).settle(); }
+
+}  // namespace fsdpbench::config

@@ -1,0 +1,110 @@
+#include "config/toml_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string_view>
+
+#include "base/error.h"
+#include "config/fields.h"
+
+namespace fsdpbench::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* noun(FileKind kind) {
+  return kind == FileKind::run ? "run profile" : kind == FileKind::sweep ? "sweep file" : "model file";
+}
+
+std::string text_of_file(const std::string& path, FileKind wanted) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (!fs::exists(status)) throw ConfigError(fmt::format("{}: there is no such file.", path));
+  if (fs::is_directory(status)) {
+    throw ConfigError(fmt::format("{}: is a folder; a {} (TOML) is expected.", path, noun(wanted)));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading.", path));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// Results and traces are the files that lie where profiles are looked for.
+void check_is_toml(const std::string& path, std::string_view text, FileKind wanted) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string_view::npos && text[first] == '{') {
+    const std::string folder = fs::path(path).parent_path().string();
+    const bool result = fs::path(path).filename() == "result.json" && wanted == FileKind::run;
+    throw ConfigError(fmt::format("{}: is JSON, and a {} (TOML) is expected{}.", path, noun(wanted),
+                                  result ? fmt::format("; for the configuration of this result name its folder, {}",
+                                                       folder.empty() ? "." : folder)
+                                         : ""));
+  }
+  if (text.starts_with("\x1F\x8B")) {
+    throw ConfigError(fmt::format("{}: is compressed data, and a {} (TOML) is expected.", path, noun(wanted)));
+  }
+}
+
+bool is_table_of_profiles(std::string_view name) {
+  return std::ranges::any_of(fields(), [&](const Field& field) { return field.table == name; });
+}
+
+/// Plain cases only: a file that might be of the wanted kind and has mistakes shall hear about the mistakes.
+FileKind kind_of(const toml::table& file, FileKind wanted) {
+  if (wanted != FileKind::sweep && (file["axes"].is_table() || file["base"].is_string())) return FileKind::sweep;
+  const bool of_profile = std::ranges::any_of(file, [](const auto& item) {
+    return item.second.is_table() && is_table_of_profiles(std::string_view(item.first));
+  });
+  if (wanted == FileKind::sweep && of_profile && !file.contains("axes") && !file.contains("base")) return FileKind::run;
+  const toml::table* model = file["model"].as_table();
+  const bool only_model = file.size() == 1 && model != nullptr;
+  if (wanted == FileKind::run && only_model && model->contains("kind") && !model->contains("preset")) {
+    return FileKind::model;
+  }
+  return wanted;
+}
+
+void check_kind(const std::string& path, const toml::table& file, FileKind wanted) {
+  const FileKind kind = kind_of(file, wanted);
+  if (kind == wanted) return;
+  std::string instead;
+  if (kind == FileKind::sweep) instead = fmt::format("`fsdpbench sweep {}` runs it", path);
+  if (kind == FileKind::run) instead = fmt::format("`fsdpbench run {}` runs it", path);
+  if (kind == FileKind::model) {
+    const std::string name = path.ends_with(".toml") ? fs::absolute(path).lexically_normal().string() : path;
+    instead = fmt::format("a profile names it, as in `fsdpbench run quickstart --set model.preset={}`", name);
+  }
+  throw ConfigError(fmt::format("{}: is a {}, and a {} is expected; {}.", path, noun(kind), noun(wanted), instead));
+}
+
+}  // namespace
+
+std::optional<Value> scalar(const toml::node& node) {
+  if (const auto* v = node.as_boolean()) return Value(v->get());
+  if (const auto* v = node.as_integer()) return Value(v->get());
+  if (const auto* v = node.as_floating_point()) return Value(v->get());
+  if (const auto* v = node.as_string()) return Value(v->get());
+  return std::nullopt;
+}
+
+std::string place_of(const std::string& path, const toml::node& node) {
+  return fmt::format("{}:{}", path, node.source().begin.line);
+}
+
+toml::table parse_toml(const std::string& path, FileKind wanted) {
+  const std::string text = text_of_file(path, wanted);
+  check_is_toml(path, text, wanted);
+  try {
+    toml::table file = toml::parse(text, path);
+    check_kind(path, file, wanted);
+    return file;
+  } catch (const toml::parse_error& error) {
+    throw ConfigError(fmt::format("{}:{}:{}: not valid TOML: {}", path, error.source().begin.line,
+                                  error.source().begin.column, error.description()));
+  }
+}
+
+}  // namespace fsdpbench::config
