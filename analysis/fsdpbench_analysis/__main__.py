@@ -26,8 +26,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     report = commands.add_parser("report", help="one HTML page, with its figures beside it")
-    report.add_argument("folder", type=Path, metavar="DIR", help="of a run (result.json) or a sweep (sweep.json)")
-    report.add_argument("--out", type=Path, metavar="DIR", help="where to write; default: DIR/report")
+    report.add_argument("folder", type=Path, metavar="DIR",
+                        help="of a run (result.json), a sweep (sweep.json) or a comparison (compare.json)")
+    report.add_argument("other", type=Path, metavar="DIR", nargs="?", help="of a second run: both on one page")
+    report.add_argument("--out", type=Path, metavar="DIR", help="where to write; default: report/ in the (last) DIR")
     report.add_argument("--memory-budget", type=_bytes, metavar="SIZE",
                         help="bytes a rank may use, as 18MiB or 64GiB: marked in the heat map of a sweep")
     timeline = commands.add_parser("timeline", help="one step of one or more runs, one above the other, as a picture")
@@ -42,7 +44,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
             print(write_timeline(chosen.folders, chosen.out, chosen.step, chosen.ranks))
         else:
             from .report import write_report
-            print(write_report(chosen.folder, chosen.out, chosen.memory_budget))
+            print(write_report([chosen.folder] + ([chosen.other] if chosen.other else []), chosen.out,
+                               chosen.memory_budget))
     except ReportError as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT

@@ -1,4 +1,4 @@
-"""result.json and sweep.json as plain dataclasses. Fields that a file does not have are None or empty, never zero."""
+"""Result files as plain dataclasses. Fields that a file does not have are None or empty, never zero."""
 
 from __future__ import annotations
 
@@ -7,16 +7,27 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from .schema import Node, ReportError, check_version, read_json
+from .text import clean
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """Milliseconds of the slowest rank: median over measured steps, with its 95 % confidence interval."""
+    """Milliseconds of the slowest rank: median over measured steps (of a cell: trials), with the median's interval."""
 
     median: float
     ci_low: Optional[float]
     ci_high: Optional[float]
     count: Optional[int]
+    # What low and high are, where the file says so itself.
+    said: str = ""
+
+    def interval_name(self, things: str = "steps") -> str:
+        """What low and high are: of fewer than five values the program writes their range."""
+        if self.said:
+            return clean(self.said, 60)
+        if self.count is None or self.count >= 5:
+            return "95\N{NO-BREAK SPACE}% interval"
+        return f"range of {self.count} {things}" if self.count > 1 else f"a single {things.rstrip('s')}"
 
 
 @dataclass(frozen=True)
@@ -31,7 +42,21 @@ class Breakdown:
     idle_ms: Optional[float]
 
     def complete(self) -> bool:
+        """All four parts of the whole are known."""
         return None not in (self.compute_ms, self.exposed_comm_ms, self.exposed_copy_ms, self.idle_ms)
+
+    def total_ms(self) -> float:
+        """Of the parts that are known."""
+        return sum(v or 0.0 for v in (self.compute_ms, self.exposed_comm_ms, self.exposed_copy_ms, self.idle_ms))
+
+
+@dataclass(frozen=True)
+class RankTime:
+    """Milliseconds of one rank: medians over the measured steps."""
+
+    rank: int
+    step_ms: float
+    parts: Breakdown
 
 
 @dataclass(frozen=True)
@@ -42,6 +67,8 @@ class Metrics:
     tokens_per_s: Optional[float]
     step_over_bound: Optional[float]
     phases: Dict[str, Breakdown]
+    aa_noise_pct: Optional[float] = None
+    ranks: List[RankTime] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -70,6 +97,8 @@ class Cause:
     ms: float
     share_pct: Optional[float]
     advice: str
+    # Who came last most of the time, of stragglers.
+    late_rank: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +145,15 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class ChangedKey:
+    """A key of the configuration that is not as its preset, or the program, has it."""
+
+    key: str
+    value: Any
+    default: Any
+
+
+@dataclass(frozen=True)
 class Result:
     path: Path
     complete: bool
@@ -129,19 +167,15 @@ class Result:
     exposed: List[ExposedInterval]
     # The slowest rank's time of each measured step, in milliseconds.
     steps_ms: List[float] = field(default_factory=list)
+    # What differs from presets and built-in defaults; None: the file does not say.
+    changed: Optional[List[ChangedKey]] = None
 
     @property
     def folder(self) -> Path:
         return self.path.parent
 
     def setting(self, key: str) -> Any:
-        """A value of the resolved configuration by its dotted key, or None."""
-        value: Any = self.config
-        for part in key.split("."):
-            if not isinstance(value, dict):
-                return None
-            value = value.get(part)
-        return value
+        return setting(self.config, key)
 
     @property
     def emulated(self) -> List[str]:
@@ -192,6 +226,16 @@ class Sweep:
         return [axis for axis in self.axes if len(axis.values) > 1]
 
 
+def setting(config: Dict[str, Any], key: str) -> Any:
+    """A value of a resolved configuration by its dotted key, or None."""
+    value: Any = config
+    for part in key.split("."):
+        if not isinstance(value, dict):
+            return None
+        value = value.get(part)
+    return value
+
+
 def load_result(path: Path) -> Result:
     root = read_json(path)
     check_version(root, "result.json")
@@ -211,6 +255,8 @@ def load_result(path: Path) -> Result:
         exposed=[ExposedInterval(int(n.required("rank")), int(n.required("step")), n.required("begin_ms"),
                                  n.required("end_ms"), n.text("cause")) for n in root.children("exposed_intervals")],
         steps_ms=root.child("steps").numbers("slowest_rank_ms"),
+        changed=([ChangedKey(n.text("key"), n.value.get("value"), n.value.get("default"))
+                  for n in root.children("config_changed")] if root.has("config_changed") else None),
     )
 
 
@@ -231,14 +277,61 @@ def load_sweep(path: Path) -> Sweep:
                  root.number("memory_budget_bytes"))
 
 
+@dataclass(frozen=True)
+class ComparedTrials:
+    """One side of a comparison: its configuration, and what its trials measured, in the order in which they ran."""
+
+    name: str
+    config: Dict[str, Any]
+    step_ms: Optional[float]
+    trials: List[Metrics]
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class Comparison:
+    path: Path
+    sentence: str
+    ratio: Optional[float]
+    # Of two random halves of one side's own trials, as a fraction.
+    aa_noise: Optional[float]
+    a: ComparedTrials
+    b: ComparedTrials
+    world: Dict[str, Any]
+
+
+def load_comparison(path: Path) -> Comparison:
+    root = read_json(path)
+    check_version(root, "compare.json")
+    return Comparison(path, root.text("sentence"), root.number("ratio"), root.number("aa_noise"),
+                      _side(root.child("a")), _side(root.child("b")), root.child("world").value)
+
+
+def _side(node: Node) -> ComparedTrials:
+    return ComparedTrials(node.text("name"), node.child("config").value, node.number("step_ms"),
+                          [read_metrics(n.child("metrics")) for n in node.children("trials")],
+                          read_memory(node.child("memory")))
+
+
 def read_metrics(node: Node) -> Metrics:
     step = None
     if node.has("step_ms"):
         inner = node.child("step_ms")
-        step = StepTime(inner.required("median"), inner.number("ci_low"), inner.number("ci_high"), inner.integer("n"))
+        step = StepTime(inner.required("median"), inner.number("ci_low"), inner.number("ci_high"), inner.integer("n"),
+                        inner.text("interval"))
     phases = node.child("phases")
     return Metrics(step, _breakdown(node), node.number("overlap_pct"), node.number("tokens_per_s"),
-                   node.number("step_over_bound"), {name: _breakdown(phases.child(name)) for name in phases.value})
+                   node.number("step_over_bound"), {name: _breakdown(phases.child(name)) for name in phases.value},
+                   node.number("aa_noise_pct"), _ranks(node))
+
+
+def _ranks(node: Node) -> List[RankTime]:
+    times = []
+    for rank, inner in enumerate(node.children("ranks")):
+        number = inner.integer("rank")
+        times.append(RankTime(rank if number is None else number, inner.child("step_ms").required("median"),
+                              _breakdown(inner)))
+    return times
 
 
 def read_memory(node: Node) -> Memory:
@@ -262,7 +355,7 @@ def read_memory(node: Node) -> Memory:
 
 def _causes(node: Node) -> List[Cause]:
     return [Cause(n.text("cause"), n.text("unit"), n.text("op"), n.required("ms"), n.number("share_pct"),
-                  n.text("advice")) for n in node.children("causes")]
+                  n.text("advice"), n.integer("late_rank")) for n in node.children("causes")]
 
 
 def _breakdown(node: Node) -> Breakdown:

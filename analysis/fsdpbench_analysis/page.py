@@ -29,6 +29,7 @@ figcaption { color: #444; font-size: 14.5px; max-width: 105ch; overflow-wrap: an
 h3 { font-size: 16.5px; margin: 26px 0 2px; break-after: avoid; }
 h2 { break-after: avoid; }
 .wide { overflow-x: auto; }
+.swipe { display: none; }
 table { border-collapse: collapse; font-size: 13.5px; line-height: 1.35; }
 th, td { padding: 4px 10px; text-align: right; border-bottom: 1px solid #e5e5e5; vertical-align: top; font-variant-numeric: tabular-nums; white-space: nowrap; }
 td.name { white-space: normal; overflow-wrap: break-word; max-width: 300px; }
@@ -38,8 +39,19 @@ dl { display: grid; grid-template-columns: max-content minmax(0, 1fr); gap: 2px 
 dt { color: #555; } dd { margin: 0; overflow-wrap: anywhere; }
 pre { background: #f7f7f7; border: 1px solid #e2e2e2; padding: 10px 14px; font-size: 12.5px; line-height: 1.4; white-space: pre-wrap; overflow-wrap: anywhere; }
 code { overflow-wrap: anywhere; }
-.missing { color: #555; font-size: 14.5px; }
+.missing, .note { color: #555; font-size: 14.5px; }
+summary { cursor: pointer; }
 a { color: #005A8F; }
+@media (max-width: 700px) {
+  main { padding: 18px 14px 40px; }
+  h1 { font-size: 23px; }
+  .verdict { padding: 10px 14px; }
+  .verdict p:first-child { font-size: 16.5px; }
+  figure img { width: 940px; max-width: none; }
+  .swipe { display: block; color: #555; font-size: 14.5px; }
+  table { font-size: 14px; }
+  dl { grid-template-columns: minmax(0, 1fr); } dd { margin-bottom: 6px; }
+}
 @media print {
   @page { margin: 14mm; }
   body { font-size: 11pt; }
@@ -67,11 +79,21 @@ class Picture:
 
 @dataclass
 class Table:
+    title: str
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    links: Sequence[str] = ()  # one a row, "" for none: the last column's target
     names: int = 1  # how many columns on the left are names
     texts: Sequence[int] = ()  # further columns of words: aligned left
+    note: str = ""
+
+
+@dataclass
+class Attachment:
+    """A file inside the page, saved by a click; data None: left out, and the text says where it lies."""
+
+    text: str
+    name: str = ""
+    data: "bytes | None" = None
 
 
 @dataclass
@@ -80,13 +102,12 @@ class Page:
     subtitle: str
     badges: List[str] = field(default_factory=list)
     verdict: List[str] = field(default_factory=list)
+    first: List[Table] = field(default_factory=list)  # before the pictures
     pictures: List[Picture] = field(default_factory=list)
-    notes: List[str] = field(default_factory=list)
-    table_title: str = ""
-    table: "Table | None" = None
-    traces: List[Tuple[str, str]] = field(default_factory=list)  # (text, relative URL)
+    tables: List[Table] = field(default_factory=list)
+    traces: List[Attachment] = field(default_factory=list)
     world: List[Tuple[str, str]] = field(default_factory=list)
-    config: str = ""
+    config: List[Tuple[str, str]] = field(default_factory=list)  # (title, text), folded away
 
 
 def svg_of(figure: Figure) -> bytes:
@@ -120,28 +141,30 @@ def render(page: Page) -> str:
         parts.append('<section class="verdict">')
         parts += [f"<p>{escape(text)}</p>" for text in page.verdict]
         parts.append("</section>")
+    for table in page.first:
+        parts += _table(table)
+    if page.pictures or page.tables:
+        parts.append('<p class="swipe">Wide figures and tables scroll sideways.</p>')
     for picture in page.pictures:
         parts += _picture(picture)
     missing = [p for p in page.pictures if p.figure is None]
-    if missing or page.notes:
+    if missing:
         parts.append("<h2>Left out</h2><ul>")
         parts += [f'<li class="missing">{escape(p.title)}: {escape(p.reason)}</li>' for p in missing]
-        parts += [f'<li class="missing">{escape(note)}</li>' for note in page.notes]
         parts.append("</ul>")
-    if page.table is not None:
-        parts.append(f"<h2>{escape(page.table_title)}</h2>")
-        parts += _table(page.table)
+    for table in page.tables:
+        parts += _table(table)
     if page.traces:
         parts.append("<h2>Traces</h2><p>Open a trace at https://ui.perfetto.dev (Open trace file) or in "
                      "chrome://tracing: every op of every rank and lane is in it.</p><ul>")
-        parts += [f'<li><a href="{escape(url)}">{escape(text)}</a></li>' for text, url in page.traces]
+        parts += [f"<li>{_attachment(file)}</li>" for file in page.traces]
         parts.append("</ul>")
     if page.world:
         parts.append("<h2>The world it was measured in</h2><dl>")
         parts += [f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in page.world]
         parts.append("</dl>")
-    if page.config:
-        parts.append(f"<h3>Complete configuration</h3><pre>{escape(page.config)}</pre>")
+    for title, text in page.config:
+        parts.append(f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>")
     parts += ["</main>", "</body>", "</html>", ""]
     return "\n".join(parts)
 
@@ -150,21 +173,28 @@ def _picture(picture: Picture) -> List[str]:
     if picture.figure is None:
         return []
     return [f"<h2>{escape(picture.title)}</h2>", "<figure>",
-            f'<img src="{data_uri(picture.figure)}" alt="{escape(picture.title)}">',
+            f'<div class="wide"><img src="{data_uri(picture.figure)}" alt="{escape(picture.title)}"></div>',
             f"<figcaption>{escape(picture.caption)}</figcaption>", "</figure>"]
+
+
+def _attachment(file: Attachment) -> str:
+    if file.data is None:
+        return escape(file.text)
+    data = base64.b64encode(file.data).decode("ascii")
+    return (f'<a download="{escape(file.name)}" href="data:application/octet-stream;base64,{data}">'
+            f"{escape(file.text)}</a>")
 
 
 def _table(table: Table) -> List[str]:
     def kind(column: int) -> str:
         return ' class="name"' if column < table.names or column in table.texts else ""
 
-    parts = ['<div class="wide"><table>', "<thead><tr>"]
+    parts = [f"<h2>{escape(table.title)}</h2>", '<div class="wide"><table>', "<thead><tr>"]
     parts += [f"<th{kind(i)}>{escape(text)}</th>" for i, text in enumerate(table.header)]
     parts.append("</tr></thead><tbody>")
-    for r, row in enumerate(table.rows):
-        cells = [f"<td{kind(i)}>{escape(text)}</td>" for i, text in enumerate(row)]
-        if table.links and table.links[r]:
-            cells[-1] = f'<td{kind(len(row) - 1)}><a href="{escape(table.links[r])}">{escape(row[-1])}</a></td>'
-        parts.append(f"<tr>{''.join(cells)}</tr>")
+    for row in table.rows:
+        parts.append("<tr>" + "".join(f"<td{kind(i)}>{escape(text)}</td>" for i, text in enumerate(row)) + "</tr>")
     parts.append("</tbody></table></div>")
+    if table.note:
+        parts.append(f'<p class="note">{escape(table.note)}</p>')
     return parts

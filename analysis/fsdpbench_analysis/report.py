@@ -1,23 +1,26 @@
-"""report DIR: the page of a run or a sweep, and its figures as files."""
+"""report DIR [DIR]: the page of a run, of a sweep, of a comparison or of two runs, and its figures as files."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Optional
+from typing import Optional, Sequence
 
 from .page import Page, png_of, render, svg_of
+from .pair_page import compare_page, pair_page
 from .run_page import run_page
 from .schema import ReportError
 from .sweep_page import sweep_page
 
 
-def write_report(folder: Path, out: Optional[Path] = None, memory_budget: Optional[float] = None) -> Path:
-    """Writes OUT/report.html and OUT/*.svg, *.png; returns the page's path. Budget: bytes a rank."""
-    if not folder.is_dir():
-        raise ReportError(f"{folder} is no folder; a result folder of fsdpbench run or sweep is expected")
-    out = folder / "report" if out is None else out
-    page = _make_page(folder, out, memory_budget)
+def write_report(folders: Sequence[Path], out: Optional[Path] = None, memory_budget: Optional[float] = None) -> Path:
+    """Writes OUT/report.html and OUT/*.svg, *.png; returns the page's path. One folder of any kind, or two of runs;
+    budget: bytes a rank. Raises ReportError, OSError."""
+    for folder in folders:
+        if not folder.is_dir():
+            raise ReportError(f"{folder} is no folder; a result folder of fsdpbench run, sweep or compare is expected")
+    page = _page_of(folders[0], memory_budget) if len(folders) == 1 else _page_of_two(folders)
+    out = folders[-1] / "report" if out is None else out
     out.mkdir(parents=True, exist_ok=True)
     for picture in page.pictures:
         if picture.figure is not None:
@@ -27,13 +30,22 @@ def write_report(folder: Path, out: Optional[Path] = None, memory_budget: Option
     return out / "report.html"
 
 
-def _make_page(folder: Path, out: Path, memory_budget: Optional[float]) -> Page:
+def _page_of(folder: Path, memory_budget: Optional[float]) -> Page:
     if (folder / "sweep.json").is_file():
-        return sweep_page(folder / "sweep.json", out, memory_budget)
+        return sweep_page(folder / "sweep.json", memory_budget)
+    if (folder / "compare.json").is_file():
+        return compare_page(folder / "compare.json")
     if (folder / "result.json").is_file():
-        return run_page(folder / "result.json", out)
-    raise ReportError(f"{folder} has neither result.json nor sweep.json; a result folder of fsdpbench run or sweep "
-                      "is expected")
+        return run_page(folder / "result.json")
+    raise ReportError(f"{folder} has neither result.json nor sweep.json nor compare.json; a result folder of fsdpbench "
+                      "run, sweep or compare is expected")
+
+
+def _page_of_two(folders: Sequence[Path]) -> Page:
+    for folder in folders:
+        if not (folder / "result.json").is_file():
+            raise ReportError(f"{folder} has no result.json; two result folders of fsdpbench run are expected")
+    return pair_page(folders[0] / "result.json", folders[1] / "result.json")
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -4,61 +4,63 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import List
+from typing import Any, Dict, List, Optional, Tuple
 
-from .figures.breakdown import draw_breakdown
-from .figures.causes import draw_causes
-from .figures.collectives import draw_collectives
-from .figures.memory import draw_memory
-from .figures.steps import draw_steps
-from .figures.timeline import draw_timeline
-from .load import Result, load_result
-from .page import Page, Picture, Table
+from .attachments import trace_attachments
+from .figures.breakdown import Bar, draw_breakdown
+from .figures.causes import CausePanel, draw_causes
+from .figures.collectives import FOLD_ABOVE, draw_collectives
+from .figures.memory import MemoryPanel, draw_memory
+from .figures.steps import StepLine, draw_steps
+from .figures.timeline import choose_ranks, draw_timeline
+from .load import Breakdown, Metrics, RankTime, Result, load_result, setting
+from .numbers import changed_table, interval_text, numbers_table, parts_note
+from .page import Page, Picture
 from .schema import ReportError
-from .text import milliseconds, size
+from .text import count_text, percent, size
 from .timeline_command import load_part
-from .verdict import hidden, interval, made_of, would_help
-from .world import emulation_badges, machine, relative_url, world_rows
+from .verdict import hidden, made_of, would_help
+from .world import emulation_badges, machine, world_rows
 
-_OLDER = "the result file does not say; it was written by an older version, or no step was measured"
+OLDER = "the result file does not say; it was written by an older version, or no step was measured"
+PHASES = ("forward", "backward", "optimizer")
+_MOST_RANKS = 32
+_DRAWN_RANKS = 4
+_NOISY_PCT = 5.0
 
 
-def run_page(path: Path, out: Path) -> Page:
+def run_page(path: Path) -> Page:
+    """Of a result.json; the trace beside it is read too. Raises ReportError."""
     result = load_result(path)
-    page = Page(title=_title(result), subtitle=_subtitle(result), badges=emulation_badges(result.world))
+    page = Page(title=run_title(result.config), subtitle=run_subtitle(result.world),
+                badges=emulation_badges(result.world))
     if not result.complete:
         page.badges.append("Incomplete: the run was stopped before its last step")
+    noise = result.metrics.aa_noise_pct
+    if noise is not None and noise > _NOISY_PCT:
+        page.badges.append(f"Noisy: two halves of this run's own steps differ by {percent(noise)}")
     page.verdict = _verdict(result)
-    page.pictures = [_breakdown(result), _causes(result), _timeline(result), _memory(result), _collectives(result),
-                     _steps(result)]
-    page.table_title, page.table = "Numbers", _numbers(result)
-    trace = result.folder / "trace.json"
-    for name in ("trace.json", "trace.json.gz", "trace"):
-        trace = result.folder / name
-        if trace.exists():
-            text = f"{name}/, one file a rank, for tools that read PyTorch profiler traces" if trace.is_dir() else name
-            page.traces.append((text, relative_url(trace, out)))
+    page.pictures = [_breakdown(result), _ranks(result), _causes(result), _timeline(result), _memory(result),
+                     _collectives(result), _steps(result)]
+    page.tables = [numbers_table(result.metrics, result.memory)]
+    if result.changed is not None:
+        page.tables.append(changed_table(result.changed))
+    page.traces = trace_attachments(result.folder)
     page.world = world_rows(result.world)
-    page.config = json.dumps(result.config, indent=2, ensure_ascii=False)
+    page.config = [("Complete configuration", json.dumps(result.config, indent=2, ensure_ascii=False))]
     return page
 
 
-def _title(result: Result) -> str:
-    model, strategy = result.setting("model.preset"), result.setting("fsdp.strategy")
-    ranks = result.setting("mesh.ranks")
-    named = [str(p) for p in (model or None, strategy) if p]
+def run_title(config: Dict[str, Any]) -> str:
+    model, strategy, ranks = (setting(config, key) for key in ("model.preset", "fsdp.strategy", "mesh.ranks"))
+    named = [str(p) for p in (model, strategy) if p]
     if ranks:
         named.append(f"{ranks} ranks")
     return "FSDP communication: " + ", ".join(named) if named else "FSDP communication"
 
 
-def _subtitle(result: Result) -> str:
-    parts = ["fsdpbench run"]
-    if result.world.get("date"):
-        parts.append(str(result.world["date"]))
-    if machine(result.world):
-        parts.append(machine(result.world))
-    return "  ·  ".join(parts)
+def run_subtitle(world: Dict[str, Any]) -> str:
+    return "  ·  ".join(str(p) for p in ("fsdpbench run", world.get("date"), machine(world)) if p)
 
 
 def _verdict(result: Result) -> List[str]:
@@ -69,21 +71,48 @@ def _verdict(result: Result) -> List[str]:
 
 
 def _breakdown(result: Result) -> Picture:
-    total = result.metrics.total
     step = result.metrics.step
+    interval = interval_text(result.metrics)
     picture = Picture("breakdown", "What a step is made of",
-                      "Mean over ranks, median over steps; the step is that of the slowest rank"
-                      + (f" ({interval(step)})" if step and interval(step) else "") +
+                      "Medians over the measured steps, of the slowest rank" + (f" ({interval})" if interval else "") +
                       ". Compute: at least one kernel ran on the rank. Exposed communication and exposed copies: the "
-                      "compute lane waited for them. Idle: it waited for anything else. The parts add up to the step.")
-    if not total.complete():
-        picture.reason = _OLDER
+                      "compute lane waited for them. Idle: it waited for anything else. "
+                      + parts_note([result.metrics]) + " Phases: mean over ranks.")
+    if not result.metrics.total.complete():
+        picture.reason = OLDER
         return picture
-    rows = [("whole step", total)]
-    rows += [(name, parts) for name in ("forward", "backward", "optimizer")
-             for parts in [result.metrics.phases.get(name)] if parts is not None and parts.complete()]
-    picture.figure = draw_breakdown(rows)
+    picture.figure = draw_breakdown([Bar("whole step", result.metrics.total, step.median if step else None)]
+                                    + [Bar(name, parts) for name, parts in phases_of(result.metrics)])
     return picture
+
+
+def phases_of(metrics: Metrics) -> List[Tuple[str, Breakdown]]:
+    """Those of which all parts are known, in the order of a step."""
+    return [(name, parts) for name in PHASES for parts in [metrics.phases.get(name)]
+            if parts is not None and parts.complete()]
+
+
+def _ranks(result: Result) -> Picture:
+    ranks = result.metrics.ranks
+    picture = Picture("ranks", "Rank by rank", "Medians over the measured steps, of each rank. A rank that computes "
+                      "longer than the others makes them wait: their exposed communication is its lateness.")
+    if len(ranks) < 2:
+        picture.reason = "there is one rank" if ranks else OLDER
+        return picture
+    shown = ranks
+    if len(ranks) > _MOST_RANKS:
+        longest = sorted(ranks, key=lambda r: -(r.parts.compute_ms or 0))
+        shown = sorted(longest[: _MOST_RANKS // 2] + longest[-_MOST_RANKS // 2:], key=lambda r: r.rank)
+        picture.caption += f" The {_MOST_RANKS // 2} of {len(ranks)} ranks that compute longest, and as many shortest."
+    late = {cause.late_rank for cause in result.causes}
+    slowest = max(ranks, key=lambda r: r.step_ms).rank
+    picture.figure = draw_breakdown([Bar(_rank_name(r, slowest, late), r.parts, r.step_ms) for r in shown])
+    return picture
+
+
+def _rank_name(time: RankTime, slowest: int, late: "set[Optional[int]]") -> str:
+    marks = [word for word, told in (("slowest", time.rank == slowest), ("late", time.rank in late)) if told]
+    return f"rank {time.rank}" + (f" ({', '.join(marks)})" if marks else "")
 
 
 def _causes(result: Result) -> Picture:
@@ -91,7 +120,7 @@ def _causes(result: Result) -> Picture:
                       "Every interval without computation has one cause, found from the schedule's edges and the "
                       "measured times; mean over ranks and measured steps. Causes below 2 % of the step are summed up.")
     if result.causes:
-        picture.figure = draw_causes(result.causes, result.causes_small_ms)
+        picture.figure = draw_causes([CausePanel("", result.causes, result.causes_small_ms)])
     else:
         picture.reason = "the result file lists no cause of at least 2 % of the step"
     return picture
@@ -104,10 +133,17 @@ def _timeline(result: Result) -> Picture:
     except ReportError as error:
         picture.reason = str(error)
         return picture
-    picture.caption = (f"Step {part.step}, up to 4 ranks of {len(part.trace.ranks)}, from the trace. Each lane runs its "
-                       "ops in order; lanes run beside each other. Hatched: the compute lane had nothing to run, with "
-                       "the cause where there is room; given for the rank that the causes were exemplified with.")
-    picture.figure = draw_timeline([part])
+    shown = choose_ranks(part, _DRAWN_RANKS)
+    explained = sorted({interval.rank for interval in part.exposed})
+    picture.caption = (f"Step {part.step}, {len(shown)} of {count_text(len(part.trace.ranks), 'rank')} in the trace: "
+                       "the slowest, those that came late, then the first. Each lane runs its ops in order; lanes run "
+                       "beside each other."
+                       + (f" Hatched: the compute lane of rank {explained[0]} had nothing to run, with the cause where "
+                          "there is room." if explained else ""))
+    gone = sorted(set(part.marked) - {rank.rank for rank in part.trace.ranks})
+    if gone:
+        picture.caption += f" Not in the trace: rank {', '.join(map(str, gone))} ({part.marked[gone[0]]})."
+    picture.figure = draw_timeline([part], max_ranks=_DRAWN_RANKS)
     return picture
 
 
@@ -121,9 +157,9 @@ def _memory(result: Result) -> Picture:
     if peak is not None and estimate is not None:
         picture.caption += f" The schedule predicted {size(estimate)}; measured were {size(peak)}."
     if result.memory.timeline is None:
-        picture.reason = _OLDER
+        picture.reason = OLDER
         return picture
-    picture.figure = draw_memory(result.memory.timeline, result.memory.peak_at, peak)
+    picture.figure = draw_memory([MemoryPanel("", result.memory.timeline, result.memory.peak_at, peak)])
     at = result.memory.peak_at
     if at is not None and at.live:
         largest = sorted(at.live, key=lambda b: -b.bytes)[:4]
@@ -138,7 +174,7 @@ def _collectives(result: Result) -> Picture:
                       "is bytes ÷ transfer time, scaled as in nccl-tests so that it can be compared with a link. In "
                       "brackets: the modelled link's time for these bytes ÷ the transfer time.")
     if not result.collectives:
-        picture.reason = _OLDER
+        picture.reason = OLDER
         return picture
     link = result.setting("emulate.link_gb_per_s")
     picture.figure = draw_collectives(result.collectives, link if isinstance(link, (int, float)) else None)
@@ -149,32 +185,8 @@ def _steps(result: Result) -> Picture:
     picture = Picture("steps", "Step by step", "The slowest rank's time of every measured step; a trend or jumps "
                       "here mean that the median should not be trusted.")
     if len(result.steps_ms) < 2 or result.metrics.step is None:
-        picture.reason = _OLDER
+        picture.reason = OLDER
         return picture
-    picture.figure = draw_steps(result.steps_ms, result.metrics.step)
+    picture.figure = draw_steps([StepLine("", result.steps_ms, result.metrics.step)],
+                                "measured step, after the warm-up")
     return picture
-
-
-def _numbers(result: Result) -> Table:
-    metrics, rows = result.metrics, []
-    if metrics.step is not None:
-        steps = f"{metrics.step.count} steps, " if metrics.step.count is not None else ""
-        rows.append(("step time", milliseconds(metrics.step.median), f"median of {steps}slowest rank; "
-                     f"{interval(metrics.step)}"))
-    for name, ms, meaning in (("compute", metrics.total.compute_ms, "at least one kernel ran"),
-                              ("communication", metrics.total.comm_ms, "at least one collective ran"),
-                              ("exposed communication", metrics.total.exposed_comm_ms, "compute waited for it"),
-                              ("exposed copies", metrics.total.exposed_copy_ms, "compute waited for them"),
-                              ("idle", metrics.total.idle_ms, "compute waited for anything else")):
-        if ms is not None:
-            rows.append((name, milliseconds(ms), meaning))
-    if metrics.overlap_pct is not None:
-        rows.append(("overlap", f"{metrics.overlap_pct:.1f} %", "of communication hidden behind computation"))
-    if metrics.tokens_per_s is not None:
-        rows.append(("throughput", f"{metrics.tokens_per_s:.0f} tokens/s", "all ranks together"))
-    if metrics.step_over_bound is not None:
-        rows.append(("step ÷ bound", f"{metrics.step_over_bound:.3f}", "bound: the schedule with the measured op times"))
-    for name, count in sorted(result.memory.peak.items(), key=lambda item: item[0] != "total"):
-        rows.append(("peak memory" if name == "total" else name.replace("_", " "), size(count),
-                     "the rank that needed most" if name == "total" else "its own peak"))
-    return Table(("", "value", "meaning"), rows, names=1, texts=(0, 2))

@@ -1,6 +1,8 @@
 """One look for all figures: the same colour for the same thing everywhere, told apart also by the colour-blind.
 
-Colours are those of Okabe and Ito (2008), with one grey and one darker purple.
+Colours are those of Okabe and Ito (2008), with greys and one darker purple: blues and green are computation, orange, pink
+and purple collectives, yellow copies, greys nothing that runs, vermilion what computation waited for. The trace's colours
+for chrome://tracing (src/trace/merged_writer.cpp) are the nearest of its palette.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ matplotlib.use("Agg", force=True)
 
 BLUE, SKY, GREEN, YELLOW = "#0072B2", "#56B4E9", "#009E73", "#F0E442"
 ORANGE, VERMILION, PINK, GREY, PLUM = "#E69F00", "#D55E00", "#CC79A7", "#CFCFCF", "#7A3E6B"
+SLATE, DIM, PEACH = "#5B6B7B", "#9A9A9A", "#F2C4A0"
 INK, FAINT, GRID = "#222222", "#666666", "#E3E3E3"
 
 # What a step consists of, bottom to top; (key in metrics, label, colour).
@@ -32,13 +35,16 @@ SLICES: Dict[str, Tuple[str, str]] = {
     "reduce_scatter": ("reduce-scatter", PINK),
     "all_reduce": ("all-reduce", PLUM),
     "copy": ("copies", YELLOW),
-    "host": ("host", GREY),
-    "other": ("other", GREY),
+    "host": ("host", DIM),
+    "other": ("other", SLATE),
 }
 
-# Memory, bottom to top; each has the colour of the op that makes it.
+# Waiting is the lighter shade of what is waited for: nothing runs in it.
+PEERS: Tuple[str, str] = ("waiting for peers", PEACH)
+
+# Memory, bottom to top; each has the colour of the op that makes it, and what is always there none of them.
 MEMORY: List[Tuple[str, str, str]] = [
-    ("parameter_shards", "parameter shards", BLUE),
+    ("parameter_shards", "parameter shards", SLATE),
     ("optimizer", "optimizer", GREEN),
     ("gradients", "gradients", PINK),
     ("unsharded_parameters", "unsharded parameters", ORANGE),
@@ -46,11 +52,11 @@ MEMORY: List[Tuple[str, str, str]] = [
     ("communication_buffers", "communication buffers", YELLOW),
 ]
 
-# Lines of one figure: the colours that stand out on white, with markers and dashes as second sign.
+# Lines of one figure, which are things of the reader's own choice: the colours that stand out on white, with markers and dashes as second sign.
 SERIES = [BLUE, VERMILION, GREEN, PINK, ORANGE, PLUM, SKY, INK]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 
-_DARK = {BLUE, GREEN, VERMILION, PLUM, INK}
+_DARK = {BLUE, GREEN, VERMILION, PLUM, SLATE, INK}
 
 
 def text_on(colour: str) -> str:

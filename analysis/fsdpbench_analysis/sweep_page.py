@@ -5,22 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Callable, List, Optional, Sequence, Tuple
 
-from .figures.breakdown import MAX_ROWS, draw_breakdown
+from .figures.breakdown import MAX_ROWS, Bar, draw_breakdown
 from .figures.heatmap import HeatCell, HeatPanel, describe_budget, draw_heatmap
 from .figures.lines import Line, Panel, Row, draw_lines, numeric
 from .figures.scaling import draw_scaling
 from .figures.timeline import TimelinePart, draw_timeline
 from .load import Axis, Cell, Sweep, load_sweep
 from .page import Page, Picture, Table
+from .numbers import parts_note
 from .schema import ReportError
 from .scaling_view import scaling_columns
 from .sweep_view import (find_axis, group, key_of, label, ordered, setting_axes, split_axes, title_of, value,
                          work_axes)
-from .text import digits, milliseconds, size, value_text
+from .text import clean, digits, milliseconds, size, value_text
 from .timeline_command import load_part
 from .trace import find_trace
 from .verdict import hidden, made_of, would_help
-from .world import emulation_badges, relative_url, world_rows
+from .world import emulation_badges, world_rows
 
 _MAX_COLUMNS = 4
 _MAX_CURVES = 3  # figures of curves, one for each axis
@@ -28,7 +29,7 @@ _HOW = ("A cell's step time is the median over trials of the slowest rank's medi
         "turns. ")
 
 
-def sweep_page(path: Path, out: Path, memory_budget: Optional[float] = None) -> Page:
+def sweep_page(path: Path, memory_budget: Optional[float] = None) -> Page:
     sweep = load_sweep(path)
     budget = memory_budget if memory_budget is not None else sweep.memory_budget_bytes
     measured = [c for c in sweep.cells if c.measured]
@@ -40,7 +41,7 @@ def sweep_page(path: Path, out: Path, memory_budget: Optional[float] = None) -> 
     page.verdict = _verdict(sweep, measured, budget)
     page.pictures = [_heatmap(sweep, budget)] + _curves(sweep, measured)
     page.pictures += [_scaling(sweep, measured), _breakdown(sweep, measured), _contrast(sweep, measured)]
-    page.table_title, page.table = "Cells", _table(sweep, out)
+    page.tables = [_table(sweep)]
     page.world = world_rows(sweep.world)
     return page
 
@@ -167,7 +168,7 @@ def _curves(sweep: Sweep, measured: Sequence[Cell]) -> List[Picture]:
         series, facets = split_axes(sweep, axis)
         groups = group(measured, facets)
         picture = Picture(f"over-{i + 1}", f"Step time and overlap over {title_of(axis)}",
-                          _HOW + "Bands: the 95 % interval of the median. Overlap: hidden communication ÷ all "
+                          _HOW + f"Bands: {_band(measured)}. Overlap: hidden communication ÷ all "
                           "communication; a cell that communicates nothing has none."
                           + (f" The first {_MAX_COLUMNS} of {len(groups)} columns; all are in the table."
                              if len(groups) > _MAX_COLUMNS else ""))
@@ -220,10 +221,10 @@ def _scaling(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
 
 def _breakdown(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
     axes = sweep.varying()
-    rows = [(label(c, axes), c.metrics.total) for c in measured if c.metrics.total.complete()]
+    rows = [Bar(label(c, axes), c.metrics.total, _step(c)) for c in measured if c.metrics.total.complete()]
     picture = Picture("breakdown", "What the steps are made of",
                       _HOW + "Compute: at least one kernel ran. Exposed: the compute lane waited for communication, or "
-                      "for copies. Idle: it waited for anything else."
+                      "for copies. Idle: it waited for anything else. " + parts_note([c.metrics for c in measured])
                       + (f" The first {MAX_ROWS} of {len(rows)} cells; all are in the table." if len(rows) > MAX_ROWS
                          else ""))
     if not rows:
@@ -267,27 +268,37 @@ def _contrast(sweep: Sweep, measured: Sequence[Cell]) -> Picture:
     return picture
 
 
-def _table(sweep: Sweep, out: Path) -> Table:
+def _band(measured: Sequence[Cell]) -> str:
+    """What the intervals of the cells are, in the data's own words."""
+    names = list(dict.fromkeys(c.metrics.step.interval_name("trials") for c in measured if c.metrics.step))
+    return " or ".join(names[:3]) or "none"
+
+
+def _table(sweep: Sweep) -> Table:
     axes = sweep.axes
-    header = [title_of(a) for a in axes] + ["step (ms)", "95 % interval", "compute (ms)", "comm. (ms)",
-                                            "exposed comm. (ms)", "overlap (%)", "tokens/s", "peak memory", ""]
-    rows, links = [], []
+    measured = [c for c in sweep.cells if c.measured]
+    header = [title_of(a) for a in axes] + ["step (ms)", _band(measured), "compute (ms)", "exposed comm. (ms)",
+                                            "exposed copies (ms)", "idle (ms)", "comm. (ms)", "overlap (%)",
+                                            "tokens/s", "peak memory", ""]
+    rows = []
     for cell in sweep.cells:
         m, step = cell.metrics, cell.metrics.step
         row = [value_text(value(cell, a.key)) for a in axes]
         interval = (f"{step.ci_low:.4g} – {step.ci_high:.4g}"
                     if step and step.ci_low is not None and step.ci_high is not None else "–")
         row += [f"{step.median:.4g}" if step else "–", interval]
-        row += [digits(v) if v is not None else "–" for v in (m.total.compute_ms, m.total.comm_ms,
-                                                              m.total.exposed_comm_ms, m.overlap_pct, m.tokens_per_s)]
+        row += [digits(v) if v is not None else "–"
+                for v in (m.total.compute_ms, m.total.exposed_comm_ms, m.total.exposed_copy_ms, m.total.idle_ms,
+                          m.total.comm_ms, m.overlap_pct, m.tokens_per_s)]
         peak = cell.memory.peak.get("total")
         row.append(size(peak) if peak is not None else "–")
         folder = _cell_folder(sweep, cell)
         trace = find_trace(folder) if folder is not None else None
         good = cell.status in ("ok", "done")
-        row.append(f"{cell.status}{': ' + cell.reason if cell.reason else ''}" if not good else "trace" if trace else "")
+        row.append(f"{cell.status}{': ' + cell.reason if cell.reason else ''}" if not good
+                   else f"cells/{clean(cell.id, 60)}/{trace.name}" if trace else "")
         rows.append(row)
-        links.append(relative_url(trace, out) if trace is not None and good else "")
-    return Table(header, rows, links, names=len(axes), texts=(len(header) - 1,))
+    return Table("Cells", header, rows, names=len(axes), texts=(len(header) - 1,), note=parts_note(
+        [c.metrics for c in measured]) + " Traces lie in the sweep's folder, where they were kept.")
 
 

@@ -34,6 +34,11 @@ def digits(value: float) -> str:
     return f"{value:.3g}"
 
 
+def count_text(count: int, thing: str) -> str:
+    """1 rank, 2 ranks."""
+    return f"{count} {thing}{'' if count == 1 else 's'}"
+
+
 def percent(value: float) -> str:
     return f"{value:.1f}\N{NO-BREAK SPACE}%" if abs(value) < 10 else f"{value:.0f}\N{NO-BREAK SPACE}%"
 

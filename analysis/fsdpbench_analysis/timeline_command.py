@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 from .figures.timeline import TimelinePart, draw_timeline
 from .load import Result, load_result
 from .schema import ReportError
 from .text import milliseconds, percent
-from .trace import find_trace, load_trace
+from .trace import Trace, find_trace, load_trace
 
 
 def write_timeline(folders: List[Path], out: Path, step: Optional[int], ranks: Optional[int]) -> Path:
@@ -35,7 +35,19 @@ def load_part(folder: Path, step: Optional[int] = None) -> TimelinePart:
     if step is None:
         example = result.exposed[0].step if result.exposed else None
         step = example if example in trace.steps() else trace.representative_step()
-    return TimelinePart(trace, step, _title(result), result.exposed)
+    return TimelinePart(trace, step, _title(result), result.exposed, _marked(trace, result, step))
+
+
+def _marked(trace: Trace, result: Result, step: int) -> Dict[int, str]:
+    """Who is worth looking at: the slowest of this step, and who came late to most collectives."""
+    names: Dict[int, List[str]] = {}
+    slowest = trace.slowest_rank(step)
+    if slowest is not None and len(trace.ranks) > 1:
+        names.setdefault(slowest, []).append("slowest")
+    for cause in result.causes:
+        if cause.late_rank is not None and "late" not in names.setdefault(cause.late_rank, []):
+            names[cause.late_rank].append("late")
+    return {rank: ", ".join(words) for rank, words in names.items()}
 
 
 def _title(result: Result) -> str:

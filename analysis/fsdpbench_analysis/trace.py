@@ -62,6 +62,11 @@ class Trace:
             raise ReportError(f"{self.path} has no events of category 'step', so no step can be shown")
         return sorted(steps, key=self._slowest_ms)[(len(steps) - 1) // 2]
 
+    def slowest_rank(self, step: int) -> Optional[int]:
+        """Whose step took longest; None if no rank has it."""
+        lengths = [(r.steps[step][1] - r.steps[step][0], -r.rank) for r in self.ranks if step in r.steps]
+        return -max(lengths)[1] if lengths else None
+
     def _slowest_ms(self, step: int) -> float:
         return max(r.steps[step][1] - r.steps[step][0] for r in self.ranks if step in r.steps)
 

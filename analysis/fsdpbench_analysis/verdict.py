@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import List, Optional
 
-from .load import Cause, Metrics, StepTime
+from .load import Cause, Metrics
 from .text import milliseconds, percent
-
-
-def interval(step: StepTime) -> str:
-    if step.ci_low is None or step.ci_high is None:
-        return ""
-    # Four digits: intervals of quiet runs are narrow.
-    return f"95 % interval {step.ci_low:.4g} to {step.ci_high:.4g} ms"
 
 
 def made_of(metrics: Metrics) -> Optional[str]:

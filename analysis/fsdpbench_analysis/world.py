@@ -1,13 +1,10 @@
-"""The world of a measurement as rows of the page, and links relative to where the page is written."""
+"""The world of a measurement as rows of the page."""
 
 from __future__ import annotations
 
 import json
-import os
 import shlex
-from pathlib import Path
 from typing import Any, Dict, List, Tuple
-from urllib.parse import quote
 
 from .text import size
 
@@ -73,11 +70,6 @@ def _plain(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{k} {_plain(v)}" for k, v in value.items())
     return value if isinstance(value, str) else json.dumps(value)
-
-
-def relative_url(target: Path, page_folder: Path) -> str:
-    """As seen from the page; a folder's name may hold anything."""
-    return quote(os.path.relpath(target.resolve(), page_folder.resolve()).replace(os.sep, "/"))
 
 
 def emulation_badges(world: Dict[str, Any]) -> List[str]:

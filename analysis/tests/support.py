@@ -7,7 +7,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 DATA = Path(__file__).resolve().parent / "data"
@@ -22,9 +22,9 @@ class FolderTest(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.folder = Path(temporary.name)
 
-    def copy(self, kind: str, change: Callable[[Dict[str, Any]], None] = lambda value: None) -> Path:
+    def copy(self, kind: str, change: Callable[[Dict[str, Any]], None] = lambda value: None, name: str = "") -> Path:
         """A copy of data/<kind>, its result or sweep changed."""
-        target = self.folder / kind
+        target = self.folder / (name or kind)
         target.mkdir()
         for source in (DATA / kind).iterdir():
             value = json.loads(source.read_text(encoding="utf-8"))
@@ -32,6 +32,36 @@ class FolderTest(unittest.TestCase):
                 change(value)
             (target / source.name).write_text(json.dumps(value), encoding="utf-8")
         return target
+
+
+    def pair(self) -> List[Path]:
+        """Two runs: the recorded one, and one in which a key, the step time and the machine differ."""
+        def other(value: Dict[str, Any]) -> None:
+            value["config"]["fsdp"]["backward_prefetch"] = "pre"
+            value["metrics"]["step_ms"]["median"] *= 0.5
+            value["world"]["cpu"] = "another CPU"
+        return [self.copy("run", name="first"), self.copy("run", other, name="second")]
+
+    def comparison(self) -> Path:
+        """A compare.json of three trials a side, B in half of A's time."""
+        run = json.loads((DATA / "run/result.json").read_text(encoding="utf-8"))
+        def side(name: str, scale: float, prefetch: str) -> Dict[str, Any]:
+            config = json.loads(json.dumps(run["config"]))
+            config["fsdp"]["backward_prefetch"] = prefetch
+            trials = []
+            for i in (1, 0, 2):
+                parts = {key: value * (scale + i / 100) for key, value in run["metrics"].items() if key.endswith("_ms")
+                         and isinstance(value, float)}
+                step = parts["compute_ms"] + parts["exposed_comm_ms"] + parts["exposed_copy_ms"] + parts["idle_ms"]
+                trials.append({"steps_ms": [step], "metrics": parts | {"step_ms": {"median": step, "n": 1}}})
+            return {"name": name, "step_ms": trials[0]["metrics"]["step_ms"]["median"], "config": config,
+                    "trials": trials, "memory": {"peak_bytes": run["memory"]["peak_bytes"]}}
+        folder = self.folder / "compared"
+        folder.mkdir()
+        (folder / "compare.json").write_text(json.dumps(
+            {"schema_version": 1, "sentence": "B is 50.0 % faster than A.", "ratio": 0.5, "aa_noise": 0.012,
+             "a": side("slow.toml", 1.0, "none"), "b": side("quick.toml", 0.5, "pre"), "world": run["world"]}))
+        return folder
 
 
 def make_hostile(value: Any, depth: int = 0) -> Any:

@@ -11,6 +11,9 @@ from support import DATA, HOSTILE, FolderTest, make_hostile
 from matplotlib.text import Text
 
 from fsdpbench_analysis.page import svg_of
+from fsdpbench_analysis.figures.collectives import fold
+from fsdpbench_analysis.load import load_result
+from fsdpbench_analysis.pair_page import compare_page, pair_page
 from fsdpbench_analysis.run_page import run_page
 from fsdpbench_analysis.sweep_page import sweep_page
 
@@ -60,13 +63,32 @@ class Figures(FolderTest):
                 self.check(picture.figure, picture.name)
 
     def test_run(self) -> None:
-        self.check_page(run_page(DATA / "run/result.json", self.folder), 6)
+        self.check_page(run_page(DATA / "run/result.json"), 6)
+
+    def test_two_runs(self) -> None:
+        a, b = self.pair()
+        self.check_page(pair_page(a / "result.json", b / "result.json"), 5)
+
+    def test_comparison(self) -> None:
+        self.check_page(compare_page(self.comparison() / "compare.json"), 2)
+
+    def test_33_units(self) -> None:
+        def many_units(value):
+            first = next(c for c in value["collectives"] if c["unit"] == "1")
+            value["collectives"] = [first | {"unit": str(unit), "name": f"all_gather {unit}", "time_ms": 2.0 + unit}
+                                    for unit in range(33)]
+        self.check_page(run_page(self.copy("run", many_units) / "result.json"), 7)
+
+    def test_64_ranks(self) -> None:
+        def many_ranks(value):
+            value["metrics"]["ranks"] = [value["metrics"]["ranks"][0]] * 64
+        self.check_page(run_page(self.copy("run", many_ranks) / "result.json"), 7)
 
     def test_prefetch_and_limit(self) -> None:
-        self.check_page(sweep_page(DATA / "sweep/sweep.json", self.folder, 20 * 2.0**20), 4)
+        self.check_page(sweep_page(DATA / "sweep/sweep.json", 20 * 2.0**20), 4)
 
     def test_model_batch_ranks(self) -> None:
-        self.check_page(sweep_page(DATA / "scaling/sweep.json", self.folder), 5)
+        self.check_page(sweep_page(DATA / "scaling/sweep.json"), 5)
 
     def test_long_names(self) -> None:
         def long_names(value):
@@ -75,14 +97,14 @@ class Figures(FolderTest):
                     axis["values"] = [f"a_rather_long_limit_{v}" for v in axis["values"]]
             for cell in value["cells"]:
                 cell["axes"]["fsdp.all_gather_limit"] = f"a_rather_long_limit_{cell['axes']['fsdp.all_gather_limit']}"
-        self.check_page(sweep_page(self.copy("sweep", long_names) / "sweep.json", self.folder), 4)
+        self.check_page(sweep_page(self.copy("sweep", long_names) / "sweep.json"), 4)
 
     def test_hostile_names_are_drawn_as_they_are(self) -> None:
         def hostile(value):
             value["causes"] = make_hostile(value["causes"])
             value["collectives"] = make_hostile(value["collectives"])
             value["memory"]["peak_at"] = make_hostile(value["memory"]["peak_at"])
-        page = run_page(self.copy("run", hostile) / "result.json", self.folder)
+        page = run_page(self.copy("run", hostile) / "result.json")
         for picture in page.pictures:
             self.assertIsNotNone(picture.figure, picture.reason)
             svg = svg_of(picture.figure)
@@ -90,8 +112,17 @@ class Figures(FolderTest):
             self.assertNotIn(b"<img", svg)
         self.assertIn("$", HOSTILE)
 
+    def test_equal_collectives_fold_into_one_row_with_their_medians(self) -> None:
+        def units(value):
+            first = next(c for c in value["collectives"] if c["unit"] == "1")
+            value["collectives"] = [first | {"unit": str(u), "time_ms": ms} for u, ms in ((0, 1.0), (1, 9.0), (2, 2.0))]
+            value["collectives"].append(first | {"unit": "R", "bytes": 1, "time_ms": 5.0})
+        rows = fold(load_result(self.copy("run", units) / "result.json").collectives)
+        self.assertEqual([(r.name, r.time_ms) for r in rows], [("3 × all_gather, units 0 to 2", 2.0),
+                                                              ("all_gather 1", 5.0)])
+
     def test_same_input_same_bytes(self) -> None:
-        first, second = (run_page(DATA / "run/result.json", self.folder) for _ in range(2))
+        first, second = (run_page(DATA / "run/result.json") for _ in range(2))
         for a, b in zip(first.pictures, second.pictures):
             self.assertEqual(svg_of(a.figure), svg_of(b.figure), a.name)
 

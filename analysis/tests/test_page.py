@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import html.parser
 import json
 import os
@@ -16,8 +18,11 @@ from support import DATA, HOSTILE, FolderTest, make_hostile
 from PIL import Image
 
 from fsdpbench_analysis.__main__ import main
+from fsdpbench_analysis.attachments import trace_attachments
+from fsdpbench_analysis.figures.timeline import choose_ranks
 from fsdpbench_analysis.report import write_report
 from fsdpbench_analysis.schema import ReportError
+from fsdpbench_analysis.timeline_command import load_part
 
 CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") for path in [shutil.which(name)]
                  if path), None)
@@ -39,7 +44,7 @@ class Tags(html.parser.HTMLParser):
 
 class Content(FolderTest):
     def page(self, folder: Path, **arguments) -> str:
-        return write_report(folder, self.folder / "out", **arguments).read_text(encoding="utf-8")
+        return write_report([folder], self.folder / "out", **arguments).read_text(encoding="utf-8")
 
     def test_run(self) -> None:
         page = self.page(DATA / "run")
@@ -47,15 +52,76 @@ class Content(FolderTest):
         self.assertIn("A step takes 100\u00a0ms: 43\u00a0% of it computation", text)
         self.assertIn('What would help most: fsdp.backward_prefetch is "none"', text)
         self.assertIn("Emulated links", text)
-        self.assertEqual(page.count("<figure>"), 6)
+        self.assertEqual(page.count("<figure>"), 7)
         self.assertNotIn("Left out", page)
         self.assertTrue((self.folder / "out/timeline.svg").is_file())
         self.assertTrue((self.folder / "out/timeline.png").is_file())
 
     def test_self_contained(self) -> None:
         for name, value in Tags(self.page(DATA / "run")).attributes:
-            if name == "src":
-                self.assertTrue(value.startswith("data:image/"), value[:60])
+            if name in ("src", "href"):
+                self.assertTrue(value.startswith("data:"), value[:60])
+
+    def test_the_trace_is_in_the_page_unless_it_is_large(self) -> None:
+        page = self.page(DATA / "run")
+        packed = re.search(r'<a download="trace.json.gz" href="data:application/octet-stream;base64,([^"]*)"', page)
+        self.assertEqual(gzip.decompress(base64.b64decode(packed.group(1))), (DATA / "run/trace.json").read_bytes())
+        attachment = trace_attachments(DATA / "run", most_bytes=100)[0]
+        self.assertIsNone(attachment.data)
+        self.assertIn("too large to be in this page: it is trace.json of the result folder run", attachment.text)
+
+    def test_the_ranks_to_look_at_are_drawn_first(self) -> None:
+        def late(value):
+            value["causes"][0]["late_rank"] = 3
+            value["exposed_intervals"] = []
+        part = load_part(self.copy("run", late))
+        self.assertEqual([r.rank for r in choose_ranks(part, 1)], [3])
+        self.assertIn("late", part.marked[3])
+
+    def test_what_differs_from_the_presets_is_a_table(self) -> None:
+        def changed(value):
+            value["config_changed"] = [{"key": "fsdp.backward_prefetch", "value": "none", "default": "pre"}]
+            value["metrics"]["aa_noise_pct"] = 33.0
+        page = self.page(self.copy("run", changed))
+        self.assertIn('<td class="name">fsdp.backward_prefetch</td><td class="name">none</td><td class="name">pre</td>',
+                      page)
+        self.assertIn("Noisy: two halves of this run's own steps differ by 33", "".join(Tags(page).text))
+
+    def test_parts_that_do_not_add_up_are_said_and_the_step_time_is_one_number(self) -> None:
+        def apart(value):
+            for cell in value["cells"]:
+                if "metrics" in cell and cell["metrics"]:
+                    cell["metrics"]["step_ms"]["median"] = 77.7
+        folder = self.copy("sweep", apart)
+        page = self.page(folder)
+        self.assertIn("medians of their own in this file", page)
+        svg = (self.folder / "out/breakdown.svg").read_text(encoding="utf-8")
+        self.assertEqual(set(re.findall(r"<!-- (\d+\.\d\xa0ms) -->", svg)), {"77.7\u00a0ms"})
+
+    def test_the_interval_is_called_what_it_is(self) -> None:
+        def three(value):
+            for cell in value["cells"]:
+                if cell.get("metrics"):
+                    cell["metrics"]["step_ms"]["n"] = 3
+        page = self.page(self.copy("sweep", three))
+        self.assertIn("range of 3 trials", page)
+        self.assertNotIn("95", "".join(re.findall(r"<th[^>]*>([^<]*)", page)))
+
+    def test_two_runs(self) -> None:
+        page = write_report(self.pair(), self.folder / "out").read_text(encoding="utf-8")
+        text = "".join(Tags(page).text)
+        self.assertIn("B is 50\u00a0% faster than A: 50.2\u00a0ms a step instead of 100\u00a0ms.", text)
+        self.assertIn('<td class="name">fsdp.backward_prefetch</td><td class="name">none</td><td class="name">pre</td>',
+                      page)
+        self.assertNotIn("fsdp.forward_prefetch</td>", page)
+        self.assertIn("CPU, B", page)
+        self.assertEqual((page.count("<figure>"), page.count("<a download")), (5, 2))
+
+    def test_comparison(self) -> None:
+        text = "".join(Tags(self.page(self.comparison())).text)
+        for words in ("B is 50.0 % faster than A.", "A (slow.toml): A step takes", "halves of one side's own trials",
+                      "fsdp.backward_prefetchnonepre", "median of 3 trials"):
+            self.assertIn(words, text)
 
     def test_older_result_says_what_is_left_out(self) -> None:
         def strip(value):
@@ -73,7 +139,7 @@ class Content(FolderTest):
         folder = self.copy("run")
         (folder / "trace.json").write_text('{"schemaVersion":1,"traceEv')
         page = self.page(folder)
-        self.assertEqual(page.count("<figure>"), 5)
+        self.assertEqual(page.count("<figure>"), 6)
         self.assertIn("truncated or damaged", page)
 
     def test_sweep(self) -> None:
@@ -122,6 +188,8 @@ class Content(FolderTest):
 class CommandLine(FolderTest):
     def test_exit_codes(self) -> None:
         self.assertEqual(main(["report", str(DATA / "run"), "--out", str(self.folder / "out")]), 0)
+        self.assertEqual(main(["report", *map(str, self.pair()), "--out", str(self.folder / "two")]), 0)
+        self.assertEqual(main(["report", str(DATA / "run"), str(DATA / "sweep")]), 2)
         self.assertEqual(main(["report", str(self.folder / "nothing")]), 2)
         self.assertEqual(main(["report", str(self.folder)]), 2)
         (self.folder / "file").write_text("")
@@ -137,7 +205,7 @@ class CommandLine(FolderTest):
 
     def test_error_names_the_folder(self) -> None:
         with self.assertRaisesRegex(ReportError, "neither result.json nor sweep.json"):
-            write_report(self.folder)
+            write_report([self.folder])
 
 
 # Says in the title what a person would see: pictures that did not load, texts wider than their boxes.
@@ -162,7 +230,7 @@ class Browser(FolderTest):
                               env={**os.environ, "HOME": str(self.folder)})
 
     def check(self, folder: Path, images: int) -> None:
-        page = write_report(folder, self.folder / "out")
+        page = write_report([folder], self.folder / "out")
         shot = self.folder / "shot.png"
         done = self.chromium(f"--screenshot={shot}", page.as_uri())
         self.assertEqual(re.findall(r"CONSOLE.*", done.stderr), [])
@@ -181,7 +249,7 @@ class Browser(FolderTest):
         self.assertEqual((found["images"], found["broken"], found["wide"]), (images, 0, []))
 
     def test_run(self) -> None:
-        self.check(DATA / "run", 6)
+        self.check(DATA / "run", 7)
 
     def test_sweep(self) -> None:
         self.check(DATA / "scaling", 5)
@@ -190,7 +258,7 @@ class Browser(FolderTest):
         def hostile(value):
             value["config"], value["world"] = make_hostile(value["config"]), make_hostile(value["world"])
             value["causes"] = make_hostile(value["causes"])
-        self.check(self.copy("run", hostile), 6)
+        self.check(self.copy("run", hostile), 7)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Sequence, Tuple
+from dataclasses import dataclass
+from typing import Optional, Sequence
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -15,26 +16,39 @@ from .canvas import FittingLabels, new_figure
 MAX_ROWS = 60
 
 
-def draw_breakdown(rows: Sequence[Tuple[str, Breakdown]], width: float = 12.0) -> Figure:
-    """One bar a row (a cell, a phase); rows are complete breakdowns, at most MAX_ROWS of them."""
+@dataclass(frozen=True)
+class Bar:
+    """A cell, a phase, a rank; whole_ms: what the parts are parts of, if that is not their sum."""
+
+    name: str
+    parts: Breakdown
+    whole_ms: Optional[float] = None
+    gap: bool = False  # room above it: another group begins
+
+
+def draw_breakdown(bars: Sequence[Bar], width: float = 12.0) -> Figure:
+    """One row a bar, at most MAX_ROWS; at the end of each stands the whole."""
     style.apply()
-    rows = rows[:MAX_ROWS]
-    figure = new_figure(width, 0.34 * len(rows) + 1.15)
+    bars = bars[:MAX_ROWS]
+    places = _places(bars)
+    figure = new_figure(width, 0.34 * (places[-1] + 1) + 1.15)
     axes = figure.subplots()
     labels = FittingLabels()
     longest = 0.0
-    for y, (_, parts) in enumerate(rows):
+    for y, bar in zip(places, bars):
         left = 0.0
         for key, _, colour in style.BREAKDOWN:
-            value = getattr(parts, key)
+            value = getattr(bar.parts, key) or 0.0
             axes.barh(y, value, left=left, height=0.7, color=colour, edgecolor="white", linewidth=0.5)
             labels.add(axes, left, left + value, y, digits(value), fontsize=8.5, color=style.text_on(colour))
             left += value
-        axes.annotate(milliseconds(left), (left, y), (4, 0), textcoords="offset points", va="center", fontsize=9)
-        longest = max(longest, left)
+        whole = left if bar.whole_ms is None else bar.whole_ms
+        axes.annotate(milliseconds(whole), (max(left, whole), y), (4, 0), textcoords="offset points", va="center",
+                      fontsize=9)
+        longest = max(longest, left, whole)
     axes.set_xlim(0, longest * 1.08 if longest > 0 else 1)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), [clean(name, 80) for name, _ in rows], fontsize=9)
+    axes.set_ylim(places[-1] + 0.5, -0.5)
+    axes.set_yticks(places, [clean(bar.name, 80) for bar in bars], fontsize=9)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(True, axis="x")
@@ -43,3 +57,11 @@ def draw_breakdown(rows: Sequence[Tuple[str, Breakdown]], width: float = 12.0) -
                   loc="outside upper center", ncols=len(style.BREAKDOWN), handlelength=1.2)
     labels.prune(figure)
     return figure
+
+
+def _places(bars: Sequence[Bar]) -> "list[float]":
+    places, y = [], -1.0
+    for bar in bars:
+        y += 1.5 if bar.gap and places else 1.0
+        places.append(y)
+    return places

@@ -1,9 +1,11 @@
-"""Why communication was exposed: the causes, the largest first, in milliseconds a step."""
+"""Why communication was exposed: the causes, the largest first, in milliseconds a step; of one run or of several."""
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from dataclasses import dataclass
+from typing import List, Optional, Sequence, Tuple
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .. import style
@@ -12,36 +14,59 @@ from ..text import clean, milliseconds, percent
 from .canvas import new_figure
 
 MAX_CAUSES = 15
+_Row = Tuple[str, float, Optional[float], bool]  # name, ms, percent of the step, of one cause
 
 
-def draw_causes(causes: Sequence[Cause], small_ms: Optional[float], width: float = 12.0) -> Figure:
-    """At least one cause; small_ms sums up those too small to be listed."""
+@dataclass(frozen=True)
+class CausePanel:
+    """small_ms sums up the causes too small to be listed."""
+
+    title: str
+    causes: Sequence[Cause]
+    small_ms: Optional[float]
+
+
+def draw_causes(panels: Sequence[CausePanel], width: float = 12.0) -> Figure:
+    """One above the other on one scale; at least one cause in all."""
     style.apply()
-    ranked = sorted(causes, key=lambda c: -c.ms)
-    rows = [(_name(c), c.ms, c.share_pct) for c in ranked[:MAX_CAUSES]]
+    rows = [_rows(panel) for panel in panels]
+    titles = 0.35 * sum(bool(p.title) for p in panels)
+    figure = new_figure(width, sum(0.36 * max(len(r), 1) for r in rows) + 0.75 + titles)
+    all_axes = figure.subplots(len(panels), 1, sharex=True, squeeze=False, height_ratios=[max(len(r), 1) for r in rows])[:, 0]
+    for axes, panel, mine in zip(all_axes, panels, rows):
+        _draw_panel(axes, mine)
+        if panel.title:
+            axes.set_title(clean(panel.title, 120), fontsize=10)
+    all_axes[-1].set_xlim(0, max([ms for mine in rows for _, ms, _, _ in mine] + [1e-9]) * 1.28)
+    all_axes[-1].set_xlabel("ms a step in which the compute lane waited")
+    return figure
+
+
+def _rows(panel: CausePanel) -> List[_Row]:
+    ranked = sorted(panel.causes, key=lambda c: -c.ms)
+    rows: List[_Row] = [(_name(c), c.ms, c.share_pct, True) for c in ranked[:MAX_CAUSES]]
     rest = sum(c.ms for c in ranked[MAX_CAUSES:])
     if rest > 0:
-        rows.append((f"{len(ranked) - MAX_CAUSES} more", rest, None))
-    if small_ms:
-        rows.append(("small ones together", small_ms, None))
-    figure = new_figure(width, 0.36 * len(rows) + 0.75)
-    axes = figure.subplots()
-    for y, (_, ms, share) in enumerate(rows):
-        named = y < min(len(ranked), MAX_CAUSES)
-        axes.barh(y, ms, height=0.68, color=style.VERMILION if named else style.GREY)
+        rows.append((f"{len(ranked) - MAX_CAUSES} more", rest, None, False))
+    if panel.small_ms:
+        rows.append(("small ones together", panel.small_ms, None, False))
+    return rows
+
+
+def _draw_panel(axes: Axes, rows: Sequence[_Row]) -> None:
+    for y, (_, ms, share, named) in enumerate(rows):
+        axes.barh(y, ms, height=0.68, color=style.VERMILION if named else style.PEACH)
         text = milliseconds(ms) + (f", {percent(share)} of the step" if share is not None else "")
         axes.annotate(text, (ms, y), (5, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.set_xlim(0, max(max(row[1] for row in rows), 1e-9) * 1.28)
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows], fontsize=9.5)
+    axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
+    axes.set_yticks(range(len(rows)), [row[0] for row in rows], fontsize=9.5)
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(True, axis="x")
-    axes.set_xlabel("ms a step in which the compute lane waited")
-    return figure
 
 
 def _name(cause: Cause) -> str:
     name = clean(cause.cause.replace("_", " "), 40)
     where = clean(cause.op, 30) or (f"unit {clean(cause.unit, 24)}" if cause.unit else "")
-    return f"{name}:  {where}" if where else name
+    late = f", rank {cause.late_rank} late" if cause.late_rank is not None else ""
+    return (f"{name}:  {where}" if where else name) + late

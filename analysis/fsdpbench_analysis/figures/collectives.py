@@ -1,8 +1,13 @@
-"""Each collective of a step: its time (transfer, waiting for peers) in ms, and its bus bandwidth in GB/s."""
+"""Each collective of a step: its time (transfer, waiting for peers) in ms, and its bus bandwidth in GB/s.
+
+Collectives of the same kind, phase and size are one row where there are too many to be read.
+"""
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -13,12 +18,14 @@ from ..text import clean, digits, size
 from .canvas import new_figure
 
 MAX_ROWS = 40
+FOLD_ABOVE = 24
 
 
 def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[float], width: float = 12.0) -> Figure:
-    """In the order given; the MAX_ROWS longest when there are more. link_gb_s: each rank's modelled link."""
+    """In the order given; folded when more than FOLD_ABOVE, and then the MAX_ROWS longest. link_gb_s: each rank's
+    modelled link."""
     style.apply()
-    rows = list(collectives)
+    rows = list(collectives) if len(collectives) <= FOLD_ABOVE else fold(collectives)
     if len(rows) > MAX_ROWS:
         longest = sorted(rows, key=lambda c: -(c.time_ms or 0))[:MAX_ROWS]
         rows = [c for c in rows if c in longest]
@@ -31,7 +38,7 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
         if transfer is not None:
             times.barh(y, transfer, height=0.7, color=colour)
             if item.transfer_ms is not None and item.wait_ms:
-                times.barh(y, item.wait_ms, left=transfer, height=0.7, color=style.GREY)
+                times.barh(y, item.wait_ms, left=transfer, height=0.7, color=style.PEERS[1])
         if item.busbw_gb_s is not None:
             rates.barh(y, item.busbw_gb_s, height=0.7, color=colour)
             text = digits(item.busbw_gb_s)
@@ -54,10 +61,28 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
     kinds = [k for k in ("all_gather", "reduce_scatter", "all_reduce") if any(c.kind == k for c in rows)]
     handles = [Patch(facecolor=style.SLICES[k][1], label=style.SLICES[k][0]) for k in kinds]
     if any(c.wait_ms for c in rows):
-        handles.append(Patch(facecolor=style.GREY, label="waiting for peers"))
+        handles.append(Patch(facecolor=style.PEERS[1], label=style.PEERS[0]))
     if handles:
         figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handlelength=1.2)
     return figure
+
+
+def fold(collectives: Sequence[Collective]) -> List[Collective]:
+    """Those of the same kind, phase and size as one, at the place of the first: times and bandwidths are medians."""
+    groups: Dict[Tuple[str, str, Optional[float]], List[Collective]] = {}
+    for item in collectives:
+        groups.setdefault((item.kind, item.phase, item.bytes), []).append(item)
+    return [members[0] if len(members) == 1 else _folded(members) for members in groups.values()]
+
+
+def _folded(members: Sequence[Collective]) -> Collective:
+    def middle(key: str) -> Optional[float]:
+        values = [v for m in members for v in [getattr(m, key)] if v is not None]
+        return median(values) if values else None
+    first, last = clean(members[0].unit, 12), clean(members[-1].unit, 12)
+    return replace(members[0], name=f"{len(members)} × {clean(members[0].kind, 16)}, units {first} to {last}",
+                   **{key: middle(key) for key in ("time_ms", "transfer_ms", "wait_ms", "busbw_gb_s",
+                                                   "link_efficiency")})
 
 
 def _colour(item: Collective) -> str:
@@ -70,7 +95,7 @@ def _percent_of_link(efficiency: float) -> str:
 
 
 def _name(item: Collective) -> str:
-    name = clean(item.name or f"{item.kind} {item.unit}", 36)
+    name = clean(item.name or f"{item.kind} {item.unit}", 48)
     parts = [name]
     if item.phase and item.phase not in name:
         parts.append(clean(item.phase, 12))

@@ -1,8 +1,10 @@
-"""Live memory over one step, stacked by category, with the peak marked; MiB or GiB over milliseconds."""
+"""Live memory over one step, stacked by category, with the peak marked; MiB or GiB over milliseconds; of one run or of
+several on the same scales."""
 
 from __future__ import annotations
 
-from typing import Optional, Sequence
+from dataclasses import dataclass
+from typing import List, Optional, Sequence, Tuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,36 +15,62 @@ from ..text import clean, size
 from .canvas import new_figure
 
 
-def draw_memory(timeline: MemoryTimeline, peak_at: Optional[MemoryPeak], peak_bytes: Optional[float],
-                width: float = 12.0) -> Figure:
+@dataclass(frozen=True)
+class MemoryPanel:
+    title: str
+    timeline: MemoryTimeline
+    peak_at: Optional[MemoryPeak]
+    peak_bytes: Optional[float]
+
+
+_Known = Tuple[str, str, str]  # key, label, colour
+
+
+def draw_memory(panels: Sequence[MemoryPanel], width: float = 12.0) -> Figure:
     style.apply()
-    known = [(key, name, colour) for key, name, colour in style.MEMORY if key in timeline.categories]
-    known += [(key, clean(key.replace("_", " "), 30), style.GREY) for key in timeline.categories
+    keys = {key for panel in panels for key in panel.timeline.categories}
+    known = [entry for entry in style.MEMORY if entry[0] in keys]
+    known += [(key, clean(key.replace("_", " "), 30), style.GREY) for key in sorted(keys)
               if key not in {k for k, _, _ in style.MEMORY} and key != "total"]
-    totals = [sum(timeline.categories[key][i] for key, _, _ in known) for i in range(len(timeline.time_ms))]
-    unit, name = _unit(max(max(totals, default=0.0), peak_bytes or 0.0))
-    figure = new_figure(width, 4.2)
-    axes = figure.subplots()
+    totals = [_totals(panel.timeline, known) for panel in panels]
+    highest = max([panel.peak_bytes or 0.0 for panel in panels] + [v for mine in totals for v in mine])
+    unit, name = _unit(highest)
+    figure = new_figure(width, (4.2 if len(panels) == 1 else 3.2) * len(panels))
+    all_axes = figure.subplots(len(panels), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    all_axes[0].set_ylim(0, highest / unit * 1.2 or 1)
+    times = [time for panel in panels for time in panel.timeline.time_ms]
+    all_axes[0].set_xlim(min(min(times), 0), max(max(times), min(times) + 1e-6))
+    for axes, panel, mine in zip(all_axes, panels, totals):
+        _draw_panel(axes, panel, known, mine, unit)
+        axes.set_ylabel(f"live memory ({name})")
+    all_axes[-1].set_xlabel("ms since the step began")
+    handles, names = all_axes[0].get_legend_handles_labels()
+    figure.legend(handles[::-1], names[::-1], loc="outside right upper", handlelength=1.2)
+    return figure
+
+
+def _totals(timeline: MemoryTimeline, known: Sequence[_Known]) -> List[float]:
+    return [sum(timeline.categories[key][i] for key, _, _ in known if key in timeline.categories)
+            for i in range(len(timeline.time_ms))]
+
+
+def _draw_panel(axes: Axes, panel: MemoryPanel, known: Sequence[_Known], totals: Sequence[float], unit: float) -> None:
+    timeline, peak_at, peak_bytes = panel.timeline, panel.peak_at, panel.peak_bytes
     below = [0.0] * len(totals)
     for key, label, colour in known:
-        above = [b + v / unit for b, v in zip(below, timeline.categories[key])]
+        values = timeline.categories.get(key, [0.0] * len(totals))
+        above = [b + v / unit for b, v in zip(below, values)]
         axes.fill_between(timeline.time_ms, below, above, step="post", color=colour, linewidth=0, label=label)
         below = above
-    highest = max(totals, default=0.0)
-    axes.set_xlim(min(min(timeline.time_ms), 0), max(max(timeline.time_ms), min(timeline.time_ms) + 1e-6))
-    axes.set_ylim(0, max(highest, peak_bytes or 0.0) / unit * 1.2 or 1)
     if peak_bytes:
         axes.axhline(peak_bytes / unit, color=style.FAINT, linewidth=0.9, linestyle=(0, (4, 3)))
         where = f", in {clean(peak_at.op, 40)}" if peak_at and peak_at.op else ""
-        axes.annotate(f"peak of the run {size(peak_bytes)}{where}", (0.005, peak_bytes / unit), (0, 4), fontsize=9,
-                      xycoords=("axes fraction", "data"), textcoords="offset points", color=style.FAINT)
+        axes.annotate(f"peak of the run {size(peak_bytes)}{where}", (0.995, peak_bytes / unit), (0, 4), fontsize=9,
+                      xycoords=("axes fraction", "data"), textcoords="offset points", color=style.FAINT, ha="right")
     _mark_highest(axes, timeline, totals, unit)
-    axes.set_xlabel("ms since the step began")
-    axes.set_ylabel(f"live memory ({name})")
     axes.grid(True, axis="y")
-    handles, names = axes.get_legend_handles_labels()
-    figure.legend(handles[::-1], names[::-1], loc="outside right upper", handlelength=1.2)
-    return figure
+    if panel.title:
+        axes.set_title(clean(panel.title, 120), fontsize=10)
 
 
 def _unit(largest: float) -> "tuple[float, str]":
@@ -57,9 +85,8 @@ def _mark_highest(axes: Axes, timeline: MemoryTimeline, totals: Sequence[float],
         return
     place = max(range(len(totals)), key=totals.__getitem__)
     x, y = timeline.time_ms[place], totals[place] / unit
-    text = f"highest {size(totals[place])}"
     low, high = axes.get_xlim()
-    right = x > (low + high) / 2
-    axes.plot([x], [y], marker="v", markersize=8, color=style.VERMILION, markeredgecolor="white", clip_on=False)
-    axes.annotate(text, (x, y), (-8 if right else 8, 10), textcoords="offset points", fontsize=9.5,
-                  fontweight="bold", ha="right" if right else "left")
+    right = x > low + 0.3 * (high - low)  # the peak of the run is named on the right
+    axes.plot([x], [y], marker="v", markersize=8, color=style.INK, markeredgecolor="white", clip_on=False)
+    axes.annotate(f"highest {size(totals[place])}", (x, y), (-8 if right else 8, 10), textcoords="offset points",
+                  fontsize=9.5, fontweight="bold", ha="right" if right else "left")

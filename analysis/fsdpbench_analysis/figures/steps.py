@@ -1,7 +1,8 @@
-"""The time of every measured step, of the slowest rank, with the median and its confidence interval; milliseconds."""
+"""The time of every measured step or trial, of the slowest rank, with the median and its interval; milliseconds."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Sequence
 
 from matplotlib.figure import Figure
@@ -12,19 +13,35 @@ from ..text import milliseconds
 from .canvas import new_figure
 
 
-def draw_steps(slowest_rank_ms: Sequence[float], step: StepTime, width: float = 12.0) -> Figure:
+@dataclass(frozen=True)
+class StepLine:
+    """The values in the order in which they were measured; name: "" for the only line."""
+
+    name: str
+    values_ms: Sequence[float]
+    step: StepTime
+
+
+def draw_steps(lines: Sequence[StepLine], x_label: str, things: str = "steps", width: float = 12.0) -> Figure:
+    """things: what the values are, in the plural."""
     style.apply()
     figure = new_figure(width, 2.5)
     axes = figure.subplots()
-    if step.ci_low is not None and step.ci_high is not None:
-        axes.axhspan(step.ci_low, step.ci_high, color=style.SKY, alpha=0.25, linewidth=0,
-                     label="95 % interval of the median")
-    axes.axhline(step.median, color=style.BLUE, linewidth=1.2, label=f"median {milliseconds(step.median)}")
-    axes.plot(range(len(slowest_rank_ms)), slowest_rank_ms, color=style.INK, marker="o", markersize=4, linewidth=0.8,
-              label="steps")
-    axes.set_ylim(0, max(max(slowest_rank_ms), step.median) * 1.12 or 1)
+    alone = len(lines) == 1
+    for i, line in enumerate(lines):
+        colour = style.SERIES[i % len(style.SERIES)]
+        prefix = f"{line.name}: " if line.name else ""
+        if line.step.ci_low is not None and line.step.ci_high is not None:
+            axes.axhspan(line.step.ci_low, line.step.ci_high, color=colour, alpha=0.15, linewidth=0,
+                         label=prefix + line.step.interval_name(things))
+        axes.axhline(line.step.median, color=colour, linewidth=1.2,
+                     label=f"{prefix}median {milliseconds(line.step.median)}")
+        axes.plot(range(1, len(line.values_ms) + 1), line.values_ms, color=style.INK if alone else colour,
+                  marker=style.MARKERS[i % len(style.MARKERS)], markersize=4, linewidth=0.8, label=prefix + things)
+    highest = max(max([line.step.median, *line.values_ms]) for line in lines)
+    axes.set_ylim(0, highest * 1.12 or 1)
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_xlabel("measured step, after the warm-up")
+    axes.set_xlabel(x_label)
     axes.set_ylabel("step time (ms)")
     axes.grid(True, axis="y")
     figure.legend(loc="outside right upper")

@@ -29,13 +29,15 @@ class TimelinePart:
     step: int
     title: str = ""
     exposed: Sequence[ExposedInterval] = field(default_factory=list)
+    # Why a rank is worth looking at: "slowest", "late". Such ranks are drawn before others.
+    marked: Dict[int, str] = field(default_factory=dict)
 
 
 def draw_timeline(parts: Sequence[TimelinePart], max_ranks: int = 4, width: float = 12.4,
                   row_height: float = 0.25, font: float = 8) -> Figure:
     """The parts one above the other on one time scale, in milliseconds since the step began."""
     style.apply()
-    ranks = [_choose_ranks(part, max_ranks) for part in parts]
+    ranks = [choose_ranks(part, max_ranks) for part in parts]
     rows = [sum(len(_lanes(rank, part.step)) for rank in shown) + 0.4 * max(len(shown) - 1, 0)
             for part, shown in zip(parts, ranks)]
     title_rows = 1.4 * 0.25 / row_height
@@ -62,12 +64,12 @@ def draw_timeline(parts: Sequence[TimelinePart], max_ranks: int = 4, width: floa
     return figure
 
 
-def _choose_ranks(part: TimelinePart, count: int) -> List[RankTrace]:
-    """The first ones, the one whose waiting is explained among them."""
-    explained = {interval.rank for interval in part.exposed}
-    chosen = [r for r in part.trace.ranks if r.rank in explained][:count]
-    others = [r for r in part.trace.ranks if r.rank not in {c.rank for c in chosen}]
-    return sorted(chosen + others[: count - len(chosen)], key=lambda r: r.rank)
+def choose_ranks(part: TimelinePart, count: int) -> List[RankTrace]:
+    """The one whose waiting is explained, then those that are marked, then the first ones; in the order of ranks."""
+    explained = {interval.rank for interval in part.exposed if interval.step == part.step}
+    def worth(rank: RankTrace) -> Tuple[bool, bool, int]:
+        return rank.rank not in explained, rank.rank not in part.marked, rank.rank
+    return sorted(sorted(part.trace.ranks, key=worth)[:count], key=lambda r: r.rank)
 
 
 def slice_class(item: Slice, lane: str) -> str:
@@ -103,7 +105,8 @@ def _draw_part(axes: Axes, part: TimelinePart, ranks: Sequence[RankTrace], label
         for lane in _lanes(rank, part.step):
             ticks.append(y)
             name = clean(_LANE_NAMES.get(lane.name, lane.name), 24)
-            names.append(f"rank {rank.rank}   {name}" if lane is _lanes(rank, part.step)[0] and len(ranks) > 1 else name)
+            first = lane is _lanes(rank, part.step)[0]
+            names.append(f"{_rank_name(part, rank)}   {name}" if first and (len(ranks) > 1 or part.marked) else name)
             _draw_lane(axes, lane, part.step, begin, y, labels, used, font)
             if lane.name == "compute":
                 _draw_exposed(axes, part, rank, begin, y, labels, used, letters, font)
@@ -123,6 +126,11 @@ def _draw_part(axes: Axes, part: TimelinePart, ranks: Sequence[RankTrace], label
     if part.title:
         axes.set_title(clean(part.title, 160), fontsize=font + 1)
     return end - begin
+
+
+def _rank_name(part: TimelinePart, rank: RankTrace) -> str:
+    mark = part.marked.get(rank.rank)
+    return f"rank {rank.rank} ({clean(mark, 24)})" if mark else f"rank {rank.rank}"
 
 
 def _label_end(axes: Axes, finish_ms: float, y: float, font: float) -> None:

@@ -1,0 +1,125 @@
+"""The tables of numbers and of settings, of one run or of two beside each other."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+from .load import ChangedKey, Memory, Metrics
+from .page import Table
+from .text import clean, milliseconds, percent, size, value_text
+
+# How the parts of a step belong together; the page of a sweep says the same.
+PARTS = ("Compute, exposed communication, exposed copies and idle time are the slowest rank's, and add up to the step "
+         "time; communication and overlap are counted beside them.")
+PARTS_APART = ("Compute, exposed communication, exposed copies and idle time are medians of their own in this file, so "
+               "their sum is not exactly the step time.")
+
+
+@dataclass(frozen=True)
+class Number:
+    name: str
+    value: float
+    show: Callable[[float], str]
+    meaning: str
+
+
+def parts_note(metrics: Sequence[Metrics]) -> str:
+    """Whether the parts add up to the step, as the files have them."""
+    apart = any(m.step is not None and m.total.complete()
+                and abs(m.total.total_ms() - m.step.median) > 0.002 * m.step.median for m in metrics)
+    return PARTS_APART if apart else PARTS
+
+
+def numbers_of(metrics: Metrics, memory: Memory, things: str = "steps") -> List[Number]:
+    """Those that the file has, in the order of the table."""
+    step, total = metrics.step, metrics.total
+    interval = interval_text(metrics, things)
+    entries: List[Tuple[str, Optional[float], Callable[[float], str], str]] = [
+        ("step time", step.median if step else None, milliseconds,
+         f"median of {step.count if step and step.count else 'the'} {things}, slowest rank"
+         + (f"; {interval}" if interval else "")),
+        ("compute", total.compute_ms, milliseconds, "at least one kernel ran"),
+        ("exposed communication", total.exposed_comm_ms, milliseconds, "compute waited for it"),
+        ("exposed copies", total.exposed_copy_ms, milliseconds, "compute waited for them"),
+        ("idle", total.idle_ms, milliseconds, "compute waited for anything else"),
+        ("communication", total.comm_ms, milliseconds, "at least one collective ran"),
+        ("overlap", metrics.overlap_pct, lambda v: f"{v:.1f} %", "of communication hidden behind computation"),
+        ("throughput", metrics.tokens_per_s, lambda v: f"{v:.0f} tokens/s", "all ranks together"),
+        ("step ÷ bound", metrics.step_over_bound, lambda v: f"{v:.3f}",
+         "bound: the schedule with the measured op times"),
+        ("A/A noise", metrics.aa_noise_pct, percent,
+         f"what two halves of this run's own {things} differ by: smaller differences show nothing"),
+    ]
+    rows = [Number(name, value, show, meaning) for name, value, show, meaning in entries if value is not None]
+    for name, count in sorted(memory.peak.items(), key=lambda item: item[0] != "total"):
+        rows.append(Number("peak memory" if name == "total" else name.replace("_", " "), count, size,
+                           "the rank that needed most" if name == "total" else "its own peak"))
+    return rows
+
+
+def interval_text(metrics: Metrics, things: str = "steps") -> str:
+    """'95 % interval 81.2 to 83.1 ms'; empty where there is none."""
+    step = metrics.step
+    if step is None or step.ci_low is None or step.ci_high is None:
+        return ""
+    # Four digits: intervals of quiet runs are narrow.
+    return f"{step.interval_name(things)} {step.ci_low:.4g} to {step.ci_high:.4g}\N{NO-BREAK SPACE}ms"
+
+
+def numbers_table(metrics: Metrics, memory: Memory) -> Table:
+    rows = [(n.name, n.show(n.value), n.meaning) for n in numbers_of(metrics, memory)]
+    return Table("Numbers", ("", "value", "meaning"), rows, texts=(2,), note=parts_note([metrics]))
+
+
+def paired_table(a: Sequence[Number], b: Sequence[Number], note: str) -> Table:
+    """A and B beside each other, with B ÷ A; a number that one does not have is a dash."""
+    names = [n.name for n in a] + [n.name for n in b if n.name not in {m.name for m in a}]
+    left, right = {n.name: n for n in a}, {n.name: n for n in b}
+    rows = []
+    for name in names:
+        mine, other = left.get(name), right.get(name)
+        comparable = mine and other and mine.value > 0 and name != "A/A noise"
+        ratio = f"{other.value / mine.value:.3f}" if comparable else "–"
+        rows.append((name, mine.show(mine.value) if mine else "–", other.show(other.value) if other else "–", ratio,
+                     (mine or other).meaning.partition(";")[0]))
+    return Table("Numbers", ("", "A", "B", "B ÷ A", "meaning"), rows, texts=(4,), note=note)
+
+
+def flat(config: Dict[str, Any], prefix: str = "") -> Dict[str, Any]:
+    """By dotted key."""
+    keys: Dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, dict):
+            keys.update(flat(value, f"{prefix}{key}."))
+        else:
+            keys[prefix + str(key)] = value
+    return keys
+
+
+def differing_table(a: Dict[str, Any], b: Dict[str, Any]) -> Table:
+    """The keys on which two configurations differ, with both values."""
+    left, right = flat(a), flat(b)
+    absent = object()
+    rows = [(clean(key, 60), _setting(left, key), _setting(right, key)) for key in sorted(left.keys() | right.keys())
+            if left.get(key, absent) != right.get(key, absent)]
+    note = "" if rows else "Both sides have the same configuration: what differs below is the machine, or chance."
+    return Table("What differs", ("key", "A", "B"), rows, texts=(1, 2), note=note)
+
+
+def changed_table(changed: Sequence[ChangedKey]) -> Table:
+    rows = [(clean(c.key, 60), _plain(c.value), _plain(c.default)) for c in changed]
+    return Table("Configuration", ("key", "value", "otherwise"), rows, texts=(1, 2),
+                 note="What is not as the presets have it, or where none says anything, as the program has it."
+                 if rows else "Everything is as the presets and the program have it.")
+
+
+def _setting(keys: Dict[str, Any], key: str) -> str:
+    return _plain(keys[key]) if key in keys else "–"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, (list, dict)):
+        return clean(json.dumps(value), 60)
+    return '""' if value == "" else value_text(value, 60)
