@@ -10,15 +10,10 @@
 
 #include "backend/communicator.h"
 #include "backend/device.h"
+#include "base/link_model.h"
 #include "launch/session.h"
 
 namespace fsdpbench::backend {
-
-/// A modelled link: a transfer also takes latency * hops + wire bytes / bandwidth on the rank's link.
-struct LinkModel {
-  double bytes_per_second = 0;
-  double latency_seconds = 0;
-};
 
 /// What stamps are taken from.
 enum class Timer : std::uint8_t {

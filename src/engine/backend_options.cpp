@@ -12,7 +12,7 @@ backend::BackendOptions backend_options(const Setup& setup, launch::Session* ses
   const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
   options.ranks = static_cast<int>(config.mesh.ranks);
   if (config.emulate.link_gb_per_s) {
-    options.link = backend::LinkModel{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
+    options.link = LinkModel{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
   }
   if (config.emulate.compute_tflops) options.compute_flops_per_s = *config.emulate.compute_tflops * 1e12;
   if (config.inject.slow_rank >= 0) {

@@ -19,7 +19,7 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
       config_(config),
       plan_(plan),
       schedules_(schedules),
-      groups_(context, plan, config.fsdp.reshard_after_forward.group, config.fsdp.separate_reduce_scatter_comm),
+      communicators_(context, plan.groups),
       buffers_(context.device, schedules.steps.front()),
       runner_(config, plan, model, batches, context.rank),
       ranges_(plan, schedules),
@@ -46,7 +46,7 @@ void Executor::initialize(const model::FillParameter& fill) {
         nullptr);
   };
   images.reserve(plan_.units.size() * 6);
-  const int index = plan_.mesh.shard_index(context_.rank);
+  const int index = plan_.groups.index(plan::Group::shard, context_.rank);
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
     const plan::ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
     std::vector<float> shard(static_cast<std::size_t>(layout.shard_numel), 0.0F);
@@ -107,7 +107,7 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
     if (recording_) device.set_op(static_cast<std::int32_t>(step), record->op);
     backend::Stamp* stamp = recording_ ? &slot.stamp : nullptr;
     if (op.is_collective()) {
-      runner_.enqueue_collective(op, slot, groups_, stamp);
+      runner_.enqueue_collective(op, slot, communicators_, stamp);
     } else {
       device.enqueue(
           op.lane, schedule::to_string(op.kind).data(),
@@ -216,7 +216,7 @@ std::vector<std::vector<float>> Executor::collect_parameters() {
       std::byte* gathered = master;
       if (layout.shards > 1) {
         gathered = device.allocate(layout.gathered_numel() * 4, MemoryCategory::communication_buffers, Lane::compute);
-        groups_.of(schedule::Group::shard)
+        communicators_.of(plan::Group::shard)
             .all_gather(Lane::compute, master, gathered, layout.shard_numel, DType::f32, nullptr);
       }
       const std::vector<float> host = download(gathered, layout.gathered_numel());

@@ -8,7 +8,7 @@
 #include "backend/backend.h"
 #include "engine/batch_source.h"
 #include "engine/buffer_table.h"
-#include "engine/groups.h"
+#include "engine/communicators.h"
 #include "engine/op_ranges.h"
 #include "engine/op_runner.h"
 #include "engine/trouble.h"
@@ -39,7 +39,7 @@ class Executor {
   std::int64_t last_step_ns() const { return last_step_ns_; }
 
   const trace::RankTrace& trace() const { return trace_; }
-  backend::WireBytes wire_bytes() const { return groups_.wire_bytes(); }
+  backend::WireBytes wire_bytes() const { return communicators_.wire_bytes(); }
   const PoolStatistics& memory() const { return context_.device.memory(); }
   backend::Facts device_facts() const { return context_.device.facts(); }
 
@@ -57,7 +57,7 @@ class Executor {
   const config::RunConfig& config_;
   const plan::Plan& plan_;
   const schedule::Schedules& schedules_;
-  Groups groups_;
+  Communicators communicators_;
   BufferTable buffers_;
   OpRunner runner_;
   OpRanges ranges_;

@@ -48,7 +48,7 @@ OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, cons
     if (!unit.group_layout.empty()) {
       const plan::ShardLayout& group = unit.group_layout.front();
       runs.copy_out_group = copy_out_runs(group);
-      runs.keep_group = keep_group_runs(group, plan.mesh.shard_index(rank) % group.shards);
+      runs.keep_group = keep_group_runs(group, plan.groups.index(plan::Group::reshard, rank));
     }
   }
 }
@@ -149,8 +149,7 @@ void OpRunner::resolve(const Op& op, const BufferTable& buffers, std::int64_t st
   switch (op.kind) {
     case OpKind::copy_in: {  // into this rank's slice; `count` is the slice
       const bool grouped = buffers.info(op.reads.front()).role == BufferRole::group_shard;
-      const plan::Unit& unit = plan_.units[static_cast<std::size_t>(op.unit)];
-      const int index = plan_.mesh.shard_index(rank_) % (grouped ? unit.group_layout.front().shards : plan_.mesh.shard);
+      const int index = plan_.groups.index(grouped ? plan::Group::reshard : plan::Group::shard, rank_);
       slot->to += index * op.count * size_of(slot->to_dtype);
       break;
     }
@@ -230,8 +229,9 @@ void OpRunner::run(const Op& op, OpSlot& slot, backend::Kernels& kernels) const 
   }
 }
 
-void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Groups& groups, backend::Stamp* stamp) const {
-  backend::Communicator& group = groups.of(op.group);
+void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicators& communicators,
+                                  backend::Stamp* stamp) const {
+  backend::Communicator& group = communicators.of(op.group);
   switch (op.kind) {
     case OpKind::all_gather:
     case OpKind::gather_norm: {

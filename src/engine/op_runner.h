@@ -6,8 +6,8 @@
 #include "backend/kernels.h"
 #include "engine/batch_source.h"
 #include "engine/buffer_table.h"
+#include "engine/communicators.h"
 #include "engine/copy_runs.h"
-#include "engine/groups.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "schedule/schedule.h"
@@ -48,7 +48,8 @@ class OpRunner {
   /// The work of every op that is not a collective.
   void run(const schedule::Op& op, OpSlot& slot, backend::Kernels& kernels) const;
   /// Enqueues a collective on its lane.
-  void enqueue_collective(const schedule::Op& op, const OpSlot& slot, Groups& groups, backend::Stamp* stamp) const;
+  void enqueue_collective(const schedule::Op& op, const OpSlot& slot, Communicators& communicators,
+                          backend::Stamp* stamp) const;
 
  private:
   struct Place {  // of a parameter in its unit's buffers, in elements

@@ -44,7 +44,7 @@ void check_partition(const std::vector<Stall>& stalls, const StepBreakdown& b, s
 }  // namespace
 
 CauseReport report_causes(const schedule::Schedules& schedules, const plan::Plan& plan, const schedule::Policy& policy,
-                          const std::vector<trace::RankTrace>& traces, const std::optional<LinkFacts>& link) {
+                          const std::vector<trace::RankTrace>& traces, const std::optional<LinkModel>& link) {
   const int ranks = plan.mesh.ranks();
   std::vector<std::vector<StepBreakdown>> breakdowns;
   for (const trace::RankTrace& trace : traces) breakdowns.push_back(break_down(schedules, trace));
@@ -53,7 +53,8 @@ CauseReport report_causes(const schedule::Schedules& schedules, const plan::Plan
   const auto slowest_rank = [&](std::size_t step) {
     int slowest = 0;
     for (int r = 1; r < ranks; ++r) {
-      if (breakdowns[static_cast<std::size_t>(r)][step].step > breakdowns[static_cast<std::size_t>(slowest)][step].step) slowest = r;
+      if (breakdowns[static_cast<std::size_t>(r)][step].step > breakdowns[static_cast<std::size_t>(slowest)][step].step)
+        slowest = r;
     }
     return slowest;
   };
@@ -79,7 +80,7 @@ CauseReport report_causes(const schedule::Schedules& schedules, const plan::Plan
     }
     for (int r = 0; r < ranks; ++r) {
       const std::vector<Stall> stalls =
-          find_stalls(records, schedules.event_count, plan.mesh, policy.fsdp.reshard_after_forward.group, link,
+          find_stalls(records, schedules.event_count, plan.groups, link,
                       policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none, r);
       const StepBreakdown& b = breakdowns[static_cast<std::size_t>(r)][s];
       check_partition(stalls, b, s);

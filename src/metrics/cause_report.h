@@ -16,11 +16,11 @@ namespace fsdpbench::metrics {
 struct CauseShare {
   Cause cause = Cause::unknown;
   double ms = 0;
-  double share_pct = 0;   ///< of the step
-  std::string unit;       ///< label of the unit that lost most to it; empty: none
-  std::string op;         ///< the op waited for there, as traces name it
-  int late_rank = -1;     ///< stragglers: who came last most of the time
-  std::string advice;     ///< one sentence that names the knob
+  double share_pct = 0;  ///< of the step
+  std::string unit;      ///< label of the unit that lost most to it; empty: none
+  std::string op;        ///< the op waited for there, as traces name it
+  int late_rank = -1;    ///< stragglers: who came last most of the time
+  std::string advice;    ///< one sentence that names the knob
 };
 
 /// Why computation was not running, ranked. The shares and small_ms add up to stalled_ms, which is exposed
@@ -28,9 +28,9 @@ struct CauseShare {
 struct CauseReport {
   double step_ms = 0;
   double stalled_ms = 0;
-  std::vector<CauseShare> causes;     ///< largest first; those under kSmallShare of the step are only in small_ms
+  std::vector<CauseShare> causes;  ///< largest first; those under kSmallShare of the step are only in small_ms
   double small_ms = 0;
-  std::vector<Stall> example;         ///< of the slowest rank in the step of median length
+  std::vector<Stall> example;  ///< of the slowest rank in the step of median length
   int example_rank = 0;
   std::int32_t example_step = 0;
 };
@@ -39,6 +39,6 @@ inline constexpr double kSmallSharePct = 2.0;
 /// Throws a check_failed Error if the stalls of any rank and step do not partition the time without computation to
 /// the nanosecond. At least one measured step.
 CauseReport report_causes(const schedule::Schedules& schedules, const plan::Plan& plan, const schedule::Policy& policy,
-                          const std::vector<trace::RankTrace>& traces, const std::optional<LinkFacts>& link);
+                          const std::vector<trace::RankTrace>& traces, const std::optional<LinkModel>& link);
 
 }  // namespace fsdpbench::metrics

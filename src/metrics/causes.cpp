@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "metrics/peers.h"
 #include "metrics/step_view.h"
 
 namespace fsdpbench::metrics {
@@ -13,10 +12,19 @@ using schedule::Phase;
 using schedule::WaitReason;
 
 std::string_view to_string(Cause cause) {
-  constexpr std::array<std::string_view, kCauseCount> kNames{
-      "step_boundary",  "link_bound", "inefficient_collective", "late_prefetch", "all_gather_limit",
-      "reduce_scatter_buffers", "communicator_serialisation", "contention", "straggler", "injected_sync",
-      "host_bound", "copy", "unknown"};
+  constexpr std::array<std::string_view, kCauseCount> kNames{"step_boundary",
+                                                             "link_bound",
+                                                             "inefficient_collective",
+                                                             "late_prefetch",
+                                                             "all_gather_limit",
+                                                             "reduce_scatter_buffers",
+                                                             "communicator_serialisation",
+                                                             "contention",
+                                                             "straggler",
+                                                             "injected_sync",
+                                                             "host_bound",
+                                                             "copy",
+                                                             "unknown"};
   return kNames.at(static_cast<std::size_t>(cause));
 }
 
@@ -25,17 +33,21 @@ namespace {
 /// Something that kept an op from starting, and until when.
 struct Constraint {
   std::int64_t until = 0;
-  int op = -1;                 ///< that was waited for; -1: the host
+  int op = -1;  ///< that was waited for; -1: the host
   Cause cause = Cause::unknown;
-  bool liftable = false;       ///< a knob could take it away
+  bool liftable = false;  ///< a knob could take it away
 };
 
 class Blame {
  public:
-  Blame(const StepRecords& step, int event_count, const plan::Mesh& mesh, int reshard_group,
-        const std::optional<LinkFacts>& link, bool prefetches_backward, int rank)
-      : step_(step), mesh_(mesh), reshard_group_(reshard_group), link_(link),
-        prefetches_backward_(prefetches_backward), rank_(rank), view_(step, event_count, rank) {}
+  Blame(const StepRecords& step, int event_count, const plan::Groups& groups, const std::optional<LinkModel>& link,
+        bool prefetches_backward, int rank)
+      : step_(step),
+        groups_(groups),
+        link_(link),
+        prefetches_backward_(prefetches_backward),
+        rank_(rank),
+        view_(step, event_count, rank) {}
 
   std::vector<Stall> run() {
     std::vector<Interval> computation;
@@ -47,8 +59,8 @@ class Blame {
     }
     const Interval window{view_.window().begin_ns, view_.window().end_ns};
     for (const Interval& gap : subtract({window}, unite(computation))) {
-      const auto next = std::find_if(order.begin(), order.end(),
-                                     [&](int i) { return view_.record(i).begin_ns >= gap.end; });
+      const auto next =
+          std::find_if(order.begin(), order.end(), [&](int i) { return view_.record(i).begin_ns >= gap.end; });
       low_ = gap.begin;
       cursor_ = gap.end;
       if (next != order.end()) {
@@ -60,7 +72,8 @@ class Blame {
       }
       put(low_, Cause::unknown, -1);
     }
-    std::sort(stalls_.begin(), stalls_.end(), [](const Stall& a, const Stall& b) { return a.time.begin < b.time.begin; });
+    std::sort(stalls_.begin(), stalls_.end(),
+              [](const Stall& a, const Stall& b) { return a.time.begin < b.time.begin; });
     return std::move(stalls_);
   }
 
@@ -160,11 +173,15 @@ class Blame {
     }
     const std::int64_t shared = std::min(cursor_ - begin, slowed_by_sharing(i));
     if (shared > 0) put(cursor_ - shared, Cause::contention, i);
-    put(begin, at_boundary(i) ? Cause::step_boundary : mostly_latency(i) ? Cause::inefficient_collective : Cause::link_bound,
+    put(begin,
+        at_boundary(i)      ? Cause::step_boundary
+        : mostly_latency(i) ? Cause::inefficient_collective
+                            : Cause::link_bound,
         i);
   }
 
-  /// The root's and the first unit's gather at the beginning, and their reductions at the end, have nothing beside them.
+  /// The root's and the first unit's gather at the beginning, and their reductions at the end, have nothing beside
+  /// them.
   bool at_boundary(int i) const {
     const schedule::Op& op = view_.op(i);
     const bool outermost = op.unit <= 1;
@@ -174,7 +191,7 @@ class Blame {
 
   double seconds_of_bytes(int i) const {
     const schedule::Op& op = view_.op(i);
-    const int n = group_size(op.group, mesh_, reshard_group_);
+    const int n = groups_.size(op.group);
     const double message = static_cast<double>(op.count * size_of(op.dtype));
     // A ring sends n-1 parts for a gather or a reduce-scatter; an all-reduce of one message twice (n-1)/n.
     const double bytes = op.kind == OpKind::all_reduce ? 2.0 * message * (n - 1) / n : message * (n - 1);
@@ -182,7 +199,7 @@ class Blame {
   }
   double seconds_of_latency(int i) const {
     const schedule::Op& op = view_.op(i);
-    const int hops = group_size(op.group, mesh_, reshard_group_) - 1;
+    const int hops = groups_.size(op.group) - 1;
     return link_->latency_seconds * (op.kind == OpKind::all_reduce ? 2 * hops : hops);
   }
   bool mostly_latency(int i) const { return link_ && seconds_of_latency(i) > seconds_of_bytes(i); }
@@ -204,9 +221,10 @@ class Blame {
   }
 
   int last_to_arrive(int i) const {
+    const plan::Members peers = groups_.members(view_.op(i).group, rank_);
     int late = -1;
-    for (int peer = 0; peer < mesh_.ranks(); ++peer) {
-      if (!same_group(view_.op(i).group, mesh_, reshard_group_, rank_, peer)) continue;
+    for (int k = 0; k < peers.count; ++k) {
+      const int peer = peers[k];
       const trace::Record* records = step_.ranks[static_cast<std::size_t>(peer)];
       if (late < 0 || records[i].begin_ns > step_.ranks[static_cast<std::size_t>(late)][i].begin_ns) late = peer;
     }
@@ -217,7 +235,8 @@ class Blame {
     const int host = view_.host_blocked_before(i);
     if (host < 0) return Cause::host_bound;
     // Ops issued after the host was released and before this one took their time too, but the block came first.
-    if (view_.record(host).end_ns - view_.record(host).issued_ns < view_.record(i).issued_ns - view_.record(host).end_ns) {
+    if (view_.record(host).end_ns - view_.record(host).issued_ns <
+        view_.record(i).issued_ns - view_.record(host).end_ns) {
       return Cause::host_bound;
     }
     return view_.op(host).kind == OpKind::host_sync ? Cause::injected_sync : Cause::all_gather_limit;
@@ -298,7 +317,8 @@ class Blame {
       const WaitReason reason = op.waits[w].reason;
       if (reason == WaitReason::limit) {
         const bool after_forward = view_.op(before).kind == OpKind::forward;
-        result.push_back({view_.done(before), before, after_forward ? Cause::late_prefetch : Cause::all_gather_limit, true});
+        result.push_back(
+            {view_.done(before), before, after_forward ? Cause::late_prefetch : Cause::all_gather_limit, true});
       } else if (reason == WaitReason::reuse && gather) {
         result.push_back({view_.done(before), before, Cause::all_gather_limit, true});  // FSDP2's two buffers
       } else if (through(before)) {
@@ -333,9 +353,8 @@ class Blame {
   }
 
   const StepRecords& step_;
-  const plan::Mesh& mesh_;
-  int reshard_group_;
-  const std::optional<LinkFacts>& link_;
+  const plan::Groups& groups_;
+  const std::optional<LinkModel>& link_;
   bool prefetches_backward_;
   int rank_;
   StepView view_;
@@ -350,9 +369,9 @@ class Blame {
 
 }  // namespace
 
-std::vector<Stall> find_stalls(const StepRecords& step, int event_count, const plan::Mesh& mesh, int reshard_group,
-                               const std::optional<LinkFacts>& link, bool prefetches_backward, int rank) {
-  return Blame(step, event_count, mesh, reshard_group, link, prefetches_backward, rank).run();
+std::vector<Stall> find_stalls(const StepRecords& step, int event_count, const plan::Groups& groups,
+                               const std::optional<LinkModel>& link, bool prefetches_backward, int rank) {
+  return Blame(step, event_count, groups, link, prefetches_backward, rank).run();
 }
 
 }  // namespace fsdpbench::metrics

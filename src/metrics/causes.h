@@ -5,8 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/link_model.h"
 #include "metrics/intervals.h"
-#include "plan/mesh.h"
+#include "plan/groups.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"
 
@@ -14,19 +15,19 @@ namespace fsdpbench::metrics {
 
 /// Why computation was not running.
 enum class Cause : std::uint8_t {
-  step_boundary,              ///< first gathers and last reductions of a step: nothing is there to hide them behind
-  link_bound,                 ///< transfers take longer than the computation beside them; started as early as they could
-  inefficient_collective,     ///< as link_bound, but most of the transfer is latency: the messages are too small
-  late_prefetch,              ///< the gather was issued later than it could have been
-  all_gather_limit,           ///< the gather waited for memory that fsdp.all_gather_limit rations
-  reduce_scatter_buffers,     ///< computation waited for a reduction to give its input buffer back
-  communicator_serialisation, ///< the collective stood behind one of another kind on its communicator
-  contention,                 ///< the transfer shared its link with another one
-  straggler,                  ///< the collective waited for a late rank
-  injected_sync,              ///< the host had waited for the device (inject.host_sync_after_layer)
-  host_bound,                 ///< the host issued the op late without having been blocked
-  copy,                       ///< copy-in, copy-out or a cast stood in the way
-  unknown,                    ///< none of these could be shown, waking up a lane among them
+  step_boundary,           ///< first gathers and last reductions of a step: nothing is there to hide them behind
+  link_bound,              ///< transfers take longer than the computation beside them; started as early as they could
+  inefficient_collective,  ///< as link_bound, but most of the transfer is latency: the messages are too small
+  late_prefetch,           ///< the gather was issued later than it could have been
+  all_gather_limit,        ///< the gather waited for memory that fsdp.all_gather_limit rations
+  reduce_scatter_buffers,  ///< computation waited for a reduction to give its input buffer back
+  communicator_serialisation,  ///< the collective stood behind one of another kind on its communicator
+  contention,                  ///< the transfer shared its link with another one
+  straggler,                   ///< the collective waited for a late rank
+  injected_sync,               ///< the host had waited for the device (inject.host_sync_after_layer)
+  host_bound,                  ///< the host issued the op late without having been blocked
+  copy,                        ///< copy-in, copy-out or a cast stood in the way
+  unknown,                     ///< none of these could be shown, waking up a lane among them
 };
 inline constexpr std::size_t kCauseCount = 13;
 std::string_view to_string(Cause cause);
@@ -40,12 +41,6 @@ struct Stall {
   int late_rank = -1;
 };
 
-/// What is known of the link; absent for real ones.
-struct LinkFacts {
-  double bytes_per_second = 0;
-  double latency_seconds = 0;
-};
-
 /// One measured step, all ranks.
 struct StepRecords {
   const schedule::Schedule* schedule = nullptr;
@@ -55,7 +50,8 @@ struct StepRecords {
 
 /// Finds out why rank `rank` did not compute when it did not. The stalls are disjoint, sorted, and cover exactly the
 /// step minus the union of computation: exposed communication, exposed copies and idle time together.
-/// `prefetches_backward`: the policy prefetches in backward, so a gather that was not prefetched was refused.
+/// `link`: absent for real ones. `prefetches_backward`: the policy prefetches in backward, so a gather that was not
+/// prefetched was refused.
 ///
 /// [Note: how a cause is found]
 /// A stall ends when an op X begins. X began when the last of its constraints was fulfilled: the op before it on its
@@ -63,8 +59,9 @@ struct StepRecords {
 /// is walked backwards along these binding constraints: what ran or blocked at each moment is what it is first put
 /// down to. A transfer found this way is then asked why it did not start earlier: if a constraint that a knob could
 /// lift (a limit, a late prefetch, a busy communicator, a blocked host) held it longer than those that nothing can lift
-/// (data, the transfer before it), that much of the transfer is put down to that constraint. What remains is the link's.
-std::vector<Stall> find_stalls(const StepRecords& step, int event_count, const plan::Mesh& mesh, int reshard_group,
-                               const std::optional<LinkFacts>& link, bool prefetches_backward, int rank);
+/// (data, the transfer before it), that much of the transfer is put down to that constraint. What remains is the
+/// link's.
+std::vector<Stall> find_stalls(const StepRecords& step, int event_count, const plan::Groups& groups,
+                               const std::optional<LinkModel>& link, bool prefetches_backward, int rank);
 
 }  // namespace fsdpbench::metrics

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "plan/mesh.h"
+#include "plan/groups.h"
 #include "schedule/schedule.h"
 
 namespace fsdpbench::metrics {
@@ -14,8 +14,8 @@ using OpDurations = std::vector<std::int64_t>;
 
 /// The least time in which the schedule can run with these durations: every op starts as soon as its lane, its waits,
 /// the host's waits and, for a collective, its communicator and its peers allow; issuing costs nothing. A longest
-/// path, computed op by op in (max, +). `by_rank`: one entry a rank of `mesh`; `reshard_group`: size of Group::reshard.
-std::int64_t max_plus_bound(const schedule::Schedule& schedule, int event_count, const plan::Mesh& mesh,
-                            int reshard_group, const std::vector<OpDurations>& by_rank);
+/// path, computed op by op in (max, +). `by_rank`: one entry a rank of `groups`.
+std::int64_t max_plus_bound(const schedule::Schedule& schedule, int event_count, const plan::Groups& groups,
+                            const std::vector<OpDurations>& by_rank);
 
 }  // namespace fsdpbench::metrics

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "plan/mesh.h"
+#include "plan/groups.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"
 
@@ -10,8 +10,8 @@ namespace fsdpbench::metrics {
 
 /// Where a device could not know when the last rank of a collective had arrived (Record::peers_arrived_ns is 0), it is
 /// the latest begin of the same op among the ranks of its group, but never outside the record itself. Times of all
-/// ranks must be on one line. `reshard_group`: size of Group::reshard. All traces have the same steps.
-void fill_peers_arrived(const schedule::Schedules& schedules, const plan::Mesh& mesh, int reshard_group,
+/// ranks must be on one line. All traces have the same steps.
+void fill_peers_arrived(const schedule::Schedules& schedules, const plan::Groups& groups,
                         std::vector<trace::RankTrace>& traces);
 
 }  // namespace fsdpbench::metrics

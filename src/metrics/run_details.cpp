@@ -5,7 +5,6 @@
 #include <map>
 
 #include "metrics/intervals.h"
-#include "metrics/peers.h"
 #include "metrics/statistics.h"
 #include "metrics/step_breakdown.h"
 #include "schedule/print_schedule.h"
@@ -20,7 +19,8 @@ constexpr std::array<Phase, 3> kPhases{Phase::forward, Phase::backward, Phase::o
 
 /// Nanoseconds, to be divided by ranks and steps.
 struct Sums {
-  std::int64_t step = 0, compute = 0, comm = 0, overlap = 0, exposed_comm = 0, exposed_copy = 0, idle = 0, host_wait = 0;
+  std::int64_t step = 0, compute = 0, comm = 0, overlap = 0, exposed_comm = 0, exposed_copy = 0, idle = 0,
+               host_wait = 0;
 };
 
 /// The stretches of one rank's step that belong to each phase.
@@ -43,9 +43,8 @@ std::array<IntervalSet, 3> phase_windows(const schedule::Schedule& schedule, con
 
 class Details {
  public:
-  Details(const schedule::Schedules& schedules, const plan::Plan& plan, int reshard_group,
-          const std::optional<LinkFacts>& link)
-      : schedules_(schedules), plan_(plan), reshard_group_(reshard_group), link_(link), units_(plan.units.size()) {}
+  Details(const schedule::Schedules& schedules, const plan::Plan& plan, const std::optional<LinkModel>& link)
+      : schedules_(schedules), plan_(plan), link_(link), units_(plan.units.size()) {}
 
   void add_rank(const trace::RankTrace& trace) {
     std::size_t first = 0;
@@ -144,7 +143,7 @@ class Details {
     c.kind = schedule::to_string(op.kind);
     c.phase = schedule::to_string(op.phase);
     if (op.unit >= 0) c.unit = plan_.units[static_cast<std::size_t>(op.unit)].label();
-    c.group_size = group_size(op.group, plan_.mesh, reshard_group_);
+    c.group_size = plan_.groups.size(op.group);
     const bool all_reduce = op.kind == OpKind::all_reduce;
     c.message_bytes = op.count * size_of(op.dtype) * (all_reduce ? 1 : c.group_size);
     c.count = static_cast<int>(times.time.size());
@@ -162,8 +161,7 @@ class Details {
 
   const schedule::Schedules& schedules_;
   const plan::Plan& plan_;
-  int reshard_group_;
-  const std::optional<LinkFacts>& link_;
+  const std::optional<LinkModel>& link_;
   std::int64_t steps_ = 0;  // of all ranks
   std::array<Sums, 3> phases_;
   std::vector<Sums> units_;
@@ -172,9 +170,9 @@ class Details {
 
 }  // namespace
 
-RunDetails run_details(const schedule::Schedules& schedules, const plan::Plan& plan, int reshard_group,
-                       const std::vector<trace::RankTrace>& traces, const std::optional<LinkFacts>& link) {
-  Details details(schedules, plan, reshard_group, link);
+RunDetails run_details(const schedule::Schedules& schedules, const plan::Plan& plan,
+                       const std::vector<trace::RankTrace>& traces, const std::optional<LinkModel>& link) {
+  Details details(schedules, plan, link);
   for (const trace::RankTrace& trace : traces) details.add_rank(trace);
   return details.result();
 }

@@ -43,10 +43,10 @@ struct CollectiveTimes {
   std::string name, kind, unit, phase;
   std::int64_t message_bytes = 0;
   int group_size = 1;
-  int count = 0;              ///< times measured
-  double time_ms = 0;         ///< from its turn on the communicator to its end
-  double wait_ms = 0;         ///< of that, until the last peer had arrived
-  double transfer_ms = 0;     ///< the rest
+  int count = 0;           ///< times measured
+  double time_ms = 0;      ///< from its turn on the communicator to its end
+  double wait_ms = 0;      ///< of that, until the last peer had arrived
+  double transfer_ms = 0;  ///< the rest
   double algbw_gb_s = 0;
   double busbw_gb_s = 0;
   std::optional<double> link_efficiency;  ///< busbw over the modelled link's bandwidth; absent for real links
@@ -59,7 +59,7 @@ struct RunDetails {
 };
 
 /// At least one measured step.
-RunDetails run_details(const schedule::Schedules& schedules, const plan::Plan& plan, int reshard_group,
-                       const std::vector<trace::RankTrace>& traces, const std::optional<LinkFacts>& link);
+RunDetails run_details(const schedule::Schedules& schedules, const plan::Plan& plan,
+                       const std::vector<trace::RankTrace>& traces, const std::optional<LinkModel>& link);
 
 }  // namespace fsdpbench::metrics

@@ -36,7 +36,7 @@ RankMetrics rank_metrics(const std::vector<StepBreakdown>& steps) {
 
 }  // namespace
 
-RunMetrics run_metrics(const schedule::Schedules& schedules, const plan::Mesh& mesh, int reshard_group,
+RunMetrics run_metrics(const schedule::Schedules& schedules, const plan::Groups& groups,
                        const std::vector<trace::RankTrace>& traces, double tokens_per_step) {
   std::vector<std::vector<StepBreakdown>> ranks;
   for (const trace::RankTrace& trace : traces) ranks.push_back(break_down(schedules, trace));
@@ -57,8 +57,8 @@ RunMetrics run_metrics(const schedule::Schedules& schedules, const plan::Mesh& m
 
     const auto number = static_cast<std::size_t>(traces.front().records[first].step);
     const schedule::Schedule& schedule = schedules.of_step(number);
-    const std::int64_t bound = max_plus_bound(schedule, schedules.event_count, mesh, reshard_group,
-                                              durations(traces, first, schedule.ops.size()));
+    const std::int64_t bound =
+        max_plus_bound(schedule, schedules.event_count, groups, durations(traces, first, schedule.ops.size()));
     if (bound > 0) ratio.push_back(static_cast<double>(b.step) / static_cast<double>(bound));
     first += schedule.ops.size();
   }

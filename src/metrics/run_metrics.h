@@ -5,7 +5,7 @@
 
 #include "metrics/settling.h"
 #include "metrics/statistics.h"
-#include "plan/mesh.h"
+#include "plan/groups.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"
 
@@ -22,7 +22,7 @@ struct RankMetrics {
 /// The numbers of a run. Each measured step counts with its slowest rank; times in milliseconds are medians over steps.
 struct RunMetrics {
   Summary step_ms;
-  std::vector<double> steps_ms;           ///< each step's own, in order
+  std::vector<double> steps_ms;  ///< each step's own, in order
   double compute_ms = 0;
   double comm_ms = 0;
   double exposed_comm_ms = 0;
@@ -38,7 +38,7 @@ struct RunMetrics {
 
 /// Checks every identity of step_breakdown.h on every rank and step; throws if one fails. At least one measured step.
 /// `tokens_per_step`: over all ranks and microbatches.
-RunMetrics run_metrics(const schedule::Schedules& schedules, const plan::Mesh& mesh, int reshard_group,
+RunMetrics run_metrics(const schedule::Schedules& schedules, const plan::Groups& groups,
                        const std::vector<trace::RankTrace>& traces, double tokens_per_step);
 
 }  // namespace fsdpbench::metrics

@@ -28,16 +28,17 @@ Plan make_plan(const config::RunConfig& config) {
   plan.reduce_dtype = config.fsdp.reduce_dtype;
   plan.unit_of_module.resize(plan.shapes.modules.size());
   const config::ReshardAfterForward& reshard = config.fsdp.reshard_after_forward;
+  const bool fewer =
+      reshard.mode == config::ReshardAfterForward::Mode::group && reshard.group > 1 && reshard.group < plan.mesh.shard;
+  plan.groups = Groups(plan.mesh, fewer ? reshard.group : 1, config.fsdp.separate_reduce_scatter_comm);
 
   for (UnitMembers& members : wrap_units(plan.shapes, config.fsdp.wrap)) {
-    for (int m : members.modules) plan.unit_of_module[static_cast<std::size_t>(m)] = static_cast<int>(plan.units.size());
+    for (int m : members.modules)
+      plan.unit_of_module[static_cast<std::size_t>(m)] = static_cast<int>(plan.units.size());
     Unit unit;
     unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, plan.mesh.shard,
                                     config.fsdp.shard_threshold);
-    if (reshard.mode == config::ReshardAfterForward::Mode::group && reshard.group > 1 &&
-        reshard.group < plan.mesh.shard) {
-      unit.group_layout.push_back(regroup(unit.layout, reshard.group));
-    }
+    if (fewer) unit.group_layout.push_back(regroup(unit.layout, plan.groups.size(Group::reshard)));
     unit.members = std::move(members);
     plan.units.push_back(std::move(unit));
   }

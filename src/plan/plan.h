@@ -5,7 +5,7 @@
 
 #include "base/dtype.h"
 #include "config/run_config.h"
-#include "plan/mesh.h"
+#include "plan/groups.h"
 #include "plan/model_shapes.h"
 #include "plan/shard_layout.h"
 #include "plan/units.h"
@@ -29,6 +29,7 @@ struct Unit {
 struct Plan {
   ModelShapes shapes;
   Mesh mesh;
+  Groups groups;  ///< along the axes of the mesh
   std::vector<Unit> units;
   std::vector<int> unit_of_module;
   DType param_dtype = DType::f32;

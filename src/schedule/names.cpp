@@ -62,9 +62,4 @@ std::string_view to_string(Phase phase) {
   return kNames.at(static_cast<std::size_t>(phase));
 }
 
-std::string_view to_string(Group group) {
-  constexpr std::array<std::string_view, kGroupCount> kNames{"none", "shard", "shard_separate", "reshard", "replicate"};
-  return kNames.at(static_cast<std::size_t>(group));
-}
-
 }  // namespace fsdpbench::schedule

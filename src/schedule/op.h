@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/lane.h"
+#include "plan/groups.h"
 #include "schedule/buffer.h"
 
 namespace fsdpbench::schedule {
@@ -46,16 +47,9 @@ std::string_view to_string(OpKind kind);
 enum class Phase : std::uint8_t { forward, backward, optimizer };
 std::string_view to_string(Phase phase);
 
-/// Ranks that take part in a collective; each is a communicator of its own.
-enum class Group : std::uint8_t {
-  none,
-  shard,           ///< ranks that split a unit
-  shard_separate,  ///< the same ranks, a second communicator for reduce-scatter
-  reshard,         ///< consecutive ranks that share a unit between forward and backward
-  replicate,       ///< ranks that hold equal shards
-};
-inline constexpr std::size_t kGroupCount = 5;
-std::string_view to_string(Group group);
+using plan::Group;
+using plan::kGroupCount;
+using plan::to_string;
 
 /// Why a wait is there. Only `limit` waits may be taken out without a race.
 enum class WaitReason : std::uint8_t {

@@ -24,43 +24,39 @@ std::vector<trace::RankTrace> traces_of(const std::vector<std::int64_t>& begins)
   return traces;
 }
 
-std::vector<std::int64_t> arrived(Group group, const plan::Mesh& mesh, int reshard_group,
-                                  std::vector<trace::RankTrace> traces) {
+std::vector<std::int64_t> arrived(Group group, const plan::Groups& groups, std::vector<trace::RankTrace> traces) {
   schedule::Schedules schedules;
   schedules.steps.resize(1);
   schedules.steps[0].ops = {collective(group)};
-  fill_peers_arrived(schedules, mesh, reshard_group, traces);
+  fill_peers_arrived(schedules, groups, traces);
   std::vector<std::int64_t> result;
   for (const trace::RankTrace& trace : traces) result.push_back(trace.records[0].peers_arrived_ns);
   return result;
 }
 
-plan::Mesh mesh_of(int shard, int replicate) {
-  plan::Mesh mesh;
-  mesh.shard = shard;
-  mesh.replicate = replicate;
-  return mesh;
+plan::Groups mesh_of(int shard, int replicate, int reshard = 1) {
+  return plan::Groups(plan::Mesh{shard, replicate}, reshard);
 }
 
 TEST(PeersArrived, IsTheLatestBeginInTheGroup) {
   const std::vector<std::int64_t> begins{10, 40, 20, 30};
   using Times = std::vector<std::int64_t>;
-  EXPECT_EQ(arrived(Group::shard, mesh_of(4, 1), 0, traces_of(begins)), (Times{40, 40, 40, 40}));
-  EXPECT_EQ(arrived(Group::shard, mesh_of(2, 2), 0, traces_of(begins)), (Times{40, 40, 30, 30}));
-  EXPECT_EQ(arrived(Group::replicate, mesh_of(2, 2), 0, traces_of(begins)), (Times{20, 40, 20, 40}));
-  EXPECT_EQ(arrived(Group::reshard, mesh_of(4, 1), 2, traces_of(begins)), (Times{40, 40, 30, 30}));
+  EXPECT_EQ(arrived(Group::shard, mesh_of(4, 1), traces_of(begins)), (Times{40, 40, 40, 40}));
+  EXPECT_EQ(arrived(Group::shard, mesh_of(2, 2), traces_of(begins)), (Times{40, 40, 30, 30}));
+  EXPECT_EQ(arrived(Group::replicate, mesh_of(2, 2), traces_of(begins)), (Times{20, 40, 20, 40}));
+  EXPECT_EQ(arrived(Group::reshard, mesh_of(4, 1, 2), traces_of(begins)), (Times{40, 40, 30, 30}));
 }
 
 TEST(PeersArrived, NeverLiesOutsideTheRecord) {
   std::vector<trace::RankTrace> traces = traces_of({10, 90});
   traces[0].records[0].end_ns = 60;  // as a corrected clock may make it look
-  EXPECT_EQ(arrived(Group::shard, mesh_of(2, 1), 0, traces), (std::vector<std::int64_t>{60, 90}));
+  EXPECT_EQ(arrived(Group::shard, mesh_of(2, 1), traces), (std::vector<std::int64_t>{60, 90}));
 }
 
 TEST(PeersArrived, WhatTheDeviceKnewStays) {
   std::vector<trace::RankTrace> traces = traces_of({10, 50});
   traces[0].records[0].peers_arrived_ns = 55;
-  EXPECT_EQ(arrived(Group::shard, mesh_of(2, 1), 0, traces), (std::vector<std::int64_t>{55, 50}));
+  EXPECT_EQ(arrived(Group::shard, mesh_of(2, 1), traces), (std::vector<std::int64_t>{55, 50}));
 }
 
 TEST(PeersArrived, OtherOpsHaveNone) {
@@ -69,7 +65,7 @@ TEST(PeersArrived, OtherOpsHaveNone) {
   schedules.steps.resize(1);
   schedules.steps[0].ops.resize(1);
   schedules.steps[0].ops[0].kind = schedule::OpKind::forward;
-  fill_peers_arrived(schedules, mesh_of(2, 1), 0, traces);
+  fill_peers_arrived(schedules, mesh_of(2, 1), traces);
   EXPECT_EQ(traces[0].records[0].peers_arrived_ns, 0);
 }
 

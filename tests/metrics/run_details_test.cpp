@@ -32,8 +32,8 @@ TEST(RunDetails, PhasesAddUpAndBandwidthsFollowTheConventions) {
     }
     traces[static_cast<std::size_t>(r)].steps.push_back({0, now + 500});
   }
-  const LinkFacts link{1e9, 0};
-  const RunDetails details = run_details(only_steady, c.plan, 0, traces, link);
+  const LinkModel link{1e9, 0};
+  const RunDetails details = run_details(only_steady, c.plan, traces, link);
   const StepBreakdown whole = break_down(only_steady, traces.front()).front();
   PhaseTimes sum;
   for (const PhaseTimes& p : details.phases) {

@@ -131,7 +131,7 @@ inline metrics::CauseReport diagnose(const config::RunConfig& asked) {
   const config::RunConfig c = settled(asked);
   const engine::Setup p = engine::set_up(c);
   const engine::Measurement result = run_tiny(c);
-  const metrics::LinkFacts link{*c.emulate.link_gb_per_s * 1e9, c.emulate.link_latency_us * 1e-6};
+  const LinkModel link{*c.emulate.link_gb_per_s * 1e9, c.emulate.link_latency_us * 1e-6};
   return metrics::report_causes(p.schedules, p.plan, p.policy, result.traces, link);
 }
 

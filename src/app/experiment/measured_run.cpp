@@ -116,9 +116,9 @@ PreparedRun prepare_run(config::RunConfig config, int local_ranks) {
   return run;
 }
 
-std::optional<metrics::LinkFacts> link_facts(const config::RunConfig& config) {
+std::optional<LinkModel> link_facts(const config::RunConfig& config) {
   if (!config.emulate.link_gb_per_s) return std::nullopt;
-  return metrics::LinkFacts{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
+  return LinkModel{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
 }
 
 MeasuredRun measure(const PreparedRun& prepared, engine::RunHooks hooks, const RunPlace& place) {
@@ -134,9 +134,8 @@ MeasuredRun measure(const PreparedRun& prepared, engine::RunHooks hooks, const R
   run.report.expected_volume =
       plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
   if (run.result->traces.front().steps.empty()) return run;
-  metrics::fill_peers_arrived(p.schedules, p.plan.mesh, p.config.fsdp.reshard_after_forward.group, run.result->traces);
-  run.report.metrics = metrics::run_metrics(p.schedules, p.plan.mesh, p.config.fsdp.reshard_after_forward.group,
-                                            run.result->traces, tokens_per_step(p.config));
+  metrics::fill_peers_arrived(p.schedules, p.plan.groups, run.result->traces);
+  run.report.metrics = metrics::run_metrics(p.schedules, p.plan.groups, run.result->traces, tokens_per_step(p.config));
   check_wire_bytes(run.report);
   check_memory_estimate(run.report);
   run.report.causes = metrics::report_causes(p.schedules, p.plan, p.policy, run.result->traces, link_facts(p.config));

@@ -26,7 +26,7 @@ struct PreparedRun {
 PreparedRun prepare_run(config::RunConfig config, int local_ranks = 0);
 
 /// What is known of the link: the modelled one's figures; nothing of a real one.
-std::optional<metrics::LinkFacts> link_facts(const config::RunConfig& config);
+std::optional<LinkModel> link_facts(const config::RunConfig& config);
 
 /// What a run gave. The report points into `result` and into the PreparedRun, which must outlive it.
 struct MeasuredRun {

@@ -141,7 +141,7 @@ std::int64_t peak_rss_bytes() {
 void add_details(const RunReport& report, json& result) {
   const engine::Setup& p = *report.setup;
   const metrics::RunDetails details = metrics::run_details(
-      p.schedules, p.plan, p.config.fsdp.reshard_after_forward.group, report.result->traces, link_facts(p.config));
+      p.schedules, p.plan, report.result->traces, link_facts(p.config));
 
   json& m = result["metrics"];
   m["phases"] = phases_json(details);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <string>
 #include <system_error>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -18,32 +19,16 @@
 namespace fsdpbench::app {
 namespace {
 
-using schedule::Group;
 using schedule::OpKind;
 
-/// By schedule::Group; those that the plan does not have stay without ranks.
-std::vector<trace::ProcessGroup> groups_of(const engine::Setup& p, int rank) {
-  const plan::Mesh& mesh = p.plan.mesh;
-  const int reshard = p.config.fsdp.reshard_after_forward.group;
-  const auto ranks_of = [&](Group group) {
-    std::vector<int> ranks;
-    for (int r = 0; r < mesh.ranks(); ++r) {
-      const bool same_replica = mesh.replica(r) == mesh.replica(rank);
-      const bool separate = p.config.fsdp.separate_reduce_scatter_comm;
-      const bool member =
-          group == Group::shard            ? mesh.shard > 1 && same_replica
-          : group == Group::shard_separate ? separate && mesh.shard > 1 && same_replica
-          : group == Group::reshard        ? reshard > 1 && reshard < mesh.shard && r / reshard == rank / reshard
-          : group == Group::replicate      ? mesh.replicate > 1 && mesh.shard_index(r) == mesh.shard_index(rank)
-                                           : false;
-      if (member) ranks.push_back(r);
-    }
-    return ranks;
-  };
+/// By plan::Group; those that the plan does not have stay without ranks.
+std::vector<trace::ProcessGroup> groups_of(const plan::Groups& map, int rank) {
   std::vector<trace::ProcessGroup> groups;
-  for (std::size_t i = 0; i < schedule::kGroupCount; ++i) {
-    const auto group = static_cast<Group>(i);
-    groups.push_back({std::to_string(i), std::string(to_string(group)), ranks_of(group)});
+  for (std::size_t i = 0; i < plan::kGroupCount; ++i) {
+    const auto group = static_cast<plan::Group>(i);
+    std::vector<int> ranks;
+    if (map.exists(group)) ranks = map.members(group, rank).ranks();
+    groups.push_back({std::to_string(i), std::string(to_string(group)), std::move(ranks)});
   }
   return groups;
 }
@@ -121,7 +106,8 @@ void write_rank_files(const std::filesystem::path& folder, const engine::Setup& 
   if (error) throw OutputError(fmt::format("cannot make {}: {}", (folder / "trace").string(), error.message()));
   const std::string backend(config::to_string(setup.config.device.backend));
   for (const trace::RankTrace& trace : traces) {
-    const trace::RankFacts facts{trace.rank, setup.plan.mesh.ranks(), backend, groups_of(setup, trace.rank)};
+    const trace::RankFacts facts{trace.rank, setup.plan.mesh.ranks(), backend,
+                                 groups_of(setup.plan.groups, trace.rank)};
     trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace, facts,
                             time, label);
   }

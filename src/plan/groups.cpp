@@ -1,0 +1,41 @@
+#include "plan/groups.h"
+
+#include <array>
+
+namespace fsdpbench::plan {
+
+std::string_view to_string(Group group) {
+  constexpr std::array<std::string_view, kGroupCount> kNames{"none", "shard", "shard_separate", "reshard", "replicate"};
+  return kNames.at(static_cast<std::size_t>(group));
+}
+
+std::vector<int> Members::ranks() const {
+  std::vector<int> result;
+  for (int i = 0; i < count; ++i) result.push_back((*this)[i]);
+  return result;
+}
+
+Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter)
+    : ranks_(mesh.ranks()), separate_reduce_scatter_(separate_reduce_scatter) {
+  const auto set = [this](Group group, Axis axis) { axes_[static_cast<std::size_t>(group)] = axis; };
+  set(Group::shard, {1, mesh.shard});
+  set(Group::shard_separate, {1, mesh.shard});
+  set(Group::reshard, {1, reshard});
+  set(Group::replicate, {mesh.shard, mesh.replicate});
+}
+
+bool Groups::exists(Group group) const {
+  return size(group) > 1 && (group != Group::shard_separate || separate_reduce_scatter_);
+}
+
+int Groups::number(Group group, int rank) const {
+  const auto [stride, size] = axis(group);
+  return rank / (stride * size) * stride + rank % stride;
+}
+
+Members Groups::members(Group group, int rank) const {
+  const auto [stride, size] = axis(group);
+  return {rank - index(group, rank) * stride, stride, size};
+}
+
+}  // namespace fsdpbench::plan

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace fsdpbench::plan {
+
+/// Sizes of the mesh's axes. rank = replica * shard + index: shard groups are runs of consecutive ranks (the fast links
+/// of a node), replicate groups are the ranks with equal index.
+struct Mesh {
+  int shard = 1;      ///< ranks that split one unit
+  int replicate = 1;  ///< groups that hold equal shards
+
+  int ranks() const { return shard * replicate; }
+};
+
+/// An axis along which ranks form groups; each group is a communicator of its own.
+enum class Group : std::uint8_t {
+  none,
+  shard,           ///< ranks that split a unit
+  shard_separate,  ///< the same ranks, a second communicator for reduce-scatter
+  reshard,         ///< consecutive ranks that share a unit between forward and backward
+  replicate,       ///< ranks that hold equal shards
+};
+inline constexpr std::size_t kGroupCount = 5;
+std::string_view to_string(Group group);
+
+/// The ranks of one group: first, first + stride, first + 2 stride …
+struct Members {
+  int first = 0;
+  int stride = 1;
+  int count = 1;
+
+  int operator[](int index) const { return first + index * stride; }
+  std::vector<int> ranks() const;
+  bool operator==(const Members&) const = default;
+};
+
+/// Who communicates with whom: the one map of groups. It holds two numbers an axis and nothing by rank, so every
+/// question but Members::ranks() takes the same time for any number of ranks. Ranks must be in [0, ranks()).
+///
+/// Along every axis a rank's index is rank / stride % size. Another axis is another entry here, and one in Mesh.
+class Groups {
+ public:
+  Groups() = default;  ///< one rank
+  /// `reshard`: ranks that share a unit between forward and backward; divides mesh.shard, 1 if there is no such axis.
+  explicit Groups(const Mesh& mesh, int reshard = 1, bool separate_reduce_scatter = false);
+
+  int ranks() const { return ranks_; }
+  /// Whether collectives of a plan may run along this axis: more than one rank, and asked for.
+  bool exists(Group group) const;
+  int size(Group group) const { return axis(group).size; }
+  /// How many groups lie along this axis; numbered from 0.
+  int count(Group group) const { return ranks_ / size(group); }
+  int number(Group group, int rank) const;
+  /// Place of the rank in its group: Members[index(rank)] is the rank.
+  int index(Group group, int rank) const { return rank / axis(group).stride % axis(group).size; }
+  Members members(Group group, int rank) const;
+  bool together(Group group, int a, int b) const { return number(group, a) == number(group, b); }
+
+ private:
+  struct Axis {
+    int stride = 1;
+    int size = 1;
+  };
+  const Axis& axis(Group group) const { return axes_[static_cast<std::size_t>(group)]; }
+
+  int ranks_ = 1;
+  bool separate_reduce_scatter_ = false;
+  Axis axes_[kGroupCount];
+};
+
+}  // namespace fsdpbench::plan
