@@ -11,7 +11,7 @@
 
 namespace fsdpbench::launch {
 
-enum class FrameKind : std::uint32_t { hello = 1, welcome, refusal, message, heartbeat, failure, goodbye };
+enum class FrameKind : std::uint32_t { hello = 1, welcome, refusal, message, heartbeat, failure, goodbye, challenge };
 
 /// What travels on a control connection.
 struct Frame {
@@ -22,13 +22,21 @@ struct Frame {
 
 constexpr std::size_t kMostTopicBytes = 1024;
 constexpr std::size_t kMostPayloadBytes = std::size_t{1} << 30;
+/// What somebody may say before it has shown that it belongs to the job.
+constexpr std::size_t kMostGuestBytes = std::size_t{16} << 10;
 
 /// The bytes of a frame. Throws BackendError if topic or payload are longer than allowed.
 std::string encode(FrameKind kind, std::string_view topic, std::string_view payload);
 
-/// Cuts the bytes of one connection into frames.
+/// Cuts the bytes of one connection into frames. Memory grows with what has arrived, never with what is announced.
 class FrameReader {
  public:
+  FrameReader() = default;
+  /// Longer payloads than `most_payload_bytes` are refused as soon as they are announced.
+  explicit FrameReader(std::size_t most_payload_bytes) : most_payload_bytes_(most_payload_bytes) {}
+  /// From now on.
+  void allow(std::size_t most_payload_bytes) { most_payload_bytes_ = most_payload_bytes; }
+
   /// Takes what has arrived on `socket`, without waiting; says if the connection is closed.
   Socket::Moved take(Socket& socket);
   void append(std::string_view bytes) { buffer_.append(bytes); }
@@ -36,6 +44,7 @@ class FrameReader {
   std::optional<Frame> next();
 
  private:
+  std::size_t most_payload_bytes_ = kMostPayloadBytes;
   std::string buffer_;
   std::size_t done_ = 0;  ///< bytes of buffer_ that were handed out
 };

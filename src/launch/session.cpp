@@ -14,11 +14,12 @@ std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& opt
   const Deadline deadline = deadline_in(options.deadline_s);
   const Introduction self = introduce(placement, options);
   if (!placement.root_host.empty()) {
-    return std::make_unique<TcpSession>(placement, join_at_address(placement, self, deadline));
+    return std::make_unique<TcpSession>(placement, join_at_address(placement, self, deadline, process_environment()));
   }
   const char* folder = process_environment()("FSDPBENCH_RENDEZVOUS");
   if (folder != nullptr && *folder != '\0') {
-    return std::make_unique<TcpSession>(placement, join_through_file(folder, placement, self, deadline));
+    return std::make_unique<TcpSession>(placement,
+                                        join_through_file(folder, placement, self, deadline, process_environment()));
   }
   throw BackendError(
       fmt::format("{}, so rank {} of {} does not know where rank 0 is; set FSDPBENCH_RENDEZVOUS to a folder that all "

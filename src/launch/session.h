@@ -20,12 +20,15 @@ class Session {
   virtual std::unique_ptr<PeerGroup> peers() = 0;
   /// For people and result files: how bytes travel ("OpenMPI 4.1.4", "TCP sockets").
   virtual std::string transport() const = 0;
+  /// For people, at rank 0: where it listened for the others, "127.0.0.1:29501".
+  const std::string& door() const { return door_; }
 
  protected:
-  explicit Session(Placement placement) : placement_(std::move(placement)) {}
+  Session(Placement placement, std::string door) : placement_(std::move(placement)), door_(std::move(door)) {}
 
  private:
   Placement placement_;
+  std::string door_;
 };
 
 struct JoinOptions {

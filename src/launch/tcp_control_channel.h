@@ -45,7 +45,7 @@ class TcpControlChannel final : public ControlChannel {
  private:
   struct Peer {
     int rank = 0;
-    Link link;
+    ControlLink link;
     std::string out;            ///< not yet taken by the socket
     bool said_goodbye = false;  ///< its end is no failure
     std::int64_t heard_ns = 0;  ///< when something last came from it

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <thread>
 
 #include "launch/run_ranks.h"
@@ -18,16 +19,27 @@ constexpr int kPollMs = 10;
 constexpr double kConnectSeconds = 60;
 constexpr double kNewsSeconds = 2;
 
-/// The first bytes on a connection: which group it is for, and who calls.
+/// A stranger's connection is dropped when it has said nothing for so long, or when there are too many.
+constexpr double kCallerSeconds = 5;
+constexpr std::size_t kMostCallers = 256;
+
+/// The first bytes on a connection: who calls, and the proof that it belongs to this group of this job.
 struct Call {
-  std::uint64_t group = 0;
   std::uint64_t rank = 0;
+  std::array<char, Secret::kBytes> proof{};
 };
 
-std::uint64_t fingerprint(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return hash;
+/// `token` is the key that the processes of one start of a job share (handshake.h).
+Call make_call(const std::string& token, const std::string& group, std::uint64_t rank, std::uint64_t callee) {
+  Call call{rank, {}};
+  const std::string proof = Secret::of(token).prove({"peer", group, std::to_string(rank), std::to_string(callee)});
+  std::ranges::copy(proof, call.proof.begin());
+  return call;
+}
+
+bool is_genuine(const Call& call, const std::string& token, const std::string& group, std::uint64_t callee) {
+  return Secret::of(token).proves({call.proof.data(), call.proof.size()},
+                                  {"peer", group, std::to_string(call.rank), std::to_string(callee)});
 }
 
 /// What members tell each other before they part.
@@ -63,7 +75,7 @@ struct TcpPeerGroup::Flow {
 
 Socket TcpPeerGroup::open_listener(const Directory& directory) {
   std::string error;
-  Socket listener = listen_at(directory.one_host() ? "127.0.0.1" : "", 0, error);
+  Socket listener = listen_at(directory.one_host() ? "127.0.0.1" : directory.own_address, 0, error);
   if (!listener) throw BackendError(fmt::format("cannot listen for the other processes: {}", error));
   return listener;
 }
@@ -83,7 +95,8 @@ void TcpPeerGroup::connect_to_lower(const std::function<bool()>& stopped) {
     Socket socket = connect_to(address, seat.port, deadline_in(kConnectSeconds), error, stopped);
     throw_if(stopped);
     if (!socket) lost(peer, fmt::format("cannot connect to {}: {}", endpoint(address, seat.port), error), stopped);
-    const Call call{fingerprint(directory_.token + id_), static_cast<std::uint64_t>(rank_)};
+    const Call call =
+        make_call(directory_.token, id_, static_cast<std::uint64_t>(rank_), static_cast<std::uint64_t>(peer));
     if (socket.send(&call, sizeof call).bytes != sizeof call) lost(peer, "the connection broke at once", stopped);
     sockets_[static_cast<std::size_t>(peer)] = std::move(socket);
   }
@@ -94,10 +107,10 @@ void TcpPeerGroup::accept_higher(const Socket& listener, const std::function<boo
     Socket socket;
     std::array<char, sizeof(Call)> bytes{};
     std::size_t got = 0;
+    Deadline until;
   };
-  std::vector<Caller> callers;
+  std::deque<Caller> callers;  // the longest here first
   const Deadline deadline = deadline_in(kConnectSeconds);
-  const std::uint64_t group = fingerprint(directory_.token + id_);
   const auto missing = [this] {
     return std::find_if(sockets_.begin() + rank_ + 1, sockets_.end(), [](const Socket& s) { return !s; }) -
            sockets_.begin();
@@ -107,17 +120,23 @@ void TcpPeerGroup::accept_higher(const Socket& listener, const std::function<boo
     if (std::chrono::steady_clock::now() > deadline) {
       lost(static_cast<int>(missing()), "it has not connected within a minute", stopped);
     }
-    while (Socket socket = accept_from(listener)) callers.push_back({std::move(socket), {}, 0});
+    for (std::size_t accepted = 0; accepted < kMostCallers; ++accepted) {
+      Socket socket = accept_from(listener);
+      if (!socket) break;
+      if (callers.size() >= kMostCallers) callers.pop_front();
+      callers.push_back({std::move(socket), {}, 0, deadline_in(kCallerSeconds)});
+    }
     for (Caller& caller : callers) {
       const Socket::Moved moved =
           caller.socket.receive(caller.bytes.data() + caller.got, caller.bytes.size() - caller.got);
       caller.got += moved.bytes;
-      if (moved.closed) caller.socket.close();
+      if (moved.closed || std::chrono::steady_clock::now() > caller.until) caller.socket.close();
       if (caller.got < caller.bytes.size()) continue;
       Call call;
       std::memcpy(&call, caller.bytes.data(), sizeof call);
-      const bool ours = call.group == group && call.rank > static_cast<std::uint64_t>(rank_) &&
-                        call.rank < sockets_.size() && !sockets_[call.rank];
+      const bool ours = call.rank > static_cast<std::uint64_t>(rank_) && call.rank < sockets_.size() &&
+                        !sockets_[call.rank] &&
+                        is_genuine(call, directory_.token, id_, static_cast<std::uint64_t>(rank_));
       if (ours) sockets_[call.rank] = std::move(caller.socket);
       caller.socket.close();
     }

@@ -13,8 +13,9 @@ namespace fsdpbench::launch {
 /// How the processes of a job reach each other. Outlives all groups.
 struct Directory {
   std::vector<Member> members;  ///< by rank of the job
-  std::string token;            ///< of this start of the job
+  std::string token;            ///< of this start of the job, known to its processes only
   std::string root_address;     ///< numeric: rank 0's host, as this process reaches it
+  std::string own_address;      ///< numeric: of this host, where the others reach it; empty: several
   ControlChannel* control = nullptr;
 
   const std::string& address(int job_rank) const;

@@ -3,11 +3,27 @@
 #include <fmt/format.h>
 
 namespace fsdpbench::launch {
+namespace {
 
-TcpSession::TcpSession(Placement placement, Joined joined) : Session(std::move(placement)) {
+/// The address of this host by which its control connections go; empty if they go by several.
+std::string own_address(const std::vector<ControlLink>& links) {
+  std::string address;
+  for (const ControlLink& link : links) {
+    if (!link.socket) continue;
+    const std::string own = link.socket.local_address();
+    if (!address.empty() && own != address) return {};
+    address = own;
+  }
+  return address;
+}
+
+}  // namespace
+
+TcpSession::TcpSession(Placement placement, Joined joined) : Session(std::move(placement), joined.door) {
   directory_.members = joined.members;
   directory_.token = joined.token;
   directory_.root_address = this->placement().rank == 0 ? "127.0.0.1" : joined.links.at(0).socket.peer_address();
+  directory_.own_address = own_address(joined.links);
   control_ = std::make_unique<TcpControlChannel>(this->placement().rank, std::move(joined));
   directory_.control = control_.get();
 }

@@ -36,14 +36,18 @@ inline void run_sessions(int ranks, const std::function<void(launch::Session&)>&
   launch::Socket listener = launch::listen_at("127.0.0.1", 0, error);
   if (!listener) throw BackendError(error);
   const int port = listener.local_port();
+  const launch::Secret secret = launch::Secret::random();
   std::mutex mutex;
   std::exception_ptr cause;
   const auto one = [&](int rank) {
     const launch::Placement placement = placement_of(rank, ranks, port);
     const launch::Introduction self = launch::introduce(placement, {});
     const launch::Deadline deadline = launch::deadline_in(60);
-    launch::TcpSession session(placement, rank == 0 ? launch::take_in_all(std::move(listener), self, deadline)
-                                                    : launch::join_at_address(placement, self, deadline));
+    const launch::Meeting meeting{{"127.0.0.1"}, port, secret, "a test"};
+    launch::TcpSession session(
+        placement, rank == 0
+                       ? launch::take_in_all(std::move(listener), self, secret, deadline)
+                       : launch::keep_trying([&](std::string&) { return std::optional(meeting); }, self, deadline));
     try {
       body(session);
     } catch (...) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <random>
@@ -22,6 +23,18 @@ inline int free_port() {
     if (listen_at("127.0.0.1", port, error)) return port;
   }
 }
+
+/// An environment variable of this process, while this lives.
+class WithVariable {
+ public:
+  WithVariable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
+  ~WithVariable() { unsetenv(name_); }
+  WithVariable(const WithVariable&) = delete;
+  WithVariable& operator=(const WithVariable&) = delete;
+
+ private:
+  const char* name_;
+};
 
 /// As a launcher would place `rank` of a job on this host.
 inline Placement place(int rank, int ranks, int port, const std::string& job = "a test") {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -35,7 +37,7 @@ class RendezvousFile : public ::testing::Test {
     placement.root_host.clear();
     try {
       const Joined joined = join_through_file(folder_.string(), placement, introduce(placement, {.version = "v"}),
-                                              deadline_in(deadline_s));
+                                              deadline_in(deadline_s), process_environment());
       return "joined " + std::to_string(joined.members.size());
     } catch (const BackendError& e) {
       return e.what();
@@ -60,14 +62,19 @@ TEST_F(RendezvousFile, RanksFindEachOtherAndLeaveNothingBehind) {
 
 TEST_F(RendezvousFile, AStaleFileIsNotTrusted) {
   // Its port is dead; then the port of another job of fsdpbench; at last rank 0 writes a new one.
-  std::ofstream(path()) << "fsdpbench-rendezvous-1 0123456789abcdef " << free_port() << " 1 127.0.0.1\n";
+  {
+    const launch::RendezvousFile left(path() + "x", {{"127.0.0.1"}, free_port(), Secret::random(), {}});
+    fs::copy(path() + "x", path());
+  }
   auto one = joining(1, 2);
   std::this_thread::sleep_for(std::chrono::milliseconds(80));
   std::string error;
   Socket listener = listen_at("127.0.0.1", 0, error);
-  std::ofstream(path()) << "fsdpbench-rendezvous-1 0123456789abcdef " << listener.local_port() << " 1 127.0.0.1\n";
+  const launch::RendezvousFile other(path(), {{"127.0.0.1"}, listener.local_port(), Secret::random(), {}});
   const Placement stranger = place(0, 2, 0, "job");
-  EXPECT_THROW(take_in_all(std::move(listener), introduce(stranger, {.version = "v"}), deadline_in(0.5)), BackendError);
+  EXPECT_THROW(
+      take_in_all(std::move(listener), introduce(stranger, {.version = "v"}), Secret::random(), deadline_in(0.5)),
+      BackendError);
   EXPECT_EQ(join_text(0, 2), "joined 2");
   EXPECT_EQ(one.get(), "joined 2");
 }
@@ -81,12 +88,67 @@ TEST_F(RendezvousFile, NobodyThereIsSaidWithThePath) {
 TEST_F(RendezvousFile, AFolderThatCannotBeWrittenIsNamed) {
   const Placement placement = place(0, 2, 0, "job");
   try {
-    join_through_file("/dev/null/x", placement, introduce(placement, {}), deadline_in(1));
+    join_through_file("/dev/null/x", placement, introduce(placement, {}), deadline_in(1), process_environment());
     FAIL() << "nothing was thrown";
   } catch (const BackendError& e) {
     EXPECT_THAT(e.what(),
                 AllOf(HasSubstr("'/dev/null/x/fsdpbench-job-rendezvous'"), HasSubstr("FSDPBENCH_RENDEZVOUS")));
   }
+}
+
+TEST_F(RendezvousFile, OnlyItsUserMayReadIt) {
+  const launch::RendezvousFile file(path(), {{"127.0.0.1"}, 1234, Secret::random(), {}});
+  EXPECT_EQ(fs::status(path()).permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  std::string reason;
+  EXPECT_TRUE(read_rendezvous(path(), reason));
+  for (const fs::perms more : {fs::perms::group_read, fs::perms::others_write}) {
+    fs::permissions(path(), fs::perms::owner_read | fs::perms::owner_write | more);
+    EXPECT_FALSE(read_rendezvous(path(), reason));
+    EXPECT_THAT(reason, AllOf(HasSubstr(path()), HasSubstr("is not trusted")));
+  }
+}
+
+TEST_F(RendezvousFile, NoLinkPipeOrFolderIsRead) {
+  std::string reason;
+  const std::string real = path() + "-real";
+  const launch::RendezvousFile file(real, {{"127.0.0.1"}, 1234, Secret::random(), {}});
+  fs::create_symlink(real, path());
+  EXPECT_FALSE(read_rendezvous(path(), reason));
+  fs::remove(path());
+  ASSERT_EQ(mkfifo(path().c_str(), 0600), 0);
+  EXPECT_FALSE(read_rendezvous(path(), reason));  // and does not wait for a writer
+  EXPECT_THAT(reason, HasSubstr("is not trusted"));
+  fs::remove(path());
+  fs::create_directory(path());
+  EXPECT_FALSE(read_rendezvous(path(), reason));
+}
+
+TEST_F(RendezvousFile, APlantedLinkIsReplacedAndNotFollowed) {
+  const std::string victim = (folder_ / "victim").string();
+  std::ofstream(victim) << "untouched";
+  fs::create_symlink(victim, path());
+  {
+    const launch::RendezvousFile file(path(), {{"127.0.0.1"}, 1234, Secret::random(), {}});
+    std::string reason;
+    EXPECT_TRUE(read_rendezvous(path(), reason)) << reason;
+  }
+  std::string left;
+  std::getline(std::ifstream(victim), left);
+  EXPECT_EQ(left, "untouched");
+}
+
+TEST(RendezvousText, IsReadBackAndDamageIsRefused) {
+  const Secret secret = Secret::random();
+  const std::string good = "fsdpbench-rendezvous-2 " + secret.text() + " 1234 77 10.0.0.1 fd00::1\n";
+  const std::optional<Meeting> meeting = parse_rendezvous(good);
+  ASSERT_TRUE(meeting);
+  EXPECT_EQ(meeting->port, 1234);
+  EXPECT_EQ(meeting->hosts, (std::vector<std::string>{"10.0.0.1", "fd00::1"}));
+  EXPECT_EQ(meeting->secret.text(), secret.text());
+  for (std::size_t cut = 0; cut < good.size(); ++cut) EXPECT_FALSE(parse_rendezvous(good.substr(0, cut))) << cut;
+  EXPECT_FALSE(parse_rendezvous("fsdpbench-rendezvous-2 " + secret.text() + " 65536 77 h\n"));
+  EXPECT_FALSE(parse_rendezvous("fsdpbench-rendezvous-2 " + secret.text() + "0 1234 77 h\n"));
+  EXPECT_FALSE(parse_rendezvous("fsdpbench-rendezvous-2 " + secret.text() + " 1234x 77 h\n"));
 }
 
 TEST(RendezvousPath, HasNoStrangeCharacters) {

@@ -19,8 +19,10 @@ Job::~Job() {
 }
 
 std::string Job::headline() const {
-  return fmt::format("{} ranks: one process each, as {} says; they communicate by {}", ranks(),
-                     session_->placement().source, session_->transport());
+  return fmt::format(
+      "{} ranks: one process each, as {} says; they communicate by {}; rank 0 took them in at {}, each "
+      "with proof of the job's secret",
+      ranks(), session_->placement().source, session_->transport(), session_->door());
 }
 
 }  // namespace fsdpbench::app

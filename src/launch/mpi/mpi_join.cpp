@@ -18,7 +18,7 @@ namespace {
 class MpiSession final : public Session {
  public:
   MpiSession(Placement placement, Joined joined)
-      : Session(std::move(placement)),
+      : Session(std::move(placement), joined.door),
         control_(std::make_unique<TcpControlChannel>(this->placement().rank, std::move(joined))),
         exceptions_(std::uncaught_exceptions()) {}
 
@@ -101,20 +101,21 @@ std::string tell_all(std::string text) {
   return text;
 }
 
-Joined join_at(const Placement& placement, Introduction self, Deadline deadline) {
-  OpenDoor door;
+Joined join_at(const Placement& placement, const Introduction& self, Deadline deadline) {
+  std::optional<OpenDoor> door;
   const bool one_host = on_one_host(placement.ranks);
   std::string text;
   if (placement.rank == 0) {
-    door = open_door(one_host);
-    std::vector<std::string> texts{door.meeting.token, std::to_string(door.meeting.port)};
-    texts.insert(texts.end(), door.meeting.hosts.begin(), door.meeting.hosts.end());
+    door.emplace(open_door(one_host, process_environment()));
+    std::vector<std::string> texts{door->meeting.secret.text(), std::to_string(door->meeting.port)};
+    texts.insert(texts.end(), door->meeting.hosts.begin(), door->meeting.hosts.end());
     text = pack(texts);
   }
   const std::vector<std::string> told = unpack(tell_all(text));
-  self.token = told.at(0);
-  if (placement.rank == 0) return take_in_all(std::move(door.listener), std::move(self), deadline);
-  const Meeting meeting{{told.begin() + 2, told.end()}, std::stoi(told.at(1)), self.token, "MPI_Bcast"};
+  const std::optional<Secret> secret = Secret::from_text(told.at(0));
+  if (!secret) throw BackendError("MPI brought something else than rank 0's address");
+  if (placement.rank == 0) return take_in_all(std::move(door->listener), self, *secret, deadline);
+  const Meeting meeting{{told.begin() + 2, told.end()}, std::stoi(told.at(1)), *secret, "MPI_Bcast"};
   return keep_trying([&](std::string&) { return std::optional(meeting); }, self, deadline);
 }
 
