@@ -24,7 +24,7 @@ std::string failure(int ranks, const Body& body) {
 /// Only says where this process stands.
 class Bystander : public launch::Session {
  public:
-  explicit Bystander(launch::Placement placement) : Session(std::move(placement)) {}
+  explicit Bystander(launch::Placement placement) : Session(std::move(placement), {}) {}
   launch::ControlChannel& control() override { throw std::logic_error("nobody is there"); }
   std::unique_ptr<launch::PeerGroup> peers() override { throw std::logic_error("nobody is there"); }
   std::string transport() const override { return "nothing"; }
