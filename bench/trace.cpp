@@ -54,7 +54,7 @@ class SyntheticStep {
  public:
   SyntheticStep() : labels_(labels()), records_(kOps), memory_(kOps / 4) {}
 
-  trace::StepView at(std::int32_t number) {
+  trace::TracedStep at(std::int32_t number) {
     constexpr std::int64_t kStep = 10'000 * (kOps + 10);
     const std::int64_t begin = kStep * number;
     for (std::int32_t i = 0; i < kOps; ++i) {

@@ -135,6 +135,7 @@ float Executor::run_step(std::int64_t step) {
     }
     issue(schedule.ops[i], slots_[i], step, record);
   }
+  const std::int64_t issued = now_ns();
   context_.device.synchronize();
   last_step_ns_ = now_ns() - begin;
 
@@ -150,7 +151,7 @@ float Executor::run_step(std::int64_t step) {
       record.peers_arrived_ns = stamp.peers_arrived_ns;
       end = std::max(end, stamp.end_ns);
     }
-    trace_.steps.push_back({begin, end});
+    trace_.steps.push_back({begin, end, issued});
     context_.device.set_op(-1, -1);
     take_activities();
   }

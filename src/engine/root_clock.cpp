@@ -11,7 +11,7 @@ void move_to_root_clock(trace::RankTrace& trace, const launch::ClockCorrection& 
       if (*time != 0) *time = clock.to_root(*time);
     }
   };
-  for (trace::StepWindow& w : trace.steps) move({&w.begin_ns, &w.end_ns});
+  for (trace::StepWindow& w : trace.steps) move({&w.begin_ns, &w.end_ns, &w.issued_ns});
   for (trace::Record& r : trace.records) move({&r.issued_ns, &r.begin_ns, &r.end_ns, &r.peers_arrived_ns});
   for (trace::MemorySample& s : trace.memory) move({&s.time_ns});
   for (Activity& a : trace.activities) move({&a.begin_ns, &a.end_ns, &a.launch_begin_ns, &a.launch_end_ns});

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "trace/kineto_names.h"
+#include "trace/kineto.h"
 
 namespace fsdpbench::trace {
 namespace {

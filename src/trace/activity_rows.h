@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "trace/collective_fields.h"
+#include "trace/kineto.h"
 #include "trace/event_stream.h"
 #include "trace/facts.h"
-#include "trace/op_label.h"
 
 namespace fsdpbench::trace {
 

@@ -8,7 +8,6 @@
 
 #include "trace/event_reader.h"
 #include "trace/findings.h"
-#include "trace/parsed_event.h"
 
 namespace fsdpbench::trace {
 
@@ -18,6 +17,7 @@ class DeviceRules {
  public:
   explicit DeviceRules(Findings& findings) : findings_(findings) {}
 
+  /// In the order of the file.
   void event(const ParsedEvent& event);
   /// After the last event.
   void finish(const FileFacts& file);

@@ -4,17 +4,61 @@
 #include <functional>
 #include <iosfwd>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "trace/findings.h"
-#include "trace/parsed_event.h"
 
 namespace fsdpbench::trace {
 
+/// A JSON value as far as the rules look at it.
+struct Value {
+  enum class Type : std::uint8_t { null, boolean, integer, number, text, list, object };
+  Type type = Type::null;
+  std::int64_t integer = 0;  ///< saturated if it does not fit
+  std::string text;          ///< of a text; of a number as it was written
+
+  bool is_integer() const { return type == Type::integer; }
+  bool is_text() const { return type == Type::text; }
+  bool is_number() const { return type == Type::integer || type == Type::number; }
+};
+
+/// Microseconds as a trace has them, a number or a text with one, in nanoseconds; nothing if it is none. Decimal
+/// digits are taken as they are, so that large times keep their nanoseconds.
+std::optional<std::int64_t> nanoseconds(const Value& value);
+
+using Members = std::vector<std::pair<std::string, Value>>;
+
+/// Null if there is none.
+inline const Value* find(const Members& members, std::string_view key) {
+  for (const auto& [name, value] : members) {
+    if (name == key) return &value;
+  }
+  return nullptr;
+}
+
+/// One element of traceEvents.
+struct ParsedEvent {
+  std::int64_t index = 0;
+  Members members;  ///< without args
+  Members args;     ///< top level of args
+
+  const Value* member(std::string_view key) const { return find(members, key); }
+  const Value* arg(std::string_view key) const { return find(args, key); }
+  /// "" if there is no such text.
+  std::string_view text(std::string_view key) const {
+    const Value* value = member(key);
+    return value != nullptr && value->is_text() ? std::string_view(value->text) : std::string_view();
+  }
+};
+
 /// What a file says outside its events.
 struct FileFacts {
-  bool has_events = false;            ///< there is a traceEvents list, or the file is one
+  bool has_events = false;  ///< there is a traceEvents list, or the file is one
   bool has_distributed_info = false;
-  std::optional<std::int64_t> rank;   ///< of distributedInfo, if it is an integer
+  std::optional<std::int64_t> rank;           ///< of distributedInfo, if it is an integer
   std::optional<std::int64_t> searched_rank;  ///< what HTA's search of the text finds
   std::int64_t events = 0;
   std::uint64_t bytes = 0;

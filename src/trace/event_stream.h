@@ -25,10 +25,14 @@ class EventStream {
   /// Before, between and after the events: top-level keys.
   JsonStream& json() { return json_; }
 
+  /// Begins an event at `time_ns`.
   void head(char ph, std::string_view category, std::string_view name, Track track, std::int64_t time_ns);
+  /// Length of an X, in nanoseconds; written as microseconds with three decimals.
   void duration(std::int64_t ns);
+  /// A field of the event itself; before the first arg().
   void member(const Field& field, std::int64_t value);
   void member(const Field& field, std::string_view value);
+  /// A field of the event's args: a number, a text, a length, a moment.
   void arg(const Field& field, std::int64_t value);
   void arg(const Field& field, int value) { arg(field, static_cast<std::int64_t>(value)); }
   void arg(const Field& field, std::string_view value);

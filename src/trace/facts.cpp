@@ -4,14 +4,14 @@
 
 namespace fsdpbench::trace {
 
-std::vector<StepView> steps_of(const RankTrace& trace) {
-  std::vector<StepView> steps;
+std::vector<TracedStep> steps_of(const RankTrace& trace) {
+  std::vector<TracedStep> steps;
   const std::span<const Record> records(trace.records);
   const std::span<const MemorySample> memory(trace.memory);
   const std::span<const Activity> activities(trace.activities);
   std::size_t record = 0, sample = 0, activity = 0;
   for (std::size_t i = 0; i < trace.steps.size(); ++i) {
-    StepView step;
+    TracedStep step;
     step.window = trace.steps[i];
     step.number = record < records.size() ? records[record].step : static_cast<std::int32_t>(i);
     const std::size_t first_record = record, first_sample = sample;
@@ -41,11 +41,17 @@ std::int64_t first_begin(const std::vector<RankTrace>& traces) {
   return first;
 }
 
-std::int64_t host_end(const StepView& step) {
+std::int64_t host_end(const TracedStep& step) {
   std::int64_t end = step.window.end_ns;
   if (!step.records.empty()) end = std::max(end, step.records.back().issued_ns);
   for (const Record& record : step.records) end = std::max(end, record.end_ns);
   return end;
+}
+
+std::int64_t issue_end(const TracedStep& step, std::size_t i) {
+  if (i + 1 < step.records.size()) return step.records[i + 1].issued_ns;
+  if (step.window.issued_ns == 0) return host_end(step);
+  return std::max(step.window.issued_ns, step.records[i].issued_ns);
 }
 
 }  // namespace fsdpbench::trace

@@ -1,10 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "base/dtype.h"
+#include "base/lane.h"
 #include "trace/record.h"
 
 namespace fsdpbench::trace {
@@ -31,8 +37,53 @@ struct TimeBase {
   std::int64_t origin_unix_ns = 0;  ///< the same moment on the wall clock; 0: not known
 };
 
-/// One step of a trace.
-struct StepView {
+/// What an op's time counts as; the same classes as in metrics/.
+enum class OpCategory : std::uint8_t {
+  computation,
+  communication,
+  copy,
+  host,  ///< blocks the host
+  mark,  ///< nothing to run: frees memory or marks a place
+};
+constexpr std::string_view to_string(OpCategory category) {
+  constexpr std::array<std::string_view, 5> kNames{"computation", "communication", "copy", "host", "mark"};
+  return kNames[static_cast<std::size_t>(category)];
+}
+
+enum class OpPhase : std::uint8_t { forward, backward, optimizer };
+constexpr std::string_view to_string(OpPhase phase) {
+  constexpr std::array<std::string_view, 3> kNames{"forward", "backward", "optimizer"};
+  return kNames[static_cast<std::size_t>(phase)];
+}
+
+enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce };
+
+struct CollectiveLabel {
+  CollectiveKind kind = CollectiveKind::all_gather;
+  std::size_t group = 0;   ///< index into RankFacts::groups
+  std::int64_t count = 0;  ///< elements a rank contributes (all-gather), keeps (reduce-scatter), holds (all-reduce)
+  DType dtype = DType::f32;
+};
+
+/// How one op is shown: what a writer cannot know from a record.
+struct OpLabel {
+  std::string name;  ///< "all_gather 3*"
+  OpCategory category = OpCategory::computation;
+  OpPhase phase = OpPhase::forward;
+  std::string unit;
+  Lane lane = Lane::compute;
+  std::int64_t bytes = 0;   ///< that a collective's rank contributes, or a copy writes; 0: not shown
+  bool parameters = false;  ///< a gather of parameters, for the counter of gathers in flight
+  std::optional<CollectiveLabel> collective;
+
+  bool on_lane() const { return category != OpCategory::host && category != OpCategory::mark; }
+};
+
+/// Describes an op of a step. The reference must stay valid as long as the writer: make labels once, not per record.
+using LabelOf = std::function<const OpLabel&(std::int32_t step, std::int32_t op)>;
+
+/// One step of a trace. The spans belong to the RankTrace it was cut from.
+struct TracedStep {
   std::int32_t number = 0;
   StepWindow window;
   std::span<const Record> records;
@@ -43,13 +94,17 @@ struct StepView {
 
 /// Cuts a rank's trace into its steps: records and activities by their step's number, memory samples by time. What was
 /// sampled after the last window's end belongs to the last step.
-std::vector<StepView> steps_of(const RankTrace& trace);
+std::vector<TracedStep> steps_of(const RankTrace& trace);
 
 /// When the earliest step of any rank began; 0 without steps.
 std::int64_t first_begin(const std::vector<RankTrace>& traces);
 
-/// When the host went on after the step's last record: the window's end, or later if ops without work were issued
-/// after the device had become idle.
-std::int64_t host_end(const StepView& step);
+/// When the step was over for lanes and host: the window's end, or later if ops without work were issued after the
+/// device had become idle.
+std::int64_t host_end(const TracedStep& step);
+
+/// When the host had issued record `i`: it issues the next one then; the last one is followed by waiting for the lanes,
+/// which is no issue. The step's end where the window does not say.
+std::int64_t issue_end(const TracedStep& step, std::size_t i);
 
 }  // namespace fsdpbench::trace

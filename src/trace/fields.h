@@ -84,6 +84,7 @@ inline constexpr Field kUnit{"unit", Place::args, FieldType::text, "", Files::bo
 inline constexpr Field kPhase{"phase", Place::args, FieldType::text, "", Files::both};
 inline constexpr Field kIssued{"issued_us", Place::args, FieldType::number, "us", Files::merged};
 inline constexpr Field kWaitedForPeers{"waited_for_peers_us", Place::args, FieldType::number, "us", Files::both};
+inline constexpr Field kExposed{"exposed_us", Place::args, FieldType::number, "us", Files::merged};
 inline constexpr Field kBytes{"bytes", Place::args, FieldType::integer, "bytes", Files::both};
 inline constexpr Field kDevice{"device", Place::args, FieldType::integer, "", Files::rank};
 inline constexpr Field kContext{"context", Place::args, FieldType::integer, "", Files::rank};
@@ -129,7 +130,7 @@ inline constexpr auto kFields = std::to_array<Field>({
     field::kDur,              field::kId,                field::kBp,               field::kScope,
     field::kColour,           field::kArgs,              field::kTrackName,        field::kSortIndex,
     field::kStep,             field::kOp,                field::kOpName,           field::kUnit,
-    field::kPhase,            field::kIssued,            field::kWaitedForPeers,   field::kBytes,
+    field::kPhase,            field::kIssued,            field::kWaitedForPeers,   field::kExposed,           field::kBytes,
     field::kDevice,           field::kContext,           field::kStream,           field::kCorrelation,
     field::kExternalId,       field::kDeviceName,
     field::kBandwidth,        field::kCollectiveName,    field::kInElements,       field::kOutElements,

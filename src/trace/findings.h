@@ -64,6 +64,7 @@ class Findings {
  public:
   explicit Findings(std::size_t most_per_rule) : most_(most_per_rule) {}
 
+  /// `event`: index in traceEvents; absent: the file as a whole. `message`: a sentence.
   void add(Rule rule, std::optional<std::int64_t> event, std::string message) {
     std::size_t& count = counts_[static_cast<std::size_t>(rule)];
     if (count++ < most_) list_.push_back({rule, event, std::move(message)});

@@ -8,7 +8,7 @@
 namespace fsdpbench::trace {
 namespace {
 
-constexpr int kHostTid = 1;  // tracks 2… are lanes; Perfetto takes 0 for the process itself
+constexpr int kHostTid = 1;     // tracks 2… are lanes; Perfetto takes 0 for the process itself
 constexpr int kRankShift = 40;  // flow ids: rank, then a number
 
 // One field a category; a test compares their names with base/memory_category.h.
@@ -16,15 +16,19 @@ constexpr std::array<const Field*, kMemoryCategoryCount> kCategoryFields{
     &field::kParameterShards, &field::kUnsharded,   &field::kGradients,
     &field::kOptimizer,       &field::kActivations, &field::kCommunication};
 
-/// Names of chrome://tracing's palette, by class and phase; Perfetto colours by name.
-std::string_view colour(const OpLabel& op) {
-  constexpr std::array<std::string_view, 3> kComputation{"thread_state_running", "rail_response", "rail_animation"};
-  constexpr std::array<std::string_view, 3> kCommunication{"thread_state_iowait", "terrible", "bad"};
-  const auto phase = static_cast<std::size_t>(op.phase);
+/// Names of chrome://tracing's palette, the nearest to the colours of the report's figures; Perfetto colours by name.
+/// `mostly_exposed`: a collective beside which little was computed.
+std::string_view colour(const OpLabel& op, bool mostly_exposed) {
+  constexpr std::array<std::string_view, 3> kComputation{"thread_state_runnable", "rail_response", "rail_load"};
+  constexpr std::array<std::string_view, 3> kCollective{"thread_state_iowait", "thread_state_uninterruptible",
+                                                        "detailed_memory_dump"};
   switch (op.category) {
-    case OpCategory::computation: return kComputation[phase];
-    case OpCategory::communication: return kCommunication[phase];
-    case OpCategory::copy: return "grey";
+    case OpCategory::computation: return kComputation[static_cast<std::size_t>(op.phase)];
+    case OpCategory::communication:
+      return mostly_exposed  ? "terrible"
+             : op.collective ? kCollective[static_cast<std::size_t>(op.collective->kind)]
+                             : kCollective[0];
+    case OpCategory::copy: return "yellow";
     default: return "generic_work";
   }
 }
@@ -59,21 +63,20 @@ void MergedWriter::begin_rank(int rank) {
   }
 }
 
-void MergedWriter::step(const StepView& step) {
+void MergedWriter::step(const TracedStep& step) {
   const std::int64_t end = host_end(step);
   events_.head('X', "step", fmt::format("step {}", step.number), host_track(), step.window.begin_ns);
   events_.duration(end - step.window.begin_ns);
   events_.arg(field::kStep, step.number);
   events_.end();
-  for (std::size_t i = 0; i < step.records.size(); ++i) {
-    write_op(step.records[i], i + 1 < step.records.size() ? step.records[i + 1].issued_ns : end);
-  }
+  find_computation(step);
+  for (std::size_t i = 0; i < step.records.size(); ++i) write_op(step.records[i], issue_end(step, i));
   write_activities(step);
   write_memory(step);
   write_gathers();
 }
 
-void MergedWriter::write_activities(const StepView& step) {
+void MergedWriter::write_activities(const TracedStep& step) {
   // What half overlaps the kernel before it is cut at its begin: slices of one track must nest.
   std::array<std::int64_t, kLaneCount> end{};
   for (const Activity& work : step.activities) {
@@ -109,7 +112,9 @@ void MergedWriter::write_op(const Record& record, std::int64_t host_end_ns) {
 
   events_.head('X', to_string(op.category), op.name, lane_track(op.lane), record.begin_ns);
   events_.duration(record.end_ns - record.begin_ns);
-  events_.member(field::kColour, colour(op));
+  const bool communicates = op.category == OpCategory::communication;
+  const std::int64_t exposed = communicates ? exposed_ns(record) : 0;
+  events_.member(field::kColour, colour(op, 2 * exposed > record.end_ns - record.begin_ns));
   events_.arg(field::kStep, record.step);
   events_.arg(field::kOp, record.op);
   events_.arg(field::kUnit, op.unit);
@@ -119,6 +124,7 @@ void MergedWriter::write_op(const Record& record, std::int64_t host_end_ns) {
   if (record.peers_arrived_ns > 0) {
     events_.arg_duration(field::kWaitedForPeers, std::max<std::int64_t>(0, record.peers_arrived_ns - record.begin_ns));
   }
+  if (communicates) events_.arg_duration(field::kExposed, exposed);
   events_.end();
   if (record.begin_ns >= record.issued_ns) {
     const std::int64_t id = (static_cast<std::int64_t>(rank_) << kRankShift) + ++flows_;
@@ -130,10 +136,30 @@ void MergedWriter::write_op(const Record& record, std::int64_t host_end_ns) {
   }
 }
 
+void MergedWriter::find_computation(const TracedStep& step) {
+  computation_.clear();
+  for (const Record& record : step.records) {
+    if (record.begin_ns != 0 && label_(step.number, record.op).category == OpCategory::computation) {
+      computation_.emplace_back(record.begin_ns, record.end_ns);
+    }
+  }
+  std::ranges::sort(computation_);
+}
+
+std::int64_t MergedWriter::exposed_ns(const Record& record) const {
+  std::int64_t exposed = 0, bare_from = record.begin_ns;
+  for (const auto& [begin, end] : computation_) {
+    if (begin >= record.end_ns) break;
+    exposed += std::max<std::int64_t>(0, begin - bare_from);
+    bare_from = std::max(bare_from, end);
+  }
+  return exposed + std::max<std::int64_t>(0, record.end_ns - bare_from);
+}
+
 void MergedWriter::write_wait(const OpLabel& op, const Record& record) {
   events_.head('X', to_string(op.category), op.name, host_track(), record.issued_ns);
   events_.duration(record.end_ns - record.issued_ns);
-  events_.member(field::kColour, colour(op));
+  events_.member(field::kColour, colour(op, false));
   events_.arg(field::kStep, record.step);
   events_.arg(field::kOp, record.op);
   events_.arg(field::kPhase, to_string(op.phase));
@@ -143,7 +169,7 @@ void MergedWriter::write_wait(const OpLabel& op, const Record& record) {
   events_.end();
 }
 
-void MergedWriter::write_memory(const StepView& step) {
+void MergedWriter::write_memory(const TracedStep& step) {
   for (const MemorySample& sample : step.memory) {
     events_.head('C', "", "live bytes", host_track(), sample.time_ns);
     for (MemoryCategory category : kMemoryCategories) {
@@ -178,7 +204,7 @@ void write_merged_trace(const std::string& path, const std::vector<RankTrace>& r
   MergedWriter writer(path, time, label);
   for (const RankTrace& trace : ranks) {
     writer.begin_rank(trace.rank);
-    for (const StepView& step : steps_of(trace)) writer.step(step);
+    for (const TracedStep& step : steps_of(trace)) writer.step(step);
   }
   writer.finish();
 }

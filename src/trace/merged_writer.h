@@ -7,7 +7,6 @@
 
 #include "trace/event_stream.h"
 #include "trace/facts.h"
-#include "trace/op_label.h"
 #include "trace/whole_file.h"
 
 namespace fsdpbench::trace {
@@ -21,15 +20,19 @@ class MergedWriter {
   /// The steps that follow are this rank's. Every rank once.
   void begin_rank(int rank);
   /// Steps in order of time.
-  void step(const StepView& step);
+  void step(const TracedStep& step);
+  /// Ends the file and puts it in its place; nothing may follow.
   void finish();
 
  private:
   void write_op(const Record& record, std::int64_t host_end_ns);
-  void write_activities(const StepView& step);
+  void write_activities(const TracedStep& step);
   void write_wait(const OpLabel& op, const Record& record);
-  void write_memory(const StepView& step);
+  void write_memory(const TracedStep& step);
   void write_gathers();
+  void find_computation(const TracedStep& step);
+  /// Time of a collective in which the rank computed nothing.
+  std::int64_t exposed_ns(const Record& record) const;
   Track lane_track(Lane lane) const;
   Track host_track() const;
 
@@ -37,9 +40,10 @@ class MergedWriter {
   EventStream events_;
   LabelOf label_;
   int rank_ = -1;
-  std::int64_t flows_ = 0;                                // of this rank
-  std::vector<std::pair<std::int64_t, int>> gathers_;     // of this step: when, +1 or -1
+  std::int64_t flows_ = 0;                             // of this rank
+  std::vector<std::pair<std::int64_t, int>> gathers_;  // of this step: when, +1 or -1
   int gathers_in_flight_ = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> computation_;  // of this step: begin and end, in order of begin
 };
 
 /// The whole of a run. `ranks` may miss some, as after an interrupt.

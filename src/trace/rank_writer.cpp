@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "trace/kineto_names.h"
+#include "trace/kineto.h"
 
 namespace fsdpbench::trace {
 namespace {
@@ -19,7 +19,7 @@ constexpr int kDevicePidStep = 16;
 constexpr int kHostTid = 1;
 constexpr int kFirstStream = 7;  // as CUPTI numbers the default stream; viewers and HTA want streams above 0
 constexpr int kContext = 1;
-constexpr int kCudaDevice = 1;   // kineto's device type
+constexpr int kCudaDevice = 1;  // kineto's device type
 
 int stream_of(Lane lane) { return kFirstStream + static_cast<int>(index_of(lane)); }
 
@@ -46,7 +46,8 @@ RankWriter::RankWriter(const std::string& path, const RankFacts& facts, const Ti
 void RankWriter::write_head(const RankFacts& facts, const TimeBase& time) {
   JsonStream& json = events_.json();
   const std::vector<ProcessGroup>& groups = collectives_.groups();
-  json.raw(fmt::format("{{\"{}\":1,\"{}\":{},\n", field::kSchemaVersionKey.name, field::kFsdpbenchSchema.name, kSchemaVersion));
+  json.raw(fmt::format("{{\"{}\":1,\"{}\":{},\n", field::kSchemaVersionKey.name, field::kFsdpbenchSchema.name,
+                       kSchemaVersion));
   json.raw(fmt::format("\"{}\":[{{\"id\":0,\"name\":", field::kDeviceProperties.name));
   json.text(fmt::format("{} rank {}", facts.backend, facts.rank));
   // HTA looks for the blank after "rank": in the text of the line.
@@ -87,7 +88,7 @@ void RankWriter::name_tracks(const RankFacts& facts) {
   }
 }
 
-void RankWriter::step(const StepView& step) {
+void RankWriter::step(const TracedStep& step) {
   const std::int64_t end = host_end(step);
   events_.head('X', "user_annotation", fmt::format("ProfilerStep#{}", step.number), host_, step.window.begin_ns);
   events_.duration(end - step.window.begin_ns);
@@ -99,15 +100,14 @@ void RankWriter::step(const StepView& step) {
   });
   for (std::size_t i = 0; i < step.records.size(); ++i) {
     const auto of_op = std::ranges::equal_range(works, step.records[i].op, {}, &Activity::op);
-    write_op(step, step.records[i], i + 1 < step.records.size() ? step.records[i + 1].issued_ns : end,
-             {of_op.begin(), of_op.end()});
+    write_op(step, step.records[i], issue_end(step, i), {of_op.begin(), of_op.end()});
   }
   for (const MemorySample& sample : step.memory) write_sample(sample);
   end_ns_ = end;
   next_step_ = step.number + 1;
 }
 
-void RankWriter::write_op(const StepView& step, const Record& record, std::int64_t host_end_ns,
+void RankWriter::write_op(const TracedStep& step, const Record& record, std::int64_t host_end_ns,
                           std::span<const Activity> works) {
   const OpLabel& op = label_(step.number, record.op);
   if (profiled_ && op.on_lane()) return rows_.write(op, record, host_end_ns, works, step.names);
@@ -200,7 +200,7 @@ void write_rank_trace(const std::string& path, const RankTrace& trace, const Ran
   RankFacts known = facts;
   known.profiled = !trace.activities.empty();
   RankWriter writer(path, known, time, label);
-  for (const StepView& step : steps_of(trace)) writer.step(step);
+  for (const TracedStep& step : steps_of(trace)) writer.step(step);
   writer.finish();
 }
 

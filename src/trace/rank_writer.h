@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "trace/activity_rows.h"
-#include "trace/collective_fields.h"
 #include "trace/event_stream.h"
 #include "trace/facts.h"
-#include "trace/op_label.h"
+#include "trace/kineto.h"
 #include "trace/whole_file.h"
 
 namespace fsdpbench::trace {
@@ -21,7 +20,8 @@ class RankWriter {
   RankWriter(const std::string& path, const RankFacts& facts, const TimeBase& time, LabelOf label);
 
   /// Steps in order of time.
-  void step(const StepView& step);
+  void step(const TracedStep& step);
+  /// Ends the file and puts it in its place; nothing may follow.
   void finish();
 
   /// Arrows left out because the device's time of a begin lies before the host's of its issue.
@@ -32,7 +32,8 @@ class RankWriter {
  private:
   void write_head(const RankFacts& facts, const TimeBase& time);
   void name_tracks(const RankFacts& facts);
-  void write_op(const StepView& step, const Record& record, std::int64_t host_end_ns, std::span<const Activity> works);
+  void write_op(const TracedStep& step, const Record& record, std::int64_t host_end_ns,
+                std::span<const Activity> works);
   void write_launch(const OpLabel& op, const Record& record, std::int64_t correlation, std::int64_t end_ns);
   void write_device_row(const OpLabel& op, const Record& record, std::int64_t correlation);
   void write_sample(const MemorySample& sample);

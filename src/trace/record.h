@@ -13,7 +13,7 @@ namespace fsdpbench::trace {
 /// When one op of the schedule ran on one rank. Times are base/clock.h nanoseconds.
 struct Record {
   std::int32_t step = 0;
-  std::int32_t op = 0;  ///< index into that step's schedule
+  std::int32_t op = 0;                ///< index into that step's schedule
   std::int64_t issued_ns = 0;         ///< the host began to issue it
   std::int64_t begin_ns = 0;          ///< 0 for host ops and ops without work
   std::int64_t end_ns = 0;            ///< host ops: the wait was over
@@ -28,8 +28,9 @@ struct MemorySample {
 };
 
 struct StepWindow {
-  std::int64_t begin_ns = 0;  ///< the host began to issue the step
-  std::int64_t end_ns = 0;    ///< every lane was idle again
+  std::int64_t begin_ns = 0;   ///< the host began to issue the step
+  std::int64_t end_ns = 0;     ///< every lane was idle again
+  std::int64_t issued_ns = 0;  ///< the host had issued the whole step; 0: not known
 };
 
 /// What one rank did, step by step.
@@ -38,7 +39,7 @@ struct RankTrace {
   std::vector<StepWindow> steps;
   std::vector<Record> records;  ///< in issue order
   std::vector<MemorySample> memory;
-  std::vector<Activity> activities;         ///< the device's own records, where it has a profiler; step after step
+  std::vector<Activity> activities;  ///< the device's own records, where it has a profiler; step after step
   std::vector<std::string> activity_names;
 };
 

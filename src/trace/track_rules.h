@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "trace/findings.h"
-#include "trace/parsed_event.h"
+#include "trace/event_reader.h"
 
 namespace fsdpbench::trace {
 
@@ -18,6 +18,7 @@ class TrackRules {
  public:
   explicit TrackRules(Findings& findings) : findings_(findings) {}
 
+  /// In the order of the file.
   void event(const ParsedEvent& event);
   /// After the last event.
   void finish();

@@ -131,7 +131,7 @@ TEST(GpuRankFile, WhatHalfOverlapsStandsAside) {
         return f;
       }(),
       run.time, run.label());
-  for (const StepView& step : steps_of(run.trace)) writer.step(step);
+  for (const TracedStep& step : steps_of(run.trace)) writer.step(step);
   writer.finish();
   const std::string text = read_text(folder / "r.json");
   EXPECT_EQ(findings_text(validate_text(text)), "");

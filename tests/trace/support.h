@@ -10,7 +10,6 @@
 
 #include "trace/facts.h"
 #include "trace/input_file.h"
-#include "trace/op_label.h"
 #include "trace/validate.h"
 
 namespace fsdpbench::trace {
@@ -73,7 +72,7 @@ struct Example {
     forward.unit = "0";
     labels = {gather, forward};
     trace.rank = 0;
-    trace.steps = {{1'000'000, 1'300'000}};
+    trace.steps = {{1'000'000, 1'300'000, 1'045'000}};
     trace.records = {{0, 0, 1'010'000, 1'150'000, 1'250'000, 1'200'000}, {0, 1, 1'030'000, 1'260'000, 1'300'000, 0}};
   }
   LabelOf label() const {

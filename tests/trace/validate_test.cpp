@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "trace/parsed_event.h"
+#include "trace/event_reader.h"
 #include "trace/support.h"
 #include "trace/whole_file.h"
 

@@ -100,8 +100,10 @@ TEST(RankWriter, CopiesZeroLengthsWaitsAndMarks) {
   OpLabel misleading = example.labels[1];
   misleading.name = "forward dma_layer";
   example.labels = {copy, copy, wait, mark, misleading};
-  example.trace.records = {{0, 0, 1'000'000, 1'010'000, 1'110'000, 0}, {0, 1, 1'001'000, 1'110'000, 1'110'000, 0},
-                           {0, 2, 1'002'000, 0, 1'120'000, 0},         {0, 3, 1'120'000, 0, 0, 0},
+  example.trace.records = {{0, 0, 1'000'000, 1'010'000, 1'110'000, 0},
+                           {0, 1, 1'001'000, 1'110'000, 1'110'000, 0},
+                           {0, 2, 1'002'000, 0, 1'120'000, 0},
+                           {0, 3, 1'120'000, 0, 0, 0},
                            {0, 4, 1'120'000, 1'121'000, 1'300'000, 0}};
   example.trace.memory = {{1'000'500, {1, 2, 3, 4, 5, 6}, 64}, {1'120'500, {1, 0, 3, 4, 5, 6}, 64}};
   const std::string text = rank_text(example);
@@ -154,9 +156,43 @@ TEST(MergedWriter, WaitsHaveInstantsAndClassesColours) {
   example.labels[1].category = OpCategory::host;
   example.trace.records[1] = {0, 1, 1'030'000, 0, 1'260'000, 0};
   const std::string text = merged_text({example.trace}, example);
-  EXPECT_THAT(text, HasSubstr(R"({"ph":"i","cat":"host","name":"forward blocks.0","pid":1,"tid":1,"ts":30.000,"s":"t"})"));
-  EXPECT_THAT(text, HasSubstr(R"("cname":"thread_state_iowait")"));
+  EXPECT_THAT(text,
+              HasSubstr(R"({"ph":"i","cat":"host","name":"forward blocks.0","pid":1,"tid":1,"ts":30.000,"s":"t"})"));
   EXPECT_EQ(findings_text(validate_text(text)), "");
+}
+
+/// The slice of an op with this category; null if there is none.
+nlohmann::json slice(const std::string& text, const std::string& category, int op) {
+  const auto json = nlohmann::json::parse(text);
+  for (const auto& event : json["traceEvents"]) {
+    if (event.value("cat", "") == category && event.contains("args") && event["args"].value("op", -1) == op)
+      return event;
+  }
+  return {};
+}
+
+TEST(MergedWriter, TheLastIssueEndsWhereTheHostHadIssuedTheStep) {
+  Example example;
+  EXPECT_EQ(slice(merged_text({example.trace}, example), "issue", 1)["dur"], 15.0);
+  example.trace.steps[0].issued_ns = 0;  // not known: no later than the step
+  EXPECT_EQ(slice(merged_text({example.trace}, example), "issue", 1)["dur"], 270.0);
+}
+
+TEST(MergedWriter, HiddenCollectivesHaveTheirKindsColourAndExposedOnesAreRed) {
+  Example example;  // the gather runs from 0.150 to 0.250 ms
+  const auto gather = [&](std::int64_t begin_us, std::int64_t end_us) {
+    example.trace.records[1].begin_ns = 1'000'000 + 1000 * begin_us;
+    example.trace.records[1].end_ns = 1'000'000 + 1000 * end_us;
+    return slice(merged_text({example.trace}, example), "communication", 0);
+  };
+  const auto exposed = gather(260, 300), hidden = gather(140, 260), half = gather(190, 200);
+  EXPECT_EQ(exposed["cname"], "terrible");
+  EXPECT_EQ(exposed["args"]["exposed_us"], 100.0);
+  EXPECT_EQ(hidden["cname"], "thread_state_iowait");
+  EXPECT_EQ(hidden["args"]["exposed_us"], 0.0);
+  EXPECT_EQ(half["args"]["exposed_us"], 90.0);
+  example.labels[0].collective->kind = CollectiveKind::reduce_scatter;
+  EXPECT_EQ(gather(140, 260)["cname"], "thread_state_uninterruptible");
 }
 
 TEST(MergedWriter, ARunWithoutStepsIsAnEmptyTrace) {
@@ -177,7 +213,8 @@ TEST(MergedWriter, TheCategoriesAreThoseOfTheMemory) {
 
 TEST(Writers, HostileTextsStayTexts) {
   constexpr char kHostile[] =
-      "</script><b>\"\\\n\t\x01\x7f/../../etc/passwd\xff\xc0\xaf\xed\xa0\x80\xf5 \xc3\xa9 \xe2\x9c\x93 \xf0\x9f\x98\x80\0end";
+      "</script><b>\"\\\n\t\x01\x7f/../../etc/passwd\xff\xc0\xaf\xed\xa0\x80\xf5 \xc3\xa9 \xe2\x9c\x93 "
+      "\xf0\x9f\x98\x80\0end";
   const std::string hostile(kHostile, sizeof kHostile - 1);
   Example example;
   for (OpLabel& label : example.labels) label.name = label.unit = hostile;
