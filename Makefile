@@ -71,8 +71,8 @@ asan tsan: deps
 # Two at a time, as there are two cores on a small machine.
 fuzz: deps
 	@cmake --preset asan $(LAUNCHER) --log-level=WARNING >/dev/null
-	cmake --build --preset asan --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result fuzz_trials
-	printf '%s\n' profile sweep trace result trials | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . 60'
+	cmake --build --preset asan --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result fuzz_trials fuzz_launch
+	printf '%s\n' profile sweep trace result trials launch | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . 60'
 
 cuda: cuda-build
 	ctest --preset cuda

@@ -80,6 +80,7 @@ int main(int argc, char** argv) {
   const fsdpbench::fuzz::Target target = fsdpbench::fuzz::target();
   std::vector<std::string> corpus{"", "{}", "[]"};
   for (const std::string& seed : target.seeds) corpus.push_back(read(fs::path(argv[1]) / seed).substr(0, kMostBytes));
+  corpus.insert(corpus.end(), target.texts.begin(), target.texts.end());
   Mutator mutator(corpus, argc > 3 ? std::strtoull(argv[3], nullptr, 10) : 1);
 
   const fs::path folder = fs::temp_directory_path() / fmt::format("fsdpbench-fuzz-{}-{}", target.name, getpid());
