@@ -60,7 +60,7 @@ analysis: .venv/installed
 	@touch $@
 
 report: build analysis
-	$(FSDPBENCH) run $(PROFILE) --out runs/quickstart-report --quiet
+	$(FSDPBENCH) run $(PROFILE) --out runs/quickstart-report --overwrite --quiet
 	$(FSDPBENCH) report runs/quickstart-report
 
 asan tsan: deps

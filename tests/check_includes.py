@@ -14,6 +14,17 @@ import re
 import sys
 from pathlib import Path
 
+# The rooms of app, each with the rooms before it that it may use.
+APP_ROOMS = {
+    "app/console": [],
+    "app/machine": [],
+    "app/experiment": ["app/console", "app/machine"],
+    "app/report": ["app/console", "app/machine", "app/experiment"],
+    "app/job": ["app/console", "app/machine", "app/experiment", "app/report"],
+    "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/job"],
+    "app": ["app/console", "app/machine", "app/job", "app/commands"],
+}
+BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "metrics", "engine"]
 # Everything may include base and itself. A name with a slash is a single header, others are whole folders.
 MAY_INCLUDE = {
     "base": [],
@@ -34,7 +45,7 @@ MAY_INCLUDE = {
     "model": ["plan", "backend", "config/run_config.h"],
     "metrics": ["trace", "schedule", "plan"],
     "engine": ["schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h"],
-    "app": ["config", "plan", "schedule", "backend", "model", "launch", "trace", "metrics", "engine"],
+    **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }
 # The CPU backend makes the CPU kernels; nothing else crosses downwards.
 SINGLE_FILES = {
@@ -143,8 +154,10 @@ def readme_problems(readme: str) -> list[str]:
                 rows[folder.strip()] = cells[2]
     found = []
     for folder, allowed in MAY_INCLUDE.items():
-        if folder in ("base", "app") or not allowed and folder in rows:
+        if folder == "base" or not allowed and folder in rows:
             continue
+        if folder in APP_ROOMS:  # beside all that lies below app
+            allowed = APP_ROOMS[folder]
         if folder not in rows and not folder.startswith("backend/"):
             found.append(f"src/README.md: its table lacks {folder}")
         found += [f"src/README.md: its row of {folder} lacks {name}" for name in allowed if name not in rows.get(folder, name)]

@@ -32,7 +32,7 @@ Examples
   fsdpbench doctor
 
 Profiles are TOML files; profiles/README.md lists all keys. The keys most people set:
-  model.preset             quickstart, gpt2-124m, llama3-8b, llama3-70b, llama3-405b, mlp
+  model.preset             quickstart, gpt2-124m, llama3.2-1b, llama3.2-3b, llama3-8b, llama3-70b, llama3-405b, mlp
   mesh.ranks               how many ranks; mesh.shard and mesh.replicate for hybrid strategies
   train.steps              measured steps; train.seq_len and train.batch_per_rank set their size
   data.path                any file or folder, read as bytes
@@ -126,6 +126,10 @@ void add_quiet_flag(CLI::App& command, bool& quiet) {
   command.add_flag("-q,--quiet", quiet, "No progress and no information; results, warnings and errors only");
 }
 
+void add_overwrite_flag(CLI::App& command, bool& overwrite) {
+  command.add_flag("--overwrite", overwrite, "Replace the result that DIR holds; else it is refused");
+}
+
 void add_compare(CLI::App& compare_app, CompareArguments& compare) {
   compare_app.add_option("A", compare.a, "Run profile (TOML), or a result folder: its config.toml")->required();
   compare_app.add_option("B", compare.b, "The other one; default: A, to be compared with itself or with --b-set");
@@ -138,6 +142,7 @@ void add_compare(CLI::App& compare_app, CompareArguments& compare) {
       ->type_name("PERCENT");
   compare_app.add_option("-o,--out", compare.out, "Folder for compare.json; default: runs/compare-<date-time>")
       ->type_name("DIR");
+  add_overwrite_flag(compare_app, compare.overwrite);
   compare_app.footer(kCompareHelp);
 }
 
@@ -181,6 +186,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* run_app = app.add_subcommand("run", "Train and measure; write result.json, traces and config.toml");
   add_profile_options(*run_app, run.profile, run.overrides);
   run_app->add_option("-o,--out", run.out, "Result folder; default: runs/<profile>-<date-time>")->type_name("DIR");
+  add_overwrite_flag(*run_app, run.overwrite);
   run_app->add_option("-r,--ranks", run.ranks, "The same as --set mesh.ranks=N; a launcher's count must agree")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
       ->type_name("N");

@@ -67,7 +67,7 @@ int execute_in_job(const CommandLine& line, const launch::Placement& placement) 
     if (!job.leads()) return serve(job);
     console().info(job.headline());
     const int code = execute(line, &job);
-    JobRun::announce_end(job, code);
+    announce_end(job, code);
     return code;
   } catch (const BackendError& error) {
     // What is lost shows in the data first, and in the channel a moment later.
@@ -81,7 +81,7 @@ int execute_in_job(const CommandLine& line, const launch::Placement& placement) 
       return job.watch().failure_code().value_or(static_cast<int>(ExitCode::rank_failed));
     }
     const int code = guarded(true, []() -> int { throw; });
-    JobRun::announce_end(job, code);
+    announce_end(job, code);
     return code;
   }
 }

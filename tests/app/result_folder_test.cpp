@@ -2,6 +2,10 @@
 
 #include <unistd.h>
 
+#include <fstream>
+#include <set>
+#include <thread>
+
 #include "base/error.h"
 #include "config/support.h"
 
@@ -9,45 +13,110 @@ namespace fsdpbench::app {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::HasSubstr;
 
 ExitCode code_of(const std::string& out) {
   try {
-    make_result_folder("p.toml", out);
+    const ResultFolder folder("p", out, OldResult::refuse);
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), testing::HasSubstr(out));
+    EXPECT_THAT(error.what(), HasSubstr(out));
     return error.code();
   }
   return ExitCode::ok;
 }
 
-TEST(ResultFolder, MakesTheFolderWithItsParentsAndLeavesItEmpty) {
-  const config::TemporaryFolder temporary;
-  const fs::path folder = make_result_folder("p.toml", (temporary.path() / "a/b").string());
-  EXPECT_TRUE(fs::is_directory(folder));
-  EXPECT_TRUE(fs::is_empty(folder));
-  EXPECT_EQ(make_result_folder("p.toml", folder.string()), folder);
+class ResultFolderTest : public ::testing::Test {
+ protected:
+  void put(const std::string& name) {
+    fs::create_directories((out_ / name).parent_path());
+    std::ofstream(out_ / name) << "x";
+  }
+  bool has(const std::string& name) const { return fs::exists(out_ / name); }
+
+  config::TemporaryFolder temporary_;
+  fs::path out_ = temporary_.path() / "a/b";
+};
+
+TEST_F(ResultFolderTest, MakesTheFolderWithItsParentsAndLeavesItEmpty) {
+  const ResultFolder folder("p", out_.string(), OldResult::refuse);
+  EXPECT_EQ(folder.path(), out_);
+  EXPECT_TRUE(fs::is_directory(out_));
+  EXPECT_TRUE(fs::is_empty(out_));
 }
 
-TEST(ResultFolder, ADefaultNameIsNewEachTime) {
-  const config::TemporaryFolder temporary;
+TEST_F(ResultFolderTest, GoesAgainWithItsParentsIfNothingWasWritten) {
+  { const ResultFolder folder("p", out_.string(), OldResult::refuse); }
+  EXPECT_FALSE(fs::exists(temporary_.path() / "a"));
+  EXPECT_TRUE(fs::exists(temporary_.path()));
+}
+
+TEST_F(ResultFolderTest, StaysIfSomethingWasWrittenOrItWasThereBefore) {
+  {
+    const ResultFolder folder("p", out_.string(), OldResult::refuse);
+    put("file");
+  }
+  EXPECT_TRUE(has("file"));
+  fs::remove(out_ / "file");
+  { const ResultFolder folder("p", out_.string(), OldResult::refuse); }
+  EXPECT_TRUE(fs::is_directory(out_));
+}
+
+TEST_F(ResultFolderTest, ADefaultNameIsNewForEveryone) {
   const fs::path before = fs::current_path();
-  fs::current_path(temporary.path());
-  const fs::path first = make_result_folder("profiles/runs/quick.toml", "");
-  const fs::path second = make_result_folder("profiles/runs/quick.toml", "");
+  fs::current_path(temporary_.path());
+  std::vector<std::string> names(16);
+  {
+    std::vector<std::jthread> threads;
+    for (std::string& name : names) {
+      threads.emplace_back([&name] {
+        const ResultFolder folder("quick", "", OldResult::refuse);
+        std::ofstream(folder.path() / "mine") << "x";
+        name = folder.path().string();
+      });
+    }
+  }
   fs::current_path(before);
-  EXPECT_EQ(first.parent_path(), "runs");
-  EXPECT_THAT(first.filename().string(), testing::StartsWith("quick-20"));
-  EXPECT_NE(first, second);
+  EXPECT_THAT(names.front(), ::testing::StartsWith("runs/quick-20"));
+  EXPECT_EQ(std::set<std::string>(names.begin(), names.end()).size(), names.size());
 }
 
-TEST(ResultFolder, AFileInTheWay) {
-  const config::TemporaryFolder temporary;
-  const std::string file = temporary.write("file", "x");
+TEST_F(ResultFolderTest, AnOldResultIsRefused) {
+  for (const char* name : {"result.json", "compare.json"}) {
+    put(name);
+    const std::string error = config::config_error([&] { ResultFolder("p", out_.string(), OldResult::refuse); });
+    EXPECT_THAT(error, HasSubstr(name));
+    EXPECT_THAT(error, HasSubstr("--overwrite"));
+    EXPECT_TRUE(has(name));
+    fs::remove(out_ / name);
+  }
+}
+
+TEST_F(ResultFolderTest, OverwritingTakesOurFilesOutAndNoOthers) {
+  const char* ours[] = {"result.json", "trace.json", "config.toml", "trace/rank_2.json.gz", "report/report.html"};
+  for (const char* name : ours) put(name);
+  put("trace/notes.txt");
+  put("notes.txt");
+  const ResultFolder folder("p", out_.string(), OldResult::overwrite);
+  for (const char* name : ours) EXPECT_FALSE(has(name)) << name;
+  EXPECT_TRUE(has("trace/notes.txt") && has("notes.txt"));
+}
+
+TEST_F(ResultFolderTest, ASweepIsNeverOverwritten) {
+  put("trials.jsonl");
+  for (const OldResult old : {OldResult::refuse, OldResult::overwrite}) {
+    EXPECT_THAT(config::config_error([&] { ResultFolder("p", out_.string(), old); }), HasSubstr("holds a sweep"));
+  }
+  const ResultFolder folder("p", out_.string(), OldResult::keep);
+  EXPECT_TRUE(has("trials.jsonl"));
+}
+
+TEST_F(ResultFolderTest, AFileInTheWay) {
+  const std::string file = temporary_.write("file", "x");
   EXPECT_EQ(code_of(file), ExitCode::cannot_write);
   EXPECT_EQ(code_of(file + "/below"), ExitCode::cannot_write);
 }
 
-TEST(ResultFolder, NoPermission) {
+TEST_F(ResultFolderTest, NoPermission) {
   // The kernel's own tree refuses new files even to root.
   EXPECT_EQ(code_of("/proc/fsdpbench"), ExitCode::cannot_write);
 }

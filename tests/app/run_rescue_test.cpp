@@ -5,7 +5,6 @@
 
 #include <fstream>
 
-#include "app/report/write_file.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::app {
@@ -61,6 +60,7 @@ TEST_F(RunRescueTest, Rank0WritesTheResultAndItsTrace) {
   EXPECT_EQ(saved["train"], (json{{"warmup", 1}, {"steps_done", 2}}));
   EXPECT_EQ(saved["steps"]["rank_ms"], json::array({3.0}));
   EXPECT_TRUE(has("trace/rank_0.json.gz"));
+  EXPECT_TRUE(has("config.toml"));
 }
 
 TEST_F(RunRescueTest, OthersWriteTheirTracesOnly) {
@@ -93,16 +93,6 @@ TEST_F(RunRescueTest, ARunThatHasEndedWellIsNotTouched) {
   rank0.close();
   EXPECT_EQ(rank0.save(&kRank2Died), "");
   EXPECT_FALSE(has("result.json"));
-}
-
-TEST_F(RunRescueTest, OldResultsAreForgottenAndNothingElse) {
-  fs::create_directories(folder_ / "trace");
-  for (const char* name : {"result.json", "trace.json", "config.toml", "trace/rank_2.json.gz", "trace/notes.txt"}) {
-    write_file(folder_ / name, "x");
-  }
-  forget_old_results(folder_);
-  EXPECT_FALSE(has("result.json") || has("trace.json") || has("trace/rank_2.json.gz"));
-  EXPECT_TRUE(has("config.toml") && has("trace/notes.txt"));
 }
 
 }  // namespace

@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <set>
 
-#include "app/experiment/sweep_summary.h"
 #include "config/support.h"
-#include "nlohmann/json.hpp"
 
 namespace fsdpbench::app {
 namespace {
 
-using nlohmann::json;
 using testing::HasSubstr;
 
 class SweepGridTest : public testing::Test {
@@ -107,56 +104,6 @@ TEST_F(SweepGridTest, EachRoundHasAllCellsInAnotherOrder) {
   EXPECT_NE(first, second);
   EXPECT_EQ(first, order_of_trial(grid, 0));
   EXPECT_EQ(std::set<std::size_t>(first.begin(), first.end()).size(), 20U);
-}
-
-json done(const std::string& cell, int trial, std::vector<double> steps) {
-  return {{"cell", cell},
-          {"trial", trial},
-          {"status", "ok"},
-          {"steps_ms", steps},
-          {"metrics", {{"compute_ms", steps.front() / 2}, {"step_ms", {{"median", steps.front()}}}}},
-          {"memory", {{"peak_bytes", {{"total", 8}}}}},
-          {"comm", json::object()},
-          {"world", {{"git_revision", "r"}, {"date", trial}}}};
-}
-
-TEST_F(SweepGridTest, TheSummarySaysWhatEachCellGave) {
-  file_.trials = 2;
-  file_.title = "T";
-  file_.axes = {{"mesh.ranks", {number(2), number(4), number(6)}}};
-  const SweepGrid grid = expand_sweep(file_, {});
-  const std::string a = grid.cells[0].id, b = grid.cells[1].id;
-  const json sweep =
-      sweep_json(grid, {done(a, 0, {1, 2, 30}), done(a, 1, {4, 4, 4}), done(b, 0, {5, 5}),
-                        json{{"cell", grid.cells[2].id}, {"trial", 0}, {"status", "failed"}, {"reason", "why <b>"}},
-                        done("c-unknown", 0, {1})});
-  ASSERT_EQ(sweep["cells"].size(), 3U);
-  EXPECT_EQ(sweep["cells"][0]["status"], "ok");
-  EXPECT_EQ(sweep["cells"][0]["axes"]["mesh.ranks"], 2);
-  const json& step = sweep["cells"][0]["metrics"]["step_ms"];
-  EXPECT_EQ(step["median"], 3.0);
-  EXPECT_EQ(step["min"], 1.0);
-  EXPECT_EQ(step["max"], 30.0);
-  EXPECT_EQ(step["n"], 2);
-  EXPECT_EQ(step["steps"], 6);
-  EXPECT_EQ(sweep["cells"][1]["status"], "incomplete");
-  EXPECT_EQ(sweep["cells"][2]["status"], "failed");
-  EXPECT_EQ(sweep["cells"][2]["reason"], "why <b>");
-  EXPECT_FALSE(sweep["cells"][2].contains("metrics"));
-  EXPECT_EQ(sweep["complete"], false);
-  EXPECT_EQ(sweep["mixed_worlds"], false);
-  EXPECT_THAT(sweep_table(sweep), HasSubstr("incomplete"));
-}
-
-TEST_F(SweepGridTest, ATrialThatWasRepeatedCountsOnceAndTheLastCounts) {
-  file_.trials = 1;
-  file_.axes = {{"mesh.ranks", {number(2)}}};
-  const SweepGrid grid = expand_sweep(file_, {});
-  const std::string a = grid.cells[0].id;
-  const json sweep =
-      sweep_json(grid, {json{{"cell", a}, {"trial", 0}, {"status", "failed"}, {"reason", "then"}}, done(a, 0, {7, 7})});
-  EXPECT_EQ(sweep["cells"][0]["status"], "ok");
-  EXPECT_EQ(sweep["cells"][0]["trials"], 1);
 }
 
 }  // namespace

@@ -1,24 +1,27 @@
 #include "app/experiment/trial_log.h"
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "app/experiment/trial_json.h"
 #include "config/support.h"
+#include "support/trials.h"
 
 namespace fsdpbench::app {
 namespace {
 
 using nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-json trial(int number) {
-  return {{"cell", "c"},
-          {"trial", number},
-          {"status", "ok"},
-          {"steps_ms", {1.5, 2.5}},
-          {"metrics", json::object()},
-          {"memory", json::object()},
-          {"comm", json::object()},
-          {"world", json::object()}};
+LoggedTrial trial(int number) {
+  return fsdpbench::testing::logged("c", static_cast<std::uint64_t>(number), {1.5, 2.5});
+}
+
+/// As the log writes it.
+json line(int number) {
+  json j = to_json(*trial(number).trial);
+  j.update({{"cell", "c"}, {"trial", number}, {"status", "ok"}});
+  return j;
 }
 
 std::string contents(const std::filesystem::path& path) {
@@ -26,7 +29,7 @@ std::string contents(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-class TrialLogTest : public testing::Test {
+class TrialLogTest : public ::testing::Test {
  protected:
   void append(const std::string& text) { std::ofstream(path_, std::ios::binary | std::ios::app) << text; }
 
@@ -44,16 +47,18 @@ TEST_F(TrialLogTest, KeepsWhatWasAppended) {
   }
   const TrialLog log(path_, "h");
   ASSERT_EQ(log.trials().size(), 2U);
-  EXPECT_EQ(log.trials()[1], trial(1));
+  EXPECT_EQ(log.trials()[1].cell, "c");
+  EXPECT_EQ(log.trials()[1].number, 1U);
+  EXPECT_EQ(to_json(*log.trials()[1].trial), to_json(*trial(1).trial));
   EXPECT_EQ(log.torn_bytes(), 0U);
 }
 
 TEST_F(TrialLogTest, ATornLineIsCutOffWhereverItWasTorn) {
   { TrialLog(path_, "h").append(trial(0)); }
   const std::string whole = contents(path_);
-  const std::string line = trial(1).dump();
-  for (std::size_t length = 1; length <= line.size(); ++length) {
-    std::ofstream(path_, std::ios::binary) << whole << line.substr(0, length);
+  const std::string torn = line(1).dump();
+  for (std::size_t length = 1; length <= torn.size(); ++length) {
+    std::ofstream(path_, std::ios::binary) << whole << torn.substr(0, length);
     {
       TrialLog log(path_, "h");
       EXPECT_EQ(log.torn_bytes(), length);
@@ -77,32 +82,32 @@ TEST_F(TrialLogTest, ALastLineOfZerosIsTornToo) {
 
 TEST_F(TrialLogTest, DamageInTheMiddleIsAnErrorWithItsLine) {
   { TrialLog(path_, "h").append(trial(0)); }
-  append("{\"cell\n" + trial(1).dump() + "\n");
+  append("{\"cell\n" + line(1).dump() + "\n");
   EXPECT_THAT(config::config_error([&] { TrialLog(path_, "h"); }), HasSubstr("trials.jsonl:3: this line is damaged"));
 }
 
 TEST_F(TrialLogTest, WhatIsNoTrialIsAnError) {
-  const std::string header = "{\"sweep\":\"h\",\"trials_version\":1}\n";
-  const auto error = [&](const json& line) {
-    return config::config_error([&] { parse_trials(header + line.dump() + "\n", "t"); });
+  const std::string header = "{\"sweep\":\"h\",\"trials_version\":2}\n";
+  const auto error = [&](const json& wrong) {
+    return config::config_error([&] { parse_trials(header + wrong.dump() + "\n", "t"); });
   };
   EXPECT_THAT(error(json::array()), HasSubstr("t:2: this is no trial: it is no object"));
-  json bad = trial(0);
+  json bad = line(0);
   bad["steps_ms"] = {1.0, "x"};
   EXPECT_THAT(error(bad), HasSubstr("no positive number"));
   bad["steps_ms"] = json::array();
   EXPECT_THAT(error(bad), HasSubstr("no steps"));
-  bad = trial(0);
+  bad = line(0);
   bad["trial"] = -1;
   EXPECT_THAT(error(bad), HasSubstr("no trial number"));
-  bad = trial(0);
+  bad = line(0);
   bad.erase("metrics");
   EXPECT_THAT(error(bad), HasSubstr("no metrics"));
   EXPECT_THAT(error({{"cell", "c"}, {"trial", 0}, {"status", "failed"}}), HasSubstr("no reason"));
   EXPECT_THAT(config::config_error([&] { parse_trials("[]\n{}\n", "t"); }),
               HasSubstr("t:1: this is no file of trials"));
   EXPECT_THAT(config::config_error([&] { parse_trials("{\"sweep\":\"h\",\"trials_version\":9}\n", "t"); }),
-              HasSubstr("reads 1"));
+              HasSubstr("reads 2"));
 }
 
 TEST_F(TrialLogTest, AnotherSweepIsRefused) {
@@ -117,7 +122,7 @@ TEST_F(TrialLogTest, OnlyOneWriterAtATime) {
 
 TEST_F(TrialLogTest, HostileReasonsStayOneLine) {
   const std::string reason = "<b>\n\"\\\xff\x01";
-  { TrialLog(path_, "h").append({{"cell", "c"}, {"trial", 0}, {"status", "failed"}, {"reason", reason}}); }
+  { TrialLog(path_, "h").append(fsdpbench::testing::failed("c", 0, reason)); }
   EXPECT_EQ(TrialLog(path_, "h").trials().size(), 1U);
 }
 

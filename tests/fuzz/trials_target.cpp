@@ -1,8 +1,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "app/experiment/sweep_summary.h"
 #include "app/experiment/trial_log.h"
+#include "app/report/sweep_report.h"
 #include "tests/fuzz/fuzz_target.h"
 
 namespace fsdpbench::fuzz {

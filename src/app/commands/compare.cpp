@@ -7,14 +7,13 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "app/commands/measure.h"
 #include "app/console/console.h"
+#include "app/console/json_text.h"
 #include "app/console/progress.h"
-#include "app/experiment/load_run.h"
-#include "app/experiment/trial.h"
 #include "app/report/compare_report.h"
 #include "app/report/explain_result.h"
 #include "app/report/result_folder.h"
-#include "app/report/write_file.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/find_file.h"
@@ -31,7 +30,7 @@ struct Contender {
   config::RunConfig config;
   ComparedSide side;
 
-  void run(Job* job) { side.trials.push_back(run_trial(config, job)); }
+  void run(Job* job) { side.trials.push_back(whole_trial(config, job)); }
 };
 
 /// What was compared is run again, so an unfinished run can be compared; but its user should know.
@@ -50,7 +49,7 @@ Contender load(const std::string& path, std::vector<std::string> overrides, cons
   Contender c;
   if (fs::is_directory(path)) note_unfinished(path);
   std::vector<std::string> notes;
-  c.config = load_run(config::find_profile(path), overrides, job, &notes);
+  c.config = load_config(config::find_profile(path), overrides, placement_of(job), &notes);
   for (std::string& note : config::validate(c.config)) notes.push_back(std::move(note));
   for (const std::string& note : notes) console().info(fmt::format("{}: {}", path, note));
   c.side.name = path;
@@ -71,7 +70,7 @@ int compare_command(const CompareArguments& arguments, Job* job) {
   Contender a = load(arguments.a, arguments.overrides, arguments.a_overrides, job);
   Contender b = load(arguments.b.empty() ? arguments.a : arguments.b, arguments.overrides, arguments.b_overrides, job);
   if (a.config == b.config) console().info("A and B are the same configuration: this measures the noise (A/A).");
-  const fs::path folder = make_result_folder("compare", arguments.out);
+  const ResultFolder folder("compare", arguments.out, arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
 
   const std::int64_t begin = now_ns();
   for (int trial = 0; trial < arguments.trials; ++trial) {
@@ -86,11 +85,10 @@ int compare_command(const CompareArguments& arguments, Job* job) {
   console().clear_progress();
   const double threshold = arguments.threshold / 100;
   const metrics::Comparison comparison = metrics::compare_samples(a.side.steps(), b.side.steps(), threshold);
-  write_file(folder / "compare.json", compare_json(a.side, b.side, comparison, threshold)
-                                              .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                                          "\n");
+  const fs::path path = folder.path() / "compare.json";
   console().print(compare_table(a.side, b.side, comparison, threshold) +
-                  fmt::format("\ncomparison  {}\n", (folder / "compare.json").string()));
+                  fmt::format("\ncomparison  {}\n", path.string()));
+  write_file(path, json_text(compare_json(a.side, b.side, comparison, threshold)));
   return static_cast<int>(ExitCode::ok);
 }
 

@@ -12,15 +12,16 @@ struct CompareArguments {
   std::vector<std::string> overrides;    ///< of both
   std::vector<std::string> a_overrides;  ///< of A only, after those of both
   std::vector<std::string> b_overrides;
-  int trials = 12;       ///< of each side
-  double threshold = 1;  ///< in percent: smaller differences are of no interest
-  std::string out;       ///< folder for compare.json; empty: runs/compare-<date-time>
+  int trials = 12;         ///< of each side
+  double threshold = 1;    ///< in percent: smaller differences are of no interest
+  std::string out;         ///< folder for compare.json; empty: runs/compare-<date-time>
+  bool overwrite = false;  ///< replace a result that `out` holds
 };
 
 class Job;
 
-/// Runs A and B in turns, says which is faster, and writes compare.json. Returns 0 whatever the verdict. `job`: null, or
-/// the job whose rank 0 this is.
+/// Runs A and B in turns, says which is faster, and writes compare.json. Returns 0 whatever the verdict. `job`: null,
+/// or the job whose rank 0 this is.
 int compare_command(const CompareArguments& arguments, Job* job);
 
 }  // namespace fsdpbench::app

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "app/console/console.h"
+#include "app/console/json_text.h"
 #include "app/machine/build_info.h"
 #include "app/machine/machine_facts.h"
 #include "app/machine/machine_rates.h"
@@ -137,7 +138,7 @@ int doctor_command(const DoctorArguments& arguments) {
   const auto backend = select_backend("cpu");
   const std::vector<Rate> rates = measure(facts, *backend);
   if (arguments.json) {
-    console().print(as_json(facts, rates, backend->facts()).dump(2) + '\n');
+    console().print(json_text(as_json(facts, rates, backend->facts())));
     return 0;
   }
   console().print(facts_table(facts));

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/console/console.h"
+#include "app/console/json_text.h"
 #include "app/report/explain_report.h"
 #include "app/report/explain_result.h"
 #include "base/error.h"
@@ -33,7 +34,7 @@ int explain_command(const ExplainArguments& arguments) {
   } else if (arguments.format == "issue") {
     console().print(schedule::issue_order(setup.plan, steady) + "\n");
   } else if (arguments.format == "json") {
-    console().print(explain_json(setup).dump(2) + "\n");
+    console().print(json_text(explain_json(setup)));
   } else if (arguments.format == "table") {
     console().print(explain_text(setup));
   } else {

@@ -9,17 +9,16 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "app/commands/measure.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
+#include "app/console/json_text.h"
 #include "app/console/progress.h"
-#include "app/experiment/load_run.h"
 #include "app/experiment/sweep_grid.h"
-#include "app/experiment/sweep_summary.h"
-#include "app/experiment/trial.h"
 #include "app/experiment/trial_log.h"
 #include "app/job/job.h"
 #include "app/report/result_folder.h"
-#include "app/report/write_file.h"
+#include "app/report/sweep_report.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/find_file.h"
@@ -90,9 +89,9 @@ struct State {
   std::set<std::string> failed;
 };
 
-State state_of(const std::vector<json>& trials, const SweepGrid& grid, bool retry_failed) {
+State state_of(const std::vector<LoggedTrial>& trials, const SweepGrid& grid, bool retry_failed) {
   std::map<std::pair<std::string, std::uint64_t>, bool> last;
-  for (const json& trial : trials) last[{trial["cell"], trial["trial"]}] = trial["status"] == "ok";
+  for (const LoggedTrial& logged : trials) last[{logged.cell, logged.number}] = logged.trial.has_value();
   std::set<std::string> known;
   for (const SweepCell& cell : grid.cells) known.insert(cell.id);
   State state;
@@ -104,28 +103,30 @@ State state_of(const std::vector<json>& trials, const SweepGrid& grid, bool retr
   return state;
 }
 
-/// A trial as a line of the log. Failing is a result too; being stopped, or not being able to write, is not.
-json trial_record(const SweepGrid& grid, const SweepCell& cell, Job* job, const fs::path& keep) {
-  const auto failed = [](const std::string& reason, ExitCode code) {
-    return json{{"status", "failed"}, {"reason", reason}, {"exit_code", static_cast<int>(code)}};
+/// One trial for the log. Failing is a result too; being stopped, or not being able to write, is not.
+LoggedTrial logged_trial(const SweepGrid& grid, const SweepCell& cell, std::uint64_t number, Job* job,
+                         const fs::path& keep) {
+  LoggedTrial logged{.cell = cell.id, .number = number, .trial = {}, .reason = {}};
+  const auto failed = [&](const std::string& reason, ExitCode code) {
+    logged.reason = reason;
+    logged.exit_code = static_cast<int>(code);
   };
   try {
     std::vector<std::string> overrides = grid.base_overrides;
     overrides.insert(overrides.end(), cell.overrides.begin(), cell.overrides.end());
-    json record = run_trial(load_run(grid.file.base, overrides, job), job, keep);
-    record["status"] = "ok";
-    return record;
+    logged.trial = whole_trial(load_config(grid.file.base, overrides, placement_of(job)), job, keep);
   } catch (const Error& error) {
     if (error.code() == ExitCode::interrupted || error.code() == ExitCode::cannot_write) throw;
     // A rank that was killed says nothing about the cell.
     const double patience_s = error.code() == ExitCode::rank_failed ? 1 : 0;
     if (job != nullptr && job->watch().failure_code(patience_s) && job->channel().failure()->died) throw;
-    return failed(error.what(), error.code());
+    failed(error.what(), error.code());
   } catch (const std::bad_alloc&) {
-    return failed("memory ran out", ExitCode::no_resources);
+    failed("memory ran out", ExitCode::no_resources);
   } catch (const std::exception& error) {
-    return failed(error.what(), ExitCode::failure);
+    failed(error.what(), ExitCode::failure);
   }
+  return logged;
 }
 
 class SweepRun {
@@ -167,7 +168,7 @@ class SweepRun {
 
   json write_summary() {
     json summary = sweep_json(grid_, log_.trials());
-    write_file(folder_ / "sweep.json", summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+    write_file(folder_ / "sweep.json", json_text(summary));
     return summary;
   }
 
@@ -193,18 +194,16 @@ class SweepRun {
     if (state_.done.contains({cell.id, number}) || state_.failed.contains(cell.id)) return;
     progress_.show(cell, trial);
     const bool keeps = grid_.file.keep_traces && trial + 1 == grid_.file.trials;
-    json record = trial_record(grid_, cell, job_, keeps ? folder_ / "cells" / cell.id : fs::path());
-    record["cell"] = cell.id;
-    record["trial"] = number;
-    log_.append(record);
-    if (record["status"] == "ok") {
+    LoggedTrial logged = logged_trial(grid_, cell, number, job_, keeps ? folder_ / "cells" / cell.id : fs::path());
+    if (logged.trial) {
       state_.done.insert({cell.id, number});
-      progress_.done(record["seconds"]);
+      progress_.done(logged.trial->seconds);
     } else {
       progress_.drop(missing(cell));
       state_.failed.insert(cell.id);
-      console().warning(fmt::format("cell failed: {}: {}", describe(grid_, cell), record["reason"].get<std::string>()));
+      console().warning(fmt::format("cell failed: {}: {}", describe(grid_, cell), logged.reason));
     }
+    log_.append(std::move(logged));
     if (job_ != nullptr && job_->watch().failure_code()) {
       throw BackendError("the job has failed with this cell; the same command goes on with the others");
     }
@@ -229,7 +228,7 @@ SweepGrid job_grid(config::SweepFile file, std::vector<std::string> overrides, c
                          overrides, [](const std::string& s) { return config::read_override(s).name == "mesh.ranks"; });
   if (!varies && !fixed) overrides.push_back(fmt::format("mesh.ranks={}", job->ranks()));
   SweepGrid grid = expand_sweep(std::move(file), overrides);
-  if (!varies) load_run(grid.file.base, grid.base_overrides, job);  // says at once if no cell can run
+  if (!varies) load_config(grid.file.base, grid.base_overrides, placement_of(job));  // says at once if no cell can run
   return grid;
 }
 
@@ -240,7 +239,8 @@ int sweep_command(const SweepArguments& arguments, Job* job) {
   const SweepGrid grid = job_grid(config::load_sweep(path), arguments.overrides, job);
   const std::string out = arguments.out.empty() ? "runs/" + config::profile_name(path) : arguments.out;
   for (const std::string& note : grid.file.notes) console().info(note);
-  const fs::path folder = make_result_folder(arguments.sweep, out);
+  const ResultFolder result_folder("", out, OldResult::keep);
+  const fs::path& folder = result_folder.path();
   check_summary(folder / "sweep.json", grid);
   console().info(fmt::format("{}: {} cells, {} trials each{}", grid.file.title, grid.cells.size(), grid.file.trials,
                              grid.skipped > 0 ? fmt::format("; {} cells left out by [[skip]]", grid.skipped) : ""));

@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
-#include <optional>
+#include <nlohmann/json.hpp>
+#include <utility>
 
+#include "app/console/json_text.h"
+#include "app/experiment/trial_json.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {
@@ -17,26 +19,35 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kTrialsVersion = 1;
+constexpr int kTrialsVersion = 2;
 
 bool is_text(const json& object, const char* key) { return object.contains(key) && object[key].is_string(); }
 
-/// Empty if all that summaries rely on is there.
-std::string trouble_with(const json& line) {
-  if (!line.is_object()) return "it is no object";
-  if (!is_text(line, "cell")) return "it names no cell";
-  if (!line.contains("trial") || !line["trial"].is_number_unsigned()) return "it has no trial number";
-  if (!is_text(line, "status")) return "it has no status";
-  if (line["status"] == "failed") return is_text(line, "reason") ? "" : "it gives no reason for the failure";
-  if (line["status"] != "ok") return "its status is neither ok nor failed";
-  for (const char* key : {"metrics", "memory", "comm", "world"}) {
-    if (!line.contains(key) || !line[key].is_object()) return fmt::format("it has no {}", key);
+json to_json(const LoggedTrial& logged) {
+  json line = logged.trial ? to_json(*logged.trial) : json{{"reason", logged.reason}, {"exit_code", logged.exit_code}};
+  line["cell"] = logged.cell;
+  line["trial"] = logged.number;
+  line["status"] = logged.trial ? "ok" : "failed";
+  return line;
+}
+
+/// Throws ConfigError that says what is wrong with it.
+LoggedTrial logged_trial(const json& line) {
+  if (!line.is_object()) throw ConfigError("it is no object");
+  if (!is_text(line, "cell")) throw ConfigError("it names no cell");
+  if (!line.contains("trial") || !line["trial"].is_number_unsigned()) throw ConfigError("it has no trial number");
+  if (!is_text(line, "status")) throw ConfigError("it has no status");
+  LoggedTrial logged{.cell = line["cell"], .number = line["trial"], .trial = {}, .reason = {}};
+  if (line["status"] == "failed") {
+    if (!is_text(line, "reason")) throw ConfigError("it gives no reason for the failure");
+    logged.reason = line["reason"];
+    if (line.contains("exit_code") && line["exit_code"].is_number_integer()) logged.exit_code = line["exit_code"];
+    return logged;
   }
-  if (!line.contains("steps_ms") || !line["steps_ms"].is_array() || line["steps_ms"].empty()) return "it has no steps";
-  for (const json& step : line["steps_ms"]) {
-    if (!step.is_number() || !(step.get<double>() > 0)) return "a step time is no positive number";
-  }
-  return "";
+  if (line["status"] != "ok") throw ConfigError("its status is neither ok nor failed");
+  if (!line.contains("metrics")) throw ConfigError("it has no metrics");
+  logged.trial = trial_from_json(line);
+  return logged;
 }
 
 std::string read_all(int file, const std::filesystem::path& path) {
@@ -83,9 +94,11 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place) {
     if (number == 1) {
       parsed.sweep = read_header(line, place);
     } else {
-      const std::string trouble = trouble_with(line);
-      if (!trouble.empty()) throw ConfigError(fmt::format("{}:{}: this is no trial: {}.", place, number, trouble));
-      parsed.trials.push_back(line);
+      try {
+        parsed.trials.push_back(logged_trial(line));
+      } catch (const ConfigError& error) {
+        throw ConfigError(fmt::format("{}:{}: this is no trial: {}.", place, number, error.what()));
+      }
     }
     parsed.whole_bytes = end + 1;
   }
@@ -121,14 +134,14 @@ TrialLog::TrialLog(const std::filesystem::path& path, const std::string& sweep) 
 
 TrialLog::~TrialLog() { ::close(file_); }
 
-void TrialLog::append(const json& trial) {
-  write_line(trial);
-  trials_.push_back(trial);
+void TrialLog::append(LoggedTrial trial) {
+  write_line(to_json(trial));
+  if (trial.trial) trial.trial->measurement = {};  // megabytes, of no use here
+  trials_.push_back(std::move(trial));
 }
 
 void TrialLog::write_line(const json& line) {
-  // Reasons quote what users wrote, whatever its bytes.
-  const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + '\n';
+  const std::string text = json_line(line) + '\n';
   std::size_t done = 0;
   while (done < text.size()) {
     const ssize_t written = ::write(file_, text.data() + done, text.size() - done);

@@ -1,19 +1,32 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "app/experiment/trial.h"
+
 namespace fsdpbench::app {
+
+/// A trial of a cell as a line of the log. Failing is a result too.
+struct LoggedTrial {
+  std::string cell;            ///< SweepCell::id
+  std::uint64_t number = 0;    ///< of the cell's trials, from 0
+  std::optional<Trial> trial;  ///< absent: it failed
+  std::string reason;          ///< why it failed
+  int exit_code = 0;           ///< with which `fsdpbench run` would have failed
+};
 
 /// What the text of a trials file says.
 struct ParsedTrials {
-  std::string sweep;                   ///< hash of the sweep that wrote it; empty: nothing was written yet
-  std::vector<nlohmann::json> trials;  ///< one a line, each of the shape that check_trial() wants
-  std::size_t whole_bytes = 0;         ///< how much of the text is whole lines
+  std::string sweep;                ///< hash of the sweep that wrote it; empty: nothing was written yet
+  std::vector<LoggedTrial> trials;  ///< one a line
+  std::size_t whole_bytes = 0;      ///< how much of the text is whole lines
 };
 
 /// Lines of JSON, the first of them a header. A last line that is not whole is what a kill in mid-write leaves, so it
@@ -31,11 +44,13 @@ class TrialLog {
   TrialLog(const TrialLog&) = delete;
   TrialLog& operator=(const TrialLog&) = delete;
 
-  const std::vector<nlohmann::json>& trials() const { return trials_; }
+  /// In the order in which they ended, those from before first.
+  const std::vector<LoggedTrial>& trials() const { return trials_; }
   /// Bytes of a torn last line that were cut off.
   std::size_t torn_bytes() const { return torn_bytes_; }
 
-  void append(const nlohmann::json& trial);
+  /// On disk when it returns. Keeps everything but what the ranks recorded. Throws OutputError.
+  void append(LoggedTrial trial);
 
  private:
   void write_line(const nlohmann::json& line);
@@ -43,7 +58,7 @@ class TrialLog {
   std::filesystem::path path_;
   int file_ = -1;
   std::size_t torn_bytes_ = 0;
-  std::vector<nlohmann::json> trials_;
+  std::vector<LoggedTrial> trials_;
 };
 
 }  // namespace fsdpbench::app

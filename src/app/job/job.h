@@ -9,7 +9,7 @@
 namespace fsdpbench::app {
 
 /// A job of several processes, one rank each, as one of them sees it. Rank 0 executes the command; the others serve it
-/// (serve.h). Made before any other thread.
+/// (job_run.h). Made before any other thread.
 class Job {
  public:
   /// Joins the others. Throws BackendError if they do not all come.
@@ -21,6 +21,7 @@ class Job {
   int rank() const { return session_->placement().rank; }
   int ranks() const { return session_->placement().ranks; }
   bool leads() const { return rank() == 0; }
+  /// Lives as long as this, as do the next two.
   launch::Session& session() const { return *session_; }
   launch::ControlChannel& channel() { return session_->control(); }
   JobWatch& watch() { return watch_; }

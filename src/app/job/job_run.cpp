@@ -3,20 +3,25 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "app/console/interrupt.h"
+#include "app/console/json_text.h"
 #include "app/job/config_message.h"
+#include "app/job/run_rescue.h"
 #include "app/machine/select_backend.h"
+#include "app/report/result_json.h"
 #include "base/error.h"
 #include "config/spelling.h"
 
 namespace fsdpbench::app {
 namespace {
 
+namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::string_view kOrder = "job.order";  // from rank 0: JSON, a run or the end
+constexpr std::string_view kOrder = "job.order";  // from rank 0: JSON, a cell or the end
 constexpr std::string_view kReady = "job.ready";  // to rank 0: JSON, whether this rank can run it
 constexpr std::string_view kStart = "job.start";  // from rank 0: "go", or "skip" if a rank cannot
 
@@ -27,12 +32,12 @@ void send_to_others(Job& job, std::string_view topic, const std::string& payload
 json ready() { return {{"code", 0}}; }
 json not_ready(const std::string& why, ExitCode code) { return {{"code", static_cast<int>(code)}, {"message", why}}; }
 
-/// Prepares what was ordered; what is wrong with it goes to rank 0.
-std::optional<PreparedRun> prepare_order(const json& order, int local_ranks, json& answer) {
+/// Opens the cell that was ordered; what is wrong with it goes to rank 0.
+std::optional<Cell> open_ordered(const json& order, int local_ranks, json& answer) {
   try {
-    PreparedRun prepared = prepare_run(config_from_message(order.at("config").get<std::string>()), local_ranks);
+    Cell cell = open_cell(config_from_message(order.at("config").get<std::string>()), local_ranks);
     answer = ready();
-    return prepared;
+    return cell;
   } catch (const Error& error) {
     answer = not_ready(error.what(), error.code());
   } catch (const std::bad_alloc&) {
@@ -43,31 +48,12 @@ std::optional<PreparedRun> prepare_order(const json& order, int local_ranks, jso
   return std::nullopt;
 }
 
-void serve_run(Job& job, const json& order) {
-  job.watch().doing("preparing a run");
-  json answer;
-  const std::optional<PreparedRun> prepared = prepare_order(order, job.session().placement().local_ranks, answer);
-  job.channel().send(0, kReady, answer.dump(-1, ' ', false, json::error_handler_t::replace));
-  if (job.channel().receive(0, kStart) != "go") return;
-
-  JobRun run(job, *prepared, order.at("folder").get<std::string>(), order.at("frame"));
-  engine::RunHooks hooks;
-  hooks.stop = interrupt_requested;
-  hooks.done = &run.done();
-  const engine::Setup& p = prepared->setup;
-  const auto backend = select_backend(std::string(config::to_string(p.config.device.backend)));
-  job.watch().doing("training");
-  engine::run(*backend, p, *prepared->data, hooks, &job.session());
-  run.ended();
-}
-
-}  // namespace
-
-void JobRun::announce(Job& job, const PreparedRun& prepared, const std::filesystem::path& folder, const json& frame) {
-  const json order{{"config", to_message(prepared.setup.config)},
-                   {"folder", folder.empty() ? "" : std::filesystem::absolute(folder).string()},
+/// Rank 0: gives the cell to all others and waits until they are ready for it.
+void announce(Job& job, const Cell& cell, const fs::path& folder, const json& frame) {
+  const json order{{"config", to_message(cell.setup.config)},
+                   {"folder", folder.empty() ? "" : fs::absolute(folder).string()},
                    {"frame", frame}};
-  send_to_others(job, kOrder, order.dump());
+  send_to_others(job, kOrder, json_line(order));
   json refusal;
   int refuser = 0;
   for (int rank = 1; rank < job.ranks(); ++rank) {
@@ -83,21 +69,56 @@ void JobRun::announce(Job& job, const PreparedRun& prepared, const std::filesyst
   }
 }
 
-void JobRun::announce_end(Job& job, int code) { send_to_others(job, kOrder, json{{"end", code}}.dump()); }
-
-JobRun::JobRun(Job& job, const PreparedRun& prepared, std::filesystem::path folder, json frame)
-    : job_(job), rescue_(std::move(folder), std::move(frame), prepared.setup, job.rank()) {
-  job_.watch().save_with(&rescue_);
+/// This process's rank of a cell that all have agreed on. While it trains, what it has done is saved if the job fails.
+engine::Measurement train_rank(Job& job, const Cell& cell, engine::RunHooks hooks, fs::path folder, json frame) {
+  RunRescue rescue(std::move(folder), std::move(frame), cell.setup, job.rank());
+  const struct Guard {
+    Guard(JobWatch& of_job, RunRescue& saves) : watch(of_job) { watch.save_with(&saves); }
+    ~Guard() { watch.save_with(nullptr); }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+    JobWatch& watch;
+  } guard(job.watch(), rescue);
+  hooks.done = &rescue.done();
+  const auto backend = select_backend(std::string(config::to_string(cell.setup.config.device.backend)));
+  job.watch().doing("training");
+  engine::Measurement measurement = engine::run(*backend, cell.setup, *cell.data, hooks, &job.session());
+  rescue.close();
+  return measurement;
 }
 
-JobRun::~JobRun() { job_.watch().save_with(nullptr); }
+void serve_cell(Job& job, const json& order) {
+  job.watch().doing("preparing a run");
+  json answer;
+  const std::optional<Cell> cell = open_ordered(order, job.session().placement().local_ranks, answer);
+  job.channel().send(0, kReady, json_line(answer));
+  if (job.channel().receive(0, kStart) != "go") return;
+  engine::RunHooks hooks;
+  hooks.stop = interrupt_requested;
+  train_rank(job, *cell, hooks, order.at("folder").get<std::string>(), order.at("frame"));
+}
+
+}  // namespace
+
+Train train_on_job(Job& job, fs::path folder, World world) {
+  return [&job, folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& hooks) {
+    const json frame = folder.empty() ? json() : result_frame(cell.setup, world);
+    job.watch().doing("preparing a run");
+    announce(job, cell, folder, frame);
+    engine::Measurement measurement = train_rank(job, cell, hooks, folder, frame);
+    job.watch().doing("computing metrics and writing results");
+    return measurement;
+  };
+}
+
+void announce_end(Job& job, int code) { send_to_others(job, kOrder, json_line({{"end", code}})); }
 
 int serve(Job& job) {
   for (;;) {
     job.watch().doing("waiting for rank 0");
     const json order = json::parse(job.channel().receive(0, kOrder));
     if (order.contains("end")) return order["end"];
-    serve_run(job, order);
+    serve_cell(job, order);
   }
 }
 

@@ -8,8 +8,10 @@
 #include <thread>
 #include <utility>
 
+#include "app/console/json_text.h"
+#include "app/report/result_folder.h"
 #include "app/report/trace_files.h"
-#include "app/report/write_file.h"
+#include "config/write.h"
 
 namespace fsdpbench::app {
 
@@ -30,7 +32,8 @@ void RunRescue::write_result(const launch::JobFailure* failure, const engine::Do
   for (const trace::StepWindow& step : done.trace.steps) {
     j["steps"]["rank_ms"].push_back(static_cast<double>(step.end_ns - step.begin_ns) / 1e6);
   }
-  write_file(folder_ / "result.json", j.dump(2, ' ', false, json::error_handler_t::replace) + "\n");
+  write_file(folder_ / "config.toml", config::to_toml(setup_.config));
+  write_file(folder_ / "result.json", json_text(j));
 }
 
 bool RunRescue::result_is_missing() const {
@@ -65,15 +68,6 @@ std::string RunRescue::save(const launch::JobFailure* failure) {
 void RunRescue::close() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
-}
-
-void forget_old_results(const fs::path& folder) {
-  std::error_code error;
-  for (const char* name : {"result.json", "trace.json"}) fs::remove(folder / name, error);
-  for (const auto& file : fs::directory_iterator(folder / "trace", error)) {
-    const std::string name = file.path().filename().string();
-    if (name.starts_with("rank_") && name.ends_with(".json.gz")) fs::remove(file.path(), error);
-  }
 }
 
 }  // namespace fsdpbench::app

@@ -11,8 +11,8 @@
 
 namespace fsdpbench::app {
 
-/// What one rank of a job saves if the run cannot end as it should: a result.json that says so, and the rank's own
-/// trace. Thread-safe: the thread that trains may be stuck.
+/// What one rank of a job saves if the run cannot end as it should: a result.json that says so beside its config.toml,
+/// and the rank's own trace. Thread-safe: the thread that trains may be stuck.
 class RunRescue {
  public:
   /// `folder`: the result folder, empty if there is none: then nothing is saved. `frame`: result_frame() of the run.
@@ -43,9 +43,5 @@ class RunRescue {
   std::mutex mutex_;
   bool closed_ = false;
 };
-
-/// Takes results of an earlier run out of a result folder that is used again: beside what a failed run leaves they
-/// would be taken for its own.
-void forget_old_results(const std::filesystem::path& folder);
 
 }  // namespace fsdpbench::app

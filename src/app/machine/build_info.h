@@ -12,8 +12,11 @@ struct BuildInfo {
   std::string build_type;    ///< "Release"
   std::string sanitize;      ///< "address,undefined", "thread" or empty
   std::string compiler;      ///< "GNU 12.2.0"
+
+  friend bool operator==(const BuildInfo&, const BuildInfo&) = default;
 };
 
+/// Of this program. Lives as long as it.
 const BuildInfo& build_info();
 
 /// "fsdpbench 0.1.0 (abc123, Release, GNU 12.2.0)".

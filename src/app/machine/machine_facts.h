@@ -34,11 +34,4 @@ MachineFacts machine_facts();
 /// Memory that new work can have without swapping; 0 if the system does not say.
 std::int64_t available_memory_bytes();
 
-/// "release string" of the NVIDIA driver, GPUs by name. No driver, no GPUs: `driver` says so.
-struct NvidiaFacts {
-  std::string driver;
-  std::vector<std::string> gpus;
-};
-NvidiaFacts nvidia_facts();
-
 }  // namespace fsdpbench::app

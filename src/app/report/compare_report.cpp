@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "app/console/table.h"
+#include "app/experiment/trial_json.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::app {
@@ -24,12 +27,25 @@ std::string change(double ratio) {
   return fmt::format("{:.1f} % {}", std::abs(percent), percent > 0 ? "slower" : "faster");
 }
 
+/// Of one trial; absent: it was not measured.
+using Number = std::function<std::optional<double>(const Trial&)>;
+
+Number metric(std::string_view name) {
+  return [name](const Trial& trial) -> std::optional<double> {
+    for (const auto& [key, value] : metric_numbers(trial)) {
+      if (key == name) return value;
+    }
+    return std::nullopt;
+  };
+}
+
 /// Median over trials; absent if a trial does not have the number.
-std::optional<double> median_of(const ComparedSide& side, const json::json_pointer& number) {
+std::optional<double> median_of(const ComparedSide& side, const Number& number) {
   std::vector<double> values;
-  for (const json& trial : side.trials) {
-    if (!trial.contains(number) || !trial[number].is_number()) return std::nullopt;
-    values.push_back(trial[number].get<double>());
+  for (const Trial& trial : side.trials) {
+    const std::optional<double> value = number(trial);
+    if (!value) return std::nullopt;
+    values.push_back(*value);
   }
   if (values.empty()) return std::nullopt;
   return metrics::median(values);
@@ -41,10 +57,11 @@ const char* verdict_name(Verdict verdict) {
 
 json side_json(const ComparedSide& side, double median) {
   json j{{"name", side.name}, {"step_ms", median}, {"config", side.config}, {"trials", json::array()}};
-  for (const json& trial : side.trials) {
-    j["trials"].push_back({{"steps_ms", trial["steps_ms"]}, {"metrics", trial["metrics"]}});
+  for (const Trial& trial : side.trials) {
+    const json whole = to_json(trial);
+    j["trials"].push_back({{"steps_ms", whole["steps_ms"]}, {"metrics", whole["metrics"]}});
+    j["memory"] = whole["memory"];
   }
-  if (!side.trials.empty()) j["memory"] = side.trials.back()["memory"];
   return j;
 }
 
@@ -52,7 +69,7 @@ json side_json(const ComparedSide& side, double median) {
 
 std::vector<std::vector<double>> ComparedSide::steps() const {
   std::vector<std::vector<double>> all;
-  for (const json& trial : trials) all.push_back(trial["steps_ms"].get<std::vector<double>>());
+  for (const Trial& trial : trials) all.push_back(trial.metrics->steps_ms);
   return all;
 }
 
@@ -75,22 +92,24 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
   Table table;
   table.title = fmt::format("A  {}\nB  {}\n", a.name, b.name);
   table.header = {"median of trials", "A", "B", "B / A", ""};
-  const auto row = [&](const char* name, const char* pointer, double scale, const char* unit) {
-    const json::json_pointer number(pointer);
+  const auto row = [&](const char* name, const Number& number, const char* unit) {
     const std::optional<double> left = median_of(a, number), right = median_of(b, number);
-    const auto text = [&](std::optional<double> v) { return v ? fmt::format("{:.2f}", *v * scale) : std::string("-"); };
+    const auto text = [&](std::optional<double> v) { return v ? fmt::format("{:.2f}", *v) : std::string("-"); };
     const bool ratio = left && right && *left > 0;
     table.rows.push_back({name, text(left), text(right), ratio ? fmt::format("{:.3f}", *right / *left) : "-", unit});
   };
   table.rows.push_back({"step time", fmt::format("{:.2f}", c.median_a), fmt::format("{:.2f}", c.median_b),
                         fmt::format("{:.3f}", c.ratio), "ms; ratio: of neighbouring trials"});
-  row("compute", "/metrics/compute_ms", 1, "ms");
-  row("communication", "/metrics/comm_ms", 1, "ms");
-  row("exposed communication", "/metrics/exposed_comm_ms", 1, "ms");
-  row("idle", "/metrics/idle_ms", 1, "ms");
-  row("overlap", "/metrics/overlap_pct", 1, "%");
-  row("tokens/s", "/metrics/tokens_per_s", 1, "1/s");
-  row("peak memory", "/memory/peak_bytes/total", 1.0 / (1 << 20), "MiB");
+  row("compute", metric("compute_ms"), "ms");
+  row("communication", metric("comm_ms"), "ms");
+  row("exposed communication", metric("exposed_comm_ms"), "ms");
+  row("idle", metric("idle_ms"), "ms");
+  row("overlap", metric("overlap_pct"), "%");
+  row("tokens/s", metric("tokens_per_s"), "1/s");
+  const auto peak_mib = [](const Trial& trial) {
+    return std::optional(static_cast<double>(trial.memory.peak_occupied_total) / (1 << 20));
+  };
+  row("peak memory", peak_mib, "MiB");
   std::string text = format_table(table);
   text += "\n" + verdict_sentence(c, threshold) + "\n";
   text += fmt::format("{} interleaved trials each", a.trials.size());
@@ -113,7 +132,7 @@ json compare_json(const ComparedSide& a, const ComparedSide& b, const Comparison
          {"a", side_json(a, c.median_a)},
          {"b", side_json(b, c.median_b)}};
   if (c.aa_noise) j["aa_noise"] = *c.aa_noise;
-  if (!a.trials.empty()) j["world"] = a.trials.front()["world"];
+  if (!a.trials.empty()) j["world"] = to_json(a.trials.front().world);
   return j;
 }
 

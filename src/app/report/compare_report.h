@@ -4,16 +4,18 @@
 #include <string>
 #include <vector>
 
+#include "app/experiment/trial.h"
 #include "metrics/compare.h"
 
 namespace fsdpbench::app {
 
 /// What the trials of one side gave, in the order in which they ran.
 struct ComparedSide {
-  std::string name;                    ///< as the user wrote it: profile and overrides
-  nlohmann::json config;               ///< resolved
-  std::vector<nlohmann::json> trials;  ///< of run_trial()
+  std::string name;           ///< as the user wrote it: profile and overrides
+  nlohmann::json config;      ///< resolved
+  std::vector<Trial> trials;  ///< each with metrics
 
+  /// Step times in milliseconds, by trial.
   std::vector<std::vector<double>> steps() const;
 };
 

@@ -7,39 +7,129 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <nlohmann/json.hpp>
 
+#include "app/console/json_text.h"
+#include "app/report/result_json.h"
+#include "app/report/trace_files.h"
 #include "base/error.h"
+#include "config/write.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::app {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// A name that no run has used yet: two runs may start in the same second.
-fs::path unused_folder(const std::string& profile) {
-  const std::string name =
-      fmt::format("{}-{:%Y%m%d-%H%M%S}", fs::path(profile).stem().string(), fmt::localtime(std::time(nullptr)));
+/// Makes the missing parents of `folder` and adds them to `made`.
+void make_parents(const fs::path& folder, std::vector<fs::path>& made) {
+  const fs::path parent = folder.parent_path();
+  std::error_code error;
+  if (parent.empty() || fs::exists(parent, error)) return;
+  make_parents(parent, made);
+  if (fs::create_directory(parent, error)) made.push_back(parent);
+}
+
+/// True: it was not there before. False: it was, or cannot be made.
+bool make(const fs::path& folder, std::vector<fs::path>& made, std::error_code& error) {
+  make_parents(folder, made);
+  if (!fs::create_directory(folder, error)) return false;
+  made.push_back(folder);
+  return true;
+}
+
+/// Two runs may start in the same second, also in two processes: who makes the folder has it.
+fs::path make_new(const std::string& stem, std::vector<fs::path>& made, std::error_code& error) {
+  const std::string name = fmt::format("{}-{:%Y%m%d-%H%M%S}", stem, fmt::localtime(std::time(nullptr)));
   fs::path folder = fs::path("runs") / name;
-  for (int i = 2; fs::exists(folder); ++i) folder = fs::path("runs") / fmt::format("{}-{}", name, i);
+  for (int i = 2; !make(folder, made, error) && !error; ++i) folder = fs::path("runs") / fmt::format("{}-{}", name, i);
   return folder;
 }
 
-}  // namespace
-
-fs::path make_result_folder(const std::string& profile, const std::string& out) {
-  const fs::path folder = out.empty() ? unused_folder(profile) : fs::path(out);
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error || !fs::is_directory(folder)) {
-    throw OutputError(fmt::format("{}: the result folder cannot be made: {}.", folder.string(),
-                                  error ? error.message() : "there is a file of that name"));
-  }
+void prove_writable(const fs::path& folder) {
   std::string probe = (folder / ".probe-XXXXXX").string();
   const int file = mkstemp(probe.data());
   if (file < 0) throw OutputError(fmt::format("{}: cannot write there: {}.", folder.string(), std::strerror(errno)));
   close(file);
   unlink(probe.c_str());
-  return folder;
+}
+
+/// The first of `names` that is in `folder`; empty: none.
+std::string first_of(const fs::path& folder, std::initializer_list<const char*> names) {
+  std::error_code error;
+  for (const char* name : names) {
+    if (fs::exists(folder / name, error)) return name;
+  }
+  return "";
+}
+
+void refuse(const fs::path& folder, OldResult old) {
+  if (const std::string name = first_of(folder, {"sweep.json", "trials.jsonl"}); !name.empty()) {
+    throw ConfigError(fmt::format("{} holds a sweep ({}); choose another folder with --out.", folder.string(), name));
+  }
+  if (old == OldResult::overwrite) return;
+  if (const std::string name = first_of(folder, {"result.json", "compare.json"}); !name.empty()) {
+    throw ConfigError(
+        fmt::format("{} holds a result already ({}); choose another folder with --out, or replace it "
+                    "with --overwrite.",
+                    folder.string(), name));
+  }
+}
+
+/// What run, compare and report have written; beside new results it would be taken for theirs.
+void remove_ours(const fs::path& folder) {
+  std::error_code error;
+  for (const char* name : {"result.json", "compare.json", "trace.json", "config.toml"}) {
+    if (!fs::is_directory(folder / name, error)) fs::remove(folder / name, error);
+  }
+  for (const auto& file : fs::directory_iterator(folder / "trace", error)) {
+    const std::string name = file.path().filename().string();
+    if (name.starts_with("rank_") && name.ends_with(".json.gz")) fs::remove(file.path(), error);
+  }
+  fs::remove(folder / "trace", error);  // if nothing else is in it
+  if (fs::exists(folder / "report/report.html", error)) fs::remove_all(folder / "report", error);
+}
+
+void remove_empty(const std::vector<fs::path>& made) {
+  std::error_code error;
+  for (auto folder = made.rbegin(); folder != made.rend(); ++folder) fs::remove(*folder, error);  // not if it is not
+}
+
+}  // namespace
+
+void write_file(const fs::path& path, const std::string& text) {
+  trace::WholeFile file(path.string());
+  file.write(text);
+  file.commit();
+}
+
+ResultFolder::ResultFolder(const std::string& stem, const std::string& out, OldResult old) : path_(out) {
+  try {
+    std::error_code error;
+    if (out.empty()) {
+      path_ = make_new(stem, made_, error);
+    } else {
+      make(path_, made_, error);
+    }
+    if (error || !fs::is_directory(path_)) {
+      throw OutputError(fmt::format("{}: the result folder cannot be made: {}.", path_.string(),
+                                    error ? error.message() : "there is a file of that name"));
+    }
+    if (old != OldResult::keep) refuse(path_, old);
+    prove_writable(path_);
+    if (old != OldResult::keep) remove_ours(path_);
+  } catch (...) {
+    remove_empty(made_);
+    throw;
+  }
+}
+
+ResultFolder::~ResultFolder() { remove_empty(made_); }
+
+void write_result(const fs::path& folder, const engine::Setup& setup, const Trial& trial) {
+  write_file(folder / "config.toml", config::to_toml(setup.config));
+  write_file(folder / "result.json", json_text(result_json(setup, trial)));
+  if (trial.metrics) write_trace_files(folder, setup, trial.measurement.traces);
 }
 
 }  // namespace fsdpbench::app

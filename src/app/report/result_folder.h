@@ -2,11 +2,43 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
+
+#include "app/experiment/trial.h"
 
 namespace fsdpbench::app {
 
-/// Makes the folder that a run writes into, parents included: `out`, or runs/<profile stem>-<date-time> if `out` is
-/// empty. Proves before the run that files can be written there. Throws OutputError.
-std::filesystem::path make_result_folder(const std::string& profile, const std::string& out);
+/// Whole or not at all: written beside its place, then renamed. Throws OutputError.
+void write_file(const std::filesystem::path& path, const std::string& text);
+
+/// What a command does with a result that its folder holds already.
+enum class OldResult {
+  refuse,     ///< throw ConfigError
+  overwrite,  ///< take it out: files of ours only
+  keep,       ///< it is the command's own, which goes on with it
+};
+
+/// The folder that a command writes into, made before it begins, so that a run of hours does not end with "no space" or
+/// "no permission"; taken away again at the end, with the parents that were made for it, if nothing was written.
+class ResultFolder {
+ public:
+  /// `out`, or runs/<stem>-<date-time> if it is empty, which is a new folder whoever else makes one at this moment.
+  /// Throws OutputError if no file can be written there, ConfigError if it holds a result that must not be lost: of a
+  /// run or comparison unless `old` says otherwise, of a sweep unless `old` is keep.
+  ResultFolder(const std::string& stem, const std::string& out, OldResult old);
+  ~ResultFolder();
+  ResultFolder(const ResultFolder&) = delete;
+  ResultFolder& operator=(const ResultFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  std::vector<std::filesystem::path> made_;  // parents first
+};
+
+/// Writes config.toml and result.json of a trial, then its traces, which take longest and most space: if the disk is
+/// full the numbers are there. Throws OutputError.
+void write_result(const std::filesystem::path& folder, const engine::Setup& setup, const Trial& trial);
 
 }  // namespace fsdpbench::app

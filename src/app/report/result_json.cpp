@@ -1,45 +1,31 @@
 #include "app/report/result_json.h"
 
-#include <algorithm>
-#include <cmath>
-#include <nlohmann/json.hpp>
+#include <sys/resource.h>
 
-#include "app/machine/build_info.h"
-#include "app/machine/machine_facts.h"
-#include "app/report/result_details.h"
-#include "config/spelling.h"
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <vector>
+
+#include "app/experiment/trial_json.h"
 #include "config/write.h"
+#include "metrics/run_details.h"
+#include "metrics/step_view.h"
+#include "schedule/memory_walk.h"
+#include "schedule/print_schedule.h"
 
 namespace fsdpbench::app {
 namespace {
 
 using nlohmann::json;
 
-/// Who started the ranks, and how they talk.
-json launch_json(const RunReport& report) {
-  const int ranks = report.setup->plan.mesh.ranks();
-  if (report.session == nullptr) return {{"ranks", ranks}, {"source", "threads of one process"}};
-  return {{"ranks", ranks}, {"source", report.session->placement().source}, {"transport", report.session->transport()}};
-}
-
-/// By rank: where it ran, and how its device measured.
-json devices_json(const engine::Measurement& result) {
-  json j = json::array();
-  for (std::size_t rank = 0; rank < result.devices.size(); ++rank) {
-    json entry{{"rank", rank}, {"host", result.hosts[rank]}};
-    for (const auto& [name, fact] : result.devices[rank]) entry[name] = fact;
-    j.push_back(std::move(entry));
-  }
-  return j;
-}
-
 /// How well the ranks' clocks are known: their times are on rank 0's. Null for threads, which share one.
-json clock_json(const engine::Measurement& result) {
-  if (result.clocks.empty()) return nullptr;
+json clock_json(const engine::Measurement& measurement) {
+  if (measurement.clocks.empty()) return nullptr;
   json j = json::array();
   bool one = true;
-  for (std::size_t rank = 0; rank < result.clocks.size(); ++rank) {
-    const auto& [before, correction] = result.clocks[rank];
+  for (std::size_t rank = 0; rank < measurement.clocks.size(); ++rank) {
+    const auto& [before, correction] = measurement.clocks[rank];
     one &= correction.same_clock();
     j.push_back({{"rank", rank},
                  {"offset_us", static_cast<double>(before.offset_ns) / 1e3},
@@ -49,137 +35,183 @@ json clock_json(const engine::Measurement& result) {
   return one ? json("same host clock") : j;
 }
 
-json world(const RunReport& report) {
-  const BuildInfo& build = build_info();
-  const MachineFacts machine = machine_facts();
-  json j{{"version", build.version},      {"git_revision", build.git_revision},
-         {"git_dirty", build.git_dirty},  {"build_type", build.build_type},
-         {"compiler", build.compiler},    {"command_line", report.command_line},
-         {"date", report.date},           {"backend", config::to_string(report.setup->config.device.backend)},
-         {"launch", launch_json(report)}, {"cpu", machine.cpu},
-         {"threads", machine.threads},    {"memory_bytes", machine.memory_bytes},
-         {"kernel", machine.kernel},      {"realtime", machine.realtime}};
-  for (const auto& [name, version] : machine.libraries) j["libraries"][name] = version;
-  const config::RunConfig& config = report.setup->config;
-  j["emulated_link"] = config.emulate.link_gb_per_s.has_value();
-  j["emulated_compute"] = config.emulate.compute_tflops.has_value();
-  return j;
-}
-
-json summary(const metrics::Summary& s) {
-  return {{"median", s.median}, {"ci_low", s.ci_low}, {"ci_high", s.ci_high},
-          {"min", s.min},       {"max", s.max},       {"n", s.n}};
-}
-
-json metrics_json(const metrics::RunMetrics& m) {
-  json j{{"step_ms", summary(m.step_ms)},        {"compute_ms", m.compute_ms},           {"comm_ms", m.comm_ms},
-         {"exposed_comm_ms", m.exposed_comm_ms}, {"exposed_copy_ms", m.exposed_copy_ms}, {"idle_ms", m.idle_ms},
-         {"tokens_per_s", m.tokens_per_s}};
-  if (m.overlap_pct) j["overlap_pct"] = *m.overlap_pct;
-  if (m.bound_ratio) j["step_over_bound"] = *m.bound_ratio;
-  if (m.aa_noise_pct) j["aa_noise_pct"] = *m.aa_noise_pct;
-  if (m.settling) {
-    j["unsettled_steps"] = m.settling->unsettled;
-    j["never_settled"] = m.settling->never_settled;
-  }
-  for (const metrics::RankMetrics& rank : m.ranks) {
-    j["ranks"].push_back({{"step_ms", summary(rank.step_ms)},
-                          {"compute_ms", rank.compute_ms},
-                          {"exposed_comm_ms", rank.exposed_comm_ms},
-                          {"idle_ms", rank.idle_ms}});
+json phases_json(const metrics::RunDetails& details) {
+  json j;
+  for (const metrics::PhaseTimes& p : details.phases) {
+    j[std::string(schedule::to_string(p.phase))] = {
+        {"step_ms", p.step_ms},       {"compute_ms", p.compute_ms},           {"comm_ms", p.comm_ms},
+        {"overlap_ms", p.overlap_ms}, {"exposed_comm_ms", p.exposed_comm_ms}, {"exposed_copy_ms", p.exposed_copy_ms},
+        {"idle_ms", p.idle_ms},       {"host_wait_ms", p.host_wait_ms}};
   }
   return j;
 }
 
-json categories(const CategoryBytes& bytes, std::int64_t total) {
-  json j{{"total", total}};
-  for (MemoryCategory c : kMemoryCategories) j[std::string(to_string(c))] = bytes[index_of(c)];
+json collectives_json(const metrics::RunDetails& details) {
+  json j = json::array();
+  for (const metrics::CollectiveTimes& c : details.collectives) {
+    json entry{{"name", c.name},
+               {"kind", c.kind},
+               {"unit", c.unit},
+               {"phase", c.phase},
+               {"bytes", c.message_bytes},
+               {"group_size", c.group_size},
+               {"count", c.count},
+               {"time_ms", c.time_ms},
+               {"wait_ms", c.wait_ms},
+               {"transfer_ms", c.transfer_ms},
+               {"algbw_gb_s", c.algbw_gb_s},
+               {"busbw_gb_s", c.busbw_gb_s}};
+    if (c.link_efficiency) entry["link_efficiency"] = *c.link_efficiency;
+    j.push_back(std::move(entry));
+  }
   return j;
 }
 
-/// Peaks of the rank that needed most.
-json memory_json(const RunReport& report) {
-  const std::vector<PoolStatistics>& ranks = report.result->memory;
-  const PoolStatistics& worst = *std::max_element(ranks.begin(), ranks.end(), [](const auto& a, const auto& b) {
-    return a.peak_occupied_total < b.peak_occupied_total;
-  });
-  const PoolStatistics& expected = report.setup->memory;
-  return {{"peak_bytes", categories(worst.peak_occupied, worst.peak_occupied_total)},
-          {"reserved_bytes", worst.reserved},
-          {"estimated_peak_bytes", categories(expected.peak_occupied, expected.peak_occupied_total)}};
-}
-
-json communication_json(const RunReport& report) {
-  const auto steps = static_cast<double>(report.result->traces.front().steps.size());
-  const backend::WireBytes& bytes = report.result->wire_bytes.front();
-  const auto per_step = [&](backend::Collective kind) {
-    return std::llround(static_cast<double>(bytes[static_cast<std::size_t>(kind)]) / steps);
-  };
-  const plan::CommunicationVolume& v = report.expected_volume;
-  return {{"wire_bytes_per_rank",
-           {{"all_gather", per_step(backend::Collective::all_gather)},
-            {"reduce_scatter", per_step(backend::Collective::reduce_scatter)},
-            {"all_reduce", per_step(backend::Collective::all_reduce)}}},
-          {"expected_wire_bytes_per_rank",
-           {{"all_gather", std::llround(v.all_gather)},
-            {"reduce_scatter", std::llround(v.reduce_scatter)},
-            {"all_reduce", std::llround(v.all_reduce)}}}};
-}
-
-/// Ranked causes, and where they lie in one step of median length.
-void add_causes(const metrics::CauseReport& report, const engine::Measurement& result, json& j) {
-  j["stalled_ms"] = report.stalled_ms;
-  j["causes_small_ms"] = report.small_ms;
-  j["causes"] = json::array();
-  for (const metrics::CauseShare& c : report.causes) {
-    json entry{{"cause", metrics::to_string(c.cause)}, {"ms", c.ms}, {"share_pct", c.share_pct}, {"advice", c.advice}};
-    if (!c.unit.empty()) entry["unit"] = c.unit;
-    if (!c.op.empty()) entry["op"] = c.op;
-    if (c.late_rank >= 0) entry["late_rank"] = c.late_rank;
-    j["causes"].push_back(std::move(entry));
+json units_json(const metrics::RunDetails& details) {
+  json j = json::array();
+  for (const metrics::UnitTimes& u : details.units) {
+    j.push_back({{"unit", u.unit},
+                 {"compute_ms", u.compute_ms},
+                 {"comm_ms", u.comm_ms},
+                 {"exposed_comm_ms", u.exposed_comm_ms}});
   }
-  const trace::RankTrace& trace = result.traces[static_cast<std::size_t>(report.example_rank)];
+  return j;
+}
+
+/// Where the causes lie in one step of median length.
+json intervals_json(const Trial& trial) {
+  const metrics::CauseReport& report = *trial.causes;
+  const trace::RankTrace& trace = trial.measurement.traces[static_cast<std::size_t>(report.example_rank)];
   const std::int32_t first = trace.records.front().step;
   const trace::StepWindow& window = trace.steps[static_cast<std::size_t>(report.example_step - first)];
-  j["exposed_intervals"] = json::array();
+  json j = json::array();
   for (const metrics::Stall& stall : report.example) {
-    j["exposed_intervals"].push_back({{"rank", report.example_rank},
-                                      {"step", report.example_step},
-                                      {"begin_ms", static_cast<double>(stall.time.begin - window.begin_ns) / 1e6},
-                                      {"end_ms", static_cast<double>(stall.time.end - window.begin_ns) / 1e6},
-                                      {"cause", metrics::to_string(stall.cause)}});
+    j.push_back({{"rank", report.example_rank},
+                 {"step", report.example_step},
+                 {"begin_ms", static_cast<double>(stall.time.begin - window.begin_ns) / 1e6},
+                 {"end_ms", static_cast<double>(stall.time.end - window.begin_ns) / 1e6},
+                 {"cause", metrics::to_string(stall.cause)}});
   }
+  return j;
+}
+
+/// Live bytes over one step of median length, on its slowest rank: an op's buffers live from its begin on the lane, or
+/// until its end, not from when the host, far ahead, issued it.
+json timeline_json(const engine::Setup& p, const Trial& trial) {
+  const int rank = trial.causes->example_rank;
+  const trace::RankTrace& trace = trial.measurement.traces[static_cast<std::size_t>(rank)];
+  const std::int32_t step = trial.causes->example_step;
+  const schedule::Schedule& schedule = p.schedules.of_step(static_cast<std::size_t>(step));
+  const auto first =
+      std::find_if(trace.records.begin(), trace.records.end(), [&](const trace::Record& r) { return r.step == step; });
+  metrics::StepRecords records;
+  records.schedule = &schedule;
+  records.ranks = {&*first};
+  records.windows = {trace.steps[static_cast<std::size_t>(step - trace.records.front().step)]};
+  const metrics::StepView view(records, p.schedules.event_count, 0);
+
+  CategoryBytes live{};
+  for (const schedule::Buffer& b : schedule.buffers) {
+    if (b.persistent) live[index_of(b.category)] += b.bytes;
+  }
+  std::vector<std::tuple<std::int64_t, std::size_t, std::int64_t>> changes{{view.window().begin_ns, 0, 0}};
+  const auto change = [&](std::int64_t time, schedule::BufferId id, int sign) {
+    const schedule::Buffer& b = schedule.buffers[static_cast<std::size_t>(id)];
+    changes.emplace_back(time, index_of(b.category), sign * b.bytes);
+  };
+  for (int i = 0; i < view.size(); ++i) {
+    for (schedule::BufferId id : view.op(i).allocates) change(view.record(i).begin_ns, id, 1);
+    for (schedule::BufferId id : view.op(i).frees) change(view.done(i), id, -1);
+  }
+  std::stable_sort(changes.begin(), changes.end(),
+                   [](const auto& x, const auto& y) { return std::get<0>(x) < std::get<0>(y); });
+  json j{{"rank", rank}, {"step", step}, {"time_ms", json::array()}};
+  for (const auto& [time, category, bytes] : changes) {
+    live[category] += bytes;
+    j["time_ms"].push_back(static_cast<double>(time - view.window().begin_ns) / 1e6);
+    for (MemoryCategory c : kMemoryCategories) j[std::string(to_string(c))].push_back(live[index_of(c)]);
+  }
+  return j;
+}
+
+/// Length of every measured step, by rank and of the slowest.
+json steps_json(const engine::Measurement& measurement) {
+  json j{{"slowest_rank_ms", json::array()}, {"by_rank", json::array()}};
+  std::vector<double> slowest(measurement.traces.front().steps.size(), 0.0);
+  for (const trace::RankTrace& trace : measurement.traces) {
+    json mine = json::array();
+    for (std::size_t s = 0; s < trace.steps.size(); ++s) {
+      const double ms = static_cast<double>(trace.steps[s].end_ns - trace.steps[s].begin_ns) / 1e6;
+      mine.push_back(ms);
+      slowest[s] = std::max(slowest[s], ms);
+    }
+    j["by_rank"].push_back(std::move(mine));
+  }
+  j["slowest_rank_ms"] = slowest;
+  return j;
+}
+
+json peak_json(const engine::Setup& p) {
+  const schedule::Schedule& steady = p.schedules.steady();
+  const schedule::MemoryPeak peak = schedule::memory_peak(steady);
+  json j{{"op", peak.op < 0 ? "" : schedule::op_name(p.plan, steady.ops[static_cast<std::size_t>(peak.op)])},
+         {"live_bytes", peak.live_bytes},
+         {"live", json::array()}};
+  for (schedule::BufferId id : peak.live) {
+    const schedule::Buffer& b = steady.buffers[static_cast<std::size_t>(id)];
+    json entry{{"role", schedule::to_string(b.role)}, {"category", to_string(b.category)}, {"bytes", b.bytes}};
+    if (b.unit >= 0) entry["unit"] = p.plan.units[static_cast<std::size_t>(b.unit)].label();
+    j["live"].push_back(std::move(entry));
+  }
+  return j;
+}
+
+std::int64_t peak_rss_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+/// Needs at least one measured step.
+void add_details(const engine::Setup& p, const Trial& trial, json& j) {
+  const metrics::RunDetails details =
+      metrics::run_details(p.schedules, p.plan, trial.measurement.traces, link_model(p.config));
+  j["metrics"]["phases"] = phases_json(details);
+  j["metrics"]["units"] = units_json(details);
+  j["collectives"] = collectives_json(details);
+  j["exposed_intervals"] = intervals_json(trial);
+  j["steps"] = steps_json(trial.measurement);
+  j["memory"]["timeline"] = timeline_json(p, trial);
+  j["memory"]["peak_at"] = peak_json(p);
+  j["memory"]["process_peak_rss_bytes"] = peak_rss_bytes();
 }
 
 }  // namespace
 
-json result_frame(const RunReport& report) {
+json result_frame(const engine::Setup& setup, const World& world) {
   json j;
   j["schema_version"] = kResultSchemaVersion;
-  j["config"] = config::to_json(report.setup->config);
-  j["world"] = world(report);
-  j["train"]["warmup"] = report.setup->config.train.warmup;
-  j["train"]["parameters"] = report.setup->plan.shapes.parameter_count();
+  j["config"] = config::to_json(setup.config);
+  j["world"] = to_json(world);
+  j["train"]["warmup"] = setup.config.train.warmup;
+  j["train"]["parameters"] = setup.plan.shapes.parameter_count();
   return j;
 }
 
-json result_json(const RunReport& report) {
-  json j = result_frame(report);
-  j["complete"] = !report.result->interrupted;
-  j["world"]["devices"] = devices_json(*report.result);
-  if (json clock = clock_json(*report.result); !clock.is_null()) j["world"]["clock"] = std::move(clock);
-  if (report.metrics) {
-    j["metrics"] = metrics_json(*report.metrics);
-    j["comm"] = communication_json(report);
+json result_json(const engine::Setup& setup, const Trial& trial) {
+  json j = result_frame(setup, trial.world);
+  j.update(to_json(trial));
+  j.erase("steps_ms");  // of every rank below
+  j.erase("seconds");
+  j["complete"] = !trial.interrupted;
+  const engine::Measurement& measurement = trial.measurement;
+  if (json clock = clock_json(measurement); !clock.is_null()) j["world"]["clock"] = std::move(clock);
+  j["train"]["steps_done"] = measurement.steps_done;
+  if (measurement.parameters_digest) {
+    j["train"]["loss"] = measurement.losses;
+    j["train"]["params_digest"] = *measurement.parameters_digest;
   }
-  if (report.causes) add_causes(*report.causes, *report.result, j);
-  j["memory"] = memory_json(report);
-  j["train"]["steps_done"] = report.result->steps_done;
-  if (report.result->parameters_digest) {
-    j["train"]["loss"] = report.result->losses;
-    j["train"]["params_digest"] = *report.result->parameters_digest;
-  }
-  if (report.metrics && report.causes) add_details(report, j);
+  if (trial.metrics) add_details(setup, trial, j);
   return j;
 }
 

@@ -62,16 +62,16 @@ std::string run_headline(const engine::Setup& p) {
                      config::to_string(c.fsdp.layout), emulation(c));
 }
 
-std::string run_table(const RunReport& report, const std::filesystem::path& folder) {
-  const config::RunConfig& c = report.setup->config;
-  const engine::Measurement& result = *report.result;
+std::string run_table(const engine::Setup& setup, const Trial& trial, const std::filesystem::path& folder) {
+  const config::RunConfig& c = setup.config;
+  const engine::Measurement& result = trial.measurement;
   Table table;
-  table.title = run_headline(*report.setup);
+  table.title = run_headline(setup);
   const auto row = [&](std::string name, std::string value, std::string unit, std::string note) {
     table.rows.push_back({std::move(name), std::move(value), std::move(unit), std::move(note)});
   };
-  if (report.metrics) {
-    const metrics::RunMetrics& m = *report.metrics;
+  if (trial.metrics) {
+    const metrics::RunMetrics& m = *trial.metrics;
     const auto share = [&](double part) { return fmt::format("{:.1f} % of the step", 100 * part / m.step_ms.median); };
     row("step time", ms(m.step_ms.median), "ms",
         fmt::format("median of {} steps, slowest rank; 95 % interval {} to {}", m.step_ms.n, ms(m.step_ms.ci_low),
@@ -103,15 +103,13 @@ std::string run_table(const RunReport& report, const std::filesystem::path& fold
     if (m.bound_ratio) {
       row("step / bound", fmt::format("{:.3f}", *m.bound_ratio), "", "bound: the schedule with the measured op times");
     }
-    const plan::CommunicationVolume& v = report.expected_volume;
+    const plan::CommunicationVolume& v = trial.expected_wire;
     row("on the wire", fmt::format("{:.3f}", v.total() / 1e6), "MB", "a rank and step; counted, equal to the formula");
   } else {
     row("step time", "-", "", "no measured step was completed");
   }
   row("", "", "", "");
-  const PoolStatistics& worst =
-      *std::max_element(result.memory.begin(), result.memory.end(),
-                        [](const auto& a, const auto& b) { return a.peak_occupied_total < b.peak_occupied_total; });
+  const PoolStatistics& worst = trial.memory;
   const auto mib = [](std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); };
   row("peak memory", mib(worst.peak_occupied_total), "MiB", "the rank that needed most");
   for (MemoryCategory category : kMemoryCategories) {
@@ -120,12 +118,12 @@ std::string run_table(const RunReport& report, const std::filesystem::path& fold
     row("  " + name, mib(worst.peak_occupied[index_of(category)]), "MiB", "its own peak");
   }
   std::string text = format_table(table);
-  if (report.causes) text += "\n" + causes_table(*report.causes);
+  if (trial.causes) text += "\n" + causes_table(*trial.causes);
   if (result.parameters_digest) text += fmt::format("\nparameters digest  {}\n", *result.parameters_digest);
   text += device_lines(result);
   text += fmt::format("\nresult  {}  (advice: fsdpbench explain --from {})\n", (folder / "result.json").string(),
                       (folder / "result.json").string());
-  if (report.metrics) {
+  if (trial.metrics) {
     text += fmt::format("trace   {}  (open in https://ui.perfetto.dev or chrome://tracing)\n",
                         (folder / "trace.json").string());
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/experiment/sweep_grid.h"
+#include "app/experiment/trial_log.h"
 
 namespace fsdpbench::app {
 
@@ -13,9 +14,9 @@ inline constexpr int kSweepSchemaVersion = 1;
 
 /// The content of sweep.json (docs/sweep.md) from the trials done so far. Of several records of one trial (a failed
 /// cell that was tried again) the last counts; trials of unknown cells do not.
-nlohmann::json sweep_json(const SweepGrid& grid, const std::vector<nlohmann::json>& trials);
+nlohmann::json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials);
 
-/// The same for people: a line a cell.
+/// The same for people, from what sweep_json() gave: a line a cell.
 std::string sweep_table(const nlohmann::json& sweep);
 
 }  // namespace fsdpbench::app

@@ -1,4 +1,4 @@
-#include "app/experiment/sweep_summary.h"
+#include "app/report/sweep_report.h"
 
 #include <fmt/format.h>
 
@@ -7,28 +7,28 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "app/console/json_text.h"
 #include "app/console/table.h"
+#include "app/experiment/trial_json.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::app {
 namespace {
 
 using nlohmann::json;
-using TrialsOfCell = std::map<std::uint64_t, const json*>;  // by trial number
+using TrialsOfCell = std::map<std::uint64_t, const LoggedTrial*>;  // by trial number
 
 json to_json(const config::Value& value) {
   return std::visit([](const auto& v) { return json(v); }, value);
 }
 
-double step_median(const json& trial) { return metrics::median(trial["steps_ms"].get<std::vector<double>>()); }
-
 /// A trial counts as one value, its median: the steps of a trial share its luck.
-json step_summary(const std::vector<const json*>& done) {
+json step_summary(const std::vector<const Trial*>& done) {
   std::vector<double> medians;
   double low = 0, high = 0;
   std::size_t steps = 0;
-  for (const json* trial : done) {
-    const auto values = (*trial)["steps_ms"].get<std::vector<double>>();
+  for (const Trial* trial : done) {
+    const std::vector<double>& values = trial->metrics->steps_ms;
     const auto [least, most] = std::ranges::minmax(values);
     low = medians.empty() ? least : std::min(low, least);
     high = std::max(high, most);
@@ -41,74 +41,63 @@ json step_summary(const std::vector<const json*>& done) {
 }
 
 /// The median over trials of every number that the trials' metrics have.
-json metrics_summary(const std::vector<const json*>& done) {
+json metrics_summary(const std::vector<const Trial*>& done) {
   json j{{"step_ms", step_summary(done)}};
   std::map<std::string, std::vector<double>> values;
-  for (const json* trial : done) {
-    for (const auto& [name, value] : (*trial)["metrics"].items()) {
-      if (value.is_number() && std::isfinite(value.get<double>())) values[name].push_back(value.get<double>());
+  for (const Trial* trial : done) {
+    for (const auto& [name, value] : metric_numbers(*trial)) {
+      if (std::isfinite(value)) values[std::string(name)].push_back(value);
     }
   }
-  for (const auto& [name, numbers] : values) {
-    if (name != "step_ms") j[name] = metrics::median(numbers);
-  }
+  for (const auto& [name, numbers] : values) j[name] = metrics::median(numbers);
   return j;
 }
 
 /// The trial whose step time is the median one: an example that happened, for what has no median.
-const json& typical(std::vector<const json*> done) {
+const Trial& typical(std::vector<const Trial*> done) {
   const auto middle = done.begin() + static_cast<std::ptrdiff_t>((done.size() - 1) / 2);
-  std::ranges::nth_element(done, middle, {}, [](const json* trial) { return step_median(*trial); });
+  std::ranges::nth_element(done, middle, {},
+                           [](const Trial* trial) { return metrics::median(trial->metrics->steps_ms); });
   return **middle;
 }
 
 json cell_json(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell& trials) {
   json j{{"id", cell.id}};
   for (std::size_t i = 0; i < cell.values.size(); ++i) j["axes"][grid.file.axes[i].key] = to_json(cell.values[i]);
-  std::vector<const json*> done;
-  const json* failure = nullptr;
-  for (const auto& [number, trial] : trials) {
-    if ((*trial)["status"] == "ok") {
-      done.push_back(trial);
+  std::vector<const Trial*> done;
+  const LoggedTrial* failure = nullptr;
+  for (const auto& [number, logged] : trials) {
+    if (logged->trial) {
+      done.push_back(&*logged->trial);
     } else {
-      failure = trial;
+      failure = logged;
     }
   }
   j["trials"] = done.size();
   j["status"] = failure != nullptr                                           ? "failed"
                 : static_cast<std::int64_t>(done.size()) >= grid.file.trials ? "ok"
                                                                              : "incomplete";
-  if (failure != nullptr) j["reason"] = (*failure)["reason"];
+  if (failure != nullptr) j["reason"] = failure->reason;
   if (done.empty()) return j;
   j["metrics"] = metrics_summary(done);
-  const json& example = typical(done);
-  for (const char* part : {"memory", "comm", "causes"}) {
-    if (example.contains(part)) j[part] = example[part];
-  }
+  const json example = app::to_json(typical(done));
+  for (const char* part : {"memory", "comm", "causes"}) j[part] = example.at(part);
   return j;
 }
 
-/// Everything that must be equal for trials to be comparable.
-json identity(const json& world) {
-  json j = world;
-  for (const char* part : {"date", "command_line", "memory_bytes"}) j.erase(part);
-  for (const char* part : {"emulated_link", "emulated_compute"}) j.erase(part);  // an axis may switch them
-  return j;
-}
-
-std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : json_line(value); }
 
 }  // namespace
 
-json sweep_json(const SweepGrid& grid, const std::vector<json>& trials) {
+json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials) {
   std::map<std::string, TrialsOfCell> by_cell;
-  const json* first = nullptr;
+  const Trial* first = nullptr;
   bool mixed = false;
-  for (const json& trial : trials) {
-    by_cell[trial["cell"]][trial["trial"]] = &trial;
-    if (trial["status"] != "ok") continue;
-    if (first == nullptr) first = &trial;
-    mixed = mixed || identity(trial["world"]) != identity((*first)["world"]);
+  for (const LoggedTrial& logged : trials) {
+    by_cell[logged.cell][logged.number] = &logged;
+    if (!logged.trial) continue;
+    if (first == nullptr) first = &*logged.trial;
+    mixed = mixed || !same_program_and_machine(logged.trial->world, first->world);
   }
   json j{{"schema_version", kSweepSchemaVersion},
          {"title", grid.file.title},
@@ -130,7 +119,7 @@ json sweep_json(const SweepGrid& grid, const std::vector<json>& trials) {
   for (const SweepCell& cell : grid.cells) j["cells"].push_back(cell_json(grid, cell, by_cell[cell.id]));
   j["complete"] = std::ranges::none_of(j["cells"], [](const json& cell) { return cell["status"] == "incomplete"; });
   if (first != nullptr) {
-    j["world"] = (*first)["world"];
+    j["world"] = app::to_json(first->world);
     j["mixed_worlds"] = mixed;
   }
   return j;
@@ -170,7 +159,7 @@ std::string sweep_table(const json& sweep) {
   std::string text = format_table(table) + "\n";
   for (const json& cell : sweep["cells"]) {
     if (cell["status"] == "failed")
-      text += fmt::format("failed  {}: {}\n", cell["axes"].dump(), text_of(cell["reason"]));
+      text += fmt::format("failed  {}: {}\n", json_line(cell["axes"]), text_of(cell["reason"]));
   }
   return text;
 }

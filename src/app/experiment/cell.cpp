@@ -1,0 +1,72 @@
+#include "app/experiment/cell.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "app/console/console.h"
+#include "app/machine/machine_facts.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "config/find_file.h"
+#include "config/load.h"
+#include "config/validate.h"
+
+namespace fsdpbench::app {
+namespace {
+
+void check_memory(const engine::Setup& setup, int local_ranks) {
+  if (setup.config.device.backend == config::BackendKind::cuda) return;  // not this memory; the device's pool checks
+  const bool untouched = setup.config.emulate.compute_tflops && setup.config.emulate.link_gb_per_s;
+  if (untouched) return;  // nothing is computed or moved: the memory is never used
+  const std::int64_t needed = setup.memory.reserved * local_ranks;
+  const std::int64_t available = available_memory_bytes();
+  if (needed <= available) return;
+  throw ResourceError(fmt::format(
+      "{} ranks need {} of memory, {} each, and this machine has {} available. Use fewer ranks, a smaller model or "
+      "batch, fsdp.activation_checkpointing = true, or emulate both computation (emulate.compute_tflops) and link "
+      "(emulate.link_gb_per_s), which needs no memory; `fsdpbench explain` shows where the bytes go",
+      local_ranks, format_bytes(needed), format_bytes(setup.memory.reserved), format_bytes(available)));
+}
+
+}  // namespace
+
+config::RunConfig load_config(const std::string& profile, const std::vector<std::string>& overrides,
+                              const launch::Placement* placement, std::vector<std::string>* notes) {
+  config::RunConfig config = config::load_profile(profile, overrides, notes);
+  if (placement == nullptr || config.mesh.ranks == placement->ranks) return config;
+  for (const std::string& text : overrides) {
+    if (config::read_override(text).name != "mesh.ranks") continue;
+    throw ConfigError(
+        fmt::format("mesh.ranks = {} was asked for, but there are {} processes, one rank each, as {} says; "
+                    "leave it out, or start {} processes.",
+                    config.mesh.ranks, placement->ranks, placement->source, config.mesh.ranks));
+  }
+  console().info(fmt::format("mesh.ranks = {}, the number of processes; {} says {}", placement->ranks, profile,
+                             config.mesh.ranks));
+  config.mesh.ranks = placement->ranks;
+  // A resolved configuration names these, too; but for hybrid strategies they follow from the ranks.
+  if (!config::is_hybrid(config.fsdp.strategy)) config.mesh.shard = config.mesh.replicate = 0;
+  return config;
+}
+
+Cell open_cell(config::RunConfig config, int local_ranks) {
+  Cell cell;
+  cell.notes = config::validate(config);
+  cell.setup = engine::set_up(config);
+  check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
+  const bool decoder = config.model.kind == config::ModelKind::decoder;
+  cell.data = std::make_unique<engine::ByteDataset>(
+      config.data.path.empty() ? default_data_path() : std::filesystem::path(config.data.path),
+      decoder ? config.train.seq_len + 1 : config.model.in_features + config.model.out_features);
+  return cell;
+}
+
+std::filesystem::path default_data_path() { return config::source_folder(); }
+
+std::optional<LinkModel> link_model(const config::RunConfig& config) {
+  if (!config.emulate.link_gb_per_s) return std::nullopt;
+  return LinkModel{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
+}
+
+}  // namespace fsdpbench::app

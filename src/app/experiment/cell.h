@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/link_model.h"
+#include "config/run_config.h"
+#include "engine/byte_dataset.h"
+#include "engine/setup.h"
+#include "launch/placement.h"
+
+namespace fsdpbench::app {
+
+/// One configuration that can run: valid, everything about it decided, its memory there, its data open.
+struct Cell {
+  engine::Setup setup;
+  std::vector<std::string> notes;  ///< of config::validate(): settings that have no effect or were replaced
+  std::unique_ptr<engine::ByteDataset> data;
+};
+
+/// As config::load_profile, but in a job of processes (`placement`; null: none) mesh.ranks is their number. Throws
+/// ConfigError if an override asks for another number; what a profile says only gives way, with a note on the console.
+/// `notes`: as load_profile's.
+config::RunConfig load_config(const std::string& profile, const std::vector<std::string>& overrides,
+                              const launch::Placement* placement, std::vector<std::string>* notes = nullptr);
+
+/// Makes `config` ready to run. Throws ConfigError if the configuration or its data is wrong, ResourceError if the
+/// memory of this machine will not suffice for the ranks on it: `local_ranks`, 0 for all.
+Cell open_cell(config::RunConfig config, int local_ranks = 0);
+
+/// The project's own sources and docs: what a cell trains on when data.path is not set.
+std::filesystem::path default_data_path();
+
+/// What is known of the link: the modelled one's figures; nothing of a real one.
+std::optional<LinkModel> link_model(const config::RunConfig& config);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,80 @@
+#include "app/report/sweep_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "config/support.h"
+#include "support/trials.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using fsdpbench::testing::failed;
+using fsdpbench::testing::logged;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+class SweepReport : public ::testing::Test {
+ protected:
+  SweepReport() { file_.base = folder_.write("base.toml", "[mesh]\nranks = 2\n"); }
+
+  static config::Value number(std::int64_t v) { return v; }
+
+  config::TemporaryFolder folder_;
+  config::SweepFile file_;
+};
+
+TEST_F(SweepReport, TheSummarySaysWhatEachCellGave) {
+  file_.trials = 2;
+  file_.title = "T";
+  file_.axes = {{"mesh.ranks", {number(2), number(4), number(6)}}};
+  const SweepGrid grid = expand_sweep(file_, {});
+  const std::string a = grid.cells[0].id, b = grid.cells[1].id;
+  const json sweep = sweep_json(grid, {logged(a, 0, {1, 2, 30}), logged(a, 1, {4, 4, 4}), logged(b, 0, {5, 5}),
+                                       failed(grid.cells[2].id, 0, "why <b>"), logged("c-unknown", 0, {1})});
+  ASSERT_EQ(sweep["cells"].size(), 3U);
+  EXPECT_EQ(sweep["cells"][0]["status"], "ok");
+  EXPECT_EQ(sweep["cells"][0]["axes"]["mesh.ranks"], 2);
+  const json& step = sweep["cells"][0]["metrics"]["step_ms"];
+  EXPECT_EQ(step["median"], 3.0);
+  EXPECT_EQ(step["min"], 1.0);
+  EXPECT_EQ(step["max"], 30.0);
+  EXPECT_EQ(step["n"], 2);
+  EXPECT_EQ(step["steps"], 6);
+  EXPECT_EQ(sweep["cells"][1]["status"], "incomplete");
+  EXPECT_EQ(sweep["cells"][2]["status"], "failed");
+  EXPECT_EQ(sweep["cells"][2]["reason"], "why <b>");
+  EXPECT_FALSE(sweep["cells"][2].contains("metrics"));
+  EXPECT_EQ(sweep["complete"], false);
+  EXPECT_EQ(sweep["mixed_worlds"], false);
+  EXPECT_EQ(sweep["cells"][0]["metrics"]["compute_ms"], 1.25);
+  EXPECT_EQ(sweep["cells"][1]["memory"]["peak_bytes"]["total"], 8);
+  EXPECT_THAT(sweep_table(sweep), HasSubstr("incomplete"));
+}
+
+TEST_F(SweepReport, RanksAsAnAxisAreOneWorld) {
+  file_.trials = 1;
+  file_.axes = {{"mesh.ranks", {number(2), number(4)}}};
+  const SweepGrid grid = expand_sweep(file_, {});
+  LoggedTrial two = logged(grid.cells[0].id, 0, {1}), four = logged(grid.cells[1].id, 0, {1});
+  four.trial->world.ranks = 4;
+  four.trial->world.places.resize(4, four.trial->world.places.front());
+  EXPECT_EQ(sweep_json(grid, {two, four})["mixed_worlds"], false);
+  four.trial->world.program.git_revision = "another";
+  EXPECT_EQ(sweep_json(grid, {two, four})["mixed_worlds"], true);
+}
+
+TEST_F(SweepReport, ATrialThatWasRepeatedCountsOnceAndTheLastCounts) {
+  file_.trials = 1;
+  file_.axes = {{"mesh.ranks", {number(2)}}};
+  const SweepGrid grid = expand_sweep(file_, {});
+  const std::string a = grid.cells[0].id;
+  const json sweep = sweep_json(grid, {failed(a, 0, "then"), logged(a, 0, {7, 7})});
+  EXPECT_EQ(sweep["cells"][0]["status"], "ok");
+  EXPECT_EQ(sweep["cells"][0]["trials"], 1);
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

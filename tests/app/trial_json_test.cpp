@@ -1,0 +1,82 @@
+#include "app/experiment/trial_json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "config/support.h"
+#include "support/trials.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using fsdpbench::testing::made_up_trial;
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+TEST(TrialJson, ReadingGivesWhatWasWritten) {
+  const json written = to_json(made_up_trial({3, 1, 2}));
+  const Trial read = trial_from_json(written);
+  EXPECT_EQ(to_json(read), written);
+  EXPECT_EQ(read.metrics->steps_ms, (std::vector<double>{3, 1, 2}));
+  EXPECT_EQ(read.causes->causes.front().late_rank, 1);
+  EXPECT_EQ(read.world.program, made_up_trial({1}).world.program);
+}
+
+TEST(TrialJson, WhatWasNotMeasuredIsAbsentBothWays) {
+  Trial trial = made_up_trial({1});
+  trial.metrics->overlap_pct.reset();
+  trial.rate->mfu_pct.reset();
+  const json written = to_json(trial);
+  EXPECT_FALSE(written["metrics"].contains("overlap_pct"));
+  EXPECT_FALSE(written["metrics"].contains("mfu_pct"));
+  const Trial read = trial_from_json(written);
+  EXPECT_FALSE(read.metrics->overlap_pct.has_value());
+  EXPECT_EQ(to_json(read), written);
+}
+
+TEST(TrialJson, ATrialWithoutMeasuredStepsHasNoMetrics) {
+  Trial trial = made_up_trial({1});
+  trial.metrics.reset();
+  trial.causes.reset();
+  trial.rate.reset();
+  const json written = to_json(trial);
+  for (const char* part : {"metrics", "causes", "comm", "steps_ms"}) EXPECT_FALSE(written.contains(part)) << part;
+  EXPECT_FALSE(trial_from_json(written).metrics.has_value());
+}
+
+TEST(TrialJson, ReadsTheStepsOfAWholeResult) {
+  json result = to_json(made_up_trial({3, 1, 2}));
+  result["steps"]["slowest_rank_ms"] = result["steps_ms"];
+  result.erase("steps_ms");
+  EXPECT_EQ(trial_from_json(result).metrics->steps_ms, (std::vector<double>{3, 1, 2}));
+}
+
+TEST(TrialJson, SaysWhatIsMissingOrWrong) {
+  const auto error = [](const json& broken) { return config::config_error([&] { trial_from_json(broken); }); };
+  json j = to_json(made_up_trial({1}));
+  j["metrics"].erase("idle_ms");
+  EXPECT_THAT(error(j), HasSubstr("idle_ms"));
+  j = to_json(made_up_trial({1}));
+  j["causes"][0]["cause"] = "bad luck";
+  EXPECT_THAT(error(j), HasSubstr("bad luck"));
+  j = to_json(made_up_trial({1}));
+  j["world"]["cpu"] = 7;
+  EXPECT_THAT(error(j), HasSubstr("must be string"));
+}
+
+TEST(TrialJson, EveryNumberOfTheMetricsIsNamedOnce) {
+  const Trial trial = made_up_trial({1});
+  const json metrics = to_json(trial)["metrics"];
+  std::set<std::string> numbers;
+  for (const auto& [name, value] : metric_numbers(trial)) {
+    EXPECT_TRUE(numbers.insert(std::string(name)).second) << name;
+    EXPECT_EQ(metrics.at(std::string(name)), value);
+  }
+  for (const auto& [name, value] : metrics.items()) EXPECT_EQ(value.is_number(), numbers.contains(name)) << name;
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/experiment/trial_log.h"
+
+namespace fsdpbench::testing {
+
+/// A trial as the log holds it, with every kind of number that result files have, none of them measured.
+inline app::Trial made_up_trial(const std::vector<double>& steps_ms) {
+  app::Trial trial;
+  trial.world.program = {"0.1.0", "abc", false, "Release", "", "GNU 12"};
+  trial.world.date = "2026-01-01T00:00:00+0000";
+  trial.world.backend = "cpu";
+  trial.world.ranks = 2;
+  trial.world.launcher = "threads of one process";
+  trial.world.cpu = "a processor";
+  trial.world.threads = 2;
+  trial.world.memory_bytes = 1 << 30;
+  trial.world.libraries = {{"fmt", "9.1.0"}};
+  trial.world.places = {{"here", {{"timer", "the host's clock"}}}, {"here", {}}};
+  trial.seconds = 0.5;
+  metrics::RunMetrics& m = trial.metrics.emplace();
+  m.step_ms = metrics::summarize(steps_ms);
+  m.steps_ms = steps_ms;
+  m.compute_ms = steps_ms.front() / 2;
+  m.comm_ms = 0.25;
+  m.tokens_per_s = 1000;
+  m.overlap_pct = 75;
+  m.settling = metrics::Settling{1, false};
+  m.ranks.resize(2);
+  m.ranks[1].step_ms = m.step_ms;
+  trial.causes.emplace();
+  trial.causes->step_ms = m.step_ms.median;
+  trial.causes->stalled_ms = 0.5;
+  trial.causes->small_ms = 0.125;
+  trial.causes->causes = {{metrics::Cause::straggler, 0.375, 12.5, "R", "all_gather R", 1, "look at rank 1"}};
+  trial.rate = app::ModelRate{1e6, 0.5, 50};
+  trial.wire = {24, 12, 0};
+  trial.expected_wire = {24, 12, 0};
+  trial.memory.peak_occupied_total = 8;
+  trial.memory.peak_occupied[0] = 8;
+  trial.memory.reserved = 16;
+  trial.estimated_memory = trial.memory;
+  trial.estimated_memory.reserved = 0;
+  return trial;
+}
+
+inline app::LoggedTrial logged(const std::string& cell, std::uint64_t number, const std::vector<double>& steps_ms) {
+  app::LoggedTrial trial;
+  trial.cell = cell;
+  trial.number = number;
+  trial.trial = made_up_trial(steps_ms);
+  return trial;
+}
+
+inline app::LoggedTrial failed(const std::string& cell, std::uint64_t number, const std::string& reason) {
+  app::LoggedTrial trial;
+  trial.cell = cell;
+  trial.number = number;
+  trial.reason = reason;
+  trial.exit_code = 2;
+  return trial;
+}
+
+}  // namespace fsdpbench::testing
