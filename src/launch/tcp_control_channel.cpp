@@ -143,6 +143,7 @@ void TcpControlChannel::flush(Peer& peer) {
 void TcpControlChannel::read(Peer& peer) {
   const Socket::Moved moved = peer.link.reader.take(peer.link.socket);
   if (moved.bytes > 0) peer.heard_ns = now_ns();
+  if (moved.bytes > 0 && !moved.closed) absent_ns_ = 0;  // it still talks to this one: nobody has been given up
   const std::string who = describe(peer.rank, members_[static_cast<std::size_t>(peer.rank)]);
   try {
     while (std::optional<Frame> frame = peer.link.reader.next()) handle(peer, std::move(*frame));
@@ -153,7 +154,13 @@ void TcpControlChannel::read(Peer& peer) {
   }
   if (!moved.closed) return;
   peer.link.socket.close();
-  if (!peer.said_goodbye && !ending_) {
+  if (!peer.said_goodbye && !ending_ && absent_ns_ > 0) {
+    // They closed because nothing came from here: it is this process that was gone.
+    set_failure({rank_, false,
+                 fmt::format("{} was stopped for {:.1f} s, and the others have gone on without it",
+                             describe(rank_, members_[static_cast<std::size_t>(rank_)]),
+                             static_cast<double>(absent_ns_) / kSecond)});
+  } else if (!peer.said_goodbye && !ending_) {
     set_failure({peer.rank, true, fmt::format("{} has ended without a word: it was killed or has crashed", who)});
   }
 }
@@ -187,12 +194,18 @@ void TcpControlChannel::send_heartbeats(std::int64_t now) {
   }
 }
 
-void TcpControlChannel::notice_silence(std::int64_t now) {
-  // This process itself may have been stopped for a while; then what the others sent is only now being read.
-  const bool was_away = now - looked_ns_ > ns(heartbeat_.silence_s) / 3;
+// A process that was stopped for a while (SIGSTOP, a sleeping host) must not take what the others did meanwhile for
+// their failure: what they sent is only now being read, and they may have closed because it was silent.
+void TcpControlChannel::notice_own_absence(std::int64_t now) {
+  const std::int64_t absent = now - looked_ns_;
   looked_ns_ = now;
+  if (absent <= ns(heartbeat_.silence_s) / 3) return;
+  for (Peer& peer : peers_) peer.heard_ns = now;
+  if (absent > ns(heartbeat_.silence_s) / 2) absent_ns_ = absent;
+}
+
+void TcpControlChannel::notice_silence(std::int64_t now) {
   for (Peer& peer : peers_) {
-    if (was_away) peer.heard_ns = now;
     if (!peer.link.socket || peer.said_goodbye || now - peer.heard_ns < ns(heartbeat_.silence_s)) continue;
     peer.link.socket.close();
     set_failure(
@@ -263,6 +276,7 @@ void TcpControlChannel::run() {
   for (;;) {
     wait_for_news();
     std::unique_lock lock(mutex_);
+    notice_own_absence(now_ns());
     for (Peer& peer : peers_) {
       if (peer.link.socket) read(peer);
       if (peer.link.socket) flush(peer);

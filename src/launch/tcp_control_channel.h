@@ -60,6 +60,7 @@ class TcpControlChannel final : public ControlChannel {
   void handle(Peer& peer, Frame frame);
   void set_failure(const JobFailure& failure);
   void send_heartbeats(std::int64_t now);
+  void notice_own_absence(std::int64_t now);
   void notice_silence(std::int64_t now);
   void call_listener(std::unique_lock<std::mutex>& lock);
   void close_what_is_done();
@@ -85,7 +86,8 @@ class TcpControlChannel final : public ControlChannel {
   bool ending_ = false;
   Deadline end_;  ///< when ending_: the latest time to stop waiting for the others' closing
   std::int64_t beaten_ns_ = 0;
-  std::int64_t looked_ns_ = 0;
+  std::int64_t looked_ns_ = 0;  ///< when this thread last read what the others sent
+  std::int64_t absent_ns_ = 0;  ///< how long it had not, when it last was away for long
 
   std::thread thread_;
 };

@@ -94,7 +94,7 @@ TEST(Failure, ASilentRankCountsAsDead) {
     if (rank == 1) {
       control.send(0, "pid", std::to_string(getpid()));
       raise(SIGSTOP);
-      return wait_for_failure(control);  // as rank 0 says: its connection is closed
+      return wait_for_failure(control);
     }
     std::string text = wait_for_failure(control);
     if (rank == 0) kill(std::stoi(control.receive(1, "pid")), SIGCONT);
@@ -103,7 +103,42 @@ TEST(Failure, ASilentRankCountsAsDead) {
   EXPECT_THAT(outcomes[0].text,
               ContainsRegex("^1 died: rank 1 \\(.*\\) has been silent for 2 s: its host or the network"));
   EXPECT_EQ(outcomes[2].text, outcomes[0].text);
-  EXPECT_THAT(outcomes[1].text, HasSubstr("died: rank"));
+  EXPECT_THAT(outcomes[1].text, ContainsRegex("^1 failed: rank 1 \\(.*\\) was stopped for [0-9.]+ s"));
+}
+
+TEST(Failure, ARankZeroThatWasStoppedBlamesNobodyElse) {
+  const int port = free_port();
+  const Heartbeat fast{.interval_s = 0.05, .silence_s = 1};
+  int pipe_ends[2];  // rank 1 tells the pid of rank 0 who may go on, past all sockets
+  ASSERT_EQ(pipe(pipe_ends), 0);
+  const std::vector<Outcome> outcomes = run_processes(3, [&](int rank) -> std::string {
+    const Placement placement = place(rank, 3, port);
+    TcpControlChannel control(
+        rank, join_at_address(placement, introduce(placement, {}), deadline_in(60), process_environment()), fast);
+    barrier(control);
+    if (rank == 0) {
+      const pid_t self = getpid();
+      (void)!write(pipe_ends[1], &self, sizeof self);
+      raise(SIGSTOP);
+      return wait_for_failure(control);
+    }
+    std::string text = wait_for_failure(control);
+    if (rank == 1) {
+      pid_t zero = 0;
+      (void)!read(pipe_ends[0], &zero, sizeof zero);
+      // Both others have given it up by now or will a moment later: it has been silent for both alike.
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      kill(zero, SIGCONT);
+    }
+    return text;
+  });
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
+  for (const std::size_t rank : {1U, 2U}) {
+    EXPECT_THAT(outcomes[rank].text, ContainsRegex("^0 died: rank 0 \\(.*\\) has been silent for 1 s"));
+  }
+  EXPECT_THAT(outcomes[0].text, ::testing::AnyOf(ContainsRegex("^0 failed: rank 0 \\(.*\\) was stopped for [0-9.]+ s"),
+                                                 ContainsRegex("^0 died: rank 0 \\(.*\\) has been silent")));
 }
 
 TEST(Failure, FailTellsAllAndTheFirstOneCounts) {
