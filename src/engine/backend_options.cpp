@@ -1,14 +1,12 @@
 #include "engine/backend_options.h"
 
-#include "engine/executor.h"
-
 namespace fsdpbench::engine {
 
 backend::BackendOptions backend_options(const Setup& setup, launch::Session* session) {
   const config::RunConfig& config = setup.config;
   backend::BackendOptions options;
   options.session = session;
-  options.pool_bytes = setup.memory.reserved + Executor::collection_bytes(setup.plan);
+  options.pool_bytes = setup.pool_bytes;
   const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
   options.ranks = static_cast<int>(config.mesh.ranks);
   if (config.emulate.link_gb_per_s) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "base/clock.h"
@@ -13,6 +12,16 @@ using schedule::BufferRole;
 using schedule::Op;
 using schedule::OpKind;
 
+namespace {
+
+std::size_t most_ops(const schedule::Schedules& schedules) {
+  std::size_t ops = 0;
+  for (const schedule::Schedule& schedule : schedules.steps) ops = std::max(ops, schedule.ops.size());
+  return ops;
+}
+
+}  // namespace
+
 Executor::Executor(backend::RankContext& context, const config::RunConfig& config, const plan::Plan& plan,
                    const schedule::Schedules& schedules, const model::Model& model, const BatchSource& batches)
     : context_(context),
@@ -21,56 +30,17 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
       schedules_(schedules),
       communicators_(context, plan.groups),
       buffers_(context.device, schedules.steps.front()),
+      masters_(context, plan, buffers_, communicators_),
       runner_(config, plan, model, batches, context.rank),
       ranges_(plan, schedules),
       trouble_(config.inject, config.train.seed, context.rank),
       losses_(static_cast<std::size_t>(config.train.accumulate)) {
-  std::size_t ops = 0;
-  for (const schedule::Schedule& schedule : schedules.steps) ops = std::max(ops, schedule.ops.size());
-  slots_.resize(ops);
+  slots_.resize(most_ops(schedules));
   trace_.rank = context.rank;
 }
 
-void Executor::initialize(const model::FillParameter& fill) {
-  if (!context_.device.computes()) return;
-  std::vector<std::vector<float>> images;  // stay until the uploads are done
-  const auto upload = [&](std::byte* target, std::vector<float> image) {
-    if (target == nullptr) return;
-    images.push_back(std::move(image));
-    const std::vector<float>& host = images.back();
-    context_.device.enqueue(
-        Lane::compute, "initialize",
-        [source = host.data(), target, bytes = static_cast<std::int64_t>(host.size() * 4)](backend::Kernels& kernels) {
-          kernels.upload(source, target, bytes);
-        },
-        nullptr);
-  };
-  images.reserve(plan_.units.size() * 6);
-  const int index = plan_.groups.index(plan::Group::shard, context_.rank);
-  for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
-    const plan::ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
-    std::vector<float> shard(static_cast<std::size_t>(layout.shard_numel), 0.0F);
-    for (const plan::ShardPiece& piece : layout.pieces(index)) {
-      fill(piece.parameter, piece.parameter_offset,
-           std::span(shard).subspan(static_cast<std::size_t>(piece.shard_offset),
-                                    static_cast<std::size_t>(piece.count)));
-    }
-    std::vector<float> replicated(static_cast<std::size_t>(layout.replicated_numel), 0.0F);
-    for (const plan::ParameterPlacement& p : layout.replicated) {
-      fill(p.parameter, 0,
-           std::span(replicated)
-               .subspan(static_cast<std::size_t>(p.unsharded_offset), static_cast<std::size_t>(p.numel)));
-    }
-    const std::vector<float> zeros(shard.size(), 0.0F);
-    const std::vector<float> zeros_replicated(replicated.size(), 0.0F);
-    upload(buffers_.persistent(BufferRole::master_shard, u), std::move(shard));
-    upload(buffers_.persistent(BufferRole::master_replicated, u), std::move(replicated));
-    upload(buffers_.persistent(BufferRole::first_moment, u), zeros);
-    upload(buffers_.persistent(BufferRole::second_moment, u), zeros);
-    upload(buffers_.persistent(BufferRole::first_moment_replicated, u), zeros_replicated);
-    upload(buffers_.persistent(BufferRole::second_moment_replicated, u), zeros_replicated);
-  }
-  context_.device.synchronize();
+void Executor::initialize(const model::FillParameter& fill, int threads) {
+  if (context_.device.computes()) masters_.initialize(fill, threads);
 }
 
 void Executor::start_recording(std::int64_t steps) {
@@ -79,6 +49,11 @@ void Executor::start_recording(std::int64_t steps) {
   trace_.records.reserve(ops);
   trace_.memory.reserve(ops);
   trace_.steps.reserve(static_cast<std::size_t>(steps));
+}
+
+std::int64_t Executor::recording_bytes(const schedule::Schedules& schedules, std::int64_t steps) {
+  const std::size_t an_op = sizeof(trace::Record) + sizeof(trace::MemorySample);
+  return steps * static_cast<std::int64_t>(most_ops(schedules) * an_op + sizeof(trace::StepWindow));
 }
 
 void Executor::sample_memory() {
@@ -184,60 +159,6 @@ void Executor::take_activities() {
     if (activity.launch_name >= 0) activity.launch_name = number.at(static_cast<std::size_t>(activity.launch_name));
     trace_.activities.push_back(activity);
   }
-}
-
-std::int64_t Executor::collection_bytes(const plan::Plan& plan) {
-  std::int64_t most = 0;
-  for (const plan::Unit& unit : plan.units) {
-    if (unit.layout.shards > 1 && !unit.layout.sharded.empty()) most = std::max(most, unit.layout.gathered_numel() * 4);
-  }
-  return (most + LanePool::kGranule - 1) / LanePool::kGranule * LanePool::kGranule;
-}
-
-std::vector<std::vector<float>> Executor::collect_parameters() {
-  std::vector<std::vector<float>> result;
-  for (const plan::ParameterShape& p : plan_.shapes.parameters)
-    result.emplace_back(static_cast<std::size_t>(p.numel()));
-  backend::Device& device = context_.device;
-  for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
-    const plan::ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
-    const auto download = [&](const std::byte* source, std::int64_t numel) {
-      std::vector<float> host(static_cast<std::size_t>(numel));
-      device.enqueue(
-          Lane::compute, "collect",
-          [source, &host](backend::Kernels& k) {
-            k.download(source, host.data(), static_cast<std::int64_t>(host.size() * 4));
-          },
-          nullptr);
-      device.synchronize();
-      return host;
-    };
-    if (!layout.sharded.empty()) {
-      std::byte* master = buffers_.persistent(BufferRole::master_shard, u);
-      std::byte* gathered = master;
-      if (layout.shards > 1) {
-        gathered = device.allocate(layout.gathered_numel() * 4, MemoryCategory::communication_buffers, Lane::compute);
-        communicators_.of(plan::Group::shard)
-            .all_gather(Lane::compute, master, gathered, layout.shard_numel, DType::f32, nullptr);
-      }
-      const std::vector<float> host = download(gathered, layout.gathered_numel());
-      if (gathered != master) device.free(gathered, Lane::compute);
-      for (int shard = 0; shard < layout.shards; ++shard) {
-        for (const plan::ShardPiece& piece : layout.pieces(shard)) {
-          std::copy_n(host.begin() + shard * layout.shard_numel + piece.shard_offset, piece.count,
-                      result[static_cast<std::size_t>(piece.parameter)].begin() + piece.parameter_offset);
-        }
-      }
-    }
-    if (!layout.replicated.empty()) {
-      const std::vector<float> host =
-          download(buffers_.persistent(BufferRole::master_replicated, u), layout.replicated_numel);
-      for (const plan::ParameterPlacement& p : layout.replicated) {
-        std::copy_n(host.begin() + p.unsharded_offset, p.numel, result[static_cast<std::size_t>(p.parameter)].begin());
-      }
-    }
-  }
-  return result;
 }
 
 }  // namespace fsdpbench::engine

@@ -9,10 +9,10 @@
 #include "engine/batch_source.h"
 #include "engine/buffer_table.h"
 #include "engine/communicators.h"
+#include "engine/masters.h"
 #include "engine/op_ranges.h"
 #include "engine/op_runner.h"
 #include "engine/trouble.h"
-#include "model/initialize.h"
 #include "model/model.h"
 #include "plan/plan.h"
 #include "schedule/schedule.h"
@@ -27,13 +27,15 @@ class Executor {
   Executor(backend::RankContext& context, const config::RunConfig& config, const plan::Plan& plan,
            const schedule::Schedules& schedules, const model::Model& model, const BatchSource& batches);
 
-  /// Sets the fp32 masters; padding and moments become zero. Does nothing on a device that does not compute.
-  void initialize(const model::FillParameter& fill);
+  /// As Masters::initialize; does nothing on a device that does not compute.
+  void initialize(const model::FillParameter& fill, int threads = 1);
 
   /// Runs step `step` to its end and returns this rank's mean loss over the microbatches (NaN if nothing computes).
   float run_step(std::int64_t step);
   /// From now on records and memory samples are kept, in buffers made now for `steps` steps.
   void start_recording(std::int64_t steps);
+  /// Host memory that those buffers take.
+  static std::int64_t recording_bytes(const schedule::Schedules& schedules, std::int64_t steps);
 
   /// Host time of the last step, from its first op issued until every lane was idle; recorded or not.
   std::int64_t last_step_ns() const { return last_step_ns_; }
@@ -43,9 +45,8 @@ class Executor {
   const PoolStatistics& memory() const { return context_.device.memory(); }
   backend::Facts device_facts() const { return context_.device.facts(); }
 
-  /// All fp32 masters by canonical parameter. Collective; every rank gets them. Takes collection_bytes() of the pool.
-  std::vector<std::vector<float>> collect_parameters();
-  static std::int64_t collection_bytes(const plan::Plan& plan);
+  /// As Masters::collect. After the last step; the device must be one that computes.
+  void collect(const TakeParameter& take) { masters_.collect(take); }
 
  private:
   void issue(const schedule::Op& op, OpSlot& slot, std::int64_t step, trace::Record* record);
@@ -59,6 +60,7 @@ class Executor {
   const schedule::Schedules& schedules_;
   Communicators communicators_;
   BufferTable buffers_;
+  Masters masters_;
   OpRunner runner_;
   OpRanges ranges_;
   Trouble trouble_;

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
@@ -26,19 +28,36 @@ struct Job {
   const RunHooks& hooks;
   model::FillParameter fill;
   RunBoard& board;
-  int first_rank;  ///< of this process
+  int first_rank;    ///< of this process
+  int fill_threads;  ///< a rank may use, so that the ranks of this host use its cores
 
   std::int64_t warmup() const { return setup.config.train.warmup; }
   std::int64_t total_steps() const { return warmup() + setup.config.train.steps; }
   bool computes() const { return !setup.config.emulate.compute_tflops.has_value(); }
 };
 
+/// The final parameters: their digest, and themselves if somebody wants them, both on rank 0.
+void bring_parameters(const Job& job, int rank, Executor& executor, Measurement& result) {
+  ParametersDigest digest;
+  std::vector<std::vector<float>> kept;
+  if (rank == 0 && job.hooks.keep_parameters) kept.resize(job.setup.plan.shapes.parameters.size());
+  executor.collect([&](int parameter, std::int64_t /*begin*/, std::span<const float> values) {
+    digest.add(values);
+    if (kept.empty()) return;
+    std::vector<float>& whole = kept[static_cast<std::size_t>(parameter)];
+    whole.insert(whole.end(), values.begin(), values.end());
+  });
+  if (rank != 0) return;
+  result.parameters_digest = digest.text();
+  result.parameters = std::move(kept);
+}
+
 /// One rank, from its first parameter to its last.
 void run_rank(const Job& job, backend::RankContext& context, Measurement& result) {
   const Setup& p = job.setup;
   Executor executor(context, p.config, p.plan, p.schedules, *p.model, job.batches);
   Publication publication(context.rank == job.first_rank ? job.hooks.done : nullptr);
-  executor.initialize(job.fill);
+  executor.initialize(job.fill, job.fill_threads);
   context.world.barrier();
   backend::WireBytes before{};
   std::int64_t step = 0;
@@ -61,13 +80,7 @@ void run_rank(const Job& job, backend::RankContext& context, Measurement& result
     for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] -= before[i];
   }
   outcome.memory = executor.memory();
-  if (job.computes()) {
-    std::vector<std::vector<float>> parameters = executor.collect_parameters();
-    if (context.rank == 0) {
-      result.parameters_digest = parameters_digest(parameters);
-      result.parameters = std::move(parameters);
-    }
-  }
+  if (job.computes()) bring_parameters(job, context.rank, executor, result);
   outcome.trace = executor.trace();
   outcome.device = executor.device_facts();
   outcome.host = launch::host_name();
@@ -76,6 +89,11 @@ void run_rank(const Job& job, backend::RankContext& context, Measurement& result
     result.steps_done = step;
     result.interrupted = step < job.total_steps();
   }
+}
+
+/// Filling is arithmetic alone: a core for each thread.
+int fill_threads(int ranks_on_host) {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()) / ranks_on_host);
 }
 
 /// The model of a link counts in one clock's time. Rank 0 knows the clocks, so it speaks for all.
@@ -119,9 +137,15 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
     model::initialize_parameter(setup.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter,
                                 config.train.seed, begin, begin + static_cast<std::int64_t>(out.size()), out.data());
   };
-  const Job job{setup,  batches,
-                hooks,  hooks.fill ? hooks.fill : model::FillParameter(initial),
-                *board, session == nullptr ? 0 : session->control().rank()};
+  const int first_rank = session == nullptr ? 0 : session->control().rank();
+  const int ranks_here = session == nullptr ? ranks : session->placement().local_ranks;
+  const Job job{setup,
+                batches,
+                hooks,
+                hooks.fill ? hooks.fill : model::FillParameter(initial),
+                *board,
+                first_rank,
+                fill_threads(ranks_here)};
 
   Measurement result;
   std::vector<launch::ClockOffset> before;

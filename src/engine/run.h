@@ -27,6 +27,8 @@ struct RunHooks {
   std::function<bool()> stop;
   /// Initial parameters; empty: model/initialize.h with train.seed.
   model::FillParameter fill;
+  /// Whether Measurement::parameters is wanted: the whole model in fp32, in rank 0's host memory.
+  bool keep_parameters = false;
   /// Where the first rank of this process leaves what it has completed, step by step, and also when the run throws.
   DoneSteps* done = nullptr;
 };
@@ -44,13 +46,14 @@ struct Measurement {
   bool interrupted = false;
   std::vector<double> losses;                    ///< per step, warm-up included; empty if nothing computes
   std::optional<std::string> parameters_digest;  ///< absent if nothing computes
-  std::vector<std::vector<float>> parameters;    ///< final masters by canonical index; empty if nothing computes
-  std::vector<trace::RankTrace> traces;          ///< by rank, measured steps only
-  std::vector<PoolStatistics> memory;            ///< by rank
-  std::vector<backend::WireBytes> wire_bytes;    ///< by rank, of the measured steps
-  std::vector<backend::Facts> devices;           ///< by rank: how its device measured
-  std::vector<std::string> hosts;                ///< by rank: name of its machine
-  std::vector<RankClock> clocks;                 ///< by rank: the traces are on rank 0's; empty without a session
+  std::vector<std::vector<float>>
+      parameters;                        ///< final masters by canonical index; only if hooks ask and something computes
+  std::vector<trace::RankTrace> traces;  ///< by rank, measured steps only
+  std::vector<PoolStatistics> memory;    ///< by rank
+  std::vector<backend::WireBytes> wire_bytes;  ///< by rank, of the measured steps
+  std::vector<backend::Facts> devices;         ///< by rank: how its device measured
+  std::vector<std::string> hosts;              ///< by rank: name of its machine
+  std::vector<RankClock> clocks;               ///< by rank: the traces are on rank 0's; empty without a session
 };
 
 /// Trains train.warmup + train.steps steps on `backend`. Without a session all ranks are threads of this process; with

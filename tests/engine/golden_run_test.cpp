@@ -54,6 +54,7 @@ TEST(GoldenRun, DecoderTrainsAsPyTorchDoes) {
       c = testing::settled(c);
       const engine::Setup p = set_up(c);
       RunHooks hooks;
+      hooks.keep_parameters = true;
       hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
         const std::vector<float> all =
             golden.initial(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
@@ -109,6 +110,7 @@ TEST(GoldenRun, OneLinearLayerStepsAsFlaxDoesForAnyNumberOfShards) {
         c.fsdp.layout = layout;
         const engine::Setup p = set_up(testing::settled(c));
         RunHooks hooks;
+        hooks.keep_parameters = true;
         hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
           const std::vector<float>& all = parameter == 0 ? golden.weight : golden.bias;
           std::copy_n(all.begin() + begin, out.size(), out.begin());

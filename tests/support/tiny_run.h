@@ -58,10 +58,12 @@ inline config::RunConfig settled(config::RunConfig c) {
   return c;
 }
 
-inline engine::Measurement run_tiny(const config::RunConfig& asked, const engine::RunHooks& hooks = {}) {
+/// Trains `asked` on the CPU, on hashed batches; the final parameters are kept.
+inline engine::Measurement run_tiny(const config::RunConfig& asked, engine::RunHooks hooks = {}) {
   const config::RunConfig config = settled(asked);
   const engine::Setup setup = engine::set_up(config);
   const HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
+  hooks.keep_parameters = true;
   return engine::run(*backend::cpu::make_cpu_backend(), setup, batches, hooks);
 }
 

@@ -16,17 +16,19 @@ namespace fsdpbench::app {
 namespace {
 
 void check_memory(const engine::Setup& setup, int local_ranks) {
-  if (setup.config.device.backend == config::BackendKind::cuda) return;  // not this memory; the device's pool checks
+  // A GPU's pool is not in this memory (its device checks it); one that nothing computes in or moves is never touched.
   const bool untouched = setup.config.emulate.compute_tflops && setup.config.emulate.link_gb_per_s;
-  if (untouched) return;  // nothing is computed or moved: the memory is never used
-  const std::int64_t needed = setup.memory.reserved * local_ranks;
+  const bool pool_is_here = setup.config.device.backend != config::BackendKind::cuda && !untouched;
+  const std::int64_t each = setup.host_bytes + (pool_is_here ? setup.pool_bytes : 0);
+  const std::int64_t needed = each * local_ranks;
   const std::int64_t available = available_memory_bytes();
   if (needed <= available) return;
   throw ResourceError(fmt::format(
-      "{} ranks need {} of memory, {} each, and this machine has {} available. Use fewer ranks, a smaller model or "
-      "batch, fsdp.activation_checkpointing = true, or emulate both computation (emulate.compute_tflops) and link "
-      "(emulate.link_gb_per_s), which needs no memory; `fsdpbench explain` shows where the bytes go",
-      local_ranks, format_bytes(needed), format_bytes(setup.memory.reserved), format_bytes(available)));
+      "{} ranks need {} of memory, {} each ({} of it beside the pool), and this machine has {} available. Use fewer "
+      "ranks, a smaller model or batch, fewer steps, fsdp.activation_checkpointing = true, or emulate both computation "
+      "(emulate.compute_tflops) and link (emulate.link_gb_per_s), which needs no pool; `fsdpbench explain` shows where "
+      "the bytes go",
+      local_ranks, format_bytes(needed), format_bytes(each), format_bytes(setup.host_bytes), format_bytes(available)));
 }
 
 }  // namespace

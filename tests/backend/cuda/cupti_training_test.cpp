@@ -19,7 +19,9 @@ Measurement run_cuda(const RunConfig& config) {
   const backend::FakeGpus gpus(8);
   fake::cupti::connect();
   const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
-  return run(*backend::make_cuda(), set_up(config), batches);
+  RunHooks hooks;
+  hooks.keep_parameters = true;
+  return run(*backend::make_cuda(), set_up(config), batches, hooks);
 }
 
 class CuptiTraining : public ::testing::TestWithParam<int> {};

@@ -15,7 +15,9 @@ using namespace config;  // NOLINT: nothing here but settings
 Measurement run_cuda(const RunConfig& config) {
   const backend::FakeGpus gpus(8);
   const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
-  return run(*backend::make_cuda(), set_up(config), batches);
+  RunHooks hooks;
+  hooks.keep_parameters = true;
+  return run(*backend::make_cuda(), set_up(config), batches, hooks);
 }
 
 class EmulatedCudaTraining : public ::testing::TestWithParam<int> {};

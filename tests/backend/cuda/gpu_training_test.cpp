@@ -17,7 +17,9 @@ class GpuTraining : public ::testing::TestWithParam<int> {
 
 Measurement run_gpu(const RunConfig& config) {
   const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
-  return run(*backend::cuda::make_cuda_backend(), set_up(config), batches);
+  RunHooks hooks;
+  hooks.keep_parameters = true;
+  return run(*backend::cuda::make_cuda_backend(), set_up(config), batches, hooks);
 }
 
 TEST_P(GpuTraining, LearnsWhatTheCpuBackendLearns) {

@@ -1,0 +1,257 @@
+#include "engine/masters.h"
+
+#include <algorithm>
+#include <future>
+
+#include "backend/kernels.h"
+#include "base/bytes.h"
+#include "base/lane_pool.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using plan::ShardLayout;
+using plan::ShardPiece;
+using schedule::BufferRole;
+
+constexpr std::int64_t kBytes = sizeof(float);
+constexpr std::int64_t kPieceNumel = Masters::kPieceBytes / kBytes;
+
+std::vector<ShardPiece> replicated_pieces(const ShardLayout& layout) {
+  std::vector<ShardPiece> pieces;
+  for (const plan::ParameterPlacement& p : layout.replicated) {
+    pieces.push_back({p.parameter, 0, p.unsharded_offset, p.numel});
+  }
+  return pieces;
+}
+
+/// Elements [begin, begin + window.size()) of what `pieces` make up; zero where no piece is.
+void fill_window(const std::vector<ShardPiece>& pieces, std::int64_t begin, std::span<float> window,
+                 const model::FillParameter& fill) {
+  std::fill(window.begin(), window.end(), 0.0F);
+  const std::int64_t end = begin + static_cast<std::int64_t>(window.size());
+  for (const ShardPiece& piece : pieces) {
+    const std::int64_t first = std::max(begin, piece.shard_offset);
+    const std::int64_t last = std::min(end, piece.shard_offset + piece.count);
+    if (first >= last) continue;
+    fill(piece.parameter, piece.parameter_offset + first - piece.shard_offset,
+         window.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(last - first)));
+  }
+}
+
+/// The same by several threads, each for a part of the window.
+void fill_window(const std::vector<ShardPiece>& pieces, std::int64_t begin, std::span<float> window,
+                 const model::FillParameter& fill, int threads) {
+  constexpr std::int64_t kLeastPart = std::int64_t{1} << 15;  // less is filled before a thread has started
+  const auto numel = static_cast<std::int64_t>(window.size());
+  const std::int64_t part = std::max(kLeastPart, ceil_div(numel, std::max(1, threads)));
+  std::vector<std::future<void>> others;
+  for (std::int64_t offset = part; offset < numel; offset += part) {
+    others.push_back(std::async(std::launch::async, [&, offset] {
+      fill_window(
+          pieces, begin + offset,
+          window.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(std::min(part, numel - offset))),
+          fill);
+    }));
+  }
+  fill_window(pieces, begin, window.first(static_cast<std::size_t>(std::min(part, numel))), fill);
+  for (std::future<void>& other : others) other.get();
+}
+
+/// Brings the masters to rank 0. Few small parameters are gathered at once, a large one comes shard by shard.
+class Collection {
+ public:
+  Collection(backend::RankContext& context, const plan::Plan& plan, const BufferTable& buffers,
+             Communicators& communicators, std::span<float> staging, const TakeParameter& take)
+      : context_(context),
+        plan_(plan),
+        buffers_(buffers),
+        communicators_(communicators),
+        shard_index_(plan.groups.index(plan::Group::shard, context.rank)),
+        staging_(staging),
+        take_(take) {
+    if (const std::int64_t bytes = Masters::collection_bytes(plan); bytes > 0) {
+      arrived_ = context.device.allocate(bytes, MemoryCategory::communication_buffers, Lane::compute);
+    }
+    parts_.resize(plan.shapes.parameters.size());
+    for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
+      const ShardLayout& layout = plan.units[static_cast<std::size_t>(u)].layout;
+      for (int shard = 0; shard < layout.shards; ++shard) {
+        for (const ShardPiece& piece : layout.pieces(shard)) {
+          parts_[static_cast<std::size_t>(piece.parameter)].push_back({u, shard, piece});
+        }
+      }
+      for (const ShardPiece& piece : replicated_pieces(layout)) {
+        parts_[static_cast<std::size_t>(piece.parameter)].push_back({u, kReplicated, piece});
+      }
+    }
+  }
+
+  void run() {
+    for (const std::vector<Part>& parts : parts_) {
+      if (!parts.empty()) collect(parts);
+    }
+    if (arrived_ != nullptr) context_.device.free(arrived_, Lane::compute);
+    context_.device.synchronize();
+  }
+
+ private:
+  static constexpr int kReplicated = -1;
+
+  struct Part {  // of a parameter
+    int unit = 0;
+    int shard = 0;  ///< that holds it, or kReplicated
+    ShardPiece piece;
+  };
+
+  struct Window {  // elements [begin, end) of every shard of a unit, one after another in arrived_
+    int unit = -1;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+
+  void collect(const std::vector<Part>& parts) {
+    const Part& first = parts.front();
+    const ShardLayout& layout = plan_.units[static_cast<std::size_t>(first.unit)].layout;
+    if (first.shard == kReplicated || layout.shards == 1) {
+      const BufferRole role = first.shard == kReplicated ? BufferRole::master_replicated : BufferRole::master_shard;
+      const std::byte* master = buffers_.persistent(role, first.unit);
+      for (const Part& part : parts) show(part.piece, master + part.piece.shard_offset * kBytes);
+      return;
+    }
+    if (gather(parts, layout)) {
+      for (const Part& part : parts) {
+        const std::int64_t at = part.shard * (window_.end - window_.begin) + part.piece.shard_offset - window_.begin;
+        show(part.piece, arrived_ + at * kBytes);
+      }
+      return;
+    }
+    window_ = {};
+    std::byte* master = buffers_.persistent(BufferRole::master_shard, first.unit);
+    for (const Part& part : parts) {
+      for (std::int64_t done = 0; done < part.piece.count; done += kPieceNumel) {
+        const ShardPiece some{part.piece.parameter, part.piece.parameter_offset + done, part.piece.shard_offset + done,
+                              std::min(kPieceNumel, part.piece.count - done)};
+        std::byte* buffer = part.shard == shard_index_ ? master + some.shard_offset * kBytes : arrived_;
+        communicators_.of(plan::Group::shard)
+            .broadcast(Lane::compute, buffer, some.count, DType::f32, part.shard, nullptr);
+        show(some, buffer);
+      }
+    }
+  }
+
+  /// Whether all parts lie in the window, which moves onto them if they fit into it.
+  bool gather(const std::vector<Part>& parts, const ShardLayout& layout) {
+    std::int64_t begin = layout.shard_numel;
+    std::int64_t end = 0;
+    for (const Part& part : parts) {
+      begin = std::min(begin, part.piece.shard_offset);
+      end = std::max(end, part.piece.shard_offset + part.piece.count);
+    }
+    const int unit = parts.front().unit;
+    if (window_.unit == unit && window_.begin <= begin && end <= window_.end) return true;
+    const std::int64_t most = kPieceNumel / layout.shards;
+    if (end - begin > most) return false;
+    if (layout.shard_numel <= most) begin = 0;
+    window_ = {unit, begin, std::min(layout.shard_numel, begin + most)};
+    communicators_.of(plan::Group::shard)
+        .all_gather(Lane::compute, buffers_.persistent(BufferRole::master_shard, unit) + begin * kBytes, arrived_,
+                    window_.end - window_.begin, DType::f32, nullptr);
+    return true;
+  }
+
+  void show(const ShardPiece& piece, const std::byte* memory) {
+    if (context_.rank != 0) return;
+    for (std::int64_t done = 0; done < piece.count;) {
+      const std::int64_t count = std::min(static_cast<std::int64_t>(staging_.size()), piece.count - done);
+      context_.device.enqueue(
+          Lane::compute, "collect",
+          [source = memory + done * kBytes, target = staging_.data(), count](backend::Kernels& kernels) {
+            kernels.download(source, target, count * kBytes);
+          },
+          nullptr);
+      context_.device.synchronize();
+      take_(piece.parameter, piece.parameter_offset + done, staging_.first(static_cast<std::size_t>(count)));
+      done += count;
+    }
+  }
+
+  backend::RankContext& context_;
+  const plan::Plan& plan_;
+  const BufferTable& buffers_;
+  Communicators& communicators_;
+  const int shard_index_;
+  const std::span<float> staging_;
+  const TakeParameter& take_;
+  std::vector<std::vector<Part>> parts_;  // by parameter; in the order of its elements
+  std::byte* arrived_ = nullptr;
+  Window window_;
+};
+
+}  // namespace
+
+std::int64_t Masters::staging_bytes(const plan::Plan& plan) {
+  std::int64_t most = 0;
+  for (const plan::Unit& unit : plan.units) {
+    most = std::max({most, unit.layout.shard_numel, unit.layout.replicated_numel});
+  }
+  return std::min(kPieceBytes, most * kBytes);
+}
+
+std::int64_t Masters::collection_bytes(const plan::Plan& plan) {
+  std::int64_t most = 0;
+  for (const plan::Unit& unit : plan.units) {
+    if (unit.layout.shards > 1) most = std::max(most, unit.layout.gathered_numel() * kBytes);
+  }
+  return round_up(std::min(kPieceBytes, most), LanePool::kGranule);
+}
+
+void Masters::initialize(const model::FillParameter& fill, int threads) {
+  staging_.resize(static_cast<std::size_t>(staging_bytes(plan_) / kBytes));
+  const int index = plan_.groups.index(plan::Group::shard, context_.rank);
+  for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
+    const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
+    load(buffers_.persistent(BufferRole::master_shard, u), layout.pieces(index), layout.shard_numel, fill, threads);
+    load(buffers_.persistent(BufferRole::master_replicated, u), replicated_pieces(layout), layout.replicated_numel,
+         fill, threads);
+    clear(BufferRole::first_moment, u, layout.shard_numel);
+    clear(BufferRole::second_moment, u, layout.shard_numel);
+    clear(BufferRole::first_moment_replicated, u, layout.replicated_numel);
+    clear(BufferRole::second_moment_replicated, u, layout.replicated_numel);
+  }
+  context_.device.synchronize();
+  staging_ = {};
+}
+
+void Masters::load(std::byte* target, const std::vector<ShardPiece>& pieces, std::int64_t numel,
+                   const model::FillParameter& fill, int threads) {
+  if (target == nullptr) return;
+  for (std::int64_t begin = 0; begin < numel;) {
+    const std::int64_t count = std::min(static_cast<std::int64_t>(staging_.size()), numel - begin);
+    fill_window(pieces, begin, std::span(staging_).first(static_cast<std::size_t>(count)), fill, threads);
+    context_.device.enqueue(
+        Lane::compute, "initialize",
+        [source = staging_.data(), to = target + begin * kBytes, count](backend::Kernels& kernels) {
+          kernels.upload(source, to, count * kBytes);
+        },
+        nullptr);
+    context_.device.synchronize();  // before the next piece takes the same place
+    begin += count;
+  }
+}
+
+void Masters::clear(BufferRole role, int unit, std::int64_t numel) {
+  std::byte* target = buffers_.persistent(role, unit);
+  if (target == nullptr) return;
+  context_.device.enqueue(
+      Lane::compute, "initialize",
+      [target, numel](backend::Kernels& kernels) { kernels.fill_zero(target, numel * kBytes); }, nullptr);
+}
+
+void Masters::collect(const TakeParameter& take) {
+  if (!plan_.groups.together(plan::Group::shard, context_.rank, 0)) return;  // rank 0's shard group has it all
+  std::vector<float> staging(context_.rank == 0 ? static_cast<std::size_t>(staging_bytes(plan_) / kBytes) : 0);
+  Collection(context_, plan_, buffers_, communicators_, staging, take).run();
+}
+
+}  // namespace fsdpbench::engine

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "backend/backend.h"
+#include "engine/buffer_table.h"
+#include "engine/communicators.h"
+#include "model/initialize.h"
+#include "plan/plan.h"
+
+namespace fsdpbench::engine {
+
+/// Gets elements [begin, begin + values.size()) of parameter `parameter` (canonical index).
+using TakeParameter = std::function<void(int parameter, std::int64_t begin, std::span<const float> values)>;
+
+/// The way of one rank's fp32 masters from the host onto the device and back. They travel in pieces, so what the host
+/// holds of them does not grow with the model.
+class Masters {
+ public:
+  /// Of a piece, at most.
+  static constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+  /// Host memory that initialize() needs, and collect() on rank 0.
+  static std::int64_t staging_bytes(const plan::Plan& plan);
+  /// Device memory that collect() needs beside the persistent buffers, as the pool rounds it.
+  static std::int64_t collection_bytes(const plan::Plan& plan);
+
+  /// All must outlive this object.
+  Masters(backend::RankContext& context, const plan::Plan& plan, const BufferTable& buffers,
+          Communicators& communicators)
+      : context_(context), plan_(plan), buffers_(buffers), communicators_(communicators) {}
+
+  /// Sets this rank's masters to what `fill` says, on up to `threads` threads at once; padding and moments become zero.
+  /// The device must be one that computes. Throws what `fill` throws.
+  void initialize(const model::FillParameter& fill, int threads);
+
+  /// Shows rank 0 all masters in canonical order: every parameter from its first element to its last, piece by piece,
+  /// on the calling thread. `take` is not called on other ranks, but all must call collect().
+  void collect(const TakeParameter& take);
+
+ private:
+  void load(std::byte* target, const std::vector<plan::ShardPiece>& pieces, std::int64_t numel,
+            const model::FillParameter& fill, int threads);
+  void clear(schedule::BufferRole role, int unit, std::int64_t numel);
+
+  backend::RankContext& context_;
+  const plan::Plan& plan_;
+  const BufferTable& buffers_;
+  Communicators& communicators_;
+  std::vector<float> staging_;
+};
+
+}  // namespace fsdpbench::engine
