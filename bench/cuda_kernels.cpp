@@ -250,7 +250,7 @@ int main(int argc, char** argv) {
   try {
     const auto backend = fsdpbench::backend::cuda::make_cuda_backend();
     fsdpbench::backend::BackendOptions options;
-    options.timer = fsdpbench::backend::Timer::events;
+    options.set<fsdpbench::backend::CudaOptions>().timer = fsdpbench::backend::Timer::events;
     options.pool_bytes = std::int64_t{2} << 30;
     backend->run(options, [](fsdpbench::backend::RankContext& rank) {
       fsdpbench::Gpu gpu(rank.device);

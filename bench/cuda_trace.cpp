@@ -30,7 +30,7 @@ std::vector<double> step_ns(backend::Backend& cuda, const engine::Setup& p, back
   std::vector<double> result;
   backend::BackendOptions options;
   options.ranks = 1;
-  options.timer = timer;
+  options.set<backend::CudaOptions>().timer = timer;
   options.pool_bytes = p.memory.reserved;
   cuda.run(options, [&](backend::RankContext& context) {
     engine::Executor executor(context, p.config, p.plan, p.schedules, *p.model, tokens);

@@ -110,9 +110,10 @@ void modelled_link(benchmark::State& state) {
   constexpr std::int64_t kCount = 1 << 20;
   BackendOptions options;
   options.ranks = ranks;
-  options.compute_flops_per_s = 1e12;
-  options.link = LinkModel{.bytes_per_second = static_cast<double>(4 * kCount * (ranks - 1)) / (expected_us * 0.5e-6),
-                           .latency_seconds = expected_us * 0.5e-6 / (ranks - 1)};
+  options.set<CpuOptions>().compute_flops_per_s = 1e12;
+  options.set<CpuOptions>().link =
+      LinkModel{.bytes_per_second = static_cast<double>(4 * kCount * (ranks - 1)) / (expected_us * 0.5e-6),
+                .latency_seconds = expected_us * 0.5e-6 / (ranks - 1)};
   std::vector<std::vector<Stamp>> stamps(static_cast<std::size_t>(ranks), std::vector<Stamp>(kWarmUps + kRounds));
   std::vector<double> took_us;      // until the slowest rank
   std::vector<double> any_rank_us;  // each rank on its own
@@ -140,7 +141,7 @@ void modelled_link(benchmark::State& state) {
 void emulated_compute(benchmark::State& state) {
   const auto expected_us = static_cast<double>(state.range(0));
   BackendOptions options;
-  options.compute_flops_per_s = 1e9;
+  options.set<CpuOptions>().compute_flops_per_s = 1e9;
   std::vector<Stamp> stamps(200);
   std::vector<double> took_us;
   for (auto _ : state) {

@@ -45,8 +45,7 @@ class Communicator {
   virtual void reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
                               float scale, Stamp* stamp) = 0;
   /// buffer[0..count) = scale * sum over ranks of buffer, in place.
-  virtual void all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale,
-                          Stamp* stamp) = 0;
+  virtual void all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale, Stamp* stamp) = 0;
   /// buffer[0..count) of `root` to all.
   virtual void broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) = 0;
   /// Blocks the host until all members have called it.

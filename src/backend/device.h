@@ -66,7 +66,9 @@ class Device {
   virtual std::byte* allocate(std::int64_t bytes, MemoryCategory category, Lane lane) = 0;
   /// The memory is free once everything enqueued on `lane` so far is done.
   virtual void free(std::byte* memory, Lane lane) = 0;
+  /// Of all allocations and frees issued so far.
   virtual const PoolStatistics& memory() const = 0;
+  /// Peaks count from now on.
   virtual void reset_memory_peaks() = 0;
 
   /// Everything enqueued from now on belongs to this op of this step; only for what take_activities() tells.
@@ -80,7 +82,7 @@ class Device {
   /// dropped" …
   virtual Facts facts() const { return {}; }
 
-  /// True if kernels take modelled time and compute nothing: results have no meaning.
+  /// False if kernels only take modelled time and compute nothing: results then have no meaning.
   virtual bool computes() const = 0;
 };
 

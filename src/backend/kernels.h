@@ -31,18 +31,18 @@ struct AttentionShape {
 
 /// One strided block copy: `rows` runs of `run` elements.
 struct CopyRun {
-  std::int64_t source = 0;         ///< first element in the source
-  std::int64_t target = 0;         ///< first element in the target
+  std::int64_t source = 0;  ///< first element in the source
+  std::int64_t target = 0;  ///< first element in the target
   std::int64_t rows = 1;
   std::int64_t run = 0;            ///< contiguous elements a row
   std::int64_t source_stride = 0;  ///< elements between row starts
   std::int64_t target_stride = 0;
-  std::int64_t zero_fill = 0;      ///< elements set to 0 after the last run in the target (padding)
+  std::int64_t zero_fill = 0;  ///< elements set to 0 after the last run in the target (padding)
 };
 
 struct AdamWStep {
   float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
-  std::int64_t step = 1;                   ///< counted from 1, for bias correction
+  std::int64_t step = 1;                  ///< counted from 1, for bias correction
   const float* gradient_scale = nullptr;  ///< one float of device memory that multiplies the gradient; null: 1
 };
 
@@ -133,8 +133,8 @@ class Kernels {
   virtual void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) = 0;
   /// parameter -= learning_rate * (*gradient_scale * gradient + weight_decay * parameter); gradient_scale is one float
   /// of device memory, null means 1.
-  virtual void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate,
-                   float weight_decay, const float* gradient_scale) = 0;
+  virtual void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
+                   const float* gradient_scale) = 0;
   /// Decoupled weight decay (Loshchilov & Hutter), as torch.optim.AdamW computes it.
   virtual void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment,
                      std::int64_t count, const AdamWStep& step) = 0;

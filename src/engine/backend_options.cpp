@@ -1,14 +1,15 @@
 #include "engine/backend_options.h"
 
-namespace fsdpbench::engine {
+#include <stdexcept>
 
-backend::BackendOptions backend_options(const Setup& setup, launch::Session* session) {
-  const config::RunConfig& config = setup.config;
-  backend::BackendOptions options;
-  options.session = session;
-  options.pool_bytes = setup.pool_bytes;
+namespace fsdpbench::engine {
+namespace {
+
+using config::RunConfig;
+
+backend::CpuOptions cpu_options(const RunConfig& config) {
+  backend::CpuOptions options;
   const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
-  options.ranks = static_cast<int>(config.mesh.ranks);
   if (config.emulate.link_gb_per_s) {
     options.link = LinkModel{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
   }
@@ -21,13 +22,62 @@ backend::BackendOptions backend_options(const Setup& setup, launch::Session* ses
     options.link_slowdown.assign(ranks, 1.0);
     options.link_slowdown[static_cast<std::size_t>(config.inject.slow_link_rank)] = config.inject.slow_link_factor;
   }
-  options.poison_freed_memory = config.inject.poison_freed_memory;
-  options.timer = static_cast<backend::Timer>(config.device.timer);
-  options.nccl.registration = static_cast<backend::NcclOptions::Register>(config.nccl.register_buffers);
-  options.nccl.cta_policy = static_cast<backend::NcclOptions::CtaPolicy>(config.nccl.cta_policy);
+  return options;
+}
+
+// No default in these: a new name in the configuration does not compile before it means something here.
+
+backend::Timer timer(config::Timer named) {
+  switch (named) {
+    case config::Timer::automatic: return backend::Timer::automatic;
+    case config::Timer::cupti: return backend::Timer::cupti;
+    case config::Timer::events: return backend::Timer::events;
+  }
+  throw std::logic_error("backend_options: no such timer");
+}
+
+backend::NcclOptions::Register registration(config::NcclRegister named) {
+  switch (named) {
+    case config::NcclRegister::none: return backend::NcclOptions::Register::none;
+    case config::NcclRegister::local: return backend::NcclOptions::Register::local;
+    case config::NcclRegister::window: return backend::NcclOptions::Register::window;
+  }
+  throw std::logic_error("backend_options: no such registration");
+}
+
+backend::NcclOptions::CtaPolicy cta_policy(config::CtaPolicy named) {
+  switch (named) {
+    case config::CtaPolicy::library: return backend::NcclOptions::CtaPolicy::library;
+    case config::CtaPolicy::efficiency: return backend::NcclOptions::CtaPolicy::efficiency;
+    case config::CtaPolicy::zero: return backend::NcclOptions::CtaPolicy::zero;
+  }
+  throw std::logic_error("backend_options: no such CTA policy");
+}
+
+backend::CudaOptions cuda_options(const RunConfig& config) {
+  backend::CudaOptions options;
+  options.timer = timer(config.device.timer);
+  options.nccl.registration = registration(config.nccl.register_buffers);
+  options.nccl.cta_policy = cta_policy(config.nccl.cta_policy);
   options.nccl.min_ctas = config.nccl.min_ctas;
   options.nccl.max_ctas = config.nccl.max_ctas;
   options.nccl.timeout_s = config.nccl.timeout_s;
+  return options;
+}
+
+}  // namespace
+
+backend::BackendOptions backend_options(const Setup& setup, launch::Session* session) {
+  const RunConfig& config = setup.config;
+  backend::BackendOptions options;
+  options.ranks = static_cast<int>(config.mesh.ranks);
+  options.session = session;
+  options.pool_bytes = setup.pool_bytes;
+  options.poison_freed_memory = config.inject.poison_freed_memory;
+  switch (config.device.backend) {
+    case config::BackendKind::cpu: options.own = cpu_options(config); break;
+    case config::BackendKind::cuda: options.own = cuda_options(config); break;
+  }
   return options;
 }
 

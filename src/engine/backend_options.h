@@ -6,7 +6,7 @@
 
 namespace fsdpbench::engine {
 
-/// What a backend must know of a prepared run. `session` as in run().
+/// What the backend that the configuration names must know of a run. `session` as in run().
 backend::BackendOptions backend_options(const Setup& setup, launch::Session* session);
 
 }  // namespace fsdpbench::engine

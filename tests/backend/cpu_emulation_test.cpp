@@ -20,7 +20,7 @@ void run_cpu(const BackendOptions& options, const Body& body) {
 BackendOptions emulated(int ranks) {
   BackendOptions options;
   options.ranks = ranks;
-  options.compute_flops_per_s = kFlopsPerSecond;
+  options.set<CpuOptions>().compute_flops_per_s = kFlopsPerSecond;
   return options;
 }
 
@@ -99,7 +99,7 @@ TEST(EmulatedCompute, CopiesTakeNoTimeAndTouchNothing) {
 
 TEST(EmulatedCompute, ASlowRankComputesSlowerOnItsComputeLaneAlone) {
   BackendOptions options = emulated(2);
-  options.compute_slowdown = {1.0, 3.0};
+  options.set<CpuOptions>().compute_slowdown = {1.0, 3.0};
   run_cpu(options, [](RankContext& rank) {
     const Device::Task task = [](Kernels& kernels) { gemm_of(kernels, 50'000'000); };
     const std::int64_t on_compute = time_of(rank.device, Lane::compute, task);
@@ -112,7 +112,7 @@ TEST(EmulatedCompute, ASlowRankComputesSlowerOnItsComputeLaneAlone) {
 TEST(RealCompute, ASlowRankSleepsAfterEachOp) {
   BackendOptions options;
   options.ranks = 2;
-  options.compute_slowdown = {1.0, 2.0};
+  options.set<CpuOptions>().compute_slowdown = {1.0, 2.0};
   run_cpu(options, [](RankContext& rank) {
     EXPECT_TRUE(rank.device.computes());
     const Device::Task task = [](Kernels& kernels) { kernels.delay(50 * kMillisecond); };
@@ -135,7 +135,7 @@ TEST(EmulatedCompute, BytesStillMoveOverARealLink) {
 
 TEST(FullEmulation, HugeModelsNeedNoMemory) {
   BackendOptions options = emulated(2);
-  options.link = LinkModel{.bytes_per_second = 1e15, .latency_seconds = 0};
+  options.set<CpuOptions>().link = LinkModel{.bytes_per_second = 1e15, .latency_seconds = 0};
   run_cpu(options, [](RankContext& rank) {
     constexpr std::int64_t kElements = std::int64_t{100} << 30;  // 400 GiB of fp32
     std::byte* shard = reserve<float>(rank.device, kElements);
@@ -177,12 +177,16 @@ TEST(Options, ThatContradictThemselvesAreRefused) {
     EXPECT_THROW(run_cpu(options, [](RankContext&) {}), BackendError);
   };
   refused([](BackendOptions& options) { options.ranks = 0; });
-  refused([](BackendOptions& options) { options.compute_flops_per_s = 0.0; });
-  refused([](BackendOptions& options) { options.compute_slowdown = {1.0}; });
-  refused([](BackendOptions& options) { options.compute_slowdown = {1.0, 0.5}; });
-  refused([](BackendOptions& options) { options.link_slowdown = {1.0, 2.0, 3.0}; });
-  refused([](BackendOptions& options) { options.link = LinkModel{.bytes_per_second = 0, .latency_seconds = 0}; });
-  refused([](BackendOptions& options) { options.link = LinkModel{.bytes_per_second = 1, .latency_seconds = -1}; });
+  refused([](BackendOptions& options) { options.set<CpuOptions>().compute_flops_per_s = 0.0; });
+  refused([](BackendOptions& options) { options.set<CpuOptions>().compute_slowdown = {1.0}; });
+  refused([](BackendOptions& options) { options.set<CpuOptions>().compute_slowdown = {1.0, 0.5}; });
+  refused([](BackendOptions& options) { options.set<CpuOptions>().link_slowdown = {1.0, 2.0, 3.0}; });
+  refused([](BackendOptions& options) {
+    options.set<CpuOptions>().link = LinkModel{.bytes_per_second = 0, .latency_seconds = 0};
+  });
+  refused([](BackendOptions& options) {
+    options.set<CpuOptions>().link = LinkModel{.bytes_per_second = 1, .latency_seconds = -1};
+  });
 }
 
 }  // namespace

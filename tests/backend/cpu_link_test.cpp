@@ -126,7 +126,7 @@ std::unique_ptr<Backend> make_cpu() {
 BackendOptions linked(int ranks, double bytes_per_second, double latency_seconds) {
   BackendOptions options;
   options.ranks = ranks;
-  options.link = LinkModel{.bytes_per_second = bytes_per_second, .latency_seconds = latency_seconds};
+  options.set<CpuOptions>().link = LinkModel{.bytes_per_second = bytes_per_second, .latency_seconds = latency_seconds};
   return options;
 }
 
@@ -180,7 +180,7 @@ TEST(ModelledLink, TwoCommunicatorsShareARanksLink) {
 
 TEST(ModelledLink, ASlowLinkSlowsTheWholeGroup) {
   BackendOptions options = linked(2, 1e8, 0);
-  options.link_slowdown = {1.0, 5.0};
+  options.set<CpuOptions>().link_slowdown = {1.0, 5.0};
   make_cpu()->run(options, [](RankContext& rank) {
     std::byte* shard = reserve<float>(rank.device, 25'000);
     std::byte* full = reserve<float>(rank.device, 50'000);

@@ -52,7 +52,7 @@ TEST(CpuProcesses, AnEmulatedLinkNeedsOneHost) {
   placement.local_ranks = 2;
   BackendOptions options;
   options.ranks = 4;
-  options.link = LinkModel{.bytes_per_second = 1, .latency_seconds = 0};
+  options.set<CpuOptions>().link = LinkModel{.bytes_per_second = 1, .latency_seconds = 0};
   EXPECT_EQ(refusal(placement, options),
             "an emulated link keeps the time of one host, and only 2 of the job's 4 processes are on this one");
 }

@@ -23,9 +23,9 @@ using Rounds = std::int64_t (*)(RankContext& rank);
 BackendOptions emulated(std::vector<double> link_slowdown) {
   BackendOptions options;
   options.ranks = kRanks;
-  options.compute_flops_per_s = 1e12;
-  options.link = LinkModel{.bytes_per_second = 1e9, .latency_seconds = 20e-6};
-  options.link_slowdown = std::move(link_slowdown);
+  options.set<CpuOptions>().compute_flops_per_s = 1e12;
+  options.set<CpuOptions>().link = LinkModel{.bytes_per_second = 1e9, .latency_seconds = 20e-6};
+  options.set<CpuOptions>().link_slowdown = std::move(link_slowdown);
   return options;
 }
 

@@ -60,7 +60,8 @@ inline config::RunConfig settled(config::RunConfig c) {
 
 /// Trains `asked` on the CPU, on hashed batches; the final parameters are kept.
 inline engine::Measurement run_tiny(const config::RunConfig& asked, engine::RunHooks hooks = {}) {
-  const config::RunConfig config = settled(asked);
+  config::RunConfig config = settled(asked);
+  config.device.backend = config::BackendKind::cpu;
   const engine::Setup setup = engine::set_up(config);
   const HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
   hooks.keep_parameters = true;

@@ -18,13 +18,13 @@ LaneSettings lane_settings(const World& world, int rank, Lane lane) {
   settings.lane = lane;
   settings.kernels = world.kernels();
   const bool communicates = lane == Lane::all_gather || lane == Lane::reduce_scatter || lane == Lane::all_reduce;
-  const bool sleeps = communicates ? world.options().link.has_value() : !world.computes();
+  const bool sleeps = communicates ? world.emulation().link.has_value() : !world.computes();
   settings.urgency = sleeps ? Urgency::prompt : Urgency::normal;
   const double slowdown = lane == Lane::compute ? world.compute_slowdown(rank) : 1.0;
   if (world.computes()) {
     settings.slowdown = slowdown;
   } else {
-    settings.flops_per_s = *world.options().compute_flops_per_s / slowdown;
+    settings.flops_per_s = *world.emulation().compute_flops_per_s / slowdown;
   }
   return settings;
 }

@@ -31,7 +31,7 @@ void check_session(const BackendOptions& options) {
     throw BackendError(fmt::format("{} ranks are asked for, but the job has {} processes, one rank each", options.ranks,
                                    placement.ranks));
   }
-  if (options.link && placement.local_ranks != placement.ranks) {
+  if (options.get<CpuOptions>().link && placement.local_ranks != placement.ranks) {
     throw BackendError(fmt::format(
         "an emulated link keeps the time of one host, and only {} of the job's {} processes are on this one",
         placement.local_ranks, placement.ranks));
@@ -55,19 +55,20 @@ std::int64_t memory_per_rank(int ranks) {
   return machine / ranks / LanePool::kGranule * LanePool::kGranule;
 }
 
-World::World(const BackendOptions& options, KernelsFactory kernels) : options_(options), kernels_(std::move(kernels)) {
+World::World(const BackendOptions& options, KernelsFactory kernels)
+    : options_(options), emulation_(options.get<CpuOptions>()), kernels_(std::move(kernels)) {
   if (options.ranks < 1) throw BackendError(fmt::format("{} ranks: at least one is needed", options.ranks));
   check_session(options);
-  check_slowdown("link_slowdown", options.link_slowdown, options.ranks);
-  check_slowdown("compute_slowdown", options.compute_slowdown, options.ranks);
-  if (options.compute_flops_per_s && !(*options.compute_flops_per_s > 0)) {
+  check_slowdown("link_slowdown", emulation_.link_slowdown, options.ranks);
+  check_slowdown("compute_slowdown", emulation_.compute_slowdown, options.ranks);
+  if (emulation_.compute_flops_per_s && !(*emulation_.compute_flops_per_s > 0)) {
     throw BackendError("the emulated compute rate must be positive");
   }
-  if (options.link) {
-    if (!(options.link->bytes_per_second > 0) || !(options.link->latency_seconds >= 0)) {
+  if (emulation_.link) {
+    if (!(emulation_.link->bytes_per_second > 0) || !(emulation_.link->latency_seconds >= 0)) {
       throw BackendError("a modelled link needs a positive bandwidth and a latency of at least 0");
     }
-    links_.emplace(abort_, *options.link, options.ranks, options.link_slowdown);
+    links_.emplace(abort_, *emulation_.link, options.ranks, emulation_.link_slowdown);
   }
   if (options.session) {
     options.session->control().on_failure([this](const launch::JobFailure& failure) {
@@ -88,7 +89,7 @@ void World::fail(const std::exception_ptr& failure) {
 }
 
 double World::compute_slowdown(int rank) const {
-  return options_.compute_slowdown.empty() ? 1.0 : options_.compute_slowdown[static_cast<std::size_t>(rank)];
+  return emulation_.compute_slowdown.empty() ? 1.0 : emulation_.compute_slowdown[static_cast<std::size_t>(rank)];
 }
 
 MappedMemory& World::make_memory() {

@@ -28,15 +28,16 @@ class World {
   World& operator=(const World&) = delete;
 
   const BackendOptions& options() const { return options_; }
+  const CpuOptions& emulation() const { return emulation_; }
   const KernelsFactory& kernels() const { return kernels_; }
   launch::Abort& abort() { return abort_; }
   /// Stops all ranks, those of other processes too. A launch::Stopped is no failure of its own.
   void fail(const std::exception_ptr& failure);
   /// Null if transfers are not modelled.
   Links* links() { return links_ ? &*links_ : nullptr; }
-  bool computes() const { return !options_.compute_flops_per_s; }
+  bool computes() const { return !emulation_.compute_flops_per_s; }
   /// False if both compute and links are emulated: then nobody reads memory, and none is touched.
-  bool moves_bytes() const { return computes() || !options_.link; }
+  bool moves_bytes() const { return computes() || !emulation_.link; }
   double compute_slowdown(int rank) const;
 
   /// The memory of one rank's device. It belongs to the world: when a run is aborted, a peer may still be reading it
@@ -52,6 +53,7 @@ class World {
 
  private:
   const BackendOptions options_;
+  const CpuOptions emulation_;
   const KernelsFactory kernels_;
   launch::Abort abort_;
   std::optional<Links> links_;

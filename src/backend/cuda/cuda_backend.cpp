@@ -28,7 +28,8 @@ void load_kernels_early_if_several() {
   int gpus = 0;
   std::error_code ignored;
   // Containers keep a device's number: what one has may begin with nvidia4.
-  for (std::filesystem::directory_iterator entry("/dev", ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+  for (std::filesystem::directory_iterator entry("/dev", ignored), end; !ignored && entry != end;
+       entry.increment(ignored)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with("nvidia") || name == "nvidia") continue;
     if (name.find_first_not_of("0123456789", std::string("nvidia").size()) == std::string::npos) ++gpus;
@@ -47,7 +48,8 @@ void run_rank(GpuWorld& world, IdExchange& ids, int rank, const std::function<vo
     check(cudaSetDevice(world.gpu_of(rank)), "choosing the GPU");
     device = std::make_unique<CudaDevice>(world.abort(), rank, world.options());
     ids.barrier(rank);
-    communicator = make_world_communicator(*device, ids, rank, world.options().ranks, world.options().nccl);
+    communicator =
+        make_world_communicator(*device, ids, rank, world.options().ranks, world.options().get<CudaOptions>().nccl);
     device->note_memory("NCCL, at its start");
     device->add_facts([&communicator, &world, gpu = world.gpu_of(rank)] {
       Facts all = gpu_facts(gpu);

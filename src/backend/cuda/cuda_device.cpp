@@ -39,7 +39,7 @@ std::unique_ptr<OpTimer> make_timer(Timer wanted, std::string& note) {
 }
 
 std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const BackendOptions& options) {
-  if (options.nccl.registration == NcclOptions::Register::none) {
+  if (options.get<CudaOptions>().nccl.registration == NcclOptions::Register::none) {
     const int gpus = options.session == nullptr ? options.ranks : 1;
     return std::make_unique<PoolMemory>(streams, options.pool_bytes, options.poison_freed_memory, gpus);
   }
@@ -52,8 +52,8 @@ std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const Back
 }  // namespace
 
 CudaDevice::CudaDevice(launch::Abort& abort, int rank, const BackendOptions& options)
-    : abort_(abort), rank_(rank), timeout_(options.nccl.timeout_s) {
-  timer_ = make_timer(options.timer, timer_note_);
+    : abort_(abort), rank_(rank), timeout_(options.get<CudaOptions>().nccl.timeout_s) {
+  timer_ = make_timer(options.get<CudaOptions>().timer, timer_note_);
   for (const Lane lane : kLanes) {
     kernels_[index_of(lane)] = make_cuda_kernels(streams_[lane], [this] { look_around(); });
   }
@@ -211,12 +211,11 @@ void CudaDevice::throw_out_of_memory(std::int64_t bytes, MemoryCategory category
   std::size_t free = 0;
   std::size_t total = 0;
   check(cudaMemGetInfo(&free, &total), "asking for free memory");
-  throw ResourceError(fmt::format("rank {} cannot allocate {} for {}: {} are in use by its pool, and of its GPU's {} are "
-                                  "{} free",
-                                  rank_, format_bytes(bytes), to_string(category),
-                                  format_bytes(pool_.statistics().live_total),
-                                  format_bytes(static_cast<std::int64_t>(total)),
-                                  format_bytes(static_cast<std::int64_t>(free))));
+  throw ResourceError(
+      fmt::format("rank {} cannot allocate {} for {}: {} are in use by its pool, and of its GPU's {} are "
+                  "{} free",
+                  rank_, format_bytes(bytes), to_string(category), format_bytes(pool_.statistics().live_total),
+                  format_bytes(static_cast<std::int64_t>(total)), format_bytes(static_cast<std::int64_t>(free))));
 }
 
 void CudaDevice::free(std::byte* memory, Lane lane) {

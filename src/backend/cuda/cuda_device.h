@@ -27,8 +27,8 @@ namespace fsdpbench::backend::cuda {
 
 /// One rank's GPU: lanes are streams, events are CUDA's. The current device of the rank's host thread is this one.
 ///
-/// The pool's bookkeeping is that of every backend, so live and occupied bytes are those of the schedule's own walk; the
-/// bytes that CUDA needed for it are told beside it (facts). The host never waits without an end: it asks again and
+/// The pool's bookkeeping is that of every backend, so live and occupied bytes are those of the schedule's own walk;
+/// the bytes that CUDA needed for it are told beside it (facts). The host never waits without an end: it asks again and
 /// again whether the GPU is done, and gives up when the run is aborted, when the watched communicator has failed, or
 /// when no op has completed for NcclOptions.timeout_s.
 class CudaDevice : public Device, public LaneAccess {

@@ -20,9 +20,10 @@ namespace {
 
 void check_options(const BackendOptions& options) {
   if (options.ranks < 1) throw BackendError(fmt::format("{} ranks: at least one is needed", options.ranks));
-  if (options.link || options.compute_flops_per_s || !options.link_slowdown.empty() || !options.compute_slowdown.empty()) {
-    throw ConfigError("The cuda backend takes the time that the hardware takes: emulated links and compute, a slow link "
-                      "and a slow rank need device.backend = \"cpu\".");
+  if (std::holds_alternative<CpuOptions>(options.own)) {
+    throw ConfigError(
+        "The cuda backend takes the time that the hardware takes: emulated links and compute, a slow link "
+        "and a slow rank need device.backend = \"cpu\".");
   }
   if (options.session != nullptr && options.ranks != options.session->placement().ranks) {
     throw BackendError(fmt::format("{} ranks are asked for, but the job has {} processes, one rank each", options.ranks,
@@ -39,7 +40,8 @@ void let_ranks_share(int rank) {
 /// True if two ranks of the job use one GPU. Launchers may show each process GPUs of its own under the same number, so
 /// it is hosts and places on the bus that are compared. Collective.
 bool ranks_share(launch::ControlChannel& control, int gpu) {
-  const std::vector<std::string> all = launch::gather(control, "gpu", launch::host_name() + launch::clock_identity() + gpu_place(gpu));
+  const std::vector<std::string> all =
+      launch::gather(control, "gpu", launch::host_name() + launch::clock_identity() + gpu_place(gpu));
   const std::set<std::string> different(all.begin(), all.end());
   return launch::broadcast(control, "gpu", different.size() < all.size() ? "shared" : "") == "shared";
 }
@@ -52,10 +54,11 @@ GpuWorld::GpuWorld(const BackendOptions& options, int gpus, Patience patience)
   if (options.ranks > 1) open_nccl_log();  // it sets variables of the environment, which CUDA's threads read
   if (options.session == nullptr) {
     if (options.ranks > gpus) {
-      throw ConfigError(fmt::format("{} ranks in one process need {} GPUs, and this process sees {}: choose at most {} with "
-                                    "--ranks, or start one process a rank (mpirun -n {} fsdpbench ...), which may share "
-                                    "a GPU where nothing is to be measured.",
-                                    options.ranks, options.ranks, gpus, gpus, options.ranks));
+      throw ConfigError(
+          fmt::format("{} ranks in one process need {} GPUs, and this process sees {}: choose at most {} with "
+                      "--ranks, or start one process a rank (mpirun -n {} fsdpbench ...), which may share "
+                      "a GPU where nothing is to be measured.",
+                      options.ranks, options.ranks, gpus, gpus, options.ranks));
     }
     return;
   }

@@ -25,7 +25,7 @@ class GpuWorld {
     std::function<void(const std::string& last_words)> give_up = exit_at_once;
   };
 
-  /// Throws ConfigError if the options ask for what GPUs cannot do: emulated links or compute, slow ranks. With a
+  /// Throws ConfigError if the options are the CPU backend's: GPUs cannot emulate links, compute or slow ranks. With a
   /// session it is collective.
   GpuWorld(const BackendOptions& options, int gpus) : GpuWorld(options, gpus, Patience{}) {}
   GpuWorld(const BackendOptions& options, int gpus, Patience patience);

@@ -21,7 +21,7 @@ class EmulatedCudaDevice : public testing::Test {
 };
 
 TEST_F(EmulatedCudaDevice, AWaitForWorkThatHangsEndsAndNamesTheOp) {
-  options_.nccl.timeout_s = 0.05;
+  options_.set<CudaOptions>().nccl.timeout_s = 0.05;
   StuckOp stuck;
   EXPECT_EQ(failure([&](RankContext& rank) {
               rank.device.set_op(7, 42);
@@ -42,7 +42,7 @@ TEST_F(EmulatedCudaDevice, AWaitForWorkThatHangsEndsAndNamesTheOp) {
 }
 
 TEST_F(EmulatedCudaDevice, WorkThatGetsOnIsWaitedForHoweverLongItTakes) {
-  options_.nccl.timeout_s = 0.2;  // and a second of grace
+  options_.set<CudaOptions>().nccl.timeout_s = 0.2;  // and a second of grace
   run([](RankContext& rank) {
     for (int i = 0; i < 40; ++i) delay(rank.device, Lane::compute, 50 * kMillisecond);
     rank.device.synchronize();
@@ -51,14 +51,15 @@ TEST_F(EmulatedCudaDevice, WorkThatGetsOnIsWaitedForHoweverLongItTakes) {
 
 TEST_F(EmulatedCudaDevice, ABrokenGpuIsNamedWithTheOpThatWasRunning) {
   StuckOp stuck;
-  EXPECT_EQ(failure([&](RankContext& rank) {
-              stuck.enqueue(rank, Lane::compute);
-              fake::break_device(0, cudaErrorIllegalAddress);
-              stuck.release();
-              rank.device.synchronize();
-            }),
-            "rank 0, waiting for its GPU (the oldest unfinished op is stuck on lane compute): an illegal memory access was "
-            "encountered (cudaErrorIllegalAddress)");
+  EXPECT_EQ(
+      failure([&](RankContext& rank) {
+        stuck.enqueue(rank, Lane::compute);
+        fake::break_device(0, cudaErrorIllegalAddress);
+        stuck.release();
+        rank.device.synchronize();
+      }),
+      "rank 0, waiting for its GPU (the oldest unfinished op is stuck on lane compute): an illegal memory access was "
+      "encountered (cudaErrorIllegalAddress)");
 }
 
 TEST_F(EmulatedCudaDevice, AnErrorInAnOpNamesRankLaneAndOp) {
@@ -78,8 +79,9 @@ TEST_F(EmulatedCudaDevice, OutOfMemoryNamesEverythingAndLeavesThePoolAsItWas) {
       rank.device.allocate(3 << 20, MemoryCategory::gradients, Lane::compute);
       FAIL() << "nothing was thrown";
     } catch (const ResourceError& e) {
-      EXPECT_THAT(e.what(), testing::MatchesRegex("rank 0 cannot allocate 3.00 MiB for gradients: 1.00 MiB are in use by "
-                                                  "its pool, and of its GPU's 8.00 GiB are 7[.0-9]* GiB free"));
+      EXPECT_THAT(e.what(),
+                  testing::MatchesRegex("rank 0 cannot allocate 3.00 MiB for gradients: 1.00 MiB are in use by "
+                                        "its pool, and of its GPU's 8.00 GiB are 7[.0-9]* GiB free"));
     }
     EXPECT_EQ(rank.device.memory().live_total, 1 << 20);
     EXPECT_NE(rank.device.allocate(3 << 20, MemoryCategory::gradients, Lane::compute), nullptr);
@@ -106,7 +108,7 @@ TEST_F(EmulatedCudaDevice, AllMemoryIsGivenBackAlsoAfterAFailure) {
 
 /// Two values of a block that was freed, read from one region where that does no harm.
 std::vector<float> after_free(BackendOptions options, bool poison) {
-  options.nccl.registration = NcclOptions::Register::window;
+  options.set<CudaOptions>().nccl.registration = NcclOptions::Register::window;
   options.pool_bytes = 1 << 20;
   options.poison_freed_memory = poison;
   std::vector<float> seen;
@@ -124,7 +126,7 @@ TEST_F(EmulatedCudaDevice, PoisonFillsFreedMemoryWithNaN) {
 }
 
 TEST_F(EmulatedCudaDevice, ARegionLaysBlocksOutAsTheBookkeepingDoes) {
-  options_.nccl.registration = NcclOptions::Register::local;
+  options_.set<CudaOptions>().nccl.registration = NcclOptions::Register::local;
   options_.pool_bytes = 4 << 20;
   run([](RankContext& rank) {
     const std::span<std::byte> region = lanes_of(rank).communication_memory();
@@ -140,7 +142,7 @@ TEST_F(EmulatedCudaDevice, ARegionLaysBlocksOutAsTheBookkeepingDoes) {
 
 TEST_F(EmulatedCudaDevice, ALaneThatWaitedForAnEventBeforeTheFillMayReuseABlockOfARegion) {
   constexpr std::int64_t kBytes = 16 << 20;  // filling takes milliseconds, writing the last element does not
-  options_.nccl.registration = NcclOptions::Register::window;
+  options_.set<CudaOptions>().nccl.registration = NcclOptions::Register::window;
   options_.pool_bytes = kBytes;
   options_.poison_freed_memory = true;
   run([](RankContext& rank) {
@@ -161,7 +163,7 @@ TEST_F(EmulatedCudaDevice, ALaneThatWaitedForAnEventBeforeTheFillMayReuseABlockO
 }
 
 TEST_F(EmulatedCudaDevice, EventStampsLieOnTheHostsClock) {
-  options_.timer = Timer::events;
+  options_.set<CudaOptions>().timer = Timer::events;
   run([](RankContext& rank) {
     Device& device = rank.device;
     for (int step = 0; step < 3; ++step) {

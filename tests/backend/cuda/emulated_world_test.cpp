@@ -58,9 +58,9 @@ TEST(EmulatedCudaWorld, ThreadsDoNotShareGpus) {
 TEST(EmulatedCudaWorld, EmulationNeedsTheCpuBackend) {
   const FakeGpus gpus(1);
   BackendOptions link;
-  link.link = LinkModel{.bytes_per_second = 1e9, .latency_seconds = 0};
+  link.set<CpuOptions>().link = LinkModel{.bytes_per_second = 1e9, .latency_seconds = 0};
   BackendOptions slow;
-  slow.compute_slowdown = {2.0};
+  slow.set<CpuOptions>().compute_slowdown = {2.0};
   for (const BackendOptions& options : {link, slow}) {
     EXPECT_THAT(refusal(options), HasSubstr("The cuda backend takes the time that the hardware takes"));
   }

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+namespace fsdpbench::backend {
+
+/// What stamps are taken from on a GPU.
+enum class Timer : std::uint8_t {
+  automatic,  ///< the best the device has
+  cupti,      ///< NVIDIA's activity records; an error if they cannot be had
+  events,     ///< CUDA events around each op
+};
+
+/// How NCCL is used.
+struct NcclOptions {
+  enum class Register : std::uint8_t {
+    none,
+    local,   ///< ncclCommRegister of the communication buffers
+    window,  ///< ncclMemAlloc and symmetric windows
+  };
+  enum class CtaPolicy : std::uint8_t { library, efficiency, zero };
+
+  Register registration = Register::none;
+  CtaPolicy cta_policy = CtaPolicy::library;
+  int min_ctas = 0;       ///< 0: NCCL's choice
+  int max_ctas = 0;       ///< 0: NCCL's choice
+  double timeout_s = 60;  ///< an op that takes longer ends the run
+};
+
+/// What the CUDA backend takes beside BackendOptions.
+struct CudaOptions {
+  Timer timer = Timer::automatic;
+  NcclOptions nccl;
+};
+
+}  // namespace fsdpbench::backend
