@@ -8,9 +8,10 @@ OpRanges::OpRanges(const plan::Plan& plan, const schedule::Schedules& schedules)
   if (!trace::nvtx_listens()) return;
   for (const schedule::Schedule& schedule : schedules.steps) {
     for (const schedule::Op& op : schedule.ops) {
-      std::int64_t bytes = op.is_collective() ? op.count * size_of(op.dtype) : 0;
+      std::int64_t bytes = op.is_collective() ? op.collective()->bytes() : 0;
       if (!op.is_collective()) {
-        for (schedule::BufferId id : op.writes) bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
+        for (schedule::BufferId id : op.operands().writes)
+          bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
       }
       names_.try_emplace(&op, Label{trace::NvtxName(schedule::op_name(plan, op)), bytes});
     }
@@ -27,7 +28,8 @@ void OpRanges::push_to_lane(backend::Device& device, const schedule::Op& op, std
 }
 
 void OpRanges::pop_from_lane(backend::Device& device, Lane lane) const {
-  device.enqueue(lane, "range end", [](backend::Kernels&) { trace::nvtx_pop(); }, nullptr);
+  device.enqueue(
+      lane, "range end", [](backend::Kernels&) { trace::nvtx_pop(); }, nullptr);
 }
 
 void OpRanges::begin_on_host(const schedule::Op& op, std::int64_t step) const {

@@ -5,25 +5,10 @@
 
 namespace fsdpbench::engine {
 
+using plan::Group;
 using schedule::BufferId;
-using schedule::BufferRole;
 using schedule::Op;
 using schedule::OpKind;
-
-namespace {
-
-/// The operand of one of `roles`; null if the op has none.
-std::byte* find(const BufferTable& buffers, const std::vector<BufferId>& operands,
-                std::initializer_list<BufferRole> roles) {
-  for (BufferId id : operands) {
-    for (BufferRole role : roles) {
-      if (buffers.info(id).role == role) return buffers.at(id);
-    }
-  }
-  return nullptr;
-}
-
-}  // namespace
 
 OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, const model::Model& model,
                    const BatchSource& batches, int rank)
@@ -42,208 +27,256 @@ OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, cons
     if (unit.layout.views()) {
       runs.gaps = gaps_between(unit.layout.sharded, unit.layout.unsharded_numel);
     } else {
-      runs.copy_out = copy_out_runs(unit.layout);
-      runs.reduce_copy_in = reduce_copy_in_runs(unit.layout);
+      runs.over_shard_group.copy_out = copy_out_runs(unit.layout);
+      runs.over_shard_group.reduce_copy_in = reduce_copy_in_runs(unit.layout);
     }
     if (!unit.group_layout.empty()) {
       const plan::ShardLayout& group = unit.group_layout.front();
-      runs.copy_out_group = copy_out_runs(group);
-      runs.keep_group = keep_group_runs(group, plan.groups.index(plan::Group::reshard, rank));
+      runs.over_reshard_group.copy_out = copy_out_runs(group);
+      runs.over_reshard_group.keep_group = keep_group_runs(group, plan.groups.index(Group::reshard, rank));
     }
   }
 }
 
-void OpRunner::resolve_batch(const Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const {
-  const config::Train& train = config_.train;
-  const std::int64_t batch = train.batch_per_rank;
-  // Ranks and microbatches take consecutive samples, so that fewer ranks with larger batches see the same ones.
-  const std::int64_t first = ((step * train.accumulate + op.micro) * plan_.mesh.ranks() + rank_) * batch;
-  const auto sized = [&](BufferRole role, std::vector<std::byte>* host, std::byte** device) {
-    for (BufferId id : op.writes) {
-      if (buffers.info(id).role != role) continue;
-      host->resize(static_cast<std::size_t>(buffers.info(id).bytes));
-      *device = buffers.at(id);
-    }
-  };
-  sized(BufferRole::batch_inputs, &slot->host_inputs, &slot->from);
-  sized(BufferRole::batch_targets, &slot->host_targets, &slot->to);
-  for (std::int64_t b = 0; b < batch; ++b) {
-    if (config_.model.kind == config::ModelKind::decoder) {
-      const auto seq = static_cast<std::size_t>(train.seq_len);
-      std::vector<std::int32_t> tokens(seq + 1);
-      batches_.tokens(first + b, tokens);
-      std::memcpy(slot->host_inputs.data() + static_cast<std::size_t>(b) * seq * 4, tokens.data(), seq * 4);
-      std::memcpy(slot->host_targets.data() + static_cast<std::size_t>(b) * seq * 4, tokens.data() + 1, seq * 4);
-    } else {
-      std::vector<float> inputs(static_cast<std::size_t>(config_.model.in_features));
-      std::vector<float> targets(static_cast<std::size_t>(config_.model.out_features));
-      batches_.features(first + b, inputs, targets);
+/// One family of work each: from buffers to pointers.
+class OpRunner::Resolve {
+ public:
+  Resolve(const OpRunner& runner, const Op& op, const BufferTable& buffers, std::int64_t step, OpSlot& slot)
+      : runner_(runner), op_(op), buffers_(buffers), step_(step), slot_(slot) {}
+
+  void operator()(const std::monostate&) const {}
+
+  void operator()(const schedule::LoadBatch& work) const {
+    const config::Train& train = runner_.config_.train;
+    const config::Model& model = runner_.config_.model;
+    slot_.from = at(work.inputs);
+    slot_.to = at(work.targets);
+    slot_.host_inputs.resize(static_cast<std::size_t>(buffers_.info(work.inputs).bytes));
+    slot_.host_targets.resize(static_cast<std::size_t>(buffers_.info(work.targets).bytes));
+    const std::int64_t batch = train.batch_per_rank;
+    // Ranks and microbatches take consecutive samples, so that fewer ranks with larger batches see the same ones.
+    const std::int64_t first =
+        ((step_ * train.accumulate + op_.micro) * runner_.plan_.mesh.ranks() + runner_.rank_) * batch;
+    for (std::int64_t b = 0; b < batch; ++b) {
       const auto row = static_cast<std::size_t>(b);
-      std::memcpy(slot->host_inputs.data() + row * inputs.size() * 4, inputs.data(), inputs.size() * 4);
-      std::memcpy(slot->host_targets.data() + row * targets.size() * 4, targets.data(), targets.size() * 4);
-    }
-  }
-}
-
-void OpRunner::resolve_module(const Op& op, const BufferTable& buffers, OpSlot* slot) const {
-  const plan::ModuleShape& module = plan_.shapes.modules[static_cast<std::size_t>(op.module)];
-  const std::int64_t element = size_of(plan_.param_dtype);
-  const std::byte* sharded =
-      find(buffers, op.reads, {BufferRole::gathered, BufferRole::unsharded, BufferRole::master_shard});
-  const std::byte* replicated =
-      find(buffers, op.reads, {BufferRole::replicated_parameters, BufferRole::master_replicated});
-  std::byte* gradients = find(buffers, op.writes, {BufferRole::gradients});
-  std::byte* gradients_replicated = find(buffers, op.writes, {BufferRole::gradients_replicated});
-  slot->parameters.clear();
-  slot->gradients.clear();
-  for (int p : module.parameters) {
-    const Place& place = places_[static_cast<std::size_t>(p)];
-    slot->parameters.push_back((place.replicated ? replicated : sharded) + place.offset * element);
-    if (op.kind == OpKind::backward) {
-      slot->gradients.push_back((place.replicated ? gradients_replicated : gradients) + place.offset * element);
-    }
-  }
-  model::ModuleCall& call = slot->call;
-  call.parameters = slot->parameters;
-  call.gradients = slot->gradients;
-  call.batch = {find(buffers, op.reads, {BufferRole::batch_inputs}), find(buffers, op.reads, {BufferRole::batch_targets})};
-  call.input = find(buffers, op.reads, {BufferRole::boundary});
-  call.output = find(buffers, op.writes, {BufferRole::boundary});
-  call.saved = find(buffers, op.kind == OpKind::backward ? op.reads : op.writes, {BufferRole::saved});
-  call.workspace = find(buffers, op.writes, {BufferRole::workspace});
-  call.d_stream = find(buffers, op.writes, {BufferRole::d_stream});
-  call.loss = reinterpret_cast<float*>(find(buffers, op.writes, {BufferRole::loss}));
-  if (call.loss != nullptr) call.loss += op.micro;
-  call.loss_scale = 1.0F / static_cast<float>(config_.train.accumulate);
-
-  slot->zero.clear();
-  for (BufferId id : op.allocates) {  // padding would otherwise be reduced and counted in the norm as it lies there
-    const BufferRole role = buffers.info(id).role;
-    if (role != BufferRole::gradients && role != BufferRole::gradients_replicated) continue;
-    const UnitRuns& runs = runs_[static_cast<std::size_t>(op.unit)];
-    for (const auto& [first, count] : role == BufferRole::gradients ? runs.gaps : runs.gaps_replicated) {
-      slot->zero.push_back({buffers.at(id) + first * element, count * element});
-    }
-  }
-}
-
-void OpRunner::resolve(const Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const {
-  slot->count = op.count;
-  slot->step = step + 1;
-  slot->runs = nullptr;
-  slot->factor = nullptr;
-  slot->extra = slot->extra2 = nullptr;
-  const auto operand = [&](const std::vector<BufferId>& list, std::size_t i, std::byte** memory, DType* dtype) {
-    if (i >= list.size()) return;
-    *memory = buffers.at(list[i]);
-    *dtype = buffers.info(list[i]).dtype;
-  };
-  if (op.kind == OpKind::load_batch) return resolve_batch(op, buffers, step, slot);
-  if (op.kind == OpKind::forward || op.kind == OpKind::recompute || op.kind == OpKind::backward) {
-    return resolve_module(op, buffers, slot);
-  }
-  // Everything else reads its first operand and writes its first result.
-  operand(op.reads, 0, &slot->from, &slot->from_dtype);
-  operand(op.writes, 0, &slot->to, &slot->to_dtype);
-  const UnitRuns* runs = op.unit >= 0 ? &runs_[static_cast<std::size_t>(op.unit)] : nullptr;
-  switch (op.kind) {
-    case OpKind::copy_in: {  // into this rank's slice; `count` is the slice
-      const bool grouped = buffers.info(op.reads.front()).role == BufferRole::group_shard;
-      const int index = plan_.groups.index(grouped ? plan::Group::reshard : plan::Group::shard, rank_);
-      slot->to += index * op.count * size_of(slot->to_dtype);
-      break;
-    }
-    case OpKind::copy_out: slot->runs = op.first ? &runs->copy_out : &runs->copy_out_group; break;
-    case OpKind::reduce_copy_in: slot->runs = &runs->reduce_copy_in; break;
-    case OpKind::keep_group_shard: slot->runs = &runs->keep_group; break;
-    case OpKind::optimizer: {
-      DType dtype{};
-      operand(op.writes, 1, &slot->extra, &dtype);
-      operand(op.writes, 2, &slot->extra2, &dtype);
-      slot->factor = reinterpret_cast<const float*>(find(buffers, op.reads, {BufferRole::clip_factor}));
-      break;
-    }
-    default: break;
-  }
-}
-
-void OpRunner::run(const Op& op, OpSlot& slot, backend::Kernels& kernels) const {
-  const config::Train& train = config_.train;
-  const auto* from_f32 = reinterpret_cast<const float*>(slot.from);
-  auto* to_f32 = reinterpret_cast<float*>(slot.to);
-  switch (op.kind) {
-    case OpKind::load_batch:
-      kernels.upload(slot.host_inputs.data(), slot.from, static_cast<std::int64_t>(slot.host_inputs.size()));
-      kernels.upload(slot.host_targets.data(), slot.to, static_cast<std::int64_t>(slot.host_targets.size()));
-      return;
-    case OpKind::forward:
-    case OpKind::recompute: model_.forward(op.module, kernels, slot.call); return;
-    case OpKind::backward:
-      for (const auto& [memory, bytes] : slot.zero) kernels.fill_zero(memory, bytes);
-      model_.backward(op.module, kernels, slot.call);
-      return;
-    case OpKind::cast_replicated:
-    case OpKind::cast_shard:
-    case OpKind::copy_in:
-    case OpKind::reduce_cast:
-      kernels.cast(slot.from, slot.from_dtype, slot.to, slot.to_dtype, slot.count, op.scale);
-      return;
-    case OpKind::copy_out:
-    case OpKind::reduce_copy_in:
-    case OpKind::keep_group_shard:
-      kernels.copy_runs(slot.from, slot.from_dtype, slot.to, slot.to_dtype, *slot.runs);
-      return;
-    case OpKind::accumulate_gradients:
-    case OpKind::finish_gradient:
-      if (op.first) {
-        kernels.cast(slot.from, slot.from_dtype, slot.to, DType::f32, slot.count, op.scale);
+      if (model.kind == config::ModelKind::decoder) {
+        const auto seq = static_cast<std::size_t>(train.seq_len);
+        std::vector<std::int32_t> tokens(seq + 1);
+        runner_.batches_.tokens(first + b, tokens);
+        std::memcpy(slot_.host_inputs.data() + row * seq * 4, tokens.data(), seq * 4);
+        std::memcpy(slot_.host_targets.data() + row * seq * 4, tokens.data() + 1, seq * 4);
       } else {
-        kernels.accumulate(slot.from, slot.from_dtype, to_f32, slot.count, op.scale);
+        std::vector<float> inputs(static_cast<std::size_t>(model.in_features));
+        std::vector<float> targets(static_cast<std::size_t>(model.out_features));
+        runner_.batches_.features(first + b, inputs, targets);
+        std::memcpy(slot_.host_inputs.data() + row * inputs.size() * 4, inputs.data(), inputs.size() * 4);
+        std::memcpy(slot_.host_targets.data() + row * targets.size() * 4, targets.data(), targets.size() * 4);
       }
-      return;
-    case OpKind::gradient_norm:
-      kernels.sum_of_squares(from_f32, slot.count, op.scale, reinterpret_cast<double*>(slot.to), op.first);
-      return;
-    case OpKind::clip:
-      kernels.clip_factor(reinterpret_cast<const double*>(slot.from), slot.count, train.clip_norm, to_f32);
-      return;
-    case OpKind::optimizer: {
-      if (train.optimizer == config::Optimizer::sgd) {
-        kernels.sgd(to_f32, from_f32, slot.count, static_cast<float>(train.learning_rate),
-                    static_cast<float>(train.weight_decay), slot.factor);
+    }
+  }
+
+  void operator()(const schedule::Forward& work) const {
+    point_at_parameters(work.parameters, work.replicated);
+    model::ModuleCall& call = slot_.call = {};
+    call.parameters = slot_.parameters;
+    call.batch = {at(work.batch_inputs).memory, at(work.batch_targets).memory};
+    call.input = at(work.input).memory;
+    call.output = at(work.output).memory;
+    call.saved = at(work.saved).memory;
+    call.workspace = at(work.workspace).memory;
+    if (work.loss != schedule::kNoBuffer) call.loss = at(work.loss).floats() + op_.micro;
+    call.loss_scale = loss_scale();
+  }
+
+  void operator()(const schedule::Backward& work) const {
+    point_at_parameters(work.parameters, work.replicated);
+    slot_.gradients.clear();
+    for_each_parameter([&](const Place& place) {
+      slot_.gradients.push_back(place_in(place.replicated ? work.gradients_replicated : work.gradients, place));
+    });
+    model::ModuleCall& call = slot_.call = {};
+    call.parameters = slot_.parameters;
+    call.gradients = slot_.gradients;
+    call.batch = {at(work.batch_inputs).memory, nullptr};
+    call.input = at(work.input).memory;
+    call.saved = at(work.saved).memory;
+    call.workspace = at(work.workspace).memory;
+    call.d_stream = at(work.d_stream).memory;
+    call.loss_scale = loss_scale();
+
+    slot_.zero.clear();
+    if (!work.begins_gradients) return;  // padding would otherwise be reduced and counted in the norm as it lies there
+    const UnitRuns& runs = runner_.runs_[static_cast<std::size_t>(op_.unit)];
+    const auto clear = [&](BufferId gradients, const auto& gaps) {
+      const std::int64_t element = size_of(runner_.plan_.param_dtype);
+      for (const auto& [first, count] : gaps) {
+        slot_.zero.push_back({at(gradients).memory + first * element, count * element});
+      }
+    };
+    clear(work.gradients, runs.gaps);
+    clear(work.gradients_replicated, runs.gaps_replicated);
+  }
+
+  void operator()(const schedule::Cast& work) const { from_to(work.from, work.to); }
+
+  void operator()(const schedule::LayoutCopy& work) const {
+    from_to(work.from, work.to);
+    const bool over_shards = work.over == Group::shard;
+    const UnitRuns& unit = runner_.runs_[static_cast<std::size_t>(op_.unit)];
+    const LayoutRuns& runs = over_shards ? unit.over_shard_group : unit.over_reshard_group;
+    switch (op_.kind) {
+      case OpKind::copy_in: {  // one run: the whole shard into this rank's slice
+        const plan::Unit& u = runner_.plan_.units[static_cast<std::size_t>(op_.unit)];
+        const plan::ShardLayout& layout = over_shards ? u.layout : u.group_layout.front();
+        const int index = runner_.plan_.groups.index(work.over, runner_.rank_);
+        slot_.count = layout.shard_numel;
+        slot_.to.memory += index * layout.shard_numel * size_of(slot_.to.dtype);
         return;
       }
-      backend::AdamWStep step;
-      step.learning_rate = static_cast<float>(train.learning_rate);
-      step.beta1 = static_cast<float>(train.beta1);
-      step.beta2 = static_cast<float>(train.beta2);
-      step.epsilon = static_cast<float>(train.epsilon);
-      step.weight_decay = static_cast<float>(train.weight_decay);
-      step.step = slot.step;
-      step.gradient_scale = slot.factor;
-      kernels.adamw(to_f32, from_f32, reinterpret_cast<float*>(slot.extra), reinterpret_cast<float*>(slot.extra2),
-                    slot.count, step);
+      case OpKind::copy_out: slot_.runs = &runs.copy_out; return;
+      case OpKind::reduce_copy_in: slot_.runs = &runs.reduce_copy_in; return;
+      case OpKind::keep_group_shard: slot_.runs = &runs.keep_group; return;
+      default: throw std::logic_error("OpRunner: not a copy by layout");
+    }
+  }
+
+  void operator()(const schedule::Accumulate& work) const { from_to(work.from, work.sum); }
+  void operator()(const schedule::Collective& work) const { from_to(work.input, work.output); }
+  void operator()(const schedule::SumOfSquares& work) const { from_to(work.gradient, work.sum); }
+  void operator()(const schedule::ClipFactor& work) const { from_to(work.sums, work.factor); }
+
+  void operator()(const schedule::Update& work) const {
+    from_to(work.gradient, work.parameters);
+    slot_.first_moment = at(work.first_moment);
+    slot_.second_moment = at(work.second_moment);
+    slot_.factor = at(work.clip_factor);
+    slot_.step = step_ + 1;
+  }
+
+ private:
+  Operand at(BufferId id) const {
+    if (id == schedule::kNoBuffer) return {};
+    return {buffers_.at(id), buffers_.info(id).dtype};
+  }
+  void from_to(BufferId from, BufferId to) const {
+    slot_.from = at(from);
+    slot_.to = at(to);
+  }
+  float loss_scale() const { return 1.0F / static_cast<float>(runner_.config_.train.accumulate); }
+  template <class Use>
+  void for_each_parameter(Use use) const {
+    for (int p : runner_.plan_.shapes.modules[static_cast<std::size_t>(op_.module)].parameters) {
+      use(runner_.places_[static_cast<std::size_t>(p)]);
+    }
+  }
+  std::byte* place_in(BufferId buffer, const Place& place) const {
+    return at(buffer).memory + place.offset * size_of(runner_.plan_.param_dtype);
+  }
+  void point_at_parameters(BufferId sharded, BufferId replicated) const {
+    slot_.parameters.clear();
+    for_each_parameter([&](const Place& place) {
+      slot_.parameters.push_back(place_in(place.replicated ? replicated : sharded, place));
+    });
+  }
+
+  const OpRunner& runner_;
+  const Op& op_;
+  const BufferTable& buffers_;
+  std::int64_t step_;
+  OpSlot& slot_;
+};
+
+void OpRunner::resolve(const Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const {
+  std::visit(Resolve(*this, op, buffers, step, *slot), op.work);
+}
+
+/// One family of work each: pointers to kernels.
+class OpRunner::Run {
+ public:
+  Run(const OpRunner& runner, const Op& op, OpSlot& slot, backend::Kernels& kernels)
+      : runner_(runner), op_(op), slot_(slot), kernels_(kernels) {}
+
+  void operator()(const std::monostate&) const { throw std::logic_error("OpRunner::run: an op without work"); }
+  void operator()(const schedule::Collective&) const { throw std::logic_error("OpRunner::run: a collective"); }
+
+  void operator()(const schedule::LoadBatch&) const {
+    const auto upload = [&](const std::vector<std::byte>& host, const Operand& device) {
+      kernels_.upload(host.data(), device.memory, static_cast<std::int64_t>(host.size()));
+    };
+    upload(slot_.host_inputs, slot_.from);
+    upload(slot_.host_targets, slot_.to);
+  }
+  void operator()(const schedule::Forward&) const { runner_.model_.forward(op_.module, kernels_, slot_.call); }
+  void operator()(const schedule::Backward&) const {
+    for (const auto& [memory, bytes] : slot_.zero) kernels_.fill_zero(memory, bytes);
+    runner_.model_.backward(op_.module, kernels_, slot_.call);
+  }
+  void operator()(const schedule::Cast& work) const { cast(work.count, work.factor); }
+  void operator()(const schedule::LayoutCopy&) const {
+    if (op_.kind == OpKind::copy_in) return cast(slot_.count, 1.0F);
+    kernels_.copy_runs(slot_.from.memory, slot_.from.dtype, slot_.to.memory, slot_.to.dtype, *slot_.runs);
+  }
+  void operator()(const schedule::Accumulate& work) const {
+    if (work.overwrite) return cast(work.count, work.factor);
+    kernels_.accumulate(slot_.from.memory, slot_.from.dtype, slot_.to.floats(), work.count, work.factor);
+  }
+  void operator()(const schedule::SumOfSquares& work) const {
+    kernels_.sum_of_squares(slot_.from.floats(), work.count, work.factor, slot_.to.doubles(), work.overwrite);
+  }
+  void operator()(const schedule::ClipFactor& work) const {
+    kernels_.clip_factor(slot_.from.doubles(), work.count, runner_.config_.train.clip_norm, slot_.to.floats());
+  }
+  void operator()(const schedule::Update& work) const {
+    const config::Train& train = runner_.config_.train;
+    if (train.optimizer == config::Optimizer::sgd) {
+      kernels_.sgd(slot_.to.floats(), slot_.from.floats(), work.count, static_cast<float>(train.learning_rate),
+                   static_cast<float>(train.weight_decay), slot_.factor.floats());
       return;
     }
-    default: throw std::logic_error("OpRunner::run: not an op with work of its own");
+    const backend::AdamWStep step{.learning_rate = static_cast<float>(train.learning_rate),
+                                  .beta1 = static_cast<float>(train.beta1),
+                                  .beta2 = static_cast<float>(train.beta2),
+                                  .epsilon = static_cast<float>(train.epsilon),
+                                  .weight_decay = static_cast<float>(train.weight_decay),
+                                  .step = slot_.step,
+                                  .gradient_scale = slot_.factor.floats()};
+    kernels_.adamw(slot_.to.floats(), slot_.from.floats(), slot_.first_moment.floats(), slot_.second_moment.floats(),
+                   work.count, step);
   }
+
+ private:
+  void cast(std::int64_t count, float factor) const {
+    kernels_.cast(slot_.from.memory, slot_.from.dtype, slot_.to.memory, slot_.to.dtype, count, factor);
+  }
+
+  const OpRunner& runner_;
+  const Op& op_;
+  OpSlot& slot_;
+  backend::Kernels& kernels_;
+};
+
+void OpRunner::run(const Op& op, OpSlot& slot, backend::Kernels& kernels) const {
+  std::visit(Run(*this, op, slot, kernels), op.work);
 }
 
 void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicators& communicators,
                                   backend::Stamp* stamp) const {
-  backend::Communicator& group = communicators.of(op.group);
+  const schedule::Collective* work = op.collective();
+  if (work == nullptr) throw std::logic_error("OpRunner::enqueue_collective: not a collective");
+  backend::Communicator& group = communicators.of(work->group);
+  std::byte* const from = slot.from.memory;
+  std::byte* const to = slot.to.memory;
   switch (op.kind) {
     case OpKind::all_gather:
     case OpKind::gather_norm: {
-      const bool in_place = slot.from == slot.to;
-      const std::byte* input = in_place ? slot.to + group.rank() * op.count * size_of(op.dtype) : slot.from;
-      group.all_gather(op.lane, input, slot.to, op.count, op.dtype, stamp);
+      const std::byte* input = work->input == work->output ? to + group.rank() * work->bytes() : from;
+      group.all_gather(op.lane, input, to, work->count, work->dtype, stamp);
       return;
     }
     case OpKind::reduce_scatter:
-      group.reduce_scatter(op.lane, slot.from, slot.to, op.count, op.dtype, op.scale, stamp);
+      group.reduce_scatter(op.lane, from, to, work->count, work->dtype, work->scale, stamp);
       return;
-    case OpKind::all_reduce: group.all_reduce(op.lane, slot.to, op.count, op.dtype, op.scale, stamp); return;
+    case OpKind::all_reduce: group.all_reduce(op.lane, to, work->count, work->dtype, work->scale, stamp); return;
     default: throw std::logic_error("OpRunner::enqueue_collective: not a collective");
   }
 }

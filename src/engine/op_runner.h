@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "backend/kernels.h"
@@ -14,30 +15,33 @@
 
 namespace fsdpbench::engine {
 
-/// What an op needs on its lane, resolved when it is issued: pointers and numbers only. One slot an op, reused from
-/// step to step; it stays untouched from its issue to the end of the step.
+/// Device memory and what lies in it.
+struct Operand {
+  std::byte* memory = nullptr;
+  DType dtype = DType::f32;
+
+  float* floats() const { return reinterpret_cast<float*>(memory); }
+  double* doubles() const { return reinterpret_cast<double*>(memory); }
+};
+
+/// An op's operands as pointers, taken from the buffers when the op is issued; the lane needs nothing else. One slot
+/// an op, reused from step to step; it stays untouched from its issue to the end of the step.
 struct OpSlot {
   backend::Stamp stamp;
-  model::ModuleCall call;                    // forward, recompute, backward
-  std::vector<const std::byte*> parameters;  // call's arrays
+  Operand from, to;                                     // what most work has: a source and a target
+  Operand first_moment, second_moment, factor;          // optimizer
+  std::int64_t step = 0;                                // optimizer: steps done, this one included
+  const std::vector<backend::CopyRun>* runs = nullptr;  // copies by layout, but for copy_in:
+  std::int64_t count = 0;                               // copy_in: elements
+  std::vector<std::byte> host_inputs, host_targets;     // load_batch
+  model::ModuleCall call;                               // forward, recompute, backward
+  std::vector<const std::byte*> parameters;             // call's arrays
   std::vector<std::byte*> gradients;
-  std::byte* from = nullptr;
-  std::byte* to = nullptr;
-  std::byte* extra = nullptr;                // second operand: moments, sums
-  std::byte* extra2 = nullptr;
-  const float* factor = nullptr;             // clip factor
-  DType from_dtype = DType::f32;
-  DType to_dtype = DType::f32;
-  std::int64_t count = 0;
-  std::int64_t step = 0;                     // optimizer steps done, this one included
-  const std::vector<backend::CopyRun>* runs = nullptr;
-  std::vector<std::byte> host_inputs;        // load_batch
-  std::vector<std::byte> host_targets;
   std::vector<std::pair<std::byte*, std::int64_t>> zero;  // ranges to clear before a unit's first backward
 };
 
-/// Turns ops into work: resolve() on the issuing host thread, run() on the op's lane. Knows what each kind of op
-/// does, and nothing about their order.
+/// Turns ops into work: resolve() on the issuing host thread, run() on the op's lane. Knows what each family of work
+/// does, and nothing about the order of ops. Everything given to it must outlive it.
 class OpRunner {
  public:
   OpRunner(const config::RunConfig& config, const plan::Plan& plan, const model::Model& model,
@@ -45,32 +49,36 @@ class OpRunner {
 
   /// Fills `slot` from the buffers as they are at issue. `step` counts from 0.
   void resolve(const schedule::Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const;
-  /// The work of every op that is not a collective.
+  /// The work of every op that is not a collective. Throws std::logic_error for one that has none.
   void run(const schedule::Op& op, OpSlot& slot, backend::Kernels& kernels) const;
-  /// Enqueues a collective on its lane.
+  /// Enqueues a collective on its lane. Throws std::logic_error if it is none, or the plan lacks its group.
   void enqueue_collective(const schedule::Op& op, const OpSlot& slot, Communicators& communicators,
                           backend::Stamp* stamp) const;
 
  private:
+  class Resolve;
+  class Run;
   struct Place {  // of a parameter in its unit's buffers, in elements
     int unit = 0;
     bool replicated = false;
     std::int64_t offset = 0;
   };
+  /// Copies between a unit's buffers by one of its layouts.
+  struct LayoutRuns {
+    std::vector<backend::CopyRun> copy_out, reduce_copy_in, keep_group;
+  };
   struct UnitRuns {
-    std::vector<backend::CopyRun> copy_out, copy_out_group, reduce_copy_in, keep_group;
+    LayoutRuns over_shard_group, over_reshard_group;
     std::vector<std::pair<std::int64_t, std::int64_t>> gaps, gaps_replicated;
   };
-  void resolve_module(const schedule::Op& op, const BufferTable& buffers, OpSlot* slot) const;
-  void resolve_batch(const schedule::Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const;
 
   const config::RunConfig& config_;
   const plan::Plan& plan_;
   const model::Model& model_;
   const BatchSource& batches_;
   int rank_;
-  std::vector<Place> places_;     // by parameter
-  std::vector<UnitRuns> runs_;    // by unit
+  std::vector<Place> places_;   // by parameter
+  std::vector<UnitRuns> runs_;  // by unit
 };
 
 }  // namespace fsdpbench::engine

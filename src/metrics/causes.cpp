@@ -191,15 +191,15 @@ class Blame {
 
   double seconds_of_bytes(int i) const {
     const schedule::Op& op = view_.op(i);
-    const int n = groups_.size(op.group);
-    const double message = static_cast<double>(op.count * size_of(op.dtype));
+    const int n = groups_.size(op.group());
+    const double message = static_cast<double>(op.collective()->bytes());
     // A ring sends n-1 parts for a gather or a reduce-scatter; an all-reduce of one message twice (n-1)/n.
     const double bytes = op.kind == OpKind::all_reduce ? 2.0 * message * (n - 1) / n : message * (n - 1);
     return bytes / link_->bytes_per_second;
   }
   double seconds_of_latency(int i) const {
     const schedule::Op& op = view_.op(i);
-    const int hops = groups_.size(op.group) - 1;
+    const int hops = groups_.size(op.group()) - 1;
     return link_->latency_seconds * (op.kind == OpKind::all_reduce ? 2 * hops : hops);
   }
   bool mostly_latency(int i) const { return link_ && seconds_of_latency(i) > seconds_of_bytes(i); }
@@ -221,7 +221,7 @@ class Blame {
   }
 
   int last_to_arrive(int i) const {
-    const plan::Members peers = groups_.members(view_.op(i).group, rank_);
+    const plan::Members peers = groups_.members(view_.op(i).group(), rank_);
     int late = -1;
     for (int k = 0; k < peers.count; ++k) {
       const int peer = peers[k];

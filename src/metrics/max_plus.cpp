@@ -38,23 +38,23 @@ std::int64_t max_plus_bound(const schedule::Schedule& schedule, int event_count,
         continue;
       }
       ready[r] = std::max({s.host, s.lanes[index_of(op.lane)], waits});
-      if (op.is_collective()) ready[r] = std::max(ready[r], s.communicators[static_cast<std::size_t>(op.group)]);
+      if (op.is_collective()) ready[r] = std::max(ready[r], s.communicators[static_cast<std::size_t>(op.group())]);
     }
     if (op.is_host()) continue;
     if (op.is_collective()) {
-      latest.assign(static_cast<std::size_t>(groups.count(op.group)), 0);
+      latest.assign(static_cast<std::size_t>(groups.count(op.group())), 0);
       for (int r = 0; r < ranks; ++r) {
-        std::int64_t& last = latest[static_cast<std::size_t>(groups.number(op.group, r))];
+        std::int64_t& last = latest[static_cast<std::size_t>(groups.number(op.group(), r))];
         last = std::max(last, ready[static_cast<std::size_t>(r)]);
       }
     }
     for (int r = 0; r < ranks; ++r) {
       RankState& s = states[static_cast<std::size_t>(r)];
       std::int64_t start = ready[static_cast<std::size_t>(r)];
-      if (op.is_collective()) start = std::max(start, latest[static_cast<std::size_t>(groups.number(op.group, r))]);
+      if (op.is_collective()) start = std::max(start, latest[static_cast<std::size_t>(groups.number(op.group(), r))]);
       const std::int64_t end = start + (op.has_work() ? by_rank[static_cast<std::size_t>(r)][i] : 0);
       s.lanes[index_of(op.lane)] = end;
-      if (op.is_collective()) s.communicators[static_cast<std::size_t>(op.group)] = end;
+      if (op.is_collective()) s.communicators[static_cast<std::size_t>(op.group())] = end;
       if (op.record != schedule::kNoEvent) s.events[static_cast<std::size_t>(op.record)] = end;
     }
   }

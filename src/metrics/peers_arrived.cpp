@@ -13,9 +13,9 @@ void fill_peers_arrived(const schedule::Schedules& schedules, const plan::Groups
     const schedule::Op& op =
         schedules.of_step(static_cast<std::size_t>(any.step)).ops[static_cast<std::size_t>(any.op)];
     if (!op.is_collective()) continue;
-    latest.assign(static_cast<std::size_t>(groups.count(op.group)), 0);
+    latest.assign(static_cast<std::size_t>(groups.count(op.group())), 0);
     const auto of = [&](std::size_t rank) -> std::int64_t& {
-      return latest[static_cast<std::size_t>(groups.number(op.group, static_cast<int>(rank)))];
+      return latest[static_cast<std::size_t>(groups.number(op.group(), static_cast<int>(rank)))];
     };
     for (std::size_t rank = 0; rank < traces.size(); ++rank) {
       of(rank) = std::max(of(rank), traces[rank].records[i].begin_ns);

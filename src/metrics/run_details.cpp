@@ -143,9 +143,9 @@ class Details {
     c.kind = schedule::to_string(op.kind);
     c.phase = schedule::to_string(op.phase);
     if (op.unit >= 0) c.unit = plan_.units[static_cast<std::size_t>(op.unit)].label();
-    c.group_size = plan_.groups.size(op.group);
+    c.group_size = plan_.groups.size(op.group());
     const bool all_reduce = op.kind == OpKind::all_reduce;
-    c.message_bytes = op.count * size_of(op.dtype) * (all_reduce ? 1 : c.group_size);
+    c.message_bytes = op.collective()->bytes() * (all_reduce ? 1 : c.group_size);
     c.count = static_cast<int>(times.time.size());
     c.time_ms = median(times.time);
     c.wait_ms = median(times.wait);

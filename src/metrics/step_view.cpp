@@ -34,7 +34,7 @@ StepView::StepView(const StepRecords& step, int event_count, int rank)
     lane_before_.push_back(on_lane);
     on_lane = index;
     if (o.is_collective()) {
-      int& on_communicator = last_on_communicator[static_cast<std::size_t>(o.group)];
+      int& on_communicator = last_on_communicator[static_cast<std::size_t>(o.group())];
       communicator_before_.back() = on_communicator;
       on_communicator = index;
     }

@@ -23,15 +23,18 @@ namespace fsdpbench::schedule {
 /// done. The root, which stays gathered through the step, does not count.
 class AllGatherLimiter {
  public:
+  /// `builder` must outlive it.
   explicit AllGatherLimiter(StepBuilder& builder) : builder_(builder) {}
 
   /// False if a prefetch of `bytes` must not be issued now. Emits no op.
   bool allows_prefetch(std::int64_t bytes) const;
   /// Emits what must come before the gather of `unit` (`gathers`: a collective really follows).
   void before_unshard(int unit, std::int64_t bytes, bool gathers);
+  /// The gather of `unit` was issued.
   void gathered(int unit, std::int64_t bytes);
   /// `event` marks that the unit's memory was freed (or that its first use is done, for a unit that stays).
   void released(int unit, EventId event, bool freed);
+  /// Nothing is in flight; frees in the queue are a step older.
   void begin_step();
 
   /// A free that FSDP1's queue holds.

@@ -11,7 +11,7 @@ namespace fsdpbench::schedule {
 using BufferId = int;
 inline constexpr BufferId kNoBuffer = -1;
 
-/// What a buffer holds. The executor finds an op's operands by role.
+/// What a buffer holds.
 enum class BufferRole : std::uint8_t {
   master_shard,  ///< fp32 parameters that this rank owns
   first_moment,  ///< AdamW state of the shard
@@ -40,13 +40,15 @@ enum class BufferRole : std::uint8_t {
   partial_shard,        ///< reduce-scattered sum over microbatches, before the replicas' all-reduce, fp32
   gradient_shard,       ///< final gradient of the shard, fp32
   gradient_replicated,  ///< final gradient of the replicated parameters, fp32
-  norm_partial,         ///< this rank's sum of squares, one double
-  norm_gathered,        ///< all ranks' sums of squares
+  norm_partial,         ///< this rank's sum of squares, one fp64
+  norm_gathered,        ///< all ranks' sums of squares, one fp64 each
   clip_factor,          ///< what gradients are multiplied by, one float
   loss,                 ///< one float a microbatch
 };
 
 std::string_view to_string(BufferRole role);
+/// What the memory of such a buffer counts as.
+MemoryCategory category_of(BufferRole role);
 
 /// A piece of device memory that a schedule uses.
 struct Buffer {

@@ -1,9 +1,356 @@
 #include "schedule/build_schedules.h"
 
+#include <algorithm>
+#include <array>
+#include <deque>
+
+#include "schedule/all_gather_limiter.h"
+#include "schedule/gatherer.h"
+#include "schedule/reducer.h"
 #include "schedule/step_builder.h"
-#include "schedule/step_walk.h"
 
 namespace fsdpbench::schedule {
+namespace {
+
+constexpr int kRoot = plan::Plan::kRoot;
+
+/// Walks one training step in host order (forward, backward, optimizer) and decides when units are unsharded,
+/// prefetched, resharded and reduced. What each of these does is Gatherer's and Reducer's business.
+class StepWalk {
+ public:
+  explicit StepWalk(StepBuilder& builder);
+
+  /// Writes the next step.
+  void walk();
+
+  /// What one step leaves to the next. A step that ends as it began is repeated for ever.
+  struct Carried {
+    bool order_known = false;  ///< fsdp.learn_execution_order: the first step is over
+    std::deque<AllGatherLimiter::Free> free_queue;
+    std::array<std::vector<Wait>, kLaneCount> waits;
+    bool operator==(const Carried&) const = default;
+  };
+  Carried carried() const { return {order_known_, limiter_.queue(), builder_.pending_waits()}; }
+
+ private:
+  using Prefetch = config::Prefetch;
+
+  void forward();
+  void forward_module(int module);
+  void backward(bool last_micro);
+  void backward_module(int module);
+  void recompute(int module);
+  void post_backward(int unit, bool last_micro);
+  void optimizer();
+  /// Returns the factor's buffer.
+  BufferId clip();
+
+  void prefetch_forward(int unit);
+  void prefetch_backward(int unit);
+  void prefetch_before(int unit, int depth);
+
+  int unit_of(int module) const { return builder_.plan.unit_of_module[static_cast<std::size_t>(module)]; }
+  const plan::Unit& unit(int u) const { return builder_.plan.units[static_cast<std::size_t>(u)]; }
+  const plan::ModuleSizes& sizes(int module) const { return builder_.sizes[static_cast<std::size_t>(module)]; }
+  int module_count() const { return static_cast<int>(builder_.plan.shapes.modules.size()); }
+  bool checkpointed(int module) const;
+  BufferId output_before(int module) const {
+    return module > 0 ? boundary_[static_cast<std::size_t>(module) - 1] : kNoBuffer;
+  }
+  BufferId new_activation(BufferRole role, DType dtype, std::int64_t bytes, int module);
+
+  StepBuilder& builder_;
+  AllGatherLimiter limiter_;
+  Gatherer gatherer_;
+  Reducer reducer_;
+
+  bool order_known_;  // survives the step
+
+  // Buffers of the current microbatch.
+  BufferId inputs_ = kNoBuffer;
+  BufferId targets_ = kNoBuffer;
+  BufferId d_stream_ = kNoBuffer;
+  std::vector<BufferId> saved_;     // by module
+  std::vector<BufferId> boundary_;  // output of a module, by module
+  EventId last_forward_ = kNoEvent;
+};
+
+StepWalk::StepWalk(StepBuilder& builder)
+    : builder_(builder),
+      limiter_(builder),
+      gatherer_(builder, limiter_),
+      reducer_(builder),
+      order_known_(!builder.policy.fsdp.learn_execution_order) {}
+
+void StepWalk::walk() {
+  builder_.begin_step();
+  limiter_.begin_step();
+  gatherer_.begin_step();
+  reducer_.begin_step();
+  // Gathers read what the last step's optimizer wrote.
+  builder_.wait(Lane::copy, builder_.step_done(), WaitReason::data);
+  builder_.wait(Lane::all_gather, builder_.step_done(), WaitReason::data);
+
+  for (int micro = 0; micro < builder_.policy.accumulate; ++micro) {
+    builder_.micro = micro;
+    builder_.phase = Phase::forward;
+    forward();
+    builder_.phase = Phase::backward;
+    backward(micro + 1 == builder_.policy.accumulate);
+  }
+  builder_.phase = Phase::optimizer;
+  builder_.micro = 0;
+  optimizer();
+  order_known_ = true;
+}
+
+BufferId StepWalk::new_activation(BufferRole role, DType dtype, std::int64_t bytes, int module) {
+  return builder_.new_buffer(role, dtype, bytes, module < 0 ? -1 : unit_of(module), module);
+}
+
+bool StepWalk::checkpointed(int module) const {
+  const plan::ModuleKind kind = builder_.plan.shapes.modules[static_cast<std::size_t>(module)].kind;
+  return builder_.policy.fsdp.activation_checkpointing && kind == plan::ModuleKind::block;
+}
+
+// ---------------------------------------------------------------------------------------------------- forward
+
+void StepWalk::forward() {
+  const bool on_demand_only = builder_.policy.fsdp.forward_prefetch.mode == Prefetch::Mode::none;
+  saved_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
+  boundary_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
+
+  const plan::ModuleSizes& batch = builder_.sizes.front();
+  inputs_ = new_activation(BufferRole::batch_inputs, DType::i32, batch.batch_input_bytes, -1);
+  targets_ = new_activation(BufferRole::batch_targets, DType::i32, batch.batch_target_bytes, -1);
+  builder_.append(OpKind::load_batch, {}, LoadBatch{.inputs = inputs_, .targets = targets_},
+                  {.allocates = {inputs_, targets_}});
+  if (builder_.micro == 0 && builder_.plan.param_dtype != DType::f32) {
+    for (int u = 0; u < static_cast<int>(builder_.plan.units.size()); ++u) {
+      if (!unit(u).has_replicated()) continue;
+      builder_.append(OpKind::cast_replicated, {.unit = u},
+                      Cast{.from = builder_.persistent(BufferRole::master_replicated, u),
+                           .to = builder_.persistent(BufferRole::replicated_parameters, u),
+                           .count = unit(u).layout.replicated_numel});
+    }
+  }
+
+  gatherer_.unshard(kRoot, false);
+  gatherer_.wait_for_unshard(kRoot);
+  prefetch_forward(kRoot);
+  for (int module = 0; module < module_count(); ++module) {
+    const int u = unit_of(module);
+    const std::vector<int>& members = unit(u).members.modules;
+    if (u != kRoot && module == members.front()) {
+      if (on_demand_only) gatherer_.start_after(last_forward_);
+      gatherer_.unshard(u, false);
+      gatherer_.start_after(kNoEvent);
+      gatherer_.wait_for_unshard(u);
+      prefetch_forward(u);
+    }
+    forward_module(module);
+    if (u != kRoot && module == members.back()) {
+      if (reshards_after_forward(builder_.policy, builder_.plan, u)) {
+        gatherer_.reshard(u, true);
+      } else {
+        limiter_.released(u, last_forward_, false);
+      }
+    }
+  }
+  gatherer_.release_held();
+  if (reshards_after_forward(builder_.policy, builder_.plan, kRoot)) gatherer_.reshard(kRoot, true);
+}
+
+void StepWalk::forward_module(int module) {
+  const int u = unit_of(module);
+  const plan::ModuleSizes& size = sizes(module);
+  const DType dtype = builder_.plan.param_dtype;
+  const bool recomputes = checkpointed(module);
+  const bool last = module + 1 == module_count();
+
+  const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes, module);
+  const BufferId output = new_activation(BufferRole::boundary, dtype, size.output_bytes, module);
+  const BufferId workspace = new_activation(BufferRole::workspace, dtype, size.forward_workspace_bytes, module);
+  const Gatherer::Parameters parameters = gatherer_.parameters(u);
+
+  builder_.append(OpKind::forward, {.unit = u, .module = module},
+                  Forward{.parameters = parameters.sharded,
+                          .replicated = parameters.replicated,
+                          .input = output_before(module),
+                          .batch_inputs = module == 0 ? inputs_ : kNoBuffer,
+                          .batch_targets = last ? targets_ : kNoBuffer,
+                          .saved = saved,
+                          .output = output,
+                          .workspace = workspace,
+                          .loss = last ? builder_.persistent(BufferRole::loss) : kNoBuffer},
+                  {.allocates = {saved, output, workspace}, .frees = {workspace, recomputes ? saved : kNoBuffer}});
+  saved_[static_cast<std::size_t>(module)] = recomputes ? kNoBuffer : saved;
+  boundary_[static_cast<std::size_t>(module)] = output;
+  last_forward_ = builder_.record(EventRole::forward_done, module);
+
+  const plan::ModuleShape& shape = builder_.plan.shapes.modules[static_cast<std::size_t>(module)];
+  const bool layer = shape.kind == plan::ModuleKind::block || shape.kind == plan::ModuleKind::linear;
+  if (layer && shape.index == builder_.policy.host_sync_after_layer) {
+    builder_.append(OpKind::host_sync, {.unit = u, .module = module});
+  }
+}
+
+void StepWalk::prefetch_forward(int u) {
+  const Prefetch& prefetch = builder_.policy.fsdp.forward_prefetch;
+  if (prefetch.mode != Prefetch::Mode::explicit_ || !order_known_) return;
+  // The root runs its first module only after its own list; PyTorch's users set lists on the blocks.
+  const int depth = u == kRoot ? 1 : prefetch.depth;
+  const int last = std::min(u + depth, static_cast<int>(builder_.plan.units.size()) - 1);
+  for (int next = u + 1; next <= last; ++next) {
+    if (!gatherer_.gathered(next)) gatherer_.unshard(next, true);
+  }
+}
+
+// --------------------------------------------------------------------------------------------------- backward
+
+void StepWalk::backward(bool last_micro) {
+  std::int64_t widest = 0;
+  for (const plan::ModuleSizes& size : builder_.sizes) widest = std::max(widest, size.output_bytes);
+  d_stream_ = new_activation(BufferRole::d_stream, builder_.plan.param_dtype, widest, -1);
+
+  gatherer_.unshard(kRoot, false);
+  gatherer_.wait_for_unshard(kRoot);
+  if (unit(kRoot).has_parameters()) prefetch_backward(kRoot);
+  for (int module = module_count() - 1; module >= 0; --module) {
+    const int u = unit_of(module);
+    const std::vector<int>& members = unit(u).members.modules;
+    if (u != kRoot && module == members.back()) {
+      gatherer_.unshard(u, false);
+      gatherer_.wait_for_unshard(u);
+      prefetch_backward(u);
+    }
+    if (checkpointed(module)) recompute(module);
+    backward_module(module);
+    if (u != kRoot && module == members.front()) post_backward(u, last_micro);
+  }
+  post_backward(kRoot, last_micro);
+}
+
+void StepWalk::recompute(int module) {
+  const int u = unit_of(module);
+  const plan::ModuleSizes& size = sizes(module);
+  const DType dtype = builder_.plan.param_dtype;
+  const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes, module);
+  const BufferId workspace = new_activation(BufferRole::workspace, dtype, size.forward_workspace_bytes, module);
+  const Gatherer::Parameters parameters = gatherer_.parameters(u);
+  builder_.append(OpKind::recompute, {.unit = u, .module = module},
+                  Forward{.parameters = parameters.sharded,
+                          .replicated = parameters.replicated,
+                          .input = output_before(module),
+                          .saved = saved,
+                          .workspace = workspace},
+                  {.allocates = {saved, workspace}, .frees = {workspace}});
+  saved_[static_cast<std::size_t>(module)] = saved;
+}
+
+void StepWalk::backward_module(int module) {
+  const int u = unit_of(module);
+  const plan::ModuleSizes& size = sizes(module);
+  const bool first = module == 0;
+  const bool last = module + 1 == module_count();
+  const Reducer::Gradients gradients = reducer_.gradients(u);
+  const BufferId workspace =
+      new_activation(BufferRole::workspace, builder_.plan.param_dtype, size.backward_workspace_bytes, module);
+  const Gatherer::Parameters parameters = gatherer_.parameters(u);
+  const Backward work{.parameters = parameters.sharded,
+                      .replicated = parameters.replicated,
+                      .saved = saved_[static_cast<std::size_t>(module)],
+                      .input = output_before(module),
+                      .batch_inputs = first ? inputs_ : kNoBuffer,
+                      .d_stream = d_stream_,
+                      .gradients = gradients.sharded,
+                      .gradients_replicated = gradients.replicated,
+                      .workspace = workspace,
+                      .begins_stream = last,
+                      .begins_gradients = gradients.fresh};
+  Lifetimes lifetimes{.allocates = {workspace, last ? d_stream_ : kNoBuffer},
+                      .frees = {workspace, work.saved, work.input}};
+  if (gradients.fresh)
+    lifetimes.allocates.insert(lifetimes.allocates.begin(), {gradients.sharded, gradients.replicated});
+  if (first) lifetimes.frees.insert(lifetimes.frees.end(), {d_stream_, inputs_, targets_});
+  builder_.append(OpKind::backward, {.unit = u, .module = module}, work, std::move(lifetimes));
+}
+
+void StepWalk::prefetch_backward(int u) {
+  const Prefetch& prefetch = builder_.policy.fsdp.backward_prefetch;
+  if (prefetch.mode == Prefetch::Mode::pre) prefetch_before(u, 1);
+  if (prefetch.mode == Prefetch::Mode::explicit_) prefetch_before(u, u == kRoot ? 1 : prefetch.depth);
+}
+
+void StepWalk::prefetch_before(int u, int depth) {
+  // Post-forward order: 1, 2, …, n, root. What comes before the root is the last unit.
+  const int from = u == kRoot ? static_cast<int>(builder_.plan.units.size()) : u;
+  for (int target = from - 1; target > kRoot && target >= from - depth; --target) gatherer_.unshard(target, true);
+}
+
+void StepWalk::post_backward(int u, bool last_micro) {
+  if (!unit(u).has_parameters()) return;
+  if (last_micro || builder_.policy.fsdp.reshard_after_backward) gatherer_.reshard(u, false);
+  if (builder_.policy.fsdp.backward_prefetch.mode == Prefetch::Mode::post && u != kRoot) prefetch_before(u, 1);
+  reducer_.reduce(u, last_micro);
+}
+
+// -------------------------------------------------------------------------------------------------- optimizer
+
+void StepWalk::optimizer() {
+  reducer_.finish();
+  const BufferId factor = builder_.policy.clip ? clip() : kNoBuffer;
+  const bool adamw = builder_.policy.optimizer == config::Optimizer::adamw;
+  const std::vector<Reducer::Ready>& gradients = reducer_.ready();
+  for (const Reducer::Ready& g : gradients) {
+    const auto state = [&](BufferRole sharded, BufferRole replicated) {
+      return builder_.persistent(g.replicated ? replicated : sharded, g.unit);
+    };
+    Update update{.gradient = g.buffer,
+                  .parameters = state(BufferRole::master_shard, BufferRole::master_replicated),
+                  .clip_factor = factor,
+                  .count = g.numel};
+    if (adamw) {
+      update.first_moment = state(BufferRole::first_moment, BufferRole::first_moment_replicated);
+      update.second_moment = state(BufferRole::second_moment, BufferRole::second_moment_replicated);
+    }
+    const bool last = &g == &gradients.back();
+    builder_.append(OpKind::optimizer, {.unit = g.unit}, update, {.frees = {g.buffer, last ? factor : kNoBuffer}});
+  }
+  builder_.record(EventRole::step_done, -1);
+}
+
+BufferId StepWalk::clip() {
+  const int shards = builder_.plan.mesh.shard;
+  const BufferId partial = builder_.new_buffer(BufferRole::norm_partial, DType::f64, size_of(DType::f64), -1);
+  for (const Reducer::Ready& g : reducer_.ready()) {
+    const bool first = &g == &reducer_.ready().front();
+    // Every rank of the shard group adds the replicated gradients: each counts its part.
+    builder_.append(OpKind::gradient_norm, {.unit = g.unit},
+                    SumOfSquares{.gradient = g.buffer,
+                                 .sum = partial,
+                                 .count = g.numel,
+                                 .factor = g.replicated ? 1.0F / static_cast<float>(shards) : 1.0F,
+                                 .overwrite = first},
+                    {.allocates = {first ? partial : kNoBuffer}});
+  }
+  BufferId sums = partial;
+  if (shards > 1) {
+    builder_.wait(Lane::all_gather, builder_.record(EventRole::norm, -1), WaitReason::data);
+    sums = builder_.new_buffer(BufferRole::norm_gathered, DType::f64, shards * size_of(DType::f64), -1);
+    builder_.append(
+        OpKind::gather_norm, {.lane = Lane::all_gather},
+        Collective{.group = Group::shard, .input = partial, .output = sums, .count = 1, .dtype = DType::f64},
+        {.allocates = {sums}});
+    builder_.wait(Lane::compute, builder_.record(EventRole::norm_gathered, -1), WaitReason::data);
+  }
+  const BufferId factor = builder_.new_buffer(BufferRole::clip_factor, DType::f32, 4, -1);
+  builder_.append(OpKind::clip, {}, ClipFactor{.sums = sums, .factor = factor, .count = shards},
+                  {.allocates = {factor}, .frees = {sums, sums == partial ? kNoBuffer : partial}});
+  return factor;
+}
+
+}  // namespace
 
 Schedules build_schedules(const plan::Plan& plan, const Policy& policy, const std::vector<plan::ModuleSizes>& sizes) {
   StepBuilder builder(plan, policy, sizes);
@@ -14,7 +361,7 @@ Schedules build_schedules(const plan::Plan& plan, const Policy& policy, const st
   for (bool steady = false; !steady;) {
     const StepWalk::Carried found = walk.carried();
     walk.walk();
-    result.steps.push_back(builder.take_step());
+    result.steps.push_back(builder.step());
     steady = walk.carried() == found;
   }
   // Steps may look alike while the queue fills, but the last one only stands for itself and those after it.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <utility>
 
 #include "base/lane_order.h"
@@ -101,8 +100,9 @@ class Checker {
     for (BufferId id : op.allocates) allocate(id, at_allocation);
     const std::int64_t position = order_.issue(op.lane);
     const Point point{op.lane, position, order_.now(op.lane), std::string(to_string(op.kind))};
-    for (BufferId id : op.reads) read(id, point);
-    for (BufferId id : op.writes) write(id, point);
+    const Operands operands = op.operands();
+    for (BufferId id : operands.reads) read(id, point);
+    for (BufferId id : operands.writes) write(id, point);
     for (BufferId id : op.frees) free(id, point);
     if (op.record != kNoEvent) {
       events_[static_cast<std::size_t>(op.record)] = order_.record(op.lane);
@@ -191,68 +191,6 @@ class Checker {
 
 std::vector<Fault> check_schedules(const Schedules& schedules, std::size_t limit) {
   return Checker(schedules, limit).run();
-}
-
-std::optional<Fault> check_collectives(const std::vector<const Schedule*>& ranks) {
-  using Sequence = std::vector<std::pair<int, const Op*>>;
-  const auto sequences = [](const Schedule& schedule) {
-    std::map<Group, Sequence> result;
-    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-      const Op& op = schedule.ops[i];
-      if (op.is_collective()) result[op.group].push_back({static_cast<int>(i), &op});
-    }
-    return result;
-  };
-  if (ranks.empty()) return std::nullopt;
-  const auto reference = sequences(*ranks.front());
-  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
-    auto mine = sequences(*ranks[rank]);
-    for (const auto& [group, expected] : reference) {
-      const Sequence& actual = mine[group];
-      for (std::size_t i = 0; i < std::max(expected.size(), actual.size()); ++i) {
-        if (i >= expected.size() || i >= actual.size()) {
-          return Fault{0, i < actual.size() ? actual[i].first : -1,
-                       fmt::format("rank {} issues {} collectives on the {} communicator, rank 0 issues {}", rank,
-                                   actual.size(), to_string(group), expected.size())};
-        }
-        const Op& a = *actual[i].second;
-        const Op& e = *expected[i].second;
-        if (a.kind != e.kind || a.count != e.count || a.dtype != e.dtype || a.scale != e.scale) {
-          return Fault{0, actual[i].first,
-                       fmt::format("collective {} of the {} communicator is {} of {} {} on rank {}, {} of {} {} on "
-                                   "rank 0",
-                                   i, to_string(group), to_string(a.kind), a.count, to_string(a.dtype), rank,
-                                   to_string(e.kind), e.count, to_string(e.dtype))};
-        }
-      }
-      mine.erase(group);
-    }
-    for (const auto& [group, rest] : mine) {
-      if (!rest.empty()) {
-        return Fault{0, rest.front().first,
-                     fmt::format("rank {} uses the {} communicator, rank 0 does not", rank, to_string(group))};
-      }
-    }
-  }
-  return std::nullopt;
-}
-
-std::vector<RedundantWait> redundant_waits(const Schedules& schedules) {
-  std::vector<RedundantWait> result;
-  const Schedule& steady = schedules.steady();
-  for (std::size_t i = 0; i < steady.ops.size(); ++i) {
-    for (std::size_t w = 0; w < steady.ops[i].waits.size(); ++w) {
-      const bool limit = steady.ops[i].waits[w].reason == WaitReason::limit;
-      if (!limit) {
-        Schedules without = schedules;
-        std::vector<Wait>& waits = without.steps.back().ops[i].waits;
-        waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(w));
-        if (!check_schedules(without, 1).empty()) continue;
-      }
-      result.push_back({static_cast<int>(i), static_cast<int>(w), !limit});
-    }
-  }
-  return result;
 }
 
 }  // namespace fsdpbench::schedule

@@ -8,7 +8,7 @@
 
 namespace fsdpbench::schedule {
 
-/// Unshards, waits for and reshards units: the parameter side of FSDP.
+/// Unshards, waits for and reshards units: the parameter side of FSDP. Holds references to the builder and the limiter.
 ///
 /// [Note: lanes of a gather]
 /// flat, compute dtype fp32: all_gather reads the master shard and writes the buffer whose views are the parameters.
@@ -22,10 +22,12 @@ class Gatherer {
  public:
   Gatherer(StepBuilder& builder, AllGatherLimiter& limiter);
 
+  /// Forgets the step before: every unit is sharded.
   void begin_step();
   /// Gathers issued from now on start only after `event` (forward_prefetch = none); kNoEvent lifts that.
   void start_after(EventId event) { start_after_ = event; }
 
+  /// The gather of `unit` was issued, and the unit not resharded since.
   bool gathered(int unit) const { return states_[static_cast<std::size_t>(unit)].issued; }
   /// Issues the gather of `unit` unless it is already gathered. A prefetch may be refused by the limit.
   void unshard(int unit, bool prefetch);
@@ -35,8 +37,12 @@ class Gatherer {
   void reshard(int unit, bool keep_group);
   /// Frees an all-gather output that is still held when the forward ends.
   void release_held();
-  /// What forward and backward of this unit read: parameters, and replicated ones.
-  std::vector<BufferId> parameters(int unit) const;
+  /// What forward and backward of a unit read; kNoBuffer where it has none of them.
+  struct Parameters {
+    BufferId sharded = kNoBuffer;
+    BufferId replicated = kNoBuffer;
+  };
+  Parameters parameters(int unit) const;
 
  private:
   struct State {
@@ -48,6 +54,9 @@ class Gatherer {
     BufferId unsharded = kNoBuffer;
     BufferId group_shard = kNoBuffer;
     EventId group_shard_kept = kNoEvent;
+    /// The next gather is over the reshard group, from what was kept after forward.
+    bool grouped() const { return group_shard != kNoBuffer; }
+    Group over() const { return grouped() ? Group::reshard : Group::shard; }
   };
   struct Held {
     int unit = 0;
@@ -57,9 +66,11 @@ class Gatherer {
   State& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
   const plan::Unit& unit_of(int unit) const { return builder_.plan.units[static_cast<std::size_t>(unit)]; }
   bool nothing_to_gather(int unit) const { return builder_.plan.resident() || !unit_of(unit).has_sharded(); }
-  BufferId new_gathered(int unit);
+  BufferId new_parameters(BufferRole role, int unit, std::int64_t numel);  // in the compute dtype
+  BufferId cast_shard(BufferRole role, int unit, bool prefetch);
   void gather_views(int unit, bool prefetch);
   void gather_per_param(int unit, bool prefetch);
+  void all_gather(int unit, bool prefetch, BufferId input, Lifetimes lifetimes);
   void release(const Held& held);
   void order(Lane lane);
 

@@ -19,6 +19,7 @@ struct MemoryPeak {
   std::int64_t live_bytes = 0;
   std::vector<BufferId> live;  ///< of the steady step, persistent ones included, largest first
 };
+/// Found by walking `schedule` once, as if nothing were left over from the step before.
 MemoryPeak memory_peak(const Schedule& schedule);
 
 }  // namespace fsdpbench::schedule

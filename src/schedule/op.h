@@ -1,7 +1,9 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "base/dtype.h"
@@ -14,6 +16,7 @@ namespace fsdpbench::schedule {
 using EventId = int;
 inline constexpr EventId kNoEvent = -1;
 
+/// What an op is called, in traces and in order lists; its `work` says what is done to which buffers.
 enum class OpKind : std::uint8_t {
   load_batch,       ///< tokens to the device
   cast_replicated,  ///< replicated parameters to the compute dtype
@@ -58,10 +61,147 @@ enum class WaitReason : std::uint8_t {
   limit,  ///< bounds memory or fixes an order; the result is right without it
 };
 
+/// An op, or the host, goes on only after `event`.
 struct Wait {
   EventId event = kNoEvent;
   WaitReason reason = WaitReason::data;
   bool operator==(const Wait&) const = default;
+};
+
+// What an op does, one struct for each family of ops. Operands are named; kNoBuffer where there is none. Counts are
+// elements. Dtypes are the buffers' own.
+
+/// The microbatch's samples into their buffers.
+struct LoadBatch {
+  BufferId inputs = kNoBuffer;
+  BufferId targets = kNoBuffer;
+  bool operator==(const LoadBatch&) const = default;
+};
+
+/// One module's forward; a recomputation has neither output nor loss.
+struct Forward {
+  BufferId parameters = kNoBuffer;
+  BufferId replicated = kNoBuffer;  ///< the unit's replicated parameters
+  BufferId input = kNoBuffer;       ///< the output of the module before
+  BufferId batch_inputs = kNoBuffer;
+  BufferId batch_targets = kNoBuffer;
+  BufferId saved = kNoBuffer;
+  BufferId output = kNoBuffer;
+  BufferId workspace = kNoBuffer;
+  BufferId loss = kNoBuffer;
+  bool operator==(const Forward&) const = default;
+};
+
+/// One module's backward. `d_stream` is the gradient of its output and becomes that of its input.
+struct Backward {
+  BufferId parameters = kNoBuffer;
+  BufferId replicated = kNoBuffer;
+  BufferId saved = kNoBuffer;
+  BufferId input = kNoBuffer;
+  BufferId batch_inputs = kNoBuffer;
+  BufferId d_stream = kNoBuffer;
+  BufferId gradients = kNoBuffer;
+  BufferId gradients_replicated = kNoBuffer;
+  BufferId workspace = kNoBuffer;
+  bool begins_stream = false;     ///< the last module: nothing has written d_stream yet
+  bool begins_gradients = false;  ///< the unit's first: padding of the gradients is cleared before
+  bool operator==(const Backward&) const = default;
+};
+
+/// to = factor * from. Both may be one buffer.
+struct Cast {
+  BufferId from = kNoBuffer;
+  BufferId to = kNoBuffer;
+  std::int64_t count = 0;
+  float factor = 1.0F;
+  bool operator==(const Cast&) const = default;
+};
+
+/// Copies between a unit's sharded, gathered and unsharded buffers, with conversion. Which way is the op's kind:
+/// copy_in, copy_out, keep_group_shard, reduce_copy_in.
+struct LayoutCopy {
+  BufferId from = kNoBuffer;
+  BufferId to = kNoBuffer;
+  Group over = Group::shard;  ///< which of the unit's layouts: shard, or reshard
+  bool operator==(const LayoutCopy&) const = default;
+};
+
+/// sum (fp32) = factor * from, plus the old sum unless `overwrite`. The product is fp32 either way.
+struct Accumulate {
+  BufferId from = kNoBuffer;
+  BufferId sum = kNoBuffer;
+  std::int64_t count = 0;
+  float factor = 1.0F;
+  bool overwrite = true;
+  bool operator==(const Accumulate&) const = default;
+};
+
+/// An all-gather, reduce-scatter or all-reduce. An all-gather with input == output is in place: this rank's part lies
+/// where it belongs. An all-reduce always is.
+struct Collective {
+  Group group = Group::none;
+  BufferId input = kNoBuffer;
+  BufferId output = kNoBuffer;
+  std::int64_t count = 0;  ///< elements a rank contributes (all-gather), keeps (reduce-scatter), or holds (all-reduce)
+  DType dtype = DType::f32;  ///< on the wire
+  float scale = 1.0F;        ///< of the sum
+  std::int64_t bytes() const { return count * size_of(dtype); }
+  bool operator==(const Collective&) const = default;
+};
+
+/// sum (one double) = factor * the gradient's sum of squares, plus the old sum unless `overwrite`.
+struct SumOfSquares {
+  BufferId gradient = kNoBuffer;
+  BufferId sum = kNoBuffer;
+  std::int64_t count = 0;
+  float factor = 1.0F;
+  bool overwrite = true;
+  bool operator==(const SumOfSquares&) const = default;
+};
+
+/// What gradients are multiplied by, from `count` sums of squares.
+struct ClipFactor {
+  BufferId sums = kNoBuffer;
+  BufferId factor = kNoBuffer;
+  std::int64_t count = 0;
+  bool operator==(const ClipFactor&) const = default;
+};
+
+/// The optimizer's step on fp32 parameters. SGD has no moments; without clipping there is no factor.
+struct Update {
+  BufferId gradient = kNoBuffer;
+  BufferId parameters = kNoBuffer;
+  BufferId first_moment = kNoBuffer;
+  BufferId second_moment = kNoBuffer;
+  BufferId clip_factor = kNoBuffer;
+  std::int64_t count = 0;
+  bool operator==(const Update&) const = default;
+};
+
+/// monostate: nothing to do on the lane, only waits, frees or a mark.
+using Work = std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Accumulate, Collective,
+                          SumOfSquares, ClipFactor, Update>;
+
+/// A few buffers, in order; kNoBuffer is left out.
+class BufferList {
+ public:
+  BufferList(std::initializer_list<BufferId> buffers) {
+    for (BufferId id : buffers) {
+      if (id != kNoBuffer) ids_.at(size_++) = id;
+    }
+  }
+  const BufferId* begin() const { return ids_.data(); }
+  const BufferId* end() const { return ids_.data() + size_; }
+
+ private:
+  std::array<BufferId, 8> ids_{};
+  std::size_t size_ = 0;
+};
+
+/// What an op's work reads and writes; a buffer updated in place is in both.
+struct Operands {
+  BufferList reads;
+  BufferList writes;
 };
 
 /// One element of a schedule, in the order in which the host issues. On its lane it runs after `waits`.
@@ -70,30 +210,30 @@ struct Op {
   OpKind kind = OpKind::forward;
   Lane lane = Lane::compute;
   Phase phase = Phase::forward;
-  int unit = -1;
-  int module = -1;
-  int micro = 0;
-  bool prefetch = false;      ///< a gather issued before it is needed
-  Group group = Group::none;  ///< collectives
-  std::int64_t count = 0;     ///< collectives: elements a rank contributes (all-gather), keeps (reduce-scatter),
-                              ///< or holds (all-reduce)
-  DType dtype = DType::f32;   ///< collectives
-  float scale = 1.0F;         ///< collectives: of the sum; reduce_cast, finish_gradient: factor
-  bool first = true;          ///< accumulations: overwrite instead of add
-  std::vector<Wait> waits;
+  int unit = -1;          ///< or -1
+  int module = -1;        ///< or -1
+  int micro = 0;          ///< microbatch
+  bool prefetch = false;  ///< part of a gather issued before it is needed
+  Work work = {};
+  std::vector<Wait> waits = {};
   EventId record = kNoEvent;  ///< recorded on the lane after the op
-  std::vector<BufferId> allocates;
-  std::vector<BufferId> reads;
-  std::vector<BufferId> writes;
-  std::vector<BufferId> frees;
+  std::vector<BufferId> allocates = {};
+  std::vector<BufferId> frees = {};
 
   bool operator==(const Op&) const = default;
+  /// The host does it itself: it only waits.
   bool is_host() const { return kind == OpKind::host_wait || kind == OpKind::host_sync; }
-  bool is_collective() const { return group != Group::none; }
-  /// Nothing to run on the lane: only waits, frees or a mark.
+  bool is_collective() const { return std::holds_alternative<Collective>(work); }
+  /// What a collective sends, and to whom; null for other ops.
+  const Collective* collective() const { return std::get_if<Collective>(&work); }
+  /// Of a collective; none for other ops.
+  Group group() const { return is_collective() ? collective()->group : Group::none; }
+  /// Something runs on the lane: not only waits, frees or a mark.
   bool has_work() const {
     return !is_host() && kind != OpKind::release && kind != OpKind::reshard && kind != OpKind::post_backward;
   }
+  /// What `work` touches: the same buffers that an executor hands to its kernels.
+  Operands operands() const;
 };
 
 }  // namespace fsdpbench::schedule

@@ -18,9 +18,11 @@ struct Policy {
   std::int64_t host_sync_after_layer = -1;
 };
 
+/// The policy of a valid configuration.
 Policy make_policy(const config::RunConfig& config);
 
-/// Whether a unit's parameters are freed after its forward: the strategy's rule, the root's rule, the override.
+/// Whether a unit's parameters are freed after its forward and gathered again for its backward: the strategy's rule,
+/// the root's rule, the override.
 bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit);
 /// The same for every unit, as plan/communication.h wants it.
 std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan);

@@ -96,9 +96,11 @@ std::string op_list(const plan::Plan& plan, const Schedule& schedule) {
     for (const Wait& wait : op.waits) {
       waits += fmt::format("{}{}", waits.empty() ? "  after " : ", ", recorded_by[wait.event]);
     }
-    text += fmt::format("{:5}  {:9}  {:14}  {:30}{}{}{}\n", i, to_string(op.phase),
-                        op.is_host() ? "host" : std::string(to_string(op.lane)), op_name(plan, op), waits,
-                        buffers("+", op.allocates), buffers("-", op.frees));
+    std::string line = fmt::format("{:5}  {:9}  {:14}  {:30}{}{}{}", i, to_string(op.phase),
+                                   op.is_host() ? "host" : std::string(to_string(op.lane)), op_name(plan, op), waits,
+                                   buffers("+", op.allocates), buffers("-", op.frees));
+    line.erase(line.find_last_not_of(' ') + 1);  // a bare mark is padded only
+    text += line + '\n';
   }
   return text;
 }

@@ -20,23 +20,32 @@ namespace fsdpbench::schedule {
 /// after its reduction, nothing waits (FSDP1).
 class Reducer {
  public:
+  /// `builder` must outlive it.
   explicit Reducer(StepBuilder& builder);
 
+  /// Forgets the step before.
   void begin_step();
-  /// Buffers that the next backward op on `unit` writes gradients to; `fresh` receives those it must allocate.
-  std::vector<BufferId> gradients(int unit, std::vector<BufferId>* fresh);
+  /// What the next backward op of a unit writes gradients to; kNoBuffer where it has none.
+  struct Gradients {
+    BufferId sharded = kNoBuffer;
+    BufferId replicated = kNoBuffer;
+    bool fresh = false;  ///< made just now: the op must allocate them
+  };
+  Gradients gradients(int unit);
   /// The unit's backward is complete: reduce, or only add up (accumulate_mode).
   void reduce(int unit, bool last_micro);
   /// The compute lane waits for all reductions; every input is freed.
   void finish();
 
-  struct Gradient {
+  /// A gradient that the optimizer can use: fp32, the mean over all ranks and microbatches.
+  struct Ready {
     int unit = 0;
     bool replicated = false;
     BufferId buffer = kNoBuffer;
+    std::int64_t numel = 0;
   };
-  /// After finish(): the final gradients, in unit order.
-  const std::vector<Gradient>& ready() const { return ready_; }
+  /// After finish(): all of them, in unit order.
+  const std::vector<Ready>& ready() const { return ready_; }
 
  private:
   struct State {
@@ -63,8 +72,17 @@ class Reducer {
   };
 
   State& state(int unit, bool replicated) { return states_[static_cast<std::size_t>(unit) * 2 + (replicated ? 1 : 0)]; }
+  const State& state(int unit, bool replicated) const {
+    return states_[static_cast<std::size_t>(unit) * 2 + (replicated ? 1 : 0)];
+  }
   const plan::ShardLayout& layout(int unit) const { return builder_.plan.units[static_cast<std::size_t>(unit)].layout; }
-  void move_to(Flow& flow, Lane lane);
+  std::int64_t numel(int unit, bool replicated) const {
+    return replicated ? layout(unit).replicated_numel : layout(unit).unsharded_numel;
+  }
+  bool adds_partials() const;
+  bool keeps_result(const Flow& flow) const;
+
+  // Each takes the gradient one op further; those that return a bool: false if it goes no further in this microbatch.
   bool accumulate_unsharded(Flow& flow, bool last_micro);
   void copy_in(Flow& flow);
   void cast(Flow& flow, Lane lane);
@@ -72,14 +90,18 @@ class Reducer {
   bool accumulate_partial(Flow& flow, bool last_micro);
   void all_reduce(Flow& flow, Group group, float scale);
   void finish_gradient(Flow& flow);
+
+  // What they are made of.
+  void move_to(Flow& flow, Lane lane);
+  void convert(Flow& flow, BufferRole role, float factor, EventRole done);
+  void add_to(BufferId& sum, Flow& flow, OpKind kind, BufferRole role, float factor, EventRole done);
   void release_inputs_down_to(std::size_t count);
-  bool keeps_result(const Flow& flow) const;
 
   StepBuilder& builder_;
   GradientFactors factors_;
   std::vector<State> states_;
   std::deque<Input> inputs_;  // reduce-scatter inputs that the compute lane will free, oldest first
-  std::vector<Gradient> ready_;
+  std::vector<Ready> ready_;
 };
 
 }  // namespace fsdpbench::schedule

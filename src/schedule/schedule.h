@@ -21,8 +21,9 @@ struct Schedule {
 /// Schedules of step 0, 1, … of a run; the last one repeats (the steady state).
 struct Schedules {
   std::vector<Schedule> steps;
-  int event_count = 0;
+  int event_count = 0;  ///< event ids are below this, in all steps
 
+  /// Of step number `step`, counted from 0 over the whole run.
   const Schedule& of_step(std::size_t step) const { return steps[step < steps.size() ? step : steps.size() - 1]; }
   const Schedule& steady() const { return steps.back(); }
 };

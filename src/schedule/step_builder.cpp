@@ -12,9 +12,9 @@ StepBuilder::StepBuilder(const plan::Plan& plan_, const Policy& policy_, const s
 }
 
 void StepBuilder::add_persistent_buffers() {
-  const auto add = [&](BufferRole role, MemoryCategory category, DType dtype, std::int64_t bytes, int unit) {
-    if (bytes == 0) return;
-    const BufferId id = new_buffer(role, category, dtype, bytes, unit);
+  const auto add = [&](BufferRole role, DType dtype, std::int64_t bytes, int unit) {
+    const BufferId id = new_buffer(role, dtype, bytes, unit);
+    if (id == kNoBuffer) return;
     schedule_.buffers.back().persistent = true;
     persistent_[{role, unit}] = id;
   };
@@ -23,20 +23,19 @@ void StepBuilder::add_persistent_buffers() {
     const plan::ShardLayout& layout = plan.units[static_cast<std::size_t>(u)].layout;
     const std::int64_t shard = layout.shard_numel * 4;
     const std::int64_t replicated = layout.replicated_numel * 4;
-    add(BufferRole::master_shard, MemoryCategory::parameter_shards, DType::f32, shard, u);
-    add(BufferRole::master_replicated, MemoryCategory::parameter_shards, DType::f32, replicated, u);
+    add(BufferRole::master_shard, DType::f32, shard, u);
+    add(BufferRole::master_replicated, DType::f32, replicated, u);
     if (plan.param_dtype != DType::f32) {
-      add(BufferRole::replicated_parameters, MemoryCategory::parameter_shards, plan.param_dtype,
-          layout.replicated_numel * size_of(plan.param_dtype), u);
+      add(BufferRole::replicated_parameters, plan.param_dtype, layout.replicated_numel * size_of(plan.param_dtype), u);
     }
     if (adamw) {
-      add(BufferRole::first_moment, MemoryCategory::optimizer, DType::f32, shard, u);
-      add(BufferRole::second_moment, MemoryCategory::optimizer, DType::f32, shard, u);
-      add(BufferRole::first_moment_replicated, MemoryCategory::optimizer, DType::f32, replicated, u);
-      add(BufferRole::second_moment_replicated, MemoryCategory::optimizer, DType::f32, replicated, u);
+      add(BufferRole::first_moment, DType::f32, shard, u);
+      add(BufferRole::second_moment, DType::f32, shard, u);
+      add(BufferRole::first_moment_replicated, DType::f32, replicated, u);
+      add(BufferRole::second_moment_replicated, DType::f32, replicated, u);
     }
   }
-  add(BufferRole::loss, MemoryCategory::activations, DType::f32, 4 * policy.accumulate, -1);
+  add(BufferRole::loss, DType::f32, 4 * policy.accumulate, -1);
 }
 
 void StepBuilder::begin_step() {
@@ -46,8 +45,6 @@ void StepBuilder::begin_step() {
   phase = Phase::forward;
   micro = 0;
 }
-
-Schedule StepBuilder::take_step() { return schedule_; }
 
 EventId StepBuilder::event(EventRole role, int unit) { return event({role, unit, phase, micro}); }
 
@@ -69,17 +66,20 @@ void StepBuilder::wait(Lane lane, EventId event, WaitReason reason) {
   }
 }
 
-Op& StepBuilder::append(OpKind kind, Lane lane, int unit, int module) {
-  Op op;
-  op.kind = kind;
-  op.lane = lane;
-  op.phase = phase;
-  op.unit = unit;
-  op.module = module;
-  op.micro = micro;
-  op.waits = std::exchange(pending_[index_of(lane)], {});
-  schedule_.ops.push_back(std::move(op));
-  return schedule_.ops.back();
+void StepBuilder::append(OpKind kind, const At& at, Work work, Lifetimes lifetimes) {
+  std::erase(lifetimes.allocates, kNoBuffer);
+  std::erase(lifetimes.frees, kNoBuffer);
+  schedule_.ops.push_back({.kind = kind,
+                           .lane = at.lane,
+                           .phase = phase,
+                           .unit = at.unit,
+                           .module = at.module,
+                           .micro = micro,
+                           .prefetch = at.prefetch,
+                           .work = std::move(work),
+                           .waits = std::exchange(pending_[index_of(at.lane)], {}),
+                           .allocates = std::move(lifetimes.allocates),
+                           .frees = std::move(lifetimes.frees)});
 }
 
 EventId StepBuilder::record(EventRole role, int unit) {
@@ -90,18 +90,13 @@ EventId StepBuilder::record(EventRole role, int unit) {
 }
 
 void StepBuilder::host_wait(EventId event, WaitReason reason, int unit) {
-  Op op;
-  op.kind = OpKind::host_wait;
-  op.phase = phase;
-  op.unit = unit;
-  op.micro = micro;
-  op.waits = {{event, reason}};
-  schedule_.ops.push_back(std::move(op));
+  schedule_.ops.push_back(
+      {.kind = OpKind::host_wait, .phase = phase, .unit = unit, .micro = micro, .waits = {{event, reason}}});
 }
 
-BufferId StepBuilder::new_buffer(BufferRole role, MemoryCategory category, DType dtype, std::int64_t bytes, int unit,
-                                 int module) {
-  schedule_.buffers.push_back({role, category, dtype, unit, module, micro, bytes, false});
+BufferId StepBuilder::new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module) {
+  if (bytes == 0) return kNoBuffer;
+  schedule_.buffers.push_back({role, category_of(role), dtype, unit, module, micro, bytes, false});
   return static_cast<BufferId>(schedule_.buffers.size()) - 1;
 }
 

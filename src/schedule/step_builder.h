@@ -38,8 +38,22 @@ enum class EventRole : std::uint8_t {
   step_done,
 };
 
+/// Where an op belongs; phase and microbatch are the builder's.
+struct At {
+  Lane lane = Lane::compute;
+  int unit = -1;
+  int module = -1;
+  bool prefetch = false;
+};
+
+/// Buffers that an op brings to life before it runs, and gives back after. kNoBuffer is left out.
+struct Lifetimes {
+  std::vector<BufferId> allocates = {};
+  std::vector<BufferId> frees = {};
+};
+
 /// Writes the op list of one step: buffers, events, and waits that the next op of a lane must carry.
-/// Used by Gatherer, Reducer and build_schedules; knows no policy.
+/// Used by Gatherer, Reducer and build_schedules; knows no policy. Plan, policy and sizes must outlive it.
 class StepBuilder {
  public:
   StepBuilder(const plan::Plan& plan, const Policy& policy, const std::vector<plan::ModuleSizes>& sizes);
@@ -54,7 +68,9 @@ class StepBuilder {
 
   /// Clears ops and step buffers; persistent buffers and event names stay.
   void begin_step();
-  Schedule take_step();
+  /// A copy of the step as written so far.
+  Schedule step() const { return schedule_; }
+  /// Events named so far, in all steps.
   int event_count() const { return static_cast<int>(events_.size()); }
 
   /// The id of an event; the same name gives the same id in every step.
@@ -68,15 +84,15 @@ class StepBuilder {
   void wait(Lane lane, EventId event, WaitReason reason);
   /// Waits that no op has carried yet.
   const std::array<std::vector<Wait>, kLaneCount>& pending_waits() const { return pending_; }
-  /// Appends an op, with the waits its lane has collected. The reference is valid until the next append.
-  Op& append(OpKind kind, Lane lane, int unit, int module = -1);
+  /// Appends an op, with the waits its lane has collected.
+  void append(OpKind kind, const At& at, Work work = {}, Lifetimes lifetimes = {});
   /// Sets and returns the event that the last appended op records.
   EventId record(EventRole role, int unit);
   /// The host blocks until `event`.
   void host_wait(EventId event, WaitReason reason, int unit);
 
-  BufferId new_buffer(BufferRole role, MemoryCategory category, DType dtype, std::int64_t bytes, int unit,
-                      int module = -1);
+  /// A buffer of this step, for an op to allocate; kNoBuffer if it would be empty.
+  BufferId new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module = -1);
   /// The one persistent buffer of this role and unit; kNoBuffer if the plan needs none.
   BufferId persistent(BufferRole role, int unit = -1) const;
   DType dtype_of(BufferId buffer) const { return schedule_.buffers[static_cast<std::size_t>(buffer)].dtype; }

@@ -55,7 +55,13 @@ std::string_view torch_name(CollectiveKind kind) {
 }
 
 std::string_view torch_name(DType dtype) {
-  return dtype == DType::f32 ? "Float" : dtype == DType::bf16 ? "BFloat16" : "Int";
+  switch (dtype) {
+    case DType::f32: return "Float";
+    case DType::bf16: return "BFloat16";
+    case DType::i32: return "Int";
+    case DType::f64: return "Double";
+  }
+  return {};
 }
 
 std::string_view launch_name(OpCategory category) {

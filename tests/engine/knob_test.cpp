@@ -108,21 +108,21 @@ TEST(Knob, ASeparateReduceScatterCommunicatorFreesGathersFromReductions) {
   EXPECT_LT(two, one - kUnitMs);
 }
 
-TEST(Knob, MoreReduceScatterBuffersUncoverSlowReductions) {
+TEST(Knob, MoreReduceScatterBuffersLetComputationRunAheadOfSlowReductions) {
   RunConfig c = balanced();
   c.fsdp.strategy = Strategy::shard_grad_op;  // only reductions in backward
   *c.emulate.link_gb_per_s /= 3;              // each as long as one and a half backwards
   c.fsdp.separate_reduce_scatter_comm = true;
-  const double one = measure(c).exposed_comm_ms;
+  c.train.accumulate = 2;  // the second microbatch's forward needs no link: reductions left over hide behind it
+  c.fsdp.reshard_after_backward = false;
+  const double one = measure(c).step_ms.median;
+  const std::size_t buffers = index_of(MemoryCategory::communication_buffers);
+  const std::int64_t one_input = set_up(testing::settled(c)).memory.peak_occupied[buffers];
   c.fsdp.reduce_scatter_buffers = 3;
-  const double three = measure(c).exposed_comm_ms;
-  // The link is the bottleneck either way: what a third buffer wins is computation pulled forward.
-  EXPECT_LE(three, one + 0.5 * kUnitMs);
-  const auto waits = [&](int buffers) {
-    c.fsdp.reduce_scatter_buffers = buffers;
-    return set_up(testing::settled(c)).schedules.steady();
-  };
-  EXPECT_NE(waits(1), waits(3));
+  // With one buffer the last backwards wait for the reductions before them: 9 ms a block for six, where computation
+  // takes 6 ms. With three all that is left over at the end is done during the next forward.
+  EXPECT_GT(one - measure(c).step_ms.median, 3 * kUnitMs);
+  EXPECT_GT(set_up(testing::settled(c)).memory.peak_occupied[buffers], 2 * one_input);
 }
 
 TEST(Knob, LearningTheExecutionOrderKeepsTheFirstStepFromPrefetching) {
@@ -258,7 +258,7 @@ TEST(Knob, GradientScalingRoundsDifferentlyOnThreeRanks) {
   EXPECT_NE(testing::run_tiny(c).parameters_digest, average);
 }
 
-TEST(Knob, SeedsLinksAndSlowRanksAreInjected) {
+TEST(Knob, LinksLatencyDelaysAndSlowRanksAreInjected) {
   RunConfig c = balanced();
   const double base = measure(c).step_ms.median;
   RunConfig slow_rank = c;

@@ -51,7 +51,8 @@ class OneOp {
   void run(const Op& op) {
     OpSlot slot;
     runner_.resolve(op, buffers_, 0, &slot);
-    device_.enqueue(Lane::compute, "op", [&](backend::Kernels& k) { runner_.run(op, slot, k); }, nullptr);
+    device_.enqueue(
+        Lane::compute, "op", [&](backend::Kernels& k) { runner_.run(op, slot, k); }, nullptr);
     device_.synchronize();
   }
 
@@ -73,22 +74,19 @@ TEST(OpRunner, EveryMicrobatchIsScaledInFp32AndOnlyOnce) {
   std::vector<std::uint16_t> reduced;
   for (float x : numbers) reduced.push_back(float_to_bf16(x));
   schedule::Schedule schedule;
-  schedule.buffers = {{BufferRole::reduce_output, MemoryCategory::communication_buffers, DType::bf16, 1, -1, 0, 8, true},
-                      {BufferRole::gradient_shard, MemoryCategory::gradients, DType::f32, 1, -1, 0, 16, true}};
+  schedule.buffers = {
+      {BufferRole::reduce_output, MemoryCategory::communication_buffers, DType::bf16, 1, -1, 0, 8, true},
+      {BufferRole::gradient_shard, MemoryCategory::gradients, DType::f32, 1, -1, 0, 16, true}};
   Op op;
   op.kind = OpKind::finish_gradient;
   op.unit = 1;
-  op.count = 4;
-  op.scale = kThird;
-  op.reads = {0};
-  op.writes = {1};
 
   backend::cpu::make_cpu_backend()->run({}, [&](backend::RankContext& context) {
     OneOp one(context, schedule);
     one.set(0, reduced);
     std::vector<float> expected(numbers.size(), 0.0F);
     for (bool first : {true, false, false}) {
-      op.first = first;
+      op.work = schedule::Accumulate{.from = 0, .sum = 1, .count = 4, .factor = kThird, .overwrite = first};
       one.run(op);
       for (std::size_t i = 0; i < numbers.size(); ++i) expected[i] += kThird * numbers[i];
       EXPECT_EQ(one.get<float>(1, numbers.size()), expected);

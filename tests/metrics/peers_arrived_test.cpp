@@ -12,7 +12,7 @@ using schedule::Group;
 schedule::Op collective(Group group) {
   schedule::Op op;
   op.kind = schedule::OpKind::all_reduce;
-  op.group = group;
+  op.work = schedule::Collective{.group = group};
   op.lane = Lane::all_reduce;
   return op;
 }

@@ -85,7 +85,7 @@ TEST(MaxPlus, LanesRunTogetherAndWaitsOrderThem) {
     op.lane = lane;
     op.waits = std::move(waits);
     op.record = record;
-    op.group = group;
+    if (group != schedule::Group::none) op.work = schedule::Collective{.group = group};
     s.ops.push_back(op);
   };
   add(OpKind::all_gather, Lane::all_gather, {}, 0, schedule::Group::shard);

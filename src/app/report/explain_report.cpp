@@ -116,9 +116,9 @@ json schedule_json(const engine::Setup& p) {
     if (op.record != schedule::kNoEvent) o["records"] = op.record;
     if (op.prefetch) o["prefetch"] = true;
     if (op.is_collective()) {
-      o["group"] = schedule::to_string(op.group);
-      o["count"] = op.count;
-      o["dtype"] = to_string(op.dtype);
+      o["group"] = schedule::to_string(op.group());
+      o["count"] = op.collective()->count;
+      o["dtype"] = to_string(op.collective()->dtype);
     }
     const auto buffers = [&](const char* key, const std::vector<schedule::BufferId>& list) {
       for (schedule::BufferId id : list) {

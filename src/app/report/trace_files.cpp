@@ -60,10 +60,11 @@ trace::OpLabel label_of(const engine::Setup& p, const schedule::Schedule& schedu
   label.lane = op.lane;
   label.parameters = op.kind == OpKind::all_gather;
   if (op.is_collective()) {
-    label.bytes = op.count * size_of(op.dtype);
-    label.collective = {collective_kind(op.kind), static_cast<std::size_t>(op.group), op.count, op.dtype};
+    const schedule::Collective& work = *op.collective();
+    label.bytes = work.bytes();
+    label.collective = {collective_kind(op.kind), static_cast<std::size_t>(work.group), work.count, work.dtype};
   } else if (label.category == trace::OpCategory::copy) {
-    for (schedule::BufferId id : op.writes) label.bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
+    for (schedule::BufferId id : op.operands().writes) label.bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
   }
   return label;
 }

@@ -89,7 +89,8 @@ void reduce(std::span<const std::byte* const> sources, std::byte* target, std::i
   switch (dtype) {
     case DType::f32: return reduce_blocks<float>(sources, target, count, scale);
     case DType::bf16: return reduce_blocks<std::uint16_t>(sources, target, count, scale);
-    case DType::i32: break;
+    case DType::i32:
+    case DType::f64: break;
   }
   throw BackendError(fmt::format("a reduction over {} is not possible, only over fp32 and bf16", to_string(dtype)));
 }

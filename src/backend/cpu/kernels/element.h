@@ -35,9 +35,10 @@ void with_element_type(DType dtype, Kernel&& kernel) {
   switch (dtype) {
     case DType::f32: return kernel(float{});
     case DType::bf16: return kernel(Bf16{});
-    case DType::i32: break;
+    case DType::i32:
+    case DType::f64: break;
   }
-  throw std::logic_error("a numeric kernel was called with integers");
+  throw std::logic_error("a numeric kernel was called with a dtype other than fp32 and bf16");
 }
 
 }  // namespace fsdpbench::backend::cpu

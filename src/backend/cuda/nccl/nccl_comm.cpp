@@ -53,6 +53,7 @@ ncclDataType_t nccl_type(DType dtype) {
     case DType::f32: return ncclFloat32;
     case DType::bf16: return ncclBfloat16;
     case DType::i32: return ncclInt32;
+    case DType::f64: return ncclFloat64;
   }
   throw std::logic_error("nccl_type: unknown dtype");
 }
@@ -175,7 +176,9 @@ void NcclComm::barrier() {
 ncclRedOp_t NcclComm::reduction(DType dtype, float scale) {
   rank_.stop_if_aborted();
   if (scale == 1.0F) return ncclSum;
-  if (dtype == DType::i32) throw std::logic_error("Communicator: sums of i32 are not scaled");
+  if (dtype != DType::f32 && dtype != DType::bf16) {
+    throw std::logic_error("Communicator: only sums of fp32 and bf16 are scaled");
+  }
   if (scale == 1.0F / static_cast<float>(size_)) return ncclAvg;
   const auto known = reductions_.find({dtype, scale});
   if (known != reductions_.end()) return known->second;

@@ -13,7 +13,9 @@ namespace fsdpbench::backend::cuda {
 
 void SoloCommunicator::copy(Collective kind, Lane lane, const std::byte* input, std::byte* output, std::int64_t count,
                             DType dtype, float scale, Stamp* stamp) {
-  if (scale != 1.0F && dtype == DType::i32) throw std::logic_error("Communicator: sums of i32 are not scaled");
+  if (scale != 1.0F && dtype != DType::f32 && dtype != DType::bf16) {
+    throw std::logic_error("Communicator: only sums of fp32 and bf16 are scaled");
+  }
   const auto work = [&](cudaStream_t stream) {
     if (count == 0) return;
     if (scale != 1.0F) {

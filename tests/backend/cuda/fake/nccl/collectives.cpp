@@ -11,7 +11,7 @@
 namespace fake::nccl {
 namespace {
 
-std::size_t size_of(ncclDataType_t type) { return type == ncclBfloat16 ? 2 : 4; }
+std::size_t size_of(ncclDataType_t type) { return type == ncclBfloat16 ? 2 : type == ncclFloat64 ? 8 : 4; }
 
 bool match(const Call& a, const Call& b) {
   return a.kind == b.kind && a.count == b.count && a.type == b.type && a.scale == b.scale && a.root == b.root;

@@ -1,0 +1,74 @@
+#include "schedule/op.h"
+
+namespace fsdpbench::schedule {
+namespace {
+
+/// What each kind of work reads and writes.
+struct OperandsOf {
+  Operands operator()(const std::monostate&) const { return {{}, {}}; }
+  Operands operator()(const LoadBatch& w) const { return {{}, {w.inputs, w.targets}}; }
+  Operands operator()(const Forward& w) const {
+    return {{w.parameters, w.replicated, w.input, w.batch_inputs, w.batch_targets},
+            {w.saved, w.output, w.workspace, w.loss}};
+  }
+  Operands operator()(const Backward& w) const {
+    return {{w.parameters, w.replicated, w.saved, w.input, w.batch_inputs, w.begins_stream ? kNoBuffer : w.d_stream},
+            {w.gradients, w.gradients_replicated, w.workspace, w.d_stream}};
+  }
+  Operands operator()(const Cast& w) const { return {{w.from}, {w.to}}; }
+  Operands operator()(const LayoutCopy& w) const { return {{w.from}, {w.to}}; }
+  Operands operator()(const Accumulate& w) const { return {{w.from, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
+  Operands operator()(const Collective& w) const { return {{w.input}, {w.output}}; }
+  Operands operator()(const SumOfSquares& w) const { return {{w.gradient, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
+  Operands operator()(const ClipFactor& w) const { return {{w.sums}, {w.factor}}; }
+  Operands operator()(const Update& w) const {
+    return {{w.gradient, w.clip_factor, w.parameters, w.first_moment, w.second_moment},
+            {w.parameters, w.first_moment, w.second_moment}};
+  }
+};
+
+}  // namespace
+
+Operands Op::operands() const { return std::visit(OperandsOf{}, work); }
+
+std::string_view to_string(OpKind kind) {
+  switch (kind) {
+    case OpKind::load_batch: return "load_batch";
+    case OpKind::cast_replicated: return "cast_replicated";
+    case OpKind::cast_shard: return "cast_shard";
+    case OpKind::copy_in: return "copy_in";
+    case OpKind::all_gather: return "all_gather";
+    case OpKind::copy_out: return "copy_out";
+    case OpKind::release: return "release";
+    case OpKind::forward: return "forward";
+    case OpKind::recompute: return "recompute";
+    case OpKind::backward: return "backward";
+    case OpKind::keep_group_shard: return "keep_group_shard";
+    case OpKind::reshard: return "reshard";
+    case OpKind::post_backward: return "post_backward";
+    case OpKind::accumulate_gradients: return "accumulate_gradients";
+    case OpKind::reduce_cast: return "reduce_cast";
+    case OpKind::reduce_copy_in: return "reduce_copy_in";
+    case OpKind::reduce_scatter: return "reduce_scatter";
+    case OpKind::all_reduce: return "all_reduce";
+    case OpKind::finish_gradient: return "finish_gradient";
+    case OpKind::gradient_norm: return "gradient_norm";
+    case OpKind::gather_norm: return "gather_norm";
+    case OpKind::clip: return "clip";
+    case OpKind::optimizer: return "optimizer";
+    case OpKind::host_wait: return "host_wait";
+    case OpKind::host_sync: return "host_sync";
+  }
+  return "?";
+}
+
+std::string_view to_string(Phase phase) {
+  switch (phase) {
+    case Phase::forward: return "forward";
+    case Phase::backward: return "backward";
+    case Phase::optimizer: return "optimizer";
+  }
+  return "?";
+}
+
+}  // namespace fsdpbench::schedule

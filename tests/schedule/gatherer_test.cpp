@@ -1,0 +1,195 @@
+#include "schedule/gatherer.h"
+
+#include <gtest/gtest.h>
+
+#include "support/step_parts.h"
+
+namespace fsdpbench::schedule {
+namespace {
+
+using config::AllGatherLimit;
+using config::Layout;
+
+constexpr int kUnit = 2;
+
+struct Gathering : testing::StepParts {
+  explicit Gathering(const config::RunConfig& config)
+      : StepParts(config), limiter(builder), gatherer(builder, limiter) {}
+  void use(int unit) {
+    gatherer.unshard(unit, false);
+    gatherer.wait_for_unshard(unit);
+    builder.append(OpKind::forward, {.unit = unit});
+  }
+  AllGatherLimiter limiter;
+  Gatherer gatherer;
+};
+
+config::RunConfig with(Layout layout, DType dtype = DType::f32, int shard = 4) {
+  config::RunConfig c = testing::decoder_config(4, shard);
+  c.fsdp.layout = layout;
+  c.fsdp.param_dtype = dtype;
+  return c;
+}
+
+TEST(Gatherer, FlatGathersTheMasterIntoTheParametersThemselves) {
+  Gathering g(with(Layout::flat));
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "all_gather forward");
+  const auto gather = g.work<Collective>(0);
+  EXPECT_EQ(gather.group, Group::shard);
+  EXPECT_EQ(gather.count, g.plan.units[kUnit].layout.shard_numel);
+  EXPECT_EQ(g.role(gather.input), BufferRole::master_shard);
+  EXPECT_EQ(g.op(0).allocates, std::vector<BufferId>{gather.output});
+  EXPECT_TRUE(g.op(0).frees.empty());
+  EXPECT_EQ(g.gatherer.parameters(kUnit).sharded, gather.output);
+  EXPECT_EQ(g.op(1).waits, (std::vector<Wait>{{g.op(0).record, WaitReason::data}}));
+}
+
+TEST(Gatherer, FlatCastsALowerDtypeBeforeAndFreesTheCastAfterTheGather) {
+  Gathering g(with(Layout::flat, DType::bf16));
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "cast_shard all_gather forward");
+  const auto cast = g.work<Cast>(0);
+  const auto gather = g.work<Collective>(1);
+  EXPECT_EQ(cast.count, gather.count);
+  EXPECT_EQ(cast.to, gather.input);
+  EXPECT_EQ(gather.dtype, DType::bf16);
+  EXPECT_EQ(g.op(1).frees, std::vector<BufferId>{cast.to});
+  EXPECT_EQ(g.op(1).waits, (std::vector<Wait>{{g.op(0).record, WaitReason::data}}));
+}
+
+TEST(Gatherer, OneShardIsCastButNotGathered) {
+  Gathering g(with(Layout::per_param, DType::bf16, 1));
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "cast_shard forward");
+  EXPECT_EQ(g.gatherer.parameters(kUnit).sharded, g.work<Cast>(0).to);
+}
+
+TEST(Gatherer, OneShardInFp32IsUsedWhereItLies) {
+  Gathering g(with(Layout::per_param, DType::f32, 1));
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "forward");
+  EXPECT_EQ(g.role(g.gatherer.parameters(kUnit).sharded), BufferRole::master_shard);
+}
+
+TEST(Gatherer, PerParamCopiesInGathersInPlaceAndCopiesOut) {
+  Gathering g(with(Layout::per_param));
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "copy_in all_gather copy_out forward");
+  const auto in = g.work<LayoutCopy>(0), out = g.work<LayoutCopy>(2);
+  const auto gather = g.work<Collective>(1);
+  EXPECT_EQ(in.to, gather.input);
+  EXPECT_EQ(gather.input, gather.output);
+  EXPECT_EQ(out.from, gather.output);
+  EXPECT_EQ(g.gatherer.parameters(kUnit).sharded, out.to);
+  EXPECT_EQ(g.op(0).lane, Lane::copy);
+  EXPECT_EQ(g.op(2).lane, Lane::compute);
+  EXPECT_TRUE(g.op(2).frees.empty());  // held until the next unit has issued its gather
+}
+
+TEST(Gatherer, TheOutputIsReleasedAfterTheNextGatherWasIssuedOrAtTheEndOfForward) {
+  Gathering g(with(Layout::per_param));
+  g.use(1);
+  g.use(2);
+  EXPECT_EQ(g.ops(), "copy_in all_gather copy_out forward copy_in all_gather release copy_out forward");
+  EXPECT_EQ(g.op(6).frees, std::vector<BufferId>{g.work<Collective>(1).output});
+  EXPECT_EQ(g.op(6).waits, (std::vector<Wait>{{g.op(2).record, WaitReason::reuse}}));
+  g.gatherer.release_held();
+  EXPECT_EQ(g.last_op().frees, std::vector<BufferId>{g.work<Collective>(5).output});
+}
+
+TEST(Gatherer, InBackwardTheOutputIsReleasedAtOnce) {
+  Gathering g(with(Layout::per_param));
+  g.builder.phase = Phase::backward;
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "copy_in all_gather copy_out release forward");
+}
+
+TEST(Gatherer, WithoutTheEventLimitTheCopyOutFreesIt) {
+  config::RunConfig c = with(Layout::per_param);
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::unlimited, 0, 0};
+  Gathering g(c);
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "copy_in all_gather copy_out forward");
+  EXPECT_EQ(g.op(2).frees, std::vector<BufferId>{g.work<Collective>(1).output});
+}
+
+TEST(Gatherer, APrefetchedUnitIsGatheredOnce) {
+  Gathering g(with(Layout::flat));
+  g.gatherer.unshard(kUnit, true);
+  EXPECT_TRUE(g.gatherer.gathered(kUnit));
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "all_gather* forward");
+}
+
+TEST(Gatherer, ARefusedPrefetchIsGatheredWhenItIsNeeded) {
+  config::RunConfig c = with(Layout::flat);
+  c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 1, 0};
+  Gathering g(c);
+  g.use(1);
+  g.gatherer.unshard(kUnit, true);
+  EXPECT_FALSE(g.gatherer.gathered(kUnit));
+  g.gatherer.reshard(1, false);
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "all_gather forward reshard host_wait all_gather forward");
+}
+
+TEST(Gatherer, OnDemandGathersStartAfterTheEventGiven) {
+  for (Layout layout : {Layout::flat, Layout::per_param}) {
+    Gathering g(with(layout));
+    g.builder.append(OpKind::forward, {});
+    const EventId done = g.builder.record(EventRole::forward_done, 0);
+    g.gatherer.start_after(done);
+    g.gatherer.unshard(1, false);
+    EXPECT_EQ(g.op(1).waits, (std::vector<Wait>{{done, WaitReason::limit}}));
+    g.gatherer.start_after(kNoEvent);
+    g.gatherer.unshard(2, false);
+    EXPECT_TRUE(g.op(layout == Layout::flat ? 2 : 3).waits.empty());
+  }
+}
+
+TEST(Gatherer, ReshardFreesTheParametersAndTheUnitCanBeGatheredAgain) {
+  Gathering g(with(Layout::flat));
+  g.use(kUnit);
+  const BufferId parameters = g.gatherer.parameters(kUnit).sharded;
+  g.gatherer.reshard(kUnit, true);
+  EXPECT_EQ(g.last_op().frees, std::vector<BufferId>{parameters});
+  EXPECT_FALSE(g.gatherer.gathered(kUnit));
+  g.gatherer.reshard(kUnit, true);  // nothing is left to free
+  g.use(kUnit);
+  EXPECT_EQ(g.ops(), "all_gather forward reshard all_gather forward");
+}
+
+TEST(Gatherer, AReshardToAGroupKeepsALargerShardAndGathersFromIt) {
+  for (Layout layout : {Layout::flat, Layout::per_param}) {
+    config::RunConfig c = with(layout, DType::bf16);
+    c.fsdp.reshard_after_forward = {config::ReshardAfterForward::Mode::group, 2};
+    Gathering g(c);
+    g.use(kUnit);
+    g.gatherer.release_held();
+    g.gatherer.reshard(kUnit, true);
+    const std::vector<Op> before = g.builder.step().ops;
+    const Op& keep = before.at(before.size() - 2);
+    ASSERT_EQ(keep.kind, OpKind::keep_group_shard);
+    const auto kept = std::get<LayoutCopy>(keep.work);
+    EXPECT_EQ(kept.over, Group::reshard);
+
+    g.use(kUnit);
+    const std::vector<Op> ops = g.builder.step().ops;
+    const Op& first = ops.at(before.size());
+    const Op& gather = layout == Layout::flat ? first : ops.at(before.size() + 1);
+    EXPECT_EQ(first.waits, (std::vector<Wait>{{before.back().record, WaitReason::data}}));
+    EXPECT_EQ(gather.group(), Group::reshard);
+    EXPECT_EQ(gather.collective()->count, g.plan.units[kUnit].group_layout.front().shard_numel);
+    EXPECT_EQ(*first.operands().reads.begin(), kept.to);
+    if (layout == Layout::per_param) {
+      EXPECT_EQ(std::get<LayoutCopy>(ops.at(before.size() + 2).work).over, Group::reshard);
+    }
+    const BufferId parameters = g.gatherer.parameters(kUnit).sharded;
+    g.gatherer.reshard(kUnit, false);
+    EXPECT_EQ(g.last_op().frees, (std::vector<BufferId>{parameters, kept.to}));
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::schedule

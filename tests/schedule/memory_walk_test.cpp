@@ -1,0 +1,101 @@
+// What a schedule needs, to the byte: limits and buffers bound memory as their rules say.
+#include "schedule/memory_walk.h"
+
+#include <gtest/gtest.h>
+
+#include "base/bytes.h"
+#include "support/random_config.h"
+
+namespace fsdpbench::schedule {
+namespace {
+
+using testing::random_config;
+
+TEST(MemoryWalk, CountsOnWhatItNeedNotWalk) {
+  // The same steps written out are walked one by one.
+  std::mt19937 random(3);
+  for (int i = 0; i < 40; ++i) {
+    const testing::ScheduleCase c = testing::make_case(random_config(random));
+    Schedules written_out = c.schedules;
+    written_out.steps.resize(written_out.steps.size() + 40, c.schedules.steady());
+    for (std::int64_t steps : {0, 1, 2, 5, 39, 40}) {
+      EXPECT_EQ(memory_walk(c.schedules, steps), memory_walk(written_out, steps)) << "case " << i;
+    }
+  }
+}
+
+TEST(MemoryWalk, StrictLimitsDifferByExactlyOneUnit) {
+  for (config::Layout layout : {config::Layout::flat, config::Layout::per_param}) {
+    std::vector<std::int64_t> peaks;
+    std::int64_t unit_bytes = 0;
+    for (int limit : {1, 2, 3}) {
+      config::RunConfig config = testing::decoder_config(8, 4);
+      config.fsdp.layout = layout;
+      config.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::strict, limit, 0};
+      const testing::ScheduleCase c = testing::make_case(config);
+      unit_bytes = round_up(c.plan.units[1].layout.gathered_numel() * 4, LanePool::kGranule);
+      peaks.push_back(memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::unsharded_parameters)]);
+    }
+    EXPECT_EQ(peaks[1] - peaks[0], unit_bytes);
+    EXPECT_EQ(peaks[2] - peaks[1], unit_bytes);
+  }
+}
+
+TEST(MemoryWalk, Fsdp2LiveCopiesAreAsDerivedFromItsRules) {
+  // Implicit prefetching: two all-gather outputs and one unit of parameters; explicit depth k: k + 1 outputs and one.
+  for (int depth : {0, 1, 2, 3}) {
+    config::RunConfig config = testing::decoder_config(8, 4);
+    if (depth > 0) config.fsdp.forward_prefetch = {config::Prefetch::Mode::explicit_, depth};
+    const testing::ScheduleCase c = testing::make_case(config);
+    const plan::Unit& unit = c.plan.units[1];
+    const plan::Unit& root = c.plan.units[0];
+    const std::int64_t copies = std::max(depth, 1) + 2;
+    EXPECT_EQ(memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::unsharded_parameters)],
+              copies * round_up(unit.layout.gathered_numel() * 4, LanePool::kGranule) +
+                  round_up(root.layout.gathered_numel() * 4, LanePool::kGranule));
+  }
+}
+
+TEST(MemoryWalk, Fsdp1QueueLetsOneMoreUnitLiveThanItSays) {
+  std::vector<std::int64_t> peaks;
+  std::int64_t unit_bytes = 0;
+  for (int limit : {1, 2, 3}) {
+    config::RunConfig config = testing::decoder_config(12, 4);
+    config.fsdp.layout = config::Layout::flat;
+    config.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::fsdp1_queue, limit, 0};
+    const testing::ScheduleCase queue = testing::make_case(config);
+    config.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::strict, limit + 1, 0};
+    const testing::ScheduleCase strict = testing::make_case(config);
+    unit_bytes = queue.plan.units[1].layout.gathered_numel() * 4;
+    const auto unsharded = [](const testing::ScheduleCase& c) {
+      return memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::unsharded_parameters)];
+    };
+    EXPECT_NEAR(static_cast<double>(unsharded(queue)), static_cast<double>(unsharded(strict)),
+                static_cast<double>(unit_bytes) / 2)
+        << "limit " << limit;
+  }
+}
+
+TEST(MemoryWalk, WithoutALimitEveryUnitOfTheForwardMayLive) {
+  config::RunConfig config = testing::decoder_config(8, 4);
+  config.fsdp.layout = config::Layout::flat;
+  config.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::unlimited, 0, 0};
+  const testing::ScheduleCase c = testing::make_case(config);
+  const std::int64_t unit = c.plan.units[1].layout.gathered_numel() * 4;
+  EXPECT_GE(memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::unsharded_parameters)], 8 * unit);
+}
+
+TEST(MemoryWalk, ReduceScatterBuffersBoundTheirInputs) {
+  std::vector<std::int64_t> peaks;
+  for (int buffers : {1, 2, 3}) {
+    config::RunConfig config = testing::decoder_config(8, 4);
+    config.fsdp.reduce_scatter_buffers = buffers;
+    const testing::ScheduleCase c = testing::make_case(config);
+    peaks.push_back(memory_walk(c.schedules, 4).peak_occupied[index_of(MemoryCategory::communication_buffers)]);
+  }
+  EXPECT_EQ(peaks[1] - peaks[0], peaks[2] - peaks[1]);
+  EXPECT_GT(peaks[1], peaks[0]);
+}
+
+}  // namespace
+}  // namespace fsdpbench::schedule

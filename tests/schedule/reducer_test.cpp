@@ -1,0 +1,236 @@
+#include "schedule/reducer.h"
+
+#include <gtest/gtest.h>
+
+#include "support/step_parts.h"
+
+namespace fsdpbench::schedule {
+namespace {
+
+using config::AccumulateMode;
+using config::GradientScaling;
+using config::Layout;
+
+constexpr int kUnit = 2;
+
+struct Reduction : testing::StepParts {
+  explicit Reduction(const config::RunConfig& config) : StepParts(config), reducer(builder) {
+    builder.phase = Phase::backward;
+  }
+  /// One microbatch's backward and reduction of a unit.
+  void reduce(int unit, bool last = true) {
+    const Reducer::Gradients gradients = reducer.gradients(unit);
+    builder.append(OpKind::backward, {.unit = unit},
+                   Backward{.gradients = gradients.sharded, .gradients_replicated = gradients.replicated},
+                   {.allocates = {gradients.sharded, gradients.replicated}});
+    reducer.reduce(unit, last);
+    ++builder.micro;
+  }
+  Reducer reducer;
+};
+
+config::RunConfig with(Layout layout, DType reduce_dtype = DType::f32) {
+  config::RunConfig c = testing::decoder_config(4, 4);
+  c.fsdp.layout = layout;
+  c.fsdp.reduce_dtype = reduce_dtype;
+  return c;
+}
+
+TEST(Reducer, PerParamLaysGradientsOutAndReducesStraightIntoTheShard) {
+  Reduction r(with(Layout::per_param));
+  r.reduce(kUnit);
+  EXPECT_EQ(r.ops(), "backward post_backward reduce_copy_in reduce_scatter");
+  const auto reduce = r.work<Collective>(3);
+  EXPECT_EQ(r.work<LayoutCopy>(2).to, reduce.input);
+  EXPECT_EQ(r.op(2).frees, std::vector<BufferId>{r.work<Backward>(0).gradients});
+  EXPECT_EQ(r.role(reduce.output), BufferRole::gradient_shard);
+  EXPECT_EQ(reduce.group, Group::shard);
+  EXPECT_EQ(reduce.count, r.plan.units[kUnit].layout.shard_numel);
+  EXPECT_EQ(reduce.scale, 0.25F);
+  EXPECT_EQ(r.op(3).waits, (std::vector<Wait>{{r.op(2).record, WaitReason::data}}));
+}
+
+TEST(Reducer, FlatReducesTheGradientWhereItLies) {
+  Reduction r(with(Layout::flat));
+  r.reduce(kUnit);
+  EXPECT_EQ(r.ops(), "backward post_backward reduce_scatter");
+  EXPECT_EQ(r.work<Collective>(2).input, r.work<Backward>(0).gradients);
+}
+
+TEST(Reducer, ALowerReduceDtypeIsWidenedAtTheEnd) {
+  Reduction r(with(Layout::flat, DType::bf16));
+  r.reduce(kUnit);
+  EXPECT_EQ(r.ops(), "backward post_backward reduce_cast reduce_scatter finish_gradient");
+  EXPECT_EQ(r.op(2).lane, Lane::reduce_scatter);
+  EXPECT_EQ(r.work<Collective>(3).dtype, DType::bf16);
+  EXPECT_EQ(r.role(r.work<Collective>(3).output), BufferRole::reduce_output);
+  EXPECT_EQ(r.role(r.work<Accumulate>(4).sum), BufferRole::gradient_shard);
+  EXPECT_EQ(r.op(4).frees, std::vector<BufferId>{r.work<Collective>(3).output});
+}
+
+TEST(Reducer, FactorsStandWhereTheScalingSays) {
+  for (const auto& [scaling, before, collective, after] : {std::tuple{GradientScaling::average, 1.0F, 0.25F, 1.0F},
+                                                           {GradientScaling::sum, 1.0F, 1.0F, 0.25F},
+                                                           {GradientScaling::pre_post_divide, 0.5F, 1.0F, 0.5F}}) {
+    config::RunConfig c = with(Layout::flat);
+    c.fsdp.gradient_scaling = scaling;
+    Reduction r(c);
+    r.reduce(kUnit);
+    float cast = 1.0F, collectives = 1.0F, finish = 1.0F;
+    for (const Op& op : r.builder.step().ops) {
+      if (op.kind == OpKind::reduce_cast) cast *= std::get<Cast>(op.work).factor;
+      if (op.is_collective()) collectives *= op.collective()->scale;
+      if (op.kind == OpKind::finish_gradient) finish *= std::get<Accumulate>(op.work).factor;
+    }
+    EXPECT_EQ(cast, before);
+    EXPECT_EQ(collectives, collective);
+    EXPECT_EQ(finish, after);
+  }
+}
+
+TEST(Reducer, LaterMicrobatchesAreScaledAndAddedWithoutTouchingTheirSource) {
+  config::RunConfig c = with(Layout::per_param, DType::bf16);
+  c.fsdp.gradient_scaling = GradientScaling::sum;
+  c.train.accumulate = 2;
+  Reduction r(c);
+  r.reduce(kUnit, false);
+  const Op first = r.last_op();
+  r.reduce(kUnit, true);
+  const Op second = r.last_op();
+  ASSERT_EQ(first.kind, OpKind::finish_gradient);
+  ASSERT_EQ(second.kind, OpKind::finish_gradient);
+  const auto set = std::get<Accumulate>(first.work), add = std::get<Accumulate>(second.work);
+  EXPECT_TRUE(set.overwrite);
+  EXPECT_FALSE(add.overwrite);
+  EXPECT_EQ(set.factor, 0.25F);
+  EXPECT_EQ(add.factor, 0.25F);
+  EXPECT_EQ(set.sum, add.sum);
+  const Operands operands = second.operands();
+  EXPECT_EQ(std::vector<BufferId>(operands.reads.begin(), operands.reads.end()),
+            (std::vector<BufferId>{add.from, add.sum}));
+  EXPECT_EQ(std::vector<BufferId>(operands.writes.begin(), operands.writes.end()), std::vector<BufferId>{add.sum});
+  EXPECT_EQ(first.allocates, std::vector<BufferId>{set.sum});
+  EXPECT_TRUE(second.allocates.empty());
+}
+
+TEST(Reducer, NoSyncAddsUpUnshardedAndReducesOnce) {
+  config::RunConfig c = with(Layout::flat);
+  c.train.accumulate = 3;
+  c.train.accumulate_mode = AccumulateMode::no_sync;
+  Reduction fp32(c);
+  for (bool last : {false, false, true}) fp32.reduce(kUnit, last);
+  // The first gradient is the sum so far.
+  EXPECT_EQ(fp32.ops(),
+            "backward post_backward backward post_backward accumulate_gradients backward post_backward "
+            "accumulate_gradients reduce_scatter");
+  EXPECT_EQ(fp32.work<Accumulate>(4).sum, fp32.work<Backward>(0).gradients);
+  c.fsdp.param_dtype = DType::bf16;
+  Reduction low(c);
+  for (bool last : {false, true}) low.reduce(kUnit, last);
+  EXPECT_EQ(low.ops(),
+            "backward post_backward accumulate_gradients backward post_backward accumulate_gradients reduce_scatter");
+  EXPECT_EQ(low.role(low.work<Accumulate>(2).sum), BufferRole::accumulated);
+}
+
+TEST(Reducer, HybridReducesAcrossReplicasOnceOrEachTime) {
+  config::RunConfig c = testing::decoder_config(4, 2, 2);
+  c.fsdp.strategy = config::Strategy::hybrid_shard;
+  c.fsdp.layout = Layout::flat;
+  c.train.accumulate = 2;
+  Reduction each(c);
+  for (bool last : {false, true}) each.reduce(kUnit, last);
+  EXPECT_EQ(each.ops(),
+            "backward post_backward reduce_scatter all_reduce backward post_backward reduce_scatter all_reduce "
+            "finish_gradient");
+  EXPECT_EQ(each.work<Collective>(3).group, Group::replicate);
+  EXPECT_EQ(each.work<Collective>(3).input, each.work<Collective>(3).output);
+
+  c.train.accumulate_mode = AccumulateMode::reduce_scatter_only;
+  c.fsdp.reduce_dtype = DType::bf16;
+  Reduction once(c);
+  for (bool last : {false, true}) once.reduce(kUnit, last);
+  EXPECT_EQ(once.ops(),
+            "backward post_backward reduce_cast reduce_scatter finish_gradient "
+            "backward post_backward reduce_cast reduce_scatter finish_gradient reduce_cast all_reduce finish_gradient");
+  EXPECT_EQ(once.role(once.work<Accumulate>(4).sum), BufferRole::partial_shard);
+}
+
+TEST(Reducer, OneShardIsOnlyReducedAcrossReplicas) {
+  config::RunConfig c = testing::decoder_config(4, 1, 4);
+  c.fsdp.strategy = config::Strategy::no_shard;
+  Reduction r(c);
+  r.reduce(kUnit);
+  EXPECT_EQ(r.ops(), "backward post_backward all_reduce");
+}
+
+TEST(Reducer, ReplicatedParametersAreReducedOverAllRanks) {
+  config::RunConfig c = with(Layout::flat);
+  c.fsdp.shard_threshold = 100;  // the norms
+  Reduction r(c);
+  r.reduce(kUnit);
+  EXPECT_EQ(r.ops(), "backward post_backward reduce_scatter all_reduce");
+  const auto reduce = r.work<Collective>(3);
+  EXPECT_EQ(reduce.group, Group::shard);
+  EXPECT_EQ(reduce.count, r.plan.units[kUnit].layout.replicated_numel);
+  r.reducer.finish();
+  ASSERT_EQ(r.reducer.ready().size(), 2U);
+  EXPECT_TRUE(r.reducer.ready()[1].replicated);
+  EXPECT_EQ(r.reducer.ready()[1].numel, reduce.count);
+}
+
+TEST(Reducer, InputsAreBoundedAndFreedWhenTheirReductionIsOver) {
+  config::RunConfig c = with(Layout::per_param);
+  c.fsdp.reduce_scatter_buffers = 2;
+  Reduction r(c);
+  for (int unit : {3, 2}) r.reduce(unit);
+  EXPECT_EQ(r.ops(),
+            "backward post_backward reduce_copy_in reduce_scatter backward post_backward reduce_copy_in "
+            "reduce_scatter");
+  r.reduce(1);  // a third input: the oldest reduction must be over
+  EXPECT_EQ(r.op(10).kind, OpKind::release);
+  EXPECT_EQ(r.op(10).frees, std::vector<BufferId>{r.work<Collective>(3).input});
+  EXPECT_EQ(r.op(10).waits, (std::vector<Wait>{{r.op(3).record, WaitReason::reuse}}));
+  EXPECT_EQ(r.op(11).kind, OpKind::reduce_copy_in);
+  r.reducer.finish();
+  EXPECT_EQ(r.last_op().frees, std::vector<BufferId>{r.work<Collective>(12).input});
+}
+
+TEST(Reducer, WithoutABoundTheReductionItselfFreesItsInput) {
+  config::RunConfig c = with(Layout::flat);
+  c.fsdp.reduce_scatter_buffers = 0;
+  Reduction r(c);
+  for (int unit : {3, 2, 1}) r.reduce(unit);
+  r.reducer.finish();
+  for (std::size_t i : {2U, 5U, 8U}) {
+    ASSERT_EQ(r.op(i).kind, OpKind::reduce_scatter);
+    EXPECT_EQ(r.op(i).frees, std::vector<BufferId>{r.work<Collective>(i).input});
+  }
+  EXPECT_EQ(r.last_op().kind, OpKind::reduce_scatter);  // finish() had nothing to free
+}
+
+TEST(Reducer, ASeparateCommunicatorIsOnlyForReduceScatter) {
+  config::RunConfig c = with(Layout::flat);
+  c.fsdp.separate_reduce_scatter_comm = true;
+  Reduction r(c);
+  r.reduce(kUnit);
+  EXPECT_EQ(r.work<Collective>(2).group, Group::shard_separate);
+}
+
+TEST(Reducer, FinishMakesTheComputeLaneWaitForEveryGradient) {
+  Reduction r(with(Layout::flat));
+  for (int unit : {3, 1}) r.reduce(unit);
+  const EventId last = r.op(5).record, first = r.op(2).record;
+  r.reducer.finish();
+  ASSERT_EQ(r.reducer.ready().size(), 2U);
+  EXPECT_EQ(r.reducer.ready()[0].unit, 1);  // in unit order
+  EXPECT_EQ(r.reducer.ready()[1].unit, 3);
+  std::vector<EventId> waited;
+  for (std::size_t i = 6; i < r.builder.step().ops.size(); ++i) {
+    for (const Wait& wait : r.op(i).waits) waited.push_back(wait.event);
+  }
+  for (const Wait& wait : r.builder.pending_waits()[index_of(Lane::compute)]) waited.push_back(wait.event);
+  for (EventId event : {first, last}) EXPECT_NE(std::find(waited.begin(), waited.end(), event), waited.end());
+}
+
+}  // namespace
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <initializer_list>
+#include <random>
+
+#include "support/schedule_cases.h"
+
+namespace fsdpbench::testing {
+
+template <typename T>
+inline T pick(std::mt19937& random, std::initializer_list<T> values) {
+  return values.begin()[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random)];
+}
+
+/// Any policy on any mesh, on a small model.
+inline config::RunConfig random_config(std::mt19937& random) {
+  using namespace config;  // NOLINT: this function is nothing but enumerators
+  const auto coin = [&] { return pick(random, {false, true}); };
+  RunConfig c = decoder_config(pick(random, {1, 2, 3, 5, 7}), 1);
+  Fsdp& f = c.fsdp;
+  f.strategy = pick(random, {Strategy::no_shard, Strategy::shard_grad_op, Strategy::full_shard, Strategy::hybrid_shard,
+                             Strategy::hybrid_shard_grad_op});
+  const bool hybrid = f.strategy == Strategy::hybrid_shard || f.strategy == Strategy::hybrid_shard_grad_op;
+  const int ranks = pick(random, {1, 2, 3, 4, 8});
+  c.mesh.shard = f.strategy == Strategy::no_shard ? 1 : hybrid ? pick(random, {2, 4}) : ranks;
+  c.mesh.replicate = f.strategy == Strategy::no_shard ? ranks : hybrid ? pick(random, {2, 3}) : 1;
+  c.mesh.ranks = c.mesh.shard * c.mesh.replicate;
+  if (coin()) c.model.kind = ModelKind::mlp;
+  f.learn_execution_order = coin();
+  f.layout = pick(random, {Layout::flat, Layout::per_param});
+  using Reshard = ReshardAfterForward::Mode;
+  f.reshard_after_forward.mode =
+      pick(random, {Reshard::automatic, Reshard::automatic, Reshard::always, Reshard::never, Reshard::group});
+  f.reshard_after_forward.group = c.mesh.shard % 2 == 0 ? 2 : static_cast<int>(c.mesh.shard);
+  f.reshard_after_backward = coin();
+  f.forward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::implicit, Prefetch::Mode::explicit_}),
+                        pick(random, {1, 2, 3})};
+  f.backward_prefetch = {
+      pick(random, {Prefetch::Mode::none, Prefetch::Mode::post, Prefetch::Mode::pre, Prefetch::Mode::explicit_}),
+      pick(random, {1, 2, 3})};
+  using Limit = AllGatherLimit::Mode;
+  f.all_gather_limit = {
+      pick(random, {Limit::unlimited, Limit::fsdp1_queue, Limit::fsdp2_event, Limit::strict, Limit::bytes}),
+      pick(random, {1, 2, 3, 13}), pick<std::int64_t>(random, {1, 60000, 1000000})};
+  f.reduce_scatter_buffers = pick(random, {0, 1, 2, 3});
+  f.separate_reduce_scatter_comm = coin();
+  f.wrap = {pick(random, {Wrap::Mode::block, Wrap::Mode::blocks, Wrap::Mode::min_size, Wrap::Mode::model}), 2, 9000};
+  f.param_dtype = pick(random, {DType::f32, DType::bf16});
+  f.reduce_dtype = pick(random, {DType::f32, DType::bf16});
+  f.gradient_scaling = pick(random, {GradientScaling::average, GradientScaling::sum, GradientScaling::pre_post_divide});
+  f.activation_checkpointing = coin();
+  f.shard_threshold = pick<std::int64_t>(random, {0, 100, 2000, 1000000});
+  c.train.accumulate = pick(random, {1, 2, 3});
+  c.train.accumulate_mode =
+      pick(random, {AccumulateMode::reduce_each, AccumulateMode::no_sync, AccumulateMode::reduce_scatter_only});
+  c.train.optimizer = pick(random, {Optimizer::sgd, Optimizer::adamw});
+  c.train.clip_norm = coin() ? 1.0 : 0.0;
+  c.inject.host_sync_after_layer = pick<std::int64_t>(random, {-1, -1, 0});
+  return c;
+}
+
+}  // namespace fsdpbench::testing
