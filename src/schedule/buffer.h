@@ -8,6 +8,7 @@
 
 namespace fsdpbench::schedule {
 
+/// Index into Schedule::buffers.
 using BufferId = int;
 inline constexpr BufferId kNoBuffer = -1;
 
@@ -46,6 +47,7 @@ enum class BufferRole : std::uint8_t {
   loss,                 ///< one float a microbatch
 };
 
+/// The enumerator's own name.
 std::string_view to_string(BufferRole role);
 /// What the memory of such a buffer counts as.
 MemoryCategory category_of(BufferRole role);

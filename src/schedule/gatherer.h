@@ -8,7 +8,7 @@
 
 namespace fsdpbench::schedule {
 
-/// Unshards, waits for and reshards units: the parameter side of FSDP. Holds references to the builder and the limiter.
+/// Unshards, waits for and reshards units: the parameter side of FSDP.
 ///
 /// [Note: lanes of a gather]
 /// flat, compute dtype fp32: all_gather reads the master shard and writes the buffer whose views are the parameters.
@@ -20,6 +20,7 @@ namespace fsdpbench::schedule {
 /// so it is the only one here.
 class Gatherer {
  public:
+  /// Both must outlive it; the limiter is asked before each gather and told of each gather and free.
   Gatherer(StepBuilder& builder, AllGatherLimiter& limiter);
 
   /// Forgets the step before: every unit is sharded.

@@ -13,6 +13,7 @@
 
 namespace fsdpbench::schedule {
 
+/// A mark in a lane's order, the same number in every step; recording it again replaces the mark.
 using EventId = int;
 inline constexpr EventId kNoEvent = -1;
 
@@ -45,9 +46,12 @@ enum class OpKind : std::uint8_t {
   host_sync,        ///< the host blocks until the device is idle (injected)
 };
 
+/// The enumerator's own name.
 std::string_view to_string(OpKind kind);
 
+/// The part of a step in which the host issues an op.
 enum class Phase : std::uint8_t { forward, backward, optimizer };
+/// The enumerator's own name.
 std::string_view to_string(Phase phase);
 
 using plan::Group;
@@ -145,6 +149,7 @@ struct Collective {
   std::int64_t count = 0;  ///< elements a rank contributes (all-gather), keeps (reduce-scatter), or holds (all-reduce)
   DType dtype = DType::f32;  ///< on the wire
   float scale = 1.0F;        ///< of the sum
+  /// Of `count` elements: what one rank contributes, keeps or holds.
   std::int64_t bytes() const { return count * size_of(dtype); }
   bool operator==(const Collective&) const = default;
 };

@@ -25,6 +25,7 @@ struct Schedules {
 
   /// Of step number `step`, counted from 0 over the whole run.
   const Schedule& of_step(std::size_t step) const { return steps[step < steps.size() ? step : steps.size() - 1]; }
+  /// The one that repeats.
   const Schedule& steady() const { return steps.back(); }
 };
 

@@ -56,6 +56,7 @@ struct Lifetimes {
 /// Used by Gatherer, Reducer and build_schedules; knows no policy. Plan, policy and sizes must outlive it.
 class StepBuilder {
  public:
+  /// Starts with the persistent buffers that plan and optimizer need; `sizes` has one entry a module.
   StepBuilder(const plan::Plan& plan, const Policy& policy, const std::vector<plan::ModuleSizes>& sizes);
 
   const plan::Plan& plan;
@@ -95,6 +96,7 @@ class StepBuilder {
   BufferId new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module = -1);
   /// The one persistent buffer of this role and unit; kNoBuffer if the plan needs none.
   BufferId persistent(BufferRole role, int unit = -1) const;
+  /// Of a buffer that new_buffer() returned.
   DType dtype_of(BufferId buffer) const { return schedule_.buffers[static_cast<std::size_t>(buffer)].dtype; }
 
  private:
