@@ -1,7 +1,9 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <interface_hash.h>  // generated
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -29,19 +31,21 @@ const Plugin& load() {
   // Stays loaded to the end: threads of its libraries do.
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
-    throw ConfigError(fmt::format("The cuda backend cannot be loaded, because a library that it needs is missing or "
-                                  "does not fit: {}.",
-                                  dlerror()));
+    throw ConfigError(
+        fmt::format("The cuda backend cannot be loaded, because a library that it needs is missing or "
+                    "does not fit: {}.",
+                    dlerror()));
   }
   const auto function = reinterpret_cast<PluginFunction>(dlsym(library, kPluginSymbol));
   if (function == nullptr) {
     throw ConfigError(fmt::format("{} is no plugin of fsdpbench: it has no {}.", path.string(), kPluginSymbol));
   }
   const Plugin& plugin = *function();
-  if (plugin.abi != kPluginAbi) {
-    throw ConfigError(fmt::format("{} belongs to another build of fsdpbench: its interface is number {}, and this "
-                                  "program needs number {}.",
-                                  path.string(), plugin.abi, kPluginAbi));
+  if (std::strncmp(plugin.interfaces, kInterfaceHash, sizeof kInterfaceHash) != 0) {
+    throw ConfigError(
+        fmt::format("{} belongs to another build of fsdpbench, whose interfaces differ from this program's: "
+                    "build both together with \"make cuda\".",
+                    path.string()));
   }
   return plugin;
 }

@@ -1,9 +1,19 @@
 #include "backend/cuda/plugin.h"
 
+#include <interface_hash.h>  // generated
+
+#include <algorithm>
+#include <iterator>
+
 #include "backend/cuda/cuda_backend.h"
 
 extern "C" const fsdpbench::backend::cuda::Plugin* fsdpbench_cuda_plugin() {
   using namespace fsdpbench::backend;
-  static const cuda::Plugin kPlugin{cuda::kPluginAbi, []() -> Backend* { return new cuda::CudaBackend; }};
+  static const cuda::Plugin kPlugin = [] {
+    cuda::Plugin plugin;
+    std::copy(std::begin(cuda::kInterfaceHash), std::end(cuda::kInterfaceHash), plugin.interfaces);
+    plugin.make_backend = []() -> Backend* { return new cuda::CudaBackend; };
+    return plugin;
+  }();
   return &kPlugin;
 }

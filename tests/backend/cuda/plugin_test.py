@@ -5,6 +5,7 @@
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -79,10 +80,34 @@ class Plugin(unittest.TestCase):
         self.assertIn("is no plugin of fsdpbench", self.refusal(FSDPBENCH_CUDA_PLUGIN=str(other)))
 
     def test_a_plugin_of_another_build(self) -> None:
-        other = self.shared_object("old.so", "static const int abi[4] = {-7};"
-                                       "const void* fsdpbench_cuda_plugin(void) { return abi; }")
-        self.assertIn("belongs to another build of fsdpbench: its interface is number -7",
-                      self.refusal(FSDPBENCH_CUDA_PLUGIN=str(other)))
+        for abi in ("static const int abi[16] = {1};",  # as once: a number
+                    'static const char abi[64] = "0123456789abcdef0123456789abcdef";', "static const char abi[64];"):
+            other = self.shared_object("old.so", abi + "const void* fsdpbench_cuda_plugin(void) { return abi; }")
+            self.assertEqual(self.refusal(FSDPBENCH_CUDA_PLUGIN=str(other)),
+                             f"{other} belongs to another build of fsdpbench, whose interfaces differ from this "
+                             "program's: build both together with \"make cuda\".")
+
+    def interface_hash(self, source: Path, compiler: str = "GNU 12") -> str:
+        header = self.folder / "interface_hash.h"
+        subprocess.run(["cmake", f"-DSOURCE={source}", f"-DCOMPILER={compiler}", f"-DOUTPUT={header}", "-P",
+                        str(SOURCE / "src/backend/cuda/interface_hash.cmake")], check=True)
+        return header.read_text()
+
+    def test_any_change_of_an_interface_makes_another_build(self) -> None:
+        copy = self.folder / "src"
+        for folder in ("base", "backend", "launch"):
+            shutil.copytree(SOURCE / "src" / folder, copy / folder)
+        same = self.interface_hash(copy)
+        self.assertEqual(self.interface_hash(SOURCE / "src"), same)
+        self.assertNotEqual(self.interface_hash(copy, "GNU 13"), same)
+        for header in ("backend/communicator.h", "base/lane.h", "launch/session.h", "backend/cuda/plugin.h"):
+            with self.subTest(header):
+                text = (copy / header).read_text()
+                (copy / header).write_text(text.replace("};", "int one_more = 0; };", 1))
+                self.assertNotEqual(self.interface_hash(copy), same)
+                (copy / header).write_text(text)
+        (copy / "backend/cuda/cuda_device.h").write_text("// the plugin's own")
+        self.assertEqual(self.interface_hash(copy), same)
 
     def test_nothing_links_the_driver(self) -> None:
         """The driver is loaded by the runtime where there is one; a program that needs it does not start elsewhere."""
