@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bf16.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cpu {
@@ -106,16 +107,94 @@ class Matmul::Primitives {
   std::vector<std::byte> scratchpad_;  // one for all: a lane runs one primitive at a time
 };
 
-Matmul::Matmul() {
+/// Products of bf16 operands through fp32 copies of them, which are as large as a few panels at most.
+class Matmul::Widened {
+ public:
+  void run(Primitives& primitives, const MatmulShape& s, const void* a, const void* b, void* c) {
+    const std::int64_t most = std::max(kLeastPanel, kPanelNumel / s.k);
+    const std::int64_t rows = std::min(s.m, most);
+    const std::int64_t columns = std::min(s.n, most);
+    const auto* const a_bits = static_cast<const std::uint16_t*>(a);
+    const auto* const b_bits = static_cast<const std::uint16_t*>(b);
+    for (std::int64_t n = 0; n < s.n; n += columns) {
+      const std::int64_t width = std::min(columns, s.n - n);
+      widen(b_bits + (s.transpose_b ? n * s.b_stride : n), s.b_stride, s.transpose_b ? width : s.k,
+            s.transpose_b ? s.k : width, b_);
+      for (std::int64_t m = 0; m < s.m; m += rows) {
+        const std::int64_t height = std::min(rows, s.m - m);
+        if (n == 0 || rows < s.m) {
+          widen(a_bits + (s.transpose_a ? m : m * s.a_stride), s.a_stride, s.transpose_a ? s.k : height,
+                s.transpose_a ? height : s.k, a_);
+        }
+        multiply(primitives, s, height, width, static_cast<std::byte*>(c) + (m * s.c_stride + n) * size_of(s.output));
+      }
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kPanelNumel = std::int64_t{1} << 22;
+  static constexpr std::int64_t kLeastPanel =
+      64;  // rows or columns: fewer would not pay for widening the other operand
+
+  void multiply(Primitives& primitives, const MatmulShape& whole, std::int64_t m, std::int64_t n, std::byte* c) {
+    MatmulShape s = whole;
+    s.m = m;
+    s.n = n;
+    s.a_stride = s.transpose_a ? m : s.k;
+    s.b_stride = s.transpose_b ? s.k : n;
+    s.input = s.output = DType::f32;
+    if (whole.output == DType::f32) {
+      primitives.run(s, a_.data(), b_.data(), c);
+      return;
+    }
+    auto* const bits = reinterpret_cast<std::uint16_t*>(c);
+    if (s.beta != 0.0F) {
+      widen(bits, whole.c_stride, m, n, c_);
+    } else if (c_.size() < static_cast<std::size_t>(m * n)) {
+      c_.resize(static_cast<std::size_t>(m * n));
+    }
+    s.c_stride = n;
+    primitives.run(s, a_.data(), b_.data(), c_.data());
+    for (std::int64_t row = 0; row < m; ++row) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        bits[row * whole.c_stride + i] = float_to_bf16(c_[static_cast<std::size_t>(row * n + i)]);
+      }
+    }
+  }
+
+  static void widen(const std::uint16_t* bits, std::int64_t stride, std::int64_t rows, std::int64_t columns,
+                    std::vector<float>& to) {
+    if (to.size() < static_cast<std::size_t>(rows * columns)) to.resize(static_cast<std::size_t>(rows * columns));
+    for (std::int64_t row = 0; row < rows; ++row) {
+      float* const target = to.data() + row * columns;
+      for (std::int64_t i = 0; i < columns; ++i) target[i] = bf16_to_float(bits[row * stride + i]);
+    }
+  }
+
+  std::vector<float> a_, b_, c_;
+};
+
+Matmul::Bf16 Matmul::faster() {
+  constexpr auto kMultiplies = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);  // newer ones have its bits, too
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  return (isa & kMultiplies) == kMultiplies ? Bf16::multiplied : Bf16::widened;
+}
+
+Matmul::Matmul(Bf16 bf16) {
   omp_set_num_threads(1);  // of this thread only; each lane computes alone
   primitives_ = std::make_unique<Primitives>();
+  if (bf16 == Bf16::widened) widened_ = std::make_unique<Widened>();
 }
 
 Matmul::~Matmul() = default;
 
 void Matmul::operator()(const MatmulShape& shape, const void* a, const void* b, void* c) {
   try {
-    primitives_->run(shape, a, b, c);
+    if (widened_ && shape.input == DType::bf16) {
+      widened_->run(*primitives_, shape, a, b, c);
+    } else {
+      primitives_->run(shape, a, b, c);
+    }
   } catch (const dnnl::error& failure) {
     throw BackendError("oneDNN cannot multiply " + std::to_string(shape.m) + " x " + std::to_string(shape.k) + " by " +
                        std::to_string(shape.k) + " x " + std::to_string(shape.n) + ": " + failure.what() + ".");

@@ -22,15 +22,28 @@ struct MatmulShape {
 
 /// Matrix products by oneDNN on the calling thread. Keeps one prepared primitive a shape: preparing takes hundreds
 /// of microseconds, finding it again tens of nanoseconds.
+///
+/// bf16 operands on a processor that cannot multiply them are widened to fp32, panel by panel, and multiplied there,
+/// which is several times as fast as what oneDNN does with them. Their products are exact in fp32, sums are fp32 either
+/// way, and the result is rounded once: both ways agree within the rounding of an fp32 sum of k products, and the
+/// widened one has the bits of the fp32 product of the widened operands as long as these fit into one panel. On one
+/// machine the same shape always goes the same way, so equal inputs still give equal bits.
 class Matmul {
  public:
-  Matmul();
+  enum class Bf16 { multiplied, widened };
+  /// What is faster on this processor, or as oneDNN is told to see it (ONEDNN_MAX_CPU_ISA).
+  static Bf16 faster();
+
+  explicit Matmul(Bf16 bf16 = faster());
   ~Matmul();
+  /// Throws BackendError if oneDNN cannot.
   void operator()(const MatmulShape& shape, const void* a, const void* b, void* c);
 
  private:
   class Primitives;
+  class Widened;
   std::unique_ptr<Primitives> primitives_;
+  std::unique_ptr<Widened> widened_;  // null: bf16 is multiplied as it is
 };
 
 }  // namespace fsdpbench::backend::cpu
