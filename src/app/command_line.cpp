@@ -161,6 +161,9 @@ void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
   add_set_option(sweep_app, "-s,--set", sweep.overrides, "Set one key of all cells; may be repeated");
   sweep_app.add_option("-o,--out", sweep.out, "Folder; default: runs/<sweep file>; the same one goes on")
       ->type_name("DIR");
+  sweep_app.add_option("-n,--trials", sweep.trials, "Runs of each cell; more than before: only the new ones run")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->type_name("N");
   sweep_app.add_flag("--retry-failed", sweep.retry_failed, "Run cells again that failed before");
   sweep_app.footer(kSweepHelp);
 }

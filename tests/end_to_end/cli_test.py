@@ -6,6 +6,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -118,6 +119,76 @@ class Run(Cli):
         self.assertEqual(len(folders), 1)
         self.assertTrue(folders[0].name.startswith("quickstart-"))
         self.assertIn(f"runs/{folders[0].name}/result.json", done.stdout)
+
+    def documented(self) -> set[str]:
+        """The dotted keys in the first column of the table in docs/run.md; a short one repeats the table before it."""
+        text = (SOURCE / "docs/run.md").read_text(encoding="utf-8").split("## result.json")[1]
+        keys = set()
+        for line in text.splitlines():
+            if not line.startswith("| `"):
+                continue
+            table = ""
+            for name in re.findall(r"`([\w.]+)`", line.split("|")[1]):
+                table = name.rpartition(".")[0] or table
+                keys.add(name if "." in name or not table else f"{table}.{name}")
+        return keys
+
+    def test_the_page_names_every_key_and_no_other(self) -> None:
+        settings = ["train.steps=8"]
+        results = [self.result(*settings, out="computed"),
+                   self.result(*settings, "emulate.compute_tflops=0.01", "emulate.link_gb_per_s=1", out="emulated")]
+        parts = {"metrics", "memory", "steps", "comm", "train"}
+        there = set()
+        for result in results:
+            for key, value in result.items():
+                there |= {f"{key}.{name}" for name in value} if key in parts else {key}
+        documented = self.documented()
+        self.assertEqual(there - documented, set(), "not in docs/run.md")
+        # What these runs cannot have: a lost rank, clocks of several processes.
+        rare = {"failure", "world.launch", "world.devices", "world.clock"}
+        self.assertEqual(documented - there - rare, set(), "in docs/run.md only")
+        world = next(line for line in (SOURCE / "docs/run.md").read_text().splitlines() if line.startswith("| `world` |"))
+        names = set(re.findall(r"`(\w+)`", world)) - {"world", "sanitize"}
+        self.assertEqual(names | {"launch", "devices"}, set(results[0]["world"]) - {"sanitize"})
+
+    def test_a_run_that_fails_leaves_no_folder(self) -> None:
+        self.error("run", self.profile, *sets(*TINY, "device.backend=cuda", "emulate.compute_tflops=none"), "--out",
+                   "deep/out", code=self.cuda_code())
+        self.assertFalse((self.folder / "deep").exists())
+
+    def cuda_code(self) -> int:
+        """What this program says to a backend that it or the machine does not have."""
+        done = subprocess.run([PROGRAM, "run", self.profile, *sets(*TINY, "device.backend=cuda")], capture_output=True,
+                              cwd=self.folder, timeout=120)
+        if done.returncode == OK:
+            self.skipTest("there is a GPU")
+        self.assertFalse((self.folder / "runs").exists())
+        return done.returncode
+
+    def test_an_old_result_is_not_lost(self) -> None:
+        first = self.result()
+        message = self.error("run", self.profile, *sets(*TINY, "mesh.ranks=3"), "--out", "out")
+        self.assertIn("--overwrite", message)
+        self.assertEqual(json.loads((self.folder / "out/result.json").read_text()), first)
+        self.call("run", self.profile, *sets(*TINY, "mesh.ranks=1"), "--out", "out", "--overwrite", "-q")
+        self.assertEqual([p.name for p in (self.folder / "out/trace").iterdir()], ["rank_0.json.gz"])
+
+    def test_traces_that_cannot_be_written_do_not_lose_the_numbers(self) -> None:
+        (self.folder / "out/trace.json/in the way").mkdir(parents=True)
+        done = self.call("run", self.profile, *sets(*TINY), "--out", "out", code=CANNOT_WRITE)
+        self.assertIn("step time", done.stdout)
+        self.assertIn("trace.json", done.stderr)
+        self.assertEqual(json.loads((self.folder / "out/result.json").read_text())["metrics"]["step_ms"]["n"], 3)
+
+    def test_a_path_that_is_no_utf8_does_not_lose_the_run(self) -> None:
+        folder = os.fsencode(self.folder)
+        with open(os.path.join(folder, b"text-\xff.txt"), "w", encoding="utf-8") as file:
+            file.write("to be or not to be, that is the question. " * 50)
+        command = [PROGRAM, "run", self.profile, *sets(*TINY), "--set", b"data.path=text-\xff.txt", "--out", "out"]
+        done = subprocess.run(command, capture_output=True, cwd=self.folder, timeout=120)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertEqual(json.loads((self.folder / "out/result.json").read_text())["config"]["data"]["path"],
+                         "text-\ufffd.txt")
 
     def test_any_text_can_be_trained_on(self) -> None:
         path = self.write("text.txt", "to be or not to be, that is the question. " * 50)

@@ -8,6 +8,7 @@ import collections
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -108,6 +109,23 @@ class Sweep(Case):
         self.assertIn("0 are missing", self.sweep().stderr)
         self.assertEqual((self.out / "trials.jsonl").read_bytes(), before)
 
+    def test_more_trials_can_be_added(self) -> None:
+        self.sweep()
+        before = (self.out / "trials.jsonl").read_bytes()
+        done = self.sweep(SWEEP, "--trials", "3")
+        self.assertIn("4 are missing", done.stderr)
+        self.assertTrue((self.out / "trials.jsonl").read_bytes().startswith(before))
+        self.assertEqual([trial["trial"] for trial in self.trials()], [0] * 4 + [1] * 4 + [2] * 4)
+        summary = self.summary()
+        self.assertEqual(summary["trials"], 3)
+        self.assertEqual([(cell["status"], cell["trials"]) for cell in summary["cells"]], [("ok", 3)] * 4)
+        self.assertIn("0 are missing", self.sweep(SWEEP.replace("trials = 2", "trials = 3")).stderr)
+
+    def test_ranks_as_an_axis_are_one_machine(self) -> None:
+        done = self.sweep()
+        self.assertNotIn("different programs or machines", done.stderr)
+        self.assertFalse(self.summary()["mixed_worlds"])
+
     def test_goes_on_after_a_torn_line(self) -> None:
         self.sweep()
         path = self.out / "trials.jsonl"
@@ -120,8 +138,8 @@ class Sweep(Case):
 
     def test_another_sweep_in_the_same_folder_is_refused(self) -> None:
         self.sweep()
-        for changed in (SWEEP.replace("trials = 2", "trials = 3"), SWEEP.replace("[1, 2]", "[1, 2, 4]")):
-            self.assertIn("another sweep", self.error("sweep", self.write("s.toml", changed), "--out", "out"))
+        changed = SWEEP.replace("[1, 2]", "[1, 2, 4]")
+        self.assertIn("another sweep", self.error("sweep", self.write("s.toml", changed), "--out", "out"))
         self.write("s.toml", SWEEP)
         self.assertIn("another sweep", self.error("sweep", "s.toml", "--out", "out", "--set", "train.steps=4"))
         self.write("base.toml", BASE.replace("steps = 3", "steps = 5"))
@@ -194,6 +212,22 @@ class Sweep(Case):
         self.assertIn("not valid TOML", error("["))
         self.assertIn("no such file", self.error("sweep", "nowhere.toml"))
         self.assertFalse(self.out.exists())
+
+
+class Docs(Case):
+    """docs/sweep.md names the keys of sweep.json, no fewer and no more."""
+
+    def test_sweep_json(self) -> None:
+        text = 'base = "base.toml"\ntrials = 1\nx = "model.kv_heads"\nseries = ["model.kv_heads"]\n' \
+               '[axes]\n"model.kv_heads" = [2, 3]\n'
+        self.sweep(text)
+        rows = (SOURCE / "docs/sweep.md").read_text(encoding="utf-8").split("## sweep.json")[1]
+        table = [line for line in rows.splitlines() if line.startswith("| `")]
+        documented = {name for line in table for name in re.findall(r"`(\w+)`", line.split("|")[1])}
+        summary = self.summary()
+        self.assertEqual(documented, set(summary))
+        cells = re.findall(r"\w+", next(line for line in table if line.startswith("| `cells`")).split("[{")[1].split("}")[0])
+        self.assertEqual(set(cells), {key for cell in summary["cells"] for key in cell})
 
 
 class Kill(Case):

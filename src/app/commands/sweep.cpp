@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "app/commands/measure.h"
 #include "app/console/console.h"
@@ -78,7 +79,7 @@ void check_summary(const fs::path& path, const SweepGrid& grid) {
   const json old = json::parse(file, nullptr, false);
   if (!old.is_object() || !old.contains("sweep_hash") || old["sweep_hash"] == grid.hash) return;
   throw ConfigError(
-      fmt::format("{} is of another sweep (its base, axes, trials or seed differ from this one's); choose another "
+      fmt::format("{} is of another sweep (its base, axes or seed differ from this one's); choose another "
                   "folder with --out, or delete this one.",
                   path.string()));
 }
@@ -236,7 +237,9 @@ SweepGrid job_grid(config::SweepFile file, std::vector<std::string> overrides, c
 
 int sweep_command(const SweepArguments& arguments, Job* job) {
   const std::string path = config::find_sweep(arguments.sweep);
-  const SweepGrid grid = job_grid(config::load_sweep(path), arguments.overrides, job);
+  config::SweepFile file = config::load_sweep(path);
+  if (arguments.trials) file.trials = *arguments.trials;
+  const SweepGrid grid = job_grid(std::move(file), arguments.overrides, job);
   const std::string out = arguments.out.empty() ? "runs/" + config::profile_name(path) : arguments.out;
   for (const std::string& note : grid.file.notes) console().info(note);
   const ResultFolder result_folder("", out, OldResult::keep);

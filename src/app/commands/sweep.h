@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@ struct SweepArguments {
   std::string sweep;                   ///< a sweep file or a name: config::find_sweep
   std::vector<std::string> overrides;  ///< `key=value` for all cells; later ones win
   std::string out;                     ///< folder; empty: runs/<stem of the sweep file>
+  std::optional<std::int64_t> trials;  ///< of each cell; absent: as the file says
   bool retry_failed = false;           ///< run failed cells again
 };
 

@@ -23,7 +23,7 @@ struct SweepGrid {
   std::vector<std::string> base_overrides;  ///< [set], then the command line's
   std::vector<SweepCell> cells;  ///< the product of the axes less what is skipped; the last axis runs fastest
   std::size_t skipped = 0;
-  std::string hash;  ///< of all that decides what is measured: resolved base, axes, cells, trials, seed
+  std::string hash;  ///< of all that decides what a trial measures: resolved base, axes, cells, seed; not how many
 };
 
 /// Throws ConfigError: an override of an axis, a base that does not load, nothing left to run, too many cells.

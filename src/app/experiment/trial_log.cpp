@@ -116,7 +116,7 @@ TrialLog::TrialLog(const std::filesystem::path& path, const std::string& sweep) 
     ParsedTrials parsed = parse_trials(text, path.string());
     if (!parsed.sweep.empty() && parsed.sweep != sweep) {
       throw ConfigError(
-          fmt::format("{} holds the trials of another sweep (its base, axes, trials or seed differ from this one's); "
+          fmt::format("{} holds the trials of another sweep (its base, axes or seed differ from this one's); "
                       "choose another folder with --out, or delete this one.",
                       path.string()));
     }
