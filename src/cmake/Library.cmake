@@ -19,24 +19,43 @@ if(FSDPBENCH_SANITIZE)
   target_link_options(fsdpbench_options INTERFACE -fsanitize=${FSDPBENCH_SANITIZE})
 endif()
 
-# fsdpbench_library(<folder> SOURCES … LIBRARIES …): one static library a folder, linked along the arrows of
-# src/README.md.
-function(fsdpbench_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
-  add_library(fsdpbench_${name} STATIC ${ARG_SOURCES})
-  target_link_libraries(fsdpbench_${name} PUBLIC fsdpbench_options ${ARG_LIBRARIES})
+# fsdpbench_together(<target> [<file> …]): with FSDPBENCH_UNITY the files of the target are compiled several at a time,
+# so that the headers which they share (JSON, GoogleTest) are read once for all. Names in their anonymous namespaces must
+# then differ. The files named are compiled alone.
+function(fsdpbench_together target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${FSDPBENCH_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
-# fsdpbench_test(<name> [SERIAL] SOURCES … LIBRARIES … LABELS …): a GoogleTest program; each of its cases is a ctest
-# test. SERIAL: nothing else runs beside them.
+# fsdpbench_library(<folder> [COLD] [SEPARATE] SOURCES … LIBRARIES …): one static library a folder, linked along the
+# arrows of src/README.md. COLD: nothing in it is timed, so it is compiled fast rather than well. SEPARATE: one file at a
+# time even with FSDPBENCH_UNITY.
+function(fsdpbench_library name)
+  cmake_parse_arguments(ARG "COLD;SEPARATE" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_library(fsdpbench_${name} STATIC ${ARG_SOURCES})
+  target_link_libraries(fsdpbench_${name} PUBLIC fsdpbench_options ${ARG_LIBRARIES})
+  if(ARG_COLD)
+    target_compile_options(fsdpbench_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
+  if(NOT ARG_SEPARATE)
+    fsdpbench_together(fsdpbench_${name})
+  endif()
+endfunction()
+
+# fsdpbench_test(<name> [SERIAL] [SEPARATE] SOURCES … LIBRARIES … LABELS …): a GoogleTest program; each of its cases is a
+# ctest test. SERIAL: nothing else runs beside them. SEPARATE: as for libraries.
 function(fsdpbench_test name)
-  cmake_parse_arguments(ARG "SERIAL" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;SEPARATE" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE fsdpbench_options ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  if(NOT ARG_SEPARATE)
+    fsdpbench_together(${name})
+  endif()
   gtest_discover_tests(
     ${name}
     DISCOVERY_MODE PRE_TEST

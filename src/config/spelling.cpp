@@ -47,7 +47,7 @@ bool decode_count(const Value& value, std::string_view name, int& out) {
   return true;
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -63,7 +63,7 @@ std::string quoted(std::string_view text) {
 }
 
 /// Shortest text that reads back as the same double, and as a float rather than an integer.
-std::string number(double value) {
+std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
@@ -74,8 +74,8 @@ std::string number(double value) {
 std::string to_toml(const Value& value) {
   if (const bool* v = std::get_if<bool>(&value)) return *v ? "true" : "false";
   if (const auto* v = std::get_if<std::int64_t>(&value)) return fmt::format("{}", *v);
-  if (const double* v = std::get_if<double>(&value)) return number(*v);
-  return quoted(std::get<std::string>(value));
+  if (const double* v = std::get_if<double>(&value)) return float_text(*v);
+  return in_quotes(std::get<std::string>(value));
 }
 
 Value encode(bool value) { return value; }

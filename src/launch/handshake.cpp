@@ -16,7 +16,6 @@ constexpr std::size_t kHelloFields = 6;
 constexpr double kConnectSeconds = 3;
 constexpr double kLastWordsSeconds = 2;
 constexpr int kMostAcceptedAtOnce = 32;  // a flood must not keep those who are there already waiting
-constexpr int kPollMs = 10;
 constexpr int kMostPollMs = 200;
 
 long number(const std::string& text) {

@@ -19,7 +19,6 @@ namespace fsdpbench::launch {
 namespace {
 
 constexpr int kBacklog = 4096;
-constexpr int kPollMs = 10;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 

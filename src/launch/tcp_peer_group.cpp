@@ -15,8 +15,7 @@
 namespace fsdpbench::launch {
 namespace {
 
-constexpr int kPollMs = 10;
-constexpr double kConnectSeconds = 60;
+constexpr double kPeersConnectSeconds = 60;
 constexpr double kNewsSeconds = 2;
 
 /// A stranger's connection is dropped when it has said nothing for so long, or when there are too many.
@@ -92,7 +91,7 @@ void TcpPeerGroup::connect_to_lower(const std::function<bool()>& stopped) {
     const Seat& seat = seats_[static_cast<std::size_t>(peer)];
     const std::string& address = directory_.address(seat.job_rank);
     std::string error;
-    Socket socket = connect_to(address, seat.port, deadline_in(kConnectSeconds), error, stopped);
+    Socket socket = connect_to(address, seat.port, deadline_in(kPeersConnectSeconds), error, stopped);
     throw_if(stopped);
     if (!socket) lost(peer, fmt::format("cannot connect to {}: {}", endpoint(address, seat.port), error), stopped);
     const Call call =
@@ -110,7 +109,7 @@ void TcpPeerGroup::accept_higher(const Socket& listener, const std::function<boo
     Deadline until;
   };
   std::deque<Caller> callers;  // the longest here first
-  const Deadline deadline = deadline_in(kConnectSeconds);
+  const Deadline deadline = deadline_in(kPeersConnectSeconds);
   const auto missing = [this] {
     return std::find_if(sockets_.begin() + rank_ + 1, sockets_.end(), [](const Socket& s) { return !s; }) -
            sockets_.begin();

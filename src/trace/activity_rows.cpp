@@ -11,7 +11,6 @@ namespace fsdpbench::trace {
 namespace {
 
 constexpr int kAside = 1'000'000;  // added to a stream's number for what does not fit on its track
-constexpr int kContext = 1;
 
 int stream_of(const Activity& work) { return std::max(1, static_cast<int>(work.stream)); }
 

@@ -12,6 +12,9 @@
 
 namespace fsdpbench::trace {
 
+/// The one CUDA context of a rank, as its files number it.
+inline constexpr int kContext = 1;
+
 /// Writes an op of a rank's file where the device told what it did: the issue as a row of the host, the calls of CUDA
 /// inside it, the op as an annotation on the device and its kernels, copies and fills inside that. See FORMAT.md.
 class ActivityRows {

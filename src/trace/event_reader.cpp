@@ -15,14 +15,14 @@
 namespace fsdpbench::trace {
 namespace {
 
-constexpr std::size_t kPiece = 1 << 16;
+constexpr std::size_t kScanPiece = 1 << 16;
 constexpr std::size_t kMostText = 1 << 16;     // of one text that is kept
 constexpr std::size_t kMostMembers = 1 << 10;  // of one object that are kept
 
 /// Passes bytes on and looks for `"rank":\s+(\d+)` in each line, as HTA does, and at how the file begins.
 class ScanningBuffer final : public std::streambuf {
  public:
-  explicit ScanningBuffer(std::streambuf& source) : source_(source), piece_(kPiece) {}
+  explicit ScanningBuffer(std::streambuf& source) : source_(source), piece_(kScanPiece) {}
   std::optional<std::int64_t> searched_rank() const { return rank_; }
   std::uint64_t bytes() const { return bytes_; }
   const std::string& beginning() const { return beginning_; }

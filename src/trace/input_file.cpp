@@ -11,21 +11,24 @@
 
 namespace fsdpbench::trace {
 
-constexpr unsigned kPiece = 1 << 17;
+namespace {
+constexpr unsigned kFilePiece = 1 << 17;
+}
 
-InputFile::InputFile(const std::string& path) : file_(nullptr), piece_(kPiece) {
+InputFile::InputFile(const std::string& path) : file_(nullptr), piece_(kFilePiece) {
   if (std::filesystem::is_directory(path)) throw ConfigError(fmt::format("{}: is a folder, not a trace file", path));
   errno = 0;
   file_ = gzopen(path.c_str(), "rb");
-  if (file_ == nullptr) throw ConfigError(fmt::format("cannot open {}: {}", path, std::strerror(errno == 0 ? ENOMEM : errno)));
-  gzbuffer(file_, kPiece);
+  if (file_ == nullptr)
+    throw ConfigError(fmt::format("cannot open {}: {}", path, std::strerror(errno == 0 ? ENOMEM : errno)));
+  gzbuffer(file_, kFilePiece);
 }
 
 InputFile::~InputFile() { gzclose(file_); }
 
 InputFile::int_type InputFile::underflow() {
-  const int count = gzread(file_, piece_.data(), kPiece);
-  if (count < static_cast<int>(kPiece) && error_.empty()) {
+  const int count = gzread(file_, piece_.data(), kFilePiece);
+  if (count < static_cast<int>(kFilePiece) && error_.empty()) {
     int code = Z_OK;
     const char* message = gzerror(file_, &code);  // also of a file that ends in the middle
     if (code == Z_ERRNO) {

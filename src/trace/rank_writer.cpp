@@ -16,10 +16,9 @@ namespace {
 constexpr int kHostPid = 1000;
 constexpr int kDevicePid = 900000;
 constexpr int kDevicePidStep = 16;
-constexpr int kHostTid = 1;
+constexpr int kRankHostTid = 1;
 constexpr int kFirstStream = 7;  // as CUPTI numbers the default stream; viewers and HTA want streams above 0
-constexpr int kContext = 1;
-constexpr int kCudaDevice = 1;  // kineto's device type
+constexpr int kCudaDevice = 1;   // kineto's device type
 
 int stream_of(Lane lane) { return kFirstStream + static_cast<int>(index_of(lane)); }
 
@@ -29,7 +28,7 @@ RankWriter::RankWriter(const std::string& path, const RankFacts& facts, const Ti
     : file_(path),
       events_(file_, time.origin_ns),
       label_(std::move(label)),
-      host_{kHostPid + facts.rank, kHostTid},
+      host_{kHostPid + facts.rank, kRankHostTid},
       device_pid_(kDevicePid + kDevicePidStep * facts.rank),
       rank_(facts.rank),
       profiled_(facts.profiled),

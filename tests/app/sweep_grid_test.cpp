@@ -8,9 +8,9 @@
 namespace fsdpbench::app {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class SweepGridTest : public testing::Test {
+class SweepGridTest : public ::testing::Test {
  protected:
   SweepGridTest() { file_.base = folder_.write("base.toml", "[mesh]\nranks = 2\n"); }
 
@@ -26,8 +26,8 @@ TEST_F(SweepGridTest, IsTheProductOfTheAxes) {
                 {"fsdp.strategy", {text("no_shard"), text("full_shard"), text("shard_grad_op")}}};
   const SweepGrid grid = expand_sweep(file_, {"train.steps=3"});
   ASSERT_EQ(grid.cells.size(), 6U);
-  EXPECT_THAT(grid.cells[1].overrides, testing::ElementsAre("mesh.ranks=2", "fsdp.strategy=\"full_shard\""));
-  EXPECT_THAT(grid.base_overrides, testing::ElementsAre("train.steps=3"));
+  EXPECT_THAT(grid.cells[1].overrides, ::testing::ElementsAre("mesh.ranks=2", "fsdp.strategy=\"full_shard\""));
+  EXPECT_THAT(grid.base_overrides, ::testing::ElementsAre("train.steps=3"));
   EXPECT_EQ(describe(grid, grid.cells[5]), "mesh.ranks = 4, fsdp.strategy = \"shard_grad_op\"");
 }
 

@@ -4,9 +4,9 @@
 namespace fsdpbench::backend {
 namespace {
 
-std::unique_ptr<Backend> make_processes() { return std::make_unique<CpuProcesses>(); }
+std::unique_ptr<Backend> make_cpu_processes() { return std::make_unique<CpuProcesses>(); }
 
-const auto kProcesses = testing::Values(&make_processes);
+const auto kProcesses = testing::Values(&make_cpu_processes);
 
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, DeviceConformance, kProcesses);
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, CommunicatorConformance, kProcesses);

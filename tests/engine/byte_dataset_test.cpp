@@ -10,7 +10,7 @@ namespace {
 
 using config::config_error;
 using config::TemporaryFolder;
-using testing::EndsWith;
+using ::testing::EndsWith;
 
 std::string text(std::span<const std::uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
 
@@ -64,7 +64,7 @@ TEST(ByteDataset, SaysWhatIsMissing) {
   folder.write("a.txt", "abc");
   EXPECT_THAT(
       config_error([&] { ByteDataset(folder.path(), 129); }),
-      testing::HasSubstr("3 bytes of text are too few: one sample (train.seq_len tokens and the last one's target"));
+      ::testing::HasSubstr("3 bytes of text are too few: one sample (train.seq_len tokens and the last one's target"));
   const ByteDataset data(folder.path(), 3);
   EXPECT_THROW(data.sample(0, 4), std::out_of_range);
   EXPECT_THROW(data.sample(0, 0), std::out_of_range);
@@ -75,7 +75,7 @@ TEST(ByteDataset, IsASourceOfBatches) {
   const ByteDataset data(folder.write("a.txt", std::string("\xff\x01z", 3)), 3);
   std::array<std::int32_t, 3> tokens{};
   data.tokens(7, tokens);
-  EXPECT_THAT(tokens, testing::ElementsAre(255, 1, 'z'));
+  EXPECT_THAT(tokens, ::testing::ElementsAre(255, 1, 'z'));
   std::array<float, 1> inputs{};
   std::array<float, 2> targets{};
   data.features(7, inputs, targets);

@@ -12,7 +12,7 @@
 namespace fsdpbench::trace {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 using testing::HasSubstr;
 
 std::string rank_text(const GpuRun& run) {
@@ -26,10 +26,10 @@ std::string merged_text(const GpuRun& run) {
   return read_text(folder / "trace.json");
 }
 /// Slices of these categories.
-std::vector<json> slices(const std::string& text, const std::set<std::string>& categories) {
-  std::vector<json> result;
-  const json file = json::parse(text);
-  for (const json& event : file["traceEvents"]) {
+std::vector<Json> slices(const std::string& text, const std::set<std::string>& categories) {
+  std::vector<Json> result;
+  const Json file = Json::parse(text);
+  for (const Json& event : file["traceEvents"]) {
     if (event["ph"] == "X" && categories.contains(event.value("cat", ""))) result.push_back(event);
   }
   return result;
@@ -37,10 +37,10 @@ std::vector<json> slices(const std::string& text, const std::set<std::string>& c
 const std::set<std::string> kDevice{"kernel", "gpu_memcpy", "gpu_memset"};
 const std::set<std::string> kCalls{"cuda_runtime", "cuda_driver"};
 
-std::int64_t ns(const json& number) { return std::llround(number.get<double>() * 1000); }
-std::int64_t begin_of(const json& e) { return ns(e["ts"]); }
-std::int64_t end_of(const json& e) { return ns(e["ts"]) + ns(e["dur"]); }
-std::pair<int, int> op_of(const json& e) { return {e["args"]["step"], e["args"]["op"]}; }
+std::int64_t ns(const Json& number) { return std::llround(number.get<double>() * 1000); }
+std::int64_t begin_of(const Json& e) { return ns(e["ts"]); }
+std::int64_t end_of(const Json& e) { return ns(e["ts"]) + ns(e["dur"]); }
+std::pair<int, int> op_of(const Json& e) { return {e["args"]["step"], e["args"]["op"]}; }
 
 TEST(GpuRankFile, TheGoldenRunHasRealRows) {
   const std::string text = rank_text(golden_gpu_run());
@@ -72,27 +72,27 @@ TEST(GpuRankFile, EachActivityIsOneRowInsideItsOpWithOneLaunch) {
   const GpuRun run = synthetic_gpu_run(0, 3);
   const std::string text = rank_text(run);
   std::map<std::pair<int, int>, json> spans, issues;
-  for (const json& e : slices(text, {"gpu_user_annotation"})) {
+  for (const Json& e : slices(text, {"gpu_user_annotation"})) {
     EXPECT_TRUE(spans.emplace(op_of(e), e).second);
     EXPECT_FALSE(e["args"].contains("stream"));
     EXPECT_FALSE(e["args"].contains("correlation"));
   }
-  for (const json& e : slices(text, {"cpu_op"})) EXPECT_TRUE(issues.emplace(op_of(e), e).second);
+  for (const Json& e : slices(text, {"cpu_op"})) EXPECT_TRUE(issues.emplace(op_of(e), e).second);
   std::map<int, json> launches;
-  for (const json& e : slices(text, kCalls)) {
+  for (const Json& e : slices(text, kCalls)) {
     EXPECT_TRUE(launches.emplace(e["args"]["correlation"], e).second);
-    const json& issue = issues.at(op_of(e));
+    const Json& issue = issues.at(op_of(e));
     EXPECT_GE(begin_of(e), begin_of(issue));
     EXPECT_LE(end_of(e), end_of(issue));
     EXPECT_EQ(e["args"]["External id"], issue["args"]["External id"]);
     EXPECT_EQ(e["cat"] == "cuda_driver", e["name"] == "cuLaunchKernelEx");
   }
-  const std::vector<json> rows = slices(text, kDevice);
+  const std::vector<Json> rows = slices(text, kDevice);
   EXPECT_EQ(rows.size(), run.trace.activities.size());
   EXPECT_EQ(launches.size(), rows.size());
   EXPECT_EQ(issues.size(), run.trace.records.size());
-  for (const json& e : rows) {
-    const json& span = spans.at(op_of(e));
+  for (const Json& e : rows) {
+    const Json& span = spans.at(op_of(e));
     EXPECT_GE(begin_of(e), begin_of(span));
     EXPECT_LE(end_of(e), end_of(span));
     EXPECT_TRUE(launches.contains(e["args"]["correlation"]));
@@ -103,7 +103,7 @@ TEST(GpuRankFile, EachActivityIsOneRowInsideItsOpWithOneLaunch) {
 TEST(GpuRankFile, TheClassOfARowIsItsOps) {
   const GpuRun run = synthetic_gpu_run(0, 3);
   std::map<std::string, int> fields_of;
-  for (const json& e : slices(rank_text(run), kDevice)) {
+  for (const Json& e : slices(rank_text(run), kDevice)) {
     const std::string name = e["name"], cat = e["cat"];
     const OpCategory category = run.labels.at(e["args"]["op"]).category;
     EXPECT_EQ(name.starts_with("nccl"), category == OpCategory::communication) << name;
@@ -136,7 +136,7 @@ TEST(GpuRankFile, WhatHalfOverlapsStandsAside) {
   const std::string text = read_text(folder / "r.json");
   EXPECT_EQ(findings_text(validate_text(text)), "");
   EXPECT_EQ(writer.rows_aside(), 1);
-  const json row = slices(text, kDevice).back();
+  const Json row = slices(text, kDevice).back();
   EXPECT_EQ(row["tid"], 1'000'007);
   EXPECT_EQ(row["args"]["stream"], 7);
 }
@@ -166,7 +166,7 @@ TEST(GpuRankFile, CallsOfTwoThreadsStandOneAfterTheOther) {
   run.trace.activities.insert(run.trace.activities.begin() + 1, second);
   const std::string text = rank_text(run);
   EXPECT_EQ(findings_text(validate_text(text)), "");
-  const std::vector<json> calls = slices(text, kCalls);
+  const std::vector<Json> calls = slices(text, kCalls);
   ASSERT_EQ(calls.size(), 4U);
   EXPECT_EQ(end_of(calls[0]), 15'000);
   EXPECT_EQ(begin_of(calls[1]), 15'000);
@@ -196,11 +196,11 @@ TEST(GpuMergedFile, KernelsLieUnderTheirOps) {
   const GpuRun run = synthetic_gpu_run(1, 5);
   const std::string text = merged_text(run);
   std::map<std::pair<int, int>, json> ops;
-  for (const json& e : slices(text, {"computation", "communication", "copy"})) ops.emplace(op_of(e), e);
-  const std::vector<json> rows = slices(text, {"activity"});
+  for (const Json& e : slices(text, {"computation", "communication", "copy"})) ops.emplace(op_of(e), e);
+  const std::vector<Json> rows = slices(text, {"activity"});
   EXPECT_EQ(rows.size(), run.trace.activities.size());
-  for (const json& e : rows) {
-    const json& op = ops.at(op_of(e));
+  for (const Json& e : rows) {
+    const Json& op = ops.at(op_of(e));
     EXPECT_EQ(e["tid"], op["tid"]);
     EXPECT_EQ(e["pid"], op["pid"]);
     EXPECT_GE(begin_of(e), begin_of(op));
