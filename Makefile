@@ -1,16 +1,19 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test demo bench analysis report hta asan tsan fuzz cuda cuda-build clean
+.PHONY: help deps configure build test headers demo bench-build bench analysis report hta asan tsan fuzz cuda cuda-build clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
 PROFILE := profiles/runs/quickstart.toml
 FSDPBENCH := build/bin/fsdpbench
+# Shows errors and the end; the rest goes into the log that follows.
+QUIETLY := src/cmake/quietly.sh
 
 help:
 	@echo "make demo    install what is missing, build, and train the quickstart with and without prefetching"
 	@echo "make build   the program, as build/bin/fsdpbench (installs what is missing)"
 	@echo "make test    build everything and pass all tests"
+	@echo "make headers  every header on its own through the compiler"
 	@echo "make bench   the speed programs, with the ratios they print"
 	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib and numpy from PyPI)"
 	@echo "make report  a report page of the quickstart, in runs/quickstart-report"
@@ -29,12 +32,18 @@ deps:
 configure: deps
 	@cmake --preset default $(LAUNCHER) --log-level=WARNING >/dev/null
 
+# Only the program: no test, no benchmark.
 build: configure
-	cmake --build --preset default --target fsdpbench
+	@$(QUIETLY) build/build.log cmake --build build --target fsdpbench
 
+# Tests that compare times may be disturbed by what else the machine does; they get three attempts.
 test: configure
-	cmake --build --preset default
-	ctest --preset default
+	@$(QUIETLY) build/build.log cmake --build build
+	@$(QUIETLY) build/test-emulated-time.log ctest --preset emulated_time
+	@$(QUIETLY) build/test.log ctest --preset default --label-exclude '^emulated_time$$'
+
+headers: configure
+	@$(QUIETLY) build/build.log cmake --build build --target header_tests
 
 demo: build
 	@echo "== with prefetching =="
@@ -43,8 +52,10 @@ demo: build
 	@echo "== without prefetching =="
 	@$(FSDPBENCH) run $(PROFILE) --set fsdp.forward_prefetch=none --set fsdp.backward_prefetch=none
 
-bench: configure
-	cmake --build --preset default
+bench-build: configure
+	@$(QUIETLY) build/build.log cmake --build build --target benches
+
+bench: bench-build
 	@for program in build/bin/bench_*; do echo "== $$program =="; $$program || exit 1; done
 	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 --bind-to none build/bin/bench_collectives_processes
 
@@ -65,22 +76,23 @@ report: build analysis
 
 asan tsan: deps
 	@cmake --preset $@ $(LAUNCHER) --log-level=WARNING >/dev/null
-	cmake --build --preset $@
-	ctest --preset $@
+	@$(QUIETLY) build-$@/build.log cmake --build build-$@
+	@$(QUIETLY) build-$@/test.log ctest --preset $@
 
 # Two at a time, as there are two cores on a small machine.
 fuzz: deps
 	@cmake --preset asan $(LAUNCHER) --log-level=WARNING >/dev/null
-	cmake --build --preset asan --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result fuzz_trials fuzz_launch
+	@$(QUIETLY) build-asan/build.log cmake --build build-asan \
+	  --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result fuzz_trials fuzz_launch
 	printf '%s\n' profile sweep trace result trials launch | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . 60'
 
 cuda: cuda-build
-	ctest --preset cuda
+	@$(QUIETLY) build-cuda/test.log ctest --preset cuda
 
 cuda-build: deps
 	@src/cmake/fetch-cudnn-frontend.sh build-cuda
 	@cmake --preset cuda $(LAUNCHER) $(subst CXX,CUDA,$(LAUNCHER)) --log-level=WARNING >/dev/null
-	cmake --build --preset cuda
+	@$(QUIETLY) build-cuda/build.log cmake --build build-cuda --target all benches
 
 clean:
 	rm -rf build build-asan build-tsan build-cuda

@@ -8,7 +8,6 @@ else()
   list(APPEND headers backend/cuda/backend.h backend/cuda/plugin.h)
 endif()
 list(FILTER headers EXCLUDE REGEX "^launch/mpi/") # MPI's headers are seen by that folder only
-list(FILTER headers EXCLUDE REGEX "^trace/nvtx3/") # not ours
 set(units)
 foreach(header ${headers})
   string(REPLACE "/" "__" stem ${header})

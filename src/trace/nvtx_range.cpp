@@ -55,6 +55,10 @@ nvtxDomainHandle_t domain() {
 
 bool nvtx_listens() { return domain() != nullptr; }
 
+std::string nvtx_note() {
+  return nvtx_listens() ? "a tool listens" : "no tool listens (NVTX_INJECTION64_PATH names none)";
+}
+
 NvtxName::NvtxName(const std::string& name) {
   if (nvtx_listens()) handle_ = nvtxDomainRegisterStringA(domain(), name.c_str());
 }

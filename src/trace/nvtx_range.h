@@ -25,6 +25,9 @@ inline constexpr std::uint32_t nvtx_category(Lane lane) {
 /// Without a tool everything below does nothing.
 bool nvtx_listens();
 
+/// For people: whether a tool listens now, or why none can (no_nvtx.cpp).
+std::string nvtx_note();
+
 /// A name that the tool knows already: a range then costs no text. Made once, e.g. one for each op of a schedule.
 class NvtxName {
  public:

@@ -71,14 +71,14 @@ TEST(GpuRankFile, RunsPassTheValidator) {
 TEST(GpuRankFile, EachActivityIsOneRowInsideItsOpWithOneLaunch) {
   const GpuRun run = synthetic_gpu_run(0, 3);
   const std::string text = rank_text(run);
-  std::map<std::pair<int, int>, json> spans, issues;
+  std::map<std::pair<int, int>, Json> spans, issues;
   for (const Json& e : slices(text, {"gpu_user_annotation"})) {
     EXPECT_TRUE(spans.emplace(op_of(e), e).second);
     EXPECT_FALSE(e["args"].contains("stream"));
     EXPECT_FALSE(e["args"].contains("correlation"));
   }
   for (const Json& e : slices(text, {"cpu_op"})) EXPECT_TRUE(issues.emplace(op_of(e), e).second);
-  std::map<int, json> launches;
+  std::map<int, Json> launches;
   for (const Json& e : slices(text, kCalls)) {
     EXPECT_TRUE(launches.emplace(e["args"]["correlation"], e).second);
     const Json& issue = issues.at(op_of(e));
@@ -195,7 +195,7 @@ TEST(GpuRankFile, AnOpThatLostItsTimesHasItsRowsButNoSpan) {
 TEST(GpuMergedFile, KernelsLieUnderTheirOps) {
   const GpuRun run = synthetic_gpu_run(1, 5);
   const std::string text = merged_text(run);
-  std::map<std::pair<int, int>, json> ops;
+  std::map<std::pair<int, int>, Json> ops;
   for (const Json& e : slices(text, {"computation", "communication", "copy"})) ops.emplace(op_of(e), e);
   const std::vector<Json> rows = slices(text, {"activity"});
   EXPECT_EQ(rows.size(), run.trace.activities.size());

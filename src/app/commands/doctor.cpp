@@ -13,6 +13,7 @@
 #include "app/machine/select_backend.h"
 #include "base/bytes.h"
 #include "launch/placement.h"
+#include "trace/nvtx_range.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -78,6 +79,7 @@ nlohmann::json as_json(const MachineFacts& facts, const std::vector<Rate>& rates
                       {"cuda_driver", facts.cuda_driver},
                       {"cuda_toolkit", facts.cuda_toolkit},
                       {"mpi", facts.mpi},
+                      {"nvtx", trace::nvtx_note()},
                       {"realtime", facts.realtime}};
   if (facts.l3_bytes > 0) json["l3_bytes"] = facts.l3_bytes;
   for (const Rate& rate : rates) {
@@ -107,6 +109,7 @@ Table facts_table(const MachineFacts& facts) {
   table.rows.push_back({"CUDA driver", facts.cuda_driver});
   table.rows.push_back({"CUDA toolkit", facts.cuda_toolkit});
   table.rows.push_back({"MPI", facts.mpi});
+  table.rows.push_back({"NVTX", trace::nvtx_note()});
   table.rows.push_back({"scheduling", facts.realtime});
   std::string libraries;
   for (const auto& [name, text] : facts.libraries) {

@@ -1,0 +1,33 @@
+#!/bin/bash
+# Runs a build or ctest. All that it says goes into LOG; shown are errors, warnings, failed tests and the summary, and on
+# a terminal one line that moves on. Ends with the command's own exit status.
+#   quietly.sh LOG COMMAND…
+set -uo pipefail
+log=$1
+shift
+mkdir -p "$(dirname "$log")"
+begin=$SECONDS
+progress='^\[[0-9]+/[0-9]+\] |^ *Start +[0-9]+: |^ *[0-9]+/[0-9]+ Test +#[0-9]+: .*(Passed|\*\*\*Skipped) '
+boring='^-- |^Test project |^ninja: no work to do|^Preset |^$'
+moving=
+failed_once=0
+"$@" </dev/null 2>&1 | tee "$log" | {
+  while IFS= read -r line; do
+    if [[ $line =~ $progress ]]; then
+      if [ -t 1 ]; then
+        printf '\r\033[K%.*s' "$((${COLUMNS:-80} - 1))" "$line"
+        moving=yes
+      fi
+    elif [[ ! $line =~ $boring ]]; then
+      [ -z "$moving" ] || printf '\r\033[K'
+      moving=
+      printf '%s\n' "$line"
+      [[ $line != *'***'* ]] || failed_once=$((failed_once + 1))
+    fi
+  done
+  [ -z "$moving" ] || printf '\r\033[K'
+  [ "$failed_once" = 0 ] || echo "$failed_once attempt(s) failed, counting those that were repeated"
+}
+status=${PIPESTATUS[0]}
+[ "$status" = 0 ] && echo "done in $((SECONDS - begin)) s ($log has all of it)"
+exit "$status"
