@@ -1,5 +1,8 @@
 #include "engine/masters.h"
 
+#include <fmt/format.h>
+#include <xxhash.h>
+
 #include <algorithm>
 #include <future>
 
@@ -252,6 +255,22 @@ void Masters::collect(const TakeParameter& take) {
   if (!plan_.groups.together(plan::Group::shard, context_.rank, 0)) return;  // rank 0's shard group has it all
   std::vector<float> staging(context_.rank == 0 ? static_cast<std::size_t>(staging_bytes(plan_) / kBytes) : 0);
   Collection(context_, plan_, buffers_, communicators_, staging, take).run();
+}
+
+struct ParametersDigest::State {
+  std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash{XXH3_createState(), &XXH3_freeState};
+};
+
+ParametersDigest::ParametersDigest() : state_(std::make_unique<State>()) { XXH3_128bits_reset(state_->hash.get()); }
+ParametersDigest::~ParametersDigest() = default;
+
+void ParametersDigest::add(std::span<const float> values) {
+  XXH3_128bits_update(state_->hash.get(), values.data(), values.size_bytes());
+}
+
+std::string ParametersDigest::text() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_->hash.get());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
 }  // namespace fsdpbench::engine

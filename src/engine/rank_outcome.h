@@ -1,21 +1,32 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "backend/communicator.h"
 #include "backend/device.h"
 #include "base/lane_pool.h"
+#include "launch/clock_offset.h"
 #include "trace/record.h"
 
 namespace fsdpbench::engine {
 
 /// What one rank brings home from a run.
 struct RankOutcome {
-  trace::RankTrace trace;           ///< measured steps only
+  trace::RankTrace trace;  ///< measured steps only
   PoolStatistics memory;
   backend::WireBytes wire_bytes{};  ///< of the measured steps
   backend::Facts device;            ///< Device::facts()
   std::string host;                 ///< name of the machine
 };
+
+/// `outcome` as bytes, for a process of the same program on a machine of the same kind.
+std::string to_bytes(const RankOutcome& outcome);
+
+/// Reads what to_bytes() wrote. Throws BackendError if the bytes are of another layout, too few or too many.
+RankOutcome outcome_from_bytes(std::string_view bytes);
+
+/// Moves all times of a rank's trace onto rank 0's clock. Times that are 0 mean "not known" and stay.
+void move_to_root_clock(trace::RankTrace& trace, const launch::ClockCorrection& clock);
 
 }  // namespace fsdpbench::engine

@@ -10,11 +10,8 @@
 
 #include "base/error.h"
 #include "engine/backend_options.h"
-#include "engine/channel_board.h"
-#include "engine/digest.h"
 #include "engine/executor.h"
-#include "engine/root_clock.h"
-#include "engine/thread_board.h"
+#include "engine/run_board.h"
 #include "launch/host_identity.h"
 #include "launch/run_ranks.h"
 
@@ -22,7 +19,7 @@ namespace fsdpbench::engine {
 namespace {
 
 /// What all ranks of this process share.
-struct Job {
+struct Shared {
   const Setup& setup;
   const BatchSource& batches;
   const RunHooks& hooks;
@@ -37,10 +34,10 @@ struct Job {
 };
 
 /// The final parameters: their digest, and themselves if somebody wants them, both on rank 0.
-void bring_parameters(const Job& job, int rank, Executor& executor, Measurement& result) {
+void bring_parameters(const Shared& shared, int rank, Executor& executor, Measurement& result) {
   ParametersDigest digest;
   std::vector<std::vector<float>> kept;
-  if (rank == 0 && job.hooks.keep_parameters) kept.resize(job.setup.plan.shapes.parameters.size());
+  if (rank == 0 && shared.hooks.keep_parameters) kept.resize(shared.setup.plan.shapes.parameters.size());
   executor.collect([&](int parameter, std::int64_t /*begin*/, std::span<const float> values) {
     digest.add(values);
     if (kept.empty()) return;
@@ -53,41 +50,41 @@ void bring_parameters(const Job& job, int rank, Executor& executor, Measurement&
 }
 
 /// One rank, from its first parameter to its last.
-void run_rank(const Job& job, backend::RankContext& context, Measurement& result) {
-  const Setup& p = job.setup;
-  Executor executor(context, p.config, p.plan, p.schedules, *p.model, job.batches);
-  Publication publication(context.rank == job.first_rank ? job.hooks.done : nullptr);
-  executor.initialize(job.fill, job.fill_threads);
+void run_rank(const Shared& shared, backend::RankContext& context, Measurement& result) {
+  const Setup& p = shared.setup;
+  Executor executor(context, p.config, p.plan, p.schedules, *p.model, shared.batches);
+  Publication publication(context.rank == shared.first_rank ? shared.hooks.done : nullptr);
+  executor.initialize(shared.fill, shared.fill_threads);
   context.world.barrier();
   backend::WireBytes before{};
   std::int64_t step = 0;
-  for (; step < job.total_steps() && !job.board.stops_before(context.rank, step); ++step) {
-    if (step == job.warmup()) {
+  for (; step < shared.total_steps() && !shared.board.stops_before(context.rank, step); ++step) {
+    if (step == shared.warmup()) {
       executor.start_recording(p.config.train.steps);
       before = executor.wire_bytes();
       context.world.barrier();
     }
     const float loss = executor.run_step(step);
     publication.publish(executor.trace(), step + 1);
-    job.board.report_loss(context.rank, step, loss);
-    if (context.rank == 0 && job.hooks.progress) {
-      job.hooks.progress(step + 1, job.computes() ? job.board.latest_loss() : std::nullopt);
+    shared.board.report_loss(context.rank, step, loss);
+    if (context.rank == 0 && shared.hooks.progress) {
+      shared.hooks.progress(step + 1, shared.computes() ? shared.board.latest_loss() : std::nullopt);
     }
   }
   RankOutcome outcome;
-  if (step > job.warmup()) {
+  if (step > shared.warmup()) {
     outcome.wire_bytes = executor.wire_bytes();
     for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] -= before[i];
   }
   outcome.memory = executor.memory();
-  if (job.computes()) bring_parameters(job, context.rank, executor, result);
+  if (shared.computes()) bring_parameters(shared, context.rank, executor, result);
   outcome.trace = executor.trace();
   outcome.device = executor.device_facts();
   outcome.host = launch::host_name();
-  job.board.bring(context.rank, step, std::move(outcome));
-  if (context.rank == job.first_rank) {
+  shared.board.bring(context.rank, step, std::move(outcome));
+  if (context.rank == shared.first_rank) {
     result.steps_done = step;
-    result.interrupted = step < job.total_steps();
+    result.interrupted = step < shared.total_steps();
   }
 }
 
@@ -139,13 +136,13 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
   };
   const int first_rank = session == nullptr ? 0 : session->control().rank();
   const int ranks_here = session == nullptr ? ranks : session->placement().local_ranks;
-  const Job job{setup,
-                batches,
-                hooks,
-                hooks.fill ? hooks.fill : model::FillParameter(initial),
-                *board,
-                first_rank,
-                fill_threads(ranks_here)};
+  const Shared shared{setup,
+                      batches,
+                      hooks,
+                      hooks.fill ? hooks.fill : model::FillParameter(initial),
+                      *board,
+                      first_rank,
+                      fill_threads(ranks_here)};
 
   Measurement result;
   std::vector<launch::ClockOffset> before;
@@ -154,7 +151,7 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
     if (session != nullptr) before = launch::measure_clock_offsets(session->control());
     check_emulation(config, before);
     backend.run(backend_options(setup, session),
-                [&](backend::RankContext& context) { run_rank(job, context, result); });
+                [&](backend::RankContext& context) { run_rank(shared, context, result); });
     if (session != nullptr) after = launch::measure_clock_offsets(session->control());
   } catch (...) {
     if (session != nullptr) tell_others(*session, std::current_exception());
@@ -171,7 +168,7 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
     result.clocks.push_back({before[rank], launch::ClockCorrection(before[rank], after[rank])});
     move_to_root_clock(result.traces[rank], result.clocks[rank].correction);
   }
-  if (job.computes() && job.first_rank == 0) result.losses = board->losses(result.steps_done);
+  if (shared.computes() && shared.first_rank == 0) result.losses = board->losses(result.steps_done);
   return result;
 }
 

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "engine/rank_outcome.h"
+#include "launch/control_channel.h"
 
 namespace fsdpbench::engine {
 
@@ -28,6 +31,78 @@ class RunBoard {
   virtual std::vector<RankOutcome> outcomes() = 0;
   /// Mean loss of each of the first `steps` steps; rank 0 only.
   virtual std::vector<double> losses(std::int64_t steps) = 0;
+};
+
+/// Ranks' losses of each step. Thread-safe.
+class LossBoard {
+ public:
+  LossBoard(int ranks, std::int64_t steps);
+
+  void report(std::int64_t step, int rank, float loss);
+  /// Over all ranks, summed in rank order; absent while ranks are missing.
+  std::optional<double> mean(std::int64_t step) const;
+  /// Of the last step that all ranks have reported; absent before the first.
+  std::optional<double> latest_mean() const;
+
+ private:
+  std::optional<double> mean_of(std::size_t step) const;
+
+  mutable std::mutex mutex_;
+  std::size_t ranks_;
+  std::vector<float> losses_;          // by step, then rank
+  std::vector<std::size_t> reported_;  // by step
+  mutable std::size_t complete_ = 0;   // steps before this one are
+};
+
+/// The board of ranks that are threads of this process. Thread-safe.
+class ThreadBoard : public RunBoard {
+ public:
+  /// `stop` (may be empty) is asked once a step, by whichever rank comes first; it must outlive the board.
+  ThreadBoard(int ranks, std::int64_t steps, const std::function<bool()>& stop);
+
+  bool stops_before(int rank, std::int64_t step) override;
+  void report_loss(int rank, std::int64_t step, float loss) override { board_.report(step, rank, loss); }
+  std::optional<double> latest_loss() override { return board_.latest_mean(); }
+  void bring(int rank, std::int64_t steps, RankOutcome outcome) override;
+  std::vector<RankOutcome> outcomes() override { return std::move(outcomes_); }
+  std::vector<double> losses(std::int64_t steps) override;
+
+ private:
+  LossBoard board_;
+  const std::function<bool()>& stop_;
+  std::mutex mutex_;
+  std::map<std::int64_t, bool> decisions_;
+  std::vector<RankOutcome> outcomes_;
+};
+
+/// The board of ranks that are processes: rank 0 decides and collects, the others send. Nobody waits inside the loop of
+/// steps as long as messages are faster than steps: whether step s runs is decided, and sent, before step s - 1, so a
+/// stop takes effect one step later than between threads. One thread a process.
+class ChannelBoard : public RunBoard {
+ public:
+  /// `stop` (may be empty) is asked once a step, on every rank: if any of them wants to stop, the run stops.
+  ChannelBoard(launch::ControlChannel& channel, std::int64_t steps, const std::function<bool()>& stop);
+
+  bool stops_before(int rank, std::int64_t step) override;
+  void report_loss(int rank, std::int64_t step, float loss) override;
+  std::optional<double> latest_loss() override;
+  void bring(int rank, std::int64_t steps, RankOutcome outcome) override;
+  std::vector<RankOutcome> outcomes() override { return std::move(outcomes_); }
+  std::vector<double> losses(std::int64_t steps) override;
+
+ private:
+  bool wanted() const { return stop_ && stop_(); }
+  bool anybody_wants_to_stop();
+  void note_loss(int rank, const std::string& message);
+
+  launch::ControlChannel& channel_;
+  const std::int64_t steps_;
+  const std::function<bool()>& stop_;
+  LossBoard board_;                  // rank 0
+  std::vector<std::int64_t> noted_;  // rank 0: losses noted, by rank
+  bool stops_next_ = false;          // rank 0: the answer for the next step
+  bool asked_to_stop_ = false;       // others: rank 0 knows that this one wants to
+  std::vector<RankOutcome> outcomes_;
 };
 
 }  // namespace fsdpbench::engine

@@ -26,7 +26,7 @@ OpClass classify(const schedule::Op& op);
 /// so computation + exposed_communication + exposed_copy + idle = step, to the nanosecond.
 struct StepBreakdown {
   int rank = 0;
-  std::int64_t step = 0;        ///< length of the window
+  std::int64_t step = 0;  ///< length of the window
   std::int64_t computation = 0;
   std::int64_t communication = 0;
   std::int64_t overlap = 0;
@@ -35,13 +35,11 @@ struct StepBreakdown {
   std::int64_t idle = 0;
   /// Share of the communication hidden behind computation, 0..100. Absent (negative) without communication.
   bool has_communication() const { return communication > 0; }
-  double overlap_percent() const {
-    return 100.0 * static_cast<double>(overlap) / static_cast<double>(communication);
-  }
+  double overlap_percent() const { return 100.0 * static_cast<double>(overlap) / static_cast<double>(communication); }
 };
 
-/// One entry per recorded step. Throws CheckError-coded Error if an identity does not hold: a record outside its
-/// step, or a sum that is off by a nanosecond.
+/// One entry per recorded step. Throws Error with ExitCode::check_failed if an identity does not hold: a record outside
+/// its step, or a sum that is off by a nanosecond.
 std::vector<StepBreakdown> break_down(const schedule::Schedules& schedules, const trace::RankTrace& trace);
 
 }  // namespace fsdpbench::metrics

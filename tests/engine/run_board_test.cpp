@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "engine/channel_board.h"
-#include "engine/thread_board.h"
+#include "engine/run_board.h"
 #include "launch/run_ranks.h"
 #include "support/local_channels.h"
 

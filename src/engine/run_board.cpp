@@ -1,4 +1,4 @@
-#include "engine/channel_board.h"
+#include "engine/run_board.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "engine/outcome_bytes.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -18,6 +17,57 @@ constexpr std::string_view kLoss = "run.loss";        // to rank 0: a float a st
 constexpr std::string_view kOutcome = "run.outcome";  // to rank 0: to_bytes()
 
 }  // namespace
+
+LossBoard::LossBoard(int ranks, std::int64_t steps)
+    : ranks_(static_cast<std::size_t>(ranks)),
+      losses_(ranks_ * static_cast<std::size_t>(steps)),
+      reported_(static_cast<std::size_t>(steps)) {}
+
+void LossBoard::report(std::int64_t step, int rank, float loss) {
+  const std::lock_guard lock(mutex_);
+  losses_.at(static_cast<std::size_t>(step) * ranks_ + static_cast<std::size_t>(rank)) = loss;
+  ++reported_[static_cast<std::size_t>(step)];
+}
+
+std::optional<double> LossBoard::mean(std::int64_t step) const {
+  const std::lock_guard lock(mutex_);
+  return mean_of(static_cast<std::size_t>(step));
+}
+
+std::optional<double> LossBoard::latest_mean() const {
+  const std::lock_guard lock(mutex_);
+  while (complete_ < reported_.size() && reported_[complete_] == ranks_) ++complete_;
+  if (complete_ == 0) return std::nullopt;
+  return mean_of(complete_ - 1);
+}
+
+std::optional<double> LossBoard::mean_of(std::size_t step) const {
+  if (reported_[step] < ranks_) return std::nullopt;
+  double sum = 0;
+  for (std::size_t rank = 0; rank < ranks_; ++rank) sum += static_cast<double>(losses_[step * ranks_ + rank]);
+  return sum / static_cast<double>(ranks_);
+}
+
+ThreadBoard::ThreadBoard(int ranks, std::int64_t steps, const std::function<bool()>& stop)
+    : board_(ranks, steps), stop_(stop), outcomes_(static_cast<std::size_t>(ranks)) {}
+
+bool ThreadBoard::stops_before(int /*rank*/, std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  const auto [decision, fresh] = decisions_.try_emplace(step, false);
+  if (fresh && stop_) decision->second = stop_();
+  return decision->second;
+}
+
+void ThreadBoard::bring(int rank, std::int64_t /*steps*/, RankOutcome outcome) {
+  const std::lock_guard lock(mutex_);
+  outcomes_.at(static_cast<std::size_t>(rank)) = std::move(outcome);
+}
+
+std::vector<double> ThreadBoard::losses(std::int64_t steps) {
+  std::vector<double> means;
+  for (std::int64_t step = 0; step < steps; ++step) means.push_back(board_.mean(step).value());
+  return means;
+}
 
 ChannelBoard::ChannelBoard(launch::ControlChannel& channel, std::int64_t steps, const std::function<bool()>& stop)
     : channel_(channel),

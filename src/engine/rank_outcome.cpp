@@ -1,9 +1,10 @@
-#include "engine/outcome_bytes.h"
+#include "engine/rank_outcome.h"
 
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -14,9 +15,10 @@ namespace fsdpbench::engine {
 namespace {
 
 /// Changes with the size of anything that travels as it lies in memory.
-constexpr std::uint64_t kLayout = 0x6f757463'6f6d6531ULL ^ (sizeof(trace::Record) << 1) ^ (sizeof(trace::StepWindow) << 9) ^
-                                  (sizeof(trace::MemorySample) << 17) ^ (sizeof(Activity) << 25) ^
-                                  (sizeof(PoolStatistics) << 33) ^ (sizeof(backend::WireBytes) << 41);
+constexpr std::uint64_t kLayout = 0x6f757463'6f6d6531ULL ^ (sizeof(trace::Record) << 1) ^
+                                  (sizeof(trace::StepWindow) << 9) ^ (sizeof(trace::MemorySample) << 17) ^
+                                  (sizeof(Activity) << 25) ^ (sizeof(PoolStatistics) << 33) ^
+                                  (sizeof(backend::WireBytes) << 41);
 
 class Writer {
  public:
@@ -78,8 +80,8 @@ class Reader {
  private:
   void check(std::uint64_t n, std::size_t size) const {
     if (n <= bytes_.size() / size) return;
-    throw BackendError(fmt::format("the outcome of a rank is cut short: {} x {} bytes are announced and {} are there", n,
-                                   size, bytes_.size()));
+    throw BackendError(fmt::format("the outcome of a rank is cut short: {} x {} bytes are announced and {} are there",
+                                   n, size, bytes_.size()));
   }
   const char* next(std::uint64_t n, std::size_t size) {
     check(n, size);
@@ -135,6 +137,19 @@ RankOutcome outcome_from_bytes(std::string_view bytes) {
   o.host = r.text();
   r.end();
   return o;
+}
+
+void move_to_root_clock(trace::RankTrace& trace, const launch::ClockCorrection& clock) {
+  if (clock.same_clock()) return;
+  const auto move = [&](std::initializer_list<std::int64_t*> times) {
+    for (std::int64_t* time : times) {
+      if (*time != 0) *time = clock.to_root(*time);
+    }
+  };
+  for (trace::StepWindow& w : trace.steps) move({&w.begin_ns, &w.end_ns, &w.issued_ns});
+  for (trace::Record& r : trace.records) move({&r.issued_ns, &r.begin_ns, &r.end_ns, &r.peers_arrived_ns});
+  for (trace::MemorySample& s : trace.memory) move({&s.time_ns});
+  for (Activity& a : trace.activities) move({&a.begin_ns, &a.end_ns, &a.launch_begin_ns, &a.launch_end_ns});
 }
 
 }  // namespace fsdpbench::engine
