@@ -15,6 +15,7 @@ namespace fsdpbench::backend {
 enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast };
 inline constexpr std::size_t kCollectiveCount = 4;
 
+/// As traces and messages call it.
 constexpr std::string_view to_string(Collective kind) {
   constexpr std::array<std::string_view, kCollectiveCount> kNames{"all_gather", "reduce_scatter", "all_reduce",
                                                                   "broadcast"};
@@ -36,7 +37,7 @@ class Communicator {
   virtual ~Communicator() = default;
 
   virtual int rank() const = 0;  ///< of this rank inside the group
-  virtual int size() const = 0;
+  virtual int size() const = 0;  ///< ranks of the group
 
   /// output[r*count .. (r+1)*count) = input of rank r. `input` may be the rank's own slice of `output`.
   virtual void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
@@ -55,6 +56,7 @@ class Communicator {
   /// Blocks the host.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
+  /// Of all collectives enqueued since it was made; not those of groups split from it.
   virtual const WireBytes& wire_bytes() const = 0;
   /// What messages call this group, "shard"; the world's name is "world".
   virtual void set_name(std::string_view /*name*/) {}

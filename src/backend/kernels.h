@@ -53,6 +53,7 @@ class Kernels {
  public:
   virtual ~Kernels() = default;
 
+  /// See Gemm. Nothing if c is empty; with k = 0, c = beta * c.
   virtual void gemm(const Gemm& gemm) = 0;
 
   /// Per row of x [rows, width]: rstd = 1/sqrt(mean(x^2) + epsilon), y = x * rstd * weight.
@@ -71,6 +72,7 @@ class Kernels {
   /// `scratch`: attention_scratch_bytes(shape), or attention_backward_scratch_bytes(shape) for the backward.
   virtual void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
                          std::byte* out, float* log_sum_exp, std::byte* scratch) = 0;
+  /// d_q, d_k and d_v are overwritten; `out` and `log_sum_exp` are what attention() left.
   virtual void attention_backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q,
                                   const std::byte* k, const std::byte* v, const std::byte* out,
                                   const float* log_sum_exp, std::byte* d_q, std::byte* d_k, std::byte* d_v,
@@ -78,6 +80,7 @@ class Kernels {
 
   /// y = silu(gate) * up.
   virtual void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count, DType dtype) = 0;
+  /// d_gate and d_up are overwritten.
   virtual void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
                                std::byte* d_up, std::int64_t count, DType dtype) = 0;
 
@@ -120,6 +123,7 @@ class Kernels {
   /// All runs, in order, with conversion; offsets in elements of the respective dtype.
   virtual void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                          std::span<const CopyRun> runs) = 0;
+  /// `bytes` may be 0.
   virtual void fill_zero(std::byte* target, std::int64_t bytes) = 0;
   /// target = bytes of host memory `source` (which must stay valid until the lane was waited for).
   virtual void upload(const void* source, std::byte* target, std::int64_t bytes) = 0;

@@ -19,13 +19,14 @@ class BufferTable {
 
   /// Starts a step; its transient buffers are not there yet.
   void begin_step(const schedule::Schedule& schedule);
+  /// Gives a transient buffer of this step its memory, for ops of `lane` from now on.
   void allocate(schedule::BufferId id, Lane lane);
+  /// Gives it back, once what was issued on `lane` so far is done.
   void free(schedule::BufferId id, Lane lane);
 
+  /// Device memory; null while a transient buffer has none.
   std::byte* at(schedule::BufferId id) const { return memory_[static_cast<std::size_t>(id)]; }
-  const schedule::Buffer& info(schedule::BufferId id) const {
-    return schedule_->buffers[static_cast<std::size_t>(id)];
-  }
+  const schedule::Buffer& info(schedule::BufferId id) const { return schedule_->buffers[static_cast<std::size_t>(id)]; }
   /// The persistent buffer of this role and unit; null if the plan has none.
   std::byte* persistent(schedule::BufferRole role, int unit) const;
 

@@ -21,6 +21,7 @@ class ByteDataset : public BatchSource {
   /// (a decoder's sample has seq_len + 1: each token's target is the next one; an mlp's in_features + out_features).
   ByteDataset(const std::filesystem::path& path, std::int64_t needed_bytes);
 
+  /// Bytes of all files together, and how many files they are.
   std::int64_t size() const { return static_cast<std::int64_t>(bytes_.size()); }
   std::int64_t files() const { return files_; }
   /// There was more than kMostBytes.

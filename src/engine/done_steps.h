@@ -15,6 +15,7 @@ class DoneSteps {
     std::int64_t steps = 0;  ///< warm-up included
     trace::RankTrace trace;  ///< of the measured ones among them; its activities only after the rank has ended
   };
+  /// A copy of what was published last.
   Snapshot snapshot() const;
 
   /// The rank has done `steps` steps, and `trace` holds the measured ones. It may grow meanwhile, within the capacity
@@ -45,6 +46,7 @@ class Publication {
   Publication(const Publication&) = delete;
   Publication& operator=(const Publication&) = delete;
 
+  /// As DoneSteps::publish; nothing without a DoneSteps.
   void publish(const trace::RankTrace& trace, std::int64_t steps) {
     if (done_ != nullptr) done_->publish(trace, steps);
   }

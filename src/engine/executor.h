@@ -40,9 +40,13 @@ class Executor {
   /// Host time of the last step, from its first op issued until every lane was idle; recorded or not.
   std::int64_t last_step_ns() const { return last_step_ns_; }
 
+  /// Of the steps recorded so far.
   const trace::RankTrace& trace() const { return trace_; }
+  /// Since the executor was made.
   backend::WireBytes wire_bytes() const { return communicators_.wire_bytes(); }
+  /// As Device::memory().
   const PoolStatistics& memory() const { return context_.device.memory(); }
+  /// As Device::facts().
   backend::Facts device_facts() const { return context_.device.facts(); }
 
   /// As Masters::collect. After the last step; the device must be one that computes.

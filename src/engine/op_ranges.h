@@ -21,11 +21,13 @@ class OpRanges {
   void begin_on_lane(backend::Device& device, const schedule::Op& op, std::int64_t step) const {
     if (!names_.empty()) push_to_lane(device, op, step);
   }
+  /// Ends what begin_on_lane() began.
   void end_on_lane(backend::Device& device, Lane lane) const {
     if (!names_.empty()) pop_from_lane(device, lane);
   }
   /// Around what the host does for an op without work.
   void begin_on_host(const schedule::Op& op, std::int64_t step) const;
+  /// Ends what begin_on_host() began.
   void end_on_host() const;
 
  private:

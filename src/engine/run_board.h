@@ -20,6 +20,7 @@ class RunBoard {
   /// Whether the run ends before `step`; every rank gets the same answer. Each rank asks for 0, 1, 2 … in turn, until
   /// the answer is true or it has asked for the last step.
   virtual bool stops_before(int rank, std::int64_t step) = 0;
+  /// Once a rank and step, in the order of steps.
   virtual void report_loss(int rank, std::int64_t step, float loss) = 0;
   /// For a progress line, on rank 0: the mean loss of the last step that all ranks are known to have done.
   virtual std::optional<double> latest_loss() = 0;
@@ -38,6 +39,7 @@ class LossBoard {
  public:
   LossBoard(int ranks, std::int64_t steps);
 
+  /// Once a rank and step.
   void report(std::int64_t step, int rank, float loss);
   /// Over all ranks, summed in rank order; absent while ranks are missing.
   std::optional<double> mean(std::int64_t step) const;

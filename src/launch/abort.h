@@ -22,6 +22,7 @@ class Abort {
   /// Keeps `failure` if it is the first one and wakes every listener. A launch::Stopped is no failure of its own
   /// and changes nothing.
   void set(const std::exception_ptr& failure) noexcept;
+  /// Whether somebody has failed.
   bool is_set() const { return set_.load(); }
   /// Throws launch::Stopped with the first failure's message if there is one.
   void throw_if_set() const {
@@ -30,6 +31,7 @@ class Abort {
   /// The first failure; null if none.
   std::exception_ptr first() const;
 
+  /// From now on `listener` hears of the first failure; it must be removed before it goes.
   void add(Listener& listener);
   void remove(Listener& listener);
 

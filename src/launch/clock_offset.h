@@ -42,6 +42,7 @@ class ClockCorrection {
   /// From two measurements, before and after the run. Between them the offset changes evenly; outside of them it stays.
   ClockCorrection(const ClockOffset& before, const ClockOffset& after);
 
+  /// A time of the rank's clock as rank 0's clock tells it.
   std::int64_t to_root(std::int64_t rank_ns) const;
   /// By which the rank's clock is slower than rank 0's: 1e-6 is 1 µs a second. 0 if one clock serves both.
   double drift() const { return drift_; }

@@ -14,7 +14,9 @@ class Session {
  public:
   virtual ~Session() = default;
 
+  /// Where this process stands in the job.
   const Placement& placement() const { return placement_; }
+  /// Messages between rank 0 and the others; the session owns it.
   virtual ControlChannel& control() = 0;
   /// All processes of the job, as a new group, which the session outlives. Collective.
   virtual std::unique_ptr<PeerGroup> peers() = 0;

@@ -9,6 +9,7 @@
 namespace fsdpbench::launch {
 
 using Deadline = std::chrono::steady_clock::time_point;
+/// That many seconds from now.
 Deadline deadline_in(double seconds);
 
 /// How long a wait for bytes lasts before it looks whether it was told to stop.
@@ -25,6 +26,7 @@ class Socket {
 
   int fd() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
+  /// Nothing if it is closed.
   void close();
   /// Says that nothing more will be sent; what was sent still arrives.
   void end_sending();
@@ -38,6 +40,7 @@ class Socket {
   };
   /// `more`: further bytes follow at once, so that small pieces travel together.
   Moved send(const void* data, std::size_t size, bool more = false);
+  /// Up to `size` bytes.
   Moved receive(void* data, std::size_t size);
 
   int local_port() const;

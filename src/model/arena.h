@@ -14,19 +14,22 @@ class Arena {
  public:
   explicit Arena(std::byte* memory = nullptr) : memory_(memory) {}
 
+  /// The next `bytes`; null without memory.
   std::byte* take(std::int64_t bytes) {
     std::byte* const taken = memory_ == nullptr ? nullptr : memory_ + used_;
     used_ += round_up(bytes, kAlignment);
     peak_ = std::max(peak_, used_);
     return taken;
   }
+  /// The same for `count` elements.
   template <class T>
   T* take_array(std::int64_t count) {
     return reinterpret_cast<T*>(take(count * static_cast<std::int64_t>(sizeof(T))));
   }
 
-  /// Gives back all that was taken after `mark`; tensors of different moments may share memory.
+  /// Bytes in use.
   std::int64_t mark() const { return used_; }
+  /// Gives back all that was taken after `mark`; tensors of different moments may share memory.
   void rewind(std::int64_t mark) { used_ = mark; }
 
   /// The most ever in use.

@@ -18,6 +18,7 @@ class Block {
  public:
   Block(const config::Model& model, BatchShape batch);
 
+  /// As Model::sizes(), forward() and backward(), for one block.
   plan::ModuleSizes sizes() const;
   void forward(backend::Kernels& kernels, const ModuleCall& call) const;
   void backward(backend::Kernels& kernels, const ModuleCall& call) const;

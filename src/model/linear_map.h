@@ -11,10 +11,13 @@ struct LinearMap {
   std::int64_t rows = 0, in = 0, out = 0;
   DType dtype = DType::f32;
 
+  /// Of the forward; the backward takes twice as many.
   double flops() const { return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out); }
+  /// Of x, and of y.
   std::int64_t input_bytes() const { return rows * in * size_of(dtype); }
   std::int64_t output_bytes() const { return rows * out * size_of(dtype); }
 
+  /// y [rows, out] = x [rows, in] times the transpose of w [out, in]; y is overwritten.
   void forward(backend::Kernels& kernels, const std::byte* x, const std::byte* w, std::byte* y) const {
     kernels.gemm({.a = x,
                   .b = w,

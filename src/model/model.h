@@ -18,6 +18,7 @@ struct BatchShape {
   std::int64_t batch = 1;
   std::int64_t seq_len = 1;  ///< 1 for the mlp
   DType dtype = DType::f32;
+  /// Tokens (mlp: samples) of a microbatch.
   std::int64_t rows() const { return batch * seq_len; }
 };
 
@@ -37,10 +38,10 @@ struct ModuleCall {
   std::byte* output = nullptr;       ///< forward only; null for a loss, and in a recomputation (then left out)
   std::byte* saved = nullptr;
   std::byte* workspace = nullptr;
-  std::byte* d_stream = nullptr;     ///< backward: gradient of the output, replaced by the gradient of the input.
-                                     ///< For the last module (a loss) only an output. Holds the largest of both.
-  float* loss = nullptr;             ///< loss modules: this microbatch's mean loss, device memory
-  float loss_scale = 1.0F;           ///< loss modules: multiplies every gradient
+  std::byte* d_stream = nullptr;  ///< backward: gradient of the output, replaced by the gradient of the input.
+                                  ///< For the last module (a loss) only an output. Holds the largest of both.
+  float* loss = nullptr;          ///< loss modules: this microbatch's mean loss, device memory
+  float loss_scale = 1.0F;        ///< loss modules: multiplies every gradient
 };
 
 /// The arithmetic of a model, written once against the device's kernels. Stateless and thread-safe: everything a
@@ -53,7 +54,10 @@ class Model {
   virtual ~Model() = default;
   /// One entry a module, in forward order.
   virtual std::vector<plan::ModuleSizes> sizes() const = 0;
+  /// Module `module` (0 .. sizes().size()) on `call`'s microbatch, from a task on a lane: its output, and what the
+  /// backward wants saved.
   virtual void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const = 0;
+  /// The gradients of its input and parameters, from that of its output.
   virtual void backward(int module, backend::Kernels& kernels, const ModuleCall& call) const = 0;
 };
 
