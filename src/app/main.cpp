@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <exception>
 #include <optional>
 #include <type_traits>
@@ -60,13 +62,22 @@ int guarded(bool speaks, const Body& body) {
   }
 }
 
+/// A result that nobody could read is no success.
+int checked_output(int code) {
+  const std::string why = console().unwritten();
+  if (why.empty() || code != static_cast<int>(ExitCode::ok)) return code;
+  console().error(fmt::format("standard output could not be written: {}; files were written as usual", why));
+  return static_cast<int>(ExitCode::cannot_write);
+}
+
 /// This process's part of a job. A failure of the job is shown by its watch, by the ranks that should.
 int execute_in_job(const CommandLine& line, const launch::Placement& placement) {
   Job job(placement);
+  const KeepingWhatIsDone keeping(!job.leads() || line.quiet);
   try {
     if (!job.leads()) return serve(job);
     console().info(job.headline());
-    const int code = execute(line, &job);
+    const int code = checked_output(execute(line, &job));
     announce_end(job, code);
     return code;
   } catch (const BackendError& error) {
@@ -98,7 +109,7 @@ int run_program(int argc, char** argv) {
     if (!line) return code;
     console().set_quiet(line->quiet);
     if (placement && measures(*line)) return execute_in_job(*line, *placement);
-    return speaks ? execute(*line, nullptr) : 0;
+    return speaks ? checked_output(execute(*line, nullptr)) : 0;
   });
 }
 

@@ -124,5 +124,19 @@ TEST(Table, BlankAndEmpty) {
   EXPECT_EQ(format_table({}), "");
 }
 
+TEST(Console, AResultThatCannotBeWrittenIsNotForgotten) {
+  std::FILE* full = std::fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  Console::Options options;
+  options.results = full;
+  Console console(options);
+  EXPECT_EQ(console.unwritten(), "");
+  console.print("a result\n");
+  EXPECT_EQ(console.unwritten(), "No space left on device");
+  console.print("another\n");
+  EXPECT_EQ(console.unwritten(), "No space left on device");
+  std::fclose(full);
+}
+
 }  // namespace
 }  // namespace fsdpbench::app

@@ -215,6 +215,25 @@ class Run(Cli):
     def test_sigterm_does_the_same(self) -> None:
         self.interrupt(signal.SIGTERM)
 
+    def test_a_connection_that_goes_away_does_the_same(self) -> None:
+        self.interrupt(signal.SIGHUP)
+
+    def test_standard_output_that_is_full_loses_no_result(self) -> None:
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([PROGRAM, "run", self.profile, *sets(*TINY), "--out", "out"], stdout=full,
+                                  stderr=subprocess.PIPE, text=True, cwd=self.folder, check=False)
+        self.assertEqual(done.returncode, 4, done.stderr)
+        self.assertIn("standard output could not be written: No space left on device", done.stderr)
+        self.assertTrue(json.loads((self.folder / "out/result.json").read_text())["complete"])
+
+    def test_nobody_reading_loses_no_result(self) -> None:
+        process = subprocess.Popen([PROGRAM, "run", self.profile, *sets(*TINY), "--out", "out"], cwd=self.folder,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process.stdout.close()
+        process.stderr.close()
+        self.assertEqual(process.wait(timeout=100), 4)
+        self.assertTrue(json.loads((self.folder / "out/result.json").read_text())["complete"])
+
 
 class Names(Cli):
     """Profiles by name, from a folder that has none."""

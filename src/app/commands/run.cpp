@@ -30,6 +30,7 @@ int run_command(const RunArguments& arguments, Job* job) {
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
   console().info(run_headline(cell.setup));
 
+  const KeepingWhatIsDone keeping(console().quiet());
   Trial trial;
   {
     Progress progress(console(), config.train.warmup + config.train.steps, now_ns());

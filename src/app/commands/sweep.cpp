@@ -152,6 +152,7 @@ class SweepRun {
 
   /// False if the user stopped it.
   bool run() {
+    const KeepingWhatIsDone keeping(console().quiet());
     write_summary();
     for (std::int64_t trial = 0; trial < grid_.file.trials; ++trial) {
       for (const std::size_t index : order_of_trial(grid_, trial)) {

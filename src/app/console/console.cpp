@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <string>
 
 namespace fsdpbench::app {
@@ -29,8 +31,14 @@ Console::Options options_of_process() {
 void Console::print(std::string_view text) {
   const std::scoped_lock lock(mutex_);
   erase_line();
-  write(options_.results, text);
-  std::fflush(options_.results);
+  errno = 0;
+  const bool all = std::fwrite(text.data(), 1, text.size(), options_.results) == text.size();
+  if ((std::fflush(options_.results) != 0 || !all) && write_error_ == 0) write_error_ = errno != 0 ? errno : EIO;
+}
+
+std::string Console::unwritten() const {
+  const std::scoped_lock lock(mutex_);
+  return write_error_ == 0 ? "" : std::strerror(write_error_);
 }
 
 void Console::info(std::string_view text) {

@@ -26,7 +26,7 @@ class Console {
   bool quiet() const { return options_.quiet; }
   bool terminal() const { return options_.terminal; }
 
-  /// A result, as is.
+  /// A result, as is. Where it cannot be written (a full disk, a pipe that nobody reads), unwritten() says why.
   void print(std::string_view text);
   void print(const Table& table) { print(format_table(table)); }
 
@@ -38,13 +38,16 @@ class Console {
   void progress(std::string_view line);
   /// Takes the progress line off the terminal.
   void clear_progress();
+  /// Why some result could not be written; empty: all were.
+  std::string unwritten() const;
 
  private:
   void message(std::string_view label, std::string_view colour, std::string_view text);
   void erase_line();
 
   Options options_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  int write_error_ = 0;  ///< errno of the first result that could not be written
   bool line_open_ = false;
 };
 

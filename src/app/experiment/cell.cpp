@@ -21,14 +21,15 @@ void check_memory(const engine::Setup& setup, int local_ranks) {
   const bool pool_is_here = setup.config.device.backend != config::BackendKind::cuda && !untouched;
   const std::int64_t each = setup.host_bytes + (pool_is_here ? setup.pool_bytes : 0);
   const std::int64_t needed = each * local_ranks;
-  const std::int64_t available = available_memory_bytes();
-  if (needed <= available) return;
+  const AvailableMemory available = available_memory();
+  if (needed <= available.bytes) return;
   throw ResourceError(fmt::format(
-      "{} ranks need {} of memory, {} each ({} of it beside the pool), and this machine has {} available. Use fewer "
+      "{} ranks need {} of memory, {} each ({} of it beside the pool), and {} {} available. Use fewer "
       "ranks, a smaller model or batch, fewer steps, fsdp.activation_checkpointing = true, or emulate both computation "
       "(emulate.compute_tflops) and link (emulate.link_gb_per_s), which needs no pool; `fsdpbench explain` shows where "
       "the bytes go",
-      local_ranks, format_bytes(needed), format_bytes(each), format_bytes(setup.host_bytes), format_bytes(available)));
+      local_ranks, format_bytes(needed), format_bytes(each), format_bytes(setup.host_bytes), available.limit,
+      format_bytes(available.bytes)));
 }
 
 }  // namespace

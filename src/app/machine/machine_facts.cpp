@@ -189,15 +189,13 @@ std::string version(int major, int minor, int patch) { return fmt::format("{}.{}
 
 }  // namespace
 
-std::int64_t available_memory_bytes() { return memory_line("MemAvailable:"); }
-
 MachineFacts machine_facts() {
   MachineFacts facts;
   ask_hwloc(facts);
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof usable, &usable) == 0) facts.threads = CPU_COUNT(&usable);
   facts.memory_bytes = memory_line("MemTotal:");
-  facts.available_bytes = available_memory_bytes();
+  facts.available = available_memory();
   std::error_code error;
   const fs::space_info disk = fs::space(".", error);
   if (!error) facts.disk_free_bytes = static_cast<std::int64_t>(disk.available);

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "app/machine/available_memory.h"
+
 namespace fsdpbench::app {
 
 /// Facts of this machine that need no measuring. What is absent says so in a sentence.
@@ -17,7 +19,7 @@ struct MachineFacts {
   int numa_nodes = 0;
   std::int64_t l3_bytes = 0;  ///< one L3 cache; 0 if there is none
   std::int64_t memory_bytes = 0;
-  std::int64_t available_bytes = 0;  ///< memory that new work can have without swapping
+  AvailableMemory available;
   std::int64_t disk_free_bytes = 0;  ///< where the command was started
   std::string kernel;
   std::vector<std::string> gpus;
@@ -30,8 +32,5 @@ struct MachineFacts {
 
 /// Takes some 50 ms: it asks other programs for their versions.
 MachineFacts machine_facts();
-
-/// Memory that new work can have without swapping; 0 if the system does not say.
-std::int64_t available_memory_bytes();
 
 }  // namespace fsdpbench::app
