@@ -24,7 +24,7 @@ TEST(BackendOptions, TheCpuBackendHearsOfEmulationAndNothingElse) {
   const backend::BackendOptions options = backend_options(set_up(c), nullptr);
   const auto own = options.get<backend::CpuOptions>();
   EXPECT_EQ(own.link->bytes_per_second, 2e9);
-  EXPECT_EQ(own.link->latency_seconds, 5e-6);
+  EXPECT_DOUBLE_EQ(own.link->latency_seconds, 5e-6);
   EXPECT_EQ(own.compute_slowdown, (std::vector<double>{1, 3, 1, 1}));
   EXPECT_FALSE(own.compute_flops_per_s);
   EXPECT_THROW(options.get<backend::CudaOptions>(), BackendError);
