@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test headers demo bench-build bench analysis report hta asan tsan fuzz cuda cuda-build clean
+.PHONY: help deps configure build test headers demo bench-build bench analysis report gallery hta asan tsan fuzz cuda cuda-build clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -17,6 +17,7 @@ help:
 	@echo "make bench   the speed programs, with the ratios they print"
 	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib and numpy from PyPI)"
 	@echo "make report  a report page of the quickstart, in runs/quickstart-report"
+	@echo "make gallery the pictures of docs/gallery.md, by the commands printed there (needs chromium)"
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
 	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
 	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
@@ -73,6 +74,9 @@ analysis: .venv/installed
 report: build analysis
 	$(FSDPBENCH) run $(PROFILE) --out runs/quickstart-report --overwrite --quiet
 	$(FSDPBENCH) report runs/quickstart-report
+
+gallery: build analysis
+	.venv/bin/python analysis/gallery.py $(FSDPBENCH)
 
 asan tsan: deps
 	@cmake --preset $@ $(LAUNCHER) --log-level=WARNING >/dev/null

@@ -1,4 +1,4 @@
-"""python -m fsdpbench_analysis report|timeline ..."""
+"""python -m fsdpbench_analysis report|timeline|contrast ..."""
 
 from __future__ import annotations
 
@@ -37,11 +37,17 @@ def main(arguments: Optional[List[str]] = None) -> int:
     timeline.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
     timeline.add_argument("--step", type=int, help="which step; default: the one with the median step time")
     timeline.add_argument("--ranks", type=int, help="how many ranks; default: 4 of one run, 1 of several")
+    contrast = commands.add_parser("contrast", help="when one rank of each run computed, communicated and waited")
+    contrast.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="result folders with a trace")
+    contrast.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "timeline":
             from .timeline_command import write_timeline
             print(write_timeline(chosen.folders, chosen.out, chosen.step, chosen.ranks))
+        elif chosen.command == "contrast":
+            from .timeline_command import write_contrast
+            print(write_contrast(chosen.folders, chosen.out))
         else:
             from .report import write_report
             print(write_report([chosen.folder] + ([chosen.other] if chosen.other else []), chosen.out,

@@ -108,11 +108,12 @@ def differing_table(a: Dict[str, Any], b: Dict[str, Any]) -> Table:
     return Table("What differs", ("key", "A", "B"), rows, texts=(1, 2), note=note)
 
 
-def changed_table(changed: Sequence[ChangedKey]) -> Table:
+def changed_table(changed: Sequence[ChangedKey], presets: str) -> Table:
+    """presets: their names in words."""
     rows = [(clean(c.key, 60), _plain(c.value), _plain(c.default)) for c in changed]
     return Table("Configuration", ("key", "value", "otherwise"), rows, texts=(1, 2),
-                 note="What is not as the presets have it, or where none says anything, as the program has it."
-                 if rows else "Everything is as the presets and the program have it.")
+                 note=f"{'What is not' if rows else 'Everything is'} as the presets have it ({presets}), or where they "
+                      "say nothing, the program.")
 
 
 def _setting(keys: Dict[str, Any], key: str) -> str:

@@ -17,7 +17,7 @@ from .load import Breakdown, Metrics, RankTime, Result, load_result, setting
 from .numbers import changed_table, interval_text, numbers_table, parts_note
 from .page import Page, Picture
 from .schema import ReportError
-from .text import count_text, percent, size
+from .text import clean, count_text, percent, size
 from .timeline_command import load_part
 from .verdict import hidden, made_of, would_help
 from .world import emulation_badges, machine, world_rows
@@ -44,11 +44,17 @@ def run_page(path: Path) -> Page:
                      _collectives(result), _steps(result)]
     page.tables = [numbers_table(result.metrics, result.memory)]
     if result.changed is not None:
-        page.tables.append(changed_table(result.changed))
+        page.tables.append(changed_table(result.changed, _presets(result)))
     page.traces = trace_attachments(result.folder)
     page.world = world_rows(result.world)
     page.config = [("Complete configuration", json.dumps(result.config, indent=2, ensure_ascii=False))]
     return page
+
+
+def _presets(result: Result) -> str:
+    named = [f"{table} {clean(str(name), 60)}" for table in ("model", "fsdp")
+             for name in [result.setting(f"{table}.preset")] if name]
+    return ", ".join(named) or "none"
 
 
 def run_title(config: Dict[str, Any]) -> str:

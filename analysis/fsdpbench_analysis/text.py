@@ -73,6 +73,7 @@ _AXIS_NAMES = {
     "emulate.link_gb_per_s": "link (GB/s)",
     "emulate.link_latency_us": "link latency (µs)",
     "emulate.compute_tflops": "compute (TFLOP/s)",
+    "inject.host_delay_us": "host delay (µs)",
 }
 
 

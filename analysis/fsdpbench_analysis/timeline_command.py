@@ -1,10 +1,14 @@
-"""The timeline of one step of one or more runs, as one picture."""
+"""One step of one or more runs as one picture: lane by lane, or only when a rank computed, communicated and waited."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Optional
 
+from matplotlib.figure import Figure
+
+from .figures.contrast import draw_contrast
 from .figures.timeline import TimelinePart, draw_timeline
 from .load import Result, load_result
 from .schema import ReportError
@@ -13,16 +17,33 @@ from .trace import Trace, find_trace, load_trace
 
 
 def write_timeline(folders: List[Path], out: Path, step: Optional[int], ranks: Optional[int]) -> Path:
-    if out.suffix not in (".png", ".svg"):
-        raise ReportError(f"--out {out} must end in .png or .svg")
+    _check_name(out)
     if ranks is not None and ranks < 1:
         raise ReportError(f"--ranks is {ranks}; it must be at least 1")
-    parts = [load_part(folder, step) for folder in folders]
+    parts = [replace(load_part(folder, step), marked={}) for folder in folders]
     several = len(parts) > 1
     shown = ranks if ranks is not None else 1 if several else 4
     tall = 0.85 if shown == 1 else 0.3
     figure = draw_timeline(parts, max_ranks=shown, width=16, row_height=tall, font=14 if shown == 1 else 10)
-    figure.savefig(out, dpi=100, metadata={"Date": None} if out.suffix == ".svg" else {"Software": None})
+    return _save(figure, out, 100)
+
+
+def write_contrast(folders: List[Path], out: Path) -> Path:
+    """When one rank of each run computed, communicated and waited, for a reader in a hurry."""
+    _check_name(out)
+    parts = [load_part(folder) for folder in folders]
+    named = [replace(part, title=_prefetching(load_result(folder / "result.json")) or folder.resolve().name)
+             for part, folder in zip(parts, folders)]
+    return _save(draw_contrast(named), out, 130)
+
+
+def _check_name(out: Path) -> None:
+    if out.suffix not in (".png", ".svg"):
+        raise ReportError(f"--out {out} must end in .png or .svg")
+
+
+def _save(figure: Figure, out: Path, dpi: int) -> Path:
+    figure.savefig(out, dpi=dpi, metadata={"Date": None} if out.suffix == ".svg" else {"Software": None})
     return out
 
 
@@ -50,12 +71,15 @@ def _marked(trace: Trace, result: Result, step: int) -> Dict[int, str]:
     return {rank: ", ".join(words) for rank, words in names.items()}
 
 
-def _title(result: Result) -> str:
+def _prefetching(result: Result) -> str:
     forward, backward = result.setting("fsdp.forward_prefetch"), result.setting("fsdp.backward_prefetch")
-    parts = []
-    if forward is not None and backward is not None:
-        parts.append("No prefetching" if (forward, backward) == ("none", "none")
-                     else f"Prefetching: {forward} in forward, {backward} in backward")
+    if forward is None or backward is None:
+        return ""
+    return "Without prefetching" if (forward, backward) == ("none", "none") else "With prefetching"
+
+
+def _title(result: Result) -> str:
+    parts = [_prefetching(result)] if _prefetching(result) else []
     step, exposed = result.metrics.step, result.metrics.total.exposed_comm_ms
     if step is not None:
         parts.append(f"median step {milliseconds(step.median)}")

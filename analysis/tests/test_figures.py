@@ -12,6 +12,7 @@ from matplotlib.text import Text
 
 from fsdpbench_analysis.page import svg_of
 from fsdpbench_analysis.figures.collectives import fold
+from fsdpbench_analysis.figures.contrast import waits
 from fsdpbench_analysis.load import load_result
 from fsdpbench_analysis.pair_page import compare_page, pair_page
 from fsdpbench_analysis.run_page import run_page
@@ -71,6 +72,11 @@ class Figures(FolderTest):
 
     def test_comparison(self) -> None:
         self.check_page(compare_page(self.comparison() / "compare.json"), 2)
+
+    def test_waits_are_what_nothing_covers(self) -> None:
+        self.assertEqual(waits([(4, 6), (1, 2), (1.5, 3)], 10), [(0.0, 1), (3, 4), (6, 10)])
+        self.assertEqual(waits([], 2), [(0.0, 2)])
+        self.assertEqual(waits([(0, 9)], 2), [])
 
     def test_33_units(self) -> None:
         def many_units(value):

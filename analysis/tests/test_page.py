@@ -203,6 +203,13 @@ class CommandLine(FolderTest):
         self.assertEqual(main(["timeline", str(DATA / "run"), "--step", "99", "--out", str(out)]), 2)
         self.assertEqual(main(["timeline", str(DATA / "run"), "--out", str(self.folder / "a.exe")]), 2)
 
+    def test_contrast(self) -> None:
+        out = self.folder / "contrast.svg"
+        self.assertEqual(main(["contrast", *map(str, self.pair()), "--out", str(out)]), 0)
+        text = out.read_text(encoding="utf-8")
+        self.assertIn("With prefetching: 100\u00a0ms a step", text)
+        self.assertIn("communicating", text)
+
     def test_error_names_the_folder(self) -> None:
         with self.assertRaisesRegex(ReportError, "neither result.json nor sweep.json"):
             write_report([self.folder])
@@ -216,7 +223,7 @@ window.addEventListener('load', () => {
   for (const e of document.querySelectorAll('h1,h2,h3,p,li,dd,dt,td,th,figcaption,pre,.verdict,.badge'))
     if (e.scrollWidth > e.clientWidth + 1 && getComputedStyle(e).display !== 'inline') found.wide.push(e.textContent.slice(0, 60));
   if (document.documentElement.scrollWidth > window.innerWidth) found.wide.push('the page');
-  document.body.setAttribute('data-found', JSON.stringify(found));
+  parent.postMessage(JSON.stringify(found), '*');
 });
 </script></body>"""
 
@@ -229,7 +236,7 @@ class Browser(FolderTest):
                                "--window-size=1280,2400", *arguments], capture_output=True, timeout=120, text=True,
                               env={**os.environ, "HOME": str(self.folder)})
 
-    def check(self, folder: Path, images: int) -> None:
+    def check(self, folder: Path, images: int, width: int = 1280) -> None:
         page = write_report([folder], self.folder / "out")
         shot = self.folder / "shot.png"
         done = self.chromium(f"--screenshot={shot}", page.as_uri())
@@ -242,7 +249,11 @@ class Browser(FolderTest):
         probed = self.folder / "out/probed.html"
         text = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page.read_text(encoding="utf-8"))
         probed.write_text(text.replace("</body>", PROBE), encoding="utf-8")
-        done = self.chromium("--dump-dom", probed.as_uri())
+        # A window has a least width, a frame has not.
+        frame = self.folder / "out/frame.html"
+        frame.write_text("<body style='margin:0'><script>onmessage = e => document.body.setAttribute('data-found', e.data)"
+                         f"</script><iframe src='probed.html' width={width} height=2400></iframe></body>", encoding="utf-8")
+        done = self.chromium("--dump-dom", "--virtual-time-budget=20000", frame.as_uri())
         match = re.search(r'data-found="([^"]*)"', done.stdout)
         self.assertIsNotNone(match, done.stderr[-2000:])
         found = json.loads(match.group(1).replace("&quot;", '"').replace("&amp;", "&"))
@@ -253,6 +264,9 @@ class Browser(FolderTest):
 
     def test_sweep(self) -> None:
         self.check(DATA / "scaling", 5)
+
+    def test_phone(self) -> None:
+        self.check(DATA / "run", 7, width=390)
 
     def test_hostile(self) -> None:
         def hostile(value):

@@ -138,6 +138,20 @@ std::vector<Entry> model_preset(const std::filesystem::path& path) {
 
 }  // namespace
 
+RunConfig presets_of(const RunConfig& config) {
+  RunConfig presets;
+  Notes ignored;  // loading said it
+  presets.model.preset = config.model.preset;
+  presets.fsdp.preset = config.fsdp.preset;
+  try {
+    take(presets, model_preset(find_model(config.model.preset, "")), ignored);
+  } catch (const ConfigError&) {
+    // The model file has gone since: its keys count as the profile's own.
+  }
+  take(presets, fsdp_preset(config.fsdp.preset), ignored);
+  return presets;
+}
+
 Entry read_override(const std::string& text) {
   const auto equals = text.find('=');
   const std::string name(trim(text.substr(0, equals)));

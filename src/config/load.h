@@ -16,6 +16,10 @@ namespace fsdpbench::config {
 RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides = {},
                        std::vector<std::string>* notes = nullptr);
 
+/// What the keys of `config` would be if only its presets (model.preset, fsdp.preset) and the built-in defaults spoke.
+/// Reads the model file; where it is not found any more, built-in defaults stand for it.
+RunConfig presets_of(const RunConfig& config);
+
 /// `table.key = value` as the user wrote it, and where.
 struct Entry {
   std::string name;  ///< "mesh.ranks"

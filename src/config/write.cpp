@@ -33,6 +33,18 @@ nlohmann::json to_json(const RunConfig& config) {
   return out;
 }
 
+nlohmann::json changed_to_json(const RunConfig& config, const RunConfig& otherwise) {
+  const auto plain = [](const Value& value) {
+    return std::visit([](const auto& v) { return nlohmann::json(v); }, value);
+  };
+  nlohmann::json out = nlohmann::json::array();
+  for (const Field& field : fields()) {
+    const Value value = field.write(config), other = field.write(otherwise);
+    if (value != other) out.push_back({{"key", field.name()}, {"value", plain(value)}, {"default", plain(other)}});
+  }
+  return out;
+}
+
 std::string key_reference() {
   std::string out = "| key | built-in default | valid | meaning |\n|---|---|---|---|\n";
   const RunConfig defaults;

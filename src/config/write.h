@@ -13,6 +13,10 @@ std::string to_toml(const RunConfig& config);
 /// The same as {"table": {"key": value}}; null where a key says "none" for "not emulated".
 nlohmann::json to_json(const RunConfig& config);
 
+/// The keys on which `config` is not as `otherwise`: [{"key": "fsdp.wrap", "value": …, "default": …}], in the order of
+/// all keys.
+nlohmann::json changed_to_json(const RunConfig& config, const RunConfig& otherwise);
+
 /// The table of all keys for profiles/README.md: Markdown, from the same source as everything else.
 std::string key_reference();
 

@@ -1,5 +1,6 @@
 #include "config/write.h"
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -131,6 +132,25 @@ TEST(Fields, TheReferenceInProfilesReadmeIsCurrent) {
   EXPECT_TRUE(current) << "profiles/README.md does not hold the table of keys as src/config/fields.cpp has them. "
                           "Replace its table by this one:\n\n"
                        << key_reference();
+}
+
+TEST(Write, NamesTheKeysThatAreNotAsThePresetsHaveThem) {
+  const TemporaryFolder folder;
+  const RunConfig config =
+      load_profile(folder.write("run.toml", "[model]\npreset = 'llama3-8b'\n[fsdp]\npreset = 'fsdp1'\nwrap = 'model'"),
+                   {"train.steps=77", "fsdp.backward_prefetch=pre"});
+  std::map<std::string, std::pair<nlohmann::json, nlohmann::json>> changed;
+  for (const auto& entry : changed_to_json(config, presets_of(config))) {
+    changed[entry["key"]] = {entry["value"], entry["default"]};
+  }
+  const decltype(changed) expected{{"train.steps", {77, RunConfig().train.steps}}, {"fsdp.wrap", {"model", "block"}}};
+  EXPECT_EQ(changed, expected);
+}
+
+TEST(Write, AModelFileThatHasGoneCountsAsBuiltIn) {
+  RunConfig config;
+  config.model.preset = "/nowhere/at/all.toml";
+  EXPECT_EQ(presets_of(config).model.layers, RunConfig().model.layers);
 }
 
 }  // namespace

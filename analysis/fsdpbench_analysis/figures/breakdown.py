@@ -54,7 +54,7 @@ def draw_breakdown(bars: Sequence[Bar], width: float = 12.0) -> Figure:
     axes.grid(True, axis="x")
     axes.set_xlabel("ms a step")
     figure.legend(handles=[Patch(facecolor=colour, label=name) for _, name, colour in style.BREAKDOWN],
-                  loc="outside upper center", ncols=len(style.BREAKDOWN), handlelength=1.2)
+                  loc="outside upper left", ncols=len(style.BREAKDOWN), handlelength=1.2)
     labels.prune(figure)
     return figure
 

@@ -63,7 +63,7 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
     if any(c.wait_ms for c in rows):
         handles.append(Patch(facecolor=style.PEERS[1], label=style.PEERS[0]))
     if handles:
-        figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), handlelength=1.2)
+        figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), handlelength=1.2)
     return figure
 
 

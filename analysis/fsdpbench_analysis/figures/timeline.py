@@ -58,7 +58,7 @@ def draw_timeline(parts: Sequence[TimelinePart], max_ranks: int = 4, width: floa
         handles.append(Patch(facecolor="none", edgecolor=style.VERMILION, hatch="////", label="compute waits"))
         handles += [Patch(facecolor="none", edgecolor="none", label=f"{letters[cause]}  {_cause_name(cause)}")
                     for cause in _visible_causes(parts, end)]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 8), fontsize=font + 1,
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), max(2, int(width * 72 / (13 * font)))), fontsize=font + 1,
                   handlelength=1.2, columnspacing=1.6)
     labels.prune(figure)
     return figure
@@ -170,7 +170,7 @@ def _slice_text(item: Slice) -> str:
 
 def _letters(parts: Sequence[TimelinePart]) -> Dict[str, str]:
     """A letter for each cause, the same in all figures of the same causes; digits stand for units already."""
-    causes = sorted({interval.cause for part in parts for interval in part.exposed})
+    causes = sorted({interval.cause for part in parts for interval in part.exposed if interval.step == part.step})
     return {cause: chr(ord("a") + i) if i < 26 else "?" for i, cause in enumerate(causes)}
 
 

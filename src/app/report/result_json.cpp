@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/experiment/trial_json.h"
+#include "config/load.h"
 #include "config/write.h"
 #include "metrics/run_details.h"
 #include "metrics/step_view.h"
@@ -192,6 +193,7 @@ json result_frame(const engine::Setup& setup, const World& world) {
   json j;
   j["schema_version"] = kResultSchemaVersion;
   j["config"] = config::to_json(setup.config);
+  j["config_changed"] = config::changed_to_json(setup.config, config::presets_of(setup.config));
   j["world"] = to_json(world);
   j["train"]["warmup"] = setup.config.train.warmup;
   j["train"]["parameters"] = setup.plan.shapes.parameter_count();
