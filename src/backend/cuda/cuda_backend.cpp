@@ -13,9 +13,8 @@
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/gpu.h"
 #include "backend/cuda/gpu_world.h"
-#include "backend/cuda/kernels/math_libraries.h"
-#include "backend/cuda/session_exchange.h"
-#include "backend/cuda/thread_exchange.h"
+#include "backend/cuda/id_exchange.h"
+#include "backend/cuda/kernels/cuda_kernels.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::backend::cuda {

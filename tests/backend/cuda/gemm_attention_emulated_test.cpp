@@ -13,8 +13,8 @@
 #include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/kernels/attention.h"
 #include "backend/cuda/kernels/attention_cudnn.h"
+#include "backend/cuda/kernels/cuda_kernels.h"
 #include "backend/cuda/kernels/gemms.h"
-#include "backend/cuda/kernels/math_libraries.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cuda {

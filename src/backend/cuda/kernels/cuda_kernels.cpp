@@ -4,8 +4,10 @@
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/kernels/attention.h"
+#include "backend/cuda/kernels/attention_cudnn.h"
 #include "backend/cuda/kernels/convert.h"
 #include "backend/cuda/kernels/copy.h"
+#include "backend/cuda/kernels/cublaslt.h"
 #include "backend/cuda/kernels/delay.h"
 #include "backend/cuda/kernels/embedding.h"
 #include "backend/cuda/kernels/gemms.h"
@@ -152,5 +154,7 @@ class CudaKernels final : public StreamKernels {
 std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, std::function<void()> while_waiting) {
   return std::make_unique<CudaKernels>(stream, std::move(while_waiting));
 }
+
+std::string math_libraries() { return cublaslt_version() + ", " + cudnn_version(); }
 
 }  // namespace fsdpbench::backend::cuda

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "backend/kernels.h"
 
@@ -22,5 +23,8 @@ class StreamKernels : public Kernels {
 /// `stream` outlives the kernels and is idle when they die. `while_waiting` is called at least every 10 ms where an
 /// upload or download of more than 64 MiB makes the host wait for the stream; it may throw.
 std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, std::function<void()> while_waiting = {});
+
+/// Names and versions of the libraries that multiply and attend, as loaded: "cuBLASLt 13.1.0, cuDNN 9.19.0".
+std::string math_libraries();
 
 }  // namespace fsdpbench::backend::cuda

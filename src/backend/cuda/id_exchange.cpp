@@ -1,4 +1,4 @@
-#include "backend/cuda/thread_exchange.h"
+#include "backend/cuda/id_exchange.h"
 
 #include <fmt/format.h>
 

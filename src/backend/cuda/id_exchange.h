@@ -3,9 +3,11 @@
 #include <condition_variable>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "backend/cuda/nccl/make_communicator.h"
 #include "launch/abort.h"
+#include "launch/control_channel.h"
 
 namespace fsdpbench::backend::cuda {
 
@@ -32,6 +34,20 @@ class ThreadExchange : public IdExchange, private launch::Abort::Listener {
   int arrived_ = 0;
   int rounds_ = 0;
   int ended_ = -1;  ///< a rank that has ended
+};
+
+/// The exchange of ranks that are processes of one job.
+class SessionExchange : public IdExchange {
+ public:
+  explicit SessionExchange(launch::ControlChannel& control) : control_(control) {}
+
+  std::string from_root(int /*rank*/, std::string bytes) override {
+    return launch::broadcast(control_, "nccl id", std::move(bytes));
+  }
+  void barrier(int /*rank*/) override { launch::barrier(control_); }
+
+ private:
+  launch::ControlChannel& control_;
 };
 
 }  // namespace fsdpbench::backend::cuda
