@@ -21,6 +21,17 @@ std::string format_bytes(std::int64_t bytes) {
   return fmt::format("{:.2f} {}", value, kUnits[unit]);
 }
 
+std::string format_count(std::int64_t count) {
+  constexpr std::array<std::pair<std::string_view, double>, 4> kUnits{
+      {{"T", 1e12}, {"B", 1e9}, {"M", 1e6}, {"k", 1e3}}};
+  for (const auto& [unit, size] : kUnits) {
+    const double value = static_cast<double>(count) / size;
+    if (value < 0.9995) continue;  // 999.6 thousand is 1.00 M, not 1000 k
+    return fmt::format("{:.{}f} {}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, unit);
+  }
+  return fmt::format("{}", count);
+}
+
 std::optional<std::int64_t> parse_bytes(std::string_view text) {
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.front()))) text.remove_prefix(1);
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.remove_suffix(1);

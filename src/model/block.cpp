@@ -80,6 +80,7 @@ plan::ModuleSizes Block::sizes() const {
   sizes.forward_workspace_bytes = carve_forward(nullptr).bytes;
   sizes.backward_workspace_bytes = carve_backward(nullptr).bytes;
   sizes.forward_flops = products + attention;
+  sizes.recompute_flops = sizes.forward_flops - contract_.flops();
   sizes.backward_flops = 2 * products + 2.5 * attention;
   return sizes;
 }

@@ -14,6 +14,7 @@ struct ModuleSizes {
   std::int64_t forward_workspace_bytes = 0;   ///< only while forward runs
   std::int64_t backward_workspace_bytes = 0;  ///< only while backward runs
   double forward_flops = 0;                   ///< of matrix products and attention, 2 a multiply-add
+  double recompute_flops = 0;  ///< of a forward that only saves for backward; of modules that can be recomputed
   double backward_flops = 0;
 };
 

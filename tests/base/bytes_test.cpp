@@ -14,6 +14,18 @@ TEST(FormatBytes, UsesBinaryUnitsFromKiBUp) {
   EXPECT_EQ(format_bytes(std::int64_t{1} << 60), "1024.00 PiB");
 }
 
+TEST(FormatCount, HasThreeDigits) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_count(1000), "1.00 k");
+  EXPECT_EQ(format_count(49'536), "49.5 k");
+  EXPECT_EQ(format_count(124'439'808), "124 M");
+  EXPECT_EQ(format_count(999'600'000), "1.00 B");
+  EXPECT_EQ(format_count(8'030'261'248), "8.03 B");
+  EXPECT_EQ(format_count(405'853'388'800), "406 B");
+  EXPECT_EQ(format_count(1'000'000'000'000), "1.00 T");
+}
+
 TEST(ParseBytes, KnowsDecimalAndBinaryUnits) {
   EXPECT_EQ(parse_bytes("4096"), 4096);
   EXPECT_EQ(parse_bytes("64MiB"), 64 << 20);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/cpu/emulated_kernels.h"
 #include "backend/cpu/kernels/cpu_kernels.h"
 #include "base/bytes.h"
 #include "model/support.h"
@@ -120,9 +121,38 @@ TEST(ModelSizes, OfADecoderByHand) {
   const double attention = 2.0 * 3 * 4 * 10 * 10 * 6;
   EXPECT_DOUBLE_EQ(sizes[1].forward_flops, products + attention);
   EXPECT_DOUBLE_EQ(sizes[1].backward_flops, 2 * products + 2.5 * attention);
+  EXPECT_DOUBLE_EQ(sizes[1].recompute_flops, products - 2.0 * 30 * 24 * 20 + attention);  // not w_down
   EXPECT_EQ(sizes[3].output_bytes, 0);
   EXPECT_EQ(sizes[3].saved_bytes, aligned(30 * 19 * 2) + aligned(30 * 4));
   EXPECT_DOUBLE_EQ(sizes[3].forward_flops, 2.0 * 30 * 24 * 19);
+}
+
+/// What the kernels are asked for, not what a formula says; no memory is touched.
+double counted(const model::Model& model, int module, bool backward, bool recompute) {
+  backend::cpu::EmulatedKernels kernels(1e9);  // a FLOP a nanosecond
+  std::byte any{};
+  const std::vector<const std::byte*> parameters(16, &any);
+  const std::vector<std::byte*> gradients(16, &any);
+  model::ModuleCall call;
+  call.parameters = parameters;
+  call.gradients = gradients;
+  call.output = recompute ? nullptr : &any;
+  backward ? model.backward(module, kernels, call) : model.forward(module, kernels, call);
+  return static_cast<double>(kernels.take_nanoseconds());
+}
+
+TEST(ModelSizes, FlopsAreWhatTheKernelsAreAskedFor) {
+  for (const config::Model& config : models()) {
+    const auto model = model::make_model(config, plan::model_shapes(config), batch_of(config, DType::f32));
+    const auto sizes = model->sizes();
+    for (int m = 0; m < static_cast<int>(sizes.size()); ++m) {
+      const plan::ModuleSizes& s = sizes[static_cast<std::size_t>(m)];
+      EXPECT_EQ(counted(*model, m, false, false), s.forward_flops) << m;
+      EXPECT_EQ(counted(*model, m, true, false), s.backward_flops) << m;
+      const bool layer = m > 0 && m + 1 < static_cast<int>(sizes.size());
+      if (layer) EXPECT_EQ(counted(*model, m, false, true), s.recompute_flops) << m;
+    }
+  }
 }
 
 TEST(ModelSizes, OfAnMlpByHand) {
