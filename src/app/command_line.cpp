@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <optional>
 
 #include "app/machine/build_info.h"
 #include "base/error.h"
@@ -60,11 +61,17 @@ Ctrl-C stops after the current step and keeps what there is, marked as partial; 
 
 constexpr const char* kExplainHelp = R"(
 Formats
-  table        plan, memory with and without FSDP, communication against data parallel, schedule
-  json         the same for programs
+  table        plan, memory with and without FSDP, communication against data parallel, predicted step
+  summary      one screen of it
+  json         everything for programs, the schedule op by op; with --parameters also every piece of every parameter
   collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …
                AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward
   issue        the order in which units are gathered (U), freed (S) and reduced (P)
+Examples
+  fsdpbench explain llama3-8b-emulated --format summary
+  fsdpbench explain quickstart --parameters
+  fsdpbench explain quickstart --schedule=blocks.2
+  fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
 )";
 
 constexpr const char* kTraceCheckHelp = R"(
@@ -146,6 +153,21 @@ void add_compare(CLI::App& compare_app, CompareArguments& compare) {
   compare_app.footer(kCompareHelp);
 }
 
+void add_explain_views(CLI::App& explain_app, ExplainArguments& explain) {
+  explain_app.add_option("-f,--format", explain.format, "table, summary, json, collectives or issue")
+      ->check(CLI::IsMember({"table", "summary", "json", "collectives", "issue"}))
+      ->type_name("FORMAT");
+  explain_app.add_flag("--parameters", explain.parameters, "Who holds which part of every parameter");
+  explain_app.add_flag("--schedule{all}", explain.schedule, "Every op of a step; --schedule=LAYER: of a layer or unit");
+  const auto rate = [&](const char* name, std::optional<double>& value, const char* meaning) {
+    explain_app.add_option(name, value, meaning)->type_name("NUMBER");
+  };
+  rate("--tflops", explain.rates.tflops, "For the predicted step: a rank's TFLOP/s; default: emulate.compute_tflops");
+  rate("--link-gb-per-s", explain.rates.link_gb_per_s, "A rank's link; default: emulate.link_gb_per_s");
+  rate("--link-latency-us", explain.rates.link_latency_us, "A hop; default: emulate.link_latency_us");
+  explain_app.footer(kExplainHelp);
+}
+
 void add_report(CLI::App& report_app, ReportArguments& report) {
   report_app.add_option("DIR", report.folder, "Result folder of a run or a sweep")->required();
   report_app.add_option("-o,--out", report.out, "Folder for the page; default: DIR/report")->type_name("DIR");
@@ -210,10 +232,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   explain_app->add_option("--from", explain.from, "A result.json: why computation was not running, ranked")
       ->excludes(explain_profile)
       ->type_name("RESULT");
-  explain_app->add_option("-f,--format", explain.format, "table, json, collectives or issue")
-      ->check(CLI::IsMember({"table", "json", "collectives", "issue"}))
-      ->type_name("FORMAT");
-  explain_app->footer(kExplainHelp);
+  add_explain_views(*explain_app, explain);
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "Say what this machine can do");
   doctor_app->add_flag("--json", doctor.json, "For programs");

@@ -47,6 +47,13 @@ TEST(CommandLineTest, Explain) {
   const auto explain = std::get<ExplainArguments>(parse({"explain", "p.toml", "--format", "collectives"}).command);
   EXPECT_EQ(explain.format, "collectives");
   EXPECT_EQ(std::get<ExplainArguments>(parse({"explain", "p.toml"}).command).format, "table");
+  const auto schedule = [](std::vector<const char*> line) {
+    const auto arguments = std::get<ExplainArguments>(parse(std::move(line)).command);
+    return arguments.profile + " " + arguments.schedule;
+  };
+  EXPECT_EQ(schedule({"explain", "--schedule", "p.toml"}), "p.toml all");  // does not swallow the profile
+  EXPECT_EQ(schedule({"explain", "p.toml", "--schedule=blocks.3"}), "p.toml blocks.3");
+  EXPECT_EQ(schedule({"explain", "p.toml"}), "p.toml ");
 }
 
 TEST(CommandLineTest, Doctor) { EXPECT_TRUE(std::get<DoctorArguments>(parse({"doctor", "--json"}).command).json); }

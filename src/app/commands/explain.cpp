@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/console/console.h"
@@ -17,6 +16,32 @@
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::app {
+namespace {
+
+std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
+  const std::string& format = arguments.format;
+  const bool views = format == "table" || format == "json";
+  if (!views && (arguments.parameters || !arguments.schedule.empty())) {
+    throw ConfigError(fmt::format("{} does not go with --format {}; leave one of them out",
+                                  arguments.parameters ? "--parameters" : "--schedule", format));
+  }
+  const schedule::Schedule& steady = p.schedules.steady();
+  if (format == "collectives") return schedule::collective_order(p.plan, steady) + "\n";
+  if (format == "issue") return schedule::issue_order(p.plan, steady) + "\n";
+  const Prediction prediction = predict(p, arguments.rates);
+  if (format == "json") return json_text(explain_json(p, prediction, arguments.parameters));
+  if (format == "summary") return explain_summary(p, prediction);
+  if (format != "table") {
+    throw ConfigError(fmt::format("--format {} is not known; valid: table, summary, json, collectives, issue", format));
+  }
+  if (!arguments.parameters && arguments.schedule.empty()) return explain_text(p, prediction);
+  std::string text;
+  if (arguments.parameters) text += parameters_text(p);
+  if (!arguments.schedule.empty()) text += (text.empty() ? "" : "\n") + schedule_text(p, arguments.schedule);
+  return text;
+}
+
+}  // namespace
 
 int explain_command(const ExplainArguments& arguments) {
   if (!arguments.from.empty()) {
@@ -28,19 +53,7 @@ int explain_command(const ExplainArguments& arguments) {
   for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
   for (const std::string& note : notes) console().info(note);
   const engine::Setup setup = engine::set_up(config);
-  const schedule::Schedule& steady = setup.schedules.steady();
-  if (arguments.format == "collectives") {
-    console().print(schedule::collective_order(setup.plan, steady) + "\n");
-  } else if (arguments.format == "issue") {
-    console().print(schedule::issue_order(setup.plan, steady) + "\n");
-  } else if (arguments.format == "json") {
-    console().print(json_text(explain_json(setup)));
-  } else if (arguments.format == "table") {
-    console().print(explain_text(setup));
-  } else {
-    throw ConfigError(
-        fmt::format("--format {} is not known; valid: table, json, collectives, issue", arguments.format));
-  }
+  console().print(answer(arguments, setup));
   return static_cast<int>(ExitCode::ok);
 }
 

@@ -2,12 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "app/console/table.h"
+#include "app/report/parameters_report.h"
 #include "app/report/run_table.h"
 #include "base/bytes.h"
+#include "base/error.h"
+#include "config/fields.h"
 #include "config/write.h"
+#include "plan/alike_units.h"
 #include "plan/communication.h"
 #include "plan/memory_estimate.h"
 #include "schedule/check_schedules.h"
@@ -21,47 +28,60 @@ using nlohmann::json;
 
 constexpr int kExplainSchemaVersion = 1;
 
-std::string modules_of(const plan::Plan& plan, const plan::Unit& unit) {
-  const auto& modules = unit.members.modules;
-  const auto name = [&](int m) { return plan.shapes.modules[static_cast<std::size_t>(m)].name; };
-  if (modules.empty()) return "";
-  if (modules.size() == 1) return name(modules.front());
-  if (modules.size() == 2) return name(modules.front()) + ", " + name(modules.back());
-  return name(modules.front()) + " … " + name(modules.back());
+/// What runs, and on the next line what of it is emulated.
+std::string headline(const engine::Setup& p) {
+  std::string text = run_headline(p);
+  const std::size_t end = text.find("; ");
+  return end == std::string::npos ? text + "\n" : text.replace(end, 2, "\n") + "\n";
+}
+
+std::int64_t replicated_parameters(const plan::ShardLayout& layout) {
+  std::int64_t numel = 0;
+  for (const plan::ParameterPlacement& p : layout.replicated) numel += p.numel;
+  return numel;
 }
 
 std::string units_table(const plan::Plan& plan) {
   Table table;
-  table.title = "Units: gathered, freed and reduced together";
+  table.title = "Units: gathered, freed and reduced together; sizes of one";
   table.header = {"unit", "modules", "parameters", "shard", "padding", "gathered", "replicated"};
-  for (const plan::Unit& unit : plan.units) {
-    const plan::ShardLayout& l = unit.layout;
-    table.rows.push_back({unit.label(), modules_of(plan, unit), fmt::format("{}", l.parameter_numel()),
-                          l.sharded.empty() ? "-" : format_bytes(l.shard_numel * 4),
-                          l.sharded.empty() ? "-" : format_bytes(l.padding_numel() * 4),
-                          l.sharded.empty() ? "-" : format_bytes(l.gathered_numel() * size_of(plan.param_dtype)),
+  for (const plan::AlikeUnits& units : plan::alike_units(plan)) {
+    const plan::ShardLayout& l = plan.units[static_cast<std::size_t>(units.first)].layout;
+    const bool sharded = !l.sharded.empty();
+    table.rows.push_back({plan::unit_names(plan, units), plan::module_names(plan, units),
+                          format_count(l.parameter_numel() + replicated_parameters(l)),
+                          sharded ? format_bytes(l.shard_numel * 4) : "-",
+                          sharded ? format_bytes(l.padding_numel() * 4) : "-",
+                          sharded ? format_bytes(l.gathered_numel() * size_of(plan.param_dtype)) : "-",
                           l.replicated.empty() ? "-" : format_bytes(l.replicated_numel * 4)});
   }
   return format_table(table) +
          fmt::format("shard and replicated in fp32 (masters), gathered in {}\n", to_string(plan.param_dtype));
 }
 
-std::string gigabytes(double bytes) { return fmt::format("{:.4g} GB", bytes / 1e9); }
+/// Decimal units, as papers use them; format_bytes() is for what was counted.
+std::string decimal_bytes(double bytes) {
+  constexpr std::array<const char*, 5> kUnits{"B", "KB", "MB", "GB", "TB"};
+  std::size_t unit = 0;
+  for (; bytes >= 9999.5 && unit + 1 < kUnits.size(); ++unit) bytes /= 1000;
+  return fmt::format("{:.4g} {}", bytes, kUnits[unit]);
+}
+
+double states(const plan::MemoryEstimate& e) { return e.parameters + e.optimizer + e.gradients; }
 
 std::string memory_table(const engine::Setup& p) {
   const plan::MemoryEstimate with = plan::memory_with_fsdp(p.plan, p.config);
   const plan::MemoryEstimate without = plan::memory_without_fsdp(p.plan, p.config);
   Table table;
-  table.title = "Memory a device, closed form (1 GB = 1e9 bytes): states sharded, one unit in flight, no activations";
+  table.title = "Memory a device, closed form (1 GB = 1e9 bytes): states, one unit in flight, no activations";
   table.header = {"", "with FSDP", "without"};
   const auto row = [&](const char* name, double a, double b) {
-    table.rows.push_back({name, gigabytes(a), gigabytes(b)});
+    table.rows.push_back({name, decimal_bytes(a), decimal_bytes(b)});
   };
   row("parameters (fp32)", with.parameters, without.parameters);
   row("optimizer", with.optimizer, without.optimizer);
   row("gradients (fp32)", with.gradients, without.gradients);
-  row("  states together", with.parameters + with.optimizer + with.gradients,
-      without.parameters + without.optimizer + without.gradients);
+  row("  states together", states(with), states(without));
   row("gathered parameters", with.gathered_units, without.gathered_units);
   row("unsharded gradients", with.gradient_units, without.gradient_units);
   row("sum", with.total(), without.total());
@@ -80,9 +100,12 @@ std::string memory_table(const engine::Setup& p) {
          "each category's own peak; they come at different times, so their sum may exceed the total\n";
 }
 
+plan::CommunicationVolume volume(const engine::Setup& p) {
+  return plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
+}
+
 std::string communication_table(const engine::Setup& p) {
-  const plan::CommunicationVolume v =
-      plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
+  const plan::CommunicationVolume v = volume(p);
   const double parallel = plan::data_parallel_volume(p.plan, p.config);
   Table table;
   table.title = "Communication a rank and step (ring algorithms, bytes sent)";
@@ -94,12 +117,67 @@ std::string communication_table(const engine::Setup& p) {
   std::string text = format_table(table);
   if (parallel > 0) {
     text += fmt::format(
-        "{:.3f} times the bytes of data parallel. At one dtype, full_shard moves 1.5 times, shard_grad_op 1.0 times; "
-        "bytes are not time: what counts is how much hides behind computation.\n",
+        "{:.3f} times the bytes of data parallel. At one dtype, full_shard moves 1.5 times (not 2),\n"
+        "shard_grad_op 1.0 times; bytes are not time: what counts is how much hides behind computation.\n",
         v.total() / parallel);
   }
   return text;
 }
+
+/// Both ends of each phase, where it is long.
+std::string short_order(const std::string& order) {
+  constexpr std::size_t kEnds = 4;
+  std::vector<std::vector<std::string>> phases(1);
+  std::istringstream words(order);
+  for (std::string word; words >> word;) {
+    if (word.front() == '|') phases.emplace_back();
+    phases.back().push_back(word);
+  }
+  std::string text;
+  for (const std::vector<std::string>& phase : phases) {
+    for (std::size_t i = 0; i < phase.size(); ++i) {
+      const bool middle = phase.size() > 2 * kEnds + 2 && i > kEnds && i + kEnds < phase.size();
+      if (middle && i > kEnds + 1) continue;
+      text += (text.empty() ? "" : " ") + (middle ? "…" : phase[i]);
+    }
+  }
+  return text;
+}
+
+std::string check_line(const engine::Setup& p) {
+  const std::size_t faults = schedule::check_schedules(p.schedules).size();
+  return faults == 0 ? "happens-before check: no race, every buffer freed once\n"
+                     : fmt::format("happens-before check: {} FAULTS\n", faults);
+}
+
+/// Whether an op is asked for: of a unit by its label, or of a module and the unit that holds it.
+class OpChoice {
+ public:
+  OpChoice(const plan::Plan& plan, const std::string& name) {
+    const auto named = [](const std::string& wanted, const auto& all, const auto& name_of) {
+      const auto found = std::ranges::find(all, wanted, name_of);
+      return found == all.end() ? -1 : static_cast<int>(found - all.begin());
+    };
+    if (name == kWholeSchedule) return;
+    unit_ = named(name, plan.units, &plan::Unit::label);
+    module_ = named(name, plan.shapes.modules, &plan::ModuleShape::name);
+    if (module_ >= 0) unit_ = plan.unit_of_module[static_cast<std::size_t>(module_)];
+    if (unit_ >= 0) return;
+    std::vector<std::string> names;
+    for (const plan::ModuleShape& module : plan.shapes.modules) names.push_back(module.name);
+    throw ConfigError(fmt::format(
+        "--schedule={}: there is no such unit or layer; units are R and 0 to {}, the layer with the nearest name is {}",
+        name, plan.units.size() - 2, config::nearest(name, names)));
+  }
+  bool holds(const schedule::Op& op) const {
+    if (unit_ < 0) return true;
+    return module_ >= 0 && op.module >= 0 ? op.module == module_ : op.unit == unit_;
+  }
+
+ private:
+  int unit_ = -1;
+  int module_ = -1;
+};
 
 json schedule_json(const engine::Setup& p) {
   json ops = json::array();
@@ -143,22 +221,57 @@ json estimate_json(const plan::MemoryEstimate& e) {
 
 }  // namespace
 
-std::string explain_text(const engine::Setup& p) {
-  std::string text = run_headline(p) + "\n\n";
+std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
+  std::string text = headline(p) + "\n";
   text += units_table(p.plan) + "\n";
   text += memory_table(p) + "\n";
   text += communication_table(p) + "\n";
+  text += prediction_text(prediction) + "\n";
   text += "Collectives, steady state (* prefetched in backward, | between forward and backward)\n  " +
-          schedule::collective_order(p.plan, p.schedules.steady()) + "\n\n";
-  text += "Schedule of one step, steady state: what the host issues, in order (+ allocates, - frees)\n";
-  text += schedule::op_list(p.plan, p.schedules.steady());
-  const std::size_t faults = schedule::check_schedules(p.schedules).size();
-  text += faults == 0 ? "\nhappens-before check: no race, every buffer freed once\n"
-                      : fmt::format("\nhappens-before check: {} FAULTS\n", faults);
-  return text;
+          short_order(schedule::collective_order(p.plan, p.schedules.steady())) + "\n\n";
+  text += check_line(p);
+  return text + "More: --parameters, --schedule, --schedule=LAYER, --format json\n";
 }
 
-json explain_json(const engine::Setup& p) {
+std::string explain_summary(const engine::Setup& p, const Prediction& prediction) {
+  const PoolStatistics& peak = p.memory;
+  const plan::MemoryEstimate with = plan::memory_with_fsdp(p.plan, p.config);
+  const plan::MemoryEstimate without = plan::memory_without_fsdp(p.plan, p.config);
+  const plan::CommunicationVolume v = volume(p);
+  const double parallel = plan::data_parallel_volume(p.plan, p.config);
+  Table table;
+  table.rows.push_back({"peak memory", format_bytes(peak.peak_occupied_total), "a rank, exact, activations included"});
+  for (MemoryCategory c : kMemoryCategories) {
+    std::string name = "  " + std::string(to_string(c));
+    std::ranges::replace(name, '_', ' ');
+    table.rows.push_back({std::move(name), format_bytes(peak.peak_occupied[index_of(c)]), "its own peak"});
+  }
+  table.rows.push_back({"states", decimal_bytes(states(with)), decimal_bytes(states(without)) + " without FSDP"});
+  table.rows.push_back({"bytes sent", decimal_bytes(v.total()),
+                        parallel > 0
+                            ? fmt::format("a rank and step, {:.3f} times data parallel's", v.total() / parallel)
+                            : "a rank and step"});
+  return headline(p) + "\n" + format_table(table) + "\n" + prediction_text(prediction);
+}
+
+std::string schedule_text(const engine::Setup& p, const std::string& which) {
+  const schedule::Schedule& steady = p.schedules.steady();
+  const OpChoice choice(p.plan, which);
+  std::string text = headline(p) + "\n";
+  text += fmt::format("Schedule of one step{}, steady state: what the host issues, in order (+ allocates, - frees)\n",
+                      which == kWholeSchedule ? "" : ", " + which + " of it");
+  std::istringstream lines(schedule::op_list(p.plan, steady));
+  std::string line;
+  for (const schedule::Op& op : steady.ops) {
+    std::getline(lines, line);
+    if (choice.holds(op)) text += line + "\n";
+  }
+  return text + "\n" + check_line(p);
+}
+
+std::string parameters_text(const engine::Setup& p) { return headline(p) + "\n" + parameters_text(p.plan); }
+
+json explain_json(const engine::Setup& p, const Prediction& prediction, bool with_parameters) {
   json j;
   j["schema_version"] = kExplainSchemaVersion;
   j["config"] = config::to_json(p.config);
@@ -190,13 +303,14 @@ json explain_json(const engine::Setup& p) {
   j["memory"] = {{"peak_bytes", std::move(peak)},
                  {"with_fsdp", estimate_json(plan::memory_with_fsdp(p.plan, p.config))},
                  {"without_fsdp", estimate_json(plan::memory_without_fsdp(p.plan, p.config))}};
-  const plan::CommunicationVolume v =
-      plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
+  const plan::CommunicationVolume v = volume(p);
   j["communication"] = {{"all_gather", v.all_gather},
                         {"reduce_scatter", v.reduce_scatter},
                         {"all_reduce", v.all_reduce},
                         {"total", v.total()},
                         {"data_parallel", plan::data_parallel_volume(p.plan, p.config)}};
+  j["prediction"] = prediction_json(prediction);
+  if (with_parameters) j["parameters"] = parameters_json(p.plan);
   j["schedule"] = {{"collectives", schedule::collective_order(p.plan, p.schedules.steady())},
                    {"issue", schedule::issue_order(p.plan, p.schedules.steady())},
                    {"ops", schedule_json(p)}};

@@ -3,14 +3,28 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "app/report/explain_prediction.h"
 #include "engine/setup.h"
 
 namespace fsdpbench::app {
 
-/// Plan, memory, communication and schedule of a configuration, for people.
-std::string explain_text(const engine::Setup& setup);
+/// Plan, memory, communication, predicted step and the order of collectives, for people: a terminal wide and about a
+/// page long, whatever the model's depth.
+std::string explain_text(const engine::Setup& setup, const Prediction& prediction);
 
-/// The same for programs: {"schema_version", "config", "plan", "memory", "communication", "schedule"}.
-nlohmann::json explain_json(const engine::Setup& setup);
+/// What matters of it, on one screen.
+std::string explain_summary(const engine::Setup& setup, const Prediction& prediction);
+
+inline constexpr const char* kWholeSchedule = "all";
+/// The steady schedule op by op, or what of it belongs to `which`: a unit's label, or a layer's name (with the gathers
+/// and reductions of its unit). Throws ConfigError if there is no such unit or layer.
+std::string schedule_text(const engine::Setup& setup, const std::string& which = kWholeSchedule);
+
+/// Who holds which part of every parameter (parameters_report.h), below a headline.
+std::string parameters_text(const engine::Setup& setup);
+
+/// All for programs: {"schema_version", "config", "plan", "memory", "communication", "prediction", "schedule"}, and
+/// "parameters" if asked for.
+nlohmann::json explain_json(const engine::Setup& setup, const Prediction& prediction, bool with_parameters);
 
 }  // namespace fsdpbench::app

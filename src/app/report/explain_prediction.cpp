@@ -1,0 +1,77 @@
+#include "app/report/explain_prediction.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace fsdpbench::app {
+namespace {
+
+double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
+
+void check(const char* option, const std::optional<double>& value, bool zero_too) {
+  if (!value || *value > 0 || (zero_too && *value == 0)) return;
+  throw ConfigError(
+      fmt::format("{} {} is no rate; expected a number {} 0", option, *value, zero_too ? "from" : "above"));
+}
+
+}  // namespace
+
+Prediction predict(const engine::Setup& p, const GivenRates& given) {
+  check("--tflops", given.tflops, false);
+  check("--link-gb-per-s", given.link_gb_per_s, false);
+  check("--link-latency-us", given.link_latency_us, true);
+  const config::Emulate& emulate = p.config.emulate;
+  const std::optional<double> tflops = given.tflops ? given.tflops : emulate.compute_tflops;
+  const std::optional<double> bandwidth = given.link_gb_per_s ? given.link_gb_per_s : emulate.link_gb_per_s;
+  Prediction prediction;
+  if (!tflops) {
+    prediction.why_none = "no rate of computation is known; --tflops (or emulate.compute_tflops) says one";
+    return prediction;
+  }
+  if (!bandwidth && p.plan.mesh.ranks() > 1) {
+    prediction.why_none = "no bandwidth of a link is known; --link-gb-per-s (or emulate.link_gb_per_s) says one";
+    return prediction;
+  }
+  prediction.rates.flops_per_second = *tflops * 1e12;
+  prediction.rates.link.bytes_per_second = bandwidth.value_or(0) * 1e9;
+  prediction.rates.link.latency_seconds = given.link_latency_us.value_or(emulate.link_latency_us) * 1e-6;
+  prediction.step =
+      metrics::predict_step(p.schedules.steady(), p.schedules.event_count, p.sizes, p.plan.groups, prediction.rates);
+  return prediction;
+}
+
+std::string prediction_text(const Prediction& prediction) {
+  if (!prediction.step) return fmt::format("Predicted step: none, because {}\n", prediction.why_none);
+  const metrics::StepPrediction& s = *prediction.step;
+  const metrics::ModelledRates& r = prediction.rates;
+  std::string text =
+      fmt::format("Predicted step {:.2f} ms: compute {:.2f} ms, ", milliseconds(s.step), milliseconds(s.computation));
+  const double tflops = r.flops_per_second / 1e12;
+  if (s.communication == 0) return text + fmt::format("no communication; matrix products at {:.4g} TFLOP/s\n", tflops);
+  text += fmt::format("exposed communication {:.2f} of {:.2f} ms,\n", milliseconds(s.exposed_communication()),
+                      milliseconds(s.communication));
+  return text + fmt::format(
+                    "by the schedule with modelled op times: matrix products at {:.4g} TFLOP/s, a collective of\n"
+                    "n ranks n-1 times ({:.4g} us + a rank's part at {:.4g} GB/s), a ring: not log2(n) times\n",
+                    tflops, r.link.latency_seconds * 1e6, r.link.bytes_per_second / 1e9);
+}
+
+nlohmann::json prediction_json(const Prediction& prediction) {
+  if (!prediction.step) return {{"reason", prediction.why_none}};
+  const metrics::StepPrediction& s = *prediction.step;
+  nlohmann::json j{{"step_ms", milliseconds(s.step)},
+                   {"compute_ms", milliseconds(s.computation)},
+                   {"comm_ms", milliseconds(s.communication)},
+                   {"exposed_comm_ms", milliseconds(s.exposed_communication())},
+                   {"tflops", prediction.rates.flops_per_second / 1e12}};
+  if (s.communication > 0) {
+    j["link_gb_per_s"] = prediction.rates.link.bytes_per_second / 1e9;
+    j["link_latency_us"] = prediction.rates.link.latency_seconds * 1e6;
+  }
+  return j;
+}
+
+}  // namespace fsdpbench::app

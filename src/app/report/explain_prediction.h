@@ -1,0 +1,36 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "engine/setup.h"
+#include "metrics/step_prediction.h"
+
+namespace fsdpbench::app {
+
+/// Rates that the user gives; those absent are what the configuration emulates.
+struct GivenRates {
+  std::optional<double> tflops;           ///< 1e12 FLOP/s a rank
+  std::optional<double> link_gb_per_s;    ///< 1e9 bytes/s a rank
+  std::optional<double> link_latency_us;  ///< a hop
+};
+
+/// The step of a configuration that nobody has run: by the steady schedule with modelled op times.
+struct Prediction {
+  std::optional<metrics::StepPrediction> step;
+  metrics::ModelledRates rates;
+  std::string why_none;  ///< a sentence, where there is no step
+};
+
+/// Throws ConfigError if a given rate is not positive (latency: negative).
+Prediction predict(const engine::Setup& setup, const GivenRates& given);
+
+/// Two or three lines: the step and what it is made of, or why there is none.
+std::string prediction_text(const Prediction& prediction);
+
+/// {"step_ms", "compute_ms", "comm_ms", "exposed_comm_ms", "tflops", "link_gb_per_s", "link_latency_us"}, or
+/// {"reason"}.
+nlohmann::json prediction_json(const Prediction& prediction);
+
+}  // namespace fsdpbench::app
