@@ -15,8 +15,8 @@ using schedule::OpKind;
 constexpr int kBlocks = 4;
 
 /// A decoder of equal blocks at 1 GFLOP/s, so that FLOPs are nanoseconds.
-struct Example {
-  explicit Example(const config::RunConfig& config) : made(testing::make_case(config)) {
+struct PredictedCase {
+  explicit PredictedCase(const config::RunConfig& config) : made(testing::make_case(config)) {
     for (std::size_t m = 1; m < made.sizes.size(); ++m) {
       made.sizes[m].forward_flops = 2'000'000;
       made.sizes[m].recompute_flops = 1'500'000;
@@ -45,7 +45,7 @@ TEST(ModelledDurations, OfARing) {
   config::RunConfig c = testing::decoder_config(kBlocks, 4, 2);
   c.fsdp.strategy = config::Strategy::hybrid_shard;
   c.fsdp.param_dtype = DType::bf16;
-  const Example e(c);
+  const PredictedCase e(c);
   const std::int64_t shard = e.made.plan.units[1].layout.shard_numel;
   EXPECT_EQ(e.first(OpKind::all_gather, "0"), 3 * 10'000 + 3 * shard * 2);      // bf16, a byte a nanosecond
   EXPECT_EQ(e.first(OpKind::reduce_scatter, "0"), 3 * 10'000 + 3 * shard * 4);  // fp32
@@ -55,7 +55,7 @@ TEST(ModelledDurations, OfARing) {
 TEST(ModelledDurations, OfComputation) {
   config::RunConfig c = testing::decoder_config(kBlocks, 4);
   c.fsdp.activation_checkpointing = true;
-  const Example e(c);
+  const PredictedCase e(c);
   EXPECT_EQ(e.first(OpKind::forward, "0"), 2'000'000);
   EXPECT_EQ(e.first(OpKind::recompute, "0"), 1'500'000);
   EXPECT_EQ(e.first(OpKind::backward, "0"), 4'000'000);
@@ -66,7 +66,7 @@ TEST(StepPrediction, WithoutPrefetchOneGatherHidesBesideTheHead) {
   config::RunConfig c = testing::decoder_config(kBlocks, 4);
   c.fsdp.forward_prefetch.mode = Prefetch::Mode::none;
   c.fsdp.backward_prefetch.mode = Prefetch::Mode::none;
-  const Example e(c);
+  const PredictedCase e(c);
   const StepPrediction p = e.predict();
   EXPECT_EQ(p.computation, (kBlocks + 1) * 6'000'000);
   // Before its backward the last block has no reduction to wait for: only the head's backward is going on.
@@ -74,7 +74,7 @@ TEST(StepPrediction, WithoutPrefetchOneGatherHidesBesideTheHead) {
 }
 
 TEST(StepPrediction, WithPrefetchOnlyTheFirstGathersAndLastReductionsAreExposed) {
-  const Example e(testing::decoder_config(kBlocks, 4));  // a gather takes well under a forward
+  const PredictedCase e(testing::decoder_config(kBlocks, 4));  // a gather takes well under a forward
   const StepPrediction p = e.predict();
   EXPECT_EQ(p.exposed_communication(), e.first(OpKind::all_gather, "R") + e.first(OpKind::all_gather, "0") +
                                            e.first(OpKind::reduce_scatter, "0") + e.first(OpKind::reduce_scatter, "R"));
@@ -82,7 +82,7 @@ TEST(StepPrediction, WithPrefetchOnlyTheFirstGathersAndLastReductionsAreExposed)
 }
 
 TEST(StepPrediction, ASlowLinkHidesTheComputationInstead) {
-  Example e(testing::decoder_config(kBlocks, 4));
+  PredictedCase e(testing::decoder_config(kBlocks, 4));
   const double flops = e.rates.flops_per_second;
   e.rates.flops_per_second = 1e18;
   const StepPrediction idle = e.predict();
@@ -98,7 +98,7 @@ TEST(StepPrediction, ASlowLinkHidesTheComputationInstead) {
 TEST(StepPrediction, OneRankCommunicatesNothing) {
   config::RunConfig c = testing::decoder_config(kBlocks, 1);
   c.fsdp.strategy = config::Strategy::no_shard;
-  Example e(c);
+  PredictedCase e(c);
   e.rates.link = {};  // unknown
   EXPECT_EQ(e.predict().exposed_communication(), 0);
 }
