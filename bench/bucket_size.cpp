@@ -45,8 +45,9 @@ void bucket_size(benchmark::State& state) {
   const LinkModel link{*c.emulate.link_gb_per_s * 1e9, c.emulate.link_latency_us * 1e-6};
   for (auto _ : state) {
     const engine::Measurement result = engine::run(*backend::cpu::make_cpu_backend(), p, NoTokens());
-    const metrics::RunMetrics m = metrics::run_metrics(p.schedules, p.plan.groups, result.traces, 1);
-    const metrics::RunDetails details = metrics::run_details(p.schedules, p.plan, result.traces, link);
+    const metrics::RunView run(p.schedules, result.traces);
+    const metrics::RunMetrics m = metrics::run_metrics(run, p.plan.groups, 1);
+    const metrics::RunDetails details = metrics::run_details(run, p.plan, link);
     state.SetIterationTime(m.step_ms.median / 1000);
     state.counters["overlap_pct"] = m.overlap_pct.value();
     state.counters["exposed_ms"] = m.exposed_comm_ms;

@@ -42,7 +42,7 @@ config::RunConfig decoder(int ranks, std::int64_t layers, std::int64_t width) {
 metrics::RunMetrics measure(const engine::Setup& p) {
   const engine::Measurement result = engine::run(*backend::cpu::make_cpu_backend(), p, CountingTokens());
   const config::Train& t = p.config.train;
-  return metrics::run_metrics(p.schedules, p.plan.groups, result.traces,
+  return metrics::run_metrics({p.schedules, result.traces}, p.plan.groups,
                               static_cast<double>(p.config.mesh.ranks * t.batch_per_rank * t.seq_len));
 }
 

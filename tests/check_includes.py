@@ -43,7 +43,7 @@ MAY_INCLUDE = {
     "plan": ["config/run_config.h"],
     "schedule": ["plan", "config/run_config.h"],
     "model": ["plan", "backend", "config/run_config.h"],
-    "metrics": ["trace", "schedule", "plan"],
+    "metrics": ["trace", "schedule", "plan", "config/run_config.h"],
     "engine": ["schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h"],
     **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }

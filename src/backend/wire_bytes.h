@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "backend/communicator.h"
+#include "base/ring.h"
 
 namespace fsdpbench::backend {
 
@@ -11,9 +12,9 @@ namespace fsdpbench::backend {
 constexpr std::int64_t ring_bytes(Collective kind, std::int64_t bytes, int size) {
   switch (kind) {
     case Collective::all_gather:
-    case Collective::reduce_scatter: return (size - 1) * bytes;
-    case Collective::all_reduce: return 2 * (size - 1) * bytes / size;
-    case Collective::broadcast: return (size - 1) * bytes / size;
+    case Collective::reduce_scatter: return fsdpbench::ring_bytes(size * bytes, size);
+    case Collective::all_reduce: return fsdpbench::ring_bytes(bytes, size, 2);
+    case Collective::broadcast: return fsdpbench::ring_bytes(bytes, size);
   }
   return 0;
 }

@@ -8,16 +8,22 @@
 
 #include "base/error.h"
 #include "metrics/cause_advice.h"
+#include "metrics/op_key.h"
 #include "metrics/step_breakdown.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::metrics {
 namespace {
 
+/// An op as reports name it.
+struct NamedOp {
+  std::string name, unit;
+};
+
 /// Nanoseconds lost to one cause, by op and by late rank.
 struct Loss {
   std::int64_t total = 0;
-  std::map<std::int32_t, std::int64_t> by_op;
+  std::map<OpKey, std::int64_t> by_op;
   std::map<int, std::int64_t> by_late_rank;
 };
 
@@ -26,7 +32,8 @@ auto largest(const Map& map) {
   return std::max_element(map.begin(), map.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
 }
 
-void check_partition(const std::vector<Stall>& stalls, const StepBreakdown& b, std::size_t step) {
+void check_partition(const std::vector<Stall>& stalls, const StepRecords& step, int rank) {
+  const std::int64_t stalled = break_down(step, rank).stalled();
   std::int64_t sum = 0, end = 0;
   bool disjoint = true;
   for (const Stall& s : stalls) {
@@ -34,100 +41,98 @@ void check_partition(const std::vector<Stall>& stalls, const StepBreakdown& b, s
     disjoint = disjoint && s.time.begin >= end;
     end = s.time.end;
   }
-  if (disjoint && sum == b.exposed_communication + b.exposed_copy + b.idle) return;
-  throw Error(fmt::format("rank {}, measured step {}: the causes do not partition the time without computation ({} ns "
-                          "of {}); these measurements must not be used",
-                          b.rank, step, sum, b.exposed_communication + b.exposed_copy + b.idle),
+  if (disjoint && sum == stalled) return;
+  throw Error(fmt::format("rank {}, step {}: the causes do not partition the time without computation ({} ns of {}); "
+                          "these measurements must not be used",
+                          rank, step.number(), sum, stalled),
               ExitCode::check_failed);
 }
 
-}  // namespace
+/// Losses over ranks and steps. Steps may have different schedules, so an op is known by what it is, not by its index.
+class Losses {
+ public:
+  explicit Losses(const plan::Plan& plan) : plan_(plan) {}
 
-CauseReport report_causes(const schedule::Schedules& schedules, const plan::Plan& plan, const schedule::Policy& policy,
-                          const std::vector<trace::RankTrace>& traces, const std::optional<LinkModel>& link) {
-  const int ranks = plan.mesh.ranks();
-  std::vector<std::vector<StepBreakdown>> breakdowns;
-  for (const trace::RankTrace& trace : traces) breakdowns.push_back(break_down(schedules, trace));
-  const std::size_t steps = breakdowns.front().size();
-
-  const auto slowest_rank = [&](std::size_t step) {
-    int slowest = 0;
-    for (int r = 1; r < ranks; ++r) {
-      if (breakdowns[static_cast<std::size_t>(r)][step].step > breakdowns[static_cast<std::size_t>(slowest)][step].step)
-        slowest = r;
-    }
-    return slowest;
-  };
-  std::vector<std::size_t> by_length(steps);
-  for (std::size_t s = 0; s < steps; ++s) by_length[s] = s;
-  std::sort(by_length.begin(), by_length.end(), [&](std::size_t a, std::size_t b) {
-    return breakdowns[static_cast<std::size_t>(slowest_rank(a))][a].step <
-           breakdowns[static_cast<std::size_t>(slowest_rank(b))][b].step;
-  });
-  const std::size_t example = by_length[steps / 2];
-
-  CauseReport report;
-  std::array<Loss, kCauseCount> losses;
-  std::int64_t step_ns = 0, stalled_ns = 0;
-  std::size_t first = 0;
-  for (std::size_t s = 0; s < steps; ++s) {
-    StepRecords records;
-    const std::int32_t number = traces.front().records[first].step;
-    records.schedule = &schedules.of_step(static_cast<std::size_t>(number));
-    for (const trace::RankTrace& trace : traces) {
-      records.ranks.push_back(trace.records.data() + first);
-      records.windows.push_back(trace.steps[s]);
-    }
-    for (int r = 0; r < ranks; ++r) {
-      const std::vector<Stall> stalls =
-          find_stalls(records, schedules.event_count, plan.groups, link,
-                      policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none, r);
-      const StepBreakdown& b = breakdowns[static_cast<std::size_t>(r)][s];
-      check_partition(stalls, b, s);
-      step_ns += b.step;
-      for (const Stall& stall : stalls) {
-        const std::int64_t ns = stall.time.end - stall.time.begin;
-        Loss& loss = losses[static_cast<std::size_t>(stall.cause)];
-        loss.total += ns;
-        loss.by_op[stall.op] += ns;
-        if (stall.late_rank >= 0) loss.by_late_rank[stall.late_rank] += ns;
-        stalled_ns += ns;
+  void add(const StepRecords& step, const std::vector<Stall>& stalls) {
+    const schedule::Schedule& schedule = step.schedule();
+    std::vector<OpKey>& keys = keys_[&schedule];
+    if (keys.empty()) keys = op_keys(schedule);
+    for (const Stall& stall : stalls) {
+      const std::int64_t ns = stall.time.end - stall.time.begin;
+      Loss& loss = by_cause_[static_cast<std::size_t>(stall.cause)];
+      loss.total += ns;
+      if (stall.op >= 0) {
+        const auto op = static_cast<std::size_t>(stall.op);
+        loss.by_op[keys[op]] += ns;
+        names_.try_emplace(keys[op], name_of(schedule.ops[op]));
       }
-      if (s == example && r == slowest_rank(s)) {
-        report.example = stalls;
-        report.example_rank = r;
-        report.example_step = number;
-      }
+      if (stall.late_rank >= 0) loss.by_late_rank[stall.late_rank] += ns;
     }
-    first += records.schedule->ops.size();
   }
 
-  const double per_ms = 1e6 * static_cast<double>(steps) * ranks;
-  report.step_ms = static_cast<double>(step_ns) / per_ms;
-  report.stalled_ms = static_cast<double>(stalled_ns) / per_ms;
+  const Loss& of(std::size_t cause) const { return by_cause_[cause]; }
+  const NamedOp& named(const OpKey& key) const { return names_.at(key); }
+
+ private:
+  NamedOp name_of(const schedule::Op& op) const {
+    NamedOp named{schedule::op_name(plan_, op), {}};
+    if (op.unit >= 0) named.unit = plan_.units[static_cast<std::size_t>(op.unit)].label();
+    return named;
+  }
+
+  const plan::Plan& plan_;
+  std::array<Loss, kCauseCount> by_cause_;
+  std::map<OpKey, NamedOp> names_;
+  std::map<const schedule::Schedule*, std::vector<OpKey>> keys_;
+};
+
+}  // namespace
+
+CauseReport report_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
+                          const std::optional<LinkModel>& link) {
+  const MiddleSteps middle = middle_steps(run);
+  const bool prefetches_backward = policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
+  CauseReport report;
+  report.step_ms = middle.median_ms;
+  Losses losses(plan);
+  for (std::size_t s = 0; s < run.steps().size(); ++s) {
+    const StepRecords& step = run.steps()[s];
+    const bool counts = std::ranges::binary_search(middle.indices, s);
+    for (int rank = 0; rank < run.ranks(); ++rank) {
+      std::vector<Stall> stalls = find_stalls(step, plan.groups, link, prefetches_backward, rank);
+      check_partition(stalls, step, rank);
+      if (counts) losses.add(step, stalls);
+      if (s == middle.median && rank == step.slowest_rank()) {
+        report.example = std::move(stalls);
+        report.example_rank = rank;
+        report.example_step = step.number();
+      }
+    }
+  }
+
+  const auto ms = [&](std::int64_t ns) { return static_cast<double>(ns) * middle.ms_per_ns; };
+  for (std::size_t c = 0; c < kCauseCount; ++c) report.stalled_ms += ms(losses.of(c).total);
   for (std::size_t c = 0; c < kCauseCount; ++c) {
-    const Loss& loss = losses[c];
+    const Loss& loss = losses.of(c);
     if (loss.total == 0) continue;
     CauseShare share;
     share.cause = static_cast<Cause>(c);
-    share.ms = static_cast<double>(loss.total) / per_ms;
+    share.ms = ms(loss.total);
     share.share_pct = 100 * share.ms / report.step_ms;
     if (share.share_pct < kSmallSharePct) {
       report.small_ms += share.ms;
       continue;
     }
-    if (const std::int32_t worst = largest(loss.by_op)->first; worst >= 0) {
-      const schedule::Op& op = schedules.steady().ops[static_cast<std::size_t>(
-          std::min(worst, static_cast<std::int32_t>(schedules.steady().ops.size()) - 1))];
-      share.op = schedule::op_name(plan, op);
-      if (op.unit >= 0) share.unit = plan.units[static_cast<std::size_t>(op.unit)].label();
+    if (!loss.by_op.empty()) {
+      const NamedOp& worst = losses.named(largest(loss.by_op)->first);
+      share.op = worst.name;
+      share.unit = worst.unit;
     }
     if (!loss.by_late_rank.empty()) share.late_rank = largest(loss.by_late_rank)->first;
     share.advice = advice(share, policy, report.stalled_ms);
     report.causes.push_back(std::move(share));
   }
-  std::sort(report.causes.begin(), report.causes.end(),
-            [](const CauseShare& a, const CauseShare& b) { return a.ms > b.ms; });
+  std::ranges::stable_sort(report.causes, [](const CauseShare& a, const CauseShare& b) { return a.ms > b.ms; });
   return report;
 }
 

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "metrics/causes.h"
+#include "metrics/run_view.h"
 #include "plan/plan.h"
 #include "schedule/policy.h"
-#include "schedule/schedule.h"
-#include "trace/record.h"
 
 namespace fsdpbench::metrics {
 
-/// One cause over a whole run. Milliseconds are means over ranks and measured steps.
+/// One cause over a whole run. Milliseconds are those of RunMetrics: means over all ranks in the run's middle steps,
+/// scaled to the median step (run_view.h).
 struct CauseShare {
   Cause cause = Cause::unknown;
   double ms = 0;
@@ -23,10 +23,10 @@ struct CauseShare {
   std::string advice;    ///< one sentence that names the knob
 };
 
-/// Why computation was not running, ranked. The shares and small_ms add up to stalled_ms, which is exposed
-/// communication, exposed copies and idle time together.
+/// Why computation was not running, ranked. The shares and small_ms add up to stalled_ms, which is the exposed
+/// communication, exposed copies and idle time of RunMetrics together.
 struct CauseReport {
-  double step_ms = 0;
+  double step_ms = 0;  ///< the median step
   double stalled_ms = 0;
   std::vector<CauseShare> causes;  ///< largest first; those under kSmallShare of the step are only in small_ms
   double small_ms = 0;
@@ -38,7 +38,7 @@ inline constexpr double kSmallSharePct = 2.0;
 
 /// Throws a check_failed Error if the stalls of any rank and step do not partition the time without computation to
 /// the nanosecond. At least one measured step.
-CauseReport report_causes(const schedule::Schedules& schedules, const plan::Plan& plan, const schedule::Policy& policy,
-                          const std::vector<trace::RankTrace>& traces, const std::optional<LinkModel>& link);
+CauseReport report_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
+                          const std::optional<LinkModel>& link);
 
 }  // namespace fsdpbench::metrics

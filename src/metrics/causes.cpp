@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "metrics/collective_message.h"
 #include "metrics/step_view.h"
 
 namespace fsdpbench::metrics {
@@ -40,14 +41,14 @@ struct Constraint {
 
 class Blame {
  public:
-  Blame(const StepRecords& step, int event_count, const plan::Groups& groups, const std::optional<LinkModel>& link,
+  Blame(const StepRecords& step, const plan::Groups& groups, const std::optional<LinkModel>& link,
         bool prefetches_backward, int rank)
       : step_(step),
         groups_(groups),
         link_(link),
         prefetches_backward_(prefetches_backward),
         rank_(rank),
-        view_(step, event_count, rank) {}
+        view_(step, rank) {}
 
   std::vector<Stall> run() {
     std::vector<Interval> computation;
@@ -93,6 +94,7 @@ class Blame {
       if (view_.op(i).has_work() && (last < 0 || view_.record(i).end_ns > view_.record(last).end_ns)) last = i;
     }
     if (last < 0) return;
+    put(view_.record(last).end_ns, Cause::unknown, last);  // all was done, and the host took so long to see it
     attribute(last);
     walk(last);
   }
@@ -158,13 +160,15 @@ class Blame {
     // From the constraint that held it longest downwards: each one that could be lifted is charged with what it held
     // the transfer beyond the next one; the first that cannot be lifted ends this.
     std::vector<Constraint> held = start_constraints_of(i);
-    held.push_back({std::max(r.begin_ns, r.peers_arrived_ns), i, Cause::straggler, true});
+    if (r.peers_arrived_ns > r.begin_ns) held.push_back({r.peers_arrived_ns, i, Cause::straggler, true});
     held.push_back({r.begin_ns, i, Cause::unknown, true});  // later than everything that is known to have held it
     held.push_back({view_.window().begin_ns, -1, Cause::unknown, false});
-    std::sort(held.begin(), held.end(), [](const Constraint& x, const Constraint& y) {
-      // Of equals the one that cannot be lifted stands first, and what is known before what is not.
+    // Of equals the last is charged: one that cannot be lifted stands first and ends this, what is not known before
+    // what is.
+    std::ranges::stable_sort(held, [](const Constraint& x, const Constraint& y) {
       if (x.until != y.until) return x.until > y.until;
-      return x.liftable != y.liftable ? !x.liftable : y.cause == Cause::unknown && x.cause != Cause::unknown;
+      if (x.liftable != y.liftable) return !x.liftable;
+      return x.cause == Cause::unknown && y.cause != Cause::unknown;
     });
     for (std::size_t k = 0; k + 1 < held.size() && held[k].liftable && cursor_ > begin; ++k) {
       const std::int64_t gain = std::min(cursor_ - begin, held[k].until - held[k + 1].until);
@@ -189,20 +193,11 @@ class Blame {
     return op.kind == OpKind::gather_norm || (outermost && last_ops_);
   }
 
-  double seconds_of_bytes(int i) const {
-    const schedule::Op& op = view_.op(i);
-    const int n = groups_.size(op.group());
-    const double message = static_cast<double>(op.collective()->bytes());
-    // A ring sends n-1 parts for a gather or a reduce-scatter; an all-reduce of one message twice (n-1)/n.
-    const double bytes = op.kind == OpKind::all_reduce ? 2.0 * message * (n - 1) / n : message * (n - 1);
-    return bytes / link_->bytes_per_second;
+  bool mostly_latency(int i) const {
+    if (!link_) return false;
+    const CollectiveMessage message = message_of(view_.op(i), groups_);
+    return message.seconds_of_latency(*link_) > message.seconds_of_bytes(*link_);
   }
-  double seconds_of_latency(int i) const {
-    const schedule::Op& op = view_.op(i);
-    const int hops = groups_.size(op.group()) - 1;
-    return link_->latency_seconds * (op.kind == OpKind::all_reduce ? 2 * hops : hops);
-  }
-  bool mostly_latency(int i) const { return link_ && seconds_of_latency(i) > seconds_of_bytes(i); }
 
   /// How much longer than alone transfer i took while another one ran beside it, in nanoseconds.
   std::int64_t slowed_by_sharing(int i) const {
@@ -216,17 +211,18 @@ class Blame {
       beside = std::max(other.begin_ns, other.peers_arrived_ns) < r.end_ns && other.end_ns > begin;
     }
     if (!beside) return 0;
-    const auto alone = static_cast<std::int64_t>((seconds_of_bytes(i) + seconds_of_latency(i)) * 1e9);
+    const CollectiveMessage message = message_of(view_.op(i), groups_);
+    const auto alone =
+        static_cast<std::int64_t>((message.seconds_of_bytes(*link_) + message.seconds_of_latency(*link_)) * 1e9);
     return std::max<std::int64_t>(0, r.end_ns - begin - alone);
   }
 
   int last_to_arrive(int i) const {
     const plan::Members peers = groups_.members(view_.op(i).group(), rank_);
-    int late = -1;
-    for (int k = 0; k < peers.count; ++k) {
-      const int peer = peers[k];
-      const trace::Record* records = step_.ranks[static_cast<std::size_t>(peer)];
-      if (late < 0 || records[i].begin_ns > step_.ranks[static_cast<std::size_t>(late)][i].begin_ns) late = peer;
+    const auto index = static_cast<std::size_t>(i);
+    int late = peers[0];
+    for (int k = 1; k < peers.count; ++k) {
+      if (step_.of(peers[k])[index].begin_ns > step_.of(late)[index].begin_ns) late = peers[k];
     }
     return late;
   }
@@ -369,9 +365,9 @@ class Blame {
 
 }  // namespace
 
-std::vector<Stall> find_stalls(const StepRecords& step, int event_count, const plan::Groups& groups,
+std::vector<Stall> find_stalls(const StepRecords& step, const plan::Groups& groups,
                                const std::optional<LinkModel>& link, bool prefetches_backward, int rank) {
-  return Blame(step, event_count, groups, link, prefetches_backward, rank).run();
+  return Blame(step, groups, link, prefetches_backward, rank).run();
 }
 
 }  // namespace fsdpbench::metrics

@@ -7,9 +7,8 @@
 
 #include "base/link_model.h"
 #include "metrics/intervals.h"
+#include "metrics/run_view.h"
 #include "plan/groups.h"
-#include "schedule/schedule.h"
-#include "trace/record.h"
 
 namespace fsdpbench::metrics {
 
@@ -41,13 +40,6 @@ struct Stall {
   int late_rank = -1;
 };
 
-/// One measured step, all ranks.
-struct StepRecords {
-  const schedule::Schedule* schedule = nullptr;
-  std::vector<const trace::Record*> ranks;  ///< by rank: its records of the step, one an op
-  std::vector<trace::StepWindow> windows;   ///< by rank
-};
-
 /// Finds out why rank `rank` did not compute when it did not. The stalls are disjoint, sorted, and cover exactly the
 /// step minus the union of computation: exposed communication, exposed copies and idle time together.
 /// `link`: absent for real ones. `prefetches_backward`: the policy prefetches in backward, so a gather that was not
@@ -61,7 +53,7 @@ struct StepRecords {
 /// lift (a limit, a late prefetch, a busy communicator, a blocked host) held it longer than those that nothing can lift
 /// (data, the transfer before it), that much of the transfer is put down to that constraint. What remains is the
 /// link's.
-std::vector<Stall> find_stalls(const StepRecords& step, int event_count, const plan::Groups& groups,
+std::vector<Stall> find_stalls(const StepRecords& step, const plan::Groups& groups,
                                const std::optional<LinkModel>& link, bool prefetches_backward, int rank);
 
 }  // namespace fsdpbench::metrics

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <utility>
 
-#include "metrics/intervals.h"
+#include "metrics/collective_message.h"
+#include "metrics/op_key.h"
 #include "metrics/statistics.h"
 #include "metrics/step_breakdown.h"
 #include "schedule/print_schedule.h"
@@ -12,28 +14,22 @@
 namespace fsdpbench::metrics {
 namespace {
 
-using schedule::OpKind;
 using schedule::Phase;
 
 constexpr std::array<Phase, 3> kPhases{Phase::forward, Phase::backward, Phase::optimizer};
 
-/// Nanoseconds, to be divided by ranks and steps.
-struct Sums {
-  std::int64_t step = 0, compute = 0, comm = 0, overlap = 0, exposed_comm = 0, exposed_copy = 0, idle = 0,
-               host_wait = 0;
-};
-
 /// The stretches of one rank's step that belong to each phase.
-std::array<IntervalSet, 3> phase_windows(const schedule::Schedule& schedule, const trace::Record* records,
-                                         const trace::StepWindow& window) {
+std::array<IntervalSet, 3> phase_windows(const StepRecords& step, int rank) {
   std::array<IntervalSet, 3> result;
+  const trace::StepWindow& window = step.window(rank);
   Phase phase = Phase::forward;
   std::int64_t begin = window.begin_ns;
-  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-    const schedule::Op& op = schedule.ops[i];
+  for (std::size_t i = 0; i < step.schedule().ops.size(); ++i) {
+    const schedule::Op& op = step.schedule().ops[i];
     if (op.phase == phase || classify(op) != OpClass::computation) continue;
-    result[static_cast<std::size_t>(phase)].push_back({begin, records[i].begin_ns});
-    begin = records[i].begin_ns;
+    const std::int64_t end = step.of(rank)[i].begin_ns;
+    result[static_cast<std::size_t>(phase)].push_back({begin, end});
+    begin = end;
     phase = op.phase;
   }
   result[static_cast<std::size_t>(phase)].push_back({begin, window.end_ns});
@@ -41,140 +37,137 @@ std::array<IntervalSet, 3> phase_windows(const schedule::Schedule& schedule, con
   return result;
 }
 
+struct Sums {
+  StepBreakdown time;
+  std::int64_t host_wait = 0;
+};
+
+struct UnitSums {
+  std::int64_t compute = 0, comm = 0, exposed_comm = 0;
+};
+
 class Details {
  public:
-  Details(const schedule::Schedules& schedules, const plan::Plan& plan, const std::optional<LinkModel>& link)
-      : schedules_(schedules), plan_(plan), link_(link), units_(plan.units.size()) {}
-
-  void add_rank(const trace::RankTrace& trace) {
-    std::size_t first = 0;
-    for (const trace::StepWindow& window : trace.steps) {
-      const schedule::Schedule& schedule = schedules_.of_step(static_cast<std::size_t>(trace.records[first].step));
-      add_step(schedule, trace.records.data() + first, window);
-      first += schedule.ops.size();
+  Details(const RunView& run, const plan::Plan& plan, const std::optional<LinkModel>& link)
+      : run_(run), plan_(plan), link_(link), units_(plan.units.size()) {
+    // The steady schedule first: its order is the one that readers know.
+    const std::vector<schedule::Schedule>& schedules = run.schedules().steps;
+    for (auto schedule = schedules.rbegin(); schedule != schedules.rend(); ++schedule) {
+      std::vector<OpKey> keys = op_keys(*schedule);
+      for (std::size_t i = 0; i < keys.size(); ++i) {
+        if (!schedule->ops[i].is_collective() || number_.contains(keys[i])) continue;
+        number_.emplace(keys[i], collectives_.size());
+        collectives_.push_back({&schedule->ops[i], {}, {}, {}});
+      }
+      keys_.emplace(&*schedule, std::move(keys));
     }
   }
 
-  RunDetails result() const {
+  RunDetails result() {
+    const MiddleSteps middle = middle_steps(run_);
+    for (const std::size_t s : middle.indices) {
+      for (int rank = 0; rank < run_.ranks(); ++rank) add_times(run_.steps()[s], rank);
+    }
+    for (const StepRecords& step : run_.steps()) {
+      for (int rank = 0; rank < run_.ranks(); ++rank) add_collectives(step, rank);
+    }
     RunDetails details;
-    const double per_ms = 1e6 * static_cast<double>(steps_);
-    const auto ms = [per_ms](std::int64_t ns) { return static_cast<double>(ns) / per_ms; };
-    for (Phase phase : kPhases) {
-      const Sums& s = phases_[static_cast<std::size_t>(phase)];
-      details.phases.push_back({phase, ms(s.step), ms(s.compute), ms(s.comm), ms(s.overlap), ms(s.exposed_comm),
-                                ms(s.exposed_copy), ms(s.idle), ms(s.host_wait)});
+    const auto ms = [&](std::int64_t ns) { return static_cast<double>(ns) * middle.ms_per_ns; };
+    for (const Phase phase : kPhases) {
+      const auto& [t, host_wait] = phases_[static_cast<std::size_t>(phase)];
+      details.phases.push_back({phase, ms(t.step), ms(t.computation), ms(t.communication), ms(t.overlap),
+                                ms(t.exposed_communication), ms(t.exposed_copy), ms(t.idle), ms(host_wait)});
     }
     for (std::size_t u = 0; u < units_.size(); ++u) {
       details.units.push_back(
           {plan_.units[u].label(), ms(units_[u].compute), ms(units_[u].comm), ms(units_[u].exposed_comm)});
     }
-    for (const auto& [op, times] : collectives_) details.collectives.push_back(collective(op, times));
+    for (const Times& times : collectives_) {
+      if (!times.time.empty()) details.collectives.push_back(collective(times));
+    }
     return details;
   }
 
  private:
   struct Times {
+    const schedule::Op* op;
     std::vector<double> time, wait, transfer;  // milliseconds
   };
 
-  void add_step(const schedule::Schedule& schedule, const trace::Record* records, const trace::StepWindow& window) {
-    ++steps_;
-    std::vector<Interval> computation, communication, copies;
-    std::vector<std::vector<Interval>> unit_computation(units_.size()), unit_communication(units_.size());
-    const bool steady = schedule.ops.size() == schedules_.steady().ops.size();
-    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-      const schedule::Op& op = schedule.ops[i];
-      const Interval run{records[i].begin_ns, records[i].end_ns};
-      const auto unit = static_cast<std::size_t>(op.unit);
-      switch (classify(op)) {
-        case OpClass::computation:
-          computation.push_back(run);
-          if (op.unit >= 0) unit_computation[unit].push_back(run);
-          break;
-        case OpClass::communication:
-          communication.push_back(run);
-          if (op.unit >= 0) unit_communication[unit].push_back(run);
-          if (steady) add_collective(static_cast<int>(i), records[i]);
-          break;
-        case OpClass::copy: copies.push_back(run); break;
-        case OpClass::none:
-          if (op.is_host()) {
-            phases_[static_cast<std::size_t>(op.phase)].host_wait += records[i].end_ns - records[i].issued_ns;
-          }
-          break;
-      }
+  void add_times(const StepRecords& step, int rank) {
+    const StepIntervals intervals = intervals_of(step, rank);
+    const std::array<IntervalSet, 3> windows = phase_windows(step, rank);
+    for (const Phase phase : kPhases) {
+      const auto p = static_cast<std::size_t>(phase);
+      phases_[p].time += break_down(intervals, windows[p]);
     }
-    const IntervalSet comp = unite(std::move(computation));
-    const IntervalSet comm = unite(std::move(communication));
-    const IntervalSet both = unite(comp, comm);
-    const IntervalSet all = unite(both, unite(std::move(copies)));
-    const std::array<IntervalSet, 3> windows = phase_windows(schedule, records, window);
-    for (Phase phase : kPhases) {
-      const IntervalSet& in = windows[static_cast<std::size_t>(phase)];
-      Sums& s = phases_[static_cast<std::size_t>(phase)];
-      s.step += length(in);
-      s.compute += length(intersect(in, comp));
-      s.comm += length(intersect(in, comm));
-      s.overlap += length(intersect(in, intersect(comp, comm)));
-      s.exposed_comm += length(intersect(in, subtract(comm, comp)));
-      s.exposed_copy += length(intersect(in, subtract(all, both)));
-      s.idle += length(subtract(in, all));
+    std::vector<std::vector<Interval>> computation(units_.size()), communication(units_.size());
+    for (std::size_t i = 0; i < step.schedule().ops.size(); ++i) {
+      const schedule::Op& op = step.schedule().ops[i];
+      const trace::Record& r = step.of(rank)[i];
+      if (op.is_host()) phases_[static_cast<std::size_t>(op.phase)].host_wait += r.end_ns - r.issued_ns;
+      if (op.unit < 0) continue;
+      const auto unit = static_cast<std::size_t>(op.unit);
+      if (classify(op) == OpClass::computation) computation[unit].push_back({r.begin_ns, r.end_ns});
+      if (classify(op) == OpClass::communication) communication[unit].push_back({r.begin_ns, r.end_ns});
     }
     for (std::size_t u = 0; u < units_.size(); ++u) {
-      const IntervalSet mine = unite(std::move(unit_communication[u]));
-      units_[u].compute += length(unite(std::move(unit_computation[u])));
+      const IntervalSet mine = unite(std::move(communication[u]));
+      units_[u].compute += length(unite(std::move(computation[u])));
       units_[u].comm += length(mine);
-      units_[u].exposed_comm += length(subtract(mine, comp));
+      units_[u].exposed_comm += length(subtract(mine, intervals.computation));
     }
   }
 
-  void add_collective(int op, const trace::Record& r) {
-    Times& times = collectives_[op];
-    const std::int64_t arrived = std::max(r.begin_ns, r.peers_arrived_ns);
-    times.time.push_back(static_cast<double>(r.end_ns - r.begin_ns) / 1e6);
-    times.wait.push_back(static_cast<double>(arrived - r.begin_ns) / 1e6);
-    times.transfer.push_back(static_cast<double>(r.end_ns - arrived) / 1e6);
+  void add_collectives(const StepRecords& step, int rank) {
+    const std::vector<OpKey>& keys = keys_.at(&step.schedule());
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (!step.schedule().ops[i].is_collective()) continue;
+      const trace::Record& r = step.of(rank)[i];
+      const std::int64_t arrived = std::max(r.begin_ns, r.peers_arrived_ns);
+      Times& times = collectives_[number_.at(keys[i])];
+      times.time.push_back(static_cast<double>(r.end_ns - r.begin_ns) / 1e6);
+      times.wait.push_back(static_cast<double>(arrived - r.begin_ns) / 1e6);
+      times.transfer.push_back(static_cast<double>(r.end_ns - arrived) / 1e6);
+    }
   }
 
-  CollectiveTimes collective(int index, const Times& times) const {
-    const schedule::Op& op = schedules_.steady().ops[static_cast<std::size_t>(index)];
+  CollectiveTimes collective(const Times& times) const {
+    const schedule::Op& op = *times.op;
+    const CollectiveMessage message = message_of(op, plan_.groups);
     CollectiveTimes c;
     c.name = schedule::op_name(plan_, op);
     c.kind = schedule::to_string(op.kind);
     c.phase = schedule::to_string(op.phase);
     if (op.unit >= 0) c.unit = plan_.units[static_cast<std::size_t>(op.unit)].label();
-    c.group_size = plan_.groups.size(op.group());
-    const bool all_reduce = op.kind == OpKind::all_reduce;
-    c.message_bytes = op.collective()->bytes() * (all_reduce ? 1 : c.group_size);
+    c.group_size = message.ranks;
+    c.message_bytes = message.bytes;
     c.count = static_cast<int>(times.time.size());
     c.time_ms = median(times.time);
     c.wait_ms = median(times.wait);
     c.transfer_ms = median(times.transfer);
     if (c.transfer_ms > 0) {
-      const double n = c.group_size;
       c.algbw_gb_s = static_cast<double>(c.message_bytes) / (c.transfer_ms * 1e6);
-      c.busbw_gb_s = c.algbw_gb_s * (all_reduce ? 2 : 1) * (n - 1) / n;
+      c.busbw_gb_s = c.algbw_gb_s * ring_share(message.ranks, message.passes);
       if (link_) c.link_efficiency = c.busbw_gb_s * 1e9 / link_->bytes_per_second;
     }
     return c;
   }
 
-  const schedule::Schedules& schedules_;
+  const RunView& run_;
   const plan::Plan& plan_;
   const std::optional<LinkModel>& link_;
-  std::int64_t steps_ = 0;  // of all ranks
   std::array<Sums, 3> phases_;
-  std::vector<Sums> units_;
-  std::map<int, Times> collectives_;  // by op of the steady schedule
+  std::vector<UnitSums> units_;
+  std::map<const schedule::Schedule*, std::vector<OpKey>> keys_;
+  std::map<OpKey, std::size_t> number_;  // into collectives_
+  std::vector<Times> collectives_;
 };
 
 }  // namespace
 
-RunDetails run_details(const schedule::Schedules& schedules, const plan::Plan& plan,
-                       const std::vector<trace::RankTrace>& traces, const std::optional<LinkModel>& link) {
-  Details details(schedules, plan, link);
-  for (const trace::RankTrace& trace : traces) details.add_rank(trace);
-  return details.result();
+RunDetails run_details(const RunView& run, const plan::Plan& plan, const std::optional<LinkModel>& link) {
+  return Details(run, plan, link).result();
 }
 
 }  // namespace fsdpbench::metrics

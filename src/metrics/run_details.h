@@ -5,17 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "base/memory_category.h"
-#include "metrics/causes.h"
+#include "base/link_model.h"
+#include "metrics/run_view.h"
 #include "plan/plan.h"
-#include "schedule/schedule.h"
-#include "trace/record.h"
 
 namespace fsdpbench::metrics {
 
-/// One phase of a step, in milliseconds: means over ranks and measured steps. A phase begins when its first
+/// One phase of a step, in milliseconds of RunMetrics: means over all ranks in the run's middle steps, scaled to the
+/// median step (run_view.h). A phase begins when its first
 /// computation does, so what a phase waits for before its first op belongs to the phase before; the first phase begins
-/// with the step. The phases of a rank's step add up to the step.
+/// with the step. So the phases add up to the run's numbers, part by part.
 struct PhaseTimes {
   schedule::Phase phase = schedule::Phase::forward;
   double step_ms = 0;
@@ -28,7 +27,7 @@ struct PhaseTimes {
   double host_wait_ms = 0;  ///< the host was blocked (limits, syncs); runs beside the above, not part of the sum
 };
 
-/// One unit, means over ranks and measured steps. Exposed: its communication while nothing computes.
+/// One unit, in the same milliseconds. Exposed: its communication while nothing computes.
 struct UnitTimes {
   std::string unit;
   double compute_ms = 0;
@@ -36,7 +35,8 @@ struct UnitTimes {
   double exposed_comm_ms = 0;
 };
 
-/// One collective of the schedule: medians over ranks and measured steps.
+/// One collective of the schedule: medians over ranks and measured steps. Steps may have different schedules; those in
+/// which a collective does the same to the same count together (op_key.h).
 /// Message and bandwidths by nccl-tests' conventions: the output of an all-gather, the input of a reduce-scatter, the
 /// buffer of an all-reduce; algbw = message / transfer time; busbw = algbw (n-1)/n, for all-reduce 2 (n-1)/n.
 struct CollectiveTimes {
@@ -59,7 +59,6 @@ struct RunDetails {
 };
 
 /// At least one measured step.
-RunDetails run_details(const schedule::Schedules& schedules, const plan::Plan& plan,
-                       const std::vector<trace::RankTrace>& traces, const std::optional<LinkModel>& link);
+RunDetails run_details(const RunView& run, const plan::Plan& plan, const std::optional<LinkModel>& link);
 
 }  // namespace fsdpbench::metrics

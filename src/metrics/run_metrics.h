@@ -3,23 +3,26 @@
 #include <optional>
 #include <vector>
 
+#include "metrics/run_view.h"
 #include "metrics/settling.h"
 #include "metrics/statistics.h"
 #include "plan/groups.h"
-#include "schedule/schedule.h"
-#include "trace/record.h"
 
 namespace fsdpbench::metrics {
 
-/// One rank's own steps, whoever was slowest.
+/// One rank's own steps, whoever was slowest. The parts are sums over the run's middle steps, scaled to the rank's own
+/// median step: compute + exposed_comm + exposed_copy + idle = step_ms.median.
 struct RankMetrics {
   Summary step_ms;
   double compute_ms = 0;
   double exposed_comm_ms = 0;
+  double exposed_copy_ms = 0;
   double idle_ms = 0;
 };
 
-/// The numbers of a run. Each measured step counts with its slowest rank; times in milliseconds are medians over steps.
+/// The numbers of a run, in milliseconds. The step time counts each measured step with its slowest rank. The parts are
+/// means over all ranks in the middle steps, scaled to the median step (run_view.h):
+/// compute + exposed_comm + exposed_copy + idle = step_ms.median, and causes partition the last three.
 struct RunMetrics {
   Summary step_ms;
   std::vector<double> steps_ms;  ///< each step's own, in order
@@ -28,7 +31,7 @@ struct RunMetrics {
   double exposed_comm_ms = 0;
   double exposed_copy_ms = 0;
   double idle_ms = 0;
-  std::optional<double> overlap_pct;   ///< absent without communication
+  std::optional<double> overlap_pct;   ///< of comm_ms, what is not exposed; absent without communication
   double tokens_per_s = 0;             ///< over all ranks, at the median step
   std::optional<double> bound_ratio;   ///< median over steps of step / max-plus bound of its own op durations
   std::vector<RankMetrics> ranks;      ///< by rank
@@ -38,7 +41,6 @@ struct RunMetrics {
 
 /// Checks every identity of step_breakdown.h on every rank and step; throws if one fails. At least one measured step.
 /// `tokens_per_step`: over all ranks and microbatches.
-RunMetrics run_metrics(const schedule::Schedules& schedules, const plan::Groups& groups,
-                       const std::vector<trace::RankTrace>& traces, double tokens_per_step);
+RunMetrics run_metrics(const RunView& run, const plan::Groups& groups, double tokens_per_step);
 
 }  // namespace fsdpbench::metrics

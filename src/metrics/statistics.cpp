@@ -8,9 +8,24 @@ namespace fsdpbench::metrics {
 namespace {
 
 constexpr int kResamples = 2000;
-constexpr std::size_t kFewestForBootstrap = 5;
+constexpr int kFewestForBootstrap = 5;
 
 }  // namespace
+
+std::string_view to_string(IntervalKind kind) {
+  switch (kind) {
+    case IntervalKind::bootstrap: return "95 % bootstrap";
+    case IntervalKind::range: return "range";
+    case IntervalKind::one_value: return "one value";
+  }
+  return {};
+}
+
+IntervalKind interval_of(int values) {
+  return values >= kFewestForBootstrap ? IntervalKind::bootstrap
+         : values > 1                  ? IntervalKind::range
+                                       : IntervalKind::one_value;
+}
 
 double median(std::vector<double> values) {
   if (values.empty()) throw std::invalid_argument("median of nothing");
@@ -28,7 +43,8 @@ Summary summarize(const std::vector<double>& values) {
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   s.min = s.ci_low = *low;
   s.max = s.ci_high = *high;
-  if (values.size() < kFewestForBootstrap) return s;
+  s.interval = interval_of(s.n);
+  if (s.interval != IntervalKind::bootstrap) return s;
 
   std::mt19937 random(12345);
   std::uniform_int_distribution<std::size_t> index(0, values.size() - 1);

@@ -1,14 +1,23 @@
 #pragma once
 
+#include <cstdint>
+#include <string_view>
 #include <vector>
 
 namespace fsdpbench::metrics {
 
-/// Median of a sample with its 95 % bootstrap confidence interval.
+/// What the bounds of a Summary are: of few values no interval of any use can be had, and of one none at all.
+enum class IntervalKind : std::uint8_t { bootstrap, range, one_value };
+/// "95 % bootstrap", "range", "one value".
+std::string_view to_string(IntervalKind kind);
+IntervalKind interval_of(int values);  ///< what summarize() gives for so many
+
+/// Median of a sample and how far it can be trusted.
 struct Summary {
   double median = 0;
   double ci_low = 0;
   double ci_high = 0;
+  IntervalKind interval = IntervalKind::one_value;  ///< of ci_low and ci_high
   double min = 0;
   double max = 0;
   int n = 0;
@@ -17,9 +26,8 @@ struct Summary {
 /// The mean of the two middle values for an even count. `values` must not be empty.
 double median(std::vector<double> values);
 
-/// Percentile bootstrap of the median: 2000 resamples from a fixed seed, so equal input gives equal output. With
-/// fewer than five values the interval is the range of the sample, which is wider than any resampling would say.
-/// `values` must not be empty.
+/// From five values on, the 95 % percentile bootstrap of the median: 2000 resamples from a fixed seed, so equal input
+/// gives equal output. Of fewer values the bounds are the range, and of one that value. `values` must not be empty.
 Summary summarize(const std::vector<double>& values);
 
 }  // namespace fsdpbench::metrics

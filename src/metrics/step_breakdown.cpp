@@ -2,16 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <string>
+#include <utility>
+
 #include "base/error.h"
-#include "metrics/intervals.h"
 
 namespace fsdpbench::metrics {
 namespace {
 
-void check(bool holds, const trace::RankTrace& trace, std::size_t step, const std::string& identity) {
+void check(bool holds, const StepRecords& step, int rank, const std::string& identity) {
   if (holds) return;
-  throw Error(fmt::format("rank {}, measured step {}: {} does not hold; these measurements must not be used",
-                          trace.rank, step, identity),
+  throw Error(fmt::format("rank {}, step {}: {} does not hold; these measurements must not be used", rank,
+                          step.number(), identity),
               ExitCode::check_failed);
 }
 
@@ -49,45 +51,66 @@ OpClass classify(const schedule::Op& op) {
   return OpClass::none;
 }
 
-std::vector<StepBreakdown> break_down(const schedule::Schedules& schedules, const trace::RankTrace& trace) {
-  std::vector<StepBreakdown> result;
-  std::size_t next = 0;
-  for (std::size_t step = 0; step < trace.steps.size(); ++step) {
-    const trace::StepWindow& window = trace.steps[step];
-    std::vector<Interval> computation, communication, copies;
-    const std::int32_t number = next < trace.records.size() ? trace.records[next].step : 0;
-    const schedule::Schedule& schedule = schedules.of_step(static_cast<std::size_t>(number));
-    for (; next < trace.records.size() && trace.records[next].step == number; ++next) {
-      const trace::Record& record = trace.records[next];
-      const OpClass op_class = classify(schedule.ops[static_cast<std::size_t>(record.op)]);
-      if (op_class == OpClass::none) continue;
-      check(window.begin_ns <= record.begin_ns && record.begin_ns <= record.end_ns && record.end_ns <= window.end_ns,
-            trace, step, fmt::format("op {} inside its step", record.op));
-      auto& list = op_class == OpClass::computation     ? computation
-                   : op_class == OpClass::communication ? communication
-                                                        : copies;
-      list.push_back({record.begin_ns, record.end_ns});
-    }
-    const IntervalSet comp = unite(std::move(computation));
-    const IntervalSet comm = unite(std::move(communication));
-    const IntervalSet both = unite(comp, comm);
-    const IntervalSet all = unite(both, unite(std::move(copies)));
-
-    StepBreakdown b;
-    b.rank = trace.rank;
-    b.step = window.end_ns - window.begin_ns;
-    b.computation = length(comp);
-    b.communication = length(comm);
-    b.overlap = b.computation + b.communication - length(both);
-    b.exposed_communication = length(subtract(comm, comp));
-    b.exposed_copy = length(subtract(all, both));
-    b.idle = length(subtract({{window.begin_ns, window.end_ns}}, all));
-    check(b.overlap == length(intersect(comp, comm)), trace, step, "overlap = U(comp) + U(comm) - U(comp and comm)");
-    check(b.computation + b.exposed_communication + b.exposed_copy + b.idle == b.step, trace, step,
-          "compute + exposed communication + exposed copies + idle = step");
-    result.push_back(b);
+StepIntervals intervals_of(const StepRecords& step, int rank) {
+  const trace::StepWindow& window = step.window(rank);
+  std::vector<Interval> computation, communication, all;
+  const std::span<const trace::Record> records = step.of(rank);
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const OpClass op_class = classify(step.schedule().ops[i]);
+    if (op_class == OpClass::none) continue;
+    const trace::Record& r = records[i];
+    check(window.begin_ns <= r.begin_ns && r.begin_ns <= r.end_ns && r.end_ns <= window.end_ns, step, rank,
+          fmt::format("op {} inside its step", i));
+    const Interval run{r.begin_ns, r.end_ns};
+    if (op_class == OpClass::computation) computation.push_back(run);
+    if (op_class == OpClass::communication) communication.push_back(run);
+    all.push_back(run);
   }
+  StepIntervals result;
+  result.window = unite({{window.begin_ns, window.end_ns}});
+  result.computation = unite(std::move(computation));
+  result.communication = unite(std::move(communication));
+  const IntervalSet busy = unite(std::move(all));
+  const IntervalSet both = unite(result.computation, result.communication);
+  result.exposed_communication = subtract(result.communication, result.computation);
+  result.exposed_copies = subtract(busy, both);
+  result.idle = subtract(result.window, busy);
   return result;
+}
+
+StepBreakdown& StepBreakdown::operator+=(const StepBreakdown& other) {
+  step += other.step;
+  computation += other.computation;
+  communication += other.communication;
+  overlap += other.overlap;
+  exposed_communication += other.exposed_communication;
+  exposed_copy += other.exposed_copy;
+  idle += other.idle;
+  return *this;
+}
+
+StepBreakdown break_down(const StepIntervals& step, const IntervalSet& span) {
+  const auto within = [&](const IntervalSet& set) { return length(intersect(span, set)); };
+  StepBreakdown b;
+  b.step = within(step.window);
+  b.computation = within(step.computation);
+  b.communication = within(step.communication);
+  b.overlap = within(intersect(step.computation, step.communication));
+  b.exposed_communication = within(step.exposed_communication);
+  b.exposed_copy = within(step.exposed_copies);
+  b.idle = within(step.idle);
+  return b;
+}
+
+StepBreakdown break_down(const StepRecords& step, int rank) {
+  const StepIntervals intervals = intervals_of(step, rank);
+  const StepBreakdown b = break_down(intervals, intervals.window);
+  check(b.overlap == b.computation + b.communication - length(unite(intervals.computation, intervals.communication)),
+        step, rank, "overlap = U(comp) + U(comm) - U(comp and comm)");
+  check(b.communication == b.overlap + b.exposed_communication, step, rank, "overlap + exposed = communication");
+  check(b.computation + b.stalled() == b.step, step, rank,
+        "compute + exposed communication + exposed copies + idle = step");
+  return b;
 }
 
 }  // namespace fsdpbench::metrics

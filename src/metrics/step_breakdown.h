@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
-#include "schedule/schedule.h"
-#include "trace/record.h"
+#include "metrics/intervals.h"
+#include "metrics/run_view.h"
+#include "schedule/op.h"
 
 namespace fsdpbench::metrics {
 
@@ -18,28 +17,40 @@ enum class OpClass : std::uint8_t {
 };
 OpClass classify(const schedule::Op& op);
 
-/// Where one step of one rank went, in nanoseconds. U() is the length of an interval union over all lanes:
-///   overlap = U(computation) + U(communication) - U(computation and communication)
-///   exposed_communication = U(communication) - overlap
-///   exposed_copy = U(everything) - U(computation and communication)
-///   idle = step - U(everything)
-/// so computation + exposed_communication + exposed_copy + idle = step, to the nanosecond.
+/// When one rank computed, communicated and did neither in one step; all lanes taken together. Computation, exposed
+/// communication, exposed copies and idle are disjoint and cover the window.
+struct StepIntervals {
+  IntervalSet window;
+  IntervalSet computation;
+  IntervalSet communication;
+  IntervalSet exposed_communication;  ///< communication while nothing computes
+  IntervalSet exposed_copies;         ///< copies beside neither
+  IntervalSet idle;
+};
+
+/// Throws a check_failed Error for a record outside its step.
+StepIntervals intervals_of(const StepRecords& step, int rank);
+
+/// Where time went, in nanoseconds: lengths of the sets of StepIntervals, of one step or summed over several. To the
+/// nanosecond, computation + exposed_communication + exposed_copy + idle = step
+/// and overlap = computation + communication - length of their union.
 struct StepBreakdown {
-  int rank = 0;
-  std::int64_t step = 0;  ///< length of the window
+  std::int64_t step = 0;
   std::int64_t computation = 0;
   std::int64_t communication = 0;
   std::int64_t overlap = 0;
   std::int64_t exposed_communication = 0;
   std::int64_t exposed_copy = 0;
   std::int64_t idle = 0;
-  /// Share of the communication hidden behind computation, 0..100. Absent (negative) without communication.
-  bool has_communication() const { return communication > 0; }
-  double overlap_percent() const { return 100.0 * static_cast<double>(overlap) / static_cast<double>(communication); }
+
+  std::int64_t stalled() const { return exposed_communication + exposed_copy + idle; }  ///< nothing computed
+  StepBreakdown& operator+=(const StepBreakdown& other);
 };
 
-/// One entry per recorded step. Throws Error with ExitCode::check_failed if an identity does not hold: a record outside
-/// its step, or a sum that is off by a nanosecond.
-std::vector<StepBreakdown> break_down(const schedule::Schedules& schedules, const trace::RankTrace& trace);
+/// What of a step lies in `span`.
+StepBreakdown break_down(const StepIntervals& step, const IntervalSet& span);
+/// The whole step of one rank. Throws a check_failed Error if an identity does not hold: a record outside its step, or
+/// a sum that is off by a nanosecond.
+StepBreakdown break_down(const StepRecords& step, int rank);
 
 }  // namespace fsdpbench::metrics

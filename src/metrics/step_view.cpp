@@ -5,16 +5,14 @@
 
 namespace fsdpbench::metrics {
 
-StepView::StepView(const StepRecords& step, int event_count, int rank)
-    : schedule_(step.schedule),
-      records_(step.ranks[static_cast<std::size_t>(rank)]),
-      window_(step.windows[static_cast<std::size_t>(rank)]) {
+StepView::StepView(const StepRecords& step, int rank)
+    : schedule_(&step.schedule()), records_(step.of(rank)), window_(step.window(rank)) {
   const std::size_t count = schedule_->ops.size();
   std::array<int, kLaneCount> last_on_lane;
   std::array<int, schedule::kGroupCount> last_on_communicator;
   last_on_lane.fill(-1);
   last_on_communicator.fill(-1);
-  std::vector<int> recorder(static_cast<std::size_t>(event_count), -1);
+  std::vector<int> recorder(static_cast<std::size_t>(step.event_count()), -1);
   int host = -1;
   for (std::size_t i = 0; i < count; ++i) {
     const schedule::Op& o = schedule_->ops[i];

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
-#include "metrics/causes.h"
+#include "metrics/run_view.h"
 #include "metrics/step_breakdown.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"
@@ -13,10 +14,10 @@ namespace fsdpbench::metrics {
 /// One rank's step with the edges that a list of records does not show: who ran before whom, who recorded what.
 class StepView {
  public:
-  StepView(const StepRecords& step, int event_count, int rank);
+  StepView(const StepRecords& step, int rank);
 
   const schedule::Op& op(int i) const { return schedule_->ops[static_cast<std::size_t>(i)]; }
-  const trace::Record& record(int i) const { return records_[i]; }
+  const trace::Record& record(int i) const { return records_[static_cast<std::size_t>(i)]; }
   OpClass op_class(int i) const { return classes_[static_cast<std::size_t>(i)]; }
   int size() const { return static_cast<int>(schedule_->ops.size()); }
   const trace::StepWindow& window() const { return window_; }
@@ -34,7 +35,7 @@ class StepView {
 
  private:
   const schedule::Schedule* schedule_;
-  const trace::Record* records_;
+  std::span<const trace::Record> records_;
   trace::StepWindow window_;
   std::vector<OpClass> classes_;
   std::vector<int> lane_before_, communicator_before_, host_before_;

@@ -1,10 +1,12 @@
 #include "plan/communication.h"
 
+#include "base/ring.h"
+
 namespace fsdpbench::plan {
 namespace {
 
 double ring(std::int64_t numel, DType dtype, int ranks) {
-  return static_cast<double>(numel * size_of(dtype)) * (ranks - 1) / ranks;
+  return static_cast<double>(numel * size_of(dtype)) * ring_share(ranks);
 }
 
 }  // namespace
@@ -33,17 +35,20 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
       volume.all_gather += micros * ring(gathered, plan.param_dtype, group);
     }
     volume.reduce_scatter += reductions * ring(gathered, plan.reduce_dtype, shard);
-    volume.all_reduce += across * 2 * ring(layout.sharded.empty() ? 0 : layout.shard_numel, plan.reduce_dtype, replicate);
-    volume.all_reduce += reductions * 2 * (ring(layout.replicated_numel, plan.reduce_dtype, shard) +
-                                           ring(layout.replicated_numel, plan.reduce_dtype, replicate));
+    volume.all_reduce +=
+        across * 2 * ring(layout.sharded.empty() ? 0 : layout.shard_numel, plan.reduce_dtype, replicate);
+    volume.all_reduce += reductions * 2 *
+                         (ring(layout.replicated_numel, plan.reduce_dtype, shard) +
+                          ring(layout.replicated_numel, plan.reduce_dtype, replicate));
   }
   if (config.train.clip_norm > 0) volume.all_gather += 8.0 * (shard - 1);
   return volume;
 }
 
 double data_parallel_volume(const Plan& plan, const config::RunConfig& config) {
-  const double reductions =
-      config.train.accumulate_mode == config::AccumulateMode::no_sync ? 1 : static_cast<double>(config.train.accumulate);
+  const double reductions = config.train.accumulate_mode == config::AccumulateMode::no_sync
+                                ? 1
+                                : static_cast<double>(config.train.accumulate);
   return reductions * 2 * ring(plan.shapes.parameter_count(), plan.reduce_dtype, plan.mesh.ranks());
 }
 

@@ -54,6 +54,20 @@ TEST_F(SweepReport, TheSummarySaysWhatEachCellGave) {
   EXPECT_THAT(sweep_table(sweep), HasSubstr("incomplete"));
 }
 
+TEST_F(SweepReport, ThePartsOfACellAreThoseOfTheTrialWhoseStepTimeIsShown) {
+  file_.trials = 3;
+  file_.axes = {{"mesh.ranks", {number(2)}}};
+  const SweepGrid grid = expand_sweep(file_, {});
+  const std::string a = grid.cells[0].id;
+  // A trial's compute time is half its first step here: the medians of the parts belong to another trial.
+  const json sweep = sweep_json(grid, {logged(a, 0, {1, 6, 7}), logged(a, 1, {5}), logged(a, 2, {9})});
+  const json& m = sweep["cells"][0]["metrics"];
+  EXPECT_EQ(m["step_ms"]["median"], 6.0);
+  EXPECT_EQ(m["compute_ms"], 0.5);
+  EXPECT_EQ(m["step_ms"]["interval"], "range");
+  EXPECT_THAT(sweep_table(sweep), HasSubstr("range"));
+}
+
 TEST_F(SweepReport, RanksAsAnAxisAreOneWorld) {
   file_.trials = 1;
   file_.axes = {{"mesh.ranks", {number(2), number(4)}}};

@@ -28,7 +28,7 @@ TEST(TrialJson, ReadingGivesWhatWasWritten) {
 TEST(TrialJson, WhatWasNotMeasuredIsAbsentBothWays) {
   Trial trial = made_up_trial({1});
   trial.metrics->overlap_pct.reset();
-  trial.rate->mfu_pct.reset();
+  trial.flops->mfu_pct.reset();
   const json written = to_json(trial);
   EXPECT_FALSE(written["metrics"].contains("overlap_pct"));
   EXPECT_FALSE(written["metrics"].contains("mfu_pct"));
@@ -41,10 +41,25 @@ TEST(TrialJson, ATrialWithoutMeasuredStepsHasNoMetrics) {
   Trial trial = made_up_trial({1});
   trial.metrics.reset();
   trial.causes.reset();
-  trial.rate.reset();
+  trial.flops.reset();
   const json written = to_json(trial);
   for (const char* part : {"metrics", "causes", "comm", "steps_ms"}) EXPECT_FALSE(written.contains(part)) << part;
   EXPECT_FALSE(trial_from_json(written).metrics.has_value());
+}
+
+TEST(TrialJson, AnUnratedTrialHasAReasonInsteadOfCauses) {
+  Trial trial = made_up_trial({1, 2});
+  trial.fidelity = metrics::Fidelity{metrics::ModelledTime{100, 130}, {}, 30};
+  trial.caveats = {"not rated: of course"};
+  const json written = to_json(trial);
+  EXPECT_EQ(written["rated"], false);
+  EXPECT_THAT(written["not_rated_because"].get<std::string>(), HasSubstr("130.0 ms a step where 100.0 are modelled"));
+  EXPECT_FALSE(written.contains("causes"));
+  EXPECT_EQ(written["metrics"]["emulation_fidelity"]["compute"]["observed_ms"], 130);
+  EXPECT_EQ(to_json(trial_from_json(written)), written);
+  trial.fidelity->excess_pct = 4;
+  EXPECT_EQ(to_json(trial)["rated"], true);
+  EXPECT_TRUE(to_json(trial).contains("causes"));
 }
 
 TEST(TrialJson, ReadsTheStepsOfAWholeResult) {

@@ -45,7 +45,7 @@ metrics::RunMetrics measure(const RunConfig& asked) {
   const RunConfig c = testing::settled(asked);
   const engine::Setup p = set_up(c);
   const Measurement result = testing::run_tiny(c);
-  return metrics::run_metrics(p.schedules, p.plan.groups, result.traces, 1);
+  return metrics::run_metrics({p.schedules, result.traces}, p.plan.groups, 1);
 }
 
 constexpr double kUnitMs = kUnitSeconds * 1e3;

@@ -20,7 +20,10 @@ schedule::Op collective(Group group) {
 /// One step of one collective; rank r begins at begins[r] and ends at 100.
 std::vector<trace::RankTrace> traces_of(const std::vector<std::int64_t>& begins) {
   std::vector<trace::RankTrace> traces(begins.size());
-  for (std::size_t r = 0; r < begins.size(); ++r) traces[r].records = {{0, 0, 0, begins[r], 100, 0}};
+  for (std::size_t r = 0; r < begins.size(); ++r) {
+    traces[r].records = {{0, 0, 0, begins[r], 100, 0}};
+    traces[r].steps = {{0, 100}};
+  }
   return traces;
 }
 

@@ -5,6 +5,7 @@
 #include "metrics/step_breakdown.h"
 #include "schedule/build_schedules.h"
 #include "schedule/memory_walk.h"
+#include "support/hand_run.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::metrics {
@@ -33,8 +34,9 @@ TEST(RunDetails, PhasesAddUpAndBandwidthsFollowTheConventions) {
     traces[static_cast<std::size_t>(r)].steps.push_back({0, now + 500});
   }
   const LinkModel link{1e9, 0};
-  const RunDetails details = run_details(only_steady, c.plan, traces, link);
-  const StepBreakdown whole = break_down(only_steady, traces.front()).front();
+  const RunView view(only_steady, traces);
+  const RunDetails details = run_details(view, c.plan, link);
+  const StepBreakdown whole = break_down(view.steps().front(), 0);
   PhaseTimes sum;
   for (const PhaseTimes& p : details.phases) {
     EXPECT_NEAR(p.compute_ms + p.exposed_comm_ms + p.exposed_copy_ms + p.idle_ms, p.step_ms, 1e-9);
@@ -56,6 +58,33 @@ TEST(RunDetails, PhasesAddUpAndBandwidthsFollowTheConventions) {
   EXPECT_NEAR(gather.busbw_gb_s, gather.algbw_gb_s * 3 / 4, 1e-9);
   EXPECT_NEAR(gather.link_efficiency.value(), gather.busbw_gb_s, 1e-9);
   EXPECT_EQ(details.units.size(), c.plan.units.size());
+}
+
+TEST(RunDetails, ACollectiveIsKnownByWhatItIsInStepsOfOtherSchedules) {
+  // Two steps of as many ops, in another order: index 0 is unit 1's gather in one and unit 2's in the other.
+  testing::HandRun run(2);
+  const auto gather = [&](std::int64_t begin, std::int64_t end, int unit) {
+    run.collective(schedule::OpKind::all_gather, Lane::all_gather, testing::Times{begin, end}, schedule::Group::shard,
+                   1)
+        .unit = unit;
+  };
+  run.step(0, 100);
+  gather(0, 10, 1);
+  gather(10, 40, 2);
+  run.step(100, 200);
+  gather(100, 130, 2);
+  gather(130, 140, 1);
+  plan::Plan plan;
+  plan.units.resize(3);
+  for (std::size_t u = 0; u < 3; ++u) plan.units[u].members.label = std::to_string(u);
+  plan.groups = plan::Groups(plan::Mesh{2, 1});
+  const std::vector<CollectiveTimes> collectives = run_details(run.view(), plan, {}).collectives;
+  ASSERT_EQ(collectives.size(), 2U);
+  EXPECT_EQ(collectives[0].unit, "2");  // in the order of the steady schedule
+  EXPECT_EQ(collectives[0].count, 4);
+  EXPECT_NEAR(collectives[0].time_ms * 1e6, 30, 1e-9);
+  EXPECT_EQ(collectives[1].unit, "1");
+  EXPECT_NEAR(collectives[1].time_ms * 1e6, 10, 1e-9);
 }
 
 TEST(MemoryPeak, IsWhereMostIsLiveAndItsBuffersAddUp) {

@@ -5,36 +5,28 @@
 #include "base/error.h"
 #include "metrics/max_plus.h"
 #include "metrics/statistics.h"
+#include "support/hand_run.h"
 
 namespace fsdpbench::metrics {
 namespace {
 
 using schedule::Op;
 using schedule::OpKind;
+using testing::HandRun;
+using testing::Times;
 
-/// A schedule of bare ops and a trace of one step with the given times.
-struct Example {
-  schedule::Schedules schedules;
-  trace::RankTrace trace;
-
-  void add(OpKind kind, std::int64_t begin, std::int64_t end) {
-    Op op;
-    op.kind = kind;
-    if (schedules.steps.empty()) schedules.steps.emplace_back();
-    schedules.steps[0].ops.push_back(op);
-    trace.records.push_back({0, static_cast<std::int32_t>(trace.records.size()), 0, begin, end, 0});
-  }
-};
+StepBreakdown broken_down(const HandRun& run) { return break_down(run.view().steps().front(), 0); }
 
 TEST(StepBreakdown, GoldenTraceOfTwoStreams) {
   // A gemm 100-200 and 260-300, an all-gather 150-250, seen from 100 to 300.
-  Example e;
-  e.add(OpKind::forward, 100, 200);
-  e.add(OpKind::all_gather, 150, 250);
-  e.add(OpKind::forward, 260, 300);
-  e.trace.steps.push_back({100, 300});
-  const StepBreakdown b = break_down(e.schedules, e.trace).front();
-  EXPECT_DOUBLE_EQ(b.overlap_percent(), 50.0);
+  HandRun run;
+  run.step(100, 300);
+  run.op(OpKind::forward, Lane::compute, Times{100, 200});
+  run.op(OpKind::all_gather, Lane::all_gather, Times{150, 250});
+  run.op(OpKind::forward, Lane::compute, Times{260, 300});
+  const StepBreakdown b = broken_down(run);
+  EXPECT_EQ(b.overlap, 50);
+  EXPECT_EQ(b.communication, 100);
   EXPECT_EQ(b.computation, 140);
   EXPECT_EQ(b.exposed_communication, 50);
   EXPECT_EQ(b.idle, 10);
@@ -42,28 +34,32 @@ TEST(StepBreakdown, GoldenTraceOfTwoStreams) {
 }
 
 TEST(StepBreakdown, CopiesCountOnlyWhereNothingElseRuns) {
-  Example e;
-  e.add(OpKind::forward, 0, 10);
-  e.add(OpKind::copy_in, 5, 20);
-  e.add(OpKind::reduce_scatter, 15, 30);
-  e.trace.steps.push_back({0, 40});
-  const StepBreakdown b = break_down(e.schedules, e.trace).front();
+  HandRun run;
+  run.step(0, 40);
+  run.op(OpKind::forward, Lane::compute, Times{0, 10});
+  run.op(OpKind::copy_in, Lane::all_gather, Times{5, 20});
+  run.op(OpKind::reduce_scatter, Lane::reduce_scatter, Times{15, 30});
+  const StepBreakdown b = broken_down(run);
   EXPECT_EQ(b.exposed_copy, 5);
   EXPECT_EQ(b.exposed_communication, 15);
   EXPECT_EQ(b.idle, 10);
 }
 
 TEST(StepBreakdown, ARecordOutsideItsStepIsRefused) {
-  Example e;
-  e.add(OpKind::forward, 0, 50);
-  e.trace.steps.push_back({0, 40});
-  EXPECT_THROW(break_down(e.schedules, e.trace), Error);
+  HandRun run;
+  run.step(0, 40);
+  run.op(OpKind::forward, Lane::compute, Times{0, 50});
+  EXPECT_THROW(broken_down(run), Error);
 }
 
 TEST(Statistics, MedianAndInterval) {
   EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
   EXPECT_DOUBLE_EQ(median({4, 1, 2, 3}), 2.5);
+  const Summary one = summarize({7});
+  EXPECT_EQ(to_string(one.interval), "one value");
+  EXPECT_DOUBLE_EQ(one.ci_low, 7);
   const Summary few = summarize({1, 2, 9});
+  EXPECT_EQ(to_string(few.interval), "range");
   EXPECT_DOUBLE_EQ(few.ci_low, 1);
   EXPECT_DOUBLE_EQ(few.ci_high, 9);
   std::vector<double> many;
@@ -74,6 +70,7 @@ TEST(Statistics, MedianAndInterval) {
   EXPECT_LT(s.ci_high, 70);
   EXPECT_LT(s.ci_low, s.median);
   EXPECT_EQ(s.n, 101);
+  EXPECT_EQ(to_string(s.interval), "95 % bootstrap");
 }
 
 TEST(MaxPlus, LanesRunTogetherAndWaitsOrderThem) {

@@ -132,7 +132,7 @@ inline metrics::CauseReport diagnose(const config::RunConfig& asked) {
   const engine::Setup p = engine::set_up(c);
   const engine::Measurement result = run_tiny(c);
   const LinkModel link{*c.emulate.link_gb_per_s * 1e9, c.emulate.link_latency_us * 1e-6};
-  return metrics::report_causes(p.schedules, p.plan, p.policy, result.traces, link);
+  return metrics::report_causes({p.schedules, result.traces}, p.plan, p.policy, link);
 }
 
 /// The causes that were found, largest first, the ends of the step left out.

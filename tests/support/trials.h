@@ -36,7 +36,7 @@ inline app::Trial made_up_trial(const std::vector<double>& steps_ms) {
   trial.causes->stalled_ms = 0.5;
   trial.causes->small_ms = 0.125;
   trial.causes->causes = {{metrics::Cause::straggler, 0.375, 12.5, "R", "all_gather R", 1, "look at rank 1"}};
-  trial.rate = app::ModelRate{1e6, 0.5, 50};
+  trial.flops = metrics::ModelFlops{1e6, 0.5, 50};
   trial.wire = {24, 12, 0};
   trial.expected_wire = {24, 12, 0};
   trial.memory.peak_occupied_total = 8;

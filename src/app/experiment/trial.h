@@ -2,24 +2,20 @@
 
 #include <functional>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "app/experiment/cell.h"
 #include "app/experiment/world.h"
 #include "base/lane_pool.h"
 #include "engine/run.h"
 #include "metrics/cause_report.h"
+#include "metrics/fidelity.h"
+#include "metrics/model_flops.h"
 #include "metrics/run_metrics.h"
 #include "plan/communication.h"
 
 namespace fsdpbench::app {
-
-/// How fast the model was computed. FLOPs of forward and backward; recomputation is not the model's (as MFU is
-/// defined).
-struct ModelRate {
-  double flops = 0;               ///< of a rank and step
-  double tflops = 0;              ///< of a rank: 1e12 FLOP/s at the median step
-  std::optional<double> mfu_pct;  ///< of the peak, where one is stated: the emulated rate is one
-};
 
 /// One timed run of a cell: what it gave and what it was measured with.
 struct Trial {
@@ -28,12 +24,14 @@ struct Trial {
   double seconds = 0;                          ///< from the first preparation to the last number
   std::optional<metrics::RunMetrics> metrics;  ///< absent if no measured step was completed; so are the next two
   std::optional<metrics::CauseReport> causes;
-  std::optional<ModelRate> rate;
-  plan::CommunicationVolume wire;           ///< bytes that rank 0 sent a step, as counted
-  plan::CommunicationVolume expected_wire;  ///< by formula
-  PoolStatistics memory;                    ///< of the rank that needed most
-  PoolStatistics estimated_memory;          ///< from the schedule alone
-  engine::Measurement measurement;          ///< what the ranks recorded; empty in a trial that was read from a file
+  std::optional<metrics::ModelFlops> flops;
+  std::optional<metrics::Fidelity> fidelity;  ///< absent without metrics, and if nothing is emulated
+  std::vector<std::string> caveats;           ///< what a reader must know first; the gravest first
+  plan::CommunicationVolume wire;             ///< bytes that rank 0 sent a step, as counted
+  plan::CommunicationVolume expected_wire;    ///< by formula
+  PoolStatistics memory;                      ///< of the rank that needed most
+  PoolStatistics estimated_memory;            ///< from the schedule alone
+  engine::Measurement measurement;            ///< what the ranks recorded; empty in a trial that was read from a file
 };
 
 /// Trains all ranks of a cell: on threads of this process, or on the processes of a job (job/job_run.h).

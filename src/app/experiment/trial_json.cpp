@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "base/error.h"
+#include "metrics/caveats.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -34,12 +35,36 @@ const MetricField kMetricFields[] = {
 };
 
 json summary_json(const metrics::Summary& s) {
-  return {{"median", s.median}, {"ci_low", s.ci_low}, {"ci_high", s.ci_high},
-          {"min", s.min},       {"max", s.max},       {"n", s.n}};
+  return {{"median", s.median},
+          {"ci_low", s.ci_low},
+          {"ci_high", s.ci_high},
+          {"interval", to_string(s.interval)},
+          {"min", s.min},
+          {"max", s.max},
+          {"n", s.n}};
 }
 
 metrics::Summary summary_from(const json& j) {
-  return {j.at("median"), j.at("ci_low"), j.at("ci_high"), j.at("min"), j.at("max"), j.at("n")};
+  const int n = j.at("n");
+  return {j.at("median"), j.at("ci_low"), j.at("ci_high"), metrics::interval_of(n), j.at("min"), j.at("max"), n};
+}
+
+json fidelity_json(const metrics::Fidelity& fidelity) {
+  json j{{"excess_pct", fidelity.excess_pct}, {"limit_pct", metrics::kFidelityLimitPct}};
+  const auto add = [&](const char* name, const std::optional<metrics::ModelledTime>& time) {
+    if (time) j[name] = {{"modelled_ms", time->modelled_ms}, {"observed_ms", time->observed_ms}};
+  };
+  add("compute", fidelity.compute);
+  add("transfer", fidelity.transfer);
+  return j;
+}
+
+metrics::Fidelity fidelity_from(const json& j) {
+  const auto time = [&](const char* name) -> std::optional<metrics::ModelledTime> {
+    if (!j.contains(name)) return std::nullopt;
+    return metrics::ModelledTime{j.at(name).at("modelled_ms"), j.at(name).at("observed_ms")};
+  };
+  return {time("compute"), time("transfer"), j.at("excess_pct")};
 }
 
 json metrics_json(const Trial& trial) {
@@ -50,10 +75,12 @@ json metrics_json(const Trial& trial) {
     j["unsettled_steps"] = m.settling->unsettled;  // a whole number
     j["never_settled"] = m.settling->never_settled;
   }
+  if (trial.fidelity) j["emulation_fidelity"] = fidelity_json(*trial.fidelity);
   for (const metrics::RankMetrics& rank : m.ranks) {
     j["ranks"].push_back({{"step_ms", summary_json(rank.step_ms)},
                           {"compute_ms", rank.compute_ms},
                           {"exposed_comm_ms", rank.exposed_comm_ms},
+                          {"exposed_copy_ms", rank.exposed_copy_ms},
                           {"idle_ms", rank.idle_ms}});
   }
   return j;
@@ -71,15 +98,16 @@ void read_metrics(const json& j, Trial& trial) {
   }
   if (j.contains("unsettled_steps")) m.settling = {j.at("unsettled_steps"), j.at("never_settled")};
   for (const json& rank : j.value("ranks", json::array())) {
-    m.ranks.push_back(
-        {summary_from(rank.at("step_ms")), rank.at("compute_ms"), rank.at("exposed_comm_ms"), rank.at("idle_ms")});
+    m.ranks.push_back({summary_from(rank.at("step_ms")), rank.at("compute_ms"), rank.at("exposed_comm_ms"),
+                       rank.value("exposed_copy_ms", 0.0), rank.at("idle_ms")});
   }
   if (j.contains("model_tflops_per_rank")) {
-    ModelRate& rate = trial.rate.emplace();
-    rate.flops = j.at("model_flops_per_rank_and_step");
-    rate.tflops = j.at("model_tflops_per_rank");
-    if (j.contains("mfu_pct")) rate.mfu_pct = j.at("mfu_pct").get<double>();
+    metrics::ModelFlops& flops = trial.flops.emplace();
+    flops.per_rank_and_step = j.at("model_flops_per_rank_and_step");
+    flops.tflops_per_rank = j.at("model_tflops_per_rank");
+    if (j.contains("mfu_pct")) flops.mfu_pct = j.at("mfu_pct").get<double>();
   }
+  if (j.contains("emulation_fidelity")) trial.fidelity = fidelity_from(j.at("emulation_fidelity"));
 }
 
 json cause_json(const metrics::CauseShare& c) {
@@ -154,6 +182,8 @@ Trial read_trial(const json& j) {
   metrics::CauseReport& causes = trial.causes.emplace();
   causes.step_ms = trial.metrics->step_ms.median;
   causes.stalled_ms = j.at("stalled_ms");
+  for (const json& caveat : j.value("caveats", json::array())) trial.caveats.push_back(caveat);
+  if (!j.value("rated", true)) return trial;
   causes.small_ms = j.at("causes_small_ms");
   for (const json& cause : j.at("causes")) causes.causes.push_back(cause_from(cause));
   return trial;
@@ -172,10 +202,10 @@ std::vector<std::pair<std::string_view, double>> metric_numbers(const Trial& tri
     }
   }
   if (trial.metrics->settling) numbers.emplace_back("unsettled_steps", trial.metrics->settling->unsettled);
-  if (trial.rate) {
-    numbers.emplace_back("model_flops_per_rank_and_step", trial.rate->flops);
-    numbers.emplace_back("model_tflops_per_rank", trial.rate->tflops);
-    if (trial.rate->mfu_pct) numbers.emplace_back("mfu_pct", *trial.rate->mfu_pct);
+  if (trial.flops) {
+    numbers.emplace_back("model_flops_per_rank_and_step", trial.flops->per_rank_and_step);
+    numbers.emplace_back("model_tflops_per_rank", trial.flops->tflops_per_rank);
+    if (trial.flops->mfu_pct) numbers.emplace_back("mfu_pct", *trial.flops->mfu_pct);
   }
   return numbers;
 }
@@ -191,8 +221,15 @@ json to_json(const Trial& trial) {
     j["comm"] = {{"wire_bytes_per_rank", wire_json(trial.wire)},
                  {"expected_wire_bytes_per_rank", wire_json(trial.expected_wire)}};
   }
+  if (!trial.caveats.empty()) j["caveats"] = trial.caveats;
   if (trial.causes) {
     j["stalled_ms"] = trial.causes->stalled_ms;
+    const std::string why = metrics::why_not_rated(trial.fidelity);
+    j["rated"] = why.empty();
+    if (!why.empty()) {
+      j["not_rated_because"] = why;
+      return j;
+    }
     j["causes_small_ms"] = trial.causes->small_ms;
     j["causes"] = json::array();
     for (const metrics::CauseShare& c : trial.causes->causes) j["causes"].push_back(cause_json(c));

@@ -15,7 +15,7 @@ using nlohmann::json;
 
 std::string causes_text(const json& result) {
   Table table;
-  table.title = "Why computation was not running (mean of all ranks and measured steps)";
+  table.title = "Why computation was not running (mean of all ranks, scaled to the step time as the run's table is)";
   table.header = {"cause", "ms", "of the step", "worst at"};
   const double step = result.at("metrics").at("step_ms").at("median");
   std::string advice;
@@ -51,6 +51,10 @@ std::string explain_result(const std::string& path) {
     }
     if (const std::string why = why_unfinished(result); !why.empty()) {
       throw ConfigError(fmt::format("{}: {}, so there are no causes in it.", path, why));
+    }
+    if (result.contains("not_rated_because")) {
+      throw ConfigError(fmt::format("{}: the run is not rated, so there are no causes in it: {}.", path,
+                                    result.at("not_rated_because").get<std::string>()));
     }
     if (!result.contains("causes")) {
       throw ConfigError(fmt::format("{}: there are no causes in it; no measured step was completed", path));

@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <tuple>
 #include <vector>
 
 #include "app/experiment/trial_json.h"
 #include "config/load.h"
 #include "config/write.h"
+#include "metrics/caveats.h"
+#include "metrics/memory_timeline.h"
 #include "metrics/run_details.h"
-#include "metrics/step_view.h"
 #include "schedule/memory_walk.h"
 #include "schedule/print_schedule.h"
 
@@ -96,59 +96,26 @@ json intervals_json(const Trial& trial) {
   return j;
 }
 
-/// Live bytes over one step of median length, on its slowest rank: an op's buffers live from its begin on the lane, or
-/// until its end, not from when the host, far ahead, issued it.
-json timeline_json(const engine::Setup& p, const Trial& trial) {
-  const int rank = trial.causes->example_rank;
-  const trace::RankTrace& trace = trial.measurement.traces[static_cast<std::size_t>(rank)];
-  const std::int32_t step = trial.causes->example_step;
-  const schedule::Schedule& schedule = p.schedules.of_step(static_cast<std::size_t>(step));
-  const auto first =
-      std::find_if(trace.records.begin(), trace.records.end(), [&](const trace::Record& r) { return r.step == step; });
-  metrics::StepRecords records;
-  records.schedule = &schedule;
-  records.ranks = {&*first};
-  records.windows = {trace.steps[static_cast<std::size_t>(step - trace.records.front().step)]};
-  const metrics::StepView view(records, p.schedules.event_count, 0);
-
-  CategoryBytes live{};
-  for (const schedule::Buffer& b : schedule.buffers) {
-    if (b.persistent) live[index_of(b.category)] += b.bytes;
-  }
-  std::vector<std::tuple<std::int64_t, std::size_t, std::int64_t>> changes{{view.window().begin_ns, 0, 0}};
-  const auto change = [&](std::int64_t time, schedule::BufferId id, int sign) {
-    const schedule::Buffer& b = schedule.buffers[static_cast<std::size_t>(id)];
-    changes.emplace_back(time, index_of(b.category), sign * b.bytes);
-  };
-  for (int i = 0; i < view.size(); ++i) {
-    for (schedule::BufferId id : view.op(i).allocates) change(view.record(i).begin_ns, id, 1);
-    for (schedule::BufferId id : view.op(i).frees) change(view.done(i), id, -1);
-  }
-  std::stable_sort(changes.begin(), changes.end(),
-                   [](const auto& x, const auto& y) { return std::get<0>(x) < std::get<0>(y); });
-  json j{{"rank", rank}, {"step", step}, {"time_ms", json::array()}};
-  for (const auto& [time, category, bytes] : changes) {
-    live[category] += bytes;
-    j["time_ms"].push_back(static_cast<double>(time - view.window().begin_ns) / 1e6);
-    for (MemoryCategory c : kMemoryCategories) j[std::string(to_string(c))].push_back(live[index_of(c)]);
+/// Of the step that the causes' intervals are of.
+json timeline_json(const metrics::RunView& run, const metrics::CauseReport& causes) {
+  const auto step = std::ranges::find(run.steps(), causes.example_step, &metrics::StepRecords::number);
+  json j{{"rank", causes.example_rank}, {"step", causes.example_step}, {"time_ms", json::array()}};
+  for (const metrics::MemoryLevel& level : metrics::memory_timeline(*step, causes.example_rank)) {
+    j["time_ms"].push_back(static_cast<double>(level.time_ns) / 1e6);
+    for (MemoryCategory c : kMemoryCategories) j[std::string(to_string(c))].push_back(level.live[index_of(c)]);
   }
   return j;
 }
 
 /// Length of every measured step, by rank and of the slowest.
-json steps_json(const engine::Measurement& measurement) {
-  json j{{"slowest_rank_ms", json::array()}, {"by_rank", json::array()}};
-  std::vector<double> slowest(measurement.traces.front().steps.size(), 0.0);
-  for (const trace::RankTrace& trace : measurement.traces) {
+json steps_json(const metrics::RunView& run, const metrics::RunMetrics& metrics) {
+  json j{{"slowest_rank_ms", metrics.steps_ms}, {"by_rank", json::array()}};
+  for (int rank = 0; rank < run.ranks(); ++rank) {
     json mine = json::array();
-    for (std::size_t s = 0; s < trace.steps.size(); ++s) {
-      const double ms = static_cast<double>(trace.steps[s].end_ns - trace.steps[s].begin_ns) / 1e6;
-      mine.push_back(ms);
-      slowest[s] = std::max(slowest[s], ms);
-    }
+    for (const metrics::StepRecords& step : run.steps())
+      mine.push_back(static_cast<double>(step.length_ns(rank)) / 1e6);
     j["by_rank"].push_back(std::move(mine));
   }
-  j["slowest_rank_ms"] = slowest;
   return j;
 }
 
@@ -175,14 +142,14 @@ std::int64_t peak_rss_bytes() {
 
 /// Needs at least one measured step.
 void add_details(const engine::Setup& p, const Trial& trial, json& j) {
-  const metrics::RunDetails details =
-      metrics::run_details(p.schedules, p.plan, trial.measurement.traces, link_model(p.config));
+  const metrics::RunView run(p.schedules, trial.measurement.traces);
+  const metrics::RunDetails details = metrics::run_details(run, p.plan, link_model(p.config));
   j["metrics"]["phases"] = phases_json(details);
   j["metrics"]["units"] = units_json(details);
   j["collectives"] = collectives_json(details);
-  j["exposed_intervals"] = intervals_json(trial);
-  j["steps"] = steps_json(trial.measurement);
-  j["memory"]["timeline"] = timeline_json(p, trial);
+  if (metrics::why_not_rated(trial.fidelity).empty()) j["exposed_intervals"] = intervals_json(trial);
+  j["steps"] = steps_json(run, *trial.metrics);
+  j["memory"]["timeline"] = timeline_json(run, *trial.causes);
   j["memory"]["peak_at"] = peak_json(p);
   j["memory"]["process_peak_rss_bytes"] = peak_rss_bytes();
 }

@@ -7,9 +7,14 @@
 #include "app/console/table.h"
 #include "base/bytes.h"
 #include "config/spelling.h"
+#include "metrics/caveats.h"
 
 namespace fsdpbench::app {
 namespace {
+
+/// Below the table; the star marks the rows.
+constexpr const char* kPartsNote =
+    "* means over all ranks in the middle third of the steps by length, scaled to the step time: they add up to it.";
 
 std::string ms(double value) { return fmt::format("{:.2f}", value); }
 
@@ -74,8 +79,10 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     const metrics::RunMetrics& m = *trial.metrics;
     const auto share = [&](double part) { return fmt::format("{:.1f} % of the step", 100 * part / m.step_ms.median); };
     row("step time", ms(m.step_ms.median), "ms",
-        fmt::format("median of {} steps, slowest rank; 95 % interval {} to {}", m.step_ms.n, ms(m.step_ms.ci_low),
-                    ms(m.step_ms.ci_high)));
+        m.step_ms.interval == metrics::IntervalKind::one_value
+            ? "one step, slowest rank"
+            : fmt::format("median of {} steps, slowest rank; {} {} to {}", m.step_ms.n, to_string(m.step_ms.interval),
+                          ms(m.step_ms.ci_low), ms(m.step_ms.ci_high)));
     if (m.aa_noise_pct) {
       row("A/A noise", fmt::format("{:.1f}", *m.aa_noise_pct), "%",
           "two halves of these steps differ by less, 95 times of 100");
@@ -90,11 +97,15 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     } else {
       row("loss", "-", "", "nothing was computed: computation is emulated");
     }
-    row("compute", ms(m.compute_ms), "ms", share(m.compute_ms));
+    if (trial.fidelity) {
+      row("emulation", fmt::format("{:+.1f}", trial.fidelity->excess_pct), "%",
+          fmt::format("observed over modelled time; up to {:.0f} % is rated", metrics::kFidelityLimitPct));
+    }
+    row("compute *", ms(m.compute_ms), "ms", share(m.compute_ms));
     row("communication", ms(m.comm_ms), "ms", share(m.comm_ms));
-    row("exposed communication", ms(m.exposed_comm_ms), "ms", share(m.exposed_comm_ms));
-    row("exposed copies", ms(m.exposed_copy_ms), "ms", share(m.exposed_copy_ms));
-    row("idle", ms(m.idle_ms), "ms", share(m.idle_ms));
+    row("exposed communication *", ms(m.exposed_comm_ms), "ms", share(m.exposed_comm_ms));
+    row("exposed copies *", ms(m.exposed_copy_ms), "ms", share(m.exposed_copy_ms));
+    row("idle *", ms(m.idle_ms), "ms", share(m.idle_ms));
     if (m.overlap_pct) {
       row("overlap", fmt::format("{:.1f}", *m.overlap_pct), "%", "of communication hidden behind computation");
     } else {
@@ -117,8 +128,15 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     std::replace(name.begin(), name.end(), '_', ' ');
     row("  " + name, mib(worst.peak_occupied[index_of(category)]), "MiB", "its own peak");
   }
-  std::string text = format_table(table);
-  if (trial.causes) text += "\n" + causes_table(*trial.causes);
+  std::string text;
+  for (const std::string& caveat : trial.caveats) text += caveat + ".\n";
+  text += format_table(table);
+  if (trial.metrics) text += std::string(kPartsNote) + "\n";
+  if (!metrics::why_not_rated(trial.fidelity).empty()) {
+    text += "\nno causes and no advice: the run is not rated\n";
+  } else if (trial.causes) {
+    text += "\n" + causes_table(*trial.causes);
+  }
   if (result.parameters_digest) text += fmt::format("\nparameters digest  {}\n", *result.parameters_digest);
   text += device_lines(result);
   text += fmt::format("\nresult  {}  (advice: fsdpbench explain --from {})\n", (folder / "result.json").string(),

@@ -10,6 +10,7 @@
 #include "app/console/json_text.h"
 #include "app/console/table.h"
 #include "app/experiment/trial_json.h"
+#include "metrics/caveats.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::app {
@@ -36,29 +37,35 @@ json step_summary(const std::vector<const Trial*>& done) {
     medians.push_back(metrics::median(values));
   }
   const metrics::Summary s = metrics::summarize(medians);
-  return {{"median", s.median}, {"ci_low", s.ci_low}, {"ci_high", s.ci_high}, {"min", low},
-          {"max", high},        {"n", s.n},           {"steps", steps}};
+  return {{"median", s.median},
+          {"ci_low", s.ci_low},
+          {"ci_high", s.ci_high},
+          {"interval", to_string(s.interval)},
+          {"min", low},
+          {"max", high},
+          {"n", s.n},
+          {"steps", steps}};
 }
 
-/// The median over trials of every number that the trials' metrics have.
+/// The one or two trials of median step time: examples that happened, whose parts add up to the cell's step time. Two
+/// if the number of trials is even, the faster one first.
+std::vector<const Trial*> typical(std::vector<const Trial*> done) {
+  std::ranges::stable_sort(done, {}, [](const Trial* trial) { return metrics::median(trial->metrics->steps_ms); });
+  const auto middle = done.begin() + static_cast<std::ptrdiff_t>((done.size() - 1) / 2);
+  return {middle, middle + (done.size() % 2 == 0 ? 2 : 1)};
+}
+
+/// The mean over the typical trials of every number that they have.
 json metrics_summary(const std::vector<const Trial*>& done) {
   json j{{"step_ms", step_summary(done)}};
   std::map<std::string, std::vector<double>> values;
-  for (const Trial* trial : done) {
+  for (const Trial* trial : typical(done)) {
     for (const auto& [name, value] : metric_numbers(*trial)) {
       if (std::isfinite(value)) values[std::string(name)].push_back(value);
     }
   }
-  for (const auto& [name, numbers] : values) j[name] = metrics::median(numbers);
+  for (const auto& [name, numbers] : values) j[name] = metrics::median(numbers);  // of one or two: the mean
   return j;
-}
-
-/// The trial whose step time is the median one: an example that happened, for what has no median.
-const Trial& typical(std::vector<const Trial*> done) {
-  const auto middle = done.begin() + static_cast<std::ptrdiff_t>((done.size() - 1) / 2);
-  std::ranges::nth_element(done, middle, {},
-                           [](const Trial* trial) { return metrics::median(trial->metrics->steps_ms); });
-  return **middle;
 }
 
 json cell_json(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell& trials) {
@@ -80,8 +87,17 @@ json cell_json(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell&
   if (failure != nullptr) j["reason"] = failure->reason;
   if (done.empty()) return j;
   j["metrics"] = metrics_summary(done);
-  const json example = app::to_json(typical(done));
-  for (const char* part : {"memory", "comm", "causes"}) j[part] = example.at(part);
+  const json example = app::to_json(*typical(done).front());
+  for (const char* part : {"memory", "comm", "causes"}) {
+    if (example.contains(part)) j[part] = example.at(part);
+  }
+  const auto unrated =
+      std::ranges::find_if(done, [](const Trial* trial) { return trial->fidelity && !trial->fidelity->rated(); });
+  j["rated"] = unrated == done.end();
+  if (unrated != done.end()) {
+    j["not_rated_because"] = metrics::why_not_rated((*unrated)->fidelity);
+    j.erase("causes");
+  }
   return j;
 }
 
@@ -129,9 +145,8 @@ std::string sweep_table(const json& sweep) {
   Table table;
   table.title = sweep["title"];
   for (const json& axis : sweep["axes"]) table.header.push_back(axis["key"]);
-  // Fewer than five values have no better interval than their range (metrics/statistics.h).
-  const char* interval = sweep["trials"] < 5 ? "range of trials" : "95 % interval";
-  for (const char* name : {"step ms", interval, "exposed ms", "overlap %", "peak MiB", ""}) {
+  const std::string interval(to_string(metrics::interval_of(sweep["trials"])));
+  for (const char* name : {"step ms", interval.c_str(), "exposed ms", "overlap %", "peak MiB", ""}) {
     table.header.emplace_back(name);
   }
   for (const json& cell : sweep["cells"]) {
@@ -153,7 +168,9 @@ std::string sweep_table(const json& sweep) {
     } else {
       row.insert(row.end(), 5, "-");
     }
-    row.push_back(cell["status"] == "ok" ? "" : cell["status"].get<std::string>());
+    row.push_back(cell["status"] != "ok"      ? cell["status"].get<std::string>()
+                  : cell.value("rated", true) ? ""
+                                              : "not rated");
     table.rows.push_back(std::move(row));
   }
   std::string text = format_table(table) + "\n";

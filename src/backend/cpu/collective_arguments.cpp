@@ -31,7 +31,7 @@ std::int64_t wire_bytes(const CollectiveArguments& call, int size) {
   return ring_bytes(call.kind, call.count * size_of(call.dtype), size);
 }
 
-int hops(Collective kind, int size) { return (kind == Collective::all_reduce ? 2 : 1) * (size - 1); }
+int hops(Collective kind, int size) { return ring_hops(size, kind == Collective::all_reduce ? 2 : 1); }
 
 void check_match(std::span<const CollectiveArguments> calls, std::span<const int> world_ranks) {
   for (std::size_t rank = 1; rank < calls.size(); ++rank) {

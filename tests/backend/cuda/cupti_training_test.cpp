@@ -41,7 +41,7 @@ TEST_P(CuptiTraining, EveryOpHasItsTimesAndItsKernels) {
 
   // Throws where an op lies outside of its step, as one without times would.
   const engine::Setup p = set_up(config);
-  const metrics::RunMetrics m = metrics::run_metrics(p.schedules, p.plan.groups, result.traces, 1.0);
+  const metrics::RunMetrics m = metrics::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0);
   EXPECT_GT(m.compute_ms, 0);
 
   for (const trace::RankTrace& trace : result.traces) {

@@ -1,0 +1,145 @@
+#include "metrics/fidelity.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "metrics/collective_message.h"
+#include "metrics/step_breakdown.h"
+
+namespace fsdpbench::metrics {
+namespace {
+
+using schedule::OpKind;
+
+struct Sum {
+  double modelled_ns = 0;
+  double observed_ns = 0;
+};
+
+double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& sizes) {
+  if (op.module < 0) return 0;
+  const plan::ModuleSizes& size = sizes[static_cast<std::size_t>(op.module)];
+  switch (op.kind) {
+    case OpKind::forward:
+    case OpKind::recompute: return size.forward_flops;
+    case OpKind::backward: return size.backward_flops;
+    default: return 0;  // emulated kernels take time for matrix products and attention only
+  }
+}
+
+/// From the moment the last peer had arrived.
+Interval transfer_of(const trace::Record& r) { return {std::max(r.begin_ns, r.peers_arrived_ns), r.end_ns}; }
+
+/// By op: whether it is a collective beside which the rank sent nothing else.
+std::vector<bool> alone_on_link(const StepRecords& step, int rank) {
+  const std::span<const trace::Record> records = step.of(rank);
+  std::vector<std::size_t> transfers;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    if (step.schedule().ops[i].is_collective()) transfers.push_back(i);
+  }
+  std::ranges::sort(transfers, {}, [&](std::size_t i) { return transfer_of(records[i]).begin; });
+  std::vector<bool> alone(records.size(), false);
+  std::int64_t busy_until = 0;
+  for (std::size_t k = 0; k < transfers.size(); ++k) {
+    const Interval mine = transfer_of(records[transfers[k]]);
+    const bool last = k + 1 == transfers.size();
+    alone[transfers[k]] =
+        busy_until <= mine.begin && (last || transfer_of(records[transfers[k + 1]]).begin >= mine.end);
+    busy_until = std::max(busy_until, mine.end);
+  }
+  return alone;
+}
+
+class Model {
+ public:
+  Model(const plan::Groups& groups, const std::vector<plan::ModuleSizes>& sizes, const config::RunConfig& config)
+      : groups_(groups), sizes_(sizes), config_(config) {
+    if (config.emulate.link_gb_per_s) {
+      link_ = LinkModel{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
+    }
+  }
+
+  void add(const StepRecords& step) {
+    if (config_.emulate.compute_tflops) {
+      for (int rank = 0; rank < step.ranks(); ++rank) add_computation(step, rank);
+    }
+    if (link_) add_transfers(step);
+  }
+
+  std::optional<Fidelity> result(double ms_per_ns) const {
+    Fidelity f;
+    double modelled = 0, observed = 0;
+    for (const auto& [sum, part] : {std::pair{&compute_, &f.compute}, std::pair{&transfer_, &f.transfer}}) {
+      if (sum->modelled_ns <= 0) continue;
+      *part = ModelledTime{sum->modelled_ns * ms_per_ns, sum->observed_ns * ms_per_ns};
+      modelled += sum->modelled_ns;
+      observed += sum->observed_ns;
+    }
+    if (modelled <= 0) return std::nullopt;
+    f.excess_pct = 100 * (observed / modelled - 1);
+    return f;
+  }
+
+ private:
+  void add_computation(const StepRecords& step, int rank) {
+    const config::Inject& inject = config_.inject;
+    const double slow = inject.slow_rank == rank ? inject.slow_rank_factor : 1.0;
+    const double ns_per_flop = slow * 1e9 / (*config_.emulate.compute_tflops * 1e12);
+    const std::span<const trace::Record> records = step.of(rank);
+    for (std::size_t i = 0; i < records.size(); ++i) {
+      const schedule::Op& op = step.schedule().ops[i];
+      if (classify(op) != OpClass::computation) continue;
+      compute_.modelled_ns += flops_of(op, sizes_) * ns_per_flop;
+      compute_.observed_ns += static_cast<double>(records[i].end_ns - records[i].begin_ns);
+    }
+  }
+
+  void add_transfers(const StepRecords& step) {
+    std::vector<std::vector<bool>> alone;
+    for (int rank = 0; rank < step.ranks(); ++rank) alone.push_back(alone_on_link(step, rank));
+    const auto slow_rank = static_cast<int>(config_.inject.slow_link_rank);
+    for (std::size_t i = 0; i < step.schedule().ops.size(); ++i) {
+      const schedule::Op& op = step.schedule().ops[i];
+      if (!op.is_collective()) continue;
+      const CollectiveMessage message = message_of(op, groups_);
+      for (int rank = 0; rank < step.ranks(); ++rank) {
+        const plan::Members peers = groups_.members(op.group(), rank);
+        if (peers.first != rank) continue;
+        bool all_alone = true, slow = false;
+        for (int k = 0; k < peers.count; ++k) {
+          all_alone = all_alone && alone[static_cast<std::size_t>(peers[k])][i];
+          slow = slow || peers[k] == slow_rank;
+        }
+        if (!all_alone) continue;
+        const double seconds = message.seconds_of_latency(*link_) +
+                               message.seconds_of_bytes(*link_) * (slow ? config_.inject.slow_link_factor : 1.0);
+        for (int k = 0; k < peers.count; ++k) {
+          const Interval transfer = transfer_of(step.of(peers[k])[i]);
+          transfer_.modelled_ns += seconds * 1e9;
+          transfer_.observed_ns += static_cast<double>(transfer.end - transfer.begin);
+        }
+      }
+    }
+  }
+
+  const plan::Groups& groups_;
+  const std::vector<plan::ModuleSizes>& sizes_;
+  const config::RunConfig& config_;
+  std::optional<LinkModel> link_;
+  Sum compute_, transfer_;
+};
+
+}  // namespace
+
+bool Fidelity::rated() const { return excess_pct <= kFidelityLimitPct; }
+
+std::optional<Fidelity> emulation_fidelity(const RunView& run, const plan::Groups& groups,
+                                           const std::vector<plan::ModuleSizes>& sizes,
+                                           const config::RunConfig& config) {
+  Model model(groups, sizes, config);
+  const MiddleSteps middle = middle_steps(run);
+  for (const std::size_t s : middle.indices) model.add(run.steps()[s]);
+  return model.result(middle.ms_per_ns);
+}
+
+}  // namespace fsdpbench::metrics

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "config/run_config.h"
+#include "plan/module_sizes.h"
+
+namespace fsdpbench::metrics {
+
+/// The model's own arithmetic: forward and backward once a microbatch. Recomputation is not the model's, as MFU is
+/// defined (A. Chowdhery et al., PaLM, 2022, appendix B).
+struct ModelFlops {
+  double per_rank_and_step = 0;
+  double tflops_per_rank = 0;     ///< achieved, at the median step
+  std::optional<double> mfu_pct;  ///< of the stated peak; the emulated rate is one, for real devices there is none
+};
+
+/// `sizes`: by module; `step_ms`: above 0.
+ModelFlops model_flops(const std::vector<plan::ModuleSizes>& sizes, const config::RunConfig& config, double step_ms);
+
+}  // namespace fsdpbench::metrics

@@ -1,0 +1,260 @@
+#include "metrics/causes.h"
+
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "metrics/step_breakdown.h"
+#include "support/hand_run.h"
+
+namespace fsdpbench::metrics {
+namespace {
+
+using schedule::Group;
+using schedule::Op;
+using schedule::OpKind;
+using schedule::Phase;
+using schedule::WaitReason;
+using ::testing::ElementsAre;
+using testing::HandRun;
+using ::testing::Pair;
+using testing::Times;
+
+const LinkModel kLink{.bytes_per_second = 1e9, .latency_seconds = 0};         // a byte a nanosecond
+const LinkModel kLatency{.bytes_per_second = 1e15, .latency_seconds = 1e-3};  // nothing but latency
+
+struct Found {
+  std::map<Cause, std::int64_t> ns;
+  std::vector<Stall> stalls;
+};
+
+/// The stalls of one rank of the first step, which must cover exactly what is not computation.
+Found find(const HandRun& run, const std::optional<LinkModel>& link = {}, bool prefetches = true, int rank = 0) {
+  const RunView view = run.view();
+  const StepRecords& step = view.steps().front();
+  Found found;
+  found.stalls = find_stalls(step, plan::Groups(plan::Mesh{view.ranks(), 1}), link, prefetches, rank);
+  std::int64_t sum = 0;
+  for (const Stall& s : found.stalls) {
+    found.ns[s.cause] += s.time.end - s.time.begin;
+    sum += s.time.end - s.time.begin;
+  }
+  EXPECT_EQ(sum, break_down(step, rank).stalled());
+  return found;
+}
+
+Op& collective(HandRun& run, OpKind kind, Lane lane, const std::vector<Times>& times, int unit, int records,
+               Group group = Group::shard, std::int64_t count = 0) {
+  Op& op = run.collective(kind, lane, times, group, count);
+  op.unit = unit;
+  op.record = records;
+  return op;
+}
+Op& gather(HandRun& run, Times times, int unit, int records, std::int64_t count = 0) {
+  return collective(run, OpKind::all_gather, Lane::all_gather, std::vector<Times>(run.traces.size(), times), unit,
+                    records, Group::shard, count);
+}
+void waits(Op& op, int event, WaitReason reason = WaitReason::data) { op.waits.push_back({event, reason}); }
+
+TEST(Causes, FirstGatherIsTheStepsBoundary) {
+  HandRun run(2);
+  run.step(0, 200);
+  gather(run, {0, 100}, 0, 0);
+  waits(run.forward({100, 200}, 0), 0);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::step_boundary, 100)));
+}
+
+/// Computation until 100, then it waits until 150 for the gather of unit 3.
+HandRun late_gather(Times times) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 100}).record = 1;
+  gather(run, times, 3, 0);
+  waits(run.forward({150, 200}, 3), 0);
+  return run;
+}
+
+TEST(Causes, ATransferThatStartedAtOnceIsTheLinks) {
+  EXPECT_THAT(find(late_gather({0, 150})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+}
+
+TEST(Causes, ATransferThatIsMostlyLatencyIsInefficient) {
+  EXPECT_THAT(find(late_gather({0, 150}), kLatency).ns, ElementsAre(Pair(Cause::inefficient_collective, 50)));
+}
+
+TEST(Causes, AGatherHeldBackUntilAForwardIsALatePrefetch) {
+  // It begins the very nanosecond in which the forward ends: what is known to have held it is to blame.
+  HandRun run = late_gather({100, 150});
+  waits(run.schedules.steps[0].ops[1], 1, WaitReason::limit);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::late_prefetch, 50)));
+}
+
+TEST(Causes, AGatherHeldBackUntilMemoryIsFreeIsTheLimits) {
+  for (const WaitReason reason : {WaitReason::limit, WaitReason::reuse}) {
+    HandRun run = late_gather({100, 150});
+    run.schedules.steps[0].ops[0].kind = OpKind::backward;
+    waits(run.schedules.steps[0].ops[1], 1, reason);
+    EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::all_gather_limit, 50)));
+  }
+}
+
+TEST(Causes, AHostBlockedByTheLimitIsTheLimits) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 100}).record = 1;
+  Op& wait = run.op(OpKind::host_wait, Lane::compute, Times{0, 100, 10});
+  waits(wait, 1, WaitReason::limit);
+  gather(run, {100, 150, 100}, 3, 0);
+  waits(run.forward({150, 200, 100}, 3), 0);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::all_gather_limit, 50)));
+}
+
+TEST(Causes, ComputationThatWaitsForAnInputBufferLacksBuffers) {
+  HandRun run(2);
+  run.step(0, 250);
+  Op& first = run.op(OpKind::backward, Lane::compute, Times{0, 100});
+  first.unit = 4;
+  first.phase = Phase::backward;
+  first.record = 1;
+  Op& reduce =
+      collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{100, 180}), 4, 0);
+  reduce.phase = Phase::backward;
+  waits(reduce, 1);
+  Op& release = run.op(OpKind::release, Lane::compute, Times{});
+  release.phase = Phase::backward;
+  waits(release, 0, WaitReason::reuse);
+  Op& second = run.op(OpKind::backward, Lane::compute, Times{180, 250});
+  second.unit = 3;
+  second.phase = Phase::backward;
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::reduce_scatter_buffers, 80)));
+}
+
+/// A gather in backward that stood behind a reduction on their communicator.
+HandRun behind_a_reduction(bool prefetched) {
+  HandRun run(2);
+  run.step(0, 200);
+  Op& before = run.op(OpKind::backward, Lane::compute, Times{0, 100});
+  before.phase = Phase::backward;
+  before.unit = 4;
+  collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{0, 100}), 5, 1).phase =
+      Phase::backward;
+  Op& next = gather(run, {100, 150}, 3, 0);
+  next.phase = Phase::backward;
+  next.prefetch = prefetched;
+  Op& after = run.op(OpKind::backward, Lane::compute, Times{150, 200});
+  after.phase = Phase::backward;
+  after.unit = 3;
+  waits(after, 0);
+  return run;
+}
+
+TEST(Causes, BehindAnotherKindOnTheCommunicator) {
+  EXPECT_THAT(find(behind_a_reduction(true), kLatency).ns, ElementsAre(Pair(Cause::communicator_serialisation, 50)));
+  // One that was busy sending would only have shared the link.
+  EXPECT_THAT(find(behind_a_reduction(true)).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+}
+
+TEST(Causes, AGatherThatWasNotPrefetchedCameLateOrWasRefused) {
+  EXPECT_THAT(find(behind_a_reduction(false), {}, false).ns, ElementsAre(Pair(Cause::late_prefetch, 50)));
+  EXPECT_THAT(find(behind_a_reduction(false), {}, true).ns, ElementsAre(Pair(Cause::all_gather_limit, 50)));
+}
+
+TEST(Causes, ATransferThatSharedItsLinkSufferedContention) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 100});
+  gather(run, {0, 150}, 3, 0, 25);  // 100 bytes: alone it would have been over at 100
+  collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{0, 150}), 4, 1,
+             Group::shard_separate, 25);
+  waits(run.forward({150, 200}, 3), 0);
+  EXPECT_THAT(find(run, kLink).ns, ElementsAre(Pair(Cause::contention, 50)));
+}
+
+TEST(Causes, WaitingForALateRankIsItsFault) {
+  HandRun run(3);
+  run.step(0, 200);
+  run.forward({0, 100});
+  collective(run, OpKind::all_gather, Lane::all_gather, {{0, 150, 0, 130}, {20, 150, 0, 130}, {130, 150, 130, 130}}, 3,
+             0);
+  waits(run.forward({150, 200}, 3), 0);
+  const Found found = find(run);
+  EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::straggler, 50)));
+  for (const Stall& stall : found.stalls) EXPECT_EQ(stall.late_rank, 2);
+  // The late rank itself waited for its host.
+  EXPECT_THAT(find(run, {}, true, 2).ns, ElementsAre(Pair(Cause::host_bound, 50)));
+}
+
+TEST(Causes, OfRanksThatAreEquallyLateTheFirstIsNamed) {
+  HandRun run(3);
+  run.step(0, 200);
+  run.forward({0, 100});
+  collective(run, OpKind::all_gather, Lane::all_gather, {{0, 150, 0, 130}, {130, 150, 0, 130}, {130, 150, 0, 130}}, 3,
+             0);
+  waits(run.forward({150, 200}, 3), 0);
+  for (const Stall& stall : find(run).stalls) EXPECT_EQ(stall.late_rank, 1);
+}
+
+TEST(Causes, AHostThatWaitedForTheDevice) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100});
+  run.op(OpKind::host_sync, Lane::compute, Times{0, 120, 50});
+  run.forward({120, 200, 120});
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::injected_sync, 20)));
+}
+
+TEST(Causes, AHostThatIssuedLateWithoutHavingBeenBlocked) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100});
+  run.forward({130, 200, 130});
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 30)));
+}
+
+TEST(Causes, ACopyInTheWay) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100}).record = 1;
+  Op& copy = run.op(OpKind::copy_out, Lane::all_gather, Times{100, 140});
+  copy.record = 0;
+  waits(copy, 1);
+  waits(run.forward({140, 200}), 0);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::copy, 40)));
+}
+
+TEST(Causes, ALaneThatStartedLateForNoReasonIsUnknown) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100});
+  run.forward({130, 200});
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::unknown, 30)));
+}
+
+TEST(Causes, AStepThatComputesNothingHasOneStall) {
+  HandRun run;
+  run.step(50, 90);
+  run.op(OpKind::release, Lane::compute, Times{});
+  const Found found = find(run);
+  ASSERT_EQ(found.stalls.size(), 1U);
+  EXPECT_EQ(found.stalls[0].time, (Interval{50, 90}));
+  EXPECT_EQ(found.stalls[0].op, -1);
+}
+
+TEST(Causes, AStepOfComputationAloneHasNone) {
+  HandRun run;
+  run.step(0, 100);
+  run.forward({0, 60});
+  run.forward({60, 100});
+  EXPECT_TRUE(find(run).stalls.empty());
+}
+
+TEST(Causes, AfterTheLastComputationTheLastToEndIsExplained) {
+  HandRun run(2);
+  run.step(0, 160);
+  run.forward({0, 100}).record = 1;
+  waits(collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{100, 150}), 1, 0), 1);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::step_boundary, 50), Pair(Cause::unknown, 10)));
+}
+
+}  // namespace
+}  // namespace fsdpbench::metrics
