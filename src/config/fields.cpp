@@ -175,6 +175,9 @@ std::vector<Field> make_fields() {
   inject("delay_rank", &Inject::delay_rank, integer(-1, 1 << 20), "the delayed lane of this rank only; -1: of all ranks");
   inject("delay_us", &Inject::delay_us, number(0), "how much longer each op of delay_lane takes");
   inject("poison_freed_memory", &Inject::poison_freed_memory, boolean(), "fill freed memory with NaN, so that a use after free shows");
+
+  Table<Trace> trace(all, "trace", &RunConfig::trace);
+  trace("ranks", &Trace::ranks, integer(0, 1 << 20), "ranks in trace.json: the first, the slowest, the one to blame, then others in order; 0: all");
   return all;
 }
 // clang-format on

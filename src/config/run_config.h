@@ -205,6 +205,12 @@ struct Inject {
   bool operator==(const Inject&) const = default;
 };
 
+/// What the timeline of all ranks holds.
+struct Trace {
+  std::int64_t ranks = 8;  ///< in trace.json: the first, the slowest, the one to blame, then in order; 0: all
+  bool operator==(const Trace&) const = default;
+};
+
 struct RunConfig {
   Model model;
   Data data;
@@ -215,6 +221,7 @@ struct RunConfig {
   Nccl nccl;
   Emulate emulate;
   Inject inject;
+  Trace trace;
   bool operator==(const RunConfig&) const = default;
 };
 

@@ -48,6 +48,8 @@ inline constexpr Field kDeviceProperties{"deviceProperties", Place::top, FieldTy
 inline constexpr Field kDistributedInfo{"distributedInfo", Place::top, FieldType::object, "", Files::rank};
 inline constexpr Field kDisplayTimeUnit{"displayTimeUnit", Place::top, FieldType::text, "", Files::both};
 inline constexpr Field kBaseTime{"baseTimeNanoseconds", Place::top, FieldType::integer, "ns", Files::both};
+inline constexpr Field kRanksOfRun{"ranks_of_run", Place::top, FieldType::integer, "", Files::merged};
+inline constexpr Field kRanksShown{"ranks_shown", Place::top, FieldType::list, "", Files::merged};
 inline constexpr Field kTraceEvents{"traceEvents", Place::top, FieldType::list, "", Files::both};
 inline constexpr Field kTraceName{"traceName", Place::top, FieldType::text, "", Files::both};
 
@@ -123,6 +125,7 @@ inline constexpr Field kCommunication{"communication_buffers", Place::args, Fiel
 inline constexpr auto kFields = std::to_array<Field>({
     field::kSchemaVersionKey, field::kFsdpbenchSchema,   field::kDeviceProperties, field::kDistributedInfo,
     field::kDisplayTimeUnit,  field::kBaseTime,          field::kTraceEvents,      field::kTraceName,
+    field::kRanksOfRun,       field::kRanksShown,
     field::kBackend,          field::kRank,              field::kWorldSize,        field::kGroupCount,
     field::kGroupConfig,      field::kConfigName,        field::kConfigDescription, field::kConfigBackend,
     field::kConfigSize,       field::kConfigRanks,       field::kPh,               field::kCat,

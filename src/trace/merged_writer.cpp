@@ -1,6 +1,7 @@
 #include "trace/merged_writer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -35,12 +36,17 @@ std::string_view colour(const OpLabel& op, bool mostly_exposed) {
 
 }  // namespace
 
-MergedWriter::MergedWriter(const std::string& path, const TimeBase& time, LabelOf label)
+MergedWriter::MergedWriter(const std::string& path, const TimeBase& time, LabelOf label, const std::vector<int>& shown,
+                           std::size_t ranks)
     : file_(path), events_(file_, time.origin_ns), label_(std::move(label)) {
   JsonStream& json = events_.json();
   json.raw(fmt::format("{{\"{}\":1,\"{}\":{},\"{}\":\"ms\",", field::kSchemaVersionKey.name,
                        field::kFsdpbenchSchema.name, kSchemaVersion, field::kDisplayTimeUnit.name));
   if (time.origin_unix_ns != 0) json.raw(fmt::format("\"{}\":{},", field::kBaseTime.name, time.origin_unix_ns));
+  if (!shown.empty() && shown.size() < ranks) {
+    json.raw(fmt::format("\"{}\":{},\"{}\":[{}],", field::kRanksOfRun.name, ranks, field::kRanksShown.name,
+                         fmt::join(shown, ",")));
+  }
   json.raw(fmt::format("\"{}\":", field::kTraceName.name));
   json.text(std::filesystem::path(path).filename().string());
   json.raw(fmt::format(",\n\"{}\":[", field::kTraceEvents.name));
@@ -200,9 +206,10 @@ void MergedWriter::finish() {
 }
 
 void write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
-                        const LabelOf& label) {
-  MergedWriter writer(path, time, label);
+                        const LabelOf& label, const std::vector<int>& shown) {
+  MergedWriter writer(path, time, label, shown, ranks.size());
   for (const RankTrace& trace : ranks) {
+    if (!shown.empty() && !std::ranges::binary_search(shown, trace.rank)) continue;
     writer.begin_rank(trace.rank);
     for (const TracedStep& step : steps_of(trace)) writer.step(step);
   }

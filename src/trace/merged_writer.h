@@ -15,7 +15,9 @@ namespace fsdpbench::trace {
 /// grows with the ops of one step only. The file appears at finish(), or never. Throws OutputError.
 class MergedWriter {
  public:
-  MergedWriter(const std::string& path, const TimeBase& time, LabelOf label);
+  /// `shown`: the ranks that will follow, of `ranks` in the run, if some are left out: the file then says so.
+  MergedWriter(const std::string& path, const TimeBase& time, LabelOf label, const std::vector<int>& shown = {},
+               std::size_t ranks = 0);
 
   /// The steps that follow are this rank's. Every rank once.
   void begin_rank(int rank);
@@ -46,8 +48,8 @@ class MergedWriter {
   std::vector<std::pair<std::int64_t, std::int64_t>> computation_;  // of this step: begin and end, in order of begin
 };
 
-/// The whole of a run. `ranks` may miss some, as after an interrupt.
+/// A run, or of its ranks only those in `shown` (sorted; empty: all). `ranks` may miss some, as after an interrupt.
 void write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
-                        const LabelOf& label);
+                        const LabelOf& label, const std::vector<int>& shown = {});
 
 }  // namespace fsdpbench::trace

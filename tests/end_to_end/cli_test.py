@@ -93,6 +93,19 @@ class Run(Cli):
         self.assertGreater(len(events), 50)
         self.assertTrue(all("ph" in event for event in events))
 
+    def test_the_timeline_of_many_ranks_is_limited_and_says_so(self) -> None:
+        keys = ["mesh.ranks=4", "trace.ranks=2", "emulate.compute_tflops=0.01", "emulate.link_gb_per_s=1",
+                "inject.slow_rank=2", "inject.slow_rank_factor=20"]
+        done = self.call("run", self.profile, *sets(*TINY, *keys), "--out", "out")
+        self.assertIn("shows ranks 0, ", done.stdout)
+        trace = json.loads((self.folder / "out/trace.json").read_text())
+        self.assertEqual((trace["ranks_of_run"], len(trace["ranks_shown"])), (4, 2))
+        self.assertEqual({event["pid"] - 1 for event in trace["traceEvents"]}, set(trace["ranks_shown"]))
+        self.assertEqual(len(list((self.folder / "out/trace").iterdir())), 4)
+        self.call("trace", "check", "out/trace.json")
+        self.result(*keys, "trace.ranks=0", out="all")
+        self.assertNotIn("ranks_shown", json.loads((self.folder / "all/trace.json").read_text()))
+
     def test_traces_pass_their_check(self) -> None:
         self.result()
         files = ["out/trace.json", "out/trace/rank_0.json.gz", "out/trace/rank_1.json.gz"]

@@ -129,7 +129,7 @@ ResultFolder::~ResultFolder() { remove_empty(made_); }
 void write_result(const fs::path& folder, const engine::Setup& setup, const Trial& trial) {
   write_file(folder / "config.toml", config::to_toml(setup.config));
   write_file(folder / "result.json", json_text(result_json(setup, trial)));
-  if (trial.metrics) write_trace_files(folder, setup, trial.measurement.traces);
+  if (trial.metrics) write_trace_files(folder, setup, trial);
 }
 
 }  // namespace fsdpbench::app

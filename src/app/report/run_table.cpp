@@ -1,10 +1,12 @@
 #include "app/report/run_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "app/console/table.h"
+#include "app/report/trace_files.h"
 #include "base/bytes.h"
 #include "config/spelling.h"
 #include "metrics/caveats.h"
@@ -144,6 +146,11 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   if (trial.metrics) {
     text += fmt::format("trace   {}  (open in https://ui.perfetto.dev or chrome://tracing)\n",
                         (folder / "trace.json").string());
+    const std::vector<int> shown = shown_ranks(trial, c.trace.ranks);
+    if (shown.size() < result.traces.size()) {
+      text += fmt::format("        shows ranks {} of {}; --set trace.ranks=0 shows all; trace/ has a file of each\n",
+                          fmt::join(shown, ", "), result.traces.size());
+    }
   }
   return text;
 }

@@ -64,7 +64,8 @@ trace::OpLabel label_of(const engine::Setup& p, const schedule::Schedule& schedu
     label.bytes = work.bytes();
     label.collective = {collective_kind(op.kind), static_cast<std::size_t>(work.group), work.count, work.dtype};
   } else if (label.category == trace::OpCategory::copy) {
-    for (schedule::BufferId id : op.operands().writes) label.bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
+    for (schedule::BufferId id : op.operands().writes)
+      label.bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
   }
   return label;
 }
@@ -116,14 +117,40 @@ void write_rank_files(const std::filesystem::path& folder, const engine::Setup& 
 
 }  // namespace
 
-void write_trace_files(const std::filesystem::path& folder, const engine::Setup& setup,
-                       const std::vector<trace::RankTrace>& traces) {
+std::vector<int> shown_ranks(const Trial& trial, std::int64_t most) {
+  const auto ranks = static_cast<int>(trial.measurement.traces.size());
+  const std::int64_t wanted = most == 0 ? ranks : std::min<std::int64_t>(most, ranks);
+  std::vector<int> order{0};
+  if (trial.metrics && !trial.metrics->ranks.empty()) {
+    const auto& all = trial.metrics->ranks;
+    const auto slowest =
+        std::ranges::max_element(all, {}, [](const metrics::RankMetrics& rank) { return rank.step_ms.median; });
+    order.push_back(static_cast<int>(slowest - all.begin()));
+  }
+  if (trial.causes) {
+    for (const metrics::CauseShare& cause : trial.causes->causes) {
+      if (cause.late_rank >= 0) order.push_back(cause.late_rank);
+    }
+  }
+  for (int rank = 0; rank < ranks; ++rank) order.push_back(rank);
+  std::vector<int> shown;
+  for (const int rank : order) {
+    if (static_cast<std::int64_t>(shown.size()) == wanted) break;
+    if (std::ranges::find(shown, rank) == shown.end()) shown.push_back(rank);
+  }
+  std::ranges::sort(shown);
+  return shown;
+}
+
+void write_trace_files(const std::filesystem::path& folder, const engine::Setup& setup, const Trial& trial) {
+  const std::vector<trace::RankTrace>& traces = trial.measurement.traces;
   const Labels labels(setup);
   const trace::LabelOf label = [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& {
     return labels(step, op);
   };
   const trace::TimeBase time = time_base(traces);
-  trace::write_merged_trace((folder / "trace.json").string(), traces, time, label);
+  trace::write_merged_trace((folder / "trace.json").string(), traces, time, label,
+                            shown_ranks(trial, setup.config.trace.ranks));
   write_rank_files(folder, setup, traces, time, label);
 }
 
