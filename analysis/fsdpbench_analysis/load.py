@@ -23,9 +23,9 @@ class StepTime:
 
     def interval_name(self, things: str = "steps") -> str:
         """What low and high are: of fewer than five values the program writes their range."""
-        if self.said:
+        if self.said and self.said not in ("95 % bootstrap", "range", "one value"):
             return clean(self.said, 60)
-        if self.count is None or self.count >= 5:
+        if self.said == "95 % bootstrap" or self.count is None or self.count >= 5:
             return "95\N{NO-BREAK SPACE}% interval"
         return f"range of {self.count} {things}" if self.count > 1 else f"a single {things.rstrip('s')}"
 

@@ -11,8 +11,9 @@ from .page import Table
 from .text import clean, milliseconds, percent, size, value_text
 
 # How the parts of a step belong together; the page of a sweep says the same.
-PARTS = ("Compute, exposed communication, exposed copies and idle time are the slowest rank's, and add up to the step "
-         "time; communication and overlap are counted beside them.")
+PARTS = ("Compute, exposed communication, exposed copies and idle time add up to the step time: they are means over all "
+         "ranks in the middle third of the steps, scaled to the median step (docs/run.md). Communication and overlap are "
+         "counted beside them.")
 PARTS_APART = ("Compute, exposed communication, exposed copies and idle time are medians of their own in this file, so "
                "their sum is not exactly the step time.")
 

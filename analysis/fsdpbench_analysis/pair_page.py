@@ -130,7 +130,7 @@ def _breakdown(sides: List[Side]) -> Picture:
     of_trials = sides[0].result is None
     picture = Picture("breakdown", "What a step is made of",
                       ("The trial with the median step time of each side" if of_trials else
-                       "Medians over the measured steps, of the slowest rank") + ". "
+                       "The step time is the median over the measured steps, of the slowest rank") + ". "
                       + parts_note([s.metrics for s in sides]))
     rows = []
     wholes = [s for s in sides if s.metrics.total.complete()]

@@ -80,10 +80,10 @@ def _breakdown(result: Result) -> Picture:
     step = result.metrics.step
     interval = interval_text(result.metrics)
     picture = Picture("breakdown", "What a step is made of",
-                      "Medians over the measured steps, of the slowest rank" + (f" ({interval})" if interval else "") +
-                      ". Compute: at least one kernel ran on the rank. Exposed communication and exposed copies: the "
+                      "The step time is the median over the measured steps, of the slowest rank"
+                      + (f" ({interval})" if interval else "") + ". Compute: at least one kernel ran on the rank. Exposed communication and exposed copies: the "
                       "compute lane waited for them. Idle: it waited for anything else. "
-                      + parts_note([result.metrics]) + " Phases: mean over ranks.")
+                      + parts_note([result.metrics]))
     if not result.metrics.total.complete():
         picture.reason = OLDER
         return picture
