@@ -10,6 +10,7 @@
 #include "app/machine/build_info.h"
 #include "base/error.h"
 #include "config/fields.h"
+#include "config/find_file.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -21,19 +22,22 @@ constexpr const char* kAbout =
 
 constexpr const char* kExamples = R"(
 Examples
-  fsdpbench run profiles/runs/quickstart.toml
-  fsdpbench run profiles/runs/quickstart.toml --set fsdp.backward_prefetch=none --out runs/no-prefetch
-  fsdpbench run profiles/runs/llama3-8b-emulated.toml --set fsdp.strategy=shard_grad_op
-  fsdpbench compare profiles/runs/quickstart.toml --b-set fsdp.backward_prefetch=none
-  fsdpbench sweep profiles/sweeps/prefetch-limit-link.toml
+  fsdpbench run quickstart
+  fsdpbench run quickstart --set fsdp.backward_prefetch=none --out runs/no-prefetch
+  fsdpbench run llama3-8b-emulated --set fsdp.strategy=shard_grad_op
+  fsdpbench compare quickstart --b-set fsdp.backward_prefetch=none
+  fsdpbench sweep prefetch-limit-link
   fsdpbench report runs/prefetch-limit-link
-  fsdpbench explain profiles/runs/llama3-8b-emulated.toml --set mesh.ranks=64
-  fsdpbench explain profiles/runs/quickstart.toml --format collectives
+  fsdpbench report runs/first runs/no-prefetch
+  fsdpbench explain llama3-8b-emulated --set mesh.ranks=64
+  fsdpbench explain quickstart --format collectives
+  fsdpbench explain --from runs/no-prefetch
   fsdpbench trace check runs/*/trace.json
   fsdpbench doctor
 
-Profiles are TOML files; profiles/README.md lists all keys. The keys most people set:
-  model.preset             quickstart, gpt2-124m, llama3.2-1b, llama3.2-3b, llama3-8b, llama3-70b, llama3-405b, mlp
+Profiles are TOML files, looked up by name in profiles/runs here and where the program was built; a result folder is
+the profile that it was made with. profiles/README.md lists all keys. The keys most people set:
+  model.preset             quickstart, gpt2-124m, mlp, llama3.2-1b, llama3.2-3b, llama3-8b, llama3-70b, llama3-405b
   mesh.ranks               how many ranks; mesh.shard and mesh.replicate for hybrid strategies
   train.steps              measured steps; train.seq_len and train.batch_per_rank set their size
   data.path                any file or folder, read as bytes
@@ -47,7 +51,8 @@ Profiles are TOML files; profiles/README.md lists all keys. The keys most people
 
 Exit codes
   0 done   1 failure   2 wrong profile, flag or data   3 memory or disk will not suffice   4 cannot write
-  5 a rank failed   6 a measurement contradicts itself   130 stopped by Ctrl-C or SIGTERM
+  5 a rank failed   6 a measurement contradicts itself   7 slower, with compare --fail-if-slower
+  130 stopped by Ctrl-C or SIGTERM
 )";
 
 constexpr const char* kRunHelp = R"(
@@ -85,11 +90,15 @@ Exit codes
 constexpr const char* kCompareHelp = R"(
 A and B run in turns (A B, B A, A B, ...), each time a short run, so that what the machine does meanwhile hits both
 alike. Their trials, not their steps, are compared: the median ratio with its 98 % interval, and a verdict in words.
-compare.json gets all values. The exit code is 0 whatever the verdict.
+compare.json gets all values and the keys that differ. The exit code is 0 whatever the verdict, or 7 for "slower" with
+--fail-if-slower.
+Two results of finished runs are compared as they are, and nothing runs, unless --rerun, --trials or a --set asks for
+it. They did not take turns, so such a verdict is about two runs, not about two configurations.
 Examples
   fsdpbench compare a.toml b.toml
-  fsdpbench compare profiles/runs/quickstart.toml --b-set fsdp.backward_prefetch=none
-  fsdpbench compare runs/monday runs/tuesday --trials 20      (their config.toml)
+  fsdpbench compare quickstart --b-set fsdp.backward_prefetch=none
+  fsdpbench compare runs/monday runs/tuesday                  (their results)
+  fsdpbench compare runs/monday runs/tuesday --trials 20      (their config.toml, run anew)
 )";
 
 constexpr const char* kSweepHelp = R"(
@@ -99,14 +108,51 @@ interleaved: a round runs one trial of every cell. Two files in DIR:
   sweep.json     every cell with its medians, or why it failed
 )";
 
-/// CLI11 would only say that a subcommand is missing.
-void check_command_name(const CLI::App& app, std::string_view name) {
-  if (name.starts_with("-")) return;
+/// `fsdpbench quickstart` and `fsdpbench a.toml`: what is meant is plain.
+bool is_profile(std::string_view name) {
+  try {
+    config::find_profile(std::string(name));
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+/// CLI11 would only say that a subcommand is missing. `path` is what leads to `app`: "" or " trace".
+void check_command_name(const CLI::App& app, std::string_view name, std::string_view path) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (std::ranges::count(names, name) > 0) return;
-  throw ConfigError(fmt::format("There is no command '{}'; the nearest is '{}'; see fsdpbench --help.", name,
-                                config::nearest(name, names)));
+  if (name.starts_with("-") || names.empty() || std::ranges::count(names, name) > 0) return;
+  const std::string meant =
+      path.empty() && is_profile(name) ? fmt::format("run {}", name) : config::nearest(name, names);
+  throw ConfigError(fmt::format("There is no command '{0}{1}'; the nearest is '{0}{2}'; see fsdpbench{3} --help.",
+                                path.empty() ? "" : fmt::format("{} ", path.substr(1)), name, meant, path));
+}
+
+/// The first word that names no command where there must be one.
+void check_command_names(const CLI::App& app, int argc, const char* const* argv) {
+  const CLI::App* at = &app;
+  std::string path;
+  for (int i = 1; i < argc; ++i) {
+    check_command_name(*at, argv[i], path);
+    const auto commands = at->get_subcommands({});
+    const auto next = std::ranges::find_if(commands, [&](const CLI::App* c) { return c->get_name() == argv[i]; });
+    if (next == commands.end()) return;
+    at = *next;
+    path += fmt::format(" {}", argv[i]);
+  }
+}
+
+/// What was measured cannot be set or shown otherwise: an option beside --from would do nothing.
+void check_alone(const CLI::App& command, const CLI::Option& alone) {
+  if (alone.count() == 0) return;
+  for (const CLI::Option* other : command.get_options()) {
+    if (other == &alone || other->count() == 0) continue;
+    throw ConfigError(
+        fmt::format("{0} {1} shows a result as it was measured, so {2} has no effect; leave {2} out, or "
+                    "name a profile instead of {1}.",
+                    command.get_name(), alone.get_name(), other->get_name()));
+  }
 }
 
 /// The command that was given, as "run" or "trace check"; null if there is none.
@@ -119,13 +165,28 @@ const CLI::App* chosen_command(const CLI::App& app, std::string* name) {
   return chosen;
 }
 
+/// What `command` cannot take of `words`, those that no option or argument of it took; empty if that is nothing.
+std::string not_taken(const CLI::App& command, const std::string& path, const std::vector<std::string>& words) {
+  const auto option = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("-"); });
+  if (option == words.end()) {
+    return words.empty() ? "" : fmt::format("{} takes no further argument '{}'", path, words.front());
+  }
+  const std::string name = option->substr(0, option->find('='));
+  std::vector<std::string> known;
+  for (const CLI::Option* other : command.get_options()) {
+    for (const std::string& text : other->get_lnames()) known.push_back("--" + text);
+  }
+  return fmt::format("{} has no option {}; the nearest is {}", path, name, config::nearest(name, known));
+}
+
 /// `--set` may be given many times, each with one value.
 void add_set_option(CLI::App& command, const char* name, std::vector<std::string>& overrides, const char* meaning) {
   command.add_option(name, overrides, meaning)->allow_extra_args(false)->type_name("KEY=VALUE");
 }
 
 void add_profile_options(CLI::App& command, std::string& profile, std::vector<std::string>& overrides) {
-  command.add_option("PROFILE", profile, "Run profile (TOML), as in profiles/runs")->required();
+  command.add_option("PROFILE", profile, "Run profile: a TOML file, a result folder, or a name in profiles/runs")
+      ->required();
   add_set_option(command, "-s,--set", overrides, "Set one key: --set mesh.ranks=8; may be repeated, the last counts");
 }
 
@@ -138,15 +199,16 @@ void add_overwrite_flag(CLI::App& command, bool& overwrite) {
 }
 
 void add_compare(CLI::App& compare_app, CompareArguments& compare) {
-  compare_app.add_option("A", compare.a, "Run profile (TOML), or a result folder: its config.toml")->required();
+  compare_app.add_option("A", compare.a, "Run profile: file, result folder, or name")->required();
   compare_app.add_option("B", compare.b, "The other one; default: A, to be compared with itself or with --b-set");
   add_set_option(compare_app, "-s,--set", compare.overrides, "Set one key of both sides; may be repeated");
   add_set_option(compare_app, "--a-set", compare.a_overrides, "Set one key of A");
   add_set_option(compare_app, "--b-set", compare.b_overrides, "Set one key of B");
-  compare_app.add_option("-n,--trials", compare.trials, "Runs of each side, 3 or more; default: 12");
+  compare_app.add_option("-n,--trials", compare.trials, "Runs of each side, 3 or more; default: 12")->type_name("N");
+  compare_app.add_flag("--rerun", compare.rerun, "Run both, also if both are results of finished runs");
   compare_app.add_option("--threshold", compare.threshold, "Percent below which no difference matters; default: 1")
-      ->check(CLI::Range(0.0, 100.0))
       ->type_name("PERCENT");
+  compare_app.add_flag("--fail-if-slower", compare.fail_if_slower, "Exit code 7 if B is slower");
   compare_app.add_option("-o,--out", compare.out, "Folder for compare.json; default: runs/compare-<date-time>")
       ->type_name("DIR");
   add_overwrite_flag(compare_app, compare.overwrite);
@@ -169,8 +231,11 @@ void add_explain_views(CLI::App& explain_app, ExplainArguments& explain) {
 }
 
 void add_report(CLI::App& report_app, ReportArguments& report) {
-  report_app.add_option("DIR", report.folder, "Result folder of a run or a sweep")->required();
-  report_app.add_option("-o,--out", report.out, "Folder for the page; default: DIR/report")->type_name("DIR");
+  report_app.add_option("DIR", report.folders, "Result folder of a run, a sweep or a comparison; or of two runs")
+      ->required()
+      ->expected(1, 2);
+  report_app.add_option("-o,--out", report.out, "Folder for the page; default: report/ in the first DIR")
+      ->type_name("DIR");
   report_app.add_option("--memory-budget", report.memory_budget, "Marked in the heat map of a sweep: 18MiB, 64GiB")
       ->type_name("SIZE");
   report_app.footer(
@@ -179,7 +244,7 @@ void add_report(CLI::App& report_app, ReportArguments& report) {
 }
 
 void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
-  sweep_app.add_option("SWEEP", sweep.sweep, "Sweep file (TOML), as in profiles/sweeps")->required();
+  sweep_app.add_option("SWEEP", sweep.sweep, "Sweep: a TOML file, or a name in profiles/sweeps")->required();
   add_set_option(sweep_app, "-s,--set", sweep.overrides, "Set one key of all cells; may be repeated");
   sweep_app.add_option("-o,--out", sweep.out, "Folder; default: runs/<sweep file>; the same one goes on")
       ->type_name("DIR");
@@ -229,9 +294,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* explain_app = app.add_subcommand("explain", "Run nothing; print plan, memory, communication, schedule");
   add_profile_options(*explain_app, explain.profile, explain.overrides);
   CLI::Option* explain_profile = explain_app->get_option("PROFILE")->required(false);
-  explain_app->add_option("--from", explain.from, "A result.json: why computation was not running, ranked")
-      ->excludes(explain_profile)
-      ->type_name("RESULT");
+  CLI::Option* explain_from =
+      explain_app->add_option("--from", explain.from, "A result folder: why computation was not running, ranked");
+  explain_from->excludes(explain_profile)->type_name("RESULT");
   add_explain_views(*explain_app, explain);
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "Say what this machine can do");
@@ -250,7 +315,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     parsed.command = ShowText{app.help()};
     return parsed;
   }
-  check_command_name(app, argv[1]);
+  check_command_names(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -264,8 +329,16 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     return parsed;
   } catch (const CLI::ParseError& error) {
     std::string name;
-    chosen_command(app, &name);
-    throw ConfigError(fmt::format("{}; see fsdpbench{} --help.", error.what(), name));
+    const CLI::App* chosen = chosen_command(app, &name);
+    std::string message = error.what();
+    // A misspelt option is the better complaint, also where its value now stands for a missing argument.
+    const bool extras = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+    const auto left = app.remaining(true);
+    const bool option = std::ranges::any_of(left, [](const std::string& word) { return word.starts_with("-"); });
+    if (extras || option) {
+      message = not_taken(chosen == nullptr ? app : *chosen, chosen == nullptr ? "fsdpbench" : name.substr(1), left);
+    }
+    throw ConfigError(fmt::format("{}; see fsdpbench{} --help.", message, name));
   }
   if (run_app->parsed()) {
     run.command_line.assign(argv, argv + argc);
@@ -278,6 +351,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     if (explain.profile.empty() && explain.from.empty()) {
       throw ConfigError("explain needs a PROFILE, or --from RESULT; see fsdpbench explain --help.");
     }
+    check_alone(*explain_app, *explain_from);
     parsed.command = explain;
   } else if (report_app->parsed()) {
     parsed.command = report;

@@ -14,6 +14,7 @@ enum class ExitCode : int {
   cannot_write = 4,   ///< an output could not be written
   rank_failed = 5,    ///< a rank threw; all ranks were stopped
   check_failed = 6,   ///< a measurement identity did not hold: the numbers must not be used
+  slower = 7,         ///< `compare --fail-if-slower` found B slower; not an error of the program
   interrupted = 130,  ///< Ctrl-C or SIGTERM; partial results were kept and marked
 };
 

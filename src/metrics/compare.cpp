@@ -39,16 +39,27 @@ double student(std::size_t freedom) {
   return kTable.at(std::min(freedom, kTable.size()) - 1);
 }
 
-Interval bootstrap(const std::vector<double>& values) {
+double resampled_median(const std::vector<double>& values, std::mt19937& random) {
+  std::vector<double> sample(values.size());
+  for (double& value : sample) value = values[below(random, values.size())];
+  return median(sample);
+}
+
+/// The percentile interval of what `statistic` gives for resampled data.
+template <class Statistic>
+Interval bootstrap(const Statistic& statistic) {
   std::mt19937 random(12345);
-  std::vector<double> medians(kResamples), sample(values.size());
-  for (double& m : medians) {
-    for (double& value : sample) value = values[below(random, values.size())];
-    m = median(sample);
-  }
-  std::ranges::sort(medians);
+  std::vector<double> values(kResamples);
+  for (double& value : values) value = statistic(random);
+  std::ranges::sort(values);
   const auto outside = static_cast<std::size_t>(std::lround(kResamples * (1 - kComparisonConfidence) / 2));
-  return {medians[outside], medians[kResamples - 1 - outside]};
+  return {values[outside], values[kResamples - 1 - outside]};
+}
+
+Verdict verdict_of(const Comparison& c, double threshold) {
+  if (std::abs(c.ratio - 1) < threshold) return Verdict::no_difference;
+  if (c.ci_high < 1) return Verdict::faster;
+  return c.ci_low > 1 ? Verdict::slower : Verdict::no_difference;
 }
 
 Interval yuen(std::vector<double> values) {
@@ -100,19 +111,35 @@ Comparison compare_samples(const std::vector<std::vector<double>>& a, const std:
   std::vector<double> logs;
   for (std::size_t i = 0; i < a.size(); ++i) logs.push_back(std::log(medians_b[i] / medians_a[i]));
 
-  const Interval resampled = bootstrap(logs), trimmed = yuen(logs);
+  const Interval resampled = bootstrap([&](std::mt19937& random) { return resampled_median(logs, random); });
+  const Interval trimmed = yuen(logs);
   Comparison c;
   c.median_a = median(medians_a);
   c.median_b = median(medians_b);
   c.ratio = std::exp(median(logs));
   c.ci_low = std::exp(std::min(resampled.low, trimmed.low));
   c.ci_high = std::exp(std::max(resampled.high, trimmed.high));
-  if (std::abs(c.ratio - 1) >= threshold) {
-    if (c.ci_high < 1) c.verdict = Verdict::faster;
-    if (c.ci_low > 1) c.verdict = Verdict::slower;
-  }
+  c.verdict = verdict_of(c, threshold);
   const std::optional<double> noise_a = aa_noise(medians_a), noise_b = aa_noise(medians_b);
   if (noise_a && noise_b) c.aa_noise = std::max(*noise_a, *noise_b);
+  return c;
+}
+
+Comparison compare_runs(const std::vector<double>& a, const std::vector<double>& b, double threshold) {
+  if (std::min(a.size(), b.size()) < static_cast<std::size_t>(kFewestTrials)) {
+    throw std::invalid_argument("a comparison of two runs needs at least three steps of each");
+  }
+  Comparison c;
+  c.median_a = median(a);
+  c.median_b = median(b);
+  c.ratio = c.median_b / c.median_a;
+  const Interval resampled = bootstrap([&](std::mt19937& random) {
+    const double one = resampled_median(a, random);
+    return resampled_median(b, random) / one;
+  });
+  c.ci_low = resampled.low;
+  c.ci_high = resampled.high;
+  c.verdict = verdict_of(c, threshold);
   return c;
 }
 

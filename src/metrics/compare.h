@@ -41,4 +41,11 @@ inline constexpr int kFewestTrials = 3;
 Comparison compare_samples(const std::vector<std::vector<double>>& a, const std::vector<std::vector<double>>& b,
                            double threshold = kPracticalThreshold);
 
+/// B against A from the steps of one run a side, which did not take turns: the ratio of their medians, with the
+/// percentile bootstrap that resamples each side's steps. Whatever the machine did between the runs counts as a
+/// difference, so this speaks of two runs, not of two configurations. No A/A noise: that takes several runs. At least
+/// kFewestTrials steps each; throws std::invalid_argument otherwise.
+Comparison compare_runs(const std::vector<double>& a, const std::vector<double>& b,
+                        double threshold = kPracticalThreshold);
+
 }  // namespace fsdpbench::metrics

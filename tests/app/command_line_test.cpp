@@ -1,7 +1,10 @@
 #include "app/command_line.h"
 
+#include <sstream>
+
 #include "app/machine/build_info.h"
 #include "config/fields.h"
+#include "config/find_file.h"
 #include "config/support.h"
 
 namespace fsdpbench::app {
@@ -75,6 +78,74 @@ TEST(CommandLineTest, MistakesNameThemselvesAndTheHelp) {
               testing::AllOf(HasSubstr("PROFILE"), HasSubstr("fsdpbench run --help")));
   EXPECT_THAT(config_error([] { parse({"run", "p.toml", "--sett", "x"}); }), HasSubstr("--sett"));
   EXPECT_THAT(config_error([] { parse({"explain", "p.toml", "--format", "xml"}); }), HasSubstr("xml"));
+}
+
+TEST(CommandLineTest, UnknownOptionsGetTheNearest) {
+  EXPECT_EQ(config_error([] {
+              parse({"run", "p.toml", "--rank", "4"});
+            }),
+            "run has no option --rank; the nearest is --ranks; see fsdpbench run --help.");
+  EXPECT_THAT(config_error([] {
+                parse({"run", "--rank=4"});
+              }),
+              HasSubstr("run has no option --rank; the nearest is --ranks"))
+      << "the more helpful complaint than that there is no PROFILE";
+  EXPECT_THAT(config_error([] { parse({"compare", "a", "--trails", "20"}); }), HasSubstr("the nearest is --trials"));
+  EXPECT_THAT(config_error([] {
+                parse({"trace", "check", "--quite", "a.json"});
+              }),
+              HasSubstr("trace check has no option --quite"));
+  EXPECT_THAT(config_error([] {
+                parse({"run", "a.toml", "b.toml"});
+              }),
+              HasSubstr("run takes no further argument 'b.toml'; see fsdpbench run --help."));
+}
+
+TEST(CommandLineTest, UnknownCommandsGetTheNearest) {
+  EXPECT_THAT(config_error([] {
+                parse({"trace", "chek", "a.json"});
+              }),
+              HasSubstr("There is no command 'trace chek'; the nearest is 'trace check'; see fsdpbench trace --help."));
+  EXPECT_THAT(config_error([] { parse({"quickstart"}); }), HasSubstr("the nearest is 'run quickstart'"));
+}
+
+TEST(CommandLineTest, WhatDoesNothingBesideFromIsRefused) {
+  EXPECT_EQ(std::get<ExplainArguments>(parse({"explain", "--from", "out"}).command).from, "out");
+  for (const std::vector<const char*>& more : {std::vector{"--format", "json"}, std::vector{"--set", "mesh.ranks=2"}}) {
+    std::vector<const char*> arguments{"explain", "--from", "out"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    EXPECT_THAT(config_error([&] { parse(arguments); }),
+                testing::AllOf(HasSubstr("--from shows a result as it was measured"), HasSubstr(more.front())));
+  }
+}
+
+TEST(CommandLineTest, Compare) {
+  const auto plain = std::get<CompareArguments>(parse({"compare", "a"}).command);
+  EXPECT_FALSE(plain.trials || plain.rerun || plain.fail_if_slower);
+  const auto full =
+      std::get<CompareArguments>(parse({"compare", "a", "b", "-n", "5", "--rerun", "--fail-if-slower"}).command);
+  EXPECT_EQ(full.trials, 5);
+  EXPECT_TRUE(full.rerun && full.fail_if_slower);
+}
+
+TEST(CommandLineTest, ReportTakesOneFolderOrTwo) {
+  EXPECT_THAT(std::get<ReportArguments>(parse({"report", "a"}).command).folders, ElementsAre("a"));
+  EXPECT_THAT(std::get<ReportArguments>(parse({"report", "a", "b", "-o", "c"}).command).folders, ElementsAre("a", "b"));
+  EXPECT_THAT(config_error([] { parse({"report", "a", "b", "c"}); }), HasSubstr("report"));
+}
+
+/// All model files, and nothing else.
+TEST(CommandLineTest, HelpNamesAllModels) {
+  const std::string help = text({"--help"});
+  const auto begin = help.find("model.preset ") + std::string("model.preset ").size();
+  std::vector<std::string> listed;
+  std::istringstream line(help.substr(begin, help.find('\n', begin) - begin));
+  for (std::string name; line >> name;) listed.push_back(name.substr(0, name.find(',')));
+  std::vector<std::string> there;
+  for (const auto& file : std::filesystem::directory_iterator(config::source_folder() / "profiles/models")) {
+    there.push_back(file.path().stem().string());
+  }
+  EXPECT_THAT(listed, testing::UnorderedElementsAreArray(there));
 }
 
 TEST(CommandLineTest, HelpTeaches) {

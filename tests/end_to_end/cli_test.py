@@ -21,7 +21,7 @@ SOURCE = Path()
 # Small enough that a step takes milliseconds, also under a sanitizer.
 TINY = ["model.layers=2", "model.width=32", "model.ffn_width=64", "train.seq_len=16", "train.batch_per_rank=1",
         "train.steps=3", "train.warmup=1", "mesh.ranks=2", "emulate.link_gb_per_s=none", "emulate.link_latency_us=0"]
-OK, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, INTERRUPTED = 0, 2, 3, 4, 130
+OK, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, SLOWER, INTERRUPTED = 0, 2, 3, 4, 7, 130
 
 
 def sets(*keys: str) -> list[str]:
@@ -345,6 +345,9 @@ class Explain(Cli):
         done = self.call("explain", "--from", "out/result.json")
         self.assertIn("late_prefetch", done.stdout)
         self.assertIn('fsdp.forward_prefetch is "none"', done.stdout)
+        self.assertEqual(self.call("explain", "--from", "out").stdout, done.stdout, "a folder means its result")
+        self.assertIn("is a trace; expected", self.error("explain", "--from", "out/trace.json"))
+        self.assertIn("so --set has no effect", self.error("explain", "--from", "out", *sets("mesh.ranks=2")))
         self.write("broken.json", "{\"schema_version\": 1")
         self.assertIn("broken.json", self.error("explain", "--from", "broken.json"))
         self.assertIn("nowhere.json", self.error("explain", "--from", "nowhere.json"))
@@ -383,6 +386,55 @@ class Explain(Cli):
                       self.error("explain", self.profile, "--parameters", "--format", "issue"))
         with_rates = self.call("explain", self.profile, "--tflops", "0.001", "--link-gb-per-s", "1").stdout
         self.assertRegex(with_rates, r"Predicted step \d+\.\d+ ms")
+
+
+class StoredCompare(Cli):
+    """Two results are compared as they are."""
+
+    # Emulated, so that the machine's load hardly matters; B computes at half the speed.
+    EMULATED = [*TINY[:-2], "emulate.link_gb_per_s=1", "emulate.compute_tflops=0.001"]
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.call("run", "quickstart", *sets(*self.EMULATED), "--out", "a", "-q")
+        self.call("run", "quickstart", *sets(*self.EMULATED, "emulate.compute_tflops=0.0005"), "--out", "b", "-q")
+
+    def test_differing_keys_and_the_verdict(self) -> None:
+        done = self.call("compare", "a", "b", "--out", "out")
+        self.assertRegex(done.stdout, r"emulate\.compute_tflops +0\.001 +0\.0005")
+        self.assertIn("did not take turns", done.stdout)
+        found = json.loads((self.folder / "out/compare.json").read_text())
+        self.assertEqual(found["differing_keys"], [{"key": "emulate.compute_tflops", "a": 0.001, "b": 0.0005}])
+        self.assertFalse(found["interleaved"])
+        for side in ("a", "b"):
+            result = json.loads((self.folder / side / "result.json").read_text())
+            self.assertEqual(found[side]["trials"][0]["steps_ms"], result["steps"]["slowest_rank_ms"])
+
+    def test_nothing_runs_and_nothing_is_written_unasked(self) -> None:
+        self.call("compare", "a", "b")
+        self.assertFalse((self.folder / "runs").exists())
+
+    def test_slower_can_be_a_failure(self) -> None:
+        self.call("compare", "a", "b", "--fail-if-slower", code=SLOWER)
+        self.call("compare", "b", "a", "--fail-if-slower")
+        self.call("compare", "a", "b")
+
+    def test_rerun(self) -> None:
+        self.call("compare", "a", "b", "--rerun", "--trials", "3", "--out", "out", "-q")
+        found = json.loads((self.folder / "out/compare.json").read_text())
+        self.assertTrue(found["interleaved"])
+        self.assertEqual(len(found["a"]["trials"]), 3)
+        self.assertEqual([key["key"] for key in found["differing_keys"]], ["emulate.compute_tflops"])
+
+    def test_damaged_results_are_said_to_be(self) -> None:
+        (self.folder / "b/result.json").write_text('{"schema_version": 1, "metrics": 3}')
+        self.assertIn("b/result.json: is damaged", self.error("compare", "a", "b"))
+        (self.folder / "b/result.json").write_text('{"schema_version"')
+        self.assertIn("b/result.json: is not JSON, or was cut off", self.error("compare", "a", "b"))
+
+    def test_thresholds_that_are_none(self) -> None:
+        for threshold in ("nan", "-1", "101"):
+            self.assertIn("expected a number from 0 to 100", self.error("compare", "a", "b", f"--threshold={threshold}"))
 
 
 class Doctor(Cli):

@@ -129,5 +129,25 @@ TEST(AaNoise, GrowsWithTheNoiseAndIsZeroWithout) {
 
 TEST(AaNoise, TooFewValuesSayNothing) { EXPECT_FALSE(aa_noise({1, 2, 3})); }
 
+TEST(CompareRuns, TheStepsOfTwoRunsAreComparedAsTheyAre) {
+  const std::vector<double> a{100, 101, 99, 100, 102}, b{110, 111, 109, 110, 112};
+  const Comparison c = compare_runs(a, b);
+  EXPECT_DOUBLE_EQ(c.median_a, 100);
+  EXPECT_DOUBLE_EQ(c.median_b, 110);
+  EXPECT_DOUBLE_EQ(c.ratio, 1.1);
+  EXPECT_LE(c.ci_low, c.ratio);
+  EXPECT_GE(c.ci_high, c.ratio);
+  EXPECT_EQ(c.verdict, Verdict::slower);
+  EXPECT_FALSE(c.aa_noise.has_value());
+  EXPECT_EQ(compare_runs(b, a).verdict, Verdict::faster);
+  EXPECT_EQ(compare_runs(a, b, 0.2).verdict, Verdict::no_difference) << "below the threshold";
+}
+
+TEST(CompareRuns, StepsThatOverlapDoNotDiffer) {
+  const std::vector<double> a{100, 140, 90, 105, 120}, b{104, 95, 150, 110, 108};
+  EXPECT_EQ(compare_runs(a, b).verdict, Verdict::no_difference);
+  EXPECT_THROW(compare_runs({1, 2}, {1, 2, 3}), std::invalid_argument);
+}
+
 }  // namespace
 }  // namespace fsdpbench::metrics

@@ -11,7 +11,9 @@
 #include <filesystem>
 #include <vector>
 
+#include "app/report/result_file.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "config/find_file.h"
 
 namespace fsdpbench::app {
@@ -46,9 +48,25 @@ bool has_package(const std::string& python) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/// Python would say so, too, but later and in its own words.
+void check_folder(const std::string& folder, bool of_run) {
+  const fs::path path(folder);
+  if (of_run) {
+    read_result(folder);
+    return;
+  }
+  const auto holds = [&](const char* name) { return path_exists(path / name); };
+  if (holds("result.json") || holds("sweep.json") || holds("compare.json")) return;
+  throw ConfigError(fmt::format("{}: {}; expected the folder of a run, a sweep or a comparison.", folder,
+                                !path_exists(path)        ? "there is no such folder"
+                                : !fs::is_directory(path) ? "is no folder"
+                                                          : "has no result.json, sweep.json or compare.json"));
+}
+
 }  // namespace
 
 int report_command(const ReportArguments& arguments) {
+  for (const std::string& folder : arguments.folders) check_folder(folder, arguments.folders.size() == 2);
   const std::string python = choose_python();
   if (!has_package(python)) {
     throw Error(
@@ -59,7 +77,8 @@ int report_command(const ReportArguments& arguments) {
   std::vector<std::string> command{python, "-m", "fsdpbench_analysis", "report"};
   if (!arguments.out.empty()) command.push_back("--out=" + arguments.out);
   if (!arguments.memory_budget.empty()) command.push_back("--memory-budget=" + arguments.memory_budget);
-  command.insert(command.end(), {"--", arguments.folder});
+  command.emplace_back("--");
+  command.insert(command.end(), arguments.folders.begin(), arguments.folders.end());
   execvp(python.c_str(), pointers(command).data());
   throw Error(fmt::format("cannot start {}: {}", python, std::strerror(errno)));
 }

@@ -1,13 +1,21 @@
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "app/experiment/trial.h"
+#include "app/report/result_file.h"
 #include "metrics/compare.h"
 
 namespace fsdpbench::app {
+
+/// What a comparison rests on.
+enum class Evidence : std::uint8_t {
+  interleaved,  ///< A and B took turns
+  stored,       ///< one run a side, at some time
+};
 
 /// What the trials of one side gave, in the order in which they ran.
 struct ComparedSide {
@@ -19,15 +27,30 @@ struct ComparedSide {
   std::vector<std::vector<double>> steps() const;
 };
 
-/// The verdict in one sentence: "B is 5.2 % slower than A (98 % interval: 4.1 % to 6.3 % slower) …".
-std::string verdict_sentence(const metrics::Comparison& comparison, double threshold);
+/// A finished run as a side of one trial. Throws ConfigError if the result is damaged.
+ComparedSide stored_side(const std::string& name, const ResultFile& result);
 
-/// "A = …, B = …", medians, parts of the step, memory, and the verdict.
+/// A key of the configuration that A and B do not share.
+struct DifferingKey {
+  std::string key;  ///< "fsdp.strategy"
+  nlohmann::json a;
+  nlohmann::json b;
+  bool operator==(const DifferingKey&) const = default;
+};
+
+/// All keys whose values differ between two resolved configurations, {"table": {"key": value}}; a key that one of them
+/// lacks has the value null there.
+std::vector<DifferingKey> differing_keys(const nlohmann::json& a, const nlohmann::json& b);
+
+/// The verdict in one sentence: "B is 5.2 % slower than A (98 % interval of B / A: 1.041 to 1.063)."
+std::string verdict_sentence(const metrics::Comparison& comparison, double threshold, Evidence evidence);
+
+/// "A = …, B = …", the keys that differ, medians, parts of the step, memory, and the verdict.
 std::string compare_table(const ComparedSide& a, const ComparedSide& b, const metrics::Comparison& comparison,
-                          double threshold);
+                          double threshold, Evidence evidence);
 
 /// The content of compare.json (docs/compare.md).
 nlohmann::json compare_json(const ComparedSide& a, const ComparedSide& b, const metrics::Comparison& comparison,
-                            double threshold);
+                            double threshold, Evidence evidence);
 
 }  // namespace fsdpbench::app

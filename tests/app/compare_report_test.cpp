@@ -1,0 +1,70 @@
+#include "app/report/compare_report.h"
+
+#include "app/experiment/trial_json.h"
+#include "app/report/result_json.h"
+#include "config/support.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using config::config_error;
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+json result(std::vector<double> steps, const char* prefetch, const char* cpu) {
+  Trial trial;
+  trial.world.cpu = cpu;
+  trial.metrics.emplace().steps_ms = std::move(steps);
+  trial.causes.emplace();
+  json j = to_json(trial);
+  j["schema_version"] = kResultSchemaVersion;
+  j["config"] = {{"fsdp", {{"backward_prefetch", prefetch}, {"layout", "flat"}}}};
+  return j;
+}
+
+TEST(DifferingKeys, AreNamedWithBothValues) {
+  const json a = {{"fsdp", {{"strategy", "full_shard"}, {"layout", "flat"}}}, {"emulate", {{"link", nullptr}}}};
+  const json b = {{"fsdp", {{"strategy", "no_shard"}, {"layout", "flat"}}}, {"emulate", {{"link", 0.5}}}};
+  EXPECT_THAT(differing_keys(a, b), ElementsAre(DifferingKey{"emulate.link", nullptr, 0.5},
+                                                DifferingKey{"fsdp.strategy", "full_shard", "no_shard"}));
+  EXPECT_THAT(differing_keys(a, a), IsEmpty());
+}
+
+TEST(DifferingKeys, AKeyThatOnlyOneHasDiffers) {
+  const json a = {{"fsdp", {{"old", 1}}}}, b = {{"fsdp", {{"new", 2}}}};
+  EXPECT_THAT(differing_keys(a, b),
+              ElementsAre(DifferingKey{"fsdp.old", 1, nullptr}, DifferingKey{"fsdp.new", nullptr, 2}));
+}
+
+TEST(StoredComparison, SaysThatTheRunsDidNotTakeTurns) {
+  const ComparedSide a = stored_side("a", {"a/result.json", result({100, 100, 101}, "pre", "X")});
+  const ComparedSide b = stored_side("b", {"b/result.json", result({120, 121, 120}, "none", "Y")});
+  const metrics::Comparison c = metrics::compare_runs(a.steps().front(), b.steps().front());
+  const std::string table = compare_table(a, b, c, 0.01, Evidence::stored);
+  EXPECT_THAT(table, AllOf(HasSubstr("B's run is 20.0 % slower than A's run"), HasSubstr("did not take turns"),
+                           HasSubstr("--rerun"), HasSubstr("different programs or machines: cpu: X / Y."),
+                           HasSubstr("fsdp.backward_prefetch"), Not(HasSubstr("fsdp.layout"))));
+  const json j = compare_json(a, b, c, 0.01, Evidence::stored);
+  EXPECT_EQ(j["interleaved"], false);
+  EXPECT_EQ(j["verdict"], "slower");
+  EXPECT_EQ(j["differing_keys"], json::parse(R"([{"key": "fsdp.backward_prefetch", "a": "pre", "b": "none"}])"));
+}
+
+TEST(StoredComparison, DamagedResultsAreSaidToBe) {
+  for (const char* part : {"config", "steps_ms", "metrics", "memory", "world"}) {
+    ResultFile file{"a/result.json", result({100, 100, 100}, "pre", "X")};
+    file.content.erase(part);
+    EXPECT_THAT(config_error([&] { stored_side("a", file); }), HasSubstr("a/result.json: is damaged")) << part;
+    file.content[part] = "text";
+    EXPECT_THAT(config_error([&] { stored_side("a", file); }), HasSubstr("a/result.json: is damaged")) << part;
+  }
+  const ResultFile negative{"a/result.json", result({100, -1, 100}, "pre", "X")};
+  EXPECT_THAT(config_error([&] { stored_side("a", negative); }), HasSubstr("is damaged"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

@@ -1,0 +1,68 @@
+#include "app/report/result_file.h"
+
+#include "app/report/explain_result.h"
+#include "config/support.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using config::config_error;
+using config::TemporaryFolder;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+/// What reading a file of this name and text complains about.
+std::string error(const std::string& name, const std::string& text) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write(name, text);
+  return config_error([&] { read_result(path); });
+}
+
+TEST(ResultFile, AFolderMeansItsResult) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("out/result.json", "{\"schema_version\": 1}");
+  EXPECT_EQ(read_result(path).path, path);
+  EXPECT_EQ(read_result((folder.path() / "out").string()).path, path);
+}
+
+TEST(ResultFile, WhatIsNoResultIsSaidToBeWhatItIs) {
+  EXPECT_THAT(error("trace.json", "{\"traceEvents\": []}"),
+              HasSubstr("trace.json: is a trace; expected a result.json"));
+  EXPECT_THAT(error("trace.json", "[]"), HasSubstr("is a JSON array, as traces are"));
+  EXPECT_THAT(error("sweep.json", "{\"sweep_hash\": \"\"}"), HasSubstr("is the summary of a sweep"));
+  EXPECT_THAT(error("compare.json", "{\"verdict\": \"slower\"}"), HasSubstr("is a comparison"));
+  EXPECT_THAT(error("config.toml", "[mesh]\nranks = 2\n"), HasSubstr("is not JSON"));
+  EXPECT_THAT(error("result.json", "{\"schema_version\": "), HasSubstr("or was cut off"));
+  EXPECT_THAT(error("result.json", "{}"), HasSubstr("is no result"));
+  EXPECT_THAT(error("result.json", "{\"schema_version\": 99}"), HasSubstr("schema_version is 99; this program reads"));
+  EXPECT_THAT(config_error([] { read_result("nowhere"); }), HasSubstr("nowhere: there is no such file or folder"));
+}
+
+TEST(ResultFile, FoldersWithoutAResultSayWhatTheyAre) {
+  const TemporaryFolder folder;
+  const auto of = [&](const char* name) { return config_error([&] { read_result((folder.path() / name).string()); }); };
+  folder.write("sweep/sweep.json", "{}");
+  folder.write("compare/compare.json", "{}");
+  folder.write("failed/config.toml", "");
+  folder.write("other/file", "");
+  EXPECT_THAT(of("sweep"), HasSubstr("is the folder of a sweep"));
+  EXPECT_THAT(of("compare"), HasSubstr("is the folder of a comparison"));
+  EXPECT_THAT(of("failed"), HasSubstr("is the folder of a run that left no result"));
+  EXPECT_THAT(of("other"), HasSubstr("is a folder without result.json"));
+}
+
+TEST(ExplainResult, DamageIsSaidInOurWords) {
+  const TemporaryFolder folder;
+  for (const char* text : {R"({"schema_version": 1, "causes": 3})", R"({"schema_version": 1, "causes": [{}]})",
+                           R"({"schema_version": 1, "causes": [], "metrics": {"step_ms": []}})",
+                           R"({"schema_version": 1, "failure": 3})"}) {
+    const std::string path = folder.write("result.json", text);
+    EXPECT_THAT(config_error([&] { explain_result(path); }),
+                AllOf(HasSubstr("is damaged"), Not(HasSubstr("json.exception"))))
+        << text;
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::app
