@@ -10,7 +10,7 @@ struct Target {
   std::string name;
   std::vector<std::string> seeds;  ///< files of the source tree, relative to its root
   std::string file;                ///< name under which the damaged text is written; parsers read files
-  std::vector<std::string> texts;  ///< further seeds, made by the target
+  std::vector<std::string> texts = {};  ///< further seeds, made by the target
 };
 
 /// Defined by each target.
