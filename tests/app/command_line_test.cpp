@@ -11,8 +11,8 @@ namespace fsdpbench::app {
 namespace {
 
 using config::config_error;
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 CommandLine parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "fsdpbench");

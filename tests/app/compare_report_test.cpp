@@ -9,11 +9,11 @@ namespace {
 
 using config::config_error;
 using nlohmann::json;
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
 
 json result(std::vector<double> steps, const char* prefetch, const char* cpu) {
   Trial trial;

@@ -8,9 +8,9 @@ namespace {
 
 using config::config_error;
 using config::TemporaryFolder;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 /// What reading a file of this name and text complains about.
 std::string error(const std::string& name, const std::string& text) {

@@ -7,10 +7,10 @@
 namespace fsdpbench::config {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 using testing::EndsWith;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 class Aliases : public testing::Test {
  protected:

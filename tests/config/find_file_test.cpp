@@ -8,9 +8,9 @@ namespace fsdpbench::config {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::AllOf;
+using ::testing::AllOf;
 using testing::EndsWith;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// In a folder of its own, where nothing is.
 class FindFile : public testing::Test {

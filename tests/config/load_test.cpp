@@ -6,7 +6,7 @@ namespace fsdpbench::config {
 namespace {
 
 using testing::EndsWith;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class Load : public testing::Test {
  protected:

@@ -5,8 +5,8 @@
 namespace fsdpbench::config {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class SweepFileTest : public testing::Test {
  protected:

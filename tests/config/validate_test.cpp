@@ -7,9 +7,9 @@
 namespace fsdpbench::config {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 struct Checked {
   RunConfig config;

@@ -1,5 +1,6 @@
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 
 #include "app/experiment/trial_log.h"
 #include "app/report/sweep_report.h"

@@ -11,7 +11,7 @@
 namespace fsdpbench::plan {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 constexpr Group kAll[] = {Group::none, Group::shard, Group::shard_separate, Group::reshard, Group::replicate};
 

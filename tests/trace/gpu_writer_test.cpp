@@ -13,7 +13,7 @@ namespace fsdpbench::trace {
 namespace {
 
 using Json = nlohmann::json;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string rank_text(const GpuRun& run) {
   const TemporaryFolder folder;

@@ -15,7 +15,7 @@
 namespace fsdpbench::trace {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string rank_text(const Example& example) {
   const TemporaryFolder folder;

@@ -11,7 +11,7 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 namespace cupti = fake::cupti;
 
 constexpr BufferLimits kFew{.large_bytes = 4096, .large_count = 4, .small_bytes = 1024, .small_count = 4};

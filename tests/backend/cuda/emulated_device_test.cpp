@@ -9,7 +9,7 @@
 namespace fsdpbench::backend {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 class EmulatedCudaDevice : public testing::Test {
  protected:

@@ -11,7 +11,7 @@
 namespace fsdpbench::backend {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string refusal(const BackendOptions& options) {
   return failure_of(&make_cuda, options, [](RankContext&) { FAIL() << "the body was called"; });

@@ -3,8 +3,8 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 class NcclCommunicatorTest : public NcclTest {
  protected:

@@ -10,8 +10,8 @@ namespace fsdpbench::backend::cuda {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::HasSubstr;
-using testing::MatchesRegex;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
 
 class NcclFailureTest : public NcclTest {
  protected:

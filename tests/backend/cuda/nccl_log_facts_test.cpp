@@ -12,8 +12,8 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
-using testing::ElementsAre;
-using testing::IsEmpty;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 using testing::Pair;
 
 constexpr std::string_view kTwoHosts = R"(
