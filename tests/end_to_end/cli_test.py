@@ -74,7 +74,7 @@ class Run(Cli):
         result = self.result()
         self.assertGreaterEqual(result["schema_version"], 1)
         self.assertEqual(result["config"]["mesh"]["ranks"], 2)
-        self.assertEqual(set(result["metrics"]["step_ms"]), {"median", "ci_low", "ci_high", "min", "max", "n"})
+        self.assertEqual(set(result["metrics"]["step_ms"]), {"median", "ci_low", "ci_high", "interval", "min", "max", "n"})
         self.assertEqual(result["metrics"]["step_ms"]["n"], 3)
         for name in ("compute_ms", "comm_ms", "exposed_comm_ms", "idle_ms", "overlap_pct", "tokens_per_s"):
             self.assertIsInstance(result["metrics"][name], (int, float), name)

@@ -227,7 +227,10 @@ class Docs(Case):
         summary = self.summary()
         self.assertEqual(documented, set(summary))
         cells = re.findall(r"\w+", next(line for line in table if line.startswith("| `cells`")).split("[{")[1].split("}")[0])
-        self.assertEqual(set(cells), {key for cell in summary["cells"] for key in cell})
+        found = {key for cell in summary["cells"] for key in cell}
+        # Which of these two there is depends on whether this machine keeps up with what it emulates.
+        self.assertEqual(set(cells) - {"not_rated_because", "causes"}, found - {"not_rated_because", "causes"})
+        self.assertLessEqual(found, set(cells))
 
 
 class Kill(Case):

@@ -35,7 +35,7 @@ class Nvtx(unittest.TestCase):
                 "train.batch_per_rank": 1, "mesh.ranks": RANKS, "train.warmup": WARMUP, "train.steps": STEPS}
         sets = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
         subprocess.run([PROGRAM, "run", str(SOURCE / "profiles/runs/fsdp1.toml"), *sets, "--out",
-                        str(cls.folder / "out"), "-q"],
+                        str(cls.folder / "out"), "--overwrite", "-q"],
                        check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, timeout=200)
 
     def of(self, kind: str) -> list[list[str]]:
