@@ -57,7 +57,8 @@ bench-build: configure
 	@$(QUIETLY) build/build.log cmake --build build --target benches
 
 bench: bench-build
-	@for program in build/bin/bench_*; do echo "== $$program =="; $$program || exit 1; done
+	@for program in $$(ls build/bin/bench_* | grep -v bench_fsdp); do echo "== $$program =="; $$program || exit 1; done
+	build/bin/bench_fsdp --sweep model-batch-ranks --benchmark_filter=llama3.2-1b/train.batch_per_rank:1/
 	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 --bind-to none build/bin/bench_collectives_processes
 
 hta: build

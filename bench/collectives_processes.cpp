@@ -19,6 +19,7 @@
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/emulated_kernels.h"
 #include "launch/session.h"
+#include "library_context.h"
 
 namespace fsdpbench::backend {
 namespace {
@@ -135,6 +136,7 @@ int run(int argc, char** argv) {
   }
   const std::unique_ptr<launch::Session> joined = launch::join(*placement);
   session = joined.get();
+  bench::add_library_context();
   SilentReporter silent;
   if (placement->rank == 0) fmt::print("{} processes, {}\n", placement->ranks, joined->transport());
   placement->rank == 0 ? benchmark::RunSpecifiedBenchmarks() : benchmark::RunSpecifiedBenchmarks(&silent);

@@ -19,6 +19,7 @@
 #include "backend/cuda/kernels/cublaslt.h"
 #include "backend/cuda/kernels/gemms.h"
 #include "base/bf16.h"
+#include "library_context.h"
 
 namespace fsdpbench {
 namespace {
@@ -218,6 +219,7 @@ int main(int argc, char** argv) {
     fsdpbench::add_layer(size + "/vocabulary", d.rows, d.width, d.vocab);
   }
   benchmark::Initialize(&argc, argv);
+  fsdpbench::bench::add_library_context();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

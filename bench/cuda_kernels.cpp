@@ -13,6 +13,7 @@
 #include "backend/cuda/backend.h"
 #include "backend/kernels.h"
 #include "base/error.h"
+#include "library_context.h"
 
 namespace fsdpbench {
 namespace {
@@ -247,6 +248,7 @@ void register_all(Gpu& gpu) {
 int main(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  fsdpbench::bench::add_library_context();
   try {
     const auto backend = fsdpbench::backend::cuda::make_cuda_backend();
     fsdpbench::backend::BackendOptions options;

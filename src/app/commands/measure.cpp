@@ -1,12 +1,18 @@
 #include "app/commands/measure.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
 #include <utility>
 
+#include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/job/job_run.h"
 #include "app/report/result_folder.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "config/load.h"
 
 namespace fsdpbench::app {
 
@@ -35,6 +41,63 @@ Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesyst
     write_result(folder.path(), cell.setup, trial);
   }
   return trial;
+}
+
+SweepGrid expand_for_job(config::SweepFile file, std::vector<std::string> overrides, const Job* job) {
+  if (job == nullptr) return expand_sweep(std::move(file), overrides);
+  const auto is_ranks = [](const auto& entry) { return entry.first == "mesh.ranks"; };
+  const bool varies = std::ranges::any_of(file.axes, [](const config::SweepAxis& a) { return a.key == "mesh.ranks"; });
+  const bool fixed = std::ranges::any_of(file.set, is_ranks) ||
+                     std::ranges::any_of(
+                         overrides, [](const std::string& s) { return config::read_override(s).name == "mesh.ranks"; });
+  if (!varies && !fixed) overrides.push_back(fmt::format("mesh.ranks={}", job->ranks()));
+  SweepGrid grid = expand_sweep(std::move(file), overrides);
+  if (!varies) load_config(grid.file.base, grid.base_overrides, placement_of(job));  // says at once if no cell can run
+  return grid;
+}
+
+config::RunConfig cell_config(const SweepGrid& grid, const SweepCell& cell, const Job* job) {
+  std::vector<std::string> overrides = grid.base_overrides;
+  overrides.insert(overrides.end(), cell.overrides.begin(), cell.overrides.end());
+  return load_config(grid.file.base, overrides, placement_of(job));
+}
+
+int guarded(bool speaks, const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    if (speaks) console().error(error.what());
+    return static_cast<int>(error.code());
+  } catch (const std::exception& error) {
+    if (speaks) console().error(error.what());
+    return static_cast<int>(ExitCode::failure);
+  }
+}
+
+int in_job(const launch::Placement& placement, bool quiet, const std::function<int(Job&)>& lead) {
+  Job job(placement);
+  const KeepingWhatIsDone keeping(!job.leads() || quiet);
+  try {
+    if (!job.leads()) return serve(job);
+    console().info(job.headline());
+    const int code = lead(job);
+    announce_end(job, code);
+    return code;
+  } catch (const BackendError& error) {
+    // What is lost shows in the data first, and in the channel a moment later.
+    if (const std::optional<int> code = job.watch().failure_code(1)) return *code;
+    job.channel().fail(error.what());
+    return job.watch().failure_code().value_or(static_cast<int>(error.code()));
+  } catch (const std::exception& error) {
+    if (const std::optional<int> code = job.watch().failure_code()) return *code;
+    if (!job.leads()) {
+      job.channel().fail(error.what());
+      return job.watch().failure_code().value_or(static_cast<int>(ExitCode::rank_failed));
+    }
+    const int code = guarded(true, []() -> int { throw; });
+    announce_end(job, code);
+    return code;
+  }
 }
 
 }  // namespace fsdpbench::app

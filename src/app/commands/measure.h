@@ -1,9 +1,11 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "app/experiment/sweep_grid.h"
 #include "app/experiment/trial.h"
 
 namespace fsdpbench::app {
@@ -23,5 +25,17 @@ Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const s
 /// One trial of a sweep or a comparison, whose steps are all there. If `keep` is not empty, its result folder is
 /// written there. Throws as run_trial(), and Interrupted if the user stopped it: a part of a trial is no trial.
 Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep = {});
+
+/// The grid of a sweep. In a job (null: none) all cells that do not say otherwise have as many ranks as it has
+/// processes, so that trials of another job are not taken for its own. Throws as expand_sweep().
+SweepGrid expand_for_job(config::SweepFile file, std::vector<std::string> overrides, const Job* job);
+/// The configuration of one of its cells. Throws as load_config().
+config::RunConfig cell_config(const SweepGrid& grid, const SweepCell& cell, const Job* job);
+
+/// The exit code that `body` returns, or that of what it throws, which is shown if this process `speaks`.
+int guarded(bool speaks, const std::function<int()>& body);
+/// This process's part of a job: rank 0 executes `lead`, the others serve it; `quiet`: a signal is obeyed without a
+/// word. Returns the job's exit code. A failure of the job is shown by its watch, by the ranks that should.
+int in_job(const launch::Placement& placement, bool quiet, const std::function<int(Job&)>& lead);
 
 }  // namespace fsdpbench::app

@@ -113,9 +113,7 @@ LoggedTrial logged_trial(const SweepGrid& grid, const SweepCell& cell, std::uint
     logged.exit_code = static_cast<int>(code);
   };
   try {
-    std::vector<std::string> overrides = grid.base_overrides;
-    overrides.insert(overrides.end(), cell.overrides.begin(), cell.overrides.end());
-    logged.trial = whole_trial(load_config(grid.file.base, overrides, placement_of(job)), job, keep);
+    logged.trial = whole_trial(cell_config(grid, cell, job), job, keep);
   } catch (const Error& error) {
     if (error.code() == ExitCode::interrupted || error.code() == ExitCode::cannot_write) throw;
     // A rank that was killed says nothing about the cell.
@@ -219,28 +217,13 @@ class SweepRun {
   SweepProgress progress_;
 };
 
-/// The grid; in a job all cells that do not say otherwise have as many ranks as it has processes, so that trials of
-/// another job are not taken for its own.
-SweepGrid job_grid(config::SweepFile file, std::vector<std::string> overrides, const Job* job) {
-  if (job == nullptr) return expand_sweep(std::move(file), overrides);
-  const auto is_ranks = [](const auto& entry) { return entry.first == "mesh.ranks"; };
-  const bool varies = std::ranges::any_of(file.axes, [](const config::SweepAxis& a) { return a.key == "mesh.ranks"; });
-  const bool fixed = std::ranges::any_of(file.set, is_ranks) ||
-                     std::ranges::any_of(
-                         overrides, [](const std::string& s) { return config::read_override(s).name == "mesh.ranks"; });
-  if (!varies && !fixed) overrides.push_back(fmt::format("mesh.ranks={}", job->ranks()));
-  SweepGrid grid = expand_sweep(std::move(file), overrides);
-  if (!varies) load_config(grid.file.base, grid.base_overrides, placement_of(job));  // says at once if no cell can run
-  return grid;
-}
-
 }  // namespace
 
 int sweep_command(const SweepArguments& arguments, Job* job) {
   const std::string path = config::find_sweep(arguments.sweep);
   config::SweepFile file = config::load_sweep(path);
   if (arguments.trials) file.trials = *arguments.trials;
-  const SweepGrid grid = job_grid(std::move(file), arguments.overrides, job);
+  const SweepGrid grid = expand_for_job(std::move(file), arguments.overrides, job);
   const std::string out = arguments.out.empty() ? "runs/" + config::profile_name(path) : arguments.out;
   for (const std::string& note : grid.file.notes) console().info(note);
   const ResultFolder result_folder("", out, OldResult::keep);
