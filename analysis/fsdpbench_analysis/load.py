@@ -154,6 +154,16 @@ class ChangedKey:
 
 
 @dataclass(frozen=True)
+class Rating:
+    """Whether the times are those of what was asked, in the program's words."""
+
+    rated: bool = True
+    not_rated_because: str = ""
+    # What to read before any number, the gravest first; says "not rated" too.
+    caveats: List[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
 class Result:
     path: Path
     complete: bool
@@ -169,6 +179,7 @@ class Result:
     steps_ms: List[float] = field(default_factory=list)
     # What differs from presets and built-in defaults; None: the file does not say.
     changed: Optional[List[ChangedKey]] = None
+    rating: Rating = Rating()
 
     @property
     def folder(self) -> Path:
@@ -199,9 +210,11 @@ class Cell:
     metrics: Metrics
     memory: Memory
     causes: List[Cause]
+    rating: Rating = Rating()
 
     @property
     def measured(self) -> bool:
+        """It has numbers; whether they are those of what was asked says its rating."""
         return self.status != "failed" and self.metrics.step is not None
 
 
@@ -239,6 +252,7 @@ def setting(config: Dict[str, Any], key: str) -> Any:
 def load_result(path: Path) -> Result:
     root = read_json(path)
     check_version(root, "result.json")
+    root.expect("result.json", "metrics", "config", "failure")
     if root.has("failure"):
         raise ReportError(f"{path}: this run did not finish ({root.child('failure').text('message', 'a rank failed')}) "
                           "and its result holds the step times of one rank only: there is nothing to draw")
@@ -257,24 +271,35 @@ def load_result(path: Path) -> Result:
         steps_ms=root.child("steps").numbers("slowest_rank_ms"),
         changed=([ChangedKey(n.text("key"), n.value.get("value"), n.value.get("default"))
                   for n in root.children("config_changed")] if root.has("config_changed") else None),
+        rating=_rating(root),
     )
 
 
 def load_sweep(path: Path) -> Sweep:
     root = read_json(path)
     check_version(root, "sweep.json")
+    root.expect("sweep.json", "cells")
     axes = [Axis(n.text("key"), n.items("values")) for n in root.children("axes")]
     cells = []
     for node in root.children("cells"):
         identity = node.text("id")
         if not identity:
             raise ReportError(f"{path}: {node.place('id')} is missing; every cell has an id")
+        _check_place(node.child("axes"), axes)
         cells.append(Cell(identity, node.child("axes").value, node.text("status", "done"), node.text("reason"),
-                          read_metrics(node.child("metrics")), read_memory(node.child("memory")), _causes(node)))
+                          read_metrics(node.child("metrics")), read_memory(node.child("memory")), _causes(node),
+                          _rating(node)))
     series = root.value.get("series")
     names = [str(s) for s in series] if isinstance(series, list) else [series] if isinstance(series, str) else []
     return Sweep(path, root.text("title"), axes, root.text("x"), names, cells, root.child("world").value,
                  root.number("memory_budget_bytes"))
+
+
+def _check_place(of_cell: Node, axes: List[Axis]) -> None:
+    """Each cell lies on each axis."""
+    for axis in axes:
+        if of_cell.value.get(axis.key) not in axis.values:
+            raise of_cell.wrong(axis.key, "one of the values of this axis")
 
 
 @dataclass(frozen=True)
@@ -285,7 +310,18 @@ class ComparedTrials:
     config: Dict[str, Any]
     step_ms: Optional[float]
     trials: List[Metrics]
+    # Of each trial, its measured steps.
+    steps_ms: List[List[float]]
     memory: Memory
+
+
+@dataclass(frozen=True)
+class DifferingKey:
+    """A key of two configurations with its values; None: that side does not have it."""
+
+    key: str
+    a: Any
+    b: Any
 
 
 @dataclass(frozen=True)
@@ -298,19 +334,37 @@ class Comparison:
     a: ComparedTrials
     b: ComparedTrials
     world: Dict[str, Any]
+    # The program's list; None: the file does not have one.
+    differing: Optional[List[DifferingKey]] = None
+    # False: of two stored results, one run each.
+    interleaved: bool = True
 
 
 def load_comparison(path: Path) -> Comparison:
     root = read_json(path)
     check_version(root, "compare.json")
+    for side in ("a", "b"):
+        root.expect("compare.json", side)
+    differing = [DifferingKey(n.text("key"), n.value.get("a"), n.value.get("b"))
+                 for n in root.children("differing_keys")] if root.has("differing_keys") else None
     return Comparison(path, root.text("sentence"), root.number("ratio"), root.number("aa_noise"),
-                      _side(root.child("a")), _side(root.child("b")), root.child("world").value)
+                      _side(root.child("a")), _side(root.child("b")), root.child("world").value, differing,
+                      root.flag("interleaved", True))
 
 
 def _side(node: Node) -> ComparedTrials:
+    trials = node.children("trials")
     return ComparedTrials(node.text("name"), node.child("config").value, node.number("step_ms"),
-                          [read_metrics(n.child("metrics")) for n in node.children("trials")],
+                          [read_metrics(n.child("metrics")) for n in trials], [n.numbers("steps_ms") for n in trials],
                           read_memory(node.child("memory")))
+
+
+def _rating(node: Node) -> Rating:
+    why, caveats = node.text("not_rated_because"), node.texts("caveats")
+    rated = node.flag("rated", True)
+    if not rated and not any(c.startswith("not rated") for c in caveats):
+        caveats.insert(0, f"not rated: {why}" if why else "not rated")
+    return Rating(rated, why, caveats)
 
 
 def read_metrics(node: Node) -> Metrics:

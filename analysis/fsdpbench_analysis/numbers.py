@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from .load import ChangedKey, Memory, Metrics
+from .load import ChangedKey, DifferingKey, Memory, Metrics
 from .page import Table
 from .text import clean, milliseconds, percent, size, value_text
 
@@ -99,12 +99,16 @@ def flat(config: Dict[str, Any], prefix: str = "") -> Dict[str, Any]:
     return keys
 
 
-def differing_table(a: Dict[str, Any], b: Dict[str, Any]) -> Table:
-    """The keys on which two configurations differ, with both values."""
+def differing_keys(a: Dict[str, Any], b: Dict[str, Any]) -> List[DifferingKey]:
+    """Of two complete configurations, in which no key is null."""
     left, right = flat(a), flat(b)
-    absent = object()
-    rows = [(clean(key, 60), _setting(left, key), _setting(right, key)) for key in sorted(left.keys() | right.keys())
-            if left.get(key, absent) != right.get(key, absent)]
+    return [DifferingKey(key, left.get(key), right.get(key)) for key in sorted(left.keys() | right.keys())
+            if left.get(key) != right.get(key)]
+
+
+def differing_table(keys: Sequence[DifferingKey]) -> Table:
+    """The keys on which two configurations differ, with both values."""
+    rows = [(clean(k.key, 60), _setting(k.a), _setting(k.b)) for k in keys]
     note = "" if rows else "Both sides have the same configuration: what differs below is the machine, or chance."
     return Table("What differs", ("key", "A", "B"), rows, texts=(1, 2), note=note)
 
@@ -117,8 +121,8 @@ def changed_table(changed: Sequence[ChangedKey], presets: str) -> Table:
                       "say nothing, the program.")
 
 
-def _setting(keys: Dict[str, Any], key: str) -> str:
-    return _plain(keys[key]) if key in keys else "–"
+def _setting(value: Any) -> str:
+    return "–" if value is None else _plain(value)
 
 
 def _plain(value: Any) -> str:

@@ -20,6 +20,8 @@ h2 { font-size: 20px; margin: 40px 0 8px; padding-top: 14px; border-top: 1px sol
 p, li { max-width: 90ch; overflow-wrap: anywhere; }
 p.sub { max-width: none; color: #555; margin: 0 0 14px; }
 .badge { display: inline-block; background: #FFF3D6; border: 1px solid #E69F00; border-radius: 4px; padding: 1px 9px; margin: 0 8px 10px 0; font-size: 14px; }
+.caveats { background: #FFF3D6; border-left: 5px solid #E69F00; padding: 8px 20px; margin: 10px 0 8px; }
+.caveats p { margin: 5px 0; }
 .verdict { background: #F2F7FB; border-left: 5px solid #0072B2; padding: 12px 20px; margin: 10px 0 8px; }
 .verdict p { margin: 5px 0; }
 .verdict p:first-child { font-size: 18px; }
@@ -45,7 +47,7 @@ a { color: #005A8F; }
 @media (max-width: 700px) {
   main { padding: 18px 14px 40px; }
   h1 { font-size: 23px; }
-  .verdict { padding: 10px 14px; }
+  .verdict, .caveats { padding: 10px 14px; }
   .verdict p:first-child { font-size: 16.5px; }
   figure img { width: 940px; max-width: none; }
   .swipe { display: block; color: #555; font-size: 14.5px; }
@@ -57,7 +59,7 @@ a { color: #005A8F; }
   body { font-size: 11pt; }
   main { max-width: none; padding: 0; }
   table { font-size: 8pt; } th, td { padding: 2px 4px; }
-  .verdict, .badge { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
+  .verdict, .caveats, .badge { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
   tr { break-inside: avoid; }
 }
 """
@@ -101,6 +103,7 @@ class Page:
     title: str
     subtitle: str
     badges: List[str] = field(default_factory=list)
+    caveats: List[str] = field(default_factory=list)  # to be read before any number
     verdict: List[str] = field(default_factory=list)
     first: List[Table] = field(default_factory=list)  # before the pictures
     pictures: List[Picture] = field(default_factory=list)
@@ -137,10 +140,11 @@ def render(page: Page) -> str:
              f"<title>{escape(page.title)}</title>", f"<style>{_STYLE}</style>", "</head>", "<body>", "<main>",
              f"<h1>{escape(page.title)}</h1>", f'<p class="sub">{escape(page.subtitle)}</p>']
     parts += [f'<span class="badge">{escape(text)}</span>' for text in page.badges]
-    if page.verdict:
-        parts.append('<section class="verdict">')
-        parts += [f"<p>{escape(text)}</p>" for text in page.verdict]
-        parts.append("</section>")
+    for kind, texts in (("caveats", page.caveats), ("verdict", page.verdict)):
+        if texts:
+            parts.append(f'<section class="{kind}">')
+            parts += [f"<p>{escape(text)}</p>" for text in texts]
+            parts.append("</section>")
     for table in page.first:
         parts += _table(table)
     if page.pictures or page.tables:

@@ -13,12 +13,13 @@ from .figures.causes import CausePanel, draw_causes
 from .figures.memory import MemoryPanel, draw_memory
 from .figures.steps import StepLine, draw_steps
 from .figures.timeline import draw_timeline
-from .load import ComparedTrials, Comparison, Memory, Metrics, Result, StepTime, load_comparison, load_result
-from .numbers import differing_table, numbers_of, paired_table, parts_note
+from .load import (ComparedTrials, Comparison, DifferingKey, Memory, Metrics, Result, StepTime, load_comparison,
+                   load_result)
+from .numbers import differing_keys, differing_table, numbers_of, paired_table, parts_note
 from .page import Attachment, Page, Picture
 from .run_page import OLDER, phases_of, run_title
 from .schema import ReportError
-from .text import clean, milliseconds, percent
+from .text import clean, milliseconds, percent, sentence
 from .timeline_command import load_part
 from .verdict import made_of
 from .world import emulation_badges, machine, world_rows
@@ -45,7 +46,8 @@ class Side:
 def pair_page(a: Path, b: Path) -> Page:
     """Of two result.json files. Raises ReportError."""
     sides = [_of_run(letter, path) for letter, path in (("A", a), ("B", b))]
-    page = _page(sides, "steps")
+    page = _page(sides, "steps", differing_keys(sides[0].config, sides[1].config))
+    page.caveats = [f"{s.letter}: {sentence(words)}" for s in sides if s.result for words in s.result.rating.caveats]
     page.verdict = [_compared(sides)] + page.verdict
     noise = [s.metrics.aa_noise_pct for s in sides if s.metrics.aa_noise_pct is not None]
     page.verdict.append("These are two single runs: a difference may be the machine's of that moment"
@@ -61,10 +63,18 @@ def pair_page(a: Path, b: Path) -> Page:
 def compare_page(path: Path) -> Page:
     """Of a compare.json. Raises ReportError."""
     comparison = load_comparison(path)
-    sides = [_of_trials("A", comparison.a), _of_trials("B", comparison.b)]
+    take = _of_trials if comparison.interleaved else _of_stored
+    sides = [take("A", comparison.a), take("B", comparison.b)]
     for side in sides:
         side.world = comparison.world
-    page = _page(sides, "trials")
+    differing = comparison.differing
+    if differing is None:
+        differing = differing_keys(comparison.a.config, comparison.b.config)
+    page = _page(sides, "trials" if comparison.interleaved else "steps", differing)
+    if not comparison.interleaved:
+        page.caveats.append("These are stored results of one run each. They did not take turns, so whatever the "
+                            "machine did in between counts as a difference; `fsdpbench compare --rerun` runs both in "
+                            "turns.")
     page.subtitle = "  ·  ".join(str(p) for p in ("fsdpbench compare", comparison.world.get("date"),
                                                   machine(comparison.world)) if p)
     first = [comparison.sentence] if comparison.sentence else []
@@ -72,7 +82,7 @@ def compare_page(path: Path) -> Page:
     return page
 
 
-def _page(sides: List[Side], things: str) -> Page:
+def _page(sides: List[Side], things: str, differing: List[DifferingKey]) -> Page:
     a, b = sides
     page = Page(title=f"{clean(a.name, 60)} and {clean(b.name, 60)}",
                 subtitle="  ·  ".join(p for p in ("fsdpbench report", run_title(a.config)) if p),
@@ -81,8 +91,8 @@ def _page(sides: List[Side], things: str) -> Page:
         words = made_of(side.metrics)
         if words:
             page.verdict.append(f"{side.letter} ({clean(side.name, 60)}): {words}")
-    page.first = [differing_table(a.config, b.config)]
-    page.pictures = [_breakdown(sides), _memory(sides), _steps(sides, things)]
+    page.first = [differing_table(differing)]
+    page.pictures = [_breakdown(sides, things), _memory(sides), _steps(sides, things)]
     note = parts_note([s.metrics for s in sides])
     page.tables = [paired_table(*(numbers_of(s.metrics, s.memory, things) for s in sides), note)]
     page.world = _worlds(a, b)
@@ -111,6 +121,13 @@ def _of_trials(letter: str, trials: ComparedTrials) -> Side:
     return Side(letter, trials.name, trials.config, metrics, trials.memory, times)
 
 
+def _of_stored(letter: str, trials: ComparedTrials) -> Side:
+    """One run each: its own numbers and its own steps."""
+    if not trials.trials or trials.trials[0].step is None:
+        raise ReportError(f"side {letter} of the comparison has no step time")
+    return Side(letter, trials.name, trials.config, trials.trials[0], trials.memory, trials.steps_ms[0])
+
+
 def _compared(sides: List[Side]) -> str:
     times = [s.metrics.step.median if s.metrics.step else None for s in sides]
     if None in times or times[0] <= 0:
@@ -126,8 +143,8 @@ def _noise(comparison: Comparison) -> List[str]:
     return [f"A/A noise: two halves of one side's own trials differ by up to {percent(100 * comparison.aa_noise)}."]
 
 
-def _breakdown(sides: List[Side]) -> Picture:
-    of_trials = sides[0].result is None
+def _breakdown(sides: List[Side], things: str) -> Picture:
+    of_trials = things == "trials"
     picture = Picture("breakdown", "What a step is made of",
                       ("The trial with the median step time of each side" if of_trials else
                        "The step time is the median over the measured steps, of the slowest rank") + ". "
@@ -180,7 +197,7 @@ def _memory(sides: List[Side]) -> Picture:
     panels = [MemoryPanel(s.title(), s.memory.timeline, s.memory.peak_at, s.memory.peak.get("total"))
               for s in sides if s.memory.timeline is not None]
     if len(panels) < 2:
-        picture.reason = OLDER
+        picture.reason = OLDER if any(s.result for s in sides) else "a comparison keeps the peaks, not the course"
         return picture
     picture.figure = draw_memory(panels)
     return picture

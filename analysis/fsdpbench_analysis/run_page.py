@@ -17,7 +17,7 @@ from .load import Breakdown, Metrics, RankTime, Result, load_result, setting
 from .numbers import changed_table, interval_text, numbers_table, parts_note
 from .page import Page, Picture
 from .schema import ReportError
-from .text import clean, count_text, percent, size
+from .text import clean, count_text, sentence, size
 from .timeline_command import load_part
 from .verdict import hidden, made_of, would_help
 from .world import emulation_badges, machine, world_rows
@@ -26,7 +26,6 @@ OLDER = "the result file does not say; it was written by an older version, or no
 PHASES = ("forward", "backward", "optimizer")
 _MOST_RANKS = 32
 _DRAWN_RANKS = 4
-_NOISY_PCT = 5.0
 
 
 def run_page(path: Path) -> Page:
@@ -36,9 +35,7 @@ def run_page(path: Path) -> Page:
                 badges=emulation_badges(result.world))
     if not result.complete:
         page.badges.append("Incomplete: the run was stopped before its last step")
-    noise = result.metrics.aa_noise_pct
-    if noise is not None and noise > _NOISY_PCT:
-        page.badges.append(f"Noisy: two halves of this run's own steps differ by {percent(noise)}")
+    page.caveats = [sentence(words) for words in result.rating.caveats]
     page.verdict = _verdict(result)
     page.pictures = [_breakdown(result), _ranks(result), _causes(result), _timeline(result), _memory(result),
                      _collectives(result), _steps(result)]
@@ -127,6 +124,8 @@ def _causes(result: Result) -> Picture:
                       "measured times; mean over ranks and measured steps. Causes below 2 % of the step are summed up.")
     if result.causes:
         picture.figure = draw_causes([CausePanel("", result.causes, result.causes_small_ms)])
+    elif not result.rating.rated:
+        picture.reason = "the run is not rated, so nothing is said about causes"
     else:
         picture.reason = "the result file lists no cause of at least 2 % of the step"
     return picture

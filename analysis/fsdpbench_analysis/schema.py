@@ -138,6 +138,12 @@ class Node:
     def has(self, key: str) -> bool:
         return self.value.get(key) is not None
 
+    def expect(self, kind: str, *keys: str) -> None:
+        """Raises ReportError unless one of these keys is there, which every file of this kind has."""
+        if not any(self.has(key) for key in keys):
+            raise ReportError(f"{self.path} has no {' and no '.join(keys)}: it is no {kind} of fsdpbench, or a damaged "
+                              "one")
+
     def items(self, key: str) -> List[Any]:
         value = self.value.get(key)
         if value is None:
@@ -154,6 +160,12 @@ class Node:
                 raise ReportError(f"{self.path}: {self.place(key)}[{i}] is {_kind(value)}; an object is expected")
             nodes.append(Node(self.path, f"{self.place(key)}[{i}]", value))
         return nodes
+
+    def texts(self, key: str) -> List[str]:
+        """A list of texts; empty when absent."""
+        values = self.items(key)
+        inner = Node(self.path, self.place(key), {str(i): v for i, v in enumerate(values)})
+        return [inner.text(str(i)) for i in range(len(values))]
 
     def numbers(self, key: str) -> List[float]:
         """A list of finite numbers; empty when absent."""

@@ -17,7 +17,7 @@ from .schema import ReportError
 from .scaling_view import scaling_columns
 from .sweep_view import (find_axis, group, key_of, label, ordered, setting_axes, split_axes, title_of, value,
                          work_axes)
-from .text import clean, digits, milliseconds, size, value_text
+from .text import clean, count_text, digits, milliseconds, sentence, size, value_text
 from .timeline_command import load_part
 from .trace import find_trace
 from .verdict import hidden, made_of, would_help
@@ -32,10 +32,15 @@ _HOW = ("A cell's step time is the median over trials of the slowest rank's medi
 def sweep_page(path: Path, memory_budget: Optional[float] = None) -> Page:
     sweep = load_sweep(path)
     budget = memory_budget if memory_budget is not None else sweep.memory_budget_bytes
-    measured = [c for c in sweep.cells if c.measured]
-    page = Page(title=sweep.title or "FSDP communication sweep", subtitle=_subtitle(sweep, measured),
+    measured = [c for c in sweep.cells if c.measured and c.rating.rated]
+    unrated = [c for c in sweep.cells if c.measured and not c.rating.rated]
+    page = Page(title=sweep.title or "FSDP communication sweep", subtitle=_subtitle(sweep),
                 badges=emulation_badges(sweep.world))
-    missing = len(sweep.cells) - len(measured)
+    missing = len(sweep.cells) - len(measured) - len(unrated)
+    if unrated:
+        page.caveats.append(f"{count_text(len(unrated), 'cell')} of {len(sweep.cells)} "
+                            f"{'is' if len(unrated) == 1 else 'are'} not rated, and only in the table. "
+                            f"{label(unrated[0], sweep.varying())}: {sentence(unrated[0].rating.not_rated_because)}")
     if missing:
         page.badges.append(f"{missing} of {len(sweep.cells)} cells have no numbers")
     page.verdict = _verdict(sweep, measured, budget)
@@ -46,9 +51,10 @@ def sweep_page(path: Path, memory_budget: Optional[float] = None) -> Page:
     return page
 
 
-def _subtitle(sweep: Sweep, measured: Sequence[Cell]) -> str:
+def _subtitle(sweep: Sweep) -> str:
+    measured = sum(c.measured for c in sweep.cells)
     axes = " × ".join(f"{len(a.values)} {title_of(a)}" for a in sweep.varying())
-    parts = ["fsdpbench sweep", f"{len(measured)} of {len(sweep.cells)} cells measured", axes,
+    parts = ["fsdpbench sweep", f"{measured} of {len(sweep.cells)} cells measured", axes,
              str(sweep.world.get("date", ""))]
     return "  ·  ".join(p for p in parts if p)
 
@@ -60,7 +66,8 @@ def _step(cell: Cell) -> float:
 
 def _verdict(sweep: Sweep, measured: Sequence[Cell], budget: Optional[float]) -> List[str]:
     if not measured:
-        return ["No cell was measured, so there is nothing to compare."]
+        rated = "rated" if any(c.measured for c in sweep.cells) else "measured"
+        return [f"No cell was {rated}, so there is nothing to compare."]
     words = []
     settings, work = setting_axes(sweep), work_axes(sweep)
     if settings:
@@ -142,7 +149,7 @@ def _heatmap(sweep: Sweep, budget: Optional[float]) -> Picture:
             place = (row_of.get(key_of(value(cell, row.key)), -1), column_of.get(key_of(value(cell, column.key)), -1))
             if min(place) >= 0:
                 step = cell.metrics.step.median if cell.measured and cell.metrics.step else None
-                inside[place] = HeatCell(step, cell.memory.peak.get("total"), cell.reason)
+                inside[place] = HeatCell(step, cell.memory.peak.get("total"), cell.reason, cell.rating.rated)
         panels.append(HeatPanel(name, inside))
     picture.caption = (_HOW + "Under it: the peak memory of the rank that needed most. Bold: the fastest of a panel. "
                        "Each panel has its own colours." + (f" {describe_budget(budget)}" if budget else "")
@@ -295,8 +302,9 @@ def _table(sweep: Sweep) -> Table:
         folder = _cell_folder(sweep, cell)
         trace = find_trace(folder) if folder is not None else None
         good = cell.status in ("ok", "done")
+        kept = f"cells/{clean(cell.id, 60)}/{trace.name}" if trace else ""
         row.append(f"{cell.status}{': ' + cell.reason if cell.reason else ''}" if not good
-                   else f"cells/{clean(cell.id, 60)}/{trace.name}" if trace else "")
+                   else kept if cell.rating.rated else ", ".join(p for p in ("not rated", kept) if p))
         rows.append(row)
     return Table("Cells", header, rows, names=len(axes), texts=(len(header) - 1,), note=parts_note(
         [c.metrics for c in measured]) + " Traces lie in the sweep's folder, where they were kept.")

@@ -12,6 +12,12 @@ def clean(name: str, limit: int = 60) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
+def sentence(words: str) -> str:
+    """With a capital and a full stop, as it stands alone."""
+    words = clean(words.strip(), 600)
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
+
+
 def milliseconds(ms: float) -> str:
     """3 digits, with the unit that suits: 12.3 ms, 456 µs, 1.23 s."""
     size = abs(ms)

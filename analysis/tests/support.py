@@ -42,8 +42,8 @@ class FolderTest(unittest.TestCase):
             value["world"]["cpu"] = "another CPU"
         return [self.copy("run", name="first"), self.copy("run", other, name="second")]
 
-    def comparison(self) -> Path:
-        """A compare.json of three trials a side, B in half of A's time."""
+    def comparison(self, change: Callable[[Dict[str, Any]], None] = lambda value: None) -> Path:
+        """A compare.json of three trials a side, B in half of A's time; then changed."""
         run = json.loads((DATA / "run/result.json").read_text(encoding="utf-8"))
         def side(name: str, scale: float, prefetch: str) -> Dict[str, Any]:
             config = json.loads(json.dumps(run["config"]))
@@ -58,9 +58,11 @@ class FolderTest(unittest.TestCase):
                     "trials": trials, "memory": {"peak_bytes": run["memory"]["peak_bytes"]}}
         folder = self.folder / "compared"
         folder.mkdir()
-        (folder / "compare.json").write_text(json.dumps(
-            {"schema_version": 1, "sentence": "B is 50.0 % faster than A.", "ratio": 0.5, "aa_noise": 0.012,
-             "a": side("slow.toml", 1.0, "none"), "b": side("quick.toml", 0.5, "pre"), "world": run["world"]}))
+        value = {"schema_version": 1, "sentence": "B is 50.0 % faster than A.", "ratio": 0.5, "aa_noise": 0.012,
+                 "interleaved": True, "differing_keys": [{"key": "fsdp.backward_prefetch", "a": "none", "b": "pre"}],
+                 "a": side("slow.toml", 1.0, "none"), "b": side("quick.toml", 0.5, "pre"), "world": run["world"]}
+        change(value)
+        (folder / "compare.json").write_text(json.dumps(value))
         return folder
 
 

@@ -8,7 +8,7 @@ import unittest
 
 from support import DATA, FolderTest
 
-from fsdpbench_analysis.load import load_result, load_sweep
+from fsdpbench_analysis.load import load_comparison, load_result, load_sweep
 from fsdpbench_analysis.schema import ReportError
 from fsdpbench_analysis.trace import find_trace, load_trace
 from fsdpbench_analysis.world import machine, world_rows
@@ -40,6 +40,26 @@ class Good(FolderTest):
             value["failure"] = {"rank": 2, "died": True, "message": "rank 2 was killed"}
         with self.assertRaisesRegex(ReportError, r"did not finish \(rank 2 was killed\)"):
             load_result(self.copy("run", lose) / "result.json")
+
+    def test_whether_it_is_rated(self) -> None:
+        def unrated(value):
+            for node in (value, *value.get("cells", [])[:1]):
+                node["rated"], node["not_rated_because"] = False, "this machine is slow"
+        rating = load_result(self.copy("run", unrated) / "result.json").rating
+        self.assertEqual((rating.rated, rating.caveats), (False, ["not rated: this machine is slow"]))
+        first, second = load_sweep(self.copy("sweep", unrated) / "sweep.json").cells[:2]
+        self.assertEqual((first.rating.rated, second.rating.rated), (False, True))
+        def said(value):
+            value["rated"], value["caveats"] = False, ["not rated: so slow", "noisy: very"]
+        rating = load_result(self.copy("run", said, "said") / "result.json").rating
+        self.assertEqual(rating.caveats, ["not rated: so slow", "noisy: very"])
+        self.assertEqual(load_result(DATA / "run/result.json").rating.caveats, [])
+
+    def test_comparison(self) -> None:
+        comparison = load_comparison(self.comparison() / "compare.json")
+        self.assertEqual([(k.key, k.a, k.b) for k in comparison.differing], [("fsdp.backward_prefetch", "none", "pre")])
+        self.assertTrue(comparison.interleaved)
+        self.assertEqual([len(steps) for steps in comparison.b.steps_ms], [1, 1, 1])
 
     def test_sweep(self) -> None:
         sweep = load_sweep(DATA / "sweep/sweep.json")
@@ -81,7 +101,8 @@ class Bad(FolderTest):
     def error(self, text: bytes, name: str = "result.json") -> str:
         path = self.folder / name
         path.write_bytes(text)
-        load = {"result.json": load_result, "sweep.json": load_sweep}.get(name, load_trace)
+        load = {"result.json": load_result, "sweep.json": load_sweep, "compare.json": load_comparison}.get(name,
+                                                                                                          load_trace)
         with self.assertRaises(ReportError) as caught:
             load(path)
         message = str(caught.exception)
@@ -112,8 +133,11 @@ class Bad(FolderTest):
                 (b'{"schema_version": 1, "metrics": {"compute_ms": NaN}}', "no valid JSON"),
                 (b'{"schema_version": 1, "metrics": {"compute_ms": 1e999}}', "a finite number"),
                 (b'{"schema_version": 1, "metrics": []}', "metrics is a list; an object"),
-                (b'{"schema_version": 1, "causes": {"a": 1}}', "causes is an object; a list"),
-                (b'{"schema_version": 1, "memory": {"timeline": {"time_ms": [1, 2], "optimizer": [1]}}}',
+                (b'{"schema_version": 1, "config": {}, "causes": {"a": 1}}', "causes is an object; a list"),
+                (b'{"schema_version": 1, "metrics": {}, "rated": 1}', "rated is 1; true or false"),
+                (b'{"schema_version": 1, "metrics": {}, "caveats": "slow"}', 'caveats is "slow"; a list'),
+                (b'{"schema_version": 1, "metrics": {}, "caveats": [[]]}', "caveats.0 is a list; a text"),
+                (b'{"schema_version": 1, "config": {}, "memory": {"timeline": {"time_ms": [1, 2], "optimizer": [1]}}}',
                  "they belong together"),
                 (b"[" * 100000, "no valid JSON")):
             with self.subTest(expected):
@@ -126,6 +150,19 @@ class Bad(FolderTest):
 
     def test_sweep_messages(self) -> None:
         self.assertIn("cells[0].id is missing", self.error(b'{"schema_version": 1, "cells": [{}]}', "sweep.json"))
+
+    def test_a_cell_lies_on_its_axes(self) -> None:
+        def astray(value):
+            value["cells"][3]["axes"]["emulate.link_gb_per_s"] = -3
+        with self.assertRaisesRegex(ReportError, r"cells\[3\].axes.emulate.link_gb_per_s is -3; one of the values"):
+            load_sweep(self.copy("sweep", astray) / "sweep.json")
+
+    def test_files_of_another_kind(self) -> None:
+        run, sweep = (DATA / "run/result.json").read_bytes(), (DATA / "sweep/sweep.json").read_bytes()
+        for text, name, missing in ((sweep, "result.json", "has no metrics and no config and no failure"),
+                                    (run, "sweep.json", "has no cells"), (run, "compare.json", "has no a")):
+            with self.subTest(name):
+                self.assertIn(f"{missing}: it is no {name} of fsdpbench, or a damaged one", self.error(text, name))
 
     def test_missing_file(self) -> None:
         with self.assertRaisesRegex(ReportError, "cannot read .*nothing.json: No such file"):

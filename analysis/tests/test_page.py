@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import gzip
 import html.parser
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -81,11 +84,47 @@ class Content(FolderTest):
     def test_what_differs_from_the_presets_is_a_table(self) -> None:
         def changed(value):
             value["config_changed"] = [{"key": "fsdp.backward_prefetch", "value": "none", "default": "pre"}]
-            value["metrics"]["aa_noise_pct"] = 33.0
         page = self.page(self.copy("run", changed))
         self.assertIn('<td class="name">fsdp.backward_prefetch</td><td class="name">none</td><td class="name">pre</td>',
                       page)
-        self.assertIn("Noisy: two halves of this run's own steps differ by 33", "".join(Tags(page).text))
+
+    def test_caveats_come_before_any_number(self) -> None:
+        def caveats(value):
+            value["caveats"] = ["noisy: two halves differ by 33 %", "4 ranks compute on 2 cores"]
+        text = "".join(Tags(self.page(self.copy("run", caveats))).text)
+        self.assertLess(text.index("Noisy: two halves differ by 33 %."), text.index("4 ranks compute on 2 cores."))
+        self.assertLess(text.index("4 ranks compute"), text.index("A step takes"))
+
+    def test_a_run_that_is_not_rated(self) -> None:
+        def unrated(value):
+            value |= {"rated": False, "not_rated_because": "this machine did not keep up", "causes": []}
+        folder = self.copy("run", unrated)
+        text = "".join(Tags(self.page(folder)).text)
+        self.assertEqual(text.count("Not rated: this machine did not keep up."), 1)
+        self.assertIn("Why computation waited: the run is not rated", text)
+        self.assertNotIn("What would help", text)
+        both = write_report([DATA / "run", folder], self.folder / "two").read_text(encoding="utf-8")
+        self.assertIn("B: Not rated: this machine did not keep up.", both)
+
+    def test_cells_that_are_not_rated(self) -> None:
+        best = min((c for c in json.loads((DATA / "sweep/sweep.json").read_text(encoding="utf-8"))["cells"]
+                    if c.get("metrics")), key=lambda c: c["metrics"]["step_ms"]["median"])["id"]
+        def unrated(value):
+            for cell in value["cells"]:
+                if cell["id"] == best:
+                    cell |= {"rated": False, "not_rated_because": "computation took too long"}
+        text = "".join(Tags(self.page(self.copy("sweep", unrated))).text)
+        self.assertIn("1 cell of 40 is not rated, and only in the table.", text)
+        self.assertIn("Computation took too long.", text)
+        self.assertIn("39 of 40 cells measured", text)
+        svg = (self.folder / "out/heatmap.svg").read_text(encoding="utf-8")
+        self.assertEqual(svg.count("<!-- not rated -->"), 1)
+        def all_unrated(value):
+            for cell in value["cells"]:
+                cell["rated"] = False
+        page = self.page(self.copy("sweep", all_unrated, "all"))
+        self.assertIn("No cell was rated", page)
+        self.assertIn('<td class="name">not rated</td>', page)
 
     def test_parts_that_do_not_add_up_are_said_and_the_step_time_is_one_number(self) -> None:
         def apart(value):
@@ -122,6 +161,25 @@ class Content(FolderTest):
         for words in ("B is 50.0 % faster than A.", "A (slow.toml): A step takes", "halves of one side's own trials",
                       "fsdp.backward_prefetchnonepre", "median of 3 trials"):
             self.assertIn(words, text)
+
+    def test_comparison_lists_the_keys_of_the_file(self) -> None:
+        def keys(value):
+            value["differing_keys"] = [{"key": "only.here", "a": None, "b": 7}]
+        text = "".join(Tags(self.page(self.comparison(keys))).text)
+        self.assertIn("only.here–7", text)
+        self.assertNotIn("fsdp.backward_prefetchnonepre", text)
+
+    def test_comparison_of_stored_results(self) -> None:
+        def stored(value):
+            value["interleaved"] = False
+            value.pop("aa_noise")
+            for side in (value["a"], value["b"]):
+                side["trials"] = side["trials"][:1]
+                side["trials"][0]["steps_ms"] = [90.0, 91.0, 92.0]
+        text = "".join(Tags(self.page(self.comparison(stored))).text)
+        self.assertIn("They did not take turns", text)
+        self.assertIn("Step by step", text)
+        self.assertNotIn("trial", text)
 
     def test_older_result_says_what_is_left_out(self) -> None:
         def strip(value):
@@ -194,6 +252,17 @@ class CommandLine(FolderTest):
         self.assertEqual(main(["report", str(self.folder)]), 2)
         (self.folder / "file").write_text("")
         self.assertEqual(main(["report", str(DATA / "run"), "--out", str(self.folder / "file/out")]), 4)
+
+    def test_damaged_folders_are_one_sentence(self) -> None:
+        other = {"result.json": "sweep/sweep.json", "sweep.json": "run/result.json", "compare.json": "run/result.json"}
+        for name, of_another_kind in other.items():
+            for text in (b"", b"\0\xff", b"[1]", b"{}", b'{"schema_version": 1, "wor', (DATA / of_another_kind).read_bytes()):
+                with self.subTest(name=name, text=text[:30]):
+                    folder = Path(tempfile.mkdtemp(dir=self.folder))
+                    (folder / name).write_bytes(text)
+                    with contextlib.redirect_stderr(io.StringIO()) as said:
+                        self.assertEqual(main(["report", str(folder)]), 2)
+                    self.assertRegex(said.getvalue(), rf"^error: [^\n]*{re.escape(str(folder / name))}[^\n]*\n$")
 
     def test_timeline(self) -> None:
         out = self.folder / "picture.png"

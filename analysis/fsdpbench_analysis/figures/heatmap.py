@@ -24,6 +24,7 @@ class HeatCell:
     step_ms: Optional[float]
     peak_bytes: Optional[float]
     reason: str = ""
+    rated: bool = True  # else the machine did not keep up, and the time has no colour
 
 
 @dataclass(frozen=True)
@@ -54,16 +55,16 @@ def draw_heatmap(panels: Sequence[HeatPanel], rows: Sequence[object], columns: S
 
 def _draw_panel(figure: Figure, axes: Axes, panel: HeatPanel, rows: Sequence[object], columns: Sequence[object],
                 budget: Optional[float]) -> None:
-    times = [c.step_ms for c in panel.cells.values() if c.step_ms is not None]
+    times = [c.step_ms for c in panel.cells.values() if c.step_ms is not None and c.rated]
     low, high = (min(times), max(times)) if times else (0.0, 1.0)
     # Differences smaller than a fifth of the fastest shall not look dramatic.
     norm = Normalize(low, max(high, low * 1.2, 1e-9))
     colours = style.matplotlib.colormaps[_COLOURS]
     for (row, column), cell in panel.cells.items():
-        if cell.step_ms is None:
+        if cell.step_ms is None or not cell.rated:
             axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor="#F3F3F3", edgecolor="white"))
-            axes.text(column, row, "failed" if cell.reason else "not run", ha="center", va="center", fontsize=8.5,
-                      color=style.FAINT)
+            text = "failed" if cell.reason else "not run" if cell.step_ms is None else "not rated"
+            axes.text(column, row, text, ha="center", va="center", fontsize=8.5, color=style.FAINT)
             continue
         colour = colours(norm(cell.step_ms))
         over = budget is not None and cell.peak_bytes is not None and cell.peak_bytes > budget
