@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -52,7 +53,8 @@ def main() -> None:
         if words[0] not in stands_for:
             raise SystemExit(f"{PAGE}: {shlex.join(words)} begins with none of {', '.join(stands_for)}")
         print(shlex.join(words), flush=True)
-        subprocess.run(stands_for[words[0]] + words[1:], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(stands_for[words[0]] + words[1:], check=True, stdout=subprocess.DEVNULL,
+                       env=os.environ | {"FSDPBENCH_PYTHON": sys.executable})  # whichever tree the program is of
     for picture in Path("docs").rglob("*.png"):
         if picture.stat().st_mtime_ns != started.get(picture):
             shrink(picture)
