@@ -17,7 +17,7 @@ from .schema import ReportError
 from .scaling_view import scaling_columns
 from .sweep_view import (find_axis, group, key_of, label, ordered, setting_axes, split_axes, title_of, value,
                          work_axes)
-from .text import clean, count_text, digits, milliseconds, sentence, size, value_text
+from .text import clean, digits, milliseconds, sentence, size, value_text
 from .timeline_command import load_part
 from .trace import find_trace
 from .verdict import hidden, made_of, would_help
@@ -38,8 +38,7 @@ def sweep_page(path: Path, memory_budget: Optional[float] = None) -> Page:
                 badges=emulation_badges(sweep.world))
     missing = len(sweep.cells) - len(measured) - len(unrated)
     if unrated:
-        page.caveats.append(f"{count_text(len(unrated), 'cell')} of {len(sweep.cells)} "
-                            f"{'is' if len(unrated) == 1 else 'are'} not rated, and only in the table. "
+        page.caveats.append(f"Not rated, so in the table only: {len(unrated)} of {len(sweep.cells)} cells. "
                             f"{label(unrated[0], sweep.varying())}: {sentence(unrated[0].rating.not_rated_because)}")
     if missing:
         page.badges.append(f"{missing} of {len(sweep.cells)} cells have no numbers")

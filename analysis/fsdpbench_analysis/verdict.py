@@ -28,7 +28,7 @@ def hidden(metrics: Metrics) -> Optional[str]:
 
 
 def would_help(causes: List[Cause], count: int = 2) -> List[str]:
-    """The advice of the largest causes, in the words of the file."""
+    """The advice of the largest causes, in the words of the file; what has no known cause has no remedy."""
     ranked = [c for c in sorted(causes, key=lambda c: -c.ms) if c.advice][:count]
-    words = ["What would help most: ", "Then: "]
-    return [words[min(i, 1)] + cause.advice for i, cause in enumerate(ranked)]
+    words = iter(("What would help most: ", *("Then: " for _ in ranked)))
+    return [("Not explained: " if cause.cause == "unknown" else next(words)) + cause.advice for cause in ranked]

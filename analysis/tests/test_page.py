@@ -23,9 +23,11 @@ from PIL import Image
 from fsdpbench_analysis.__main__ import main
 from fsdpbench_analysis.attachments import trace_attachments
 from fsdpbench_analysis.figures.timeline import choose_ranks
+from fsdpbench_analysis.load import Cause
 from fsdpbench_analysis.report import write_report
 from fsdpbench_analysis.schema import ReportError
 from fsdpbench_analysis.timeline_command import load_part
+from fsdpbench_analysis.verdict import would_help
 
 CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") for path in [shutil.which(name)]
                  if path), None)
@@ -114,7 +116,7 @@ class Content(FolderTest):
                 if cell["id"] == best:
                     cell |= {"rated": False, "not_rated_because": "computation took too long"}
         text = "".join(Tags(self.page(self.copy("sweep", unrated))).text)
-        self.assertIn("1 cell of 40 is not rated, and only in the table.", text)
+        self.assertIn("Not rated, so in the table only: 1 of 40 cells.", text)
         self.assertIn("Computation took too long.", text)
         self.assertIn("39 of 40 cells measured", text)
         svg = (self.folder / "out/heatmap.svg").read_text(encoding="utf-8")
@@ -125,6 +127,12 @@ class Content(FolderTest):
         page = self.page(self.copy("sweep", all_unrated, "all"))
         self.assertIn("No cell was rated", page)
         self.assertIn('<td class="name">not rated</td>', page)
+
+    def test_what_has_no_known_cause_has_no_remedy(self) -> None:
+        causes = [Cause(cause, "", "", ms, None, advice) for cause, ms, advice in
+                  (("straggler", 2.0, "look at it"), ("unknown", 9.0, "who knows"), ("link_bound", 1.0, "a faster link"))]
+        self.assertEqual(would_help(causes, 3), ["Not explained: who knows", "What would help most: look at it",
+                                                 "Then: a faster link"])
 
     def test_parts_that_do_not_add_up_are_said_and_the_step_time_is_one_number(self) -> None:
         def apart(value):
