@@ -78,7 +78,8 @@ def _breakdown(result: Result) -> Picture:
     interval = interval_text(result.metrics)
     picture = Picture("breakdown", "What a step is made of",
                       "The step time is the median over the measured steps, of the slowest rank"
-                      + (f" ({interval})" if interval else "") + ". Compute: at least one kernel ran on the rank. Exposed communication and exposed copies: the "
+                      + (f" ({interval})" if interval else "")
+                      + ". Compute: at least one kernel ran on the rank. Exposed communication and exposed copies: the "
                       "compute lane waited for them. Idle: it waited for anything else. "
                       + parts_note([result.metrics]))
     if not result.metrics.total.complete():
