@@ -18,12 +18,9 @@ std::string format_count(std::int64_t count);
 std::optional<std::int64_t> parse_bytes(std::string_view text);
 
 /// Smallest multiple of `step` that is not less than `value`. Both non-negative, step > 0.
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) {
-  return (value + step - 1) / step * step;
-}
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
 
-constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
-  return (value + divisor - 1) / divisor;
-}
+/// value / divisor, rounded up; value >= 0, divisor > 0.
+constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
 
 }  // namespace fsdpbench

@@ -12,6 +12,7 @@ namespace fsdpbench {
 struct LaneClock {
   std::array<std::int64_t, kLaneCount> seen{};
 
+  /// Comes after what `other` comes after, too.
   void merge(const LaneClock& other) {
     for (std::size_t i = 0; i < kLaneCount; ++i) {
       if (other.seen[i] > seen[i]) seen[i] = other.seen[i];

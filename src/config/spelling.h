@@ -72,6 +72,7 @@ struct Names<DType> {
   static constexpr std::array<std::string_view, 2> kAll{"fp32", "bf16"};
 };
 
+/// An enum whose spellings are known here.
 template <class Enum>
 concept NamedEnum = requires {
   Names<Enum>::kAll;

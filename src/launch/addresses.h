@@ -20,6 +20,7 @@ class Address {
   int family() const { return storage_.ss_family; }
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t size() const { return size_; }
+  /// Of an address with a port, in host byte order.
   int port() const;
   /// Numeric; an IPv4 address that came through an IPv6 socket is written as IPv4.
   std::string text() const;

@@ -21,6 +21,7 @@ struct JobFailure {
 class ControlChannel {
  public:
   virtual ~ControlChannel() = default;
+  /// This process among size() of the job.
   virtual int rank() const = 0;
   virtual int size() const = 0;
 

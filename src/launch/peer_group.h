@@ -22,6 +22,7 @@ class PeerGroup {
 
   virtual ~PeerGroup() = default;
   virtual int rank() const = 0;  ///< in the group
+  /// Members, this one included.
   virtual int size() const = 0;
 
   /// Moves all of it at once, at most one message each way between any two members; returns when every buffer is the

@@ -18,6 +18,7 @@ struct Directory {
   std::string own_address;      ///< numeric: of this host, where the others reach it; empty: several
   ControlChannel* control = nullptr;
 
+  /// Where this process reaches another; whether all are on its own host.
   const std::string& address(int job_rank) const;
   bool one_host() const;
 };

@@ -34,6 +34,7 @@ struct Members {
   int count = 1;
 
   int operator[](int index) const { return first + index * stride; }
+  /// All of them; takes as long as there are members.
   std::vector<int> ranks() const;
   bool operator==(const Members&) const = default;
 };

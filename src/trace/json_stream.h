@@ -12,6 +12,7 @@ namespace fsdpbench::trace {
 /// are made safe here.
 class JsonStream {
  public:
+  /// `file` outlives it.
   explicit JsonStream(WholeFile& file);
 
   /// As it is.

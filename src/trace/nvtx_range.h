@@ -32,6 +32,7 @@ std::string nvtx_note();
 class NvtxName {
  public:
   NvtxName() = default;
+  /// Registers it with the tool that listens, if one does.
   explicit NvtxName(const std::string& name);
 
  private:

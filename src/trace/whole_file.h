@@ -11,6 +11,7 @@ namespace fsdpbench::trace {
 /// OutputError naming the file.
 class WholeFile {
  public:
+  /// Opens a new file beside `path`; throws OutputError if that is not possible.
   explicit WholeFile(std::string path);
   ~WholeFile();
   WholeFile(const WholeFile&) = delete;

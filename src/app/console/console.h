@@ -30,6 +30,7 @@ class Console {
   void print(std::string_view text);
   void print(const Table& table) { print(format_table(table)); }
 
+  /// One line on standard error: information (not if quiet), a warning, an error.
   void info(std::string_view text);
   void warning(std::string_view text);
   void error(std::string_view text);

@@ -14,12 +14,14 @@ struct Bf16 {
   std::uint16_t bits;
 };
 
+/// Between memory and the fp32 in which all is computed; bf16 rounds to nearest even.
 inline float load(float value) { return value; }
 inline float load(Bf16 value) { return bf16_to_float(value.bits); }
 
 inline void store(float& target, float value) { target = value; }
 inline void store(Bf16& target, float value) { target.bits = float_to_bf16(value); }
 
+/// Device memory, which is host memory here, as elements of T.
 template <class T>
 const T* elements(const std::byte* memory) {
   return reinterpret_cast<const T*>(memory);

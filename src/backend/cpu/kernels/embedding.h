@@ -11,8 +11,10 @@ namespace fsdpbench::backend::cpu {
 /// Rows of a table by token. Throws BackendError at a token outside [0, vocab).
 class Embedding {
  public:
+  /// Kernels::embedding.
   void forward(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count, std::int64_t vocab,
                std::int64_t width, DType dtype);
+  /// Kernels::embedding_backward: sums in the order of the tokens, whatever their ids.
   void backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
                 std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype);
 

@@ -9,6 +9,7 @@
 /// What stands around the matrix products: bias, ReLU, residual.
 namespace fsdpbench::backend::cpu {
 
+/// Each as the function of its name in backend::Kernels, on the calling thread.
 void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype);
 /// `sums` is scratch kept by the caller.
 void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width, DType dtype,

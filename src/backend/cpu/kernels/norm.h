@@ -8,6 +8,7 @@
 
 namespace fsdpbench::backend::cpu {
 
+/// Kernels::rms_norm, on the calling thread.
 void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* rstd, std::int64_t rows,
               std::int64_t width, float epsilon, DType dtype);
 /// `sums` is scratch kept by the caller.

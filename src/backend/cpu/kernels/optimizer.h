@@ -6,6 +6,7 @@
 
 namespace fsdpbench::backend::cpu {
 
+/// Each as the function of its name in backend::Kernels, on the calling thread.
 void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite);
 void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor);
 void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,

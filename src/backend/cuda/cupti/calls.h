@@ -21,6 +21,7 @@ struct KnownCall {
   Does does;
 };
 
+/// All of them, runtime and driver; lives as long as the program.
 std::span<const KnownCall> known_calls();
 /// Null if the call is none of them.
 const KnownCall* find_call(CUpti_ActivityKind kind, CUpti_CallbackId id);

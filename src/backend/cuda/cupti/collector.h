@@ -38,6 +38,7 @@ class Collector {
   /// Brings in everything that is complete: returns when it is in the table.
   void flush();
 
+  /// 1, 2, 3 …: by it the records of a timer's ops are found.
   std::uint32_t new_timer_number();
   RecordTable& table() { return table_; }
   const CuptiApi& api() const { return api_; }
@@ -47,6 +48,7 @@ class Collector {
     std::int64_t shortages = 0;         ///< buffers asked for when all were out; what they held is lost
     std::int64_t lost_bytes = 0;        ///< that they held
   };
+  /// Since the start.
   Losses losses() const;
   /// For tests.
   const BufferPool& pool() const { return pool_; }

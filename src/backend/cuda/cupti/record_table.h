@@ -43,6 +43,7 @@ class RecordTable {
  public:
   explicit RecordTable(std::size_t most_unowned = std::size_t{1} << 18U) : most_unowned_(most_unowned) {}
 
+  /// Joins the records of one buffer to what is there.
   void add(Decoded decoded);
 
   struct State {
@@ -67,7 +68,9 @@ class RecordTable {
     std::int64_t duplicates = 0;      ///< the same work of the same call again
     std::int64_t without_launch = 0;  ///< works that were given up and had no call
   };
+  /// Since the table was made.
   Counts counts() const;
+  /// Launches that nobody has taken.
   std::size_t size() const;
 
  private:

@@ -22,6 +22,7 @@ class Attention {
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;
 
+  /// Kernels::attention and attention_backward; `scratch` as they ask for.
   void forward(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v, std::byte* out,
                float* log_sum_exp, std::byte* scratch);
   void backward(const AttentionShape& shape, const std::byte* d_out, const std::byte* q, const std::byte* k,

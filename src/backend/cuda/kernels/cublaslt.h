@@ -16,6 +16,7 @@ void check(cublasStatus_t status, const std::string& what);
 /// "cuBLASLt 13.1.0", of the library as loaded.
 std::string cublaslt_version();
 
+/// Objects of cuBLASLt that end with their owner.
 template <auto destroy>
 struct DestroyLt {
   template <class T>
@@ -31,6 +32,7 @@ using LtMatmul = LtObject<cublasLtMatmulDesc_t, cublasLtMatmulDescDestroy>;
 using LtLayout = LtObject<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 using LtPreference = LtObject<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy>;
 
+/// The library, and one product of it. Both throw BackendError with cuBLASLt's words; the first needs a GPU.
 LtHandle make_lt_handle();
 LtMatmul make_lt_matmul(cublasComputeType_t compute, bool transpose_a, bool transpose_b);
 /// A column-major matrix as it is stored.

@@ -15,6 +15,7 @@ namespace fsdpbench::backend::cuda {
 /// memory that is.
 class StreamKernels : public Kernels {
  public:
+  /// Device memory of the libraries beside the pool, so far.
   virtual std::int64_t workspace_bytes() const = 0;
   /// Writes the host memory of the downloads that have arrived; never waits. The device calls it whenever the stream,
   /// or an event on it, was waited for; nothing else writes there, so a caller who gave up waiting may free his memory.

@@ -9,6 +9,7 @@
 
 namespace fsdpbench::backend::cuda {
 
+/// Device memory as elements of T.
 template <class T>
 const T* elements(const std::byte* memory) {
   return reinterpret_cast<const T*>(memory);

@@ -79,6 +79,7 @@ class NcclComm {
   NcclWindow window_ = nullptr;
 };
 
+/// Throws std::logic_error for a dtype that does not travel.
 ncclDataType_t nccl_type(DType dtype);
 
 }  // namespace fsdpbench::backend::cuda

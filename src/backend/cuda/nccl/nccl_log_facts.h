@@ -24,6 +24,7 @@ struct NcclLogFacts {
   std::map<std::string, std::set<std::string>> algorithms;  ///< by "AllGather": "RING/SIMPLE"; subsystem TUNING only
 };
 
+/// From a log of NCCL_DEBUG=INFO, whole or cut off; lines that say nothing of this are passed over.
 NcclLogFacts parse_nccl_log(std::string_view text);
 
 /// The same for people: "nccl transport", "nccl network", "nccl nvls", "nccl channels", "nccl algorithms"; what the log
