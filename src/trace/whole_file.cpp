@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <vector>
 
@@ -20,7 +22,17 @@ namespace {
 constexpr int kCompressionLevel = 1;
 constexpr int kGzip = 15 + 16;  // zlib's way of asking for a gzip header
 constexpr std::size_t kCompressedBytes = 1 << 18;
-constexpr mode_t kMode = 0644;
+constexpr mode_t kMode = 0666;
+
+/// Read once: it cannot be read without being set, which other threads would see.
+mode_t mask_of_this_process() {
+  static const mode_t mask = [] {
+    const mode_t now = ::umask(0077);
+    ::umask(now);
+    return now;
+  }();
+  return mask;
+}
 
 }  // namespace
 
@@ -92,9 +104,12 @@ class WholeFile::GzipSink final : public Sink {
   std::vector<Bytef> out_;
 };
 
-WholeFile::WholeFile(std::string path) : path_(std::move(path)), part_(path_ + ".part") {
-  const int file = ::open(part_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kMode);
+WholeFile::WholeFile(std::string path) : path_(std::move(path)) {
+  const std::size_t name = path_.rfind('/') + 1;
+  part_ = path_.substr(0, name) + "." + path_.substr(name) + ".XXXXXX";
+  const int file = ::mkostemp(part_.data(), O_CLOEXEC);  // O_EXCL: a new file, and no link
   if (file < 0) fail("open", errno);
+  (void)::fchmod(file, kMode & ~mask_of_this_process());
   if (path_.ends_with(".gz")) {
     sink_ = std::make_unique<GzipSink>(file);
   } else {

@@ -6,8 +6,9 @@
 
 namespace fsdpbench::trace {
 
-/// A file that is whole or not there: written beside its place as PATH.part, renamed by commit(), removed otherwise.
-/// A path that ends in ".gz" is compressed on the way. Every failure (a missing folder, a full disk) throws
+/// A file that is whole or not there: written beside its place under a hidden name that nobody else has (two processes
+/// may write the same file: one of the two is there in the end, whole, and no link that somebody planted is followed),
+/// renamed by commit(), removed otherwise. A path that ends in ".gz" is compressed on the way. Every failure (a missing folder, a full disk) throws
 /// OutputError naming the file.
 class WholeFile {
  public:

@@ -37,6 +37,11 @@ class ResultFolderTest : public ::testing::Test {
   fs::path out_ = temporary_.path() / "a/b";
 };
 
+TEST_F(ResultFolderTest, IsOneRunsAtATime) {
+  const ResultFolder first("p", out_.string(), OldResult::refuse);
+  EXPECT_EQ(code_of(out_.string()), ExitCode::cannot_write);
+}
+
 TEST_F(ResultFolderTest, MakesTheFolderWithItsParentsAndLeavesItEmpty) {
   const ResultFolder folder("p", out_.string(), OldResult::refuse);
   EXPECT_EQ(folder.path(), out_);

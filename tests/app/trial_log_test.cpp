@@ -37,6 +37,12 @@ class TrialLogTest : public ::testing::Test {
   std::filesystem::path path_ = folder_.path() / "trials.jsonl";
 };
 
+TEST_F(TrialLogTest, ALineNestedWithoutEndIsDamagedLikeOthers) {
+  { TrialLog(path_, "h").append(trial(0)); }
+  append("{\"cell\":" + std::string(2'000'000, '[') + "\n" + line(1).dump() + "\n");
+  EXPECT_THAT(config::config_error([&] { TrialLog(path_, "h"); }), HasSubstr(":3: this line is damaged"));
+}
+
 TEST_F(TrialLogTest, KeepsWhatWasAppended) {
   {
     TrialLog log(path_, "h");

@@ -271,6 +271,23 @@ TEST(WholeFile, IsNotThereBeforeItIsWhole) {
   EXPECT_EQ(read_text(folder / "a.json"), "whole");
 }
 
+TEST(WholeFile, FollowsNoLinkAndTwoWritersDoNotMix) {
+  const TemporaryFolder folder;
+  const std::string victim = folder / "victim";
+  { std::ofstream(victim) << "untouched"; }
+  std::filesystem::create_symlink(victim, folder / "a.json.part");
+  std::filesystem::create_symlink(victim, folder / "a.json");
+  WholeFile one(folder / "a.json"), two(folder / "a.json");
+  one.write("one one");
+  two.write("two");
+  one.write(" one");
+  two.commit();
+  EXPECT_EQ(read_text(folder / "a.json"), "two");
+  one.commit();
+  EXPECT_EQ(read_text(folder / "a.json"), "one one one");
+  EXPECT_EQ(read_text(victim), "untouched");
+}
+
 std::string output_error(const std::function<void()>& action) {
   try {
     action();

@@ -76,7 +76,7 @@ class SweepProgress {
 void check_summary(const fs::path& path, const SweepGrid& grid) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return;
-  const json old = json::parse(file, nullptr, false);
+  const json old = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
   if (!old.is_object() || !old.contains("sweep_hash") || old["sweep_hash"] == grid.hash) return;
   throw ConfigError(
       fmt::format("{} is of another sweep (its base, axes or seed differ from this one's); choose another "

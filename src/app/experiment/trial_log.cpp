@@ -85,7 +85,7 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place) {
     if (end == std::string_view::npos) break;
     const std::string_view raw = text.substr(parsed.whole_bytes, end - parsed.whole_bytes);
     ++number;
-    const json line = json::parse(raw, nullptr, false);
+    const json line = parse_json(raw);
     if (line.is_discarded()) {
       if (end + 1 == text.size()) break;  // a kill or a crash of the machine in mid-write
       throw ConfigError(

@@ -25,6 +25,13 @@ constexpr std::string_view kOrder = "job.order";  // from rank 0: JSON, a cell o
 constexpr std::string_view kReady = "job.ready";  // to rank 0: JSON, whether this rank can run it
 constexpr std::string_view kStart = "job.start";  // from rank 0: "go", or "skip" if a rank cannot
 
+/// The next message of `rank` on `topic`, which is an object. Throws BackendError if it is not.
+json message_from(Job& job, int rank, std::string_view topic) {
+  json message = parse_json(job.channel().receive(rank, topic));
+  if (message.is_object()) return message;
+  throw BackendError(fmt::format("rank {} sent something else than a message of fsdpbench ({})", rank, topic));
+}
+
 void send_to_others(Job& job, std::string_view topic, const std::string& payload) {
   for (int rank = 1; rank < job.ranks(); ++rank) job.channel().send(rank, topic, payload);
 }
@@ -57,7 +64,7 @@ void announce(Job& job, const Cell& cell, const fs::path& folder, const json& fr
   json refusal;
   int refuser = 0;
   for (int rank = 1; rank < job.ranks(); ++rank) {
-    const json answer = json::parse(job.channel().receive(rank, kReady));
+    const json answer = message_from(job, rank, kReady);
     if (answer.at("code") == 0 || refuser > 0) continue;
     refuser = rank;
     refusal = answer;
@@ -116,7 +123,7 @@ void announce_end(Job& job, int code) { send_to_others(job, kOrder, json_line({{
 int serve(Job& job) {
   for (;;) {
     job.watch().doing("waiting for rank 0");
-    const json order = json::parse(job.channel().receive(0, kOrder));
+    const json order = message_from(job, 0, kOrder);
     if (order.contains("end")) return order["end"];
     serve_cell(job, order);
   }

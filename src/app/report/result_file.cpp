@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/console/json_text.h"
 #include "app/report/result_json.h"
 #include "base/error.h"
 
@@ -45,9 +46,13 @@ std::string path_of(const std::string& given) {
 
 ResultFile read_result(const std::string& given) {
   ResultFile result{path_of(given), {}};
+  if (std::error_code error; fs::exists(result.path, error) && !fs::is_regular_file(result.path, error)) {
+    throw ConfigError(
+        fmt::format("{}: is no regular file; {}.", result.path, kExpected));  // a pipe would wait for ever
+  }
   std::ifstream file(result.path, std::ios::binary);
   if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading; {}.", result.path, kExpected));
-  result.content = json::parse(file, nullptr, false);
+  result.content = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
   if (result.content.is_discarded()) {
     throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", result.path, kExpected));
   }

@@ -1,7 +1,9 @@
 #include "app/report/result_folder.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -44,6 +46,23 @@ fs::path make_new(const std::string& stem, std::vector<fs::path>& made, std::err
   fs::path folder = fs::path("runs") / name;
   for (int i = 2; !make(folder, made, error) && !error; ++i) folder = fs::path("runs") / fmt::format("{}-{}", name, i);
   return folder;
+}
+
+/// Returns the open folder, which other processes find locked until it is closed.
+int lock(const fs::path& folder) {
+  const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) {
+    throw OutputError(fmt::format("{}: the folder cannot be opened: {}.", folder.string(), std::strerror(errno)));
+  }
+  // Where a file system has no locks (some network ones), there is nothing to find.
+  if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    ::close(file);
+    throw OutputError(
+        fmt::format("{} is in use: another process is writing its results there; choose another folder "
+                    "with --out.",
+                    folder.string()));
+  }
+  return file;
 }
 
 void prove_writable(const fs::path& folder) {
@@ -115,16 +134,21 @@ ResultFolder::ResultFolder(const std::string& stem, const std::string& out, OldR
       throw OutputError(fmt::format("{}: the result folder cannot be made: {}.", path_.string(),
                                     error ? error.message() : "there is a file of that name"));
     }
+    lock_ = lock(path_);
     if (old != OldResult::keep) refuse(path_, old);
     prove_writable(path_);
     if (old != OldResult::keep) remove_ours(path_);
   } catch (...) {
+    if (lock_ >= 0) ::close(lock_);
     remove_empty(made_);
     throw;
   }
 }
 
-ResultFolder::~ResultFolder() { remove_empty(made_); }
+ResultFolder::~ResultFolder() {
+  remove_empty(made_);
+  ::close(lock_);
+}
 
 void write_result(const fs::path& folder, const engine::Setup& setup, const Trial& trial) {
   write_file(folder / "config.toml", config::to_toml(setup.config));

@@ -19,11 +19,11 @@ enum class OldResult {
 };
 
 /// The folder that a command writes into, made before it begins, so that a run of hours does not end with "no space" or
-/// "no permission"; taken away again at the end, with the parents that were made for it, if nothing was written.
+/// "no permission"; this process's alone while it lives; taken away again at the end, with the parents that were made for it, if nothing was written.
 class ResultFolder {
  public:
   /// `out`, or runs/<stem>-<date-time> if it is empty, which is a new folder whoever else makes one at this moment.
-  /// Throws OutputError if no file can be written there, ConfigError if it holds a result that must not be lost: of a
+  /// Throws OutputError if no file can be written there or another process is writing there, ConfigError if it holds a result that must not be lost: of a
   /// run or comparison unless `old` says otherwise, of a sweep unless `old` is keep.
   ResultFolder(const std::string& stem, const std::string& out, OldResult old);
   ~ResultFolder();
@@ -35,6 +35,7 @@ class ResultFolder {
  private:
   std::filesystem::path path_;
   std::vector<std::filesystem::path> made_;  // parents first
+  int lock_ = -1;                            // the open folder, locked
 };
 
 /// Writes config.toml and result.json of a trial, then its traces, which take longest and most space: if the disk is

@@ -63,9 +63,9 @@ std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
 
 std::string run_headline(const engine::Setup& p) {
   const config::RunConfig& c = p.config;
-  return fmt::format("{}: {} parameters in {} units, {} ranks ({} shards x {} replicas), {}, {}; {}",
-                     c.model.preset, format_count(p.plan.shapes.parameter_count()), p.plan.units.size(),
-                     p.plan.mesh.ranks(), p.plan.mesh.shard, p.plan.mesh.replicate, config::to_string(c.fsdp.strategy),
+  return fmt::format("{}: {} parameters in {} units, {} ranks ({} shards x {} replicas), {}, {}; {}", c.model.preset,
+                     format_count(p.plan.shapes.parameter_count()), p.plan.units.size(), p.plan.mesh.ranks(),
+                     p.plan.mesh.shard, p.plan.mesh.replicate, config::to_string(c.fsdp.strategy),
                      config::to_string(c.fsdp.layout), emulation(c));
 }
 
