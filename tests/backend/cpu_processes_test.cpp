@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "backend/cpu/world.h"
+#include "backend/cpu/team.h"
 #include "backend/cpu_processes.h"
 #include "backend/support.h"
 #include "base/bytes.h"

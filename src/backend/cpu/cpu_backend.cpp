@@ -9,44 +9,44 @@
 #include "backend/cpu/communicator.h"
 #include "backend/cpu/device.h"
 #include "backend/cpu/process_group.h"
+#include "backend/cpu/team.h"
 #include "backend/cpu/thread_group.h"
-#include "backend/cpu/world.h"
 #include "base/bytes.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::backend::cpu {
 namespace {
 
-void run_rank(World& world, const std::shared_ptr<Group>& group, int rank,
+void run_rank(Team& team, const std::shared_ptr<Group>& group, int rank,
               const std::function<void(RankContext&)>& body) {
   std::unique_ptr<CpuDevice> device;  // outlives the handler: its lanes may end only after the abort is set
   try {
-    device = std::make_unique<CpuDevice>(world, rank);
+    device = std::make_unique<CpuDevice>(team, rank);
     CpuCommunicator communicator(*device, group, rank);
     RankContext context{rank, *device, communicator};
     body(context);
     device->synchronize();
-    world.rank_ended(rank);
+    team.rank_ended(rank);
   } catch (...) {
-    world.fail(std::current_exception());
+    team.fail(std::current_exception());
     throw;
   }
 }
 
-void run_threads(World& world, const std::function<void(RankContext&)>& body) {
-  const int count = world.options().ranks;
+void run_threads(Team& team, const std::function<void(RankContext&)>& body) {
+  const int count = team.options().ranks;
   std::vector<int> ranks(static_cast<std::size_t>(count));
   std::iota(ranks.begin(), ranks.end(), 0);
-  const std::shared_ptr<Group> group = ThreadGroup::make(world, std::move(ranks));
-  launch::run_ranks(count, [&](int rank) { run_rank(world, group, rank, body); });
+  const std::shared_ptr<Group> group = ThreadGroup::make(team, std::move(ranks));
+  launch::run_ranks(count, [&](int rank) { run_rank(team, group, rank, body); });
 }
 
-void run_process(World& world, const std::function<void(RankContext&)>& body) {
+void run_process(Team& team, const std::function<void(RankContext&)>& body) {
   try {
-    run_rank(world, ProcessGroup::make(world), world.options().session->placement().rank, body);
-    world.wait_for_others();
+    run_rank(team, ProcessGroup::make(team), team.options().session->placement().rank, body);
+    team.wait_for_others();
   } catch (...) {
-    world.fail(std::current_exception());
+    team.fail(std::current_exception());
     throw;
   }
 }
@@ -61,13 +61,13 @@ Facts CpuBackend::facts() const {
 }
 
 void CpuBackend::run(const BackendOptions& options, const std::function<void(RankContext&)>& body) {
-  World world(options, kernels_);
+  Team team(options, kernels_);
   launch::Session* const session = options.session;
   ranks_ = session ? fmt::format("one per process, over {}", session->transport()) : "threads of one process";
   try {
-    session ? run_process(world, body) : run_threads(world, body);
+    session ? run_process(team, body) : run_threads(team, body);
   } catch (...) {
-    if (const std::exception_ptr first = world.abort().first()) std::rethrow_exception(first);
+    if (const std::exception_ptr first = team.abort().first()) std::rethrow_exception(first);
     throw;
   }
 }

@@ -12,28 +12,28 @@
 namespace fsdpbench::backend::cpu {
 namespace {
 
-LaneSettings lane_settings(const World& world, int rank, Lane lane) {
+LaneSettings lane_settings(const Team& team, int rank, Lane lane) {
   LaneSettings settings;
   settings.rank = rank;
   settings.lane = lane;
-  settings.kernels = world.kernels();
+  settings.kernels = team.kernels();
   const bool communicates = lane == Lane::all_gather || lane == Lane::reduce_scatter || lane == Lane::all_reduce;
-  const bool sleeps = communicates ? world.emulation().link.has_value() : !world.computes();
+  const bool sleeps = communicates ? team.emulation().link.has_value() : !team.computes();
   settings.urgency = sleeps ? Urgency::prompt : Urgency::normal;
-  const double slowdown = lane == Lane::compute ? world.compute_slowdown(rank) : 1.0;
-  if (world.computes()) {
+  const double slowdown = lane == Lane::compute ? team.compute_slowdown(rank) : 1.0;
+  if (team.computes()) {
     settings.slowdown = slowdown;
   } else {
-    settings.flops_per_s = *world.emulation().compute_flops_per_s / slowdown;
+    settings.flops_per_s = *team.emulation().compute_flops_per_s / slowdown;
   }
   return settings;
 }
 
 }  // namespace
 
-CpuDevice::CpuDevice(World& world, int rank) : world_(world), rank_(rank), memory_(world.make_memory()) {
+CpuDevice::CpuDevice(Team& team, int rank) : team_(team), rank_(rank), memory_(team.make_memory()) {
   for (const Lane lane : kLanes) {
-    lanes_[index_of(lane)] = std::make_unique<LaneWorker>(world.abort(), lane_settings(world, rank, lane));
+    lanes_[index_of(lane)] = std::make_unique<LaneWorker>(team.abort(), lane_settings(team, rank, lane));
   }
 }
 
@@ -120,7 +120,7 @@ void CpuDevice::free(std::byte* memory, Lane lane) {
   const std::int64_t offset = memory - memory_.data();
   const std::int64_t bytes = pool_.size_of_block(offset);
   pool_.free(offset, lane, order_);
-  if (world_.options().poison_freed_memory && computes()) poison(offset, bytes, lane);
+  if (team_.options().poison_freed_memory && computes()) poison(offset, bytes, lane);
 }
 
 void CpuDevice::poison(std::int64_t offset, std::int64_t bytes, Lane lane) {

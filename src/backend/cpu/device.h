@@ -6,7 +6,7 @@
 
 #include "backend/cpu/lane_worker.h"
 #include "backend/cpu/mapped_memory.h"
-#include "backend/cpu/world.h"
+#include "backend/cpu/team.h"
 #include "backend/device.h"
 #include "base/lane_order.h"
 #include "base/lane_pool.h"
@@ -20,7 +20,7 @@ namespace fsdpbench::backend::cpu {
 /// When a call throws launch::Stopped, no lane of this rank runs any more: nothing of the caller's is in use.
 class CpuDevice : public Device {
  public:
-  CpuDevice(World& world, int rank);
+  CpuDevice(Team& team, int rank);
   ~CpuDevice() override;
 
   void enqueue(Lane lane, const char* name, Task task, Stamp* stamp) override;
@@ -32,10 +32,10 @@ class CpuDevice : public Device {
   void free(std::byte* memory, Lane lane) override;
   const PoolStatistics& memory() const override { return pool_.statistics(); }
   void reset_memory_peaks() override { pool_.reset_peaks(); }
-  bool computes() const override { return world_.computes(); }
+  bool computes() const override { return team_.computes(); }
 
   void enqueue_collective(Lane lane, const char* name, CollectiveCall call, Stamp* stamp);
-  launch::Abort& abort() { return world_.abort(); }
+  launch::Abort& abort() { return team_.abort(); }
   /// Runs `action`, which may block; on launch::Stopped ends this rank's lanes before passing it on.
   template <class Action>
   void guarded(Action action) {
@@ -72,7 +72,7 @@ class CpuDevice : public Device {
   void poison(std::int64_t offset, std::int64_t bytes, Lane lane);
   void wait_for_poison(std::int64_t offset, std::int64_t bytes, Lane lane);
 
-  World& world_;
+  Team& team_;
   const int rank_;
   MappedMemory& memory_;
   LanePool pool_;

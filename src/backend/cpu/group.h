@@ -24,7 +24,7 @@ class Group {
   /// As Communicator::split; `new_rank` becomes the caller's rank in the group returned. Host threads only.
   virtual std::shared_ptr<Group> split(int rank, int color, int key, int& new_rank) = 0;
 
-  /// If the world's `world_rank` is a member: it will call nothing more, and whoever waits for it fails instead of
+  /// If `world_rank` (of all ranks) is a member: it will call nothing more, and whoever waits for it fails instead of
   /// hanging. Returns at once.
   virtual void member_ended(int world_rank) = 0;
   /// After member_ended() of a rank of this process: blocks until that has been settled with the others.

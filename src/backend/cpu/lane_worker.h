@@ -8,11 +8,11 @@
 #include <thread>
 #include <vector>
 
-#include "launch/abort.h"
 #include "backend/cpu/thread_setup.h"
 #include "backend/cpu/wait_point.h"
 #include "backend/device.h"
 #include "backend/kernels.h"
+#include "launch/abort.h"
 
 namespace fsdpbench::backend::cpu {
 
@@ -45,7 +45,7 @@ struct LaneSettings {
 };
 
 /// A thread that works off a bounded queue in order. One host thread pushes; anybody may wait for a position.
-/// The first failure aborts the world; after an abort the thread ends with what is left in the queue undone.
+/// The first failure aborts the team; after an abort the thread ends with what is left in the queue undone.
 class LaneWorker {
  public:
   static constexpr std::int64_t kCapacity = 1024;

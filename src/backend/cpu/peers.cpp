@@ -4,14 +4,14 @@
 #include <thread>
 #include <utility>
 
-#include "backend/cpu/world.h"
+#include "backend/cpu/team.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::backend::cpu {
 
-Peers::Peers(World& world, std::unique_ptr<launch::PeerGroup> group) : world_(world), group_(std::move(group)) {}
+Peers::Peers(Team& team, std::unique_ptr<launch::PeerGroup> group) : team_(team), group_(std::move(group)) {}
 
-bool Peers::aborted() const { return world_.abort().is_set(); }
+bool Peers::aborted() const { return team_.abort().is_set(); }
 
 void Peers::send(int to, const std::byte* source, std::int64_t bytes) {
   if (bytes > 0) sends_.push_back({to, {source, static_cast<std::size_t>(bytes)}});
@@ -36,13 +36,13 @@ std::unique_ptr<launch::PeerGroup> Peers::split(int color, int key) {
 /// A broken connection is the end of another process seen from here. The control channel knows more about it, a little
 /// later: that message counts if it comes.
 void Peers::guarded(const std::function<void()>& action) try { action(); } catch (const launch::Stopped&) {
-  world_.abort().throw_if_set();
+  team_.abort().throw_if_set();
   throw;
 } catch (...) {
   constexpr std::chrono::milliseconds kPause(10);
   constexpr int kPauses = 300;
   for (int pause = 0; pause < kPauses && !aborted(); ++pause) std::this_thread::sleep_for(kPause);
-  world_.abort().throw_if_set();
+  team_.abort().throw_if_set();
   throw;
 }
 

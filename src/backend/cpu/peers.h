@@ -10,12 +10,12 @@
 
 namespace fsdpbench::backend::cpu {
 
-class World;
+class Team;
 
-/// The other processes of a group, as one thread at a time deals with them. Every wait ends when the world is aborted.
+/// The other processes of a group, as one thread at a time deals with them. Every wait ends when the team is aborted.
 class Peers {
  public:
-  Peers(World& world, std::unique_ptr<launch::PeerGroup> group);
+  Peers(Team& team, std::unique_ptr<launch::PeerGroup> group);
 
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
@@ -35,7 +35,7 @@ class Peers {
   void guarded(const std::function<void()>& action);
   bool aborted() const;
 
-  World& world_;
+  Team& team_;
   std::unique_ptr<launch::PeerGroup> group_;
   std::vector<launch::PeerGroup::Send> sends_;
   std::vector<launch::PeerGroup::Receive> receives_;

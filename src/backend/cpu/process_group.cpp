@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "backend/cpu/reduce.h"
-#include "backend/cpu/world.h"
+#include "backend/cpu/team.h"
 #include "base/clock.h"
 #include "launch/host_identity.h"
 
@@ -28,33 +28,33 @@ std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
 
 }  // namespace
 
-std::shared_ptr<ProcessGroup> ProcessGroup::make(World& world) {
-  launch::Session& session = *world.options().session;
+std::shared_ptr<ProcessGroup> ProcessGroup::make(Team& team) {
+  launch::Session& session = *team.options().session;
   std::unique_ptr<launch::PeerGroup> lanes = session.peers();
-  return make(world, std::move(lanes), session.peers(), 1);
+  return make(team, std::move(lanes), session.peers(), 1);
 }
 
-std::shared_ptr<ProcessGroup> ProcessGroup::make(World& world, std::unique_ptr<launch::PeerGroup> lanes,
+std::shared_ptr<ProcessGroup> ProcessGroup::make(Team& team, std::unique_ptr<launch::PeerGroup> lanes,
                                                  std::unique_ptr<launch::PeerGroup> hosts, std::uint64_t id) {
-  std::shared_ptr<ProcessGroup> group(new ProcessGroup(world, std::move(lanes), std::move(hosts), id));
-  world.add(group);
+  std::shared_ptr<ProcessGroup> group(new ProcessGroup(team, std::move(lanes), std::move(hosts), id));
+  team.add(group);
   return group;
 }
 
-ProcessGroup::ProcessGroup(World& world, std::unique_ptr<launch::PeerGroup> lanes,
+ProcessGroup::ProcessGroup(Team& team, std::unique_ptr<launch::PeerGroup> lanes,
                            std::unique_ptr<launch::PeerGroup> hosts, std::uint64_t id)
-    : world_(world), id_(id), lanes_(world, std::move(lanes)), hosts_(world, std::move(hosts)) {
+    : team_(team), id_(id), lanes_(team, std::move(lanes)), hosts_(team, std::move(hosts)) {
   get_acquainted();
 }
 
-/// Who the members are in the world, and whether they share a clock.
+/// Who the members are in the team, and whether they share a clock.
 void ProcessGroup::get_acquainted() {
   struct Card {
     int world_rank = 0;
     std::uint64_t clock = 0;  ///< 0: not known
   };
   const std::string clock = launch::clock_identity();
-  const Card mine{world_.options().session->placement().rank, clock.empty() ? 0 : std::hash<std::string>{}(clock)};
+  const Card mine{team_.options().session->placement().rank, clock.empty() ? 0 : std::hash<std::string>{}(clock)};
   std::vector<Card> cards(static_cast<std::size_t>(size()), mine);
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
@@ -70,8 +70,8 @@ void ProcessGroup::get_acquainted() {
 void ProcessGroup::run(int, const CollectiveArguments& call, Stamp& stamp) {
   stamp.peers_arrived_ns = meet_lanes(call);
   const std::shared_ptr<Transfer> transfer = transfer_;
-  if (world_.moves_bytes()) move(call);
-  if (transfer) world_.links()->wait(*transfer);
+  if (team_.moves_bytes()) move(call);
+  if (transfer) team_.links()->wait(*transfer);
 }
 
 /// Returns when the last member came; 0 if that cannot be known.
@@ -81,7 +81,7 @@ std::int64_t ProcessGroup::meet_lanes(const CollectiveArguments& call) {
   mine.call = call;
   mine.call.input = mine.call.output = nullptr;
   mine.now_ns = now_ns();
-  if (Links* links = world_.links()) {
+  if (Links* links = team_.links()) {
     const std::vector<FlowState> flows = links->flows_of(world_ranks_[static_cast<std::size_t>(rank())], mine.now_ns);
     mine.flow_count = static_cast<std::int32_t>(std::min(flows.size(), mine.flows.size()));
     std::copy_n(flows.begin(), mine.flow_count, mine.flows.begin());
@@ -94,13 +94,13 @@ std::int64_t ProcessGroup::meet_lanes(const CollectiveArguments& call) {
     last_ns = std::max(last_ns, words.now_ns);
   }
   check_match(calls, world_ranks_);
-  if (world_.links()) transfer_ = begin_transfer(call, all, last_ns);
+  if (team_.links()) transfer_ = begin_transfer(call, all, last_ns);
   return one_clock_ ? last_ns : 0;
 }
 
 std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveArguments& call, const std::vector<Words>& all,
                                                        std::int64_t start_ns) {
-  Links& links = *world_.links();
+  Links& links = *team_.links();
   for (int peer = 0; peer < size(); ++peer) {
     if (peer == rank()) continue;
     const Words& words = all[static_cast<std::size_t>(peer)];
@@ -189,7 +189,7 @@ std::shared_ptr<Group> ProcessGroup::split(int, int color, int key, int& new_ran
   std::unique_ptr<launch::PeerGroup> lanes = hosts_.split(color, key);
   std::unique_ptr<launch::PeerGroup> hosts = hosts_.split(color, key);
   const std::uint64_t id = mix(mix(id_, ++splits_), static_cast<std::uint64_t>(color));
-  std::shared_ptr<ProcessGroup> group = make(world_, std::move(lanes), std::move(hosts), id);
+  std::shared_ptr<ProcessGroup> group = make(team_, std::move(lanes), std::move(hosts), id);
   new_rank = group->rank();
   return group;
 }
@@ -205,7 +205,7 @@ void ProcessGroup::say_end(Peers& peers) {
   try {
     meet(peers, world_ranks_, Words{});
   } catch (...) {
-    world_.fail(std::current_exception());
+    team_.fail(std::current_exception());
   }
 }
 

@@ -13,7 +13,7 @@
 
 namespace fsdpbench::backend::cpu {
 
-class World;
+class Team;
 
 /// A group of processes, one rank each. Every call begins with a meeting: each member tells all others what it calls
 /// and when it has come. So calls that do not fit together are an error everywhere, and all agree on when the last one
@@ -26,8 +26,8 @@ class World;
 /// transfer that they begin after it is not, and an end may then come out too early.
 class ProcessGroup : public Group {
  public:
-  /// All ranks of the world's session. Collective. The group becomes known to `world`.
-  static std::shared_ptr<ProcessGroup> make(World& world);
+  /// All ranks of the team's session. Collective. The group becomes known to `team`.
+  static std::shared_ptr<ProcessGroup> make(Team& team);
 
   int size() const override { return lanes_.size(); }
   int rank() const { return lanes_.rank(); }
@@ -38,9 +38,9 @@ class ProcessGroup : public Group {
   void wait_ended() override;
 
  private:
-  static std::shared_ptr<ProcessGroup> make(World& world, std::unique_ptr<launch::PeerGroup> lanes,
+  static std::shared_ptr<ProcessGroup> make(Team& team, std::unique_ptr<launch::PeerGroup> lanes,
                                             std::unique_ptr<launch::PeerGroup> hosts, std::uint64_t id);
-  ProcessGroup(World& world, std::unique_ptr<launch::PeerGroup> lanes, std::unique_ptr<launch::PeerGroup> hosts,
+  ProcessGroup(Team& team, std::unique_ptr<launch::PeerGroup> lanes, std::unique_ptr<launch::PeerGroup> hosts,
                std::uint64_t id);
   void get_acquainted();
   std::int64_t meet_lanes(const CollectiveArguments& call);
@@ -52,7 +52,7 @@ class ProcessGroup : public Group {
   void reduce_slices(const CollectiveArguments& call, const Slices& slices, std::byte* output);
   void gather_slices(std::byte* buffer, const Slices& slices, std::int64_t element_bytes);
 
-  World& world_;
+  Team& team_;
   const std::uint64_t id_;  ///< the same on all members; no other group of any member has it
   Peers lanes_;             ///< for lanes' threads, one at a time
   Peers hosts_;             ///< for the host's thread

@@ -4,23 +4,23 @@
 #include <utility>
 
 #include "backend/cpu/reduce.h"
-#include "backend/cpu/world.h"
+#include "backend/cpu/team.h"
 #include "base/clock.h"
 
 namespace fsdpbench::backend::cpu {
 
-std::shared_ptr<ThreadGroup> ThreadGroup::make(World& world, std::vector<int> world_ranks) {
-  std::shared_ptr<ThreadGroup> group(new ThreadGroup(world, std::move(world_ranks)));
-  world.add(group);
+std::shared_ptr<ThreadGroup> ThreadGroup::make(Team& team, std::vector<int> world_ranks) {
+  std::shared_ptr<ThreadGroup> group(new ThreadGroup(team, std::move(world_ranks)));
+  team.add(group);
   return group;
 }
 
-ThreadGroup::ThreadGroup(World& world, std::vector<int> world_ranks)
-    : world_(world),
+ThreadGroup::ThreadGroup(Team& team, std::vector<int> world_ranks)
+    : team_(team),
       world_ranks_(std::move(world_ranks)),
       calls_(world_ranks_.size()),
-      lane_barrier_(world.abort(), size()),
-      host_barrier_(world.abort(), size()),
+      lane_barrier_(team.abort(), size()),
+      host_barrier_(team.abort(), size()),
       split_requests_(world_ranks_.size()) {}
 
 void ThreadGroup::run(int rank, const CollectiveArguments& call, Stamp& stamp) {
@@ -28,18 +28,18 @@ void ThreadGroup::run(int rank, const CollectiveArguments& call, Stamp& stamp) {
   meet(call);
   stamp.peers_arrived_ns = all_arrived_ns_;
   const std::shared_ptr<Transfer> transfer = transfer_;
-  if (world_.moves_bytes()) {
+  if (team_.moves_bytes()) {
     move(rank, call);
     lane_barrier_.arrive_and_wait();  // nobody reads this rank's memory any more
   }
-  if (transfer) world_.links()->wait(*transfer);
+  if (transfer) team_.links()->wait(*transfer);
 }
 
 void ThreadGroup::meet(const CollectiveArguments& call) {
   lane_barrier_.arrive_and_wait([&] {
     all_arrived_ns_ = now_ns();
     check_match(calls_, world_ranks_);  // before anybody trusts the others' arguments
-    if (Links* links = world_.links()) {
+    if (Links* links = team_.links()) {
       transfer_ = links->begin(world_ranks_, wire_bytes(call, size()), hops(call.kind, size()), all_arrived_ns_);
     }
   });
@@ -104,7 +104,7 @@ std::shared_ptr<Group> ThreadGroup::split(int rank, int color, int key, int& new
   if (new_rank == 0) {
     std::vector<int> ranks;
     for (const int member : members) ranks.push_back(world_ranks_[static_cast<std::size_t>(member)]);
-    mine.group = make(world_, std::move(ranks));
+    mine.group = make(team_, std::move(ranks));
   }
   host_barrier();
   std::shared_ptr<Group> group = split_requests_[static_cast<std::size_t>(members.front())].group;

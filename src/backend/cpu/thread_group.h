@@ -10,13 +10,13 @@
 
 namespace fsdpbench::backend::cpu {
 
-class World;
+class Team;
 
 /// A group of threads of one process: all see each other's memory.
 class ThreadGroup : public Group {
  public:
-  /// `world_ranks`: the members, in group order. The group becomes known to `world`.
-  static std::shared_ptr<ThreadGroup> make(World& world, std::vector<int> world_ranks);
+  /// `world_ranks`: the members, in group order. The group becomes known to `team`.
+  static std::shared_ptr<ThreadGroup> make(Team& team, std::vector<int> world_ranks);
 
   int size() const override { return static_cast<int>(world_ranks_.size()); }
   void run(int rank, const CollectiveArguments& call, Stamp& stamp) override;
@@ -32,14 +32,14 @@ class ThreadGroup : public Group {
     std::shared_ptr<Group> group;
   };
 
-  ThreadGroup(World& world, std::vector<int> world_ranks);
+  ThreadGroup(Team& team, std::vector<int> world_ranks);
   void meet(const CollectiveArguments& call);
   void move(int rank, const CollectiveArguments& call);
   void pull_slices(int rank, const CollectiveArguments& call) const;
   void all_reduce(int rank, const CollectiveArguments& call);
   std::vector<const std::byte*> inputs_at(std::int64_t first_byte) const;
 
-  World& world_;
+  Team& team_;
   const std::vector<int> world_ranks_;
   std::vector<CollectiveArguments> calls_;  ///< by rank; valid between the meeting and the parting
   std::int64_t all_arrived_ns_ = 0;

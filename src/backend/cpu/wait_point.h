@@ -18,7 +18,7 @@ class WaitPoint : private launch::Abort::Listener {
   WaitPoint(const WaitPoint&) = delete;
   WaitPoint& operator=(const WaitPoint&) = delete;
 
-  /// Returns once `ready()`; throws launch::Stopped if the world is aborted before that. Gives the core away
+  /// Returns once `ready()`; throws launch::Stopped if the team is aborted before that. Gives the core away
   /// `yields` times before it sleeps: on crowded cores a peer often needs just that to arrive.
   template <class Ready>
   void wait(Ready ready, int yields = 0) {

@@ -12,7 +12,7 @@
 #include "backend/cuda/check.h"
 #include "backend/cuda/cuda_device.h"
 #include "backend/cuda/gpu.h"
-#include "backend/cuda/gpu_world.h"
+#include "backend/cuda/gpu_team.h"
 #include "backend/cuda/id_exchange.h"
 #include "backend/cuda/kernels/cuda_kernels.h"
 #include "launch/run_ranks.h"
@@ -37,22 +37,22 @@ void load_kernels_early_if_several() {
 }
 
 /// `done` is called when all has gone well, before the communicator ends, which is collective.
-void run_rank(GpuWorld& world, IdExchange& ids, int rank, const std::function<void(RankContext&)>& body,
+void run_rank(GpuTeam& team, IdExchange& ids, int rank, const std::function<void(RankContext&)>& body,
               const std::function<void()>& done) {
   // Both outlive the handler: a communicator ends otherwise in a run that has failed.
   std::unique_ptr<CudaDevice> device;
   std::unique_ptr<Communicator> communicator;
   try {
     prctl(PR_SET_TIMERSLACK, 1);  // the naps of waits are short
-    check(cudaSetDevice(world.gpu_of(rank)), "choosing the GPU");
-    device = std::make_unique<CudaDevice>(world.abort(), rank, world.options());
+    check(cudaSetDevice(team.gpu_of(rank)), "choosing the GPU");
+    device = std::make_unique<CudaDevice>(team.abort(), rank, team.options());
     ids.barrier(rank);
     communicator =
-        make_world_communicator(*device, ids, rank, world.options().ranks, world.options().get<CudaOptions>().nccl);
+        make_world_communicator(*device, ids, rank, team.options().ranks, team.options().get<CudaOptions>().nccl);
     device->note_memory("NCCL, at its start");
-    device->add_facts([&communicator, &world, gpu = world.gpu_of(rank)] {
+    device->add_facts([&communicator, &team, gpu = team.gpu_of(rank)] {
       Facts all = gpu_facts(gpu);
-      all.emplace_back("ranks", world.describe());
+      all.emplace_back("ranks", team.describe());
       all.emplace_back("libraries", math_libraries());
       for (auto& fact : communicator_facts(*communicator)) all.push_back(std::move(fact));
       return all;
@@ -62,22 +62,21 @@ void run_rank(GpuWorld& world, IdExchange& ids, int rank, const std::function<vo
     device->synchronize();
     done();
   } catch (...) {
-    world.fail(std::current_exception());
+    team.fail(std::current_exception());
     throw;
   }
 }
 
-void run_threads(GpuWorld& world, const std::function<void(RankContext&)>& body) {
-  ThreadExchange ids(world.abort(), world.options().ranks);
-  launch::run_ranks(world.options().ranks,
-                    [&](int rank) { run_rank(world, ids, rank, body, [&] { ids.ended(rank); }); });
+void run_threads(GpuTeam& team, const std::function<void(RankContext&)>& body) {
+  ThreadExchange ids(team.abort(), team.options().ranks);
+  launch::run_ranks(team.options().ranks, [&](int rank) { run_rank(team, ids, rank, body, [&] { ids.ended(rank); }); });
 }
 
-void run_process(GpuWorld& world, const std::function<void(RankContext&)>& body) {
-  SessionExchange ids(world.options().session->control());
-  const int rank = world.options().session->placement().rank;
+void run_process(GpuTeam& team, const std::function<void(RankContext&)>& body) {
+  SessionExchange ids(team.options().session->control());
+  const int rank = team.options().session->placement().rank;
   // A failure of another rank is this run's, too.
-  run_rank(world, ids, rank, body, [&] { ids.barrier(rank); });
+  run_rank(team, ids, rank, body, [&] { ids.barrier(rank); });
 }
 
 }  // namespace
@@ -95,12 +94,12 @@ Facts CudaBackend::facts() const {
 }
 
 void CudaBackend::run(const BackendOptions& options, const std::function<void(RankContext&)>& body) {
-  GpuWorld world(options, gpus_);
-  ranks_ = world.describe();
+  GpuTeam team(options, gpus_);
+  ranks_ = team.describe();
   try {
-    options.session == nullptr ? run_threads(world, body) : run_process(world, body);
+    options.session == nullptr ? run_threads(team, body) : run_process(team, body);
   } catch (...) {
-    if (const std::exception_ptr first = world.abort().first()) std::rethrow_exception(first);
+    if (const std::exception_ptr first = team.abort().first()) std::rethrow_exception(first);
     throw;
   }
 }

@@ -1,4 +1,4 @@
-#include "backend/cuda/gpu_world.h"
+#include "backend/cuda/gpu_team.h"
 
 #include <fmt/format.h>
 
@@ -48,7 +48,7 @@ bool ranks_share(launch::ControlChannel& control, int gpu) {
 
 }  // namespace
 
-GpuWorld::GpuWorld(const BackendOptions& options, int gpus, Patience patience)
+GpuTeam::GpuTeam(const BackendOptions& options, int gpus, Patience patience)
     : options_(options), gpus_(gpus), patience_(std::move(patience)) {
   check_options(options);
   if (options.ranks > 1) open_nccl_log();  // it sets variables of the environment, which CUDA's threads read
@@ -70,21 +70,21 @@ GpuWorld::GpuWorld(const BackendOptions& options, int gpus, Patience patience)
   });
 }
 
-GpuWorld::~GpuWorld() {
+GpuTeam::~GpuTeam() {
   if (options_.session != nullptr) options_.session->control().on_failure({});
 }
 
-int GpuWorld::gpu_of(int rank) const {
+int GpuTeam::gpu_of(int rank) const {
   return options_.session == nullptr ? rank : options_.session->placement().local_rank % gpus_;
 }
 
-std::string GpuWorld::describe() const {
+std::string GpuTeam::describe() const {
   if (options_.session == nullptr) return "threads of one process, a GPU each";
   if (shared_) return "one process each; ranks share a GPU: functional only, never rated";
   return "one process each, a GPU each";
 }
 
-void GpuWorld::announce(const std::string& failure) {
+void GpuTeam::announce(const std::string& failure) {
   if (options_.session != nullptr) {
     options_.session->control().fail(failure);
     return;
@@ -98,7 +98,7 @@ void GpuWorld::announce(const std::string& failure) {
   });
 }
 
-void GpuWorld::fail(const std::exception_ptr& failure) noexcept {
+void GpuTeam::fail(const std::exception_ptr& failure) noexcept {
   abort_.set(failure);
   if (options_.session != nullptr && options_.session->control().failure()) return;
   try {

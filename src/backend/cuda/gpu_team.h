@@ -15,7 +15,7 @@
 namespace fsdpbench::backend::cuda {
 
 /// What the ranks of one run in this process share: their end if one fails, and the news of it to other processes.
-class GpuWorld {
+class GpuTeam {
  public:
   /// A rank's thread can be stuck in CUDA where it sees no abort: a launch waits for room behind a collective whose
   /// peer has failed. So ranks that are threads must end in time after the first failure, or `give_up` is called.
@@ -27,11 +27,11 @@ class GpuWorld {
 
   /// Throws ConfigError if the options are the CPU backend's: GPUs cannot emulate links, compute or slow ranks. With a
   /// session it is collective.
-  GpuWorld(const BackendOptions& options, int gpus) : GpuWorld(options, gpus, Patience{}) {}
-  GpuWorld(const BackendOptions& options, int gpus, Patience patience);
-  ~GpuWorld();
-  GpuWorld(const GpuWorld&) = delete;
-  GpuWorld& operator=(const GpuWorld&) = delete;
+  GpuTeam(const BackendOptions& options, int gpus) : GpuTeam(options, gpus, Patience{}) {}
+  GpuTeam(const BackendOptions& options, int gpus, Patience patience);
+  ~GpuTeam();
+  GpuTeam(const GpuTeam&) = delete;
+  GpuTeam& operator=(const GpuTeam&) = delete;
 
   const BackendOptions& options() const { return options_; }
   launch::Abort& abort() { return abort_; }

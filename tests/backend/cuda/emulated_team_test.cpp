@@ -6,7 +6,7 @@
 
 #include "backend/cpu_processes.h"
 #include "backend/cuda/emulated_support.h"
-#include "backend/cuda/gpu_world.h"
+#include "backend/cuda/gpu_team.h"
 
 namespace fsdpbench::backend {
 namespace {
@@ -26,27 +26,27 @@ std::string why_no_backend() {
   return "(nothing was thrown)";
 }
 
-TEST(EmulatedCudaWorld, WithoutADriverOneSentence) {
+TEST(EmulatedCudaTeam, WithoutADriverOneSentence) {
   const FakeGpus gpus(-1);
   EXPECT_EQ(why_no_backend(),
             "The cuda backend needs NVIDIA's driver, and this machine has none; device.backend = \"cpu\" works everywhere.");
 }
 
-TEST(EmulatedCudaWorld, WithoutAGpuOneSentence) {
+TEST(EmulatedCudaTeam, WithoutAGpuOneSentence) {
   const FakeGpus gpus(0);
   EXPECT_EQ(why_no_backend(),
             "The cuda backend needs a GPU, and this process sees none (CUDA_VISIBLE_DEVICES may hide it); device.backend = "
             "\"cpu\" works everywhere.");
 }
 
-TEST(EmulatedCudaWorld, AnotherErrorOfCudaIsPassedOn) {
+TEST(EmulatedCudaTeam, AnotherErrorOfCudaIsPassedOn) {
   const FakeGpus gpus(1);
   fake::fail_call("cudaGetDeviceCount", cudaErrorIllegalAddress);
   EXPECT_EQ(why_no_backend(),
             "The cuda backend cannot be used: an illegal memory access was encountered (cudaErrorIllegalAddress).");
 }
 
-TEST(EmulatedCudaWorld, ThreadsDoNotShareGpus) {
+TEST(EmulatedCudaTeam, ThreadsDoNotShareGpus) {
   const FakeGpus gpus(2);
   BackendOptions options;
   options.ranks = 3;
@@ -55,7 +55,7 @@ TEST(EmulatedCudaWorld, ThreadsDoNotShareGpus) {
             "process a rank (mpirun -n 3 fsdpbench ...), which may share a GPU where nothing is to be measured.");
 }
 
-TEST(EmulatedCudaWorld, EmulationNeedsTheCpuBackend) {
+TEST(EmulatedCudaTeam, EmulationNeedsTheCpuBackend) {
   const FakeGpus gpus(1);
   BackendOptions link;
   link.set<CpuOptions>().link = LinkModel{.bytes_per_second = 1e9, .latency_seconds = 0};
@@ -66,7 +66,7 @@ TEST(EmulatedCudaWorld, EmulationNeedsTheCpuBackend) {
   }
 }
 
-TEST(EmulatedCudaWorld, EachThreadHasItsGpu) {
+TEST(EmulatedCudaTeam, EachThreadHasItsGpu) {
   const FakeGpus gpus(4);
   BackendOptions options;
   options.ranks = 4;
@@ -76,7 +76,7 @@ TEST(EmulatedCudaWorld, EachThreadHasItsGpu) {
   });
 }
 
-TEST(EmulatedCudaWorld, ThreadsMayUseTheMemoryOfEachOthersGpus) {
+TEST(EmulatedCudaTeam, ThreadsMayUseTheMemoryOfEachOthersGpus) {
   const FakeGpus gpus(4);
   BackendOptions options;
   options.ranks = 3;
@@ -88,28 +88,28 @@ TEST(EmulatedCudaWorld, ThreadsMayUseTheMemoryOfEachOthersGpus) {
   });
 }
 
-TEST(EmulatedCudaWorld, ThreadsThatDoNotEndAfterAFailureEndTheProcess) {
+TEST(EmulatedCudaTeam, ThreadsThatDoNotEndAfterAFailureEndTheProcess) {
   const FakeGpus gpus(2);
   BackendOptions options;
   options.ranks = 2;
   const auto said = std::make_shared<std::promise<std::string>>();
-  cuda::GpuWorld world(options, 2,
+  cuda::GpuTeam team(options, 2,
                        {std::chrono::milliseconds(1), [said](const std::string& words) { said->set_value(words); }});
   for (const char* const failure : {"the first", "the second"}) {
-    world.fail(std::make_exception_ptr(BackendError(failure)));  // and nobody ends
+    team.fail(std::make_exception_ptr(BackendError(failure)));  // and nobody ends
   }
   EXPECT_EQ(said->get_future().get(),
             "the first; 0.001 s later ranks of this process are still stuck in CUDA or NCCL: it ends now.");
 }
 
-TEST(EmulatedCudaWorld, ThreadsThatEndAfterAFailureAreLeftInPeace) {
+TEST(EmulatedCudaTeam, ThreadsThatEndAfterAFailureAreLeftInPeace) {
   const FakeGpus gpus(2);
   BackendOptions options;
   options.ranks = 2;
   const auto said = std::make_shared<std::atomic<bool>>(false);
   {
-    cuda::GpuWorld world(options, 2, {std::chrono::seconds(30), [said](const std::string&) { said->store(true); }});
-    world.fail(std::make_exception_ptr(BackendError("on purpose")));
+    cuda::GpuTeam team(options, 2, {std::chrono::seconds(30), [said](const std::string&) { said->store(true); }});
+    team.fail(std::make_exception_ptr(BackendError("on purpose")));
   }
   while (said.use_count() > 1) std::this_thread::yield();  // the guard's thread has ended
   EXPECT_FALSE(said->load());

@@ -18,14 +18,14 @@ namespace fsdpbench::backend::cpu {
 class Group;
 
 /// What all ranks of one run share in this process. Outlives devices and communicators. Thread-safe.
-class World {
+class Team {
  public:
   /// Throws BackendError if the options contradict themselves or the session. `kernels` makes each lane's kernels.
-  /// From here on a failure of another process aborts this world.
-  World(const BackendOptions& options, KernelsFactory kernels);
-  ~World();
-  World(const World&) = delete;
-  World& operator=(const World&) = delete;
+  /// From here on a failure of another process aborts this team.
+  Team(const BackendOptions& options, KernelsFactory kernels);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
 
   const BackendOptions& options() const { return options_; }
   const CpuOptions& emulation() const { return emulation_; }
@@ -40,7 +40,7 @@ class World {
   bool moves_bytes() const { return computes() || !emulation_.link; }
   double compute_slowdown(int rank) const;
 
-  /// The memory of one rank's device. It belongs to the world: when a run is aborted, a peer may still be reading it
+  /// The memory of one rank's device. It belongs to the team: when a run is aborted, a peer may still be reading it
   /// while the rank has ended.
   MappedMemory& make_memory();
 

@@ -1,4 +1,4 @@
-#include "backend/cpu/world.h"
+#include "backend/cpu/team.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -55,7 +55,7 @@ std::int64_t memory_per_rank(int ranks) {
   return machine / ranks / LanePool::kGranule * LanePool::kGranule;
 }
 
-World::World(const BackendOptions& options, KernelsFactory kernels)
+Team::Team(const BackendOptions& options, KernelsFactory kernels)
     : options_(options), emulation_(options.get<CpuOptions>()), kernels_(std::move(kernels)) {
   if (options.ranks < 1) throw BackendError(fmt::format("{} ranks: at least one is needed", options.ranks));
   check_session(options);
@@ -77,22 +77,22 @@ World::World(const BackendOptions& options, KernelsFactory kernels)
   }
 }
 
-World::~World() {
+Team::~Team() {
   if (options_.session) options_.session->control().on_failure({});
 }
 
-void World::fail(const std::exception_ptr& failure) {
+void Team::fail(const std::exception_ptr& failure) {
   abort_.set(failure);
   const std::exception_ptr first = abort_.first();  // a lane's, if `failure` is only its echo at the host
   launch::Session* const session = options_.session;
   if (session && first && !session->control().failure()) session->control().fail(message_of(first));
 }
 
-double World::compute_slowdown(int rank) const {
+double Team::compute_slowdown(int rank) const {
   return emulation_.compute_slowdown.empty() ? 1.0 : emulation_.compute_slowdown[static_cast<std::size_t>(rank)];
 }
 
-MappedMemory& World::make_memory() {
+MappedMemory& Team::make_memory() {
   const int local_ranks = options_.session ? options_.session->placement().local_ranks : options_.ranks;
   auto memory = moves_bytes()
                     ? std::make_unique<MappedMemory>(memory_per_rank(local_ranks), MappedMemory::Kind::touchable)
@@ -101,17 +101,17 @@ MappedMemory& World::make_memory() {
   return *memories_.emplace_back(std::move(memory));
 }
 
-void World::add(std::shared_ptr<Group> group) {
+void Team::add(std::shared_ptr<Group> group) {
   const std::lock_guard lock(mutex_);
   groups_.push_back(std::move(group));
 }
 
-void World::rank_ended(int rank) {
+void Team::rank_ended(int rank) {
   const std::lock_guard lock(mutex_);
   for (const std::shared_ptr<Group>& group : groups_) group->member_ended(rank);
 }
 
-void World::wait_for_others() {
+void Team::wait_for_others() {
   for (const std::shared_ptr<Group>& group : groups_) group->wait_ended();
   abort_.throw_if_set();
 }
