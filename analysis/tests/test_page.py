@@ -26,7 +26,7 @@ from fsdpbench_analysis.figures.timeline import choose_ranks
 from fsdpbench_analysis.load import Cause
 from fsdpbench_analysis.report import write_report
 from fsdpbench_analysis.schema import ReportError
-from fsdpbench_analysis.timeline_command import load_part
+from fsdpbench_analysis.timeline_command import load_part, write_contrast
 from fsdpbench_analysis.verdict import would_help
 
 CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") for path in [shutil.which(name)]
@@ -288,6 +288,16 @@ class CommandLine(FolderTest):
         text = out.read_text(encoding="utf-8")
         self.assertIn("With prefetching: 100\u00a0ms a step", text)
         self.assertIn("communicating", text)
+
+    def test_contrast_of_a_rank_without_the_step(self) -> None:
+        folder = self.copy("run")
+        value = json.loads((folder / "trace.json").read_text(encoding="utf-8"))
+        rank = choose_ranks(load_part(folder), 1)[0].rank  # its pid is one more
+        value["traceEvents"] = [e for e in value["traceEvents"] if e.get("cat") != "step" or e["pid"] != rank + 1]
+        self.assertIn("step", [e.get("cat") for e in value["traceEvents"]])
+        (folder / "trace.json").write_text(json.dumps(value), encoding="utf-8")
+        with self.assertRaisesRegex(ReportError, f"trace.json does not say how long step 5 of rank {rank} took"):
+            write_contrast([folder], self.folder / "contrast.svg")
 
     def test_error_names_the_folder(self) -> None:
         with self.assertRaisesRegex(ReportError, "neither result.json nor sweep.json"):

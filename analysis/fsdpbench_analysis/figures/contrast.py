@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from .. import style
+from ..schema import ReportError
 from ..text import clean, milliseconds, percent
 from ..trace import RankTrace
 from .canvas import FittingLabels, new_figure
@@ -46,8 +47,11 @@ def waits(busy: Sequence[_Span], length_ms: float) -> List[_Span]:
 
 def _draw_part(axes: Axes, part: TimelinePart, rank: RankTrace, labels: FittingLabels) -> float:
     """Returns the step's length."""
-    begin, end = rank.steps[part.step]
+    begin, end = rank.steps.get(part.step, (0.0, 0.0))
     length = end - begin
+    if length <= 0:
+        raise ReportError(f"{part.trace.path} does not say how long step {part.step} of rank {rank.rank} took: an event "
+                          "of category 'step' is expected")
     busy = {name: [(s.begin_ms - begin, s.end_ms - begin) for lane in rank.lanes for s in lane.slices
                    if s.step == part.step and s.category == category]
             for name, category in (("compute", "computation"), ("communicate", "communication"))}
