@@ -15,7 +15,7 @@ std::string why_not_rated(const std::optional<Fidelity>& fidelity) {
   part("computation", fidelity->compute);
   part("transfers", fidelity->transfer);
   return fmt::format(
-      "this machine did not keep up with what it emulates: {} ({:.0f} % over, {:.0f} % are allowed); use fewer ranks, "
+      "this machine did not keep up with what it emulates: {} ({:.1f} % over, {:.0f} % are allowed); use fewer ranks, "
       "or "
       "a larger model whose ops take longer",
       parts, fidelity->excess_pct, kFidelityLimitPct);

@@ -31,6 +31,7 @@ RunConfig short_run(int ranks, Timer timer) {
   config.model.width = 32;
   config.train.steps = 2;
   config.mesh.ranks = ranks;
+  config.device.backend = BackendKind::cuda;
   config.device.timer = timer;
   return testing::settled(config);
 }
