@@ -8,16 +8,17 @@ namespace fsdpbench::config {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::EndsWith;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class Aliases : public testing::Test {
+class Aliases : public ::testing::Test {
  protected:
   /// The value of `key` after `--set key=word`, as a profile spells it.
   Value set(const std::string& key, const std::string& word) {
     notes_.clear();
-    return find_field(key)->write(load_profile(profile_, {key + "=" + word}, &notes_));
+    const RunConfig config = load_profile(profile_, {key + "=" + word}, &notes_);  // throws if there is no such key
+    return find_field(key)->write(config);
   }
   std::string error(const std::string& key, const std::string& word) {
     return config_error([&] { set(key, word); });
