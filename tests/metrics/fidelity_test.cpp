@@ -126,6 +126,16 @@ TEST(Caveats, RanksThatTakeTurnsOnTheCores) {
   EXPECT_THAT(caveats(metrics_of(10, 0), {}, 4, 0), IsEmpty());  // not known how many there are
 }
 
+TEST(Caveats, LanesThatWakeLateBetweenOpsThatKeepUp) {
+  const Fidelity well = fidelity(run_of(kMs, kMs, kMs), emulated()).value();
+  RunMetrics late = metrics_of(10, 0);
+  late.bound_ratio = 1.16;
+  EXPECT_THAT(caveats(late, well, 0, 2).at(0), HasSubstr("16 % longer than its own op times allow"));
+  EXPECT_THAT(caveats(late, {}, 0, 2), IsEmpty());  // nothing is emulated: then it is the machine's own time
+  late.bound_ratio = 1.04;
+  EXPECT_THAT(caveats(late, well, 0, 2), IsEmpty());
+}
+
 TEST(Caveats, AnUnratedRunComesFirst) {
   const Fidelity slow = fidelity(run_of(2 * kMs, 2 * kMs, kMs), emulated()).value();
   const std::vector<std::string> all = caveats(metrics_of(10, 9), slow, 0, 2);
