@@ -30,6 +30,9 @@ RankMetrics rank_metrics(const RunView& run, int rank, const StepBreakdown& midd
   m.exposed_comm_ms = scale * static_cast<double>(middle.exposed_communication);
   m.exposed_copy_ms = scale * static_cast<double>(middle.exposed_copy);
   m.idle_ms = scale * static_cast<double>(middle.idle);
+  if (middle.communication > 0) {
+    m.overlap_pct = 100.0 * static_cast<double>(middle.overlap) / static_cast<double>(middle.communication);
+  }
   return m;
 }
 

@@ -18,6 +18,7 @@ struct RankMetrics {
   double exposed_comm_ms = 0;
   double exposed_copy_ms = 0;
   double idle_ms = 0;
+  std::optional<double> overlap_pct;  ///< of its own communication, what is hidden; absent without communication
 };
 
 /// The numbers of a run, in milliseconds. The step time counts each measured step with its slowest rank. The parts are

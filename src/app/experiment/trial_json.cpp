@@ -82,6 +82,7 @@ json metrics_json(const Trial& trial) {
                           {"exposed_comm_ms", rank.exposed_comm_ms},
                           {"exposed_copy_ms", rank.exposed_copy_ms},
                           {"idle_ms", rank.idle_ms}});
+    if (rank.overlap_pct) j["ranks"].back()["overlap_pct"] = *rank.overlap_pct;
   }
   return j;
 }
@@ -98,8 +99,13 @@ void read_metrics(const json& j, Trial& trial) {
   }
   if (j.contains("unsettled_steps")) m.settling = {j.at("unsettled_steps"), j.at("never_settled")};
   for (const json& rank : j.value("ranks", json::array())) {
-    m.ranks.push_back({summary_from(rank.at("step_ms")), rank.at("compute_ms"), rank.at("exposed_comm_ms"),
-                       rank.value("exposed_copy_ms", 0.0), rank.at("idle_ms")});
+    m.ranks.push_back({summary_from(rank.at("step_ms")),
+                       rank.at("compute_ms"),
+                       rank.at("exposed_comm_ms"),
+                       rank.value("exposed_copy_ms", 0.0),
+                       rank.at("idle_ms"),
+                       {}});
+    if (rank.contains("overlap_pct")) m.ranks.back().overlap_pct = rank.at("overlap_pct").get<double>();
   }
   if (j.contains("model_tflops_per_rank")) {
     metrics::ModelFlops& flops = trial.flops.emplace();
