@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/link_model.h"
 
 /// What the user asked for, as plain data. Defaults are the quickstart's. Nothing here checks anything: spelling and
 /// range of each key are a line of fields.cpp, rules about several keys are in validate.cpp. The TOML key of a field is
@@ -155,6 +156,12 @@ struct Emulate {
   std::optional<double> link_gb_per_s;   ///< 1e9 bytes a second; absent: no modelled link
   double link_latency_us = 0.0;          ///< a hop, added to the modelled link
   std::optional<double> compute_tflops;  ///< 1e12 FLOP/s a rank; absent: kernels compute
+
+  /// The two keys of the link in bytes and seconds; absent for a real link.
+  std::optional<LinkModel> link() const {
+    if (!link_gb_per_s) return std::nullopt;
+    return LinkModel{*link_gb_per_s * 1e9, link_latency_us * 1e-6};
+  }
   bool operator==(const Emulate&) const = default;
 };
 

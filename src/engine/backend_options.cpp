@@ -10,9 +10,7 @@ using config::RunConfig;
 backend::CpuOptions cpu_options(const RunConfig& config) {
   backend::CpuOptions options;
   const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
-  if (config.emulate.link_gb_per_s) {
-    options.link = LinkModel{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
-  }
+  options.link = config.emulate.link();
   if (config.emulate.compute_tflops) options.compute_flops_per_s = *config.emulate.compute_tflops * 1e12;
   if (config.inject.slow_rank >= 0) {
     options.compute_slowdown.assign(ranks, 1.0);

@@ -53,11 +53,7 @@ std::vector<bool> alone_on_link(const StepRecords& step, int rank) {
 class Model {
  public:
   Model(const plan::Groups& groups, const std::vector<plan::ModuleSizes>& sizes, const config::RunConfig& config)
-      : groups_(groups), sizes_(sizes), config_(config) {
-    if (config.emulate.link_gb_per_s) {
-      link_ = LinkModel{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
-    }
-  }
+      : groups_(groups), sizes_(sizes), config_(config), link_(config.emulate.link()) {}
 
   void add(const StepRecords& step) {
     if (config_.emulate.compute_tflops) {

@@ -67,9 +67,4 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
 
 std::filesystem::path default_data_path() { return config::source_folder(); }
 
-std::optional<LinkModel> link_model(const config::RunConfig& config) {
-  if (!config.emulate.link_gb_per_s) return std::nullopt;
-  return LinkModel{*config.emulate.link_gb_per_s * 1e9, config.emulate.link_latency_us * 1e-6};
-}
-
 }  // namespace fsdpbench::app

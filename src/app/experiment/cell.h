@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "base/link_model.h"
 #include "config/run_config.h"
 #include "engine/byte_dataset.h"
 #include "engine/setup.h"
@@ -33,8 +32,5 @@ Cell open_cell(config::RunConfig config, int local_ranks = 0);
 
 /// The project's own sources and docs: what a cell trains on when data.path is not set.
 std::filesystem::path default_data_path();
-
-/// What is known of the link: the modelled one's figures; nothing of a real one.
-std::optional<LinkModel> link_model(const config::RunConfig& config);
 
 }  // namespace fsdpbench::app

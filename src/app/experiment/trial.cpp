@@ -68,7 +68,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     metrics::check_wire_bytes(trial.expected_wire, sent, p.plan, p.config);
     metrics::check_memory(p.memory, m.memory);
     trial.wire = sent.front();
-    trial.causes = metrics::report_causes(run, p.plan, p.policy, link_model(p.config));
+    trial.causes = metrics::report_causes(run, p.plan, p.policy, p.config.emulate.link());
     trial.flops = metrics::model_flops(p.sizes, p.config, trial.metrics->step_ms.median);
     trial.fidelity = metrics::emulation_fidelity(run, p.plan.groups, p.sizes, p.config);
     trial.caveats = metrics::caveats(*trial.metrics, trial.fidelity, computing_ranks(p.config, m),

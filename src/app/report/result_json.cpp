@@ -143,7 +143,7 @@ std::int64_t peak_rss_bytes() {
 /// Needs at least one measured step.
 void add_details(const engine::Setup& p, const Trial& trial, json& j) {
   const metrics::RunView run(p.schedules, trial.measurement.traces);
-  const metrics::RunDetails details = metrics::run_details(run, p.plan, link_model(p.config));
+  const metrics::RunDetails details = metrics::run_details(run, p.plan, p.config.emulate.link());
   j["metrics"]["phases"] = phases_json(details);
   j["metrics"]["units"] = units_json(details);
   j["collectives"] = collectives_json(details);
