@@ -24,7 +24,7 @@ APP_ROOMS = {
     "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/job"],
     "app": ["app/console", "app/machine", "app/job", "app/commands"],
 }
-BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "metrics", "engine"]
+BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "engine"]
 # Everything may include base and itself. A name with a slash is a single header, others are whole folders.
 MAY_INCLUDE = {
     "base": [],
@@ -43,8 +43,9 @@ MAY_INCLUDE = {
     "plan": ["config/run_config.h"],
     "schedule": ["plan", "config/run_config.h"],
     "model": ["plan", "backend", "config/run_config.h"],
-    "metrics": ["trace", "schedule", "plan", "config/run_config.h"],
-    "engine": ["schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h"],
+    "replay": ["trace", "schedule", "plan", "config/run_config.h", "config/cluster.h"],
+    "metrics": ["replay", "trace", "schedule", "plan", "config/run_config.h"],
+    "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h"],
     **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }
 # The CPU backend makes the CPU kernels; nothing else crosses downwards.

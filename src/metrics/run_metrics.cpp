@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "metrics/compare.h"
-#include "metrics/max_plus.h"
+#include "replay/replay.h"
 #include "metrics/step_breakdown.h"
 
 namespace fsdpbench::metrics {
@@ -11,10 +11,10 @@ namespace {
 
 constexpr double kNsPerMs = 1e6;
 
-std::vector<OpDurations> durations(const StepRecords& step) {
-  std::vector<OpDurations> result;
+std::vector<replay::OpDurations> durations(const StepRecords& step) {
+  std::vector<replay::OpDurations> result;
   for (int rank = 0; rank < step.ranks(); ++rank) {
-    OpDurations& mine = result.emplace_back();
+    replay::OpDurations& mine = result.emplace_back();
     for (const trace::Record& r : step.of(rank)) mine.push_back(r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns));
   }
   return result;
@@ -51,7 +51,7 @@ RunMetrics run_metrics(const RunView& run, const plan::Groups& groups, double to
       if (counts) by_rank[static_cast<std::size_t>(rank)] += b;
     }
     m.steps_ms.push_back(static_cast<double>(step.slowest_ns()) / kNsPerMs);
-    const std::int64_t bound = max_plus_bound(step.schedule(), step.event_count(), groups, durations(step));
+    const std::int64_t bound = replay::max_plus_bound(step.schedule(), step.event_count(), groups, durations(step));
     if (bound > 0) ratio.push_back(static_cast<double>(step.slowest_ns()) / static_cast<double>(bound));
   }
   StepBreakdown all;

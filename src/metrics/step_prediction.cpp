@@ -30,9 +30,9 @@ double collective_seconds(const schedule::Op& op, int ranks, const LinkModel& li
 
 }  // namespace
 
-OpDurations modelled_durations(const schedule::Schedule& schedule, const std::vector<plan::ModuleSizes>& sizes,
+replay::OpDurations modelled_durations(const schedule::Schedule& schedule, const std::vector<plan::ModuleSizes>& sizes,
                                const plan::Groups& groups, const ModelledRates& rates) {
-  OpDurations durations;
+  replay::OpDurations durations;
   for (const schedule::Op& op : schedule.ops) {
     const double seconds = op.is_collective() ? collective_seconds(op, groups.size(op.group()), rates.link)
                                               : flops(op, sizes) / rates.flops_per_second;
@@ -44,14 +44,14 @@ OpDurations modelled_durations(const schedule::Schedule& schedule, const std::ve
 StepPrediction predict_step(const schedule::Schedule& schedule, int event_count,
                             const std::vector<plan::ModuleSizes>& sizes, const plan::Groups& groups,
                             const ModelledRates& rates) {
-  const OpDurations durations = modelled_durations(schedule, sizes, groups, rates);
+  const replay::OpDurations durations = modelled_durations(schedule, sizes, groups, rates);
   StepPrediction prediction;
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const OpClass op_class = classify(schedule.ops[i]);
     if (op_class == OpClass::computation) prediction.computation += durations[i];
     if (op_class == OpClass::communication) prediction.communication += durations[i];
   }
-  prediction.step = max_plus_bound(schedule, event_count, plan::Groups{}, {durations});
+  prediction.step = replay::max_plus_bound(schedule, event_count, plan::Groups{}, {durations});
   return prediction;
 }
 

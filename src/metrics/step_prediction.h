@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/link_model.h"
-#include "metrics/max_plus.h"
+#include "replay/replay.h"
 #include "plan/module_sizes.h"
 #include "schedule/schedule.h"
 
@@ -20,7 +20,7 @@ struct ModelledRates {
 /// collective of n ranks n-1 latencies and the bytes of a ring / bandwidth, an all-reduce both twice; all else nothing.
 /// What it does not know: two communicators that share a link, ranks that differ, the time of copies and optimizer.
 /// `sizes`: of each module, for one microbatch.
-OpDurations modelled_durations(const schedule::Schedule& schedule, const std::vector<plan::ModuleSizes>& sizes,
+replay::OpDurations modelled_durations(const schedule::Schedule& schedule, const std::vector<plan::ModuleSizes>& sizes,
                                const plan::Groups& groups, const ModelledRates& rates);
 
 /// A step without a machine, in nanoseconds.

@@ -6,7 +6,7 @@
 #include "plan/groups.h"
 #include "schedule/schedule.h"
 
-namespace fsdpbench::metrics {
+namespace fsdpbench::replay {
 
 /// How long each op of a schedule takes on one rank, in nanoseconds, by op index. A collective's duration counts from
 /// the moment its last peer has arrived.
@@ -18,4 +18,4 @@ using OpDurations = std::vector<std::int64_t>;
 std::int64_t max_plus_bound(const schedule::Schedule& schedule, int event_count, const plan::Groups& groups,
                             const std::vector<OpDurations>& by_rank);
 
-}  // namespace fsdpbench::metrics
+}  // namespace fsdpbench::replay

@@ -1,9 +1,9 @@
-#include "metrics/max_plus.h"
+#include "replay/replay.h"
 
 #include <algorithm>
 #include <array>
 
-namespace fsdpbench::metrics {
+namespace fsdpbench::replay {
 namespace {
 
 struct RankState {
@@ -66,4 +66,4 @@ std::int64_t max_plus_bound(const schedule::Schedule& schedule, int event_count,
   return makespan;
 }
 
-}  // namespace fsdpbench::metrics
+}  // namespace fsdpbench::replay
