@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "backend/copy_kernels.h"
@@ -24,11 +25,16 @@ BackendOptions emulated(int ranks) {
   return options;
 }
 
-std::int64_t time_of(Device& device, Lane lane, const Device::Task& task) {
-  Stamp stamp;
-  device.enqueue(lane, "op", task, &stamp);
-  device.synchronize();
-  return stamp.end_ns - stamp.begin_ns;
+/// The least of several times: other work may share the machine, and only prolongs.
+std::int64_t time_of(Device& device, Lane lane, const Device::Task& task, std::int64_t soon_enough) {
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (int attempt = 0; attempt < 50 && least >= soon_enough; ++attempt) {
+    Stamp stamp;
+    device.enqueue(lane, "op", task, &stamp);
+    device.synchronize();
+    least = std::min(least, stamp.end_ns - stamp.begin_ns);
+  }
+  return least;
 }
 
 void gemm_of(Kernels& kernels, std::int64_t flops) {
@@ -38,16 +44,18 @@ void gemm_of(Kernels& kernels, std::int64_t flops) {
   kernels.gemm(gemm);
 }
 
-// Upper bounds are loose: other work may share the machine.
-#define EXPECT_TAKES(nanoseconds, expected) \
-  EXPECT_GE(nanoseconds, expected);         \
-  EXPECT_LT(nanoseconds, (expected) + 40 * kMillisecond)
+void expect_takes(Device& device, Lane lane, const Device::Task& task, std::int64_t expected) {
+  const std::int64_t limit = expected + 40 * kMillisecond;
+  const std::int64_t least = time_of(device, lane, task, limit);
+  EXPECT_GE(least, expected);
+  EXPECT_LT(least, limit);
+}
 
 TEST(EmulatedCompute, TakesFlopsOverRate) {
   run_cpu(emulated(1), [](RankContext& rank) {
     EXPECT_FALSE(rank.device.computes());
-    EXPECT_TAKES(time_of(rank.device, Lane::compute, [](Kernels& kernels) { gemm_of(kernels, 3'000'000); }),
-                 3 * kMillisecond);
+    expect_takes(
+        rank.device, Lane::compute, [](Kernels& kernels) { gemm_of(kernels, 3'000'000); }, 3 * kMillisecond);
   });
 }
 
@@ -60,40 +68,37 @@ TEST(EmulatedCompute, AttentionCountsTheCausalHalfAndTwoAndAHalfTimesThatBackwar
   shape.head_dim = 10;
   constexpr std::int64_t kForward = 2 * 2 * 4 * 100 * 100 * 10;  // ns at 1 GFLOP/s
   run_cpu(emulated(1), [&](RankContext& rank) {
-    EXPECT_TAKES(time_of(rank.device, Lane::compute,
-                         [&](Kernels& kernels) {
-                           kernels.attention(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
-                         }),
-                 kForward);
-    EXPECT_TAKES(time_of(rank.device, Lane::compute,
-                         [&](Kernels& kernels) {
-                           kernels.attention_backward(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                                                      nullptr, nullptr, nullptr, nullptr);
-                         }),
-                 kForward * 5 / 2);
+    expect_takes(
+        rank.device, Lane::compute,
+        [&](Kernels& kernels) { kernels.attention(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); },
+        kForward);
+    expect_takes(
+        rank.device, Lane::compute,
+        [&](Kernels& kernels) {
+          kernels.attention_backward(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                     nullptr, nullptr);
+        },
+        kForward * 5 / 2);
   });
 }
 
 TEST(EmulatedCompute, ManyKernelsOfOneOpDoNotAddUpErrors) {
   run_cpu(emulated(1), [](RankContext& rank) {
-    std::int64_t best = std::numeric_limits<std::int64_t>::max();
-    for (int attempt = 0; attempt < 5; ++attempt) {
-      best = std::min(best, time_of(rank.device, Lane::compute, [](Kernels& kernels) {
-                        for (int i = 0; i < 1000; ++i) gemm_of(kernels, 2000);
-                      }));
-    }
-    EXPECT_GE(best, 2 * kMillisecond);
-    EXPECT_LT(best, 10 * kMillisecond) << "a thousand sleeps of 2 us would take over 50 ms";
+    const auto many = [](Kernels& kernels) {
+      for (int i = 0; i < 1000; ++i) gemm_of(kernels, 2000);
+    };
+    // A thousand sleeps of 2 us would take over 50 ms.
+    expect_takes(rank.device, Lane::compute, many, 2 * kMillisecond);
   });
 }
 
 TEST(EmulatedCompute, CopiesTakeNoTimeAndTouchNothing) {
   run_cpu(emulated(1), [](RankContext& rank) {
-    const std::int64_t nanoseconds = time_of(rank.device, Lane::compute, [](Kernels& kernels) {
+    const auto copies = [](Kernels& kernels) {
       kernels.fill_zero(nullptr, 1 << 20);
       kernels.add(nullptr, nullptr, nullptr, 1 << 20, DType::f32);
-    });
-    EXPECT_LT(nanoseconds, 20 * kMillisecond);
+    };
+    expect_takes(rank.device, Lane::compute, copies, 0);
   });
 }
 
@@ -102,10 +107,8 @@ TEST(EmulatedCompute, ASlowRankComputesSlowerOnItsComputeLaneAlone) {
   options.set<CpuOptions>().compute_slowdown = {1.0, 3.0};
   run_cpu(options, [](RankContext& rank) {
     const Device::Task task = [](Kernels& kernels) { gemm_of(kernels, 50'000'000); };
-    const std::int64_t on_compute = time_of(rank.device, Lane::compute, task);
-    const std::int64_t elsewhere = time_of(rank.device, Lane::reduce_scatter, task);
-    EXPECT_TAKES(on_compute, (rank.rank == 1 ? 150 : 50) * kMillisecond);
-    EXPECT_TAKES(elsewhere, 50 * kMillisecond);
+    expect_takes(rank.device, Lane::compute, task, (rank.rank == 1 ? 150 : 50) * kMillisecond);
+    expect_takes(rank.device, Lane::reduce_scatter, task, 50 * kMillisecond);
   });
 }
 
@@ -116,8 +119,8 @@ TEST(RealCompute, ASlowRankSleepsAfterEachOp) {
   run_cpu(options, [](RankContext& rank) {
     EXPECT_TRUE(rank.device.computes());
     const Device::Task task = [](Kernels& kernels) { kernels.delay(50 * kMillisecond); };
-    EXPECT_TAKES(time_of(rank.device, Lane::compute, task), (rank.rank == 1 ? 100 : 50) * kMillisecond);
-    EXPECT_TAKES(time_of(rank.device, Lane::copy, task), 50 * kMillisecond);
+    expect_takes(rank.device, Lane::compute, task, (rank.rank == 1 ? 100 : 50) * kMillisecond);
+    expect_takes(rank.device, Lane::copy, task, 50 * kMillisecond);
   });
 }
 
@@ -151,7 +154,6 @@ TEST(FullEmulation, HugeModelsNeedNoMemory) {
 
 TEST(FullEmulation, AFailureWakesASleepingOp) {
   BackendOptions options = emulated(2);
-  const std::int64_t begin = now_ns();
   EXPECT_EQ(failure_of(
                 []() -> std::unique_ptr<Backend> {
                   return std::make_unique<cpu::CpuBackend>([] { return std::make_unique<CopyKernels>(); });
@@ -163,11 +165,11 @@ TEST(FullEmulation, AFailureWakesASleepingOp) {
                         Lane::copy, "bad op", [](Kernels&) { throw std::runtime_error("no"); }, nullptr);
                   }
                   rank.device.enqueue(
-                      Lane::compute, "long", [](Kernels& kernels) { gemm_of(kernels, 60'000'000'000); }, nullptr);
+                      Lane::compute, "long", [](Kernels& kernels) { gemm_of(kernels, 3'600'000'000'000); },
+                      nullptr);  // an hour
                   rank.device.synchronize();
                 }),
             "rank 1, lane copy, op bad op: no");
-  EXPECT_LT(now_ns() - begin, 20'000 * kMillisecond) << "the op alone would take a minute";
 }
 
 TEST(Options, ThatContradictThemselvesAreRefused) {

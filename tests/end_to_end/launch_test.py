@@ -220,8 +220,7 @@ class Environment(Launch):
         processes = self.start_ranks(self.run_arguments(LONG))
         self.await_steps(processes[0])
         os.kill(processes[dead].pid, signal.SIGKILL)
-        end = time.monotonic() + 10
-        codes = [process.wait(max(0.1, end - time.monotonic())) for process in processes]
+        codes = [process.wait(60) for process in processes]
         expected = [RANK_FAILED] * RANKS
         expected[dead] = -signal.SIGKILL
         self.assertEqual(codes, expected)
@@ -309,9 +308,9 @@ class Mpirun(Launch):
         self.await_steps(process)
         ranks = self.ranks_of(process)
         self.assertEqual(sorted(ranks), list(range(RANKS)))
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         os.kill(ranks[dead], signal.SIGKILL)
-        self.assertNotEqual(process.wait(10), OK)
+        self.assertNotEqual(process.wait(60), OK)
         while any(runs(pid) for pid in ranks.values()):
             self.assertLess(time.monotonic(), end, "a rank still runs")
             time.sleep(0.02)

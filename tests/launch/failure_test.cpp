@@ -85,7 +85,7 @@ TEST(Failure, AnExchangeWithAKilledRankThrowsTheCause) {
 
 TEST(Failure, ASilentRankCountsAsDead) {
   const int port = free_port();
-  const Heartbeat fast{.interval_s = 0.05, .silence_s = 2};
+  const Heartbeat fast{.interval_s = 0.05, .silence_s = 4};
   const std::vector<Outcome> outcomes = run_processes(3, [&](int rank) -> std::string {
     const Placement placement = place(rank, 3, port);
     TcpControlChannel control(
@@ -101,14 +101,14 @@ TEST(Failure, ASilentRankCountsAsDead) {
     return text;
   });
   EXPECT_THAT(outcomes[0].text,
-              ContainsRegex("^1 died: rank 1 \\(.*\\) has been silent for 2 s: its host or the network"));
+              ContainsRegex("^1 died: rank 1 \\(.*\\) has been silent for 4 s: its host or the network"));
   EXPECT_EQ(outcomes[2].text, outcomes[0].text);
   EXPECT_THAT(outcomes[1].text, ContainsRegex("^1 failed: rank 1 \\(.*\\) was stopped for [0-9.]+ s"));
 }
 
 TEST(Failure, ARankZeroThatWasStoppedBlamesNobodyElse) {
   const int port = free_port();
-  const Heartbeat fast{.interval_s = 0.05, .silence_s = 1};
+  const Heartbeat fast{.interval_s = 0.05, .silence_s = 4};
   int pipe_ends[2];  // rank 1 tells the pid of rank 0 who may go on, past all sockets
   ASSERT_EQ(pipe(pipe_ends), 0);
   const std::vector<Outcome> outcomes = run_processes(3, [&](int rank) -> std::string {
@@ -135,7 +135,7 @@ TEST(Failure, ARankZeroThatWasStoppedBlamesNobodyElse) {
   close(pipe_ends[0]);
   close(pipe_ends[1]);
   for (const std::size_t rank : {1U, 2U}) {
-    EXPECT_THAT(outcomes[rank].text, ContainsRegex("^0 died: rank 0 \\(.*\\) has been silent for 1 s"));
+    EXPECT_THAT(outcomes[rank].text, ContainsRegex("^0 died: rank 0 \\(.*\\) has been silent for 4 s"));
   }
   EXPECT_THAT(outcomes[0].text, ::testing::AnyOf(ContainsRegex("^0 failed: rank 0 \\(.*\\) was stopped for [0-9.]+ s"),
                                                  ContainsRegex("^0 died: rank 0 \\(.*\\) has been silent")));
