@@ -52,6 +52,7 @@ the profile that it was made with. profiles/README.md lists all keys. The keys m
 Exit codes
   0 done   1 failure   2 wrong profile, flag or data   3 memory or disk will not suffice   4 cannot write
   5 a rank failed   6 a measurement contradicts itself   7 slower, with compare --fail-if-slower
+  8 training diverged: a loss or a final parameter is NaN or infinite
   130 stopped by Ctrl-C, SIGTERM or SIGHUP
 )";
 

@@ -15,6 +15,7 @@ enum class ExitCode : int {
   rank_failed = 5,    ///< a rank threw; all ranks were stopped
   check_failed = 6,   ///< a measurement identity did not hold: the numbers must not be used
   slower = 7,         ///< `compare --fail-if-slower` found B slower; not an error of the program
+  diverged = 8,       ///< a loss or a final parameter is NaN or infinite
   interrupted = 130,  ///< Ctrl-C, SIGTERM or SIGHUP; partial results were kept and marked
 };
 

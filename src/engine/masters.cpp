@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cmath>
 #include <future>
 
 #include "backend/kernels.h"
@@ -259,6 +260,7 @@ void Masters::collect(const TakeParameter& take) {
 
 struct ParametersDigest::State {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash{XXH3_createState(), &XXH3_freeState};
+  std::int64_t not_finite = 0;
 };
 
 ParametersDigest::ParametersDigest() : state_(std::make_unique<State>()) { XXH3_128bits_reset(state_->hash.get()); }
@@ -266,9 +268,13 @@ ParametersDigest::~ParametersDigest() = default;
 
 void ParametersDigest::add(std::span<const float> values) {
   XXH3_128bits_update(state_->hash.get(), values.data(), values.size_bytes());
+  state_->not_finite += std::ranges::count_if(values, [](float value) { return !std::isfinite(value); });
 }
 
-std::string ParametersDigest::text() const {
+std::int64_t ParametersDigest::not_finite() const { return state_->not_finite; }
+
+std::optional<std::string> ParametersDigest::text() const {
+  if (state_->not_finite > 0) return std::nullopt;
   const XXH128_hash_t hash = XXH3_128bits_digest(state_->hash.get());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }

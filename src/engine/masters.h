@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -65,8 +66,11 @@ class ParametersDigest {
 
   /// The next elements.
   void add(std::span<const float> values);
-  /// Of all that was added, as 32 hex digits.
-  std::string text() const;
+  /// How many of all that was added are NaN or infinite.
+  std::int64_t not_finite() const;
+  /// Of all that was added, as 32 hex digits; absent if something of it is not finite: runs that have nothing in common
+  /// but that they diverged would have one digest.
+  std::optional<std::string> text() const;
 
  private:
   struct State;

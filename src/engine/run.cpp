@@ -46,6 +46,7 @@ void bring_parameters(const Shared& shared, int rank, Executor& executor, Measur
   });
   if (rank != 0) return;
   result.parameters_digest = digest.text();
+  result.parameters_not_finite = digest.not_finite();
   result.parameters = std::move(kept);
 }
 

@@ -45,7 +45,8 @@ struct Measurement {
   std::int64_t steps_done = 0;  ///< warm-up included
   bool interrupted = false;
   std::vector<double> losses;                    ///< per step, warm-up included; empty if nothing computes
-  std::optional<std::string> parameters_digest;  ///< absent if nothing computes
+  std::optional<std::string> parameters_digest;  ///< absent if nothing computes, or not all parameters are finite
+  std::int64_t parameters_not_finite = 0;        ///< elements of the final parameters that are NaN or infinite
   std::vector<std::vector<float>>
       parameters;                        ///< final masters by canonical index; only if hooks ask and something computes
   std::vector<trace::RankTrace> traces;  ///< by rank, measured steps only

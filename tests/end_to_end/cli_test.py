@@ -20,7 +20,7 @@ SOURCE = Path()
 # Small enough that a step takes milliseconds, also under a sanitizer.
 TINY = ["model.layers=2", "model.width=32", "model.ffn_width=64", "train.seq_len=16", "train.batch_per_rank=1",
         "train.steps=3", "train.warmup=1", "mesh.ranks=2", "emulate.link_gb_per_s=none", "emulate.link_latency_us=0"]
-OK, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, SLOWER, INTERRUPTED = 0, 2, 3, 4, 7, 130
+OK, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, SLOWER, DIVERGED, INTERRUPTED = 0, 2, 3, 4, 7, 8, 130
 
 
 def sets(*keys: str) -> list[str]:
@@ -125,6 +125,24 @@ class Run(Cli):
         self.assertNotIn("params_digest", result["train"])
         self.assertTrue(result["world"]["emulated_compute"])
 
+    def test_training_that_diverges_is_said_and_has_no_digest(self) -> None:
+        for rate, steps, out in (("1e30", 3, "soon"), ("1e38", 1, "at the end")):
+            done = self.call("run", self.profile, *sets(*TINY, f"train.learning_rate={rate}", f"train.steps={steps}",
+                                                        "train.warmup=0"), "--out", out, code=DIVERGED)
+            self.assertTrue(done.stdout.startswith("diverged: "), done.stdout)
+            self.assertIn("no parameters digest: ", done.stdout)
+            self.assertIn("error: training diverged: ", done.stderr)
+            self.assertNotIn("nan", done.stdout + done.stderr)
+            result = json.loads((self.folder / out / "result.json").read_text())
+            self.assertTrue(result["complete"])
+            self.assertTrue(result["caveats"][0].endswith(result["diverged_because"]))
+            self.assertNotIn("params_digest", result["train"])
+            self.assertIn("NaN", result["train"]["no_digest_because"])
+            self.assertIsNotNone(result["train"]["loss"][0])
+        self.assertEqual(len(result["train"]["loss"]), 1)
+        message = self.error("compare", "soon", "at the end", code=DIVERGED)
+        self.assertIn("soon/result.json: training diverged: the loss is NaN at step ", message)
+
     def test_default_result_folder(self) -> None:
         done = self.call("run", self.profile, *sets(*TINY))
         folders = list((self.folder / "runs").iterdir())
@@ -157,7 +175,8 @@ class Run(Cli):
         documented = self.documented()
         self.assertEqual(there - documented, set(), "not in docs/run.md")
         # What these runs cannot have: a lost rank, clocks of several processes. What they have on busy machines: caveats.
-        rare = {"failure", "world.launch", "world.devices", "world.clock", "caveats", "not_rated_because"}
+        rare = {"failure", "world.launch", "world.devices", "world.clock", "caveats", "not_rated_because",
+                "diverged_because", "train.no_digest_because"}
         self.assertEqual(documented - there - rare, set(), "in docs/run.md only")
         world = next(line for line in (SOURCE / "docs/run.md").read_text().splitlines() if line.startswith("| `world` |"))
         names = set(re.findall(r"`(\w+)`", world)) - {"world", "sanitize"}

@@ -103,6 +103,14 @@ class Sweep(Case):
         self.sweep()
         self.assertEqual([trial["trial"] for trial in self.trials()], [0] * 4 + [1] * 4)
 
+    def test_a_cell_whose_training_diverges_has_failed(self) -> None:
+        self.sweep('base = "base.toml"\ntrials = 2\n[set]\n"emulate.compute_tflops" = "none"\n'
+                   '[axes]\n"train.learning_rate" = [1e-3, 1e30]\n')
+        ok, diverged = self.summary()["cells"]
+        self.assertEqual((ok["status"], diverged["status"]), ("ok", "failed"))
+        self.assertIn("training diverged: the loss is NaN at step ", diverged["reason"])
+        self.assertEqual([trial.get("exit_code") for trial in self.trials() if trial["cell"] == diverged["id"]], [8])
+
     def test_a_finished_sweep_runs_nothing_again(self) -> None:
         self.sweep()
         before = (self.out / "trials.jsonl").read_bytes()

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
+#include <limits>
 #include <map>
 #include <mutex>
 #include <string>
@@ -50,6 +51,17 @@ std::string digest_of_all(const plan::ModelShapes& shapes) {
   }
   const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size() * sizeof(float));
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+TEST(Masters, WhatIsNotFiniteHasNoDigest) {
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {
+    ParametersDigest digest;
+    digest.add(std::vector{1.0F, 2.0F});
+    EXPECT_TRUE(digest.text());
+    digest.add(std::vector{bad, 3.0F, bad});
+    EXPECT_EQ(digest.not_finite(), 2);
+    EXPECT_FALSE(digest.text());
+  }
 }
 
 TEST(Masters, ComeBackWholeAndInOrderFromEverySharding) {

@@ -43,6 +43,11 @@ std::optional<std::pair<ComparedSide, ComparedSide>> stored_sides(const CompareA
     const ResultFile result = read_result(given);
     std::string why = why_unfinished(result);
     if (why.empty() && !result.content.contains("metrics")) why = "no measured step was completed";
+    if (const auto diverged = result.content.find("diverged_because"); diverged != result.content.end()) {
+      if (!diverged->is_string()) throw_damaged(result);
+      throw Error(fmt::format("{}: training diverged: {}.", result.path, diverged->get<std::string>()),
+                  ExitCode::diverged);
+    }
     if (!why.empty()) {
       console().info(fmt::format("{}: {}; both configurations run here.", given, why));
       return std::nullopt;

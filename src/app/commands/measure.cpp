@@ -35,6 +35,7 @@ Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesyst
   hooks.stop = interrupt_requested;
   Trial trial = measure(cell, hooks, job, {}, {});
   if (trial.interrupted) throw Interrupted();
+  if (!trial.diverged_because.empty()) throw Error("training diverged: " + trial.diverged_because, ExitCode::diverged);
   trial.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
   if (!keep.empty()) {
     const ResultFolder folder("", keep.string(), OldResult::overwrite);

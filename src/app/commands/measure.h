@@ -23,7 +23,8 @@ Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const s
               std::vector<std::string> command_line);
 
 /// One trial of a sweep or a comparison, whose steps are all there. If `keep` is not empty, its result folder is
-/// written there. Throws as run_trial(), and Interrupted if the user stopped it: a part of a trial is no trial.
+/// written there. Throws as run_trial(), Interrupted if the user stopped it (a part of a trial is no trial), and Error
+/// with ExitCode::diverged.
 Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep = {});
 
 /// The grid of a sweep. In a job (null: none) all cells that do not say otherwise have as many ranks as it has

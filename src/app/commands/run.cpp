@@ -49,6 +49,10 @@ int run_command(const RunArguments& arguments, Job* job) {
                     (folder.path() / "result.json").string()));
     return static_cast<int>(ExitCode::interrupted);
   }
+  if (!trial.diverged_because.empty()) {
+    console().error("training diverged: " + trial.diverged_because);
+    return static_cast<int>(ExitCode::diverged);
+  }
   return static_cast<int>(ExitCode::ok);
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "metrics/divergence.h"
+
 namespace fsdpbench::app {
 
 Progress::Progress(Console& console, std::int64_t steps, std::int64_t now_ns)
@@ -11,7 +13,7 @@ void Progress::update(std::int64_t done, std::optional<double> loss, std::int64_
   if (now_ns < next_ns_ && done != steps_) return;
   next_ns_ = now_ns + (console_.terminal() ? 100'000'000 : 2'000'000'000);
   std::string line = fmt::format("step {:>{}}/{}", done, fmt::formatted_size("{}", steps_), steps_);
-  if (loss) line += fmt::format("  loss {:.4f}", *loss);
+  if (loss) line += "  loss " + metrics::loss_text(*loss);
   if (done > 0) {
     const double seconds = static_cast<double>(now_ns - begin_ns_) * 1e-9;
     line += done == steps_ ? fmt::format("  {}", format_duration(seconds))

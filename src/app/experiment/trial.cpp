@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "config/spelling.h"
 #include "metrics/caveats.h"
+#include "metrics/divergence.h"
 #include "metrics/identity_checks.h"
 #include "metrics/peers_arrived.h"
 
@@ -73,6 +74,10 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     trial.fidelity = metrics::emulation_fidelity(run, p.plan.groups, p.sizes, p.config);
     trial.caveats = metrics::caveats(*trial.metrics, trial.fidelity, computing_ranks(p.config, m),
                                      static_cast<int>(std::thread::hardware_concurrency()));
+  }
+  trial.diverged_because = metrics::why_diverged(m.losses, m.parameters_not_finite);
+  if (!trial.diverged_because.empty()) {
+    trial.caveats.insert(trial.caveats.begin(), "diverged: " + trial.diverged_because);
   }
   trial.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
   return trial;

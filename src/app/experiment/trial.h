@@ -26,6 +26,7 @@ struct Trial {
   std::optional<metrics::CauseReport> causes;
   std::optional<metrics::ModelFlops> flops;
   std::optional<metrics::Fidelity> fidelity;  ///< absent without metrics, and if nothing is emulated
+  std::string diverged_because;               ///< why training has diverged; empty: it has not
   std::vector<std::string> caveats;           ///< what a reader must know first; the gravest first
   plan::CommunicationVolume wire;             ///< bytes that rank 0 sent a step, as counted
   plan::CommunicationVolume expected_wire;    ///< by formula

@@ -10,6 +10,7 @@
 #include "config/load.h"
 #include "config/write.h"
 #include "metrics/caveats.h"
+#include "metrics/divergence.h"
 #include "metrics/memory_timeline.h"
 #include "metrics/run_details.h"
 #include "schedule/memory_walk.h"
@@ -176,10 +177,12 @@ json result_json(const engine::Setup& setup, const Trial& trial) {
   const engine::Measurement& measurement = trial.measurement;
   if (json clock = clock_json(measurement); !clock.is_null()) j["world"]["clock"] = std::move(clock);
   j["train"]["steps_done"] = measurement.steps_done;
-  if (measurement.parameters_digest) {
-    j["train"]["loss"] = measurement.losses;
-    j["train"]["params_digest"] = *measurement.parameters_digest;
+  if (!measurement.losses.empty()) j["train"]["loss"] = measurement.losses;  // null where it is not finite
+  if (measurement.parameters_digest) j["train"]["params_digest"] = *measurement.parameters_digest;
+  if (measurement.parameters_not_finite > 0) {
+    j["train"]["no_digest_because"] = metrics::why_no_digest(measurement.parameters_not_finite);
   }
+  if (!trial.diverged_because.empty()) j["diverged_because"] = trial.diverged_because;
   if (trial.metrics) add_details(setup, trial, j);
   return j;
 }

@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "config/spelling.h"
 #include "metrics/caveats.h"
+#include "metrics/divergence.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -94,8 +95,8 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     row(c.model.kind == config::ModelKind::decoder ? "tokens/s" : "samples/s", fmt::format("{:.0f}", m.tokens_per_s),
         "1/s", "all ranks");
     if (!result.losses.empty()) {
-      row("loss", fmt::format("{:.4f}", result.losses.back()), "",
-          fmt::format("first step {:.4f}", result.losses.front()));
+      row("loss", metrics::loss_text(result.losses.back()), "",
+          fmt::format("first step {}", metrics::loss_text(result.losses.front())));
     } else {
       row("loss", "-", "", "nothing was computed: computation is emulated");
     }
@@ -140,6 +141,9 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     text += "\n" + causes_table(*trial.causes);
   }
   if (result.parameters_digest) text += fmt::format("\nparameters digest  {}\n", *result.parameters_digest);
+  if (result.parameters_not_finite > 0) {
+    text += fmt::format("\nno parameters digest: {}\n", metrics::why_no_digest(result.parameters_not_finite));
+  }
   text += device_lines(result);
   text += fmt::format("\nresult  {}  (advice: fsdpbench explain --from {})\n", (folder / "result.json").string(),
                       (folder / "result.json").string());
