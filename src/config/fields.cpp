@@ -29,25 +29,32 @@ Valid<T> anything(std::string text) {
 Valid<bool> boolean() { return anything<bool>("true or false"); }
 
 template <class T = std::int64_t>
-Valid<T> integer(std::int64_t low, std::int64_t high = std::numeric_limits<std::int64_t>::max()) {
-  const bool bounded = high != std::numeric_limits<std::int64_t>::max();
-  return {bounded ? fmt::format("an integer from {} to {}", low, high) : fmt::format("an integer of at least {}", low),
+Valid<T> integer(std::int64_t low, std::int64_t high) {
+  return {fmt::format("an integer from {} to {}", low, high),
           [=](const T& v) { return std::cmp_greater_equal(v, low) && std::cmp_less_equal(v, high); }};
 }
 
-Valid<double> number(double low, double high = std::numeric_limits<double>::infinity()) {
-  return {high < std::numeric_limits<double>::infinity() ? fmt::format("a number from {} to below {}", low, high)
-                                                         : fmt::format("a number of at least {}", low),
-          [=](const double& v) { return v >= low && v < high; }};
+Valid<double> number(double low, double high) {
+  return {fmt::format("a number from {} to {}", low, high), [=](const double& v) { return v >= low && v <= high; }};
 }
 
-Valid<double> positive() {
-  return {"a number above 0", [](const double& v) { return v > 0; }};
+Valid<double> fraction() {
+  return {"a number from 0 to below 1", [](const double& v) { return v >= 0 && v < 1; }};
 }
 
-Valid<std::optional<double>> positive_or_none() {
-  return {"a number above 0, or \"none\"", [](const std::optional<double>& v) { return !v || *v > 0; }};
+Valid<std::optional<double>> number_or_none(double low, double high) {
+  const Valid<double> given = number(low, high);
+  return {given.text + ", or \"none\"", [=](const std::optional<double>& v) { return !v || given.accepts(*v); }};
 }
+
+// What is far beyond any machine is a slip of the keyboard; what a float cannot hold would be another number in the
+// kernels; and with these bounds no time of one op overflows (base/duration.h).
+constexpr double kMost_us = 1e9;  // a quarter of an hour
+constexpr double kMostFactor = 1e6;
+constexpr double kLeastRate = 1e-6, kMostRate = 1e6;  // GB/s and TFLOP/s
+constexpr double kLeastFloat = 1e-30, kMostFloat = 1e38;
+constexpr int kMostUnits = 1 << 16;  // more than a model has
+constexpr std::int64_t kMostElements = std::int64_t{1} << 60;
 
 template <NamedEnum Enum>
 Valid<Enum> one_of() {
@@ -55,7 +62,8 @@ Valid<Enum> one_of() {
 }
 
 Valid<Prefetch> prefetch(std::string text, std::vector<Prefetch::Mode> modes) {
-  return {std::move(text), [modes](const Prefetch& v) { return std::ranges::count(modes, v.mode) > 0; }};
+  return {std::move(text),
+          [modes](const Prefetch& v) { return std::ranges::count(modes, v.mode) > 0 && v.depth <= kMostUnits; }};
 }
 
 /// The fields of one table of the configuration.
@@ -99,8 +107,8 @@ std::vector<Field> make_fields() {
   model("ffn_width", &Model::ffn_width, integer(1, 1 << 22), "decoder: inner width of the SwiGLU");
   model("vocab", &Model::vocab, integer(2, 1 << 24), "decoder: tokens; 256 or more, since the data are bytes");
   model("tied_head", &Model::tied_head, boolean(), "decoder: the output head shares the embedding's weight");
-  model("rope_theta", &Model::rope_theta, positive(), "decoder: base of the rotary embedding");
-  model("norm_epsilon", &Model::norm_epsilon, positive(), "decoder: epsilon of RMSNorm");
+  model("rope_theta", &Model::rope_theta, number(1e-3, 1e12), "decoder: base of the rotary embedding");
+  model("norm_epsilon", &Model::norm_epsilon, number(kLeastFloat, 1), "decoder: epsilon of RMSNorm");
   model("in_features", &Model::in_features, integer(1, 1 << 20), "mlp: inputs a sample");
   model("out_features", &Model::out_features, integer(1, 1 << 20), "mlp: outputs a sample");
 
@@ -119,14 +127,14 @@ std::vector<Field> make_fields() {
   train("batch_per_rank", &Train::batch_per_rank, integer(1, 1 << 20), "sequences (mlp: samples) a rank and microbatch");
   train("accumulate", &Train::accumulate, integer(1, 1 << 16), "microbatches an optimizer step");
   train("accumulate_mode", &Train::accumulate_mode, one_of<AccumulateMode>(), "when the gradients of microbatches are reduced; reduce_scatter_only is for hybrid");
-  train("seed", &Train::seed, integer<std::uint64_t>(0), "seed of the initial parameters");
+  train("seed", &Train::seed, integer<std::uint64_t>(0, std::numeric_limits<std::int64_t>::max()), "seed of the initial parameters");
   train("optimizer", &Train::optimizer, one_of<Optimizer>(), "sharded like the parameters");
-  train("learning_rate", &Train::learning_rate, positive(), "constant over the run");
-  train("beta1", &Train::beta1, number(0, 1), "adamw: decay of the first moment");
-  train("beta2", &Train::beta2, number(0, 1), "adamw: decay of the second moment");
-  train("epsilon", &Train::epsilon, positive(), "adamw: added to the root of the second moment");
-  train("weight_decay", &Train::weight_decay, number(0), "weight decay; adamw: decoupled from the gradient");
-  train("clip_norm", &Train::clip_norm, number(0), "limit of the global gradient norm; 0: no clipping");
+  train("learning_rate", &Train::learning_rate, number(kLeastFloat, kMostFloat), "constant over the run");
+  train("beta1", &Train::beta1, fraction(), "adamw: decay of the first moment");
+  train("beta2", &Train::beta2, fraction(), "adamw: decay of the second moment");
+  train("epsilon", &Train::epsilon, number(kLeastFloat, kMostFloat), "adamw: added to the root of the second moment");
+  train("weight_decay", &Train::weight_decay, number(0, kMostFloat), "weight decay; adamw: decoupled from the gradient");
+  train("clip_norm", &Train::clip_norm, number(0, kMostFloat), "limit of the global gradient norm; 0: no clipping");
 
   Table<Fsdp> fsdp(all, "fsdp", &RunConfig::fsdp);
   fsdp("preset", &Fsdp::preset, {"\"fsdp1\", \"fsdp2\"", [](const std::string& v) { return v == "fsdp1" || v == "fsdp2"; }}, "PyTorch's system whose settings are the defaults of this table");
@@ -134,18 +142,18 @@ std::vector<Field> make_fields() {
   fsdp("layout", &Fsdp::layout, one_of<Layout>(), "flat: a unit's parameters concatenated (FSDP1); per_param: rows of each (FSDP2)");
   fsdp("reshard_after_forward", &Fsdp::reshard_after_forward, anything<ReshardAfterForward>("\"auto\", true, false, or an integer that divides the shard group"), "free gathered units after forward; auto: the strategy's rule, root kept; an integer: keep them split over groups of so many ranks");
   fsdp("reshard_after_backward", &Fsdp::reshard_after_backward, boolean(), "false: units stay gathered between accumulated microbatches");
-  fsdp("forward_prefetch", &Fsdp::forward_prefetch, prefetch("\"none\", \"implicit\", or a depth of at least 1 (2 or \"explicit:2\")", {P::none, P::implicit, P::explicit_}), "when the next unit's all-gather is issued in forward");
+  fsdp("forward_prefetch", &Fsdp::forward_prefetch, prefetch("\"none\", \"implicit\", or a depth from 1 to 65536 (2 or \"explicit:2\")", {P::none, P::implicit, P::explicit_}), "when the next unit's all-gather is issued in forward");
   fsdp("learn_execution_order", &Fsdp::learn_execution_order, boolean(), "true: the first step learns the order of units, so forward prefetching to a depth starts with the second (FSDP1); false: the order is given (FSDP2)");
-  fsdp("backward_prefetch", &Fsdp::backward_prefetch, prefetch("\"none\", \"post\", \"pre\", or a depth of at least 1 (2 or \"explicit:2\")", {P::none, P::post, P::pre, P::explicit_}), "when the next unit's all-gather is issued in backward");
-  fsdp("all_gather_limit", &Fsdp::all_gather_limit, {"\"unlimited\", \"fsdp1_queue:L\" (L up to 1024), \"fsdp2_event\", an integer N or \"strict:N\", or \"bytes:64MiB\"", [](const AllGatherLimit& v) { return v.mode != AllGatherLimit::Mode::fsdp1_queue || v.count <= 1024; }}, "how far gathers may run ahead of computation");
+  fsdp("backward_prefetch", &Fsdp::backward_prefetch, prefetch("\"none\", \"post\", \"pre\", or a depth from 1 to 65536 (2 or \"explicit:2\")", {P::none, P::post, P::pre, P::explicit_}), "when the next unit's all-gather is issued in backward");
+  fsdp("all_gather_limit", &Fsdp::all_gather_limit, {"\"unlimited\", \"fsdp1_queue:L\" (L up to 1024), \"fsdp2_event\", an integer N or \"strict:N\" (N up to 65536), or \"bytes:64MiB\"", [](const AllGatherLimit& v) { return v.count <= (v.mode == AllGatherLimit::Mode::fsdp1_queue ? 1024 : kMostUnits); }}, "how far gathers may run ahead of computation");
   fsdp("reduce_scatter_buffers", &Fsdp::reduce_scatter_buffers, integer<int>(0, 1 << 16), "reduce-scatter inputs alive at a time; 0: no limit");
   fsdp("separate_reduce_scatter_comm", &Fsdp::separate_reduce_scatter_comm, boolean(), "own communicator for reduce-scatter, so that it need not queue behind all-gathers");
-  fsdp("wrap", &Fsdp::wrap, anything<Wrap>("\"block\", \"blocks:K\", \"size:PARAMETERS\", or \"model\""), "which modules make a unit");
+  fsdp("wrap", &Fsdp::wrap, {"\"block\", \"blocks:K\" (K up to 65536), \"size:PARAMETERS\" (up to 2^60), or \"model\"", [](const Wrap& v) { return v.blocks <= kMostUnits && v.parameters <= kMostElements; }}, "which modules make a unit");
   fsdp("param_dtype", &Fsdp::param_dtype, one_of<DType>(), "of gathers and computation; master parameters are fp32");
   fsdp("reduce_dtype", &Fsdp::reduce_dtype, one_of<DType>(), "of gradient reductions on the wire; sums are fp32");
   fsdp("gradient_scaling", &Fsdp::gradient_scaling, one_of<GradientScaling>(), "how a sum over ranks becomes the mean");
   fsdp("activation_checkpointing", &Fsdp::activation_checkpointing, boolean(), "keep only each block's input, recompute the rest in backward");
-  fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0), "parameters of fewer elements stay replicated");
+  fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0, kMostElements), "parameters of fewer elements stay replicated");
 
   Table<Device> device(all, "device", &RunConfig::device);
   device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or MPI processes; cuda: NVIDIA GPUs with NCCL");
@@ -156,24 +164,24 @@ std::vector<Field> make_fields() {
   nccl("cta_policy", &Nccl::cta_policy, one_of<CtaPolicy>(), "cuda: NCCL's CTA policy; zero asks for copy engines instead of SMs, where NCCL can");
   nccl("min_ctas", &Nccl::min_ctas, integer<int>(0, 64), "cuda: fewest CTAs of an NCCL kernel; 0: NCCL's choice");
   nccl("max_ctas", &Nccl::max_ctas, integer<int>(0, 64), "cuda: most CTAs of an NCCL kernel; 0: NCCL's choice");
-  nccl("timeout_s", &Nccl::timeout_s, positive(), "cuda: an op that takes longer ends the run on all ranks");
+  nccl("timeout_s", &Nccl::timeout_s, number(1e-3, 1e6), "cuda: an op that takes longer ends the run on all ranks");
 
   Table<Emulate> emulate(all, "emulate", &RunConfig::emulate);
-  emulate("link_gb_per_s", &Emulate::link_gb_per_s, positive_or_none(), "bandwidth of a modelled link in 1e9 bytes/s a rank; none: transfers take what they take");
-  emulate("link_latency_us", &Emulate::link_latency_us, number(0), "latency a hop of the modelled link");
-  emulate("compute_tflops", &Emulate::compute_tflops, positive_or_none(), "modelled compute in 1e12 FLOP/s a rank, nothing is computed; none: kernels compute");
+  emulate("link_gb_per_s", &Emulate::link_gb_per_s, number_or_none(kLeastRate, kMostRate), "bandwidth of a modelled link in 1e9 bytes/s a rank; none: transfers take what they take");
+  emulate("link_latency_us", &Emulate::link_latency_us, number(0, kMost_us), "latency a hop of the modelled link");
+  emulate("compute_tflops", &Emulate::compute_tflops, number_or_none(kLeastRate, kMostRate), "modelled compute in 1e12 FLOP/s a rank, nothing is computed; none: kernels compute");
 
   Table<Inject> inject(all, "inject", &RunConfig::inject);
   inject("slow_rank", &Inject::slow_rank, integer(-1, 1 << 20), "rank that computes slow_rank_factor times slower; -1: none");
-  inject("slow_rank_factor", &Inject::slow_rank_factor, number(1), "how much slower it computes");
+  inject("slow_rank_factor", &Inject::slow_rank_factor, number(1, kMostFactor), "how much slower it computes");
   inject("slow_link_rank", &Inject::slow_link_rank, integer(-1, 1 << 20), "rank whose modelled link is slow_link_factor times slower; -1: none");
-  inject("slow_link_factor", &Inject::slow_link_factor, number(1), "how much slower its link is");
-  inject("jitter_us", &Inject::jitter_us, number(0), "every op of every lane starts 0 to so much later (seeded)");
+  inject("slow_link_factor", &Inject::slow_link_factor, number(1, kMostFactor), "how much slower its link is");
+  inject("jitter_us", &Inject::jitter_us, number(0, kMost_us), "every op of every lane starts 0 to so much later (seeded)");
   inject("host_sync_after_layer", &Inject::host_sync_after_layer, integer(-1, 4096), "the host waits for the device after this block's forward; -1: never");
-  inject("host_delay_us", &Inject::host_delay_us, number(0), "how much longer the host takes to issue each op");
+  inject("host_delay_us", &Inject::host_delay_us, number(0, kMost_us), "how much longer the host takes to issue each op");
   inject("delay_lane", &Inject::delay_lane, {"\"\" or the name of a lane: \"compute\", \"all_gather\", \"reduce_scatter\", \"all_reduce\", \"copy\"", [](const std::string& v) { return v.empty() || std::ranges::any_of(kLanes, [&](Lane lane) { return v == to_string(lane); }); }}, "lane whose every op takes delay_us longer; empty: none");
   inject("delay_rank", &Inject::delay_rank, integer(-1, 1 << 20), "the delayed lane of this rank only; -1: of all ranks");
-  inject("delay_us", &Inject::delay_us, number(0), "how much longer each op of delay_lane takes");
+  inject("delay_us", &Inject::delay_us, number(0, kMost_us), "how much longer each op of delay_lane takes");
   inject("poison_freed_memory", &Inject::poison_freed_memory, boolean(), "fill freed memory with NaN, so that a use after free shows");
 
   Table<Trace> trace(all, "trace", &RunConfig::trace);

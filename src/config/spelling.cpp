@@ -65,6 +65,7 @@ std::string in_quotes(std::string_view text) {
 /// Shortest text that reads back as the same double, and as a float rather than an integer.
 std::string float_text(double value) {
   std::string text = fmt::format("{}", value);
+  if (!std::isfinite(value)) return text;
   if (text.find_first_of(".e") == std::string::npos) text += ".0";
   return text;
 }

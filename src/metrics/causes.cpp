@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/duration.h"
 #include "metrics/collective_message.h"
 #include "metrics/step_view.h"
 
@@ -212,8 +213,7 @@ class Blame {
     }
     if (!beside) return 0;
     const CollectiveMessage message = message_of(view_.op(i), groups_);
-    const auto alone =
-        static_cast<std::int64_t>((message.seconds_of_bytes(*link_) + message.seconds_of_latency(*link_)) * 1e9);
+    const std::int64_t alone = whole_ns((message.seconds_of_bytes(*link_) + message.seconds_of_latency(*link_)) * 1e9);
     return std::max<std::int64_t>(0, r.end_ns - begin - alone);
   }
 

@@ -1,7 +1,6 @@
 #include "metrics/step_prediction.h"
 
-#include <cmath>
-
+#include "base/duration.h"
 #include "metrics/step_breakdown.h"
 
 namespace fsdpbench::metrics {
@@ -31,14 +30,20 @@ double collective_seconds(const schedule::Op& op, int ranks, const LinkModel& li
 }  // namespace
 
 replay::OpDurations modelled_durations(const schedule::Schedule& schedule, const std::vector<plan::ModuleSizes>& sizes,
-                               const plan::Groups& groups, const ModelledRates& rates) {
+                                       const plan::Groups& groups, const ModelledRates& rates) {
   replay::OpDurations durations;
   for (const schedule::Op& op : schedule.ops) {
     const double seconds = op.is_collective() ? collective_seconds(op, groups.size(op.group()), rates.link)
                                               : flops(op, sizes) / rates.flops_per_second;
-    durations.push_back(std::llround(seconds * 1e9));
+    durations.push_back(whole_ns(seconds * 1e9));
   }
   return durations;
+}
+
+bool too_long(const replay::OpDurations& durations) {
+  double sum = 0;
+  for (const std::int64_t duration : durations) sum += static_cast<double>(duration);
+  return sum > static_cast<double>(kLongestStep_ns);
 }
 
 StepPrediction predict_step(const schedule::Schedule& schedule, int event_count,

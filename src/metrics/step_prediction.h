@@ -4,11 +4,14 @@
 #include <vector>
 
 #include "base/link_model.h"
-#include "replay/replay.h"
 #include "plan/module_sizes.h"
+#include "replay/replay.h"
 #include "schedule/schedule.h"
 
 namespace fsdpbench::metrics {
+
+/// The longest step that is modelled: 104 days. A double holds every nanosecond of it.
+inline constexpr std::int64_t kLongestStep_ns = std::int64_t{1} << 53;
 
 /// How fast every rank and its link are taken to be.
 struct ModelledRates {
@@ -21,7 +24,10 @@ struct ModelledRates {
 /// What it does not know: two communicators that share a link, ranks that differ, the time of copies and optimizer.
 /// `sizes`: of each module, for one microbatch.
 replay::OpDurations modelled_durations(const schedule::Schedule& schedule, const std::vector<plan::ModuleSizes>& sizes,
-                               const plan::Groups& groups, const ModelledRates& rates);
+                                       const plan::Groups& groups, const ModelledRates& rates);
+
+/// Whether ops of these durations, one after another, take longer than kLongestStep_ns.
+bool too_long(const replay::OpDurations& durations);
 
 /// A step without a machine, in nanoseconds.
 struct StepPrediction {
@@ -32,7 +38,8 @@ struct StepPrediction {
   std::int64_t exposed_communication() const { return step - computation; }
 };
 
-/// The step that the schedule takes with modelled_durations(). Throws nothing; one rank is walked, for all are equal.
+/// The step that the schedule takes with modelled_durations(), which must not be too_long(). Throws nothing; one rank
+/// is walked, for all are equal.
 StepPrediction predict_step(const schedule::Schedule& schedule, int event_count,
                             const std::vector<plan::ModuleSizes>& sizes, const plan::Groups& groups,
                             const ModelledRates& rates);

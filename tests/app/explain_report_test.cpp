@@ -117,12 +117,20 @@ TEST(ScheduleText, RefusesALayerThatIsNotThere) {
 }
 
 TEST(Prediction, SaysWhyThereIsNone) {
-  const engine::Setup p = prepared(tiny());
+  config::RunConfig c = tiny();
+  const engine::Setup p = prepared(c);
   EXPECT_THAT(prediction_text(predict(p, {})), HasSubstr("--tflops"));
   EXPECT_THAT(prediction_text(predict(p, {.tflops = 1.0, .link_gb_per_s = {}, .link_latency_us = {}})),
               HasSubstr("--link-gb-per-s"));
   EXPECT_TRUE(prediction_json(predict(p, {})).contains("reason"));
-  EXPECT_THROW(predict(p, {.tflops = -1.0, .link_gb_per_s = {}, .link_latency_us = {}}), ConfigError);
+  EXPECT_THAT(prediction_text(predict(p, {.tflops = 1e-6, .link_gb_per_s = 1.0, .link_latency_us = 1e9})),
+              Not(HasSubstr("none")));
+  c.mesh.ranks = 1 << 19;
+  EXPECT_THAT(prediction_text(predict(prepared(c), {.tflops = 1.0, .link_gb_per_s = 1.0, .link_latency_us = 1e9})),
+              HasSubstr("none, because at these rates its ops would take over 104 days"));
+  for (const double none : {-1.0, 0.0, 1e-300, 1e300, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THROW(predict(p, {.tflops = none, .link_gb_per_s = {}, .link_latency_us = {}}), ConfigError);
+  }
 }
 
 TEST(Prediction, TakesGivenRatesBeforeThoseOfTheProfile) {

@@ -1,5 +1,7 @@
 #include "config/load.h"
 
+#include <fmt/format.h>
+
 #include "config/support.h"
 
 namespace fsdpbench::config {
@@ -108,7 +110,8 @@ TEST_F(Load, SpellingsOfTheLimit) {
   EXPECT_EQ(limit("1"), (AllGatherLimit{Mode::strict, 1, 0}));
   EXPECT_EQ(limit("strict:4"), (AllGatherLimit{Mode::strict, 4, 0}));
   EXPECT_EQ(limit("bytes:64MiB"), (AllGatherLimit{Mode::bytes, 2, 64 << 20}));
-  for (const char* bad : {"0", "strict:0", "strict:x", "bytes:", "bytes:lots", "fsdp1_queue:-1", "fsdp1_queue:1025", "true", "1.5"}) {
+  for (const char* bad :
+       {"0", "strict:0", "strict:x", "bytes:", "bytes:lots", "fsdp1_queue:-1", "fsdp1_queue:1025", "true", "1.5"}) {
     EXPECT_THAT(error("", {std::string("fsdp.all_gather_limit=") + bad}), HasSubstr("is not valid; expected")) << bad;
   }
 }
@@ -174,15 +177,32 @@ TEST_F(Load, WrongTypeOrRangeSaysWhatIsValid) {
       error("[fsdp]\nstrategy = 'full'"),
       "run.toml:2: fsdp.strategy = \"full\" is not valid; expected \"no_shard\", \"shard_grad_op\", \"full_shard\", "
       "\"hybrid_shard\", \"hybrid_shard_grad_op\".");
-  EXPECT_EQ(error("", {"train.learning_rate=-1"}),
-            "--set train.learning_rate=-1: train.learning_rate = -1 is not valid; expected a number above 0.");
-  EXPECT_THAT(error("[train]\nlearning_rate = nan"), HasSubstr("is not valid; expected a number above 0."));
-  EXPECT_THAT(error("[train]\nlearning_rate = inf"), HasSubstr("is not valid; expected a number above 0."));
+  EXPECT_EQ(
+      error("", {"train.learning_rate=-1"}),
+      "--set train.learning_rate=-1: train.learning_rate = -1 is not valid; expected a number from 1e-30 to 1e+38.");
+  EXPECT_THAT(error("[train]\nlearning_rate = nan"), EndsWith("train.learning_rate = nan is not valid; expected a "
+                                                              "number from 1e-30 to 1e+38."));
+  EXPECT_THAT(error("[train]\nlearning_rate = -inf"), HasSubstr("train.learning_rate = -inf is not valid; expected"));
   EXPECT_THAT(error("[train]\nbeta1 = 1.0"), EndsWith("expected a number from 0 to below 1."));
   EXPECT_THAT(error("[fsdp]\nreduce_scatter_buffers = 5000000000"), HasSubstr("is not valid"));
   EXPECT_THAT(error("[train]\nseed = -1"), HasSubstr("is not valid"));
   EXPECT_THAT(error("[fsdp]\npreset = 'fsdp3'"), EndsWith("expected \"fsdp1\", \"fsdp2\"."));
   EXPECT_THAT(error("[inject]\ndelay_lane = 'gpu'"), HasSubstr("the name of a lane"));
+}
+
+TEST_F(Load, NumbersBeyondAnyMachineAreRefused) {
+  for (const auto& [key, value] : {std::pair{"emulate.link_gb_per_s", "1e-300"},
+                                   {"emulate.link_latency_us", "1e+300"},
+                                   {"emulate.compute_tflops", "1e+308"},
+                                   {"inject.jitter_us", "1e+300"}}) {
+    const std::string message = error("", {fmt::format("{}={}", key, value)});
+    EXPECT_THAT(message, HasSubstr(fmt::format("{} = {} is not valid; expected a number from ", key, value)));
+  }
+  for (const char* value : {"nan.0", "inf.0", "1_e5", "0x1p3", "1e999", "NaN"}) {
+    EXPECT_THAT(error("", {fmt::format("train.learning_rate={}", value)}),
+                HasSubstr(fmt::format("train.learning_rate = \"{}\" is not valid; expected a number from ", value)));
+    EXPECT_THAT(error(fmt::format("[train]\nlearning_rate = {}", value)), testing::StartsWith("run.toml:2:"));
+  }
 }
 
 TEST_F(Load, BrokenSyntaxNamesLineAndColumn) {

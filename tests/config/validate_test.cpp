@@ -1,7 +1,11 @@
 #include "config/validate.h"
 
+#include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 
+#include "config/fields.h"
 #include "config/support.h"
 
 namespace fsdpbench::config {
@@ -32,6 +36,39 @@ TEST(Validate, DefaultsAreFineWithoutNotes) {
   EXPECT_THAT(checked.notes, IsEmpty());
   EXPECT_EQ(checked.config.mesh.shard, 4);
   EXPECT_EQ(checked.config.mesh.replicate, 1);
+}
+
+/// Also far inside the range of its type a number may be none that anybody means, or that kernels and clocks can hold.
+TEST(Validate, EveryNumberHasBounds) {
+  const auto takes = [](const Field& field, const Value& value) {
+    RunConfig scratch;
+    return field.read(scratch, value);
+  };
+  int reals = 0, integers = 0;
+  for (const Field& field : fields()) {
+    for (const double extreme : {1e300, -1e300, std::numeric_limits<double>::infinity(), std::nan("")}) {
+      EXPECT_FALSE(takes(field, extreme)) << field.name() << " = " << extreme;
+    }
+    const bool real = takes(field, 0.25) || takes(field, 2.5);
+    const bool from_zero = takes(field, 0.0);  // what is as good as zero is no harm there
+    if (real && !from_zero) {
+      EXPECT_FALSE(takes(field, 1e-300)) << field.name();
+    }
+    reals += real ? 1 : 0;
+    const bool integer = takes(field, std::int64_t{2});
+    EXPECT_FALSE(takes(field, std::numeric_limits<std::int64_t>::min())) << field.name();
+    if (!real && field.name() != "train.seed") {
+      EXPECT_FALSE(takes(field, std::numeric_limits<std::int64_t>::max())) << field.name();
+    }
+    integers += integer && !real ? 1 : 0;
+  }
+  EXPECT_GE(reals, 15);
+  EXPECT_GE(integers, 20);
+  for (const char* text : {"explicit:65537", "strict:65537", "fsdp1_queue:1025", "blocks:65537"}) {
+    EXPECT_TRUE(std::ranges::none_of(fields(), [&](const Field& field) {
+      return field.key != "path" && field.key != "preset" && takes(field, std::string(text));
+    })) << text;
+  }
 }
 
 TEST(Validate, IsIdempotent) {
@@ -85,7 +122,7 @@ TEST(Validate, RangesHoldForConfigurationsMadeByCodeToo) {
   EXPECT_THAT(error([](RunConfig& c) { c.train.steps = 0; }), HasSubstr("train.steps = 0 is not valid"));
   EXPECT_THAT(error([](RunConfig& c) { c.train.accumulate = 0; }), HasSubstr("train.accumulate = 0 is not valid"));
   EXPECT_THAT(error([](RunConfig& c) { c.train.warmup = -1; }), HasSubstr("train.warmup = -1 is not valid"));
-  EXPECT_THAT(error([](RunConfig& c) { c.inject.slow_rank_factor = 0.5; }), HasSubstr("a number of at least 1"));
+  EXPECT_THAT(error([](RunConfig& c) { c.inject.slow_rank_factor = 0.5; }), HasSubstr("a number from 1 to 1000000"));
   EXPECT_THAT(error([](RunConfig& c) { c.fsdp.forward_prefetch.mode = Prefetch::Mode::pre; }),
               HasSubstr("fsdp.forward_prefetch = \"pre\" is not valid"));
 }

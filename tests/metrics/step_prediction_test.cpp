@@ -24,12 +24,12 @@ struct PredictedCase {
     }
   }
   const schedule::Schedule& steady() const { return made.schedules.steady(); }
-  OpDurations durations() const { return modelled_durations(steady(), made.sizes, made.plan.groups, rates); }
+  replay::OpDurations durations() const { return modelled_durations(steady(), made.sizes, made.plan.groups, rates); }
   StepPrediction predict() const {
     return predict_step(steady(), made.schedules.event_count, made.sizes, made.plan.groups, rates);
   }
   std::int64_t first(OpKind kind, const std::string& unit) const {
-    const OpDurations all = durations();
+    const replay::OpDurations all = durations();
     for (std::size_t i = 0; i < all.size(); ++i) {
       const schedule::Op& op = steady().ops[i];
       if (op.kind == kind && made.plan.units[static_cast<std::size_t>(op.unit)].label() == unit) return all[i];

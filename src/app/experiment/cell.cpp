@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <utility>
 
 #include "app/console/console.h"
@@ -11,6 +12,7 @@
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
+#include "metrics/step_prediction.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -30,6 +32,27 @@ void check_memory(const engine::Setup& setup, int local_ranks) {
       "the bytes go",
       local_ranks, format_bytes(needed), format_bytes(each), format_bytes(setup.host_bytes), available.limit,
       format_bytes(available.bytes)));
+}
+
+/// A run that nobody can wait for; its times would not fit the clock either.
+void check_modelled_time(const engine::Setup& setup) {
+  const config::RunConfig& c = setup.config;
+  if (!c.emulate.compute_tflops && !c.emulate.link_gb_per_s) return;
+  metrics::ModelledRates rates{std::numeric_limits<double>::infinity(), {std::numeric_limits<double>::infinity(), 0}};
+  if (c.emulate.compute_tflops) rates.flops_per_second = *c.emulate.compute_tflops * 1e12 / c.inject.slow_rank_factor;
+  if (const auto link = c.emulate.link()) {
+    rates.link = *link;
+    rates.link.bytes_per_second /= c.inject.slow_link_factor;
+  }
+  if (!metrics::too_long(
+          metrics::modelled_durations(setup.schedules.steady(), setup.sizes, setup.plan.groups, rates))) {
+    return;
+  }
+  throw ConfigError(fmt::format(
+      "emulate.compute_tflops = {}, emulate.link_gb_per_s = {}, emulate.link_latency_us = {}: the ops of one "
+      "step would take over 104 days; expected rates that are faster, or a smaller model or batch.",
+      c.emulate.compute_tflops ? fmt::format("{}", *c.emulate.compute_tflops) : "\"none\"",
+      c.emulate.link_gb_per_s ? fmt::format("{}", *c.emulate.link_gb_per_s) : "\"none\"", c.emulate.link_latency_us));
 }
 
 }  // namespace
@@ -57,6 +80,7 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   Cell cell;
   cell.notes = config::validate(config);
   cell.setup = engine::set_up(config);
+  check_modelled_time(cell.setup);
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   cell.data = std::make_unique<engine::ByteDataset>(

@@ -5,24 +5,27 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "config/fields.h"
 
 namespace fsdpbench::app {
 namespace {
 
 double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
-void check(const char* option, const std::optional<double>& value, bool zero_too) {
-  if (!value || *value > 0 || (zero_too && *value == 0)) return;
-  throw ConfigError(
-      fmt::format("{} {} is no rate; expected a number {} 0", option, *value, zero_too ? "from" : "above"));
+/// An option must be what its key may be.
+void check(const char* option, const char* key, const std::optional<double>& value) {
+  config::RunConfig scratch;
+  const config::Field& field = *config::find_field(key);
+  if (!value || field.read(scratch, *value)) return;
+  throw ConfigError(fmt::format("{} {} is not valid; expected {}.", option, *value, field.valid));
 }
 
 }  // namespace
 
 Prediction predict(const engine::Setup& p, const GivenRates& given) {
-  check("--tflops", given.tflops, false);
-  check("--link-gb-per-s", given.link_gb_per_s, false);
-  check("--link-latency-us", given.link_latency_us, true);
+  check("--tflops", "emulate.compute_tflops", given.tflops);
+  check("--link-gb-per-s", "emulate.link_gb_per_s", given.link_gb_per_s);
+  check("--link-latency-us", "emulate.link_latency_us", given.link_latency_us);
   const config::Emulate& emulate = p.config.emulate;
   const std::optional<double> tflops = given.tflops ? given.tflops : emulate.compute_tflops;
   const std::optional<double> bandwidth = given.link_gb_per_s ? given.link_gb_per_s : emulate.link_gb_per_s;
@@ -38,6 +41,10 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
   prediction.rates.flops_per_second = *tflops * 1e12;
   prediction.rates.link.bytes_per_second = bandwidth.value_or(0) * 1e9;
   prediction.rates.link.latency_seconds = given.link_latency_us.value_or(emulate.link_latency_us) * 1e-6;
+  if (metrics::too_long(metrics::modelled_durations(p.schedules.steady(), p.sizes, p.plan.groups, prediction.rates))) {
+    prediction.why_none = "at these rates its ops would take over 104 days";
+    return prediction;
+  }
   prediction.step =
       metrics::predict_step(p.schedules.steady(), p.schedules.event_count, p.sizes, p.plan.groups, prediction.rates);
   return prediction;

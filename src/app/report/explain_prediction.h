@@ -23,7 +23,7 @@ struct Prediction {
   std::string why_none;  ///< a sentence, where there is no step
 };
 
-/// Throws ConfigError if a given rate is not positive (latency: negative).
+/// Throws ConfigError if a given rate is none that its key of [emulate] may have.
 Prediction predict(const engine::Setup& setup, const GivenRates& given);
 
 /// Two or three lines: the step and what it is made of, or why there is none.

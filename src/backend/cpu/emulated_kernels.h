@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backend/kernels.h"
+#include "base/duration.h"
 
 namespace fsdpbench::backend::cpu {
 
@@ -15,7 +16,7 @@ class EmulatedKernels : public Kernels {
   explicit EmulatedKernels(double flops_per_s) : nanoseconds_per_flop_(1e9 / flops_per_s) {}
 
   /// Time of all kernels called since the last call.
-  std::int64_t take_nanoseconds() { return static_cast<std::int64_t>(std::exchange(nanoseconds_, 0.0)); }
+  std::int64_t take_nanoseconds() { return whole_ns(std::exchange(nanoseconds_, 0.0)); }
 
   void gemm(const Gemm& gemm) override;
   /// Causal: half of the 4 * batch * heads * seq^2 * head_dim FLOPs of full attention; the backward 2.5 times that.

@@ -6,6 +6,7 @@
 
 #include "backend/cpu/emulated_kernels.h"
 #include "base/clock.h"
+#include "base/duration.h"
 #include "base/error.h"
 #include "launch/run_ranks.h"
 
@@ -92,7 +93,7 @@ void LaneWorker::run_task(const LaneItem& item, Kernels& kernels, EmulatedKernel
     sleep_until(begin + emulated->take_nanoseconds());
   } else if (settings_.slowdown > 1.0) {
     const std::int64_t end = now_ns();
-    sleep_until(end + static_cast<std::int64_t>(static_cast<double>(end - begin) * (settings_.slowdown - 1.0)));
+    sleep_until(end + whole_ns(static_cast<double>(end - begin) * (settings_.slowdown - 1.0)));
   }
 }
 

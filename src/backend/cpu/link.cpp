@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/duration.h"
+
 namespace fsdpbench::backend::cpu {
 
 Links::Links(launch::Abort& abort, const LinkModel& model, int ranks, const std::vector<double>& slowdown)
@@ -56,7 +58,7 @@ void Links::predict_ends(Link link) {
   drop_finished(link);
   while (!link.flows.empty()) {
     const std::vector<Flow> before = link.flows;
-    const auto now = static_cast<std::int64_t>(run_to_next_change(link, std::numeric_limits<double>::infinity()));
+    const std::int64_t now = whole_ns(run_to_next_change(link, std::numeric_limits<double>::infinity()));
     drop_finished(link);
     for (const Flow& flow : before) {
       const bool left = std::none_of(link.flows.begin(), link.flows.end(),
@@ -72,7 +74,7 @@ std::shared_ptr<Transfer> Links::begin(std::span<const int> ranks, std::int64_t 
   transfer->id = id;
   const auto start = static_cast<double>(start_ns);
   const double latency = latency_ns_ * hops;
-  transfer->end_ns.store(static_cast<std::int64_t>(start + latency));
+  transfer->end_ns.store(whole_ns(start + latency));
   const std::lock_guard lock(mutex_);
   bool shared = false;
   for (const int rank : ranks) {

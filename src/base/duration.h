@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace fsdpbench {
+
+/// The longest time that a computed one can be, in nanoseconds: 73 years. Three of them add up without overflow.
+inline constexpr std::int64_t kLongest_ns = std::int64_t{1} << 61;
+
+/// A computed time as whole nanoseconds, the nearest ones; longer ones than kLongest_ns and NaN are as long as that,
+/// and negative ones are 0.
+inline std::int64_t whole_ns(double nanoseconds) {
+  if (!(nanoseconds < static_cast<double>(kLongest_ns))) return kLongest_ns;
+  return nanoseconds <= 0 ? 0 : std::llround(nanoseconds);
+}
+
+}  // namespace fsdpbench

@@ -1,0 +1,47 @@
+#include "app/experiment/cell.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using ::testing::HasSubstr;
+
+config::RunConfig large() {
+  config::RunConfig c;
+  c.model.layers = 64;
+  c.model.width = c.model.ffn_width = 1 << 14;
+  c.train.seq_len = 1 << 14;
+  c.emulate = {1.0, 0.0, 1.0};
+  return c;
+}
+
+std::string refusal(const config::RunConfig& config) {
+  try {
+    open_cell(config);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Cell, StepsThatNobodyCanWaitForAreRefused) {
+  config::RunConfig slow = large();
+  slow.emulate.compute_tflops = 1e-6;
+  EXPECT_THAT(refusal(slow), HasSubstr("emulate.compute_tflops = 1e-06"));
+  slow = large();
+  slow.emulate.link_gb_per_s = 1e-6;
+  EXPECT_THAT(refusal(slow), HasSubstr("would take over 104 days"));
+  slow = large();
+  slow.inject.slow_rank = 1;
+  slow.inject.slow_rank_factor = 1e6;
+  EXPECT_THAT(refusal(slow), HasSubstr("would take over 104 days"));
+}
+
+TEST(Cell, SlowStepsAreNot) { EXPECT_EQ(refusal(large()), ""); }
+
+}  // namespace
+}  // namespace fsdpbench::app
