@@ -227,16 +227,18 @@ std::string preset_meant_by(std::string_view word, std::span<const std::string> 
   if (const auto slash = word.rfind('/'); slash != std::string_view::npos) word.remove_prefix(slash + 1);
   std::vector<std::string> parts = parts_of(word);
   std::erase(parts, "meta");
-  std::string found;
-  int count = 0;
+  std::vector<std::string> meant;
   for (const std::string& name : names) {
     const std::vector<std::string> other = parts_of(name);
     if (joined(other) == joined(parts)) return name;
-    if (!abbreviates(parts, other)) continue;
-    found = name;
-    ++count;
+    if (abbreviates(parts, other)) meant.push_back(name);
   }
-  if (count == 1) return found;
+  // A bare size is one of the models that are trained here, though others of that size can be simulated.
+  if (meant.size() > 1) {
+    std::erase_if(meant,
+                  [](const std::string& name) { return !name.starts_with("llama3") && !name.starts_with("gpt2"); });
+  }
+  if (meant.size() == 1) return meant.front();
   // Llama 3.1 has the sizes of Llama 3.
   std::string all = joined(parts);
   if (!all.starts_with("llama31")) return "";

@@ -102,15 +102,26 @@ std::vector<Field> make_fields() {
   model("kind", &Model::kind, one_of<ModelKind>(), "decoder: Llama-style transformer; mlp: linear layers with a squared error");
   model("layers", &Model::layers, integer(1, 4096), "decoder blocks, or linear layers of the mlp");
   model("width", &Model::width, integer(1, 1 << 20), "decoder: residual width; mlp: hidden width");
-  model("heads", &Model::heads, integer(1, 4096), "decoder: query heads; width / heads is the head size");
+  model("heads", &Model::heads, integer(1, 4096), "decoder: query heads");
   model("kv_heads", &Model::kv_heads, integer(1, 4096), "decoder: key/value heads; divides heads");
-  model("ffn_width", &Model::ffn_width, integer(1, 1 << 22), "decoder: inner width of the SwiGLU");
+  model("ffn_width", &Model::ffn_width, integer(1, 1 << 22), "decoder: inner width of the feed-forward, or of each expert");
   model("vocab", &Model::vocab, integer(2, 1 << 24), "decoder: tokens; 256 or more, since the data are bytes");
   model("tied_head", &Model::tied_head, boolean(), "decoder: the output head shares the embedding's weight");
   model("rope_theta", &Model::rope_theta, number(1e-3, 1e12), "decoder: base of the rotary embedding");
-  model("norm_epsilon", &Model::norm_epsilon, number(kLeastFloat, 1), "decoder: epsilon of RMSNorm");
+  model("norm_epsilon", &Model::norm_epsilon, number(kLeastFloat, 1), "decoder: epsilon of the norms");
   model("in_features", &Model::in_features, integer(1, 1 << 20), "mlp: inputs a sample");
   model("out_features", &Model::out_features, integer(1, 1 << 20), "mlp: outputs a sample");
+  model("head_dim", &Model::head_dim, integer(0, 1 << 16), "decoder: size of a head; 0: width / heads; others are simulated only");
+  model("feed_forward", &Model::feed_forward, one_of<FeedForward>(), "decoder: gated: SwiGLU; plain: two matrices with a GELU between them, simulated only");
+  model("norm", &Model::norm, one_of<Norm>(), "decoder: rms: RMSNorm; layer: LayerNorm with bias, simulated only");
+  model("bias", &Model::bias, boolean(), "decoder: linear maps of blocks have biases, simulated only");
+  model("learned_positions", &Model::learned_positions, integer(0, 1 << 24), "decoder: rows of a learned table of positions, simulated only; 0: rotary");
+  model("qk_norm", &Model::qk_norm, boolean(), "decoder: queries and keys are normed head by head (Qwen3), simulated only");
+  model("attention_sinks", &Model::attention_sinks, boolean(), "decoder: a learned logit a head beside its scores (GPT-OSS), simulated only");
+  model("attention_window", &Model::attention_window, integer(0, 1 << 24), "decoder: tokens that a token attends to, itself and those before it, simulated only; 0: all");
+  model("full_attention_every", &Model::full_attention_every, integer(0, 4096), "decoder: every so many-th block attends to all in spite of attention_window; 0: none does");
+  model("experts", &Model::experts, integer(0, 1 << 16), "decoder: experts a block, simulated only; 0: one feed-forward for all tokens");
+  model("active_experts", &Model::active_experts, integer(0, 1 << 16), "decoder: experts that each token visits");
 
   Table<Data> data(all, "data", &RunConfig::data);
   data("path", &Data::path, anything<std::string>("the path of a file or folder as a string"), "text to train on, read as bytes; empty: this project's own sources and docs");
@@ -153,6 +164,9 @@ std::vector<Field> make_fields() {
   fsdp("reduce_dtype", &Fsdp::reduce_dtype, one_of<DType>(), "of gradient reductions on the wire; sums are fp32");
   fsdp("gradient_scaling", &Fsdp::gradient_scaling, one_of<GradientScaling>(), "how a sum over ranks becomes the mean");
   fsdp("activation_checkpointing", &Fsdp::activation_checkpointing, boolean(), "keep only each block's input, recompute the rest in backward");
+  fsdp("checkpoint_every", &Fsdp::checkpoint_every, integer(1, 4096), "activation_checkpointing: of every so many-th block only, from the first");
+  fsdp("recompute_share", &Fsdp::recompute_share, number(1e-3, 1), "activation_checkpointing: part of a block's forward that is recomputed, the rest of what it saves is kept (selective checkpointing); below 1 simulated only");
+  fsdp("fp8_products", &Fsdp::fp8_products, boolean(), "matrix products of blocks in fp8 with scaling, everything else in param_dtype; simulated only");
   fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0, kMostElements), "parameters of fewer elements stay replicated");
 
   Table<Device> device(all, "device", &RunConfig::device);

@@ -14,6 +14,15 @@
 namespace fsdpbench::config {
 
 enum class ModelKind : std::uint8_t { decoder, mlp };
+/// The feed-forward half of a decoder block.
+enum class FeedForward : std::uint8_t {
+  gated,  ///< w_down(silu(w_gate x) * w_up x), Llama
+  plain,  ///< w_down(gelu(w_up x)), GPT
+};
+enum class Norm : std::uint8_t {
+  rms,    ///< a weight
+  layer,  ///< a weight and a bias
+};
 enum class Optimizer : std::uint8_t { sgd, adamw };
 enum class Strategy : std::uint8_t { no_shard, shard_grad_op, full_shard, hybrid_shard, hybrid_shard_grad_op };
 enum class Layout : std::uint8_t { flat, per_param };
@@ -34,15 +43,34 @@ struct Model {
   ModelKind kind = ModelKind::decoder;
   std::int64_t layers = 4;         ///< decoder blocks, or linear layers of the mlp
   std::int64_t width = 128;        ///< decoder: residual width; mlp: hidden width
-  std::int64_t heads = 4;          ///< decoder: query heads; width / heads is the head size
+  std::int64_t heads = 4;          ///< decoder: query heads
   std::int64_t kv_heads = 2;       ///< decoder: key/value heads, divides heads
-  std::int64_t ffn_width = 352;    ///< decoder: SwiGLU inner width
+  std::int64_t ffn_width = 352;    ///< decoder: inner width of the feed-forward, or of each expert
   std::int64_t vocab = 256;        ///< decoder: 256 for byte-level tokens
   bool tied_head = false;          ///< decoder: output head shares the embedding's weight
   double rope_theta = 10000.0;     ///< decoder: rotary base
-  double norm_epsilon = 1e-5;      ///< decoder: RMSNorm epsilon
+  double norm_epsilon = 1e-5;      ///< decoder: epsilon of the norms
   std::int64_t in_features = 64;   ///< mlp: inputs a sample
   std::int64_t out_features = 64;  ///< mlp: outputs a sample
+  // Decoders other than Llama: there are no kernels for these, so they are simulated, not trained.
+  std::int64_t head_dim = 0;  ///< size of a head; 0: width / heads
+  FeedForward feed_forward = FeedForward::gated;
+  Norm norm = Norm::rms;
+  bool bias = false;                      ///< of the linear maps in blocks
+  std::int64_t learned_positions = 0;     ///< rows of a learned table of positions; 0: rotary
+  bool qk_norm = false;                   ///< queries and keys are normed, each head
+  bool attention_sinks = false;           ///< a learned logit a head beside its scores
+  std::int64_t attention_window = 0;      ///< tokens back that a token attends to, itself included; 0: all
+  std::int64_t full_attention_every = 0;  ///< every so many-th block has no window; 0: all have it
+  std::int64_t experts = 0;               ///< feed-forwards a block, chosen token by token; 0: one, no choice
+  std::int64_t active_experts = 0;        ///< experts that a token visits
+
+  /// Size of one head.
+  std::int64_t head_size() const { return head_dim > 0 ? head_dim : width / heads; }
+  /// Tokens back that block `layer` attends to at most; 0: all.
+  std::int64_t window_of(std::int64_t layer) const {
+    return full_attention_every > 0 && (layer + 1) % full_attention_every == 0 ? 0 : attention_window;
+  }
   bool operator==(const Model&) const = default;
 };
 
@@ -148,6 +176,9 @@ struct Fsdp {
   DType reduce_dtype = DType::f32;  ///< of gradient reductions
   GradientScaling gradient_scaling = GradientScaling::average;
   bool activation_checkpointing = false;  ///< keep only each block's input, recompute in backward
+  std::int64_t checkpoint_every = 1;      ///< with it: only every so many-th block
+  double recompute_share = 1.0;           ///< with it, simulated: part of a block that is recomputed, the rest is kept
+  bool fp8_products = false;              ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
   std::int64_t shard_threshold = 0;       ///< parameters of fewer elements stay replicated
   bool operator==(const Fsdp&) const = default;
 };

@@ -30,6 +30,14 @@ struct Names<ModelKind> {
   static constexpr std::array<std::string_view, 2> kAll{"decoder", "mlp"};
 };
 template <>
+struct Names<FeedForward> {
+  static constexpr std::array<std::string_view, 2> kAll{"gated", "plain"};
+};
+template <>
+struct Names<Norm> {
+  static constexpr std::array<std::string_view, 2> kAll{"rms", "layer"};
+};
+template <>
 struct Names<Optimizer> {
   static constexpr std::array<std::string_view, 2> kAll{"sgd", "adamw"};
 };

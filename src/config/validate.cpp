@@ -26,17 +26,43 @@ void check_each_key(const RunConfig& config) {
   }
 }
 
-void check_model(const Model& model) {
+void check_model(const Model& model, Notes& notes) {
   if (model.kind != ModelKind::decoder) return;
-  require(model.width % model.heads == 0, "model.width = {} is not a multiple of model.heads = {}.", model.width,
-          model.heads);
-  const std::int64_t head = model.width / model.heads;
-  require(head % 2 == 0, "model.width / model.heads = {} is odd; rotary embedding turns pairs, so it must be even.",
-          head);
+  require(model.head_dim > 0 || model.width % model.heads == 0,
+          "model.width = {} is not a multiple of model.heads = {}.", model.width, model.heads);
+  const std::int64_t head = model.head_size();
+  require(model.learned_positions > 0 || head % 2 == 0,
+          "{} = {} is odd; rotary embedding turns pairs, so it must be even.",
+          model.head_dim > 0 ? "model.head_dim" : "model.width / model.heads", head);
   require(model.heads % model.kv_heads == 0, "model.heads = {} is not a multiple of model.kv_heads = {}.", model.heads,
           model.kv_heads);
   require(model.vocab >= 256, "model.vocab = {} is too small: the data are bytes, so at least 256 are needed.",
           model.vocab);
+  require((model.experts > 0) == (model.active_experts > 0) && model.active_experts <= model.experts,
+          "model.active_experts = {} does not fit model.experts = {}; expected {}.", model.active_experts,
+          model.experts,
+          model.experts > 0 ? fmt::format("1 to {}", model.experts) : "0, since there is nothing to choose");
+  if (model.attention_window == 0 && model.full_attention_every > 0) {
+    notes.push_back("model.full_attention_every has no effect: model.attention_window is 0.");
+  }
+}
+
+void check_sequence(const RunConfig& config) {
+  const Model& model = config.model;
+  require(model.kind != ModelKind::decoder || model.learned_positions == 0 ||
+              config.train.seq_len <= model.learned_positions,
+          "train.seq_len = {} is longer than the table of model.learned_positions = {}.", config.train.seq_len,
+          model.learned_positions);
+}
+
+void check_checkpointing(const Fsdp& fsdp, Notes& notes) {
+  if (fsdp.activation_checkpointing) return;
+  if (fsdp.checkpoint_every != 1) {
+    notes.push_back("fsdp.checkpoint_every has no effect: fsdp.activation_checkpointing is false.");
+  }
+  if (fsdp.recompute_share != 1.0) {
+    notes.push_back("fsdp.recompute_share has no effect: fsdp.activation_checkpointing is false.");
+  }
 }
 
 /// One rank has nobody to share with: as in FSDP1 it behaves as no_shard, whatever was asked.
@@ -182,7 +208,9 @@ bool is_hybrid(Strategy strategy) {
 std::vector<std::string> validate(RunConfig& config) {
   Notes notes;
   check_each_key(config);
-  check_model(config.model);
+  check_model(config.model, notes);
+  check_sequence(config);
+  check_checkpointing(config.fsdp, notes);
   settle_mesh(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);

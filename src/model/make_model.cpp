@@ -3,12 +3,14 @@
 #include "model/decoder.h"
 #include "model/mlp.h"
 #include "model/model.h"
+#include "model/outline.h"
 
 namespace fsdpbench::model {
 
 // The shapes name the parameters and say in which order a module gets them; the sizes follow from the model itself.
 std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes&, BatchShape batch) {
   if (model.kind == config::ModelKind::mlp) return std::make_unique<Mlp>(model, batch);
+  if (!key_without_kernels(model).empty()) return std::make_unique<Outline>(model, batch);
   return std::make_unique<Decoder>(model, batch);
 }
 

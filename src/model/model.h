@@ -61,7 +61,8 @@ class Model {
   virtual void backward(int module, backend::Kernels& kernels, const ModuleCall& call) const = 0;
 };
 
-/// The model of `shapes` (see plan/model_shapes.h) at this batch size.
+/// The model of `shapes` (see plan/model_shapes.h) at this batch size; one that knows only its sizes if there are no
+/// kernels for it (see model/outline.h).
 std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes& shapes, BatchShape batch);
 
 }  // namespace fsdpbench::model

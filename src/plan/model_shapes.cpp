@@ -32,36 +32,74 @@ class Shapes {
   ModelShapes result_;
 };
 
-ModelShapes decoder_shapes(const config::Model& m) {
-  Shapes shapes;
-  const std::int64_t head_dim = m.width / m.heads;
-  const std::int64_t kv_width = m.kv_heads * head_dim;
-  // Projections into the residual stream start smaller so that its variance does not grow with depth (GPT-2).
-  const float residual = 0.02F / std::sqrt(2.0F * static_cast<float>(m.layers));
+/// The parameters of one decoder, module by module.
+class DecoderShapes {
+ public:
+  explicit DecoderShapes(const config::Model& model) : m_(model) {}
 
-  const int embedding = shapes.add_module("embedding", ModuleKind::embedding, 0);
-  const int table = shapes.add_parameter(embedding, "weight", {m.vocab, m.width}, Initialization::normal);
-  for (int i = 0; i < m.layers; ++i) {
-    const int block = shapes.add_module(fmt::format("blocks.{}", i), ModuleKind::block, i);
-    shapes.add_parameter(block, "norm1", {m.width}, Initialization::ones);
-    shapes.add_parameter(block, "wq", {m.width, m.width}, Initialization::normal);
-    shapes.add_parameter(block, "wk", {kv_width, m.width}, Initialization::normal);
-    shapes.add_parameter(block, "wv", {kv_width, m.width}, Initialization::normal);
-    shapes.add_parameter(block, "wo", {m.width, m.width}, Initialization::normal, residual);
-    shapes.add_parameter(block, "norm2", {m.width}, Initialization::ones);
-    shapes.add_parameter(block, "w_gate", {m.ffn_width, m.width}, Initialization::normal);
-    shapes.add_parameter(block, "w_up", {m.ffn_width, m.width}, Initialization::normal);
-    shapes.add_parameter(block, "w_down", {m.width, m.ffn_width}, Initialization::normal, residual);
+  ModelShapes shapes() {
+    module_ = shapes_.add_module("embedding", ModuleKind::embedding, 0);
+    const int table = add("weight", {m_.vocab, m_.width}, Initialization::normal);
+    if (m_.learned_positions > 0) add("positions", {m_.learned_positions, m_.width}, Initialization::normal);
+    for (int i = 0; i < m_.layers; ++i) {
+      module_ = shapes_.add_module(fmt::format("blocks.{}", i), ModuleKind::block, i);
+      norm("norm1");
+      attention();
+      norm("norm2");
+      feed_forward();
+    }
+    module_ = shapes_.add_module("head", ModuleKind::head, 0);
+    norm("norm");
+    if (m_.tied_head) {
+      shapes_.share_parameter(module_, table);
+    } else {
+      add("weight", {m_.vocab, m_.width}, Initialization::normal);
+    }
+    return shapes_.take();
   }
-  const int head = shapes.add_module("head", ModuleKind::head, 0);
-  shapes.add_parameter(head, "norm", {m.width}, Initialization::ones);
-  if (m.tied_head) {
-    shapes.share_parameter(head, table);
-  } else {
-    shapes.add_parameter(head, "weight", {m.vocab, m.width}, Initialization::normal);
+
+ private:
+  int add(const std::string& name, std::vector<std::int64_t> shape, Initialization initialization,
+          float deviation = 0.02F) {
+    return shapes_.add_parameter(module_, name, std::move(shape), initialization, deviation);
   }
-  return shapes.take();
-}
+  void norm(const std::string& name) {
+    add(name, {m_.width}, Initialization::ones);
+    if (m_.norm == config::Norm::layer) add(name + "_bias", {m_.width}, Initialization::zeros);
+  }
+  void linear(const std::string& name, std::vector<std::int64_t> shape, float deviation = 0.02F) {
+    std::vector<std::int64_t> bias(shape.begin(), shape.end() - 1);
+    add(name, std::move(shape), Initialization::normal, deviation);
+    if (m_.bias) add(name + "_bias", std::move(bias), Initialization::zeros);
+  }
+  void attention() {
+    const std::int64_t queries = m_.heads * m_.head_size(), keys = m_.kv_heads * m_.head_size();
+    linear("wq", {queries, m_.width});
+    linear("wk", {keys, m_.width});
+    linear("wv", {keys, m_.width});
+    if (m_.qk_norm) {
+      add("q_norm", {m_.head_size()}, Initialization::ones);
+      add("k_norm", {m_.head_size()}, Initialization::ones);
+    }
+    if (m_.attention_sinks) add("sinks", {m_.heads}, Initialization::normal);
+    linear("wo", {m_.width, queries}, residual_);
+  }
+  void feed_forward() {
+    const auto shape = [&](std::int64_t out, std::int64_t in) {
+      return m_.experts > 0 ? std::vector{m_.experts, out, in} : std::vector{out, in};
+    };
+    if (m_.experts > 0) linear("router", {m_.experts, m_.width});
+    if (m_.feed_forward == config::FeedForward::gated) linear("w_gate", shape(m_.ffn_width, m_.width));
+    linear("w_up", shape(m_.ffn_width, m_.width));
+    linear("w_down", shape(m_.width, m_.ffn_width), residual_);
+  }
+
+  const config::Model& m_;
+  Shapes shapes_;
+  int module_ = 0;
+  // Projections into the residual stream start smaller so that its variance does not grow with depth (GPT-2).
+  const float residual_ = 0.02F / std::sqrt(2.0F * static_cast<float>(m_.layers));
+};
 
 ModelShapes mlp_shapes(const config::Model& m) {
   Shapes shapes;
@@ -86,7 +124,7 @@ std::int64_t ModelShapes::parameter_count() const {
 }
 
 ModelShapes model_shapes(const config::Model& model) {
-  return model.kind == config::ModelKind::decoder ? decoder_shapes(model) : mlp_shapes(model);
+  return model.kind == config::ModelKind::decoder ? DecoderShapes(model).shapes() : mlp_shapes(model);
 }
 
 }  // namespace fsdpbench::plan

@@ -27,7 +27,7 @@ struct ParameterShape {
   std::vector<std::int64_t> shape;  ///< row-major; linear weights are [out, in] as in PyTorch
   int module = 0;                   ///< the module that owns it
   Initialization initialization = Initialization::normal;
-  float deviation = 0.02F;          ///< of `normal`
+  float deviation = 0.02F;  ///< of `normal`
 
   std::int64_t numel() const {
     std::int64_t n = 1;
@@ -49,6 +49,11 @@ struct ModelShapes {
 /// Decoder blocks own, in this order: norm1 [D], wq [H*hd, D], wk [K*hd, D], wv [K*hd, D], wo [D, H*hd],
 /// norm2 [D], w_gate [F, D], w_up [F, D], w_down [D, F]. embedding: weight [V, D]. head: norm [D], weight [V, D]
 /// (tied: norm and the embedding's weight). linear.i of the mlp: weight [out, in], bias [out]; loss: none.
+///
+/// Decoders of other kinds: LayerNorms have a bias [D] after their weight; with model.bias each linear map of a block
+/// has one after its weight; q_norm and k_norm [hd] come before wo, then sinks [H]; a plain feed-forward has no w_gate;
+/// with experts the router [E, D] comes first and the matrices are [E, F, D] and [E, D, F], their biases [E, F] and [E,
+/// D]; a learned table of positions [P, D] is the embedding's second parameter.
 ModelShapes model_shapes(const config::Model& model);
 
 }  // namespace fsdpbench::plan

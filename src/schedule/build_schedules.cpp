@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <deque>
 
 #include "schedule/all_gather_limiter.h"
@@ -54,6 +55,8 @@ class StepWalk {
   const plan::ModuleSizes& sizes(int module) const { return builder_.sizes[static_cast<std::size_t>(module)]; }
   int module_count() const { return static_cast<int>(builder_.plan.shapes.modules.size()); }
   bool checkpointed(int module) const;
+  /// Of what a checkpointed module saves: that which is not recomputed.
+  std::int64_t kept_bytes(int module) const;
   BufferId output_before(int module) const {
     return module > 0 ? boundary_[static_cast<std::size_t>(module) - 1] : kNoBuffer;
   }
@@ -71,6 +74,7 @@ class StepWalk {
   BufferId targets_ = kNoBuffer;
   BufferId d_stream_ = kNoBuffer;
   std::vector<BufferId> saved_;     // by module
+  std::vector<BufferId> kept_;      // by module: the part of what it saves that outlives its forward in any case
   std::vector<BufferId> boundary_;  // output of a module, by module
   EventId last_forward_ = kNoEvent;
 };
@@ -109,8 +113,16 @@ BufferId StepWalk::new_activation(BufferRole role, DType dtype, std::int64_t byt
 }
 
 bool StepWalk::checkpointed(int module) const {
-  const plan::ModuleKind kind = builder_.plan.shapes.modules[static_cast<std::size_t>(module)].kind;
-  return builder_.policy.fsdp.activation_checkpointing && kind == plan::ModuleKind::block;
+  const plan::ModuleShape& shape = builder_.plan.shapes.modules[static_cast<std::size_t>(module)];
+  const config::Fsdp& fsdp = builder_.policy.fsdp;
+  return fsdp.activation_checkpointing && shape.kind == plan::ModuleKind::block &&
+         shape.index % fsdp.checkpoint_every == 0;
+}
+
+std::int64_t StepWalk::kept_bytes(int module) const {
+  if (!checkpointed(module)) return 0;
+  const double share = 1.0 - builder_.policy.fsdp.recompute_share;
+  return std::llround(share * static_cast<double>(sizes(module).saved_bytes));
 }
 
 // ---------------------------------------------------------------------------------------------------- forward
@@ -118,6 +130,7 @@ bool StepWalk::checkpointed(int module) const {
 void StepWalk::forward() {
   const bool on_demand_only = builder_.policy.fsdp.forward_prefetch.mode == Prefetch::Mode::none;
   saved_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
+  kept_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
   boundary_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
 
   const plan::ModuleSizes& batch = builder_.sizes.front();
@@ -168,22 +181,26 @@ void StepWalk::forward_module(int module) {
   const bool recomputes = checkpointed(module);
   const bool last = module + 1 == module_count();
 
-  const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes, module);
+  const std::int64_t kept_bytes = this->kept_bytes(module);
+  const BufferId kept = new_activation(BufferRole::saved, dtype, kept_bytes, module);
+  const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes - kept_bytes, module);
   const BufferId output = new_activation(BufferRole::boundary, dtype, size.output_bytes, module);
   const BufferId workspace = new_activation(BufferRole::workspace, dtype, size.forward_workspace_bytes, module);
   const Gatherer::Parameters parameters = gatherer_.parameters(u);
 
-  builder_.append(OpKind::forward, {.unit = u, .module = module},
-                  Forward{.parameters = parameters.sharded,
-                          .replicated = parameters.replicated,
-                          .input = output_before(module),
-                          .batch_inputs = module == 0 ? inputs_ : kNoBuffer,
-                          .batch_targets = last ? targets_ : kNoBuffer,
-                          .saved = saved,
-                          .output = output,
-                          .workspace = workspace,
-                          .loss = last ? builder_.persistent(BufferRole::loss) : kNoBuffer},
-                  {.allocates = {saved, output, workspace}, .frees = {workspace, recomputes ? saved : kNoBuffer}});
+  builder_.append(
+      OpKind::forward, {.unit = u, .module = module},
+      Forward{.parameters = parameters.sharded,
+              .replicated = parameters.replicated,
+              .input = output_before(module),
+              .batch_inputs = module == 0 ? inputs_ : kNoBuffer,
+              .batch_targets = last ? targets_ : kNoBuffer,
+              .saved = saved,
+              .output = output,
+              .workspace = workspace,
+              .loss = last ? builder_.persistent(BufferRole::loss) : kNoBuffer},
+      {.allocates = {kept, saved, output, workspace}, .frees = {workspace, recomputes ? saved : kNoBuffer}});
+  kept_[static_cast<std::size_t>(module)] = kept;
   saved_[static_cast<std::size_t>(module)] = recomputes ? kNoBuffer : saved;
   boundary_[static_cast<std::size_t>(module)] = output;
   last_forward_ = builder_.record(EventRole::forward_done, module);
@@ -235,7 +252,7 @@ void StepWalk::recompute(int module) {
   const int u = unit_of(module);
   const plan::ModuleSizes& size = sizes(module);
   const DType dtype = builder_.plan.param_dtype;
-  const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes, module);
+  const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes - kept_bytes(module), module);
   const BufferId workspace = new_activation(BufferRole::workspace, dtype, size.forward_workspace_bytes, module);
   const Gatherer::Parameters parameters = gatherer_.parameters(u);
   builder_.append(OpKind::recompute, {.unit = u, .module = module},
@@ -269,7 +286,7 @@ void StepWalk::backward_module(int module) {
                       .begins_stream = last,
                       .begins_gradients = gradients.fresh};
   Lifetimes lifetimes{.allocates = {workspace, last ? d_stream_ : kNoBuffer},
-                      .frees = {workspace, work.saved, work.input}};
+                      .frees = {workspace, work.saved, kept_[static_cast<std::size_t>(module)], work.input}};
   if (gradients.fresh)
     lifetimes.allocates.insert(lifetimes.allocates.begin(), {gradients.sharded, gradients.replicated});
   if (first) lifetimes.frees.insert(lifetimes.frees.end(), {d_stream_, inputs_, targets_});

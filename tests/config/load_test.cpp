@@ -223,8 +223,10 @@ TEST_F(Load, MissingProfile) {
 
 TEST_F(Load, UnknownModelPresetListsTheKnown) {
   const std::string message = error("[model]\npreset = 'llama'");
-  EXPECT_THAT(message, HasSubstr("model.preset = \"llama\" is not valid; known are gpt2-124m, "));
-  EXPECT_THAT(message, EndsWith(", mlp, quickstart."));
+  EXPECT_THAT(message, HasSubstr("model.preset = \"llama\" is not valid; known are "));
+  EXPECT_THAT(message, HasSubstr(", gpt2-124m, "));
+  EXPECT_THAT(message, HasSubstr(", mlp, "));
+  EXPECT_THAT(message, EndsWith("."));
   EXPECT_THAT(error("[model]\npreset = 'x.toml'"), HasSubstr("there is no such file"));
 }
 

@@ -174,5 +174,23 @@ TEST(Validate, LatencyNeedsALink) {
   EXPECT_THAT(error([](RunConfig& c) { c.emulate.link_latency_us = 5; }), HasSubstr("set emulate.link_gb_per_s"));
 }
 
+TEST(Validate, DecodersThatAreOnlySimulated) {
+  EXPECT_THAT(check([](RunConfig& c) { c.model.width = 130, c.model.head_dim = 32; }).notes, IsEmpty());
+  EXPECT_EQ(error([](RunConfig& c) { c.model.head_dim = 33; }),
+            "model.head_dim = 33 is odd; rotary embedding turns pairs, so it must be even.");
+  EXPECT_THAT(check([](RunConfig& c) { c.model.head_dim = 33, c.model.learned_positions = 128; }).notes, IsEmpty());
+  EXPECT_EQ(error([](RunConfig& c) { c.model.learned_positions = 100; }),
+            "train.seq_len = 128 is longer than the table of model.learned_positions = 100.");
+  EXPECT_EQ(error([](RunConfig& c) { c.model.experts = 8; }),
+            "model.active_experts = 0 does not fit model.experts = 8; expected 1 to 8.");
+  EXPECT_EQ(error([](RunConfig& c) { c.model.active_experts = 2; }),
+            "model.active_experts = 2 does not fit model.experts = 0; expected 0, since there is nothing to choose.");
+  EXPECT_THAT(check([](RunConfig& c) { c.model.full_attention_every = 2; }).notes,
+              ElementsAre("model.full_attention_every has no effect: model.attention_window is 0."));
+  EXPECT_THAT(check([](RunConfig& c) { c.fsdp.recompute_share = 0.5, c.fsdp.checkpoint_every = 2; }).notes,
+              ElementsAre("fsdp.checkpoint_every has no effect: fsdp.activation_checkpointing is false.",
+                          "fsdp.recompute_share has no effect: fsdp.activation_checkpointing is false."));
+}
+
 }  // namespace
 }  // namespace fsdpbench::config

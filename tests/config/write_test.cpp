@@ -39,6 +39,8 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("bf16"),
                                       std::string("sgd"),
                                       std::string("mlp"),
+                                      std::string("plain"),
+                                      std::string("layer"),
                                       std::string("flat"),
                                       std::string("fsdp1"),
                                       std::string("gpt2-124m"),

@@ -182,6 +182,14 @@ class Run(Cli):
         names = set(re.findall(r"`(\w+)`", world)) - {"world", "sanitize"}
         self.assertEqual(names | {"launch", "devices"}, set(results[0]["world"]) - {"sanitize"})
 
+    def test_a_model_without_kernels_is_refused_by_what_trains_and_explained(self) -> None:
+        gpt = ["quickstart", "--set", "model.preset=openai-gpt2"]
+        for command in (["run", *gpt], ["compare", *gpt]):
+            said = self.error(*command)
+            self.assertIn('There are no kernels for model.feed_forward = "plain"', said)
+            self.assertIn("`fsdpbench simulate`", said)
+        self.assertIn("openai-gpt2: 124 M parameters", self.call("explain", *gpt).stdout)
+
     def test_a_run_that_fails_leaves_no_folder(self) -> None:
         self.error("run", self.profile, *sets(*TINY, "device.backend=cuda", "emulate.compute_tflops=none"), "--out",
                    "deep/out", code=self.cuda_code())

@@ -109,22 +109,5 @@ TEST(Units, TheRootOwnsWhatNoOtherUnitOwns) {
   EXPECT_EQ(parameters, shapes.parameters.size());
 }
 
-TEST(ModelShapes, SizesOfKnownModels) {
-  config::Model llama3_8b;
-  llama3_8b.layers = 32;
-  llama3_8b.width = 4096;
-  llama3_8b.heads = 32;
-  llama3_8b.kv_heads = 8;
-  llama3_8b.ffn_width = 14336;
-  llama3_8b.vocab = 128256;
-  EXPECT_EQ(model_shapes(llama3_8b).parameter_count(), 8030261248);  // Meta's Llama 3 8B
-  config::Model llama3_70b = llama3_8b;
-  llama3_70b.layers = 80;
-  llama3_70b.width = 8192;
-  llama3_70b.heads = 64;
-  llama3_70b.ffn_width = 28672;
-  EXPECT_EQ(model_shapes(llama3_70b).parameter_count(), 70553706496);
-}
-
 }  // namespace
 }  // namespace fsdpbench::plan

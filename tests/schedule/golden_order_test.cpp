@@ -237,6 +237,18 @@ TEST(Fsdp2Order, ActivationCheckpointingDoesNotChangeIt) {
   EXPECT_EQ(issue(c), without);
 }
 
+TEST(Fsdp2Order, EveryOtherBlockIsRecomputed) {
+  config::RunConfig c = fsdp2();
+  c.fsdp.activation_checkpointing = true;
+  c.fsdp.checkpoint_every = 2;
+  const testing::ScheduleCase made = testing::make_case(c);
+  std::vector<int> recomputed;
+  for (const Op& op : made.schedules.steady().ops) {
+    if (op.kind == OpKind::recompute) recomputed.push_back(op.module);
+  }
+  EXPECT_EQ(recomputed, (std::vector{3, 1}));  // blocks 2 and 0; module 0 is the embedding
+}
+
 TEST(Fsdp2Order, CollectiveCounts) {
   const auto count = [](const std::string& text, const std::string& what) {
     int n = 0;

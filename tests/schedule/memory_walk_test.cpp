@@ -24,6 +24,24 @@ TEST(MemoryWalk, CountsOnWhatItNeedNotWalk) {
   }
 }
 
+TEST(MemoryWalk, SelectiveCheckpointingKeepsItsShare) {
+  config::RunConfig c = testing::decoder_config(8, 2);
+  const auto activations = [&](bool checkpointing, double share, std::int64_t every) {
+    c.fsdp.activation_checkpointing = checkpointing;
+    c.fsdp.recompute_share = share;
+    c.fsdp.checkpoint_every = every;
+    return memory_walk(testing::make_case(c).schedules, 2).peak_occupied[index_of(MemoryCategory::activations)];
+  };
+  const std::int64_t none = activations(false, 1, 1), half = activations(true, 0.5, 1), all = activations(true, 1, 1);
+  EXPECT_LT(all, half);
+  EXPECT_LT(half, none);
+  // Seven blocks keep half of what they save while the first block's backward runs.
+  EXPECT_GT(half - all, 7 * 20000 / 2);
+  EXPECT_EQ(activations(true, 1e-9, 1), none) << "everything is kept";
+  EXPECT_LT(all, activations(true, 1, 2));
+  EXPECT_LT(activations(true, 1, 2), none);
+}
+
 TEST(MemoryWalk, StrictLimitsDifferByExactlyOneUnit) {
   for (config::Layout layout : {config::Layout::flat, config::Layout::per_param}) {
     std::vector<std::int64_t> peaks;

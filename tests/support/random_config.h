@@ -56,6 +56,7 @@ inline config::RunConfig random_config(std::mt19937& random) {
   c.train.optimizer = pick(random, {Optimizer::sgd, Optimizer::adamw});
   c.train.clip_norm = coin() ? 1.0 : 0.0;
   c.inject.host_sync_after_layer = pick<std::int64_t>(random, {-1, -1, 0});
+  f.checkpoint_every = pick<std::int64_t>(random, {1, 2});
   return c;
 }
 

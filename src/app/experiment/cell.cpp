@@ -9,13 +9,28 @@
 #include "app/machine/machine_facts.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "config/fields.h"
 #include "config/find_file.h"
 #include "config/load.h"
+#include "config/spelling.h"
 #include "config/validate.h"
 #include "metrics/step_prediction.h"
+#include "model/outline.h"
 
 namespace fsdpbench::app {
 namespace {
+
+/// Throws if a real device is asked for what only a computed clock can do.
+void check_kernels(const config::RunConfig& config) {
+  const bool real =
+      config.device.backend == config::BackendKind::cpu || config.device.backend == config::BackendKind::cuda;
+  const std::string_view key = real ? model::key_without_kernels(config) : std::string_view();
+  if (key.empty()) return;
+  throw ConfigError(fmt::format(
+      "There are no kernels for {} = {}: it cannot be trained here. `fsdpbench simulate` predicts its step, `fsdpbench "
+      "explain` shows its schedule and memory",
+      key, config::to_toml(config::find_field(key)->write(config))));
+}
 
 void check_memory(const engine::Setup& setup, int local_ranks) {
   // A GPU's pool is not in this memory (its device checks it); one that nothing computes in or moves is never touched.
@@ -79,6 +94,7 @@ config::RunConfig load_config(const std::string& profile, const std::vector<std:
 Cell open_cell(config::RunConfig config, int local_ranks) {
   Cell cell;
   cell.notes = config::validate(config);
+  check_kernels(config);
   cell.setup = engine::set_up(config);
   check_modelled_time(cell.setup);
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());

@@ -1,0 +1,137 @@
+#include "model/outline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/arena.h"
+#include "plan/module_work.h"
+
+namespace fsdpbench::model {
+namespace {
+
+[[noreturn]] void refuse(const config::Model& model) {
+  throw ConfigError(fmt::format("There are no kernels for what {} asks for: such a model is simulated, not trained.",
+                                key_without_kernels(model)));
+}
+
+}  // namespace
+
+std::string_view key_without_kernels(const config::Model& model) {
+  if (model.kind != config::ModelKind::decoder) return {};
+  if (model.feed_forward != config::FeedForward::gated) return "model.feed_forward";
+  if (model.norm != config::Norm::rms) return "model.norm";
+  if (model.bias) return "model.bias";
+  if (model.learned_positions > 0) return "model.learned_positions";
+  if (model.head_dim > 0 && model.head_dim * model.heads != model.width) return "model.head_dim";
+  if (model.qk_norm) return "model.qk_norm";
+  if (model.attention_sinks) return "model.attention_sinks";
+  if (model.attention_window > 0) return "model.attention_window";
+  if (model.experts > 0) return "model.experts";
+  return {};
+}
+
+std::string_view key_without_kernels(const config::RunConfig& config) {
+  if (const std::string_view key = key_without_kernels(config.model); !key.empty()) return key;
+  if (config.fsdp.activation_checkpointing && config.fsdp.recompute_share < 1) return "fsdp.recompute_share";
+  if (config.fsdp.fp8_products) return "fsdp.fp8_products";
+  return {};
+}
+
+std::vector<plan::ModuleSizes> Outline::sizes() const {
+  std::vector<plan::ModuleSizes> all{embedding()};
+  all.insert(all.end(), static_cast<std::size_t>(model_.layers), block());
+  all.push_back(head());
+  const std::vector<plan::ModuleWork> work = plan::module_work(model_, batch_.batch, batch_.seq_len);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    all[i].forward_flops = work[i].forward_flops();
+    all[i].backward_flops = work[i].backward_flops();
+    if (work[i].kind == plan::ModuleKind::block) all[i].recompute_flops = work[i].recompute_flops();
+  }
+  return all;
+}
+
+plan::ModuleSizes Outline::embedding() const {
+  plan::ModuleSizes sizes;
+  sizes.batch_input_bytes = batch_.rows() * size_of(DType::i32);
+  sizes.batch_target_bytes = batch_.rows() * size_of(DType::i32);
+  sizes.output_bytes = tensor(model_.width);
+  return sizes;
+}
+
+plan::ModuleSizes Outline::block() const {
+  const std::int64_t queries = model_.heads * model_.head_size(), keys = model_.kv_heads * model_.head_size();
+  const std::int64_t visits = std::max<std::int64_t>(model_.active_experts, 1);
+  const bool gated = model_.feed_forward == config::FeedForward::gated;
+  const bool routed = model_.experts > 0;
+  const std::int64_t inner = tensor(visits * model_.ffn_width),
+                     routed_rows = routed ? tensor(visits * model_.width) : 0;
+  const backend::AttentionShape attention{batch_.batch,    batch_.seq_len,     model_.heads,
+                                          model_.kv_heads, model_.head_size(), batch_.dtype};
+  plan::ModuleSizes sizes;
+  sizes.output_bytes = tensor(model_.width);
+
+  Arena saved;
+  for (const std::int64_t features : {queries, keys, keys, queries, model_.width}) saved.take(tensor(features));
+  if (gated) saved.take(inner);
+  saved.take(inner);
+  const std::int64_t of_norm = model_.norm == config::Norm::layer ? 2 : 1;  // its deviation, and for LayerNorm its mean
+  saved.take(statistics(of_norm));
+  saved.take(statistics(of_norm));
+  saved.take(statistics(model_.heads));
+  if (model_.qk_norm) {  // queries and keys before their norms
+    saved.take(tensor(queries));
+    saved.take(tensor(keys));
+    saved.take(statistics(model_.heads + model_.kv_heads));
+  }
+  if (routed) {  // the router's logits, whom each token visits with which weight, and what it got there
+    saved.take(tensor(model_.experts));
+    saved.take(statistics(2 * visits));
+    saved.take(routed_rows);
+  }
+  sizes.saved_bytes = saved.bytes();
+
+  Arena forward;
+  forward.take(tensor(model_.width));
+  std::int64_t shared = forward.mark();
+  forward.take(backend::attention_scratch_bytes(attention));
+  forward.rewind(shared);
+  forward.take(inner);
+  if (routed) forward.take(routed_rows);  // tokens in the order of their experts
+  sizes.forward_workspace_bytes = forward.bytes();
+
+  Arena backward;
+  backward.take(tensor(model_.width));
+  backward.take(tensor(model_.width));
+  shared = backward.mark();
+  for (int i = 0; i < (gated ? 3 : 2); ++i) backward.take(inner);
+  if (routed) {
+    backward.take(routed_rows);
+    backward.take(routed_rows);
+    backward.take(tensor(model_.experts));
+  }
+  backward.rewind(shared);
+  for (const std::int64_t features : {queries, queries, keys, keys}) backward.take(tensor(features));
+  backward.take(backend::attention_backward_scratch_bytes(attention));
+  sizes.backward_workspace_bytes = backward.bytes();
+  return sizes;
+}
+
+plan::ModuleSizes Outline::head() const {
+  plan::ModuleSizes sizes;
+  Arena saved, work;
+  saved.take(tensor(model_.vocab));
+  saved.take(statistics(model_.norm == config::Norm::layer ? 2 : 1));
+  work.take(tensor(model_.width));
+  sizes.saved_bytes = saved.bytes();
+  sizes.forward_workspace_bytes = work.bytes();
+  work.take(tensor(model_.width));
+  sizes.backward_workspace_bytes = work.bytes();
+  return sizes;
+}
+
+void Outline::forward(int, backend::Kernels&, const ModuleCall&) const { refuse(model_); }
+void Outline::backward(int, backend::Kernels&, const ModuleCall&) const { refuse(model_); }
+
+}  // namespace fsdpbench::model

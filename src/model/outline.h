@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "config/run_config.h"
+#include "model/model.h"
+
+namespace fsdpbench::model {
+
+/// The first key of the configuration that asks for what no kernel computes: "model.norm"; empty if it can be trained.
+std::string_view key_without_kernels(const config::RunConfig& config);
+/// The same for the model alone.
+std::string_view key_without_kernels(const config::Model& model);
+
+/// A decoder of any kind as far as its sizes go: what its modules would keep, need and compute, counted as Decoder
+/// counts them (of models that both know, to the byte). It cannot run: forward and backward throw ConfigError.
+class Outline final : public Model {
+ public:
+  Outline(const config::Model& model, BatchShape batch) : model_(model), batch_(batch) {}
+
+  std::vector<plan::ModuleSizes> sizes() const override;
+  void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
+  void backward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
+
+ private:
+  plan::ModuleSizes embedding() const;
+  plan::ModuleSizes block() const;
+  plan::ModuleSizes head() const;
+  /// Bytes of a tensor of `features` a token, and of a statistic.
+  std::int64_t tensor(std::int64_t features) const { return batch_.rows() * features * size_of(batch_.dtype); }
+  std::int64_t statistics(std::int64_t count) const { return batch_.rows() * count * size_of(DType::f32); }
+
+  config::Model model_;
+  BatchShape batch_;
+};
+
+}  // namespace fsdpbench::model

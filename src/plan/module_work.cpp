@@ -1,0 +1,148 @@
+#include "plan/module_work.h"
+
+#include <algorithm>
+
+namespace fsdpbench::plan {
+namespace {
+
+ModuleWork work_of(ModuleKind kind) {
+  ModuleWork work;
+  work.kind = kind;
+  return work;
+}
+
+/// The work of a decoder's modules. Elements are counted a row (token): D residual width, F feed-forward, Q and K
+/// queries' and keys' width, V vocabulary.
+class DecoderWork {
+ public:
+  DecoderWork(const config::Model& model, std::int64_t batch, std::int64_t seq_len)
+      : m_(model), seq_len_(seq_len), rows_(batch * seq_len) {}
+
+  ModuleWork embedding() const {
+    ModuleWork work = work_of(ModuleKind::embedding);
+    const double positions = m_.learned_positions > 0 ? 3 * width() : 0;
+    work.forward = {(2 * width() + positions) * rows(), (2 * width() + positions / 3) * rows(), 2, 1};
+    work.backward = {(2 * width() + positions / 3) * rows(), (2 * width() + positions / 3) * rows(), 3, 3};
+    work.table_elements = static_cast<double>(m_.vocab + m_.learned_positions) * width();
+    return work;
+  }
+
+  ModuleWork block(std::int64_t layer) const {
+    ModuleWork work = work_of(ModuleKind::block);
+    const std::int64_t queries = m_.heads * m_.head_size(), keys = m_.kv_heads * m_.head_size();
+    const bool gated = m_.feed_forward == config::FeedForward::gated;
+    const std::int64_t experts = std::max<std::int64_t>(m_.experts, 1),
+                       active = std::max<std::int64_t>(m_.active_experts, 1);
+    work.products = {{rows_, queries, m_.width}, {rows_, keys, m_.width, 2}, {rows_, m_.width, queries}};
+    if (m_.experts > 0) work.products.push_back({rows_, m_.experts, m_.width});
+    // With few tokens only some experts have any.
+    const std::int64_t visited = std::min(experts, rows_ * active);
+    const std::int64_t each = (rows_ * active + visited - 1) / visited;
+    work.products.push_back({each, m_.ffn_width, m_.width, visited * (gated ? 2 : 1)});
+    work.products.push_back({each, m_.width, m_.ffn_width, visited});
+    work.kept_products = m_.experts > 0 ? 0 : 1;  // the router's gradient wants what the experts gave
+    work.attention = {rows_, seq_len_, m_.heads, m_.head_size(), m_.window_of(layer)};
+
+    const auto q = static_cast<double>(queries), k = static_cast<double>(keys);
+    const double f = static_cast<double>(m_.ffn_width) * static_cast<double>(active);
+    const double rotary = m_.learned_positions > 0 ? 0 : 2 * (q + k);
+    const double head_norms = m_.qk_norm ? 2 * (q + k) : 0;
+    // To the experts and back, and their weighted sum.
+    const double routing = m_.experts > 0 ? (5 * static_cast<double>(active) + 1) * width() : 0;
+    const double biases = m_.bias ? q + 2 * k + 2 * width() + (gated ? 2 : 1) * f : 0;
+    // Two norms (2D each), two residual sums (3D each); fused, a sum and the norm after it are one pass of 4D.
+    work.forward.eager = rows() * (10 * width() + rotary + head_norms + (gated ? 5 : 2) * f + routing);
+    work.forward.fused = rows() * (8 * width() + rotary + head_norms + (gated ? 3 : 2) * f + routing);
+    work.forward.eager_kernels = 5 + (rotary > 0 ? 6 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 12 : 0);
+    work.forward.fused_kernels = 3 + (rotary > 0 ? 2 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 8 : 0);
+    // Norms 4D each, gradients that meet at the residual stream 3D each, and where several maps share an input.
+    const double meeting = (gated ? 9 : 6) * width();
+    work.backward.eager =
+        rows() * (14 * width() + meeting + rotary + 2 * head_norms + (gated ? 8 : 3) * f + biases + 2 * routing);
+    work.backward.fused =
+        rows() * (10 * width() + meeting / 2 + rotary + 2 * head_norms + (gated ? 5 : 3) * f + biases + 2 * routing);
+    work.backward.eager_kernels = 2 * work.forward.eager_kernels + (m_.bias ? 6 : 0);
+    work.backward.fused_kernels = 2 * work.forward.fused_kernels + (m_.bias ? 6 : 0);
+    return work;
+  }
+
+  ModuleWork head() const {
+    ModuleWork work = work_of(ModuleKind::head);
+    work.products = {{rows_, m_.vocab, m_.width}};
+    const auto v = static_cast<double>(m_.vocab);
+    // Logits to fp32, their log-softmax, and back: 14 and 22 bytes a logit; fused 6 and 6.
+    work.forward = {rows() * (2 * width() + 7 * v), rows() * (2 * width() + 3 * v), 5, 3};
+    work.backward = {rows() * (4 * width() + 11 * v), rows() * (4 * width() + 3 * v), 6, 3};
+    return work;
+  }
+
+ private:
+  double width() const { return static_cast<double>(m_.width); }
+  double rows() const { return static_cast<double>(rows_); }
+
+  const config::Model& m_;
+  std::int64_t seq_len_;
+  std::int64_t rows_;
+};
+
+std::vector<ModuleWork> mlp_work(const config::Model& m, std::int64_t rows) {
+  std::vector<ModuleWork> all;
+  for (std::int64_t i = 0; i < m.layers; ++i) {
+    const std::int64_t in = i == 0 ? m.in_features : m.width, out = i + 1 == m.layers ? m.out_features : m.width;
+    ModuleWork work = work_of(ModuleKind::linear);
+    work.products = {{rows, out, in}};
+    work.kept_products = 1;
+    work.input_gradient = i > 0;
+    const double relu = 2.0 * static_cast<double>(rows * in), bias = 2.0 * static_cast<double>(rows * out);
+    work.forward = {relu + bias, relu, 2, 1};
+    work.backward = {relu * 1.5 + bias, relu * 1.5 + bias, 2, 2};
+    all.push_back(work);
+  }
+  ModuleWork loss = work_of(ModuleKind::mean_squared_error);
+  const auto predictions = static_cast<double>(rows * m.out_features);
+  loss.forward = {3 * predictions, 3 * predictions, 1, 1};
+  loss.backward = {2 * predictions, 2 * predictions, 1, 1};
+  all.push_back(loss);
+  return all;
+}
+
+}  // namespace
+
+double AttentionWork::mean_span() const {
+  const auto s = static_cast<double>(seq_len), w = static_cast<double>(window);
+  return window == 0 || window >= seq_len ? s / 2 : w - w * w / (2 * s);
+}
+
+double AttentionWork::flops() const {
+  return 4.0 * static_cast<double>(rows) * mean_span() * static_cast<double>(heads * head_dim);
+}
+
+double ModuleWork::forward_flops() const {
+  double flops = attention.flops();
+  for (const Product& product : products) flops += product.flops();
+  return flops;
+}
+
+double ModuleWork::recompute_flops() const {
+  double flops = attention.flops();
+  for (std::size_t i = 0; i + static_cast<std::size_t>(kept_products) < products.size(); ++i)
+    flops += products[i].flops();
+  return flops;
+}
+
+double ModuleWork::backward_flops() const {
+  double flops = 2.5 * attention.flops();
+  for (const Product& product : products) flops += (input_gradient ? 2 : 1) * product.flops();
+  return flops;
+}
+
+std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len) {
+  if (model.kind == config::ModelKind::mlp) return mlp_work(model, batch * seq_len);
+  const DecoderWork decoder(model, batch, seq_len);
+  std::vector<ModuleWork> all{decoder.embedding()};
+  for (std::int64_t i = 0; i < model.layers; ++i) all.push_back(decoder.block(i));
+  all.push_back(decoder.head());
+  return all;
+}
+
+}  // namespace fsdpbench::plan

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "config/run_config.h"
+#include "plan/model_shapes.h"
+
+namespace fsdpbench::plan {
+
+/// `count` equal matrix products of a module's forward: [m, k] times [k, n] each. Its backward has two for each:
+/// [m, n] times [n, k] for the input's gradient, [n, m] times [m, k] for the weight's.
+struct Product {
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t count = 1;
+  double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(count);
+  }
+};
+
+/// Causal attention of one microbatch.
+struct AttentionWork {
+  std::int64_t rows = 0;     ///< tokens in all
+  std::int64_t seq_len = 0;  ///< tokens of a sequence
+  std::int64_t heads = 0;    ///< of queries; 0: no attention here
+  std::int64_t head_dim = 0;
+  std::int64_t window = 0;  ///< tokens back, 0: all
+  /// Tokens that a token attends to, on average, as integrals: s/2 without a window, w - w*w/(2s) with one of w < s.
+  double mean_span() const;
+  /// Of the forward: its two products over the scores that count; the backward has five of them.
+  double flops() const;
+};
+
+/// Elements that memory-bound kernels read and write in one pass, as separate kernels (eager) or where a compiler joins
+/// neighbours (fused), and how many kernels those are.
+struct Passes {
+  double eager = 0;
+  double fused = 0;
+  int eager_kernels = 0;
+  int fused_kernels = 0;
+};
+
+/// What one module computes for one microbatch, kernel by kernel: what its time on a GPU follows from.
+struct ModuleWork {
+  ModuleKind kind = ModuleKind::block;
+  std::vector<Product> products;
+  int kept_products = 0;       ///< of the last ones: not needed again when the forward is recomputed
+  bool input_gradient = true;  ///< false: the first module of an mlp, nobody wants the gradient of the batch
+  AttentionWork attention;
+  Passes forward, backward;
+  double table_elements = 0;  ///< backward: of the embedding's gradient, filled with zeros and added to
+
+  double forward_flops() const;
+  double recompute_flops() const;
+  double backward_flops() const;
+};
+
+/// Of every module of `model` in forward order; `rows` = batch * seq_len tokens (mlp: samples, seq_len 1). Experts are
+/// taken to be visited equally often.
+std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len);
+
+}  // namespace fsdpbench::plan

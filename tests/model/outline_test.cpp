@@ -1,0 +1,71 @@
+#include "model/outline.h"
+
+#include <gtest/gtest.h>
+
+#include "model/decoder.h"
+#include "model/support.h"
+
+namespace fsdpbench {
+namespace {
+
+using testing::small_decoder;
+
+void expect_equal(const plan::ModuleSizes& a, const plan::ModuleSizes& b) {
+  EXPECT_EQ(a.batch_input_bytes, b.batch_input_bytes);
+  EXPECT_EQ(a.batch_target_bytes, b.batch_target_bytes);
+  EXPECT_EQ(a.output_bytes, b.output_bytes);
+  EXPECT_EQ(a.saved_bytes, b.saved_bytes);
+  EXPECT_EQ(a.forward_workspace_bytes, b.forward_workspace_bytes);
+  EXPECT_EQ(a.backward_workspace_bytes, b.backward_workspace_bytes);
+  EXPECT_DOUBLE_EQ(a.forward_flops, b.forward_flops);
+  EXPECT_DOUBLE_EQ(a.recompute_flops, b.recompute_flops);
+  EXPECT_DOUBLE_EQ(a.backward_flops, b.backward_flops);
+}
+
+TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
+  config::Model wide = small_decoder(3, false);
+  wide.width = 128;
+  wide.ffn_width = 352;
+  for (const config::Model& model : {small_decoder(2, true), wide}) {
+    for (const model::BatchShape batch :
+         {model::BatchShape{3, 10, DType::bf16}, model::BatchShape{1, 300, DType::f32}}) {
+      const auto outline = model::Outline(model, batch).sizes(), decoder = model::Decoder(model, batch).sizes();
+      ASSERT_EQ(outline.size(), decoder.size());
+      for (std::size_t i = 0; i < outline.size(); ++i) expect_equal(outline[i], decoder[i]);
+    }
+  }
+}
+
+TEST(Outline, NamesTheFirstKeyThatHasNoKernels) {
+  config::RunConfig config;
+  EXPECT_EQ(model::key_without_kernels(config), "");
+  config.model.head_dim = config.model.width / config.model.heads;
+  EXPECT_EQ(model::key_without_kernels(config), "") << "the head size that there is anyway";
+  config.model.head_dim = 2 * config.model.head_dim;
+  EXPECT_EQ(model::key_without_kernels(config), "model.head_dim");
+  config.model.norm = config::Norm::layer;
+  EXPECT_EQ(model::key_without_kernels(config), "model.norm");
+  config.model = {};
+  config.fsdp.recompute_share = 0.5;
+  EXPECT_EQ(model::key_without_kernels(config), "") << "nothing is recomputed";
+  config.fsdp.activation_checkpointing = true;
+  EXPECT_EQ(model::key_without_kernels(config), "fsdp.recompute_share");
+}
+
+TEST(Outline, ServesModelsWithoutKernelsOnly) {
+  config::Model model = small_decoder(2, false);
+  const model::BatchShape batch{3, 10, DType::bf16};
+  const auto made = [&] { return model::make_model(model, plan::model_shapes(model), batch); };
+  EXPECT_EQ(dynamic_cast<model::Outline*>(made().get()), nullptr);
+  const auto gated = made()->sizes()[1];
+  model.feed_forward = config::FeedForward::plain;
+  ASSERT_NE(dynamic_cast<model::Outline*>(made().get()), nullptr);
+  EXPECT_LT(made()->sizes()[1].saved_bytes, gated.saved_bytes);  // no gate to save
+  const auto plain = made()->sizes()[1];
+  model.experts = 8;
+  model.active_experts = 2;
+  EXPECT_GT(made()->sizes()[1].saved_bytes, plain.saved_bytes);  // two experts' tensors a token
+}
+
+}  // namespace
+}  // namespace fsdpbench

@@ -1,0 +1,106 @@
+#include "plan/model_shapes.h"
+
+#include <gmock/gmock.h>
+
+#include <string>
+
+#include "config/find_file.h"
+#include "config/load.h"
+#include "config/validate.h"
+
+namespace fsdpbench::plan {
+namespace {
+
+using ::testing::ElementsAre;
+
+config::Model preset(const std::string& name) {
+  config::RunConfig config = config::load_profile(config::find_profile("quickstart"), {"model.preset=" + name});
+  config::validate(config);
+  return config.model;
+}
+
+std::int64_t parameters(const std::string& name) { return model_shapes(preset(name)).parameter_count(); }
+
+TEST(ModelShapes, PresetsHaveTheExactSizesOfPublishedWeights) {
+  EXPECT_EQ(parameters("llama2-7b"), 6'738'415'616);
+  EXPECT_EQ(parameters("llama2-13b"), 13'015'864'320);
+  EXPECT_EQ(parameters("llama2-70b"), 68'976'648'192);
+  EXPECT_EQ(parameters("llama3-8b"), 8'030'261'248);
+  EXPECT_EQ(parameters("llama3-70b"), 70'553'706'496);
+  EXPECT_EQ(parameters("llama3-405b"), 405'853'388'800);
+  EXPECT_EQ(parameters("llama3.2-1b"), 1'235'814'400);
+  EXPECT_EQ(parameters("llama3.2-3b"), 3'212'749'824);
+  EXPECT_EQ(parameters("openai-gpt2"), 124'439'808);
+  EXPECT_EQ(parameters("qwen3-8b"), 8'190'735'360);
+  EXPECT_EQ(parameters("qwen3-32b"), 32'762'123'264);
+  EXPECT_EQ(parameters("gpt-oss-20b"), 20'914'757'184);
+  EXPECT_EQ(parameters("gpt-oss-120b"), 116'829'156'672);
+}
+
+TEST(ModelShapes, PresetsHaveTheSizesThatBenchmarksState) {
+  const auto is = [](const std::string& name, double stated, double digit) {
+    EXPECT_NEAR(static_cast<double>(parameters(name)), stated, digit / 2) << name;
+  };
+  is("llama2-34b", 33.7e9, 0.1e9);
+  is("mpt-125m", 125.3e6, 0.1e6);
+  is("mpt-350m", 356.0e6, 0.1e6);
+  is("mpt-760m", 760.5e6, 0.1e6);
+  is("mpt-1b", 1.316e9, 0.001e9);
+  is("mpt-3b", 2.652e9, 0.001e9);
+  is("mpt-7b", 6.659e9, 0.001e9);
+  is("mpt-13b", 12.854e9, 0.001e9);
+  is("mpt-30b", 29.975e9, 0.001e9);
+  is("mpt-70b", 64.862e9, 0.001e9);
+  is("gpt3-175b", 175e9, 1e9);
+  is("gpt-530b", 530e9, 1e9);
+  is("gpt-1t", 1008e9, 1e9);
+}
+
+TEST(ModelShapes, ParametersOfAGptBlock) {
+  config::Model model;
+  model.layers = 1;
+  model.width = 8;
+  model.heads = 2;
+  model.kv_heads = 2;
+  model.ffn_width = 12;
+  model.feed_forward = config::FeedForward::plain;
+  model.norm = config::Norm::layer;
+  model.bias = true;
+  model.learned_positions = 5;
+  const ModelShapes shapes = model_shapes(model);
+  std::vector<std::string> names;
+  for (const int p : shapes.modules[1].parameters) {
+    names.push_back(shapes.parameters[static_cast<std::size_t>(p)].name.substr(std::string("blocks.0.").size()));
+  }
+  EXPECT_THAT(names, ElementsAre("norm1", "norm1_bias", "wq", "wq_bias", "wk", "wk_bias", "wv", "wv_bias", "wo",
+                                 "wo_bias", "norm2", "norm2_bias", "w_up", "w_up_bias", "w_down", "w_down_bias"));
+  EXPECT_EQ(shapes.parameters[1].name, "embedding.positions");
+  EXPECT_THAT(shapes.parameters[1].shape, ElementsAre(5, 8));
+}
+
+TEST(ModelShapes, ExpertsAreTheRowsThatShardingSplits) {
+  config::Model model;
+  model.layers = 1;
+  model.head_dim = 48;
+  model.qk_norm = true;
+  model.attention_sinks = true;
+  model.experts = 6;
+  model.active_experts = 2;
+  const ModelShapes shapes = model_shapes(model);
+  const auto shape = [&](const std::string& name) {
+    for (const ParameterShape& p : shapes.parameters) {
+      if (p.name == "blocks.0." + name) return p.shape;
+    }
+    return std::vector<std::int64_t>{};
+  };
+  EXPECT_THAT(shape("wq"), ElementsAre(4 * 48, 128));
+  EXPECT_THAT(shape("wo"), ElementsAre(128, 4 * 48));
+  EXPECT_THAT(shape("q_norm"), ElementsAre(48));
+  EXPECT_THAT(shape("sinks"), ElementsAre(4));
+  EXPECT_THAT(shape("router"), ElementsAre(6, 128));
+  EXPECT_THAT(shape("w_gate"), ElementsAre(6, 352, 128));
+  EXPECT_THAT(shape("w_down"), ElementsAre(6, 128, 352));
+}
+
+}  // namespace
+}  // namespace fsdpbench::plan

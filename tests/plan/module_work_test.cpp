@@ -1,0 +1,72 @@
+#include "plan/module_work.h"
+
+#include <gtest/gtest.h>
+
+namespace fsdpbench::plan {
+namespace {
+
+/// Pairs of a token and one it attends to, counted one by one.
+double counted_pairs(std::int64_t seq_len, std::int64_t window) {
+  double pairs = 0;
+  for (std::int64_t query = 0; query < seq_len; ++query) {
+    for (std::int64_t key = 0; key <= query; ++key) pairs += window == 0 || query - key < window ? 1 : 0;
+  }
+  return pairs;
+}
+
+TEST(ModuleWork, AttentionCountsThePairsThatAreThere) {
+  for (const std::int64_t window : {0, 1, 50, 300, 511, 512, 4096}) {
+    const AttentionWork work{512, 512, 1, 1, window};
+    // Integrals instead of sums: half a token a row is the difference at the diagonal.
+    EXPECT_NEAR(work.mean_span() * 512, counted_pairs(512, window), 0.5 * 512 + 1) << window;
+  }
+}
+
+TEST(ModuleWork, EveryTokenVisitsItsExpertsAndNoOthers) {
+  config::Model model;
+  model.experts = 16;
+  model.active_experts = 4;
+  const auto flops = [](const config::Model& m) { return module_work(m, 2, 64)[1].forward_flops(); };
+  config::Model dense = model;
+  dense.experts = dense.active_experts = 0;
+  dense.ffn_width = 4 * model.ffn_width;
+  const double router = 2.0 * 128 * 16 * static_cast<double>(model.width);
+  EXPECT_DOUBLE_EQ(flops(model), flops(dense) + router);
+  model.experts = 64;
+  EXPECT_DOUBLE_EQ(flops(model), flops(dense) + 4 * router);
+}
+
+TEST(ModuleWork, APlainFeedForwardHasTwoMatricesOfThree) {
+  config::Model gated, plain;
+  plain.feed_forward = config::FeedForward::plain;
+  const double matrix = 2.0 * 128 * static_cast<double>(gated.width * gated.ffn_width);
+  const ModuleWork three = module_work(gated, 1, 128)[1], two = module_work(plain, 1, 128)[1];
+  EXPECT_DOUBLE_EQ(three.forward_flops() - two.forward_flops(), matrix);
+  EXPECT_DOUBLE_EQ(three.backward_flops() - two.backward_flops(), 2 * matrix);
+  EXPECT_GT(three.forward.eager, two.forward.eager);
+}
+
+TEST(ModuleWork, AWindowCostsBlocksThatHaveIt) {
+  config::Model model;
+  model.attention_window = 16;
+  model.full_attention_every = 2;
+  const auto work = module_work(model, 1, 128);
+  EXPECT_EQ(work[1].attention.window, 16);
+  EXPECT_EQ(work[2].attention.window, 0);
+  EXPECT_LT(work[1].forward_flops(), work[2].forward_flops());
+}
+
+TEST(ModuleWork, ACompilerReadsNothingTwice) {
+  for (const bool plain : {false, true}) {
+    config::Model model;
+    if (plain) model.feed_forward = config::FeedForward::plain;
+    for (const ModuleWork& work : module_work(model, 1, 128)) {
+      EXPECT_LE(work.forward.fused, work.forward.eager);
+      EXPECT_LE(work.backward.fused, work.backward.eager);
+      EXPECT_LE(work.forward.fused_kernels, work.forward.eager_kernels);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::plan
