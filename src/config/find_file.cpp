@@ -19,7 +19,13 @@ namespace {
 namespace fs = std::filesystem;
 
 const char* folder_name(FileKind kind) {
-  return kind == FileKind::run ? "runs" : kind == FileKind::sweep ? "sweeps" : "models";
+  switch (kind) {
+    case FileKind::run: return "runs";
+    case FileKind::sweep: return "sweeps";
+    case FileKind::model: return "models";
+    case FileKind::cluster: break;
+  }
+  return "clusters";
 }
 
 bool is_file(const fs::path& path) {
@@ -151,6 +157,16 @@ std::string find_sweep(const std::string& given) {
                   is_file(fs::path(given) / "sweep.json")
                       ? fmt::format("; that file with --out {} goes on with the sweep in this folder", given)
                       : ""));
+}
+
+std::string find_cluster(const std::string& given) {
+  if (const auto found = find_named(FileKind::cluster, given)) return found->string();
+  const std::vector<std::string> names = known_names(FileKind::cluster);
+  throw ConfigError(fmt::format(
+      "{}: there is no such file, and no cluster of that name{}.", given,
+      names.empty() ? "; profiles/clusters is not to be found"
+                    : fmt::format("; the nearest is '{}' of {}", nearest(fs::path(given).filename().string(), names),
+                                  fmt::join(names, ", "))));
 }
 
 fs::path find_model(const std::string& preset, const std::string& profile) {

@@ -6,8 +6,9 @@
 
 namespace fsdpbench::config {
 
-/// What a TOML file of this project describes. Each kind has a folder: profiles/runs, profiles/sweeps, profiles/models.
-enum class FileKind : std::uint8_t { run, sweep, model };
+/// What a TOML file of this project describes. Each kind has a folder: profiles/runs, profiles/sweeps, profiles/models,
+/// profiles/clusters.
+enum class FileKind : std::uint8_t { run, sweep, model, cluster };
 
 /// Root of the source tree this program was built from; it may be gone by now.
 const std::filesystem::path& source_folder();
@@ -19,6 +20,10 @@ std::string find_profile(const std::string& given);
 
 /// The same for a sweep file, in profiles/sweeps.
 std::string find_sweep(const std::string& given);
+
+/// The cluster file that `given` means: a file, or the name of one in profiles/clusters. Throws ConfigError that lists
+/// the names and says which is nearest.
+std::string find_cluster(const std::string& given);
 
 /// The model file of `preset`: of that name in ../models or models beside the profile, then in profiles/models as
 /// above; or, if it ends in .toml, a path from the profile's folder or the working one. If there is no such name, the

@@ -17,7 +17,13 @@ namespace {
 namespace fs = std::filesystem;
 
 const char* noun(FileKind kind) {
-  return kind == FileKind::run ? "run profile" : kind == FileKind::sweep ? "sweep file" : "model file";
+  switch (kind) {
+    case FileKind::run: return "run profile";
+    case FileKind::sweep: return "sweep file";
+    case FileKind::model: return "model file";
+    case FileKind::cluster: break;
+  }
+  return "cluster file";
 }
 
 std::string text_of_file(const std::string& path, FileKind wanted) {
@@ -54,10 +60,12 @@ bool is_table_of_profiles(std::string_view name) {
 
 /// Plain cases only: a file that might be of the wanted kind and has mistakes shall hear about the mistakes.
 FileKind kind_of(const toml::table& file, FileKind wanted) {
+  if (wanted != FileKind::cluster && file["gpu"].is_table() && file["intra"].is_table()) return FileKind::cluster;
   if (wanted != FileKind::sweep && (file["axes"].is_table() || file["base"].is_string())) return FileKind::sweep;
   const bool of_profile = std::ranges::any_of(file, [](const auto& item) {
     return item.second.is_table() && is_table_of_profiles(std::string_view(item.first));
   });
+  if (wanted == FileKind::cluster && of_profile) return FileKind::run;
   if (wanted == FileKind::sweep && of_profile && !file.contains("axes") && !file.contains("base")) return FileKind::run;
   const toml::table* model = file["model"].as_table();
   const bool only_model = file.size() == 1 && model != nullptr;
@@ -73,6 +81,7 @@ void check_kind(const std::string& path, const toml::table& file, FileKind wante
   std::string instead;
   if (kind == FileKind::sweep) instead = fmt::format("`fsdpbench sweep {}` runs it", path);
   if (kind == FileKind::run) instead = fmt::format("`fsdpbench run {}` runs it", path);
+  if (kind == FileKind::cluster) instead = "it says what a simulation runs on";
   if (kind == FileKind::model) {
     const std::string name = path.ends_with(".toml") ? fs::absolute(path).lexically_normal().string() : path;
     instead = fmt::format("a profile names it, as in `fsdpbench run quickstart --set model.preset={}`", name);

@@ -1,0 +1,254 @@
+#include "config/cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <limits>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "config/fields.h"
+#include "config/find_file.h"
+#include "config/toml_file.h"
+
+namespace fsdpbench::config {
+
+template <>
+struct Names<IntraKind> {
+  static constexpr std::array<std::string_view, 5> kAll{"nvswitch", "nvlink", "xgmi", "pcie", "memory"};
+};
+template <>
+struct Names<InterKind> {
+  static constexpr std::array<std::string_view, 5> kAll{"none", "infiniband", "roce", "efa", "ethernet"};
+};
+
+namespace {
+
+/// One key of a cluster file.
+struct ClusterField {
+  std::string name;   ///< "gpu.sms"
+  std::string valid;  ///< the end of "… is not valid; expected "
+  bool required;
+  std::function<bool(Cluster&, const Value&)> read;
+};
+
+template <class At>
+ClusterField number(std::string name, At at, double low, double high = std::numeric_limits<double>::infinity(),
+                    bool required = true) {
+  const bool endless = high == std::numeric_limits<double>::infinity();
+  std::string valid =
+      endless ? fmt::format("a number of at least {}", low) : fmt::format("a number from {} to {}", low, high);
+  return {std::move(name), std::move(valid), required, [=](Cluster& cluster, const Value& value) {
+            double read = 0;
+            if (!decode(value, read) || read < low || read > high) return false;
+            at(cluster) = read;
+            return true;
+          }};
+}
+
+template <class At>
+ClusterField optional_number(std::string name, At at, double low) {
+  return number(std::move(name), at, low, std::numeric_limits<double>::infinity(), false);
+}
+
+template <class At>
+ClusterField rate(std::string name, At at) {
+  return {std::move(name), "a number above 0", true, [=](Cluster& cluster, const Value& value) {
+            double read = 0;
+            if (!decode(value, read) || read <= 0) return false;
+            at(cluster) = read;
+            return true;
+          }};
+}
+
+template <class At>
+ClusterField count(std::string name, At at, int low, int high, bool required = true) {
+  return {std::move(name), fmt::format("an integer from {} to {}", low, high), required,
+          [=](Cluster& cluster, const Value& value) {
+            int read = 0;
+            if (!decode(value, read) || read < low || read > high) return false;
+            at(cluster) = read;
+            return true;
+          }};
+}
+
+template <class At>
+ClusterField text(std::string name, At at) {
+  return {std::move(name), "a string that is not empty", true,
+          [=](Cluster& cluster, const Value& value) { return decode(value, at(cluster)) && !at(cluster).empty(); }};
+}
+
+template <class Enum, class At>
+ClusterField word(std::string name, At at) {
+  std::string valid;
+  for (const std::string_view known : Names<Enum>::kAll)
+    valid += fmt::format("{}\"{}\"", valid.empty() ? "" : ", ", known);
+  return {std::move(name), std::move(valid), true,
+          [=](Cluster& cluster, const Value& value) { return decode(value, at(cluster)); }};
+}
+
+/// Where a key's value goes.
+template <class T>
+auto at(T Cluster::*member) {
+  return [=](Cluster& cluster) -> T& { return cluster.*member; };
+}
+template <class Part, class T>
+auto at(Part Cluster::*part, T Part::*member) {
+  return [=](Cluster& cluster) -> T& { return cluster.*part.*member; };
+}
+auto at(double PeakTflops::*rate) {
+  return [=](Cluster& cluster) -> double& { return cluster.gpu.peak.*rate; };
+}
+
+std::vector<ClusterField> make_cluster_fields() {
+  return {
+      text("title", at(&Cluster::title)),
+      count("nodes.count", at(&Cluster::nodes), 1, 131072),
+      count("nodes.gpus", at(&Cluster::gpus_per_node), 1, 1024),
+      text("gpu.name", at(&Cluster::gpu, &ClusterGpu::name)),
+      count("gpu.sms", at(&Cluster::gpu, &ClusterGpu::sms), 1, 4096),
+      rate("gpu.memory_gib", at(&Cluster::gpu, &ClusterGpu::memory_gib)),
+      rate("gpu.fp32_tflops", at(&PeakTflops::fp32)),
+      optional_number("gpu.tf32_tflops", at(&PeakTflops::tf32), 0),
+      optional_number("gpu.fp16_tflops", at(&PeakTflops::fp16), 0),
+      rate("gpu.bf16_tflops", at(&PeakTflops::bf16)),
+      optional_number("gpu.fp8_tflops", at(&PeakTflops::fp8), 0),
+      number("gpu.gemm_fraction", at(&Cluster::gpu, &ClusterGpu::gemm_fraction), 0.01, 1),
+      number("gpu.fp8_gemm_fraction", at(&Cluster::gpu, &ClusterGpu::fp8_gemm_fraction), 0, 1, false),
+      rate("gpu.memory_gb_per_s", at(&Cluster::gpu, &ClusterGpu::memory_gb_per_s)),
+      rate("gpu.memory_copy_gb_per_s", at(&Cluster::gpu, &ClusterGpu::memory_copy_gb_per_s)),
+      word<IntraKind>("intra.kind", at(&Cluster::intra, &IntraFabric::kind)),
+      rate("intra.peak_gb_per_s", at(&Cluster::intra, &IntraFabric::peak_gb_per_s)),
+      rate("intra.nccl_gb_per_s", at(&Cluster::intra, &IntraFabric::nccl_gb_per_s)),
+      rate("intra.all_gather_gb_per_s", at(&Cluster::intra, &IntraFabric::all_gather_gb_per_s)),
+      rate("intra.reduce_scatter_gb_per_s", at(&Cluster::intra, &IntraFabric::reduce_scatter_gb_per_s)),
+      rate("intra.all_reduce_gb_per_s", at(&Cluster::intra, &IntraFabric::all_reduce_gb_per_s)),
+      optional_number("intra.nvls_gb_per_s", at(&Cluster::intra, &IntraFabric::nvls_gb_per_s), 0),
+      number("intra.pair_fraction", at(&Cluster::intra, &IntraFabric::pair_fraction), 0.01, 2, false),
+      number("intra.quad_fraction", at(&Cluster::intra, &IntraFabric::quad_fraction), 0.01, 2, false),
+      number("intra.base_latency_us", at(&Cluster::intra, &IntraFabric::base_latency_us), 0),
+      number("intra.hop_latency_us", at(&Cluster::intra, &IntraFabric::hop_latency_us), 0),
+      number("intra.ramp_mb", at(&Cluster::intra, &IntraFabric::ramp_mb), 0),
+      count("intra.collective_sms", at(&Cluster::intra, &IntraFabric::collective_sms), 0, 4096),
+      word<InterKind>("inter.kind", at(&Cluster::inter, &InterFabric::kind)),
+      count("inter.nics_per_node", at(&Cluster::inter, &InterFabric::nics_per_node), 1, 1024),
+      rate("inter.nic_gb_per_s", at(&Cluster::inter, &InterFabric::nic_gb_per_s)),
+      rate("inter.nic_achieved_gb_per_s", at(&Cluster::inter, &InterFabric::nic_achieved_gb_per_s)),
+      number("inter.hop_latency_us", at(&Cluster::inter, &InterFabric::hop_latency_us), 0),
+      count("inter.pod_nodes", at(&Cluster::inter, &InterFabric::pod_nodes), 0, 131072, false),
+      optional_number("inter.oversubscription", at(&Cluster::inter, &InterFabric::oversubscription), 1),
+      number("host.kernel_issue_us", at(&Cluster::host, &ClusterHost::kernel_issue_us), 0),
+      number("host.collective_issue_us", at(&Cluster::host, &ClusterHost::collective_issue_us), 0),
+  };
+}
+
+const std::vector<ClusterField>& cluster_fields() {
+  static const std::vector<ClusterField> kFields = make_cluster_fields();
+  return kFields;
+}
+
+std::string table_of(std::string_view name) { return std::string(name.substr(0, name.find('.'))); }
+
+/// Reads one file; each complaint names its place.
+class ClusterReader {
+ public:
+  explicit ClusterReader(std::string path) : path_(std::move(path)), file_(parse_toml(path_, FileKind::cluster)) {}
+
+  Cluster read() {
+    cluster_.name = std::filesystem::path(path_).stem().string();
+    for (const auto& [name, node] : file_) take(std::string(name.str()), node);
+    check_complete();
+    check_within("intra.peak_gb_per_s", cluster_.intra.peak_gb_per_s,
+                 {{"intra.all_gather_gb_per_s", cluster_.intra.all_gather_gb_per_s},
+                  {"intra.reduce_scatter_gb_per_s", cluster_.intra.reduce_scatter_gb_per_s},
+                  {"intra.all_reduce_gb_per_s", cluster_.intra.all_reduce_gb_per_s},
+                  {"intra.nccl_gb_per_s", cluster_.intra.nccl_gb_per_s}});
+    check_within("inter.nic_gb_per_s", cluster_.inter.nic_gb_per_s,
+                 {{"inter.nic_achieved_gb_per_s", cluster_.inter.nic_achieved_gb_per_s}});
+    check_within("gpu.memory_gb_per_s", cluster_.gpu.memory_gb_per_s,
+                 {{"gpu.memory_copy_gb_per_s", cluster_.gpu.memory_copy_gb_per_s}});
+    return cluster_;
+  }
+
+ private:
+  [[noreturn]] void fail(const toml::node& node, const std::string& message) const {
+    throw ConfigError(fmt::format("{}: {}", place_of(path_, node), message));
+  }
+
+  void take(const std::string& name, const toml::node& node) {
+    if (const toml::table* table = node.as_table()) {
+      for (const auto& [key, value] : *table) take_value(fmt::format("{}.{}", name, key.str()), value);
+    } else {
+      take_value(name, node);
+    }
+  }
+
+  void take_value(const std::string& name, const toml::node& node) {
+    const auto& fields = cluster_fields();
+    const auto field = std::ranges::find(fields, name, &ClusterField::name);
+    if (field == fields.end()) {
+      std::vector<std::string> names;
+      for (const ClusterField& known : fields) names.push_back(known.name);
+      fail(node, fmt::format("unknown key '{}'; the nearest valid key is '{}'.", name, nearest(name, names)));
+    }
+    const std::optional<Value> value = scalar(node);
+    if (value && field->read(cluster_, *value)) {
+      seen_.push_back(name);
+      return;
+    }
+    fail(node, value ? fmt::format("{} = {} is not valid; expected {}.", name, to_toml(*value), field->valid)
+                     : fmt::format("{} is not valid; expected {}.", name, field->valid));
+  }
+
+  void check_complete() const {
+    const bool alone = cluster_.nodes == 1 && !file_.contains("inter");
+    for (const ClusterField& field : cluster_fields()) {
+      if (!field.required || std::ranges::count(seen_, field.name) > 0) continue;
+      const std::string table = table_of(field.name);
+      if (table == "inter" && alone) continue;
+      throw ConfigError(fmt::format("{}: there is no {}; expected {}{}.", path_, field.name, field.valid,
+                                    table == "inter" && cluster_.nodes > 1 ? ", since there are several nodes" : ""));
+    }
+  }
+
+  void check_within(const char* peak_name, double peak,
+                    const std::vector<std::pair<std::string, double>>& achieved) const {
+    for (const auto& [name, value] : achieved) {
+      if (value <= peak) continue;
+      const std::string key = name.substr(name.find('.') + 1);
+      fail(*file_[table_of(name)][key].node(),
+           fmt::format("{} = {} is not valid; expected at most {} = {}.", name, value, peak_name, peak));
+    }
+  }
+
+  std::string path_;
+  toml::table file_;
+  Cluster cluster_;
+  std::vector<std::string> seen_;
+};
+
+}  // namespace
+
+Cluster load_cluster(const std::string& name_or_path) { return ClusterReader(find_cluster(name_or_path)).read(); }
+
+void check_fits(const Cluster& cluster, std::int64_t ranks) {
+  if (ranks > cluster.most_ranks()) {
+    throw ConfigError(fmt::format("{} ranks do not fit cluster '{}': its {} node{} of {} GPUs hold {} at most.", ranks,
+                                  cluster.name, cluster.nodes, cluster.nodes == 1 ? "" : "s", cluster.gpus_per_node,
+                                  cluster.most_ranks()));
+  }
+  if (ranks > cluster.gpus_per_node && ranks % cluster.gpus_per_node != 0) {
+    const std::int64_t below = ranks / cluster.gpus_per_node * cluster.gpus_per_node;
+    throw ConfigError(
+        fmt::format("{} ranks do not fit the nodes of cluster '{}': with more than one node all {} GPUs of each are "
+                    "taken, so {} or {} ranks would do.",
+                    ranks, cluster.name, cluster.gpus_per_node, below, below + cluster.gpus_per_node));
+  }
+}
+
+}  // namespace fsdpbench::config

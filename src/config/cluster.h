@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace fsdpbench::config {
+
+/// Dense peak rates of one GPU by what is multiplied, 1e12 FLOP/s; 0: it has no such units.
+struct PeakTflops {
+  double fp32 = 0;
+  double tf32 = 0;
+  double fp16 = 0;
+  double bf16 = 0;
+  double fp8 = 0;
+};
+
+/// What the ranks compute on.
+struct ClusterGpu {
+  std::string name;
+  int sms = 0;            ///< multiprocessors (compute units, cores)
+  double memory_gib = 0;  ///< memory of one GPU
+  PeakTflops peak;
+  double gemm_fraction = 0;         ///< best large 16-bit GEMM as a fraction of its peak
+  double fp8_gemm_fraction = 0;     ///< the same of fp8; 0: no fp8
+  double memory_gb_per_s = 0;       ///< peak of the memory, 1e9 bytes/s
+  double memory_copy_gb_per_s = 0;  ///< achieved by a copy, read + written, 1e9 bytes/s
+};
+
+enum class IntraKind : std::uint8_t { nvswitch, nvlink, xgmi, pcie, memory };
+
+/// Links between the GPUs of one node. All rates are 1e9 bytes/s a GPU and direction; "achieved" ones are the bus
+/// bandwidth (nccl-tests' word: wire bytes / time) of a ring over all GPUs of the node that large messages approach.
+struct IntraFabric {
+  IntraKind kind = IntraKind::nvswitch;
+  double peak_gb_per_s = 0;            ///< of the link
+  double nccl_gb_per_s = 0;            ///< what NCCL takes for the link when it chooses an algorithm
+  double all_gather_gb_per_s = 0;      ///< achieved
+  double reduce_scatter_gb_per_s = 0;  ///< achieved
+  double all_reduce_gb_per_s = 0;      ///< achieved by a ring
+  double nvls_gb_per_s = 0;            ///< all-reduce with reduction in the switch, achieved; 0: the switch cannot
+  double pair_fraction = 1;            ///< of the achieved rates, where two GPUs of a node take part; not for xgmi
+  double quad_fraction = 1;            ///< the same of four; between 2, 4 and 8 or more: interpolated
+  double base_latency_us = 0;          ///< of a collective, whatever its size
+  double hop_latency_us = 0;           ///< of one step between GPUs of a node
+  double ramp_mb = 0;                  ///< 1e6 bytes: how slowly the achieved rate is approached (collective_cost.h)
+  int collective_sms = 0;              ///< multiprocessors that a running collective takes
+};
+
+enum class InterKind : std::uint8_t { none, infiniband, roce, efa, ethernet };
+
+/// Links between nodes. Rates are 1e9 bytes/s and direction.
+struct InterFabric {
+  InterKind kind = InterKind::none;
+  int nics_per_node = 0;
+  double nic_gb_per_s = 0;           ///< line rate of one NIC
+  double nic_achieved_gb_per_s = 0;  ///< what large collectives get of it
+  double hop_latency_us = 0;         ///< of one step of a collective from node to node
+  int pod_nodes = 0;                 ///< nodes that reach each other at full rate; 0: all
+  double oversubscription = 1;       ///< between pods a node gets 1/oversubscription of its rate
+};
+
+/// What the host spends on issuing.
+struct ClusterHost {
+  double kernel_issue_us = 0;      ///< of one kernel
+  double collective_issue_us = 0;  ///< of one collective, through the framework
+};
+
+/// A machine that can be simulated: profiles/clusters/NAME.toml, where each figure has its source beside it.
+struct Cluster {
+  std::string name;   ///< its file's stem
+  std::string title;  ///< for people
+  int nodes = 1;      ///< that there are
+  int gpus_per_node = 1;
+  ClusterGpu gpu;
+  IntraFabric intra;
+  InterFabric inter;
+  ClusterHost host;
+
+  std::int64_t most_ranks() const { return std::int64_t{nodes} * gpus_per_node; }
+};
+
+/// Reads the cluster that is meant by a file or a name of profiles/clusters. What a key may leave out stands in
+/// profiles/README.md; nothing may be unknown, and achieved rates must lie within peaks. Throws ConfigError with file,
+/// line, key, value and what would be valid.
+Cluster load_cluster(const std::string& name_or_path);
+
+/// Throws ConfigError, one sentence, unless `ranks` ranks can be placed: within one node, or as whole nodes that exist.
+void check_fits(const Cluster& cluster, std::int64_t ranks);
+
+}  // namespace fsdpbench::config
