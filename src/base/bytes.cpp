@@ -7,10 +7,12 @@
 #include <charconv>
 #include <utility>
 
+#include "base/error.h"
+
 namespace fsdpbench {
 
 std::string format_bytes(std::int64_t bytes) {
-  constexpr std::array<std::string_view, 5> kUnits{"KiB", "MiB", "GiB", "TiB", "PiB"};
+  constexpr std::array<std::string_view, 6> kUnits{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   if (bytes < 1024) return fmt::format("{} B", bytes);
   double value = static_cast<double>(bytes) / 1024.0;
   std::size_t unit = 0;
@@ -19,6 +21,12 @@ std::string format_bytes(std::int64_t bytes) {
     ++unit;
   }
   return fmt::format("{:.2f} {}", value, kUnits[unit]);
+}
+
+void throw_too_large() {
+  throw ResourceError(
+      "a rank needs more than 8 EiB of memory, which no computer has; use a smaller model, train.seq_len or "
+      "train.batch_per_rank");
 }
 
 std::string format_count(std::int64_t count) {

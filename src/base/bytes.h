@@ -17,10 +17,32 @@ std::string format_count(std::int64_t count);
 /// Nothing if the text is not a non-negative size.
 std::optional<std::int64_t> parse_bytes(std::string_view text);
 
-/// Smallest multiple of `step` that is not less than `value`. Both non-negative, step > 0.
-constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) { return (value + step - 1) / step * step; }
+/// Throws ResourceError: a size that no 64-bit integer holds.
+[[noreturn]] void throw_too_large();
+
+/// a + b of sizes, neither negative. Throws ResourceError instead of wrapping.
+constexpr std::int64_t checked_sum(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  if (__builtin_add_overflow(a, b, &sum)) throw_too_large();
+  return sum;
+}
+
+/// a * b * c of sizes, none negative. Throws ResourceError instead of wrapping.
+constexpr std::int64_t checked_product(std::int64_t a, std::int64_t b, std::int64_t c = 1) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(a, b, &product) || __builtin_mul_overflow(product, c, &product)) throw_too_large();
+  return product;
+}
 
 /// value / divisor, rounded up; value >= 0, divisor > 0.
-constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) { return (value + divisor - 1) / divisor; }
+constexpr std::int64_t ceil_div(std::int64_t value, std::int64_t divisor) {
+  return value / divisor + (value % divisor == 0 ? 0 : 1);
+}
+
+/// Smallest multiple of `step` that is not less than `value`. Both non-negative, step > 0. Throws ResourceError if
+/// there is none.
+constexpr std::int64_t round_up(std::int64_t value, std::int64_t step) {
+  return checked_product(ceil_div(value, step), step);
+}
 
 }  // namespace fsdpbench

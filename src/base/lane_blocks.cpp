@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "base/bytes.h"
+
 namespace fsdpbench {
 
 bool LaneBlocks::reusable(const Block& block, const LaneClock& now) {
@@ -42,7 +44,7 @@ std::int64_t LaneBlocks::allocate(std::int64_t size, Lane lane, const LaneClock&
     ++reuses_;
   } else {
     run = free_tail(now);
-    reserved_ += size - run.bytes;
+    reserved_ = checked_sum(reserved_, size - run.bytes);
   }
 
   // The new block takes the front of the run. Blocks it covers whole go; the one it cuts keeps its rest and its

@@ -13,7 +13,8 @@ namespace fsdpbench {
 /// A freed block remembers what must be over before it may be reused. Not thread-safe.
 class LaneBlocks {
  public:
-  /// Offset of a block of `size` bytes (> 0) for `lane`, which has seen `now`.
+  /// Offset of a block of `size` bytes (> 0) for `lane`, which has seen `now`. Throws ResourceError if the range would
+  /// be longer than 8 EiB.
   std::int64_t allocate(std::int64_t size, Lane lane, const LaneClock& now);
   /// The block may be reused by whoever has seen `freed_after`. Throws std::logic_error if no live block starts there.
   void free(std::int64_t offset, Lane lane, const LaneClock& freed_after);

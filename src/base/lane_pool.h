@@ -36,7 +36,8 @@ class LanePool {
   static constexpr std::int64_t kGranule = 512;
 
   /// Offset of `bytes` (rounded up to kGranule) for use by ops of `lane` issued from now on, and by ops of other
-  /// lanes that are ordered after them. `order` is the rank's issue order. bytes >= 0.
+  /// lanes that are ordered after them. `order` is the rank's issue order. bytes >= 0. Throws
+  /// ResourceError if the range would be longer than 8 EiB.
   std::int64_t allocate(std::int64_t bytes, MemoryCategory category, Lane lane, const LaneOrder& order);
 
   /// Frees the block at `offset` after the last op issued on `lane` so far, and after what the lane has waited for.

@@ -1,5 +1,6 @@
 #include "engine/setup.h"
 
+#include "base/bytes.h"
 #include "engine/executor.h"
 #include "schedule/build_schedules.h"
 #include "schedule/memory_walk.h"
@@ -18,7 +19,7 @@ Setup set_up(const config::RunConfig& config) {
   s.policy = schedule::make_policy(config);
   s.schedules = schedule::build_schedules(s.plan, s.policy, s.sizes);
   s.memory = schedule::memory_walk(s.schedules, config.train.warmup + config.train.steps);
-  s.pool_bytes = s.memory.reserved + Masters::collection_bytes(s.plan);
+  s.pool_bytes = checked_sum(s.memory.reserved, Masters::collection_bytes(s.plan));
   s.host_bytes = Executor::recording_bytes(s.schedules, config.train.steps);
   if (!config.emulate.compute_tflops) s.host_bytes += Masters::staging_bytes(s.plan);
   return s;

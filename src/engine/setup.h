@@ -31,7 +31,7 @@ struct Setup {
 };
 
 /// Decides plan, policy, model sizes, schedules and memory of a configuration that config::validate has accepted. Runs
-/// nothing and allocates nothing of what it plans.
+/// nothing and allocates nothing of what it plans. Throws ResourceError if a rank would need more than 8 EiB.
 Setup set_up(const config::RunConfig& config);
 
 }  // namespace fsdpbench::engine

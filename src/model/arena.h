@@ -14,17 +14,17 @@ class Arena {
  public:
   explicit Arena(std::byte* memory = nullptr) : memory_(memory) {}
 
-  /// The next `bytes`; null without memory.
+  /// The next `bytes`; null without memory. Throws ResourceError if all would be more than 8 EiB.
   std::byte* take(std::int64_t bytes) {
     std::byte* const taken = memory_ == nullptr ? nullptr : memory_ + used_;
-    used_ += round_up(bytes, kAlignment);
+    used_ = checked_sum(used_, round_up(bytes, kAlignment));
     peak_ = std::max(peak_, used_);
     return taken;
   }
   /// The same for `count` elements.
   template <class T>
   T* take_array(std::int64_t count) {
-    return reinterpret_cast<T*>(take(count * static_cast<std::int64_t>(sizeof(T))));
+    return reinterpret_cast<T*>(take(checked_product(count, sizeof(T))));
   }
 
   /// Bytes in use.

@@ -72,7 +72,7 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
 plan::ModuleSizes Block::sizes() const {
   const double products = query_.flops() + 2 * key_.flops() + output_.flops() + 2 * expand_.flops() + contract_.flops();
   // Half of the two products of [seq, seq] scores; the backward has five of them.
-  const double attention = 2.0 * static_cast<double>(batch_.rows() * batch_.seq_len) *
+  const double attention = 2.0 * static_cast<double>(batch_.rows()) * static_cast<double>(batch_.seq_len) *
                            static_cast<double>(attention_.heads * attention_.head_dim);
   plan::ModuleSizes sizes;
   sizes.output_bytes = output_.output_bytes();

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "backend/kernels.h"
+#include "base/bytes.h"
 
 namespace fsdpbench::model {
 
@@ -13,9 +14,9 @@ struct LinearMap {
 
   /// Of the forward; the backward takes twice as many.
   double flops() const { return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out); }
-  /// Of x, and of y.
-  std::int64_t input_bytes() const { return rows * in * size_of(dtype); }
-  std::int64_t output_bytes() const { return rows * out * size_of(dtype); }
+  /// Of x, and of y. Throw ResourceError if that is more than 8 EiB.
+  std::int64_t input_bytes() const { return checked_product(rows, in, size_of(dtype)); }
+  std::int64_t output_bytes() const { return checked_product(rows, out, size_of(dtype)); }
 
   /// y [rows, out] = x [rows, in] times the transpose of w [out, in]; y is overwritten.
   void forward(backend::Kernels& kernels, const std::byte* x, const std::byte* w, std::byte* y) const {

@@ -4,6 +4,7 @@
 #include <set>
 #include <vector>
 
+#include "base/bytes.h"
 namespace fsdpbench::schedule {
 namespace {
 
@@ -97,13 +98,13 @@ MemoryPeak memory_peak(const Schedule& schedule) {
   for (BufferId id = 0; id < static_cast<BufferId>(schedule.buffers.size()); ++id) {
     if (!schedule.buffers[static_cast<std::size_t>(id)].persistent) continue;
     live.insert(id);
-    now += bytes(id);
+    now = checked_sum(now, bytes(id));
   }
   MemoryPeak peak;
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     for (BufferId id : schedule.ops[i].allocates) {
       live.insert(id);
-      now += bytes(id);
+      now = checked_sum(now, bytes(id));
     }
     if (now > peak.live_bytes) peak = {static_cast<int>(i), now, {live.begin(), live.end()}};
     for (BufferId id : schedule.ops[i].frees) {

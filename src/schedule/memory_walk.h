@@ -11,6 +11,7 @@ namespace fsdpbench::schedule {
 /// What a device's pool will show, to the byte, after `steps` >= 0 steps: the schedule's own allocations, frees, waits
 /// and the host's wait after each step, walked over base/lane_pool.h. `peak_occupied` covers the steps, persistent
 /// buffers included. Once a steady step leaves the pool as an earlier one did, the rest is counted, not walked.
+/// Throws ResourceError if that is more than 8 EiB.
 PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps);
 
 /// The op of the steady step at which most bytes are live in issue order, and the buffers that are.
@@ -19,7 +20,8 @@ struct MemoryPeak {
   std::int64_t live_bytes = 0;
   std::vector<BufferId> live;  ///< of the steady step, persistent ones included, largest first
 };
-/// Found by walking `schedule` once, as if nothing were left over from the step before.
+/// Found by walking `schedule` once, as if nothing were left over from the step before. Throws ResourceError
+/// as memory_walk().
 MemoryPeak memory_peak(const Schedule& schedule);
 
 }  // namespace fsdpbench::schedule

@@ -41,6 +41,20 @@ TEST(Cell, StepsThatNobodyCanWaitForAreRefused) {
   EXPECT_THAT(refusal(slow), HasSubstr("would take over 104 days"));
 }
 
+/// 2^20 ranks of 16 TiB and more each.
+TEST(Cell, TheMemoryOfManyRanksIsNotLessThanThatOfFew) {
+  config::RunConfig c = large();
+  c.emulate = {};
+  c.train.batch_per_rank = 1 << 16;
+  c.mesh.ranks = 1 << 20;
+  try {
+    open_cell(c);
+    FAIL() << "it was found to suffice";
+  } catch (const ResourceError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("1048576 ranks need more than 8 EiB of memory"));
+  }
+}
+
 TEST(Cell, SlowStepsAreNot) { EXPECT_EQ(refusal(large()), ""); }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
+
 namespace fsdpbench {
 namespace {
 
@@ -11,7 +13,20 @@ TEST(FormatBytes, UsesBinaryUnitsFromKiBUp) {
   EXPECT_EQ(format_bytes(1024), "1.00 KiB");
   EXPECT_EQ(format_bytes(1536), "1.50 KiB");
   EXPECT_EQ(format_bytes(std::int64_t{3} << 29), "1.50 GiB");
-  EXPECT_EQ(format_bytes(std::int64_t{1} << 60), "1024.00 PiB");
+  EXPECT_EQ(format_bytes(std::int64_t{1} << 60), "1.00 EiB");
+}
+
+TEST(CheckedSizes, DoNotWrap) {
+  constexpr std::int64_t kMost = INT64_MAX;
+  EXPECT_EQ(checked_sum(kMost - 1, 1), kMost);
+  EXPECT_THROW(checked_sum(kMost, 1), ResourceError);
+  EXPECT_EQ(checked_product(1 << 30, 1 << 30, 7), std::int64_t{7} << 60);
+  EXPECT_THROW(checked_product(1 << 30, 1 << 30, 8), ResourceError);
+  EXPECT_THROW(checked_product(std::int64_t{1} << 40, std::int64_t{1} << 40, 0), ResourceError);
+  EXPECT_EQ(ceil_div(kMost, 2), std::int64_t{1} << 62);
+  EXPECT_EQ(round_up(0, 512), 0);
+  EXPECT_EQ(round_up(513, 512), 1024);
+  EXPECT_THROW(round_up(kMost - 1, 512), ResourceError);
 }
 
 TEST(FormatCount, HasThreeDigits) {

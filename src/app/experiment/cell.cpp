@@ -36,17 +36,17 @@ void check_memory(const engine::Setup& setup, int local_ranks) {
   // A GPU's pool is not in this memory (its device checks it); one that nothing computes in or moves is never touched.
   const bool untouched = setup.config.emulate.compute_tflops && setup.config.emulate.link_gb_per_s;
   const bool pool_is_here = setup.config.device.backend != config::BackendKind::cuda && !untouched;
-  const std::int64_t each = setup.host_bytes + (pool_is_here ? setup.pool_bytes : 0);
-  const std::int64_t needed = each * local_ranks;
+  const std::int64_t each = checked_sum(setup.host_bytes, pool_is_here ? setup.pool_bytes : 0);
+  const auto needed = static_cast<double>(each) * local_ranks;
   const AvailableMemory available = available_memory();
-  if (needed <= available.bytes) return;
+  if (needed <= static_cast<double>(available.bytes)) return;
   throw ResourceError(fmt::format(
       "{} ranks need {} of memory, {} each ({} of it beside the pool), and {} {} available. Use fewer "
       "ranks, a smaller model or batch, fewer steps, fsdp.activation_checkpointing = true, or emulate both computation "
       "(emulate.compute_tflops) and link (emulate.link_gb_per_s), which needs no pool; `fsdpbench explain` shows where "
       "the bytes go",
-      local_ranks, format_bytes(needed), format_bytes(each), format_bytes(setup.host_bytes), available.limit,
-      format_bytes(available.bytes)));
+      local_ranks, needed < 0x1p63 ? format_bytes(static_cast<std::int64_t>(needed)) : "more than 8 EiB",
+      format_bytes(each), format_bytes(setup.host_bytes), available.limit, format_bytes(available.bytes)));
 }
 
 /// A run that nobody can wait for; its times would not fit the clock either.
