@@ -91,7 +91,8 @@ Exit codes
 constexpr const char* kCompareHelp = R"(
 A and B run in turns (A B, B A, A B, ...), each time a short run, so that what the machine does meanwhile hits both
 alike. Their trials, not their steps, are compared: the median ratio with its 98 % interval, and a verdict in words.
-compare.json gets all values and the keys that differ. The exit code is 0 whatever the verdict, or 7 for "slower" with
+compare.json gets all values and the keys that differ, trials.jsonl each finished trial, at once: the same command with
+--out of that folder goes on after a kill or Ctrl-C. The exit code is 0 whatever the verdict, or 7 for "slower" with
 --fail-if-slower.
 Two results of finished runs are compared as they are, and nothing runs, unless --rerun, --trials or a --set asks for
 it. They did not take turns, so such a verdict is about two runs, not about two configurations.
@@ -250,7 +251,7 @@ void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
   sweep_app.add_option("-o,--out", sweep.out, "Folder; default: runs/<sweep file>; the same one goes on")
       ->type_name("DIR");
   sweep_app.add_option("-n,--trials", sweep.trials, "Runs of each cell; more than before: only the new ones run")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1'000'000}))
+      ->check(CLI::Range(std::int64_t{1}, kMostTrials))
       ->type_name("N");
   sweep_app.add_flag("--retry-failed", sweep.retry_failed, "Run cells again that failed before");
   sweep_app.footer(kSweepHelp);

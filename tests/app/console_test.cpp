@@ -59,6 +59,27 @@ TEST(Console, QuietKeepsResultsWarningsAndErrors) {
   EXPECT_EQ(console.messages(), "warning: careful\n");
 }
 
+TEST(Console, WhatComesFromOutsideCannotActOnTheTerminal) {
+  Captured console;
+  console().error("p.toml: '\x1b[2J\nerror: forged'");
+  console().progress("round 1: \x1b]0;title\x07");
+  console().print("a\x1b[31m\nb\n");
+  EXPECT_EQ(console.messages(), "error: p.toml: '\\x1b[2J\\x0aerror: forged'\nround 1: \\x1b]0;title\\x07\n");
+  EXPECT_EQ(console.results(), "a\\x1b[31m\nb\n");
+}
+
+TEST(Console, LongValuesAreCutInTheMiddle) {
+  Captured console;
+  console().error("p.toml:3: '" + std::string(20'000'000, 'x') + "' is no number; expected one.");
+  EXPECT_LT(console.messages().size(), 2200U);
+  EXPECT_THAT(console.messages(), ::testing::HasSubstr("bytes left out"));
+  EXPECT_THAT(console.messages(), ::testing::EndsWith("' is no number; expected one.\n"));
+  Table table;
+  table.header = {"key", "A"};
+  table.rows = {{"data.path", std::string(20'000'000, 'x')}};
+  EXPECT_LT(format_table(table).size(), 1000U);
+}
+
 TEST(Console, ColoursTheLabelOnly) {
   Captured console({.colour = true});
   console().warning("careful");

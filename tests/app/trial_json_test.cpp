@@ -73,13 +73,13 @@ TEST(TrialJson, SaysWhatIsMissingOrWrong) {
   const auto error = [](const json& broken) { return config::config_error([&] { trial_from_json(broken); }); };
   json j = to_json(made_up_trial({1}));
   j["metrics"].erase("idle_ms");
-  EXPECT_THAT(error(j), HasSubstr("idle_ms"));
+  EXPECT_THAT(error(j), HasSubstr("metrics.idle_ms is missing"));
   j = to_json(made_up_trial({1}));
   j["causes"][0]["cause"] = "bad luck";
   EXPECT_THAT(error(j), HasSubstr("bad luck"));
   j = to_json(made_up_trial({1}));
   j["world"]["cpu"] = 7;
-  EXPECT_THAT(error(j), HasSubstr("must be string"));
+  EXPECT_THAT(error(j), HasSubstr("world.cpu: expected a text, found 7"));
 }
 
 TEST(TrialJson, EveryNumberOfTheMetricsIsNamedOnce) {

@@ -17,6 +17,8 @@ LoggedTrial trial(int number) {
   return fsdpbench::testing::logged("c", static_cast<std::uint64_t>(number), {1.5, 2.5});
 }
 
+const LogOwner kOwner{"sweep", "h", {"c"}};
+
 /// As the log writes it.
 json line(int number) {
   json j = to_json(*trial(number).trial);
@@ -38,20 +40,20 @@ class TrialLogTest : public ::testing::Test {
 };
 
 TEST_F(TrialLogTest, ALineNestedWithoutEndIsDamagedLikeOthers) {
-  { TrialLog(path_, "h").append(trial(0)); }
+  { TrialLog(path_, kOwner).append(trial(0)); }
   append("{\"cell\":" + std::string(2'000'000, '[') + "\n" + line(1).dump() + "\n");
-  EXPECT_THAT(config::config_error([&] { TrialLog(path_, "h"); }), HasSubstr(":3: this line is damaged"));
+  EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }), HasSubstr(":3: this line is damaged"));
 }
 
 TEST_F(TrialLogTest, KeepsWhatWasAppended) {
   {
-    TrialLog log(path_, "h");
+    TrialLog log(path_, kOwner);
     EXPECT_TRUE(log.trials().empty());
     log.append(trial(0));
     log.append(trial(1));
     EXPECT_EQ(log.trials().size(), 2U);
   }
-  const TrialLog log(path_, "h");
+  const TrialLog log(path_, kOwner);
   ASSERT_EQ(log.trials().size(), 2U);
   EXPECT_EQ(log.trials()[1].cell, "c");
   EXPECT_EQ(log.trials()[1].number, 1U);
@@ -60,13 +62,13 @@ TEST_F(TrialLogTest, KeepsWhatWasAppended) {
 }
 
 TEST_F(TrialLogTest, ATornLineIsCutOffWhereverItWasTorn) {
-  { TrialLog(path_, "h").append(trial(0)); }
+  { TrialLog(path_, kOwner).append(trial(0)); }
   const std::string whole = contents(path_);
   const std::string torn = line(1).dump();
   for (std::size_t length = 1; length <= torn.size(); ++length) {
     std::ofstream(path_, std::ios::binary) << whole << torn.substr(0, length);
     {
-      TrialLog log(path_, "h");
+      TrialLog log(path_, kOwner);
       EXPECT_EQ(log.torn_bytes(), length);
       ASSERT_EQ(log.trials().size(), 1U);
     }
@@ -76,20 +78,21 @@ TEST_F(TrialLogTest, ATornLineIsCutOffWhereverItWasTorn) {
 
 TEST_F(TrialLogTest, ATornHeaderBeginsAnew) {
   append("{\"sweep\":\"ol");
-  { TrialLog(path_, "h").append(trial(0)); }
-  EXPECT_EQ(TrialLog(path_, "h").trials().size(), 1U);
+  { TrialLog(path_, kOwner).append(trial(0)); }
+  EXPECT_EQ(TrialLog(path_, kOwner).trials().size(), 1U);
 }
 
 TEST_F(TrialLogTest, ALastLineOfZerosIsTornToo) {
-  { TrialLog(path_, "h").append(trial(0)); }
+  { TrialLog(path_, kOwner).append(trial(0)); }
   append(std::string(100, '\0') + "\n");
-  EXPECT_EQ(TrialLog(path_, "h").trials().size(), 1U);
+  EXPECT_EQ(TrialLog(path_, kOwner).trials().size(), 1U);
 }
 
 TEST_F(TrialLogTest, DamageInTheMiddleIsAnErrorWithItsLine) {
-  { TrialLog(path_, "h").append(trial(0)); }
+  { TrialLog(path_, kOwner).append(trial(0)); }
   append("{\"cell\n" + line(1).dump() + "\n");
-  EXPECT_THAT(config::config_error([&] { TrialLog(path_, "h"); }), HasSubstr("trials.jsonl:3: this line is damaged"));
+  EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }),
+              HasSubstr("trials.jsonl:3: this line is damaged"));
 }
 
 TEST_F(TrialLogTest, WhatIsNoTrialIsAnError) {
@@ -97,39 +100,85 @@ TEST_F(TrialLogTest, WhatIsNoTrialIsAnError) {
   const auto error = [&](const json& wrong) {
     return config::config_error([&] { parse_trials(header + wrong.dump() + "\n", "t"); });
   };
-  EXPECT_THAT(error(json::array()), HasSubstr("t:2: this is no trial: it is no object"));
+  EXPECT_EQ(error(json::array()), "t:2: this is no trial: expected an object, found an array.");
+  const auto with = [](const char* pointer, const json& value) {
+    json bad = line(0);
+    bad[json::json_pointer(pointer)] = value;
+    return bad;
+  };
+  EXPECT_EQ(error(with("/steps_ms", {1.0, "x"})),
+            "t:2: this is no trial: steps_ms[1]: expected a number, found \"x\".");
+  EXPECT_THAT(error(with("/steps_ms", {1.0, 0})), HasSubstr("steps_ms[1]: expected a step time, which is positive"));
+  EXPECT_THAT(error(with("/steps_ms", json::array())), HasSubstr("steps_ms: expected step times, found an array"));
+  EXPECT_THAT(error(with("/metrics/step_ms/n", 1e300)), HasSubstr("metrics.step_ms.n: expected a whole number from 0"));
+  EXPECT_THAT(error(with("/world/threads", "two")), HasSubstr("world.threads: expected a whole number"));
+  EXPECT_THAT(error(with("/memory/reserved_bytes", -1)), HasSubstr("memory.reserved_bytes: expected a whole number"));
+  for (const json& number : {json(-1), json("0"), json(0.5), json(1'000'000), json(18446744073709551615U), json()}) {
+    EXPECT_THAT(error(with("/trial", number)), HasSubstr("trial: expected a whole number from 0 to 999999, found "));
+  }
+  EXPECT_THAT(error(with("/status", "good")), HasSubstr("status: expected \"ok\" or \"failed\", found \"good\""));
+  EXPECT_THAT(error(with("/cell", 3)), HasSubstr("cell: expected a text, found 3"));
+  EXPECT_LT(error(with("/cell", {{"x", std::string(20'000'000, 'x')}})).size(), 500U);
   json bad = line(0);
-  bad["steps_ms"] = {1.0, "x"};
-  EXPECT_THAT(error(bad), HasSubstr("no positive number"));
-  bad["steps_ms"] = json::array();
-  EXPECT_THAT(error(bad), HasSubstr("no steps"));
-  bad = line(0);
-  bad["trial"] = -1;
-  EXPECT_THAT(error(bad), HasSubstr("no trial number"));
-  bad = line(0);
   bad.erase("metrics");
-  EXPECT_THAT(error(bad), HasSubstr("no metrics"));
-  EXPECT_THAT(error({{"cell", "c"}, {"trial", 0}, {"status", "failed"}}), HasSubstr("no reason"));
+  EXPECT_THAT(error(bad), HasSubstr("metrics is missing"));
+  EXPECT_THAT(error({{"cell", "c"}, {"trial", 0}, {"status", "failed"}}), HasSubstr("reason is missing"));
+  EXPECT_THAT(error({{"cell", "c"}, {"trial", 0}, {"status", "failed"}, {"reason", "r"}, {"exit_code", 1e9}}),
+              HasSubstr("exit_code: expected a whole number from 0 to 255"));
   EXPECT_THAT(config::config_error([&] { parse_trials("[]\n{}\n", "t"); }),
               HasSubstr("t:1: this is no file of trials"));
   EXPECT_THAT(config::config_error([&] { parse_trials("{\"sweep\":\"h\",\"trials_version\":9}\n", "t"); }),
               HasSubstr("reads 2"));
 }
 
-TEST_F(TrialLogTest, AnotherSweepIsRefused) {
-  { TrialLog(path_, "h").append(trial(0)); }
-  EXPECT_THAT(config::config_error([&] { TrialLog(path_, "other"); }), HasSubstr("another sweep"));
+TEST_F(TrialLogTest, AnotherOwnerIsRefused) {
+  { TrialLog(path_, kOwner).append(trial(0)); }
+  EXPECT_THAT(config::config_error([&] { TrialLog(path_, {"sweep", "other", {"c"}}); }), HasSubstr("another sweep"));
+  EXPECT_THAT(config::config_error([&] {
+                TrialLog(path_, {"comparison", "h", {"c"}});
+              }),
+              HasSubstr("another sweep (no comparison)"));
+}
+
+TEST_F(TrialLogTest, ATrialThatStandsTwiceAndACellThatNobodyHasAreRefused) {
+  { TrialLog(path_, kOwner).append(trial(0)); }
+  const std::string whole = contents(path_);
+  append(line(1).dump() + "\n" + line(0).dump() + "\n");
+  EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }),
+              HasSubstr("trials.jsonl:4: this is no trial: trial 0 of this cell stands in line 2 already."));
+  json other = line(0);
+  other["cell"] = "../../d";
+  std::ofstream(path_, std::ios::binary) << whole << other.dump() << "\n";
+  EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }),
+              HasSubstr("trials.jsonl:3: this is no trial: cell: expected one of the cells"));
+}
+
+TEST_F(TrialLogTest, LeavesNoFileWithoutTrials) {
+  { const TrialLog log(path_, kOwner); }
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_EQ(kind_of_log(path_), "");
+  TrialLog(path_, kOwner).append(trial(0));
+  EXPECT_EQ(kind_of_log(path_), "sweep");
+  { const TrialLog log(path_, kOwner); }
+  EXPECT_EQ(TrialLog(path_, kOwner).trials().size(), 1U);
+}
+
+TEST_F(TrialLogTest, AFailedTrialMayBeTriedAgain) {
+  TrialLog(path_, kOwner).append(fsdpbench::testing::failed("c", 0, "no memory"));
+  TrialLog(path_, kOwner).append(fsdpbench::testing::failed("c", 0, "no memory"));
+  TrialLog(path_, kOwner).append(trial(0));
+  EXPECT_EQ(TrialLog(path_, kOwner).trials().size(), 3U);
 }
 
 TEST_F(TrialLogTest, OnlyOneWriterAtATime) {
-  const TrialLog log(path_, "h");
-  EXPECT_THROW(TrialLog(path_, "h"), OutputError);
+  const TrialLog log(path_, kOwner);
+  EXPECT_THROW(TrialLog(path_, kOwner), OutputError);
 }
 
 TEST_F(TrialLogTest, HostileReasonsStayOneLine) {
   const std::string reason = "<b>\n\"\\\xff\x01";
-  { TrialLog(path_, "h").append(fsdpbench::testing::failed("c", 0, reason)); }
-  EXPECT_EQ(TrialLog(path_, "h").trials().size(), 1U);
+  { TrialLog(path_, kOwner).append(fsdpbench::testing::failed("c", 0, reason)); }
+  EXPECT_EQ(TrialLog(path_, kOwner).trials().size(), 1U);
 }
 
 }  // namespace

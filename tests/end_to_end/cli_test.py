@@ -345,6 +345,23 @@ class BadInput(Cli):
                              "out", code=NO_RESOURCES)
         self.assertIn("available", message)
 
+    def test_what_is_repeated_is_cleaned_and_cut(self) -> None:
+        long = self.write("long.toml", '[fsdp]\nstrategy = "' + "x" * 20_000_000 + '"\n')
+        self.assertLess(len(self.error("run", long)), 2200)
+        message = self.error("run", self.profile, *sets("data.path=\x1b[2J\nerror: forged"))
+        self.assertIn("\\x1b[2J\\x0aerror: forged", message)
+        done = subprocess.run([PROGRAM, "run", self.profile], capture_output=True, cwd=self.folder, timeout=60,
+                              env={"RANK": "\x1b[2J" + "9" * 100_000, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"})
+        self.assertEqual(done.returncode, BAD_INPUT)
+        self.assertNotIn(b"\x1b", done.stderr)
+        self.assertLess(len(done.stderr), 2300)
+        name = "\x1b]0;title\x07" * 1000
+        trace = self.write("t.json", json.dumps({"traceEvents": [
+            {"ph": "X", "name": name, "cat": name, "pid": 1, "tid": 1, "ts": 1, "dur": -1},
+            {"ph": "M", "name": name, "pid": name, "tid": 1}]}))
+        done = self.call("trace", "check", trace, code=BAD_INPUT)
+        self.assertNotIn("\x1b", done.stdout + done.stderr)
+
     def test_trace_check_says_what_and_where(self) -> None:
         broken = self.write("broken.json", '{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":-1}]}')
         done = self.call("trace", "check", broken, code=BAD_INPUT)

@@ -3,16 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "app/commands/measure.h"
 #include "app/console/console.h"
+#include "app/console/interrupt.h"
 #include "app/console/json_text.h"
 #include "app/console/progress.h"
+#include "app/experiment/trial_log.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_file.h"
 #include "app/report/result_folder.h"
@@ -101,16 +105,15 @@ int compare_stored(const CompareArguments& arguments, const ComparedSide& a, con
 
 /// One side, ready to run.
 struct Contender {
+  const char* cell;  ///< its name in the log
   config::RunConfig config;
   ComparedSide side;
-
-  void run(Job* job) { side.trials.push_back(whole_trial(config, job)); }
 };
 
-Contender load(const std::string& path, std::vector<std::string> overrides, const std::vector<std::string>& own,
-               const Job* job) {
+Contender load(const char* cell, const std::string& path, std::vector<std::string> overrides,
+               const std::vector<std::string>& own, const Job* job) {
   overrides.insert(overrides.end(), own.begin(), own.end());
-  Contender c;
+  Contender c{cell, {}, {}};
   std::vector<std::string> notes;
   c.config = load_config(config::find_profile(path), overrides, placement_of(job), &notes);
   for (std::string& note : config::validate(c.config)) notes.push_back(std::move(note));
@@ -119,6 +122,105 @@ Contender load(const std::string& path, std::vector<std::string> overrides, cons
   for (const std::string& text : own) c.side.name += " --set " + text;
   c.side.config = config::to_json(c.config);
   return c;
+}
+
+LogOwner owner_of(const Contender& a, const Contender& b) {
+  const std::string all = config::to_toml(a.config) + "versus\n" + config::to_toml(b.config);
+  return {"comparison", fmt::format("{:016x}", stable_hash(all)), {a.cell, b.cell}};
+}
+
+/// A and B in turns. What is finished is in the log at once, so that a comparison that was interrupted or killed can go
+/// on. Only whole pairs count: trials of one pair ran next to each other, which is what makes them comparable, so a
+/// pair that lacks a side is measured anew under a new number.
+class ComparisonRun {
+ public:
+  ComparisonRun(Contender& a, Contender& b, const fs::path& folder, Job* job)
+      : a_(a), b_(b), job_(job), path_(folder / "trials.jsonl"), log_(path_, owner_of(a, b)) {
+    if (const std::string note = log_.torn_note(); !note.empty()) console().info(note);
+    std::map<std::uint64_t, std::array<const Trial*, 2>> pairs;
+    for (const LoggedTrial& logged : log_.trials()) {
+      next_ = std::max(next_, logged.number + 1);
+      if (logged.trial) pairs[logged.number][logged.cell == a.cell ? 0 : 1] = &*logged.trial;
+    }
+    for (const auto& [number, sides] : pairs) {
+      if (sides[0] != nullptr && sides[1] != nullptr) keep(*sides[0], *sides[1]);
+    }
+    if (!log_.trials().empty()) console().info(fmt::format("going on: {} trials of each side are there", pairs_done()));
+  }
+
+  /// Runs until there are `trials` pairs. False if the user stopped it.
+  bool run(int trials) {
+    const KeepingWhatIsDone keeping(console().quiet());
+    const std::int64_t begin = now_ns();
+    const int before = pairs_done();
+    for (; pairs_done() < trials; ++next_) {
+      std::string line = fmt::format("trial {} of {} of each side", pairs_done() + 1, trials);
+      if (const int ran = pairs_done() - before; ran > 0) {
+        const double passed = static_cast<double>(now_ns() - begin) * 1e-9;
+        line += fmt::format("  {} left", format_duration(passed / ran * (trials - pairs_done())));
+      }
+      console().progress(line);
+      try {
+        run_pair();
+      } catch (const Interrupted&) {
+        console().clear_progress();
+        return false;
+      } catch (...) {
+        console().clear_progress();
+        if (!log_.trials().empty()) console().info(how_to_go_on());
+        throw;
+      }
+    }
+    console().clear_progress();
+    return true;
+  }
+
+  std::string how_to_go_on() const {
+    return fmt::format("{} keeps the trials done; the same command with --out {} goes on from there", path_.string(),
+                       path_.parent_path().string());
+  }
+
+  /// Whether all trials come from one program and machine.
+  bool one_world() const {
+    const World& first = a_.side.trials.front().world;
+    const auto same = [&](const Trial& trial) { return same_program_and_machine(trial.world, first); };
+    return std::ranges::all_of(a_.side.trials, same) && std::ranges::all_of(b_.side.trials, same);
+  }
+
+ private:
+  int pairs_done() const { return static_cast<int>(a_.side.trials.size()); }
+
+  void keep(const Trial& a, const Trial& b) {
+    a_.side.trials.push_back(a);
+    b_.side.trials.push_back(b);
+  }
+
+  /// ABBA: what drifts slowly hits both sides alike, and neither is always second.
+  void run_pair() {
+    const bool a_first = next_ % 2 == 0;
+    const Trial first = run_one(a_first ? a_ : b_);
+    const Trial second = run_one(a_first ? b_ : a_);
+    keep(a_first ? first : second, a_first ? second : first);
+  }
+
+  Trial run_one(const Contender& side) {
+    if (interrupt_requested()) throw Interrupted();
+    log_.append({.cell = side.cell, .number = next_, .trial = whole_trial(side.config, job_), .reason = {}});
+    return *log_.trials().back().trial;
+  }
+
+  Contender& a_;
+  Contender& b_;
+  Job* job_;
+  fs::path path_;
+  TrialLog log_;
+  std::uint64_t next_ = 0;  // number of the next pair
+};
+
+/// A folder that holds a comparison, finished or not, is gone on with; the log says whether it is the same one.
+OldResult old_comparison(const CompareArguments& arguments) {
+  const bool goes_on = !arguments.overwrite && kind_of_log(fs::path(arguments.out) / "trials.jsonl") == "comparison";
+  return goes_on ? OldResult::keep : old_result(arguments);
 }
 
 }  // namespace
@@ -138,22 +240,19 @@ int compare_command(const CompareArguments& arguments, Job* job) {
   if (wants_stored(arguments)) {
     if (const auto sides = stored_sides(arguments)) return compare_stored(arguments, sides->first, sides->second);
   }
-  Contender a = load(arguments.a, arguments.overrides, arguments.a_overrides, job);
-  Contender b = load(arguments.b.empty() ? arguments.a : arguments.b, arguments.overrides, arguments.b_overrides, job);
+  Contender a = load("a", arguments.a, arguments.overrides, arguments.a_overrides, job);
+  Contender b =
+      load("b", arguments.b.empty() ? arguments.a : arguments.b, arguments.overrides, arguments.b_overrides, job);
   if (a.config == b.config) console().info("A and B are the same configuration: this measures the noise (A/A).");
-  const ResultFolder folder("compare", arguments.out, old_result(arguments));
-
-  const std::int64_t begin = now_ns();
-  for (int trial = 0; trial < trials; ++trial) {
-    const double passed = static_cast<double>(now_ns() - begin) * 1e-9;
-    std::string line = fmt::format("trial {} of {} of each side", trial + 1, trials);
-    if (trial > 0) line += fmt::format("  {} left", format_duration(passed / trial * (trials - trial)));
-    console().progress(line);
-    // ABBA: what drifts slowly hits both sides alike, and neither is always second.
-    (trial % 2 == 0 ? a : b).run(job);
-    (trial % 2 == 0 ? b : a).run(job);
+  const ResultFolder folder("compare", arguments.out, old_comparison(arguments));
+  ComparisonRun run(a, b, folder.path(), job);
+  if (!run.run(trials)) {
+    console().warning(fmt::format("interrupted; {}", run.how_to_go_on()));
+    return static_cast<int>(ExitCode::interrupted);
   }
-  console().clear_progress();
+  if (!run.one_world()) {
+    console().warning("the trials come from different programs or machines; take their verdict with care");
+  }
   const double threshold = arguments.threshold / 100;
   const metrics::Comparison comparison = metrics::compare_samples(a.side.steps(), b.side.steps(), threshold);
   console().print(compare_table(a.side, b.side, comparison, threshold, Evidence::interleaved));

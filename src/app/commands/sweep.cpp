@@ -84,20 +84,23 @@ void check_summary(const fs::path& path, const SweepGrid& grid) {
                   path.string()));
 }
 
+LogOwner owner_of(const SweepGrid& grid) {
+  LogOwner owner{"sweep", grid.hash, {}};
+  for (const SweepCell& cell : grid.cells) owner.cells.push_back(cell.id);
+  return owner;
+}
+
 /// Which trials are there, and which cells have failed.
 struct State {
   std::set<std::pair<std::string, std::uint64_t>> done;
   std::set<std::string> failed;
 };
 
-State state_of(const std::vector<LoggedTrial>& trials, const SweepGrid& grid, bool retry_failed) {
+State state_of(const std::vector<LoggedTrial>& trials, bool retry_failed) {
   std::map<std::pair<std::string, std::uint64_t>, bool> last;
   for (const LoggedTrial& logged : trials) last[{logged.cell, logged.number}] = logged.trial.has_value();
-  std::set<std::string> known;
-  for (const SweepCell& cell : grid.cells) known.insert(cell.id);
   State state;
   for (const auto& [key, ok] : last) {
-    if (!known.contains(key.first)) continue;
     if (ok) state.done.insert(key);
     if (!ok && !retry_failed) state.failed.insert(key.first);
   }
@@ -134,15 +137,10 @@ class SweepRun {
       : grid_(grid),
         job_(job),
         folder_(folder),
-        log_(folder / "trials.jsonl", grid.hash),
-        state_(state_of(log_.trials(), grid, retry_failed)),
+        log_(folder / "trials.jsonl", owner_of(grid)),
+        state_(state_of(log_.trials(), retry_failed)),
         progress_(grid, missing()) {
-    if (log_.torn_bytes() > 0) {
-      console().info(
-          fmt::format("{}: the last line was torn ({} bytes, from a kill while it was written) and is left "
-                      "out; its trial runs again",
-                      (folder / "trials.jsonl").string(), log_.torn_bytes()));
-    }
+    if (const std::string note = log_.torn_note(); !note.empty()) console().info(note);
     if (!log_.trials().empty()) {
       console().info(fmt::format("going on: {} trials are there, {} are missing", state_.done.size(), missing()));
     }

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "app/experiment/trial_log.h"
+
 namespace fsdpbench::app {
 
 /// The command line of `fsdpbench sweep`.

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/clean_text.h"
+
 namespace fsdpbench::app {
 namespace {
 
@@ -28,7 +30,8 @@ Console::Options options_of_process() {
 
 }  // namespace
 
-void Console::print(std::string_view text) {
+void Console::print(std::string_view raw) {
+  const std::string text = clean_text(raw, 0, Lines::keep);
   const std::scoped_lock lock(mutex_);
   erase_line();
   errno = 0;
@@ -55,7 +58,7 @@ void Console::message(std::string_view label, std::string_view colour, std::stri
   if (options_.colour) line += colour;
   line += label;
   if (options_.colour && !colour.empty()) line += kPlain;
-  line += text;
+  line += clean_text(text, kMostOfAMessage);
   line += '\n';
   write(options_.messages, line);
   std::fflush(options_.messages);
@@ -65,7 +68,7 @@ void Console::progress(std::string_view line) {
   if (options_.quiet) return;
   const std::scoped_lock lock(mutex_);
   erase_line();
-  write(options_.messages, line);
+  write(options_.messages, clean_text(line, kMostOfAMessage));
   if (options_.terminal) {
     line_open_ = true;
   } else {

@@ -10,7 +10,9 @@
 namespace fsdpbench::app {
 
 /// The one place through which the program talks to its user. Results go to standard output; everything else
-/// (information, warnings, errors, progress) goes to standard error, so that results can be piped. Thread-safe.
+/// (information, warnings, errors, progress) goes to standard error, so that results can be piped. Names, values and
+/// messages from outside are in all of it, so all of it passes through clean_text(): a message is one line of at most
+/// kMostOfAMessage bytes, whatever is in it. Thread-safe.
 class Console {
  public:
   struct Options {
@@ -26,7 +28,8 @@ class Console {
   bool quiet() const { return options_.quiet; }
   bool terminal() const { return options_.terminal; }
 
-  /// A result, as is. Where it cannot be written (a full disk, a pipe that nobody reads), unwritten() says why.
+  /// A result: lines, of any length. Where it cannot be written (a full disk, a pipe that nobody reads), unwritten()
+  /// says why.
   void print(std::string_view text);
   void print(const Table& table) { print(format_table(table)); }
 

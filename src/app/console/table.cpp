@@ -4,6 +4,8 @@
 #include <cctype>
 #include <string_view>
 
+#include "base/clean_text.h"
+
 namespace fsdpbench::app {
 namespace {
 
@@ -56,7 +58,11 @@ std::string format_row(const std::vector<std::string>& cells, const std::vector<
 
 }  // namespace
 
-std::string format_table(const Table& table) {
+std::string format_table(const Table& raw) {
+  Table table = raw;  // some cells hold what users wrote
+  for (auto& row : table.rows) {
+    for (std::string& cell : row) cell = clean_text(cell, kMostOfACell);
+  }
   const std::vector<Column> columns = measure(table);
   std::string out;
   if (!table.title.empty()) out += table.title + '\n';

@@ -8,6 +8,7 @@
 #include <string>
 #include <variant>
 
+#include "app/console/json_part.h"
 #include "base/error.h"
 #include "metrics/caveats.h"
 
@@ -44,9 +45,13 @@ json summary_json(const metrics::Summary& s) {
           {"n", s.n}};
 }
 
-metrics::Summary summary_from(const json& j) {
-  const int n = j.at("n");
-  return {j.at("median"), j.at("ci_low"), j.at("ci_high"), metrics::interval_of(n), j.at("min"), j.at("max"), n};
+constexpr std::int64_t kMost = 1'000'000'000;  // steps, ranks
+
+metrics::Summary summary_from(const JsonPart& j) {
+  const int n = static_cast<int>(j.at("n").whole(0, kMost));
+  const auto number = [&](const char* key) { return j.at(key).number(); };
+  return {
+      number("median"), number("ci_low"), number("ci_high"), metrics::interval_of(n), number("min"), number("max"), n};
 }
 
 json fidelity_json(const metrics::Fidelity& fidelity) {
@@ -59,12 +64,12 @@ json fidelity_json(const metrics::Fidelity& fidelity) {
   return j;
 }
 
-metrics::Fidelity fidelity_from(const json& j) {
+metrics::Fidelity fidelity_from(const JsonPart& j) {
   const auto time = [&](const char* name) -> std::optional<metrics::ModelledTime> {
-    if (!j.contains(name)) return std::nullopt;
-    return metrics::ModelledTime{j.at(name).at("modelled_ms"), j.at(name).at("observed_ms")};
+    if (!j.has(name)) return std::nullopt;
+    return metrics::ModelledTime{j.at(name).at("modelled_ms").number(), j.at(name).at("observed_ms").number()};
   };
-  return {time("compute"), time("transfer"), j.at("excess_pct")};
+  return {time("compute"), time("transfer"), j.at("excess_pct").number()};
 }
 
 json metrics_json(const Trial& trial) {
@@ -87,33 +92,35 @@ json metrics_json(const Trial& trial) {
   return j;
 }
 
-void read_metrics(const json& j, Trial& trial) {
+void read_metrics(const JsonPart& j, Trial& trial) {
   RunMetrics& m = trial.metrics.emplace();
   m.step_ms = summary_from(j.at("step_ms"));
   for (const MetricField& field : kMetricFields) {
     if (const auto* always = std::get_if<double RunMetrics::*>(&field.value)) {
-      m.*(*always) = j.at(field.name);
-    } else if (j.contains(field.name)) {
-      m.*std::get<std::optional<double> RunMetrics::*>(field.value) = j.at(field.name).get<double>();
+      m.*(*always) = j.at(field.name).number();
+    } else if (j.has(field.name)) {
+      m.*std::get<std::optional<double> RunMetrics::*>(field.value) = j.at(field.name).number();
     }
   }
-  if (j.contains("unsettled_steps")) m.settling = {j.at("unsettled_steps"), j.at("never_settled")};
-  for (const json& rank : j.value("ranks", json::array())) {
+  if (j.has("unsettled_steps")) {
+    m.settling = {static_cast<int>(j.at("unsettled_steps").whole(0, kMost)), j.at("never_settled").flag()};
+  }
+  for (const JsonPart& rank : j.has("ranks") ? j.at("ranks").list() : std::vector<JsonPart>()) {
     m.ranks.push_back({summary_from(rank.at("step_ms")),
-                       rank.at("compute_ms"),
-                       rank.at("exposed_comm_ms"),
-                       rank.value("exposed_copy_ms", 0.0),
-                       rank.at("idle_ms"),
+                       rank.at("compute_ms").number(),
+                       rank.at("exposed_comm_ms").number(),
+                       rank.number("exposed_copy_ms", 0),
+                       rank.at("idle_ms").number(),
                        {}});
-    if (rank.contains("overlap_pct")) m.ranks.back().overlap_pct = rank.at("overlap_pct").get<double>();
+    if (rank.has("overlap_pct")) m.ranks.back().overlap_pct = rank.at("overlap_pct").number();
   }
-  if (j.contains("model_tflops_per_rank")) {
+  if (j.has("model_tflops_per_rank")) {
     metrics::ModelFlops& flops = trial.flops.emplace();
-    flops.per_rank_and_step = j.at("model_flops_per_rank_and_step");
-    flops.tflops_per_rank = j.at("model_tflops_per_rank");
-    if (j.contains("mfu_pct")) flops.mfu_pct = j.at("mfu_pct").get<double>();
+    flops.per_rank_and_step = j.at("model_flops_per_rank_and_step").number();
+    flops.tflops_per_rank = j.at("model_tflops_per_rank").number();
+    if (j.has("mfu_pct")) flops.mfu_pct = j.at("mfu_pct").number();
   }
-  if (j.contains("emulation_fidelity")) trial.fidelity = fidelity_from(j.at("emulation_fidelity"));
+  if (j.has("emulation_fidelity")) trial.fidelity = fidelity_from(j.at("emulation_fidelity"));
 }
 
 json cause_json(const metrics::CauseShare& c) {
@@ -124,19 +131,19 @@ json cause_json(const metrics::CauseShare& c) {
   return j;
 }
 
-metrics::CauseShare cause_from(const json& j) {
+metrics::CauseShare cause_from(const JsonPart& j) {
   metrics::CauseShare c;
-  const std::string name = j.at("cause");
+  const std::string name = j.at("cause").text();
   std::size_t i = 0;
   while (i < metrics::kCauseCount && metrics::to_string(static_cast<metrics::Cause>(i)) != name) ++i;
-  if (i == metrics::kCauseCount) throw ConfigError(fmt::format("there is no cause \"{}\"", name));
+  if (i == metrics::kCauseCount) j.at("cause").refuse("the name of a cause");
   c.cause = static_cast<metrics::Cause>(i);
-  c.ms = j.at("ms");
-  c.share_pct = j.at("share_pct");
-  c.advice = j.at("advice");
-  c.unit = j.value("unit", "");
-  c.op = j.value("op", "");
-  c.late_rank = j.value("late_rank", -1);
+  c.ms = j.at("ms").number();
+  c.share_pct = j.at("share_pct").number();
+  c.advice = j.at("advice").text();
+  c.unit = j.text("unit", "");
+  c.op = j.text("op", "");
+  if (j.has("late_rank")) c.late_rank = static_cast<int>(j.at("late_rank").whole(0, kMost));
   return c;
 }
 
@@ -146,9 +153,9 @@ json categories_json(const PoolStatistics& memory) {
   return j;
 }
 
-void read_categories(const json& j, PoolStatistics& memory) {
-  memory.peak_occupied_total = j.at("total");
-  for (MemoryCategory c : kMemoryCategories) memory.peak_occupied[index_of(c)] = j.at(std::string(to_string(c)));
+void read_categories(const JsonPart& j, PoolStatistics& memory) {
+  memory.peak_occupied_total = j.at("total").size();
+  for (MemoryCategory c : kMemoryCategories) memory.peak_occupied[index_of(c)] = j.at(to_string(c)).size();
 }
 
 json wire_json(const plan::CommunicationVolume& v) {
@@ -157,45 +164,48 @@ json wire_json(const plan::CommunicationVolume& v) {
           {"all_reduce", std::llround(v.all_reduce)}};
 }
 
-plan::CommunicationVolume wire_from(const json& j) {
-  return {j.at("all_gather"), j.at("reduce_scatter"), j.at("all_reduce")};
+plan::CommunicationVolume wire_from(const JsonPart& j) {
+  return {j.at("all_gather").number(), j.at("reduce_scatter").number(), j.at("all_reduce").number()};
 }
 
-std::vector<double> steps_from(const json& j) {
+std::vector<double> steps_from(const JsonPart& j) {
+  const JsonPart times = j.has("steps_ms") ? j.at("steps_ms") : j.at("steps").at("slowest_rank_ms");
   std::vector<double> steps;
-  for (const json& step : j.contains("steps_ms") ? j.at("steps_ms") : j.at("steps").at("slowest_rank_ms")) {
-    if (!step.is_number() || !(step.get<double>() > 0)) throw ConfigError("a step time is no positive number");
-    steps.push_back(step);
+  for (const JsonPart& step : times.list()) {
+    steps.push_back(step.number());
+    if (!(steps.back() > 0)) step.refuse("a step time, which is positive");
   }
-  if (steps.empty()) throw ConfigError("it has no steps");
+  if (steps.empty()) times.refuse("step times");
   return steps;
 }
 
-Trial read_trial(const json& j) {
+}  // namespace
+
+Trial trial_from_json(const JsonPart& j) {
   Trial trial;
   trial.world = world_from_json(j.at("world"));
-  trial.interrupted = !j.value("complete", true);
-  trial.seconds = j.value("seconds", 0.0);
-  const json& memory = j.at("memory");
+  trial.interrupted = !j.flag("complete", true);
+  trial.seconds = j.number("seconds", 0);
+  const JsonPart memory = j.at("memory");
   read_categories(memory.at("peak_bytes"), trial.memory);
-  trial.memory.reserved = memory.at("reserved_bytes");
+  trial.memory.reserved = memory.at("reserved_bytes").size();
   read_categories(memory.at("estimated_peak_bytes"), trial.estimated_memory);
-  if (!j.contains("metrics")) return trial;
+  if (!j.has("metrics")) return trial;
   read_metrics(j.at("metrics"), trial);
   trial.metrics->steps_ms = steps_from(j);
   trial.wire = wire_from(j.at("comm").at("wire_bytes_per_rank"));
   trial.expected_wire = wire_from(j.at("comm").at("expected_wire_bytes_per_rank"));
   metrics::CauseReport& causes = trial.causes.emplace();
   causes.step_ms = trial.metrics->step_ms.median;
-  causes.stalled_ms = j.at("stalled_ms");
-  for (const json& caveat : j.value("caveats", json::array())) trial.caveats.push_back(caveat);
-  if (!j.value("rated", true)) return trial;
-  causes.small_ms = j.at("causes_small_ms");
-  for (const json& cause : j.at("causes")) causes.causes.push_back(cause_from(cause));
+  causes.stalled_ms = j.at("stalled_ms").number();
+  if (j.has("caveats")) {
+    for (const JsonPart& caveat : j.at("caveats").list()) trial.caveats.push_back(caveat.text());
+  }
+  if (!j.flag("rated", true)) return trial;
+  causes.small_ms = j.at("causes_small_ms").number();
+  for (const JsonPart& cause : j.at("causes").list()) causes.causes.push_back(cause_from(cause));
   return trial;
 }
-
-}  // namespace
 
 std::vector<std::pair<std::string_view, double>> metric_numbers(const Trial& trial) {
   std::vector<std::pair<std::string_view, double>> numbers;
@@ -243,15 +253,6 @@ json to_json(const Trial& trial) {
   return j;
 }
 
-Trial trial_from_json(const json& j) {
-  try {
-    return read_trial(j);
-  } catch (const json::exception& error) {
-    // nlohmann's texts begin with a number of its own: "[json.exception.out_of_range.403] key 'world' not found".
-    const std::string text = error.what();
-    const std::size_t end = text.find("] ");
-    throw ConfigError(end == std::string::npos ? text : text.substr(end + 2));
-  }
-}
+Trial trial_from_json(const json& j) { return trial_from_json(JsonPart(j)); }
 
 }  // namespace fsdpbench::app

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/console/json_part.h"
 #include "app/experiment/trial.h"
 
 namespace fsdpbench::app {
@@ -17,7 +18,8 @@ std::vector<std::pair<std::string_view, double>> metric_numbers(const Trial& tri
 /// (report/result_json.h).
 nlohmann::json to_json(const Trial& trial);
 
-/// Reads what to_json() wrote, or a whole result.json. Throws ConfigError that says what is missing or wrong.
+/// Reads what to_json() wrote, or a whole result.json. Throws ConfigError that names the key that is missing or wrong.
+Trial trial_from_json(const JsonPart& json);
 Trial trial_from_json(const nlohmann::json& json);
 
 }  // namespace fsdpbench::app

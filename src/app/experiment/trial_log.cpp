@@ -5,11 +5,15 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "app/console/json_part.h"
 #include "app/console/json_text.h"
 #include "app/experiment/trial_json.h"
 #include "base/error.h"
@@ -21,8 +25,6 @@ using nlohmann::json;
 
 constexpr int kTrialsVersion = 2;
 
-bool is_text(const json& object, const char* key) { return object.contains(key) && object[key].is_string(); }
-
 json to_json(const LoggedTrial& logged) {
   json line = logged.trial ? to_json(*logged.trial) : json{{"reason", logged.reason}, {"exit_code", logged.exit_code}};
   line["cell"] = logged.cell;
@@ -32,20 +34,20 @@ json to_json(const LoggedTrial& logged) {
 }
 
 /// Throws ConfigError that says what is wrong with it.
-LoggedTrial logged_trial(const json& line) {
-  if (!line.is_object()) throw ConfigError("it is no object");
-  if (!is_text(line, "cell")) throw ConfigError("it names no cell");
-  if (!line.contains("trial") || !line["trial"].is_number_unsigned()) throw ConfigError("it has no trial number");
-  if (!is_text(line, "status")) throw ConfigError("it has no status");
-  LoggedTrial logged{.cell = line["cell"], .number = line["trial"], .trial = {}, .reason = {}};
-  if (line["status"] == "failed") {
-    if (!is_text(line, "reason")) throw ConfigError("it gives no reason for the failure");
-    logged.reason = line["reason"];
-    if (line.contains("exit_code") && line["exit_code"].is_number_integer()) logged.exit_code = line["exit_code"];
+LoggedTrial logged_trial(const JsonPart& line, const std::vector<std::string>& cells) {
+  LoggedTrial logged{.cell = line.at("cell").text(), .number = 0, .trial = {}, .reason = {}};
+  if (!cells.empty() && std::ranges::find(cells, logged.cell) == cells.end()) {
+    line.at("cell").refuse("one of the cells that the first line's owner has");
+  }
+  logged.number = static_cast<std::uint64_t>(line.at("trial").whole(0, kMostTrials - 1));
+  const std::string status = line.at("status").text();
+  if (status == "failed") {
+    logged.reason = line.at("reason").text();
+    if (line.has("exit_code")) logged.exit_code = static_cast<int>(line.at("exit_code").whole(0, 255));
     return logged;
   }
-  if (line["status"] != "ok") throw ConfigError("its status is neither ok nor failed");
-  if (!line.contains("metrics")) throw ConfigError("it has no metrics");
+  if (status != "ok") line.at("status").refuse("\"ok\" or \"failed\"");
+  (void)line.at("metrics");  // a trial of no steps is not logged
   logged.trial = trial_from_json(line);
   return logged;
 }
@@ -64,21 +66,28 @@ std::string read_all(int file, const std::filesystem::path& path) {
   }
 }
 
-std::string read_header(const json& header, const std::string& place) {
-  if (!header.is_object() || !is_text(header, "sweep") || !header.contains("trials_version")) {
-    throw ConfigError(fmt::format("{}:1: this is no file of trials of a sweep.", place));
+LogOwner read_header(const JsonPart& header, const std::string& place) {
+  const char* kind = header.has("comparison") ? "comparison" : "sweep";
+  if (!header.has(kind) || !header.has("trials_version")) {
+    throw ConfigError(fmt::format("{}:1: this is no file of trials of a sweep or a comparison.", place));
   }
-  if (header["trials_version"] != kTrialsVersion) {
-    throw ConfigError(fmt::format("{}:1: trials_version is {}; this program reads {}.", place,
-                                  header["trials_version"].dump(), kTrialsVersion));
+  try {
+    if (const std::int64_t version = header.at("trials_version").size(); version != kTrialsVersion) {
+      throw ConfigError(fmt::format("trials_version is {}; this program reads {}", version, kTrialsVersion));
+    }
+    LogOwner owner{kind, header.at(kind).text(), {}};
+    if (owner.hash.empty()) header.at(kind).refuse("a hash");
+    return owner;
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}:1: {}.", place, error.what()));
   }
-  return header["sweep"];
 }
 
 }  // namespace
 
-ParsedTrials parse_trials(std::string_view text, const std::string& place) {
+ParsedTrials parse_trials(std::string_view text, const std::string& place, const std::vector<std::string>& cells) {
   ParsedTrials parsed;
+  std::map<std::pair<std::string, std::uint64_t>, int> measured;  // and in which line
   int number = 0;
   while (parsed.whole_bytes < text.size()) {
     const std::size_t end = text.find('\n', parsed.whole_bytes);
@@ -92,10 +101,17 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place) {
           fmt::format("{}:{}: this line is damaged (not JSON); delete it to go on without it.", place, number));
     }
     if (number == 1) {
-      parsed.sweep = read_header(line, place);
+      parsed.owner = read_header(JsonPart(line), place);
     } else {
       try {
-        parsed.trials.push_back(logged_trial(line));
+        LoggedTrial logged = logged_trial(JsonPart(line), cells);
+        const auto [first, is_new] = measured.try_emplace({logged.cell, logged.number}, number);
+        if (!is_new) {
+          throw ConfigError(
+              fmt::format("trial {} of this cell stands in line {} already", logged.number, first->second));
+        }
+        if (!logged.trial) measured.erase(first);  // it may be tried again
+        parsed.trials.push_back(std::move(logged));
       } catch (const ConfigError& error) {
         throw ConfigError(fmt::format("{}:{}: this is no trial: {}.", place, number, error.what()));
       }
@@ -105,36 +121,68 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place) {
   return parsed;
 }
 
-TrialLog::TrialLog(const std::filesystem::path& path, const std::string& sweep) : path_(path) {
+std::string kind_of_log(const std::filesystem::path& path) {
+  constexpr std::size_t kMostOfALine = 4096;
+  std::string line(kMostOfALine, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(line.data(), static_cast<std::streamsize>(line.size()));
+  line.resize(static_cast<std::size_t>(file.gcount()));
+  line.resize(std::min(line.find('\n'), line.size()));
+  try {
+    const json header = parse_json(line);
+    return read_header(JsonPart(header), path.string()).kind;
+  } catch (const ConfigError&) {
+    return "";
+  }
+}
+
+TrialLog::TrialLog(const std::filesystem::path& path, const LogOwner& owner) : path_(path), owner_(owner) {
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0) throw OutputError(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
   try {
     if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
-      throw OutputError(fmt::format("{} is in use: another sweep is writing to it.", path.string()));
+      throw OutputError(fmt::format("{} is in use: another process is writing to it.", path.string()));
     }
     const std::string text = read_all(file_, path);
-    ParsedTrials parsed = parse_trials(text, path.string());
-    if (!parsed.sweep.empty() && parsed.sweep != sweep) {
+    const ParsedTrials header = parse_trials(std::string_view(text).substr(0, text.find('\n') + 1), path.string());
+    if (!header.owner.hash.empty() && (header.owner.kind != owner.kind || header.owner.hash != owner.hash)) {
       throw ConfigError(
-          fmt::format("{} holds the trials of another sweep (its base, axes or seed differ from this one's); "
-                      "choose another folder with --out, or delete this one.",
-                      path.string()));
+          fmt::format("{} holds the trials of another {} ({}); choose another folder with --out, or delete "
+                      "this one.",
+                      path.string(), header.owner.kind,
+                      header.owner.kind != owner.kind ? "no " + owner.kind
+                      : owner.kind == "sweep"         ? "its base, axes or seed differ from this one's"
+                                                      : "its configurations differ from these"));
     }
+    ParsedTrials parsed = parse_trials(text, path.string(), owner.cells);
     torn_bytes_ = text.size() - parsed.whole_bytes;
     if (torn_bytes_ > 0 && ::ftruncate(file_, static_cast<off_t>(parsed.whole_bytes)) != 0) {
       throw OutputError(fmt::format("cannot cut the torn line off {}: {}", path.string(), std::strerror(errno)));
     }
     trials_ = std::move(parsed.trials);
-    if (parsed.sweep.empty()) write_line({{"trials_version", kTrialsVersion}, {"sweep", sweep}});
+    is_new_ = parsed.owner.hash.empty();
   } catch (...) {
     ::close(file_);
     throw;
   }
 }
 
-TrialLog::~TrialLog() { ::close(file_); }
+TrialLog::~TrialLog() {
+  if (is_new_) ::unlink(path_.c_str());  // while it is still locked
+  ::close(file_);
+}
+
+std::string TrialLog::torn_note() const {
+  if (torn_bytes_ == 0) return "";
+  return fmt::format(
+      "{}: the last line was torn ({} bytes, from a kill while it was written) and is left out; its trial "
+      "runs again",
+      path_.string(), torn_bytes_);
+}
 
 void TrialLog::append(LoggedTrial trial) {
+  if (is_new_) write_line({{"trials_version", kTrialsVersion}, {owner_.kind, owner_.hash}});
+  is_new_ = false;
   write_line(to_json(trial));
   if (trial.trial) trial.trial->measurement = {};  // megabytes, of no use here
   trials_.push_back(std::move(trial));

@@ -91,33 +91,35 @@ json to_json(const World& w) {
   return j;
 }
 
-World world_from_json(const json& j) {
+World world_from_json(const JsonPart& j) {
+  constexpr std::int64_t kMost = 1'000'000'000;
   World w;
-  w.program.version = j.at("version");
-  w.program.git_revision = j.at("git_revision");
-  w.program.git_dirty = j.at("git_dirty");
-  w.program.build_type = j.at("build_type");
-  w.program.compiler = j.at("compiler");
-  w.program.sanitize = j.value("sanitize", "");
-  w.command_line = j.at("command_line").get<std::vector<std::string>>();
-  w.date = j.at("date");
-  w.backend = j.at("backend");
-  w.ranks = j.at("launch").at("ranks");
-  w.launcher = j.at("launch").at("source");
-  w.transport = j.at("launch").value("transport", "");
-  w.cpu = j.at("cpu");
-  w.threads = j.at("threads");
-  w.memory_bytes = j.at("memory_bytes");
-  w.kernel = j.at("kernel");
-  w.realtime = j.at("realtime");
-  for (const auto& [name, version] : j.at("libraries").items()) w.libraries.emplace_back(name, version);
-  w.emulated_link = j.at("emulated_link");
-  w.emulated_compute = j.at("emulated_compute");
-  for (const json& device : j.value("devices", json::array())) {
+  w.program.version = j.at("version").text();
+  w.program.git_revision = j.at("git_revision").text();
+  w.program.git_dirty = j.at("git_dirty").flag();
+  w.program.build_type = j.at("build_type").text();
+  w.program.compiler = j.at("compiler").text();
+  w.program.sanitize = j.text("sanitize", "");
+  for (const JsonPart& word : j.at("command_line").list()) w.command_line.push_back(word.text());
+  w.date = j.at("date").text();
+  w.backend = j.at("backend").text();
+  w.ranks = static_cast<int>(j.at("launch").at("ranks").whole(0, kMost));
+  w.launcher = j.at("launch").at("source").text();
+  w.transport = j.at("launch").text("transport", "");
+  w.cpu = j.at("cpu").text();
+  w.threads = static_cast<int>(j.at("threads").whole(0, kMost));
+  w.memory_bytes = j.at("memory_bytes").size();
+  w.kernel = j.at("kernel").text();
+  w.realtime = j.at("realtime").text();
+  for (const auto& [name, version] : j.at("libraries").members()) w.libraries.emplace_back(name, version.text());
+  w.emulated_link = j.at("emulated_link").flag();
+  w.emulated_compute = j.at("emulated_compute").flag();
+  if (!j.has("devices")) return w;
+  for (const JsonPart& device : j.at("devices").list()) {
     World::RankPlace& place = w.places.emplace_back();
-    place.host = device.at("host");
-    for (const auto& [name, value] : device.items()) {
-      if (name != "rank" && name != "host") place.device.emplace_back(name, value);
+    place.host = device.at("host").text();
+    for (const auto& [name, value] : device.members()) {
+      if (name != "rank" && name != "host") place.device.emplace_back(name, value.text());
     }
   }
   return w;

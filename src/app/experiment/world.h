@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/console/json_part.h"
 #include "app/machine/build_info.h"
 #include "backend/device.h"
 #include "config/run_config.h"
@@ -47,8 +48,8 @@ World current_world(const config::RunConfig& config, const launch::Session* sess
 /// sweep may change (ranks, launcher, backend, what is emulated) does not count.
 bool same_program_and_machine(const World& a, const World& b);
 
-/// "world" of result files, both ways. Reading throws nlohmann::json::exception where something is missing or wrong.
+/// "world" of result files, both ways. Reading throws ConfigError that names the key that is missing or wrong.
 nlohmann::json to_json(const World& world);
-World world_from_json(const nlohmann::json& json);
+World world_from_json(const JsonPart& json);
 
 }  // namespace fsdpbench::app

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "app/console/interrupt.h"
+#include "app/console/json_part.h"
 #include "app/console/json_text.h"
 #include "app/job/config_message.h"
 #include "app/job/run_rescue.h"
@@ -25,11 +26,42 @@ constexpr std::string_view kOrder = "job.order";  // from rank 0: JSON, a cell o
 constexpr std::string_view kReady = "job.ready";  // to rank 0: JSON, whether this rank can run it
 constexpr std::string_view kStart = "job.start";  // from rank 0: "go", or "skip" if a rank cannot
 
-/// The next message of `rank` on `topic`, which is an object. Throws BackendError if it is not.
-json message_from(Job& job, int rank, std::string_view topic) {
-  json message = parse_json(job.channel().receive(rank, topic));
-  if (message.is_object()) return message;
-  throw BackendError(fmt::format("rank {} sent something else than a message of fsdpbench ({})", rank, topic));
+/// What `read` makes of the next message of `rank` on `topic`. Throws BackendError that names the rank if it is not of
+/// the kind that `read` expects.
+template <class Read>
+auto message_from(Job& job, int rank, std::string_view topic, const Read& read) {
+  const json message = parse_json(job.channel().receive(rank, topic));
+  try {
+    return read(JsonPart(message));
+  } catch (const ConfigError& error) {
+    throw BackendError(fmt::format("rank {} sent something else than a message of fsdpbench ({}: {})", rank, topic,
+                                   message.is_discarded() ? "it is not JSON" : error.what()));
+  }
+}
+
+/// What a rank says to an order.
+struct Answer {
+  int code = 0;  ///< an ExitCode; 0: it is ready
+  std::string message;
+};
+
+Answer answer_from(const JsonPart& part) {
+  return {static_cast<int>(part.at("code").whole(0, 255)), part.text("message", "")};
+}
+
+/// What rank 0 wants of the others.
+struct Order {
+  std::optional<int> end;  ///< the job is over, with this exit code; then the rest is empty
+  std::string config;      ///< to_message()
+  std::string folder;      ///< RunRescue's, as the next
+  json frame;
+};
+
+Order order_from(const JsonPart& part) {
+  if (part.has("end")) return {static_cast<int>(part.at("end").whole(0, 255)), {}, {}, {}};
+  const JsonPart frame = part.at("frame");
+  if (!frame.value().is_null()) (void)frame.at("train").members();
+  return {{}, part.at("config").text(), part.at("folder").text(), frame.value()};
 }
 
 void send_to_others(Job& job, std::string_view topic, const std::string& payload) {
@@ -40,9 +72,9 @@ json ready() { return {{"code", 0}}; }
 json not_ready(const std::string& why, ExitCode code) { return {{"code", static_cast<int>(code)}, {"message", why}}; }
 
 /// Opens the cell that was ordered; what is wrong with it goes to rank 0.
-std::optional<Cell> open_ordered(const json& order, int local_ranks, json& answer) {
+std::optional<Cell> open_ordered(const Order& order, int local_ranks, json& answer) {
   try {
-    Cell cell = open_cell(config_from_message(order.at("config").get<std::string>()), local_ranks);
+    Cell cell = open_cell(config_from_message(order.config), local_ranks);
     answer = ready();
     return cell;
   } catch (const Error& error) {
@@ -61,18 +93,17 @@ void announce(Job& job, const Cell& cell, const fs::path& folder, const json& fr
                    {"folder", folder.empty() ? "" : fs::absolute(folder).string()},
                    {"frame", frame}};
   send_to_others(job, kOrder, json_line(order));
-  json refusal;
+  Answer refusal;
   int refuser = 0;
   for (int rank = 1; rank < job.ranks(); ++rank) {
-    const json answer = message_from(job, rank, kReady);
-    if (answer.at("code") == 0 || refuser > 0) continue;
+    const Answer answer = message_from(job, rank, kReady, answer_from);
+    if (answer.code == 0 || refuser > 0) continue;
     refuser = rank;
     refusal = answer;
   }
   send_to_others(job, kStart, refuser > 0 ? "skip" : "go");
   if (refuser > 0) {
-    throw Error(fmt::format("rank {}: {}", refuser, refusal.at("message").get<std::string>()),
-                static_cast<ExitCode>(refusal.at("code").get<int>()));
+    throw Error(fmt::format("rank {}: {}", refuser, refusal.message), static_cast<ExitCode>(refusal.code));
   }
 }
 
@@ -94,7 +125,7 @@ engine::Measurement train_rank(Job& job, const Cell& cell, engine::RunHooks hook
   return measurement;
 }
 
-void serve_cell(Job& job, const json& order) {
+void serve_cell(Job& job, const Order& order) {
   job.watch().doing("preparing a run");
   json answer;
   const std::optional<Cell> cell = open_ordered(order, job.session().placement().local_ranks, answer);
@@ -102,7 +133,7 @@ void serve_cell(Job& job, const json& order) {
   if (job.channel().receive(0, kStart) != "go") return;
   engine::RunHooks hooks;
   hooks.stop = interrupt_requested;
-  train_rank(job, *cell, hooks, order.at("folder").get<std::string>(), order.at("frame"));
+  train_rank(job, *cell, hooks, order.folder, order.frame);
 }
 
 }  // namespace
@@ -123,8 +154,8 @@ void announce_end(Job& job, int code) { send_to_others(job, kOrder, json_line({{
 int serve(Job& job) {
   for (;;) {
     job.watch().doing("waiting for rank 0");
-    const json order = message_from(job, 0, kOrder);
-    if (order.contains("end")) return order["end"];
+    const Order order = message_from(job, 0, kOrder, order_from);
+    if (order.end) return *order.end;
     serve_cell(job, order);
   }
 }

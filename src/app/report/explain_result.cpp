@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "app/console/json_part.h"
 #include "app/console/table.h"
 #include "app/report/result_file.h"
 #include "base/error.h"
@@ -14,21 +15,21 @@ namespace {
 
 using nlohmann::json;
 
-std::string causes_text(const json& result) {
+std::string causes_text(const JsonPart& result) {
   Table table;
   table.title = "Why computation was not running (mean of all ranks, scaled to the step time as the run's table is)";
   table.header = {"cause", "ms", "of the step", "worst at"};
-  const double step = result.at("metrics").at("step_ms").at("median").get<double>();
+  const double step = result.at("metrics").at("step_ms").at("median").number();
   std::string advice;
-  for (const json& c : result.at("causes")) {
-    const std::string cause = c.at("cause").get<std::string>();
-    std::string where = c.value("op", "");
-    if (c.contains("late_rank")) where += fmt::format(", late: rank {}", c.at("late_rank").get<int>());
-    table.rows.push_back({cause, fmt::format("{:.2f}", c.at("ms").get<double>()),
-                          fmt::format("{:.1f} %", c.at("share_pct").get<double>()), where});
-    advice += fmt::format("- {}: {}\n", cause, c.at("advice").get<std::string>());
+  for (const JsonPart& c : result.at("causes").list()) {
+    const std::string cause = c.at("cause").text();
+    std::string where = c.text("op", "");
+    if (c.has("late_rank")) where += fmt::format(", late: rank {}", c.at("late_rank").size());
+    table.rows.push_back({cause, fmt::format("{:.2f}", c.at("ms").number()),
+                          fmt::format("{:.1f} %", c.at("share_pct").number()), where});
+    advice += fmt::format("- {}: {}\n", cause, c.at("advice").text());
   }
-  const double small = result.at("causes_small_ms").get<double>();
+  const double small = result.at("causes_small_ms").number();
   table.rows.push_back(
       {"small (each under 2 %)", fmt::format("{:.2f}", small), fmt::format("{:.1f} %", 100 * small / step), ""});
   return format_table(table) + (advice.empty() ? "" : "\n" + advice);
@@ -49,9 +50,9 @@ std::string explain_result(const std::string& given) {
     throw ConfigError(fmt::format("{}: there are no causes in it; no measured step was completed.", result.path));
   }
   try {
-    return causes_text(result.content);
-  } catch (const json::exception&) {
-    throw_damaged(result);
+    return causes_text(JsonPart(result.content));
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: is damaged: {}.", result.path, error.what()));
   }
 }
 

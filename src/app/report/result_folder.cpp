@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/console/json_text.h"
+#include "app/experiment/trial_log.h"
 #include "app/report/result_json.h"
 #include "app/report/trace_files.h"
 #include "base/error.h"
@@ -83,11 +84,13 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
 }
 
 void refuse(const fs::path& folder, OldResult old) {
-  if (const std::string name = first_of(folder, {"sweep.json", "trials.jsonl"}); !name.empty()) {
+  const bool compared = kind_of_log(folder / "trials.jsonl") == "comparison";
+  if (const std::string name = first_of(folder, {"sweep.json", compared ? "sweep.json" : "trials.jsonl"});
+      !name.empty()) {
     throw ConfigError(fmt::format("{} holds a sweep ({}); choose another folder with --out.", folder.string(), name));
   }
   if (old == OldResult::overwrite) return;
-  if (const std::string name = first_of(folder, {"result.json", "compare.json"}); !name.empty()) {
+  if (const std::string name = first_of(folder, {"result.json", "compare.json", "trials.jsonl"}); !name.empty()) {
     throw ConfigError(
         fmt::format("{} holds a result already ({}); choose another folder with --out, or replace it "
                     "with --overwrite.",
@@ -98,7 +101,7 @@ void refuse(const fs::path& folder, OldResult old) {
 /// What run, compare and report have written; beside new results it would be taken for theirs.
 void remove_ours(const fs::path& folder) {
   std::error_code error;
-  for (const char* name : {"result.json", "compare.json", "trace.json", "config.toml"}) {
+  for (const char* name : {"result.json", "compare.json", "trials.jsonl", "trace.json", "config.toml"}) {
     if (!fs::is_directory(folder / name, error)) fs::remove(folder / name, error);
   }
   for (const auto& file : fs::directory_iterator(folder / "trace", error)) {
