@@ -4,8 +4,8 @@
 #include <array>
 
 #include "base/duration.h"
-#include "metrics/collective_message.h"
 #include "metrics/step_view.h"
+#include "replay/collective_message.h"
 
 namespace fsdpbench::metrics {
 
@@ -196,7 +196,7 @@ class Blame {
 
   bool mostly_latency(int i) const {
     if (!link_) return false;
-    const CollectiveMessage message = message_of(view_.op(i), groups_);
+    const replay::CollectiveMessage message = replay::message_of(view_.op(i), groups_);
     return message.seconds_of_latency(*link_) > message.seconds_of_bytes(*link_);
   }
 
@@ -212,7 +212,7 @@ class Blame {
       beside = std::max(other.begin_ns, other.peers_arrived_ns) < r.end_ns && other.end_ns > begin;
     }
     if (!beside) return 0;
-    const CollectiveMessage message = message_of(view_.op(i), groups_);
+    const replay::CollectiveMessage message = replay::message_of(view_.op(i), groups_);
     const std::int64_t alone = whole_ns((message.seconds_of_bytes(*link_) + message.seconds_of_latency(*link_)) * 1e9);
     return std::max<std::int64_t>(0, r.end_ns - begin - alone);
   }

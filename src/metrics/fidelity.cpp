@@ -3,29 +3,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "metrics/collective_message.h"
 #include "metrics/step_breakdown.h"
+#include "replay/collective_message.h"
+#include "replay/emulated_times.h"
 
 namespace fsdpbench::metrics {
 namespace {
-
-using schedule::OpKind;
 
 struct Sum {
   double modelled_ns = 0;
   double observed_ns = 0;
 };
-
-double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& sizes) {
-  if (op.module < 0) return 0;
-  const plan::ModuleSizes& size = sizes[static_cast<std::size_t>(op.module)];
-  switch (op.kind) {
-    case OpKind::forward:
-    case OpKind::recompute: return size.forward_flops;
-    case OpKind::backward: return size.backward_flops;
-    default: return 0;  // emulated kernels take time for matrix products and attention only
-  }
-}
 
 /// From the moment the last peer had arrived.
 Interval transfer_of(const trace::Record& r) { return {std::max(r.begin_ns, r.peers_arrived_ns), r.end_ns}; }
@@ -85,7 +73,7 @@ class Model {
     for (std::size_t i = 0; i < records.size(); ++i) {
       const schedule::Op& op = step.schedule().ops[i];
       if (classify(op) != OpClass::computation) continue;
-      compute_.modelled_ns += flops_of(op, sizes_) * ns_per_flop;
+      compute_.modelled_ns += replay::flops_of(op, sizes_) * ns_per_flop;
       compute_.observed_ns += static_cast<double>(records[i].end_ns - records[i].begin_ns);
     }
   }
@@ -97,7 +85,7 @@ class Model {
     for (std::size_t i = 0; i < step.schedule().ops.size(); ++i) {
       const schedule::Op& op = step.schedule().ops[i];
       if (!op.is_collective()) continue;
-      const CollectiveMessage message = message_of(op, groups_);
+      const replay::CollectiveMessage message = replay::message_of(op, groups_);
       for (int rank = 0; rank < step.ranks(); ++rank) {
         const plan::Members peers = groups_.members(op.group(), rank);
         if (peers.first != rank) continue;

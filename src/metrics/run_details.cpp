@@ -5,10 +5,10 @@
 #include <map>
 #include <utility>
 
-#include "metrics/collective_message.h"
 #include "metrics/op_key.h"
 #include "metrics/statistics.h"
 #include "metrics/step_breakdown.h"
+#include "replay/collective_message.h"
 #include "schedule/print_schedule.h"
 
 namespace fsdpbench::metrics {
@@ -134,7 +134,7 @@ class Details {
 
   CollectiveTimes collective(const Times& times) const {
     const schedule::Op& op = *times.op;
-    const CollectiveMessage message = message_of(op, plan_.groups);
+    const replay::CollectiveMessage message = replay::message_of(op, plan_.groups);
     CollectiveTimes c;
     c.name = schedule::op_name(plan_, op);
     c.kind = schedule::to_string(op.kind);

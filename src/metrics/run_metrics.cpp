@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "metrics/compare.h"
-#include "replay/replay.h"
 #include "metrics/step_breakdown.h"
+#include "replay/replay.h"
 
 namespace fsdpbench::metrics {
 namespace {

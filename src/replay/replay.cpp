@@ -2,68 +2,98 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <utility>
+
+#include "replay/walks.h"
 
 namespace fsdpbench::replay {
-namespace {
 
-struct RankState {
-  std::int64_t host = 0;
-  std::array<std::int64_t, kLaneCount> lanes{};
-  std::array<std::int64_t, schedule::kGroupCount> communicators{};
-  std::vector<std::int64_t> events;
-};
+bool too_long(const OpTimes& times) {
+  constexpr double kLongest_ns = 9007199254740992.0;  // 2^53
+  return std::ranges::any_of(times.steps, [](const StepCosts& costs) {
+    double sum = 0;
+    for (const OpCost& cost : costs) sum += cost.run_ns + cost.link_ns;
+    return !(sum <= kLongest_ns);
+  });
+}
 
-}  // namespace
+Walk::Walk(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times)
+    : schedules_(schedules),
+      groups_(groups),
+      times_(times),
+      ranks_(times.ranks_differ() ? static_cast<std::size_t>(groups.ranks()) : 1) {
+  for (const schedule::Schedule& schedule : schedules.steps) {
+    programs_.push_back(compile(schedule, schedules.event_count));
+  }
+  last_.begin_ns.assign(ranks_, 0);
+  last_.end_ns.assign(ranks_, 0);
+  if (times.link_factor.empty()) return;
+  for (std::size_t g = 0; g < plan::kGroupCount; ++g) {
+    const auto group = static_cast<plan::Group>(g);
+    slowest_link_[g].assign(group_count(group), 0);
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      double& slowest = slowest_link_[g][group_number(group, rank)];
+      slowest = std::max(slowest, times.link_factor[rank]);
+    }
+  }
+}
+
+std::size_t Walk::group_size(plan::Group group) const {
+  return ranks_ == 1 ? 1 : static_cast<std::size_t>(groups_.size(group));
+}
+
+std::size_t Walk::group_stride(plan::Group group) const {
+  return ranks_ == 1 ? 1 : static_cast<std::size_t>(groups_.members(group, 0).stride);
+}
+
+std::size_t Walk::group_number(plan::Group group, std::size_t rank) const {
+  return ranks_ == 1 ? 0 : static_cast<std::size_t>(groups_.number(group, static_cast<int>(rank)));
+}
+
+void Walk::collective_ns(std::size_t op, std::span<double> by_group) const {
+  const OpCost& cost = costs()[op];
+  const std::vector<double>& slowest = slowest_link_[static_cast<std::size_t>(schedule().ops[op].group())];
+  if (slowest.empty()) {
+    std::ranges::fill(by_group, cost.run_ns + cost.link_ns);
+  } else {
+    for (std::size_t g = 0; g < by_group.size(); ++g) {
+      by_group[g] = cost.run_ns + static_cast<double>(std::llround(cost.link_ns * slowest[g]));
+    }
+  }
+  times_.jitter.apply(static_cast<std::int64_t>(step_), op, 0, false, by_group);
+}
+
+bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times) {
+  if (!times.given.empty()) return false;
+  constexpr int kFabrics = 8;
+  for (std::size_t step = 0; step < schedules.steps.size(); ++step) {
+    std::array<plan::Group, kFabrics> user{};
+    const std::vector<schedule::Op>& ops = schedules.steps[step].ops;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (!ops[i].is_collective() || groups.size(ops[i].group()) == 1) continue;
+      plan::Group& known = user.at(static_cast<std::size_t>(times.of_step(step)[i].fabric));
+      if (known != plan::Group::none && known != ops[i].group()) return true;
+      known = ops[i].group();
+    }
+  }
+  return false;
+}
+
+std::unique_ptr<Replay> make_replay(const schedule::Schedules& schedules, const plan::Groups& groups,
+                                    const OpTimes& times) {
+  return links_are_shared(schedules, groups, times) ? walk_in_time_order(schedules, groups, times)
+                                                    : walk_in_issue_order(schedules, groups, times);
+}
 
 std::int64_t max_plus_bound(const schedule::Schedule& schedule, int event_count, const plan::Groups& groups,
-                            const std::vector<OpDurations>& by_rank) {
-  const int ranks = groups.ranks();
-  std::vector<RankState> states(static_cast<std::size_t>(ranks));
-  for (RankState& state : states) state.events.assign(static_cast<std::size_t>(event_count), 0);
-  std::vector<std::int64_t> ready(states.size());
-  std::vector<std::int64_t> latest;  // by group: when its last rank was ready
-
-  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-    const schedule::Op& op = schedule.ops[i];
-    for (std::size_t r = 0; r < states.size(); ++r) {
-      RankState& s = states[r];
-      std::int64_t waits = 0;
-      for (const schedule::Wait& wait : op.waits)
-        waits = std::max(waits, s.events[static_cast<std::size_t>(wait.event)]);
-      if (op.is_host()) {
-        s.host = std::max(s.host, waits);
-        if (op.kind == schedule::OpKind::host_sync) {
-          for (std::int64_t lane : s.lanes) s.host = std::max(s.host, lane);
-        }
-        continue;
-      }
-      ready[r] = std::max({s.host, s.lanes[index_of(op.lane)], waits});
-      if (op.is_collective()) ready[r] = std::max(ready[r], s.communicators[static_cast<std::size_t>(op.group())]);
-    }
-    if (op.is_host()) continue;
-    if (op.is_collective()) {
-      latest.assign(static_cast<std::size_t>(groups.count(op.group())), 0);
-      for (int r = 0; r < ranks; ++r) {
-        std::int64_t& last = latest[static_cast<std::size_t>(groups.number(op.group(), r))];
-        last = std::max(last, ready[static_cast<std::size_t>(r)]);
-      }
-    }
-    for (int r = 0; r < ranks; ++r) {
-      RankState& s = states[static_cast<std::size_t>(r)];
-      std::int64_t start = ready[static_cast<std::size_t>(r)];
-      if (op.is_collective()) start = std::max(start, latest[static_cast<std::size_t>(groups.number(op.group(), r))]);
-      const std::int64_t end = start + (op.has_work() ? by_rank[static_cast<std::size_t>(r)][i] : 0);
-      s.lanes[index_of(op.lane)] = end;
-      if (op.is_collective()) s.communicators[static_cast<std::size_t>(op.group())] = end;
-      if (op.record != schedule::kNoEvent) s.events[static_cast<std::size_t>(op.record)] = end;
-    }
-  }
-  std::int64_t makespan = 0;
-  for (const RankState& s : states) {
-    makespan = std::max(makespan, s.host);
-    for (std::int64_t lane : s.lanes) makespan = std::max(makespan, lane);
-  }
-  return makespan;
+                            std::vector<OpDurations> by_rank) {
+  const schedule::Schedules schedules{{schedule}, event_count};
+  OpTimes times;
+  times.given.push_back(std::move(by_rank));
+  const auto replay = walk_in_issue_order(schedules, groups, times);
+  replay->step({});
+  return static_cast<std::int64_t>(*std::ranges::max_element(replay->last_step().end_ns));
 }
 
 }  // namespace fsdpbench::replay

@@ -24,24 +24,24 @@ struct PredictedCase {
     }
   }
   const schedule::Schedule& steady() const { return made.schedules.steady(); }
-  replay::OpDurations durations() const { return modelled_durations(steady(), made.sizes, made.plan.groups, rates); }
-  StepPrediction predict() const {
-    return predict_step(steady(), made.schedules.event_count, made.sizes, made.plan.groups, rates);
-  }
+  StepPrediction predict() const { return predict_step(made.schedules, made.sizes, made.plan.groups, rates); }
   std::int64_t first(OpKind kind, const std::string& unit) const {
-    const replay::OpDurations all = durations();
+    const replay::StepCosts all =
+        replay::emulated_times(made.schedules, made.sizes, made.plan.groups, rates).steps.back();
     for (std::size_t i = 0; i < all.size(); ++i) {
       const schedule::Op& op = steady().ops[i];
-      if (op.kind == kind && made.plan.units[static_cast<std::size_t>(op.unit)].label() == unit) return all[i];
+      if (op.kind == kind && made.plan.units[static_cast<std::size_t>(op.unit)].label() == unit) {
+        return static_cast<std::int64_t>(all[i].run_ns + all[i].link_ns);
+      }
     }
     throw std::out_of_range("no such op");
   }
 
   testing::ScheduleCase made;
-  ModelledRates rates{1e9, {1e9, 10e-6}};
+  replay::Rates rates{1e9, {1e9, 10e-6}};
 };
 
-TEST(ModelledDurations, OfARing) {
+TEST(EmulatedTimes, OfARing) {
   config::RunConfig c = testing::decoder_config(kBlocks, 4, 2);
   c.fsdp.strategy = config::Strategy::hybrid_shard;
   c.fsdp.param_dtype = DType::bf16;
@@ -52,7 +52,7 @@ TEST(ModelledDurations, OfARing) {
   EXPECT_EQ(e.first(OpKind::all_reduce, "0"), 2 * 10'000 + 2 * shard * 4 / 2);  // two replicas
 }
 
-TEST(ModelledDurations, OfComputation) {
+TEST(EmulatedTimes, OfComputation) {
   config::RunConfig c = testing::decoder_config(kBlocks, 4);
   c.fsdp.activation_checkpointing = true;
   const PredictedCase e(c);

@@ -14,8 +14,8 @@
 #include "config/load.h"
 #include "config/spelling.h"
 #include "config/validate.h"
-#include "metrics/step_prediction.h"
 #include "model/outline.h"
+#include "replay/emulated_times.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -53,16 +53,13 @@ void check_memory(const engine::Setup& setup, int local_ranks) {
 void check_modelled_time(const engine::Setup& setup) {
   const config::RunConfig& c = setup.config;
   if (!c.emulate.compute_tflops && !c.emulate.link_gb_per_s) return;
-  metrics::ModelledRates rates{std::numeric_limits<double>::infinity(), {std::numeric_limits<double>::infinity(), 0}};
+  replay::Rates rates{std::numeric_limits<double>::infinity(), {std::numeric_limits<double>::infinity(), 0}};
   if (c.emulate.compute_tflops) rates.flops_per_second = *c.emulate.compute_tflops * 1e12 / c.inject.slow_rank_factor;
   if (const auto link = c.emulate.link()) {
     rates.link = *link;
     rates.link.bytes_per_second /= c.inject.slow_link_factor;
   }
-  if (!metrics::too_long(
-          metrics::modelled_durations(setup.schedules.steady(), setup.sizes, setup.plan.groups, rates))) {
-    return;
-  }
+  if (!replay::too_long(replay::emulated_times(setup.schedules, setup.sizes, setup.plan.groups, rates))) return;
   throw ConfigError(fmt::format(
       "emulate.compute_tflops = {}, emulate.link_gb_per_s = {}, emulate.link_latency_us = {}: the ops of one "
       "step would take over 104 days; expected rates that are faster, or a smaller model or batch.",

@@ -41,19 +41,18 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
   prediction.rates.flops_per_second = *tflops * 1e12;
   prediction.rates.link.bytes_per_second = bandwidth.value_or(0) * 1e9;
   prediction.rates.link.latency_seconds = given.link_latency_us.value_or(emulate.link_latency_us) * 1e-6;
-  if (metrics::too_long(metrics::modelled_durations(p.schedules.steady(), p.sizes, p.plan.groups, prediction.rates))) {
+  if (replay::too_long(replay::emulated_times(p.schedules, p.sizes, p.plan.groups, prediction.rates))) {
     prediction.why_none = "at these rates its ops would take over 104 days";
     return prediction;
   }
-  prediction.step =
-      metrics::predict_step(p.schedules.steady(), p.schedules.event_count, p.sizes, p.plan.groups, prediction.rates);
+  prediction.step = metrics::predict_step(p.schedules, p.sizes, p.plan.groups, prediction.rates);
   return prediction;
 }
 
 std::string prediction_text(const Prediction& prediction) {
   if (!prediction.step) return fmt::format("Predicted step: none, because {}\n", prediction.why_none);
   const metrics::StepPrediction& s = *prediction.step;
-  const metrics::ModelledRates& r = prediction.rates;
+  const replay::Rates& r = prediction.rates;
   std::string text =
       fmt::format("Predicted step {:.2f} ms: compute {:.2f} ms, ", milliseconds(s.step), milliseconds(s.computation));
   const double tflops = r.flops_per_second / 1e12;

@@ -19,7 +19,7 @@ struct GivenRates {
 /// The step of a configuration that nobody has run: by the steady schedule with modelled op times.
 struct Prediction {
   std::optional<metrics::StepPrediction> step;
-  metrics::ModelledRates rates;
+  replay::Rates rates;
   std::string why_none;  ///< a sentence, where there is no step
 };
 

@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/wait_point.h"
+#include "base/fluid_link.h"
 
 namespace fsdpbench::backend::cpu {
 
@@ -25,8 +26,8 @@ struct FlowState {
   double bytes_left = 0;
 };
 
-/// The modelled link of every rank. A transfer first takes latency * hops, then its bytes go through; the k transfers
-/// whose bytes go through one link at once get 1/k of its bandwidth each (fluid fair sharing). Times are absolute and
+/// The modelled link of every rank (base/fluid_link.h). A transfer first takes latency * hops, then its bytes go
+/// through, in fair shares with the others on the link. Times are absolute and
 /// follow from the transfers' starts alone, so late wake-ups do not add up. Thread-safe.
 class Links {
  public:
@@ -46,19 +47,7 @@ class Links {
   void learn(int rank, std::span<const FlowState> flows, std::int64_t at_ns);
 
  private:
-  struct Flow {
-    std::shared_ptr<Transfer> transfer;
-    double active_ns = 0;  ///< the latency part ends
-    double bytes_left = 0;
-  };
-  struct Link {
-    double bytes_per_ns = 0;
-    double now_ns = 0;
-    std::vector<Flow> flows;
-  };
-  static void drop_finished(Link& link);
-  static double run_to_next_change(Link& link, double until_ns);
-  static void advance(Link& link, double until_ns);
+  using Link = FluidLink<std::shared_ptr<Transfer>>;
   static void predict_ends(Link link);
 
   const double latency_ns_;

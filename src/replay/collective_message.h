@@ -7,7 +7,7 @@
 #include "plan/groups.h"
 #include "schedule/op.h"
 
-namespace fsdpbench::metrics {
+namespace fsdpbench::replay {
 
 /// What a collective sends, by nccl-tests' conventions: the message is the output of an all-gather, the input of a
 /// reduce-scatter, the buffer of an all-reduce.
@@ -30,4 +30,4 @@ inline CollectiveMessage message_of(const schedule::Op& op, const plan::Groups& 
   return {op.collective()->bytes() * (all_reduce ? 1 : ranks), ranks, all_reduce ? 2 : 1};
 }
 
-}  // namespace fsdpbench::metrics
+}  // namespace fsdpbench::replay

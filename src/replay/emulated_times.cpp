@@ -1,0 +1,59 @@
+#include "replay/emulated_times.h"
+
+#include <cmath>
+
+#include "replay/collective_message.h"
+
+namespace fsdpbench::replay {
+
+using schedule::OpKind;
+
+double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& sizes) {
+  if (op.module < 0) return 0;
+  const plan::ModuleSizes& module = sizes[static_cast<std::size_t>(op.module)];
+  switch (op.kind) {
+    case OpKind::forward: return module.forward_flops;
+    case OpKind::recompute: return module.recompute_flops;
+    case OpKind::backward: return module.backward_flops;
+    default: return 0;
+  }
+}
+
+OpTimes emulated_times(const schedule::Schedules& schedules, const std::vector<plan::ModuleSizes>& sizes,
+                       const plan::Groups& groups, const Rates& rates) {
+  OpTimes times;
+  for (const schedule::Schedule& schedule : schedules.steps) {
+    StepCosts& costs = times.steps.emplace_back();
+    for (const schedule::Op& op : schedule.ops) {
+      OpCost& cost = costs.emplace_back();
+      if (op.is_collective()) {
+        const CollectiveMessage message = message_of(op, groups);
+        cost.run_ns = std::nearbyint(message.seconds_of_latency(rates.link) * 1e9);
+        cost.link_ns = std::nearbyint(message.seconds_of_bytes(rates.link) * 1e9);
+      } else if (const double flops = flops_of(op, sizes); flops > 0) {
+        cost.run_ns = std::nearbyint(flops / rates.flops_per_second * 1e9);
+      }
+    }
+  }
+  return times;
+}
+
+void add_trouble(const config::Inject& inject, std::uint64_t seed, int ranks, OpTimes& times) {
+  const auto slow = [&](std::int64_t rank, double factor, std::vector<double>& factors) {
+    if (rank < 0 || rank >= ranks || factor == 1.0) return;
+    factors.resize(static_cast<std::size_t>(ranks), 1.0);
+    factors[static_cast<std::size_t>(rank)] *= factor;
+  };
+  slow(inject.slow_rank, inject.slow_rank_factor, times.compute_factor);
+  slow(inject.slow_link_rank, inject.slow_link_factor, times.link_factor);
+  times.host.issue_ns += std::nearbyint(inject.host_delay_us * 1e3);
+  times.delays.uniform_ns = std::floor(inject.jitter_us * 1e3);
+  times.delays.seed = seed;
+  for (const Lane lane : kLanes) {
+    if (inject.delay_lane != to_string(lane)) continue;
+    times.delays.fixed_ns[index_of(lane)] = std::nearbyint(inject.delay_us * 1e3);
+    times.delays.rank = static_cast<int>(inject.delay_rank);
+  }
+}
+
+}  // namespace fsdpbench::replay

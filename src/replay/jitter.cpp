@@ -1,0 +1,63 @@
+#include "replay/jitter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
+#include "replay/random.h"
+
+namespace fsdpbench::replay {
+namespace {
+
+/// A power of two, so that bits of a random number are an index.
+constexpr std::size_t kTable = 4096;
+
+/// Whole nanoseconds; exact below 2^51. Adding pushes the fraction out of the mantissa.
+inline double whole(double x) {
+  constexpr double kPush = 6755399441055744.0;  // 1.5 * 2^52
+  return (x + kPush) - kPush;
+}
+
+/// The standard normal distribution's quantile, by bisection: it is asked a thousand times, once.
+double normal_quantile(double p) {
+  double low = -10, high = 10;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(-middle / std::sqrt(2.0)) / 2 < p ? low : high) = middle;
+  }
+  return (low + high) / 2;
+}
+
+}  // namespace
+
+Jitter::Jitter(std::uint64_t seed, std::vector<double> residuals, double pause_chance, double pause_ns)
+    : seed_(mixed(seed + 0x9e3779b97f4a7c15ULL)),
+      pause_below_(static_cast<std::uint64_t>(pause_chance * 4294967296.0)),
+      pause_ns_(pause_ns) {
+  if (residuals.empty()) throw std::logic_error("Jitter: residuals are missing");
+  std::ranges::sort(residuals);
+  for (std::size_t i = 0; i < kTable; ++i) residuals_.push_back(residuals[i * residuals.size() / kTable]);
+}
+
+std::vector<double> Jitter::lognormal(double sigma, std::size_t count) {
+  std::vector<double> residuals;
+  for (std::size_t i = 0; i < count; ++i) {
+    residuals.push_back(std::exp(sigma * normal_quantile((static_cast<double>(i) + 0.5) / static_cast<double>(count))));
+  }
+  return residuals;
+}
+
+void Jitter::apply(std::int64_t step, std::size_t op, std::size_t first, bool pauses, std::span<double> by_rank) const {
+  if (residuals_.empty()) return;
+  const std::uint64_t key = op_key(seed_, step, op);
+  const double* const table = residuals_.data();
+  const std::uint64_t pause_below = pauses ? pause_below_ : 0;
+  for (std::size_t k = 0; k < by_rank.size(); ++k) {
+    const std::uint64_t random = of_rank(key, first + k);
+    by_rank[k] = whole(by_rank[k] * table[random >> 52]);
+    if ((random & 0xffffffffULL) < pause_below) by_rank[k] += pause_ns_;
+  }
+}
+
+}  // namespace fsdpbench::replay

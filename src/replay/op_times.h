@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "replay/delays.h"
+#include "replay/jitter.h"
+#include "schedule/schedule.h"
+
+namespace fsdpbench::replay {
+
+/// What one op takes on every rank alike, before factors and jitter: whole nanoseconds.
+struct OpCost {
+  double run_ns = 0;   ///< on its lane; of a collective, from the arrival of its last peer until its bytes flow
+  double link_ns = 0;  ///< of a collective, on top: while its bytes flow, with the link to themselves
+  int fabric = 0;      ///< of a collective: which of a rank's links its bytes go through
+};
+/// By op of a schedule.
+using StepCosts = std::vector<OpCost>;
+
+/// What the host and the start of ops take, on every rank alike: whole nanoseconds.
+struct HostCosts {
+  double issue_ns = 0;   ///< to issue an op
+  double launch_ns = 0;  ///< from an op's issue until a lane that is idle begins it
+  double wake_ns = 0;    ///< from an event until the op on another lane, or the host, that waited for it goes on
+  double step_ns = 0;    ///< from the end of a rank's step until it begins to issue the next
+};
+
+/// How long everything in a run takes, on every rank and in every step. A pure function: asked twice, it says the same.
+struct OpTimes {
+  std::vector<StepCosts> steps;  ///< as schedule::Schedules::steps; the last one repeats
+  HostCosts host;
+  std::vector<double> compute_factor;  ///< by rank, of what runs on the compute lane; empty: 1
+  std::vector<double> link_factor;  ///< by rank, of its links; a transfer ends when its slowest member does; empty: 1
+  Jitter jitter;
+  Delays delays;
+  /// Nanoseconds by step of `steps`, rank and op, which take the place of costs, factors and jitter; empty: none. Of a
+  /// collective from the arrival of its last peer.
+  std::vector<std::vector<std::vector<std::int64_t>>> given;
+
+  const StepCosts& of_step(std::size_t step) const { return steps[step < steps.size() ? step : steps.size() - 1]; }
+  /// Whether two ranks may take different times.
+  bool ranks_differ() const {
+    return !given.empty() || !compute_factor.empty() || !link_factor.empty() || jitter.any() || delays.rank >= 0 ||
+           delays.uniform_ns > 0;
+  }
+};
+
+/// Whether the ops of a step, one after another, take longer than 104 days: a double holds every nanosecond of less.
+bool too_long(const OpTimes& times);
+
+}  // namespace fsdpbench::replay

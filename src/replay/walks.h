@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "replay/program.h"
+#include "replay/replay.h"
+
+namespace fsdpbench::replay {
+
+/// The two walks behind make_replay(). Arguments as there.
+
+/// Op by op as the host issues them, all ranks at each: (max, +) arithmetic on arrays, so its time is ranks times ops.
+/// A transfer takes what it takes alone.
+std::unique_ptr<Replay> walk_in_issue_order(const schedule::Schedules& schedules, const plan::Groups& groups,
+                                            const OpTimes& times);
+
+/// Rank by rank, as far as each can come, and transfer by transfer in the order in which they end.
+std::unique_ptr<Replay> walk_in_time_order(const schedule::Schedules& schedules, const plan::Groups& groups,
+                                           const OpTimes& times);
+
+/// What both walks are made of.
+class Walk : public Replay {
+ public:
+  Walk(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times);
+  const StepTimes& last_step() const override { return last_; }
+
+ protected:
+  /// How many ranks are walked: one for all if no two may differ. Then each group has that one.
+  std::size_t ranks() const { return ranks_; }
+  std::size_t index_of_rank(int rank) const { return ranks_ == 1 ? 0 : static_cast<std::size_t>(rank); }
+  /// Ranks of a group, how far apart they are, groups, and the number of a rank's group, among those that are walked.
+  std::size_t group_size(plan::Group group) const;
+  std::size_t group_stride(plan::Group group) const;
+  std::size_t group_count(plan::Group group) const { return ranks_ / group_size(group); }
+  std::size_t group_number(plan::Group group, std::size_t rank) const;
+
+  const schedule::Schedule& schedule() const { return schedules_.of_step(step_); }
+  const Program& program() const { return programs_[step_ < programs_.size() ? step_ : programs_.size() - 1]; }
+  const StepCosts& costs() const { return times_.of_step(step_); }
+  /// Nanoseconds of a collective that is alone on its links, by group, from the arrival of its last peer.
+  void collective_ns(std::size_t op, std::span<double> by_group) const;
+  /// A member's own factor, of what the link of the slowest member of its group takes.
+  double link_factor(std::size_t rank) const { return times_.link_factor.empty() ? 1.0 : times_.link_factor[rank]; }
+
+  const schedule::Schedules& schedules_;
+  const plan::Groups& groups_;
+  const OpTimes& times_;
+  std::vector<Program> programs_;
+  std::size_t step_ = 0;  ///< the next one
+  std::size_t ranks_;
+  StepTimes last_;
+
+ private:
+  std::vector<double> slowest_link_[plan::kGroupCount];  // by group; empty: 1
+};
+
+}  // namespace fsdpbench::replay
