@@ -1,0 +1,200 @@
+#include "replay/compute_cost.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace fsdpbench::replay {
+namespace {
+
+/// Output tiles that GEMM libraries choose between, and how near to the best rate a full wave of them comes.
+struct Tile {
+  std::int64_t m, n;
+  double rate;
+};
+constexpr std::array<Tile, 4> kTiles{{{256, 128, 1.0}, {128, 256, 1.0}, {128, 128, 0.92}, {128, 64, 0.75}}};
+/// Depth of k that a tile's beginning and end are worth. With it an A100 gives 233, 258 and 264 TFLOP/s for fp16
+/// squares of 4096, 8192 and 16384 (measured: 228, 254, 257), an H100 1.25 and 1.30 PFLOP/s for fp8 squares of 4096 and
+/// 8192 (1.21, 1.29): Azure/AI-benchmarking-guide.
+constexpr double kFillDepth = 384;
+/// From one kernel's end to the next one's full speed, on the GPU.
+constexpr double kKernelGap = 2.5e-6;
+
+/// Part of the peak that forward and backward together reach on long sequences of heads of 128, and the length at which
+/// they reach half of that.
+struct AttentionRate {
+  double fraction;
+  double half_length;
+};
+/// On GPUs up to the A100 (peak below 500 TFLOP/s): FlashAttention 1 100, 2 up to 189 of 312 TFLOP/s at 16k (T. Dao,
+/// FlashAttention-2, 2023, causal, forward + backward). On later ones the same instructions reach a smaller part: 2
+/// gets 335 of 989 TFLOP/s on an H100 (same paper), 3 up to 550 (J. Shah et al., FlashAttention-3, 2024).
+AttentionRate attention_rate(Attention kernel, double peak_flops) {
+  const bool ampere = peak_flops < 500e12;
+  switch (kernel) {
+    case Attention::flash1: return {ampere ? 0.34 : 0.20, 500};
+    case Attention::flash2: return {ampere ? 0.63 : 0.36, ampere ? 600.0 : 900.0};
+    case Attention::current: return {ampere ? 0.63 : 0.56, ampere ? 600.0 : 1200.0};
+  }
+  return {1, 0};
+}
+
+double ceil_div(std::int64_t a, std::int64_t b) { return static_cast<double>((a + b - 1) / b); }
+
+/// Elements moved by a copy between two buffers, one of which may be larger than what is copied.
+double copied_bytes(const schedule::Schedule& schedule, const schedule::LayoutCopy& copy) {
+  const auto& from = schedule.buffers[static_cast<std::size_t>(copy.from)];
+  const auto& to = schedule.buffers[static_cast<std::size_t>(copy.to)];
+  const std::int64_t elements = std::min(from.bytes / size_of(from.dtype), to.bytes / size_of(to.dtype));
+  return static_cast<double>(elements * (size_of(from.dtype) + size_of(to.dtype)));
+}
+
+double touched_bytes(const schedule::Schedule& schedule, const schedule::Op& op) {
+  if (const auto* copy = std::get_if<schedule::LayoutCopy>(&op.work)) return copied_bytes(schedule, *copy);
+  double bytes = 0;
+  const schedule::Operands operands = op.operands();
+  for (const schedule::BufferList* list : {&operands.reads, &operands.writes}) {
+    for (const schedule::BufferId id : *list) {
+      bytes += static_cast<double>(schedule.buffers[static_cast<std::size_t>(id)].bytes);
+    }
+  }
+  return bytes;
+}
+
+double op_seconds(const schedule::Schedule& schedule, const schedule::Op& op, const std::vector<plan::ModuleWork>& work,
+                  const ComputeCost& cost, const Beside& beside, double share) {
+  using schedule::OpKind;
+  if (!op.has_work() || op.is_collective()) return 0;
+  const auto module = [&](Pass pass) {
+    return cost.module_seconds(work[static_cast<std::size_t>(op.module)], pass, beside, share);
+  };
+  switch (op.kind) {
+    case OpKind::forward: return module(Pass::forward);
+    case OpKind::recompute: return module(Pass::recompute);
+    case OpKind::backward: return module(Pass::backward);
+    default: return cost.stream_seconds(touched_bytes(schedule, op), beside);
+  }
+}
+
+}  // namespace
+
+/// What a pass adds up to.
+struct ComputeCost::Kernels {
+  double seconds = 0;
+  int count = 0;
+
+  void add(double kernel_seconds, double times = 1) {
+    seconds += kernel_seconds * times;
+    count += static_cast<int>(times);
+  }
+};
+
+GpuRates gpu_rates(const config::Cluster& cluster, DType dtype) {
+  const config::ClusterGpu& gpu = cluster.gpu;
+  const double peak = (dtype == DType::bf16 ? gpu.peak.bf16 : gpu.peak.fp32) * 1e12;
+  return {.product_flops = peak * gpu.gemm_fraction,
+          .fp8_product_flops = gpu.peak.fp8 * gpu.fp8_gemm_fraction * 1e12,
+          .peak_flops = peak,
+          .memory_bytes_per_s = gpu.memory_copy_gb_per_s * 1e9,
+          .sms = gpu.sms,
+          .issue_s = cluster.host.kernel_issue_us * 1e-6};
+}
+
+Beside beside_collective(const config::Cluster& cluster, double bus_bytes_per_s) {
+  return {.sms = cluster.intra.collective_sms, .memory_bytes_per_s = 2 * bus_bytes_per_s};
+}
+
+ComputeCost::ComputeCost(const GpuRates& gpu, const Framework& framework, DType dtype, bool fp8)
+    : gpu_(gpu), framework_(framework), element_(static_cast<double>(size_of(dtype))), fp8_(fp8) {}
+
+double ComputeCost::product_seconds(std::int64_t m, std::int64_t n, std::int64_t k, bool fp8,
+                                    const Beside& beside) const {
+  fp8 = fp8 && gpu_.fp8_product_flops > 0;
+  const double rate = (fp8 ? gpu_.fp8_product_flops : gpu_.product_flops) * framework_.efficiency;
+  const std::int64_t sms = std::max(gpu_.sms - beside.sms, 1);
+  double best = HUGE_VAL;
+  for (const Tile& tile : kTiles) {
+    const double tiles = ceil_div(m, tile.m) * ceil_div(n, tile.n);
+    const double waves = std::ceil(tiles / static_cast<double>(sms));
+    const double flops = 2.0 * static_cast<double>(tile.m * tile.n) * (static_cast<double>(k) + kFillDepth);
+    best = std::min(best, waves * flops * gpu_.sms / (rate * tile.rate));
+  }
+  const auto elements = static_cast<double>(m * k + k * n + m * n);
+  const double bytes = elements * element_ - (fp8 ? static_cast<double>(m * k + k * n) * (element_ - 1) : 0);
+  return std::max(best, bytes / std::max(gpu_.memory_bytes_per_s - beside.memory_bytes_per_s, 1.0)) + kKernelGap;
+}
+
+double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool backward, const Beside& beside) const {
+  if (work.heads == 0) return 0;
+  const AttentionRate rate = attention_rate(framework_.attention, gpu_.peak_flops);
+  const double span = 2 * work.mean_span();
+  // Heads of less than 128 fill the tensor cores less.
+  const double head = std::min(1.0, 0.5 + static_cast<double>(work.head_dim) / 256);
+  const double flops_per_s = gpu_.peak_flops * rate.fraction * framework_.efficiency * head * span /
+                             (span + rate.half_length) * std::max(gpu_.sms - beside.sms, 1) / gpu_.sms;
+  return (backward ? 2.5 : 1) * work.flops() / flops_per_s + kKernelGap;
+}
+
+double ComputeCost::stream_seconds(double bytes, const Beside& beside) const {
+  if (bytes == 0) return 0;
+  const double left = std::max(gpu_.memory_bytes_per_s - beside.memory_bytes_per_s, gpu_.memory_bytes_per_s / 4);
+  return bytes / (left * framework_.efficiency) + kKernelGap;
+}
+
+ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass pass, const Beside& beside) const {
+  Kernels kernels;
+  const bool backward = pass == Pass::backward;
+  const bool fp8 = fp8_ && work.kind == plan::ModuleKind::block;
+  const std::size_t skipped = pass == Pass::recompute ? static_cast<std::size_t>(work.kept_products) : 0;
+  for (std::size_t i = 0; i + skipped < work.products.size(); ++i) {
+    const plan::Product& p = work.products[i];
+    const auto times = static_cast<double>(p.count);
+    if (!backward) kernels.add(product_seconds(p.m, p.n, p.k, fp8, beside), times);
+    if (backward && work.input_gradient) kernels.add(product_seconds(p.m, p.k, p.n, fp8, beside), times);
+    if (backward) kernels.add(product_seconds(p.n, p.k, p.m, fp8, beside), times);
+    // Operands to fp8, once in forward and again, transposed, in backward: read in the compute dtype, written as bytes.
+    if (fp8) {
+      const auto input = static_cast<double>(p.m * p.k), weight = static_cast<double>(p.k * p.n),
+                 output = static_cast<double>(p.m * p.n);
+      const double casts = backward ? input + weight + 2 * output : input + weight;
+      kernels.add(stream_seconds(casts * (element_ + 1), beside), times);
+    }
+  }
+  if (work.attention.heads > 0) kernels.add(attention_seconds(work.attention, backward, beside));
+  const plan::Passes& passes = backward ? work.backward : work.forward;
+  kernels.seconds += stream_seconds(
+      ((framework_.compiled ? passes.fused : passes.eager) + (backward ? 2 * work.table_elements : 0)) * element_,
+      beside);
+  const int more = framework_.compiled ? passes.fused_kernels : passes.eager_kernels;
+  kernels.seconds += more * kKernelGap;
+  kernels.count += more;
+  return kernels;
+}
+
+double ComputeCost::module_seconds(const plan::ModuleWork& work, Pass pass, const Beside& beside, double share) const {
+  const Kernels kernels = kernels_of(work, pass, beside);
+  const double seconds = std::max(kernels.seconds, kernels.count * gpu_.issue_s);
+  return pass == Pass::recompute ? share * seconds : seconds;
+}
+
+std::vector<double> compute_seconds(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work,
+                                    const ComputeCost& cost, const Beside& beside, double share) {
+  std::vector<double> seconds;
+  seconds.reserve(schedule.ops.size());
+  for (const schedule::Op& op : schedule.ops) seconds.push_back(op_seconds(schedule, op, work, cost, beside, share));
+  return seconds;
+}
+
+std::vector<double> slowdown_beside_collective(const schedule::Schedule& schedule,
+                                               const std::vector<plan::ModuleWork>& work, const ComputeCost& cost,
+                                               const Beside& beside) {
+  const std::vector<double> alone = compute_seconds(schedule, work, cost),
+                            with = compute_seconds(schedule, work, cost, beside);
+  std::vector<double> slowdown(alone.size(), 1.0);
+  for (std::size_t i = 0; i < alone.size(); ++i) {
+    if (alone[i] > 0) slowdown[i] = std::max(1.0, with[i] / alone[i]);
+  }
+  return slowdown;
+}
+
+}  // namespace fsdpbench::replay
