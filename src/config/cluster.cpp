@@ -139,6 +139,7 @@ std::vector<ClusterField> make_cluster_fields() {
       count("inter.nics_per_node", at(&Cluster::inter, &InterFabric::nics_per_node), 1, 1024),
       rate("inter.nic_gb_per_s", at(&Cluster::inter, &InterFabric::nic_gb_per_s)),
       rate("inter.nic_achieved_gb_per_s", at(&Cluster::inter, &InterFabric::nic_achieved_gb_per_s)),
+      optional_number("inter.base_latency_us", at(&Cluster::inter, &InterFabric::base_latency_us), 0),
       number("inter.hop_latency_us", at(&Cluster::inter, &InterFabric::hop_latency_us), 0),
       count("inter.pod_nodes", at(&Cluster::inter, &InterFabric::pod_nodes), 0, 131072, false),
       optional_number("inter.oversubscription", at(&Cluster::inter, &InterFabric::oversubscription), 1),

@@ -54,6 +54,7 @@ struct InterFabric {
   int nics_per_node = 0;
   double nic_gb_per_s = 0;           ///< line rate of one NIC
   double nic_achieved_gb_per_s = 0;  ///< what large collectives get of it
+  double base_latency_us = 0;        ///< of a collective that leaves its node, once
   double hop_latency_us = 0;         ///< of one step of a collective from node to node
   int pod_nodes = 0;                 ///< nodes that reach each other at full rate; 0: all
   double oversubscription = 1;       ///< between pods a node gets 1/oversubscription of its rate

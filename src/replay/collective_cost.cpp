@@ -74,7 +74,7 @@ Ground ground_of(const config::Cluster& cluster, Collective collective, double b
           .n = static_cast<double>(shape.ranks),
           .nodes = static_cast<double>(shape.nodes),
           .g = static_cast<double>(shape.per_node),
-          .base = cluster.intra.base_latency_us * kMicro,
+          .base = (cluster.intra.base_latency_us + (shape.nodes > 1 ? cluster.inter.base_latency_us : 0)) * kMicro,
           .hop_intra = cluster.intra.hop_latency_us * kMicro,
           .hop_inter = shape.nodes > 1 ? cluster.inter.hop_latency_us * kMicro : 0,
           .ramp = cluster.intra.ramp_mb * 1e6,
@@ -82,10 +82,11 @@ Ground ground_of(const config::Cluster& cluster, Collective collective, double b
           .rate_inter = shape.nodes > 1 ? inter_rate(cluster, shape) : 0};
 }
 
-/// Takes the longer of what two fabrics do at the same time.
+/// Takes the longer of what two fabrics do at the same time. One that fills the NICs but for a little counts as theirs:
+/// what else wants them would wait.
 void transfer(CollectiveCost& cost, double intra, double inter) {
   cost.transfer_s = std::max(intra, inter);
-  cost.fabric = inter >= intra ? Fabric::inter : Fabric::intra;
+  cost.fabric = 1.25 * inter >= intra ? Fabric::inter : Fabric::intra;
 }
 
 double tree_depth(double nodes) { return std::ceil(std::log2(nodes)); }

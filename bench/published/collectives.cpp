@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "published/csv_rows.h"
+#include "published/prediction.h"
+#include "replay/collective_cost.h"
+
+namespace fsdpbench::bench {
+namespace {
+
+using replay::Algorithm;
+using replay::Collective;
+
+/// Below, latencies of one software version decide; the goal speaks of sizes from here on.
+constexpr double kDomainBytes = 32 * 1024.0 * 1024.0;
+
+Collective collective_of(const CsvRow& row) {
+  for (const auto c : {Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce}) {
+    if (to_string(c) == row.text("op")) return c;
+  }
+  throw ConfigError(fmt::format("{}: op = {} is not valid; expected all_gather, reduce_scatter or all_reduce.",
+                                row.place, row.text("op")));
+}
+
+Algorithm algorithm_of(const CsvRow& row) {
+  const std::string& name = row.text("algorithm");
+  if (name.empty()) return Algorithm::automatic;
+  for (int a = 0; a < replay::kAlgorithmCount; ++a) {
+    if (to_string(static_cast<Algorithm>(a)) == name) return static_cast<Algorithm>(a);
+  }
+  throw ConfigError(
+      fmt::format("{}: algorithm = {} is not valid; expected one of docs/published.md or nothing.", row.place, name));
+}
+
+const char* short_name(Collective collective) {
+  return collective == Collective::all_gather ? "AG" : collective == Collective::reduce_scatter ? "RS" : "AR";
+}
+
+Prediction predict(const CsvRow& row) {
+  const config::Cluster cluster = config::load_cluster(row.text("cluster"));
+  const Collective collective = collective_of(row);
+  const int ranks = row.integer("ranks"), nodes = row.integer("nodes");
+  const replay::GroupShape shape{ranks, nodes, static_cast<int>(ceil_div(ranks, nodes))};
+  const std::optional<std::int64_t> bytes = parse_bytes(row.text("size"));
+  if (!bytes) {
+    throw ConfigError(
+        fmt::format("{}: size = {} is not valid; expected bytes, as 64MiB.", row.place, row.text("size")));
+  }
+  const double size = static_cast<double>(*bytes);
+  const replay::CollectiveCost cost = collective_cost(cluster, collective, size, shape, algorithm_of(row));
+  // nccl-tests: bytes on the wire of a ring over time, whatever the algorithm.
+  const double passes = collective == Collective::all_reduce ? 2 : 1;
+  const double wire = passes * size * (shape.ranks - 1) / shape.ranks;
+  return {.id = row.text("id"),
+          .group = fmt::format("{}, {}", cluster.name, shape.nodes == 1 ? "one node" : "several nodes"),
+          .what = fmt::format("{} {:>6} {} {}x{} {}", short_name(collective), row.text("size"), row.text("gpu"),
+                              shape.nodes, shape.per_node, cluster.name),
+          .published = row.number("gb_per_s"),
+          .predicted = wire / cost.seconds() / 1e9,
+          .how = fmt::format("{} {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric)),
+          .calibrates = row.text("calibrates"),
+          .assumed = row.text("assumed"),
+          .in_domain = size >= kDomainBytes,
+          .source = row.text("source"),
+          .note = row.text("note")};
+}
+
+}  // namespace
+
+Predictions predict_collectives(const std::string& path) {
+  Predictions predictions;
+  for (const CsvRow& row : read_csv(path)) predictions.push_back(predict(row));
+  return predictions;
+}
+
+}  // namespace fsdpbench::bench

@@ -1,0 +1,67 @@
+#include "published/csv_rows.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <fstream>
+
+#include "base/error.h"
+
+namespace fsdpbench::bench {
+namespace {
+
+std::vector<std::string> split(const std::string& line) {
+  std::vector<std::string> parts(1);
+  for (const char c : line) {
+    if (c == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+template <class Number>
+Number parse(const CsvRow& row, const std::string& column, const char* expected) {
+  const std::string& text = row.text(column);
+  Number value{};
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status != std::errc() || end != text.data() + text.size() || value <= 0) {
+    throw ConfigError(fmt::format("{}: {} = {} is not valid; expected {} above 0.", row.place, column, text, expected));
+  }
+  return value;
+}
+
+}  // namespace
+
+const std::string& CsvRow::text(const std::string& column) const {
+  const auto found = fields.find(column);
+  if (found == fields.end()) throw ConfigError(fmt::format("{}: there is no column '{}'.", place, column));
+  return found->second;
+}
+
+double CsvRow::number(const std::string& column) const { return parse<double>(*this, column, "a number"); }
+int CsvRow::integer(const std::string& column) const { return parse<int>(*this, column, "an integer"); }
+
+std::vector<CsvRow> read_csv(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  if (!file || !std::getline(file, line)) throw ConfigError(fmt::format("{}: cannot be read, or is empty.", path));
+  const std::vector<std::string> columns = split(line);
+  std::vector<CsvRow> rows;
+  for (int number = 2; std::getline(file, line); ++number) {
+    if (line.empty()) continue;
+    const std::vector<std::string> values = split(line);
+    CsvRow row{fmt::format("{}:{}", path, number), {}};
+    if (values.size() != columns.size()) {
+      throw ConfigError(
+          fmt::format("{}: there are {} values; expected {}, one a column.", row.place, values.size(), columns.size()));
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) row.fields[columns[i]] = values[i];
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+}  // namespace fsdpbench::bench

@@ -1,0 +1,49 @@
+// What do published measurements say of the simulation's models? Predicts each row of profiles/published from the
+// cluster files and prints the errors as they are. docs/published.md explains the table.
+//
+//   bench_published [--collectives FILE] [--csv FILE]
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string_view>
+
+#include "base/error.h"
+#include "config/find_file.h"
+#include "published/prediction.h"
+
+using namespace fsdpbench;
+
+namespace {
+
+struct Arguments {
+  std::string collectives = (config::source_folder() / "profiles/published/collectives.csv").string();
+  std::string csv;
+};
+
+Arguments arguments(int argc, char** argv) {
+  Arguments result;
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view name = argv[i];
+    std::string* value = name == "--collectives" ? &result.collectives : name == "--csv" ? &result.csv : nullptr;
+    if (value == nullptr || i + 1 == argc) {
+      throw ConfigError(fmt::format("{}: expected --collectives FILE or --csv FILE.", name));
+    }
+    *value = argv[i + 1];
+  }
+  return result;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const Arguments given = arguments(argc, argv);
+    const bench::Predictions collectives = bench::predict_collectives(given.collectives);
+    bench::print(collectives, "Single collectives: bus bandwidth", "GB/s");
+    if (!given.csv.empty()) bench::write_csv(collectives, given.csv);
+    return 0;
+  } catch (const Error& error) {
+    fmt::print(stderr, "bench_published: {}\n", error.what());
+    return static_cast<int>(error.code());
+  }
+}
