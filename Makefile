@@ -88,8 +88,8 @@ asan tsan: deps
 fuzz: deps
 	@cmake --preset asan $(LAUNCHER) --log-level=WARNING >/dev/null
 	@$(QUIETLY) build-asan/build.log cmake --build build-asan \
-	  --target fuzz_profile fuzz_sweep fuzz_trace fuzz_result fuzz_trials fuzz_launch
-	printf '%s\n' profile sweep trace result trials launch | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . 60'
+	  --target fuzz_profile fuzz_sweep fuzz_cluster fuzz_trace fuzz_result fuzz_trials fuzz_launch
+	printf '%s\n' profile sweep cluster trace result trials launch | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . 60'
 
 cuda: cuda-build
 	@$(QUIETLY) build-cuda/test.log ctest --preset cuda

@@ -6,7 +6,6 @@
 #include <array>
 #include <filesystem>
 #include <functional>
-#include <limits>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -38,12 +37,9 @@ struct ClusterField {
 };
 
 template <class At>
-ClusterField number(std::string name, At at, double low, double high = std::numeric_limits<double>::infinity(),
-                    bool required = true) {
-  const bool endless = high == std::numeric_limits<double>::infinity();
-  std::string valid =
-      endless ? fmt::format("a number of at least {}", low) : fmt::format("a number from {} to {}", low, high);
-  return {std::move(name), std::move(valid), required, [=](Cluster& cluster, const Value& value) {
+ClusterField number(std::string name, At at, double low, double high, bool required = true) {
+  return {std::move(name), fmt::format("a number from {} to {}", low, high), required,
+          [=](Cluster& cluster, const Value& value) {
             double read = 0;
             if (!decode(value, read) || read < low || read > high) return false;
             at(cluster) = read;
@@ -51,19 +47,21 @@ ClusterField number(std::string name, At at, double low, double high = std::nume
           }};
 }
 
+// As in run profiles: what is far beyond any machine is a slip of the keyboard, and no time overflows.
 template <class At>
-ClusterField optional_number(std::string name, At at, double low) {
-  return number(std::move(name), at, low, std::numeric_limits<double>::infinity(), false);
+ClusterField rate(std::string name, At at) {
+  return number(std::move(name), at, 1e-6, 1e6);
+}
+
+/// 0, its default, stands for "none".
+template <class At>
+ClusterField rate_or_none(std::string name, At at) {
+  return number(std::move(name), at, 0, 1e6, false);
 }
 
 template <class At>
-ClusterField rate(std::string name, At at) {
-  return {std::move(name), "a number above 0", true, [=](Cluster& cluster, const Value& value) {
-            double read = 0;
-            if (!decode(value, read) || read <= 0) return false;
-            at(cluster) = read;
-            return true;
-          }};
+ClusterField latency(std::string name, At at, bool required = true) {
+  return number(std::move(name), at, 0, 1e9, required);
 }
 
 template <class At>
@@ -114,10 +112,10 @@ std::vector<ClusterField> make_cluster_fields() {
       count("gpu.sms", at(&Cluster::gpu, &ClusterGpu::sms), 1, 4096),
       rate("gpu.memory_gib", at(&Cluster::gpu, &ClusterGpu::memory_gib)),
       rate("gpu.fp32_tflops", at(&PeakTflops::fp32)),
-      optional_number("gpu.tf32_tflops", at(&PeakTflops::tf32), 0),
-      optional_number("gpu.fp16_tflops", at(&PeakTflops::fp16), 0),
+      rate_or_none("gpu.tf32_tflops", at(&PeakTflops::tf32)),
+      rate_or_none("gpu.fp16_tflops", at(&PeakTflops::fp16)),
       rate("gpu.bf16_tflops", at(&PeakTflops::bf16)),
-      optional_number("gpu.fp8_tflops", at(&PeakTflops::fp8), 0),
+      rate_or_none("gpu.fp8_tflops", at(&PeakTflops::fp8)),
       number("gpu.gemm_fraction", at(&Cluster::gpu, &ClusterGpu::gemm_fraction), 0.01, 1),
       number("gpu.fp8_gemm_fraction", at(&Cluster::gpu, &ClusterGpu::fp8_gemm_fraction), 0, 1, false),
       rate("gpu.memory_gb_per_s", at(&Cluster::gpu, &ClusterGpu::memory_gb_per_s)),
@@ -128,23 +126,23 @@ std::vector<ClusterField> make_cluster_fields() {
       rate("intra.all_gather_gb_per_s", at(&Cluster::intra, &IntraFabric::all_gather_gb_per_s)),
       rate("intra.reduce_scatter_gb_per_s", at(&Cluster::intra, &IntraFabric::reduce_scatter_gb_per_s)),
       rate("intra.all_reduce_gb_per_s", at(&Cluster::intra, &IntraFabric::all_reduce_gb_per_s)),
-      optional_number("intra.nvls_gb_per_s", at(&Cluster::intra, &IntraFabric::nvls_gb_per_s), 0),
+      rate_or_none("intra.nvls_gb_per_s", at(&Cluster::intra, &IntraFabric::nvls_gb_per_s)),
       number("intra.pair_fraction", at(&Cluster::intra, &IntraFabric::pair_fraction), 0.01, 2, false),
       number("intra.quad_fraction", at(&Cluster::intra, &IntraFabric::quad_fraction), 0.01, 2, false),
-      number("intra.base_latency_us", at(&Cluster::intra, &IntraFabric::base_latency_us), 0),
-      number("intra.hop_latency_us", at(&Cluster::intra, &IntraFabric::hop_latency_us), 0),
-      number("intra.ramp_mb", at(&Cluster::intra, &IntraFabric::ramp_mb), 0),
+      latency("intra.base_latency_us", at(&Cluster::intra, &IntraFabric::base_latency_us)),
+      latency("intra.hop_latency_us", at(&Cluster::intra, &IntraFabric::hop_latency_us)),
+      number("intra.ramp_mb", at(&Cluster::intra, &IntraFabric::ramp_mb), 0, 1e6),
       count("intra.collective_sms", at(&Cluster::intra, &IntraFabric::collective_sms), 0, 4096),
       word<InterKind>("inter.kind", at(&Cluster::inter, &InterFabric::kind)),
       count("inter.nics_per_node", at(&Cluster::inter, &InterFabric::nics_per_node), 1, 1024),
       rate("inter.nic_gb_per_s", at(&Cluster::inter, &InterFabric::nic_gb_per_s)),
       rate("inter.nic_achieved_gb_per_s", at(&Cluster::inter, &InterFabric::nic_achieved_gb_per_s)),
-      optional_number("inter.base_latency_us", at(&Cluster::inter, &InterFabric::base_latency_us), 0),
-      number("inter.hop_latency_us", at(&Cluster::inter, &InterFabric::hop_latency_us), 0),
+      latency("inter.base_latency_us", at(&Cluster::inter, &InterFabric::base_latency_us), false),
+      latency("inter.hop_latency_us", at(&Cluster::inter, &InterFabric::hop_latency_us)),
       count("inter.pod_nodes", at(&Cluster::inter, &InterFabric::pod_nodes), 0, 131072, false),
-      optional_number("inter.oversubscription", at(&Cluster::inter, &InterFabric::oversubscription), 1),
-      number("host.kernel_issue_us", at(&Cluster::host, &ClusterHost::kernel_issue_us), 0),
-      number("host.collective_issue_us", at(&Cluster::host, &ClusterHost::collective_issue_us), 0),
+      number("inter.oversubscription", at(&Cluster::inter, &InterFabric::oversubscription), 1, 1e6, false),
+      latency("host.kernel_issue_us", at(&Cluster::host, &ClusterHost::kernel_issue_us)),
+      latency("host.collective_issue_us", at(&Cluster::host, &ClusterHost::collective_issue_us)),
   };
 }
 

@@ -76,7 +76,10 @@ TEST_F(ClusterFile, MistakesAreNamedWithPlaceValueAndWhatIsValid) {
               HasSubstr("intra.kind = \"nvlik\" is not valid; expected \"nvswitch\", \"nvlink\", \"xgmi\""));
   EXPECT_THAT(error(cluster_text("gemm_fraction", "gemm_fraction = 80")),
               HasSubstr("gpu.gemm_fraction = 80 is not valid; expected a number from 0.01 to 1."));
-  EXPECT_THAT(error(cluster_text("bf16_tflops", "bf16_tflops = -1")), HasSubstr("expected a number above 0."));
+  EXPECT_THAT(error(cluster_text("bf16_tflops", "bf16_tflops = -1")),
+              HasSubstr("expected a number from 1e-06 to 1000000."));
+  EXPECT_THAT(error(cluster_text("hop_latency_us", "hop_latency_us = 1e300")),
+              HasSubstr("intra.hop_latency_us = 1e+300 is not valid; expected a number from 0 to 1000000000."));
   EXPECT_THAT(error(cluster_text("title", "title = ''")), HasSubstr("c.toml:1: title = \"\" is not valid"));
   EXPECT_THAT(error(cluster_text("title", "title = ['a']")), HasSubstr("c.toml:1: title is not valid; expected"));
   EXPECT_THAT(error(cluster_text("sms", "")), HasSubstr("c.toml: there is no gpu.sms; expected an integer from 1"));
