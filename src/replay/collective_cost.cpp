@@ -197,7 +197,7 @@ class Choices {
       if (asked == Algorithm::automatic ? !nccl_offers(algorithm, collective) : asked != algorithm) continue;
       if (!can_run(algorithm, collective, cluster, shape)) continue;
       for (const Protocol protocol : {Protocol::ll, Protocol::ll128, Protocol::simple}) {
-        if (!nccl_has(algorithm, protocol)) continue;
+        if (!nccl_has(cluster, algorithm, protocol)) continue;
         all_[static_cast<std::size_t>(count_++)] = {algorithm, protocol,
                                                     nccl_estimate(cluster, collective, shape, algorithm, protocol)};
       }

@@ -27,8 +27,15 @@ constexpr double kNvlsNvlink = 25.0;
 constexpr double kNvlsTreeNet = 20.9;
 /// Of the rate of the links.
 constexpr ByProtocol kRingRate{0.5, 0.92, 1.0};
-constexpr double kLlOneNode = 0.38;  ///< 87.7 of 240 (Ampere), 141 of 371 (Hopper), 282 of 722 GB/s (Blackwell)
-constexpr double kTreeRate = 0.92 * 0.85;
+constexpr double kTreeRate = 0.92;
+constexpr double kTreeOneNode = 0.85;  ///< beside that: trees that are not balanced over nodes
+/// LL's limit by nodes: part of the links of one, 87.7 of 240 (Ampere), 141 of 371 (Hopper), 282 of 722 (Blackwell);
+/// GB/s of Intel's processors for 2 and for more.
+constexpr double kLlOneNode = 0.38;
+constexpr double kLlTwoNodes = 39.0;
+constexpr double kLlManyNodes = 20.4;
+/// A plateau of large ring all-reduces over nodes; NCCL takes it from 64 bytes a channel and rank up.
+constexpr double kRingPlateau = 1.4;
 constexpr double kNvlsRate = 0.85 * 15 / 16;  ///< Hopper with 16 channels
 constexpr double kPatBus = 0.75;
 constexpr double kNetRate = 0.96;  ///< 12 GB/s of 100 Gb/s
@@ -49,12 +56,19 @@ double link_rate(const config::Cluster& cluster, const GroupShape& shape) {
   return std::min(intra, inter.nics_per_node * inter.nic_gb_per_s * kNetRate * shape.per_node / cluster.gpus_per_node);
 }
 
+double ll_limit(double link, int nodes) {
+  return nodes == 1 ? link * kLlOneNode : nodes == 2 ? kLlTwoNodes : kLlManyNodes;
+}
+
 NcclEstimate line(double latency_us, double gb_per_s) { return {latency_us * 1e-6, 1e-9 / gb_per_s}; }
 
 }  // namespace
 
-bool nccl_has(Algorithm algorithm, Protocol protocol) {
-  if (algorithm == Algorithm::ring || algorithm == Algorithm::tree) return true;
+bool nccl_has(const config::Cluster& cluster, Algorithm algorithm, Protocol protocol) {
+  if (algorithm == Algorithm::ring || algorithm == Algorithm::tree) {
+    // LL128 relies on stores of 128 bytes that stay whole, which NVLink promises.
+    return protocol != Protocol::ll128 || cluster.intra.kind != IntraKind::pcie;
+  }
   const bool known = algorithm == Algorithm::pat || algorithm == Algorithm::nvls || algorithm == Algorithm::nvls_tree;
   return known && protocol == Protocol::simple;
 }
@@ -80,25 +94,26 @@ NcclEstimate nccl_estimate(const config::Cluster& cluster, Collective collective
   const bool twice = collective == Collective::all_reduce;
   const double link = link_rate(cluster, shape);
   const double log_nodes = std::floor(std::log2(nodes));
+  const double nvls_bus = cluster.intra.nccl_gb_per_s * kNvlsRate * 2;
   switch (algorithm) {
     case Algorithm::tree: {
       const double intra = of(pci ? kTreePci : kTreeNvlink, protocol);
       const double latency =
           of(kTreeBase, protocol) + 2 * ((shape.per_node - 1) * intra + log_nodes * of(kTreeNet, protocol));
-      const double of_protocol = protocol == Protocol::ll       ? 1 / 3.8
-                                 : protocol == Protocol::simple ? 1
-                                 : nodes == 1                   ? 7.0 / 9
-                                                                : 120.0 / 128;
-      return line(latency, link * kTreeRate * of_protocol / 2);
+      double bus = link * kTreeRate;
+      if (protocol == Protocol::ll) bus = std::min(bus / 3.8, ll_limit(link, shape.nodes));
+      if (protocol == Protocol::ll128) bus *= nodes == 1 ? 7.0 / 9 : 120.0 / 128;
+      if (nodes == 1) bus *= kTreeOneNode;
+      return line(latency, bus / 2);
     }
     case Algorithm::pat: {
       const double steps = log_nodes * of(kRingNet, protocol) / 3.5 + 2.8 * n;
       return line(kPatBase + steps, link * kPatBus);
     }
-    case Algorithm::nvls: return line(kNvlsNvlink, cluster.intra.nccl_gb_per_s * kNvlsRate * 2 / 2);
+    case Algorithm::nvls: return line(kNvlsNvlink, nvls_bus * n / (2 * (n - 1)));
     case Algorithm::nvls_tree: {
-      const double bus = std::min(cluster.intra.nccl_gb_per_s * kNvlsRate * 2, nodes > 2 ? link : 2 * link);
-      return line(kNvlsNvlink + 2 * log_nodes * kNvlsTreeNet, bus / 2);
+      const double bus = std::min(nvls_bus, nodes > 2 ? link : 2 * link);
+      return line(kNvlsNvlink + 2 * log_nodes * kNvlsTreeNet, bus * n / (2 * (n - 1)));
     }
     case Algorithm::ring:
     case Algorithm::hierarchical:
@@ -108,9 +123,10 @@ NcclEstimate nccl_estimate(const config::Cluster& cluster, Collective collective
   const double passes = twice ? 2 : 1;
   const double intra = std::max(of(pci ? kRingPci : kRingNvlink, protocol), nodes > 1 ? of(kNetOverhead, protocol) : 0);
   const double inter = of(shape.per_node == 1 ? kTreeNet : kRingNet, protocol);
-  const double latency = of(kRingBase, protocol) + passes * ((n - nodes) * intra + (nodes - 1) * inter);
+  double latency = of(kRingBase, protocol) + passes * ((n - nodes) * intra + (nodes - 1) * inter);
+  if (twice && nodes > 1 && protocol == Protocol::simple) latency *= kRingPlateau;
   double bus = link * of(kRingRate, protocol);
-  if (protocol == Protocol::ll && nodes == 1) bus = std::min(bus, link * kLlOneNode);
+  if (protocol == Protocol::ll) bus = std::min(bus, ll_limit(link, shape.nodes));
   return line(latency, bus * (collective == Collective::broadcast ? 1 : n / (passes * (n - 1))));
 }
 

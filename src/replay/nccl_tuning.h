@@ -17,11 +17,12 @@ struct NcclEstimate {
   double seconds(double bytes) const { return latency_s + bytes * seconds_per_byte; }
 };
 
-/// Whether NCCL has this protocol of this algorithm; only ring and tree have LL and LL128.
-bool nccl_has(Algorithm algorithm, Protocol protocol);
+/// Whether NCCL has this protocol of this algorithm; only ring and tree have LL and LL128, the latter not over PCIe.
+bool nccl_has(const config::Cluster& cluster, Algorithm algorithm, Protocol protocol);
 
-/// NCCL's estimate where can_run and nccl_has; `bytes` of the line are those of the full tensor. Of what NCCL does
-/// beyond a line, nothing is here: factors of middle sizes of trees, and longer latencies of large ring all-reduces.
+/// NCCL's estimate where can_run and nccl_has; `bytes` of the line are those of the full tensor. Left out is what is no
+/// line, factors of 0.4 to 1 on trees of middle sizes; limits by channel that need more channels than there are; NVLS
+/// for gathers and scatters in one node, which NCCL knows and no size makes its best.
 NcclEstimate nccl_estimate(const config::Cluster& cluster, Collective collective, const GroupShape& shape,
                            Algorithm algorithm, Protocol protocol);
 

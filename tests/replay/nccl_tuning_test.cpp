@@ -21,6 +21,8 @@ TEST(NcclTuning, RingLatenciesAreThoseNcclLogs) {
   EXPECT_NEAR(latency_us("dgx-h100", kThirtyTwo, Algorithm::ring, Protocol::ll), 314.3, 0.05);
   EXPECT_NEAR(latency_us("dgx-h100", kThirtyTwo, Algorithm::ring, Protocol::ll128), 563.6, 0.05);
   EXPECT_NEAR(latency_us("dgx-h100", kThirtyTwo, Algorithm::ring, Protocol::simple), 1204.0, 0.05);
+  EXPECT_NEAR(latency_us("dgx-h100", kEight, Algorithm::ring, Protocol::simple, Collective::all_reduce),
+              1.4 * (2 * (296.8 - 8.4) + 8.4), 0.5);
   // An all-reduce goes round twice.
   EXPECT_NEAR(latency_us("dgx-h100", kEight, Algorithm::ring, Protocol::ll, Collective::all_reduce),
               2 * (81.5 - 6.6) + 6.6, 0.05);
@@ -52,7 +54,12 @@ TEST(NcclTuning, RatesAreTheLinksByProtocol) {
   EXPECT_NEAR(gb_per_s(kOneNode, kRing, Protocol::simple, kReduce), 371 * 8 / 14.0, 1e-6);
   EXPECT_NEAR(gb_per_s(kOneNode, kRing, Protocol::ll128, kGather), 0.92 * 371 * 8 / 7.0, 1e-6);
   EXPECT_NEAR(gb_per_s(kOneNode, kRing, Protocol::ll, kGather), 141 * 8 / 7.0, 1) << "capped at 141 on one Hopper node";
-  EXPECT_NEAR(gb_per_s(kFour, kRing, Protocol::ll, kGather), 371 * 0.5 * 32 / 31, 1e-6);
+  EXPECT_NEAR(gb_per_s(kFour, kRing, Protocol::ll, kGather), 20.4 * 32 / 31, 1e-6) << "what a processor posts";
+  EXPECT_NEAR(gb_per_s(kFour, Algorithm::tree, Protocol::simple, kReduce), 371 * 0.92 / 2, 1e-6);
+  EXPECT_NEAR(gb_per_s(kOneNode, Algorithm::nvls, Protocol::simple, kReduce), 371 * 2 * 0.85 * 15 / 16 * 8 / 14, 1e-6);
+  EXPECT_NEAR(gb_per_s({16, 2, 8}, Algorithm::nvls_tree, Protocol::simple, kReduce), 371 * 2 * 0.85 * 15 / 16 * 16 / 30,
+              1e-6)
+      << "two nodes exchange once";
   EXPECT_NEAR(gb_per_s({4, 4, 1}, kRing, Protocol::simple, kGather), 48 * 4 / 3.0, 1e-6) << "one NIC a GPU";
 }
 
