@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import signal
 import sys
 from pathlib import Path
 from typing import List, Optional
@@ -11,7 +13,33 @@ from typing import List, Optional
 from . import __version__
 from .schema import ReportError
 
-BAD_INPUT, CANNOT_WRITE = 2, 4
+BAD_INPUT, CANNOT_WRITE, INTERRUPTED = 2, 4, 130
+
+
+def _end_at_once(*_: object) -> None:
+    """A page can be drawn again: nothing of it is worth finishing."""
+    os._exit(INTERRUPTED)
+
+
+def _obey_signals() -> None:
+    signals = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
+    for number in signals:
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, _end_at_once)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)  # fsdpbench blocks them while Python starts
+
+
+def _print(text: object) -> int:
+    """The exit code: a result that nobody could read is no success."""
+    try:
+        print(text, flush=True)
+        return 0
+    except OSError as error:
+        # Python would try again at the end, and complain in its own words.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        print(f"error: standard output could not be written: {error.strerror}; files were written as usual",
+              file=sys.stderr)
+        return CANNOT_WRITE
 
 
 def _bytes(text: str) -> float:
@@ -44,22 +72,21 @@ def main(arguments: Optional[List[str]] = None) -> int:
     try:
         if chosen.command == "timeline":
             from .timeline_command import write_timeline
-            print(write_timeline(chosen.folders, chosen.out, chosen.step, chosen.ranks))
+            return _print(write_timeline(chosen.folders, chosen.out, chosen.step, chosen.ranks))
         elif chosen.command == "contrast":
             from .timeline_command import write_contrast
-            print(write_contrast(chosen.folders, chosen.out))
-        else:
-            from .report import write_report
-            print(write_report([chosen.folder] + ([chosen.other] if chosen.other else []), chosen.out,
-                               chosen.memory_budget))
+            return _print(write_contrast(chosen.folders, chosen.out))
+        from .report import write_report
+        return _print(write_report([chosen.folder] + ([chosen.other] if chosen.other else []), chosen.out,
+                                   chosen.memory_budget))
     except ReportError as error:
         print(f"error: {error}", file=sys.stderr)
         return BAD_INPUT
     except OSError as error:
-        print(f"error: cannot write {error.filename}: {error.strerror}", file=sys.stderr)
+        print(f"error: cannot write {error.filename or 'the report'}: {error.strerror}", file=sys.stderr)
         return CANNOT_WRITE
-    return 0
 
 
 if __name__ == "__main__":
+    _obey_signals()
     sys.exit(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Optional, Sequence
 
@@ -49,11 +50,18 @@ def _page_of_two(folders: Sequence[Path]) -> Page:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Whole or not at all."""
-    part = path.with_name(path.name + ".part")
+    """Whole or not at all, under a new name that is nobody else's first."""
+    mask = os.umask(0o077)
+    os.umask(mask)
     try:
-        part.write_bytes(data)
+        descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        os.chmod(part, 0o666 & ~mask)
         os.replace(part, path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        os.unlink(part)
+        raise OSError(error.errno, error.strerror, str(path)) from None

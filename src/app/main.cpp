@@ -77,6 +77,7 @@ int run_program(int argc, char** argv) {
 }  // namespace fsdpbench::app
 
 int main(int argc, char** argv) {
+  fsdpbench::app::occupy_closed_streams();
   fsdpbench::app::install_interrupt_handlers();
   return fsdpbench::app::run_program(argc, argv);
 }

@@ -1,6 +1,7 @@
 #include "app/commands/report.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +49,14 @@ bool has_package(const std::string& python) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/// Until the package has handlers of its own, which end with our exit code: Python's would print a traceback.
+void put_off_interrupts() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+}
+
 /// Python would say so, too, but later and in its own words.
 void check_folder(const std::string& folder, bool of_run) {
   const fs::path path(folder);
@@ -68,6 +77,7 @@ void check_folder(const std::string& folder, bool of_run) {
 int report_command(const ReportArguments& arguments) {
   for (const std::string& folder : arguments.folders) check_folder(folder, arguments.folders.size() == 2);
   const std::string python = choose_python();
+  put_off_interrupts();
   if (!has_package(python)) {
     throw Error(
         fmt::format("{} does not have the package fsdpbench_analysis, which draws reports: run `make analysis` "

@@ -1,5 +1,6 @@
 #include "app/console/console.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -86,6 +87,14 @@ void Console::clear_progress() {
 void Console::erase_line() {
   if (line_open_) write(options_.messages, kEraseLine);
   line_open_ = false;
+}
+
+void occupy_closed_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
+    // The lowest free number is the stream's. A result that is printed must not seem to have arrived; messages may go.
+    (void)!::open("/dev/null", stream == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+  }
 }
 
 Console& console() {

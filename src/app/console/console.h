@@ -55,6 +55,10 @@ class Console {
   bool line_open_ = false;
 };
 
+/// To be called before anything opens a file: where standard input, output or error are closed, the next file that is
+/// opened would take their place, and what is printed would go into it. Printing to a closed one fails instead.
+void occupy_closed_streams();
+
 /// The process's own, made at first use from what standard error is connected to and NO_COLOR (no-color.org).
 Console& console();
 

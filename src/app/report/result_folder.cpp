@@ -13,6 +13,7 @@
 
 #include "app/console/json_text.h"
 #include "app/experiment/trial_log.h"
+#include "app/report/all_files.h"
 #include "app/report/result_json.h"
 #include "app/report/trace_files.h"
 #include "base/error.h"
@@ -154,9 +155,11 @@ ResultFolder::~ResultFolder() {
 }
 
 void write_result(const fs::path& folder, const engine::Setup& setup, const Trial& trial) {
-  write_file(folder / "config.toml", config::to_toml(setup.config));
-  write_file(folder / "result.json", json_text(result_json(setup, trial)));
-  if (trial.metrics) write_trace_files(folder, setup, trial);
+  AllFiles files;
+  files.write([&] { write_file(folder / "result.json", json_text(result_json(setup, trial))); });
+  files.write([&] { write_file(folder / "config.toml", config::to_toml(setup.config)); });
+  if (trial.metrics) files.write([&] { write_trace_files(folder, setup, trial); });
+  files.finish();
 }
 
 }  // namespace fsdpbench::app

@@ -38,8 +38,8 @@ class ResultFolder {
   int lock_ = -1;                            // the open folder, locked
 };
 
-/// Writes config.toml and result.json of a trial, then its traces, which take longest and most space: if the disk is
-/// full the numbers are there. Throws OutputError.
+/// Writes result.json of a trial, config.toml, then its traces, which take longest and most space: if the disk is full
+/// the numbers are there. Each is tried. Throws OutputError that names those that could not be written.
 void write_result(const std::filesystem::path& folder, const engine::Setup& setup, const Trial& trial);
 
 }  // namespace fsdpbench::app

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "app/report/all_files.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/spelling.h"
@@ -102,7 +103,7 @@ trace::TimeBase time_base(const std::vector<trace::RankTrace>& traces) {
 
 void write_rank_files(const std::filesystem::path& folder, const engine::Setup& setup,
                       const std::vector<trace::RankTrace>& traces, const trace::TimeBase& time,
-                      const trace::LabelOf& label) {
+                      const trace::LabelOf& label, AllFiles& files) {
   std::error_code error;
   std::filesystem::create_directories(folder / "trace", error);
   if (error) throw OutputError(fmt::format("cannot make {}: {}", (folder / "trace").string(), error.message()));
@@ -110,8 +111,10 @@ void write_rank_files(const std::filesystem::path& folder, const engine::Setup& 
   for (const trace::RankTrace& trace : traces) {
     const trace::RankFacts facts{trace.rank, setup.plan.mesh.ranks(), backend,
                                  groups_of(setup.plan.groups, trace.rank)};
-    trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace, facts,
-                            time, label);
+    files.write([&] {
+      trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace, facts,
+                              time, label);
+    });
   }
 }
 
@@ -149,16 +152,23 @@ void write_trace_files(const std::filesystem::path& folder, const engine::Setup&
     return labels(step, op);
   };
   const trace::TimeBase time = time_base(traces);
-  trace::write_merged_trace((folder / "trace.json").string(), traces, time, label,
-                            shown_ranks(trial, setup.config.trace.ranks));
-  write_rank_files(folder, setup, traces, time, label);
+  AllFiles files;
+  files.write([&] {
+    trace::write_merged_trace((folder / "trace.json").string(), traces, time, label,
+                              shown_ranks(trial, setup.config.trace.ranks));
+  });
+  files.write([&] { write_rank_files(folder, setup, traces, time, label, files); });
+  files.finish();
 }
 
 void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace) {
   const Labels labels(setup);
   const std::vector<trace::RankTrace> traces{trace};
-  write_rank_files(folder, setup, traces, time_base(traces),
-                   [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& { return labels(step, op); });
+  AllFiles files;
+  write_rank_files(
+      folder, setup, traces, time_base(traces),
+      [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& { return labels(step, op); }, files);
+  files.finish();
 }
 
 }  // namespace fsdpbench::app
