@@ -17,6 +17,7 @@ constexpr double kConnectSeconds = 3;
 constexpr double kLastWordsSeconds = 2;
 constexpr int kMostAcceptedAtOnce = 32;  // a flood must not keep those who are there already waiting
 constexpr int kMostPollMs = 200;
+constexpr std::size_t kMostMissingNamed = 32;
 
 long number(const std::string& text) {
   long value = -1;
@@ -121,9 +122,13 @@ class Reception {
   }
 
   std::string who_is_missing() const {
-    const std::vector<int> ranks = missing();
-    return fmt::format("rank{} {} of {} did not join in time; rank 0 waits on {} at {}{}", ranks.size() > 1 ? "s" : "",
-                       fmt::join(ranks, ", "), self_.ranks, self_.host, joined_.door, strangers());
+    std::vector<int> ranks = missing();
+    const std::size_t all = ranks.size();
+    ranks.resize(std::min(all, kMostMissingNamed));
+    return fmt::format("rank{} {}{} of {} did not join in time; rank 0 waits on {} at {}{}", all > 1 ? "s" : "",
+                       fmt::join(ranks, ", "),
+                       all > ranks.size() ? fmt::format(" and {} more", all - ranks.size()) : "", self_.ranks,
+                       self_.host, joined_.door, strangers());
   }
 
   std::string strangers() const {

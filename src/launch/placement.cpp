@@ -16,6 +16,7 @@ namespace fsdpbench::launch {
 namespace {
 
 constexpr int kMost = std::numeric_limits<int>::max();
+constexpr int kMostRanks = 1 << 20;  // as --ranks; a place is kept for each
 constexpr int kMostPort = 65535;
 constexpr int kTorchrunPort = 29500;  // what torchrun itself assumes
 // Below the ports that Linux gives to outgoing connections.
@@ -82,17 +83,17 @@ Placement read(const Variables& variables, const Names& names) {
   }
   Placement placement;
   placement.launcher = names.launcher;
-  placement.rank = variables.number(names.rank, 0, kMost);
-  placement.ranks = variables.number(names.ranks, 1, kMost);
+  placement.rank = variables.number(names.rank, 0, kMostRanks - 1);
+  placement.ranks = variables.number(names.ranks, 1, kMostRanks);
   if (placement.rank >= placement.ranks) {
     throw ConfigError(fmt::format("{}={} and {}={} in the environment contradict each other: ranks count from 0",
                                   names.rank, placement.rank, names.ranks, placement.ranks));
   }
   const std::string local_rank = variables.first_set(names.local_rank);
   const std::string local_ranks = variables.first_set(names.local_ranks);
-  placement.local_rank = local_rank.empty() ? 0 : variables.number(local_rank, 0, kMost);
+  placement.local_rank = local_rank.empty() ? 0 : variables.number(local_rank, 0, kMostRanks - 1);
   placement.local_ranks = placement.local_rank + 1;
-  if (!local_ranks.empty()) placement.local_ranks = variables.number(local_ranks, 1, kMost);
+  if (!local_ranks.empty()) placement.local_ranks = variables.number(local_ranks, 1, kMostRanks);
   if (local_rank == "SLURM_LOCALID" && local_ranks.empty())
     placement.local_ranks = slurm_local_ranks(variables, placement.local_ranks);
   if (placement.local_rank >= placement.local_ranks || placement.local_ranks > placement.ranks) {

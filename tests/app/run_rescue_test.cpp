@@ -72,6 +72,16 @@ TEST_F(RunRescueTest, OthersWriteTheirTracesOnly) {
   EXPECT_TRUE(has("trace/rank_1.json.gz"));
 }
 
+TEST_F(RunRescueTest, ARank0ThatWasGivenUpLeavesTheVerdictThatItFinds) {
+  RunRescue rank1 = rescue(1);
+  EXPECT_NE(rank1.save(&kRank0Died), "");
+  RunRescue rank0 = rescue(0);
+  const launch::JobFailure stopped{0, false, "rank 0 was stopped"};
+  EXPECT_EQ(rank0.save(&stopped), "");
+  EXPECT_EQ(result()["failure"]["message"], "rank 0 was killed");
+  EXPECT_EQ(result()["steps"]["rank"], 1);
+}
+
 TEST_F(RunRescueTest, WithoutRank0TheFirstOfTheOthersWritesTheResult) {
   RunRescue rank1 = rescue(1);
   RunRescue rank3 = rescue(3);

@@ -21,7 +21,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "end_to_end"))
 from launch_test import environment, free_port, runs  # noqa: E402
 
 PROGRAM = ""
-SOURCE = Path()
+SOURCE = Path(__file__).resolve().parent.parent.parent
 PATIENCE_S = 60 * float(os.environ.get("FSDPBENCH_PATIENCE", "1"))
 MARK = "FAULTS_MARK"
 RANKS = 3

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -44,6 +46,12 @@ bool RunRescue::result_is_missing() const {
   return !fs::exists(folder_ / "result.json", error);
 }
 
+bool RunRescue::verdict_is_there() const {
+  std::ifstream file(folder_ / "result.json", std::ios::binary);
+  const json result = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
+  return result.is_object() && result.contains("failure");
+}
+
 std::string RunRescue::save(const launch::JobFailure* failure) {
   const std::lock_guard lock(mutex_);
   if (closed_ || folder_.empty()) return "";
@@ -52,6 +60,8 @@ std::string RunRescue::save(const launch::JobFailure* failure) {
   done.trace.rank = rank_;
   const bool root_died = failure != nullptr && failure->rank == 0 && failure->died;
   bool writes = rank_ == (root_died ? 1 : 0);
+  // The others have given this rank 0 up while it was stopped, and have said so already.
+  if (rank_ == 0 && failure != nullptr && failure->rank == 0 && verdict_is_there()) writes = false;
   if (writes) write_result(failure, done);  // before the trace, which takes longer
   if (!done.trace.steps.empty()) write_rank_file(folder_, setup_, done.trace);
   if (root_died && rank_ > 1 && result_is_missing()) {

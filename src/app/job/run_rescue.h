@@ -24,7 +24,7 @@ class RunRescue {
 
   /// Writes result.json, marked as not complete and with `failure` (null: the user stopped it), then this rank's trace
   /// of its completed measured steps. Only one rank writes result.json: rank 0, or, if that died, the first other
-  /// one that finds none. A failure is saved once. Returns a sentence about what there is; empty: nothing was written.
+  /// one that finds none. A rank 0 that was given up and wakes leaves the verdict that it finds. A failure is saved once. Returns a sentence about what there is; empty: nothing was written.
   /// Throws OutputError.
   std::string save(const launch::JobFailure* failure);
 
@@ -34,6 +34,7 @@ class RunRescue {
  private:
   void write_result(const launch::JobFailure* failure, const engine::DoneSteps::Snapshot& done);
   bool result_is_missing() const;
+  bool verdict_is_there() const;
 
   const std::filesystem::path folder_;
   const nlohmann::json frame_;
