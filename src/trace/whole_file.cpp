@@ -134,7 +134,8 @@ void WholeFile::commit() {
 }
 
 void WholeFile::fail(const char* verb, int error) const {
-  throw OutputError(fmt::format("cannot {} {}: {}", verb, path_, std::strerror(error)));
+  const char* limit = error == EFBIG ? " (ulimit -f)" : error == EMFILE ? " (ulimit -n)" : "";
+  throw OutputError(fmt::format("cannot {} {}: {}{}", verb, path_, std::strerror(error), limit));
 }
 
 }  // namespace fsdpbench::trace

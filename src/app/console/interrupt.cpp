@@ -48,7 +48,7 @@ void install_interrupt_handlers() {
   }
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
-  sigaction(SIGPIPE, &ignore, nullptr);
+  for (const int signal : {SIGPIPE, SIGXFSZ}) sigaction(signal, &ignore, nullptr);
 }
 
 KeepingWhatIsDone::KeepingWhatIsDone(bool quiet) {

@@ -5,8 +5,8 @@
 namespace fsdpbench::app {
 
 /// From now on Ctrl-C, SIGTERM and SIGHUP (a terminal or a connection that goes away) end the process at once with exit
-/// code 130, except while a KeepingWhatIsDone lives. Writing to a pipe that nobody reads is an error like others, no
-/// signal.
+/// code 130, except while a KeepingWhatIsDone lives. Writing to a pipe that nobody reads, or beyond the size that `ulimit
+/// -f` allows a file, is an error like others, no signal.
 void install_interrupt_handlers();
 
 /// While one lives, the first such signal only sets a flag, so that a run can stop between steps and keep what it has;

@@ -1,0 +1,222 @@
+#!/usr/bin/python3
+"""Files made by somebody who means harm: one sentence, exit code 2, and neither time nor memory without end.
+
+    hostile_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import gzip
+import json
+import os
+import socket
+import unittest
+
+import harness
+from disk_test import BASE, SWEEP
+from harness import BAD_INPUT, OK, Faults, sets
+from promises import ends_as_documented, speaks_plainly
+
+THREADS = [*harness.TINY, "mesh.ranks=2"]
+MOST_MESSAGE = 4000
+GIB = 1 << 30
+
+
+class Hostile(Faults):
+    def setUp(self) -> None:
+        super().setUp()
+        self.bench.write("base.toml", BASE)
+        self.bench.write("s.toml", SWEEP.format(trials=1))
+
+    def refused(self, *arguments: str | bytes, memory: int = GIB, words: str = "") -> harness.Started:
+        """One sentence, of bounded length, from a bounded process."""
+        limits = {} if harness.sanitizer() else {"data": memory}
+        done = self.bench.call(*arguments, limits=limits)
+        said = done.out + done.err
+        self.assertEqual(done.popen.returncode, BAD_INPUT, (done.words()[:300], said[:1000]))
+        speaks_plainly(said)
+        self.assertLess(len(said), MOST_MESSAGE, said[:400])
+        self.assertIn(words, said)
+        return done
+
+    def readers(self, name: str) -> list[list[str]]:
+        """Every command that reads a file, with this one."""
+        self.bench.write("with-base.toml", f'base = {json.dumps(name)}\n[axes]\n"mesh.ranks" = [1]\n')
+        return [["run", name], ["explain", name], ["compare", name], ["sweep", name], ["sweep", "with-base.toml"],
+                ["explain", "--from", name], ["trace", "check", name], ["run", "base.toml", *sets(f"data.path={name}")]]
+
+
+class NoFiles(Hostile):
+    def check(self, name: str) -> None:
+        for command in self.readers(name):
+            with self.subTest(command[0], name=name):
+                done = self.bench.call(*command, limits={} if harness.sanitizer() else {"data": GIB})
+                said = done.out + done.err
+                speaks_plainly(said)
+                self.assertLess(len(said), MOST_MESSAGE)
+                self.assertEqual(done.popen.returncode, BAD_INPUT, said)
+
+    def test_pipes(self) -> None:
+        os.mkfifo(self.folder / "pipe.toml")
+        self.check("pipe.toml")
+
+    def test_devices(self) -> None:
+        for name in ("/dev/zero", "/dev/null", "/dev/full"):
+            self.check(name)
+
+    def test_folders(self) -> None:
+        (self.folder / "empty").mkdir()
+        self.check("empty")
+
+    def test_sockets(self) -> None:
+
+
+        with socket.socket(socket.AF_UNIX) as there:
+            there.bind(str(self.folder / "socket"))
+            self.check("socket")
+
+    def test_links_in_a_circle(self) -> None:
+        (self.folder / "round").symlink_to("round")
+        self.check("round")
+
+
+class Json(Hostile):
+    DEEP = "[" * 200_000
+
+    def setUp(self) -> None:
+        super().setUp()
+        done = self.bench.call(*self.run_arguments(*THREADS, base=[]), "-q")
+        self.assertEqual(done.popen.returncode, OK, done.err)
+        self.good = (self.folder / "out/result.json").read_text()
+
+    def each_reader_of_a_result(self, text: str) -> None:
+        self.bench.write("out/result.json", text)
+        self.refused("explain", "--from", "out")
+        self.refused("compare", "out", "out/result.json")
+
+    def test_deep(self) -> None:
+        for text in (self.DEEP, '{"a":' * 200_000, self.good.rstrip().rstrip("}") + ', "x": ' + self.DEEP):
+            self.each_reader_of_a_result(text)
+        self.bench.write("deep.json", '{"traceEvents":[{"args":' + self.DEEP)
+        self.refused("trace", "check", "deep.json")
+        self.bench.write("x.json", self.DEEP)
+        self.refused("trace", "check", "x.json")
+
+    def test_cut_off_anywhere(self) -> None:
+        for size in (0, 1, 2, 100, 5000, len(self.good) // 2, len(self.good) - 3):
+            self.each_reader_of_a_result(self.good[:size])
+
+    def test_wrong_types(self) -> None:
+        good = json.loads(self.good)
+        for key in ("schema_version", "config", "world", "metrics", "steps", "train", "memory"):
+            for wrong in (None, 3, "\x1b[2J", [], [{}]):
+                with self.subTest(key=key, value=wrong):
+                    self.bench.write("out/result.json", json.dumps(good | {key: wrong}))
+                    done = self.bench.call("explain", "--from", "out")
+                    speaks_plainly(done.out + done.err)
+                    ends_as_documented(done, done.popen.returncode)
+                    done = self.bench.call("compare", "out", "base.toml", "--rerun", "--trials", "3", "-q")
+                    speaks_plainly(done.out + done.err)
+                    ends_as_documented(done, done.popen.returncode)
+
+    def test_logs_of_sweeps(self) -> None:
+        self.ends(self.bench.start("sweep", "s.toml", "--out", "sweep", "-q"), OK)
+        log = self.folder / "sweep/trials.jsonl"
+        good = log.read_text().splitlines()
+        trial = json.loads(good[1])
+        bad_lines = [self.DEEP, "3", "[]", '"\x1b[2J"', json.dumps(trial | {"trial": -1}), json.dumps(trial | {"trial": 1e300}),
+                     json.dumps(trial | {"cell": 3}), json.dumps(trial | {"status": "\x1b[2J"}),
+                     json.dumps(trial | {"metrics": 3}), json.dumps(trial | {"config": [3]}),
+                     json.dumps(trial | {"trial": 10**15}), json.dumps(trial | {"cell": "x" * 20_000_000})]
+        for line in bad_lines:
+            with self.subTest(line=line[:60]):
+                log.write_text("\n".join([good[0], line, *good[2:]]) + "\n")
+                before = log.read_bytes()
+                done = self.bench.call("sweep", "s.toml", "--out", "sweep", "-q")
+                speaks_plainly(done.out + done.err)
+                self.assertIn(done.popen.returncode, (OK, BAD_INPUT), done.err[:500])
+                self.assertLess(len(done.err), MOST_MESSAGE)
+                if done.popen.returncode == BAD_INPUT:
+                    self.assertIn("trials.jsonl:2", done.err)
+                    self.assertEqual(log.read_bytes(), before, "a log that is refused stays as it is")
+
+
+class Echo(Hostile):
+    """What came from outside is cleaned and cut before it is printed."""
+
+    UGLY = "\x1b]0;title\x07\x1b[2J\x1b[31mred\r\nnew line\x00\x7f"
+    HUGE = "x" * 5_000_000
+
+    def test_in_a_profile(self) -> None:
+        for text in (self.UGLY.replace("\x00", ""), "y" * 100_000):
+            self.refused("run", "base.toml", *sets(f"model.preset={text}"))
+            self.refused("run", "base.toml", *sets(f"{text}=3"))
+            self.refused("run", text)
+            self.refused(text)
+        self.bench.write("ugly.toml", BASE + f'\n[fsdp]\nstrategy = {json.dumps(self.UGLY)}\n')
+        self.refused("run", "ugly.toml", words="fsdp.strategy")
+        self.bench.write("huge.toml", BASE + f'\n[fsdp]\nstrategy = "{self.HUGE}"\n')
+        self.refused("run", "huge.toml", words="fsdp.strategy")
+        self.bench.write("key.toml", f"{self.HUGE} = 3\n")
+        self.refused("run", "key.toml")
+
+    def test_in_a_trace(self) -> None:
+        for text in (self.UGLY, self.HUGE):
+            self.bench.write("trace.json", json.dumps({"traceEvents": [
+                {"ph": text, "name": text, "pid": 1, "tid": 1, "ts": 1, "dur": -1},
+                {"ph": "X", "name": text, "pid": text, "tid": 1, "ts": 1, "dur": -1}]}))
+            self.refused("trace", "check", "trace.json")
+
+    def test_in_a_result(self) -> None:
+        for text in (self.UGLY, self.HUGE):
+            (self.folder / "out").mkdir(exist_ok=True)
+            self.bench.write("out/result.json", json.dumps({"schema_version": text}))
+            self.refused("explain", "--from", "out")
+            self.bench.write("out/result.json", json.dumps({"schema_version": 1, "complete": False,
+                                                            "failure": {"rank": 1, "died": True, "message": text}}))
+            self.refused("explain", "--from", "out")
+
+    def test_in_a_sweep(self) -> None:
+        self.bench.write("ugly.toml", f'title = {json.dumps(self.UGLY)}\nbase = "base.toml"\ntrials = 1\n'
+                                      f'[axes]\n"fsdp.strategy" = [{json.dumps(self.UGLY)}]\n')
+        done = self.bench.call("sweep", "ugly.toml", "--out", "out")
+        speaks_plainly(done.out + done.err)
+
+
+class Toml(Hostile):
+    def test_deep(self) -> None:
+        for text in (".".join(["a"] * 50_000) + " = 1\n", "[" + ".".join(["a"] * 50_000) + "]\n",
+                     "a = " + "[" * 100_000 + "\n", "a = " + "{b=" * 50_000 + "\n"):
+            self.bench.write("deep.toml", text)
+            self.refused("run", "deep.toml")
+            self.refused("sweep", "deep.toml")
+
+    def test_numbers(self) -> None:
+        for key in ("train.steps", "mesh.ranks", "model.width", "emulate.link_gb_per_s", "emulate.link_latency_us",
+                    "emulate.compute_tflops", "train.seq_len"):
+            for value in ("nan", "inf", "-1", "1e400", "9223372036854775808", "-9223372036854775808", "1e-300", "1e300"):
+                with self.subTest(key=key, value=value):
+                    done = self.bench.call("explain", "base.toml", *sets(f"{key}={value}"), "--format", "collectives")
+                    self.assertEqual(done.popen.returncode, BAD_INPUT, done.err)
+                    speaks_plainly(done.err)
+
+
+class Compressed(Hostile):
+    def test_a_small_file_that_becomes_large(self) -> None:
+        """700 kB of zeros, 700 MB unpacked, in one string."""
+        path = self.folder / "bomb.json.gz"
+        with gzip.open(path, "wb", compresslevel=9) as file:
+            file.write(b'{"traceEvents":[{"name":"')
+            for _ in range(700):
+                file.write(b"x" * 1_000_000)
+        self.refused("trace", "check", "bomb.json.gz", memory=400 << 20)
+
+    def test_damage(self) -> None:
+        done = self.bench.call(*self.run_arguments(*THREADS, base=[]), "-q")
+        self.assertEqual(done.popen.returncode, OK, done.err)
+        good = (self.folder / "out/trace/rank_0.json.gz").read_bytes()
+        for size in (0, 1, 5, 10, 100, len(good) // 2, len(good) - 1):
+            self.bench.write("cut.json.gz", good[:size])
+            self.refused("trace", "check", "cut.json.gz")
+
+
+if __name__ == "__main__":
+    harness.main()
