@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test headers demo bench-build bench analysis report gallery hta asan tsan fuzz cuda cuda-build clean
+.PHONY: help deps configure build test headers demo bench-build bench analysis report gallery hta asan tsan fuzz faults cuda cuda-build clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -21,6 +21,7 @@ help:
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
 	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
 	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
+	@echo "make faults  full disks, kills, signals, strangers, limits: all tests of tests/faults, and 500 random faults"
 	@echo "make fuzz    each parser gets damaged files for a minute, under the address sanitizer"
 	@echo "make cuda    the program and its CUDA backend, in build-cuda, with the tests that need no GPU (needs the CUDA toolkit,"
 	@echo "             NCCL and cuDNN; downloads the headers of cudnn-frontend from PyPI)"
@@ -90,6 +91,12 @@ fuzz: deps
 	@$(QUIETLY) build-asan/build.log cmake --build build-asan \
 	  --target fuzz_profile fuzz_sweep fuzz_cluster fuzz_trace fuzz_result fuzz_trials fuzz_launch
 	printf '%s\n' profile sweep cluster trace result trials launch | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . 60'
+
+# The long ones, too. `python3 tests/faults/campaign.py --help`: one case alone, another seed, another build.
+faults: configure
+	@$(QUIETLY) build/build.log cmake --build build --target fsdpbench
+	@FSDPBENCH_FAULTS=all $(QUIETLY) build/faults.log ctest --preset default --label-regex '^faults$$'
+	/usr/bin/python3 -B tests/faults/campaign.py $(FSDPBENCH) . --cases 500
 
 cuda: cuda-build
 	@$(QUIETLY) build-cuda/test.log ctest --preset cuda

@@ -16,8 +16,9 @@ namespace fsdpbench::trace {
 namespace {
 
 constexpr std::size_t kScanPiece = 1 << 16;
-constexpr std::size_t kMostText = 1 << 16;     // of one text that is kept
-constexpr std::size_t kMostMembers = 1 << 10;  // of one object that are kept
+constexpr std::size_t kMostText = 1 << 16;      // of one text that is kept
+constexpr std::uint64_t kMostToken = 16 << 20;  // of one text or number that is read, which takes as much memory
+constexpr std::size_t kMostMembers = 1 << 10;   // of one object that are kept
 
 /// Passes bytes on and looks for `"rank":\s+(\d+)` in each line, as HTA does, and at how the file begins.
 class ScanningBuffer final : public std::streambuf {
@@ -26,13 +27,19 @@ class ScanningBuffer final : public std::streambuf {
   std::optional<std::int64_t> searched_rank() const { return rank_; }
   std::uint64_t bytes() const { return bytes_; }
   const std::string& beginning() const { return beginning_; }
+  /// To be called at the end of every text, number and bracket.
+  void token_ended() { token_bytes_ = 0; }
+  /// A text or number was too long: there was no more to read from there on.
+  bool gave_up() const { return token_bytes_ > kMostToken; }
 
  protected:
   int_type underflow() override {
+    if (gave_up()) return traits_type::eof();
     const std::streamsize count = source_.sgetn(piece_.data(), static_cast<std::streamsize>(piece_.size()));
     if (count <= 0) return traits_type::eof();
     setg(piece_.data(), piece_.data(), piece_.data() + count);
     bytes_ += static_cast<std::uint64_t>(count);
+    token_bytes_ += static_cast<std::uint64_t>(count);
     for (std::streamsize i = 0; i < count && beginning_.size() < 2; ++i) {
       const char c = piece_[static_cast<std::size_t>(i)];
       if (c != ' ' && c != '\n' && c != '\r' && c != '\t') beginning_ += c;
@@ -66,6 +73,7 @@ class ScanningBuffer final : public std::streambuf {
   std::vector<char> piece_;
   std::string beginning_;  // the first two bytes that are no white space
   std::uint64_t bytes_ = 0;
+  std::uint64_t token_bytes_ = 0;  // read since the last token ended, or began
   std::size_t matched_ = 0;
   bool blank_ = false;
   std::string digits_;
@@ -75,9 +83,9 @@ class ScanningBuffer final : public std::streambuf {
 /// Where in the document the parser is: everything deeper than an event's args is skipped.
 class Handler final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Handler(FileFacts& facts, std::int64_t most_events, Findings& findings,
+  Handler(ScanningBuffer& buffer, FileFacts& facts, std::int64_t most_events, Findings& findings,
           const std::function<void(const ParsedEvent&)>& event)
-      : facts_(facts), most_events_(most_events), findings_(findings), event_function_(event) {}
+      : buffer_(buffer), facts_(facts), most_events_(most_events), findings_(findings), event_function_(event) {}
 
   bool null() override { return scalar({}); }
   bool boolean(bool) override { return scalar({Value::Type::boolean, 0, {}}); }
@@ -92,6 +100,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   bool string(string_t& text) override { return scalar({Value::Type::text, 0, text.substr(0, kMostText)}); }
   bool binary(binary_t&) override { return true; }
   bool key(string_t& name) override {
+    buffer_.token_ended();
     key_ = name.substr(0, kMostText);
     return true;
   }
@@ -101,6 +110,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override { return close(); }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+    if (buffer_.gave_up()) return false;
     std::string what = error.what();
     if (list_form_ && what.find("unexpected end of input") != std::string::npos) return false;  // may be cut off
     what.erase(0, what.find("] ") == std::string::npos ? 0 : what.find("] ") + 2);
@@ -112,6 +122,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   enum class Where : std::uint8_t { outside, top, distributed, events, event, args };
 
   bool scalar(Value value) {
+    buffer_.token_ended();
     switch (where_) {
       case Where::outside: bad_top(); return false;
       case Where::distributed:
@@ -130,6 +141,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool open(Value::Type type) {
+    buffer_.token_ended();
     if (skipped_ > 0) {
       ++skipped_;
       return true;
@@ -176,6 +188,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool close() {
+    buffer_.token_ended();
     if (skipped_ > 0) {
       --skipped_;
       return true;
@@ -212,6 +225,7 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
     findings_.add(Rule::structure, std::nullopt, "The file is neither an object nor a list of events.");
   }
 
+  ScanningBuffer& buffer_;
   FileFacts& facts_;
   std::int64_t most_events_;
   Findings& findings_;
@@ -267,11 +281,15 @@ FileFacts read_events(std::istream& in, std::int64_t most_events, Findings& find
   FileFacts facts;
   ScanningBuffer buffer(*in.rdbuf());
   std::istream scanned(&buffer);
-  Handler handler(facts, most_events, findings, event);
+  Handler handler(buffer, facts, most_events, findings, event);
   const bool whole = nlohmann::json::sax_parse(scanned, &handler);
   facts.searched_rank = buffer.searched_rank();
   facts.bytes = buffer.bytes();
-  if (whole && !facts.has_events) {
+  if (buffer.gave_up()) {
+    findings.add(Rule::limit, std::nullopt,
+                 fmt::format("A text or number of the file has more than {} MiB; the file was not checked beyond it.",
+                             kMostToken >> 20U));
+  } else if (whole && !facts.has_events) {
     findings.add(Rule::structure, std::nullopt, "The file has no traceEvents list.");
   } else if (whole && buffer.beginning() != "{\"" && buffer.beginning() != "[{" && buffer.beginning() != "[]") {
     findings.add(Rule::structure, std::nullopt, "The file does not begin with {\" or [{, by which Perfetto knows it.");

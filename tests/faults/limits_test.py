@@ -80,14 +80,13 @@ class Limits(Faults):
                     self.assertRegex(done.err, "ulimit -v|address space|[Mm]emory")
         self.assertEqual(done.popen.returncode, OK, done.err)
 
-    @unittest.expectedFailure  # exit code 1, and no name of the limit
     def test_threads(self) -> None:
         group = self.bench.control_group("pids", {"pids.max": 3})
         done = self.bench.call(*self.run_arguments(*THREADS, base=[]), group=group)
         ends_as_documented(done, done.popen.returncode)
         speaks_plainly(done.err)
         self.assertIn(done.popen.returncode, (NO_RESOURCES, RANK_FAILED), done.err)
-        self.assertRegex(done.err, "thread|process")
+        self.assertIn("pids.max", done.err)
 
     def memory_group(self, most: int) -> Path:
         try:

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
+#include <system_error>
 #include <utility>
 
 #include "app/console/console.h"
@@ -15,6 +17,18 @@
 #include "config/load.h"
 
 namespace fsdpbench::app {
+namespace {
+
+bool out_of_threads(const std::system_error& error) {
+  return error.code() == std::errc::resource_unavailable_try_again;
+}
+
+std::string words_of(const std::system_error& error) {
+  return out_of_threads(error) ? "the system starts no more threads: see ulimit -u, and pids.max of its control group"
+                               : error.what();
+}
+
+}  // namespace
 
 const launch::Placement* placement_of(const Job* job) { return job == nullptr ? nullptr : &job->session().placement(); }
 
@@ -69,6 +83,13 @@ int guarded(bool speaks, const std::function<int()>& body) {
   } catch (const Error& error) {
     if (speaks) console().error(error.what());
     return static_cast<int>(error.code());
+  } catch (const std::bad_alloc&) {
+    if (speaks)
+      console().error("memory ran out: the machine's, or what ulimit -v, ulimit -d or a control group grants");
+    return static_cast<int>(ExitCode::no_resources);
+  } catch (const std::system_error& error) {
+    if (speaks) console().error(words_of(error));
+    return static_cast<int>(out_of_threads(error) ? ExitCode::no_resources : ExitCode::failure);
   } catch (const std::exception& error) {
     if (speaks) console().error(error.what());
     return static_cast<int>(ExitCode::failure);
