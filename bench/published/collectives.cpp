@@ -64,6 +64,7 @@ Prediction predict(const CsvRow& row) {
           .calibrates = row.text("calibrates"),
           .assumed = row.text("assumed"),
           .in_domain = size >= kDomainBytes,
+          .not_predicted = {},
           .source = row.text("source"),
           .note = row.text("note")};
 }

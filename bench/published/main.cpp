@@ -1,7 +1,7 @@
 // What do published measurements say of the simulation's models? Predicts each row of profiles/published from the
-// cluster files and prints the errors as they are. docs/published.md explains the table.
+// cluster files and prints the errors as they are. docs/published.md explains the tables.
 //
-//   bench_published [--collectives FILE] [--csv FILE]
+//   bench_published [--collectives FILE] [--training FILE] [--csv FILE] [--training-csv FILE]
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -17,16 +17,22 @@ namespace {
 
 struct Arguments {
   std::string collectives = (config::source_folder() / "profiles/published/collectives.csv").string();
-  std::string csv;
+  std::string training = (config::source_folder() / "profiles/published/training.csv").string();
+  std::string csv, training_csv;
 };
 
 Arguments arguments(int argc, char** argv) {
   Arguments result;
   for (int i = 1; i < argc; i += 2) {
     const std::string_view name = argv[i];
-    std::string* value = name == "--collectives" ? &result.collectives : name == "--csv" ? &result.csv : nullptr;
+    std::string* value = name == "--collectives"    ? &result.collectives
+                         : name == "--training"     ? &result.training
+                         : name == "--csv"          ? &result.csv
+                         : name == "--training-csv" ? &result.training_csv
+                                                    : nullptr;
     if (value == nullptr || i + 1 == argc) {
-      throw ConfigError(fmt::format("{}: expected --collectives FILE or --csv FILE.", name));
+      throw ConfigError(
+          fmt::format("{}: expected --collectives FILE, --training FILE, --csv FILE or --training-csv FILE.", name));
     }
     *value = argv[i + 1];
   }
@@ -41,6 +47,9 @@ int main(int argc, char** argv) {
     const bench::Predictions collectives = bench::predict_collectives(given.collectives);
     bench::print(collectives, "Single collectives: bus bandwidth", "GB/s");
     if (!given.csv.empty()) bench::write_csv(collectives, given.csv);
+    const bench::Predictions training = bench::predict_training(given.training);
+    bench::print(training, "\nTraining: tokens a second and GPU", "tokens/s");
+    if (!given.training_csv.empty()) bench::write_csv(training, given.training_csv);
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "bench_published: {}\n", error.what());

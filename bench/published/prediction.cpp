@@ -27,16 +27,29 @@ std::string remark(const Prediction& row) {
   return row.in_domain ? "" : "small";
 }
 
+/// As a cell of a CSV without quotes.
+std::string cell(std::string text) {
+  std::ranges::replace(text, ',', ';');
+  return text;
+}
+
 }  // namespace
 
 void print(const Predictions& rows, const char* title, const char* unit) {
-  fmt::print("{}\n\n{:<5} {:<44} {:>10} {:>10} {:>8}  {:<22} {}\n", title, "row", "what", "published", "predicted",
-             "error", "how", "");
-  fmt::print("{:<5} {:<44} {:>10} {:>10}\n", "", "", unit, unit);
+  std::size_t width = 0;
+  for (const Prediction& row : rows) width = std::max(width, row.what.size());
+  fmt::print("{}\n\n{:<5} {:<{}} {:>10} {:>10} {:>8}  {:<22} {}\n", title, "row", "what", width, "published",
+             "predicted", "error", "how", "");
+  fmt::print("{:<5} {:<{}} {:>10} {:>10}\n", "", "", width, unit, unit);
   std::vector<double> all, stated;
   std::map<std::string, std::vector<double>> groups;
   for (const Prediction& row : rows) {
-    fmt::print("{:<5} {:<44} {:>10.4g} {:>10.4g} {:>+6.1f} %  {:<22} {}\n", row.id, row.what, row.published,
+    if (!row.not_predicted.empty()) {
+      fmt::print("{:<5} {:<{}} {:>10.5g} not predicted: {}\n", row.id, row.what, width, row.published,
+                 row.not_predicted);
+      continue;
+    }
+    fmt::print("{:<5} {:<{}} {:>10.5g} {:>10.5g} {:>+6.1f} %  {:<22} {}\n", row.id, row.what, width, row.published,
                row.predicted, 100 * row.error(), row.how, remark(row));
     if (!row.counts()) continue;
     all.push_back(row.error());
@@ -50,11 +63,13 @@ void print(const Predictions& rows, const char* title, const char* unit) {
 
 void write_csv(const Predictions& rows, const std::string& path) {
   std::ofstream file(path);
-  file << "id,group,what,published,predicted,error,how,calibrates,assumed,counts,source,note\n";
+  file << "id,group,what,published,predicted,error,how,calibrates,assumed,counts,not_predicted,source,note\n";
   for (const Prediction& row : rows) {
-    file << fmt::format("{},{},{},{:.6g},{:.6g},{:.4f},{},{},{},{},{},{}\n", row.id, row.group, row.what, row.published,
-                        row.predicted, row.error(), row.how, row.calibrates, row.assumed, row.counts(), row.source,
-                        row.note);
+    const std::string predicted = row.not_predicted.empty() ? fmt::format("{:.6g}", row.predicted) : "";
+    const std::string error = row.not_predicted.empty() ? fmt::format("{:.4f}", row.error()) : "";
+    file << fmt::format("{},{},{},{:.6g},{},{},{},{},{},{},{},{},{}\n", row.id, cell(row.group), cell(row.what),
+                        row.published, predicted, error, cell(row.how), cell(row.calibrates), cell(row.assumed),
+                        row.counts(), cell(row.not_predicted), row.source, cell(row.note));
   }
   if (!file.flush()) throw OutputError(fmt::format("{}: cannot be written.", path));
 }

@@ -33,34 +33,40 @@ class DecoderWork {
     const bool gated = m_.feed_forward == config::FeedForward::gated;
     const std::int64_t experts = std::max<std::int64_t>(m_.experts, 1),
                        active = std::max<std::int64_t>(m_.active_experts, 1);
-    work.products = {{rows_, queries, m_.width}, {rows_, keys, m_.width, 2}, {rows_, m_.width, queries}};
+    work.products = {{rows_, queries, m_.width}, {rows_, keys, m_.width, 2, 2}, {rows_, m_.width, queries}};
     if (m_.experts > 0) work.products.push_back({rows_, m_.experts, m_.width});
     // With few tokens only some experts have any.
     const std::int64_t visited = std::min(experts, rows_ * active);
     const std::int64_t each = (rows_ * active + visited - 1) / visited;
-    work.products.push_back({each, m_.ffn_width, m_.width, visited * (gated ? 2 : 1)});
+    const std::int64_t into = gated ? 2 : 1;
+    work.products.push_back({each, m_.ffn_width, m_.width, visited * into, into});
     work.products.push_back({each, m_.width, m_.ffn_width, visited});
     work.kept_products = m_.experts > 0 ? 0 : 1;  // the router's gradient wants what the experts gave
     work.attention = {rows_, seq_len_, m_.heads, m_.head_size(), m_.window_of(layer)};
 
     const auto q = static_cast<double>(queries), k = static_cast<double>(keys);
     const double f = static_cast<double>(m_.ffn_width) * static_cast<double>(active);
-    const double rotary = m_.learned_positions > 0 ? 0 : 2 * (q + k);
+    const double rotary = m_.learned_positions > 0 ? 0 : q + k;  // rows that are turned
     const double head_norms = m_.qk_norm ? 2 * (q + k) : 0;
     // To the experts and back, and their weighted sum.
     const double routing = m_.experts > 0 ? (5 * static_cast<double>(active) + 1) * width() : 0;
     const double biases = m_.bias ? q + 2 * k + 2 * width() + (gated ? 2 : 1) * f : 0;
-    // Two norms (2D each), two residual sums (3D each); fused, a sum and the norm after it are one pass of 4D.
-    work.forward.eager = rows() * (10 * width() + rotary + head_norms + (gated ? 5 : 2) * f + routing);
-    work.forward.fused = rows() * (8 * width() + rotary + head_norms + (gated ? 3 : 2) * f + routing);
-    work.forward.eager_kernels = 5 + (rotary > 0 ? 6 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 12 : 0);
+    // LayerNorm is one kernel everywhere. An eager RMSNorm is a chain of seven over fp32 copies (36 bytes an element,
+    // 66 in backward), an eager rotation one of three (20 bytes).
+    const bool chain = m_.norm == config::Norm::rms;
+    const double norm = chain ? 18 : 2, norm_back = chain ? 33 : 4;
+    // Two norms, two residual sums (3D each); fused, a sum and the norm after it are one pass of 4D.
+    work.forward.eager = rows() * ((6 + 2 * norm) * width() + 10 * rotary + head_norms + (gated ? 5 : 2) * f + routing);
+    work.forward.fused = rows() * (8 * width() + 2 * rotary + head_norms + (gated ? 3 : 2) * f + routing);
+    work.forward.eager_kernels =
+        (chain ? 18 : 5) + (rotary > 0 ? 6 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 12 : 0);
     work.forward.fused_kernels = 3 + (rotary > 0 ? 2 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 8 : 0);
-    // Norms 4D each, gradients that meet at the residual stream 3D each, and where several maps share an input.
+    // Gradients that meet at the residual stream 3D each, and where several maps share an input.
     const double meeting = (gated ? 9 : 6) * width();
-    work.backward.eager =
-        rows() * (14 * width() + meeting + rotary + 2 * head_norms + (gated ? 8 : 3) * f + biases + 2 * routing);
-    work.backward.fused =
-        rows() * (10 * width() + meeting / 2 + rotary + 2 * head_norms + (gated ? 5 : 3) * f + biases + 2 * routing);
+    work.backward.eager = rows() * ((6 + 2 * norm_back) * width() + meeting + 10 * rotary + 2 * head_norms +
+                                    (gated ? 8 : 3) * f + biases + 2 * routing);
+    work.backward.fused = rows() * (10 * width() + meeting / 2 + 2 * rotary + 2 * head_norms + (gated ? 5 : 3) * f +
+                                    biases + 2 * routing);
     work.backward.eager_kernels = 2 * work.forward.eager_kernels + (m_.bias ? 6 : 0);
     work.backward.fused_kernels = 2 * work.forward.fused_kernels + (m_.bias ? 6 : 0);
     return work;

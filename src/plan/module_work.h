@@ -13,6 +13,7 @@ namespace fsdpbench::plan {
 struct Product {
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t count = 1;
+  std::int64_t launches = 1;  ///< the products of experts are grouped: so many kernels do them all
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(count);
   }
@@ -31,8 +32,8 @@ struct AttentionWork {
   double flops() const;
 };
 
-/// Elements that memory-bound kernels read and write in one pass, as separate kernels (eager) or where a compiler joins
-/// neighbours (fused), and how many kernels those are.
+/// Elements that memory-bound kernels read and write in one pass, as separate kernels (eager) or where a compiler or a
+/// kernel written for it joins neighbours (fused), and how many kernels those are.
 struct Passes {
   double eager = 0;
   double fused = 0;

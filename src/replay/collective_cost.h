@@ -56,8 +56,8 @@ enum class Fabric : std::uint8_t { none, intra, inter };
 std::string_view to_string(Fabric fabric);
 
 struct CollectiveCost {
-  double latency_s = 0;   ///< steps: passes whatever else uses the links
-  double transfer_s = 0;  ///< bytes: at the full rate of `fabric`; two that share the links share the rate
+  double latency_s = 0;          ///< steps: passes whatever else uses the links
+  double transfer_s = 0;         ///< bytes: at the full rate of `fabric`; two that share the links share the rate
   Fabric fabric = Fabric::none;  ///< inter also where links in the node would take up to a quarter longer
   Algorithm algorithm = Algorithm::direct;
   Protocol protocol = Protocol::simple;
@@ -69,8 +69,8 @@ struct CollectiveCost {
 bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& cluster, const GroupShape& shape);
 
 /// Time of a collective from the arrival of its last rank. `bytes`: of the full tensor (gathered, unreduced, or
-/// broadcast). One rank takes no time. The time never falls when bytes grow, and never grows when an achieved rate of the
-/// cluster does. An algorithm that cannot run here (can_run) is taken as `automatic`.
+/// broadcast). One rank takes no time. The time never falls when bytes grow, and never grows when an achieved rate of
+/// the cluster does. An algorithm that cannot run here (can_run) is taken as `automatic`.
 ///
 /// Of a ring all-gather or reduce-scatter of S bytes over N ranks on n nodes, w = S (N − 1)/N:
 ///   latency  = base + (N − n) hop_intra + (n − 1) hop_inter

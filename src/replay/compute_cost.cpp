@@ -33,7 +33,7 @@ AttentionRate attention_rate(Attention kernel, double peak_flops) {
   const bool ampere = peak_flops < 500e12;
   switch (kernel) {
     case Attention::flash1: return {ampere ? 0.34 : 0.20, 500};
-    case Attention::flash2: return {ampere ? 0.63 : 0.36, ampere ? 600.0 : 900.0};
+    case Attention::flash2: return {ampere ? 0.63 : 0.31, ampere ? 600.0 : 900.0};
     case Attention::current: return {ampere ? 0.63 : 0.56, ampere ? 600.0 : 1200.0};
   }
   return {1, 0};
@@ -72,6 +72,7 @@ double op_seconds(const schedule::Schedule& schedule, const schedule::Op& op, co
     case OpKind::forward: return module(Pass::forward);
     case OpKind::recompute: return module(Pass::recompute);
     case OpKind::backward: return module(Pass::backward);
+    case OpKind::optimizer: return cost.update_seconds(touched_bytes(schedule, op), beside);
     default: return cost.stream_seconds(touched_bytes(schedule, op), beside);
   }
 }
@@ -83,9 +84,9 @@ struct ComputeCost::Kernels {
   double seconds = 0;
   int count = 0;
 
-  void add(double kernel_seconds, double times = 1) {
-    seconds += kernel_seconds * times;
-    count += static_cast<int>(times);
+  void add(double more_seconds, std::int64_t more) {
+    seconds += more_seconds;
+    count += static_cast<int>(more);
   }
 };
 
@@ -101,27 +102,31 @@ GpuRates gpu_rates(const config::Cluster& cluster, DType dtype) {
 }
 
 Beside beside_collective(const config::Cluster& cluster, double bus_bytes_per_s) {
-  return {.sms = cluster.intra.collective_sms, .memory_bytes_per_s = 2 * bus_bytes_per_s};
+  // A channel is a block on one multiprocessor; a slower fabric gets by with fewer.
+  const double part = std::min(1.0, bus_bytes_per_s / (cluster.intra.all_gather_gb_per_s * 1e9));
+  return {.sms = static_cast<int>(std::ceil(part * cluster.intra.collective_sms)),
+          .memory_bytes_per_s = 2 * bus_bytes_per_s};
 }
 
 ComputeCost::ComputeCost(const GpuRates& gpu, const Framework& framework, DType dtype, bool fp8)
     : gpu_(gpu), framework_(framework), element_(static_cast<double>(size_of(dtype))), fp8_(fp8) {}
 
-double ComputeCost::product_seconds(std::int64_t m, std::int64_t n, std::int64_t k, bool fp8,
-                                    const Beside& beside) const {
+double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const Beside& beside) const {
   fp8 = fp8 && gpu_.fp8_product_flops > 0;
   const double rate = (fp8 ? gpu_.fp8_product_flops : gpu_.product_flops) * framework_.efficiency;
-  const std::int64_t sms = std::max(gpu_.sms - beside.sms, 1);
+  const auto sms = static_cast<double>(std::max(gpu_.sms - beside.sms, 1));
+  const auto launches = static_cast<double>(p.launches);
+  const double together = static_cast<double>(p.count) / launches;  // of one launch
   double best = HUGE_VAL;
   for (const Tile& tile : kTiles) {
-    const double tiles = ceil_div(m, tile.m) * ceil_div(n, tile.n);
-    const double waves = std::ceil(tiles / static_cast<double>(sms));
-    const double flops = 2.0 * static_cast<double>(tile.m * tile.n) * (static_cast<double>(k) + kFillDepth);
-    best = std::min(best, waves * flops * gpu_.sms / (rate * tile.rate));
+    const double tiles = ceil_div(p.m, tile.m) * ceil_div(p.n, tile.n) * together;
+    const double flops = 2.0 * static_cast<double>(tile.m * tile.n) * (static_cast<double>(p.k) + kFillDepth);
+    best = std::min(best, std::ceil(tiles / sms) * flops * gpu_.sms / (rate * tile.rate));
   }
-  const auto elements = static_cast<double>(m * k + k * n + m * n);
-  const double bytes = elements * element_ - (fp8 ? static_cast<double>(m * k + k * n) * (element_ - 1) : 0);
-  return std::max(best, bytes / std::max(gpu_.memory_bytes_per_s - beside.memory_bytes_per_s, 1.0)) + kKernelGap;
+  const auto inputs = static_cast<double>(p.m * p.k + p.k * p.n), outputs = static_cast<double>(p.m * p.n);
+  const double bytes = together * (inputs * (fp8 ? 1 : element_) + outputs * element_);
+  const double memory = bytes / std::max(gpu_.memory_bytes_per_s - beside.memory_bytes_per_s, 1.0);
+  return launches * (std::max(best, memory) + kKernelGap);
 }
 
 double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool backward, const Beside& beside) const {
@@ -141,6 +146,10 @@ double ComputeCost::stream_seconds(double bytes, const Beside& beside) const {
   return bytes / (left * framework_.efficiency) + kKernelGap;
 }
 
+double ComputeCost::update_seconds(double bytes, const Beside& beside) const {
+  return stream_seconds((framework_.fused_optimizer ? 1.0 : 2.5) * bytes, beside);
+}
+
 ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass pass, const Beside& beside) const {
   Kernels kernels;
   const bool backward = pass == Pass::backward;
@@ -148,24 +157,25 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
   const std::size_t skipped = pass == Pass::recompute ? static_cast<std::size_t>(work.kept_products) : 0;
   for (std::size_t i = 0; i + skipped < work.products.size(); ++i) {
     const plan::Product& p = work.products[i];
-    const auto times = static_cast<double>(p.count);
-    if (!backward) kernels.add(product_seconds(p.m, p.n, p.k, fp8, beside), times);
-    if (backward && work.input_gradient) kernels.add(product_seconds(p.m, p.k, p.n, fp8, beside), times);
-    if (backward) kernels.add(product_seconds(p.n, p.k, p.m, fp8, beside), times);
+    const plan::Product input_gradient{p.m, p.k, p.n, p.count, p.launches},
+        weight_gradient{p.n, p.k, p.m, p.count, p.launches};
+    if (!backward) kernels.add(product_seconds(p, fp8, beside), p.launches);
+    if (backward && work.input_gradient) kernels.add(product_seconds(input_gradient, fp8, beside), p.launches);
+    if (backward) kernels.add(product_seconds(weight_gradient, fp8, beside), p.launches);
     // Operands to fp8, once in forward and again, transposed, in backward: read in the compute dtype, written as bytes.
     if (fp8) {
       const auto input = static_cast<double>(p.m * p.k), weight = static_cast<double>(p.k * p.n),
                  output = static_cast<double>(p.m * p.n);
       const double casts = backward ? input + weight + 2 * output : input + weight;
-      kernels.add(stream_seconds(casts * (element_ + 1), beside), times);
+      kernels.add(stream_seconds(casts * static_cast<double>(p.count) * (element_ + 1), beside), 2 * p.launches);
     }
   }
-  if (work.attention.heads > 0) kernels.add(attention_seconds(work.attention, backward, beside));
+  if (work.attention.heads > 0) kernels.add(attention_seconds(work.attention, backward, beside), 1);
   const plan::Passes& passes = backward ? work.backward : work.forward;
-  kernels.seconds += stream_seconds(
-      ((framework_.compiled ? passes.fused : passes.eager) + (backward ? 2 * work.table_elements : 0)) * element_,
-      beside);
-  const int more = framework_.compiled ? passes.fused_kernels : passes.eager_kernels;
+  const bool fused = framework_.compiled || (framework_.fused_loss && work.kind == plan::ModuleKind::head);
+  const double elements = (fused ? passes.fused : passes.eager) + (backward ? 2 * work.table_elements : 0);
+  kernels.seconds += stream_seconds(elements * element_, beside);
+  const int more = fused ? passes.fused_kernels : passes.eager_kernels;
   kernels.seconds += more * kKernelGap;
   kernels.count += more;
   return kernels;

@@ -35,11 +35,16 @@ enum class Attention : std::uint8_t {
   current,  ///< kernels written for the GPU at hand: FlashAttention 3, cuDNN's, Transformer Engine's
 };
 
+/// What published trainings reach of these functions, the median of those that docs/published.md calibrates by.
+inline constexpr double kTypicalEfficiency = 0.80;
+
 /// How a training uses the GPU.
 struct Framework {
   bool compiled = false;  ///< neighbouring memory-bound kernels are one (torch.compile)
   Attention attention = Attention::flash2;
-  double efficiency = 1;  ///< of all computation, beside what these functions say
+  bool fused_loss = false;                 ///< the loss of the logits is one kernel, also if nothing else is compiled
+  bool fused_optimizer = true;             ///< one kernel an update; else one an operation, with 2.5 times the bytes
+  double efficiency = kTypicalEfficiency;  ///< of all computation, of what these functions say; 1: the best kernels
 };
 
 /// What else uses the GPU meanwhile.
@@ -49,7 +54,8 @@ struct Beside {
 };
 
 /// Of collectives that move `bus_bytes_per_s` (nccl-tests' bus bandwidth) on a cluster's GPU: each byte that arrives is
-/// written, and read again to be sent on or added.
+/// written, and read again to be sent on or added. They hold SMs in proportion to the rate, at the node's own all of
+/// cluster.intra.collective_sms.
 Beside beside_collective(const config::Cluster& cluster, double bus_bytes_per_s);
 
 /// Which pass of a module.
@@ -61,12 +67,13 @@ class ComputeCost {
   /// `element`: bytes of an element of activations; `fp8`: blocks' products are fp8, with scaling.
   ComputeCost(const GpuRates& gpu, const Framework& framework, DType dtype, bool fp8 = false);
 
-  /// Seconds of one product [m, k] x [k, n] of the compute dtype (or fp8): tiles over the SMs in whole waves, a k that
-  /// fills the pipeline, and never faster than its operands pass through memory.
-  double product_seconds(std::int64_t m, std::int64_t n, std::int64_t k, bool fp8 = false,
-                         const Beside& beside = {}) const;
+  /// Seconds of the products [m, k] x [k, n] of the compute dtype (or fp8): tiles over the SMs in whole waves, a k that
+  /// fills the pipeline, and never faster than operands pass through memory. Those of one launch share its waves.
+  double product_seconds(const plan::Product& product, bool fp8 = false, const Beside& beside = {}) const;
   /// Seconds of one fused attention; the backward has 2.5 times the FLOPs.
   double attention_seconds(const plan::AttentionWork& work, bool backward, const Beside& beside = {}) const;
+  /// Seconds of the optimizer's update that reads and writes `bytes` if it is one kernel.
+  double update_seconds(double bytes, const Beside& beside = {}) const;
   /// Seconds of a kernel that only moves bytes, read and written.
   double stream_seconds(double bytes, const Beside& beside = {}) const;
   /// Seconds of one pass of a module: its kernels one after another, or as fast as the host issues them.

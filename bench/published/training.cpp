@@ -1,0 +1,189 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "base/error.h"
+#include "config/cluster.h"
+#include "config/find_file.h"
+#include "config/load.h"
+#include "config/validate.h"
+#include "engine/setup.h"
+#include "published/csv_rows.h"
+#include "published/prediction.h"
+#include "replay/cluster_times.h"
+#include "replay/replay.h"
+
+namespace fsdpbench::bench {
+namespace {
+
+/// One row, ready to be walked with any efficiency.
+class Training {
+ public:
+  explicit Training(const CsvRow& row) : cluster_(config::load_cluster(row.text("cluster"))) {
+    std::vector<std::string> settings{"emulate.link_gb_per_s=none",
+                                      "train.warmup=0",
+                                      "train.steps=1",
+                                      "fsdp.param_dtype=bf16",
+                                      "fsdp.reduce_dtype=" + row.text("reduce"),
+                                      "model.preset=" + row.text("model"),
+                                      "mesh.ranks=" + row.text("ranks"),
+                                      "fsdp.strategy=" + row.text("strategy"),
+                                      "fsdp.preset=" + row.text("system"),
+                                      "train.batch_per_rank=" + row.text("batch"),
+                                      "train.seq_len=" + row.text("seq_len"),
+                                      "train.accumulate=" + row.text("accumulate")};
+    if (!row.text("shard").empty()) settings.push_back("mesh.shard=" + row.text("shard"));
+    if (row.text("numbers") == "fp8") settings.emplace_back("fsdp.fp8_products=true");
+    add_checkpointing(row, settings);
+    config::RunConfig config = config::load_profile(config::find_profile("quickstart"), settings);
+    config.model.learned_positions = config.model.learned_positions > 0 ? config.train.seq_len : 0;
+    config::validate(config);
+    config::check_fits(cluster_, config.mesh.ranks);
+    setup_ = engine::set_up(config);
+    use_.framework.compiled = row.text("compiled") == "true";
+    use_.framework.fused_optimizer = row.text("fused_optimizer") == "true";
+    use_.framework.fused_loss = row.text("fused_loss") == "true";
+    use_.framework.attention = attention_of(row);
+  }
+
+  /// Tokens a second and rank, in the steady state.
+  double tokens_per_second(double efficiency) {
+    use_.framework.efficiency = efficiency;
+    const replay::OpTimes times = cluster_times(setup_.schedules, setup_.plan, setup_.config, cluster_, use_);
+    const auto replay = replay::make_replay(setup_.schedules, setup_.plan.groups, times);
+    for (std::size_t step = 0; step < setup_.schedules.steps.size() + 1; ++step) replay->step({});
+    const double ns = replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
+    const config::Train& train = setup_.config.train;
+    return static_cast<double>(train.batch_per_rank * train.seq_len * train.accumulate) / (ns * 1e-9);
+  }
+
+  const config::Cluster& cluster() const { return cluster_; }
+
+ private:
+  /// none; all; every:N, of every N-th block; share:X, that part of all blocks.
+  static void add_checkpointing(const CsvRow& row, std::vector<std::string>& settings) {
+    const std::string& text = row.text("checkpointing");
+    if (text == "none") return;
+    settings.emplace_back("fsdp.activation_checkpointing=true");
+    if (text == "all") return;
+    const std::size_t colon = text.find(':');
+    const std::string kind = text.substr(0, colon);
+    if (colon == std::string::npos || (kind != "every" && kind != "share")) {
+      throw ConfigError(
+          fmt::format("{}: checkpointing = {} is not valid; expected none, all, every:N or share:X.", row.place, text));
+    }
+    settings.push_back((kind == "every" ? "fsdp.checkpoint_every=" : "fsdp.recompute_share=") + text.substr(colon + 1));
+  }
+
+  static replay::Attention attention_of(const CsvRow& row) {
+    const std::string& text = row.text("attention");
+    if (text == "flash1") return replay::Attention::flash1;
+    if (text == "flash2") return replay::Attention::flash2;
+    if (text == "current") return replay::Attention::current;
+    throw ConfigError(
+        fmt::format("{}: attention = {} is not valid; expected flash1, flash2 or current.", row.place, text));
+  }
+
+  config::Cluster cluster_;
+  engine::Setup setup_;
+  replay::ClusterUse use_;
+};
+
+/// The efficiency with which the row comes out as published: the one number that a group of rows is calibrated by.
+double calibrated(Training& training, double published) {
+  double low = 0.02, high = 4;
+  for (int i = 0; i < 24; ++i) {
+    const double middle = std::sqrt(low * high);
+    (training.tokens_per_second(middle) < published ? low : high) = middle;
+  }
+  return std::sqrt(low * high);
+}
+
+/// The efficiencies that calibrating rows set, by GPU, numbers and family.
+class Efficiencies {
+ public:
+  void set(const CsvRow& row, const config::Cluster& cluster, double efficiency) {
+    known_.push_back({cluster.gpu.name, row.text("numbers"), row.text("family"), efficiency});
+  }
+
+  struct Found {
+    double efficiency = 0;
+    std::string how;
+  };
+  /// Of the row's own group; else of the same GPU and family with other numbers, of the GPU in another family, of any.
+  Found of(const CsvRow& row, const config::Cluster& cluster) const {
+    const auto gpu = [&](const Known& k) { return k.gpu == cluster.gpu.name; };
+    const auto family = [&](const Known& k) { return k.family == row.text("family"); };
+    const auto numbers = [&](const Known& k) { return k.numbers == row.text("numbers"); };
+    if (const auto e = median([&](const Known& k) { return gpu(k) && family(k) && numbers(k); })) return found(*e, "");
+    if (const auto e = median([&](const Known& k) { return gpu(k) && family(k); }))
+      return found(*e, " of other numbers");
+    if (const auto e = median(gpu)) return found(*e, " of other families");
+    return found(replay::kTypicalEfficiency, ", the typical one");
+  }
+
+ private:
+  struct Known {
+    std::string gpu, numbers, family;
+    double efficiency = 0;
+  };
+  static Found found(double efficiency, const char* whose) {
+    return {efficiency, fmt::format("efficiency {:.3f}{}", efficiency, whose)};
+  }
+  template <class Holds>
+  std::optional<double> median(Holds holds) const {
+    std::vector<double> values;
+    for (const Known& k : known_) {
+      if (holds(k)) values.push_back(k.efficiency);
+    }
+    if (values.empty()) return std::nullopt;
+    std::ranges::sort(values);
+    return values[values.size() / 2];
+  }
+
+  std::vector<Known> known_;
+};
+
+std::string title(const CsvRow& row) {
+  const std::string& checkpointing = row.text("checkpointing");
+  return fmt::format("{}, {} {} on {}, {} x {} tokens{}", row.text("model"), row.text("ranks"), row.text("numbers"),
+                     row.text("cluster").empty() ? "?" : row.text("cluster"),
+                     row.text("batch").empty() ? "?" : row.text("batch"),
+                     row.text("seq_len").empty() ? "?" : row.text("seq_len"),
+                     checkpointing.empty() || checkpointing == "none" ? "" : ", checkpointing " + checkpointing);
+}
+
+}  // namespace
+
+Predictions predict_training(const std::string& path) {
+  const std::vector<CsvRow> rows = read_csv(path);
+  Efficiencies efficiencies;
+  for (const CsvRow& row : rows) {
+    if (row.text("calibrates").empty()) continue;
+    Training training(row);
+    efficiencies.set(row, training.cluster(), calibrated(training, row.number("tokens_per_s")));
+  }
+  Predictions predictions;
+  for (const CsvRow& row : rows) {
+    Prediction& p = predictions.emplace_back();
+    p.id = row.text("id");
+    p.what = title(row);
+    p.published = row.text("tokens_per_s").empty() ? 0 : row.number("tokens_per_s");
+    p.calibrates = row.text("calibrates");
+    p.assumed = row.text("assumed");
+    p.not_predicted = row.text("not_predicted");
+    p.source = row.text("source");
+    p.note = row.text("note");
+    if (!p.not_predicted.empty()) continue;
+    Training training(row);
+    const Efficiencies::Found found = efficiencies.of(row, training.cluster());
+    p.group = fmt::format("{}, {}, {}", training.cluster().gpu.name, row.text("numbers"), row.text("family"));
+    p.predicted = training.tokens_per_second(found.efficiency);
+    p.how = found.how;
+  }
+  return predictions;
+}
+
+}  // namespace fsdpbench::bench

@@ -1,0 +1,125 @@
+#include "replay/cluster_times.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "replay/collective_message.h"
+#include "replay/replay.h"
+
+namespace fsdpbench::replay {
+namespace {
+
+using schedule::OpKind;
+
+Collective collective_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::reduce_scatter: return Collective::reduce_scatter;
+    case OpKind::all_reduce: return Collective::all_reduce;
+    default: return Collective::all_gather;
+  }
+}
+
+OpCost cost_of_collective(const schedule::Op& op, const plan::Plan& plan, const config::Cluster& cluster,
+                          const ClusterUse& use) {
+  const GroupShape shape =
+      shape_of(plan.groups.members(op.group(), 0), plan.groups.ranks(), cluster.gpus_per_node, use.placement);
+  const auto bytes = static_cast<double>(message_of(op, plan.groups).bytes);
+  const CollectiveCost cost = collective_cost(cluster, collective_of(op.kind), bytes, shape, use.algorithm);
+  return {std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), static_cast<int>(cost.fabric)};
+}
+
+/// The bus bandwidth at which the shard group's largest messages go.
+double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const ClusterUse& use) {
+  const GroupShape shape =
+      shape_of(plan.groups.members(plan::Group::shard, 0), plan.groups.ranks(), cluster.gpus_per_node, use.placement);
+  if (shape.ranks == 1) return 0;
+  constexpr double kLarge = 1 << 30;
+  const CollectiveCost cost = collective_cost(cluster, Collective::all_gather, kLarge, shape, use.algorithm);
+  return kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
+}
+
+/// When one rank had a collective under way in its last step, merged and in order.
+using Spans = std::vector<std::pair<std::int64_t, std::int64_t>>;
+
+Spans communication(const schedule::Schedule& schedule, const std::vector<trace::Record>& records) {
+  Spans spans;
+  for (const trace::Record& record : records) {
+    const schedule::Op& op = schedule.ops[static_cast<std::size_t>(record.op)];
+    if (op.is_collective()) spans.emplace_back(std::max(record.begin_ns, record.peers_arrived_ns), record.end_ns);
+  }
+  std::ranges::sort(spans);
+  Spans merged;
+  for (const auto& span : spans) {
+    if (!merged.empty() && span.first <= merged.back().second) {
+      merged.back().second = std::max(merged.back().second, span.second);
+    } else {
+      merged.push_back(span);
+    }
+  }
+  return merged;
+}
+
+double overlap(const Spans& spans, std::int64_t begin, std::int64_t end) {
+  double sum = 0;
+  auto span = std::ranges::lower_bound(spans, begin, {}, [](const auto& s) { return s.second; });
+  for (; span != spans.end() && span->first < end; ++span) {
+    sum += static_cast<double>(std::min(end, span->second) - std::max(begin, span->first));
+  }
+  return sum;
+}
+
+/// Lengthens the steady step's computation by what ran beside collectives, until the step no longer changes.
+void add_contention(const schedule::Schedules& schedules, const plan::Groups& groups,
+                    const std::vector<double>& slowdown, OpTimes& times) {
+  constexpr int kMostWalks = 8;
+  const schedule::Schedule& steady = schedules.steady();
+  StepCosts& costs = times.steps.back();
+  const StepCosts alone = costs;
+  double last_step = 0;
+  for (int walk = 0; walk < kMostWalks; ++walk) {
+    const auto replay = make_replay(schedules, groups, times);
+    for (std::size_t step = 0; step < schedules.steps.size(); ++step) replay->step({});
+    trace::RankTrace trace;
+    replay->step({&trace, 1});
+    const auto step = static_cast<double>(trace.steps.back().end_ns - trace.steps.back().begin_ns);
+    if (std::abs(step - last_step) < 1e-3 * step) return;
+    last_step = step;
+    const Spans spans = communication(steady, trace.records);
+    for (const trace::Record& record : trace.records) {
+      const auto i = static_cast<std::size_t>(record.op);
+      if (slowdown[i] <= 1 || steady.ops[i].is_collective() || record.end_ns <= record.begin_ns) continue;
+      const double beside =
+          overlap(spans, record.begin_ns, record.end_ns) / static_cast<double>(record.end_ns - record.begin_ns);
+      costs[i].run_ns = std::nearbyint(alone[i].run_ns / (1 - beside * (1 - 1 / slowdown[i])));
+    }
+  }
+}
+
+}  // namespace
+
+OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& plan, const config::RunConfig& config,
+                      const config::Cluster& cluster, const ClusterUse& use) {
+  const bool decoder = config.model.kind == config::ModelKind::decoder;
+  const std::vector<plan::ModuleWork> work =
+      plan::module_work(config.model, config.train.batch_per_rank, decoder ? config.train.seq_len : 1);
+  const DType dtype = config.fsdp.param_dtype;
+  const ComputeCost compute(gpu_rates(cluster, dtype), use.framework, dtype, config.fsdp.fp8_products);
+  OpTimes times;
+  for (const schedule::Schedule& schedule : schedules.steps) {
+    const std::vector<double> seconds = compute_seconds(schedule, work, compute, {}, config.fsdp.recompute_share);
+    StepCosts& costs = times.steps.emplace_back();
+    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+      const schedule::Op& op = schedule.ops[i];
+      costs.push_back(op.is_collective() ? cost_of_collective(op, plan, cluster, use)
+                                         : OpCost{std::nearbyint(seconds[i] * 1e9), 0, 0});
+    }
+  }
+  if (use.contention && plan.groups.ranks() > 1) {
+    const Beside beside = beside_collective(cluster, bus_rate(plan, cluster, use));
+    add_contention(schedules, plan.groups, slowdown_beside_collective(schedules.steady(), work, compute, beside),
+                   times);
+  }
+  return times;
+}
+
+}  // namespace fsdpbench::replay

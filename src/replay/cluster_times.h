@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "config/cluster.h"
+#include "config/run_config.h"
+#include "plan/module_work.h"
+#include "plan/plan.h"
+#include "replay/collective_cost.h"
+#include "replay/compute_cost.h"
+#include "replay/op_times.h"
+#include "schedule/schedule.h"
+
+namespace fsdpbench::replay {
+
+/// What a training on a cluster is beside its configuration.
+struct ClusterUse {
+  Framework framework;
+  Algorithm algorithm = Algorithm::automatic;
+  Placement placement = Placement::packed;
+  bool contention = true;  ///< computation is slower while collectives run, as slowdown_beside_collective() says
+};
+
+/// What every op of the schedules takes on GPUs of `cluster`: computation and copies by compute_cost.h, collectives by
+/// collective_cost.h. `config`: valid; schedules and plan are its own. The ranks must fit (config::check_fits). The
+/// host takes no time but what module_seconds() counts.
+///
+/// With contention the times of computation depend on the walk that they decide: they are walked, what ran beside
+/// collectives is lengthened by its part, and walked again, a few times, until that changes the step by less than
+/// 1/1000.
+OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& plan, const config::RunConfig& config,
+                      const config::Cluster& cluster, const ClusterUse& use = {});
+
+}  // namespace fsdpbench::replay

@@ -1,0 +1,87 @@
+#include "replay/cluster_times.h"
+
+#include <gtest/gtest.h>
+
+#include "replay/replay.h"
+#include "support/schedule_cases.h"
+
+namespace fsdpbench::replay {
+namespace {
+
+config::RunConfig llama_like(int ranks) {
+  config::RunConfig config = testing::decoder_config(6, ranks);
+  config.model.width = 4096;
+  config.model.heads = 32;
+  config.model.kv_heads = 8;
+  config.model.ffn_width = 14336;
+  config.model.vocab = 32000;
+  config.train.seq_len = 4096;
+  config.train.batch_per_rank = 1;
+  config.fsdp.param_dtype = config.fsdp.reduce_dtype = DType::bf16;
+  return config;
+}
+
+/// Nanoseconds of a step in the steady state, the same on all ranks.
+double step_ns(const config::RunConfig& config, const config::Cluster& cluster, const ClusterUse& use = {}) {
+  const testing::ScheduleCase c = testing::make_case(config);
+  const OpTimes times = cluster_times(c.schedules, c.plan, config, cluster, use);
+  const auto replay = make_replay(c.schedules, c.plan.groups, times);
+  for (std::size_t step = 0; step < c.schedules.steps.size() + 2; ++step) replay->step({});
+  return replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
+}
+
+config::Cluster cluster(const char* name) { return config::load_cluster(name); }
+
+TEST(ClusterTimes, StepsFollowTheMachine) {
+  const double a100 = step_ns(llama_like(8), cluster("dgx-a100")), h100 = step_ns(llama_like(8), cluster("dgx-h100"));
+  EXPECT_LT(h100, a100);
+  EXPECT_GT(step_ns(llama_like(64), cluster("ethernet-h100")), step_ns(llama_like(64), cluster("dgx-h100")));
+  EXPECT_GT(step_ns(llama_like(64), cluster("dgx-h100")), h100) << "more ranks, and a network between them";
+  ClusterUse spread;
+  spread.placement = Placement::spread;
+  config::RunConfig hybrid = llama_like(64);
+  hybrid.fsdp.strategy = config::Strategy::hybrid_shard;
+  hybrid.mesh = {64, 8, 8};
+  EXPECT_GT(step_ns(hybrid, cluster("ethernet-h100"), spread), step_ns(hybrid, cluster("ethernet-h100")))
+      << "shard groups inside nodes are what hybrid sharding is for";
+}
+
+TEST(ClusterTimes, ContentionCostsAndNeverMoreThanItsSlowdownOfTheWholeStep) {
+  ClusterUse without;
+  without.contention = false;
+  for (const char* name : {"dgx-a100", "dgx-h100", "ethernet-h100"}) {
+    const double alone = step_ns(llama_like(16), cluster(name), without),
+                 beside = step_ns(llama_like(16), cluster(name));
+    EXPECT_GT(beside, alone) << name;
+    EXPECT_LT(beside, 1.6 * alone) << name;
+  }
+  EXPECT_EQ(step_ns(llama_like(1), cluster("dgx-h100"), without), step_ns(llama_like(1), cluster("dgx-h100")))
+      << "one rank communicates nothing";
+}
+
+TEST(ClusterTimes, FrameworksAndCheckpointing) {
+  const config::Cluster h100 = cluster("dgx-h100");
+  const double eager = step_ns(llama_like(8), h100);
+  ClusterUse compiled, slower;
+  compiled.framework.compiled = true;
+  slower.framework.efficiency = kTypicalEfficiency / 2;
+  EXPECT_LT(step_ns(llama_like(8), h100, compiled), eager);
+  EXPECT_GT(step_ns(llama_like(8), h100, slower), 1.5 * eager);
+  config::RunConfig c = llama_like(8);
+  c.fsdp.activation_checkpointing = true;
+  const double all = step_ns(c, h100);
+  EXPECT_GT(all, 1.15 * eager);
+  EXPECT_LT(all, 1.45 * eager) << "one more forward of three passes' time";
+  c.fsdp.checkpoint_every = 2;
+  const double half = step_ns(c, h100);
+  EXPECT_NEAR(half, (all + eager) / 2, 0.05 * eager);
+  c.fsdp.checkpoint_every = 1;
+  c.fsdp.recompute_share = 0.5;
+  EXPECT_NEAR(step_ns(c, h100), half, 0.05 * eager);
+  config::RunConfig fp8 = llama_like(8);
+  fp8.fsdp.fp8_products = true;
+  EXPECT_LT(step_ns(fp8, h100), eager);
+}
+
+}  // namespace
+}  // namespace fsdpbench::replay
