@@ -161,7 +161,7 @@ Predictions predict_training(const std::string& path) {
   const std::vector<CsvRow> rows = read_csv(path);
   Efficiencies efficiencies;
   for (const CsvRow& row : rows) {
-    if (row.text("calibrates").empty()) continue;
+    if (row.text("calibrates") != "efficiency") continue;
     Training training(row);
     efficiencies.set(row, training.cluster(), calibrated(training, row.number("tokens_per_s")));
   }

@@ -27,13 +27,14 @@ struct AttentionRate {
   double half_length;
 };
 /// On GPUs up to the A100 (peak below 500 TFLOP/s): FlashAttention 1 100, 2 up to 189 of 312 TFLOP/s at 16k (T. Dao,
-/// FlashAttention-2, 2023, causal, forward + backward). On later ones the same instructions reach a smaller part: 2
-/// gets 335 of 989 TFLOP/s on an H100 (same paper), 3 up to 550 (J. Shah et al., FlashAttention-3, 2024).
+/// FlashAttention-2, 2023, causal, forward + backward). On later ones the same instructions reach a smaller part: 2 had
+/// 335 of 989 TFLOP/s on an H100 there, but trainings on long sequences show 0.25 (docs/published.md, T129, whose
+/// attention this sets); 3 550 of 989 (J. Shah et al., FlashAttention-3, 2024).
 AttentionRate attention_rate(Attention kernel, double peak_flops) {
   const bool ampere = peak_flops < 500e12;
   switch (kernel) {
     case Attention::flash1: return {ampere ? 0.34 : 0.20, 500};
-    case Attention::flash2: return {ampere ? 0.63 : 0.31, ampere ? 600.0 : 900.0};
+    case Attention::flash2: return {ampere ? 0.63 : 0.25, ampere ? 600.0 : 900.0};
     case Attention::current: return {ampere ? 0.63 : 0.56, ampere ? 600.0 : 1200.0};
   }
   return {1, 0};

