@@ -1,0 +1,86 @@
+#!/usr/bin/python3
+"""What bench_published says of published figures: complete, as recorded, and as near as the goals want it.
+
+    published_test.py BENCH_PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import csv
+import statistics
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = ""
+SOURCE = Path()
+BAD_INPUT = 2
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+class Published(unittest.TestCase):
+    known: dict[str, list[dict[str, str]]] = {}
+
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+
+    def call(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder, timeout=240)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def predicted(self) -> dict[str, list[dict[str, str]]]:
+        """Of both tables, by their names; asked for once."""
+        if not Published.known:
+            self.call("--csv", "collectives.csv", "--training-csv", "training.csv")
+            Published.known = {name: rows(self.folder / f"{name}.csv") for name in ("collectives", "training")}
+        return Published.known
+
+    def test_what_is_recorded_is_what_is_predicted(self) -> None:
+        for name, now in self.predicted().items():
+            recorded = rows(SOURCE / f"profiles/recorded/published/{name}.csv")
+            self.assertEqual([row["id"] for row in now], [row["id"] for row in recorded])
+            for row, old in zip(now, recorded, strict=True):
+                self.assertEqual(row["not_predicted"], old["not_predicted"])
+                if not row["not_predicted"]:
+                    self.assertAlmostEqual(float(row["predicted"]) / float(old["predicted"]), 1, 3, row["id"])
+
+    def test_every_row_has_a_prediction_or_a_reason(self) -> None:
+        now = self.predicted()
+        for name, predicted in now.items():
+            self.assertEqual([row["id"] for row in predicted],
+                             [row["id"] for row in rows(SOURCE / f"profiles/published/{name}.csv")])
+            for row in predicted:
+                self.assertNotEqual(bool(row["predicted"]), bool(row["not_predicted"]), row["id"])
+        self.assertEqual([row["id"] for row in now["training"]], [f"T{i:03}" for i in range(1, 162, 2)])
+
+    def test_calibrating_rows_come_out_as_published_and_do_not_count(self) -> None:
+        for row in self.predicted()["training"]:
+            if row["calibrates"] == "efficiency":
+                self.assertAlmostEqual(float(row["error"]), 0, 3, row["id"])
+            if row["calibrates"]:
+                self.assertEqual(row["counts"], "false", row["id"])
+
+    def test_medians_reach_their_goals(self) -> None:
+        for (name, predicted), goal in zip(self.predicted().items(), (0.10, 0.08), strict=True):
+            errors = [abs(float(row["error"])) for row in predicted if row["counts"] == "true"]
+            self.assertGreater(len(errors), 40)
+            self.assertLessEqual(statistics.median(errors), goal, name)
+
+    def test_a_row_that_cannot_be_read_is_named(self) -> None:
+        text = (SOURCE / "profiles/published/training.csv").read_text(encoding="utf-8")
+        (self.folder / "t.csv").write_text(text.replace(",every:2,", ",sometimes,", 1), encoding="utf-8")
+        self.assertIn("checkpointing = sometimes is not valid; expected none, all, every:N or share:X",
+                      self.call("--training", "t.csv", code=BAD_INPUT).stderr)
+
+
+if __name__ == "__main__":
+    PROGRAM = str(Path(sys.argv.pop(1)).resolve())
+    SOURCE = Path(sys.argv.pop(1)).resolve()
+    unittest.main()
