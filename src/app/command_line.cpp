@@ -65,6 +65,20 @@ Writes into the result folder:
 Ctrl-C stops after the current step and keeps what there is, marked as partial; a second Ctrl-C stops at once.
 )";
 
+constexpr const char* kSimulateHelp = R"(
+The same schedules as `run` executes, walked on a computed clock: nothing runs, nothing sleeps, and the same seed gives
+the same bytes. Writes what `run` writes, so compare, sweep, report and explain --from work on it; a profile with
+device.backend = "virtual" is simulated by `run`, `sweep` and `compare`, too.
+How fast ranks and links are
+  --cluster NAME        a machine of profiles/clusters: GPUs, links, achieved rates, each with its source
+  emulate.*             or plain rates, as `run` emulates them
+Of many ranks the step times of all count, and trace.ranks of them are recorded: the first and the slowest among them.
+Examples
+  fsdpbench simulate llama3-8b-emulated --ranks 1024
+  fsdpbench simulate llama3-8b-emulated --ranks 64 --cluster dgx-h100 --set train.seq_len=8192
+  fsdpbench simulate quickstart --ranks 8 --set emulate.compute_tflops=0.02 --set simulate.jitter_pct=3
+)";
+
 constexpr const char* kExplainHelp = R"(
 Formats
   table        plan, memory with and without FSDP, communication against data parallel, predicted step
@@ -200,6 +214,15 @@ void add_overwrite_flag(CLI::App& command, bool& overwrite) {
   command.add_flag("--overwrite", overwrite, "Replace the result that DIR holds; else it is refused");
 }
 
+/// What run and simulate share beside the profile.
+void add_run_options(CLI::App& command, RunArguments& run) {
+  command.add_option("-o,--out", run.out, "Result folder; default: runs/<profile>-<date-time>")->type_name("DIR");
+  add_overwrite_flag(command, run.overwrite);
+  command.add_option("-r,--ranks", run.ranks, "The same as --set mesh.ranks=N; a launcher's count must agree")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->type_name("N");
+}
+
 void add_compare(CLI::App& compare_app, CompareArguments& compare) {
   compare_app.add_option("A", compare.a, "Run profile: file, result folder, or name")->required();
   compare_app.add_option("B", compare.b, "The other one; default: A, to be compared with itself or with --b-set");
@@ -277,13 +300,18 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
 
   CLI::App* run_app = app.add_subcommand("run", "Train and measure; write result.json, traces and config.toml");
   add_profile_options(*run_app, run.profile, run.overrides);
-  run_app->add_option("-o,--out", run.out, "Result folder; default: runs/<profile>-<date-time>")->type_name("DIR");
-  add_overwrite_flag(*run_app, run.overwrite);
-  run_app->add_option("-r,--ranks", run.ranks, "The same as --set mesh.ranks=N; a launcher's count must agree")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 20))
-      ->type_name("N");
+  add_run_options(*run_app, run);
   add_quiet_flag(*run_app, parsed.quiet);
   run_app->footer(kRunHelp);
+
+  RunArguments simulate;
+  std::string cluster;
+  CLI::App* simulate_app = app.add_subcommand("simulate", "As run, but on a computed clock: up to 1,048,576 ranks");
+  add_profile_options(*simulate_app, simulate.profile, simulate.overrides);
+  simulate_app->add_option("-c,--cluster", cluster, "The same as --set simulate.cluster=NAME")->type_name("NAME");
+  add_run_options(*simulate_app, simulate);
+  add_quiet_flag(*simulate_app, parsed.quiet);
+  simulate_app->footer(kSimulateHelp);
 
   CLI::App* compare_app = app.add_subcommand("compare", "Run two configurations in turns; say which is faster");
   add_compare(*compare_app, compare);
@@ -345,6 +373,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   if (run_app->parsed()) {
     run.command_line.assign(argv, argv + argc);
     parsed.command = run;
+  } else if (simulate_app->parsed()) {
+    simulate.command_line.assign(argv, argv + argc);
+    simulate.overrides.insert(simulate.overrides.begin(), "device.backend=virtual");
+    if (!cluster.empty()) simulate.overrides.push_back("simulate.cluster=" + cluster);
+    parsed.command = simulate;
   } else if (compare_app->parsed()) {
     parsed.command = compare;
   } else if (sweep_app->parsed()) {

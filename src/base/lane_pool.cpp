@@ -8,7 +8,7 @@
 namespace fsdpbench {
 
 std::int64_t LanePool::allocate(std::int64_t bytes, MemoryCategory category, Lane lane, const LaneOrder& order) {
-  const std::int64_t size = std::max(kGranule, round_up(bytes, kGranule));
+  const std::int64_t size = rounded(bytes);
   const LaneClock now = order.now(lane);
   const std::size_t c = index_of(category);
   const std::int64_t offset = blocks_.allocate(size, lane, now);

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "base/bytes.h"
 #include "base/lane_blocks.h"
 #include "base/lane_order.h"
 #include "base/memory_category.h"
@@ -34,6 +35,10 @@ struct PoolStatistics {
 class LanePool {
  public:
   static constexpr std::int64_t kGranule = 512;
+  /// What a block of `bytes` takes.
+  static constexpr std::int64_t rounded(std::int64_t bytes) {
+    return bytes <= kGranule ? kGranule : round_up(bytes, kGranule);
+  }
 
   /// Offset of `bytes` (rounded up to kGranule) for use by ops of `lane` issued from now on, and by ops of other
   /// lanes that are ordered after them. `order` is the rank's issue order. bytes >= 0. Throws

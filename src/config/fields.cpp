@@ -170,7 +170,7 @@ std::vector<Field> make_fields() {
   fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0, kMostElements), "parameters of fewer elements stay replicated");
 
   Table<Device> device(all, "device", &RunConfig::device);
-  device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or MPI processes; cuda: NVIDIA GPUs with NCCL");
+  device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or MPI processes; cuda: NVIDIA GPUs with NCCL; virtual: nowhere, on a computed clock (simulate)");
   device("timer", &Device::timer, one_of<Timer>(), "cuda: what times of ops are taken from; auto: CUPTI where it can be used, else events");
 
   Table<Nccl> nccl(all, "nccl", &RunConfig::nccl);
@@ -184,6 +184,22 @@ std::vector<Field> make_fields() {
   emulate("link_gb_per_s", &Emulate::link_gb_per_s, number_or_none(kLeastRate, kMostRate), "bandwidth of a modelled link in 1e9 bytes/s a rank; none: transfers take what they take");
   emulate("link_latency_us", &Emulate::link_latency_us, number(0, kMost_us), "latency a hop of the modelled link");
   emulate("compute_tflops", &Emulate::compute_tflops, number_or_none(kLeastRate, kMostRate), "modelled compute in 1e12 FLOP/s a rank, nothing is computed; none: kernels compute");
+
+  Table<Simulate> simulate(all, "simulate", &RunConfig::simulate);
+  simulate("cluster", &Simulate::cluster, anything<std::string>("a file stem under profiles/clusters, or a path that ends in .toml"), "the machine that is simulated; empty: link and compute of [emulate]");
+  simulate("placement", &Simulate::placement, one_of<Simulate::Placement>(), "packed: neighbouring ranks share a node; spread: they never do");
+  simulate("collectives", &Simulate::collectives, one_of<Simulate::Collectives>(), "how collectives are done; auto: as NCCL would choose");
+  simulate("compiled", &Simulate::compiled, boolean(), "neighbouring memory-bound kernels are one (torch.compile)");
+  simulate("attention", &Simulate::attention, one_of<Simulate::Attention>(), "generation of the fused attention kernel");
+  simulate("efficiency", &Simulate::efficiency, number(1e-3, 1), "of all computation, beside what shapes and kernels say");
+  simulate("host_issue_us", &Simulate::host_issue_us, number(0, kMost_us), "the host takes to issue an op");
+  simulate("launch_us", &Simulate::launch_us, number(0, kMost_us), "from the issue of an op until its lane, if idle, begins it");
+  simulate("wake_us", &Simulate::wake_us, number(0, kMost_us), "from an event until what waited for it on another lane goes on");
+  simulate("jitter_pct", &Simulate::jitter_pct, number(0, 100), "standard deviation of an op's time, lognormal, drawn anew for each op, step and rank");
+  simulate("rank_jitter_pct", &Simulate::rank_jitter_pct, number(0, 100), "the same of a rank's computation, drawn once");
+  simulate("pause_chance", &Simulate::pause_chance, number(0, 0.5), "that an op of the compute lane is held up for pause_us");
+  simulate("pause_us", &Simulate::pause_us, number(0, kMost_us), "how long a pause lasts");
+  simulate("seed", &Simulate::seed, integer<std::uint64_t>(0, std::numeric_limits<std::int64_t>::max()), "of all that is drawn: the same seed, the same bytes");
 
   Table<Inject> inject(all, "inject", &RunConfig::inject);
   inject("slow_rank", &Inject::slow_rank, integer(-1, 1 << 20), "rank that computes slow_rank_factor times slower; -1: none");

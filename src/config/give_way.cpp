@@ -47,6 +47,13 @@ class GiveWay {
       drop("emulate.compute_tflops", "a GPU computes");
       drop("inject.slow_rank", "a GPU cannot be slowed so");
     }
+    const bool cluster = !config_.simulate.cluster.empty() && overridden("simulate.cluster");
+    if (cluster) {
+      drop("emulate.link_gb_per_s", "simulate.cluster has links of its own");
+      drop("emulate.compute_tflops", "simulate.cluster has GPUs of its own");
+      drop("emulate.link_latency_us", "simulate.cluster has links of its own");
+      return;
+    }
     if (config_.emulate.link_gb_per_s || !(gpu || overridden("emulate.link_gb_per_s"))) return;
     drop("emulate.link_latency_us", "there is no modelled link");
     drop("inject.slow_link_rank", "there is no modelled link");

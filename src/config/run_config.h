@@ -196,7 +196,11 @@ struct Emulate {
   bool operator==(const Emulate&) const = default;
 };
 
-enum class BackendKind : std::uint8_t { cpu, cuda };
+enum class BackendKind : std::uint8_t {
+  cpu,
+  cuda,
+  virtual_,  ///< no device: a computed clock ("virtual" in files)
+};
 /// What an op's begin and end on a GPU are taken from.
 enum class Timer : std::uint8_t {
   automatic,  ///< cupti where it can be used, else events
@@ -225,6 +229,32 @@ struct Nccl {
   int max_ctas = 0;                           ///< 0: NCCL's choice
   double timeout_s = 60.0;                    ///< an op that takes longer ends the run
   bool operator==(const Nccl&) const = default;
+};
+
+/// What a simulated training is beside its configuration (device.backend = "virtual").
+struct Simulate {
+  /// Which rank lies on which node: neighbours on the same (packed) or never (spread).
+  enum class Placement : std::uint8_t { packed, spread };
+  /// How collectives are done; automatic: as NCCL would choose.
+  enum class Collectives : std::uint8_t { ring, tree, hierarchical, pat, nvls, nvls_tree, direct, automatic };
+  /// Generation of the fused attention kernel.
+  enum class Attention : std::uint8_t { flash1, flash2, current };
+
+  std::string cluster;  ///< a file stem under profiles/clusters, or a path; empty: link and compute of [emulate]
+  Placement placement = Placement::packed;
+  Collectives collectives = Collectives::automatic;
+  bool compiled = false;  ///< neighbouring memory-bound kernels are one (torch.compile)
+  Attention attention = Attention::flash2;
+  double efficiency = 1.0;     ///< of all computation, beside what shapes and kernels say
+  double host_issue_us = 0;    ///< the host takes to issue an op
+  double launch_us = 0;        ///< from the issue of an op until its lane, if idle, begins it
+  double wake_us = 0;          ///< from an event until what waited for it on another lane goes on
+  double jitter_pct = 0;       ///< standard deviation of an op's time, lognormal, drawn anew for each op, step and rank
+  double rank_jitter_pct = 0;  ///< the same of a rank's computation, drawn once for the run
+  double pause_chance = 0;     ///< that an op of the compute lane is held up
+  double pause_us = 0;         ///< for so long
+  std::uint64_t seed = 1;      ///< of all that is drawn
+  bool operator==(const Simulate&) const = default;
 };
 
 /// Trouble for study. Everything off by default.
@@ -258,6 +288,7 @@ struct RunConfig {
   Device device;
   Nccl nccl;
   Emulate emulate;
+  Simulate simulate;
   Inject inject;
   Trace trace;
   bool operator==(const RunConfig&) const = default;

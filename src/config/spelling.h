@@ -60,7 +60,20 @@ struct Names<GradientScaling> {
 };
 template <>
 struct Names<BackendKind> {
-  static constexpr std::array<std::string_view, 2> kAll{"cpu", "cuda"};
+  static constexpr std::array<std::string_view, 3> kAll{"cpu", "cuda", "virtual"};
+};
+template <>
+struct Names<Simulate::Placement> {
+  static constexpr std::array<std::string_view, 2> kAll{"packed", "spread"};
+};
+template <>
+struct Names<Simulate::Collectives> {
+  static constexpr std::array<std::string_view, 8> kAll{"ring", "tree",      "hierarchical", "pat",
+                                                        "nvls", "nvls_tree", "direct",       "auto"};
+};
+template <>
+struct Names<Simulate::Attention> {
+  static constexpr std::array<std::string_view, 3> kAll{"flash1", "flash2", "current"};
 };
 template <>
 struct Names<Timer> {

@@ -160,7 +160,7 @@ void check_inject(const RunConfig& config, Notes& notes) {
   check_rank("inject.slow_rank", inject.slow_rank, config.mesh.ranks);
   check_rank("inject.slow_link_rank", inject.slow_link_rank, config.mesh.ranks);
   check_rank("inject.delay_rank", inject.delay_rank, config.mesh.ranks);
-  require(inject.slow_link_rank < 0 || config.emulate.link_gb_per_s,
+  require(inject.slow_link_rank < 0 || config.emulate.link_gb_per_s || !config.simulate.cluster.empty(),
           "inject.slow_link_rank = {} needs a modelled link to slow down: set emulate.link_gb_per_s.",
           inject.slow_link_rank);
   require(inject.host_sync_after_layer < config.model.layers,
@@ -180,14 +180,40 @@ void check_emulate(const Emulate& emulate) {
       emulate.link_latency_us);
 }
 
-/// A GPU runs what it runs: modelled links, modelled compute and slowed ranks exist on CPUs only.
+/// A simulated rank computes at a rate that somebody names, and communicates over a link that somebody names.
+void check_simulate(const RunConfig& config, Notes& notes) {
+  const Simulate& simulate = config.simulate;
+  if (config.device.backend != BackendKind::virtual_) {
+    if (simulate != Simulate{}) notes.push_back("[simulate] has no effect: device.backend is not \"virtual\".");
+    return;
+  }
+  require(
+      !simulate.cluster.empty() || config.emulate.compute_tflops,
+      "device.backend = \"virtual\" computes nothing: name a machine (simulate.cluster, a file of profiles/clusters) "
+      "or a rate (emulate.compute_tflops, with emulate.link_gb_per_s).");
+  require(
+      !simulate.cluster.empty() || config.mesh.ranks == 1 || config.emulate.link_gb_per_s,
+      "device.backend = \"virtual\" moves no bytes: name a machine (simulate.cluster, a file of profiles/clusters) or "
+      "a bandwidth (emulate.link_gb_per_s).");
+  require(simulate.cluster.empty() || (!config.emulate.compute_tflops && !config.emulate.link_gb_per_s),
+          "simulate.cluster = \"{}\" and emulate.* both say how fast ranks are; leave one out "
+          "(--set emulate.compute_tflops=none --set emulate.link_gb_per_s=none).",
+          simulate.cluster);
+  require(simulate.pause_chance == 0 || simulate.pause_us > 0,
+          "simulate.pause_chance = {} needs simulate.pause_us: how long a pause lasts.", simulate.pause_chance);
+}
+
+/// A GPU runs what it runs: modelled links, modelled compute and slowed ranks exist on CPUs, and where nothing runs.
 void check_device(const RunConfig& config, Notes& notes) {
   const bool cuda = config.device.backend == BackendKind::cuda;
   if (!cuda) {
+    const std::string_view backend = to_string(config.device.backend);
     if (config.device.timer != Timer::automatic) {
-      notes.push_back("device.timer has no effect: device.backend is \"cpu\".");
+      notes.push_back(fmt::format("device.timer has no effect: device.backend is \"{}\".", backend));
     }
-    if (config.nccl != Nccl{}) notes.push_back("[nccl] has no effect: device.backend is \"cpu\".");
+    if (config.nccl != Nccl{}) {
+      notes.push_back(fmt::format("[nccl] has no effect: device.backend is \"{}\".", backend));
+    }
     return;
   }
   require(!config.emulate.link_gb_per_s && !config.emulate.compute_tflops,
@@ -216,6 +242,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_accumulate(config, notes);
   check_emulate(config.emulate);
   check_device(config, notes);
+  check_simulate(config, notes);
   check_inject(config, notes);
   return notes;
 }

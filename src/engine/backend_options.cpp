@@ -75,6 +75,7 @@ backend::BackendOptions backend_options(const Setup& setup, launch::Session* ses
   switch (config.device.backend) {
     case config::BackendKind::cpu: options.own = cpu_options(config); break;
     case config::BackendKind::cuda: options.own = cuda_options(config); break;
+    case config::BackendKind::virtual_: throw std::logic_error("backend_options: a computed clock has no backend");
   }
   return options;
 }

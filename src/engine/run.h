@@ -48,10 +48,13 @@ struct Measurement {
   std::optional<std::string> parameters_digest;  ///< absent if nothing computes, or not all parameters are finite
   std::int64_t parameters_not_finite = 0;        ///< elements of the final parameters that are NaN or infinite
   std::vector<std::vector<float>>
-      parameters;                        ///< final masters by canonical index; only if hooks ask and something computes
-  std::vector<trace::RankTrace> traces;  ///< by rank, measured steps only
-  std::vector<PoolStatistics> memory;    ///< by rank
-  std::vector<backend::WireBytes> wire_bytes;  ///< by rank, of the measured steps
+      parameters;  ///< final masters by canonical index; only if hooks ask and something computes
+  /// Measured steps only; by rank, but a simulation of many ranks keeps some of them (`rank` says which).
+  std::vector<trace::RankTrace> traces;
+  /// Where not all ranks are in `traces`: nanoseconds of the slowest rank, by measured step. Else empty.
+  std::vector<std::int64_t> slowest_ns;
+  std::vector<PoolStatistics> memory;          ///< as traces
+  std::vector<backend::WireBytes> wire_bytes;  ///< as traces, of the measured steps
   std::vector<backend::Facts> devices;         ///< by rank: how its device measured
   std::vector<std::string> hosts;              ///< by rank: name of its machine
   std::vector<RankClock> clocks;               ///< by rank: the traces are on rank 0's; empty without a session

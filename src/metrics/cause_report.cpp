@@ -104,7 +104,8 @@ CauseReport report_causes(const RunView& run, const plan::Plan& plan, const sche
       if (counts) losses.add(step, stalls);
       if (s == middle.median && rank == step.slowest_rank()) {
         report.example = std::move(stalls);
-        report.example_rank = rank;
+        report.example_rank = step.rank_at(rank);
+        report.example_place = rank;
         report.example_step = step.number();
       }
     }

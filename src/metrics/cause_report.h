@@ -32,6 +32,7 @@ struct CauseReport {
   double small_ms = 0;
   std::vector<Stall> example;  ///< of the slowest rank in the step of median length
   int example_rank = 0;
+  int example_place = 0;  ///< of that rank among those in view (run_view.h)
   std::int32_t example_step = 0;
 };
 inline constexpr double kSmallSharePct = 2.0;

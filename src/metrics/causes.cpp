@@ -217,14 +217,19 @@ class Blame {
     return std::max<std::int64_t>(0, r.end_ns - begin - alone);
   }
 
+  /// Of the ranks in view; -1 if it is not one of them.
   int last_to_arrive(int i) const {
-    const plan::Members peers = groups_.members(view_.op(i).group(), rank_);
     const auto index = static_cast<std::size_t>(i);
-    int late = peers[0];
-    for (int k = 1; k < peers.count; ++k) {
-      if (step_.of(peers[k])[index].begin_ns > step_.of(late)[index].begin_ns) late = peers[k];
+    const plan::Group group = view_.op(i).group();
+    const int mine = step_.rank_at(rank_);
+    int late = -1;
+    for (int place = 0; place < step_.ranks(); ++place) {
+      if (!groups_.together(group, mine, step_.rank_at(place))) continue;
+      if (late < 0 || step_.of(place)[index].begin_ns > step_.of(late)[index].begin_ns) late = place;
     }
-    return late;
+    const bool all_in_view = step_.ranks() == groups_.ranks();
+    if (!all_in_view && step_.of(late)[index].begin_ns < view_.record(i).peers_arrived_ns) return -1;
+    return step_.rank_at(late);
   }
 
   Cause why_issued_late(int i) const {

@@ -32,7 +32,7 @@ inline constexpr std::size_t kCauseCount = 13;
 std::string_view to_string(Cause cause);
 
 /// One stretch of a step in which a rank computed nothing, and why. `op` is what was waited for (an index into the
-/// schedule; -1: nothing), `late_rank` who came last (stragglers only; -1).
+/// schedule; -1: nothing), `late_rank` who came last (stragglers only; -1: nobody, or a rank that is not in view).
 struct Stall {
   Interval time;
   Cause cause = Cause::unknown;
@@ -40,8 +40,8 @@ struct Stall {
   int late_rank = -1;
 };
 
-/// Finds out why rank `rank` did not compute when it did not. The stalls are disjoint, sorted, and cover exactly the
-/// step minus the union of computation: exposed communication, exposed copies and idle time together.
+/// Finds out why the rank in place `rank` did not compute when it did not. The stalls are disjoint, sorted, and cover
+/// exactly the step minus the union of computation: exposed communication, exposed copies and idle time together.
 /// `link`: absent for real ones. `prefetches_backward`: the policy prefetches in backward, so a gather that was not
 /// prefetched was refused.
 ///

@@ -24,6 +24,7 @@ RankMetrics rank_metrics(const RunView& run, int rank, const StepBreakdown& midd
   std::vector<double> steps;
   for (const StepRecords& step : run.steps()) steps.push_back(static_cast<double>(step.length_ns(rank)) / kNsPerMs);
   RankMetrics m;
+  m.rank = run.steps().front().rank_at(rank);
   m.step_ms = summarize(steps);
   const double scale = middle.step > 0 ? m.step_ms.median / static_cast<double>(middle.step) : 0;
   m.compute_ms = scale * static_cast<double>(middle.computation);
@@ -51,6 +52,7 @@ RunMetrics run_metrics(const RunView& run, const plan::Groups& groups, double to
       if (counts) by_rank[static_cast<std::size_t>(rank)] += b;
     }
     m.steps_ms.push_back(static_cast<double>(step.slowest_ns()) / kNsPerMs);
+    if (run.ranks() < groups.ranks()) continue;
     const std::int64_t bound = replay::max_plus_bound(step.schedule(), step.event_count(), groups, durations(step));
     if (bound > 0) ratio.push_back(static_cast<double>(step.slowest_ns()) / static_cast<double>(bound));
   }

@@ -13,6 +13,7 @@ namespace fsdpbench::metrics {
 /// One rank's own steps, whoever was slowest. The parts are sums over the run's middle steps, scaled to the rank's own
 /// median step: compute + exposed_comm + exposed_copy + idle = step_ms.median.
 struct RankMetrics {
+  int rank = 0;
   Summary step_ms;
   double compute_ms = 0;
   double exposed_comm_ms = 0;
@@ -32,10 +33,11 @@ struct RunMetrics {
   double exposed_comm_ms = 0;
   double exposed_copy_ms = 0;
   double idle_ms = 0;
-  std::optional<double> overlap_pct;   ///< of comm_ms, what is not exposed; absent without communication
-  double tokens_per_s = 0;             ///< over all ranks, at the median step
-  std::optional<double> bound_ratio;   ///< median over steps of step / max-plus bound of its own op durations
-  std::vector<RankMetrics> ranks;      ///< by rank
+  std::optional<double> overlap_pct;  ///< of comm_ms, what is not exposed; absent without communication
+  double tokens_per_s = 0;            ///< over all ranks, at the median step
+  /// Median over steps of step / max-plus bound of its own op durations; absent if only some ranks are in view.
+  std::optional<double> bound_ratio;
+  std::vector<RankMetrics> ranks;      ///< of the ranks in view
   std::optional<Settling> settling;    ///< of the measured steps; absent if there are too few
   std::optional<double> aa_noise_pct;  ///< what two halves of the steps differ by (compare.h); absent likewise
 };

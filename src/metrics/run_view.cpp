@@ -20,12 +20,13 @@ void check(bool holds, int rank, std::size_t step, const char* what) {
 }  // namespace
 
 StepRecords::StepRecords(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
-                         std::size_t index, std::size_t first_record)
+                         std::size_t index, std::size_t first_record, std::int64_t slowest_ns)
     : traces_(traces),
       event_count_(schedules.event_count),
       number_(traces.front().records.at(first_record).step),
       index_(index),
-      first_(first_record) {
+      first_(first_record),
+      slowest_ns_(slowest_ns) {
   schedule_ = &schedules.of_step(static_cast<std::size_t>(number_));
 }
 
@@ -41,12 +42,13 @@ int StepRecords::slowest_rank() const {
   return slowest;
 }
 
-RunView::RunView(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces)
+RunView::RunView(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
+                 std::span<const std::int64_t> slowest_ns)
     : schedules_(&schedules), ranks_(static_cast<int>(traces.size())) {
   std::size_t first = 0;
   for (std::size_t s = 0; s < traces.front().steps.size(); ++s) {
     check(first < traces.front().records.size(), traces.front().rank, s, "it has no records");
-    const StepRecords step(schedules, traces, s, first);
+    const StepRecords step(schedules, traces, s, first, slowest_ns.empty() ? 0 : slowest_ns[s]);
     const std::size_t ops = step.schedule().ops.size();
     for (const trace::RankTrace& trace : traces) {
       check(s < trace.steps.size(), trace.rank, s, "it was not recorded, though another rank recorded it");

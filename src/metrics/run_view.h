@@ -14,38 +14,45 @@ namespace fsdpbench::metrics {
 class StepRecords {
  public:
   StepRecords(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces, std::size_t index,
-              std::size_t first_record);
+              std::size_t first_record, std::int64_t slowest_ns);
 
   std::int32_t number() const { return number_; }  ///< among all steps of the run, warm-up counted
   const schedule::Schedule& schedule() const { return *schedule_; }
   int event_count() const { return event_count_; }
+  /// Ranks that are in view; functions take their places among these.
   int ranks() const { return static_cast<int>(traces_.size()); }
+  /// The rank of the run that is in this place: the same number, unless only some ranks are in view.
+  int rank_at(int place) const { return traces_[static_cast<std::size_t>(place)].rank; }
   /// Records of one rank: as many as the schedule has ops, in its order.
   std::span<const trace::Record> of(int rank) const;
   const trace::StepWindow& window(int rank) const { return traces_[static_cast<std::size_t>(rank)].steps[index_]; }
   std::int64_t length_ns(int rank) const { return window(rank).end_ns - window(rank).begin_ns; }
-  int slowest_rank() const;  ///< the first of equals
-  std::int64_t slowest_ns() const { return length_ns(slowest_rank()); }
+  int slowest_rank() const;  ///< of those in view, the first of equals
+  /// Of all ranks of the run, in view or not.
+  std::int64_t slowest_ns() const { return slowest_ns_ > 0 ? slowest_ns_ : length_ns(slowest_rank()); }
 
  private:
   std::span<const trace::RankTrace> traces_;
   const schedule::Schedule* schedule_;
   int event_count_;
   std::int32_t number_;
-  std::size_t index_;  // among the measured steps
-  std::size_t first_;  // record
+  std::size_t index_;        // among the measured steps
+  std::size_t first_;        // record
+  std::int64_t slowest_ns_;  // 0: of those in view
 };
 
 /// The measured steps of a run, cut once. A view, as StepRecords.
 class RunView {
  public:
-  /// `traces`: one a rank. Throws a check_failed Error if the ranks have not recorded the same steps, or a step has not
-  /// one record for each op of its schedule.
-  RunView(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces);
+  /// `traces`: of all ranks; or of some, and then `slowest_ns` is the length of each measured step on the slowest rank
+  /// of all. Throws a check_failed Error if the ranks have not recorded the same steps, or a step has not one record
+  /// for each op of its schedule.
+  RunView(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
+          std::span<const std::int64_t> slowest_ns = {});
 
   const schedule::Schedules& schedules() const { return *schedules_; }
   const std::vector<StepRecords>& steps() const { return steps_; }
-  int ranks() const { return ranks_; }
+  int ranks() const { return ranks_; }  ///< in view
 
  private:
   const schedule::Schedules* schedules_;

@@ -37,6 +37,10 @@ int local_ranks(const Job* job) { return job == nullptr ? 0 : placement_of(job)-
 Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const std::filesystem::path& folder,
               std::vector<std::string> command_line) {
   const launch::Session* session = job == nullptr ? nullptr : &job->session();
+  if (job != nullptr && cell.setup.config.device.backend == config::BackendKind::virtual_) {
+    throw ConfigError(
+        "device.backend = \"virtual\" needs no processes, and these are several; start it without a launcher.");
+  }
   World world = current_world(cell.setup.config, session, std::move(command_line));
   const Train train = job == nullptr ? Train(train_on_threads) : train_on_job(*job, folder, world);
   return run_trial(cell, hooks, std::move(world), train);

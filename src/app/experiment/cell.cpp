@@ -14,6 +14,7 @@
 #include "config/load.h"
 #include "config/spelling.h"
 #include "config/validate.h"
+#include "engine/simulate.h"
 #include "model/outline.h"
 #include "replay/emulated_times.h"
 
@@ -94,6 +95,10 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   check_kernels(config);
   cell.setup = engine::set_up(config);
   check_modelled_time(cell.setup);
+  if (config.device.backend == config::BackendKind::virtual_) {
+    cell.times = engine::emulated_times(cell.setup);
+    return cell;
+  }
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   cell.data = std::make_unique<engine::ByteDataset>(

@@ -10,14 +10,16 @@
 #include "engine/byte_dataset.h"
 #include "engine/setup.h"
 #include "launch/placement.h"
+#include "replay/op_times.h"
 
 namespace fsdpbench::app {
 
 /// One configuration that can run: valid, everything about it decided, its memory there, its data open.
 struct Cell {
   engine::Setup setup;
-  std::vector<std::string> notes;  ///< of config::validate(): settings that have no effect or were replaced
-  std::unique_ptr<engine::ByteDataset> data;
+  std::vector<std::string> notes;             ///< of config::validate(): settings that have no effect or were replaced
+  std::unique_ptr<engine::ByteDataset> data;  ///< null if the cell is simulated
+  replay::OpTimes times;                      ///< of a cell that is simulated
 };
 
 /// As config::load_profile, but in a job of processes (`placement`; null: none) mesh.ranks is their number. Throws

@@ -8,6 +8,7 @@
 #include "app/machine/select_backend.h"
 #include "base/clock.h"
 #include "config/spelling.h"
+#include "engine/simulate.h"
 #include "metrics/caveats.h"
 #include "metrics/divergence.h"
 #include "metrics/identity_checks.h"
@@ -43,6 +44,9 @@ int computing_ranks(const config::RunConfig& config, const engine::Measurement& 
 }  // namespace
 
 engine::Measurement train_on_threads(const Cell& cell, const engine::RunHooks& hooks) {
+  if (cell.setup.config.device.backend == config::BackendKind::virtual_) {
+    return engine::simulate(cell.setup, cell.times, hooks);
+  }
   const auto backend = select_backend(std::string(config::to_string(cell.setup.config.device.backend)));
   return engine::run(*backend, cell.setup, *cell.data, hooks);
 }
@@ -62,8 +66,9 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
   trial.estimated_memory = p.memory;
   trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
   if (!m.traces.front().steps.empty()) {
-    metrics::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
-    const metrics::RunView run(p.schedules, m.traces);
+    const bool simulated = p.config.device.backend == config::BackendKind::virtual_;
+    if (!simulated) metrics::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
+    const metrics::RunView run(p.schedules, m.traces, m.slowest_ns);
     trial.metrics = metrics::run_metrics(run, p.plan.groups, tokens_per_step(p.config));
     const std::vector<plan::CommunicationVolume> sent = sent_a_step(m);
     metrics::check_wire_bytes(trial.expected_wire, sent, p.plan, p.config);
@@ -71,7 +76,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     trial.wire = sent.front();
     trial.causes = metrics::report_causes(run, p.plan, p.policy, p.config.emulate.link());
     trial.flops = metrics::model_flops(p.sizes, p.config, trial.metrics->step_ms.median);
-    trial.fidelity = metrics::emulation_fidelity(run, p.plan.groups, p.sizes, p.config);
+    if (!simulated) trial.fidelity = metrics::emulation_fidelity(run, p.plan.groups, p.sizes, p.config);
     trial.caveats = metrics::caveats(*trial.metrics, trial.fidelity, computing_ranks(p.config, m),
                                      static_cast<int>(std::thread::hardware_concurrency()));
   }

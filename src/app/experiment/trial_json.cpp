@@ -82,7 +82,8 @@ json metrics_json(const Trial& trial) {
   }
   if (trial.fidelity) j["emulation_fidelity"] = fidelity_json(*trial.fidelity);
   for (const metrics::RankMetrics& rank : m.ranks) {
-    j["ranks"].push_back({{"step_ms", summary_json(rank.step_ms)},
+    j["ranks"].push_back({{"rank", rank.rank},
+                          {"step_ms", summary_json(rank.step_ms)},
                           {"compute_ms", rank.compute_ms},
                           {"exposed_comm_ms", rank.exposed_comm_ms},
                           {"exposed_copy_ms", rank.exposed_copy_ms},
@@ -106,7 +107,10 @@ void read_metrics(const JsonPart& j, Trial& trial) {
     m.settling = {static_cast<int>(j.at("unsettled_steps").whole(0, kMost)), j.at("never_settled").flag()};
   }
   for (const JsonPart& rank : j.has("ranks") ? j.at("ranks").list() : std::vector<JsonPart>()) {
-    m.ranks.push_back({summary_from(rank.at("step_ms")),
+    const int number =
+        rank.has("rank") ? static_cast<int>(rank.at("rank").whole(0, kMost)) : static_cast<int>(m.ranks.size());
+    m.ranks.push_back({number,
+                       summary_from(rank.at("step_ms")),
                        rank.at("compute_ms").number(),
                        rank.at("exposed_comm_ms").number(),
                        rank.number("exposed_copy_ms", 0),

@@ -37,10 +37,13 @@ World current_world(const config::RunConfig& config, const launch::Session* sess
   World world;
   world.program = build_info();
   world.command_line = std::move(command_line);
-  world.date = date_now();
   world.backend = config::to_string(config.device.backend);
+  // The same seed gives the same bytes, so nothing of the moment is in a simulation's files.
+  world.date = world.simulated() ? "" : date_now();
   world.ranks = static_cast<int>(config.mesh.ranks);
-  world.launcher = session == nullptr ? "threads of one process" : session->placement().source;
+  world.launcher = session != nullptr  ? session->placement().source
+                   : world.simulated() ? "computed clock"
+                                       : "threads of one process";
   if (session != nullptr) world.transport = session->transport();
   world.cpu = kMachine.cpu;
   world.threads = kMachine.threads;
@@ -79,7 +82,8 @@ json to_json(const World& w) {
          {"realtime", w.realtime},
          {"libraries", json::object()},
          {"emulated_link", w.emulated_link},
-         {"emulated_compute", w.emulated_compute}};
+         {"emulated_compute", w.emulated_compute},
+         {"simulated", w.simulated()}};
   if (!w.program.sanitize.empty()) j["sanitize"] = w.program.sanitize;
   if (!w.transport.empty()) j["launch"]["transport"] = w.transport;
   for (const auto& [name, version] : w.libraries) j["libraries"][name] = version;

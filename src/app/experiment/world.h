@@ -36,7 +36,10 @@ struct World {
   std::vector<std::pair<std::string, std::string>> libraries;  ///< name and version, by name
   bool emulated_link = false;
   bool emulated_compute = false;
-  std::vector<RankPlace> places;  ///< by rank; empty before the trial
+  std::vector<RankPlace> places;  ///< by rank; empty before the trial, and if it is simulated
+
+  /// On a computed clock: the times are of no machine, and the same whenever it is repeated.
+  bool simulated() const { return backend == "virtual"; }
 };
 
 /// The world of a trial of `config` that is about to begin in this process. `session`: of the job whose rank 0 this is;

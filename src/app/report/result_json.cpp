@@ -83,7 +83,7 @@ json units_json(const metrics::RunDetails& details) {
 /// Where the causes lie in one step of median length.
 json intervals_json(const Trial& trial) {
   const metrics::CauseReport& report = *trial.causes;
-  const trace::RankTrace& trace = trial.measurement.traces[static_cast<std::size_t>(report.example_rank)];
+  const trace::RankTrace& trace = trial.measurement.traces[static_cast<std::size_t>(report.example_place)];
   const std::int32_t first = trace.records.front().step;
   const trace::StepWindow& window = trace.steps[static_cast<std::size_t>(report.example_step - first)];
   json j = json::array();
@@ -101,21 +101,24 @@ json intervals_json(const Trial& trial) {
 json timeline_json(const metrics::RunView& run, const metrics::CauseReport& causes) {
   const auto step = std::ranges::find(run.steps(), causes.example_step, &metrics::StepRecords::number);
   json j{{"rank", causes.example_rank}, {"step", causes.example_step}, {"time_ms", json::array()}};
-  for (const metrics::MemoryLevel& level : metrics::memory_timeline(*step, causes.example_rank)) {
+  for (const metrics::MemoryLevel& level : metrics::memory_timeline(*step, causes.example_place)) {
     j["time_ms"].push_back(static_cast<double>(level.time_ns) / 1e6);
     for (MemoryCategory c : kMemoryCategories) j[std::string(to_string(c))].push_back(level.live[index_of(c)]);
   }
   return j;
 }
 
-/// Length of every measured step, by rank and of the slowest.
-json steps_json(const metrics::RunView& run, const metrics::RunMetrics& metrics) {
+/// Length of every measured step, of the slowest rank and by rank; where only some ranks were recorded, which.
+json steps_json(const metrics::RunView& run, const metrics::RunMetrics& metrics, int ranks) {
   json j{{"slowest_rank_ms", metrics.steps_ms}, {"by_rank", json::array()}};
   for (int rank = 0; rank < run.ranks(); ++rank) {
     json mine = json::array();
     for (const metrics::StepRecords& step : run.steps())
       mine.push_back(static_cast<double>(step.length_ns(rank)) / 1e6);
     j["by_rank"].push_back(std::move(mine));
+  }
+  if (run.ranks() < ranks) {
+    for (int place = 0; place < run.ranks(); ++place) j["ranks"].push_back(run.steps().front().rank_at(place));
   }
   return j;
 }
@@ -143,16 +146,16 @@ std::int64_t peak_rss_bytes() {
 
 /// Needs at least one measured step.
 void add_details(const engine::Setup& p, const Trial& trial, json& j) {
-  const metrics::RunView run(p.schedules, trial.measurement.traces);
+  const metrics::RunView run(p.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
   const metrics::RunDetails details = metrics::run_details(run, p.plan, p.config.emulate.link());
   j["metrics"]["phases"] = phases_json(details);
   j["metrics"]["units"] = units_json(details);
   j["collectives"] = collectives_json(details);
   if (metrics::why_not_rated(trial.fidelity).empty()) j["exposed_intervals"] = intervals_json(trial);
-  j["steps"] = steps_json(run, *trial.metrics);
+  j["steps"] = steps_json(run, *trial.metrics, p.plan.groups.ranks());
   j["memory"]["timeline"] = timeline_json(run, *trial.causes);
   j["memory"]["peak_at"] = peak_json(p);
-  j["memory"]["process_peak_rss_bytes"] = peak_rss_bytes();
+  if (!trial.world.simulated()) j["memory"]["process_peak_rss_bytes"] = peak_rss_bytes();
 }
 
 }  // namespace

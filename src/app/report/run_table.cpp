@@ -23,18 +23,21 @@ std::string ms(double value) { return fmt::format("{:.2f}", value); }
 
 std::string emulation(const config::RunConfig& c) {
   if (c.device.backend == config::BackendKind::cuda) return "on GPUs";
+  if (!c.simulate.cluster.empty()) return fmt::format("simulated on {}", c.simulate.cluster);
   std::string text;
   if (c.emulate.compute_tflops) text += fmt::format("computation emulated at {} TFLOP/s", *c.emulate.compute_tflops);
   if (c.emulate.link_gb_per_s) {
     text += fmt::format("{}link emulated at {} GB/s + {} us a hop", text.empty() ? "" : ", ", *c.emulate.link_gb_per_s,
                         c.emulate.link_latency_us);
   }
+  if (c.device.backend == config::BackendKind::virtual_) return "simulated: " + text;
   return text.empty() ? "nothing emulated" : text;
 }
 
 /// What rank 0's device is and how it measured, where it says so.
 std::string device_lines(const engine::Measurement& result) {
   std::string text;
+  if (result.devices.empty()) return text;
   for (const auto& [name, value] : result.devices.front()) {
     if (name == "GPU" || name == "timer" || name == "ranks") text += fmt::format("{:7} {}\n", name, value);
   }
@@ -98,7 +101,9 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
       row("loss", metrics::loss_text(result.losses.back()), "",
           fmt::format("first step {}", metrics::loss_text(result.losses.front())));
     } else {
-      row("loss", "-", "", "nothing was computed: computation is emulated");
+      const bool simulated = c.device.backend == config::BackendKind::virtual_;
+      row("loss", "-", "",
+          fmt::format("nothing was computed: {}", simulated ? "simulated" : "computation is emulated"));
     }
     if (trial.fidelity) {
       row("emulation", fmt::format("{:+.1f}", trial.fidelity->excess_pct), "%",
@@ -151,7 +156,10 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     text += fmt::format("trace   {}  (open in https://ui.perfetto.dev or chrome://tracing)\n",
                         (folder / "trace.json").string());
     const std::vector<int> shown = shown_ranks(trial, c.trace.ranks);
-    if (shown.size() < result.traces.size()) {
+    if (c.mesh.ranks > static_cast<std::int64_t>(result.traces.size())) {
+      text += fmt::format("        shows ranks {} of {}; a simulation records so many (trace.ranks)\n",
+                          fmt::join(shown, ", "), c.mesh.ranks);
+    } else if (shown.size() < result.traces.size()) {
       text += fmt::format("        shows ranks {} of {}; --set trace.ranks=0 shows all; trace/ has a file of each\n",
                           fmt::join(shown, ", "), result.traces.size());
     }

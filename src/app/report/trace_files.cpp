@@ -94,9 +94,10 @@ std::int64_t unix_now_ns() {
       .count();
 }
 
-trace::TimeBase time_base(const std::vector<trace::RankTrace>& traces) {
+trace::TimeBase time_base(const engine::Setup& setup, const std::vector<trace::RankTrace>& traces) {
   trace::TimeBase time;
   time.origin_ns = trace::first_begin(traces);
+  if (setup.config.device.backend == config::BackendKind::virtual_) return time;  // a clock of its own, from 1970 on
   time.origin_unix_ns = unix_now_ns() - now_ns() + time.origin_ns;
   return time;
 }
@@ -121,21 +122,22 @@ void write_rank_files(const std::filesystem::path& folder, const engine::Setup& 
 }  // namespace
 
 std::vector<int> shown_ranks(const Trial& trial, std::int64_t most) {
-  const auto ranks = static_cast<int>(trial.measurement.traces.size());
+  const std::vector<trace::RankTrace>& traces = trial.measurement.traces;
+  const auto ranks = static_cast<std::int64_t>(traces.size());
   const std::int64_t wanted = most == 0 ? ranks : std::min<std::int64_t>(most, ranks);
   std::vector<int> order{0};
   if (trial.metrics && !trial.metrics->ranks.empty()) {
     const auto& all = trial.metrics->ranks;
     const auto slowest =
         std::ranges::max_element(all, {}, [](const metrics::RankMetrics& rank) { return rank.step_ms.median; });
-    order.push_back(static_cast<int>(slowest - all.begin()));
+    order.push_back(slowest->rank);
   }
   if (trial.causes) {
     for (const metrics::CauseShare& cause : trial.causes->causes) {
       if (cause.late_rank >= 0) order.push_back(cause.late_rank);
     }
   }
-  for (int rank = 0; rank < ranks; ++rank) order.push_back(rank);
+  for (const trace::RankTrace& trace : traces) order.push_back(trace.rank);
   std::vector<int> shown;
   for (const int rank : order) {
     if (static_cast<std::int64_t>(shown.size()) == wanted) break;
@@ -151,7 +153,7 @@ void write_trace_files(const std::filesystem::path& folder, const engine::Setup&
   const trace::LabelOf label = [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& {
     return labels(step, op);
   };
-  const trace::TimeBase time = time_base(traces);
+  const trace::TimeBase time = time_base(setup, traces);
   AllFiles files;
   files.write([&] {
     trace::write_merged_trace((folder / "trace.json").string(), traces, time, label,
@@ -166,7 +168,7 @@ void write_rank_file(const std::filesystem::path& folder, const engine::Setup& s
   const std::vector<trace::RankTrace> traces{trace};
   AllFiles files;
   write_rank_files(
-      folder, setup, traces, time_base(traces),
+      folder, setup, traces, time_base(setup, traces),
       [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& { return labels(step, op); }, files);
   files.finish();
 }

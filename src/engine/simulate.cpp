@@ -1,0 +1,149 @@
+#include "engine/simulate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "backend/wire_bytes.h"
+#include "replay/emulated_times.h"
+#include "replay/replay.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+backend::Collective collective_of(schedule::OpKind kind) {
+  switch (kind) {
+    case schedule::OpKind::reduce_scatter: return backend::Collective::reduce_scatter;
+    case schedule::OpKind::all_reduce: return backend::Collective::all_reduce;
+    default: return backend::Collective::all_gather;
+  }
+}
+
+/// What every rank sends in one step, counted collective by collective.
+backend::WireBytes wire_bytes(const schedule::Schedule& schedule, const plan::Groups& groups) {
+  backend::WireBytes sum{};
+  for (const schedule::Op& op : schedule.ops) {
+    if (!op.is_collective()) continue;
+    const backend::Collective kind = collective_of(op.kind);
+    sum[static_cast<std::size_t>(kind)] += ring_bytes(kind, op.collective()->bytes(), groups.size(op.group()));
+  }
+  return sum;
+}
+
+/// The pool as a device would have sampled it: after each op that allocates or frees, when the host came to it.
+void sample_memory(const schedule::Schedule& schedule, std::span<const trace::Record> records, std::int64_t reserved,
+                   trace::RankTrace& trace) {
+  trace::MemorySample sample;
+  sample.reserved = reserved;
+  for (const schedule::Buffer& buffer : schedule.buffers) {
+    if (buffer.persistent) sample.live[index_of(buffer.category)] += LanePool::rounded(buffer.bytes);
+  }
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    const schedule::Op& op = schedule.ops[i];
+    if (op.allocates.empty() && op.frees.empty()) continue;
+    const auto change = [&](schedule::BufferId id, int sign) {
+      const schedule::Buffer& buffer = schedule.buffers[static_cast<std::size_t>(id)];
+      sample.live[index_of(buffer.category)] += sign * LanePool::rounded(buffer.bytes);
+    };
+    for (const schedule::BufferId id : op.allocates) change(id, 1);
+    for (const schedule::BufferId id : op.frees) change(id, -1);
+    sample.time_ns = records[i].issued_ns;
+    trace.memory.push_back(sample);
+  }
+}
+
+/// The rank that was slowest most by the sum of its steps; the first of equals.
+int slowest_rank(const Setup& setup, const replay::OpTimes& times) {
+  const auto replay = replay::make_replay(setup.schedules, setup.plan.groups, times);
+  std::vector<double> sums;
+  for (std::int64_t step = 0; step < setup.config.train.warmup + setup.config.train.steps; ++step) {
+    replay->step({});
+    if (step < setup.config.train.warmup) continue;
+    const replay::Replay::StepTimes& last = replay->last_step();
+    sums.resize(last.end_ns.size());
+    for (std::size_t rank = 0; rank < sums.size(); ++rank) sums[rank] += last.end_ns[rank] - last.begin_ns[rank];
+  }
+  return static_cast<int>(std::ranges::max_element(sums) - sums.begin());
+}
+
+std::vector<int> recorded_ranks(const Setup& setup, const replay::OpTimes& times) {
+  const int ranks = setup.plan.groups.ranks();
+  const std::int64_t asked = setup.config.trace.ranks;
+  const auto wanted =
+      ranks <= kMostRecordedRanks || asked == 0 ? ranks : static_cast<int>(std::clamp<std::int64_t>(asked, 2, ranks));
+  std::vector<int> chosen;
+  for (int rank = 0; rank < wanted; ++rank) chosen.push_back(rank);
+  if (wanted == ranks) return chosen;
+  if (const int slowest = slowest_rank(setup, times); slowest >= wanted) chosen.back() = slowest;
+  return chosen;
+}
+
+}  // namespace
+
+Measurement simulate(const Setup& setup, const replay::OpTimes& times, const RunHooks& hooks) {
+  const config::Train& train = setup.config.train;
+  Measurement result;
+  for (const int rank : recorded_ranks(setup, times)) result.traces.emplace_back().rank = rank;
+  const bool some = static_cast<int>(result.traces.size()) < setup.plan.groups.ranks();
+  const auto replay = replay::make_replay(setup.schedules, setup.plan.groups, times);
+  backend::WireBytes sent{};
+  for (; result.steps_done < train.warmup + train.steps; ++result.steps_done) {
+    if (hooks.stop && hooks.stop()) break;
+    if (result.steps_done < train.warmup) {
+      replay->step({});
+    } else {
+      replay->step(result.traces);
+      const schedule::Schedule& schedule = setup.schedules.of_step(static_cast<std::size_t>(result.steps_done));
+      const backend::WireBytes step = wire_bytes(schedule, setup.plan.groups);
+      for (std::size_t kind = 0; kind < sent.size(); ++kind) sent[kind] += step[kind];
+      for (trace::RankTrace& trace : result.traces) {
+        const std::span<const trace::Record> records = std::span(trace.records).last(schedule.ops.size());
+        sample_memory(schedule, records, setup.memory.reserved, trace);
+      }
+      const replay::Replay::StepTimes& last = replay->last_step();
+      double slowest = 0;
+      for (std::size_t rank = 0; rank < last.end_ns.size(); ++rank) {
+        slowest = std::max(slowest, last.end_ns[rank] - last.begin_ns[rank]);
+      }
+      if (some) result.slowest_ns.push_back(static_cast<std::int64_t>(slowest));
+    }
+    if (hooks.progress) hooks.progress(result.steps_done + 1, std::nullopt);
+  }
+  result.interrupted = result.steps_done < train.warmup + train.steps;
+  result.memory.assign(result.traces.size(), setup.memory);
+  result.wire_bytes.assign(result.traces.size(), sent);
+  return result;
+}
+
+void add_conditions(const config::RunConfig& config, replay::OpTimes& times) {
+  const config::Simulate& simulate = config.simulate;
+  const auto ns = [](double us) { return std::nearbyint(us * 1e3); };
+  times.host.issue_ns += ns(simulate.host_issue_us);
+  times.host.launch_ns += ns(simulate.launch_us);
+  times.host.wake_ns += ns(simulate.wake_us);
+  const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
+  // Lognormal: the standard deviation of the logarithm is that of the value, for the few per cent that are meant.
+  if (simulate.jitter_pct > 0 || simulate.pause_chance > 0) {
+    times.jitter = replay::Jitter(simulate.seed, replay::Jitter::lognormal(simulate.jitter_pct / 100),
+                                  simulate.pause_chance, ns(simulate.pause_us));
+  }
+  if (simulate.rank_jitter_pct > 0) {
+    std::vector<double> factors(ranks, 1e9);
+    replay::Jitter(~simulate.seed, replay::Jitter::lognormal(simulate.rank_jitter_pct / 100))
+        .apply(0, 0, 0, false, factors);
+    for (double& factor : factors) factor /= 1e9;
+    times.compute_factor = std::move(factors);
+  }
+  replay::add_trouble(config.inject, config.train.seed, static_cast<int>(ranks), times);
+}
+
+replay::OpTimes emulated_times(const Setup& setup) {
+  const config::Emulate& emulate = setup.config.emulate;
+  replay::OpTimes times =
+      replay::emulated_times(setup.schedules, setup.sizes, setup.plan.groups,
+                             {*emulate.compute_tflops * 1e12, emulate.link().value_or(LinkModel{1, 0})});
+  add_conditions(setup.config, times);
+  return times;
+}
+
+}  // namespace fsdpbench::engine
