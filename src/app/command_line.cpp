@@ -37,7 +37,7 @@ Examples
 
 Profiles are TOML files, looked up by name in profiles/runs here and where the program was built; a result folder is
 the profile that it was made with. profiles/README.md lists all keys. The keys most people set:
-  model.preset             quickstart, gpt2-124m, mlp, llama3.2-1b, llama3.2-3b, llama3-8b, llama3-70b, llama3-405b
+  model.preset             quickstart, llama3-8b, gpt2-124m …: a file of profiles/models (its README row says which train)
   mesh.ranks               how many ranks; mesh.shard and mesh.replicate for hybrid strategies
   train.steps              measured steps; train.seq_len and train.batch_per_rank set their size
   data.path                any file or folder, read as bytes

@@ -199,7 +199,7 @@ std::vector<Field> make_fields() {
   simulate("rank_jitter_pct", &Simulate::rank_jitter_pct, number(0, 100), "the same of a rank's computation, drawn once");
   simulate("pause_chance", &Simulate::pause_chance, number(0, 0.5), "that an op of the compute lane is held up for pause_us");
   simulate("pause_us", &Simulate::pause_us, number(0, kMost_us), "how long a pause lasts");
-  simulate("seed", &Simulate::seed, integer<std::uint64_t>(0, std::numeric_limits<std::int64_t>::max()), "of all that is drawn: the same seed, the same bytes");
+  simulate("seed", &Simulate::seed, integer<std::uint64_t>(0, std::int64_t{1} << 53), "of all that is drawn: the same seed, the same bytes");
 
   Table<Inject> inject(all, "inject", &RunConfig::inject);
   inject("slow_rank", &Inject::slow_rank, integer(-1, 1 << 20), "rank that computes slow_rank_factor times slower; -1: none");

@@ -15,7 +15,11 @@ Trial ten_ranks() {
   Trial trial = fsdpbench::testing::made_up_trial({1, 2, 3});
   trial.measurement.traces.resize(10);
   trial.metrics->ranks.resize(10);
-  for (auto& rank : trial.metrics->ranks) rank.step_ms.median = 1;
+  for (int rank = 0; rank < 10; ++rank) {
+    trial.measurement.traces[static_cast<std::size_t>(rank)].rank = rank;
+    trial.metrics->ranks[static_cast<std::size_t>(rank)].rank = rank;
+    trial.metrics->ranks[static_cast<std::size_t>(rank)].step_ms.median = 1;
+  }
   trial.metrics->ranks[6].step_ms.median = 2;
   trial.causes->causes.front().late_rank = 8;
   return trial;
