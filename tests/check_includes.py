@@ -45,7 +45,7 @@ MAY_INCLUDE = {
     "model": ["plan", "backend", "config/run_config.h"],
     "replay": ["trace", "schedule", "plan", "config/run_config.h", "config/cluster.h"],
     "metrics": ["replay", "trace", "schedule", "plan", "config/run_config.h"],
-    "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h"],
+    "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/cluster.h"],
     **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }
 # The CPU backend makes the CPU kernels; nothing else crosses downwards.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backend/wire_bytes.h"
+#include "replay/cluster_times.h"
 #include "replay/emulated_times.h"
 #include "replay/replay.h"
 
@@ -78,6 +79,39 @@ std::vector<int> recorded_ranks(const Setup& setup, const replay::OpTimes& times
   return chosen;
 }
 
+/// Host, jitter and injected trouble of the configuration.
+void add_conditions(const config::RunConfig& config, replay::OpTimes& times) {
+  const config::Simulate& simulate = config.simulate;
+  const auto ns = [](double us) { return std::nearbyint(us * 1e3); };
+  times.host.issue_ns += ns(simulate.host_issue_us);
+  times.host.launch_ns += ns(simulate.launch_us);
+  times.host.wake_ns += ns(simulate.wake_us);
+  const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
+  // Lognormal: the standard deviation of the logarithm is that of the value, for the few per cent that are meant.
+  if (simulate.jitter_pct > 0 || simulate.pause_chance > 0) {
+    times.jitter = replay::Jitter(simulate.seed, replay::Jitter::lognormal(simulate.jitter_pct / 100),
+                                  simulate.pause_chance, ns(simulate.pause_us));
+  }
+  if (simulate.rank_jitter_pct > 0) {
+    std::vector<double> factors(ranks, 1e9);
+    replay::Jitter(~simulate.seed, replay::Jitter::lognormal(simulate.rank_jitter_pct / 100))
+        .apply(0, 0, 0, false, factors);
+    for (double& factor : factors) factor /= 1e9;
+    times.compute_factor = std::move(factors);
+  }
+  replay::add_trouble(config.inject, config.train.seed, static_cast<int>(ranks), times);
+}
+
+replay::ClusterUse use_of(const config::Simulate& simulate) {
+  replay::ClusterUse use;
+  use.framework.compiled = simulate.compiled;
+  use.framework.attention = static_cast<replay::Attention>(simulate.attention);
+  use.framework.efficiency = simulate.efficiency;
+  use.algorithm = static_cast<replay::Algorithm>(simulate.collectives);
+  use.placement = static_cast<replay::Placement>(simulate.placement);
+  return use;
+}
+
 }  // namespace
 
 Measurement simulate(const Setup& setup, const replay::OpTimes& times, const RunHooks& hooks) {
@@ -115,33 +149,13 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& times, const Run
   return result;
 }
 
-void add_conditions(const config::RunConfig& config, replay::OpTimes& times) {
-  const config::Simulate& simulate = config.simulate;
-  const auto ns = [](double us) { return std::nearbyint(us * 1e3); };
-  times.host.issue_ns += ns(simulate.host_issue_us);
-  times.host.launch_ns += ns(simulate.launch_us);
-  times.host.wake_ns += ns(simulate.wake_us);
-  const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
-  // Lognormal: the standard deviation of the logarithm is that of the value, for the few per cent that are meant.
-  if (simulate.jitter_pct > 0 || simulate.pause_chance > 0) {
-    times.jitter = replay::Jitter(simulate.seed, replay::Jitter::lognormal(simulate.jitter_pct / 100),
-                                  simulate.pause_chance, ns(simulate.pause_us));
-  }
-  if (simulate.rank_jitter_pct > 0) {
-    std::vector<double> factors(ranks, 1e9);
-    replay::Jitter(~simulate.seed, replay::Jitter::lognormal(simulate.rank_jitter_pct / 100))
-        .apply(0, 0, 0, false, factors);
-    for (double& factor : factors) factor /= 1e9;
-    times.compute_factor = std::move(factors);
-  }
-  replay::add_trouble(config.inject, config.train.seed, static_cast<int>(ranks), times);
-}
-
-replay::OpTimes emulated_times(const Setup& setup) {
+replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* cluster) {
   const config::Emulate& emulate = setup.config.emulate;
   replay::OpTimes times =
-      replay::emulated_times(setup.schedules, setup.sizes, setup.plan.groups,
-                             {*emulate.compute_tflops * 1e12, emulate.link().value_or(LinkModel{1, 0})});
+      cluster != nullptr
+          ? replay::cluster_times(setup.schedules, setup.plan, setup.config, *cluster, use_of(setup.config.simulate))
+          : replay::emulated_times(setup.schedules, setup.sizes, setup.plan.groups,
+                                   {*emulate.compute_tflops * 1e12, emulate.link().value_or(LinkModel{1, 0})});
   add_conditions(setup.config, times);
   return times;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "config/cluster.h"
 #include "engine/run.h"
 #include "engine/setup.h"
 #include "replay/op_times.h"
@@ -15,11 +16,9 @@ inline constexpr int kMostRecordedRanks = 64;
 /// asked before each step; `hooks.progress` is told after it.
 Measurement simulate(const Setup& setup, const replay::OpTimes& times, const RunHooks& hooks = {});
 
-/// What the ops of `setup` take, as its configuration says: [emulate], injected trouble and [simulate]'s host and
-/// jitter. simulate.cluster must be empty.
-replay::OpTimes emulated_times(const Setup& setup);
-
-/// Host, jitter and injected trouble of the configuration, added to `times`.
-void add_conditions(const config::RunConfig& config, replay::OpTimes& times);
+/// What the ops of `setup` take, as its configuration says: on `cluster`, or, if that is null, at the rates of
+/// [emulate]; with [simulate]'s host and jitter, and with injected trouble. The ranks must fit the cluster
+/// (config::check_fits).
+replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* cluster);
 
 }  // namespace fsdpbench::engine

@@ -9,6 +9,7 @@
 #include "app/machine/machine_facts.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "config/cluster.h"
 #include "config/fields.h"
 #include "config/find_file.h"
 #include "config/load.h"
@@ -68,6 +69,23 @@ void check_modelled_time(const engine::Setup& setup) {
       c.emulate.link_gb_per_s ? fmt::format("{}", *c.emulate.link_gb_per_s) : "\"none\"", c.emulate.link_latency_us));
 }
 
+/// Its machine instead of its data. That a rank's memory would not suffice there is said, and simulated all the same.
+void open_simulation(Cell& cell) {
+  const config::RunConfig& c = cell.setup.config;
+  if (c.simulate.cluster.empty()) {
+    cell.times = engine::simulated_times(cell.setup, nullptr);
+    return;
+  }
+  const config::Cluster cluster = config::load_cluster(c.simulate.cluster);
+  config::check_fits(cluster, c.mesh.ranks);
+  cell.times = engine::simulated_times(cell.setup, &cluster);
+  const double has = cluster.gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30);
+  if (static_cast<double>(cell.setup.memory.reserved) <= has) return;
+  cell.notes.push_back(
+      fmt::format("it would not fit: a rank needs {} beside what the framework takes, and a {} has {} GiB",
+                  format_bytes(cell.setup.memory.reserved), cluster.gpu.name, cluster.gpu.memory_gib));
+}
+
 }  // namespace
 
 config::RunConfig load_config(const std::string& profile, const std::vector<std::string>& overrides,
@@ -96,7 +114,7 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   cell.setup = engine::set_up(config);
   check_modelled_time(cell.setup);
   if (config.device.backend == config::BackendKind::virtual_) {
-    cell.times = engine::emulated_times(cell.setup);
+    open_simulation(cell);
     return cell;
   }
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
