@@ -144,7 +144,7 @@ double ComputeCost::attention_seconds(const plan::AttentionWork& work, bool back
 double ComputeCost::stream_seconds(double bytes, const Beside& beside) const {
   if (bytes == 0) return 0;
   const double left = std::max(gpu_.memory_bytes_per_s - beside.memory_bytes_per_s, gpu_.memory_bytes_per_s / 4);
-  return bytes / (left * framework_.efficiency) + kKernelGap;
+  return bytes / left + kKernelGap;
 }
 
 double ComputeCost::update_seconds(double bytes, const Beside& beside) const {

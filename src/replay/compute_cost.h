@@ -12,7 +12,7 @@
 ///
 /// One function serves all shapes and GPUs; its constants are fits to published kernel measurements (compute_cost.cpp
 /// names them), not to training runs. What a whole training loses beside that (clocks under load, kernels that are not
-/// the best for their shape) is one number, Framework::efficiency.
+/// the best for their shape) is one number, Framework::efficiency, of products and attention.
 namespace fsdpbench::replay {
 
 /// How fast one GPU is.
@@ -44,7 +44,7 @@ struct Framework {
   Attention attention = Attention::flash2;
   bool fused_loss = false;                 ///< the loss of the logits is one kernel, also if nothing else is compiled
   bool fused_optimizer = true;             ///< one kernel an update; else one an operation, with 2.5 times the bytes
-  double efficiency = kTypicalEfficiency;  ///< of all computation, of what these functions say; 1: the best kernels
+  double efficiency = kTypicalEfficiency;  ///< of products and attention, beside what shapes say; 1: the best kernels
 };
 
 /// What else uses the GPU meanwhile.

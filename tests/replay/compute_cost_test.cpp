@@ -99,7 +99,8 @@ TEST(ComputeCost, OpsOfAStepAreInProportion) {
   EXPECT_LT(step.of(OpKind::recompute, eager), forward);
   EXPECT_DOUBLE_EQ(step.of(OpKind::recompute, eager, 0.5), 0.5 * step.of(OpKind::recompute, eager));
   EXPECT_LT(step.of(OpKind::forward, fused), forward);
-  EXPECT_GT(step.of(OpKind::forward, half), 1.9 * forward);
+  EXPECT_GT(step.of(OpKind::forward, half), 1.5 * forward);
+  EXPECT_LT(step.of(OpKind::forward, half), 2 * forward) << "what moves bytes is as fast as before";
   EXPECT_LT(step.of(OpKind::forward, fp8), forward);
   EXPECT_EQ(step.of(OpKind::all_gather, eager), 0);
   EXPECT_EQ(step.of(OpKind::reshard, eager), 0);
