@@ -22,9 +22,9 @@ std::vector<CauseCase> suite() {
   fsdpbench::testing::CauseCases cases(1);
   std::vector<CauseCase> result;
   for (int i = 0; i < kEach; ++i) {
-    for (Cause cause : {Cause::late_prefetch, Cause::all_gather_limit, Cause::straggler, Cause::injected_sync,
-                        Cause::link_bound, Cause::inefficient_collective, Cause::communicator_serialisation,
-                        Cause::host_bound, Cause::unknown}) {
+    for (Cause cause :
+         {Cause::late_prefetch, Cause::all_gather_limit, Cause::straggler, Cause::injected_sync, Cause::link_bound,
+          Cause::inefficient_collective, Cause::communicator_serialisation, Cause::host_bound, Cause::unknown}) {
       result.push_back(cases.one(cause));
     }
   }
@@ -44,11 +44,13 @@ int main(int argc, char** argv) {
   const std::vector<CauseCase> cases = suite();
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const CauseCase& c = cases[i];
-    const std::vector<CauseShare> found = fsdpbench::testing::found_causes(fsdpbench::testing::diagnose(c.config));
+    const std::vector<CauseShare> found = fsdpbench::testing::found_causes(fsdpbench::testing::diagnose(
+        c.config, [](const auto& config) { return fsdpbench::testing::run_tiny(config); }));
     const bool is_right = fsdpbench::testing::right(c, found);
     right += is_right ? 1 : 0;
     std::string answer = found.empty() ? "none" : std::string(to_string(found.front().cause));
-    if (c.expected.size() == 2) answer = is_right ? c.name : answer + (found.size() > 1 ? " + " + std::string(to_string(found[1].cause)) : "");
+    if (c.expected.size() == 2)
+      answer = is_right ? c.name : answer + (found.size() > 1 ? " + " + std::string(to_string(found[1].cause)) : "");
     if (c.expected.empty()) {
       ++none;
       invented += found.empty() ? 0 : 1;
@@ -64,7 +66,8 @@ int main(int argc, char** argv) {
   fmt::print("\nright: {} of {} ({:.1f} %); invented where there is none: {} of {}\n", right, cases.size(),
              100.0 * right / static_cast<double>(cases.size()), invented, none);
   if (argc > 1) {
-    const nlohmann::json j{{"cases", cases.size()}, {"right", right}, {"none", none}, {"invented", invented}, {"matrix", matrix}};
+    const nlohmann::json j{
+        {"cases", cases.size()}, {"right", right}, {"none", none}, {"invented", invented}, {"matrix", matrix}};
     std::ofstream(argv[1]) << j.dump(2) << '\n';
   }
   return 0;

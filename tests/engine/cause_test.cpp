@@ -1,5 +1,5 @@
-// Known causes come back: what is configured or injected on an emulated cluster is what the diagnosis names. The full
-// suite with its confusion matrix is bench/causes.cpp; this is one case of each.
+// Known causes come back: what is configured or injected is what the diagnosis names, on a computed clock. How well that
+// holds in real time is bench/causes.cpp's to say.
 #include <gtest/gtest.h>
 
 #include "support/cause_cases.h"
@@ -18,7 +18,7 @@ class KnownCause : public ::testing::TestWithParam<Cause> {};
 TEST_P(KnownCause, ComesBackAsTheLargest) {
   testing::CauseCases cases(17);
   const testing::CauseCase c = cases.one(GetParam());
-  const std::vector<CauseShare> found = testing::found_causes(testing::diagnose(c.config));
+  const std::vector<CauseShare> found = testing::found_causes(testing::diagnose(c.config, testing::simulate_tiny));
   EXPECT_TRUE(testing::right(c, found)) << c.name << ": " << list(found);
 }
 
@@ -30,11 +30,10 @@ INSTANTIATE_TEST_SUITE_P(All, KnownCause,
 
 TEST(KnownCauses, NothingIsInventedWhereNothingIs) {
   testing::CauseCases cases(5);
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 20; ++i) {
     const testing::CauseCase c = cases.none();
-    const std::vector<CauseShare> found = testing::found_causes(testing::diagnose(c.config));
-    // A busy machine wakes lanes late; that is the machine's, and said to be unknown.
-    for (const CauseShare& share : found) EXPECT_EQ(share.cause, Cause::unknown) << list(found);
+    const std::vector<CauseShare> found = testing::found_causes(testing::diagnose(c.config, testing::simulate_tiny));
+    EXPECT_TRUE(found.empty()) << list(found);
   }
 }
 

@@ -1,6 +1,5 @@
-// A knob that does nothing fails here: each one changes exposed time, memory or bytes as the theory says. Computation
-// and link are emulated, so that many ranks overlap truly on few cores; times are compared with each other, never with
-// a clock of this machine.
+// A knob that does nothing fails here: each one changes exposed time, memory or bytes as the theory says. Times are
+// those of a computed clock.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +43,7 @@ RunConfig balanced() {
 metrics::RunMetrics measure(const RunConfig& asked) {
   const RunConfig c = testing::settled(asked);
   const engine::Setup p = set_up(c);
-  const Measurement result = testing::run_tiny(c);
+  const Measurement result = testing::simulate_tiny(c);
   return metrics::run_metrics({p.schedules, result.traces}, p.plan.groups, 1);
 }
 

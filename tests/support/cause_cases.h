@@ -126,11 +126,12 @@ class CauseCases {
   std::mt19937 random_;
 };
 
-/// Runs a case and ranks its causes.
-inline metrics::CauseReport diagnose(const config::RunConfig& asked) {
+/// Runs a case by `run`, run_tiny or simulate_tiny, and ranks its causes.
+template <typename Run>
+metrics::CauseReport diagnose(const config::RunConfig& asked, Run&& run) {
   const config::RunConfig c = settled(asked);
   const engine::Setup p = engine::set_up(c);
-  const engine::Measurement result = run_tiny(c);
+  const engine::Measurement result = run(c);
   const LinkModel link{*c.emulate.link_gb_per_s * 1e9, c.emulate.link_latency_us * 1e-6};
   return metrics::report_causes({p.schedules, result.traces}, p.plan, p.policy, link);
 }

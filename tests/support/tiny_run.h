@@ -5,6 +5,7 @@
 
 #include "backend/cpu/backend.h"
 #include "engine/run.h"
+#include "engine/simulate.h"
 
 namespace fsdpbench::testing {
 
@@ -66,6 +67,12 @@ inline engine::Measurement run_tiny(const config::RunConfig& asked, engine::RunH
   const HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
   hooks.keep_parameters = true;
   return engine::run(*backend::cpu::make_cpu_backend(), setup, batches, hooks);
+}
+
+/// The same emulation on a computed clock: the same schedules and times, to the nanosecond, on any machine.
+inline engine::Measurement simulate_tiny(const config::RunConfig& asked) {
+  const engine::Setup setup = engine::set_up(settled(asked));
+  return engine::simulate(setup, engine::simulated_times(setup, nullptr));
 }
 
 }  // namespace fsdpbench::testing

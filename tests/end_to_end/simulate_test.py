@@ -1,0 +1,114 @@
+#!/usr/bin/python3
+"""Simulations as their user meets them: the same files as a run's, the same bytes for the same seed, and other commands
+on them.
+
+    simulate_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = ""
+SOURCE = Path()
+OK, BAD_INPUT = 0, 2
+
+PROFILE = """
+[model]
+preset = "llama3-8b"
+[mesh]
+ranks = 16
+[train]
+steps = 3
+warmup = 1
+seq_len = 1024
+batch_per_rank = 1
+[fsdp]
+param_dtype = "bf16"
+[device]
+backend = "virtual"
+[simulate]
+cluster = "dgx-h100"
+jitter_pct = 2
+"""
+
+
+class Simulate(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        (self.folder / "job.toml").write_text(PROFILE, encoding="utf-8")
+
+    def call(self, *arguments: str, code: int = OK, cwd: str = ".") -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder / cwd, timeout=120)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def result(self, folder: str) -> dict:
+        return json.loads((self.folder / folder / "result.json").read_text(encoding="utf-8"))
+
+    def error(self, *arguments: str) -> str:
+        lines = [line for line in self.call(*arguments, code=BAD_INPUT).stderr.splitlines() if line.startswith("error:")]
+        self.assertEqual(len(lines), 1)
+        return lines[0]
+
+    def test_the_same_seed_gives_the_same_bytes(self) -> None:
+        for place in ("one", "two"):
+            (self.folder / place).mkdir()
+            self.call("simulate", "../job.toml", "--out", "out", "-q", cwd=place)
+        files = sorted(path.relative_to(self.folder / "one") for path in (self.folder / "one").rglob("*") if path.is_file())
+        self.assertIn(Path("out/trace/rank_15.json.gz"), files)
+        for file in files:
+            self.assertEqual((self.folder / "one" / file).read_bytes(), (self.folder / "two" / file).read_bytes(), file)
+
+    def test_what_run_writes_and_what_reads_it(self) -> None:
+        self.call("simulate", "job.toml", "--out", "a", "-q")
+        self.call("run", "job.toml", "--set", "fsdp.backward_prefetch=none", "--out", "b", "-q")  # the profile says virtual
+        a = self.result("a")
+        self.assertTrue(a["world"]["simulated"])
+        self.assertEqual(a["world"]["date"], "")
+        self.assertTrue(a["complete"])
+        self.assertEqual(len(a["steps"]["slowest_rank_ms"]), 3)
+        self.call("trace", "check", "a/trace.json", *(f"a/trace/rank_{rank}.json.gz" for rank in range(16)))
+        self.assertIn("dgx-h100", self.call("simulate", "a", "--out", "c").stdout)  # its config.toml is a profile
+        self.assertEqual(self.result("c")["metrics"], a["metrics"])
+        self.assertIn("backward_prefetch", self.call("compare", "a", "b").stdout)
+        self.call("explain", "--from", "a")
+
+    def test_sweeps_and_comparisons_of_simulated_cells(self) -> None:
+        (self.folder / "sweep.toml").write_text(
+            'base = "job.toml"\ntrials = 1\n[axes]\n"mesh.ranks" = [8, 64]\n"simulate.cluster" = ["dgx-h100", "aws-p5"]\n',
+            encoding="utf-8")
+        self.call("sweep", "sweep.toml", "--out", "s", "-q")
+        cells = json.loads((self.folder / "s/sweep.json").read_text(encoding="utf-8"))["cells"]
+        self.assertEqual(len(cells), 4)
+        self.call("compare", "job.toml", "--b-set", "mesh.ranks=8", "--trials", "3", "--out", "d", "-q")
+
+    def test_many_ranks(self) -> None:
+        self.call("simulate", "job.toml", "--ranks", "4096", "--out", "many", "-q")
+        many = self.result("many")
+        self.assertEqual(many["steps"]["ranks"][0], 0)
+        self.assertEqual(len(many["steps"]["ranks"]), 8)
+        self.assertEqual(len(many["steps"]["slowest_rank_ms"]), 3)
+        self.call("trace", "check", "many/trace.json")
+
+    def test_shapes_that_cannot_be_trained_can_be_simulated(self) -> None:
+        self.call("simulate", "job.toml", "--set", "model.preset=gpt-oss-20b", "--out", "moe", "-q")
+        self.assertIn("simulate", self.error("run", "quickstart", "--set", "model.preset=gpt-oss-20b", "--out", "no"))
+
+    def test_bad_input(self) -> None:
+        self.assertIn("the nearest is 'dgx-h100'", self.error("simulate", "job.toml", "--cluster", "dgx-h10"))
+        self.assertIn("65 ranks do not fit", self.error("simulate", "job.toml", "--ranks", "65"))
+        self.assertIn("name a machine", self.error("simulate", "job.toml", "--set", "simulate.cluster=", "--out", "x"))
+        self.assertIn("leave one out",
+                      self.error("simulate", "job.toml", "--set", "emulate.compute_tflops=1", "--out", "x"))
+
+
+if __name__ == "__main__":
+    PROGRAM, SOURCE = os.path.abspath(sys.argv[1]), Path(sys.argv[2]).resolve()
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])

@@ -1,0 +1,159 @@
+#include "engine/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "metrics/run_metrics.h"
+#include "support/random_config.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using config::RunConfig;
+
+metrics::RunMetrics metrics_of(const RunConfig& asked, const Measurement& m) {
+  const engine::Setup p = set_up(testing::settled(asked));
+  return metrics::run_metrics({p.schedules, m.traces, m.slowest_ns}, p.plan.groups, 1);
+}
+
+/// Both link and computation emulated, so that nothing is computed and no bytes move.
+RunConfig emulated(RunConfig c, double tflops, double gb_per_s) {
+  c.train.steps = 2;
+  c.train.warmup = 1;
+  c.emulate.compute_tflops = tflops;
+  c.emulate.link_gb_per_s = gb_per_s;
+  return c;
+}
+
+TEST(Simulate, NeedsTheMemoryOfARunToTheByteOnAnyPolicy) {
+  std::mt19937 random(20261122);
+  for (int round = 0; round < 500; ++round) {
+    SCOPED_TRACE(round);
+    const RunConfig c = emulated(testing::random_config(random), 1e4, 1e4);
+    const PoolStatistics planned = set_up(testing::settled(c)).memory;  // what explain shows
+    const Measurement simulated = testing::simulate_tiny(c);
+    const Measurement ran = testing::run_tiny(c);
+    for (const PoolStatistics& rank : simulated.memory) EXPECT_EQ(rank, planned);
+    for (const PoolStatistics& rank : ran.memory) {
+      ASSERT_EQ(rank.peak_occupied, planned.peak_occupied);
+      ASSERT_EQ(rank.peak_occupied_total, planned.peak_occupied_total);
+      ASSERT_EQ(rank.reserved, planned.reserved);
+    }
+    // And the samples of the pool over a step are the same, one after another.
+    const auto &mine = simulated.traces.front().memory, &its = ran.traces.front().memory;
+    ASSERT_EQ(mine.size(), its.size());
+    for (std::size_t i = 0; i < mine.size(); ++i) ASSERT_EQ(mine[i].live, its[i].live) << i;
+    EXPECT_EQ(simulated.wire_bytes, ran.wire_bytes);
+  }
+}
+
+/// What is emulated takes at least what is modelled, whatever else the machine does.
+TEST(Simulate, ARealRunIsNeverFaster) {
+  const RunConfig base = [] {
+    RunConfig c = emulated(testing::tiny_decoder(), 1e-4, 0.01);
+    c.emulate.link_latency_us = 100;
+    return c;
+  }();
+  std::vector<RunConfig> cases(7, base);
+  cases[1].inject.slow_rank = 2;
+  cases[1].inject.slow_rank_factor = 3;
+  cases[2].inject.slow_link_rank = 1;
+  cases[2].inject.slow_link_factor = 3;
+  cases[3].inject.host_delay_us = 300;
+  cases[4].inject.delay_lane = "copy";
+  cases[4].inject.delay_us = 700;
+  cases[5].fsdp.separate_reduce_scatter_comm = true;  // two transfers share the link
+  cases[6].mesh = {4, 2, 2};
+  cases[6].fsdp.strategy = config::Strategy::hybrid_shard;
+  const double plain = metrics_of(base, testing::simulate_tiny(base)).step_ms.median;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    SCOPED_TRACE(i);
+    const double modelled = metrics_of(cases[i], testing::simulate_tiny(cases[i])).step_ms.median;
+    const Measurement ran = testing::run_tiny(cases[i]);
+    EXPECT_GE(metrics_of(cases[i], ran).step_ms.min, 0.999 * modelled);
+    if (i >= 1 && i <= 4) {
+      EXPECT_GT(modelled, 1.02 * plain);  // else the case says nothing
+    }
+  }
+}
+
+TEST(Simulate, TheSameSeedGivesTheSameNanoseconds) {
+  RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  c.simulate.jitter_pct = 5;
+  c.simulate.rank_jitter_pct = 2;
+  const auto steps = [&] { return metrics_of(c, testing::simulate_tiny(c)).steps_ms; };
+  const std::vector<double> first = steps();
+  EXPECT_EQ(steps(), first);
+  c.simulate.seed = 2;
+  EXPECT_NE(steps(), first);
+}
+
+TEST(Simulate, WithoutJitterAllStepsAreAlikeAndTheBoundIsReached) {
+  RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  c.train.steps = 4;
+  const metrics::RunMetrics m = metrics_of(c, testing::simulate_tiny(c));
+  EXPECT_EQ(m.step_ms.min, m.step_ms.max);
+  EXPECT_EQ(m.bound_ratio, 1.0);
+}
+
+TEST(Simulate, HostLaunchWakeAndPausesTakeTheirTime) {
+  const RunConfig base = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  const double plain = metrics_of(base, testing::simulate_tiny(base)).step_ms.median;
+  const auto with = [&](auto&& change) {
+    RunConfig c = base;
+    change(c.simulate);
+    return metrics_of(c, testing::simulate_tiny(c)).step_ms.median;
+  };
+  EXPECT_GT(with([](config::Simulate& s) { s.host_issue_us = 50; }), plain);
+  EXPECT_GT(with([](config::Simulate& s) { s.launch_us = 50; }), plain);
+  EXPECT_GT(with([](config::Simulate& s) { s.wake_us = 50; }), plain);
+  EXPECT_GT(with([](config::Simulate& s) { s.pause_chance = 0.5, s.pause_us = 500; }), plain);
+  EXPECT_NE(with([](config::Simulate& s) { s.rank_jitter_pct = 5; }), plain);
+}
+
+TEST(Simulate, OfManyRanksTheFirstAndTheSlowestAreRecordedAndAllCount) {
+  RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  c.mesh.ranks = 96;
+  c.mesh.shard = 96;
+  c.trace.ranks = 3;
+  c.inject.slow_rank = 77;
+  c.inject.slow_rank_factor = 2;
+  c.simulate.jitter_pct = 1;
+  const Measurement m = testing::simulate_tiny(c);
+  ASSERT_EQ(m.traces.size(), 3U);
+  EXPECT_EQ(m.traces[0].rank, 0);
+  ASSERT_EQ(m.slowest_ns.size(), 2U);
+  const engine::Setup p = set_up(testing::settled(c));
+  const metrics::RunView some(p.schedules, m.traces, m.slowest_ns);
+  c.trace.ranks = 0;  // all of them
+  const Measurement whole = testing::simulate_tiny(c);
+  ASSERT_EQ(whole.traces.size(), 96U);
+  const metrics::RunView all(p.schedules, whole.traces);
+  for (std::size_t step = 0; step < 2; ++step) {
+    EXPECT_EQ(some.steps()[step].slowest_ns(), all.steps()[step].slowest_ns());
+    EXPECT_EQ(some.steps()[step].of(0).back().end_ns, all.steps()[step].of(0).back().end_ns);
+  }
+  int slowest = 0;
+  const auto sum = [&](int rank) { return all.steps()[0].length_ns(rank) + all.steps()[1].length_ns(rank); };
+  for (int rank = 1; rank < 96; ++rank) slowest = sum(rank) > sum(slowest) ? rank : slowest;
+  EXPECT_EQ(m.traces[2].rank, std::max(slowest, 2));
+}
+
+TEST(Simulate, EndsWhenItIsAskedTo) {
+  RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  c.train.steps = 10;
+  const engine::Setup p = set_up(testing::settled(c));
+  RunHooks hooks;
+  int asked = 0;
+  hooks.stop = [&] { return ++asked > 4; };
+  const Measurement m = simulate(p, simulated_times(p, nullptr), hooks);
+  EXPECT_TRUE(m.interrupted);
+  EXPECT_EQ(m.steps_done, 4);
+  EXPECT_EQ(m.traces.front().steps.size(), 3U);  // one was warm-up
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine
