@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "config/cluster.h"
@@ -10,48 +11,31 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "engine/setup.h"
+#include "engine/simulate.h"
 #include "published/csv_rows.h"
 #include "published/prediction.h"
-#include "replay/cluster_times.h"
+#include "replay/compute_cost.h"
 #include "replay/replay.h"
 
 namespace fsdpbench::bench {
 namespace {
 
-/// One row, ready to be walked with any efficiency.
+/// One row as `fsdpbench simulate quickstart --set …` would simulate it, with any efficiency.
 class Training {
  public:
   explicit Training(const CsvRow& row) : cluster_(config::load_cluster(row.text("cluster"))) {
-    std::vector<std::string> settings{"emulate.link_gb_per_s=none",
-                                      "train.warmup=0",
-                                      "train.steps=1",
-                                      "fsdp.param_dtype=bf16",
-                                      "fsdp.reduce_dtype=" + row.text("reduce"),
-                                      "model.preset=" + row.text("model"),
-                                      "mesh.ranks=" + row.text("ranks"),
-                                      "fsdp.strategy=" + row.text("strategy"),
-                                      "fsdp.preset=" + row.text("system"),
-                                      "train.batch_per_rank=" + row.text("batch"),
-                                      "train.seq_len=" + row.text("seq_len"),
-                                      "train.accumulate=" + row.text("accumulate")};
-    if (!row.text("shard").empty()) settings.push_back("mesh.shard=" + row.text("shard"));
-    if (row.text("numbers") == "fp8") settings.emplace_back("fsdp.fp8_products=true");
-    add_checkpointing(row, settings);
-    config::RunConfig config = config::load_profile(config::find_profile("quickstart"), settings);
-    config.model.learned_positions = config.model.learned_positions > 0 ? config.train.seq_len : 0;
+    config::RunConfig config = config::load_profile(config::find_profile("quickstart"), settings_of(row));
+    // The rows of a learned table are as many as the sequences are long.
+    if (config.model.learned_positions > 0) config.model.learned_positions = config.train.seq_len;
     config::validate(config);
     config::check_fits(cluster_, config.mesh.ranks);
     setup_ = engine::set_up(config);
-    use_.framework.compiled = row.text("compiled") == "true";
-    use_.framework.fused_optimizer = row.text("fused_optimizer") == "true";
-    use_.framework.fused_loss = row.text("fused_loss") == "true";
-    use_.framework.attention = attention_of(row);
   }
 
   /// Tokens a second and rank, in the steady state.
   double tokens_per_second(double efficiency) {
-    use_.framework.efficiency = efficiency;
-    const replay::OpTimes times = cluster_times(setup_.schedules, setup_.plan, setup_.config, cluster_, use_);
+    setup_.config.simulate.efficiency = efficiency;
+    const replay::OpTimes times = engine::simulated_times(setup_, &cluster_);
     const auto replay = replay::make_replay(setup_.schedules, setup_.plan.groups, times);
     for (std::size_t step = 0; step < setup_.schedules.steps.size() + 1; ++step) replay->step({});
     const double ns = replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
@@ -62,6 +46,30 @@ class Training {
   const config::Cluster& cluster() const { return cluster_; }
 
  private:
+  static std::vector<std::string> settings_of(const CsvRow& row) {
+    std::vector<std::string> settings{"device.backend=virtual", "emulate.link_gb_per_s=none", "fsdp.param_dtype=bf16",
+                                      "train.warmup=0", "train.steps=1"};
+    for (const auto& [key, column] : {std::pair{"simulate.cluster", "cluster"},
+                                      {"simulate.compiled", "compiled"},
+                                      {"simulate.attention", "attention"},
+                                      {"simulate.fused_loss", "fused_loss"},
+                                      {"simulate.fused_optimizer", "fused_optimizer"},
+                                      {"model.preset", "model"},
+                                      {"mesh.ranks", "ranks"},
+                                      {"mesh.shard", "shard"},
+                                      {"fsdp.strategy", "strategy"},
+                                      {"fsdp.preset", "system"},
+                                      {"fsdp.reduce_dtype", "reduce"},
+                                      {"train.batch_per_rank", "batch"},
+                                      {"train.seq_len", "seq_len"},
+                                      {"train.accumulate", "accumulate"}}) {
+      if (!row.text(column).empty()) settings.push_back(fmt::format("{}={}", key, row.text(column)));
+    }
+    if (row.text("numbers") == "fp8") settings.emplace_back("fsdp.fp8_products=true");
+    add_checkpointing(row, settings);
+    return settings;
+  }
+
   /// none; all; every:N, of every N-th block; share:X, that part of all blocks.
   static void add_checkpointing(const CsvRow& row, std::vector<std::string>& settings) {
     const std::string& text = row.text("checkpointing");
@@ -77,18 +85,8 @@ class Training {
     settings.push_back((kind == "every" ? "fsdp.checkpoint_every=" : "fsdp.recompute_share=") + text.substr(colon + 1));
   }
 
-  static replay::Attention attention_of(const CsvRow& row) {
-    const std::string& text = row.text("attention");
-    if (text == "flash1") return replay::Attention::flash1;
-    if (text == "flash2") return replay::Attention::flash2;
-    if (text == "current") return replay::Attention::current;
-    throw ConfigError(
-        fmt::format("{}: attention = {} is not valid; expected flash1, flash2 or current.", row.place, text));
-  }
-
   config::Cluster cluster_;
   engine::Setup setup_;
-  replay::ClusterUse use_;
 };
 
 /// The efficiency with which the row comes out as published: the one number that a group of rows is calibrated by.

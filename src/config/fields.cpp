@@ -190,8 +190,10 @@ std::vector<Field> make_fields() {
   simulate("placement", &Simulate::placement, one_of<Simulate::Placement>(), "packed: neighbouring ranks share a node; spread: they never do");
   simulate("collectives", &Simulate::collectives, one_of<Simulate::Collectives>(), "how collectives are done; auto: as NCCL would choose");
   simulate("compiled", &Simulate::compiled, boolean(), "neighbouring memory-bound kernels are one (torch.compile)");
+  simulate("fused_loss", &Simulate::fused_loss, boolean(), "the loss of the logits is one kernel, also if nothing is compiled");
+  simulate("fused_optimizer", &Simulate::fused_optimizer, boolean(), "one kernel an update; false: one an operation, with 2.5 times the bytes");
   simulate("attention", &Simulate::attention, one_of<Simulate::Attention>(), "generation of the fused attention kernel");
-  simulate("efficiency", &Simulate::efficiency, number(1e-3, 1), "of all computation, beside what shapes and kernels say");
+  simulate("efficiency", &Simulate::efficiency, number(1e-3, 1), "of matrix products and attention, beside what shapes and kernels say; 0.8 is what published trainings reach (docs/published.md)");
   simulate("host_issue_us", &Simulate::host_issue_us, number(0, kMost_us), "the host takes to issue an op");
   simulate("launch_us", &Simulate::launch_us, number(0, kMost_us), "from the issue of an op until its lane, if idle, begins it");
   simulate("wake_us", &Simulate::wake_us, number(0, kMost_us), "from an event until what waited for it on another lane goes on");

@@ -243,13 +243,15 @@ struct Simulate {
   std::string cluster;  ///< a file stem under profiles/clusters, or a path; empty: link and compute of [emulate]
   Placement placement = Placement::packed;
   Collectives collectives = Collectives::automatic;
-  bool compiled = false;  ///< neighbouring memory-bound kernels are one (torch.compile)
+  bool compiled = false;        ///< neighbouring memory-bound kernels are one (torch.compile)
+  bool fused_loss = false;      ///< the loss of the logits is one kernel, also if nothing is compiled
+  bool fused_optimizer = true;  ///< one kernel an update; else one an operation, with 2.5 times the bytes
   Attention attention = Attention::flash2;
-  double efficiency = 1.0;     ///< of all computation, beside what shapes and kernels say
-  double host_issue_us = 0;    ///< the host takes to issue an op
-  double launch_us = 0;        ///< from the issue of an op until its lane, if idle, begins it
-  double wake_us = 0;          ///< from an event until what waited for it on another lane goes on
-  double jitter_pct = 0;       ///< standard deviation of an op's time, lognormal, drawn anew for each op, step and rank
+  double efficiency = 0.8;   ///< of products and attention, beside what shapes and kernels say; 0.8: docs/published.md
+  double host_issue_us = 0;  ///< the host takes to issue an op
+  double launch_us = 0;      ///< from the issue of an op until its lane, if idle, begins it
+  double wake_us = 0;        ///< from an event until what waited for it on another lane goes on
+  double jitter_pct = 0;     ///< standard deviation of an op's time, lognormal, drawn anew for each op, step and rank
   double rank_jitter_pct = 0;  ///< the same of a rank's computation, drawn once for the run
   double pause_chance = 0;     ///< that an op of the compute lane is held up
   double pause_us = 0;         ///< for so long

@@ -105,6 +105,8 @@ void add_conditions(const config::RunConfig& config, replay::OpTimes& times) {
 replay::ClusterUse use_of(const config::Simulate& simulate) {
   replay::ClusterUse use;
   use.framework.compiled = simulate.compiled;
+  use.framework.fused_loss = simulate.fused_loss;
+  use.framework.fused_optimizer = simulate.fused_optimizer;
   use.framework.attention = static_cast<replay::Attention>(simulate.attention);
   use.framework.efficiency = simulate.efficiency;
   use.algorithm = static_cast<replay::Algorithm>(simulate.collectives);

@@ -35,7 +35,8 @@ enum class Attention : std::uint8_t {
   current,  ///< kernels written for the GPU at hand: FlashAttention 3, cuDNN's, Transformer Engine's
 };
 
-/// What published trainings reach of these functions, the median of those that docs/published.md calibrates by.
+/// What published trainings reach of these functions, the median of those that docs/published.md calibrates by. It is
+/// also the default of simulate.efficiency.
 inline constexpr double kTypicalEfficiency = 0.80;
 
 /// How a training uses the GPU.
