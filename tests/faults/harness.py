@@ -4,6 +4,7 @@ Whatever is started carries a mark in its environment, by which it and its child
 nobody else. Deadlines are for what hangs; FSDPBENCH_PATIENCE multiplies them, for sanitizers and busy machines.
 """
 
+import functools
 import json
 import os
 import re
@@ -159,7 +160,7 @@ class Bench:
 
     def mpirun(self, *arguments: str, ranks: int = RANKS) -> Started:
         # Not its usual second from SIGTERM to SIGKILL: a busy machine needs longer to write the files.
-        options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "5", "-n", str(ranks)]
+        options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "3", "-n", str(ranks)]
         return self.start(*options, PROGRAM, *arguments, program="mpirun", variables=dict(
             OMPI_ALLOW_RUN_AS_ROOT=1, OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, OMPI_MCA_btl_vader_single_copy_mechanism="none"))
 
@@ -241,6 +242,7 @@ class Bench:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+@functools.cache
 def sanitizer() -> str:
     """Which one the program was built with: they reserve address space and memory of their own."""
     content = Path(PROGRAM).read_bytes()
