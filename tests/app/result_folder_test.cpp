@@ -29,7 +29,7 @@ class ResultFolderTest : public ::testing::Test {
  protected:
   void put(const std::string& name) {
     fs::create_directories((out_ / name).parent_path());
-    std::ofstream(out_ / name) << "x";
+    std::ofstream(out_ / name) << "x\n";
   }
   bool has(const std::string& name) const { return fs::exists(out_ / name); }
 
@@ -94,6 +94,17 @@ TEST_F(ResultFolderTest, AnOldResultIsRefused) {
     EXPECT_TRUE(has(name));
     fs::remove(out_ / name);
   }
+}
+
+TEST_F(ResultFolderTest, ALogThatAKillLeftWithoutAWholeLineIsNobodys) {
+  put("trials.jsonl");
+  std::ofstream(out_ / "trials.jsonl") << R"({"comparison":"12)";
+  { const ResultFolder folder("p", out_.string(), OldResult::refuse); }
+  EXPECT_FALSE(has("trials.jsonl"));
+  std::ofstream(out_ / "trials.jsonl") << "something else\n";
+  EXPECT_THAT(config::config_error([&] { ResultFolder("p", out_.string(), OldResult::refuse); }),
+              HasSubstr("trials.jsonl"));
+  EXPECT_TRUE(has("trials.jsonl"));
 }
 
 TEST_F(ResultFolderTest, OverwritingTakesOurFilesOutAndNoOthers) {

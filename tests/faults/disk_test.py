@@ -14,29 +14,12 @@ import unittest
 from pathlib import Path
 
 import harness
-from harness import BAD_INPUT, CANNOT_WRITE, OK, Faults, sets
+from harness import BAD_INPUT, BASE, CANNOT_WRITE, OK, SWEEP, Faults, sets
 from promises import each_once, no_drafts, nothing_lost, result_of, whole_lines
 
 THREADS = [*harness.TINY, "mesh.ranks=2"]
 FILES = ["result.json", "config.toml", "trace.json", "trace/rank_0.json.gz", "trace/rank_1.json.gz"]
 PAGE = 4096
-BASE = """
-[model]
-layers = 2
-width = 32
-ffn_width = 64
-[mesh]
-ranks = 2
-[train]
-steps = 3
-warmup = 1
-seq_len = 16
-batch_per_rank = 1
-[emulate]
-compute_tflops = 0.001
-link_gb_per_s = 1.0
-"""
-SWEEP = 'base = "base.toml"\ntrials = {trials}\n[axes]\n"mesh.ranks" = [1, 2]\n"fsdp.layout" = ["flat", "per_param"]\n'
 
 
 def pages(size: int) -> int:
@@ -45,10 +28,20 @@ def pages(size: int) -> int:
 
 @unittest.skipUnless(os.environ.get("FAULTS_OWN_MOUNTS"), "small disks need root, or user namespaces with tmpfs")
 class FullDisk(Faults):
-    def run_on(self, kib: int, inodes: int = 0) -> tuple[Path, harness.Started]:
-        disk = self.bench.small_disk(kib, inodes)
-        done = self.bench.call(*self.run_arguments(*THREADS, out=str(disk / "out"), base=[]))
-        return disk / "out", done
+    """Filled while the program trains: a disk that is too small from the start is said before."""
+
+    def filled(self, leave: int) -> tuple[Path, harness.Started]:
+        """A run whose disk has so many bytes left when its files are written."""
+        disk = self.bench.small_disk(16 * 1024)
+        started = self.bench.start(*self.run_arguments("mesh.ranks=2", "train.steps=20", out=str(disk / "out"),
+                                                       base=harness.LONG))
+        self.training(started)
+        started.signal(signal.SIGSTOP)
+        room = os.statvfs(disk)
+        (disk / "filler").write_bytes(b"x" * (room.f_bavail * room.f_frsize - leave))
+        started.signal(signal.SIGCONT)
+        started.wait()
+        return disk / "out", started
 
     def check(self, out: Path, done: harness.Started) -> None:
         """Whatever is not there is named, and the table was printed."""
@@ -61,19 +54,32 @@ class FullDisk(Faults):
         no_drafts(out)
 
     def test_every_file_that_fits_is_there_and_every_other_is_named(self) -> None:
-        whole, done = self.run_on(4096)
+        whole, done = self.filled(8 << 20)
         self.check(whole, done)
+        self.assertEqual(done.popen.returncode, OK, done.err)
         # A run's numbers have a few digits more or less than another's.
         needed = pages((whole / "result.json").stat().st_size) + 2 * PAGE
         everything = sum(pages((whole / name).stat().st_size) for name in FILES)
-        for kib in (4, 12, 20, 32, needed // 1024, 56, 80, 128, 200, 260, everything // 1024 + 64):
-            with self.subTest(kib=kib):
-                out, done = self.run_on(kib)
+        leaves = [0, needed, everything // 2]
+        if harness.all_faults():
+            leaves += [2 * PAGE, 5 * PAGE, needed + 4 * PAGE, everything - 2 * PAGE]
+        for leave in leaves:
+            with self.subTest(leave=leave):
+                out, done = self.filled(leave)
                 self.check(out, done)
-                if kib * 1024 >= needed:
+                if leave >= needed:
                     result = result_of(out)
                     self.assertTrue(result and result["complete"], done.err)
-        self.assertEqual(done.popen.returncode, OK, done.err)
+
+    def test_a_disk_that_is_too_small_is_said_before_or_after(self) -> None:
+        for kib in (4, 40, 100, 200):
+            with self.subTest(kib=kib):
+                disk = self.bench.small_disk(kib)
+                done = self.bench.call(*self.run_arguments(*THREADS, out=str(disk / "out"), base=[]))
+                self.assertIn(done.popen.returncode, (CANNOT_WRITE, harness.NO_RESOURCES), done.err)
+                self.assertIn(str(disk / "out"), done.err)
+                if done.popen.returncode == CANNOT_WRITE:
+                    self.check(disk / "out", done)
 
     def test_a_disk_without_a_free_name_says_so(self) -> None:
         for inodes in (2, 3, 4, 5, 6):
@@ -120,7 +126,7 @@ class Folders(Faults):
         moments = random.Random(seed)
         old = self.run_arguments(*THREADS, "mesh.ranks=4", "train.steps=5", base=[])
         new = [*self.run_arguments(*THREADS, "train.steps=7", base=[]), "--overwrite"]
-        for turn in range(8):
+        for turn in range(5):
             with self.subTest(seed=seed, turn=turn):
                 self.run_in(*old, "--overwrite")
                 started = self.bench.start(*new)

@@ -16,28 +16,11 @@ from typing import NamedTuple
 
 import harness
 import promises
-from harness import INTERRUPTED, LONG, OK, PATIENCE_S, RANKS, TINY, kill, sets, until
+from harness import BASE, INTERRUPTED, LONG, OK, PATIENCE_S, RANKS, SWEEP, TINY, kill, sets, until
 
 THREADS = [*TINY, "mesh.ranks=2"]
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CELLS, TRIALS = 4, 4
-BASE = """
-[model]
-layers = 2
-width = 32
-ffn_width = 64
-[mesh]
-ranks = 2
-[train]
-steps = 3
-warmup = 1
-seq_len = 16
-batch_per_rank = 1
-[emulate]
-compute_tflops = 0.001
-link_gb_per_s = 1.0
-"""
-SWEEP = f'base = "base.toml"\ntrials = {TRIALS}\n[axes]\n"fsdp.layout" = ["flat", "per_param"]\n"train.steps" = [3, 4]\n'
 
 
 class Case:
@@ -50,7 +33,7 @@ class Case:
         self.codes: list[str] = []
         self.killed = False  # somebody was ended by SIGKILL, and so may have left drafts
         self.bench.write("base.toml", BASE)
-        self.bench.write("s.toml", SWEEP)
+        self.bench.write("s.toml", SWEEP.format(trials=TRIALS))
 
     def moment(self, most_s: float) -> None:
         time.sleep(self.chance.uniform(0, most_s * PATIENCE_S / 60))

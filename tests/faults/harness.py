@@ -33,6 +33,25 @@ TINY = ["model.layers=2", "model.width=32", "model.ffn_width=64", "train.seq_len
 # Nothing is computed; some 10 ms a step, for minutes.
 LONG = ["model.layers=2", "emulate.compute_tflops=0.02", "emulate.link_gb_per_s=0.5", "train.steps=20000",
         "train.warmup=1"]
+# Some milliseconds of sleep a trial, also under a sanitizer.
+BASE = """
+[model]
+layers = 2
+width = 32
+ffn_width = 64
+[mesh]
+ranks = 2
+[train]
+steps = 3
+warmup = 1
+seq_len = 16
+batch_per_rank = 1
+[emulate]
+compute_tflops = 0.001
+link_gb_per_s = 1.0
+"""
+# Four cells, for threads and for jobs.
+SWEEP = 'base = "base.toml"\ntrials = {trials}\n[axes]\n"fsdp.layout" = ["flat", "per_param"]\n"train.steps" = [3, 4]\n'
 OK, FAILURE, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, RANK_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 

@@ -11,8 +11,7 @@ import socket
 import unittest
 
 import harness
-from disk_test import BASE, SWEEP
-from harness import BAD_INPUT, OK, Faults, sets
+from harness import BAD_INPUT, BASE, OK, SWEEP, Faults, sets
 from promises import ends_as_documented, speaks_plainly
 
 THREADS = [*harness.TINY, "mesh.ranks=2"]

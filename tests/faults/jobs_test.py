@@ -14,8 +14,7 @@ import time
 import unittest
 
 import harness
-from disk_test import BASE, SWEEP
-from harness import INTERRUPTED, LONG, OK, RANK_FAILED, RANKS, Faults, kill, long_fault, until
+from harness import BASE, INTERRUPTED, LONG, OK, RANKS, RANK_FAILED, SWEEP, Faults, kill, long_fault, until
 from promises import KILLED, each_once, nobody_left, nothing_lost, result_of, speaks_plainly, whole_lines
 
 class Job(Faults):
@@ -68,7 +67,7 @@ class Torchrun(Job):
 
     def test_a_sweep_whose_rank_is_killed_goes_on_with_the_same_command(self) -> None:
         self.bench.write("base.toml", BASE)
-        self.bench.write("s.toml", SWEEP.replace('"mesh.ranks" = [1, 2]\n', "").format(trials=6))
+        self.bench.write("s.toml", SWEEP.format(trials=4))
         log = self.folder / "out/trials.jsonl"
         seed = random.randrange(2**32)
         moments = random.Random(seed)
@@ -85,7 +84,7 @@ class Torchrun(Job):
         for process in self.bench.torchrun("sweep", "s.toml", "--out", "out", ranks=2):
             self.ends(process, OK)
         nothing_lost(lines, log)
-        each_once(log, cells=2, trials=6)
+        each_once(log, cells=4, trials=4)
 
     def test_ranks_that_are_not_what_the_variables_say(self) -> None:
         for name, value in (("WORLD_SIZE", 2_000_000_000), ("LOCAL_WORLD_SIZE", 2_000_000_000), ("WORLD_SIZE", -1), ("RANK", "two"), ("RANK", 7),

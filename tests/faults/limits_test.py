@@ -9,8 +9,7 @@ import unittest
 from pathlib import Path
 
 import harness
-from disk_test import BASE, SWEEP
-from harness import CANNOT_WRITE, NO_RESOURCES, OK, RANK_FAILED, Faults
+from harness import BASE, CANNOT_WRITE, NO_RESOURCES, OK, RANK_FAILED, SWEEP, Faults
 from promises import each_once, ends_as_documented, nothing_lost, result_of, speaks_plainly, whole_lines
 
 THREADS = [*harness.TINY, "mesh.ranks=2"]

@@ -12,8 +12,7 @@ import time
 import unittest
 
 import harness
-from disk_test import BASE, SWEEP
-from harness import INTERRUPTED, OK, Faults, long_fault
+from harness import BASE, INTERRUPTED, OK, SWEEP, Faults, long_fault
 from promises import KILLED, each_once, no_drafts, nothing_lost, result_of, speaks_plainly, whole_json, whole_lines
 from streams_test import NO_PACKAGE, has_report
 
@@ -39,7 +38,7 @@ class Signals(Faults):
 
     def test_a_run(self) -> None:
         # Steps enough to be hit before, in and after training.
-        for turn in range(9):
+        for turn in range(6):
             number = ENDING[turn % 3]
             with self.subTest(seed=self.seed, turn=turn, signal=number):
                 out = f"out{turn}"
@@ -86,7 +85,7 @@ class Signals(Faults):
         self.assertTrue(result_of(self.folder / "out")["complete"])
 
     def test_kills_of_a_run_leave_a_whole_result_or_none(self) -> None:
-        for turn in range(8):
+        for turn in range(5):
             with self.subTest(seed=self.seed, turn=turn):
                 out = f"out{turn}"
                 started = self.struck(*self.run_arguments(*THREADS, out=out, base=[]), number=signal.SIGKILL,

@@ -83,6 +83,19 @@ LogOwner read_header(const JsonPart& header, const std::string& place) {
   }
 }
 
+constexpr std::size_t kMostOfALine = 4096;  // of the first one
+
+/// Empty if it is no regular file: a pipe would keep us waiting.
+std::string beginning_of(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return "";
+  std::string text(kMostOfALine, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
 }  // namespace
 
 ParsedTrials parse_trials(std::string_view text, const std::string& place, const std::vector<std::string>& cells) {
@@ -122,11 +135,7 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place, const
 }
 
 std::string kind_of_log(const std::filesystem::path& path) {
-  constexpr std::size_t kMostOfALine = 4096;
-  std::string line(kMostOfALine, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(line.data(), static_cast<std::streamsize>(line.size()));
-  line.resize(static_cast<std::size_t>(file.gcount()));
+  std::string line = beginning_of(path);
   line.resize(std::min(line.find('\n'), line.size()));
   try {
     const json header = parse_json(line);
@@ -134,6 +143,13 @@ std::string kind_of_log(const std::filesystem::path& path) {
   } catch (const ConfigError&) {
     return "";
   }
+}
+
+bool is_begun_log(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::string beginning = beginning_of(path);
+  return std::filesystem::is_regular_file(path, error) && beginning.size() < kMostOfALine &&
+         beginning.find('\n') == std::string::npos;
 }
 
 TrialLog::TrialLog(const std::filesystem::path& path, const LogOwner& owner) : path_(path), owner_(owner) {

@@ -48,6 +48,10 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place, const
 /// Whose trials the file at `path` holds: LogOwner::kind; empty if it is not there or is no such log.
 std::string kind_of_log(const std::filesystem::path& path);
 
+/// Whether a kill came before the first line of this log was written: there is the file, and no whole line. Nothing is
+/// lost with it.
+bool is_begun_log(const std::filesystem::path& path);
+
 /// The finished trials of a sweep or a comparison, one line each, appended and synced before append() returns: a kill
 /// at any moment loses at most the trial that was running. Locked, so that no second process appends.
 class TrialLog {

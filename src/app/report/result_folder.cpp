@@ -85,13 +85,17 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
 }
 
 void refuse(const fs::path& folder, OldResult old) {
-  const bool compared = kind_of_log(folder / "trials.jsonl") == "comparison";
-  if (const std::string name = first_of(folder, {"sweep.json", compared ? "sweep.json" : "trials.jsonl"});
+  const fs::path log = folder / "trials.jsonl";
+  const bool begun = is_begun_log(log);
+  const bool replaceable = begun || kind_of_log(log) == "comparison";
+  if (const std::string name = first_of(folder, {"sweep.json", replaceable ? "sweep.json" : "trials.jsonl"});
       !name.empty()) {
     throw ConfigError(fmt::format("{} holds a sweep ({}); choose another folder with --out.", folder.string(), name));
   }
   if (old == OldResult::overwrite) return;
-  if (const std::string name = first_of(folder, {"result.json", "compare.json", "trials.jsonl"}); !name.empty()) {
+  if (const std::string name =
+          first_of(folder, {"result.json", "compare.json", begun ? "compare.json" : "trials.jsonl"});
+      !name.empty()) {
     throw ConfigError(
         fmt::format("{} holds a result already ({}); choose another folder with --out, or replace it "
                     "with --overwrite.",
