@@ -62,8 +62,14 @@ TEST(ClusterTimes, ContentionCostsAndNeverMoreThanItsSlowdownOfTheWholeStep) {
 TEST(ClusterTimes, FrameworksAndCheckpointing) {
   const config::Cluster h100 = cluster("dgx-h100");
   const double eager = step_ns(llama_like(8), h100);
-  ClusterUse compiled, slower;
+  EXPECT_EQ(config::Simulate{}.efficiency, kTypicalEfficiency);
+  ClusterUse compiled, slower, loss, optimizer;
+  loss.framework.fused_loss = true;
+  optimizer.framework.fused_optimizer = false;
+  EXPECT_LT(step_ns(llama_like(8), h100, loss), eager);
+  EXPECT_GT(step_ns(llama_like(8), h100, optimizer), eager);
   compiled.framework.compiled = true;
+  EXPECT_LT(step_ns(llama_like(8), h100, compiled), step_ns(llama_like(8), h100, loss)) << "blocks are still eager";
   slower.framework.efficiency = kTypicalEfficiency / 2;
   EXPECT_LT(step_ns(llama_like(8), h100, compiled), eager);
   EXPECT_GT(step_ns(llama_like(8), h100, slower), 1.5 * eager);
