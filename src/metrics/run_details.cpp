@@ -138,6 +138,10 @@ class Details {
     CollectiveTimes c;
     c.name = schedule::op_name(plan_, op);
     c.kind = schedule::to_string(op.kind);
+    const std::vector<schedule::Op>& steady = run_.schedules().steady().ops;
+    if (times.op >= steady.data() && times.op < steady.data() + steady.size()) {
+      c.op = static_cast<int>(times.op - steady.data());
+    }
     c.phase = schedule::to_string(op.phase);
     if (op.unit >= 0) c.unit = plan_.units[static_cast<std::size_t>(op.unit)].label();
     c.group_size = message.ranks;

@@ -41,6 +41,7 @@ struct UnitTimes {
 /// buffer of an all-reduce; algbw = message / transfer time; busbw = algbw (n-1)/n, for all-reduce 2 (n-1)/n.
 struct CollectiveTimes {
   std::string name, kind, unit, phase;
+  int op = -1;  ///< of the steady schedule; -1: only an earlier one has it
   std::int64_t message_bytes = 0;
   int group_size = 1;
   int count = 0;           ///< times measured

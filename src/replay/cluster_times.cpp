@@ -1,5 +1,7 @@
 #include "replay/cluster_times.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -19,13 +21,12 @@ Collective collective_of(OpKind kind) {
   }
 }
 
-OpCost cost_of_collective(const schedule::Op& op, const plan::Plan& plan, const config::Cluster& cluster,
-                          const ClusterUse& use) {
+CollectiveCost cost_of_collective(const schedule::Op& op, const plan::Plan& plan, const config::Cluster& cluster,
+                                  const ClusterUse& use) {
   const GroupShape shape =
       shape_of(plan.groups.members(op.group(), 0), plan.groups.ranks(), cluster.gpus_per_node, use.placement);
   const auto bytes = static_cast<double>(message_of(op, plan.groups).bytes);
-  const CollectiveCost cost = collective_cost(cluster, collective_of(op.kind), bytes, shape, use.algorithm);
-  return {std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), static_cast<int>(cost.fabric)};
+  return collective_cost(cluster, collective_of(op.kind), bytes, shape, use.algorithm);
 }
 
 /// The bus bandwidth at which the shard group's largest messages go.
@@ -110,8 +111,17 @@ OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& pl
     StepCosts& costs = times.steps.emplace_back();
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
       const schedule::Op& op = schedule.ops[i];
-      costs.push_back(op.is_collective() ? cost_of_collective(op, plan, cluster, use)
-                                         : OpCost{std::nearbyint(seconds[i] * 1e9), 0, 0});
+      if (!op.is_collective()) {
+        costs.push_back({std::nearbyint(seconds[i] * 1e9), 0, 0});
+        continue;
+      }
+      const CollectiveCost cost = cost_of_collective(op, plan, cluster, use);
+      costs.push_back(
+          {std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), static_cast<int>(cost.fabric)});
+      if (&schedule != &schedules.steady()) continue;
+      times.choices.resize(schedule.ops.size());
+      times.choices[i] =
+          fmt::format("{}, {}, {}", to_string(cost.algorithm), to_string(cost.protocol), to_string(cost.fabric));
     }
   }
   if (use.contention && plan.groups.ranks() > 1) {

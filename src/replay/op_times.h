@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "replay/delays.h"
@@ -37,6 +38,9 @@ struct OpTimes {
   /// Nanoseconds by step of `steps`, rank and op, which take the place of costs, factors and jitter; empty: none. Of a
   /// collective from the arrival of its last peer.
   std::vector<std::vector<std::vector<std::int64_t>>> given;
+
+  /// How each collective of the steady schedule is done, by op: "ring, simple, inter". Empty where nothing was chosen.
+  std::vector<std::string> choices;
 
   const StepCosts& of_step(std::size_t step) const { return steps[step < steps.size() ? step : steps.size() - 1]; }
   /// Whether two ranks may take different times.

@@ -74,6 +74,12 @@ class Simulate(unittest.TestCase):
         self.assertEqual(a["world"]["date"], "")
         self.assertTrue(a["complete"])
         self.assertEqual(len(a["steps"]["slowest_rank_ms"]), 3)
+        self.assertGreater(a["simulation"]["p99_ms"], a["simulation"]["without_jitter_ms"])
+        self.assertTrue(all(c["done_by"].endswith("inter") for c in a["collectives"]))  # two nodes
+        without = ("--set", "simulate.jitter_pct=0")
+        self.call("simulate", "job.toml", *without, "--set", "simulate.collectives=hierarchical", "--out", "h", "-q")
+        self.assertTrue(all(c["done_by"].startswith("hierarchical") for c in self.result("h")["collectives"]))
+        self.assertNotIn("simulation", self.result("h"))
         self.call("trace", "check", "a/trace.json", *(f"a/trace/rank_{rank}.json.gz" for rank in range(16)))
         self.assertIn("dgx-h100", self.call("simulate", "a", "--out", "c").stdout)  # its config.toml is a profile
         self.assertEqual(self.result("c")["metrics"], a["metrics"])

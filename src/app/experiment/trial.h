@@ -11,6 +11,7 @@
 #include "engine/run.h"
 #include "metrics/cause_report.h"
 #include "metrics/fidelity.h"
+#include "metrics/jitter_spread.h"
 #include "metrics/model_flops.h"
 #include "metrics/run_metrics.h"
 #include "plan/communication.h"
@@ -25,14 +26,16 @@ struct Trial {
   std::optional<metrics::RunMetrics> metrics;  ///< absent if no measured step was completed; so are the next two
   std::optional<metrics::CauseReport> causes;
   std::optional<metrics::ModelFlops> flops;
-  std::optional<metrics::Fidelity> fidelity;  ///< absent without metrics, and if nothing is emulated
-  std::string diverged_because;               ///< why training has diverged; empty: it has not
-  std::vector<std::string> caveats;           ///< what a reader must know first; the gravest first
-  plan::CommunicationVolume wire;             ///< bytes that rank 0 sent a step, as counted
-  plan::CommunicationVolume expected_wire;    ///< by formula
-  PoolStatistics memory;                      ///< of the rank that needed most
-  PoolStatistics estimated_memory;            ///< from the schedule alone
-  engine::Measurement measurement;            ///< what the ranks recorded; empty in a trial that was read from a file
+  std::optional<metrics::Fidelity> fidelity;    ///< absent without metrics, and if nothing is emulated
+  std::string diverged_because;                 ///< why training has diverged; empty: it has not
+  std::vector<std::string> caveats;             ///< what a reader must know first; the gravest first
+  std::optional<metrics::JitterSpread> spread;  ///< of a simulation with jitter
+  std::vector<std::string> choices;             ///< of a simulation, replay::OpTimes::choices
+  plan::CommunicationVolume wire;               ///< bytes that rank 0 sent a step, as counted
+  plan::CommunicationVolume expected_wire;      ///< by formula
+  PoolStatistics memory;                        ///< of the rank that needed most
+  PoolStatistics estimated_memory;              ///< from the schedule alone
+  engine::Measurement measurement;              ///< what the ranks recorded; empty in a trial that was read from a file
 };
 
 /// Trains all ranks of a cell: on threads of this process, or on the processes of a job (job/job_run.h).

@@ -48,7 +48,7 @@ json phases_json(const metrics::RunDetails& details) {
   return j;
 }
 
-json collectives_json(const metrics::RunDetails& details) {
+json collectives_json(const metrics::RunDetails& details, const std::vector<std::string>& choices) {
   json j = json::array();
   for (const metrics::CollectiveTimes& c : details.collectives) {
     json entry{{"name", c.name},
@@ -63,6 +63,7 @@ json collectives_json(const metrics::RunDetails& details) {
                {"transfer_ms", c.transfer_ms},
                {"algbw_gb_s", c.algbw_gb_s},
                {"busbw_gb_s", c.busbw_gb_s}};
+    if (c.op >= 0 && !choices.empty()) entry["done_by"] = choices[static_cast<std::size_t>(c.op)];
     if (c.link_efficiency) entry["link_efficiency"] = *c.link_efficiency;
     j.push_back(std::move(entry));
   }
@@ -150,8 +151,15 @@ void add_details(const engine::Setup& p, const Trial& trial, json& j) {
   const metrics::RunDetails details = metrics::run_details(run, p.plan, p.config.emulate.link());
   j["metrics"]["phases"] = phases_json(details);
   j["metrics"]["units"] = units_json(details);
-  j["collectives"] = collectives_json(details);
+  j["collectives"] = collectives_json(details, trial.choices);
   if (metrics::why_not_rated(trial.fidelity).empty()) j["exposed_intervals"] = intervals_json(trial);
+  if (trial.spread) {
+    j["simulation"] = {{"p50_ms", trial.spread->p50_ms},
+                       {"p95_ms", trial.spread->p95_ms},
+                       {"p99_ms", trial.spread->p99_ms},
+                       {"without_jitter_ms", trial.spread->without_jitter_ms},
+                       {"lost_to_jitter_pct", trial.spread->lost_to_jitter_pct()}};
+  }
   j["steps"] = steps_json(run, *trial.metrics, p.plan.groups.ranks());
   j["memory"]["timeline"] = timeline_json(run, *trial.causes);
   j["memory"]["peak_at"] = peak_json(p);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "app/console/table.h"
 #include "app/report/trace_files.h"
@@ -42,6 +43,18 @@ std::string device_lines(const engine::Measurement& result) {
     if (name == "GPU" || name == "timer" || name == "ranks") text += fmt::format("{:7} {}\n", name, value);
   }
   return text.empty() ? text : "\n" + text;
+}
+
+/// How a simulation's collectives are done, most frequent first within each kind.
+std::string choices_line(const engine::Setup& setup, const Trial& trial) {
+  std::map<std::string, int> counts;
+  for (std::size_t op = 0; op < trial.choices.size(); ++op) {
+    if (trial.choices[op].empty()) continue;
+    ++counts[fmt::format("{} {}", to_string(setup.schedules.steady().ops[op].kind), trial.choices[op])];
+  }
+  std::vector<std::string> parts;
+  for (const auto& [what, count] : counts) parts.push_back(fmt::format("{} x {}", count, what));
+  return parts.empty() ? "" : fmt::format("\ncollectives  {}\n", fmt::join(parts, "; "));
 }
 
 /// Only the ranked names; the advice is for `explain --from`.
@@ -109,6 +122,11 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
       row("emulation", fmt::format("{:+.1f}", trial.fidelity->excess_pct), "%",
           fmt::format("observed over modelled time; up to {:.0f} % is rated", metrics::kFidelityLimitPct));
     }
+    if (trial.spread) {
+      row("steps p95, p99", fmt::format("{}, {}", ms(trial.spread->p95_ms), ms(trial.spread->p99_ms)), "ms",
+          fmt::format("{:.1f} % of the median is lost to jitter: {} without", trial.spread->lost_to_jitter_pct(),
+                      ms(trial.spread->without_jitter_ms)));
+    }
     row("compute *", ms(m.compute_ms), "ms", share(m.compute_ms));
     row("communication", ms(m.comm_ms), "ms", share(m.comm_ms));
     row("exposed communication *", ms(m.exposed_comm_ms), "ms", share(m.exposed_comm_ms));
@@ -150,6 +168,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     text += fmt::format("\nno parameters digest: {}\n", metrics::why_no_digest(result.parameters_not_finite));
   }
   text += device_lines(result);
+  text += choices_line(setup, trial);
   text += fmt::format("\nresult  {}  (advice: fsdpbench explain --from {})\n", (folder / "result.json").string(),
                       (folder / "result.json").string());
   if (trial.metrics) {
