@@ -33,7 +33,7 @@ class FullDisk(Faults):
     def filled(self, leave: int) -> tuple[Path, harness.Started]:
         """A run whose disk has so many bytes left when its files are written."""
         disk = self.bench.small_disk(16 * 1024)
-        started = self.bench.start(*self.run_arguments("mesh.ranks=2", "train.steps=20", out=str(disk / "out"),
+        started = self.bench.start(*self.run_arguments("mesh.ranks=2", "train.steps=40", out=str(disk / "out"),
                                                        base=harness.LONG))
         self.training(started)
         started.signal(signal.SIGSTOP)

@@ -169,7 +169,7 @@ def run_full_disk(c: Case) -> None:
     """Filled while it trains: a disk that is too small from the start is said before."""
     needs_mounts()
     disk = c.bench.small_disk(16 << 10)
-    started = c.bench.start(*c.run("train.steps=30", out=str(disk / "out"), base=[*LONG, "mesh.ranks=2"]))
+    started = c.bench.start(*c.run("train.steps=40", out=str(disk / "out"), base=[*LONG, "mesh.ranks=2"]))
     until(lambda: re.search(r"^step", started.err, re.MULTILINE) or not started.running(), "it trains")
     started.signal(signal.SIGSTOP)
     leave = c.chance.choice((0, 4, 8, 20, 40, 60, 100, 200, 400, 2000)) << 10
@@ -294,6 +294,31 @@ def run_damaged_profile(c: Case) -> None:
     c.ended(started)
     if len(started.err) > 8000:
         raise promises.Broken(f"{len(started.err)} bytes of messages")
+
+
+@fault(1)
+def run_memory(c: Case) -> None:
+    """A control group with little memory: said before the run, or enough."""
+    most = c.chance.randrange(100, 600) << 20
+    try:
+        group = c.bench.control_group("memory", {"memory.limit_in_bytes": most})
+    except unittest.SkipTest:
+        group = c.bench.control_group("memory", {"memory.max": most})
+    wide = c.chance.choice((64, 512, 1024, 2048))
+    code = c.ended(c.bench.start(*c.run(f"model.width={wide}", f"model.ffn_width={2 * wide}", "model.layers=4",
+                                        "train.steps=2"), group=group))
+    if code not in (OK, harness.NO_RESOURCES):
+        raise promises.Broken(f"{most >> 20} MiB: exit code {code}")
+    c.check_result(code)
+
+
+@fault(2)
+def simulate_struck(c: Case) -> None:
+    keys = sets("emulate.compute_tflops=0.02", "emulate.link_gb_per_s=1", f"mesh.ranks={c.chance.choice((8, 64, 512))}")
+    number = c.chance.choice((*ENDING, signal.SIGKILL))
+    _, code = c.struck("simulate", "quickstart", *keys, "--out", "out", number=number, within_s=0.4)
+    c.check_result(code)
+    c.check_result(c.ended(c.bench.start("simulate", "quickstart", *keys, "--out", "out", "--overwrite")))
 
 
 # sweep

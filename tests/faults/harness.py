@@ -311,8 +311,11 @@ class Faults(unittest.TestCase):
     def training(self, started: Started) -> None:
         """Until it says that it trains."""
         def trains() -> bool:
-            self.assertTrue(started.running(), started.err)
-            return re.search(r"^step +\d", started.err, re.MULTILINE) is not None
+            ended = not started.running()
+            if re.search(r"^step +\d", started.err, re.MULTILINE):
+                return True
+            self.assertFalse(ended, started.err)
+            return False
 
         until(trains, f"{started.words()} trains")
 
