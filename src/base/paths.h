@@ -11,4 +11,12 @@ inline bool path_exists(const std::filesystem::path& path) {
   return std::filesystem::exists(path, error);
 }
 
+/// Whether reading `path` would wait for somebody, or have no end: a pipe, a device, a socket.
+inline bool is_no_plain_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  return !error && std::filesystem::exists(status) && !std::filesystem::is_regular_file(status) &&
+         !std::filesystem::is_directory(status);
+}
+
 }  // namespace fsdpbench

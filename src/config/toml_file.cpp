@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/paths.h"
 #include "config/fields.h"
 
 namespace fsdpbench::config {
@@ -33,6 +34,10 @@ std::string text_of_file(const std::string& path, FileKind wanted) {
   if (fs::is_directory(status)) {
     throw ConfigError(fmt::format("{}: is a folder; a {} (TOML) is expected.", path, noun(wanted)));
   }
+  if (is_no_plain_file(path)) {
+    throw ConfigError(
+        fmt::format("{}: is a pipe or a device; a {} (TOML) in a regular file is expected.", path, noun(wanted)));
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading.", path));
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -51,6 +56,38 @@ void check_is_toml(const std::string& path, std::string_view text, FileKind want
   }
   if (text.starts_with("\x1F\x8B")) {
     throw ConfigError(fmt::format("{}: is compressed data, and a {} (TOML) is expected.", path, noun(wanted)));
+  }
+}
+
+/// The parser makes a table for each part of a dotted key, and takes them away by recursion: thousands of parts would
+/// end the program. Throws ConfigError with the line. Texts and comments are skipped.
+void check_keys(const std::string& path, std::string_view text) {
+  constexpr int kMostDots = 64;
+  int line = 1;
+  int dots = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '#') {
+      i = std::min(text.find('\n', i), text.size());
+      dots = 0;
+      ++line;
+    } else if (c == '"' || c == '\'') {
+      const std::string_view three = c == '"' ? "\"\"\"" : "'''";
+      const std::string_view end = text.substr(i).starts_with(three) ? three : three.substr(0, 1);
+      for (i += end.size(); i < text.size() && !text.substr(i).starts_with(end); ++i) {
+        if (text[i] == '\n') ++line;
+        if (c == '"' && text[i] == '\\') ++i;
+      }
+      i += end.size() - 1;
+    } else if (c == '.') {
+      if (++dots > kMostDots) {
+        throw ConfigError(fmt::format("{}:{}: a key of more than {} parts; keys of {}s have two, as in mesh.ranks.",
+                                      path, line, kMostDots, noun(FileKind::run)));
+      }
+    } else if (c == '\n' || c == ',' || c == '=' || c == '[' || c == ']' || c == '{' || c == '}') {
+      dots = 0;
+      if (c == '\n') ++line;
+    }
   }
 }
 
@@ -106,6 +143,7 @@ std::string place_of(const std::string& path, const toml::node& node) {
 toml::table parse_toml(const std::string& path, FileKind wanted) {
   const std::string text = text_of_file(path, wanted);
   check_is_toml(path, text, wanted);
+  check_keys(path, text);
   try {
     toml::table file = toml::parse(text, path);
     check_kind(path, file, wanted);

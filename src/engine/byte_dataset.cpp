@@ -49,6 +49,10 @@ ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
   if (!path_exists(path)) {
     throw ConfigError(fmt::format("data.path = \"{}\": there is no such file or folder.", path.string()));
   }
+  if (is_no_plain_file(path)) {
+    throw ConfigError(
+        fmt::format("data.path = \"{}\": is a pipe or a device; expected a regular file or a folder.", path.string()));
+  }
   if (fs::is_directory(path)) {
     for (const fs::path& file : files_below(path)) append_file(file);
   } else {

@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/paths.h"
 
 namespace fsdpbench::trace {
 
@@ -16,7 +17,10 @@ constexpr unsigned kFilePiece = 1 << 17;
 }
 
 InputFile::InputFile(const std::string& path) : file_(nullptr), piece_(kFilePiece) {
-  if (std::filesystem::is_directory(path)) throw ConfigError(fmt::format("{}: is a folder, not a trace file", path));
+  std::error_code error;
+  if (is_no_plain_file(path)) throw ConfigError(fmt::format("{}: is a pipe or a device, not a trace file", path));
+  if (std::filesystem::is_directory(path, error))
+    throw ConfigError(fmt::format("{}: is a folder, not a trace file", path));
   errno = 0;
   file_ = gzopen(path.c_str(), "rb");
   if (file_ == nullptr)

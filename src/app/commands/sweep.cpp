@@ -22,6 +22,7 @@
 #include "app/report/sweep_report.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/paths.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/sweep_file.h"
@@ -74,6 +75,7 @@ class SweepProgress {
 
 /// A summary of another sweep must not be overwritten, even if its trials are gone.
 void check_summary(const fs::path& path, const SweepGrid& grid) {
+  if (is_no_plain_file(path)) throw ConfigError(fmt::format("{}: is a pipe or a device; delete it.", path.string()));
   std::ifstream file(path, std::ios::binary);
   if (!file) return;
   const json old = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});

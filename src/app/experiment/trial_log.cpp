@@ -17,6 +17,7 @@
 #include "app/console/json_text.h"
 #include "app/experiment/trial_json.h"
 #include "base/error.h"
+#include "base/paths.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -153,6 +154,9 @@ bool is_begun_log(const std::filesystem::path& path) {
 }
 
 TrialLog::TrialLog(const std::filesystem::path& path, const LogOwner& owner) : path_(path), owner_(owner) {
+  if (is_no_plain_file(path)) {
+    throw ConfigError(fmt::format("{}: is a pipe or a device, and no log of trials; delete it.", path.string()));
+  }
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0) throw OutputError(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
   try {
