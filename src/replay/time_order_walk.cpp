@@ -42,19 +42,20 @@ class TimeOrderWalk final : public Walk {
   static constexpr std::size_t kFabrics = 8;
   static constexpr double kUnknown = -1;
 
-  struct OpState {
-    double issued_ns = 0;
-    double begin_ns = 0;
-    double arrived_ns = 0;
-    double end_ns = kUnknown;
+  /// From op `op` on the host issues without being blocked, beginning at `time_ns`.
+  struct Unblocked {
+    std::size_t op = 0;
+    double time_ns = 0;
   };
   struct RankState {
     double host_ns = 0;
     std::size_t next_issue = 0;
+    std::vector<Unblocked> unblocked;
     std::array<double, kLaneCount> lane_ns{};
     std::array<std::size_t, kLaneCount> next{};  // into lane_ops_
     std::array<bool, kLaneCount> meets{};        // the lane's next op has begun and waits for its peers or its transfer
-    std::vector<OpState> ops;
+    std::vector<double> ends;                    // of the ops that somebody waits for, by ends_of_
+    std::vector<trace::Record>* records = nullptr;  // of this step, if wanted
   };
   /// A collective of one group, from its first rank's arrival on.
   struct Meeting {
@@ -92,13 +93,23 @@ class TimeOrderWalk final : public Walk {
         communicator_ops_[static_cast<std::size_t>(ops[i].group())].push_back(i);
       }
     }
+    ends_of_.assign(ops.size(), 0);
+    issued_before_.assign(ops.size() + 1, 0);
+    std::size_t awaited = 0;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      ends_of_[i] = awaited;
+      if (program().instructions[i].record >= 0) ++awaited;
+      issued_before_[i + 1] = issued_before_[i] + (ops[i].is_host() ? 0 : times_.host.issue_ns);
+    }
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
       RankState& state = states_[rank];
       last_.begin_ns[rank] = state.host_ns;
       state.next_issue = 0;
+      state.unblocked.assign(1, {0, state.host_ns});
       state.next.fill(0);
       state.meets.fill(false);
-      state.ops.assign(ops.size(), {});
+      state.ends.assign(awaited, kUnknown);
+      state.records = nullptr;
     }
     for (std::size_t g = 0; g < plan::kGroupCount; ++g) {
       std::vector<CommunicatorState>& all = communicators_[g];
@@ -108,7 +119,25 @@ class TimeOrderWalk final : public Walk {
         communicator.meeting = {};
       }
     }
-    for (trace::RankTrace& trace : recorded) trace.records.reserve(trace.records.size() + ops.size());
+    records_.assign(recorded.size(), {});
+    for (std::size_t k = 0; k < recorded.size(); ++k) {
+      const std::size_t rank = index_of_rank(recorded[k].rank);
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        records_[k].push_back({static_cast<std::int32_t>(step_), static_cast<std::int32_t>(i), 0, 0, 0, 0});
+      }
+      states_[rank].records = &records_[k];
+    }
+  }
+
+  /// When the host of a rank that has come so far began to issue op i.
+  double issued_ns(const RankState& state, std::size_t i) const {
+    auto from = state.unblocked.end() - 1;
+    while (from->op > i) --from;
+    return from->time_ns + (issued_before_[i] - issued_before_[from->op]);
+  }
+  void set_end(RankState& state, std::size_t i, double end_ns) const {
+    if (program().instructions[i].record >= 0) state.ends[ends_of_[i]] = end_ns;
+    if (state.records != nullptr) (*state.records)[i].end_ns = static_cast<std::int64_t>(end_ns);
   }
 
   /// Goes on with a rank until nothing of it can go on.
@@ -126,7 +155,7 @@ class TimeOrderWalk final : public Walk {
     const Instruction& instruction = program().instructions[i];
     for (int w = 0; w < instruction.wait_count; ++w) {
       const Awaited& awaited = program().waits[static_cast<std::size_t>(instruction.first_wait + w)];
-      const double end = state.ops[static_cast<std::size_t>(awaited.op)].end_ns;
+      const double end = state.ends[ends_of_[static_cast<std::size_t>(awaited.op)]];
       if (end == kUnknown) return kUnknown;
       if (end > time) time = end + times_.host.wake_ns;
     }
@@ -139,8 +168,6 @@ class TimeOrderWalk final : public Walk {
     const std::size_t before = state.next_issue;
     for (; state.next_issue < schedule().ops.size(); ++state.next_issue) {
       const std::size_t i = state.next_issue;
-      OpState& op = state.ops[i];
-      op.issued_ns = state.host_ns;
       if (!schedule().ops[i].is_host()) {
         state.host_ns += times_.host.issue_ns;
         continue;
@@ -151,8 +178,10 @@ class TimeOrderWalk final : public Walk {
         if (!idle_before(state, i)) break;
         for (const double lane : state.lane_ns) time = lane > time ? lane + times_.host.wake_ns : time;
       }
+      if (state.records != nullptr) (*state.records)[i].end_ns = static_cast<std::int64_t>(time);
+      if (time == state.host_ns) continue;
       state.host_ns = time;
-      op.end_ns = time;
+      state.unblocked.push_back({i + 1, time});
     }
     return state.next_issue > before;
   }
@@ -174,17 +203,17 @@ class TimeOrderWalk final : public Walk {
     const std::size_t i = lane_ops_[l][state.next[l]];
     if (i >= state.next_issue) return false;
     const Instruction& instruction = program().instructions[i];
-    OpState& op = state.ops[i];
-    const double issued = op.issued_ns + times_.host.issue_ns;
+    const double issued = issued_ns(state, i) + times_.host.issue_ns;
     const double launch = instruction.has_work ? times_.host.launch_ns : 0;
-    op.begin_ns = after_waits(state, i, issued > state.lane_ns[l] ? issued + launch : state.lane_ns[l]);
-    if (op.begin_ns == kUnknown) return false;
+    double begin = after_waits(state, i, issued > state.lane_ns[l] ? issued + launch : state.lane_ns[l]);
+    if (begin == kUnknown) return false;
     if (instruction.has_work && times_.delays.any()) {
-      times_.delays.add(static_cast<std::int64_t>(step_), i, lane, rank, {&op.begin_ns, 1});
+      times_.delays.add(static_cast<std::int64_t>(step_), i, lane, rank, {&begin, 1});
     }
-    if (instruction.kind == Instruction::Kind::collective) return meet(rank, l, i);
-    op.end_ns = op.begin_ns + duration(rank, i, instruction);
-    state.lane_ns[l] = op.end_ns;
+    if (instruction.kind == Instruction::Kind::collective) return meet(rank, l, i, begin);
+    state.lane_ns[l] = begin + duration(rank, i, instruction);
+    set_end(state, i, state.lane_ns[l]);
+    if (state.records != nullptr) (*state.records)[i].begin_ns = static_cast<std::int64_t>(begin);
     ++state.next[l];
     return true;
   }
@@ -198,21 +227,21 @@ class TimeOrderWalk final : public Walk {
     return ns;
   }
 
-  bool meet(std::size_t rank, std::size_t l, std::size_t i) {
+  bool meet(std::size_t rank, std::size_t l, std::size_t i, double begin) {
     RankState& state = states_[rank];
     const plan::Group group = schedule().ops[i].group();
     const auto g = static_cast<std::size_t>(group);
     CommunicatorState& communicator = communicators_[g][group_number(group, rank)];
     if (communicator_ops_[g][communicator.next] != i) return false;  // not its turn
-    OpState& op = state.ops[i];
-    op.begin_ns = std::max(op.begin_ns, communicator.free_ns);
+    begin = std::max(begin, communicator.free_ns);
+    if (state.records != nullptr) (*state.records)[i].begin_ns = static_cast<std::int64_t>(begin);
     state.meets[l] = true;
     Meeting& meeting = communicator.meeting;
     if (meeting.arrived == 0) {
       const std::size_t stride = group_stride(group), members = group_size(group);
       meeting = {i, rank - rank / stride % members * stride, stride, members, 0, 0, 0, 0};
     }
-    meeting.arrived_ns = std::max(meeting.arrived_ns, op.begin_ns);
+    meeting.arrived_ns = std::max(meeting.arrived_ns, begin);
     if (++meeting.arrived == meeting.members) begin_transfer(communicator, group_number(group, rank));
     return true;
   }
@@ -267,8 +296,10 @@ class TimeOrderWalk final : public Walk {
     for (std::size_t m = 0; m < meeting.members; ++m) {
       const std::size_t rank = meeting.first + m * meeting.stride;
       RankState& state = states_[rank];
-      state.ops[meeting.op].arrived_ns = meeting.arrived_ns;
-      state.ops[meeting.op].end_ns = meeting.end_ns;
+      set_end(state, meeting.op, meeting.end_ns);
+      if (state.records != nullptr) {
+        (*state.records)[meeting.op].peers_arrived_ns = static_cast<std::int64_t>(meeting.arrived_ns);
+      }
       state.lane_ns[l] = meeting.end_ns;
       state.meets[l] = false;
       ++state.next[l];
@@ -289,18 +320,11 @@ class TimeOrderWalk final : public Walk {
     for (trace::RankTrace& trace : recorded) {
       const std::size_t rank = index_of_rank(trace.rank);
       const RankState& state = states_[rank];
-      for (std::size_t i = 0; i < state.ops.size(); ++i) {
-        const OpState& op = state.ops[i];
-        trace::Record record{static_cast<std::int32_t>(step_),
-                             static_cast<std::int32_t>(i),
-                             static_cast<std::int64_t>(op.issued_ns),
-                             0,
-                             0,
-                             static_cast<std::int64_t>(op.arrived_ns)};
-        if (schedule().ops[i].has_work()) record.begin_ns = static_cast<std::int64_t>(op.begin_ns);
-        if (schedule().ops[i].has_work() || schedule().ops[i].is_host()) {
-          record.end_ns = static_cast<std::int64_t>(op.end_ns);
-        }
+      for (trace::Record record : *state.records) {
+        const auto i = static_cast<std::size_t>(record.op);
+        record.issued_ns = static_cast<std::int64_t>(issued_ns(state, i));
+        if (!schedule().ops[i].has_work()) record.begin_ns = 0;
+        if (!schedule().ops[i].has_work() && !schedule().ops[i].is_host()) record.end_ns = 0;
         trace.records.push_back(record);
       }
       trace.steps.push_back({static_cast<std::int64_t>(last_.begin_ns[rank]),
@@ -313,6 +337,9 @@ class TimeOrderWalk final : public Walk {
   }
 
   std::vector<RankState> states_;
+  std::vector<std::size_t> ends_of_;   // by op: where its end is in RankState::ends, if somebody waits for it
+  std::vector<double> issued_before_;  // by op: what the host takes to issue those before it, unblocked
+  std::vector<std::vector<trace::Record>> records_;
   std::array<std::vector<std::size_t>, kLaneCount> lane_ops_;
   std::array<std::vector<std::size_t>, plan::kGroupCount> communicator_ops_;
   std::array<std::vector<CommunicatorState>, plan::kGroupCount> communicators_;

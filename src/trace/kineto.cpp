@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <span>
 
 namespace fsdpbench::trace {
 namespace {
@@ -114,9 +115,19 @@ std::string_view name_activity_row(const OpLabel& op, std::int32_t index, Activi
   return "kernel";
 }
 
+/// Of longer lists an event names the first ones and the last, as PyTorch's profiler does.
+constexpr std::size_t kMostListed = 30;
+
 CollectiveFields::CollectiveFields(const std::vector<ProcessGroup>& groups)
     : groups_(groups), sequence_(groups.size(), 0) {
-  for (const ProcessGroup& group : groups_) ranks_.push_back(fmt::format("[{}]", fmt::join(group.ranks, ", ")));
+  for (const ProcessGroup& group : groups_) {
+    ranks_.push_back(fmt::format("[{}]", fmt::join(group.ranks, ", ")));
+    const bool all = group.ranks.size() <= kMostListed;
+    some_ranks_.push_back(all ? ranks_.back()
+                              : fmt::format("[{}, ..., {}]",
+                                            fmt::join(std::span(group.ranks).first(kMostListed - 1), ", "),
+                                            group.ranks.back()));
+  }
 }
 
 void CollectiveFields::write(EventStream& events, const CollectiveLabel& collective, std::int64_t sequence) const {
@@ -129,7 +140,7 @@ void CollectiveFields::write(EventStream& events, const CollectiveLabel& collect
   events.arg(field::kDtype, torch_name(collective.dtype));
   events.arg(field::kGroupName, group.name);
   events.arg(field::kGroupDescription, group.description);
-  events.arg(field::kGroupRanks, ranks_[collective.group]);
+  events.arg(field::kGroupRanks, some_ranks_[collective.group]);
   events.arg(field::kSequence, sequence);
 }
 

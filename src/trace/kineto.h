@@ -34,7 +34,7 @@ class CollectiveFields {
   explicit CollectiveFields(const std::vector<ProcessGroup>& groups);
 
   const std::vector<ProcessGroup>& groups() const { return groups_; }
-  /// "[0, 1]"
+  /// "[0, 1]", all of them
   const std::string& ranks(std::size_t group) const { return ranks_[group]; }
 
   /// Number of the next collective on its communicator; counts on.
@@ -45,6 +45,7 @@ class CollectiveFields {
  private:
   std::vector<ProcessGroup> groups_;
   std::vector<std::string> ranks_;
+  std::vector<std::string> some_ranks_;
   std::vector<std::int64_t> sequence_;
 };
 
