@@ -37,8 +37,8 @@ std::string_view colour(const OpLabel& op, bool mostly_exposed) {
 }  // namespace
 
 MergedWriter::MergedWriter(const std::string& path, const TimeBase& time, LabelOf label, const std::vector<int>& shown,
-                           std::size_t ranks)
-    : file_(path), events_(file_, time.origin_ns), label_(std::move(label)) {
+                           std::size_t ranks, WholeFile::Fate fate)
+    : file_(path, fate), events_(file_, time.origin_ns), label_(std::move(label)) {
   JsonStream& json = events_.json();
   json.raw(fmt::format("{{\"{}\":1,\"{}\":{},\"{}\":\"ms\",", field::kSchemaVersionKey.name,
                        field::kFsdpbenchSchema.name, kSchemaVersion, field::kDisplayTimeUnit.name));
@@ -205,15 +205,16 @@ void MergedWriter::finish() {
   file_.commit();
 }
 
-void write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
-                        const LabelOf& label, const std::vector<int>& shown) {
-  MergedWriter writer(path, time, label, shown, ranks.size());
+std::int64_t write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
+                                const LabelOf& label, const std::vector<int>& shown, WholeFile::Fate fate) {
+  MergedWriter writer(path, time, label, shown, ranks.size(), fate);
   for (const RankTrace& trace : ranks) {
     if (!shown.empty() && !std::ranges::binary_search(shown, trace.rank)) continue;
     writer.begin_rank(trace.rank);
     for (const TracedStep& step : steps_of(trace)) writer.step(step);
   }
   writer.finish();
+  return writer.bytes();
 }
 
 }  // namespace fsdpbench::trace

@@ -17,7 +17,7 @@ class MergedWriter {
  public:
   /// `shown`: the ranks that will follow, of `ranks` in the run, if some are left out: the file then says so.
   MergedWriter(const std::string& path, const TimeBase& time, LabelOf label, const std::vector<int>& shown = {},
-               std::size_t ranks = 0);
+               std::size_t ranks = 0, WholeFile::Fate fate = WholeFile::Fate::kept);
 
   /// The steps that follow are this rank's. Every rank once.
   void begin_rank(int rank);
@@ -25,6 +25,8 @@ class MergedWriter {
   void step(const TracedStep& step);
   /// Ends the file and puts it in its place; nothing may follow.
   void finish();
+  /// Of the file; after finish().
+  std::int64_t bytes() const { return file_.bytes(); }
 
  private:
   void write_op(const Record& record, std::int64_t host_end_ns);
@@ -49,7 +51,9 @@ class MergedWriter {
 };
 
 /// A run, or of its ranks only those in `shown` (sorted; empty: all). `ranks` may miss some, as after an interrupt.
-void write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
-                        const LabelOf& label, const std::vector<int>& shown = {});
+/// Returns the bytes of the file.
+std::int64_t write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
+                                const LabelOf& label, const std::vector<int>& shown = {},
+                                WholeFile::Fate fate = WholeFile::Fate::kept);
 
 }  // namespace fsdpbench::trace

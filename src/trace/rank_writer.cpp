@@ -24,8 +24,9 @@ int stream_of(Lane lane) { return kFirstStream + static_cast<int>(index_of(lane)
 
 }  // namespace
 
-RankWriter::RankWriter(const std::string& path, const RankFacts& facts, const TimeBase& time, LabelOf label)
-    : file_(path),
+RankWriter::RankWriter(const std::string& path, const RankFacts& facts, const TimeBase& time, LabelOf label,
+                       WholeFile::Fate fate)
+    : file_(path, fate),
       events_(file_, time.origin_ns),
       label_(std::move(label)),
       host_{kHostPid + facts.rank, kRankHostTid},
@@ -194,13 +195,14 @@ void RankWriter::finish() {
   file_.commit();
 }
 
-void write_rank_trace(const std::string& path, const RankTrace& trace, const RankFacts& facts, const TimeBase& time,
-                      const LabelOf& label) {
+std::int64_t write_rank_trace(const std::string& path, const RankTrace& trace, const RankFacts& facts,
+                              const TimeBase& time, const LabelOf& label, WholeFile::Fate fate) {
   RankFacts known = facts;
   known.profiled = !trace.activities.empty();
-  RankWriter writer(path, known, time, label);
+  RankWriter writer(path, known, time, label, fate);
   for (const TracedStep& step : steps_of(trace)) writer.step(step);
   writer.finish();
+  return writer.bytes();
 }
 
 }  // namespace fsdpbench::trace

@@ -39,8 +39,11 @@ mode_t mask_of_this_process() {
 /// Where bytes go. Both calls return 0 or an errno.
 class WholeFile::Sink {
  public:
-  explicit Sink(int file) : file_(file) {}
-  virtual ~Sink() { ::close(file_); }
+  /// Without a file (-1) the bytes are only counted.
+  Sink(int file, std::int64_t& count) : file_(file), count_(count) {}
+  virtual ~Sink() {
+    if (file_ >= 0) ::close(file_);
+  }
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
   virtual int write(std::string_view bytes) = 0;
@@ -48,6 +51,8 @@ class WholeFile::Sink {
 
  protected:
   int write_all(const char* bytes, std::size_t count) const {
+    count_ += static_cast<std::int64_t>(count);
+    if (file_ < 0) return 0;
     while (count > 0) {
       const ssize_t written = ::write(file_, bytes, count);
       if (written < 0 && errno == EINTR) continue;
@@ -60,6 +65,7 @@ class WholeFile::Sink {
 
  private:
   int file_;
+  std::int64_t& count_;
 };
 
 class WholeFile::PlainSink final : public Sink {
@@ -70,7 +76,7 @@ class WholeFile::PlainSink final : public Sink {
 
 class WholeFile::GzipSink final : public Sink {
  public:
-  explicit GzipSink(int file) : Sink(file), out_(kCompressedBytes) {
+  GzipSink(int file, std::int64_t& count) : Sink(file, count), out_(kCompressedBytes) {
     ready_ = deflateInit2(&stream_, kCompressionLevel, Z_DEFLATED, kGzip, MAX_MEM_LEVEL, Z_DEFAULT_STRATEGY) == Z_OK;
   }
   ~GzipSink() override { deflateEnd(&stream_); }
@@ -104,23 +110,26 @@ class WholeFile::GzipSink final : public Sink {
   std::vector<Bytef> out_;
 };
 
-WholeFile::WholeFile(std::string path) : path_(std::move(path)) {
-  const std::size_t name = path_.rfind('/') + 1;
-  part_ = path_.substr(0, name) + "." + path_.substr(name) + ".XXXXXX";
-  const int file = ::mkostemp(part_.data(), O_CLOEXEC);  // O_EXCL: a new file, and no link
-  if (file < 0) fail("open", errno);
-  (void)::fchmod(file, kMode & ~mask_of_this_process());
+WholeFile::WholeFile(std::string path, Fate fate) : path_(std::move(path)) {
+  int file = -1;
+  if (fate == Fate::kept) {
+    const std::size_t name = path_.rfind('/') + 1;
+    part_ = path_.substr(0, name) + "." + path_.substr(name) + ".XXXXXX";
+    file = ::mkostemp(part_.data(), O_CLOEXEC);  // O_EXCL: a new file, and no link
+    if (file < 0) fail("open", errno);
+    (void)::fchmod(file, kMode & ~mask_of_this_process());
+  }
   if (path_.ends_with(".gz")) {
-    sink_ = std::make_unique<GzipSink>(file);
+    sink_ = std::make_unique<GzipSink>(file, bytes_);
   } else {
-    sink_ = std::make_unique<PlainSink>(file);
+    sink_ = std::make_unique<PlainSink>(file, bytes_);
   }
 }
 
 WholeFile::~WholeFile() {
   if (sink_ == nullptr) return;
   sink_.reset();
-  std::remove(part_.c_str());
+  if (!part_.empty()) std::remove(part_.c_str());
 }
 
 void WholeFile::write(std::string_view bytes) {
@@ -129,7 +138,7 @@ void WholeFile::write(std::string_view bytes) {
 
 void WholeFile::commit() {
   if (const int error = sink_->finish()) fail("write", error);
-  if (std::rename(part_.c_str(), path_.c_str()) != 0) fail("finish", errno);
+  if (!part_.empty() && std::rename(part_.c_str(), path_.c_str()) != 0) fail("finish", errno);
   sink_.reset();
 }
 

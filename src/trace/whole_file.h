@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -8,12 +9,18 @@ namespace fsdpbench::trace {
 
 /// A file that is whole or not there: written beside its place under a hidden name that nobody else has (two processes
 /// may write the same file: one of the two is there in the end, whole, and no link that somebody planted is followed),
-/// renamed by commit(), removed otherwise. A path that ends in ".gz" is compressed on the way. Every failure (a missing folder, a full disk) throws
-/// OutputError naming the file.
+/// renamed by commit(), removed otherwise. A path that ends in ".gz" is compressed on the way. Every failure (a missing
+/// folder, a full disk) throws OutputError naming the file.
 class WholeFile {
  public:
-  /// Opens a new file beside `path`; throws OutputError if that is not possible.
-  explicit WholeFile(std::string path);
+  /// What becomes of what is written.
+  enum class Fate : std::uint8_t {
+    kept,     ///< it is on disk after commit()
+    counted,  ///< nothing but its size: for whoever must know that before (compressed, if the path says so)
+  };
+
+  /// Opens a new file beside `path`, if it is to be kept; throws OutputError if that is not possible.
+  explicit WholeFile(std::string path, Fate fate = Fate::kept);
   ~WholeFile();
   WholeFile(const WholeFile&) = delete;
   WholeFile& operator=(const WholeFile&) = delete;
@@ -22,6 +29,8 @@ class WholeFile {
   void write(std::string_view bytes);
   /// Nothing may be written afterwards.
   void commit();
+  /// Of the file on disk; complete after commit().
+  std::int64_t bytes() const { return bytes_; }
 
  private:
   class Sink;
@@ -31,7 +40,8 @@ class WholeFile {
   [[noreturn]] void fail(const char* verb, int error) const;
 
   std::string path_;
-  std::string part_;
+  std::string part_;  // empty: it is counted only
+  std::int64_t bytes_ = 0;
   std::unique_ptr<Sink> sink_;  // null once committed
 };
 

@@ -7,6 +7,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -344,6 +345,15 @@ class BadInput(Cli):
         message = self.error("run", self.profile, *sets("model.preset=llama3-405b", "train.seq_len=4096"), "--out",
                              "out", code=NO_RESOURCES)
         self.assertIn("available", message)
+
+    def test_files_that_may_not_become_large_enough_are_said_before_the_run(self) -> None:
+        limited = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        done = subprocess.run([PROGRAM, "run", self.profile, *sets(*TINY, "train.steps=500"), "--out", "out"],
+                              capture_output=True, text=True, cwd=self.folder, timeout=120, preexec_fn=limited)
+        self.assertEqual(done.returncode, NO_RESOURCES, done.stderr)
+        self.assertIn("(`ulimit -f`) is 97.66 KiB", done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertFalse((self.folder / "out").exists())
 
     def test_what_is_repeated_is_cleaned_and_cut(self) -> None:
         long = self.write("long.toml", '[fsdp]\nstrategy = "' + "x" * 20_000_000 + '"\n')

@@ -11,6 +11,7 @@
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/job/job_run.h"
+#include "app/report/disk_need.h"
 #include "app/report/result_folder.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -49,6 +50,7 @@ Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const s
 Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep) {
   const std::int64_t begin = now_ns();
   const Cell cell = open_cell(config, local_ranks(job));
+  if (!keep.empty()) check_disk(keep, cell.setup);
   engine::RunHooks hooks;
   hooks.stop = interrupt_requested;
   Trial trial = measure(cell, hooks, job, {}, {});

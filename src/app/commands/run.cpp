@@ -9,6 +9,7 @@
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/console/progress.h"
+#include "app/report/disk_need.h"
 #include "app/report/result_folder.h"
 #include "app/report/run_table.h"
 #include "base/clock.h"
@@ -28,6 +29,7 @@ int run_command(const RunArguments& arguments, Job* job) {
   const config::RunConfig& config = cell.setup.config;
   const ResultFolder folder(config::profile_name(profile), arguments.out,
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
+  check_disk(folder.path(), cell.setup);
   console().info(run_headline(cell.setup));
 
   const KeepingWhatIsDone keeping(console().quiet());

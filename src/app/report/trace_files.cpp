@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <random>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -102,21 +104,65 @@ trace::TimeBase time_base(const engine::Setup& setup, const std::vector<trace::R
   return time;
 }
 
+trace::RankFacts facts_of(const engine::Setup& setup, int rank) {
+  return {rank, setup.plan.mesh.ranks(), std::string(config::to_string(setup.config.device.backend)),
+          groups_of(setup.plan.groups, rank)};
+}
+
 void write_rank_files(const std::filesystem::path& folder, const engine::Setup& setup,
                       const std::vector<trace::RankTrace>& traces, const trace::TimeBase& time,
                       const trace::LabelOf& label, AllFiles& files) {
   std::error_code error;
   std::filesystem::create_directories(folder / "trace", error);
   if (error) throw OutputError(fmt::format("cannot make {}: {}", (folder / "trace").string(), error.message()));
-  const std::string backend(config::to_string(setup.config.device.backend));
   for (const trace::RankTrace& trace : traces) {
-    const trace::RankFacts facts{trace.rank, setup.plan.mesh.ranks(), backend,
-                                 groups_of(setup.plan.groups, trace.rank)};
     files.write([&] {
-      trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace, facts,
-                              time, label);
+      trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace,
+                              facts_of(setup, trace.rank), time, label);
     });
   }
+}
+
+/// The last rank's trace of `steps` steps in which nothing is known but what the schedule says: times of as many digits
+/// as a run of 1000 s has, and of no pattern that compresses well.
+trace::RankTrace made_up_trace(const engine::Setup& setup, std::int32_t steps) {
+  constexpr std::int64_t kBegin_ns = 1'000'000'000'000;
+  std::mt19937_64 random(1);
+  const auto some_ns = [&] { return static_cast<std::int64_t>(random() % 10'000'000); };
+  const bool profiled = setup.config.device.backend == config::BackendKind::cuda;
+  trace::RankTrace trace;
+  trace.rank = setup.plan.mesh.ranks() - 1;
+  trace.activity_names = {"a_kernel_whose_name_is_about_as_long_as_those_of_cublas_and_of_nccl_with_their_parameters"};
+  const auto last = static_cast<std::int32_t>(setup.config.train.warmup + setup.config.train.steps) - 1;
+  std::int64_t now = kBegin_ns;
+  for (std::int32_t step = last - steps + 1; step <= last; ++step) {
+    const schedule::Schedule& schedule = setup.schedules.of_step(static_cast<std::size_t>(std::max(step, 0)));
+    trace.steps.push_back({now, 0, 0});
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(schedule.ops.size()); ++i) {
+      const schedule::Op& op = schedule.ops[static_cast<std::size_t>(i)];
+      trace::Record record{step, i, now, 0, now + some_ns(), 0};
+      if (op.has_work()) record.begin_ns = now + some_ns() / 2;
+      if (op.has_work()) record.end_ns = record.begin_ns + some_ns();
+      if (op.is_collective()) record.peers_arrived_ns = record.begin_ns + some_ns() / 2;
+      trace.records.push_back(record);
+      for (int k = 0; profiled && op.has_work() && k < kGuessedActivities; ++k) {
+        Activity work{.step = step, .op = i, .stream = 100, .correlation = 1'000'000};
+        work.begin_ns = work.launch_begin_ns = record.begin_ns + k;
+        work.end_ns = work.launch_end_ns = record.begin_ns + k + 1;
+        work.launch_name = 0;
+        trace.activities.push_back(work);
+      }
+      now += some_ns();
+      if (op.allocates.empty() && op.frees.empty()) continue;
+      trace.memory.push_back(
+          {now, setup.memory.peak_occupied, setup.pool_bytes - static_cast<std::int64_t>(random() % 1000)});
+      for (std::int64_t& live : trace.memory.back().live)
+        live -= live > 1000 ? static_cast<std::int64_t>(random() % 1000) : 0;
+    }
+    now += 10 * 10'000'000;  // the ops' ends
+    trace.steps.back().issued_ns = trace.steps.back().end_ns = now;
+  }
+  return trace;
 }
 
 }  // namespace
@@ -161,6 +207,33 @@ void write_trace_files(const std::filesystem::path& folder, const engine::Setup&
   });
   files.write([&] { write_rank_files(folder, setup, traces, time, label, files); });
   files.finish();
+}
+
+TraceBytes predict_trace_bytes(const engine::Setup& setup) {
+  const Labels labels(setup);
+  const trace::LabelOf label = [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& {
+    return labels(step, op);
+  };
+  const auto counted = trace::WholeFile::Fate::counted;
+  const trace::TimeBase time{0, 1'700'000'000'000'000'000};
+  const auto bytes_of = [&](std::int32_t steps) {
+    const std::vector<trace::RankTrace> one{made_up_trace(setup, steps)};
+    return std::array{
+        trace::write_merged_trace("trace.json", one, time, label, {}, counted),
+        trace::write_rank_trace("rank.json.gz", one.front(), facts_of(setup, one.front().rank), time, label, counted)};
+  };
+  const auto one = bytes_of(1), two = bytes_of(2);
+  const double ranks = setup.plan.mesh.ranks();
+  const auto most = static_cast<double>(setup.config.trace.ranks);
+  const double shown = most == 0 ? ranks : std::min(ranks, most);
+  const auto steps = static_cast<double>(setup.config.train.steps);
+  // In double: none of these can be so large that a rounding matters.
+  const auto of_steps = [&](std::size_t i) {
+    return static_cast<double>(one[i]) + static_cast<double>(two[i] - one[i]) * (steps - 1);
+  };
+  const double timeline = shown * of_steps(0), rank_file = of_steps(1);
+  const auto whole = [](double bytes) { return static_cast<std::int64_t>(std::min(bytes, 4e18)); };
+  return {whole(timeline), whole(rank_file), whole(timeline + ranks * rank_file)};
 }
 
 void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace) {

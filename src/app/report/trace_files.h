@@ -18,6 +18,18 @@ std::vector<int> shown_ranks(const Trial& trial, std::int64_t most);
 /// of every rank. Throws OutputError.
 void write_trace_files(const std::filesystem::path& folder, const engine::Setup& setup, const Trial& trial);
 
+/// What write_trace_files() will write, in bytes.
+struct TraceBytes {
+  std::int64_t timeline = 0;   ///< trace.json
+  std::int64_t rank_file = 0;  ///< the largest of trace/
+  std::int64_t all = 0;        ///< both, with the files of all ranks
+};
+
+/// An upper bound of it, seldom more than half too high: the writers themselves write a made-up step with long times,
+/// whose size is multiplied by steps and ranks. On GPUs the profiler is taken to record kGuessedActivities an op.
+TraceBytes predict_trace_bytes(const engine::Setup& setup);
+inline constexpr int kGuessedActivities = 6;
+
 /// One rank's file alone, on its own time line: trace/rank_N.json.gz. Throws OutputError.
 void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace);
 
