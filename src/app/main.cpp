@@ -59,6 +59,7 @@ int run_program(int argc, char** argv) {
   return guarded(true, [&] {
     const std::optional<launch::Placement> placement = launch::find_placement(launch::process_environment());
     const bool speaks = !placement || placement->rank == 0;
+    say_interrupts(speaks);
     std::optional<CommandLine> line;
     const int code = guarded(speaks, [&] {
       line = parse_command_line(argc, argv);
@@ -66,6 +67,7 @@ int run_program(int argc, char** argv) {
     });
     if (!line) return code;
     console().set_quiet(line->quiet);
+    say_interrupts(speaks && !line->quiet);
     if (placement && measures(*line)) {
       return in_job(*placement, line->quiet, [&](Job& job) { return checked_output(execute(*line, &job)); });
     }

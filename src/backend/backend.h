@@ -10,6 +10,7 @@
 #include "backend/cuda_options.h"
 #include "backend/device.h"
 #include "base/error.h"
+#include "launch/abort.h"
 #include "launch/session.h"
 
 namespace fsdpbench::backend {
@@ -18,8 +19,10 @@ namespace fsdpbench::backend {
 struct BackendOptions {
   int ranks = 1;                       ///< of the whole run
   launch::Session* session = nullptr;  ///< null: all ranks are threads of this process; else one is, session's
-  std::int64_t pool_bytes = 0;         ///< what a rank's pool will need at most; a hint
-  bool poison_freed_memory = false;    ///< fill freed blocks with NaN: a use after free shows in the loss
+  launch::Abort* interrupt =
+      nullptr;  ///< once the caller sets it, all ranks stop wherever they wait: run() throws Interrupted
+  std::int64_t pool_bytes = 0;       ///< what a rank's pool will need at most; a hint
+  bool poison_freed_memory = false;  ///< fill freed blocks with NaN: a use after free shows in the loss
   std::variant<std::monostate, CpuOptions, CudaOptions> own;  ///< of the backend that runs; nothing: its defaults
 
   /// `own`, to be filled in for the backend that has these options.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <mutex>
 
@@ -24,6 +25,10 @@ class DoneSteps {
   /// `trace` is about to go: keeps a copy of what was published.
   void withdraw();
 
+  /// The rank has thrown, and not because another one had.
+  void fail() { failed_ = true; }
+  bool failed() const { return failed_; }
+
  private:
   const trace::RankTrace* trace_ = nullptr;  // only the first elements, as many as published, are looked at
   std::int64_t steps_ = 0;
@@ -31,6 +36,7 @@ class DoneSteps {
   std::size_t records_ = 0;
   std::size_t samples_ = 0;
   trace::RankTrace kept_;
+  std::atomic<bool> failed_ = false;
   mutable std::mutex mutex_;
 
   trace::RankTrace copy() const;

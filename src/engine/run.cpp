@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -25,11 +27,14 @@ struct Shared {
   const RunHooks& hooks;
   model::FillParameter fill;
   RunBoard& board;
-  int first_rank;    ///< of this process
-  int fill_threads;  ///< a rank may use, so that the ranks of this host use its cores
+  std::atomic<std::int64_t>& fewest_steps;  ///< that a rank of this process has done when it stopped
+  int first_rank;                           ///< of this process
+  int fill_threads;                         ///< a rank may use, so that the ranks of this host use its cores
 
   std::int64_t warmup() const { return setup.config.train.warmup; }
   std::int64_t total_steps() const { return warmup() + setup.config.train.steps; }
+  bool cut_short() const { return hooks.interrupt != nullptr && hooks.interrupt->is_set(); }
+  DoneSteps* done(int rank) const { return hooks.done == nullptr ? nullptr : hooks.done + (rank - first_rank); }
   bool computes() const { return !setup.config.emulate.compute_tflops.has_value(); }
 };
 
@@ -50,42 +55,84 @@ void bring_parameters(const Shared& shared, int rank, Executor& executor, Measur
   result.parameters = std::move(kept);
 }
 
+/// Takes out of the trace what belongs to no step before `steps`: a step that was cut short has left some.
+void cut_trace(trace::RankTrace& trace, std::int64_t steps, std::int64_t warmup) {
+  const auto measured = static_cast<std::size_t>(std::max<std::int64_t>(0, steps - warmup));
+  if (trace.steps.size() > measured) trace.steps.resize(measured);
+  const std::int64_t end = trace.steps.empty() ? 0 : trace.steps.back().end_ns;
+  std::erase_if(trace.records, [&](const trace::Record& record) { return record.step >= steps; });
+  std::erase_if(trace.memory, [&](const trace::MemorySample& sample) { return sample.time_ns > end; });
+  std::erase_if(trace.activities, [&](const Activity& activity) { return activity.step >= steps; });
+}
+
+/// Leaves of all ranks what all have done. The bytes of a step are the same in all steps.
+void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::int64_t warmup) {
+  for (RankOutcome& outcome : outcomes) {
+    const auto had = static_cast<std::int64_t>(outcome.trace.steps.size());
+    cut_trace(outcome.trace, steps, warmup);
+    const auto has = static_cast<std::int64_t>(outcome.trace.steps.size());
+    for (std::int64_t& bytes : outcome.wire_bytes) bytes = had == 0 ? 0 : bytes / had * has;
+  }
+}
+
 /// One rank, from its first parameter to its last.
 void run_rank(const Shared& shared, backend::RankContext& context, Measurement& result) {
   const Setup& p = shared.setup;
   Executor executor(context, p.config, p.plan, p.schedules, *p.model, shared.batches);
-  Publication publication(context.rank == shared.first_rank ? shared.hooks.done : nullptr);
-  executor.initialize(shared.fill, shared.fill_threads);
-  context.world.barrier();
-  backend::WireBytes before{};
+  Publication publication(shared.done(context.rank));
+  backend::WireBytes before{}, after{};
   std::int64_t step = 0;
-  for (; step < shared.total_steps() && !shared.board.stops_before(context.rank, step); ++step) {
-    if (step == shared.warmup()) {
-      executor.start_recording(p.config.train.steps);
-      before = executor.wire_bytes();
-      context.world.barrier();
+  std::optional<PoolStatistics> memory;  // of the steps, without what bringing the parameters home needs
+  try {
+    executor.initialize(shared.fill, shared.fill_threads);
+    context.world.barrier();
+    for (; step < shared.total_steps() && !shared.board.stops_before(context.rank, step); ++step) {
+      if (step == shared.warmup()) {
+        executor.start_recording(p.config.train.steps);
+        before = after = executor.wire_bytes();
+        context.world.barrier();
+      }
+      const float loss = executor.run_step(step);
+      if (step >= shared.warmup()) after = executor.wire_bytes();
+      publication.publish(executor.trace(), step + 1);
+      shared.board.report_loss(context.rank, step, loss);
+      if (context.rank == 0 && shared.hooks.progress) {
+        shared.hooks.progress(step + 1, shared.computes() ? shared.board.latest_loss() : std::nullopt);
+      }
     }
-    const float loss = executor.run_step(step);
-    publication.publish(executor.trace(), step + 1);
-    shared.board.report_loss(context.rank, step, loss);
-    if (context.rank == 0 && shared.hooks.progress) {
-      shared.hooks.progress(step + 1, shared.computes() ? shared.board.latest_loss() : std::nullopt);
-    }
+    memory = executor.memory();
+    if (context.rank == shared.first_rank && shared.hooks.steps_over) shared.hooks.steps_over();
+    if (shared.computes()) bring_parameters(shared, context.rank, executor, result);
+  } catch (...) {
+    if (!shared.cut_short()) throw;  // else it brings the steps before
+  }
+  for (std::int64_t least = shared.fewest_steps; step < least;) {
+    if (shared.fewest_steps.compare_exchange_weak(least, step)) break;
   }
   RankOutcome outcome;
-  if (step > shared.warmup()) {
-    outcome.wire_bytes = executor.wire_bytes();
-    for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] -= before[i];
-  }
-  outcome.memory = executor.memory();
-  if (shared.computes()) bring_parameters(shared, context.rank, executor, result);
+  for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] = after[i] - before[i];
+  outcome.memory = memory ? *memory : executor.memory();
   outcome.trace = executor.trace();
+  cut_trace(outcome.trace, step, shared.warmup());
   outcome.device = executor.device_facts();
   outcome.host = launch::host_name();
   shared.board.bring(context.rank, step, std::move(outcome));
   if (context.rank == shared.first_rank) {
     result.steps_done = step;
     result.interrupted = step < shared.total_steps();
+  }
+}
+
+/// As run_rank(), and notes it if this rank is the one that fails.
+void run_noted(const Shared& shared, backend::RankContext& context, Measurement& result) {
+  try {
+    run_rank(shared, context, result);
+  } catch (const launch::Stopped&) {
+    shared.fewest_steps = 0;  // it was stopped before its first; who fails asks for nobody's
+    throw;
+  } catch (...) {
+    if (DoneSteps* done = shared.done(context.rank)) done->fail();
+    throw;
   }
 }
 
@@ -135,15 +182,11 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
     model::initialize_parameter(setup.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter,
                                 config.train.seed, begin, begin + static_cast<std::int64_t>(out.size()), out.data());
   };
+  std::atomic<std::int64_t> fewest_steps = total;
   const int first_rank = session == nullptr ? 0 : session->control().rank();
   const int ranks_here = session == nullptr ? ranks : session->placement().local_ranks;
-  const Shared shared{setup,
-                      batches,
-                      hooks,
-                      hooks.fill ? hooks.fill : model::FillParameter(initial),
-                      *board,
-                      first_rank,
-                      fill_threads(ranks_here)};
+  const Shared shared{setup,  batches,      hooks,      hooks.fill ? hooks.fill : model::FillParameter(initial),
+                      *board, fewest_steps, first_rank, fill_threads(ranks_here)};
 
   Measurement result;
   std::vector<launch::ClockOffset> before;
@@ -151,14 +194,24 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
   try {
     if (session != nullptr) before = launch::measure_clock_offsets(session->control());
     check_emulation(config, before);
-    backend.run(backend_options(setup, session),
-                [&](backend::RankContext& context) { run_rank(shared, context, result); });
+    backend::BackendOptions options = backend_options(setup, session);
+    options.interrupt = session == nullptr ? hooks.interrupt : nullptr;
+    backend.run(options, [&](backend::RankContext& context) { run_noted(shared, context, result); });
     if (session != nullptr) after = launch::measure_clock_offsets(session->control());
+  } catch (const Interrupted&) {
+    if (!shared.cut_short() || session != nullptr) throw;
+    result.interrupted = true;
+    result.steps_done = fewest_steps;
+    result.parameters_digest.reset();
+    result.parameters.clear();
+    result.parameters_not_finite = 0;
   } catch (...) {
     if (session != nullptr) tell_others(*session, std::current_exception());
     throw;
   }
-  for (RankOutcome& outcome : board->outcomes()) {
+  std::vector<RankOutcome> outcomes = board->outcomes();
+  if (session == nullptr && result.interrupted) cut_outcomes(outcomes, result.steps_done, config.train.warmup);
+  for (RankOutcome& outcome : outcomes) {
     result.traces.push_back(std::move(outcome.trace));
     result.memory.push_back(outcome.memory);
     result.wire_bytes.push_back(outcome.wire_bytes);

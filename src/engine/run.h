@@ -10,6 +10,7 @@
 #include "engine/batch_source.h"
 #include "engine/done_steps.h"
 #include "engine/setup.h"
+#include "launch/abort.h"
 #include "launch/clock_offset.h"
 #include "launch/session.h"
 #include "model/initialize.h"
@@ -25,12 +26,18 @@ struct RunHooks {
   /// Asked before each step; true ends the run after the steps done so far. In a job of processes any rank's counts,
   /// and one step more is done.
   std::function<bool()> stop;
+  /// After the last step, on the thread of this process's first rank: what follows brings home what is done.
+  std::function<void()> steps_over;
   /// Initial parameters; empty: model/initialize.h with train.seed.
   model::FillParameter fill;
   /// Whether Measurement::parameters is wanted: the whole model in fp32, in rank 0's host memory.
   bool keep_parameters = false;
-  /// Where the first rank of this process leaves what it has completed, step by step, and also when the run throws.
+  /// Where the ranks of this process leave what they have completed, step by step, and also when the run throws: an
+  /// array with one for each, in order.
   DoneSteps* done = nullptr;
+  /// Once set, a run of threads ends in the middle of its step, wherever ranks wait, with the steps that all ranks have
+  /// done: Measurement::interrupted. Jobs of processes are ended by their control channel.
+  launch::Abort* interrupt = nullptr;
 };
 
 /// One rank's clock as seen from rank 0's.
@@ -44,9 +51,10 @@ struct RankClock {
 struct Measurement {
   std::int64_t steps_done = 0;  ///< warm-up included
   bool interrupted = false;
-  std::vector<double> losses;                    ///< per step, warm-up included; empty if nothing computes
-  std::optional<std::string> parameters_digest;  ///< absent if nothing computes, or not all parameters are finite
-  std::int64_t parameters_not_finite = 0;        ///< elements of the final parameters that are NaN or infinite
+  std::vector<double> losses;  ///< per step, warm-up included; empty if nothing computes
+  /// Absent if nothing computes, not all parameters are finite, or the run ended in the middle of a step.
+  std::optional<std::string> parameters_digest;
+  std::int64_t parameters_not_finite = 0;  ///< elements of the final parameters that are NaN or infinite
   std::vector<std::vector<float>>
       parameters;  ///< final masters by canonical index; only if hooks ask and something computes
   /// Measured steps only; by rank, but a simulation of many ranks keeps some of them (`rank` says which).

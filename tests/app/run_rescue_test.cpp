@@ -52,7 +52,7 @@ const launch::JobFailure kRank0Died{0, true, "rank 0 was killed"};
 TEST_F(RunRescueTest, Rank0WritesTheResultAndItsTrace) {
   RunRescue rank0 = rescue(0);
   const trace::RankTrace trace = trace_of_a_step();
-  rank0.done().publish(trace, 2);
+  rank0.done()->publish(trace, 2);
   EXPECT_THAT(rank0.save(&kRank2Died), ::testing::HasSubstr("the 2 steps that rank 0 had done"));
   const json saved = result();
   EXPECT_EQ(saved["complete"], false);
@@ -66,7 +66,7 @@ TEST_F(RunRescueTest, Rank0WritesTheResultAndItsTrace) {
 TEST_F(RunRescueTest, OthersWriteTheirTracesOnly) {
   RunRescue rank1 = rescue(1);
   const trace::RankTrace trace = trace_of_a_step();
-  rank1.done().publish(trace, 2);
+  rank1.done()->publish(trace, 2);
   EXPECT_EQ(rank1.save(&kRank2Died), "");
   EXPECT_FALSE(has("result.json"));
   EXPECT_TRUE(has("trace/rank_1.json.gz"));

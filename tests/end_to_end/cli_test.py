@@ -247,7 +247,46 @@ class Run(Cli):
         result = json.loads((self.folder / "out/result.json").read_text())
         self.assertFalse(result["complete"])
         self.assertGreater(result["train"]["steps_done"], 0)
-        self.assertIn("interrupted after", err)
+        self.assertIn("interrupted: stopping after this step", err)
+
+    def test_a_slow_step_is_cut_short(self) -> None:
+        keys = ["model.layers=2", "train.steps=50", "train.warmup=1", "emulate.compute_tflops=0.0004"]
+        process = subprocess.Popen([PROGRAM, "run", self.profile, *sets(*keys), "--out", "out"], cwd=self.folder,
+                                   stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        steps = 0
+        for line in process.stderr:
+            if line.startswith("step"):
+                steps = int(re.findall(r"\d+", line)[0])
+            if steps >= 2:  # one of them measured; the next takes seconds
+                break
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=100)
+        self.assertEqual(process.returncode, INTERRUPTED, out + err)
+        self.assertIn(f"interrupted after {steps} of 51 steps", err)
+        result = json.loads((self.folder / "out/result.json").read_text())
+        self.assertEqual((result["complete"], result["train"]["steps_done"]), (False, steps))
+        self.assertEqual(result["metrics"]["step_ms"]["n"], steps - 1)
+        for trace in (self.folder / "out/trace").iterdir():
+            self.call("trace", "check", str(trace))
+
+    def test_what_has_nothing_to_keep_ends_at_once(self) -> None:
+        huge = self.folder / "huge.json"
+        huge.write_text('{"traceEvents":[' + '{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},' * 2_000_000 + "{}]}")
+        for command in (["trace", "check", str(huge)], ["doctor"]):
+            process = subprocess.Popen([PROGRAM, *command], cwd=self.folder, stderr=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, text=True)
+            self.addCleanup(process.kill)
+            self.await_handlers(process.pid)
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=100)
+            self.assertEqual((process.returncode, out, err), (INTERRUPTED, "", "\ninterrupted\n"))
+
+    def await_handlers(self, pid: int) -> None:
+        """Until the program catches SIGTERM."""
+        caught = 0
+        while not caught >> (signal.SIGTERM - 1) & 1:
+            caught = int(re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1], 16)
 
     def test_ctrl_c_keeps_a_marked_partial_result(self) -> None:
         self.interrupt(signal.SIGINT)

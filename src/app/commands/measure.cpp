@@ -1,6 +1,7 @@
 #include "app/commands/measure.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <new>
@@ -11,6 +12,7 @@
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/job/job_run.h"
+#include "app/job/thread_run.h"
 #include "app/report/disk_need.h"
 #include "app/report/result_folder.h"
 #include "base/clock.h"
@@ -43,13 +45,31 @@ Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const s
         "device.backend = \"virtual\" needs no processes, and these are several; start it without a launcher.");
   }
   World world = current_world(cell.setup.config, session, std::move(command_line));
-  const Train train = job == nullptr ? Train(train_on_threads) : train_on_job(*job, folder, world);
+  const Train train = job == nullptr ? train_on_kept_threads(folder, world) : train_on_job(*job, folder, world);
   return run_trial(cell, hooks, std::move(world), train);
 }
 
+namespace {
+
+/// As open_cell(), but a signal that comes meanwhile is obeyed although the command keeps what is done: nothing is
+/// here.
+Cell plan_cell(const config::RunConfig& config, Job* job) {
+  if (job != nullptr) {
+    job->watch().doing("preparing a run", JobWatch::Work::may_be_cut);
+    return open_cell(config, local_ranks(job));
+  }
+  const AfterInterrupt ends(kPatienceWithAll_s, [] {
+    console().warning("interrupted; the trials done are kept, and the same command goes on from there");
+    _exit(static_cast<int>(ExitCode::interrupted));
+  });
+  return open_cell(config);
+}
+
+}  // namespace
+
 Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep) {
   const std::int64_t begin = now_ns();
-  const Cell cell = open_cell(config, local_ranks(job));
+  const Cell cell = plan_cell(config, job);
   if (!keep.empty()) check_disk(keep, cell.setup);
   engine::RunHooks hooks;
   hooks.stop = interrupt_requested;

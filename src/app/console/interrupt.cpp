@@ -1,10 +1,14 @@
 #include "app/console/interrupt.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,11 +17,13 @@ namespace fsdpbench::app {
 namespace {
 
 constexpr char kAcknowledgement[] = "\ninterrupted: stopping after this step; once more stops at once\n";
+constexpr char kEnd[] = "\ninterrupted\n";
 
 std::atomic<std::int64_t> first_ns{0};     // 0: no signal so far
 std::atomic<std::int64_t> patience_ns{0};  // a second signal within it is the first one's echo
 std::atomic<int> keepers{0};
-std::atomic<bool> speaks{false};
+std::atomic<bool> speaks{true};
+std::atomic<int> signalled{-1};  // an eventfd that is readable from the first signal on
 static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
 
 extern "C" void on_signal(int) {
@@ -25,11 +31,14 @@ extern "C" void on_signal(int) {
   const std::int64_t now = now_ns();
   std::int64_t first = 0;
   const bool is_first = first_ns.compare_exchange_strong(first, now);
+  const std::uint64_t one = 1;
+  (void)!::write(signalled.load(), &one, sizeof one);
   if (is_first && keepers.load() > 0) {
     if (speaks.load()) (void)!::write(STDERR_FILENO, kAcknowledgement, sizeof kAcknowledgement - 1);
     errno = error;
     return;
   }
+  if (is_first && speaks.load()) (void)!::write(STDERR_FILENO, kEnd, sizeof kEnd - 1);
   if (is_first || now - first >= patience_ns.load()) _exit(static_cast<int>(ExitCode::interrupted));
   errno = error;
 }
@@ -37,6 +46,7 @@ extern "C" void on_signal(int) {
 }  // namespace
 
 void install_interrupt_handlers() {
+  if (signalled < 0) signalled = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART;
@@ -57,6 +67,32 @@ KeepingWhatIsDone::KeepingWhatIsDone(bool quiet) {
 }
 
 KeepingWhatIsDone::~KeepingWhatIsDone() { --keepers; }
+
+void say_interrupts(bool said) { speaks = said; }
+
+AfterInterrupt::AfterInterrupt(double seconds, std::function<void()> act)
+    : over_(::eventfd(0, EFD_CLOEXEC)),
+      act_(std::move(act)),
+      thread_([this, patience = static_cast<std::int64_t>(seconds * 1e9)] { wait(patience); }) {}
+
+AfterInterrupt::~AfterInterrupt() {
+  const std::uint64_t one = 1;
+  (void)!::write(over_, &one, sizeof one);
+  thread_.join();
+  ::close(over_);
+}
+
+void AfterInterrupt::wait(std::int64_t patience_ns) const {
+  for (;;) {
+    const std::int64_t first = interrupt_time_ns();
+    const std::int64_t left = first == 0 ? 0 : std::max<std::int64_t>(0, first + patience_ns - now_ns());
+    pollfd events[]{{over_, POLLIN, 0}, {first == 0 ? signalled.load() : -1, POLLIN, 0}};
+    const int ready = ::poll(events, 2, first == 0 ? -1 : static_cast<int>(left / 1'000'000));
+    if (ready < 0 && errno != EINTR) return;
+    if (ready > 0 && (events[0].revents & POLLIN) != 0) return;
+    if (first != 0 && now_ns() >= first + patience_ns) return act_();
+  }
+}
 
 void join_repeated_interrupts() { patience_ns = 2'000'000'000; }
 

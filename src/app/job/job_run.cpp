@@ -117,16 +117,17 @@ engine::Measurement train_rank(Job& job, const Cell& cell, engine::RunHooks hook
     Guard& operator=(const Guard&) = delete;
     JobWatch& watch;
   } guard(job.watch(), rescue);
-  hooks.done = &rescue.done();
+  hooks.done = rescue.done();
+  hooks.steps_over = [&] { job.watch().doing("bringing the ranks' records together"); };
   const auto backend = select_backend(std::string(config::to_string(cell.setup.config.device.backend)));
-  job.watch().doing("training");
+  job.watch().doing("training", JobWatch::Work::may_be_cut);
   engine::Measurement measurement = engine::run(*backend, cell.setup, *cell.data, hooks, &job.session());
   rescue.close();
   return measurement;
 }
 
 void serve_cell(Job& job, const Order& order) {
-  job.watch().doing("preparing a run");
+  job.watch().doing("preparing a run", JobWatch::Work::may_be_cut);
   json answer;
   const std::optional<Cell> cell = open_ordered(order, job.session().placement().local_ranks, answer);
   job.channel().send(0, kReady, json_line(answer));
@@ -141,7 +142,7 @@ void serve_cell(Job& job, const Order& order) {
 Train train_on_job(Job& job, fs::path folder, World world) {
   return [&job, folder = std::move(folder), world = std::move(world)](const Cell& cell, const engine::RunHooks& hooks) {
     const json frame = folder.empty() ? json() : result_frame(cell.setup, world);
-    job.watch().doing("preparing a run");
+    job.watch().doing("preparing a run", JobWatch::Work::may_be_cut);
     announce(job, cell, folder, frame);
     engine::Measurement measurement = train_rank(job, cell, hooks, folder, frame);
     job.watch().doing("computing metrics and writing results");

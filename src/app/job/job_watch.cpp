@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <exception>
+#include <string_view>
 
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
@@ -18,6 +19,8 @@ constexpr std::int64_t kMs = 1'000'000;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(20);
 /// A signal this long before the first rank was lost was the user's; launchers send theirs when a rank is lost.
 constexpr std::int64_t kUsersLead_ns = 500 * kMs;
+/// What a rank tells the others when it ends the job because of the user's signal, which they may not have had.
+constexpr std::string_view kCut = "interrupted by its user before it was ready";
 
 std::int64_t ns(double seconds) { return static_cast<std::int64_t>(seconds * 1e9); }
 
@@ -50,6 +53,9 @@ bool JobWatch::look(std::int64_t now) {
     return true;
   }
   if (interrupt_requested()) save_interrupted();
+  if (interrupt_requested() && may_be_cut_ && now - interrupt_time_ns() > ns(kPatienceWithAll_s)) {
+    channel_.fail(fmt::format("rank {} was {}: it was {}", rank_, kCut, doing_.load()));
+  }
   return false;
 }
 
@@ -57,7 +63,8 @@ void JobWatch::handle(const launch::JobFailure& failure, std::int64_t now) {
   failure_ = failure;
   deadline_ns_ = now + ns(patience_.after_failure_s);
   const std::int64_t interrupted = interrupt_time_ns();
-  const bool users = interrupted > 0 && now - interrupted > kUsersLead_ns;
+  const bool users =
+      (interrupted > 0 && now - interrupted > kUsersLead_ns) || failure.message.find(kCut) != std::string::npos;
   code_ = static_cast<int>(users ? ExitCode::interrupted : ExitCode::rank_failed);
   std::string saved;
   try {

@@ -29,8 +29,16 @@ class JobWatch {
   JobWatch(const JobWatch&) = delete;
   JobWatch& operator=(const JobWatch&) = delete;
 
+  /// What happens if the user's signal comes meanwhile.
+  enum class Work : std::uint8_t {
+    may_be_cut,  ///< it may take long: kPatienceWithAll_s after the signal the job is ended in the middle of it
+    ends_soon,   ///< it is let to its end
+  };
   /// What the process does from now on, for the message about a hang. A literal: it is not copied.
-  void doing(const char* what) { doing_ = what; }
+  void doing(const char* what, Work work = Work::ends_soon) {
+    doing_ = what;
+    may_be_cut_ = work == Work::may_be_cut;
+  }
 
   /// From now on `rescue` saves what is to be saved; null: nobody. A failure that is known by now is dealt with before
   /// this returns, and then the rescue before is not in use any more.
@@ -56,6 +64,7 @@ class JobWatch {
   const int rank_;
   const Patience patience_;
   std::atomic<const char*> doing_ = "starting";
+  std::atomic<bool> may_be_cut_ = true;
   std::mutex mutex_;  // of all below
   RunRescue* rescue_ = nullptr;
   bool saved_interrupted_ = false;

@@ -20,8 +20,20 @@ namespace fsdpbench::app {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-RunRescue::RunRescue(fs::path folder, json frame, const engine::Setup& setup, int rank)
-    : folder_(std::move(folder)), frame_(std::move(frame)), setup_(setup), rank_(rank) {}
+RunRescue::RunRescue(fs::path folder, json frame, const engine::Setup& setup, int rank, int ranks_here)
+    : folder_(std::move(folder)),
+      frame_(std::move(frame)),
+      setup_(setup),
+      rank_(rank),
+      ranks_here_(ranks_here),
+      done_(std::make_unique<engine::DoneSteps[]>(static_cast<std::size_t>(ranks_here))) {}
+
+int RunRescue::failed_rank() const {
+  for (int i = 0; i < ranks_here_; ++i) {
+    if (done_[static_cast<std::size_t>(i)].failed()) return rank_ + i;
+  }
+  return -1;
+}
 
 void RunRescue::write_result(const launch::JobFailure* failure, const engine::DoneSteps::Snapshot& done) {
   json j = frame_;
@@ -56,14 +68,17 @@ std::string RunRescue::save(const launch::JobFailure* failure) {
   const std::lock_guard lock(mutex_);
   if (closed_ || folder_.empty()) return "";
   if (failure != nullptr) closed_ = true;
-  engine::DoneSteps::Snapshot done = done_.snapshot();
-  done.trace.rank = rank_;
+  const engine::DoneSteps::Snapshot done = done_[0].snapshot();
   const bool root_died = failure != nullptr && failure->rank == 0 && failure->died;
   bool writes = rank_ == (root_died ? 1 : 0);
   // The others have given this rank 0 up while it was stopped, and have said so already.
   if (rank_ == 0 && failure != nullptr && failure->rank == 0 && verdict_is_there()) writes = false;
   if (writes) write_result(failure, done);  // before the trace, which takes longer
-  if (!done.trace.steps.empty()) write_rank_file(folder_, setup_, done.trace);
+  for (int i = 0; i < ranks_here_; ++i) {
+    trace::RankTrace trace = done_[static_cast<std::size_t>(i)].snapshot().trace;
+    trace.rank = rank_ + i;
+    if (!trace.steps.empty()) write_rank_file(folder_, setup_, trace);
+  }
   if (root_died && rank_ > 1 && result_is_missing()) {
     writes = true;
     write_result(failure, done);
@@ -71,8 +86,8 @@ std::string RunRescue::save(const launch::JobFailure* failure) {
   if (!writes) return "";
   return fmt::format(
       "the {} steps that rank {} had done are in {}, marked \"complete\": false, and in the traces of "
-      "the surviving ranks beside it",
-      done.steps, rank_, (folder_ / "result.json").string());
+      "{} beside it",
+      done.steps, rank_, (folder_ / "result.json").string(), ranks_here_ > 1 ? "all ranks" : "the surviving ranks");
 }
 
 void RunRescue::close() {

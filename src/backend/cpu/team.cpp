@@ -70,6 +70,10 @@ Team::Team(const BackendOptions& options, KernelsFactory kernels)
     }
     links_.emplace(abort_, *emulation_.link, options.ranks, emulation_.link_slowdown);
   }
+  if (options.interrupt != nullptr) {
+    options.interrupt->add(*this);
+    if (options.interrupt->is_set()) aborted();
+  }
   if (options.session) {
     options.session->control().on_failure([this](const launch::JobFailure& failure) {
       abort_.set(std::make_exception_ptr(BackendError(failure.message)));
@@ -79,7 +83,10 @@ Team::Team(const BackendOptions& options, KernelsFactory kernels)
 
 Team::~Team() {
   if (options_.session) options_.session->control().on_failure({});
+  if (options_.interrupt != nullptr) options_.interrupt->remove(*this);
 }
+
+void Team::aborted() { abort_.set(std::make_exception_ptr(Interrupted())); }
 
 void Team::fail(const std::exception_ptr& failure) {
   abort_.set(failure);
@@ -94,8 +101,11 @@ double Team::compute_slowdown(int rank) const {
 
 MappedMemory& Team::make_memory() {
   const int local_ranks = options_.session ? options_.session->placement().local_ranks : options_.ranks;
+  const std::int64_t share = memory_per_rank(local_ranks);
+  // No more addresses than needed: they count where `ulimit -v` limits them.
+  const std::int64_t needed = options_.pool_bytes > 0 ? std::min(options_.pool_bytes, share) : share;
   auto memory = moves_bytes()
-                    ? std::make_unique<MappedMemory>(memory_per_rank(local_ranks), MappedMemory::Kind::touchable)
+                    ? std::make_unique<MappedMemory>(needed, MappedMemory::Kind::touchable)
                     : std::make_unique<MappedMemory>(kEmulatedMemory_bytes, MappedMemory::Kind::addresses_only);
   const std::lock_guard lock(mutex_);
   return *memories_.emplace_back(std::move(memory));

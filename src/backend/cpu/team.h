@@ -18,12 +18,12 @@ namespace fsdpbench::backend::cpu {
 class Group;
 
 /// What all ranks of one run share in this process. Outlives devices and communicators. Thread-safe.
-class Team {
+class Team : private launch::Abort::Listener {
  public:
   /// Throws BackendError if the options contradict themselves or the session. `kernels` makes each lane's kernels.
-  /// From here on a failure of another process aborts this team.
+  /// From here on a failure of another process, or the caller's interrupt, aborts this team.
   Team(const BackendOptions& options, KernelsFactory kernels);
-  ~Team();
+  ~Team() override;
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
@@ -52,6 +52,8 @@ class Team {
   void wait_for_others();
 
  private:
+  void aborted() override;  // the caller's interrupt
+
   const BackendOptions options_;
   const CpuOptions emulation_;
   const KernelsFactory kernels_;

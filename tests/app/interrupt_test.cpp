@@ -1,0 +1,59 @@
+#include "app/console/interrupt.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+namespace fsdpbench::app {
+namespace {
+
+[[noreturn]] void sleep_for_ever() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+TEST(InterruptDeathTest, EndsAtOnceAndSaysSoWhereNothingIsKept) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto interrupted = [](int number) {
+    install_interrupt_handlers();
+    raise(number);
+    sleep_for_ever();
+  };
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    EXPECT_EXIT(interrupted(number), ::testing::ExitedWithCode(130), "^\ninterrupted\n$");
+  }
+}
+
+TEST(InterruptDeathTest, WhatIsNotObeyedInTimeIsDealtWith) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto stuck = [] {
+    install_interrupt_handlers();
+    const KeepingWhatIsDone keeping(false);
+    const AfterInterrupt never(3600, [] { _exit(1); });
+    const AfterInterrupt soon(0.05, [] { _exit(7); });
+    raise(SIGTERM);
+    sleep_for_ever();
+  };
+  EXPECT_EXIT(stuck(), ::testing::ExitedWithCode(7), "stopping after this step");
+  const auto earlier = [] {
+    install_interrupt_handlers();
+    const KeepingWhatIsDone keeping(true);
+    raise(SIGTERM);
+    const AfterInterrupt late(0, [] { _exit(7); });
+    sleep_for_ever();
+  };
+  EXPECT_EXIT(earlier(), ::testing::ExitedWithCode(7), "^$");
+}
+
+TEST(AfterInterrupt, DoesNothingWithoutASignal) {
+  bool acted = false;
+  {
+    const AfterInterrupt at_once(0, [&] { acted = true; });
+  }
+  EXPECT_FALSE(acted);
+}
+
+}  // namespace
+}  // namespace fsdpbench::app
