@@ -111,7 +111,7 @@ std::vector<Field> make_fields() {
   model("norm_epsilon", &Model::norm_epsilon, number(kLeastFloat, 1), "decoder: epsilon of the norms");
   model("in_features", &Model::in_features, integer(1, 1 << 20), "mlp: inputs a sample");
   model("out_features", &Model::out_features, integer(1, 1 << 20), "mlp: outputs a sample");
-  model("head_dim", &Model::head_dim, integer(0, 1 << 16), "decoder: size of a head; 0: width / heads; others are simulated only");
+  model("head_dim", &Model::head_dim, integer(0, 4096), "decoder: size of a head; 0: width / heads; others are simulated only");
   model("feed_forward", &Model::feed_forward, one_of<FeedForward>(), "decoder: gated: SwiGLU; plain: two matrices with a GELU between them, simulated only");
   model("norm", &Model::norm, one_of<Norm>(), "decoder: rms: RMSNorm; layer: LayerNorm with bias, simulated only");
   model("bias", &Model::bias, boolean(), "decoder: linear maps of blocks have biases, simulated only");
@@ -120,8 +120,8 @@ std::vector<Field> make_fields() {
   model("attention_sinks", &Model::attention_sinks, boolean(), "decoder: a learned logit a head beside its scores (GPT-OSS), simulated only");
   model("attention_window", &Model::attention_window, integer(0, 1 << 24), "decoder: tokens that a token attends to, itself and those before it, simulated only; 0: all");
   model("full_attention_every", &Model::full_attention_every, integer(0, 4096), "decoder: every so many-th block attends to all in spite of attention_window; 0: none does");
-  model("experts", &Model::experts, integer(0, 1 << 16), "decoder: experts a block, simulated only; 0: one feed-forward for all tokens");
-  model("active_experts", &Model::active_experts, integer(0, 1 << 16), "decoder: experts that each token visits");
+  model("experts", &Model::experts, integer(0, 4096), "decoder: experts a block, simulated only; 0: one feed-forward for all tokens");
+  model("active_experts", &Model::active_experts, integer(0, 4096), "decoder: experts that each token visits");
 
   Table<Data> data(all, "data", &RunConfig::data);
   data("path", &Data::path, anything<std::string>("the path of a file or folder as a string"), "text to train on, read as bytes; empty: this project's own sources and docs");

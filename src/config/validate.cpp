@@ -42,6 +42,11 @@ void check_model(const Model& model, Notes& notes) {
           "model.active_experts = {} does not fit model.experts = {}; expected {}.", model.active_experts,
           model.experts,
           model.experts > 0 ? fmt::format("1 to {}", model.experts) : "0, since there is nothing to choose");
+  // As many parameters as one matrix may have without experts: sums over a model then fit 64 bits.
+  constexpr std::int64_t kMostOfExperts = std::int64_t{1} << 44;
+  require(model.experts <= kMostOfExperts / (model.ffn_width * model.width),
+          "model.experts = {} of {} x {} weights are too many; expected at most {} of that size.", model.experts,
+          model.ffn_width, model.width, kMostOfExperts / (model.ffn_width * model.width));
   if (model.attention_window == 0 && model.full_attention_every > 0) {
     notes.push_back("model.full_attention_every has no effect: model.attention_window is 0.");
   }

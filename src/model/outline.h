@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.h"
 #include "config/run_config.h"
 #include "model/model.h"
 
@@ -27,9 +28,13 @@ class Outline final : public Model {
   plan::ModuleSizes embedding() const;
   plan::ModuleSizes block() const;
   plan::ModuleSizes head() const;
-  /// Bytes of a tensor of `features` a token, and of a statistic.
-  std::int64_t tensor(std::int64_t features) const { return batch_.rows() * features * size_of(batch_.dtype); }
-  std::int64_t statistics(std::int64_t count) const { return batch_.rows() * count * size_of(DType::f32); }
+  /// Bytes of a tensor of `features` a token, and of a statistic. Throw ResourceError if that is more than 8 EiB.
+  std::int64_t tensor(std::int64_t features) const {
+    return checked_product(batch_.rows(), features, size_of(batch_.dtype));
+  }
+  std::int64_t statistics(std::int64_t count) const {
+    return checked_product(batch_.rows(), count, size_of(DType::f32));
+  }
 
   config::Model model_;
   BatchShape batch_;

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <array>
-#include <vector>
-
 #include "config/cluster.h"
 #include "config/run_config.h"
 #include "plan/module_work.h"

@@ -124,7 +124,8 @@ double ComputeCost::product_seconds(const plan::Product& p, bool fp8, const Besi
     const double flops = 2.0 * static_cast<double>(tile.m * tile.n) * (static_cast<double>(p.k) + kFillDepth);
     best = std::min(best, std::ceil(tiles / sms) * flops * gpu_.sms / (rate * tile.rate));
   }
-  const auto inputs = static_cast<double>(p.m * p.k + p.k * p.n), outputs = static_cast<double>(p.m * p.n);
+  const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+  const double inputs = m * k + k * n, outputs = m * n;
   const double bytes = together * (inputs * (fp8 ? 1 : element_) + outputs * element_);
   const double memory = bytes / std::max(gpu_.memory_bytes_per_s - beside.memory_bytes_per_s, 1.0);
   return launches * (std::max(best, memory) + kKernelGap);
@@ -165,8 +166,8 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
     if (backward) kernels.add(product_seconds(weight_gradient, fp8, beside), p.launches);
     // Operands to fp8, once in forward and again, transposed, in backward: read in the compute dtype, written as bytes.
     if (fp8) {
-      const auto input = static_cast<double>(p.m * p.k), weight = static_cast<double>(p.k * p.n),
-                 output = static_cast<double>(p.m * p.n);
+      const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);
+      const double input = m * k, weight = k * n, output = m * n;
       const double casts = backward ? input + weight + 2 * output : input + weight;
       kernels.add(stream_seconds(casts * static_cast<double>(p.count) * (element_ + 1), beside), 2 * p.launches);
     }

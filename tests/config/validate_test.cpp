@@ -183,6 +183,10 @@ TEST(Validate, DecodersThatAreOnlySimulated) {
             "train.seq_len = 128 is longer than the table of model.learned_positions = 100.");
   EXPECT_EQ(error([](RunConfig& c) { c.model.experts = 8; }),
             "model.active_experts = 0 does not fit model.experts = 8; expected 1 to 8.");
+  EXPECT_EQ(error([](RunConfig& c) {
+              c.model.experts = 4096, c.model.active_experts = 1, c.model.width = 1 << 20, c.model.ffn_width = 1 << 20;
+            }),
+            "model.experts = 4096 of 1048576 x 1048576 weights are too many; expected at most 16 of that size.");
   EXPECT_EQ(error([](RunConfig& c) { c.model.active_experts = 2; }),
             "model.active_experts = 2 does not fit model.experts = 0; expected 0, since there is nothing to choose.");
   EXPECT_THAT(check([](RunConfig& c) { c.model.full_attention_every = 2; }).notes,

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "model/decoder.h"
 #include "model/support.h"
 
@@ -50,6 +51,14 @@ TEST(Outline, NamesTheFirstKeyThatHasNoKernels) {
   EXPECT_EQ(model::key_without_kernels(config), "") << "nothing is recomputed";
   config.fsdp.activation_checkpointing = true;
   EXPECT_EQ(model::key_without_kernels(config), "fsdp.recompute_share");
+}
+
+TEST(Outline, SizesThatNoIntegerHoldsAreSaid) {
+  config::Model model = small_decoder(1, false);
+  model.feed_forward = config::FeedForward::plain;
+  model.ffn_width = std::int64_t{1} << 22;
+  const model::Outline outline(model, {std::int64_t{1} << 20, std::int64_t{1} << 22, DType::f32});
+  EXPECT_THROW((void)outline.sizes(), ResourceError);
 }
 
 TEST(Outline, ServesModelsWithoutKernelsOnly) {
