@@ -32,6 +32,7 @@ Examples
   fsdpbench explain llama3-8b-emulated --set mesh.ranks=64
   fsdpbench explain quickstart --format collectives
   fsdpbench explain --from runs/no-prefetch
+  fsdpbench what-if runs/first --link-scale 2
   fsdpbench trace check runs/*/trace.json
   fsdpbench doctor
 
@@ -92,6 +93,23 @@ Examples
   fsdpbench explain quickstart --parameters
   fsdpbench explain quickstart --schedule=blocks.2
   fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
+)";
+
+constexpr const char* kWhatIfHelp = R"(
+DIR is a finished run: a result folder of `run` or `simulate`. Nothing runs: its own measured op times (trace/rank_N)
+are walked on a computed clock, once as it was, once as it would be. The first is shown beside the measured step, so
+that its error says how far to trust the second.
+What can be asked
+  --set                 another policy: prefetch, limits, sharding, wrapping, accumulation, checkpointing
+  --link-scale 2        bytes flow twice as fast; the latency of a hop stays
+  --compute-scale 2     forward, backward and recomputation take half as long
+  --without-straggler   the slowest rank computes as the median of the others
+What a replay cannot know is refused: another model, machine or number of ranks. Collectives of other sizes and ops
+that were never measured are fitted from those that were, and the answer says how many.
+Examples
+  fsdpbench what-if runs/first --set fsdp.backward_prefetch=none
+  fsdpbench what-if runs/first --link-scale 0.5 --set fsdp.strategy=shard_grad_op
+  fsdpbench what-if runs/monday --without-straggler --out runs/monday-even
 )";
 
 constexpr const char* kTraceCheckHelp = R"(
@@ -268,6 +286,21 @@ void add_report(CLI::App& report_app, ReportArguments& report) {
       "package in\nanalysis/; `make analysis` installs it.\n");
 }
 
+void add_what_if(CLI::App& what_if_app, WhatIfArguments& what_if) {
+  what_if_app.add_option("DIR", what_if.folder, "Result folder of a finished run, or its result.json")->required();
+  add_set_option(what_if_app, "-s,--set", what_if.question.overrides, "Set one key: --set fsdp.backward_prefetch=none");
+  what_if_app.add_option("--link-scale", what_if.question.link_scale, "Bytes flow so many times as fast")
+      ->type_name("NUMBER");
+  what_if_app.add_option("--compute-scale", what_if.question.compute_scale, "Modules compute so many times as fast")
+      ->type_name("NUMBER");
+  what_if_app.add_flag("--without-straggler", what_if.question.without_straggler,
+                       "The slowest rank computes as the median of the others");
+  what_if_app.add_option("-o,--out", what_if.out, "Folder for what_if.json; default: none is written")
+      ->type_name("DIR");
+  add_overwrite_flag(what_if_app, what_if.overwrite);
+  what_if_app.footer(kWhatIfHelp);
+}
+
 void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
   sweep_app.add_option("SWEEP", sweep.sweep, "Sweep: a TOML file, or a name in profiles/sweeps")->required();
   add_set_option(sweep_app, "-s,--set", sweep.overrides, "Set one key of all cells; may be repeated");
@@ -290,6 +323,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   DoctorArguments doctor;
   ReportArguments report;
   TraceCheckArguments trace_check;
+  WhatIfArguments what_if;
   CommandLine parsed;
 
   CLI::App app(kAbout, "fsdpbench");
@@ -328,6 +362,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       explain_app->add_option("--from", explain.from, "A result folder: why computation was not running, ranked");
   explain_from->excludes(explain_profile)->type_name("RESULT");
   add_explain_views(*explain_app, explain);
+
+  CLI::App* what_if_app =
+      app.add_subcommand("what-if", "Run nothing; replay a finished run under another policy or link");
+  add_what_if(*what_if_app, what_if);
+  add_quiet_flag(*what_if_app, parsed.quiet);
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "Say what this machine can do");
   doctor_app->add_flag("--json", doctor.json, "For programs");
@@ -392,6 +431,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     parsed.command = report;
   } else if (trace_check_app->parsed()) {
     parsed.command = trace_check;
+  } else if (what_if_app->parsed()) {
+    parsed.command = what_if;
   } else {
     parsed.command = doctor;
   }

@@ -10,6 +10,7 @@
 #include "app/commands/run.h"
 #include "app/commands/sweep.h"
 #include "app/commands/trace_check.h"
+#include "app/commands/what_if.h"
 
 namespace fsdpbench::app {
 
@@ -20,7 +21,7 @@ struct ShowText {
 
 struct CommandLine {
   std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
-               TraceCheckArguments, ReportArguments>
+               TraceCheckArguments, ReportArguments, WhatIfArguments>
       command;
   bool quiet = false;
 };

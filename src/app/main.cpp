@@ -39,6 +39,8 @@ int execute(const CommandLine& line, Job* job) {
           return trace_check_command(command);
         } else if constexpr (std::is_same_v<Command, ReportArguments>) {
           return report_command(command);
+        } else if constexpr (std::is_same_v<Command, WhatIfArguments>) {
+          return what_if_command(command);
         } else {
           console().print(command.text);
           return static_cast<int>(ExitCode::ok);

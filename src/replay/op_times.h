@@ -38,6 +38,9 @@ struct OpTimes {
   /// Nanoseconds by step of `steps`, rank and op, which take the place of costs, factors and jitter; empty: none. Of a
   /// collective from the arrival of its last peer.
   std::vector<std::vector<std::vector<std::int64_t>>> given;
+  /// Given times of collectives are of links to themselves: transfers of two communicators share them, after run_ns of
+  /// `steps`, on the fabric there. Else they take what is given, whatever is beside them.
+  bool given_share_links = false;
 
   /// How each collective of the steady schedule is done, by op: "ring, simple, inter". Empty where nothing was chosen.
   std::vector<std::string> choices;

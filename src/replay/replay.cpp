@@ -65,7 +65,7 @@ void Walk::collective_ns(std::size_t op, std::span<double> by_group) const {
 }
 
 bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times) {
-  if (!times.given.empty()) return false;
+  if (!times.given.empty() && !times.given_share_links) return false;
   constexpr int kFabrics = 8;
   for (std::size_t step = 0; step < schedules.steps.size(); ++step) {
     std::array<plan::Group, kFabrics> user{};

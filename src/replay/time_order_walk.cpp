@@ -218,8 +218,13 @@ class TimeOrderWalk final : public Walk {
     return true;
   }
 
+  double given_ns(std::size_t rank, std::size_t i) const {
+    return static_cast<double>(times_.given[std::min(step_, times_.given.size() - 1)][rank][i]);
+  }
+
   double duration(std::size_t rank, std::size_t i, const Instruction& instruction) const {
     if (!instruction.has_work) return 0;
+    if (!times_.given.empty()) return given_ns(rank, i);
     double ns = costs()[i].run_ns;
     const bool computes = instruction.lane == Lane::compute;
     if (computes && !times_.compute_factor.empty()) ns = std::nearbyint(ns * times_.compute_factor[rank]);
@@ -249,19 +254,22 @@ class TimeOrderWalk final : public Walk {
   void begin_transfer(CommunicatorState& communicator, std::size_t group) {
     Meeting& meeting = communicator.meeting;
     const OpCost& cost = costs()[meeting.op];
-    group_ns_.resize(group_count(schedule().ops[meeting.op].group()));
-    collective_ns(meeting.op, group_ns_);
+    if (times_.given.empty()) {
+      group_ns_.resize(group_count(schedule().ops[meeting.op].group()));
+      collective_ns(meeting.op, group_ns_);
+    }
     double slowest = 0;
     for (std::size_t m = 0; m < meeting.members; ++m) {
       slowest = std::max(slowest, link_factor(meeting.first + m * meeting.stride));
     }
-    const double latency = std::min(cost.run_ns, group_ns_[group]);
     meeting.flowing = meeting.members;
     for (std::size_t m = 0; m < meeting.members; ++m) {
       const std::size_t rank = meeting.first + m * meeting.stride;
       const std::size_t link = rank * kFabrics + static_cast<std::size_t>(cost.fabric);
+      const double alone_ns = times_.given.empty() ? group_ns_[group] : given_ns(rank, meeting.op);
+      const double latency = std::min(cost.run_ns, alone_ns);
       const double share = link_factor(rank) / slowest;
-      links_[link].add({&communicator, meeting.arrived_ns + latency, (group_ns_[group] - latency) * share});
+      links_[link].add({&communicator, meeting.arrived_ns + latency, (alone_ns - latency) * share});
       predict(link);
     }
   }

@@ -94,7 +94,7 @@ void refuse(const fs::path& folder, OldResult old) {
   }
   if (old == OldResult::overwrite) return;
   if (const std::string name =
-          first_of(folder, {"result.json", "compare.json", begun ? "compare.json" : "trials.jsonl"});
+          first_of(folder, {"result.json", "compare.json", "what_if.json", begun ? "compare.json" : "trials.jsonl"});
       !name.empty()) {
     throw ConfigError(
         fmt::format("{} holds a result already ({}); choose another folder with --out, or replace it "
@@ -106,7 +106,8 @@ void refuse(const fs::path& folder, OldResult old) {
 /// What run, compare and report have written; beside new results it would be taken for theirs.
 void remove_ours(const fs::path& folder) {
   std::error_code error;
-  for (const char* name : {"result.json", "compare.json", "trials.jsonl", "trace.json", "config.toml"}) {
+  for (const char* name :
+       {"result.json", "compare.json", "what_if.json", "trials.jsonl", "trace.json", "config.toml"}) {
     if (!fs::is_directory(folder / name, error)) fs::remove(folder / name, error);
   }
   for (const auto& file : fs::directory_iterator(folder / "trace", error)) {

@@ -1,0 +1,199 @@
+#include "app/report/what_if.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "config/load.h"
+#include "config/validate.h"
+#include "config/write.h"
+#include "metrics/step_breakdown.h"
+#include "replay/emulated_times.h"
+#include "replay/measured_host.h"
+#include "replay/replay.h"
+
+namespace fsdpbench::app {
+namespace {
+
+/// Keys whose effect no op time of the run tells.
+constexpr std::array<std::string_view, 6> kOtherRun{"model.", "simulate.",  "device.",
+                                                    "nccl.",  "mesh.ranks", "train.optimizer"};
+/// Which kernels run: told only where a rate stands for them.
+constexpr std::array<std::string_view, 3> kOtherKernels{"fsdp.param_dtype", "fsdp.fp8_products",
+                                                        "fsdp.recompute_share"};
+constexpr std::array<std::string_view, 12> kNoEffect{"train.steps",
+                                                     "train.warmup",
+                                                     "train.seed",
+                                                     "train.learning_rate",
+                                                     "train.beta1",
+                                                     "train.beta2",
+                                                     "train.epsilon",
+                                                     "train.weight_decay",
+                                                     "data.path",
+                                                     "trace.ranks",
+                                                     "inject.poison_freed_memory",
+                                                     "fsdp.preset"};
+
+template <std::size_t N>
+bool among(std::string_view key, const std::array<std::string_view, N>& keys) {
+  return std::ranges::any_of(keys,
+                             [&](std::string_view k) { return k.ends_with('.') ? key.starts_with(k) : key == k; });
+}
+
+[[noreturn]] void refuse(const DifferingKey& key, std::string_view why) {
+  throw ConfigError(
+      fmt::format("{} was {} in this run and would be {}: {}.", key.key, key.a.dump(), key.b.dump(), why));
+}
+
+void check(const config::RunConfig& was, const std::vector<DifferingKey>& keys, std::vector<std::string>& notes) {
+  for (const DifferingKey& key : keys) {
+    if (among(key.key, kOtherRun)) {
+      refuse(key, "that is another run, whose op times were not measured; `fsdpbench run` or `simulate` it");
+    }
+    if (!was.emulate.compute_tflops && among(key.key, kOtherKernels)) {
+      refuse(key, "other kernels run then, whose times were not measured; `fsdpbench run` it");
+    }
+    if (key.key.starts_with("emulate.") && (key.a.is_null() || key.b.is_null())) {
+      refuse(key, "nothing measured tells what is real from what is modelled; use --link-scale or --compute-scale");
+    }
+    if (key.key == "emulate.link_latency_us" && !was.emulate.link_gb_per_s) {
+      refuse(key, "the link was a real one");
+    }
+    if (key.key != "fsdp.preset" && among(key.key, kNoEffect)) {
+      notes.push_back(fmt::format("{} has no effect on a replay", key.key));
+    }
+    if (key.key == "train.seq_len" || key.key == "train.batch_per_rank") {
+      notes.push_back(fmt::format("{} changes the work of every module: its time is scaled by its FLOPs", key.key));
+    }
+  }
+}
+
+/// What each rank's computation and link were slowed down by.
+std::pair<std::vector<double>, std::vector<double>> slow_ranks(const config::RunConfig& config) {
+  config::Inject slow;
+  slow.slow_rank = config.inject.slow_rank;
+  slow.slow_rank_factor = config.inject.slow_rank_factor;
+  slow.slow_link_rank = config.inject.slow_link_rank;
+  slow.slow_link_factor = config.inject.slow_link_factor;
+  replay::OpTimes times;
+  const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
+  replay::add_trouble(slow, 0, static_cast<int>(ranks), times);
+  times.compute_factor.resize(ranks, 1.0);
+  times.link_factor.resize(ranks, 1.0);
+  return {std::move(times.compute_factor), std::move(times.link_factor)};
+}
+
+replay::Delays delays_of(const config::RunConfig& config) {
+  config::Inject late = config.inject;
+  late.slow_rank = late.slow_link_rank = -1;
+  replay::OpTimes times;
+  replay::add_trouble(late, config.train.seed, static_cast<int>(config.mesh.ranks), times);
+  return times.delays;
+}
+
+replay::Changes changes_of(const config::RunConfig& was, const config::RunConfig& is, const WhatIfQuestion& question) {
+  replay::Changes changes;
+  changes.link_scale = question.link_scale;
+  changes.flops_scale = question.compute_scale;
+  if (was.emulate.link_gb_per_s) {
+    changes.link_scale *= *is.emulate.link_gb_per_s / *was.emulate.link_gb_per_s;
+    changes.hop_ns = (is.emulate.link_latency_us - was.emulate.link_latency_us) * 1e3;
+  }
+  if (was.emulate.compute_tflops) changes.flops_scale *= *is.emulate.compute_tflops / *was.emulate.compute_tflops;
+  auto [compute_was, link_was] = slow_ranks(was);
+  auto [compute_is, link_is] = slow_ranks(is);
+  for (std::size_t rank = 0; rank < compute_is.size(); ++rank) compute_is[rank] /= compute_was[rank];
+  changes.compute_factor = std::move(compute_is);
+  changes.link_was = std::move(link_was);
+  changes.link_is = std::move(link_is);
+  return changes;
+}
+
+replay::Training training(const engine::Setup& setup) { return {setup.schedules, setup.plan.groups, setup.sizes}; }
+
+double exposed_ms(const metrics::StepRecords& step) {
+  double sum = 0;
+  for (int rank = 0; rank < step.ranks(); ++rank) {
+    sum += static_cast<double>(metrics::break_down(step, rank).exposed_communication);
+  }
+  return sum / step.ranks() / 1e6;
+}
+
+ReplayedRun replay_steps(const engine::Setup& setup, const replay::OpTimes& times, std::size_t first,
+                         double tokens_per_step) {
+  const auto replay = replay::make_replay(setup.schedules, setup.plan.groups, times);
+  std::vector<trace::RankTrace> traces(static_cast<std::size_t>(setup.plan.groups.ranks()));
+  for (std::size_t rank = 0; rank < traces.size(); ++rank) traces[rank].rank = static_cast<int>(rank);
+  for (std::size_t step = 0; step < times.given.size(); ++step) {
+    replay->step(step < first ? std::span<trace::RankTrace>() : std::span(traces));
+  }
+  const metrics::RunView view(setup.schedules, traces);
+  ReplayedRun run;
+  run.metrics = metrics::run_metrics(view, setup.plan.groups, tokens_per_step);
+  std::vector<double> exposed;
+  for (const metrics::StepRecords& step : view.steps()) exposed.push_back(exposed_ms(step));
+  run.exposed_ms = metrics::summarize(exposed);
+  run.peak_bytes = setup.memory.peak_occupied_total;
+  return run;
+}
+
+}  // namespace
+
+WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
+  const config::RunConfig& was = run.setup.config;
+  WhatIf answer;
+  config::RunConfig is = config::load_profile(run.folder + "/config.toml", question.overrides, &answer.notes);
+  for (std::string& note : config::validate(is)) answer.notes.push_back(std::move(note));
+  answer.keys = differing_keys(config::to_json(was), config::to_json(is));
+  check(was, answer.keys, answer.notes);
+
+  const bool virtual_cluster = !was.simulate.cluster.empty();
+  const auto link = was.emulate.link();
+  const replay::MeasuredTimes measured(training(run.setup), run.traces,
+                                       link ? std::optional(link->latency_seconds * 1e9) : std::nullopt,
+                                       !virtual_cluster);
+  answer.links = measured.links();
+  answer.straggler = measured.straggler();
+  replay::Changes changes = changes_of(was, is, question);
+  if (question.without_straggler) {
+    if (answer.straggler.rank < 0)
+      throw ConfigError("--without-straggler: the run had one rank; nobody waited for it.");
+    changes.straggler = answer.straggler.rank;
+  }
+
+  const replay::Delays delays = delays_of(was);
+  const replay::HostCosts host = replay::measured_host(run.setup.schedules, run.traces, delays);
+  const double tokens = run.trial.metrics->tokens_per_s * run.trial.metrics->step_ms.median / 1e3;
+  replay::WhatIfTimes base = replay::what_if_times(measured, training(run.setup));
+  base.times.host = host;
+  base.times.delays = delays;
+  answer.replayed = replay_steps(run.setup, base.times, measured.first_step(), tokens);
+
+  const engine::Setup setup = engine::set_up(is);
+  replay::WhatIfTimes changed = replay::what_if_times(measured, training(setup), changes);
+  changed.times.host = host;
+  changed.times.host.issue_ns =
+      std::max(0.0, host.issue_ns + std::nearbyint((is.inject.host_delay_us - was.inject.host_delay_us) * 1e3));
+  changed.times.delays = delays_of(is);
+  answer.origins = changed.origins;
+  answer.changed = replay_steps(setup, changed.times, measured.first_step(), tokens);
+
+  std::vector<double> ratios;
+  for (std::size_t step = 0; step < measured.steps(); ++step) {
+    ratios.push_back(answer.changed.metrics.steps_ms[step] / answer.replayed.metrics.steps_ms[step] - 1);
+  }
+  answer.change = metrics::summarize(ratios);
+  return answer;
+}
+
+double replay_error(const FinishedRun& run, const WhatIf& answer) {
+  return answer.replayed.metrics.step_ms.median / run.trial.metrics->step_ms.median - 1;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "app/report/compare_report.h"
+#include "app/report/finished_run.h"
+#include "metrics/run_metrics.h"
+#include "metrics/statistics.h"
+#include "replay/measured_times.h"
+#include "replay/what_if_times.h"
+
+namespace fsdpbench::app {
+
+/// What is asked of a finished run.
+struct WhatIfQuestion {
+  std::vector<std::string> overrides;  ///< `key=value`, as for run
+  double link_scale = 1;
+  double compute_scale = 1;
+  bool without_straggler = false;
+};
+
+/// All measured steps on the computed clock, each with the times of its own ops.
+struct ReplayedRun {
+  metrics::RunMetrics metrics;
+  metrics::Summary exposed_ms;  ///< of a step, mean over ranks
+  std::int64_t peak_bytes = 0;  ///< from the schedule
+};
+
+struct WhatIf {
+  std::vector<DifferingKey> keys;  ///< of the configuration
+  std::vector<std::string> notes;  ///< what the user should know of keys and times, sentences without full stop
+  std::vector<replay::MeasuredTimes::Link> links;
+  replay::MeasuredTimes::Straggler straggler;
+  std::array<int, replay::kTimeOriginCount> origins{};  ///< ops with work of a step, by where their time is from
+  ReplayedRun replayed;                                 ///< as the run was
+  ReplayedRun changed;                                  ///< as it would be
+  metrics::Summary change;                              ///< step by step: changed / replayed - 1
+};
+
+/// Answers it from the run's own op times. Throws ConfigError if the question is about something that a replay cannot
+/// know: another model, machine or number of ranks.
+WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question);
+
+/// By how much the replay of the unchanged run is off the measured step: replayed / measured - 1.
+double replay_error(const FinishedRun& run, const WhatIf& answer);
+
+/// The table for people, with what it rests on.
+std::string what_if_text(const FinishedRun& run, const WhatIfQuestion& question, const WhatIf& answer);
+
+/// The content of what_if.json (docs/what-if.md).
+nlohmann::json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const WhatIf& answer);
+
+}  // namespace fsdpbench::app

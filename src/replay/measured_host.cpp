@@ -1,0 +1,139 @@
+#include "replay/measured_host.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace fsdpbench::replay {
+namespace {
+
+using schedule::Op;
+using trace::Record;
+
+double median_of(std::vector<double>& values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::ranges::nth_element(values, middle);
+  return std::max(0.0, *middle);
+}
+
+/// One rank's step, and when the host had issued it.
+struct Step {
+  const schedule::Schedule& schedule;
+  std::span<const Record> records;
+  std::int64_t issued_ns = 0;  ///< all of it; 0: not known
+
+  /// When the host went on after op i; absent: not known.
+  std::optional<std::int64_t> issue_end(std::size_t i) const {
+    if (i + 1 < records.size()) return records[i + 1].issued_ns;
+    return issued_ns > 0 ? std::optional(issued_ns) : std::nullopt;
+  }
+};
+
+/// What held op i until it began: the end of its issue, of the op before it on its lane, and of what it waited for.
+/// Absent where an op without work or a communicator is in between: they leave no times.
+struct Held {
+  std::int64_t issued = 0;
+  std::int64_t lane = 0;
+  std::int64_t event = 0;
+};
+
+class Collector {
+ public:
+  Collector(const Delays& delays, int events) : delays_(delays), recorder_(static_cast<std::size_t>(events)) {}
+
+  void add(const Step& step, std::size_t rank) {
+    std::ranges::fill(recorder_, -1);
+    last_.fill(-1);
+    for (std::size_t i = 0; i < step.schedule.ops.size(); ++i) {
+      const Op& op = step.schedule.ops[i];
+      const Record& record = step.records[i];
+      if (op.is_host()) continue;
+      if (const auto end = step.issue_end(i)) {
+        issues_.push_back(static_cast<double>(*end - record.issued_ns));
+        if (const auto held = held_until(step, i, *end)) starts(*held, begin_of(record, op, i, rank));
+      }
+      last_[index_of(op.lane)] = static_cast<int>(i);
+      if (op.record >= 0) recorder_[static_cast<std::size_t>(op.record)] = static_cast<int>(i);
+    }
+  }
+
+  HostCosts take() {
+    HostCosts costs;
+    costs.issue_ns = median_of(issues_);
+    costs.launch_ns = median_of(launches_);
+    // What an event's end and the start of the lane itself would both explain says nothing about waking up.
+    std::vector<double> wakes;
+    for (const auto& [held, begin] : woken_) {
+      if (static_cast<double>(held.event) > static_cast<double>(held.issued) + costs.launch_ns) {
+        wakes.push_back(begin - static_cast<double>(held.event));
+      }
+    }
+    costs.wake_ns = median_of(wakes);
+    return costs;
+  }
+
+ private:
+  std::optional<Held> held_until(const Step& step, std::size_t i, std::int64_t issued) const {
+    const Op& op = step.schedule.ops[i];
+    if (!op.has_work() || op.is_collective() || step.records[i].begin_ns == 0) return std::nullopt;
+    Held held{issued, 0, 0};
+    if (const int before = last_[index_of(op.lane)]; before >= 0) {
+      if (!step.schedule.ops[static_cast<std::size_t>(before)].has_work()) return std::nullopt;
+      held.lane = step.records[static_cast<std::size_t>(before)].end_ns;
+    }
+    for (const schedule::Wait& wait : op.waits) {
+      const int by = recorder_[static_cast<std::size_t>(wait.event)];
+      if (by < 0) continue;  // in an earlier step
+      if (!step.schedule.ops[static_cast<std::size_t>(by)].has_work()) return std::nullopt;
+      held.event = std::max(held.event, step.records[static_cast<std::size_t>(by)].end_ns);
+    }
+    return held;
+  }
+
+  double begin_of(const Record& record, const Op& op, std::size_t i, std::size_t rank) const {
+    std::array<double, 1> delay{0};
+    if (delays_.any()) delays_.add(record.step, i, op.lane, rank, delay);
+    return static_cast<double>(record.begin_ns) - delay[0];
+  }
+
+  void starts(const Held& held, double begin) {
+    if (held.issued > held.lane && held.issued >= held.event) {
+      launches_.push_back(begin - static_cast<double>(held.issued));
+    } else if (held.event > held.lane && held.event > held.issued) {
+      woken_.push_back({held, begin});
+    }
+  }
+
+  struct Woken {
+    Held held;
+    double begin = 0;
+  };
+
+  const Delays& delays_;
+  std::vector<int> recorder_;           // op, by event
+  std::array<int, kLaneCount> last_{};  // op, by lane
+  std::vector<double> issues_, launches_;
+  std::vector<Woken> woken_;
+};
+
+}  // namespace
+
+HostCosts measured_host(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
+                        const Delays& delays) {
+  Collector collector(delays, schedules.event_count);
+  for (const trace::RankTrace& trace : traces) {
+    std::size_t first = 0;
+    for (const trace::StepWindow& window : trace.steps) {
+      const schedule::Schedule& schedule = schedules.of_step(static_cast<std::size_t>(trace.records[first].step));
+      const auto records = std::span(trace.records).subspan(first, schedule.ops.size());
+      collector.add({schedule, records, window.issued_ns}, static_cast<std::size_t>(trace.rank));
+      first += schedule.ops.size();
+    }
+  }
+  return collector.take();
+}
+
+}  // namespace fsdpbench::replay

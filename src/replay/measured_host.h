@@ -1,0 +1,18 @@
+#pragma once
+
+#include <span>
+
+#include "replay/delays.h"
+#include "replay/op_times.h"
+#include "schedule/schedule.h"
+#include "trace/record.h"
+
+namespace fsdpbench::replay {
+
+/// What the host and the start of ops took in a finished run: the medians of all issues, of all starts on a lane that
+/// had been idle, and of all ops that began because another lane's op had ended. `delays` were injected and are taken
+/// out. `traces`: as recorded, the same steps on all.
+HostCosts measured_host(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
+                        const Delays& delays);
+
+}  // namespace fsdpbench::replay

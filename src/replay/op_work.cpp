@@ -1,0 +1,27 @@
+#include "replay/op_work.h"
+
+#include "base/ring.h"
+#include "replay/collective_message.h"
+#include "replay/emulated_times.h"
+
+namespace fsdpbench::replay {
+
+OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const plan::Groups& groups,
+               const std::vector<plan::ModuleSizes>& sizes) {
+  if (op.is_collective()) {
+    const CollectiveMessage message = message_of(op, groups);
+    return {OpWork::Unit::wire_bytes, static_cast<double>(ring_hops(message.ranks, message.passes)),
+            static_cast<double>(message.bytes) * ring_share(message.ranks, message.passes)};
+  }
+  if (const double flops = flops_of(op, sizes); flops > 0) return {OpWork::Unit::flops, 0, flops};
+  double bytes = 0;
+  const schedule::Operands operands = op.operands();
+  for (const schedule::BufferList* list : {&operands.reads, &operands.writes}) {
+    for (const schedule::BufferId id : *list) {
+      bytes += static_cast<double>(schedule.buffers[static_cast<std::size_t>(id)].bytes);
+    }
+  }
+  return {OpWork::Unit::bytes, 1, bytes};
+}
+
+}  // namespace fsdpbench::replay

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "plan/groups.h"
+#include "plan/module_sizes.h"
+#include "schedule/schedule.h"
+
+namespace fsdpbench::replay {
+
+/// How much an op does, in what its time is thought to be made of.
+struct OpWork {
+  enum class Unit : std::uint8_t {
+    wire_bytes,  ///< a collective: that a rank sends round the ring; `fixed` are its hops
+    flops,       ///< of matrix products and attention
+    bytes,       ///< all else: of the buffers that it touches; `fixed` is 1
+  };
+  Unit unit = Unit::bytes;
+  double fixed = 0;
+  double amount = 0;
+};
+
+/// `op`: with work, one of `schedule`. `sizes`: of each module.
+OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const plan::Groups& groups,
+               const std::vector<plan::ModuleSizes>& sizes);
+
+}  // namespace fsdpbench::replay

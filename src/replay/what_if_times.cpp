@@ -1,0 +1,277 @@
+#include "replay/what_if_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/duration.h"
+#include "base/error.h"
+#include "replay/op_work.h"
+
+namespace fsdpbench::replay {
+namespace {
+
+using schedule::Op;
+using schedule::OpKind;
+
+/// Of a collective the group that it runs in: a second communicator of the same ranks is no other link.
+plan::Group ranks_of(const Op& op) {
+  return op.group() == plan::Group::shard_separate ? plan::Group::shard : op.group();
+}
+
+/// Which measured ops an op's time is taken from, and how.
+struct Source {
+  std::vector<int> ops;   ///< their mean on the same rank in the same step; empty: `fixed_ns`
+  double factor = 1;      ///< of that
+  double ns = 0;          ///< without ops
+  double latency_ns = 0;  ///< of a collective: part of it that no bandwidth shortens
+  double hops = 0;
+  TimeOrigin origin = TimeOrigin::measured;
+};
+
+/// The measured ops of one step, by what they do.
+class Library {
+ public:
+  Library(const MeasuredTimes& measured, const schedule::Schedule& schedule)
+      : measured_(measured), schedule_(schedule) {
+    std::map<Exact, int> seen;
+    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+      const Op& op = schedule.ops[i];
+      if (!op.has_work()) continue;
+      const auto index = static_cast<int>(i);
+      const OpWork work = work_of(op, schedule, measured.run().groups, measured.run().sizes);
+      Exact exact = exact_of(op, work);
+      std::get<3>(exact) = seen[exact]++;
+      exact_.emplace(exact, index);
+      like_[like_of(op, work, true)].push_back(index);
+      like_[like_of(op, work, false)].push_back(index);
+      by_kind_[{op.kind, ranks_of(op)}].push_back(index);
+      by_group_[{work.unit, ranks_of(op)}].push_back(index);
+      by_unit_[work.unit].push_back(index);
+      if (work.unit == OpWork::Unit::flops) by_module_[{op.kind, op.module}].push_back(index);
+    }
+  }
+
+  /// By op of a schedule of `other`.
+  std::vector<Source> sources(const Training& other, const schedule::Schedule& schedule) {
+    std::vector<Source> sources;
+    std::map<Exact, int> seen;
+    for (const Op& op : schedule.ops) {
+      Source& source = sources.emplace_back();
+      if (!op.has_work()) continue;
+      const OpWork work = work_of(op, schedule, other.groups, other.sizes);
+      Exact exact = exact_of(op, work);
+      std::get<3>(exact) = seen[exact]++;
+      source = find(op, work, exact);
+      if (work.unit == OpWork::Unit::wire_bytes) {
+        source.hops = work.fixed;
+        source.latency_ns = best_fit(op, work).first.fixed_ns * work.fixed;
+      }
+    }
+    return sources;
+  }
+
+ private:
+  // Kind, group, unit and module; amount of work, fixed part.
+  using Like = std::tuple<OpKind, plan::Group, int, int, double, double>;
+  // And phase, microbatch, how many equal ones came before it.
+  using Exact = std::tuple<Like, schedule::Phase, int, int>;
+
+  static Like like_of(const Op& op, const OpWork& work, bool same_unit) {
+    return {op.kind, ranks_of(op), same_unit ? op.unit : -2, op.module, work.amount, work.fixed};
+  }
+  static Exact exact_of(const Op& op, const OpWork& work) { return {like_of(op, work, true), op.phase, op.micro, 0}; }
+
+  Source find(const Op& op, const OpWork& work, const Exact& exact) {
+    Source source;
+    if (const auto at = exact_.find(exact); at != exact_.end()) {
+      source.ops = {at->second};
+      return source;
+    }
+    for (const bool same_unit : {true, false}) {
+      const auto at = like_.find(like_of(op, work, same_unit));
+      if (at == like_.end()) continue;
+      source.ops = at->second;
+      return source;
+    }
+    // A group of one moves nothing.
+    if (work.unit == OpWork::Unit::wire_bytes && work.fixed == 0) return source;
+    if (work.unit == OpWork::Unit::flops) {
+      for (const OpKind kind : {op.kind, OpKind::forward}) {
+        const auto at = by_module_.find({kind, op.module});
+        if (at == by_module_.end()) continue;
+        const Op& like = schedule_.ops[static_cast<std::size_t>(at->second.front())];
+        const double flops = work_of(like, schedule_, measured_.run().groups, measured_.run().sizes).amount;
+        source.ops = at->second;
+        source.factor = work.amount / flops;
+        source.origin = TimeOrigin::scaled;
+        return source;
+      }
+    }
+    const auto [fit, origin] = best_fit(op, work);
+    if (fit.samples == 0) {
+      throw ConfigError(fmt::format(
+          "nothing in this run took a time from which that of '{}' could be told: measure that configuration, or "
+          "`fsdpbench simulate` it",
+          schedule::to_string(op.kind)));
+    }
+    source.ns = fit.ns(work.fixed, work.amount);
+    source.origin = origin;
+    return source;
+  }
+
+  /// Of its kind on its link, of anything on its link, of anything of its sort.
+  std::pair<LineFit, TimeOrigin> best_fit(const Op& op, const OpWork& work) {
+    const plan::Group group = ranks_of(op);
+    if (const auto at = by_kind_.find({op.kind, group}); at != by_kind_.end()) {
+      return {fit_once(at->second), TimeOrigin::fitted};
+    }
+    if (const auto at = by_group_.find({work.unit, group}); at != by_group_.end()) {
+      return {fit_once(at->second), TimeOrigin::borrowed};
+    }
+    if (const auto at = by_unit_.find(work.unit); at != by_unit_.end()) {
+      return {fit_once(at->second), TimeOrigin::borrowed};
+    }
+    return {LineFit{}, TimeOrigin::borrowed};
+  }
+
+  /// Every list begins with another op, or is another list: its address is its name.
+  LineFit fit_once(const std::vector<int>& ops) {
+    const auto [at, added] = fits_.try_emplace(&ops);
+    if (added) at->second = measured_.fit(with_peers(ops));
+    return at->second;
+  }
+
+  /// Collectives of one rank take nothing and say nothing about a link.
+  std::vector<int> with_peers(std::vector<int> ops) const {
+    std::erase_if(ops, [&](int i) {
+      const Op& op = schedule_.ops[static_cast<std::size_t>(i)];
+      return op.is_collective() && measured_.run().groups.size(op.group()) == 1;
+    });
+    return ops;
+  }
+
+  const MeasuredTimes& measured_;
+  const schedule::Schedule& schedule_;
+  std::map<Exact, int> exact_;
+  std::map<Like, std::vector<int>> like_;
+  std::map<std::pair<OpKind, plan::Group>, std::vector<int>> by_kind_;
+  std::map<std::pair<OpWork::Unit, plan::Group>, std::vector<int>> by_group_;
+  std::map<OpWork::Unit, std::vector<int>> by_unit_;
+  std::map<std::pair<OpKind, int>, std::vector<int>> by_module_;
+  std::map<const std::vector<int>*, LineFit> fits_;
+};
+
+double factor_of(const std::vector<double>& factors, std::size_t rank) { return factors.empty() ? 1.0 : factors[rank]; }
+
+/// The slowest link among the members of a rank's group: a transfer ends with it.
+double slowest(const std::vector<double>& factors, const plan::Groups& groups, plan::Group group, std::size_t rank) {
+  if (factors.empty()) return 1;
+  const plan::Members members = groups.members(group, static_cast<int>(rank));
+  double slowest = 0;
+  for (int m = 0; m < members.count; ++m) slowest = std::max(slowest, factors[static_cast<std::size_t>(members[m])]);
+  return slowest;
+}
+
+class Step {
+ public:
+  Step(const MeasuredTimes& measured, std::size_t step, const Training& other, const Changes& changes)
+      : measured_(measured), step_(step), other_(other), changes_(changes) {}
+
+  std::int64_t ns(const Op& op, const Source& source, std::size_t rank) const {
+    double ns = source.ns;
+    if (!source.ops.empty()) {
+      double sum = 0;
+      for (const int i : source.ops) {
+        const std::int64_t took = measured_.ns(step_, rank)[static_cast<std::size_t>(i)];
+        if (took == MeasuredTimes::kNone) {
+          throw ConfigError(fmt::format("rank {} has no time of '{}' in any step of its trace: its record was lost",
+                                        rank, schedule::to_string(op.kind)));
+        }
+        sum += static_cast<double>(took);
+      }
+      ns = sum / static_cast<double>(source.ops.size()) * source.factor;
+    }
+    return whole_ns(op.is_collective() ? transfer(op, source, ns, rank) : computation(op, ns, rank));
+  }
+
+ private:
+  double transfer(const Op& op, const Source& source, double ns, std::size_t rank) const {
+    const double latency = std::min(source.latency_ns, ns);
+    const double links = slowest(changes_.link_is, other_.groups, op.group(), rank) /
+                         slowest(changes_.link_was, other_.groups, op.group(), rank);
+    return std::max(0.0, latency + changes_.hop_ns * source.hops) + (ns - latency) / changes_.link_scale * links;
+  }
+
+  double computation(const Op& op, double ns, std::size_t rank) const {
+    const bool module = op.kind == OpKind::forward || op.kind == OpKind::recompute || op.kind == OpKind::backward;
+    if (module) ns /= changes_.flops_scale;
+    return op.lane == Lane::compute ? ns * factor_of(changes_.compute_factor, rank) : ns;
+  }
+
+  const MeasuredTimes& measured_;
+  std::size_t step_;
+  const Training& other_;
+  const Changes& changes_;
+};
+
+/// `by_rank`: of one step.
+void replace_straggler(const schedule::Schedule& schedule, std::size_t straggler,
+                       std::vector<std::vector<std::int64_t>>& by_rank) {
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    if (schedule.ops[i].is_collective()) continue;
+    std::vector<std::int64_t> others;
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+      if (rank != straggler) others.push_back(by_rank[rank][i]);
+    }
+    const auto middle = others.begin() + static_cast<std::ptrdiff_t>((others.size() - 1) / 2);
+    std::ranges::nth_element(others, middle);
+    by_rank[straggler][i] = *middle;
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(TimeOrigin origin) {
+  constexpr std::array<std::string_view, kTimeOriginCount> kNames{"measured", "scaled", "fitted", "borrowed"};
+  return kNames[static_cast<std::size_t>(origin)];
+}
+
+WhatIfTimes what_if_times(const MeasuredTimes& measured, const Training& other, const Changes& changes) {
+  WhatIfTimes result;
+  OpTimes& times = result.times;
+  std::map<const schedule::Schedule*, Library> libraries;
+  std::map<std::pair<const schedule::Schedule*, const schedule::Schedule*>, std::vector<Source>> known;
+  for (std::size_t number = 0; number < measured.first_step() + measured.steps(); ++number) {
+    const std::size_t step = number < measured.first_step() ? 0 : number - measured.first_step();
+    const schedule::Schedule& from = measured.schedule_of(step);
+    const schedule::Schedule& to = other.schedules.of_step(number);
+    Library& library = libraries.try_emplace(&from, measured, from).first->second;
+    const auto [at, added] = known.try_emplace({&from, &to});
+    if (added) at->second = library.sources(other, to);
+    const std::vector<Source>& sources = at->second;
+    const Step mapping(measured, step, other, changes);
+    auto& by_rank = times.given.emplace_back();
+    for (std::size_t rank = 0; rank < measured.ranks(); ++rank) {
+      std::vector<std::int64_t>& ns = by_rank.emplace_back();
+      for (std::size_t i = 0; i < to.ops.size(); ++i) {
+        ns.push_back(to.ops[i].has_work() ? mapping.ns(to.ops[i], sources[i], rank) : 0);
+      }
+    }
+    if (changes.straggler >= 0) replace_straggler(to, static_cast<std::size_t>(changes.straggler), by_rank);
+    result.origins = {};
+    StepCosts& costs = times.steps.emplace_back();
+    for (std::size_t i = 0; i < to.ops.size(); ++i) {
+      if (to.ops[i].has_work()) ++result.origins[static_cast<std::size_t>(sources[i].origin)];
+      costs.push_back({std::max(0.0, std::nearbyint(sources[i].latency_ns + changes.hop_ns * sources[i].hops)), 0, 0});
+    }
+  }
+  times.given_share_links = measured.shared_link();
+  return result;
+}
+
+}  // namespace fsdpbench::replay
