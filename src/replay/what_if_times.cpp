@@ -49,7 +49,7 @@ class Library {
       exact_.emplace(exact, index);
       like_[like_of(op, work, true)].push_back(index);
       like_[like_of(op, work, false)].push_back(index);
-      by_kind_[{op.kind, ranks_of(op)}].push_back(index);
+      by_kind_[{work.unit, op.kind, ranks_of(op)}].push_back(index);
       by_group_[{work.unit, ranks_of(op)}].push_back(index);
       by_unit_[work.unit].push_back(index);
       if (work.unit == OpWork::Unit::flops) by_module_[{op.kind, op.module}].push_back(index);
@@ -127,7 +127,7 @@ class Library {
   /// Of its kind on its link, of anything on its link, of anything of its sort.
   std::pair<LineFit, TimeOrigin> best_fit(const Op& op, const OpWork& work) {
     const plan::Group group = ranks_of(op);
-    if (const auto at = by_kind_.find({op.kind, group}); at != by_kind_.end()) {
+    if (const auto at = by_kind_.find({work.unit, op.kind, group}); at != by_kind_.end()) {
       return {fit_once(at->second), TimeOrigin::fitted};
     }
     if (const auto at = by_group_.find({work.unit, group}); at != by_group_.end()) {
@@ -159,7 +159,7 @@ class Library {
   const schedule::Schedule& schedule_;
   std::map<Exact, int> exact_;
   std::map<Like, std::vector<int>> like_;
-  std::map<std::pair<OpKind, plan::Group>, std::vector<int>> by_kind_;
+  std::map<std::tuple<OpWork::Unit, OpKind, plan::Group>, std::vector<int>> by_kind_;
   std::map<std::pair<OpWork::Unit, plan::Group>, std::vector<int>> by_group_;
   std::map<OpWork::Unit, std::vector<int>> by_unit_;
   std::map<std::pair<OpKind, int>, std::vector<int>> by_module_;

@@ -56,6 +56,8 @@ void check(const config::RunConfig& was, const std::vector<DifferingKey>& keys, 
     if (among(key.key, kOtherRun)) {
       refuse(key, "that is another run, whose op times were not measured; `fsdpbench run` or `simulate` it");
     }
+  }
+  for (const DifferingKey& key : keys) {
     if (!was.emulate.compute_tflops && among(key.key, kOtherKernels)) {
       refuse(key, "other kernels run then, whose times were not measured; `fsdpbench run` it");
     }

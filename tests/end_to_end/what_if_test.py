@@ -1,0 +1,190 @@
+#!/usr/bin/python3
+"""what-if against the truth: a run on a computed clock, replayed under a change, must be the run of the changed
+configuration on that clock, to the nanosecond.
+
+    what_if_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import gzip
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+PROGRAM = ""
+SOURCE = Path()
+OK, BAD_INPUT = 0, 2
+
+# 1 GB/s: a byte takes a nanosecond, so no time is rounded.
+BASE = ["emulate.compute_tflops=0.02", "emulate.link_gb_per_s=1", "emulate.link_latency_us=0", "model.layers=3",
+        "train.steps=3", "train.seq_len=16", "train.batch_per_rank=1", "mesh.ranks=4"]
+
+
+def sets(keys: list[str]) -> list[str]:
+    return [argument for key in keys for argument in ("--set", key)]
+
+
+class WhatIf(unittest.TestCase):
+    def setUp(self) -> None:
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = Path(temporary.name)
+        self.profile = str(SOURCE / "profiles/runs/quickstart.toml")
+        self.count = 0
+
+    def call(self, *arguments: str, code: int = OK) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder, timeout=120)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def simulate(self, *keys: str, command: str = "simulate") -> tuple[str, dict]:
+        self.count += 1
+        out = f"run{self.count}"
+        self.call(command, self.profile, *sets([*BASE, *keys]), "--out", out, "-q")
+        return out, json.loads((self.folder / out / "result.json").read_text())
+
+    def what_if(self, run: str, *arguments: str) -> dict:
+        self.count += 1
+        out = f"answer{self.count}"
+        self.call("what-if", run, *arguments, "--out", out, "-q")
+        return json.loads((self.folder / out / "what_if.json").read_text())
+
+    def same(self, replayed: dict, result: dict, within_ns: float = 0) -> None:
+        """To the nanosecond: milliseconds of doubles, with room for their own rounding."""
+        metrics = result["metrics"]
+        for name in ("compute_ms", "comm_ms", "exposed_comm_ms", "idle_ms"):
+            self.assertAlmostEqual(replayed[name], metrics[name], delta=(within_ns + 0.01) * 1e-6, msg=name)
+        for bound in ("median", "ci_low", "ci_high"):
+            self.assertAlmostEqual(replayed["step_ms"][bound], metrics["step_ms"][bound],
+                                   delta=(within_ns + 0.01) * 1e-6, msg=bound)
+        self.assertEqual(replayed["peak_bytes"], result["memory"]["peak_bytes"]["total"])
+
+    def predicts(self, before: list[str], arguments: list[str], after: list[str], within_ns: float = 0) -> dict:
+        run, was = self.simulate(*before)
+        _, truth = self.simulate(*before, *after)
+        answer = self.what_if(run, *arguments)
+        self.same(answer["replayed"], was, within_ns)
+        self.same(answer["what_if"], truth, within_ns)
+        return answer
+
+    def test_a_faster_link(self) -> None:
+        answer = self.predicts([], ["--link-scale", "2"], ["emulate.link_gb_per_s=2"])
+        self.assertLess(answer["what_if"]["step_ms"]["median"], answer["replayed"]["step_ms"]["median"])
+        self.assertAlmostEqual(answer["links"][0]["ns_per_byte"], 1, places=9)
+        self.assertEqual(answer["links"][0]["hop_us"], 0)
+        self.predicts([], ["--set", "emulate.link_gb_per_s=0.5"], ["emulate.link_gb_per_s=0.5"])
+
+    def test_latency_is_no_matter_of_bandwidth(self) -> None:
+        latency = ["emulate.link_latency_us=100"]
+        self.predicts(latency, ["--link-scale", "2"], ["emulate.link_gb_per_s=2"])
+        self.predicts(latency, ["--set", "emulate.link_latency_us=5"], ["emulate.link_latency_us=5"])
+
+    def test_prefetch_and_limits(self) -> None:
+        for key in ("fsdp.backward_prefetch=none", "fsdp.backward_prefetch=2", "fsdp.forward_prefetch=none",
+                    "fsdp.all_gather_limit=strict:1", "fsdp.all_gather_limit=fsdp1_queue:2",
+                    "fsdp.all_gather_limit=unlimited", "inject.host_sync_after_layer=1"):
+            with self.subTest(key):
+                self.predicts([], ["--set", key], [key])
+                self.predicts([key], ["--link-scale", "0.5"], ["emulate.link_gb_per_s=0.5"])
+
+    def test_strategies_of_other_messages(self) -> None:
+        answer = self.predicts([], ["--set", "fsdp.strategy=shard_grad_op"], ["fsdp.strategy=shard_grad_op"])
+        self.assertEqual(answer["op_times"]["borrowed"], 0)
+        self.predicts([], ["--set", "fsdp.layout=flat"], ["fsdp.layout=flat"])
+        for keys in (["fsdp.strategy=no_shard"], ["fsdp.wrap=blocks:2"], ["fsdp.param_dtype=bf16"],
+                     ["fsdp.strategy=hybrid_shard", "mesh.shard=2"], ["train.accumulate=2"],
+                     ["fsdp.activation_checkpointing=true"]):
+            with self.subTest(keys):
+                answer = self.predicts([], sets(keys), keys, within_ns=30)
+                times = answer["op_times"]
+                self.assertGreater(times["scaled"] + times["fitted"] + times["borrowed"], 0)
+
+    def test_two_communicators_share_the_link(self) -> None:
+        keys = ["fsdp.separate_reduce_scatter_comm=true", "emulate.link_gb_per_s=0.1"]
+        self.predicts(keys, ["--set", "fsdp.separate_reduce_scatter_comm=false"],
+                      ["fsdp.separate_reduce_scatter_comm=false"], within_ns=100)
+        self.predicts(keys[1:], ["--set", keys[0]], keys[:1], within_ns=100)
+        self.predicts(keys, ["--link-scale", "2"], ["emulate.link_gb_per_s=0.2"], within_ns=100)
+
+    def test_without_the_straggler(self) -> None:
+        slow = ["inject.slow_rank=2", "inject.slow_rank_factor=1.5"]
+        answer = self.predicts(slow, ["--without-straggler"], ["inject.slow_rank=-1"])
+        self.assertEqual(answer["slowest_rank"]["rank"], 2)
+        self.assertAlmostEqual(answer["slowest_rank"]["compute_ratio"], 1.5, places=4)
+        self.predicts(slow, ["--set", "inject.slow_rank=-1"], ["inject.slow_rank=-1"], within_ns=100)
+        self.predicts([], sets(slow), slow)
+        link = ["inject.slow_link_rank=1", "inject.slow_link_factor=2"]
+        self.predicts([], sets(link), link)
+
+    def test_faster_computation(self) -> None:
+        self.predicts([], ["--compute-scale", "2"], ["emulate.compute_tflops=0.04"], within_ns=100)
+        self.predicts([], ["--set", "emulate.compute_tflops=0.04"], ["emulate.compute_tflops=0.04"], within_ns=100)
+
+    def test_the_host_is_found_out(self) -> None:
+        host = ["simulate.host_issue_us=40", "simulate.launch_us=7", "simulate.wake_us=3"]
+        self.predicts(host, ["--set", "fsdp.backward_prefetch=none"], ["fsdp.backward_prefetch=none"])
+        delay = ["inject.delay_lane=all_gather", "inject.delay_us=500", "inject.delay_rank=1"]
+        self.predicts(delay, ["--link-scale", "2"], ["emulate.link_gb_per_s=2"])
+        self.predicts(delay, ["--set", "inject.delay_us=0"], ["inject.delay_us=0"])
+
+    def test_each_step_keeps_its_own_luck(self) -> None:
+        run, was = self.simulate("simulate.jitter_pct=5", "train.steps=8")
+        answer = self.what_if(run, "--link-scale", "2")
+        self.same(answer["replayed"], was)
+        self.assertEqual(answer["what_if"]["step_ms"]["n"], 8)
+        steps = answer["what_if"]["step_ms"]
+        self.assertLess(steps["ci_low"], steps["ci_high"])
+        self.assertLess(answer["change"]["ci_high"], 0)
+
+    def test_a_real_run(self) -> None:
+        run, was = self.simulate("emulate.compute_tflops=none", "emulate.link_gb_per_s=none", "mesh.ranks=2", command="run")
+        done = self.call("what-if", run, "--link-scale", "2", "--without-straggler")
+        for words in ("measured", "replayed", "what-if", "exposed communication", "peak memory", "the slowest rank is "):
+            self.assertIn(words, done.stdout)
+        answer = self.what_if(run)
+        self.assertEqual(answer["measured"]["step_ms"]["median"], was["metrics"]["step_ms"]["median"])
+        self.assertEqual(answer["what_if"], answer["replayed"])
+        self.assertEqual(answer["replayed"]["peak_bytes"], answer["measured"]["peak_bytes"])
+
+    def error(self, *arguments: str) -> str:
+        done = self.call(*arguments, code=BAD_INPUT)
+        self.assertEqual(done.stdout, "")
+        return done.stderr
+
+    def test_what_a_replay_cannot_know_is_refused(self) -> None:
+        run, _ = self.simulate()
+        for key in ("model.layers=4", "mesh.ranks=2", "simulate.cluster=dgx-h100", "emulate.link_gb_per_s=none",
+                    "train.optimizer=sgd"):
+            with self.subTest(key):
+                self.assertIn(key.split("=")[0], self.error("what-if", run, "--set", key))
+        self.assertIn("--link-scale 0 ", self.error("what-if", run, "--link-scale", "0"))
+        self.assertIn("fsdp.backward_prefetch", self.error("what-if", run, "--set", "fsdp.backward_prefech=none"))
+        self.assertIn("no such file or folder", self.error("what-if", "nowhere"))
+        alone, _ = self.simulate("mesh.ranks=1")
+        self.assertIn("one rank", self.error("what-if", alone, "--without-straggler"))
+
+    def test_damaged_results_are_said_to_be(self) -> None:
+        run, _ = self.simulate()
+        trace = self.folder / run / "trace/rank_1.json.gz"
+        whole = trace.read_bytes()
+        text = gzip.decompress(whole).decode()
+        for damage in (whole[:len(whole) // 2], b"{}", gzip.compress(text.replace('"op":3,', '"op":4,').encode()),
+                       gzip.compress(text.replace('"ts":', '"tz":').encode()),
+                       (self.folder / run / "trace/rank_0.json.gz").read_bytes()):
+            trace.write_bytes(damage)
+            self.assertIn("rank_1.json.gz", self.error("what-if", run))
+        trace.unlink()
+        self.assertIn("rank_1.json.gz: is missing", self.error("what-if", run))
+        trace.write_bytes(whole)
+        config = self.folder / run / "config.toml"
+        config.write_text(config.read_text().replace("layers = 3", "layers = 2"))
+        self.assertIn("do not belong together", self.error("what-if", run))
+        config.unlink()
+        self.assertIn("config.toml: is missing", self.error("what-if", run))
+
+
+if __name__ == "__main__":
+    PROGRAM, SOURCE = sys.argv[1], Path(sys.argv[2])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
