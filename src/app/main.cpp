@@ -7,6 +7,7 @@
 #include "app/commands/measure.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
+#include "app/machine/available_memory.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {
@@ -82,6 +83,7 @@ int run_program(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   fsdpbench::app::occupy_closed_streams();
+  fsdpbench::app::spare_address_space();
   fsdpbench::app::install_interrupt_handlers();
   return fsdpbench::app::run_program(argc, argv);
 }

@@ -13,6 +13,9 @@ struct CpuOptions {
   std::optional<double> compute_flops_per_s;  ///< absent: kernels compute; else they only take FLOPs / rate
   std::vector<double> link_slowdown;          ///< per rank, empty or factors >= 1 on the modelled link
   std::vector<double> compute_slowdown;       ///< per rank, empty or factors >= 1: a slow rank
+  /// Between processes: for how long a rank waits for others to come to a collective before it calls the job stuck;
+  /// absent: for ever.
+  std::optional<double> stall_s;
 };
 
 }  // namespace fsdpbench::backend

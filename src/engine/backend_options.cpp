@@ -1,14 +1,37 @@
 #include "engine/backend_options.h"
 
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <optional>
 #include <stdexcept>
+
+#include "base/error.h"
+#include "launch/placement.h"
 
 namespace fsdpbench::engine {
 namespace {
 
 using config::RunConfig;
 
-backend::CpuOptions cpu_options(const RunConfig& config) {
+/// For how long ranks that are processes wait for each other: FSDPBENCH_STALL_S, 0 for ever. By default longer than any
+/// op takes that somebody would wait for. Throws ConfigError if it is no such number.
+std::optional<double> stall_s(const launch::Environment& environment) {
+  constexpr double kDefault_s = 1800, kMost_s = 1e7;
+  const char* text = environment("FSDPBENCH_STALL_S");
+  if (text == nullptr || *text == '\0') return kDefault_s;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (*end != '\0' || !(seconds >= 0 && seconds <= kMost_s)) {
+    throw ConfigError(
+        fmt::format("FSDPBENCH_STALL_S is '{}'; expected seconds, from 0 (for ever) to {:g}.", text, kMost_s));
+  }
+  return seconds > 0 ? std::optional(seconds) : std::nullopt;
+}
+
+backend::CpuOptions cpu_options(const RunConfig& config, const launch::Session* session) {
   backend::CpuOptions options;
+  if (session != nullptr) options.stall_s = stall_s(launch::process_environment());
   const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
   options.link = config.emulate.link();
   if (config.emulate.compute_tflops) options.compute_flops_per_s = *config.emulate.compute_tflops * 1e12;
@@ -73,7 +96,7 @@ backend::BackendOptions backend_options(const Setup& setup, launch::Session* ses
   options.pool_bytes = setup.pool_bytes;
   options.poison_freed_memory = config.inject.poison_freed_memory;
   switch (config.device.backend) {
-    case config::BackendKind::cpu: options.own = cpu_options(config); break;
+    case config::BackendKind::cpu: options.own = cpu_options(config, session); break;
     case config::BackendKind::cuda: options.own = cuda_options(config); break;
     case config::BackendKind::virtual_: throw std::logic_error("backend_options: a computed clock has no backend");
   }

@@ -122,5 +122,25 @@ TEST(CpuProcesses, DifferentHostCallsAreAnError) {
             "the ranks call different things: world rank 0 barrier, world rank 1 split");
 }
 
+TEST(CpuProcesses, ARankThatLivesAndDoesNotComeIsNamed) {
+  BackendOptions options;
+  options.ranks = 3;
+  options.set<CpuOptions>().compute_flops_per_s = 1e9;
+  options.set<CpuOptions>().stall_s = 0.5;
+  const std::string text = failure_of(&make_processes, options, [](RankContext& rank) {
+    rank.world.barrier();
+    std::byte* shard = reserve<float>(rank.device, 1);
+    std::byte* full = reserve<float>(rank.device, 3);
+    if (rank.rank == 2) {  // it is busy for an hour
+      const auto hour = [](Kernels& kernels) { kernels.delay(std::int64_t{3600} * 1'000'000'000); };
+      rank.device.enqueue(Lane::all_gather, "long", hour, nullptr);
+    }
+    rank.world.all_gather(Lane::all_gather, shard, full, 1, DType::f32, nullptr);
+    rank.device.synchronize();
+  });
+  EXPECT_THAT(text,
+              ::testing::ContainsRegex("rank 2 has not come to the all_gather where rank [01] has waited for 0.5 s"));
+}
+
 }  // namespace
 }  // namespace fsdpbench::backend

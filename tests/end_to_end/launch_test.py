@@ -163,7 +163,7 @@ class Launch(unittest.TestCase):
 class Environment(Launch):
     """Processes started by hand, with the variables that launchers set."""
 
-    def start_ranks(self, arguments: list[str], ranks: int = RANKS, slurm: bool = False) -> list[Process]:
+    def start_ranks(self, arguments: list[str], ranks: int = RANKS, slurm: bool = False, **more: str) -> list[Process]:
         port = free_port()
         processes = []
         for rank in range(ranks):
@@ -174,7 +174,7 @@ class Environment(Launch):
             else:
                 variables = dict(RANK=rank, WORLD_SIZE=ranks, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=ranks,
                                  MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-            processes.append(self.start([PROGRAM, *arguments], **variables))
+            processes.append(self.start([PROGRAM, *arguments], **variables, **more))
         return processes
 
     def check_digest(self, source: str, slurm: bool) -> None:
@@ -250,6 +250,12 @@ class Environment(Launch):
         if "metrics" in result:  # else the machine was so busy that the step was cut short, and rank 0's steps are there
             self.assertEqual(result["metrics"]["step_ms"]["n"], result["train"]["steps_done"] - 1)
         self.check_traces("out", list(range(RANKS)))
+
+    def test_a_rank_that_lives_and_does_nothing_is_named(self) -> None:
+        keys = [*LONG, "inject.slow_rank=1", "inject.slow_rank_factor=1000000"]
+        processes = self.start_ranks(self.run_arguments(keys), ranks=2, FSDPBENCH_STALL_S="1")
+        self.assertEqual([process.wait(60) for process in processes], [RANK_FAILED] * 2, processes[0].errors)
+        self.assertRegex(processes[0].errors, r"rank 1 has not come to the \w+ where rank 0 has waited for 1 s")
 
     def test_a_slow_step_is_cut_short(self) -> None:
         processes = self.start_ranks(self.run_arguments(["model.layers=2", "train.steps=50", "train.warmup=1",

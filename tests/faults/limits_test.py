@@ -68,8 +68,6 @@ class Limits(Faults):
         nothing_lost(before, log)
         each_once(log, cells=4, trials=2)
 
-
-    @unittest.expectedFailure  # more is asked for than is needed, and the message has no name of the limit
     def test_address_space(self) -> None:
         if harness.sanitizer():
             self.skipTest("sanitizers reserve address space of their own")

@@ -13,8 +13,10 @@
 #include "app/console/interrupt.h"
 #include "app/job/job_run.h"
 #include "app/job/thread_run.h"
+#include "app/machine/available_memory.h"
 #include "app/report/disk_need.h"
 #include "app/report/result_folder.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/load.h"
@@ -27,8 +29,13 @@ bool out_of_threads(const std::system_error& error) {
 }
 
 std::string words_of(const std::system_error& error) {
-  return out_of_threads(error) ? "the system starts no more threads: see ulimit -u, and pids.max of its control group"
-                               : error.what();
+  if (!out_of_threads(error)) return error.what();
+  // The system says the same of both.
+  constexpr std::int64_t kStack = std::int64_t{16} << 20;
+  if (const auto left = address_space_left(); left && *left < kStack) {
+    return fmt::format("no address space is left for another thread's stack: ulimit -v leaves {}", format_bytes(*left));
+  }
+  return "the system starts no more threads: see ulimit -u, and pids.max of its control group";
 }
 
 }  // namespace

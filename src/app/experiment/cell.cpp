@@ -1,14 +1,18 @@
 #include "app/experiment/cell.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "app/console/console.h"
+#include "app/machine/available_memory.h"
 #include "app/machine/machine_facts.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/lane.h"
 #include "config/cluster.h"
 #include "config/fields.h"
 #include "config/find_file.h"
@@ -34,11 +38,15 @@ void check_kernels(const config::RunConfig& config) {
       key, config::to_toml(config::find_field(key)->write(config))));
 }
 
-void check_memory(const engine::Setup& setup, int local_ranks) {
-  // A GPU's pool is not in this memory (its device checks it); one that nothing computes in or moves is never touched.
+/// A GPU's pool is not in this memory (its device checks it); one that nothing computes in or moves is never touched.
+std::int64_t memory_of_a_rank(const engine::Setup& setup) {
   const bool untouched = setup.config.emulate.compute_tflops && setup.config.emulate.link_gb_per_s;
   const bool pool_is_here = setup.config.device.backend != config::BackendKind::cuda && !untouched;
-  const std::int64_t each = checked_sum(setup.host_bytes, pool_is_here ? setup.pool_bytes : 0);
+  return checked_sum(setup.host_bytes, pool_is_here ? setup.pool_bytes : 0);
+}
+
+void check_memory(const engine::Setup& setup, int local_ranks) {
+  const std::int64_t each = memory_of_a_rank(setup);
   const auto needed = static_cast<double>(each) * local_ranks;
   const AvailableMemory available = available_memory();
   if (needed <= static_cast<double>(available.bytes)) return;
@@ -49,6 +57,25 @@ void check_memory(const engine::Setup& setup, int local_ranks) {
       "the bytes go",
       local_ranks, needed < 0x1p63 ? format_bytes(static_cast<std::int64_t>(needed)) : "more than 8 EiB",
       format_bytes(each), format_bytes(setup.host_bytes), available.limit, format_bytes(available.bytes)));
+}
+
+/// Where `ulimit -v` limits the addresses, the stacks of threads take of them, too: a lane is a thread.
+void check_address_space(const engine::Setup& setup, int local_ranks) {
+  const std::optional<std::int64_t> left = address_space_left();
+  if (!left) return;
+  rlimit stack{};
+  const bool known = getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY;
+  const auto stack_bytes = known ? static_cast<std::int64_t>(stack.rlim_cur) : std::int64_t{8} << 20;
+  const std::int64_t threads = local_ranks * (static_cast<std::int64_t>(kLaneCount) + 1) + 4;
+  constexpr std::int64_t kLibraries = std::int64_t{64} << 20;  // their own threads, compiled kernels
+  const double needed = static_cast<double>(threads) * static_cast<double>(stack_bytes) + kLibraries +
+                        static_cast<double>(memory_of_a_rank(setup)) * local_ranks;
+  if (needed <= static_cast<double>(*left)) return;
+  throw ResourceError(fmt::format(
+      "the ranks need {} of address space, {} of it for the stacks (`ulimit -s`) of {} threads, and `ulimit -v` leaves "
+      "{}. Raise it, or use fewer ranks or a smaller model.",
+      needed < 0x1p62 ? format_bytes(static_cast<std::int64_t>(needed)) : "more than 4 EiB",
+      format_bytes(threads * stack_bytes), threads, format_bytes(*left)));
 }
 
 /// A run that nobody can wait for; its times would not fit the clock either.
@@ -118,6 +145,7 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
     return cell;
   }
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
+  check_address_space(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   cell.data = std::make_unique<engine::ByteDataset>(
       config.data.path.empty() ? default_data_path() : std::filesystem::path(config.data.path),

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 namespace fsdpbench::app {
@@ -17,5 +18,12 @@ struct AvailableMemory {
 /// memory.usage_in_bytes; pages of files that were not used lately count as free), and `ulimit -v` less what is mapped
 /// already. `root`: where /proc and /sys are, "/" but in tests.
 AvailableMemory available_memory(const std::filesystem::path& root = "/");
+
+/// What `ulimit -v` leaves of this process's address space, in bytes; absent: there is no such limit.
+std::optional<std::int64_t> address_space_left(const std::filesystem::path& root = "/");
+
+/// Where the address space is limited, malloc shares few arenas among all threads: each reserves 64 MiB of it. To be
+/// called before there are threads.
+void spare_address_space();
 
 }  // namespace fsdpbench::app

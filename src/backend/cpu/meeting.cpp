@@ -1,6 +1,7 @@
 #include "backend/cpu/meeting.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <string>
@@ -18,7 +19,8 @@ std::string describe(const Words& words) {
     case Words::Purpose::collective: return std::string(to_string(words.call.kind));
     case Words::Purpose::barrier: return "barrier";
     case Words::Purpose::split: return "split";
-    case Words::Purpose::end: break;
+    case Words::Purpose::end:
+    case Words::Purpose::silence: break;
   }
   return "end";
 }
@@ -39,11 +41,23 @@ void check_purposes(const std::vector<Words>& all, std::span<const int> world_ra
                                  world_ranks.front(), describe(all.front()), rank_of(other), describe(*other)));
 }
 
+/// "rank 2 has", "ranks 1, 3 have": who of them has said nothing.
+std::string silent_ranks(const std::vector<Words>& all, std::span<const int> world_ranks) {
+  std::vector<int> silent;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].purpose == Words::Purpose::silence) silent.push_back(world_ranks[i]);
+  }
+  return fmt::format("{} {} {}", silent.size() == 1 ? "rank" : "ranks", fmt::join(silent, ", "),
+                     silent.size() == 1 ? "has" : "have");
+}
+
 }  // namespace
 
 std::vector<Words> meet(Peers& peers, std::span<const int> world_ranks, const Words& mine) {
   const int size = peers.size();
-  std::vector<Words> all(static_cast<std::size_t>(size));
+  Words nothing;
+  nothing.purpose = Words::Purpose::silence;
+  std::vector<Words> all(static_cast<std::size_t>(size), nothing);
   for (int step = 1; step < size; ++step) {
     const int to = (peers.rank() + step) % size;
     const int from = (peers.rank() + size - step) % size;
@@ -51,7 +65,13 @@ std::vector<Words> meet(Peers& peers, std::span<const int> world_ranks, const Wo
     peers.receive(from, reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(from)]), sizeof mine);
   }
   all[static_cast<std::size_t>(peers.rank())] = mine;
-  peers.exchange();
+  peers.exchange([&] {
+    return fmt::format(
+        "{} not come to the {} where rank {} has waited for {:g} s; alive, and doing nothing that shows "
+        "(FSDPBENCH_STALL_S is for how long ranks wait)",
+        silent_ranks(all, world_ranks), describe(mine), world_ranks[static_cast<std::size_t>(peers.rank())],
+        peers.patience_s());
+  });
   check_purposes(all, world_ranks);
   return all;
 }

@@ -15,7 +15,7 @@ namespace fsdpbench::backend::cpu {
 /// What a process says to the others of its group before they do something together. Sent as bytes: all processes are
 /// the same program.
 struct Words {
-  enum class Purpose : std::int32_t { collective, barrier, split, end };
+  enum class Purpose : std::int32_t { collective, barrier, split, end, silence };  ///< silence: it has said nothing yet
 
   Purpose purpose = Purpose::end;
   CollectiveArguments call;                 ///< of a collective, without addresses
@@ -25,7 +25,8 @@ struct Words {
 };
 
 /// Says `mine` to all peers and returns what all have said, by rank, once the last has come. Collective. Throws
-/// BackendError, on all members alike, if they came for different purposes; `world_ranks` are their names.
+/// BackendError, on all members alike, if they came for different purposes, and one that names who is missing if they
+/// do not all come within CpuOptions::stall_s; `world_ranks` are their names.
 std::vector<Words> meet(Peers& peers, std::span<const int> world_ranks, const Words& mine);
 
 }  // namespace fsdpbench::backend::cpu

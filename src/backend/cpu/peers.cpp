@@ -1,15 +1,21 @@
 #include "backend/cpu/peers.h"
 
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "backend/cpu/team.h"
+#include "base/clock.h"
+#include "base/duration.h"
+#include "base/error.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::backend::cpu {
 
 Peers::Peers(Team& team, std::unique_ptr<launch::PeerGroup> group) : team_(team), group_(std::move(group)) {}
+
+double Peers::patience_s() const { return team_.emulation().stall_s.value_or(0); }
 
 bool Peers::aborted() const { return team_.abort().is_set(); }
 
@@ -21,8 +27,18 @@ void Peers::receive(int from, std::byte* target, std::int64_t bytes) {
   if (bytes > 0) receives_.push_back({from, {target, static_cast<std::size_t>(bytes)}});
 }
 
-void Peers::exchange() {
-  guarded([this] { group_->exchange(sends_, receives_, [this] { return aborted(); }); });
+void Peers::exchange(const std::function<std::string()>& missing) {
+  const std::optional<double> patience_s = missing ? team_.emulation().stall_s : std::nullopt;
+  const std::int64_t deadline_ns = patience_s ? now_ns() + whole_ns(*patience_s * 1e9) : 0;
+  const auto stuck = [&] { return patience_s && now_ns() > deadline_ns; };
+  guarded([&] {
+    try {
+      group_->exchange(sends_, receives_, [&] { return aborted() || stuck(); });
+    } catch (const launch::Stopped&) {
+      if (aborted() || !stuck()) throw;
+      throw BackendError(missing());
+    }
+  });
   sends_.clear();
   receives_.clear();
 }

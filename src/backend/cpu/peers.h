@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "launch/peer_group.h"
@@ -25,8 +26,12 @@ class Peers {
   void send(int to, const std::byte* source, std::int64_t bytes);
   void receive(int from, std::byte* target, std::int64_t bytes);
   /// Moves what was noted; then all buffers are the caller's again. Throws launch::Stopped after an abort and
-  /// BackendError if a peer is lost and nothing is known of its end.
-  void exchange();
+  /// BackendError if a peer is lost and nothing is known of its end, or, with what `missing` says, once it has taken
+  /// CpuOptions::stall_s.
+  void exchange(const std::function<std::string()>& missing = {});
+
+  /// CpuOptions::stall_s; 0 if absent.
+  double patience_s() const;
 
   /// As launch::PeerGroup.
   std::unique_ptr<launch::PeerGroup> split(int color, int key);
