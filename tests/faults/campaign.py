@@ -80,7 +80,13 @@ def revision() -> str:
     return done.stdout.strip()
 
 
-def summary(outcomes: list[Outcome], seed: int, seconds: float, load: str) -> dict:
+def command(chosen: argparse.Namespace, seed: int) -> str:
+    """That does the same again, from the source folder."""
+    program = os.path.relpath(harness.PROGRAM, harness.SOURCE)
+    return f"tests/faults/campaign.py {program} . --cases {chosen.cases} --seed {seed} --jobs {chosen.jobs}"
+
+
+def summary(outcomes: list[Outcome], again: str, seed: int, seconds: float, load: str) -> dict:
     by_kind: dict[str, dict] = {}
     for outcome in sorted(outcomes, key=lambda o: o.kind):
         entry = by_kind.setdefault(outcome.kind, {"cases": 0, "skipped": 0, "broken": 0, "exit_codes": {}})
@@ -91,10 +97,11 @@ def summary(outcomes: list[Outcome], seed: int, seconds: float, load: str) -> di
             entry["exit_codes"][code] = entry["exit_codes"].get(code, 0) + count
     ran = [outcome for outcome in outcomes if not outcome.skipped]
     return {
-        "command": " ".join(["tests/faults/campaign.py", *map(os.path.relpath, sys.argv[1:2]), *sys.argv[2:]]),
+        "command": again,
         "program": revision(),
         "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{os.cpu_count()} processors, {platform.system()} {platform.release()}, load before: {load}",
+        "machine": f"{os.cpu_count()} processors, {platform.system()}, load before and after: {load}, "
+                   f"{Path('/proc/loadavg').read_text().split()[0]}",
         "seed": seed,
         "faults": len(ran),
         "skipped": dict(collections.Counter(outcome.skipped for outcome in outcomes if outcome.skipped)),
@@ -148,7 +155,7 @@ def main() -> int:
                 print(f"  {outcome.broken}\n  again: {sys.argv[0]} {chosen.program} {chosen.source} --seed {seed} "
                       f"--only {outcome.number} --cases {chosen.cases}"
                       f"{' --kind ' + chosen.kind if chosen.kind else ''}", flush=True)
-    found = summary(outcomes, seed, time.monotonic() - begin, load)
+    found = summary(outcomes, command(chosen, seed), seed, time.monotonic() - begin, load)
     print_table(found)
     if chosen.summary:
         Path(chosen.summary).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

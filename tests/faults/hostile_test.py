@@ -125,7 +125,7 @@ class Json(Hostile):
                     done = self.bench.call("explain", "--from", "out")
                     speaks_plainly(done.out + done.err)
                     ends_as_documented(done, done.popen.returncode)
-                    done = self.bench.call("compare", "out", "base.toml", "--rerun", "--trials", "3", "-q")
+                    done = self.bench.call("compare", "out", "out/result.json")
                     speaks_plainly(done.out + done.err)
                     ends_as_documented(done, done.popen.returncode)
 
