@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 """A random campaign of faults: each case breaks something at a seeded moment or place, and all promises are asked for.
 
-    campaign.py PROGRAM SOURCE_FOLDER [--cases N] [--seed S] [--only K] [--kind NAME] [--jobs J] [--summary FILE]
+    campaign.py PROGRAM SOURCE_FOLDER [--cases N] [--seed S] [--only K] [--kind NAME] [--jobs J]
+                [--summary FILE]
 
 A case is decided by the seed and its number alone, so `--seed S --only K` runs it again; what the machine does meanwhile
 is not in the seed. The promises (promises.py): every finished measurement is there once; exit codes are those of
 README.md; nothing hangs; no process is left; no traceback and no library's words; files are whole or not there. What a
-case does is a function of faults.py.
+case does is a function of one of the *_faults.py.
 """
 
 import argparse
@@ -23,16 +24,17 @@ import traceback
 import unittest
 from pathlib import Path
 
-import faults
+import fault
 import harness
-import promises
+# These fill fault.ALL; in another order a seed would mean other cases.
+import run_faults, sweep_faults, file_faults, job_faults  # noqa: F401
 
 
 def kinds_of(cases: int, seed: int, only: str) -> list[str]:
     """Each kind as often as its weight says, in a random order: the first of any length are a fair sample."""
-    chosen = {name: fault.weight for name, fault in faults.ALL.items() if not only or name == only}
+    chosen = {name: entry.weight for name, entry in fault.ALL.items() if not only or name == only}
     if not chosen:
-        raise SystemExit(f"there is no kind '{only}'; known are {', '.join(faults.ALL)}")
+        raise SystemExit(f"there is no kind '{only}'; known are {', '.join(fault.ALL)}")
     order = random.Random(seed)
     kinds: list[str] = []
     while len(kinds) < cases:
@@ -55,9 +57,9 @@ class Outcome:
 def run_case(seed: int, number: int, kind: str) -> Outcome:
     outcome = Outcome(number, kind)
     begin = time.monotonic()
-    case = faults.Case(random.Random(f"{seed}/{number}/{kind}"))
+    case = fault.Case(random.Random(f"{seed}/{number}/{kind}"))
     try:
-        faults.ALL[kind].call(case)
+        fault.ALL[kind].call(case)
         case.check_all()
     except unittest.SkipTest as skip:
         outcome.skipped = str(skip)

@@ -51,7 +51,12 @@ compute_tflops = 0.001
 link_gb_per_s = 1.0
 """
 # Four cells, for threads and for jobs.
-SWEEP = 'base = "base.toml"\ntrials = {trials}\n[axes]\n"fsdp.layout" = ["flat", "per_param"]\n"train.steps" = [3, 4]\n'
+SWEEP = """base = "base.toml"
+trials = {trials}
+[axes]
+"fsdp.layout" = ["flat", "per_param"]
+"train.steps" = [3, 4]
+"""
 OK, FAILURE, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, RANK_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
@@ -180,8 +185,9 @@ class Bench:
     def mpirun(self, *arguments: str, ranks: int = RANKS) -> Started:
         # Not its usual second from SIGTERM to SIGKILL: a busy machine needs longer to write the files.
         options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "3", "-n", str(ranks)]
-        return self.start(*options, PROGRAM, *arguments, program="mpirun", variables=dict(
-            OMPI_ALLOW_RUN_AS_ROOT=1, OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, OMPI_MCA_btl_vader_single_copy_mechanism="none"))
+        variables = dict(OMPI_ALLOW_RUN_AS_ROOT=1, OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1,
+                         OMPI_MCA_btl_vader_single_copy_mechanism="none")
+        return self.start(*options, PROGRAM, *arguments, program="mpirun", variables=variables)
 
     def rank_variables(self, rank: int, ranks: int, port: int) -> dict[str, object]:
         return dict(RANK=rank, WORLD_SIZE=ranks, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=ranks, MASTER_ADDR="127.0.0.1",

@@ -8,7 +8,6 @@ import gzip
 import json
 import os
 import socket
-import unittest
 
 import harness
 from harness import BAD_INPUT, BASE, OK, SWEEP, Faults, sets
@@ -79,8 +78,6 @@ class NoFiles(Hostile):
         self.check("empty")
 
     def test_sockets(self) -> None:
-
-
         with socket.socket(socket.AF_UNIX) as there:
             there.bind(str(self.folder / "socket"))
             self.check("socket")
@@ -134,7 +131,8 @@ class Json(Hostile):
         log = self.folder / "sweep/trials.jsonl"
         good = log.read_text().splitlines()
         trial = json.loads(good[1])
-        bad_lines = [self.DEEP, "3", "[]", '"\x1b[2J"', json.dumps(trial | {"trial": -1}), json.dumps(trial | {"trial": 1e300}),
+        bad_lines = [self.DEEP, "3", "[]", '"\x1b[2J"', json.dumps(trial | {"trial": -1}),
+                     json.dumps(trial | {"trial": 1e300}),
                      json.dumps(trial | {"cell": 3}), json.dumps(trial | {"status": "\x1b[2J"}),
                      json.dumps(trial | {"metrics": 3}), json.dumps(trial | {"config": [3]}),
                      json.dumps(trial | {"trial": 10**15}), json.dumps(trial | {"cell": "x" * 20_000_000})]
@@ -204,7 +202,8 @@ class Toml(Hostile):
     def test_numbers(self) -> None:
         for key in ("train.steps", "mesh.ranks", "model.width", "emulate.link_gb_per_s", "emulate.link_latency_us",
                     "emulate.compute_tflops", "train.seq_len"):
-            for value in ("nan", "inf", "-1", "1e400", "9223372036854775808", "-9223372036854775808", "1e-300", "1e300"):
+            for value in ("nan", "inf", "-1", "1e400", "9223372036854775808", "-9223372036854775808", "1e-300",
+                          "1e300"):
                 if (key, value) == ("emulate.link_latency_us", "1e-300"):
                     continue  # as good as none, which is valid
                 with self.subTest(key=key, value=value):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Jobs of several processes whose ranks are killed or stopped, or whose launcher is: the others end, and say who it was.
+"""Jobs of processes whose ranks are killed or stopped, or whose launcher is: the others end, and say who it was.
 
     jobs_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 
@@ -87,7 +87,8 @@ class Torchrun(Job):
         each_once(log, cells=4, trials=4)
 
     def test_ranks_that_are_not_what_the_variables_say(self) -> None:
-        for name, value in (("WORLD_SIZE", 2_000_000_000), ("LOCAL_WORLD_SIZE", 2_000_000_000), ("WORLD_SIZE", -1), ("RANK", "two"), ("RANK", 7),
+        for name, value in (("WORLD_SIZE", 2_000_000_000), ("LOCAL_WORLD_SIZE", 2_000_000_000), ("WORLD_SIZE", -1),
+                            ("RANK", "two"), ("RANK", 7),
                             ("MASTER_PORT", 99999), ("MASTER_ADDR", ""), ("LOCAL_RANK", 9)):
             with self.subTest(f"{name}={value}"):
                 variables = self.bench.rank_variables(0, 2, harness.free_port()) | {name: value}

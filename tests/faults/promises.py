@@ -32,7 +32,8 @@ def speaks_plainly(text: str) -> None:
         raise Broken(f"words of a library: ...{text[max(0, found.start() - 200):found.end() + 200]}")
     found = CONTROL.search(text)
     if found:
-        raise Broken(f"a control character, {found.group()!r}, in: {text[max(0, found.start() - 80):found.end() + 80]!r}")
+        around = text[max(0, found.start() - 80):found.end() + 80]
+        raise Broken(f"a control character, {found.group()!r}, in: {around!r}")
 
 
 def ends_as_documented(started: harness.Started, code: int, killed: bool = False, heard: bool = True) -> None:

@@ -5,7 +5,6 @@
 """
 
 import json
-import os
 import random
 import signal
 import time
@@ -13,7 +12,7 @@ import unittest
 
 import harness
 from harness import BASE, INTERRUPTED, OK, SWEEP, Faults, long_fault
-from promises import KILLED, each_once, no_drafts, nothing_lost, result_of, speaks_plainly, whole_json, whole_lines
+from promises import KILLED, each_once, no_drafts, nothing_lost, result_of, speaks_plainly, whole_json
 from streams_test import NO_PACKAGE, has_report
 
 THREADS = [*harness.TINY, "mesh.ranks=2"]

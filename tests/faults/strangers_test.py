@@ -13,7 +13,6 @@ import re
 import socket
 import struct
 import threading
-import unittest
 from pathlib import Path
 
 import harness
@@ -40,7 +39,8 @@ def unpack(data: bytes) -> list[bytes]:
 
 
 def frame(kind: int, payload: bytes, topic: bytes = b"", announced: int | None = None) -> bytes:
-    return struct.pack("<IIQQ", MAGIC, kind, len(topic), len(payload) if announced is None else announced) + topic + payload
+    size = len(payload) if announced is None else announced
+    return struct.pack("<IIQQ", MAGIC, kind, len(topic), size) + topic + payload
 
 
 class Guest:

@@ -4,7 +4,6 @@
     streams_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
-import unittest
 
 import harness
 from harness import BASE, CANNOT_WRITE, OK, SWEEP, Faults, sets
@@ -47,7 +46,8 @@ class Streams(Faults):
                 self.assertIn("standard output could not be written", done.err)
 
     def test_a_run_keeps_its_files(self) -> None:
-        for i, (out, err) in enumerate([("closed", "file"), ("closed", "closed"), ("gone", "gone"), ("/dev/full",) * 2]):
+        pairs = [("closed", "file"), ("closed", "closed"), ("gone", "gone"), ("/dev/full", "/dev/full")]
+        for i, (out, err) in enumerate(pairs):
             with self.subTest(stdout=out, stderr=err):
                 self.check(*self.run_arguments(*THREADS, out=f"out{i}", base=[]), stdout=out, stderr=err)
                 self.assertTrue(result_of(self.folder / f"out{i}")["complete"])
