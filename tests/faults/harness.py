@@ -60,6 +60,12 @@ trials = {trials}
 OK, FAILURE, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, RANK_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
+# Behind a shell's `&` the interrupt is ignored, by us and by whatever we start, as it should be; here it is to be sent.
+for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    if signal.getsignal(_number) == signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
+
+
 class Hang(AssertionError):
     """Something did not end by its deadline."""
 
