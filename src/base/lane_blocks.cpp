@@ -15,21 +15,115 @@ bool LaneBlocks::reusable(const Block& block, const LaneClock& now) {
   return true;
 }
 
+std::optional<std::int64_t> LaneBlocks::Reusable::block_of_size(std::int64_t size, Lane lane) const {
+  std::optional<std::int64_t> first;
+  for (const Lane freed_on : kLanes) {
+    const auto found = blocks_.find({size, freed_on});
+    if (found == blocks_.end()) continue;
+    const std::int64_t offset = *found->second.begin();
+    if (freed_on == lane) return offset;
+    first = std::min(first.value_or(offset), offset);
+  }
+  return first;
+}
+
 LaneBlocks::Run LaneBlocks::best_run(std::int64_t size, Lane lane, const LaneClock& now) {
-  Run best;
-  for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
-    if (block->bytes != size || !reusable(*block, now)) continue;
-    if (block->freed_on == lane) return {block, size};
-    if (best.bytes == 0) best = {block, size};
+  const Reusable& reusable = learn(lane, now);
+  if (const auto offset = reusable.block_of_size(size, lane)) return {free_.at(*offset), size};
+  if (const auto run = reusable.smallest_run(size)) return {free_.at(run->offset), run->bytes};
+  return {};
+}
+
+void LaneBlocks::Reusable::add(const Block& block) {
+  blocks_[{block.bytes, block.freed_on}].insert(block.offset);
+  bytes_ += block.bytes;
+  Extent extent{block.offset, block.bytes};
+  const auto after = runs_.find(extent.offset + extent.bytes);
+  if (after != runs_.end()) {
+    extent.bytes += after->second;
+    erase(after);
   }
-  if (best.bytes > 0) return best;
-  for (auto block = blocks_.begin(); block != blocks_.end();) {
-    Run run{block, 0};
-    for (; block != blocks_.end() && reusable(*block, now); ++block) run.bytes += block->bytes;
-    if (run.bytes >= size && (best.bytes == 0 || run.bytes < best.bytes)) best = run;
-    if (run.bytes == 0) ++block;
+  const auto next = runs_.lower_bound(extent.offset);
+  if (next != runs_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == extent.offset) {
+      extent = {before->first, before->second + extent.bytes};
+      erase(before);
+    }
   }
-  return best;
+  insert(extent);
+}
+
+void LaneBlocks::Reusable::remove(const Block& block) {
+  const auto same = blocks_.find({block.bytes, block.freed_on});
+  same->second.erase(block.offset);
+  if (same->second.empty()) blocks_.erase(same);
+  bytes_ -= block.bytes;
+  const auto around = std::prev(runs_.upper_bound(block.offset));
+  const Extent front{around->first, block.offset - around->first};
+  const Extent rest{block.offset + block.bytes, around->second - front.bytes - block.bytes};
+  erase(around);
+  if (front.bytes > 0) insert(front);
+  if (rest.bytes > 0) insert(rest);
+}
+
+std::optional<LaneBlocks::Reusable::Extent> LaneBlocks::Reusable::smallest_run(std::int64_t size) const {
+  const auto found = by_size_.lower_bound({size, 0});
+  if (found == by_size_.end()) return std::nullopt;
+  return Extent{found->second, found->first};
+}
+
+void LaneBlocks::Reusable::insert(const Extent& extent) {
+  runs_.emplace(extent.offset, extent.bytes);
+  by_size_.emplace(extent.bytes, extent.offset);
+}
+
+void LaneBlocks::Reusable::erase(std::map<std::int64_t, std::int64_t>::iterator run) {
+  by_size_.erase({run->second, run->first});
+  runs_.erase(run);
+}
+
+LaneBlocks::Reusable& LaneBlocks::learn(Lane lane, const LaneClock& now) {
+  const std::size_t index = index_of(lane);
+  auto& [others, looked_at] = others_[index];
+  LaneClock clock = now;
+  clock.seen[index] = 0;  // what the lane itself has issued meanwhile orders it after nothing
+  if (looked_at == clock) return reusable_[index];
+  looked_at = clock;
+  for (auto other = others.begin(); other != others.end();) {
+    Block& block = *other->second;
+    if (!reusable(block, now)) {
+      ++other;
+      continue;
+    }
+    block.known_reusable[index] = true;
+    reusable_[index].add(block);
+    other = others.erase(other);
+  }
+  return reusable_[index];
+}
+
+void LaneBlocks::list(Blocks::iterator block) {
+  free_.emplace(block->offset, block);
+  for (std::size_t i = 0; i < kLaneCount; ++i) {
+    if (block->known_reusable[i]) {
+      reusable_[i].add(*block);
+    } else {
+      others_[i].blocks.emplace(block->offset, block);
+      others_[i].looked_at.reset();
+    }
+  }
+}
+
+void LaneBlocks::unlist(Blocks::iterator block) {
+  free_.erase(block->offset);
+  for (std::size_t i = 0; i < kLaneCount; ++i) {
+    if (block->known_reusable[i]) {
+      reusable_[i].remove(*block);
+    } else {
+      others_[i].blocks.erase(block->offset);
+    }
+  }
 }
 
 LaneBlocks::Run LaneBlocks::free_tail(const LaneClock& now) {
@@ -54,11 +148,16 @@ std::int64_t LaneBlocks::allocate(std::int64_t size, Lane lane, const LaneClock&
   for (std::int64_t left = std::min(size, run.bytes); left > 0;) {
     const std::int64_t taken = std::min(left, next->bytes);
     left -= taken;
+    unlist(next);
     next->offset += taken;
     next->bytes -= taken;
-    if (next->bytes == 0) next = blocks_.erase(next);
+    if (next->bytes == 0) {
+      next = blocks_.erase(next);
+    } else {
+      list(next);
+    }
   }
-  live_[offset] = blocks_.insert(next, {offset, size, true, lane, {}});
+  live_[offset] = blocks_.insert(next, {offset, size, true, lane, {}, {}});
   return offset;
 }
 
@@ -68,6 +167,8 @@ void LaneBlocks::free(std::int64_t offset, Lane lane, const LaneClock& freed_aft
   found->second->live = false;
   found->second->freed_on = lane;
   found->second->freed_after = freed_after;
+  found->second->known_reusable = {};
+  list(found->second);
   live_.erase(found);
 }
 
@@ -80,12 +181,6 @@ std::vector<std::int64_t> LaneBlocks::layout() const {
   return layout;
 }
 
-std::int64_t LaneBlocks::occupied(const LaneClock& now) const {
-  std::int64_t bytes = 0;
-  for (const Block& block : blocks_) {
-    if (!reusable(block, now)) bytes += block.bytes;
-  }
-  return bytes;
-}
+std::int64_t LaneBlocks::occupied(Lane lane, const LaneClock& now) { return reserved_ - learn(lane, now).bytes(); }
 
 }  // namespace fsdpbench

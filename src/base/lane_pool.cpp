@@ -17,8 +17,8 @@ std::int64_t LanePool::allocate(std::int64_t bytes, MemoryCategory category, Lan
   PoolStatistics& s = statistics_;
   s.live[c] += size;
   s.live_total += size;
-  s.peak_occupied[c] = std::max(s.peak_occupied[c], by_category_[c].occupied(now));
-  s.peak_occupied_total = std::max(s.peak_occupied_total, blocks_.occupied(now));
+  s.peak_occupied[c] = std::max(s.peak_occupied[c], by_category_[c].occupied(lane, now));
+  s.peak_occupied_total = std::max(s.peak_occupied_total, blocks_.occupied(lane, now));
   s.reserved = blocks_.reserved();
   s.reuses = blocks_.reuses();
   ++s.allocations;

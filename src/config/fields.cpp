@@ -243,6 +243,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+/// Longer ones are no typing errors, and comparing them letter by letter would take their length squared.
+constexpr std::size_t kLongestName = 80;
+
 std::string_view after_dot(std::string_view name) { return name.substr(name.find('.') + 1); }
 
 }  // namespace
@@ -258,12 +261,14 @@ const Field* find_field(std::string_view name) {
 }
 
 std::string nearest(std::string_view name, std::span<const std::string> names) {
+  name = name.substr(0, kLongestName);
   const auto best =
       std::ranges::min_element(names, {}, [&](const std::string& other) { return edit_distance(name, other); });
   return best == names.end() ? std::string() : *best;
 }
 
 std::string nearest_field(std::string_view name) {
+  name = name.substr(0, kLongestName);
   if (const std::string_view known = key_of_other_system(name); !known.empty()) return std::string(known);
   // The right key in the wrong table is as likely a mistake as a typing error.
   const auto distance = [&](const Field& field) {

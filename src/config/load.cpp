@@ -161,6 +161,7 @@ Entry read_override(const std::string& text) {
   Entry entry{name, Value(false), fmt::format("--set {}", text),
               std::string(trim(std::string_view(text).substr(equals + 1)))};
   entry.value = entry.raw;
+  if (too_deep(entry.raw)) return entry;  // a path, or nothing that any key takes
   try {
     const toml::table parsed = toml::parse(fmt::format("value = {}\n", entry.raw));
     if (parsed.size() == 1) entry.value = scalar(*parsed.get("value")).value_or(Value(entry.raw));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string_view>
 
 #include "base/error.h"
@@ -160,9 +161,10 @@ class Reader {
       return all;
     }
     if (array->empty()) fail(*item.node, fmt::format("{} has no values; expected at least one.", item.key));
+    std::set<Value> seen;
     for (const toml::node& element : *array) {
       Value v = value(item.key, element);
-      if (std::ranges::count(all, v) > 0) {
+      if (!seen.insert(v).second) {
         fail(element, fmt::format("{} has the value {} twice; leave one out.", item.key, to_toml(v)));
       }
       all.push_back(std::move(v));

@@ -59,36 +59,21 @@ void check_is_toml(const std::string& path, std::string_view text, FileKind want
   }
 }
 
-/// The parser makes a table for each part of a dotted key, and takes them away by recursion: thousands of parts would
-/// end the program. Throws ConfigError with the line. Texts and comments are skipped.
-void check_keys(const std::string& path, std::string_view text) {
-  constexpr int kMostDots = 64;
-  int line = 1;
-  int dots = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '#') {
-      i = std::min(text.find('\n', i), text.size());
-      dots = 0;
-      ++line;
-    } else if (c == '"' || c == '\'') {
-      const std::string_view three = c == '"' ? "\"\"\"" : "'''";
-      const std::string_view end = text.substr(i).starts_with(three) ? three : three.substr(0, 1);
-      for (i += end.size(); i < text.size() && !text.substr(i).starts_with(end); ++i) {
-        if (text[i] == '\n') ++line;
-        if (c == '"' && text[i] == '\\') ++i;
-      }
-      i += end.size() - 1;
-    } else if (c == '.') {
-      if (++dots > kMostDots) {
-        throw ConfigError(fmt::format("{}:{}: a key of more than {} parts; keys of {}s have two, as in mesh.ranks.",
-                                      path, line, kMostDots, noun(FileKind::run)));
-      }
-    } else if (c == '\n' || c == ',' || c == '=' || c == '[' || c == ']' || c == '{' || c == '}') {
-      dots = 0;
-      if (c == '\n') ++line;
+/// Behind the TOML string that begins at `begin`, whether it is closed or not.
+std::size_t end_of_string(std::string_view text, std::size_t begin) {
+  const char quote = text[begin];
+  const std::string three(3, quote);
+  const bool many_lines = text.substr(begin, 3) == three;
+  for (std::size_t i = begin + (many_lines ? 3 : 1); i < text.size(); ++i) {
+    if (text[i] == '\\' && quote == '"') {
+      ++i;
+    } else if (many_lines ? text.substr(i, 3) == three : text[i] == quote) {
+      return i + (many_lines ? 3 : 1);
+    } else if (text[i] == '\n' && !many_lines) {
+      return i;
     }
   }
+  return text.size();
 }
 
 bool is_table_of_profiles(std::string_view name) {
@@ -128,6 +113,31 @@ void check_kind(const std::string& path, const toml::table& file, FileKind wante
 
 }  // namespace
 
+std::optional<TooDeep> too_deep(std::string_view text) {
+  constexpr int kMostParts = 16, kMostBrackets = 32;
+  int line = 1, brackets = 0, dots = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '#') {
+      i = std::min(text.find('\n', i), text.size()) - 1;
+    } else if (c == '"' || c == '\'') {
+      const std::size_t end = end_of_string(text, i);
+      line += static_cast<int>(std::ranges::count(text.substr(i, end - i), '\n'));
+      i = end - 1;
+    } else if (c == '.') {
+      if (++dots >= kMostParts) return TooDeep{line, fmt::format("a key has more than {} parts", kMostParts)};
+    } else if (c == '\n' || c == ',' || c == '=' || c == '[' || c == ']' || c == '{' || c == '}') {
+      dots = 0;
+      line += c == '\n' ? 1 : 0;
+      brackets += c == '[' || c == '{' ? 1 : c == ']' || c == '}' ? -1 : 0;
+      if (brackets > kMostBrackets) {
+        return TooDeep{line, fmt::format("arrays or tables are nested more than {} deep", kMostBrackets)};
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Value> scalar(const toml::node& node) {
   if (const auto* v = node.as_boolean()) return Value(v->get());
   if (const auto* v = node.as_integer()) return Value(v->get());
@@ -143,7 +153,9 @@ std::string place_of(const std::string& path, const toml::node& node) {
 toml::table parse_toml(const std::string& path, FileKind wanted) {
   const std::string text = text_of_file(path, wanted);
   check_is_toml(path, text, wanted);
-  check_keys(path, text);
+  if (const auto deep = too_deep(text)) {
+    throw ConfigError(fmt::format("{}:{}: {}; no {} needs that.", path, deep->line, deep->what, noun(wanted)));
+  }
   try {
     toml::table file = toml::parse(text, path);
     check_kind(path, file, wanted);

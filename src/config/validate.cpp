@@ -178,6 +178,17 @@ void check_inject(const RunConfig& config, Notes& notes) {
   }
 }
 
+/// The schedule of a step lists every layer of every microbatch: beyond this it takes gigabytes and minutes.
+void check_schedule_size(const RunConfig& config) {
+  constexpr std::int64_t kMostPasses = 1 << 15;
+  const std::int64_t passes = config.model.layers * config.train.accumulate;
+  require(
+      passes <= kMostPasses,
+      "model.layers = {} times train.accumulate = {} is {}; expected at most {}, since the schedule of a step lists "
+      "every layer of every microbatch.",
+      config.model.layers, config.train.accumulate, passes, kMostPasses);
+}
+
 void check_emulate(const Emulate& emulate) {
   require(
       emulate.link_gb_per_s || emulate.link_latency_us == 0,
@@ -245,6 +256,7 @@ std::vector<std::string> validate(RunConfig& config) {
   settle_mesh(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);
+  check_schedule_size(config);
   check_emulate(config.emulate);
   check_device(config, notes);
   check_simulate(config, notes);

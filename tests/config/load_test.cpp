@@ -210,6 +210,33 @@ TEST_F(Load, BrokenSyntaxNamesLineAndColumn) {
   EXPECT_THAT(error("[mesh]\nranks = 4\nranks = 5"), testing::StartsWith("run.toml:3:"));
 }
 
+std::string repeated(std::string_view text, int times) {
+  std::string all;
+  for (int i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+TEST_F(Load, NestingThatWouldOverflowTheStackIsRefusedWithItsLine) {
+  const std::string key = "a" + repeated(".a", 50'000);
+  EXPECT_EQ(error("# ...\n" + key + " = 1\n"), "run.toml:2: a key has more than 16 parts; no run profile needs that.");
+  EXPECT_EQ(error("\n[" + key + "]\n"), "run.toml:2: a key has more than 16 parts; no run profile needs that.");
+  EXPECT_THAT(error("\"a\"" + repeated(".\"a\"", 50'000) + " = 1"), HasSubstr("run.toml:1: a key has more than"));
+  for (const char* open : {"[", "{ a = "}) {
+    EXPECT_EQ(error("x = '''\n'''\na = " + repeated(open, 50'000)),
+              "run.toml:3: arrays or tables are nested more than 32 deep; no run profile needs that.");
+  }
+  EXPECT_THAT(error("", {"mesh.ranks=" + repeated("[", 50'000)}), HasSubstr("expected an integer"));
+  EXPECT_THAT(error("", {key + "=1"}), HasSubstr("unknown key"));
+}
+
+TEST_F(Load, DotsInTextAndCommentsAreNoNesting) {
+  const std::string up = repeated("../", 40) + "data";
+  EXPECT_EQ(load("# " + up + " [[[[\n[data]\npath = \"" + up + "\" # '" + up).data.path, up);
+  EXPECT_EQ(load("[data]\npath = '''" + up + "'''\n").data.path, up);
+  EXPECT_EQ(load("[data]\npath = \"\\\"" + up + "\"\n").data.path, "\"" + up);
+  EXPECT_EQ(load("", {"data.path=" + up}).data.path, up);
+}
+
 TEST_F(Load, BadSetArguments) {
   EXPECT_EQ(error("", {"mesh.ranks"}), "--set mesh.ranks: expected key=value, as in --set mesh.ranks=8.");
   EXPECT_EQ(error("", {"=3"}), "--set =3: expected key=value, as in --set mesh.ranks=8.");

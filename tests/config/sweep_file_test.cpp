@@ -94,6 +94,15 @@ TEST_F(SweepFileTest, BadValues) {
   EXPECT_THAT(error("[axes]\n\"mesh.ranks\" = [1]\n[set]\n\"mesh.ranks\" = 2\n"), HasSubstr("fixed in [set]"));
 }
 
+TEST_F(SweepFileTest, DeepKeysAreRefusedAndManyValuesAreNot) {
+  std::string key = "a", seeds;
+  for (int i = 0; i < 50'000; ++i) key += ".a";
+  EXPECT_THAT(error("[axes]\n" + key + " = [1]\n"), HasSubstr("s.toml:3: a key has more than 16 parts; no sweep file"));
+  for (int i = 0; i < 80'000; ++i) seeds += std::to_string(i) + ",";
+  EXPECT_EQ(load_with_base("[axes]\n\"train.seed\" = [" + seeds + "]\n").axes.at(0).values.size(), 80'000U);
+  EXPECT_THAT(error("[axes]\n\"train.seed\" = [" + seeds + "7]\n"), HasSubstr("train.seed has the value 7 twice"));
+}
+
 TEST_F(SweepFileTest, RulesNameAxes) {
   const std::string axes = "[axes]\n\"mesh.ranks\" = [1, 2]\n";
   EXPECT_THAT(error(axes + "[[skip]]\n\"train.steps\" = 2\n"), HasSubstr("no axis of this sweep"));

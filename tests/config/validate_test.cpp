@@ -71,6 +71,12 @@ TEST(Validate, EveryNumberHasBounds) {
   }
 }
 
+TEST(Validate, SchedulesThatNobodyCanHoldAreRefused) {
+  EXPECT_THAT(error([](RunConfig& c) { c.model.layers = 4096, c.train.accumulate = 65536; }),
+              HasSubstr("is 268435456; expected at most 32768"));
+  check([](RunConfig& c) { c.model.layers = 4096, c.train.accumulate = 8; });
+}
+
 TEST(Validate, IsIdempotent) {
   Checked once = check([](RunConfig& c) { c.mesh = {8, 4, 0}, c.fsdp.strategy = Strategy::hybrid_shard; });
   const RunConfig first = once.config;

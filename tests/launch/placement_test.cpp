@@ -221,6 +221,8 @@ TEST(Placement, ContradictionsNameTheVariablesAndTheirValues) {
   const std::vector<Wrong> table{
       {with(kTorchrun, {{"RANK", "8"}}), {"RANK=8 and WORLD_SIZE=8", "contradict each other"}},
       {with(kTorchrun, {{"RANK", "-1"}}), {"RANK=-1", "not an integer from 0"}},
+      {with(kTorchrun, {{"WORLD_SIZE", "2000000000"}}), {"WORLD_SIZE=2000000000", "from 1 to 1048576"}},
+      {with(kTorchrun, {{"LOCAL_WORLD_SIZE", "2000000000"}}), {"LOCAL_WORLD_SIZE=2000000000", "from 1 to 1048576"}},
       {with(kTorchrun, {{"RANK", "five"}}), {"RANK=five"}},
       {with(kTorchrun, {{"RANK", "5x"}}), {"RANK=5x"}},
       {with(kTorchrun, {{"WORLD_SIZE", "0"}}), {"WORLD_SIZE=0", "from 1"}},

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <numeric>
 #include <random>
+#include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "config/load.h"
@@ -36,17 +38,35 @@ std::string slug(const std::vector<config::Value>& values) {
   return out.substr(0, kMostSlug);
 }
 
-bool matches(const config::CellRule& rule, const config::SweepFile& file, const std::vector<config::Value>& values) {
-  for (const config::SweepAxis& condition : rule.when) {
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (file.axes[i].key != condition.key) continue;
-      if (std::ranges::count(condition.values, values[i]) == 0) return false;
+/// Which cells a rule of the file is for. Both may have many values.
+class Rule {
+ public:
+  Rule(const config::CellRule& rule, const config::SweepFile& file) : set_(&rule.set) {
+    for (const config::SweepAxis& condition : rule.when) {
+      const auto axis = std::ranges::find(file.axes, condition.key, &config::SweepAxis::key);
+      conditions_.emplace_back(axis - file.axes.begin(),
+                               std::set<config::Value>(condition.values.begin(), condition.values.end()));
     }
   }
-  return true;
+  bool matches(const std::vector<config::Value>& values) const {
+    return std::ranges::all_of(conditions_, [&](const auto& condition) {
+      return condition.second.contains(values[static_cast<std::size_t>(condition.first)]);
+    });
+  }
+  const config::Settings& set() const { return *set_; }
+
+ private:
+  std::vector<std::pair<std::ptrdiff_t, std::set<config::Value>>> conditions_;  // axis, values
+  const config::Settings* set_;
+};
+
+std::vector<Rule> rules_of(const std::vector<config::CellRule>& rules, const config::SweepFile& file) {
+  std::vector<Rule> all;
+  for (const config::CellRule& rule : rules) all.emplace_back(rule, file);
+  return all;
 }
 
-SweepCell make_cell(const config::SweepFile& file, std::vector<config::Value> values) {
+SweepCell make_cell(const config::SweepFile& file, const std::vector<Rule>& whens, std::vector<config::Value> values) {
   SweepCell cell;
   std::string all;
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -54,9 +74,9 @@ SweepCell make_cell(const config::SweepFile& file, std::vector<config::Value> va
     all += cell.overrides.back() + '\n';
   }
   cell.id = fmt::format("c-{}-{:012x}", slug(values), stable_hash(all) & 0xFFFF'FFFF'FFFF);
-  for (const config::CellRule& rule : file.whens) {
-    if (!matches(rule, file, values)) continue;
-    for (const auto& [key, value] : rule.set) cell.overrides.push_back(assignment(key, value));
+  for (const Rule& rule : whens) {
+    if (!rule.matches(values)) continue;
+    for (const auto& [key, value] : rule.set()) cell.overrides.push_back(assignment(key, value));
   }
   cell.values = std::move(values);
   return cell;
@@ -71,6 +91,7 @@ void expand_cells(SweepGrid& grid) {
     }
     product *= axis.values.size();
   }
+  const std::vector<Rule> skips = rules_of(file.skips, file), whens = rules_of(file.whens, file);
   for (std::size_t i = 0; i < product; ++i) {
     std::vector<config::Value> values(file.axes.size());
     std::size_t rest = i;
@@ -78,10 +99,10 @@ void expand_cells(SweepGrid& grid) {
       values[a] = file.axes[a].values[rest % file.axes[a].values.size()];
       rest /= file.axes[a].values.size();
     }
-    if (std::ranges::any_of(file.skips, [&](const auto& rule) { return matches(rule, file, values); })) {
+    if (std::ranges::any_of(skips, [&](const Rule& rule) { return rule.matches(values); })) {
       ++grid.skipped;
     } else {
-      grid.cells.push_back(make_cell(file, std::move(values)));
+      grid.cells.push_back(make_cell(file, whens, std::move(values)));
     }
   }
   if (grid.cells.empty()) throw ConfigError("[[skip]] leaves out every cell of this sweep; there is nothing to run.");
