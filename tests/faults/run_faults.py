@@ -9,7 +9,7 @@ import unittest
 import harness
 import promises
 from fault import ENDING, THREADS, Case, damaged, fault, needs_mounts
-from harness import LONG, OK, sets, until
+from harness import BASE, LONG, OK, sets, until
 
 
 @fault(4)
