@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-std::string ms(double value) { return fmt::format("{:.3f}", value); }
+std::string exact_ms(double value) { return fmt::format("{:.3f}", value); }
 
 std::string interval(const metrics::Summary& s, double scale = 1, int digits = 3) {
   if (s.interval == metrics::IntervalKind::one_value) return "one step";
@@ -99,7 +99,8 @@ std::string what_if_text(const FinishedRun& run, const WhatIfQuestion& question,
   table.title = fmt::format("{}: {}", run.folder, question_text(question));
   table.header = {"", "measured", "replayed", "what-if", "", "change", ""};
   const auto row = [&](const char* name, double measured, double replayed, double changed, const std::string& note) {
-    table.rows.push_back({name, ms(measured), ms(replayed), ms(changed), "ms", percent(replayed, changed), note});
+    table.rows.push_back(
+        {name, exact_ms(measured), exact_ms(replayed), exact_ms(changed), "ms", percent(replayed, changed), note});
   };
   row("step time", was.step_ms.median, base.step_ms.median, is.step_ms.median, interval(is.step_ms));
   row("exposed communication", was.exposed_comm_ms, base.exposed_comm_ms, is.exposed_comm_ms,
