@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -30,6 +32,9 @@ const char* noun(FileKind kind) {
 std::string text_of_file(const std::string& path, FileKind wanted) {
   std::error_code error;
   const auto status = fs::status(path, error);
+  if (status.type() == fs::file_type::none) {  // a folder that may not be searched, a circle of links
+    throw ConfigError(fmt::format("{}: cannot be read: {}.", path, error.message()));
+  }
   if (!fs::exists(status)) throw ConfigError(fmt::format("{}: there is no such file.", path));
   if (fs::is_directory(status)) {
     throw ConfigError(fmt::format("{}: is a folder; a {} (TOML) is expected.", path, noun(wanted)));
@@ -39,7 +44,7 @@ std::string text_of_file(const std::string& path, FileKind wanted) {
         fmt::format("{}: is a pipe or a device; a {} (TOML) in a regular file is expected.", path, noun(wanted)));
   }
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading.", path));
+  if (!file) throw ConfigError(fmt::format("{}: cannot be read: {}.", path, std::strerror(errno)));
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

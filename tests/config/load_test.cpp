@@ -248,6 +248,13 @@ TEST_F(Load, MissingProfile) {
   EXPECT_THAT(config_error([&] { load_profile(folder_.path().string()); }), HasSubstr("is a folder"));
 }
 
+TEST_F(Load, WhatCannotBeReadIsNotCalledMissing) {
+  const std::filesystem::path circle = folder_.path() / "circle.toml";
+  std::filesystem::create_symlink(circle, circle);
+  EXPECT_THAT(config_error([&] { load_profile(circle.string()); }),
+              EndsWith("circle.toml: cannot be read: Too many levels of symbolic links."));
+}
+
 TEST_F(Load, UnknownModelPresetListsTheKnown) {
   const std::string message = error("[model]\npreset = 'llama'");
   EXPECT_THAT(message, HasSubstr("model.preset = \"llama\" is not valid; known are "));
