@@ -222,12 +222,8 @@ std::vector<Field> make_fields() {
 }
 // clang-format on
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn one text into the other; of long ones, which are
-/// nobody's typing error, the beginnings.
+/// Edits (insert, delete, replace, swap of neighbours) that turn one text into the other.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
-  constexpr std::size_t kMost = 100;
-  a = a.substr(0, kMost);
-  b = b.substr(0, kMost);
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) {
     for (std::size_t j = 0; j <= b.size(); ++j) {

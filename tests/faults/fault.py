@@ -26,7 +26,7 @@ class Case:
         self.bench = harness.Bench()
         self.folder = self.bench.folder
         self.codes: list[str] = []
-        self.killed = False  # somebody was ended by SIGKILL, and so may have left drafts
+        self.killed = False  # somebody was ended at once, and so may have left drafts
         self.bench.write("base.toml", BASE)
         self.bench.write("s.toml", SWEEP.format(trials=TRIALS))
 
