@@ -92,6 +92,7 @@ Examples
   fsdpbench explain llama3-8b-emulated --format summary
   fsdpbench explain quickstart --parameters
   fsdpbench explain quickstart --schedule=blocks.2
+  fsdpbench explain llama3-8b-emulated --set mesh.ranks=32 --compare-parallelism
   fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
 )";
 
@@ -264,6 +265,8 @@ void add_explain_views(CLI::App& explain_app, ExplainArguments& explain) {
       ->type_name("FORMAT");
   explain_app.add_flag("--parameters", explain.parameters, "Who holds which part of every parameter");
   explain_app.add_flag("--schedule{all}", explain.schedule, "Every op of a step; --schedule=LAYER: of a layer or unit");
+  explain_app.add_flag("--compare-parallelism", explain.compare_parallelism,
+                       "Data parallel, ZeRO, hybrid, tensor, pipeline: memory, bytes, bubble, in closed form");
   const auto rate = [&](const char* name, std::optional<double>& value, const char* meaning) {
     explain_app.add_option(name, value, meaning)->type_name("NUMBER");
   };

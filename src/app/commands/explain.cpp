@@ -8,6 +8,7 @@
 #include "app/console/json_text.h"
 #include "app/report/explain_report.h"
 #include "app/report/explain_result.h"
+#include "app/report/parallelism_report.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"
@@ -24,6 +25,15 @@ std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
   if (!views && (arguments.parameters || !arguments.schedule.empty())) {
     throw ConfigError(fmt::format("{} does not go with --format {}; leave one of them out",
                                   arguments.parameters ? "--parameters" : "--schedule", format));
+  }
+  if (arguments.compare_parallelism) {
+    if (!views || arguments.parameters || !arguments.schedule.empty()) {
+      throw ConfigError(fmt::format("--compare-parallelism is a table or JSON of its own; leave {} out",
+                                    arguments.parameters          ? "--parameters"
+                                    : !arguments.schedule.empty() ? "--schedule"
+                                                                  : "--format " + format));
+    }
+    return format == "json" ? json_text(parallelism_json(p)) : parallelism_text(p);
   }
   const schedule::Schedule& steady = p.schedules.steady();
   if (format == "collectives") return schedule::collective_order(p.plan, steady) + "\n";

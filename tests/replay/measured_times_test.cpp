@@ -1,0 +1,129 @@
+// What a replay recorded is measured back, alone on its link and without waiting; and the host with it.
+#include "replay/measured_times.h"
+
+#include <gtest/gtest.h>
+
+#include "replay/measured_host.h"
+#include "replay/replay.h"
+#include "replay/what_if_times.h"
+
+namespace fsdpbench::replay {
+namespace {
+
+using schedule::Group;
+using schedule::Op;
+using schedule::OpKind;
+
+/// Two lanes of collectives beside one of computation, on four ranks; what all of it takes is given.
+class HandRun {
+ public:
+  HandRun() {
+    schedules.steps.resize(1);
+    schedules.event_count = 8;
+    times.steps.resize(1);
+    add(OpKind::all_gather, Lane::all_gather, {}, 0, {1000, 8000}, Group::shard);
+    add(OpKind::forward, Lane::compute, {0}, 1, {30'000});
+    add(OpKind::all_gather, Lane::all_gather, {}, 2, {1000, 16'000}, Group::shard);
+    add(OpKind::reduce_scatter, Lane::reduce_scatter, {0}, 3, {1000, 16'000}, Group::shard_separate);
+    add(OpKind::backward, Lane::compute, {2, 3}, 4, {60'000});
+  }
+
+  std::vector<trace::RankTrace> record(int steps) {
+    const auto replay = make_replay(schedules, groups, times);
+    std::vector<trace::RankTrace> traces(4);
+    for (int rank = 0; rank < 4; ++rank) traces[static_cast<std::size_t>(rank)].rank = rank;
+    replay->step({});
+    for (int step = 0; step < steps; ++step) replay->step(traces);
+    return traces;
+  }
+  Training training() const { return {schedules, groups, sizes}; }
+
+  schedule::Schedules schedules;
+  plan::Groups groups{plan::Mesh{4, 1}, 1, true};
+  std::vector<plan::ModuleSizes> sizes{plan::ModuleSizes{.forward_flops = 1e6, .backward_flops = 2e6}};
+  OpTimes times;
+
+ private:
+  void add(OpKind kind, Lane lane, std::initializer_list<int> waits, int record, OpCost cost,
+           Group group = Group::none) {
+    Op& op = schedules.steps.front().ops.emplace_back();
+    op.kind = kind;
+    op.lane = lane;
+    op.record = record;
+    op.module = group == Group::none ? 0 : -1;
+    for (const int event : waits) op.waits.push_back({event, schedule::WaitReason::data});
+    // A byte takes a nanosecond: 3/4 of the message goes over the wire.
+    if (group != Group::none) {
+      op.work = schedule::Collective{.group = group, .count = static_cast<std::int64_t>(cost.link_ns) / 12};
+    }
+    times.steps.front().push_back(cost);
+  }
+};
+
+TEST(MeasuredTimes, TransfersThatMetAreMeasuredAlone) {
+  HandRun run;
+  const std::vector<trace::RankTrace> traces = run.record(2);
+  // The gather of 16 us and the reduction met: each took longer than alone.
+  EXPECT_GT(traces[0].records[2].end_ns - traces[0].records[2].peers_arrived_ns, 17'000 + 5000);
+  const MeasuredTimes shared(run.training(), traces, 1000.0 / 3, true);
+  EXPECT_EQ(shared.first_step(), 1U);
+  EXPECT_EQ(shared.steps(), 2U);
+  for (const std::size_t rank : {0U, 3U}) {
+    EXPECT_EQ(shared.ns(0, rank)[0], 9000);
+    EXPECT_EQ(shared.ns(0, rank)[1], 30'000);
+    EXPECT_NEAR(static_cast<double>(shared.ns(0, rank)[2]), 17'000, 2);
+    EXPECT_NEAR(static_cast<double>(shared.ns(0, rank)[3]), 17'000, 2);
+  }
+  // And replayed they meet again.
+  WhatIfTimes again = what_if_times(shared, run.training());
+  EXPECT_TRUE(links_are_shared(run.schedules, run.groups, again.times));
+  const auto replay = make_replay(run.schedules, run.groups, again.times);
+  std::vector<trace::RankTrace> replayed(1);
+  replay->step({});
+  replay->step(replayed);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const trace::Record &is = replayed[0].records[i], &was = traces[0].records[i];
+    EXPECT_NEAR(static_cast<double>(is.end_ns - is.begin_ns), static_cast<double>(was.end_ns - was.begin_ns), 4) << i;
+  }
+  const MeasuredTimes own(run.training(), traces, std::nullopt, false);
+  EXPECT_EQ(own.ns(0, 0)[2], traces[0].records[2].end_ns - traces[0].records[2].peers_arrived_ns);
+}
+
+TEST(MeasuredTimes, WaitingForAStragglerIsNobodysTime) {
+  HandRun run;
+  run.times.compute_factor = {1, 1, 2, 1};
+  const MeasuredTimes measured(run.training(), run.record(1), std::nullopt, true);
+  EXPECT_EQ(measured.ns(0, 0)[1], 30'000);
+  EXPECT_EQ(measured.ns(0, 2)[1], 60'000);
+  EXPECT_EQ(measured.ns(0, 0)[0], 9000);
+  EXPECT_EQ(measured.straggler().rank, 2);
+  EXPECT_DOUBLE_EQ(measured.straggler().ratio, 2);
+  Changes changes;
+  changes.straggler = 2;
+  const WhatIfTimes even = what_if_times(measured, run.training(), changes);
+  EXPECT_EQ(even.times.given[1][2], even.times.given[1][0]);
+}
+
+TEST(MeasuredTimes, ARecordThatWasLostIsFilledInFromOtherSteps) {
+  HandRun run;
+  std::vector<trace::RankTrace> traces = run.record(3);
+  traces[1].records[5 + 4].begin_ns = traces[1].records[5 + 4].end_ns = 0;
+  EXPECT_EQ(MeasuredTimes(run.training(), traces, std::nullopt, true).ns(1, 1)[4], 60'000);
+  traces = run.record(1);
+  traces[1].records[4].begin_ns = traces[1].records[4].end_ns = 0;
+  const MeasuredTimes none(run.training(), traces, std::nullopt, true);
+  EXPECT_EQ(none.ns(0, 1)[4], MeasuredTimes::kNone);
+  EXPECT_ANY_THROW(what_if_times(none, run.training()));
+}
+
+TEST(MeasuredHost, IssueStartAndWakeAreFoundOut) {
+  HandRun run;
+  run.times.host = {200, 700, 300, 0};
+  run.times.delays.fixed_ns[index_of(Lane::compute)] = 5000;
+  const HostCosts host = measured_host(run.schedules, run.record(2), run.times.delays);
+  EXPECT_EQ(host.issue_ns, 200);
+  EXPECT_EQ(host.wake_ns, 300);
+}
+
+}  // namespace
+}  // namespace fsdpbench::replay
