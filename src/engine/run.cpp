@@ -59,7 +59,8 @@ void bring_parameters(const Shared& shared, int rank, Executor& executor, Measur
 void cut_trace(trace::RankTrace& trace, std::int64_t steps, std::int64_t warmup) {
   const auto measured = static_cast<std::size_t>(std::max<std::int64_t>(0, steps - warmup));
   if (trace.steps.size() > measured) trace.steps.resize(measured);
-  const std::int64_t end = trace.steps.empty() ? 0 : trace.steps.back().end_ns;
+  // The host may come to the last op's frees after the lanes are done.
+  const std::int64_t end = trace.steps.empty() ? 0 : std::max(trace.steps.back().end_ns, trace.steps.back().issued_ns);
   std::erase_if(trace.records, [&](const trace::Record& record) { return record.step >= steps; });
   std::erase_if(trace.memory, [&](const trace::MemorySample& sample) { return sample.time_ns > end; });
   std::erase_if(trace.activities, [&](const Activity& activity) { return activity.step >= steps; });
