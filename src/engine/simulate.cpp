@@ -83,6 +83,7 @@ std::vector<int> recorded_ranks(const Setup& setup, const replay::OpTimes& times
 void add_conditions(const config::RunConfig& config, replay::OpTimes& times) {
   const config::Simulate& simulate = config.simulate;
   const auto ns = [](double us) { return std::nearbyint(us * 1e3); };
+  times.host.start_ns = 1e6;  // a record that begins at 0 is one of an op that did not run
   times.host.issue_ns += ns(simulate.host_issue_us);
   times.host.launch_ns += ns(simulate.launch_us);
   times.host.wake_ns += ns(simulate.wake_us);

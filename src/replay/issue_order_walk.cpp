@@ -27,7 +27,7 @@ double greatest(std::span<const double> values) {
 class IssueOrderWalk final : public Walk {
  public:
   IssueOrderWalk(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times)
-      : Walk(schedules, groups, times), host_(ranks(), 0.0) {
+      : Walk(schedules, groups, times), host_(ranks(), times.host.start_ns) {
     int slots = 0;
     for (const Program& program : programs_) slots = std::max(slots, program.slots);
     slots_.assign(static_cast<std::size_t>(slots), std::vector<double>(ranks(), 0.0));

@@ -25,6 +25,7 @@ struct HostCosts {
   double launch_ns = 0;  ///< from an op's issue until a lane that is idle begins it
   double wake_ns = 0;    ///< from an event until the op on another lane, or the host, that waited for it goes on
   double step_ns = 0;    ///< from the end of a rank's step until it begins to issue the next
+  double start_ns = 0;   ///< when all hosts begin with the first step
 };
 
 /// How long everything in a run takes, on every rank and in every step. A pure function: asked twice, it says the same.

@@ -21,7 +21,9 @@ using schedule::Op;
 class TimeOrderWalk final : public Walk {
  public:
   TimeOrderWalk(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times)
-      : Walk(schedules, groups, times), states_(ranks()), links_(ranks() * kFabrics) {}
+      : Walk(schedules, groups, times), states_(ranks()), links_(ranks() * kFabrics) {
+    for (RankState& state : states_) state.host_ns = times.host.start_ns;
+  }
 
   void step(std::span<trace::RankTrace> recorded) override {
     begin_step(recorded);

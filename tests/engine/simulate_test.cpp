@@ -142,6 +142,18 @@ TEST(Simulate, OfManyRanksTheFirstAndTheSlowestAreRecordedAndAllCount) {
   EXPECT_EQ(m.traces[2].rank, std::max(slowest, 2));
 }
 
+TEST(Simulate, NothingBeginsAtZeroWhichIsNever) {
+  RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  c.train.warmup = 0;
+  const engine::Setup p = set_up(testing::settled(c));
+  const Measurement m = testing::simulate_tiny(c);
+  for (const trace::Record& record : m.traces.front().records) {
+    const schedule::Op& op =
+        p.schedules.of_step(static_cast<std::size_t>(record.step)).ops[static_cast<std::size_t>(record.op)];
+    EXPECT_EQ(record.begin_ns > 0, op.has_work());
+  }
+}
+
 TEST(Simulate, EndsWhenItIsAskedTo) {
   RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
   c.train.steps = 10;
