@@ -43,9 +43,9 @@ MAY_INCLUDE = {
     "plan": ["config/run_config.h"],
     "schedule": ["plan", "config/run_config.h"],
     "model": ["plan", "backend", "config/run_config.h"],
-    "replay": ["trace", "schedule", "plan", "config/run_config.h", "config/cluster.h"],
+    "replay": ["trace", "schedule", "plan", "config/run_config.h", "config/cluster.h", "config/calibration.h"],
     "metrics": ["replay", "trace", "schedule", "plan", "config/run_config.h"],
-    "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/cluster.h"],
+    "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/cluster.h", "config/calibration.h"],
     **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }
 # The CPU backend makes the CPU kernels; nothing else crosses downwards.

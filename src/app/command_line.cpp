@@ -96,6 +96,16 @@ Examples
   fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
 )";
 
+constexpr const char* kCalibrateHelp = R"(
+Draws a line through the measured times of each kind of op, by its size: computation by FLOPs, collectives by bytes on
+the wire and hops (from the arrival of the last rank, so that waiting for others is nobody's time), all else by bytes.
+A simulation by the file says of how many ops the size was measured, lies between, or beyond.
+Examples
+  fsdpbench calibrate quickstart --set mesh.ranks=2 --out two-ranks.toml
+  fsdpbench calibrate runs/a runs/b --out machine.toml
+  fsdpbench simulate quickstart --ranks 2 --set simulate.calibration=two-ranks.toml --set fsdp.backward_prefetch=none
+)";
+
 constexpr const char* kWhatIfHelp = R"(
 DIR is a finished run: a result folder of `run` or `simulate`. Nothing runs: its own measured op times (trace/rank_N)
 are walked on a computed clock, once as it was, once as it would be. The first is shown beside the measured step, so
@@ -289,6 +299,15 @@ void add_report(CLI::App& report_app, ReportArguments& report) {
       "package in\nanalysis/; `make analysis` installs it.\n");
 }
 
+void add_calibrate(CLI::App& calibrate_app, CalibrateArguments& calibrate) {
+  calibrate_app.add_option("RUN", calibrate.runs, "Result folders of finished runs, or profiles to be run here")
+      ->required();
+  add_set_option(calibrate_app, "-s,--set", calibrate.overrides, "Set one key of the profiles");
+  calibrate_app.add_option("-o,--out", calibrate.out, "The calibration file")->required()->type_name("FILE");
+  add_overwrite_flag(calibrate_app, calibrate.overwrite);
+  calibrate_app.footer(kCalibrateHelp);
+}
+
 void add_what_if(CLI::App& what_if_app, WhatIfArguments& what_if) {
   what_if_app.add_option("DIR", what_if.folder, "Result folder of a finished run, or its result.json")->required();
   add_set_option(what_if_app, "-s,--set", what_if.question.overrides, "Set one key: --set fsdp.backward_prefetch=none");
@@ -366,6 +385,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   explain_from->excludes(explain_profile)->type_name("RESULT");
   add_explain_views(*explain_app, explain);
 
+  CalibrateArguments calibrate;
+  CLI::App* calibrate_app =
+      app.add_subcommand("calibrate", "Write down what ops took, for simulations of this machine");
+  add_calibrate(*calibrate_app, calibrate);
+  add_quiet_flag(*calibrate_app, parsed.quiet);
+
   CLI::App* what_if_app =
       app.add_subcommand("what-if", "Run nothing; replay a finished run under another policy or link");
   add_what_if(*what_if_app, what_if);
@@ -434,6 +459,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     parsed.command = report;
   } else if (trace_check_app->parsed()) {
     parsed.command = trace_check;
+  } else if (calibrate_app->parsed()) {
+    parsed.command = calibrate;
   } else if (what_if_app->parsed()) {
     parsed.command = what_if;
   } else {

@@ -3,6 +3,7 @@
 #include <string>
 #include <variant>
 
+#include "app/commands/calibrate.h"
 #include "app/commands/compare.h"
 #include "app/commands/doctor.h"
 #include "app/commands/explain.h"
@@ -21,7 +22,7 @@ struct ShowText {
 
 struct CommandLine {
   std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
-               TraceCheckArguments, ReportArguments, WhatIfArguments>
+               TraceCheckArguments, ReportArguments, WhatIfArguments, CalibrateArguments>
       command;
   bool quiet = false;
 };

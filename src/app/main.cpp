@@ -40,6 +40,8 @@ int execute(const CommandLine& line, Job* job) {
           return trace_check_command(command);
         } else if constexpr (std::is_same_v<Command, ReportArguments>) {
           return report_command(command);
+        } else if constexpr (std::is_same_v<Command, CalibrateArguments>) {
+          return calibrate_command(command);
         } else if constexpr (std::is_same_v<Command, WhatIfArguments>) {
           return what_if_command(command);
         } else {

@@ -187,6 +187,7 @@ std::vector<Field> make_fields() {
 
   Table<Simulate> simulate(all, "simulate", &RunConfig::simulate);
   simulate("cluster", &Simulate::cluster, anything<std::string>("a file stem under profiles/clusters, or a path that ends in .toml"), "the machine that is simulated; empty: link and compute of [emulate]");
+  simulate("calibration", &Simulate::calibration, anything<std::string>("the path of a file that `fsdpbench calibrate` wrote"), "what ops took on a machine, instead of simulate.cluster and [emulate]; empty: none");
   simulate("placement", &Simulate::placement, one_of<Simulate::Placement>(), "packed: neighbouring ranks share a node; spread: they never do");
   simulate("collectives", &Simulate::collectives, one_of<Simulate::Collectives>(), "how collectives are done; auto: as NCCL would choose");
   simulate("compiled", &Simulate::compiled, boolean(), "neighbouring memory-bound kernels are one (torch.compile)");

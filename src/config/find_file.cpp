@@ -23,9 +23,10 @@ const char* folder_name(FileKind kind) {
     case FileKind::run: return "runs";
     case FileKind::sweep: return "sweeps";
     case FileKind::model: return "models";
-    case FileKind::cluster: break;
+    case FileKind::cluster: return "clusters";
+    case FileKind::calibration: break;
   }
-  return "clusters";
+  return "calibrations";
 }
 
 bool is_file(const fs::path& path) {

@@ -7,8 +7,8 @@
 namespace fsdpbench::config {
 
 /// What a TOML file of this project describes. Each kind has a folder: profiles/runs, profiles/sweeps, profiles/models,
-/// profiles/clusters.
-enum class FileKind : std::uint8_t { run, sweep, model, cluster };
+/// profiles/clusters; calibrations are the user's own and lie anywhere.
+enum class FileKind : std::uint8_t { run, sweep, model, cluster, calibration };
 
 /// Root of the source tree this program was built from; it may be gone by now.
 const std::filesystem::path& source_folder();

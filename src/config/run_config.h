@@ -240,7 +240,8 @@ struct Simulate {
   /// Generation of the fused attention kernel.
   enum class Attention : std::uint8_t { flash1, flash2, current };
 
-  std::string cluster;  ///< a file stem under profiles/clusters, or a path; empty: link and compute of [emulate]
+  std::string cluster;      ///< a file stem under profiles/clusters, or a path; empty: link and compute of [emulate]
+  std::string calibration;  ///< a file of `calibrate`; empty: none
   Placement placement = Placement::packed;
   Collectives collectives = Collectives::automatic;
   bool compiled = false;        ///< neighbouring memory-bound kernels are one (torch.compile)

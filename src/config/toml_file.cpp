@@ -24,9 +24,10 @@ const char* noun(FileKind kind) {
     case FileKind::run: return "run profile";
     case FileKind::sweep: return "sweep file";
     case FileKind::model: return "model file";
-    case FileKind::cluster: break;
+    case FileKind::cluster: return "cluster file";
+    case FileKind::calibration: break;
   }
-  return "cluster file";
+  return "calibration";
 }
 
 std::string text_of_file(const std::string& path, FileKind wanted) {

@@ -203,6 +203,16 @@ void check_simulate(const RunConfig& config, Notes& notes) {
     if (simulate != Simulate{}) notes.push_back("[simulate] has no effect: device.backend is not \"virtual\".");
     return;
   }
+  require(simulate.pause_chance == 0 || simulate.pause_us > 0,
+          "simulate.pause_chance = {} needs simulate.pause_us: how long a pause lasts.", simulate.pause_chance);
+  if (!simulate.calibration.empty()) {
+    require(simulate.cluster.empty(),
+            "simulate.calibration = \"{}\" and simulate.cluster = \"{}\" both say what ops take; leave one out.",
+            simulate.calibration, simulate.cluster);
+    if (config.emulate != Emulate{})
+      notes.push_back("[emulate] has no effect: simulate.calibration says what ops take.");
+    return;
+  }
   require(
       !simulate.cluster.empty() || config.emulate.compute_tflops,
       "device.backend = \"virtual\" computes nothing: name a machine (simulate.cluster, a file of profiles/clusters) "
@@ -215,8 +225,6 @@ void check_simulate(const RunConfig& config, Notes& notes) {
           "simulate.cluster = \"{}\" and emulate.* both say how fast ranks are; leave one out "
           "(--set emulate.compute_tflops=none --set emulate.link_gb_per_s=none).",
           simulate.cluster);
-  require(simulate.pause_chance == 0 || simulate.pause_us > 0,
-          "simulate.pause_chance = {} needs simulate.pause_us: how long a pause lasts.", simulate.pause_chance);
 }
 
 /// A GPU runs what it runs: modelled links, modelled compute and slowed ranks exist on CPUs, and where nothing runs.

@@ -163,4 +163,11 @@ replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* clust
   return times;
 }
 
+replay::CalibratedTimes calibrated_times(const Setup& setup, const config::Calibration& calibration) {
+  replay::CalibratedTimes calibrated =
+      replay::calibrated_times(calibration, {setup.schedules, setup.plan.groups, setup.sizes});
+  add_conditions(setup.config, calibrated.times);
+  return calibrated;
+}
+
 }  // namespace fsdpbench::engine

@@ -3,6 +3,7 @@
 #include "config/cluster.h"
 #include "engine/run.h"
 #include "engine/setup.h"
+#include "replay/calibration.h"
 #include "replay/op_times.h"
 
 namespace fsdpbench::engine {
@@ -20,5 +21,8 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& times, const Run
 /// [emulate]; with [simulate]'s host and jitter, and with injected trouble. The ranks must fit the cluster
 /// (config::check_fits).
 replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* cluster);
+
+/// The same by a calibration of a machine.
+replay::CalibratedTimes calibrated_times(const Setup& setup, const config::Calibration& calibration);
 
 }  // namespace fsdpbench::engine

@@ -235,11 +235,11 @@ class Run(Cli):
         self.result(f"data.path={path}")
 
     def interrupt(self, number: int) -> None:
-        process = subprocess.Popen([PROGRAM, "run", self.profile, *sets(*TINY, "train.steps=1000000"), "--out", "out"],
+        process = subprocess.Popen([PROGRAM, "run", self.profile, *sets(*TINY, "train.steps=100000"), "--out", "out"],
                                    stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=self.folder)
         self.addCleanup(process.kill)
         for line in process.stderr:
-            if line.startswith("step"):  # it trains
+            if line.startswith("step") and int(re.findall(r"\d+", line)[0]) >= 2:  # one of them was measured
                 break
         process.send_signal(number)
         out, err = process.communicate(timeout=100)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 PROGRAM = ""
 SOURCE = Path()
-OK, BAD_INPUT = 0, 2
+OK, BAD_INPUT, CANNOT_WRITE = 0, 2, 4
 
 PROFILE = """
 [model]
@@ -94,6 +94,23 @@ class Simulate(unittest.TestCase):
         cells = json.loads((self.folder / "s/sweep.json").read_text(encoding="utf-8"))["cells"]
         self.assertEqual(len(cells), 4)
         self.call("compare", "job.toml", "--b-set", "mesh.ranks=8", "--trials", "3", "--out", "d", "-q")
+
+    def test_a_calibration_gives_the_run_back(self) -> None:
+        rates = ("--set", "simulate.cluster=", "--set", "simulate.jitter_pct=0", "--set", "emulate.compute_tflops=400",
+                 "--set", "emulate.link_gb_per_s=100", "--set", "emulate.link_latency_us=5", "--ranks", "8")
+        self.call("simulate", "job.toml", *rates, "--out", "truth", "-q")
+        self.call("simulate", "job.toml", *rates, "--set", "fsdp.forward_prefetch=none", "--out", "other", "-q")
+        self.assertIn("all_gather", self.call("calibrate", "truth", "--out", "c.toml").stdout)
+        calibrated = ("--set", "simulate.cluster=", "--set", "simulate.jitter_pct=0", "--ranks", "8",
+                      "--set", "simulate.calibration=c.toml")
+        self.assertIn("0 beyond", self.call("simulate", "job.toml", *calibrated, "--out", "again").stderr)
+        self.call("simulate", "job.toml", *calibrated, "--set", "fsdp.forward_prefetch=none", "--out", "predicted", "-q")
+        for truth, predicted in (("truth", "again"), ("other", "predicted")):
+            step = self.result(truth)["metrics"]["step_ms"]["median"]
+            self.assertAlmostEqual(self.result(predicted)["metrics"]["step_ms"]["median"] / step, 1, places=4)
+        self.call("calibrate", "truth", "--out", "c.toml", code=CANNOT_WRITE)
+        self.assertIn("not of one machine", self.error("calibrate", "truth", "again", "--out", "d.toml"))
+        self.assertIn("--set has no effect", self.error("calibrate", "truth", "--set", "train.steps=1", "--out", "d.toml"))
 
     def test_many_ranks(self) -> None:
         self.call("simulate", "job.toml", "--ranks", "4096", "--out", "many", "-q")

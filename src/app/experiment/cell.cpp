@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/lane.h"
+#include "config/calibration.h"
 #include "config/cluster.h"
 #include "config/fields.h"
 #include "config/find_file.h"
@@ -99,6 +100,18 @@ void check_modelled_time(const engine::Setup& setup) {
 /// Its machine instead of its data. That a rank's memory would not suffice there is said, and simulated all the same.
 void open_simulation(Cell& cell) {
   const config::RunConfig& c = cell.setup.config;
+  if (!c.simulate.calibration.empty()) {
+    const config::Calibration calibration = config::read_calibration(c.simulate.calibration);
+    replay::CalibratedTimes calibrated = engine::calibrated_times(cell.setup, calibration);
+    const auto ops = [&](replay::Reach reach) { return calibrated.reach[static_cast<std::size_t>(reach)]; };
+    cell.notes.push_back(fmt::format(
+        "calibrated on {}: {} ops of a step were measured at their size, {} lie between, {} beyond; half of the "
+        "measured ones lie within {:.1f} % of the calibration",
+        calibration.machine, ops(replay::Reach::measured), ops(replay::Reach::interpolated),
+        ops(replay::Reach::extrapolated), calibrated.spread_pct));
+    cell.times = std::move(calibrated.times);
+    return;
+  }
   if (c.simulate.cluster.empty()) {
     cell.times = engine::simulated_times(cell.setup, nullptr);
     return;

@@ -24,6 +24,7 @@ std::string ms(double value) { return fmt::format("{:.2f}", value); }
 
 std::string emulation(const config::RunConfig& c) {
   if (c.device.backend == config::BackendKind::cuda) return "on GPUs";
+  if (!c.simulate.calibration.empty()) return fmt::format("simulated as calibrated in {}", c.simulate.calibration);
   if (!c.simulate.cluster.empty()) return fmt::format("simulated on {}", c.simulate.cluster);
   std::string text;
   if (c.emulate.compute_tflops) text += fmt::format("computation emulated at {} TFLOP/s", *c.emulate.compute_tflops);

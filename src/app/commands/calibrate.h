@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdpbench::app {
+
+/// The command line of `fsdpbench calibrate`.
+struct CalibrateArguments {
+  std::vector<std::string> runs;       ///< result folders of finished runs, or profiles that are run here
+  std::vector<std::string> overrides;  ///< of the profiles
+  std::string out;                     ///< the calibration file
+  bool overwrite = false;              ///< replace it
+};
+
+/// Reads or measures the runs, and writes what their ops took. Returns the exit code; throws base/error.h errors.
+int calibrate_command(const CalibrateArguments& arguments);
+
+}  // namespace fsdpbench::app
