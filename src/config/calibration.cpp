@@ -67,8 +67,9 @@ class CalibrationTable {
 std::string to_toml(const Calibration& c) {
   std::string text = fmt::format(
       "# What ops took on one machine, as `fsdpbench calibrate` measured them; for simulate.calibration.\n"
-      "version = {}\nmachine = {:?}\nrevision = {:?}\n\n[host]\nissue_ns = {}\nlaunch_ns = {}\nwake_ns = {}\n",
-      Calibration::kVersion, c.machine, c.revision, c.issue_ns, c.launch_ns, c.wake_ns);
+      "version = {}\nmachine = {:?}\nrevision = {:?}\n\n[host]\nissue_ns = {}\nlaunch_ns = {}\ngap_ns = {}\nwake_ns = "
+      "{}\n",
+      Calibration::kVersion, c.machine, c.revision, c.issue_ns, c.launch_ns, c.gap_ns, c.wake_ns);
   for (const CalibrationLine& line : c.lines) {
     text += fmt::format(
         "\n[[line]]\nkind = \"{}\"\nunit = \"{}\"\nranks = {}\nfixed_ns = {}\nns_per_amount = {}\nleast = {}\nmost = "
@@ -100,6 +101,7 @@ Calibration read_calibration(const std::string& path) {
   CalibrationTable host_table(path, *host->as_table());
   c.issue_ns = host_table.number("issue_ns", 0, 1e12);
   c.launch_ns = host_table.number("launch_ns", 0, 1e12);
+  c.gap_ns = host_table.number("gap_ns", 0, 1e12);
   c.wake_ns = host_table.number("wake_ns", 0, 1e12);
   host_table.finish();
   if (lines == nullptr || !lines->is_array_of_tables() || lines->as_array()->empty()) {

@@ -26,6 +26,7 @@ struct Calibration {
   std::string revision;                ///< of the program that measured
   double issue_ns = 0;                 ///< the host, for an op
   double launch_ns = 0;                ///< from the issue until an idle lane begins
+  double gap_ns = 0;                   ///< from the end of an op until its lane begins the next one
   double wake_ns = 0;                  ///< from an event until what waited on another lane goes on
   std::vector<CalibrationLine> lines;  ///< at most one of a kind, unit and number of ranks
 };

@@ -92,6 +92,7 @@ config::Calibration Calibrator::result() const {
   };
   c.issue_ns = host(&HostCosts::issue_ns);
   c.launch_ns = host(&HostCosts::launch_ns);
+  c.gap_ns = host(&HostCosts::gap_ns);
   c.wake_ns = host(&HostCosts::wake_ns);
   for (const auto& [key, samples] : samples_) {
     const LineFit fit = fit_line(samples);
@@ -120,6 +121,7 @@ CalibratedTimes calibrated_times(const config::Calibration& calibration, const T
   OpTimes& times = result.times;
   times.host.issue_ns = std::nearbyint(calibration.issue_ns);
   times.host.launch_ns = std::nearbyint(calibration.launch_ns);
+  times.host.gap_ns = std::nearbyint(calibration.gap_ns);
   times.host.wake_ns = std::nearbyint(calibration.wake_ns);
   double sum = 0, spread = 0;
   for (const schedule::Schedule& schedule : training.schedules.steps) {

@@ -91,9 +91,10 @@ class IssueOrderWalk final : public Walk {
     const double* const host = host_.data() + first;
     const double issued = issued_;
     const double launch = instruction.has_work ? times_.host.launch_ns : 0;
+    const double gap = instruction.has_work ? times_.host.gap_ns : 0;
     for (std::size_t k = 0; k < time.size(); ++k) {
       const double at = host[k] + issued;
-      time[k] = at > lane[k] ? at + launch : lane[k];
+      time[k] = at > lane[k] ? at + launch : lane[k] + gap;
     }
     for (const Awaited& awaited : waits_of(instruction)) wait(awaited, first, time);
     if (instruction.has_work && times_.delays.any()) {
@@ -162,6 +163,9 @@ class IssueOrderWalk final : public Walk {
       ready(op, instruction, first, {begin.data(), count});
       std::copy_n(begin.data(), count, lane.data() + first);
     }
+    for_members(size, stride, [&](std::size_t number, std::size_t rank) {
+      if (free[number] > lane[rank]) lane[rank] = free[number] + times_.host.wake_ns;
+    });
     arrived_ = free;
     if (stride == 1) {
       for (std::size_t number = 0; number < free.size(); ++number) {
@@ -174,7 +178,7 @@ class IssueOrderWalk final : public Walk {
     }
     for (trace::RankTrace& trace : recorded) {
       const std::size_t rank = index_of_rank(trace.rank), number = group_number(group, rank);
-      trace.records.back().begin_ns = static_cast<std::int64_t>(std::max(lane[rank], free[number]));
+      trace.records.back().begin_ns = static_cast<std::int64_t>(lane[rank]);
       trace.records.back().peers_arrived_ns = static_cast<std::int64_t>(arrived_[number]);
     }
     if (times_.given.empty()) {

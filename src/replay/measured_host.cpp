@@ -64,6 +64,7 @@ class Collector {
     HostCosts costs;
     costs.issue_ns = median_of(issues_);
     costs.launch_ns = median_of(launches_);
+    costs.gap_ns = median_of(gaps_);
     // What an event's end and the start of the lane itself would both explain says nothing about waking up.
     std::vector<double> wakes;
     for (const auto& [held, begin] : woken_) {
@@ -104,6 +105,8 @@ class Collector {
       launches_.push_back(begin - static_cast<double>(held.issued));
     } else if (held.event > held.lane && held.event > held.issued) {
       woken_.push_back({held, begin});
+    } else if (held.lane > held.event && held.lane > held.issued) {
+      gaps_.push_back(begin - static_cast<double>(held.lane));
     }
   }
 
@@ -115,7 +118,7 @@ class Collector {
   const Delays& delays_;
   std::vector<int> recorder_;           // op, by event
   std::array<int, kLaneCount> last_{};  // op, by lane
-  std::vector<double> issues_, launches_;
+  std::vector<double> issues_, launches_, gaps_;
   std::vector<Woken> woken_;
 };
 

@@ -10,8 +10,8 @@
 namespace fsdpbench::replay {
 
 /// What the host and the start of ops took in a finished run: the medians of all issues, of all starts on a lane that
-/// had been idle, and of all ops that began because another lane's op had ended. `delays` were injected and are taken
-/// out. `traces`: as recorded, the same steps on all.
+/// had been idle, of all starts on one that had been busy, and of all ops that began because another lane's op had
+/// ended. `delays` were injected and are taken out. `traces`: as recorded, the same steps on all.
 HostCosts measured_host(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
                         const Delays& delays);
 

@@ -23,9 +23,12 @@ using StepCosts = std::vector<OpCost>;
 struct HostCosts {
   double issue_ns = 0;   ///< to issue an op
   double launch_ns = 0;  ///< from an op's issue until a lane that is idle begins it
-  double wake_ns = 0;    ///< from an event until the op on another lane, or the host, that waited for it goes on
-  double step_ns = 0;    ///< from the end of a rank's step until it begins to issue the next
-  double start_ns = 0;   ///< when all hosts begin with the first step
+  double gap_ns = 0;     ///< from the end of an op until a lane begins the next one, which was there already
+  /// From an event until the op on another lane, or the host, that waited for it goes on; and from the end of a
+  /// collective until another lane begins the next one on its communicator.
+  double wake_ns = 0;
+  double step_ns = 0;   ///< from the end of a rank's step until it begins to issue the next
+  double start_ns = 0;  ///< when all hosts begin with the first step
 };
 
 /// How long everything in a run takes, on every rank and in every step. A pure function: asked twice, it says the same.

@@ -207,7 +207,8 @@ class TimeOrderWalk final : public Walk {
     const Instruction& instruction = program().instructions[i];
     const double issued = issued_ns(state, i) + times_.host.issue_ns;
     const double launch = instruction.has_work ? times_.host.launch_ns : 0;
-    double begin = after_waits(state, i, issued > state.lane_ns[l] ? issued + launch : state.lane_ns[l]);
+    const double gap = instruction.has_work ? times_.host.gap_ns : 0;
+    double begin = after_waits(state, i, issued > state.lane_ns[l] ? issued + launch : state.lane_ns[l] + gap);
     if (begin == kUnknown) return false;
     if (instruction.has_work && times_.delays.any()) {
       times_.delays.add(static_cast<std::int64_t>(step_), i, lane, rank, {&begin, 1});
@@ -240,7 +241,7 @@ class TimeOrderWalk final : public Walk {
     const auto g = static_cast<std::size_t>(group);
     CommunicatorState& communicator = communicators_[g][group_number(group, rank)];
     if (communicator_ops_[g][communicator.next] != i) return false;  // not its turn
-    begin = std::max(begin, communicator.free_ns);
+    if (communicator.free_ns > begin) begin = communicator.free_ns + times_.host.wake_ns;
     if (state.records != nullptr) (*state.records)[i].begin_ns = static_cast<std::int64_t>(begin);
     state.meets[l] = true;
     Meeting& meeting = communicator.meeting;

@@ -35,7 +35,7 @@ struct Measured {
     later.host.start_ns = 1e6;  // a record at 0 is of an op that did not run
     const auto replay = make_replay(made.schedules, made.plan.groups, later);
     for (int step = 0; step < 4; ++step) replay->step(traces);
-    calibrator.add(MeasuredTimes(training(), traces, std::nullopt, true), HostCosts{200, 0, 0, 0, 0});
+    calibrator.add(MeasuredTimes(training(), traces, std::nullopt, true), HostCosts{200, 0, 0, 0, 0, 0});
   }
 
   testing::ScheduleCase made;

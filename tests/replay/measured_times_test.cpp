@@ -118,10 +118,11 @@ TEST(MeasuredTimes, ARecordThatWasLostIsFilledInFromOtherSteps) {
 
 TEST(MeasuredHost, IssueStartAndWakeAreFoundOut) {
   HandRun run;
-  run.times.host = {200, 700, 300, 0};
+  run.times.host = {200, 700, 100, 300};
   run.times.delays.fixed_ns[index_of(Lane::compute)] = 5000;
   const HostCosts host = measured_host(run.schedules, run.record(2), run.times.delays);
   EXPECT_EQ(host.issue_ns, 200);
+  EXPECT_EQ(host.gap_ns, 100);
   EXPECT_EQ(host.wake_ns, 300);
 }
 

@@ -69,8 +69,13 @@ TEST(Replay, LanesEventsAndTheHost) {
   // 2 to issue each of four ops, 5 for an idle lane to start, 7 to wake up. The gather starts at 2 + 5 and ends at 17;
   // the forward wakes at 24 and ends at 54; the host wakes at 61, issues by 63; the lane starts at 68; the gather ends
   // at 78, and the last forward goes from 85 to 115.
-  s.times.host = {2, 5, 7, 0};
+  s.times.host = {2, 5, 0, 7};
   EXPECT_EQ(s.ends(two), Ends{115});
+  // Nothing was there when a lane came free, so a gap between ops costs nothing.
+  s.times.host.gap_ns = 9;
+  EXPECT_EQ(s.ends(two), Ends{115});
+  s.schedules.steps.front().ops[4].waits.clear();  // the last forward is issued at 65, and waits for nobody: 70 to 100
+  EXPECT_EQ(s.ends(two), Ends{100});
 }
 
 TEST(Replay, ASlowRankHoldsUpItsGroupAndNoOther) {
@@ -167,8 +172,8 @@ OpTimes made_up_times(const schedule::Schedules& schedules, std::mt19937& random
       cost.fabric = static_cast<int>(op.group());  // a link for each communicator
     }
   }
-  times.host = {static_cast<double>(ns(random) / 30), static_cast<double>(ns(random) / 20),
-                static_cast<double>(ns(random) / 20), 500};
+  const auto some = [&](int part) { return static_cast<double>(ns(random) / part); };
+  times.host = {some(30), some(20), some(40), some(20), 500};
   return times;
 }
 

@@ -90,12 +90,13 @@ int calibrate_command(const CalibrateArguments& arguments) {
   calibration.machine = *machines.begin();
   calibration.revision = build_info().git_revision;
   write_file(arguments.out, config::to_toml(calibration));
-  console().print(
-      fmt::format("{}\n{}\nhost: {:.2f} us to issue an op, {:.2f} us until an idle lane begins, {:.2f} us to wake up "
-                  "for an event\n\n"
-                  "calibration  {}  (fsdpbench simulate PROFILE --set simulate.calibration={})\n",
-                  calibration.machine, calibration_table(calibration), calibration.issue_ns / 1e3,
-                  calibration.launch_ns / 1e3, calibration.wake_ns / 1e3, arguments.out, arguments.out));
+  console().print(fmt::format(
+      "{}\n{}\nhost: {:.2f} us to issue an op, {:.2f} us until an idle lane begins, {:.2f} us between its ops, {:.2f} "
+      "us to wake up "
+      "for an event\n\n"
+      "calibration  {}  (fsdpbench simulate PROFILE --set simulate.calibration={})\n",
+      calibration.machine, calibration_table(calibration), calibration.issue_ns / 1e3, calibration.launch_ns / 1e3,
+      calibration.gap_ns / 1e3, calibration.wake_ns / 1e3, arguments.out, arguments.out));
   return static_cast<int>(ExitCode::ok);
 }
 

@@ -1,0 +1,200 @@
+// How well the computed clock predicts real concurrency: policies of an emulated cluster are run on this machine and
+// simulated by a calibration of ten others. Beside each error stands what the machine differs from itself by.
+//   bench_simulate [POLICIES a number of ranks] [CSV]
+#include <fmt/format.h>
+#include <fmt/os.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/cpu/backend.h"
+#include "engine/run.h"
+#include "engine/simulate.h"
+#include "metrics/peers_arrived.h"
+#include "metrics/run_metrics.h"
+#include "replay/calibration.h"
+#include "replay/measured_host.h"
+
+namespace fsdpbench {
+namespace {
+
+using namespace config;  // NOLINT: nothing here but settings
+
+constexpr int kCalibrating = 10;
+
+class NoTokens : public engine::BatchSource {
+ public:
+  void tokens(std::int64_t, std::span<std::int32_t>) const override {}
+  void features(std::int64_t, std::span<float>, std::span<float>) const override {}
+};
+
+/// Six blocks whose forward takes 3 ms; a gather of one about as long.
+RunConfig cluster_of(int ranks) {
+  RunConfig c;
+  c.model.layers = 6;
+  c.model.width = 256;
+  c.model.heads = c.model.kv_heads = 4;
+  c.model.ffn_width = 512;
+  c.model.vocab = 256;
+  c.mesh = {ranks, ranks, 1};
+  c.train.steps = 5;
+  c.train.warmup = 2;
+  c.train.seq_len = 64;
+  c.train.batch_per_rank = 1;
+  const engine::Setup p = engine::set_up(c);
+  c.emulate.compute_tflops = p.sizes[1].forward_flops / 3e-3 / 1e12;
+  c.emulate.link_gb_per_s = static_cast<double>(p.plan.units[1].layout.gathered_numel()) * 4 / 3e-3 / 1e9;
+  c.emulate.link_latency_us = 50;
+  return c;
+}
+
+template <typename T>
+T pick(std::mt19937& random, std::initializer_list<T> values) {
+  return values.begin()[random() % values.size()];
+}
+
+RunConfig random_policy(std::mt19937& random, int ranks) {
+  RunConfig c = cluster_of(ranks);
+  Fsdp& f = c.fsdp;
+  const bool coin = random() % 2 == 0;
+  f.strategy =
+      pick(random, {Strategy::full_shard, Strategy::full_shard, Strategy::shard_grad_op, Strategy::hybrid_shard});
+  if (ranks < 4 && f.strategy == Strategy::hybrid_shard) f.strategy = Strategy::full_shard;
+  if (f.strategy == Strategy::hybrid_shard) c.mesh = {ranks, ranks / 2, 2};
+  f.layout = pick(random, {Layout::flat, Layout::per_param});
+  f.forward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::implicit, Prefetch::Mode::explicit_}), 2};
+  f.backward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::post, Prefetch::Mode::pre}), 1};
+  using Limit = AllGatherLimit::Mode;
+  f.all_gather_limit = {pick(random, {Limit::unlimited, Limit::fsdp1_queue, Limit::fsdp2_event, Limit::strict}),
+                        pick(random, {1, 2, 3}), 0};
+  f.reduce_scatter_buffers = pick(random, {0, 1, 2});
+  f.separate_reduce_scatter_comm = coin;
+  f.wrap = {pick(random, {Wrap::Mode::block, Wrap::Mode::block, Wrap::Mode::blocks}), 2, 0};
+  f.activation_checkpointing = random() % 3 == 0;
+  c.train.accumulate = pick(random, {1, 1, 2});
+  return c;
+}
+
+struct Step {
+  double ms = 0;
+  double exposed_ms = 0;
+};
+
+Step step_of(const engine::Setup& p, engine::Measurement& m, bool real) {
+  if (real) metrics::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
+  const metrics::RunMetrics metrics = metrics::run_metrics({p.schedules, m.traces}, p.plan.groups, 1);
+  return {metrics.step_ms.median, metrics.exposed_comm_ms};
+}
+
+engine::Measurement run(const engine::Setup& p) {
+  return engine::run(*backend::cpu::make_cpu_backend(), p, NoTokens());
+}
+
+config::Calibration calibrate(std::mt19937& random, int ranks) {
+  replay::Calibrator calibrator;
+  for (int i = 0; i < kCalibrating; ++i) {
+    RunConfig c = random_policy(random, ranks);
+    if (i == 0 && ranks >= 4) c.fsdp.strategy = Strategy::hybrid_shard, c.mesh = {ranks, ranks / 2, 2};
+    if (i == 1) c.fsdp.layout = Layout::flat;
+    if (i == 2) c.fsdp.layout = Layout::per_param;
+    if (i == 3) c.fsdp.activation_checkpointing = true;
+    if (i == 4) c.train.accumulate = 2;
+    const engine::Setup p = engine::set_up(c);
+    engine::Measurement m = run(p);
+    step_of(p, m, true);
+    calibrator.add({{p.schedules, p.plan.groups, p.sizes}, m.traces, c.emulate.link_latency_us * 1e3, true},
+                   replay::measured_host(p.schedules, m.traces, {}));
+  }
+  return calibrator.result();
+}
+
+struct Row {
+  int ranks;
+  Step measured, again, predicted;
+  double error() const { return std::abs(predicted.ms / measured.ms - 1); }
+  double exposed_error() const { return std::abs(predicted.exposed_ms - measured.exposed_ms) / measured.ms; }
+  double noise() const { return std::abs(again.ms / measured.ms - 1); }
+};
+
+double quantile(std::vector<double> values, double q) {
+  std::ranges::sort(values);
+  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
+}
+
+/// Of pairs whose order both agree on, less those they do not, over all: Kendall's tau.
+double kendall_tau(const std::vector<Row>& rows) {
+  double sum = 0, pairs = 0;
+  for (std::size_t a = 0; a < rows.size(); ++a) {
+    for (std::size_t b = a + 1; b < rows.size(); ++b) {
+      if (rows[a].ranks != rows[b].ranks) continue;
+      const double x = rows[a].measured.ms - rows[b].measured.ms, y = rows[a].predicted.ms - rows[b].predicted.ms;
+      sum += x * y > 0 ? 1 : x * y < 0 ? -1 : 0;
+      ++pairs;
+    }
+  }
+  return sum / pairs;
+}
+
+void print(const char* what, const std::vector<Row>& rows) {
+  std::vector<double> error, exposed, noise;
+  for (const Row& row : rows) {
+    error.push_back(100 * row.error());
+    exposed.push_back(100 * row.exposed_error());
+    noise.push_back(100 * row.noise());
+  }
+  fmt::print("{:<10} {:>8} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>8.3f}\n", what, rows.size(),
+             quantile(error, 0.5), quantile(error, 0.95), quantile(exposed, 0.5), quantile(exposed, 0.95),
+             quantile(noise, 0.5), quantile(noise, 0.95), kendall_tau(rows));
+  std::fflush(stdout);
+}
+
+int measure(int policies, const std::string& csv) {
+  fmt::print("{:<10} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}\n", "", "", "step", "step", "exposed", "exposed",
+             "A/A", "A/A", "Kendall");
+  fmt::print("{:<10} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}\n", "ranks", "policies", "median %", "p95 %",
+             "median %", "p95 %", "median %", "p95 %", "tau");
+  std::vector<Row> all;
+  for (const int ranks : {2, 4, 8}) {
+    std::mt19937 random(static_cast<unsigned>(ranks));
+    const config::Calibration calibration = calibrate(random, ranks);
+    std::vector<Row> rows;
+    for (int i = 0; i < policies; ++i) {
+      const engine::Setup p = engine::set_up(random_policy(random, ranks));
+      Row row{.ranks = ranks, .measured = {}, .again = {}, .predicted = {}};
+      engine::Measurement first = run(p), second = run(p);
+      row.measured = step_of(p, first, true);
+      row.again = step_of(p, second, true);
+      engine::Measurement simulated = engine::simulate(p, engine::calibrated_times(p, calibration).times);
+      row.predicted = step_of(p, simulated, false);
+      rows.push_back(row);
+    }
+    print(fmt::format("{}", ranks).c_str(), rows);
+    all.insert(all.end(), rows.begin(), rows.end());
+  }
+  print("all", all);
+  if (csv.empty()) return 0;
+  auto file = fmt::output_file(csv);
+  file.print("ranks;measured_ms;again_ms;predicted_ms;measured_exposed_ms;predicted_exposed_ms\n");
+  for (const Row& r : all) {
+    file.print("{};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f}\n", r.ranks, r.measured.ms, r.again.ms, r.predicted.ms,
+               r.measured.exposed_ms, r.predicted.exposed_ms);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace fsdpbench
+
+int main(int argc, char** argv) {
+  const int policies = argc > 1 ? std::atoi(argv[1]) : 34;
+  if (policies < 2) {
+    fmt::print(stderr, "error: {} policies say nothing; expected a number from 2\n", argv[1]);
+    return 2;
+  }
+  return fsdpbench::measure(policies, argc > 2 ? argv[2] : "");
+}
