@@ -27,27 +27,36 @@ using namespace config;  // NOLINT: nothing here but settings
 
 constexpr int kCalibrating = 10;
 
-class NoTokens : public engine::BatchSource {
+class SomeTokens : public engine::BatchSource {
  public:
-  void tokens(std::int64_t, std::span<std::int32_t>) const override {}
+  void tokens(std::int64_t sample, std::span<std::int32_t> out) const override {
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<std::int32_t>((sample * 31 + static_cast<std::int64_t>(i) * 7) % 256);
+  }
   void features(std::int64_t, std::span<float>, std::span<float>) const override {}
 };
 
-/// Six blocks whose forward takes 3 ms; a gather of one about as long.
-RunConfig cluster_of(int ranks) {
+/// Ranks on this machine, on an emulated link; whether they compute, or computation is emulated, too.
+struct Ranks {
+  int count;
+  bool compute;
+};
+
+/// Six blocks whose forward takes 3 ms, if it is emulated; a gather of one about as long.
+RunConfig cluster_of(const Ranks& ranks) {
   RunConfig c;
   c.model.layers = 6;
   c.model.width = 256;
   c.model.heads = c.model.kv_heads = 4;
   c.model.ffn_width = 512;
   c.model.vocab = 256;
-  c.mesh = {ranks, ranks, 1};
+  c.mesh = {ranks.count, ranks.count, 1};
   c.train.steps = 5;
   c.train.warmup = 2;
   c.train.seq_len = 64;
   c.train.batch_per_rank = 1;
   const engine::Setup p = engine::set_up(c);
-  c.emulate.compute_tflops = p.sizes[1].forward_flops / 3e-3 / 1e12;
+  if (!ranks.compute) c.emulate.compute_tflops = p.sizes[1].forward_flops / 3e-3 / 1e12;
   c.emulate.link_gb_per_s = static_cast<double>(p.plan.units[1].layout.gathered_numel()) * 4 / 3e-3 / 1e9;
   c.emulate.link_latency_us = 50;
   return c;
@@ -58,8 +67,9 @@ T pick(std::mt19937& random, std::initializer_list<T> values) {
   return values.begin()[random() % values.size()];
 }
 
-RunConfig random_policy(std::mt19937& random, int ranks) {
-  RunConfig c = cluster_of(ranks);
+RunConfig random_policy(std::mt19937& random, const Ranks& of) {
+  const int ranks = of.count;
+  RunConfig c = cluster_of(of);
   Fsdp& f = c.fsdp;
   const bool coin = random() % 2 == 0;
   f.strategy =
@@ -92,13 +102,14 @@ Step step_of(const engine::Setup& p, engine::Measurement& m, bool real) {
 }
 
 engine::Measurement run(const engine::Setup& p) {
-  return engine::run(*backend::cpu::make_cpu_backend(), p, NoTokens());
+  return engine::run(*backend::cpu::make_cpu_backend(), p, SomeTokens());
 }
 
-config::Calibration calibrate(std::mt19937& random, int ranks) {
+config::Calibration calibrate(std::mt19937& random, const Ranks& of) {
+  const int ranks = of.count;
   replay::Calibrator calibrator;
   for (int i = 0; i < kCalibrating; ++i) {
-    RunConfig c = random_policy(random, ranks);
+    RunConfig c = random_policy(random, of);
     if (i == 0 && ranks >= 4) c.fsdp.strategy = Strategy::hybrid_shard, c.mesh = {ranks, ranks / 2, 2};
     if (i == 1) c.fsdp.layout = Layout::flat;
     if (i == 2) c.fsdp.layout = Layout::per_param;
@@ -115,6 +126,7 @@ config::Calibration calibrate(std::mt19937& random, int ranks) {
 
 struct Row {
   int ranks;
+  bool compute;
   Step measured, again, predicted;
   double error() const { return std::abs(predicted.ms / measured.ms - 1); }
   double exposed_error() const { return std::abs(predicted.exposed_ms - measured.exposed_ms) / measured.ms; }
@@ -131,7 +143,7 @@ double kendall_tau(const std::vector<Row>& rows) {
   double sum = 0, pairs = 0;
   for (std::size_t a = 0; a < rows.size(); ++a) {
     for (std::size_t b = a + 1; b < rows.size(); ++b) {
-      if (rows[a].ranks != rows[b].ranks) continue;
+      if (rows[a].ranks != rows[b].ranks || rows[a].compute != rows[b].compute) continue;
       const double x = rows[a].measured.ms - rows[b].measured.ms, y = rows[a].predicted.ms - rows[b].predicted.ms;
       sum += x * y > 0 ? 1 : x * y < 0 ? -1 : 0;
       ++pairs;
@@ -147,25 +159,26 @@ void print(const char* what, const std::vector<Row>& rows) {
     exposed.push_back(100 * row.exposed_error());
     noise.push_back(100 * row.noise());
   }
-  fmt::print("{:<10} {:>8} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>8.3f}\n", what, rows.size(),
+  fmt::print("{:<12} {:>8} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>8.3f}\n", what, rows.size(),
              quantile(error, 0.5), quantile(error, 0.95), quantile(exposed, 0.5), quantile(exposed, 0.95),
              quantile(noise, 0.5), quantile(noise, 0.95), kendall_tau(rows));
   std::fflush(stdout);
 }
 
 int measure(int policies, const std::string& csv) {
-  fmt::print("{:<10} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}\n", "", "", "step", "step", "exposed", "exposed",
+  fmt::print("{:<12} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}\n", "", "", "step", "step", "exposed", "exposed",
              "A/A", "A/A", "Kendall");
-  fmt::print("{:<10} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}\n", "ranks", "policies", "median %", "p95 %",
+  fmt::print("{:<12} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}\n", "ranks", "policies", "median %", "p95 %",
              "median %", "p95 %", "median %", "p95 %", "tau");
   std::vector<Row> all;
-  for (const int ranks : {2, 4, 8}) {
+  for (const Ranks& of : {Ranks{2, false}, Ranks{4, false}, Ranks{8, false}, Ranks{2, true}}) {
+    const int ranks = of.count;
     std::mt19937 random(static_cast<unsigned>(ranks));
-    const config::Calibration calibration = calibrate(random, ranks);
+    const config::Calibration calibration = calibrate(random, of);
     std::vector<Row> rows;
     for (int i = 0; i < policies; ++i) {
-      const engine::Setup p = engine::set_up(random_policy(random, ranks));
-      Row row{.ranks = ranks, .measured = {}, .again = {}, .predicted = {}};
+      const engine::Setup p = engine::set_up(random_policy(random, of));
+      Row row{.ranks = ranks, .compute = of.compute, .measured = {}, .again = {}, .predicted = {}};
       engine::Measurement first = run(p), second = run(p);
       row.measured = step_of(p, first, true);
       row.again = step_of(p, second, true);
@@ -173,16 +186,16 @@ int measure(int policies, const std::string& csv) {
       row.predicted = step_of(p, simulated, false);
       rows.push_back(row);
     }
-    print(fmt::format("{}", ranks).c_str(), rows);
+    print(fmt::format("{}{}", ranks, of.compute ? " computing" : "").c_str(), rows);
     all.insert(all.end(), rows.begin(), rows.end());
+    if (ranks == 8) print("2, 4, 8", all);
   }
-  print("all", all);
   if (csv.empty()) return 0;
   auto file = fmt::output_file(csv);
-  file.print("ranks;measured_ms;again_ms;predicted_ms;measured_exposed_ms;predicted_exposed_ms\n");
+  file.print("ranks;computing;measured_ms;again_ms;predicted_ms;measured_exposed_ms;predicted_exposed_ms\n");
   for (const Row& r : all) {
-    file.print("{};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f}\n", r.ranks, r.measured.ms, r.again.ms, r.predicted.ms,
-               r.measured.exposed_ms, r.predicted.exposed_ms);
+    file.print("{};{};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f}\n", r.ranks, r.compute ? 1 : 0, r.measured.ms, r.again.ms,
+               r.predicted.ms, r.measured.exposed_ms, r.predicted.exposed_ms);
   }
   return 0;
 }
