@@ -30,7 +30,7 @@ RunConfig emulated(RunConfig c, double tflops, double gb_per_s) {
 
 TEST(Simulate, NeedsTheMemoryOfARunToTheByteOnAnyPolicy) {
   std::mt19937 random(20261122);
-  for (int round = 0; round < 500; ++round) {
+  for (int round = 0; round < FSDPBENCH_MEMORY_POLICIES; ++round) {
     SCOPED_TRACE(round);
     const RunConfig c = emulated(testing::random_config(random), 1e4, 1e4);
     const PoolStatistics planned = set_up(testing::settled(c)).memory;  // what explain shows
