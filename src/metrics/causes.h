@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/intervals.h"
 #include "base/link_model.h"
-#include "metrics/intervals.h"
 #include "metrics/run_view.h"
 #include "plan/groups.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "metrics/intervals.h"
+#include "base/intervals.h"
 #include "metrics/run_view.h"
 #include "schedule/op.h"
 

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <utility>
 #include <vector>
 
+#include "base/intervals.h"
 #include "replay/collective_message.h"
 #include "replay/replay.h"
 
@@ -42,34 +42,14 @@ double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const Cl
   return kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
 }
 
-/// When one rank had a collective under way in its last step, merged and in order.
-using Spans = std::vector<std::pair<std::int64_t, std::int64_t>>;
-
-Spans communication(const schedule::Schedule& schedule, const std::vector<trace::Record>& records) {
-  Spans spans;
+/// When one rank had a collective under way in its last step.
+IntervalSet communication(const schedule::Schedule& schedule, const std::vector<trace::Record>& records) {
+  std::vector<Interval> transfers;
   for (const trace::Record& record : records) {
     const schedule::Op& op = schedule.ops[static_cast<std::size_t>(record.op)];
-    if (op.is_collective()) spans.emplace_back(std::max(record.begin_ns, record.peers_arrived_ns), record.end_ns);
+    if (op.is_collective()) transfers.push_back({std::max(record.begin_ns, record.peers_arrived_ns), record.end_ns});
   }
-  std::ranges::sort(spans);
-  Spans merged;
-  for (const auto& span : spans) {
-    if (!merged.empty() && span.first <= merged.back().second) {
-      merged.back().second = std::max(merged.back().second, span.second);
-    } else {
-      merged.push_back(span);
-    }
-  }
-  return merged;
-}
-
-double overlap(const Spans& spans, std::int64_t begin, std::int64_t end) {
-  double sum = 0;
-  auto span = std::ranges::lower_bound(spans, begin, {}, [](const auto& s) { return s.second; });
-  for (; span != spans.end() && span->first < end; ++span) {
-    sum += static_cast<double>(std::min(end, span->second) - std::max(begin, span->first));
-  }
-  return sum;
+  return unite(std::move(transfers));
 }
 
 /// Lengthens the steady step's computation by what ran beside collectives, until the step no longer changes.
@@ -88,12 +68,12 @@ void add_contention(const schedule::Schedules& schedules, const plan::Groups& gr
     const auto step = static_cast<double>(trace.steps.back().end_ns - trace.steps.back().begin_ns);
     if (std::abs(step - last_step) < 1e-3 * step) return;
     last_step = step;
-    const Spans spans = communication(steady, trace.records);
+    const IntervalSet transfers = communication(steady, trace.records);
     for (const trace::Record& record : trace.records) {
       const auto i = static_cast<std::size_t>(record.op);
       if (slowdown[i] <= 1 || steady.ops[i].is_collective() || record.end_ns <= record.begin_ns) continue;
-      const double beside =
-          overlap(spans, record.begin_ns, record.end_ns) / static_cast<double>(record.end_ns - record.begin_ns);
+      const auto beside = static_cast<double>(length_within({record.begin_ns, record.end_ns}, transfers)) /
+                          static_cast<double>(record.end_ns - record.begin_ns);
       costs[i].run_ns = std::nearbyint(alone[i].run_ns / (1 - beside * (1 - 1 / slowdown[i])));
     }
   }

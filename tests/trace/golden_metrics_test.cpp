@@ -1,7 +1,7 @@
 // Traces whose values are known give these values through the metrics.
 #include <gtest/gtest.h>
 
-#include "metrics/intervals.h"
+#include "base/intervals.h"
 
 namespace fsdpbench::metrics {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/intervals.h"
+#include "base/intervals.h"
 #include "trace/support.h"
 
 namespace fsdpbench::trace {
@@ -171,7 +171,7 @@ struct RecordFigures {
   double compute_us = 0, communication_us = 0, overlap_us = 0, busy_us = 0;
 };
 inline RecordFigures figures_of(const GpuRun& run) {
-  std::vector<metrics::Interval> computation, communication, copies;
+  std::vector<Interval> computation, communication, copies;
   for (const Record& record : run.trace.records) {
     const OpCategory category = run.labels[static_cast<std::size_t>(record.op)].category;
     (category == OpCategory::computation ? computation
@@ -179,10 +179,10 @@ inline RecordFigures figures_of(const GpuRun& run) {
                                          : communication)
         .push_back({record.begin_ns, record.end_ns});
   }
-  const auto comp = metrics::unite(computation), comm = metrics::unite(communication);
-  const auto all = metrics::unite(metrics::unite(comp, comm), metrics::unite(copies));
-  const auto us = [](const metrics::IntervalSet& set) { return static_cast<double>(metrics::length(set)) / 1000; };
-  return {us(comp), us(comm), us(metrics::intersect(comp, comm)), us(all)};
+  const auto comp = unite(computation), comm = unite(communication);
+  const auto all = unite(unite(comp, comm), unite(copies));
+  const auto us = [](const IntervalSet& set) { return static_cast<double>(length(set)) / 1000; };
+  return {us(comp), us(comm), us(intersect(comp, comm)), us(all)};
 }
 
 }  // namespace fsdpbench::trace

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace fsdpbench::metrics {
+namespace fsdpbench {
 
 /// A half-open span of time in nanoseconds.
 struct Interval {
@@ -23,5 +23,7 @@ IntervalSet intersect(const IntervalSet& a, const IntervalSet& b);
 IntervalSet subtract(const IntervalSet& a, const IntervalSet& b);
 /// Length in nanoseconds.
 std::int64_t length(const IntervalSet& set);
+/// Length of what of `span` is in `set`, found in logarithmic time: for many spans and one set.
+std::int64_t length_within(const Interval& span, const IntervalSet& set);
 
-}  // namespace fsdpbench::metrics
+}  // namespace fsdpbench

@@ -1,10 +1,10 @@
-#include "metrics/intervals.h"
+#include "base/intervals.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-namespace fsdpbench::metrics {
+namespace fsdpbench {
 namespace {
 
 TEST(Intervals, UniteMergesTouchingAndDropsEmpty) {
@@ -43,8 +43,9 @@ TEST(Intervals, AgreeWithABitmap) {
     EXPECT_EQ(length(unite(a, b)), either);
     EXPECT_EQ(length(intersect(a, b)), both);
     EXPECT_EQ(length(subtract(a, b)), only);
+    for (const Interval& span : lists[1]) EXPECT_EQ(length_within(span, a), length(intersect(unite({span}), a)));
   }
 }
 
 }  // namespace
-}  // namespace fsdpbench::metrics
+}  // namespace fsdpbench

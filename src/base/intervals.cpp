@@ -1,8 +1,8 @@
-#include "metrics/intervals.h"
+#include "base/intervals.h"
 
 #include <algorithm>
 
-namespace fsdpbench::metrics {
+namespace fsdpbench {
 
 IntervalSet unite(std::vector<Interval> intervals) {
   std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
@@ -58,4 +58,13 @@ std::int64_t length(const IntervalSet& set) {
   return sum;
 }
 
-}  // namespace fsdpbench::metrics
+std::int64_t length_within(const Interval& span, const IntervalSet& set) {
+  std::int64_t sum = 0;
+  for (auto i = std::ranges::lower_bound(set, span.begin, {}, &Interval::end); i != set.end() && i->begin < span.end;
+       ++i) {
+    sum += std::max<std::int64_t>(0, std::min(span.end, i->end) - std::max(span.begin, i->begin));
+  }
+  return sum;
+}
+
+}  // namespace fsdpbench
