@@ -10,6 +10,7 @@
 
 #include "base/lane.h"
 #include "config/aliases.h"
+#include "config/presets.h"
 
 namespace fsdpbench::config {
 namespace {
@@ -62,8 +63,9 @@ Valid<Enum> one_of() {
 }
 
 Valid<Prefetch> prefetch(std::string text, std::vector<Prefetch::Mode> modes) {
-  return {std::move(text),
-          [modes](const Prefetch& v) { return std::ranges::count(modes, v.mode) > 0 && v.depth <= kMostUnits; }};
+  return {std::move(text), [modes](const Prefetch& v) {
+            return std::ranges::count(modes, v.mode) > 0 && v.depth <= kMostUnits && v.elements <= kMostElements;
+          }};
 }
 
 /// The fields of one table of the configuration.
@@ -148,15 +150,15 @@ std::vector<Field> make_fields() {
   train("clip_norm", &Train::clip_norm, number(0, kMostFloat), "limit of the global gradient norm; 0: no clipping");
 
   Table<Fsdp> fsdp(all, "fsdp", &RunConfig::fsdp);
-  fsdp("preset", &Fsdp::preset, {"\"fsdp1\", \"fsdp2\"", [](const std::string& v) { return v == "fsdp1" || v == "fsdp2"; }}, "PyTorch's system whose settings are the defaults of this table");
+  fsdp("preset", &Fsdp::preset, {fmt::format("\"{}\"", fmt::join(fsdp_preset_names(), "\", \"")), [](const std::string& v) { return std::ranges::count(fsdp_preset_names(), v) > 0; }}, "the engine whose settings are the defaults of this table (docs/engines.md)");
   fsdp("strategy", &Fsdp::strategy, one_of<Strategy>(), "what is sharded, and when it is gathered");
   fsdp("layout", &Fsdp::layout, one_of<Layout>(), "flat: a unit's parameters concatenated (FSDP1); per_param: rows of each (FSDP2)");
   fsdp("reshard_after_forward", &Fsdp::reshard_after_forward, anything<ReshardAfterForward>("\"auto\", true, false, or an integer that divides the shard group"), "free gathered units after forward; auto: the strategy's rule, root kept; an integer: keep them split over groups of so many ranks");
   fsdp("reshard_after_backward", &Fsdp::reshard_after_backward, boolean(), "false: units stay gathered between accumulated microbatches");
-  fsdp("forward_prefetch", &Fsdp::forward_prefetch, prefetch("\"none\", \"implicit\", or a depth from 1 to 65536 (2 or \"explicit:2\")", {P::none, P::implicit, P::explicit_}), "when the next unit's all-gather is issued in forward");
+  fsdp("forward_prefetch", &Fsdp::forward_prefetch, prefetch("\"none\", \"implicit\", a depth from 1 to 65536 (2 or \"explicit:2\"), \"ahead:1\", \"window:500000000\" or \"rate:50000000\" (elements)", {P::none, P::implicit, P::explicit_, P::ahead, P::window, P::rate}), "when the next unit's all-gather is issued in forward");
   fsdp("learn_execution_order", &Fsdp::learn_execution_order, boolean(), "true: the first step learns the order of units, so forward prefetching to a depth starts with the second (FSDP1); false: the order is given (FSDP2)");
-  fsdp("backward_prefetch", &Fsdp::backward_prefetch, prefetch("\"none\", \"post\", \"pre\", or a depth from 1 to 65536 (2 or \"explicit:2\")", {P::none, P::post, P::pre, P::explicit_}), "when the next unit's all-gather is issued in backward");
-  fsdp("all_gather_limit", &Fsdp::all_gather_limit, {"\"unlimited\", \"fsdp1_queue:L\" (L up to 1024), \"fsdp2_event\", an integer N or \"strict:N\" (N up to 65536), or \"bytes:64MiB\"", [](const AllGatherLimit& v) { return v.count <= (v.mode == AllGatherLimit::Mode::fsdp1_queue ? 1024 : kMostUnits); }}, "how far gathers may run ahead of computation");
+  fsdp("backward_prefetch", &Fsdp::backward_prefetch, prefetch("\"none\", \"post\", \"pre\", a depth from 1 to 65536 (2 or \"explicit:2\"), \"ahead:1\", \"window:500000000\" or \"rate:50000000\" (elements)", {P::none, P::post, P::pre, P::explicit_, P::ahead, P::window, P::rate}), "when the next unit's all-gather is issued in backward");
+  fsdp("all_gather_limit", &Fsdp::all_gather_limit, {"\"unlimited\", \"fsdp1_queue:L\" (L up to 1024), \"fsdp2_event\", an integer N or \"strict:N\" (N up to 65536), \"bytes:64MiB\", \"buffers:N\", or \"fetched:N\"", [](const AllGatherLimit& v) { return v.count <= (v.mode == AllGatherLimit::Mode::fsdp1_queue ? 1024 : kMostUnits); }}, "how far gathers may run ahead of computation");
   fsdp("reduce_scatter_buffers", &Fsdp::reduce_scatter_buffers, integer<int>(0, 1 << 16), "reduce-scatter inputs alive at a time; 0: no limit");
   fsdp("separate_reduce_scatter_comm", &Fsdp::separate_reduce_scatter_comm, boolean(), "own communicator for reduce-scatter, so that it need not queue behind all-gathers");
   fsdp("wrap", &Fsdp::wrap, {"\"block\", \"blocks:K\" (K up to 65536), \"size:PARAMETERS\" (up to 2^60), or \"model\"", [](const Wrap& v) { return v.blocks <= kMostUnits && v.parameters <= kMostElements; }}, "which modules make a unit");
@@ -168,6 +170,24 @@ std::vector<Field> make_fields() {
   fsdp("recompute_share", &Fsdp::recompute_share, number(1e-3, 1), "activation_checkpointing: part of a block's forward that is recomputed, the rest of what it saves is kept (selective checkpointing); below 1 simulated only");
   fsdp("fp8_products", &Fsdp::fp8_products, boolean(), "matrix products of blocks in fp8 with scaling, everything else in param_dtype; simulated only");
   fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0, kMostElements), "parameters of fewer elements stay replicated");
+  fsdp("max_live_parameters", &Fsdp::max_live_parameters, integer(0, kMostElements), "with \"rate\" prefetching: none is begun while so many elements are gathered; 0: no limit");
+  fsdp("max_reuse_distance", &Fsdp::max_reuse_distance, integer(0, kMostElements), "a unit that is used again before units of so many elements were used is not freed");
+  fsdp("persistence_threshold", &Fsdp::persistence_threshold, integer(0, kMostElements), "units of fewer elements stay gathered; after the optimizer one gather brings them all");
+  fsdp("gathers_ascend", &Fsdp::gathers_ascend, boolean(), "what one hook gathers is issued from the first unit to the last, in backward too");
+  fsdp("gathers_follow_compute", &Fsdp::gathers_follow_compute, boolean(), "a gather starts after all computation that was issued before it");
+  fsdp("root_prefetches_backward", &Fsdp::root_prefetches_backward, boolean(), "false: the first gather of backward is on demand");
+  fsdp("free_lane", &Fsdp::free_lane, one_of<FreeLane>(), "where gathered parameters are freed; all_gather: no later gather starts before their use is over");
+  fsdp("reduce_bucket", &Fsdp::reduce_bucket, integer(0, kMostElements), "gradients of so many elements are reduced together, as soon as the next does not fit; 0: unit by unit");
+  fsdp("reduce_by", &Fsdp::reduce_by, one_of<ReduceBy>(), "all_reduce: the whole gradient everywhere, of which each rank keeps its part");
+  fsdp("reduce_lane", &Fsdp::reduce_lane, one_of<ReduceLane>(), "where gradients are reduced: beside everything, in line with gathers, or in line with computation");
+  fsdp("reduce_lag", &Fsdp::reduce_lag, integer<int>(0, kMostUnits), "a unit's reduction is issued so many units later, after their gathers; many: after backward");
+  fsdp("reductions_in_flight", &Fsdp::reductions_in_flight, integer<int>(0, kMostUnits), "reduce_bucket: the host waits for the oldest of more reductions; 0: it never does");
+  fsdp("reduce_scatter_elements", &Fsdp::reduce_scatter_elements, integer(0, kMostElements), "elements of reduce-scatter inputs alive at a time, at least two mean units; 0: as reduce_scatter_buffers says");
+  fsdp("gradient_copy_in", &Fsdp::gradient_copy_in, boolean(), "layout flat: gradients are copied to the reduce-scatter's input rather than reduced where they lie");
+  fsdp("head_unit", &Fsdp::head_unit, boolean(), "final norm and head are the last unit instead of parts of the root");
+  fsdp("unit_padding_pct", &Fsdp::unit_padding_pct, number(0, 100), "layout flat: so much padding in each unit");
+  fsdp("gradient_divide_factor", &Fsdp::gradient_divide_factor, number(0, kMostFactor), "what sums of gradients over ranks are divided by; 0: the number of ranks, which gives the mean");
+  fsdp("host_sync_at_group_shard", &Fsdp::host_sync_at_group_shard, boolean(), "reshard_after_forward = n: the host waits until the group's part is kept, before the unit is freed");
 
   Table<Device> device(all, "device", &RunConfig::device);
   device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or MPI processes; cuda: NVIDIA GPUs with NCCL; virtual: nowhere, on a computed clock (simulate)");

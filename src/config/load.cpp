@@ -12,6 +12,7 @@
 #include "config/fields.h"
 #include "config/find_file.h"
 #include "config/give_way.h"
+#include "config/presets.h"
 #include "config/toml_file.h"
 
 namespace fsdpbench::config {
@@ -71,19 +72,10 @@ std::vector<Entry> read_file(const std::string& path, FileKind kind) {
   return entries;
 }
 
-/// What the two systems do unless told otherwise. Both gather in order of use and prefetch one unit in backward.
-std::vector<Entry> fsdp_preset(std::string_view name) {
-  const auto text = [](const char* key, const char* value) {
-    return Entry{key, std::string(value), "fsdp.preset", {}};
-  };
-  const bool first = name == "fsdp1";
-  return {text("fsdp.layout", first ? "flat" : "per_param"),
-          text("fsdp.forward_prefetch", "implicit"),
-          {"fsdp.learn_execution_order", first, "fsdp.preset", {}},
-          text("fsdp.backward_prefetch", "pre"),
-          text("fsdp.all_gather_limit", first ? "fsdp1_queue:2" : "fsdp2_event"),
-          {"fsdp.reduce_scatter_buffers", std::int64_t{first ? 0 : 1}, "fsdp.preset", {}},
-          text("fsdp.gradient_scaling", first ? "pre_post_divide" : "average")};
+std::vector<Entry> fsdp_preset_entries(std::string_view name) {
+  std::vector<Entry> entries;
+  for (auto& [key, value] : fsdp_preset(name)) entries.push_back({key, std::move(value), "fsdp.preset", {}});
+  return entries;
 }
 
 using Notes = std::vector<std::string>;
@@ -148,7 +140,7 @@ RunConfig presets_of(const RunConfig& config) {
   } catch (const ConfigError&) {
     // The model file has gone since: its keys count as the profile's own.
   }
-  take(presets, fsdp_preset(config.fsdp.preset), ignored);
+  take(presets, fsdp_preset_entries(config.fsdp.preset), ignored);
   return presets;
 }
 
@@ -182,7 +174,7 @@ RunConfig load_profile(const std::string& path, const std::vector<std::string>& 
   RunConfig config;
   const std::filesystem::path model = find_model(names.model.preset, path);
   take(config, model_preset(model), all);
-  take(config, fsdp_preset(names.fsdp.preset), all);
+  take(config, fsdp_preset_entries(names.fsdp.preset), all);
   layers.presets = config;
   take(config, layers.profile, all);
   take(config, layers.overrides, all);

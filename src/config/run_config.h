@@ -38,6 +38,23 @@ enum class GradientScaling : std::uint8_t {
   pre_post_divide,  ///< divided by a power of two before and by the rest after (FSDP1)
 };
 
+/// The collective that a gradient's shard comes from.
+enum class ReduceBy : std::uint8_t {
+  reduce_scatter,
+  all_reduce,  ///< of the whole gradient; each rank keeps its slice (DeepSpeed's ZeRO-1 and 2)
+};
+/// Where gradients are reduced.
+enum class ReduceLane : std::uint8_t {
+  reduce_scatter,  ///< a lane of its own
+  all_gather,      ///< the gathers', in the order of issue
+  compute,         ///< computation's: nothing overlaps
+};
+/// Where gathered parameters are freed.
+enum class FreeLane : std::uint8_t {
+  compute,     ///< after what used them
+  all_gather,  ///< the gathers' lane waits for what used them: no later gather begins before
+};
+
 struct Model {
   std::string preset = "quickstart";  ///< a file stem under profiles/models, whose values are the defaults below
   ModelKind kind = ModelKind::decoder;
@@ -112,9 +129,13 @@ struct Prefetch {
     post,       ///< backward only: next gather issued after this unit's computation, before its reduction
     pre,        ///< backward only: next gather issued before this unit's computation
     explicit_,  ///< issued `depth` units ahead, before this unit's computation
+    ahead,      ///< the same, but before this unit's own gather is waited for (compiled FSDP)
+    window,     ///< units ahead until they hold `elements`, those already gathered included (Megatron-FSDP)
+    rate,       ///< each hook gathers the next missing units of the learned order until they hold `elements`
   };
   Mode mode = Mode::none;
   int depth = 1;
+  std::int64_t elements = 0;
   bool operator==(const Prefetch&) const = default;
 };
 
@@ -125,6 +146,8 @@ struct AllGatherLimit {
     fsdp2_event,  ///< gathers wait on the device for the copy-out before last: two buffers (FSDP2)
     strict,       ///< at most `count` units gathered at a time, host waits
     bytes,        ///< at most `bytes` gathered at a time (one unit always may), host waits
+    buffers,      ///< at most `count` units gathered at a time, gathers wait on the device (Megatron's double buffer)
+    fetched,      ///< the host waits for the oldest of more than `count` gathers that were waited for (DeepSpeed)
   };
   Mode mode = Mode::fsdp2_event;
   int count = 2;
@@ -159,7 +182,8 @@ struct Wrap {
 };
 
 struct Fsdp {
-  std::string preset = "fsdp2";  ///< "fsdp1" or "fsdp2": the defaults of all knobs below as that system has them
+  std::string preset =
+      "fsdp2";  ///< a name of config/presets.h: the defaults of all knobs below as that engine has them
   Strategy strategy = Strategy::full_shard;
   Layout layout = Layout::per_param;
   ReshardAfterForward reshard_after_forward;
@@ -180,6 +204,26 @@ struct Fsdp {
   double recompute_share = 1.0;           ///< with it, simulated: part of a block that is recomputed, the rest is kept
   bool fp8_products = false;              ///< simulated: matrix products of blocks in fp8, gathers in param_dtype
   std::int64_t shard_threshold = 0;       ///< parameters of fewer elements stay replicated
+
+  // What engines other than PyTorch's do; elements are those of unsharded units.
+  std::int64_t max_live_parameters = 0;    ///< no rate prefetch while so many are gathered; 0: no limit
+  std::int64_t max_reuse_distance = 0;     ///< a unit used again within so many elements of uses is not freed
+  std::int64_t persistence_threshold = 0;  ///< smaller units stay gathered: one gather of them after the optimizer
+  bool gathers_ascend = false;             ///< gathers of one hook are issued from the first unit to the last
+  bool gathers_follow_compute = false;     ///< a gather starts after all computation issued before it
+  bool root_prefetches_backward = true;    ///< the root's hook prefetches in backward
+  FreeLane free_lane = FreeLane::compute;
+  std::int64_t reduce_bucket = 0;  ///< gradients reduced together hold at most so many elements; 0: unit by unit
+  ReduceBy reduce_by = ReduceBy::reduce_scatter;
+  ReduceLane reduce_lane = ReduceLane::reduce_scatter;
+  int reduce_lag = 0;                        ///< a unit's reduction is issued so many units later, after their gathers
+  int reductions_in_flight = 0;              ///< the host waits for the oldest of more buckets; 0: it never does
+  std::int64_t reduce_scatter_elements = 0;  ///< as reduce_scatter_buffers, in elements, two mean units at least
+  bool gradient_copy_in = false;             ///< flat: gradients are copied to the reduce-scatter's input
+  bool head_unit = false;                    ///< final norm and head are a unit of their own
+  double unit_padding_pct = 0;               ///< flat: padding of each unit, in percent
+  double gradient_divide_factor = 0;         ///< what sums of gradients are divided by; 0: the number of ranks
+  bool host_sync_at_group_shard = false;     ///< the host waits where a part is kept for the group's gather
   bool operator==(const Fsdp&) const = default;
 };
 

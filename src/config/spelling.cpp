@@ -93,6 +93,9 @@ Value encode(const Prefetch& value) {
     case Prefetch::Mode::implicit: return std::string("implicit");
     case Prefetch::Mode::post: return std::string("post");
     case Prefetch::Mode::pre: return std::string("pre");
+    case Prefetch::Mode::ahead: return fmt::format("ahead:{}", value.depth);
+    case Prefetch::Mode::window: return fmt::format("window:{}", value.elements);
+    case Prefetch::Mode::rate: return fmt::format("rate:{}", value.elements);
     case Prefetch::Mode::explicit_: break;
   }
   return fmt::format("explicit:{}", value.depth);
@@ -104,6 +107,8 @@ Value encode(const AllGatherLimit& value) {
     case AllGatherLimit::Mode::fsdp1_queue: return fmt::format("fsdp1_queue:{}", value.count);
     case AllGatherLimit::Mode::fsdp2_event: return std::string("fsdp2_event");
     case AllGatherLimit::Mode::strict: return fmt::format("strict:{}", value.count);
+    case AllGatherLimit::Mode::buffers: return fmt::format("buffers:{}", value.count);
+    case AllGatherLimit::Mode::fetched: return fmt::format("fetched:{}", value.count);
     case AllGatherLimit::Mode::bytes: break;
   }
   return fmt::format("bytes:{}", value.bytes);
@@ -180,6 +185,14 @@ bool decode(const Value& value, Prefetch& out) {
     read.mode = Mode::pre;
   } else if ((decode(value, read.depth) && read.depth >= 1) || decode_count(value, "explicit", read.depth)) {
     read.mode = Mode::explicit_;
+  } else if (decode_count(value, "ahead", read.depth)) {
+    read.mode = Mode::ahead;
+  } else if (const auto window = argument(value, "window"); window && *window >= 0) {
+    read.mode = Mode::window;
+    read.elements = *window;
+  } else if (const auto rate = argument(value, "rate"); rate && *rate >= 0) {
+    read.mode = Mode::rate;
+    read.elements = *rate;
   } else {
     return false;
   }
@@ -199,6 +212,10 @@ bool decode(const Value& value, AllGatherLimit& out) {
     read.mode = Mode::fsdp1_queue;
   } else if ((decode(value, read.count) && read.count >= 1) || decode_count(value, "strict", read.count)) {
     read.mode = Mode::strict;
+  } else if (decode_count(value, "buffers", read.count)) {
+    read.mode = Mode::buffers;
+  } else if (decode_count(value, "fetched", read.count)) {
+    read.mode = Mode::fetched;
   } else if (text != nullptr && text->starts_with("bytes:")) {
     const std::optional<std::int64_t> bytes = parse_bytes(std::string_view(*text).substr(6));
     if (!bytes || *bytes < 1) return false;

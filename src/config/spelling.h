@@ -59,6 +59,18 @@ struct Names<GradientScaling> {
   static constexpr std::array<std::string_view, 3> kAll{"average", "sum", "pre_post_divide"};
 };
 template <>
+struct Names<ReduceBy> {
+  static constexpr std::array<std::string_view, 2> kAll{"reduce_scatter", "all_reduce"};
+};
+template <>
+struct Names<ReduceLane> {
+  static constexpr std::array<std::string_view, 3> kAll{"reduce_scatter", "all_gather", "compute"};
+};
+template <>
+struct Names<FreeLane> {
+  static constexpr std::array<std::string_view, 2> kAll{"compute", "all_gather"};
+};
+template <>
 struct Names<BackendKind> {
   static constexpr std::array<std::string_view, 3> kAll{"cpu", "cuda", "virtual"};
 };

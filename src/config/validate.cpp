@@ -155,6 +155,35 @@ void check_accumulate(RunConfig& config, Notes& notes) {
   config.train.accumulate_mode = AccumulateMode::reduce_each;
 }
 
+/// Words of engines other than PyTorch's that need one another.
+void check_engines(const RunConfig& config, Notes& notes) {
+  const Fsdp& fsdp = config.fsdp;
+  const bool rate = fsdp.forward_prefetch.mode == Prefetch::Mode::rate;
+  require(rate == (fsdp.backward_prefetch.mode == Prefetch::Mode::rate),
+          "fsdp.forward_prefetch = {} and fsdp.backward_prefetch = {}: \"rate\" follows one order through forward and "
+          "backward, so both must be.",
+          to_toml(encode(fsdp.forward_prefetch)), to_toml(encode(fsdp.backward_prefetch)));
+  require(config.train.warmup > 0 || config.mesh.ranks == 1 ||
+              ((!rate || !fsdp.learn_execution_order) && fsdp.persistence_threshold == 0),
+          "train.warmup = 0 is too little: the first step {}, which later ones do not; expected at least 1.",
+          rate ? "learns the order of units and gathers on demand" : "gathers what stays gathered");
+  require(fsdp.reduce_bucket == 0 || config.train.accumulate_mode != AccumulateMode::reduce_scatter_only,
+          "fsdp.reduce_bucket = {} does not go with train.accumulate_mode = \"reduce_scatter_only\"; expected 0.",
+          fsdp.reduce_bucket);
+  require(!fsdp.head_unit || !config.model.tied_head,
+          "fsdp.head_unit = true needs a head of its own: model.tied_head is true.");
+  const auto without_effect = [&](bool given, const char* key, std::string_view why) {
+    if (given) notes.push_back(fmt::format("fsdp.{} has no effect: {}.", key, why));
+  };
+  const bool flat = fsdp.layout == Layout::flat;
+  without_effect(!rate && fsdp.max_live_parameters > 0, "max_live_parameters", "nothing is prefetched at a \"rate\"");
+  without_effect(!flat && fsdp.unit_padding_pct > 0, "unit_padding_pct", "fsdp.layout is \"per_param\"");
+  without_effect(!flat && fsdp.gradient_copy_in, "gradient_copy_in",
+                 "fsdp.layout is \"per_param\", which copies anyway");
+  without_effect(fsdp.reduce_bucket == 0 && fsdp.reductions_in_flight > 0, "reductions_in_flight",
+                 "fsdp.reduce_bucket is 0");
+}
+
 void check_rank(const char* key, std::int64_t rank, std::int64_t ranks) {
   require(rank < ranks, "{} = {} is no rank: mesh.ranks = {}, so expected -1 (none) or 0 to {}.", key, rank, ranks,
           ranks - 1);
@@ -264,6 +293,7 @@ std::vector<std::string> validate(RunConfig& config) {
   settle_mesh(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);
+  check_engines(config, notes);
   check_schedule_size(config);
   check_emulate(config.emulate);
   check_device(config, notes);

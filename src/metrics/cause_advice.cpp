@@ -39,6 +39,8 @@ std::string advice(const CauseShare& share, const schedule::Policy& policy, doub
     case Cause::all_gather_limit:
       switch (fsdp.all_gather_limit.mode) {
         case LimitMode::strict:
+        case LimitMode::buffers:
+        case LimitMode::fetched:
         case LimitMode::fsdp1_queue:
           return fmt::format(
               "fsdp.all_gather_limit allows {} gathers: {} would hide with one more, for one more unit of memory.",

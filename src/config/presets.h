@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "config/spelling.h"
+
+namespace fsdpbench::config {
+
+/// What fsdp.preset may be: engines whose defaults are known here.
+const std::vector<std::string>& fsdp_preset_names();
+
+/// The keys that make up an engine's defaults, with their values; first those of fsdp2, which are the defaults of
+/// Fsdp, so that a later preset changes all that an earlier one did. Empty for a name that is no preset.
+std::vector<std::pair<std::string, Value>> fsdp_preset(std::string_view name);
+
+}  // namespace fsdpbench::config
