@@ -42,10 +42,10 @@ function(fsdpbench_library name)
   endif()
 endfunction()
 
-# fsdpbench_test(<name> [SERIAL] [SEPARATE] SOURCES … LIBRARIES … LABELS …): a GoogleTest program; each of its cases is a
-# ctest test. SERIAL: nothing else runs beside them. SEPARATE: as for libraries.
+# fsdpbench_test(<name> [SEPARATE] SOURCES … LIBRARIES … LABELS …): a GoogleTest program; each of its cases is a ctest
+# test. SEPARATE: as for libraries.
 function(fsdpbench_test name)
-  cmake_parse_arguments(ARG "SERIAL;SEPARATE" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()
@@ -60,5 +60,5 @@ function(fsdpbench_test name)
     ${name}
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 120 # reading CUDA's libraries from a slow disk for the first time takes more than the usual 5 s
-    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300 RUN_SERIAL ${ARG_SERIAL})
+    PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
 endfunction()

@@ -10,7 +10,6 @@ begin=$SECONDS
 progress='^\[[0-9]+/[0-9]+\] |^ *Start +[0-9]+: |^ *[0-9]+/[0-9]+ Test +#[0-9]+: .*(Passed|\*\*\*Skipped) '
 boring='^-- |^Test project |^ninja: no work to do|^Preset |^$'
 moving=
-failed_once=0
 "$@" </dev/null 2>&1 | tee "$log" | {
   while IFS= read -r line; do
     if [[ $line =~ $progress ]]; then
@@ -22,11 +21,9 @@ failed_once=0
       [ -z "$moving" ] || printf '\r\033[K'
       moving=
       printf '%s\n' "$line"
-      [[ $line != *'***'* ]] || failed_once=$((failed_once + 1))
     fi
   done
   [ -z "$moving" ] || printf '\r\033[K'
-  [ "$failed_once" = 0 ] || echo "$failed_once attempt(s) failed, counting those that were repeated"
 }
 status=${PIPESTATUS[0]}
 [ "$status" = 0 ] && echo "done in $((SECONDS - begin)) s ($log has all of it)"

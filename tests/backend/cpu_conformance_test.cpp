@@ -1,15 +1,10 @@
 #include "backend/conformance.h"
-#include "backend/copy_kernels.h"
-#include "backend/cpu/cpu_backend.h"
+#include "backend/copy_backend.h"
 
 namespace fsdpbench::backend {
 namespace {
 
-std::unique_ptr<Backend> make_backend_under_test() {
-  return std::make_unique<cpu::CpuBackend>([] { return std::make_unique<CopyKernels>(); });
-}
-
-const auto kCpu = testing::Values(&make_backend_under_test);
+const auto kCpu = testing::Values(&make_copy_backend);
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, CommunicatorConformance, kCpu);

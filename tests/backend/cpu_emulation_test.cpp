@@ -1,12 +1,12 @@
-// Emulated compute, slow ranks, and worlds in which nothing but time is real.
+// Emulated compute, slow ranks, and worlds in which nothing but time is real. What is emulated is exact in the kernels,
+// and never faster than that on a lane.
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <limits>
+#include <stdexcept>
 
-#include "backend/copy_kernels.h"
-#include "backend/cpu/cpu_backend.h"
+#include "backend/copy_backend.h"
+#include "backend/cpu/emulated_kernels.h"
 #include "backend/support.h"
 
 namespace fsdpbench::backend {
@@ -14,9 +14,7 @@ namespace {
 
 constexpr double kFlopsPerSecond = 1e9;
 
-void run_cpu(const BackendOptions& options, const Body& body) {
-  cpu::CpuBackend([] { return std::make_unique<CopyKernels>(); }).run(options, body);
-}
+void run_cpu(const BackendOptions& options, const Body& body) { make_copy_backend()->run(options, body); }
 
 BackendOptions emulated(int ranks) {
   BackendOptions options;
@@ -25,41 +23,21 @@ BackendOptions emulated(int ranks) {
   return options;
 }
 
-/// The least of several times: other work may share the machine, and only prolongs.
-std::int64_t time_of(Device& device, Lane lane, const Device::Task& task, std::int64_t soon_enough) {
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();
-  for (int attempt = 0; attempt < 50 && least >= soon_enough; ++attempt) {
-    Stamp stamp;
-    device.enqueue(lane, "op", task, &stamp);
-    device.synchronize();
-    least = std::min(least, stamp.end_ns - stamp.begin_ns);
-  }
-  return least;
-}
-
-void gemm_of(Kernels& kernels, std::int64_t flops) {
+Gemm gemm_of(std::int64_t flops) {
   Gemm gemm;
   gemm.m = flops / 2;
   gemm.n = gemm.k = 1;
-  kernels.gemm(gemm);
+  return gemm;
 }
 
-void expect_takes(Device& device, Lane lane, const Device::Task& task, std::int64_t expected) {
-  const std::int64_t limit = expected + 40 * kMillisecond;
-  const std::int64_t least = time_of(device, lane, task, limit);
-  EXPECT_GE(least, expected);
-  EXPECT_LT(least, limit);
+TEST(EmulatedKernels, ProductsTakeTheirFlopsOverTheRate) {
+  cpu::EmulatedKernels kernels(kFlopsPerSecond);
+  kernels.gemm(gemm_of(3'000'000));
+  EXPECT_EQ(kernels.take_nanoseconds(), 3 * kMillisecond);
+  EXPECT_EQ(kernels.take_nanoseconds(), 0) << "it has been taken";
 }
 
-TEST(EmulatedCompute, TakesFlopsOverRate) {
-  run_cpu(emulated(1), [](RankContext& rank) {
-    EXPECT_FALSE(rank.device.computes());
-    expect_takes(
-        rank.device, Lane::compute, [](Kernels& kernels) { gemm_of(kernels, 3'000'000); }, 3 * kMillisecond);
-  });
-}
-
-TEST(EmulatedCompute, AttentionCountsTheCausalHalfAndTwoAndAHalfTimesThatBackward) {
+TEST(EmulatedKernels, AttentionCountsTheCausalHalfAndTwoAndAHalfTimesThatBackward) {
   AttentionShape shape;
   shape.batch = 2;
   shape.heads = 4;
@@ -67,61 +45,89 @@ TEST(EmulatedCompute, AttentionCountsTheCausalHalfAndTwoAndAHalfTimesThatBackwar
   shape.seq = 100;
   shape.head_dim = 10;
   constexpr std::int64_t kForward = 2 * 2 * 4 * 100 * 100 * 10;  // ns at 1 GFLOP/s
-  run_cpu(emulated(1), [&](RankContext& rank) {
-    expect_takes(
-        rank.device, Lane::compute,
-        [&](Kernels& kernels) { kernels.attention(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr); },
-        kForward);
-    expect_takes(
-        rank.device, Lane::compute,
-        [&](Kernels& kernels) {
-          kernels.attention_backward(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
-                                     nullptr, nullptr);
+  cpu::EmulatedKernels kernels(kFlopsPerSecond);
+  kernels.attention(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr);
+  EXPECT_EQ(kernels.take_nanoseconds(), kForward);
+  kernels.attention_backward(shape, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                             nullptr);
+  EXPECT_EQ(kernels.take_nanoseconds(), kForward * 5 / 2);
+}
+
+TEST(EmulatedKernels, ManyOfOneOpAreOneTime) {
+  cpu::EmulatedKernels kernels(3e9);
+  for (int i = 0; i < 1000; ++i) kernels.gemm(gemm_of(1000));
+  EXPECT_EQ(kernels.take_nanoseconds(), 333'333) << "rounded once";
+}
+
+TEST(EmulatedKernels, CopiesTakeNoTimeAndTouchNothing) {
+  cpu::EmulatedKernels kernels(kFlopsPerSecond);
+  kernels.fill_zero(nullptr, 1 << 20);
+  kernels.add(nullptr, nullptr, nullptr, 1 << 20, DType::f32);
+  EXPECT_EQ(kernels.take_nanoseconds(), 0);
+}
+
+TEST(EmulatedCompute, AnOpIsNeverFasterThanItsFlops) {
+  run_cpu(emulated(1), [](RankContext& rank) {
+    EXPECT_FALSE(rank.device.computes());
+    Stamp stamp;
+    rank.device.enqueue(
+        Lane::compute, "products",
+        [](Kernels& kernels) {
+          for (int i = 0; i < 1000; ++i) kernels.gemm(gemm_of(3000));
         },
-        kForward * 5 / 2);
+        &stamp);
+    rank.device.synchronize();
+    EXPECT_GE(stamp.end_ns - stamp.begin_ns, 3 * kMillisecond);
   });
 }
 
-TEST(EmulatedCompute, ManyKernelsOfOneOpDoNotAddUpErrors) {
-  run_cpu(emulated(1), [](RankContext& rank) {
-    const auto many = [](Kernels& kernels) {
-      for (int i = 0; i < 1000; ++i) gemm_of(kernels, 2000);
-    };
-    // A thousand sleeps of 2 us would take over 50 ms.
-    expect_takes(rank.device, Lane::compute, many, 2 * kMillisecond);
-  });
-}
-
-TEST(EmulatedCompute, CopiesTakeNoTimeAndTouchNothing) {
-  run_cpu(emulated(1), [](RankContext& rank) {
-    const auto copies = [](Kernels& kernels) {
-      kernels.fill_zero(nullptr, 1 << 20);
-      kernels.add(nullptr, nullptr, nullptr, 1 << 20, DType::f32);
-    };
-    expect_takes(rank.device, Lane::compute, copies, 0);
-  });
-}
-
-TEST(EmulatedCompute, ASlowRankComputesSlowerOnItsComputeLaneAlone) {
-  BackendOptions options = emulated(2);
-  options.set<CpuOptions>().compute_slowdown = {1.0, 3.0};
-  run_cpu(options, [](RankContext& rank) {
-    const Device::Task task = [](Kernels& kernels) { gemm_of(kernels, 50'000'000); };
-    expect_takes(rank.device, Lane::compute, task, (rank.rank == 1 ? 150 : 50) * kMillisecond);
-    expect_takes(rank.device, Lane::reduce_scatter, task, 50 * kMillisecond);
-  });
-}
-
-TEST(RealCompute, ASlowRankSleepsAfterEachOp) {
-  BackendOptions options;
+/// Enqueues `task`, which alone takes a millisecond, on two lanes of rank 1, whose compute lane is so slow that it
+/// would take an hour there. Ends when the other lane is done, whatever the compute lane does.
+void expect_only_the_compute_lane_slow(BackendOptions options, const Device::Task& task) {
   options.ranks = 2;
-  options.set<CpuOptions>().compute_slowdown = {1.0, 2.0};
-  run_cpu(options, [](RankContext& rank) {
-    EXPECT_TRUE(rank.device.computes());
-    const Device::Task task = [](Kernels& kernels) { kernels.delay(50 * kMillisecond); };
-    expect_takes(rank.device, Lane::compute, task, (rank.rank == 1 ? 100 : 50) * kMillisecond);
-    expect_takes(rank.device, Lane::copy, task, 50 * kMillisecond);
+  options.set<CpuOptions>().compute_slowdown = {1.0, 3.6e6};
+  EXPECT_EQ(failure_of(&make_copy_backend, options,
+                       [&](RankContext& rank) {
+                         rank.device.enqueue(Lane::compute, "slow on rank 1", task, nullptr);
+                         rank.device.record(0, Lane::compute);
+                         if (rank.rank == 0) return rank.device.host_wait(0);
+                         rank.device.enqueue(Lane::reduce_scatter, "as ever", task, nullptr);
+                         rank.device.record(1, Lane::reduce_scatter);
+                         rank.device.host_wait(1);
+                         throw std::runtime_error("the other lane is done");
+                       }),
+            "the other lane is done");
+}
+
+TEST(EmulatedCompute, ASlowRankIsSlowOnItsComputeLaneAlone) {
+  expect_only_the_compute_lane_slow(emulated(2), [](Kernels& kernels) { kernels.gemm(gemm_of(1'000'000)); });
+}
+
+TEST(RealCompute, ASlowRankIsSlowOnItsComputeLaneAlone) {
+  expect_only_the_compute_lane_slow({}, [](Kernels& kernels) { kernels.delay(kMillisecond); });
+}
+
+/// On the compute lane of a rank that is three times slower.
+void expect_at_least(BackendOptions options, const Device::Task& task, std::int64_t nanoseconds) {
+  options.set<CpuOptions>().compute_slowdown = {3.0};
+  run_cpu(options, [&](RankContext& rank) {
+    Stamp stamp;
+    rank.device.enqueue(Lane::compute, "slow", task, &stamp);
+    rank.device.synchronize();
+    EXPECT_GE(stamp.end_ns - stamp.begin_ns, nanoseconds);
   });
+}
+
+TEST(EmulatedCompute, ASlowRankTakesItsFactor) {
+  expect_at_least(
+      emulated(1), [](Kernels& kernels) { kernels.gemm(gemm_of(5'000'000)); }, 15 * kMillisecond);
+}
+
+TEST(RealCompute, ASlowRankTakesItsFactor) {
+  BackendOptions options;
+  options.ranks = 1;
+  expect_at_least(
+      options, [](Kernels& kernels) { kernels.delay(5 * kMillisecond); }, 15 * kMillisecond);
 }
 
 TEST(EmulatedCompute, BytesStillMoveOverARealLink) {
@@ -154,21 +160,17 @@ TEST(FullEmulation, HugeModelsNeedNoMemory) {
 
 TEST(FullEmulation, AFailureWakesASleepingOp) {
   BackendOptions options = emulated(2);
-  EXPECT_EQ(failure_of(
-                []() -> std::unique_ptr<Backend> {
-                  return std::make_unique<cpu::CpuBackend>([] { return std::make_unique<CopyKernels>(); });
-                },
-                options,
-                [](RankContext& rank) {
-                  if (rank.rank == 1) {
-                    rank.device.enqueue(
-                        Lane::copy, "bad op", [](Kernels&) { throw std::runtime_error("no"); }, nullptr);
-                  }
-                  rank.device.enqueue(
-                      Lane::compute, "long", [](Kernels& kernels) { gemm_of(kernels, 3'600'000'000'000); },
-                      nullptr);  // an hour
-                  rank.device.synchronize();
-                }),
+  EXPECT_EQ(failure_of(&make_copy_backend, options,
+                       [](RankContext& rank) {
+                         if (rank.rank == 1) {
+                           rank.device.enqueue(
+                               Lane::copy, "bad op", [](Kernels&) { throw std::runtime_error("no"); }, nullptr);
+                         }
+                         rank.device.enqueue(
+                             Lane::compute, "long", [](Kernels& kernels) { kernels.gemm(gemm_of(3'600'000'000'000)); },
+                             nullptr);  // an hour
+                         rank.device.synchronize();
+                       }),
             "rank 1, lane copy, op bad op: no");
 }
 

@@ -5,8 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "backend/copy_kernels.h"
-#include "backend/cpu/cpu_backend.h"
+#include "backend/copy_backend.h"
 #include "backend/support.h"
 #include "launch/session.h"
 
@@ -19,7 +18,7 @@ void run(const Body& body) {
   BackendOptions options;
   options.ranks = session->placement().ranks;
   options.session = session;
-  cpu::CpuBackend([] { return std::make_unique<CopyKernels>(); }).run(options, body);
+  make_copy_backend()->run(options, body);
 }
 
 TEST(CpuOverMpi, AllRanksGetTheBitsOfTheOrderedSum) {

@@ -4,8 +4,7 @@
 
 #include <cmath>
 
-#include "backend/copy_kernels.h"
-#include "backend/cpu/cpu_backend.h"
+#include "backend/copy_backend.h"
 #include "backend/support.h"
 
 namespace fsdpbench::backend {
@@ -14,7 +13,7 @@ namespace {
 void run_cpu(bool poison, const Body& body) {
   BackendOptions options;
   options.poison_freed_memory = poison;
-  cpu::CpuBackend([] { return std::make_unique<CopyKernels>(); }).run(options, body);
+  make_copy_backend()->run(options, body);
 }
 
 std::vector<float> after_free(bool poison) {

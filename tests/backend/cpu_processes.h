@@ -9,8 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "backend/copy_kernels.h"
-#include "backend/cpu/cpu_backend.h"
+#include "backend/copy_backend.h"
 #include "launch/handshake.h"
 #include "launch/joining.h"
 #include "launch/run_ranks.h"
@@ -74,7 +73,7 @@ class CpuProcesses : public Backend {
     run_sessions(options.ranks, [&](launch::Session& session) {
       BackendOptions mine = options;
       mine.session = &session;
-      cpu::CpuBackend([] { return std::make_unique<CopyKernels>(); }).run(mine, body);
+      make_copy_backend()->run(mine, body);
     });
   }
 };

@@ -33,11 +33,7 @@ class Bystander : public launch::Session {
 std::string refusal(launch::Placement placement, BackendOptions options) {
   Bystander session(std::move(placement));
   options.session = &session;
-  return failure_of(
-      []() -> std::unique_ptr<Backend> {
-        return std::make_unique<cpu::CpuBackend>([] { return std::make_unique<CopyKernels>(); });
-      },
-      options, [](RankContext&) {});
+  return failure_of(&make_copy_backend, options, [](RankContext&) {});
 }
 
 TEST(CpuProcesses, AsManyRanksAsTheJobHasProcesses) {
@@ -67,23 +63,23 @@ TEST(CpuProcesses, RanksOfOneHostShareItsMemory) {
 
 TEST(CpuProcesses, FactsSayHowTheyCommunicate) {
   run_sessions(2, [](launch::Session& session) {
-    cpu::CpuBackend backend([] { return std::make_unique<CopyKernels>(); });
+    const std::unique_ptr<Backend> backend = make_copy_backend();
     BackendOptions options;
     options.ranks = 2;
     options.session = &session;
-    backend.run(options, [](RankContext&) {});
-    EXPECT_EQ(backend.facts().front(), (Facts::value_type{"ranks", "one per process, over TCP sockets"}));
+    backend->run(options, [](RankContext&) {});
+    EXPECT_EQ(backend->facts().front(), (Facts::value_type{"ranks", "one per process, over TCP sockets"}));
   });
 }
 
 TEST(CpuProcesses, ASessionServesManyRuns) {
   run_sessions(2, [](launch::Session& session) {
-    cpu::CpuBackend backend([] { return std::make_unique<CopyKernels>(); });
+    const std::unique_ptr<Backend> backend = make_copy_backend();
     BackendOptions options;
     options.ranks = 2;
     options.session = &session;
     for (int run = 0; run < 3; ++run) {
-      backend.run(options, [](RankContext& rank) { check_collectives<float>(rank, 100); });
+      backend->run(options, [](RankContext& rank) { check_collectives<float>(rank, 100); });
     }
   });
 }
