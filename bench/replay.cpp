@@ -68,6 +68,11 @@ BENCHMARK_CAPTURE(step_with_jitter, llama3_8b_hybrid, "llama3-8b", 8)
     ->Arg(64)
     ->Arg(1024)
     ->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(step_with_jitter, llama3_405b_hybrid, "llama3-405b", 8)
+    ->Arg(1024)
+    ->Arg(4096)
+    ->Arg(16'384)
+    ->Unit(benchmark::kMillisecond);
 
 /// From a policy to its step: plan, schedules, memory, replay; 8 ranks of an 8B model.
 void policies(benchmark::State& state) {

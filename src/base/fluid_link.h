@@ -40,6 +40,10 @@ class FluidLink {
 
   /// When the first flow ends if none is added; infinity without flows.
   double first_end_ns() const {
+    if (flows_.size() == 1) {  // as below, without a copy
+      const double begin = std::max(now_ns_, flows_.front().active_ns);
+      return flows_.front().left <= kRounding ? begin : begin + flows_.front().left / rate_;
+    }
     FluidLink copy = *this;
     bool ends = false;
     const auto ended = [&](const Flow&, double) { ends = true; };

@@ -183,7 +183,7 @@ class IssueOrderWalk final : public Walk {
     }
     if (times_.given.empty()) {
       group_ns_.resize(free.size());
-      collective_ns(op, group_ns_);
+      collective_ns(op, 0, group_ns_);
       for (std::size_t g = 0; g < free.size(); ++g) free[g] = arrived_[g] + group_ns_[g];
       for_members(size, stride, [&](std::size_t number, std::size_t rank) { lane[rank] = free[number]; });
     } else {

@@ -51,17 +51,17 @@ std::size_t Walk::group_number(plan::Group group, std::size_t rank) const {
   return ranks_ == 1 ? 0 : static_cast<std::size_t>(groups_.number(group, static_cast<int>(rank)));
 }
 
-void Walk::collective_ns(std::size_t op, std::span<double> by_group) const {
+void Walk::collective_ns(std::size_t op, std::size_t first, std::span<double> by_group) const {
   const OpCost& cost = costs()[op];
   const std::vector<double>& slowest = slowest_link_[static_cast<std::size_t>(schedule().ops[op].group())];
   if (slowest.empty()) {
     std::ranges::fill(by_group, cost.run_ns + cost.link_ns);
   } else {
     for (std::size_t g = 0; g < by_group.size(); ++g) {
-      by_group[g] = cost.run_ns + static_cast<double>(std::llround(cost.link_ns * slowest[g]));
+      by_group[g] = cost.run_ns + static_cast<double>(std::llround(cost.link_ns * slowest[first + g]));
     }
   }
-  times_.jitter.apply(static_cast<std::int64_t>(step_), op, 0, false, by_group);
+  times_.jitter.apply(static_cast<std::int64_t>(step_), op, first, false, by_group);
 }
 
 bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times) {

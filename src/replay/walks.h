@@ -40,8 +40,9 @@ class Walk : public Replay {
   const schedule::Schedule& schedule() const { return schedules_.of_step(step_); }
   const Program& program() const { return programs_[step_ < programs_.size() ? step_ : programs_.size() - 1]; }
   const StepCosts& costs() const { return times_.of_step(step_); }
-  /// Nanoseconds of a collective that is alone on its links, by group, from the arrival of its last peer.
-  void collective_ns(std::size_t op, std::span<double> by_group) const;
+  /// Nanoseconds of a collective that is alone on its links, of groups first, first + 1 …, from the arrival of its last
+  /// peer.
+  void collective_ns(std::size_t op, std::size_t first, std::span<double> by_group) const;
   /// A member's own factor, of what the link of the slowest member of its group takes.
   double link_factor(std::size_t rank) const { return times_.link_factor.empty() ? 1.0 : times_.link_factor[rank]; }
 

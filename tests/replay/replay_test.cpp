@@ -216,7 +216,7 @@ TEST(Replay, BothWalksAgreeToTheNanosecondOnAnyPolicy) {
     if (round % 3 > 0) {
       for (int rank = 0; rank < ranks; ++rank) {
         times.compute_factor.push_back(1 + 0.25 * static_cast<double>(random() % 8));
-        times.link_factor.push_back(1 + static_cast<double>(random() % 3));
+        if (round % 2 == 0) times.link_factor.push_back(1 + static_cast<double>(random() % 3));
       }
     }
     if (round % 3 == 2) times.jitter = Jitter(7, Jitter::lognormal(0.2), 0.05, 2000);
@@ -226,6 +226,27 @@ TEST(Replay, BothWalksAgreeToTheNanosecondOnAnyPolicy) {
     expect_equal(walked(*walk_in_issue_order(c.schedules, groups, times), ranks, steps),
                  walked(*walk_in_time_order(c.schedules, groups, times), ranks, steps));
   }
+}
+
+/// A transfer is kept whole where links are alike; a factor of 1 for each takes every link for itself.
+TEST(Replay, TransfersThatMeetOnSomeLinksEndAsIfEveryLinkWereWalked) {
+  std::mt19937 random(20261123);
+  int shared = 0;
+  for (int round = 0; round < 300; ++round) {
+    SCOPED_TRACE(round);
+    const testing::ScheduleCase c = testing::make_case(testing::random_config(random));
+    OpTimes times = made_up_times(c.schedules, random);
+    for (StepCosts& costs : times.steps) {
+      for (OpCost& cost : costs) cost.fabric %= 2;
+    }
+    times.jitter = Jitter(7, Jitter::lognormal(0.2), 0.05, 2000);
+    shared += links_are_shared(c.schedules, c.plan.groups, times) ? 1 : 0;
+    const int ranks = c.plan.groups.ranks();
+    const Walked whole = walked(*walk_in_time_order(c.schedules, c.plan.groups, times), ranks, 3);
+    times.link_factor.assign(static_cast<std::size_t>(ranks), 1.0);
+    expect_equal(whole, walked(*walk_in_time_order(c.schedules, c.plan.groups, times), ranks, 3));
+  }
+  EXPECT_GT(shared, 50);
 }
 
 TEST(Replay, RanksThatCannotDifferAreFoldedToTheSameNanosecond) {
