@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "backend/wire_bytes.h"
@@ -69,17 +70,15 @@ int slowest_rank(const Setup& setup, const replay::OpTimes& times) {
 
 std::vector<int> recorded_ranks(const Setup& setup, const replay::OpTimes& times) {
   const int ranks = setup.plan.groups.ranks();
-  const std::int64_t asked = setup.config.trace.ranks;
-  const auto wanted =
-      ranks <= kMostRecordedRanks || asked == 0 ? ranks : static_cast<int>(std::clamp<std::int64_t>(asked, 2, ranks));
+  const int wanted = ranks_recorded(setup.config.trace, ranks);
   std::vector<int> chosen;
   for (int rank = 0; rank < wanted; ++rank) chosen.push_back(rank);
-  if (wanted == ranks) return chosen;
+  if (wanted == ranks || !times.ranks_differ()) return chosen;
   if (const int slowest = slowest_rank(setup, times); slowest >= wanted) chosen.back() = slowest;
   return chosen;
 }
 
-/// Host, jitter and injected trouble of the configuration.
+/// Host and injected trouble of the configuration.
 void add_conditions(const config::RunConfig& config, replay::OpTimes& times) {
   const config::Simulate& simulate = config.simulate;
   const auto ns = [](double us) { return std::nearbyint(us * 1e3); };
@@ -87,20 +86,7 @@ void add_conditions(const config::RunConfig& config, replay::OpTimes& times) {
   times.host.issue_ns += ns(simulate.host_issue_us);
   times.host.launch_ns += ns(simulate.launch_us);
   times.host.wake_ns += ns(simulate.wake_us);
-  const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
-  // Lognormal: the standard deviation of the logarithm is that of the value, for the few per cent that are meant.
-  if (simulate.jitter_pct > 0 || simulate.pause_chance > 0) {
-    times.jitter = replay::Jitter(simulate.seed, replay::Jitter::lognormal(simulate.jitter_pct / 100),
-                                  simulate.pause_chance, ns(simulate.pause_us));
-  }
-  if (simulate.rank_jitter_pct > 0) {
-    std::vector<double> factors(ranks, 1e9);
-    replay::Jitter(~simulate.seed, replay::Jitter::lognormal(simulate.rank_jitter_pct / 100))
-        .apply(0, 0, 0, false, factors);
-    for (double& factor : factors) factor /= 1e9;
-    times.compute_factor = std::move(factors);
-  }
-  replay::add_trouble(config.inject, config.train.seed, static_cast<int>(ranks), times);
+  replay::add_trouble(config.inject, config.train.seed, static_cast<int>(config.mesh.ranks), times);
 }
 
 replay::ClusterUse use_of(const config::Simulate& simulate) {
@@ -117,8 +103,34 @@ replay::ClusterUse use_of(const config::Simulate& simulate) {
 
 }  // namespace
 
-Measurement simulate(const Setup& setup, const replay::OpTimes& times, const RunHooks& hooks) {
+int ranks_recorded(const config::Trace& trace, int ranks) {
+  if (ranks <= kMostRecordedRanks || trace.ranks == 0) return ranks;
+  return static_cast<int>(std::clamp<std::int64_t>(trace.ranks, 2, ranks));
+}
+
+bool draws(const config::Simulate& simulate) {
+  return simulate.jitter_pct > 0 || simulate.pause_chance > 0 || simulate.rank_jitter_pct > 0;
+}
+
+replay::OpTimes with_draws(const config::Simulate& simulate, int ranks, replay::OpTimes times) {
+  // Lognormal: the standard deviation of the logarithm is that of the value, for the few per cent that are meant.
+  if (simulate.jitter_pct > 0 || simulate.pause_chance > 0) {
+    times.jitter = replay::Jitter(simulate.seed, replay::Jitter::lognormal(simulate.jitter_pct / 100),
+                                  simulate.pause_chance, std::nearbyint(simulate.pause_us * 1e3));
+  }
+  if (simulate.rank_jitter_pct > 0) {
+    std::vector<double> factors(static_cast<std::size_t>(ranks), 1e9);
+    replay::Jitter(~simulate.seed, replay::Jitter::lognormal(simulate.rank_jitter_pct / 100))
+        .apply(0, 0, 0, false, factors);
+    times.compute_factor.resize(factors.size(), 1.0);
+    for (std::size_t rank = 0; rank < factors.size(); ++rank) times.compute_factor[rank] *= factors[rank] / 1e9;
+  }
+  return times;
+}
+
+Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const RunHooks& hooks) {
   const config::Train& train = setup.config.train;
+  const replay::OpTimes times = with_draws(setup.config.simulate, setup.plan.groups.ranks(), undrawn);
   Measurement result;
   for (const int rank : recorded_ranks(setup, times)) result.traces.emplace_back().rank = rank;
   const bool some = static_cast<int>(result.traces.size()) < setup.plan.groups.ranks();
@@ -154,11 +166,13 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& times, const Run
 
 replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* cluster) {
   const config::Emulate& emulate = setup.config.emulate;
+  constexpr double kNoTime = std::numeric_limits<double>::infinity();  // what is not emulated
   replay::OpTimes times =
       cluster != nullptr
           ? replay::cluster_times(setup.schedules, setup.plan, setup.config, *cluster, use_of(setup.config.simulate))
-          : replay::emulated_times(setup.schedules, setup.sizes, setup.plan.groups,
-                                   {*emulate.compute_tflops * 1e12, emulate.link().value_or(LinkModel{1, 0})});
+          : replay::emulated_times(
+                setup.schedules, setup.sizes, setup.plan.groups,
+                {emulate.compute_tflops.value_or(kNoTime) * 1e12, emulate.link().value_or(LinkModel{kNoTime, 0})});
   add_conditions(setup.config, times);
   return times;
 }

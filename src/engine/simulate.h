@@ -11,14 +11,21 @@ namespace fsdpbench::engine {
 /// Whose records a simulation keeps: all of so many ranks; of more, trace.ranks of them (at least two): the first, the
 /// slowest of the whole run, and others in order.
 inline constexpr int kMostRecordedRanks = 64;
+/// How many that are of `ranks`.
+int ranks_recorded(const config::Trace& trace, int ranks);
 
-/// The run of `setup` on a computed clock: what a backend would have measured if its ops took `times`. No thread, no
-/// sleeping; the same arguments give the same measurement. Warm-up steps are walked and not recorded. `hooks.stop` is
-/// asked before each step; `hooks.progress` is told after it.
-Measurement simulate(const Setup& setup, const replay::OpTimes& times, const RunHooks& hooks = {});
+/// Whether [simulate] asks for anything that is drawn: jitter, pauses, ranks that differ.
+bool draws(const config::Simulate& simulate);
+/// `times` with it.
+replay::OpTimes with_draws(const config::Simulate& simulate, int ranks, replay::OpTimes times);
 
-/// What the ops of `setup` take, as its configuration says: on `cluster`, or, if that is null, at the rates of
-/// [emulate]; with [simulate]'s host and jitter, and with injected trouble. The ranks must fit the cluster
+/// The run of `setup` on a computed clock: what a backend would have measured if its ops took `undrawn` and what its
+/// configuration draws. No thread, no sleeping; the same arguments give the same measurement. Warm-up steps are walked
+/// and not recorded. `hooks.stop` is asked before each step; `hooks.progress` is told after it.
+Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const RunHooks& hooks = {});
+
+/// What the ops of `setup` take before anything is drawn, as its configuration says: on `cluster`, or, if that is null,
+/// at the rates of [emulate]; with [simulate]'s host and with injected trouble. The ranks must fit the cluster
 /// (config::check_fits).
 replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* cluster);
 

@@ -5,10 +5,9 @@
 
 namespace fsdpbench::metrics {
 
-StepPrediction predict_step(const schedule::Schedules& schedules, const std::vector<plan::ModuleSizes>& sizes,
-                            const plan::Groups& groups, const replay::Rates& rates) {
+StepPrediction predict_step(const schedule::Schedules& schedules, const plan::Groups& groups, replay::OpTimes times) {
   const schedule::Schedules steady{{schedules.steady()}, schedules.event_count};
-  const replay::OpTimes times = replay::emulated_times(steady, sizes, groups, rates);
+  times.steps.erase(times.steps.begin(), times.steps.end() - 1);
   StepPrediction prediction;
   for (std::size_t i = 0; i < times.steps.front().size(); ++i) {
     const replay::OpCost& cost = times.steps.front()[i];

@@ -1,10 +1,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
-#include "plan/module_sizes.h"
-#include "replay/emulated_times.h"
+#include "plan/groups.h"
+#include "replay/op_times.h"
 #include "schedule/schedule.h"
 
 namespace fsdpbench::metrics {
@@ -18,9 +17,8 @@ struct StepPrediction {
   std::int64_t exposed_communication() const { return step - computation; }
 };
 
-/// The steady step with replay::emulated_times(). What it does not know: ranks that differ, the time of copies,
-/// optimizer and host. `sizes`: of each module, for one microbatch.
-StepPrediction predict_step(const schedule::Schedules& schedules, const std::vector<plan::ModuleSizes>& sizes,
-                            const plan::Groups& groups, const replay::Rates& rates);
+/// The steady step with `times`, replay::emulated_times(). What it does not know: ranks that differ, the time of
+/// copies, optimizer and host.
+StepPrediction predict_step(const schedule::Schedules& schedules, const plan::Groups& groups, replay::OpTimes times);
 
 }  // namespace fsdpbench::metrics

@@ -7,15 +7,10 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "replay/lower_median.h"
 
 namespace fsdpbench::replay {
 namespace {
-
-double middle(std::vector<double> values) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, at);
-  return *at;
-}
 
 int ranks_of(const schedule::Op& op, const plan::Groups& groups) {
   return op.is_collective() ? groups.size(op.group()) : 0;
@@ -79,7 +74,7 @@ void Calibrator::add(const MeasuredTimes& run, const HostCosts& host) {
     const OpWork work = calibrated_work(op, schedule, run.run());
     const auto [low, high] = std::ranges::minmax(ns);
     samples_[{op.kind, work.unit, ranks_of(op, run.run().groups)}].push_back(
-        {work.fixed, work.amount, middle(ns), (high - low) / 2});
+        {work.fixed, work.amount, lower_median(ns), (high - low) / 2});
   }
 }
 
@@ -88,7 +83,7 @@ config::Calibration Calibrator::result() const {
   const auto host = [&](double HostCosts::*member) {
     std::vector<double> values;
     for (const HostCosts& costs : hosts_) values.push_back(costs.*member);
-    return middle(values);
+    return lower_median(values);
   };
   c.issue_ns = host(&HostCosts::issue_ns);
   c.launch_ns = host(&HostCosts::launch_ns);
@@ -110,7 +105,7 @@ config::Calibration Calibrator::result() const {
     std::vector<double> off;
     for (const LineSample& s : samples)
       off.push_back(s.ns > 0 ? 100 * std::abs(fit.ns(s.fixed, s.amount) / s.ns - 1) : 0);
-    line.spread_pct = middle(off);
+    line.spread_pct = lower_median(off);
     c.lines.push_back(std::move(line));
   }
   return c;

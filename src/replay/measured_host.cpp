@@ -4,7 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
+
+#include "replay/lower_median.h"
 
 namespace fsdpbench::replay {
 namespace {
@@ -12,11 +15,9 @@ namespace {
 using schedule::Op;
 using trace::Record;
 
-double median_of(std::vector<double>& values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return std::max(0.0, *middle);
+/// 0 where nothing was seen, or less than nothing was.
+double cost_of(std::vector<double> values) {
+  return values.empty() ? 0 : std::max(0.0, lower_median(std::move(values)));
 }
 
 /// One rank's step, and when the host had issued it.
@@ -62,9 +63,9 @@ class Collector {
 
   HostCosts take() {
     HostCosts costs;
-    costs.issue_ns = median_of(issues_);
-    costs.launch_ns = median_of(launches_);
-    costs.gap_ns = median_of(gaps_);
+    costs.issue_ns = cost_of(std::move(issues_));
+    costs.launch_ns = cost_of(std::move(launches_));
+    costs.gap_ns = cost_of(std::move(gaps_));
     // What an event's end and the start of the lane itself would both explain says nothing about waking up.
     std::vector<double> wakes;
     for (const auto& [held, begin] : woken_) {
@@ -72,7 +73,7 @@ class Collector {
         wakes.push_back(begin - static_cast<double>(held.event));
       }
     }
-    costs.wake_ns = median_of(wakes);
+    costs.wake_ns = cost_of(std::move(wakes));
     return costs;
   }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "replay/lower_median.h"
 #include "replay/op_work.h"
 
 namespace fsdpbench::replay {
@@ -13,14 +14,6 @@ namespace {
 
 using schedule::Op;
 using trace::Record;
-
-/// The lower of the two middle ones; `values` must not be empty.
-template <typename T>
-T middle_of(std::vector<T> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 /// A transfer on one rank's link.
 struct Flow {
@@ -127,7 +120,7 @@ void MeasuredTimes::fill_gaps() {
           if (&schedule_of(other) != &schedule_of(step)) continue;
           if (ns_[other][rank][i] != kNone) others.push_back(ns_[other][rank][i]);
         }
-        if (!others.empty()) ns_[step][rank][i] = middle_of(std::move(others));
+        if (!others.empty()) ns_[step][rank][i] = lower_median(std::move(others));
       }
     }
   }
@@ -183,14 +176,14 @@ MeasuredTimes::Straggler MeasuredTimes::straggler() const {
       }
       by_step.push_back(sum);
     }
-    busy.push_back(middle_of(std::move(by_step)));
+    busy.push_back(lower_median(std::move(by_step)));
   }
   if (busy.size() < 2) return {};
   const auto slowest = std::ranges::max_element(busy);
   const int rank = static_cast<int>(slowest - busy.begin());
   const std::int64_t most = *slowest;
   busy.erase(slowest);
-  const std::int64_t others = middle_of(std::move(busy));
+  const std::int64_t others = lower_median(std::move(busy));
   return {rank, others > 0 ? static_cast<double>(most) / static_cast<double>(others) : 1.0};
 }
 

@@ -57,7 +57,8 @@ struct OpTimes {
   }
 };
 
-/// Whether the ops of a step, one after another, take longer than 104 days: a double holds every nanosecond of less.
+/// Whether the ops of a step, one after another on the slowest rank, take longer than 104 days: a double holds every
+/// nanosecond of less.
 bool too_long(const OpTimes& times);
 
 }  // namespace fsdpbench::replay

@@ -10,6 +10,7 @@
 
 #include "base/duration.h"
 #include "base/error.h"
+#include "replay/lower_median.h"
 #include "replay/op_work.h"
 
 namespace fsdpbench::replay {
@@ -228,9 +229,7 @@ void replace_straggler(const schedule::Schedule& schedule, std::size_t straggler
     for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
       if (rank != straggler) others.push_back(by_rank[rank][i]);
     }
-    const auto middle = others.begin() + static_cast<std::ptrdiff_t>((others.size() - 1) / 2);
-    std::ranges::nth_element(others, middle);
-    by_rank[straggler][i] = *middle;
+    by_rank[straggler][i] = lower_median(std::move(others));
   }
 }
 

@@ -57,6 +57,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"all_ranks", {"mesh.ranks=8", "train.steps=10", "trace.ranks=0", "emulate.compute_tflops=0.01"}},
         Case{"hybrid", {"mesh.ranks=4", "mesh.replicate=2", "fsdp.strategy=hybrid_shard", "train.steps=10"}},
         Case{"accumulation", {"mesh.ranks=2", "train.steps=10", "train.accumulate=4"}},
+        Case{"simulated", {"device.backend=virtual", "mesh.ranks=32", "train.steps=4", "emulate.compute_tflops=0.01"}},
+        Case{"few_of_many_simulated_ranks",
+             {"device.backend=virtual", "mesh.ranks=512", "mesh.shard=8", "fsdp.strategy=hybrid_shard", "train.steps=4",
+              "trace.ranks=3", "simulate.jitter_pct=2", "emulate.compute_tflops=0.01"}},
         Case{"many_layers", {"mesh.ranks=2", "model.layers=24", "train.steps=5"}}),
     [](const auto& test) { return std::string(test.param.name); });
 

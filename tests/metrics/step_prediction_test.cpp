@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "replay/emulated_times.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::metrics {
@@ -24,7 +25,10 @@ struct PredictedCase {
     }
   }
   const schedule::Schedule& steady() const { return made.schedules.steady(); }
-  StepPrediction predict() const { return predict_step(made.schedules, made.sizes, made.plan.groups, rates); }
+  StepPrediction predict() const {
+    return predict_step(made.schedules, made.plan.groups,
+                        replay::emulated_times(made.schedules, made.sizes, made.plan.groups, rates));
+  }
   std::int64_t first(OpKind kind, const std::string& unit) const {
     const replay::StepCosts all =
         replay::emulated_times(made.schedules, made.sizes, made.plan.groups, rates).steps.back();

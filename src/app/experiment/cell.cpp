@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -22,7 +21,7 @@
 #include "config/validate.h"
 #include "engine/simulate.h"
 #include "model/outline.h"
-#include "replay/emulated_times.h"
+#include "replay/replay.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -79,17 +78,9 @@ void check_address_space(const engine::Setup& setup, int local_ranks) {
       format_bytes(threads * stack_bytes), threads, format_bytes(*left)));
 }
 
-/// A run that nobody can wait for; its times would not fit the clock either.
-void check_modelled_time(const engine::Setup& setup) {
-  const config::RunConfig& c = setup.config;
-  if (!c.emulate.compute_tflops && !c.emulate.link_gb_per_s) return;
-  replay::Rates rates{std::numeric_limits<double>::infinity(), {std::numeric_limits<double>::infinity(), 0}};
-  if (c.emulate.compute_tflops) rates.flops_per_second = *c.emulate.compute_tflops * 1e12 / c.inject.slow_rank_factor;
-  if (const auto link = c.emulate.link()) {
-    rates.link = *link;
-    rates.link.bytes_per_second /= c.inject.slow_link_factor;
-  }
-  if (!replay::too_long(replay::emulated_times(setup.schedules, setup.sizes, setup.plan.groups, rates))) return;
+/// A run that nobody can wait for; its times would not fit the clock either. `times`: engine::simulated_times().
+void check_modelled_time(const config::RunConfig& c, const replay::OpTimes& times) {
+  if (!replay::too_long(times)) return;
   throw ConfigError(fmt::format(
       "emulate.compute_tflops = {}, emulate.link_gb_per_s = {}, emulate.link_latency_us = {}: the ops of one "
       "step would take over 104 days; expected rates that are faster, or a smaller model or batch.",
@@ -114,6 +105,7 @@ void open_simulation(Cell& cell) {
   }
   if (c.simulate.cluster.empty()) {
     cell.times = engine::simulated_times(cell.setup, nullptr);
+    check_modelled_time(c, cell.times);
     return;
   }
   const config::Cluster cluster = config::load_cluster(c.simulate.cluster);
@@ -152,10 +144,12 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   cell.notes = config::validate(config);
   check_kernels(config);
   cell.setup = engine::set_up(config);
-  check_modelled_time(cell.setup);
   if (config.device.backend == config::BackendKind::virtual_) {
     open_simulation(cell);
     return cell;
+  }
+  if (config.emulate.compute_tflops || config.emulate.link_gb_per_s) {
+    check_modelled_time(config, engine::simulated_times(cell.setup, nullptr));
   }
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   check_address_space(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());

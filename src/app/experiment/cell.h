@@ -19,7 +19,7 @@ struct Cell {
   engine::Setup setup;
   std::vector<std::string> notes;             ///< of config::validate(): settings that have no effect or were replaced
   std::unique_ptr<engine::ByteDataset> data;  ///< null if the cell is simulated
-  replay::OpTimes times;                      ///< of a cell that is simulated
+  replay::OpTimes times;                      ///< of a cell that is simulated, before anything is drawn
 };
 
 /// As config::load_profile, but in a job of processes (`placement`; null: none) mesh.ranks is their number. Throws

@@ -13,7 +13,6 @@
 #include "metrics/divergence.h"
 #include "metrics/identity_checks.h"
 #include "metrics/peers_arrived.h"
-#include "replay/emulated_times.h"
 #include "replay/replay.h"
 
 namespace fsdpbench::app {
@@ -45,16 +44,8 @@ int computing_ranks(const config::RunConfig& config, const engine::Measurement& 
 
 /// Milliseconds of the median step if nothing were drawn; absent if nothing is.
 std::optional<double> step_without_jitter(const Cell& cell) {
-  const config::RunConfig& c = cell.setup.config;
-  if (!cell.times.jitter.any() && c.simulate.rank_jitter_pct == 0) return std::nullopt;
-  replay::OpTimes times = cell.times;
-  times.jitter = {};
-  times.compute_factor.clear();
-  times.link_factor.clear();
-  times.delays = {};
-  replay::add_trouble(c.inject, c.train.seed, static_cast<int>(c.mesh.ranks), times);
-  times.host = cell.times.host;  // which had the trouble already
-  const auto replay = replay::make_replay(cell.setup.schedules, cell.setup.plan.groups, times);
+  if (!engine::draws(cell.setup.config.simulate)) return std::nullopt;
+  const auto replay = replay::make_replay(cell.setup.schedules, cell.setup.plan.groups, cell.times);
   double ns = 0;
   for (std::size_t step = 0; step <= cell.setup.schedules.steps.size(); ++step) {
     replay->step({});

@@ -32,7 +32,7 @@ double numbers_bytes(const engine::Setup& p) {
   const auto collectives = static_cast<double>(std::ranges::count_if(steady.ops, is_collective));
   const auto levels = static_cast<double>(std::ranges::count_if(steady.ops, moves_memory));
   const auto steps = static_cast<double>(p.config.train.steps), warmup = static_cast<double>(p.config.train.warmup);
-  const double ranks = p.plan.mesh.ranks();
+  const double ranks = recorded_ranks(p);
   return kFixed + kStepTime * steps * (ranks + 1) + kLoss * (steps + warmup) + kRank * ranks +
          (kCollective + 2 * kInterval) * collectives + kUnit * static_cast<double>(p.plan.units.size()) +
          kMemoryLevel * 2 * levels;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
 #include "config/fields.h"
@@ -41,11 +42,12 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
   prediction.rates.flops_per_second = *tflops * 1e12;
   prediction.rates.link.bytes_per_second = bandwidth.value_or(0) * 1e9;
   prediction.rates.link.latency_seconds = given.link_latency_us.value_or(emulate.link_latency_us) * 1e-6;
-  if (replay::too_long(replay::emulated_times(p.schedules, p.sizes, p.plan.groups, prediction.rates))) {
+  replay::OpTimes times = replay::emulated_times(p.schedules, p.sizes, p.plan.groups, prediction.rates);
+  if (replay::too_long(times)) {
     prediction.why_none = "at these rates its ops would take over 104 days";
     return prediction;
   }
-  prediction.step = metrics::predict_step(p.schedules, p.sizes, p.plan.groups, prediction.rates);
+  prediction.step = metrics::predict_step(p.schedules, p.plan.groups, std::move(times));
   return prediction;
 }
 

@@ -6,6 +6,7 @@
 
 #include "engine/setup.h"
 #include "metrics/step_prediction.h"
+#include "replay/emulated_times.h"
 
 namespace fsdpbench::app {
 

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/spelling.h"
+#include "engine/simulate.h"
 #include "metrics/step_breakdown.h"
 #include "schedule/print_schedule.h"
 #include "trace/merged_writer.h"
@@ -167,6 +168,12 @@ trace::RankTrace made_up_trace(const engine::Setup& setup, std::int32_t steps) {
 
 }  // namespace
 
+int recorded_ranks(const engine::Setup& setup) {
+  const int ranks = setup.plan.mesh.ranks();
+  const bool simulated = setup.config.device.backend == config::BackendKind::virtual_;
+  return simulated ? engine::ranks_recorded(setup.config.trace, ranks) : ranks;
+}
+
 std::vector<int> shown_ranks(const Trial& trial, std::int64_t most) {
   const std::vector<trace::RankTrace>& traces = trial.measurement.traces;
   const auto ranks = static_cast<std::int64_t>(traces.size());
@@ -223,7 +230,7 @@ TraceBytes predict_trace_bytes(const engine::Setup& setup) {
         trace::write_rank_trace("rank.json.gz", one.front(), facts_of(setup, one.front().rank), time, label, counted)};
   };
   const auto one = bytes_of(1), two = bytes_of(2);
-  const double ranks = setup.plan.mesh.ranks();
+  const double ranks = recorded_ranks(setup);
   const auto most = static_cast<double>(setup.config.trace.ranks);
   const double shown = most == 0 ? ranks : std::min(ranks, most);
   const auto steps = static_cast<double>(setup.config.train.steps);

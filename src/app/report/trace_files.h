@@ -18,11 +18,14 @@ std::vector<int> shown_ranks(const Trial& trial, std::int64_t most);
 /// of every rank. Throws OutputError.
 void write_trace_files(const std::filesystem::path& folder, const engine::Setup& setup, const Trial& trial);
 
+/// How many ranks a run of `setup` records: all that train, but of a large simulation engine::ranks_recorded().
+int recorded_ranks(const engine::Setup& setup);
+
 /// What write_trace_files() will write, in bytes.
 struct TraceBytes {
   std::int64_t timeline = 0;   ///< trace.json
   std::int64_t rank_file = 0;  ///< the largest of trace/
-  std::int64_t all = 0;        ///< both, with the files of all ranks
+  std::int64_t all = 0;        ///< both, with the files of all recorded ranks
 };
 
 /// An upper bound of it, seldom more than half too high: the writers themselves write a made-up step with long times,
