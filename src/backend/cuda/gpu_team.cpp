@@ -79,7 +79,12 @@ int GpuTeam::gpu_of(int rank) const {
 }
 
 std::string GpuTeam::describe() const {
-  if (options_.session == nullptr) return "threads of one process, a GPU each";
+  if (options_.session == nullptr) {
+    if (options_.ranks == 1) return "one";
+    // NVIDIA/nccl#1605
+    return "threads of one process, a GPU each; one process a GPU is safer: NCCL has crashed where threads split "
+           "communicators";
+  }
   if (shared_) return "one process each; ranks share a GPU: functional only, never rated";
   return "one process each, a GPU each";
 }

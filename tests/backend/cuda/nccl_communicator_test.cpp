@@ -149,6 +149,45 @@ TEST_F(NcclCommunicatorTest, SplitsByColorAndOrdersByKey) {
   });
 }
 
+TEST_F(NcclCommunicatorTest, AParentIsUsedAgainOnlyWhenItsSplitIsOver) {
+  fake::nccl::set_polls(50);  // the child is there long before
+  NcclRun{.ranks = 2}.run([](NcclRankContext& rank) {
+    const auto first = rank.world.split(0, rank.rank);
+    const auto second = rank.world.split(0, -rank.rank);
+    std::vector<float> values(2, 1);
+    rank.world.all_reduce(Lane::all_reduce, bytes_of(values), 2, DType::f32, 1.0F, nullptr);
+    rank.lanes.synchronize();
+    EXPECT_THAT(values, testing::Each(2.0F));
+  });
+}
+
+TEST_F(NcclCommunicatorTest, WhatIsPutBehindACollectiveComesAfterIt) {
+  NcclRun{.ranks = 2}.run([](NcclRankContext& rank) {
+    std::vector<float> values(4, 1);
+    for (int i = 0; i < 50; ++i) {  // each is launched by a thread of NCCL's
+      rank.world.all_reduce(Lane::all_reduce, bytes_of(values), 4, DType::f32, 1.0F, nullptr);
+      fake::run_on_stream(rank.lanes.stream(Lane::all_reduce), [&] { std::ranges::fill(values, 1.0F); });
+    }
+    rank.lanes.synchronize();
+    EXPECT_THAT(values, testing::Each(1.0F));
+  });
+}
+
+TEST_F(NcclCommunicatorTest, WhatLaunchesTakeOfTheHostIsAFact) {
+  NcclRun{.ranks = 2}.run([](NcclRankContext& rank) {
+    std::vector<float> values(4, 1);
+    for (int i = 0; i < 3; ++i) {
+      rank.world.all_reduce(Lane::all_reduce, bytes_of(values), 4, DType::f32, 1.0F, nullptr);
+    }
+    rank.lanes.synchronize();
+    EXPECT_THAT(communicator_facts(rank.world),
+                testing::Contains(testing::Pair(
+                    "nccl launches",
+                    testing::MatchesRegex("3 collectives took [0-9]+ us of the host each, at most [0-9]+ us"))));
+    rank.world.barrier();
+  });
+}
+
 TEST_F(NcclCommunicatorTest, ASplitWaitsForItsParentsCollectives) {
   NcclRun{.ranks = 2}.run([](NcclRankContext& rank) {
     std::vector<float> values(8, 1);
@@ -219,9 +258,9 @@ TEST_F(NcclCommunicatorTest, WindowsAreMadeOrSaidNotToBe) {
     const Facts facts = communicator_facts(rank.world);
     const auto found =
         std::find_if(facts.begin(), facts.end(), [](const auto& f) { return f.first == "nccl windows"; });
-    EXPECT_THAT(found->second, testing::StartsWith(fake::nccl::counts().windows > 0
-                                                       ? "accepted on 2 of 2 communicators"
-                                                       : "accepted on 0 of 2 communicators"));
+    EXPECT_THAT(found->second,
+                testing::StartsWith(fake::nccl::counts().windows > 0 ? "accepted on 2 of 2 communicators"
+                                                                     : "accepted on 0 of 2 communicators"));
     rank.world.barrier();
   };
   run.run(windows);
@@ -263,6 +302,30 @@ TEST_F(NcclCommunicatorTest, TheTransportIsReadFromNcclsLog) {
     EXPECT_THAT(facts, testing::Contains(testing::Pair("nccl transport", HasSubstr("SHM/direct/direct"))));
     rank.world.barrier();
   });
+}
+
+TEST_F(NcclCommunicatorTest, AlgorithmsAreReadFromNcclsLog) {
+  NcclRun{.ranks = 2}.run([](NcclRankContext& rank) {
+    std::vector<float> values(4, 1);
+    rank.world.all_reduce(Lane::all_reduce, bytes_of(values), 4, DType::f32, 1.0F, nullptr);
+    rank.lanes.synchronize();
+    rank.world.barrier();
+    EXPECT_THAT(communicator_facts(rank.world),
+                testing::Contains(testing::Pair("nccl algorithms", HasSubstr("AllReduce: RING/LL"))));
+    rank.world.barrier();
+  });
+}
+
+TEST_F(NcclCommunicatorTest, VariablesThatComeBeforeTheOptionsAreFacts) {
+  setenv("NCCL_MAX_CTAS", "4", 1);
+  setenv("NCCL_CTA_POLICY", "2", 1);
+  setenv("NCCL_SOCKET_IFNAME", "private0", 1);
+  NcclRun{.ranks = 2}.run([](NcclRankContext& rank) {
+    EXPECT_THAT(communicator_facts(rank.world),
+                testing::Contains(testing::Pair("nccl environment", "NCCL_CTA_POLICY=2 NCCL_MAX_CTAS=4")));
+    rank.world.barrier();
+  });
+  for (const char* const name : {"NCCL_MAX_CTAS", "NCCL_CTA_POLICY", "NCCL_SOCKET_IFNAME"}) unsetenv(name);
 }
 
 TEST_F(NcclCommunicatorTest, TheWatchEndsWithTheLastCommunicator) {

@@ -52,25 +52,25 @@ TEST_F(NcclFailureTest, EveryRankHearsTheFirstFailure) {
 TEST_F(NcclFailureTest, AnOpThatHangsIsNamedWithItsNumberGroupLaneAndRank) {
   fake::nccl::hang_op(2, 4);
   NcclRun run{.ranks = 3};
-  run.deadlines.op = milliseconds(100);
+  run.deadlines.op = milliseconds(400);
   EXPECT_THAT(run.failure([](NcclRankContext& rank) { reduce(rank, 7); }),
-              MatchesRegex("rank .: all_reduce #4 of group world on lane all_reduce has not finished after 0.1 s; this "
+              MatchesRegex("rank .: all_reduce #4 of group world on lane all_reduce has not finished after 0.4 s; this "
                            "rank has issued 7 there"));
   EXPECT_EQ(fake::nccl::counts().aborted, 3);
 }
 
 TEST_F(NcclFailureTest, AnOpBehindLongWorkOfItsLaneDoesNotHang) {
   NcclRun run{.ranks = 2};
-  run.deadlines.op = milliseconds(150);
+  run.deadlines.op = milliseconds(400);
   run.run([](NcclRankContext& rank) {
-    fake::run_on_stream(rank.lanes.stream(Lane::all_reduce), [] { std::this_thread::sleep_for(milliseconds(400)); });
+    fake::run_on_stream(rank.lanes.stream(Lane::all_reduce), [] { std::this_thread::sleep_for(milliseconds(900)); });
     reduce(rank, 1);
   });
 }
 
 TEST_F(NcclFailureTest, GroupsAreCalledByTheirNames) {
   NcclRun run{.ranks = 2};
-  run.deadlines.op = milliseconds(100);
+  run.deadlines.op = milliseconds(400);
   EXPECT_THAT(run.failure([](NcclRankContext& rank) {
     const auto shard = rank.world.split(0, rank.rank);
     shard->set_name("shard");
@@ -81,14 +81,15 @@ TEST_F(NcclFailureTest, GroupsAreCalledByTheirNames) {
     rank.lanes.synchronize();
     rank.world.barrier();
   }),
-              "rank 1: all_gather #1 of group shard on lane all_gather has not finished after 0.1 s; this rank has "
-              "issued 1 there");
+              "rank 1: ncclAllGather of group shard has not finished after 0.4 s, with all_gather #1 of group shard on "
+              "lane all_gather unfinished")
+      << "the first collective connects, for which all are needed";
   EXPECT_EQ(fake::nccl::counts().aborted, 4);
 }
 
 TEST_F(NcclFailureTest, AMissingRankOfASplitsBarrierIsADeadline) {
   NcclRun run{.ranks = 2};
-  run.deadlines.op = milliseconds(100);
+  run.deadlines.op = milliseconds(400);
   EXPECT_THAT(run.failure([](NcclRankContext& rank) {
     const auto part = rank.world.split(0, rank.rank);
     if (rank.rank == 0) part->barrier();
@@ -134,12 +135,22 @@ TEST_F(NcclFailureTest, ARankThatNeverJoinsIsADeadline) {
 
 TEST_F(NcclFailureTest, ARankThatDoesNotSplitIsADeadline) {
   NcclRun run{.ranks = 2};
-  run.deadlines.op = milliseconds(100);
+  run.deadlines.op = milliseconds(400);
   EXPECT_EQ(run.failure([](NcclRankContext& rank) {
     if (rank.rank == 0) rank.world.split(0, 0);
     rank.world.barrier();
   }),
-            "rank 0: ncclCommSplit of group world has not finished after 0.1 s");
+            "rank 0: ncclCommSplit of group world has not finished after 0.4 s");
+}
+
+TEST_F(NcclFailureTest, AChildOfASplitThatFailedIsAbortedAfterItsParent) {
+  NcclRun run{.ranks = 3};
+  run.deadlines.op = milliseconds(400);
+  run.failure([](NcclRankContext& rank) {
+    if (rank.rank < 2) rank.world.split(0, rank.rank);
+    rank.world.barrier();
+  });
+  EXPECT_EQ(fake::nccl::counts().aborted, 5) << "NCCL hands the children out, also of a split that failed";
 }
 
 TEST_F(NcclFailureTest, AFailureElsewhereAbortsTheCommunicatorsOfAllRanks) {
@@ -174,7 +185,7 @@ TEST_F(NcclFailureTest, AnAbortThatHangsEndsTheProcessWithTheOpsThatHung) {
   std::mutex mutex;
   std::vector<std::string> last_words;
   NcclRun run{.ranks = 2};
-  run.deadlines.op = milliseconds(100);
+  run.deadlines.op = milliseconds(400);
   run.deadlines.abort = milliseconds(50);
   run.deadlines.give_up = [&](const std::string& words) {
     const std::lock_guard lock(mutex);

@@ -5,9 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "backend/cuda/nccl/nccl_log.h"
+#include "backend/cuda/nccl/users_nccl_log.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {
@@ -95,39 +100,67 @@ TEST(NcclLogFactsTest, WhatIsNotToldIsAbsent) {
   EXPECT_THAT(describe(parse_nccl_log(std::string(1 << 20, 'x') + " via ")), IsEmpty());
 }
 
-TEST(NcclLogDeathTest, TheUsersOwnLogIsLeftAlone) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        unsetenv("NCCL_DEBUG_FILE");
-        setenv("NCCL_DEBUG", "WARN", 1);
-        open_nccl_log();
-        std::fputs(read_nccl_log().why_not.c_str(), stderr);
-        std::exit(getenv("NCCL_DEBUG_FILE") == nullptr && std::string(getenv("NCCL_DEBUG")) == "WARN" ? 0 : 1);
-      },
-      testing::ExitedWithCode(0), "not read: NCCL_DEBUG is set, so NCCL's log is the user's\\.");
+/// In a process of its own: NCCL writes `lines` to its log under the user's variables. Tells on stderr what the user
+/// gets, between brackets, and what is read.
+void log_as_nccl(const char* level, const char* subsystems, const std::string& lines) {
+  const auto set = [](const char* name, const char* value) {
+    value != nullptr ? setenv(name, value, 1) : unsetenv(name);
+  };
+  const std::string users = std::string(testing::TempDir()) + "/users-nccl-log-%p-%%";
+  set("NCCL_DEBUG", level);
+  set("NCCL_DEBUG_SUBSYS", subsystems);
+  set("NCCL_DEBUG_FILE", users.c_str());
+  open_nccl_log();
+  open_nccl_log();
+  std::FILE* const file = std::fopen(getenv("NCCL_DEBUG_FILE"), "w");  // as NCCL does
+  std::fputs(lines.c_str(), file);
+  std::fclose(file);
+  const NcclLog log = read_nccl_log();
+  const std::string name = expand_log_name(users);
+  std::ifstream shown(name);
+  std::fprintf(stderr, "%s %s [%s] read: %s%s", getenv("NCCL_DEBUG"), getenv("NCCL_DEBUG_SUBSYS"),
+               std::string(std::istreambuf_iterator<char>(shown), {}).c_str(), log.text.c_str(), log.why_not.c_str());
+  std::remove(name.c_str());
+  std::exit(0);
 }
 
-TEST(NcclLogDeathTest, OtherwiseNcclWritesWhereItCanBeReadAndTheSubsystemsAreTheUsers) {
-  testing::FLAGS_gtest_death_test_style = "threadsafe";
-  EXPECT_EXIT(
-      {
-        unsetenv("NCCL_DEBUG");
-        unsetenv("NCCL_DEBUG_FILE");
-        setenv("NCCL_DEBUG_SUBSYS", "INIT,TUNING", 1);
-        open_nccl_log();
-        open_nccl_log();
-        std::FILE* const file = std::fopen(getenv("NCCL_DEBUG_FILE"), "w");  // as NCCL does
-        std::fputs("what NCCL says", file);
-        std::fclose(file);
-        const NcclLog log = read_nccl_log();
-        std::fputs((log.text + log.why_not).c_str(), stderr);
-        std::exit(std::string(getenv("NCCL_DEBUG")) == "INFO" &&
-                          std::string(getenv("NCCL_DEBUG_SUBSYS")) == "INIT,TUNING"
-                      ? 0
-                      : 1);
-      },
-      testing::ExitedWithCode(0), "^what NCCL says$");
+constexpr const char* kLines =
+    "NCCL version 2.28.9\n"
+    "n:1:1 [0] NCCL INFO Using network IB\n"
+    "n:1:1 [0] NCCL INFO AllGather: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..3}\n"
+    "\nn:1:1 [0] init.cc:7 NCCL WARN oh\n";
+
+class NcclLogDeathTest : public testing::Test {
+ protected:
+  void SetUp() override { testing::FLAGS_gtest_death_test_style = "threadsafe"; }
+};
+
+TEST_F(NcclLogDeathTest, WithoutAWishNothingIsShownAndAllIsRead) {
+  EXPECT_EXIT(log_as_nccl(nullptr, nullptr, kLines), testing::ExitedWithCode(0),
+              "^INFO INIT,BOOTSTRAP,ENV,TUNING \\[\\] read: NCCL version .*Using network.*Algo RING.*NCCL WARN oh");
+}
+
+TEST_F(NcclLogDeathTest, AUserOfWarningsGetsThoseAndTheFactsAreReadAllTheSame) {
+  EXPECT_EXIT(log_as_nccl("warn", nullptr, kLines), testing::ExitedWithCode(0),
+              "^INFO INIT,BOOTSTRAP,ENV,TUNING \\[NCCL version 2.28.9\nn:1:1 .0. init.cc:7 NCCL WARN oh\n\\] read: "
+              "NCCL version .*Using network.*Algo RING");
+}
+
+TEST_F(NcclLogDeathTest, AUserOfInfosGetsNoLineForEachCollectiveUnlessAskedFor) {
+  EXPECT_EXIT(log_as_nccl("INFO", nullptr, kLines), testing::ExitedWithCode(0),
+              "^INFO INIT,BOOTSTRAP,ENV,TUNING \\[NCCL version 2.28.9\nn:1:1 .0. NCCL INFO Using network "
+              "IB\n\nn:1:1 .0. init.cc:7 NCCL WARN oh\n\\] read: .*Algo RING");
+  EXPECT_EXIT(log_as_nccl("TRACE", "NET", kLines), testing::ExitedWithCode(0),
+              "^TRACE NET,INIT,TUNING \\[NCCL version .*Algo RING.*NCCL WARN oh\n\\] read: ");
+  EXPECT_EXIT(log_as_nccl("INFO", "^NET", kLines), testing::ExitedWithCode(0), "^INFO \\^NET ");
+}
+
+TEST_F(NcclLogDeathTest, ChoicesAreKeptOnceHoweverManyCollectivesThereAre) {
+  std::string lines;
+  for (int i = 0; i < 20'000; ++i) {  // more than a pipe holds
+    lines += "n:1:1 [0] NCCL INFO AllGather: 8 Bytes -> Algo RING proto LL channel{Lo..Hi}={0..3}\n";
+  }
+  EXPECT_EXIT(log_as_nccl(nullptr, nullptr, lines), testing::ExitedWithCode(0), "read: [^\n]*Algo RING[^\n]*\n$");
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <chrono>
 #include <vector>
 
 #include "backend/cuda/nccl/nccl_communicator.h"
+#include "backend/cuda/nccl/nccl_environment.h"
 #include "backend/cuda/nccl/nccl_log.h"
 #include "backend/cuda/nccl/nccl_log_facts.h"
 #include "backend/cuda/nccl/solo_communicator.h"
@@ -40,11 +42,19 @@ Facts communicator_facts(const Communicator& world) {
   const NcclRank& rank = nccl->nccl_rank();
   Facts facts{{"nccl", nccl_version()}};
   if (std::string asked = wishes(rank.options()); !asked.empty()) facts.emplace_back("nccl asked for", asked);
+  if (std::string set = nccl_environment(); !set.empty()) facts.emplace_back("nccl environment", set);
   if (rank.windows_asked > 0) {
     facts.emplace_back("nccl windows",
                        fmt::format("accepted on {} of {} communicators; without symmetric memory they only are "
                                    "registered buffers, which NCCL does not tell",
                                    rank.windows_made, rank.windows_asked));
+  }
+  if (const LaunchTimes& times = rank.launches; times.count > 0) {
+    using Microseconds = std::chrono::duration<double, std::micro>;
+    facts.emplace_back("nccl launches",
+                       fmt::format("{} collectives took {:.0f} us of the host each, at most {:.0f} us", times.count,
+                                   Microseconds(times.all).count() / static_cast<double>(times.count),
+                                   Microseconds(times.longest).count()));
   }
   const NcclLog log = read_nccl_log();
   if (!log.why_not.empty()) {

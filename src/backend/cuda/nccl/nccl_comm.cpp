@@ -21,6 +21,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// NCCL launches a collective from a thread that it makes for it, which takes some 20 to 40 us; a nap would double that.
+constexpr std::chrono::microseconds kSpin{200};
+constexpr std::chrono::microseconds kNap{20};
 // More than a schedule ever has unfinished; bounds the events.
 constexpr std::size_t kMostInFlight = 1024;
 
@@ -79,8 +82,11 @@ void NcclComm::split_from(NcclComm& parent, int color, int key) {
   rank_.wait([&] { return parent.ops_.oldest() == nullptr; });  // NCCL splits idle communicators only
   ncclConfig_t config = nccl_config(rank_.options());
   pending_ = true;
+  // The parent is asked, and it alone: the child is there before, says of itself that all is well, and is also there
+  // when its making has failed (NVIDIA/nccl#1472).
   parent.settle("ncclCommSplit", ncclCommSplit(parent.handle(), color, key, handle_.get(), &config));
-  settle("ncclCommSplit", ncclInProgress);
+  pending_ = false;
+  if (handle() == nullptr) fail("ncclCommSplit", ncclInternalError);
   ready();
 }
 
@@ -91,22 +97,27 @@ void NcclComm::ready() {
 }
 
 void NcclComm::settle(const char* call, ncclResult_t result) {
+  // Splits and windows return success while NCCL still works on them, so what was returned says only if the call was
+  // refused.
+  if (result == ncclSuccess) result = ncclInProgress;
   const Clock::time_point begin = Clock::now();
-  for (int polls = 0; result == ncclInProgress; ++polls) {
+  while (result == ncclInProgress) {
     rank_.stop_if_aborted();
     if (ncclComm_t comm = handle()) {
       const ncclResult_t answer = ncclCommGetAsyncError(comm, &result);
       if (answer != ncclSuccess) result = answer;
       if (result != ncclInProgress) break;
     }
-    if (Clock::now() - begin > rank_.deadlines().op) {
-      rank_.fail(
-          fmt::format("{} of group {} has not finished after {:g} s", call, name_, rank_.deadlines().op.count()));
+    const Clock::duration waited = Clock::now() - begin;
+    if (waited > rank_.deadlines().op) {
+      const std::string op = oldest_op();
+      rank_.fail(fmt::format("{} of group {} has not finished after {:g} s{}", call, name_,
+                             rank_.deadlines().op.count(), op.empty() ? "" : fmt::format(", with {} unfinished", op)));
     }
-    if (polls < 100) {
+    if (waited < kSpin) {
       std::this_thread::yield();
     } else {
-      std::this_thread::sleep_for(std::chrono::microseconds(20));
+      std::this_thread::sleep_for(kNap);
     }
   }
   pending_ = false;
@@ -156,7 +167,9 @@ void NcclComm::run(Collective kind, Lane lane, const Launch& launch, Stamp* stam
 
 void NcclComm::launch_op(Collective kind, Lane lane, cudaStream_t stream, const Launch& launch) {
   ops_.begin(kind, lane, stream);
+  const Clock::time_point begin = Clock::now();
   settle(function_of(kind), launch(handle(), stream));  // nothing may be put behind it on the stream before that
+  rank_.launches.add(Clock::now() - begin);
   ops_.end(stream);
 }
 

@@ -57,7 +57,7 @@ class NcclComm {
   void abort() noexcept;
 
  private:
-  /// Waits while NCCL works on the call; `result` is what the call itself returned.
+  /// Waits while NCCL works on the call, which this communicator was used in; `result` is what it returned.
   void settle(const char* call, ncclResult_t result);
   [[noreturn]] void fail(const std::string& what, ncclResult_t result);
   ncclComm_t handle() const;

@@ -88,7 +88,8 @@ void NcclRank::abort_all() noexcept {
                          fmt::format("rank {}: ncclCommAbort has not returned after {} s{}; this process ends now.",
                                      rank_, std::chrono::duration<double>(deadlines_.abort).count(), unfinished()),
                          deadlines_.give_up);
-  for (auto comm = comms_.rbegin(); comm != comms_.rend(); ++comm) (*comm)->abort();
+  // In the order they were made in: the end of a parent's split, which may be under way, comes before its child's.
+  for (const auto& comm : comms_) comm->abort();
 }
 
 std::string NcclRank::unfinished() const {

@@ -3,7 +3,9 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,6 +24,19 @@ struct NcclDeadlines {
   std::chrono::duration<double> op{60};                                       ///< one collective, or one call of NCCL
   std::chrono::milliseconds abort{5000};                                      ///< all of ncclCommAbort
   std::function<void(const std::string& last_words)> give_up = exit_at_once;  ///< when `abort` is over; on any thread
+};
+
+/// What launching collectives took of the host's time.
+struct LaunchTimes {
+  std::int64_t count = 0;
+  std::chrono::nanoseconds all{0};
+  std::chrono::nanoseconds longest{0};
+
+  void add(std::chrono::nanoseconds time) {
+    ++count;
+    all += time;
+    longest = std::max(longest, time);
+  }
 };
 
 /// All NCCL communicators of one rank, and their end: a failure of NCCL, an op that does not finish or the run's abort
@@ -60,6 +75,7 @@ class NcclRank {
   /// Of communicators that asked for a window of the lanes' memory, those that got a handle.
   int windows_asked = 0;
   int windows_made = 0;
+  LaunchTimes launches;  ///< of all communicators
 
  private:
   void abort_all() noexcept;

@@ -122,18 +122,50 @@ void perform(ncclComm_t comm, std::int64_t number, const Call& call) {
   all.changed.notify_all();
 }
 
-ncclResult_t enqueue(const char* function, const char* kernel, const Call& call, ncclComm_t comm, cudaStream_t stream) {
-  std::int64_t number = 0;
-  {
-    const std::lock_guard lock(state().mutex);
-    if (const ncclResult_t unusable = usable(function, comm); unusable != ncclSuccess) return unusable;
-    if (call.count == 0) return ncclSuccess;
-    number = ++comm->issued;
-    if (number == 1) comm->polls = state().polls;  // it connects
+/// As enqueue.cc: a line of the first rank.
+void log_choice(const Call& call, ncclComm_t comm) {
+  if (comm->rank != 0) return;
+  const char* const name = call.kind == Kind::all_gather       ? "AllGather"
+                           : call.kind == Kind::reduce_scatter ? "ReduceScatter"
+                           : call.kind == Kind::all_reduce     ? "AllReduce"
+                                                               : "Broadcast";
+  log("TUNING", comm->rank,
+      std::string(name) + ": " + std::to_string(call.count * size_of(call.type)) +
+          " Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}");
+}
+
+/// What NCCL does for a collective on a thread of its own: the first one of a communicator connects it, which takes
+/// all ranks; then the kernel is launched.
+ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, const Call& call, ncclComm_t comm,
+                    std::int64_t number, cudaStream_t stream) {
+  Group& group = *comm->group;
+  if (number == 1) {
+    ++group.connecting;
+    state().changed.notify_all();
+    if (!wait(lock, comm, [&] { return group.connecting == group.size; })) return ncclInternalError;
   }
+  log_choice(call, comm);
+  lock.unlock();
   run_on_stream(stream, [comm, number, call] { perform(comm, number, call); },
                 {.kind = WorkKind::kernel, .name = kernel, .bytes = 0});
-  return number == 1 ? ncclInProgress : ncclSuccess;
+  lock.lock();
+  return ncclSuccess;
+}
+
+ncclResult_t enqueue(const char* function, const char* kernel, const Call& call, ncclComm_t comm, cudaStream_t stream) {
+  const std::lock_guard lock(state().mutex);
+  ncclResult_t refused = usable(function, comm);
+  if (refused == ncclSuccess && device_of(stream) != comm->device) {
+    refused = misuse(function, "the stream is another GPU's than the communicator");
+  }
+  if (refused != ncclSuccess) {
+    if (comm != nullptr && comm->error == ncclSuccess) comm->error = refused;  // and stays unusable
+    return refused;
+  }
+  if (call.count == 0) return ncclSuccess;
+  const std::int64_t number = ++comm->issued;
+  begin(comm, [=](std::unique_lock<std::mutex>& held) { return launch(held, kernel, call, comm, number, stream); });
+  return ncclInProgress;
 }
 
 /// What the sum over `comm`'s ranks is multiplied by; the lock is not held.

@@ -1,8 +1,9 @@
 // Making and ending communicators.
 
+#include <cuda_runtime_api.h>
+
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -18,9 +19,7 @@ ncclComm_t make(const std::shared_ptr<Group>& group, int rank) {
   ncclComm_t comm = all.comms.back().get();
   comm->group = group;
   comm->rank = rank;
-  comm->polls = all.polls;
   group->members[static_cast<std::size_t>(rank)] = comm;
-  ++group->joined;
   ++all.counts.made;
   return comm;
 }
@@ -43,11 +42,31 @@ void carry_out_split(Group& parent) {
     const auto group = make_group(static_cast<int>(ranks.size()), false);
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       ncclComm_t child = make(group, static_cast<int>(i));
-      std::atomic_ref<ncclComm_t>(*parent.splits[ranks[i]].result).store(child, std::memory_order_release);
+      child->parent = parent.members[static_cast<std::size_t>(ranks[i])];
+      child->device = child->parent->device;
+      parent.children[ranks[i]] = child;
     }
   }
   parent.splits.clear();
-  for (ncclComm_t member : parent.members) member->splitting = false;
+}
+
+/// A child that its parent failed to make.
+ncclComm_t make_stillborn(ncclComm_t parent) {
+  ncclComm_t child = make(make_group(1, false), 0);
+  child->parent = parent;
+  child->device = parent->device;
+  child->error = ncclInternalError;
+  return child;
+}
+
+/// What NCCL does for a split on a thread of its own. The child is there before its parent's job is over, also where
+/// that has failed, and says nothing of it.
+ncclResult_t split(std::unique_lock<std::mutex>& lock, ncclComm_t parent, ncclComm_t* result) {
+  Group& group = *parent->group;
+  const bool all = wait(lock, parent, [&] { return group.children.contains(parent->rank); });
+  ncclComm_t child = all ? group.children.extract(parent->rank).mapped() : make_stillborn(parent);
+  std::atomic_ref<ncclComm_t>(*result).store(child, std::memory_order_release);
+  return all ? ncclSuccess : ncclInternalError;
 }
 
 ncclResult_t accept(const char* function, const ncclConfig_t* config) {
@@ -58,17 +77,11 @@ ncclResult_t accept(const char* function, const ncclConfig_t* config) {
 
 /// Some of what NCCL writes while it connects; `mutex` is held.
 void write_log(int rank, int ranks) {
-  const char* const level = std::getenv("NCCL_DEBUG");
-  const char* const path = std::getenv("NCCL_DEBUG_FILE");
-  if (level == nullptr || std::string(level) != "INFO" || path == nullptr) return;
-  static std::FILE* const file = std::fopen(path, "w");
-  if (file == nullptr) return;
-  const int next = (rank + 1) % ranks;
-  for (int channel = 0; channel < 2; ++channel) {
-    std::fprintf(file, "host:1:2 [%d] NCCL INFO Channel %02d/0 : %d[%d] -> %d[%d] via SHM/direct/direct\n", rank,
-                 channel, rank, rank, next, next);
+  const std::string ends = std::to_string(rank) + "[" + std::to_string(rank) + "] -> " +
+                           std::to_string((rank + 1) % ranks) + "[" + std::to_string((rank + 1) % ranks) + "]";
+  for (const char* const channel : {"00/0", "01/0"}) {
+    log("INIT", rank, std::string("Channel ") + channel + " : " + ends + " via SHM/direct/direct");
   }
-  std::fflush(file);
 }
 
 }  // namespace
@@ -115,12 +128,18 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* result, int ranks, ncclUniqueId 
   const std::string key(id.internal, sizeof id.internal);
   std::shared_ptr<Group>& group = state().worlds[key];
   if (!group) group = make_group(ranks, true);
-  *result = make(group, rank);
+  ncclComm_t comm = make(group, rank);
+  *result = comm;
+  cudaGetDevice(&comm->device);
   if (const auto fault = state().init_faults.find(rank); fault != state().init_faults.end()) {
-    set_error(*result, fault->second.error, fault->second.words);
+    set_error(comm, fault->second.error, fault->second.words);
   }
   write_log(rank, ranks);
-  if (group->joined == ranks) state().worlds.erase(key);
+  begin(comm, [comm, joined = group](std::unique_lock<std::mutex>& held) {
+    return wait(held, comm, [&] { return joined->joined == joined->size; }) ? ncclSuccess : ncclInternalError;
+  });
+  if (++group->joined == ranks) state().worlds.erase(key);
+  state().changed.notify_all();
   return ncclInProgress;
 }
 
@@ -130,19 +149,19 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* resu
   if (const ncclResult_t refused = accept(__func__, config); refused != ncclSuccess) return refused;
   if (comm->performed != comm->issued) return misuse(__func__, "the communicator has operations under way");
   *result = nullptr;
-  comm->splitting = true;
-  comm->polls = state().polls;
   Group& group = *comm->group;
-  group.splits[comm->rank] = {color, key, result};
+  group.splits[comm->rank] = {color, key};
   if (static_cast<int>(group.splits.size()) == group.size) carry_out_split(group);
-  return ncclInProgress;
+  begin(comm, [comm, result](std::unique_lock<std::mutex>& held) { return split(held, comm, result); });
+  state().changed.notify_all();
+  return ncclSuccess;  // and goes on: init.cc asks nobody once the group has ended
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   const std::lock_guard lock(state().mutex);
   if (comm == nullptr || comm->gone) return misuse(__func__, "the communicator has ended");
   *result = progress(comm);
-  if (*result == ncclInProgress && comm->polls > 0) --comm->polls;
+  if (!comm->busy && comm->polls > 0) --comm->polls;
   return ncclSuccess;
 }
 
@@ -162,8 +181,12 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   const std::lock_guard lock(state().mutex);
   if (const ncclResult_t unusable = usable(__func__, comm); unusable != ncclSuccess) return unusable;
   comm->finalized = true;
-  comm->polls = state().polls;
   ++comm->group->finalized;
+  begin(comm, [comm](std::unique_lock<std::mutex>& held) {
+    const Group& group = *comm->group;
+    return wait(held, comm, [&] { return group.finalized == group.size; }) ? ncclSuccess : ncclInternalError;
+  });
+  state().changed.notify_all();
   return ncclInProgress;
 }
 
@@ -179,10 +202,15 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   std::unique_lock lock(state().mutex);
   if (comm == nullptr || comm->gone) return misuse(__func__, "the communicator has ended");
+  if (comm->parent != nullptr && comm->parent->busy && !comm->parent->gone) {
+    misuse(__func__, "its parent's split, which makes it, is in progress: abort that first");
+  }
   comm->gone = true;
   ++state().counts.aborted;
   state().changed.wait(lock, [] { return !state().abort_hangs; });
   comm->aborted = true;
   state().changed.notify_all();
+  lock.unlock();
+  if (comm->job.joinable()) comm->job.join();
   return ncclSuccess;
 }

@@ -4,11 +4,13 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -41,7 +43,6 @@ struct Op {
 struct SplitRequest {
   int color = 0;
   int key = 0;
-  ncclComm_t* result = nullptr;
 };
 
 struct Group {
@@ -49,9 +50,11 @@ struct Group {
   bool is_world = false;
   std::vector<ncclComm_t> members;
   int joined = 0;
+  int connecting = 0;  ///< ranks that have come to their first collective
   int finalized = 0;
   std::map<std::int64_t, Op> ops;
   std::map<int, SplitRequest> splits;
+  std::map<int, ncclComm_t> children;  ///< of the split that all have asked for, until their ranks take them
   std::map<std::int64_t, std::map<int, std::size_t>> windows;  ///< bytes, by number of the window and rank
 };
 
@@ -59,9 +62,12 @@ struct Group {
 
 struct ncclComm {
   std::shared_ptr<fake::nccl::Group> group;
+  ncclComm_t parent = nullptr;  ///< that it is split from
   int rank = 0;
-  int polls = 0;  ///< still to say ncclInProgress
-  bool splitting = false;
+  int device = 0;
+  std::thread job;    ///< NCCL's own, for the last call that takes time
+  bool busy = false;  ///< it works
+  int polls = 0;      ///< still to say ncclInProgress when it is over
   bool finalized = false;
   bool aborted = false;
   bool gone = false;
@@ -71,6 +77,8 @@ struct ncclComm {
   std::int64_t performed = 0;
   std::int64_t windows = 0;
   std::vector<std::optional<std::pair<ncclDataType_t, float>>> operators;
+
+  ~ncclComm();
 };
 
 namespace fake::nccl {
@@ -106,6 +114,14 @@ ncclResult_t misuse(const char* function, const std::string& what);
 /// Success if `comm` lives and its last call is over, which is when it may be used.
 ncclResult_t usable(const char* function, ncclComm_t comm);
 ncclResult_t progress(ncclComm_t comm);
+/// What NCCL does for a call on a thread of its own. It has the lock, and may leave it to wait.
+using Job = std::function<ncclResult_t(std::unique_lock<std::mutex>& lock)>;
+/// `comm` is in progress until `job` is over, and `polls` questions more; then it has the error that `job` returned.
+void begin(ncclComm_t comm, Job job);
+/// In a job: waits until `ready`; false if the communicator was aborted before.
+bool wait(std::unique_lock<std::mutex>& lock, ncclComm_t comm, const std::function<bool()>& ready);
+/// A line of the log, if the environment asks for `subsystem` of it.
+void log(const char* subsystem, int rank, const std::string& text);
 void set_error(ncclComm_t comm, ncclResult_t error, const std::string& words);
 
 }  // namespace fake::nccl

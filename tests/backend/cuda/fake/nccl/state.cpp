@@ -1,3 +1,6 @@
+#include <cstdio>
+#include <cstdlib>
+
 #include "backend/cuda/fake/nccl/fake_comm.h"
 
 namespace fake::nccl {
@@ -22,12 +25,37 @@ ncclResult_t usable(const char* function, ncclComm_t comm) {
 
 ncclResult_t progress(ncclComm_t comm) {
   if (comm->error != ncclSuccess) return comm->error;
-  const Group& group = *comm->group;
-  bool waits = group.joined < group.size || comm->splitting || (comm->finalized && group.finalized < group.size);
-  if (const auto window = group.windows.find(comm->windows); window != group.windows.end()) {
-    waits = waits || static_cast<int>(window->second.size()) < group.size;
-  }
-  return waits || comm->polls > 0 ? ncclInProgress : ncclSuccess;
+  return comm->busy || comm->polls > 0 ? ncclInProgress : ncclSuccess;
+}
+
+void begin(ncclComm_t comm, Job job) {
+  if (comm->job.joinable()) comm->job.join();  // it is over, as the communicator is usable
+  comm->busy = true;
+  comm->polls = state().polls;
+  comm->job = std::thread([comm, job = std::move(job)] {
+    std::unique_lock lock(state().mutex);
+    const ncclResult_t result = job(lock);
+    if (result != ncclSuccess && comm->error == ncclSuccess) comm->error = result;
+    comm->busy = false;
+    state().changed.notify_all();
+  });
+}
+
+bool wait(std::unique_lock<std::mutex>& lock, ncclComm_t comm, const std::function<bool()>& ready) {
+  state().changed.wait(lock, [&] { return comm->aborted || ready(); });
+  return ready();
+}
+
+void log(const char* subsystem, int rank, const std::string& text) {
+  const char* const level = std::getenv("NCCL_DEBUG");
+  const char* const path = std::getenv("NCCL_DEBUG_FILE");
+  const char* const subsystems = std::getenv("NCCL_DEBUG_SUBSYS");
+  if (level == nullptr || std::string(level) != "INFO" || path == nullptr) return;
+  if (subsystems == nullptr || std::string(subsystems).find(subsystem) == std::string::npos) return;
+  static std::FILE* const file = std::fopen(path, "w");
+  if (file == nullptr) return;
+  std::fprintf(file, "host:1:2 [%d] NCCL INFO %s\n", rank, text.c_str());
+  std::fflush(file);
 }
 
 void set_error(ncclComm_t comm, ncclResult_t error, const std::string& words) {
@@ -94,6 +122,7 @@ void release_abort() {
 
 void reset() {
   State& all = state();
+  std::vector<std::unique_ptr<ncclComm>> ended;  // destroyed without the lock, which their jobs want
   const std::lock_guard lock(all.mutex);
   all.counts = {};
   all.misuses.clear();
@@ -107,7 +136,13 @@ void reset() {
   all.last_words.clear();
   all.ids = 0;
   all.worlds.clear();
-  all.comms.clear();
+  for (const auto& comm : all.comms) comm->aborted = true;
+  all.changed.notify_all();
+  ended.swap(all.comms);
 }
 
 }  // namespace fake::nccl
+
+ncclComm::~ncclComm() {
+  if (job.joinable()) job.join();
+}
