@@ -177,6 +177,22 @@ TEST(Validate, InjectedTroubleMustHitSomething) {
   EXPECT_THAT(check([](RunConfig& c) { c.inject.delay_lane = "copy"; }).notes, ElementsAre(HasSubstr("no effect")));
 }
 
+TEST(Validate, CopyEnginesOnlyMoveWindows) {
+  const auto zero = [](RunConfig& c) {
+    c.device.backend = BackendKind::cuda;
+    c.nccl.cta_policy = CtaPolicy::zero;
+  };
+  EXPECT_EQ(
+      error(zero),
+      "nccl.cta_policy = \"zero\" needs nccl.register_buffers = \"window\": copy engines move nothing else, and NCCL "
+      "would use CTAs without a word.");
+  EXPECT_THAT(check([&](RunConfig& c) {
+                zero(c);
+                c.nccl.register_buffers = NcclRegister::window;
+              }).notes,
+              IsEmpty());
+}
+
 TEST(Validate, LatencyNeedsALink) {
   EXPECT_THAT(error([](RunConfig& c) { c.emulate.link_latency_us = 5; }), HasSubstr("set emulate.link_gb_per_s"));
 }

@@ -4,10 +4,8 @@
 #include <sys/prctl.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
-#include <system_error>
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/cuda_device.h"
@@ -15,26 +13,12 @@
 #include "backend/cuda/gpu_team.h"
 #include "backend/cuda/id_exchange.h"
 #include "backend/cuda/kernels/cuda_kernels.h"
+#include "backend/cuda/module_loading.h"
+#include "launch/placement.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {
-
-/// Where a kernel is loaded at its first launch, the launch waits for what runs on the GPU. With several GPUs that may
-/// be a collective which waits for another rank, which waits for its first launch: then kernels are better loaded at
-/// once. It must be said before CUDA starts; loading takes seconds, which one GPU need not pay.
-void load_kernels_early_if_several() {
-  int gpus = 0;
-  std::error_code ignored;
-  // Containers keep a device's number: what one has may begin with nvidia4.
-  for (std::filesystem::directory_iterator entry("/dev", ignored), end; !ignored && entry != end;
-       entry.increment(ignored)) {
-    const std::string name = entry->path().filename().string();
-    if (!name.starts_with("nvidia") || name == "nvidia") continue;
-    if (name.find_first_not_of("0123456789", std::string("nvidia").size()) == std::string::npos) ++gpus;
-  }
-  if (gpus > 1) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-}
 
 /// `done` is called when all has gone well, before the communicator ends, which is collective.
 void run_rank(GpuTeam& team, IdExchange& ids, int rank, const std::function<void(RankContext&)>& body,
@@ -82,7 +66,7 @@ void run_process(GpuTeam& team, const std::function<void(RankContext&)>& body) {
 }  // namespace
 
 CudaBackend::CudaBackend() {
-  load_kernels_early_if_several();
+  if (must_load_kernels_early(launch::process_environment(), "/dev")) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   gpus_ = gpu_count();
 }
 
