@@ -22,7 +22,8 @@ const std::vector<Preset>& presets() {
       {"fsdp1",
        {text("fsdp.layout", "flat"), flag("fsdp.learn_execution_order", true),
         text("fsdp.all_gather_limit", "fsdp1_queue:2"), number("fsdp.reduce_scatter_buffers", 0),
-        text("fsdp.gradient_scaling", "pre_post_divide")}},
+        text("fsdp.gradient_scaling", "pre_post_divide"), flag("fsdp.keep_unreduced", true),
+        flag("fsdp.gradients_after_views", true)}},
       {"fsdp2", {}},
   };
   return kPresets;
@@ -36,7 +37,9 @@ std::vector<Setting> fsdp2() {
           text("fsdp.backward_prefetch", "pre"),
           text("fsdp.all_gather_limit", "fsdp2_event"),
           number("fsdp.reduce_scatter_buffers", 1),
-          text("fsdp.gradient_scaling", "average")};
+          text("fsdp.gradient_scaling", "average"),
+          flag("fsdp.keep_unreduced", false),
+          flag("fsdp.gradients_after_views", false)};
 }
 
 }  // namespace

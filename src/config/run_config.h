@@ -188,6 +188,9 @@ struct Fsdp {
   Layout layout = Layout::per_param;
   ReshardAfterForward reshard_after_forward;
   bool reshard_after_backward = true;  ///< false: keep units gathered between accumulated microbatches
+  bool keep_unreduced = false;         ///< so after a microbatch without reductions, if forward frees nothing either
+  bool wait_each_backward = true;      ///< false: a microbatch's reductions may go on during the next
+  bool gradients_after_views = false;  ///< complete when backward is past what was computed since the gather's issue
   Prefetch forward_prefetch{Prefetch::Mode::implicit, 1};
   bool learn_execution_order =
       false;  ///< the first step learns the order of units: explicit forward prefetch starts after it

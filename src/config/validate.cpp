@@ -144,6 +144,9 @@ void check_reshard(RunConfig& config, Notes& notes) {
   if (!config.fsdp.reshard_after_backward && config.train.accumulate == 1) {
     notes.push_back("fsdp.reshard_after_backward = false has no effect with train.accumulate = 1.");
   }
+  if (!config.fsdp.wait_each_backward && config.train.accumulate == 1) {
+    notes.push_back("fsdp.wait_each_backward = false has no effect with train.accumulate = 1.");
+  }
 }
 
 void check_accumulate(RunConfig& config, Notes& notes) {

@@ -42,9 +42,11 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::reduce_cast:
     case OpKind::reduce_copy_in:
     case OpKind::finish_gradient: return OpClass::copy;
+    case OpKind::unshard:
     case OpKind::release:
     case OpKind::reshard:
     case OpKind::post_backward:
+    case OpKind::end_backward:
     case OpKind::host_wait:
     case OpKind::host_sync: return OpClass::none;
   }

@@ -1,5 +1,7 @@
 #include "plan/communication.h"
 
+#include <algorithm>
+
 #include "base/ring.h"
 
 namespace fsdpbench::plan {
@@ -23,11 +25,14 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
   // With no replicas there is no all-reduce to save, and reduce_scatter_only is reduce_each.
   const double across = mode == AccumulateMode::reduce_each ? micros : 1;
 
+  const bool reshards_any = std::find(reshards.begin(), reshards.end(), true) != reshards.end();
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     const ShardLayout& layout = plan.units[u].layout;
     const std::int64_t gathered = layout.sharded.empty() ? 0 : layout.gathered_numel();
     // Kept after backward, a unit is gathered for the first forward only.
-    const double forwards = config.fsdp.reshard_after_backward ? micros : 1;
+    const bool kept = !config.fsdp.reshard_after_backward ||
+                      (config.fsdp.keep_unreduced && mode == AccumulateMode::no_sync && !reshards_any);
+    const double forwards = kept ? 1 : micros;
     volume.all_gather += forwards * ring(gathered, plan.param_dtype, shard);
     if (reshards[u]) {
       // Between forward and backward a unit may lie in a smaller group (reshard_after_forward = n).

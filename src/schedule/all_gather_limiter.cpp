@@ -27,7 +27,9 @@ bool AllGatherLimiter::allows_prefetch(std::int64_t bytes) const {
 void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers) {
   const config::AllGatherLimit& limit = builder_.policy.fsdp.all_gather_limit;
   switch (limit.mode) {
-    case Mode::unlimited: return;
+    case Mode::unlimited:
+    case Mode::buffers:
+    case Mode::fetched: return;
     case Mode::fsdp1_queue:
       if (static_cast<int>(fsdp1_queue_.size()) >= limit.count) {
         const auto [event, age] = fsdp1_queue_.front();

@@ -37,16 +37,18 @@ class StepWalk {
   using Prefetch = config::Prefetch;
 
   void forward();
+  void unshard_forward(int unit, bool prefetch, int next_module);
   void forward_module(int module);
   void backward(bool last_micro);
   void backward_module(int module);
   void recompute(int module);
+  void end_backward();
   void post_backward(int unit, bool last_micro);
   void optimizer();
   /// Returns the factor's buffer.
   BufferId clip();
 
-  void prefetch_forward(int unit);
+  void prefetch_forward(int unit, int next_module);
   void prefetch_backward(int unit);
   void prefetch_before(int unit, int depth);
 
@@ -76,6 +78,8 @@ class StepWalk {
   std::vector<BufferId> saved_;     // by module
   std::vector<BufferId> kept_;      // by module: the part of what it saves that outlives its forward in any case
   std::vector<BufferId> boundary_;  // output of a module, by module
+  std::vector<std::vector<int>> complete_after_;  // by module: units whose gradients its backward ends, last one first
+  std::vector<bool> used_in_backward_;            // by unit: its backward has begun
   EventId last_forward_ = kNoEvent;
 };
 
@@ -105,7 +109,6 @@ void StepWalk::walk() {
   builder_.phase = Phase::optimizer;
   builder_.micro = 0;
   optimizer();
-  order_known_ = true;
 }
 
 BufferId StepWalk::new_activation(BufferRole role, DType dtype, std::int64_t bytes, int module) {
@@ -132,6 +135,7 @@ void StepWalk::forward() {
   saved_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
   kept_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
   boundary_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
+  complete_after_.assign(static_cast<std::size_t>(module_count()), {});
 
   const plan::ModuleSizes& batch = builder_.sizes.front();
   inputs_ = new_activation(BufferRole::batch_inputs, DType::i32, batch.batch_input_bytes, -1);
@@ -148,18 +152,18 @@ void StepWalk::forward() {
     }
   }
 
-  gatherer_.unshard(kRoot, false);
+  unshard_forward(kRoot, false, 0);
   gatherer_.wait_for_unshard(kRoot);
-  prefetch_forward(kRoot);
+  prefetch_forward(kRoot, 0);
   for (int module = 0; module < module_count(); ++module) {
     const int u = unit_of(module);
     const std::vector<int>& members = unit(u).members.modules;
     if (u != kRoot && module == members.front()) {
       if (on_demand_only) gatherer_.start_after(last_forward_);
-      gatherer_.unshard(u, false);
+      unshard_forward(u, false, module);
       gatherer_.start_after(kNoEvent);
       gatherer_.wait_for_unshard(u);
-      prefetch_forward(u);
+      prefetch_forward(u, module);
     }
     forward_module(module);
     if (u != kRoot && module == members.back()) {
@@ -172,6 +176,15 @@ void StepWalk::forward() {
   }
   gatherer_.release_held();
   if (reshards_after_forward(builder_.policy, builder_.plan, kRoot)) gatherer_.reshard(kRoot, true);
+}
+
+// FSDP1's gather makes the views of a unit's parameters, and autograd goes back from what was made last to what was
+// made first. So it comes to those views, and with them to the unit's reduction, after the backward of all that was
+// computed since: of a prefetched unit one module later. FSDP2 hooks on to the inputs of a unit instead.
+void StepWalk::unshard_forward(int u, bool prefetch, int next_module) {
+  const bool does = gatherer_.unshard(u, prefetch);
+  const bool counts = builder_.policy.fsdp.gradients_after_views ? does : !prefetch;
+  if (counts) complete_after_[static_cast<std::size_t>(next_module)].push_back(u);
 }
 
 void StepWalk::forward_module(int module) {
@@ -212,15 +225,15 @@ void StepWalk::forward_module(int module) {
   }
 }
 
-void StepWalk::prefetch_forward(int u) {
+void StepWalk::prefetch_forward(int u, int next_module) {
   const Prefetch& prefetch = builder_.policy.fsdp.forward_prefetch;
   if (prefetch.mode != Prefetch::Mode::explicit_ || !order_known_) return;
+  // A learned order is one of gathers: nothing hangs on to a root that has none.
+  if (builder_.policy.fsdp.learn_execution_order && !unit(u).has_parameters()) return;
   // The root runs its first module only after its own list; PyTorch's users set lists on the blocks.
   const int depth = u == kRoot ? 1 : prefetch.depth;
   const int last = std::min(u + depth, static_cast<int>(builder_.plan.units.size()) - 1);
-  for (int next = u + 1; next <= last; ++next) {
-    if (!gatherer_.gathered(next)) gatherer_.unshard(next, true);
-  }
+  for (int next = u + 1; next <= last; ++next) unshard_forward(next, true, next_module);
 }
 
 // --------------------------------------------------------------------------------------------------- backward
@@ -230,6 +243,7 @@ void StepWalk::backward(bool last_micro) {
   for (const plan::ModuleSizes& size : builder_.sizes) widest = std::max(widest, size.output_bytes);
   d_stream_ = new_activation(BufferRole::d_stream, builder_.plan.param_dtype, widest, -1);
 
+  used_in_backward_.assign(builder_.plan.units.size(), false);
   gatherer_.unshard(kRoot, false);
   gatherer_.wait_for_unshard(kRoot);
   if (unit(kRoot).has_parameters()) prefetch_backward(kRoot);
@@ -239,13 +253,25 @@ void StepWalk::backward(bool last_micro) {
     if (u != kRoot && module == members.back()) {
       gatherer_.unshard(u, false);
       gatherer_.wait_for_unshard(u);
+      used_in_backward_[static_cast<std::size_t>(u)] = true;
       prefetch_backward(u);
     }
     if (checkpointed(module)) recompute(module);
     backward_module(module);
-    if (u != kRoot && module == members.front()) post_backward(u, last_micro);
+    std::vector<int>& complete = complete_after_[static_cast<std::size_t>(module)];
+    for (; !complete.empty(); complete.pop_back()) post_backward(complete.back(), last_micro);
   }
-  post_backward(kRoot, last_micro);
+  order_known_ = true;
+  if (!last_micro) end_backward();
+}
+
+// The next microbatch's gathers start after this, too: in PyTorch each forward of the root lets their streams wait.
+void StepWalk::end_backward() {
+  if (builder_.policy.fsdp.wait_each_backward) reducer_.wait_for_all();
+  builder_.append(OpKind::end_backward, {});
+  const EventId ended = builder_.record(EventRole::backward_ended, -1);
+  builder_.wait(Lane::copy, ended, WaitReason::limit);
+  builder_.wait(Lane::all_gather, ended, WaitReason::limit);
 }
 
 void StepWalk::recompute(int module) {
@@ -302,12 +328,14 @@ void StepWalk::prefetch_backward(int u) {
 void StepWalk::prefetch_before(int u, int depth) {
   // Post-forward order: 1, 2, …, n, root. What comes before the root is the last unit.
   const int from = u == kRoot ? static_cast<int>(builder_.plan.units.size()) : u;
-  for (int target = from - 1; target > kRoot && target >= from - depth; --target) gatherer_.unshard(target, true);
+  for (int target = from - 1; target > kRoot && target >= from - depth; --target) {
+    if (!used_in_backward_[static_cast<std::size_t>(target)]) gatherer_.unshard(target, true);
+  }
 }
 
 void StepWalk::post_backward(int u, bool last_micro) {
   if (!unit(u).has_parameters()) return;
-  if (last_micro || builder_.policy.fsdp.reshard_after_backward) gatherer_.reshard(u, false);
+  if (reshards_after_backward(builder_.policy, last_micro)) gatherer_.reshard(u, false);
   if (builder_.policy.fsdp.backward_prefetch.mode == Prefetch::Mode::post && u != kRoot) prefetch_before(u, 1);
   reducer_.reduce(u, last_micro);
 }

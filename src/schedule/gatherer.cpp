@@ -19,19 +19,23 @@ void Gatherer::order(Lane lane) {
   if (start_after_ != kNoEvent) builder_.wait(lane, start_after_, WaitReason::limit);
 }
 
-void Gatherer::unshard(int unit, bool prefetch) {
+bool Gatherer::unshard(int unit, bool prefetch) {
   const plan::Unit& u = unit_of(unit);
-  if (!u.has_parameters() || builder_.plan.resident()) return;
-  if (!prefetch && state(unit).prefetched) {
-    state(unit).prefetched = false;  // a prefetch has done all of this
-    return;
+  if (!u.has_parameters()) return false;
+  if (state(unit).prefetched) {  // a prefetch has done all of this
+    state(unit).prefetched = prefetch;
+    return false;
+  }
+  if (builder_.plan.resident()) {
+    state(unit).prefetched = prefetch;
+    return true;
   }
   const bool gathers = u.has_sharded() && !state(unit).issued;
   const std::int64_t bytes = u.layout.gathered_numel() * size_of(builder_.plan.param_dtype);
-  if (prefetch && gathers && unit != plan::Plan::kRoot && !limiter_.allows_prefetch(bytes)) return;
+  if (prefetch && gathers && unit != plan::Plan::kRoot && !limiter_.allows_prefetch(bytes)) return false;
   state(unit).prefetched = prefetch;
   limiter_.before_unshard(unit, bytes, gathers);
-  if (!gathers) return;
+  if (!gathers) return true;
   if (u.layout.views()) {
     gather_views(unit, prefetch);
   } else {
@@ -40,6 +44,7 @@ void Gatherer::unshard(int unit, bool prefetch) {
   state(unit).issued = true;
   state(unit).waited = false;
   limiter_.gathered(unit, bytes);
+  return true;
 }
 
 BufferId Gatherer::new_parameters(BufferRole role, int unit, std::int64_t numel) {

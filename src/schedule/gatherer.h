@@ -30,8 +30,9 @@ class Gatherer {
 
   /// The gather of `unit` was issued, and the unit not resharded since.
   bool gathered(int unit) const { return states_[static_cast<std::size_t>(unit)].issued; }
-  /// Issues the gather of `unit` unless it is already gathered. A prefetch may be refused by the limit.
-  void unshard(int unit, bool prefetch);
+  /// Issues the gather of `unit` unless it is already gathered. False if it does nothing: a prefetch that the limit
+  /// refuses, a unit that was prefetched before, or one without parameters.
+  bool unshard(int unit, bool prefetch);
   /// The compute lane's next op may read the parameters.
   void wait_for_unshard(int unit);
   /// Frees the parameters after the compute lane's last op. `keep_group`: keep a part for the group gather.

@@ -37,6 +37,7 @@ std::string_view to_string(OpKind kind) {
     case OpKind::cast_replicated: return "cast_replicated";
     case OpKind::cast_shard: return "cast_shard";
     case OpKind::copy_in: return "copy_in";
+    case OpKind::unshard: return "unshard";
     case OpKind::all_gather: return "all_gather";
     case OpKind::copy_out: return "copy_out";
     case OpKind::release: return "release";
@@ -46,6 +47,7 @@ std::string_view to_string(OpKind kind) {
     case OpKind::keep_group_shard: return "keep_group_shard";
     case OpKind::reshard: return "reshard";
     case OpKind::post_backward: return "post_backward";
+    case OpKind::end_backward: return "end_backward";
     case OpKind::accumulate_gradients: return "accumulate_gradients";
     case OpKind::reduce_cast: return "reduce_cast";
     case OpKind::reduce_copy_in: return "reduce_copy_in";

@@ -23,6 +23,7 @@ enum class OpKind : std::uint8_t {
   cast_replicated,  ///< replicated parameters to the compute dtype
   cast_shard,       ///< flat: shard to the compute dtype, before its gather
   copy_in,          ///< per_param: shard into this rank's slice of the all-gather output
+  unshard,  ///< marks that a unit is asked for where it need not be gathered; no work
   all_gather,
   copy_out,  ///< per_param: all-gather output into parameters
   release,   ///< frees an all-gather output once it was copied out; no work
@@ -32,6 +33,7 @@ enum class OpKind : std::uint8_t {
   keep_group_shard,      ///< copies this rank's part of the unsharded parameters before they are freed
   reshard,               ///< frees unsharded parameters; no work
   post_backward,         ///< marks that a unit's gradients are complete; no work
+  end_backward,          ///< marks the end of a backward that another microbatch follows; no work
   accumulate_gradients,  ///< unsharded gradients are added up
   reduce_cast,           ///< gradients to the reduce dtype and pre-division
   reduce_copy_in,        ///< per_param: gradients into the reduce-scatter's layout
@@ -235,7 +237,8 @@ struct Op {
   Group group() const { return is_collective() ? collective()->group : Group::none; }
   /// Something runs on the lane: not only waits, frees or a mark.
   bool has_work() const {
-    return !is_host() && kind != OpKind::release && kind != OpKind::reshard && kind != OpKind::post_backward;
+    return !is_host() && kind != OpKind::release && kind != OpKind::unshard && kind != OpKind::reshard &&
+           kind != OpKind::post_backward && kind != OpKind::end_backward;
   }
   /// What `work` touches: the same buffers that an executor hands to its kernels.
   Operands operands() const;

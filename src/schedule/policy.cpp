@@ -13,6 +13,14 @@ Policy make_policy(const config::RunConfig& config) {
   return policy;
 }
 
+namespace {
+
+bool strategy_reshards(const Policy& policy) {
+  return policy.fsdp.strategy == config::Strategy::full_shard || policy.fsdp.strategy == config::Strategy::hybrid_shard;
+}
+
+}  // namespace
+
 bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit) {
   using Mode = config::ReshardAfterForward::Mode;
   if (plan.mesh.shard == 1) return false;  // one rank, or no_shard: nothing to win
@@ -23,10 +31,8 @@ bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int un
     case Mode::group: return reshard.group > 1;  // a group of one keeps everything
     case Mode::automatic: break;
   }
-  const bool strategy_reshards =
-      policy.fsdp.strategy == config::Strategy::full_shard || policy.fsdp.strategy == config::Strategy::hybrid_shard;
   // Backward begins with the root: gathering it again at once would only cost time.
-  return strategy_reshards && unit != plan::Plan::kRoot;
+  return strategy_reshards(policy) && unit != plan::Plan::kRoot;
 }
 
 std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan) {
@@ -35,6 +41,17 @@ std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& pla
     result.push_back(reshards_after_forward(policy, plan, u));
   }
   return result;
+}
+
+bool reshards_after_backward(const Policy& policy, bool last_micro) {
+  using Mode = config::ReshardAfterForward::Mode;
+  if (last_micro) return true;
+  if (!policy.fsdp.reshard_after_backward) return false;
+  const bool reduces = policy.accumulate_mode != config::AccumulateMode::no_sync;
+  if (reduces || !policy.fsdp.keep_unreduced) return true;
+  // FSDP1 asks the strategy, not the unit: a root that forward keeps is freed with the others.
+  const Mode forward = policy.fsdp.reshard_after_forward.mode;
+  return forward == Mode::automatic ? strategy_reshards(policy) : forward != Mode::never;
 }
 
 GradientFactors gradient_factors(config::GradientScaling scaling, const plan::Mesh& mesh) {

@@ -26,6 +26,8 @@ Policy make_policy(const config::RunConfig& config);
 bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit);
 /// The same for every unit, as plan/communication.h wants it.
 std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan);
+/// Whether units are freed after a microbatch's backward; after the last one's they always are.
+bool reshards_after_backward(const Policy& policy, bool last_micro);
 
 /// Factors that turn a sum over all ranks into the mean. before * collectives * after = 1 / ranks.
 struct GradientFactors {

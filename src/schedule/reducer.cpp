@@ -89,14 +89,22 @@ void Reducer::reduce(int unit, bool last_micro) {
         if (!layout(unit).views()) copy_in(flow);
         cast(flow, Lane::reduce_scatter);
         reduce_scatter(flow);
-        if (!accumulate_partial(flow, last_micro)) continue;
+        if (!accumulate_partial(flow, last_micro)) {
+          leave(flow);
+          continue;
+        }
       } else {
         cast(flow, mesh.replicate > 1 ? Lane::all_reduce : Lane::compute);
       }
       if (mesh.replicate > 1) all_reduce(flow, Group::replicate, factors_.replicate);
     }
     finish_gradient(flow);
+    leave(flow);
   }
+}
+
+void Reducer::leave(const Flow& flow) {
+  if (flow.lane != Lane::compute) state(flow.unit, flow.replicated).unfinished = flow.ready;
 }
 
 bool Reducer::accumulate_unsharded(Flow& flow, bool last_micro) {
@@ -206,17 +214,24 @@ void Reducer::finish_gradient(Flow& flow) {
   s.result_lane = flow.lane;
 }
 
+void Reducer::wait_for_all() {
+  for (State& s : states_) {
+    if (s.unfinished != kNoEvent) builder_.wait(Lane::compute, s.unfinished, WaitReason::data);
+    s.unfinished = kNoEvent;
+  }
+  release_inputs_down_to(0);
+}
+
 void Reducer::finish() {
   for (int unit = 0; unit < static_cast<int>(builder_.plan.units.size()); ++unit) {
     for (bool replicated : {false, true}) {
       const State& s = state(unit, replicated);
       if (s.result == kNoBuffer) continue;
-      if (s.result_lane != Lane::compute) builder_.wait(Lane::compute, s.result_ready, WaitReason::data);
       const std::int64_t numel = replicated ? layout(unit).replicated_numel : layout(unit).shard_numel;
       ready_.push_back({unit, replicated, s.result, numel});
     }
   }
-  release_inputs_down_to(0);
+  wait_for_all();
 }
 
 }  // namespace fsdpbench::schedule

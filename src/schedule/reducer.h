@@ -34,7 +34,9 @@ class Reducer {
   Gradients gradients(int unit);
   /// The unit's backward is complete: reduce, or only add up (accumulate_mode).
   void reduce(int unit, bool last_micro);
-  /// The compute lane waits for all reductions; every input is freed.
+  /// The compute lane waits for all reductions so far; every input is freed.
+  void wait_for_all();
+  /// So, and no microbatch follows.
   void finish();
 
   /// A gradient that the optimizer can use: fp32, the mean over all ranks and microbatches.
@@ -55,6 +57,7 @@ class Reducer {
     BufferId result = kNoBuffer;
     EventId result_ready = kNoEvent;
     Lane result_lane = Lane::compute;
+    EventId unfinished = kNoEvent;  ///< end of a reduction that the compute lane has not waited for
   };
   struct Input {
     BufferId buffer = kNoBuffer;
@@ -90,6 +93,7 @@ class Reducer {
   bool accumulate_partial(Flow& flow, bool last_micro);
   void all_reduce(Flow& flow, Group group, float scale);
   void finish_gradient(Flow& flow);
+  void leave(const Flow& flow);
 
   // What they are made of.
   void move_to(Flow& flow, Lane lane);

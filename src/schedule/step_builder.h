@@ -16,6 +16,7 @@ namespace fsdpbench::schedule {
 enum class EventRole : std::uint8_t {
   forward_done,
   backward_done,
+  backward_ended,
   cast,
   copied_in,
   gathered,

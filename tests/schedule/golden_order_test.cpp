@@ -22,6 +22,8 @@ config::RunConfig fsdp1(int blocks = 4) {
   c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp1_queue, 2, 0};
   c.fsdp.reduce_scatter_buffers = 0;
   c.fsdp.gradient_scaling = config::GradientScaling::pre_post_divide;
+  c.fsdp.keep_unreduced = true;
+  c.fsdp.gradients_after_views = true;
   return c;
 }
 
@@ -41,9 +43,6 @@ constexpr const char* kFullShardPre = "AGR AG0 AG1 AG2 AG3 | AG3* AG2* RS3 AG1* 
 
 TEST(Fsdp1Order, FullShardPre) {
   EXPECT_EQ(collectives(fsdp1()), kFullShardPre);
-  config::RunConfig with_forward = fsdp1();
-  with_forward.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 1};
-  EXPECT_EQ(collectives(with_forward), kFullShardPre);
   config::RunConfig without_limit = fsdp1();
   without_limit.fsdp.all_gather_limit = {AllGatherLimit::Mode::unlimited, 0, 0};
   EXPECT_EQ(collectives(without_limit), kFullShardPre);
@@ -60,6 +59,94 @@ TEST(Fsdp1Order, FullShardNone) {
   config::RunConfig c = fsdp1();
   c.fsdp.backward_prefetch = {Prefetch::Mode::none, 1};
   EXPECT_EQ(collectives(c), "AGR AG0 AG1 AG2 AG3 | AG3 RS3 AG2 RS2 AG1 RS1 AG0 RS0 RSR");
+}
+
+// Backward comes to a prefetched unit's views a block later: they were made before the block ahead of it computed.
+TEST(Fsdp1Order, ForwardPrefetchShiftsReductionsByABlock) {
+  const auto with_forward = [](Prefetch::Mode backward) {
+    config::RunConfig c = fsdp1();
+    c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 1};
+    c.fsdp.backward_prefetch = {backward, 1};
+    return c;
+  };
+  const std::string forward = "AGR AG0 AG1 AG2 AG3 | ";
+  EXPECT_EQ(collectives(with_forward(Prefetch::Mode::pre)), forward + "AG3* AG2* AG1* RS3 AG0* RS2 RS1 RS0 RSR");
+  // What a reduction could prefetch has been gathered on demand before it.
+  for (Prefetch::Mode mode : {Prefetch::Mode::post, Prefetch::Mode::none}) {
+    EXPECT_EQ(collectives(with_forward(mode)), forward + "AG3 AG2 RS3 AG1 RS2 AG0 RS1 RS0 RSR");
+  }
+  EXPECT_EQ(issue(with_forward(Prefetch::Mode::pre)),
+            "UR U0 U1 S0 U2 S1 U3 S2 S3 | U3 U2 U1 S3 P3 U0 S2 P2 S1 P1 S0 P0 SR PR");
+  config::RunConfig own = with_forward(Prefetch::Mode::pre);
+  own.fsdp.gradients_after_views = false;
+  EXPECT_EQ(collectives(own), kFullShardPre);
+}
+
+/// Backwards of modules, and reductions: "B blocks.1" or "RS1".
+std::string backward_and_reductions(const config::RunConfig& config) {
+  const testing::ScheduleCase c = testing::make_case(config);
+  std::string text;
+  for (const Op& op : c.schedules.steady().ops) {
+    const plan::Unit& unit = c.plan.units[static_cast<std::size_t>(std::max(op.unit, 0))];
+    if (op.kind == OpKind::backward) text += " B " + c.plan.shapes.modules[static_cast<std::size_t>(op.module)].name;
+    if (op.kind == OpKind::reduce_scatter) text += " RS" + unit.label();
+    if (op.kind == OpKind::all_reduce) text += " AR" + unit.label();
+  }
+  return text;
+}
+
+TEST(Fsdp1Order, ForwardPrefetchShiftsReductionsInEveryStrategy) {
+  config::RunConfig c = fsdp1(2);
+  c.fsdp.strategy = Strategy::shard_grad_op;
+  EXPECT_EQ(backward_and_reductions(c), " B head B blocks.1 RS1 B blocks.0 RS0 B embedding RSR");
+  c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 1};
+  EXPECT_EQ(backward_and_reductions(c), " B head B blocks.1 B blocks.0 RS1 B embedding RS0 RSR");
+  c.fsdp.strategy = Strategy::no_shard;
+  c.mesh = {4, 1, 4};
+  EXPECT_EQ(backward_and_reductions(c), " B head B blocks.1 B blocks.0 AR1 B embedding AR0 ARR");
+}
+
+TEST(Fsdp1Order, ALearnedOrderIsKnownAfterTheFirstBackward) {
+  config::RunConfig c = fsdp1(2);
+  c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 1};
+  c.train.accumulate = 2;
+  const testing::ScheduleCase made = testing::make_case(c);
+  const std::string first = issue_order(made.plan, made.schedules.steps.front());
+  EXPECT_TRUE(first.starts_with("UR U0 S0 U1 S1 |")) << first;
+  EXPECT_NE(first.find("|| UR U0 U1 S0 S1 |"), std::string::npos) << first;
+}
+
+TEST(Fsdp1Order, ALearnedOrderHasNoRootWithoutParameters) {
+  config::RunConfig c = fsdp1(3);
+  c.model.kind = config::ModelKind::mlp;
+  c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 1};
+  const testing::ScheduleCase made = testing::make_case(c);
+  std::vector<bool> prefetched;
+  for (const Op& op : made.schedules.steady().ops) {
+    if (op.kind == OpKind::all_gather && op.phase == Phase::forward) prefetched.push_back(op.prefetch);
+  }
+  EXPECT_EQ(prefetched, (std::vector{false, true, true}));
+}
+
+TEST(Fsdp1Order, NoSyncFreesOnlyWhatForwardFrees) {
+  for (const auto& [strategy, line] :
+       {std::pair{Strategy::shard_grad_op, "UR U0 U1 | P1 P0 PR || | S1 P1 S0 P0 SR PR"},
+        {Strategy::full_shard,
+         "UR U0 S0 U1 S1 | U1 U0 S1 P1 S0 P0 SR PR || UR U0 S0 U1 S1 | U1 U0 S1 P1 S0 P0 SR PR"}}) {
+    config::RunConfig c = fsdp1(2);
+    c.fsdp.strategy = strategy;
+    c.train.accumulate = 2;
+    c.train.accumulate_mode = config::AccumulateMode::no_sync;
+    EXPECT_EQ(issue(c), line);
+    c.train.accumulate_mode = config::AccumulateMode::reduce_each;  // reduced, so freed
+    EXPECT_EQ(issue(c).find("| P1"), std::string::npos);
+  }
+  config::RunConfig c = fsdp1(2);
+  c.fsdp.strategy = Strategy::shard_grad_op;
+  c.train.accumulate = 2;
+  c.train.accumulate_mode = config::AccumulateMode::no_sync;
+  c.fsdp.keep_unreduced = false;  // as FSDP2
+  EXPECT_EQ(issue(c), "UR U0 U1 | S1 P1 S0 P0 SR PR || UR U0 U1 | S1 P1 S0 P0 SR PR");
 }
 
 TEST(Fsdp1Order, ShardGradOp) {
@@ -297,6 +384,47 @@ TEST(Accumulation, NoSyncReducesOnceAndReduceScatterOnlyAllReducesOnce) {
   EXPECT_EQ(collectives(c), "AGR AG0 | AG0* RS0 RSR || AGR AG0 | AG0* RS0 AR0 RSR ARR");
   c.fsdp.reshard_after_backward = false;
   EXPECT_EQ(collectives(c), "AGR AG0 | AG0* RS0 RSR || | AG0* RS0 AR0 RSR ARR");
+}
+
+/// Events that ops of a lane wait for, from the first op of one microbatch to the first of the next.
+std::vector<EventId> waited(const Schedule& schedule, int micro, Lane lane) {
+  std::vector<EventId> events;
+  for (const Op& op : schedule.ops) {
+    if (op.micro != micro || op.lane != lane || op.phase == Phase::optimizer) continue;
+    for (const Wait& wait : op.waits) events.push_back(wait.event);
+  }
+  return events;
+}
+
+TEST(Accumulation, ComputationWaitsForReductionsAtTheEndOfEachBackward) {
+  for (const config::RunConfig& engine : {fsdp1(3), fsdp2(3)}) {
+    config::RunConfig c = engine;
+    c.train.accumulate = 2;
+    for (bool waits : {true, false}) {
+      c.fsdp.wait_each_backward = waits;
+      const testing::ScheduleCase made = testing::make_case(c);
+      const Schedule& steady = made.schedules.steady();
+      const std::vector<EventId> computation = waited(steady, 0, Lane::compute);
+      EventId ended = kNoEvent;
+      std::map<int, EventId> reduced;  // the end of each unit's reduction
+      for (const Op& op : steady.ops) {
+        if (op.micro == 0 && op.lane == Lane::reduce_scatter) reduced[op.unit] = op.record;
+        if (op.kind == OpKind::end_backward) ended = op.record;
+      }
+      EXPECT_EQ(reduced.size(), 4U);
+      const auto is_waited_for = [&](EventId event) {
+        return std::find(computation.begin(), computation.end(), event) != computation.end();
+      };
+      // FSDP2's one buffer waits for all but the root's in any case.
+      EXPECT_EQ(is_waited_for(reduced.at(plan::Plan::kRoot)), waits);
+      if (waits) {
+        for (const auto& [unit, event] : reduced) EXPECT_TRUE(is_waited_for(event)) << unit;
+      }
+      // The next microbatch's gathers come after that.
+      const std::vector<EventId> gathers = waited(steady, 1, Lane::all_gather);
+      EXPECT_NE(std::find(gathers.begin(), gathers.end(), ended), gathers.end());
+    }
+  }
 }
 
 }  // namespace
