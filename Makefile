@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test headers demo bench-build bench analysis report gallery hta asan tsan fuzz faults cuda cuda-build clean
+.PHONY: help deps configure build test headers demo bench-build bench analysis report gallery hta asan tsan fuzz faults cuda cuda-build cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -25,6 +25,8 @@ help:
 	@echo "make fuzz    each parser gets damaged files for a minute, under the address sanitizer"
 	@echo "make cuda    the program and its CUDA backend, in build-cuda, with the tests that need no GPU (needs the CUDA toolkit,"
 	@echo "             NCCL and cuDNN; downloads the headers of cudnn-frontend from PyPI)"
+	@echo "make cuda-headers  compiles the CUDA backend against the headers of NCCL 2.19 to 2.30 and CUDA 12.8 to 13.3, downloaded"
+	@echo "             from PyPI (some hundred MB) into build-cuda/headers"
 	@echo "make deps    only install the Debian packages listed in src/cmake/debian-packages.txt"
 	@echo "make clean   remove the build folders"
 
@@ -103,6 +105,10 @@ cuda-build: deps
 	@src/cmake/fetch-cudnn-frontend.sh build-cuda
 	@cmake --preset cuda $(LAUNCHER) $(subst CXX,CUDA,$(LAUNCHER)) --log-level=WARNING >/dev/null
 	@$(QUIETLY) build-cuda/build.log cmake --build build-cuda --target all benches
+
+# Needs the toolkit, and no build.
+cuda-headers: deps
+	/usr/bin/python3 -B tests/cuda_headers.py build-cuda/headers
 
 clean:
 	rm -rf build build-asan build-tsan build-cuda

@@ -2,17 +2,19 @@
 """The GPU suite's own logic, without a GPU: what it does with programs that pass, fail, hang or are not there."""
 
 import json
+import os
 import stat
 import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 from gpu_suite import ranks, sections  # noqa: E402
-from gpu_suite.machine import peak_bf16  # noqa: E402
+from gpu_suite.machine import peak_bf16, program_environment  # noqa: E402
 from gpu_suite.summary import summary  # noqa: E402
 
 # Stands for fsdpbench: answers --version, and writes a result whose loss depends on the backend as LOSSES says.
@@ -27,6 +29,8 @@ settings = [a for a in sys.argv if "=" in a]
 backend = next((s.split("=")[1] for s in settings if s.startswith("device.backend=")), "cuda")
 losses = {"cpu": [2.0, 1.0], "cuda": [2.0, float(os.environ.get("GPU_LOSS", "1.0"))]}[backend]
 out = Path(sys.argv[sys.argv.index("--out") + 1]); out.mkdir(parents=True)
+if os.environ.get("HANG_AT") and os.environ["HANG_AT"] in " ".join(sys.argv):
+    time.sleep(60)
 step = {"median": 10.0, "ci_low": 9.0, "ci_high": 11.0}
 (out / "result.json").write_text(json.dumps({"train": {"loss": losses}, "metrics": {"step_ms": step, "model_tflops_per_rank": 494.5}}))
 """
@@ -47,16 +51,15 @@ class SuiteTest(unittest.TestCase):
 
     def run_one(self, function, suite=None, seconds=20):
         suite = suite or self.suite()
-        suite.run_section(sections.Section("one", seconds, function))
+        suite.run_section(sections.Section("one", seconds, function), later=60)
         written = json.loads((self.folder / "out" / "results.json").read_text(encoding="utf-8"))
         self.assertEqual(written, suite.results)
         return suite.results["sections"][-1]
 
     def environment(self, **values):
-        import os
-        for name, value in values.items():
-            os.environ[name] = value
-            self.addCleanup(os.environ.pop, name, None)
+        patch = unittest.mock.patch.dict(os.environ, values)
+        patch.start()
+        self.addCleanup(patch.stop)
 
     def test_equal_losses_pass(self):
         entry = self.run_one(sections.numerics)
@@ -84,6 +87,83 @@ class SuiteTest(unittest.TestCase):
         self.assertEqual(entry["status"], "failed")
         self.assertIn("had not ended", entry["reason"])
 
+    def test_figures_of_before_an_overrun_are_kept(self):
+        self.environment(HANG_AT="gpu-1b")
+        entry = self.run_one(sections.step, seconds=4)
+        self.assertEqual(entry["status"], "failed")
+        self.assertIn("had not ended", entry["reason"])
+        self.assertIn("100m: step", entry["figures"])
+        self.assertIn("100m: step", (self.folder / "out" / "summary.txt").read_text(encoding="utf-8"))
+
+    def test_each_figure_is_on_the_disk_at_once(self):
+        on_disk = []
+
+        def section(suite, _seconds, figures):
+            figures["first"] = 1
+            on_disk.append(json.loads((suite.out / "results.json").read_text(encoding="utf-8"))["sections"][-1])
+
+        self.run_one(section)
+        self.assertEqual((on_disk[0]["status"], on_disk[0]["figures"]), ("running", {"first": 1}))
+
+    def program(self, name, text):
+        path = self.folder / "bin" / name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+    def test_benchmarks_of_before_an_overrun_are_kept(self):
+        self.program("bench_cuda_kernels", """#!/usr/bin/python3
+import sys, time
+path = next(a.split("=")[1] for a in sys.argv if a.startswith("--benchmark_out="))
+with open(path, "w") as file:
+    file.write('{"context": {"date": "today"},\\n  "benchmarks": [\\n')
+    file.write('    {"name": "norm/iterations:9", "of_copy": 0.75},\\n    {"name": "softmax", "of_c')
+    file.flush()
+    time.sleep(60)
+""")
+        entry = self.run_one(sections.kernels, seconds=2)
+        self.assertEqual(entry["status"], "failed")
+        self.assertIn("after 1 results", entry["reason"])
+        self.assertEqual(entry["figures"], {"norm: of_copy": 0.75})
+
+    def test_tests_of_before_an_overrun_are_counted(self):
+        self.program("some_gpu_test", """#!/bin/sh
+echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] A.two"; exec sleep 60
+""")
+        entry = self.run_one(sections.gpu_tests, seconds=2)
+        self.assertEqual(entry["figures"], {"some_gpu_test": "1 passed, 0 skipped, 0 failed"})
+        self.assertIn("some_gpu_test had not ended in its time in A.two", entry["reason"])
+
+    def test_a_section_may_have_what_others_leave(self):
+        given = []
+        suite = self.suite(budget=100)
+        suite.run_section(sections.Section("one", 10, lambda _suite, seconds, _figures: given.append(seconds)), later=30)
+        self.assertGreater(given[0], 60)
+        self.assertLessEqual(sum(section.seconds for section in sections.SECTIONS), sections.BUDGET)
+
+    def test_our_steps_beside_pytorchs_are_timed_by_events(self):
+        seen = []
+        suite = self.suite()
+        suite.train = lambda profile, log, seconds, overrides: seen.append(overrides) or {"metrics": {"step_ms": {"median": 10.0}}}
+
+        def command(arguments, *_, **__):
+            if "--out" in arguments:
+                Path(arguments[arguments.index("--out") + 1]).write_text('{"median_ms": 12.0}', encoding="utf-8")
+            return subprocess.CompletedProcess(arguments, 0, "2.9 True")
+
+        suite.command = command
+        entry = self.run_one(sections.torch, suite)
+        self.assertEqual(entry["status"], "passed", entry)
+        self.assertEqual(seen, [{"device.timer": "events"}] * 3)
+        self.assertAlmostEqual(entry["figures"]["speed over PyTorch eager (1 or more: ours is at least as fast)"], 1.2)
+
+    def test_the_sanitizer_looks_at_own_kernels_and_not_at_calls(self):
+        self.program("compute-sanitizer", "#!/bin/sh\nprintf '%s ' \"$@\"\n")
+        self.environment(PATH=f"{self.folder / 'bin'}:/usr/bin:/bin")
+        self.assertEqual(self.run_one(sections.sanitizer)["figures"], {"memcheck": "no finding", "racecheck": "no finding"})
+        said = (self.folder / "out" / "memcheck.log").read_text(encoding="utf-8")
+        self.assertIn("--report-api-errors no", said)
+        self.assertIn("--kernel-name kns=fsdpbench", said)
+
     def test_what_was_not_built_is_absent_with_the_reason(self):
         entry = self.run_one(sections.kernels)
         self.assertEqual((entry["status"], entry["reason"]), ("absent", "bench_cuda_kernels was not built"))
@@ -107,6 +187,21 @@ class PiecesTest(unittest.TestCase):
         self.assertEqual(peak_bf16("NVIDIA H100 PCIe"), 756e12)
         self.assertEqual(peak_bf16("NVIDIA H100 80GB HBM3"), 989e12)
         self.assertIsNone(peak_bf16("NVIDIA T4"))
+
+    def test_libraries_of_the_pack_are_for_its_programs_only(self):
+        self.assertEqual(program_environment(Path("/work/build-cuda/bin")), {})
+        path = program_environment(Path("/work/gpu-pack/bin"))["LD_LIBRARY_PATH"]
+        self.assertTrue(path.startswith("/work/gpu-pack/lib:"), path)
+
+    def test_a_build_for_this_processor_is_not_packed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = Path(folder) / "bin" / "fsdpbench"
+            program.parent.mkdir()
+            program.touch(mode=0o755)
+            (Path(folder) / "CMakeCache.txt").write_text("FSDPBENCH_NATIVE:BOOL=ON\n", encoding="utf-8")
+            done = subprocess.run([HERE / "pack", folder, f"{folder}/pack.tar.xz"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("-D FSDPBENCH_NATIVE=OFF", done.stderr)
 
     def test_ranks_on_one_gpu_look_like_different_hosts(self):
         hosts = {ranks.environment_of(rank, 4, 1234, one_gpu=True)["NCCL_HOSTID"] for rank in range(4)}

@@ -392,6 +392,18 @@ TEST(CuptiRecordTable, KeepsWhatIsOwnedUntilItIsTaken) {
 
 TEST(CuptiCalls, NcclsLaunchIsAmongThem) {
   EXPECT_NE(find_call(kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx), nullptr);
+  for (const CUpti_CallbackId id :
+       {CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060, CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000,
+        CUPTI_RUNTIME_TRACE_CBID_cudaMemset2DAsync_v3020, CUPTI_RUNTIME_TRACE_CBID_cudaMemset3DAsync_v3020,
+        CUPTI_RUNTIME_TRACE_CBID_cudaMemcpy3DAsync_v3020, CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyBatchAsync_v12080}) {
+    EXPECT_NE(find_call(kRuntime, id), nullptr) << id;
+  }
+  for (const CUpti_CallbackId id :
+       {CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32Async,
+        CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DAsync_v2, CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DAsync_v2,
+        CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeerAsync, CUPTI_DRIVER_TRACE_CBID_cuMemcpyBatchAsync}) {
+    EXPECT_NE(find_call(kDriver, id), nullptr) << id;
+  }
   EXPECT_EQ(find_call(kRuntime, CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020), nullptr);
 }
 

@@ -62,14 +62,51 @@ TEST_F(CuptiTest, SetsUpInTheOrderThatCuptiWants) {
   EXPECT_EQ(cupti::calls().back(), "cuptiUnsubscribe");
 }
 
-TEST_F(CuptiTest, TheClockIsRegisteredOnceForAllSessions) {
+TEST_F(CuptiTest, WhatMustComeBeforeTheCallbacksIsSetOnceForAllSessions) {
   Collector collector(cupti::api(), kFew);
   for (int i = 0; i < 3; ++i) {
     ASSERT_EQ(collector.start(), "");
     collector.stop();
   }
   EXPECT_EQ(cupti::count_of("cuptiActivityRegisterTimestampCallback"), 1);
+  const auto attribute = [](CUpti_ActivityAttribute a) { return "cuptiActivitySetAttribute " + std::to_string(a); };
+  EXPECT_EQ(cupti::count_of(attribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER)), 1);
+  EXPECT_EQ(cupti::count_of(attribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER)), 1);
+  EXPECT_TRUE(collector.notes().empty());
   EXPECT_EQ(cupti::count_of("cuptiSubscribe"), 3);
+}
+
+TEST_F(CuptiTest, AnAttributeThatCuptiRefusesIsSaidAndOpsAreTimedAllTheSame) {
+  cupti::fail("cuptiActivitySetAttribute", CUPTI_ERROR_NOT_SUPPORTED);
+  Collector collector(cupti::api(), kFew);
+  ASSERT_EQ(collector.start(), "");
+  CuptiTimer timer(collector, nullptr, kShort);
+  Stamp stamp;
+  op(timer, 0, stamp, 1, 5000);
+  timer.settle();
+  EXPECT_EQ(stamp.begin_ns, 5000);
+  EXPECT_THAT(facts(timer)["record buffers"], HasSubstr("CUPTI cannot "));
+  EXPECT_EQ(collector.notes().size(), 2U);
+  collector.stop();
+}
+
+TEST_F(CuptiTest, ALaunchWithinALaunchIsOneLaunch) {
+  for (const bool one_number : {true, false}) {
+    cupti::reset();
+    Collector collector(cupti::api(), kFew);
+    ASSERT_EQ(collector.start(), "");
+    CuptiTimer timer(collector, nullptr, {std::chrono::hours(1), std::chrono::hours(1)});
+    Stamp stamp;
+    timer.begin(Lane::compute, stream_, 0, 0, &stamp);
+    cupti::launch_kernel_by_driver({"gemm", 0, number_, 700, 800, 0}, one_number);
+    timer.end(Lane::compute, stream_);
+    timer.settle();  // would wait for what the outer call leaves
+    EXPECT_EQ(stamp.begin_ns, 700);
+    EXPECT_EQ(stamp.end_ns, 800);
+    EXPECT_EQ(timer.counts().missing, 0);
+    EXPECT_EQ(timer.take_activities().all.size(), 1U);
+    collector.stop();
+  }
 }
 
 TEST_F(CuptiTest, SaysWhyItCannotBeUsed) {
@@ -86,9 +123,11 @@ TEST_F(CuptiTest, SaysWhyItCannotBeUsed) {
   EXPECT_EQ(cupti::count_of("cuptiUnsubscribe"), 1);
   EXPECT_THAT(reason("cuptiActivityRegisterTimestampCallback", CUPTI_ERROR_UNKNOWN), HasSubstr("the fake says so"));
   cupti::reset();
-  cupti::set_version(130100);
-  Collector newer(cupti::api(), kFew);
-  EXPECT_THAT(newer.start(), HasSubstr("130100"));
+  for (const std::uint32_t version : {26U, 140000U}) {
+    cupti::set_version(version);
+    Collector other(cupti::api(), kFew);
+    EXPECT_THAT(other.start(), HasSubstr("has version " + std::to_string(version)));
+  }
   EXPECT_EQ(cupti::count_of("cuptiSubscribe"), 0);
 }
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <atomic>
 
-#include "backend/cuda/cupti/activity_structs.h"
+#include "backend/cuda/cupti/cupti_generation.h"
 #include "base/clock.h"
 
 namespace fsdpbench::backend::cuda {
@@ -125,9 +125,12 @@ std::string Collector::start() {
   if (const CUptiResult status = api_.get_version(&version); status != CUPTI_SUCCESS) {
     return sentence(api_, status, "say its version");
   }
-  if (version / 100 != kCuptiGeneration) {
-    return fmt::format("The CUPTI found here has version {}, and this program reads the records of version {} only.",
-                       version, CUPTI_API_VERSION);
+  version_ = {version};
+  if (!reads_records_of(version_)) {
+    return fmt::format(
+        "The CUPTI found here has version {}, and this program reads the records of versions from {} to "
+        "the last of CUDA {} only.",
+        version, kBuiltFor.number, kBuiltFor.major());
   }
   if (const CUptiResult status = api_.subscribe(&subscriber_, on_event, nullptr); status != CUPTI_SUCCESS) {
     return sentence(api_, status, "be subscribed to");
@@ -140,26 +143,31 @@ std::string Collector::start() {
   return problem;
 }
 
-std::string Collector::switch_on() {
-  // The clock once a process and before any kind: records that were begun under another clock would be far off.
-  if (!has_clock_) {
-    if (const CUptiResult status = api_.register_timestamp_callback(timestamp); status != CUPTI_SUCCESS) {
-      return sentence(api_, status, "use this program's clock");
-    }
-    has_clock_ = true;
+std::string Collector::prepare() {
+  if (prepared_) return "";
+  // The clock before any kind: records that were begun under another clock would be far off.
+  if (const CUptiResult status = api_.register_timestamp_callback(timestamp); status != CUPTI_SUCCESS) {
+    return sentence(api_, status, "use this program's clock");
   }
-  // Buffers by thread, so that one rank's running kernels do not hold back another rank's records; zeroed here and not
-  // by CUPTI in the middle of a launch. Threads by the system's number. Sizes of CUPTI's buffers on the device stay as
-  // they are: smaller ones cost records their times.
-  std::uint8_t yes = 1;
-  std::size_t size = sizeof yes;
-  for (CUpti_ActivityAttribute attribute :
-       {CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER}) {
-    if (const CUptiResult status = api_.set_attribute(attribute, &size, &yes); status != CUPTI_SUCCESS) {
-      return sentence(api_, status, "have buffers by thread");
-    }
-  }
+  // Sizes of CUPTI's buffers on the device stay as they are: smaller ones cost records their times. The following are
+  // better, but their want costs no figure.
+  const auto set = [&](CUpti_ActivityAttribute attribute, const char* what) {
+    std::uint8_t yes = 1;
+    std::size_t size = sizeof yes;
+    const CUptiResult status = api_.set_attribute(attribute, &size, &yes);
+    if (status != CUPTI_SUCCESS) notes_.push_back(sentence(api_, status, what));
+  };
+  // One rank's running kernels then do not hold back another rank's records.
+  set(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, "have buffers by thread");
+  // Not by CUPTI in the middle of a launch.
+  set(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, "leave it to this program to zero its buffers");
   api_.set_thread_id_type(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+  prepared_ = true;
+  return "";
+}
+
+std::string Collector::switch_on() {
+  if (std::string problem = prepare(); !problem.empty()) return problem;
   if (const CUptiResult status = api_.register_callbacks(on_request, on_complete); status != CUPTI_SUCCESS) {
     return sentence(api_, status, "take buffers");
   }
@@ -169,6 +177,7 @@ std::string Collector::switch_on() {
     }
   }
   for (const KnownCall& call : known_calls()) {
+    if (call.since > version_.major()) continue;
     const auto enable = call.kind == CUPTI_ACTIVITY_KIND_RUNTIME ? api_.enable_runtime_api : api_.enable_driver_api;
     if (const CUptiResult status = enable(call.id, 1); status != CUPTI_SUCCESS) {
       return sentence(api_, status, "record the calls of CUDA");
@@ -179,6 +188,7 @@ std::string Collector::switch_on() {
 
 void Collector::switch_off() {
   for (const KnownCall& call : known_calls()) {
+    if (call.since > version_.major()) continue;
     (call.kind == CUPTI_ACTIVITY_KIND_RUNTIME ? api_.enable_runtime_api : api_.enable_driver_api)(call.id, 0);
   }
   for (CUpti_ActivityKind kind : kKinds) api_.disable(kind);

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/cupti/buffer_pool.h"
 #include "backend/cuda/cupti/cupti_api.h"
+#include "backend/cuda/cupti/cupti_generation.h"
 #include "backend/cuda/cupti/record_table.h"
 
 namespace fsdpbench::backend::cuda {
@@ -50,6 +51,8 @@ class Collector {
   };
   /// Since the start.
   Losses losses() const;
+  /// A sentence for each thing that this CUPTI does not do as wished; nothing of it spoils figures.
+  const std::vector<std::string>& notes() const { return notes_; }
   /// For tests.
   const BufferPool& pool() const { return pool_; }
   std::thread::id reader() const { return reader_.get_id(); }
@@ -62,6 +65,8 @@ class Collector {
   static void on_request(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most_records);
   static void on_complete(CUcontext, std::uint32_t, std::uint8_t* buffer, std::size_t, std::size_t valid);
 
+  /// What CUPTI wants once a process and before it may call back; "" or why it cannot be.
+  std::string prepare();
   std::string switch_on();
   void switch_off();
   void push(Filled filled);
@@ -72,7 +77,9 @@ class Collector {
   BufferPool pool_;
   RecordTable table_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
-  bool has_clock_ = false;
+  CuptiVersion version_;
+  bool prepared_ = false;
+  std::vector<std::string> notes_;
   bool on_ = false;
 
   mutable std::mutex mutex_;  // of all below

@@ -115,15 +115,18 @@ Activities CuptiTimer::take_activities() {
 Facts CuptiTimer::facts() const {
   std::uint32_t version = 0;
   collector_.api().get_version(&version);
-  Facts facts{{"timer", fmt::format("CUPTI {}.{} activity records (version {})", version / 10000, version / 100 % 100,
-                                    version)}};
+  const CuptiVersion release{version};
+  Facts facts{{"timer", release.major() < 13 ? fmt::format("CUPTI activity records (version {}, of CUDA 12)", version)
+                                             : fmt::format("CUPTI {}.{} activity records (version {})", release.major(),
+                                                           release.minor(), version)}};
   const auto add = [&](const char* name, std::int64_t value, const char* meaning) {
     if (value > 0) facts.emplace_back(name, fmt::format("{}: {}", value, meaning));
   };
-  if (version < kFirstGood) {
+  if (release.major() == 13 && version < kFirstGood) {
     facts.emplace_back("known problems",
                        "CUPTI 13.0 before Update 1 may hang when it is switched off and crash when flushed");
   }
+  for (const std::string& note : collector_.notes()) facts.emplace_back("record buffers", note);
   if (!has_marks_) facts.emplace_back("op marks", "not recorded by this CUPTI: lost records of an op may go unseen");
   const Collector::Losses losses = collector_.losses();
   const RecordTable::Counts joined = collector_.table().counts();

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "backend/cuda/cupti/activity_structs.h"
+#include "backend/cuda/cupti/cupti_generation.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {

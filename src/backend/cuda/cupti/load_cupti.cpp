@@ -4,12 +4,14 @@
 #include <array>
 
 #include "backend/cuda/cupti/cupti_api.h"
+#include "backend/cuda/cupti/cupti_generation.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {
 
+constexpr const char* kOfThisCuda = kBuiltFor.major() == 12 ? "libcupti.so.12" : "libcupti.so.13";
 /// The last one is where CMake found it.
-constexpr std::array<const char*, 3> kLibraries{"libcupti.so.13", "libcupti.so", FSDPBENCH_CUPTI_LIBRARY};
+constexpr std::array<const char*, 3> kLibraries{kOfThisCuda, "libcupti.so", FSDPBENCH_CUPTI_LIBRARY};
 
 template <typename Function>
 bool find(void* library, const char* name, Function*& function, std::string* why_not) {

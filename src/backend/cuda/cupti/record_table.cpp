@@ -1,8 +1,36 @@
 #include "backend/cuda/cupti/record_table.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
+#include <unordered_map>
 
 namespace fsdpbench::backend::cuda {
+
+namespace {
+
+/// Driver calls, to find those that a call of the runtime's made. CUPTI documents that both have one number, and then
+/// they are one entry here; where they have two, the work is the inner one's and the outer one will leave none.
+class DriverCalls {
+ public:
+  void add(const Launch& launch) {
+    if (launch.call && launch.call->what->kind == CUPTI_ACTIVITY_KIND_DRIVER) {
+      ends_[launch.call->thread].emplace(launch.call->begin_ns, launch.call->end_ns);
+    }
+  }
+  bool any_within(const Launch& launch) const {
+    if (!launch.works.empty() || !launch.call || launch.call->what->kind != CUPTI_ACTIVITY_KIND_RUNTIME) return false;
+    const auto thread = ends_.find(launch.call->thread);
+    if (thread == ends_.end()) return false;
+    const auto inner = thread->second.lower_bound(launch.call->begin_ns);
+    return inner != thread->second.end() && inner->second <= launch.call->end_ns;
+  }
+
+ private:
+  std::unordered_map<std::uint32_t, std::map<std::int64_t, std::int64_t>> ends_;  // by thread and begin
+};
+
+}  // namespace
 
 Launch& RecordTable::entry(std::uint32_t correlation) {
   const auto [found, fresh] = launches_.try_emplace(correlation);
@@ -48,9 +76,16 @@ void RecordTable::forget_old() {
 
 RecordTable::State RecordTable::state(std::uint32_t timer, std::uint32_t first) const {
   const std::lock_guard lock(mutex_);
+  const auto is_wanted = [&](const Launch& launch) {
+    return launch.owner && launch.owner->timer == timer && launch.owner->op >= first;
+  };
+  DriverCalls inner;
+  for (const auto& [correlation, launch] : launches_) {
+    if (is_wanted(launch)) inner.add(launch);
+  }
   State state;
   for (const auto& [correlation, launch] : launches_) {
-    if (!launch.owner || launch.owner->timer != timer || launch.owner->op < first) continue;
+    if (!is_wanted(launch) || inner.any_within(launch)) continue;
     state.works += launch.works.size();
     const bool running =
         std::ranges::any_of(launch.works, [](const Work& w) { return w.begin_ns != 0 && w.end_ns == 0; });
@@ -83,6 +118,9 @@ std::vector<Launch> RecordTable::take(std::uint32_t timer, const std::vector<Str
       ++at;
     }
   }
+  DriverCalls inner;
+  for (const Launch& launch : taken) inner.add(launch);
+  std::erase_if(taken, [&](const Launch& launch) { return inner.any_within(launch); });
   return taken;
 }
 

@@ -10,7 +10,7 @@
 namespace fsdpbench::backend::cuda {
 
 // Everything that depends on which NCCL this was built with and which one runs: the two may differ, because NCCL is
-// a shared library. The one file of the project with preprocessor conditionals.
+// a shared library. The one file that asks the preprocessor which NCCL this is.
 
 /// The version that runs, as NCCL counts: 22809 for 2.28.9.
 int nccl_runtime_version();

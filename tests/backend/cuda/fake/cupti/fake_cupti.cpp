@@ -179,7 +179,11 @@ CuptiApi api() {
   table.unsubscribe = [](CUpti_SubscriberHandle) { return called("cuptiUnsubscribe"); };
   table.set_thread_id_type = [](CUpti_ActivityThreadIdType) { return called("cuptiSetThreadIdType"); };
   table.set_attribute = [](CUpti_ActivityAttribute attribute, std::size_t*, void*) {
-    return called("cuptiActivitySetAttribute", std::to_string(attribute));
+    const CUptiResult status = called("cuptiActivitySetAttribute", std::to_string(attribute));
+    const std::lock_guard lock(state().mutex);
+    const bool any_kind = std::ranges::any_of(state().kinds, [](const auto& kind) { return kind.second; });
+    // cupti_activity.h: before callbacks are registered and before any kind; else undefined, which here is refused.
+    return state().request != nullptr || any_kind ? CUPTI_ERROR_INVALID_OPERATION : status;
   };
   table.register_timestamp_callback = [](CUpti_TimestampCallbackFunc clock) {
     state().clock = clock;
@@ -203,11 +207,13 @@ CuptiApi api() {
   };
   table.enable_runtime_api = [](CUpti_CallbackId id, std::uint8_t on) {
     const std::lock_guard lock(state().mutex);
+    if (id >= CUPTI_RUNTIME_TRACE_CBID_SIZE) return CUPTI_ERROR_INVALID_PARAMETER;
     state().apis[{CUPTI_ACTIVITY_KIND_RUNTIME, id}] = on != 0;
     return called("cuptiActivityEnableRuntimeApi");
   };
   table.enable_driver_api = [](CUpti_CallbackId id, std::uint8_t on) {
     const std::lock_guard lock(state().mutex);
+    if (id >= CUPTI_DRIVER_TRACE_CBID_SIZE) return CUPTI_ERROR_INVALID_PARAMETER;
     state().apis[{CUPTI_ACTIVITY_KIND_DRIVER, id}] = on != 0;
     return called("cuptiActivityEnableDriverApi");
   };
@@ -302,6 +308,22 @@ std::uint32_t launch_kernel(const WorkFacts& facts) {
       CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000, thread_number(), now, now + 10);
   record(kernel_record(correlation, facts));
   return correlation;
+}
+
+void launch_kernel_by_driver(const WorkFacts& facts, bool one_number) {
+  const std::lock_guard lock(state().mutex);
+  const std::int64_t now = fsdpbench::now_ns();
+  const std::uint32_t outer = record_call(
+      CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060, thread_number(), now, now + 30);
+  std::uint32_t inner = outer;
+  if (one_number) {
+    record(call_record(outer, CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, thread_number(),
+                       static_cast<std::uint64_t>(now + 10), static_cast<std::uint64_t>(now + 20)));
+  } else {
+    inner = record_call(CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, thread_number(), now + 10,
+                        now + 20);
+  }
+  record(kernel_record(inner, facts));
 }
 
 void shuffle(unsigned seed) {

@@ -46,6 +46,9 @@ void record_bytes(std::vector<std::uint8_t> bytes);
 /// A kernel launched by this thread now, with records of owner (if an id is pushed), call and kernel. Returns its
 /// correlation.
 std::uint32_t launch_kernel(const WorkFacts& facts);
+/// The same by cudaLaunchKernelExC, which calls the driver's cuLaunchKernelEx: both calls are recorded, under one
+/// number as CUPTI documents it or under one each, and the kernel is the inner one's.
+void launch_kernel_by_driver(const WorkFacts& facts, bool one_number);
 /// What is recorded and not yet delivered comes in another order.
 void shuffle(unsigned seed);
 /// It never comes.

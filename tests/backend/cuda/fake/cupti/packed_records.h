@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backend/cuda/cupti/activity_structs.h"
+#include "backend/cuda/cupti/cupti_generation.h"
 
 namespace fake {
 
