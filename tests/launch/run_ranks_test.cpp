@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -29,16 +28,27 @@ TEST(RunRanks, CallsEveryRankOnceOnItsOwnThread) {
   EXPECT_EQ(threads.size(), 5U);
 }
 
+/// Says when the thread that has made one ends, which is after run_ranks() has taken what it threw.
+class ThreadEnd {
+ public:
+  explicit ThreadEnd(std::atomic<bool>& ended) : ended_(ended) {}
+  ~ThreadEnd() { ended_ = true; }
+  ThreadEnd(const ThreadEnd&) = delete;
+  ThreadEnd& operator=(const ThreadEnd&) = delete;
+
+ private:
+  std::atomic<bool>& ended_;
+};
+
 TEST(RunRanks, RethrowsTheEarliestFailureWithItsType) {
-  std::atomic<bool> first_thrown{false};
+  std::atomic<bool> first_taken{false};
   try {
     run_ranks(3, [&](int rank) {
       if (rank == 2) {
-        first_thrown = true;
+        thread_local const ThreadEnd end(first_taken);
         throw ResourceError("first");
       }
-      while (!first_thrown) std::this_thread::yield();
-      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      while (!first_taken) std::this_thread::yield();
       throw std::runtime_error("later");
     });
     FAIL() << "nothing was thrown";
@@ -48,15 +58,14 @@ TEST(RunRanks, RethrowsTheEarliestFailureWithItsType) {
 }
 
 TEST(RunRanks, PrefersACauseToAFollowerThatWasFaster) {
-  std::atomic<bool> follower_thrown{false};
+  std::atomic<bool> follower_taken{false};
   try {
     run_ranks(2, [&](int rank) {
       if (rank == 0) {
-        follower_thrown = true;
+        thread_local const ThreadEnd end(follower_taken);
         throw Stopped("the cause");
       }
-      while (!follower_thrown) std::this_thread::yield();
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      while (!follower_taken) std::this_thread::yield();
       throw std::logic_error("the cause");
     });
     FAIL() << "nothing was thrown";

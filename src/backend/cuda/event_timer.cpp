@@ -17,9 +17,7 @@ constexpr int kAnchorTries = 16;
 
 std::unique_ptr<OpTimer> make_event_timer() { return std::make_unique<EventTimer>(); }
 
-EventTimer::EventTimer() {
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
-}
+EventTimer::EventTimer() { check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream"); }
 
 EventTimer::~EventTimer() { cudaStreamDestroy(stream_); }
 
@@ -55,19 +53,24 @@ std::int64_t EventTimer::time_of(cudaEvent_t event, const Anchor& anchor) const 
 
 void EventTimer::settle() {
   if (pending_.empty()) return;
+  const std::int64_t seen_ns = now_ns();
   // After the ops, not before: nothing of this is in their time.
   const Anchor anchor = drop_anchor();
   worst_width_ns_ = std::max(worst_width_ns_, anchor.width_ns());
   std::int64_t too_early_ns = 0;
+  std::int64_t too_late_ns = 0;
   for (const Timed& timed : pending_) {
     timed.stamp->begin_ns = time_of(timed.begin, anchor);
     timed.stamp->end_ns = time_of(timed.end, anchor);
     too_early_ns = std::max(too_early_ns, timed.issued_ns - timed.stamp->begin_ns);
+    too_late_ns = std::max(too_late_ns, timed.stamp->end_ns - seen_ns);
   }
-  // No op begins before it is issued: where one seems to, the anchor lay later within its bounds.
+  // No op begins before it is issued, and all had ended when this was called: where one seems not to, the anchor lay
+  // later or earlier within its bounds.
+  const std::int64_t shift_ns = too_early_ns > 0 ? too_early_ns : -too_late_ns;
   for (const Timed& timed : pending_) {
-    timed.stamp->begin_ns += too_early_ns;
-    timed.stamp->end_ns += too_early_ns;
+    timed.stamp->begin_ns += shift_ns;
+    timed.stamp->end_ns += shift_ns;
     events_.give_back(timed.begin);
     events_.give_back(timed.end);
   }
