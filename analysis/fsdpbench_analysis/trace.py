@@ -136,8 +136,8 @@ def _read_slice(root: Node, event: Dict[str, Any], pid: int, tid: int, slices: D
         if isinstance(number, bool) or not isinstance(number, (int, float)) or not math.isfinite(number):
             raise ReportError(f"{root.path}: the event {str(event.get('name'))[:60]!r} has no numeric ts and dur")
     name, category = str(event.get("name", "")), str(event.get("cat", ""))
-    if category == "activity":
-        return  # a kernel, drawn as the op it lies in
+    if category in ("activity", "exposed", "bound"):
+        return  # a kernel, drawn as the op it lies in; what result.json says of the steps, too
     args = event.get("args") if isinstance(event.get("args"), dict) else {}
     step = args.get("step")
     step = step if isinstance(step, int) and not isinstance(step, bool) else None

@@ -135,7 +135,9 @@ class Handler final : public nlohmann::json_sax<nlohmann::json> {
       case Where::args:
         if (skipped_ == 0) keep(where_ == Where::event ? event_.members : event_.args, std::move(value));
         return true;
-      case Where::top: return true;
+      case Where::top:
+        if (skipped_ == 0 && key_ == field::kFsdpbenchSchema.name && value.is_integer()) facts_.has_schema = true;
+        return true;
     }
     return true;
   }
@@ -282,7 +284,7 @@ FileFacts read_events(std::istream& in, std::int64_t most_events, Findings& find
   ScanningBuffer buffer(*in.rdbuf());
   std::istream scanned(&buffer);
   Handler handler(buffer, facts, most_events, findings, event);
-  const bool whole = nlohmann::json::sax_parse(scanned, &handler);
+  const bool whole = facts.whole = nlohmann::json::sax_parse(scanned, &handler);
   facts.searched_rank = buffer.searched_rank();
   facts.bytes = buffer.bytes();
   if (buffer.gave_up()) {

@@ -56,7 +56,9 @@ struct ParsedEvent {
 
 /// What a file says outside its events.
 struct FileFacts {
+  bool whole = false;       ///< it was read to its end, and is valid JSON
   bool has_events = false;  ///< there is a traceEvents list, or the file is one
+  bool has_schema = false;  ///< fsdpbench_schema, an integer: this program wrote it
   bool has_distributed_info = false;
   std::optional<std::int64_t> rank;           ///< of distributedInfo, if it is an integer
   std::optional<std::int64_t> searched_rank;  ///< what HTA's search of the text finds

@@ -74,6 +74,7 @@ struct OpLabel {
   Lane lane = Lane::compute;
   std::int64_t bytes = 0;   ///< that a collective's rank contributes, or a copy writes; 0: not shown
   bool parameters = false;  ///< a gather of parameters, for the counter of gathers in flight
+  std::int32_t needed_by = -1;  ///< of a collective, the op of its step that first reads what it gave; -1: none
   std::optional<CollectiveLabel> collective;
 
   bool on_lane() const { return category != OpCategory::host && category != OpCategory::mark; }

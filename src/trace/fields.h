@@ -81,7 +81,14 @@ inline constexpr Field kTrackName{"name", Place::args, FieldType::text, "", File
 inline constexpr Field kSortIndex{"sort_index", Place::args, FieldType::integer, "", Files::both};
 inline constexpr Field kStep{"step", Place::args, FieldType::integer, "", Files::both};
 inline constexpr Field kOp{"op", Place::args, FieldType::integer, "", Files::both};
-inline constexpr Field kOpName{"op name", Place::args, FieldType::text, "", Files::rank};
+inline constexpr Field kOpName{"op name", Place::args, FieldType::text, "", Files::both};
+inline constexpr Field kLateRank{"late_rank", Place::args, FieldType::integer, "", Files::merged};
+inline constexpr Field kAdvice{"advice", Place::args, FieldType::text, "", Files::merged};
+inline constexpr Field kStepLength{"step_us", Place::args, FieldType::number, "us", Files::merged};
+inline constexpr Field kKept{"kept_bytes", Place::args, FieldType::integer, "bytes", Files::merged};
+inline constexpr Field kBound{"bound_us", Place::args, FieldType::number, "us", Files::merged};
+inline constexpr Field kBoundLane{"lane", Place::args, FieldType::text, "", Files::merged};
+inline constexpr Field kBoundLaneTime{"lane_us", Place::args, FieldType::number, "us", Files::merged};
 inline constexpr Field kUnit{"unit", Place::args, FieldType::text, "", Files::both};
 inline constexpr Field kPhase{"phase", Place::args, FieldType::text, "", Files::both};
 inline constexpr Field kIssued{"issued_us", Place::args, FieldType::number, "us", Files::merged};
@@ -133,6 +140,8 @@ inline constexpr auto kFields = std::to_array<Field>({
     field::kDur,              field::kId,                field::kBp,               field::kScope,
     field::kColour,           field::kArgs,              field::kTrackName,        field::kSortIndex,
     field::kStep,             field::kOp,                field::kOpName,           field::kUnit,
+    field::kLateRank,         field::kAdvice,            field::kStepLength,       field::kKept,
+    field::kBound,            field::kBoundLane,         field::kBoundLaneTime,
     field::kPhase,            field::kIssued,            field::kWaitedForPeers,   field::kExposed,           field::kBytes,
     field::kDevice,           field::kContext,           field::kStream,           field::kCorrelation,
     field::kExternalId,       field::kDeviceName,

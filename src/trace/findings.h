@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -7,6 +8,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/clean_text.h"
 
 namespace fsdpbench::trace {
 
@@ -40,15 +43,19 @@ enum class Rule : std::uint8_t {
   row_name,
   op_span,
   first_row,
+  exposed,
+  bound,
+  memory,
+  op_arrow,
 };
-inline constexpr std::size_t kRuleCount = 28;
+inline constexpr std::size_t kRuleCount = 32;
 
 constexpr std::string_view to_string(Rule rule) {
   constexpr std::array<std::string_view, kRuleCount> kNames{
-      "json",       "structure",  "limit",   "phase",         "number",  "process",  "track",       "duration", "nesting",
-      "begin_end",  "async",      "flow_id", "flow_pair",     "flow_order", "flow_slice", "counter", "counter_order",
-      "instant",    "metadata",   "rank",    "correlation",   "launch",  "stream",   "host_stream", "collective",
-      "row_name",   "op_span",    "first_row"};
+      "json",          "structure", "limit",    "phase",     "number",      "process",    "track",      "duration",
+      "nesting",       "begin_end", "async",    "flow_id",   "flow_pair",   "flow_order", "flow_slice", "counter",
+      "counter_order", "instant",   "metadata", "rank",      "correlation", "launch",     "stream",     "host_stream",
+      "collective",    "row_name",  "op_span",  "first_row", "exposed",     "bound",      "memory",     "op_arrow"};
   return kNames[static_cast<std::size_t>(rule)];
 }
 
@@ -56,22 +63,25 @@ constexpr std::string_view to_string(Rule rule) {
 struct Finding {
   Rule rule = Rule::json;
   std::optional<std::int64_t> event;  ///< index in traceEvents, from 0; absent: the file as a whole
-  std::string message;                ///< a sentence
+  std::string message;                ///< a sentence; names and values in it are those of the file
 };
+inline constexpr std::size_t kMostOfAFinding = 400;  ///< bytes of a message
 
 /// Findings in the order in which they were found: so many of each rule, the others are only counted.
 class Findings {
  public:
   explicit Findings(std::size_t most_per_rule) : most_(most_per_rule) {}
 
-  /// `event`: index in traceEvents; absent: the file as a whole. `message`: a sentence.
-  void add(Rule rule, std::optional<std::int64_t> event, std::string message) {
+  /// `event`: index in traceEvents; absent: the file as a whole. `message`: a sentence, kept as clean_text() makes it.
+  void add(Rule rule, std::optional<std::int64_t> event, std::string_view message) {
     std::size_t& count = counts_[static_cast<std::size_t>(rule)];
-    if (count++ < most_) list_.push_back({rule, event, std::move(message)});
+    if (count++ < most_) list_.push_back({rule, event, clean_text(message, kMostOfAFinding)});
   }
   const std::vector<Finding>& list() const { return list_; }
   /// All of them, those that were only counted included.
   std::size_t count(Rule rule) const { return counts_[static_cast<std::size_t>(rule)]; }
+  /// Of those, how many are not in the list.
+  std::size_t left_out(Rule rule) const { return count(rule) - std::min(count(rule), most_); }
 
  private:
   std::size_t most_;

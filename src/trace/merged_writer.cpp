@@ -9,8 +9,10 @@
 namespace fsdpbench::trace {
 namespace {
 
-constexpr int kHostTid = 1;     // tracks 2… are lanes; Perfetto takes 0 for the process itself
-constexpr int kRankShift = 40;  // flow ids: rank, then a number
+constexpr int kHostTid = 1;  // tracks 2… are lanes; Perfetto takes 0 for the process itself
+constexpr int kExposedTid = kHostTid + 1 + static_cast<int>(kLaneCount);
+constexpr int kBoundTid = kExposedTid + 1;
+constexpr int kRankShift = 32;  // arrows' ids: rank, then a number; exact also where all numbers are doubles
 
 // One field a category; a test compares their names with base/memory_category.h.
 constexpr std::array<const Field*, kMemoryCategoryCount> kCategoryFields{
@@ -54,32 +56,74 @@ MergedWriter::MergedWriter(const std::string& path, const TimeBase& time, LabelO
 
 Track MergedWriter::host_track() const { return {rank_ + 1, kHostTid}; }
 Track MergedWriter::lane_track(Lane lane) const { return {rank_ + 1, kHostTid + 1 + static_cast<int>(index_of(lane))}; }
+Track MergedWriter::exposed_track() const { return {rank_ + 1, kExposedTid}; }
+Track MergedWriter::bound_track() const { return {rank_ + 1, kBoundTid}; }
+
+std::int64_t MergedWriter::flow_id() { return (static_cast<std::int64_t>(rank_) << kRankShift) + ++flows_; }
 
 void MergedWriter::begin_rank(int rank) {
   rank_ = rank;
   flows_ = 0;
   gathers_in_flight_ = 0;
+  reserved_ = -1;
   events_.name_track("process_name", host_track(), fmt::format("rank {}", rank));
   events_.sort_track("process_sort_index", host_track(), rank);
-  events_.name_track("thread_name", host_track(), "host");
-  events_.sort_track("thread_sort_index", host_track(), 0);
-  for (Lane lane : kLanes) {
-    events_.name_track("thread_name", lane_track(lane), to_string(lane));
-    events_.sort_track("thread_sort_index", lane_track(lane), lane_track(lane).tid);
-  }
+  int place = 0;
+  const auto add = [&](Track track, std::string_view name) {
+    events_.name_track("thread_name", track, name);
+    events_.sort_track("thread_sort_index", track, place++);
+  };
+  add(bound_track(), "bound");
+  add(host_track(), "host");
+  add(exposed_track(), "exposed");
+  for (Lane lane : kLanes) add(lane_track(lane), to_string(lane));
 }
 
-void MergedWriter::step(const TracedStep& step) {
-  const std::int64_t end = host_end(step);
-  events_.head('X', "step", fmt::format("step {}", step.number), host_track(), step.window.begin_ns);
-  events_.duration(end - step.window.begin_ns);
-  events_.arg(field::kStep, step.number);
-  events_.end();
+void MergedWriter::step(const TracedStep& step, const StepExplanation& explanation) {
+  write_step(step, explanation);
   find_computation(step);
-  for (std::size_t i = 0; i < step.records.size(); ++i) write_op(step.records[i], issue_end(step, i));
+  for (std::size_t i = 0; i < step.records.size(); ++i) write_op(step, step.records[i], issue_end(step, i));
   write_activities(step);
-  write_memory(step);
+  for (const ExposedSpan& span : explanation.exposed) write_exposed(step, span);
+  if (explanation.bound) write_bound(step, *explanation.bound);
+  write_memory(step, explanation);
   write_gathers();
+}
+
+void MergedWriter::write_step(const TracedStep& step, const StepExplanation& explanation) {
+  events_.head('X', "step", fmt::format("step {}", step.number), host_track(), step.window.begin_ns);
+  events_.duration(host_end(step) - step.window.begin_ns);
+  events_.arg(field::kStep, step.number);
+  events_.arg_duration(field::kStepLength, step.window.end_ns - step.window.begin_ns);
+  if (!explanation.memory.empty()) events_.arg(field::kKept, explanation.kept_bytes);
+  events_.end();
+}
+
+void MergedWriter::write_exposed(const TracedStep& step, const ExposedSpan& span) {
+  events_.head('X', "exposed", span.cause, exposed_track(), span.time.begin);
+  events_.duration(span.time.end - span.time.begin);
+  events_.arg(field::kStep, step.number);
+  if (span.op >= 0) {
+    const OpLabel& op = label_(step.number, span.op);
+    events_.arg(field::kOp, span.op);
+    events_.arg(field::kOpName, op.name);
+    if (!op.unit.empty()) events_.arg(field::kUnit, op.unit);
+  }
+  if (span.late_rank >= 0) events_.arg(field::kLateRank, span.late_rank);
+  if (!span.advice.empty()) events_.arg(field::kAdvice, span.advice);
+  events_.end();
+}
+
+void MergedWriter::write_bound(const TracedStep& step, const StepBound& bound) {
+  const std::int64_t length = step.window.end_ns - step.window.begin_ns;
+  events_.head('X', "bound", fmt::format("bound by {}", to_string(bound.lane)), bound_track(), step.window.begin_ns);
+  events_.duration(std::min(bound.ns, length));
+  events_.arg(field::kStep, step.number);
+  events_.arg_duration(field::kStepLength, length);
+  events_.arg_duration(field::kBound, bound.ns);
+  events_.arg(field::kBoundLane, to_string(bound.lane));
+  events_.arg_duration(field::kBoundLaneTime, bound.lane_ns);
+  events_.end();
 }
 
 void MergedWriter::write_activities(const TracedStep& step) {
@@ -106,7 +150,7 @@ void MergedWriter::write_activities(const TracedStep& step) {
   }
 }
 
-void MergedWriter::write_op(const Record& record, std::int64_t host_end_ns) {
+void MergedWriter::write_op(const TracedStep& step, const Record& record, std::int64_t host_end_ns) {
   const OpLabel& op = label_(record.step, record.op);
   if (op.category == OpCategory::host) return write_wait(op, record);
   events_.head('X', "issue", op.name, host_track(), record.issued_ns);
@@ -119,7 +163,8 @@ void MergedWriter::write_op(const Record& record, std::int64_t host_end_ns) {
   events_.head('X', to_string(op.category), op.name, lane_track(op.lane), record.begin_ns);
   events_.duration(record.end_ns - record.begin_ns);
   const bool communicates = op.category == OpCategory::communication;
-  const std::int64_t exposed = communicates ? exposed_ns(record) : 0;
+  const Interval run{record.begin_ns, record.end_ns};
+  const std::int64_t exposed = communicates ? run.end - run.begin - length_within(run, computation_) : 0;
   events_.member(field::kColour, colour(op, 2 * exposed > record.end_ns - record.begin_ns));
   events_.arg(field::kStep, record.step);
   events_.arg(field::kOp, record.op);
@@ -133,33 +178,33 @@ void MergedWriter::write_op(const Record& record, std::int64_t host_end_ns) {
   if (communicates) events_.arg_duration(field::kExposed, exposed);
   events_.end();
   if (record.begin_ns >= record.issued_ns) {
-    const std::int64_t id = (static_cast<std::int64_t>(rank_) << kRankShift) + ++flows_;
-    events_.flow("issue", id, host_track(), record.issued_ns, lane_track(op.lane), record.begin_ns);
+    events_.flow("issue", flow_id(), host_track(), record.issued_ns, lane_track(op.lane), record.begin_ns);
   }
+  if (op.needed_by >= 0) write_need(step, op, record);
   if (op.parameters) {
     gathers_.emplace_back(record.issued_ns, 1);
     gathers_.emplace_back(std::max(record.end_ns, record.issued_ns), -1);
   }
 }
 
-void MergedWriter::find_computation(const TracedStep& step) {
-  computation_.clear();
-  for (const Record& record : step.records) {
-    if (record.begin_ns != 0 && label_(step.number, record.op).category == OpCategory::computation) {
-      computation_.emplace_back(record.begin_ns, record.end_ns);
-    }
-  }
-  std::ranges::sort(computation_);
+void MergedWriter::write_need(const TracedStep& step, const OpLabel& op, const Record& record) {
+  const auto user = std::ranges::lower_bound(step.records, op.needed_by, {}, &Record::op);
+  if (user == step.records.end() || user->op != op.needed_by) return;
+  // From the collective's last nanosecond, which still lies in its slice; not where clocks say that its user was first.
+  const std::int64_t from = std::max(record.begin_ns, record.end_ns - 1);
+  if (user->begin_ns < from) return;
+  events_.flow("needed", flow_id(), lane_track(op.lane), from, lane_track(label_(step.number, user->op).lane),
+               user->begin_ns);
 }
 
-std::int64_t MergedWriter::exposed_ns(const Record& record) const {
-  std::int64_t exposed = 0, bare_from = record.begin_ns;
-  for (const auto& [begin, end] : computation_) {
-    if (begin >= record.end_ns) break;
-    exposed += std::max<std::int64_t>(0, begin - bare_from);
-    bare_from = std::max(bare_from, end);
+void MergedWriter::find_computation(const TracedStep& step) {
+  std::vector<Interval> computation;
+  for (const Record& record : step.records) {
+    if (record.begin_ns != 0 && label_(step.number, record.op).category == OpCategory::computation) {
+      computation.push_back({record.begin_ns, record.end_ns});
+    }
   }
-  return exposed + std::max<std::int64_t>(0, record.end_ns - bare_from);
+  computation_ = unite(std::move(computation));
 }
 
 void MergedWriter::write_wait(const OpLabel& op, const Record& record) {
@@ -175,17 +220,28 @@ void MergedWriter::write_wait(const OpLabel& op, const Record& record) {
   events_.end();
 }
 
-void MergedWriter::write_memory(const TracedStep& step) {
+void MergedWriter::write_memory(const TracedStep& step, const StepExplanation& explanation) {
+  const std::vector<LiveBytes>& levels = explanation.memory;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const bool lasts = i + 1 == levels.size() || levels[i + 1].time_ns != levels[i].time_ns;
+    if (lasts) write_live(levels[i].time_ns, levels[i].live);
+  }
   for (const MemorySample& sample : step.memory) {
-    events_.head('C', "", "live bytes", host_track(), sample.time_ns);
-    for (MemoryCategory category : kMemoryCategories) {
-      events_.arg(*kCategoryFields[index_of(category)], sample.live[index_of(category)]);
-    }
-    events_.end();
+    if (levels.empty()) write_live(sample.time_ns, sample.live);
+    if (sample.reserved == reserved_) continue;
+    reserved_ = sample.reserved;
     events_.head('C', "", "reserved bytes", host_track(), sample.time_ns);
     events_.arg(field::kReserved, sample.reserved);
     events_.end();
   }
+}
+
+void MergedWriter::write_live(std::int64_t time_ns, const CategoryBytes& live) {
+  events_.head('C', "", "live bytes", host_track(), time_ns);
+  for (MemoryCategory category : kMemoryCategories) {
+    events_.arg(*kCategoryFields[index_of(category)], live[index_of(category)]);
+  }
+  events_.end();
 }
 
 void MergedWriter::write_gathers() {
@@ -206,12 +262,15 @@ void MergedWriter::finish() {
 }
 
 std::int64_t write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
-                                const LabelOf& label, const std::vector<int>& shown, WholeFile::Fate fate) {
+                                const LabelOf& label, const std::vector<int>& shown, const ExplanationOf& explain,
+                                WholeFile::Fate fate) {
   MergedWriter writer(path, time, label, shown, ranks.size(), fate);
-  for (const RankTrace& trace : ranks) {
-    if (!shown.empty() && !std::ranges::binary_search(shown, trace.rank)) continue;
-    writer.begin_rank(trace.rank);
-    for (const TracedStep& step : steps_of(trace)) writer.step(step);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (!shown.empty() && !std::ranges::binary_search(shown, ranks[rank].rank)) continue;
+    writer.begin_rank(ranks[rank].rank);
+    const std::vector<TracedStep> steps = steps_of(ranks[rank]);
+    for (std::size_t s = 0; s < steps.size(); ++s)
+      writer.step(steps[s], explain ? explain(rank, s) : StepExplanation{});
   }
   writer.finish();
   return writer.bytes();

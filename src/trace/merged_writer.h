@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/intervals.h"
 #include "trace/event_stream.h"
+#include "trace/explanation.h"
 #include "trace/facts.h"
 #include "trace/whole_file.h"
 
@@ -21,24 +23,31 @@ class MergedWriter {
 
   /// The steps that follow are this rank's. Every rank once.
   void begin_rank(int rank);
-  /// Steps in order of time.
-  void step(const TracedStep& step);
+  /// Steps in order of time; what is not explained is not shown.
+  void step(const TracedStep& step, const StepExplanation& explanation = {});
   /// Ends the file and puts it in its place; nothing may follow.
   void finish();
   /// Of the file; after finish().
   std::int64_t bytes() const { return file_.bytes(); }
 
  private:
-  void write_op(const Record& record, std::int64_t host_end_ns);
+  void write_step(const TracedStep& step, const StepExplanation& explanation);
+  void write_op(const TracedStep& step, const Record& record, std::int64_t host_end_ns);
   void write_activities(const TracedStep& step);
   void write_wait(const OpLabel& op, const Record& record);
-  void write_memory(const TracedStep& step);
+  void write_need(const TracedStep& step, const OpLabel& op, const Record& record);
+  void write_exposed(const TracedStep& step, const ExposedSpan& span);
+  void write_bound(const TracedStep& step, const StepBound& bound);
+  void write_memory(const TracedStep& step, const StepExplanation& explanation);
+  void write_live(std::int64_t time_ns, const CategoryBytes& live);
   void write_gathers();
   void find_computation(const TracedStep& step);
-  /// Time of a collective in which the rank computed nothing.
-  std::int64_t exposed_ns(const Record& record) const;
   Track lane_track(Lane lane) const;
   Track host_track() const;
+  Track exposed_track() const;
+  Track bound_track() const;
+  /// Of the next arrow.
+  std::int64_t flow_id();
 
   WholeFile file_;
   EventStream events_;
@@ -47,13 +56,14 @@ class MergedWriter {
   std::int64_t flows_ = 0;                             // of this rank
   std::vector<std::pair<std::int64_t, int>> gathers_;  // of this step: when, +1 or -1
   int gathers_in_flight_ = 0;
-  std::vector<std::pair<std::int64_t, std::int64_t>> computation_;  // of this step: begin and end, in order of begin
+  IntervalSet computation_;     // of this step
+  std::int64_t reserved_ = -1;  // as last written
 };
 
 /// A run, or of its ranks only those in `shown` (sorted; empty: all). `ranks` may miss some, as after an interrupt.
-/// Returns the bytes of the file.
+/// Without `explain` no step is explained. Returns the bytes of the file.
 std::int64_t write_merged_trace(const std::string& path, const std::vector<RankTrace>& ranks, const TimeBase& time,
                                 const LabelOf& label, const std::vector<int>& shown = {},
-                                WholeFile::Fate fate = WholeFile::Fate::kept);
+                                const ExplanationOf& explain = {}, WholeFile::Fate fate = WholeFile::Fate::kept);
 
 }  // namespace fsdpbench::trace

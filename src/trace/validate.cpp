@@ -7,6 +7,7 @@
 #include "trace/device_rules.h"
 #include "trace/event_reader.h"
 #include "trace/input_file.h"
+#include "trace/step_rules.h"
 #include "trace/track_rules.h"
 
 namespace fsdpbench::trace {
@@ -15,12 +16,15 @@ Validation validate(std::istream& in, const ValidateOptions& options) {
   Validation result{Findings(options.most_findings)};
   TrackRules tracks(result.findings);
   DeviceRules devices(result.findings);
+  StepRules steps(result.findings);
   const FileFacts file = read_events(in, options.most_events, result.findings, [&](const ParsedEvent& event) {
     tracks.event(event);
     devices.event(event);
+    steps.event(event);
   });
   tracks.finish();
   devices.finish(file);
+  steps.finish(file);
   constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;
   if (file.bytes > kMostBytes) {
     result.findings.add(Rule::limit, std::nullopt, "The file has more than 4 GiB of JSON, which Perfetto does not open.");

@@ -10,7 +10,7 @@ namespace fsdpbench::trace {
 
 struct ValidateOptions {
   std::int64_t most_events = 20'000'000;  ///< about 2 GB of memory; the rest of a larger file is not checked
-  std::size_t most_findings = 20;         ///< kept of each rule; the others are counted
+  std::size_t most_findings = 5;          ///< kept of each rule; the others are counted
 };
 
 struct Validation {

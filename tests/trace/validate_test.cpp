@@ -60,6 +60,28 @@ TEST(Validate, TheGoldenExampleOfTwoStreamsPasses) {
             "");
 }
 
+/// A file of ours: a step of 100 us, of which 40 are computed and 60 exposed, its bound and its memory.
+std::string ours(const std::string& exposed, const std::string& bound, const std::string& live,
+                 const std::string& need = "") {
+  return R"({"fsdpbench_schema":1,"traceEvents":[)"
+         R"({"ph":"X","cat":"step","name":"step 0","pid":1,"tid":1,"ts":0,"dur":110,"args":{"step_us":100,"kept_bytes":8}},)"
+         R"({"ph":"X","cat":"communication","name":"g","pid":1,"tid":3,"ts":10,"dur":50},)"
+         R"({"ph":"X","cat":"computation","name":"f","pid":1,"tid":2,"ts":60,"dur":40},)"
+         R"({"ph":"X","cat":"exposed","name":"link_bound","pid":1,"tid":7,)" +
+         exposed + R"(},{"ph":"X","cat":"bound","name":"b","pid":1,"tid":8,)" + bound +
+         R"(},{"ph":"C","name":"live bytes","pid":1,"tid":1,"ts":100,"args":{"a":3,"b":)" + live + "}}" + need + "]}";
+}
+const std::string kExposed = R"("ts":0,"dur":60)";
+const std::string kBound = R"("ts":0,"dur":90,"args":{"bound_us":90,"lane":"compute"})";
+std::string need(const std::string& from, const std::string& to) {
+  return R"(,{"ph":"s","cat":"needed","name":"needed","id":1,"pid":1,"tid":3,"ts":)" + from +
+         R"(},{"ph":"f","bp":"e","cat":"needed","name":"needed","id":1,"pid":1,"tid":2,"ts":)" + to + "}";
+}
+
+TEST(Validate, AnExplainedStepPasses) {
+  EXPECT_EQ(findings_text(validate_text(ours(kExposed, kBound, "5", need("59.999", "60")))), "");
+}
+
 struct Violation {
   Rule rule;
   std::string text;
@@ -135,6 +157,14 @@ std::vector<Violation> violations() {
       {Rule::row_name, file({kName, kLaunch, R"({"ph":"X","cat":"gpu_memcpy","name":"copy","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7}})"}), 2},
       {Rule::op_span, file({kName, kLaunch, R"({"ph":"X","cat":"gpu_user_annotation","name":"op","pid":2,"tid":7,"ts":20,"dur":4,"args":{"step":1,"op":2}})", R"({"ph":"X","cat":"kernel","name":"k","pid":2,"tid":8,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"step":1,"op":2}})"}), 3},
       {Rule::first_row, file({kLaunch, kKernel}), 0},
+      {Rule::exposed, ours(R"("ts":0,"dur":59.999)", kBound, "5"), 0},
+      {Rule::exposed, ours(R"("ts":0,"dur":60.001)", kBound, "5"), 2},
+      {Rule::exposed, ours(R"("ts":0.001,"dur":59.999)", kBound, "5"), 0},
+      {Rule::bound, ours(kExposed, R"("ts":0,"dur":100.001,"args":{"bound_us":90,"lane":"compute"})", "5"), 4},
+      {Rule::bound, ours(kExposed, R"("ts":0,"dur":90,"args":{"lane":"compute"})", "5"), 4},
+      {Rule::bound, ours(kExposed, R"("ts":1,"dur":90,"args":{"bound_us":90,"lane":"compute"})", "5"), 4},
+      {Rule::memory, ours(kExposed, kBound, "6"), 0},
+      {Rule::op_arrow, ours(kExposed, kBound, "5", need("50", "70")), 7},
   };
 }
 
@@ -162,15 +192,26 @@ TEST(Validate, ErrorsInJsonSayWhere) {
 
 TEST(Validate, LargeFilesAreCheckedInPart) {
   std::istringstream in(file({kName, kSlice, kSlice, kSlice}));
-  const Validation validation = validate(in, {.most_events = 2, .most_findings = 20});
+  const Validation validation = validate(in, {.most_events = 2, .most_findings = 5});
   EXPECT_EQ(findings_text(validation), "limit -1: The file has more than 2 events; the rest of it was not checked.\n");
 }
 
 TEST(Validate, ManyFindingsAreCounted) {
   const std::vector<std::string> events(100, R"({"ph":"?","name":"x"})");
   const Validation validation = validate_text(file(events));
-  EXPECT_EQ(validation.findings.list().size(), 20U);
+  EXPECT_EQ(validation.findings.list().size(), 5U);
   EXPECT_EQ(validation.findings.count(Rule::phase), 100U);
+  EXPECT_EQ(validation.findings.left_out(Rule::phase), 95U);
+  EXPECT_EQ(validation.findings.left_out(Rule::json), 0U);
+}
+
+TEST(Validate, AFindingIsOneLineOfBoundedLength) {
+  const std::string key = "\"" + std::string(50'000, 'k') + "\\n\":1";
+  const Validation validation = validate_text(file({"{" + key + "," + key + R"(,"ph":"M","name":"x"})"}));
+  ASSERT_EQ(validation.findings.list().size(), 1U) << findings_text(validation);
+  const std::string& message = validation.findings.list().front().message;
+  EXPECT_LE(message.size(), kMostOfAFinding + 40) << message;  // and how much was left out
+  EXPECT_EQ(message.find('\n'), std::string::npos);
 }
 
 TEST(Validate, DeepAndWideInputIsSkipped) {

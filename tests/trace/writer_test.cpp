@@ -146,7 +146,7 @@ TEST(MergedWriter, EightRanksPassTheValidator) {
   for (const auto& event : json["traceEvents"]) ++count[event["ph"]];
   EXPECT_EQ(count["s"], 8 * 5 * 2);
   EXPECT_EQ(count["f"], 8 * 5 * 2);
-  EXPECT_EQ(count["C"], 8 * (5 * 2 + 4 * 2));
+  EXPECT_EQ(count["C"], 8 * (5 * 2 + 4 + 1));  // gathers, live bytes, and what is reserved, which stays
   EXPECT_THAT(text, HasSubstr(R"("name":"gathers in flight","pid":1,"tid":1,"ts":10.000,"args":{"gathers":1})"));
   EXPECT_THAT(text, HasSubstr(R"("name":"gathers in flight","pid":1,"tid":1,"ts":250.000,"args":{"gathers":0})"));
 }
@@ -193,6 +193,119 @@ TEST(MergedWriter, HiddenCollectivesHaveTheirKindsColourAndExposedOnesAreRed) {
   EXPECT_EQ(half["args"]["exposed_us"], 90.0);
   example.labels[0].collective->kind = CollectiveKind::reduce_scatter;
   EXPECT_EQ(gather(140, 260)["cname"], "thread_state_uninterruptible");
+}
+
+/// The worked example, explained: nothing is computed before the forward at 0.260 ms.
+std::string explained_text(Example example, const StepExplanation& explanation) {
+  const TemporaryFolder folder;
+  write_merged_trace(folder / "trace.json", {example.trace}, example.time, example.label(), {},
+                     [&](std::size_t, std::size_t) { return explanation; });
+  return read_text(folder / "trace.json");
+}
+
+StepExplanation explanation_of_the_example() {
+  StepExplanation explanation;
+  explanation.exposed = {{{1'000'000, 1'150'000}, "host_bound", -1, -1, ""},
+                         {{1'150'000, 1'200'000}, "straggler", 0, 1, "Look at rank 1."},
+                         {{1'200'000, 1'260'000}, "link_bound", 0, -1, "Buy a \"link\"."}};
+  explanation.memory = {{1'000'000, {4, 0, 0, 0, 0, 0}}, {1'150'000, {4, 8, 0, 0, 0, 0}}, {1'300'000, {4, 8, 0, 1, 0, 0}},
+                        {1'300'000, {4, 0, 0, 0, 0, 0}}};
+  explanation.kept_bytes = 4;
+  explanation.bound = StepBound{90'000, Lane::all_gather, 50'000};
+  return explanation;
+}
+
+TEST(MergedWriter, AnExplainedStepSaysWhyAndWhatNeededWhat) {
+  Example example;
+  example.labels[0].needed_by = 1;
+  const std::string text = explained_text(example, explanation_of_the_example());
+  EXPECT_EQ(findings_text(validate_text(text)), "");
+  for (const char* event : {
+           R"({"ph":"X","cat":"exposed","name":"host_bound","pid":1,"tid":7,"ts":0.000,"dur":150.000,"args":{"step":0}})",
+           R"({"ph":"X","cat":"exposed","name":"straggler","pid":1,"tid":7,"ts":150.000,"dur":50.000,"args":{"step":0,"op":0,"op name":"all_gather 0","unit":"0","late_rank":1,"advice":"Look at rank 1."}})",
+           R"("advice":"Buy a \"link\"."}})",
+           R"({"ph":"X","cat":"bound","name":"bound by all_gather","pid":1,"tid":8,"ts":0.000,"dur":90.000,"args":{"step":0,"step_us":300.000,"bound_us":90.000,"lane":"all_gather","lane_us":50.000}})",
+           R"({"ph":"s","cat":"needed","name":"needed","pid":1,"tid":3,"ts":249.999,"id":2})",
+           R"({"ph":"f","cat":"needed","name":"needed","pid":1,"tid":2,"ts":260.000,"id":2,"bp":"e"})",
+           R"("name":"live bytes","pid":1,"tid":1,"ts":150.000,"args":{"parameter_shards":4,"unsharded_parameters":8,)",
+       }) {
+    EXPECT_THAT(text, HasSubstr(event));
+  }
+  EXPECT_EQ(text.find("\"optimizer\":1"), std::string::npos) << "of one moment the last level counts";
+}
+
+TEST(MergedWriter, WhatClocksSayRanBeforeItsCollectiveHasNoArrow) {
+  Example example;
+  example.labels[0].needed_by = 1;
+  example.trace.records[0].end_ns = 1'260'002;
+  const std::string text = merged_text({example.trace}, example);
+  EXPECT_EQ(text.find("\"needed\""), std::string::npos);
+  EXPECT_EQ(findings_text(validate_text(text)), "");
+}
+
+TEST(TraceCheck, AStepMayBeginInTheNanosecondInWhichTheLastOneEnded) {
+  Example example;
+  StepExplanation explanation = explanation_of_the_example();
+  const std::int64_t length = 300'000;
+  example.trace.steps.push_back({1'300'000, 1'600'000, 1'345'000});
+  for (std::size_t i = 0; i < 2; ++i) {
+    Record record = example.trace.records[i];
+    record.step = 1;
+    for (std::int64_t* time : {&record.issued_ns, &record.begin_ns, &record.end_ns, &record.peers_arrived_ns}) {
+      if (*time > 0) *time += length;
+    }
+    example.trace.records.push_back(record);
+  }
+  const TemporaryFolder folder;
+  write_merged_trace(folder / "trace.json", {example.trace}, example.time, example.label(), {},
+                     [&](std::size_t, std::size_t step) {
+                       StepExplanation shifted = explanation;
+                       for (ExposedSpan& span : shifted.exposed) {
+                         span.time.begin += static_cast<std::int64_t>(step) * length;
+                         span.time.end += static_cast<std::int64_t>(step) * length;
+                       }
+                       for (LiveBytes& level : shifted.memory) level.time_ns += static_cast<std::int64_t>(step) * length;
+                       shifted.memory.front().live[1] = step == 0 ? 0 : 9;  // allocated at once
+                       return shifted;
+                     });
+  EXPECT_EQ(findings_text(validate_text(read_text(folder / "trace.json"))), "");
+}
+
+/// What trace check says of the explained example after `from` in it became `to`.
+std::string damaged(const std::string& from, const std::string& to) {
+  Example example;
+  example.labels[0].needed_by = 1;
+  std::string text = explained_text(example, explanation_of_the_example());
+  const std::size_t at = text.find(from);
+  if (at == std::string::npos) return "nothing to damage";
+  text.replace(at, from.size(), to);
+  return findings_text(validate_text(text));
+}
+
+TEST(TraceCheck, FindsDamageToWhatWeWrite) {
+  EXPECT_EQ(damaged("\"live bytes\"", "\"live bytes\""), "");
+  // An exposed slice moved, cut, lengthened, gone.
+  EXPECT_THAT(damaged(R"("ts":150.000,"dur":50.000,"args":{"step":0,"op":0,)", R"("ts":149.000,"dur":51.000,"args":{"step":0,"op":0,)"),
+              HasSubstr("exposed "));
+  EXPECT_THAT(damaged(R"("dur":60.000,"args":{"step":0,"op":0,)", R"("dur":59.999,"args":{"step":0,"op":0,)"), HasSubstr("exposed "));
+  EXPECT_THAT(damaged(R"("dur":60.000,"args":{"step":0,"op":0,)", R"("dur":60.001,"args":{"step":0,"op":0,)"), HasSubstr("exposed "));
+  EXPECT_THAT(damaged(R"("cat":"exposed","name":"straggler")", R"("cat":"hidden","name":"straggler")"), HasSubstr("exposed "));
+  EXPECT_THAT(damaged(R"("name":"host_bound","pid":1)", R"("name":"host_bound","pid":9)"), HasSubstr("exposed "));
+  // A computation moved.
+  EXPECT_THAT(damaged(R"("ts":260.000,"dur":40.000,"cname")", R"("ts":261.000,"dur":39.000,"cname")"), HasSubstr("exposed "));
+  // The bound longer than its step, or without its lane.
+  EXPECT_THAT(damaged(R"("ts":0.000,"dur":90.000)", R"("ts":0.000,"dur":300.001)"), HasSubstr("bound "));
+  EXPECT_THAT(damaged(R"("lane":"all_gather",)", ""), HasSubstr("bound "));
+  // The memory counter ends elsewhere; its last event is gone; the step keeps something else.
+  EXPECT_THAT(damaged(R"("ts":300.000,"args":{"parameter_shards":4,)", R"("ts":300.000,"args":{"parameter_shards":5,)"), HasSubstr("memory "));
+  EXPECT_THAT(damaged(R"("name":"live bytes","pid":1,"tid":1,"ts":300.000)", R"("name":"dead bytes","pid":1,"tid":1,"ts":300.000)"),
+              HasSubstr("memory "));
+  EXPECT_THAT(damaged(R"("kept_bytes":4)", R"("kept_bytes":5)"), HasSubstr("memory "));
+  // Arrows that begin or end beside their slices.
+  EXPECT_THAT(damaged(R"("tid":3,"ts":249.999,"id":2)", R"("tid":3,"ts":250.000,"id":2)"), HasSubstr("flow_slice "));
+  EXPECT_THAT(damaged(R"("tid":2,"ts":260.000,"id":2)", R"("tid":2,"ts":261.000,"id":2)"), HasSubstr("op_arrow "));
+  EXPECT_THAT(damaged(R"("tid":3,"ts":150.000,"id":1)", R"("tid":3,"ts":150.001,"id":1)"), HasSubstr("op_arrow "));
+  EXPECT_THAT(damaged(R"("tid":2,"ts":260.000,"id":2)", R"("tid":2,"ts":260.000,"id":3)"), HasSubstr("flow_pair "));
 }
 
 TEST(MergedWriter, ARunWithoutStepsIsAnEmptyTrace) {

@@ -16,10 +16,16 @@ std::string report(const std::string& path, const trace::Validation& validation)
     text += fmt::format("{}: {}{}: {}\n", path, finding.event ? fmt::format("event {}: ", *finding.event) : "",
                         to_string(finding.rule), finding.message);
   }
-  std::size_t total = 0;
-  for (std::size_t i = 0; i < trace::kRuleCount; ++i) total += validation.findings.count(static_cast<trace::Rule>(i));
-  const std::size_t left_out = total - validation.findings.list().size();
-  if (left_out > 0) text += fmt::format("{}: and {} more of the same kinds\n", path, left_out);
+  std::size_t total = 0, left_out = 0;
+  std::string kinds;
+  for (std::size_t i = 0; i < trace::kRuleCount; ++i) {
+    const auto rule = static_cast<trace::Rule>(i);
+    total += validation.findings.count(rule);
+    const std::size_t more = validation.findings.left_out(rule);
+    left_out += more;
+    if (more > 0) kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", more, to_string(rule));
+  }
+  if (left_out > 0) text += fmt::format("{}: and {} more: {}\n", path, left_out, kinds);
   return text + fmt::format("{}: {} findings in {} events\n", path, total, validation.events);
 }
 

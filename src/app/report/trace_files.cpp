@@ -5,92 +5,23 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <functional>
 #include <random>
 #include <string>
 #include <system_error>
 #include <utility>
 
 #include "app/report/all_files.h"
+#include "app/report/trace_explanation.h"
+#include "app/report/trace_labels.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "config/spelling.h"
 #include "engine/simulate.h"
-#include "metrics/step_breakdown.h"
-#include "schedule/print_schedule.h"
 #include "trace/merged_writer.h"
 #include "trace/rank_writer.h"
 
 namespace fsdpbench::app {
 namespace {
-
-using schedule::OpKind;
-
-/// By plan::Group; those that the plan does not have stay without ranks.
-std::vector<trace::ProcessGroup> groups_of(const plan::Groups& map, int rank) {
-  std::vector<trace::ProcessGroup> groups;
-  for (std::size_t i = 0; i < plan::kGroupCount; ++i) {
-    const auto group = static_cast<plan::Group>(i);
-    std::vector<int> ranks;
-    if (map.exists(group)) ranks = map.members(group, rank).ranks();
-    groups.push_back({std::to_string(i), std::string(to_string(group)), std::move(ranks)});
-  }
-  return groups;
-}
-
-trace::CollectiveKind collective_kind(OpKind kind) {
-  return kind == OpKind::reduce_scatter ? trace::CollectiveKind::reduce_scatter
-         : kind == OpKind::all_reduce   ? trace::CollectiveKind::all_reduce
-                                        : trace::CollectiveKind::all_gather;
-}
-
-trace::OpCategory category_of(const schedule::Op& op) {
-  switch (metrics::classify(op)) {
-    case metrics::OpClass::computation: return trace::OpCategory::computation;
-    case metrics::OpClass::communication: return trace::OpCategory::communication;
-    case metrics::OpClass::copy: return trace::OpCategory::copy;
-    case metrics::OpClass::none: break;
-  }
-  return op.is_host() ? trace::OpCategory::host : trace::OpCategory::mark;
-}
-
-trace::OpLabel label_of(const engine::Setup& p, const schedule::Schedule& schedule, const schedule::Op& op) {
-  trace::OpLabel label;
-  label.name = schedule::op_name(p.plan, op);
-  label.category = category_of(op);
-  label.phase = op.phase == schedule::Phase::forward    ? trace::OpPhase::forward
-                : op.phase == schedule::Phase::backward ? trace::OpPhase::backward
-                                                        : trace::OpPhase::optimizer;
-  if (op.unit >= 0) label.unit = p.plan.units[static_cast<std::size_t>(op.unit)].label();
-  label.lane = op.lane;
-  label.parameters = op.kind == OpKind::all_gather;
-  if (op.is_collective()) {
-    const schedule::Collective& work = *op.collective();
-    label.bytes = work.bytes();
-    label.collective = {collective_kind(op.kind), static_cast<std::size_t>(work.group), work.count, work.dtype};
-  } else if (label.category == trace::OpCategory::copy) {
-    for (schedule::BufferId id : op.operands().writes)
-      label.bytes += schedule.buffers[static_cast<std::size_t>(id)].bytes;
-  }
-  return label;
-}
-
-/// Labels of all ops, made once: a writer asks for one at every record.
-class Labels {
- public:
-  explicit Labels(const engine::Setup& p) {
-    for (const schedule::Schedule& schedule : p.schedules.steps) {
-      std::vector<trace::OpLabel>& labels = by_step_.emplace_back();
-      for (const schedule::Op& op : schedule.ops) labels.push_back(label_of(p, schedule, op));
-    }
-  }
-  const trace::OpLabel& operator()(std::int32_t step, std::int32_t op) const {
-    const std::size_t last = by_step_.size() - 1;
-    return by_step_[std::min(static_cast<std::size_t>(step), last)][static_cast<std::size_t>(op)];
-  }
-
- private:
-  std::vector<std::vector<trace::OpLabel>> by_step_;
-};
 
 std::int64_t unix_now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch())
@@ -105,11 +36,6 @@ trace::TimeBase time_base(const engine::Setup& setup, const std::vector<trace::R
   return time;
 }
 
-trace::RankFacts facts_of(const engine::Setup& setup, int rank) {
-  return {rank, setup.plan.mesh.ranks(), std::string(config::to_string(setup.config.device.backend)),
-          groups_of(setup.plan.groups, rank)};
-}
-
 void write_rank_files(const std::filesystem::path& folder, const engine::Setup& setup,
                       const std::vector<trace::RankTrace>& traces, const trace::TimeBase& time,
                       const trace::LabelOf& label, AllFiles& files) {
@@ -119,7 +45,7 @@ void write_rank_files(const std::filesystem::path& folder, const engine::Setup& 
   for (const trace::RankTrace& trace : traces) {
     files.write([&] {
       trace::write_rank_trace((folder / "trace" / fmt::format("rank_{}.json.gz", trace.rank)).string(), trace,
-                              facts_of(setup, trace.rank), time, label);
+                              rank_facts(setup, trace.rank), time, label);
     });
   }
 }
@@ -155,8 +81,7 @@ trace::RankTrace made_up_trace(const engine::Setup& setup, std::int32_t steps) {
       }
       now += some_ns();
       if (op.allocates.empty() && op.frees.empty()) continue;
-      trace.memory.push_back(
-          {now, setup.memory.peak_occupied, setup.pool_bytes - static_cast<std::int64_t>(random() % 1000)});
+      trace.memory.push_back({now, setup.memory.peak_occupied, setup.pool_bytes});
       for (std::int64_t& live : trace.memory.back().live)
         live -= live > 1000 ? static_cast<std::int64_t>(random() % 1000) : 0;
     }
@@ -164,6 +89,35 @@ trace::RankTrace made_up_trace(const engine::Setup& setup, std::int32_t steps) {
     trace.steps.back().issued_ns = trace.steps.back().end_ns = now;
   }
   return trace;
+}
+
+/// Of step `step` of made_up_trace().
+trace::StepExplanation made_up_explanation(const engine::Setup& setup, const trace::RankTrace& trace,
+                                           std::size_t step) {
+  static const std::string kAdvice(kGuessedAdvice, 'a');
+  const trace::StepWindow& window = trace.steps[step];
+  trace::StepExplanation explanation;
+  explanation.kept_bytes = setup.pool_bytes;
+  explanation.bound = trace::StepBound{window.end_ns - window.begin_ns, Lane::reduce_scatter, 10'000'000};
+  // On a computed clock ops follow each other at once; elsewhere there is a gap before most, with more than one cause.
+  const int spans = setup.config.device.backend == config::BackendKind::virtual_ ? 1 : 2;
+  std::int64_t now = window.begin_ns;
+  const auto last = setup.config.train.warmup + setup.config.train.steps - 1;
+  const std::int64_t number = last - static_cast<std::int64_t>(trace.steps.size() - 1 - step);
+  const schedule::Schedule& schedule =
+      setup.schedules.of_step(static_cast<std::size_t>(std::max<std::int64_t>(number, 0)));
+  for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+    const schedule::Op& op = schedule.ops[i];
+    for (int k = 0; op.has_work() && k < spans; ++k) {
+      explanation.exposed.push_back(
+          {{now, now + 1'234'567}, "late_prefetch", static_cast<std::int32_t>(i), -1, kAdvice});
+    }
+    for (std::size_t k = 0; k < op.allocates.size() + op.frees.size(); ++k) {
+      explanation.memory.push_back({++now, setup.memory.peak_occupied});
+    }
+    now += 1'234'567;
+  }
+  return explanation;
 }
 
 }  // namespace
@@ -202,32 +156,32 @@ std::vector<int> shown_ranks(const Trial& trial, std::int64_t most) {
 
 void write_trace_files(const std::filesystem::path& folder, const engine::Setup& setup, const Trial& trial) {
   const std::vector<trace::RankTrace>& traces = trial.measurement.traces;
-  const Labels labels(setup);
-  const trace::LabelOf label = [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& {
-    return labels(step, op);
-  };
+  const TraceLabels labels(setup);
+  const trace::LabelOf label = std::cref(labels);
   const trace::TimeBase time = time_base(setup, traces);
+  const TraceExplanation explanation(setup, trial);
   AllFiles files;
   files.write([&] {
     trace::write_merged_trace((folder / "trace.json").string(), traces, time, label,
-                              shown_ranks(trial, setup.config.trace.ranks));
+                              shown_ranks(trial, setup.config.trace.ranks), std::cref(explanation));
   });
   files.write([&] { write_rank_files(folder, setup, traces, time, label, files); });
   files.finish();
 }
 
 TraceBytes predict_trace_bytes(const engine::Setup& setup) {
-  const Labels labels(setup);
-  const trace::LabelOf label = [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& {
-    return labels(step, op);
-  };
+  const TraceLabels labels(setup);
+  const trace::LabelOf label = std::cref(labels);
   const auto counted = trace::WholeFile::Fate::counted;
   const trace::TimeBase time{0, 1'700'000'000'000'000'000};
   const auto bytes_of = [&](std::int32_t steps) {
     const std::vector<trace::RankTrace> one{made_up_trace(setup, steps)};
-    return std::array{
-        trace::write_merged_trace("trace.json", one, time, label, {}, counted),
-        trace::write_rank_trace("rank.json.gz", one.front(), facts_of(setup, one.front().rank), time, label, counted)};
+    const trace::ExplanationOf explain = [&](std::size_t, std::size_t step) {
+      return made_up_explanation(setup, one.front(), step);
+    };
+    return std::array{trace::write_merged_trace("trace.json", one, time, label, {}, explain, counted),
+                      trace::write_rank_trace("rank.json.gz", one.front(), rank_facts(setup, one.front().rank), time,
+                                              label, counted)};
   };
   const auto one = bytes_of(1), two = bytes_of(2);
   const double ranks = recorded_ranks(setup);
@@ -244,12 +198,10 @@ TraceBytes predict_trace_bytes(const engine::Setup& setup) {
 }
 
 void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace) {
-  const Labels labels(setup);
+  const TraceLabels labels(setup);
   const std::vector<trace::RankTrace> traces{trace};
   AllFiles files;
-  write_rank_files(
-      folder, setup, traces, time_base(setup, traces),
-      [&](std::int32_t step, std::int32_t op) -> const trace::OpLabel& { return labels(step, op); }, files);
+  write_rank_files(folder, setup, traces, time_base(setup, traces), std::cref(labels), files);
   files.finish();
 }
 

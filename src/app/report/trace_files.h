@@ -32,6 +32,7 @@ struct TraceBytes {
 /// whose size is multiplied by steps and ranks. On GPUs the profiler is taken to record kGuessedActivities an op.
 TraceBytes predict_trace_bytes(const engine::Setup& setup);
 inline constexpr int kGuessedActivities = 6;
+inline constexpr std::size_t kGuessedAdvice = 160;
 
 /// One rank's file alone, on its own time line: trace/rank_N.json.gz. Throws OutputError.
 void write_rank_file(const std::filesystem::path& folder, const engine::Setup& setup, const trace::RankTrace& trace);

@@ -1,0 +1,44 @@
+#include "app/report/trace_explanation.h"
+
+#include <algorithm>
+
+#include "metrics/cause_report.h"
+#include "metrics/memory_timeline.h"
+#include "metrics/step_bound.h"
+#include "metrics/step_view.h"
+
+namespace fsdpbench::app {
+
+static_assert(metrics::kSmallSharePct == 2.0, "kNothingToGain names it");
+
+TraceExplanation::TraceExplanation(const engine::Setup& setup, const Trial& trial)
+    : setup_(setup), run_(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns) {
+  if (!trial.causes) return;
+  advice_.fill(kNothingToGain);
+  for (const metrics::CauseShare& share : trial.causes->causes) {
+    advice_.at(static_cast<std::size_t>(share.cause)) = share.advice;
+  }
+}
+
+trace::StepExplanation TraceExplanation::operator()(std::size_t rank, std::size_t step) const {
+  const metrics::StepRecords& records = run_.steps().at(step);
+  const int place = static_cast<int>(rank);
+  const bool prefetches_backward = setup_.policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
+  trace::StepExplanation explanation;
+  for (const metrics::Stall& stall :
+       metrics::find_stalls(records, setup_.plan.groups, setup_.config.emulate.link(), prefetches_backward, place)) {
+    explanation.exposed.push_back({stall.time, to_string(stall.cause), stall.op, stall.late_rank,
+                                   advice_.at(static_cast<std::size_t>(stall.cause))});
+  }
+  for (const metrics::MemoryLevel& level : metrics::memory_timeline(records, place)) {
+    explanation.memory.push_back({records.window(place).begin_ns + level.time_ns, level.live});
+  }
+  for (const schedule::Buffer& buffer : records.schedule().buffers) {
+    if (buffer.persistent) explanation.kept_bytes += buffer.bytes;
+  }
+  const metrics::StepBound bound = metrics::step_bound(metrics::StepView(records, place));
+  explanation.bound = trace::StepBound{bound.ns, bound.lane, bound.lane_ns};
+  return explanation;
+}
+
+}  // namespace fsdpbench::app

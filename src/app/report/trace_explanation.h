@@ -1,0 +1,36 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "app/experiment/trial.h"
+#include "base/link_model.h"
+#include "engine/setup.h"
+#include "metrics/causes.h"
+#include "metrics/run_view.h"
+#include "trace/explanation.h"
+
+namespace fsdpbench::app {
+
+/// Why ranks did not compute, what was live when, and what their steps could have been: of any step of a trial, for its
+/// timeline. A trace::ExplanationOf; setup and trial must outlive it.
+class TraceExplanation {
+ public:
+  /// The trial must have measured steps.
+  TraceExplanation(const engine::Setup& setup, const Trial& trial);
+
+  /// `rank` and `step`: places in the trial's traces and in their steps.
+  trace::StepExplanation operator()(std::size_t rank, std::size_t step) const;
+
+ private:
+  const engine::Setup& setup_;
+  metrics::RunView run_;
+  std::array<std::string, metrics::kCauseCount> advice_;  // by cause
+};
+
+/// What to do about a cause that is too small for the trial's list of causes.
+inline constexpr const char* kNothingToGain = "This cause takes less than 2 % of the step: there is little to gain.";
+
+}  // namespace fsdpbench::app
