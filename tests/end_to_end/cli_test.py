@@ -415,6 +415,14 @@ class BadInput(Cli):
         broken = self.write("broken.json", '{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":-1}]}')
         done = self.call("trace", "check", broken, code=BAD_INPUT)
         self.assertIn("broken.json: event 0: duration: ", done.stdout)
+        name = "n" * 100_000
+        event = f'{{"ph":"X","{name}":1,"{name}":2,"name":"a","pid":1,"tid":1,"ts":1,"dur":-1}}'
+        many = self.call("trace", "check", self.write("many.json", '{"traceEvents":[' + ",".join([event] * 7) + "]}"),
+                         code=BAD_INPUT).stdout
+        self.assertIn("many.json: and 4 more: 2 structure, 2 duration", many)
+        self.assertIn("many.json: 14 findings in 7 events", many)
+        self.assertEqual(len(many.splitlines()), 12)
+        self.assertLess(max(map(len, many.splitlines())), 600)
         self.assertIn("line 1", self.call("trace", "check", self.write("cut.json", '{"traceEvents":['), code=BAD_INPUT).stdout)
         self.assertIn("nowhere.json", self.error("trace", "check", "nowhere.json"))
         self.assertIn("fsdpbench trace --help", self.error("trace"))
