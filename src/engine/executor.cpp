@@ -46,9 +46,15 @@ void Executor::initialize(const model::FillParameter& fill, int threads) {
 void Executor::start_recording(std::int64_t steps) {
   recording_ = true;
   const std::size_t ops = slots_.size() * static_cast<std::size_t>(steps);
-  trace_.records.reserve(ops);
-  trace_.memory.reserve(ops);
-  trace_.steps.reserve(static_cast<std::size_t>(steps));
+  // Written once, so that no step waits for the operating system to hand the pages out.
+  const auto make_room = [](auto& buffer, std::size_t count) {
+    const std::size_t size = buffer.size();
+    buffer.resize(size + count);
+    buffer.resize(size);
+  };
+  make_room(trace_.records, ops);
+  make_room(trace_.memory, ops);
+  make_room(trace_.steps, static_cast<std::size_t>(steps));
 }
 
 std::int64_t Executor::recording_bytes(const schedule::Schedules& schedules, std::int64_t steps) {

@@ -34,6 +34,8 @@ class Executor {
   float run_step(std::int64_t step);
   /// From now on records and memory samples are kept, in buffers made now for `steps` steps.
   void start_recording(std::int64_t steps);
+  /// Leaves steps out, or records again; what was recorded stays. After start_recording().
+  void pause_recording(bool paused) { recording_ = !paused; }
   /// Host memory that those buffers take.
   static std::int64_t recording_bytes(const schedule::Schedules& schedules, std::int64_t steps);
 

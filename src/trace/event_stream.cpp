@@ -3,14 +3,9 @@
 namespace fsdpbench::trace {
 
 void EventStream::key(const Field& field) {
-  if (field.place == Place::args) {
-    json_.raw(in_args_ ? std::string_view(",\"") : std::string_view(",\"args\":{\""));
-    in_args_ = true;
-  } else {
-    json_.raw(",\"");
-  }
-  json_.raw(field.name);
-  json_.raw("\":");
+  const bool opens_args = field.place == Place::args && !in_args_;
+  json_.key(opens_args ? std::string_view(",\"args\":{\"") : std::string_view(",\""), field.name);
+  in_args_ = in_args_ || opens_args;
 }
 
 void EventStream::head(char ph, std::string_view category, std::string_view name, Track track, std::int64_t time_ns) {

@@ -1,15 +1,10 @@
 #include "trace/json_stream.h"
 
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <cstring>
 
 namespace fsdpbench::trace {
 namespace {
-
-constexpr std::size_t kBufferBytes = 1 << 18;
-constexpr std::size_t kMostDigits = 32;  // of any number
 
 constexpr bool is_plain(unsigned char c) { return c >= 0x20 && c < 0x7F && c != '"' && c != '\\' && c != '<'; }
 
@@ -18,6 +13,23 @@ constexpr auto kPlain = [] {
   for (std::size_t c = 0; c < plain.size(); ++c) plain[c] = is_plain(static_cast<unsigned char>(c));
   return plain;
 }();
+
+/// How many bytes at the beginning of `text` stand for themselves; eight at a time, since nearly all do.
+std::size_t plain_length(std::string_view text) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101, kTops = 0x8080808080808080;
+  // The top bit of each byte that is 0; of bytes above the lowest such one perhaps more, which does no harm.
+  const auto zeros = [](std::uint64_t x) { return (x - kOnes) & ~x & kTops; };
+  std::size_t i = 0;
+  for (; i + 8 <= text.size(); i += 8) {
+    std::uint64_t x = 0;
+    std::memcpy(&x, text.data() + i, 8);
+    const std::uint64_t special = (x & kTops) | ((x - 0x20 * kOnes) & ~x & kTops) | zeros(x ^ ('"' * kOnes)) |
+                                  zeros(x ^ ('\\' * kOnes)) | zeros(x ^ ('<' * kOnes)) | zeros(x ^ (0x7F * kOnes));
+    if (special != 0) break;
+  }
+  while (i < text.size() && kPlain[static_cast<unsigned char>(text[i])]) ++i;
+  return i;
+}
 
 bool continues(std::string_view text, std::size_t i) {
   return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U;
@@ -40,81 +52,67 @@ std::size_t utf8_length(std::string_view text) {
   return continues(text, 1) && continues(text, 2) && continues(text, 3) ? 4 : 0;
 }
 
-JsonStream::JsonStream(WholeFile& file) : file_(file) { buffer_.resize(kBufferBytes); }
-
-char* JsonStream::reserve(std::size_t bytes) {
-  if (used_ + bytes > buffer_.size()) flush();
-  return buffer_.data() + used_;
-}
-
 void JsonStream::flush() {
-  if (used_ == 0) return;
-  file_.write({buffer_.data(), used_});
-  used_ = 0;
+  const std::string_view text(buffer_.data(), buffer_.size() - left());
+  end_ = buffer_.data();
+  if (!text.empty()) file_.write(text);
 }
 
-void JsonStream::raw(std::string_view text) {
-  if (text.size() > buffer_.size()) {
-    flush();
-    file_.write(text);
-    return;
-  }
-  std::memcpy(reserve(text.size()), text.data(), text.size());
-  used_ += text.size();
-}
-
-void JsonStream::integer(std::int64_t value) {
-  char* begin = reserve(kMostDigits);
-  used_ += static_cast<std::size_t>(std::to_chars(begin, begin + kMostDigits, value).ptr - begin);
+void JsonStream::raw_through(std::string_view text) {
+  flush();
+  if (text.size() > left()) return file_.write(text);
+  raw(text);
 }
 
 void JsonStream::microseconds(std::int64_t ns) {
-  char* begin = reserve(kMostDigits);
-  char* p = begin;
+  char* p = reserve(kMostDigits);
   if (ns < 0) *p++ = '-';
   const std::uint64_t magnitude = ns < 0 ? 0 - static_cast<std::uint64_t>(ns) : static_cast<std::uint64_t>(ns);
-  p = std::to_chars(p, begin + kMostDigits, magnitude / 1000).ptr;
+  p = std::to_chars(p, p + kMostDigits, magnitude / 1000).ptr;
   const auto rest = static_cast<unsigned>(magnitude % 1000);
   *p++ = '.';
   *p++ = static_cast<char>('0' + rest / 100);
   *p++ = static_cast<char>('0' + rest / 10 % 10);
   *p++ = static_cast<char>('0' + rest % 10);
-  used_ += static_cast<std::size_t>(p - begin);
+  end_ = p;
 }
 
 void JsonStream::number(double value) {
   if (!std::isfinite(value)) return raw("null");
-  char* begin = reserve(kMostDigits);
-  const auto end = std::to_chars(begin, begin + kMostDigits, value, std::chars_format::general, 6).ptr;
-  used_ += static_cast<std::size_t>(end - begin);
+  char* const begin = reserve(kMostDigits);
+  end_ = std::to_chars(begin, begin + kMostDigits, value, std::chars_format::general, 6).ptr;
 }
 
 void JsonStream::text(std::string_view value) {
   raw('"');
+  const std::size_t plain = plain_length(value);
+  raw(value.substr(0, plain));
+  if (plain < value.size()) escaped(value.substr(plain));
+  raw('"');
+}
+
+void JsonStream::escaped(std::string_view value) {
   while (!value.empty()) {
-    std::size_t plain = 0;
-    while (plain < value.size() && kPlain[static_cast<unsigned char>(value[plain])]) ++plain;
-    raw(value.substr(0, plain));
-    value.remove_prefix(plain);
-    if (value.empty()) break;
     const char c = value[0];
     const std::size_t length = utf8_length(value);
     if (c == '"' || c == '\\') {
       raw('\\');
       raw(c);
+    } else if (length > 1 || kPlain[static_cast<unsigned char>(c)]) {
+      raw(value.substr(0, length));
     } else if (length == 1) {  // a control character or '<'
       constexpr std::string_view kHex = "0123456789abcdef";
       raw("\\u00");
       raw(kHex[static_cast<unsigned char>(c) >> 4U]);
       raw(kHex[static_cast<unsigned char>(c) & 15U]);
-    } else if (length > 1) {
-      raw(value.substr(0, length));
     } else {
       raw("\xEF\xBF\xBD");
     }
     value.remove_prefix(length > 0 ? length : 1);
+    const std::size_t plain = plain_length(value);
+    raw(value.substr(0, plain));
+    value.remove_prefix(plain);
   }
-  raw('"');
 }
 
 }  // namespace fsdpbench::trace
