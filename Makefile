@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test headers demo bench-build bench analysis report gallery hta asan tsan fuzz faults cuda cuda-build cuda-headers clean
+.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta asan tsan fuzz faults cuda cuda-build cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -13,6 +13,7 @@ help:
 	@echo "make demo    install what is missing, build, and train the quickstart with and without prefetching"
 	@echo "make build   the program, as build/bin/fsdpbench (installs what is missing)"
 	@echo "make test    build everything and pass all tests"
+	@echo "make under-load  the tests of threads, processes and links once more, while other processes keep all cores busy"
 	@echo "make headers  every header on its own through the compiler"
 	@echo "make bench   the speed programs, with the ratios they print"
 	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib and numpy from PyPI)"
@@ -43,6 +44,11 @@ build: configure
 test: configure
 	@$(QUIETLY) build/build.log cmake --build build
 	@$(QUIETLY) build/test.log ctest --preset default
+
+# `tests/under_load ctest --preset default` for all of them.
+under-load: configure
+	@$(QUIETLY) build/build.log cmake --build build
+	@$(QUIETLY) build/under-load.log tests/under_load ctest --preset default --label-regex '^(backend|engine|launch|mpi|processes)$$'
 
 headers: configure
 	@$(QUIETLY) build/build.log cmake --build build --target header_tests
