@@ -133,7 +133,7 @@ Exit codes
 
 constexpr const char* kCompareHelp = R"(
 A and B run in turns (A B, B A, A B, ...), each time a short run, so that what the machine does meanwhile hits both
-alike. Their trials, not their steps, are compared: the median ratio with its 98 % interval, and a verdict in words.
+alike. Their trials, not their steps, are compared: the median ratio with its 99 % interval, and a verdict in words.
 compare.json gets all values and the keys that differ, trials.jsonl each finished trial, at once: the same command with
 --out of that folder goes on after a kill or Ctrl-C. The exit code is 0 whatever the verdict, or 7 for "slower" with
 --fail-if-slower.

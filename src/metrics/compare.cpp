@@ -33,9 +33,9 @@ std::size_t below(std::mt19937& random, std::size_t n) {
 
 /// Student's quantile for kComparisonConfidence, both sides; beyond the table its last value errs on the safe side.
 double student(std::size_t freedom) {
-  static constexpr std::array<double, 30> kTable{31.821, 6.965, 4.541, 3.747, 3.365, 3.143, 2.998, 2.896, 2.821, 2.764,
-                                                 2.718,  2.681, 2.650, 2.624, 2.602, 2.583, 2.567, 2.552, 2.539, 2.528,
-                                                 2.518,  2.508, 2.500, 2.492, 2.485, 2.479, 2.473, 2.467, 2.462, 2.457};
+  static constexpr std::array<double, 30> kTable{63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169,
+                                                 3.106,  3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845,
+                                                 2.831,  2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750};
   return kTable.at(std::min(freedom, kTable.size()) - 1);
 }
 

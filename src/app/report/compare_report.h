@@ -42,7 +42,7 @@ struct DifferingKey {
 /// lacks has the value null there.
 std::vector<DifferingKey> differing_keys(const nlohmann::json& a, const nlohmann::json& b);
 
-/// The verdict in one sentence: "B is 5.2 % slower than A (98 % interval of B / A: 1.041 to 1.063)."
+/// The verdict in one sentence: "B is 5.2 % slower than A (99 % interval of B / A: 1.041 to 1.063)."
 std::string verdict_sentence(const metrics::Comparison& comparison, double threshold, Evidence evidence);
 
 /// "A = …, B = …", the keys that differ, medians, parts of the step, memory, and the verdict.
