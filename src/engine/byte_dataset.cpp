@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/random.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -33,14 +34,6 @@ std::vector<fs::path> files_below(const fs::path& folder) {
   }
   std::ranges::sort(files);
   return files;
-}
-
-/// A well-mixed 64-bit number (the splitmix64 generator's output function).
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27U)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31U);
 }
 
 }  // namespace
@@ -95,7 +88,7 @@ void ByteDataset::append_file(const fs::path& file) {
 std::span<const std::uint8_t> ByteDataset::sample(std::int64_t index, std::int64_t length) const {
   if (length < 1 || length > size()) throw std::out_of_range("ByteDataset::sample: no window of that length");
   const auto places = static_cast<std::uint64_t>(size() - length + 1);
-  const std::uint64_t begin = mix(static_cast<std::uint64_t>(index)) % places;
+  const std::uint64_t begin = split_mixed(static_cast<std::uint64_t>(index)) % places;
   return {reinterpret_cast<const std::uint8_t*>(bytes_.data()) + begin, static_cast<std::size_t>(length)};
 }
 

@@ -19,16 +19,6 @@ inline double whole(double x) {
   return (x + kPush) - kPush;
 }
 
-/// The standard normal distribution's quantile, by bisection: it is asked a thousand times, once.
-double normal_quantile(double p) {
-  double low = -10, high = 10;
-  for (int i = 0; i < 60; ++i) {
-    const double middle = (low + high) / 2;
-    (std::erfc(-middle / std::sqrt(2.0)) / 2 < p ? low : high) = middle;
-  }
-  return (low + high) / 2;
-}
-
 }  // namespace
 
 Jitter::Jitter(std::uint64_t seed, std::vector<double> residuals, double pause_chance, double pause_ns)

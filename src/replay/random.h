@@ -1,20 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+
+#include "base/random.h"
 
 namespace fsdpbench::replay {
 
-/// The finalizer of MurmurHash3: a bijection of 64 bits without visible structure. A random number for whoever knows
-/// what it is for, and the same one whenever it is asked.
-constexpr std::uint64_t mixed(std::uint64_t x) {
-  x ^= x >> 33;
-  x *= 0xff51afd7ed558ccdULL;
-  x ^= x >> 33;
-  x *= 0xc4ceb9fe1a85ec53ULL;
-  return x ^ (x >> 33);
-}
-
-/// Of one op in one step.
+/// A random number of one op in one step.
 constexpr std::uint64_t op_key(std::uint64_t seed, std::int64_t step, std::size_t op) {
   return mixed(seed ^ mixed(static_cast<std::uint64_t>(step) << 32 | op));
 }

@@ -9,6 +9,7 @@
 #include "backend/cpu/reduce.h"
 #include "backend/cpu/team.h"
 #include "base/clock.h"
+#include "base/random.h"
 #include "launch/host_identity.h"
 
 namespace fsdpbench::backend::cpu {
@@ -19,12 +20,7 @@ namespace {
 constexpr std::int64_t kBlock_bytes = std::int64_t{1} << 20;
 
 /// Different for different arguments, as good as surely.
-std::uint64_t mix(std::uint64_t a, std::uint64_t b) {
-  std::uint64_t x = a * 0x9E3779B97F4A7C15U + b;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
-  return x ^ (x >> 31);
-}
+std::uint64_t joined(std::uint64_t a, std::uint64_t b) { return mixed(mixed(a) + b); }
 
 }  // namespace
 
@@ -107,7 +103,8 @@ std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveArguments
     links.learn(world_ranks_[static_cast<std::size_t>(peer)],
                 std::span(words.flows).first(static_cast<std::size_t>(words.flow_count)), words.now_ns);
   }
-  return links.begin(world_ranks_, wire_bytes(call, size()), hops(call.kind, size()), start_ns, mix(id_, ++transfers_));
+  return links.begin(world_ranks_, wire_bytes(call, size()), hops(call.kind, size()), start_ns,
+                     joined(id_, ++transfers_));
 }
 
 void ProcessGroup::move(const CollectiveArguments& call) {
@@ -188,7 +185,7 @@ std::shared_ptr<Group> ProcessGroup::split(int, int color, int key, int& new_ran
   meet(hosts_, world_ranks_, mine);
   std::unique_ptr<launch::PeerGroup> lanes = hosts_.split(color, key);
   std::unique_ptr<launch::PeerGroup> hosts = hosts_.split(color, key);
-  const std::uint64_t id = mix(mix(id_, ++splits_), static_cast<std::uint64_t>(color));
+  const std::uint64_t id = joined(joined(id_, ++splits_), static_cast<std::uint64_t>(color));
   std::shared_ptr<ProcessGroup> group = make(team_, std::move(lanes), std::move(hosts), id);
   new_rank = group->rank();
   return group;
