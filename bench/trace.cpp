@@ -229,7 +229,7 @@ void step_with_recording_over_without(benchmark::State& state) {
   c.train.seq_len = 64;
   c.train.batch_per_rank = 2;
   c.mesh = {2, 2, 1};
-  bench::step_with_recording_over_without(state, *backend::cpu::make_cpu_backend(), c, 400);
+  bench::step_with_recording_over_without(state, *backend::cpu::make_cpu_backend(), c, 800);
 }
 BENCHMARK(step_with_recording_over_without)->Iterations(1)->Unit(benchmark::kSecond)->UseRealTime();
 
