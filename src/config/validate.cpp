@@ -70,16 +70,25 @@ void check_checkpointing(const Fsdp& fsdp, Notes& notes) {
   }
 }
 
-/// One rank has nobody to share with: as in FSDP1 it behaves as no_shard, whatever was asked.
+/// One rank has nobody to share with. FSDP1 makes it no_shard, whatever was asked; FSDP2 copies its units and frees
+/// them as if there were others.
 void settle_single_rank(RunConfig& config, Notes& notes) {
   require(config.mesh.shard <= 1 && config.mesh.replicate <= 1,
           "mesh.shard = {} and mesh.replicate = {} do not fit mesh.ranks = 1; leave them out.", config.mesh.shard,
           config.mesh.replicate);
   config.mesh.shard = config.mesh.replicate = 1;
-  if (config.fsdp.strategy != Strategy::no_shard) {
+  if (config.fsdp.reshard_after_forward.mode == ReshardAfterForward::Mode::group)
+    config.fsdp.reshard_after_forward = {};
+  if (config.fsdp.layout == Layout::per_param && config.fsdp.strategy != Strategy::no_shard) {
     notes.push_back(
-        fmt::format("mesh.ranks = 1: fsdp.strategy = \"{}\" behaves as \"no_shard\", nothing is communicated.",
-                    to_string(config.fsdp.strategy)));
+        "mesh.ranks = 1: nothing is communicated, but units are copied and freed as fully_shard does; "
+        "fsdp.strategy = \"no_shard\" leaves them where they are.");
+    return;
+  }
+  if (config.fsdp.strategy != Strategy::no_shard) {
+    notes.push_back(fmt::format(
+        "mesh.ranks = 1: fsdp.strategy = \"{}\" behaves as \"no_shard\"; there is nobody to communicate with.",
+        to_string(config.fsdp.strategy)));
   }
   config.fsdp.strategy = Strategy::no_shard;
   config.fsdp.reshard_after_forward = {};
@@ -103,9 +112,14 @@ void settle_hybrid(RunConfig& config, Notes& notes) {
   require(mesh.shard * mesh.replicate == mesh.ranks,
           "mesh.shard * mesh.replicate = {} * {} = {} is not mesh.ranks = {}.", mesh.shard, mesh.replicate,
           mesh.shard * mesh.replicate, mesh.ranks);
-  require(mesh.shard > 1,
+  require(mesh.shard > 1 || config.fsdp.layout == Layout::per_param,
           "fsdp.strategy = \"{}\" with mesh.shard = 1 shards nothing; use \"no_shard\", or mesh.shard above 1.",
           strategy);
+  if (mesh.shard == 1) {
+    notes.push_back(fmt::format(
+        "mesh.shard = 1: fsdp.strategy = \"{}\" shards nothing, but copies and frees units as fully_shard does.",
+        strategy));
+  }
   if (mesh.replicate == 1) {
     notes.push_back(
         fmt::format("mesh.replicate = 1: fsdp.strategy = \"{}\" has no replicas to reduce across.", strategy));
@@ -138,7 +152,8 @@ void check_reshard(RunConfig& config, Notes& notes) {
             "fsdp.reshard_after_forward = {} does not divide the shard group of {} ranks.", reshard.group,
             config.mesh.shard);
   }
-  if (config.mesh.shard == 1 && reshard.mode == ReshardAfterForward::Mode::always) {
+  const bool copies = config.fsdp.layout == Layout::per_param && config.fsdp.strategy != Strategy::no_shard;
+  if (config.mesh.shard == 1 && !copies && reshard.mode == ReshardAfterForward::Mode::always) {
     notes.push_back("fsdp.reshard_after_forward has no effect: no unit is sharded.");
   }
   if (!config.fsdp.reshard_after_backward && config.train.accumulate == 1) {

@@ -87,7 +87,7 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
     ranges_.begin_on_lane(device, op, step);
     if (recording_) device.set_op(static_cast<std::int32_t>(step), record->op);
     backend::Stamp* stamp = recording_ ? &slot.stamp : nullptr;
-    if (op.is_collective()) {
+    if (op.is_collective() && plan_.groups.size(op.group()) > 1) {
       runner_.enqueue_collective(op, slot, communicators_, stamp);
     } else {
       device.enqueue(

@@ -29,7 +29,7 @@ MemoryEstimate memory_without_fsdp(const Plan& plan, const config::RunConfig& co
 }
 
 MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& config) {
-  if (plan.mesh.shard == 1) return memory_without_fsdp(plan, config);
+  if (!plan.shares_units()) return memory_without_fsdp(plan, config);
   MemoryEstimate e;
   double owned = 0, largest = 0;
   for (const Unit& unit : plan.units) {

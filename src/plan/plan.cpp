@@ -24,6 +24,8 @@ Plan make_plan(const config::RunConfig& config) {
   Plan plan;
   plan.shapes = model_shapes(config.model);
   plan.mesh = {static_cast<int>(config.mesh.shard), static_cast<int>(config.mesh.replicate)};
+  plan.copies_alone = plan.mesh.shard == 1 && config.fsdp.layout == config::Layout::per_param &&
+                      config.fsdp.strategy != config::Strategy::no_shard;
   plan.param_dtype = config.fsdp.param_dtype;
   plan.reduce_dtype = config.fsdp.reduce_dtype;
   plan.unit_of_module.resize(plan.shapes.modules.size());
@@ -37,7 +39,7 @@ Plan make_plan(const config::RunConfig& config) {
       plan.unit_of_module[static_cast<std::size_t>(m)] = static_cast<int>(plan.units.size());
     Unit unit;
     unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, plan.mesh.shard,
-                                    config.fsdp.shard_threshold);
+                                    config.fsdp.shard_threshold, plan.copies_alone);
     if (fewer) unit.group_layout.push_back(regroup(unit.layout, plan.groups.size(Group::reshard)));
     unit.members = std::move(members);
     plan.units.push_back(std::move(unit));

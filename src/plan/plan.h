@@ -36,8 +36,12 @@ struct Plan {
   DType reduce_dtype = DType::f32;
 
   static constexpr int kRoot = 0;
+  bool copies_alone = false;  ///< one shard, and parameters are copied out of it and freed all the same (FSDP2)
+
   /// Masters are used for computing as they are: nothing to gather, cast or free.
-  bool resident() const { return mesh.shard == 1 && param_dtype == DType::f32; }
+  bool resident() const { return mesh.shard == 1 && param_dtype == DType::f32 && !copies_alone; }
+  /// Units are made whole for a while, and freed.
+  bool shares_units() const { return mesh.shard > 1 || copies_alone; }
 };
 
 /// Pure arithmetic; the configuration must be valid (config/validate.h), its mesh filled in.

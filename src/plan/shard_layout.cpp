@@ -25,7 +25,7 @@ void place_per_param(ShardLayout& result) {
   for (ParameterPlacement& p : result.sharded) {
     p.chunk_rows = ceil_div(p.rows, result.shards);
     // One shard: the shard is the unsharded buffer, so its parameters are aligned as that one's.
-    p.shard_offset = result.shards == 1 ? round_up(result.shard_numel, kUnshardedAlignment) : result.shard_numel;
+    p.shard_offset = result.views() ? round_up(result.shard_numel, kUnshardedAlignment) : result.shard_numel;
     result.shard_numel = p.shard_offset + p.chunk_numel();
     p.unsharded_offset = round_up(end, kUnshardedAlignment);
     end = p.unsharded_offset + p.chunk_numel() * result.shards;
@@ -62,10 +62,11 @@ std::vector<ShardPiece> ShardLayout::pieces(int index) const {
 }
 
 ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>& parameters, config::Layout layout,
-                              int shards, std::int64_t replicate_below) {
+                              int shards, std::int64_t replicate_below, bool copied) {
   ShardLayout result;
   result.layout = layout;
   result.shards = shards;
+  result.copied = copied;
   for (int index : parameters) {
     const ParameterShape& shape = shapes.parameters[static_cast<std::size_t>(index)];
     ParameterPlacement placement;

@@ -40,10 +40,12 @@ struct ShardPiece {
 /// per_param (FSDP2): each parameter split along dim 0 as torch.chunk does, chunks padded to equal size; a shard is
 /// its rank's chunks one after another; gathered is rank-major and is copied out to the unsharded buffer.
 ///
-/// Padding is always zero. With one shard both layouts are the same: the shard is the unsharded buffer.
+/// Padding is always zero. With one shard both layouts are the same: the shard is the unsharded buffer; unless
+/// `copied`: then per_param is as ever, a shard that is copied out to the unsharded buffer.
 struct ShardLayout {
   config::Layout layout = config::Layout::flat;
   int shards = 1;
+  bool copied = false;
   std::int64_t shard_numel = 0;      ///< per rank, padding included
   std::int64_t unsharded_numel = 0;  ///< size of the unsharded buffer
   std::int64_t replicated_numel = 0;
@@ -52,7 +54,7 @@ struct ShardLayout {
 
   std::int64_t gathered_numel() const { return shard_numel * shards; }
   /// Gathered and unsharded buffer are one.
-  bool views() const { return layout == config::Layout::flat || shards == 1; }
+  bool views() const { return layout == config::Layout::flat || (shards == 1 && !copied); }
   std::int64_t parameter_numel() const;  ///< of the sharded parameters, without padding
   std::int64_t padding_numel() const { return gathered_numel() - parameter_numel(); }
   /// What shard `index` holds, in shard order. Padding is in no piece.
@@ -60,8 +62,8 @@ struct ShardLayout {
 };
 
 /// Splits `parameters` (indices into shapes) over `shards` ranks; those of fewer than `replicate_below` elements
-/// stay replicated.
+/// stay replicated. `copied`: per_param is copied out even of one shard.
 ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>& parameters, config::Layout layout,
-                              int shards, std::int64_t replicate_below);
+                              int shards, std::int64_t replicate_below, bool copied = false);
 
 }  // namespace fsdpbench::plan

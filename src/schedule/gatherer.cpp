@@ -86,6 +86,11 @@ void Gatherer::gather_views(int unit, bool prefetch) {
 
 void Gatherer::gather_per_param(int unit, bool prefetch) {
   State& s = state(unit);
+  if (builder_.plan.copies_alone) {
+    s.gathered = builder_.persistent(BufferRole::master_shard, unit);
+    builder_.append(OpKind::unshard, {.unit = unit, .prefetch = prefetch});
+    return;
+  }
   if (s.grouped()) builder_.wait(Lane::copy, s.group_shard_kept, WaitReason::data);
   order(Lane::copy);
   s.gathered = new_parameters(BufferRole::gathered, unit, unit_of(unit).layout.gathered_numel());
@@ -113,19 +118,20 @@ void Gatherer::wait_for_unshard(int unit) {
   State& s = state(unit);
   if (nothing_to_gather(unit) || s.waited) return;
   s.waited = true;
-  builder_.wait(Lane::compute, s.ready, WaitReason::data);
+  const bool alone = builder_.plan.copies_alone;  // the shard itself is what was gathered, and stays
+  if (!alone) builder_.wait(Lane::compute, s.ready, WaitReason::data);
   if (unit_of(unit).layout.views()) return;
 
   const bool event_limit = builder_.policy.fsdp.all_gather_limit.mode == LimitMode::fsdp2_event;
-  const bool hold = event_limit && builder_.phase == Phase::forward;
+  const bool hold = event_limit && !alone && builder_.phase == Phase::forward;
   if (hold) release_held();
   s.unsharded = new_parameters(BufferRole::unsharded, unit, unit_of(unit).layout.unsharded_numel);
   // The root's output goes before the next copy-in, so that limits on gathers count the units and nothing else.
-  const bool release_now = unit == plan::Plan::kRoot ? !hold : event_limit && !hold;
+  const bool release_now = !alone && (unit == plan::Plan::kRoot ? !hold : event_limit && !hold);
   // A gather over the reshard group was rank-major over fewer, larger chunks.
   builder_.append(OpKind::copy_out, {.lane = Lane::compute, .unit = unit},
                   LayoutCopy{.from = s.gathered, .to = s.unsharded, .over = s.over()},
-                  {.allocates = {s.unsharded}, .frees = {hold || release_now ? kNoBuffer : s.gathered}});
+                  {.allocates = {s.unsharded}, .frees = {alone || hold || release_now ? kNoBuffer : s.gathered}});
   const Held output{unit, s.gathered, builder_.record(EventRole::copied_out, unit)};
   s.gathered = kNoBuffer;
   if (hold) {

@@ -18,6 +18,7 @@ namespace fsdpbench::schedule {
 /// issued its own gather (forward) or until copied out (backward): PyTorch's two buffers. PyTorch lets its all-gather
 /// stream wait for that copy-out as well as its copy-in stream; the second wait alone orders both (pytorch#177147),
 /// so it is the only one here.
+/// per_param with one shard: a mark where others gather, then copy_out straight from the shard, which stays.
 class Gatherer {
  public:
   /// Both must outlive it; the limiter is asked before each gather and told of each gather and free.

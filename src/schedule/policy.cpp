@@ -23,7 +23,7 @@ bool strategy_reshards(const Policy& policy) {
 
 bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit) {
   using Mode = config::ReshardAfterForward::Mode;
-  if (plan.mesh.shard == 1) return false;  // one rank, or no_shard: nothing to win
+  if (!plan.shares_units()) return false;  // no_shard: nothing to win
   const config::ReshardAfterForward& reshard = policy.fsdp.reshard_after_forward;
   switch (reshard.mode) {
     case Mode::always: return true;

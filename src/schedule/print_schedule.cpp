@@ -57,8 +57,9 @@ std::string collective_order(const plan::Plan& plan, const Schedule& schedule) {
 std::string issue_order(const plan::Plan& plan, const Schedule& schedule) {
   return join(schedule, [&](const Op& op) -> std::string {
     switch (op.kind) {
+      case OpKind::unshard:
       case OpKind::all_gather: return "U" + label(plan, op.unit);
-      case OpKind::reshard: return plan.mesh.shard > 1 ? "S" + label(plan, op.unit) : "";
+      case OpKind::reshard: return plan.shares_units() ? "S" + label(plan, op.unit) : "";
       case OpKind::post_backward: return "P" + label(plan, op.unit);
       default: return {};
     }

@@ -80,12 +80,15 @@ void Reducer::reduce(int unit, bool last_micro) {
     s.unsharded = kNoBuffer;
     if (!accumulate_unsharded(flow, last_micro)) continue;
     const plan::Mesh& mesh = builder_.plan.mesh;
+    // One rank of FSDP1 is NO_SHARD, which reduces over whatever group there is.
+    const bool reduces_across =
+        mesh.replicate > 1 || (mesh.ranks() == 1 && layout(unit).layout == config::Layout::flat);
     if (replicated) {
       cast(flow, Lane::all_reduce);
       all_reduce(flow, Group::shard, factors_.shard);
       if (mesh.replicate > 1) all_reduce(flow, Group::replicate, factors_.replicate);
     } else {
-      if (mesh.shard > 1) {
+      if (builder_.plan.shares_units()) {
         if (!layout(unit).views()) copy_in(flow);
         cast(flow, Lane::reduce_scatter);
         reduce_scatter(flow);
@@ -94,9 +97,9 @@ void Reducer::reduce(int unit, bool last_micro) {
           continue;
         }
       } else {
-        cast(flow, mesh.replicate > 1 ? Lane::all_reduce : Lane::compute);
+        cast(flow, reduces_across ? Lane::all_reduce : Lane::compute);
       }
-      if (mesh.replicate > 1) all_reduce(flow, Group::replicate, factors_.replicate);
+      if (reduces_across) all_reduce(flow, Group::replicate, factors_.replicate);
     }
     finish_gradient(flow);
     leave(flow);
@@ -159,14 +162,21 @@ void Reducer::reduce_scatter(Flow& flow) {
       keeps_result(flow) && !adds_partials() ? BufferRole::gradient_shard : BufferRole::reduce_output, dtype,
       flow.numel * size_of(dtype), flow.unit);
   const bool compute_frees = fsdp.reduce_scatter_buffers > 0;
-  builder_.append(OpKind::reduce_scatter, {.lane = Lane::reduce_scatter, .unit = flow.unit},
-                  Collective{.group = fsdp.separate_reduce_scatter_comm ? Group::shard_separate : Group::shard,
-                             .input = input,
-                             .output = flow.buffer,
-                             .count = flow.numel,
-                             .dtype = dtype,
-                             .scale = factors_.shard},
-                  {.allocates = {flow.buffer}, .frees = {compute_frees ? kNoBuffer : input}});
+  const Lifetimes lifetimes{.allocates = {flow.buffer}, .frees = {compute_frees ? kNoBuffer : input}};
+  if (builder_.plan.copies_alone) {
+    builder_.append(OpKind::reduce_cast, {.lane = Lane::reduce_scatter, .unit = flow.unit},
+                    Cast{.from = input, .to = flow.buffer, .count = flow.numel, .factor = factors_.shard}, lifetimes);
+  } else {
+    const Group group = fsdp.separate_reduce_scatter_comm ? Group::shard_separate : Group::shard;
+    builder_.append(OpKind::reduce_scatter, {.lane = Lane::reduce_scatter, .unit = flow.unit},
+                    Collective{.group = group,
+                               .input = input,
+                               .output = flow.buffer,
+                               .count = flow.numel,
+                               .dtype = dtype,
+                               .scale = factors_.shard},
+                    lifetimes);
+  }
   flow.ready = builder_.record(EventRole::reduced, flow.unit);
   if (compute_frees) inputs_.push_back({input, flow.ready, flow.unit});
 }

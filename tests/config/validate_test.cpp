@@ -112,12 +112,35 @@ TEST(Validate, ImpossibleMeshes) {
   EXPECT_EQ(message(Strategy::hybrid_shard, {8, 0, 3}), "mesh.replicate = 3 does not divide mesh.ranks = 8.");
   EXPECT_EQ(message(Strategy::hybrid_shard, {8, 4, 4}),
             "mesh.shard * mesh.replicate = 4 * 4 = 16 is not mesh.ranks = 8.");
-  EXPECT_THAT(message(Strategy::hybrid_shard, {8, 1, 8}), HasSubstr("with mesh.shard = 1 shards nothing"));
   EXPECT_THAT(message(Strategy::full_shard, {1, 2, 0}), HasSubstr("do not fit mesh.ranks = 1"));
 }
 
-TEST(Validate, OneRankBehavesAsNoShard) {
+TEST(Validate, OneShardIsForPerParamOnly) {
+  const auto one_shard = [](Layout layout) {
+    return [layout](RunConfig& c) {
+      c.fsdp.strategy = Strategy::hybrid_shard;
+      c.fsdp.layout = layout;
+      c.mesh = {8, 1, 8};
+    };
+  };
+  EXPECT_THAT(error(one_shard(Layout::flat)), HasSubstr("with mesh.shard = 1 shards nothing"));
+  const Checked checked = check(one_shard(Layout::per_param));
+  EXPECT_EQ(checked.config.mesh, (Mesh{8, 1, 8}));
+  EXPECT_THAT(checked.notes, ElementsAre(HasSubstr("mesh.shard = 1: fsdp.strategy = \"hybrid_shard\" shards nothing")));
+}
+
+TEST(Validate, OneRankOfFsdp2CopiesItsUnits) {
   const Checked checked = check([](RunConfig& c) { c.mesh.ranks = 1; });
+  EXPECT_EQ(checked.config.fsdp.strategy, Strategy::full_shard);
+  EXPECT_EQ(checked.config.mesh, (Mesh{1, 1, 1}));
+  EXPECT_THAT(checked.notes, ElementsAre(HasSubstr("units are copied and freed as fully_shard does")));
+}
+
+TEST(Validate, OneRankOfFsdp1BehavesAsNoShard) {
+  const Checked checked = check([](RunConfig& c) {
+    c.mesh.ranks = 1;
+    c.fsdp.layout = Layout::flat;
+  });
   EXPECT_EQ(checked.config.fsdp.strategy, Strategy::no_shard);
   EXPECT_EQ(checked.config.mesh, (Mesh{1, 1, 1}));
   EXPECT_THAT(checked.notes, ElementsAre(HasSubstr("\"full_shard\" behaves as \"no_shard\"")));

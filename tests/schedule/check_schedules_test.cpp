@@ -104,7 +104,8 @@ TEST(CheckSchedules, CollectivesFitTheirBuffers) {
             break;
           default: EXPECT_EQ(work.input, work.output); EXPECT_EQ(bytes(work.output), work.bytes());
         }
-        EXPECT_TRUE(c.plan.groups.exists(work.group));
+        // One flat rank reduces over itself: that moves nothing, so it has no communicator.
+        EXPECT_TRUE(c.plan.groups.exists(work.group) || c.plan.groups.ranks() == 1);
         ++collectives;
       }
     }

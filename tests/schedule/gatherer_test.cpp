@@ -58,18 +58,40 @@ TEST(Gatherer, FlatCastsALowerDtypeBeforeAndFreesTheCastAfterTheGather) {
   EXPECT_EQ(g.op(1).waits, (std::vector<Wait>{{g.op(0).record, WaitReason::data}}));
 }
 
-TEST(Gatherer, OneShardIsCastButNotGathered) {
-  Gathering g(with(Layout::per_param, DType::bf16, 1));
+config::RunConfig no_shard(DType dtype) {
+  config::RunConfig c = with(Layout::per_param, dtype, 1);
+  c.fsdp.strategy = config::Strategy::no_shard;
+  return c;
+}
+
+TEST(Gatherer, NoShardIsCastButNotGathered) {
+  Gathering g(no_shard(DType::bf16));
   g.use(kUnit);
   EXPECT_EQ(g.ops(), "cast_shard forward");
   EXPECT_EQ(g.gatherer.parameters(kUnit).sharded, g.work<Cast>(0).to);
 }
 
-TEST(Gatherer, OneShardInFp32IsUsedWhereItLies) {
-  Gathering g(with(Layout::per_param, DType::f32, 1));
+TEST(Gatherer, NoShardInFp32IsUsedWhereItLies) {
+  Gathering g(no_shard(DType::f32));
   g.use(kUnit);
   EXPECT_EQ(g.ops(), "forward");
   EXPECT_EQ(g.role(g.gatherer.parameters(kUnit).sharded), BufferRole::master_shard);
+}
+
+TEST(Gatherer, OneShardOfPerParamIsCopiedOutAndFreedButNotGathered) {
+  for (DType dtype : {DType::f32, DType::bf16}) {
+    Gathering g(with(Layout::per_param, dtype, 1));
+    g.use(kUnit);
+    g.gatherer.reshard(kUnit, true);
+    EXPECT_EQ(g.ops(), "unshard copy_out forward reshard");
+    const auto copy = g.work<LayoutCopy>(1);
+    EXPECT_EQ(g.role(copy.from), BufferRole::master_shard);
+    EXPECT_EQ(g.builder.dtype_of(copy.to), dtype);
+    EXPECT_EQ(g.op(1).lane, Lane::compute);
+    EXPECT_EQ(g.op(1).allocates, std::vector<BufferId>{copy.to});
+    EXPECT_TRUE(g.op(1).frees.empty());  // the shard stays
+    EXPECT_EQ(g.op(3).frees, std::vector<BufferId>{copy.to});
+  }
 }
 
 TEST(Gatherer, PerParamCopiesInGathersInPlaceAndCopiesOut) {

@@ -169,6 +169,25 @@ TEST(Fsdp1Order, NoShard) {
   EXPECT_EQ(collectives(c), "| AR3 AR2 AR1 AR0 ARR");
 }
 
+TEST(Fsdp1Order, OneRankReducesOverItself) {
+  config::RunConfig c = fsdp1();
+  c.fsdp.strategy = Strategy::no_shard;
+  c.mesh = {1, 1, 1};
+  EXPECT_EQ(collectives(c), "| AR3 AR2 AR1 AR0 ARR");
+  EXPECT_EQ(issue(c), "| P3 P2 P1 P0 PR");
+}
+
+TEST(Fsdp2Order, OneShardIsCopiedAndFreedAllTheSame) {
+  config::RunConfig c = fsdp2(3);
+  c.mesh = {1, 1, 1};
+  EXPECT_EQ(collectives(c), "|");
+  EXPECT_EQ(issue(c), "UR U0 S0 U1 S1 U2 S2 | U2 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
+  c.fsdp.strategy = Strategy::hybrid_shard;
+  c.mesh = {2, 1, 2};
+  EXPECT_EQ(collectives(c), "| AR2 AR1 AR0 ARR");
+  EXPECT_EQ(issue(c), "UR U0 S0 U1 S1 U2 S2 | U2 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
+}
+
 TEST(Fsdp1Order, RootWithoutParameters) {
   config::RunConfig c = fsdp1();
   c.model.kind = config::ModelKind::mlp;

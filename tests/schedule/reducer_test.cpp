@@ -163,6 +163,30 @@ TEST(Reducer, OneShardIsOnlyReducedAcrossReplicas) {
   EXPECT_EQ(r.ops(), "backward post_backward all_reduce");
 }
 
+TEST(Reducer, OneShardOfPerParamIsCopiedAsIfThereWereOthers) {
+  config::RunConfig c = testing::decoder_config(4, 1, 4);
+  c.fsdp.strategy = config::Strategy::hybrid_shard;
+  Reduction r(c);
+  r.reduce(kUnit);
+  EXPECT_EQ(r.ops(), "backward post_backward reduce_copy_in reduce_cast all_reduce");
+  EXPECT_EQ(r.op(3).lane, Lane::reduce_scatter);
+  EXPECT_EQ(r.work<Cast>(3).from, r.work<LayoutCopy>(2).to);
+  EXPECT_EQ(r.work<Cast>(3).to, r.work<Collective>(4).input);
+  r.reduce(1);  // the one buffer
+  EXPECT_EQ(r.op(7).kind, OpKind::release);
+  EXPECT_EQ(r.op(7).frees, std::vector<BufferId>{r.work<Cast>(3).from});
+}
+
+TEST(Reducer, OneFlatRankReducesOverItself) {
+  config::RunConfig c = testing::decoder_config(4, 1, 1);
+  c.fsdp.strategy = config::Strategy::no_shard;
+  c.fsdp.layout = Layout::flat;
+  Reduction r(c);
+  r.reduce(kUnit);
+  EXPECT_EQ(r.ops(), "backward post_backward all_reduce");
+  EXPECT_EQ(r.work<Collective>(2).scale, 1.0F);
+}
+
 TEST(Reducer, ReplicatedParametersAreReducedOverAllRanks) {
   config::RunConfig c = with(Layout::flat);
   c.fsdp.shard_threshold = 100;  // the norms

@@ -24,15 +24,19 @@ inline config::RunConfig random_config(std::mt19937& random) {
   const int ranks = pick(random, {1, 2, 3, 4, 8});
   c.mesh.shard = f.strategy == Strategy::no_shard ? 1 : hybrid ? pick(random, {2, 4}) : ranks;
   c.mesh.replicate = f.strategy == Strategy::no_shard ? ranks : hybrid ? pick(random, {2, 3}) : 1;
-  c.mesh.ranks = c.mesh.shard * c.mesh.replicate;
   if (coin()) c.model.kind = ModelKind::mlp;
   f.learn_execution_order = coin();
   f.layout = pick(random, {Layout::flat, Layout::per_param});
+  if (hybrid && f.layout == Layout::per_param && coin()) c.mesh.shard = 1;
+  c.mesh.ranks = c.mesh.shard * c.mesh.replicate;
   using Reshard = ReshardAfterForward::Mode;
   f.reshard_after_forward.mode =
       pick(random, {Reshard::automatic, Reshard::automatic, Reshard::always, Reshard::never, Reshard::group});
   f.reshard_after_forward.group = c.mesh.shard % 2 == 0 ? 2 : static_cast<int>(c.mesh.shard);
   f.reshard_after_backward = coin();
+  f.keep_unreduced = coin();
+  f.wait_each_backward = coin();
+  f.gradients_after_views = coin();
   f.forward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::implicit, Prefetch::Mode::explicit_}),
                         pick(random, {1, 2, 3})};
   f.backward_prefetch = {

@@ -1,0 +1,211 @@
+"""A model under FSDP1, FSDP2 or DDP, as a configuration of fsdpbench asks for it, on CPU ranks over gloo.
+
+The model is the shape of fsdpbench's own: an embedding and a head that stay in the root unit, blocks between them; or,
+as `mlp`, blocks alone. It tells a log when each of its modules computes, forward and backward.
+"""
+
+import contextlib
+import functools
+
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import (
+    BackwardPrefetch,
+    FullyShardedDataParallel,
+    MixedPrecision,
+    MixedPrecisionPolicy,
+    ShardingStrategy,
+    fully_shard,
+)
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+
+WIDTH = 8
+VOCABULARY = 16
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16}
+
+
+class BackwardMark(torch.autograd.Function):
+    """Tells the log when backward reaches the module whose output this is; recomputes first, where that is asked."""
+
+    @staticmethod
+    def forward(ctx, x, name, log):
+        ctx.save_for_backward(x)
+        ctx.name, ctx.log = name, log
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        (_,) = ctx.saved_tensors
+        ctx.log("B" + ctx.name)
+        return gradient, None, None
+
+
+class Block(nn.Module):
+    def __init__(self, name, log):
+        super().__init__()
+        self.map = nn.Linear(WIDTH, WIDTH)
+        self.name, self.log = name, log
+
+    def forward(self, x):
+        recomputes = torch._C._current_graph_task_id() != -1
+        self.log(("X" if recomputes else "F") + self.name)
+        return BackwardMark.apply(torch.tanh(self.map(x)), self.name, self.log)
+
+
+class Model(nn.Module):
+    def __init__(self, keys, log):
+        super().__init__()
+        self.log = log
+        self.decoder = keys.get("model.kind", "decoder") == "decoder"
+        blocks = [Block(str(i), log) for i in range(keys["model.layers"])]
+        if keys.get("fsdp.activation_checkpointing"):
+            blocks = [checkpoint_wrapper(block, CheckpointImpl.NO_REENTRANT) for block in blocks]
+        wrap = keys.get("fsdp.wrap", "block")
+        if wrap.startswith("blocks:"):
+            size = int(wrap.split(":")[1])
+            blocks = [Run(*blocks[i:i + size]) for i in range(0, len(blocks), size)]
+        self.embedding = nn.Embedding(VOCABULARY, WIDTH) if self.decoder else None
+        self.blocks = nn.ModuleList(blocks)
+        self.head = nn.Linear(WIDTH, VOCABULARY) if self.decoder else None
+
+    def forward(self, batch):
+        x = batch
+        if self.decoder:
+            self.log("Fe")
+            x = BackwardMark.apply(self.embedding(batch), "e", self.log)
+        for block in self.blocks:
+            x = block(x)
+        if self.decoder:
+            self.log("Fh")
+            x = BackwardMark.apply(self.head(x), "h", self.log)
+        return x.float().square().mean()
+
+
+class Run(nn.Sequential):
+    """Several blocks that are one unit."""
+
+
+def batch_for(keys, rank):
+    generator = torch.Generator().manual_seed(rank)
+    if keys.get("model.kind") == "mlp":
+        return torch.randn(2, WIDTH, generator=generator)
+    return torch.randint(VOCABULARY, (2, 4), generator=generator)
+
+
+def is_hybrid(keys):
+    return keys.get("fsdp.strategy", "full_shard").startswith("hybrid")
+
+
+def depth(keys, key):
+    value = keys.get(key)
+    return value if isinstance(value, int) else 0
+
+
+@functools.lru_cache(maxsize=None)
+def make_mesh(ranks, shape=None):
+    """Communicators are kept: one case after another uses them."""
+    if shape is None:
+        return DeviceMesh("cpu", torch.arange(ranks), mesh_dim_names=("shard",))
+    return DeviceMesh("cpu", torch.arange(ranks).view(shape), mesh_dim_names=("replicate", "shard"))
+
+
+def mesh_of(keys):
+    shape = (keys["mesh.replicate"], keys["mesh.shard"]) if is_hybrid(keys) else None
+    return make_mesh(keys["mesh.ranks"], shape)
+
+
+FSDP1_STRATEGIES = {
+    "full_shard": ShardingStrategy.FULL_SHARD,
+    "shard_grad_op": ShardingStrategy.SHARD_GRAD_OP,
+    "no_shard": ShardingStrategy.NO_SHARD,
+    "hybrid_shard": ShardingStrategy.HYBRID_SHARD,
+    "hybrid_shard_grad_op": ShardingStrategy._HYBRID_SHARD_ZERO2,
+}
+
+
+def fsdp1(model, keys):
+    prefetch = {"pre": BackwardPrefetch.BACKWARD_PRE, "post": BackwardPrefetch.BACKWARD_POST, "none": None}
+    mixed = None
+    if "fsdp.param_dtype" in keys:
+        mixed = MixedPrecision(param_dtype=DTYPES[keys["fsdp.param_dtype"]],
+                               reduce_dtype=DTYPES[keys["fsdp.reduce_dtype"]])
+    policy = None
+    if keys.get("fsdp.wrap") != "model":
+        policy = ModuleWrapPolicy({type(block) for block in model.blocks})
+    limit = keys.get("fsdp.all_gather_limit", "fsdp1_queue:2")
+    result = FullyShardedDataParallel(
+        model,
+        device_id=torch.device("cpu"),
+        device_mesh=mesh_of(keys),
+        sharding_strategy=FSDP1_STRATEGIES[keys.get("fsdp.strategy", "full_shard")],
+        backward_prefetch=prefetch[keys.get("fsdp.backward_prefetch", "pre")],
+        forward_prefetch=depth(keys, "fsdp.forward_prefetch") > 0,
+        limit_all_gathers=limit != "unlimited",
+        mixed_precision=mixed,
+        auto_wrap_policy=policy,
+        use_orig_params=True,
+    )
+    modules = FullyShardedDataParallel.fsdp_modules(result)
+    for label, module in zip(["R"] + [str(i) for i in range(len(modules))], modules):
+        if module._handle is not None:
+            module._handle.peer_label = label
+        if limit != "unlimited":
+            module._free_event_queue._max_num_inflight_all_gathers = int(limit.split(":")[1])
+    return result
+
+
+def fsdp2(model, keys):
+    policy = MixedPrecisionPolicy()
+    if "fsdp.param_dtype" in keys:
+        policy = MixedPrecisionPolicy(param_dtype=DTYPES[keys["fsdp.param_dtype"]],
+                                      reduce_dtype=DTYPES[keys["fsdp.reduce_dtype"]])
+    reshard = {"auto": None}.get(keys.get("fsdp.reshard_after_forward", "auto"),
+                                 keys.get("fsdp.reshard_after_forward"))
+    if keys.get("fsdp.strategy", "full_shard").endswith("shard_grad_op") and reshard is None:
+        reshard = False
+    shard = functools.partial(fully_shard, mesh=mesh_of(keys), mp_policy=policy, reshard_after_forward=reshard)
+    units = [] if keys.get("fsdp.wrap") == "model" else list(model.blocks)
+    for unit in units:
+        shard(unit)
+    shard(model)
+    for label, module in zip(["R"] + [str(i) for i in range(len(units))], [model] + units):
+        group = module._get_fsdp_state()._fsdp_param_group
+        if group is not None:
+            group.peer_label = label
+    ahead, behind = depth(keys, "fsdp.forward_prefetch"), depth(keys, "fsdp.backward_prefetch")
+    for i, unit in enumerate(units):
+        if ahead:
+            unit.set_modules_to_forward_prefetch(units[i + 1:i + 1 + ahead])
+        if behind:
+            unit.set_modules_to_backward_prefetch(units[max(0, i - behind):i][::-1])
+    if ahead and units:
+        model.set_modules_to_forward_prefetch(units[:1])
+    model.set_reduce_scatter_max_input_buffers(keys.get("fsdp.reduce_scatter_buffers", 1))
+    if keys.get("fsdp.separate_reduce_scatter_comm"):
+        model.set_separate_reduce_scatter_group(True)
+    return model
+
+
+def build(keys, log):
+    """The model under the engine that the preset names; all ranks begin with equal parameters."""
+    torch.manual_seed(1)
+    make = {"fsdp1": fsdp1, "fsdp2": fsdp2}[keys["fsdp.preset"]]
+    return make(Model(keys, log), keys)
+
+
+@contextlib.contextmanager
+def microbatch(model, keys, micro):
+    """What PyTorch's users write around one of several microbatches."""
+    last = micro + 1 == keys.get("train.accumulate", 1)
+    mode = keys.get("train.accumulate_mode", "reduce_each")
+    if keys["fsdp.preset"] == "fsdp1":
+        with model.no_sync() if mode == "no_sync" and not last else contextlib.nullcontext():
+            yield
+        return
+    model.set_requires_gradient_sync(mode != "no_sync" or last)
+    model.set_requires_all_reduce(mode != "reduce_scatter_only" or last)
+    model.set_reshard_after_backward(keys.get("fsdp.reshard_after_backward", True) or last)
+    model.set_is_last_backward(keys.get("fsdp.wait_each_backward", True) or last)
+    yield

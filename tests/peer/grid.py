@@ -1,0 +1,129 @@
+"""The configurations that are recorded: each a dict of fsdpbench's own keys, `key = value`.
+
+A key that is absent has the preset's value. What a key means to PyTorch is said once, in engines.py.
+"""
+
+import itertools
+
+FULL_FSDP1 = ("full_shard", "shard_grad_op")
+
+
+def case(system, layers, ranks=2, **keys):
+    result = {"fsdp.preset": system, "model.layers": layers, "mesh.ranks": ranks}
+    result.update({key.replace("__", "."): value for key, value in keys.items()})
+    return result
+
+
+def meshes(strategy):
+    """Mesh keys that suit a strategy: two ranks, or 2 x 2 where there are replicas."""
+    if strategy.startswith("hybrid"):
+        return {"ranks": 4, "mesh__shard": 2, "mesh__replicate": 2}
+    return {"ranks": 2}
+
+
+def fsdp1():
+    prefetches = itertools.product(("pre", "post", "none"), ("implicit", 1))
+    for backward, forward in prefetches:
+        for strategy, limit, layers in itertools.product(
+            ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_grad_op"),
+            ("fsdp1_queue:2", "unlimited"),
+            (2, 3, 5),
+        ):
+            # Limits and hybrid meshes are orthogonal: not every product of the two.
+            if strategy.startswith("hybrid") and (limit == "unlimited" or layers == 2):
+                continue
+            yield case("fsdp1", layers, fsdp__strategy=strategy, fsdp__backward_prefetch=backward,
+                       fsdp__forward_prefetch=forward, fsdp__all_gather_limit=limit, **meshes(strategy))
+    for count, forward, strategy in itertools.product((1, 3, 4, 7), ("implicit", 1), FULL_FSDP1):
+        yield case("fsdp1", 5, fsdp__all_gather_limit=f"fsdp1_queue:{count}", fsdp__forward_prefetch=forward,
+                   fsdp__strategy=strategy)
+    for strategy, mode, forward, backward in itertools.product(
+        ("full_shard", "shard_grad_op", "no_shard", "hybrid_shard", "hybrid_shard_grad_op"),
+        ("reduce_each", "no_sync"), ("implicit", 1), ("pre", "none"),
+    ):
+        yield case("fsdp1", 3, fsdp__strategy=strategy, train__accumulate=2, train__accumulate_mode=mode,
+                   fsdp__forward_prefetch=forward, fsdp__backward_prefetch=backward, **meshes(strategy))
+    for strategy, mode in itertools.product(FULL_FSDP1, ("reduce_each", "no_sync")):
+        yield case("fsdp1", 2, fsdp__strategy=strategy, train__accumulate=3, train__accumulate_mode=mode)
+    for forward, backward, strategy in itertools.product(("implicit", 1), ("pre", "post", "none"), FULL_FSDP1):
+        yield case("fsdp1", 3, fsdp__activation_checkpointing=True, fsdp__forward_prefetch=forward,
+                   fsdp__backward_prefetch=backward, fsdp__strategy=strategy)
+        yield case("fsdp1", 4, fsdp__wrap="blocks:2", fsdp__forward_prefetch=forward,
+                   fsdp__backward_prefetch=backward, fsdp__strategy=strategy)
+        yield case("fsdp1", 3, model__kind="mlp", fsdp__forward_prefetch=forward,
+                   fsdp__backward_prefetch=backward, fsdp__strategy=strategy)
+    for forward, (param, reduce) in itertools.product(
+            ("implicit", 1), (("bf16", "bf16"), ("bf16", "f32"), ("f32", "bf16"))):
+        yield case("fsdp1", 3, fsdp__param_dtype=param, fsdp__reduce_dtype=reduce, fsdp__forward_prefetch=forward)
+    yield case("fsdp1", 2, fsdp__wrap="model")
+    yield case("fsdp1", 2, fsdp__wrap="model", fsdp__forward_prefetch=1)
+    for strategy, forward in itertools.product(FULL_FSDP1, ("implicit", 1)):
+        yield case("fsdp1", 3, ranks=4, fsdp__strategy=strategy, fsdp__forward_prefetch=forward)
+        yield case("fsdp1", 3, ranks=1, fsdp__strategy=strategy, fsdp__forward_prefetch=forward)
+    yield case("fsdp1", 3, ranks=1, train__accumulate=2, train__accumulate_mode="no_sync")
+    yield case("fsdp1", 3, ranks=1, train__accumulate=2)
+
+
+def fsdp2():
+    strategies = ("full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_grad_op")
+    reshards = ("auto", True, False)
+    prefetches = ({}, {"fsdp__forward_prefetch": 1}, {"fsdp__forward_prefetch": 2}, {"fsdp__forward_prefetch": 3},
+                  {"fsdp__backward_prefetch": 1}, {"fsdp__backward_prefetch": 2}, {"fsdp__backward_prefetch": 3},
+                  {"fsdp__forward_prefetch": 2, "fsdp__backward_prefetch": 2})
+    for reshard, prefetch, layers in itertools.product(reshards, prefetches, (2, 3, 5)):
+        yield case("fsdp2", layers, fsdp__reshard_after_forward=reshard, **prefetch)
+    for strategy, prefetch, layers in itertools.product(strategies, prefetches, (3, 5)):
+        if strategy != "full_shard":
+            yield case("fsdp2", layers, fsdp__strategy=strategy, **prefetch, **meshes(strategy))
+    for prefetch, layers in itertools.product(prefetches, (3, 4)):
+        yield case("fsdp2", layers, ranks=4, fsdp__reshard_after_forward=2, **prefetch)
+    for buffers, separate, strategy, layers in itertools.product(
+            (1, 2, 3), (False, True), ("full_shard", "shard_grad_op", "hybrid_shard"), (3, 5)):
+        yield case("fsdp2", layers, fsdp__reduce_scatter_buffers=buffers, fsdp__separate_reduce_scatter_comm=separate,
+                   fsdp__strategy=strategy, **meshes(strategy))
+    for strategy, mode, kept, buffers in itertools.product(
+            strategies, ("reduce_each", "no_sync", "reduce_scatter_only"), (False, True), (1, 2)):
+        if mode == "reduce_scatter_only" and not strategy.startswith("hybrid"):
+            continue
+        yield case("fsdp2", 3, fsdp__strategy=strategy, train__accumulate=2, train__accumulate_mode=mode,
+                   fsdp__reshard_after_backward=not kept, fsdp__reduce_scatter_buffers=buffers, **meshes(strategy))
+        if buffers == 2:
+            yield case("fsdp2", 2, fsdp__strategy=strategy, train__accumulate=3, train__accumulate_mode=mode,
+                       fsdp__reshard_after_backward=not kept, fsdp__wait_each_backward=False, **meshes(strategy))
+    for mode, reshard in itertools.product(("reduce_each", "no_sync"), (True, False, 2)):
+        yield case("fsdp2", 3, ranks=4, train__accumulate=2, train__accumulate_mode=mode,
+                   fsdp__reshard_after_forward=reshard, fsdp__forward_prefetch=2)
+    for reshard, prefetch in itertools.product(reshards, prefetches[:6:2]):
+        yield case("fsdp2", 3, fsdp__activation_checkpointing=True, fsdp__reshard_after_forward=reshard, **prefetch)
+        yield case("fsdp2", 4, fsdp__wrap="blocks:2", fsdp__reshard_after_forward=reshard, **prefetch)
+        yield case("fsdp2", 3, model__kind="mlp", fsdp__reshard_after_forward=reshard, **prefetch)
+        yield case("fsdp2", 3, ranks=1, fsdp__reshard_after_forward=reshard, **prefetch)
+        yield case("fsdp2", 3, ranks=2, fsdp__strategy="hybrid_shard", mesh__shard=1, mesh__replicate=2,
+                   fsdp__reshard_after_forward=reshard, **prefetch)
+    for param, reduce in (("bf16", "bf16"), ("bf16", "f32"), ("f32", "bf16")):
+        for strategy in strategies:
+            yield case("fsdp2", 3, fsdp__param_dtype=param, fsdp__reduce_dtype=reduce, fsdp__strategy=strategy,
+                       **meshes(strategy))
+        yield case("fsdp2", 3, ranks=1, fsdp__param_dtype=param, fsdp__reduce_dtype=reduce)
+    yield case("fsdp2", 2, fsdp__wrap="model")
+    yield case("fsdp2", 2, fsdp__wrap="model", fsdp__reshard_after_forward=True)
+    yield case("fsdp2", 3, ranks=4)
+    for mode in ("reduce_each", "no_sync"):
+        yield case("fsdp2", 3, ranks=1, train__accumulate=2, train__accumulate_mode=mode)
+        yield case("fsdp2", 3, ranks=2, fsdp__strategy="hybrid_shard", mesh__shard=1, mesh__replicate=2,
+                   train__accumulate=2, train__accumulate_mode=mode)
+    yield case("fsdp2", 3, ranks=2, fsdp__strategy="hybrid_shard", mesh__shard=1, mesh__replicate=2,
+               train__accumulate=2, train__accumulate_mode="reduce_scatter_only")
+
+
+def cases():
+    """All of them, each once."""
+    seen = []
+    for keys in itertools.chain(fsdp1(), fsdp2()):
+        if keys not in seen:
+            seen.append(keys)
+    return seen
+
+
+if __name__ == "__main__":
+    print(len(cases()), "configurations")

@@ -1,0 +1,213 @@
+// Our schedules against what PyTorch did, step by step. The lines are record.py's; its docstring says what they mean.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "config/load.h"
+#include "config/validate.h"
+#include "support/schedule_cases.h"
+
+namespace fsdpbench::schedule {
+namespace {
+
+using nlohmann::json;
+
+/// Writes a step of ours as record.py writes PyTorch's.
+class Line {
+ public:
+  Line(const plan::Plan& plan, const Schedules& schedules) : plan_(plan) {
+    for (const Schedule& step : schedules.steps) {
+      step_done_ = step.ops.back().record;
+      for (const Op& op : step.ops) {
+        if (op.kind != OpKind::reshard) continue;
+        freed_[op.record] = (op.phase == Phase::forward ? "f" : "b") + label(op) +
+                            std::string(static_cast<std::size_t>(op.micro), '\'');
+      }
+    }
+  }
+
+  std::string of(const Schedule& schedule) {
+    tokens_.clear();
+    reduced_.clear();
+    waited_.clear();
+    schedule_ = &schedule;
+    Phase phase = Phase::forward;
+    int micro = 0;
+    for (const Op& op : schedule.ops) {
+      if (op.micro != micro && op.phase != Phase::optimizer) {
+        tokens_.emplace_back("||");
+        micro = op.micro;
+        phase = Phase::forward;
+      }
+      if (op.phase == Phase::backward && phase == Phase::forward) {
+        tokens_.emplace_back("|");
+        phase = Phase::backward;
+      }
+      if (op.lane == Lane::compute) {
+        for (const Wait& wait : op.waits) waited_.insert(wait.event);
+      }
+      if (op.phase == Phase::optimizer && op.kind != OpKind::release) break;
+      add(op);
+    }
+    end_backward();
+    std::string line;
+    for (const std::string& token : tokens_) line += (line.empty() ? "" : " ") + token;
+    return line;
+  }
+
+ private:
+  const std::string& label(const Op& op) const { return plan_.units[static_cast<std::size_t>(op.unit)].label(); }
+
+  std::string module(const Op& op) const {
+    const plan::ModuleShape& shape = plan_.shapes.modules[static_cast<std::size_t>(op.module)];
+    switch (shape.kind) {
+      case plan::ModuleKind::embedding: return "e";
+      case plan::ModuleKind::head: return "h";
+      case plan::ModuleKind::block:
+      case plan::ModuleKind::linear: return std::to_string(shape.index);
+      case plan::ModuleKind::mean_squared_error: break;
+    }
+    return "";
+  }
+
+  void compute(const char* verb, const Op& op) {
+    const std::string name = module(op);
+    if (!name.empty()) tokens_.push_back(verb + name);
+  }
+
+  void unit(const char* verb, const Op& op, const char* mark = "") { tokens_.push_back(verb + label(op) + mark); }
+
+  void add(const Op& op) {
+    // A unit's last event stands for its reduction.
+    if ((op.lane == Lane::reduce_scatter || op.lane == Lane::all_reduce) && op.record != kNoEvent) {
+      reduced_[op.unit] = op.record;
+    }
+    add_token(op);
+    if (op.lane == Lane::reduce_scatter || op.lane == Lane::all_reduce) last_reduction_ = tokens_.size();
+  }
+
+  void add_token(const Op& op) {
+    switch (op.kind) {
+      case OpKind::host_wait: {
+        const EventId event = op.waits.front().event;
+        tokens_.push_back("W(" + (event == step_done_ ? "step" : freed_.at(event)) + ")");
+        break;
+      }
+      case OpKind::unshard: unit("U", op, op.prefetch ? "*" : ""); break;
+      case OpKind::all_gather: unit("AG", op, op.prefetch ? "*" : ""); break;
+      case OpKind::copy_out: unit("C", op); break;
+      case OpKind::reshard:
+        if (plan_.shares_units()) unit("S", op);
+        break;
+      case OpKind::post_backward: unit("P", op); break;
+      case OpKind::reduce_scatter: unit("RS", op, op.group() == Group::shard_separate ? "'" : ""); break;
+      case OpKind::all_reduce: unit("AR", op); break;
+      case OpKind::release:
+        if (schedule_->buffers[static_cast<std::size_t>(op.frees.front())].role == BufferRole::reduce_input) {
+          unit("D", op);
+        }
+        break;
+      case OpKind::forward: compute("F", op); break;
+      case OpKind::recompute: compute("X", op); break;
+      case OpKind::backward: compute("B", op); break;
+      case OpKind::end_backward: end_backward(); break;
+      default: break;
+    }
+  }
+
+  /// Computation that has waited for all reductions says so before it frees their inputs.
+  void end_backward() {
+    if (reduced_.empty()) return;
+    for (const auto& [unit, event] : reduced_) {
+      if (!waited_.contains(event)) return;
+    }
+    tokens_.insert(tokens_.begin() + static_cast<std::ptrdiff_t>(last_reduction_), "E");
+    reduced_.clear();
+  }
+
+  const plan::Plan& plan_;
+  const Schedule* schedule_ = nullptr;
+  std::map<EventId, std::string> freed_;
+  EventId step_done_ = kNoEvent;
+  std::vector<std::string> tokens_;
+  std::map<int, EventId> reduced_;  // by unit, since the last end of a backward
+  std::set<EventId> waited_;
+  std::size_t last_reduction_ = 0;  // tokens up to it
+};
+
+config::RunConfig configured(const json& keys) {
+  std::vector<std::string> overrides;
+  for (const auto& [key, value] : keys.items()) {
+    overrides.push_back(key + "=" + (value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  config::RunConfig config = config::load_profile(FSDPBENCH_PEER_DIR "/case.toml", overrides);
+  config::validate(config);
+  return config;
+}
+
+/// What travels, by verb, in the last step.
+std::map<std::string, std::string> dtypes(const Schedule& schedule) {
+  std::map<std::string, std::string> result;
+  for (const Op& op : schedule.ops) {
+    const char* verb = op.kind == OpKind::all_gather       ? "AG"
+                       : op.kind == OpKind::reduce_scatter ? "RS"
+                       : op.kind == OpKind::all_reduce     ? "AR"
+                                                           : nullptr;
+    if (verb != nullptr) result[verb] = op.collective()->dtype == DType::f32 ? "f32" : "bf16";
+  }
+  return result;
+}
+
+/// Returns what differs; empty if nothing does.
+std::string compare(const json& recorded, const std::vector<std::string>& lines) {
+  constexpr std::size_t kSteps = 6;  // as many as were recorded, unless the last ones are alike
+  testing::ScheduleCase c;
+  try {
+    c = testing::make_case(configured(recorded["keys"]));
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  Line line(c.plan, c.schedules);
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    const json& steps = recorded["steps"];
+    const std::string& theirs = lines.at(steps[std::min(step, steps.size() - 1)]);
+    const std::string ours = line.of(c.schedules.of_step(step));
+    if (ours != theirs) {
+      return "step " + std::to_string(step) + "\n  PyTorch " + theirs + "\n  ours    " + ours;
+    }
+  }
+  const auto theirs = recorded["dtypes"].get<std::map<std::string, std::string>>();
+  const auto ours = dtypes(c.schedules.steady());
+  return ours == theirs ? "" : "dtypes: PyTorch " + recorded["dtypes"].dump() + ", ours " + json(ours).dump();
+}
+
+TEST(Peer, SchedulesAreWhatPyTorchDid) {
+  int files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(FSDPBENCH_PEER_DIR "/recorded")) {
+    if (!file.path().filename().string().starts_with("schedules-")) continue;
+    ++files;
+    std::ifstream in(file.path());
+    const json recorded = json::parse(in);
+    const auto lines = recorded["lines"].get<std::vector<std::string>>();
+    std::size_t equal = 0;
+    for (const json& found : recorded["cases"]) {
+      const std::string difference = compare(found, lines);
+      if (difference.empty()) {
+        ++equal;
+      } else {
+        ADD_FAILURE() << found["keys"].dump() << "\n" << difference;
+      }
+    }
+    const std::size_t all = recorded["cases"].size();
+    RecordProperty("equal", std::to_string(equal));
+    std::cout << file.path().filename().string() << ": " << equal << " of " << all << " are equal\n";
+    EXPECT_GT(all, 0U);
+  }
+  EXPECT_GT(files, 0) << "nothing was recorded";
+}
+
+}  // namespace
+}  // namespace fsdpbench::schedule
