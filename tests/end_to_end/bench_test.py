@@ -13,28 +13,11 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from launch_test import environment, free_port
+from program import BASE, PATIENCE_S, environment, free_port
 
 PROGRAM = ""
 BENCH = ""
 
-# Everything is emulated: a step takes a few milliseconds of sleep, also under a sanitizer.
-BASE = """
-[model]
-layers = 2
-width = 32
-ffn_width = 64
-[mesh]
-ranks = 2
-[train]
-steps = 3
-warmup = 1
-seq_len = 16
-batch_per_rank = 1
-[emulate]
-compute_tflops = 0.001
-link_gb_per_s = 1.0
-"""
 SWEEP = 'base = "base.toml"\ntrials = 1\n[axes]\n"fsdp.layout" = ["flat", "per_param"]\n"mesh.ranks" = [1, 2]\n'
 NAMES = [f"fsdp.layout:{layout}/mesh.ranks:{ranks}" for layout in ("flat", "per_param") for ranks in (1, 2)]
 
@@ -49,7 +32,7 @@ class Bench(unittest.TestCase):
 
     def bench(self, *arguments: str, code: int = 0) -> dict:
         done = subprocess.run([BENCH, "--sweep", "s.toml", "--benchmark_format=json", *arguments],
-                              capture_output=True, text=True, cwd=self.folder, timeout=240)
+                              capture_output=True, text=True, cwd=self.folder, timeout=PATIENCE_S)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return json.loads(done.stdout)
 
@@ -59,7 +42,7 @@ class Bench(unittest.TestCase):
         self.assertEqual([case["name"] for case in cases], [f"{n}/iterations:1/manual_time" for n in NAMES])
         self.assertIn("Debian", out["context"]["google_benchmark"])
         subprocess.run([PROGRAM, "sweep", "s.toml", "--out", "out", "-q"], check=True, capture_output=True,
-                       cwd=self.folder, timeout=240)
+                       cwd=self.folder, timeout=PATIENCE_S)
         cells = json.loads((self.folder / "out" / "sweep.json").read_text())["cells"]
         for case, cell in zip(cases, cells, strict=True):
             with self.subTest(case["name"]):
@@ -99,7 +82,7 @@ class Bench(unittest.TestCase):
                                              MASTER_ADDR="127.0.0.1", MASTER_PORT=port)) for rank in range(2)]
         for process in processes:
             self.addCleanup(process.kill)
-        (out, errors), other = [process.communicate(timeout=60) for process in processes]
+        (out, errors), other = [process.communicate(timeout=PATIENCE_S) for process in processes]
         self.assertEqual([process.returncode for process in processes], [0, 0], errors + other[1])
         self.assertIn("2 ranks: one process each", errors)
         self.assertEqual(other, ("", ""))
@@ -110,7 +93,7 @@ class Bench(unittest.TestCase):
 
     def test_an_option_that_nobody_knows_is_refused(self) -> None:
         done = subprocess.run([BENCH, "--sweeep", "s.toml"], capture_output=True, text=True, cwd=self.folder,
-                              timeout=60)
+                              timeout=PATIENCE_S)
         self.assertEqual(done.returncode, 2)
         self.assertIn("--sweeep", done.stderr)
 

@@ -6,63 +6,20 @@
 
 import json
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 import unittest
 from pathlib import Path
 
-PROGRAM = ""
-SOURCE = Path()
+import program
+from program import (BAD_INPUT, INTERRUPTED, LONG, OK, PATIENCE_S, RANK_FAILED, TINY, Program, environment, free_port,
+                     runs, sets)
+
 RANKS = 4
-
-# Small enough that a step takes milliseconds.
-TINY = ["model.layers=2", "model.width=32", "model.ffn_width=64", "train.seq_len=16", "train.batch_per_rank=1",
-        "train.steps=3", "train.warmup=1", "emulate.link_gb_per_s=none", "emulate.link_latency_us=0"]
-# Nothing is computed; some 10 ms a step, for minutes.
-LONG = ["model.layers=2", "emulate.compute_tflops=0.02", "emulate.link_gb_per_s=0.5", "train.steps=20000",
-        "train.warmup=1"]
-OK, BAD_INPUT, RANK_FAILED, INTERRUPTED = 0, 2, 5, 130
-# What a launcher may have left in the environment of whoever runs this test.
-FOREIGN = re.compile(r"^(OMPI_|PMIX_|PMI_|SLURM_|RANK$|WORLD_SIZE$|LOCAL_|MASTER_|GROUP_|TORCHELASTIC_|FSDPBENCH_)")
-
-
-def sets(keys: list[str]) -> list[str]:
-    return [argument for key in keys for argument in ("--set", key)]
-
-
-def free_port() -> int:
-    """One with a free one above it, which is where rank 0 listens under torchrun. Not of the range from which the system
-    takes the ports of outgoing connections: there anybody may take it before it is used."""
-    while True:
-        port = random.randrange(20000, 32000)
-        try:
-            for number in (port, port + 1):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", number))
-            return port
-        except OSError:
-            continue
-
-
-def environment(**more: object) -> dict[str, str]:
-    clean = {name: value for name, value in os.environ.items() if not FOREIGN.match(name)}
-    return clean | {name: str(value) for name, value in more.items()}
-
-
-def runs(pid: int) -> bool:
-    """Not if it has ended and only waits for its parent to notice."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 class Process:
@@ -79,7 +36,7 @@ class Process:
         for reader in self.readers:
             reader.start()
 
-    def wait(self, seconds: float) -> int:
+    def wait(self, seconds: float = PATIENCE_S) -> int:
         code = self.popen.wait(timeout=seconds)
         for reader in self.readers:
             reader.join()
@@ -101,41 +58,38 @@ class Process:
         return "".join(self.err)
 
 
-class Launch(unittest.TestCase):
+class Launch(Program):
     def setUp(self) -> None:
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
-        self.profile = str(SOURCE / "profiles/runs/quickstart.toml")
+        super().setUp()
         self.data = self.folder / "text.txt"
         self.data.write_text("to be or not to be, that is the question. " * 200, encoding="utf-8")
 
-    def start(self, command: list[str], **variables: object) -> Process:
+    def start_process(self, command: list[str], **variables: object) -> Process:
         process = Process(command, self.folder, environment(**variables))
         self.addCleanup(process.kill_if_running)
         return process
 
     def run_arguments(self, keys: list[str], *more: str, out: str = "out") -> list[str]:
-        return ["run", self.profile, *sets([*keys, f"data.path={self.data}"]), "--out", out, *more]
+        return ["run", self.profile, *sets(*keys, f"data.path={self.data}"), "--out", out, *more]
 
     def result(self, out: str = "out") -> dict:
         return json.loads((self.folder / out / "result.json").read_text())
 
     def threads_digest(self) -> str:
         arguments = self.run_arguments(TINY, "-q", "--ranks", str(RANKS), out="threads")
-        process = self.start([PROGRAM, *arguments])
-        self.assertEqual(process.wait(60), OK, process.errors)
+        process = self.start_process([program.PROGRAM, *arguments])
+        self.assertEqual(process.wait(), OK, process.errors)
         return self.result("threads")["train"]["params_digest"]
 
     def check_traces(self, out: str, ranks: list[int]) -> None:
         files = sorted((self.folder / out / "trace").iterdir())
         self.assertEqual([file.name for file in files], [f"rank_{rank}.json.gz" for rank in ranks])
-        done = subprocess.run([PROGRAM, "trace", "check", *map(str, files)], capture_output=True, text=True)
+        done = subprocess.run([program.PROGRAM, "trace", "check", *map(str, files)], capture_output=True, text=True)
         self.assertEqual(done.returncode, OK, done.stdout + done.stderr)
 
     def await_steps(self, process: Process) -> None:
         """Until rank 0 says that it trains."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         while not re.search(r"^step +([2-9]|\d\d)", process.errors, re.MULTILINE):
             self.assertLess(time.monotonic(), end, process.errors)
             self.assertIsNone(process.popen.poll(), process.errors)
@@ -153,7 +107,7 @@ class Launch(unittest.TestCase):
         self.assertEqual(result["steps"]["rank"], writer)
         self.assertEqual(len(result["steps"]["rank_ms"]), result["train"]["steps_done"] - 1)
         self.check_traces("out", [rank for rank in range(RANKS) if rank != dead])
-        done = subprocess.run([PROGRAM, "explain", "--from", "out/result.json"], capture_output=True, text=True,
+        done = subprocess.run([program.PROGRAM, "explain", "--from", "out/result.json"], capture_output=True, text=True,
                               cwd=self.folder)
         self.assertEqual(done.returncode, BAD_INPUT)
         self.assertIn(f"rank {dead}", done.stderr)
@@ -174,13 +128,13 @@ class Environment(Launch):
             else:
                 variables = dict(RANK=rank, WORLD_SIZE=ranks, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=ranks,
                                  MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-            processes.append(self.start([PROGRAM, *arguments], **variables, **more))
+            processes.append(self.start_process([program.PROGRAM, *arguments], **variables, **more))
         return processes
 
     def check_digest(self, source: str, slurm: bool) -> None:
         processes = self.start_ranks(self.run_arguments(TINY), slurm=slurm)
         for process in processes:
-            self.assertEqual(process.wait(60), OK, process.errors)
+            self.assertEqual(process.wait(), OK, process.errors)
         self.assertIn(f"{RANKS} ranks: one process each, as {source}", processes[0].errors)
         for process in processes[1:]:
             self.assertEqual(process.output + process.errors, "")
@@ -200,27 +154,27 @@ class Environment(Launch):
 
     def test_ranks_must_agree(self) -> None:
         processes = self.start_ranks(self.run_arguments(TINY, "--ranks", "3"), ranks=2)
-        self.assertEqual([process.wait(60) for process in processes], [BAD_INPUT] * 2)
+        self.assertEqual([process.wait() for process in processes], [BAD_INPUT] * 2)
         self.assertIn("error: mesh.ranks = 3 was asked for, but there are 2 processes", processes[0].errors)
         self.assertEqual(processes[1].errors, "")
 
     def test_other_commands_run_on_rank_0_alone(self) -> None:
         processes = self.start_ranks(["explain", self.profile, "--format", "collectives"], ranks=2)
-        self.assertEqual([process.wait(60) for process in processes], [OK] * 2)
+        self.assertEqual([process.wait() for process in processes], [OK] * 2)
         self.assertIn("AG", processes[0].output)
         self.assertEqual(processes[1].output + processes[1].errors, "")
 
     def test_what_one_rank_cannot_do_is_said_and_none_hangs(self) -> None:
         processes = self.start_ranks(self.run_arguments([*TINY, "data.path=text.txt"])[:-4] +
                                      ["--set", "model.width=33", "--out", "out"], ranks=2)
-        self.assertEqual([process.wait(60) for process in processes], [BAD_INPUT] * 2)
+        self.assertEqual([process.wait() for process in processes], [BAD_INPUT] * 2)
         self.assertIn("model.width = 33", processes[0].errors)
 
     def check_kill(self, dead: int) -> None:
         processes = self.start_ranks(self.run_arguments(LONG))
         self.await_steps(processes[0])
         os.kill(processes[dead].pid, signal.SIGKILL)
-        codes = [process.wait(60) for process in processes]
+        codes = [process.wait() for process in processes]
         expected = [RANK_FAILED] * RANKS
         expected[dead] = -signal.SIGKILL
         self.assertEqual(codes, expected)
@@ -242,7 +196,7 @@ class Environment(Launch):
             os.kill(process.pid, signal.SIGINT)
         for process in processes:  # a launcher passes on what the terminal has sent already
             os.kill(process.pid, signal.SIGTERM)
-        self.assertEqual([process.wait(30) for process in processes], [INTERRUPTED] * RANKS, processes[0].errors)
+        self.assertEqual([process.wait() for process in processes], [INTERRUPTED] * RANKS, processes[0].errors)
         self.assertIn("interrupted", processes[0].errors)
         result = self.result()
         self.assertFalse(result["complete"])
@@ -254,17 +208,16 @@ class Environment(Launch):
     def test_a_rank_that_lives_and_does_nothing_is_named(self) -> None:
         keys = [*LONG, "inject.slow_rank=1", "inject.slow_rank_factor=1000000"]
         processes = self.start_ranks(self.run_arguments(keys), ranks=2, FSDPBENCH_STALL_S="1")
-        self.assertEqual([process.wait(60) for process in processes], [RANK_FAILED] * 2, processes[0].errors)
+        self.assertEqual([process.wait() for process in processes], [RANK_FAILED] * 2, processes[0].errors)
         self.assertRegex(processes[0].errors, r"rank 1 has not come to the \w+ where rank 0 has waited for 1 s")
 
     def test_a_slow_step_is_cut_short(self) -> None:
         processes = self.start_ranks(self.run_arguments(["model.layers=2", "train.steps=50", "train.warmup=1",
                                                          "emulate.compute_tflops=0.0004"]), ranks=2)
         self.await_steps(processes[0])
-        steps = self.steps_said(processes[0])
         os.kill(processes[1].pid, signal.SIGTERM)
-        self.assertEqual([process.wait(60) for process in processes], [INTERRUPTED] * 2, processes[0].errors)
-        self.assertEqual(self.result()["train"]["steps_done"], steps)
+        self.assertEqual([process.wait() for process in processes], [INTERRUPTED] * 2, processes[0].errors)
+        self.assertEqual(self.result()["train"]["steps_done"], self.steps_said(processes[0]))
         self.assertFalse(self.result()["complete"])
 
     def steps_said(self, process: Process) -> int:
@@ -274,7 +227,7 @@ class Environment(Launch):
         processes = self.start_ranks(self.run_arguments(LONG), ranks=2)
         self.await_steps(processes[0])
         os.kill(processes[1].pid, signal.SIGTERM)
-        self.assertEqual([process.wait(30) for process in processes], [INTERRUPTED] * 2, processes[0].errors)
+        self.assertEqual([process.wait() for process in processes], [INTERRUPTED] * 2, processes[0].errors)
         self.assertIn("interrupted", processes[0].errors)
         self.assertIn("mesh.ranks = 2, the number of processes; ", processes[0].errors)
 
@@ -283,8 +236,8 @@ class Environment(Launch):
 class Mpirun(Launch):
     def mpirun(self, arguments: list[str]) -> Process:
         # Not its usual second from SIGTERM to SIGKILL: a busy machine needs longer to write the files.
-        options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "3", "-n", str(RANKS)]
-        return self.start(["mpirun", *options, PROGRAM, *arguments], OMPI_ALLOW_RUN_AS_ROOT=1,
+        options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "6", "-n", str(RANKS)]
+        return self.start_process(["mpirun", *options, program.PROGRAM, *arguments], OMPI_ALLOW_RUN_AS_ROOT=1,
                           OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1, OMPI_MCA_btl_vader_single_copy_mechanism="none")
 
     @staticmethod
@@ -306,7 +259,7 @@ class Mpirun(Launch):
 
     def test_gives_the_digest_of_threads(self) -> None:
         process = self.mpirun(self.run_arguments(TINY))
-        self.assertEqual(process.wait(60), OK, process.errors)
+        self.assertEqual(process.wait(), OK, process.errors)
         self.assertIn(f"{RANKS} ranks: one process each, as Open MPI", process.errors)
         self.assertEqual(process.output.count("\nstep time "), 1)  # one table, of rank 0
         self.assertEqual(self.result()["train"]["params_digest"], self.threads_digest())
@@ -316,8 +269,8 @@ class Mpirun(Launch):
         sweep = self.folder / "two.toml"
         sweep.write_text(f'base = "{self.profile}"\ntrials = 2\n[axes]\n"fsdp.backward_prefetch" = ["pre", "none"]\n',
                          encoding="utf-8")
-        process = self.mpirun(["sweep", str(sweep), *sets(TINY), "--out", "sweep"])
-        self.assertEqual(process.wait(60), OK, process.errors)
+        process = self.mpirun(["sweep", str(sweep), *sets(*TINY), "--out", "sweep"])
+        self.assertEqual(process.wait(), OK, process.errors)
         summary = json.loads((self.folder / "sweep/sweep.json").read_text())
         self.assertEqual([cell["status"] for cell in summary["cells"]], ["ok", "ok"])
         trials = [json.loads(line) for line in (self.folder / "sweep/trials.jsonl").read_text().splitlines()[1:]]
@@ -328,9 +281,9 @@ class Mpirun(Launch):
         self.await_steps(process)
         ranks = self.ranks_of(process)
         self.assertEqual(sorted(ranks), list(range(RANKS)))
-        end = time.monotonic() + 60
+        end = time.monotonic() + PATIENCE_S
         os.kill(ranks[dead], signal.SIGKILL)
-        self.assertNotEqual(process.wait(60), OK)
+        self.assertNotEqual(process.wait(), OK)
         while any(runs(pid) for pid in ranks.values()):
             self.assertLess(time.monotonic(), end, "a rank still runs")
             time.sleep(0.02)
@@ -346,7 +299,7 @@ class Mpirun(Launch):
         process = self.mpirun(self.run_arguments(LONG))
         self.await_steps(process)
         os.kill(process.pid, signal.SIGINT)
-        self.assertNotEqual(process.wait(30), OK)
+        self.assertNotEqual(process.wait(), OK)
         result = self.result()
         self.assertFalse(result["complete"])
         self.assertNotIn("failure", result)
@@ -354,6 +307,4 @@ class Mpirun(Launch):
 
 
 if __name__ == "__main__":
-    PROGRAM = str(Path(sys.argv[1]).resolve())
-    SOURCE = Path(sys.argv[2]).resolve()
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    program.main()

@@ -11,59 +11,19 @@ import random
 import re
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import unittest
-from pathlib import Path
 
-PROGRAM = ""
-SOURCE = Path()
+import program
+from program import BASE, CANNOT_WRITE, INTERRUPTED, OK, PATIENCE_S, Program
 
-OK, BAD_INPUT, CANNOT_WRITE, INTERRUPTED = 0, 2, 4, 130
-
-# Everything is emulated: a step takes a few milliseconds of sleep, also under a sanitizer.
-BASE = """
-[model]
-layers = 2
-width = 32
-ffn_width = 64
-[mesh]
-ranks = 2
-[train]
-steps = 3
-warmup = 1
-seq_len = 16
-batch_per_rank = 1
-[emulate]
-compute_tflops = 0.001
-link_gb_per_s = 1.0
-"""
 SWEEP = 'base = "base.toml"\ntrials = 2\n[axes]\n"mesh.ranks" = [1, 2]\n"fsdp.layout" = ["flat", "per_param"]\n'
 
 
-class Case(unittest.TestCase):
+class Case(Program):
     def setUp(self) -> None:
-        temporary = tempfile.TemporaryDirectory()
-        self.addCleanup(temporary.cleanup)
-        self.folder = Path(temporary.name)
+        super().setUp()
         self.base = self.write("base.toml", BASE)
         self.out = self.folder / "out"
-
-    def write(self, name: str, text: str) -> str:
-        path = self.folder / name
-        path.write_text(text, encoding="utf-8")
-        return str(path)
-
-    def call(self, *arguments: str, code: int = OK) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder, timeout=240)
-        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
-        return done
-
-    def error(self, *arguments: str, code: int = BAD_INPUT) -> str:
-        lines = [line for line in self.call(*arguments, code=code).stderr.splitlines() if line.startswith("error: ")]
-        self.assertEqual(len(lines), 1)
-        return lines[0]
 
     def sweep(self, text: str = SWEEP, *arguments: str, code: int = OK) -> subprocess.CompletedProcess[str]:
         return self.call("sweep", self.write("s.toml", text), "--out", "out", *arguments, code=code)
@@ -183,13 +143,13 @@ class Sweep(Case):
 
     def test_ctrl_c_keeps_what_is_done(self) -> None:
         sweep = self.write("s.toml", SWEEP.replace("trials = 2", "trials = 500"))
-        process = subprocess.Popen([PROGRAM, "sweep", sweep, "--out", "out"], cwd=self.folder,
+        process = subprocess.Popen([program.PROGRAM, "sweep", sweep, "--out", "out"], cwd=self.folder,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while len(self.trials()) < 3 and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, INTERRUPTED)
         self.assertIn("the same command goes on", stderr)
         self.assertFalse(self.summary()["complete"])
@@ -197,10 +157,10 @@ class Sweep(Case):
 
     def test_only_one_process_a_folder(self) -> None:
         sweep = self.write("s.toml", SWEEP.replace("trials = 2", "trials = 500"))
-        process = subprocess.Popen([PROGRAM, "sweep", sweep, "--out", "out", "-q"], cwd=self.folder,
+        process = subprocess.Popen([program.PROGRAM, "sweep", sweep, "--out", "out", "-q"], cwd=self.folder,
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE_S
             while not self.trials() and time.monotonic() < deadline:
                 time.sleep(0.02)
             self.assertIn("in use", self.error("sweep", sweep, "--out", "out", code=CANNOT_WRITE))
@@ -229,7 +189,7 @@ class Docs(Case):
         text = 'base = "base.toml"\ntrials = 1\nx = "model.kv_heads"\nseries = ["model.kv_heads"]\n' \
                '[axes]\n"model.kv_heads" = [2, 3]\n'
         self.sweep(text)
-        rows = (SOURCE / "docs/sweep.md").read_text(encoding="utf-8").split("## sweep.json")[1]
+        rows = (program.SOURCE / "docs/sweep.md").read_text(encoding="utf-8").split("## sweep.json")[1]
         table = [line for line in rows.splitlines() if line.startswith("| `")]
         documented = {name for line in table for name in re.findall(r"`(\w+)`", line.split("|")[1])}
         summary = self.summary()
@@ -248,7 +208,7 @@ class Kill(Case):
 
     def test_twenty_kills(self) -> None:
         sweep = self.write("s.toml", SWEEP.replace("trials = 2", f"trials = {self.TRIALS}"))
-        command = [PROGRAM, "sweep", sweep, "--out", "out", "-q"]
+        command = [program.PROGRAM, "sweep", sweep, "--out", "out", "-q"]
         seed = int.from_bytes(os.urandom(4), "little")
         moments, kills, before = random.Random(seed), 0, 0
         with self.subTest(seed=seed):
@@ -296,13 +256,13 @@ class Compare(Case):
         self.assertIn("same configuration", done.stderr)
 
     def start(self, trials: int) -> subprocess.Popen:
-        process = subprocess.Popen([PROGRAM, "compare", self.base, "--trials", str(trials), "--out", "out"],
+        process = subprocess.Popen([program.PROGRAM, "compare", self.base, "--trials", str(trials), "--out", "out"],
                                    cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.kill)
         return process
 
     def await_trials(self, process: subprocess.Popen, count: int) -> None:
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + PATIENCE_S
         while len(self.trials()) < count and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.01)
         self.assertGreaterEqual(len(self.trials()), count)
@@ -317,7 +277,7 @@ class Compare(Case):
         process = self.start(500)
         self.await_trials(process, 3)
         process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, INTERRUPTED)
         self.assertIn("the same command with --out out goes on from there", stderr)
         before, done = (self.out / "trials.jsonl").read_bytes(), len(self.pairs())
@@ -396,5 +356,4 @@ class Compare(Case):
 
 
 if __name__ == "__main__":
-    PROGRAM, SOURCE = os.path.abspath(sys.argv[1]), Path(sys.argv[2]).resolve()
-    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
+    program.main()

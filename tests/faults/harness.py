@@ -19,7 +19,9 @@ import uuid
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "end_to_end"))
-from launch_test import environment, free_port, runs  # noqa: E402
+from program import (  # noqa: E402, F401
+    BAD_INPUT, BASE, CANNOT_WRITE, FAILURE, INTERRUPTED, LONG, NO_RESOURCES, OK, RANK_FAILED, TINY, environment, free_port,
+    runs, sets)
 
 PROGRAM = ""
 SOURCE = Path(__file__).resolve().parent.parent.parent
@@ -27,29 +29,6 @@ PATIENCE_S = 60 * float(os.environ.get("FSDPBENCH_PATIENCE", "1"))
 MARK = "FAULTS_MARK"
 RANKS = 3
 
-# A step takes a millisecond; real numbers, with a digest.
-TINY = ["model.layers=2", "model.width=32", "model.ffn_width=64", "train.seq_len=16", "train.batch_per_rank=1",
-        "train.steps=3", "train.warmup=1", "emulate.link_gb_per_s=none", "emulate.link_latency_us=0"]
-# Nothing is computed; some 10 ms a step, for minutes.
-LONG = ["model.layers=2", "emulate.compute_tflops=0.02", "emulate.link_gb_per_s=0.5", "train.steps=20000",
-        "train.warmup=1"]
-# Some milliseconds of sleep a trial, also under a sanitizer.
-BASE = """
-[model]
-layers = 2
-width = 32
-ffn_width = 64
-[mesh]
-ranks = 2
-[train]
-steps = 3
-warmup = 1
-seq_len = 16
-batch_per_rank = 1
-[emulate]
-compute_tflops = 0.001
-link_gb_per_s = 1.0
-"""
 # Four cells, for threads and for jobs.
 SWEEP = """base = "base.toml"
 trials = {trials}
@@ -57,21 +36,10 @@ trials = {trials}
 "fsdp.layout" = ["flat", "per_param"]
 "train.steps" = [3, 4]
 """
-OK, FAILURE, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, RANK_FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
-
-
-# Behind a shell's `&` the interrupt is ignored, by us and by whatever we start, as it should be; here it is to be sent.
-for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-    if signal.getsignal(_number) == signal.SIG_IGN:
-        signal.signal(_number, signal.SIG_DFL)
 
 
 class Hang(AssertionError):
     """Something did not end by its deadline."""
-
-
-def sets(*keys: str) -> list[str]:
-    return [argument for key in keys for argument in ("--set", key)]
 
 
 def marked(mark: str) -> list[int]:
@@ -190,7 +158,7 @@ class Bench:
 
     def mpirun(self, *arguments: str, ranks: int = RANKS) -> Started:
         # Not its usual second from SIGTERM to SIGKILL: a busy machine needs longer to write the files.
-        options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "3", "-n", str(ranks)]
+        options = ["--oversubscribe", "--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "6", "-n", str(ranks)]
         variables = dict(OMPI_ALLOW_RUN_AS_ROOT=1, OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1,
                          OMPI_MCA_btl_vader_single_copy_mechanism="none")
         return self.start(*options, PROGRAM, *arguments, program="mpirun", variables=variables)

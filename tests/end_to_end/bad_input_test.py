@@ -1,0 +1,106 @@
+#!/usr/bin/python3
+"""Input that cannot be right is refused in one line that says what and where.
+
+    bad_input_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+import resource
+import subprocess
+
+import program
+from program import BAD_INPUT, CANNOT_WRITE, NO_RESOURCES, TINY, Program, sets
+
+THREADS = [*TINY, "mesh.ranks=2"]
+
+
+class BadInput(Program):
+    def test_missing_profile(self) -> None:
+        self.assertIn("nowhere.toml: there is no such file", self.error("run", "nowhere.toml"))
+
+    def test_unknown_key_with_the_nearest(self) -> None:
+        profile = self.write("p.toml", "[mesh]\nranks = 2\nshrad = 2\n")
+        message = self.error("run", profile)
+        self.assertIn("p.toml:3", message)
+        self.assertIn("'mesh.shard'", message)
+
+    def test_wrong_type_and_range(self) -> None:
+        self.assertIn("expected an integer", self.error("run", self.profile, *sets("mesh.ranks=four")))
+        self.assertIn("expected an integer", self.error("explain", self.profile, *sets("train.accumulate=0")))
+
+    def test_impossible_mesh(self) -> None:
+        message = self.error("run", self.profile, *sets("fsdp.strategy=hybrid_shard", "mesh.ranks=8", "mesh.shard=3"))
+        self.assertIn("mesh.shard = 3 does not divide mesh.ranks = 8", message)
+
+    def test_unknown_model(self) -> None:
+        self.assertIn("known are", self.error("run", self.profile, *sets("model.preset=llama4")))
+
+    def test_missing_empty_and_short_data(self) -> None:
+        self.assertIn("data.path", self.error("run", self.profile, *sets("data.path=nowhere")))
+        self.assertIn("no text", self.error("run", self.profile, *sets(f"data.path={self.write('empty', '')}")))
+        short = self.write("short", "a few bytes")
+        self.assertIn("too few", self.error("run", self.profile, *sets(f"data.path={short}")))
+
+    def test_output_that_cannot_be_written(self) -> None:
+        file = self.write("file", "")
+        for out in (file, file + "/below", "/proc/fsdpbench"):
+            self.assertIn(out, self.error("run", self.profile, *sets(*THREADS), "--out", out, code=CANNOT_WRITE))
+
+    def test_memory_that_will_not_suffice_is_said_before_the_run(self) -> None:
+        message = self.error("run", self.profile, *sets("model.preset=llama3-405b", "train.seq_len=4096"), "--out",
+                             "out", code=NO_RESOURCES)
+        self.assertIn("available", message)
+
+    def test_files_that_may_not_become_large_enough_are_said_before_the_run(self) -> None:
+        limited = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+        command = [program.PROGRAM, "run", self.profile, *sets(*THREADS, "train.steps=500"), "--out", "out"]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder, timeout=program.PATIENCE_S,
+                              preexec_fn=limited)
+        self.assertEqual(done.returncode, NO_RESOURCES, done.stderr)
+        self.assertIn("(`ulimit -f`) is 97.66 KiB", done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_what_is_repeated_is_cleaned_and_cut(self) -> None:
+        long = self.write("long.toml", '[fsdp]\nstrategy = "' + "x" * 20_000_000 + '"\n')
+        self.assertLess(len(self.error("run", long)), 2200)
+        message = self.error("run", self.profile, *sets("data.path=\x1b[2J\nerror: forged"))
+        self.assertIn("\\x1b[2J\\x0aerror: forged", message)
+        done = subprocess.run([program.PROGRAM, "run", self.profile], capture_output=True, cwd=self.folder,
+                              timeout=program.PATIENCE_S,
+                              env={"RANK": "\x1b[2J" + "9" * 100_000, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"})
+        self.assertEqual(done.returncode, BAD_INPUT)
+        self.assertNotIn(b"\x1b", done.stderr)
+        self.assertLess(len(done.stderr), 2300)
+        name = "\x1b]0;title\x07" * 1000
+        trace = self.write("t.json", json.dumps({"traceEvents": [
+            {"ph": "X", "name": name, "cat": name, "pid": 1, "tid": 1, "ts": 1, "dur": -1},
+            {"ph": "M", "name": name, "pid": name, "tid": 1}]}))
+        done = self.call("trace", "check", trace, code=BAD_INPUT)
+        self.assertNotIn("\x1b", done.stdout + done.stderr)
+
+    def test_trace_check_says_what_and_where(self) -> None:
+        broken = self.write("broken.json", '{"traceEvents":[{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":-1}]}')
+        done = self.call("trace", "check", broken, code=BAD_INPUT)
+        self.assertIn("broken.json: event 0: duration: ", done.stdout)
+        name = "n" * 100_000
+        event = f'{{"ph":"X","{name}":1,"{name}":2,"name":"a","pid":1,"tid":1,"ts":1,"dur":-1}}'
+        many = self.call("trace", "check", self.write("many.json", '{"traceEvents":[' + ",".join([event] * 7) + "]}"),
+                         code=BAD_INPUT).stdout
+        self.assertIn("many.json: and 4 more: 2 structure, 2 duration", many)
+        self.assertIn("many.json: 14 findings in 7 events", many)
+        self.assertEqual(len(many.splitlines()), 12)
+        self.assertLess(max(map(len, many.splitlines())), 600)
+        self.assertIn("line 1", self.call("trace", "check", self.write("cut.json", '{"traceEvents":['), code=BAD_INPUT).stdout)
+        self.assertIn("nowhere.json", self.error("trace", "check", "nowhere.json"))
+        self.assertIn("fsdpbench trace --help", self.error("trace"))
+
+    def test_command_line(self) -> None:
+        self.assertIn("nearest is 'run'", self.error("rum"))
+        self.assertIn("PROFILE", self.error("run"))
+        self.assertIn("key=value", self.error("run", self.profile, *sets("mesh.ranks")))
+        self.assertIn("xml", self.error("explain", self.profile, "--format", "xml"))
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,81 @@
+#!/usr/bin/python3
+"""`explain`: schedules, memory and communication before a run, causes after it.
+
+    explain_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+
+import program
+from program import TINY, Program, sets
+
+THREADS = [*TINY, "mesh.ranks=2"]
+
+
+class Explain(Program):
+    def test_from_a_result_ranks_the_causes_with_advice(self) -> None:
+        self.call("run", self.profile, *sets(*THREADS, "fsdp.forward_prefetch=none"), "--out", "out", "-q")
+        # What this machine found depends on its load; what is read is this.
+        path = self.folder / "out/result.json"
+        result = json.loads(path.read_text())
+        cause = {"cause": "late_prefetch", "unit": "blocks.1", "ms": 3.0, "share_pct": 30.0,
+                 "advice": 'fsdp.forward_prefetch is "none"; "implicit" issues the gather earlier'}
+        path.write_text(json.dumps(result | {"rated": True, "causes": [cause], "causes_small_ms": 0.0}))
+        done = self.call("explain", "--from", "out/result.json")
+        self.assertIn("late_prefetch", done.stdout)
+        self.assertIn('fsdp.forward_prefetch is "none"', done.stdout)
+        self.assertEqual(self.call("explain", "--from", "out").stdout, done.stdout, "a folder means its result")
+        self.assertIn("is a trace; expected", self.error("explain", "--from", "out/trace.json"))
+        self.assertIn("so --set has no effect", self.error("explain", "--from", "out", *sets("mesh.ranks=2")))
+        self.write("broken.json", "{\"schema_version\": 1")
+        self.assertIn("broken.json", self.error("explain", "--from", "broken.json"))
+        self.assertIn("nowhere.json", self.error("explain", "--from", "nowhere.json"))
+        self.write("future.json", "{\"schema_version\": 99}")
+        self.assertIn("schema_version is 99", self.error("explain", "--from", "future.json"))
+        self.assertIn("PROFILE", self.error("explain"))
+
+    def line(self, form: str, *keys: str) -> str:
+        return self.call("explain", self.profile, *sets(*keys), "--format", form).stdout.strip()
+
+    def test_collectives(self) -> None:
+        steady = "AGR AG0 AG1 AG2 AG3 | AG3* AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR"
+        self.assertEqual(self.line("collectives"), steady)
+        self.assertEqual(self.line("collectives", "fsdp.preset=fsdp1"), steady)
+        self.assertEqual(self.line("collectives", "fsdp.strategy=shard_grad_op"),
+                         "AGR AG0 AG1 AG2 AG3 | RS3 RS2 RS1 RS0 RSR")
+        self.assertEqual(self.line("collectives", "fsdp.strategy=no_shard"), "| AR3 AR2 AR1 AR0 ARR")
+
+    def test_issue(self) -> None:
+        self.assertTrue(self.line("issue").startswith("UR U0 S0 U1 S1 U2 S2 U3 S3"))
+
+    def test_json_and_table(self) -> None:
+        self.assertIsInstance(json.loads(self.line("json")), dict)
+        self.assertIn("memory", self.line("table").lower())
+
+    def test_other_ways_to_spread_the_training(self) -> None:
+        text = self.call("explain", self.profile, "--compare-parallelism").stdout
+        for words in ("data parallel", "ZeRO-1", "ZeRO-2", "ZeRO-3", "hybrid", "tensor", "pipeline (1F1B)", "bubble"):
+            self.assertIn(words, text)
+        rows = json.loads(self.call("explain", self.profile, "--compare-parallelism", "--format", "json").stdout)
+        wire = {row["name"]: row["wire_bytes"] for row in rows["parallelism"]}
+        whole = json.loads(self.call("explain", self.profile, "--format", "json").stdout)["communication"]
+        self.assertAlmostEqual(wire["data parallel"], whole["data_parallel"])
+        self.assertIn("--format issue", self.error("explain", self.profile, "--compare-parallelism", "-f", "issue"))
+
+    def test_views(self) -> None:
+        self.assertLess(len(self.line("summary").splitlines()), 24)
+        parameters = self.call("explain", self.profile, "--parameters").stdout
+        self.assertIn("blocks.0-3.wq", parameters)
+        layer = self.call("explain", "--schedule=blocks.2", self.profile).stdout
+        self.assertIn("forward blocks.2", layer)
+        self.assertNotIn("forward blocks.1", layer)
+        self.assertIn("optimizer 0", self.call("explain", "--schedule", self.profile).stdout)
+        self.assertIn("nearest name is blocks.2", self.error("explain", self.profile, "--schedule=block.2"))
+        self.assertIn("--parameters does not go with --format issue",
+                      self.error("explain", self.profile, "--parameters", "--format", "issue"))
+        with_rates = self.call("explain", self.profile, "--tflops", "0.001", "--link-gb-per-s", "1").stdout
+        self.assertRegex(with_rates, r"Predicted step \d+\.\d+ ms")
+
+
+if __name__ == "__main__":
+    program.main()

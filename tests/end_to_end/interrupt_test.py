@@ -1,0 +1,104 @@
+#!/usr/bin/python3
+"""Ctrl-C and other signals: what was measured is kept and marked. Streams that cannot be written lose no result.
+
+    interrupt_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import program
+from program import CANNOT_WRITE, INTERRUPTED, PATIENCE_S, TINY, Program, sets
+
+THREADS = [*TINY, "mesh.ranks=2"]
+
+
+class Interrupt(Program):
+    def result(self) -> dict:
+        return json.loads((self.folder / "out/result.json").read_text())
+
+    @staticmethod
+    def await_a_measured_step(process: subprocess.Popen[str]) -> int:
+        """The number of steps that were done; one was warm-up."""
+        for line in process.stderr:
+            if line.startswith("step") and (steps := int(re.findall(r"\d+", line)[0])) >= 2:
+                return steps
+        raise AssertionError("it ended before it had measured a step")
+
+    def interrupt(self, number: int) -> None:
+        process = self.start("run", self.profile, *sets(*THREADS, "train.steps=100000"), "--out", "out")
+        self.await_a_measured_step(process)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, INTERRUPTED, out + err)
+        self.assertFalse(self.result()["complete"])
+        self.assertGreater(self.result()["train"]["steps_done"], 0)
+        self.assertIn("interrupted: stopping after this step", err)
+
+    def test_ctrl_c_keeps_a_marked_partial_result(self) -> None:
+        self.interrupt(signal.SIGINT)
+
+    def test_sigterm_does_the_same(self) -> None:
+        self.interrupt(signal.SIGTERM)
+
+    def test_a_connection_that_goes_away_does_the_same(self) -> None:
+        self.interrupt(signal.SIGHUP)
+
+    def test_a_slow_step_is_cut_short(self) -> None:
+        keys = ["model.layers=2", "train.steps=50", "train.warmup=1", "emulate.compute_tflops=0.0004"]
+        process = self.start("run", self.profile, *sets(*keys), "--out", "out")
+        before = self.await_a_measured_step(process)  # the next step takes seconds
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, INTERRUPTED, out + err)
+        steps = int(re.search(r"interrupted after (\d+) of 51 steps", err)[1])
+        self.assertGreaterEqual(steps, before)
+        self.assertEqual((self.result()["complete"], self.result()["train"]["steps_done"]), (False, steps))
+        if "metrics" in self.result():  # else the machine was so busy that only rank 0's steps were saved
+            self.assertEqual(self.result()["metrics"]["step_ms"]["n"], steps - 1)
+        for trace in (self.folder / "out/trace").iterdir():
+            self.call("trace", "check", str(trace))
+
+    def test_what_has_nothing_to_keep_ends_at_once(self) -> None:
+        huge = self.folder / "huge.json"
+        huge.write_text('{"traceEvents":[' + '{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1},' * 2_000_000 + "{}]}")
+        for command in (["trace", "check", str(huge)], ["doctor"]):
+            # On a busy machine it may be done before we are: then once more.
+            for _ in range(10):
+                process = self.start(*command)
+                self.await_handlers(process)
+                process.send_signal(signal.SIGTERM)
+                out, err = process.communicate(timeout=PATIENCE_S)
+                if process.returncode == INTERRUPTED:
+                    break
+            self.assertEqual((process.returncode, out, err), (INTERRUPTED, "", "\ninterrupted\n"))
+
+    @staticmethod
+    def await_handlers(process: subprocess.Popen[str]) -> None:
+        """Until the program catches SIGTERM."""
+        caught = 0
+        while process.poll() is None and not caught >> (signal.SIGTERM - 1) & 1:
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            caught = int(re.search(r"^SigCgt:\s*(\w+)", status, re.MULTILINE)[1], 16)
+
+    def test_standard_output_that_is_full_loses_no_result(self) -> None:
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            process = self.start("run", self.profile, *sets(*THREADS), "--out", "out", stdout=full)
+            _, err = process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, CANNOT_WRITE, err)
+        self.assertIn("standard output could not be written: No space left on device", err)
+        self.assertTrue(self.result()["complete"])
+
+    def test_nobody_reading_loses_no_result(self) -> None:
+        process = self.start("run", self.profile, *sets(*THREADS), "--out", "out")
+        process.stdout.close()
+        process.stderr.close()
+        self.assertEqual(process.wait(timeout=PATIENCE_S), CANNOT_WRITE)
+        self.assertTrue(self.result()["complete"])
+
+
+if __name__ == "__main__":
+    program.main()
