@@ -6,11 +6,7 @@ namespace fsdpbench {
 
 double normal_quantile(double p) {
   const double q = p - 0.5;
-  if (std::abs(q) <= 0.425) {
-    const double r = 0.180625 - q * q;
-    return q * (((59.109374720 * r + 159.29113202) * r + 50.434271938) * r + 3.3871327179) /
-           (((67.187563600 * r + 78.757757664) * r + 17.895169469) * r + 1.0);
-  }
+  if (std::abs(q) <= kCentralQuantiles) return central_normal_quantile(q);
   const double tail = std::sqrt(-std::log(q < 0 ? p : 1.0 - p));
   double x = 0;
   if (tail <= 5.0) {

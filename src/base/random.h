@@ -22,6 +22,15 @@ constexpr std::uint64_t split_mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+/// How far from 1/2 the middle part of normal_quantile() goes.
+inline constexpr double kCentralQuantiles = 0.425;
+/// normal_quantile(1/2 + q) for q from -kCentralQuantiles to kCentralQuantiles: without branches and calls, so that
+/// compilers make vectors of many.
+constexpr double central_normal_quantile(double q) {
+  const double r = 0.180625 - q * q;
+  return q * (((59.109374720 * r + 159.29113202) * r + 50.434271938) * r + 3.3871327179) /
+         (((67.187563600 * r + 78.757757664) * r + 17.895169469) * r + 1.0);
+}
 /// Inverse of the standard normal distribution to about seven digits, 0 < p < 1 (algorithm AS 241, PPND7; Wichura).
 double normal_quantile(double p);
 

@@ -1,14 +1,38 @@
 #include "model/initialize.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
 
 #include "base/random.h"
 
 namespace fsdpbench::model {
 namespace {
 
-/// Uniform in (0, 1), never its ends.
-double uniform(std::uint64_t bits) { return (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52; }
+/// Uniform in (0, 1), never its ends: (the upper 52 bits + 1/2) / 2^52. They are made a double as the fraction of one
+/// between 2^52 and 2^53, which is exact and which processors can do for several at once.
+double uniform(std::uint64_t bits) {
+  return (std::bit_cast<double>(bits >> 12 | 0x4330000000000000ULL) - 0x1p52 + 0.5) * 0x1p-52;
+}
+
+constexpr std::int64_t kBlock = 256;
+
+/// Elements [begin, begin + kBlock). The loops have no branches and a fixed length, so that the compiler makes vectors
+/// of them; every element has the bits that it would have alone. One in seven then gets its other part.
+void fill_block(std::uint64_t key, double deviation, std::int64_t begin, float* target) {
+  std::array<double, kBlock> p;
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    p[static_cast<std::size_t>(i)] = uniform(split_mixed(key ^ split_mixed(static_cast<std::uint64_t>(begin + i))));
+  }
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    target[i] = static_cast<float>(deviation * central_normal_quantile(p[static_cast<std::size_t>(i)] - 0.5));
+  }
+  for (std::int64_t i = 0; i < kBlock; ++i) {
+    const double at = p[static_cast<std::size_t>(i)];
+    if (std::abs(at - 0.5) > kCentralQuantiles) target[i] = static_cast<float>(deviation * normal_quantile(at));
+  }
+}
 
 }  // namespace
 
@@ -20,10 +44,12 @@ void initialize_parameter(const plan::ParameterShape& parameter, int parameter_i
     case plan::Initialization::normal: break;
   }
   const std::uint64_t key = split_mixed(split_mixed(seed) ^ static_cast<std::uint64_t>(parameter_index));
-  for (std::int64_t i = begin; i < end; ++i) {
-    const std::uint64_t bits = split_mixed(key ^ split_mixed(static_cast<std::uint64_t>(i)));
-    target[i - begin] = static_cast<float>(parameter.deviation * normal_quantile(uniform(bits)));
-  }
+  const double deviation = parameter.deviation;
+  for (; begin + kBlock <= end; begin += kBlock, target += kBlock) fill_block(key, deviation, begin, target);
+  if (begin == end) return;
+  std::array<float, kBlock> last;
+  fill_block(key, deviation, begin, last.data());
+  std::copy_n(last.data(), end - begin, target);
 }
 
 }  // namespace fsdpbench::model

@@ -20,9 +20,9 @@ std::vector<float> fill(const plan::ParameterShape& shape, int index, std::uint6
 }
 
 TEST(Initialize, AnyRangeIsThatPartOfTheWhole) {
-  const plan::ParameterShape shape = normal(13, 17);
+  const plan::ParameterShape shape = normal(51, 52);  // more than are made at once
   const std::vector<float> whole = fill(shape, 3, 7);
-  for (const std::int64_t shards : {2, 3, 4, 8, 221}) {
+  for (const std::int64_t shards : {2, 3, 4, 8, 221, 2652}) {
     std::vector<float> joined(whole.size());
     for (std::int64_t s = 0; s < shards; ++s) {
       const std::int64_t begin = shape.numel() * s / shards;
@@ -32,6 +32,40 @@ TEST(Initialize, AnyRangeIsThatPartOfTheWhole) {
     EXPECT_EQ(joined, whole);
   }
   initialize_parameter(shape, 3, 7, 5, 5, nullptr);  // an empty shard
+}
+
+/// One element by the published algorithms (SplitMix64, AS 241), as digests of earlier versions have it.
+float alone(std::uint64_t seed, std::uint64_t index, std::uint64_t element, double deviation) {
+  const auto mix = [](std::uint64_t x) {
+    x += 0x9E3779B97F4A7C15ULL;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+    return x ^ (x >> 31);
+  };
+  const std::uint64_t bits = mix(mix(mix(seed) ^ index) ^ mix(element));
+  const double p = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+  const double q = p - 0.5;
+  if (std::abs(q) <= 0.425) {
+    const double r = 0.180625 - q * q;
+    return static_cast<float>(deviation *
+                              (q * (((59.109374720 * r + 159.29113202) * r + 50.434271938) * r + 3.3871327179) /
+                               (((67.187563600 * r + 78.757757664) * r + 17.895169469) * r + 1.0)));
+  }
+  const double tail = std::sqrt(-std::log(q < 0 ? p : 1.0 - p));
+  const double r = tail - (tail <= 5.0 ? 1.6 : 5.0);
+  const double x = tail <= 5.0 ? (((0.17023821103 * r + 1.3067284816) * r + 2.7568153900) * r + 1.4234372777) /
+                                     ((0.12021132975 * r + 0.73700164250) * r + 1.0)
+                               : (((0.017337203997 * r + 0.42868294337) * r + 3.0812263860) * r + 6.6579051150) /
+                                     ((0.012258202635 * r + 0.24197894225) * r + 1.0);
+  return static_cast<float>(deviation * (q < 0 ? -x : x));
+}
+
+TEST(Initialize, ManyAtOnceHaveTheBitsOfEachAlone) {
+  const plan::ParameterShape shape = normal(300, 1000);
+  const std::vector<float> values = fill(shape, 5, 11);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(values[i], alone(11, 5, i, shape.deviation)) << i;
+  }
 }
 
 TEST(Initialize, SeedAndIndexGiveOtherValues) {
