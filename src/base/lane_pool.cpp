@@ -44,6 +44,17 @@ void LanePool::free(std::int64_t offset, Lane lane, const LaneOrder& order) {
 
 std::int64_t LanePool::size_of_block(std::int64_t offset) const { return live_at(offset).size; }
 
+LanePool::CategoryPlace LanePool::category_place(std::int64_t offset) const {
+  const Live& block = live_at(offset);
+  return {block.category, block.category_offset};
+}
+
+CategoryBytes LanePool::reserved_by_category() const {
+  CategoryBytes bytes{};
+  for (std::size_t c = 0; c < bytes.size(); ++c) bytes[c] = by_category_[c].reserved();
+  return bytes;
+}
+
 std::vector<std::int64_t> LanePool::layout() const {
   std::vector<std::int64_t> layout = blocks_.layout();
   for (const LaneBlocks& blocks : by_category_) {

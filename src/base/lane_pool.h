@@ -51,6 +51,14 @@ class LanePool {
 
   /// Rounded size of the live block at `offset`.
   std::int64_t size_of_block(std::int64_t offset) const;
+  /// A live block's category, and its offset in a range that has the blocks of that category only.
+  struct CategoryPlace {
+    MemoryCategory category = MemoryCategory::activations;
+    std::int64_t offset = 0;
+  };
+  CategoryPlace category_place(std::int64_t offset) const;
+  /// Size of each of those ranges so far, which never shrinks.
+  CategoryBytes reserved_by_category() const;
 
   const PoolStatistics& statistics() const { return statistics_; }
   /// How the pool is cut into blocks. Two pools of equal layout, when everything issued so far is over, serve the same

@@ -6,8 +6,11 @@
 #include <optional>
 #include <stdexcept>
 
+#include "base/bytes.h"
 #include "base/error.h"
+#include "engine/masters.h"
 #include "launch/placement.h"
+#include "schedule/memory_walk.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -86,6 +89,13 @@ backend::CudaOptions cuda_options(const RunConfig& config) {
   return options;
 }
 
+CategoryBytes category_bytes(const Setup& setup) {
+  CategoryBytes bytes = schedule::category_walk(setup.schedules, setup.config.train.warmup + setup.config.train.steps);
+  std::int64_t& buffers = bytes[index_of(MemoryCategory::communication_buffers)];
+  buffers = checked_sum(buffers, Masters::collection_bytes(setup.plan));
+  return bytes;
+}
+
 }  // namespace
 
 backend::BackendOptions backend_options(const Setup& setup, launch::Session* session) {
@@ -97,7 +107,10 @@ backend::BackendOptions backend_options(const Setup& setup, launch::Session* ses
   options.poison_freed_memory = config.inject.poison_freed_memory;
   switch (config.device.backend) {
     case config::BackendKind::cpu: options.own = cpu_options(config, session); break;
-    case config::BackendKind::cuda: options.own = cuda_options(config); break;
+    case config::BackendKind::cuda:
+      options.own = cuda_options(config);
+      if (config.nccl.register_buffers != config::NcclRegister::none) options.category_bytes = category_bytes(setup);
+      break;
     case config::BackendKind::virtual_: throw std::logic_error("backend_options: a computed clock has no backend");
   }
   return options;

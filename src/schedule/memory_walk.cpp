@@ -57,10 +57,8 @@ class Walk {
   std::vector<std::int64_t> offsets_;
 };
 
-}  // namespace
-
-PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps) {
-  Walk walk(schedules.event_count);
+/// Walks until steady steps repeat; what the pool will show after all of them.
+PoolStatistics statistics_after(Walk& walk, const Schedules& schedules, std::int64_t steps) {
   walk.allocate_persistent(schedules.steps.front());
   struct StepEnd {  // after a steady step
     std::vector<std::int64_t> layout;
@@ -89,6 +87,19 @@ PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps) {
     return result;
   }
   return walk.pool().statistics();
+}
+
+}  // namespace
+
+PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps) {
+  Walk walk(schedules.event_count);
+  return statistics_after(walk, schedules, steps);
+}
+
+CategoryBytes category_walk(const Schedules& schedules, std::int64_t steps) {
+  Walk walk(schedules.event_count);
+  statistics_after(walk, schedules, steps);
+  return walk.pool().reserved_by_category();
 }
 
 MemoryPeak memory_peak(const Schedule& schedule) {

@@ -14,6 +14,9 @@ namespace fsdpbench::schedule {
 /// Throws ResourceError if that is more than 8 EiB.
 PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps);
 
+/// What each category would take in the same steps if it had an address range of its own. Throws as memory_walk().
+CategoryBytes category_walk(const Schedules& schedules, std::int64_t steps);
+
 /// The op of the steady step at which most bytes are live in issue order, and the buffers that are.
 struct MemoryPeak {
   int op = -1;

@@ -43,6 +43,10 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   const backend::BackendOptions options = backend_options(s, nullptr);
   EXPECT_EQ(options.ranks, 4);
   EXPECT_EQ(options.pool_bytes, s.pool_bytes);
+  for (const MemoryCategory category : kMemoryCategories) {
+    EXPECT_GE(options.category_bytes[index_of(category)], s.memory.peak_occupied[index_of(category)])
+        << to_string(category);
+  }
   const auto own = options.get<backend::CudaOptions>();
   EXPECT_EQ(own.timer, backend::Timer::events);
   EXPECT_EQ(own.nccl.registration, NcclOptions::Register::window);

@@ -39,14 +39,14 @@ std::unique_ptr<OpTimer> make_timer(Timer wanted, std::string& note) {
 }
 
 std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const BackendOptions& options) {
+  const int gpus = options.session == nullptr ? options.ranks : 1;
   if (options.get<CudaOptions>().nccl.registration == NcclOptions::Register::none) {
-    const int gpus = options.session == nullptr ? options.ranks : 1;
     return std::make_unique<PoolMemory>(streams, options.pool_bytes, options.poison_freed_memory, gpus);
   }
-  if (options.pool_bytes == 0) {
+  if (options.category_bytes == CategoryBytes{}) {
     throw BackendError("memory that NCCL registers is one region, and nobody said how large it must be");
   }
-  return std::make_unique<ArenaMemory>(streams, options.pool_bytes, options.poison_freed_memory);
+  return std::make_unique<ArenaMemory>(streams, options.category_bytes, options.poison_freed_memory, gpus);
 }
 
 }  // namespace
@@ -198,7 +198,7 @@ void CudaDevice::synchronize() {
 std::byte* CudaDevice::allocate(std::int64_t bytes, MemoryCategory category, Lane lane) {
   if (bytes < 0) throw std::logic_error("Device::allocate: negative size");
   const std::int64_t offset = pool_.allocate(bytes, category, lane, order_);
-  std::byte* const memory = memory_->allocate(offset, pool_.size_of_block(offset), lane);
+  std::byte* const memory = memory_->allocate(pool_.category_place(offset), pool_.size_of_block(offset), lane);
   if (memory == nullptr) {
     pool_.free(offset, lane, order_);
     throw_out_of_memory(bytes, category);

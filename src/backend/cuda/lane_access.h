@@ -27,8 +27,8 @@ class LaneAccess {
   virtual launch::Abort& abort() = 0;
   /// The kernels of the lane's stream, for what NCCL is not needed for: scaling in a group of one rank.
   virtual Kernels& kernels(Lane lane) = 0;
-  /// All memory that collectives will be called with, as one region (nccl/registered_arena.h); empty if it is not one.
-  /// Asked for if the run wants buffers registered.
+  /// All memory that collectives will be called with, and little else, as one region (nccl/registered_arena.h); empty
+  /// if it is not one. Asked for if the run wants buffers registered.
   virtual std::span<std::byte> communication_memory() { return {}; }
 };
 

@@ -56,7 +56,7 @@ PoolMemory::PoolMemory(const LaneStreams& streams, std::int64_t expected, bool p
   set(pool_, cudaMemPoolReuseAllowInternalDependencies, 0);
   set(pool_, cudaMemPoolAttrReleaseThreshold, std::numeric_limits<std::uint64_t>::max());
   if (expected == 0) return;
-  std::byte* const all = allocate(0, expected, Lane::compute);
+  std::byte* const all = allocate({}, expected, Lane::compute);
   if (all == nullptr) {
     cudaMemPoolDestroy(pool_);
     throw ResourceError(fmt::format("the GPU has not the {} of memory that this run needs", format_bytes(expected)));
@@ -68,10 +68,9 @@ PoolMemory::PoolMemory(const LaneStreams& streams, std::int64_t expected, bool p
 
 PoolMemory::~PoolMemory() { cudaMemPoolDestroy(pool_); }
 
-std::byte* PoolMemory::allocate(std::int64_t /*offset*/, std::int64_t bytes, Lane lane) {
+std::byte* PoolMemory::allocate(const LanePool::CategoryPlace& /*place*/, std::int64_t bytes, Lane lane) {
   void* memory = nullptr;
-  const cudaError_t status =
-      cudaMallocFromPoolAsync(&memory, static_cast<std::size_t>(bytes), pool_, streams_[lane]);
+  const cudaError_t status = cudaMallocFromPoolAsync(&memory, static_cast<std::size_t>(bytes), pool_, streams_[lane]);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // told by the null; nobody else shall find it
     return nullptr;
@@ -82,7 +81,8 @@ std::byte* PoolMemory::allocate(std::int64_t /*offset*/, std::int64_t bytes, Lan
 
 void PoolMemory::free(std::byte* memory, std::int64_t bytes, Lane lane) {
   // All bits set is a NaN in fp32 and in bf16.
-  if (poison_) check(cudaMemsetAsync(memory, 0xFF, static_cast<std::size_t>(bytes), streams_[lane]), "poisoning memory");
+  if (poison_)
+    check(cudaMemsetAsync(memory, 0xFF, static_cast<std::size_t>(bytes), streams_[lane]), "poisoning memory");
   check(cudaFreeAsync(memory, streams_[lane]), "cudaFreeAsync");
 }
 
@@ -94,9 +94,9 @@ std::int64_t PoolMemory::attribute(cudaMemPoolAttr attribute) const {
 
 Facts PoolMemory::facts() const {
   return {{"pool used at most", format_bytes(attribute(cudaMemPoolAttrUsedMemHigh))},
-          {"pool reserved at most", fmt::format("{}, {} of it before the first op",
-                                                format_bytes(attribute(cudaMemPoolAttrReservedMemHigh)),
-                                                format_bytes(expected_))}};
+          {"pool reserved at most",
+           fmt::format("{}, {} of it before the first op", format_bytes(attribute(cudaMemPoolAttrReservedMemHigh)),
+                       format_bytes(expected_))}};
 }
 
 }  // namespace fsdpbench::backend::cuda

@@ -1,6 +1,7 @@
 // The CUDA device on an imagined GPU: what goes wrong there, what it says of itself, and its memory.
 
 #include <cmath>
+#include <set>
 
 #include "backend/cuda/emulated_support.h"
 #include "base/clock.h"
@@ -109,11 +110,14 @@ TEST_F(EmulatedCudaDevice, AllMemoryIsGivenBackAlsoAfterAFailure) {
 /// Two values of a block that was freed, read from one region where that does no harm.
 std::vector<float> after_free(BackendOptions options, bool poison) {
   options.set<CudaOptions>().nccl.registration = NcclOptions::Register::window;
-  options.pool_bytes = 1 << 20;
+  options.category_bytes.fill(1 << 20);
   options.poison_freed_memory = poison;
   std::vector<float> seen;
   make_cuda()->run(options, [&](RankContext& rank) {
-    std::byte* block = put(rank.device, std::vector<float>{1.0F, 2.0F});
+    const std::vector<float> values{1.0F, 2.0F};
+    std::byte* block = rank.device.allocate(8, MemoryCategory::gradients, Lane::compute);
+    upload(rank.device, Lane::compute, values, block);
+    rank.device.synchronize();
     rank.device.free(block, Lane::compute);
     seen = get<float>(rank.device, block, 2);
   });
@@ -125,9 +129,27 @@ TEST_F(EmulatedCudaDevice, PoisonFillsFreedMemoryWithNaN) {
   EXPECT_EQ(after_free(options_, false), (std::vector<float>{1.0F, 2.0F}));
 }
 
+TEST_F(EmulatedCudaDevice, ARegionHoldsWhatIsCommunicatedAndNothingElse) {
+  options_.set<CudaOptions>().nccl.registration = NcclOptions::Register::window;
+  options_.category_bytes.fill(1 << 20);
+  run([](RankContext& rank) {
+    const std::span<std::byte> region = lanes_of(rank).communication_memory();
+    EXPECT_EQ(region.size(), 4U << 20) << "of six categories";
+    std::set<const std::byte*> begins;
+    for (const MemoryCategory category : kMemoryCategories) {
+      const std::byte* const block = rank.device.allocate(1 << 20, category, Lane::compute);
+      const bool inside = block >= region.data() && block < region.data() + region.size();
+      EXPECT_EQ(inside, category != MemoryCategory::activations && category != MemoryCategory::optimizer)
+          << to_string(category);
+      begins.insert(block);
+    }
+    EXPECT_EQ(begins.size(), kMemoryCategoryCount);
+  });
+}
+
 TEST_F(EmulatedCudaDevice, ARegionLaysBlocksOutAsTheBookkeepingDoes) {
   options_.set<CudaOptions>().nccl.registration = NcclOptions::Register::local;
-  options_.pool_bytes = 4 << 20;
+  options_.category_bytes[index_of(MemoryCategory::gradients)] = 4 << 20;
   run([](RankContext& rank) {
     const std::span<std::byte> region = lanes_of(rank).communication_memory();
     ASSERT_EQ(region.size(), 4U << 20);
@@ -143,7 +165,7 @@ TEST_F(EmulatedCudaDevice, ARegionLaysBlocksOutAsTheBookkeepingDoes) {
 TEST_F(EmulatedCudaDevice, ALaneThatWaitedForAnEventBeforeTheFillMayReuseABlockOfARegion) {
   constexpr std::int64_t kBytes = 16 << 20;  // filling takes milliseconds, writing the last element does not
   options_.set<CudaOptions>().nccl.registration = NcclOptions::Register::window;
-  options_.pool_bytes = kBytes;
+  options_.category_bytes[index_of(MemoryCategory::gradients)] = kBytes;
   options_.poison_freed_memory = true;
   run([](RankContext& rank) {
     Device& device = rank.device;
