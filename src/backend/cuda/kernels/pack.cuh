@@ -4,6 +4,7 @@
 // of the narrowest type in play. Whether it is moved by 16-byte accesses or element by element changes no bits.
 
 #include <cstdint>
+#include <cstring>
 
 #include "backend/cuda/kernels/launch.cuh"
 
@@ -49,12 +50,24 @@ __device__ void store(float* target, const Floats<N>& values) {
   for (int i = 0; i < N; ++i) pack.values[i] = values[i];
   *reinterpret_cast<Pack<float, N>*>(target) = pack;
 }
+/// The bits of 8 elements, as what one instruction stores: the compiler does not always join narrower ones.
+__extension__ using Bits128 = unsigned __int128;
+
 template <int N>
 __device__ void store(__nv_bfloat16* target, const Floats<N>& values) {
-  Pack<__nv_bfloat162, N / 2> pack;  // one instruction rounds two
+  static_assert(N % 8 == 0);
 #pragma unroll
-  for (int i = 0; i < N / 2; ++i) pack.values[i] = __floats2bfloat162_rn(values[2 * i], values[2 * i + 1]);
-  *reinterpret_cast<Pack<__nv_bfloat162, N / 2>*>(target) = pack;
+  for (int at = 0; at < N; at += 8) {
+    Bits128 bits = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i += 2) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(values[at + i], values[at + i + 1]);  // one instruction rounds two
+      std::uint32_t of_pair = 0;
+      std::memcpy(&of_pair, &pair, sizeof pair);
+      bits |= Bits128{of_pair} << (16 * i);
+    }
+    *reinterpret_cast<Bits128*>(target + at) = bits;
+  }
 }
 template <>
 __device__ inline void store<1>(__nv_bfloat16* target, const Floats<1>& values) {
