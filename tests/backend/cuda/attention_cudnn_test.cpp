@@ -20,6 +20,9 @@ struct Gpu {
   int version;  ///< compute capability, times 10
   int multiprocessors;
   int shared_memory;  ///< bytes that a block may ask for
+  std::int64_t memory = 80'000'000'000;
+  int memory_khz = 2'619'000;
+  int l2_bytes = 50 << 20;
 
   std::string properties() const {
     return R"({"deviceVer":)" + std::to_string(version * 10) + R"(,"driverVer":13000,"cudaDeviceId":0,)" +
@@ -28,13 +31,17 @@ struct Gpu {
            R"("maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":)" + std::to_string(shared_memory) +
            R"(,"reservedSharedMemoryPerBlock":1024,"maxRegistersPerSM":65536,"maxCtasPerSM":32,)" +
            R"("maxThreadsPerBlock":1024,"maxThreadsPerSM":2048,"pciDeviceId":0,"isTccDriver":0,)" +
-           R"("supportCoopLaunch":1,"smClockRateKHz":1980000,"memClockRateKHz":2619000,"l2CacheSize":52428800,)" +
-           R"("deviceName":")" + name + R"(","totalGlobalMem":80000000000})";
+           R"("supportCoopLaunch":1,"smClockRateKHz":1980000,"memClockRateKHz":)" + std::to_string(memory_khz) +
+           R"(,"l2CacheSize":)" + std::to_string(l2_bytes) + R"(,"deviceName":")" + name + R"(","totalGlobalMem":)" +
+           std::to_string(memory) + "}";
   }
 };
 void PrintTo(const Gpu& gpu, std::ostream* out) { *out << gpu.name; }
 
-constexpr Gpu kGpus[] = {{"A100", 80, 108, 166912}, {"H100", 90, 132, 232448}, {"B200", 100, 148, 232448}};
+constexpr Gpu kGpus[] = {{"A100", 80, 108, 166912},
+                         {"H100", 90, 132, 232448},
+                         {"NVIDIA_H200", 90, 132, 232448, 150'754'820'096, 3'201'000, 60 << 20},
+                         {"B200", 100, 148, 232448}};
 
 class CudnnChoice : public testing::TestWithParam<std::tuple<Gpu, std::int64_t>> {
  protected:
@@ -67,6 +74,7 @@ TEST_P(CudnnChoice, HasKernelsForWhatTheRuleTakes) {
     return;
   }
   expect_kernels(gpu, shape(2048, 16, 16));
+  expect_kernels(gpu, shape(2048, 32, 8));  // profiles/runs/gpu-1b.toml, heads of 64
   expect_kernels(gpu, shape(4096, 32, 8));
   expect_kernels(gpu, shape(300, 6, 1));
   expect_kernels(gpu, shape(17, 4, 2));

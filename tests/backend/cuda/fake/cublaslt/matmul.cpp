@@ -1,10 +1,12 @@
 // Products in plain loops on the stream's thread. It takes nobody's word: a plan made for other matrices, a pointer
-// less aligned than promised, a missing workspace or matrices that do not fit each other are refused, and where the
-// caller allowed sums that meet in any order, they do.
+// less aligned than promised, matrices that do not fit each other, and a workspace that is too small, not aligned to
+// 256 bytes or part of a matrix are refused. Where the caller allowed sums that meet in any order, they do; and a
+// workspace that somebody else uses at the same time gives no numbers.
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -19,12 +21,13 @@ using fake::content;
 using fake::LtLayout;
 using fake::LtMatmul;
 
-constexpr std::uint64_t kWorkspace = 1024;
+constexpr std::uint32_t kWorkspaceAlignment = 256;
 
 /// What cublasLtMatmulAlgo_t's words hold.
 struct Algorithm {
   std::uint64_t problem;    ///< fingerprint of what it was made for
   std::uint64_t any_order;  ///< of the sum
+  std::uint64_t workspace;  ///< bytes
   std::uint32_t alignment_a, alignment_b, alignment_c, alignment_d;
 };
 
@@ -113,6 +116,23 @@ std::vector<float> unpacked(const std::byte* matrix, const LtLayout& layout, boo
   return values;
 }
 
+/// Bytes that an algorithm which splits its sums wants, as the library's do: an fp32 result for each of some parts,
+/// where the sums are long and the result is small.
+std::uint64_t wanted_workspace(const Size& s) {
+  const std::uint64_t parts = std::clamp<std::uint64_t>(s.k / 64, 1, 8);
+  return parts == 1 ? 0 : (parts * s.m * s.n * 4 + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
+bool overlap(const void* a, std::uint64_t a_bytes, const void* b, std::uint64_t b_bytes) {
+  const auto first = std::bit_cast<std::uintptr_t>(a);
+  const auto second = std::bit_cast<std::uintptr_t>(b);
+  return first < second + b_bytes && second < first + a_bytes;
+}
+
+std::uint64_t bytes_of(const LtLayout& matrix) {
+  return static_cast<std::uint64_t>(matrix.leading_dimension) * matrix.columns * (matrix.type == CUDA_R_16BF ? 2 : 4);
+}
+
 struct Product {
   LtMatmul matmul;
   LtLayout a, b, c;
@@ -122,6 +142,22 @@ struct Product {
   std::byte* d_memory;
   float alpha, beta;
   std::uint64_t first;  ///< the element of k that the sums begin with
+  std::byte* workspace = nullptr;
+  std::uint64_t workspace_bytes = 0;
+
+  /// Fills the workspace, computes, and looks whether it is still as it was.
+  void compute_with_workspace(unsigned char mark) const {
+    std::memset(workspace, mark, workspace_bytes);
+    compute();
+    const bool alone = std::all_of(workspace, workspace + workspace_bytes,
+                                   [mark](std::byte found) { return found == static_cast<std::byte>(mark); });
+    if (alone) return;
+    for (std::uint64_t j = 0; j < c.columns; ++j) {
+      for (std::uint64_t i = 0; i < c.rows; ++i) {
+        store(d_memory, c.type, j * static_cast<std::uint64_t>(c.leading_dimension) + i, std::nanf(""));
+      }
+    }
+  }
 
   void compute() const {
     const Size s = size_of(matmul, a, b);
@@ -164,8 +200,10 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   }
   const fake::LtPreference& wishes = content(preference);
   constexpr std::uint32_t kInOrder = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  const std::uint64_t wanted = wanted_workspace(size_of(content(matmul), content(a), content(b)));
   const Algorithm algorithm{fingerprint(content(matmul), content(a), content(b), content(c)),
                             wishes.reduction_schemes & ~kInOrder,
+                            wanted <= wishes.workspace_bytes ? wanted : 0,
                             wishes.alignment_a,
                             wishes.alignment_b,
                             wishes.alignment_c,
@@ -173,7 +211,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   results[0] = {};
   static_assert(sizeof(algorithm) <= sizeof(results[0].algo.data));
   std::memcpy(results[0].algo.data, &algorithm, sizeof(algorithm));
-  results[0].workspaceSize = std::min<std::size_t>(kWorkspace, wishes.workspace_bytes);
+  results[0].workspaceSize = algorithm.workspace;
   results[0].state = CUBLAS_STATUS_SUCCESS;
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;
@@ -195,15 +233,25 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
             static_cast<std::byte*>(d),
             *static_cast<const float*>(alpha),
             *static_cast<const float*>(beta),
+            0,
+            static_cast<std::byte*>(workspace),
             0};
   Algorithm algorithm{};
   std::memcpy(&algorithm, algo->data, sizeof(algorithm));
   const bool fits = algorithm.problem == fingerprint(p.matmul, p.a, p.b, p.c) && p.c == content(d_layout) &&
                     is_aligned(a, algorithm.alignment_a) && is_aligned(b, algorithm.alignment_b) &&
-                    is_aligned(c, algorithm.alignment_c) && is_aligned(d, algorithm.alignment_d) &&
-                    workspace != nullptr && workspace_bytes >= kWorkspace;
+                    is_aligned(c, algorithm.alignment_c) && is_aligned(d, algorithm.alignment_d);
   if (!fits) return CUBLAS_STATUS_INVALID_VALUE;
-  if (algorithm.any_order != 0) p.first = calls++ % size_of(p.matmul, p.a, p.b).k;
-  fake::run_on_stream(stream, [p] { p.compute(); }, {fake::WorkKind::kernel, "cublasLtMatmul", 0});
+  p.workspace_bytes = algorithm.workspace;
+  const bool usable = p.workspace_bytes == 0 || (workspace != nullptr && workspace_bytes >= p.workspace_bytes &&
+                                                 is_aligned(workspace, kWorkspaceAlignment) &&
+                                                 !overlap(workspace, p.workspace_bytes, a, bytes_of(p.a)) &&
+                                                 !overlap(workspace, p.workspace_bytes, b, bytes_of(p.b)) &&
+                                                 !overlap(workspace, p.workspace_bytes, d, bytes_of(p.c)));
+  if (!usable) return CUBLAS_STATUS_INVALID_VALUE;
+  const std::uint64_t call = calls++;
+  if (algorithm.any_order != 0) p.first = call % size_of(p.matmul, p.a, p.b).k;
+  fake::run_on_stream(stream, [p, call] { p.compute_with_workspace(static_cast<unsigned char>(call)); },
+                      {fake::WorkKind::kernel, "cublasLtMatmul", 0});
   return CUBLAS_STATUS_SUCCESS;
 }
