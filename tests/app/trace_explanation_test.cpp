@@ -5,6 +5,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "app/experiment/cell.h"
 #include "app/report/trace_files.h"
@@ -27,13 +28,17 @@ struct Written {
   nlohmann::json events;
 };
 
-Written simulate(std::vector<std::string> overrides) {
+Cell simulated_cell(std::vector<std::string> overrides) {
   const std::vector<std::string> small{"device.backend=virtual", "model.layers=3",   "model.width=32",
                                        "model.ffn_width=64",     "train.seq_len=16", "train.warmup=1",
                                        "train.steps=2",          "mesh.ranks=4",     "emulate.compute_tflops=0.01",
                                        "emulate.link_gb_per_s=1"};
   overrides.insert(overrides.begin(), small.begin(), small.end());
-  const Cell cell = open_cell(load_config(config::find_profile("quickstart"), overrides, nullptr));
+  return open_cell(load_config(config::find_profile("quickstart"), overrides, nullptr));
+}
+
+Written simulate(const std::vector<std::string>& overrides) {
+  const Cell cell = simulated_cell(overrides);
   Written written{run_trial(cell, {}, current_world(cell.setup.config, nullptr, {})), {}, {}};
   const config::TemporaryFolder folder;
   write_trace_files(folder.path(), cell.setup, written.trial);
@@ -102,6 +107,24 @@ TEST(TraceExplanation, NamesTheRankThatCameLastAndTheAdviceOfItsCause) {
     EXPECT_NE(event["pid"], 3) << "it never waits for itself";
   }
   EXPECT_GT(seen, 0);
+}
+
+TEST(TraceExplanation, SaysSoWhereNothingIsKnownToHelpOrLittleIsLost) {
+  const Cell cell = simulated_cell({});
+  Trial trial = run_trial(cell, {}, current_world(cell.setup.config, nullptr, {}));
+  const auto advices = [&] {
+    const TraceExplanation explanation(cell.setup, trial);
+    std::set<std::string> found;
+    for (const trace::ExposedSpan& span : explanation(0, 0).exposed) found.emplace(span.advice);
+    return found;
+  };
+  ASSERT_TRUE(trial.causes.has_value());
+  for (metrics::CauseShare& share : trial.causes->causes) share.advice.clear();
+  EXPECT_TRUE(advices().contains(kNothingCertain));
+  trial.causes->causes.clear();  // all are small
+  EXPECT_EQ(advices(), std::set<std::string>{kNothingToGain});
+  trial.causes.reset();
+  EXPECT_EQ(advices(), std::set<std::string>{""});
 }
 
 }  // namespace

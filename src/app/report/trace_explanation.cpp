@@ -16,7 +16,7 @@ TraceExplanation::TraceExplanation(const engine::Setup& setup, const Trial& tria
   if (!trial.causes) return;
   advice_.fill(kNothingToGain);
   for (const metrics::CauseShare& share : trial.causes->causes) {
-    advice_.at(static_cast<std::size_t>(share.cause)) = share.advice;
+    advice_.at(static_cast<std::size_t>(share.cause)) = share.advice.empty() ? kNothingCertain : share.advice;
   }
 }
 

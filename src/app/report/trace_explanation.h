@@ -32,5 +32,7 @@ class TraceExplanation {
 
 /// What to do about a cause that is too small for the trial's list of causes.
 inline constexpr const char* kNothingToGain = "This cause takes less than 2 % of the step: there is little to gain.";
+/// What to do about one for which the trial has no advice.
+inline constexpr const char* kNothingCertain = "Of no change is it certain that it would make the step shorter.";
 
 }  // namespace fsdpbench::app
