@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta peer asan tsan fuzz faults cuda cuda-build cuda-headers clean
+.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta peer peer-bench asan tsan fuzz faults cuda cuda-build cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -21,6 +21,7 @@ help:
 	@echo "make gallery the pictures of docs/gallery.md, by the commands printed there (needs chromium)"
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
 	@echo "make peer    record what PyTorch's FSDP does on CPUs, and compare (5 GB from PyPI into build/peer-venv)"
+	@echo "make peer-bench  step times beside PyTorch's FSDP2, FSDP1 and DDP over gloo, in turns"
 	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
 	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
 	@echo "make faults  full disks, kills, signals, strangers, limits: all tests of tests/faults, and 500 random faults"
@@ -77,8 +78,11 @@ PEER_VENV := build/peer-venv
 PEER_PYTHON ?= $(PEER_VENV)/bin/python
 peer: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	@$(QUIETLY) build/build.log cmake --build build --target peer_test
-	cd tests/peer && $(abspath $(PEER_PYTHON)) -B record.py recorded
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B record.py recorded && $(abspath $(PEER_PYTHON)) -B train.py recorded
 	build/bin/peer_test
+
+peer-bench: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
+	$(PEER_PYTHON) -B tests/peer/bench.py $(FSDPBENCH) --out build/peer-bench.json
 
 $(PEER_VENV)/installed: tests/peer/requirements.txt
 	@src/cmake/install-debian-packages.sh
