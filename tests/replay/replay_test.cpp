@@ -232,7 +232,7 @@ TEST(Replay, BothWalksAgreeToTheNanosecondOnAnyPolicy) {
 TEST(Replay, TransfersThatMeetOnSomeLinksEndAsIfEveryLinkWereWalked) {
   std::mt19937 random(20261123);
   int shared = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 400; ++round) {
     SCOPED_TRACE(round);
     const testing::ScheduleCase c = testing::make_case(testing::random_config(random));
     OpTimes times = made_up_times(c.schedules, random);

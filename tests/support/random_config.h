@@ -27,7 +27,7 @@ inline config::RunConfig random_config(std::mt19937& random) {
   if (coin()) c.model.kind = ModelKind::mlp;
   f.learn_execution_order = coin();
   f.layout = pick(random, {Layout::flat, Layout::per_param});
-  if (hybrid && f.layout == Layout::per_param && coin()) c.mesh.shard = 1;
+  if (hybrid && f.layout == Layout::per_param && random() % 8 == 0) c.mesh.shard = 1;
   c.mesh.ranks = c.mesh.shard * c.mesh.replicate;
   using Reshard = ReshardAfterForward::Mode;
   f.reshard_after_forward.mode =
