@@ -43,7 +43,7 @@ the profile that it was made with. profiles/README.md lists all keys. The keys m
   train.steps              measured steps; train.seq_len and train.batch_per_rank set their size
   data.path                any file or folder, read as bytes
   fsdp.strategy            full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_grad_op
-  fsdp.preset              fsdp1 or fsdp2: all knobs as that system has them
+  fsdp.preset              fsdp1, fsdp2, deepspeed-z3, megatron-v2 …: all knobs as that engine has them
   fsdp.backward_prefetch   pre, post, none, or a depth
   fsdp.all_gather_limit    unlimited, fsdp1_queue:2, fsdp2_event, strict:2, bytes:64MiB
   fsdp.param_dtype         fp32 or bf16

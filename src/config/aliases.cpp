@@ -29,6 +29,14 @@ constexpr std::array kMeanings = std::to_array<Word>({
     {"fsdp.preset", "fsdpv1", "fsdp1"},
     {"fsdp.preset", "fullyshard", "fsdp2"},
     {"fsdp.preset", "fsdpv2", "fsdp2"},
+    {"fsdp.preset", "zero1", "deepspeed-z1"},
+    {"fsdp.preset", "zero2", "deepspeed-z2"},
+    {"fsdp.preset", "zero3", "deepspeed-z3"},
+    {"fsdp.preset", "deepspeedzero1", "deepspeed-z1"},
+    {"fsdp.preset", "deepspeedzero2", "deepspeed-z2"},
+    {"fsdp.preset", "deepspeedzero3", "deepspeed-z3"},
+    {"fsdp.preset", "hpz", "deepspeed-z3-hpz"},
+    {"fsdp.preset", "megatronfsdp", "megatron-v1"},
     {"fsdp.strategy", "hybridshardzero2", "hybrid_shard_grad_op"},
     {"fsdp.strategy", "hsdp", "hybrid_shard"},
     {"fsdp.strategy", "zero3", "full_shard"},
@@ -65,7 +73,14 @@ constexpr std::array kMeanings = std::to_array<Word>({
 constexpr std::string_view kSystemIsAPreset =
     "fsdp.preset names the system (\"fsdp1\", \"fsdp2\"); what both do unless told otherwise is \"full_shard\".";
 constexpr std::string_view kZero1 =
-    "ZeRO-1 shards the optimizer only, which no strategy here does; \"shard_grad_op\" (ZeRO-2) shards gradients, too.";
+    "ZeRO-1 shards the optimizer only: that is fsdp.preset = \"deepspeed-z1\"; \"shard_grad_op\" (ZeRO-2) shards "
+    "gradients, too.";
+constexpr std::string_view kDeepSpeed =
+    "DeepSpeed's stages are \"deepspeed-z1\", \"deepspeed-z2\" and \"deepspeed-z3\".";
+constexpr std::string_view kZeroStage =
+    "Stage 3 is \"full_shard\", 2 is \"shard_grad_op\", 0 is \"no_shard\"; as DeepSpeed does them, 1 among them, they "
+    "are "
+    "fsdp.preset = \"deepspeed-z3\", \"deepspeed-z2\" and \"deepspeed-z1\".";
 constexpr std::string_view kForwardPrefetch =
     "FSDP1's forward_prefetch=True is 1 (one unit ahead), its False is \"implicit\" (the host runs ahead).";
 constexpr std::string_view kBackwardPrefetch = "PyTorch's BACKWARD_PRE is \"pre\", BACKWARD_POST is \"post\".";
@@ -76,6 +91,9 @@ constexpr std::string_view kWrap = "\"blocks:K\" makes a unit of K blocks.";
 /// Words that mean none of the values, or more than one.
 constexpr std::array kAnswers = std::to_array<Word>({
     {"fsdp.preset", "fsdp", "PyTorch's FullyShardedDataParallel is \"fsdp1\", its fully_shard is \"fsdp2\"."},
+    {"fsdp.preset", "deepspeed", kDeepSpeed},
+    {"fsdp.preset", "zero", kDeepSpeed},
+    {"fsdp.preset", "megatron", "Megatron-FSDP is \"megatron-v1\", its rewrite of 2026 \"megatron-v2\"."},
     {"fsdp.strategy", "fsdp", kSystemIsAPreset},
     {"fsdp.strategy", "fsdp1", kSystemIsAPreset},
     {"fsdp.strategy", "fsdp2", kSystemIsAPreset},
@@ -104,6 +122,23 @@ constexpr std::array kAnswers = std::to_array<Word>({
 
 constexpr std::array kKeys = std::to_array<std::pair<std::string_view, std::string_view>>({
     {"shardingstrategy", "fsdp.strategy"},
+    {"zerostage", "fsdp.strategy"},
+    {"zerooptimization", "fsdp.strategy"},
+    {"stage3prefetchbucketsize", "fsdp.forward_prefetch"},
+    {"stage3maxliveparameters", "fsdp.max_live_parameters"},
+    {"stage3maxreusedistance", "fsdp.max_reuse_distance"},
+    {"stage3parampersistencethreshold", "fsdp.persistence_threshold"},
+    {"reducebucketsize", "fsdp.reduce_bucket"},
+    {"zerohpzpartitionsize", "fsdp.reshard_after_forward"},
+    {"zerodpstrategy", "fsdp.strategy"},
+    {"dataparallelshardingstrategy", "fsdp.strategy"},
+    {"fsdpdoublebuffer", "fsdp.all_gather_limit"},
+    {"unifycommunicationstream", "fsdp.reduce_lane"},
+    {"setreducescattermaxinputbuffers", "fsdp.reduce_scatter_buffers"},
+    {"setseparatereducescattergroup", "fsdp.separate_reduce_scatter_comm"},
+    {"setforcesumreductionforcomms", "fsdp.gradient_scaling"},
+    {"setgradientdividefactor", "fsdp.gradient_divide_factor"},
+    {"setsymmmemforcomm", "nccl.register_buffers"},
     {"limitallgathers", "fsdp.all_gather_limit"},
     {"mixedprecision", "fsdp.param_dtype"},
     {"dtype", "fsdp.param_dtype"},
@@ -245,6 +280,11 @@ std::string preset_meant_by(std::string_view word, std::span<const std::string> 
   all.erase(6, 1);
   const auto same = std::ranges::find_if(names, [&](const std::string& name) { return joined(parts_of(name)) == all; });
   return same == names.end() ? std::string() : *same;
+}
+
+std::string words_for_key(std::string_view key) {
+  const std::string word = squeezed(key);
+  return word == "zerostage" || word == "stage" ? fmt::format(" {}", kZeroStage) : std::string();
 }
 
 std::string_view key_of_other_system(std::string_view key) {

@@ -25,4 +25,7 @@ std::string preset_meant_by(std::string_view word, std::span<const std::string> 
 /// The key that another system calls `key` ("world_size": "mesh.ranks"); empty if none is known.
 std::string_view key_of_other_system(std::string_view key);
 
+/// A sentence, after a space, for a key whose values mean several things here (zero_stage); else empty.
+std::string words_for_key(std::string_view key);
+
 }  // namespace fsdpbench::config

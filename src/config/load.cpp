@@ -87,8 +87,8 @@ std::string is_taken_for(const std::string& name, const Value& value, const Valu
 void take(RunConfig& config, const Entry& entry, Notes& notes) {
   const Field* field = find_field(entry.name);
   if (field == nullptr) {
-    throw ConfigError(fmt::format("{}: unknown key '{}'; the nearest valid key is '{}'.", entry.place, entry.name,
-                                  nearest_field(entry.name)));
+    throw ConfigError(fmt::format("{}: unknown key '{}'; the nearest valid key is '{}'.{}", entry.place, entry.name,
+                                  nearest_field(entry.name), words_for_key(entry.name)));
   }
   if (field->read(config, entry.value)) return;
   // `--set data.path=1984` means the folder, not the number.

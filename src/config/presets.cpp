@@ -16,6 +16,49 @@ Setting text(const char* key, const char* value) { return {key, std::string(valu
 Setting number(const char* key, std::int64_t value) { return {key, value}; }
 Setting flag(const char* key, bool value) { return {key, value}; }
 
+constexpr std::int64_t kAll = std::int64_t{1} << 60;            // elements: more than any unit has
+constexpr std::int64_t kAfterBackward = std::int64_t{1} << 16;  // units: more than any model has
+
+std::vector<Setting> deepspeed_z3() {
+  return {text("fsdp.layout", "flat"),
+          flag("fsdp.reshard_after_forward", true),
+          text("fsdp.forward_prefetch", "rate:50000000"),
+          text("fsdp.backward_prefetch", "rate:50000000"),
+          flag("fsdp.learn_execution_order", true),
+          text("fsdp.all_gather_limit", "fetched:2"),
+          number("fsdp.max_live_parameters", 1'000'000'000),
+          number("fsdp.max_reuse_distance", 1'000'000'000),
+          number("fsdp.persistence_threshold", 100'000),
+          number("fsdp.reduce_bucket", 500'000'000),
+          number("fsdp.reductions_in_flight", 2),
+          number("fsdp.reduce_scatter_buffers", 0)};
+}
+
+/// A scan over layers with rematerialisation: one collective in flight, reductions one iteration late.
+std::vector<Setting> xla() {
+  return {text("fsdp.layout", "flat"),
+          text("fsdp.forward_prefetch", "none"),
+          text("fsdp.backward_prefetch", "none"),
+          text("fsdp.all_gather_limit", "unlimited"),
+          flag("fsdp.gathers_follow_compute", true),
+          text("fsdp.reduce_lane", "all_gather"),
+          number("fsdp.reduce_lag", 1),
+          flag("fsdp.activation_checkpointing", true)};
+}
+
+/// `settings` with `changes` in place of those of the same keys, or after them.
+std::vector<Setting> with(std::vector<Setting> settings, const std::vector<Setting>& changes) {
+  for (const Setting& change : changes) {
+    const auto same = std::ranges::find(settings, change.first, &Setting::first);
+    if (same == settings.end()) {
+      settings.push_back(change);
+    } else {
+      same->second = change.second;
+    }
+  }
+  return settings;
+}
+
 /// What the engines do unless told otherwise; docs/engines.md says where each line comes from.
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> kPresets{
@@ -25,6 +68,36 @@ const std::vector<Preset>& presets() {
         text("fsdp.gradient_scaling", "pre_post_divide"), flag("fsdp.keep_unreduced", true),
         flag("fsdp.gradients_after_views", true)}},
       {"fsdp2", {}},
+      {"deepspeed-z1",
+       {text("fsdp.strategy", "shard_grad_op"), text("fsdp.layout", "flat"), number("fsdp.persistence_threshold", kAll),
+        number("fsdp.reduce_bucket", 500'000'000), text("fsdp.reduce_by", "all_reduce"),
+        text("fsdp.reduce_lane", "compute"), number("fsdp.reduce_lag", kAfterBackward),
+        number("fsdp.reduce_scatter_buffers", 0), text("train.accumulate_mode", "no_sync")}},
+      {"deepspeed-z2",
+       {text("fsdp.strategy", "shard_grad_op"), text("fsdp.layout", "flat"), number("fsdp.persistence_threshold", kAll),
+        number("fsdp.reduce_bucket", 500'000'000), text("fsdp.reduce_by", "all_reduce"),
+        text("fsdp.reduce_lane", "compute"), number("fsdp.reduce_scatter_buffers", 0)}},
+      {"deepspeed-z3", deepspeed_z3()},
+      {"deepspeed-z3-hpz",
+       with(deepspeed_z3(), {number("fsdp.reshard_after_forward", 8), flag("fsdp.host_sync_at_group_shard", true)})},
+      {"megatron-v1",
+       {text("fsdp.layout", "flat"), text("fsdp.forward_prefetch", "window:500000000"),
+        text("fsdp.backward_prefetch", "window:500000000"), text("fsdp.all_gather_limit", "unlimited"),
+        flag("fsdp.gathers_ascend", true), flag("fsdp.gathers_follow_compute", true),
+        flag("fsdp.root_prefetches_backward", false), number("fsdp.reduce_scatter_elements", 1'000'000'000)}},
+      {"megatron-v2",
+       {text("fsdp.layout", "flat"), flag("fsdp.reshard_after_forward", true),
+        text("fsdp.forward_prefetch", "explicit:1"), text("fsdp.backward_prefetch", "explicit:1"),
+        text("fsdp.all_gather_limit", "unlimited"), text("fsdp.free_lane", "all_gather"),
+        flag("fsdp.gradient_copy_in", true)}},
+      {"simplefsdp",
+       {text("fsdp.forward_prefetch", "ahead:1"), text("fsdp.backward_prefetch", "ahead:1"),
+        text("fsdp.all_gather_limit", "unlimited"), flag("fsdp.gathers_follow_compute", true),
+        number("fsdp.reduce_scatter_buffers", 2), flag("fsdp.head_unit", true)}},
+      {"vescale", {text("fsdp.layout", "flat"), Setting{"fsdp.unit_padding_pct", 3.0}}},
+      {"xla", xla()},
+      {"xla-pipelined",
+       with(xla(), {text("fsdp.forward_prefetch", "explicit:1"), text("fsdp.backward_prefetch", "explicit:1")})},
   };
   return kPresets;
 }
@@ -56,16 +129,7 @@ const std::vector<std::string>& fsdp_preset_names() {
 std::vector<Setting> fsdp_preset(std::string_view name) {
   const auto found = std::ranges::find(presets(), name, &Preset::name);
   if (found == presets().end()) return {};
-  std::vector<Setting> all = fsdp2();
-  for (const Setting& setting : found->settings) {
-    const auto same = std::ranges::find(all, setting.first, &Setting::first);
-    if (same == all.end()) {
-      all.push_back(setting);
-    } else {
-      same->second = setting.second;
-    }
-  }
-  return all;
+  return with(fsdp2(), found->settings);
 }
 
 }  // namespace fsdpbench::config

@@ -124,13 +124,15 @@ class OpRunner::Resolve {
     const bool over_shards = work.over == Group::shard;
     const UnitRuns& unit = runner_.runs_[static_cast<std::size_t>(op_.unit)];
     const LayoutRuns& runs = over_shards ? unit.over_shard_group : unit.over_reshard_group;
+    if (work.stride > 0 && op_.kind != OpKind::copy_in) return through_bucket(work);
     switch (op_.kind) {
       case OpKind::copy_in: {  // one run: the whole shard into this rank's slice
         const plan::Unit& u = runner_.plan_.units[static_cast<std::size_t>(op_.unit)];
         const plan::ShardLayout& layout = over_shards ? u.layout : u.group_layout.front();
         const int index = runner_.plan_.groups.index(work.over, runner_.rank_);
         slot_.count = layout.shard_numel;
-        slot_.to.memory += index * layout.shard_numel * size_of(slot_.to.dtype);
+        const std::int64_t part = work.stride > 0 ? work.stride : layout.shard_numel;
+        slot_.to.memory += (work.offset + index * part) * size_of(slot_.to.dtype);
         return;
       }
       case OpKind::copy_out: slot_.runs = &runs.copy_out; return;
@@ -140,7 +142,11 @@ class OpRunner::Resolve {
     }
   }
 
-  void operator()(const schedule::Accumulate& work) const { from_to(work.from, work.sum); }
+  void operator()(const schedule::Accumulate& work) const {
+    from_to(work.from, work.sum);
+    const std::int64_t first = work.offset + runner_.plan_.groups.index(Group::shard, runner_.rank_) * work.stride;
+    slot_.from.memory += first * size_of(slot_.from.dtype);
+  }
   void operator()(const schedule::Collective& work) const { from_to(work.input, work.output); }
   void operator()(const schedule::SumOfSquares& work) const { from_to(work.gradient, work.sum); }
   void operator()(const schedule::ClipFactor& work) const { from_to(work.sums, work.factor); }
@@ -161,6 +167,13 @@ class OpRunner::Resolve {
   void from_to(BufferId from, BufferId to) const {
     slot_.from = at(from);
     slot_.to = at(to);
+  }
+  void through_bucket(const schedule::LayoutCopy& work) const {
+    const plan::Unit& unit = runner_.plan_.units[static_cast<std::size_t>(op_.unit)];
+    const plan::ShardLayout& layout = work.over == Group::shard ? unit.layout : unit.group_layout.front();
+    const InBucket in{work.offset, work.stride};
+    slot_.bucket_runs = op_.kind == OpKind::copy_out ? copy_out_runs(layout, in) : reduce_copy_in_runs(layout, in);
+    slot_.runs = &slot_.bucket_runs;
   }
   float loss_scale() const { return 1.0F / static_cast<float>(runner_.config_.train.accumulate); }
   template <class Use>

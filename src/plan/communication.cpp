@@ -30,7 +30,7 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
     const ShardLayout& layout = plan.units[u].layout;
     const std::int64_t gathered = layout.sharded.empty() ? 0 : layout.gathered_numel();
     // Kept after backward, a unit is gathered for the first forward only.
-    const bool kept = !config.fsdp.reshard_after_backward ||
+    const bool kept = !config.fsdp.reshard_after_backward || plan.units[u].stays_gathered ||
                       (config.fsdp.keep_unreduced && mode == AccumulateMode::no_sync && !reshards_any);
     const double forwards = kept ? 1 : micros;
     volume.all_gather += forwards * ring(gathered, plan.param_dtype, shard);
@@ -39,9 +39,14 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
       const int group = plan.units[u].group_layout.empty() ? shard : plan.units[u].group_layout.front().shards;
       volume.all_gather += micros * ring(gathered, plan.param_dtype, group);
     }
-    volume.reduce_scatter += reductions * ring(gathered, plan.reduce_dtype, shard);
-    volume.all_reduce +=
-        across * 2 * ring(layout.sharded.empty() ? 0 : layout.shard_numel, plan.reduce_dtype, replicate);
+    if (config.fsdp.reduce_by == config::ReduceBy::all_reduce && shard > 1) {
+      volume.all_reduce +=
+          reductions * 2 * (ring(gathered, plan.reduce_dtype, shard) + ring(gathered, plan.reduce_dtype, replicate));
+    } else {
+      volume.reduce_scatter += reductions * ring(gathered, plan.reduce_dtype, shard);
+      volume.all_reduce +=
+          across * 2 * ring(layout.sharded.empty() ? 0 : layout.shard_numel, plan.reduce_dtype, replicate);
+    }
     volume.all_reduce += reductions * 2 *
                          (ring(layout.replicated_numel, plan.reduce_dtype, shard) +
                           ring(layout.replicated_numel, plan.reduce_dtype, replicate));

@@ -31,11 +31,12 @@ MemoryEstimate memory_without_fsdp(const Plan& plan, const config::RunConfig& co
 MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& config) {
   if (!plan.shares_units()) return memory_without_fsdp(plan, config);
   MemoryEstimate e;
-  double owned = 0, largest = 0;
+  double owned = 0, largest = 0, staying = 0;
   for (const Unit& unit : plan.units) {
     const auto sharded = static_cast<double>(unit.layout.parameter_numel());
     owned += sharded / plan.mesh.shard;
     for (const ParameterPlacement& p : unit.layout.replicated) owned += static_cast<double>(p.numel);
+    if (unit.stays_gathered) staying += sharded;
     // The root's embedding and head are not the unit that the rule of thumb means, unless there is no other.
     if (&unit != &plan.units.front() || plan.units.size() == 1) largest = std::max(largest, sharded);
   }
@@ -43,7 +44,7 @@ MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& confi
   e.parameters = kMaster * owned;
   e.optimizer = moments(config) * owned;
   e.gradients = kMaster * owned;
-  e.gathered_units = low * largest;
+  e.gathered_units = low * (staying > 0 ? std::max(staying, largest) : largest);
   e.gradient_units = low * largest;
   return e;
 }

@@ -7,8 +7,8 @@ namespace fsdpbench::plan {
 /// Device bytes that one module needs for one microbatch, and its arithmetic. Filled by model/ (who knows the
 /// tensors), used by schedule/ (who places them) and by the estimates.
 struct ModuleSizes {
-  std::int64_t batch_input_bytes = 0;   ///< first module: the microbatch's inputs on the device
-  std::int64_t batch_target_bytes = 0;  ///< first module too: its targets
+  std::int64_t batch_input_bytes = 0;         ///< first module: the microbatch's inputs on the device
+  std::int64_t batch_target_bytes = 0;        ///< first module too: its targets
   std::int64_t output_bytes = 0;              ///< what it hands to the next module; 0 for a loss
   std::int64_t saved_bytes = 0;               ///< kept from forward to backward, its input not counted
   std::int64_t forward_workspace_bytes = 0;   ///< only while forward runs

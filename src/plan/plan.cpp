@@ -34,13 +34,15 @@ Plan make_plan(const config::RunConfig& config) {
       reshard.mode == config::ReshardAfterForward::Mode::group && reshard.group > 1 && reshard.group < plan.mesh.shard;
   plan.groups = Groups(plan.mesh, fewer ? reshard.group : 1, config.fsdp.separate_reduce_scatter_comm);
 
-  for (UnitMembers& members : wrap_units(plan.shapes, config.fsdp.wrap)) {
+  for (UnitMembers& members : wrap_units(plan.shapes, config.fsdp.wrap, config.fsdp.head_unit)) {
     for (int m : members.modules)
       plan.unit_of_module[static_cast<std::size_t>(m)] = static_cast<int>(plan.units.size());
     Unit unit;
     unit.layout = make_shard_layout(plan.shapes, members.parameters, config.fsdp.layout, plan.mesh.shard,
-                                    config.fsdp.shard_threshold, plan.copies_alone);
+                                    config.fsdp.shard_threshold, plan.copies_alone, config.fsdp.unit_padding_pct);
     if (fewer) unit.group_layout.push_back(regroup(unit.layout, plan.groups.size(Group::reshard)));
+    unit.stays_gathered =
+        plan.mesh.shard > 1 && unit.has_sharded() && unit.layout.parameter_numel() < config.fsdp.persistence_threshold;
     unit.members = std::move(members);
     plan.units.push_back(std::move(unit));
   }

@@ -19,6 +19,8 @@ struct Unit {
   /// Split into fewer, larger parts between forward and backward (reshard_after_forward = n); empty otherwise.
   std::vector<ShardLayout> group_layout;  // zero or one
 
+  bool stays_gathered = false;  ///< fsdp.persistence_threshold: gathered after each optimizer step, never freed
+
   const std::string& label() const { return members.label; }
   bool has_sharded() const { return !layout.sharded.empty(); }
   bool has_replicated() const { return !layout.replicated.empty(); }

@@ -1,6 +1,7 @@
 #include "plan/shard_layout.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/bytes.h"
 
@@ -10,12 +11,13 @@ namespace {
 constexpr std::int64_t kFlatAlignment = 4;        // 16 bytes of fp32, FSDP1's choice
 constexpr std::int64_t kUnshardedAlignment = 16;  // 64 bytes of fp32: kernels like aligned weights
 
-void place_flat(ShardLayout& result) {
+void place_flat(ShardLayout& result, double padding_pct) {
   std::int64_t end = 0;
   for (ParameterPlacement& p : result.sharded) {
     p.unsharded_offset = round_up(end, kFlatAlignment);
     end = p.unsharded_offset + p.numel;
   }
+  end += std::llround(std::ceil(static_cast<double>(end) * padding_pct / 100));
   result.shard_numel = ceil_div(end, result.shards);
   result.unsharded_numel = result.gathered_numel();
 }
@@ -62,7 +64,7 @@ std::vector<ShardPiece> ShardLayout::pieces(int index) const {
 }
 
 ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>& parameters, config::Layout layout,
-                              int shards, std::int64_t replicate_below, bool copied) {
+                              int shards, std::int64_t replicate_below, bool copied, double padding_pct) {
   ShardLayout result;
   result.layout = layout;
   result.shards = shards;
@@ -83,7 +85,7 @@ ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>&
     }
   }
   if (layout == config::Layout::flat) {
-    place_flat(result);
+    place_flat(result, padding_pct);
   } else {
     place_per_param(result);
   }

@@ -1,5 +1,6 @@
 #include "plan/units.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fsdpbench::plan {
@@ -15,7 +16,7 @@ std::int64_t numel(const ModelShapes& shapes, const ModuleShape& module) {
 
 }  // namespace
 
-std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wrap& wrap) {
+std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wrap& wrap, bool head_unit) {
   using Mode = config::Wrap::Mode;
   std::vector<UnitMembers> units(1);
   units.front().label = "R";
@@ -43,6 +44,18 @@ std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wra
     if (full) close();
   }
   close();  // the last unit may be smaller
+
+  if (head_unit && units.size() > 1) {
+    std::vector<int>& outer = units.front().modules;
+    const auto tail = std::ranges::upper_bound(outer, units.back().modules.back());
+    UnitMembers head{.label = "T", .modules = {tail, outer.end()}, .parameters = {}};
+    const bool owns = std::ranges::any_of(
+        head.modules, [&](int m) { return numel(shapes, shapes.modules[static_cast<std::size_t>(m)]) > 0; });
+    if (owns) {
+      outer.erase(tail, outer.end());
+      units.push_back(std::move(head));
+    }
+  }
 
   for (UnitMembers& unit : units) {
     for (int m : unit.modules) {

@@ -10,13 +10,14 @@ namespace fsdpbench::plan {
 
 /// Parameters gathered, freed and reduced together (FSDP1 FlatParameter, FSDP2 parameter group).
 struct UnitMembers {
-  std::string label;            ///< "R" for the root, "0", "1" … for the others in forward order
+  std::string label;            ///< "R" for the root, "0", "1" … for the others in forward order; "T": the head's
   std::vector<int> modules;     ///< in forward order
   std::vector<int> parameters;  ///< owned by those modules, in canonical order
 };
 
 /// Units of a model. The root comes first, whether it has parameters or not; it owns the modules that no other
-/// unit owns (embedding, head, loss).
-std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wrap& wrap);
+/// unit owns (embedding, head, loss). `head_unit`: those after the last block are the last unit, labelled "T", if they
+/// own parameters.
+std::vector<UnitMembers> wrap_units(const ModelShapes& shapes, const config::Wrap& wrap, bool head_unit = false);
 
 }  // namespace fsdpbench::plan

@@ -9,18 +9,19 @@ using Mode = config::AllGatherLimit::Mode;
 bool AllGatherLimiter::fits(const std::deque<Flight>& flight, std::int64_t bytes) const {
   const config::AllGatherLimit& limit = builder_.policy.fsdp.all_gather_limit;
   if (flight.empty()) return true;
-  if (limit.mode == Mode::strict) return static_cast<int>(flight.size()) < limit.count;
+  if (limit.mode == Mode::strict || limit.mode == Mode::buffers) return static_cast<int>(flight.size()) < limit.count;
   std::int64_t total = bytes;
   for (const Flight& f : flight) total += f.bytes;
   return total <= limit.bytes;
 }
 
-bool AllGatherLimiter::allows_prefetch(std::int64_t bytes) const {
+bool AllGatherLimiter::allows_prefetch(std::int64_t bytes, const std::vector<std::int64_t>& beside) const {
   const Mode mode = builder_.policy.fsdp.all_gather_limit.mode;
-  if (mode != Mode::strict && mode != Mode::bytes) return true;
+  if (mode != Mode::strict && mode != Mode::bytes && mode != Mode::buffers) return true;
   std::deque<Flight> unreleased;
   std::copy_if(flight_.begin(), flight_.end(), std::back_inserter(unreleased),
                [](const Flight& f) { return f.released == kNoEvent; });
+  for (const std::int64_t other : beside) unreleased.push_back({-1, other, kNoEvent});
   return fits(unreleased, bytes);
 }
 
@@ -28,7 +29,6 @@ void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers
   const config::AllGatherLimit& limit = builder_.policy.fsdp.all_gather_limit;
   switch (limit.mode) {
     case Mode::unlimited:
-    case Mode::buffers:
     case Mode::fetched: return;
     case Mode::fsdp1_queue:
       if (static_cast<int>(fsdp1_queue_.size()) >= limit.count) {
@@ -53,12 +53,18 @@ void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers
     }
     case Mode::strict:
     case Mode::bytes:
+    case Mode::buffers:
       if (!gathers || unit == plan::Plan::kRoot) return;
       while (!fits(flight_, bytes)) {
         const auto oldest =
             std::find_if(flight_.begin(), flight_.end(), [](const Flight& f) { return f.released != kNoEvent; });
         if (oldest == flight_.end()) return;  // all in use, and this one is needed now
-        builder_.host_wait(oldest->released, WaitReason::limit, unit);
+        if (limit.mode == Mode::buffers) {
+          const bool flat = builder_.plan.units[static_cast<std::size_t>(unit)].layout.views();
+          builder_.wait(flat ? Lane::all_gather : Lane::copy, oldest->released, WaitReason::limit);
+        } else {
+          builder_.host_wait(oldest->released, WaitReason::limit, unit);
+        }
         flight_.erase(oldest);
       }
       return;
@@ -67,7 +73,18 @@ void AllGatherLimiter::before_unshard(int unit, std::int64_t bytes, bool gathers
 
 void AllGatherLimiter::begin_step() {
   flight_.clear();
+  fetched_.clear();
   for (Free& f : fsdp1_queue_) ++f.age;
+}
+
+void AllGatherLimiter::before_wait(EventId ready, int unit) {
+  const config::AllGatherLimit& limit = builder_.policy.fsdp.all_gather_limit;
+  if (limit.mode != Mode::fetched || (!fetched_.empty() && fetched_.back() == ready)) return;
+  if (static_cast<int>(fetched_.size()) > limit.count) {
+    builder_.host_wait(fetched_.front(), WaitReason::limit, unit);
+    fetched_.pop_front();
+  }
+  fetched_.push_back(ready);
 }
 
 void AllGatherLimiter::gathered(int unit, std::int64_t bytes) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <vector>
 
 #include "schedule/step_builder.h"
 
@@ -17,6 +18,9 @@ namespace fsdpbench::schedule {
 ///   needed now goes ahead.
 /// - fsdp2_event: no host wait. per_param: the next copy-in waits for the copy-out before last (Gatherer does
 ///   that where it frees the all-gather output). flat: the gather waits on the device for the free before last.
+/// - buffers: as strict, but the gather waits on the device for the free that makes room.
+/// - fetched: before a gather is waited for, the host waits for the oldest of more than `count` gathers (with their
+///   copies) that were waited for in this step. It bounds how far the host runs ahead, not memory (DeepSpeed).
 /// - unlimited: nothing.
 ///
 /// A gather is in flight from its issue until its unit is freed or, if it stays gathered, until its first use is
@@ -26,12 +30,15 @@ class AllGatherLimiter {
   /// `builder` must outlive it.
   explicit AllGatherLimiter(StepBuilder& builder) : builder_(builder) {}
 
-  /// False if a prefetch of `bytes` must not be issued now. Emits no op.
-  bool allows_prefetch(std::int64_t bytes) const;
+  /// False if a prefetch of `bytes` must not be issued now. Emits no op. `beside`: bytes of gathers that are decided on
+  /// and not issued yet.
+  bool allows_prefetch(std::int64_t bytes, const std::vector<std::int64_t>& beside = {}) const;
   /// Emits what must come before the gather of `unit` (`gathers`: a collective really follows).
   void before_unshard(int unit, std::int64_t bytes, bool gathers);
   /// The gather of `unit` was issued.
   void gathered(int unit, std::int64_t bytes);
+  /// The compute lane is about to wait for a gather, whose last op records `ready`.
+  void before_wait(EventId ready, int unit);
   /// `event` marks that the unit's memory was freed (or that its first use is done, for a unit that stays).
   void released(int unit, EventId event, bool freed);
   /// Nothing is in flight; frees in the queue are a step older.
@@ -57,6 +64,7 @@ class AllGatherLimiter {
   StepBuilder& builder_;
   std::deque<Flight> flight_;     // oldest first
   std::deque<Free> fsdp1_queue_;  // oldest first; survives the step
+  std::deque<EventId> fetched_;   // gathers that were waited for, oldest first
 };
 
 }  // namespace fsdpbench::schedule

@@ -23,7 +23,7 @@ enum class BufferRole : std::uint8_t {
   replicated_parameters,  ///< master_replicated in the compute dtype
   cast_shard,             ///< the shard in the compute dtype, input of a flat gather
   gathered,               ///< all-gather output; in views layouts the parameters themselves
-  unsharded,              ///< parameters copied out of `gathered`
+  unsharded,              ///< parameters copied out of `gathered`; persistent where a unit stays gathered
   group_shard,            ///< larger shard kept between forward and backward
   batch_inputs,
   batch_targets,

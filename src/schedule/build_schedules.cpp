@@ -7,6 +7,7 @@
 
 #include "schedule/all_gather_limiter.h"
 #include "schedule/gatherer.h"
+#include "schedule/prefetcher.h"
 #include "schedule/reducer.h"
 #include "schedule/step_builder.h"
 
@@ -16,7 +17,8 @@ namespace {
 constexpr int kRoot = plan::Plan::kRoot;
 
 /// Walks one training step in host order (forward, backward, optimizer) and decides when units are unsharded,
-/// prefetched, resharded and reduced. What each of these does is Gatherer's and Reducer's business.
+/// resharded and reduced. What each of these does is Gatherer's and Reducer's business, and what is prefetched is
+/// Prefetcher's.
 class StepWalk {
  public:
   explicit StepWalk(StepBuilder& builder);
@@ -27,17 +29,19 @@ class StepWalk {
   /// What one step leaves to the next. A step that ends as it began is repeated for ever.
   struct Carried {
     bool order_known = false;  ///< fsdp.learn_execution_order: the first step is over
+    bool gathered = false;     ///< fsdp.persistence_threshold: what stays gathered was gathered
     std::deque<AllGatherLimiter::Free> free_queue;
     std::array<std::vector<Wait>, kLaneCount> waits;
     bool operator==(const Carried&) const = default;
   };
-  Carried carried() const { return {order_known_, limiter_.queue(), builder_.pending_waits()}; }
+  Carried carried() const {
+    return {prefetcher_.order_known(), stays_gathered_, limiter_.queue(), builder_.pending_waits()};
+  }
 
  private:
   using Prefetch = config::Prefetch;
 
   void forward();
-  void unshard_forward(int unit, bool prefetch, int next_module);
   void forward_module(int module);
   void backward(bool last_micro);
   void backward_module(int module);
@@ -47,10 +51,7 @@ class StepWalk {
   void optimizer();
   /// Returns the factor's buffer.
   BufferId clip();
-
-  void prefetch_forward(int unit, int next_module);
-  void prefetch_backward(int unit);
-  void prefetch_before(int unit, int depth);
+  void reduce_those_due(int lag, bool last_micro);
 
   int unit_of(int module) const { return builder_.plan.unit_of_module[static_cast<std::size_t>(module)]; }
   const plan::Unit& unit(int u) const { return builder_.plan.units[static_cast<std::size_t>(u)]; }
@@ -67,9 +68,11 @@ class StepWalk {
   StepBuilder& builder_;
   AllGatherLimiter limiter_;
   Gatherer gatherer_;
+  Prefetcher prefetcher_;
   Reducer reducer_;
 
-  bool order_known_;  // survives the step
+  bool stays_gathered_ = false;  // survives the step
+  std::deque<int> unreduced_;    // units whose reductions are put off (fsdp.reduce_lag), oldest first
 
   // Buffers of the current microbatch.
   BufferId inputs_ = kNoBuffer;
@@ -78,8 +81,6 @@ class StepWalk {
   std::vector<BufferId> saved_;     // by module
   std::vector<BufferId> kept_;      // by module: the part of what it saves that outlives its forward in any case
   std::vector<BufferId> boundary_;  // output of a module, by module
-  std::vector<std::vector<int>> complete_after_;  // by module: units whose gradients its backward ends, last one first
-  std::vector<bool> used_in_backward_;            // by unit: its backward has begun
   EventId last_forward_ = kNoEvent;
 };
 
@@ -87,8 +88,8 @@ StepWalk::StepWalk(StepBuilder& builder)
     : builder_(builder),
       limiter_(builder),
       gatherer_(builder, limiter_),
-      reducer_(builder),
-      order_known_(!builder.policy.fsdp.learn_execution_order) {}
+      prefetcher_(builder, gatherer_),
+      reducer_(builder) {}
 
 void StepWalk::walk() {
   builder_.begin_step();
@@ -99,6 +100,8 @@ void StepWalk::walk() {
   builder_.wait(Lane::copy, builder_.step_done(), WaitReason::data);
   builder_.wait(Lane::all_gather, builder_.step_done(), WaitReason::data);
 
+  if (!stays_gathered_) gatherer_.gather_those_that_stay();
+  stays_gathered_ = true;
   for (int micro = 0; micro < builder_.policy.accumulate; ++micro) {
     builder_.micro = micro;
     builder_.phase = Phase::forward;
@@ -135,7 +138,6 @@ void StepWalk::forward() {
   saved_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
   kept_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
   boundary_.assign(static_cast<std::size_t>(module_count()), kNoBuffer);
-  complete_after_.assign(static_cast<std::size_t>(module_count()), {});
 
   const plan::ModuleSizes& batch = builder_.sizes.front();
   inputs_ = new_activation(BufferRole::batch_inputs, DType::i32, batch.batch_input_bytes, -1);
@@ -152,22 +154,19 @@ void StepWalk::forward() {
     }
   }
 
-  unshard_forward(kRoot, false, 0);
-  gatherer_.wait_for_unshard(kRoot);
-  prefetch_forward(kRoot, 0);
+  prefetcher_.begin_forward();
+  prefetcher_.enter(kRoot, 0);
   for (int module = 0; module < module_count(); ++module) {
     const int u = unit_of(module);
     const std::vector<int>& members = unit(u).members.modules;
     if (u != kRoot && module == members.front()) {
       if (on_demand_only) gatherer_.start_after(last_forward_);
-      unshard_forward(u, false, module);
+      prefetcher_.enter(u, module);
       gatherer_.start_after(kNoEvent);
-      gatherer_.wait_for_unshard(u);
-      prefetch_forward(u, module);
     }
     forward_module(module);
     if (u != kRoot && module == members.back()) {
-      if (reshards_after_forward(builder_.policy, builder_.plan, u)) {
+      if (prefetcher_.frees_after_forward(u)) {
         gatherer_.reshard(u, true);
       } else {
         limiter_.released(u, last_forward_, false);
@@ -175,16 +174,7 @@ void StepWalk::forward() {
     }
   }
   gatherer_.release_held();
-  if (reshards_after_forward(builder_.policy, builder_.plan, kRoot)) gatherer_.reshard(kRoot, true);
-}
-
-// FSDP1's gather makes the views of a unit's parameters, and autograd goes back from what was made last to what was
-// made first. So it comes to those views, and with them to the unit's reduction, after the backward of all that was
-// computed since: of a prefetched unit one module later. FSDP2 hooks on to the inputs of a unit instead.
-void StepWalk::unshard_forward(int u, bool prefetch, int next_module) {
-  const bool does = gatherer_.unshard(u, prefetch);
-  const bool counts = builder_.policy.fsdp.gradients_after_views ? does : !prefetch;
-  if (counts) complete_after_[static_cast<std::size_t>(next_module)].push_back(u);
+  if (prefetcher_.frees_after_forward(kRoot)) gatherer_.reshard(kRoot, true);
 }
 
 void StepWalk::forward_module(int module) {
@@ -225,17 +215,6 @@ void StepWalk::forward_module(int module) {
   }
 }
 
-void StepWalk::prefetch_forward(int u, int next_module) {
-  const Prefetch& prefetch = builder_.policy.fsdp.forward_prefetch;
-  if (prefetch.mode != Prefetch::Mode::explicit_ || !order_known_) return;
-  // A learned order is one of gathers: nothing hangs on to a root that has none.
-  if (builder_.policy.fsdp.learn_execution_order && !unit(u).has_parameters()) return;
-  // The root runs its first module only after its own list; PyTorch's users set lists on the blocks.
-  const int depth = u == kRoot ? 1 : prefetch.depth;
-  const int last = std::min(u + depth, static_cast<int>(builder_.plan.units.size()) - 1);
-  for (int next = u + 1; next <= last; ++next) unshard_forward(next, true, next_module);
-}
-
 // --------------------------------------------------------------------------------------------------- backward
 
 void StepWalk::backward(bool last_micro) {
@@ -243,26 +222,31 @@ void StepWalk::backward(bool last_micro) {
   for (const plan::ModuleSizes& size : builder_.sizes) widest = std::max(widest, size.output_bytes);
   d_stream_ = new_activation(BufferRole::d_stream, builder_.plan.param_dtype, widest, -1);
 
-  used_in_backward_.assign(builder_.plan.units.size(), false);
-  gatherer_.unshard(kRoot, false);
-  gatherer_.wait_for_unshard(kRoot);
-  if (unit(kRoot).has_parameters()) prefetch_backward(kRoot);
+  prefetcher_.begin_backward();
+  prefetcher_.enter(kRoot, 0);
   for (int module = module_count() - 1; module >= 0; --module) {
     const int u = unit_of(module);
     const std::vector<int>& members = unit(u).members.modules;
     if (u != kRoot && module == members.back()) {
-      gatherer_.unshard(u, false);
-      gatherer_.wait_for_unshard(u);
-      used_in_backward_[static_cast<std::size_t>(u)] = true;
-      prefetch_backward(u);
+      prefetcher_.enter(u, module);
+      reduce_those_due(builder_.policy.fsdp.reduce_lag, last_micro);
     }
     if (checkpointed(module)) recompute(module);
     backward_module(module);
-    std::vector<int>& complete = complete_after_[static_cast<std::size_t>(module)];
-    for (; !complete.empty(); complete.pop_back()) post_backward(complete.back(), last_micro);
+    for (int complete : prefetcher_.complete_after(module)) post_backward(complete, last_micro);
   }
-  order_known_ = true;
+  prefetcher_.end_backward();
+  reduce_those_due(0, last_micro);
+  reducer_.end_backward();
   if (!last_micro) end_backward();
+}
+
+/// All but the last `lag` - 1 of the units whose backward is over; 0: all.
+void StepWalk::reduce_those_due(int lag, bool last_micro) {
+  while (!unreduced_.empty() && static_cast<int>(unreduced_.size()) >= lag) {
+    reducer_.reduce(unreduced_.front(), last_micro);
+    unreduced_.pop_front();
+  }
 }
 
 // The next microbatch's gathers start after this, too: in PyTorch each forward of the root lets their streams wait.
@@ -319,25 +303,18 @@ void StepWalk::backward_module(int module) {
   builder_.append(OpKind::backward, {.unit = u, .module = module}, work, std::move(lifetimes));
 }
 
-void StepWalk::prefetch_backward(int u) {
-  const Prefetch& prefetch = builder_.policy.fsdp.backward_prefetch;
-  if (prefetch.mode == Prefetch::Mode::pre) prefetch_before(u, 1);
-  if (prefetch.mode == Prefetch::Mode::explicit_) prefetch_before(u, u == kRoot ? 1 : prefetch.depth);
-}
-
-void StepWalk::prefetch_before(int u, int depth) {
-  // Post-forward order: 1, 2, …, n, root. What comes before the root is the last unit.
-  const int from = u == kRoot ? static_cast<int>(builder_.plan.units.size()) : u;
-  for (int target = from - 1; target > kRoot && target >= from - depth; --target) {
-    if (!used_in_backward_[static_cast<std::size_t>(target)]) gatherer_.unshard(target, true);
-  }
-}
-
 void StepWalk::post_backward(int u, bool last_micro) {
   if (!unit(u).has_parameters()) return;
+  const config::Fsdp& fsdp = builder_.policy.fsdp;
+  // A bucket takes gradients over as they become complete, which is before the unit's hook frees its parameters.
+  if (fsdp.reduce_bucket > 0 && fsdp.reduce_lag == 0) reducer_.reduce(u, last_micro);
   if (reshards_after_backward(builder_.policy, last_micro)) gatherer_.reshard(u, false);
-  if (builder_.policy.fsdp.backward_prefetch.mode == Prefetch::Mode::post && u != kRoot) prefetch_before(u, 1);
-  reducer_.reduce(u, last_micro);
+  prefetcher_.leave_backward(u);
+  if (fsdp.reduce_lag > 0) {
+    unreduced_.push_back(u);
+  } else if (fsdp.reduce_bucket == 0) {
+    reducer_.reduce(u, last_micro);
+  }
 }
 
 // -------------------------------------------------------------------------------------------------- optimizer
@@ -362,6 +339,7 @@ void StepWalk::optimizer() {
     const bool last = &g == &gradients.back();
     builder_.append(OpKind::optimizer, {.unit = g.unit}, update, {.frees = {g.buffer, last ? factor : kNoBuffer}});
   }
+  gatherer_.gather_those_that_stay();
   builder_.record(EventRole::step_done, -1);
 }
 

@@ -1,5 +1,6 @@
 #include "schedule/gatherer.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace fsdpbench::schedule {
@@ -17,6 +18,10 @@ void Gatherer::begin_step() {
 
 void Gatherer::order(Lane lane) {
   if (start_after_ != kNoEvent) builder_.wait(lane, start_after_, WaitReason::limit);
+  if (!builder_.policy.fsdp.gathers_follow_compute) return;
+  if (const EventId issued = builder_.mark(Lane::compute); issued != kNoEvent) {
+    builder_.wait(lane, issued, WaitReason::limit);
+  }
 }
 
 bool Gatherer::unshard(int unit, bool prefetch) {
@@ -26,7 +31,7 @@ bool Gatherer::unshard(int unit, bool prefetch) {
     state(unit).prefetched = prefetch;
     return false;
   }
-  if (builder_.plan.resident()) {
+  if (builder_.plan.resident() || u.stays_gathered) {
     state(unit).prefetched = prefetch;
     return true;
   }
@@ -45,6 +50,102 @@ bool Gatherer::unshard(int unit, bool prefetch) {
   state(unit).waited = false;
   limiter_.gathered(unit, bytes);
   return true;
+}
+
+void Gatherer::unshard_together(const std::vector<int>& units, bool prefetch) {
+  std::vector<int> wanted;
+  bool alike = builder_.plan.mesh.shard > 1;
+  for (int u : units) {
+    if (!missing(u)) continue;
+    wanted.push_back(u);
+    alike = alike && state(u).over() == state(wanted.front()).over();
+  }
+  if (wanted.size() < 2 || !alike) {
+    for (int u : wanted) unshard(u, prefetch);
+    return;
+  }
+  std::ranges::sort(wanted);
+  const auto bytes = [&](int u) { return unit_of(u).layout.gathered_numel() * size_of(builder_.plan.param_dtype); };
+  for (int u : wanted) limiter_.before_unshard(u, bytes(u), true);
+  gather_bucket({wanted, Lane::all_gather, prefetch, false});
+  for (int u : wanted) limiter_.gathered(u, bytes(u));
+}
+
+void Gatherer::gather_those_that_stay() {
+  Bucket bucket{.units = {}, .lane = Lane::compute, .prefetch = false, .stays = true};
+  for (int u = 0; u < static_cast<int>(states_.size()); ++u) {
+    if (unit_of(u).stays_gathered) bucket.units.push_back(u);
+  }
+  if (!bucket.units.empty()) gather_bucket(bucket);
+}
+
+const plan::ShardLayout& Gatherer::layout_of(int unit) const {
+  const State& s = states_[static_cast<std::size_t>(unit)];
+  return s.grouped() ? unit_of(unit).group_layout.front() : unit_of(unit).layout;
+}
+
+void Gatherer::gather_bucket(const Bucket& bucket) {
+  const int first = bucket.units.front();
+  const Group over = state(first).over();
+  std::int64_t part = 0;
+  for (int u : bucket.units) part += layout_of(u).shard_numel;
+  const BufferId gathered = new_parameters(BufferRole::gathered, first, part * layout_of(first).shards);
+
+  std::int64_t offset = 0;
+  order(bucket.lane);
+  for (int u : bucket.units) {
+    const State& s = state(u);
+    if (s.grouped()) builder_.wait(bucket.lane, s.group_shard_kept, WaitReason::data);
+    builder_.append(OpKind::copy_in, {.lane = bucket.lane, .unit = u, .prefetch = bucket.prefetch},
+                    LayoutCopy{.from = s.grouped() ? s.group_shard : builder_.persistent(BufferRole::master_shard, u),
+                               .to = gathered,
+                               .over = over,
+                               .offset = offset,
+                               .stride = part},
+                    {.allocates = {u == first ? gathered : kNoBuffer}});
+    offset += layout_of(u).shard_numel;
+  }
+  builder_.append(
+      OpKind::all_gather,
+      {.lane = bucket.lane,
+       .unit = first,
+       .prefetch = bucket.prefetch,
+       .others = {bucket.units.begin() + 1, bucket.units.end()}},
+      Collective{
+          .group = over, .input = gathered, .output = gathered, .count = part, .dtype = builder_.plan.param_dtype});
+  offset = 0;
+  for (int u : bucket.units) {
+    const bool last = u == bucket.units.back();
+    const BufferId unsharded = bucket.stays
+                                   ? builder_.persistent(BufferRole::unsharded, u)
+                                   : new_parameters(BufferRole::unsharded, u, unit_of(u).layout.unsharded_numel);
+    builder_.append(OpKind::copy_out, {.lane = bucket.lane, .unit = u, .prefetch = bucket.prefetch},
+                    LayoutCopy{.from = gathered, .to = unsharded, .over = over, .offset = offset, .stride = part},
+                    {.allocates = {bucket.stays ? kNoBuffer : unsharded}, .frees = {last ? gathered : kNoBuffer}});
+    offset += layout_of(u).shard_numel;
+    if (!bucket.stays) state(u).unsharded = unsharded;
+  }
+  if (bucket.stays) return;
+  const EventId ready = record_gathered(first);
+  for (int u : bucket.units) {
+    State& s = state(u);
+    s.issued = true;
+    s.waited = false;
+    s.prefetched = bucket.prefetch;
+    s.ready = ready;
+  }
+}
+
+bool Gatherer::allows_prefetch(int unit, const std::vector<std::int64_t>& beside) const {
+  return limiter_.allows_prefetch(unit_of(unit).layout.gathered_numel() * size_of(builder_.plan.param_dtype), beside);
+}
+
+std::int64_t Gatherer::live_elements() const {
+  std::int64_t elements = 0;
+  for (std::size_t u = 0; u < states_.size(); ++u) {
+    if (states_[u].issued) elements += builder_.plan.units[u].layout.parameter_numel();
+  }
+  return elements;
 }
 
 BufferId Gatherer::new_parameters(BufferRole role, int unit, std::int64_t numel) {
@@ -111,7 +212,13 @@ void Gatherer::all_gather(int unit, bool prefetch, BufferId input, Lifetimes lif
                              .count = (s.grouped() ? u.group_layout.front() : u.layout).shard_numel,
                              .dtype = builder_.plan.param_dtype},
                   std::move(lifetimes));
-  s.ready = builder_.record(EventRole::gathered, unit);
+  s.ready = record_gathered(unit);
+}
+
+/// A unit may be gathered twice in one phase: for its forward, and again for its backward.
+EventId Gatherer::record_gathered(int unit) {
+  const bool again = builder_.recorded(builder_.event(EventRole::gathered, unit));
+  return builder_.record(again ? EventRole::gathered_again : EventRole::gathered, unit);
 }
 
 void Gatherer::wait_for_unshard(int unit) {
@@ -119,8 +226,9 @@ void Gatherer::wait_for_unshard(int unit) {
   if (nothing_to_gather(unit) || s.waited) return;
   s.waited = true;
   const bool alone = builder_.plan.copies_alone;  // the shard itself is what was gathered, and stays
+  if (!alone) limiter_.before_wait(s.ready, unit);
   if (!alone) builder_.wait(Lane::compute, s.ready, WaitReason::data);
-  if (unit_of(unit).layout.views()) return;
+  if (unit_of(unit).layout.views() || s.unsharded != kNoBuffer) return;
 
   const bool event_limit = builder_.policy.fsdp.all_gather_limit.mode == LimitMode::fsdp2_event;
   const bool hold = event_limit && !alone && builder_.phase == Phase::forward;
@@ -155,7 +263,7 @@ void Gatherer::reshard(int unit, bool keep_group) {
   State& s = state(unit);
   if (nothing_to_gather(unit) || !s.issued) return;
   const plan::Unit& u = unit_of(unit);
-  const BufferId parameters = u.layout.views() ? s.gathered : s.unsharded;
+  const BufferId parameters = s.unsharded != kNoBuffer ? s.unsharded : s.gathered;
   BufferId group_shard_over = kNoBuffer;
   State after;
   if (keep_group && s.grouped()) {
@@ -166,10 +274,15 @@ void Gatherer::reshard(int unit, bool keep_group) {
     builder_.append(OpKind::keep_group_shard, {.lane = Lane::compute, .unit = unit},
                     LayoutCopy{.from = parameters, .to = after.group_shard, .over = Group::reshard},
                     {.allocates = {after.group_shard}});
+    if (builder_.policy.fsdp.host_sync_at_group_shard) {
+      builder_.host_wait(builder_.record(EventRole::group_kept, unit), WaitReason::limit, unit);
+    }
   } else {
     group_shard_over = s.group_shard;
   }
-  builder_.append(OpKind::reshard, {.lane = Lane::compute, .unit = unit}, {},
+  const bool on_gathers_lane = builder_.policy.fsdp.free_lane == config::FreeLane::all_gather;
+  if (on_gathers_lane) builder_.wait(Lane::all_gather, builder_.mark(Lane::compute), WaitReason::reuse);
+  builder_.append(OpKind::reshard, {.lane = on_gathers_lane ? Lane::all_gather : Lane::compute, .unit = unit}, {},
                   {.frees = {parameters, group_shard_over}});
   const EventId freed = builder_.record(EventRole::freed, unit);
   if (after.grouped() && after.group_shard_kept == kNoEvent) after.group_shard_kept = freed;
@@ -182,9 +295,10 @@ Gatherer::Parameters Gatherer::parameters(int unit) const {
   const State& s = states_[static_cast<std::size_t>(unit)];
   Parameters result;
   if (u.has_sharded()) {
-    result.sharded = builder_.plan.resident() ? builder_.persistent(BufferRole::master_shard, unit)
-                     : u.layout.views()       ? s.gathered
-                                              : s.unsharded;
+    result.sharded = builder_.plan.resident()   ? builder_.persistent(BufferRole::master_shard, unit)
+                     : u.stays_gathered         ? builder_.persistent(BufferRole::unsharded, unit)
+                     : s.unsharded != kNoBuffer ? s.unsharded
+                                                : s.gathered;
   }
   if (u.has_replicated()) {
     const bool low = builder_.plan.param_dtype != DType::f32;

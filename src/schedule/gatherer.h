@@ -19,6 +19,11 @@ namespace fsdpbench::schedule {
 /// stream wait for that copy-out as well as its copy-in stream; the second wait alone orders both (pytorch#177147),
 /// so it is the only one here.
 /// per_param with one shard: a mark where others gather, then copy_out straight from the shard, which stays.
+///
+/// [Note: buckets]
+/// Several units in one collective: each shard is copied into a rank-major bucket, which is gathered in place and
+/// copied out to each unit's parameters, all on the all_gather lane. Units that stay gathered do so on the compute lane
+/// after the optimizer, into persistent buffers.
 class Gatherer {
  public:
   /// Both must outlive it; the limiter is asked before each gather and told of each gather and free.
@@ -31,9 +36,19 @@ class Gatherer {
 
   /// The gather of `unit` was issued, and the unit not resharded since.
   bool gathered(int unit) const { return states_[static_cast<std::size_t>(unit)].issued; }
+  /// A gather of `unit` would fetch something.
+  bool missing(int unit) const { return !nothing_to_gather(unit) && !gathered(unit); }
   /// Issues the gather of `unit` unless it is already gathered. False if it does nothing: a prefetch that the limit
   /// refuses, a unit that was prefetched before, or one without parameters.
   bool unshard(int unit, bool prefetch);
+  /// The same for several units: what is missing of them comes in one collective.
+  void unshard_together(const std::vector<int>& units, bool prefetch);
+  /// Gathers the units that stay gathered, in one collective on the compute lane.
+  void gather_those_that_stay();
+  /// False if a limit forbids a prefetch of `unit` now; `beside` as AllGatherLimiter has it.
+  bool allows_prefetch(int unit, const std::vector<std::int64_t>& beside) const;
+  /// Elements of the units that are gathered now and will be freed.
+  std::int64_t live_elements() const;
   /// The compute lane's next op may read the parameters.
   void wait_for_unshard(int unit);
   /// Frees the parameters after the compute lane's last op. `keep_group`: keep a part for the group gather.
@@ -68,11 +83,22 @@ class Gatherer {
   };
   State& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
   const plan::Unit& unit_of(int unit) const { return builder_.plan.units[static_cast<std::size_t>(unit)]; }
-  bool nothing_to_gather(int unit) const { return builder_.plan.resident() || !unit_of(unit).has_sharded(); }
+  bool nothing_to_gather(int unit) const {
+    return builder_.plan.resident() || !unit_of(unit).has_sharded() || unit_of(unit).stays_gathered;
+  }
   BufferId new_parameters(BufferRole role, int unit, std::int64_t numel);  // in the compute dtype
   BufferId cast_shard(BufferRole role, int unit, bool prefetch);
   void gather_views(int unit, bool prefetch);
   void gather_per_param(int unit, bool prefetch);
+  struct Bucket {
+    std::vector<int> units;
+    Lane lane = Lane::all_gather;
+    bool prefetch = false;
+    bool stays = false;  ///< into the persistent buffers
+  };
+  void gather_bucket(const Bucket& bucket);
+  EventId record_gathered(int unit);
+  const plan::ShardLayout& layout_of(int unit) const;  ///< of the unit's next gather
   void all_gather(int unit, bool prefetch, BufferId input, Lifetimes lifetimes);
   void release(const Held& held);
   void order(Lane lane);

@@ -23,7 +23,7 @@ enum class OpKind : std::uint8_t {
   cast_replicated,  ///< replicated parameters to the compute dtype
   cast_shard,       ///< flat: shard to the compute dtype, before its gather
   copy_in,          ///< per_param: shard into this rank's slice of the all-gather output
-  unshard,  ///< marks that a unit is asked for where it need not be gathered; no work
+  unshard,          ///< marks that a unit is asked for where it need not be gathered; no work
   all_gather,
   copy_out,  ///< per_param: all-gather output into parameters
   release,   ///< frees an all-gather output once it was copied out; no work
@@ -129,6 +129,9 @@ struct LayoutCopy {
   BufferId from = kNoBuffer;
   BufferId to = kNoBuffer;
   Group over = Group::shard;  ///< which of the unit's layouts: shard, or reshard
+  /// Of a bucket of several units the rank-major side is shared: here begins this unit in each rank's part …
+  std::int64_t offset = 0;
+  std::int64_t stride = 0;  ///< … which is so many elements long; 0: the unit lies there alone
   bool operator==(const LayoutCopy&) const = default;
 };
 
@@ -139,6 +142,9 @@ struct Accumulate {
   std::int64_t count = 0;
   float factor = 1.0F;
   bool overwrite = true;
+  /// `from` may be a bucket: rank r of the shard group reads its elements from offset + r * stride.
+  std::int64_t offset = 0;
+  std::int64_t stride = 0;
   bool operator==(const Accumulate&) const = default;
 };
 
@@ -217,7 +223,7 @@ struct Op {
   OpKind kind = OpKind::forward;
   Lane lane = Lane::compute;
   Phase phase = Phase::forward;
-  int unit = -1;          ///< or -1
+  int unit = -1;          ///< or -1; of a bucket the first to enter it
   int module = -1;        ///< or -1
   int micro = 0;          ///< microbatch
   bool prefetch = false;  ///< part of a gather issued before it is needed
@@ -226,6 +232,7 @@ struct Op {
   EventId record = kNoEvent;  ///< recorded on the lane after the op
   std::vector<BufferId> allocates = {};
   std::vector<BufferId> frees = {};
+  std::vector<int> others = {};  ///< further units that a collective is for
 
   bool operator==(const Op&) const = default;
   /// The host does it itself: it only waits.

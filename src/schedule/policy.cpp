@@ -1,5 +1,10 @@
 #include "schedule/policy.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "schedule/fetch_trace.h"
+
 namespace fsdpbench::schedule {
 
 Policy make_policy(const config::RunConfig& config) {
@@ -37,9 +42,8 @@ bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int un
 
 std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan) {
   std::vector<bool> result;
-  for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
-    result.push_back(reshards_after_forward(policy, plan, u));
-  }
+  const std::vector<int> gathers = gathers_a_microbatch(policy, plan);
+  std::ranges::transform(gathers, std::back_inserter(result), [](int n) { return n > 1; });
   return result;
 }
 
@@ -54,10 +58,16 @@ bool reshards_after_backward(const Policy& policy, bool last_micro) {
   return forward == Mode::automatic ? strategy_reshards(policy) : forward != Mode::never;
 }
 
-GradientFactors gradient_factors(config::GradientScaling scaling, const plan::Mesh& mesh) {
+GradientFactors gradient_factors(const config::Fsdp& fsdp, const plan::Mesh& mesh) {
   GradientFactors factors;
   const int ranks = mesh.ranks();
-  switch (scaling) {
+  if (fsdp.gradient_divide_factor > 0) {
+    const auto factor = static_cast<float>(1.0 / fsdp.gradient_divide_factor);
+    (fsdp.gradient_scaling == config::GradientScaling::average && mesh.shard > 1 ? factors.shard : factors.after) =
+        factor;
+    return factors;
+  }
+  switch (fsdp.gradient_scaling) {
     case config::GradientScaling::average:
       factors.shard = 1.0F / static_cast<float>(mesh.shard);
       factors.replicate = 1.0F / static_cast<float>(mesh.replicate);

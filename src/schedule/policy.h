@@ -24,7 +24,8 @@ Policy make_policy(const config::RunConfig& config);
 /// Whether a unit's parameters are freed after its forward and gathered again for its backward: the strategy's rule,
 /// the root's rule, the override.
 bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit);
-/// The same for every unit, as plan/communication.h wants it.
+/// Which units are gathered again for backward in the steady state, as plan/communication.h wants it: those that
+/// reshard, unless they stay because they are used again soon (schedule/fetch_trace.h).
 std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan);
 /// Whether units are freed after a microbatch's backward; after the last one's they always are.
 bool reshards_after_backward(const Policy& policy, bool last_micro);
@@ -38,7 +39,8 @@ struct GradientFactors {
 };
 
 /// FSDP1 divides by the largest power of two that its rule reaches before, by the rest after:
-/// f = 1; while W % f == 0 and W / f > f: f *= 2.
-GradientFactors gradient_factors(config::GradientScaling scaling, const plan::Mesh& mesh);
+/// f = 1; while W % f == 0 and W / f > f: f *= 2. fsdp.gradient_divide_factor stands for the number of ranks: sums are
+/// divided by it on the reduced gradient, or, as FSDP2's PREMUL_SUM does, in the reduction over the shard group.
+GradientFactors gradient_factors(const config::Fsdp& fsdp, const plan::Mesh& mesh);
 
 }  // namespace fsdpbench::schedule

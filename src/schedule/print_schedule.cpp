@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "base/bytes.h"
 
@@ -11,6 +15,24 @@ namespace {
 
 const std::string& label(const plan::Plan& plan, int unit) {
   return plan.units[static_cast<std::size_t>(unit)].label();
+}
+
+/// "0"; of a bucket "{0,1,R}".
+std::string label(const plan::Plan& plan, const Op& op) {
+  if (op.others.empty()) return label(plan, op.unit);
+  std::vector<int> units = op.others;
+  units.push_back(op.unit);
+  std::ranges::sort(units, {}, [](int u) { return u == plan::Plan::kRoot ? std::numeric_limits<int>::max() : u; });
+  std::string text;
+  for (int u : units) text += (text.empty() ? "{" : ",") + label(plan, u);
+  return text + '}';
+}
+
+const char* verb_of(const Op& op) {
+  return op.kind == OpKind::all_gather       ? "AG"
+         : op.kind == OpKind::reduce_scatter ? "RS"
+         : op.kind == OpKind::all_reduce     ? "AR"
+                                             : nullptr;
 }
 
 /// Joins what `text_of(op)` gives for each op, with the bars between phases.
@@ -44,14 +66,30 @@ std::string join(const Schedule& schedule, TextOf text_of) {
 
 std::string collective_order(const plan::Plan& plan, const Schedule& schedule) {
   return join(schedule, [&](const Op& op) -> std::string {
-    const char* verb = op.kind == OpKind::all_gather       ? "AG"
-                       : op.kind == OpKind::reduce_scatter ? "RS"
-                       : op.kind == OpKind::all_reduce     ? "AR"
-                                                           : nullptr;
+    const char* verb = verb_of(op);
     if (verb == nullptr) return {};
     const bool star = op.kind == OpKind::all_gather && op.prefetch && op.phase == Phase::backward;
-    return fmt::format("{}{}{}", verb, label(plan, op.unit), star ? "*" : "");
+    return fmt::format("{}{}{}", verb, label(plan, op), star ? "*" : "");
   });
+}
+
+std::string host_order(const plan::Plan& plan, const Schedule& schedule) {
+  std::set<std::tuple<OpKind, int, int>> begun;  // kind, unit, microbatch
+  const auto text_of = [&](const Op& op) -> std::string {
+    if (const char* verb = verb_of(op); verb != nullptr) {
+      return fmt::format("{}{}{}", verb, label(plan, op), op.prefetch ? "*" : "");
+    }
+    if (op.kind == OpKind::reshard) return "f" + label(plan, op.unit);
+    if (op.kind != OpKind::forward && op.kind != OpKind::backward) return {};
+    if (!begun.insert({op.kind, op.unit, op.micro}).second) return {};
+    return (op.kind == OpKind::forward ? "F" : "B") + label(plan, op.unit);
+  };
+  std::string line = join(schedule, text_of);
+  for (const Op& op : schedule.ops) {
+    if (op.phase != Phase::optimizer || verb_of(op) == nullptr) continue;
+    line += fmt::format(" step {}", text_of(op));
+  }
+  return line;
 }
 
 std::string issue_order(const plan::Plan& plan, const Schedule& schedule) {
@@ -71,7 +109,7 @@ std::string op_name(const plan::Plan& plan, const Op& op) {
   if (op.module >= 0) {
     name += ' ' + plan.shapes.modules[static_cast<std::size_t>(op.module)].name;
   } else if (op.unit >= 0) {
-    name += ' ' + label(plan, op.unit);
+    name += ' ' + label(plan, op);
   }
   if (op.prefetch) name += '*';
   return name;

@@ -1,18 +1,48 @@
 #include "schedule/reducer.h"
 
+#include <algorithm>
+
 namespace fsdpbench::schedule {
 
 using config::AccumulateMode;
 
+namespace {
+
+Lane lane_of(config::ReduceLane lane) {
+  switch (lane) {
+    case config::ReduceLane::all_gather: return Lane::all_gather;
+    case config::ReduceLane::compute: return Lane::compute;
+    case config::ReduceLane::reduce_scatter: break;
+  }
+  return Lane::reduce_scatter;
+}
+
+/// Megatron-FSDP's rule: a unit of communication is never less than two mean units.
+std::int64_t most_elements(const StepBuilder& builder) {
+  if (builder.policy.fsdp.reduce_scatter_elements == 0) return 0;
+  std::int64_t all = 0, units = 0;
+  for (const plan::Unit& unit : builder.plan.units) {
+    all += unit.layout.parameter_numel();
+    units += &unit != &builder.plan.units.front() ? 1 : 0;
+  }
+  all -= builder.plan.units.front().layout.parameter_numel();
+  return std::max(builder.policy.fsdp.reduce_scatter_elements, units == 0 ? 0 : 2 * all / units);
+}
+
+}  // namespace
+
 Reducer::Reducer(StepBuilder& builder)
     : builder_(builder),
-      factors_(gradient_factors(builder.policy.fsdp.gradient_scaling, builder.plan.mesh)),
-      states_(builder.plan.units.size() * 2) {}
+      factors_(gradient_factors(builder.policy.fsdp, builder.plan.mesh)),
+      states_(builder.plan.units.size() * 2),
+      lane_(lane_of(builder.policy.fsdp.reduce_lane)),
+      most_elements_(most_elements(builder)) {}
 
 void Reducer::begin_step() {
   states_.assign(states_.size(), {});
   inputs_.clear();
   ready_.clear();
+  in_flight_.clear();
 }
 
 Reducer::Gradients Reducer::gradients(int unit) {
@@ -21,8 +51,7 @@ Reducer::Gradients Reducer::gradients(int unit) {
     if (numel(unit, replicated) == 0) continue;
     State& s = state(unit, replicated);
     if (s.unsharded == kNoBuffer) {
-      const auto buffers = static_cast<std::size_t>(builder_.policy.fsdp.reduce_scatter_buffers);
-      if (!replicated && layout(unit).views() && buffers > 0) release_inputs_down_to(buffers);
+      if (!replicated && layout(unit).views() && !builder_.policy.fsdp.gradient_copy_in) make_room(false);
       const DType dtype = builder_.plan.param_dtype;
       s.unsharded = builder_.new_buffer(replicated ? BufferRole::gradients_replicated : BufferRole::gradients, dtype,
                                         numel(unit, replicated) * size_of(dtype), unit);
@@ -38,6 +67,20 @@ void Reducer::release_inputs_down_to(std::size_t count) {
     builder_.wait(Lane::compute, inputs_.front().reduced, WaitReason::reuse);
     builder_.append(OpKind::release, {.unit = inputs_.front().unit}, {}, {.frees = {inputs_.front().buffer}});
     inputs_.pop_front();
+  }
+}
+
+void Reducer::make_room(bool fresh) {
+  const auto buffers = static_cast<std::size_t>(builder_.policy.fsdp.reduce_scatter_buffers);
+  if (most_elements_ > 0) {
+    const auto elements = [&] {
+      std::int64_t sum = 0;
+      for (const Input& input : inputs_) sum += input.numel;
+      return sum;
+    };
+    while (elements() > most_elements_) release_inputs_down_to(inputs_.size() - 1);
+  } else if (buffers > 0) {
+    release_inputs_down_to(fresh ? buffers - 1 : buffers);
   }
 }
 
@@ -89,8 +132,12 @@ void Reducer::reduce(int unit, bool last_micro) {
       if (mesh.replicate > 1) all_reduce(flow, Group::replicate, factors_.replicate);
     } else {
       if (builder_.plan.shares_units()) {
-        if (!layout(unit).views()) copy_in(flow);
-        cast(flow, Lane::reduce_scatter);
+        if (takes_buckets()) {
+          put_into_bucket(flow);
+          continue;
+        }
+        if (!layout(unit).views() || builder_.policy.fsdp.gradient_copy_in) copy_in(flow);
+        cast(flow, lane_);
         reduce_scatter(flow);
         if (!accumulate_partial(flow, last_micro)) {
           leave(flow);
@@ -124,13 +171,13 @@ bool Reducer::accumulate_unsharded(Flow& flow, bool last_micro) {
 }
 
 void Reducer::copy_in(Flow& flow) {
-  const auto buffers = static_cast<std::size_t>(builder_.policy.fsdp.reduce_scatter_buffers);
-  if (buffers > 0) release_inputs_down_to(buffers - 1);
+  make_room(true);
   const DType dtype = builder_.plan.reduce_dtype;
   flow.numel = layout(flow.unit).gathered_numel();
   const BufferId input = builder_.new_buffer(BufferRole::reduce_input, dtype, flow.numel * size_of(dtype), flow.unit);
-  builder_.append(OpKind::reduce_copy_in, {.unit = flow.unit}, LayoutCopy{.from = flow.buffer, .to = input},
-                  {.allocates = {input}, .frees = {flow.buffer}});
+  Work copy = LayoutCopy{.from = flow.buffer, .to = input};
+  if (layout(flow.unit).views()) copy = Cast{.from = flow.buffer, .to = input, .count = flow.numel};
+  builder_.append(OpKind::reduce_copy_in, {.unit = flow.unit}, copy, {.allocates = {input}, .frees = {flow.buffer}});
   flow.buffer = input;
   flow.ready = builder_.record(EventRole::gradients_copied_in, flow.unit);
 }
@@ -153,23 +200,22 @@ bool Reducer::keeps_result(const Flow& flow) const {
 }
 
 void Reducer::reduce_scatter(Flow& flow) {
-  move_to(flow, Lane::reduce_scatter);
-  const config::Fsdp& fsdp = builder_.policy.fsdp;
+  move_to(flow, lane_);
   const BufferId input = flow.buffer;
   const DType dtype = builder_.plan.reduce_dtype;
+  const std::int64_t input_numel = flow.numel;
   flow.numel = layout(flow.unit).shard_numel;
   flow.buffer = builder_.new_buffer(
       keeps_result(flow) && !adds_partials() ? BufferRole::gradient_shard : BufferRole::reduce_output, dtype,
       flow.numel * size_of(dtype), flow.unit);
-  const bool compute_frees = fsdp.reduce_scatter_buffers > 0;
+  const bool compute_frees = builder_.policy.fsdp.reduce_scatter_buffers > 0 || most_elements_ > 0;
   const Lifetimes lifetimes{.allocates = {flow.buffer}, .frees = {compute_frees ? kNoBuffer : input}};
   if (builder_.plan.copies_alone) {
-    builder_.append(OpKind::reduce_cast, {.lane = Lane::reduce_scatter, .unit = flow.unit},
+    builder_.append(OpKind::reduce_cast, {.lane = lane_, .unit = flow.unit},
                     Cast{.from = input, .to = flow.buffer, .count = flow.numel, .factor = factors_.shard}, lifetimes);
   } else {
-    const Group group = fsdp.separate_reduce_scatter_comm ? Group::shard_separate : Group::shard;
-    builder_.append(OpKind::reduce_scatter, {.lane = Lane::reduce_scatter, .unit = flow.unit},
-                    Collective{.group = group,
+    builder_.append(OpKind::reduce_scatter, {.lane = lane_, .unit = flow.unit},
+                    Collective{.group = reduce_group(),
                                .input = input,
                                .output = flow.buffer,
                                .count = flow.numel,
@@ -178,7 +224,11 @@ void Reducer::reduce_scatter(Flow& flow) {
                     lifetimes);
   }
   flow.ready = builder_.record(EventRole::reduced, flow.unit);
-  if (compute_frees) inputs_.push_back({input, flow.ready, flow.unit});
+  if (compute_frees) inputs_.push_back({input, flow.ready, flow.unit, input_numel});
+}
+
+Group Reducer::reduce_group() const {
+  return builder_.policy.fsdp.separate_reduce_scatter_comm ? Group::shard_separate : Group::shard;
 }
 
 bool Reducer::accumulate_partial(Flow& flow, bool last_micro) {
@@ -195,7 +245,7 @@ bool Reducer::accumulate_partial(Flow& flow, bool last_micro) {
 
 void Reducer::all_reduce(Flow& flow, Group group, float scale) {
   move_to(flow, Lane::all_reduce);
-  builder_.append(OpKind::all_reduce, {.lane = Lane::all_reduce, .unit = flow.unit},
+  builder_.append(OpKind::all_reduce, {.lane = Lane::all_reduce, .unit = flow.unit, .others = flow.others},
                   Collective{.group = group,
                              .input = flow.buffer,
                              .output = flow.buffer,
@@ -222,6 +272,170 @@ void Reducer::finish_gradient(Flow& flow) {
   }
   s.result_ready = flow.ready;
   s.result_lane = flow.lane;
+}
+
+// ---------------------------------------------------------------------------------------------------- buckets
+
+bool Reducer::takes_buckets() const {
+  return builder_.plan.mesh.shard > 1 && (builder_.policy.fsdp.reduce_bucket > 0 || all_reduces());
+}
+
+void Reducer::put_into_bucket(Flow flow) {
+  const std::int64_t limit = builder_.policy.fsdp.reduce_bucket;
+  const std::int64_t numel = layout(flow.unit).parameter_numel();
+  if (!bucket_.empty() && bucket_numel_ + numel > limit) flush();
+  const DType dtype = builder_.plan.reduce_dtype;
+  const std::int64_t whole = layout(flow.unit).gathered_numel();
+  Waiting waiting{.flow = flow, .copied = true, .offset = 0};
+  // What is larger than a bucket has it for itself, and is reduced where it lies if it can be.
+  const bool as_it_lies = numel > limit && layout(flow.unit).views() && builder_.dtype_of(flow.buffer) == dtype;
+  if (as_it_lies) {
+    waiting.copied = false;
+    bucket_buffer_ = flow.buffer;
+  } else if (all_reduces()) {
+    const bool first = bucket_.empty();
+    if (first) {
+      make_room(true);
+      bucket_buffer_ = builder_.new_buffer(BufferRole::reduce_input, dtype, whole * size_of(dtype), flow.unit);
+    } else {
+      waiting.offset = bucket_.back().offset + layout(bucket_.back().flow.unit).gathered_numel();
+      builder_.grow(bucket_buffer_, whole * size_of(dtype));
+    }
+    move_to(waiting.flow, lane_);
+    const LayoutCopy copy{
+        .from = flow.buffer, .to = bucket_buffer_, .offset = waiting.offset, .stride = layout(flow.unit).shard_numel};
+    builder_.append(OpKind::reduce_copy_in, {.lane = lane_, .unit = flow.unit}, copy,
+                    {.allocates = {first ? bucket_buffer_ : kNoBuffer}, .frees = {flow.buffer}});
+    waiting.flow.ready = builder_.record(EventRole::gradients_copied_in, flow.unit);
+  } else {
+    Flow& copied = waiting.flow;
+    move_to(copied, lane_);
+    copied.buffer = builder_.new_buffer(BufferRole::reduce_input, dtype, copied.numel * size_of(dtype), copied.unit);
+    builder_.append(OpKind::reduce_cast, {.lane = lane_, .unit = copied.unit},
+                    Cast{.from = flow.buffer, .to = copied.buffer, .count = copied.numel, .factor = factors_.before},
+                    {.allocates = {copied.buffer}, .frees = {flow.buffer}});
+    copied.ready = builder_.record(EventRole::gradients_cast, copied.unit);
+  }
+  bucket_.push_back(waiting);
+  bucket_numel_ += numel;
+  if (limit == 0) flush();
+}
+
+void Reducer::flush() {
+  if (bucket_.empty()) return;
+  const auto most = static_cast<std::size_t>(builder_.policy.fsdp.reductions_in_flight);
+  if (most > 0 && in_flight_.size() > most) {
+    builder_.host_wait(in_flight_.front(), WaitReason::limit, bucket_.front().flow.unit);
+    in_flight_.pop_front();
+  }
+  Flow bucket = bucket_.front().flow;
+  for (auto waiting = bucket_.begin() + 1; waiting != bucket_.end(); ++waiting) {
+    bucket.others.push_back(waiting->flow.unit);
+  }
+  if (all_reduces()) {
+    all_reduce_bucket(bucket);
+  } else {
+    reduce_scatter_bucket(bucket);
+  }
+  if (builder_.plan.mesh.replicate > 1) all_reduce(bucket, Group::replicate, factors_.replicate);
+  finish_bucket(bucket);
+  if (most > 0) in_flight_.push_back(bucket.ready);
+  bucket_.clear();
+  bucket_numel_ = 0;
+  bucket_buffer_ = kNoBuffer;
+}
+
+void Reducer::reduce_scatter_bucket(Flow& bucket) {
+  const DType dtype = builder_.plan.reduce_dtype;
+  const bool alone = bucket_.size() == 1;
+  std::int64_t part = 0;
+  for (const Waiting& w : bucket_) part += layout(w.flow.unit).shard_numel;
+  make_room(true);
+  if (!alone || !layout(bucket.unit).views()) {
+    const std::int64_t numel = part * layout(bucket.unit).shards;
+    const BufferId input = builder_.new_buffer(BufferRole::reduce_input, dtype, numel * size_of(dtype), bucket.unit);
+    std::int64_t offset = 0;
+    for (Waiting& w : bucket_) {
+      move_to(w.flow, lane_);
+      builder_.append(OpKind::reduce_copy_in, {.lane = lane_, .unit = w.flow.unit},
+                      LayoutCopy{.from = w.flow.buffer, .to = input, .offset = offset, .stride = part},
+                      {.allocates = {&w == &bucket_.front() ? input : kNoBuffer}, .frees = {w.flow.buffer}});
+      offset += layout(w.flow.unit).shard_numel;
+    }
+    bucket.buffer = input;
+    bucket.numel = numel;
+    bucket.lane = lane_;
+    bucket.ready = builder_.record(EventRole::gradients_copied_in, bucket.unit);
+  } else {
+    move_to(bucket, lane_);
+    if (!bucket_.front().copied && factors_.before != 1.0F) {
+      convert(bucket, BufferRole::reduce_input, factors_.before, EventRole::gradients_cast);
+    }
+  }
+  const BufferId input = bucket.buffer;
+  const std::int64_t input_numel = bucket.numel;
+  bucket.numel = part;
+  bucket.buffer = builder_.new_buffer(BufferRole::reduce_output, dtype, part * size_of(dtype), bucket.unit);
+  const bool compute_frees = builder_.policy.fsdp.reduce_scatter_buffers > 0 || most_elements_ > 0;
+  builder_.append(OpKind::reduce_scatter, {.lane = lane_, .unit = bucket.unit, .others = bucket.others},
+                  Collective{.group = reduce_group(),
+                             .input = input,
+                             .output = bucket.buffer,
+                             .count = part,
+                             .dtype = dtype,
+                             .scale = factors_.shard},
+                  {.allocates = {bucket.buffer}, .frees = {compute_frees ? kNoBuffer : input}});
+  bucket.ready = builder_.record(EventRole::reduced, bucket.unit);
+  if (compute_frees) inputs_.push_back({input, bucket.ready, bucket.unit, input_numel});
+}
+
+void Reducer::all_reduce_bucket(Flow& bucket) {
+  bucket.buffer = bucket_buffer_;
+  bucket.numel = 0;
+  for (const Waiting& w : bucket_) bucket.numel += layout(w.flow.unit).gathered_numel();
+  bucket.ready = bucket_.back().flow.ready;
+  move_to(bucket, lane_);
+  if (factors_.before != 1.0F) convert(bucket, BufferRole::reduce_input, factors_.before, EventRole::gradients_cast);
+  builder_.append(OpKind::all_reduce, {.lane = lane_, .unit = bucket.unit, .others = bucket.others},
+                  Collective{.group = reduce_group(),
+                             .input = bucket.buffer,
+                             .output = bucket.buffer,
+                             .count = bucket.numel,
+                             .dtype = builder_.plan.reduce_dtype,
+                             .scale = factors_.shard});
+  bucket.ready = builder_.record(EventRole::reduced, bucket.unit);
+}
+
+void Reducer::finish_bucket(const Flow& bucket) {
+  std::int64_t offset = 0;
+  for (const Waiting& w : bucket_) {
+    const int unit = w.flow.unit;
+    State& s = state(unit, false);
+    const bool first = s.result == kNoBuffer;
+    const std::int64_t numel = layout(unit).shard_numel;
+    if (first) s.result = builder_.new_buffer(BufferRole::gradient_shard, DType::f32, numel * 4, unit);
+    builder_.append(
+        OpKind::finish_gradient, {.lane = bucket.lane, .unit = unit},
+        Accumulate{.from = bucket.buffer,
+                   .sum = s.result,
+                   .count = numel,
+                   .factor = factors_.after,
+                   .overwrite = first,
+                   .offset = all_reduces() ? w.offset : offset,
+                   .stride = all_reduces() ? numel : 0},
+        {.allocates = {first ? s.result : kNoBuffer}, .frees = {&w == &bucket_.back() ? bucket.buffer : kNoBuffer}});
+    s.result_ready = builder_.record(EventRole::gradient_ready, unit);
+    s.result_lane = bucket.lane;
+    if (bucket.lane != Lane::compute) s.unfinished = s.result_ready;
+    offset += numel;
+  }
+}
+
+void Reducer::end_backward() {
+  flush();
+  if (in_flight_.empty()) return;
+  builder_.host_wait(in_flight_.back(), WaitReason::limit, -1);
+  in_flight_.clear();
 }
 
 void Reducer::wait_for_all() {

@@ -17,7 +17,13 @@ namespace fsdpbench::schedule {
 ///
 /// fsdp.reduce_scatter_buffers = n bounds the reduce-scatter inputs alive: before the next input is made, the compute
 /// lane waits for the oldest reduction and frees its input (FSDP2). 0: each input is freed on the reduce_scatter lane
-/// after its reduction, nothing waits (FSDP1).
+/// after its reduction, nothing waits (FSDP1). fsdp.reduce_scatter_elements bounds their elements instead.
+///
+/// [Note: buckets of gradients]
+/// fsdp.reduce_bucket: each unit's gradient is copied away when it is complete and freed, as long as it is not larger
+/// than a bucket; once the next would not fit, those that wait are laid out rank-major and reduced together, and each
+/// unit adds up its part. fsdp.reduce_by = all_reduce: gradients are copied into the bucket itself, which is reduced
+/// whole. All of that runs on the lane that fsdp.reduce_lane names.
 class Reducer {
  public:
   /// `builder` must outlive it.
@@ -34,6 +40,8 @@ class Reducer {
   Gradients gradients(int unit);
   /// The unit's backward is complete: reduce, or only add up (accumulate_mode).
   void reduce(int unit, bool last_micro);
+  /// Backward is over: what waits in a bucket is reduced. With fsdp.reductions_in_flight the host waits for it.
+  void end_backward();
   /// The compute lane waits for all reductions so far; every input is freed.
   void wait_for_all();
   /// So, and no microbatch follows.
@@ -63,6 +71,7 @@ class Reducer {
     BufferId buffer = kNoBuffer;
     EventId reduced = kNoEvent;
     int unit = 0;
+    std::int64_t numel = 0;
   };
   /// A gradient on its way.
   struct Flow {
@@ -72,6 +81,13 @@ class Reducer {
     Lane lane = Lane::compute;  ///< where it was written
     EventId ready = kNoEvent;
     std::int64_t numel = 0;
+    std::vector<int> others = {};  ///< of a bucket
+  };
+  /// A gradient that waits in a bucket.
+  struct Waiting {
+    Flow flow;
+    bool copied = false;
+    std::int64_t offset = 0;  ///< reduce_by all_reduce: where it begins in the bucket
   };
 
   State& state(int unit, bool replicated) { return states_[static_cast<std::size_t>(unit) * 2 + (replicated ? 1 : 0)]; }
@@ -82,6 +98,14 @@ class Reducer {
   std::int64_t numel(int unit, bool replicated) const {
     return replicated ? layout(unit).replicated_numel : layout(unit).unsharded_numel;
   }
+  bool takes_buckets() const;
+  bool all_reduces() const { return builder_.policy.fsdp.reduce_by == config::ReduceBy::all_reduce; }
+  void put_into_bucket(Flow flow);
+  void flush();
+  void reduce_scatter_bucket(Flow& bucket);
+  void all_reduce_bucket(Flow& bucket);
+  void finish_bucket(const Flow& bucket);
+  Group reduce_group() const;
   bool adds_partials() const;
   bool keeps_result(const Flow& flow) const;
 
@@ -100,12 +124,19 @@ class Reducer {
   void convert(Flow& flow, BufferRole role, float factor, EventRole done);
   void add_to(BufferId& sum, Flow& flow, OpKind kind, BufferRole role, float factor, EventRole done);
   void release_inputs_down_to(std::size_t count);
+  void make_room(bool fresh);
 
   StepBuilder& builder_;
   GradientFactors factors_;
   std::vector<State> states_;
   std::deque<Input> inputs_;  // reduce-scatter inputs that the compute lane will free, oldest first
   std::vector<Ready> ready_;
+  Lane lane_;                       // of reductions over the shard group
+  std::int64_t most_elements_ = 0;  // fsdp.reduce_scatter_elements, two mean units at least
+  std::vector<Waiting> bucket_;     // in the order in which gradients came
+  std::int64_t bucket_numel_ = 0;
+  BufferId bucket_buffer_ = kNoBuffer;  // reduce_by all_reduce
+  std::deque<EventId> in_flight_;       // fsdp.reductions_in_flight
 };
 
 }  // namespace fsdpbench::schedule

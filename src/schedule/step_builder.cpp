@@ -34,6 +34,9 @@ void StepBuilder::add_persistent_buffers() {
       add(BufferRole::first_moment_replicated, DType::f32, replicated, u);
       add(BufferRole::second_moment_replicated, DType::f32, replicated, u);
     }
+    if (plan.units[static_cast<std::size_t>(u)].stays_gathered) {
+      add(BufferRole::unsharded, plan.param_dtype, layout.unsharded_numel * size_of(plan.param_dtype), u);
+    }
   }
   add(BufferRole::loss, DType::f32, 4 * policy.accumulate, -1);
 }
@@ -44,6 +47,7 @@ void StepBuilder::begin_step() {
   std::fill(recorded_.begin(), recorded_.end(), false);
   phase = Phase::forward;
   micro = 0;
+  marks_ = 0;
 }
 
 EventId StepBuilder::event(EventRole role, int unit) { return event({role, unit, phase, micro}); }
@@ -79,7 +83,8 @@ void StepBuilder::append(OpKind kind, const At& at, Work work, Lifetimes lifetim
                            .work = std::move(work),
                            .waits = std::exchange(pending_[index_of(at.lane)], {}),
                            .allocates = std::move(lifetimes.allocates),
-                           .frees = std::move(lifetimes.frees)});
+                           .frees = std::move(lifetimes.frees),
+                           .others = at.others});
 }
 
 EventId StepBuilder::record(EventRole role, int unit) {
@@ -87,6 +92,17 @@ EventId StepBuilder::record(EventRole role, int unit) {
   op.record = event(role, unit);
   recorded_[static_cast<std::size_t>(op.record)] = true;
   return op.record;
+}
+
+EventId StepBuilder::mark(Lane lane) {
+  const auto last = std::find_if(schedule_.ops.rbegin(), schedule_.ops.rend(),
+                                 [&](const Op& op) { return op.lane == lane && !op.is_host(); });
+  if (last == schedule_.ops.rend()) return kNoEvent;
+  if (last->record == kNoEvent) {
+    last->record = event(EventRole::mark, marks_++);
+    recorded_[static_cast<std::size_t>(last->record)] = true;
+  }
+  return last->record;
 }
 
 void StepBuilder::host_wait(EventId event, WaitReason reason, int unit) {

@@ -20,6 +20,7 @@ enum class EventRole : std::uint8_t {
   cast,
   copied_in,
   gathered,
+  gathered_again,
   copied_out,
   freed,
   accumulated,
@@ -36,6 +37,8 @@ enum class EventRole : std::uint8_t {
   replicated_ready,
   norm,
   norm_gathered,
+  group_kept,
+  mark,
   step_done,
 };
 
@@ -45,6 +48,7 @@ struct At {
   int unit = -1;
   int module = -1;
   bool prefetch = false;
+  std::vector<int> others = {};
 };
 
 /// Buffers that an op brings to life before it runs, and gives back after. kNoBuffer is left out.
@@ -90,11 +94,15 @@ class StepBuilder {
   void append(OpKind kind, const At& at, Work work = {}, Lifetimes lifetimes = {});
   /// Sets and returns the event that the last appended op records.
   EventId record(EventRole role, int unit);
+  /// The event of the last op of this step on `lane`, which from now on it records; kNoEvent if there is none.
+  EventId mark(Lane lane);
   /// The host blocks until `event`.
   void host_wait(EventId event, WaitReason reason, int unit);
 
   /// A buffer of this step, for an op to allocate; kNoBuffer if it would be empty.
   BufferId new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module = -1);
+  /// Adds `bytes` to a buffer that no op has used yet, or only from its beginning.
+  void grow(BufferId buffer, std::int64_t bytes) { schedule_.buffers[static_cast<std::size_t>(buffer)].bytes += bytes; }
   /// The one persistent buffer of this role and unit; kNoBuffer if the plan needs none.
   BufferId persistent(BufferRole role, int unit = -1) const;
   /// Of a buffer that new_buffer() returned.
@@ -110,6 +118,7 @@ class StepBuilder {
   std::size_t persistent_count_ = 0;
   std::map<EventName, EventId> events_;
   std::vector<bool> recorded_;
+  int marks_ = 0;  // of this step
   std::array<std::vector<Wait>, kLaneCount> pending_;
   std::map<std::pair<BufferRole, int>, BufferId> persistent_;
 };

@@ -7,6 +7,7 @@
 namespace fsdpbench::config {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -44,6 +45,9 @@ TEST_F(Aliases, WordsForExactlyOneValueAreTakenForIt) {
       {"fsdp.strategy", "DDP", "no_shard"},
       {"fsdp.strategy", "HSDP", "hybrid_shard"},
       {"fsdp.preset", "FSDP2", "fsdp2"},
+      {"fsdp.preset", "zero_3", "deepspeed-z3"},
+      {"fsdp.preset", "DeepSpeed-Z2", "deepspeed-z2"},
+      {"fsdp.preset", "MegatronV2", "megatron-v2"},
       {"fsdp.preset", "fully_shard", "fsdp2"},
       {"fsdp.preset", "FullyShardedDataParallel", "fsdp1"},
       {"fsdp.backward_prefetch", "BACKWARD_PRE", "pre"},
@@ -78,6 +82,11 @@ TEST_F(Aliases, WordsOfThisProgramNeedNoNote) {
 
 TEST_F(Aliases, WordsThatMeanNoneOrManyAreAnsweredWithTheRightOne) {
   EXPECT_THAT(error("fsdp.strategy", "zero1"), EndsWith("\"shard_grad_op\" (ZeRO-2) shards gradients, too."));
+  EXPECT_THAT(error("fsdp.strategy", "zero1"), HasSubstr("fsdp.preset = \"deepspeed-z1\""));
+  EXPECT_THAT(error("fsdp.preset", "DeepSpeed"), HasSubstr("\"deepspeed-z1\", \"deepspeed-z2\" and \"deepspeed-z3\"."));
+  EXPECT_THAT(error("fsdp.preset", "megatron"), HasSubstr("\"megatron-v1\", its rewrite"));
+  EXPECT_THAT(error("fsdp.zero_stage", "2"),
+              AllOf(HasSubstr("the nearest valid key is 'fsdp.strategy'"), HasSubstr("2 is \"shard_grad_op\"")));
   EXPECT_THAT(error("fsdp.strategy", "fsdp2"), HasSubstr("fsdp.preset names the system"));
   EXPECT_THAT(error("fsdp.preset", "fsdp"), HasSubstr("fully_shard is \"fsdp2\""));
   EXPECT_THAT(error("fsdp.forward_prefetch", "True"), HasSubstr("forward_prefetch=True is 1"));

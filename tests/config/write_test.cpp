@@ -7,6 +7,7 @@
 
 #include "config/fields.h"
 #include "config/load.h"
+#include "config/presets.h"
 #include "config/support.h"
 #include "config/validate.h"
 
@@ -144,6 +145,32 @@ TEST(Fields, TheReferenceInProfilesReadmeIsCurrent) {
   EXPECT_TRUE(current) << "profiles/README.md does not hold the table of keys as src/config/fields.cpp has them. "
                           "Replace its table by this one:\n\n"
                        << key_reference();
+}
+
+TEST(Presets, TheTableInTheDocsIsCurrent) {
+  const std::string docs = text_of(std::filesystem::path(FSDPBENCH_SOURCE_DIR) / "docs/engines.md");
+  const RunConfig defaults;
+  for (const std::string& name : fsdp_preset_names()) {
+    std::string row = "| `" + name + "` |";
+    for (const auto& [key, value] : fsdp_preset(name)) {
+      if (find_field(key)->write(defaults) != value) {
+        row += (row.back() == '|' ? " `" : ", `") + key.substr(key.starts_with("fsdp.") ? 5 : 0) + " = " +
+               to_toml(value) + "`";
+      }
+    }
+    row += row.back() == '|' ? " the built-in defaults |" : " |";
+    EXPECT_TRUE(docs.find(row) != std::string::npos) << "docs/engines.md does not hold this row:\n" << row;
+  }
+}
+
+TEST(Presets, AreReadBackAsTheyAreWritten) {
+  for (const std::string& name : fsdp_preset_names()) {
+    const TemporaryFolder folder;
+    const RunConfig config = load_profile(folder.write("run.toml", "[fsdp]\npreset = '" + name + "'"));
+    EXPECT_EQ(config.fsdp.preset, name);
+    EXPECT_EQ(round_trip(config), config) << name;
+    EXPECT_TRUE(changed_to_json(config, presets_of(config)).empty()) << name;
+  }
 }
 
 TEST(Write, NamesTheKeysThatAreNotAsThePresetsHaveThem) {

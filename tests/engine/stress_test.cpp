@@ -8,6 +8,7 @@
 #include "plan/communication.h"
 #include "schedule/memory_walk.h"
 #include "schedule/policy.h"
+#include "support/random_config.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {
@@ -15,10 +16,7 @@ namespace {
 
 using namespace config;  // NOLINT: nothing here but settings
 
-template <typename T>
-T pick(std::mt19937& random, std::initializer_list<T> values) {
-  return values.begin()[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random)];
-}
+using ::fsdpbench::testing::pick;
 
 void randomize(RunConfig& c, std::mt19937& random) {
   Fsdp& f = c.fsdp;
@@ -36,6 +34,7 @@ void randomize(RunConfig& c, std::mt19937& random) {
   f.separate_reduce_scatter_comm = pick(random, {false, true});
   f.activation_checkpointing = pick(random, {false, true});
   f.shard_threshold = pick<std::int64_t>(random, {0, 30, 700});
+  if (pick(random, {false, true})) testing::other_engines(random, f);
   c.inject.jitter_us = 300;
   c.inject.poison_freed_memory = true;
 }

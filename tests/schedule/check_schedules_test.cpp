@@ -34,11 +34,13 @@ Schedules without_wait(const Schedules& schedules, std::size_t op, std::size_t w
 }
 
 TEST(CheckSchedules, WaitsTakenOutAreRacesUnlessTheyAreLimits) {
-  // `limit` promises that the result is right without it. Of the others, few are implied by a wait beside them.
+  // `limit` promises that the result is right without it. Of the others, few are implied by a wait beside them; more
+  // are where other engines order a gather after all computation, or lanes are shared.
   std::mt19937 random(7);
   int races = 0, implied = 0, limits = 0;
-  for (int i = 0; i < 60; ++i) {
-    const testing::ScheduleCase c = testing::make_case(random_config(random));
+  for (int i = 0; i < 80; ++i) {
+    const bool engines = i % 2 == 1;
+    const testing::ScheduleCase c = testing::make_case(random_config(random, engines));
     const Schedule& steady = c.schedules.steady();
     for (std::size_t op = 0; op < steady.ops.size(); ++op) {
       for (std::size_t w = 0; w < steady.ops[op].waits.size(); ++w) {
@@ -46,7 +48,7 @@ TEST(CheckSchedules, WaitsTakenOutAreRacesUnlessTheyAreLimits) {
         if (steady.ops[op].waits[w].reason == WaitReason::limit) {
           EXPECT_FALSE(race) << "case " << i << ", " << op_name(c.plan, steady.ops[op]);
           ++limits;
-        } else {
+        } else if (!engines) {
           ++(race ? races : implied);
         }
       }

@@ -12,8 +12,42 @@ inline T pick(std::mt19937& random, std::initializer_list<T> values) {
   return values.begin()[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random)];
 }
 
-/// Any policy on any mesh, on a small model.
-inline config::RunConfig random_config(std::mt19937& random) {
+/// Words of engines other than PyTorch's.
+inline void other_engines(std::mt19937& random, config::Fsdp& f) {
+  using namespace config;  // NOLINT: this function is nothing but enumerators
+  const auto coin = [&] { return pick(random, {false, true}); };
+  const auto elements = [&] { return pick<std::int64_t>(random, {0, 7000, 20000, 1000000}); };
+  const auto prefetch = pick(random, {0, 1, 2, 3});
+  if (prefetch == 1) {
+    f.forward_prefetch = f.backward_prefetch = {Prefetch::Mode::rate, 1, elements()};
+    f.reshard_after_backward = true;
+  }
+  if (prefetch == 2) f.forward_prefetch = {Prefetch::Mode::window, 1, elements()};
+  if (prefetch == 2) f.backward_prefetch = {Prefetch::Mode::window, 1, elements()};
+  if (prefetch == 3) f.forward_prefetch = f.backward_prefetch = {Prefetch::Mode::ahead, pick(random, {1, 2}), 0};
+  using Limit = AllGatherLimit::Mode;
+  if (coin()) f.all_gather_limit = {pick(random, {Limit::buffers, Limit::fetched}), pick(random, {1, 2, 3}), 0};
+  f.max_live_parameters = elements();
+  f.max_reuse_distance = elements();
+  f.persistence_threshold = elements();
+  f.gathers_ascend = coin();
+  f.gathers_follow_compute = coin();
+  f.root_prefetches_backward = coin();
+  f.free_lane = pick(random, {FreeLane::compute, FreeLane::all_gather});
+  f.reduce_bucket = elements();
+  f.reduce_by = pick(random, {ReduceBy::reduce_scatter, ReduceBy::all_reduce});
+  f.reduce_lane = pick(random, {ReduceLane::reduce_scatter, ReduceLane::all_gather, ReduceLane::compute});
+  f.reduce_lag = pick(random, {0, 1, 2, 100});
+  f.reductions_in_flight = pick(random, {0, 1, 2});
+  f.reduce_scatter_elements = pick<std::int64_t>(random, {0, 1, 50000});
+  f.gradient_copy_in = coin();
+  f.head_unit = coin();
+  f.unit_padding_pct = pick(random, {0.0, 3.0});
+  f.host_sync_at_group_shard = coin();
+}
+
+/// Any policy on any mesh, on a small model. `engines`: also words that only engines other than PyTorch's have.
+inline config::RunConfig random_config(std::mt19937& random, bool engines = true) {
   using namespace config;  // NOLINT: this function is nothing but enumerators
   const auto coin = [&] { return pick(random, {false, true}); };
   RunConfig c = decoder_config(pick(random, {1, 2, 3, 5, 7}), 1);
@@ -61,6 +95,7 @@ inline config::RunConfig random_config(std::mt19937& random) {
   c.train.clip_norm = coin() ? 1.0 : 0.0;
   c.inject.host_sync_after_layer = pick<std::int64_t>(random, {-1, -1, 0});
   f.checkpoint_every = pick<std::int64_t>(random, {1, 2});
+  if (engines && coin()) other_engines(random, f);
   return c;
 }
 

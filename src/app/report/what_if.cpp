@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 6> kOtherRun{"model.", "simulate.",  "dev
 /// Which kernels run: told only where a rate stands for them.
 constexpr std::array<std::string_view, 3> kOtherKernels{"fsdp.param_dtype", "fsdp.fp8_products",
                                                         "fsdp.recompute_share"};
-constexpr std::array<std::string_view, 12> kNoEffect{"train.steps",
+constexpr std::array<std::string_view, 13> kNoEffect{"train.steps",
                                                      "train.warmup",
                                                      "train.seed",
                                                      "train.learning_rate",
@@ -38,6 +38,7 @@ constexpr std::array<std::string_view, 12> kNoEffect{"train.steps",
                                                      "data.path",
                                                      "trace.ranks",
                                                      "inject.poison_freed_memory",
+                                                     "fsdp.gradient_divide_factor",
                                                      "fsdp.preset"};
 
 template <std::size_t N>

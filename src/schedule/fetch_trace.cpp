@@ -1,0 +1,104 @@
+#include "schedule/fetch_trace.h"
+
+#include <algorithm>
+
+namespace fsdpbench::schedule {
+namespace {
+
+std::int64_t numel(const plan::Plan& plan, int unit) {
+  return plan.units[static_cast<std::size_t>(unit)].layout.parameter_numel();
+}
+
+}  // namespace
+
+FetchTrace::FetchTrace(const Policy& policy, const plan::Plan& plan) : policy_(policy), plan_(plan) {
+  const int units = static_cast<int>(plan.units.size());
+  for (int u = 0; u < units; ++u) uses_.push_back(u);
+  uses_.push_back(plan::Plan::kRoot);
+  for (int u = units - 1; u > plan::Plan::kRoot; --u) uses_.push_back(u);
+  begin();
+}
+
+void FetchTrace::begin() {
+  at_ = queue_ = 0;
+  taken_.assign(plan_.units.size(), -1);
+}
+
+std::vector<int> FetchTrace::next(int unit, const std::vector<bool>& missing, std::int64_t live) {
+  const auto take = [&] {
+    const int u = uses_[queue_];
+    taken_[static_cast<std::size_t>(u)] = static_cast<int>(queue_++);
+    return u;
+  };
+  while (taken_[static_cast<std::size_t>(unit)] < static_cast<int>(at_)) take();
+  ++at_;
+  std::vector<int> wanted;
+  if (policy_.fsdp.forward_prefetch.mode != config::Prefetch::Mode::rate) return wanted;
+  std::int64_t budget = policy_.fsdp.forward_prefetch.elements;
+  if (policy_.fsdp.max_live_parameters > 0) budget = std::min(budget, policy_.fsdp.max_live_parameters - live);
+  std::int64_t sum = 0;
+  while (sum < budget && queue_ < uses_.size()) {
+    const int u = take();
+    if (!missing[static_cast<std::size_t>(u)] || std::ranges::count(wanted, u) > 0) continue;
+    wanted.push_back(u);
+    sum += numel(plan_, u);
+  }
+  return wanted;
+}
+
+bool FetchTrace::keeps(int unit) const {
+  if (taken_[static_cast<std::size_t>(unit)] > static_cast<int>(at_)) return true;
+  std::int64_t distance = 0;
+  for (std::size_t use = at_; use < uses_.size() && distance < policy_.fsdp.max_reuse_distance; ++use) {
+    if (uses_[use] == unit) return true;
+    distance += numel(plan_, uses_[use]);
+  }
+  return false;
+}
+
+std::vector<int> gathers_a_microbatch(const Policy& policy, const plan::Plan& plan) {
+  const int units = static_cast<int>(plan.units.size());
+  std::vector<int> gathers(plan.units.size(), 0);
+  std::vector<bool> missing(plan.units.size(), true);
+  for (int u = 0; u < units; ++u) {
+    const plan::Unit& unit = plan.units[static_cast<std::size_t>(u)];
+    if (!plan.shares_units() || !unit.has_sharded() || unit.stays_gathered)
+      missing[static_cast<std::size_t>(u)] = false;
+  }
+  const std::vector<bool> never = missing;
+  std::int64_t live = 0;
+  const auto gather = [&](int u) {
+    const auto i = static_cast<std::size_t>(u);
+    if (!missing[i]) return;
+    missing[i] = false;
+    ++gathers[i];
+    live += numel(plan, u);
+  };
+  const auto release = [&](int u) {
+    const auto i = static_cast<std::size_t>(u);
+    if (missing[i] || !never[i]) return;
+    missing[i] = true;
+    live -= numel(plan, u);
+  };
+  FetchTrace trace(policy, plan);
+  const auto hook = [&](int u) {
+    gather(u);
+    for (int wanted : trace.next(u, missing, live)) gather(wanted);
+  };
+  const auto after_forward = [&](int u) {
+    if (reshards_after_forward(policy, plan, u) && !trace.keeps(u)) release(u);
+  };
+  for (int u = 0; u < units; ++u) {
+    hook(u);
+    if (u != plan::Plan::kRoot) after_forward(u);
+  }
+  after_forward(plan::Plan::kRoot);
+  hook(plan::Plan::kRoot);
+  for (int u = units - 1; u > plan::Plan::kRoot; --u) {
+    hook(u);
+    release(u);
+  }
+  return gathers;
+}
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,146 @@
+#include "schedule/prefetcher.h"
+
+#include <algorithm>
+
+namespace fsdpbench::schedule {
+namespace {
+
+constexpr int kRoot = plan::Plan::kRoot;
+
+}  // namespace
+
+Prefetcher::Prefetcher(StepBuilder& builder, Gatherer& gatherer)
+    : builder_(builder),
+      gatherer_(gatherer),
+      trace_(builder.policy, builder.plan),
+      order_known_(!builder.policy.fsdp.learn_execution_order) {}
+
+void Prefetcher::begin_forward() {
+  trace_.begin();
+  complete_after_.assign(builder_.plan.shapes.modules.size(), {});
+}
+
+void Prefetcher::begin_backward() { used_in_backward_.assign(builder_.plan.units.size(), false); }
+
+bool Prefetcher::frees_after_forward(int unit) const {
+  return reshards_after_forward(builder_.policy, builder_.plan, unit) && !(order_known_ && trace_.keeps(unit));
+}
+
+std::vector<int> Prefetcher::complete_after(int module) const {
+  const std::vector<int>& units = complete_after_[static_cast<std::size_t>(module)];
+  return {units.rbegin(), units.rend()};
+}
+
+void Prefetcher::enter(int u, int module) {
+  if (!forward()) used_in_backward_[static_cast<std::size_t>(u)] = u != kRoot;
+  if (prefetch().mode == Prefetch::Mode::ahead) {
+    issue(u, false, module);
+    prefetch_beside(u, module);
+  } else if (prefetch().mode == Prefetch::Mode::window && builder_.policy.fsdp.gathers_ascend) {
+    std::vector<int> together = window(u, prefetch());
+    together.push_back(u);
+    std::ranges::sort(together);
+    for (int target : together) issue(target, target != u, module);
+  } else {
+    issue(u, false, module);
+    gatherer_.wait_for_unshard(u);
+    prefetch_beside(u, module);
+    return;
+  }
+  gatherer_.wait_for_unshard(u);
+}
+
+// FSDP1's gather makes the views of a unit's parameters, and autograd goes back from what was made last to what was
+// made first. So it comes to those views, and with them to the unit's reduction, after the backward of all that was
+// computed since: of a prefetched unit one module later. FSDP2 hooks on to the inputs of a unit instead.
+void Prefetcher::issue(int u, bool prefetch, int module) {
+  const bool does = gatherer_.unshard(u, prefetch);
+  const bool counts = builder_.policy.fsdp.gradients_after_views ? does : !prefetch;
+  if (forward() && counts) complete_after_[static_cast<std::size_t>(module)].push_back(u);
+}
+
+void Prefetcher::prefetch_beside(int u, int module) {
+  const std::vector<int> traced = next_of_trace(u);
+  switch (prefetch().mode) {
+    case Prefetch::Mode::window:
+      for (int target : window(u, prefetch())) issue(target, true, module);
+      return;
+    case Prefetch::Mode::rate:
+      gatherer_.unshard_together(traced, true);
+      if (!forward() || !builder_.policy.fsdp.gradients_after_views) return;
+      for (int target : traced) {
+        if (gatherer_.gathered(target)) complete_after_[static_cast<std::size_t>(module)].push_back(target);
+      }
+      return;
+    default:
+      if (forward()) {
+        prefetch_forward(u, module);
+      } else if (unit_at(u).has_parameters()) {
+        prefetch_backward(u);
+      }
+  }
+}
+
+void Prefetcher::prefetch_forward(int u, int module) {
+  const bool deep = prefetch().mode == Prefetch::Mode::explicit_ || prefetch().mode == Prefetch::Mode::ahead;
+  if (!deep || !order_known_) return;
+  // A learned order is one of gathers: nothing hangs on to a root that has none.
+  if (builder_.policy.fsdp.learn_execution_order && !unit_at(u).has_parameters()) return;
+  // The root runs its first module only after its own list; PyTorch's users set lists on the blocks.
+  const int depth = u == kRoot ? 1 : prefetch().depth;
+  const int last = std::min(u + depth, static_cast<int>(builder_.plan.units.size()) - 1);
+  for (int next = u + 1; next <= last; ++next) issue(next, true, module);
+}
+
+void Prefetcher::prefetch_backward(int u) {
+  if (u == kRoot && !builder_.policy.fsdp.root_prefetches_backward) return;
+  const bool deep = prefetch().mode == Prefetch::Mode::explicit_ || prefetch().mode == Prefetch::Mode::ahead;
+  if (prefetch().mode == Prefetch::Mode::pre) prefetch_before(u, 1);
+  if (deep) prefetch_before(u, u == kRoot ? 1 : prefetch().depth);
+}
+
+void Prefetcher::leave_backward(int u) {
+  if (prefetch().mode == Prefetch::Mode::post && u != kRoot) prefetch_before(u, 1);
+}
+
+void Prefetcher::prefetch_before(int u, int depth) {
+  // Post-forward order: 1, 2, …, n, root. What comes before the root is the last unit.
+  const int from = u == kRoot ? static_cast<int>(builder_.plan.units.size()) : u;
+  for (int target = from - 1; target > kRoot && target >= from - depth; --target) {
+    if (!used_in_backward_[static_cast<std::size_t>(target)]) gatherer_.unshard(target, true);
+  }
+}
+
+/// The units after this one, until those before the last hold as many elements as the window.
+std::vector<int> Prefetcher::window(int u, const Prefetch& prefetch) const {
+  if (!order_known_ || (!forward() && u == kRoot && !builder_.policy.fsdp.root_prefetches_backward)) return {};
+  const int units = static_cast<int>(builder_.plan.units.size());
+  std::vector<int> targets;
+  std::vector<std::int64_t> beside;  // what is decided on and not issued yet
+  const auto bytes = [&](int target) {
+    return unit_at(target).layout.gathered_numel() * size_of(builder_.plan.param_dtype);
+  };
+  if (u != kRoot && gatherer_.missing(u)) beside.push_back(bytes(u));
+  std::int64_t sum = 0;
+  int target = forward() ? u + 1 : (u == kRoot ? units : u) - 1;
+  for (; target > kRoot && target < units && sum < prefetch.elements; target += forward() ? 1 : -1) {
+    sum += unit_at(target).layout.parameter_numel();
+    if (!gatherer_.missing(target)) continue;
+    if (!gatherer_.allows_prefetch(target, beside)) break;
+    targets.push_back(target);
+    beside.push_back(bytes(target));
+  }
+  return targets;
+}
+
+std::vector<int> Prefetcher::next_of_trace(int u) {
+  std::vector<bool> missing;
+  for (int other = 0; other < static_cast<int>(builder_.plan.units.size()); ++other) {
+    missing.push_back(gatherer_.missing(other));
+  }
+  std::vector<int> wanted = trace_.next(u, missing, gatherer_.live_elements());
+  if (!order_known_) wanted.clear();
+  return wanted;
+}
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <vector>
+
+#include "schedule/fetch_trace.h"
+#include "schedule/gatherer.h"
+#include "schedule/step_builder.h"
+
+namespace fsdpbench::schedule {
+
+/// What the hook before a unit's computation gathers: the unit itself, and what fsdp.forward_prefetch or
+/// fsdp.backward_prefetch asks for beside it. It also knows what follows from where in forward a gather was issued:
+/// whether the unit is kept until backward, and when its gradients are complete.
+class Prefetcher {
+ public:
+  /// Both must outlive it.
+  Prefetcher(StepBuilder& builder, Gatherer& gatherer);
+
+  /// A microbatch's forward or backward begins.
+  void begin_forward();
+  void begin_backward();
+  /// The hook before the computation of `unit`, which begins with `module` (the root: with the first): issues gathers
+  /// and lets the compute lane wait for the unit's own.
+  void enter(int unit, int module);
+  /// The unit's backward is over and its parameters are freed: what fsdp.backward_prefetch = "post" gathers then.
+  void leave_backward(int unit);
+  /// The microbatch's backward is over: from now on the order of units is known.
+  void end_backward() { order_known_ = true; }
+
+  /// Whether the unit is freed after its forward, which is over.
+  bool frees_after_forward(int unit) const;
+  /// Units whose gradients are complete once the backward of `module` is over, in this order.
+  std::vector<int> complete_after(int module) const;
+  /// fsdp.learn_execution_order: a backward is over, if only of the step before.
+  bool order_known() const { return order_known_; }
+
+ private:
+  using Prefetch = config::Prefetch;
+
+  const plan::Unit& unit_at(int u) const { return builder_.plan.units[static_cast<std::size_t>(u)]; }
+  bool forward() const { return builder_.phase == Phase::forward; }
+  void issue(int unit, bool prefetch, int module);
+  void prefetch_beside(int unit, int module);
+  void prefetch_forward(int unit, int module);
+  void prefetch_backward(int unit);
+  void prefetch_before(int unit, int depth);
+  std::vector<int> window(int unit, const Prefetch& prefetch) const;
+  std::vector<int> next_of_trace(int unit);
+  const Prefetch& prefetch() const {
+    return forward() ? builder_.policy.fsdp.forward_prefetch : builder_.policy.fsdp.backward_prefetch;
+  }
+
+  StepBuilder& builder_;
+  Gatherer& gatherer_;
+  FetchTrace trace_;
+  bool order_known_;                              // survives the step
+  std::vector<std::vector<int>> complete_after_;  // by module: units, the last one to be complete first
+  std::vector<bool> used_in_backward_;            // by unit: its backward has begun
+};
+
+}  // namespace fsdpbench::schedule
