@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <stdexcept>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
@@ -23,6 +25,7 @@ bool left_out(const fs::directory_entry& entry) {
 }
 
 std::vector<fs::path> files_below(const fs::path& folder) {
+  (void)fs::directory_iterator(folder);  // of this one, that it may not be read is worth an exception
   std::vector<fs::path> files;
   auto walk = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied);
   for (auto entry = begin(walk); entry != end(walk); ++entry) {
@@ -39,6 +42,9 @@ std::vector<fs::path> files_below(const fs::path& folder) {
 }  // namespace
 
 ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
+  if (const std::string why = lookup_error(path); !why.empty()) {
+    throw ConfigError(fmt::format("data.path = \"{}\": {}.", path.string(), why));
+  }
   if (!path_exists(path)) {
     throw ConfigError(fmt::format("data.path = \"{}\": there is no such file or folder.", path.string()));
   }
@@ -49,6 +55,7 @@ ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
   if (fs::is_directory(path)) {
     for (const fs::path& file : files_below(path)) append_file(file);
   } else {
+    if (!std::ifstream(path)) throw fs::filesystem_error("", std::error_code(errno, std::generic_category()));
     append_file(path);
   }
   if (bytes_.empty()) {

@@ -1,5 +1,7 @@
 #include "app/report/result_file.h"
 
+#include <filesystem>
+
 #include "app/report/explain_result.h"
 #include "config/support.h"
 
@@ -50,6 +52,16 @@ TEST(ResultFile, FoldersWithoutAResultSayWhatTheyAre) {
   EXPECT_THAT(of("compare"), HasSubstr("is the folder of a comparison"));
   EXPECT_THAT(of("failed"), HasSubstr("is the folder of a run that left no result"));
   EXPECT_THAT(of("other"), HasSubstr("is a folder without result.json"));
+}
+
+TEST(ResultFile, WhatCannotBeLookedUpIsNotCalledMissing) {
+  const TemporaryFolder folder;
+  const std::filesystem::path circle = folder.path() / "result.json";
+  std::filesystem::create_symlink(circle, circle);
+  for (const std::filesystem::path& given : {folder.path(), circle}) {
+    EXPECT_THAT(config_error([&] { read_result(given.string()); }),
+                HasSubstr(circle.string() + ": cannot be read: Too many levels of symbolic links; expected"));
+  }
 }
 
 TEST(ExplainResult, DamageIsSaidInOurWords) {

@@ -55,6 +55,14 @@ TEST(ByteDataset, SamplesDependOnTheIndexAloneAndSpreadOverTheText) {
   for (const int count : tenths) EXPECT_NEAR(count, 100, 40);
 }
 
+TEST(ByteDataset, WhatCannotBeLookedUpIsNotCalledMissing) {
+  const TemporaryFolder folder;
+  const std::filesystem::path circle = folder.path() / "circle";
+  std::filesystem::create_symlink(circle, circle);
+  EXPECT_THAT(config_error([&] { ByteDataset(circle / "text", 1); }),
+              EndsWith("circle/text\": cannot be read: Too many levels of symbolic links."));
+}
+
 TEST(ByteDataset, SaysWhatIsMissing) {
   const TemporaryFolder folder;
   EXPECT_THAT(config_error([] { ByteDataset("/nowhere", 1); }),

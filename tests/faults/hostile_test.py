@@ -8,6 +8,7 @@ import gzip
 import json
 import os
 import socket
+import subprocess
 
 import harness
 from harness import BAD_INPUT, BASE, OK, SWEEP, Faults, sets
@@ -40,6 +41,41 @@ class Hostile(Faults):
         self.bench.write("with-base.toml", f'base = {json.dumps(name)}\n[axes]\n"mesh.ranks" = [1]\n')
         return [["run", name], ["explain", name], ["compare", name], ["sweep", name], ["sweep", "with-base.toml"],
                 ["explain", "--from", name], ["trace", "check", name], ["run", "base.toml", *sets(f"data.path={name}")]]
+
+
+class Locked(Hostile):
+    """What may not be read is not called missing, or empty."""
+
+    NOBODY = 65534
+
+    def call_as_nobody(self, *arguments: str) -> harness.Started:
+        """With no more rights than anybody; who is not root has none to give up."""
+        if os.geteuid() != 0:
+            return self.bench.call(*arguments)
+        give_up = [f"--reuid={self.NOBODY}", f"--regid={self.NOBODY}", "--clear-groups"]
+        if subprocess.run(["setpriv", *give_up, harness.PROGRAM, "--version"], capture_output=True).returncode != OK:
+            self.skipTest("the program lies where only root may read it")
+        self.folder.chmod(0o755)
+        return self.bench.call(*give_up, harness.PROGRAM, *arguments, program="setpriv")
+
+    def test_folders_and_files(self) -> None:
+        closed = self.folder / "closed"
+        closed.mkdir()
+        for name in ("result.json", "text"):
+            (closed / name).write_text("to be or not to be. " * 100)
+        secret = self.bench.write("secret", "to be or not to be. " * 100)
+        secret.chmod(0)
+        self.addCleanup(closed.chmod, 0o700)
+        closed.chmod(0)
+        train = ["run", str(harness.SOURCE / "profiles/runs/quickstart.toml"), *sets(*THREADS), "--out", "/dev/null/out"]
+        for command in (["explain", "--from", "closed"], ["explain", "--from", "closed/result.json"],
+                        [*train, *sets("data.path=closed")], [*train, *sets("data.path=closed/text")],
+                        [*train, *sets("data.path=secret")]):
+            with self.subTest(command[-1]):
+                done = self.call_as_nobody(*command)
+                self.assertEqual(done.popen.returncode, BAD_INPUT, done.out + done.err)
+                self.assertIn("cannot be read: Permission denied", done.err)
+                self.assertIn(command[-1].removeprefix("data.path="), done.err)
 
 
 class NoFiles(Hostile):

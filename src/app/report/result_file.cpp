@@ -8,6 +8,7 @@
 #include "app/console/json_text.h"
 #include "app/report/result_json.h"
 #include "base/error.h"
+#include "base/paths.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -28,12 +29,17 @@ std::string kind_of(const json& content) {
 }
 
 std::string path_of(const std::string& given) {
+  const fs::path folder(given);
+  for (const fs::path& path : {folder, folder / "result.json"}) {
+    if (const std::string why = lookup_error(path); !why.empty()) {
+      throw ConfigError(fmt::format("{}: {}; {}.", path.string(), why, kExpected));
+    }
+  }
   std::error_code error;
-  if (!fs::is_directory(given, error)) {
-    if (fs::exists(given, error)) return given;
+  if (!fs::is_directory(folder, error)) {
+    if (fs::exists(folder, error)) return given;
     throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, kExpected));
   }
-  const fs::path folder(given);
   if (fs::exists(folder / "result.json", error)) return (folder / "result.json").string();
   const char* what = fs::exists(folder / "sweep.json", error)     ? "the folder of a sweep"
                      : fs::exists(folder / "compare.json", error) ? "the folder of a comparison"
