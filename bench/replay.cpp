@@ -44,7 +44,7 @@ double peak_mb() {
 void step_with_jitter(benchmark::State& state, const char* model, std::int64_t shard) {
   const engine::Setup p = engine::set_up(job(model, state.range(0), shard));
   replay::OpTimes times = times_of(p);
-  times.jitter = replay::Jitter(1, replay::Jitter::lognormal(0.02), 1e-5, 1e6);
+  times.jitter = replay::Jitter(1, {replay::Jitter::lognormal(0.02)}, 1e-5, 1e6);
   double step_ms = 0;
   for (auto _ : state) {
     const auto walk = replay::make_replay(p.schedules, p.plan.groups, times);

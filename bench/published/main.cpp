@@ -1,8 +1,9 @@
 // What do published measurements say of the simulation's models? Predicts each row of profiles/published from the
 // cluster files and prints the errors as they are. docs/published.md explains the tables.
 //
-//   bench_published [--collectives FILE] [--training FILE] [--csv FILE] [--training-csv FILE]
+//   bench_published [--collectives FILE] [--training FILE] [--csv FILE] [--training-csv FILE] [--accuracy FILE]
 #include <fmt/format.h>
+#include <fmt/os.h>
 
 #include <cstdio>
 #include <string_view>
@@ -18,7 +19,7 @@ namespace {
 struct Arguments {
   std::string collectives = (config::source_folder() / "profiles/published/collectives.csv").string();
   std::string training = (config::source_folder() / "profiles/published/training.csv").string();
-  std::string csv, training_csv;
+  std::string csv, training_csv, accuracy;
 };
 
 Arguments arguments(int argc, char** argv) {
@@ -29,10 +30,12 @@ Arguments arguments(int argc, char** argv) {
                          : name == "--training"     ? &result.training
                          : name == "--csv"          ? &result.csv
                          : name == "--training-csv" ? &result.training_csv
+                         : name == "--accuracy"     ? &result.accuracy
                                                     : nullptr;
     if (value == nullptr || i + 1 == argc) {
-      throw ConfigError(
-          fmt::format("{}: expected --collectives FILE, --training FILE, --csv FILE or --training-csv FILE.", name));
+      throw ConfigError(fmt::format(
+          "{}: expected --collectives FILE, --training FILE, --csv FILE, --training-csv FILE or --accuracy FILE.",
+          name));
     }
     *value = argv[i + 1];
   }
@@ -50,6 +53,9 @@ int main(int argc, char** argv) {
     const bench::Predictions training = bench::predict_training(given.training);
     bench::print(training, "\nTraining: tokens a second and GPU", "tokens/s");
     if (!given.training_csv.empty()) bench::write_csv(training, given.training_csv);
+    if (!given.accuracy.empty()) {
+      fmt::output_file(given.accuracy).print("{}", config::to_toml(bench::accuracy_of(collectives, training)));
+    }
     return 0;
   } catch (const Error& error) {
     fmt::print(stderr, "bench_published: {}\n", error.what());

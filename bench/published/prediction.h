@@ -4,15 +4,21 @@
 #include <string>
 #include <vector>
 
+#include "config/accuracy.h"
+
 namespace fsdpbench::bench {
 
 /// A published figure and what the model says of it.
 struct Prediction {
-  std::string id;     ///< of the row
-  std::string group;  ///< rows that one median is taken of
-  std::string what;   ///< for people: what was measured on what
+  std::string id;       ///< of the row
+  std::string group;    ///< rows that one median is taken of
+  std::string what;     ///< for people: what was measured on what
+  std::string cluster;  ///< of profiles/clusters
+  int ranks = 0;
+  double bytes = 0;  ///< of a collective
   double published = 0;
   double predicted = 0;
+  double typical = 0;         ///< of a training: predicted by replay::kTypicalEfficiency
   std::string how;            ///< what the model took: an algorithm, a limit
   std::string calibrates;     ///< not empty: a figure of the model was set by this row, so it is no prediction
   std::string assumed;        ///< what the source does not state and was assumed
@@ -35,6 +41,10 @@ Predictions predict_collectives(const std::string& path);
 /// Every row of profiles/published/training.csv, or of another file of that form: tokens a second and rank. Rows that
 /// calibrate set the efficiency of their group first, wherever they stand. Throws ConfigError that names the line.
 Predictions predict_training(const std::string& path);
+
+/// How far published times lie from predicted ones, of the rows that count; of trainings by the typical efficiency of
+/// all that are predicted.
+config::Accuracy accuracy_of(const Predictions& collectives, const Predictions& training);
 
 /// As a table with errors row by row, then medians: of what counts, of what counts and states everything, and by group.
 void print(const Predictions& rows, const char* title, const char* unit);

@@ -178,7 +178,10 @@ Predictions predict_training(const std::string& path) {
     Training training(row);
     const Efficiencies::Found found = efficiencies.of(row, training.cluster());
     p.group = fmt::format("{}, {}, {}", training.cluster().gpu.name, row.text("numbers"), row.text("family"));
+    p.cluster = training.cluster().name;
+    p.ranks = row.integer("ranks");
     p.predicted = training.tokens_per_second(found.efficiency);
+    p.typical = training.tokens_per_second(replay::kTypicalEfficiency);
     p.how = found.how;
   }
   return predictions;

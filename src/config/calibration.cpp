@@ -1,91 +1,74 @@
 #include "config/calibration.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <optional>
-#include <string_view>
+#include <fmt/ranges.h>
 
 #include "base/error.h"
+#include "config/strict_table.h"
 #include "config/toml_file.h"
 
 namespace fsdpbench::config {
 namespace {
 
-constexpr double kMost = 1e18;  // nanoseconds, bytes, FLOPs
+constexpr const char* kWhat = "a calibration";
+constexpr double kMost_ns = 1e15;
+constexpr double kMostAmount = 1e18;  // bytes, FLOPs
+constexpr double kMostHost_ns = 1e12;
+constexpr double kMostRatio = 1e9;
 
-/// Takes the keys of one table out, so that what is left over is unknown.
-class CalibrationTable {
- public:
-  CalibrationTable(const std::string& path, const toml::table& table) : path_(path), table_(table) {}
+std::string host_row(const Calibration::Host& host) {
+  return fmt::format("[{}, {}, {}, {}]", host.issue_ns, host.launch_ns, host.gap_ns, host.wake_ns);
+}
 
-  double number(std::string_view key, double low = 0, double high = kMost) {
-    const toml::node* node = take(key);
-    std::optional<double> value;
-    if (node != nullptr) value = node->value<double>();
-    if (!value || !(*value >= low && *value <= high)) fail(key, node, fmt::format("a number from {} to {}", low, high));
-    return *value;
+std::string line_text(const CalibrationLine& line) {
+  std::vector<std::string> refits;
+  for (const CalibrationLine::Refit& refit : line.refits) {
+    refits.push_back(fmt::format("[{}, {}]", refit.fixed_ns, refit.ns_per_amount));
   }
-  int whole(std::string_view key, int low, int high) {
-    const toml::node* node = take(key);
-    std::optional<std::int64_t> value;
-    if (node != nullptr && node->is_integer()) value = node->value<std::int64_t>();
-    if (!value || *value < low || *value > high) fail(key, node, fmt::format("an integer from {} to {}", low, high));
-    return static_cast<int>(*value);
-  }
-  std::string text(std::string_view key) {
-    const toml::node* node = take(key);
-    if (node == nullptr || !node->is_string()) fail(key, node, "a string");
-    return *node->value<std::string>();
-  }
-  const toml::node* take(std::string_view key) {
-    known_.emplace_back(key);
-    return table_.get(key);
-  }
-  void finish() const {
-    for (const auto& [key, node] : table_) {
-      if (std::ranges::find(known_, key.str()) != known_.end()) continue;
-      throw ConfigError(fmt::format("{}: there is no key '{}' in a calibration.", place_of(path_, node), key.str()));
-    }
-  }
+  return fmt::format(
+      "\n[[line]]\nkind = \"{}\"\nunit = \"{}\"\nranks = {}\nfixed_ns = {}\nns_per_amount = {}\nleast = {}\nmost = {}\n"
+      "samples = {}\nspread_pct = {}\nrefits = [{}]\noff = [{}]\nresiduals = [{}]\n",
+      line.kind, line.unit, line.ranks, line.fixed_ns, line.ns_per_amount, line.least, line.most, line.samples,
+      line.spread_pct, fmt::join(refits, ", "), fmt::join(line.off, ", "), fmt::join(line.residuals, ", "));
+}
 
- private:
-  [[noreturn]] void fail(std::string_view key, const toml::node* node, const std::string& valid) const {
-    if (node == nullptr) {
-      throw ConfigError(fmt::format("{}: '{}' is missing; expected {}.", place_of(path_, table_), key, valid));
-    }
-    throw ConfigError(
-        fmt::format("{}: the value of '{}' is not valid; expected {}.", place_of(path_, *node), key, valid));
-  }
-
-  const std::string& path_;
-  const toml::table& table_;
-  std::vector<std::string> known_;
-};
+CalibrationLine read_line(const std::string& path, const toml::table& given) {
+  StrictTable table(path, given, kWhat);
+  CalibrationLine line;
+  line.kind = table.text("kind");
+  line.unit = table.text("unit");
+  line.ranks = table.whole("ranks", 0, 1 << 20);
+  line.fixed_ns = table.number("fixed_ns", 0, kMost_ns);
+  line.ns_per_amount = table.number("ns_per_amount", 0, kMost_ns);
+  line.least = table.number("least", 0, kMostAmount);
+  line.most = table.number("most", 0, kMostAmount);
+  line.samples = table.whole("samples", 1, 1'000'000'000);
+  line.spread_pct = table.number("spread_pct", 0, kMostRatio);
+  for (const std::vector<double>& row : table.rows("refits", 2, 0, kMost_ns)) line.refits.push_back({row[0], row[1]});
+  line.off = table.numbers("off", 0, kMostRatio);
+  line.residuals = table.numbers("residuals", 1 / kMostRatio, kMostRatio);
+  table.finish();
+  return line;
+}
 
 }  // namespace
 
 std::string to_toml(const Calibration& c) {
+  std::vector<std::string> refits;
+  for (const Calibration::Host& host : c.host_refits) refits.push_back(host_row(host));
   std::string text = fmt::format(
       "# What ops took on one machine, as `fsdpbench calibrate` measured them; for simulate.calibration.\n"
       "version = {}\nmachine = {:?}\nrevision = {:?}\n\n[host]\nissue_ns = {}\nlaunch_ns = {}\ngap_ns = {}\nwake_ns = "
-      "{}\n",
-      Calibration::kVersion, c.machine, c.revision, c.issue_ns, c.launch_ns, c.gap_ns, c.wake_ns);
-  for (const CalibrationLine& line : c.lines) {
-    text += fmt::format(
-        "\n[[line]]\nkind = \"{}\"\nunit = \"{}\"\nranks = {}\nfixed_ns = {}\nns_per_amount = {}\nleast = {}\nmost = "
-        "{}\nsamples = "
-        "{}\n"
-        "spread_pct = {}\n",
-        line.kind, line.unit, line.ranks, line.fixed_ns, line.ns_per_amount, line.least, line.most, line.samples,
-        line.spread_pct);
-  }
+      "{}\nrefits = [{}]\n",
+      Calibration::kVersion, c.machine, c.revision, c.host.issue_ns, c.host.launch_ns, c.host.gap_ns, c.host.wake_ns,
+      fmt::join(refits, ", "));
+  for (const CalibrationLine& line : c.lines) text += line_text(line);
   return text;
 }
 
 Calibration read_calibration(const std::string& path) {
   const toml::table file = parse_toml(path, FileKind::calibration);
-  CalibrationTable top(path, file);
+  StrictTable top(path, file, kWhat);
   const int version = top.whole("version", 0, 1'000'000);
   if (version != Calibration::kVersion) {
     throw ConfigError(
@@ -95,34 +78,17 @@ Calibration read_calibration(const std::string& path) {
   Calibration c;
   c.machine = top.text("machine");
   c.revision = top.text("revision");
-  const toml::node* host = top.take("host");
-  const toml::node* lines = top.take("line");
+  StrictTable host(path, top.table("host"), kWhat);
+  c.host.issue_ns = host.number("issue_ns", 0, kMostHost_ns);
+  c.host.launch_ns = host.number("launch_ns", 0, kMostHost_ns);
+  c.host.gap_ns = host.number("gap_ns", 0, kMostHost_ns);
+  c.host.wake_ns = host.number("wake_ns", 0, kMostHost_ns);
+  for (const std::vector<double>& row : host.rows("refits", 4, 0, kMostHost_ns)) {
+    c.host_refits.push_back({row[0], row[1], row[2], row[3]});
+  }
+  host.finish();
+  for (const toml::table* line : top.tables("line")) c.lines.push_back(read_line(path, *line));
   top.finish();
-  if (host == nullptr || !host->is_table()) throw ConfigError(fmt::format("{}: [host] is missing.", path));
-  CalibrationTable host_table(path, *host->as_table());
-  c.issue_ns = host_table.number("issue_ns", 0, 1e12);
-  c.launch_ns = host_table.number("launch_ns", 0, 1e12);
-  c.gap_ns = host_table.number("gap_ns", 0, 1e12);
-  c.wake_ns = host_table.number("wake_ns", 0, 1e12);
-  host_table.finish();
-  if (lines == nullptr || !lines->is_array_of_tables() || lines->as_array()->empty()) {
-    throw ConfigError(fmt::format("{}: [[line]] is missing: it says nothing of any op.", path));
-  }
-  for (const toml::node& node : *lines->as_array()) {
-    CalibrationTable table(path, *node.as_table());
-    CalibrationLine line;
-    line.kind = table.text("kind");
-    line.unit = table.text("unit");
-    line.ranks = table.whole("ranks", 0, 1 << 20);
-    line.fixed_ns = table.number("fixed_ns", 0, 1e15);
-    line.ns_per_amount = table.number("ns_per_amount", 0, 1e15);
-    line.least = table.number("least");
-    line.most = table.number("most");
-    line.samples = table.whole("samples", 1, 1'000'000'000);
-    line.spread_pct = table.number("spread_pct", 0, 1e9);
-    table.finish();
-    c.lines.push_back(std::move(line));
-  }
   return c;
 }
 

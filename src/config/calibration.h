@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -9,25 +8,39 @@ namespace fsdpbench::config {
 /// What ops of one kind took on a machine: fixed_ns * parts + ns_per_amount * amount. A collective has a part a hop,
 /// everything else one.
 struct CalibrationLine {
+  struct Refit {
+    double fixed_ns = 0;
+    double ns_per_amount = 0;
+  };
+
   std::string kind;     ///< of ops, "all_gather"
   std::string unit;     ///< of the amount: "wire_bytes", "flops" of matrix products, or "bytes" that are touched
   int ranks = 0;        ///< of a collective's group; 0: no collective
   double fixed_ns = 0;  ///< a part
   double ns_per_amount = 0;
-  double least = 0, most = 0;  ///< amounts that were measured
-  int samples = 0;             ///< medians of ops that the line goes through
-  double spread_pct = 0;       ///< half of these lie within it of the line
+  double least = 0, most = 0;     ///< amounts that were measured
+  int samples = 0;                ///< medians of ops that the line goes through
+  double spread_pct = 0;          ///< half of these lie within it of the line
+  std::vector<Refit> refits;      ///< lines that as good measurements would have given, each as likely as another
+  std::vector<double> off;        ///< quantiles of what an op's median is over the line; at least one
+  std::vector<double> residuals;  ///< quantiles of what an op took in one step over its median on that rank
 };
 
 /// What a machine takes for everything, from finished runs of it. A file of its own, so that it can be kept.
 struct Calibration {
-  static constexpr int kVersion = 1;
-  std::string machine;                 ///< for people
-  std::string revision;                ///< of the program that measured
-  double issue_ns = 0;                 ///< the host, for an op
-  double launch_ns = 0;                ///< from the issue until an idle lane begins
-  double gap_ns = 0;                   ///< from the end of an op until its lane begins the next one
-  double wake_ns = 0;                  ///< from an event until what waited on another lane goes on
+  static constexpr int kVersion = 2;
+
+  struct Host {
+    double issue_ns = 0;   ///< the host, for an op
+    double launch_ns = 0;  ///< from the issue until an idle lane begins
+    double gap_ns = 0;     ///< from the end of an op until its lane begins the next one
+    double wake_ns = 0;    ///< from an event until what waited on another lane goes on
+  };
+
+  std::string machine;   ///< for people
+  std::string revision;  ///< of the program that measured
+  Host host;
+  std::vector<Host> host_refits;       ///< medians that as good measurements would have given
   std::vector<CalibrationLine> lines;  ///< at most one of a kind, unit and number of ranks
 };
 

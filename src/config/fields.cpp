@@ -222,6 +222,7 @@ std::vector<Field> make_fields() {
   simulate("launch_us", &Simulate::launch_us, number(0, kMost_us), "from the issue of an op until its lane, if idle, begins it");
   simulate("wake_us", &Simulate::wake_us, number(0, kMost_us), "from an event until what waited for it on another lane goes on");
   simulate("jitter_pct", &Simulate::jitter_pct, number(0, 100), "standard deviation of an op's time, lognormal, drawn anew for each op, step and rank");
+  simulate("measured_jitter", &Simulate::measured_jitter, boolean(), "an op of a step takes over its time what one of its kind did in a step of the runs that simulate.calibration was made of; instead of jitter_pct");
   simulate("rank_jitter_pct", &Simulate::rank_jitter_pct, number(0, 100), "the same of a rank's computation, drawn once");
   simulate("pause_chance", &Simulate::pause_chance, number(0, 0.5), "that an op of the compute lane is held up for pause_us");
   simulate("pause_us", &Simulate::pause_us, number(0, kMost_us), "how long a pause lasts");

@@ -24,6 +24,7 @@ const char* folder_name(FileKind kind) {
     case FileKind::sweep: return "sweeps";
     case FileKind::model: return "models";
     case FileKind::cluster: return "clusters";
+    case FileKind::accuracy: return "published";
     case FileKind::calibration: break;
   }
   return "calibrations";
@@ -197,6 +198,13 @@ fs::path find_model(const std::string& preset, const std::string& profile) {
   }
   throw ConfigError(
       fmt::format("{}: model.preset = \"{}\" is not valid; known are {}.", profile, preset, fmt::join(known, ", ")));
+}
+
+std::string find_named_file(FileKind kind, const std::string& name) {
+  for (const fs::path& folder : named_folders(kind)) {
+    if (const auto found = with_or_without_suffix(folder / name)) return found->string();
+  }
+  return "";
 }
 
 std::string profile_name(const std::string& profile) {

@@ -7,8 +7,8 @@
 namespace fsdpbench::config {
 
 /// What a TOML file of this project describes. Each kind has a folder: profiles/runs, profiles/sweeps, profiles/models,
-/// profiles/clusters; calibrations are the user's own and lie anywhere.
-enum class FileKind : std::uint8_t { run, sweep, model, cluster, calibration };
+/// profiles/clusters, profiles/published; calibrations are the user's own and lie anywhere.
+enum class FileKind : std::uint8_t { run, sweep, model, cluster, calibration, accuracy };
 
 /// Root of the source tree this program was built from; it may be gone by now.
 const std::filesystem::path& source_folder();
@@ -29,6 +29,9 @@ std::string find_cluster(const std::string& given);
 /// above; or, if it ends in .toml, a path from the profile's folder or the working one. If there is no such name, the
 /// one preset that it abbreviates (config/aliases.h). Throws ConfigError that lists the names.
 std::filesystem::path find_model(const std::string& preset, const std::string& profile);
+
+/// The file of that kind and name in its folder under profiles, as above; empty if there is none.
+std::string find_named_file(FileKind kind, const std::string& name);
 
 /// What the results of a profile are called after: its file's stem; for a result's config.toml, its folder.
 std::string profile_name(const std::string& profile);

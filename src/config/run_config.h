@@ -300,10 +300,11 @@ struct Simulate {
   double launch_us = 0;      ///< from the issue of an op until its lane, if idle, begins it
   double wake_us = 0;        ///< from an event until what waited for it on another lane goes on
   double jitter_pct = 0;     ///< standard deviation of an op's time, lognormal, drawn anew for each op, step and rank
-  double rank_jitter_pct = 0;  ///< the same of a rank's computation, drawn once for the run
-  double pause_chance = 0;     ///< that an op of the compute lane is held up
-  double pause_us = 0;         ///< for so long
-  std::uint64_t seed = 1;      ///< of all that is drawn
+  bool measured_jitter = false;  ///< ops scatter as those did that the calibration was made of
+  double rank_jitter_pct = 0;    ///< the same of a rank's computation, drawn once for the run
+  double pause_chance = 0;       ///< that an op of the compute lane is held up
+  double pause_us = 0;           ///< for so long
+  std::uint64_t seed = 1;        ///< of all that is drawn
   bool operator==(const Simulate&) const = default;
 };
 

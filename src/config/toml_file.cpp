@@ -25,6 +25,7 @@ const char* noun(FileKind kind) {
     case FileKind::sweep: return "sweep file";
     case FileKind::model: return "model file";
     case FileKind::cluster: return "cluster file";
+    case FileKind::accuracy: return "file of published accuracy";
     case FileKind::calibration: break;
   }
   return "calibration";

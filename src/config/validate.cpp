@@ -252,6 +252,12 @@ void check_simulate(const RunConfig& config, Notes& notes) {
   }
   require(simulate.pause_chance == 0 || simulate.pause_us > 0,
           "simulate.pause_chance = {} needs simulate.pause_us: how long a pause lasts.", simulate.pause_chance);
+  require(!simulate.measured_jitter || !simulate.calibration.empty(),
+          "simulate.measured_jitter = true needs simulate.calibration: a file of `fsdpbench calibrate`, which says how "
+          "ops scattered.");
+  require(!simulate.measured_jitter || simulate.jitter_pct == 0,
+          "simulate.measured_jitter = true and simulate.jitter_pct = {} both say how ops scatter; leave one out.",
+          simulate.jitter_pct);
   if (!simulate.calibration.empty()) {
     require(simulate.cluster.empty(),
             "simulate.calibration = \"{}\" and simulate.cluster = \"{}\" both say what ops take; leave one out.",

@@ -109,18 +109,22 @@ int ranks_recorded(const config::Trace& trace, int ranks) {
 }
 
 bool draws(const config::Simulate& simulate) {
-  return simulate.jitter_pct > 0 || simulate.pause_chance > 0 || simulate.rank_jitter_pct > 0;
+  return simulate.jitter_pct > 0 || simulate.measured_jitter || simulate.pause_chance > 0 ||
+         simulate.rank_jitter_pct > 0;
 }
 
 replay::OpTimes with_draws(const config::Simulate& simulate, int ranks, replay::OpTimes times) {
   // Lognormal: the standard deviation of the logarithm is that of the value, for the few per cent that are meant.
-  if (simulate.jitter_pct > 0 || simulate.pause_chance > 0) {
-    times.jitter = replay::Jitter(simulate.seed, replay::Jitter::lognormal(simulate.jitter_pct / 100),
-                                  simulate.pause_chance, std::nearbyint(simulate.pause_us * 1e3));
+  const bool measured = simulate.measured_jitter && !times.measured_scatter.empty();
+  if (simulate.jitter_pct > 0 || simulate.pause_chance > 0 || measured) {
+    std::vector<std::vector<double>> distributions{replay::Jitter::lognormal(simulate.jitter_pct / 100)};
+    if (measured) distributions = times.measured_scatter;
+    times.jitter = replay::Jitter(simulate.seed, std::move(distributions), simulate.pause_chance,
+                                  std::nearbyint(simulate.pause_us * 1e3));
   }
   if (simulate.rank_jitter_pct > 0) {
     std::vector<double> factors(static_cast<std::size_t>(ranks), 1e9);
-    replay::Jitter(~simulate.seed, replay::Jitter::lognormal(simulate.rank_jitter_pct / 100))
+    replay::Jitter(~simulate.seed, {replay::Jitter::lognormal(simulate.rank_jitter_pct / 100)})
         .apply(0, 0, 0, false, factors);
     times.compute_factor.resize(factors.size(), 1.0);
     for (std::size_t rank = 0; rank < factors.size(); ++rank) times.compute_factor[rank] *= factors[rank] / 1e9;

@@ -1,10 +1,7 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <map>
-#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -13,6 +10,7 @@
 #include "replay/measured_times.h"
 #include "replay/op_times.h"
 #include "replay/op_work.h"
+#include "replay/uncertainty.h"
 
 namespace fsdpbench::replay {
 
@@ -22,32 +20,40 @@ class Calibrator {
   /// Medians over steps and ranks of each op of the steady schedule; of a collective what it would have taken alone,
   /// from the arrival of its last peer. `host`: measured_host() of the same run.
   void add(const MeasuredTimes& run, const HostCosts& host);
-  /// At least one run. `machine` and `revision` are left to the caller.
+  /// At least one run. `machine` and `revision` are left to the caller. The same runs give the same calibration.
+  ///
+  /// [Note: refits]
+  /// How sure a line is, is found by drawing other measurements that might have been made: each op's median is put
+  /// where the line says, times what an op of another run was off by (runs are drawn with replacement, then ops in
+  /// them, because what disturbs one run disturbs all its ops), plus the error of a median of so many steps.
   config::Calibration result() const;
 
  private:
+  struct Sample {
+    LineSample line;
+    double error_ns = 0;  ///< standard error of its median
+    std::size_t run = 0;
+  };
+  struct Seen {
+    std::vector<Sample> samples;
+    std::vector<double> residuals;  ///< of single times, over the median of their op on their rank
+  };
+  static std::vector<config::CalibrationLine::Refit> refits(const LineFit& fit, const std::vector<Sample>& samples);
+
   /// By kind, unit of its amount, and ranks of its group.
-  std::map<std::tuple<schedule::OpKind, OpWork::Unit, int>, std::vector<LineSample>> samples_;
+  std::map<std::tuple<schedule::OpKind, OpWork::Unit, int>, Seen> seen_;
   std::vector<HostCosts> hosts_;
 };
 
-/// How far an op's time is from what was measured.
-enum class Reach : std::uint8_t {
-  measured,      ///< an op of its amount was
-  interpolated,  ///< its amount lies between
-  extrapolated,  ///< it lies outside, or another kind, or another number of ranks, stands for it
-};
-inline constexpr std::size_t kReachCount = 3;
-std::string_view to_string(Reach reach);
-
 struct CalibratedTimes {
   OpTimes times;
-  std::array<int, kReachCount> reach{};  ///< ops with work of the steady schedule
-  double spread_pct = 0;                 ///< of the lines, weighted by time: half of the ops lie within it
+  Uncertainty uncertainty;
+  double spread_pct = 0;  ///< of the lines, weighted by time: half of the ops lie within it
 };
 
 /// What the ops of a training take by a calibration. A collective of as many ranks as were never measured is taken as
-/// one of the nearest number. Throws ConfigError if a kind of op with work was never measured, in any group.
+/// one of the nearest number; how far the lines of two numbers are apart is then part of its uncertainty. Throws
+/// ConfigError if a kind of op with work was never measured, in any group.
 CalibratedTimes calibrated_times(const config::Calibration& calibration, const Training& training);
 
 }  // namespace fsdpbench::replay

@@ -127,7 +127,7 @@ class IssueOrderWalk final : public Walk {
     if (computes && !times_.compute_factor.empty()) {
       for (std::size_t k = 0; k < out.size(); ++k) out[k] = std::nearbyint(out[k] * times_.compute_factor[first + k]);
     }
-    if (costs()[op].run_ns > 0) times_.jitter.apply(static_cast<std::int64_t>(step_), op, first, computes, out);
+    if (costs()[op].run_ns > 0) times_.jitter.apply(static_cast<std::int64_t>(step_), op, first, computes, out, costs()[op].scatter);
   }
 
   void run(std::size_t op, const Instruction& instruction, std::span<trace::RankTrace> recorded) {

@@ -21,13 +21,17 @@ inline double whole(double x) {
 
 }  // namespace
 
-Jitter::Jitter(std::uint64_t seed, std::vector<double> residuals, double pause_chance, double pause_ns)
+Jitter::Jitter(std::uint64_t seed, std::vector<std::vector<double>> distributions, double pause_chance, double pause_ns)
     : seed_(mixed(seed + 0x9e3779b97f4a7c15ULL)),
       pause_below_(static_cast<std::uint64_t>(pause_chance * 4294967296.0)),
-      pause_ns_(pause_ns) {
-  if (residuals.empty()) throw std::logic_error("Jitter: residuals are missing");
-  std::ranges::sort(residuals);
-  for (std::size_t i = 0; i < kTable; ++i) residuals_.push_back(residuals[i * residuals.size() / kTable]);
+      pause_ns_(pause_ns),
+      distributions_(distributions.size()) {
+  if (distributions.empty()) throw std::logic_error("Jitter: distributions are missing");
+  for (std::vector<double>& residuals : distributions) {
+    if (residuals.empty()) throw std::logic_error("Jitter: residuals are missing");
+    std::ranges::sort(residuals);
+    for (std::size_t i = 0; i < kTable; ++i) residuals_.push_back(residuals[i * residuals.size() / kTable]);
+  }
 }
 
 std::vector<double> Jitter::lognormal(double sigma, std::size_t count) {
@@ -38,10 +42,12 @@ std::vector<double> Jitter::lognormal(double sigma, std::size_t count) {
   return residuals;
 }
 
-void Jitter::apply(std::int64_t step, std::size_t op, std::size_t first, bool pauses, std::span<double> by_rank) const {
+void Jitter::apply(std::int64_t step, std::size_t op, std::size_t first, bool pauses, std::span<double> by_rank,
+                   int distribution) const {
   if (residuals_.empty()) return;
   const std::uint64_t key = op_key(seed_, step, op);
-  const double* const table = residuals_.data();
+  const double* const table =
+      residuals_.data() + (distributions_ == 1 ? 0 : static_cast<std::size_t>(distribution) * kTable);
   const std::uint64_t pause_below = pauses ? pause_below_ : 0;
   for (std::size_t k = 0; k < by_rank.size(); ++k) {
     const std::uint64_t random = of_rank(key, first + k);

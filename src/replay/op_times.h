@@ -15,6 +15,7 @@ struct OpCost {
   double run_ns = 0;   ///< on its lane; of a collective, from the arrival of its last peer until its bytes flow
   double link_ns = 0;  ///< of a collective, on top: while its bytes flow, with the link to themselves
   int fabric = 0;      ///< of a collective: which of a rank's links its bytes go through
+  int scatter = 0;     ///< which of the jitter's distributions it has
 };
 /// By op of a schedule.
 using StepCosts = std::vector<OpCost>;
@@ -38,6 +39,8 @@ struct OpTimes {
   std::vector<double> compute_factor;  ///< by rank, of what runs on the compute lane; empty: 1
   std::vector<double> link_factor;  ///< by rank, of its links; a transfer ends when its slowest member does; empty: 1
   Jitter jitter;
+  /// How such ops were seen to scatter, for a Jitter to draw from: by OpCost::scatter, residuals; empty: not known.
+  std::vector<std::vector<double>> measured_scatter;
   Delays delays;
   /// Nanoseconds by step of `steps`, rank and op, which take the place of costs, factors and jitter; empty: none. Of a
   /// collective from the arrival of its last peer.

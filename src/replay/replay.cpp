@@ -65,7 +65,7 @@ void Walk::collective_ns(std::size_t op, std::size_t first, std::span<double> by
       by_group[g] = cost.run_ns + static_cast<double>(std::llround(cost.link_ns * slowest[first + g]));
     }
   }
-  times_.jitter.apply(static_cast<std::int64_t>(step_), op, first, false, by_group);
+  times_.jitter.apply(static_cast<std::int64_t>(step_), op, first, false, by_group, cost.scatter);
 }
 
 bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times) {

@@ -265,7 +265,7 @@ class TimeOrderWalk final : public Walk {
     double ns = costs_[i].run_ns;
     const bool computes = instruction.lane == Lane::compute;
     if (computes && !times_.compute_factor.empty()) ns = std::nearbyint(ns * times_.compute_factor[rank]);
-    if (costs_[i].run_ns > 0) times_.jitter.apply(static_cast<std::int64_t>(step_), i, rank, computes, {&ns, 1});
+    if (costs_[i].run_ns > 0) times_.jitter.apply(static_cast<std::int64_t>(step_), i, rank, computes, {&ns, 1}, costs_[i].scatter);
     return ns;
   }
 

@@ -32,6 +32,7 @@ struct Source {
   double latency_ns = 0;  ///< of a collective: part of it that no bandwidth shortens
   double hops = 0;
   TimeOrigin origin = TimeOrigin::measured;
+  Reach reach = Reach::measured;
 };
 
 /// The measured ops of one step, by what they do.
@@ -110,6 +111,7 @@ class Library {
         source.ops = at->second;
         source.factor = work.amount / flops;
         source.origin = TimeOrigin::scaled;
+        source.reach = Reach::extrapolated;
         return source;
       }
     }
@@ -122,7 +124,20 @@ class Library {
     }
     source.ns = fit.ns(work.fixed, work.amount);
     source.origin = origin;
+    source.reach = origin == TimeOrigin::fitted ? reach_of(op, work) : Reach::extrapolated;
     return source;
+  }
+
+  /// Of an op whose kind was measured in other sizes.
+  Reach reach_of(const Op& op, const OpWork& work) const {
+    bool less = false, more = false;
+    for (const int i : by_kind_.at({work.unit, op.kind, ranks_of(op)})) {
+      const Op& known = schedule_.ops[static_cast<std::size_t>(i)];
+      const double amount = work_of(known, schedule_, measured_.run().groups, measured_.run().sizes).amount;
+      less |= amount < work.amount;
+      more |= amount > work.amount;
+    }
+    return less && more ? Reach::interpolated : Reach::extrapolated;
   }
 
   /// Of its kind on its link, of anything on its link, of anything of its sort.
@@ -263,9 +278,13 @@ WhatIfTimes what_if_times(const MeasuredTimes& measured, const Training& other, 
     }
     if (changes.straggler >= 0) replace_straggler(to, static_cast<std::size_t>(changes.straggler), by_rank);
     result.origins = {};
+    result.reach = {};
     StepCosts& costs = times.steps.emplace_back();
     for (std::size_t i = 0; i < to.ops.size(); ++i) {
-      if (to.ops[i].has_work()) ++result.origins[static_cast<std::size_t>(sources[i].origin)];
+      if (to.ops[i].has_work()) {
+        ++result.origins[static_cast<std::size_t>(sources[i].origin)];
+        ++result.reach[static_cast<std::size_t>(sources[i].reach)];
+      }
       costs.push_back({std::max(0.0, std::nearbyint(sources[i].latency_ns + changes.hop_ns * sources[i].hops)), 0, 0});
     }
   }

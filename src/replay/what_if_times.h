@@ -7,6 +7,7 @@
 
 #include "replay/measured_times.h"
 #include "replay/op_times.h"
+#include "replay/uncertainty.h"
 
 namespace fsdpbench::replay {
 
@@ -38,6 +39,7 @@ struct WhatIfTimes {
   /// and delays are the caller's.
   OpTimes times;
   std::array<int, kTimeOriginCount> origins{};  ///< ops with work of the last step, by origin
+  ReachCounts reach{};                          ///< the same ops by how far they are from what was measured
 };
 
 /// What the ops of `other` take: the same model on the same ranks, another schedule. Each op takes in each step what it

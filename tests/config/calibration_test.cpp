@@ -14,11 +14,10 @@ Calibration made_up_calibration() {
   Calibration c;
   c.machine = "a \"machine\"";
   c.revision = "abc";
-  c.issue_ns = 1200;
-  c.launch_ns = 0.25;
-  c.wake_ns = 30000;
-  c.lines = {{"all_gather", "wire_bytes", 4, 20000, 5.001, 1e5, 5.54e5, 9, 0.5},
-             {"forward", "flops", 0, 0, 0.05, 3e7, 2e8, 5, 0}};
+  c.host = {1200, 0.25, 0, 30000};
+  c.host_refits = {{1100, 0, 0, 31000}, {1250, 1, 0, 29000}};
+  c.lines = {{"all_gather", "wire_bytes", 4, 20000, 5.001, 1e5, 5.54e5, 9, 0.5, {{1, 2}, {3, 4}}, {0.99, 1}, {0.5, 2}},
+             {"forward", "flops", 0, 0, 0.05, 3e7, 2e8, 5, 0, {{0, 0.05}}, {1}, {1}}};
   return c;
 }
 
@@ -29,6 +28,9 @@ TEST(Calibration, SurvivesTheRoundTrip) {
   EXPECT_EQ(to_toml(again), text);
   EXPECT_EQ(again.machine, "a \"machine\"");
   EXPECT_EQ(again.lines.at(0).ns_per_amount, 5.001);
+  EXPECT_EQ(again.lines.at(0).refits.at(1).ns_per_amount, 4);
+  EXPECT_EQ(again.lines.at(0).residuals, (std::vector<double>{0.5, 2}));
+  EXPECT_EQ(again.host_refits.at(1).wake_ns, 29000);
 }
 
 TEST(Calibration, BadFilesAreNamedByLineAndKey) {
@@ -39,7 +41,13 @@ TEST(Calibration, BadFilesAreNamedByLineAndKey) {
     changed.replace(changed.find(from), from.size(), to);
     return config_error([&] { read_calibration(folder.write("c.toml", changed)); });
   };
-  EXPECT_THAT(refused("version = 1", "version = 2"), HasSubstr("has version 2, and this program reads version 1"));
+  EXPECT_THAT(refused("version = 2", "version = 1"),
+              HasSubstr("has version 1, and this program reads version 2; calibrate anew"));
+  EXPECT_THAT(refused("refits = [[1100, 0, 0, 31000], ", "refits = [[1100, 0, 0], "), HasSubstr("lists of 4 numbers"));
+  EXPECT_THAT(refused("refits = [[1, 2], [3, 4]]", "refits = []"), HasSubstr("lists of 2 numbers"));
+  EXPECT_THAT(refused("residuals = [0.5, 2]", "residuals = [0, 2]"), HasSubstr("'residuals'"));
+  EXPECT_THAT(refused("off = [0.99, 1]", "off = \"none\""), HasSubstr("'off'"));
+  EXPECT_THAT(refused("[host]", "[hosts]"), HasSubstr("'host' is missing"));
   EXPECT_THAT(refused("issue_ns = 1200", "issue_ns = -1"), HasSubstr("'issue_ns'"));
   EXPECT_THAT(refused("issue_ns = 1200", "issue = 1200"), HasSubstr("'issue_ns' is missing"));
   EXPECT_THAT(refused("samples = 9", "samples = 0"), HasSubstr("expected an integer from 1"));

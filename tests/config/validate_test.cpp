@@ -78,6 +78,18 @@ TEST(Validate, SchedulesThatNobodyCanHoldAreRefused) {
   check([](RunConfig& c) { c.model.layers = 4096, c.train.accumulate = 8; });
 }
 
+TEST(Validate, MeasuredJitterIsThatOfACalibrationAndNoOther) {
+  const auto simulated = [](RunConfig& c) {
+    c.device.backend = BackendKind::virtual_;
+    c.emulate = {1.0, 0.0, 1.0};
+    c.simulate.measured_jitter = true;
+  };
+  EXPECT_THAT(error(simulated), HasSubstr("simulate.measured_jitter = true needs simulate.calibration"));
+  EXPECT_THAT(error([&](RunConfig& c) { simulated(c), c.simulate.calibration = "c.toml", c.simulate.jitter_pct = 2; }),
+              HasSubstr("simulate.jitter_pct = 2 both say how ops scatter"));
+  check([&](RunConfig& c) { simulated(c), c.simulate.calibration = "c.toml"; });
+}
+
 TEST(Validate, IsIdempotent) {
   Checked once = check([](RunConfig& c) { c.mesh = {8, 4, 0}, c.fsdp.strategy = Strategy::hybrid_shard; });
   const RunConfig first = once.config;

@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -24,6 +25,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 
 class Published(unittest.TestCase):
     known: dict[str, list[dict[str, str]]] = {}
+    accuracy = ""
 
     def setUp(self) -> None:
         temporary = tempfile.TemporaryDirectory()
@@ -38,7 +40,8 @@ class Published(unittest.TestCase):
     def predicted(self) -> dict[str, list[dict[str, str]]]:
         """Of both tables, by their names; asked for once."""
         if not Published.known:
-            self.call("--csv", "collectives.csv", "--training-csv", "training.csv")
+            self.call("--csv", "collectives.csv", "--training-csv", "training.csv", "--accuracy", "accuracy.toml")
+            Published.accuracy = (self.folder / "accuracy.toml").read_text(encoding="utf-8")
             Published.known = {name: rows(self.folder / f"{name}.csv") for name in ("collectives", "training")}
         return Published.known
 
@@ -50,6 +53,17 @@ class Published(unittest.TestCase):
                 self.assertEqual(row["not_predicted"], old["not_predicted"])
                 if not row["not_predicted"]:
                     self.assertAlmostEqual(float(row["predicted"]) / float(old["predicted"]), 1, 3, row["id"])
+
+    def test_simulations_take_their_intervals_from_it(self) -> None:
+        self.predicted()
+        now = tomllib.loads(Published.accuracy)
+        kept = tomllib.loads((SOURCE / "profiles/published/accuracy.toml").read_text(encoding="utf-8"))
+        self.assertEqual(now.keys(), kept.keys())
+        for kind in ("training", "typical_training", "collectives", "small_collectives"):
+            ratios, old = now[kind].pop("time_ratios"), kept[kind].pop("time_ratios")
+            self.assertEqual(now[kind], kept[kind])
+            for ratio, known in zip(ratios, old, strict=True):
+                self.assertAlmostEqual(ratio, known, 3)
 
     def test_every_row_has_a_prediction_or_a_reason(self) -> None:
         now = self.predicted()

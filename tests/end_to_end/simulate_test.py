@@ -103,12 +103,21 @@ class Simulate(unittest.TestCase):
         self.assertIn("all_gather", self.call("calibrate", "truth", "--out", "c.toml").stdout)
         calibrated = ("--set", "simulate.cluster=", "--set", "simulate.jitter_pct=0", "--ranks", "8",
                       "--set", "simulate.calibration=c.toml")
-        self.assertIn("0 beyond", self.call("simulate", "job.toml", *calibrated, "--out", "again").stderr)
+        self.assertIn("measured: of a step's ops", self.call("simulate", "job.toml", *calibrated, "--out", "again").stdout)
+        prediction = self.result("again")["prediction"]
+        self.assertEqual((prediction["reach"], prediction["ops"]["extrapolated"]), ("measured", 0))
+        step = self.result("again")["metrics"]["step_ms"]["median"]
+        self.assertAlmostEqual(prediction["step_ms"]["low"] / step, 1, places=3)
+        self.assertAlmostEqual(prediction["step_ms"]["high"] / step, 1, places=3)
         self.call("simulate", "job.toml", *calibrated, "--set", "fsdp.forward_prefetch=none", "--out", "predicted", "-q")
         for truth, predicted in (("truth", "again"), ("other", "predicted")):
             step = self.result(truth)["metrics"]["step_ms"]["median"]
             self.assertAlmostEqual(self.result(predicted)["metrics"]["step_ms"]["median"] / step, 1, places=4)
         self.call("calibrate", "truth", "--out", "c.toml", code=CANNOT_WRITE)
+        (self.folder / "old.toml").write_text(
+            (self.folder / "c.toml").read_text(encoding="utf-8").replace("version = 2", "version = 1"), encoding="utf-8")
+        self.assertIn("calibrate anew", self.error("simulate", "job.toml", *calibrated, "--set",
+                                                   "simulate.calibration=old.toml", "--out", "no"))
         self.assertIn("not of one machine", self.error("calibrate", "truth", "again", "--out", "d.toml"))
         self.assertIn("--set has no effect", self.error("calibrate", "truth", "--set", "train.steps=1", "--out", "d.toml"))
 

@@ -92,6 +92,8 @@ class WhatIf(unittest.TestCase):
     def test_strategies_of_other_messages(self) -> None:
         answer = self.predicts([], ["--set", "fsdp.strategy=shard_grad_op"], ["fsdp.strategy=shard_grad_op"])
         self.assertEqual(answer["op_times"]["borrowed"], 0)
+        self.assertEqual(answer["reach"], "measured")
+        self.assertEqual(answer["ops"]["extrapolated"], 0)
         self.predicts([], ["--set", "fsdp.layout=flat"], ["fsdp.layout=flat"])
         for keys in (["fsdp.strategy=no_shard"], ["fsdp.wrap=blocks:2"], ["fsdp.param_dtype=bf16"],
                      ["fsdp.strategy=hybrid_shard", "mesh.shard=2"], ["train.accumulate=2"],
@@ -100,6 +102,8 @@ class WhatIf(unittest.TestCase):
                 answer = self.predicts([], sets(keys), keys, within_ns=30)
                 times = answer["op_times"]
                 self.assertGreater(times["scaled"] + times["fitted"] + times["borrowed"], 0)
+                self.assertNotEqual(answer["reach"], "measured")
+                self.assertEqual(answer["ops"]["measured"], times["measured"])
 
     def test_two_communicators_share_the_link(self) -> None:
         keys = ["fsdp.separate_reduce_scatter_comm=true", "emulate.link_gb_per_s=0.1"]

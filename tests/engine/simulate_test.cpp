@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <random>
 
+#include "replay/calibration.h"
+
 #include "metrics/run_metrics.h"
 #include "support/random_config.h"
 #include "support/tiny_run.h"
@@ -112,6 +114,33 @@ TEST(Simulate, HostLaunchWakeAndPausesTakeTheirTime) {
   EXPECT_GT(with([](config::Simulate& s) { s.wake_us = 50; }), plain);
   EXPECT_GT(with([](config::Simulate& s) { s.pause_chance = 0.5, s.pause_us = 500; }), plain);
   EXPECT_NE(with([](config::Simulate& s) { s.rank_jitter_pct = 5; }), plain);
+}
+
+/// Runs that scattered give simulations that do, if they are asked to.
+TEST(Simulate, ScattersAsACalibrationMeasured) {
+  RunConfig c = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+  c.train.steps = 8;
+  c.simulate.jitter_pct = 10;
+  const engine::Setup scattered = set_up(testing::settled(c));
+  const Measurement measured = simulate(scattered, simulated_times(scattered, nullptr));
+  replay::Calibrator calibrator;
+  calibrator.add({{scattered.schedules, scattered.plan.groups, scattered.sizes}, measured.traces, std::nullopt, true},
+                 {});
+  const config::Calibration calibration = calibrator.result();
+  const auto steps = [&](auto&& change) {
+    RunConfig other = emulated(testing::tiny_decoder(), 1e-3, 0.1);
+    other.train.steps = 20;
+    change(other.simulate);
+    const engine::Setup p = set_up(testing::settled(other));
+    const Measurement m = simulate(p, calibrated_times(p, calibration).times);
+    return metrics::run_metrics({p.schedules, m.traces}, p.plan.groups, 1).step_ms;
+  };
+  const metrics::Summary still = steps([](config::Simulate&) {});
+  const metrics::Summary moved = steps([](config::Simulate& s) { s.measured_jitter = true; });
+  EXPECT_EQ(still.min, still.max);
+  EXPECT_GT(moved.max, 1.01 * moved.min);
+  EXPECT_EQ(steps([](config::Simulate& s) { s.measured_jitter = true; }).median, moved.median);
+  EXPECT_NE(steps([](config::Simulate& s) { s.measured_jitter = true, s.seed = 2; }).median, moved.median);
 }
 
 TEST(Simulate, OfManyRanksTheFirstAndTheSlowestAreRecordedAndAllCount) {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "replay/emulated_times.h"
 #include "replay/replay.h"
@@ -28,13 +30,15 @@ struct Measured {
     for (int step = 0; step < 3; ++step) replay->step({});
     return replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
   }
-  void add_to(Calibrator& calibrator) const {
+  /// As a run of `steps` steps whose ops take lognormal times about what they should.
+  void add_to(Calibrator& calibrator, double sigma = 0, std::uint64_t seed = 1, int steps = 4) const {
     std::vector<trace::RankTrace> traces(static_cast<std::size_t>(made.plan.groups.ranks()));
     for (std::size_t rank = 0; rank < traces.size(); ++rank) traces[rank].rank = static_cast<int>(rank);
     OpTimes later = times;
     later.host.start_ns = 1e6;  // a record at 0 is of an op that did not run
+    if (sigma > 0) later.jitter = Jitter(seed, {Jitter::lognormal(sigma)});
     const auto replay = make_replay(made.schedules, made.plan.groups, later);
-    for (int step = 0; step < 4; ++step) replay->step(traces);
+    for (int step = 0; step < steps; ++step) replay->step(traces);
     calibrator.add(MeasuredTimes(training(), traces, std::nullopt, true), HostCosts{200, 0, 0, 0, 0, 0});
   }
 
@@ -42,13 +46,46 @@ struct Measured {
   OpTimes times;
 };
 
+int beyond(const CalibratedTimes& times) {
+  return times.uncertainty.reach[static_cast<std::size_t>(Reach::extrapolated)];
+}
+
+struct Bounds {
+  double low = 0, high = 0;
+  double width() const { return high - low; }
+};
+
+/// Of the step of `run`, predicted by `calibration`.
+Bounds interval(const config::Calibration& calibration, const Measured& run) {
+  const CalibratedTimes predicted = calibrated_times(calibration, run.training());
+  std::vector<double> steps;
+  for (int draw = 0; draw < Uncertainty::kDraws; ++draw) {
+    steps.push_back(run.step_ns(drawn(predicted.times, predicted.uncertainty, draw)));
+  }
+  return {std::ranges::min(steps), std::ranges::max(steps)};
+}
+
+config::Calibration calibrated(const Measured& run, double sigma, std::uint64_t seed = 1, int steps = 4) {
+  Calibrator calibrator;
+  run.add_to(calibrator, sigma, seed, steps);
+  return calibrator.result();
+}
+
+/// Another policy than that of Measured(decoder_config(4, 4)), with messages of other sizes.
+config::RunConfig other_policy() {
+  config::RunConfig other = testing::decoder_config(4, 4);
+  other.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
+  other.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};
+  return other;
+}
+
 TEST(Calibration, GivesTheRunBack) {
   const Measured run(testing::decoder_config(4, 4));
   Calibrator calibrator;
   run.add_to(calibrator);
   const CalibratedTimes again = calibrated_times(calibrator.result(), run.training());
   EXPECT_NEAR(run.step_ns(again.times), run.step_ns(run.times), 1e-4 * run.step_ns(run.times));
-  EXPECT_EQ(again.reach[static_cast<std::size_t>(Reach::extrapolated)], 0);
+  EXPECT_EQ(beyond(again), 0);
   EXPECT_LT(again.spread_pct, 0.1);
 }
 
@@ -56,13 +93,10 @@ TEST(Calibration, PredictsAnotherPolicyAndSaysWhereItReachesBeyond) {
   const Measured run(testing::decoder_config(4, 4));
   Calibrator calibrator;
   run.add_to(calibrator);
-  config::RunConfig other = testing::decoder_config(4, 4);
-  other.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
-  other.fsdp.wrap = {config::Wrap::Mode::blocks, 2, 0};  // messages of sizes that were not measured
-  const Measured truth(other);
+  const Measured truth(other_policy());
   const CalibratedTimes predicted = calibrated_times(calibrator.result(), truth.training());
   EXPECT_NEAR(truth.step_ns(predicted.times), truth.step_ns(truth.times), 1e-3 * truth.step_ns(truth.times));
-  EXPECT_GT(predicted.reach[static_cast<std::size_t>(Reach::extrapolated)], 0);
+  EXPECT_GT(beyond(predicted), 0);
 }
 
 TEST(Calibration, TakesTheNearestGroupAndRefusesKindsItDoesNotKnow) {
@@ -72,10 +106,101 @@ TEST(Calibration, TakesTheNearestGroupAndRefusesKindsItDoesNotKnow) {
   two.add_to(calibrator);
   eight.add_to(calibrator);
   const config::Calibration both = calibrator.result();
-  EXPECT_GT(calibrated_times(both, six.training()).reach[static_cast<std::size_t>(Reach::extrapolated)], 0);
+  EXPECT_GT(beyond(calibrated_times(both, six.training())), 0);
   config::RunConfig hybrid = testing::decoder_config(4, 2, 2);
   hybrid.fsdp.strategy = config::Strategy::hybrid_shard;
   EXPECT_THROW(calibrated_times(both, Measured(hybrid).training()), ConfigError);  // no all-reduce was measured
+}
+
+TEST(Calibration, IsSureOfWhatItKnowsExactly) {
+  const Measured run(testing::decoder_config(4, 4));
+  const Bounds sure = interval(calibrated(run, 0), run);
+  EXPECT_LT(sure.width(), 1e-4 * run.step_ns(run.times));  // whole nanoseconds
+  EXPECT_NEAR(sure.low, run.step_ns(run.times), 1e-4 * run.step_ns(run.times));
+}
+
+TEST(Calibration, IsLessSureTheMoreItsRunsScatter) {
+  const Measured run(testing::decoder_config(4, 4));
+  const double little = interval(calibrated(run, 0.01), run).width();
+  const double some = interval(calibrated(run, 0.04), run).width();
+  const double much = interval(calibrated(run, 0.16), run).width();
+  EXPECT_GT(little, 0);
+  EXPECT_GT(some, 2 * little);
+  EXPECT_GT(much, 2 * some);
+}
+
+TEST(Calibration, ItsIntervalHoldsTheTruthOfAnotherPolicy) {
+  const Measured run(testing::decoder_config(4, 4)), truth(other_policy());
+  const double step = truth.step_ns(truth.times);
+  int holds = 0;
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    const Bounds bounds = interval(calibrated(run, 0.05, seed), truth);
+    holds += bounds.low <= step && step <= bounds.high ? 1 : 0;
+    EXPECT_LT(bounds.width(), 0.3 * step);  // or it would hold anything
+  }
+  EXPECT_GE(holds, 36);
+}
+
+TEST(Calibration, OfAnotherNumberOfRanksIsAsUnsureAsItsLinesAreApart) {
+  const Measured two(testing::decoder_config(4, 2)), six(testing::decoder_config(4, 6));
+  Measured eight(testing::decoder_config(4, 8));
+  Calibrator one, alike, apart;
+  for (Calibrator* calibrator : {&one, &alike, &apart}) two.add_to(*calibrator);
+  EXPECT_TRUE(calibrated_times(one.result(), six.training()).uncertainty.leaves_ranks_out);
+  eight.add_to(alike);
+  EXPECT_FALSE(calibrated_times(alike.result(), six.training()).uncertainty.leaves_ranks_out);
+  for (StepCosts& costs : eight.times.steps) {
+    for (OpCost& cost : costs) cost.link_ns *= 2;
+  }
+  eight.add_to(apart);
+  EXPECT_GT(interval(apart.result(), six).width(), 10 * interval(alike.result(), six).width());
+}
+
+/// Runs that scatter by 10 % give simulations that do.
+TEST(Calibration, KeepsHowOpsScattered) {
+  const Measured run(testing::decoder_config(4, 4));
+  const CalibratedTimes times = calibrated_times(calibrated(run, 0.1, 3, 60), run.training());
+  const schedule::Schedule& steady = run.made.schedules.steady();
+  const std::vector<double> expected = Jitter::lognormal(0.1);
+  int looked_at = 0;
+  for (std::size_t i = 0; i < steady.ops.size(); ++i) {
+    if (steady.ops[i].kind != schedule::OpKind::forward && steady.ops[i].kind != schedule::OpKind::backward) continue;
+    if (times.times.steps.back()[i].run_ns == 0) continue;  // nothing to scatter
+    const int scatter = times.times.steps.back()[i].scatter;
+    std::vector<double> drawn(100'000, 1e6);
+    Jitter(1, times.times.measured_scatter).apply(0, i, 0, false, drawn, scatter);
+    std::ranges::sort(drawn);
+    for (const double q : {0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98}) {
+      const auto at = [&](const std::vector<double>& values) {
+        return values[static_cast<std::size_t>(q * static_cast<double>(values.size()))];
+      };
+      EXPECT_NEAR(at(drawn) / 1e6, at(expected), 0.03) << q;
+    }
+    ++looked_at;
+  }
+  EXPECT_GT(looked_at, 0);
+}
+
+TEST(Reach, AStepIsKnownNoBetterThanItsLeastKnownOp) {
+  EXPECT_EQ(least_sure({3, 0, 0}), Reach::measured);
+  EXPECT_EQ(least_sure({3, 1, 0}), Reach::interpolated);
+  EXPECT_EQ(least_sure({30, 1, 1}), Reach::extrapolated);
+}
+
+TEST(Calibration, SaysWhichSizesItMeasured) {
+  const Measured run(testing::decoder_config(4, 4));
+  const config::Calibration whole = calibrated(run, 0);
+  const auto reach = [&](double least, double most) {
+    config::Calibration c = whole;
+    for (config::CalibrationLine& known : c.lines) {
+      known.least *= least;
+      known.most *= most;
+    }
+    return least_sure(calibrated_times(c, run.training()).uncertainty.reach);
+  };
+  EXPECT_EQ(reach(0.5, 2), Reach::interpolated);  // nothing was measured at its size, all lies between
+  EXPECT_EQ(reach(1.5, 2), Reach::extrapolated);  // the smallest are below
+  EXPECT_EQ(reach(0.5, 0.75), Reach::extrapolated);
 }
 
 }  // namespace

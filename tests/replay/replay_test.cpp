@@ -219,7 +219,7 @@ TEST(Replay, BothWalksAgreeToTheNanosecondOnAnyPolicy) {
         if (round % 2 == 0) times.link_factor.push_back(1 + static_cast<double>(random() % 3));
       }
     }
-    if (round % 3 == 2) times.jitter = Jitter(7, Jitter::lognormal(0.2), 0.05, 2000);
+    if (round % 3 == 2) times.jitter = Jitter(7, {Jitter::lognormal(0.2)}, 0.05, 2000);
     if (round % 5 == 4) times.delays = {{0, 50, 0, 0, 0}, 0, 300, 3};
     ASSERT_FALSE(links_are_shared(c.schedules, groups, times));
     const int steps = static_cast<int>(c.schedules.steps.size()) + 1;
@@ -239,7 +239,7 @@ TEST(Replay, TransfersThatMeetOnSomeLinksEndAsIfEveryLinkWereWalked) {
     for (StepCosts& costs : times.steps) {
       for (OpCost& cost : costs) cost.fabric %= 2;
     }
-    times.jitter = Jitter(7, Jitter::lognormal(0.2), 0.05, 2000);
+    times.jitter = Jitter(7, {Jitter::lognormal(0.2)}, 0.05, 2000);
     shared += links_are_shared(c.schedules, c.plan.groups, times) ? 1 : 0;
     const int ranks = c.plan.groups.ranks();
     const Walked whole = walked(*walk_in_time_order(c.schedules, c.plan.groups, times), ranks, 3);
@@ -330,7 +330,7 @@ TEST(MaxPlusBound, LeavingWaitsOutChangesNothing) {
 }
 
 TEST(Jitter, DrawsTheSameForTheSameRankWhoeverAsks) {
-  const Jitter jitter(3, Jitter::lognormal(0.1));
+  const Jitter jitter(3, {Jitter::lognormal(0.1)});
   std::vector<double> all(100, 1e6), half(50, 1e6);
   jitter.apply(2, 5, 0, false, all);
   jitter.apply(2, 5, 50, false, half);
@@ -341,7 +341,7 @@ TEST(Jitter, DrawsTheSameForTheSameRankWhoeverAsks) {
 }
 
 TEST(Jitter, HasTheDistributionThatItWasGiven) {
-  const Jitter jitter(1, {0.9, 1.0, 1.0, 1.5}, 0.01, 1e6);
+  const Jitter jitter(1, {{0.9, 1.0, 1.0, 1.5}}, 0.01, 1e6);
   std::vector<double> ns(200'000, 1000.0);
   jitter.apply(0, 0, 0, true, ns);
   const auto share = [&](double value) {

@@ -95,8 +95,9 @@ int calibrate_command(const CalibrateArguments& arguments) {
       "us to wake up "
       "for an event\n\n"
       "calibration  {}  (fsdpbench simulate PROFILE --set simulate.calibration={})\n",
-      calibration.machine, calibration_table(calibration), calibration.issue_ns / 1e3, calibration.launch_ns / 1e3,
-      calibration.gap_ns / 1e3, calibration.wake_ns / 1e3, arguments.out, arguments.out));
+      calibration.machine, calibration_table(calibration), calibration.host.issue_ns / 1e3,
+      calibration.host.launch_ns / 1e3, calibration.host.gap_ns / 1e3, calibration.host.wake_ns / 1e3, arguments.out,
+      arguments.out));
   return static_cast<int>(ExitCode::ok);
 }
 

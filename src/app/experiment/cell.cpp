@@ -7,11 +7,13 @@
 #include <utility>
 
 #include "app/console/console.h"
+#include "app/experiment/prediction_interval.h"
 #include "app/machine/available_memory.h"
 #include "app/machine/machine_facts.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/lane.h"
+#include "config/accuracy.h"
 #include "config/calibration.h"
 #include "config/cluster.h"
 #include "config/fields.h"
@@ -94,23 +96,23 @@ void open_simulation(Cell& cell) {
   if (!c.simulate.calibration.empty()) {
     const config::Calibration calibration = config::read_calibration(c.simulate.calibration);
     replay::CalibratedTimes calibrated = engine::calibrated_times(cell.setup, calibration);
-    const auto ops = [&](replay::Reach reach) { return calibrated.reach[static_cast<std::size_t>(reach)]; };
-    cell.notes.push_back(fmt::format(
-        "calibrated on {}: {} ops of a step were measured at their size, {} lie between, {} beyond; half of the "
-        "measured ones lie within {:.1f} % of the calibration",
-        calibration.machine, ops(replay::Reach::measured), ops(replay::Reach::interpolated),
-        ops(replay::Reach::extrapolated), calibrated.spread_pct));
+    cell.notes.push_back(fmt::format("calibrated on {}: half of the ops measured there lie within {:.1f} % of it",
+                                     calibration.machine, calibrated.spread_pct));
     cell.times = std::move(calibrated.times);
+    cell.basis = {fmt::format("the calibration of {}", calibration.machine), std::move(calibrated.uncertainty)};
     return;
   }
   if (c.simulate.cluster.empty()) {
     cell.times = engine::simulated_times(cell.setup, nullptr);
+    cell.basis.from = "given rates";
     check_modelled_time(c, cell.times);
     return;
   }
   const config::Cluster cluster = config::load_cluster(c.simulate.cluster);
   config::check_fits(cluster, c.mesh.ranks);
   cell.times = engine::simulated_times(cell.setup, &cluster);
+  const config::Accuracy accuracy = config::read_accuracy(config::find_accuracy());
+  cell.basis = {"published rates", published_uncertainty(cell.setup, cluster, accuracy, cell.times)};
   const double has = cluster.gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30);
   if (static_cast<double>(cell.setup.memory.reserved) <= has) return;
   cell.notes.push_back(

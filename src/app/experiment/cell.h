@@ -11,8 +11,15 @@
 #include "engine/setup.h"
 #include "launch/placement.h"
 #include "replay/op_times.h"
+#include "replay/uncertainty.h"
 
 namespace fsdpbench::app {
+
+/// What a simulation's op times rest on.
+struct OpTimesBasis {
+  std::string from;                                ///< "given rates", "published rates", "the calibration of …"
+  std::optional<replay::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt
+};
 
 /// One configuration that can run: valid, everything about it decided, its memory there, its data open.
 struct Cell {
@@ -20,6 +27,7 @@ struct Cell {
   std::vector<std::string> notes;             ///< of config::validate(): settings that have no effect or were replaced
   std::unique_ptr<engine::ByteDataset> data;  ///< null if the cell is simulated
   replay::OpTimes times;                      ///< of a cell that is simulated, before anything is drawn
+  OpTimesBasis basis;                         ///< of these
 };
 
 /// As config::load_profile, but in a job of processes (`placement`; null: none) mesh.ranks is their number. Throws

@@ -13,7 +13,6 @@
 #include "metrics/divergence.h"
 #include "metrics/identity_checks.h"
 #include "metrics/peers_arrived.h"
-#include "replay/replay.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -40,22 +39,6 @@ std::vector<plan::CommunicationVolume> sent_a_step(const engine::Measurement& me
 int computing_ranks(const config::RunConfig& config, const engine::Measurement& measurement) {
   if (config.emulate.compute_tflops || config.device.backend != config::BackendKind::cpu) return 0;
   return static_cast<int>(std::ranges::count(measurement.hosts, measurement.hosts.front()));
-}
-
-/// Milliseconds of the median step if nothing were drawn; absent if nothing is.
-std::optional<double> step_without_jitter(const Cell& cell) {
-  if (!engine::draws(cell.setup.config.simulate)) return std::nullopt;
-  const auto replay = replay::make_replay(cell.setup.schedules, cell.setup.plan.groups, cell.times);
-  double ns = 0;
-  for (std::size_t step = 0; step <= cell.setup.schedules.steps.size(); ++step) {
-    replay->step({});
-    ns = 0;
-    const replay::Replay::StepTimes& last = replay->last_step();
-    for (std::size_t rank = 0; rank < last.end_ns.size(); ++rank) {
-      ns = std::max(ns, last.end_ns[rank] - last.begin_ns[rank]);
-    }
-  }
-  return ns * 1e-6;
 }
 
 }  // namespace
@@ -95,8 +78,9 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     trial.flops = metrics::model_flops(p.sizes, p.config, trial.metrics->step_ms.median);
     if (simulated) {
       trial.choices = cell.times.choices;
-      if (const auto without = step_without_jitter(cell)) {
-        trial.spread = metrics::jitter_spread(trial.metrics->steps_ms, *without);
+      trial.sureness = prediction_interval(cell, *trial.metrics);
+      if (engine::draws(p.config.simulate)) {
+        trial.spread = metrics::jitter_spread(trial.metrics->steps_ms, steady_step(p, cell.times).ms);
       }
     }
     if (!simulated) trial.fidelity = metrics::emulation_fidelity(run, p.plan.groups, p.sizes, p.config);

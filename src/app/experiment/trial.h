@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "app/experiment/cell.h"
+#include "app/experiment/prediction_interval.h"
 #include "app/experiment/world.h"
 #include "base/lane_pool.h"
 #include "engine/run.h"
@@ -30,6 +31,7 @@ struct Trial {
   std::string diverged_because;                 ///< why training has diverged; empty: it has not
   std::vector<std::string> caveats;             ///< what a reader must know first; the gravest first
   std::optional<metrics::JitterSpread> spread;  ///< of a simulation with jitter
+  std::optional<PredictionInterval> sureness;   ///< of a simulation
   std::vector<std::string> choices;             ///< of a simulation, replay::OpTimes::choices
   plan::CommunicationVolume wire;               ///< bytes that rank 0 sent a step, as counted
   plan::CommunicationVolume expected_wire;      ///< by formula

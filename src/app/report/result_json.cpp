@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/experiment/trial_json.h"
+#include "app/report/reach.h"
 #include "config/load.h"
 #include "config/write.h"
 #include "metrics/caveats.h"
@@ -145,6 +146,22 @@ std::int64_t peak_rss_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
+json prediction_json(const PredictionInterval& p) {
+  json j{{"from", p.from}};
+  if (!p.step) {
+    j["no_interval_because"] = "op times follow from the rates that were given: no other times are as likely";
+    return j;
+  }
+  j["reach"] = to_string(replay::least_sure(p.ops));
+  j["ops"] = reach_json(p.ops);
+  const auto bounds = [](const PredictionInterval::Bounds& b) { return json{{"low", b.low_ms}, {"high", b.high_ms}}; };
+  j["interval_pct"] = 95;
+  j["step_ms"] = bounds(*p.step);
+  j["exposed_comm_ms"] = bounds(*p.exposed);
+  j["leaves_ranks_out"] = p.leaves_ranks_out;
+  return j;
+}
+
 /// Needs at least one measured step.
 void add_details(const engine::Setup& p, const Trial& trial, json& j) {
   const metrics::RunView run(p.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
@@ -160,6 +177,7 @@ void add_details(const engine::Setup& p, const Trial& trial, json& j) {
                        {"without_jitter_ms", trial.spread->without_jitter_ms},
                        {"lost_to_jitter_pct", trial.spread->lost_to_jitter_pct()}};
   }
+  if (trial.sureness) j["prediction"] = prediction_json(*trial.sureness);
   j["steps"] = steps_json(run, *trial.metrics, p.plan.groups.ranks());
   j["memory"]["timeline"] = timeline_json(run, *trial.causes);
   j["memory"]["peak_at"] = peak_json(p);

@@ -185,6 +185,7 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
       std::max(0.0, host.issue_ns + std::nearbyint((is.inject.host_delay_us - was.inject.host_delay_us) * 1e3));
   changed.times.delays = delays_of(is);
   answer.origins = changed.origins;
+  answer.reach = changed.reach;
   answer.changed = replay_steps(setup, changed.times, measured.first_step(), tokens);
 
   std::vector<double> ratios;

@@ -34,6 +34,7 @@ struct WhatIf {
   std::vector<replay::MeasuredTimes::Link> links;
   replay::MeasuredTimes::Straggler straggler;
   std::array<int, replay::kTimeOriginCount> origins{};  ///< ops with work of a step, by where their time is from
+  replay::ReachCounts reach{};                          ///< by how far they are from what was measured
   ReplayedRun replayed;                                 ///< as the run was
   ReplayedRun changed;                                  ///< as it would be
   metrics::Summary change;                              ///< step by step: changed / replayed - 1

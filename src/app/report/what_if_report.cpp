@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/console/table.h"
+#include "app/report/reach.h"
 #include "app/report/what_if.h"
 #include "config/write.h"
 #include "schedule/op.h"
@@ -45,7 +46,9 @@ std::string link_line(const replay::MeasuredTimes::Link& link) {
 /// What the prediction rests on.
 std::string basis(const FinishedRun& run, const WhatIf& answer) {
   const auto count = [&](replay::TimeOrigin origin) { return answer.origins[static_cast<std::size_t>(origin)]; };
-  std::string text = fmt::format("op times: {} of a step's ops as measured", count(replay::TimeOrigin::measured));
+  std::string text =
+      fmt::format("{}: {}\nop times: {} of a step's ops as measured", to_string(replay::least_sure(answer.reach)),
+                  reach_text(answer.reach), count(replay::TimeOrigin::measured));
   if (const int n = count(replay::TimeOrigin::scaled); n > 0) {
     text += fmt::format(", {} scaled by FLOPs from the same module", n);
   }
@@ -144,7 +147,9 @@ json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const 
          {"notes", answer.notes},
          {"keys", json::array()},
          {"links", json::array()},
-         {"op_times", json::object()}};
+         {"op_times", json::object()},
+         {"reach", to_string(replay::least_sure(answer.reach))},
+         {"ops", reach_json(answer.reach)}};
   for (const DifferingKey& key : answer.keys) j["keys"].push_back({{"key", key.key}, {"was", key.a}, {"is", key.b}});
   for (const replay::MeasuredTimes::Link& link : answer.links) {
     j["links"].push_back({{"kind", to_string(link.kind)},

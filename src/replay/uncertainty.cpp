@@ -1,0 +1,39 @@
+#include "replay/uncertainty.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fsdpbench::replay {
+
+std::string_view to_string(Reach reach) {
+  constexpr std::array<std::string_view, kReachCount> kNames{"measured", "interpolated", "extrapolated"};
+  return kNames.at(static_cast<std::size_t>(reach));
+}
+
+Reach least_sure(const ReachCounts& ops) {
+  std::size_t reach = kReachCount - 1;
+  while (reach > 0 && ops[reach] == 0) --reach;
+  return static_cast<Reach>(reach);
+}
+
+OpTimes drawn(OpTimes times, const Uncertainty& uncertainty, int draw) {
+  const auto number = static_cast<std::size_t>(draw);
+  for (std::size_t step = 0; step < times.steps.size(); ++step) {
+    for (std::size_t op = 0; op < times.steps[step].size(); ++op) {
+      const int source = uncertainty.source[step][op];
+      if (source < 0) continue;
+      const double ratio = uncertainty.ratios[static_cast<std::size_t>(source)][number];
+      OpCost& cost = times.steps[step][op];
+      cost.run_ns = std::nearbyint(cost.run_ns * ratio);
+      cost.link_ns = std::nearbyint(cost.link_ns * ratio);
+    }
+  }
+  if (uncertainty.host.empty()) return times;
+  for (double HostCosts::*cost :
+       {&HostCosts::issue_ns, &HostCosts::launch_ns, &HostCosts::gap_ns, &HostCosts::wake_ns}) {
+    times.host.*cost = std::max(0.0, std::nearbyint(times.host.*cost + uncertainty.host[number].*cost));
+  }
+  return times;
+}
+
+}  // namespace fsdpbench::replay

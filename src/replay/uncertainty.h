@@ -1,0 +1,43 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "replay/op_times.h"
+
+namespace fsdpbench::replay {
+
+/// How far an op's time is from what was measured.
+enum class Reach : std::uint8_t {
+  measured,      ///< an op of its amount was
+  interpolated,  ///< its amount lies between
+  extrapolated,  ///< it lies outside, or another kind, machine or number of ranks stands for it
+};
+inline constexpr std::size_t kReachCount = 3;
+std::string_view to_string(Reach reach);
+/// By Reach: ops with work of a step.
+using ReachCounts = std::array<int, kReachCount>;
+/// A step is known no better than its least known op.
+Reach least_sure(const ReachCounts& ops);
+
+/// How wrong predicted op times may be: other times that are as likely as they, as far as is known. Ops of one source
+/// (a kind of op and its size) err together, sources for themselves.
+struct Uncertainty {
+  /// So many that the least and the greatest of what follows from them are the bounds of a 95 % interval: of n values
+  /// the k-th lies in the mean at the quantile k / (n + 1).
+  static constexpr int kDraws = 39;
+
+  ReachCounts reach{};
+  std::vector<std::vector<int>> source;     ///< by step (as OpTimes::steps) and op: into `ratios`; -1: as given
+  std::vector<std::vector<double>> ratios;  ///< by source and draw: what its ops take over what is predicted
+  std::vector<HostCosts> host;              ///< by draw: what it adds to the host's costs; empty: nothing
+  bool leaves_ranks_out = false;  ///< a number of ranks was never measured, and nothing tells what that changes
+};
+
+/// The predicted `times` with the errors of draw `draw` in [0, kDraws).
+OpTimes drawn(OpTimes times, const Uncertainty& uncertainty, int draw);
+
+}  // namespace fsdpbench::replay

@@ -1,0 +1,104 @@
+#include "app/experiment/prediction_interval.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "app/experiment/trial.h"
+#include "app/report/result_json.h"
+#include "config/find_file.h"
+#include "engine/simulate.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using replay::Reach;
+
+Cell simulated(std::vector<std::string> overrides) {
+  overrides.insert(overrides.begin(), {"device.backend=virtual", "train.steps=3", "train.warmup=1"});
+  return open_cell(load_config(config::find_profile("quickstart"), overrides, nullptr));
+}
+
+Cell on_cluster(std::vector<std::string> overrides = {}) {
+  overrides.insert(overrides.begin(), {"simulate.cluster=dgx-h100", "emulate.link_gb_per_s=none", "mesh.ranks=16",
+                                       "fsdp.param_dtype=bf16"});
+  return simulated(std::move(overrides));
+}
+
+Trial trial_of(const Cell& cell) { return run_trial(cell, {}, current_world(cell.setup.config, nullptr, {})); }
+
+TEST(PredictionInterval, OfGivenRatesThereIsNone) {
+  const Cell cell = simulated({"mesh.ranks=4", "emulate.compute_tflops=0.01"});
+  const Trial trial = trial_of(cell);
+  ASSERT_TRUE(trial.sureness);
+  EXPECT_EQ(trial.sureness->from, "given rates");
+  EXPECT_FALSE(trial.sureness->step);
+  const nlohmann::json j = result_json(cell.setup, trial).at("prediction");
+  EXPECT_TRUE(j.contains("no_interval_because"));
+  EXPECT_FALSE(j.contains("reach"));
+}
+
+TEST(PredictionInterval, OfAClusterIsFromPublishedRatesAndHoldsItsPrediction) {
+  const Cell cell = on_cluster();
+  const Trial trial = trial_of(cell);
+  const nlohmann::json j = result_json(cell.setup, trial).at("prediction");
+  EXPECT_EQ(j.at("from"), "published rates");
+  EXPECT_EQ(j.at("ops").at("measured"), 0);  // nothing was measured on the machine itself
+  EXPECT_LT(j.at("step_ms").at("low").get<double>(), trial.metrics->step_ms.median);
+  EXPECT_GT(j.at("step_ms").at("high").get<double>(), trial.metrics->step_ms.median);
+  EXPECT_LE(j.at("exposed_comm_ms").at("low").get<double>(), trial.metrics->exposed_comm_ms);
+  EXPECT_GE(j.at("exposed_comm_ms").at("high").get<double>(), trial.metrics->exposed_comm_ms);
+  // Bit by bit the same again.
+  EXPECT_EQ(result_json(cell.setup, trial_of(on_cluster())).at("prediction"), j);
+}
+
+/// Rows that are all off by one factor move the step by it; rows that were exact leave no doubt.
+TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
+  Cell cell = on_cluster();
+  config::Accuracy accuracy = config::read_accuracy(config::find_accuracy());
+  const auto with = [&](double ratio) {
+    for (config::AccuracyRows* rows :
+         {&accuracy.training, &accuracy.typical_training, &accuracy.collectives, &accuracy.small_collectives}) {
+      rows->time_ratios = {ratio};
+    }
+    cell.basis.uncertainty = published_uncertainty(cell.setup, config::load_cluster("dgx-h100"), accuracy, cell.times);
+    metrics::RunMetrics predicted;
+    const SteadyStep step = steady_step(cell.setup, cell.times);
+    predicted.step_ms.median = step.ms;
+    predicted.exposed_comm_ms = step.exposed_ms;
+    return std::pair(prediction_interval(cell, predicted), step);
+  };
+  const auto [sure, step] = with(1);
+  EXPECT_EQ(sure.step->low_ms, sure.step->high_ms);
+  EXPECT_EQ(sure.step->low_ms, step.ms);
+  EXPECT_EQ(sure.exposed->low_ms, sure.exposed->high_ms);
+  const auto [slower, same] = with(1.5);
+  EXPECT_NEAR(slower.step->low_ms, 1.5 * step.ms, 1e-3 * step.ms);
+  EXPECT_NEAR(slower.step->high_ms, 1.5 * step.ms, 1e-3 * step.ms);
+}
+
+TEST(PredictionInterval, ReachesNoFurtherThanTheRows) {
+  const auto reach = [](const Cell& cell) { return replay::least_sure(cell.basis.uncertainty->reach); };
+  const std::vector<std::string> large{"model.preset=llama3-8b", "train.seq_len=4096", "mesh.ranks=64"};
+  EXPECT_EQ(reach(on_cluster(large)), Reach::interpolated);
+  EXPECT_EQ(reach(on_cluster({"model.preset=llama3-8b", "train.seq_len=4096", "mesh.ranks=4096"})),
+            Reach::extrapolated);                       // more ranks than in any row
+  EXPECT_EQ(reach(on_cluster()), Reach::extrapolated);  // smaller messages than in any row
+  EXPECT_EQ(reach(on_cluster(
+                {"model.preset=llama3-8b", "train.seq_len=4096", "mesh.ranks=64", "simulate.cluster=ethernet-h100"})),
+            Reach::extrapolated);  // no collective of it was published
+}
+
+/// Who does not know the efficiency of a training is less sure than who does.
+TEST(PredictionInterval, OfTheTypicalEfficiencyIsWider) {
+  const auto width = [](const char* efficiency) {
+    const Cell cell = on_cluster({"model.preset=llama3-8b", "train.seq_len=4096", "mesh.ranks=8", efficiency});
+    const Trial trial = trial_of(cell);
+    return (trial.sureness->step->high_ms - trial.sureness->step->low_ms) / trial.metrics->step_ms.median;
+  };
+  EXPECT_GT(width("simulate.efficiency=0.8"), 1.2 * width("simulate.efficiency=0.79"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::app
