@@ -35,7 +35,7 @@ const char* verb_of(const Op& op) {
                                              : nullptr;
 }
 
-/// Joins what `text_of(op)` gives for each op, with the bars between phases.
+/// Joins what `text_of(op)` gives for each op, with the bars between phases, and "step" before what is gathered then.
 template <typename TextOf>
 std::string join(const Schedule& schedule, TextOf text_of) {
   std::string line;
@@ -57,6 +57,11 @@ std::string join(const Schedule& schedule, TextOf text_of) {
       append("|");
       phase = op.phase;
     }
+    append(text_of(op));
+  }
+  for (const Op& op : schedule.ops) {
+    if (op.phase != Phase::optimizer || verb_of(op) == nullptr) continue;
+    append("step");
     append(text_of(op));
   }
   return line;
@@ -84,12 +89,7 @@ std::string host_order(const plan::Plan& plan, const Schedule& schedule) {
     if (!begun.insert({op.kind, op.unit, op.micro}).second) return {};
     return (op.kind == OpKind::forward ? "F" : "B") + label(plan, op.unit);
   };
-  std::string line = join(schedule, text_of);
-  for (const Op& op : schedule.ops) {
-    if (op.phase != Phase::optimizer || verb_of(op) == nullptr) continue;
-    line += fmt::format(" step {}", text_of(op));
-  }
-  return line;
+  return join(schedule, text_of);
 }
 
 std::string issue_order(const plan::Plan& plan, const Schedule& schedule) {

@@ -13,7 +13,8 @@ namespace fsdpbench::schedule {
 std::string host_order(const plan::Plan& plan, const Schedule& schedule);
 
 /// The order of collectives of a step on one line: "AGR AG0 AG1 | AG1* RS1 AG0* RS0 RSR". `*`: prefetched in
-/// backward; `|` between forward and backward; `||` between accumulated microbatches. ARi follows its RSi.
+/// backward; `|` between forward and backward; `||` between accumulated microbatches; "step" before a gather after the
+/// optimizer; "AG{0,1}" for a bucket. ARi follows its RSi.
 /// The gather of gradient norms is not shown.
 std::string collective_order(const plan::Plan& plan, const Schedule& schedule);
 

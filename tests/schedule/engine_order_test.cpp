@@ -152,6 +152,11 @@ TEST(DeepSpeedZ12Order, OneGatherAfterTheStepAndBucketsOfAllReduces) {
   EXPECT_EQ(order(sized("deepspeed-z1", 218)), "FR F0 F1 F2 F3 | BR B3 B2 B1 B0 AR{2,3} AR{0,1,R} step AG{0,1,2,3,R}");
 }
 
+TEST(DeepSpeedZ12Order, ExplainShowsTheGatherAfterTheStep) {
+  const testing::ScheduleCase c = testing::make_case(sized("deepspeed-z2", 218));
+  EXPECT_EQ(collective_order(c.plan, c.schedules.steady()), "| AR{2,3} AR{0,1,R} step AG{0,1,2,3,R}");
+}
+
 TEST(DeepSpeedZ12Order, GrowsByRule) {
   // Two gradients of 218 M fit a bucket of 500 M; the root goes with what is left.
   for (int blocks : {2, 5, 9}) {
