@@ -237,7 +237,7 @@ TEST(Replay, TransfersThatMeetOnSomeLinksEndAsIfEveryLinkWereWalked) {
     const testing::ScheduleCase c = testing::make_case(testing::random_config(random));
     OpTimes times = made_up_times(c.schedules, random);
     for (StepCosts& costs : times.steps) {
-      for (OpCost& cost : costs) cost.fabric %= 2;
+      for (OpCost& cost : costs) cost.fabric = 0;
     }
     times.jitter = Jitter(7, {Jitter::lognormal(0.2)}, 0.05, 2000);
     shared += links_are_shared(c.schedules, c.plan.groups, times) ? 1 : 0;
@@ -246,7 +246,7 @@ TEST(Replay, TransfersThatMeetOnSomeLinksEndAsIfEveryLinkWereWalked) {
     times.link_factor.assign(static_cast<std::size_t>(ranks), 1.0);
     expect_equal(whole, walked(*walk_in_time_order(c.schedules, c.plan.groups, times), ranks, 3));
   }
-  EXPECT_GT(shared, 50);
+  EXPECT_GT(shared, 20);  // else it says little
 }
 
 TEST(Replay, RanksThatCannotDifferAreFoldedToTheSameNanosecond) {
