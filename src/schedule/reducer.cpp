@@ -123,9 +123,6 @@ void Reducer::reduce(int unit, bool last_micro) {
     s.unsharded = kNoBuffer;
     if (!accumulate_unsharded(flow, last_micro)) continue;
     const plan::Mesh& mesh = builder_.plan.mesh;
-    // One rank of FSDP1 is NO_SHARD, which reduces over whatever group there is.
-    const bool reduces_across =
-        mesh.replicate > 1 || (mesh.ranks() == 1 && layout(unit).layout == config::Layout::flat);
     if (replicated) {
       cast(flow, Lane::all_reduce);
       all_reduce(flow, Group::shard, factors_.shard);
@@ -144,9 +141,9 @@ void Reducer::reduce(int unit, bool last_micro) {
           continue;
         }
       } else {
-        cast(flow, reduces_across ? Lane::all_reduce : Lane::compute);
+        cast(flow, reduces_across() ? Lane::all_reduce : Lane::compute);
       }
-      if (reduces_across) all_reduce(flow, Group::replicate, factors_.replicate);
+      if (reduces_across()) all_reduce(flow, Group::replicate, factors_.replicate);
     }
     finish_gradient(flow);
     leave(flow);
@@ -189,9 +186,19 @@ void Reducer::cast(Flow& flow, Lane lane) {
           flow.replicated ? EventRole::replicated_cast : EventRole::gradients_cast);
 }
 
+// PyTorch asks the strategy, not how many replicas there are: hybrid ones, and FSDP1's NO_SHARD on one rank, reduce
+// over a group of one, too. That moves nothing.
+bool Reducer::reduces_across() const {
+  const config::Fsdp& fsdp = builder_.policy.fsdp;
+  const plan::Mesh& mesh = builder_.plan.mesh;
+  const bool hybrid =
+      fsdp.strategy == config::Strategy::hybrid_shard || fsdp.strategy == config::Strategy::hybrid_shard_grad_op;
+  return mesh.replicate > 1 || hybrid || (mesh.ranks() == 1 && fsdp.layout == config::Layout::flat);
+}
+
 bool Reducer::adds_partials() const {
   return builder_.policy.accumulate_mode == AccumulateMode::reduce_scatter_only && builder_.policy.accumulate > 1 &&
-         builder_.plan.mesh.replicate > 1;
+         reduces_across();
 }
 
 bool Reducer::keeps_result(const Flow& flow) const {

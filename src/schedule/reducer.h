@@ -106,6 +106,7 @@ class Reducer {
   void all_reduce_bucket(Flow& bucket);
   void finish_bucket(const Flow& bucket);
   Group reduce_group() const;
+  bool reduces_across() const;
   bool adds_partials() const;
   bool keeps_result(const Flow& flow) const;
 

@@ -60,6 +60,7 @@ def fsdp1():
     for strategy, forward in itertools.product(FULL_FSDP1, ("implicit", 1)):
         yield case("fsdp1", 3, ranks=4, fsdp__strategy=strategy, fsdp__forward_prefetch=forward)
         yield case("fsdp1", 3, ranks=1, fsdp__strategy=strategy, fsdp__forward_prefetch=forward)
+    yield case("fsdp1", 2, fsdp__strategy="hybrid_shard", mesh__shard=2, mesh__replicate=1)
     yield case("fsdp1", 3, ranks=1, train__accumulate=2, train__accumulate_mode="no_sync")
     yield case("fsdp1", 3, ranks=1, train__accumulate=2)
 
@@ -108,6 +109,9 @@ def fsdp2():
     yield case("fsdp2", 2, fsdp__wrap="model")
     yield case("fsdp2", 2, fsdp__wrap="model", fsdp__reshard_after_forward=True)
     yield case("fsdp2", 3, ranks=4)
+    for mode in ("reduce_each", "reduce_scatter_only"):
+        yield case("fsdp2", 2, fsdp__strategy="hybrid_shard", mesh__shard=2, mesh__replicate=1, train__accumulate=2,
+                   train__accumulate_mode=mode)
     for mode in ("reduce_each", "no_sync"):
         yield case("fsdp2", 3, ranks=1, train__accumulate=2, train__accumulate_mode=mode)
         yield case("fsdp2", 3, ranks=2, fsdp__strategy="hybrid_shard", mesh__shard=1, mesh__replicate=2,

@@ -188,6 +188,14 @@ TEST(Fsdp2Order, OneShardIsCopiedAndFreedAllTheSame) {
   EXPECT_EQ(issue(c), "UR U0 S0 U1 S1 U2 S2 | U2 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
 }
 
+TEST(Fsdp1Order, HybridReducesAcrossOneReplicaToo) {
+  for (config::RunConfig c : {fsdp1(2), fsdp2(2)}) {
+    c.fsdp.strategy = Strategy::hybrid_shard;
+    c.mesh = {2, 2, 1};
+    EXPECT_EQ(collectives(c), "AGR AG0 AG1 | AG1* AG0* RS1 AR1 RS0 AR0 RSR ARR");
+  }
+}
+
 TEST(Fsdp1Order, RootWithoutParameters) {
   config::RunConfig c = fsdp1();
   c.model.kind = config::ModelKind::mlp;
