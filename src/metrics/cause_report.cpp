@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "metrics/cause_advice.h"
+#include "metrics/compare.h"
 #include "metrics/op_key.h"
 #include "metrics/step_breakdown.h"
 #include "schedule/print_schedule.h"
@@ -86,14 +87,49 @@ class Losses {
   std::map<const schedule::Schedule*, std::vector<OpKey>> keys_;
 };
 
+/// Whether each op with work has a time in one of the measured steps, on each rank.
+bool every_op_was_timed(const RunView& run) {
+  std::map<std::pair<const schedule::Schedule*, int>, std::vector<bool>> timed;
+  for (const StepRecords& step : run.steps()) {
+    const std::vector<schedule::Op>& ops = step.schedule().ops;
+    for (int rank = 0; rank < run.ranks(); ++rank) {
+      std::vector<bool>& mine = timed[{&step.schedule(), rank}];
+      mine.resize(ops.size(), false);
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        mine[i] = mine[i] || !ops[i].has_work() || step.of(rank)[i].begin_ns != 0;
+      }
+    }
+  }
+  return std::ranges::all_of(
+      timed, [](const auto& entry) { return std::ranges::find(entry.second, false) == entry.second.end(); });
+}
+
+/// By rank and lane.
+StepJitter jitter_of(const RunView& run, const TypicalStep& typical, const RunView& replayed) {
+  StepJitter jitter;
+  for (int rank = 0; rank < run.ranks(); ++rank) {
+    StepJitter::Rank& mine = jitter.ranks.emplace_back();
+    mine.rank = run.steps().front().rank_at(rank);
+    std::vector<double> lengths;
+    for (const StepRecords& step : run.steps()) lengths.push_back(static_cast<double>(step.length_ns(rank)));
+    mine.ms = (median(lengths) - static_cast<double>(replayed.steps().front().length_ns(rank))) / 1e6;
+    const auto lanes = typical.excess(static_cast<std::size_t>(rank));
+    for (std::size_t l = 0; l < kLaneCount; ++l) {
+      mine.longer_ms[l] = lanes[l].longer_ns / 1e6;
+      mine.later_ms[l] = lanes[l].later_ns / 1e6;
+    }
+  }
+  return jitter;
+}
+
 }  // namespace
 
-CauseReport report_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
-                          const std::optional<LinkModel>& link) {
+CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
+                        const std::optional<LinkModel>& link) {
   const MiddleSteps middle = middle_steps(run);
   const bool prefetches_backward = policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
   CauseReport report;
-  report.step_ms = middle.median_ms;
+  report.step_ms = report.typical_ms = middle.median_ms;
   Losses losses(plan);
   for (std::size_t s = 0; s < run.steps().size(); ++s) {
     const StepRecords& step = run.steps()[s];
@@ -134,6 +170,28 @@ CauseReport report_causes(const RunView& run, const plan::Plan& plan, const sche
     report.causes.push_back(std::move(share));
   }
   std::ranges::stable_sort(report.causes, [](const CauseShare& a, const CauseShare& b) { return a.ms > b.ms; });
+  return report;
+}
+
+CauseReport report_causes(const RunView& run, const Diagnosed& what, const RunMetrics& metrics) {
+  const std::optional<LinkModel> link = what.config.emulate.link();
+  CauseReport report = rank_causes(run, what.plan, what.policy, link);
+  if (run.ranks() < what.plan.groups.ranks() || !every_op_was_timed(run)) return report;
+  const double noise_pct = std::max(100 * kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
+  const TypicalStep typical(run, what, noise_pct / 100 * report.step_ms);
+  const ReplayedStep step = typical.replay();
+  const RunView view(typical.schedules(), step.traces);
+  CauseReport of_typical = rank_causes(view, what.plan, what.policy, link);
+
+  report.causes = std::move(of_typical.causes);
+  for (CauseShare& cause : report.causes) cause.share_pct = 100 * cause.ms / report.step_ms;
+  report.small_ms = of_typical.small_ms;
+  report.typical_ms = of_typical.step_ms;
+  report.late_ranks = typical.late_ranks();
+  report.jitter = jitter_of(run, typical, view);
+  report.jitter->ms = report.step_ms - report.typical_ms;
+  report.jitter->stalled_ms = report.stalled_ms - of_typical.stalled_ms;
+  report.jitter->computation_ms = report.jitter->ms - report.jitter->stalled_ms;
   return report;
 }
 

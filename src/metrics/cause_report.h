@@ -1,18 +1,20 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "metrics/causes.h"
+#include "metrics/run_metrics.h"
 #include "metrics/run_view.h"
+#include "metrics/typical_step.h"
 #include "plan/plan.h"
 #include "schedule/policy.h"
 
 namespace fsdpbench::metrics {
 
-/// One cause over a whole run. Milliseconds are those of RunMetrics: means over all ranks in the run's middle steps,
-/// scaled to the median step (run_view.h).
+/// One cause over a whole run. Milliseconds are means over all ranks in the typical step.
 struct CauseShare {
   Cause cause = Cause::unknown;
   double ms = 0;
@@ -23,12 +25,31 @@ struct CauseShare {
   std::string advice;    ///< one sentence that names the knob
 };
 
-/// Why computation was not running, ranked. The shares and small_ms add up to stalled_ms, which is the exposed
+/// What the measured steps took beyond the typical one. Negative where they took less.
+struct StepJitter {
+  double ms = 0;              ///< the median step, less the typical one
+  double computation_ms = 0;  ///< of it, in computation …
+  double stalled_ms = 0;      ///< … and while nothing computed: no cause has any of it
+  /// One rank's median step less its typical one, and what its lanes had to do with that: means over the steps, of
+  /// which most hides behind other lanes.
+  struct Rank {
+    int rank = 0;
+    double ms = 0;
+    std::array<double, kLaneCount> longer_ms{};  ///< the lane's ops took so much longer in all
+    std::array<double, kLaneCount> later_ms{};   ///< and began so much later than they could
+  };
+  std::vector<Rank> ranks;
+};
+
+/// Why computation was not running, ranked. The shares, small_ms and jitter add up to stalled_ms, which is the exposed
 /// communication, exposed copies and idle time of RunMetrics together.
 struct CauseReport {
-  double step_ms = 0;  ///< the median step
+  double step_ms = 0;     ///< the median step
+  double typical_ms = 0;  ///< the typical one, of its slowest rank; without one the median step
   double stalled_ms = 0;
-  std::vector<CauseShare> causes;  ///< largest first; those under kSmallShare of the step are only in small_ms
+  std::optional<StepJitter> jitter;  ///< absent without a typical step
+  std::vector<LateRank> late_ranks;  ///< for certain (late_ranks.h)
+  std::vector<CauseShare> causes;    ///< largest first; those under kSmallShare of the step are only in small_ms
   double small_ms = 0;
   std::vector<Stall> example;  ///< of the slowest rank in the step of median length
   int example_rank = 0;
@@ -37,9 +58,14 @@ struct CauseReport {
 };
 inline constexpr double kSmallSharePct = 2.0;
 
-/// Throws a check_failed Error if the stalls of any rank and step do not partition the time without computation to
-/// the nanosecond. At least one measured step.
-CauseReport report_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
-                          const std::optional<LinkModel>& link);
+/// Of the steps in view as they are: causes of the middle ones, nothing left out as jitter. Throws a check_failed Error
+/// if the stalls of any rank and step do not partition the time without computation to the nanosecond. At least one
+/// measured step.
+CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
+                        const std::optional<LinkModel>& link);
+
+/// Of the typical step; as rank_causes() if only some ranks are in view, or an op with work was never timed. `metrics`:
+/// of the same run. Throws as rank_causes() does.
+CauseReport report_causes(const RunView& run, const Diagnosed& what, const RunMetrics& metrics);
 
 }  // namespace fsdpbench::metrics

@@ -44,7 +44,7 @@ int StepRecords::slowest_rank() const {
 
 RunView::RunView(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
                  std::span<const std::int64_t> slowest_ns)
-    : schedules_(&schedules), ranks_(static_cast<int>(traces.size())) {
+    : schedules_(&schedules), traces_(traces), ranks_(static_cast<int>(traces.size())) {
   std::size_t first = 0;
   for (std::size_t s = 0; s < traces.front().steps.size(); ++s) {
     check(first < traces.front().records.size(), traces.front().rank, s, "it has no records");

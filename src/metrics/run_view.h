@@ -51,11 +51,13 @@ class RunView {
           std::span<const std::int64_t> slowest_ns = {});
 
   const schedule::Schedules& schedules() const { return *schedules_; }
+  std::span<const trace::RankTrace> traces() const { return traces_; }
   const std::vector<StepRecords>& steps() const { return steps_; }
   int ranks() const { return ranks_; }  ///< in view
 
  private:
   const schedule::Schedules* schedules_;
+  std::span<const trace::RankTrace> traces_;
   std::vector<StepRecords> steps_;
   int ranks_;
 };

@@ -9,6 +9,9 @@ void Delays::add(std::int64_t step, std::size_t op, Lane lane, std::size_t first
   for (std::size_t k = 0; k < begin.size(); ++k) {
     if (rank < 0 || first + k == static_cast<std::size_t>(rank)) begin[k] += fixed;
   }
+  if (!by_rank_ns.empty()) {
+    for (std::size_t k = 0; k < begin.size(); ++k) begin[k] += by_rank_ns[first + k][index_of(lane)];
+  }
   if (uniform_ns <= 0) return;
   const std::uint64_t key = op_key(mixed(seed + 1), step, op);
   const auto range = static_cast<std::uint64_t>(uniform_ns) + 1;

@@ -65,7 +65,13 @@ class IssueOrderWalk final : public Walk {
       const auto issued = static_cast<std::int64_t>(host_ns(index_of_rank(trace.rank)));
       trace.records.push_back({static_cast<std::int32_t>(step_), static_cast<std::int32_t>(op), issued, 0, 0, 0});
     }
-    if (!schedule().ops[op].is_host()) issued_ += times_.host.issue_ns;
+    if (schedule().ops[op].is_host()) return;
+    if (times_.given_issue.empty()) {
+      issued_ += times_.host.issue_ns;
+    } else {
+      const std::vector<OpDurations>& given = times_.given_issue[std::min(step_, times_.given_issue.size() - 1)];
+      for (std::size_t rank = 0; rank < host_.size(); ++rank) host_[rank] += static_cast<double>(given[rank][op]);
+    }
   }
 
   void end_host_records(std::span<trace::RankTrace> recorded) {
@@ -231,7 +237,7 @@ class IssueOrderWalk final : public Walk {
     ++step_;
   }
 
-  std::vector<double> host_;  // by rank, after its last wait
+  std::vector<double> host_;  // by rank, after its last wait, or, where ranks issue in times of their own, now
   double issued_ = 0;         // what the host has issued since, on every rank
   std::array<std::vector<double>, kLaneCount> lanes_;
   std::array<std::vector<double>, plan::kGroupCount> communicators_;  // by group: free again

@@ -48,17 +48,29 @@ class Collector {
   void add(const Step& step, std::size_t rank) {
     std::ranges::fill(recorder_, -1);
     last_.fill(-1);
+    last_on_communicator_.fill(-1);
     for (std::size_t i = 0; i < step.schedule.ops.size(); ++i) {
       const Op& op = step.schedule.ops[i];
       const Record& record = step.records[i];
       if (op.is_host()) continue;
       if (const auto end = step.issue_end(i)) {
         issues_.push_back(static_cast<double>(*end - record.issued_ns));
-        if (const auto held = held_until(step, i, *end)) starts(*held, begin_of(record, op, i, rank));
+        if (const auto held = held_until(step, i, *end)) {
+          const double begin = begin_of(record, op, i, rank);
+          if (!op.is_collective()) starts(*held, begin);
+          if (lags_ != nullptr) lag(step, i, *held, begin);
+        }
       }
       last_[index_of(op.lane)] = static_cast<int>(i);
+      if (op.is_collective()) last_on_communicator_[static_cast<std::size_t>(op.group())] = static_cast<int>(i);
       if (op.record >= 0) recorder_[static_cast<std::size_t>(op.record)] = static_cast<int>(i);
     }
+  }
+
+  /// From now on by how much ops begin later than `costs` say goes there.
+  void collect_lags(const HostCosts& costs, LaneLags& lags) {
+    costs_ = costs;
+    lags_ = &lags;
   }
 
   HostCosts take() {
@@ -80,7 +92,7 @@ class Collector {
  private:
   std::optional<Held> held_until(const Step& step, std::size_t i, std::int64_t issued) const {
     const Op& op = step.schedule.ops[i];
-    if (!op.has_work() || op.is_collective() || step.records[i].begin_ns == 0) return std::nullopt;
+    if (!op.has_work() || step.records[i].begin_ns == 0) return std::nullopt;
     Held held{issued, 0, 0};
     if (const int before = last_[index_of(op.lane)]; before >= 0) {
       if (!step.schedule.ops[static_cast<std::size_t>(before)].has_work()) return std::nullopt;
@@ -111,6 +123,18 @@ class Collector {
     }
   }
 
+  void lag(const Step& step, std::size_t i, const Held& held, double begin) {
+    const Op& op = step.schedule.ops[i];
+    double ready = held.issued > held.lane ? static_cast<double>(held.issued) + costs_.launch_ns
+                                           : static_cast<double>(held.lane) + costs_.gap_ns;
+    if (static_cast<double>(held.event) > ready) ready = static_cast<double>(held.event) + costs_.wake_ns;
+    if (op.is_collective()) {
+      const int before = last_on_communicator_[static_cast<std::size_t>(op.group())];
+      if (before >= 0 && static_cast<double>(step.records[static_cast<std::size_t>(before)].end_ns) > ready) return;
+    }
+    (*lags_)[index_of(op.lane)].push_back(begin - ready);
+  }
+
   struct Woken {
     Held held;
     double begin = 0;
@@ -119,25 +143,46 @@ class Collector {
   const Delays& delays_;
   std::vector<int> recorder_;           // op, by event
   std::array<int, kLaneCount> last_{};  // op, by lane
+  std::array<int, schedule::kGroupCount> last_on_communicator_{};
+  HostCosts costs_;
+  LaneLags* lags_ = nullptr;
   std::vector<double> issues_, launches_, gaps_;
   std::vector<Woken> woken_;
 };
 
 }  // namespace
 
+namespace {
+
+void add_steps(const schedule::Schedules& schedules, const trace::RankTrace& trace, Collector& collector) {
+  std::size_t first = 0;
+  for (const trace::StepWindow& window : trace.steps) {
+    const schedule::Schedule& schedule = schedules.of_step(static_cast<std::size_t>(trace.records[first].step));
+    const auto records = std::span(trace.records).subspan(first, schedule.ops.size());
+    collector.add({schedule, records, window.issued_ns}, static_cast<std::size_t>(trace.rank));
+    first += schedule.ops.size();
+  }
+}
+
+}  // namespace
+
 HostCosts measured_host(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
                         const Delays& delays) {
   Collector collector(delays, schedules.event_count);
-  for (const trace::RankTrace& trace : traces) {
-    std::size_t first = 0;
-    for (const trace::StepWindow& window : trace.steps) {
-      const schedule::Schedule& schedule = schedules.of_step(static_cast<std::size_t>(trace.records[first].step));
-      const auto records = std::span(trace.records).subspan(first, schedule.ops.size());
-      collector.add({schedule, records, window.issued_ns}, static_cast<std::size_t>(trace.rank));
-      first += schedule.ops.size();
-    }
-  }
+  for (const trace::RankTrace& trace : traces) add_steps(schedules, trace, collector);
   return collector.take();
+}
+
+std::vector<LaneLags> measured_lags(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
+                                    const HostCosts& costs) {
+  const Delays none;
+  std::vector<LaneLags> result(traces.size());
+  for (std::size_t place = 0; place < traces.size(); ++place) {
+    Collector collector(none, schedules.event_count);
+    collector.collect_lags(costs, result[place]);
+    add_steps(schedules, traces[place], collector);
+  }
+  return result;
 }
 
 }  // namespace fsdpbench::replay

@@ -56,9 +56,11 @@ MeasuredTimes::MeasuredTimes(const Training& run, std::span<const trace::RankTra
     first_records_.push_back(record);
     const std::vector<Op>& ops = schedule_of(step).ops;
     record += ops.size();
-    auto& by_rank = ns_.emplace_back();
+    Table& by_rank = ns_.emplace_back();
+    Table& issue_by_rank = issue_.emplace_back();
     for (std::size_t rank = 0; rank < traces.size(); ++rank) {
       std::vector<std::int64_t>& ns = by_rank.emplace_back();
+      std::vector<std::int64_t>& issue = issue_by_rank.emplace_back();
       for (std::size_t i = 0; i < ops.size(); ++i) {
         const Record& r = records(step, rank)[i];
         const bool missing = r.begin_ns == 0;
@@ -67,6 +69,9 @@ MeasuredTimes::MeasuredTimes(const Training& run, std::span<const trace::RankTra
                      : ops[i].is_collective()
                          ? std::max<std::int64_t>(0, r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns))
                          : r.end_ns - r.begin_ns);
+        const std::int64_t issued =
+            i + 1 < ops.size() ? records(step, rank)[i + 1].issued_ns : traces[rank].steps[step].issued_ns;
+        issue.push_back(ops[i].is_host() || issued == 0 ? kNone : std::max<std::int64_t>(0, issued - r.issued_ns));
       }
     }
     if (shared_link) find_alone(step);
@@ -124,6 +129,18 @@ void MeasuredTimes::fill_gaps() {
       }
     }
   }
+}
+
+MeasuredTimes::MeasuredTimes(const MeasuredTimes& like, const Training& run, Table ns, Table issue)
+    : run_(run),
+      traces_(like.traces_),
+      hop_ns_(like.hop_ns_),
+      shared_link_(like.shared_link_),
+      ns_{std::move(ns)},
+      issue_{std::move(issue)} {}
+
+MeasuredTimes MeasuredTimes::with_step(const Training& run, Table ns, Table issue) const {
+  return {*this, run, std::move(ns), std::move(issue)};
 }
 
 LineFit MeasuredTimes::fit(const std::vector<int>& ops) const {

@@ -41,6 +41,13 @@ class MeasuredTimes {
   const schedule::Schedule& schedule_of(std::size_t step) const { return run_.schedules.of_step(first_ + step); }
   /// By op of that schedule. A gap is filled with the median of the same op in other steps.
   std::span<const std::int64_t> ns(std::size_t step, std::size_t rank) const { return ns_[step][rank]; }
+  /// By op: what the host took to issue it; kNone for host ops and where nothing tells.
+  std::span<const std::int64_t> issue_ns(std::size_t step, std::size_t rank) const { return issue_[step][rank]; }
+
+  /// By rank and op.
+  using Table = std::vector<std::vector<std::int64_t>>;
+  /// As if `run`, a training of this one's ranks, had been measured for one step, its first, and ops had taken this.
+  MeasuredTimes with_step(const Training& run, Table ns, Table issue) const;
 
   /// Time by size over `ops` of the last step's schedule: the median of each over steps and ranks. Of collectives by
   /// hops, as `hop_ns` says if it is known.
@@ -63,6 +70,7 @@ class MeasuredTimes {
   Straggler straggler() const;
 
  private:
+  MeasuredTimes(const MeasuredTimes& like, const Training& run, Table ns, Table issue);
   std::span<const trace::Record> records(std::size_t step, std::size_t rank) const;
   void find_alone(std::size_t step);
   void fill_gaps();
@@ -72,8 +80,8 @@ class MeasuredTimes {
   std::optional<double> hop_ns_;
   bool shared_link_;
   std::size_t first_ = 0;
-  std::vector<std::size_t> first_records_;                  // by step
-  std::vector<std::vector<std::vector<std::int64_t>>> ns_;  // by step, rank and op
+  std::vector<std::size_t> first_records_;  // by step
+  std::vector<Table> ns_, issue_;           // by step
 };
 
 }  // namespace fsdpbench::replay

@@ -48,6 +48,8 @@ struct OpTimes {
   /// Given times of collectives are of links to themselves: transfers of two communicators share them, after run_ns of
   /// `steps`, on the fabric there. Else they take what is given, whatever is beside them.
   bool given_share_links = false;
+  /// By step, rank and op as `given`: what the host takes to issue it, in place of host.issue_ns; empty: that.
+  std::vector<std::vector<std::vector<std::int64_t>>> given_issue;
 
   /// How each collective of the steady schedule is done, by op: "ring, simple, inter". Empty where nothing was chosen.
   std::vector<std::string> choices;

@@ -128,12 +128,14 @@ class TimeOrderWalk final : public Walk {
       if (ops[i].is_host()) host_ops_.push_back(i);
     }
     ends_of_.assign(ops.size(), 0);
-    issued_before_.assign(ops.size() + 1, 0);
+    issued_before_.assign(times_.given_issue.empty() ? 1 : ranks(), std::vector<double>(ops.size() + 1, 0));
     std::size_t awaited = 0;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       ends_of_[i] = awaited;
       if (instructions_[i].record >= 0) ++awaited;
-      issued_before_[i + 1] = issued_before_[i] + (ops[i].is_host() ? 0 : times_.host.issue_ns);
+      for (std::size_t rank = 0; rank < issued_before_.size(); ++rank) {
+        issued_before_[rank][i + 1] = issued_before_[rank][i] + (ops[i].is_host() ? 0 : issue_ns(rank, i));
+      }
     }
     known_ends_.assign(awaited * ranks(), kUnknown);
     for (std::size_t rank = 0; rank < ranks(); ++rank) {
@@ -161,11 +163,21 @@ class TimeOrderWalk final : public Walk {
     }
   }
 
+  /// What the host takes to issue op i.
+  double issue_ns(std::size_t rank, std::size_t i) const {
+    if (times_.given_issue.empty()) return times_.host.issue_ns;
+    return static_cast<double>(times_.given_issue[std::min(step_, times_.given_issue.size() - 1)][rank][i]);
+  }
+  const std::vector<double>& issued_before(std::size_t rank) const {
+    return issued_before_[issued_before_.size() == 1 ? 0 : rank];
+  }
   /// When the host of a rank that has come so far began to issue op i.
-  double issued_ns(const RankState& state, std::size_t i) const {
+  double issued_ns(std::size_t rank, std::size_t i) const {
+    const RankState& state = states_[rank];
+    const std::vector<double>& before = issued_before(rank);
     auto from = state.unblocked.end() - 1;
     while (from->op > i) --from;
-    return from->time_ns + (issued_before_[i] - issued_before_[from->op]);
+    return from->time_ns + (before[i] - before[from->op]);
   }
   /// Ranks side by side: they come to an op at about the same time.
   double& known_end(std::size_t rank, std::size_t op) { return known_ends_[ends_of_[op] * ranks() + rank]; }
@@ -204,7 +216,7 @@ class TimeOrderWalk final : public Walk {
     if (before == instructions_.size()) return false;
     for (auto next = std::ranges::lower_bound(host_ops_, before);; ++next) {
       const std::size_t i = next == host_ops_.end() ? instructions_.size() : *next;
-      state.host_ns += issued_before_[i] - issued_before_[state.next_issue];
+      state.host_ns += issued_before(rank)[i] - issued_before(rank)[state.next_issue];
       state.next_issue = i;
       if (i == instructions_.size()) break;
       double time = after_waits(rank, i, state.host_ns);
@@ -239,7 +251,7 @@ class TimeOrderWalk final : public Walk {
     const std::size_t i = lane_ops_[l][state.next[l]];
     if (i >= state.next_issue) return false;
     const Instruction& instruction = instructions_[i];
-    const double issued = issued_ns(state, i) + times_.host.issue_ns;
+    const double issued = issued_ns(rank, i) + issue_ns(rank, i);
     const double launch = instruction.has_work ? times_.host.launch_ns : 0;
     const double gap = instruction.has_work ? times_.host.gap_ns : 0;
     double begin = after_waits(rank, i, issued > state.lane_ns[l] ? issued + launch : state.lane_ns[l] + gap);
@@ -436,7 +448,7 @@ class TimeOrderWalk final : public Walk {
       const RankState& state = states_[rank];
       for (trace::Record record : *state.records) {
         const auto i = static_cast<std::size_t>(record.op);
-        record.issued_ns = static_cast<std::int64_t>(issued_ns(state, i));
+        record.issued_ns = static_cast<std::int64_t>(issued_ns(rank, i));
         if (!schedule().ops[i].has_work()) record.begin_ns = 0;
         if (!schedule().ops[i].has_work() && !schedule().ops[i].is_host()) record.end_ns = 0;
         trace.records.push_back(record);
@@ -458,7 +470,8 @@ class TimeOrderWalk final : public Walk {
   std::vector<std::size_t> host_ops_;  // ops of the host itself
   std::vector<std::size_t> ends_of_;   // by op: the number of its end in known_ends_, if somebody waits for it
   std::vector<double> known_ends_;     // by number and rank
-  std::vector<double> issued_before_;  // by op: what the host takes to issue those before it, unblocked
+  /// By op: what the host takes to issue those before it, unblocked; one entry if all ranks take the same.
+  std::vector<std::vector<double>> issued_before_;
   std::vector<std::vector<trace::Record>> records_;
   std::array<std::vector<std::size_t>, kLaneCount> lane_ops_;
   std::array<std::vector<std::size_t>, plan::kGroupCount> communicator_ops_;

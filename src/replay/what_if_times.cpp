@@ -10,6 +10,7 @@
 
 #include "base/duration.h"
 #include "base/error.h"
+#include "replay/issue_times.h"
 #include "replay/lower_median.h"
 #include "replay/op_work.h"
 
@@ -260,6 +261,7 @@ WhatIfTimes what_if_times(const MeasuredTimes& measured, const Training& other, 
   OpTimes& times = result.times;
   std::map<const schedule::Schedule*, Library> libraries;
   std::map<std::pair<const schedule::Schedule*, const schedule::Schedule*>, std::vector<Source>> known;
+  std::map<std::pair<const schedule::Schedule*, const schedule::Schedule*>, IssueTimes> issues;
   for (std::size_t number = 0; number < measured.first_step() + measured.steps(); ++number) {
     const std::size_t step = number < measured.first_step() ? 0 : number - measured.first_step();
     const schedule::Schedule& from = measured.schedule_of(step);
@@ -268,13 +270,16 @@ WhatIfTimes what_if_times(const MeasuredTimes& measured, const Training& other, 
     const auto [at, added] = known.try_emplace({&from, &to});
     if (added) at->second = library.sources(other, to);
     const std::vector<Source>& sources = at->second;
+    const IssueTimes& issue = issues.try_emplace({&from, &to}, from, to).first->second;
     const Step mapping(measured, step, other, changes);
     auto& by_rank = times.given.emplace_back();
+    auto& issue_by_rank = times.given_issue.emplace_back();
     for (std::size_t rank = 0; rank < measured.ranks(); ++rank) {
       std::vector<std::int64_t>& ns = by_rank.emplace_back();
       for (std::size_t i = 0; i < to.ops.size(); ++i) {
         ns.push_back(to.ops[i].has_work() ? mapping.ns(to.ops[i], sources[i], rank) : 0);
       }
+      issue_by_rank.push_back(issue.of(measured, step, rank, changes.issue_ns));
     }
     if (changes.straggler >= 0) replace_straggler(to, static_cast<std::size_t>(changes.straggler), by_rank);
     result.origins = {};

@@ -19,6 +19,7 @@ struct Changes {
   std::vector<double> compute_factor;  ///< by rank: what its compute lane takes over what it took; empty: 1
   std::vector<double> link_was;        ///< by rank: factors of its link in the run; empty: 1
   std::vector<double> link_is;         ///< and now
+  double issue_ns = 0;                 ///< the host takes so much longer to issue an op
   int straggler = -1;                  ///< this rank computes as the median of the others; -1: none
 };
 
@@ -35,8 +36,8 @@ std::string_view to_string(TimeOrigin origin);
 
 /// Times of a schedule that was never run.
 struct WhatIfTimes {
-  /// `given` for steps 0 to the last measured one; those before the first measured step take what that one does. Host
-  /// and delays are the caller's.
+  /// `given` and `given_issue` for steps 0 to the last measured one; those before the first measured step take what
+  /// that one does. What else the host takes, and delays, are the caller's.
   OpTimes times;
   std::array<int, kTimeOriginCount> origins{};  ///< ops with work of the last step, by origin
   ReachCounts reach{};                          ///< the same ops by how far they are from what was measured

@@ -23,7 +23,7 @@ plan::Plan plan_of(int ranks) {
 }
 
 CauseReport report(const HandRun& run) {
-  return report_causes(run.view(), plan_of(static_cast<int>(run.traces.size())), schedule::Policy{}, {});
+  return rank_causes(run.view(), plan_of(static_cast<int>(run.traces.size())), schedule::Policy{}, {});
 }
 
 /// Computes for 100 ns, waits for the gather of `unit` until `end`, computes for 50 ns.

@@ -132,8 +132,8 @@ metrics::CauseReport diagnose(const config::RunConfig& asked, Run&& run) {
   const config::RunConfig c = settled(asked);
   const engine::Setup p = engine::set_up(c);
   const engine::Measurement result = run(c);
-  const LinkModel link{*c.emulate.link_gb_per_s * 1e9, c.emulate.link_latency_us * 1e-6};
-  return metrics::report_causes({p.schedules, result.traces}, p.plan, p.policy, link);
+  const metrics::RunView view(p.schedules, result.traces);
+  return metrics::report_causes(view, {p.plan, p.policy, p.sizes, c}, metrics::run_metrics(view, p.plan.groups, 1));
 }
 
 /// The causes that were found, largest first, the ends of the step left out.

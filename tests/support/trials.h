@@ -36,6 +36,9 @@ inline app::Trial made_up_trial(const std::vector<double>& steps_ms) {
   trial.causes->stalled_ms = 0.5;
   trial.causes->small_ms = 0.125;
   trial.causes->causes = {{metrics::Cause::straggler, 0.375, 12.5, "R", "all_gather R", 1, "look at rank 1"}};
+  trial.causes->typical_ms = 0.75 * m.step_ms.median;
+  trial.causes->jitter = metrics::StepJitter{0.25 * m.step_ms.median, 0.125, 0.0625, {{1, 0.5, {0.25}, {0.125}}}};
+  trial.causes->late_ranks = {{1, metrics::Lateness{40, 39, 1e-9, m.step_ms, true}, {}, {}}};
   trial.flops = metrics::ModelFlops{1e6, 0.5, 50};
   trial.wire = {24, 12, 0};
   trial.expected_wire = {24, 12, 0};

@@ -74,7 +74,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     metrics::check_wire_bytes(trial.expected_wire, sent, p.plan, p.config);
     metrics::check_memory(p.memory, m.memory);
     trial.wire = sent.front();
-    trial.causes = metrics::report_causes(run, p.plan, p.policy, p.config.emulate.link());
+    trial.causes = metrics::report_causes(run, {p.plan, p.policy, p.sizes, p.config}, *trial.metrics);
     trial.flops = metrics::model_flops(p.sizes, p.config, trial.metrics->step_ms.median);
     if (simulated) {
       trial.choices = cell.times.choices;

@@ -9,6 +9,8 @@
 #include <variant>
 
 #include "app/console/json_part.h"
+#include "app/experiment/cause_json.h"
+#include "app/experiment/summary_json.h"
 #include "base/error.h"
 #include "metrics/caveats.h"
 
@@ -35,24 +37,7 @@ const MetricField kMetricFields[] = {
     {"aa_noise_pct", &RunMetrics::aa_noise_pct},
 };
 
-json summary_json(const metrics::Summary& s) {
-  return {{"median", s.median},
-          {"ci_low", s.ci_low},
-          {"ci_high", s.ci_high},
-          {"interval", to_string(s.interval)},
-          {"min", s.min},
-          {"max", s.max},
-          {"n", s.n}};
-}
-
 constexpr std::int64_t kMost = 1'000'000'000;  // steps, ranks
-
-metrics::Summary summary_from(const JsonPart& j) {
-  const int n = static_cast<int>(j.at("n").whole(0, kMost));
-  const auto number = [&](const char* key) { return j.at(key).number(); };
-  return {
-      number("median"), number("ci_low"), number("ci_high"), metrics::interval_of(n), number("min"), number("max"), n};
-}
 
 json fidelity_json(const metrics::Fidelity& fidelity) {
   json j{{"excess_pct", fidelity.excess_pct}, {"limit_pct", metrics::kFidelityLimitPct}};
@@ -127,30 +112,6 @@ void read_metrics(const JsonPart& j, Trial& trial) {
   if (j.has("emulation_fidelity")) trial.fidelity = fidelity_from(j.at("emulation_fidelity"));
 }
 
-json cause_json(const metrics::CauseShare& c) {
-  json j{{"cause", metrics::to_string(c.cause)}, {"ms", c.ms}, {"share_pct", c.share_pct}, {"advice", c.advice}};
-  if (!c.unit.empty()) j["unit"] = c.unit;
-  if (!c.op.empty()) j["op"] = c.op;
-  if (c.late_rank >= 0) j["late_rank"] = c.late_rank;
-  return j;
-}
-
-metrics::CauseShare cause_from(const JsonPart& j) {
-  metrics::CauseShare c;
-  const std::string name = j.at("cause").text();
-  std::size_t i = 0;
-  while (i < metrics::kCauseCount && metrics::to_string(static_cast<metrics::Cause>(i)) != name) ++i;
-  if (i == metrics::kCauseCount) j.at("cause").refuse("the name of a cause");
-  c.cause = static_cast<metrics::Cause>(i);
-  c.ms = j.at("ms").number();
-  c.share_pct = j.at("share_pct").number();
-  c.advice = j.at("advice").text();
-  c.unit = j.text("unit", "");
-  c.op = j.text("op", "");
-  if (j.has("late_rank")) c.late_rank = static_cast<int>(j.at("late_rank").whole(0, kMost));
-  return c;
-}
-
 json categories_json(const PoolStatistics& memory) {
   json j{{"total", memory.peak_occupied_total}};
   for (MemoryCategory c : kMemoryCategories) j[std::string(to_string(c))] = memory.peak_occupied[index_of(c)];
@@ -206,8 +167,7 @@ Trial trial_from_json(const JsonPart& j) {
     for (const JsonPart& caveat : j.at("caveats").list()) trial.caveats.push_back(caveat.text());
   }
   if (!j.flag("rated", true)) return trial;
-  causes.small_ms = j.at("causes_small_ms").number();
-  for (const JsonPart& cause : j.at("causes").list()) causes.causes.push_back(cause_from(cause));
+  read_causes(j, causes);
   return trial;
 }
 
@@ -250,9 +210,7 @@ json to_json(const Trial& trial) {
       j["not_rated_because"] = why;
       return j;
     }
-    j["causes_small_ms"] = trial.causes->small_ms;
-    j["causes"] = json::array();
-    for (const metrics::CauseShare& c : trial.causes->causes) j["causes"].push_back(cause_json(c));
+    add_causes(*trial.causes, j);
   }
   return j;
 }

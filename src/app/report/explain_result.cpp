@@ -17,7 +17,7 @@ using nlohmann::json;
 
 std::string causes_text(const JsonPart& result) {
   Table table;
-  table.title = "Why computation was not running (mean of all ranks, scaled to the step time as the run's table is)";
+  table.title = "Why computation was not running (mean of all ranks in the typical step)";
   table.header = {"cause", "ms", "of the step", "worst at"};
   const double step = result.at("metrics").at("step_ms").at("median").number();
   std::string advice;
@@ -32,6 +32,11 @@ std::string causes_text(const JsonPart& result) {
   const double small = result.at("causes_small_ms").number();
   table.rows.push_back(
       {"small (each under 2 %)", fmt::format("{:.2f}", small), fmt::format("{:.1f} %", 100 * small / step), ""});
+  if (result.has("jitter")) {
+    const double jitter = result.at("jitter").at("stalled_ms").number();
+    table.rows.push_back(
+        {"jitter, of no cause", fmt::format("{:.2f}", jitter), fmt::format("{:.1f} %", 100 * jitter / step), ""});
+  }
   return format_table(table) + (advice.empty() ? "" : "\n" + advice);
 }
 

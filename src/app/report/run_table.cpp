@@ -59,13 +59,31 @@ std::string choices_line(const engine::Setup& setup, const Trial& trial) {
   return parts.empty() ? "" : fmt::format("\ncollectives  {}\n", fmt::join(parts, "; "));
 }
 
+/// Who is late for certain, and at what.
+std::string late_ranks_text(const std::vector<metrics::LateRank>& late_ranks) {
+  std::string text;
+  for (const metrics::LateRank& late : late_ranks) {
+    const auto add = [&](const std::optional<metrics::Lateness>& at, const char* what) {
+      if (!at) return;
+      text += fmt::format("rank {} is late: {} {:.2f} ms longer a step than the others' (slower in {} of {} trials)\n",
+                          late.rank, what, at->excess_ms.median, at->late, at->trials);
+    };
+    add(late.work, "its own ops take");
+    add(late.issue, "its host takes");
+    add(late.link, "its transfers take");
+  }
+  return text;
+}
+
 /// Only the ranked names; the advice is for `explain --from`.
 std::string causes_table(const metrics::CauseReport& report) {
   std::string text = "without computation, by cause:";
   for (const metrics::CauseShare& c : report.causes) {
     text += fmt::format("{} {} {:.2f} ms", &c == &report.causes.front() ? "" : ",", metrics::to_string(c.cause), c.ms);
   }
-  return text + fmt::format("{} small {:.2f} ms\n", report.causes.empty() ? "" : ",", report.small_ms);
+  text += fmt::format("{} small {:.2f} ms", report.causes.empty() ? "" : ",", report.small_ms);
+  if (report.jitter) text += fmt::format(", jitter {:.2f} ms", report.jitter->stalled_ms);
+  return text + "\n" + late_ranks_text(report.late_ranks);
 }
 
 /// Left in the numbers: only the user knows whether the change belongs to what is studied.
@@ -138,6 +156,11 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
       row("steps p95, p99", fmt::format("{}, {}", ms(trial.spread->p95_ms), ms(trial.spread->p99_ms)), "ms",
           fmt::format("{:.1f} % of the median is lost to jitter: {} without", trial.spread->lost_to_jitter_pct(),
                       ms(trial.spread->without_jitter_ms)));
+    }
+    if (trial.causes && trial.causes->jitter) {
+      const metrics::StepJitter& jitter = *trial.causes->jitter;
+      row("typical step", ms(trial.causes->typical_ms), "ms", "every op takes its median; causes are found in it");
+      row("jitter", ms(jitter.ms), "ms", share(jitter.ms) + ", beyond the typical one; put down to no cause");
     }
     row("compute *", ms(m.compute_ms), "ms", share(m.compute_ms));
     row("communication", ms(m.comm_ms), "ms", share(m.comm_ms));

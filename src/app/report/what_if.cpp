@@ -115,6 +115,7 @@ replay::Changes changes_of(const config::RunConfig& was, const config::RunConfig
   changes.compute_factor = std::move(compute_is);
   changes.link_was = std::move(link_was);
   changes.link_is = std::move(link_is);
+  changes.issue_ns = std::nearbyint((is.inject.host_delay_us - was.inject.host_delay_us) * 1e3);
   return changes;
 }
 
@@ -181,8 +182,6 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
   const engine::Setup setup = engine::set_up(is);
   replay::WhatIfTimes changed = replay::what_if_times(measured, training(setup), changes);
   changed.times.host = host;
-  changed.times.host.issue_ns =
-      std::max(0.0, host.issue_ns + std::nearbyint((is.inject.host_delay_us - was.inject.host_delay_us) * 1e3));
   changed.times.delays = delays_of(is);
   answer.origins = changed.origins;
   answer.reach = changed.reach;

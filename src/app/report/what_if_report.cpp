@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/console/table.h"
+#include "app/experiment/summary_json.h"
 #include "app/report/reach.h"
 #include "app/report/what_if.h"
 #include "config/write.h"
@@ -72,14 +73,6 @@ std::string straggler_line(const WhatIf& answer) {
   const double more = 100 * (answer.straggler.ratio - 1);
   return fmt::format("the slowest rank is {}: its computation takes {:+.1f} % against the others' median{}\n",
                      answer.straggler.rank, more, more < 1 ? ", so none stands out" : "");
-}
-
-json summary_json(const metrics::Summary& s) {
-  return {{"median", s.median},
-          {"ci_low", s.ci_low},
-          {"ci_high", s.ci_high},
-          {"interval", to_string(s.interval)},
-          {"n", s.n}};
 }
 
 json run_json(const ReplayedRun& run) {

@@ -1,0 +1,129 @@
+#include "app/experiment/cause_json.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "app/experiment/summary_json.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using metrics::CauseReport;
+using metrics::CauseShare;
+using metrics::LateRank;
+using metrics::StepJitter;
+using nlohmann::json;
+
+constexpr std::int64_t kMostRanks = 1'000'000'000;  // ranks, trials
+
+json cause_json(const CauseShare& c) {
+  json j{{"cause", metrics::to_string(c.cause)}, {"ms", c.ms}, {"share_pct", c.share_pct}, {"advice", c.advice}};
+  if (!c.unit.empty()) j["unit"] = c.unit;
+  if (!c.op.empty()) j["op"] = c.op;
+  if (c.late_rank >= 0) j["late_rank"] = c.late_rank;
+  return j;
+}
+
+CauseShare cause_from(const JsonPart& j) {
+  CauseShare c;
+  const std::string name = j.at("cause").text();
+  std::size_t i = 0;
+  while (i < metrics::kCauseCount && metrics::to_string(static_cast<metrics::Cause>(i)) != name) ++i;
+  if (i == metrics::kCauseCount) j.at("cause").refuse("the name of a cause");
+  c.cause = static_cast<metrics::Cause>(i);
+  c.ms = j.at("ms").number();
+  c.share_pct = j.at("share_pct").number();
+  c.advice = j.at("advice").text();
+  c.unit = j.text("unit", "");
+  c.op = j.text("op", "");
+  if (j.has("late_rank")) c.late_rank = static_cast<int>(j.at("late_rank").whole(0, kMostRanks));
+  return c;
+}
+
+json jitter_json(const StepJitter& jitter, double step_ms) {
+  json j{{"ms", jitter.ms},
+         {"share_pct", step_ms > 0 ? 100 * jitter.ms / step_ms : 0},
+         {"computation_ms", jitter.computation_ms},
+         {"stalled_ms", jitter.stalled_ms},
+         {"ranks", json::array()}};
+  for (const StepJitter::Rank& rank : jitter.ranks) {
+    json mine{{"rank", rank.rank}, {"ms", rank.ms}, {"lanes", json::object()}};
+    for (const Lane lane : kLanes) {
+      const std::size_t l = index_of(lane);
+      mine["lanes"][std::string(to_string(lane))] = {{"longer_ms", rank.longer_ms[l]}, {"later_ms", rank.later_ms[l]}};
+    }
+    j["ranks"].push_back(std::move(mine));
+  }
+  return j;
+}
+
+StepJitter jitter_from(const JsonPart& j) {
+  StepJitter jitter{j.at("ms").number(), j.at("computation_ms").number(), j.at("stalled_ms").number(), {}};
+  for (const JsonPart& rank : j.at("ranks").list()) {
+    StepJitter::Rank& mine = jitter.ranks.emplace_back();
+    mine.rank = static_cast<int>(rank.at("rank").whole(0, kMostRanks));
+    mine.ms = rank.at("ms").number();
+    for (const Lane lane : kLanes) {
+      const JsonPart part = rank.at("lanes").at(to_string(lane));
+      mine.longer_ms[index_of(lane)] = part.at("longer_ms").number();
+      mine.later_ms[index_of(lane)] = part.at("later_ms").number();
+    }
+  }
+  return jitter;
+}
+
+/// What a rank can be late at, by its name in files.
+constexpr std::array<std::pair<const char*, std::optional<metrics::Lateness> LateRank::*>, 3> kLateAt{
+    {{"work", &LateRank::work}, {"issue", &LateRank::issue}, {"link", &LateRank::link}}};
+
+json late_json(const LateRank& late) {
+  json j{{"rank", late.rank}};
+  for (const auto& [name, part] : kLateAt) {
+    const std::optional<metrics::Lateness>& lateness = late.*part;
+    if (!lateness) continue;
+    j[name] = {{"trials", lateness->trials},
+               {"late", lateness->late},
+               {"by_chance", lateness->by_chance},
+               {"excess_ms", summary_json(lateness->excess_ms)}};
+  }
+  return j;
+}
+
+LateRank late_from(const JsonPart& j) {
+  LateRank late;
+  late.rank = static_cast<int>(j.at("rank").whole(0, kMostRanks));
+  for (const auto& [name, part] : kLateAt) {
+    if (!j.has(name)) continue;
+    const JsonPart at = j.at(name);
+    late.*part = metrics::Lateness{static_cast<int>(at.at("trials").whole(0, kMostRanks)),
+                                   static_cast<int>(at.at("late").whole(0, kMostRanks)), at.at("by_chance").number(),
+                                   summary_from(at.at("excess_ms")), true};
+  }
+  return late;
+}
+
+}  // namespace
+
+void add_causes(const CauseReport& report, json& trial) {
+  trial["typical_ms"] = report.typical_ms;
+  if (report.jitter) trial["jitter"] = jitter_json(*report.jitter, report.step_ms);
+  trial["late_ranks"] = json::array();
+  for (const LateRank& late : report.late_ranks) trial["late_ranks"].push_back(late_json(late));
+  trial["causes_small_ms"] = report.small_ms;
+  trial["causes"] = json::array();
+  for (const CauseShare& c : report.causes) trial["causes"].push_back(cause_json(c));
+}
+
+void read_causes(const JsonPart& trial, CauseReport& report) {
+  report.small_ms = trial.at("causes_small_ms").number();
+  for (const JsonPart& cause : trial.at("causes").list()) report.causes.push_back(cause_from(cause));
+  report.typical_ms = trial.number("typical_ms", report.step_ms);
+  if (trial.has("jitter")) report.jitter = jitter_from(trial.at("jitter"));
+  if (!trial.has("late_ranks")) return;
+  for (const JsonPart& late : trial.at("late_ranks").list()) report.late_ranks.push_back(late_from(late));
+}
+
+}  // namespace fsdpbench::app

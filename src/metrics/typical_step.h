@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "config/run_config.h"
+#include "metrics/late_ranks.h"
+#include "metrics/run_view.h"
+#include "plan/plan.h"
+#include "replay/measured_host.h"
+#include "replay/measured_times.h"
+#include "replay/what_if_times.h"
+#include "schedule/policy.h"
+
+namespace fsdpbench::metrics {
+
+/// A run as far as its causes go. Refers to its parts: they must live on.
+struct Diagnosed {
+  const plan::Plan& plan;
+  const schedule::Policy& policy;
+  const std::vector<plan::ModuleSizes>& sizes;  ///< by module, as the plan's modules
+  const config::RunConfig& config;
+};
+
+/// One step of all ranks on the computed clock, in the steady state.
+struct ReplayedStep {
+  std::vector<trace::RankTrace> traces;  ///< by rank, of one step
+  std::int64_t slowest_ns = 0;
+};
+
+/// A rank that takes longer than the others, and at what.
+struct LateRank {
+  int rank = 0;
+  std::optional<Lateness> work;   ///< its own ops: computation and copies
+  std::optional<Lateness> issue;  ///< its host
+  std::optional<Lateness> link;   ///< its transfers, from the arrival of the last peer; its arrivals count for nothing
+};
+
+/// What repeats in a run: its schedule replayed with the median time of each op.
+///
+/// [Note: what is typical]
+/// An op takes the median over the measured steps of what it took, a transfer from the arrival of its last peer, the
+/// host's issue likewise; lanes begin as late as the median of what makes them start, and as much later as all ops of a
+/// lane do. Waiting for others is in none of these: it comes out of the replay. Ranks that do not differ for certain
+/// (late_ranks.h) have their medians in common, so that luck makes no rank late; a late rank keeps its own. Where all
+/// measured steps took the same to the nanosecond nothing is luck, and every rank keeps its own.
+class TypicalStep {
+ public:
+  /// `run`: all ranks, at least one measured step, transfers with the arrival of their last peer. `noise_ms`: of a
+  /// step, up to which ranks are not told apart. Throws ConfigError if an op with work has no time in any step.
+  TypicalStep(const RunView& run, const Diagnosed& what, double noise_ms);
+  TypicalStep(const TypicalStep&) = delete;
+  TypicalStep& operator=(const TypicalStep&) = delete;
+
+  const Diagnosed& what() const { return what_; }
+  /// Of the schedule that repeats, alone.
+  const schedule::Schedules& schedules() const { return schedules_; }
+  /// Measured steps that had that schedule: the typical one is made of them.
+  std::size_t steps() const { return steps_.size(); }
+  /// Whether they took the same to the nanosecond.
+  bool repeats() const { return repeats_; }
+  const std::vector<LateRank>& late_ranks() const { return late_; }
+
+  /// What the ops take in the step that is typical of some of steps(), each as often as `drawn` (indices) has it.
+  replay::MeasuredTimes times_of(std::span<const std::size_t> drawn) const;
+  /// In the one that is typical of all.
+  const replay::MeasuredTimes& times() const { return *times_; }
+
+  /// What is different in a replay, beside the schedule.
+  struct Without {
+    replay::Changes changes;
+    bool host = false;     ///< issuing takes no time
+    bool lags = false;     ///< lanes begin at once
+    bool copies = false;   ///< copies take no time
+    bool ends = false;     ///< neither do transfers at the ends of the step
+    bool sharing = false;  ///< transfers do not share links
+    int late_rank = -1;    ///< this rank takes what the others take
+  };
+  /// A step of `other`, a training of the same ranks whose schedules are one steady one, with these op times.
+  ReplayedStep replay(const replay::MeasuredTimes& times, const replay::Training& other, const Without& without) const;
+  ReplayedStep replay() const { return replay(*times_, training(), {}); }
+  replay::Training training() const { return {schedules_, what_.plan.groups, what_.sizes}; }
+
+  /// How much later than its typical begin a lane's ops began, and how much longer they took, a step: the mean over the
+  /// measured steps, in nanoseconds.
+  struct LaneExcess {
+    double longer_ns = 0;
+    double later_ns = 0;
+  };
+  std::array<LaneExcess, kLaneCount> excess(std::size_t rank) const;
+
+ private:
+  void find_late(double noise_ms);
+  void find_lags(double noise_ms);
+
+  Diagnosed what_;
+  schedule::Schedules schedules_;
+  replay::MeasuredTimes measured_;
+  std::vector<std::size_t> steps_;  // of measured_
+  bool repeats_ = true;
+  std::vector<bool> own_work_, own_issue_, own_link_;  // by rank
+  std::vector<LateRank> late_;
+  replay::HostCosts host_;
+  std::vector<replay::LaneLags> lags_;                          // as measured
+  std::vector<std::array<double, kLaneCount>> typical_lag_ns_;  // by rank
+  std::optional<replay::MeasuredTimes> times_;
+};
+
+}  // namespace fsdpbench::metrics

@@ -1,0 +1,132 @@
+#include "metrics/typical_step.h"
+
+#include <gtest/gtest.h>
+
+#include "metrics/cause_report.h"
+#include "support/cause_cases.h"
+
+namespace fsdpbench::metrics {
+namespace {
+
+using testing::CauseCases;
+using testing::settled;
+
+/// A simulated run and its typical step.
+struct Simulated {
+  explicit Simulated(const config::RunConfig& asked)
+      : config(settled(asked)),
+        setup(engine::set_up(config)),
+        measurement(engine::simulate(setup, engine::simulated_times(setup, nullptr))),
+        view(setup.schedules, measurement.traces),
+        what{setup.plan, setup.policy, setup.sizes, config},
+        typical(view, what, 0.1) {}
+
+  config::RunConfig config;
+  engine::Setup setup;
+  engine::Measurement measurement;
+  RunView view;
+  Diagnosed what;
+  TypicalStep typical;
+};
+
+std::vector<config::RunConfig> conditions() {
+  CauseCases cases(3);
+  std::vector<config::RunConfig> all(8, cases.healthy());
+  all[1].inject.slow_rank = 1;
+  all[1].inject.slow_rank_factor = 1.001;
+  all[2].inject.host_delay_us = 1700;
+  all[3].simulate.host_issue_us = 11;
+  all[3].simulate.launch_us = 13;
+  all[3].simulate.wake_us = 7;
+  all[4].inject.delay_lane = "copy";
+  all[4].inject.delay_us = 5000;
+  all[4].fsdp.layout = config::Layout::per_param;
+  all[5].fsdp.separate_reduce_scatter_comm = true;  // transfers share the link
+  *all[5].emulate.link_gb_per_s /= 3;
+  all[6].inject.host_sync_after_layer = 1;
+  all[6].fsdp.all_gather_limit = {config::AllGatherLimit::Mode::strict, 1, 0};
+  all[7].inject.slow_link_rank = 1;
+  all[7].inject.slow_link_factor = 3;
+  return all;
+}
+
+TEST(TypicalStep, WithoutJitterIsTheSimulatedStepToTheNanosecond) {
+  for (const config::RunConfig& config : conditions()) {
+    const Simulated run(config);
+    EXPECT_TRUE(run.typical.repeats());
+    const ReplayedStep step = run.typical.replay();
+    const StepRecords& last = run.view.steps().back();
+    EXPECT_EQ(step.slowest_ns, last.slowest_ns());
+    for (int rank = 0; rank < last.ranks(); ++rank) {
+      const trace::RankTrace& mine = step.traces[static_cast<std::size_t>(rank)];
+      const std::int64_t shift = last.window(rank).begin_ns - mine.steps.front().begin_ns;
+      for (std::size_t i = 0; i < mine.records.size(); ++i) {
+        if (mine.records[i].end_ns == 0) continue;
+        ASSERT_EQ(mine.records[i].end_ns + shift, last.of(rank)[i].end_ns) << "rank " << rank << ", op " << i;
+      }
+    }
+  }
+}
+
+TEST(TypicalStep, JitterIsWhatAStepTookBeyondItAndNoCauseHasIt) {
+  CauseCases cases(4);
+  config::RunConfig config = cases.healthy();
+  config.train.steps = 15;
+  const Simulated without(config);
+  config.simulate.pause_chance = 0.02;
+  config.simulate.pause_us = 4000;
+  const Simulated run(config);
+  EXPECT_FALSE(run.typical.repeats());
+  EXPECT_EQ(run.typical.replay().slowest_ns, without.typical.replay().slowest_ns);
+  const RunMetrics metrics = run_metrics(run.view, run.setup.plan.groups, 1);
+  const CauseReport report = report_causes(run.view, run.what, metrics);
+  ASSERT_TRUE(report.jitter.has_value());
+  EXPECT_GT(report.jitter->ms, 1);
+  EXPECT_NEAR(report.jitter->ms, metrics.step_ms.median - report.typical_ms, 1e-9);
+  EXPECT_NEAR(report.jitter->ms, report.jitter->computation_ms + report.jitter->stalled_ms, 1e-9);
+  double sum = report.small_ms + report.jitter->stalled_ms;
+  for (const CauseShare& cause : report.causes) sum += cause.ms;
+  EXPECT_NEAR(sum, metrics.exposed_comm_ms + metrics.exposed_copy_ms + metrics.idle_ms, 1e-9);
+  // The pauses made ops of the compute lane longer, and those of no other.
+  for (const StepJitter::Rank& rank : report.jitter->ranks) {
+    EXPECT_GT(rank.longer_ms[index_of(Lane::compute)], 0);
+    EXPECT_NEAR(rank.longer_ms[index_of(Lane::all_gather)], 0, 1e-9);
+  }
+  EXPECT_TRUE(report.late_ranks.empty());
+  EXPECT_TRUE(testing::found_causes(report).empty());
+}
+
+TEST(TypicalStep, ALateRankStaysLateAmongJitter) {
+  CauseCases cases(5);
+  config::RunConfig config = cases.healthy();
+  config.train.steps = 6;
+  config.simulate.jitter_pct = 3;
+  EXPECT_TRUE(Simulated(config).typical.late_ranks().empty());
+  config.inject.slow_rank = 1;
+  config.inject.slow_rank_factor = 1.2;
+  const Simulated slow(config);
+  ASSERT_EQ(slow.typical.late_ranks().size(), 1U);
+  EXPECT_EQ(slow.typical.late_ranks()[0].rank, 1);
+  EXPECT_TRUE(slow.typical.late_ranks()[0].work.has_value());
+}
+
+TEST(TypicalStep, ASlowLinkIsNoLateRank) {
+  CauseCases cases(6);
+  config::RunConfig config = cases.healthy();
+  config.mesh = {4, 2, 2};
+  config.fsdp.strategy = config::Strategy::hybrid_shard;
+  config.inject.slow_link_rank = 2;
+  config.inject.slow_link_factor = 3;
+  const Simulated run(config);
+  ASSERT_FALSE(run.typical.late_ranks().empty());
+  const LateRank* most = nullptr;
+  for (const LateRank& late : run.typical.late_ranks()) {
+    EXPECT_FALSE(late.work || late.issue);
+    ASSERT_TRUE(late.link.has_value());
+    if (most == nullptr || late.link->excess_ms.median > most->link->excess_ms.median) most = &late;
+  }
+  EXPECT_EQ(most->rank, 2);  // both of its groups are slow, of every other rank one
+}
+
+}  // namespace
+}  // namespace fsdpbench::metrics
