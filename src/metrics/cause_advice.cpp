@@ -2,87 +2,75 @@
 
 #include <fmt/format.h>
 
-namespace fsdpbench::metrics {
+#include <algorithm>
+#include <cmath>
 
-std::string advice(const CauseShare& share, const schedule::Policy& policy, double stalled_ms) {
-  using PrefetchMode = config::Prefetch::Mode;
-  using LimitMode = config::AllGatherLimit::Mode;
-  const std::string of = fmt::format("{:.2f} ms of {:.2f} ms without computation", share.ms, stalled_ms);
-  const config::Fsdp& fsdp = policy.fsdp;
-  switch (share.cause) {
+namespace fsdpbench::metrics {
+namespace {
+
+/// "5.30 ms less a step [5.10 to 5.44]"
+std::string gain_text(const Counterfactual& c) {
+  std::string text = fmt::format("{:.2f} ms less a step", c.gain_ms);
+  if (c.interval != IntervalKind::one_value) text += fmt::format(" [{:.2f} to {:.2f}]", c.ci_low, c.ci_high);
+  return text;
+}
+
+/// What a cause is without which the step would be shorter, and what can be done about it beside turning a knob.
+struct Remedy {
+  const char* without;
+  const char* by;
+};
+
+Remedy remedy_of(Cause cause) {
+  switch (cause) {
     case Cause::step_boundary:
-      return fmt::format(
-          "{} lie at the ends of the step, where nothing is there to hide a transfer behind: more work a "
-          "step (train.accumulate, train.batch_per_rank) makes them a smaller share.",
-          of);
+      return {"transfers at the ends of the step, where nothing is there to hide them behind",
+              "more work a step (train.accumulate, train.batch_per_rank) makes them a smaller share"};
     case Cause::link_bound:
-      return fmt::format(
-          "{} are the link's own: make computation longer (train.batch_per_rank), messages smaller "
-          "(fsdp.param_dtype or fsdp.reduce_dtype = \"bf16\", fsdp.strategy = \"shard_grad_op\" or "
-          "\"hybrid_shard\"), or the link faster.",
-          of);
+      return {"the time that bytes take on the link",
+              "longer computation (train.batch_per_rank), smaller messages or a faster link hide it"};
     case Cause::inefficient_collective:
-      return fmt::format("{} are mostly latency: fewer, larger messages would help (fsdp.wrap = \"blocks:2\" or more).",
-                         of);
-    case Cause::late_prefetch: {
-      const bool forward = fsdp.forward_prefetch.mode == PrefetchMode::none;
-      const bool backward = fsdp.backward_prefetch.mode == PrefetchMode::none;
-      const char* what = forward && backward
-                             ? "fsdp.forward_prefetch and fsdp.backward_prefetch are \"none\": {} would "
-                               "hide with \"implicit\" and \"pre\"."
-                         : forward  ? "fsdp.forward_prefetch is \"none\": {} would hide with \"implicit\"."
-                         : backward ? "fsdp.backward_prefetch is \"none\": {} would hide with \"pre\"."
-                                    : "gathers are issued too late: {} would hide if a prefetch were allowed; see "
-                                      "fsdp.all_gather_limit and fsdp.backward_prefetch.";
-      return fmt::format(fmt::runtime(what), of);
-    }
-    case Cause::all_gather_limit:
-      switch (fsdp.all_gather_limit.mode) {
-        case LimitMode::strict:
-        case LimitMode::buffers:
-        case LimitMode::fetched:
-        case LimitMode::fsdp1_queue:
-          return fmt::format(
-              "fsdp.all_gather_limit allows {} gathers: {} would hide with one more, for one more unit of memory.",
-              fsdp.all_gather_limit.count, of);
-        case LimitMode::bytes:
-          return fmt::format("fsdp.all_gather_limit rations bytes: {} would hide with room for one more unit.", of);
-        default:
-          return fmt::format(
-              "fsdp.all_gather_limit holds gathers back until buffers are copied out: {} would hide with a "
-              "prefetch depth above 1 or layout \"flat\".",
-              of);
-      }
-    case Cause::reduce_scatter_buffers:
-      return fmt::format(
-          "fsdp.reduce_scatter_buffers is {}: {} are spent waiting for a buffer; another one lets "
-          "computation go on.",
-          fsdp.reduce_scatter_buffers, of);
+      return {"the latency of the link", "fewer, larger messages (fsdp.wrap) pay it less often"};
+    case Cause::late_prefetch: return {"gathers issued late", "let them be prefetched"};
+    case Cause::all_gather_limit: return {"fsdp.all_gather_limit", "a higher limit costs memory"};
+    case Cause::reduce_scatter_buffers: return {"waits for reduce-scatter inputs", "more buffers cost memory"};
     case Cause::communicator_serialisation:
-      return fmt::format(
-          "{} are spent behind another collective on the same communicator: "
-          "fsdp.separate_reduce_scatter_comm = true lets them run together.",
-          of);
-    case Cause::contention:
-      return fmt::format(
-          "{} come from two transfers sharing one link: fsdp.separate_reduce_scatter_comm = false lets the "
-          "more urgent one go first.",
-          of);
-    case Cause::straggler:
-      return fmt::format("{} are spent waiting for rank {}, which comes last: look at that rank.", of, share.late_rank);
-    case Cause::injected_sync:
-      return fmt::format("{} follow a host that waited for the device (inject.host_sync_after_layer): find the sync.",
-                         of);
-    case Cause::host_bound:
-      return fmt::format("{} are lost because the host issued ops late: larger units (fsdp.wrap) or a faster host.",
-                         of);
-    case Cause::copy:
-      return fmt::format("{} are copies in or out of communication buffers: fsdp.layout = \"flat\" needs none.", of);
-    case Cause::unknown:
-      return fmt::format("{} could not be put down to anything; waking up threads on busy cores is the usual suspect.",
-                         of);
+      return {"waits for collectives of another kind", "a communicator of their own lets them run together"};
+    case Cause::contention: return {"transfers sharing their link", "one communicator lets the more urgent go first"};
+    case Cause::straggler: return {"the lateness of its late rank", "look at that rank"};
+    case Cause::injected_sync: return {"the host's waits for the device", "find the sync"};
+    case Cause::host_bound: return {"the host's time to issue ops", "larger units (fsdp.wrap) or a faster host"};
+    case Cause::copy: return {"copies in and out of communication buffers", "fsdp.layout=flat needs none"};
+    case Cause::unknown: return {"the late starts of lanes", "waking up threads on busy cores is the usual suspect"};
   }
-  return {};
+  return {"", ""};
+}
+
+}  // namespace
+
+std::string knob_sentence(const Counterfactual& knob) {
+  std::string text = fmt::format("set {}: {}", knob.set, gain_text(knob));
+  if (knob.more_bytes && *knob.more_bytes != 0) {
+    const double mib = static_cast<double>(*knob.more_bytes) / (1 << 20);
+    text += fmt::format(", {:.2f} MiB {} memory", std::abs(mib), mib > 0 ? "more" : "less");
+  } else if (knob.more_bytes) {
+    text += ", no more memory";
+  }
+  return text + ".";
+}
+
+std::string advice(const CauseShare& share, const std::vector<Counterfactual>& knobs) {
+  const auto knob =
+      std::ranges::find_if(knobs, [&](const Counterfactual& k) { return k.advised && k.cause == share.cause; });
+  if (knob != knobs.end()) return knob_sentence(*knob);
+  if (!share.without || !share.without->advised) return {};
+  const Remedy remedy = remedy_of(share.cause);
+  if (share.cause == Cause::straggler) {
+    return fmt::format("without the lateness of rank {} the step would take {:.2f} ms, {}: look at that rank.",
+                       share.late_rank, share.without->step_ms, gain_text(*share.without));
+  }
+  return fmt::format("without {} the step would take {:.2f} ms, {}: {}.", remedy.without, share.without->step_ms,
+                     gain_text(*share.without), remedy.by);
 }
 
 }  // namespace fsdpbench::metrics

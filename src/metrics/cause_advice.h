@@ -1,14 +1,17 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "metrics/cause_report.h"
-#include "schedule/policy.h"
 
 namespace fsdpbench::metrics {
 
-/// One sentence on what to do about a cause: the knob by its key, what it is now, and what it would win.
-/// `stalled_ms`: all time without computation.
-std::string advice(const CauseShare& share, const schedule::Policy& policy, double stalled_ms);
+/// One sentence on what a knob brings: "set K=V: X ms less a step [interval], Y MiB more memory".
+std::string knob_sentence(const Counterfactual& knob);
+
+/// One sentence on what to do about a cause: the best of `knobs` that is meant for it and advised, else, for causes
+/// that no knob lifts, what the step would take without it. Empty if the gain is not certain, or lost in the noise.
+std::string advice(const CauseShare& share, const std::vector<Counterfactual>& knobs);
 
 }  // namespace fsdpbench::metrics

@@ -122,9 +122,8 @@ StepJitter jitter_of(const RunView& run, const TypicalStep& typical, const RunVi
   return jitter;
 }
 
-}  // namespace
-
-CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
+/// As rank_causes(), but small ones are listed, too.
+CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
                         const std::optional<LinkModel>& link) {
   const MiddleSteps middle = middle_steps(run);
   const bool prefetches_backward = policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
@@ -156,20 +155,47 @@ CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedu
     share.cause = static_cast<Cause>(c);
     share.ms = ms(loss.total);
     share.share_pct = 100 * share.ms / report.step_ms;
-    if (share.share_pct < kSmallSharePct) {
-      report.small_ms += share.ms;
-      continue;
-    }
     if (!loss.by_op.empty()) {
       const NamedOp& worst = losses.named(largest(loss.by_op)->first);
       share.op = worst.name;
       share.unit = worst.unit;
     }
     if (!loss.by_late_rank.empty()) share.late_rank = largest(loss.by_late_rank)->first;
-    share.advice = advice(share, policy, report.stalled_ms);
     report.causes.push_back(std::move(share));
   }
   std::ranges::stable_sort(report.causes, [](const CauseShare& a, const CauseShare& b) { return a.ms > b.ms; });
+  return report;
+}
+
+/// What costs little, but could be lifted and then gain more: something else would have been waited for meanwhile.
+bool is_worth_lifting(const CauseShare& share, double step_ms) {
+  switch (share.cause) {
+    case Cause::late_prefetch:
+    case Cause::all_gather_limit:
+    case Cause::reduce_scatter_buffers:
+    case Cause::communicator_serialisation:
+    case Cause::straggler:
+    case Cause::injected_sync: break;
+    default: return false;
+  }
+  return share.without && share.without->advised && 100 * share.without->gain_ms >= kSmallSharePct * step_ms;
+}
+
+/// Small causes into small_ms.
+void drop_small(CauseReport& report) {
+  std::erase_if(report.causes, [&](const CauseShare& share) {
+    if (share.share_pct >= kSmallSharePct || is_worth_lifting(share, report.step_ms)) return false;
+    report.small_ms += share.ms;
+    return true;
+  });
+}
+
+}  // namespace
+
+CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
+                        const std::optional<LinkModel>& link) {
+  CauseReport report = every_cause(run, plan, policy, link);
+  drop_small(report);
   return report;
 }
 
@@ -181,13 +207,22 @@ CauseReport report_causes(const RunView& run, const Diagnosed& what, const RunMe
   const TypicalStep typical(run, what, noise_pct / 100 * report.step_ms);
   const ReplayedStep step = typical.replay();
   const RunView view(typical.schedules(), step.traces);
-  CauseReport of_typical = rank_causes(view, what.plan, what.policy, link);
+  CauseReport of_typical = every_cause(view, what.plan, what.policy, link);
 
   report.causes = std::move(of_typical.causes);
   for (CauseShare& cause : report.causes) cause.share_pct = 100 * cause.ms / report.step_ms;
-  report.small_ms = of_typical.small_ms;
+  report.small_ms = 0;
   report.typical_ms = of_typical.step_ms;
   report.late_ranks = typical.late_ranks();
+  std::vector<Asked> asked;
+  for (const CauseShare& cause : report.causes) asked.push_back({cause.cause, cause.late_rank});
+  Counterfactuals found = find_counterfactuals(typical, asked, noise_pct / 100 * report.step_ms);
+  report.knobs = std::move(found.knobs);
+  for (std::size_t i = 0; i < report.causes.size(); ++i) {
+    report.causes[i].without = found.causes[i];
+    report.causes[i].advice = advice(report.causes[i], report.knobs);
+  }
+  drop_small(report);
   report.jitter = jitter_of(run, typical, view);
   report.jitter->ms = report.step_ms - report.typical_ms;
   report.jitter->stalled_ms = report.stalled_ms - of_typical.stalled_ms;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "metrics/causes.h"
+#include "metrics/counterfactual.h"
 #include "metrics/run_metrics.h"
 #include "metrics/run_view.h"
 #include "metrics/typical_step.h"
@@ -18,11 +19,12 @@ namespace fsdpbench::metrics {
 struct CauseShare {
   Cause cause = Cause::unknown;
   double ms = 0;
-  double share_pct = 0;  ///< of the step
-  std::string unit;      ///< label of the unit that lost most to it; empty: none
-  std::string op;        ///< the op waited for there, as traces name it
-  int late_rank = -1;    ///< stragglers: who came last most of the time
-  std::string advice;    ///< one sentence that names the knob
+  double share_pct = 0;                   ///< of the step
+  std::string unit;                       ///< label of the unit that lost most to it; empty: none
+  std::string op;                         ///< the op waited for there, as traces name it
+  int late_rank = -1;                     ///< stragglers: who came last most of the time
+  std::optional<Counterfactual> without;  ///< the typical step without it; absent without a typical step
+  std::string advice;                     ///< what would help: a sentence, empty if nothing is known for certain
 };
 
 /// What the measured steps took beyond the typical one. Negative where they took less.
@@ -47,9 +49,12 @@ struct CauseReport {
   double step_ms = 0;     ///< the median step
   double typical_ms = 0;  ///< the typical one, of its slowest rank; without one the median step
   double stalled_ms = 0;
-  std::optional<StepJitter> jitter;  ///< absent without a typical step
-  std::vector<LateRank> late_ranks;  ///< for certain (late_ranks.h)
-  std::vector<CauseShare> causes;    ///< largest first; those under kSmallShare of the step are only in small_ms
+  std::optional<StepJitter> jitter;   ///< absent without a typical step
+  std::vector<LateRank> late_ranks;   ///< for certain (late_ranks.h)
+  std::vector<Counterfactual> knobs;  ///< that gain more than the noise, the most first
+  /// Largest first. Those under kSmallSharePct of the step are only in small_ms, unless lifting them would gain as
+  /// much.
+  std::vector<CauseShare> causes;
   double small_ms = 0;
   std::vector<Stall> example;  ///< of the slowest rank in the step of median length
   int example_rank = 0;

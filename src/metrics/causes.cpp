@@ -95,7 +95,9 @@ class Blame {
       if (view_.op(i).has_work() && (last < 0 || view_.record(i).end_ns > view_.record(last).end_ns)) last = i;
     }
     if (last < 0) return;
-    put(view_.record(last).end_ns, Cause::unknown, last);  // all was done, and the host took so long to see it
+    const std::int64_t end = view_.record(last).end_ns;
+    put(std::max(end, view_.window().issued_ns), Cause::unknown, last);  // the host took so long to see that all was done
+    put(end, Cause::host_bound, last);                                   // or was still issuing what has no work
     attribute(last);
     walk(last);
   }
@@ -288,7 +290,8 @@ class Blame {
     };
     const auto pass_through = [&](int before) {
       if (view_.op(before).has_work()) {
-        result.push_back({view_.record(before).end_ns, before, Cause::copy, true});
+        const trace::Record& r = view_.record(before);
+        if (r.end_ns > r.begin_ns) result.push_back({r.end_ns, before, Cause::copy, true});
         result.push_back({view_.record(before).begin_ns, before, Cause::unknown, true});
       }
       collect(before, collective, result, depth + 1);

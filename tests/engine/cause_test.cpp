@@ -1,6 +1,9 @@
-// Known causes come back: what is configured or injected is what the diagnosis names, on a computed clock. How well that
-// holds in real time is bench/causes.cpp's to say.
+// Known causes come back: what is configured or injected is what the diagnosis names, on a computed clock. How well
+// that holds in real time is bench/causes.cpp's to say.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <array>
 
 #include "support/cause_cases.h"
 
@@ -35,6 +38,55 @@ TEST(KnownCauses, NothingIsInventedWhereNothingIs) {
     const std::vector<CauseShare> found = testing::found_causes(testing::diagnose(c.config, testing::simulate_tiny));
     EXPECT_TRUE(found.empty()) << list(found);
   }
+}
+
+constexpr std::array kSingle{Cause::late_prefetch,
+                             Cause::all_gather_limit,
+                             Cause::straggler,
+                             Cause::injected_sync,
+                             Cause::link_bound,
+                             Cause::inefficient_collective,
+                             Cause::communicator_serialisation,
+                             Cause::host_bound,
+                             Cause::unknown};
+
+/// Wrong answers among `count` cases that `make` makes.
+template <typename Make>
+std::vector<std::string> wrong(int count, Make&& make) {
+  std::vector<std::string> answers;
+  for (int i = 0; i < count; ++i) {
+    testing::CauseCase c = make(i);
+    testing::forget_what_costs_nothing(c);
+    const std::vector<CauseShare> found = testing::found_causes(testing::diagnose(c.config, testing::simulate_tiny));
+    if (!testing::right(c, found)) answers.push_back(c.name + ": " + list(found));
+  }
+  return answers;
+}
+
+TEST(KnownCauses, EverySingleOneOfAGeneratedSuiteComesBack) {
+  testing::CauseCases cases(101, testing::CauseCases::Sizes::many);
+  EXPECT_THAT(wrong(200, [&](int i) { return cases.one(kSingle[static_cast<std::size_t>(i) % kSingle.size()]); }),
+              ::testing::IsEmpty());
+}
+
+TEST(KnownCauses, NineteenOfTwentyPairsComeBack) {
+  constexpr std::array kPairs{std::pair{Cause::late_prefetch, Cause::straggler},
+                              std::pair{Cause::late_prefetch, Cause::injected_sync},
+                              std::pair{Cause::straggler, Cause::injected_sync},
+                              std::pair{Cause::straggler, Cause::link_bound},
+                              std::pair{Cause::straggler, Cause::host_bound},
+                              std::pair{Cause::straggler, Cause::all_gather_limit}};
+  testing::CauseCases cases(102, testing::CauseCases::Sizes::many);
+  const std::vector<std::string> answers = wrong(60, [&](int i) {
+    const auto& [a, b] = kPairs[static_cast<std::size_t>(i) % kPairs.size()];
+    return cases.two(a, b);
+  });
+  EXPECT_LE(answers.size(), 3U) << ::testing::PrintToString(answers);
+}
+
+TEST(KnownCauses, NothingIsInventedAtAnySize) {
+  testing::CauseCases cases(103, testing::CauseCases::Sizes::many);
+  EXPECT_THAT(wrong(50, [&](int) { return cases.none(); }), ::testing::IsEmpty());
 }
 
 }  // namespace

@@ -4,30 +4,13 @@
 
 #include "metrics/cause_report.h"
 #include "support/cause_cases.h"
+#include "support/simulated_run.h"
 
 namespace fsdpbench::metrics {
 namespace {
 
 using testing::CauseCases;
-using testing::settled;
-
-/// A simulated run and its typical step.
-struct Simulated {
-  explicit Simulated(const config::RunConfig& asked)
-      : config(settled(asked)),
-        setup(engine::set_up(config)),
-        measurement(engine::simulate(setup, engine::simulated_times(setup, nullptr))),
-        view(setup.schedules, measurement.traces),
-        what{setup.plan, setup.policy, setup.sizes, config},
-        typical(view, what, 0.1) {}
-
-  config::RunConfig config;
-  engine::Setup setup;
-  engine::Measurement measurement;
-  RunView view;
-  Diagnosed what;
-  TypicalStep typical;
-};
+using testing::SimulatedRun;
 
 std::vector<config::RunConfig> conditions() {
   CauseCases cases(3);
@@ -52,7 +35,7 @@ std::vector<config::RunConfig> conditions() {
 
 TEST(TypicalStep, WithoutJitterIsTheSimulatedStepToTheNanosecond) {
   for (const config::RunConfig& config : conditions()) {
-    const Simulated run(config);
+    const SimulatedRun run(config);
     EXPECT_TRUE(run.typical.repeats());
     const ReplayedStep step = run.typical.replay();
     const StepRecords& last = run.view.steps().back();
@@ -72,10 +55,10 @@ TEST(TypicalStep, JitterIsWhatAStepTookBeyondItAndNoCauseHasIt) {
   CauseCases cases(4);
   config::RunConfig config = cases.healthy();
   config.train.steps = 15;
-  const Simulated without(config);
+  const SimulatedRun without(config);
   config.simulate.pause_chance = 0.02;
   config.simulate.pause_us = 4000;
-  const Simulated run(config);
+  const SimulatedRun run(config);
   EXPECT_FALSE(run.typical.repeats());
   EXPECT_EQ(run.typical.replay().slowest_ns, without.typical.replay().slowest_ns);
   const RunMetrics metrics = run_metrics(run.view, run.setup.plan.groups, 1);
@@ -101,10 +84,10 @@ TEST(TypicalStep, ALateRankStaysLateAmongJitter) {
   config::RunConfig config = cases.healthy();
   config.train.steps = 6;
   config.simulate.jitter_pct = 3;
-  EXPECT_TRUE(Simulated(config).typical.late_ranks().empty());
+  EXPECT_TRUE(SimulatedRun(config).typical.late_ranks().empty());
   config.inject.slow_rank = 1;
   config.inject.slow_rank_factor = 1.2;
-  const Simulated slow(config);
+  const SimulatedRun slow(config);
   ASSERT_EQ(slow.typical.late_ranks().size(), 1U);
   EXPECT_EQ(slow.typical.late_ranks()[0].rank, 1);
   EXPECT_TRUE(slow.typical.late_ranks()[0].work.has_value());
@@ -117,7 +100,7 @@ TEST(TypicalStep, ASlowLinkIsNoLateRank) {
   config.fsdp.strategy = config::Strategy::hybrid_shard;
   config.inject.slow_link_rank = 2;
   config.inject.slow_link_factor = 3;
-  const Simulated run(config);
+  const SimulatedRun run(config);
   ASSERT_FALSE(run.typical.late_ranks().empty());
   const LateRank* most = nullptr;
   for (const LateRank& late : run.typical.late_ranks()) {

@@ -220,7 +220,7 @@ TEST(Replay, BothWalksAgreeToTheNanosecondOnAnyPolicy) {
       }
     }
     if (round % 3 == 2) times.jitter = Jitter(7, {Jitter::lognormal(0.2)}, 0.05, 2000);
-    if (round % 5 == 4) times.delays = {{0, 50, 0, 0, 0}, 0, 300, 3};
+    if (round % 5 == 4) times.delays = {{0, 50, 0, 0, 0}, 0, 300, 3, {}};
     ASSERT_FALSE(links_are_shared(c.schedules, groups, times));
     const int steps = static_cast<int>(c.schedules.steps.size()) + 1;
     expect_equal(walked(*walk_in_issue_order(c.schedules, groups, times), ranks, steps),

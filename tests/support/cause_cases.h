@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "metrics/cause_report.h"
+#include "metrics/peers_arrived.h"
 #include "schedule/policy.h"
 #include "support/tiny_run.h"
 
@@ -19,23 +20,26 @@ struct CauseCase {
   config::RunConfig config;
   std::vector<metrics::Cause> expected;  ///< besides the ends of the step
   int late_rank = -1;                    ///< expected straggler
+  std::vector<config::RunConfig> without;  ///< the same without each of them
 };
 
 /// What makes a case: sizes of the emulated model, link and computation.
 class CauseCases {
  public:
-  explicit CauseCases(unsigned seed) : random_(seed) {}
+  /// Which sizes: few ranks and layers, whose runs sleep for a short while only, or as many as a computed clock likes.
+  enum class Sizes { small, many };
+  explicit CauseCases(unsigned seed, Sizes sizes = Sizes::small) : random_(seed), sizes_(sizes) {}
 
   /// A step whose communication hides: forward 3 ms a block, backward 6 ms, gather and reduce-scatter about 2 ms each.
   config::RunConfig healthy() {
     config::RunConfig c;
-    c.model.layers = pick({4, 5, 6});
+    c.model.layers = sizes_ == Sizes::small ? pick({4, 5, 6}) : pick({4, 6, 8, 12});
     c.model.width = 256;
     c.model.heads = 4;
     c.model.kv_heads = 4;
     c.model.ffn_width = 512;
     c.model.vocab = 64;
-    c.mesh.ranks = pick({2, 3, 4});
+    c.mesh.ranks = sizes_ == Sizes::small ? pick({2, 3, 4}) : pick({2, 3, 4, 8});
     c.train.steps = 3;
     c.train.warmup = 1;
     c.train.seq_len = 64;
@@ -55,21 +59,31 @@ class CauseCases {
     c.emulate.link_latency_us = latency_ms * 1000 / (ranks - 1);
   }
 
-  CauseCase none() { return {"none", healthy(), {}, -1}; }
+  CauseCase none() { return {"none", healthy(), {}, -1, {}}; }
 
   CauseCase one(metrics::Cause cause) {
-    CauseCase c{std::string(metrics::to_string(cause)), healthy(), {}, -1};
+    CauseCase c{std::string(metrics::to_string(cause)), healthy(), {}, -1, {}};
     add(c, cause);
     return c;
   }
 
   CauseCase two(metrics::Cause a, metrics::Cause b) {
-    CauseCase c{std::string(metrics::to_string(a)) + " + " + std::string(metrics::to_string(b)), healthy(), {}, -1};
+    CauseCase c{std::string(metrics::to_string(a)) + " + " + std::string(metrics::to_string(b)), healthy(), {}, -1, {}};
+    config::RunConfig healthy = c.config;
     add(c, a);
+    c.without = {healthy, c.config};
+    const auto drawn = random_;
     add(c, b);
+    {
+      CauseCase other{"", healthy, {}, -1, {}};
+      random_ = drawn;
+      add(other, b);
+      c.without.front() = other.config;
+    }
     if (a == metrics::Cause::late_prefetch) {  // in backward, so that it does not mask what happens in forward
       c.config.fsdp.forward_prefetch.mode = config::Prefetch::Mode::implicit;
       c.config.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
+      c.without.back().fsdp = c.config.fsdp;
     }
     return c;
   }
@@ -124,16 +138,44 @@ class CauseCases {
   }
 
   std::mt19937 random_;
+  Sizes sizes_;
+};
+
+struct Diagnosis {
+  metrics::RunMetrics metrics;
+  metrics::CauseReport report;
 };
 
 /// Runs a case by `run`, run_tiny or simulate_tiny, and ranks its causes.
 template <typename Run>
-metrics::CauseReport diagnose(const config::RunConfig& asked, Run&& run) {
+Diagnosis diagnose_whole(const config::RunConfig& asked, Run&& run) {
   const config::RunConfig c = settled(asked);
   const engine::Setup p = engine::set_up(c);
-  const engine::Measurement result = run(c);
+  engine::Measurement result = run(c);
+  metrics::fill_peers_arrived(p.schedules, p.plan.groups, result.traces);
   const metrics::RunView view(p.schedules, result.traces);
-  return metrics::report_causes(view, {p.plan, p.policy, p.sizes, c}, metrics::run_metrics(view, p.plan.groups, 1));
+  Diagnosis found{metrics::run_metrics(view, p.plan.groups, 1), {}};
+  found.report = metrics::report_causes(view, {p.plan, p.policy, p.sizes, c}, found.metrics);
+  return found;
+}
+template <typename Run>
+metrics::CauseReport diagnose(const config::RunConfig& asked, Run&& run) {
+  return diagnose_whole(asked, std::forward<Run>(run)).report;
+}
+
+/// Takes those of two causes out of the expected ones without which the simulated step is not kSmallSharePct shorter:
+/// what is hidden behind the other costs nothing.
+inline void forget_what_costs_nothing(CauseCase& c) {
+  const auto step_ns = [](const config::RunConfig& config) {
+    const engine::Measurement run = simulate_tiny(config);
+    return metrics::RunView(engine::set_up(settled(config)).schedules, run.traces).steps().back().slowest_ns();
+  };
+  if (c.without.size() < 2) return;
+  const auto with = static_cast<double>(step_ns(c.config));
+  for (std::size_t i = c.without.size(); i-- > 0;) {
+    const double gain_pct = 100 * (1 - static_cast<double>(step_ns(c.without[i])) / with);
+    if (gain_pct < metrics::kSmallSharePct) c.expected.erase(c.expected.begin() + static_cast<std::ptrdiff_t>(i));
+  }
 }
 
 /// The causes that were found, largest first, the ends of the step left out.

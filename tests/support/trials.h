@@ -35,7 +35,16 @@ inline app::Trial made_up_trial(const std::vector<double>& steps_ms) {
   trial.causes->step_ms = m.step_ms.median;
   trial.causes->stalled_ms = 0.5;
   trial.causes->small_ms = 0.125;
-  trial.causes->causes = {{metrics::Cause::straggler, 0.375, 12.5, "R", "all_gather R", 1, "look at rank 1"}};
+  trial.causes->causes = {{metrics::Cause::straggler, 0.375, 12.5, "R", "all_gather R", 1, {}, "look at rank 1"}};
+  metrics::Counterfactual without{metrics::Cause::straggler, "", 1, 2.5, 0.25, 0.125, 0.5};
+  without.interval = metrics::IntervalKind::bootstrap;
+  trial.causes->causes.front().without = without;
+  without.cause = metrics::Cause::copy;
+  without.late_rank = -1;
+  without.set = "fsdp.layout=flat";
+  without.more_bytes = -4096;
+  without.advised = true;
+  trial.causes->knobs = {without};
   trial.causes->typical_ms = 0.75 * m.step_ms.median;
   trial.causes->jitter = metrics::StepJitter{0.25 * m.step_ms.median, 0.125, 0.0625, {{1, 0.5, {0.25}, {0.125}}}};
   trial.causes->late_ranks = {{1, metrics::Lateness{40, 39, 1e-9, m.step_ms, true}, {}, {}}};

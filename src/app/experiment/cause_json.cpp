@@ -5,41 +5,81 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "app/experiment/summary_json.h"
+#include "metrics/cause_advice.h"
 
 namespace fsdpbench::app {
 namespace {
 
+using metrics::Cause;
 using metrics::CauseReport;
 using metrics::CauseShare;
+using metrics::Counterfactual;
 using metrics::LateRank;
 using metrics::StepJitter;
 using nlohmann::json;
 
 constexpr std::int64_t kMostRanks = 1'000'000'000;  // ranks, trials
 
+json counterfactual_json(const Counterfactual& c) {
+  json j{{"step_ms", c.step_ms},
+         {"gain_ms", c.gain_ms},
+         {"ci_low", c.ci_low},
+         {"ci_high", c.ci_high},
+         {"interval", to_string(c.interval)},
+         {"advised", c.advised}};
+  if (c.more_bytes) j["more_bytes"] = *c.more_bytes;
+  return j;
+}
+
+Counterfactual counterfactual_from(const JsonPart& j, Cause cause) {
+  Counterfactual c;
+  c.cause = cause;
+  c.step_ms = j.at("step_ms").number();
+  c.gain_ms = j.at("gain_ms").number();
+  c.ci_low = j.at("ci_low").number();
+  c.ci_high = j.at("ci_high").number();
+  const std::string interval = j.at("interval").text();
+  for (const auto kind : {metrics::IntervalKind::bootstrap, metrics::IntervalKind::range}) {
+    if (interval == to_string(kind)) c.interval = kind;
+  }
+  c.advised = j.at("advised").flag();
+  if (j.has("more_bytes")) c.more_bytes = j.at("more_bytes").whole(INT64_MIN, INT64_MAX);
+  return c;
+}
+
+Cause cause_named(const JsonPart& j) {
+  const std::string name = j.text();
+  for (std::size_t i = 0; i < metrics::kCauseCount; ++i) {
+    if (metrics::to_string(static_cast<Cause>(i)) == name) return static_cast<Cause>(i);
+  }
+  j.refuse("the name of a cause");
+}
+
 json cause_json(const CauseShare& c) {
   json j{{"cause", metrics::to_string(c.cause)}, {"ms", c.ms}, {"share_pct", c.share_pct}, {"advice", c.advice}};
   if (!c.unit.empty()) j["unit"] = c.unit;
   if (!c.op.empty()) j["op"] = c.op;
   if (c.late_rank >= 0) j["late_rank"] = c.late_rank;
+  if (c.without) j["without"] = counterfactual_json(*c.without);
   return j;
 }
 
 CauseShare cause_from(const JsonPart& j) {
   CauseShare c;
-  const std::string name = j.at("cause").text();
-  std::size_t i = 0;
-  while (i < metrics::kCauseCount && metrics::to_string(static_cast<metrics::Cause>(i)) != name) ++i;
-  if (i == metrics::kCauseCount) j.at("cause").refuse("the name of a cause");
-  c.cause = static_cast<metrics::Cause>(i);
+  c.cause = cause_named(j.at("cause"));
   c.ms = j.at("ms").number();
   c.share_pct = j.at("share_pct").number();
   c.advice = j.at("advice").text();
   c.unit = j.text("unit", "");
   c.op = j.text("op", "");
   if (j.has("late_rank")) c.late_rank = static_cast<int>(j.at("late_rank").whole(0, kMostRanks));
+  if (j.has("without")) {
+    c.without = counterfactual_from(j.at("without"), c.cause);
+    c.without->late_rank = c.late_rank;
+  }
   return c;
 }
 
@@ -112,6 +152,14 @@ void add_causes(const CauseReport& report, json& trial) {
   if (report.jitter) trial["jitter"] = jitter_json(*report.jitter, report.step_ms);
   trial["late_ranks"] = json::array();
   for (const LateRank& late : report.late_ranks) trial["late_ranks"].push_back(late_json(late));
+  trial["knobs"] = json::array();
+  for (const Counterfactual& knob : report.knobs) {
+    json j = counterfactual_json(knob);
+    j["set"] = knob.set;
+    j["cause"] = metrics::to_string(knob.cause);
+    if (knob.advised) j["advice"] = metrics::knob_sentence(knob);
+    trial["knobs"].push_back(std::move(j));
+  }
   trial["causes_small_ms"] = report.small_ms;
   trial["causes"] = json::array();
   for (const CauseShare& c : report.causes) trial["causes"].push_back(cause_json(c));
@@ -122,6 +170,10 @@ void read_causes(const JsonPart& trial, CauseReport& report) {
   for (const JsonPart& cause : trial.at("causes").list()) report.causes.push_back(cause_from(cause));
   report.typical_ms = trial.number("typical_ms", report.step_ms);
   if (trial.has("jitter")) report.jitter = jitter_from(trial.at("jitter"));
+  for (const JsonPart& knob : trial.has("knobs") ? trial.at("knobs").list() : std::vector<JsonPart>()) {
+    report.knobs.push_back(counterfactual_from(knob, cause_named(knob.at("cause"))));
+    report.knobs.back().set = knob.at("set").text();
+  }
   if (!trial.has("late_ranks")) return;
   for (const JsonPart& late : trial.at("late_ranks").list()) report.late_ranks.push_back(late_from(late));
 }

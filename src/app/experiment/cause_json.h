@@ -7,7 +7,7 @@
 
 namespace fsdpbench::app {
 
-/// Adds "typical_ms", "jitter", "late_ranks", "causes" and "causes_small_ms" (docs/run.md) to a trial's JSON.
+/// Adds "typical_ms", "jitter", "late_ranks", "knobs", "causes" and "causes_small_ms" (docs/run.md) to a trial's JSON.
 void add_causes(const metrics::CauseReport& report, nlohmann::json& trial);
 
 /// Reads them from there. Throws ConfigError that names the key that is missing or wrong.

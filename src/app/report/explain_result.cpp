@@ -15,10 +15,20 @@ namespace {
 
 using nlohmann::json;
 
+/// "54.20 ms [54.00 to 54.50]"; of what was not replayed nothing.
+std::string without_text(const JsonPart& cause) {
+  if (!cause.has("without")) return {};
+  const JsonPart without = cause.at("without");
+  const double step = without.at("step_ms").number(), whole = step + without.at("gain_ms").number();
+  if (without.at("interval").text() == "one value") return fmt::format("{:.2f} ms", step);
+  return fmt::format("{:.2f} ms [{:.2f} to {:.2f}]", step, whole - without.at("ci_high").number(),
+                     whole - without.at("ci_low").number());
+}
+
 std::string causes_text(const JsonPart& result) {
   Table table;
   table.title = "Why computation was not running (mean of all ranks in the typical step)";
-  table.header = {"cause", "ms", "of the step", "worst at"};
+  table.header = {"cause", "ms", "of the step", "step without it", "worst at"};
   const double step = result.at("metrics").at("step_ms").at("median").number();
   std::string advice;
   for (const JsonPart& c : result.at("causes").list()) {
@@ -26,17 +36,22 @@ std::string causes_text(const JsonPart& result) {
     std::string where = c.text("op", "");
     if (c.has("late_rank")) where += fmt::format(", late: rank {}", c.at("late_rank").size());
     table.rows.push_back({cause, fmt::format("{:.2f}", c.at("ms").number()),
-                          fmt::format("{:.1f} %", c.at("share_pct").number()), where});
-    advice += fmt::format("- {}: {}\n", cause, c.at("advice").text());
+                          fmt::format("{:.1f} %", c.at("share_pct").number()), without_text(c), where});
+    if (const std::string text = c.at("advice").text(); !text.empty()) advice += fmt::format("- {}: {}\n", cause, text);
   }
   const double small = result.at("causes_small_ms").number();
   table.rows.push_back(
-      {"small (each under 2 %)", fmt::format("{:.2f}", small), fmt::format("{:.1f} %", 100 * small / step), ""});
+      {"small (each under 2 %)", fmt::format("{:.2f}", small), fmt::format("{:.1f} %", 100 * small / step), "", ""});
   if (result.has("jitter")) {
     const double jitter = result.at("jitter").at("stalled_ms").number();
     table.rows.push_back(
-        {"jitter, of no cause", fmt::format("{:.2f}", jitter), fmt::format("{:.1f} %", 100 * jitter / step), ""});
+        {"jitter, of no cause", fmt::format("{:.2f}", jitter), fmt::format("{:.1f} %", 100 * jitter / step), "", ""});
   }
+  std::string knobs;
+  for (const JsonPart& knob : result.has("knobs") ? result.at("knobs").list() : std::vector<JsonPart>()) {
+    if (knob.has("advice")) knobs += fmt::format("- {}\n", knob.at("advice").text());
+  }
+  if (!knobs.empty()) advice += "\nknobs, by what they gain:\n" + knobs;
   return format_table(table) + (advice.empty() ? "" : "\n" + advice);
 }
 
