@@ -99,6 +99,8 @@ class Cause:
     advice: str
     # Who came last most of the time, of stragglers.
     late_rank: Optional[int] = None
+    # What the step would take without it; None: the file does not say.
+    without_ms: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -177,6 +179,8 @@ class Result:
     exposed: List[ExposedInterval]
     # The slowest rank's time of each measured step, in milliseconds.
     steps_ms: List[float] = field(default_factory=list)
+    # Of the time without computation, what was jitter and of no cause.
+    jitter_ms: Optional[float] = None
     # What differs from presets and built-in defaults; None: the file does not say.
     changed: Optional[List[ChangedKey]] = None
     rating: Rating = Rating()
@@ -266,6 +270,7 @@ def load_result(path: Path) -> Result:
         collectives=[_collective(n) for n in root.children("collectives")],
         causes=_causes(root),
         causes_small_ms=root.number("causes_small_ms"),
+        jitter_ms=root.child("jitter").number("stalled_ms"),
         exposed=[ExposedInterval(int(n.required("rank")), int(n.required("step")), n.required("begin_ms"),
                                  n.required("end_ms"), n.text("cause")) for n in root.children("exposed_intervals")],
         steps_ms=root.child("steps").numbers("slowest_rank_ms"),
@@ -409,7 +414,8 @@ def read_memory(node: Node) -> Memory:
 
 def _causes(node: Node) -> List[Cause]:
     return [Cause(n.text("cause"), n.text("unit"), n.text("op"), n.required("ms"), n.number("share_pct"),
-                  n.text("advice"), n.integer("late_rank")) for n in node.children("causes")]
+                  n.text("advice"), n.integer("late_rank"), n.child("without").number("step_ms"))
+            for n in node.children("causes")]
 
 
 def _breakdown(node: Node) -> Breakdown:

@@ -166,9 +166,10 @@ def _breakdown(sides: List[Side], things: str) -> Picture:
 
 
 def _causes(sides: List[Side]) -> Picture:
-    picture = Picture("causes", "Why computation waited", "Mean over ranks and measured steps; causes below 2 % of the "
+    picture = Picture("causes", "Why computation waited", "Mean over ranks in the typical step; causes below 2 % of the "
                       "step are summed up.")
-    panels = [CausePanel(s.title(), s.result.causes, s.result.causes_small_ms) for s in sides if s.result]
+    panels = [CausePanel(s.title(), s.result.causes, s.result.causes_small_ms, s.result.jitter_ms)
+              for s in sides if s.result]
     if not any(panel.causes for panel in panels):
         picture.reason = "neither result file lists a cause of at least 2 % of the step"
         return picture

@@ -122,9 +122,10 @@ def _rank_name(time: RankTime, slowest: int, late: "set[Optional[int]]") -> str:
 def _causes(result: Result) -> Picture:
     picture = Picture("causes", "Why computation waited",
                       "Every interval without computation has one cause, found from the schedule's edges and the "
-                      "measured times; mean over ranks and measured steps. Causes below 2 % of the step are summed up.")
+                      "times that ops typically take; mean over ranks in the typical step. Causes below 2 % of the "
+                      "step are summed up. What a step took beyond the typical one is jitter, and of no cause.")
     if result.causes:
-        picture.figure = draw_causes([CausePanel("", result.causes, result.causes_small_ms)])
+        picture.figure = draw_causes([CausePanel("", result.causes, result.causes_small_ms, result.jitter_ms)])
     elif not result.rating.rated:
         picture.reason = "the run is not rated, so nothing is said about causes"
     else:

@@ -96,8 +96,9 @@ class Blame {
     }
     if (last < 0) return;
     const std::int64_t end = view_.record(last).end_ns;
-    put(std::max(end, view_.window().issued_ns), Cause::unknown, last);  // the host took so long to see that all was done
-    put(end, Cause::host_bound, last);                                   // or was still issuing what has no work
+    put(std::max(end, view_.window().issued_ns), Cause::unknown,
+        last);                          // the host took so long to see that all was done
+    put(end, Cause::host_bound, last);  // or was still issuing what has no work
     attribute(last);
     walk(last);
   }

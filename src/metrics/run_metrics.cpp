@@ -20,6 +20,23 @@ std::vector<replay::OpDurations> durations(const StepRecords& step) {
   return result;
 }
 
+std::array<double, plan::kGroupCount> transfer_ms(const RunView& run, int rank) {
+  std::array<std::vector<double>, plan::kGroupCount> by_step;
+  for (const StepRecords& step : run.steps()) {
+    std::array<std::int64_t, plan::kGroupCount> sums{};
+    const std::vector<schedule::Op>& ops = step.schedule().ops;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (!ops[i].is_collective()) continue;
+      const trace::Record& r = step.of(rank)[i];
+      sums[static_cast<std::size_t>(ops[i].group())] += r.end_ns - std::max(r.begin_ns, r.peers_arrived_ns);
+    }
+    for (std::size_t g = 0; g < sums.size(); ++g) by_step[g].push_back(static_cast<double>(sums[g]) / kNsPerMs);
+  }
+  std::array<double, plan::kGroupCount> result{};
+  for (std::size_t g = 0; g < result.size(); ++g) result[g] = median(by_step[g]);
+  return result;
+}
+
 RankMetrics rank_metrics(const RunView& run, int rank, const StepBreakdown& middle) {
   std::vector<double> steps;
   for (const StepRecords& step : run.steps()) steps.push_back(static_cast<double>(step.length_ns(rank)) / kNsPerMs);
@@ -34,6 +51,7 @@ RankMetrics rank_metrics(const RunView& run, int rank, const StepBreakdown& midd
   if (middle.communication > 0) {
     m.overlap_pct = 100.0 * static_cast<double>(middle.overlap) / static_cast<double>(middle.communication);
   }
+  m.transfer_ms = transfer_ms(run, rank);
   return m;
 }
 

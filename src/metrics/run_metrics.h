@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct RankMetrics {
   double exposed_copy_ms = 0;
   double idle_ms = 0;
   std::optional<double> overlap_pct;  ///< of its own communication, what is hidden; absent without communication
+  /// Over each of its links, that is with each group it communicates in: a step's transfers together, each from the
+  /// arrival of its last peer; the median over the steps. 0: none.
+  std::array<double, plan::kGroupCount> transfer_ms{};
 };
 
 /// The numbers of a run, in milliseconds. The step time counts each measured step with its slowest rank. The parts are

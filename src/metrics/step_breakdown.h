@@ -23,8 +23,9 @@ struct StepIntervals {
   IntervalSet window;
   IntervalSet computation;
   IntervalSet communication;
-  IntervalSet exposed_communication;  ///< communication while nothing computes
-  IntervalSet exposed_copies;         ///< copies beside neither
+  /// Nothing computes while a collective of the rank's own runs; a copy is no computation, on whatever lane.
+  IntervalSet exposed_communication;
+  IntervalSet exposed_copies;  ///< copies beside neither
   IntervalSet idle;
 };
 

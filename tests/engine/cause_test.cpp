@@ -70,12 +70,10 @@ TEST(KnownCauses, EverySingleOneOfAGeneratedSuiteComesBack) {
 }
 
 TEST(KnownCauses, NineteenOfTwentyPairsComeBack) {
-  constexpr std::array kPairs{std::pair{Cause::late_prefetch, Cause::straggler},
-                              std::pair{Cause::late_prefetch, Cause::injected_sync},
-                              std::pair{Cause::straggler, Cause::injected_sync},
-                              std::pair{Cause::straggler, Cause::link_bound},
-                              std::pair{Cause::straggler, Cause::host_bound},
-                              std::pair{Cause::straggler, Cause::all_gather_limit}};
+  constexpr std::array kPairs{
+      std::pair{Cause::late_prefetch, Cause::straggler}, std::pair{Cause::late_prefetch, Cause::injected_sync},
+      std::pair{Cause::straggler, Cause::injected_sync}, std::pair{Cause::straggler, Cause::link_bound},
+      std::pair{Cause::straggler, Cause::host_bound},    std::pair{Cause::straggler, Cause::all_gather_limit}};
   testing::CauseCases cases(102, testing::CauseCases::Sizes::many);
   const std::vector<std::string> answers = wrong(60, [&](int i) {
     const auto& [a, b] = kPairs[static_cast<std::size_t>(i) % kPairs.size()];

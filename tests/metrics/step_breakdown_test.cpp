@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "replay/replay.h"
 #include "metrics/statistics.h"
+#include "replay/replay.h"
 #include "support/hand_run.h"
 
 namespace fsdpbench::metrics {
@@ -43,6 +43,22 @@ TEST(StepBreakdown, CopiesCountOnlyWhereNothingElseRuns) {
   EXPECT_EQ(b.exposed_copy, 5);
   EXPECT_EQ(b.exposed_communication, 15);
   EXPECT_EQ(b.idle, 10);
+}
+
+TEST(StepBreakdown, ACopyOnTheComputeLaneIsNoComputation) {
+  // It hides nothing: beside a collective the communication is exposed all the same, alone it is an exposed copy.
+  HandRun run;
+  run.step(0, 60);
+  run.op(OpKind::forward, Lane::compute, Times{0, 10});
+  run.op(OpKind::copy_out, Lane::compute, Times{10, 40});
+  run.op(OpKind::all_gather, Lane::all_gather, Times{5, 30});
+  run.op(OpKind::forward, Lane::compute, Times{40, 60});
+  const StepBreakdown b = broken_down(run);
+  EXPECT_EQ(b.computation, 30);
+  EXPECT_EQ(b.overlap, 5);
+  EXPECT_EQ(b.exposed_communication, 20);
+  EXPECT_EQ(b.exposed_copy, 10);
+  EXPECT_EQ(b.idle, 0);
 }
 
 TEST(StepBreakdown, ARecordOutsideItsStepIsRefused) {

@@ -18,8 +18,8 @@ namespace fsdpbench::testing {
 struct CauseCase {
   std::string name;
   config::RunConfig config;
-  std::vector<metrics::Cause> expected;  ///< besides the ends of the step
-  int late_rank = -1;                    ///< expected straggler
+  std::vector<metrics::Cause> expected;    ///< besides the ends of the step
+  int late_rank = -1;                      ///< expected straggler
   std::vector<config::RunConfig> without;  ///< the same without each of them
 };
 

@@ -31,6 +31,7 @@ inline app::Trial made_up_trial(const std::vector<double>& steps_ms) {
   m.settling = metrics::Settling{1, false};
   m.ranks.resize(2);
   m.ranks[1].step_ms = m.step_ms;
+  m.ranks[1].transfer_ms[1] = 0.125;
   trial.causes.emplace();
   trial.causes->step_ms = m.step_ms.median;
   trial.causes->stalled_ms = 0.5;

@@ -14,16 +14,18 @@ from ..text import clean, milliseconds, percent
 from .canvas import new_figure
 
 MAX_CAUSES = 15
-_Row = Tuple[str, float, Optional[float], bool]  # name, ms, percent of the step, of one cause
+# Name, ms, percent of the step, whether of one cause, and what the step would take without it.
+_Row = Tuple[str, float, Optional[float], bool, Optional[float]]
 
 
 @dataclass(frozen=True)
 class CausePanel:
-    """small_ms sums up the causes too small to be listed."""
+    """small_ms sums up the causes too small to be listed; jitter_ms is of no cause."""
 
     title: str
     causes: Sequence[Cause]
     small_ms: Optional[float]
+    jitter_ms: Optional[float] = None
 
 
 def draw_causes(panels: Sequence[CausePanel], width: float = 12.0) -> Figure:
@@ -37,26 +39,29 @@ def draw_causes(panels: Sequence[CausePanel], width: float = 12.0) -> Figure:
         _draw_panel(axes, mine)
         if panel.title:
             axes.set_title(clean(panel.title, 120), fontsize=10)
-    all_axes[-1].set_xlim(0, max([ms for mine in rows for _, ms, _, _ in mine] + [1e-9]) * 1.28)
+    all_axes[-1].set_xlim(0, max([ms for mine in rows for _, ms, *_ in mine] + [1e-9]) * 1.45)
     all_axes[-1].set_xlabel("ms a step in which the compute lane waited")
     return figure
 
 
 def _rows(panel: CausePanel) -> List[_Row]:
     ranked = sorted(panel.causes, key=lambda c: -c.ms)
-    rows: List[_Row] = [(_name(c), c.ms, c.share_pct, True) for c in ranked[:MAX_CAUSES]]
+    rows: List[_Row] = [(_name(c), c.ms, c.share_pct, True, c.without_ms) for c in ranked[:MAX_CAUSES]]
     rest = sum(c.ms for c in ranked[MAX_CAUSES:])
     if rest > 0:
-        rows.append((f"{len(ranked) - MAX_CAUSES} more", rest, None, False))
+        rows.append((f"{len(ranked) - MAX_CAUSES} more", rest, None, False, None))
     if panel.small_ms:
-        rows.append(("small ones together", panel.small_ms, None, False))
+        rows.append(("small ones together", panel.small_ms, None, False, None))
+    if panel.jitter_ms and panel.jitter_ms > 0:
+        rows.append(("jitter, of no cause", panel.jitter_ms, None, False, None))
     return rows
 
 
 def _draw_panel(axes: Axes, rows: Sequence[_Row]) -> None:
-    for y, (_, ms, share, named) in enumerate(rows):
+    for y, (_, ms, share, named, without) in enumerate(rows):
         axes.barh(y, ms, height=0.68, color=style.VERMILION if named else style.PEACH)
         text = milliseconds(ms) + (f", {percent(share)} of the step" if share is not None else "")
+        text += f"; without it {milliseconds(without)}" if without is not None else ""
         axes.annotate(text, (ms, y), (5, 0), textcoords="offset points", va="center", fontsize=9)
     axes.set_ylim(max(len(rows), 1) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), [row[0] for row in rows], fontsize=9.5)

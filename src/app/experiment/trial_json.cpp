@@ -74,6 +74,10 @@ json metrics_json(const Trial& trial) {
                           {"exposed_copy_ms", rank.exposed_copy_ms},
                           {"idle_ms", rank.idle_ms}});
     if (rank.overlap_pct) j["ranks"].back()["overlap_pct"] = *rank.overlap_pct;
+    for (std::size_t g = 0; g < plan::kGroupCount; ++g) {
+      if (rank.transfer_ms[g] <= 0) continue;
+      j["ranks"].back()["transfer_ms"][std::string(to_string(static_cast<plan::Group>(g)))] = rank.transfer_ms[g];
+    }
   }
   return j;
 }
@@ -100,8 +104,13 @@ void read_metrics(const JsonPart& j, Trial& trial) {
                        rank.at("exposed_comm_ms").number(),
                        rank.number("exposed_copy_ms", 0),
                        rank.at("idle_ms").number(),
+                       {},
                        {}});
     if (rank.has("overlap_pct")) m.ranks.back().overlap_pct = rank.at("overlap_pct").number();
+    for (std::size_t g = 0; rank.has("transfer_ms") && g < plan::kGroupCount; ++g) {
+      m.ranks.back().transfer_ms[g] =
+          rank.at("transfer_ms").number(std::string(to_string(static_cast<plan::Group>(g))), 0);
+    }
   }
   if (j.has("model_tflops_per_rank")) {
     metrics::ModelFlops& flops = trial.flops.emplace();
