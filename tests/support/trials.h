@@ -37,7 +37,7 @@ inline app::Trial made_up_trial(const std::vector<double>& steps_ms) {
   trial.causes->stalled_ms = 0.5;
   trial.causes->small_ms = 0.125;
   trial.causes->causes = {{metrics::Cause::straggler, 0.375, 12.5, "R", "all_gather R", 1, {}, "look at rank 1"}};
-  metrics::Counterfactual without{metrics::Cause::straggler, "", 1, 2.5, 0.25, 0.125, 0.5};
+  metrics::Counterfactual without{metrics::Cause::straggler, "", 1, 2.5, 0.25, 0.125, 0.5, {}, {}, false};
   without.interval = metrics::IntervalKind::bootstrap;
   trial.causes->causes.front().without = without;
   without.cause = metrics::Cause::copy;
