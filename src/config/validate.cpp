@@ -113,7 +113,8 @@ void settle_hybrid(RunConfig& config, Notes& notes) {
           "mesh.shard * mesh.replicate = {} * {} = {} is not mesh.ranks = {}.", mesh.shard, mesh.replicate,
           mesh.shard * mesh.replicate, mesh.ranks);
   require(mesh.shard > 1 || config.fsdp.layout == Layout::per_param,
-          "fsdp.strategy = \"{}\" with mesh.shard = 1 shards nothing; use \"no_shard\", or mesh.shard above 1.",
+          "fsdp.strategy = \"{}\" with mesh.shard = 1 shards nothing; use \"no_shard\", mesh.shard above 1, or "
+          "fsdp.layout = \"per_param\", which copies and frees as fully_shard does.",
           strategy);
   if (mesh.shard == 1) {
     notes.push_back(fmt::format(
