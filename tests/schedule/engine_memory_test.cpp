@@ -176,7 +176,8 @@ TEST(EngineMemory, Zero1And2KeepTheWholeModel) {
     Engine e(preset);
     e.config.fsdp.persistence_threshold = std::int64_t{1} << 60;
     std::int64_t model = 0;
-    for (const Buffer& b : e.made().schedules.steady().buffers) {
+    const auto made = e.made();
+    for (const Buffer& b : made.schedules.steady().buffers) {
       if (b.role == BufferRole::unsharded && b.persistent) model += b.bytes;
     }
     EXPECT_GE(model, (kBlocks * e.unit + e.root) * 4);
