@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta peer peer-bench asan tsan fuzz faults cuda cuda-build cuda-headers clean
+.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta peer peer-check peer-bench asan tsan fuzz faults cuda cuda-build cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -21,11 +21,12 @@ help:
 	@echo "make gallery the pictures of docs/gallery.md, by the commands printed there (needs chromium)"
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
 	@echo "make peer    record what PyTorch's FSDP does on CPUs, and compare (5 GB from PyPI into build/peer-venv)"
+	@echo "make peer-check  does PyTorch still do what is stored? a sixth of the configurations"
 	@echo "make peer-bench  step times beside PyTorch's FSDP2, FSDP1 and DDP over gloo, in turns"
 	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
 	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
 	@echo "make faults  full disks, kills, signals, strangers, limits: all tests of tests/faults, and 500 random faults"
-	@echo "make fuzz    each parser gets damaged files for a minute, under the address sanitizer"
+	@echo "make fuzz    each parser gets damaged files for a minute (FUZZ_S seconds), under the address sanitizer"
 	@echo "make cuda    the program and its CUDA backend, in build-cuda, with the tests that need no GPU (needs the CUDA toolkit,"
 	@echo "             NCCL and cuDNN; downloads the headers of cudnn-frontend from PyPI)"
 	@echo "make cuda-headers  compiles the CUDA backend against the headers of NCCL 2.19 to 2.30 and CUDA 12.8 to 13.3, downloaded"
@@ -78,8 +79,12 @@ PEER_VENV := build/peer-venv
 PEER_PYTHON ?= $(PEER_VENV)/bin/python
 peer: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	@$(QUIETLY) build/build.log cmake --build build --target peer_test
-	cd tests/peer && $(abspath $(PEER_PYTHON)) -B record.py recorded && $(abspath $(PEER_PYTHON)) -B train.py recorded
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded && $(abspath $(PEER_PYTHON)) -B -Wignore train.py recorded
 	build/bin/peer_test
+
+# Each sixth configuration once more, against what is stored.
+peer-check: $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded --check 6
 
 peer-bench: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	$(PEER_PYTHON) -B tests/peer/bench.py $(FSDPBENCH) --out build/peer-bench.json
@@ -111,11 +116,12 @@ asan tsan: deps
 	@$(QUIETLY) build-$@/test.log ctest --preset $@
 
 # Two at a time, as there are two cores on a small machine.
+FUZZ_S := 60
 fuzz: deps
 	@cmake --preset asan $(LAUNCHER) --log-level=WARNING >/dev/null
 	@$(QUIETLY) build-asan/build.log cmake --build build-asan \
 	  --target fuzz_profile fuzz_sweep fuzz_cluster fuzz_trace fuzz_result fuzz_trials fuzz_launch
-	printf '%s\n' profile sweep cluster trace result trials launch | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . 60'
+	printf '%s\n' profile sweep cluster trace result trials launch | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . $(FUZZ_S)'
 
 # The long ones, too. `python3 tests/faults/campaign.py --help`: one case alone, another seed, another build.
 faults: configure

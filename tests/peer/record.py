@@ -1,4 +1,5 @@
-"""Writes down what PyTorch does: `python record.py FOLDER` runs every configuration of grid.py on real ranks.
+"""Writes down what PyTorch does: `python record.py FOLDER` runs every configuration of grid.py on real ranks;
+`python record.py FOLDER --check N` runs each Nth again and says whether it still is what the folder has.
 
 A step is a line of tokens in the order in which the host does things. i: a unit, R: the root, e and h: embedding, head.
 
@@ -12,6 +13,7 @@ A step is a line of tokens in the order in which the host does things. i: a unit
     E      computation waits for all reductions         |    between forward and backward, || between microbatches
 """
 
+import argparse
 import functools
 import json
 import os
@@ -310,12 +312,38 @@ def write(path, cases):
         out.write("]}\n")
 
 
-def main(folder):
+def stored(path):
+    """Cases as record() gives them."""
+    with open(path) as file:
+        content = json.load(file)
+    return [{**row, "steps": [content["lines"][i] for i in row["steps"]]} for row in content["cases"]]
+
+
+def check(path, every):
+    """Exit status 1 if one of the configurations is no longer as stored."""
+    some = {json.dumps(keys, sort_keys=True) for keys in grid.cases()[::every]}
+    expected = [row for row in stored(path) if json.dumps(row["keys"], sort_keys=True) in some]
+    found = record([row["keys"] for row in expected])
+    differing = [row for row in found if row not in expected]
+    for row in differing:
+        print(f"not as stored: {row}")
+    print(f"{len(found) - len(differing)} of {len(found)} configurations on PyTorch {VERSION} are as stored: {path}")
+    return 1 if differing or len(found) < len(some) else 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description="What PyTorch's FSDP does, in order.")
+    parser.add_argument("folder")
+    parser.add_argument("--check", type=int, metavar="N", help="compare each Nth configuration with what is stored")
+    arguments = parser.parse_args()
+    path = os.path.join(arguments.folder, f"schedules-{VERSION}.json")
+    if arguments.check:
+        return check(path, arguments.check)
     cases = grid.cases()
-    path = os.path.join(folder, f"schedules-{VERSION}.json")
     write(path, record(cases))
     print(f"{len(cases)} configurations on PyTorch {VERSION}: {path}")
+    return 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main())
