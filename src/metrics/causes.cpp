@@ -138,6 +138,7 @@ class Blame {
 
   /// The host came late to op i: it was blocked, or it was slow.
   void issued_late(int i, Cause cause) {
+    put(view_.record(i).issued_ns, Cause::host_bound, i);  // issuing it took so long
     put(cause == Cause::host_bound ? low_ : view_.record(view_.host_blocked_before(i)).issued_ns, cause, i);
     put(low_, cause, i);
   }
@@ -235,6 +236,13 @@ class Blame {
     return step_.rank_at(late);
   }
 
+  /// When the host had issued op i at the latest: it was at the next op, or op i ran.
+  std::int64_t issued_until(int i) const {
+    const trace::Record& r = view_.record(i);
+    if (i + 1 >= view_.size()) return r.issued_ns;
+    return std::max(r.issued_ns, std::min(view_.record(i + 1).issued_ns, r.begin_ns));
+  }
+
   Cause why_issued_late(int i) const {
     const int host = view_.host_blocked_before(i);
     if (host < 0) return Cause::host_bound;
@@ -251,7 +259,7 @@ class Blame {
     std::vector<Constraint> result;
     const schedule::Op& op = view_.op(i);
     waited_for_buffer_ = false;
-    result.push_back({view_.record(i).issued_ns, -1, why_issued_late(i), true});
+    result.push_back({issued_until(i), -1, why_issued_late(i), true});
     const auto add = [&](int before) {
       if (before >= 0) result.push_back({view_.done(before), before, Cause::unknown, false});
     };
@@ -283,6 +291,7 @@ class Blame {
     if (depth > 4) return;
     const schedule::Op& op = view_.op(i);
     const bool gather = view_.op(collective).kind == OpKind::all_gather;
+    result.push_back({issued_until(i), -1, Cause::host_bound, true});
     result.push_back({view_.record(i).issued_ns, -1, why_issued_late(i), true});
     // A cast or a copy, or an op without work, passes on what held it up.
     const auto through = [&](int before) {

@@ -24,7 +24,7 @@ enum class Cause : std::uint8_t {
   contention,                  ///< the transfer shared its link with another one
   straggler,                   ///< the collective waited for a late rank
   injected_sync,               ///< the host had waited for the device (inject.host_sync_after_layer)
-  host_bound,                  ///< the host issued the op late without having been blocked
+  host_bound,                  ///< the host issued the op late without having been blocked, or took long to issue it
   copy,                        ///< copy-in, copy-out or a cast stood in the way
   unknown,                     ///< none of these could be shown, waking up a lane among them
 };

@@ -211,6 +211,15 @@ TEST(Causes, AHostThatIssuedLateWithoutHavingBeenBlocked) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 30)));
 }
 
+TEST(Causes, AHostThatTookLongToIssueAnOp) {
+  HandRun run;
+  run.step(0, 300);
+  run.forward({0, 100});
+  run.forward({130, 200, 110});
+  run.forward({200, 300, 125});  // until then the host was at the one before; the rest is the lane's
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 25), Pair(Cause::unknown, 5)));
+}
+
 TEST(Causes, ACopyInTheWay) {
   HandRun run;
   run.step(0, 200);
