@@ -10,6 +10,7 @@
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "app/console/json_text.h"
 #include "app/experiment/trial_log.h"
@@ -143,13 +144,17 @@ ResultFolder::ResultFolder(const std::string& stem, const std::string& out, OldR
       throw OutputError(fmt::format("{}: the result folder cannot be made: {}.", path_.string(),
                                     error ? error.message() : "there is a file of that name"));
     }
+    // A folder that this one made and another process locked first is the other's: it must not be removed, though
+    // empty.
+    const std::vector<fs::path> made = std::exchange(made_, {});
     lock_ = lock(path_);
+    made_ = made;
     if (old != OldResult::keep) refuse(path_, old);
     prove_writable(path_);
     if (old != OldResult::keep) remove_ours(path_);
   } catch (...) {
-    if (lock_ >= 0) ::close(lock_);
     remove_empty(made_);
+    if (lock_ >= 0) ::close(lock_);
     throw;
   }
 }
