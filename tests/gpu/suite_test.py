@@ -189,9 +189,9 @@ class PiecesTest(unittest.TestCase):
         self.assertIsNone(peak_bf16("NVIDIA T4"))
 
     def test_libraries_of_the_pack_are_for_its_programs_only(self):
-        self.assertEqual(program_environment(Path("/work/build-cuda/bin")), {})
-        path = program_environment(Path("/work/gpu-pack/bin"))["LD_LIBRARY_PATH"]
-        self.assertTrue(path.startswith("/work/gpu-pack/lib:"), path)
+        self.assertEqual(program_environment(Path("/opt/build-cuda/bin")), {})
+        path = program_environment(Path("/opt/gpu-pack/bin"))["LD_LIBRARY_PATH"]
+        self.assertTrue(path.startswith("/opt/gpu-pack/lib:"), path)
 
     def test_a_build_for_this_processor_is_not_packed(self):
         with tempfile.TemporaryDirectory() as folder:
