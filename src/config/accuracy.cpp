@@ -51,12 +51,7 @@ std::string to_toml(const Accuracy& a) {
 Accuracy read_accuracy(const std::string& path) {
   const toml::table file = parse_toml(path, FileKind::accuracy);
   StrictTable top(path, file, kAccuracy);
-  const int version = top.whole("version", 0, 1'000'000);
-  if (version != Accuracy::kVersion) {
-    throw ConfigError(
-        fmt::format("{}: this file has version {}, and this program reads version {}; bench_published writes it anew.",
-                    path, version, Accuracy::kVersion));
-  }
+  top.require_version(Accuracy::kVersion, "file", "bench_published writes it anew");
   Accuracy a;
   a.training = read_rows(path, top.table("training"));
   a.typical_training = read_rows(path, top.table("typical_training"));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "base/error.h"
 #include "config/strict_table.h"
 #include "config/toml_file.h"
 
@@ -69,12 +68,7 @@ std::string to_toml(const Calibration& c) {
 Calibration read_calibration(const std::string& path) {
   const toml::table file = parse_toml(path, FileKind::calibration);
   StrictTable top(path, file, kWhat);
-  const int version = top.whole("version", 0, 1'000'000);
-  if (version != Calibration::kVersion) {
-    throw ConfigError(
-        fmt::format("{}: this calibration has version {}, and this program reads version {}; calibrate anew.", path,
-                    version, Calibration::kVersion));
-  }
+  top.require_version(Calibration::kVersion, "calibration", "calibrate anew");
   Calibration c;
   c.machine = top.text("machine");
   c.revision = top.text("revision");

@@ -59,6 +59,14 @@ int StrictTable::whole(std::string_view key, int low, int high) {
   return static_cast<int>(*value);
 }
 
+void StrictTable::require_version(int expected, std::string_view file, std::string_view remedy) {
+  const int version = whole("version", 0, 1'000'000);
+  if (version != expected) {
+    throw ConfigError(fmt::format("{}: this {} has version {}, and this program reads version {}; {}.", path_, file,
+                                  version, expected, remedy));
+  }
+}
+
 std::string StrictTable::text(std::string_view key) {
   const toml::node* node = take(key);
   if (node == nullptr || !node->is_string()) fail(key, node, "a string");

@@ -20,6 +20,8 @@ class StrictTable {
 
   double number(std::string_view key, double low, double high);
   int whole(std::string_view key, int low, int high);
+  /// The key "version". `file`: what it is, as "calibration"; `remedy`: how to come by one that is `expected`.
+  void require_version(int expected, std::string_view file, std::string_view remedy);
   std::string text(std::string_view key);
   /// At least one of each.
   std::vector<double> numbers(std::string_view key, double low, double high);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "metrics/step_breakdown.h"
+#include "replay/lower_median.h"
 #include "replay/replay.h"
 
 namespace fsdpbench::metrics {
@@ -23,12 +24,9 @@ replay::MeasuredTimes measure(const RunView& run, const Diagnosed& what) {
           what.config.simulate.cluster.empty()};
 }
 
-/// The lower of the two middle ones; kNone if there is none.
-std::int64_t middle_of(std::vector<std::int64_t>& values) {
-  if (values.empty()) return MeasuredTimes::kNone;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+/// kNone if there is none.
+std::int64_t middle_of(std::vector<std::int64_t> values) {
+  return values.empty() ? MeasuredTimes::kNone : replay::lower_median(std::move(values));
 }
 
 double middle_of(std::vector<double> values) { return values.empty() ? 0.0 : median(std::move(values)); }
@@ -44,9 +42,9 @@ void add_medians(std::span<const std::size_t> steps, const std::vector<bool>& ow
     for (const std::size_t step : steps) {
       if (const std::int64_t ns = value(step, rank, op); ns >= 0) (own[rank] ? mine : common).push_back(ns);
     }
-    if (own[rank]) table[rank][op] = middle_of(mine);
+    if (own[rank]) table[rank][op] = middle_of(std::move(mine));
   }
-  const std::int64_t middle = middle_of(common);
+  const std::int64_t middle = middle_of(std::move(common));
   for (std::size_t rank = 0; rank < own.size(); ++rank) {
     if (!own[rank]) table[rank][op] = middle;
   }

@@ -144,13 +144,13 @@ class Folders(Faults):
     def test_of_two_runs_in_one_folder_one_is_refused(self) -> None:
         for turn in range(5):  # who makes the folder need not be who locks it
             with self.subTest(turn=turn):
-                arguments = self.run_arguments(*THREADS, base=[], out=f"out-{turn}")
+                folder = f"out-{turn}"
+                arguments = self.run_arguments(*THREADS, base=[], out=folder)
                 both = [self.bench.start(*arguments), self.bench.start(*arguments)]
                 codes = sorted(one.wait() for one in both)
                 self.assertEqual(codes[0], OK)
                 self.assertIn(codes[1], (BAD_INPUT, CANNOT_WRITE))
                 self.assertRegex("".join(one.err for one in both), "is in use|holds a result already")
-                folder = f"out-{turn}"
                 self.assertTrue(result_of(self.folder / folder)["complete"])
                 self.run_in("trace", "check", *(f"{folder}/{name}" for name in (
                     "trace.json", "trace/rank_0.json.gz", "trace/rank_1.json.gz")))
