@@ -109,9 +109,15 @@ engine::Measurement run(const engine::Setup& p) {
   return engine::run(*backend::cpu::make_cpu_backend(), p, SomeTokens());
 }
 
+Step simulated(const engine::Setup& p, const replay::OpTimes& times) {
+  engine::Measurement m = engine::simulate(p, times);
+  return step_of(p, m, false);
+}
+
 config::Calibration calibrate(std::mt19937& random, const Ranks& of) {
   const int ranks = of.count;
   replay::Calibrator calibrator;
+  std::vector<std::pair<engine::Setup, Step>> runs;
   for (int i = 0; i < kCalibrating; ++i) {
     RunConfig c = random_policy(random, of);
     if (i == 0 && ranks >= 4) c.fsdp.strategy = Strategy::hybrid_shard, c.mesh = {ranks, ranks / 2, 2};
@@ -119,24 +125,30 @@ config::Calibration calibrate(std::mt19937& random, const Ranks& of) {
     if (i == 2) c.fsdp.layout = Layout::per_param;
     if (i == 3) c.fsdp.activation_checkpointing = true;
     if (i == 4) c.train.accumulate = 2;
-    const engine::Setup p = engine::set_up(c);
+    engine::Setup p = engine::set_up(c);
     engine::Measurement m = run(p);
-    step_of(p, m, true);
+    const Step measured = step_of(p, m, true);
     calibrator.add({{p.schedules, p.plan.groups, p.sizes}, m.traces, c.emulate.link_latency_us * 1e3, true},
                    replay::measured_host(p.schedules, m.traces, {}));
+    runs.emplace_back(std::move(p), measured);
   }
-  return calibrator.result();
+  config::Calibration calibration = calibrator.result();
+  for (const auto& [p, measured] : runs) {
+    const Step says = simulated(p, engine::calibrated_times(p, calibration).times);
+    calibration.misses.push_back({measured.ms / says.ms - 1, (measured.exposed_ms - says.exposed_ms) / says.ms});
+  }
+  return calibration;
 }
 
 struct Row {
   int ranks;
   bool compute;
   Step measured, again, predicted;
-  double low_ms, high_ms;  // of the prediction
+  replay::Bounds interval_ms;  // of the prediction
   double error() const { return std::abs(predicted.ms / measured.ms - 1); }
   double exposed_error() const { return std::abs(predicted.exposed_ms - measured.exposed_ms) / measured.ms; }
   double noise() const { return std::abs(again.ms / measured.ms - 1); }
-  bool holds() const { return low_ms <= measured.ms && measured.ms <= high_ms; }
+  bool holds() const { return interval_ms.low <= measured.ms && measured.ms <= interval_ms.high; }
 };
 
 double quantile(std::vector<double> values, double q) {
@@ -176,17 +188,13 @@ void print(const char* what, const std::vector<Row>& rows) {
 /// The simulated step by the calibration, and the least and greatest with its errors drawn.
 void predict(const engine::Setup& p, const config::Calibration& calibration, Row& row) {
   const replay::CalibratedTimes times = engine::calibrated_times(p, calibration);
-  const auto step = [&](const replay::OpTimes& with) {
-    engine::Measurement simulated = engine::simulate(p, with);
-    return step_of(p, simulated, false);
-  };
-  row.predicted = step(times.times);
+  row.predicted = simulated(p, times.times);
   std::vector<double> drawn;
   for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) {
-    drawn.push_back(step(replay::drawn(times.times, times.uncertainty, draw)).ms);
+    drawn.push_back(simulated(p, replay::drawn(times.times, times.uncertainty, draw)).ms);
   }
-  row.low_ms = std::ranges::min(drawn);
-  row.high_ms = std::ranges::max(drawn);
+  const double ms = row.predicted.ms;
+  row.interval_ms = replay::interval_around(ms, ms, drawn, times.uncertainty.step_miss * ms);
 }
 
 int measure(int policies, const std::string& csv, const std::vector<Ranks>& wanted) {
@@ -221,7 +229,8 @@ int measure(int policies, const std::string& csv, const std::vector<Ranks>& want
       "ranks;computing;measured_ms;again_ms;predicted_ms;measured_exposed_ms;predicted_exposed_ms;low_ms;high_ms\n");
   for (const Row& r : all) {
     file.print("{};{};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f}\n", r.ranks, r.compute ? 1 : 0, r.measured.ms,
-               r.again.ms, r.predicted.ms, r.measured.exposed_ms, r.predicted.exposed_ms, r.low_ms, r.high_ms);
+               r.again.ms, r.predicted.ms, r.measured.exposed_ms, r.predicted.exposed_ms, r.interval_ms.low,
+               r.interval_ms.high);
   }
   return 0;
 }

@@ -53,14 +53,16 @@ CalibrationLine read_line(const std::string& path, const toml::table& given) {
 }  // namespace
 
 std::string to_toml(const Calibration& c) {
-  std::vector<std::string> refits;
+  std::vector<std::string> refits, misses;
+  for (const Calibration::Miss& miss : c.misses) misses.push_back(fmt::format("[{}, {}]", miss.step, miss.exposed));
   for (const Calibration::Host& host : c.host_refits) refits.push_back(host_row(host));
   std::string text = fmt::format(
       "# What ops took on one machine, as `fsdpbench calibrate` measured them; for simulate.calibration.\n"
-      "version = {}\nmachine = {:?}\nrevision = {:?}\n\n[host]\nissue_ns = {}\nlaunch_ns = {}\ngap_ns = {}\nwake_ns = "
+      "version = {}\nmachine = {:?}\nrevision = {:?}\nmisses = [{}]\n\n[host]\nissue_ns = {}\nlaunch_ns = {}\ngap_ns = "
+      "{}\nwake_ns = "
       "{}\nrefits = [{}]\n",
-      Calibration::kVersion, c.machine, c.revision, c.host.issue_ns, c.host.launch_ns, c.host.gap_ns, c.host.wake_ns,
-      fmt::join(refits, ", "));
+      Calibration::kVersion, c.machine, c.revision, fmt::join(misses, ", "), c.host.issue_ns, c.host.launch_ns,
+      c.host.gap_ns, c.host.wake_ns, fmt::join(refits, ", "));
   for (const CalibrationLine& line : c.lines) text += line_text(line);
   return text;
 }
@@ -72,6 +74,7 @@ Calibration read_calibration(const std::string& path) {
   Calibration c;
   c.machine = top.text("machine");
   c.revision = top.text("revision");
+  for (const std::vector<double>& row : top.rows("misses", 2, -1, kMostRatio)) c.misses.push_back({row[0], row[1]});
   StrictTable host(path, top.table("host"), kWhat);
   c.host.issue_ns = host.number("issue_ns", 0, kMostHost_ns);
   c.host.launch_ns = host.number("launch_ns", 0, kMostHost_ns);

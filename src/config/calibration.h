@@ -28,7 +28,7 @@ struct CalibrationLine {
 
 /// What a machine takes for everything, from finished runs of it. A file of its own, so that it can be kept.
 struct Calibration {
-  static constexpr int kVersion = 2;
+  static constexpr int kVersion = 3;
 
   struct Host {
     double issue_ns = 0;   ///< the host, for an op
@@ -37,10 +37,17 @@ struct Calibration {
     double wake_ns = 0;    ///< from an event until what waited on another lane goes on
   };
 
+  /// How far the steady step of a run that the calibration was made of is from what it says of that run.
+  struct Miss {
+    double step = 0;     ///< measured less predicted, as a share of the predicted step
+    double exposed = 0;  ///< the same of exposed communication, as a share of the predicted step
+  };
+
   std::string machine;   ///< for people
   std::string revision;  ///< of the program that measured
   Host host;
   std::vector<Host> host_refits;       ///< medians that as good measurements would have given
+  std::vector<Miss> misses;            ///< a run each, at least one
   std::vector<CalibrationLine> lines;  ///< at most one of a kind, unit and number of ranks
 };
 

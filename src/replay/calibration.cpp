@@ -241,6 +241,15 @@ CalibratedTimes calibrated_times(const config::Calibration& calibration, const T
   for (const CalibrationLine& line : calibration.lines) times.measured_scatter.push_back(line.residuals);
   Uncertainty& uncertainty = result.uncertainty;
   uncertainty.host = host_draws(calibration);
+  std::vector<double> steps, exposed;
+  for (const config::Calibration::Miss& miss : calibration.misses) {
+    steps.push_back(miss.step);
+    exposed.push_back(miss.exposed);
+  }
+  if (!steps.empty()) {
+    uncertainty.step_miss = next_within(steps);
+    uncertainty.exposed_miss = next_within(exposed);
+  }
   std::map<std::tuple<std::size_t, int, double, double>, int> sources;  // by line, ranks, parts and amount
   double sum = 0, spread = 0;
   for (const schedule::Schedule& schedule : training.schedules.steps) {

@@ -34,8 +34,24 @@ struct Uncertainty {
   std::vector<std::vector<int>> source;     ///< by step (as OpTimes::steps) and op: into `ratios`; -1: as given
   std::vector<std::vector<double>> ratios;  ///< by source and draw: what its ops take over what is predicted
   std::vector<HostCosts> host;              ///< by draw: what it adds to the host's costs; empty: nothing
+  /// 95 of 100 steps lie within so much of what was walked, as a share of it, if all op times are right: what no op's
+  /// time is to blame for. Of exposed communication as a share of the step, too.
+  double step_miss = 0, exposed_miss = 0;
   bool leaves_ranks_out = false;  ///< a number of ranks was never measured, and nothing tells what that changes
 };
+
+struct Bounds {
+  double low = 0, high = 0;
+  double width() const { return high - low; }
+};
+
+/// Of a 95 % interval around `predicted`: as far as the least and the greatest of `draws`, walked with drawn errors,
+/// lie from what was `walked` without; independently of that `miss` to both sides. All in one unit; not below 0.
+Bounds interval_around(double predicted, double walked, const std::vector<double>& draws, double miss);
+
+/// Half the width of a 95 % interval of the next of such values, whose mean is known to be 0: their root mean square
+/// times Student's quantile for as many. At least one.
+double next_within(const std::vector<double>& values);
 
 /// The predicted `times` with the errors of draw `draw` in [0, kDraws).
 OpTimes drawn(OpTimes times, const Uncertainty& uncertainty, int draw);

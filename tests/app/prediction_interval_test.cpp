@@ -33,7 +33,7 @@ TEST(PredictionInterval, OfGivenRatesThereIsNone) {
   const Trial trial = trial_of(cell);
   ASSERT_TRUE(trial.sureness);
   EXPECT_EQ(trial.sureness->from, "given rates");
-  EXPECT_FALSE(trial.sureness->step);
+  EXPECT_FALSE(trial.sureness->step_ms);
   const nlohmann::json j = result_json(cell.setup, trial).at("prediction");
   EXPECT_TRUE(j.contains("no_interval_because"));
   EXPECT_FALSE(j.contains("reach"));
@@ -70,12 +70,12 @@ TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
     return std::pair(prediction_interval(cell, predicted), step);
   };
   const auto [sure, step] = with(1);
-  EXPECT_EQ(sure.step->low_ms, sure.step->high_ms);
-  EXPECT_EQ(sure.step->low_ms, step.ms);
-  EXPECT_EQ(sure.exposed->low_ms, sure.exposed->high_ms);
+  EXPECT_EQ(sure.step_ms->low, sure.step_ms->high);
+  EXPECT_EQ(sure.step_ms->low, step.ms);
+  EXPECT_EQ(sure.exposed_ms->low, sure.exposed_ms->high);
   const auto [slower, same] = with(1.5);
-  EXPECT_NEAR(slower.step->low_ms, 1.5 * step.ms, 1e-3 * step.ms);
-  EXPECT_NEAR(slower.step->high_ms, 1.5 * step.ms, 1e-3 * step.ms);
+  EXPECT_NEAR(slower.step_ms->low, 1.5 * step.ms, 1e-3 * step.ms);
+  EXPECT_NEAR(slower.step_ms->high, 1.5 * step.ms, 1e-3 * step.ms);
 }
 
 TEST(PredictionInterval, ReachesNoFurtherThanTheRows) {
@@ -95,7 +95,7 @@ TEST(PredictionInterval, OfTheTypicalEfficiencyIsWider) {
   const auto width = [](const char* efficiency) {
     const Cell cell = on_cluster({"model.preset=llama3-8b", "train.seq_len=4096", "mesh.ranks=8", efficiency});
     const Trial trial = trial_of(cell);
-    return (trial.sureness->step->high_ms - trial.sureness->step->low_ms) / trial.metrics->step_ms.median;
+    return trial.sureness->step_ms->width() / trial.metrics->step_ms.median;
   };
   EXPECT_GT(width("simulate.efficiency=0.8"), 1.2 * width("simulate.efficiency=0.79"));
 }

@@ -16,6 +16,7 @@ Calibration made_up_calibration() {
   c.revision = "abc";
   c.host = {1200, 0.25, 0, 30000};
   c.host_refits = {{1100, 0, 0, 31000}, {1250, 1, 0, 29000}};
+  c.misses = {{0.011, -0.002}, {-0.5, 3}};
   c.lines = {{"all_gather", "wire_bytes", 4, 20000, 5.001, 1e5, 5.54e5, 9, 0.5, {{1, 2}, {3, 4}}, {0.99, 1}, {0.5, 2}},
              {"forward", "flops", 0, 0, 0.05, 3e7, 2e8, 5, 0, {{0, 0.05}}, {1}, {1}}};
   return c;
@@ -30,6 +31,8 @@ TEST(Calibration, SurvivesTheRoundTrip) {
   EXPECT_EQ(again.lines.at(0).ns_per_amount, 5.001);
   EXPECT_EQ(again.lines.at(0).refits.at(1).ns_per_amount, 4);
   EXPECT_EQ(again.lines.at(0).residuals, (std::vector<double>{0.5, 2}));
+  EXPECT_EQ(again.misses.at(0).exposed, -0.002);
+  EXPECT_EQ(again.misses.at(1).step, -0.5);
   EXPECT_EQ(again.host_refits.at(1).wake_ns, 29000);
 }
 
@@ -41,9 +44,11 @@ TEST(Calibration, BadFilesAreNamedByLineAndKey) {
     changed.replace(changed.find(from), from.size(), to);
     return config_error([&] { read_calibration(folder.write("c.toml", changed)); });
   };
-  EXPECT_THAT(refused("version = 2", "version = 1"),
-              HasSubstr("has version 1, and this program reads version 2; calibrate anew"));
+  EXPECT_THAT(refused("version = 3", "version = 2"),
+              HasSubstr("has version 2, and this program reads version 3; calibrate anew"));
   EXPECT_THAT(refused("refits = [[1100, 0, 0, 31000], ", "refits = [[1100, 0, 0], "), HasSubstr("lists of 4 numbers"));
+  EXPECT_THAT(refused("misses = [[0.011, -0.002], [-0.5, 3]]", "misses = []"), HasSubstr("'misses'"));
+  EXPECT_THAT(refused("-0.5, 3", "-1.5, 3"), HasSubstr("'misses'"));
   EXPECT_THAT(refused("refits = [[1, 2], [3, 4]]", "refits = []"), HasSubstr("lists of 2 numbers"));
   EXPECT_THAT(refused("residuals = [0.5, 2]", "residuals = [0, 2]"), HasSubstr("'residuals'"));
   EXPECT_THAT(refused("off = [0.99, 1]", "off = \"none\""), HasSubstr("'off'"));

@@ -8,6 +8,7 @@ import json
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import program
@@ -75,6 +76,18 @@ class Interrupt(Program):
                 if process.returncode == INTERRUPTED:
                     break
             self.assertEqual((process.returncode, out, err), (INTERRUPTED, "", "\ninterrupted\n"))
+
+    def test_a_program_that_was_asked_for_its_version_is_not_heard_afterwards(self) -> None:
+        script = "#!/bin/sh\n: >asked\nwhile [ ! -e ended ]; do sleep 0.01; done\necho release 1.0\n"
+        nvcc = Path(self.write("nvcc", script))
+        nvcc.chmod(0o755)
+        process = self.start("doctor", env=program.environment(PATH=f"{self.folder}:/usr/bin:/bin"))
+        while process.poll() is None and not (self.folder / "asked").exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(timeout=PATIENCE_S), INTERRUPTED)
+        self.write("ended", "")  # what it says now, nobody reads
+        self.assertEqual(process.communicate(timeout=PATIENCE_S), ("", "\ninterrupted\n"))
 
     @staticmethod
     def await_handlers(process: subprocess.Popen[str]) -> None:

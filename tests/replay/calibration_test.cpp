@@ -50,11 +50,6 @@ int beyond(const CalibratedTimes& times) {
   return times.uncertainty.reach[static_cast<std::size_t>(Reach::extrapolated)];
 }
 
-struct Bounds {
-  double low = 0, high = 0;
-  double width() const { return high - low; }
-};
-
 /// Of the step of `run`, predicted by `calibration`.
 Bounds interval(const config::Calibration& calibration, const Measured& run) {
   const CalibratedTimes predicted = calibrated_times(calibration, run.training());
@@ -62,7 +57,8 @@ Bounds interval(const config::Calibration& calibration, const Measured& run) {
   for (int draw = 0; draw < Uncertainty::kDraws; ++draw) {
     steps.push_back(run.step_ns(drawn(predicted.times, predicted.uncertainty, draw)));
   }
-  return {std::ranges::min(steps), std::ranges::max(steps)};
+  const double step = run.step_ns(predicted.times);
+  return interval_around(step, step, steps, predicted.uncertainty.step_miss * step);
 }
 
 config::Calibration calibrated(const Measured& run, double sigma, std::uint64_t seed = 1, int steps = 4) {
@@ -117,6 +113,29 @@ TEST(Calibration, IsSureOfWhatItKnowsExactly) {
   const Bounds sure = interval(calibrated(run, 0), run);
   EXPECT_LT(sure.width(), 1e-4 * run.step_ns(run.times));  // whole nanoseconds
   EXPECT_NEAR(sure.low, run.step_ns(run.times), 1e-4 * run.step_ns(run.times));
+}
+
+/// What walks by it do not get right although their ops are.
+TEST(Calibration, IsNoSurerThanOfItsOwnSteps) {
+  const Measured run(testing::decoder_config(4, 4));
+  config::Calibration calibration = calibrated(run, 0);
+  const double step = run.step_ns(run.times);
+  calibration.misses.assign(4, {0.01, 0.002});
+  const Bounds bounds = interval(calibration, run);
+  EXPECT_NEAR(bounds.low, (1 - 2.776 * 0.01) * step, 1e-4 * step);  // Student's 97.5 % of four
+  EXPECT_NEAR(bounds.high, (1 + 2.776 * 0.01) * step, 1e-4 * step);
+  EXPECT_DOUBLE_EQ(calibrated_times(calibration, run.training()).uncertainty.exposed_miss, 2.776 * 0.002);
+  calibration.misses = {{0, 0}, {0, 0}};
+  EXPECT_LT(interval(calibration, run).width(), 1e-4 * step);
+}
+
+TEST(Uncertainty, IndependentErrorsOfAnIntervalAddInSquares) {
+  const Bounds bounds = interval_around(100, 50, {47, 53, 50}, 4);
+  EXPECT_DOUBLE_EQ(bounds.low, 95);
+  EXPECT_DOUBLE_EQ(bounds.high, 105);
+  EXPECT_DOUBLE_EQ(interval_around(1, 50, {40, 60}, 0).low, 0);  // no step is shorter
+  EXPECT_DOUBLE_EQ(next_within({-0.02}), 12.706 * 0.02);
+  EXPECT_DOUBLE_EQ(next_within(std::vector<double>(1000, 0.5)), 2.042 * 0.5);
 }
 
 TEST(Calibration, IsLessSureTheMoreItsRunsScatter) {

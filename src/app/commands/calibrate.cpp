@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <cmath>
 #include <optional>
 #include <set>
 
@@ -24,11 +25,19 @@
 namespace fsdpbench::app {
 namespace {
 
-void add_run(const engine::Setup& setup, const std::vector<trace::RankTrace>& traces, replay::Calibrator& calibrator) {
+/// What the calibration is asked about once it is there.
+struct CalibratingRun {
+  engine::Setup setup;
+  metrics::RunMetrics metrics;
+};
+
+CalibratingRun add_run(engine::Setup setup, const std::vector<trace::RankTrace>& traces,
+                       const metrics::RunMetrics& metrics, replay::Calibrator& calibrator) {
   const metrics::RunView checked(setup.schedules, traces);
   const replay::MeasuredTimes measured({setup.schedules, setup.plan.groups, setup.sizes}, traces, std::nullopt,
                                        setup.config.emulate.link_gb_per_s.has_value());
   calibrator.add(measured, replay::measured_host(setup.schedules, traces, {}));
+  return {std::move(setup), metrics};
 }
 
 /// What the times are of, for people.
@@ -56,6 +65,13 @@ std::string calibration_table(const config::Calibration& c) {
   return format_table(table) + "each, from, to: in what stands under by\n";
 }
 
+/// Root mean square.
+double missed_pct(const config::Calibration& c) {
+  double squares = 0;
+  for (const config::Calibration::Miss& miss : c.misses) squares += miss.step * miss.step;
+  return 100 * std::sqrt(squares / static_cast<double>(c.misses.size()));
+}
+
 }  // namespace
 
 int calibrate_command(const CalibrateArguments& arguments) {
@@ -64,40 +80,40 @@ int calibrate_command(const CalibrateArguments& arguments) {
   }
   replay::Calibrator calibrator;
   std::set<std::string> machines;
+  std::vector<CalibratingRun> runs;
   const KeepingWhatIsDone keeping(console().quiet());
   for (const std::string& given : arguments.runs) {
     if (path_exists(std::filesystem::path(given) / "result.json")) {
       if (!arguments.overrides.empty()) {
         throw ConfigError(fmt::format("{} is a finished run: --set has no effect on it; leave it out", given));
       }
-      const FinishedRun run = read_finished_run(given);
-      add_run(run.setup, run.traces, calibrator);
+      FinishedRun run = read_finished_run(given);
       machines.insert(machine_name(run.trial.world, run.setup.config));
+      runs.push_back(add_run(std::move(run.setup), run.traces, *run.trial.metrics, calibrator));
       continue;
     }
     const config::RunConfig config = load_config(config::find_profile(given), arguments.overrides, nullptr);
     console().info(fmt::format("measuring {}", given));
     const Trial trial = whole_trial(config, nullptr);
-    const Cell cell = open_cell(config);
-    add_run(cell.setup, trial.measurement.traces, calibrator);
-    machines.insert(machine_name(trial.world, cell.setup.config));
+    machines.insert(machine_name(trial.world, config));
+    runs.push_back(add_run(open_cell(config).setup, trial.measurement.traces, *trial.metrics, calibrator));
   }
   if (machines.size() > 1) {
     throw ConfigError(fmt::format("these runs are not of one machine: {}; and {}. A calibration is of one",
                                   *machines.begin(), *machines.rbegin()));
   }
   config::Calibration calibration = calibrator.result();
+  for (const CalibratingRun& run : runs) calibration.misses.push_back(miss_of(calibration, run.setup, run.metrics));
   calibration.machine = *machines.begin();
   calibration.revision = build_info().git_revision;
   write_file(arguments.out, config::to_toml(calibration));
   console().print(fmt::format(
       "{}\n{}\nhost: {:.2f} us to issue an op, {:.2f} us until an idle lane begins, {:.2f} us between its ops, {:.2f} "
-      "us to wake up "
-      "for an event\n\n"
+      "us to wake up for an event\nthe steps that it was made of differ by {:.1f} % from what it says of them\n\n"
       "calibration  {}  (fsdpbench simulate PROFILE --set simulate.calibration={})\n",
       calibration.machine, calibration_table(calibration), calibration.host.issue_ns / 1e3,
-      calibration.host.launch_ns / 1e3, calibration.host.gap_ns / 1e3, calibration.host.wake_ns / 1e3, arguments.out,
-      arguments.out));
+      calibration.host.launch_ns / 1e3, calibration.host.gap_ns / 1e3, calibration.host.wake_ns / 1e3,
+      missed_pct(calibration), arguments.out, arguments.out));
   return static_cast<int>(ExitCode::ok);
 }
 

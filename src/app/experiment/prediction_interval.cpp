@@ -28,12 +28,6 @@ std::vector<double> draw_from(const std::vector<double>& ratios, std::uint64_t s
   return drawn;
 }
 
-/// Around `predicted`, as far as the draws of it lie from what is walked without errors.
-PredictionInterval::Bounds around(double predicted, double walked, const std::vector<double>& draws) {
-  const auto [low, high] = std::ranges::minmax(draws);
-  return {std::max(0.0, predicted + low - walked), predicted + high - walked};
-}
-
 }  // namespace
 
 SteadyStep steady_step(const engine::Setup& setup, const replay::OpTimes& times) {
@@ -57,6 +51,12 @@ SteadyStep steady_step(const engine::Setup& setup, const replay::OpTimes& times)
   return result;
 }
 
+config::Calibration::Miss miss_of(const config::Calibration& calibration, const engine::Setup& setup,
+                                  const metrics::RunMetrics& measured) {
+  const SteadyStep says = steady_step(setup, engine::calibrated_times(setup, calibration).times);
+  return {measured.step_ms.median / says.ms - 1, (measured.exposed_comm_ms - says.exposed_ms) / says.ms};
+}
+
 PredictionInterval prediction_interval(const Cell& cell, const metrics::RunMetrics& predicted) {
   PredictionInterval result;
   result.from = cell.basis.from;
@@ -76,8 +76,11 @@ PredictionInterval prediction_interval(const Cell& cell, const metrics::RunMetri
     steps.push_back(step.ms);
     exposed.push_back(step.exposed_ms);
   }
-  result.step = around(predicted.step_ms.median, walked.ms, steps);
-  result.exposed = around(predicted.exposed_comm_ms, walked.exposed_ms, exposed);
+  const replay::Uncertainty& uncertainty = *cell.basis.uncertainty;
+  result.step_ms =
+      replay::interval_around(predicted.step_ms.median, walked.ms, steps, uncertainty.step_miss * walked.ms);
+  result.exposed_ms = replay::interval_around(predicted.exposed_comm_ms, walked.exposed_ms, exposed,
+                                              uncertainty.exposed_miss * walked.ms);
   return result;
 }
 

@@ -5,6 +5,7 @@
 
 #include "app/experiment/cell.h"
 #include "config/accuracy.h"
+#include "config/calibration.h"
 #include "config/cluster.h"
 #include "metrics/run_metrics.h"
 #include "replay/uncertainty.h"
@@ -18,17 +19,17 @@ struct SteadyStep {
 };
 /// Of a simulation whose ops take `times`.
 SteadyStep steady_step(const engine::Setup& setup, const replay::OpTimes& times);
+/// What `measured`, a run of `setup`, is off by `calibration`.
+config::Calibration::Miss miss_of(const config::Calibration& calibration, const engine::Setup& setup,
+                                  const metrics::RunMetrics& measured);
 
 /// How sure a simulation's step is.
 struct PredictionInterval {
-  /// 95 of 100 such predictions should hold.
-  struct Bounds {
-    double low_ms = 0, high_ms = 0;
-  };
-  std::string from;                     ///< OpTimesBasis::from
-  replay::ReachCounts ops{};            ///< of the steady step; all 0 where op times were given
-  bool leaves_ranks_out = false;        ///< replay::Uncertainty::leaves_ranks_out
-  std::optional<Bounds> step, exposed;  ///< absent where op times were given, and so are not in doubt
+  std::string from;                                   ///< OpTimesBasis::from
+  replay::ReachCounts ops{};                          ///< of the steady step; all 0 where op times were given
+  bool leaves_ranks_out = false;                      ///< replay::Uncertainty::leaves_ranks_out
+  std::optional<replay::Bounds> step_ms, exposed_ms;  ///< 95 of 100 such predictions should hold; absent where op times
+                                                      ///< were given, and so are not in doubt
 };
 
 /// Walks the step with op times that are as likely as the cell's (replay::Uncertainty), before anything is drawn, and

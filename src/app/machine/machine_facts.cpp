@@ -17,6 +17,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <sstream>
 #include <thread>
 
@@ -56,15 +57,15 @@ std::int64_t memory_line(std::string_view wanted) {
   return 0;
 }
 
-/// First line that `command` prints; empty if it fails.
-std::string first_line_of(const char* command) {
-  std::FILE* pipe = popen(command, "r");
+/// What the program prints when asked for its version; empty if it fails. Its complaints are dropped: it may outlive
+/// this process, and nobody is left then to read what it prints.
+std::string version_text(const std::string& program) {
+  std::FILE* pipe = popen(fmt::format("'{}' --version 2>/dev/null", program).c_str(), "r");
   if (pipe == nullptr) return {};
   std::string text;
   std::array<char, 512> buffer{};
   while (std::fgets(buffer.data(), buffer.size(), pipe) != nullptr) text += buffer.data();
-  if (pclose(pipe) != 0) return {};
-  return text.substr(0, text.find('\n'));
+  return pclose(pipe) == 0 ? text : std::string();
 }
 
 /// The program's path: on PATH, else the best of `elsewhere` (a folder, searched one level deep for bin/<name>).
@@ -88,16 +89,17 @@ std::string find_program(const std::string& name, const char* elsewhere, const c
 std::string ask_toolkit() {
   const std::string nvcc = find_program("nvcc", "/usr/local", "cuda");
   if (nvcc.empty()) return "There is no CUDA toolkit (no nvcc on PATH nor under /usr/local/cuda*).";
-  const std::string release =
-      first_line_of(fmt::format("'{}' --version 2>/dev/null | grep -o 'release [0-9.]*'", nvcc).c_str());
-  return release.empty() ? nvcc : fmt::format("{}, {}", release, nvcc);
+  std::smatch release;
+  const std::string text = version_text(nvcc);
+  return std::regex_search(text, release, std::regex("release [0-9.]+")) ? fmt::format("{}, {}", release.str(), nvcc)
+                                                                         : nvcc;
 }
 
 std::string ask_mpi() {
   const std::string mpirun = find_program("mpirun", "/usr/lib", "openmpi");
   if (mpirun.empty()) return "There is no MPI (no mpirun on PATH); ranks are threads of one process.";
-  const std::string version = first_line_of(fmt::format("'{}' --version 2>/dev/null", mpirun).c_str());
-  return version.empty() ? mpirun : fmt::format("{}, {}", version, mpirun);
+  const std::string text = version_text(mpirun);
+  return text.empty() ? mpirun : fmt::format("{}, {}", text.substr(0, text.find('\n')), mpirun);
 }
 
 /// Tries on a thread of its own, so that this one keeps its policy.

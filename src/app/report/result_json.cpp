@@ -148,16 +148,16 @@ std::int64_t peak_rss_bytes() {
 
 json prediction_json(const PredictionInterval& p) {
   json j{{"from", p.from}};
-  if (!p.step) {
+  if (!p.step_ms) {
     j["no_interval_because"] = "op times follow from the rates that were given: no other times are as likely";
     return j;
   }
   j["reach"] = to_string(replay::least_sure(p.ops));
   j["ops"] = reach_json(p.ops);
-  const auto bounds = [](const PredictionInterval::Bounds& b) { return json{{"low", b.low_ms}, {"high", b.high_ms}}; };
+  const auto bounds = [](const replay::Bounds& b) { return json{{"low", b.low}, {"high", b.high}}; };
   j["interval_pct"] = 95;
-  j["step_ms"] = bounds(*p.step);
-  j["exposed_comm_ms"] = bounds(*p.exposed);
+  j["step_ms"] = bounds(*p.step_ms);
+  j["exposed_comm_ms"] = bounds(*p.exposed_ms);
   j["leaves_ranks_out"] = p.leaves_ranks_out;
   return j;
 }

@@ -122,15 +122,13 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
             ? "one step, slowest rank"
             : fmt::format("median of {} steps, slowest rank; {} {} to {}", m.step_ms.n, to_string(m.step_ms.interval),
                           ms(m.step_ms.ci_low), ms(m.step_ms.ci_high)));
-    if (trial.sureness && trial.sureness->step) {
+    if (trial.sureness && trial.sureness->step_ms) {
       const PredictionInterval& p = *trial.sureness;
-      const auto between = [](const PredictionInterval::Bounds& b) {
-        return fmt::format("{} to {}", ms(b.low_ms), ms(b.high_ms));
-      };
-      row("  95 % interval", between(*p.step), "ms",
+      const auto between = [](const replay::Bounds& b) { return fmt::format("{} to {}", ms(b.low), ms(b.high)); };
+      row("  95 % interval", between(*p.step_ms), "ms",
           fmt::format("{}: {}; from {}{}", to_string(replay::least_sure(p.ops)), reach_text(p.ops), p.from,
                       p.leaves_ranks_out ? "; what so many ranks change is not in it" : ""));
-      row("  its exposed part", between(*p.exposed), "ms", "the same of exposed communication");
+      row("  its exposed part", between(*p.exposed_ms), "ms", "the same of exposed communication");
     }
     if (m.aa_noise_pct) {
       row("A/A noise", fmt::format("{:.1f}", *m.aa_noise_pct), "%",
