@@ -115,7 +115,7 @@ class Simulate(unittest.TestCase):
             self.assertAlmostEqual(self.result(predicted)["metrics"]["step_ms"]["median"] / step, 1, places=4)
         self.call("calibrate", "truth", "--out", "c.toml", code=CANNOT_WRITE)
         (self.folder / "old.toml").write_text(
-            (self.folder / "c.toml").read_text(encoding="utf-8").replace("version = 2", "version = 1"), encoding="utf-8")
+            (self.folder / "c.toml").read_text(encoding="utf-8").replace("version = 3", "version = 2"), encoding="utf-8")
         self.assertIn("calibrate anew", self.error("simulate", "job.toml", *calibrated, "--set",
                                                    "simulate.calibration=old.toml", "--out", "no"))
         self.assertIn("not of one machine", self.error("calibrate", "truth", "again", "--out", "d.toml"))
