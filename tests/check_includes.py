@@ -20,8 +20,9 @@ APP_ROOMS = {
     "app/machine": [],
     "app/experiment": ["app/console", "app/machine"],
     "app/report": ["app/console", "app/machine", "app/experiment"],
+    "app/export": [],
     "app/job": ["app/console", "app/machine", "app/experiment", "app/report"],
-    "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/job"],
+    "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/export", "app/job"],
     "app": ["app/console", "app/machine", "app/job", "app/commands"],
 }
 BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "engine"]

@@ -33,6 +33,7 @@ Examples
   fsdpbench explain quickstart --format collectives
   fsdpbench explain --from runs/no-prefetch
   fsdpbench what-if runs/first --link-scale 2
+  fsdpbench export llama3-8b-emulated --to pytorch-fsdp2,deepspeed
   fsdpbench trace check runs/*/trace.json
   fsdpbench doctor
 
@@ -323,6 +324,16 @@ void add_what_if(CLI::App& what_if_app, WhatIfArguments& what_if) {
   what_if_app.footer(kWhatIfHelp);
 }
 
+void add_export(CLI::App& export_app, ExportArguments& arguments) {
+  add_profile_options(export_app, arguments.profile, arguments.overrides);
+  export_app.add_option("-t,--to", arguments.to, "Systems, with commas between; default: list them")
+      ->type_name("NAMES");
+  export_app.add_flag("--keys", arguments.keys, "Print what becomes of every key, not the files");
+  export_app.add_option("-o,--out", arguments.out, "Folder for the files; default: print them")->type_name("DIR");
+  export_app.add_flag("--overwrite", arguments.overwrite, "Replace files that DIR holds; else that is refused");
+  export_app.footer(export_help());
+}
+
 void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
   sweep_app.add_option("SWEEP", sweep.sweep, "Sweep: a TOML file, or a name in profiles/sweeps")->required();
   add_set_option(sweep_app, "-s,--set", sweep.overrides, "Set one key of all cells; may be repeated");
@@ -346,6 +357,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   ReportArguments report;
   TraceCheckArguments trace_check;
   WhatIfArguments what_if;
+  ExportArguments exports;
   CommandLine parsed;
 
   CLI::App app(kAbout, "fsdpbench");
@@ -395,6 +407,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
       app.add_subcommand("what-if", "Run nothing; replay a finished run under another policy or link");
   add_what_if(*what_if_app, what_if);
   add_quiet_flag(*what_if_app, parsed.quiet);
+
+  CLI::App* export_app = app.add_subcommand("export", "Write a profile in the words of PyTorch, DeepSpeed, Megatron …");
+  add_export(*export_app, exports);
+  add_quiet_flag(*export_app, parsed.quiet);
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "Say what this machine can do");
   doctor_app->add_flag("--json", doctor.json, "For programs");
@@ -463,6 +479,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     parsed.command = calibrate;
   } else if (what_if_app->parsed()) {
     parsed.command = what_if;
+  } else if (export_app->parsed()) {
+    parsed.command = exports;
   } else {
     parsed.command = doctor;
   }

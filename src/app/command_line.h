@@ -7,6 +7,7 @@
 #include "app/commands/compare.h"
 #include "app/commands/doctor.h"
 #include "app/commands/explain.h"
+#include "app/commands/export.h"
 #include "app/commands/report.h"
 #include "app/commands/run.h"
 #include "app/commands/sweep.h"
@@ -22,7 +23,7 @@ struct ShowText {
 
 struct CommandLine {
   std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
-               TraceCheckArguments, ReportArguments, WhatIfArguments, CalibrateArguments>
+               TraceCheckArguments, ReportArguments, WhatIfArguments, CalibrateArguments, ExportArguments>
       command;
   bool quiet = false;
 };

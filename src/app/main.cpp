@@ -42,6 +42,8 @@ int execute(const CommandLine& line, Job* job) {
           return report_command(command);
         } else if constexpr (std::is_same_v<Command, CalibrateArguments>) {
           return calibrate_command(command);
+        } else if constexpr (std::is_same_v<Command, ExportArguments>) {
+          return export_command(command);
         } else if constexpr (std::is_same_v<Command, WhatIfArguments>) {
           return what_if_command(command);
         } else {

@@ -1,0 +1,148 @@
+#include "app/commands/export.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+
+#include "app/console/console.h"
+#include "app/export/export_target.h"
+#include "app/report/result_folder.h"
+#include "base/error.h"
+#include "config/find_file.h"
+#include "config/load.h"
+#include "config/validate.h"
+
+namespace fsdpbench::app {
+namespace {
+
+std::string_view word(Fate fate) {
+  switch (fate) {
+    case Fate::same: return "same";
+    case Fate::written: return "written";
+    case Fate::roughly: return "roughly";
+    case Fate::lost: return "no word";
+    case Fate::yours: break;
+  }
+  return "yours";
+}
+
+/// One row a system: how much of this configuration it has words for.
+Table overview(const config::RunConfig& config) {
+  Table table{.title = "", .header = {"--to", "for", "same", "written", "roughly", "no word", "yours"}, .rows = {}};
+  for (const ExportTarget& target : export_targets()) {
+    const Export made = make_export(target, config);
+    std::vector<std::string> row{std::string(target.name), std::string(target.system)};
+    for (const Fate fate : {Fate::same, Fate::written, Fate::roughly, Fate::lost, Fate::yours}) {
+      row.push_back(std::to_string(made.with(fate).size()));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+void print_overview(const config::RunConfig& config) {
+  console().print(overview(config));
+  console().print(
+      "\nKeys by what becomes of them. same: what the system does anyway; written: said in its words; roughly: it "
+      "does\n"
+      "something near it; no word: it does otherwise; yours: for your script or the environment. --keys names them.\n");
+}
+
+Table key_table(const ExportTarget& target, const Export& made) {
+  Table table{.title = fmt::format("{}: {}", target.name, target.system),
+              .header = {"key", "value", "becomes", "how"},
+              .rows = {}};
+  for (const KeyFate& key : made.keys) {
+    if (key.said.fate == Fate::same) continue;
+    table.rows.push_back({key.key, key.value, std::string(word(key.said.fate)), key.said.text});
+  }
+  return table;
+}
+
+/// What a reader of the files must know, also where they are not printed.
+void say_losses(const ExportTarget& target, const Export& made) {
+  for (const KeyFate& key : made.with(Fate::lost)) {
+    console().warning(fmt::format("{} has no word for {} = {}: {}", target.name, key.key, key.value, key.said.text));
+  }
+}
+
+void refuse_old_files(const std::filesystem::path& folder, const std::vector<ExportFile>& files) {
+  for (const ExportFile& file : files) {
+    std::error_code none;
+    if (!std::filesystem::exists(folder / file.name, none)) continue;
+    throw ConfigError(fmt::format("{} is there already; give --overwrite to replace it, or another --out.",
+                                  (folder / file.name).string()));
+  }
+}
+
+void write_files(const ExportArguments& arguments, const std::vector<ExportFile>& files) {
+  const std::filesystem::path folder = arguments.out;
+  if (!arguments.overwrite) refuse_old_files(folder, files);
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) throw OutputError(fmt::format("{} cannot be made: {}.", folder.string(), failed.message()));
+  for (const ExportFile& file : files) {
+    write_file(folder / file.name, file.text);
+    console().print(fmt::format("{}\n", (folder / file.name).string()));
+  }
+}
+
+void print_files(const std::vector<ExportFile>& files) {
+  for (const ExportFile& file : files) {
+    if (files.size() > 1) console().print(fmt::format("{}==> {} <==\n", &file == files.data() ? "" : "\n", file.name));
+    console().print(file.text);
+  }
+}
+
+}  // namespace
+
+std::string export_help() {
+  std::string text = "\nSystems\n";
+  for (const ExportTarget& target : export_targets()) text += fmt::format("  {:<15} {}\n", target.name, target.what);
+  return text + R"(  all             each of them
+Without --to: how many keys of this profile each system has words for. Each file begins with what it could not say, and
+what the system does instead; a key that the system has no word for is also a warning.
+Examples
+  fsdpbench export llama3-8b-emulated
+  fsdpbench export llama3-8b-emulated --to megatron-fsdp --keys
+  fsdpbench export llama3-8b-emulated --to pytorch-fsdp2 --set fsdp.backward_prefetch=2 > settings.py
+  fsdpbench export runs/first --to deepspeed,accelerate --out settings
+)";
+}
+
+int export_command(const ExportArguments& arguments) {
+  const std::vector<const ExportTarget*> targets =
+      arguments.to.empty() ? std::vector<const ExportTarget*>() : read_export_targets(arguments.to);
+  std::vector<std::string> notes;
+  config::RunConfig config = config::load_profile(config::find_profile(arguments.profile), arguments.overrides, &notes);
+  for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
+  for (const std::string& note : notes) console().info(note);
+  if (targets.empty()) {
+    if (!arguments.out.empty() || arguments.keys) {
+      throw ConfigError(fmt::format("{} needs --to: the systems to write for; `fsdpbench export PROFILE` lists them.",
+                                    arguments.keys ? "--keys" : "--out"));
+    }
+    print_overview(config);
+    return static_cast<int>(ExitCode::ok);
+  }
+  std::vector<ExportFile> files;
+  for (const ExportTarget* target : targets) {
+    Export made = make_export(*target, config);
+    if (arguments.keys) {
+      console().print(key_table(*target, made));
+      continue;
+    }
+    say_losses(*target, made);
+    std::ranges::move(made.files, std::back_inserter(files));
+  }
+  if (arguments.keys) return static_cast<int>(ExitCode::ok);
+  if (arguments.out.empty()) {
+    print_files(files);
+  } else {
+    write_files(arguments, files);
+  }
+  return static_cast<int>(ExitCode::ok);
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdpbench::app {
+
+/// The command line of `fsdpbench export`.
+struct ExportArguments {
+  std::string profile;                 ///< a file, a result folder, or a name: config::find_profile
+  std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
+  std::string to;                      ///< names of export_targets(), with commas; empty: say which there are
+  std::string out;                     ///< folder for the files; empty: they are printed
+  bool overwrite = false;              ///< replace files of these names that `out` holds
+  bool keys = false;                   ///< print what becomes of every key instead of the files
+};
+
+/// What --help says below the options: the systems, and examples.
+std::string export_help();
+
+/// Writes the profile in the words of other systems; runs nothing. Returns the process exit code.
+int export_command(const ExportArguments& arguments);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,156 @@
+#include "app/export/export_target.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "app/export/key_rules.h"
+#include "app/export/targets.h"
+#include "base/error.h"
+#include "config/presets.h"
+
+namespace fsdpbench::app {
+namespace {
+
+constexpr std::array kTables{"mesh", "train", "fsdp", "nccl"};
+/// Keys of those tables that say how to measure, not how to train; and fsdp.preset, which stands for other keys.
+constexpr std::array kOfTheMeasurement{"train.steps", "train.warmup", "train.seed", "nccl.timeout_s", "fsdp.preset"};
+
+/// The defaults of a system, as the preset of that name has them.
+config::RunConfig reference_of(std::string_view engine) {
+  config::RunConfig reference;
+  for (const auto& [key, value] : config::fsdp_preset(engine)) config::find_field(key)->read(reference, value);
+  return reference;
+}
+
+Said say(const ExportTarget& target, const ExportSource& source, const config::Field& field) {
+  const KeyRule* rule = find_rule(target, field.name());
+  if (rule == nullptr) return lost("no rule says what becomes of it");
+  if (rule->say != nullptr) return rule->say(source);
+  const config::Value theirs = field.write(source.reference);
+  if (field.write(source.config) == theirs) return same();
+  return lost(rule->instead.empty() ? fmt::format("it does as {} = {}", field.name(), config::to_toml(theirs))
+                                    : std::string(rule->instead));
+}
+
+std::string model_line(const config::RunConfig& config) {
+  const config::Model& model = config.model;
+  const bool decoder = model.kind == config::ModelKind::decoder;
+  return fmt::format(
+      "Chosen for {} rank{}, a{} of {} {} of width {}, {} {} of {} a rank and microbatch, {} microbatch{} a step.",
+      config.mesh.ranks, config.mesh.ranks == 1 ? "" : "s", decoder ? " decoder" : "n mlp", model.layers,
+      decoder ? "blocks" : "layers", model.width, config.train.batch_per_rank, decoder ? "sequence(s)" : "sample(s)",
+      decoder ? fmt::format("{} tokens", config.train.seq_len) : fmt::format("{} features", model.in_features),
+      config.train.accumulate, config.train.accumulate == 1 ? "" : "es");
+}
+
+void add_notes(std::vector<std::string>& lines, const Export& made, Fate fate, std::string_view title) {
+  const std::vector<KeyFate> keys = made.with(fate);
+  if (keys.empty()) return;
+  lines.emplace_back();
+  lines.emplace_back(title);
+  for (const KeyFate& key : keys) lines.push_back(fmt::format("  {} = {}: {}", key.key, key.value, key.said.text));
+}
+
+std::vector<std::string> notes_of(const ExportTarget& target, const ExportSource& source, const Export& made) {
+  std::vector<std::string> lines{fmt::format("Settings for {}, written by fsdpbench export.", target.system),
+                                 model_line(source.config)};
+  add_notes(lines, made, Fate::lost, "No word for these here; what it does instead:");
+  add_notes(lines, made, Fate::roughly, "Near, not the same:");
+  add_notes(lines, made, Fate::yours, "For your training script or the environment:");
+  return lines;
+}
+
+}  // namespace
+
+std::vector<KeyFate> Export::with(Fate fate) const {
+  std::vector<KeyFate> found;
+  std::ranges::copy_if(keys, std::back_inserter(found), [&](const KeyFate& key) { return key.said.fate == fate; });
+  return found;
+}
+
+std::vector<int> ExportSource::blocks_of_units() const {
+  std::vector<int> counts;
+  for (std::size_t u = 1; u < plan.units.size(); ++u) {
+    if (plan.units[u].label() != "T") counts.push_back(static_cast<int>(plan.units[u].members.modules.size()));
+  }
+  return counts;
+}
+
+std::int64_t ExportSource::largest_unit() const {
+  std::int64_t largest = 0;
+  for (std::size_t u = plan.units.size() > 1 ? 1 : 0; u < plan.units.size(); ++u) {
+    std::int64_t elements = 0;
+    for (const int p : plan.units[u].members.parameters) {
+      elements += plan.shapes.parameters[static_cast<std::size_t>(p)].numel();
+    }
+    largest = std::max(largest, elements);
+  }
+  return largest;
+}
+
+std::span<const ExportTarget> export_targets() {
+  static const std::array kTargets{pytorch_fsdp2(), pytorch_fsdp1(), deepspeed()};
+  return kTargets;
+}
+
+const ExportTarget& find_export_target(std::string_view name) {
+  const auto targets = export_targets();
+  const auto found = std::ranges::find(targets, name, &ExportTarget::name);
+  if (found != targets.end()) return *found;
+  std::vector<std::string> names;
+  for (const ExportTarget& target : targets) names.emplace_back(target.name);
+  throw ConfigError(fmt::format("There is no export '{}'; the nearest is '{}'; known are {}.", name,
+                                config::nearest(name, names), fmt::join(names, ", ")));
+}
+
+std::vector<const ExportTarget*> read_export_targets(std::string_view names) {
+  std::vector<const ExportTarget*> found;
+  if (names == "all") {
+    for (const ExportTarget& target : export_targets()) found.push_back(&target);
+    return found;
+  }
+  for (std::size_t begin = 0; begin <= names.size();) {
+    const std::size_t end = std::min(names.find(',', begin), names.size());
+    const ExportTarget* target = &find_export_target(names.substr(begin, end - begin));
+    if (std::ranges::count(found, target) == 0) found.push_back(target);
+    begin = end + 1;
+  }
+  return found;
+}
+
+std::span<const config::Field* const> exported_fields() {
+  static const std::vector<const config::Field*> kFields = [] {
+    std::vector<const config::Field*> fields;
+    for (const config::Field& field : config::fields()) {
+      if (std::ranges::count(kTables, field.table) == 0 || std::ranges::count(kOfTheMeasurement, field.name()) > 0)
+        continue;
+      fields.push_back(&field);
+    }
+    return fields;
+  }();
+  return kFields;
+}
+
+const KeyRule* find_rule(const ExportTarget& target, std::string_view key) {
+  for (const std::span<const KeyRule> rules : {target.rules, common_rules()}) {
+    const auto found = std::ranges::find(rules, key, &KeyRule::key);
+    if (found != rules.end()) return &*found;
+  }
+  return nullptr;
+}
+
+Export make_export(const ExportTarget& target, const config::RunConfig& config) {
+  const plan::Plan plan = plan::make_plan(config);
+  const config::RunConfig reference = reference_of(target.engine(config));
+  const ExportSource source{config, reference, plan};
+  Export made;
+  for (const config::Field* field : exported_fields()) {
+    made.keys.push_back({field->name(), config::to_toml(field->write(config)), say(target, source, *field)});
+  }
+  made.files = target.write(source, notes_of(target, source, made));
+  return made;
+}
+
+}  // namespace fsdpbench::app

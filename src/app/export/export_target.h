@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/fields.h"
+#include "config/run_config.h"
+#include "plan/plan.h"
+
+/// A configuration in the words of other systems. Each system is one ExportTarget: a rule for every key, and the files
+/// that are made of them. Nothing is dropped silently: a key that a system has no word for is named, with what the
+/// system does instead.
+namespace fsdpbench::app {
+
+/// What becomes of a key in another system's words.
+enum class Fate : std::uint8_t {
+  same,     ///< what the system does anyway; nothing need be written
+  written,  ///< written, and means the same there
+  roughly,  ///< written, and the system does something near it
+  lost,     ///< there is no word for it: the system does otherwise
+  yours,    ///< not the system's to decide: the training script does, or the environment
+};
+
+/// What is to be said of a key: for written and yours how, for roughly and lost what the system does.
+struct Said {
+  Fate fate = Fate::same;
+  std::string text;
+};
+
+struct KeyFate {
+  std::string key;    ///< "fsdp.wrap"
+  std::string value;  ///< as a profile has it
+  Said said;
+};
+
+struct ExportFile {
+  std::string name;  ///< without a folder; no two targets share one
+  std::string text;
+};
+
+/// A configuration in one system's words.
+struct Export {
+  std::vector<ExportFile> files;
+  std::vector<KeyFate> keys;  ///< of every key of exported_fields(), in their order
+
+  /// The keys with this fate, in order.
+  std::vector<KeyFate> with(Fate fate) const;
+};
+
+/// What rules and writers see.
+struct ExportSource {
+  const config::RunConfig& config;     ///< valid, its mesh filled in
+  const config::RunConfig& reference;  ///< its [fsdp] is what the system does unless told otherwise
+  const plan::Plan& plan;
+
+  const config::Fsdp& fsdp() const { return config.fsdp; }
+  /// Blocks (mlp: linear layers) of each unit, in forward order; empty if the whole model is one unit.
+  std::vector<int> blocks_of_units() const;
+  /// Elements of the largest unit beside the root; of the root if there is no other.
+  std::int64_t largest_unit() const;
+};
+
+/// What a system says about one key.
+struct KeyRule {
+  std::string_view key;
+  /// Null: the system has no word for it, and a value other than `reference`'s is lost.
+  Said (*say)(const ExportSource&) = nullptr;
+  /// Null `say`: what the system does, in words; empty: it does as `reference` has it.
+  std::string_view instead = {};
+};
+
+/// A system that a configuration can be written for.
+struct ExportTarget {
+  std::string_view name;    ///< "pytorch-fsdp2"
+  std::string_view system;  ///< whom it is for, with the version that its words were taken from
+  std::string_view what;    ///< what is written, one line
+  /// The preset (config/presets.h) that does as the system does unless told otherwise.
+  std::string_view (*engine)(const config::RunConfig&);
+  std::span<const KeyRule> rules;
+  /// `notes`: lines for the head of each file, to be made comments.
+  std::vector<ExportFile> (*write)(const ExportSource&, const std::vector<std::string>& notes);
+};
+
+/// All of them; the one place that lists them.
+std::span<const ExportTarget> export_targets();
+
+/// Throws ConfigError that names the nearest.
+const ExportTarget& find_export_target(std::string_view name);
+
+/// "pytorch-fsdp2,deepspeed", or "all". Throws ConfigError as find_export_target does.
+std::vector<const ExportTarget*> read_export_targets(std::string_view names);
+
+/// The keys that another system could have a word for: of the mesh, the training, the sharding and NCCL. Not among them
+/// is what only a measurement needs (train.steps, train.warmup …).
+std::span<const config::Field* const> exported_fields();
+
+/// The rule of a key: the target's own, else the one for keys that no system offers. Null if there is none, which is a
+/// mistake in the tables.
+const KeyRule* find_rule(const ExportTarget& target, std::string_view key);
+
+/// `config` must be valid (config/validate.h), its mesh filled in. Runs nothing and reads no file.
+Export make_export(const ExportTarget& target, const config::RunConfig& config);
+
+}  // namespace fsdpbench::app

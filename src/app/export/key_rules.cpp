@@ -1,0 +1,147 @@
+#include "app/export/key_rules.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "config/spelling.h"
+#include "config/validate.h"
+
+namespace fsdpbench::app {
+namespace {
+
+/// NCCL reads its environment in whatever program it runs.
+Said nccl_variable(std::string_view name, int value) {
+  return value == 0 ? same() : yours(fmt::format("{}={} in the environment", name, value));
+}
+Said cta_policy(const ExportSource& s) {
+  return nccl_variable("NCCL_CTA_POLICY", static_cast<int>(s.config.nccl.cta_policy));
+}
+Said min_ctas(const ExportSource& s) { return nccl_variable("NCCL_MIN_CTAS", s.config.nccl.min_ctas); }
+Said max_ctas(const ExportSource& s) { return nccl_variable("NCCL_MAX_CTAS", s.config.nccl.max_ctas); }
+
+Said your_loader(const ExportSource&) { return yours("your data loader's"); }
+Said your_loop(const ExportSource&) { return yours("your training loop's"); }
+Said your_optimizer(const ExportSource&) { return yours("your optimizer's"); }
+Said your_launcher(const ExportSource&) { return yours("your launcher's"); }
+
+constexpr std::array kCommon = std::to_array<KeyRule>({
+    {"mesh.ranks", your_launcher},
+    {"mesh.shard"},
+    {"mesh.replicate"},
+    {"train.seq_len", your_loader},
+    {"train.batch_per_rank", your_loader},
+    {"train.accumulate", your_loop},
+    {"train.accumulate_mode", your_loop},
+    {"train.optimizer", your_optimizer},
+    {"train.learning_rate", your_optimizer},
+    {"train.beta1", your_optimizer},
+    {"train.beta2", your_optimizer},
+    {"train.epsilon", your_optimizer},
+    {"train.weight_decay", your_optimizer},
+    {"train.clip_norm", your_loop},
+    {"fsdp.strategy"},
+    {"fsdp.layout"},
+    {"fsdp.reshard_after_forward"},
+    {"fsdp.reshard_after_backward"},
+    {"fsdp.keep_unreduced"},
+    {"fsdp.wait_each_backward"},
+    {"fsdp.gradients_after_views"},
+    {"fsdp.forward_prefetch"},
+    {"fsdp.learn_execution_order"},
+    {"fsdp.backward_prefetch"},
+    {"fsdp.all_gather_limit"},
+    {"fsdp.reduce_scatter_buffers"},
+    {"fsdp.separate_reduce_scatter_comm"},
+    {"fsdp.wrap"},
+    {"fsdp.param_dtype"},
+    {"fsdp.reduce_dtype"},
+    {"fsdp.gradient_scaling"},
+    {"fsdp.activation_checkpointing"},
+    {"fsdp.checkpoint_every"},
+    {"fsdp.recompute_share", nullptr, "a checkpointed block is recomputed whole"},
+    {"fsdp.fp8_products", nullptr, "products are in param_dtype; fp8 is a conversion of the model of its own"},
+    {"fsdp.shard_threshold"},
+    {"fsdp.max_live_parameters"},
+    {"fsdp.max_reuse_distance"},
+    {"fsdp.persistence_threshold"},
+    {"fsdp.gathers_ascend"},
+    {"fsdp.gathers_follow_compute"},
+    {"fsdp.root_prefetches_backward"},
+    {"fsdp.free_lane"},
+    {"fsdp.reduce_bucket"},
+    {"fsdp.reduce_by"},
+    {"fsdp.reduce_lane"},
+    {"fsdp.reduce_lag"},
+    {"fsdp.reductions_in_flight"},
+    {"fsdp.reduce_scatter_elements"},
+    {"fsdp.gradient_copy_in"},
+    {"fsdp.head_unit"},
+    {"fsdp.unit_padding_pct"},
+    {"fsdp.gradient_divide_factor"},
+    {"fsdp.host_sync_at_group_shard"},
+    {"nccl.register_buffers"},
+    {"nccl.cta_policy", cta_policy},
+    {"nccl.min_ctas", min_ctas},
+    {"nccl.max_ctas", max_ctas},
+});
+
+}  // namespace
+
+std::span<const KeyRule> common_rules() { return kCommon; }
+
+bool frees_after_forward(const ExportSource& s) {
+  using Mode = config::ReshardAfterForward::Mode;
+  if (s.fsdp().strategy == config::Strategy::no_shard) return false;
+  switch (s.fsdp().reshard_after_forward.mode) {
+    case Mode::never: return false;
+    case Mode::always:
+    case Mode::group: return true;
+    case Mode::automatic: break;
+  }
+  return s.fsdp().strategy == config::Strategy::full_shard || s.fsdp().strategy == config::Strategy::hybrid_shard;
+}
+
+int units_ahead(const ExportSource& s, const config::Prefetch& prefetch) {
+  using Mode = config::Prefetch::Mode;
+  switch (prefetch.mode) {
+    case Mode::explicit_:
+    case Mode::ahead: return prefetch.depth;
+    case Mode::window:
+    case Mode::rate: {
+      const std::int64_t unit = std::max<std::int64_t>(1, s.largest_unit());
+      const std::int64_t units = (prefetch.elements + unit - 1) / unit;
+      return static_cast<int>(std::min<std::int64_t>(units, static_cast<std::int64_t>(s.plan.units.size())));
+    }
+    case Mode::none:
+    case Mode::implicit:
+    case Mode::post:
+    case Mode::pre: break;
+  }
+  return 0;
+}
+
+std::string commented(std::string_view mark, const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines)
+    text += line.empty() ? fmt::format("{}\n", mark) : fmt::format("{} {}\n", mark, line);
+  return text;
+}
+
+std::string_view python(bool value) { return value ? "True" : "False"; }
+
+std::string_view torch_dtype(DType type) { return type == DType::bf16 ? "torch.bfloat16" : "torch.float32"; }
+
+std::string python_runs(const std::vector<int>& counts) {
+  std::string text;
+  for (auto begin = counts.begin(); begin != counts.end();) {
+    const auto end = std::find_if(begin, counts.end(), [&](int count) { return count != *begin; });
+    text += fmt::format("{}[{}]{}", text.empty() ? "" : " + ", *begin,
+                        end - begin == 1 ? "" : fmt::format(" * {}", end - begin));
+    begin = end;
+  }
+  return text.empty() ? "[]" : text;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/export/export_target.h"
+
+/// What several systems say alike.
+namespace fsdpbench::app {
+
+inline Said same() { return {}; }
+inline Said written(std::string how) { return {Fate::written, std::move(how)}; }
+inline Said roughly(std::string what) { return {Fate::roughly, std::move(what)}; }
+inline Said lost(std::string instead) { return {Fate::lost, std::move(instead)}; }
+inline Said yours(std::string how) { return {Fate::yours, std::move(how)}; }
+
+/// A rule for every key, for the systems that have none of their own: no word for it, or the training script's.
+std::span<const KeyRule> common_rules();
+
+/// Units are freed after forward, the root aside: by the strategy's rule or because the key says so.
+bool frees_after_forward(const ExportSource& source);
+/// Units ahead that a prefetch of this kind fetches, by the size of the largest unit where it counts elements; 0: none
+/// are named.
+int units_ahead(const ExportSource& source, const config::Prefetch& prefetch);
+
+/// Each line after `mark`, ending in a newline; an empty line is the mark without trailing spaces.
+std::string commented(std::string_view mark, const std::vector<std::string>& lines);
+/// "True" or "False".
+std::string_view python(bool value);
+/// "torch.bfloat16" or "torch.float32".
+std::string_view torch_dtype(DType type);
+/// [1, 1, 1, 2] as Python: "[1] * 3 + [2]".
+std::string python_runs(const std::vector<int>& counts);
+
+}  // namespace fsdpbench::app

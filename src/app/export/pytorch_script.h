@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/export/export_target.h"
+
+/// The parts of a Python script that both of PyTorch's FSDPs need.
+namespace fsdpbench::app {
+
+/// The head of the file: its notes as a docstring, with an example of use, then the imports.
+std::string python_head(const std::vector<std::string>& notes, std::string_view imports);
+
+/// BLOCKS_OF_UNITS and MICROBATCHES, which the functions below read.
+std::string python_constants(const ExportSource& source);
+
+/// make_mesh(): one axis of shards, or replicas of shard groups.
+std::string python_mesh(const ExportSource& source);
+
+/// blocks_of(model): the repeated blocks, and the check that they are as many as the settings were chosen for.
+std::string python_blocks();
+
+/// checkpoint_blocks(model), which wraps blocks so that backward recomputes them; empty if none is.
+std::string python_checkpointing(const ExportSource& source);
+
+/// make_optimizer(model).
+std::string python_optimizer(const ExportSource& source);
+
+/// The end of train_step(): clipping, the update, and gradients forgotten.
+std::string python_update(const ExportSource& source, std::string_view clip);
+
+/// Rules of the keys that the script above holds whichever FSDP it is.
+Said in_the_script(const ExportSource& source);
+Said checkpoint_every(const ExportSource& source);
+Said activation_checkpointing(const ExportSource& source);
+
+}  // namespace fsdpbench::app
