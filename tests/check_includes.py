@@ -25,7 +25,7 @@ APP_ROOMS = {
     "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/export", "app/job"],
     "app": ["app/console", "app/machine", "app/job", "app/commands"],
 }
-BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "engine"]
+BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "tune", "engine"]
 # Everything may include base and itself. A name with a slash is a single header, others are whole folders.
 MAY_INCLUDE = {
     "base": [],
@@ -46,6 +46,7 @@ MAY_INCLUDE = {
     "model": ["plan", "backend", "config/run_config.h"],
     "replay": ["trace", "schedule", "plan", "config/run_config.h", "config/cluster.h", "config/calibration.h"],
     "metrics": ["replay", "trace", "schedule", "plan", "config/run_config.h"],
+    "tune": ["metrics", "replay", "schedule", "plan", "config"],
     "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/cluster.h", "config/calibration.h"],
     **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }

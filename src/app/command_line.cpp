@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "app/help_texts.h"
 #include "app/machine/build_info.h"
 #include "base/error.h"
 #include "config/fields.h"
@@ -14,145 +15,6 @@
 
 namespace fsdpbench::app {
 namespace {
-
-constexpr const char* kAbout =
-    "fsdpbench measures how well the communication of Fully Sharded Data Parallel (FSDP) training hides behind\n"
-    "computation. It trains a real model on CPU ranks, over real or emulated links, and says where time and memory "
-    "go.\n";
-
-constexpr const char* kExamples = R"(
-Examples
-  fsdpbench run quickstart
-  fsdpbench run quickstart --set fsdp.backward_prefetch=none --out runs/no-prefetch
-  fsdpbench run llama3-8b-emulated --set fsdp.strategy=shard_grad_op
-  fsdpbench compare quickstart --b-set fsdp.backward_prefetch=none
-  fsdpbench sweep prefetch-limit-link
-  fsdpbench report runs/prefetch-limit-link
-  fsdpbench report runs/first runs/no-prefetch
-  fsdpbench explain llama3-8b-emulated --set mesh.ranks=64
-  fsdpbench explain quickstart --format collectives
-  fsdpbench explain --from runs/no-prefetch
-  fsdpbench what-if runs/first --link-scale 2
-  fsdpbench export llama3-8b-emulated --to pytorch-fsdp2,deepspeed
-  fsdpbench trace check runs/*/trace.json
-  fsdpbench doctor
-
-Profiles are TOML files, looked up by name in profiles/runs here and where the program was built; a result folder is
-the profile that it was made with. profiles/README.md lists all keys. The keys most people set:
-  model.preset             quickstart, llama3-8b, gpt2-124m …: a file of profiles/models (its README row says which train)
-  mesh.ranks               how many ranks; mesh.shard and mesh.replicate for hybrid strategies
-  train.steps              measured steps; train.seq_len and train.batch_per_rank set their size
-  data.path                any file or folder, read as bytes
-  fsdp.strategy            full_shard, shard_grad_op, no_shard, hybrid_shard, hybrid_shard_grad_op
-  fsdp.preset              fsdp1, fsdp2, deepspeed-z3, megatron-v2 …: all knobs as that engine has them
-  fsdp.backward_prefetch   pre, post, none, or a depth
-  fsdp.all_gather_limit    unlimited, fsdp1_queue:2, fsdp2_event, strict:2, bytes:64MiB
-  fsdp.param_dtype         fp32 or bf16
-  emulate.link_gb_per_s    bandwidth of a modelled link; "none" for the real one
-  emulate.compute_tflops   modelled compute; "none" to compute
-
-Exit codes
-  0 done   1 failure   2 wrong profile, flag or data   3 memory or disk will not suffice   4 cannot write
-  5 a rank failed   6 a measurement contradicts itself   7 slower, with compare --fail-if-slower
-  8 training diverged: a loss or a final parameter is NaN or infinite
-  130 stopped by Ctrl-C, SIGTERM or SIGHUP
-)";
-
-constexpr const char* kRunHelp = R"(
-Writes into the result folder:
-  result.json   every number, with the world it was measured in
-  trace.json    a timeline of all ranks; open it at https://ui.perfetto.dev or chrome://tracing
-  trace/        a file a rank, rank_0.json.gz …, for PyTorch's tools (HTA); `fsdpbench trace check` checks any of them
-  config.toml   the complete resolved configuration; a profile itself
-Ctrl-C stops after the current step and keeps what there is, marked as partial; a second Ctrl-C stops at once.
-)";
-
-constexpr const char* kSimulateHelp = R"(
-The same schedules as `run` executes, walked on a computed clock: nothing runs, nothing sleeps, and the same seed gives
-the same bytes. Writes what `run` writes, so compare, sweep, report and explain --from work on it; a profile with
-device.backend = "virtual" is simulated by `run`, `sweep` and `compare`, too.
-How fast ranks and links are
-  --cluster NAME        a machine of profiles/clusters: GPUs, links, achieved rates, each with its source
-  emulate.*             or plain rates, as `run` emulates them
-Of many ranks the step times of all count, and trace.ranks of them are recorded: the first and the slowest among them.
-Examples
-  fsdpbench simulate llama3-8b-emulated --ranks 1024
-  fsdpbench simulate llama3-8b-emulated --ranks 64 --cluster dgx-h100 --set train.seq_len=8192
-  fsdpbench simulate quickstart --ranks 8 --set emulate.compute_tflops=0.02 --set simulate.jitter_pct=3
-)";
-
-constexpr const char* kExplainHelp = R"(
-Formats
-  table        plan, memory with and without FSDP, communication against data parallel, predicted step
-  summary      one screen of it
-  json         everything for programs, the schedule op by op; with --parameters also every piece of every parameter
-  collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …
-               AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward
-  issue        the order in which units are gathered (U), freed (S) and reduced (P)
-Examples
-  fsdpbench explain llama3-8b-emulated --format summary
-  fsdpbench explain quickstart --parameters
-  fsdpbench explain quickstart --schedule=blocks.2
-  fsdpbench explain llama3-8b-emulated --set mesh.ranks=32 --compare-parallelism
-  fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
-)";
-
-constexpr const char* kCalibrateHelp = R"(
-Draws a line through the measured times of each kind of op, by its size: computation by FLOPs, collectives by bytes on
-the wire and hops (from the arrival of the last rank, so that waiting for others is nobody's time), all else by bytes.
-A simulation by the file says of how many ops the size was measured, lies between, or beyond.
-Examples
-  fsdpbench calibrate quickstart --set mesh.ranks=2 --out two-ranks.toml
-  fsdpbench calibrate runs/a runs/b --out machine.toml
-  fsdpbench simulate quickstart --ranks 2 --set simulate.calibration=two-ranks.toml --set fsdp.backward_prefetch=none
-)";
-
-constexpr const char* kWhatIfHelp = R"(
-DIR is a finished run: a result folder of `run` or `simulate`. Nothing runs: its own measured op times (trace/rank_N)
-are walked on a computed clock, once as it was, once as it would be. The first is shown beside the measured step, so
-that its error says how far to trust the second.
-What can be asked
-  --set                 another policy: prefetch, limits, sharding, wrapping, accumulation, checkpointing
-  --link-scale 2        bytes flow twice as fast; the latency of a hop stays
-  --compute-scale 2     forward, backward and recomputation take half as long
-  --without-straggler   the slowest rank computes as the median of the others
-What a replay cannot know is refused: another model, machine or number of ranks. Collectives of other sizes and ops
-that were never measured are fitted from those that were, and the answer says how many.
-Examples
-  fsdpbench what-if runs/first --set fsdp.backward_prefetch=none
-  fsdpbench what-if runs/first --link-scale 0.5 --set fsdp.strategy=shard_grad_op
-  fsdpbench what-if runs/monday --without-straggler --out runs/monday-even
-)";
-
-constexpr const char* kTraceCheckHelp = R"(
-Any Chrome trace, .json or .json.gz, from whatever program. What is checked: JSON, events, tracks, nesting of slices,
-pairs of arrows, counters; and what PyTorch's tools (HTA) need of a rank's file: its rank, one launch for every kernel,
-streams, names, the fields of collectives. src/trace/FORMAT.md lists the rules.
-Exit codes
-  0 all files keep to all rules   2 findings, each with its event and a sentence, or a file that cannot be read
-)";
-
-constexpr const char* kCompareHelp = R"(
-A and B run in turns (A B, B A, A B, ...), each time a short run, so that what the machine does meanwhile hits both
-alike. Their trials, not their steps, are compared: the median ratio with its 99 % interval, and a verdict in words.
-compare.json gets all values and the keys that differ, trials.jsonl each finished trial, at once: the same command with
---out of that folder goes on after a kill or Ctrl-C. The exit code is 0 whatever the verdict, or 7 for "slower" with
---fail-if-slower.
-Two results of finished runs are compared as they are, and nothing runs, unless --rerun, --trials or a --set asks for
-it. They did not take turns, so such a verdict is about two runs, not about two configurations.
-Examples
-  fsdpbench compare a.toml b.toml
-  fsdpbench compare quickstart --b-set fsdp.backward_prefetch=none
-  fsdpbench compare runs/monday runs/tuesday                  (their results)
-  fsdpbench compare runs/monday runs/tuesday --trials 20      (their config.toml, run anew)
-)";
-
-constexpr const char* kSweepHelp = R"(
-A sweep file names a base profile and axes: keys with lists of values. Every combination is a cell. Trials are
-interleaved: a round runs one trial of every cell. Two files in DIR:
-  trials.jsonl   each finished trial, at once: the same command goes on after a kill or Ctrl-C
-  sweep.json     every cell with its medians, or why it failed
-)";
 
 /// `fsdpbench quickstart` and `fsdpbench a.toml`: what is meant is plain.
 bool is_profile(std::string_view name) {
@@ -334,6 +196,36 @@ void add_export(CLI::App& export_app, ExportArguments& arguments) {
   export_app.footer(export_help());
 }
 
+void add_tune(CLI::App& tune_app, TuneArguments& tune) {
+  add_profile_options(tune_app, tune.profile, tune.overrides);
+  tune_app.add_option("-m,--memory", tune.memory, "What a rank may take: 70GiB; default: no limit")->type_name("SIZE");
+  tune_app.add_option("--memory-kind", tune.memory_kind, "live, reserved or process; default: live")->type_name("KIND");
+  tune_app
+      .add_option("--memory-error", tune.memory_error, "By how much predictions of memory may be wrong, in percent")
+      ->type_name("PERCENT");
+  tune_app.add_option("--memory-overhead", tune.memory_overhead, "Of a process, beside its allocator")
+      ->type_name("SIZE");
+  tune_app.add_option("-c,--cluster", tune.cluster, "The same as --set simulate.cluster=NAME, on the computed clock")
+      ->type_name("NAME");
+  tune_app.add_option("--objective", tune.objective, "step, memory or tokens_per_s; default: step")->type_name("WHAT");
+  add_set_option(tune_app, "--fix", tune.fixes, "A key that is not turned: KEY as it is, or KEY=VALUE");
+  tune_app.add_option("--allow-dtypes", tune.dtypes, "What param_dtype and reduce_dtype may become: bf16")
+      ->delimiter(',')
+      ->type_name("DTYPE,…");
+  tune_app.add_option("--evaluations", tune.evaluations, "Policies to walk at most; default: 20000")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->type_name("N");
+  tune_app.add_flag("--exhaustive", tune.exhaustive, "Walk every policy, and prune nothing");
+  tune_app.add_option("--seed", tune.seed, "Of the order in which policies are tried; default: 1")->type_name("N");
+  tune_app.add_option("--threads", tune.threads, "That walk; default: 2")->check(CLI::Range(1, 256))->type_name("N");
+  tune_app.add_option("--least-gain", tune.least_gain_pct, "Percent below which no gain counts; default: 1")
+      ->check(CLI::Range(0.0, 100.0))
+      ->type_name("PERCENT");
+  tune_app.add_option("-o,--out", tune.out, "Folder; default: runs/tune-<profile>-<date-time>")->type_name("DIR");
+  add_overwrite_flag(tune_app, tune.overwrite);
+  tune_app.footer(kTuneHelp);
+}
+
 void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
   sweep_app.add_option("SWEEP", sweep.sweep, "Sweep: a TOML file, or a name in profiles/sweeps")->required();
   add_set_option(sweep_app, "-s,--set", sweep.overrides, "Set one key of all cells; may be repeated");
@@ -412,6 +304,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_export(*export_app, exports);
   add_quiet_flag(*export_app, parsed.quiet);
 
+  TuneArguments tune;
+  CLI::App* tune_app = app.add_subcommand("tune", "Find the settings for a model, a machine and a memory budget");
+  add_tune(*tune_app, tune);
+  add_quiet_flag(*tune_app, parsed.quiet);
+
   CLI::App* doctor_app = app.add_subcommand("doctor", "Say what this machine can do");
   doctor_app->add_flag("--json", doctor.json, "For programs");
 
@@ -481,6 +378,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     parsed.command = what_if;
   } else if (export_app->parsed()) {
     parsed.command = exports;
+  } else if (tune_app->parsed()) {
+    parsed.command = tune;
   } else {
     parsed.command = doctor;
   }

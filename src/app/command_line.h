@@ -12,6 +12,7 @@
 #include "app/commands/run.h"
 #include "app/commands/sweep.h"
 #include "app/commands/trace_check.h"
+#include "app/commands/tune.h"
 #include "app/commands/what_if.h"
 
 namespace fsdpbench::app {
@@ -23,7 +24,8 @@ struct ShowText {
 
 struct CommandLine {
   std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
-               TraceCheckArguments, ReportArguments, WhatIfArguments, CalibrateArguments, ExportArguments>
+               TraceCheckArguments, ReportArguments, WhatIfArguments, CalibrateArguments, ExportArguments,
+               TuneArguments>
       command;
   bool quiet = false;
 };

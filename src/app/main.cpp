@@ -16,7 +16,7 @@ namespace {
 /// Commands that run ranks; all others are for one process.
 template <class Command>
 constexpr bool kMeasures = std::is_same_v<Command, RunArguments> || std::is_same_v<Command, CompareArguments> ||
-                           std::is_same_v<Command, SweepArguments>;
+                           std::is_same_v<Command, SweepArguments> || std::is_same_v<Command, TuneArguments>;
 
 bool measures(const CommandLine& line) {
   return std::visit([](const auto& command) { return kMeasures<std::decay_t<decltype(command)>>; }, line.command);
@@ -44,6 +44,8 @@ int execute(const CommandLine& line, Job* job) {
           return calibrate_command(command);
         } else if constexpr (std::is_same_v<Command, ExportArguments>) {
           return export_command(command);
+        } else if constexpr (std::is_same_v<Command, TuneArguments>) {
+          return tune_command(command, job);
         } else if constexpr (std::is_same_v<Command, WhatIfArguments>) {
           return what_if_command(command);
         } else {

@@ -168,24 +168,34 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const R
   return result;
 }
 
-replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* cluster) {
-  const config::Emulate& emulate = setup.config.emulate;
+replay::OpTimes simulated_times(const config::RunConfig& config, const plan::Plan& plan,
+                                const replay::Training& training, const config::Cluster* cluster, bool contention) {
+  const config::Emulate& emulate = config.emulate;
   constexpr double kNoTime = std::numeric_limits<double>::infinity();  // what is not emulated
-  replay::OpTimes times =
-      cluster != nullptr
-          ? replay::cluster_times(setup.schedules, setup.plan, setup.config, *cluster, use_of(setup.config.simulate))
-          : replay::emulated_times(
-                setup.schedules, setup.sizes, setup.plan.groups,
-                {emulate.compute_tflops.value_or(kNoTime) * 1e12, emulate.link().value_or(LinkModel{kNoTime, 0})});
-  add_conditions(setup.config, times);
+  replay::ClusterUse use = use_of(config.simulate);
+  use.contention = contention;
+  replay::OpTimes times = cluster != nullptr
+                              ? replay::cluster_times(training.schedules, plan, config, *cluster, use)
+                              : replay::emulated_times(training.schedules, training.sizes, training.groups,
+                                                       {emulate.compute_tflops.value_or(kNoTime) * 1e12,
+                                                        emulate.link().value_or(LinkModel{kNoTime, 0})});
+  add_conditions(config, times);
   return times;
 }
 
-replay::CalibratedTimes calibrated_times(const Setup& setup, const config::Calibration& calibration) {
-  replay::CalibratedTimes calibrated =
-      replay::calibrated_times(calibration, {setup.schedules, setup.plan.groups, setup.sizes});
-  add_conditions(setup.config, calibrated.times);
+replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* cluster) {
+  return simulated_times(setup.config, setup.plan, {setup.schedules, setup.plan.groups, setup.sizes}, cluster);
+}
+
+replay::CalibratedTimes calibrated_times(const config::RunConfig& config, const replay::Training& training,
+                                         const config::Calibration& calibration) {
+  replay::CalibratedTimes calibrated = replay::calibrated_times(calibration, training);
+  add_conditions(config, calibrated.times);
   return calibrated;
+}
+
+replay::CalibratedTimes calibrated_times(const Setup& setup, const config::Calibration& calibration) {
+  return calibrated_times(setup.config, {setup.schedules, setup.plan.groups, setup.sizes}, calibration);
 }
 
 }  // namespace fsdpbench::engine

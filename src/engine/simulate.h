@@ -28,8 +28,15 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const R
 /// at the rates of [emulate]; with [simulate]'s host and with injected trouble. The ranks must fit the cluster
 /// (config::check_fits).
 replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* cluster);
+/// The same of a training that has no setup: `training` is that of `plan`, which is that of `config`. `contention`:
+/// computation is slower beside collectives.
+replay::OpTimes simulated_times(const config::RunConfig& config, const plan::Plan& plan,
+                                const replay::Training& training, const config::Cluster* cluster,
+                                bool contention = true);
 
 /// The same by a calibration of a machine.
 replay::CalibratedTimes calibrated_times(const Setup& setup, const config::Calibration& calibration);
+replay::CalibratedTimes calibrated_times(const config::RunConfig& config, const replay::Training& training,
+                                         const config::Calibration& calibration);
 
 }  // namespace fsdpbench::engine

@@ -84,18 +84,19 @@ PredictionInterval prediction_interval(const Cell& cell, const metrics::RunMetri
   return result;
 }
 
-replay::Uncertainty published_uncertainty(const engine::Setup& setup, const config::Cluster& cluster,
-                                          const config::Accuracy& accuracy, const replay::OpTimes& times) {
-  const bool typical = setup.config.simulate.efficiency == replay::kTypicalEfficiency;
+replay::Uncertainty published_uncertainty(const config::RunConfig& config, const replay::Training& training,
+                                          const config::Cluster& cluster, const config::Accuracy& accuracy,
+                                          const replay::OpTimes& times) {
+  const bool typical = config.simulate.efficiency == replay::kTypicalEfficiency;
   const std::array<const config::AccuracyRows*, 3> rows{typical ? &accuracy.typical_training : &accuracy.training,
                                                         &accuracy.collectives, &accuracy.small_collectives};
   replay::Uncertainty uncertainty;
   for (std::size_t kind = 0; kind < rows.size(); ++kind) {
     uncertainty.ratios.push_back(draw_from(rows[kind]->time_ratios, kind + 1));
   }
-  const plan::Groups& groups = setup.plan.groups;
+  const plan::Groups& groups = training.groups;
   for (std::size_t step = 0; step < times.steps.size(); ++step) {
-    const schedule::Schedule& schedule = setup.schedules.steps[step];
+    const schedule::Schedule& schedule = training.schedules.steps[step];
     std::vector<int>& source = uncertainty.source.emplace_back();
     for (const schedule::Op& op : schedule.ops) {
       source.push_back(-1);
@@ -104,7 +105,7 @@ replay::Uncertainty published_uncertainty(const engine::Setup& setup, const conf
       const double bytes = op.is_collective() ? static_cast<double>(replay::message_of(op, groups).bytes) : 0;
       const int kind = !op.is_collective() ? 0 : bytes >= accuracy.collectives.least_bytes ? 1 : 2;
       source.back() = kind;
-      if (&schedule != &setup.schedules.steady()) continue;
+      if (&schedule != &training.schedules.steady()) continue;
       const bool known = within(*rows[static_cast<std::size_t>(kind)], cluster.name, ranks, bytes);
       ++uncertainty.reach[static_cast<std::size_t>(known ? replay::Reach::interpolated : replay::Reach::extrapolated)];
     }

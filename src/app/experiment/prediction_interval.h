@@ -8,6 +8,7 @@
 #include "config/calibration.h"
 #include "config/cluster.h"
 #include "metrics/run_metrics.h"
+#include "replay/measured_times.h"
 #include "replay/uncertainty.h"
 
 namespace fsdpbench::app {
@@ -40,7 +41,8 @@ PredictionInterval prediction_interval(const Cell& cell, const metrics::RunMetri
 /// Of op times that come from published rates: computation is off by what trainings are, each collective by what those
 /// of its sort are. Nothing was measured on the machine itself, so the best that an op can be is interpolated: its
 /// cluster has rows, and its ranks and bytes lie within theirs. `times`: engine::simulated_times().
-replay::Uncertainty published_uncertainty(const engine::Setup& setup, const config::Cluster& cluster,
-                                          const config::Accuracy& accuracy, const replay::OpTimes& times);
+replay::Uncertainty published_uncertainty(const config::RunConfig& config, const replay::Training& training,
+                                          const config::Cluster& cluster, const config::Accuracy& accuracy,
+                                          const replay::OpTimes& times);
 
 }  // namespace fsdpbench::app

@@ -1,0 +1,266 @@
+#include "app/report/tune_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "app/console/table.h"
+#include "base/bytes.h"
+#include "config/write.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using nlohmann::json;
+using tune::Objective;
+
+std::string in_ms(double ns) { return fmt::format("{:.3f}", ns / 1e6); }
+std::string in_gib(std::int64_t bytes) {
+  return fmt::format("{:.2f}", static_cast<double>(bytes) / static_cast<double>(std::int64_t{1} << 30));
+}
+std::string signed_percent(double part) { return fmt::format("{:+.1f} %", 100 * part); }
+std::string in_full(double number) { return fmt::format("{:.0f}", number); }
+
+double tokens_per_s(const tune::Tried& tried) { return tried.step_ns > 0 ? tried.tokens / tried.step_ns * 1e9 : 0; }
+
+std::string what_memory(const tune::MemoryBudget& budget) {
+  return fmt::format("{} memory, GiB", to_string(budget.kind));
+}
+
+Table front_table(const Tuning& t) {
+  Table table;
+  table.title = "least memory for each step time (Pareto front)";
+  table.header = {"", "step, ms", what_memory(t.options.budget), "", "settings"};
+  std::vector<std::size_t> front = t.answer.front;
+  constexpr std::size_t kMostRows = 12;
+  std::vector<std::size_t> shown;  // evenly spread, the ends among them
+  for (std::size_t i = 0; i < front.size(); ++i) {
+    const std::size_t slots = std::min(front.size(), kMostRows);
+    if (shown.size() < slots && i * (slots - 1 + (slots == 1)) >= shown.size() * (front.size() - 1))
+      shown.push_back(front[i]);
+  }
+  for (const std::size_t i : shown) {
+    const tune::Tried& tried = t.result.tried[i];
+    table.rows.push_back({i == *t.result.best ? "best"
+                          : i == 0            ? "in force"
+                                              : "",
+                          in_ms(tried.step_ns), in_gib(tried.predicted_bytes), tried.fits ? "fits" : "too much",
+                          settings_of(t.space, tried.point)});
+  }
+  return table;
+}
+
+std::string gain_or_dash(const std::optional<double>& gain) { return gain ? signed_percent(*gain) : "-"; }
+
+Table turned_table(const Tuning& t) {
+  Table table;
+  table.title = "what each change gains: alone, and as the last of all";
+  table.header = {"from", "to", "alone", "last in", "memory, GiB"};
+  for (const tune::TurnedKnob& knob : t.answer.turned) {
+    table.rows.push_back(
+        {knob.was, knob.is, gain_or_dash(knob.alone), gain_or_dash(knob.last_in),
+         knob.more_bytes ? fmt::format("{}{}", *knob.more_bytes < 0 ? "" : "+", in_gib(*knob.more_bytes)) : "-"});
+  }
+  return table;
+}
+
+std::string list(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
+std::string idle_knobs(const Tuning& t) {
+  std::vector<std::string> names;
+  for (const tune::LeftKnob& knob : t.answer.left) {
+    if (!knob.matters) names.push_back(t.space.axes()[knob.axis].name);
+  }
+  return names.empty() ? std::string() : fmt::format("of no consequence here: {}\n", list(names));
+}
+
+std::string sensitivity(const Tuning& t) {
+  std::string text;
+  for (const tune::Shifted& s : t.answer.shifted) {
+    const bool link = s.link != 1;
+    text += fmt::format("{} {:.0f} % {}: {}\n", link ? "links" : "computation",
+                        std::abs(100 * ((link ? s.link : s.compute) - 1)),
+                        (link ? s.link : s.compute) > 1 ? "faster" : "slower",
+                        s.still_best ? std::string("the same answer holds")
+                                     : fmt::format("{:.1f} % longer than with {}", 100 * s.regret,
+                                                   settings_of(t.space, t.result.tried[s.best].point)));
+  }
+  return text;
+}
+
+std::string verdict(const Tuning& t) {
+  const char* const of = t.options.objective == Objective::memory         ? "memory"
+                         : t.options.objective == Objective::tokens_per_s ? "time a token"
+                                                                          : "step time";
+  std::string interval;
+  if (t.answer.gain_low) {
+    interval = fmt::format(" (95 of 100 such predictions: {:.1f} to {:.1f} %)", 100 * *t.answer.gain_low,
+                           100 * *t.answer.gain_high);
+  }
+  if (t.answer.keep) {
+    return fmt::format("Keep what you have: the best of all would take {:.1f} % less {}{}, which {}.\n",
+                       100 * std::max(0.0, t.answer.gain), of, interval,
+                       t.answer.gain < t.least_gain ? "is below what counts" : "is not certain");
+  }
+  if (!t.result.start().fits) {
+    return fmt::format("What is in force does not fit: it needs {} GiB.\n",
+                       in_gib(t.result.start().predicted_bytes + t.result.start().margin_bytes));
+  }
+  return fmt::format("{:.1f} % less {} than in force{}.\n", 100 * t.answer.gain, of, interval);
+}
+
+json settings_json(const tune::Space& space, const tune::Point& point) {
+  json j = json::object();
+  for (std::size_t a = 0; a < point.size(); ++a) {
+    if (point[a] != 0) j[space.axes()[a].name] = space.axes()[a].choices[point[a]].text;
+  }
+  return j;
+}
+
+json tried_json(const Tuning& t, const tune::Tried& tried) {
+  return {{"settings", settings_json(t.space, tried.point)},
+          {"step_ms", tried.step_ns / 1e6},
+          {"tokens_per_s", tokens_per_s(tried)},
+          {"live_bytes", tried.need.live},
+          {"reserved_bytes", tried.need.reserved},
+          {"predicted_bytes", tried.predicted_bytes},
+          {"margin_bytes", tried.margin_bytes},
+          {"fits", tried.fits}};
+}
+
+json optional_json(const std::optional<double>& value) { return value ? json(*value) : json(); }
+
+}  // namespace
+
+std::string settings_of(const tune::Space& space, const tune::Point& point) {
+  std::string text;
+  for (std::size_t a = 0; a < point.size(); ++a) {
+    if (point[a] != 0) text += (text.empty() ? "" : " ") + space.axes()[a].choices[point[a]].text;
+  }
+  return text.empty() ? "as it is" : text;
+}
+
+std::string tune_text(const Tuning& t) {
+  const tune::MemoryBudget& budget = t.options.budget;
+  Table table;
+  table.title = fmt::format("{}: {} ranks, by {}", t.name, t.space.start().mesh.ranks, t.basis);
+  table.header = {"", "step, ms", "tokens/s", what_memory(budget), "margin"};
+  const auto row = [&](const char* name, const tune::Tried& tried) {
+    table.rows.push_back({name, in_ms(tried.step_ns), fmt::format("{:.0f}", tokens_per_s(tried)),
+                          in_gib(tried.predicted_bytes), in_gib(tried.margin_bytes)});
+  };
+  row("in force", t.result.start());
+  row("best", t.best());
+  if (budget.bytes > 0) table.rows.push_back({"budget", "", "", in_gib(budget.bytes), ""});
+  std::string text = format_table(table) + "\n" + verdict(t) + "\n";
+  if (!t.answer.turned.empty()) text += format_table(turned_table(t)) + "\n";
+  text += idle_knobs(t) + sensitivity(t) + "\n" + format_table(front_table(t)) + "\n";
+  text += fmt::format(
+      "policies: {} of {} considered: {} walked, {} the same as one of them, {} contradictory, {} "
+      "pruned by their bounds\n",
+      in_full(t.result.considered()), in_full(t.result.considered() + t.result.left), in_full(t.result.evaluated),
+      in_full(t.result.same), in_full(t.result.contradictory), in_full(t.result.pruned));
+  const double gap = optimality_gap(t.options.objective, t.result);
+  text += gap <= 0 ? "no policy of the space is better than the best\n"
+                   : fmt::format("no policy of the space can be more than {:.2f} % better than the best\n", 100 * gap);
+  if (t.result.stopped) text += "interrupted: this is the best so far\n";
+  return text;
+}
+
+json tune_json(const Tuning& t) {
+  const tune::SearchResult& r = t.result;
+  json j{{"schema_version", 1},
+         {"name", t.name},
+         {"ranks", t.space.start().mesh.ranks},
+         {"basis", t.basis},
+         {"objective", to_string(t.options.objective)},
+         {"seed", r.seed},
+         {"least_gain", t.least_gain},
+         {"budget",
+          {{"bytes", t.options.budget.bytes == 0 ? json() : json(t.options.budget.bytes)},
+           {"kind", to_string(t.options.budget.kind)},
+           {"error", t.options.budget.error},
+           {"context_bytes", t.options.budget.context_bytes},
+           {"communicator_bytes", t.options.budget.communicator_bytes},
+           {"overhead_error", t.options.budget.overhead_error}}},
+         {"in_force", tried_json(t, r.start())},
+         {"best", tried_json(t, t.best())},
+         {"keep", t.answer.keep},
+         {"gain", t.answer.gain},
+         {"gain_low", optional_json(t.answer.gain_low)},
+         {"gain_high", optional_json(t.answer.gain_high)},
+         {"optimality_gap", optimality_gap(t.options.objective, r)},
+         {"policies",
+          {{"walked", r.evaluated},
+           {"same", r.same},
+           {"contradictory", r.contradictory},
+           {"pruned", r.pruned},
+           {"left", r.left}}},
+         {"seconds", t.seconds},
+         {"interrupted", r.stopped},
+         {"config", config::to_json(*t.space.config_at(t.proposed().point))},
+         {"turned", json::array()},
+         {"left", json::array()},
+         {"shifted", json::array()},
+         {"front", json::array()},
+         {"points", json::array()}};
+  for (const tune::TurnedKnob& knob : t.answer.turned) {
+    j["turned"].push_back({{"key", t.space.axes()[knob.axis].name},
+                           {"was", knob.was},
+                           {"is", knob.is},
+                           {"alone", optional_json(knob.alone)},
+                           {"last_in", optional_json(knob.last_in)},
+                           {"more_bytes", knob.more_bytes ? json(*knob.more_bytes) : json()}});
+  }
+  for (const tune::LeftKnob& knob : t.answer.left) {
+    j["left"].push_back({{"key", t.space.axes()[knob.axis].name},
+                         {"least", knob.least},
+                         {"most", knob.most},
+                         {"matters", knob.matters}});
+  }
+  for (const tune::Shifted& s : t.answer.shifted) {
+    j["shifted"].push_back({{"link", s.link},
+                            {"compute", s.compute},
+                            {"still_best", s.still_best},
+                            {"regret", s.regret},
+                            {"best", settings_json(t.space, r.tried[s.best].point)}});
+  }
+  for (const std::size_t i : t.answer.front) j["front"].push_back(tried_json(t, r.tried[i]));
+  for (const tune::Tried& tried : r.tried) {
+    j["points"].push_back({tried.step_ns / 1e6, tried.predicted_bytes, tried.fits});
+  }
+  return j;
+}
+
+std::string points_csv(const Tuning& t) {
+  std::string text = "step_ms,tokens_per_s,live_bytes,reserved_bytes,predicted_bytes,margin_bytes,fits";
+  for (const tune::Axis& axis : t.space.axes()) text += "," + axis.name;
+  text += "\n";
+  for (const tune::Tried& tried : t.result.tried) {
+    text += fmt::format("{:.6f},{:.3f},{},{},{},{},{}", tried.step_ns / 1e6, tokens_per_s(tried), tried.need.live,
+                        tried.need.reserved, tried.predicted_bytes, tried.margin_bytes, tried.fits ? 1 : 0);
+    for (std::size_t a = 0; a < tried.point.size(); ++a) {
+      text += "," + t.space.axes()[a].choices[tried.point[a]].text;
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least) {
+  const tune::Tried& tried = least.tried[*least.best];
+  const std::int64_t needs = tried.predicted_bytes + tried.margin_bytes;
+  return fmt::format(
+      "--memory {}: nothing fits. The least {} memory found is {} ({} and a margin of {} for the error of the "
+      "prediction), by {}.",
+      format_bytes(budget.bytes), to_string(budget.kind), format_bytes(needs), format_bytes(tried.predicted_bytes),
+      format_bytes(tried.margin_bytes), settings_of(space, tried.point));
+}
+
+}  // namespace fsdpbench::app

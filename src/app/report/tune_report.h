@@ -1,0 +1,42 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "tune/answer.h"
+
+namespace fsdpbench::app {
+
+/// All that a tuning knows at its end.
+struct Tuning {
+  const tune::Space& space;
+  const tune::SearchOptions& options;
+  const tune::SearchResult& result;
+  const tune::Answer& answer;
+  std::string name;   ///< of what was tuned, as the user wrote it
+  std::string basis;  ///< what op times rest on
+  double least_gain = 0.01;
+  double seconds = 0;
+
+  const tune::Tried& best() const { return result.tried[*result.best]; }
+  /// What is proposed: the best, or what is in force if that is as good.
+  const tune::Tried& proposed() const { return answer.keep ? result.start() : best(); }
+};
+
+/// "fsdp.wrap=blocks:2 fsdp.backward_prefetch=2"; "as it is" for the point in force.
+std::string settings_of(const tune::Space& space, const tune::Point& point);
+
+/// The answer for people.
+std::string tune_text(const Tuning& tuning);
+
+/// The content of tune.json (docs/tune.md), points included.
+nlohmann::json tune_json(const Tuning& tuning);
+
+/// All policies that were tried, a line each: points.csv (docs/tune.md).
+std::string points_csv(const Tuning& tuning);
+
+/// Nothing fits: what the least is that is needed and by which policy. `least`: of a search for the least memory.
+std::string nothing_fits(const tune::Space& space, const tune::MemoryBudget& budget, const tune::SearchResult& least);
+
+}  // namespace fsdpbench::app

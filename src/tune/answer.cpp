@@ -1,0 +1,182 @@
+#include "tune/answer.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+#include "replay/uncertainty.h"
+#include "tune/parallel.h"
+
+namespace fsdpbench::tune {
+namespace {
+
+constexpr std::size_t kContenders = 40;  // that may be the best on another machine
+
+class Answerer {
+ public:
+  Answerer(const Space& space, const Machine& machine, const SearchOptions& options, const SearchResult& result,
+           double least_gain)
+      : space_(space), machine_(machine), options_(options), result_(result), least_gain_(least_gain) {}
+
+  Answer answer() {
+    answer_.front = pareto_front(result_.tried);
+    weigh();
+    turned_knobs();
+    left_knobs();
+    shift();
+    return std::move(answer_);
+  }
+
+ private:
+  const Tried& best() const { return result_.tried[*result_.best]; }
+  double objective(const Tried& tried) const { return objective_of(options_.objective, tried); }
+
+  Candidate candidate(const Point& point) const {
+    const config::RunConfig config = *space_.config_at(point);
+    return make_candidate(config, machine_.sizes(config));
+  }
+
+  std::optional<Tried> at(const Point& point) const {
+    const auto config = space_.config_at(point);
+    if (!config) return std::nullopt;
+    try {
+      return evaluate(*config, machine_, options_.budget);
+    } catch (const Error&) {  // not for this model or this memory
+      return std::nullopt;
+    }
+  }
+
+  void weigh() {
+    const double was = objective(result_.start());
+    answer_.gain = 1 - objective(best()) / was;
+    const bool by_time = options_.objective != Objective::memory;
+    if (by_time && machine_.in_doubt() && *result_.best != 0) {
+      const Candidate start = candidate(result_.start().point), chosen = candidate(best().point);
+      std::array<double, replay::Uncertainty::kDraws> gains{};
+      const double tokens = options_.objective == Objective::step ? 1 : result_.start().tokens / best().tokens;
+      parallel_for(gains.size(), options_.threads, [&](std::size_t draw) {
+        const Otherwise otherwise{.draw = static_cast<int>(draw)};
+        gains[draw] = 1 - tokens * machine_.step_ns(chosen, otherwise) / machine_.step_ns(start, otherwise);
+      });
+      const auto [low, high] = std::ranges::minmax(gains);
+      answer_.gain_low = low;
+      answer_.gain_high = high;
+    }
+    const bool certain = answer_.gain_low.value_or(answer_.gain) > 0;
+    answer_.keep = result_.start().fits && (answer_.gain < least_gain_ || !certain);
+  }
+
+  void turned_knobs() {
+    for (std::size_t a = 0; a < space_.axes().size(); ++a) {
+      const std::uint8_t choice = best().point[a];
+      if (choice == 0) continue;
+      const Axis& axis = space_.axes()[a];
+      TurnedKnob knob{a, axis.choices.front().text, axis.choices[choice].text, {}, {}, {}};
+      Point alone = space_.origin(), without = best().point;
+      alone[a] = choice;
+      without[a] = 0;
+      if (const auto tried = at(alone)) knob.alone = 1 - objective(*tried) / objective(result_.start());
+      if (const auto tried = at(without)) {
+        knob.last_in = 1 - objective(best()) / objective(*tried);
+        knob.more_bytes = best().predicted_bytes - tried->predicted_bytes;
+      }
+      answer_.turned.push_back(std::move(knob));
+    }
+    std::ranges::stable_sort(answer_.turned, std::ranges::greater(),
+                             [](const TurnedKnob& knob) { return knob.last_in.value_or(knob.alone.value_or(0)); });
+  }
+
+  void left_knobs() {
+    for (std::size_t a = 0; a < space_.axes().size(); ++a) {
+      const Axis& axis = space_.axes()[a];
+      if (axis.choices.size() == 1 || best().point[a] != 0) continue;
+      LeftKnob knob{a, 0, 0, false};
+      for (std::size_t c = 1; c < axis.choices.size(); ++c) {
+        Point point = best().point;
+        point[a] = static_cast<std::uint8_t>(c);
+        const auto tried = at(point);
+        if (!tried) continue;
+        const double change = objective(*tried) / objective(best()) - 1;
+        knob.least = std::min(knob.least, change);
+        knob.most = std::max(knob.most, change);
+        knob.matters |= std::abs(change) >= least_gain_;
+      }
+      answer_.left.push_back(knob);
+    }
+  }
+
+  /// The best ones, each schedule once.
+  std::vector<std::size_t> contenders() const {
+    std::vector<std::size_t> all(result_.tried.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    std::erase_if(all, [&](std::size_t i) { return !result_.tried[i].fits; });
+    std::ranges::stable_sort(all, {}, [&](std::size_t i) { return objective(result_.tried[i]); });
+    std::set<std::uint64_t> seen{best().fingerprint};
+    std::vector<std::size_t> chosen{*result_.best};
+    for (const std::size_t i : all) {
+      if (chosen.size() == kContenders) break;
+      if (seen.insert(result_.tried[i].fingerprint).second) chosen.push_back(i);
+    }
+    return chosen;
+  }
+
+  void shift() {
+    if (options_.objective == Objective::memory) return;  // what is needed does not depend on how fast anything is
+    const std::vector<std::size_t> chosen = contenders();
+    constexpr std::array<std::pair<double, double>, 4> kShifts{{{0.8, 1}, {1.2, 1}, {1, 0.8}, {1, 1.2}}};
+    std::vector<std::array<double, kShifts.size()>> steps(chosen.size());
+    parallel_for(chosen.size(), options_.threads, [&](std::size_t i) {
+      const Candidate contender = candidate(result_.tried[chosen[i]].point);
+      for (std::size_t s = 0; s < kShifts.size(); ++s) {
+        const Otherwise otherwise{.link = kShifts[s].first, .compute = kShifts[s].second};
+        Tried there = result_.tried[chosen[i]];
+        there.step_ns = machine_.step_ns(contender, otherwise);
+        steps[i][s] = objective(there);
+      }
+    });
+    for (std::size_t s = 0; s < kShifts.size(); ++s) {
+      Shifted shifted{.link = kShifts[s].first, .compute = kShifts[s].second, .best = chosen.front()};
+      double shortest = steps.front()[s];
+      for (std::size_t i = 1; i < chosen.size(); ++i) {
+        if (steps[i][s] >= shortest) continue;
+        shortest = steps[i][s];
+        shifted.best = chosen[i];
+      }
+      shifted.regret = steps.front()[s] / shortest - 1;
+      shifted.still_best = shifted.regret < least_gain_;
+      answer_.shifted.push_back(shifted);
+    }
+  }
+
+  const Space& space_;
+  const Machine& machine_;
+  const SearchOptions& options_;
+  const SearchResult& result_;
+  double least_gain_;
+  Answer answer_;
+};
+
+}  // namespace
+
+std::vector<std::size_t> pareto_front(const std::vector<Tried>& tried) {
+  std::vector<std::size_t> order(tried.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {},
+                           [&](std::size_t i) { return std::pair(tried[i].predicted_bytes, tried[i].step_ns); });
+  std::vector<std::size_t> front;
+  for (const std::size_t i : order) {
+    if (front.empty() || tried[i].step_ns < tried[front.back()].step_ns) front.push_back(i);
+  }
+  return front;
+}
+
+Answer make_answer(const Space& space, const Machine& machine, const SearchOptions& options, const SearchResult& result,
+                   double least_gain) {
+  return Answerer(space, machine, options, result, least_gain).answer();
+}
+
+}  // namespace fsdpbench::tune

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tune/search.h"
+
+namespace fsdpbench::tune {
+
+/// A knob that the answer turns, and what that is worth.
+struct TurnedKnob {
+  std::size_t axis = 0;
+  std::string was, is;                     ///< Choice::text
+  std::optional<double> alone, last_in;    ///< part of the step: of the one in force, if this alone is turned; of the
+                                           ///< answer's, if this is turned last. Absent: contradictory
+  std::optional<std::int64_t> more_bytes;  ///< of memory, if it is turned last
+};
+
+/// A knob that the answer leaves, and what its other values would do.
+struct LeftKnob {
+  std::size_t axis = 0;
+  double least = 0, most = 0;  ///< change of the answer's step, as a part of it
+  bool matters = true;         ///< some value that can be had changes it by more than the least gain that counts
+};
+
+/// The answer where the machine is not what it is taken for.
+struct Shifted {
+  double link = 1, compute = 1;  ///< Otherwise
+  bool still_best = true;
+  double regret = 0;     ///< how much longer the answer's step is than the best one's there
+  std::size_t best = 0;  ///< of SearchResult::tried
+};
+
+/// What a search found, for people.
+struct Answer {
+  std::vector<std::size_t> front;  ///< of SearchResult::tried: no other has less memory and a shorter step; by memory
+  double gain = 0;                 ///< of the objective against the configuration in force, as a part of that
+  std::optional<double> gain_low, gain_high;  ///< 95 of 100 such predictions hold; absent: op times are not in doubt
+  bool keep = false;                          ///< the configuration in force fits, and no gain is worth a change
+  std::vector<TurnedKnob> turned;
+  std::vector<LeftKnob> left;
+  std::vector<Shifted> shifted;
+};
+
+/// `result.best` must be there. `least_gain`: parts of the objective below it do not count. Computes some more steps.
+Answer make_answer(const Space& space, const Machine& machine, const SearchOptions& options, const SearchResult& result,
+                   double least_gain);
+
+/// Those of `tried` of which no other has both less memory and a shorter step, the least memory first.
+std::vector<std::size_t> pareto_front(const std::vector<Tried>& tried);
+
+}  // namespace fsdpbench::tune

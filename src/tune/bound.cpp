@@ -1,0 +1,119 @@
+#include "tune/bound.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/lane_pool.h"
+
+namespace fsdpbench::tune {
+namespace {
+
+using schedule::BufferId;
+using schedule::BufferRole;
+using schedule::OpKind;
+
+/// Ops whose order no policy changes.
+bool in_fixed_order(OpKind kind) {
+  switch (kind) {
+    case OpKind::forward:
+    case OpKind::recompute:
+    case OpKind::backward:
+    case OpKind::gradient_norm:
+    case OpKind::clip:
+    case OpKind::optimizer: return true;
+    default: return false;
+  }
+}
+
+/// Buffers that live as long under every policy.
+bool in_fixed_lifetime(BufferRole role) {
+  switch (role) {
+    case BufferRole::batch_inputs:
+    case BufferRole::batch_targets:
+    case BufferRole::saved:
+    case BufferRole::boundary:
+    case BufferRole::d_stream:
+    case BufferRole::workspace: return true;
+    default: return false;
+  }
+}
+
+double longest_of_lanes_and_fabrics(const schedule::Schedule& step, const replay::StepCosts& least) {
+  std::array<double, kLaneCount> lanes{};
+  std::array<double, 8> fabrics{};
+  for (std::size_t i = 0; i < step.ops.size(); ++i) {
+    const schedule::Op& op = step.ops[i];
+    if (op.is_host()) continue;
+    lanes[index_of(op.lane)] += least[i].run_ns + least[i].link_ns;
+    if (op.is_collective()) fabrics.at(static_cast<std::size_t>(least[i].fabric)) += least[i].link_ns;
+  }
+  return std::max(*std::ranges::max_element(lanes), *std::ranges::max_element(fabrics));
+}
+
+double longest_chain(const schedule::Schedule& step, int event_count, const replay::StepCosts& least) {
+  std::vector<double> events(static_cast<std::size_t>(event_count), 0.0);
+  double computed = 0, longest = 0;
+  for (std::size_t i = 0; i < step.ops.size(); ++i) {
+    const schedule::Op& op = step.ops[i];
+    if (op.is_host()) continue;
+    double begin = in_fixed_order(op.kind) ? computed : 0;
+    for (const schedule::Wait& wait : op.waits) {
+      if (wait.reason == schedule::WaitReason::data) {
+        begin = std::max(begin, events[static_cast<std::size_t>(wait.event)]);
+      }
+    }
+    const double end = begin + least[i].run_ns + least[i].link_ns;
+    if (in_fixed_order(op.kind)) computed = end;
+    if (op.record != schedule::kNoEvent) events[static_cast<std::size_t>(op.record)] = end;
+    longest = std::max(longest, end);
+  }
+  return longest;
+}
+
+std::int64_t least_live(const schedule::Schedule& step) {
+  const auto bytes = [&](BufferId id) { return LanePool::rounded(step.buffers[static_cast<std::size_t>(id)].bytes); };
+  std::int64_t always = 0, most = 0;
+  for (const schedule::Buffer& buffer : step.buffers) {
+    if (buffer.persistent) always += LanePool::rounded(buffer.bytes);
+  }
+  std::vector<bool> counted(step.buffers.size(), false);
+  for (const schedule::Op& op : step.ops) {
+    for (const BufferId id : op.allocates) {
+      if (in_fixed_lifetime(step.buffers[static_cast<std::size_t>(id)].role)) {
+        counted[static_cast<std::size_t>(id)] = true;
+        always += bytes(id);
+      }
+    }
+    std::int64_t own = 0;
+    const auto add_own = [&](BufferId id) {
+      const schedule::Buffer& buffer = step.buffers[static_cast<std::size_t>(id)];
+      if (!buffer.persistent && !counted[static_cast<std::size_t>(id)]) own += bytes(id);
+    };
+    if (op.kind == OpKind::forward || op.kind == OpKind::backward) {
+      const schedule::Operands operands = op.operands();
+      for (const BufferId id : operands.reads) add_own(id);
+      for (const BufferId id : operands.writes) {
+        if (std::ranges::find(operands.reads, id) == operands.reads.end()) add_own(id);
+      }
+    }
+    most = std::max(most, always + own);
+    for (const BufferId id : op.frees) {
+      if (!counted[static_cast<std::size_t>(id)]) continue;
+      counted[static_cast<std::size_t>(id)] = false;
+      always -= bytes(id);
+    }
+  }
+  return most;
+}
+
+}  // namespace
+
+Bound lower_bound(const Candidate& candidate, const replay::StepCosts& least) {
+  const schedule::Schedule& step = candidate.schedules.steady();
+  return {
+      std::max(longest_of_lanes_and_fabrics(step, least), longest_chain(step, candidate.schedules.event_count, least)),
+      least_live(step)};
+}
+
+}  // namespace fsdpbench::tune

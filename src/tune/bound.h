@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "replay/op_times.h"
+#include "tune/candidate.h"
+
+namespace fsdpbench::tune {
+
+/// What no order of the same ops can do with less.
+struct Bound {
+  double step_ns = 0;
+  std::int64_t live_bytes = 0;
+};
+
+/// Of the steady schedule, whatever is prefetched, limited or buffered in it: policies that differ only in these issue
+/// the same ops in another order.
+///
+/// [Note: the bound]
+/// Time is at least what each lane has to do, what each fabric has to carry, and the longest chain of ops that read
+/// what another wrote, where forwards, backwards and updates follow one another as they do in every order: the first
+/// gather, all computation, and the last reduction are such a chain. Memory is at least what lives from forward to
+/// backward whatever the policy (masters, moments, activations) together with what the op at hand itself touches.
+/// `least`: what each op takes at least (Machine::least_costs).
+Bound lower_bound(const Candidate& candidate, const replay::StepCosts& least);
+
+}  // namespace fsdpbench::tune

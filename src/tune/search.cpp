@@ -1,0 +1,429 @@
+#include "tune/search.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "schedule/memory_walk.h"
+#include "tune/bound.h"
+#include "tune/parallel.h"
+
+namespace fsdpbench::tune {
+namespace {
+
+constexpr std::size_t kBatch = 64;     // policies between two looks at what is known
+constexpr std::size_t kDescents = 24;  // structures from which axes are turned one by one
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+double tokens_of(const config::RunConfig& config) {
+  const bool decoder = config.model.kind == config::ModelKind::decoder;
+  return static_cast<double>(config.mesh.ranks * config.train.batch_per_rank * config.train.accumulate *
+                             (decoder ? config.train.seq_len : 1));
+}
+
+/// Policies that share one bound, and what is known of them.
+struct Structure {
+  Point point;  ///< with orders as in force
+  double bound = 0;
+  double orders = 0;     ///< policies of it
+  double evaluated = 0;  ///< of which so many were tried, or need not be
+  bool closed = false;
+};
+
+class Search {
+ public:
+  Search(const Space& space, const Machine& machine, const SearchOptions& options,
+         const std::function<void(const SearchProgress&)>& progress)
+      : space_(space), machine_(machine), options_(options), progress_(progress) {
+    result_.seed = options.seed;
+  }
+
+  SearchResult run() {
+    start();
+    find_structures();
+    if (options_.exhaustive) {
+      exhaust();
+    } else {
+      probe();
+      descend();
+      exhaust();
+    }
+    finish();
+    return std::move(result_);
+  }
+
+ private:
+  using Batch = std::vector<Point>;
+
+  bool over() {
+    if (!result_.stopped && options_.stop && options_.stop()) result_.stopped = true;
+    return result_.stopped || (!options_.exhaustive && result_.evaluated >= static_cast<double>(options_.evaluations));
+  }
+
+  /// Smaller is better; what does not fit is worse than all that does.
+  std::tuple<bool, double, double> rank(const Tried& tried) const {
+    if (!tried.fits) return {true, static_cast<double>(tried.predicted_bytes + tried.margin_bytes), tried.step_ns};
+    const bool slower = options_.objective == Objective::memory && !options_.any_step && !result_.tried.empty() &&
+                        tried.step_ns > result_.start().step_ns;
+    const double other =
+        options_.objective == Objective::memory ? tried.step_ns : static_cast<double>(tried.predicted_bytes);
+    return {slower, objective_of(options_.objective, tried) * (slower ? 2 : 1), other};
+  }
+  bool better(std::size_t a, std::size_t b) const { return rank(result_.tried[a]) < rank(result_.tried[b]); }
+
+  /// Computes what is not known yet of `batch`. Entries of `found` that are absent contradict themselves.
+  std::vector<std::optional<std::size_t>> try_all(const Batch& batch) {
+    std::vector<std::optional<Tried>> computed(batch.size());
+    std::vector<char> asked(batch.size(), 0);
+    std::map<Point, std::size_t> first;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      asked[i] = !known_.contains(batch[i]) && first.emplace(batch[i], i).second;
+    }
+    parallel_for(batch.size(), options_.threads, [&](std::size_t i) {
+      if (!asked[i] || (options_.stop && options_.stop())) return;
+      const auto config = space_.config_at(batch[i]);
+      Tried tried;
+      tried.step_ns = -1;
+      if (config) tried = evaluate_known(*config);
+      tried.point = batch[i];
+      computed[i] = std::move(tried);
+    });
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      if (computed[i]) learn(std::move(*computed[i]));
+    }
+    std::vector<std::optional<std::size_t>> found;
+    for (const Point& point : batch) {
+      const auto known = known_.find(point);
+      found.push_back(known == known_.end() ? std::nullopt : known->second);
+    }
+    show();
+    return found;
+  }
+
+  /// Recognises a schedule that was walked before; called from several threads, which only read.
+  Tried evaluate_known(const config::RunConfig& config) const {
+    try {
+      const Candidate candidate = make_candidate(config, machine_.sizes(config));
+      const std::uint64_t print = fingerprint(candidate);
+      if (const auto same = prints_.find(print); same != prints_.end()) {
+        Tried tried = result_.tried[same->second];
+        tried.tokens = tokens_of(config);
+        return tried;
+      }
+      return evaluate_candidate(candidate, print);
+    } catch (const Error&) {  // not for this model or this memory
+      Tried none;
+      none.step_ns = -1;
+      return none;
+    }
+  }
+
+  Tried evaluate_candidate(const Candidate& candidate, std::uint64_t print) const;
+
+  void learn(Tried tried) {
+    if (tried.step_ns < 0) {
+      known_[tried.point] = std::nullopt;
+      ++result_.contradictory;
+      return;
+    }
+    known_[tried.point] = result_.tried.size();
+    const bool is_new = prints_.emplace(tried.fingerprint, result_.tried.size()).second;
+    ++(is_new ? result_.evaluated : result_.same);
+    result_.tried.push_back(std::move(tried));
+    const std::size_t latest = result_.tried.size() - 1;
+    if (!best_ || better(latest, *best_)) best_ = latest;
+  }
+
+  double best_value() const {
+    const Tried& best = result_.tried[*best_];
+    const auto [worse, value, other] = rank(best);
+    return worse ? kNever : value;
+  }
+
+  void start() {
+    Tried tried = evaluate_known(space_.start());
+    if (tried.step_ns < 0) {
+      throw ConfigError("the configuration as it is cannot be walked, so there is nothing to compare with.");
+    }
+    tried.point = space_.origin();
+    learn(std::move(tried));
+  }
+
+  void find_structures() {
+    doing_ = "bounds";
+    std::vector<Point> points;
+    space_.visit(space_.origin(), Part::structure, [&](const Point& point) {
+      points.push_back(point);
+      return true;
+    });
+    all_ = space_.size();
+    struct Found {
+      bool valid = false;
+      Bound bound;
+      double tokens = 0;
+      std::uint64_t print = 0;
+    };
+    std::vector<Found> found(points.size());
+    std::map<std::uint64_t, bool> seen;
+    for (std::size_t from = 0; from < points.size(); from += kBatch) {
+      if (over()) {
+        bounded_ = false;
+        break;
+      }
+      const std::size_t count = std::min(kBatch, points.size() - from);
+      parallel_for(count, options_.threads, [&](std::size_t k) { bound(points[from + k], found[from + k]); });
+      for (std::size_t i = from; i < from + count; ++i) {
+        const double orders = space_.orders_of(points[i]);
+        if (!found[i].valid) {
+          result_.contradictory += orders;
+        } else if (!seen.emplace(found[i].print, true).second) {
+          result_.same += orders;
+        } else {
+          add_structure(points[i], found[i].bound, found[i].tokens, orders);
+        }
+      }
+      show();
+    }
+    std::ranges::stable_sort(structures_, {}, &Structure::bound);
+  }
+
+  template <class Found>
+  void bound(const Point& point, Found& found) const {
+    const auto config = space_.config_at(point);
+    if (!config) return;
+    try {
+      const Candidate candidate = make_candidate(*config, machine_.sizes(*config));
+      found.print = fingerprint(candidate);
+      found.bound = lower_bound(candidate, machine_.least_costs(candidate));
+      found.tokens = tokens_of(*config);
+      found.valid = true;
+    } catch (const Error&) {  // as evaluate_known()
+    }
+  }
+
+  void add_structure(const Point& point, const Bound& bound, double tokens, double orders) {
+    Structure structure{point, 0, orders, 0, false};
+    Tried least;
+    least.step_ns = bound.step_ns;
+    least.tokens = tokens;
+    least.predicted_bytes = bound.live_bytes;
+    structure.bound = objective_of(options_.objective, least);
+    if (!options_.exhaustive && !options_.budget.may_fit(bound.live_bytes)) structure.bound = kNever;
+    structures_.push_back(std::move(structure));
+  }
+
+  /// Structures that may hold something better than the best.
+  bool open(const Structure& structure) const {
+    return !structure.closed && (options_.exhaustive || structure.bound < best_value());
+  }
+
+  Point with_orders(Point structure, const Point& orders) const {
+    for (std::size_t a = 0; a < structure.size(); ++a) {
+      if (space_.axes()[a].part == Part::order) structure[a] = orders[a];
+    }
+    return structure;
+  }
+
+  /// The choice of each order axis whose text is among `wanted`; else as in force.
+  Point orders_with(const std::vector<std::string_view>& wanted) const {
+    Point point = space_.origin();
+    for (std::size_t a = 0; a < point.size(); ++a) {
+      const std::vector<Choice>& choices = space_.axes()[a].choices;
+      for (std::size_t c = 0; c < choices.size(); ++c) {
+        if (std::ranges::find(wanted, choices[c].text) != wanted.end()) point[a] = static_cast<std::uint8_t>(c);
+      }
+    }
+    return point;
+  }
+
+  void probe() {
+    doing_ = "structures";
+    const std::array<Point, 3> orders{
+        space_.origin(),
+        orders_with({"fsdp.forward_prefetch=2", "fsdp.backward_prefetch=explicit:2", "fsdp.forward_prefetch=explicit:2",
+                     "fsdp.all_gather_limit=unlimited", "fsdp.reduce_scatter_buffers=0"}),
+        orders_with({"fsdp.forward_prefetch=none", "fsdp.backward_prefetch=none", "fsdp.reduce_scatter_buffers=1"})};
+    constexpr std::size_t kStructures = 16;
+    for (std::size_t from = 0; from < structures_.size() && !over(); from += kStructures) {
+      Batch batch;
+      const std::size_t end = std::min(from + kStructures, structures_.size());
+      for (std::size_t s = from; s < end; ++s) {
+        if (!open(structures_[s])) continue;
+        for (const Point& order : orders) {
+          batch.push_back(with_orders(structures_[s].point, order));
+          if (!space_.holds(batch.back())) batch.pop_back();
+        }
+      }
+      if (!batch.empty()) try_all(batch);
+    }
+  }
+
+  /// From the best of the structures tried so far.
+  void descend() {
+    doing_ = "axes";
+    for (std::size_t round = 0; round < kDescents && !over(); ++round) {
+      std::optional<std::size_t> from;
+      for (std::size_t i = 0; i < result_.tried.size(); ++i) {
+        if (descended_.contains(structure_of(result_.tried[i].point))) continue;
+        if (!from || better(i, *from)) from = i;
+      }
+      if (!from) return;
+      descended_[structure_of(result_.tried[*from].point)] = true;
+      turn_axes(*from);
+    }
+  }
+
+  Point structure_of(const Point& point) const { return with_orders(point, space_.origin()); }
+
+  void turn_axes(std::size_t at) {
+    for (bool gained = true; gained && !over();) {
+      gained = false;
+      for (std::size_t a = 0; a < space_.axes().size() && !over(); ++a) {
+        Batch batch;
+        Point point = result_.tried[at].point;
+        for (std::size_t c = 0; c < space_.axes()[a].choices.size(); ++c) {
+          point[a] = static_cast<std::uint8_t>(c);
+          if (space_.holds(point)) batch.push_back(point);
+        }
+        for (const std::optional<std::size_t>& found : try_all(batch)) {
+          if (!found || !better(*found, at)) continue;
+          at = *found;
+          gained = true;
+        }
+      }
+    }
+  }
+
+  /// Order by order, the smallest bound first.
+  void exhaust() {
+    doing_ = "the rest";
+    for (Structure& structure : structures_) {
+      if (over()) return;
+      if (!open(structure)) continue;
+      std::vector<Point> orders;
+      space_.visit(structure.point, Part::order, [&](const Point& point) {
+        orders.push_back(point);
+        return true;
+      });
+      shuffle(orders);
+      bool all = true;
+      for (std::size_t from = 0; from < orders.size(); from += kBatch) {
+        if (over() || !open(structure)) {
+          all = false;
+          break;
+        }
+        const std::size_t count = std::min(kBatch, orders.size() - from);
+        try_all(Batch(orders.begin() + static_cast<std::ptrdiff_t>(from),
+                      orders.begin() + static_cast<std::ptrdiff_t>(from + count)));
+      }
+      structure.closed = all && !result_.stopped;
+    }
+  }
+
+  void shuffle(std::vector<Point>& points) {
+    for (std::size_t i = points.size(); i > 1; --i) {
+      random_ = random_ * 6364136223846793005ULL + 1442695040888963407ULL + 2 * options_.seed;
+      std::swap(points[i - 1], points[(random_ >> 33) % i]);
+    }
+  }
+
+  void finish() {
+    std::map<Point, double> tried_of;
+    for (const auto& [point, found] : known_) ++tried_of[structure_of(point)];
+    const double best = best_value();
+    result_.bound = best;
+    for (const Structure& structure : structures_) {
+      const double rest = structure.orders - tried_of[structure.point];
+      if (structure.closed) continue;
+      if (!options_.exhaustive && structure.bound >= best) {
+        result_.pruned += rest;
+      } else {
+        result_.bound = std::min(result_.bound, structure.bound);
+      }
+    }
+    if (!bounded_) result_.bound = 0;
+    result_.left = std::max(0.0, all_ - result_.considered());
+    if (best != kNever) result_.best = best_;
+  }
+
+  void show() const {
+    if (!progress_) return;
+    SearchProgress progress{doing_, result_.considered(), all_, {}};
+    if (best_ && result_.tried[*best_].fits) progress.best = result_.tried[*best_];
+    progress_(progress);
+  }
+
+  const Space& space_;
+  const Machine& machine_;
+  const SearchOptions& options_;
+  const std::function<void(const SearchProgress&)>& progress_;
+  SearchResult result_;
+  std::optional<std::size_t> best_;
+  std::map<Point, std::optional<std::size_t>> known_;  // absent: contradictory
+  std::map<std::uint64_t, std::size_t> prints_;
+  std::vector<Structure> structures_;
+  std::map<Point, bool> descended_;
+  bool bounded_ = true;  // all structures are
+  std::uint64_t random_ = 1;
+  const char* doing_ = "";
+  double all_ = 0;
+};
+
+Tried try_candidate(const Candidate& candidate, std::uint64_t print, const Machine& machine,
+                    const MemoryBudget& budget) {
+  const config::RunConfig& config = candidate.config;
+  Tried tried;
+  tried.fingerprint = print;
+  tried.tokens = tokens_of(config);
+  tried.step_ns = machine.step_ns(candidate);
+  const PoolStatistics pool = schedule::memory_walk(candidate.schedules, config.train.warmup + config.train.steps);
+  tried.need = {pool.peak_occupied_total, pool.reserved};
+  tried.predicted_bytes = budget.predicted(tried.need, candidate.plan);
+  tried.margin_bytes = budget.margin(tried.need, candidate.plan);
+  tried.fits = budget.fits(tried.need, candidate.plan);
+  return tried;
+}
+
+Tried Search::evaluate_candidate(const Candidate& candidate, std::uint64_t print) const {
+  return try_candidate(candidate, print, machine_, options_.budget);
+}
+
+}  // namespace
+
+std::string_view to_string(Objective objective) {
+  constexpr std::array<std::string_view, 3> kNames{"step", "memory", "tokens_per_s"};
+  return kNames.at(static_cast<std::size_t>(objective));
+}
+
+double objective_of(Objective objective, const Tried& tried) {
+  switch (objective) {
+    case Objective::step: return tried.step_ns;
+    case Objective::memory: return static_cast<double>(tried.predicted_bytes);
+    case Objective::tokens_per_s: return tried.step_ns / tried.tokens;
+  }
+  return tried.step_ns;
+}
+
+double optimality_gap(Objective objective, const SearchResult& result) {
+  if (!result.best) return 0;
+  const double best = objective_of(objective, result.tried[*result.best]);
+  return best > 0 ? 1 - result.bound / best : 0;
+}
+
+SearchResult search(const Space& space, const Machine& machine, const SearchOptions& options,
+                    const std::function<void(const SearchProgress&)>& progress) {
+  return Search(space, machine, options, progress).run();
+}
+
+Tried evaluate(const config::RunConfig& config, const Machine& machine, const MemoryBudget& budget) {
+  const Candidate candidate = make_candidate(config, machine.sizes(config));
+  return try_candidate(candidate, fingerprint(candidate), machine, budget);
+}
+
+}  // namespace fsdpbench::tune

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/fields.h"
+#include "config/run_config.h"
+
+namespace fsdpbench::tune {
+
+/// What an axis decides.
+enum class Part : std::uint8_t {
+  structure,  ///< which ops a step has, and of which bytes
+  order,      ///< only when they are issued, and what they wait for
+};
+
+/// A key and a value that it may have.
+struct Setting {
+  const config::Field* field = nullptr;
+  config::Value value;
+};
+
+/// What one turn of an axis sets. The first choice of every axis sets nothing: all stays as it is in force.
+struct Choice {
+  std::string text;  ///< "fsdp.wrap=blocks:2"; several keys with a blank between them
+  std::vector<Setting> settings;
+};
+
+/// Keys that are turned together, and what they may be.
+struct Axis {
+  std::string name;  ///< the first of its keys
+  std::vector<std::string> keys;
+  Part part = Part::structure;
+  std::vector<Choice> choices;
+};
+
+/// A choice of every axis.
+using Point = std::vector<std::uint8_t>;
+
+/// What a search may do beside the keys that are fixed.
+struct SpaceOptions {
+  std::vector<std::string> fixed;   ///< keys that stay as they are in force
+  std::vector<std::string> dtypes;  ///< that fsdp.param_dtype and fsdp.reduce_dtype may be changed to; empty: none
+  bool free_batch = false;          ///< the global batch may change, else micro-batch times accumulation is kept
+};
+
+/// Everything that may be proposed.
+class Space {
+ public:
+  /// Around `start`, which must be valid, with its mesh filled in. Throws ConfigError if a fixed key is unknown.
+  Space(config::RunConfig start, const SpaceOptions& options);
+
+  const config::RunConfig& start() const { return start_; }
+  const std::vector<Axis>& axes() const { return axes_; }
+  /// The configuration in force.
+  Point origin() const { return Point(axes_.size(), 0); }
+  /// Whether `point` is one of the space.
+  ///
+  /// [Note: presets]
+  /// A preset is another engine with all its knobs, so that from it only what every engine has is turned: wrapping and
+  /// activation checkpointing.
+  bool holds(const Point& point) const;
+  /// What a point of the space sets, validated; absent if that contradicts itself or a fixed key.
+  std::optional<config::RunConfig> config_at(const Point& point) const;
+  /// How many points there are, contradictory ones included; and how many that differ from `structure` in order only.
+  double size() const;
+  double orders_of(const Point& structure) const;
+  /// Every point of the space that differs from `point` in axes of `part` only, in order; calls `visit` until it
+  /// returns false.
+  template <class Visit>
+  void visit(Point point, Part part, Visit&& visit) const;
+
+ private:
+  bool other_engine(const Point& point) const;
+
+  config::RunConfig start_;
+  std::vector<Axis> axes_;
+  std::vector<Setting> fixed_;
+};
+
+template <class Visit>
+void Space::visit(Point point, Part part, Visit&& visit) const {
+  std::vector<std::size_t> turning;
+  for (std::size_t a = 0; a < axes_.size(); ++a) {
+    if (axes_[a].part != part) continue;
+    turning.push_back(a);
+    point[a] = 0;
+  }
+  for (bool more = !holds(point) || visit(static_cast<const Point&>(point)); more;) {
+    // The next one, as a number whose digits are the choices.
+    std::size_t digit = turning.size();
+    while (digit > 0) {
+      const std::size_t axis = turning[--digit];
+      if (++point[axis] < axes_[axis].choices.size()) break;
+      point[axis] = 0;
+      if (digit == 0) return;
+    }
+    if (turning.empty()) return;
+    more = !holds(point) || visit(static_cast<const Point&>(point));
+  }
+}
+
+}  // namespace fsdpbench::tune
