@@ -60,8 +60,14 @@ void check_sequence(const RunConfig& config) {
           model.learned_positions);
 }
 
-void check_checkpointing(const Fsdp& fsdp, Notes& notes) {
-  if (fsdp.activation_checkpointing) return;
+void check_checkpointing(const Fsdp& fsdp, ModelKind kind, Notes& notes) {
+  if (fsdp.activation_checkpointing) {
+    if (kind == ModelKind::mlp) {
+      notes.push_back(
+          "fsdp.activation_checkpointing has no effect: layers of model.kind = \"mlp\" keep nothing but their input.");
+    }
+    return;
+  }
   if (fsdp.checkpoint_every != 1) {
     notes.push_back("fsdp.checkpoint_every has no effect: fsdp.activation_checkpointing is false.");
   }
@@ -318,7 +324,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_each_key(config);
   check_model(config.model, notes);
   check_sequence(config);
-  check_checkpointing(config.fsdp, notes);
+  check_checkpointing(config.fsdp, config.model.kind, notes);
   settle_mesh(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);

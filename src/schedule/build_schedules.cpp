@@ -321,6 +321,7 @@ void StepWalk::post_backward(int u, bool last_micro) {
 
 void StepWalk::optimizer() {
   reducer_.finish();
+  gatherer_.discard_unused();
   const BufferId factor = builder_.policy.clip ? clip() : kNoBuffer;
   const bool adamw = builder_.policy.optimizer == config::Optimizer::adamw;
   const std::vector<Reducer::Ready>& gradients = reducer_.ready();

@@ -286,8 +286,21 @@ void Gatherer::reshard(int unit, bool keep_group) {
                   {.frees = {parameters, group_shard_over}});
   const EventId freed = builder_.record(EventRole::freed, unit);
   if (after.grouped() && after.group_shard_kept == kNoEvent) after.group_shard_kept = freed;
-  limiter_.released(unit, freed, true);
+  // FSDP1 queues no event where nobody else has a part, though a copy in a lower dtype is freed.
+  limiter_.released(unit, freed, !u.layout.views() || u.layout.shards > 1);
   s = after;
+}
+
+void Gatherer::discard_unused() {
+  for (int u = 0; u < static_cast<int>(states_.size()); ++u) {
+    State& s = state(u);
+    if (!s.issued || s.waited) continue;
+    if (!builder_.plan.copies_alone) {
+      builder_.wait(Lane::compute, s.ready, WaitReason::reuse);
+      builder_.append(OpKind::release, {.lane = Lane::compute, .unit = u}, {}, {.frees = {s.gathered, s.unsharded}});
+    }
+    s = {};
+  }
 }
 
 Gatherer::Parameters Gatherer::parameters(int unit) const {

@@ -53,6 +53,8 @@ class Gatherer {
   void wait_for_unshard(int unit);
   /// Frees the parameters after the compute lane's last op. `keep_group`: keep a part for the group gather.
   void reshard(int unit, bool keep_group);
+  /// Frees what was gathered and never waited for. The step's backward is over.
+  void discard_unused();
   /// Frees an all-gather output that is still held when the forward ends.
   void release_held();
   /// What forward and backward of a unit read; kNoBuffer where it has none of them.

@@ -44,6 +44,7 @@ class Prefetcher {
   void prefetch_forward(int unit, int module);
   void prefetch_backward(int unit);
   void prefetch_before(int unit, int depth);
+  void prefetch_across(int unit);
   std::vector<int> window(int unit, const Prefetch& prefetch) const;
   std::vector<int> next_of_trace(int unit);
   const Prefetch& prefetch() const {

@@ -249,6 +249,10 @@ TEST(Validate, DecodersThatAreOnlySimulated) {
             "model.active_experts = 2 does not fit model.experts = 0; expected 0, since there is nothing to choose.");
   EXPECT_THAT(check([](RunConfig& c) { c.model.full_attention_every = 2; }).notes,
               ElementsAre("model.full_attention_every has no effect: model.attention_window is 0."));
+  EXPECT_THAT(
+      check([](RunConfig& c) { c.fsdp.activation_checkpointing = true, c.model.kind = ModelKind::mlp; }).notes,
+      ElementsAre("fsdp.activation_checkpointing has no effect: layers of model.kind = \"mlp\" keep nothing but "
+                  "their input."));
   EXPECT_THAT(check([](RunConfig& c) { c.fsdp.recompute_share = 0.5, c.fsdp.checkpoint_every = 2; }).notes,
               ElementsAre("fsdp.checkpoint_every has no effect: fsdp.activation_checkpointing is false.",
                           "fsdp.recompute_share has no effect: fsdp.activation_checkpointing is false."));

@@ -4,7 +4,9 @@ A key that is absent has the preset's value. What a key means to PyTorch is said
 """
 
 import itertools
+import random
 
+DRAWN, SEED = 240, 20261122
 FULL_FSDP1 = ("full_shard", "shard_grad_op")
 
 
@@ -120,10 +122,65 @@ def fsdp2():
                train__accumulate=2, train__accumulate_mode="reduce_scatter_only")
 
 
+class Draw:
+    """Keys of one configuration, each drawn by itself; what is drawn as None is left out."""
+
+    def __init__(self, generator, **keys):
+        self.generator, self.keys = generator, keys
+
+    def one_of(self, **choices):
+        for key, values in choices.items():
+            value = self.generator.choice(values)
+            if value is not None:
+                self.keys[key] = value
+        return self
+
+
+def drawn_case(generator):
+    """Any keys with any others, as no grid can have them."""
+    system = generator.choice(("fsdp1", "fsdp2"))
+    strategies = ("full_shard", "full_shard", "shard_grad_op", "hybrid_shard", "hybrid_shard_grad_op")
+    draw = Draw(generator).one_of(
+        fsdp__strategy=strategies + (("no_shard",) if system == "fsdp1" else ()),
+        model__kind=(None, None, "mlp"),
+        fsdp__activation_checkpointing=(None, None, True),
+        fsdp__wrap=(None, None, None, "blocks:2", "blocks:3", "model"),
+        train__accumulate=(None, 2, 2, 3, 4))
+    keys = draw.keys
+    if "model__kind" in keys:
+        keys.pop("fsdp__activation_checkpointing", None)  # our layers of an mlp keep nothing but their input
+    hybrid = keys["fsdp__strategy"].startswith("hybrid")
+    shapes = ((2, 2), (2, 2), (2, 1)) + (((1, 2), (1, 4)) if system == "fsdp2" else ())
+    shard, replicate = generator.choice(shapes) if hybrid else (generator.choice((1, 2, 2, 3, 4)), 1)
+    if hybrid:
+        keys.update(mesh__shard=shard, mesh__replicate=replicate)
+    dtypes = generator.choice((None, None, ("bf16", "bf16"), ("bf16", "f32"), ("f32", "bf16")))
+    if dtypes:
+        keys["fsdp__param_dtype"], keys["fsdp__reduce_dtype"] = dtypes
+    modes = ["reduce_each", "no_sync"] + ["reduce_scatter_only"] * (hybrid and system == "fsdp2")
+    if "train__accumulate" in keys:
+        draw.one_of(train__accumulate_mode=modes)
+    if system == "fsdp1":
+        draw.one_of(fsdp__forward_prefetch=("implicit", 1), fsdp__backward_prefetch=("pre", "pre", "post", "none"),
+                    fsdp__all_gather_limit=(None, "unlimited", "fsdp1_queue:1", "fsdp1_queue:3", "fsdp1_queue:5"))
+    else:
+        draw.one_of(fsdp__forward_prefetch=(None, 1, 2, 3), fsdp__backward_prefetch=(None, None, 1, 2, 3),
+                    fsdp__reduce_scatter_buffers=(None, 2, 3), fsdp__separate_reduce_scatter_comm=(None, True),
+                    fsdp__reshard_after_forward=("auto", True, False) + ((2,) if shard % 2 == 0 else ()))
+        if "train__accumulate" in keys:
+            draw.one_of(fsdp__reshard_after_backward=(None, False), fsdp__wait_each_backward=(None, False))
+    return case(system, generator.choice((2, 3, 4, 5, 7)), ranks=shard * replicate, **keys)
+
+
+def drawn():
+    generator = random.Random(SEED)
+    return [drawn_case(generator) for _ in range(DRAWN)]
+
+
 def cases():
     """All of them, each once."""
     seen = []
-    for keys in itertools.chain(fsdp1(), fsdp2()):
+    for keys in itertools.chain(fsdp1(), fsdp2(), drawn()):
         if keys not in seen:
             seen.append(keys)
     return seen
