@@ -20,18 +20,12 @@ using config::RunConfig;
 
 /// The preset as it is, or with its elements scaled down to a model whose units are of some thousands.
 RunConfig engine_config(const RunConfig& base, const std::string& name, bool scaled) {
-  RunConfig c = testing::with_preset(base, name);
-  config::Fsdp& f = c.fsdp;
-  if (f.reshard_after_forward.mode == config::ReshardAfterForward::Mode::group) {
-    f.reshard_after_forward.group = c.mesh.ranks % 2 == 0 ? 2 : 1;
+  RunConfig c = scaled ? testing::with_scaled_preset(
+                             base, name, set_up(testing::settled(base)).plan.units[1].layout.parameter_numel())
+                       : testing::with_preset(base, name);
+  if (c.fsdp.reshard_after_forward.mode == config::ReshardAfterForward::Mode::group) {
+    c.fsdp.reshard_after_forward.group = c.mesh.ranks % 2 == 0 ? 2 : 1;
   }
-  if (!scaled) return c;
-  const double unit = static_cast<double>(set_up(testing::settled(base)).plan.units[1].layout.parameter_numel());
-  for (std::int64_t* elements : {&f.forward_prefetch.elements, &f.backward_prefetch.elements, &f.max_live_parameters,
-                                 &f.max_reuse_distance, &f.reduce_bucket, &f.reduce_scatter_elements}) {
-    *elements = std::llround(static_cast<double>(*elements) * unit / 218e6);
-  }
-  if (f.persistence_threshold < 1'000'000) f.persistence_threshold = 0;
   return c;
 }
 

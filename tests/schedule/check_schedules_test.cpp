@@ -7,6 +7,7 @@
 
 #include "schedule/check_schedules.h"
 #include "schedule/print_schedule.h"
+#include "support/presets.h"
 #include "support/random_config.h"
 
 namespace fsdpbench::schedule {
@@ -22,6 +23,32 @@ TEST(CheckSchedules, ThousandsOfRandomPoliciesAreFreeOfRaces) {
     ASSERT_TRUE(faults.empty()) << "case " << i << ": step " << faults.front().step << ", op " << faults.front().op
                                 << ": " << faults.front().message << '\n'
                                 << op_list(c.plan, c.schedules.of_step(static_cast<std::size_t>(faults.front().step)));
+  }
+}
+
+/// A preset with everything else as it is drawn; its mesh suits its strategy.
+config::RunConfig random_use_of(const std::string& preset, std::mt19937& random) {
+  const config::RunConfig any = random_config(random);
+  const std::int64_t unit = plan::make_plan(any).units.back().layout.parameter_numel();
+  config::RunConfig c = testing::with_scaled_preset(any, preset, unit);
+  const bool shards_nothing = c.mesh.shard == 1 && any.fsdp.strategy != config::Strategy::no_shard;
+  if (c.fsdp.strategy != any.fsdp.strategy || shards_nothing) c.mesh = {c.mesh.ranks, c.mesh.ranks, 1};
+  if (shards_nothing) c.fsdp.strategy = config::Strategy::full_shard;
+  using Reshard = config::ReshardAfterForward::Mode;
+  const bool pairs = c.mesh.shard % 2 == 0;
+  if (c.fsdp.reshard_after_forward.mode == Reshard::group) c.fsdp.reshard_after_forward.group = pairs ? 2 : 1;
+  return c;
+}
+
+TEST(CheckSchedules, EveryPresetIsFreeOfRacesWhateverElseIsAsked) {
+  std::mt19937 random(20261122);
+  for (const std::string& preset : config::fsdp_preset_names()) {
+    for (int i = 0; i < 150; ++i) {
+      const testing::ScheduleCase c = testing::make_case(random_use_of(preset, random));
+      const std::vector<Fault> faults = check_schedules(c.schedules);
+      ASSERT_TRUE(faults.empty()) << preset << ", case " << i << ": step " << faults.front().step << ", op "
+                                  << faults.front().op << ": " << faults.front().message;
+    }
   }
 }
 
