@@ -2,13 +2,15 @@
 // simulated by a calibration of ten others. Beside each error stands what the machine differs from itself by, and how
 // many measured steps lie in the 95 % interval of their prediction.
 //   bench_simulate [POLICIES a number of ranks [CSV [RANKS]]]
-// CSV: a file, or "" for none. RANKS: 2, 4 or 8, emulated; computing, for two ranks that really compute; all four.
+// CSV: a file, or "" for none. RANKS: 2, 4 or 8, emulated, with random policies; computing, for two ranks that really
+// compute; engines, for four emulated ones with the presets of all engines in turn; all five.
 #include <fmt/format.h>
 #include <fmt/os.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <string>
@@ -21,6 +23,7 @@
 #include "metrics/run_metrics.h"
 #include "replay/calibration.h"
 #include "replay/measured_host.h"
+#include "support/presets.h"
 
 namespace fsdpbench {
 namespace {
@@ -38,13 +41,14 @@ class SomeTokens : public engine::BatchSource {
   void features(std::int64_t, std::span<float>, std::span<float>) const override {}
 };
 
-/// Ranks on this machine, on an emulated link; whether they compute, or computation is emulated, too.
+/// Ranks on this machine, on an emulated link; whether they compute, or computation is emulated, too; whether they do
+/// as the presets say, or as random policies do.
 struct Ranks {
   int count;
-  bool compute;
-  std::string name() const { return compute ? "computing" : fmt::format("{}", count); }
+  bool compute = false, engines = false;
+  std::string name() const { return compute ? "computing" : engines ? "engines" : fmt::format("{}", count); }
 };
-const std::vector<Ranks> kRanks{{2, false}, {4, false}, {8, false}, {2, true}};
+const std::vector<Ranks> kRanks{{2}, {4}, {8}, {.count = 2, .compute = true}, {.count = 4, .engines = true}};
 
 /// Six blocks whose forward takes 3 ms, if it is emulated; a gather of one about as long.
 RunConfig cluster_of(const Ranks& ranks) {
@@ -94,6 +98,22 @@ RunConfig random_policy(std::mt19937& random, const Ranks& of) {
   return c;
 }
 
+/// Presets in turn; their elements suit the size of these units. Whole rounds take checkpointing by turns, so that what
+/// calibrates, two microbatches a step, is no policy of these.
+RunConfig preset_policy(int i, int accumulate, const Ranks& of) {
+  const auto& names = fsdp_preset_names();
+  const std::size_t number = static_cast<std::size_t>(i) % names.size();
+  RunConfig c = cluster_of(of);
+  const std::int64_t unit = engine::set_up(c).plan.units[1].layout.parameter_numel();
+  c = testing::with_scaled_preset(c, names[number], unit);
+  if (c.fsdp.reshard_after_forward.mode == ReshardAfterForward::Mode::group) c.fsdp.reshard_after_forward.group = 2;
+  if (static_cast<std::size_t>(i) / names.size() % 2 == 1) {
+    c.fsdp.activation_checkpointing = !c.fsdp.activation_checkpointing;
+  }
+  c.train.accumulate = accumulate;
+  return c;
+}
+
 struct Step {
   double ms = 0;
   double exposed_ms = 0;
@@ -114,17 +134,31 @@ Step simulated(const engine::Setup& p, const replay::OpTimes& times) {
   return step_of(p, m, false);
 }
 
-config::Calibration calibrate(std::mt19937& random, const Ranks& of) {
-  const int ranks = of.count;
+/// None of them is predicted. Of random ones the first see to it that every kind of op is measured.
+std::vector<RunConfig> calibrating_policies(std::mt19937& random, const Ranks& of) {
+  std::vector<RunConfig> policies;
+  if (of.engines) {
+    for (int i = 0; i < 2 * static_cast<int>(fsdp_preset_names().size()); ++i) {
+      policies.push_back(preset_policy(i, 2, of));
+    }
+    return policies;
+  }
+  for (int i = 0; i < kCalibrating; ++i) policies.push_back(random_policy(random, of));
+  if (of.count >= 4) {
+    policies[0].fsdp.strategy = Strategy::hybrid_shard;
+    policies[0].mesh = {of.count, of.count / 2, 2};
+  }
+  policies[1].fsdp.layout = Layout::flat;
+  policies[2].fsdp.layout = Layout::per_param;
+  policies[3].fsdp.activation_checkpointing = true;
+  policies[4].train.accumulate = 2;
+  return policies;
+}
+
+config::Calibration calibrate(const std::vector<RunConfig>& policies) {
   replay::Calibrator calibrator;
   std::vector<std::pair<engine::Setup, Step>> runs;
-  for (int i = 0; i < kCalibrating; ++i) {
-    RunConfig c = random_policy(random, of);
-    if (i == 0 && ranks >= 4) c.fsdp.strategy = Strategy::hybrid_shard, c.mesh = {ranks, ranks / 2, 2};
-    if (i == 1) c.fsdp.layout = Layout::flat;
-    if (i == 2) c.fsdp.layout = Layout::per_param;
-    if (i == 3) c.fsdp.activation_checkpointing = true;
-    if (i == 4) c.train.accumulate = 2;
+  for (const RunConfig& c : policies) {
     engine::Setup p = engine::set_up(c);
     engine::Measurement m = run(p);
     const Step measured = step_of(p, m, true);
@@ -143,6 +177,7 @@ config::Calibration calibrate(std::mt19937& random, const Ranks& of) {
 struct Row {
   int ranks;
   bool compute;
+  std::string preset;  // of an engine
   Step measured, again, predicted;
   replay::Bounds interval_ms;  // of the prediction
   double error() const { return std::abs(predicted.ms / measured.ms - 1); }
@@ -167,10 +202,10 @@ double kendall_tau(const std::vector<Row>& rows) {
       ++pairs;
     }
   }
-  return sum / pairs;
+  return pairs > 0 ? sum / pairs : 1;
 }
 
-void print(const char* what, const std::vector<Row>& rows) {
+void print(const std::string& what, const std::vector<Row>& rows) {
   std::vector<double> error, exposed, noise;
   for (const Row& row : rows) {
     error.push_back(100 * row.error());
@@ -178,11 +213,19 @@ void print(const char* what, const std::vector<Row>& rows) {
     noise.push_back(100 * row.noise());
   }
   const auto held = static_cast<double>(std::ranges::count_if(rows, &Row::holds));
-  fmt::print("{:<12} {:>8} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>8.3f} {:>9.0f}\n", what,
+  fmt::print("{:<16} {:>8} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>8.3f} {:>9.0f}\n", what,
              rows.size(), quantile(error, 0.5), quantile(error, 0.95), quantile(exposed, 0.5), quantile(exposed, 0.95),
              quantile(noise, 0.5), quantile(noise, 0.95), kendall_tau(rows),
              100 * held / static_cast<double>(rows.size()));
   std::fflush(stdout);
+}
+
+void print_presets(const std::vector<Row>& rows) {
+  for (const std::string& preset : fsdp_preset_names()) {
+    std::vector<Row> of_preset;
+    std::ranges::copy_if(rows, std::back_inserter(of_preset), [&](const Row& row) { return row.preset == preset; });
+    if (!of_preset.empty()) print(preset, of_preset);
+  }
 }
 
 /// The simulated step by the calibration, and the least and greatest with its errors drawn.
@@ -198,39 +241,43 @@ void predict(const engine::Setup& p, const config::Calibration& calibration, Row
 }
 
 int measure(int policies, const std::string& csv, const std::vector<Ranks>& wanted) {
-  fmt::print("{:<12} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9}\n", "", "", "step", "step", "exposed",
+  fmt::print("{:<16} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9}\n", "", "", "step", "step", "exposed",
              "exposed", "A/A", "A/A", "Kendall", "in 95 %");
-  fmt::print("{:<12} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9}\n", "ranks", "policies", "median %", "p95 %",
+  fmt::print("{:<16} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>9}\n", "ranks", "policies", "median %", "p95 %",
              "median %", "p95 %", "median %", "p95 %", "tau", "interval %");
   std::vector<Row> all;
   for (const Ranks& of : wanted) {
     const int ranks = of.count;
     std::mt19937 random(static_cast<unsigned>(ranks));
-    const config::Calibration calibration = calibrate(random, of);
+    const config::Calibration calibration = calibrate(calibrating_policies(random, of));
     std::vector<Row> rows;
     for (int i = 0; i < policies; ++i) {
-      const engine::Setup p = engine::set_up(random_policy(random, of));
+      const RunConfig c = of.engines ? preset_policy(i, 1, of) : random_policy(random, of);
+      const engine::Setup p = engine::set_up(c);
       Row row{};
       row.ranks = ranks;
       row.compute = of.compute;
+      if (of.engines) row.preset = c.fsdp.preset;
       engine::Measurement first = run(p), second = run(p);
       row.measured = step_of(p, first, true);
       row.again = step_of(p, second, true);
       predict(p, calibration, row);
       rows.push_back(row);
     }
-    print((of.compute ? fmt::format("{} computing", ranks) : of.name()).c_str(), rows);
+    if (of.engines) print_presets(rows);
+    print(of.compute ? fmt::format("{} computing", ranks) : of.name(), rows);
     all.insert(all.end(), rows.begin(), rows.end());
     if (ranks == 8 && wanted.size() > 1) print("2, 4, 8", all);
   }
   if (csv.empty()) return 0;
   auto file = fmt::output_file(csv);
   file.print(
-      "ranks;computing;measured_ms;again_ms;predicted_ms;measured_exposed_ms;predicted_exposed_ms;low_ms;high_ms\n");
+      "ranks;computing;measured_ms;again_ms;predicted_ms;measured_exposed_ms;predicted_exposed_ms;low_ms;high_ms;"
+      "preset\n");
   for (const Row& r : all) {
-    file.print("{};{};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f}\n", r.ranks, r.compute ? 1 : 0, r.measured.ms,
+    file.print("{};{};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f};{:.4f};{}\n", r.ranks, r.compute ? 1 : 0, r.measured.ms,
                r.again.ms, r.predicted.ms, r.measured.exposed_ms, r.predicted.exposed_ms, r.interval_ms.low,
-               r.interval_ms.high);
+               r.interval_ms.high, r.preset);
   }
   return 0;
 }
@@ -249,7 +296,7 @@ int main(int argc, char** argv) {
     if (argc <= 3 || ranks.name() == argv[3]) wanted.push_back(ranks);
   }
   if (wanted.empty()) {
-    fmt::print(stderr, "error: ranks = {} is not valid; expected 2, 4, 8 or computing\n", argv[3]);
+    fmt::print(stderr, "error: ranks = {} is not valid; expected 2, 4, 8, computing or engines\n", argv[3]);
     return 2;
   }
   return fsdpbench::measure(policies, argc > 2 ? argv[2] : "", wanted);
