@@ -1,4 +1,4 @@
-"""python -m fsdpbench_analysis report|timeline|contrast ..."""
+"""python -m fsdpbench_analysis report|timeline|contrast|frontier|table ..."""
 
 from __future__ import annotations
 
@@ -68,6 +68,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     contrast = commands.add_parser("contrast", help="when one rank of each run computed, communicated and waited")
     contrast.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="result folders with a trace")
     contrast.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
+    frontier = commands.add_parser("frontier", help="step time over peak memory of what a sweep's series chooses between")
+    frontier.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="of sweeps (sweep.json)")
+    frontier.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .png or .svg file")
+    table = commands.add_parser("table", help="the cells of a sweep as CSV")
+    table.add_argument("folder", type=Path, metavar="DIR", help="of a sweep (sweep.json)")
+    table.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .csv file")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "timeline":
@@ -76,6 +82,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
         elif chosen.command == "contrast":
             from .timeline_command import write_contrast
             return _print(write_contrast(chosen.folders, chosen.out))
+        elif chosen.command == "frontier":
+            from .frontier_command import write_frontier
+            return _print(write_frontier(chosen.folders, chosen.out))
+        elif chosen.command == "table":
+            from .table import write_table
+            return _print(write_table(chosen.folder, chosen.out))
         from .report import write_report
         return _print(write_report([chosen.folder] + ([chosen.other] if chosen.other else []), chosen.out,
                                    chosen.memory_budget))

@@ -17,7 +17,7 @@ from .trace import Trace, find_trace, load_trace
 
 
 def write_timeline(folders: List[Path], out: Path, step: Optional[int], ranks: Optional[int]) -> Path:
-    _check_name(out)
+    check_name(out)
     if ranks is not None and ranks < 1:
         raise ReportError(f"--ranks is {ranks}; it must be at least 1")
     parts = [replace(load_part(folder, step), marked={}) for folder in folders]
@@ -25,24 +25,24 @@ def write_timeline(folders: List[Path], out: Path, step: Optional[int], ranks: O
     shown = ranks if ranks is not None else 1 if several else 4
     tall = 0.85 if shown == 1 else 0.3
     figure = draw_timeline(parts, max_ranks=shown, width=16, row_height=tall, font=14 if shown == 1 else 10)
-    return _save(figure, out, 100)
+    return save(figure, out, 100)
 
 
 def write_contrast(folders: List[Path], out: Path) -> Path:
     """When one rank of each run computed, communicated and waited, for a reader in a hurry."""
-    _check_name(out)
+    check_name(out)
     parts = [load_part(folder) for folder in folders]
     named = [replace(part, title=_prefetching(load_result(folder / "result.json")) or folder.resolve().name)
              for part, folder in zip(parts, folders)]
-    return _save(draw_contrast(named), out, 130)
+    return save(draw_contrast(named), out, 130)
 
 
-def _check_name(out: Path) -> None:
+def check_name(out: Path) -> None:
     if out.suffix not in (".png", ".svg"):
         raise ReportError(f"--out {out} must end in .png or .svg")
 
 
-def _save(figure: Figure, out: Path, dpi: int) -> Path:
+def save(figure: Figure, out: Path, dpi: int) -> Path:
     figure.savefig(out, dpi=dpi, metadata={"Date": None} if out.suffix == ".svg" else {"Software": None})
     return out
 

@@ -13,7 +13,9 @@ from matplotlib.text import Text
 from fsdpbench_analysis.page import svg_of
 from fsdpbench_analysis.figures.collectives import fold
 from fsdpbench_analysis.figures.contrast import waits
-from fsdpbench_analysis.load import load_result
+from fsdpbench_analysis.figures.frontier import draw_frontier
+from fsdpbench_analysis.frontier_view import Choice, FrontierPanel, frontier_rows
+from fsdpbench_analysis.load import load_result, load_sweep
 from fsdpbench_analysis.pair_page import compare_page, pair_page
 from fsdpbench_analysis.run_page import run_page
 from fsdpbench_analysis.sweep_page import sweep_page
@@ -95,6 +97,24 @@ class Figures(FolderTest):
 
     def test_model_batch_ranks(self) -> None:
         self.check_page(sweep_page(DATA / "scaling/sweep.json"), 5)
+
+    def test_frontier(self) -> None:
+        self.check(draw_frontier(frontier_rows(load_sweep(DATA / "sweep/sweep.json"))), "frontier")
+
+        def twelve_engines(value):
+            value["axes"][1]["values"] = [f"engine_{chr(97 + i)}-{i}" for i in range(12)]
+            value["series"] = ["fsdp.all_gather_limit"]
+            value["cells"] = [cell | {"id": f"{cell['id']}-{i}",
+                                      "axes": cell["axes"] | {"fsdp.all_gather_limit": name}}
+                              for cell in value["cells"][::5]
+                              for i, name in enumerate(value["axes"][1]["values"])]
+        rows = frontier_rows(load_sweep(self.copy("sweep", twelve_engines) / "sweep.json"))
+        self.check(draw_frontier(rows), "all choices at one point")
+
+    def test_the_frontier_is_what_is_worth_its_memory(self) -> None:
+        choices = [Choice("slow and small", 9, 1), Choice("as small, faster", 8, 1), Choice("beaten", 8.5, 2),
+                   Choice("hardly faster", 7.97, 3), Choice("fast and large", 5, 4), Choice("both worse", 6, 5)]
+        self.assertEqual([c.name for c in FrontierPanel("", choices).front()], ["as small, faster", "fast and large"])
 
     def test_long_names(self) -> None:
         def long_names(value):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import csv
 import gzip
 import html.parser
 import io
@@ -288,6 +289,31 @@ class CommandLine(FolderTest):
         text = out.read_text(encoding="utf-8")
         self.assertIn("With prefetching: 100\u00a0ms a step", text)
         self.assertIn("communicating", text)
+
+    def test_frontier(self) -> None:
+        out = self.folder / "frontier.png"
+        self.assertEqual(main(["frontier", str(DATA / "sweep"), str(DATA / "sweep"), "--out", str(out)]), 0)
+        with Image.open(out) as picture:
+            self.assertEqual(picture.width, 1980)
+        unsaid = self.copy("sweep", lambda value: value.pop("series"))
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.assertEqual(main(["frontier", str(unsaid), "--out", str(out)]), 2)
+        self.assertIn("sweep.json: which key is chosen is not said; expected `series`", said.getvalue())
+
+    def test_table(self) -> None:
+        def failed(value):
+            value["cells"][1] |= {"status": "failed", "reason": 'too little memory, "64 GiB"'}
+            del value["cells"][1]["metrics"], value["cells"][1]["memory"]
+        out = self.folder / "table.csv"
+        self.assertEqual(main(["table", str(self.copy("sweep", failed)), "--out", str(out)]), 0)
+        with out.open(encoding="utf-8", newline="") as file:
+            first, second, *others = csv.DictReader(file)
+        self.assertEqual(len(others), 38)
+        self.assertEqual((first["fsdp.all_gather_limit"], first["emulate.link_gb_per_s"]), ("strict:1", "0.05"))
+        self.assertEqual((first["step_ms"], first["peak_bytes"], first["failed_because"]),
+                         ("184.953262", "18430976", ""))
+        self.assertEqual((second["step_ms"], second["peak_bytes"], second["failed_because"]),
+                         ("", "", 'too little memory, "64 GiB"'))
 
     def test_contrast_of_a_rank_without_the_step(self) -> None:
         folder = self.copy("run")
