@@ -21,9 +21,10 @@ APP_ROOMS = {
     "app/experiment": ["app/console", "app/machine"],
     "app/report": ["app/console", "app/machine", "app/experiment"],
     "app/export": [],
+    "app/collectives": ["app/console", "app/machine", "app/experiment"],
     "app/job": ["app/console", "app/machine", "app/experiment", "app/report"],
-    "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/export", "app/job"],
-    "app": ["app/console", "app/machine", "app/job", "app/commands"],
+    "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/export", "app/collectives", "app/job"],
+    "app": ["app/console", "app/machine", "app/collectives", "app/job", "app/commands"],
 }
 BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "tune", "engine"]
 # Everything may include base and itself. A name with a slash is a single header, others are whole folders.

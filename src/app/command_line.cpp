@@ -2,11 +2,13 @@
 #include "app/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <optional>
 
+#include "app/collectives/collectives_options.h"
 #include "app/help_texts.h"
 #include "app/machine/build_info.h"
 #include "base/error.h"
@@ -226,6 +228,26 @@ void add_tune(CLI::App& tune_app, TuneArguments& tune) {
   tune_app.footer(kTuneHelp);
 }
 
+void add_collectives(CLI::App& collectives_app, CollectivesArguments& collectives) {
+  const auto read_ops = [&collectives](const std::vector<std::string>& words) {
+    read_option(collectives, "--op-list", fmt::format("{}", fmt::join(words, ",")));
+  };
+  collectives_app.add_option_function<std::vector<std::string>>("OP", read_ops,
+                                                                "Which to measure, one after the other");
+  collectives_app.add_option_function<std::vector<std::string>>("--op-list", read_ops, "The same, in one word: a,b")
+      ->expected(1)
+      ->type_name("OP,OP");
+  for (const CollectivesOption& option : collectives_options()) {
+    const auto read = [&collectives, &option](const std::string& value) { read_option(collectives, option, value); };
+    CLI::Option* added =
+        collectives_app.add_option_function<std::string>(std::string(option.names), read, std::string(option.meaning));
+    added->take_last()->type_name(std::string(option.type));
+    if (option.may_stand_alone) added->expected(0, 1);
+    if (option.meaning.empty()) added->group("");  // refused: known, so that it is said why
+  }
+  collectives_app.footer(std::string(collectives_help()));
+}
+
 void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
   sweep_app.add_option("SWEEP", sweep.sweep, "Sweep: a TOML file, or a name in profiles/sweeps")->required();
   add_set_option(sweep_app, "-s,--set", sweep.overrides, "Set one key of all cells; may be repeated");
@@ -280,6 +302,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* sweep_app = app.add_subcommand("sweep", "Run every combination of some keys; goes on where it stopped");
   add_sweep(*sweep_app, sweep);
   add_quiet_flag(*sweep_app, parsed.quiet);
+
+  CollectivesArguments collectives;
+  CLI::App* collectives_app = app.add_subcommand("collectives", "Measure collectives alone, as nccl-tests do");
+  add_collectives(*collectives_app, collectives);
+  add_quiet_flag(*collectives_app, parsed.quiet);
 
   CLI::App* explain_app = app.add_subcommand("explain", "Run nothing; print plan, memory, communication, schedule");
   add_profile_options(*explain_app, explain.profile, explain.overrides);
@@ -362,6 +389,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     parsed.command = compare;
   } else if (sweep_app->parsed()) {
     parsed.command = sweep;
+  } else if (collectives_app->parsed()) {
+    settle(collectives);
+    collectives.command_line.assign(argv, argv + argc);
+    parsed.command = collectives;
   } else if (explain_app->parsed()) {
     if (explain.profile.empty() && explain.from.empty()) {
       throw ConfigError("explain needs a PROFILE, or --from RESULT; see fsdpbench explain --help.");

@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "app/commands/calibrate.h"
+#include "app/commands/collectives.h"
 #include "app/commands/compare.h"
 #include "app/commands/doctor.h"
 #include "app/commands/explain.h"
@@ -25,7 +26,7 @@ struct ShowText {
 struct CommandLine {
   std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
                TraceCheckArguments, ReportArguments, WhatIfArguments, CalibrateArguments, ExportArguments,
-               TuneArguments>
+               TuneArguments, CollectivesArguments>
       command;
   bool quiet = false;
 };

@@ -23,6 +23,7 @@ Examples
   fsdpbench what-if runs/first --link-scale 2
   fsdpbench tune llama3-8b-emulated --memory 70GiB
   fsdpbench export llama3-8b-emulated --to pytorch-fsdp2,deepspeed
+  fsdpbench collectives all_gather reduce_scatter --ranks 4 -b 64K -e 64M -f 4
   fsdpbench trace check runs/*/trace.json
   fsdpbench doctor
 
@@ -44,6 +45,7 @@ Exit codes
   0 done   1 failure   2 wrong profile, flag or data   3 memory or disk will not suffice   4 cannot write
   5 a rank failed   6 a measurement contradicts itself   7 slower, with compare --fail-if-slower
   8 training diverged: a loss or a final parameter is NaN or infinite
+  9 a collective gave a wrong result   10 slower than demanded
   130 stopped by Ctrl-C, SIGTERM or SIGHUP
 )";
 

@@ -42,7 +42,8 @@ class Communicator {
   /// output[r*count .. (r+1)*count) = input of rank r. `input` may be the rank's own slice of `output`.
   virtual void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
                           Stamp* stamp) = 0;
-  /// output[0..count) = scale * sum over ranks s of input_s[rank*count .. (rank+1)*count).
+  /// output[0..count) = scale * sum over ranks s of input_s[rank*count .. (rank+1)*count). `output` may be the rank's
+  /// own slice of `input`.
   virtual void reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
                               float scale, Stamp* stamp) = 0;
   /// buffer[0..count) = scale * sum over ranks of buffer, in place.

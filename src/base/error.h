@@ -16,6 +16,8 @@ enum class ExitCode : int {
   check_failed = 6,   ///< a measurement identity did not hold: the numbers must not be used
   slower = 7,         ///< `compare --fail-if-slower` found B slower; not an error of the program
   diverged = 8,       ///< a loss or a final parameter is NaN or infinite
+  wrong_data = 9,     ///< a collective's result was not what it should be
+  below_floor = 10,   ///< slower than what was demanded of the machine
   interrupted = 130,  ///< Ctrl-C, SIGTERM or SIGHUP; partial results were kept and marked
 };
 

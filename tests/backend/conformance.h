@@ -259,6 +259,17 @@ TEST_P(CommunicatorConformance, SplitsIntoShardAndReplicateGroups) {
   });
 }
 
+TEST_P(CommunicatorConformance, ReduceScatterMayReplaceItsOwnPartOfTheInput) {
+  constexpr std::int64_t kCount = 10'000;
+  run(GetParam(), 3, [](RankContext& rank) {
+    const std::vector<float> ones(static_cast<std::size_t>(3 * kCount), static_cast<float>(rank.rank + 1));
+    std::byte* message = put(rank.device, ones);
+    std::byte* mine = message + rank.rank * kCount * 4;
+    rank.world.reduce_scatter(Lane::reduce_scatter, message, mine, kCount, DType::f32, 1.0F, nullptr);
+    EXPECT_EQ(get<float>(rank.device, mine, kCount), std::vector<float>(kCount, 6.0F));
+  });
+}
+
 TEST_P(CommunicatorConformance, SplitOrdersByKeyThenRank) {
   run(GetParam(), 4, [](RankContext& rank) {
     const auto reversed = rank.world.split(7, -rank.rank);

@@ -52,16 +52,18 @@ Answer answer_from(const JsonPart& part) {
 /// What rank 0 wants of the others.
 struct Order {
   std::optional<int> end;  ///< the job is over, with this exit code; then the rest is empty
+  std::string service;     ///< its name, with what it is to do in `frame`; empty: train; then the rest is of a cell
   std::string config;      ///< to_message()
   std::string folder;      ///< RunRescue's, as the next
   json frame;
 };
 
 Order order_from(const JsonPart& part) {
-  if (part.has("end")) return {static_cast<int>(part.at("end").whole(0, 255)), {}, {}, {}};
+  if (part.has("end")) return {static_cast<int>(part.at("end").whole(0, 255)), {}, {}, {}, {}};
+  if (part.has("service")) return {{}, part.at("service").text(), {}, {}, part.at("with").value()};
   const JsonPart frame = part.at("frame");
   if (!frame.value().is_null()) (void)frame.at("train").members();
-  return {{}, part.at("config").text(), part.at("folder").text(), frame.value()};
+  return {{}, {}, part.at("config").text(), part.at("folder").text(), frame.value()};
 }
 
 void send_to_others(Job& job, std::string_view topic, const std::string& payload) {
@@ -152,11 +154,23 @@ Train train_on_job(Job& job, fs::path folder, World world) {
 
 void announce_end(Job& job, int code) { send_to_others(job, kOrder, json_line({{"end", code}})); }
 
-int serve(Job& job) {
+void order_service(Job& job, const std::string& name, const json& order) {
+  send_to_others(job, kOrder, json_line({{"service", name}, {"with", order}}));
+}
+
+int serve(Job& job, const Services& services) {
   for (;;) {
     job.watch().doing("waiting for rank 0");
     const Order order = message_from(job, 0, kOrder, order_from);
     if (order.end) return *order.end;
+    if (!order.service.empty()) {
+      const auto service = services.find(order.service);
+      if (service == services.end()) {
+        throw BackendError(fmt::format("rank 0 ordered '{}', which this process does not know", order.service));
+      }
+      service->second(job, JsonPart(order.frame));
+      continue;
+    }
     serve_cell(job, order);
   }
 }

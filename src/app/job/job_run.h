@@ -1,7 +1,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
 
+#include "app/console/json_part.h"
 #include "app/experiment/trial.h"
 #include "app/job/job.h"
 
@@ -16,8 +21,16 @@ Train train_on_job(Job& job, std::filesystem::path folder, World world);
 /// Rank 0: the job is over, with this exit code. The others leave.
 void announce_end(Job& job, int code);
 
-/// The part of every rank but 0: prepares and trains what rank 0 announces, until it announces the end. Returns the
-/// exit code that it gave.
-int serve(Job& job);
+/// Something else than training that all ranks do together: the part of every rank but 0. Its errors end the job.
+using Service = std::function<void(Job& job, const JsonPart& order)>;
+/// By name.
+using Services = std::map<std::string, Service, std::less<>>;
+
+/// Rank 0: all others begin the service of that name, with this order, and rank 0 does its own part. Returns at once.
+void order_service(Job& job, const std::string& name, const nlohmann::json& order);
+
+/// The part of every rank but 0: prepares and trains what rank 0 announces, and does the services that it orders, until
+/// it announces the end. Returns the exit code that it gave.
+int serve(Job& job, const Services& services);
 
 }  // namespace fsdpbench::app

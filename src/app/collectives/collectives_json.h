@@ -1,0 +1,24 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "app/collectives/beside.h"
+#include "app/collectives/collective_row.h"
+#include "app/collectives/nccl_table.h"
+#include "app/experiment/world.h"
+
+namespace fsdpbench::app {
+
+/// What one operation was measured to be.
+struct CollectivesTable {
+  backend::Collective op = backend::Collective::all_gather;
+  std::vector<CollectiveRow> rows;
+  TableEnd end;
+};
+
+/// Everything, for programs: docs/collectives.md describes it.
+nlohmann::json collectives_json(const CollectivesArguments& arguments, const World& world,
+                                const std::vector<CollectivesTable>& tables, const std::vector<BesideRow>& beside);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,313 @@
+#include "app/collectives/measure_collectives.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "app/collectives/collective_buffers.h"
+#include "app/collectives/rank_meeting.h"
+#include "app/console/json_text.h"
+#include "app/machine/available_memory.h"
+#include "app/machine/select_backend.h"
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "launch/abort.h"
+#include "launch/host_identity.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using backend::Collective;
+using backend::RankContext;
+using backend::Stamp;
+
+constexpr Lane kMeasuredLane = Lane::all_gather;
+
+/// One rank's part of the measurement.
+class CollectivesRank {
+ public:
+  CollectivesRank(const CollectivesArguments& arguments, RankContext& context, RankMeeting& meeting,
+                  const CollectivesListener& listener)
+      : a_(arguments),
+        context_(context),
+        meeting_(meeting),
+        listener_(listener),
+        buffers_(context, *arguments.most_bytes, kMeasuredLane, arguments.unaligned) {}
+
+  void run() {
+    for (int cycle = 0; a_.cycles == 0 || cycle < a_.cycles; ++cycle) {
+      for (const Collective op : a_.ops) sweep(op);
+    }
+  }
+
+ private:
+  bool leads() const { return context_.rank == 0; }
+
+  void sweep(Collective op) {
+    if (leads()) listener_.table(op);
+    for (const DType dtype : a_.dtypes) {
+      const Message any{op, dtype, 0, context_.world.size()};
+      if (any.reduces() && dtype != DType::f32 && dtype != DType::bf16) continue;
+      const std::vector<Reduction> once{Reduction::sum};
+      for (const Reduction reduction : any.reduces() ? a_.reductions : once) {
+        for (const std::int64_t size : sweep_sizes(a_)) {
+          row(Message::of_size(op, dtype, size, context_.world.size()), reduction);
+        }
+      }
+    }
+    if (leads()) listener_.table_end(op);
+  }
+
+  void row(const Message& message, Reduction reduction) {
+    CollectiveRow row;
+    row.message = message;
+    if (message.reduces()) row.reduction = reduction;
+    if (message.op == Collective::broadcast) row.root = a_.root;
+    if (message.parted()) row.out_of_place = timing(message, reduction, false);
+    row.in_place = timing(message, reduction, true);
+    if (!leads()) return;
+    const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+    row.date = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(now));
+    listener_.row(row);
+  }
+
+  /// What comes home means something on rank 0 only.
+  Timing timing(const Message& message, Reduction reduction, bool in_place) {
+    std::int64_t wrong = a_.checks ? check(message, reduction, in_place) : 0;
+    if (!a_.checks) buffers_.fill(message, in_place, a_.root, pattern(message));
+    std::vector<double> mine = burst(message, reduction, in_place);
+    if (a_.checks) wrong += check(message, reduction, in_place);
+    mine.push_back(static_cast<double>(wrong));
+
+    Timing timing;
+    std::int64_t all_wrong = 0;
+    std::vector<std::vector<double>> by_rank = meeting_.gather(context_, std::move(mine));
+    if (by_rank.empty()) return timing;
+    for (std::vector<double>& values : by_rank) {
+      all_wrong += static_cast<std::int64_t>(values.back());
+      timing.rank_us.push_back(values.front());
+    }
+    timing.time_us = over_ranks(a_.over_ranks, timing.rank_us);
+    for (int i = 0; i < a_.iterations; ++i) {
+      std::vector<double> of_iteration;
+      for (const std::vector<double>& values : by_rank) of_iteration.push_back(values[1 + static_cast<std::size_t>(i)]);
+      timing.iterations_us.push_back(over_ranks(a_.over_ranks, of_iteration));
+    }
+    timing.scatter = scatter_of({timing.iterations_us.begin() + a_.skip, timing.iterations_us.end()});
+    if (a_.checks) timing.wrong = all_wrong;
+    return timing;
+  }
+
+  Pattern pattern(const Message& message) const { return {message.dtype, message.reduces(), message.ranks, rounds_}; }
+
+  float scale(Reduction reduction) const {
+    return reduction == Reduction::average ? 1.0F / static_cast<float>(context_.world.size()) : 1.0F;
+  }
+
+  std::int64_t check(const Message& message, Reduction reduction, bool in_place) {
+    ++rounds_;
+    const Pattern expected = pattern(message);
+    buffers_.fill(message, in_place, a_.root, expected);
+    buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, nullptr);
+    context_.device.synchronize();
+    return buffers_.wrong(message, in_place, reduction, a_.root, expected);
+  }
+
+  /// This rank's microseconds: of an iteration within the burst, then of each alone.
+  std::vector<double> burst(const Message& message, Reduction reduction, bool in_place) {
+    const auto issue = [&](Stamp* stamp) {
+      buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, stamp);
+    };
+    for (int i = 0; i < a_.warmup * a_.aggregate; ++i) issue(nullptr);
+    context_.device.synchronize();
+    const auto m = static_cast<std::size_t>(a_.aggregate);
+    std::vector<Stamp> stamps(static_cast<std::size_t>(a_.iterations) * m);
+    context_.world.barrier();
+    const std::int64_t begin = now_ns();
+    for (std::size_t i = 0; i < stamps.size(); ++i) {
+      issue(&stamps[i]);
+      if (a_.wait_each && (i + 1) % m == 0) context_.device.synchronize();
+    }
+    const std::int64_t issued = now_ns();
+    context_.device.synchronize();
+    context_.device.settle_stamps();
+    const auto us = [](std::int64_t from, std::int64_t to) { return static_cast<double>(to - from) * 1e-3; };
+    const double whole = a_.host_time ? us(begin, issued) : us(stamps.front().begin_ns, stamps.back().end_ns);
+    std::vector<double> times{whole / a_.iterations};
+    for (std::size_t i = 0; i < stamps.size(); i += m)
+      times.push_back(us(stamps[i].begin_ns, stamps[i + m - 1].end_ns));
+    return times;
+  }
+
+  const CollectivesArguments& a_;
+  RankContext& context_;
+  RankMeeting& meeting_;
+  const CollectivesListener& listener_;
+  CollectiveBuffers buffers_;
+  std::uint64_t rounds_ = 0;
+};
+
+/// Sets an abort when time has passed in which nothing happened.
+class HangWatch {
+ public:
+  explicit HangWatch(double timeout_s) : timeout_s_(timeout_s) {
+    if (timeout_s > 0) thread_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+  }
+  launch::Abort& abort() { return abort_; }
+  bool expired() const { return expired_; }
+  /// Something has been measured.
+  void alive() { latest_ns_ = now_ns(); }
+
+ private:
+  void watch(const std::stop_token& stop) {
+    std::unique_lock lock(mutex_);
+    while (!stop.stop_requested()) {
+      if (static_cast<double>(now_ns() - latest_ns_) * 1e-9 > timeout_s_) {
+        expired_ = true;
+        return abort_.set(std::make_exception_ptr(Interrupted()));
+      }
+      changed_.wait_for(lock, stop, std::chrono::milliseconds(20), [] { return false; });
+    }
+  }
+
+  const double timeout_s_;
+  launch::Abort abort_;
+  std::atomic<bool> expired_ = false;
+  std::atomic<std::int64_t> latest_ns_ = now_ns();
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::jthread thread_;  // last: it uses all of the above
+};
+
+backend::BackendOptions backend_options_for(const CollectivesArguments& a, int ranks, launch::Session* session,
+                                            std::int64_t rank_bytes) {
+  backend::BackendOptions options;
+  options.ranks = ranks;
+  options.session = session;
+  options.pool_bytes = rank_bytes;
+  if (a.backend == "cuda") {
+    auto& cuda = options.set<backend::CudaOptions>();
+    cuda.nccl.registration = static_cast<backend::NcclOptions::Register>(a.registration);
+    cuda.nccl.cta_policy = static_cast<backend::NcclOptions::CtaPolicy>(a.cta_policy);
+    if (a.timeout_s > 0) cuda.nccl.timeout_s = a.timeout_s;
+    if (a.registration != 0) options.category_bytes[index_of(MemoryCategory::communication_buffers)] = rank_bytes;
+    return options;
+  }
+  auto& cpu = options.set<backend::CpuOptions>();
+  if (a.link_gb_per_s) cpu.link = LinkModel{*a.link_gb_per_s * 1e9, a.link_latency_us * 1e-6};
+  if (a.slow_link_rank >= 0) {
+    cpu.link_slowdown.assign(static_cast<std::size_t>(ranks), 1.0);
+    cpu.link_slowdown[static_cast<std::size_t>(a.slow_link_rank)] = a.slow_link_factor;
+  }
+  if (session != nullptr && a.timeout_s > 0) cpu.stall_s = a.timeout_s;
+  return options;
+}
+
+void check_ranks(const CollectivesArguments& a, int ranks) {
+  if (a.root >= ranks)
+    throw ConfigError(fmt::format("collectives --root {}: there are {} ranks, from 0.", a.root, ranks));
+  if (a.slow_link_rank >= ranks) {
+    throw ConfigError(fmt::format("collectives --slow-link {}: there are {} ranks, from 0.", a.slow_link_rank, ranks));
+  }
+}
+
+void check_host_memory(const CollectivesArguments& a, int local_ranks, std::int64_t rank_bytes) {
+  if (a.backend == "cuda") return;  // its device checks it
+  const AvailableMemory available = available_memory();
+  if (checked_product(rank_bytes, local_ranks) <= available.bytes) return;
+  throw ResourceError(
+      fmt::format("collectives -e {}: {} ranks here need {} of memory, {} each, and {} {} available. Use a smaller "
+                  "size or fewer ranks",
+                  *a.most_bytes, local_ranks, format_bytes(rank_bytes * local_ranks), format_bytes(rank_bytes),
+                  available.limit, format_bytes(available.bytes)));
+}
+
+World::RankPlace place_of(const std::string& text) {
+  World::RankPlace place;
+  const nlohmann::json j = parse_json(text);
+  if (!j.is_object()) throw BackendError("a rank sent something else than where it runs");
+  for (const auto& [name, value] : JsonPart(j).members()) {
+    if (name == "host") {
+      place.host = value.text();
+    } else {
+      place.device.emplace_back(name, value.text());
+    }
+  }
+  return place;
+}
+
+/// Rank 0 hears where all run.
+void announce_places(RankContext& context, RankMeeting& meeting, const CollectivesListener& listener) {
+  nlohmann::json mine{{"host", launch::host_name()}};
+  mine["pid"] = std::to_string(getpid());
+  for (const auto& [name, value] : context.device.facts()) mine[name] = value;
+  std::vector<World::RankPlace> places;
+  for (const std::string& text : meeting.gather(context, json_line(mine))) places.push_back(place_of(text));
+  if (context.rank == 0) listener.begin(places);
+}
+
+}  // namespace
+
+int ranks_asked_for(const CollectivesArguments& a, const launch::Session* session) {
+  const int asked = a.ranks.value_or(a.threads * a.gpus);
+  if (session == nullptr) return asked;
+  const int processes = session->placement().ranks;
+  const bool given = a.ranks || asked != 1;
+  if (given && asked != processes) {
+    throw ConfigError(
+        fmt::format("collectives: {} ranks were asked for, but {} says that there are {} processes, one rank each; "
+                    "leave out -t, -g and "
+                    "--ranks.",
+                    asked, session->placement().source, processes));
+  }
+  return processes;
+}
+
+void measure_collectives(const CollectivesArguments& arguments, launch::Session* session,
+                         const CollectivesListener& listener) {
+  const int ranks = ranks_asked_for(arguments, session);
+  check_ranks(arguments, ranks);
+  const std::int64_t buffers = CollectiveBuffers::bytes(*arguments.most_bytes);
+  const std::int64_t rank_bytes = arguments.beside ? checked_sum(2 * buffers, beside_bytes(arguments)) : buffers;
+  check_host_memory(arguments, session == nullptr ? ranks : session->placement().local_ranks, rank_bytes);
+  HangWatch watch(session == nullptr ? arguments.timeout_s : 0);
+  backend::BackendOptions options = backend_options_for(arguments, ranks, session, rank_bytes);
+  if (session == nullptr && arguments.timeout_s > 0) options.interrupt = &watch.abort();
+  RankMeeting meeting(ranks, session);
+  CollectivesListener watched = listener;
+  watched.row = [&](const CollectiveRow& row) {
+    watch.alive();
+    listener.row(row);
+  };
+  const auto backend = select_backend(arguments.backend);
+  try {
+    backend->run(options, [&](RankContext& context) {
+      announce_places(context, meeting, watched);
+      if (arguments.beside) {
+        measure_beside(arguments, context, meeting, [&](const BesideRow& row) {
+          watch.alive();
+          listener.beside(row);
+        });
+      } else {
+        CollectivesRank(arguments, context, meeting, watched).run();
+      }
+    });
+  } catch (const Interrupted&) {
+    if (!watch.expired()) throw;
+    throw BackendError(
+        fmt::format("collectives: no row was finished for {:g} s (--timeout); a rank hangs, or the size is "
+                    "too large for that time",
+                    arguments.timeout_s));
+  }
+}
+
+}  // namespace fsdpbench::app

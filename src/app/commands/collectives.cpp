@@ -1,0 +1,121 @@
+#include "app/commands/collectives.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "app/collectives/collectives_json.h"
+#include "app/collectives/collectives_options.h"
+#include "app/collectives/measure_collectives.h"
+#include "app/console/console.h"
+#include "app/console/json_text.h"
+#include "app/job/job_run.h"
+#include "app/report/result_folder.h"
+#include "base/error.h"
+#include "config/run_config.h"
+#include "launch/placement.h"
+
+namespace fsdpbench::app {
+namespace {
+
+/// What nccl-tests take from the environment. Throws ConfigError where leaving it out would measure something else.
+std::optional<double> least_bus_bandwidth(const launch::Environment& environment) {
+  for (const char* name : {"NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK"}) {
+    if (environment(name) == nullptr) continue;
+    throw ConfigError(
+        fmt::format("{} is '{}': ranks cannot be split into groups here; unset it.", name, environment(name)));
+  }
+  const char* const text = environment("NCCL_TESTS_MIN_BW");
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  char* end = nullptr;
+  const double value = std::strtod(text, &end);
+  if (*end != '\0' || !(value >= 0)) throw ConfigError(fmt::format("NCCL_TESTS_MIN_BW is '{}'; expected GB/s.", text));
+  return value;
+}
+
+/// Said before hours are spent, not after.
+void check_output(const CollectivesArguments& arguments) {
+  std::error_code error;
+  if (arguments.output_file.empty() || arguments.overwrite) return;
+  if (!std::filesystem::exists(arguments.output_file, error)) return;
+  throw ConfigError(fmt::format("collectives -J {}: the file is there already; use another name, or --overwrite.",
+                                arguments.output_file));
+}
+
+World world_of(const CollectivesArguments& arguments, const launch::Session* session) {
+  config::RunConfig config;
+  config.device.backend = arguments.backend == "cuda" ? config::BackendKind::cuda : config::BackendKind::cpu;
+  config.mesh.ranks = ranks_asked_for(arguments, session);
+  config.emulate.link_gb_per_s = arguments.link_gb_per_s;
+  config.emulate.compute_tflops.reset();
+  return current_world(config, session, arguments.command_line);
+}
+
+}  // namespace
+
+int collectives_command(const CollectivesArguments& arguments, Job* job) {
+  launch::Session* const session = job == nullptr ? nullptr : &job->session();
+  const std::optional<double> least = least_bus_bandwidth(launch::process_environment());
+  check_output(arguments);
+  World world = world_of(arguments, session);
+  if (job != nullptr) {
+    order_service(*job, kCollectivesService, arguments.given);
+    job->watch().doing("measuring collectives", JobWatch::Work::may_be_cut);
+  }
+
+  std::vector<CollectivesTable> tables;
+  std::vector<BesideRow> beside;
+  const auto keep = [&] {  // after every table: what is done is not lost
+    if (arguments.output_file.empty()) return;
+    write_file(arguments.output_file, json_text(collectives_json(arguments, world, tables, beside)));
+  };
+  CollectivesListener listener;
+  listener.begin = [&](const std::vector<World::RankPlace>& places) { world.places = places; };
+  listener.table = [&](backend::Collective op) {
+    CollectivesTable& table = tables.emplace_back();
+    table.op = op;
+    table.end.least_gb_per_s = least;
+    console().print(nccl_header(arguments, op, world.ranks, world.places, world.cpu));
+  };
+  listener.row = [&](const CollectiveRow& row) {
+    tables.back().rows.push_back(row);
+    tables.back().end.add(row);
+    console().print(nccl_row(arguments, row));
+  };
+  listener.table_end = [&](backend::Collective op) {
+    console().print(nccl_footer(tables.back().end, op));
+    keep();
+  };
+  listener.beside = [&](const BesideRow& row) {
+    beside.push_back(row);
+    console().print(beside_table(row));
+    keep();
+  };
+  measure_collectives(arguments, session, listener);
+  if (job != nullptr) job->watch().doing("writing results");
+
+  ExitCode code = ExitCode::ok;
+  for (const CollectivesTable& table : tables) {
+    if (!table.end.fast_enough() && code == ExitCode::ok) code = ExitCode::below_floor;
+    if (table.end.wrong > 0) code = ExitCode::wrong_data;
+  }
+  return static_cast<int>(code);
+}
+
+void serve_collectives(Job& job, const JsonPart& order) {
+  CollectivesArguments arguments;
+  for (const JsonPart& option : order.list()) {
+    const std::vector<JsonPart> pair = option.list();
+    if (pair.size() != 2) option.refuse("an option and its value");
+    read_option(arguments, pair[0].text(), pair[1].text());
+  }
+  settle(arguments);
+  job.watch().doing("measuring collectives", JobWatch::Work::may_be_cut);
+  measure_collectives(arguments, &job.session(), {});
+}
+
+}  // namespace fsdpbench::app

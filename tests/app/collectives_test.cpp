@@ -1,0 +1,396 @@
+// Collectives alone: what is counted, what is checked, what is printed.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <regex>
+#include <set>
+#include <vector>
+
+#include "app/collectives/collective_buffers.h"
+#include "app/collectives/collectives_json.h"
+#include "app/collectives/collectives_options.h"
+#include "app/collectives/measure_collectives.h"
+#include "app/collectives/nccl_table.h"
+#include "app/machine/select_backend.h"
+#include "base/bf16.h"
+#include "base/error.h"
+#include "config/support.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using backend::Collective;
+using config::config_error;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+
+CollectivesArguments arguments_of(const std::vector<std::pair<std::string, std::string>>& options) {
+  CollectivesArguments arguments;
+  for (const auto& [name, value] : options) read_option(arguments, name, value);
+  settle(arguments);
+  return arguments;
+}
+
+std::string refusal(const std::vector<std::pair<std::string, std::string>>& options) {
+  return config_error([&] { arguments_of(options); });
+}
+
+TEST(CollectivesOptionsTest, SizesAreReadAsNcclTestsReadThem) {
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "8"}, {"-e", "64"}, {"-f", "2"}})), ElementsAre(8, 16, 32, 64));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "1k"}, {"-e", "3K"}, {"-i", "1K"}})), ElementsAre(1024, 2048, 3072));
+  EXPECT_THAT(sweep_sizes(arguments_of({})), ElementsAre(32 << 20));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"--minbytes", "8G"}})), ElementsAre(std::int64_t{8} << 30));
+  EXPECT_THAT(sweep_sizes(arguments_of({{"-b", "2GB"}})), ElementsAre(2'000'000'000));
+}
+
+TEST(CollectivesOptionsTest, WhatCannotBeDoneIsRefusedInASentence) {
+  EXPECT_THAT(refusal({{"-G", "1"}}), HasSubstr("--cudagraph '1': only 0 is possible"));
+  EXPECT_THAT(refusal({{"-d", "half"}}), HasSubstr("expected float, bfloat16"));
+  EXPECT_THAT(refusal({{"-o", "prod"}}), HasSubstr("expected sum, avg or all"));
+  EXPECT_THAT(refusal({{"-b", "8 apples"}}), HasSubstr("'8 apples': expected a size"));
+  EXPECT_THAT(refusal({{"-b", "8"}, {"-e", "4"}}), HasSubstr("below the smallest"));
+  EXPECT_THAT(refusal({{"-b", "0"}, {"-e", "4"}, {"-f", "2"}}), HasSubstr("never grow"));
+  EXPECT_THAT(refusal({{"-n", "5"}, {"-K", "5"}}), HasSubstr("nothing is left"));
+  EXPECT_THAT(refusal({{"--ranks", "4"}, {"-g", "8"}}), HasSubstr("differ"));
+  EXPECT_THAT(refusal({{"-R", "2"}}), HasSubstr("--backend cuda"));
+  EXPECT_THAT(refusal({{"--slow-link", "1"}}), HasSubstr("--link-gb-per-s"));
+  EXPECT_THAT(refusal({{"--op-list", "all_gather,alltoall"}}), HasSubstr("no operation 'alltoall'"));
+  EXPECT_THAT(refusal({{"--what", "1"}}), HasSubstr("no option --what"));
+}
+
+TEST(CollectivesOptionsTest, WhatWasGivenMakesTheSameArgumentsElsewhere) {
+  const CollectivesArguments first =
+      arguments_of({{"--op-list", "all_reduce_perf,broadcast"}, {"-b", "4K"}, {"-I", ""}, {"-a", "1"}});
+  CollectivesArguments second;
+  for (const auto& [name, value] : first.given) read_option(second, name, value);
+  EXPECT_THAT(second.ops, ElementsAre(Collective::all_reduce, Collective::broadcast));
+  EXPECT_EQ(second.least_bytes, 4096);
+  EXPECT_TRUE(second.per_iteration);
+  EXPECT_EQ(second.over_ranks, OverRanks::mean);
+}
+
+TEST(MessageTest, CountsAndBytesAreThoseOfNcclTests) {
+  const Message gather = Message::of_size(Collective::all_gather, DType::f32, 1 << 20, 8);
+  EXPECT_EQ(gather.count, (1 << 20) / 4 / 8);
+  EXPECT_EQ(gather.bytes(), 1 << 20);
+  EXPECT_DOUBLE_EQ(gather.bus_factor(), 7.0 / 8);
+  EXPECT_EQ(Message::of_size(Collective::all_gather, DType::f32, 8, 8).count, 0);  // no whole 16 bytes a rank
+  const Message scatter = Message::of_size(Collective::reduce_scatter, DType::bf16, 1000, 3);
+  EXPECT_EQ(scatter.count, 160);  // 166 elements, in steps of 16 bytes
+  EXPECT_EQ(scatter.bytes(), 960);
+  const Message reduce = Message::of_size(Collective::all_reduce, DType::f32, 1000, 4);
+  EXPECT_EQ(reduce.bytes(), 1000);
+  EXPECT_DOUBLE_EQ(reduce.bus_factor(), 1.5);
+  EXPECT_DOUBLE_EQ(Message::of_size(Collective::broadcast, DType::f32, 1000, 4).bus_factor(), 1);
+}
+
+TEST(MessageTest, BandwidthIsBytesPerTime) {
+  const Message gather = Message::of_size(Collective::all_gather, DType::f32, 1 << 20, 4);
+  Timing timing;
+  timing.time_us = 1048.576;
+  EXPECT_DOUBLE_EQ(timing.algorithm_gb_per_s(gather), 1.0);
+  EXPECT_DOUBLE_EQ(timing.bus_gb_per_s(gather), 0.75);
+}
+
+TEST(ScatterTest, PercentilesAreNearestRank) {
+  std::vector<double> times;
+  for (int i = 100; i >= 1; --i) times.push_back(i);
+  const Scatter s = scatter_of(times);
+  EXPECT_EQ(s.min_us, 1);
+  EXPECT_EQ(s.max_us, 100);
+  EXPECT_EQ(s.p50_us, 51);  // element n/2, as nccl-tests have it
+  EXPECT_EQ(s.p95_us, 95);
+  EXPECT_EQ(s.p99_us, 99);
+  EXPECT_DOUBLE_EQ(s.mean_us, 50.5);
+  EXPECT_NEAR(s.deviation_us, 28.866, 1e-3);
+}
+
+TEST(PatternTest, TellsRanksPlacesAndRoundsApart) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::i32, DType::f64}) {
+    const Pattern pattern(dtype, false, 8, 1);
+    std::vector<std::byte> bytes(static_cast<std::size_t>(1000 * size_of(dtype)));
+    pattern.fill(3, 500, bytes);
+    EXPECT_EQ(pattern.wrong(3, 500, bytes), 0);
+    EXPECT_GT(pattern.wrong(4, 500, bytes), 900);
+    EXPECT_GT(pattern.wrong(3, 501, bytes), 900);
+    EXPECT_GT(Pattern(dtype, false, 8, 2).wrong(3, 500, bytes), 900);
+    bytes.front() ^= std::byte{0xFF};
+    EXPECT_EQ(pattern.wrong(3, 500, bytes), 1);
+    std::ranges::fill(bytes, std::byte{0});
+    EXPECT_EQ(pattern.wrong(3, 500, bytes), 1000) << "zeros are what a buffer holds that nobody wrote to";
+  }
+}
+
+TEST(PatternTest, SumsAreExactInWhateverOrder) {
+  constexpr std::int64_t kCount = 64;
+  for (const int ranks : {1, 2, 3, 64, 129, 300, 1024}) {
+    const Pattern pattern(DType::bf16, true, ranks, 7);
+    std::vector<std::uint16_t> upwards(kCount), downwards(kCount);
+    std::vector<std::uint16_t> mine(kCount);
+    const auto add = [&](int rank, std::vector<std::uint16_t>& sums) {
+      pattern.fill(rank, 0, std::as_writable_bytes(std::span(mine)));
+      for (std::size_t i = 0; i < mine.size(); ++i) {  // rounds after every addition, as a ring in bf16 does
+        sums[i] = float_to_bf16(bf16_to_float(sums[i]) + bf16_to_float(mine[i]));
+      }
+    };
+    for (int rank = 0; rank < ranks; ++rank) add(rank, upwards);
+    for (int rank = ranks; rank-- > 0;) add(rank, downwards);
+    EXPECT_EQ(upwards, downwards);
+    EXPECT_EQ(pattern.wrong_sums(Reduction::sum, 0, std::as_bytes(std::span(upwards))), 0) << ranks;
+    EXPECT_GT(std::set<std::uint16_t>(upwards.begin(), upwards.end()).size(), 3U) << ranks << " ranks";
+  }
+}
+
+TEST(PatternTest, AnAverageOfThreeMayBeOffByARounding) {
+  const Pattern pattern(DType::f32, true, 3, 7);
+  std::vector<float> sum(100), mine(100);
+  for (int rank = 0; rank < 3; ++rank) {
+    pattern.fill(rank, 0, std::as_writable_bytes(std::span(mine)));
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += mine[i] * (1.0F / 3);
+  }
+  EXPECT_EQ(pattern.wrong_sums(Reduction::average, 0, std::as_bytes(std::span(sum))), 0);
+  sum[5] += 1.0F / 3;
+  EXPECT_EQ(pattern.wrong_sums(Reduction::average, 0, std::as_bytes(std::span(sum))), 1);
+  sum[5] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(pattern.wrong_sums(Reduction::average, 0, std::as_bytes(std::span(sum))), 1);
+}
+
+/// Runs `body` on threads of the CPU backend.
+void on_ranks(int ranks, const std::function<void(backend::RankContext&)>& body) {
+  backend::BackendOptions options;
+  options.ranks = ranks;
+  select_backend("cpu")->run(options, body);
+}
+
+/// A communicator with a defect: it swaps the first two ranks' parts of what it gathers.
+class SwappedParts : public backend::Communicator {
+ public:
+  explicit SwappedParts(backend::RankContext& context) : context_(context) {}
+  int rank() const override { return context_.world.rank(); }
+  int size() const override { return context_.world.size(); }
+  void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                  backend::Stamp* stamp) override {
+    context_.world.all_gather(lane, input, output, count, dtype, stamp);
+    const std::int64_t bytes = count * size_of(dtype);
+    context_.device.enqueue(
+        lane, "swap", [=](backend::Kernels&) { std::swap_ranges(output, output + bytes, output + bytes); }, nullptr);
+  }
+  void reduce_scatter(Lane, const std::byte*, std::byte*, std::int64_t, DType, float, backend::Stamp*) override {}
+  void all_reduce(Lane, std::byte*, std::int64_t, DType, float, backend::Stamp*) override {}
+  void broadcast(Lane, std::byte*, std::int64_t, DType, int, backend::Stamp*) override {}
+  void barrier() override {}
+  std::unique_ptr<backend::Communicator> split(int, int) override { return nullptr; }
+  const backend::WireBytes& wire_bytes() const override { return context_.world.wire_bytes(); }
+
+ private:
+  backend::RankContext& context_;
+};
+
+TEST(CollectiveBuffersTest, ADefectiveCommunicatorIsFoundOut) {
+  on_ranks(2, [](backend::RankContext& context) {
+    CollectiveBuffers buffers(context, 1 << 16, Lane::all_gather, false);
+    SwappedParts swapped(context);
+    const auto wrong = [&](Collective op, backend::Communicator& communicator) {
+      const Message message = Message::of_size(op, DType::f32, 1 << 16, 2);
+      const Pattern pattern(DType::f32, message.reduces(), 2, 3);
+      buffers.fill(message, true, 1, pattern);
+      buffers.issue(communicator, message, true, 1, 1, nullptr);
+      context.device.synchronize();
+      return buffers.wrong(message, true, Reduction::sum, 1, pattern);
+    };
+    EXPECT_EQ(wrong(Collective::all_gather, context.world), 0);
+    EXPECT_GT(wrong(Collective::all_gather, swapped), 16'000);
+    for (const Collective op : {Collective::reduce_scatter, Collective::all_reduce}) {
+      EXPECT_EQ(wrong(op, context.world), 0);
+      EXPECT_GT(wrong(op, swapped), 4'000);  // nothing was done
+    }
+    EXPECT_EQ(wrong(Collective::broadcast, context.world), 0);
+    EXPECT_EQ(wrong(Collective::broadcast, swapped), context.rank == 1 ? 0 : 16'384);
+  });
+}
+
+struct Measured {
+  std::vector<CollectiveRow> rows;
+  std::vector<BesideRow> beside;
+  std::string text;
+};
+
+Measured measured(const CollectivesArguments& arguments) {
+  Measured m;
+  CollectivesListener listener;
+  std::vector<World::RankPlace> places;
+  TableEnd end;
+  listener.begin = [&](const std::vector<World::RankPlace>& all) { places = all; };
+  listener.table = [&](Collective op) {
+    end = {};
+    m.text += nccl_header(arguments, op, static_cast<int>(places.size()), places, "A processor");
+  };
+  listener.row = [&](const CollectiveRow& row) {
+    m.rows.push_back(row);
+    end.add(row);
+    m.text += nccl_row(arguments, row);
+  };
+  listener.table_end = [&](Collective op) { m.text += nccl_footer(end, op); };
+  listener.beside = [&](const BesideRow& row) { m.beside.push_back(row); };
+  measure_collectives(arguments, nullptr, listener);
+  return m;
+}
+
+TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
+  for (const char* const ranks : {"1", "2", "3"}) {
+    const Measured m = measured(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast"},
+                                              {"--ranks", ranks},
+                                              {"-b", "4"},
+                                              {"-e", "64K"},
+                                              {"-f", "128"},
+                                              {"-n", "3"},
+                                              {"-m", "2"},
+                                              {"-d", "all"},
+                                              {"-o", "all"},
+                                              {"-u", "1"}}));
+    // 3 sizes; 4 types are moved, 2 are reduced in 2 ways.
+    EXPECT_EQ(m.rows.size(), 3U * (4 + 4 + 4 + 4));
+    for (const CollectiveRow& row : m.rows) {
+      EXPECT_EQ(row.out_of_place.has_value(), row.message.parted());
+      for (const auto& timing : {row.out_of_place, row.in_place}) {
+        if (!timing) continue;
+        EXPECT_EQ(timing->wrong, 0) << to_string(row.message.op) << ' ' << row.message.bytes();
+        EXPECT_EQ(timing->iterations_us.size(), 3U);
+        EXPECT_EQ(timing->rank_us.size(), static_cast<std::size_t>(row.message.ranks));
+      }
+    }
+  }
+}
+
+TEST(MeasureCollectivesTest, ASlowRankDecidesTheTime) {
+  Timing of_most, of_mean;
+  const std::vector<double> ranks{10, 10, 10, 50};
+  EXPECT_EQ(over_ranks(OverRanks::most, ranks), 50);
+  EXPECT_EQ(over_ranks(OverRanks::mean, ranks), 20);
+  EXPECT_EQ(over_ranks(OverRanks::least, ranks), 10);
+  EXPECT_EQ(over_ranks(OverRanks::rank_0, ranks), 10);
+  EXPECT_EQ(CollectivesArguments{}.over_ranks, OverRanks::most);
+}
+
+TEST(MeasureCollectivesTest, AnEmulatedLinkIsNeverFasterThanItsModel) {
+  // 3/4 of 1 MiB at 0.1 GB/s, whatever else the machine does.
+  const Measured m = measured(arguments_of(
+      {{"--op-list", "all_gather"}, {"--ranks", "4"}, {"-b", "1M"}, {"-n", "2"}, {"--link-gb-per-s", "0.1"}}));
+  EXPECT_LE(m.rows.front().in_place->bus_gb_per_s(m.rows.front().message), 0.1 * 1.01);
+  EXPECT_THAT(m.text, HasSubstr("EMULATED"));
+}
+
+TEST(MeasureCollectivesTest, BesideEachOther) {
+  const Measured m =
+      measured(arguments_of({{"--ranks", "2"}, {"-b", "64K"}, {"-n", "5"}, {"--beside", ""}, {"--matrix", "64"}}));
+  ASSERT_EQ(m.beside.size(), 1U);
+  const BesideRow& row = m.beside.front();
+  for (std::size_t who = 0; who < kNeighbours; ++who) {
+    ASSERT_TRUE(row.alone_us[who]);
+    EXPECT_GT(*row.alone_us[who], 0);
+    EXPECT_FALSE(row.beside_us[who][who]);
+  }
+  EXPECT_THAT(beside_table(row), HasSubstr("beside reduce_scatter"));
+}
+
+TEST(BesideTest, SlowdownIsOfTheTimeAlone) {
+  BesideRow row;
+  row.alone_us = {10.0, 20.0, std::nullopt};
+  row.beside_us[0][1] = 15.0;
+  row.beside_us[2][0] = 15.0;
+  EXPECT_EQ(row.slowdown(Neighbour::all_gather, Neighbour::reduce_scatter), 1.5);
+  EXPECT_FALSE(row.slowdown(Neighbour::matrix_product, Neighbour::all_gather));
+  EXPECT_FALSE(row.slowdown(Neighbour::reduce_scatter, Neighbour::all_gather));
+}
+
+CollectiveRow row_of(Collective op, std::optional<double> out_us, double in_us, std::int64_t wrong = 0) {
+  CollectiveRow row;
+  row.message = Message::of_size(op, DType::f32, 1 << 20, 4);
+  if (row.message.reduces()) row.reduction = Reduction::sum;
+  Timing timing;
+  timing.time_us = in_us;
+  timing.wrong = wrong;
+  timing.iterations_us = {in_us, in_us, 2 * in_us};
+  timing.scatter = scatter_of(timing.iterations_us);
+  row.in_place = timing;
+  timing.time_us = out_us.value_or(0);
+  if (out_us) row.out_of_place = timing;
+  row.date = "2026-05-01 12:00:00";
+  return row;
+}
+
+TEST(NcclTableTest, ColumnsAreThoseOfNcclTests) {
+  const CollectivesArguments plain = arguments_of({});
+  EXPECT_EQ(nccl_row(plain, row_of(Collective::all_gather, 1048.576, 2097.152)),
+            "     1048576         65536     float    none      -1    1048.6    1.00    0.75       0   2097.2    0.50   "
+            " 0.38  "
+            "     0\n");
+  EXPECT_EQ(nccl_row(plain, row_of(Collective::all_reduce, std::nullopt, 12.345)),
+            "     1048576        262144     float     sum      -1       N/A     N/A     N/A     N/A    12.35   84.94  "
+            "127.41  "
+            "     0\n");
+  const CollectivesArguments more = arguments_of({{"-I", ""}, {"-S", "1"}});
+  EXPECT_THAT(nccl_row(more, row_of(Collective::reduce_scatter, 100, 100)),
+              HasSubstr("100.0     200.0     200.0    35.4  2026-05-01 12:00:00\n"));
+}
+
+/// What the health checks around nccl-tests look for, written from their documentation.
+TEST(NcclTableTest, TheLastLinesAreWhatOthersRead) {
+  TableEnd end;
+  end.add(row_of(Collective::all_gather, 1048.576, 2097.152));
+  const std::string text = nccl_footer(end, Collective::all_gather);
+  EXPECT_THAT(text, HasSubstr("# Out of bounds values : 0 OK\n"));
+  std::smatch match;
+  // Azure NHC, GCP's cluster-health-scanner, gcm: the number behind the colon. DCGM: both lines must be there.
+  ASSERT_TRUE(std::regex_search(text, match, std::regex(R"(# Avg bus bandwidth\s*:\s*([0-9.eE+-]+))")));
+  EXPECT_DOUBLE_EQ(std::stod(match[1]), 0.5625);
+  EXPECT_TRUE(std::regex_search(text, std::regex(R"(#\s*Out of bounds values\s*:\s*0\s+OK)")));
+  end.add(row_of(Collective::all_gather, 1, 1, 3));
+  EXPECT_THAT(nccl_footer(end, Collective::all_gather), HasSubstr("# Out of bounds values : 6 FAILED\n"));
+}
+
+TEST(NcclTableTest, AFloorIsMetByNineTenths) {
+  TableEnd end;
+  end.add(row_of(Collective::all_gather, 1048.576, 1048.576));  // 0.75 GB/s
+  EXPECT_TRUE(end.fast_enough());
+  end.least_gb_per_s = 0.83;
+  EXPECT_TRUE(end.fast_enough());
+  end.least_gb_per_s = 0.84;
+  EXPECT_FALSE(end.fast_enough());
+  EXPECT_THAT(nccl_footer(end, Collective::all_gather), HasSubstr("# Avg bus bandwidth    : 0.75 FAILED\n"));
+}
+
+TEST(NcclTableTest, CommentsBeginWithAHashAndSayWhoseTheTimeIs) {
+  const std::vector<World::RankPlace> places(2, World::RankPlace{"node", {}});
+  const std::string text = nccl_header(arguments_of({}), Collective::all_gather, 2, places, "A processor");
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_EQ(line.front(), '#') << line;
+  EXPECT_THAT(text, HasSubstr("# Collective test starting: all_gather_perf\n"));
+  EXPECT_THAT(text, HasSubstr("the slowest rank's (-a 3)"));
+  EXPECT_THAT(
+      text, HasSubstr("#       size         count      type   redop    root           out-of-place                     "
+                      "  in-place"));
+  EXPECT_THAT(text, HasSubstr("#  Rank  1 Group  0 Pid"));
+  EXPECT_THAT(nccl_header(arguments_of({}), Collective::all_gather, 1, {}, ""), HasSubstr("One rank has nobody"));
+}
+
+TEST(CollectivesJsonTest, WhatWasNotMeasuredIsNull) {
+  CollectivesTable table;
+  table.op = Collective::all_reduce;
+  table.rows.push_back(row_of(Collective::all_reduce, std::nullopt, 10));
+  table.end.add(table.rows.front());
+  const nlohmann::json j = collectives_json(arguments_of({{"-b", "1M"}}), World{}, {table}, {});
+  EXPECT_EQ(j["options"]["minbytes"], "1M");
+  const nlohmann::json& op = j["operations"][0];
+  EXPECT_EQ(op["name"], "all_reduce");
+  EXPECT_TRUE(op["results"][0]["out_of_place"].is_null());
+  EXPECT_EQ(op["results"][0]["in_place"]["wrong"], 0);
+  EXPECT_EQ(op["results"][0]["in_place"]["per_iteration"]["times_us"].size(), 3U);
+  EXPECT_EQ(op["out_of_bounds"]["okay"], true);
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

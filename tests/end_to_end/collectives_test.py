@@ -1,0 +1,113 @@
+#!/usr/bin/python3
+"""`collectives`: its output as the tools around nccl-tests read it, its JSON, its exit codes, threads and processes.
+
+    collectives_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+import os
+import re
+import subprocess
+
+import program
+from program import BAD_INPUT, OK, PATIENCE_S, Program, environment, free_port
+
+WRONG_DATA, BELOW_FLOOR = 9, 10
+# A line of results, as parsers of nccl-tests expect it: size, count, type, redop, root, then both halves.
+NUMBER = r"(?:\d+(?:\.\d+)?(?:e[+-]\d+)?)"
+HALF = rf"\s+({NUMBER}|N/A)\s+({NUMBER}|N/A)\s+({NUMBER}|N/A)\s+(\d+|N/A)"
+ROW = re.compile(rf"^\s*(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+){HALF}{HALF}\s*$", re.MULTILINE)
+AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.eE+-]+)\s*(OK|FAILED)?\s*$", re.MULTILINE)
+BOUNDS = re.compile(r"^# Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)$", re.MULTILINE)
+
+
+class Collectives(Program):
+    def check(self, text: str, op: str, rows: int) -> None:
+        self.assertIn(f"# Collective test starting: {op}_perf\n", text)
+        self.assertEqual(len(ROW.findall(text)), rows, text)
+        self.assertEqual(BOUNDS.findall(text), [("0", "OK")])
+        self.assertEqual(len(AVERAGE.findall(text)), 1)
+        for line in text.splitlines():
+            self.assertTrue(line.startswith("#") or ROW.match(line), line)
+
+    def test_threads(self) -> None:
+        for op in ("all_gather", "reduce_scatter", "all_reduce", "broadcast"):
+            done = self.call("collectives", op, "-g", "3", "-b", "8", "-e", "32K", "-f", "8", "-n", "3")
+            self.check(done.stdout, op, 5)
+
+    def test_the_average_is_that_of_all_rows(self) -> None:
+        text = self.call("collectives", "all_gather_perf", "--ranks", "2", "-b", "64K", "-e", "256K", "-f", "2", "-n", "2",
+                         "-J", "out.json").stdout
+        result = json.loads((self.folder / "out.json").read_text())
+        operation = result["operations"][0]
+        rates = [row[half]["busbw_gb_per_s"] for row in operation["results"] for half in ("out_of_place", "in_place")]
+        self.assertAlmostEqual(float(AVERAGE.search(text)[1]), sum(rates) / len(rates), delta=1e-4 * max(rates))
+        self.assertEqual([row["size"] for row in operation["results"]], [65536, 131072, 262144])
+        self.assertEqual(result["world"]["launch"]["ranks"], 2)
+        for row in operation["results"]:
+            timing = row["in_place"]
+            self.assertEqual(len(timing["per_iteration"]["times_us"]), 2)
+            self.assertAlmostEqual(timing["algbw_gb_per_s"], row["size"] / timing["time_us"] / 1e3)
+            self.assertAlmostEqual(timing["busbw_gb_per_s"], timing["algbw_gb_per_s"] / 2)
+
+    def test_the_environment_stays_out_of_the_file(self) -> None:
+        done = subprocess.run([program.PROGRAM, "collectives", "--ranks", "2", "-b", "1K", "-n", "1", "-J", "out.json"],
+                              env=environment(SECRET_TOKEN="do-not-tell"), cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, OK, done.stderr)
+        self.assertNotIn("do-not-tell", (self.folder / "out.json").read_text())
+
+    def test_exit_codes_and_refusals(self) -> None:
+        self.write("out.json", "{}")
+        self.assertIn("out.json", self.error("collectives", "-b", "1K", "-J", "out.json"))
+        self.call("collectives", "-b", "1K", "-n", "1", "--ranks", "2", "-J", "out.json", "--overwrite")
+        self.assertIn("--cudagraph", self.error("collectives", "-G", "4"))
+        self.assertIn("no operation 'alltoall'", self.error("collectives", "alltoall"))
+        self.assertIn("--root 5", self.error("collectives", "broadcast", "-r", "5", "--ranks", "2", "-b", "1K"))
+        self.assertIn("NCCL_TESTS_SPLIT", self.with_variable("NCCL_TESTS_SPLIT", "MOD 8", BAD_INPUT).stderr)
+        slow = self.with_variable("NCCL_TESTS_MIN_BW", "1e9", BELOW_FLOOR)
+        self.assertEqual(AVERAGE.search(slow.stdout)[2], "FAILED")
+        fast = self.with_variable("NCCL_TESTS_MIN_BW", "0", OK)
+        self.assertEqual(AVERAGE.search(fast.stdout)[2], "OK")
+
+    def with_variable(self, name: str, value: str, code: int) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([program.PROGRAM, "collectives", "all_gather", "--ranks", "2", "-b", "1K", "-n", "1"],
+                              env=environment(**{name: value}), cwd=self.folder, capture_output=True, text=True)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def in_processes(self, *arguments: str, ranks: int = 3) -> list[tuple[int, str, str]]:
+        port = free_port()
+        processes = [
+            subprocess.Popen([program.PROGRAM, "collectives", *arguments], text=True, cwd=self.folder,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             env=environment(RANK=rank, WORLD_SIZE=ranks, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=ranks,
+                                             MASTER_ADDR="127.0.0.1", MASTER_PORT=port))
+            for rank in range(ranks)
+        ]
+        for process in processes:
+            self.addCleanup(process.kill)
+        outputs = [process.communicate(timeout=PATIENCE_S) for process in processes]
+        return [(process.returncode, *texts) for process, texts in zip(processes, outputs)]
+
+    def test_processes(self) -> None:
+        for op in ("all_gather", "reduce_scatter", "all_reduce", "broadcast"):
+            first, *others = self.in_processes(op, "-b", "100", "-e", "10000", "-f", "10", "-n", "2", "-d", "bfloat16")
+            self.assertEqual(first[0], OK, first[2])
+            self.check(first[1], op, 3)
+            self.assertEqual(others, [(OK, "", "")] * 2)  # rank 0 alone speaks
+            pids = re.findall(r"^#  Rank +\d+ Group +0 Pid +(\d+) ", first[1], re.MULTILINE)
+            self.assertEqual(len(set(pids)), 3)
+
+    def test_processes_beside_each_other(self) -> None:
+        first, *_ = self.in_processes("-b", "64K", "-n", "3", "--beside", "--matrix", "64", ranks=2)
+        self.assertEqual(first[0], OK, first[2])
+        self.assertIn("beside reduce_scatter", first[1])
+
+    def test_ranks_must_agree_with_the_launcher(self) -> None:
+        results = self.in_processes("-b", "1K", "-g", "8", ranks=2)
+        self.assertEqual([result[0] for result in results], [BAD_INPUT] * 2)
+        self.assertIn("8 ranks were asked for", results[0][2])
+
+
+if __name__ == "__main__":
+    program.main()
