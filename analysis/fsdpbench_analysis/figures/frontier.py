@@ -88,7 +88,7 @@ def _name_front(figure: Figure, axes: Axes, panel: FrontierPanel, unit: float) -
     line = [axes.transData.transform((c.peak_bytes / unit, c.step_ms)) for c in panel.front()]
     for (x, y), (to_x, to_y) in zip(line, line[1:]):
         taken += [_around(x + (to_x - x) * part / 40, y + (to_y - y) * part / 40, 1) for part in range(41)]
-    for choice in panel.front():
+    for choice in reversed(panel.front()):  # the fastest has first choice
         for place in _PLACES:
             label = _label(axes, choice, unit, *place)
             box = Annotation.get_window_extent(label, renderer)
@@ -112,4 +112,4 @@ def _around(x: float, y: float, distance: float) -> Bbox:
 
 
 def _inside(box: Bbox, frame: Bbox) -> bool:
-    return box.x0 >= frame.x0 and box.x1 <= frame.x1 + 20 and box.y0 >= frame.y0 and box.y1 <= frame.y1
+    return box.x0 >= frame.x0 and box.x1 <= frame.x1 + 2 and box.y0 >= frame.y0 and box.y1 <= frame.y1

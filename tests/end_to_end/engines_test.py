@@ -1,0 +1,65 @@
+#!/usr/bin/python3
+"""What profiles/recorded/engines has of simulated steps is what they are now, to the nanosecond and the byte.
+
+    engines_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import csv
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import engine_questions
+import program
+from program import Program
+
+
+def rows(path: Path) -> list[list[str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.reader(file))
+
+
+class Recorded(Program):
+    def setUp(self) -> None:
+        super().setUp()
+        self.recorded = program.SOURCE / "profiles/recorded/engines"
+        self.sweep = (program.SOURCE / "profiles/sweeps/engines.toml").read_text(encoding="utf-8")
+
+    def table(self, folder: str) -> list[list[str]]:
+        environment = os.environ | {"PYTHONPATH": str(program.SOURCE / "analysis")}
+        subprocess.run([sys.executable, "-B", "-m", "fsdpbench_analysis", "table", folder, "--out", "table.csv"],
+                       check=True, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL)
+        return rows(self.folder / "table.csv")
+
+    def test_simulated_steps_are_as_recorded(self) -> None:
+        text = self.sweep.replace('base = "../runs/', f'base = "{program.SOURCE}/profiles/runs/')
+        self.call("sweep", self.write("engines.toml", text), "--out", "engines")
+        now, recorded = self.table("engines"), rows(self.recorded / "simulated.csv")
+        self.assertEqual(now, recorded)
+
+    def test_answers_are_as_recorded(self) -> None:
+        path = self.recorded / "questions.csv"
+        questions = engine_questions.asked(path)
+        self.assertEqual(path.read_text(encoding="utf-8"), engine_questions.text_of(questions))
+        for row in questions:
+            with self.subTest(row["keys"], cluster=row["cluster"]):
+                self.assertEqual(engine_questions.answer(program.PROGRAM, program.SOURCE, row), row)
+
+    def test_every_engine_is_recorded(self) -> None:
+        valid = re.search(r"fsdp\.preset = .*expected (.*)\.", self.error("explain", "scaling-base", "--set",
+                                                                          "fsdp.preset=none"))
+        known = re.findall(r'"([^"]+)"', valid.group(1))
+        self.assertGreater(len(known), 10)
+        for name in ("engines", "engines-emulated"):
+            axes = tomllib.loads((program.SOURCE / f"profiles/sweeps/{name}.toml").read_text())["axes"]
+            self.assertEqual(axes["fsdp.preset"], known, name)
+        for name in ("simulated", "emulated", "emulated-simulated"):
+            header, *cells = rows(self.recorded / f"{name}.csv")
+            self.assertEqual(sorted({cell[header.index("fsdp.preset")] for cell in cells}), sorted(known), name)
+
+
+if __name__ == "__main__":
+    program.main()
