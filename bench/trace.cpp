@@ -103,7 +103,7 @@ double peak_megabytes() {
 void record(benchmark::State& state) {
   std::vector<trace::Record> records;
   records.reserve(kOps);
-  const backend::Stamp stamp{1, 2, 3};
+  const backend::Stamp stamp{1, 2, 3, 4, 5};
   for (auto _ : state) {
     records.clear();
     for (std::int32_t i = 0; i < kOps; ++i) {
@@ -115,6 +115,8 @@ void record(benchmark::State& state) {
       entry.begin_ns = stamp.begin_ns;
       entry.end_ns = stamp.end_ns;
       entry.peers_arrived_ns = stamp.peers_arrived_ns;
+      entry.core_wait_ns = stamp.core_wait_ns;
+      entry.link_ns = stamp.link_ns;
     }
     benchmark::DoNotOptimize(records.data());
   }

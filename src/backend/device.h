@@ -31,6 +31,9 @@ struct Stamp {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
   std::int64_t peers_arrived_ns = 0;
+  std::int64_t core_wait_ns = 0;  ///< just before, its lane could have run and had no core; 0: never, or not known
+  std::int64_t link_ns = 0;       ///< of a collective: from peers_arrived_ns until this rank's own link was done;
+                                  ///< 0: not known
 };
 
 /// One rank's accelerator: lanes, events, lane-ordered memory and kernels.

@@ -130,6 +130,8 @@ float Executor::run_step(std::int64_t step) {
       record.begin_ns = stamp.begin_ns;
       record.end_ns = stamp.end_ns;
       record.peers_arrived_ns = stamp.peers_arrived_ns;
+      record.core_wait_ns = stamp.core_wait_ns;
+      record.link_ns = stamp.link_ns;
       end = std::max(end, stamp.end_ns);
     }
     trace_.steps.push_back({begin, end, issued});

@@ -41,6 +41,9 @@ Remedy remedy_of(Cause cause) {
     case Cause::injected_sync: return {"the host's waits for the device", "find the sync"};
     case Cause::host_bound: return {"the host's time to issue ops", "larger units (fsdp.wrap) or a faster host"};
     case Cause::copy: return {"copies in and out of communication buffers", "fsdp.layout=flat needs none"};
+    case Cause::slow_link: return {"the slowness of one rank's link", "look at that link"};
+    case Cause::cores_busy:
+      return {"waits for a core", "fewer ranks or threads on a machine, or more cores, let lanes begin at once"};
     case Cause::unknown: return {"the late starts of lanes", "waking up threads on busy cores is the usual suspect"};
   }
   return {"", ""};
@@ -68,6 +71,10 @@ std::string advice(const CauseShare& share, const std::vector<Counterfactual>& k
   if (share.cause == Cause::straggler) {
     return fmt::format("without the lateness of rank {} the step would take {:.2f} ms, {}: look at that rank.",
                        share.late_rank, share.without->step_ms, gain_text(*share.without));
+  }
+  if (share.cause == Cause::slow_link) {
+    return fmt::format("without the slowness of rank {}'s link the step would take {:.2f} ms, {}: {}.", share.late_rank,
+                       share.without->step_ms, gain_text(*share.without), remedy.by);
   }
   return fmt::format("without {} the step would take {:.2f} ms, {}: {}.", remedy.without, share.without->step_ms,
                      gain_text(*share.without), remedy.by);

@@ -14,4 +14,8 @@ std::string knob_sentence(const Counterfactual& knob);
 /// that no knob lifts, what the step would take without it. Empty if the gain is not certain, or lost in the noise.
 std::string advice(const CauseShare& share, const std::vector<Counterfactual>& knobs);
 
+/// Of link_bound where ranks' own links are not known: follows the advice.
+inline constexpr const char* kSlowLinkUnseen =
+    " One slow link would look the same: on real links a collective ends on all its ranks at once.";
+
 }  // namespace fsdpbench::metrics

@@ -87,23 +87,6 @@ class Losses {
   std::map<const schedule::Schedule*, std::vector<OpKey>> keys_;
 };
 
-/// Whether each op with work has a time in one of the measured steps, on each rank.
-bool every_op_was_timed(const RunView& run) {
-  std::map<std::pair<const schedule::Schedule*, int>, std::vector<bool>> timed;
-  for (const StepRecords& step : run.steps()) {
-    const std::vector<schedule::Op>& ops = step.schedule().ops;
-    for (int rank = 0; rank < run.ranks(); ++rank) {
-      std::vector<bool>& mine = timed[{&step.schedule(), rank}];
-      mine.resize(ops.size(), false);
-      for (std::size_t i = 0; i < ops.size(); ++i) {
-        mine[i] = mine[i] || !ops[i].has_work() || step.of(rank)[i].begin_ns != 0;
-      }
-    }
-  }
-  return std::ranges::all_of(
-      timed, [](const auto& entry) { return std::ranges::find(entry.second, false) == entry.second.end(); });
-}
-
 /// By rank and lane.
 StepJitter jitter_of(const RunView& run, const TypicalStep& typical, const RunView& replayed) {
   StepJitter jitter;
@@ -112,7 +95,8 @@ StepJitter jitter_of(const RunView& run, const TypicalStep& typical, const RunVi
     mine.rank = run.steps().front().rank_at(rank);
     std::vector<double> lengths;
     for (const StepRecords& step : run.steps()) lengths.push_back(static_cast<double>(step.length_ns(rank)));
-    mine.ms = (median(lengths) - static_cast<double>(replayed.steps().front().length_ns(rank))) / 1e6;
+    const int place = replayed.ranks() == 1 ? 0 : rank;  // one that stands for all
+    mine.ms = (median(lengths) - static_cast<double>(replayed.steps().front().length_ns(place))) / 1e6;
     const auto lanes = typical.excess(static_cast<std::size_t>(rank));
     for (std::size_t l = 0; l < kLaneCount; ++l) {
       mine.longer_ms[l] = lanes[l].longer_ns / 1e6;
@@ -138,7 +122,8 @@ CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedu
       check_partition(stalls, step, rank);
       if (counts) losses.add(step, stalls);
       if (s == middle.median && rank == step.slowest_rank()) {
-        report.example = std::move(stalls);
+        report.example.clear();
+        for (const Stall& stall : stalls) report.example.push_back({stall, false});
         report.example_rank = step.rank_at(rank);
         report.example_place = rank;
         report.example_step = step.number();
@@ -190,6 +175,14 @@ void drop_small(CauseReport& report) {
   });
 }
 
+/// In the example.
+void tell_jitter(const RunView& run, CauseReport& report) {
+  const auto step = std::ranges::find(run.steps(), report.example_step, &StepRecords::number);
+  std::vector<Stall> stalls;
+  for (const ToldStall& told : report.example) stalls.push_back(told.stall);
+  report.example = report.typical_stalls->tell(*step, report.example_place, stalls);
+}
+
 }  // namespace
 
 CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
@@ -202,9 +195,13 @@ CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedu
 CauseReport report_causes(const RunView& run, const Diagnosed& what, const RunMetrics& metrics) {
   const std::optional<LinkModel> link = what.config.emulate.link();
   CauseReport report = rank_causes(run, what.plan, what.policy, link);
-  if (run.ranks() < what.plan.groups.ranks() || !every_op_was_timed(run)) return report;
   const double noise_pct = std::max(100 * kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
-  const TypicalStep typical(run, what, noise_pct / 100 * report.step_ms);
+  const double noise_ms = noise_pct / 100 * report.step_ms;
+  report.no_typical_because = why_no_typical_step(run, what.plan.groups, noise_ms);
+  if (!report.no_typical_because.empty()) return report;
+  const TypicalStep typical(run, what, noise_ms);
+  report.no_typical_because = typical.why_not_of_all();
+  if (!report.no_typical_because.empty()) return report;
   const ReplayedStep step = typical.replay();
   const RunView view(typical.schedules(), step.traces);
   CauseReport of_typical = every_cause(view, what.plan, what.policy, link);
@@ -216,13 +213,18 @@ CauseReport report_causes(const RunView& run, const Diagnosed& what, const RunMe
   report.late_ranks = typical.late_ranks();
   std::vector<Asked> asked;
   for (const CauseShare& cause : report.causes) asked.push_back({cause.cause, cause.late_rank});
-  Counterfactuals found = find_counterfactuals(typical, asked, noise_pct / 100 * report.step_ms);
+  Counterfactuals found = find_counterfactuals(typical, asked, noise_ms);
   report.knobs = std::move(found.knobs);
   for (std::size_t i = 0; i < report.causes.size(); ++i) {
     report.causes[i].without = found.causes[i];
     report.causes[i].advice = advice(report.causes[i], report.knobs);
+    const bool hides_a_slow_link = report.causes[i].cause == Cause::link_bound && !typical.knows_links();
+    if (hides_a_slow_link && !report.causes[i].advice.empty()) report.causes[i].advice += kSlowLinkUnseen;
   }
   drop_small(report);
+  const bool prefetches_backward = what.policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
+  report.typical_stalls.emplace(view.steps().front(), what.plan.groups, link, prefetches_backward);
+  tell_jitter(run, report);
   report.jitter = jitter_of(run, typical, view);
   report.jitter->ms = report.step_ms - report.typical_ms;
   report.jitter->stalled_ms = report.stalled_ms - of_typical.stalled_ms;

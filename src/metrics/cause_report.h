@@ -9,6 +9,7 @@
 #include "metrics/counterfactual.h"
 #include "metrics/run_metrics.h"
 #include "metrics/run_view.h"
+#include "metrics/typical_stalls.h"
 #include "metrics/typical_step.h"
 #include "plan/plan.h"
 #include "schedule/policy.h"
@@ -56,7 +57,9 @@ struct CauseReport {
   /// much.
   std::vector<CauseShare> causes;
   double small_ms = 0;
-  std::vector<Stall> example;  ///< of the slowest rank in the step of median length
+  std::optional<TypicalStalls> typical_stalls;  ///< absent without a typical step
+  std::string no_typical_because;               ///< where there is none, a sentence without its full stop
+  std::vector<ToldStall> example;               ///< of the slowest rank in the step of median length
   int example_rank = 0;
   int example_place = 0;  ///< of that rank among those in view (run_view.h)
   std::int32_t example_step = 0;
@@ -69,8 +72,9 @@ inline constexpr double kSmallSharePct = 2.0;
 CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
                         const std::optional<LinkModel>& link);
 
-/// Of the typical step; as rank_causes() if only some ranks are in view, or an op with work was never timed. `metrics`:
-/// of the same run. Throws as rank_causes() does.
+/// Of the typical step; as rank_causes(), with the reason, if there is none: an op with work was never timed, or only
+/// some ranks are in view and they do not suffice (typical_step.h). `metrics`: of the same run. Throws as rank_causes()
+/// does.
 CauseReport report_causes(const RunView& run, const Diagnosed& what, const RunMetrics& metrics);
 
 }  // namespace fsdpbench::metrics

@@ -26,6 +26,8 @@ std::string_view to_string(Cause cause) {
                                                              "injected_sync",
                                                              "host_bound",
                                                              "copy",
+                                                             "slow_link",
+                                                             "cores_busy",
                                                              "unknown"};
   return kNames.at(static_cast<std::size_t>(cause));
 }
@@ -110,7 +112,9 @@ class Blame {
       const auto binding = std::max_element(constraints.begin(), constraints.end(),
                                             [](const Constraint& a, const Constraint& b) { return a.until < b.until; });
       if (binding == constraints.end()) return;
-      put(binding->until, Cause::unknown, i);  // all was there, and the lane took so long to start
+      // All was there, and the lane took so long to start.
+      put(std::max(binding->until, had_no_core_from(i)), Cause::cores_busy, i);
+      put(binding->until, Cause::unknown, i);
       if (cursor_ <= low_) return;
       if (binding->op < 0) {
         issued_late(i, binding->cause);
@@ -166,7 +170,7 @@ class Blame {
     // the transfer beyond the next one; the first that cannot be lifted ends this.
     std::vector<Constraint> held = start_constraints_of(i);
     if (r.peers_arrived_ns > r.begin_ns) held.push_back({r.peers_arrived_ns, i, Cause::straggler, true});
-    held.push_back({r.begin_ns, i, Cause::unknown, true});  // later than everything that is known to have held it
+    held_by_start(i, held);  // later than everything that is known to have held it
     held.push_back({view_.window().begin_ns, -1, Cause::unknown, false});
     // Of equals the last is charged: one that cannot be lifted stands first and ends this, what is not known before
     // what is.
@@ -180,7 +184,11 @@ class Blame {
       const bool late = held[k].cause == Cause::straggler;
       if (gain > 0) put(cursor_ - gain, held[k].cause, i, late ? last_to_arrive(held[k].op) : -1);
     }
-    const std::int64_t shared = std::min(cursor_ - begin, slowed_by_sharing(i));
+    const SlowLink slow = slow_link(i);
+    if (const std::int64_t alone = std::min(cursor_ - begin, slow.ns); alone > 0) {
+      put(cursor_ - alone, Cause::slow_link, i, slow.rank);
+    }
+    const std::int64_t shared = std::min(cursor_ - begin, slowed_by_sharing(i) - slow.ns);
     if (shared > 0) put(cursor_ - shared, Cause::contention, i);
     put(begin,
         at_boundary(i)      ? Cause::step_boundary
@@ -196,6 +204,39 @@ class Blame {
     const bool outermost = op.unit <= 1;
     if (op.kind == OpKind::all_gather) return outermost && op.phase == Phase::forward && op.micro == 0;
     return op.kind == OpKind::gather_norm || (outermost && last_ops_);
+  }
+
+  /// Since when op i's lane had lacked nothing but a core.
+  std::int64_t had_no_core_from(int i) const { return view_.record(i).begin_ns - view_.record(i).core_wait_ns; }
+
+  /// What the start of op i held it, core and all.
+  void held_by_start(int i, std::vector<Constraint>& result) const {
+    if (view_.record(i).core_wait_ns > 0) result.push_back({view_.record(i).begin_ns, i, Cause::cores_busy, true});
+    result.push_back({had_no_core_from(i), i, Cause::unknown, true});
+  }
+
+  /// How much longer than all other links of collective i one rank's was busy with it.
+  struct SlowLink {
+    std::int64_t ns = 0;
+    int rank = -1;
+  };
+  SlowLink slow_link(int i) const {
+    const auto index = static_cast<std::size_t>(i);
+    std::int64_t longest = 0, next = 0;
+    SlowLink slow;
+    int known = 0;
+    for (int place = 0; place < step_.ranks(); ++place) {
+      if (!groups_.together(view_.op(i).group(), step_.rank_at(rank_), step_.rank_at(place))) continue;
+      const std::int64_t ns = step_.of(place)[index].link_ns;
+      if (ns <= 0) return {};
+      next = std::max(next, std::min(ns, longest));
+      if (ns > longest) slow.rank = step_.rank_at(place);
+      longest = std::max(longest, ns);
+      ++known;
+    }
+    if (known < 2 || known < groups_.size(view_.op(i).group())) return {};
+    slow.ns = longest - next;
+    return slow;
   }
 
   bool mostly_latency(int i) const {
@@ -302,7 +343,7 @@ class Blame {
       if (view_.op(before).has_work()) {
         const trace::Record& r = view_.record(before);
         if (r.end_ns > r.begin_ns) result.push_back({r.end_ns, before, Cause::copy, true});
-        result.push_back({view_.record(before).begin_ns, before, Cause::unknown, true});
+        held_by_start(before, result);
       }
       collect(before, collective, result, depth + 1);
     };
@@ -311,8 +352,10 @@ class Blame {
         pass_through(before);
       } else if (view_.op_class(before) == OpClass::communication) {
         behind_transfer(before, result);
-      } else if (view_.op_class(before) == OpClass::computation && !gather) {
-        result.push_back({view_.done(before), before, Cause::unknown, false});  // its gradients
+      } else if (!gather || reads_from(i, before)) {
+        result.push_back({view_.done(before), before, Cause::unknown, false});  // its data
+      } else if (op.lane == Lane::compute) {
+        result.push_back({view_.done(before), before, Cause::late_prefetch, true});  // no lane of its own
       }
     }
     if (op.is_collective()) {
@@ -341,6 +384,13 @@ class Blame {
         result.push_back({view_.done(before), before, Cause::unknown, false});  // data
       }
     }
+  }
+
+  /// Whether op i reads what op `before` has written.
+  bool reads_from(int i, int before) const {
+    const schedule::Operands mine = view_.op(i).operands(), theirs = view_.op(before).operands();
+    return std::ranges::any_of(
+        mine.reads, [&](schedule::BufferId id) { return std::ranges::find(theirs.writes, id) != theirs.writes.end(); });
   }
 
   /// Behind a transfer on the same link: without a late rank it would have been over that much sooner.

@@ -26,13 +26,16 @@ enum class Cause : std::uint8_t {
   injected_sync,               ///< the host had waited for the device (inject.host_sync_after_layer)
   host_bound,                  ///< the host issued the op late without having been blocked, or took long to issue it
   copy,                        ///< copy-in, copy-out or a cast stood in the way
+  slow_link,                   ///< a transfer went on over one rank's link when all others' were done
+  cores_busy,                  ///< a lane could have begun, and had no core: threads wanted more than there are
   unknown,                     ///< none of these could be shown, waking up a lane among them
 };
-inline constexpr std::size_t kCauseCount = 13;
+inline constexpr std::size_t kCauseCount = 15;
 std::string_view to_string(Cause cause);
 
 /// One stretch of a step in which a rank computed nothing, and why. `op` is what was waited for (an index into the
-/// schedule; -1: nothing), `late_rank` who came last (stragglers only; -1: nobody, or a rank that is not in view).
+/// schedule; -1: nothing), `late_rank` who came last, or whose link is slow (-1: nobody, or a rank that is not in
+/// view).
 struct Stall {
   Interval time;
   Cause cause = Cause::unknown;
@@ -52,7 +55,9 @@ struct Stall {
 /// down to. A transfer found this way is then asked why it did not start earlier: if a constraint that a knob could
 /// lift (a limit, a late prefetch, a busy communicator, a blocked host) held it longer than those that nothing can lift
 /// (data, the transfer before it), that much of the transfer is put down to that constraint. What remains is the
-/// link's.
+/// link's: of the one rank whose own link was busy longest, as far as the others' were done before (ranks' own ends are
+/// known of modelled links only: a real ring ends on all its ranks at once, whoever is slow), else of all.
+/// Where all was there and a lane had not begun, its wait for a core is told from what nobody can explain.
 std::vector<Stall> find_stalls(const StepRecords& step, const plan::Groups& groups,
                                const std::optional<LinkModel>& link, bool prefetches_backward, int rank);
 

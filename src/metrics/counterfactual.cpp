@@ -98,6 +98,8 @@ class Finder {
       case Cause::host_bound: without.host = true; break;
       case Cause::copy: without.copies = true; break;
       case Cause::step_boundary: without.ends = true; break;
+      case Cause::slow_link: without.slow_link = asked.late_rank; break;
+      case Cause::cores_busy: without.cores = true; break;
       case Cause::unknown: without.lags = true; break;
       case Cause::late_prefetch:
       case Cause::all_gather_limit:

@@ -29,12 +29,12 @@ struct Counterfactual {
 /// that could be turned from where the configuration has it.
 ///
 /// [Note: counterfactuals]
-/// Where a cause is times (a link's bytes, its latency, a late rank, the host, copies, the ends of the step, late
-/// lanes) these are taken out of the replay: bytes flow at once, hops, issuing or copies take nothing, the late rank
-/// takes what the others take. Where a knob is meant (prefetch, limits, buffers, communicators, syncs) the schedule is
-/// built anew. Gains of several causes do not add up: each is what its removal alone would bring, and what one hides
-/// another may show. The interval resamples the measured steps kDraws times and replays both typical steps of each
-/// draw: from the least to the greatest gain are 95 % of the chance.
+/// Where a cause is times (a link's bytes, its latency, a late rank, a slow link, the host, copies, the ends of the
+/// step, waits for a core, late lanes) these are taken out of the replay: bytes flow at once, hops, issuing or copies
+/// take nothing, the late rank, or the slow link, takes what the others take. Where a knob is meant (prefetch, limits,
+/// buffers, communicators, syncs) the schedule is built anew. Gains of several causes do not add up: each is what its
+/// removal alone would bring, and what one hides another may show. The interval resamples the measured steps kDraws
+/// times and replays both typical steps of each draw: from the least to the greatest gain are 95 % of the chance.
 struct Asked {
   Cause cause = Cause::unknown;
   int late_rank = -1;

@@ -22,7 +22,8 @@ struct RankMetrics {
   double idle_ms = 0;
   std::optional<double> overlap_pct;  ///< of its own communication, what is hidden; absent without communication
   /// Over each of its links, that is with each group it communicates in: a step's transfers together, each from the
-  /// arrival of its last peer; the median over the steps. 0: none.
+  /// arrival of its last peer until this link was done with it, where that is known (modelled links), else to its end;
+  /// the median over the steps. 0: none.
   std::array<double, plan::kGroupCount> transfer_ms{};
 };
 

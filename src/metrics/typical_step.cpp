@@ -1,8 +1,12 @@
 #include "metrics/typical_step.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -50,6 +54,52 @@ void add_medians(std::span<const std::size_t> steps, const std::vector<bool>& ow
   }
 }
 
+/// Whether each op with work has a time in one of the measured steps, on each rank.
+bool every_op_was_timed(const RunView& run) {
+  std::map<std::pair<const schedule::Schedule*, int>, std::vector<bool>> timed;
+  for (const StepRecords& step : run.steps()) {
+    const std::vector<schedule::Op>& ops = step.schedule().ops;
+    for (int rank = 0; rank < run.ranks(); ++rank) {
+      std::vector<bool>& mine = timed[{&step.schedule(), rank}];
+      mine.resize(ops.size(), false);
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        mine[i] = mine[i] || !ops[i].has_work() || step.of(rank)[i].begin_ns != 0;
+      }
+    }
+  }
+  return std::ranges::all_of(
+      timed, [](const auto& entry) { return std::ranges::find(entry.second, false) == entry.second.end(); });
+}
+
+/// What the ranks in view wait for peers in a step of median waiting, the least of them: in milliseconds.
+double waited_for_peers_ms(const RunView& run) {
+  std::vector<double> by_step;
+  for (const StepRecords& step : run.steps()) {
+    std::int64_t sum = 0;
+    for (std::size_t i = 0; i < step.schedule().ops.size(); ++i) {
+      if (!step.schedule().ops[i].is_collective()) continue;
+      std::int64_t least = std::numeric_limits<std::int64_t>::max();
+      for (int place = 0; place < step.ranks(); ++place) {
+        const trace::Record& r = step.of(place)[i];
+        least = std::min(least, std::max<std::int64_t>(0, r.peers_arrived_ns - r.begin_ns));
+      }
+      sum += least;
+    }
+    by_step.push_back(static_cast<double>(sum) / 1e6);
+  }
+  return middle_of(std::move(by_step));
+}
+
+/// How long each rank's own link took, by rank and op; kNone where that is not known.
+Table own_links(const StepRecords& step) {
+  Table links;
+  for (int rank = 0; rank < step.ranks(); ++rank) {
+    std::vector<std::int64_t>& mine = links.emplace_back();
+    for (const trace::Record& r : step.of(rank)) mine.push_back(r.link_ns > 0 ? r.link_ns : MeasuredTimes::kNone);
+  }
+  return links;
+}
+
 /// Transfers of a step that have nothing beside them to hide behind (cause step_boundary).
 bool at_an_end(const schedule::Op& op, int last_micro) {
   if (!op.is_collective() || op.unit > 1) return false;
@@ -59,8 +109,20 @@ bool at_an_end(const schedule::Op& op, int last_micro) {
 
 }  // namespace
 
+std::string why_no_typical_step(const RunView& run, const plan::Groups& groups, double noise_ms) {
+  if (!every_op_was_timed(run)) return "the records of an op are missing in every step";
+  if (run.ranks() == groups.ranks()) return {};
+  const double waited_ms = waited_for_peers_ms(run);
+  if (waited_ms <= noise_ms) return {};
+  return fmt::format(
+      "the {} recorded ranks all waited {:.2f} ms a step for ranks that were not recorded, of which "
+      "nobody knows why they came last (trace.ranks=0 records all {})",
+      run.ranks(), waited_ms, groups.ranks());
+}
+
 TypicalStep::TypicalStep(const RunView& run, const Diagnosed& what, double noise_ms)
     : what_(what),
+      one_for_all_(run.ranks() < what.plan.groups.ranks()),
       measured_(measure(run, what)),
       own_work_(measured_.ranks(), true),
       own_issue_(measured_.ranks(), true),
@@ -77,13 +139,22 @@ TypicalStep::TypicalStep(const RunView& run, const Diagnosed& what, double noise
   for (std::size_t rank = 0; rank < measured_.ranks(); ++rank) {
     for (const std::size_t step : steps_) repeats_ = repeats_ && same(steps_.front(), step, rank);
   }
-  host_ = replay::measured_host(run.schedules(), run.traces(), {});
-  lags_ = replay::measured_lags(run.schedules(), run.traces(), host_);
+  for (const StepRecords& step : run.steps()) link_ns_.push_back(own_links(step));
+  host_ = replay::measured_host(run.schedules(), run.traces(), {}, replay::CoreWaits::left_out);
+  starts_ = replay::measured_starts(run.schedules(), run.traces(), host_);
   find_late(repeats_ ? 0 : noise_ms);
-  find_lags(repeats_ ? 0 : noise_ms);
+  typical_lag_ns_ = typical_of(&replay::LaneStarts::lag_ns, repeats_ ? 0 : noise_ms);
+  typical_core_wait_ns_ = typical_of(&replay::LaneStarts::core_wait_ns, repeats_ ? 0 : noise_ms);
   std::vector<std::size_t> all(steps_.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
   times_.emplace(times_of(all));
+  typical_link_ns_.assign(measured_.ranks(), std::vector<std::int64_t>(steady.ops.size(), MeasuredTimes::kNone));
+  for (std::size_t i = 0; i < steady.ops.size(); ++i) {
+    if (!steady.ops[i].is_collective()) continue;
+    add_medians(
+        steps_, own_link_, i, [&](auto step, auto rank, auto op) { return link_ns_[step][rank][op]; },
+        typical_link_ns_);
+  }
 }
 
 void TypicalStep::find_late(double noise_ms) {
@@ -97,7 +168,10 @@ void TypicalStep::find_late(double noise_ms) {
       for (std::size_t i = 0; i < ops.size(); ++i) {
         issue.back()[rank].push_back(measured_.issue_ns(step, rank)[i]);
         if (!ops[i].has_work()) continue;
-        (ops[i].is_collective() ? transfers : work).back()[rank].push_back(measured_.ns(step, rank)[i]);
+        const std::int64_t link = link_ns_[step][rank][i];
+        (ops[i].is_collective() ? transfers : work)
+            .back()[rank]
+            .push_back(link == MeasuredTimes::kNone ? measured_.ns(step, rank)[i] : link);
       }
     }
   }
@@ -117,25 +191,55 @@ void TypicalStep::find_late(double noise_ms) {
   }
 }
 
-void TypicalStep::find_lags(double noise_ms) {
-  typical_lag_ns_.resize(lags_.size());
+/// By rank: what all ranks have in common, unless a rank has more of it for certain.
+TypicalStep::LaneTimes TypicalStep::typical_of(replay::LaneStarts::ByLane replay::LaneStarts::*part,
+                                               double noise_ms) const {
+  LaneTimes typical(starts_.size());
   for (const Lane lane : kLanes) {
     const std::size_t l = index_of(lane);
     std::vector<double> all;
-    for (const replay::LaneLags& mine : lags_) all.insert(all.end(), mine[l].begin(), mine[l].end());
+    for (const replay::LaneStarts& starts : starts_) {
+      const std::vector<double>& mine = (starts.*part)[l];
+      all.insert(all.end(), mine.begin(), mine.end());
+    }
     const double common = middle_of(all);
-    for (std::size_t rank = 0; rank < lags_.size(); ++rank) {
-      const std::vector<double>& mine = lags_[rank][l];
+    for (std::size_t rank = 0; rank < starts_.size(); ++rank) {
+      const std::vector<double>& mine = (starts_[rank].*part)[l];
       const double own = middle_of(mine);
       const double a_step_ms =
           (own - common) * static_cast<double>(mine.size()) / static_cast<double>(measured_.steps()) / 1e6;
       const auto later = static_cast<int>(std::ranges::count_if(mine, [&](double lag) { return lag > common; }));
       const bool differs =
           repeats_ || (a_step_ms > noise_ms && binomial_tail(static_cast<int>(mine.size()), later, 0.5) <
-                                                   kLateLevel / static_cast<double>(lags_.size()));
-      typical_lag_ns_[rank][l] = std::max(0.0, std::nearbyint(differs && !mine.empty() ? own : common));
+                                                   kLateLevel / static_cast<double>(starts_.size()));
+      typical[rank][l] = std::max(0.0, std::nearbyint(differs && !mine.empty() ? own : common));
     }
   }
+  return typical;
+}
+
+bool TypicalStep::knows_links() const {
+  return std::ranges::any_of(typical_link_ns_, [](const auto& mine) {
+    return std::ranges::any_of(mine, [](std::int64_t ns) { return ns != MeasuredTimes::kNone; });
+  });
+}
+
+std::string TypicalStep::why_not_of_all() const {
+  if (!one_for_all_) return {};
+  for (std::size_t rank = 1; rank < measured_.ranks(); ++rank) {
+    const bool alike = std::ranges::equal(times_->ns(0, rank), times_->ns(0, 0)) &&
+                       std::ranges::equal(times_->issue_ns(0, rank), times_->issue_ns(0, 0)) &&
+                       typical_lag_ns_[rank] == typical_lag_ns_[0] &&
+                       typical_core_wait_ns_[rank] == typical_core_wait_ns_[0] &&
+                       typical_link_ns_[rank] == typical_link_ns_[0];
+    if (!alike) {
+      return fmt::format(
+          "the {} recorded ranks differ, so none can stand for those that were not recorded "
+          "(trace.ranks=0 records all {})",
+          measured_.ranks(), what_.plan.groups.ranks());
+    }
+  }
+  return {};
 }
 
 replay::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) const {
@@ -160,16 +264,24 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const repla
   replay::OpTimes op_times = replay::what_if_times(times, other, changes).times;
   op_times.host = host_;
   op_times.host.start_ns = 1e6;  // a record that begins at 0 is one of an op that did not run
-  op_times.delays.by_rank_ns = typical_lag_ns_;
+  op_times.delays.by_rank_ns.resize(typical_lag_ns_.size());
+  for (std::size_t rank = 0; rank < typical_lag_ns_.size(); ++rank) {
+    for (std::size_t l = 0; l < kLaneCount; ++l) {
+      op_times.delays.by_rank_ns[rank][l] =
+          (without.lags ? 0 : typical_lag_ns_[rank][l]) + (without.cores ? 0 : typical_core_wait_ns_[rank][l]);
+    }
+  }
+  if (one_for_all_) {
+    op_times.given.front().resize(1);
+    op_times.given_issue.front().resize(1);
+    op_times.delays.by_rank_ns.resize(1);
+  }
   const std::vector<schedule::Op>& ops = other.schedules.steady().ops;
   if (without.host) {
     for (auto& mine : op_times.given_issue.front()) std::ranges::fill(mine, 0);
     op_times.host.launch_ns = 0;
   }
-  if (without.lags) {
-    op_times.delays.by_rank_ns.clear();
-    op_times.host.gap_ns = op_times.host.wake_ns = 0;
-  }
+  if (without.lags) op_times.host.gap_ns = op_times.host.wake_ns = 0;
   if (without.sharing) op_times.given_share_links = false;
   int last_micro = 0;
   for (const schedule::Op& op : ops) last_micro = std::max(last_micro, op.micro);
@@ -192,7 +304,7 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const repla
     };
     for (std::size_t l = 0; l < kLaneCount; ++l) {
       auto& lags = op_times.delays.by_rank_ns;
-      if (!lags.empty()) as_others([&](std::size_t r) { return lags[r][l]; }, [&](double ns) { lags[late][l] = ns; });
+      as_others([&](std::size_t r) { return lags[r][l]; }, [&](double ns) { lags[late][l] = ns; });
     }
     auto& issue = op_times.given_issue.front();
     for (std::size_t i = 0; i < ops.size(); ++i) {
@@ -206,6 +318,8 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const repla
       for (int m = 0; m < group.count; ++m) given[static_cast<std::size_t>(group[m])][i] = least;
     }
   }
+
+  if (without.slow_link >= 0 && is_own(other)) mend_link(without.slow_link, other, op_times);
 
   constexpr int kMostSteps = 8;  // until one is as long as the one before on every rank, so that all to come are
   const auto walk = replay::make_replay(other.schedules, other.groups, op_times);
@@ -222,10 +336,42 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const repla
     }
   }
   for (trace::RankTrace& trace : result.traces) {
-    for (trace::Record& record : trace.records) record.step = 0;
+    const auto rank = static_cast<std::size_t>(trace.rank);
+    for (trace::Record& record : trace.records) {
+      record.step = 0;
+      const auto i = static_cast<std::size_t>(record.op);
+      if (!ops[i].has_work() || !is_own(other)) continue;
+      if (!without.cores) {
+        record.core_wait_ns = static_cast<std::int64_t>(typical_core_wait_ns_[rank][index_of(ops[i].lane)]);
+      }
+      if (typical_link_ns_[rank][i] != MeasuredTimes::kNone) record.link_ns = typical_link_ns_[rank][i];
+    }
   }
   result.slowest_ns = static_cast<std::int64_t>(*std::ranges::max_element(lengths));
   return result;
+}
+
+/// A transfer ends with its slowest link. Without that of `rank` it would end with the slowest of the others: what
+/// bytes take shrinks as those links' times say, latency stays.
+void TypicalStep::mend_link(int rank, const replay::Training& other, replay::OpTimes& times) const {
+  const std::vector<schedule::Op>& ops = other.schedules.steady().ops;
+  auto& given = times.given.front();
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (!ops[i].is_collective()) continue;
+    const std::int64_t own = typical_link_ns_[static_cast<std::size_t>(rank)][i];
+    const plan::Members group = other.groups.members(ops[i].group(), rank);
+    std::int64_t others = 0;
+    for (int m = 0; m < group.count; ++m) {
+      if (group[m] != rank) others = std::max(others, typical_link_ns_[static_cast<std::size_t>(group[m])][i]);
+    }
+    const double latency = times.steps.front()[i].run_ns;
+    if (others <= 0 || own <= others || static_cast<double>(own) <= latency) continue;
+    const double share = std::max(0.0, static_cast<double>(others) - latency) / (static_cast<double>(own) - latency);
+    for (int m = 0; m < group.count; ++m) {
+      std::int64_t& ns = given[static_cast<std::size_t>(group[m])][i];
+      ns = std::llround(latency + std::max(0.0, static_cast<double>(ns) - latency) * share);
+    }
+  }
 }
 
 std::array<TypicalStep::LaneExcess, kLaneCount> TypicalStep::excess(std::size_t rank) const {
@@ -239,9 +385,11 @@ std::array<TypicalStep::LaneExcess, kLaneCount> TypicalStep::excess(std::size_t 
     }
   }
   for (std::size_t l = 0; l < kLaneCount; ++l) {
-    for (const double lag : lags_[rank][l]) {
-      result[l].later_ns += (lag - typical_lag_ns_[rank][l]) / static_cast<double>(measured_.steps());
-    }
+    const auto add = [&](const std::vector<double>& measured, double typical) {
+      for (const double ns : measured) result[l].later_ns += (ns - typical) / static_cast<double>(measured_.steps());
+    };
+    add(starts_[rank].lag_ns[l], typical_lag_ns_[rank][l]);
+    add(starts_[rank].core_wait_ns[l], typical_core_wait_ns_[rank][l]);
   }
   return result;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "config/run_config.h"
@@ -17,6 +18,10 @@
 
 namespace fsdpbench::metrics {
 
+/// Why the ranks in view cannot have a typical step, a sentence without its full stop: an op with work that was never
+/// timed, or waits for peers that are not in view, together longer than `noise_ms` a step. Empty if they can.
+std::string why_no_typical_step(const RunView& run, const plan::Groups& groups, double noise_ms);
+
 /// A run as far as its causes go. Refers to its parts: they must live on.
 struct Diagnosed {
   const plan::Plan& plan;
@@ -27,7 +32,7 @@ struct Diagnosed {
 
 /// One step of all ranks on the computed clock, in the steady state.
 struct ReplayedStep {
-  std::vector<trace::RankTrace> traces;  ///< by rank, of one step
+  std::vector<trace::RankTrace> traces;  ///< by rank, of one step; one if it stands for all
   std::int64_t slowest_ns = 0;
 };
 
@@ -36,7 +41,8 @@ struct LateRank {
   int rank = 0;
   std::optional<Lateness> work;   ///< its own ops: computation and copies
   std::optional<Lateness> issue;  ///< its host
-  std::optional<Lateness> link;   ///< its transfers, from the arrival of the last peer; its arrivals count for nothing
+  std::optional<Lateness> link;   ///< its own link, from the arrival of the last peer; its arrivals count for nothing.
+                                  ///< Where nobody knows when its link was done: its transfers
 };
 
 /// What repeats in a run: its schedule replayed with the median time of each op.
@@ -44,13 +50,19 @@ struct LateRank {
 /// [Note: what is typical]
 /// An op takes the median over the measured steps of what it took, a transfer from the arrival of its last peer, the
 /// host's issue likewise; lanes begin as late as the median of what makes them start, and as much later as all ops of a
-/// lane do. Waiting for others is in none of these: it comes out of the replay. Ranks that do not differ for certain
-/// (late_ranks.h) have their medians in common, so that luck makes no rank late; a late rank keeps its own. Where all
-/// measured steps took the same to the nanosecond nothing is luck, and every rank keeps its own.
+/// lane do, waits for a core (which are told apart) among that. Waiting for others is in none of these: it comes out of
+/// the replay. Ranks that do not differ for certain (late_ranks.h) have their medians in common, so that luck makes no
+/// rank late; a late rank keeps its own. Where all measured steps took the same to the nanosecond nothing is luck, and
+/// every rank keeps its own.
+///
+/// [Note: some ranks of many]
+/// Of many ranks a simulation records some. If these wait for no one who was not recorded and do not differ among
+/// themselves, one rank with what they have in common stands for all, and is replayed alone. Else the others would
+/// have to be known, and there is no typical step.
 class TypicalStep {
  public:
-  /// `run`: all ranks, at least one measured step, transfers with the arrival of their last peer. `noise_ms`: of a
-  /// step, up to which ranks are not told apart. Throws ConfigError if an op with work has no time in any step.
+  /// `run`: of which why_no_typical_step() says nothing; at least one measured step, transfers with the arrival of
+  /// their last peer. `noise_ms`: of a step, up to which ranks are not told apart.
   TypicalStep(const RunView& run, const Diagnosed& what, double noise_ms);
   TypicalStep(const TypicalStep&) = delete;
   TypicalStep& operator=(const TypicalStep&) = delete;
@@ -58,11 +70,15 @@ class TypicalStep {
   const Diagnosed& what() const { return what_; }
   /// Of the schedule that repeats, alone.
   const schedule::Schedules& schedules() const { return schedules_; }
+  /// Why it is not the typical step of ranks that are not in view, a sentence without its full stop; empty if it is.
+  std::string why_not_of_all() const;
   /// Measured steps that had that schedule: the typical one is made of them.
   std::size_t steps() const { return steps_.size(); }
   /// Whether they took the same to the nanosecond.
   bool repeats() const { return repeats_; }
   const std::vector<LateRank>& late_ranks() const { return late_; }
+  /// Whether the records say when each rank's own link was done.
+  bool knows_links() const;
 
   /// What the ops take in the step that is typical of some of steps(), each as often as `drawn` (indices) has it.
   replay::MeasuredTimes times_of(std::span<const std::size_t> drawn) const;
@@ -73,11 +89,13 @@ class TypicalStep {
   struct Without {
     replay::Changes changes;
     bool host = false;     ///< issuing takes no time
-    bool lags = false;     ///< lanes begin at once
+    bool lags = false;     ///< lanes begin at once, but for waits for a core
+    bool cores = false;    ///< lanes wait for no core
     bool copies = false;   ///< copies take no time
     bool ends = false;     ///< neither do transfers at the ends of the step
     bool sharing = false;  ///< transfers do not share links
     int late_rank = -1;    ///< this rank takes what the others take
+    int slow_link = -1;    ///< this rank's link takes what the others' take
   };
   /// A step of `other`, a training of the same ranks whose schedules are one steady one, with these op times.
   ReplayedStep replay(const replay::MeasuredTimes& times, const replay::Training& other, const Without& without) const;
@@ -94,9 +112,13 @@ class TypicalStep {
 
  private:
   void find_late(double noise_ms);
-  void find_lags(double noise_ms);
+  using LaneTimes = std::vector<std::array<double, kLaneCount>>;  // by rank
+  LaneTimes typical_of(replay::LaneStarts::ByLane replay::LaneStarts::*part, double noise_ms) const;
+  void mend_link(int rank, const replay::Training& other, replay::OpTimes& times) const;
+  bool is_own(const replay::Training& other) const { return &other.schedules == &schedules_; }
 
   Diagnosed what_;
+  bool one_for_all_;
   schedule::Schedules schedules_;
   replay::MeasuredTimes measured_;
   std::vector<std::size_t> steps_;  // of measured_
@@ -104,8 +126,10 @@ class TypicalStep {
   std::vector<bool> own_work_, own_issue_, own_link_;  // by rank
   std::vector<LateRank> late_;
   replay::HostCosts host_;
-  std::vector<replay::LaneLags> lags_;                          // as measured
-  std::vector<std::array<double, kLaneCount>> typical_lag_ns_;  // by rank
+  std::vector<replay::LaneStarts> starts_;  // as measured
+  LaneTimes typical_lag_ns_, typical_core_wait_ns_;
+  std::vector<replay::MeasuredTimes::Table> link_ns_;  // of own links, by measured step
+  replay::MeasuredTimes::Table typical_link_ns_;       // kNone: not known
   std::optional<replay::MeasuredTimes> times_;
 };
 

@@ -133,7 +133,8 @@ class IssueOrderWalk final : public Walk {
     if (computes && !times_.compute_factor.empty()) {
       for (std::size_t k = 0; k < out.size(); ++k) out[k] = std::nearbyint(out[k] * times_.compute_factor[first + k]);
     }
-    if (costs()[op].run_ns > 0) times_.jitter.apply(static_cast<std::int64_t>(step_), op, first, computes, out, costs()[op].scatter);
+    if (costs()[op].run_ns > 0)
+      times_.jitter.apply(static_cast<std::int64_t>(step_), op, first, computes, out, costs()[op].scatter);
   }
 
   void run(std::size_t op, const Instruction& instruction, std::span<trace::RankTrace> recorded) {
@@ -201,7 +202,10 @@ class IssueOrderWalk final : public Walk {
     }
     if (instruction.record >= 0) slots_[static_cast<std::size_t>(instruction.record)] = lane;
     for (trace::RankTrace& trace : recorded) {
-      trace.records.back().end_ns = static_cast<std::int64_t>(lane[index_of_rank(trace.rank)]);
+      const std::size_t rank = index_of_rank(trace.rank);
+      trace.records.back().end_ns = static_cast<std::int64_t>(lane[rank]);
+      if (times_.given.empty())
+        trace.records.back().link_ns = own_link_ns(op, rank, group_ns_[group_number(group, rank)]);
     }
   }
 

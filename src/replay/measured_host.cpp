@@ -43,7 +43,8 @@ struct Held {
 
 class Collector {
  public:
-  Collector(const Delays& delays, int events) : delays_(delays), recorder_(static_cast<std::size_t>(events)) {}
+  Collector(const Delays& delays, CoreWaits core_waits, int events)
+      : delays_(delays), core_waits_(core_waits), recorder_(static_cast<std::size_t>(events)) {}
 
   void add(const Step& step, std::size_t rank) {
     std::ranges::fill(recorder_, -1);
@@ -56,9 +57,11 @@ class Collector {
       if (const auto end = step.issue_end(i)) {
         issues_.push_back(static_cast<double>(*end - record.issued_ns));
         if (const auto held = held_until(step, i, *end)) {
-          const double begin = begin_of(record, op, i, rank);
+          const double core_wait = core_wait_of(record, *held);
+          double begin = begin_of(record, op, i, rank);
+          if (core_waits_ == CoreWaits::left_out) begin -= core_wait;
           if (!op.is_collective()) starts(*held, begin);
-          if (lags_ != nullptr) lag(step, i, *held, begin);
+          if (starts_ != nullptr) start(step, i, *held, begin, core_wait);
         }
       }
       last_[index_of(op.lane)] = static_cast<int>(i);
@@ -67,10 +70,10 @@ class Collector {
     }
   }
 
-  /// From now on by how much ops begin later than `costs` say goes there.
-  void collect_lags(const HostCosts& costs, LaneLags& lags) {
+  /// From now on what holds lanes up beside `costs` goes there.
+  void collect_starts(const HostCosts& costs, LaneStarts& starts) {
     costs_ = costs;
-    lags_ = &lags;
+    starts_ = &starts;
   }
 
   HostCosts take() {
@@ -113,6 +116,12 @@ class Collector {
     return static_cast<double>(record.begin_ns) - delay[0];
   }
 
+  /// Of what the lane waited for a core: since it had all else.
+  static double core_wait_of(const Record& record, const Held& held) {
+    const std::int64_t ready = std::max({held.issued, held.lane, held.event});
+    return static_cast<double>(std::clamp<std::int64_t>(record.begin_ns - ready, 0, record.core_wait_ns));
+  }
+
   void starts(const Held& held, double begin) {
     if (held.issued > held.lane && held.issued >= held.event) {
       launches_.push_back(begin - static_cast<double>(held.issued));
@@ -123,7 +132,7 @@ class Collector {
     }
   }
 
-  void lag(const Step& step, std::size_t i, const Held& held, double begin) {
+  void start(const Step& step, std::size_t i, const Held& held, double begin, double core_wait) {
     const Op& op = step.schedule.ops[i];
     double ready = held.issued > held.lane ? static_cast<double>(held.issued) + costs_.launch_ns
                                            : static_cast<double>(held.lane) + costs_.gap_ns;
@@ -132,7 +141,8 @@ class Collector {
       const int before = last_on_communicator_[static_cast<std::size_t>(op.group())];
       if (before >= 0 && static_cast<double>(step.records[static_cast<std::size_t>(before)].end_ns) > ready) return;
     }
-    (*lags_)[index_of(op.lane)].push_back(begin - ready);
+    starts_->lag_ns[index_of(op.lane)].push_back(begin - ready);
+    starts_->core_wait_ns[index_of(op.lane)].push_back(core_wait);
   }
 
   struct Woken {
@@ -141,11 +151,12 @@ class Collector {
   };
 
   const Delays& delays_;
+  const CoreWaits core_waits_;
   std::vector<int> recorder_;           // op, by event
   std::array<int, kLaneCount> last_{};  // op, by lane
   std::array<int, schedule::kGroupCount> last_on_communicator_{};
   HostCosts costs_;
-  LaneLags* lags_ = nullptr;
+  LaneStarts* starts_ = nullptr;
   std::vector<double> issues_, launches_, gaps_;
   std::vector<Woken> woken_;
 };
@@ -167,19 +178,19 @@ void add_steps(const schedule::Schedules& schedules, const trace::RankTrace& tra
 }  // namespace
 
 HostCosts measured_host(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
-                        const Delays& delays) {
-  Collector collector(delays, schedules.event_count);
+                        const Delays& delays, CoreWaits core_waits) {
+  Collector collector(delays, core_waits, schedules.event_count);
   for (const trace::RankTrace& trace : traces) add_steps(schedules, trace, collector);
   return collector.take();
 }
 
-std::vector<LaneLags> measured_lags(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
-                                    const HostCosts& costs) {
+std::vector<LaneStarts> measured_starts(const schedule::Schedules& schedules, std::span<const trace::RankTrace> traces,
+                                        const HostCosts& costs) {
   const Delays none;
-  std::vector<LaneLags> result(traces.size());
+  std::vector<LaneStarts> result(traces.size());
   for (std::size_t place = 0; place < traces.size(); ++place) {
-    Collector collector(none, schedules.event_count);
-    collector.collect_lags(costs, result[place]);
+    Collector collector(none, CoreWaits::left_out, schedules.event_count);
+    collector.collect_starts(costs, result[place]);
     add_steps(schedules, traces[place], collector);
   }
   return result;

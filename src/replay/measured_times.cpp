@@ -102,14 +102,14 @@ void MeasuredTimes::find_alone(std::size_t step) {
     for (std::size_t f = 0; f < flows.size(); ++f) {
       const std::size_t op = flows[f].op;
       const auto latency = static_cast<double>(ns_[step][rank][op] - (flows[f].end - flows[f].begin));
-      const int group = run_.groups.number(ops[op].group(), static_cast<int>(rank));
+      const int group = run_.groups.number(ops[op].group(), traces_[rank].rank);
       const auto [at, added] = least[op].try_emplace(group, latency + alone[f]);
       at->second = std::min(at->second, latency + alone[f]);
     }
   }
   for (std::size_t i = 0; i < ops.size(); ++i) {
     for (std::size_t rank = 0; rank < ranks() && !least[i].empty(); ++rank) {
-      const auto at = least[i].find(run_.groups.number(ops[i].group(), static_cast<int>(rank)));
+      const auto at = least[i].find(run_.groups.number(ops[i].group(), traces_[rank].rank));
       if (at != least[i].end() && ns_[step][rank][i] > 0) ns_[step][rank][i] = std::llround(at->second);
     }
   }

@@ -43,7 +43,7 @@ struct OpTimes {
   std::vector<std::vector<double>> measured_scatter;
   Delays delays;
   /// Nanoseconds by step of `steps`, rank and op, which take the place of costs, factors and jitter; empty: none. Of a
-  /// collective from the arrival of its last peer.
+  /// collective from the arrival of its last peer. Of one rank: all take the same.
   std::vector<std::vector<std::vector<std::int64_t>>> given;
   /// Given times of collectives are of links to themselves: transfers of two communicators share them, after run_ns of
   /// `steps`, on the fabric there. Else they take what is given, whatever is beside them.
@@ -57,8 +57,8 @@ struct OpTimes {
   const StepCosts& of_step(std::size_t step) const { return steps[step < steps.size() ? step : steps.size() - 1]; }
   /// Whether two ranks may take different times.
   bool ranks_differ() const {
-    return !given.empty() || !compute_factor.empty() || !link_factor.empty() || jitter.any() || delays.rank >= 0 ||
-           delays.uniform_ns > 0;
+    if (!given.empty()) return given.front().size() > 1;
+    return !compute_factor.empty() || !link_factor.empty() || jitter.any() || delays.rank >= 0 || delays.uniform_ns > 0;
   }
 };
 

@@ -68,6 +68,14 @@ void Walk::collective_ns(std::size_t op, std::size_t first, std::span<double> by
   times_.jitter.apply(static_cast<std::int64_t>(step_), op, first, false, by_group, cost.scatter);
 }
 
+std::int64_t Walk::own_link_ns(std::size_t op, std::size_t rank, double group_ns) const {
+  const plan::Group group = schedule().ops[op].group();
+  const std::vector<double>& slowest = slowest_link_[static_cast<std::size_t>(group)];
+  if (slowest.empty()) return std::llround(group_ns);
+  const double latency = std::min(costs()[op].run_ns, group_ns);
+  return std::llround(latency + (group_ns - latency) * link_factor(rank) / slowest[group_number(group, rank)]);
+}
+
 bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times) {
   if (!times.given.empty() && !times.given_share_links) return false;
   constexpr int kFabrics = 8;

@@ -236,9 +236,8 @@ class TimeOrderWalk final : public Walk {
 
   /// Whether every op before i has ended on its lane.
   bool idle_before(const RankState& state, std::size_t i) const {
-    for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
-      const std::size_t next = state.next[lane];
-      if (next < lane_ops_[lane].size() && lane_ops_[lane][next] < i) return false;
+    for (std::size_t l = 0; l < kLaneCount; ++l) {
+      if (state.next[l] < lane_ops_[l].size() && lane_ops_[l][state.next[l]] < i) return false;
     }
     return true;
   }
@@ -277,7 +276,8 @@ class TimeOrderWalk final : public Walk {
     double ns = costs_[i].run_ns;
     const bool computes = instruction.lane == Lane::compute;
     if (computes && !times_.compute_factor.empty()) ns = std::nearbyint(ns * times_.compute_factor[rank]);
-    if (costs_[i].run_ns > 0) times_.jitter.apply(static_cast<std::int64_t>(step_), i, rank, computes, {&ns, 1}, costs_[i].scatter);
+    if (costs_[i].run_ns > 0)
+      times_.jitter.apply(static_cast<std::int64_t>(step_), i, rank, computes, {&ns, 1}, costs_[i].scatter);
     return ns;
   }
 
@@ -389,6 +389,14 @@ class TimeOrderWalk final : public Walk {
     return false;
   }
 
+  /// One member's link is done.
+  void end_on_link(std::size_t number, Meeting& meeting, double time_ns) {
+    const double end_ns = std::nearbyint(time_ns);
+    meeting.end_ns = std::max(meeting.end_ns, end_ns);
+    std::vector<trace::Record>* const records = times_.given.empty() ? states_[number / kFabrics].records : nullptr;
+    if (records != nullptr) (*records)[meeting.op].link_ns = static_cast<std::int64_t>(end_ns - meeting.arrived_ns);
+  }
+
   void end_whole(CommunicatorState& communicator, double time_ns, std::vector<std::size_t>& going) {
     Meeting& meeting = communicator.meeting;
     std::size_t over = 0;
@@ -396,10 +404,10 @@ class TimeOrderWalk final : public Walk {
       Link& link = links_[link_of(meeting, m)];
       if (link.whole != &communicator) continue;
       link.whole = nullptr;
+      end_on_link(link_of(meeting, m), meeting, time_ns);
       ++over;
     }
     if (over == 0) return;
-    meeting.end_ns = std::max(meeting.end_ns, std::nearbyint(time_ns));
     meeting.flowing -= over;
     if (meeting.flowing == 0) end_transfer(communicator, going);
   }
@@ -409,7 +417,7 @@ class TimeOrderWalk final : public Walk {
     over_.clear();
     fluid.advance(time_ns, [&](const FluidLink<CommunicatorState*>::Flow& flow, double end_ns) {
       Meeting& meeting = flow.name->meeting;
-      meeting.end_ns = std::max(meeting.end_ns, std::nearbyint(end_ns));
+      end_on_link(number, meeting, end_ns);
       if (--meeting.flowing == 0) over_.push_back(flow.name);
     });
     if (!fluid.flows().empty()) predict(number);

@@ -43,6 +43,8 @@ class Walk : public Replay {
   /// Nanoseconds of a collective that is alone on its links, of groups first, first + 1 …, from the arrival of its last
   /// peer.
   void collective_ns(std::size_t op, std::size_t first, std::span<double> by_group) const;
+  /// What of a collective that takes `group_ns` alone a member's own link is busy with it, latency included.
+  std::int64_t own_link_ns(std::size_t op, std::size_t rank, double group_ns) const;
   /// A member's own factor, of what the link of the slowest member of its group takes.
   double link_factor(std::size_t rank) const { return times_.link_factor.empty() ? 1.0 : times_.link_factor[rank]; }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "trace/kineto.h"
+#include "trace/record_args.h"
 
 namespace fsdpbench::trace {
 namespace {
@@ -97,9 +98,7 @@ Track ActivityRows::write_span(const OpLabel& op, const Record& record, int stre
   if (!op.unit.empty()) events_.arg(field::kUnit, op.unit);
   events_.arg(field::kPhase, to_string(op.phase));
   if (op.bytes > 0) events_.arg(field::kBytes, op.bytes);
-  if (record.peers_arrived_ns > 0) {
-    events_.arg_duration(field::kWaitedForPeers, std::max<std::int64_t>(0, record.peers_arrived_ns - record.begin_ns));
-  }
+  write_record_args(events_, record);
   events_.end();
   return track;
 }

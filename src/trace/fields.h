@@ -93,6 +93,8 @@ inline constexpr Field kUnit{"unit", Place::args, FieldType::text, "", Files::bo
 inline constexpr Field kPhase{"phase", Place::args, FieldType::text, "", Files::both};
 inline constexpr Field kIssued{"issued_us", Place::args, FieldType::number, "us", Files::merged};
 inline constexpr Field kWaitedForPeers{"waited_for_peers_us", Place::args, FieldType::number, "us", Files::both};
+inline constexpr Field kOwnLink{"link_us", Place::args, FieldType::number, "us", Files::both};
+inline constexpr Field kWaitedForCore{"waited_for_core_us", Place::args, FieldType::number, "us", Files::both};
 inline constexpr Field kExposed{"exposed_us", Place::args, FieldType::number, "us", Files::merged};
 inline constexpr Field kBytes{"bytes", Place::args, FieldType::integer, "bytes", Files::both};
 inline constexpr Field kDevice{"device", Place::args, FieldType::integer, "", Files::rank};
@@ -142,7 +144,8 @@ inline constexpr auto kFields = std::to_array<Field>({
     field::kStep,             field::kOp,                field::kOpName,           field::kUnit,
     field::kLateRank,         field::kAdvice,            field::kStepLength,       field::kKept,
     field::kBound,            field::kBoundLane,         field::kBoundLaneTime,
-    field::kPhase,            field::kIssued,            field::kWaitedForPeers,   field::kExposed,           field::kBytes,
+    field::kPhase,            field::kIssued,            field::kWaitedForPeers,   field::kOwnLink,
+    field::kWaitedForCore,    field::kExposed,           field::kBytes,
     field::kDevice,           field::kContext,           field::kStream,           field::kCorrelation,
     field::kExternalId,       field::kDeviceName,
     field::kBandwidth,        field::kCollectiveName,    field::kInElements,       field::kOutElements,

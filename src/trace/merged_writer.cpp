@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "trace/record_args.h"
+
 namespace fsdpbench::trace {
 namespace {
 
@@ -172,9 +174,7 @@ void MergedWriter::write_op(const TracedStep& step, const Record& record, std::i
   events_.arg(field::kPhase, to_string(op.phase));
   events_.arg_time(field::kIssued, record.issued_ns);
   if (op.bytes > 0) events_.arg(field::kBytes, op.bytes);
-  if (record.peers_arrived_ns > 0) {
-    events_.arg_duration(field::kWaitedForPeers, std::max<std::int64_t>(0, record.peers_arrived_ns - record.begin_ns));
-  }
+  write_record_args(events_, record);
   if (communicates) events_.arg_duration(field::kExposed, exposed);
   events_.end();
   if (record.begin_ns >= record.issued_ns) {

@@ -90,6 +90,8 @@ class Reader {
     if (event.arg(field::kWaitedForPeers.name) != nullptr) {
       record.peers_arrived_ns = begin + time(event, field::kWaitedForPeers);
     }
+    if (event.arg(field::kOwnLink.name) != nullptr) record.link_ns = time(event, field::kOwnLink);
+    if (event.arg(field::kWaitedForCore.name) != nullptr) record.core_wait_ns = time(event, field::kWaitedForCore);
   }
 
   const std::string& path_;

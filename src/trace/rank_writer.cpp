@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "trace/kineto.h"
+#include "trace/record_args.h"
 
 namespace fsdpbench::trace {
 namespace {
@@ -162,9 +163,7 @@ void RankWriter::write_device_row(const OpLabel& op, const Record& record, std::
     events_.arg_number(field::kBandwidth, static_cast<double>(op.bytes) / static_cast<double>(duration));
   }
   if (op.collective) collectives_.write(events_, *op.collective, collectives_.next(*op.collective));
-  if (record.peers_arrived_ns > 0) {
-    events_.arg_duration(field::kWaitedForPeers, std::max<std::int64_t>(0, record.peers_arrived_ns - record.begin_ns));
-  }
+  write_record_args(events_, record);
   events_.end();
 }
 

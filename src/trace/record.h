@@ -18,6 +18,8 @@ struct Record {
   std::int64_t begin_ns = 0;          ///< 0 for host ops and ops without work
   std::int64_t end_ns = 0;            ///< host ops: the wait was over
   std::int64_t peers_arrived_ns = 0;  ///< collectives: the last rank had arrived; else 0
+  std::int64_t core_wait_ns = 0;      ///< so long before begin_ns its lane was ready and had no core; 0: not known
+  std::int64_t link_ns = 0;           ///< collectives: so long from peers_arrived_ns its own link took; 0: not known
 };
 
 /// Live bytes in issue order, sampled after every op that allocates or frees.

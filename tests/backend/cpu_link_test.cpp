@@ -39,6 +39,17 @@ TEST_F(LinksTest, TheSlowestMembersLinkDecides) {
   EXPECT_EQ(l.begin(kFirst, 1'000'000, 0, 10'000'000)->end_ns, 11'000'000);
 }
 
+TEST_F(LinksTest, EachMembersLinkHasAnEndOfItsOwn) {
+  auto l = links({1.0, 4.0});
+  const auto a = l.begin(kBoth, 1'000'000, 1, 0);
+  EXPECT_EQ(l.end_of(*a, 0), 1'010'000);
+  EXPECT_EQ(l.end_of(*a, 1), 4'010'000);
+  const auto b = l.begin(kFirst, 1'000'000, 0, 500'000);  // shares rank 0's link, and moves its end
+  EXPECT_EQ(l.end_of(*a, 0), 1'520'000);
+  EXPECT_EQ(l.end_of(*a, 1), 4'010'000);
+  EXPECT_EQ(l.end_of(*b, 0), 2'010'000);
+}
+
 TEST_F(LinksTest, TwoTransfersAtOnceGetHalfTheBandwidthEach) {
   auto l = links();
   const auto a = l.begin(kBoth, 1'000'000, 0, 0);
@@ -235,6 +246,7 @@ TEST(ModelledLink, ASlowLinkSlowsTheWholeGroup) {
     rank.world.all_gather(Lane::all_gather, shard, full, 25'000, DType::f32, &stamp);
     rank.device.synchronize();
     EXPECT_GE(stamp.end_ns - stamp.peers_arrived_ns, 5 * kMillisecond);
+    EXPECT_EQ(stamp.link_ns, (rank.rank == 1 ? 5 : 1) * kMillisecond) << "whose link it was";
   });
 }
 

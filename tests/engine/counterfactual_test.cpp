@@ -55,6 +55,12 @@ TEST(Counterfactual, WithoutATimesCauseIsTheStepThatIsSimulatedWithoutIt) {
   changed.inject.slow_rank = -1;
   EXPECT_EQ(without_ns(config, Cause::straggler, slow.late_rank), simulated_ns(changed));
 
+  config = changed = cases.healthy();
+  config.mesh.ranks = changed.mesh.ranks = 4;
+  config.inject.slow_link_rank = 2;
+  config.inject.slow_link_factor = 3;
+  EXPECT_EQ(without_ns(config, Cause::slow_link, 2), simulated_ns(changed));
+
   config = changed = cases.one(Cause::host_bound).config;
   changed.inject.host_delay_us = 0;
   EXPECT_EQ(without_ns(config, Cause::host_bound), simulated_ns(changed));

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <optional>
+#include <string>
+
 #include "metrics/cause_report.h"
 #include "support/cause_cases.h"
 #include "support/simulated_run.h"
@@ -109,6 +113,94 @@ TEST(TypicalStep, ASlowLinkIsNoLateRank) {
     if (most == nullptr || late.link->excess_ms.median > most->link->excess_ms.median) most = &late;
   }
   EXPECT_EQ(most->rank, 2);  // both of its groups are slow, of every other rank one
+}
+
+TEST(TypicalStep, ASlowLinkWithinOneGroupIsTold) {
+  CauseCases cases(7);
+  config::RunConfig config = cases.healthy();
+  config.mesh.ranks = 4;
+  config.inject.slow_link_rank = 2;
+  config.inject.slow_link_factor = 4;
+  for (const double jitter_pct : {0.0, 3.0}) {
+    config.train.steps = jitter_pct > 0 ? 6 : 3;
+    config.simulate.jitter_pct = jitter_pct;
+    const SimulatedRun run(config);
+    ASSERT_EQ(run.typical.late_ranks().size(), 1U);
+    const LateRank& late = run.typical.late_ranks().front();
+    EXPECT_EQ(late.rank, 2);
+    EXPECT_TRUE(late.link && !late.work && !late.issue);
+    const RunMetrics metrics = run_metrics(run.view, run.setup.plan.groups, 1);
+    const std::vector<CauseShare> found = testing::found_causes(report_causes(run.view, run.what, metrics));
+    ASSERT_FALSE(found.empty());
+    EXPECT_EQ(found.front().cause, Cause::slow_link);
+    EXPECT_EQ(found.front().late_rank, 2);
+    const auto shard = static_cast<std::size_t>(plan::Group::shard);
+    EXPECT_GT(metrics.ranks[2].transfer_ms[shard], 2 * metrics.ranks[0].transfer_ms[shard]);
+  }
+}
+
+/// Of many ranks a simulation records some.
+struct ManyRanks {
+  explicit ManyRanks(const std::function<void(config::RunConfig&)>& change) : config(CauseCases(8).healthy()) {
+    config.mesh.ranks = engine::kMostRecordedRanks + 2;
+    config.trace.ranks = 3;
+    change(config);
+    config = testing::settled(config);
+    setup.emplace(engine::set_up(config));
+    run = engine::simulate(*setup, engine::simulated_times(*setup, nullptr));
+  }
+  CauseReport report() const {
+    const RunView view(setup->schedules, run.traces, run.slowest_ns);
+    const Diagnosed what{setup->plan, setup->policy, setup->sizes, config};
+    return report_causes(view, what, run_metrics(view, setup->plan.groups, 1));
+  }
+  config::RunConfig config;
+  std::optional<engine::Setup> setup;
+  engine::Measurement run;
+};
+
+TEST(TypicalStep, OneRankStandsForManyThatAreAlike) {
+  const ManyRanks few([](config::RunConfig& c) { c.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none; });
+  ASSERT_EQ(few.run.traces.size(), 3U);
+  const CauseReport report = few.report();
+  EXPECT_EQ(report.no_typical_because, "");
+  ASSERT_TRUE(report.jitter.has_value());
+  EXPECT_NEAR(report.typical_ms, report.step_ms, 1e-6);
+
+  const ManyRanks all([](config::RunConfig& c) {
+    c.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
+    c.trace.ranks = 0;
+  });
+  const CauseReport whole = all.report();
+  ASSERT_EQ(report.causes.size(), whole.causes.size());
+  for (std::size_t i = 0; i < whole.causes.size(); ++i) {
+    EXPECT_EQ(report.causes[i].cause, whole.causes[i].cause);
+    EXPECT_NEAR(report.causes[i].ms, whole.causes[i].ms, 1e-6);
+    ASSERT_TRUE(report.causes[i].without && whole.causes[i].without);
+    EXPECT_NEAR(report.causes[i].without->gain_ms, whole.causes[i].without->gain_ms, 1e-6);
+    EXPECT_EQ(report.causes[i].advice, whole.causes[i].advice);
+  }
+}
+
+TEST(TypicalStep, WhereTheRecordedRanksDoNotSufficeItSaysWhy) {
+  const CauseReport differ = ManyRanks([](config::RunConfig& c) {
+                               c.inject.slow_rank = 1;
+                               c.inject.slow_rank_factor = 1.5;
+                             }).report();
+  EXPECT_NE(differ.no_typical_because.find("the 3 recorded ranks differ"), std::string::npos)
+      << differ.no_typical_because;
+  EXPECT_FALSE(differ.jitter || differ.typical_stalls);
+  EXPECT_FALSE(differ.causes.empty());
+  ManyRanks waited([](config::RunConfig& c) {
+    c.trace.ranks = 0;
+    c.inject.slow_rank = 40;
+    c.inject.slow_rank_factor = 1.5;
+  });
+  waited.run.traces.resize(3);
+  const CauseReport report = waited.report();
+  EXPECT_NE(report.no_typical_because.find("for ranks that were not recorded"), std::string::npos)
+      << report.no_typical_because;
+  EXPECT_FALSE(report.jitter || report.typical_stalls);
 }
 
 }  // namespace

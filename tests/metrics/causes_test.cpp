@@ -239,6 +239,181 @@ TEST(Causes, ALaneThatStartedLateForNoReasonIsUnknown) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::unknown, 30)));
 }
 
+TEST(Causes, ALaneThatHadNoCore) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100});
+  run.forward({130, 200, 0, 0, 20});  // ready to run for 20 of the 30; what woke it up so late nobody knows
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::cores_busy, 20), Pair(Cause::unknown, 10)));
+  run.traces[0].records[1].core_wait_ns = 80;  // longer than all else was there
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::cores_busy, 30)));
+}
+
+TEST(Causes, ATransferThatBeganLateForLackOfACore) {
+  EXPECT_THAT(find(late_gather({40, 150, 0, 0, 30})).ns,
+              ElementsAre(Pair(Cause::link_bound, 10), Pair(Cause::cores_busy, 30), Pair(Cause::unknown, 10)));
+}
+
+/// As late_gather(), on three ranks whose own links were done after so long.
+HandRun gather_over(const std::vector<std::int64_t>& links) {
+  HandRun run(3);
+  run.step(0, 200);
+  run.forward({0, 100});
+  std::vector<Times> times;
+  for (const std::int64_t link : links) times.push_back({0, 150, 0, 0, 0, link});
+  collective(run, OpKind::all_gather, Lane::all_gather, times, 3, 0).work =
+      schedule::Collective{.group = Group::shard, .count = 25};
+  waits(run.forward({150, 200}, 3), 0);
+  return run;
+}
+
+TEST(Causes, ATransferThatWentOnOverOneLinkIsThatLinks) {
+  const Found found = find(gather_over({90, 120, 150}));
+  EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::link_bound, 20), Pair(Cause::slow_link, 30)));
+  for (const Stall& stall : found.stalls) EXPECT_EQ(stall.late_rank, stall.cause == Cause::slow_link ? 2 : -1);
+  EXPECT_THAT(find(gather_over({150, 90, 90}), {}, true, 1).ns, ElementsAre(Pair(Cause::slow_link, 50)));
+}
+
+TEST(Causes, NoLinkIsSlowWhereTwoAreOrNobodyKnows) {
+  EXPECT_THAT(find(gather_over({90, 150, 150})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+  EXPECT_THAT(find(gather_over({0, 120, 150})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+  EXPECT_THAT(find(gather_over({0, 0, 0})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+}
+
+TEST(Causes, OfASlowLinkThatIsSharedEachHasItsPart) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 60});
+  collective(run, OpKind::all_gather, Lane::all_gather, {{0, 150, 0, 0, 0, 130}, {0, 150, 0, 0, 0, 150}}, 3, 0).work =
+      schedule::Collective{.group = Group::shard, .count = 25};  // 100 bytes
+  collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, std::vector<Times>(2, Times{0, 150}), 4, 1,
+             Group::shard_separate, 25);
+  waits(run.forward({150, 200}, 3), 0);
+  EXPECT_THAT(find(run, kLink).ns,
+              ElementsAre(Pair(Cause::link_bound, 40), Pair(Cause::contention, 30), Pair(Cause::slow_link, 20)));
+}
+
+/// Backward until 100, then what `between` adds to the compute lane, then backward from 160.
+template <typename Between>
+HandRun on_the_compute_lane(Between&& between) {
+  HandRun run(2);
+  run.step(0, 200);
+  Op& before = run.op(OpKind::backward, Lane::compute, Times{0, 100});
+  before.phase = Phase::backward;
+  before.unit = 4;
+  between(run);
+  Op& after = run.op(OpKind::backward, Lane::compute, Times{160, 200});
+  after.phase = Phase::backward;
+  after.unit = 3;
+  return run;
+}
+
+TEST(Causes, AReductionOnTheComputeLaneIsTheLinks) {
+  const HandRun run = on_the_compute_lane([](HandRun& r) {
+    r.op(OpKind::reduce_copy_in, Lane::compute, Times{100, 110});
+    collective(r, OpKind::reduce_scatter, Lane::compute, std::vector<Times>(2, Times{110, 160}), 4, 0).phase =
+        Phase::backward;
+  });
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::link_bound, 50), Pair(Cause::copy, 10)));
+}
+
+TEST(Causes, AGatherBehindComputationThatItDoesNotNeedCameLate) {
+  const auto gather_from = [](schedule::BufferId shard) {
+    return on_the_compute_lane([&](HandRun& r) {
+      r.op(OpKind::optimizer, Lane::compute, Times{100, 110}).work = schedule::Update{.gradient = 1, .parameters = 0};
+      Op& op = collective(r, OpKind::all_gather, Lane::compute, std::vector<Times>(2, Times{110, 160}), 3, 0);
+      op.phase = Phase::backward;
+      op.work = schedule::Collective{.group = Group::shard, .input = shard, .output = 3, .count = 0};
+    });
+  };
+  EXPECT_THAT(find(gather_from(2)).ns, ElementsAre(Pair(Cause::late_prefetch, 50)));
+  EXPECT_THAT(find(gather_from(0)).ns, ElementsAre(Pair(Cause::link_bound, 50)));
+}
+
+TEST(Causes, ATransferBehindOneThatWaitedForALateRank) {
+  HandRun run(2);
+  run.step(0, 300);
+  run.forward({0, 100});
+  collective(run, OpKind::all_gather, Lane::all_gather, {{0, 150, 0, 120}, {120, 150, 0, 120}}, 3, 1);
+  gather(run, {150, 200, 0, 150}, 4, 0);
+  waits(run.forward({200, 300}, 4), 0);
+  // Without the late rank both would have been over by 80: the whole stall is its doing, in both.
+  const Found found = find(run);
+  EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::straggler, 100)));
+  for (const Stall& stall : found.stalls) EXPECT_EQ(stall.late_rank, 1);
+}
+
+TEST(Causes, AnInputBufferThatALateRankKeptIsTheLateRanks) {
+  HandRun run(2);
+  run.step(0, 250);
+  Op& first = run.op(OpKind::backward, Lane::compute, Times{0, 100});
+  first.unit = 4;
+  first.phase = Phase::backward;
+  first.record = 1;
+  Op& reduce =
+      collective(run, OpKind::reduce_scatter, Lane::reduce_scatter, {{100, 180, 0, 150}, {150, 180, 0, 150}}, 4, 0);
+  reduce.phase = Phase::backward;
+  waits(reduce, 1);
+  Op& release = run.op(OpKind::release, Lane::compute, Times{});
+  release.phase = Phase::backward;
+  waits(release, 0, WaitReason::reuse);
+  Op& second = run.op(OpKind::backward, Lane::compute, Times{180, 250});
+  second.unit = 3;
+  second.phase = Phase::backward;
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::reduce_scatter_buffers, 30), Pair(Cause::straggler, 50)));
+}
+
+TEST(Causes, ALimitedHostThatWasSlowAfterwardsWasSlow) {
+  HandRun run(2);
+  run.step(0, 200);
+  run.forward({0, 40}).record = 1;
+  Op& wait = run.op(OpKind::host_wait, Lane::compute, Times{0, 40, 10});
+  waits(wait, 1, WaitReason::limit);
+  run.forward({120, 200, 120});  // blocked for 30, then busy elsewhere for 80
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 80)));
+}
+
+TEST(Causes, AHostThatStillIssuedAfterAllWasDone) {
+  HandRun run(1);
+  run.step({{0, 160, 140}});
+  run.forward({0, 100});
+  run.op(OpKind::release, Lane::compute, Times{0, 0, 100});
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 40), Pair(Cause::unknown, 20)));
+}
+
+TEST(Causes, TheNormOfAllGradientsIsTheStepsEnd) {
+  HandRun run(2);
+  run.step(0, 200);
+  Op& norm = run.op(OpKind::gradient_norm, Lane::compute, Times{0, 100});
+  norm.phase = Phase::optimizer;
+  norm.record = 1;
+  Op& all = collective(run, OpKind::gather_norm, Lane::all_reduce, std::vector<Times>(2, Times{100, 130}), -1, 0);
+  all.phase = Phase::optimizer;
+  waits(all, 1);
+  Op& clip = run.op(OpKind::clip, Lane::compute, Times{130, 200});
+  clip.phase = Phase::optimizer;
+  waits(clip, 0);
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::step_boundary, 30)));
+}
+
+TEST(Causes, OfOneRankACollectiveWaitsForNobody) {
+  HandRun run;
+  run.step(0, 200);
+  run.forward({0, 100});
+  gather(run, {0, 150, 0, 0, 0, 150}, 3, 0);
+  waits(run.forward({150, 200}, 3), 0);
+  const Found found = find(run);
+  EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::link_bound, 50)));
+  EXPECT_EQ(found.stalls.front().late_rank, -1);
+}
+
+TEST(Causes, AnEmptyStepHasNone) {
+  HandRun run;
+  run.step(50, 50);
+  run.op(OpKind::release, Lane::compute, Times{0, 0, 50});
+  EXPECT_TRUE(find(run).stalls.empty());
+}
+
 TEST(Causes, AStepThatComputesNothingHasOneStall) {
   HandRun run;
   run.step(50, 90);

@@ -12,6 +12,8 @@ struct Times {
   std::int64_t end = 0;
   std::int64_t issued = 0;
   std::int64_t arrived = 0;
+  std::int64_t core_wait = 0;  ///< and these two are lengths
+  std::int64_t link = 0;
 };
 
 /// A run written by hand. Every step has a schedule of its own, so ops are added to the step that was opened last.
@@ -38,7 +40,7 @@ struct HandRun {
     for (std::size_t rank = 0; rank < traces.size(); ++rank) {
       const Times& t = times[rank];
       traces[rank].records.push_back(
-          {number, static_cast<std::int32_t>(ops.size()), t.issued, t.begin, t.end, t.arrived});
+          {number, static_cast<std::int32_t>(ops.size()), t.issued, t.begin, t.end, t.arrived, t.core_wait, t.link});
     }
     schedule::Op& added = ops.emplace_back();
     added.kind = kind;

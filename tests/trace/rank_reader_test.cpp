@@ -41,6 +41,8 @@ TEST(RankReader, RecordsComeBackToTheNanosecond) {
   example.trace.records.push_back({0, 2, 1'046'001, 0, 1'299'999, 0});
   example.trace.records.push_back({0, 3, 1'299'999, 0, 0, 0});
   example.trace.steps.front().issued_ns = 1'300'000;
+  example.trace.records[0].link_ns = 40'001;
+  example.trace.records[1].core_wait_ns = 3'002;
   for (int i = 0; i < 4; ++i) {
     Record next = example.trace.records[static_cast<std::size_t>(i)];
     next.step = 1;
@@ -71,6 +73,8 @@ TEST(RankReader, RecordsComeBackToTheNanosecond) {
       EXPECT_EQ(shifted(is.begin_ns), was.begin_ns) << i;
       EXPECT_EQ(shifted(is.end_ns), was.end_ns) << i;
       EXPECT_EQ(shifted(is.peers_arrived_ns), was.peers_arrived_ns) << i;
+      EXPECT_EQ(is.link_ns, was.link_ns) << i;
+      EXPECT_EQ(is.core_wait_ns, was.core_wait_ns) << i;
     }
   }
 }

@@ -73,5 +73,6 @@ def _draw_panel(axes: Axes, rows: Sequence[_Row]) -> None:
 def _name(cause: Cause) -> str:
     name = clean(cause.cause.replace("_", " "), 40)
     where = clean(cause.op, 30) or (f"unit {clean(cause.unit, 24)}" if cause.unit else "")
-    late = f", rank {cause.late_rank} late" if cause.late_rank is not None else ""
+    what = "slow" if cause.cause == "slow_link" else "late"
+    late = f", rank {cause.late_rank} {what}" if cause.late_rank is not None else ""
     return (f"{name}:  {where}" if where else name) + late

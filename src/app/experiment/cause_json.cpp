@@ -149,6 +149,7 @@ LateRank late_from(const JsonPart& j) {
 
 void add_causes(const CauseReport& report, json& trial) {
   trial["typical_ms"] = report.typical_ms;
+  if (!report.no_typical_because.empty()) trial["no_typical_step_because"] = report.no_typical_because;
   if (report.jitter) trial["jitter"] = jitter_json(*report.jitter, report.step_ms);
   trial["late_ranks"] = json::array();
   for (const LateRank& late : report.late_ranks) trial["late_ranks"].push_back(late_json(late));
@@ -169,6 +170,7 @@ void read_causes(const JsonPart& trial, CauseReport& report) {
   report.small_ms = trial.at("causes_small_ms").number();
   for (const JsonPart& cause : trial.at("causes").list()) report.causes.push_back(cause_from(cause));
   report.typical_ms = trial.number("typical_ms", report.step_ms);
+  report.no_typical_because = trial.text("no_typical_step_because", "");
   if (trial.has("jitter")) report.jitter = jitter_from(trial.at("jitter"));
   for (const JsonPart& knob : trial.has("knobs") ? trial.at("knobs").list() : std::vector<JsonPart>()) {
     report.knobs.push_back(counterfactual_from(knob, cause_named(knob.at("cause"))));

@@ -34,7 +34,9 @@ std::string causes_text(const JsonPart& result) {
   for (const JsonPart& c : result.at("causes").list()) {
     const std::string cause = c.at("cause").text();
     std::string where = c.text("op", "");
-    if (c.has("late_rank")) where += fmt::format(", late: rank {}", c.at("late_rank").size());
+    if (c.has("late_rank")) {
+      where += fmt::format(", {}: rank {}", cause == "slow_link" ? "slow" : "late", c.at("late_rank").size());
+    }
     table.rows.push_back({cause, fmt::format("{:.2f}", c.at("ms").number()),
                           fmt::format("{:.1f} %", c.at("share_pct").number()), without_text(c), where});
     if (const std::string text = c.at("advice").text(); !text.empty()) advice += fmt::format("- {}: {}\n", cause, text);
@@ -47,12 +49,17 @@ std::string causes_text(const JsonPart& result) {
     table.rows.push_back(
         {"jitter, of no cause", fmt::format("{:.2f}", jitter), fmt::format("{:.1f} %", 100 * jitter / step), "", ""});
   }
+  std::string why;
+  if (result.has("no_typical_step_because")) {
+    table.title = "Why computation was not running (mean of all recorded ranks in the measured steps)";
+    why = fmt::format("There is no typical step: {}.\n", result.at("no_typical_step_because").text());
+  }
   std::string knobs;
   for (const JsonPart& knob : result.has("knobs") ? result.at("knobs").list() : std::vector<JsonPart>()) {
     if (knob.has("advice")) knobs += fmt::format("- {}\n", knob.at("advice").text());
   }
   if (!knobs.empty()) advice += "\nknobs, by what they gain:\n" + knobs;
-  return format_table(table) + (advice.empty() ? "" : "\n" + advice);
+  return format_table(table) + why + (advice.empty() ? "" : "\n" + advice);
 }
 
 }  // namespace

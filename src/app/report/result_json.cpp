@@ -89,12 +89,13 @@ json intervals_json(const Trial& trial) {
   const std::int32_t first = trace.records.front().step;
   const trace::StepWindow& window = trace.steps[static_cast<std::size_t>(report.example_step - first)];
   json j = json::array();
-  for (const metrics::Stall& stall : report.example) {
+  for (const metrics::ToldStall& told : report.example) {
+    const metrics::Stall& stall = told.stall;
     j.push_back({{"rank", report.example_rank},
                  {"step", report.example_step},
                  {"begin_ms", static_cast<double>(stall.time.begin - window.begin_ns) / 1e6},
                  {"end_ms", static_cast<double>(stall.time.end - window.begin_ns) / 1e6},
-                 {"cause", metrics::to_string(stall.cause)}});
+                 {"cause", metrics::name_of(told)}});
   }
   return j;
 }

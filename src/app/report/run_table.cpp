@@ -70,7 +70,7 @@ std::string late_ranks_text(const std::vector<metrics::LateRank>& late_ranks) {
     };
     add(late.work, "its own ops take");
     add(late.issue, "its host takes");
-    add(late.link, "its transfers take");
+    add(late.link, "its link takes");
   }
   return text;
 }
@@ -83,7 +83,12 @@ std::string causes_table(const metrics::CauseReport& report) {
   }
   text += fmt::format("{} small {:.2f} ms", report.causes.empty() ? "" : ",", report.small_ms);
   if (report.jitter) text += fmt::format(", jitter {:.2f} ms", report.jitter->stalled_ms);
-  return text + "\n" + late_ranks_text(report.late_ranks);
+  text += "\n";
+  if (!report.no_typical_because.empty()) {
+    text += fmt::format("of the measured steps, jitter and all, for there is no typical step: {}\n",
+                        report.no_typical_because);
+  }
+  return text + late_ranks_text(report.late_ranks);
 }
 
 /// Left in the numbers: only the user knows whether the change belongs to what is studied.

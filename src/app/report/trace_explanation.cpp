@@ -14,10 +14,19 @@ static_assert(metrics::kSmallSharePct == 2.0, "kNothingToGain names it");
 TraceExplanation::TraceExplanation(const engine::Setup& setup, const Trial& trial)
     : setup_(setup), run_(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns) {
   if (!trial.causes) return;
+  if (trial.causes->typical_stalls) typical_ = &*trial.causes->typical_stalls;
   advice_.fill(kNothingToGain);
   for (const metrics::CauseShare& share : trial.causes->causes) {
     advice_.at(static_cast<std::size_t>(share.cause)) = share.advice.empty() ? kNothingCertain : share.advice;
   }
+}
+
+std::vector<metrics::ToldStall> TraceExplanation::told_apart(const metrics::StepRecords& step, int place,
+                                                             const std::vector<metrics::Stall>& stalls) const {
+  if (typical_ != nullptr) return typical_->tell(step, place, stalls);
+  std::vector<metrics::ToldStall> told;
+  for (const metrics::Stall& stall : stalls) told.push_back({stall, false});
+  return told;
 }
 
 trace::StepExplanation TraceExplanation::operator()(std::size_t rank, std::size_t step) const {
@@ -25,10 +34,13 @@ trace::StepExplanation TraceExplanation::operator()(std::size_t rank, std::size_
   const int place = static_cast<int>(rank);
   const bool prefetches_backward = setup_.policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
   trace::StepExplanation explanation;
-  for (const metrics::Stall& stall :
-       metrics::find_stalls(records, setup_.plan.groups, setup_.config.emulate.link(), prefetches_backward, place)) {
-    explanation.exposed.push_back({stall.time, to_string(stall.cause), stall.op, stall.late_rank,
-                                   advice_.at(static_cast<std::size_t>(stall.cause))});
+  const std::vector<metrics::Stall> stalls =
+      metrics::find_stalls(records, setup_.plan.groups, setup_.config.emulate.link(), prefetches_backward, place);
+  for (const metrics::ToldStall& told : told_apart(records, place, stalls)) {
+    const metrics::Stall& stall = told.stall;
+    explanation.exposed.push_back(
+        {stall.time, metrics::name_of(told), stall.op, stall.late_rank,
+         told.jitter ? kBeyondTypical : advice_.at(static_cast<std::size_t>(stall.cause)).c_str()});
   }
   for (const metrics::MemoryLevel& level : metrics::memory_timeline(records, place)) {
     explanation.memory.push_back({records.window(place).begin_ns + level.time_ns, level.live});

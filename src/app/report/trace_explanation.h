@@ -10,6 +10,7 @@
 #include "engine/setup.h"
 #include "metrics/causes.h"
 #include "metrics/run_view.h"
+#include "metrics/typical_stalls.h"
 #include "trace/explanation.h"
 
 namespace fsdpbench::app {
@@ -25,13 +26,20 @@ class TraceExplanation {
   trace::StepExplanation operator()(std::size_t rank, std::size_t step) const;
 
  private:
+  /// What of them is jitter; nothing where the trial has no typical step.
+  std::vector<metrics::ToldStall> told_apart(const metrics::StepRecords& step, int place,
+                                             const std::vector<metrics::Stall>& stalls) const;
+
   const engine::Setup& setup_;
   metrics::RunView run_;
+  const metrics::TypicalStalls* typical_ = nullptr;
   std::array<std::string, metrics::kCauseCount> advice_;  // by cause
 };
 
 /// What to do about a cause that is too small for the trial's list of causes.
 inline constexpr const char* kNothingToGain = "This cause takes less than 2 % of the step: there is little to gain.";
+/// About what a step took beyond the typical one.
+inline constexpr const char* kBeyondTypical = "Beyond the typical step: this does not repeat, and has no cause.";
 /// What to do about one for which the trial has no advice.
 inline constexpr const char* kNothingCertain = "Of no change is it certain that it would make the step shorter.";
 

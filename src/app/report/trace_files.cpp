@@ -71,6 +71,8 @@ trace::RankTrace made_up_trace(const engine::Setup& setup, std::int32_t steps) {
       if (op.has_work()) record.begin_ns = now + some_ns() / 2;
       if (op.has_work()) record.end_ns = record.begin_ns + some_ns();
       if (op.is_collective()) record.peers_arrived_ns = record.begin_ns + some_ns() / 2;
+      if (op.is_collective()) record.link_ns = some_ns() / 2;
+      if (op.has_work() && i % 2 == 0) record.core_wait_ns = some_ns() / 2;  // half of them had to wait
       trace.records.push_back(record);
       for (int k = 0; profiled && op.has_work() && k < kGuessedActivities; ++k) {
         Activity work{.step = step, .op = i, .stream = 100, .correlation = 1'000'000};

@@ -44,6 +44,7 @@ void LaneWorker::wait_completed(std::int64_t position) {
 void LaneWorker::run() {
   try {
     setup_lane_thread(fmt::format("r{} {}", settings_.rank, to_string(settings_.lane)), settings_.urgency);
+    const CoreWait cores;
     std::unique_ptr<Kernels> kernels;
     EmulatedKernels* emulated = nullptr;
     if (settings_.flops_per_s) {
@@ -58,11 +59,11 @@ void LaneWorker::run() {
       }
     }
     for (std::int64_t next = 0;; ++next) {
-      work_.wait([&] { return pushed_.load() > next || closing_.load(); });
+      wait(cores, work_, [&] { return pushed_.load() > next || closing_.load(); });
       abort_.throw_if_set();
       if (pushed_.load() == next) return;
       LaneItem& item = ring_[static_cast<std::size_t>(next % kCapacity)];
-      execute(item, *kernels, emulated);
+      execute(item, cores, *kernels, emulated);
       yield_to_prompt_lanes();
       item = {};  // what the task owns ends with the op, not with the ring's next lap
       completed_.store(next + 1);
@@ -73,12 +74,24 @@ void LaneWorker::run() {
   }
 }
 
-void LaneWorker::execute(LaneItem& item, Kernels& kernels, EmulatedKernels* emulated) try {
-  if (item.wait_for) return item.wait_for->wait_completed(item.wait_position);
+template <class Ready>
+void LaneWorker::wait(const CoreWait& cores, WaitPoint& point, Ready ready) {
+  if (!stamps_ || ready()) return point.wait(ready);
+  const std::int64_t before = cores.total_ns();
+  point.wait(ready);
+  core_wait_ns_ += cores.total_ns() - before;
+}
+
+void LaneWorker::execute(LaneItem& item, const CoreWait& cores, Kernels& kernels, EmulatedKernels* emulated) try {
+  if (item.wait_for) {
+    return wait(cores, item.wait_for->progress_, [&] { return item.wait_for->completed(item.wait_position); });
+  }
+  stamps_ = stamps_ || item.stamp != nullptr;
   Stamp unwanted;
   Stamp& stamp = item.stamp ? *item.stamp : unwanted;
+  stamp.core_wait_ns = std::exchange(core_wait_ns_, 0);
+  stamp.peers_arrived_ns = stamp.link_ns = 0;
   if (item.collective) return item.collective(stamp);
-  stamp.peers_arrived_ns = 0;
   stamp.begin_ns = now_ns();
   run_task(item, kernels, emulated);
   stamp.end_ns = now_ns();

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "backend/cpu/core_wait.h"
 #include "backend/cpu/thread_setup.h"
 #include "backend/cpu/wait_point.h"
 #include "backend/device.h"
@@ -68,7 +69,10 @@ class LaneWorker {
 
  private:
   void run();
-  void execute(LaneItem& item, Kernels& kernels, EmulatedKernels* emulated);
+  /// Sleeps on `point` until `ready()`, and from the first stamped op on counts how much of that it lacked a core.
+  template <class Ready>
+  void wait(const CoreWait& cores, WaitPoint& point, Ready ready);
+  void execute(LaneItem& item, const CoreWait& cores, Kernels& kernels, EmulatedKernels* emulated);
   void run_task(const LaneItem& item, Kernels& kernels, EmulatedKernels* emulated);
   void sleep_until(std::int64_t deadline_ns);
   [[noreturn]] void rethrow_with_names(const char* op) const;
@@ -82,6 +86,9 @@ class LaneWorker {
   WaitPoint work_;      ///< the worker waits for items
   WaitPoint progress_;  ///< others wait for completions
   WaitPoint nap_;       ///< the worker takes its time; nobody but an abort wakes it
+  // The worker's own:
+  bool stamps_ = false;            // ops are stamped
+  std::int64_t core_wait_ns_ = 0;  // since the op before
   std::thread thread_;
 };
 

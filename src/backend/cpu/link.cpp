@@ -20,10 +20,12 @@ Links::Links(launch::Abort& abort, const LinkModel& model, int ranks, const std:
   }
 }
 
-/// Runs a copy of the link empty and moves the ends of its transfers to where they come out.
-void Links::predict_ends(Link link) {
-  link.advance(std::numeric_limits<double>::infinity(), [](const Link::Flow& flow, double end) {
+/// Runs a copy of the link of `rank` empty and moves the ends of its transfers to where they come out.
+void Links::predict_ends(Link link, int rank) {
+  link.advance(std::numeric_limits<double>::infinity(), [rank](const Link::Flow& flow, double end) {
     const std::int64_t end_ns = whole_ns(end);
+    std::int64_t& mine = flow.name->link_end_ns[rank];
+    mine = std::max(mine, end_ns);
     if (flow.name->end_ns.load() < end_ns) flow.name->end_ns.store(end_ns);
   });
 }
@@ -32,6 +34,7 @@ std::shared_ptr<Transfer> Links::begin(std::span<const int> ranks, std::int64_t 
                                        std::uint64_t id) {
   const auto transfer = std::make_shared<Transfer>();
   transfer->id = id;
+  transfer->start_ns = start_ns;
   const auto start = static_cast<double>(start_ns);
   const double latency = latency_ns_ * hops;
   transfer->end_ns.store(whole_ns(start + latency));
@@ -42,7 +45,7 @@ std::shared_ptr<Transfer> Links::begin(std::span<const int> ranks, std::int64_t 
     link.advance(start, forget);
     shared = shared || !link.flows().empty();
     link.add({transfer, start + latency, static_cast<double>(bytes)});
-    predict_ends(link);
+    predict_ends(link, rank);
   }
   if (shared) later_.notify();
   return transfer;
@@ -72,6 +75,12 @@ void Links::learn(int rank, std::span<const FlowState> flows, std::int64_t at_ns
     transfer->id = told.id;
     link.add({transfer, told.active_ns, left});
   }
+}
+
+std::int64_t Links::end_of(const Transfer& transfer, int rank) {
+  const std::lock_guard lock(mutex_);
+  const auto at = transfer.link_end_ns.find(rank);
+  return at == transfer.link_end_ns.end() ? transfer.end_ns.load() : at->second;
 }
 
 void Links::wait(const Transfer& transfer) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -15,8 +16,10 @@ namespace fsdpbench::backend::cpu {
 
 /// One transfer on the links of its members.
 struct Transfer {
-  std::uint64_t id = 0;                 ///< the same in all processes; 0 where all ranks are in this one
-  std::atomic<std::int64_t> end_ns{0};  ///< when the slowest member's link is done; may move later, never earlier
+  std::uint64_t id = 0;                     ///< the same in all processes; 0 where all ranks are in this one
+  std::int64_t start_ns = 0;                ///< its latency begins
+  std::atomic<std::int64_t> end_ns{0};      ///< when the slowest member's link is done; may move later, never earlier
+  std::map<int, std::int64_t> link_end_ns;  ///< when each one is, by rank; as end_ns, and guarded by Links
 };
 
 /// A transfer on one rank's link as another process may want to know it.
@@ -39,6 +42,8 @@ class Links {
                                   std::uint64_t id = 0);
   /// Sleeps until the transfer ends on all its links; throws launch::Stopped if aborted before that.
   void wait(const Transfer& transfer);
+  /// When the link of `rank`, a member, was done with a transfer that has ended.
+  std::int64_t end_of(const Transfer& transfer, int rank);
 
   /// Between processes: what is on the link of `rank` at `at_ns`, at most one transfer a lane …
   std::vector<FlowState> flows_of(int rank, std::int64_t at_ns);
@@ -48,7 +53,7 @@ class Links {
 
  private:
   using Link = FluidLink<std::shared_ptr<Transfer>>;
-  static void predict_ends(Link link);
+  static void predict_ends(Link link, int rank);
 
   const double latency_ns_;
   std::mutex mutex_;

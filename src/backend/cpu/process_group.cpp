@@ -67,7 +67,10 @@ void ProcessGroup::run(int, const CollectiveArguments& call, Stamp& stamp) {
   stamp.peers_arrived_ns = meet_lanes(call);
   const std::shared_ptr<Transfer> transfer = transfer_;
   if (team_.moves_bytes()) move(call);
-  if (transfer) team_.links()->wait(*transfer);
+  if (!transfer) return;
+  team_.links()->wait(*transfer);
+  const int world_rank = world_ranks_[static_cast<std::size_t>(this->rank())];
+  stamp.link_ns = team_.links()->end_of(*transfer, world_rank) - transfer->start_ns;
 }
 
 /// Returns when the last member came; 0 if that cannot be known.

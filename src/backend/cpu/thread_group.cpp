@@ -32,7 +32,10 @@ void ThreadGroup::run(int rank, const CollectiveArguments& call, Stamp& stamp) {
     move(rank, call);
     lane_barrier_.arrive_and_wait();  // nobody reads this rank's memory any more
   }
-  if (transfer) team_.links()->wait(*transfer);
+  if (!transfer) return;
+  team_.links()->wait(*transfer);
+  const int world_rank = world_ranks_[static_cast<std::size_t>(rank)];
+  stamp.link_ns = team_.links()->end_of(*transfer, world_rank) - transfer->start_ns;
 }
 
 void ThreadGroup::meet(const CollectiveArguments& call) {
