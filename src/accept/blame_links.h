@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "accept/finding.h"
+#include "accept/tournament.h"
+
+namespace fsdpbench::accept {
+
+/// What one pairing measured on each of its rails, GB/s.
+struct PairRate {
+  Pairing pair;
+  std::vector<double> one_way;    ///< the slower direction, the other idle
+  std::vector<double> both_ways;  ///< both directions at once, added up
+};
+/// Measures one round: a PairRate for each pairing, in any order. One that is missing counts as not measured.
+using MeasureRound = std::function<std::vector<PairRate>(const Round&)>;
+
+struct LinkReport {
+  std::vector<Finding> findings;
+  std::vector<double> one_way;  ///< of all pairs and rails, GB/s, of the first measurement: for judge_floor
+  int rounds = 0;               ///< with those of the confirmation
+  std::int64_t measurements = 0;
+  bool compared = false;  ///< false: too few ends; only the floor can be judged
+};
+
+/// Measures pairs as first_rounds() has them and says which end, rail, node, pair of ends, switch or path between two
+/// switches is slower than its peers: what explains most of the slow pairs comes first, and what it explains blames
+/// nobody else. A part is suspected if at least 0.8 of the pairs that use it are slow (by more than 5 %, and three
+/// robust deviations). Each suspect is then measured again, against ends that nothing is held against; who is not slow
+/// there was slow for a while. Pairs within a group (switch) and between groups are compared with their like.
+LinkReport blame_links(const Cluster& cluster, const MeasureRound& measure);
+
+}  // namespace fsdpbench::accept

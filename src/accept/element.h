@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace fsdpbench::accept {
+
+/// How a cluster is built, as far as blame can tell its parts apart. Ranks are numbered node by node.
+struct Cluster {
+  int nodes = 1;
+  int gpus_per_node = 8;
+  int rails = 1;             ///< NICs of a node that are measured each for itself
+  int nodes_per_switch = 0;  ///< nodes of consecutive numbers that share a leaf switch; 0: unknown, or all
+
+  int ranks() const { return nodes * gpus_per_node; }
+  /// Of one node the ends of links are its GPUs, of several their nodes.
+  bool one_node() const { return nodes == 1; }
+  int ends() const { return one_node() ? gpus_per_node : nodes; }
+};
+
+/// A part that can be at fault.
+struct Element {
+  enum class Kind : std::uint8_t {
+    gpu,      ///< `index`: rank
+    node,     ///< `index`: node
+    nic,      ///< `index`: node, `other`: rail
+    link,     ///< between the ends `index` and `other`
+    uplink,   ///< between the switches `index` and `other`
+    switch_,  ///< `index`: switch
+    fleet,    ///< all alike: no part, but what they have in common
+  };
+  Kind kind = Kind::fleet;
+  int index = 0;
+  int other = 0;
+
+  friend bool operator==(const Element&, const Element&) = default;
+};
+
+/// "GPU 3 of node 2 (rank 19)", "NIC 1 of node 5", "the link between node 3 and node 7".
+std::string name_of(const Element& element, const Cluster& cluster);
+/// What to look at next: counters, cables, clocks.
+std::string next_check(const Element& element, const Cluster& cluster);
+
+}  // namespace fsdpbench::accept

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "accept/element.h"
+#include "accept/robust.h"
+
+namespace fsdpbench::accept {
+
+/// Somebody who is to blame, or something that came and went.
+struct Finding {
+  enum class Kind : std::uint8_t {
+    slow,         ///< persistently: in the first measurement and in its confirmation
+    half_duplex,  ///< each direction alone is as fast as others', both at once are not
+    transient,    ///< it was slow for a while; nobody is accused
+  };
+  Element element;
+  Kind kind = Kind::slow;
+  double shortfall = 0;  ///< by which it is below the median of its peers: 0.1 is 10 %; of a transient the deepest
+  Interval relative;     ///< its figure over the median of its peers
+  std::string evidence;  ///< a sentence: what was measured against what
+  std::string check;     ///< what to look at next
+
+  bool accuses() const { return kind != Kind::transient; }
+};
+
+}  // namespace fsdpbench::accept

@@ -1,0 +1,72 @@
+#include "accept/tournament.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace fsdpbench::accept {
+namespace {
+
+constexpr std::size_t kRoundsWithinGroups = 4;
+
+/// Appends round i of `more`, its ends counted from `first`, to round i of `rounds`.
+void lay_beside(std::vector<Round>& rounds, const std::vector<Round>& more, int first) {
+  for (std::size_t i = 0; i < std::min(rounds.size(), more.size()); ++i) {
+    for (const Pairing& p : more[i]) rounds[i].push_back({p.a + first, p.b + first});
+  }
+}
+
+}  // namespace
+
+std::vector<Round> round_robin(int ends) {
+  if (ends < 2) return {};
+  const int seats = ends + ends % 2;  // the last seat of an odd number is empty: who meets it rests
+  std::vector<Round> rounds(static_cast<std::size_t>(seats - 1));
+  for (int r = 0; r < seats - 1; ++r) {
+    // One sits still, the others move on by a seat a round.
+    const auto seat = [&](int i) { return i == 0 ? seats - 1 : (r + i) % (seats - 1); };
+    const auto opposite = [&](int i) { return (r + seats - 1 - i) % (seats - 1); };
+    for (int i = 0; i < seats / 2; ++i) {
+      const int a = i == 0 ? seats - 1 : seat(i);
+      const int b = i == 0 ? r : opposite(i);
+      if (a < ends && b < ends) rounds[static_cast<std::size_t>(r)].push_back({std::min(a, b), std::max(a, b)});
+    }
+  }
+  return rounds;
+}
+
+int group_size(const Cluster& cluster) {
+  const int ends = cluster.ends();
+  const int of_switch = cluster.one_node() ? 0 : cluster.nodes_per_switch;
+  if (of_switch > 0 && of_switch < ends) return of_switch;
+  if (ends <= kMostForAllPairs) return ends;
+  return static_cast<int>(std::ceil(std::sqrt(ends)));
+}
+
+std::vector<Round> first_rounds(const Cluster& cluster) {
+  const int ends = cluster.ends();
+  if (ends <= kMostForAllPairs) return round_robin(ends);
+  const int size = group_size(cluster);
+  const int groups = (ends + size - 1) / size;
+  const auto members = [&](int group) { return std::min(size, ends - group * size); };
+
+  std::vector<Round> rounds(kRoundsWithinGroups);
+  for (int g = 0; g < groups; ++g) lay_beside(rounds, round_robin(members(g)), g * size);
+  int shift = 0;
+  for (const Round& groups_that_meet : round_robin(groups)) {
+    Round& round = rounds.emplace_back();
+    ++shift;  // so that not always the same members of two groups have the same number
+    for (const Pairing& g : groups_that_meet) {
+      const int both = std::min(members(g.a), members(g.b));
+      for (int i = 0; i < both; ++i) round.push_back({g.a * size + i, g.b * size + (i + shift) % both});
+    }
+  }
+  return rounds;
+}
+
+std::int64_t measurements(const std::vector<Round>& rounds) {
+  std::int64_t count = 0;
+  for (const Round& round : rounds) count += static_cast<std::int64_t>(round.size());
+  return count;
+}
+
+}  // namespace fsdpbench::accept

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "accept/element.h"
+
+namespace fsdpbench::accept {
+
+/// Two ends of links that measure what is between them.
+struct Pairing {
+  int a = 0;
+  int b = 0;
+  friend bool operator==(const Pairing&, const Pairing&) = default;
+};
+/// Pairings that are measured at the same time: no end is in two of them.
+using Round = std::vector<Pairing>;
+
+/// Everybody meets everybody once: `ends` - 1 rounds, or `ends` if that is odd, by the circle method (Schurig's
+/// tables).
+std::vector<Round> round_robin(int ends);
+
+/// Beyond so many ends not every pair is measured.
+inline constexpr int kMostForAllPairs = 64;
+/// How the ends of a larger cluster are divided: by their switches, or into about sqrt(ends) groups of neighbours.
+int group_size(const Cluster& cluster);
+
+/// What is measured before anybody is suspected. Up to kMostForAllPairs ends all pairs. Beyond that every end meets 4
+/// others of its group, and every two groups meet once, all of the one with all of the other, so that each group, and
+/// each path between two groups, is measured by many pairs, and each end by as many as there are groups and 3 more.
+std::vector<Round> first_rounds(const Cluster& cluster);
+
+/// Pairings in all rounds.
+std::int64_t measurements(const std::vector<Round>& rounds);
+
+}  // namespace fsdpbench::accept

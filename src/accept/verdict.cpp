@@ -1,0 +1,168 @@
+#include "accept/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace fsdpbench::accept {
+namespace {
+
+Judgement begun(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
+  Judgement j;
+  j.rule = std::move(rule);
+  j.figure = std::move(figure);
+  j.unit = std::move(unit);
+  j.value = median_interval(std::move(samples));
+  if (j.value.n == 0) j.sentence = "it was not measured";
+  return j;
+}
+
+std::string measured(const Judgement& j) {
+  return fmt::format("{:.4g} {} (95 %: {:.4g} to {:.4g}, {} samples)", j.value.median, j.unit, j.value.low,
+                     j.value.high, j.value.n);
+}
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::pass: return "pass";
+    case Verdict::unrated: return "unrated";
+    case Verdict::inconclusive: return "inconclusive";
+    case Verdict::fail: return "fail";
+  }
+  return {};
+}
+
+Judgement judge_floor(std::string figure, std::string unit, std::vector<double> samples,
+                      const std::optional<Reference>& reference, double tolerance) {
+  Judgement j = begun("floor", std::move(figure), std::move(unit), std::move(samples));
+  if (reference) j.bound = tolerance * reference->value;
+  if (j.value.n == 0) return j;
+  if (!reference) {
+    j.verdict = Verdict::unrated;
+    j.sentence = fmt::format("{}; no reference of this fabric says what it should be", measured(j));
+    return j;
+  }
+  const std::string floor =
+      fmt::format("the floor of {:.4g} {}, {:.0f} % of {}", *j.bound, j.unit, 100 * tolerance, reference->source);
+  if (j.value.high < *j.bound) {
+    j.verdict = Verdict::fail;
+    j.sentence = fmt::format("{} is below {}", measured(j), floor);
+  } else if (j.value.low >= *j.bound) {
+    j.verdict = Verdict::pass;
+    j.sentence = fmt::format("{} reaches {}", measured(j), floor);
+  } else {
+    j.sentence = fmt::format("{} is on both sides of {}: more samples are needed", measured(j), floor);
+  }
+  return j;
+}
+
+Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples,
+                        std::optional<double> link_rate) {
+  Judgement j = begun("ceiling", std::move(figure), std::move(unit), std::move(samples));
+  j.bound = link_rate;
+  if (j.value.n == 0) return j;
+  if (!link_rate) {
+    j.verdict = Verdict::unrated;
+    j.sentence = "what the links can carry is not known";
+  } else if (j.value.low > *link_rate) {
+    j.sentence =
+        fmt::format("{} is more than the links carry ({:.4g}): the measurement is wrong", measured(j), *link_rate);
+  } else {
+    j.verdict = Verdict::pass;
+    j.sentence = fmt::format("{} is within what the links carry ({:.4g})", measured(j), *link_rate);
+  }
+  return j;
+}
+
+Judgement judge_tail(std::string figure, std::vector<double> times_us) {
+  constexpr double kMostRatio = 1.5, kMostCv = 0.05;
+  constexpr std::size_t kFewest = 100;
+  const std::vector<double> times = times_us;
+  Judgement j = begun("tail", std::move(figure), "us", std::move(times_us));
+  if (j.value.n == 0) return j;
+  j.bound = kMostRatio * j.value.median;
+  std::vector<double> sorted = times;
+  std::ranges::sort(sorted);
+  const auto n = static_cast<double>(sorted.size());
+  const bool enough = sorted.size() >= kFewest;
+  const double late = enough ? sorted[static_cast<std::size_t>(std::ceil(0.99 * n)) - 1] : sorted.back();
+  const double mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / n;
+  double squares = 0;
+  for (const double t : sorted) squares += (t - mean) * (t - mean);
+  const double cv = mean > 0 ? std::sqrt(squares / n) / mean : 0;
+  const double ratio = j.value.median > 0 ? late / j.value.median : 0;
+  j.sentence =
+      fmt::format("{} is {:.2f} times the median of {:.4g} us, the deviation {:.1f} % of the mean ({} samples)",
+                  enough ? "p99" : "the maximum", ratio, j.value.median, 100 * cv, sorted.size());
+  if (!enough) {
+    j.sentence += "; a p99 needs 100 samples";
+    j.verdict = Verdict::inconclusive;
+  } else {
+    j.verdict = ratio <= kMostRatio && cv <= kMostCv ? Verdict::pass : Verdict::fail;
+  }
+  return j;
+}
+
+Judgement judge_shape(std::string figure, std::span<const std::pair<std::int64_t, double>> by_size, double cliff) {
+  Judgement j = begun("shape", std::move(figure), "GB/s", {});
+  if (by_size.size() < 2) {
+    j.sentence = "one size has no shape";
+    j.verdict = by_size.empty() ? Verdict::inconclusive : Verdict::unrated;
+    return j;
+  }
+  std::vector<std::pair<std::int64_t, double>> sizes(by_size.begin(), by_size.end());
+  std::ranges::sort(sizes);
+  double best = 0;
+  std::int64_t at = 0;
+  j.verdict = Verdict::pass;
+  j.sentence = fmt::format("bandwidth does not fall by more than {:.0f} % from a size to a larger one", 100 * cliff);
+  for (const auto& [bytes, rate] : sizes) {
+    if (rate < best * (1 - cliff) && j.verdict == Verdict::pass) {
+      j.verdict = Verdict::fail;
+      j.bound = best * (1 - cliff);
+      j.value = {rate, rate, rate, 1};
+      j.sentence = fmt::format("{} B carry {:.4g} GB/s, {:.0f} % less than the {:.4g} GB/s of {} B", bytes, rate,
+                               100 * (1 - rate / best), best, at);
+    }
+    if (rate > best) {
+      best = rate;
+      at = bytes;
+    }
+  }
+  return j;
+}
+
+Judgement judge_exposed(std::string figure, std::vector<double> shares, double budget) {
+  Judgement j = begun("exposed communication", std::move(figure), "of a step", std::move(shares));
+  j.bound = budget;
+  if (j.value.n == 0) return j;
+  const std::string limit = fmt::format("the budget of {:.0f} %", 100 * budget);
+  const std::string share = fmt::format("{:.1f} % (95 %: {:.1f} to {:.1f}, {} steps)", 100 * j.value.median,
+                                        100 * j.value.low, 100 * j.value.high, j.value.n);
+  if (j.value.low > budget) {
+    j.verdict = Verdict::fail;
+    j.sentence = fmt::format("{} of a step exceeds {}", share, limit);
+  } else if (j.value.high <= budget) {
+    j.verdict = Verdict::pass;
+    j.sentence = fmt::format("{} of a step keeps {}", share, limit);
+  } else {
+    j.sentence = fmt::format("{} of a step is on both sides of {}", share, limit);
+  }
+  return j;
+}
+
+Verdict overall(std::span<const Judgement> judgements) {
+  const auto any = [&](Verdict verdict) {
+    return std::ranges::any_of(judgements, [&](const Judgement& j) { return j.verdict == verdict; });
+  };
+  if (judgements.empty()) return Verdict::inconclusive;
+  if (any(Verdict::fail)) return Verdict::fail;
+  if (any(Verdict::inconclusive)) return Verdict::inconclusive;
+  return any(Verdict::pass) ? Verdict::pass : Verdict::unrated;
+}
+
+}  // namespace fsdpbench::accept

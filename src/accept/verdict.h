@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "accept/robust.h"
+
+namespace fsdpbench::accept {
+
+/// What a rule says of a figure, from good to bad. What was not measured is never a pass.
+enum class Verdict : std::uint8_t {
+  pass,
+  unrated,       ///< there is nothing to hold it against: no reference, too few peers
+  inconclusive,  ///< it was not measured, too seldom, or cannot be right
+  fail,
+};
+std::string_view to_string(Verdict verdict);
+
+/// One rule applied to one figure.
+struct Judgement {
+  std::string rule;    ///< "floor", "tail", …
+  std::string figure;  ///< what was judged: "all_gather 33554432 B on 8 ranks"
+  Verdict verdict = Verdict::inconclusive;
+  Interval value;  ///< of the figure, in `unit`
+  std::string unit;
+  std::optional<double> bound;  ///< what it is held against, in `unit`; absent: nothing
+  std::string sentence;         ///< why, with the numbers
+};
+
+/// A published or measured figure of healthy machines of the same fabric.
+struct Reference {
+  double value = 0;
+  std::string source;
+};
+
+/// The least that may be demanded of a machine: `tolerance` times the reference. Higher is better. Fails only if the
+/// whole interval is below it, and passes only if the whole interval is above.
+Judgement judge_floor(std::string figure, std::string unit, std::vector<double> samples,
+                      const std::optional<Reference>& reference, double tolerance = 0.9);
+/// A bandwidth that the links cannot carry is a wrong measurement: inconclusive, never a pass.
+Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples,
+                        std::optional<double> link_rate);
+/// Times of single iterations: p99 / p50 up to 1.5, standard deviation up to 5 % of the mean (nccl-tests'
+/// analyze_perf_json levels). Of fewer than 100 the maximum stands for the p99, and cannot pass.
+Judgement judge_tail(std::string figure, std::vector<double> times_us);
+/// (bytes, busbw) by size: no size may carry more than `cliff` less than a smaller one.
+Judgement judge_shape(std::string figure, std::span<const std::pair<std::int64_t, double>> by_size,
+                      double cliff = 0.15);
+/// The share of a step in which nothing is computed because of communication, at most `budget` of it. Lower is better.
+Judgement judge_exposed(std::string figure, std::vector<double> shares, double budget);
+
+/// The worst of all, where nothing at all is inconclusive; what could be rated passes if nothing failed.
+Verdict overall(std::span<const Judgement> judgements);
+
+}  // namespace fsdpbench::accept

@@ -1,0 +1,66 @@
+#include "accept/tournament.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+namespace fsdpbench::accept {
+namespace {
+
+std::map<std::pair<int, int>, int> meetings(const std::vector<Round>& rounds) {
+  std::map<std::pair<int, int>, int> count;
+  for (const Round& round : rounds) {
+    std::set<int> busy;
+    for (const Pairing& p : round) {
+      EXPECT_LT(p.a, p.b);
+      EXPECT_TRUE(busy.insert(p.a).second && busy.insert(p.b).second) << "an end is in two pairings of a round";
+      ++count[{p.a, p.b}];
+    }
+  }
+  return count;
+}
+
+TEST(TournamentTest, EverybodyMeetsEverybodyOnce) {
+  for (int ends = 0; ends <= 20; ++ends) {
+    const std::vector<Round> rounds = round_robin(ends);
+    const auto count = meetings(rounds);
+    EXPECT_EQ(count.size(), static_cast<std::size_t>(ends > 0 ? ends * (ends - 1) / 2 : 0)) << ends;
+    for (const auto& [pair, times] : count) EXPECT_EQ(times, 1);
+    EXPECT_EQ(rounds.size(), static_cast<std::size_t>(ends > 1 ? ends - 1 + ends % 2 : 0));
+  }
+}
+
+TEST(TournamentTest, AThousandNodesNeedThirtyfiveRoundsInsteadOfAThousand) {
+  const Cluster cluster{.nodes = 1024, .nodes_per_switch = 32};
+  const std::vector<Round> rounds = first_rounds(cluster);
+  EXPECT_EQ(rounds.size(), 4U + 31U);
+  EXPECT_EQ(measurements(rounds), 35 * 512);
+  EXPECT_EQ(measurements(round_robin(1024)), 523'776);
+  std::map<int, int> of_end;
+  std::set<std::pair<int, int>> paths;
+  for (const auto& [pair, times] : meetings(rounds)) {
+    EXPECT_EQ(times, 1);
+    ++of_end[pair.first];
+    ++of_end[pair.second];
+    if (pair.first / 32 != pair.second / 32) paths.insert({pair.first / 32, pair.second / 32});
+  }
+  for (const auto& [end, partners] : of_end) EXPECT_EQ(partners, 35);
+  EXPECT_EQ(paths.size(), 32U * 31 / 2) << "every path between two switches";
+}
+
+TEST(TournamentTest, GroupsNeedNotBeEven) {
+  for (const int nodes : {65, 100, 130, 1000}) {
+    const Cluster cluster{.nodes = nodes, .nodes_per_switch = 0};
+    std::set<int> seen;
+    for (const auto& [pair, times] : meetings(first_rounds(cluster))) {
+      EXPECT_LT(pair.second, nodes);
+      seen.insert({pair.first, pair.second});
+    }
+    EXPECT_EQ(seen.size(), static_cast<std::size_t>(nodes));
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::accept
