@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "config/validate.h"
+#include "metrics/run_metrics.h"
 #include "metrics/run_view.h"
 #include "metrics/step_breakdown.h"
 #include "plan/communication.h"
@@ -82,6 +83,29 @@ TEST(EnginePreset, BytesOnTheWireAreThoseOfTheFormula) {
       EXPECT_EQ(bytes[0], std::llround(steps * volume.all_gather)) << name << scaled;
       EXPECT_EQ(bytes[1], std::llround(steps * volume.reduce_scatter)) << name << scaled;
       EXPECT_NEAR(static_cast<double>(bytes[2]), steps * volume.all_reduce, 60) << name << scaled;
+    }
+  }
+}
+
+TEST(EnginePreset, RunsAsSimulatedAndNeverFaster) {
+  // How much longer is bench_simulate's question: a busy machine may take any time.
+  RunConfig base = testing::tiny_decoder();
+  base.train.steps = 2;
+  base.emulate.compute_tflops = 1e-4;
+  base.emulate.link_gb_per_s = 0.01;
+  base.emulate.link_latency_us = 100;
+  for (const std::string& name : config::fsdp_preset_names()) {
+    for (const bool scaled : {false, true}) {
+      SCOPED_TRACE(name + (scaled ? ", scaled" : ""));
+      const RunConfig c = testing::settled(engine_config(base, name, scaled));
+      const engine::Setup setup = set_up(c);
+      const auto shortest_ms = [&](const Measurement& m) {
+        return metrics::run_metrics({setup.schedules, m.traces, m.slowest_ns}, setup.plan.groups, 1).step_ms.min;
+      };
+      const Measurement simulated = testing::simulate_tiny(c), ran = testing::run_tiny(c);
+      EXPECT_GE(shortest_ms(ran), 0.999 * shortest_ms(simulated));
+      EXPECT_EQ(ran.wire_bytes, simulated.wire_bytes);
+      EXPECT_EQ(ran.memory.front().peak_occupied, simulated.memory.front().peak_occupied);
     }
   }
 }
