@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""profiles/recorded/engines/questions.csv, asked again: a line is what `simulate scaling-base` says with these keys on 64
-ranks of this cluster.
+"""profiles/recorded/engines/questions.csv, asked again: a line is what `simulate scaling-base` says with these keys on this
+cluster, on 64 ranks if they name no others.
 
     engine_questions.py PROGRAM SOURCE_FOLDER [CSV]
 
