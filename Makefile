@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta peer peer-check peer-bench asan tsan fuzz faults cuda cuda-build cuda-headers clean
+.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta peer peer-check peer-parsers peer-bench asan tsan fuzz faults cuda cuda-build cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -22,6 +22,7 @@ help:
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
 	@echo "make peer    record what PyTorch's FSDP does on CPUs, and compare (5 GB from PyPI into build/peer-venv)"
 	@echo "make peer-check  does PyTorch still do what is stored? a sixth of the configurations"
+	@echo "make peer-parsers  DeepSpeed, Accelerate, torchtitan … read what export writes for them (from PyPI)"
 	@echo "make peer-bench  step times beside PyTorch's FSDP2, FSDP1 and DDP over gloo, in turns"
 	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
 	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
@@ -78,13 +79,21 @@ hta: build
 PEER_VENV := build/peer-venv
 PEER_PYTHON ?= $(PEER_VENV)/bin/python
 peer: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
-	@$(QUIETLY) build/build.log cmake --build build --target peer_test
+	@$(QUIETLY) build/build.log cmake --build build --target peer_test fsdpbench
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded && $(abspath $(PEER_PYTHON)) -B -Wignore train.py recorded
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded $(abspath build/bin/fsdpbench)
 	build/bin/peer_test
 
 # Each sixth configuration once more, against what is stored.
 peer-check: $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded --check 6
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded --check 6
+	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
+
+# The stored exports, read by the systems that they are for: those of them that PyPI has.
+peer-parsers: $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
+	$(PEER_PYTHON) -m pip install --quiet --disable-pip-version-check --requirement tests/peer/parsers-requirements.txt
+	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
 
 peer-bench: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	$(PEER_PYTHON) -B tests/peer/bench.py $(FSDPBENCH) --out build/peer-bench.json

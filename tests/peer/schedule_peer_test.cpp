@@ -1,11 +1,15 @@
 // Our schedules against what PyTorch did, step by step. The lines are record.py's; its docstring says what they mean.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
+#include "app/export/export_target.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "support/schedule_cases.h"
@@ -14,6 +18,7 @@ namespace fsdpbench::schedule {
 namespace {
 
 using nlohmann::json;
+using Lines = std::vector<std::string>;
 
 /// Writes a step of ours as record.py writes PyTorch's.
 class Line {
@@ -162,7 +167,7 @@ std::map<std::string, std::string> dtypes(const Schedule& schedule) {
 }
 
 /// Returns what differs; empty if nothing does.
-std::string compare(const json& recorded, const std::vector<std::string>& lines) {
+std::string compare(const json& recorded, const Lines& lines) {
   constexpr std::size_t kSteps = 6;  // as many as were recorded, unless the last ones are alike
   testing::ScheduleCase c;
   try {
@@ -184,30 +189,66 @@ std::string compare(const json& recorded, const std::vector<std::string>& lines)
   return ours == theirs ? "" : "dtypes: PyTorch " + recorded["dtypes"].dump() + ", ours " + json(ours).dump();
 }
 
-TEST(Peer, SchedulesAreWhatPyTorchDid) {
+/// Says of each stored case whose file's name begins with `prefix` what differs; nothing, if nothing does.
+void expect_equal(std::string_view prefix, const std::function<std::string(const json&, const Lines&)>& difference) {
   int files = 0;
   for (const auto& file : std::filesystem::directory_iterator(FSDPBENCH_PEER_DIR "/recorded")) {
-    if (!file.path().filename().string().starts_with("schedules-")) continue;
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with(prefix)) continue;
     ++files;
     std::ifstream in(file.path());
     const json recorded = json::parse(in);
-    const auto lines = recorded["lines"].get<std::vector<std::string>>();
+    const auto lines = recorded["lines"].get<Lines>();
     std::size_t equal = 0;
     for (const json& found : recorded["cases"]) {
-      const std::string difference = compare(found, lines);
-      if (difference.empty()) {
+      const std::string differs = difference(found, lines);
+      if (differs.empty()) {
         ++equal;
       } else {
-        ADD_FAILURE() << found["keys"].dump() << "\n" << difference;
+        ADD_FAILURE() << found["keys"].dump() << "\n" << differs;
       }
     }
     const std::size_t all = recorded["cases"].size();
-    RecordProperty("equal", std::to_string(equal));
-    std::cout << file.path().filename().string() << ": " << equal << " of " << all << " are equal\n";
+    std::cout << name << ": " << equal << " of " << all << " are equal\n";
     EXPECT_GT(all, 0U);
   }
   EXPECT_GT(files, 0) << "nothing was recorded";
 }
+
+TEST(Peer, SchedulesAreWhatPyTorchDid) { expect_equal("schedules-", compare); }
+
+/// A script without what is for people only: its docstring at the top, comments, blank lines.
+std::vector<std::string> code_of(const std::string& script) {
+  constexpr std::string_view kQuotes = "\"\"\"";
+  const std::size_t end = script.find(kQuotes, kQuotes.size());
+  std::istringstream in(script.substr(end + kQuotes.size()));
+  std::vector<std::string> code;
+  for (std::string line; std::getline(in, line);) {
+    line.resize(std::min(line.find('#'), line.size()));
+    line.resize(line.find_last_not_of(' ') + 1);
+    if (!line.empty()) code.push_back(line);
+  }
+  return code;
+}
+
+/// What is exported today, against the script that was run: each line, and that nothing was left unsaid.
+std::string compare_script(const json& found, const Lines& lines) {
+  const config::RunConfig config = configured(found["keys"]);
+  const app::Export made =
+      app::make_export(app::find_export_target("pytorch-" + found["keys"]["fsdp.preset"].get<std::string>()), config);
+  for (const app::KeyFate& key : made.with(app::Fate::lost)) return key.key + " is said to have no word";
+  std::string ran;
+  for (const json& line : found["script"]) ran += lines.at(line) + '\n';
+  const std::vector<std::string> ours = code_of(made.files.front().text), theirs = code_of(ran);
+  if (ours == theirs) return "";
+  const auto [here, there] = std::ranges::mismatch(ours, theirs);
+  return "the exported script is not the one that was run; `make peer` runs it. First difference:\n  exported " +
+         (here == ours.end() ? "the end" : *here) + "\n  was run  " + (there == theirs.end() ? "the end" : *there);
+}
+
+TEST(Peer, ExportedScriptsDidWhatOurSchedulesSay) { expect_equal("exported-", compare); }
+
+TEST(Peer, ExportedScriptsAreThoseThatWereRun) { expect_equal("exported-", compare_script); }
 
 }  // namespace
 }  // namespace fsdpbench::schedule

@@ -26,7 +26,11 @@ bool reduces_after_backward(const config::RunConfig& config) {
   return config.fsdp.reduce_lag > 0 && config.train.accumulate_mode == config::AccumulateMode::no_sync;
 }
 
+/// As presets deepspeed-z1 and -z2: one gather after the optimizer step brings the whole model.
+bool gathers_once(const config::RunConfig& config) { return config.fsdp.persistence_threshold >= kAll; }
+
 int stage(const config::RunConfig& config) {
+  if (gathers_once(config)) return reduces_after_backward(config) ? 1 : 2;
   switch (config.fsdp.strategy) {
     case Strategy::no_shard: return 0;
     case Strategy::full_shard:
@@ -80,15 +84,23 @@ std::int64_t reduce_bucket_size(const ExportSource& s) {
 
 Said by_stage(const ExportSource& s) { return written(fmt::format("zero_optimization.stage = {}", stage(s))); }
 
+/// What ranks a freed unit is gathered from again in backward: hpZ keeps a second, coarser split.
+int secondary(const ExportSource& s) {
+  if (s.fsdp().reshard_after_forward.mode == ReshardMode::group) return s.fsdp().reshard_after_forward.group;
+  return s.fsdp().strategy == Strategy::hybrid_shard ? static_cast<int>(s.config.mesh.shard) : 1;
+}
+
 Said shard(const ExportSource& s) {
   if (!config::is_hybrid(s.fsdp().strategy)) return same();
-  if (stage(s) != 3) return lost("stage 2 splits over all ranks");
-  return written(fmt::format("zero_optimization.mics_shard_size = {} (MiCS)", s.config.mesh.shard));
+  if (s.fsdp().strategy == Strategy::hybrid_shard)
+    return roughly(fmt::format("zero_hpz_partition_size = {}: backward gathers within such a group", secondary(s)));
+  return lost("stage 2 splits over all ranks");
 }
 
 Said strategy(const ExportSource& s) {
   switch (s.fsdp().strategy) {
-    case Strategy::hybrid_shard: return written("stage 3 with mics_shard_size; build the model within MiCS_Init");
+    case Strategy::hybrid_shard:
+      return roughly("stage 3 over all ranks, with zero_hpz_partition_size (MiCS was removed)");
     case Strategy::hybrid_shard_grad_op: return roughly("stage 2 over all ranks, without replicas");
     default: return by_stage(s);
   }
@@ -106,7 +118,7 @@ Said reshard_after_forward(const ExportSource& s) {
       return roughly("stage3_max_reuse_distance beyond the model: whatever was gathered stays until its backward");
     case ReshardMode::group: break;
   }
-  return written(fmt::format("zero_hpz_partition_size = {} (ZeRO++)", s.fsdp().reshard_after_forward.group));
+  return written(fmt::format("zero_hpz_partition_size = {} (ZeRO++)", secondary(s)));
 }
 
 Said forward_prefetch(const ExportSource& s) {
@@ -195,7 +207,7 @@ Said accumulate_mode(const ExportSource& s) {
 
 Said batch(const ExportSource&) { return written("train_micro_batch_size_per_gpu"); }
 Said optimizer(const ExportSource&) { return written("optimizer"); }
-Said clip_norm(const ExportSource& s) { return s.config.train.clip_norm > 0 ? written("gradient_clipping") : same(); }
+Said clip_norm(const ExportSource&) { return written("gradient_clipping"); }
 
 Said checkpointing(const ExportSource& s) {
   return s.fsdp().activation_checkpointing
@@ -254,9 +266,7 @@ ordered_json zero_part(const ExportSource& s) {
   part["stage3_max_live_parameters"] = max_live(s);
   part["stage3_max_reuse_distance"] = max_reuse(s);
   part["stage3_param_persistence_threshold"] = persistence(s);
-  if (s.fsdp().strategy == Strategy::hybrid_shard) part["mics_shard_size"] = s.config.mesh.shard;
-  if (s.fsdp().reshard_after_forward.mode == ReshardMode::group)
-    part["zero_hpz_partition_size"] = s.fsdp().reshard_after_forward.group;
+  if (secondary(s) > 1) part["zero_hpz_partition_size"] = secondary(s);
   return part;
 }
 
@@ -276,8 +286,8 @@ std::vector<ExportFile> write(const ExportSource& s, const std::vector<std::stri
   const config::Train& train = s.config.train;
   ordered_json out{{"_comment", notes},
                    {"train_micro_batch_size_per_gpu", train.batch_per_rank},
-                   {"gradient_accumulation_steps", train.accumulate}};
-  if (train.clip_norm > 0) out["gradient_clipping"] = train.clip_norm;
+                   {"gradient_accumulation_steps", train.accumulate},
+                   {"gradient_clipping", train.clip_norm}};
   out["bf16"] = {{"enabled", s.fsdp().param_dtype == DType::bf16}};
   out["communication_data_type"] = s.fsdp().reduce_dtype == DType::bf16 ? "bf16" : "fp32";
   out["zero_optimization"] = zero_part(s);

@@ -30,19 +30,26 @@ Said say(const ExportTarget& target, const ExportSource& source, const config::F
   if (rule->say != nullptr) return rule->say(source);
   const config::Value theirs = field.write(source.reference);
   if (field.write(source.config) == theirs) return same();
-  return lost(rule->instead.empty() ? fmt::format("it does as {} = {}", field.name(), config::to_toml(theirs))
-                                    : std::string(rule->instead));
+  return lost(rule->instead.empty()
+                  ? fmt::format("it does as {} = {} ({})", field.key, config::to_toml(theirs), field.meaning)
+                  : std::string(rule->instead));
+}
+
+std::string count(std::int64_t n, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", n, n == 1 ? one : many);
 }
 
 std::string model_line(const config::RunConfig& config) {
   const config::Model& model = config.model;
+  const config::Train& train = config.train;
   const bool decoder = model.kind == config::ModelKind::decoder;
   return fmt::format(
-      "Chosen for {} rank{}, a{} of {} {} of width {}, {} {} of {} a rank and microbatch, {} microbatch{} a step.",
-      config.mesh.ranks, config.mesh.ranks == 1 ? "" : "s", decoder ? " decoder" : "n mlp", model.layers,
-      decoder ? "blocks" : "layers", model.width, config.train.batch_per_rank, decoder ? "sequence(s)" : "sample(s)",
-      decoder ? fmt::format("{} tokens", config.train.seq_len) : fmt::format("{} features", model.in_features),
-      config.train.accumulate, config.train.accumulate == 1 ? "" : "es");
+      "Chosen for {} and a{} of {}, width {}; {} a rank and microbatch, {} a step.",
+      count(config.mesh.ranks, "rank", "ranks"), decoder ? " decoder" : "n mlp",
+      decoder ? count(model.layers, "block", "blocks") : count(model.layers, "layer", "layers"), model.width,
+      decoder ? fmt::format("{} of {} tokens", count(train.batch_per_rank, "sequence", "sequences"), train.seq_len)
+              : count(train.batch_per_rank, "sample", "samples"),
+      count(train.accumulate, "microbatch", "microbatches"));
 }
 
 void add_notes(std::vector<std::string>& lines, const Export& made, Fate fate, std::string_view title) {
@@ -58,7 +65,7 @@ std::vector<std::string> notes_of(const ExportTarget& target, const ExportSource
                                  model_line(source.config)};
   add_notes(lines, made, Fate::lost, "No word for these here; what it does instead:");
   add_notes(lines, made, Fate::roughly, "Near, not the same:");
-  add_notes(lines, made, Fate::yours, "For your training script or the environment:");
+  add_notes(lines, made, Fate::yours, "For your training script, launcher or environment:");
   return lines;
 }
 
@@ -91,7 +98,8 @@ std::int64_t ExportSource::largest_unit() const {
 }
 
 std::span<const ExportTarget> export_targets() {
-  static const std::array kTargets{pytorch_fsdp2(), pytorch_fsdp1(), deepspeed()};
+  static const std::array kTargets{pytorch_fsdp2(), pytorch_fsdp1(), deepspeed(),  megatron_fsdp(),
+                                   torchtitan(),    accelerate(),    hf_trainer(), maxtext()};
   return kTargets;
 }
 

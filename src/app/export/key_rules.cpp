@@ -21,10 +21,10 @@ Said cta_policy(const ExportSource& s) {
 Said min_ctas(const ExportSource& s) { return nccl_variable("NCCL_MIN_CTAS", s.config.nccl.min_ctas); }
 Said max_ctas(const ExportSource& s) { return nccl_variable("NCCL_MAX_CTAS", s.config.nccl.max_ctas); }
 
-Said your_loader(const ExportSource&) { return yours("your data loader's"); }
-Said your_loop(const ExportSource&) { return yours("your training loop's"); }
-Said your_optimizer(const ExportSource&) { return yours("your optimizer's"); }
-Said your_launcher(const ExportSource&) { return yours("your launcher's"); }
+Said your_loader(const ExportSource&) { return yours("in your data loader"); }
+Said your_loop(const ExportSource&) { return yours("in your training loop"); }
+Said your_optimizer(const ExportSource&) { return yours("in your optimizer"); }
+Said your_launcher(const ExportSource&) { return yours("to your launcher"); }
 
 constexpr std::array kCommon = std::to_array<KeyRule>({
     {"mesh.ranks", your_launcher},
@@ -101,6 +101,11 @@ bool frees_after_forward(const ExportSource& s) {
     case Mode::automatic: break;
   }
   return s.fsdp().strategy == config::Strategy::full_shard || s.fsdp().strategy == config::Strategy::hybrid_shard;
+}
+
+bool prefetches_forward(const ExportSource& s) {
+  const config::Prefetch::Mode mode = s.fsdp().forward_prefetch.mode;
+  return mode != config::Prefetch::Mode::implicit && mode != config::Prefetch::Mode::none;
 }
 
 int units_ahead(const ExportSource& s, const config::Prefetch& prefetch) {

@@ -21,6 +21,8 @@ std::span<const KeyRule> common_rules();
 
 /// Units are freed after forward, the root aside: by the strategy's rule or because the key says so.
 bool frees_after_forward(const ExportSource& source);
+/// Some unit is gathered ahead in forward because a key says so, not because the host runs ahead.
+bool prefetches_forward(const ExportSource& source);
 /// Units ahead that a prefetch of this kind fetches, by the size of the largest unit where it counts elements; 0: none
 /// are named.
 int units_ahead(const ExportSource& source, const config::Prefetch& prefetch);

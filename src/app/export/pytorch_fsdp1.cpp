@@ -38,11 +38,6 @@ std::string_view word(Strategy strategy) {
   return "_HYBRID_SHARD_ZERO2";
 }
 
-bool prefetches_forward(const ExportSource& s) {
-  const Prefetch::Mode mode = s.fsdp().forward_prefetch.mode;
-  return mode != Prefetch::Mode::implicit && mode != Prefetch::Mode::none;
-}
-
 /// "BACKWARD_PRE", "BACKWARD_POST" or "None".
 std::string_view backward_word(const ExportSource& s) {
   switch (s.fsdp().backward_prefetch.mode) {
@@ -211,13 +206,12 @@ class Group(nn.Module):
 
 def group_blocks(model):
     """Puts groups into the place of the blocks, and returns them. The model must call its blocks one after another."""
-    blocks = iter(blocks_of(model))
-    units = [Group([next(blocks) for _ in range(count)]) for count in BLOCKS_OF_UNITS]
-    inside = {m for unit in units for m in unit.blocks}
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if isinstance(child, nn.ModuleList) and len(child) == BLOCKS and child[0] in inside:
-                setattr(module, name, nn.ModuleList(units))
+    blocks = blocks_of(model)
+    rest = iter(blocks)
+    units = [Group([next(rest) for _ in range(count)]) for count in BLOCKS_OF_UNITS]
+    owner, name = next((module, name) for module in model.modules() for name, child in module.named_children()
+                       if isinstance(child, nn.ModuleList) and list(child) == blocks)
+    setattr(owner, name, nn.ModuleList(units))
     return units
 
 )";
@@ -275,7 +269,7 @@ def train_step(model, optimizer, microbatches, loss_of):
         (loss_of(model, batch) / len(microbatches)).backward()
 )";
   }
-  return text + python_update(s, fmt::format("model.clip_grad_norm_({})", s.config.train.clip_norm));
+  return text + python_update(s, fmt::format("    model.clip_grad_norm_({})\n", s.config.train.clip_norm));
 }
 
 std::vector<ExportFile> write(const ExportSource& s, const std::vector<std::string>& notes) {

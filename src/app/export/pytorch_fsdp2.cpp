@@ -41,11 +41,7 @@ std::vector<int> depths(const ExportSource& s, const Prefetch& prefetch, bool fo
   return result;
 }
 
-/// FSDP2 prefetches forward by running ahead, and one unit in backward: no lists.
-bool lists_forward(const ExportSource& s) {
-  const Prefetch::Mode mode = s.fsdp().forward_prefetch.mode;
-  return mode != Prefetch::Mode::implicit && mode != Prefetch::Mode::none;
-}
+/// FSDP2 prefetches one unit in backward by itself, without a list.
 bool lists_backward(const ExportSource& s) {
   const Prefetch::Mode mode = s.fsdp().backward_prefetch.mode;
   return mode != Prefetch::Mode::pre && mode != Prefetch::Mode::post;
@@ -60,6 +56,8 @@ bool keeps_unreduced(const ExportSource& s) {
   return s.fsdp().keep_unreduced && s.config.train.accumulate > 1 &&
          s.config.train.accumulate_mode == AccumulateMode::no_sync && !frees_after_forward(s);
 }
+
+bool mixed(const ExportSource& s) { return s.fsdp().param_dtype != DType::f32 || s.fsdp().reduce_dtype != DType::f32; }
 
 std::string reshard_value(const ExportSource& s) {
   using Mode = config::ReshardAfterForward::Mode;
@@ -156,12 +154,19 @@ Said root_prefetches_backward(const ExportSource& s) {
              : written("model.set_modules_to_backward_prefetch([model]), which gathers nothing");
 }
 
-Said reduce_scatter_buffers(const ExportSource& s) {
+/// As many as there are units bounds nothing.
+int input_buffers(const ExportSource& s) {
   const int buffers = s.fsdp().reduce_scatter_buffers;
-  if (buffers == 1) return same();
-  const auto all = s.plan.units.size();
-  return written(
-      fmt::format("set_reduce_scatter_max_input_buffers({})", buffers == 0 ? static_cast<int>(all) : buffers));
+  return buffers > 0 ? buffers : static_cast<int>(s.plan.units.size());
+}
+
+Said reduce_scatter_buffers(const ExportSource& s) {
+  const std::string call = fmt::format("set_reduce_scatter_max_input_buffers({})", input_buffers(s));
+  switch (s.fsdp().reduce_scatter_buffers) {
+    case 0: return roughly(call + ": one for each unit, all of them held to the end of backward");
+    case 1: return same();
+    default: return written(call);
+  }
 }
 
 Said separate_comm(const ExportSource& s) {
@@ -173,11 +178,11 @@ Said wrap(const ExportSource& s) {
 }
 
 Said param_dtype(const ExportSource& s) {
-  if (s.fsdp().param_dtype == DType::f32 && s.fsdp().reduce_dtype == DType::f32) return same();
+  if (!mixed(s)) return same();
   return written(fmt::format("MixedPrecisionPolicy(param_dtype={})", torch_dtype(s.fsdp().param_dtype)));
 }
 Said reduce_dtype(const ExportSource& s) {
-  if (s.fsdp().param_dtype == DType::f32 && s.fsdp().reduce_dtype == DType::f32) return same();
+  if (!mixed(s)) return same();
   return written(fmt::format("MixedPrecisionPolicy(reduce_dtype={})", torch_dtype(s.fsdp().reduce_dtype)));
 }
 
@@ -249,27 +254,12 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"nccl.register_buffers", register_buffers},
 });
 
-std::string imports(const ExportSource& s) {
-  std::string text = s.fsdp().activation_checkpointing ? "import functools\n\n" : "";
-  text += "import torch\n";
-  if (s.fsdp().shard_threshold > 0) text += "import torch.distributed as dist\n";
-  text += "from torch import nn\n";
-  if (s.fsdp().activation_checkpointing) {
-    text +=
-        "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (\n"
-        "    CheckpointImpl, apply_activation_checkpointing, checkpoint_wrapper)\n";
-  }
-  return text +
-         "from torch.distributed.device_mesh import init_device_mesh\n"
-         "from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard\n";
-}
-
 /// Arguments of every fully_shard() call after `mesh`.
 std::string arguments(const ExportSource& s) {
   std::string text;
   if (!reshard_value(s).empty()) text += fmt::format(", reshard_after_forward={}", reshard_value(s));
-  if (s.fsdp().param_dtype != DType::f32 || s.fsdp().reduce_dtype != DType::f32) text += ", mp_policy=policy";
-  if (s.fsdp().shard_threshold > 0) text += ", ignored_params=replicated_parameters(model)";
+  if (mixed(s)) text += ", mp_policy=policy";
+  if (s.fsdp().shard_threshold > 0) text += ", ignored_params=replicated";
   return text;
 }
 
@@ -288,9 +278,10 @@ def head_of(model):
   }
   if (s.fsdp().shard_threshold > 0) {
     text += fmt::format(R"(
-def replicated_parameters(model):
-    """Too small to be worth splitting: every rank holds them whole."""
-    return {{p for p in model.parameters() if p.numel() < {}}}
+def by_size(model):
+    """Parameters to be split, and those that are too small for that: every rank holds them whole."""
+    parameters = list(model.parameters())
+    return [p for p in parameters if p.numel() >= {0}], [p for p in parameters if p.numel() < {0}]
 
 )",
                         s.fsdp().shard_threshold);
@@ -302,7 +293,8 @@ def replicated_parameters(model):
 std::string settings(const ExportSource& s) {
   const config::Fsdp& fsdp = s.fsdp();
   std::string text;
-  if (fsdp.reduce_scatter_buffers != 1) text += fmt::format("    model.{}\n", reduce_scatter_buffers(s).text);
+  if (input_buffers(s) != 1)
+    text += fmt::format("    model.set_reduce_scatter_max_input_buffers({})\n", input_buffers(s));
   if (fsdp.separate_reduce_scatter_comm) text += "    model.set_separate_reduce_scatter_group(True)\n";
   std::string each;
   if (fsdp.gradient_scaling == config::GradientScaling::sum)
@@ -316,9 +308,25 @@ std::string settings(const ExportSource& s) {
   return text;
 }
 
+std::string imports(const ExportSource& s) {
+  std::string text = s.fsdp().activation_checkpointing ? "import functools\n\n" : "";
+  text += "import torch\n";
+  if (s.fsdp().shard_threshold > 0) text += "import torch.distributed as dist\n";
+  text += "from torch import nn\n";
+  if (s.fsdp().activation_checkpointing) {
+    text +=
+        "from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (\n"
+        "    CheckpointImpl, apply_activation_checkpointing, checkpoint_wrapper)\n";
+  }
+  text += "from torch.distributed.device_mesh import init_device_mesh\n";
+  const bool each = settings(s).find("FSDPModule") != std::string::npos;
+  return text + fmt::format("from torch.distributed.fsdp import {}{}fully_shard\n", each ? "FSDPModule, " : "",
+                            mixed(s) ? "MixedPrecisionPolicy, " : "");
+}
+
 std::string prefetch_lists(const ExportSource& s) {
   std::string text;
-  if (lists_forward(s)) {
+  if (prefetches_forward(s)) {
     text += "    # Units to gather before a unit computes: those of the root, then those of each unit.\n";
     text += fmt::format("    ahead = {}\n", python_runs(depths(s, s.fsdp().forward_prefetch, true)));
     text += "    model.set_modules_to_forward_prefetch(units[:ahead[0]])\n";
@@ -348,10 +356,11 @@ std::string apply(const ExportSource& s) {
   const config::Fsdp& fsdp = s.fsdp();
   std::string text = "\ndef apply_fsdp(model, mesh):\n";
   if (fsdp.activation_checkpointing) text += "    checkpoint_blocks(model)\n";
-  if (fsdp.param_dtype != DType::f32 || fsdp.reduce_dtype != DType::f32) {
+  if (mixed(s)) {
     text += fmt::format("    policy = MixedPrecisionPolicy(param_dtype={}, reduce_dtype={})\n",
                         torch_dtype(fsdp.param_dtype), torch_dtype(fsdp.reduce_dtype));
   }
+  if (fsdp.shard_threshold > 0) text += "    replicated = set(by_size(model)[1])\n";
   const std::string others = arguments(s);
   text += "    units = []\n";
   if (fsdp.wrap.mode != config::Wrap::Mode::model) {
@@ -366,6 +375,12 @@ std::string apply(const ExportSource& s) {
   }
   text += fmt::format("    fully_shard(model, mesh=mesh{})\n", others);
   return text + settings(s) + prefetch_lists(s) + "    return model\n\n";
+}
+
+/// PyTorch updates several parameters at once, but not split and whole ones together.
+std::string optimizer(const ExportSource& s) {
+  if (s.fsdp().shard_threshold == 0) return python_optimizer(s);
+  return python_optimizer(s, "[{\"params\": some} for some in by_size(model) if some]");
 }
 
 std::string step(const ExportSource& s) {
@@ -385,19 +400,29 @@ def train_step(model, optimizer, microbatches, loss_of):
               ? "    for batch in microbatches:\n"
               : "    for i, batch in enumerate(microbatches):\n        last = i + 1 == len(microbatches)\n" + before;
   text += "        (loss_of(model, batch) / len(microbatches)).backward()\n";
-  if (s.fsdp().shard_threshold > 0) {
-    text +=
-        "    for parameter in model.parameters():\n"
-        "        if not hasattr(parameter, \"full_tensor\") and parameter.grad is not None:\n"
-        "            dist.all_reduce(parameter.grad.div_(dist.get_world_size()))\n";
+  if (s.fsdp().shard_threshold == 0) {
+    return text + python_update(s, fmt::format("    torch.nn.utils.clip_grad_norm_(model.parameters(), {})\n",
+                                               s.config.train.clip_norm));
   }
-  return text + python_update(
-                    s, fmt::format("torch.nn.utils.clip_grad_norm_(model.parameters(), {})", s.config.train.clip_norm));
+  text += R"(    sharded, replicated = by_size(model)
+    for parameter in replicated:
+        dist.all_reduce(parameter.grad.div_(dist.get_world_size()))
+)";
+  return text +
+         python_update(
+             s,
+             fmt::format(
+                 R"(    norms = [torch.nn.utils.get_total_norm([p.grad for p in some]) for some in (sharded, replicated) if some]
+    norm = torch.stack([n.full_tensor() if hasattr(n, "full_tensor") else n for n in norms]).norm()
+    for some in (sharded, replicated):
+        torch.nn.utils.clip_grads_with_norm_(some, {}, norm)
+)",
+                 s.config.train.clip_norm));
 }
 
 std::vector<ExportFile> write(const ExportSource& s, const std::vector<std::string>& notes) {
   return {{"pytorch_fsdp2.py", python_head(notes, imports(s)) + python_constants(s) + python_mesh(s) + python_blocks() +
-                                   python_checkpointing(s) + helpers(s) + apply(s) + python_optimizer(s) + step(s)}};
+                                   python_checkpointing(s) + helpers(s) + apply(s) + optimizer(s) + step(s)}};
 }
 
 std::string_view engine(const config::RunConfig&) { return "fsdp2"; }

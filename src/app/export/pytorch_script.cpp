@@ -65,23 +65,22 @@ def checkpoint_blocks(model):
     apply_activation_checkpointing(model, checkpoint_wrapper_fn=wrapper, check_fn=lambda m: m in chosen)
 
 )",
-                     every == 1 ? "each block" : fmt::format("every {}th block", every),
+                     every == 1 ? "each block" : fmt::format("one block in {}", every),
                      every == 1 ? "" : fmt::format("[::{}]", every));
 }
 
-std::string python_optimizer(const ExportSource& s) {
+std::string python_optimizer(const ExportSource& s, std::string_view parameters) {
   const config::Train& train = s.config.train;
   const std::string how =
       train.optimizer == config::Optimizer::sgd
-          ? fmt::format("torch.optim.SGD(model.parameters(), lr={}, weight_decay={})", train.learning_rate,
-                        train.weight_decay)
-          : fmt::format("torch.optim.AdamW(model.parameters(), lr={}, betas=({}, {}), eps={}, weight_decay={})",
-                        train.learning_rate, train.beta1, train.beta2, train.epsilon, train.weight_decay);
-  return fmt::format("\ndef make_optimizer(model):\n    return {}\n\n", how);
+          ? fmt::format("SGD({}, lr={}, weight_decay={})", parameters, train.learning_rate, train.weight_decay)
+          : fmt::format("AdamW({}, lr={}, betas=({}, {}), eps={}, weight_decay={})", parameters, train.learning_rate,
+                        train.beta1, train.beta2, train.epsilon, train.weight_decay);
+  return fmt::format("\ndef make_optimizer(model):\n    return torch.optim.{}\n\n", how);
 }
 
 std::string python_update(const ExportSource& s, std::string_view clip) {
-  const std::string clipping = s.config.train.clip_norm > 0 ? fmt::format("    {}\n", clip) : "";
+  const std::string clipping = s.config.train.clip_norm > 0 ? std::string(clip) : "";
   return clipping + "    optimizer.step()\n    optimizer.zero_grad()\n";
 }
 

@@ -24,10 +24,10 @@ std::string python_blocks();
 /// checkpoint_blocks(model), which wraps blocks so that backward recomputes them; empty if none is.
 std::string python_checkpointing(const ExportSource& source);
 
-/// make_optimizer(model).
-std::string python_optimizer(const ExportSource& source);
+/// make_optimizer(model), of these `parameters` of it.
+std::string python_optimizer(const ExportSource& source, std::string_view parameters = "model.parameters()");
 
-/// The end of train_step(): clipping, the update, and gradients forgotten.
+/// The end of train_step(): `clip`, lines that clip, if that is asked; the update, and gradients forgotten.
 std::string python_update(const ExportSource& source, std::string_view clip);
 
 /// Rules of the keys that the script above holds whichever FSDP it is.

@@ -8,5 +8,10 @@ namespace fsdpbench::app {
 ExportTarget pytorch_fsdp2();
 ExportTarget pytorch_fsdp1();
 ExportTarget deepspeed();
+ExportTarget megatron_fsdp();
+ExportTarget torchtitan();
+ExportTarget accelerate();
+ExportTarget hf_trainer();
+ExportTarget maxtext();
 
 }  // namespace fsdpbench::app

@@ -1,0 +1,308 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ranges>
+#include <set>
+#include <sstream>
+
+#include "app/export/export_target.h"
+#include "app/export/key_rules.h"
+#include "base/error.h"
+#include "config/load.h"
+#include "config/presets.h"
+#include "config/validate.h"
+#include "support/random_config.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using config::Value;
+using ::testing::HasSubstr;
+
+const std::filesystem::path kGolden = FSDPBENCH_GOLDEN_DIR;
+
+/// Four microbatches on 2 x 4 ranks: nothing is without effect because there is only one of it.
+config::RunConfig busy_config(std::string_view preset) {
+  config::RunConfig config;
+  for (const auto& [key, value] : config::fsdp_preset(preset)) config::find_field(key)->read(config, value);
+  config.fsdp.preset = preset;
+  config.mesh.ranks = 8;
+  config.train.accumulate = 4;
+  config.fsdp.activation_checkpointing = true;
+  return config;
+}
+
+/// Another valid value of every key; after it what else must be set, also where the key is not changed yet.
+const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_values() {
+  using Settings = std::vector<std::pair<std::string, Value>>;
+  const auto text = [](const char* value) { return Value(std::string(value)); };
+  const auto number = [](std::int64_t value) { return Value(value); };
+  static const std::map<std::string, Settings> kOthers{
+      {"mesh.ranks", {{"mesh.ranks", number(16)}}},
+      {"mesh.shard", {{"mesh.shard", number(2)}, {"fsdp.strategy", text("hybrid_shard")}, {"mesh.shard", number(4)}}},
+      {"mesh.replicate",
+       {{"mesh.replicate", number(2)}, {"fsdp.strategy", text("hybrid_shard")}, {"mesh.replicate", number(4)}}},
+      {"train.seq_len", {{"train.seq_len", number(64)}}},
+      {"train.batch_per_rank", {{"train.batch_per_rank", number(7)}}},
+      {"train.accumulate", {{"train.accumulate", number(3)}}},
+      {"train.accumulate_mode", {{"train.accumulate_mode", text("no_sync")}}},
+      {"train.optimizer", {{"train.optimizer", text("sgd")}}},
+      {"train.learning_rate", {{"train.learning_rate", 0.123}}},
+      {"train.beta1", {{"train.beta1", 0.5}}},
+      {"train.beta2", {{"train.beta2", 0.5}}},
+      {"train.epsilon", {{"train.epsilon", 0.5}}},
+      {"train.weight_decay", {{"train.weight_decay", 0.5}}},
+      {"train.clip_norm", {{"train.clip_norm", 0.5}}},
+      {"fsdp.strategy", {{"fsdp.strategy", text("no_shard")}}},
+      {"fsdp.layout", {{"fsdp.layout", text("flat")}}},
+      {"fsdp.reshard_after_forward", {{"fsdp.reshard_after_forward", number(2)}}},
+      {"fsdp.reshard_after_backward", {{"fsdp.reshard_after_backward", false}}},
+      {"fsdp.keep_unreduced",
+       {{"fsdp.keep_unreduced", true},
+        {"fsdp.strategy", text("shard_grad_op")},
+        {"train.accumulate_mode", text("no_sync")}}},
+      {"fsdp.wait_each_backward", {{"fsdp.wait_each_backward", false}}},
+      {"fsdp.gradients_after_views", {{"fsdp.gradients_after_views", true}}},
+      {"fsdp.forward_prefetch",
+       {{"fsdp.forward_prefetch", number(3)},
+        {"fsdp.forward_prefetch", text("none")},
+        {"fsdp.backward_prefetch", text("none")}}},
+      {"fsdp.learn_execution_order", {{"fsdp.learn_execution_order", true}}},
+      {"fsdp.backward_prefetch",
+       {{"fsdp.backward_prefetch", number(3)},
+        {"fsdp.forward_prefetch", text("none")},
+        {"fsdp.backward_prefetch", text("none")}}},
+      {"fsdp.all_gather_limit", {{"fsdp.all_gather_limit", text("strict:3")}}},
+      {"fsdp.reduce_scatter_buffers", {{"fsdp.reduce_scatter_buffers", number(3)}}},
+      {"fsdp.separate_reduce_scatter_comm", {{"fsdp.separate_reduce_scatter_comm", true}}},
+      {"fsdp.wrap", {{"fsdp.wrap", text("blocks:2")}}},
+      {"fsdp.param_dtype", {{"fsdp.param_dtype", text("bf16")}}},
+      {"fsdp.reduce_dtype", {{"fsdp.reduce_dtype", text("bf16")}}},
+      {"fsdp.gradient_scaling", {{"fsdp.gradient_scaling", text("sum")}}},
+      {"fsdp.activation_checkpointing", {{"fsdp.activation_checkpointing", false}}},
+      {"fsdp.checkpoint_every", {{"fsdp.checkpoint_every", number(2)}}},
+      {"fsdp.recompute_share", {{"fsdp.recompute_share", 0.5}}},
+      {"fsdp.fp8_products", {{"fsdp.fp8_products", true}}},
+      {"fsdp.shard_threshold", {{"fsdp.shard_threshold", number(1000)}}},
+      {"fsdp.max_live_parameters", {{"fsdp.max_live_parameters", number(12345)}}},
+      {"fsdp.max_reuse_distance", {{"fsdp.max_reuse_distance", number(12345)}}},
+      {"fsdp.persistence_threshold", {{"fsdp.persistence_threshold", number(12345)}}},
+      {"fsdp.gathers_ascend", {{"fsdp.gathers_ascend", true}}},
+      {"fsdp.gathers_follow_compute", {{"fsdp.gathers_follow_compute", true}}},
+      {"fsdp.root_prefetches_backward", {{"fsdp.root_prefetches_backward", false}}},
+      {"fsdp.free_lane", {{"fsdp.free_lane", text("all_gather")}}},
+      {"fsdp.reduce_bucket", {{"fsdp.reduce_bucket", number(12345)}}},
+      {"fsdp.reduce_by", {{"fsdp.reduce_by", text("all_reduce")}}},
+      {"fsdp.reduce_lane", {{"fsdp.reduce_lane", text("compute")}}},
+      {"fsdp.reduce_lag", {{"fsdp.reduce_lag", number(2)}}},
+      {"fsdp.reductions_in_flight", {{"fsdp.reductions_in_flight", number(3)}}},
+      {"fsdp.reduce_scatter_elements", {{"fsdp.reduce_scatter_elements", number(12345)}}},
+      {"fsdp.gradient_copy_in", {{"fsdp.gradient_copy_in", true}}},
+      {"fsdp.head_unit", {{"fsdp.head_unit", true}}},
+      {"fsdp.unit_padding_pct", {{"fsdp.unit_padding_pct", 3.0}}},
+      {"fsdp.gradient_divide_factor", {{"fsdp.gradient_divide_factor", 7.0}}},
+      {"fsdp.host_sync_at_group_shard", {{"fsdp.host_sync_at_group_shard", true}}},
+      {"nccl.register_buffers", {{"nccl.register_buffers", text("window")}}},
+      {"nccl.cta_policy", {{"nccl.cta_policy", text("efficiency")}}},
+      {"nccl.min_ctas", {{"nccl.min_ctas", number(3)}}},
+      {"nccl.max_ctas", {{"nccl.max_ctas", number(9)}}},
+  };
+  return kOthers;
+}
+
+std::string all_text(const Export& made) {
+  std::string text;
+  for (const ExportFile& file : made.files) text += file.text;
+  return text;
+}
+
+Export exported(const ExportTarget& target, config::RunConfig config) {
+  config::validate(config);
+  return make_export(target, config);
+}
+
+TEST(Export, EveryKeyHasARuleInEverySystem) {
+  for (const ExportTarget& target : export_targets()) {
+    for (const config::Field* field : exported_fields()) {
+      EXPECT_NE(find_rule(target, field->name()), nullptr)
+          << field->name() << " needs a line in app/export: in key_rules.cpp, or in the table of " << target.name;
+    }
+  }
+}
+
+TEST(Export, EveryRuleIsOfAKeyAndStandsOnce) {
+  std::set<std::string> keys;
+  for (const config::Field* field : exported_fields()) keys.insert(field->name());
+  const auto check = [&](std::string_view table, std::span<const KeyRule> rules) {
+    for (const KeyRule& rule : rules) {
+      EXPECT_TRUE(keys.contains(std::string(rule.key))) << table << ": " << rule.key;
+      // The Trainer's own come before those that it shares with Accelerate.
+      EXPECT_LE(std::ranges::count(rules, rule.key, &KeyRule::key), table == "hf-trainer" ? 2 : 1)
+          << table << ": " << rule.key;
+    }
+  };
+  check("common", common_rules());
+  for (const ExportTarget& target : export_targets()) {
+    check(target.name, target.rules);
+  }
+}
+
+/// `wanted`; where `config` has that already, a Boolean's opposite or what is built in.
+Value another(const config::Field& field, const config::RunConfig& config, const Value& wanted) {
+  const Value now = field.write(config);
+  if (now != wanted) return wanted;
+  if (const bool* flag = std::get_if<bool>(&now)) return !*flag;
+  return field.write(busy_config("fsdp2"));
+}
+
+/// A configuration that is the system's own, and one in which `field` is another.
+std::pair<config::RunConfig, config::RunConfig> with_another(const ExportTarget& target, const config::Field& field) {
+  const auto& settings = other_values().at(field.name());
+  config::RunConfig base = busy_config(target.engine(busy_config("fsdp2")));
+  for (const auto& [key, value] : settings | std::views::drop(1)) config::find_field(key)->read(base, value);
+  config::RunConfig changed = base;
+  field.read(changed, another(field, base, settings.front().second));
+  EXPECT_NE(base, changed) << target.name << ": " << field.name();
+  return {base, changed};
+}
+
+// The files must say so of any key that is changed: in the system's words or in a note.
+TEST(Export, NoChangedKeyIsDroppedSilently) {
+  for (const config::Field* field : exported_fields()) {
+    ASSERT_TRUE(other_values().contains(field->name())) << field->name() << " needs another value in this test";
+    for (const ExportTarget& target : export_targets()) {
+      const auto [base, changed] = with_another(target, *field);
+      EXPECT_NE(all_text(exported(target, base)), all_text(exported(target, changed)))
+          << target.name << " says nothing of " << field->name();
+    }
+  }
+}
+
+/// What the files say in the system's own words: no comment, no docstring.
+std::string without_notes(const ExportFile& file) {
+  std::istringstream in(file.text);
+  std::string text;
+  bool docstring = false;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("\"\"\"")) docstring = !docstring;
+    if (!docstring && !line.starts_with("#") && !line.starts_with("\"\"\"")) text += line + '\n';
+  }
+  return text;
+}
+
+// A key that is said to be lost is not in the system's words; one that is written is.
+TEST(Export, FilesDoWhatIsSaidOfAKey) {
+  const auto words = [](const Export& made) {
+    std::string text;
+    for (const ExportFile& file : made.files) text += without_notes(file);
+    return text;
+  };
+  for (const ExportTarget& target : export_targets()) {
+    if (target.name == "deepspeed") continue;  // its notes are a key of the JSON
+    for (const config::Field* field : exported_fields()) {
+      const auto [base, changed] = with_another(target, *field);
+      const Export before = exported(target, base), after = exported(target, changed);
+      const auto old_fate = std::ranges::find(before.keys, field->name(), &KeyFate::key)->said.fate;
+      const auto fate = std::ranges::find(after.keys, field->name(), &KeyFate::key)->said.fate;
+      if (field->table == "fsdp" && fate == Fate::lost && old_fate != Fate::written && old_fate != Fate::roughly) {
+        EXPECT_EQ(words(before), words(after)) << target.name << ": " << field->name() << " is said to be lost";
+      }
+      if (fate == Fate::written) {
+        EXPECT_NE(words(before), words(after)) << target.name << ": " << field->name() << " is said to be written";
+      }
+    }
+  }
+}
+
+TEST(Export, FilesNameWhatIsLost) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    config::RunConfig config = fsdpbench::testing::random_config(random);
+    for (const ExportTarget& target : export_targets()) {
+      Export made;
+      try {
+        made = exported(target, config);
+      } catch (const ConfigError&) {
+        continue;  // keys that contradict each other
+      }
+      for (const KeyFate& key : made.with(Fate::lost)) {
+        EXPECT_FALSE(key.said.text.empty()) << target.name << ": " << key.key;
+        EXPECT_THAT(made.files.front().text, HasSubstr(key.key + " = ")) << target.name;
+      }
+    }
+  }
+}
+
+TEST(Export, FilesOfAllSystemsHaveNamesOfTheirOwn) {
+  std::set<std::string> names;
+  for (const ExportTarget& target : export_targets()) {
+    for (const ExportFile& file : exported(target, {}).files) {
+      EXPECT_TRUE(names.insert(file.name).second) << file.name;
+      EXPECT_THAT(std::string(target.what), HasSubstr(target.name.starts_with("pytorch") ? "script" : file.name));
+    }
+  }
+}
+
+TEST(Export, FsdpOfItsOwnSystemLosesNothing) {
+  for (const auto& [name, preset] : {std::pair{"pytorch-fsdp2", "fsdp2"},
+                                     {"pytorch-fsdp1", "fsdp1"},
+                                     {"maxtext", "xla"},
+                                     {"maxtext", "xla-pipelined"}}) {
+    const Export made = exported(find_export_target(name), busy_config(preset));
+    for (const KeyFate& key : made.with(Fate::lost)) ADD_FAILURE() << name << ": " << key.key << ": " << key.said.text;
+  }
+}
+
+TEST(Export, ZeroStageFollowsThePreset) {
+  for (const auto& [preset, stage] : {std::pair{"deepspeed-z1", 1},
+                                      {"deepspeed-z2", 2},
+                                      {"deepspeed-z3", 3},
+                                      {"deepspeed-z3-hpz", 3},
+                                      {"fsdp2", 3}}) {
+    const Export made = exported(find_export_target("deepspeed"), busy_config(preset));
+    const nlohmann::json json = nlohmann::json::parse(made.files.front().text);
+    EXPECT_EQ(json["zero_optimization"]["stage"], stage) << preset;
+  }
+}
+
+TEST(Export, UnknownNameSuggestsTheNearest) {
+  EXPECT_EQ(read_export_targets("deepspeed,maxtext,deepspeed").size(), 2U);
+  EXPECT_EQ(read_export_targets("all").size(), export_targets().size());
+  for (const auto& [name, nearest] : {std::pair{"pytorch-fsdp", "pytorch-fsdp"},
+                                      {"deepsped", "'deepspeed'"},
+                                      {"accelerate,torchtitn", "'torchtitan'"}}) {
+    try {
+      read_export_targets(name);
+      ADD_FAILURE() << name;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(nearest));
+      EXPECT_THAT(error.what(), HasSubstr("known are"));
+    }
+  }
+  EXPECT_THROW(read_export_targets("deepspeed,"), ConfigError);
+}
+
+TEST(Export, IsAsStored) {
+  int compared = 0;
+  for (const auto& folder : std::filesystem::directory_iterator(kGolden)) {
+    if (!folder.is_directory()) continue;
+    config::RunConfig config = config::load_profile((folder.path() / "profile.toml").string());
+    for (const ExportTarget& target : export_targets()) {
+      for (const ExportFile& file : exported(target, config).files) {
+        std::ifstream in(folder.path() / file.name);
+        const std::string stored((std::istreambuf_iterator<char>(in)), {});
+        EXPECT_EQ(file.text, stored) << folder.path() / file.name
+                                     << ": tests/golden/README.md says how to store it anew";
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GE(compared, 40);
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

@@ -1,0 +1,194 @@
+"""Gives the stored exports of tests/golden/export to those who will read them: `python parsers.py [NAME …]`.
+
+Each system's own parser must take its file, and make of it what the file says. A system that is not installed is
+skipped, with the reason; `make peer-parsers` installs all that PyPI has.
+"""
+
+import importlib.metadata
+import inspect
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import types
+
+EXPORTS = pathlib.Path(__file__).parent.parent / "golden" / "export"
+
+
+def run_script(path, **replaced):
+    """A Python file, as a module; `replaced` stand for names that it imports."""
+    module = types.ModuleType(path.stem)
+    exec(compile(path.read_text(), path.name, "exec"), module.__dict__)
+    module.__dict__.update(replaced)
+    return module
+
+
+def expect(holds, what):
+    if not holds:
+        raise AssertionError(what)
+
+
+def pytorch(folder):
+    import torch
+    for name in ("pytorch_fsdp2.py", "pytorch_fsdp1.py"):
+        module = run_script(folder / name)
+        expect(callable(module.apply_fsdp) and callable(module.train_step), name)
+        optimizer = module.make_optimizer(torch.nn.Linear(2, 2))
+        expect(isinstance(optimizer, torch.optim.Optimizer), name)
+
+
+def deepspeed(folder):
+    from deepspeed.runtime.config import DeepSpeedConfig
+    path = folder / "deepspeed.json"
+    written = json.loads(path.read_text())
+    read = DeepSpeedConfig(str(path))
+    expect(read.train_micro_batch_size_per_gpu == written["train_micro_batch_size_per_gpu"], "micro-batch")
+    expect(read.gradient_accumulation_steps == written["gradient_accumulation_steps"], "accumulation")
+    expect(read.optimizer_params == written["optimizer"]["params"], "optimizer")
+    expect(read.gradient_clipping == written["gradient_clipping"], "clipping")
+    fields = {field.alias or name: name for name, field in type(read.zero_config).model_fields.items()}
+    for key, value in written["zero_optimization"].items():
+        expect(key in fields, f"zero_optimization.{key} is no field of DeepSpeed's")
+        expect(getattr(read.zero_config, fields[key]) == value, f"zero_optimization.{key}")
+
+
+def megatron_fsdp(folder):
+    from megatron_fsdp import fully_shard_model
+    signature = inspect.signature(fully_shard_model)
+    calls = []
+    module = run_script(folder / "megatron_fsdp.py",
+                        fully_shard_model=lambda *args, **kwargs: calls.append(signature.bind(*args, **kwargs)))
+    module.apply_fsdp("model", "mesh", ["Block"])
+    expect(calls[0].arguments["fsdp_unit_modules"] == ["Block"], "units")
+    subprocess.run(["bash", "-n", folder / "megatron_lm.sh"], check=True)
+
+
+def torchtitan(folder):
+    import tomllib
+    import torchtitan.config
+    path = folder / "torchtitan.toml"
+    written = tomllib.loads(path.read_text())
+    if not hasattr(torchtitan.config, "JobConfig"):
+        return torchtitan_arguments(folder)
+    read = torchtitan.config.ConfigManager().parse_args(["--job.config_file", str(path)])
+    for table, keys in written.items():
+        for key, value in keys.items():
+            expect(getattr(getattr(read, table), key) == value, f"{table}.{key}")
+
+
+def torchtitan_arguments(folder):
+    """Versions from 0.3 on: what their ConfigManager does with arguments, without a model's registry."""
+    import dataclasses
+    import tyro
+    from torchtitan.config.configs import ParallelismConfig, TrainingConfig
+    from torchtitan.distributed.activation_checkpoint import ActivationCheckpointingConfig
+    settings = dataclasses.make_dataclass("Settings", [
+        ("training", TrainingConfig, dataclasses.field(default_factory=TrainingConfig)),
+        ("parallelism", ParallelismConfig, dataclasses.field(default_factory=ParallelismConfig)),
+        ("activation_checkpoint", ActivationCheckpointingConfig, dataclasses.field(default=None))])
+    arguments = (folder / "torchtitan_0.3.args").read_text().split()
+    arguments = [argument for argument in arguments if "symm_mem" not in argument]  # asks for a GPU
+    read = tyro.cli(settings, args=arguments)
+    for argument in arguments:
+        name, _, value = argument.removeprefix("--").partition("=")
+        if argument.startswith("--") and value:
+            table, key = name.split(".")
+            found = getattr(getattr(read, table), key)
+            expect(found == type(found)(value), argument)
+
+
+def accelerate(folder):
+    from accelerate.commands.config.config_args import load_config_from_file
+    from accelerate.utils.dataclasses import FullyShardedDataParallelPlugin
+    import yaml
+    path = folder / "accelerate.yaml"
+    written = yaml.safe_load(path.read_text())
+    read = load_config_from_file(str(path))
+    expect(read.num_processes == written["num_processes"], "num_processes")
+    # What `accelerate launch` hands on, and what a script's Accelerator makes of it.
+    environment = {key.upper(): str(value).lower() if isinstance(value, bool) else str(value)
+                   for key, value in read.fsdp_config.items()}
+    with_environment(environment, lambda: check_plugin(FullyShardedDataParallelPlugin(), written["fsdp_config"]))
+
+
+def with_environment(variables, call):
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        call()
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def check_plugin(plugin, written):
+    expect(plugin.fsdp_version == written["fsdp_version"], "version")
+    reshard = plugin.reshard_after_forward if plugin.fsdp_version == 2 else plugin.sharding_strategy.name.lstrip("_")
+    expect(reshard == written["fsdp_reshard_after_forward"] or plugin.fsdp_version == 1, "reshard_after_forward")
+    expect(plugin.activation_checkpointing == written["fsdp_activation_checkpointing"], "activation checkpointing")
+    if plugin.fsdp_version == 1:
+        word = "NO_PREFETCH" if plugin.backward_prefetch is None else plugin.backward_prefetch.name
+        expect(word == written["fsdp_backward_prefetch"], "backward_prefetch")
+        expect(plugin.forward_prefetch == written["fsdp_forward_prefetch"], "forward_prefetch")
+
+
+def hf_trainer(folder):
+    import transformers  # noqa: F401: named first, so that a missing one is what is said
+    from accelerate.utils.dataclasses import FullyShardedDataParallelPlugin
+    module = run_script(folder / "hf_trainer.py")
+    with tempfile.TemporaryDirectory() as out:
+        read = module.training_arguments(out, use_cpu=True)
+    arguments = dict(read.fsdp_plugin_args)
+    arguments.pop("sync_module_states", None)  # on by default, and asks for a GPU
+    plugin = FullyShardedDataParallelPlugin(**arguments)
+    expect(plugin.fsdp_version == module.FSDP_CONFIG["version"], "version")
+    expect(plugin.activation_checkpointing == module.FSDP_CONFIG["activation_checkpointing"], "checkpointing")
+    if plugin.fsdp_version == 2:
+        expect(plugin.reshard_after_forward == module.FSDP_CONFIG["reshard_after_forward"], "reshard_after_forward")
+    else:
+        expect(plugin.forward_prefetch == module.FSDP_CONFIG["forward_prefetch"], "forward_prefetch")
+
+
+def maxtext(folder):
+    """MaxText is not on PyPI: its file is YAML. XLA ends a process that is given a flag it does not know."""
+    import yaml
+    import jax  # noqa: F401
+    written = yaml.safe_load((folder / "maxtext.yml").read_text())
+    expect(written["base_config"] == "base.yml" and written["ici_fsdp_parallelism"] != 0, "maxtext.yml")
+    command = f". {folder / 'xla_flags.sh'} && {sys.executable} -c 'import jax; jax.devices()'"
+    ran = subprocess.run(["bash", "-c", command], env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""},
+                         capture_output=True, text=True)
+    expect(ran.returncode == 0, ran.stderr[-500:])
+
+
+CHECKS = {"pytorch": ("torch", pytorch), "deepspeed": ("deepspeed", deepspeed),
+          "megatron-fsdp": ("megatron-fsdp", megatron_fsdp), "torchtitan": ("torchtitan", torchtitan),
+          "accelerate": ("accelerate", accelerate), "hf-trainer": ("transformers", hf_trainer),
+          "maxtext": ("jax", maxtext)}
+
+
+def main():
+    folders = sorted(path.parent for path in EXPORTS.glob("*/profile.toml"))
+    failed = 0
+    for name, (package, check) in CHECKS.items():
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
+        try:
+            version = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            print(f"{name}: skipped, {package} is not installed (make peer-parsers)")
+            continue
+        for folder in folders:
+            try:
+                check(folder)
+            except Exception as error:
+                failed += 1
+                print(f"{name} ({package} {version}): {folder.name}: {type(error).__name__}: {error}")
+        print(f"{name}: {len(folders)} exports given to {package} {version}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
