@@ -1,6 +1,7 @@
 #include "trace/event_reader.h"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,234 +9,349 @@
 #include <istream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <streambuf>
 
 #include "trace/fields.h"
+#include "trace/json_window.h"
 
 namespace fsdpbench::trace {
 namespace {
 
-constexpr std::size_t kScanPiece = 1 << 16;
-constexpr std::size_t kMostText = 1 << 16;      // of one text that is kept
-constexpr std::uint64_t kMostToken = 16 << 20;  // of one text or number that is read, which takes as much memory
-constexpr std::size_t kMostMembers = 1 << 10;   // of one object that are kept
+namespace ondemand = simdjson::ondemand;
 
-/// Passes bytes on and looks for `"rank":\s+(\d+)` in each line, as HTA does, and at how the file begins.
-class ScanningBuffer final : public std::streambuf {
+constexpr std::size_t kMostText = 1 << 16;     // of one text that is kept
+constexpr std::size_t kMostMembers = 1 << 10;  // of one object that are kept
+constexpr int kMostDepth = 1000;               // of brackets in brackets
+
+/// Where and why a text is no JSON. simdjson is fast and says neither, so what it refuses is read once more.
+class Diagnosis final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit ScanningBuffer(std::streambuf& source) : source_(source), piece_(kScanPiece) {}
-  std::optional<std::int64_t> searched_rank() const { return rank_; }
-  std::uint64_t bytes() const { return bytes_; }
-  const std::string& beginning() const { return beginning_; }
-  /// To be called at the end of every text, number and bracket.
-  void token_ended() { token_bytes_ = 0; }
-  /// A text or number was too long: there was no more to read from there on.
-  bool gave_up() const { return token_bytes_ > kMostToken; }
+  explicit Diagnosis(const std::string& text) { nlohmann::json::sax_parse(text, this); }
 
- protected:
-  int_type underflow() override {
-    if (gave_up()) return traits_type::eof();
-    const std::streamsize count = source_.sgetn(piece_.data(), static_cast<std::streamsize>(piece_.size()));
-    if (count <= 0) return traits_type::eof();
-    setg(piece_.data(), piece_.data(), piece_.data() + count);
-    bytes_ += static_cast<std::uint64_t>(count);
-    token_bytes_ += static_cast<std::uint64_t>(count);
-    for (std::streamsize i = 0; i < count && beginning_.size() < 2; ++i) {
-      const char c = piece_[static_cast<std::size_t>(i)];
-      if (c != ' ' && c != '\n' && c != '\r' && c != '\t') beginning_ += c;
-    }
-    if (!rank_) scan({piece_.data(), static_cast<std::size_t>(count)});
-    return traits_type::to_int_type(piece_[0]);
+  bool valid() const { return what_.empty(); }
+  bool ended_early() const { return what_.find("unexpected end of input") != std::string::npos; }
+  std::size_t byte() const { return byte_; }      ///< from 1
+  std::size_t line() const { return line_; }      ///< from 1
+  std::size_t column() const { return column_; }  ///< from 1
+  const std::string& what() const { return what_; }
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+    // "[json.exception.parse_error.101] parse error at line 2, column 11: syntax error while parsing …"
+    const std::string_view text = error.what();
+    byte_ = position;
+    const auto number_behind = [&](std::string_view word) {
+      const std::size_t at = text.find(word);
+      std::size_t number = 0;
+      if (at != std::string_view::npos) {
+        std::from_chars(text.data() + at + word.size(), text.data() + text.size(), number);
+      }
+      return number;
+    };
+    line_ = number_behind(" line ");
+    column_ = number_behind(" column ");
+    const std::size_t words = text.find(": ");
+    what_ = words == std::string_view::npos ? text : text.substr(words + 2);
+    return false;
   }
 
  private:
-  void scan(std::string_view text) {
-    constexpr std::string_view kKey = "\"rank\":";
-    for (const char c : text) {
-      if (matched_ < kKey.size()) {
-        matched_ = c == kKey[matched_] ? matched_ + 1 : (c == '"' ? 1 : 0);
-      } else if (digits_.empty() && (c == ' ' || c == '\t')) {
-        blank_ = true;
-      } else if (blank_ && c >= '0' && c <= '9' && digits_.size() < 9) {
-        digits_ += c;
-      } else {
-        if (!digits_.empty()) {
-          rank_ = std::stoll(digits_);
-          return;
-        }
-        matched_ = c == '"' ? 1 : 0;
-        blank_ = false;
-      }
-    }
-  }
-
-  std::streambuf& source_;
-  std::vector<char> piece_;
-  std::string beginning_;  // the first two bytes that are no white space
-  std::uint64_t bytes_ = 0;
-  std::uint64_t token_bytes_ = 0;  // read since the last token ended, or began
-  std::size_t matched_ = 0;
-  bool blank_ = false;
-  std::string digits_;
-  std::optional<std::int64_t> rank_;
+  std::size_t byte_ = 0, line_ = 0, column_ = 0;
+  std::string what_;
 };
 
-/// Where in the document the parser is: everything deeper than an event's args is skipped.
-class Handler final : public nlohmann::json_sax<nlohmann::json> {
+constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// Whether a text is a number by JSON's grammar.
+bool is_number(std::string_view text) {
+  std::size_t i = 0;
+  const auto digits = [&] {
+    const std::size_t from = i;
+    while (i < text.size() && is_digit(text[i])) ++i;
+    return i > from;
+  };
+  if (i < text.size() && text[i] == '-') ++i;
+  const bool leading_zero = i < text.size() && text[i] == '0';
+  const std::size_t whole = i;
+  if (!digits() || (leading_zero && i > whole + 1)) return false;
+  if (i < text.size() && text[i] == '.' && (++i, !digits())) return false;
+  if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
+    ++i;
+    if (i < text.size() && (text[i] == '+' || text[i] == '-')) ++i;
+    if (!digits()) return false;
+  }
+  return i == text.size();
+}
+
+Value number_of(std::string_view text) {
+  Value value{Value::Type::number, 0, text};
+  if (text.find_first_of(".eE") != std::string_view::npos) return value;
+  const char* const end = text.data() + text.size();
+  if (std::from_chars(text.data(), end, value.integer).ec == std::errc{}) {
+    value.type = Value::Type::integer;
+  } else if (std::uint64_t large = 0; std::from_chars(text.data(), end, large).ec == std::errc{}) {
+    value.type = Value::Type::integer;
+    value.integer = std::numeric_limits<std::int64_t>::max();
+  }
+  return value;
+}
+
+/// Reads a document as its window moves over it: everything deeper than an event's args is only checked.
+class EventsReader {
  public:
-  Handler(ScanningBuffer& buffer, FileFacts& facts, std::int64_t most_events, Findings& findings,
-          const std::function<void(const ParsedEvent&)>& event)
-      : buffer_(buffer), facts_(facts), most_events_(most_events), findings_(findings), event_function_(event) {}
+  EventsReader(std::istream& in, std::int64_t most_events, Findings& findings,
+               const std::function<void(const ParsedEvent&)>& event)
+      : window_(*in.rdbuf()), most_events_(most_events), findings_(findings), event_function_(event) {}
 
-  bool null() override { return scalar({}); }
-  bool boolean(bool) override { return scalar({Value::Type::boolean, 0, {}}); }
-  bool number_integer(number_integer_t value) override {
-    return scalar({Value::Type::integer, value, fmt::to_string(value)});
-  }
-  bool number_unsigned(number_unsigned_t value) override {
-    constexpr auto kMost = static_cast<number_unsigned_t>(std::numeric_limits<std::int64_t>::max());
-    return scalar({Value::Type::integer, static_cast<std::int64_t>(std::min(value, kMost)), fmt::to_string(value)});
-  }
-  bool number_float(number_float_t, const string_t& text) override { return scalar({Value::Type::number, 0, text}); }
-  bool string(string_t& text) override { return scalar({Value::Type::text, 0, text.substr(0, kMostText)}); }
-  bool binary(binary_t&) override { return true; }
-  bool key(string_t& name) override {
-    buffer_.token_ended();
-    key_ = name.substr(0, kMostText);
-    return true;
-  }
-  bool start_object(std::size_t) override { return open(Value::Type::object); }
-  bool end_object() override { return close(); }
-  bool start_array(std::size_t) override { return open(Value::Type::list); }
-  bool end_array() override { return close(); }
-
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-    if (buffer_.gave_up()) return false;
-    std::string what = error.what();
-    if (list_form_ && what.find("unexpected end of input") != std::string::npos) return false;  // may be cut off
-    what.erase(0, what.find("] ") == std::string::npos ? 0 : what.find("] ") + 2);
-    findings_.add(Rule::json, std::nullopt, fmt::format("The file is not valid JSON (byte {}): {}", position, what));
-    return false;
+  FileFacts read() {
+    facts_.whole = document();
+    facts_.searched_rank = window_.searched_rank();
+    facts_.bytes = window_.bytes();
+    const std::string& beginning = window_.first_two();
+    if (facts_.whole && !facts_.has_events) {
+      findings_.add(Rule::structure, std::nullopt, "The file has no traceEvents list.");
+    } else if (facts_.whole && beginning != "{\"" && beginning != "[{" && beginning != "[]") {
+      findings_.add(Rule::structure, std::nullopt,
+                    "The file does not begin with {\" or [{, by which Perfetto knows it.");
+    }
+    return facts_;
   }
 
  private:
-  enum class Where : std::uint8_t { outside, top, distributed, events, event, args };
+  /// Reading ends here, though this is no error of the JSON.
+  struct Enough {};
 
-  bool scalar(Value value) {
-    buffer_.token_ended();
-    switch (where_) {
-      case Where::outside: bad_top(); return false;
-      case Where::distributed:
-        if (skipped_ == 0 && key_ == field::kRank.name && value.is_integer()) facts_.rank = value.integer;
-        return true;
-      case Where::events:
-        if (skipped_ == 0) not_an_object();
-        return true;
-      case Where::event:
-      case Where::args:
-        if (skipped_ == 0) keep(where_ == Where::event ? event_.members : event_.args, std::move(value));
-        return true;
-      case Where::top:
-        if (skipped_ == 0 && key_ == field::kFsdpbenchSchema.name && value.is_integer()) facts_.has_schema = true;
-        return true;
-    }
-    return true;
-  }
-
-  bool open(Value::Type type) {
-    buffer_.token_ended();
-    if (skipped_ > 0) {
-      ++skipped_;
-      return true;
-    }
-    switch (where_) {
-      case Where::outside:
-        list_form_ = type == Value::Type::list;
-        facts_.has_events = list_form_;
-        where_ = list_form_ ? Where::events : Where::top;
-        return true;
-      case Where::top:
-        if (key_ == field::kTraceEvents.name && type == Value::Type::list) {
-          if (facts_.has_events) findings_.add(Rule::structure, std::nullopt, "traceEvents stands in the file twice.");
-          facts_.has_events = true;
-          where_ = Where::events;
-        } else if (key_ == field::kDistributedInfo.name && type == Value::Type::object) {
-          facts_.has_distributed_info = true;
-          where_ = Where::distributed;
-        } else {
-          ++skipped_;
-        }
-        return true;
-      case Where::events:
-        if (type == Value::Type::object) {
-          event_.index = facts_.events;
-          event_.members.clear();
-          event_.args.clear();
-          where_ = Where::event;
-        } else {
-          not_an_object();
-          ++skipped_;
-        }
-        return true;
-      case Where::event:
-        if (key_ == field::kArgs.name && type == Value::Type::object) {
-          where_ = Where::args;
-          return true;
-        }
-        [[fallthrough]];
-      case Where::args: keep(where_ == Where::event ? event_.members : event_.args, {type, 0, {}}); [[fallthrough]];
-      case Where::distributed: ++skipped_; return true;
-    }
-    return true;
-  }
-
-  bool close() {
-    buffer_.token_ended();
-    if (skipped_ > 0) {
-      --skipped_;
-      return true;
-    }
-    switch (where_) {
-      case Where::args: where_ = Where::event; return true;
-      case Where::event: where_ = Where::events; return finish_event();
-      case Where::events: where_ = list_form_ ? Where::outside : Where::top; return true;
-      case Where::distributed: where_ = Where::top; return true;
-      default: where_ = Where::outside; return true;
+  bool document() {
+    try {
+      const char first = window_.next();
+      if (first != '{' && first != '[') return neither();
+      window_.drop(1);
+      list_form_ = facts_.has_events = first == '[';
+      if (!(list_form_ ? events() : members())) return false;
+      return window_.next() == 0 || invalid(list_form_ ? "[]" : "{}", window_.text());
+    } catch (const Enough&) {
+      return false;
     }
   }
 
-  bool finish_event() {
-    event_function_(event_);
-    if (++facts_.events < most_events_) return true;
-    findings_.add(Rule::limit, std::nullopt,
-                  fmt::format("The file has more than {} events; the rest of it was not checked.", most_events_));
+  /// A text, a number, or nothing.
+  bool neither() {
+    window_.whole_value();
+    if (const std::string_view text = window_.text(); !Diagnosis(std::string(text)).valid()) return invalid("", text);
+    findings_.add(Rule::structure, std::nullopt, "The file is neither an object nor a list of events.");
     return false;
   }
 
-  void keep(Members& members, Value value) {
-    if (find(members, key_) != nullptr) {
-      findings_.add(Rule::structure, event_.index, fmt::format("The key \"{}\" stands twice in one object.", key_));
-    } else if (members.size() < kMostMembers) {
-      members.emplace_back(key_, std::move(value));
+  /// Behind the document's opening brace.
+  bool members() {
+    for (bool first = true;; first = false) {
+      char c = window_.next();
+      if (c == '}') {
+        window_.drop(1);
+        return true;
+      }
+      if (!first) {
+        if (c != ',') return invalid("{\"a\":0", window_.text());
+        window_.drop(1);
+        c = window_.next();
+      }
+      if (c != '"') return invalid(first ? "{" : "{\"a\":0,", window_.text());
+      if (!member()) return false;
     }
   }
-  void not_an_object() {
-    findings_.add(Rule::structure, facts_.events, "An element of traceEvents is not an object.");
-    ++facts_.events;
-  }
-  void bad_top() {
-    findings_.add(Rule::structure, std::nullopt, "The file is neither an object nor a list of events.");
+
+  bool member() {
+    const std::size_t length = window_.whole_text();
+    if (length == 0) return unfinished("{", window_.text());
+    std::string key;
+    if (!check("{", length,
+               [&](ondemand::value value) { key = std::string_view(value.get_string()).substr(0, kMostText); }))
+      return false;
+    window_.drop(length);
+    if (window_.next() != ':') return invalid("{\"a\"", window_.text());
+    window_.drop(1);
+    const char c = window_.next();
+    if (key == field::kTraceEvents.name && c == '[') {
+      if (facts_.has_events) findings_.add(Rule::structure, std::nullopt, "traceEvents stands in the file twice.");
+      facts_.has_events = true;
+      window_.drop(1);
+      return events();
+    }
+    const std::size_t bytes = window_.whole_value();
+    if (bytes == 0) return unfinished("{\"a\":", window_.text());
+    if (!check("{\"a\":", bytes, [&](ondemand::value value) { outside(key, value); })) return false;
+    window_.drop(bytes);
+    return true;
   }
 
-  ScanningBuffer& buffer_;
-  FileFacts& facts_;
+  void outside(std::string_view key, ondemand::value value) {
+    const bool facts = key == field::kDistributedInfo.name && value.type() == ondemand::json_type::object;
+    if (!facts) {
+      if (read(value, 1).is_integer() && key == field::kFsdpbenchSchema.name) facts_.has_schema = true;
+      return;
+    }
+    facts_.has_distributed_info = true;
+    for (auto member : value.get_object()) {
+      const bool rank = std::string_view(member.unescaped_key()) == field::kRank.name;
+      if (const Value fact = read(member.value(), 2); rank && fact.is_integer()) facts_.rank = fact.integer;
+    }
+  }
+
+  /// Behind the list's opening bracket.
+  bool events() {
+    bool after_comma = false;
+    for (;;) {
+      const char c = window_.next();
+      if (c == ']') {
+        if (after_comma) return invalid("[0,", window_.text());
+        window_.drop(1);
+        return true;
+      }
+      const std::size_t bytes = c == 0 ? 0 : window_.whole_values();
+      if (bytes == 0) return unfinished(after_comma ? "[0," : "[", window_.text());
+      if (!check("[", bytes, [&](ondemand::value value) { element(value); })) return false;
+      window_.drop(bytes);
+      const char behind = window_.next();
+      if (behind == '}') return invalid("[0", window_.text());
+      after_comma = behind == ',';
+      if (after_comma) window_.drop(1);
+    }
+  }
+
+  /// visit(each value of a list) of so many bytes; reports them if they are no JSON behind `before`.
+  template <typename Visit>
+  bool check(std::string_view before, std::size_t bytes, Visit&& visit) {
+    const std::string_view list = window_.enclosed(bytes, '[', ']');
+    bool valid = true;
+    try {
+      ondemand::document document = parser_.iterate(list.data(), list.size(), window_.room_behind());
+      for (auto value : document.get_array()) visit(value.value());
+    } catch (const simdjson::simdjson_error&) {
+      valid = false;
+    } catch (...) {
+      window_.restore();
+      throw;
+    }
+    window_.restore();
+    return valid || invalid(before, window_.text().substr(0, bytes), before[0] == '[' ? "]" : "}");
+  }
+
+  void element(ondemand::value value) {
+    if (value.type() != ondemand::json_type::object) {
+      read(value, 2);
+      findings_.add(Rule::structure, facts_.events, "An element of traceEvents is not an object.");
+      ++facts_.events;
+      return;
+    }
+    event_.index = facts_.events;
+    event_.members.clear();
+    event_.args.clear();
+    for (auto member : value.get_object()) {
+      const std::string_view key = member.unescaped_key();
+      ondemand::value inner = member.value();
+      if (key != field::kArgs.name || inner.type() != ondemand::json_type::object) {
+        keep(event_.members, key, read(inner, 3));
+        continue;
+      }
+      for (auto arg : inner.get_object()) {
+        const std::string_view name = arg.unescaped_key();
+        keep(event_.args, name, read(arg.value(), 4));
+      }
+    }
+    event_function_(event_);
+    if (++facts_.events < most_events_) return;
+    findings_.add(Rule::limit, std::nullopt,
+                  fmt::format("The file has more than {} events; the rest of it was not checked.", most_events_));
+    throw Enough();
+  }
+
+  /// All of it, which checks it; what is in an object or a list is not kept.
+  Value read(ondemand::value value, int depth) {
+    if (depth > kMostDepth) {
+      findings_.add(Rule::limit, facts_.events,
+                    fmt::format("Brackets stand in brackets {} deep; the file was not checked beyond.", kMostDepth));
+      throw Enough();
+    }
+    switch (value.type()) {
+      case ondemand::json_type::object:
+        for (auto member : value.get_object()) {
+          member.unescaped_key().value();
+          read(member.value(), depth + 1);
+        }
+        return {Value::Type::object, 0, {}};
+      case ondemand::json_type::array:
+        for (auto inner : value.get_array()) read(inner.value(), depth + 1);
+        return {Value::Type::list, 0, {}};
+      case ondemand::json_type::string:
+        return {Value::Type::text, 0, std::string_view(value.get_string()).substr(0, kMostText)};
+      default: break;
+    }
+    std::string_view token = value.raw_json_token();
+    while (token.ends_with(' ') || token.ends_with('\n') || token.ends_with('\r') || token.ends_with('\t')) {
+      token.remove_suffix(1);
+    }
+    if (is_number(token)) return number_of(token);
+    if (token == "true" || token == "false") return {Value::Type::boolean, 0, {}};
+    if (token != "null") throw simdjson::simdjson_error(simdjson::TAPE_ERROR);
+    return {};
+  }
+
+  void keep(Members& members, std::string_view key, Value value) {
+    key = key.substr(0, kMostText);
+    if (find(members, key) != nullptr) {
+      findings_.add(Rule::structure, event_.index, fmt::format("The key \"{}\" stands twice in one object.", key));
+    } else if (members.size() < kMostMembers) {
+      members.emplace_back(key, value);
+    }
+  }
+
+  /// The text at the window's beginning is no JSON behind `before`, which stands for what was read. Always false.
+  bool invalid(std::string_view before, std::string_view text, std::string_view after = {}) {
+    const Diagnosis diagnosis(fmt::format("{}{}{}", before, text, after));
+    if (diagnosis.valid()) {
+      findings_.add(Rule::json, std::nullopt,
+                    fmt::format("The file is not valid JSON (byte {} or later).", window_.position() + 1));
+      return false;
+    }
+    const bool same_line = diagnosis.line() <= 1;
+    findings_.add(Rule::json, std::nullopt,
+                  fmt::format("The file is not valid JSON (byte {}): parse error at line {}, column {}: {}",
+                              window_.position() + diagnosis.byte() - before.size(), window_.lines() + diagnosis.line(),
+                              same_line ? window_.column() + diagnosis.column() - before.size() : diagnosis.column(),
+                              diagnosis.what()));
+    return false;
+  }
+
+  /// What is in the window is no whole value: the file has ended, or the value is too long. Always false.
+  bool unfinished(std::string_view before, std::string_view text) {
+    const Diagnosis diagnosis(fmt::format("{}{}", before, text));
+    if (window_.ended())
+      return list_form_ && diagnosis.ended_early() ? false : invalid(before, text);  // may be cut off
+    if (!diagnosis.valid() && diagnosis.byte() < before.size() + text.size()) return invalid(before, text);
+    findings_.add(Rule::limit, std::nullopt,
+                  fmt::format("A text, a number or another value of the file has more than {} MiB; the file was not "
+                              "checked beyond it.",
+                              JsonWindow::kMostValue >> 20U));
+    return false;
+  }
+
+  JsonWindow window_;
+  ondemand::parser parser_;
   std::int64_t most_events_;
   Findings& findings_;
   const std::function<void(const ParsedEvent&)>& event_function_;
-  Where where_ = Where::outside;
-  int skipped_ = 0;  // open brackets of something that nothing looks at
+  FileFacts facts_;
   bool list_form_ = false;
-  std::string key_;
   ParsedEvent event_;
 };
 
@@ -280,23 +396,7 @@ std::optional<std::int64_t> nanoseconds(const Value& value) {
 
 FileFacts read_events(std::istream& in, std::int64_t most_events, Findings& findings,
                       const std::function<void(const ParsedEvent&)>& event) {
-  FileFacts facts;
-  ScanningBuffer buffer(*in.rdbuf());
-  std::istream scanned(&buffer);
-  Handler handler(buffer, facts, most_events, findings, event);
-  const bool whole = facts.whole = nlohmann::json::sax_parse(scanned, &handler);
-  facts.searched_rank = buffer.searched_rank();
-  facts.bytes = buffer.bytes();
-  if (buffer.gave_up()) {
-    findings.add(Rule::limit, std::nullopt,
-                 fmt::format("A text or number of the file has more than {} MiB; the file was not checked beyond it.",
-                             kMostToken >> 20U));
-  } else if (whole && !facts.has_events) {
-    findings.add(Rule::structure, std::nullopt, "The file has no traceEvents list.");
-  } else if (whole && buffer.beginning() != "{\"" && buffer.beginning() != "[{" && buffer.beginning() != "[]") {
-    findings.add(Rule::structure, std::nullopt, "The file does not begin with {\" or [{, by which Perfetto knows it.");
-  }
-  return facts;
+  return EventsReader(in, most_events, findings, event).read();
 }
 
 }  // namespace fsdpbench::trace

@@ -4,7 +4,6 @@
 #include <functional>
 #include <iosfwd>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,12 +12,12 @@
 
 namespace fsdpbench::trace {
 
-/// A JSON value as far as the rules look at it.
+/// A JSON value as far as the rules look at it. Its text is good as long as its event is.
 struct Value {
   enum class Type : std::uint8_t { null, boolean, integer, number, text, list, object };
   Type type = Type::null;
   std::int64_t integer = 0;  ///< saturated if it does not fit
-  std::string text;          ///< of a text; of a number as it was written
+  std::string_view text;     ///< of a text; of a number as it was written
 
   bool is_integer() const { return type == Type::integer; }
   bool is_text() const { return type == Type::text; }
@@ -29,7 +28,7 @@ struct Value {
 /// digits are taken as they are, so that large times keep their nanoseconds.
 std::optional<std::int64_t> nanoseconds(const Value& value);
 
-using Members = std::vector<std::pair<std::string, Value>>;
+using Members = std::vector<std::pair<std::string_view, Value>>;
 
 /// Null if there is none.
 inline const Value* find(const Members& members, std::string_view key) {
@@ -39,7 +38,7 @@ inline const Value* find(const Members& members, std::string_view key) {
   return nullptr;
 }
 
-/// One element of traceEvents.
+/// One element of traceEvents, good until the function that is given it returns.
 struct ParsedEvent {
   std::int64_t index = 0;
   Members members;  ///< without args
@@ -66,8 +65,9 @@ struct FileFacts {
   std::uint64_t bytes = 0;
 };
 
-/// Reads a Chrome trace, an object with traceEvents or a list of events, and hands on one event at a time; the memory
-/// it takes does not grow with their number. Reports what breaks the rules json, structure and limit.
+/// Reads a Chrome trace, an object with traceEvents or a list of events, and hands on one event at a time. It takes a
+/// few megabytes, and of a file with a longer value as much as that, whatever the file's length (json_window.h).
+/// Reports what breaks the rules json, structure and limit.
 FileFacts read_events(std::istream& in, std::int64_t most_events, Findings& findings,
                       const std::function<void(const ParsedEvent&)>& event);
 

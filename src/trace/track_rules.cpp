@@ -19,7 +19,7 @@ constexpr std::int64_t kMostId = std::numeric_limits<std::uint32_t>::max();
 std::string identity(const ParsedEvent& event) {
   const Value* id = event.member(field::kId.name);
   return fmt::format("{}\n{}\n{}", event.text(field::kCat.name), event.text(field::kName.name),
-                     id != nullptr ? id->text : std::string());
+                     id != nullptr ? id->text : std::string_view());
 }
 
 }  // namespace
@@ -137,7 +137,7 @@ void TrackRules::counter(const ParsedEvent& event, std::int64_t time_ns, std::in
   }
   const Value* id = event.member(field::kId.name);
   const std::string key =
-      fmt::format("{}\n{}\n{}", pid, event.text(field::kName.name), id != nullptr ? id->text : std::string());
+      fmt::format("{}\n{}\n{}", pid, event.text(field::kName.name), id != nullptr ? id->text : std::string_view());
   const auto [last, fresh] = counters_.try_emplace(key, time_ns, event.index);
   if (!fresh && time_ns < last->second.first) {
     findings_.add(Rule::counter_order, event.index,

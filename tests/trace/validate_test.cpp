@@ -32,8 +32,10 @@ TEST(Validate, GoodFilesPass) {
   const std::string inner = R"({"ph":"X","name":"b","pid":1,"tid":1,"ts":10,"dur":50})";
   const std::string touching = R"({"ph":"X","name":"b","pid":1,"tid":1,"ts":"110.000","dur":0})";
   const std::string begin_end = R"({"ph":"B","name":"b","pid":1,"tid":9,"ts":1},{"ph":"E","pid":1,"tid":9,"ts":2})";
-  const std::string counters = R"({"ph":"C","name":"c","pid":1,"ts":1,"args":{"v":1}},{"ph":"C","name":"c","pid":1,"ts":1,"args":{"v":2.5}})";
-  const std::string async = R"({"ph":"b","cat":"x","name":"n","id":"0x1","pid":1,"tid":1,"ts":1},{"ph":"e","cat":"x","name":"n","id":"0x1","pid":1,"tid":1,"ts":5})";
+  const std::string counters =
+      R"({"ph":"C","name":"c","pid":1,"ts":1,"args":{"v":1}},{"ph":"C","name":"c","pid":1,"ts":1,"args":{"v":2.5}})";
+  const std::string async =
+      R"({"ph":"b","cat":"x","name":"n","id":"0x1","pid":1,"tid":1,"ts":1},{"ph":"e","cat":"x","name":"n","id":"0x1","pid":1,"tid":1,"ts":5})";
   const std::string bars = R"({"ph":"X","cat":"Trace","name":"t","pid":"Spans","tid":"x","ts":1,"dur":9})";
   const std::string text = file({kName, kSlice, inner, touching, flow, begin_end, counters, async, bars});
   EXPECT_EQ(findings_text(validate_text(text)), "");
@@ -45,16 +47,17 @@ TEST(Validate, GoodFilesPass) {
 
 TEST(Validate, TheGoldenExampleOfTwoStreamsPasses) {
   const auto row = [](int correlation, const char* name, int stream, int begin, int end) {
-    return R"({"ph":"X","cat":"kernel","name":")" + std::string(name) + R"(","pid":900000,"tid":)" + std::to_string(stream) +
-           R"(,"ts":)" + std::to_string(begin) + R"(,"dur":)" + std::to_string(end - begin) + R"(,"args":{"stream":)" +
-           std::to_string(stream) + R"(,"correlation":)" + std::to_string(correlation) + "}}";
+    return R"({"ph":"X","cat":"kernel","name":")" + std::string(name) + R"(","pid":900000,"tid":)" +
+           std::to_string(stream) + R"(,"ts":)" + std::to_string(begin) + R"(,"dur":)" + std::to_string(end - begin) +
+           R"(,"args":{"stream":)" + std::to_string(stream) + R"(,"correlation":)" + std::to_string(correlation) + "}}";
   };
   const auto launch = [](int correlation, int begin) {
     return R"({"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":4242,"tid":4243,"ts":)" +
            std::to_string(begin) + R"(,"dur":5,"args":{"correlation":)" + std::to_string(correlation) + "}}";
   };
   EXPECT_EQ(findings_text(validate_text(file(
-                {kName, R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#0","pid":4242,"tid":4243,"ts":0,"dur":400})",
+                {kName,
+                 R"({"ph":"X","cat":"user_annotation","name":"ProfilerStep#0","pid":4242,"tid":4243,"ts":0,"dur":400})",
                  launch(101, 10), launch(102, 30), launch(103, 50), row(101, "gemm_bf16", 7, 100, 200),
                  row(103, "gemm_bf16", 7, 260, 300), row(102, "ncclDevKernel_AllGather_RING_LL", 20, 150, 250)}))),
             "");
@@ -133,7 +136,8 @@ std::vector<Violation> violations() {
       {Rule::flow_pair, file({kSlice, f}), 1},
       {Rule::flow_order, file({kSlice, R"({"ph":"s","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":21})", f}), 2},
       {Rule::flow_slice, file({kSlice, R"({"ph":"s","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":9})", f}), 1},
-      {Rule::flow_slice, file({kSlice, s, R"({"ph":"f","bp":"e","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":110})"}), 2},
+      {Rule::flow_slice,
+       file({kSlice, s, R"({"ph":"f","bp":"e","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":110})"}), 2},
       {Rule::flow_slice, file({kSlice, s, R"({"ph":"f","cat":"a","name":"a","id":1,"pid":1,"tid":1,"ts":10})"}), 2},
       {Rule::counter, file({R"({"ph":"C","name":"c","pid":1,"ts":5,"args":{"v":"many"}})"}), 0},
       {Rule::counter, file({R"({"ph":"C","name":"c","pid":1,"ts":5})"}), 0},
@@ -146,16 +150,46 @@ std::vector<Violation> violations() {
       {Rule::correlation, file({kName, kLaunch, kLaunch, kKernel}), 2},
       {Rule::correlation, file({kName, kLaunch, kernel_with(R"("stream":7)")}), 2},
       {Rule::launch, file({kName, kKernel}), 1},
-      {Rule::launch, file({kName, R"({"ph":"X","cat":"cuda_runtime","name":"l","pid":1,"tid":1,"ts":20.001,"dur":5,"args":{"correlation":7}})", kKernel}), 2},
+      {Rule::launch,
+       file(
+           {kName,
+            R"({"ph":"X","cat":"cuda_runtime","name":"l","pid":1,"tid":1,"ts":20.001,"dur":5,"args":{"correlation":7}})",
+            kKernel}),
+       2},
       {Rule::stream, file({kName, kLaunch, kernel_with(R"("correlation":7)")}), 2},
       {Rule::stream, file({kName, kLaunch, kernel_with(R"("correlation":7,"stream":0)")}), 2},
-      {Rule::host_stream, file({kName, R"({"ph":"X","cat":"cpu_op","name":"x","pid":1,"tid":1,"ts":1,"dur":1,"args":{"stream":7}})"}), 1},
-      {Rule::host_stream, file({kName, R"({"ph":"X","cat":"cuda_sync","name":"Event Sync","pid":1,"tid":1,"ts":1,"dur":1,"args":{"stream":7}})"}), 1},
-      {Rule::collective, file({kName, kLaunch, R"({"ph":"X","cat":"kernel","name":"ncclX","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":2}})"}), 2},
-      {Rule::collective, file({kName, kLaunch, R"({"ph":"X","cat":"kernel","name":"ncclX","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":"2","In msg nelems":1,"Out msg nelems":2}})"}), 2},
-      {Rule::row_name, file({kName, kLaunch, R"({"ph":"X","cat":"kernel","name":"gather","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":2,"In msg nelems":1,"Out msg nelems":2}})"}), 2},
-      {Rule::row_name, file({kName, kLaunch, R"({"ph":"X","cat":"gpu_memcpy","name":"copy","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7}})"}), 2},
-      {Rule::op_span, file({kName, kLaunch, R"({"ph":"X","cat":"gpu_user_annotation","name":"op","pid":2,"tid":7,"ts":20,"dur":4,"args":{"step":1,"op":2}})", R"({"ph":"X","cat":"kernel","name":"k","pid":2,"tid":8,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"step":1,"op":2}})"}), 3},
+      {Rule::host_stream,
+       file({kName, R"({"ph":"X","cat":"cpu_op","name":"x","pid":1,"tid":1,"ts":1,"dur":1,"args":{"stream":7}})"}), 1},
+      {Rule::host_stream,
+       file({kName,
+             R"({"ph":"X","cat":"cuda_sync","name":"Event Sync","pid":1,"tid":1,"ts":1,"dur":1,"args":{"stream":7}})"}),
+       1},
+      {Rule::collective,
+       file(
+           {kName, kLaunch,
+            R"({"ph":"X","cat":"kernel","name":"ncclX","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":2}})"}),
+       2},
+      {Rule::collective,
+       file(
+           {kName, kLaunch,
+            R"({"ph":"X","cat":"kernel","name":"ncclX","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":"2","In msg nelems":1,"Out msg nelems":2}})"}),
+       2},
+      {Rule::row_name,
+       file(
+           {kName, kLaunch,
+            R"({"ph":"X","cat":"kernel","name":"gather","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"Collective name":"a","dtype":"Float","Group size":2,"In msg nelems":1,"Out msg nelems":2}})"}),
+       2},
+      {Rule::row_name,
+       file(
+           {kName, kLaunch,
+            R"({"ph":"X","cat":"gpu_memcpy","name":"copy","pid":2,"tid":7,"ts":20,"dur":5,"args":{"stream":7,"correlation":7}})"}),
+       2},
+      {Rule::op_span,
+       file(
+           {kName, kLaunch,
+            R"({"ph":"X","cat":"gpu_user_annotation","name":"op","pid":2,"tid":7,"ts":20,"dur":4,"args":{"step":1,"op":2}})",
+            R"({"ph":"X","cat":"kernel","name":"k","pid":2,"tid":8,"ts":20,"dur":5,"args":{"stream":7,"correlation":7,"step":1,"op":2}})"}),
+       3},
       {Rule::first_row, file({kLaunch, kKernel}), 0},
       {Rule::exposed, ours(R"("ts":0,"dur":59.999)", kBound, "5"), 0},
       {Rule::exposed, ours(R"("ts":0,"dur":60.001)", kBound, "5"), 2},
@@ -190,6 +224,48 @@ TEST(Validate, ErrorsInJsonSayWhere) {
   EXPECT_THAT(findings_text(validation), testing::HasSubstr("byte 28"));
 }
 
+TEST(Validate, ErrorsInJsonSayWhereBehindManyEventsToo) {
+  std::string text = "{\"traceEvents\":[\n";
+  for (int i = 0; i < 30'000; ++i) text += kName + ",\n";
+  const Validation validation = validate_text(text + "{\"ph\":\"M\",\"name\":\"n\",\"args\":{\"x\":[1,,2]}}]}");
+  EXPECT_EQ(validation.findings.list().size(), 1U);
+  EXPECT_THAT(findings_text(validation), testing::HasSubstr("line 30002, column 37"));
+  EXPECT_THAT(findings_text(validation), testing::HasSubstr("byte " + std::to_string(text.size() + 37)));
+}
+
+TEST(Validate, EveryEventOfALongFileIsReadOnce) {
+  std::string text = "[";
+  for (int i = 0; i < 40'000; ++i)
+    text += (i == 0 ? "" : ",") + kName + std::string(static_cast<std::size_t>(i % 97), ' ');
+  for (const std::string& end : {std::string("]"), std::string(), std::string(","), std::string(",{\"ph\":")}) {
+    const Validation validation = validate_text(text + end);
+    EXPECT_EQ(validation.events, 40'000) << end;
+    EXPECT_TRUE(validation.ok()) << findings_text(validation);
+  }
+}
+
+TEST(Validate, WhatIsNoJsonIsFoundWhereverItStands) {
+  for (const char* text :
+       {R"([{"ph":"M","name":"n","pid":01}])", R"([{"ph":"M","name":"n","pid":1.}])",
+        R"([{"ph":"M","name":"n","pid":nul}])", R"([{"ph":"M","name":"n","args":{"x":[1,{"y":+1}]}}])",
+        R"([{"ph":"M","name":"\ud800"}])", R"([{"ph":"M","name":"\q"}])", "[{\"ph\":\"M\",\"name\":\"\n\"}]",
+        R"([{"ph":"M","name":"n"}} ])", R"([{"ph":"M","name":"n"},])", R"([,{"ph":"M","name":"n"}])",
+        R"([{"ph":"M","name":"n"}]x)", R"({"a":1 "traceEvents":[]})", R"({"traceEvents":[],})",
+        R"({"\q":1,"traceEvents":[]})", R"({"a":[1,],"traceEvents":[]})", R"({,"traceEvents":[]})"}) {
+    EXPECT_EQ(validate_text(text).findings.count(Rule::json), 1U) << text;
+  }
+}
+
+TEST(Validate, WhatIsTooLongOrTooDeepEndsTheCheck) {
+  const std::string event = R"({"ph":"M","name":"n","args":{"x":)";
+  const std::string deep = std::string(2000, '[') + std::string(2000, ']');
+  const Validation nested = validate_text(file({event + deep + "}}", kName}));
+  EXPECT_EQ(nested.findings.count(Rule::limit), 1U) << findings_text(nested);
+  const Validation longer = validate_text(file({kName, event + "\"" + std::string(20 << 20, 'x') + "\"}}"}));
+  EXPECT_EQ(longer.findings.count(Rule::limit), 1U) << findings_text(longer);
+  EXPECT_THAT(findings_text(longer), testing::HasSubstr("more than 16 MiB"));
+}
+
 TEST(Validate, LargeFilesAreCheckedInPart) {
   std::istringstream in(file({kName, kSlice, kSlice, kSlice}));
   const Validation validation = validate(in, {.most_events = 2, .most_findings = 5});
@@ -216,7 +292,9 @@ TEST(Validate, AFindingIsOneLineOfBoundedLength) {
 
 TEST(Validate, DeepAndWideInputIsSkipped) {
   const std::string deep(200'000, '[');
-  EXPECT_EQ(validate_text("{\"traceEvents\":[{\"ph\":\"M\",\"name\":\"n\",\"args\":{\"x\":" + deep).findings.count(Rule::json), 1U);
+  EXPECT_EQ(validate_text("{\"traceEvents\":[{\"ph\":\"M\",\"name\":\"n\",\"args\":{\"x\":" + deep)
+                .findings.count(Rule::json),
+            1U);
   EXPECT_EQ(validate_text(deep).findings.count(Rule::json), 0U) << "a list may be cut off";
   std::string wide = R"({"ph":"M","name":"n","args":{"k0":0)";
   for (int i = 1; i < 3000; ++i) wide += ",\"k" + std::to_string(i) + "\":" + std::to_string(i);

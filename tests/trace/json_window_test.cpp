@@ -1,0 +1,94 @@
+#include "trace/json_window.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+namespace fsdpbench::trace {
+namespace {
+
+/// The values of a list from behind its opening bracket on, as the window hands them out.
+std::string values_of(const std::string& list) {
+  std::istringstream in(list);
+  JsonWindow window(*in.rdbuf());
+  std::string found;
+  while (const char c = window.next()) {
+    if (c == ']') return found + "|";
+    const std::size_t bytes = window.whole_values();
+    if (bytes == 0) return found + (window.ended() ? "cut off" : "too long");
+    found += window.text().substr(0, bytes);
+    window.drop(bytes);
+    if (window.next() != ',') continue;
+    window.drop(1);
+    found += ',';
+  }
+  return found + "cut off";
+}
+
+TEST(JsonWindow, FindsWhereValuesEnd) {
+  EXPECT_EQ(values_of(R"({"a":[1,{"b":"]"}]},17]{)"), R"({"a":[1,{"b":"]"}]},17|)");
+  EXPECT_EQ(values_of(R"({"quote":"\"},{\\"},[[],[]]])"), R"({"quote":"\"},{\\"},[[],[]]|)");
+  EXPECT_EQ(values_of(" \n 1 , 2 \t]"), "1 , 2 \t|");
+  EXPECT_EQ(values_of("]"), "|");
+  EXPECT_EQ(values_of(""), "cut off");
+  EXPECT_EQ(values_of(R"({"a":1},{"b":"x)"), R"({"a":1},cut off)");
+  EXPECT_EQ(values_of("\"\\"), "cut off");
+  EXPECT_EQ(values_of(R"({"a":1},{"b":2} )"), R"({"a":1},{"b":2}cut off)");
+}
+
+TEST(JsonWindow, OfAnyLength) {
+  // Values of all lengths lie across the ends of pieces, one is longer than several.
+  std::string list;
+  for (std::size_t i = 0; list.size() < 3 * JsonWindow::kPiece; ++i) {
+    list += "{\"k\\\\\":\"" + std::string(i * 37 % 5000, 'x') + "\\\"\"},";
+  }
+  list += "\"" + std::string(5 * JsonWindow::kPiece, 'y') + "\",";
+  list += "[" + std::string(JsonWindow::kPiece, ' ') + "]";
+  EXPECT_EQ(values_of(list + std::string(2 * JsonWindow::kPiece, '\n') + "]"),
+            list + std::string(2 * JsonWindow::kPiece, '\n') + "|");
+  EXPECT_EQ(values_of("[" + std::string(JsonWindow::kMostValue + 2 * JsonWindow::kPiece, '[')), "too long");
+  EXPECT_EQ(values_of("\"" + std::string(JsonWindow::kMostValue + 2 * JsonWindow::kPiece, 'x')), "too long");
+}
+
+TEST(JsonWindow, KnowsWhereItIs) {
+  std::istringstream in("{\n  \"a\" :\n 12}");
+  JsonWindow window(*in.rdbuf());
+  EXPECT_EQ(window.next(), '{');
+  window.drop(1);
+  EXPECT_EQ(window.next(), '"');
+  EXPECT_EQ(window.position(), 4U);
+  EXPECT_EQ(window.lines(), 1U);
+  EXPECT_EQ(window.column(), 2U);
+  EXPECT_EQ(window.whole_text(), 3U);
+  window.drop(3);
+  EXPECT_EQ(window.next(), ':');
+  window.drop(1);
+  EXPECT_EQ(window.next(), '1');
+  EXPECT_EQ(window.whole_value(), 2U);
+  EXPECT_EQ(window.column(), 1U);
+  const std::string_view enclosed = window.enclosed(2, '[', ']');
+  EXPECT_EQ(enclosed, "[12]");
+  EXPECT_GE(window.room_behind(), enclosed.size() + 32);
+  window.restore();
+  EXPECT_EQ(window.text(), "12}");
+  EXPECT_EQ(window.first_two(), "{\"");
+}
+
+TEST(JsonWindow, SearchesTheRankAsHtaDoes) {
+  const auto rank_in = [](const std::string& text) {
+    std::istringstream in(text);
+    JsonWindow window(*in.rdbuf());
+    while (window.next() != 0) window.drop(window.text().size());
+    return window.searched_rank();
+  };
+  EXPECT_EQ(rank_in(R"({"rank": 12, )"), 12);
+  EXPECT_EQ(rank_in(R"({"rank":12, "rank":  7})"), 7) << "a blank must follow";
+  EXPECT_EQ(rank_in(R"({"rank": x, ""rank": 3 )"), 3);
+  EXPECT_EQ(rank_in(R"({"Rank": 1})"), std::nullopt);
+  for (std::size_t at = JsonWindow::kPiece - 12; at < JsonWindow::kPiece + 2; ++at) {
+    EXPECT_EQ(rank_in(std::string(at, 'x') + "\"rank\": 345,"), 345) << at;
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::trace
