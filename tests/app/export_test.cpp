@@ -269,6 +269,14 @@ TEST(Export, ZeroStageFollowsThePreset) {
   }
 }
 
+TEST(Export, ListsOfNumbersAreShortPython) {
+  EXPECT_EQ(python_runs({}), "[]");
+  EXPECT_EQ(python_runs({3}), "[3]");
+  EXPECT_EQ(python_runs({0, 1, 2}), "[0, 1, 2]");
+  EXPECT_EQ(python_runs({1, 1, 1, 2, 0}), "[1] * 3 + [2, 0]");
+  EXPECT_EQ(python_runs({4, 2, 2, 5, 5, 1}), "[4] + [2] * 2 + [5] * 2 + [1]");
+}
+
 TEST(Export, UnknownNameSuggestsTheNearest) {
   EXPECT_EQ(read_export_targets("deepspeed,maxtext,deepspeed").size(), 2U);
   EXPECT_EQ(read_export_targets("all").size(), export_targets().size());

@@ -119,6 +119,35 @@ TEST_F(Aliases, ModelPresetsByTheirSizes) {
     EXPECT_THAT(error("model.preset", word), HasSubstr("is not valid; known are")) << word;
 }
 
+// Who has a file for another system finds what its words are here.
+TEST_F(Aliases, WordsThatAreExportedLeadBack) {
+  const struct {
+    const char *theirs, *ours;
+  } cases[] = {
+      {"zero_optimization.overlap_comm", "fsdp.reduce_lane"},
+      {"communication_data_type", "fsdp.reduce_dtype"},
+      {"train_micro_batch_size_per_gpu", "train.batch_per_rank"},
+      {"gradient_clipping", "train.clip_norm"},
+      {"--suggested-communication-unit-size", "fsdp.forward_prefetch"},
+      {"--use-nccl-ub", "nccl.register_buffers"},
+      {"--create-all-gather-group", "fsdp.separate_reduce_scatter_comm"},
+      {"parallelism.data_parallel_shard_degree", "mesh.shard"},
+      {"training.mixed_precision_param", "fsdp.param_dtype"},
+      {"activation_checkpoint.selective_ac_option", "fsdp.checkpoint_every"},
+      {"fsdp_config.fsdp_reshard_after_forward", "fsdp.reshard_after_forward"},
+      {"fsdp_auto_wrap_policy", "fsdp.wrap"},
+      {"per_device_train_batch_size", "train.batch_per_rank"},
+      {"set_is_last_backward", "fsdp.wait_each_backward"},
+      {"set_modules_to_backward_prefetch", "fsdp.backward_prefetch"},
+      {"ici_fsdp_parallelism", "mesh.shard"},
+      {"remat_policy", "fsdp.activation_checkpointing"},
+  };
+  for (const auto& c : cases) {
+    EXPECT_EQ(nearest_field(c.theirs), c.ours) << c.theirs;
+    EXPECT_NE(find_field(nearest_field(c.theirs)), nullptr) << c.theirs;
+  }
+}
+
 TEST_F(Aliases, KeysOfOtherSystemsAreAnsweredWithOurs) {
   EXPECT_THAT(error("sharding_strategy", "FULL_SHARD"), HasSubstr("the nearest valid key is 'fsdp.strategy'"));
   EXPECT_THAT(error("fsdp.limit_all_gathers", "true"), HasSubstr("the nearest valid key is 'fsdp.all_gather_limit'"));

@@ -215,6 +215,11 @@ Said checkpointing(const ExportSource& s) {
              : same();
 }
 
+Said recompute_every(const ExportSource& s) {
+  if (!s.fsdp().activation_checkpointing || s.fsdp().checkpoint_every == 1) return same();
+  return yours("your model's, too: it calls its blocks");
+}
+
 constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.shard", shard},
     {"mesh.replicate", shard},
@@ -240,6 +245,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.reduce_dtype", reduce_dtype},
     {"fsdp.gradient_scaling", nullptr, "gradients are divided by the number of ranks before the sum"},
     {"fsdp.activation_checkpointing", checkpointing},
+    {"fsdp.checkpoint_every", recompute_every},
     {"fsdp.shard_threshold", shard_threshold},
     {"fsdp.max_live_parameters", max_live_parameters},
     {"fsdp.max_reuse_distance", max_reuse_distance},

@@ -1,6 +1,7 @@
 #include "app/export/key_rules.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -24,7 +25,7 @@ Said max_ctas(const ExportSource& s) { return nccl_variable("NCCL_MAX_CTAS", s.c
 Said your_loader(const ExportSource&) { return yours("in your data loader"); }
 Said your_loop(const ExportSource&) { return yours("in your training loop"); }
 Said your_optimizer(const ExportSource&) { return yours("in your optimizer"); }
-Said your_launcher(const ExportSource&) { return yours("to your launcher"); }
+Said your_launcher(const ExportSource&) { return yours("for your launcher"); }
 
 constexpr std::array kCommon = std::to_array<KeyRule>({
     {"mesh.ranks", your_launcher},
@@ -139,14 +140,24 @@ std::string_view python(bool value) { return value ? "True" : "False"; }
 std::string_view torch_dtype(DType type) { return type == DType::bf16 ? "torch.bfloat16" : "torch.float32"; }
 
 std::string python_runs(const std::vector<int>& counts) {
-  std::string text;
+  std::vector<std::string> terms;
+  std::vector<int> singles;  // those since the last run of equal ones
+  const auto close = [&] {
+    if (!singles.empty()) terms.push_back(fmt::format("[{}]", fmt::join(singles, ", ")));
+    singles.clear();
+  };
   for (auto begin = counts.begin(); begin != counts.end();) {
     const auto end = std::find_if(begin, counts.end(), [&](int count) { return count != *begin; });
-    text += fmt::format("{}[{}]{}", text.empty() ? "" : " + ", *begin,
-                        end - begin == 1 ? "" : fmt::format(" * {}", end - begin));
+    if (end - begin == 1) {
+      singles.push_back(*begin);
+    } else {
+      close();
+      terms.push_back(fmt::format("[{}] * {}", *begin, end - begin));
+    }
     begin = end;
   }
-  return text.empty() ? "[]" : text;
+  close();
+  return terms.empty() ? "[]" : fmt::format("{}", fmt::join(terms, " + "));
 }
 
 }  // namespace fsdpbench::app

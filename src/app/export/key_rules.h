@@ -33,7 +33,7 @@ std::string commented(std::string_view mark, const std::vector<std::string>& lin
 std::string_view python(bool value);
 /// "torch.bfloat16" or "torch.float32".
 std::string_view torch_dtype(DType type);
-/// [1, 1, 1, 2] as Python: "[1] * 3 + [2]".
+/// 1, 1, 1, 2, 0 as Python: "[1] * 3 + [2, 0]".
 std::string python_runs(const std::vector<int>& counts);
 
 }  // namespace fsdpbench::app

@@ -333,21 +333,20 @@ std::string prefetch_lists(const ExportSource& s) {
     text += "    for i, unit in enumerate(units):\n";
     text += "        unit.set_modules_to_forward_prefetch(units[i + 1:i + 1 + ahead[i + 1]])\n";
   }
-  if (lists_backward(s) || root_list_backward(s)) {
-    text +=
-        "    # An empty list would mean PyTorch's own choice; a module that is whole already is not gathered again.\n";
-    text += fmt::format("    behind = {}\n", python_runs(depths(s,
-                                                                s.fsdp().backward_prefetch.mode == Prefetch::Mode::pre
-                                                                    ? Prefetch{Prefetch::Mode::explicit_, 1}
-                                                                    : s.fsdp().backward_prefetch,
-                                                                false)));
+  const int of_root = depths(s, s.fsdp().backward_prefetch, false).front();
+  if (root_list_backward(s) && of_root == 0) {
+    text += "    # A module that is whole already is not gathered again: this turns PyTorch's own choice off.\n";
+    text += "    model.set_modules_to_backward_prefetch([model])\n";
+  } else if (root_list_backward(s)) {
+    text += fmt::format("    model.set_modules_to_backward_prefetch(units[::-1][:{}])\n", of_root);
   }
-  if (root_list_backward(s)) {
-    text += "    model.set_modules_to_backward_prefetch(units[::-1][:behind[0]] or [model])\n";
-  }
-  if (lists_backward(s)) {
-    text += "    for i, unit in enumerate(units):\n";
-    text += "        unit.set_modules_to_backward_prefetch(units[:i][::-1][:behind[i + 1]] or [unit])\n";
+  if (s.fsdp().backward_prefetch.mode == Prefetch::Mode::none) {
+    text += "    for unit in units:\n        unit.set_modules_to_backward_prefetch([unit])\n";
+  } else if (lists_backward(s)) {
+    std::vector<int> behind = depths(s, s.fsdp().backward_prefetch, false);
+    behind.erase(behind.begin());
+    text += fmt::format("    behind = {}\n    for i, unit in enumerate(units):\n", python_runs(behind));
+    text += "        unit.set_modules_to_backward_prefetch(units[:i][::-1][:behind[i]])\n";
   }
   return text;
 }

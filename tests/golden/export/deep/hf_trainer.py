@@ -19,7 +19,7 @@
 #   fsdp.head_unit = true: norm and head are a unit that stays gathered after forward; the embedding is another
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 64: to your launcher
+#   mesh.ranks = 64: for your launcher
 #   train.seq_len = 4096: in your data loader
 #   nccl.cta_policy = "zero": NCCL_CTA_POLICY=2 in the environment
 

@@ -22,7 +22,7 @@
 #   fsdp.checkpoint_every = 2: --recompute-method block --recompute-num-layers 16: the first ones, not every 2th
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 64: to your launcher
+#   mesh.ranks = 64: for your launcher
 #   nccl.cta_policy = "zero": NCCL_CTA_POLICY=2 in the environment
 #
 # The package megatron-fsdp without Megatron-LM: window and reductions have no argument there.

@@ -87,14 +87,13 @@ def apply_fsdp(model, mesh):
             module.set_force_sum_reduction_for_comms(True)
             module.set_symm_mem_for_comm()
     # Units to gather before a unit computes: those of the root, then those of each unit.
-    ahead = [2] * 11 + [1] + [0]
+    ahead = [2] * 11 + [1, 0]
     model.set_modules_to_forward_prefetch(units[:ahead[0]])
     for i, unit in enumerate(units):
         unit.set_modules_to_forward_prefetch(units[i + 1:i + 1 + ahead[i + 1]])
-    # An empty list would mean PyTorch's own choice; a module that is whole already is not gathered again.
-    behind = [1] + [2] * 12
+    behind = [2] * 12
     for i, unit in enumerate(units):
-        unit.set_modules_to_backward_prefetch(units[:i][::-1][:behind[i + 1]] or [unit])
+        unit.set_modules_to_backward_prefetch(units[:i][::-1][:behind[i]])
     return model
 
 

@@ -25,7 +25,7 @@
 #   fsdp.wrap = "blocks:3": the combine thresholds hold a unit's bytes, but the scan over layers keeps collectives to a layer
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 64: to your launcher
+#   mesh.ranks = 64: for your launcher
 #   nccl.cta_policy = "zero": NCCL_CTA_POLICY=2 in the environment
 
 # JAX 0.10 and before. Later ones say --xla_gpu_pipeline_all_gather=on and --xla_gpu_pipeline_reduce_scatter=on.

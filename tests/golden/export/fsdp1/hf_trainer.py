@@ -11,7 +11,7 @@
 #   mesh.replicate = 4: HYBRID_SHARD: the ranks of one machine are a shard group
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 16: to your launcher
+#   mesh.ranks = 16: for your launcher
 #   train.seq_len = 1024: in your data loader
 
 from transformers import TrainingArguments

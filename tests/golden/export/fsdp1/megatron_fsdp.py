@@ -19,7 +19,7 @@
 #   fsdp.backward_prefetch = "post": --suggested-communication-unit-size 28317696: half of it is the window, in forward and in backward
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 16: to your launcher
+#   mesh.ranks = 16: for your launcher
 #
 # The package megatron-fsdp without Megatron-LM: window and reductions have no argument there.
 # model.bfloat16() before this; masters stay fp32.

@@ -6,7 +6,7 @@
 #   fsdp.head_unit = false: embedding, and norm with head, are units of their own; the latter stays gathered after forward
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 8: to your launcher
+#   mesh.ranks = 8: for your launcher
 #   train.seq_len = 8192: in your data loader
 
 from transformers import TrainingArguments

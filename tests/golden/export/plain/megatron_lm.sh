@@ -14,7 +14,7 @@
 #   fsdp.backward_prefetch = "pre": --suggested-communication-unit-size 436224000: half of it is the window, in forward and in backward
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 8: to your launcher
+#   mesh.ranks = 8: for your launcher
 
 MEGATRON_FSDP_ARGS=(
   --use-megatron-fsdp --use-distributed-optimizer

@@ -12,7 +12,7 @@
 #   fsdp.backward_prefetch = "pre": --xla_gpu_enable_pipelined_all_gather=true, which is one layer ahead
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 8: to your launcher
+#   mesh.ranks = 8: for your launcher
 
 # JAX 0.10 and before. Later ones say --xla_gpu_pipeline_all_gather=on and --xla_gpu_pipeline_reduce_scatter=on.
 export XLA_FLAGS="$XLA_FLAGS \

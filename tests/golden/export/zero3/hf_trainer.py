@@ -18,7 +18,7 @@
 #   fsdp.backward_prefetch = "rate:100000000": backward_prefetch = BACKWARD_PRE, which is one unit ahead
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 32: to your launcher
+#   mesh.ranks = 32: for your launcher
 #   train.seq_len = 8192: in your data loader
 
 from transformers import TrainingArguments

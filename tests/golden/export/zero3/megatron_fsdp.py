@@ -20,7 +20,7 @@
 #   fsdp.backward_prefetch = "rate:100000000": --suggested-communication-unit-size 436224000: half of it is the window, in forward and in backward
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 32: to your launcher
+#   mesh.ranks = 32: for your launcher
 #
 # The package megatron-fsdp without Megatron-LM: window and reductions have no argument there.
 # model.bfloat16() before this; masters stay fp32.

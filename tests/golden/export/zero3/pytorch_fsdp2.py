@@ -65,10 +65,9 @@ def apply_fsdp(model, mesh):
     model.set_modules_to_forward_prefetch(units[:ahead[0]])
     for i, unit in enumerate(units):
         unit.set_modules_to_forward_prefetch(units[i + 1:i + 1 + ahead[i + 1]])
-    # An empty list would mean PyTorch's own choice; a module that is whole already is not gathered again.
-    behind = [1] + [0] + [1] * 31
+    behind = [0] + [1] * 31
     for i, unit in enumerate(units):
-        unit.set_modules_to_backward_prefetch(units[:i][::-1][:behind[i + 1]] or [unit])
+        unit.set_modules_to_backward_prefetch(units[:i][::-1][:behind[i]])
     return model
 
 

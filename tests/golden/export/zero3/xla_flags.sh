@@ -18,7 +18,7 @@
 #   fsdp.activation_checkpointing = false: remat_policy: minimal, which keeps products and recomputes the rest
 #
 # For your training script, launcher or environment:
-#   mesh.ranks = 32: to your launcher
+#   mesh.ranks = 32: for your launcher
 
 # JAX 0.10 and before. Later ones say --xla_gpu_pipeline_all_gather=on and --xla_gpu_pipeline_reduce_scatter=on.
 export XLA_FLAGS="$XLA_FLAGS \
