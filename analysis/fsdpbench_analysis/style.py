@@ -33,6 +33,7 @@ SLICES: Dict[str, Tuple[str, str]] = {
     "optimizer": ("optimizer", GREEN),
     "all_gather": ("all-gather", ORANGE),
     "reduce_scatter": ("reduce-scatter", PINK),
+    "all_to_all": ("all-to-all", PINK),  # in its place, never beside it
     "all_reduce": ("all-reduce", PLUM),
     "copy": ("copies", YELLOW),
     "host": ("host", DIM),

@@ -12,18 +12,18 @@
 
 namespace fsdpbench::backend {
 
-enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast };
-inline constexpr std::size_t kCollectiveCount = 4;
+enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, all_to_all };
+inline constexpr std::size_t kCollectiveCount = 5;
 
 /// As traces and messages call it.
 constexpr std::string_view to_string(Collective kind) {
   constexpr std::array<std::string_view, kCollectiveCount> kNames{"all_gather", "reduce_scatter", "all_reduce",
-                                                                  "broadcast"};
+                                                                  "broadcast", "all_to_all"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-/// Bytes this rank has put on the wire, by collective, as a ring would send them:
-/// all-gather and reduce-scatter (N-1)/N, all-reduce 2(N-1)/N, broadcast (N-1)/N of the whole message.
+/// Bytes this rank has put on the wire, by collective, as a ring would send them: all-gather, reduce-scatter and
+/// all-to-all (N-1)/N, all-reduce 2(N-1)/N, broadcast (N-1)/N of the whole message.
 using WireBytes = std::array<std::int64_t, kCollectiveCount>;
 
 /// A group of ranks that communicate. Every member calls the same collectives in the same order; on one
@@ -50,6 +50,10 @@ class Communicator {
   virtual void all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale, Stamp* stamp) = 0;
   /// buffer[0..count) of `root` to all.
   virtual void broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) = 0;
+  /// output[s*count .. (s+1)*count) = input_s[rank*count .. (rank+1)*count) of every rank s. The buffers must not
+  /// overlap. A backend that cannot throws BackendError at once.
+  virtual void all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                          Stamp* stamp);
   /// Blocks the host until all members have called it.
   virtual void barrier() = 0;
 

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "base/dtype.h"
+#include "base/quantization.h"
 
 namespace fsdpbench::backend {
 
@@ -38,6 +39,14 @@ struct CopyRun {
   std::int64_t source_stride = 0;  ///< elements between row starts
   std::int64_t target_stride = 0;
   std::int64_t zero_fill = 0;  ///< elements set to 0 after the last run in the target (padding)
+};
+
+/// Parts of quantised numbers (base/quantization.h) in device memory, one after another; their memory is aligned to 4.
+struct QuantizedParts {
+  const std::byte* first = nullptr;
+  std::int64_t count = 0;   ///< numbers of each part
+  std::int64_t stride = 0;  ///< bytes from one part to the next
+  Quantization format;
 };
 
 struct AdamWStep {
@@ -123,6 +132,19 @@ class Kernels {
   /// All runs, in order, with conversion; offsets in elements of the respective dtype.
   virtual void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                          std::span<const CopyRun> runs) = 0;
+  // Quantised numbers. The CPU has them; another backend throws BackendError.
+
+  /// One part of `count` numbers: factor * source, the product rounded to fp32 before it is quantised.
+  virtual void quantize(const std::byte* source, DType dtype, std::byte* part, std::int64_t count, float factor,
+                        Quantization format);
+  /// All runs, in order, rounded to `dtype`. Sources are counted in numbers, those of all parts one after another; no
+  /// row of a run goes beyond its part.
+  virtual void dequantize(const QuantizedParts& parts, std::byte* target, DType dtype, std::span<const CopyRun> runs);
+  /// target[0..count) = scale * (part 0 + part 1 + … of `sources` parts), in fp32 and in this order, rounded once.
+  virtual void sum_quantized(const QuantizedParts& parts, int sources, float scale, std::byte* target, DType dtype);
+  /// The same, unscaled, and the fp32 sum quantised in the same format: a part.
+  virtual void requantize_sum(const QuantizedParts& parts, int sources, std::byte* part);
+
   /// `bytes` may be 0.
   virtual void fill_zero(std::byte* target, std::int64_t bytes) = 0;
   /// target = bytes of host memory `source` (which must stay valid until the lane was waited for).

@@ -12,7 +12,8 @@ namespace fsdpbench::backend {
 constexpr std::int64_t ring_bytes(Collective kind, std::int64_t bytes, int size) {
   switch (kind) {
     case Collective::all_gather:
-    case Collective::reduce_scatter: return fsdpbench::ring_bytes(size * bytes, size);
+    case Collective::reduce_scatter:
+    case Collective::all_to_all: return fsdpbench::ring_bytes(size * bytes, size);
     case Collective::all_reduce: return fsdpbench::ring_bytes(bytes, size, 2);
     case Collective::broadcast: return fsdpbench::ring_bytes(bytes, size);
   }

@@ -68,6 +68,11 @@ Valid<Prefetch> prefetch(std::string text, std::vector<Prefetch::Mode> modes) {
           }};
 }
 
+Valid<Quantization> quantization() {
+  return {"\"none\", \"int8:BLOCK\" or \"int4:BLOCK\" (BLOCK: numbers a scale, a multiple of 32 up to 65536)",
+          [](const Quantization& v) { return v.block % 32 == 0 && v.block <= 1 << 16; }};
+}
+
 /// The fields of one table of the configuration.
 template <class Section>
 class Table {
@@ -191,6 +196,10 @@ std::vector<Field> make_fields() {
   fsdp("unit_padding_pct", &Fsdp::unit_padding_pct, number(0, 100), "layout flat: so much padding in each unit");
   fsdp("gradient_divide_factor", &Fsdp::gradient_divide_factor, number(0, kMostFactor), "what sums of gradients over ranks are divided by; 0: the number of ranks, which gives the mean");
   fsdp("host_sync_at_group_shard", &Fsdp::host_sync_at_group_shard, boolean(), "reshard_after_forward = n: the host waits until the group's part is kept, before the unit is freed");
+  fsdp("keep_group_shard", &Fsdp::keep_group_shard, boolean(), "reshard_after_forward = n: the group's part is kept to the end of the step, so that later microbatches need not copy it again; false: until the unit's backward");
+  fsdp("gather_quantization", &Fsdp::gather_quantization, quantization(), "parameters are gathered as integers of so many bits with an fp32 scale a block (ZeRO++'s qwZ)");
+  fsdp("reduce_quantization", &Fsdp::reduce_quantization, quantization(), "gradients are exchanged as such integers and added up in fp32, instead of reduce-scattered (ZeRO++'s qgZ)");
+  fsdp("reduce_within", &Fsdp::reduce_within, integer<int>(0, 1 << 20), "reduce_quantization: first among so many neighbouring ranks (a node), then across; 0: among all ranks of the shard group at once");
 
   Table<Device> device(all, "device", &RunConfig::device);
   device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or MPI processes; cuda: NVIDIA GPUs with NCCL; virtual: nowhere, on a computed clock (simulate)");

@@ -34,18 +34,6 @@ std::vector<Setting> deepspeed_z3() {
           number("fsdp.reduce_scatter_buffers", 0)};
 }
 
-/// A scan over layers with rematerialisation: one collective in flight, reductions one iteration late.
-std::vector<Setting> xla() {
-  return {text("fsdp.layout", "flat"),
-          text("fsdp.forward_prefetch", "none"),
-          text("fsdp.backward_prefetch", "none"),
-          text("fsdp.all_gather_limit", "unlimited"),
-          flag("fsdp.gathers_follow_compute", true),
-          text("fsdp.reduce_lane", "all_gather"),
-          number("fsdp.reduce_lag", 1),
-          flag("fsdp.activation_checkpointing", true)};
-}
-
 /// `settings` with `changes` in place of those of the same keys, or after them.
 std::vector<Setting> with(std::vector<Setting> settings, const std::vector<Setting>& changes) {
   for (const Setting& change : changes) {
@@ -57,6 +45,23 @@ std::vector<Setting> with(std::vector<Setting> settings, const std::vector<Setti
     }
   }
   return settings;
+}
+
+std::vector<Setting> deepspeed_z3_hpz() {
+  return with(deepspeed_z3(), {number("fsdp.reshard_after_forward", 8), flag("fsdp.host_sync_at_group_shard", true),
+                               flag("fsdp.keep_group_shard", true)});
+}
+
+/// A scan over layers with rematerialisation: one collective in flight, reductions one iteration late.
+std::vector<Setting> xla() {
+  return {text("fsdp.layout", "flat"),
+          text("fsdp.forward_prefetch", "none"),
+          text("fsdp.backward_prefetch", "none"),
+          text("fsdp.all_gather_limit", "unlimited"),
+          flag("fsdp.gathers_follow_compute", true),
+          text("fsdp.reduce_lane", "all_gather"),
+          number("fsdp.reduce_lag", 1),
+          flag("fsdp.activation_checkpointing", true)};
 }
 
 /// What the engines do unless told otherwise; docs/engines.md says where each line comes from.
@@ -78,8 +83,10 @@ const std::vector<Preset>& presets() {
         number("fsdp.reduce_bucket", 500'000'000), text("fsdp.reduce_by", "all_reduce"),
         text("fsdp.reduce_lane", "compute"), number("fsdp.reduce_scatter_buffers", 0)}},
       {"deepspeed-z3", deepspeed_z3()},
-      {"deepspeed-z3-hpz",
-       with(deepspeed_z3(), {number("fsdp.reshard_after_forward", 8), flag("fsdp.host_sync_at_group_shard", true)})},
+      {"deepspeed-z3-hpz", deepspeed_z3_hpz()},
+      {"deepspeed-zeropp",
+       with(deepspeed_z3_hpz(), {text("fsdp.gather_quantization", "int8:8000"),
+                                 text("fsdp.reduce_quantization", "int4:2048"), number("fsdp.reduce_within", 8)})},
       {"megatron-v1",
        {text("fsdp.layout", "flat"), text("fsdp.forward_prefetch", "window:500000000"),
         text("fsdp.backward_prefetch", "window:500000000"), text("fsdp.all_gather_limit", "unlimited"),

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/link_model.h"
+#include "base/quantization.h"
 
 /// What the user asked for, as plain data. Defaults are the quickstart's. Nothing here checks anything: spelling and
 /// range of each key are a line of fields.cpp, rules about several keys are in validate.cpp. The TOML key of a field is
@@ -227,6 +228,10 @@ struct Fsdp {
   double unit_padding_pct = 0;               ///< flat: padding of each unit, in percent
   double gradient_divide_factor = 0;         ///< what sums of gradients are divided by; 0: the number of ranks
   bool host_sync_at_group_shard = false;     ///< the host waits where a part is kept for the group's gather
+  bool keep_group_shard = false;             ///< that part lives until the step's end; false: until backward is over
+  Quantization gather_quantization;          ///< of gathered parameters on the wire
+  Quantization reduce_quantization;  ///< of gradients on the wire: exchanged and added up instead of reduce-scattered
+  int reduce_within = 0;             ///< with it: first in groups of so many ranks, then across them; 0: all at once
   bool operator==(const Fsdp&) const = default;
 };
 

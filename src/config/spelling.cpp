@@ -134,6 +134,10 @@ Value encode(const Wrap& value) {
   return std::string("model");
 }
 
+Value encode(const Quantization& value) {
+  return value.on() ? fmt::format("int{}:{}", value.bits, value.block) : std::string("none");
+}
+
 bool decode(const Value& value, bool& out) {
   const bool* v = std::get_if<bool>(&value);
   if (v != nullptr) out = *v;
@@ -261,6 +265,16 @@ bool decode(const Value& value, Wrap& out) {
   } else {
     return false;
   }
+  out = read;
+  return true;
+}
+
+bool decode(const Value& value, Quantization& out) {
+  Quantization read;
+  for (const int bits : {8, 4}) {
+    if (const auto block = argument(value, fmt::format("int{}", bits)); block && *block >= 1) read = {bits, *block};
+  }
+  if (!read.on() && !is_text(value, "none")) return false;
   out = read;
   return true;
 }

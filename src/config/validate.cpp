@@ -209,6 +209,37 @@ void check_engines(const RunConfig& config, Notes& notes) {
                  "fsdp.reduce_bucket is 0");
 }
 
+/// ZeRO++: fewer bits on the wire.
+void check_quantization(const RunConfig& config, Notes& notes) {
+  const Fsdp& fsdp = config.fsdp;
+  const Quantization none;
+  const bool gathers = fsdp.gather_quantization != none, reduces = fsdp.reduce_quantization != none;
+  const auto value = [](const Quantization& q) { return to_toml(encode(q)); };
+  require(
+      !(gathers || reduces) || config.device.backend != BackendKind::cuda,
+      "fsdp.{} = {} needs device.backend = \"cpu\" or \"virtual\": there are no kernels here that quantise on GPUs.",
+      gathers ? "gather_quantization" : "reduce_quantization",
+      value(gathers ? fsdp.gather_quantization : fsdp.reduce_quantization));
+  require(!reduces || fsdp.reduce_by == ReduceBy::reduce_scatter,
+          "fsdp.reduce_quantization = {} exchanges gradients, so that it does not go with fsdp.reduce_by = \"{}\"; "
+          "expected \"reduce_scatter\".",
+          value(fsdp.reduce_quantization), to_string(fsdp.reduce_by));
+  require(!reduces || fsdp.reduce_within == 0 || config.mesh.shard % fsdp.reduce_within == 0,
+          "fsdp.reduce_within = {} does not divide the shard group of {} ranks.", fsdp.reduce_within,
+          config.mesh.shard);
+  const auto without_effect = [&](bool given, const char* key, std::string_view why) {
+    if (given) notes.push_back(fmt::format("fsdp.{} has no effect: {}.", key, why));
+  };
+  const bool alone = config.mesh.shard == 1;
+  without_effect(alone && gathers, "gather_quantization", "no unit is sharded");
+  without_effect(alone && reduces, "reduce_quantization", "no unit is sharded");
+  without_effect(!reduces && fsdp.reduce_within > 0, "reduce_within", "fsdp.reduce_quantization is \"none\"");
+  without_effect(!alone && reduces && fsdp.separate_reduce_scatter_comm, "separate_reduce_scatter_comm",
+                 "gradients are exchanged over communicators of their own (fsdp.reduce_quantization)");
+  without_effect(fsdp.keep_group_shard && fsdp.reshard_after_forward.mode != ReshardAfterForward::Mode::group,
+                 "keep_group_shard", "fsdp.reshard_after_forward is no number of ranks");
+}
+
 void check_rank(const char* key, std::int64_t rank, std::int64_t ranks) {
   require(rank < ranks, "{} = {} is no rank: mesh.ranks = {}, so expected -1 (none) or 0 to {}.", key, rank, ranks,
           ranks - 1);
@@ -329,6 +360,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_reshard(config, notes);
   check_accumulate(config, notes);
   check_engines(config, notes);
+  check_quantization(config, notes);
   check_schedule_size(config);
   check_emulate(config.emulate);
   check_device(config, notes);

@@ -22,6 +22,7 @@ void check_wire_bytes(const plan::CommunicationVolume& expected, std::span<const
     };
     check("all_gather", counted[rank].all_gather, expected.all_gather, 0.5);
     check("reduce_scatter", counted[rank].reduce_scatter, expected.reduce_scatter, 0.5);
+    check("all_to_all", counted[rank].all_to_all, expected.all_to_all, 0.5);
     check("all_reduce", counted[rank].all_reduce, expected.all_reduce, rounding);
   }
 }

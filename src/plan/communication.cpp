@@ -11,6 +11,13 @@ double ring(std::int64_t numel, DType dtype, int ranks) {
   return static_cast<double>(numel * size_of(dtype)) * ring_share(ranks);
 }
 
+/// Of a gather over the ranks that share `layout`, or of an exchange of quantised gradients of it.
+double sharded_bytes(const ShardLayout& layout, DType dtype, const Quantization& quantization) {
+  if (layout.sharded.empty()) return 0;
+  if (!quantization.on()) return ring(layout.gathered_numel(), dtype, layout.shards);
+  return static_cast<double>(quantization.bytes(layout.shard_numel) * (layout.shards - 1));
+}
+
 }  // namespace
 
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config,
@@ -33,17 +40,21 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
     const bool kept = !config.fsdp.reshard_after_backward || plan.units[u].stays_gathered ||
                       (config.fsdp.keep_unreduced && mode == AccumulateMode::no_sync && !reshards_any);
     const double forwards = kept ? 1 : micros;
-    volume.all_gather += forwards * ring(gathered, plan.param_dtype, shard);
+    volume.all_gather += forwards * sharded_bytes(layout, plan.param_dtype, config.fsdp.gather_quantization);
     if (reshards[u]) {
       // Between forward and backward a unit may lie in a smaller group (reshard_after_forward = n).
-      const int group = plan.units[u].group_layout.empty() ? shard : plan.units[u].group_layout.front().shards;
-      volume.all_gather += micros * ring(gathered, plan.param_dtype, group);
+      const ShardLayout& again = plan.units[u].group_layout.empty() ? layout : plan.units[u].group_layout.front();
+      volume.all_gather += micros * sharded_bytes(again, plan.param_dtype, config.fsdp.gather_quantization);
     }
     if (config.fsdp.reduce_by == config::ReduceBy::all_reduce && shard > 1) {
       volume.all_reduce +=
           reductions * 2 * (ring(gathered, plan.reduce_dtype, shard) + ring(gathered, plan.reduce_dtype, replicate));
     } else {
-      volume.reduce_scatter += reductions * ring(gathered, plan.reduce_dtype, shard);
+      if (!config.fsdp.reduce_quantization.on()) {
+        volume.reduce_scatter += reductions * ring(gathered, plan.reduce_dtype, shard);
+      } else {
+        volume.all_to_all += reductions * sharded_bytes(layout, plan.reduce_dtype, config.fsdp.reduce_quantization);
+      }
       volume.all_reduce +=
           across * 2 * ring(layout.sharded.empty() ? 0 : layout.shard_numel, plan.reduce_dtype, replicate);
     }

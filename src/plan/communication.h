@@ -10,12 +10,16 @@ struct CommunicationVolume {
   double all_gather = 0;
   double reduce_scatter = 0;
   double all_reduce = 0;
-  double total() const { return all_gather + reduce_scatter + all_reduce; }
+  double all_to_all = 0;
+  double total() const { return all_gather + reduce_scatter + all_reduce + all_to_all; }
 };
 
 /// Closed form, from the plan alone (the schedule is not looked at): an all-gather or reduce-scatter of S bytes over
 /// N ranks sends (N-1)/N S a rank, an all-reduce 2 (N-1)/N S. `reshards[u]`: unit u is gathered again for backward.
 /// Padding is sent too, so it counts. The gather of gradient norms (8 (N-1) bytes) counts as all-gather.
+/// Of n quantised numbers Q(n) bytes are sent (base/quantization.h: payload and scales). A gather of a shard of n
+/// numbers sends (N-1) Q(n). So does an exchange of gradients, all-to-all: of these (N/g - 1) Q(n) from one group of g
+/// neighbours to the others.
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config,
                                          const std::vector<bool>& reshards);
 

@@ -5,7 +5,8 @@
 namespace fsdpbench::plan {
 
 std::string_view to_string(Group group) {
-  constexpr std::array<std::string_view, kGroupCount> kNames{"none", "shard", "shard_separate", "reshard", "replicate"};
+  constexpr std::array<std::string_view, kGroupCount> kNames{"none",      "shard",         "shard_separate", "reshard",
+                                                             "replicate", "reduce_within", "reduce_across"};
   return kNames.at(static_cast<std::size_t>(group));
 }
 
@@ -15,13 +16,16 @@ std::vector<int> Members::ranks() const {
   return result;
 }
 
-Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter)
+Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter, int reduce_within)
     : ranks_(mesh.ranks()), separate_reduce_scatter_(separate_reduce_scatter) {
   const auto set = [this](Group group, Axis axis) { axes_[static_cast<std::size_t>(group)] = axis; };
   set(Group::shard, {1, mesh.shard});
   set(Group::shard_separate, {1, mesh.shard});
   set(Group::reshard, {1, reshard});
   set(Group::replicate, {mesh.shard, mesh.replicate});
+  if (reduce_within == 0) return;
+  set(Group::reduce_within, {1, reduce_within});
+  set(Group::reduce_across, {reduce_within, mesh.shard / reduce_within});
 }
 
 bool Groups::exists(Group group) const {

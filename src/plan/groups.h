@@ -23,8 +23,10 @@ enum class Group : std::uint8_t {
   shard_separate,  ///< the same ranks, a second communicator for reduce-scatter
   reshard,         ///< consecutive ranks that share a unit between forward and backward
   replicate,       ///< ranks that hold equal shards
+  reduce_within,   ///< neighbours of a shard group that exchange quantised gradients first
+  reduce_across,   ///< ranks of equal place among those neighbours, who exchange the sums
 };
-inline constexpr std::size_t kGroupCount = 5;
+inline constexpr std::size_t kGroupCount = 7;
 std::string_view to_string(Group group);
 
 /// The ranks of one group: first, first + stride, first + 2 stride …
@@ -47,7 +49,8 @@ class Groups {
  public:
   Groups() = default;  ///< one rank
   /// `reshard`: ranks that share a unit between forward and backward; divides mesh.shard, 1 if there is no such axis.
-  explicit Groups(const Mesh& mesh, int reshard = 1, bool separate_reduce_scatter = false);
+  /// `reduce_within`: ranks that exchange gradients first; divides mesh.shard, 0 if gradients are not exchanged.
+  explicit Groups(const Mesh& mesh, int reshard = 1, bool separate_reduce_scatter = false, int reduce_within = 0);
 
   int ranks() const { return ranks_; }
   /// Whether collectives of a plan may run along this axis: more than one rank, and asked for.

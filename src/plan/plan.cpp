@@ -32,7 +32,10 @@ Plan make_plan(const config::RunConfig& config) {
   const config::ReshardAfterForward& reshard = config.fsdp.reshard_after_forward;
   const bool fewer =
       reshard.mode == config::ReshardAfterForward::Mode::group && reshard.group > 1 && reshard.group < plan.mesh.shard;
-  plan.groups = Groups(plan.mesh, fewer ? reshard.group : 1, config.fsdp.separate_reduce_scatter_comm);
+  // Among one rank there is nothing to exchange: 0 and 1 are all at once.
+  const int within = config.fsdp.reduce_within > 1 ? config.fsdp.reduce_within : plan.mesh.shard;
+  plan.groups = Groups(plan.mesh, fewer ? reshard.group : 1, config.fsdp.separate_reduce_scatter_comm,
+                       config.fsdp.reduce_quantization.on() ? within : 0);
 
   for (UnitMembers& members : wrap_units(plan.shapes, config.fsdp.wrap, config.fsdp.head_unit)) {
     for (int m : members.modules)

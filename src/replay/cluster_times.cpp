@@ -20,6 +20,7 @@ Collective collective_of(OpKind kind) {
   switch (kind) {
     case OpKind::reduce_scatter: return Collective::reduce_scatter;
     case OpKind::all_reduce: return Collective::all_reduce;
+    case OpKind::all_to_all: return Collective::all_to_all;
     default: return Collective::all_gather;
   }
 }

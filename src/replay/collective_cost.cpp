@@ -231,7 +231,8 @@ std::pair<double, const Choice*> next_switch(const Choices& choices, const Choic
 }  // namespace
 
 std::string_view to_string(Collective collective) {
-  constexpr std::array<std::string_view, 4> kNames{"all_gather", "reduce_scatter", "all_reduce", "broadcast"};
+  constexpr std::array<std::string_view, 5> kNames{"all_gather", "reduce_scatter", "all_reduce", "broadcast",
+                                                   "all_to_all"};
   return kNames.at(static_cast<std::size_t>(collective));
 }
 
@@ -267,6 +268,8 @@ GroupShape shape_of(const plan::Members& members, int ranks, int gpus_per_node, 
 }
 
 bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& cluster, const GroupShape& shape) {
+  // NCCL sends an exchange from each rank to each.
+  if (collective == Collective::all_to_all) return algorithm == Algorithm::direct;
   const bool reduces_fully = collective == Collective::all_reduce;
   const bool scatters = collective == Collective::all_gather || collective == Collective::reduce_scatter;
   switch (algorithm) {
@@ -287,6 +290,9 @@ bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& 
 CollectiveCost collective_cost(const config::Cluster& cluster, Collective collective, double bytes,
                                const GroupShape& shape, Algorithm asked) {
   if (shape.ranks <= 1) return {};
+  if (collective == Collective::all_to_all) {
+    return achieved(cluster, collective, bytes, shape, Algorithm::direct, Protocol::simple);
+  }
   if (!can_run(asked, collective, cluster, shape)) asked = Algorithm::automatic;
   const Choices choices(cluster, collective, shape, asked);
   if (choices.begin() == choices.end()) return achieved(cluster, collective, bytes, shape, asked, Protocol::simple);

@@ -10,7 +10,7 @@
 /// functions of plain data; nothing is allocated.
 namespace fsdpbench::replay {
 
-enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast };
+enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, all_to_all };
 std::string_view to_string(Collective collective);
 
 /// How a collective is done. `automatic` in a question: as NCCL would choose; never in an answer.
@@ -68,15 +68,15 @@ struct CollectiveCost {
 /// Whether `algorithm` can do `collective` on such a group of such a cluster.
 bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& cluster, const GroupShape& shape);
 
-/// Time of a collective from the arrival of its last rank. `bytes`: of the full tensor (gathered, unreduced, or
-/// broadcast). One rank takes no time. The time never falls when bytes grow, and never grows when an achieved rate of
-/// the cluster does. An algorithm that cannot run here (can_run) is taken as `automatic`.
+/// Time of a collective from the arrival of its last rank. `bytes`: of the full tensor (gathered, unreduced, exchanged,
+/// or broadcast). One rank takes no time. The time never falls when bytes grow, and never grows when an achieved rate
+/// of the cluster does. An algorithm that cannot run here (can_run) is taken as `automatic`.
 ///
 /// Of a ring all-gather or reduce-scatter of S bytes over N ranks on n nodes, w = S (N − 1)/N:
 ///   latency  = base + (N − n) hop_intra + (n − 1) hop_inter
 ///   transfer = (w + sqrt(w ramp)) / B
 /// B: the achieved bus bandwidth of the slower fabric, for the group's part of the node's GPUs and NICs.
-/// docs/published.md compares with published measurements.
+/// docs/published.md compares with published measurements. An all-to-all is always direct.
 CollectiveCost collective_cost(const config::Cluster& cluster, Collective collective, double bytes,
                                const GroupShape& shape, Algorithm asked = Algorithm::automatic);
 

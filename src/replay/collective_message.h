@@ -10,7 +10,7 @@
 namespace fsdpbench::replay {
 
 /// What a collective sends, by nccl-tests' conventions: the message is the output of an all-gather, the input of a
-/// reduce-scatter, the buffer of an all-reduce.
+/// reduce-scatter, the buffer of an all-reduce, what a rank holds for all in an all-to-all.
 struct CollectiveMessage {
   std::int64_t bytes = 0;
   int ranks = 1;

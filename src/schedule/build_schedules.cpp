@@ -14,8 +14,6 @@
 namespace fsdpbench::schedule {
 namespace {
 
-constexpr int kRoot = plan::Plan::kRoot;
-
 /// Walks one training step in host order (forward, backward, optimizer) and decides when units are unsharded,
 /// resharded and reduced. What each of these does is Gatherer's and Reducer's business, and what is prefetched is
 /// Prefetcher's.
@@ -322,6 +320,7 @@ void StepWalk::post_backward(int u, bool last_micro) {
 void StepWalk::optimizer() {
   reducer_.finish();
   gatherer_.discard_unused();
+  gatherer_.release_group_shards();
   const BufferId factor = builder_.policy.clip ? clip() : kNoBuffer;
   const bool adamw = builder_.policy.optimizer == config::Optimizer::adamw;
   const std::vector<Reducer::Ready>& gradients = reducer_.ready();

@@ -8,7 +8,10 @@ namespace fsdpbench::schedule {
 using LimitMode = config::AllGatherLimit::Mode;
 
 Gatherer::Gatherer(StepBuilder& builder, AllGatherLimiter& limiter)
-    : builder_(builder), limiter_(limiter), states_(builder.plan.units.size()) {}
+    : builder_(builder),
+      limiter_(limiter),
+      quantized_(quantizes_gathers(builder.policy, builder.plan)),
+      states_(builder.plan.units.size()) {}
 
 void Gatherer::begin_step() {
   states_.assign(states_.size(), {});
@@ -41,10 +44,10 @@ bool Gatherer::unshard(int unit, bool prefetch) {
   state(unit).prefetched = prefetch;
   limiter_.before_unshard(unit, bytes, gathers);
   if (!gathers) return true;
-  if (u.layout.views()) {
-    gather_views(unit, prefetch);
+  if (copies_out(unit)) {
+    gather_copied(unit, prefetch);
   } else {
-    gather_per_param(unit, prefetch);
+    gather_views(unit, prefetch);
   }
   state(unit).issued = true;
   state(unit).waited = false;
@@ -81,29 +84,75 @@ void Gatherer::gather_those_that_stay() {
 
 const plan::ShardLayout& Gatherer::layout_of(int unit) const {
   const State& s = states_[static_cast<std::size_t>(unit)];
-  return s.grouped() ? unit_of(unit).group_layout.front() : unit_of(unit).layout;
+  return s.grouped ? unit_of(unit).group_layout.front() : unit_of(unit).layout;
+}
+
+std::int64_t Gatherer::part_size(int unit) const {
+  const std::int64_t numel = layout_of(unit).shard_numel;
+  return quantized_ ? builder_.policy.fsdp.gather_quantization.bytes(numel) : numel;
+}
+
+BufferId Gatherer::new_message(int unit, std::int64_t elements) {
+  const DType dtype = message_dtype();
+  return builder_.new_buffer(quantized_ ? BufferRole::quantized : BufferRole::gathered, dtype,
+                             elements * size_of(dtype), unit);
+}
+
+void Gatherer::copy_in(int unit, const At& at, BufferId message, Place place, Lifetimes lifetimes) {
+  const State& s = state(unit);
+  if (s.grouped) builder_.wait(at.lane, s.group_shard_kept, WaitReason::data);
+  const BufferId shard = s.grouped ? s.group_shard : builder_.persistent(BufferRole::master_shard, unit);
+  if (quantized_) {
+    builder_.append(OpKind::quantize, at,
+                    Quantize{.from = shard,
+                             .to = message,
+                             .count = layout_of(unit).shard_numel,
+                             .format = builder_.policy.fsdp.gather_quantization,
+                             .over = s.over(),
+                             .offset = place.offset,
+                             .stride = place.stride},
+                    std::move(lifetimes));
+  } else {
+    builder_.append(
+        OpKind::copy_in, at,
+        LayoutCopy{.from = shard, .to = message, .over = s.over(), .offset = place.offset, .stride = place.stride},
+        std::move(lifetimes));
+  }
+}
+
+void Gatherer::copy_out(int unit, const At& at, BufferId message, BufferId parameters, Place place,
+                        Lifetimes lifetimes) {
+  const Group over = state(unit).over();
+  if (quantized_) {
+    builder_.append(OpKind::dequantize, at,
+                    Dequantize{.from = message,
+                               .to = parameters,
+                               .format = builder_.policy.fsdp.gather_quantization,
+                               .over = over,
+                               .offset = place.offset,
+                               .stride = place.stride},
+                    std::move(lifetimes));
+  } else {
+    builder_.append(
+        OpKind::copy_out, at,
+        LayoutCopy{.from = message, .to = parameters, .over = over, .offset = place.offset, .stride = place.stride},
+        std::move(lifetimes));
+  }
 }
 
 void Gatherer::gather_bucket(const Bucket& bucket) {
   const int first = bucket.units.front();
   const Group over = state(first).over();
   std::int64_t part = 0;
-  for (int u : bucket.units) part += layout_of(u).shard_numel;
-  const BufferId gathered = new_parameters(BufferRole::gathered, first, part * layout_of(first).shards);
+  for (int u : bucket.units) part += part_size(u);
+  const BufferId gathered = new_message(first, part * layout_of(first).shards);
 
-  std::int64_t offset = 0;
+  Place place{.offset = 0, .stride = part};
   order(bucket.lane);
   for (int u : bucket.units) {
-    const State& s = state(u);
-    if (s.grouped()) builder_.wait(bucket.lane, s.group_shard_kept, WaitReason::data);
-    builder_.append(OpKind::copy_in, {.lane = bucket.lane, .unit = u, .prefetch = bucket.prefetch},
-                    LayoutCopy{.from = s.grouped() ? s.group_shard : builder_.persistent(BufferRole::master_shard, u),
-                               .to = gathered,
-                               .over = over,
-                               .offset = offset,
-                               .stride = part},
-                    {.allocates = {u == first ? gathered : kNoBuffer}});
-    offset += layout_of(u).shard_numel;
+    copy_in(u, {.lane = bucket.lane, .unit = u, .prefetch = bucket.prefetch}, gathered, place,
+            {.allocates = {u == first ? gathered : kNoBuffer}});
+    place.offset += part_size(u);
   }
   builder_.append(
       OpKind::all_gather,
@@ -111,18 +160,16 @@ void Gatherer::gather_bucket(const Bucket& bucket) {
        .unit = first,
        .prefetch = bucket.prefetch,
        .others = {bucket.units.begin() + 1, bucket.units.end()}},
-      Collective{
-          .group = over, .input = gathered, .output = gathered, .count = part, .dtype = builder_.plan.param_dtype});
-  offset = 0;
+      Collective{.group = over, .input = gathered, .output = gathered, .count = part, .dtype = message_dtype()});
+  place.offset = 0;
   for (int u : bucket.units) {
     const bool last = u == bucket.units.back();
     const BufferId unsharded = bucket.stays
                                    ? builder_.persistent(BufferRole::unsharded, u)
                                    : new_parameters(BufferRole::unsharded, u, unit_of(u).layout.unsharded_numel);
-    builder_.append(OpKind::copy_out, {.lane = bucket.lane, .unit = u, .prefetch = bucket.prefetch},
-                    LayoutCopy{.from = gathered, .to = unsharded, .over = over, .offset = offset, .stride = part},
-                    {.allocates = {bucket.stays ? kNoBuffer : unsharded}, .frees = {last ? gathered : kNoBuffer}});
-    offset += layout_of(u).shard_numel;
+    copy_out(u, {.lane = bucket.lane, .unit = u, .prefetch = bucket.prefetch}, gathered, unsharded, place,
+             {.allocates = {bucket.stays ? kNoBuffer : unsharded}, .frees = {last ? gathered : kNoBuffer}});
+    place.offset += part_size(u);
     if (!bucket.stays) state(u).unsharded = unsharded;
   }
   if (bucket.stays) return;
@@ -173,7 +220,7 @@ void Gatherer::gather_views(int unit, bool prefetch) {
   }
   BufferId shard = builder_.persistent(BufferRole::master_shard, unit);
   BufferId low = kNoBuffer;
-  if (s.grouped()) {
+  if (s.grouped) {
     shard = s.group_shard;
     builder_.wait(Lane::all_gather, s.group_shard_kept, WaitReason::data);
   } else if (builder_.plan.param_dtype != DType::f32) {
@@ -185,33 +232,28 @@ void Gatherer::gather_views(int unit, bool prefetch) {
   all_gather(unit, prefetch, shard, {.allocates = {s.gathered}, .frees = {low}});
 }
 
-void Gatherer::gather_per_param(int unit, bool prefetch) {
+void Gatherer::gather_copied(int unit, bool prefetch) {
   State& s = state(unit);
   if (builder_.plan.copies_alone) {
     s.gathered = builder_.persistent(BufferRole::master_shard, unit);
     builder_.append(OpKind::unshard, {.unit = unit, .prefetch = prefetch});
     return;
   }
-  if (s.grouped()) builder_.wait(Lane::copy, s.group_shard_kept, WaitReason::data);
   order(Lane::copy);
-  s.gathered = new_parameters(BufferRole::gathered, unit, unit_of(unit).layout.gathered_numel());
-  const BufferId shard = s.grouped() ? s.group_shard : builder_.persistent(BufferRole::master_shard, unit);
-  builder_.append(OpKind::copy_in, {.lane = Lane::copy, .unit = unit, .prefetch = prefetch},
-                  LayoutCopy{.from = shard, .to = s.gathered, .over = s.over()}, {.allocates = {s.gathered}});
+  s.gathered = new_message(unit, part_size(unit) * layout_of(unit).shards);
+  copy_in(unit, {.lane = Lane::copy, .unit = unit, .prefetch = prefetch}, s.gathered, place_of(unit),
+          {.allocates = {s.gathered}});
   builder_.wait(Lane::all_gather, builder_.record(EventRole::copied_in, unit), WaitReason::data);
   all_gather(unit, prefetch, s.gathered, {});
 }
 
 void Gatherer::all_gather(int unit, bool prefetch, BufferId input, Lifetimes lifetimes) {
   State& s = state(unit);
-  const plan::Unit& u = unit_of(unit);
-  builder_.append(OpKind::all_gather, {.lane = Lane::all_gather, .unit = unit, .prefetch = prefetch},
-                  Collective{.group = s.over(),
-                             .input = input,
-                             .output = s.gathered,
-                             .count = (s.grouped() ? u.group_layout.front() : u.layout).shard_numel,
-                             .dtype = builder_.plan.param_dtype},
-                  std::move(lifetimes));
+  builder_.append(
+      OpKind::all_gather, {.lane = Lane::all_gather, .unit = unit, .prefetch = prefetch},
+      Collective{
+          .group = s.over(), .input = input, .output = s.gathered, .count = part_size(unit), .dtype = message_dtype()},
+      std::move(lifetimes));
   s.ready = record_gathered(unit);
 }
 
@@ -228,7 +270,7 @@ void Gatherer::wait_for_unshard(int unit) {
   const bool alone = builder_.plan.copies_alone;  // the shard itself is what was gathered, and stays
   if (!alone) limiter_.before_wait(s.ready, unit);
   if (!alone) builder_.wait(Lane::compute, s.ready, WaitReason::data);
-  if (unit_of(unit).layout.views() || s.unsharded != kNoBuffer) return;
+  if (!copies_out(unit) || s.unsharded != kNoBuffer) return;
 
   const bool event_limit = builder_.policy.fsdp.all_gather_limit.mode == LimitMode::fsdp2_event;
   const bool hold = event_limit && !alone && builder_.phase == Phase::forward;
@@ -237,9 +279,8 @@ void Gatherer::wait_for_unshard(int unit) {
   // The root's output goes before the next copy-in, so that limits on gathers count the units and nothing else.
   const bool release_now = !alone && (unit == plan::Plan::kRoot ? !hold : event_limit && !hold);
   // A gather over the reshard group was rank-major over fewer, larger chunks.
-  builder_.append(OpKind::copy_out, {.lane = Lane::compute, .unit = unit},
-                  LayoutCopy{.from = s.gathered, .to = s.unsharded, .over = s.over()},
-                  {.allocates = {s.unsharded}, .frees = {alone || hold || release_now ? kNoBuffer : s.gathered}});
+  copy_out(unit, {.lane = Lane::compute, .unit = unit}, s.gathered, s.unsharded, place_of(unit),
+           {.allocates = {s.unsharded}, .frees = {alone || hold || release_now ? kNoBuffer : s.gathered}});
   const Held output{unit, s.gathered, builder_.record(EventRole::copied_out, unit)};
   s.gathered = kNoBuffer;
   if (hold) {
@@ -266,10 +307,12 @@ void Gatherer::reshard(int unit, bool keep_group) {
   const BufferId parameters = s.unsharded != kNoBuffer ? s.unsharded : s.gathered;
   BufferId group_shard_over = kNoBuffer;
   State after;
-  if (keep_group && s.grouped()) {
-    after.group_shard = s.group_shard;  // kept since an earlier microbatch; parameters have not changed
+  if (s.group_shard != kNoBuffer && (keep_group || builder_.policy.fsdp.keep_group_shard)) {
+    after.group_shard = s.group_shard;  // kept since an earlier forward; parameters have not changed
     after.group_shard_kept = s.group_shard_kept;
+    after.grouped = keep_group;
   } else if (keep_group && !u.group_layout.empty()) {
+    after.grouped = true;
     after.group_shard = new_parameters(BufferRole::group_shard, unit, u.group_layout.front().shard_numel);
     builder_.append(OpKind::keep_group_shard, {.lane = Lane::compute, .unit = unit},
                     LayoutCopy{.from = parameters, .to = after.group_shard, .over = Group::reshard},
@@ -285,7 +328,7 @@ void Gatherer::reshard(int unit, bool keep_group) {
   builder_.append(OpKind::reshard, {.lane = on_gathers_lane ? Lane::all_gather : Lane::compute, .unit = unit}, {},
                   {.frees = {parameters, group_shard_over}});
   const EventId freed = builder_.record(EventRole::freed, unit);
-  if (after.grouped() && after.group_shard_kept == kNoEvent) after.group_shard_kept = freed;
+  if (after.grouped && after.group_shard_kept == kNoEvent) after.group_shard_kept = freed;
   // FSDP1 queues no event where nobody else has a part, though a copy in a lower dtype is freed.
   limiter_.released(unit, freed, !u.layout.views() || u.layout.shards > 1);
   s = after;
@@ -299,7 +342,16 @@ void Gatherer::discard_unused() {
       builder_.wait(Lane::compute, s.ready, WaitReason::reuse);
       builder_.append(OpKind::release, {.lane = Lane::compute, .unit = u}, {}, {.frees = {s.gathered, s.unsharded}});
     }
-    s = {};
+    State after;
+    after.group_shard = s.group_shard;
+    s = after;
+  }
+}
+
+void Gatherer::release_group_shards() {
+  for (int u = 0; u < static_cast<int>(states_.size()); ++u) {
+    const BufferId kept = std::exchange(state(u).group_shard, kNoBuffer);
+    if (kept != kNoBuffer) builder_.append(OpKind::release, {.unit = u}, {}, {.frees = {kept}});
   }
 }
 

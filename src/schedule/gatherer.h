@@ -18,12 +18,19 @@ namespace fsdpbench::schedule {
 /// issued its own gather (forward) or until copied out (backward): PyTorch's two buffers. PyTorch lets its all-gather
 /// stream wait for that copy-out as well as its copy-in stream; the second wait alone orders both (pytorch#177147),
 /// so it is the only one here.
+/// Quantised, in either layout: as per_param, but quantize writes this rank's part of the output as quantised numbers,
+/// and dequantize makes parameters of all parts.
 /// per_param with one shard: a mark where others gather, then copy_out straight from the shard, which stays.
 ///
 /// [Note: buckets]
 /// Several units in one collective: each shard is copied into a rank-major bucket, which is gathered in place and
 /// copied out to each unit's parameters, all on the all_gather lane. Units that stay gathered do so on the compute lane
 /// after the optimizer, into persistent buffers.
+///
+/// [Note: the group's part]
+/// reshard_after_forward = n: what a rank keeps of a unit after forward, for the gather in backward over n ranks. It is
+/// freed with the unit after that backward; with fsdp.keep_group_shard it waits for the next microbatch's backward
+/// (whose forward gathers over the whole shard group as ever), and is freed once no backward follows.
 class Gatherer {
  public:
   /// Both must outlive it; the limiter is asked before each gather and told of each gather and free.
@@ -57,6 +64,8 @@ class Gatherer {
   void discard_unused();
   /// Frees an all-gather output that is still held when the forward ends.
   void release_held();
+  /// Frees what fsdp.keep_group_shard has kept; on the compute lane, which has waited for every gather.
+  void release_group_shards();
   /// What forward and backward of a unit read; kNoBuffer where it has none of them.
   struct Parameters {
     BufferId sharded = kNoBuffer;
@@ -74,9 +83,8 @@ class Gatherer {
     BufferId unsharded = kNoBuffer;
     BufferId group_shard = kNoBuffer;
     EventId group_shard_kept = kNoEvent;
-    /// The next gather is over the reshard group, from what was kept after forward.
-    bool grouped() const { return group_shard != kNoBuffer; }
-    Group over() const { return grouped() ? Group::reshard : Group::shard; }
+    bool grouped = false;  ///< the next gather is over the reshard group, from what was kept after forward
+    Group over() const { return grouped ? Group::reshard : Group::shard; }
   };
   struct Held {
     int unit = 0;
@@ -91,7 +99,23 @@ class Gatherer {
   BufferId new_parameters(BufferRole role, int unit, std::int64_t numel);  // in the compute dtype
   BufferId cast_shard(BufferRole role, int unit, bool prefetch);
   void gather_views(int unit, bool prefetch);
-  void gather_per_param(int unit, bool prefetch);
+  void gather_copied(int unit, bool prefetch);
+  /// What is gathered is not yet the parameters.
+  bool copies_out(int unit) const { return quantized_ || !unit_of(unit).layout.views(); }
+  /// Where a unit lies in each rank's part of a message; elements, or bytes of quantised numbers.
+  struct Place {
+    std::int64_t offset = 0;
+    std::int64_t stride = 0;
+  };
+  /// What brings this rank's shard into a message, or the part kept for the group …
+  void copy_in(int unit, const At& at, BufferId message, Place place, Lifetimes lifetimes);
+  /// … and the message into parameters.
+  void copy_out(int unit, const At& at, BufferId message, BufferId parameters, Place place, Lifetimes lifetimes);
+  /// Of a unit alone in its message. (Copies by layout take 0 for that.)
+  Place place_of(int unit) const { return {.offset = 0, .stride = quantized_ ? part_size(unit) : 0}; }
+  std::int64_t part_size(int unit) const;  ///< of the unit's next gather, in elements of message_dtype()
+  DType message_dtype() const { return quantized_ ? DType::u8 : builder_.plan.param_dtype; }
+  BufferId new_message(int unit, std::int64_t elements);
   struct Bucket {
     std::vector<int> units;
     Lane lane = Lane::all_gather;
@@ -107,6 +131,7 @@ class Gatherer {
 
   StepBuilder& builder_;
   AllGatherLimiter& limiter_;
+  bool quantized_;
   std::vector<State> states_;
   std::optional<Held> held_;
   EventId start_after_ = kNoEvent;

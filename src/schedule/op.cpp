@@ -17,6 +17,9 @@ struct OperandsOf {
   }
   Operands operator()(const Cast& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const LayoutCopy& w) const { return {{w.from}, {w.to}}; }
+  Operands operator()(const Quantize& w) const { return {{w.from}, {w.to}}; }
+  Operands operator()(const Dequantize& w) const { return {{w.from}, {w.to}}; }
+  Operands operator()(const SumQuantized& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const Accumulate& w) const { return {{w.from, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
   Operands operator()(const Collective& w) const { return {{w.input}, {w.output}}; }
   Operands operator()(const SumOfSquares& w) const { return {{w.gradient, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
@@ -40,6 +43,8 @@ std::string_view to_string(OpKind kind) {
     case OpKind::unshard: return "unshard";
     case OpKind::all_gather: return "all_gather";
     case OpKind::copy_out: return "copy_out";
+    case OpKind::quantize: return "quantize";
+    case OpKind::dequantize: return "dequantize";
     case OpKind::release: return "release";
     case OpKind::forward: return "forward";
     case OpKind::recompute: return "recompute";
@@ -52,6 +57,9 @@ std::string_view to_string(OpKind kind) {
     case OpKind::reduce_cast: return "reduce_cast";
     case OpKind::reduce_copy_in: return "reduce_copy_in";
     case OpKind::reduce_scatter: return "reduce_scatter";
+    case OpKind::quantize_gradients: return "quantize_gradients";
+    case OpKind::all_to_all: return "all_to_all";
+    case OpKind::sum_quantized: return "sum_quantized";
     case OpKind::all_reduce: return "all_reduce";
     case OpKind::finish_gradient: return "finish_gradient";
     case OpKind::gradient_norm: return "gradient_norm";

@@ -8,6 +8,7 @@
 
 #include "base/dtype.h"
 #include "base/lane.h"
+#include "base/quantization.h"
 #include "plan/groups.h"
 #include "schedule/buffer.h"
 
@@ -25,8 +26,10 @@ enum class OpKind : std::uint8_t {
   copy_in,          ///< per_param: shard into this rank's slice of the all-gather output
   unshard,          ///< marks that a unit is asked for where it need not be gathered; no work
   all_gather,
-  copy_out,  ///< per_param: all-gather output into parameters
-  release,   ///< frees an all-gather output once it was copied out; no work
+  copy_out,    ///< per_param: all-gather output into parameters
+  quantize,    ///< shard, as quantised numbers, into this rank's part of the all-gather output
+  dequantize,  ///< quantised all-gather output into parameters
+  release,     ///< frees an all-gather output once it was copied out; no work
   forward,
   recompute,  ///< forward again, for activation checkpointing
   backward,
@@ -38,6 +41,9 @@ enum class OpKind : std::uint8_t {
   reduce_cast,           ///< gradients to the reduce dtype and pre-division
   reduce_copy_in,        ///< per_param: gradients into the reduce-scatter's layout
   reduce_scatter,
+  quantize_gradients,  ///< gradients, as quantised numbers, into the layout of the exchange
+  all_to_all,
+  sum_quantized,  ///< adds up what came from all ranks, into quantised sums or the reduced gradient
   all_reduce,
   finish_gradient,  ///< reduced gradients into the fp32 gradient, post-division
   gradient_norm,    ///< adds up squares of one unit's gradients
@@ -135,6 +141,50 @@ struct LayoutCopy {
   bool operator==(const LayoutCopy&) const = default;
 };
 
+/// factor * from as quantised numbers (base/quantization.h).
+/// kind quantize: one part, a shard's, to its place in a message over `over`: `offset` + index * `stride` bytes from
+/// its begin. kind quantize_gradients: a part for each of within * across ranks; that of rank b * within + a goes to
+/// place a * across + b, so that what one of `within` gets is in one piece.
+struct Quantize {
+  BufferId from = kNoBuffer;
+  BufferId to = kNoBuffer;
+  std::int64_t count = 0;  ///< numbers of a part
+  Quantization format;
+  float factor = 1.0F;
+  Group over = Group::none;
+  std::int64_t offset = 0;
+  std::int64_t stride = 0;
+  int within = 1;
+  int across = 1;
+  bool operator==(const Quantize&) const = default;
+};
+
+/// A message's numbers to a unit's parameters, by the unit's layout over `over`. The part of rank r begins at `offset`
+/// + r * `stride` bytes.
+struct Dequantize {
+  BufferId from = kNoBuffer;
+  BufferId to = kNoBuffer;
+  Quantization format;
+  Group over = Group::shard;
+  std::int64_t offset = 0;
+  std::int64_t stride = 0;
+  bool operator==(const Dequantize&) const = default;
+};
+
+/// Of `sources` ranks come `parts` parts each. Part p of `to` = scale * the sum of parts s * parts + p over all s, in
+/// fp32 and in this order; quantised again if `quantizes` (then unscaled), else rounded to the buffer's dtype.
+struct SumQuantized {
+  BufferId from = kNoBuffer;
+  BufferId to = kNoBuffer;
+  std::int64_t count = 0;  ///< numbers of a part
+  Quantization format;
+  int sources = 1;
+  int parts = 1;
+  float scale = 1.0F;
+  bool quantizes = false;
+  bool operator==(const SumQuantized&) const = default;
+};
+
 /// sum (fp32) = factor * from, plus the old sum unless `overwrite`. The product is fp32 either way.
 struct Accumulate {
   BufferId from = kNoBuffer;
@@ -148,16 +198,18 @@ struct Accumulate {
   bool operator==(const Accumulate&) const = default;
 };
 
-/// An all-gather, reduce-scatter or all-reduce. An all-gather with input == output is in place: this rank's part lies
-/// where it belongs. An all-reduce always is.
+/// An all-gather, reduce-scatter, all-to-all or all-reduce. An all-gather with input == output is in place: this rank's
+/// part lies where it belongs. An all-reduce always is.
 struct Collective {
   Group group = Group::none;
   BufferId input = kNoBuffer;
   BufferId output = kNoBuffer;
-  std::int64_t count = 0;  ///< elements a rank contributes (all-gather), keeps (reduce-scatter), or holds (all-reduce)
+  /// Elements a rank contributes (all-gather), keeps (reduce-scatter), sends to each (all-to-all), or holds
+  /// (all-reduce).
+  std::int64_t count = 0;
   DType dtype = DType::f32;  ///< on the wire
   float scale = 1.0F;        ///< of the sum
-  /// Of `count` elements: what one rank contributes, keeps or holds.
+  /// Of `count` elements: what one rank contributes, keeps, sends to each or holds.
   std::int64_t bytes() const { return count * size_of(dtype); }
   bool operator==(const Collective&) const = default;
 };
@@ -192,8 +244,8 @@ struct Update {
 };
 
 /// monostate: nothing to do on the lane, only waits, frees or a mark.
-using Work = std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Accumulate, Collective,
-                          SumOfSquares, ClipFactor, Update>;
+using Work = std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Quantize, Dequantize,
+                          SumQuantized, Accumulate, Collective, SumOfSquares, ClipFactor, Update>;
 
 /// A few buffers, in order; kNoBuffer is left out.
 class BufferList {

@@ -58,6 +58,14 @@ bool reshards_after_backward(const Policy& policy, bool last_micro) {
   return forward == Mode::automatic ? strategy_reshards(policy) : forward != Mode::never;
 }
 
+bool quantizes_gathers(const Policy& policy, const plan::Plan& plan) {
+  return policy.fsdp.gather_quantization.on() && plan.mesh.shard > 1;
+}
+
+bool exchanges_gradients(const Policy& policy, const plan::Plan& plan) {
+  return policy.fsdp.reduce_quantization.on() && plan.mesh.shard > 1;
+}
+
 GradientFactors gradient_factors(const config::Fsdp& fsdp, const plan::Mesh& mesh) {
   GradientFactors factors;
   const int ranks = mesh.ranks();

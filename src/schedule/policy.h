@@ -30,6 +30,11 @@ std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& pla
 /// Whether units are freed after a microbatch's backward; after the last one's they always are.
 bool reshards_after_backward(const Policy& policy, bool last_micro);
 
+/// Whether shards are gathered as quantised numbers.
+bool quantizes_gathers(const Policy& policy, const plan::Plan& plan);
+/// Whether gradients are exchanged as quantised numbers, instead of reduce-scattered.
+bool exchanges_gradients(const Policy& policy, const plan::Plan& plan);
+
 /// Factors that turn a sum over all ranks into the mean. before * collectives * after = 1 / ranks.
 struct GradientFactors {
   float before = 1.0F;     ///< on the unsharded gradient

@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace fsdpbench::schedule {
-namespace {
-
-constexpr int kRoot = plan::Plan::kRoot;
-
-}  // namespace
 
 Prefetcher::Prefetcher(StepBuilder& builder, Gatherer& gatherer)
     : builder_(builder),
@@ -68,8 +63,9 @@ void Prefetcher::prefetch_beside(int u, int module) {
     case Prefetch::Mode::rate:
       gatherer_.unshard_together(traced, true);
       if (!forward() || !builder_.policy.fsdp.gradients_after_views) return;
-      for (int target : traced) {
-        if (gatherer_.gathered(target)) complete_after_[static_cast<std::size_t>(module)].push_back(target);
+      for (int target : traced) {  // one before this unit is for its backward, which has views of its own
+        if (target > u && gatherer_.gathered(target))
+          complete_after_[static_cast<std::size_t>(module)].push_back(target);
       }
       return;
     default:

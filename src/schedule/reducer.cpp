@@ -17,18 +17,6 @@ Lane lane_of(config::ReduceLane lane) {
   return Lane::reduce_scatter;
 }
 
-/// Megatron-FSDP's rule: a unit of communication is never less than two mean units.
-std::int64_t most_elements(const StepBuilder& builder) {
-  if (builder.policy.fsdp.reduce_scatter_elements == 0) return 0;
-  std::int64_t all = 0, units = 0;
-  for (const plan::Unit& unit : builder.plan.units) {
-    all += unit.layout.parameter_numel();
-    units += &unit != &builder.plan.units.front() ? 1 : 0;
-  }
-  all -= builder.plan.units.front().layout.parameter_numel();
-  return std::max(builder.policy.fsdp.reduce_scatter_elements, units == 0 ? 0 : 2 * all / units);
-}
-
 }  // namespace
 
 Reducer::Reducer(StepBuilder& builder)
@@ -36,11 +24,13 @@ Reducer::Reducer(StepBuilder& builder)
       factors_(gradient_factors(builder.policy.fsdp, builder.plan.mesh)),
       states_(builder.plan.units.size() * 2),
       lane_(lane_of(builder.policy.fsdp.reduce_lane)),
-      most_elements_(most_elements(builder)) {}
+      inputs_(builder),
+      exchanges_(exchanges_gradients(builder.policy, builder.plan)),
+      exchange_(builder, inputs_, lane_) {}
 
 void Reducer::begin_step() {
   states_.assign(states_.size(), {});
-  inputs_.clear();
+  inputs_.begin_step();
   ready_.clear();
   in_flight_.clear();
 }
@@ -51,7 +41,7 @@ Reducer::Gradients Reducer::gradients(int unit) {
     if (numel(unit, replicated) == 0) continue;
     State& s = state(unit, replicated);
     if (s.unsharded == kNoBuffer) {
-      if (!replicated && layout(unit).views() && !builder_.policy.fsdp.gradient_copy_in) make_room(false);
+      if (!replicated && layout(unit).views() && !builder_.policy.fsdp.gradient_copy_in) inputs_.make_room(false);
       const DType dtype = builder_.plan.param_dtype;
       s.unsharded = builder_.new_buffer(replicated ? BufferRole::gradients_replicated : BufferRole::gradients, dtype,
                                         numel(unit, replicated) * size_of(dtype), unit);
@@ -60,28 +50,6 @@ Reducer::Gradients Reducer::gradients(int unit) {
     (replicated ? result.replicated : result.sharded) = s.unsharded;
   }
   return result;
-}
-
-void Reducer::release_inputs_down_to(std::size_t count) {
-  while (inputs_.size() > count) {
-    builder_.wait(Lane::compute, inputs_.front().reduced, WaitReason::reuse);
-    builder_.append(OpKind::release, {.unit = inputs_.front().unit}, {}, {.frees = {inputs_.front().buffer}});
-    inputs_.pop_front();
-  }
-}
-
-void Reducer::make_room(bool fresh) {
-  const auto buffers = static_cast<std::size_t>(builder_.policy.fsdp.reduce_scatter_buffers);
-  if (most_elements_ > 0) {
-    const auto elements = [&] {
-      std::int64_t sum = 0;
-      for (const Input& input : inputs_) sum += input.numel;
-      return sum;
-    };
-    while (elements() > most_elements_) release_inputs_down_to(inputs_.size() - 1);
-  } else if (buffers > 0) {
-    release_inputs_down_to(fresh ? buffers - 1 : buffers);
-  }
 }
 
 void Reducer::move_to(Flow& flow, Lane lane) {
@@ -134,8 +102,12 @@ void Reducer::reduce(int unit, bool last_micro) {
           continue;
         }
         if (!layout(unit).views() || builder_.policy.fsdp.gradient_copy_in) copy_in(flow);
-        cast(flow, lane_);
-        reduce_scatter(flow);
+        if (exchanges_) {
+          exchange(flow, factors_.before);
+        } else {
+          cast(flow, lane_);
+          reduce_scatter(flow);
+        }
         if (!accumulate_partial(flow, last_micro)) {
           leave(flow);
           continue;
@@ -168,7 +140,7 @@ bool Reducer::accumulate_unsharded(Flow& flow, bool last_micro) {
 }
 
 void Reducer::copy_in(Flow& flow) {
-  make_room(true);
+  inputs_.make_room(true);
   const DType dtype = builder_.plan.reduce_dtype;
   flow.numel = layout(flow.unit).gathered_numel();
   const BufferId input = builder_.new_buffer(BufferRole::reduce_input, dtype, flow.numel * size_of(dtype), flow.unit);
@@ -212,10 +184,8 @@ void Reducer::reduce_scatter(Flow& flow) {
   const DType dtype = builder_.plan.reduce_dtype;
   const std::int64_t input_numel = flow.numel;
   flow.numel = layout(flow.unit).shard_numel;
-  flow.buffer = builder_.new_buffer(
-      keeps_result(flow) && !adds_partials() ? BufferRole::gradient_shard : BufferRole::reduce_output, dtype,
-      flow.numel * size_of(dtype), flow.unit);
-  const bool compute_frees = builder_.policy.fsdp.reduce_scatter_buffers > 0 || most_elements_ > 0;
+  flow.buffer = new_output(flow);
+  const bool compute_frees = inputs_.compute_frees();
   const Lifetimes lifetimes{.allocates = {flow.buffer}, .frees = {compute_frees ? kNoBuffer : input}};
   if (builder_.plan.copies_alone) {
     builder_.append(OpKind::reduce_cast, {.lane = lane_, .unit = flow.unit},
@@ -231,7 +201,29 @@ void Reducer::reduce_scatter(Flow& flow) {
                     lifetimes);
   }
   flow.ready = builder_.record(EventRole::reduced, flow.unit);
-  if (compute_frees) inputs_.push_back({input, flow.ready, flow.unit, input_numel});
+  if (compute_frees) inputs_.add(input, flow.ready, flow.unit, input_numel);
+}
+
+/// For the reduced gradient of a shard, which is the result if nothing more is to be done with it.
+BufferId Reducer::new_output(const Flow& flow) {
+  const DType dtype = builder_.plan.reduce_dtype;
+  const bool result = state(flow.unit, false).result == kNoBuffer && factors_.after == 1.0F && dtype == DType::f32;
+  return builder_.new_buffer(result && !adds_partials() ? BufferRole::gradient_shard : BufferRole::reduce_output, dtype,
+                             layout(flow.unit).shard_numel * size_of(dtype), flow.unit);
+}
+
+void Reducer::exchange(Flow& flow, float factor) {
+  move_to(flow, lane_);
+  const BufferId output = new_output(flow);
+  exchange_.append({.unit = flow.unit,
+                    .input = flow.buffer,
+                    .numel = flow.numel,
+                    .output = output,
+                    .factor = factor,
+                    .scale = factors_.shard});
+  flow.buffer = output;
+  flow.numel = layout(flow.unit).shard_numel;
+  flow.ready = builder_.record(EventRole::reduced, flow.unit);
 }
 
 Group Reducer::reduce_group() const {
@@ -302,7 +294,7 @@ void Reducer::put_into_bucket(Flow flow) {
   } else if (all_reduces()) {
     const bool first = bucket_.empty();
     if (first) {
-      make_room(true);
+      inputs_.make_room(true);
       bucket_buffer_ = builder_.new_buffer(BufferRole::reduce_input, dtype, whole * size_of(dtype), flow.unit);
     } else {
       waiting.offset = bucket_.back().offset + layout(bucket_.back().flow.unit).gathered_numel();
@@ -335,6 +327,14 @@ void Reducer::flush() {
     builder_.host_wait(in_flight_.front(), WaitReason::limit, bucket_.front().flow.unit);
     in_flight_.pop_front();
   }
+  const EventId done = exchanges_ ? exchange_bucket() : reduce_bucket();
+  if (most > 0) in_flight_.push_back(done);
+  bucket_.clear();
+  bucket_numel_ = 0;
+  bucket_buffer_ = kNoBuffer;
+}
+
+EventId Reducer::reduce_bucket() {
   Flow bucket = bucket_.front().flow;
   for (auto waiting = bucket_.begin() + 1; waiting != bucket_.end(); ++waiting) {
     bucket.others.push_back(waiting->flow.unit);
@@ -346,10 +346,29 @@ void Reducer::flush() {
   }
   if (builder_.plan.mesh.replicate > 1) all_reduce(bucket, Group::replicate, factors_.replicate);
   finish_bucket(bucket);
-  if (most > 0) in_flight_.push_back(bucket.ready);
-  bucket_.clear();
-  bucket_numel_ = 0;
-  bucket_buffer_ = kNoBuffer;
+  return bucket.ready;
+}
+
+EventId Reducer::exchange_bucket() {
+  for (Waiting& w : bucket_) {
+    Flow& flow = w.flow;
+    inputs_.make_room(true);
+    if (!layout(flow.unit).views()) {
+      const BufferId gradients = flow.buffer;
+      const DType dtype = builder_.dtype_of(gradients);
+      move_to(flow, lane_);
+      flow.numel = layout(flow.unit).gathered_numel();
+      flow.buffer = builder_.new_buffer(BufferRole::reduce_input, dtype, flow.numel * size_of(dtype), flow.unit);
+      builder_.append(OpKind::reduce_copy_in, {.lane = lane_, .unit = flow.unit},
+                      LayoutCopy{.from = gradients, .to = flow.buffer},
+                      {.allocates = {flow.buffer}, .frees = {gradients}});
+    }
+    exchange(flow, w.copied ? 1.0F : factors_.before);
+    if (builder_.plan.mesh.replicate > 1) all_reduce(flow, Group::replicate, factors_.replicate);
+    finish_gradient(flow);
+    leave(flow);
+  }
+  return bucket_.back().flow.ready;
 }
 
 void Reducer::reduce_scatter_bucket(Flow& bucket) {
@@ -357,7 +376,7 @@ void Reducer::reduce_scatter_bucket(Flow& bucket) {
   const bool alone = bucket_.size() == 1;
   std::int64_t part = 0;
   for (const Waiting& w : bucket_) part += layout(w.flow.unit).shard_numel;
-  make_room(true);
+  inputs_.make_room(true);
   if (!alone || !layout(bucket.unit).views()) {
     const std::int64_t numel = part * layout(bucket.unit).shards;
     const BufferId input = builder_.new_buffer(BufferRole::reduce_input, dtype, numel * size_of(dtype), bucket.unit);
@@ -383,7 +402,7 @@ void Reducer::reduce_scatter_bucket(Flow& bucket) {
   const std::int64_t input_numel = bucket.numel;
   bucket.numel = part;
   bucket.buffer = builder_.new_buffer(BufferRole::reduce_output, dtype, part * size_of(dtype), bucket.unit);
-  const bool compute_frees = builder_.policy.fsdp.reduce_scatter_buffers > 0 || most_elements_ > 0;
+  const bool compute_frees = inputs_.compute_frees();
   builder_.append(OpKind::reduce_scatter, {.lane = lane_, .unit = bucket.unit, .others = bucket.others},
                   Collective{.group = reduce_group(),
                              .input = input,
@@ -393,7 +412,7 @@ void Reducer::reduce_scatter_bucket(Flow& bucket) {
                              .scale = factors_.shard},
                   {.allocates = {bucket.buffer}, .frees = {compute_frees ? kNoBuffer : input}});
   bucket.ready = builder_.record(EventRole::reduced, bucket.unit);
-  if (compute_frees) inputs_.push_back({input, bucket.ready, bucket.unit, input_numel});
+  if (compute_frees) inputs_.add(input, bucket.ready, bucket.unit, input_numel);
 }
 
 void Reducer::all_reduce_bucket(Flow& bucket) {
@@ -450,7 +469,7 @@ void Reducer::wait_for_all() {
     if (s.unfinished != kNoEvent) builder_.wait(Lane::compute, s.unfinished, WaitReason::data);
     s.unfinished = kNoEvent;
   }
-  release_inputs_down_to(0);
+  inputs_.release_all();
 }
 
 void Reducer::finish() {

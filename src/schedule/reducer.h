@@ -3,6 +3,8 @@
 #include <deque>
 #include <vector>
 
+#include "schedule/gradient_exchange.h"
+#include "schedule/reduce_inputs.h"
 #include "schedule/step_builder.h"
 
 namespace fsdpbench::schedule {
@@ -24,6 +26,8 @@ namespace fsdpbench::schedule {
 /// than a bucket; once the next would not fit, those that wait are laid out rank-major and reduced together, and each
 /// unit adds up its part. fsdp.reduce_by = all_reduce: gradients are copied into the bucket itself, which is reduced
 /// whole. All of that runs on the lane that fsdp.reduce_lane names.
+/// fsdp.reduce_quantization: gradient_exchange.h stands for the reduce-scatter, unit by unit; those that wait in a
+/// bucket are exchanged one after another.
 class Reducer {
  public:
   /// `builder` must outlive it.
@@ -67,12 +71,6 @@ class Reducer {
     Lane result_lane = Lane::compute;
     EventId unfinished = kNoEvent;  ///< end of a reduction that the compute lane has not waited for
   };
-  struct Input {
-    BufferId buffer = kNoBuffer;
-    EventId reduced = kNoEvent;
-    int unit = 0;
-    std::int64_t numel = 0;
-  };
   /// A gradient on its way.
   struct Flow {
     int unit = 0;
@@ -102,6 +100,8 @@ class Reducer {
   bool all_reduces() const { return builder_.policy.fsdp.reduce_by == config::ReduceBy::all_reduce; }
   void put_into_bucket(Flow flow);
   void flush();
+  EventId exchange_bucket();
+  EventId reduce_bucket();
   void reduce_scatter_bucket(Flow& bucket);
   void all_reduce_bucket(Flow& bucket);
   void finish_bucket(const Flow& bucket);
@@ -115,26 +115,27 @@ class Reducer {
   void copy_in(Flow& flow);
   void cast(Flow& flow, Lane lane);
   void reduce_scatter(Flow& flow);
+  void exchange(Flow& flow, float factor);
   bool accumulate_partial(Flow& flow, bool last_micro);
   void all_reduce(Flow& flow, Group group, float scale);
   void finish_gradient(Flow& flow);
   void leave(const Flow& flow);
 
   // What they are made of.
+  BufferId new_output(const Flow& flow);
   void move_to(Flow& flow, Lane lane);
   void convert(Flow& flow, BufferRole role, float factor, EventRole done);
   void add_to(BufferId& sum, Flow& flow, OpKind kind, BufferRole role, float factor, EventRole done);
-  void release_inputs_down_to(std::size_t count);
-  void make_room(bool fresh);
 
   StepBuilder& builder_;
   GradientFactors factors_;
   std::vector<State> states_;
-  std::deque<Input> inputs_;  // reduce-scatter inputs that the compute lane will free, oldest first
   std::vector<Ready> ready_;
-  Lane lane_;                       // of reductions over the shard group
-  std::int64_t most_elements_ = 0;  // fsdp.reduce_scatter_elements, two mean units at least
-  std::vector<Waiting> bucket_;     // in the order in which gradients came
+  Lane lane_;  // of reductions over the shard group
+  ReduceInputs inputs_;
+  bool exchanges_;  // fsdp.reduce_quantization
+  GradientExchange exchange_;
+  std::vector<Waiting> bucket_;  // in the order in which gradients came
   std::int64_t bucket_numel_ = 0;
   BufferId bucket_buffer_ = kNoBuffer;  // reduce_by all_reduce
   std::deque<EventId> in_flight_;       // fsdp.reductions_in_flight

@@ -27,6 +27,7 @@ enum class EventRole : std::uint8_t {
   replicated_accumulated,
   gradients_copied_in,
   gradients_cast,
+  gradients_quantized,
   replicated_cast,
   reduced,
   partial,
@@ -41,6 +42,8 @@ enum class EventRole : std::uint8_t {
   mark,
   step_done,
 };
+
+inline constexpr int kRoot = plan::Plan::kRoot;
 
 /// Where an op belongs; phase and microbatch are the builder's.
 struct At {

@@ -56,12 +56,13 @@ constexpr std::string_view to_string(OpPhase phase) {
   return kNames[static_cast<std::size_t>(phase)];
 }
 
-enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce };
+enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all };
 
 struct CollectiveLabel {
   CollectiveKind kind = CollectiveKind::all_gather;
-  std::size_t group = 0;   ///< index into RankFacts::groups
-  std::int64_t count = 0;  ///< elements a rank contributes (all-gather), keeps (reduce-scatter), holds (all-reduce)
+  std::size_t group = 0;  ///< index into RankFacts::groups
+  /// Elements a rank contributes (all-gather), keeps (reduce-scatter), holds (all-reduce), sends to each (all-to-all).
+  std::int64_t count = 0;
   DType dtype = DType::f32;
 };
 
@@ -72,8 +73,8 @@ struct OpLabel {
   OpPhase phase = OpPhase::forward;
   std::string unit;
   Lane lane = Lane::compute;
-  std::int64_t bytes = 0;   ///< that a collective's rank contributes, or a copy writes; 0: not shown
-  bool parameters = false;  ///< a gather of parameters, for the counter of gathers in flight
+  std::int64_t bytes = 0;       ///< that a collective's rank contributes, or a copy writes; 0: not shown
+  bool parameters = false;      ///< a gather of parameters, for the counter of gathers in flight
   std::int32_t needed_by = -1;  ///< of a collective, the op of its step that first reads what it gave; -1: none
   std::optional<CollectiveLabel> collective;
 

@@ -15,6 +15,7 @@ constexpr std::string_view nccl_name(CollectiveKind kind) {
     case CollectiveKind::all_gather: return "AllGather";
     case CollectiveKind::reduce_scatter: return "ReduceScatter";
     case CollectiveKind::all_reduce: return "AllReduce";
+    case CollectiveKind::all_to_all: return "SendRecv";
   }
   return {};
 }
@@ -51,6 +52,7 @@ std::string_view torch_name(CollectiveKind kind) {
     case CollectiveKind::all_gather: return "_allgather_base";
     case CollectiveKind::reduce_scatter: return "_reduce_scatter_base";
     case CollectiveKind::all_reduce: return "allreduce";
+    case CollectiveKind::all_to_all: return "all_to_allv";
   }
   return {};
 }
@@ -61,6 +63,7 @@ std::string_view torch_name(DType dtype) {
     case DType::bf16: return "BFloat16";
     case DType::i32: return "Int";
     case DType::f64: return "Double";
+    case DType::u8: return "Byte";
   }
   return {};
 }
@@ -134,8 +137,11 @@ void CollectiveFields::write(EventStream& events, const CollectiveLabel& collect
   const ProcessGroup& group = groups_.at(collective.group);
   const auto size = static_cast<std::int64_t>(group.ranks.size());
   events.arg(field::kCollectiveName, torch_name(collective.kind));
-  events.arg(field::kInElements, collective.count * (collective.kind == CollectiveKind::reduce_scatter ? size : 1));
-  events.arg(field::kOutElements, collective.count * (collective.kind == CollectiveKind::all_gather ? size : 1));
+  const bool exchange = collective.kind == CollectiveKind::all_to_all;
+  const bool scatters = exchange || collective.kind == CollectiveKind::reduce_scatter;
+  const bool gathers = exchange || collective.kind == CollectiveKind::all_gather;
+  events.arg(field::kInElements, collective.count * (scatters ? size : 1));
+  events.arg(field::kOutElements, collective.count * (gathers ? size : 1));
   events.arg(field::kGroupSize, size);
   events.arg(field::kDtype, torch_name(collective.dtype));
   events.arg(field::kGroupName, group.name);

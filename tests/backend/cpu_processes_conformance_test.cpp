@@ -14,6 +14,8 @@ INSTANTIATE_TEST_SUITE_P(CpuProcesses, StrictCommunicatorConformance, kProcesses
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, FailureConformance, kProcesses);
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, CollectiveConformance,
                          testing::Combine(kProcesses, testing::Values(1, 2, 3, 4, 7), testing::Values(0, 1, 7, 1000)));
+INSTANTIATE_TEST_SUITE_P(CpuProcesses, ExchangeConformance,
+                         testing::Combine(kProcesses, testing::Values(1, 2, 3, 4), testing::Values(0, 1, 7, 1000)));
 INSTANTIATE_TEST_SUITE_P(CpuProcessesLarge, CollectiveConformance,
                          testing::Combine(kProcesses, testing::Values(2, 3), testing::Values(1'100'003)));
 

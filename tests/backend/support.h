@@ -27,8 +27,8 @@ constexpr std::int64_t kMillisecond = 1'000'000;
 /// puts its own function here.
 inline std::function<std::string(int ranks)> why_skip = [](int) { return std::string(); };
 
-/// How far sums may be off the ordered sum, absolutely (values of value_of() lie within +-ranks): 0 where a backend keeps
-/// Communicator's word. The test program of one that cannot sets it, for fp32 and for bf16.
+/// How far sums may be off the ordered sum, absolutely (values of value_of() lie within +-ranks): 0 where a backend
+/// keeps Communicator's word. The test program of one that cannot sets it, for fp32 and for bf16.
 struct SumTolerance {
   double f32 = 0;
   double bf16 = 0;

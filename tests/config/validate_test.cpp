@@ -258,5 +258,49 @@ TEST(Validate, DecodersThatAreOnlySimulated) {
                           "fsdp.recompute_share has no effect: fsdp.activation_checkpointing is false."));
 }
 
+TEST(Validate, QuantisedNumbersNeedSomebodyToSendThem) {
+  const auto validated = [](const RunConfig& c) { return check([&](RunConfig& checked) { checked = c; }).notes; };
+  const auto refusal = [](const RunConfig& c) { return error([&](RunConfig& checked) { checked = c; }); };
+  RunConfig c;
+  c.mesh.ranks = 4;
+  c.fsdp.gather_quantization = {8, 2048};
+  c.fsdp.reduce_quantization = {4, 256};
+  c.fsdp.reduce_within = 2;
+  EXPECT_THAT(validated(c), IsEmpty());
+  c.fsdp.reduce_within = 3;
+  EXPECT_EQ(refusal(c), "fsdp.reduce_within = 3 does not divide the shard group of 4 ranks.");
+  c.fsdp.reduce_within = 0;
+  c.fsdp.reduce_by = ReduceBy::all_reduce;
+  EXPECT_EQ(refusal(c),
+            "fsdp.reduce_quantization = \"int4:256\" exchanges gradients, so that it does not go with fsdp.reduce_by = "
+            "\"all_reduce\"; expected \"reduce_scatter\".");
+  c.fsdp.reduce_by = ReduceBy::reduce_scatter;
+  c.device.backend = BackendKind::cuda;
+  EXPECT_EQ(refusal(c),
+            "fsdp.gather_quantization = \"int8:2048\" needs device.backend = \"cpu\" or \"virtual\": there are no "
+            "kernels here that quantise on GPUs.");
+  c.device.backend = BackendKind::cpu;
+  c.fsdp.gather_quantization.block = 100;
+  EXPECT_THAT(refusal(c), HasSubstr("fsdp.gather_quantization = \"int8:100\" is not valid; expected \"none\", "));
+
+  RunConfig nobody;
+  nobody.mesh.ranks = 4;
+  nobody.fsdp.strategy = Strategy::no_shard;
+  nobody.fsdp.gather_quantization = {8, 2048};
+  nobody.fsdp.reduce_quantization = {4, 256};
+  nobody.fsdp.keep_group_shard = true;
+  EXPECT_THAT(validated(nobody),
+              ElementsAre("fsdp.gather_quantization has no effect: no unit is sharded.",
+                          "fsdp.reduce_quantization has no effect: no unit is sharded.",
+                          "fsdp.keep_group_shard has no effect: fsdp.reshard_after_forward is no number of ranks."));
+  RunConfig plain;
+  plain.mesh.ranks = 4;
+  plain.fsdp.reduce_within = 2;
+  EXPECT_THAT(validated(plain), ElementsAre("fsdp.reduce_within has no effect: fsdp.reduce_quantization is \"none\"."));
+  plain.fsdp.reduce_quantization = {8, 64};
+  plain.fsdp.separate_reduce_scatter_comm = true;
+  EXPECT_THAT(validated(plain), ElementsAre(HasSubstr("separate_reduce_scatter_comm has no effect: gradients are")));
+}
+
 }  // namespace
 }  // namespace fsdpbench::config

@@ -66,6 +66,8 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("ahead:3"),
                                       std::string("explicit:3"),
                                       std::string("blocks:3"),
+                                      std::string("int8:96"),
+                                      std::string("int4:2048"),
                                       std::string("a \"quoted\" \\ path\twith #")};
   for (const Field& field : fields()) {
     bool changed = false;

@@ -42,7 +42,7 @@ class Run(Program):
         self.assertEqual(set(result["memory"]["peak_bytes"]),
                          {"total", "parameter_shards", "unsharded_parameters", "gradients", "optimizer", "activations",
                           "communication_buffers"})
-        self.assertEqual(set(result["comm"]["wire_bytes_per_rank"]), {"all_gather", "reduce_scatter", "all_reduce"})
+        self.assertEqual(set(result["comm"]["wire_bytes_per_rank"]), {"all_gather", "reduce_scatter", "all_reduce", "all_to_all"})
         self.assertEqual(len(result["train"]["loss"]), 4)
         self.assertTrue(result["train"]["params_digest"])
         self.assertTrue(result["world"]["git_revision"])

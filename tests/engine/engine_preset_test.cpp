@@ -27,7 +27,18 @@ RunConfig engine_config(const RunConfig& base, const std::string& name, bool sca
   if (c.fsdp.reshard_after_forward.mode == config::ReshardAfterForward::Mode::group) {
     c.fsdp.reshard_after_forward.group = c.mesh.ranks % 2 == 0 ? 2 : 1;
   }
+  if (c.fsdp.reduce_within > 0) c.fsdp.reduce_within = c.mesh.ranks % 2 == 0 ? 2 : 1;
   return c;
+}
+
+/// Presets that compute FSDP2's bits; what quantises has bits of its own (quantized_training_test.cpp).
+std::vector<std::string> exact_presets() {
+  std::vector<std::string> names;
+  for (const std::string& name : config::fsdp_preset_names()) {
+    const RunConfig c = testing::with_preset({}, name);
+    if (!c.fsdp.gather_quantization.on() && !c.fsdp.reduce_quantization.on()) names.push_back(name);
+  }
+  return names;
 }
 
 TEST(EnginePreset, TrainsWithOneDigestOnAnyNumberOfRanks) {
@@ -38,7 +49,7 @@ TEST(EnginePreset, TrainsWithOneDigestOnAnyNumberOfRanks) {
     const std::string expected = testing::run_tiny(base).parameters_digest.value();
     base.inject.poison_freed_memory = true;
     base.inject.jitter_us = 200;
-    for (const std::string& name : config::fsdp_preset_names()) {
+    for (const std::string& name : exact_presets()) {
       for (const bool scaled : {false, true}) {
         const RunConfig c = engine_config(base, name, scaled);
         EXPECT_EQ(testing::run_tiny(c).parameters_digest.value(), expected)
@@ -58,7 +69,7 @@ TEST(EnginePreset, TrainsInBf16WithAccumulationAndSlowLanes) {
     base.train.accumulate_mode = mode;
     const std::string expected = testing::run_tiny(base).parameters_digest.value();
     for (const char* lane : {"compute", "all_gather", "reduce_scatter"}) {
-      for (const std::string& name : config::fsdp_preset_names()) {
+      for (const std::string& name : exact_presets()) {
         RunConfig c = engine_config(base, name, true);
         c.train.accumulate_mode = mode;  // one order of reductions
         c.fsdp.gradient_scaling = config::GradientScaling::average;
@@ -66,6 +77,24 @@ TEST(EnginePreset, TrainsInBf16WithAccumulationAndSlowLanes) {
         c.inject.delay_us = 300;
         EXPECT_EQ(testing::run_tiny(c).parameters_digest.value(), expected) << name << ", " << lane << " late";
       }
+    }
+  }
+}
+
+TEST(EnginePreset, ZeroPpHasOneDigestAMesh) {
+  for (const int ranks : {2, 4, 8}) {
+    RunConfig base = testing::tiny_decoder();
+    base.mesh.ranks = ranks;
+    for (const bool scaled : {false, true}) {
+      RunConfig c = engine_config(base, "deepspeed-zeropp", scaled);
+      const std::string expected = testing::run_tiny(c).parameters_digest.value();
+      c.inject.poison_freed_memory = true;
+      c.inject.jitter_us = 200;
+      c.fsdp.forward_prefetch.elements = c.fsdp.backward_prefetch.elements = 1;
+      c.fsdp.reduce_bucket = 1;
+      c.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::unlimited, 2, 0};
+      c.fsdp.keep_group_shard = false;
+      EXPECT_EQ(testing::run_tiny(c).parameters_digest.value(), expected) << ranks << " ranks, " << scaled;
     }
   }
 }
@@ -83,6 +112,7 @@ TEST(EnginePreset, BytesOnTheWireAreThoseOfTheFormula) {
       EXPECT_EQ(bytes[0], std::llround(steps * volume.all_gather)) << name << scaled;
       EXPECT_EQ(bytes[1], std::llround(steps * volume.reduce_scatter)) << name << scaled;
       EXPECT_NEAR(static_cast<double>(bytes[2]), steps * volume.all_reduce, 60) << name << scaled;
+      EXPECT_EQ(bytes[4], std::llround(steps * volume.all_to_all)) << name << scaled;
     }
   }
 }

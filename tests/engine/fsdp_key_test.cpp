@@ -83,6 +83,10 @@ const std::map<std::string, Change>& changes() {
       {"unit_padding_pct", {{}, 0.0, "vescale"}},
       {"gradient_divide_factor", {{}, 2.0}},
       {"host_sync_at_group_shard", {{{"fsdp.reshard_after_forward", number(2)}}, yes}},
+      {"keep_group_shard", {{{"fsdp.reshard_after_forward", number(2)}}, yes}},
+      {"gather_quantization", {{}, text("int8:64")}},
+      {"reduce_quantization", {{}, text("int4:64")}},
+      {"reduce_within", {{{"fsdp.reduce_quantization", text("int4:64")}}, number(2)}},
   };
   return kChanges;
 }

@@ -111,5 +111,29 @@ TEST(CommunicationVolume, ClosedForms) {
   EXPECT_NEAR(hybrid.all_reduce, 2 * 1.0 / 2 * bytes / 4, 1e3);
 }
 
+TEST(CommunicationVolume, OfQuantisedNumbersIsTheirPayloadAndScales) {
+  RunConfig c = sharded(one_billion(), 8);
+  c.fsdp.gather_quantization = {8, 1000};
+  c.fsdp.reduce_quantization = {4, 500};
+  c.fsdp.reduce_within = 2;
+  const Plan plan = make_plan(c);
+  const CommunicationVolume v = communication_volume(plan, c, {false, true});
+  const double shard = 1e9 / 8;
+  EXPECT_NEAR(v.all_gather, 2 * 7 * shard * (1 + 4.0 / 1000), 1e3);
+  // To one neighbour what four ranks will own, then to three neighbourhoods a part each.
+  EXPECT_NEAR(v.all_to_all, (1 * 4 + 3) * shard * (0.5 + 4.0 / 500), 1e3);
+  EXPECT_EQ(v.reduce_scatter, 0);
+  EXPECT_EQ(v.total(), v.all_gather + v.all_to_all);
+  // What leaves a node of 8 of 64 ranks is an eighth of what one exchange would send there.
+  const auto exchanged = [](int within) {
+    RunConfig large = sharded(one_billion(), 64);
+    large.fsdp.reduce_quantization = {4, 500};
+    large.fsdp.reduce_within = within;
+    return communication_volume(make_plan(large), large, {false, true}).all_to_all / (1e9 / 64 * (0.5 + 4.0 / 500));
+  };
+  EXPECT_NEAR(exchanged(0), 63, 1e-3);
+  EXPECT_NEAR(exchanged(8), 7 * 8 + 7, 1e-3);
+}
+
 }  // namespace
 }  // namespace fsdpbench::plan

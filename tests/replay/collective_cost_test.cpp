@@ -255,5 +255,15 @@ TEST(GroupShapes, SpreadRanksNeverShareANodeWithTheirNeighbours) {
   EXPECT_LT(4 * time(Placement::packed), time(Placement::spread));
 }
 
+TEST(CollectiveCost, AnAllToAllGoesFromEachToEachWhateverWasAsked) {
+  const Cluster cluster = plain_cluster();
+  for (const Algorithm asked : {Algorithm::automatic, Algorithm::ring, Algorithm::direct}) {
+    // In a node 7/8 of 800 MB at 100 GB/s; of two nodes each GPU sends half of its 1600 MB through the NICs, 80 GB/s.
+    expect_cost(collective_cost(cluster, Collective::all_to_all, 800e6, kNode, asked), 2, 7000);
+    expect_cost(collective_cost(cluster, Collective::all_to_all, 1600e6, over_nodes(2), asked), 22, 80'000);
+  }
+  EXPECT_EQ(seconds(cluster, Collective::all_to_all, 1e9, {1, 1, 1}), 0);
+}
+
 }  // namespace
 }  // namespace fsdpbench::replay

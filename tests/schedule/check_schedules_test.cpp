@@ -37,6 +37,8 @@ config::RunConfig random_use_of(const std::string& preset, std::mt19937& random)
   using Reshard = config::ReshardAfterForward::Mode;
   const bool pairs = c.mesh.shard % 2 == 0;
   if (c.fsdp.reshard_after_forward.mode == Reshard::group) c.fsdp.reshard_after_forward.group = pairs ? 2 : 1;
+  c.fsdp.reduce_within = pairs ? 2 : 0;
+  if (c.fsdp.reduce_quantization.on()) c.fsdp.reduce_by = config::ReduceBy::reduce_scatter;
   return c;
 }
 
@@ -65,7 +67,7 @@ TEST(CheckSchedules, WaitsTakenOutAreRacesUnlessTheyAreLimits) {
   // are where other engines order a gather after all computation, or lanes are shared.
   std::mt19937 random(7);
   int races = 0, implied = 0, limits = 0;
-  for (int i = 0; i < 80; ++i) {
+  for (int i = 0; i < 100; ++i) {
     const bool engines = i % 2 == 1;
     const testing::ScheduleCase c = testing::make_case(random_config(random, engines));
     const Schedule& steady = c.schedules.steady();
@@ -130,6 +132,10 @@ TEST(CheckSchedules, CollectivesFitTheirBuffers) {
           case OpKind::reduce_scatter:
             EXPECT_EQ(bytes(work.input), all);
             EXPECT_EQ(bytes(work.output), work.bytes());
+            break;
+          case OpKind::all_to_all:
+            EXPECT_EQ(bytes(work.input), all);
+            EXPECT_EQ(bytes(work.output), all);
             break;
           default: EXPECT_EQ(work.input, work.output); EXPECT_EQ(bytes(work.output), work.bytes());
         }

@@ -216,5 +216,47 @@ TEST(EngineHost, RunsSoManyGathersAndReductionsAhead) {
   EXPECT_EQ(host_waits(e.config), 4);
 }
 
+TEST(ZeroPp, ThePartsOfAllUnitsStayToTheEndOfTheStep) {
+  Engine e("deepspeed-z3-hpz");
+  e.config.fsdp.reshard_after_forward.group = 2;
+  e.config.fsdp.max_reuse_distance = 0;  // every unit is freed in forward
+  e.config.fsdp.forward_prefetch.elements = e.config.fsdp.backward_prefetch.elements = e.unit;
+  e.config.train.accumulate = 2;
+  const auto parts = [&](const Op& op, const Schedule& step, bool freed) {
+    int count = 0;
+    for (const BufferId id : freed ? op.frees : op.allocates) {
+      count += step.buffers[static_cast<std::size_t>(id)].role == BufferRole::group_shard ? 1 : 0;
+    }
+    return count;
+  };
+  for (const bool keep : {true, false}) {
+    e.config.fsdp.keep_group_shard = keep;
+    const testing::ScheduleCase c = e.made();
+    const Schedule& steady = c.schedules.steady();
+    int made = 0, live = 0, at_the_end = 0;
+    for (const Op& op : steady.ops) {
+      made += parts(op, steady, false);
+      live += parts(op, steady, false) - parts(op, steady, true);
+      if (op.phase == Phase::backward) at_the_end = live;
+    }
+    const int units = kBlocks;  // the last one stays, since its backward is next: the root is the eighth
+    EXPECT_EQ(made, keep ? units : 2 * units);
+    EXPECT_EQ(at_the_end, keep ? units : 0);
+    EXPECT_EQ(live, 0);
+  }
+}
+
+TEST(ZeroPp, QuantisedGathersTakeAByteANumberUntilTheyAreUsed) {
+  // Prefetched to any depth, units are whole only where they are computed with.
+  Engine plain("fsdp2"), fewer("fsdp2");
+  for (Engine* e : {&plain, &fewer}) {
+    e->config.fsdp.layout = config::Layout::flat;
+    e->config.fsdp.all_gather_limit = {AllGatherLimit::Mode::unlimited, 2, 0};
+  }
+  fewer.config.fsdp.gather_quantization = {8, 64};
+  EXPECT_GE(plain.units_occupied(), kBlocks - 1);
+  EXPECT_LE(fewer.units_occupied(), 2);
+}
+
 }  // namespace
 }  // namespace fsdpbench::schedule

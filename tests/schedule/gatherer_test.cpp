@@ -213,5 +213,88 @@ TEST(Gatherer, AReshardToAGroupKeepsALargerShardAndGathersFromIt) {
   }
 }
 
+TEST(Gatherer, QuantisedNumbersAreGatheredInPlaceAndMadeParametersWhereTheyAreUsed) {
+  for (const Layout layout : {Layout::flat, Layout::per_param}) {
+    config::RunConfig c = with(layout, DType::bf16);
+    c.fsdp.gather_quantization = {8, 64};
+    Gathering g(c);
+    g.use(kUnit);
+    EXPECT_EQ(g.ops(), "quantize all_gather dequantize forward");
+    const auto in = g.work<Quantize>(0);
+    const auto gather = g.work<Collective>(1);
+    const auto out = g.work<Dequantize>(2);
+    const plan::ShardLayout& shards = g.plan.units[kUnit].layout;
+    EXPECT_EQ(g.role(in.from), BufferRole::master_shard);  // not rounded to bf16 before
+    EXPECT_EQ(in.count, shards.shard_numel);
+    EXPECT_EQ(in.stride, in.format.bytes(shards.shard_numel));
+    EXPECT_EQ(gather.input, in.to);
+    EXPECT_EQ(gather.output, in.to);
+    EXPECT_EQ(gather.count, in.stride);
+    EXPECT_EQ(gather.dtype, DType::u8);
+    EXPECT_EQ(g.role(gather.output), BufferRole::quantized);
+    EXPECT_EQ(out.from, gather.output);
+    EXPECT_EQ(g.gatherer.parameters(kUnit).sharded, out.to);
+    EXPECT_EQ(g.op(0).lane, Lane::copy);
+    EXPECT_EQ(g.op(1).lane, Lane::all_gather);
+    EXPECT_EQ(g.op(2).lane, Lane::compute);
+    EXPECT_EQ(g.op(2).allocates, std::vector<BufferId>{out.to});  // whole parameters only where they are needed
+  }
+}
+
+TEST(Gatherer, AQuantisedBucketHoldsThePartsOfItsUnitsOneAfterAnother) {
+  config::RunConfig c = with(Layout::flat);
+  c.fsdp.gather_quantization = {4, 32};
+  Gathering g(c);
+  g.gatherer.unshard_together({2, 1}, true);
+  EXPECT_EQ(g.ops(), "quantize* quantize* all_gather* dequantize* dequantize*");
+  const auto first = g.work<Quantize>(0), second = g.work<Quantize>(1);
+  const std::int64_t part = first.format.bytes(g.plan.units[1].layout.shard_numel);
+  EXPECT_EQ(first.offset, 0);
+  EXPECT_EQ(second.offset, part);
+  EXPECT_EQ(second.stride, g.work<Collective>(2).count);
+  EXPECT_EQ(second.stride, part + first.format.bytes(g.plan.units[2].layout.shard_numel));
+  EXPECT_EQ(g.work<Dequantize>(4).offset, second.offset);
+}
+
+config::RunConfig in_groups_of_two(bool keep) {
+  config::RunConfig c = with(Layout::flat);
+  c.fsdp.reshard_after_forward = {config::ReshardAfterForward::Mode::group, 2};
+  c.fsdp.keep_group_shard = keep;
+  return c;
+}
+
+/// Two microbatches of one unit, and the end of the step.
+void two_microbatches(Gathering& g) {
+  for (int micro = 0; micro < 2; ++micro) {
+    g.builder.micro = micro;
+    for (const Phase phase : {Phase::forward, Phase::backward}) {
+      g.builder.phase = phase;
+      g.use(kUnit);
+      g.gatherer.reshard(kUnit, phase == Phase::forward);
+    }
+  }
+  g.gatherer.release_group_shards();
+}
+
+TEST(Gatherer, TheGroupsPartIsKeptOnceAStepOrOnceAMicrobatch) {
+  Gathering once(in_groups_of_two(true)), each(in_groups_of_two(false));
+  two_microbatches(once);
+  two_microbatches(each);
+  EXPECT_EQ(once.ops(),
+            "all_gather forward keep_group_shard reshard all_gather forward reshard"
+            " all_gather forward reshard all_gather forward reshard release");
+  EXPECT_EQ(each.ops(),
+            "all_gather forward keep_group_shard reshard all_gather forward reshard"
+            " all_gather forward keep_group_shard reshard all_gather forward reshard");
+  for (const Gathering* g : {&once, &each}) {
+    std::string gathers;
+    for (const Op& op : g->builder.step().ops) {
+      if (op.is_collective()) gathers += op.group() == Group::reshard ? 'n' : 'W';
+    }
+    EXPECT_EQ(gathers, "WnWn");  // every forward over all ranks, from the optimizer's parameters
+  }
+  EXPECT_EQ(once.last_op().frees, std::vector<BufferId>{once.work<LayoutCopy>(2).to});
+}
+
 }  // namespace
 }  // namespace fsdpbench::schedule

@@ -256,5 +256,54 @@ TEST(Reducer, FinishMakesTheComputeLaneWaitForEveryGradient) {
   for (EventId event : {first, last}) EXPECT_NE(std::find(waited.begin(), waited.end(), event), waited.end());
 }
 
+TEST(Reducer, QuantisedGradientsAreExchangedInTheNodeAndThenAcross) {
+  for (const Layout layout : {Layout::flat, Layout::per_param}) {
+    config::RunConfig c = with(layout);
+    c.fsdp.reduce_quantization = {4, 32};
+    c.fsdp.reduce_within = 2;
+    Reduction r(c);
+    r.reduce(kUnit);
+    const bool flat = layout == Layout::flat;
+    EXPECT_EQ(r.ops(), std::string("backward post_backward ") + (flat ? "" : "reduce_copy_in ") +
+                           "quantize_gradients all_to_all sum_quantized all_to_all sum_quantized");
+    const std::size_t at = flat ? 2 : 3;
+    const auto parts = r.work<Quantize>(at);
+    const std::int64_t numel = r.plan.units[kUnit].layout.shard_numel;
+    EXPECT_EQ(parts.count, numel);
+    EXPECT_EQ(parts.within, 2);
+    EXPECT_EQ(parts.across, 2);
+    const auto in_node = r.work<Collective>(at + 1), across = r.work<Collective>(at + 3);
+    EXPECT_EQ(in_node.group, Group::reduce_within);
+    EXPECT_EQ(in_node.count, 2 * parts.format.bytes(numel));
+    EXPECT_EQ(across.group, Group::reduce_across);
+    EXPECT_EQ(across.count, parts.format.bytes(numel));
+    const auto sums = r.work<SumQuantized>(at + 2), result = r.work<SumQuantized>(at + 4);
+    EXPECT_TRUE(sums.quantizes);
+    EXPECT_EQ(sums.sources, 2);
+    EXPECT_EQ(sums.parts, 2);
+    EXPECT_FALSE(result.quantizes);
+    EXPECT_EQ(result.sources, 2);
+    EXPECT_EQ(result.parts, 1);
+    EXPECT_EQ(result.scale, 0.25F);
+    EXPECT_EQ(r.role(result.to), BufferRole::gradient_shard);
+    for (std::size_t i = at; i < at + 5; ++i) EXPECT_EQ(r.op(i).lane, Lane::reduce_scatter);
+    r.reducer.wait_for_all();  // the gradient is free once it was quantised, before anything was sent
+    EXPECT_EQ(r.last_op().frees, std::vector<BufferId>{parts.from});
+    EXPECT_EQ(r.last_op().waits.back(), (Wait{r.op(at).record, WaitReason::reuse}));
+  }
+}
+
+TEST(Reducer, ANodeOfAllRanksExchangesOnce) {
+  for (const int within : {0, 1, 4}) {
+    config::RunConfig c = with(Layout::flat);
+    c.fsdp.reduce_quantization = {4, 32};
+    c.fsdp.reduce_within = within;
+    Reduction r(c);
+    r.reduce(kUnit);
+    EXPECT_EQ(r.ops(), "backward post_backward quantize_gradients all_to_all sum_quantized") << within;
+    EXPECT_EQ(r.work<SumQuantized>(4).sources, 4);
+  }
+}
+
 }  // namespace
 }  // namespace fsdpbench::schedule

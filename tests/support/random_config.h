@@ -44,6 +44,16 @@ inline void other_engines(std::mt19937& random, config::Fsdp& f) {
   f.head_unit = coin();
   f.unit_padding_pct = pick(random, {0.0, 3.0});
   f.host_sync_at_group_shard = coin();
+  f.keep_group_shard = coin();
+}
+
+/// Fewer bits on the wire, on a mesh that is known. Results are others than without.
+inline void quantise(std::mt19937& random, config::RunConfig& c) {
+  const auto format = [&] { return pick<Quantization>(random, {{}, {8, 32}, {8, 2048}, {4, 64}}); };
+  c.fsdp.gather_quantization = format();
+  c.fsdp.reduce_quantization = format();
+  c.fsdp.reduce_within = c.mesh.shard % 2 == 0 ? pick(random, {0, 1, 2}) : 0;
+  if (c.fsdp.reduce_quantization.on()) c.fsdp.reduce_by = config::ReduceBy::reduce_scatter;
 }
 
 /// Any policy on any mesh, on a small model. `engines`: also words that only engines other than PyTorch's have.
@@ -96,6 +106,7 @@ inline config::RunConfig random_config(std::mt19937& random, bool engines = true
   c.inject.host_sync_after_layer = pick<std::int64_t>(random, {-1, -1, 0});
   f.checkpoint_every = pick<std::int64_t>(random, {1, 2});
   if (engines && coin()) other_engines(random, f);
+  if (engines && coin()) quantise(random, c);
   return c;
 }
 

@@ -58,7 +58,7 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
     if link_gb_s:
         rates.axvline(link_gb_s, color=style.INK, linewidth=1, linestyle=(0, (4, 3)))
         rates.set_title(f"dashed: the modelled link, {digits(link_gb_s)} GB/s", fontsize=9, fontweight="normal")
-    kinds = [k for k in ("all_gather", "reduce_scatter", "all_reduce") if any(c.kind == k for c in rows)]
+    kinds = [k for k in ("all_gather", "reduce_scatter", "all_to_all", "all_reduce") if any(c.kind == k for c in rows)]
     handles = [Patch(facecolor=style.SLICES[k][1], label=style.SLICES[k][0]) for k in kinds]
     if any(c.wait_ms for c in rows):
         handles.append(Patch(facecolor=style.PEERS[1], label=style.PEERS[0]))

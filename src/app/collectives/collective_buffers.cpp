@@ -89,6 +89,7 @@ void CollectiveBuffers::issue(backend::Communicator& communicator, const Message
       return communicator.reduce_scatter(lane_, from, to, message.count, message.dtype, scale, stamp);
     case Collective::all_reduce: return communicator.all_reduce(lane_, to, message.count, message.dtype, scale, stamp);
     case Collective::broadcast: return communicator.broadcast(lane_, to, message.count, message.dtype, root, stamp);
+    case Collective::all_to_all: break;  // no operation that can be asked for
   }
 }
 

@@ -26,6 +26,7 @@ double Message::bus_factor() const {
     case Collective::reduce_scatter: return others;
     case Collective::all_reduce: return 2 * others;
     case Collective::broadcast: return 1;
+    case Collective::all_to_all: break;  // no operation that can be asked for
   }
   throw std::logic_error("bus_factor: no such collective");
 }
@@ -56,6 +57,7 @@ std::string_view type_name(DType dtype) {
     case DType::bf16: return "bfloat16";
     case DType::i32: return "int32";
     case DType::f64: return "double";
+    case DType::u8: return "uint8";
   }
   throw std::logic_error("type_name: no such dtype");
 }

@@ -21,6 +21,7 @@ void put(DType dtype, double value, std::byte* at) {
     case DType::bf16: return write(float_to_bf16(static_cast<float>(value)));
     case DType::i32: return write(static_cast<std::int32_t>(value));
     case DType::f64: return write(value);
+    case DType::u8: return write(static_cast<std::uint8_t>(value));
   }
 }
 
@@ -37,6 +38,7 @@ double number_at(DType dtype, const std::byte* at) {
     case DType::bf16: return bf16_to_float(element_at<std::uint16_t>(at));
     case DType::i32: return element_at<std::int32_t>(at);
     case DType::f64: return element_at<double>(at);
+    case DType::u8: return element_at<std::uint8_t>(at);
   }
   return 0;
 }

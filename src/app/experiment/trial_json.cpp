@@ -135,11 +135,14 @@ void read_categories(const JsonPart& j, PoolStatistics& memory) {
 json wire_json(const plan::CommunicationVolume& v) {
   return {{"all_gather", std::llround(v.all_gather)},
           {"reduce_scatter", std::llround(v.reduce_scatter)},
-          {"all_reduce", std::llround(v.all_reduce)}};
+          {"all_reduce", std::llround(v.all_reduce)},
+          {"all_to_all", std::llround(v.all_to_all)}};
 }
 
 plan::CommunicationVolume wire_from(const JsonPart& j) {
-  return {j.at("all_gather").number(), j.at("reduce_scatter").number(), j.at("all_reduce").number()};
+  // Files of earlier programs know no exchanges.
+  const double exchanged = j.has("all_to_all") ? j.at("all_to_all").number() : 0;
+  return {j.at("all_gather").number(), j.at("reduce_scatter").number(), j.at("all_reduce").number(), exchanged};
 }
 
 std::vector<double> steps_from(const JsonPart& j) {

@@ -44,7 +44,9 @@ int stage(const ExportSource& s) { return stage(s.config); }
 
 std::string_view engine(const config::RunConfig& config) {
   switch (stage(config)) {
-    case 3: return config.fsdp.reshard_after_forward.mode == ReshardMode::group ? "deepspeed-z3-hpz" : "deepspeed-z3";
+    case 3:
+      if (config.fsdp.gather_quantization.on() || config.fsdp.reduce_quantization.on()) return "deepspeed-zeropp";
+      return config.fsdp.reshard_after_forward.mode == ReshardMode::group ? "deepspeed-z3-hpz" : "deepspeed-z3";
     case 1: return "deepspeed-z1";
     default: return "deepspeed-z2";
   }
@@ -179,6 +181,27 @@ Said reduce_by(const ExportSource& s) {
   return whole ? same() : roughly("use_multi_rank_bucket_allreduce = false: one reduction for each owner");
 }
 
+Said quantization(const ExportSource& s, const Quantization& asked, const char* key, int bits, const char* blocks) {
+  if (!asked.on()) return same();
+  if (stage(s) != 3) return lost("numbers are sent as they are below stage 3");
+  return roughly(fmt::format("{} = true (ZeRO++): {} bits, in blocks of {}", key, bits, blocks));
+}
+Said gather_quantization(const ExportSource& s) {
+  return quantization(s, s.fsdp().gather_quantization, "zero_quantized_weights", 8, "at most 8000 numbers");
+}
+Said reduce_quantization(const ExportSource& s) {
+  return quantization(s, s.fsdp().reduce_quantization, "zero_quantized_gradients", 4,
+                      "a row or column; on one node a reduce-scatter");
+}
+Said reduce_within(const ExportSource& s) {
+  return s.fsdp().reduce_quantization.on() ? yours("the ranks of a node are those that the launcher put there")
+                                           : same();
+}
+Said keep_group_shard(const ExportSource& s) {
+  const bool hpz = s.fsdp().reshard_after_forward.mode == ReshardMode::group;
+  return hpz && !s.fsdp().keep_group_shard ? lost("secondary shards are kept to the end of the step") : same();
+}
+
 Said reduce_lane(const ExportSource& s) {
   switch (s.fsdp().reduce_lane) {
     case config::ReduceLane::compute: return written("overlap_comm = false");
@@ -253,6 +276,10 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.reduce_bucket", reduce_bucket},
     {"fsdp.reduce_by", reduce_by},
     {"fsdp.reduce_lane", reduce_lane},
+    {"fsdp.keep_group_shard", keep_group_shard},
+    {"fsdp.gather_quantization", gather_quantization},
+    {"fsdp.reduce_quantization", reduce_quantization},
+    {"fsdp.reduce_within", reduce_within},
     {"fsdp.reductions_in_flight", nullptr, "the host waits for the oldest of more than two reductions"},
 });
 
@@ -273,6 +300,8 @@ ordered_json zero_part(const ExportSource& s) {
   part["stage3_max_reuse_distance"] = max_reuse(s);
   part["stage3_param_persistence_threshold"] = persistence(s);
   if (secondary(s) > 1) part["zero_hpz_partition_size"] = secondary(s);
+  if (s.fsdp().gather_quantization.on()) part["zero_quantized_weights"] = true;
+  if (s.fsdp().reduce_quantization.on()) part["zero_quantized_gradients"] = true;
   return part;
 }
 

@@ -112,6 +112,7 @@ std::string communication_table(const engine::Setup& p) {
   table.rows = {{"all-gather", fmt::format("{:.4f}", v.all_gather / 1e6), "MB"},
                 {"reduce-scatter", fmt::format("{:.4f}", v.reduce_scatter / 1e6), "MB"},
                 {"all-reduce", fmt::format("{:.4f}", v.all_reduce / 1e6), "MB"},
+                {"all-to-all", fmt::format("{:.4f}", v.all_to_all / 1e6), "MB"},
                 {"sum", fmt::format("{:.4f}", v.total() / 1e6), "MB"},
                 {"data parallel", fmt::format("{:.4f}", parallel / 1e6), "MB"}};
   std::string text = format_table(table);
@@ -304,11 +305,9 @@ json explain_json(const engine::Setup& p, const Prediction& prediction, bool wit
                  {"with_fsdp", estimate_json(plan::memory_with_fsdp(p.plan, p.config))},
                  {"without_fsdp", estimate_json(plan::memory_without_fsdp(p.plan, p.config))}};
   const plan::CommunicationVolume v = volume(p);
-  j["communication"] = {{"all_gather", v.all_gather},
-                        {"reduce_scatter", v.reduce_scatter},
-                        {"all_reduce", v.all_reduce},
-                        {"total", v.total()},
-                        {"data_parallel", plan::data_parallel_volume(p.plan, p.config)}};
+  j["communication"] = {{"all_gather", v.all_gather}, {"reduce_scatter", v.reduce_scatter},
+                        {"all_reduce", v.all_reduce}, {"all_to_all", v.all_to_all},
+                        {"total", v.total()},         {"data_parallel", plan::data_parallel_volume(p.plan, p.config)}};
   j["prediction"] = prediction_json(prediction);
   if (with_parameters) j["parameters"] = parameters_json(p.plan);
   j["schedule"] = {{"collectives", schedule::collective_order(p.plan, p.schedules.steady())},

@@ -80,6 +80,12 @@ void CpuCommunicator::broadcast(Lane lane, std::byte* buffer, std::int64_t count
   enqueue(lane, {.kind = Collective::broadcast, .output = buffer, .count = count, .dtype = dtype, .root = root}, stamp);
 }
 
+void CpuCommunicator::all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                                 Stamp* stamp) {
+  enqueue(lane, {.kind = Collective::all_to_all, .input = input, .output = output, .count = count, .dtype = dtype},
+          stamp);
+}
+
 void CpuCommunicator::barrier() {
   device_.guarded([&] { group_->host_barrier(); });
 }

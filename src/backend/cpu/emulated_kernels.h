@@ -49,6 +49,10 @@ class EmulatedKernels : public Kernels {
   void cast(const std::byte*, DType, std::byte*, DType, std::int64_t, float) override {}
   void accumulate(const std::byte*, DType, float*, std::int64_t, float) override {}
   void copy_runs(const std::byte*, DType, std::byte*, DType, std::span<const CopyRun>) override {}
+  void quantize(const std::byte*, DType, std::byte*, std::int64_t, float, Quantization) override {}
+  void dequantize(const QuantizedParts&, std::byte*, DType, std::span<const CopyRun>) override {}
+  void sum_quantized(const QuantizedParts&, int, float, std::byte*, DType) override {}
+  void requantize_sum(const QuantizedParts&, int, std::byte*) override {}
   void fill_zero(std::byte*, std::int64_t) override {}
   void upload(const void*, std::byte*, std::int64_t) override {}
   void download(const std::byte*, void*, std::int64_t) override {}

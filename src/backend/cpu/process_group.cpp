@@ -124,7 +124,21 @@ void ProcessGroup::move(const CollectiveArguments& call) {
       return gather_slices(call.output, slices, element);
     }
     case Collective::broadcast: return broadcast(call);
+    case Collective::all_to_all: return exchange_slices(call);
   }
+}
+
+/// Slice r of this rank's input to rank r, slice r of the output from rank r.
+void ProcessGroup::exchange_slices(const CollectiveArguments& call) {
+  const std::int64_t bytes = call.count * size_of(call.dtype);
+  copy_bytes(call.input + rank() * bytes, call.output + rank() * bytes, bytes);
+  for (int step = 1; step < size(); ++step) {
+    const int to = (rank() + step) % size();
+    const int from = (rank() + size() - step) % size();
+    lanes_.send(to, call.input + to * bytes, bytes);
+    lanes_.receive(from, call.output + from * bytes, bytes);
+  }
+  lanes_.exchange();
 }
 
 void ProcessGroup::broadcast(const CollectiveArguments& call) {

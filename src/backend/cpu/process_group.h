@@ -49,6 +49,7 @@ class ProcessGroup : public Group {
   void say_end(Peers& peers);
   void move(const CollectiveArguments& call);
   void broadcast(const CollectiveArguments& call);
+  void exchange_slices(const CollectiveArguments& call);
   void reduce_slices(const CollectiveArguments& call, const Slices& slices, std::byte* output);
   void gather_slices(std::byte* buffer, const Slices& slices, std::int64_t element_bytes);
 

@@ -90,7 +90,8 @@ void reduce(std::span<const std::byte* const> sources, std::byte* target, std::i
     case DType::f32: return reduce_blocks<float>(sources, target, count, scale);
     case DType::bf16: return reduce_blocks<std::uint16_t>(sources, target, count, scale);
     case DType::i32:
-    case DType::f64: break;
+    case DType::f64:
+    case DType::u8: break;
   }
   throw BackendError(fmt::format("a reduction over {} is not possible, only over fp32 and bf16", to_string(dtype)));
 }

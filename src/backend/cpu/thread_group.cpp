@@ -57,6 +57,7 @@ void ThreadGroup::move(int rank, const CollectiveArguments& call) {
     case Collective::all_reduce: return all_reduce(rank, call);
     case Collective::broadcast:
       return copy_bytes(calls_[static_cast<std::size_t>(call.root)].output, call.output, bytes);
+    case Collective::all_to_all: return all_to_all(rank, call);
   }
 }
 
@@ -66,6 +67,15 @@ void ThreadGroup::pull_slices(int rank, const CollectiveArguments& call) const {
   for (int step = 0; step < size(); ++step) {
     const int from = (rank + step) % size();
     copy_bytes(calls_[static_cast<std::size_t>(from)].input, call.output + from * bytes, bytes);
+  }
+}
+
+/// As pull_slices, but of every input the slice that is meant for this rank.
+void ThreadGroup::all_to_all(int rank, const CollectiveArguments& call) const {
+  const std::int64_t bytes = call.count * size_of(call.dtype);
+  for (int step = 0; step < size(); ++step) {
+    const int from = (rank + step) % size();
+    copy_bytes(calls_[static_cast<std::size_t>(from)].input + rank * bytes, call.output + from * bytes, bytes);
   }
 }
 

@@ -36,6 +36,7 @@ class ThreadGroup : public Group {
   void meet(const CollectiveArguments& call);
   void move(int rank, const CollectiveArguments& call);
   void pull_slices(int rank, const CollectiveArguments& call) const;
+  void all_to_all(int rank, const CollectiveArguments& call) const;
   void all_reduce(int rank, const CollectiveArguments& call);
   std::vector<const std::byte*> inputs_at(std::int64_t first_byte) const;
 

@@ -13,6 +13,7 @@
 #include "backend/cpu/kernels/matmul.h"
 #include "backend/cpu/kernels/norm.h"
 #include "backend/cpu/kernels/optimizer.h"
+#include "backend/cpu/kernels/quantize.h"
 #include "backend/cpu/kernels/rotary.h"
 #include "backend/cpu/kernels/swiglu.h"
 
@@ -116,6 +117,19 @@ class CpuKernels final : public Kernels {
   void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                  std::span<const CopyRun> runs) override {
     cpu::copy_runs(source, source_dtype, target, target_dtype, runs);
+  }
+  void quantize(const std::byte* source, DType dtype, std::byte* part, std::int64_t count, float factor,
+                Quantization format) override {
+    cpu::quantize(source, dtype, part, count, factor, format);
+  }
+  void dequantize(const QuantizedParts& parts, std::byte* target, DType dtype, std::span<const CopyRun> runs) override {
+    cpu::dequantize(parts, target, dtype, runs);
+  }
+  void sum_quantized(const QuantizedParts& parts, int sources, float scale, std::byte* target, DType dtype) override {
+    cpu::sum_quantized(parts, sources, scale, target, dtype);
+  }
+  void requantize_sum(const QuantizedParts& parts, int sources, std::byte* part) override {
+    cpu::requantize_sum(parts, sources, part);
   }
   void fill_zero(std::byte* target, std::int64_t bytes) override {
     if (bytes > 0) std::memset(target, 0, static_cast<std::size_t>(bytes));

@@ -26,7 +26,8 @@ void with_element_type(DType dtype, Work&& work) {
     case DType::f32: return work(float{});
     case DType::bf16: return work(__nv_bfloat16{});
     case DType::i32:
-    case DType::f64: break;
+    case DType::f64:
+    case DType::u8: break;
   }
   throw std::logic_error("a numeric kernel was called with a dtype other than fp32 and bf16");
 }

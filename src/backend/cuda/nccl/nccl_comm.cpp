@@ -33,6 +33,7 @@ const char* function_of(Collective kind) {
     case Collective::reduce_scatter: return "ncclReduceScatter";
     case Collective::all_reduce: return "ncclAllReduce";
     case Collective::broadcast: return "ncclBroadcast";
+    case Collective::all_to_all: break;  // not built: Communicator::all_to_all says so
   }
   return "NCCL";
 }
@@ -57,6 +58,7 @@ ncclDataType_t nccl_type(DType dtype) {
     case DType::bf16: return ncclBfloat16;
     case DType::i32: return ncclInt32;
     case DType::f64: return ncclFloat64;
+    case DType::u8: return ncclUint8;
   }
   throw std::logic_error("nccl_type: unknown dtype");
 }

@@ -1,0 +1,53 @@
+#include "schedule/gradient_exchange.h"
+
+namespace fsdpbench::schedule {
+
+void GradientExchange::append(const Gradients& gradients) {
+  const int unit = gradients.unit;
+  const plan::Groups& groups = builder_.plan.groups;
+  const int within = groups.size(Group::reduce_within), across = groups.size(Group::reduce_across);
+  const Quantization format = builder_.policy.fsdp.reduce_quantization;
+  const std::int64_t count = builder_.plan.units[static_cast<std::size_t>(unit)].layout.shard_numel;
+  const std::int64_t part = format.bytes(count);
+
+  BufferId message = new_message(unit, part * within * across);
+  const bool compute_frees = inputs_.compute_frees();
+  builder_.append(OpKind::quantize_gradients, {.lane = lane_, .unit = unit},
+                  Quantize{.from = gradients.input,
+                           .to = message,
+                           .count = count,
+                           .format = format,
+                           .factor = gradients.factor,
+                           .within = within,
+                           .across = across},
+                  {.allocates = {message}, .frees = {compute_frees ? kNoBuffer : gradients.input}});
+  if (compute_frees) {
+    inputs_.add(gradients.input, builder_.record(EventRole::gradients_quantized, unit), unit, gradients.numel);
+  }
+  message = all_to_all(unit, Group::reduce_within, message, part * across);
+  SumQuantized last{.count = count, .format = format, .sources = within, .scale = gradients.scale};
+  if (across > 1) {
+    const BufferId sums = new_message(unit, part * across);
+    sum(unit, {.count = count, .format = format, .sources = within, .parts = across, .quantizes = true}, message, sums);
+    message = all_to_all(unit, Group::reduce_across, sums, part);
+    last.sources = across;
+  }
+  sum(unit, last, message, gradients.output);
+}
+
+BufferId GradientExchange::all_to_all(int unit, Group group, BufferId input, std::int64_t bytes_to_each) {
+  const BufferId output = new_message(unit, bytes_to_each * builder_.plan.groups.size(group));
+  builder_.append(
+      OpKind::all_to_all, {.lane = lane_, .unit = unit},
+      Collective{.group = group, .input = input, .output = output, .count = bytes_to_each, .dtype = DType::u8},
+      {.allocates = {output}, .frees = {input}});
+  return output;
+}
+
+void GradientExchange::sum(int unit, SumQuantized sum, BufferId from, BufferId to) {
+  sum.from = from;
+  sum.to = to;
+  builder_.append(OpKind::sum_quantized, {.lane = lane_, .unit = unit}, sum, {.allocates = {to}, .frees = {from}});
+}
+
+}  // namespace fsdpbench::schedule
