@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
-#include <optional>
+#include <iterator>
 
 #include "app/console/console.h"
 #include "app/export/export_target.h"

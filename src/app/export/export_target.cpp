@@ -1,9 +1,11 @@
 #include "app/export/export_target.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "app/export/key_rules.h"
 #include "app/export/targets.h"

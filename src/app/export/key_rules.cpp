@@ -6,9 +6,6 @@
 #include <algorithm>
 #include <array>
 
-#include "config/spelling.h"
-#include "config/validate.h"
-
 namespace fsdpbench::app {
 namespace {
 

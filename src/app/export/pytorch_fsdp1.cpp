@@ -2,6 +2,7 @@
 // tests/peer runs the exported scripts.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "app/export/key_rules.h"
