@@ -69,6 +69,11 @@ TEST(KnownCauses, EverySingleOneOfAGeneratedSuiteComesBack) {
               ::testing::IsEmpty());
 }
 
+TEST(KnownCauses, OneSlowLinkAmongAnyNumberOfRanksComesBack) {
+  testing::CauseCases cases(104, testing::CauseCases::Sizes::many);
+  EXPECT_THAT(wrong(30, [&](int) { return cases.one(Cause::slow_link); }), ::testing::IsEmpty());
+}
+
 TEST(KnownCauses, NineteenOfTwentyPairsComeBack) {
   constexpr std::array kPairs{
       std::pair{Cause::late_prefetch, Cause::straggler}, std::pair{Cause::late_prefetch, Cause::injected_sync},

@@ -19,7 +19,7 @@ struct CauseCase {
   std::string name;
   config::RunConfig config;
   std::vector<metrics::Cause> expected;    ///< besides the ends of the step
-  int late_rank = -1;                      ///< expected straggler
+  int late_rank = -1;                      ///< expected straggler, or whose link is slow
   std::vector<config::RunConfig> without;  ///< the same without each of them
 };
 
@@ -118,6 +118,10 @@ class CauseCases {
       case Cause::link_bound:
         *c.config.emulate.link_gb_per_s /= std::uniform_real_distribution<>(3.0, 5.0)(random_);
         return;
+      case Cause::slow_link:
+        inject.slow_link_rank = c.late_rank = pick({0, 1});
+        inject.slow_link_factor = std::uniform_real_distribution<>(4.0, 6.0)(random_);
+        return;
       case Cause::inefficient_collective:  // no gathers in backward, and latency where bandwidth was
         fsdp.strategy = config::Strategy::shard_grad_op;
         set_rates(c.config, 3.0, 0.3, std::uniform_real_distribution<>(4.0, 5.5)(random_));
@@ -193,7 +197,8 @@ inline bool right(const CauseCase& c, const std::vector<metrics::CauseShare>& fo
   if (found.size() < c.expected.size()) return false;
   for (std::size_t i = 0; i < c.expected.size(); ++i) {
     if (std::find(c.expected.begin(), c.expected.end(), found[i].cause) == c.expected.end()) return false;
-    if (found[i].cause == metrics::Cause::straggler && found[i].late_rank != c.late_rank) return false;
+    const bool of_a_rank = found[i].cause == metrics::Cause::straggler || found[i].cause == metrics::Cause::slow_link;
+    if (of_a_rank && found[i].late_rank != c.late_rank) return false;
   }
   return true;
 }
