@@ -223,6 +223,13 @@ void add_tune(CLI::App& tune_app, TuneArguments& tune) {
   tune_app.add_option("--least-gain", tune.least_gain_pct, "Percent below which no gain counts; default: 1")
       ->check(CLI::Range(0.0, 100.0))
       ->type_name("PERCENT");
+  tune_app.add_option("--verify", tune.verify, "Run so many of the best for real, and what is in force, in turns")
+      ->check(CLI::Range(0, 1000))
+      ->type_name("N");
+  tune_app.add_option("--trials", tune.trials, "--verify: runs of each in a round; default: 3")->type_name("N");
+  tune_app.add_option("--export", tune.exports, "Write the answer in other systems' words, too: pytorch-fsdp2")
+      ->delimiter(',')
+      ->type_name("NAME,…");
   tune_app.add_option("-o,--out", tune.out, "Folder; default: runs/tune-<profile>-<date-time>")->type_name("DIR");
   add_overwrite_flag(tune_app, tune.overwrite);
   tune_app.footer(kTuneHelp);
@@ -334,6 +341,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   TuneArguments tune;
   CLI::App* tune_app = app.add_subcommand("tune", "Find the settings for a model, a machine and a memory budget");
   add_tune(*tune_app, tune);
+  CLI::Option* tune_profile = tune_app->get_option("PROFILE")->required(false);
+  tune_app->add_option("--from", tune.from, "A finished run: its op times are the machine's, its settings in force")
+      ->excludes(tune_profile)
+      ->excludes("--cluster")
+      ->type_name("RESULT");
   add_quiet_flag(*tune_app, parsed.quiet);
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "Say what this machine can do");
@@ -410,6 +422,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   } else if (export_app->parsed()) {
     parsed.command = exports;
   } else if (tune_app->parsed()) {
+    if (tune.profile.empty() && tune.from.empty()) {
+      throw ConfigError("tune needs a PROFILE, or --from RESULT; see fsdpbench tune --help.");
+    }
     parsed.command = tune;
   } else {
     parsed.command = doctor;

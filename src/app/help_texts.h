@@ -129,7 +129,8 @@ Files in DIR
 Examples
   fsdpbench tune llama3-8b-emulated --memory 70GiB
   fsdpbench tune llama3-8b-emulated --cluster dgx-h100 --memory 72GiB --memory-kind process --fix fsdp.preset
-  fsdpbench tune quickstart --from runs/first --fix fsdp.strategy=full_shard
+  fsdpbench tune --from runs/first --fix fsdp.strategy
+  fsdpbench tune llama3-8b-emulated --memory 30GiB --verify 4 --export pytorch-fsdp2
 )";
 
 inline constexpr const char* kTraceCheckHelp = R"(

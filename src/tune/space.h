@@ -42,9 +42,9 @@ using Point = std::vector<std::uint8_t>;
 
 /// What a search may do beside the keys that are fixed.
 struct SpaceOptions {
-  std::vector<std::string> fixed;   ///< keys that stay as they are in force
-  std::vector<std::string> dtypes;  ///< that fsdp.param_dtype and fsdp.reduce_dtype may be changed to; empty: none
-  bool free_batch = false;          ///< the global batch may change, else micro-batch times accumulation is kept
+  std::vector<std::string> fixed = {};   ///< keys that stay as they are in force
+  std::vector<std::string> dtypes = {};  ///< that fsdp.param_dtype and fsdp.reduce_dtype may be changed to; empty: none
+  bool free_batch = false;               ///< the global batch may change, else micro-batch times accumulation is kept
 };
 
 /// Everything that may be proposed.

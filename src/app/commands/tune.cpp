@@ -12,15 +12,22 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "app/commands/calibrate.h"
+#include "app/commands/export.h"
 #include "app/commands/measure.h"
+#include "app/commands/verify_tuning.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/console/json_text.h"
 #include "app/console/progress.h"
 #include "app/experiment/cell.h"
 #include "app/experiment/simulated_machine.h"
+#include "app/export/export_target.h"
+#include "app/report/finished_run.h"
+#include "app/report/measured_machine.h"
 #include "app/report/result_folder.h"
 #include "app/report/tune_report.h"
+#include "app/report/verification.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -28,6 +35,7 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "config/write.h"
+#include "metrics/compare.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -91,14 +99,23 @@ std::vector<std::string> fixed_keys(const std::vector<std::string>& fixes, std::
   return keys;
 }
 
+/// A result may be given by its result.json, too.
+std::string folder_of(const std::string& result) {
+  const std::filesystem::path path(result);
+  if (path.filename() != "result.json") return result;
+  return path.parent_path().empty() ? "." : path.parent_path().string();
+}
+
 /// The configuration in force.
 config::RunConfig in_force(const TuneArguments& arguments, std::vector<std::string> overrides, Job* job) {
+  const std::string profile = arguments.from.empty() ? config::find_profile(arguments.profile)
+                                                     : config::find_profile(folder_of(arguments.from));
   if (!arguments.cluster.empty()) {
     overrides.insert(overrides.begin(), "device.backend=virtual");
     overrides.push_back("simulate.cluster=" + arguments.cluster);
   }
   std::vector<std::string> notes;
-  config::RunConfig config = load_config(config::find_profile(arguments.profile), overrides, placement_of(job), &notes);
+  config::RunConfig config = load_config(profile, overrides, placement_of(job), &notes);
   for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
   for (const std::string& note : notes) console().info(note);
   return config;
@@ -154,13 +171,78 @@ tune::SearchOptions search_options(const TuneArguments& arguments, const config:
   throw ConfigError(nothing_fits(space, budget, tune::search(space, machine, options)));
 }
 
-void write_tuning(const ResultFolder& folder, const Tuning& tuning) {
+/// Where op times come from: a finished run, which must live on, or what the configuration names.
+struct TunedOn {
+  TunedOn(const TuneArguments& arguments, const config::RunConfig& config) {
+    if (arguments.from.empty()) {
+      auto simulated = std::make_unique<SimulatedMachine>(config);
+      basis = simulated->basis();
+      machine = std::move(simulated);
+      return;
+    }
+    run = std::make_unique<FinishedRun>(read_finished_run(arguments.from));
+    const config::RunConfig& was = run->setup.config;
+    if (was.model != config.model || was.mesh.ranks != config.mesh.ranks) {
+      throw ConfigError(
+          fmt::format("--from {}: was another training: its model and mesh.ranks cannot be set.", arguments.from));
+    }
+    if (!arguments.dtypes.empty() && !was.emulate.compute_tflops) {
+      throw ConfigError(fmt::format(
+          "--allow-dtypes does not go with --from {}: other kernels would run, whose times were not measured.",
+          arguments.from));
+    }
+    machine = std::make_unique<MeasuredMachine>(*run);
+    basis = fmt::format("the op times of {}", run->folder);
+  }
+
+  std::unique_ptr<FinishedRun> run;
+  std::unique_ptr<tune::Machine> machine;
+  std::string basis;
+};
+
+void check_verify(const TuneArguments& arguments, const config::RunConfig& config) {
+  if (arguments.verify == 0) return;
+  if (config.device.backend == config::BackendKind::virtual_) {
+    throw ConfigError(
+        "--verify runs policies for real, and device.backend = \"virtual\" has nowhere to; expected cpu or cuda.");
+  }
+  if (arguments.trials < metrics::kFewestTrials) {
+    throw ConfigError(fmt::format("--trials {} is too few to tell a difference from luck; expected {} or more.",
+                                  arguments.trials, metrics::kFewestTrials));
+  }
+}
+
+/// Runs the best and calibrates by what they took.
+Verification verify_best(const TuneArguments& arguments, Tuning& tuning, const ResultFolder& folder, Job* job) {
+  const std::filesystem::path runs = folder.path() / "verified";
+  Verification verification = verify_tuning(tuning, arguments.verify, arguments.trials, runs, job);
+  console().clear_progress();
+  tuning.verified = verification.chosen;
+  console().print("\n" + verification_text(tuning, verification));
+  CalibrateArguments calibrate{
+      .runs = {}, .overrides = {}, .out = (folder.path() / "calibration.toml").string(), .overwrite = true};
+  for (const auto& run : std::filesystem::directory_iterator(runs)) calibrate.runs.push_back(run.path().string());
+  std::ranges::sort(calibrate.runs);
+  console().print("\nwhat ops took in these runs, for simulate.calibration\n");
+  calibrate_command(calibrate);
+  return verification;
+}
+
+void write_tuning(const TuneArguments& arguments, const ResultFolder& folder, const Tuning& tuning,
+                  const nlohmann::json& answer) {
   const std::filesystem::path& path = folder.path();
-  write_file(path / "tuned.toml", config::to_toml(*tuning.space.config_at(tuning.proposed().point)));
-  write_file(path / "tune.json", json_text(tune_json(tuning)));
+  const std::string tuned = (path / "tuned.toml").string();
+  write_file(tuned, config::to_toml(*tuning.space.config_at(tuning.proposed().point)));
+  write_file(path / "tune.json", json_text(answer));
   write_file(path / "points.csv", points_csv(tuning));
-  console().print(fmt::format("\nprofile  {}\nanswer   {}\npoints   {}\n", (path / "tuned.toml").string(),
-                              (path / "tune.json").string(), (path / "points.csv").string()));
+  console().print(fmt::format("\nprofile  {}\nanswer   {}\npoints   {}\n", tuned, (path / "tune.json").string(),
+                              (path / "points.csv").string()));
+  if (arguments.exports.empty()) return;
+  export_command({.profile = tuned,
+                  .overrides = {},
+                  .to = fmt::format("{}", fmt::join(arguments.exports, ",")),
+                  .out = path.string(),
+                  .overwrite = true});
 }
 
 }  // namespace
@@ -168,26 +250,34 @@ void write_tuning(const ResultFolder& folder, const Tuning& tuning) {
 int tune_command(const TuneArguments& arguments, Job* job) {
   std::vector<std::string> overrides = arguments.overrides;
   tune::SpaceOptions space_options{.fixed = fixed_keys(arguments.fixes, overrides), .dtypes = arguments.dtypes};
+  if (!arguments.exports.empty()) read_export_targets(fmt::format("{}", fmt::join(arguments.exports, ",")));
   const config::RunConfig config = in_force(arguments, overrides, job);
+  check_verify(arguments, config);
   const tune::SearchOptions options = search_options(arguments, config);
   space_options.free_batch = options.objective == tune::Objective::tokens_per_s;
   const tune::Space space(config, space_options);
-  const SimulatedMachine machine(config);
-  const ResultFolder folder("tune-" + config::profile_name(arguments.profile), arguments.out,
+  const TunedOn on(arguments, config);
+  const std::string name = arguments.from.empty() ? arguments.profile : arguments.from;
+  const ResultFolder folder("tune-" + config::profile_name(name), arguments.out,
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
 
   const KeepingWhatIsDone keeping(console().quiet());
   TuneProgress progress;
   const tune::SearchResult result =
-      tune::search(space, machine, options, [&](const tune::SearchProgress& now) { progress.show(space, now); });
+      tune::search(space, *on.machine, options, [&](const tune::SearchProgress& now) { progress.show(space, now); });
   console().clear_progress();
-  if (!result.best) throw_nothing_fits(space, machine, options);
+  if (!result.best) throw_nothing_fits(space, *on.machine, options);
   const double least_gain = arguments.least_gain_pct / 100;
-  const tune::Answer answer = tune::make_answer(space, machine, options, result, least_gain);
-  const Tuning tuning{space,      options,           result, answer, arguments.profile, machine.basis(),
-                      least_gain, progress.seconds()};
+  const tune::Answer answer = tune::make_answer(space, *on.machine, options, result, least_gain);
+  Tuning tuning{space, options, result, answer, name, on.basis, least_gain, progress.seconds()};
   console().print(tune_text(tuning));
-  write_tuning(folder, tuning);
+  nlohmann::json verification;
+  if (arguments.verify > 0 && !result.stopped) {
+    verification = verification_json(tuning, verify_best(arguments, tuning, folder, job));
+  }
+  nlohmann::json written = tune_json(tuning);
+  if (!verification.is_null()) written["verified"] = std::move(verification);
+  write_tuning(arguments, folder, tuning, written);
   return static_cast<int>(result.stopped ? ExitCode::interrupted : ExitCode::ok);
 }
 

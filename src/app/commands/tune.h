@@ -26,7 +26,7 @@ struct TuneArguments {
   int threads = 2;
   double least_gain_pct = 1;  ///< gains below do not count
   int verify = 0;             ///< so many of the best run for real
-  int trials = 0;             ///< of each, in the last round; 0: as many as the verdict needs
+  int trials = 3;             ///< of each in a round
   std::vector<std::string> exports;
   std::string out;
   bool overwrite = false;

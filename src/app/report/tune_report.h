@@ -1,6 +1,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,14 @@ struct Tuning {
   std::string basis;  ///< what op times rest on
   double least_gain = 0.01;
   double seconds = 0;
+  std::optional<std::size_t> verified = {};  ///< of SearchResult::tried: what running it for real chose
 
   const tune::Tried& best() const { return result.tried[*result.best]; }
-  /// What is proposed: the best, or what is in force if that is as good.
-  const tune::Tried& proposed() const { return answer.keep ? result.start() : best(); }
+  /// What is proposed: what was chosen by running it, else the best, or what is in force if that is as good.
+  const tune::Tried& proposed() const {
+    if (verified) return result.tried[*verified];
+    return answer.keep ? result.start() : best();
+  }
 };
 
 /// "fsdp.wrap=blocks:2 fsdp.backward_prefetch=2"; "as it is" for the point in force.

@@ -1,0 +1,67 @@
+#include "app/report/measured_machine.h"
+
+#include <algorithm>
+#include <random>
+
+#include "app/experiment/simulated_machine.h"
+#include "metrics/compare.h"
+#include "replay/uncertainty.h"
+#include "replay/what_if_times.h"
+
+namespace fsdpbench::app {
+namespace {
+
+/// Up to which ranks are not told apart, as for causes.
+double noise_ms(const FinishedRun& run) {
+  const metrics::RunMetrics& metrics = *run.trial.metrics;
+  const double percent = std::max(100 * metrics::kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
+  return percent / 100 * metrics.step_ms.median;
+}
+
+}  // namespace
+
+MeasuredMachine::MeasuredMachine(const FinishedRun& run)
+    : view_(run.setup.schedules, run.traces),
+      typical_(view_, {run.setup.plan, run.setup.policy, run.setup.sizes, run.setup.config}, noise_ms(run)) {
+  if (typical_.repeats()) return;
+  std::mt19937 random(12345);
+  std::vector<std::size_t> steps(typical_.steps());
+  for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) {
+    for (std::size_t& step : steps) step = random() % steps.size();
+    drawn_.push_back(typical_.times_of(steps));
+  }
+}
+
+tune::Sizes MeasuredMachine::sizes(const config::RunConfig& config) const {
+  const std::lock_guard lock(mutex_);
+  tune::Sizes& known = sizes_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype}];
+  if (!known) known = sizes_of_modules(config);
+  return known;
+}
+
+double MeasuredMachine::step_ns(const tune::Candidate& candidate, const tune::Otherwise& otherwise) const {
+  const schedule::Schedules steady{{candidate.schedules.steady()}, candidate.schedules.event_count};
+  metrics::TypicalStep::Without without;
+  without.changes.link_scale = otherwise.link;
+  without.changes.flops_scale = otherwise.compute;
+  const bool draws = otherwise.draw >= 0 && !drawn_.empty();
+  const replay::MeasuredTimes& times = draws ? drawn_[static_cast<std::size_t>(otherwise.draw)] : typical_.times();
+  const replay::Training training{steady, candidate.plan.groups, *candidate.sizes};
+  return static_cast<double>(typical_.replay(times, training, without).slowest_ns);
+}
+
+replay::StepCosts MeasuredMachine::least_costs(const tune::Candidate& candidate) const {
+  const schedule::Schedules steady{{candidate.schedules.steady()}, candidate.schedules.event_count};
+  const replay::WhatIfTimes known =
+      replay::what_if_times(typical_.times(), {steady, candidate.plan.groups, *candidate.sizes});
+  const auto& by_rank = known.times.given.back();
+  replay::StepCosts costs(steady.steady().ops.size());
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    std::int64_t least = by_rank.front()[i];
+    for (const auto& mine : by_rank) least = std::min(least, mine[i]);
+    costs[i].run_ns = static_cast<double>(least);
+  }
+  return costs;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "app/report/finished_run.h"
+#include "metrics/run_view.h"
+#include "metrics/typical_step.h"
+#include "tune/machine.h"
+
+namespace fsdpbench::app {
+
+/// The machine that a finished run was measured on: ops take what they took in its typical step, and ops of other
+/// schedules what follows from these (replay/what_if_times.h). What nothing measured tells is refused with ConfigError.
+class MeasuredMachine final : public tune::Machine {
+ public:
+  /// `run` must live on.
+  explicit MeasuredMachine(const FinishedRun& run);
+
+  tune::Sizes sizes(const config::RunConfig& config) const override;
+  double step_ns(const tune::Candidate& candidate, const tune::Otherwise& otherwise) const override;
+  replay::StepCosts least_costs(const tune::Candidate& candidate) const override;
+  /// Steps differed, so that another choice of them would have given other times; a draw is such a choice.
+  bool in_doubt() const override { return !typical_.repeats(); }
+
+ private:
+  metrics::RunView view_;
+  metrics::TypicalStep typical_;
+  std::vector<replay::MeasuredTimes> drawn_;  // by Otherwise::draw
+
+  mutable std::mutex mutex_;
+  mutable std::map<std::tuple<std::int64_t, std::int64_t, DType>, tune::Sizes> sizes_;
+};
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,117 @@
+#include "app/report/verification.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "app/console/table.h"
+#include "metrics/statistics.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using nlohmann::json;
+
+std::string mib_text(std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); }
+
+const tune::Tried& tried_of(const Tuning& tuning, const VerifiedPolicy& policy) {
+  return tuning.result.tried[policy.tried];
+}
+
+std::vector<std::string> row_of(const Tuning& tuning, const VerifiedPolicy& policy, const char* name) {
+  const tune::Tried& tried = tried_of(tuning, policy);
+  const double predicted = tried.step_ns / 1e6, measured = policy.median_ms();
+  std::vector<std::string> row{name, fmt::format("{:.3f}", predicted)};
+  if (measured > 0) {
+    row.insert(row.end(),
+               {fmt::format("{:.3f}", measured), fmt::format("{:+.1f} %", 100 * (predicted / measured - 1))});
+  } else {
+    row.insert(row.end(), {"-", "-"});
+  }
+  row.push_back(policy.against ? fmt::format("{:.3f}", policy.against->ratio) : "-");
+  row.push_back(policy.against ? fmt::format("{:.3f} to {:.3f}", policy.against->ci_low, policy.against->ci_high)
+                               : "-");
+  row.push_back(mib_text(tried.need.live));
+  row.push_back(measured > 0 ? mib_text(policy.live_bytes) : "-");
+  row.push_back(fmt::format("{}", policy.trials_ms.size()));
+  row.push_back(policy.failed.empty() ? settings_of(tuning.space, tried.point) : policy.failed);
+  return row;
+}
+
+json policy_json(const Tuning& tuning, const VerifiedPolicy& policy) {
+  const tune::Tried& tried = tried_of(tuning, policy);
+  json j{{"settings", settings_of(tuning.space, tried.point)},
+         {"predicted_ms", tried.step_ns / 1e6},
+         {"trials_ms", policy.trials_ms},
+         {"predicted_live_bytes", tried.need.live},
+         {"live_bytes", policy.trials_ms.empty() ? json() : json(policy.live_bytes)}};
+  if (!policy.failed.empty()) j["failed"] = policy.failed;
+  if (policy.against) {
+    j["ratio"] = policy.against->ratio;
+    j["ci_low"] = policy.against->ci_low;
+    j["ci_high"] = policy.against->ci_high;
+  }
+  return j;
+}
+
+}  // namespace
+
+double VerifiedPolicy::median_ms() const {
+  std::vector<double> medians;
+  for (const std::vector<double>& trial : trials_ms) medians.push_back(metrics::median(trial));
+  return medians.empty() ? 0 : metrics::median(medians);
+}
+
+std::optional<double> kendall_tau(const Tuning& tuning, const Verification& verification) {
+  std::vector<std::pair<double, double>> pairs;
+  const auto add = [&](const VerifiedPolicy& policy) {
+    if (!policy.trials_ms.empty()) pairs.emplace_back(tried_of(tuning, policy).step_ns, policy.median_ms());
+  };
+  add(verification.in_force);
+  for (const VerifiedPolicy& proposal : verification.proposals) add(proposal);
+  double agree = 0, first = 0, second = 0;  // pairs in the same order less those in another; that are not tied
+  for (std::size_t i = 0; i < pairs.size(); ++i) {
+    for (std::size_t k = i + 1; k < pairs.size(); ++k) {
+      const double a = pairs[i].first - pairs[k].first, b = pairs[i].second - pairs[k].second;
+      first += a != 0;
+      second += b != 0;
+      if (a != 0 && b != 0) agree += (a > 0) == (b > 0) ? 1 : -1;
+    }
+  }
+  if (first == 0 || second == 0) return std::nullopt;
+  return agree / std::sqrt(first * second);
+}
+
+std::string verification_text(const Tuning& tuning, const Verification& verification) {
+  Table table;
+  table.title = "run for real, in turns";
+  table.header = {"",     "predicted, ms",        "measured, ms", "off",    "of in force",
+                  "99 %", "live, predicted, MiB", "measured",     "trials", "settings"};
+  table.rows.push_back(row_of(tuning, verification.in_force, "in force"));
+  table.rows.push_back(row_of(tuning, verification.control, "once more (A/A)"));
+  for (const VerifiedPolicy& proposal : verification.proposals) {
+    table.rows.push_back(row_of(tuning, proposal, proposal.tried == verification.chosen ? "chosen" : ""));
+  }
+  std::string text = format_table(table);
+  if (const std::optional<double> tau = kendall_tau(tuning, verification)) {
+    text += fmt::format("order, predicted against measured: Kendall's tau {:.2f}\n", *tau);
+  }
+  if (verification.chosen == 0) text += "none was faster than what is in force for certain: keep what you have\n";
+  return text;
+}
+
+json verification_json(const Tuning& tuning, const Verification& verification) {
+  json j{{"in_force", policy_json(tuning, verification.in_force)},
+         {"control", policy_json(tuning, verification.control)},
+         {"proposals", json::array()},
+         {"chosen", settings_of(tuning.space, tuning.result.tried[verification.chosen].point)}};
+  for (const VerifiedPolicy& proposal : verification.proposals) {
+    j["proposals"].push_back(policy_json(tuning, proposal));
+  }
+  const std::optional<double> tau = kendall_tau(tuning, verification);
+  j["kendall_tau"] = tau ? json(*tau) : json();
+  return j;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "config/validate.h"
+#include "model/model.h"
+#include "replay/emulated_times.h"
+#include "replay/replay.h"
+#include "tune/machine.h"
+
+namespace fsdpbench::testing {
+
+/// The machine of a configuration's own emulated rates.
+class EmulatedMachine final : public tune::Machine {
+ public:
+  tune::Sizes sizes(const config::RunConfig& config) const override {
+    const bool decoder = config.model.kind == config::ModelKind::decoder;
+    const auto model =
+        model::make_model(config.model, plan::model_shapes(config.model),
+                          {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype});
+    return std::make_shared<const std::vector<plan::ModuleSizes>>(model->sizes());
+  }
+
+  double step_ns(const tune::Candidate& candidate, const tune::Otherwise& otherwise) const override {
+    const replay::OpTimes op_times = times(candidate, otherwise);
+    const auto replay = replay::make_replay(candidate.schedules, candidate.plan.groups, op_times);
+    for (std::size_t step = 0; step < candidate.schedules.steps.size(); ++step) replay->step({});
+    return replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
+  }
+
+  replay::StepCosts least_costs(const tune::Candidate& candidate) const override {
+    return times(candidate, {}).steps.back();
+  }
+
+  bool in_doubt() const override { return false; }
+
+ private:
+  static replay::OpTimes times(const tune::Candidate& candidate, const tune::Otherwise& otherwise) {
+    const config::Emulate& emulate = candidate.config.emulate;
+    LinkModel link = *emulate.link();
+    link.bytes_per_second *= otherwise.link;
+    return replay::emulated_times(candidate.schedules, *candidate.sizes, candidate.plan.groups,
+                                  {*emulate.compute_tflops * 1e12 * otherwise.compute, link});
+  }
+};
+
+/// Six small blocks on four ranks; a gather of one takes about as long as its forward.
+inline config::RunConfig tunable_config() {
+  config::RunConfig c;
+  c.model.layers = 6;
+  c.model.width = 64;
+  c.model.heads = c.model.kv_heads = 4;
+  c.model.ffn_width = 128;
+  c.mesh.ranks = 4;
+  c.train.seq_len = 64;
+  c.train.batch_per_rank = 1;
+  c.emulate.compute_tflops = 0.02;
+  c.emulate.link_gb_per_s = 0.4;
+  c.emulate.link_latency_us = 5;
+  return c;
+}
+
+/// `config` as the tuner wants it: checked, with its mesh filled in.
+inline config::RunConfig valid(config::RunConfig config) {
+  config::validate(config);
+  return config;
+}
+
+/// All keys of the space but `turned`.
+inline std::vector<std::string> all_but(const std::vector<std::string>& turned) {
+  std::vector<std::string> fixed;
+  for (const char* key :
+       {"fsdp.preset", "fsdp.strategy", "fsdp.reshard_after_forward", "fsdp.wrap", "fsdp.activation_checkpointing",
+        "fsdp.checkpoint_every", "train.batch_per_rank", "train.accumulate", "train.accumulate_mode",
+        "fsdp.reshard_after_backward", "fsdp.param_dtype", "fsdp.reduce_dtype", "fsdp.forward_prefetch",
+        "fsdp.backward_prefetch", "fsdp.all_gather_limit", "fsdp.reduce_scatter_buffers",
+        "fsdp.separate_reduce_scatter_comm"}) {
+    if (std::ranges::find(turned, key) == turned.end()) fixed.emplace_back(key);
+  }
+  return fixed;
+}
+
+}  // namespace fsdpbench::testing

@@ -1,0 +1,101 @@
+#include "tune/answer.h"
+
+#include <gmock/gmock.h>
+
+#include "support/emulated_machine.h"
+
+namespace fsdpbench::tune {
+namespace {
+
+using config::RunConfig;
+using ::fsdpbench::testing::all_but;
+using ::fsdpbench::testing::EmulatedMachine;
+using ::fsdpbench::testing::tunable_config;
+using ::fsdpbench::testing::valid;
+using ::testing::ElementsAre;
+
+struct Answered {
+  Answered(const RunConfig& config, const std::vector<std::string>& turned)
+      : space(valid(config), {.fixed = all_but(turned)}),
+        result(search(space, machine, options)),
+        answer(make_answer(space, machine, options, result, 0.01)) {}
+
+  EmulatedMachine machine;
+  SearchOptions options;
+  Space space;
+  SearchResult result;
+  Answer answer;
+};
+
+RunConfig badly_set() {
+  RunConfig config = tunable_config();
+  config.fsdp.forward_prefetch.mode = config::Prefetch::Mode::none;
+  config.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
+  return config;
+}
+
+TEST(Answer, WhatATurnedKnobGainsIsWhatTheStepsDiffer) {
+  const Answered a(badly_set(), {"fsdp.forward_prefetch", "fsdp.backward_prefetch"});
+  ASSERT_EQ(a.answer.turned.size(), 2U);
+  EXPECT_FALSE(a.answer.keep);
+  const Tried& best = a.result.tried[*a.result.best];
+  for (const TurnedKnob& knob : a.answer.turned) {
+    Point alone = a.space.origin(), without = best.point;
+    alone[knob.axis] = best.point[knob.axis];
+    without[knob.axis] = 0;
+    const auto step = [&](const Point& point) { return evaluate(*a.space.config_at(point), a.machine, {}).step_ns; };
+    EXPECT_DOUBLE_EQ(*knob.alone, 1 - step(alone) / a.result.start().step_ns);
+    EXPECT_DOUBLE_EQ(*knob.last_in, 1 - best.step_ns / step(without));
+    EXPECT_GT(*knob.last_in, 0);
+  }
+  EXPECT_DOUBLE_EQ(a.answer.gain, 1 - best.step_ns / a.result.start().step_ns);
+}
+
+TEST(Answer, KeepsWhatIsAsGoodAsAnything) {
+  RunConfig config = tunable_config();
+  config.emulate.link_gb_per_s = 1000;
+  config.emulate.link_latency_us = 0;
+  const Answered a(config, {"fsdp.backward_prefetch", "fsdp.reduce_scatter_buffers", "fsdp.all_gather_limit"});
+  EXPECT_TRUE(a.answer.keep);
+  EXPECT_LT(a.answer.gain, 0.01);
+  for (const LeftKnob& knob : a.answer.left) EXPECT_FALSE(knob.matters) << a.space.axes()[knob.axis].name;
+}
+
+TEST(Answer, AKnobThatIsLeftMattersIfTurningItWouldHurt) {
+  const Answered a(tunable_config(), {"fsdp.forward_prefetch"});
+  ASSERT_TRUE(a.answer.keep);
+  ASSERT_EQ(a.answer.left.size(), 1U);
+  EXPECT_TRUE(a.answer.left.front().matters);
+  EXPECT_GT(a.answer.left.front().most, 0.01);
+}
+
+TEST(Answer, SaysWhereAnotherMachineWantsAnotherAnswer) {
+  const Answered a(badly_set(), {"fsdp.forward_prefetch", "fsdp.backward_prefetch", "fsdp.wrap"});
+  ASSERT_EQ(a.answer.shifted.size(), 4U);
+  const Tried& best = a.result.tried[*a.result.best];
+  const RunConfig config = *a.space.config_at(best.point);
+  const Candidate candidate = make_candidate(config, a.machine.sizes(config));
+  for (const Shifted& shifted : a.answer.shifted) {
+    const RunConfig other = *a.space.config_at(a.result.tried[shifted.best].point);
+    const Otherwise there{.link = shifted.link, .compute = shifted.compute};
+    EXPECT_DOUBLE_EQ(shifted.regret, a.machine.step_ns(candidate, there) /
+                                             a.machine.step_ns(make_candidate(other, a.machine.sizes(other)), there) -
+                                         1);
+    EXPECT_GE(shifted.regret, 0);
+    EXPECT_EQ(shifted.still_best, shifted.regret < 0.01);
+  }
+}
+
+TEST(ParetoFront, HasWhatNothingBeatsInBoth) {
+  const auto tried = [](double step, std::int64_t bytes) {
+    Tried t;
+    t.step_ns = step;
+    t.predicted_bytes = bytes;
+    return t;
+  };
+  EXPECT_THAT(pareto_front({tried(10, 50), tried(8, 60), tried(9, 60), tried(8, 70), tried(12, 40), tried(7, 90)}),
+              ElementsAre(4, 0, 1, 5));
+}
+
+}  // namespace
+}  // namespace fsdpbench::tune

@@ -1,0 +1,66 @@
+#include "tune/bound.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "schedule/memory_walk.h"
+#include "support/emulated_machine.h"
+#include "tune/space.h"
+
+namespace fsdpbench::tune {
+namespace {
+
+using ::fsdpbench::testing::EmulatedMachine;
+using ::fsdpbench::testing::tunable_config;
+using ::fsdpbench::testing::valid;
+
+Bound bound_of(const Space& space, const Machine& machine, const Point& point) {
+  const config::RunConfig config = *space.config_at(point);
+  const Candidate candidate = make_candidate(config, machine.sizes(config));
+  return lower_bound(candidate, machine.least_costs(candidate));
+}
+
+// The bound of a structure is that of all its orders, so it must hold for each, and be the same whichever it is found
+// by.
+TEST(Bound, NoPolicyTakesLessTimeOrMemory) {
+  const EmulatedMachine machine;
+  std::mt19937 random(7);
+  int checked = 0;
+  for (const double link : {0.02, 0.4, 10.0}) {
+    config::RunConfig config = tunable_config();
+    config.emulate.link_gb_per_s = link;
+    config.train.accumulate = 2;
+    const Space space(valid(config), {.dtypes = {"bf16"}});
+    for (int i = 0; i < 400; ++i) {
+      Point point = space.origin(), structure = point;
+      for (std::size_t a = 0; a < point.size(); ++a) {
+        point[a] = static_cast<std::uint8_t>(random() % space.axes()[a].choices.size());
+        if (space.axes()[a].name == "fsdp.preset" && random() % 4 != 0) point[a] = 0;
+        if (space.axes()[a].part == Part::structure) structure[a] = point[a];
+      }
+      const auto at = space.config_at(point);
+      if (!at || !space.config_at(structure)) continue;
+      const Candidate candidate = make_candidate(*at, machine.sizes(*at));
+      const Bound bound = bound_of(space, machine, structure);
+      EXPECT_LE(bound.step_ns, machine.step_ns(candidate)) << i;
+      EXPECT_LE(bound.live_bytes, schedule::memory_walk(candidate.schedules, 3).peak_occupied_total) << i;
+      EXPECT_GT(bound.step_ns, 0);
+      EXPECT_GT(bound.live_bytes, 0);
+      ++checked;
+    }
+  }
+  EXPECT_GT(checked, 300);
+}
+
+TEST(Bound, IsReachedWhereNothingIsCommunicated) {
+  const EmulatedMachine machine;
+  config::RunConfig config = tunable_config();
+  config.mesh.ranks = 1;
+  const Space space(valid(config), {});
+  const Candidate candidate = make_candidate(space.start(), machine.sizes(space.start()));
+  EXPECT_DOUBLE_EQ(bound_of(space, machine, space.origin()).step_ns, machine.step_ns(candidate));
+}
+
+}  // namespace
+}  // namespace fsdpbench::tune

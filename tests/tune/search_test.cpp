@@ -1,0 +1,258 @@
+#include "tune/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "support/emulated_machine.h"
+
+namespace fsdpbench::tune {
+namespace {
+
+using config::RunConfig;
+using ::fsdpbench::testing::all_but;
+using ::fsdpbench::testing::EmulatedMachine;
+using ::fsdpbench::testing::tunable_config;
+using ::fsdpbench::testing::valid;
+
+SearchResult search_in(const Space& space, SearchOptions options) { return search(space, EmulatedMachine(), options); }
+
+double best_ms(const SearchResult& result) { return result.tried[*result.best].step_ns / 1e6; }
+
+/// A question that walking everything answers.
+struct Scenario {
+  RunConfig config;
+  std::vector<std::string> turned;
+  double budget = 0;  ///< of what the configuration in force needs; 0: none
+};
+
+std::vector<Scenario> scenarios() {
+  const std::vector<std::vector<std::string>> turned{
+      {"fsdp.strategy", "mesh.shard", "mesh.replicate", "fsdp.forward_prefetch", "fsdp.all_gather_limit"},
+      {"fsdp.wrap", "fsdp.activation_checkpointing", "fsdp.checkpoint_every", "fsdp.backward_prefetch",
+       "fsdp.reduce_scatter_buffers"},
+      {"fsdp.reshard_after_forward", "fsdp.activation_checkpointing", "fsdp.checkpoint_every",
+       "fsdp.separate_reduce_scatter_comm", "fsdp.all_gather_limit"},
+      {"train.batch_per_rank", "train.accumulate", "train.accumulate_mode", "fsdp.reshard_after_backward",
+       "fsdp.forward_prefetch", "fsdp.backward_prefetch"}};
+  std::vector<Scenario> all;
+  for (std::size_t t = 0; t < turned.size(); ++t) {
+    for (int regime = 0; regime < 6; ++regime) {
+      RunConfig c = tunable_config();
+      c.emulate.link_gb_per_s = std::vector<double>{0.05, 0.4, 4.0}.at(static_cast<std::size_t>(regime) % 3);
+      c.emulate.link_latency_us = regime % 2 == 0 ? 5 : 100;
+      if (t == 3) c.train.accumulate = 4;
+      if (regime == 4) {
+        c.model.kind = config::ModelKind::mlp;
+        c.model.layers = 8;
+        c.model.in_features = c.model.out_features = 64;
+        c.emulate.compute_tflops = 0.001;
+      }
+      if (regime == 5) c.model.vocab = 4096;
+      all.push_back({c, turned[t], regime < 3 ? 0.0 : regime == 3 ? 1.0 : 1.2});
+    }
+  }
+  return all;
+}
+
+TEST(Search, AnswersAreWithinOnePercentOfTheBestOfAll) {
+  const EmulatedMachine machine;
+  int number = 0;
+  for (const Scenario& scenario : scenarios()) {
+    const Space space(valid(scenario.config), {.fixed = all_but(scenario.turned)});
+    SearchOptions options;
+    if (scenario.budget > 0) {
+      const Tried start = evaluate(space.start(), machine, {});
+      options.budget.bytes = static_cast<std::int64_t>(scenario.budget * static_cast<double>(start.need.live));
+    }
+    options.exhaustive = true;
+    const SearchResult all = search_in(space, options);
+    EXPECT_EQ(all.left, 0) << number;
+    EXPECT_EQ(all.pruned, 0) << number;
+    EXPECT_EQ(all.considered(), space.size()) << number;
+    options.exhaustive = false;
+    options.evaluations = static_cast<std::int64_t>(all.evaluated / 4);
+    const SearchResult found = search_in(space, options);
+    ASSERT_TRUE(all.best && found.best) << number;
+    EXPECT_LE(best_ms(found), best_ms(all) * 1.01) << number;
+    EXPECT_LE(found.bound, all.tried[*all.best].step_ns) << number;  // what is said of the rest is true
+    EXPECT_EQ(found.considered() + found.left, space.size()) << number;
+    ++number;
+  }
+  EXPECT_GE(number, 20);
+}
+
+TEST(Search, PrunesNothingThatIsBetter) {
+  for (const Scenario& scenario : scenarios()) {
+    const Space space(valid(scenario.config), {.fixed = all_but(scenario.turned)});
+    SearchOptions options;
+    options.evaluations = 1'000'000;
+    const SearchResult found = search_in(space, options);
+    EXPECT_EQ(found.left, 0);
+    EXPECT_EQ(optimality_gap(Objective::step, found), 0);
+    options.exhaustive = true;
+    EXPECT_DOUBLE_EQ(best_ms(found), best_ms(search_in(space, options)));
+  }
+}
+
+TEST(Search, IsTheSameForOneSeedOnAnyNumberOfThreads) {
+  RunConfig config = tunable_config();
+  config.emulate.link_gb_per_s = 0.1;
+  const Space space(valid(config), {});
+  SearchOptions options;
+  options.evaluations = 600;
+  options.threads = 1;
+  const SearchResult one = search_in(space, options);
+  options.threads = 3;
+  const SearchResult three = search_in(space, options);
+  ASSERT_EQ(one.tried.size(), three.tried.size());
+  for (std::size_t i = 0; i < one.tried.size(); ++i) {
+    EXPECT_EQ(one.tried[i].point, three.tried[i].point);
+    EXPECT_EQ(one.tried[i].step_ns, three.tried[i].step_ns);
+  }
+  EXPECT_EQ(one.best, three.best);
+  EXPECT_EQ(one.bound, three.bound);
+}
+
+TEST(Search, TheConfigurationInForceComesFirst) {
+  const Space space(valid(tunable_config()), {});
+  SearchOptions options;
+  options.evaluations = 1;
+  const SearchResult result = search_in(space, options);
+  EXPECT_EQ(result.start().point, space.origin());
+  EXPECT_EQ(result.start().step_ns, evaluate(space.start(), EmulatedMachine(), {}).step_ns);
+}
+
+TEST(Search, WhatIsAskedToStopEndsWithTheBestSoFar) {
+  const Space space(valid(tunable_config()), {});
+  SearchOptions options;
+  int asked = 0;
+  options.threads = 1;
+  options.stop = [&] { return ++asked > 300; };
+  const SearchResult result = search_in(space, options);
+  EXPECT_TRUE(result.stopped);
+  ASSERT_TRUE(result.best);
+  EXPECT_GT(result.left, 0);
+  EXPECT_LE(result.tried[*result.best].step_ns, result.start().step_ns);
+}
+
+TEST(Search, ABudgetThatNothingFitsHasNoAnswer) {
+  const Space space(valid(tunable_config()), {.fixed = all_but({"fsdp.wrap", "fsdp.strategy", "mesh.shard"})});
+  SearchOptions options;
+  options.budget.bytes = 1000;
+  EXPECT_FALSE(search_in(space, options).best);
+
+  options.objective = Objective::memory;
+  options.any_step = true;
+  options.budget.bytes = 0;
+  const SearchResult least = search_in(space, options);
+  ASSERT_TRUE(least.best);
+  options.budget.bytes = least.tried[*least.best].need.live;
+  options.objective = Objective::step;
+  EXPECT_TRUE(search_in(space, options).best);
+  --options.budget.bytes;
+  EXPECT_FALSE(search_in(space, options).best);
+}
+
+TEST(Search, TheLeastMemoryIsOfStepsNoLongerThanInForce) {
+  RunConfig config = tunable_config();
+  config.fsdp.strategy = config::Strategy::no_shard;
+  config.emulate.link_gb_per_s = 10;
+  const Space space(valid(config), {});
+  SearchOptions options;
+  options.objective = Objective::memory;
+  options.evaluations = 2000;
+  const SearchResult result = search_in(space, options);
+  ASSERT_TRUE(result.best);
+  EXPECT_LT(result.tried[*result.best].need.live, result.start().need.live);
+  EXPECT_LE(result.tried[*result.best].step_ns, result.start().step_ns);
+}
+
+TEST(Search, MoreTokensASecondMayTakeALargerBatch) {
+  RunConfig config = tunable_config();
+  config.emulate.link_gb_per_s = 0.05;
+  const Space space(valid(config), {.fixed = all_but({"train.batch_per_rank"}), .free_batch = true});
+  SearchOptions options;
+  options.objective = Objective::tokens_per_s;
+  const SearchResult result = search_in(space, options);
+  EXPECT_EQ(space.config_at(result.tried[*result.best].point)->train.batch_per_rank, 64);
+}
+
+// ------------------------------------------------------------------------------------------------- every axis is used
+
+struct Turned {
+  const char* axis;
+  std::vector<std::string> keys;
+  std::function<void(RunConfig&)> start;  ///< where turning this axis is the answer
+  std::vector<std::string> dtypes = {};
+};
+
+void PrintTo(const Turned& turned, std::ostream* out) { *out << turned.axis; }
+
+class EachAxis : public ::testing::TestWithParam<Turned> {};
+
+TEST_P(EachAxis, IsTheAnswerWhereItHelps) {
+  RunConfig config = tunable_config();
+  GetParam().start(config);
+  const Space space(valid(config), {.fixed = all_but(GetParam().keys), .dtypes = GetParam().dtypes});
+  const SearchResult result = search_in(space, {});
+  ASSERT_TRUE(result.best);
+  const Tried& best = result.tried[*result.best];
+  EXPECT_LT(best.step_ns, result.start().step_ns * 0.995);
+  for (std::size_t a = 0; a < best.point.size(); ++a) {
+    EXPECT_EQ(best.point[a] != 0, space.axes()[a].name == GetParam().axis) << space.axes()[a].name;
+  }
+}
+
+void slow_link(RunConfig& c) { c.emulate.link_gb_per_s = 0.1; }
+void accumulating(RunConfig& c) {
+  slow_link(c);
+  c.train.accumulate = 4;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, EachAxis,
+    ::testing::Values(Turned{"fsdp.preset", {"fsdp.preset"}, [](RunConfig& c) { c.fsdp.forward_prefetch.mode = {}; }},
+                      Turned{"fsdp.strategy", {"fsdp.strategy", "mesh.shard", "mesh.replicate"}, slow_link},
+                      Turned{"fsdp.reshard_after_forward", {"fsdp.reshard_after_forward"}, slow_link},
+                      Turned{"fsdp.wrap", {"fsdp.wrap"}, [](RunConfig& c) { c.emulate.link_latency_us = 500; }},
+                      Turned{"fsdp.activation_checkpointing",
+                             {"fsdp.activation_checkpointing", "fsdp.checkpoint_every"},
+                             [](RunConfig& c) {
+                               c.fsdp.activation_checkpointing = true;
+                               c.emulate.link_gb_per_s = 10;
+                             }},
+                      Turned{"train.batch_per_rank", {"train.batch_per_rank", "train.accumulate"}, accumulating},
+                      Turned{"train.accumulate_mode", {"train.accumulate_mode"}, accumulating},
+                      Turned{"fsdp.reshard_after_backward", {"fsdp.reshard_after_backward"}, accumulating},
+                      Turned{"fsdp.param_dtype", {"fsdp.param_dtype"}, slow_link, {"bf16"}},
+                      Turned{"fsdp.reduce_dtype", {"fsdp.reduce_dtype"}, slow_link, {"bf16"}},
+                      Turned{"fsdp.forward_prefetch",
+                             {"fsdp.forward_prefetch"},
+                             [](RunConfig& c) { c.fsdp.forward_prefetch.mode = config::Prefetch::Mode::none; }},
+                      Turned{"fsdp.backward_prefetch",
+                             {"fsdp.backward_prefetch"},
+                             [](RunConfig& c) { c.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none; }},
+                      Turned{"fsdp.all_gather_limit",
+                             {"fsdp.all_gather_limit"},
+                             [](RunConfig& c) {
+                               c.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::strict, 1, 0};
+                             }},
+                      Turned{"fsdp.reduce_scatter_buffers",
+                             {"fsdp.reduce_scatter_buffers"},
+                             [](RunConfig& c) {
+                               c.emulate.link_latency_us = 300;
+                               c.fsdp.separate_reduce_scatter_comm = true;
+                             }},
+                      Turned{"fsdp.separate_reduce_scatter_comm",
+                             {"fsdp.separate_reduce_scatter_comm"},
+                             [](RunConfig& c) { c.emulate.link_latency_us = 300; }}),
+    [](const auto& info) {
+      std::string name = info.param.axis;
+      std::ranges::replace(name, '.', '_');
+      return name;
+    });
+
+}  // namespace
+}  // namespace fsdpbench::tune

@@ -1,0 +1,158 @@
+#include "tune/space.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "base/error.h"
+#include "config/fields.h"
+#include "support/emulated_machine.h"
+
+namespace fsdpbench::tune {
+namespace {
+
+using ::fsdpbench::testing::all_but;
+using ::fsdpbench::testing::tunable_config;
+using ::fsdpbench::testing::valid;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const Axis& axis(const Space& space, const std::string& name) {
+  for (const Axis& axis : space.axes()) {
+    if (axis.name == name) return axis;
+  }
+  throw std::logic_error(name);
+}
+
+std::vector<std::string> texts(const Axis& axis) {
+  std::vector<std::string> all;
+  for (const Choice& choice : axis.choices) all.push_back(choice.text);
+  return all;
+}
+
+TEST(Space, ThePointInForceIsTheConfigurationItself) {
+  const Space space(valid(tunable_config()), {});
+  EXPECT_EQ(space.config_at(space.origin()), space.start());
+  for (const Axis& axis : space.axes()) EXPECT_TRUE(axis.choices.front().settings.empty()) << axis.name;
+}
+
+TEST(Space, EachChoiceSaysWhatItSets) {
+  const Space space(valid(tunable_config()), {});
+  for (std::size_t a = 0; a < space.axes().size(); ++a) {
+    for (std::size_t c = 0; c < space.axes()[a].choices.size(); ++c) {
+      Point point = space.origin();
+      point[a] = static_cast<std::uint8_t>(c);
+      const auto config = space.config_at(point);
+      if (!config) continue;
+      for (const std::string& key : space.axes()[a].keys) {
+        std::string value = config::to_toml(config::find_field(key)->write(*config));
+        std::erase(value, '"');
+        EXPECT_THAT(space.axes()[a].choices[c].text, HasSubstr(key + "=" + value));
+      }
+    }
+  }
+}
+
+TEST(Space, NoTwoChoicesOfAnAxisAreTheSame) {
+  const Space space(valid(tunable_config()), {});
+  for (const Axis& axis : space.axes()) {
+    const std::vector<std::string> all = texts(axis);
+    EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), all.size()) << axis.name;
+  }
+}
+
+TEST(Space, EverySplitOfTheRanksIsAMesh) {
+  config::RunConfig config = tunable_config();
+  config.mesh.ranks = 12;
+  const Space space(valid(config), {});
+  const std::vector<std::string> meshes = texts(axis(space, "fsdp.strategy"));
+  for (const char* mesh : {"mesh.shard=2 mesh.replicate=6", "mesh.shard=3 mesh.replicate=4",
+                           "mesh.shard=4 mesh.replicate=3", "mesh.shard=6 mesh.replicate=2"}) {
+    EXPECT_THAT(meshes, Contains(std::string("fsdp.strategy=hybrid_shard ") + mesh));
+    EXPECT_THAT(meshes, Contains(std::string("fsdp.strategy=hybrid_shard_grad_op ") + mesh));
+  }
+  EXPECT_THAT(meshes, Contains("fsdp.strategy=no_shard mesh.shard=1 mesh.replicate=12"));
+}
+
+TEST(Space, MicroBatchesKeepTheGlobalBatch) {
+  config::RunConfig config = tunable_config();
+  config.train.batch_per_rank = 3;
+  config.train.accumulate = 4;
+  const Space space(valid(config), {.fixed = all_but({"train.batch_per_rank", "train.accumulate"})});
+  int points = 0;
+  space.visit(space.origin(), Part::structure, [&](const Point& point) {
+    const auto at = space.config_at(point);
+    EXPECT_TRUE(at && at->train.batch_per_rank * at->train.accumulate == 12);
+    return ++points > 0;
+  });
+  EXPECT_EQ(points, 6);  // divisors of 12
+}
+
+TEST(Space, AFixedKeyStaysWhateverElseIsTurned) {
+  config::RunConfig config = tunable_config();
+  config.fsdp.layout = config::Layout::flat;
+  const Space space(valid(config), {.fixed = {"fsdp.layout", "mesh.shard"}});
+  space.visit(space.origin(), Part::structure, [&](const Point& point) {
+    if (const auto at = space.config_at(point)) {
+      EXPECT_EQ(at->fsdp.layout, config::Layout::flat);
+      EXPECT_EQ(at->mesh.shard, 4);
+    }
+    return true;
+  });
+  EXPECT_THAT(texts(axis(space, "fsdp.preset")), Not(Contains("fsdp.preset=simplefsdp")));  // its layout is per_param
+  EXPECT_THAT(texts(axis(space, "fsdp.preset")), Contains("fsdp.preset=fsdp1"));
+}
+
+TEST(Space, AFixedKeyThatIsNoneIsSaid) {
+  try {
+    Space(valid(tunable_config()), {.fixed = {"fsdp.warp"}});
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("fsdp.warp"));
+    EXPECT_THAT(error.what(), HasSubstr("'fsdp.wrap'"));
+  }
+}
+
+TEST(Space, DtypesAreLeftAloneUnlessAllowed) {
+  EXPECT_EQ(axis(Space(valid(tunable_config()), {}), "fsdp.param_dtype").choices.size(), 1U);
+  EXPECT_EQ(axis(Space(valid(tunable_config()), {.dtypes = {"bf16"}}), "fsdp.param_dtype").choices.size(), 2U);
+  EXPECT_THROW(Space(valid(tunable_config()), {.dtypes = {"fp7"}}), ConfigError);
+}
+
+TEST(Space, OfAnotherEngineOnlyWhatEveryEngineHasIsTurned) {
+  const Space space(valid(tunable_config()), {});
+  Point point = space.origin();
+  for (std::size_t a = 0; a < point.size(); ++a) point[a] = space.axes()[a].name == "fsdp.preset";
+  EXPECT_TRUE(space.config_at(point));
+  for (std::size_t a = 0; a < point.size(); ++a) {
+    const std::string& name = space.axes()[a].name;
+    if (name == "fsdp.preset" || space.axes()[a].choices.size() == 1) continue;
+    Point turned = point;
+    turned[a] = 1;
+    EXPECT_EQ(space.holds(turned), name == "fsdp.wrap" || name == "fsdp.activation_checkpointing") << name;
+  }
+}
+
+TEST(Space, VisitsAsManyPointsAsItSays) {
+  const Space space(valid(tunable_config()),
+                    {.fixed = all_but({"fsdp.preset", "fsdp.wrap", "fsdp.strategy", "fsdp.forward_prefetch"})});
+  double points = 0;
+  std::set<Point> seen;
+  space.visit(space.origin(), Part::structure, [&](const Point& structure) {
+    double orders = 0;
+    space.visit(structure, Part::order, [&](const Point& point) {
+      seen.insert(point);
+      ++orders;
+      return true;
+    });
+    EXPECT_EQ(orders, space.orders_of(structure));
+    points += orders;
+    return true;
+  });
+  EXPECT_EQ(points, space.size());
+  EXPECT_EQ(static_cast<double>(seen.size()), points);
+}
+
+}  // namespace
+}  // namespace fsdpbench::tune
