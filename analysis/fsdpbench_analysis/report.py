@@ -12,6 +12,7 @@ from .pair_page import compare_page, pair_page
 from .run_page import run_page
 from .schema import ReportError
 from .sweep_page import sweep_page
+from .tune_page import tune_page
 
 
 def write_report(folders: Sequence[Path], out: Optional[Path] = None, memory_budget: Optional[float] = None) -> Path:
@@ -36,10 +37,12 @@ def _page_of(folder: Path, memory_budget: Optional[float]) -> Page:
         return sweep_page(folder / "sweep.json", memory_budget)
     if (folder / "compare.json").is_file():
         return compare_page(folder / "compare.json")
+    if (folder / "tune.json").is_file():
+        return tune_page(folder / "tune.json")
     if (folder / "result.json").is_file():
         return run_page(folder / "result.json")
-    raise ReportError(f"{folder} has neither result.json nor sweep.json nor compare.json; a result folder of fsdpbench "
-                      "run, sweep or compare is expected")
+    raise ReportError(f"{folder} has neither result.json nor sweep.json nor compare.json nor tune.json; a result folder "
+                      "of fsdpbench run, sweep, compare or tune is expected")
 
 
 def _page_of_two(folders: Sequence[Path]) -> Page:

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kBatch = 64;     // policies between two looks at what is known
 constexpr std::size_t kDescents = 24;  // structures from which axes are turned one by one
+constexpr double kTie = 0.001;         // parts of the objective that are no reason to need more memory
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 double tokens_of(const config::RunConfig& config) {
@@ -181,8 +182,10 @@ class Search {
       for (std::size_t i = from; i < from + count; ++i) {
         const double orders = space_.orders_of(points[i]);
         if (!found[i].valid) {
+          counted_whole_[points[i]] = &SearchResult::contradictory;
           result_.contradictory += orders;
         } else if (!seen.emplace(found[i].print, true).second) {
+          counted_whole_[points[i]] = &SearchResult::same;
           result_.same += orders;
         } else {
           add_structure(points[i], found[i].bound, found[i].tokens, orders);
@@ -335,7 +338,12 @@ class Search {
 
   void finish() {
     std::map<Point, double> tried_of;
-    for (const auto& [point, found] : known_) ++tried_of[structure_of(point)];
+    for (const auto& [point, found] : known_) {
+      ++tried_of[structure_of(point)];
+      // Tried on the way to something else, and so counted a second time.
+      const auto whole = counted_whole_.find(structure_of(point));
+      if (whole != counted_whole_.end()) --(result_.*whole->second);
+    }
     const double best = best_value();
     result_.bound = best;
     for (const Structure& structure : structures_) {
@@ -349,7 +357,25 @@ class Search {
     }
     if (!bounded_) result_.bound = 0;
     result_.left = std::max(0.0, all_ - result_.considered());
-    if (best != kNever) result_.best = best_;
+    if (best != kNever) result_.best = leanest_of_equals();
+  }
+
+  /// Of policies as good as the best: the one with the least memory, then the fewest changes.
+  std::size_t leanest_of_equals() const {
+    if (options_.objective == Objective::memory) return *best_;
+    const auto cost = [&](std::size_t i) {
+      const Tried& tried = result_.tried[i];
+      return std::pair(tried.predicted_bytes,
+                       std::ranges::count_if(tried.point, [](auto choice) { return choice > 0; }));
+    };
+    const double most = objective_of(options_.objective, result_.tried[*best_]) * (1 + kTie);
+    std::size_t chosen = *best_;
+    for (std::size_t i = 0; i < result_.tried.size(); ++i) {
+      const Tried& tried = result_.tried[i];
+      const bool equal = tried.fits && objective_of(options_.objective, tried) <= most;
+      if (equal && cost(i) < cost(chosen)) chosen = i;
+    }
+    return chosen;
   }
 
   void show() const {
@@ -368,6 +394,7 @@ class Search {
   std::map<Point, std::optional<std::size_t>> known_;  // absent: contradictory
   std::map<std::uint64_t, std::size_t> prints_;
   std::vector<Structure> structures_;
+  std::map<Point, double SearchResult::*> counted_whole_;  // structures all of whose policies are counted there
   std::map<Point, bool> descended_;
   bool bounded_ = true;  // all structures are
   std::uint64_t random_ = 1;

@@ -203,7 +203,13 @@ Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(st
       try {
         config::validate(turned);
       } catch (const ConfigError&) {
-        // Not beside what is in force, but perhaps beside another choice.
+        // Not beside what is in force, but perhaps beside another choice; the mesh is then filled in anew.
+        const bool turns_fixed = std::ranges::any_of(choice.settings, [&](const Setting& s) {
+          return s.field->table != "mesh" && std::ranges::any_of(fixed_, [&](const Setting& f) {
+                   return f.field == s.field && f.value != s.value;
+                 });
+        });
+        if (turns_fixed) continue;
         choice.text = text_of(line.keys, turned);
         axis.choices.push_back(std::move(choice));
         continue;

@@ -43,7 +43,7 @@ TEST(Bound, NoPolicyTakesLessTimeOrMemory) {
       if (!at || !space.config_at(structure)) continue;
       const Candidate candidate = make_candidate(*at, machine.sizes(*at));
       const Bound bound = bound_of(space, machine, structure);
-      EXPECT_LE(bound.step_ns, machine.step_ns(candidate)) << i;
+      EXPECT_LE(bound.step_ns, machine.step_ns(candidate, {})) << i;
       EXPECT_LE(bound.live_bytes, schedule::memory_walk(candidate.schedules, 3).peak_occupied_total) << i;
       EXPECT_GT(bound.step_ns, 0);
       EXPECT_GT(bound.live_bytes, 0);
@@ -59,7 +59,7 @@ TEST(Bound, IsReachedWhereNothingIsCommunicated) {
   config.mesh.ranks = 1;
   const Space space(valid(config), {});
   const Candidate candidate = make_candidate(space.start(), machine.sizes(space.start()));
-  EXPECT_DOUBLE_EQ(bound_of(space, machine, space.origin()).step_ns, machine.step_ns(candidate));
+  EXPECT_DOUBLE_EQ(bound_of(space, machine, space.origin()).step_ns, machine.step_ns(candidate, {}));
 }
 
 }  // namespace

@@ -20,6 +20,29 @@ SearchResult search_in(const Space& space, SearchOptions options) { return searc
 
 double best_ms(const SearchResult& result) { return result.tried[*result.best].step_ns / 1e6; }
 
+/// Of all that fit.
+double shortest_ms(const SearchResult& result) {
+  double least = best_ms(result);
+  for (const Tried& tried : result.tried) {
+    if (tried.fits) least = std::min(least, tried.step_ns / 1e6);
+  }
+  return least;
+}
+
+TEST(Search, OfEquallyGoodPoliciesTheOneWithLeastMemoryIsTheAnswer) {
+  RunConfig config = tunable_config();
+  config.emulate.link_gb_per_s = 1000;
+  config.emulate.link_latency_us = 0;
+  config.fsdp.all_gather_limit = {config::AllGatherLimit::Mode::unlimited, 2, 0};
+  const Space space(valid(config), {.fixed = all_but({"fsdp.all_gather_limit", "fsdp.reduce_scatter_buffers"})});
+  const SearchResult result = search_in(space, {});
+  for (const Tried& tried : result.tried) {
+    if (tried.step_ns <= shortest_ms(result) * 1e6) {
+      EXPECT_GE(tried.need.live, result.tried[*result.best].need.live);
+    }
+  }
+}
+
 /// A question that walking everything answers.
 struct Scenario {
   RunConfig config;
@@ -76,7 +99,7 @@ TEST(Search, AnswersAreWithinOnePercentOfTheBestOfAll) {
     const SearchResult found = search_in(space, options);
     ASSERT_TRUE(all.best && found.best) << number;
     EXPECT_LE(best_ms(found), best_ms(all) * 1.01) << number;
-    EXPECT_LE(found.bound, all.tried[*all.best].step_ns) << number;  // what is said of the rest is true
+    EXPECT_LE(found.bound, shortest_ms(all) * 1e6) << number;  // what is said of the rest is true
     EXPECT_EQ(found.considered() + found.left, space.size()) << number;
     ++number;
   }
@@ -90,9 +113,11 @@ TEST(Search, PrunesNothingThatIsBetter) {
     options.evaluations = 1'000'000;
     const SearchResult found = search_in(space, options);
     EXPECT_EQ(found.left, 0);
-    EXPECT_EQ(optimality_gap(Objective::step, found), 0);
+    EXPECT_LE(optimality_gap(Objective::step, found), 0.001);
     options.exhaustive = true;
-    EXPECT_DOUBLE_EQ(best_ms(found), best_ms(search_in(space, options)));
+    const SearchResult all = search_in(space, options);
+    EXPECT_DOUBLE_EQ(shortest_ms(found), shortest_ms(all));
+    EXPECT_LE(best_ms(found), shortest_ms(all) * 1.001);
   }
 }
 
@@ -248,8 +273,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Turned{"fsdp.separate_reduce_scatter_comm",
                              {"fsdp.separate_reduce_scatter_comm"},
                              [](RunConfig& c) { c.emulate.link_latency_us = 300; }}),
-    [](const auto& info) {
-      std::string name = info.param.axis;
+    [](const auto& turned) {
+      std::string name = turned.param.axis;
       std::ranges::replace(name, '.', '_');
       return name;
     });

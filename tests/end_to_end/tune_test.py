@@ -1,0 +1,139 @@
+#!/usr/bin/python3
+"""tune: its answer is a profile that runs, in the predicted step and to the byte in the predicted memory.
+
+    tune_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import csv
+import json
+import signal
+import unittest
+
+import program
+from program import BASE, INTERRUPTED, sets
+
+FEW = ["--evaluations", "150", "-q"]
+# Three of the structures' axes are enough here.
+SMALL = ["--fix", "fsdp.preset", "--fix", "fsdp.reshard_after_forward", "--fix", "fsdp.activation_checkpointing"]
+
+
+class Tune(program.Program):
+    def setUp(self) -> None:
+        super().setUp()
+        self.profile = self.write("base.toml", BASE)
+
+    def tune(self, *arguments: str, out: str = "tuned", code: int = program.OK) -> dict:
+        self.call("tune", *arguments, *FEW, "--out", out, code=code)
+        return json.loads((self.folder / out / "tune.json").read_text())
+
+    def result(self, folder: str) -> dict:
+        return json.loads((self.folder / folder / "result.json").read_text())
+
+    def test_the_answer_runs_as_predicted(self) -> None:
+        answer = self.tune(self.profile)
+        proposed = answer["in_force"] if answer["keep"] else answer["best"]
+        self.call("simulate", "tuned/tuned.toml", "--out", "simulated", "-q")
+        simulated = self.result("simulated")
+        self.assertAlmostEqual(simulated["metrics"]["step_ms"]["median"], proposed["step_ms"], delta=1e-6)
+        self.call("run", "tuned/tuned.toml", "--out", "ran", "-q")
+        memory = self.result("ran")["memory"]
+        self.assertEqual(memory["peak_bytes"]["total"], proposed["live_bytes"])
+
+    def test_what_is_in_force_is_among_the_points(self) -> None:
+        answer = self.tune(self.profile)
+        self.assertEqual(answer["in_force"]["settings"], {})
+        self.assertLessEqual(answer["best"]["step_ms"], answer["in_force"]["step_ms"])
+        with open(self.folder / "tuned/points.csv", newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        self.assertEqual(len(rows), len(answer["points"]))
+        self.assertAlmostEqual(float(rows[0]["step_ms"]), answer["in_force"]["step_ms"], places=5)
+        self.assertIn("fsdp.wrap", rows[0])
+        policies = answer["policies"]
+        self.assertEqual(policies["walked"] + policies["same"] >= len(rows), True)
+
+    def test_one_seed_one_answer(self) -> None:
+        first, again = (self.tune(self.profile, "--seed", "3", "--threads", threads, out=threads) for threads in "12")
+        first.pop("seconds"), again.pop("seconds")
+        self.assertEqual(first, again)
+
+    def test_nothing_beyond_the_budget_is_proposed(self) -> None:
+        free = self.tune(self.profile, out="free")
+        least = min(point[1] for point in free["points"])
+        answer = self.tune(self.profile, "--memory", f"{least}B", out="tight")
+        self.assertLessEqual(answer["best"]["predicted_bytes"], least)
+        for point in answer["points"]:
+            self.assertEqual(point[2], point[1] <= least)
+
+    def test_another_machine_on_the_computed_clock(self) -> None:
+        keys = sets("emulate.compute_tflops=none", "emulate.link_gb_per_s=none")
+        answer = self.tune(self.profile, *keys, "--cluster", "dgx-h100", "--memory", "80GiB", "--memory-kind", "process")
+        self.assertEqual(answer["basis"], "published rates")
+        self.assertGreater(answer["best"]["margin_bytes"], 0)
+        self.assertGreater(answer["best"]["predicted_bytes"], answer["best"]["reserved_bytes"])
+
+    def test_from_a_finished_run(self) -> None:
+        self.call("simulate", self.profile, *sets("fsdp.backward_prefetch=none"), "--out", "was", "-q")
+        answer = self.tune("--from", "was")
+        self.assertAlmostEqual(answer["in_force"]["step_ms"], self.result("was")["metrics"]["step_ms"]["median"],
+                               delta=1e-5)
+        self.assertIsNone(answer["gain_low"])  # all its steps took the same
+        self.assertLessEqual(answer["best"]["step_ms"], answer["in_force"]["step_ms"])
+        self.assertIn("--from was: was another training",
+                      self.error("tune", "--from", "was", "--set", "model.layers=3"))
+
+    def test_verified_answers_need_what_was_predicted(self) -> None:
+        answer = self.tune(self.profile, *SMALL, "--verify", "2", "--trials", "3", "--memory", "1GiB")
+        verified = answer["verified"]
+        for policy in [verified["in_force"], verified["control"], *verified["proposals"]]:
+            self.assertEqual(policy["live_bytes"], policy["predicted_live_bytes"])
+            self.assertLessEqual(policy["live_bytes"], 1 << 30)
+            self.assertGreaterEqual(len(policy["trials_ms"]), 3)
+        self.assertEqual(len(verified["proposals"]), 2)
+        self.assertIn("ratio", verified["control"])
+        # The last round has fewer policies than the first.
+        self.assertGreater(len(verified["in_force"]["trials_ms"]),
+                           min(len(p["trials_ms"]) for p in verified["proposals"]))
+        self.call("simulate", "tuned/tuned.toml", *sets("simulate.calibration=tuned/calibration.toml"), "--out", "s",
+                  "-q")
+
+    def test_the_answer_in_other_words(self) -> None:
+        self.tune(self.profile, "--fix", "fsdp.preset", "--export", "pytorch-fsdp2")
+        self.call("export", "tuned/tuned.toml", "--to", "pytorch-fsdp2", "--out", "exported")
+        for file in (self.folder / "exported").iterdir():
+            self.assertEqual(file.read_text(), (self.folder / "tuned" / file.name).read_text())
+
+    def test_bad_questions(self) -> None:
+        for words, arguments in {
+            "nothing fits. The least live memory found is": ["--memory", "1KiB"],
+            "unknown key 'fsdp.warp'; the nearest valid key is 'fsdp.wrap'": ["--fix", "fsdp.warp"],
+            "contradict each other": ["--fix", "fsdp.wrap=block", "--fix", "fsdp.wrap=model"],
+            "is no size": ["--memory", "much"],
+            "expected live, reserved, process": ["--memory-kind", "virtual"],
+            "expected step, memory, tokens_per_s": ["--objective", "speed"],
+            "pytorch-fsdp2": ["--export", "pytorch-fsdp3"],
+            "has nowhere to": ["--set", "device.backend=virtual", "--verify", "2"],
+            "too few": ["--verify", "2", "--trials", "2"],
+            "nothing says how fast": ["--set", "emulate.compute_tflops=none"],
+            "fsdp.param_dtype = fp7 is not valid": ["--allow-dtypes", "fp7"],
+        }.items():
+            with self.subTest(words):
+                self.assertIn(words, self.error("tune", self.profile, *arguments, *FEW))
+        self.assertIn("tune needs a PROFILE", self.error("tune"))
+
+    def test_ctrl_c_gives_the_best_so_far(self) -> None:
+        process = self.start("tune", str(program.SOURCE / "profiles/runs/llama3-8b-emulated.toml"), "--out", "stopped",
+                             "--evaluations", "100000000")
+        assert process.stderr is not None
+        while "best" not in process.stderr.readline():
+            pass
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=program.PATIENCE_S)
+        self.assertEqual(process.returncode, INTERRUPTED)
+        self.assertIn("interrupted: this is the best so far", out)
+        answer = json.loads((self.folder / "stopped/tune.json").read_text())
+        self.assertTrue(answer["interrupted"])
+        self.assertGreater(answer["policies"]["left"], 0)
+
+
+if __name__ == "__main__":
+    program.main()
