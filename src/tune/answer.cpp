@@ -165,6 +165,7 @@ class Answerer {
 std::vector<std::size_t> pareto_front(const std::vector<Tried>& tried) {
   std::vector<std::size_t> order(tried.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
+  std::erase_if(order, [&](std::size_t i) { return !tried[i].exact; });
   std::ranges::stable_sort(order, {},
                            [&](std::size_t i) { return std::pair(tried[i].predicted_bytes, tried[i].step_ns); });
   std::vector<std::size_t> front;

@@ -109,6 +109,21 @@ std::int64_t least_live(const schedule::Schedule& step) {
 
 }  // namespace
 
+std::int64_t live_in_order(const schedule::Schedule& step) {
+  const auto bytes = [&](BufferId id) { return LanePool::rounded(step.buffers[static_cast<std::size_t>(id)].bytes); };
+  std::int64_t now = 0;
+  for (const schedule::Buffer& buffer : step.buffers) {
+    if (buffer.persistent) now += LanePool::rounded(buffer.bytes);
+  }
+  std::int64_t most = now;
+  for (const schedule::Op& op : step.ops) {
+    for (const BufferId id : op.allocates) now += bytes(id);
+    most = std::max(most, now);
+    for (const BufferId id : op.frees) now -= bytes(id);
+  }
+  return most;
+}
+
 Bound lower_bound(const Candidate& candidate, const replay::StepCosts& least) {
   const schedule::Schedule& step = candidate.schedules.steady();
   return {

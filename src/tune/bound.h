@@ -24,4 +24,8 @@ struct Bound {
 /// `least`: what each op takes at least (Machine::least_costs).
 Bound lower_bound(const Candidate& candidate, const replay::StepCosts& least);
 
+/// The most bytes that are live at a time in the order of issue, in blocks of the pool: no less than any allocator
+/// needs for this schedule, in a fraction of the time of schedule/memory_walk.h.
+std::int64_t live_in_order(const schedule::Schedule& step);
+
 }  // namespace fsdpbench::tune

@@ -127,6 +127,19 @@ class Search {
 
   Tried evaluate_candidate(const Candidate& candidate, std::uint64_t print) const;
 
+  /// Whether a policy tried before has no more memory and no longer a step, for as many tokens.
+  bool beaten(const Tried& tried) const {
+    const auto front = front_.upper_bound(tried.predicted_bytes);
+    return front != front_.begin() && std::prev(front)->second <= tried.step_ns / tried.tokens;
+  }
+
+  /// Keeps of `front_` what nothing beats.
+  void add_to_front(const Tried& tried) {
+    if (!tried.exact || beaten(tried)) return;
+    auto next = front_.insert_or_assign(tried.predicted_bytes, tried.step_ns / tried.tokens).first;
+    for (++next; next != front_.end() && next->second >= tried.step_ns / tried.tokens;) next = front_.erase(next);
+  }
+
   void learn(Tried tried) {
     if (tried.step_ns < 0) {
       known_[tried.point] = std::nullopt;
@@ -136,6 +149,7 @@ class Search {
     known_[tried.point] = result_.tried.size();
     const bool is_new = prints_.emplace(tried.fingerprint, result_.tried.size()).second;
     ++(is_new ? result_.evaluated : result_.same);
+    add_to_front(tried);
     result_.tried.push_back(std::move(tried));
     const std::size_t latest = result_.tried.size() - 1;
     if (!best_ || better(latest, *best_)) best_ = latest;
@@ -148,10 +162,7 @@ class Search {
   }
 
   void start() {
-    Tried tried = evaluate_known(space_.start());
-    if (tried.step_ns < 0) {
-      throw ConfigError("the configuration as it is cannot be walked, so there is nothing to compare with.");
-    }
+    Tried tried = evaluate(space_.start(), machine_, options_.budget);
     tried.point = space_.origin();
     learn(std::move(tried));
   }
@@ -372,7 +383,7 @@ class Search {
     std::size_t chosen = *best_;
     for (std::size_t i = 0; i < result_.tried.size(); ++i) {
       const Tried& tried = result_.tried[i];
-      const bool equal = tried.fits && objective_of(options_.objective, tried) <= most;
+      const bool equal = tried.fits && tried.exact && objective_of(options_.objective, tried) <= most;
       if (equal && cost(i) < cost(chosen)) chosen = i;
     }
     return chosen;
@@ -393,6 +404,7 @@ class Search {
   std::optional<std::size_t> best_;
   std::map<Point, std::optional<std::size_t>> known_;  // absent: contradictory
   std::map<std::uint64_t, std::size_t> prints_;
+  std::map<std::int64_t, double> front_;  // nanoseconds a token by bytes: what nothing tried beats in both
   std::vector<Structure> structures_;
   std::map<Point, double SearchResult::*> counted_whole_;  // structures all of whose policies are counted there
   std::map<Point, bool> descended_;
@@ -402,23 +414,37 @@ class Search {
   double all_ = 0;
 };
 
-Tried try_candidate(const Candidate& candidate, std::uint64_t print, const Machine& machine,
-                    const MemoryBudget& budget) {
-  const config::RunConfig& config = candidate.config;
+/// A policy but for its memory, of which `need` is a lower bound.
+Tried walked(const Candidate& candidate, std::uint64_t print, const Machine& machine) {
   Tried tried;
   tried.fingerprint = print;
-  tried.tokens = tokens_of(config);
+  tried.tokens = tokens_of(candidate.config);
   tried.step_ns = machine.step_ns(candidate);
-  const PoolStatistics pool = schedule::memory_walk(candidate.schedules, config.train.warmup + config.train.steps);
-  tried.need = {pool.peak_occupied_total, pool.reserved};
-  tried.predicted_bytes = budget.predicted(tried.need, candidate.plan);
-  tried.margin_bytes = budget.margin(tried.need, candidate.plan);
-  tried.fits = budget.fits(tried.need, candidate.plan);
+  tried.need.live = tried.need.reserved = live_in_order(candidate.schedules.steady());
+  tried.exact = false;
   return tried;
 }
 
+void judge(const MemoryBudget& budget, const plan::Plan& plan, Tried& tried) {
+  tried.predicted_bytes = budget.predicted(tried.need, plan);
+  tried.margin_bytes = budget.margin(tried.need, plan);
+  tried.fits = budget.fits(tried.need, plan);
+}
+
+void find_need(const Candidate& candidate, Tried& tried) {
+  const config::Train& train = candidate.config.train;
+  const PoolStatistics pool = schedule::memory_walk(candidate.schedules, train.warmup + train.steps);
+  tried.need = {pool.peak_occupied_total, pool.reserved};
+  tried.exact = true;
+}
+
 Tried Search::evaluate_candidate(const Candidate& candidate, std::uint64_t print) const {
-  return try_candidate(candidate, print, machine_, options_.budget);
+  Tried tried = walked(candidate, print, machine_);
+  judge(options_.budget, candidate.plan, tried);
+  if (!tried.fits || beaten(tried)) return tried;
+  find_need(candidate, tried);
+  judge(options_.budget, candidate.plan, tried);
+  return tried;
 }
 
 }  // namespace
@@ -450,7 +476,10 @@ SearchResult search(const Space& space, const Machine& machine, const SearchOpti
 
 Tried evaluate(const config::RunConfig& config, const Machine& machine, const MemoryBudget& budget) {
   const Candidate candidate = make_candidate(config, machine.sizes(config));
-  return try_candidate(candidate, fingerprint(candidate), machine, budget);
+  Tried tried = walked(candidate, fingerprint(candidate), machine);
+  find_need(candidate, tried);
+  judge(budget, candidate.plan, tried);
+  return tried;
 }
 
 }  // namespace fsdpbench::tune

@@ -26,6 +26,7 @@ struct Tried {
   double step_ns = 0;
   double tokens = 0;  ///< of one step, all ranks; mlp: samples
   MemoryNeed need;
+  bool exact = true;  ///< false: `need` is a lower bound, of a policy that another beats in both or that cannot fit
   std::int64_t predicted_bytes = 0;  ///< in the budget's kind of memory
   std::int64_t margin_bytes = 0;
   bool fits = true;
@@ -80,7 +81,8 @@ double optimality_gap(Objective objective, const SearchResult& result);
 /// those that cannot fit or cannot be the best go, and from the others three orders are tried each: as in force, with
 /// everything prefetched, with as little memory as possible. From the best of them one axis after another is turned
 /// until none gains. What then may still be better is tried order by order, the smallest bound first, until nothing is
-/// left or `evaluations` are spent. Of what is within 0.1 % of the best found, the answer is what needs the least memory.
+/// left or `evaluations` are spent. Of what is within 0.1 % of the best found, the answer is what needs the least
+/// memory.
 SearchResult search(const Space& space, const Machine& machine, const SearchOptions& options,
                     const std::function<void(const SearchProgress&)>& progress = {});
 

@@ -42,7 +42,7 @@ class Verifier {
   }
 
  private:
-  /// Each schedule once, without the one in force.
+  /// Each schedule once, without the one in force; only those whose memory is known.
   std::vector<std::size_t> best_ones(int count) const {
     const std::vector<tune::Tried>& tried = tuning_.result.tried;
     std::vector<std::size_t> order(tried.size());
@@ -53,7 +53,7 @@ class Verifier {
     std::vector<std::size_t> chosen;
     for (const std::size_t i : order) {
       if (static_cast<int>(chosen.size()) == count) break;
-      if (tried[i].fits && seen.insert(tried[i].fingerprint).second) chosen.push_back(i);
+      if (tried[i].fits && tried[i].exact && seen.insert(tried[i].fingerprint).second) chosen.push_back(i);
     }
     return chosen;
   }

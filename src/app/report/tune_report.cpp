@@ -239,12 +239,13 @@ json tune_json(const Tuning& t) {
 }
 
 std::string points_csv(const Tuning& t) {
-  std::string text = "step_ms,tokens_per_s,live_bytes,reserved_bytes,predicted_bytes,margin_bytes,fits";
+  std::string text = "step_ms,tokens_per_s,live_bytes,reserved_bytes,predicted_bytes,margin_bytes,memory,fits";
   for (const tune::Axis& axis : t.space.axes()) text += "," + axis.name;
   text += "\n";
   for (const tune::Tried& tried : t.result.tried) {
-    text += fmt::format("{:.6f},{:.3f},{},{},{},{},{}", tried.step_ns / 1e6, tokens_per_s(tried), tried.need.live,
-                        tried.need.reserved, tried.predicted_bytes, tried.margin_bytes, tried.fits ? 1 : 0);
+    text += fmt::format("{:.6f},{:.3f},{},{},{},{},{},{}", tried.step_ns / 1e6, tokens_per_s(tried), tried.need.live,
+                        tried.need.reserved, tried.predicted_bytes, tried.margin_bytes,
+                        tried.exact ? "exact" : "at least", tried.fits ? 1 : 0);
     for (std::size_t a = 0; a < tried.point.size(); ++a) {
       text += "," + t.space.axes()[a].choices[tried.point[a]].text;
     }
