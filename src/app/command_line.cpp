@@ -152,7 +152,7 @@ void add_explain_views(CLI::App& explain_app, ExplainArguments& explain) {
 }
 
 void add_report(CLI::App& report_app, ReportArguments& report) {
-  report_app.add_option("DIR", report.folders, "Result folder of a run, a sweep or a comparison; or of two runs")
+  report_app.add_option("DIR", report.folders, "Result folder of a run, sweep, comparison or tuning; or of two runs")
       ->required()
       ->expected(1, 2);
   report_app.add_option("-o,--out", report.out, "Folder for the page; default: report/ in the first DIR")
