@@ -22,8 +22,9 @@ APP_ROOMS = {
     "app/report": ["app/console", "app/machine", "app/experiment"],
     "app/export": [],
     "app/collectives": ["app/console", "app/machine", "app/experiment"],
+    "app/acceptance": ["app/console", "app/machine", "app/experiment", "app/collectives"],
     "app/job": ["app/console", "app/machine", "app/experiment", "app/report"],
-    "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/export", "app/collectives", "app/job"],
+    "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/export", "app/collectives", "app/acceptance", "app/job"],
     "app": ["app/console", "app/machine", "app/collectives", "app/job", "app/commands"],
 }
 BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "tune", "engine"]

@@ -7,11 +7,11 @@
 namespace fsdpbench::accept {
 
 std::string name_of(const Element& element, const Cluster& cluster) {
-  const auto end = [&](int index) { return fmt::format("{} {}", cluster.one_node() ? "GPU" : "node", index); };
+  const auto end = [&](int index) { return fmt::format("{} {}", cluster.one_node() ? "rank" : "node", index); };
   switch (element.kind) {
     case Element::Kind::gpu:
-      return fmt::format("GPU {} of node {} (rank {})", element.index % cluster.gpus_per_node,
-                         element.index / cluster.gpus_per_node, element.index);
+      return fmt::format("rank {} (device {} of node {})", element.index, element.index % cluster.gpus_per_node,
+                         element.index / cluster.gpus_per_node);
     case Element::Kind::node: return fmt::format("node {}", element.index);
     case Element::Kind::nic: return fmt::format("NIC {} of node {}", element.other, element.index);
     case Element::Kind::link: return fmt::format("the link between {} and {}", end(element.index), end(element.other));

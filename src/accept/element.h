@@ -36,7 +36,7 @@ struct Element {
   friend bool operator==(const Element&, const Element&) = default;
 };
 
-/// "GPU 3 of node 2 (rank 19)", "NIC 1 of node 5", "the link between node 3 and node 7".
+/// "rank 19 (device 3 of node 2)", "NIC 1 of node 5", "the link between node 3 and node 7".
 std::string name_of(const Element& element, const Cluster& cluster);
 /// What to look at next: counters, cables, clocks.
 std::string next_check(const Element& element, const Cluster& cluster);

@@ -46,7 +46,8 @@ double robust_deviation(std::span<const double> values) {
 }
 
 double allowed_shortfall(std::span<const double> relative, double least) {
-  return std::max(least, 3 * robust_deviation(relative));
+  const double deviation = robust_deviation(relative);
+  return std::max(least, 3 * deviation) + 2 * 1.25 * deviation / std::sqrt(static_cast<double>(relative.size()));
 }
 
 }  // namespace fsdpbench::accept

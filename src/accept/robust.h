@@ -23,7 +23,8 @@ Interval median_interval(std::vector<double> values);
 double robust_deviation(std::span<const double> values);
 
 /// By how much less than the median of its peers a healthy value may be, as a share of it:
-/// the larger of `least` and three robust deviations. `relative` are values over their median; must not be empty.
+/// the larger of `least` and three robust deviations, and what the median of so few may itself be off (two of its
+/// standard errors, 1.25 deviations / sqrt(n)). `relative` are values over their median; must not be empty.
 double allowed_shortfall(std::span<const double> relative, double least = 0.05);
 
 /// So many peers are needed to say that one of them is slower than the others.

@@ -255,6 +255,15 @@ void add_collectives(CLI::App& collectives_app, CollectivesArguments& collective
   collectives_app.footer(std::string(collectives_help()));
 }
 
+void add_accept(CLI::App& accept_app, AcceptArguments& accept) {
+  accept_app.add_option("PROFILE", accept.profile, "A TOML file, or a name in profiles/acceptance")->required();
+  add_set_option(accept_app, "-s,--set", accept.overrides, "Set one key of the run that it names; may be repeated");
+  accept_app.add_flag("--full", accept.full, "200 iterations of each collective, so that tails are rated; default: 20");
+  accept_app.add_option("-o,--out", accept.out, "Folder; default: runs/accept-<profile>-<date-time>")->type_name("DIR");
+  add_overwrite_flag(accept_app, accept.overwrite);
+  accept_app.footer(kAcceptHelp);
+}
+
 void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
   sweep_app.add_option("SWEEP", sweep.sweep, "Sweep: a TOML file, or a name in profiles/sweeps")->required();
   add_set_option(sweep_app, "-s,--set", sweep.overrides, "Set one key of all cells; may be repeated");
@@ -309,6 +318,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* sweep_app = app.add_subcommand("sweep", "Run every combination of some keys; goes on where it stopped");
   add_sweep(*sweep_app, sweep);
   add_quiet_flag(*sweep_app, parsed.quiet);
+
+  AcceptArguments accept;
+  CLI::App* accept_app = app.add_subcommand("accept", "Say whether this machine is fit for FSDP, and who is to blame");
+  add_accept(*accept_app, accept);
+  add_quiet_flag(*accept_app, parsed.quiet);
 
   CollectivesArguments collectives;
   CLI::App* collectives_app = app.add_subcommand("collectives", "Measure collectives alone, as nccl-tests do");
@@ -401,6 +415,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     parsed.command = compare;
   } else if (sweep_app->parsed()) {
     parsed.command = sweep;
+  } else if (accept_app->parsed()) {
+    accept.command_line.assign(argv, argv + argc);
+    parsed.command = accept;
   } else if (collectives_app->parsed()) {
     settle(collectives);
     collectives.command_line.assign(argv, argv + argc);

@@ -3,6 +3,7 @@
 #include <string>
 #include <variant>
 
+#include "app/commands/accept.h"
 #include "app/commands/calibrate.h"
 #include "app/commands/collectives.h"
 #include "app/commands/compare.h"
@@ -26,7 +27,7 @@ struct ShowText {
 struct CommandLine {
   std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
                TraceCheckArguments, ReportArguments, WhatIfArguments, CalibrateArguments, ExportArguments,
-               TuneArguments, CollectivesArguments>
+               TuneArguments, CollectivesArguments, AcceptArguments>
       command;
   bool quiet = false;
 };

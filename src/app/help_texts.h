@@ -23,6 +23,7 @@ Examples
   fsdpbench what-if runs/first --link-scale 2
   fsdpbench tune llama3-8b-emulated --memory 70GiB
   fsdpbench export llama3-8b-emulated --to pytorch-fsdp2,deepspeed
+  fsdpbench accept cpu --set mesh.ranks=6
   fsdpbench collectives all_gather reduce_scatter --ranks 4 -b 64K -e 64M -f 4
   fsdpbench trace check runs/*/trace.json
   fsdpbench doctor
@@ -45,7 +46,7 @@ Exit codes
   0 done   1 failure   2 wrong profile, flag or data   3 memory or disk will not suffice   4 cannot write
   5 a rank failed   6 a measurement contradicts itself   7 slower, with compare --fail-if-slower
   8 training diverged: a loss or a final parameter is NaN or infinite
-  9 a collective gave a wrong result   10 slower than demanded
+  9 a collective gave a wrong result   10 slower than demanded   11 accept could neither pass nor fail it
   130 stopped by Ctrl-C, SIGTERM or SIGHUP
 )";
 
@@ -154,6 +155,25 @@ Examples
   fsdpbench compare quickstart --b-set fsdp.backward_prefetch=none
   fsdpbench compare runs/monday runs/tuesday                  (their results)
   fsdpbench compare runs/monday runs/tuesday --trials 20      (their config.toml, run anew)
+)";
+
+inline constexpr const char* kAcceptHelp = R"(
+Under mpirun, torchrun or srun one rank a process, else threads (--set mesh.ranks=N). What is measured, in this order:
+  inventory    every rank's program, processor, kernel, libraries and GPU: who differs from the majority is named
+  rendezvous   as many ranks as the profile expects
+  devices      matrix products on all ranks at once, in 15 rounds: a slow rank
+  pairs        one way and both ways, everybody with everybody up to 64 ends: a slow NIC, link or switch
+  collectives  all-gather and reduce-scatter of the sizes of the run's own units, every element checked
+  steps        the run that the profile names: how much communication is exposed
+A verdict for each rule, with figure, interval and reason: pass, fail, inconclusive, unrated (no reference to hold it
+against). What was not measured is never a pass. Written into the folder: result.json, junit.xml, summary.md and
+metrics.prom (for Prometheus' textfile collector).
+Examples
+  fsdpbench accept cpu --set mesh.ranks=6
+  srun -n 8 fsdpbench accept hgx-h100
+  fsdpbench accept cpu --set mesh.ranks=6 --set emulate.link_gb_per_s=0.1 --set inject.slow_link_rank=2
+Exit codes
+  0 pass   9 a collective gave a wrong result   10 fail   11 inconclusive or unrated   others as fsdpbench --help
 )";
 
 inline constexpr const char* kSweepHelp = R"(

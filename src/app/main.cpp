@@ -17,7 +17,7 @@ namespace {
 template <class Command>
 constexpr bool kMeasures = std::is_same_v<Command, RunArguments> || std::is_same_v<Command, CompareArguments> ||
                            std::is_same_v<Command, SweepArguments> || std::is_same_v<Command, TuneArguments> ||
-                           std::is_same_v<Command, CollectivesArguments>;
+                           std::is_same_v<Command, CollectivesArguments> || std::is_same_v<Command, AcceptArguments>;
 
 bool measures(const CommandLine& line) {
   return std::visit([](const auto& command) { return kMeasures<std::decay_t<decltype(command)>>; }, line.command);
@@ -33,6 +33,8 @@ int execute(const CommandLine& line, Job* job) {
           return compare_command(command, job);
         } else if constexpr (std::is_same_v<Command, SweepArguments>) {
           return sweep_command(command, job);
+        } else if constexpr (std::is_same_v<Command, AcceptArguments>) {
+          return accept_command(command, job);
         } else if constexpr (std::is_same_v<Command, CollectivesArguments>) {
           return collectives_command(command, job);
         } else if constexpr (std::is_same_v<Command, ExplainArguments>) {

@@ -18,6 +18,7 @@ enum class ExitCode : int {
   diverged = 8,       ///< a loss or a final parameter is NaN or infinite
   wrong_data = 9,     ///< a collective's result was not what it should be
   below_floor = 10,   ///< slower than what was demanded of the machine
+  inconclusive = 11,  ///< `accept` could neither pass nor fail the machine: not measured, too uncertain, or unrated
   interrupted = 130,  ///< Ctrl-C, SIGTERM or SIGHUP; partial results were kept and marked
 };
 

@@ -25,6 +25,7 @@ const char* folder_name(FileKind kind) {
     case FileKind::model: return "models";
     case FileKind::cluster: return "clusters";
     case FileKind::accuracy: return "published";
+    case FileKind::acceptance: return "acceptance";
     case FileKind::calibration: break;
   }
   return "calibrations";
@@ -159,6 +160,16 @@ std::string find_sweep(const std::string& given) {
                   is_file(fs::path(given) / "sweep.json")
                       ? fmt::format("; that file with --out {} goes on with the sweep in this folder", given)
                       : ""));
+}
+
+std::string find_acceptance(const std::string& given) {
+  if (const auto found = find_named(FileKind::acceptance, given)) return found->string();
+  const std::vector<std::string> names = known_names(FileKind::acceptance);
+  throw ConfigError(fmt::format(
+      "{}: there is no such file, and no acceptance profile of that name{}.", given,
+      names.empty() ? "; profiles/acceptance is not to be found"
+                    : fmt::format("; the nearest is '{}' of {}", nearest(fs::path(given).filename().string(), names),
+                                  fmt::join(names, ", "))));
 }
 
 std::string find_cluster(const std::string& given) {

@@ -7,8 +7,8 @@
 namespace fsdpbench::config {
 
 /// What a TOML file of this project describes. Each kind has a folder: profiles/runs, profiles/sweeps, profiles/models,
-/// profiles/clusters, profiles/published; calibrations are the user's own and lie anywhere.
-enum class FileKind : std::uint8_t { run, sweep, model, cluster, calibration, accuracy };
+/// profiles/clusters, profiles/published, profiles/acceptance; calibrations are the user's own and lie anywhere.
+enum class FileKind : std::uint8_t { run, sweep, model, cluster, calibration, accuracy, acceptance };
 
 /// Root of the source tree this program was built from; it may be gone by now.
 const std::filesystem::path& source_folder();
@@ -24,6 +24,9 @@ std::string find_sweep(const std::string& given);
 /// The cluster file that `given` means: a file, or the name of one in profiles/clusters. Throws ConfigError that lists
 /// the names and says which is nearest.
 std::string find_cluster(const std::string& given);
+
+/// The same for an acceptance profile, in profiles/acceptance.
+std::string find_acceptance(const std::string& given);
 
 /// The model file of `preset`: of that name in ../models or models beside the profile, then in profiles/models as
 /// above; or, if it ends in .toml, a path from the profile's folder or the working one. If there is no such name, the

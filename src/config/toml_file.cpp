@@ -26,6 +26,7 @@ const char* noun(FileKind kind) {
     case FileKind::model: return "model file";
     case FileKind::cluster: return "cluster file";
     case FileKind::accuracy: return "file of published accuracy";
+    case FileKind::acceptance: return "acceptance profile";
     case FileKind::calibration: break;
   }
   return "calibration";

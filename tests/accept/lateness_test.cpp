@@ -23,7 +23,7 @@ TEST(LatenessTest, ASlowGpuIsWhoTheOthersWaitFor) {
   const LatenessReport report = report_of({{{Element::Kind::gpu, 19, 0}, Fault::Kind::slow, 0.8}});
   ASSERT_TRUE(report.late);
   EXPECT_EQ(report.late->element, (Element{Element::Kind::gpu, 19, 0}));
-  EXPECT_THAT(report.sentence, HasSubstr("GPU 3 of node 2 (rank 19) comes last"));
+  EXPECT_THAT(report.sentence, HasSubstr("rank 19 (device 3 of node 2) comes last"));
 }
 
 TEST(LatenessTest, ASlowLinkMakesNobodyLate) {

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "app/collectives/collective_buffers.h"
+#include "app/collectives/collective_timer.h"
 #include "app/collectives/rank_meeting.h"
 #include "app/console/json_text.h"
 #include "app/machine/available_memory.h"
@@ -28,20 +29,13 @@ namespace {
 
 using backend::Collective;
 using backend::RankContext;
-using backend::Stamp;
-
-constexpr Lane kMeasuredLane = Lane::all_gather;
 
 /// One rank's part of the measurement.
 class CollectivesRank {
  public:
   CollectivesRank(const CollectivesArguments& arguments, RankContext& context, RankMeeting& meeting,
                   const CollectivesListener& listener)
-      : a_(arguments),
-        context_(context),
-        meeting_(meeting),
-        listener_(listener),
-        buffers_(context, *arguments.most_bytes, kMeasuredLane, arguments.unaligned) {}
+      : a_(arguments), context_(context), listener_(listener), timer_(arguments, context, meeting) {}
 
   void run() {
     for (int cycle = 0; a_.cycles == 0 || cycle < a_.cycles; ++cycle) {
@@ -72,88 +66,18 @@ class CollectivesRank {
     row.message = message;
     if (message.reduces()) row.reduction = reduction;
     if (message.op == Collective::broadcast) row.root = a_.root;
-    if (message.parted()) row.out_of_place = timing(message, reduction, false);
-    row.in_place = timing(message, reduction, true);
+    if (message.parted()) row.out_of_place = timer_.timing(message, reduction, false);
+    row.in_place = timer_.timing(message, reduction, true);
     if (!leads()) return;
     const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
     row.date = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(now));
     listener_.row(row);
   }
 
-  /// What comes home means something on rank 0 only.
-  Timing timing(const Message& message, Reduction reduction, bool in_place) {
-    std::int64_t wrong = a_.checks ? check(message, reduction, in_place) : 0;
-    if (!a_.checks) buffers_.fill(message, in_place, a_.root, pattern(message));
-    std::vector<double> mine = burst(message, reduction, in_place);
-    if (a_.checks) wrong += check(message, reduction, in_place);
-    mine.push_back(static_cast<double>(wrong));
-
-    Timing timing;
-    std::int64_t all_wrong = 0;
-    std::vector<std::vector<double>> by_rank = meeting_.gather(context_, std::move(mine));
-    if (by_rank.empty()) return timing;
-    for (std::vector<double>& values : by_rank) {
-      all_wrong += static_cast<std::int64_t>(values.back());
-      timing.rank_us.push_back(values.front());
-    }
-    timing.time_us = over_ranks(a_.over_ranks, timing.rank_us);
-    for (int i = 0; i < a_.iterations; ++i) {
-      std::vector<double> of_iteration;
-      for (const std::vector<double>& values : by_rank) of_iteration.push_back(values[1 + static_cast<std::size_t>(i)]);
-      timing.iterations_us.push_back(over_ranks(a_.over_ranks, of_iteration));
-    }
-    timing.scatter = scatter_of({timing.iterations_us.begin() + a_.skip, timing.iterations_us.end()});
-    if (a_.checks) timing.wrong = all_wrong;
-    return timing;
-  }
-
-  Pattern pattern(const Message& message) const { return {message.dtype, message.reduces(), message.ranks, rounds_}; }
-
-  float scale(Reduction reduction) const {
-    return reduction == Reduction::average ? 1.0F / static_cast<float>(context_.world.size()) : 1.0F;
-  }
-
-  std::int64_t check(const Message& message, Reduction reduction, bool in_place) {
-    ++rounds_;
-    const Pattern expected = pattern(message);
-    buffers_.fill(message, in_place, a_.root, expected);
-    buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, nullptr);
-    context_.device.synchronize();
-    return buffers_.wrong(message, in_place, reduction, a_.root, expected);
-  }
-
-  /// This rank's microseconds: of an iteration within the burst, then of each alone.
-  std::vector<double> burst(const Message& message, Reduction reduction, bool in_place) {
-    const auto issue = [&](Stamp* stamp) {
-      buffers_.issue(context_.world, message, in_place, scale(reduction), a_.root, stamp);
-    };
-    for (int i = 0; i < a_.warmup * a_.aggregate; ++i) issue(nullptr);
-    context_.device.synchronize();
-    const auto m = static_cast<std::size_t>(a_.aggregate);
-    std::vector<Stamp> stamps(static_cast<std::size_t>(a_.iterations) * m);
-    context_.world.barrier();
-    const std::int64_t begin = now_ns();
-    for (std::size_t i = 0; i < stamps.size(); ++i) {
-      issue(&stamps[i]);
-      if (a_.wait_each && (i + 1) % m == 0) context_.device.synchronize();
-    }
-    const std::int64_t issued = now_ns();
-    context_.device.synchronize();
-    context_.device.settle_stamps();
-    const auto us = [](std::int64_t from, std::int64_t to) { return static_cast<double>(to - from) * 1e-3; };
-    const double whole = a_.host_time ? us(begin, issued) : us(stamps.front().begin_ns, stamps.back().end_ns);
-    std::vector<double> times{whole / a_.iterations};
-    for (std::size_t i = 0; i < stamps.size(); i += m)
-      times.push_back(us(stamps[i].begin_ns, stamps[i + m - 1].end_ns));
-    return times;
-  }
-
   const CollectivesArguments& a_;
   RankContext& context_;
-  RankMeeting& meeting_;
   const CollectivesListener& listener_;
-  CollectiveBuffers buffers_;
-  std::uint64_t rounds_ = 0;
+  CollectiveTimer timer_;
 };
 
 /// Sets an abort when time has passed in which nothing happened.

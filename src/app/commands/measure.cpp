@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "app/commands/accept.h"
 #include "app/commands/collectives.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
@@ -134,7 +135,7 @@ int in_job(const launch::Placement& placement, bool quiet, const std::function<i
   Job job(placement);
   const KeepingWhatIsDone keeping(!job.leads() || quiet);
   try {
-    if (!job.leads()) return serve(job, {{kCollectivesService, serve_collectives}});
+    if (!job.leads()) return serve(job, {{kCollectivesService, serve_collectives}, {kAcceptanceService, serve_acceptance}});
     console().info(job.headline());
     const int code = lead(job);
     announce_end(job, code);

@@ -1,0 +1,199 @@
+#include "app/acceptance/acceptance_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "app/console/table.h"
+#include "base/clean_text.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Finding;
+using accept::Judgement;
+using accept::Verdict;
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return out;
+}
+
+std::string headline(const AcceptanceReport& r) {
+  return fmt::format("{}: {} ranks on {} {}, held against {}", upper(to_string(r.verdict)), r.ranks, r.cluster.nodes,
+                     r.cluster.nodes == 1 ? "node" : "nodes", r.fabric);
+}
+
+std::string finding_line(const Finding& f) {
+  return fmt::format("{}{}; check {}", f.accuses() ? "" : "for a while: ", f.evidence, f.check);
+}
+
+/// Text between tags and in attributes; what XML 1.0 does not allow is left out.
+std::string xml(std::string_view text) {
+  std::string out;
+  for (const char c : clean_text(text, kMostOfAMessage)) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      default:
+        if (static_cast<unsigned char>(c) >= 0x20) out += c;
+    }
+  }
+  return out;
+}
+
+/// A label's value in Prometheus' text format.
+std::string label(std::string_view text) {
+  std::string out;
+  for (const char c : clean_text(text, kMostOfAMessage)) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : clean_text(text, kMostOfAMessage)) {
+    if (c == '|') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+nlohmann::json interval_json(const accept::Interval& i) {
+  return {{"median", i.median}, {"low", i.low}, {"high", i.high}, {"n", i.n}};
+}
+
+}  // namespace
+
+std::string acceptance_table(const AcceptanceReport& r) {
+  Table table;
+  table.title = headline(r);
+  table.header = {"rule", "figure", "verdict", "median", "95 %", "held against", "unit"};
+  const auto number = [](double value) { return fmt::format("{:.4g}", value); };
+  std::string reasons;
+  for (const Judgement& j : r.judgements) {
+    const bool has = j.value.n > 0;
+    table.rows.push_back({j.rule, j.figure, std::string(to_string(j.verdict)), has ? number(j.value.median) : "–",
+                          has ? fmt::format("{} to {}", number(j.value.low), number(j.value.high)) : "–",
+                          j.bound ? number(*j.bound) : "–", j.unit});
+    const bool said = j.rule == "peers";  // with its finding, below
+    if ((j.verdict == Verdict::fail && !said) || j.verdict == Verdict::inconclusive) {
+      reasons += fmt::format("{}: {}, {}: {}\n", to_string(j.verdict), j.rule, j.figure, j.sentence);
+    }
+  }
+  std::string text = format_table(table) + '\n' + reasons;
+  for (const Finding& f : r.findings) text += fmt::format("{}\n", finding_line(f));
+  return text;
+}
+
+std::string acceptance_markdown(const AcceptanceReport& r) {
+  std::string text = fmt::format("# {}\n\n", cell(headline(r)));
+  for (const Finding& f : r.findings) text += fmt::format("- {}\n", cell(finding_line(f)));
+  if (!r.findings.empty()) text += '\n';
+  text += "| rule | figure | verdict | why |\n|---|---|---|---|\n";
+  for (const Judgement& j : r.judgements) {
+    text +=
+        fmt::format("| {} | {} | {} | {} |\n", cell(j.rule), cell(j.figure), to_string(j.verdict), cell(j.sentence));
+  }
+  return text;
+}
+
+std::string acceptance_junit(const AcceptanceReport& r) {
+  const auto count = [&](Verdict v) { return std::ranges::count(r.judgements, v, &Judgement::verdict); };
+  const std::string counts =
+      fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"", r.judgements.size(),
+                  count(Verdict::fail), count(Verdict::inconclusive), count(Verdict::unrated));
+  std::string text = fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"fsdpbench\" {}>\n  <testsuite name=\"accept\" "
+      "{}>\n",
+      counts.substr(0, counts.find(" skipped")), counts);
+  for (const Judgement& j : r.judgements) {
+    text += fmt::format("    <testcase classname=\"accept.{}\" name=\"{}\">", xml(j.rule), xml(j.figure));
+    switch (j.verdict) {
+      case Verdict::fail: text += fmt::format("<failure message=\"{}\"/>", xml(j.sentence)); break;
+      case Verdict::inconclusive: text += fmt::format("<error message=\"{}\"/>", xml(j.sentence)); break;
+      case Verdict::unrated: text += fmt::format("<skipped message=\"{}\"/>", xml(j.sentence)); break;
+      case Verdict::pass: text += fmt::format("<system-out>{}</system-out>", xml(j.sentence)); break;
+    }
+    text += "</testcase>\n";
+  }
+  return text + "  </testsuite>\n</testsuites>\n";
+}
+
+std::string acceptance_metrics(const AcceptanceReport& r) {
+  std::string text =
+      "# HELP fsdpbench_accept_verdict 0 pass, 1 unrated, 2 inconclusive, 3 fail\n"
+      "# TYPE fsdpbench_accept_verdict gauge\n";
+  text += fmt::format("fsdpbench_accept_verdict{{fabric=\"{}\"}} {}\n", label(r.fabric), static_cast<int>(r.verdict));
+  text +=
+      "# HELP fsdpbench_accept_rule The same of each rule and figure\n"
+      "# TYPE fsdpbench_accept_rule gauge\n";
+  for (const Judgement& j : r.judgements) {
+    text += fmt::format("fsdpbench_accept_rule{{rule=\"{}\",figure=\"{}\"}} {}\n", label(j.rule), label(j.figure),
+                        static_cast<int>(j.verdict));
+  }
+  text +=
+      "# HELP fsdpbench_accept_value Median of each figure, in its unit\n"
+      "# TYPE fsdpbench_accept_value gauge\n";
+  for (const Judgement& j : r.judgements) {
+    if (j.value.n == 0) continue;
+    text += fmt::format("fsdpbench_accept_value{{rule=\"{}\",figure=\"{}\",unit=\"{}\"}} {}\n", label(j.rule),
+                        label(j.figure), label(j.unit), j.value.median);
+  }
+  text +=
+      "# HELP fsdpbench_accept_accused 1 for each part that is to blame\n"
+      "# TYPE fsdpbench_accept_accused gauge\n";
+  for (const Finding& f : r.findings) {
+    if (!f.accuses()) continue;
+    text += fmt::format("fsdpbench_accept_accused{{part=\"{}\"}} 1\n", label(accept::name_of(f.element, r.cluster)));
+  }
+  return text;
+}
+
+nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasurements& m, const World& world) {
+  nlohmann::json j{{"schema_version", 1},
+                   {"kind", "acceptance"},
+                   {"verdict", to_string(r.verdict)},
+                   {"fabric", r.fabric},
+                   {"ranks", r.ranks},
+                   {"nodes", r.cluster.nodes},
+                   {"world", to_json(world)},
+                   {"judgements", nlohmann::json::array()},
+                   {"findings", nlohmann::json::array()}};
+  for (const Judgement& judgement : r.judgements) {
+    nlohmann::json one{{"rule", judgement.rule},
+                       {"figure", judgement.figure},
+                       {"verdict", to_string(judgement.verdict)},
+                       {"why", judgement.sentence}};
+    if (judgement.value.n > 0) one["value"] = interval_json(judgement.value);
+    if (!judgement.unit.empty()) one["unit"] = judgement.unit;
+    if (judgement.bound) one["bound"] = *judgement.bound;
+    j["judgements"].push_back(std::move(one));
+  }
+  constexpr std::array<std::string_view, 3> kKinds{"slow", "half_duplex", "transient"};
+  for (const Finding& f : r.findings) {
+    j["findings"].push_back({{"part", accept::name_of(f.element, r.cluster)},
+                             {"kind", kKinds.at(static_cast<std::size_t>(f.kind))},
+                             {"shortfall", f.shortfall},
+                             {"relative", interval_json(f.relative)},
+                             {"evidence", f.evidence},
+                             {"check", f.check}});
+  }
+  j["device_rates_flops_per_s"] = m.device_rates;
+  j["pairs"] = {{"one_way_gb_per_s", m.links.one_way},
+                {"rounds", m.links.rounds},
+                {"measurements", m.links.measurements},
+                {"compared", m.links.compared}};
+  return j;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "app/acceptance/acceptance_report.h"
+#include "app/experiment/world.h"
+
+namespace fsdpbench::app {
+
+/// A report in the forms that people and programs read: one screen; a page (Markdown); for continuous integration
+/// (JUnit XML: fail is a failure, inconclusive an error, unrated skipped); for Prometheus' textfile collector; for
+/// programs.
+std::string acceptance_table(const AcceptanceReport& report);
+std::string acceptance_markdown(const AcceptanceReport& report);
+std::string acceptance_junit(const AcceptanceReport& report);
+std::string acceptance_metrics(const AcceptanceReport& report);
+nlohmann::json acceptance_json(const AcceptanceReport& report, const AcceptanceMeasurements& measured,
+                               const World& world);
+
+}  // namespace fsdpbench::app

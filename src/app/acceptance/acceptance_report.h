@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "accept/verdict.h"
+#include "app/acceptance/measure_acceptance.h"
+#include "app/experiment/trial.h"
+#include "config/acceptance.h"
+
+namespace fsdpbench::app {
+
+/// What an acceptance came to.
+struct AcceptanceReport {
+  std::string fabric;
+  int ranks = 0;
+  accept::Cluster cluster;
+  std::vector<accept::Judgement> judgements;  ///< in the order of the stages
+  std::vector<accept::Finding> findings;      ///< who is to blame, and what came and went
+  accept::Verdict verdict = accept::Verdict::inconclusive;
+  bool wrong_data = false;
+
+  /// Of base/error.h: ok, wrong_data, below_floor (fail), inconclusive (also if nothing could be rated).
+  int exit_code() const;
+};
+
+/// Holds what was measured against `wanted`. `trial`: of the run that it names; null if there is none: then what
+/// depends on it is inconclusive. Pure.
+AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const AcceptanceMeasurements& measured,
+                                  const Trial* trial);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,314 @@
+#include "app/acceptance/measure_acceptance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "app/collectives/collective_timer.h"
+#include "app/console/json_part.h"
+#include "app/console/json_text.h"
+#include "app/machine/build_info.h"
+#include "app/machine/machine_facts.h"
+#include "app/machine/select_backend.h"
+#include "backend/kernels.h"
+#include "base/error.h"
+#include "base/lane_pool.h"
+#include "config/spelling.h"
+#include "engine/backend_options.h"
+#include "launch/host_identity.h"
+#include "metrics/statistics.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using backend::Collective;
+using backend::RankContext;
+using backend::Stamp;
+
+constexpr int kOpsOfAPair = 5;
+constexpr int kProductsOfARound = 3;
+constexpr Lane kPairLane = Lane::all_gather;
+
+Fingerprint own_fingerprint(const backend::Facts& device) {
+  static const MachineFacts kFacts = machine_facts();
+  Fingerprint print{{"program", version_line()},
+                    {"processor", kFacts.cpu},
+                    {"hardware threads", fmt::format("{}", kFacts.threads)},
+                    {"kernel", kFacts.kernel},
+                    {"CUDA driver", kFacts.cuda_driver}};
+  for (const auto& [name, version] : kFacts.libraries) print.emplace_back(name, version);
+  for (const auto& [name, value] : device) {
+    if (name == "GPU") print.emplace_back(name, value.substr(0, value.find(", PCI")));
+  }
+  return print;
+}
+
+/// Nodes of as many ranks each, numbered node by node; else one node, of which all ranks are ends.
+accept::Cluster cluster_of(const std::vector<std::string>& hosts) {
+  const int ranks = static_cast<int>(hosts.size());
+  const accept::Cluster one{.nodes = 1, .gpus_per_node = ranks};
+  std::vector<int> sizes;
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < hosts.size(); ++i) {
+    if (i == 0 || hosts[i] != hosts[i - 1]) {
+      if (!seen.insert(hosts[i]).second) return one;
+      sizes.push_back(0);
+    }
+    ++sizes.back();
+  }
+  if (sizes.size() < 2 || std::ranges::any_of(sizes, [&](int size) { return size != sizes.front(); })) return one;
+  return {.nodes = static_cast<int>(sizes.size()), .gpus_per_node = sizes.front(), .rails = sizes.front()};
+}
+
+double median_us(std::vector<Stamp> stamps) {
+  std::vector<double> times;
+  for (const Stamp& stamp : stamps) times.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-3);
+  return metrics::median(std::move(times));
+}
+
+/// One rank's part.
+class AcceptanceRank {
+ public:
+  AcceptanceRank(const engine::Setup& setup, const AcceptanceEffort& effort, RankContext& context, RankMeeting& meeting,
+                 const std::function<void(const std::string&)>& stage)
+      : setup_(setup), effort_(effort), context_(context), meeting_(meeting), stage_(stage) {}
+
+  AcceptanceMeasurements run() {
+    AcceptanceMeasurements m;
+    take_inventory(m);
+    measure_devices(m);
+    measure_pairs(m);
+    measure_ladder(m);
+    return m;
+  }
+
+ private:
+  bool leads() const { return context_.rank == 0; }
+  void begin(const std::string& stage) {
+    if (leads()) stage_(stage);
+  }
+
+  void take_inventory(AcceptanceMeasurements& m) {
+    begin("inventory");
+    nlohmann::json mine{{"host", launch::host_name()}, {"print", own_fingerprint(context_.device.facts())}};
+    for (const std::string& text : meeting_.gather(context_, json_line(mine))) {
+      const nlohmann::json theirs = parse_json(text);
+      const JsonPart part(theirs);
+      m.hosts.push_back(part.at("host").text());
+      Fingerprint& print = m.fingerprints.emplace_back();
+      for (const JsonPart& fact : part.at("print").list()) {
+        const std::vector<JsonPart> pair = fact.list();
+        if (pair.size() != 2) fact.refuse("a name and a value");
+        print.emplace_back(pair[0].text(), pair[1].text());
+      }
+    }
+    std::vector<double> shape;
+    if (leads()) {
+      const accept::Cluster cluster = cluster_of(m.hosts);
+      shape = {static_cast<double>(cluster.nodes), static_cast<double>(cluster.gpus_per_node),
+               static_cast<double>(cluster.rails)};
+    }
+    shape = meeting_.broadcast(context_, shape);
+    cluster_ = {.nodes = static_cast<int>(shape.at(0)),
+                .gpus_per_node = static_cast<int>(shape.at(1)),
+                .rails = static_cast<int>(shape.at(2))};
+    m.cluster = cluster_;
+  }
+
+  void measure_devices(AcceptanceMeasurements& m) {
+    begin(fmt::format("matrix products on all {} ranks", context_.world.size()));
+    const std::int64_t n = effort_.matrix;
+    const std::int64_t bytes = n * n * size_of(DType::f32);
+    std::array<std::byte*, 3> matrices{};
+    for (std::byte*& matrix : matrices) {
+      matrix = context_.device.allocate(bytes, MemoryCategory::activations, Lane::compute);
+    }
+    const auto product = [&](Stamp* stamp) {
+      context_.device.enqueue(
+          Lane::compute, "gemm",
+          [&](backend::Kernels& kernels) {
+            kernels.gemm({.a = matrices[0], .b = matrices[1], .c = matrices[2], .m = n, .n = n, .k = n});
+          },
+          stamp);
+    };
+    context_.device.enqueue(
+        Lane::compute, "clear",
+        [&](backend::Kernels& kernels) {
+          for (std::byte* matrix : matrices) kernels.fill_zero(matrix, bytes);
+        },
+        nullptr);
+    product(nullptr);
+    std::vector<double> mine;
+    for (int round = 0; round < effort_.device_rounds; ++round) {
+      std::vector<Stamp> stamps(kProductsOfARound);
+      context_.world.barrier();
+      for (Stamp& stamp : stamps) product(&stamp);
+      context_.device.synchronize();
+      context_.device.settle_stamps();
+      const double us = median_us(stamps);
+      mine.push_back(us > 0 ? 2 * static_cast<double>(n * n) * static_cast<double>(n) / us * 1e6 : 0);
+    }
+    for (std::byte* matrix : matrices) context_.device.free(matrix, Lane::compute);
+    const std::vector<std::vector<double>> all = meeting_.gather(context_, mine);
+    for (std::size_t round = 0; !all.empty() && round < mine.size(); ++round) {
+      std::vector<double>& rates = m.device_rates.emplace_back();
+      for (const std::vector<double>& of_rank : all) rates.push_back(of_rank.at(round));
+    }
+  }
+
+  /// Rank 0 decides which pairs are measured; the others do what it says until it says nothing.
+  void measure_pairs(AcceptanceMeasurements& m) {
+    begin(fmt::format("pairs of {}: {} measurements", cluster_.one_node() ? "ranks" : "nodes",
+                      accept::measurements(accept::first_rounds(cluster_))));
+    first_ = context_.device.allocate(effort_.pair_bytes, MemoryCategory::communication_buffers, kPairLane);
+    second_ = context_.device.allocate(2 * effort_.pair_bytes, MemoryCategory::communication_buffers, kPairLane);
+    context_.device.enqueue(
+        kPairLane, "clear",
+        [this](backend::Kernels& kernels) {
+          kernels.fill_zero(first_, effort_.pair_bytes);
+          kernels.fill_zero(second_, 2 * effort_.pair_bytes);
+        },
+        nullptr);
+    if (leads()) {
+      m.links = accept::blame_links(cluster_, [this](const accept::Round& round) {
+        std::vector<double> ends;
+        for (const accept::Pairing& pair : round) ends.insert(ends.end(), {double(pair.a), double(pair.b)});
+        meeting_.broadcast(context_, ends);
+        return measure_round(round);
+      });
+      meeting_.broadcast(context_, {});
+    } else {
+      for (;;) {
+        const std::vector<double> ends = meeting_.broadcast(context_, {});
+        if (ends.empty()) break;
+        accept::Round round;
+        for (std::size_t i = 0; i + 1 < ends.size(); i += 2) {
+          round.push_back({static_cast<int>(ends[i]), static_cast<int>(ends[i + 1])});
+        }
+        measure_round(round);
+      }
+    }
+    context_.device.free(first_, kPairLane);
+    context_.device.free(second_, kPairLane);
+  }
+
+  int rank_of(int end, int rail) const { return cluster_.one_node() ? end : end * cluster_.gpus_per_node + rail; }
+
+  std::vector<accept::PairRate> measure_round(const accept::Round& round) {
+    const int end = cluster_.one_node() ? context_.rank : context_.rank / cluster_.gpus_per_node;
+    const int rail = cluster_.one_node() ? 0 : context_.rank % cluster_.gpus_per_node;
+    int color = static_cast<int>(round.size()) * cluster_.rails + context_.rank;  // alone
+    for (std::size_t i = 0; i < round.size(); ++i) {
+      if (round[i].a == end || round[i].b == end) color = static_cast<int>(i) * cluster_.rails + rail;
+    }
+    const std::unique_ptr<backend::Communicator> pair = context_.world.split(color, context_.rank);
+    std::vector<double> mine;
+    if (pair->size() == 2) {
+      const std::int64_t count = effort_.pair_bytes / size_of(DType::f32);
+      const auto timed = [&](const auto& issue) {
+        std::vector<Stamp> stamps(kOpsOfAPair);
+        issue(nullptr);
+        pair->barrier();
+        for (Stamp& stamp : stamps) issue(&stamp);
+        context_.device.synchronize();
+        context_.device.settle_stamps();
+        mine.push_back(median_us(stamps));
+      };
+      for (const int root : {0, 1}) {
+        timed([&](Stamp* stamp) { pair->broadcast(kPairLane, second_, count, DType::f32, root, stamp); });
+      }
+      timed([&](Stamp* stamp) { pair->all_gather(kPairLane, first_, second_, count, DType::f32, stamp); });
+    }
+    const std::vector<std::vector<double>> all = meeting_.gather(context_, mine);
+    std::vector<accept::PairRate> rates;
+    for (const accept::Pairing& p : round) {
+      if (all.empty()) break;
+      accept::PairRate& rate = rates.emplace_back();
+      rate.pair = p;
+      for (int r = 0; r < cluster_.rails; ++r) {
+        const std::vector<double>& a = all.at(static_cast<std::size_t>(rank_of(p.a, r)));
+        const std::vector<double>& b = all.at(static_cast<std::size_t>(rank_of(p.b, r)));
+        const auto slower = [&](std::size_t i) { return std::max(a.at(i), b.at(i)); };
+        const double megabytes = static_cast<double>(effort_.pair_bytes) * 1e-3;  // bytes / us * 1e-3 is GB/s
+        rate.one_way.push_back(megabytes / std::max(slower(0), slower(1)));
+        rate.both_ways.push_back(2 * megabytes / slower(2));
+      }
+    }
+    return rates;
+  }
+
+  void measure_ladder(AcceptanceMeasurements& m) {
+    CollectivesArguments arguments;
+    arguments.iterations = effort_.iterations;
+    arguments.checks = context_.device.computes();  // else nothing is moved that could be checked
+    std::int64_t most = 0;
+    for (const Message& message : ladder_of(setup_)) most = std::max(most, message.bytes());
+    arguments.most_bytes = most;
+    CollectiveTimer timer(arguments, context_, meeting_);
+    for (const Message& message : ladder_of(setup_)) {
+      begin(fmt::format("{} of {} bytes", to_string(message.op), message.bytes()));
+      CollectiveRow row;
+      row.message = message;
+      if (message.reduces()) row.reduction = Reduction::sum;
+      row.out_of_place = timer.timing(message, Reduction::sum, false);
+      row.in_place = timer.timing(message, Reduction::sum, true);
+      if (leads()) m.ladder.push_back(std::move(row));
+    }
+  }
+
+  const engine::Setup& setup_;
+  const AcceptanceEffort& effort_;
+  RankContext& context_;
+  RankMeeting& meeting_;
+  const std::function<void(const std::string&)>& stage_;
+  accept::Cluster cluster_;
+  std::byte* first_ = nullptr;
+  std::byte* second_ = nullptr;
+};
+
+}  // namespace
+
+std::vector<Message> ladder_of(const engine::Setup& setup) {
+  const int ranks = setup.plan.mesh.ranks();
+  std::map<std::int64_t, int> shards;  // elements a rank holds of a unit, and how many units are so
+  for (const plan::Unit& unit : setup.plan.units) {
+    if (unit.layout.gathered_numel() > 0) ++shards[(unit.layout.gathered_numel() + ranks - 1) / ranks];
+  }
+  std::set<std::int64_t> counts;
+  if (!shards.empty()) {
+    counts = {shards.begin()->first, shards.rbegin()->first};
+    counts.insert(std::ranges::max_element(shards, {}, [](const auto& s) { return s.second; })->first);
+    counts.insert(shards.rbegin()->first / 2 | 1);  // an odd number of elements
+  }
+  std::vector<Message> messages;
+  for (const std::int64_t count : counts) {
+    messages.push_back({Collective::all_gather, setup.plan.param_dtype, count, ranks});
+    messages.push_back({Collective::reduce_scatter, setup.plan.reduce_dtype, count, ranks});
+  }
+  return messages;
+}
+
+AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort,
+                                          launch::Session* session,
+                                          const std::function<void(const std::string&)>& stage) {
+  backend::BackendOptions options = engine::backend_options(setup, session);
+  std::int64_t most = 0;
+  for (const Message& message : ladder_of(setup)) most = std::max(most, message.bytes());
+  const std::int64_t matrices = 3 * LanePool::rounded(std::int64_t{effort.matrix} * effort.matrix * 4);
+  options.pool_bytes = CollectiveBuffers::bytes(most) + matrices + 3 * LanePool::rounded(2 * effort.pair_bytes);
+  options.category_bytes = {};
+  RankMeeting meeting(options.ranks, session);
+  AcceptanceMeasurements measurements;
+  const auto backend = select_backend(std::string(config::to_string(setup.config.device.backend)));
+  backend->run(options, [&](RankContext& context) {
+    AcceptanceMeasurements mine = AcceptanceRank(setup, effort, context, meeting, stage).run();
+    if (context.rank == 0) measurements = std::move(mine);
+  });
+  return measurements;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accept/blame_devices.h"
+#include "accept/blame_links.h"
+#include "app/collectives/collective_row.h"
+#include "engine/setup.h"
+#include "launch/session.h"
+
+namespace fsdpbench::app {
+
+/// How much the ranks measure.
+struct AcceptanceEffort {
+  int matrix = 1024;  ///< rows and columns of the products
+  int device_rounds = 15;
+  int iterations = 20;  ///< of each collective
+  std::int64_t pair_bytes = std::int64_t{4} << 20;
+};
+
+/// Facts that must be the same everywhere, by name.
+using Fingerprint = std::vector<std::pair<std::string, std::string>>;
+
+/// What all ranks brought home, raw.
+struct AcceptanceMeasurements {
+  accept::Cluster cluster;
+  std::vector<Fingerprint> fingerprints;  ///< by rank
+  std::vector<std::string> hosts;         ///< by rank
+  accept::DeviceRounds device_rates;      ///< FLOP/s, [round][rank]
+  accept::LinkReport links;               ///< GB/s
+  std::vector<CollectiveRow> ladder;      ///< the collectives of the run's own units
+};
+
+/// The messages that FSDP sends in the run of `setup`: its largest unit, its most frequent one, its smallest, and one
+/// that fits no alignment; gathered and reduced, each once.
+std::vector<Message> ladder_of(const engine::Setup& setup);
+
+/// All stages that need ranks but no training, on threads of this process or on this process's rank of `session`. On
+/// rank 0 it returns what all have measured, elsewhere nothing of use. `stage` hears, on rank 0's thread, what is
+/// measured now. Throws as Backend::run.
+AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort,
+                                          launch::Session* session,
+                                          const std::function<void(const std::string& stage)>& stage);
+
+}  // namespace fsdpbench::app

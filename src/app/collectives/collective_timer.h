@@ -1,0 +1,40 @@
+#pragma once
+
+#include <vector>
+
+#include "app/collectives/collective_buffers.h"
+#include "app/collectives/rank_meeting.h"
+
+namespace fsdpbench::app {
+
+/// Times and checks messages on one rank, one after another; all ranks of the world call the same. Of the arguments it
+/// needs those of an iteration: how many, of what, -a, -c, -C, -K, -m, -u, -w, -z, and the largest size.
+class CollectiveTimer {
+ public:
+  /// All must outlive this. Throws ResourceError as Device::allocate.
+  CollectiveTimer(const CollectivesArguments& arguments, backend::RankContext& context, RankMeeting& meeting)
+      : a_(arguments),
+        context_(context),
+        meeting_(meeting),
+        buffers_(context, *arguments.most_bytes, kLane, arguments.unaligned) {}
+
+  /// Collective. What it returns means something on rank 0 only.
+  Timing timing(const Message& message, Reduction reduction, bool in_place);
+
+ private:
+  static constexpr Lane kLane = Lane::all_gather;
+
+  Pattern pattern(const Message& message) const;
+  float scale(Reduction reduction) const;
+  std::int64_t check(const Message& message, Reduction reduction, bool in_place);
+  /// This rank's microseconds: of an iteration within the burst, then of each alone.
+  std::vector<double> burst(const Message& message, Reduction reduction, bool in_place);
+
+  const CollectivesArguments& a_;
+  backend::RankContext& context_;
+  RankMeeting& meeting_;
+  CollectiveBuffers buffers_;
+  std::uint64_t rounds_ = 0;
+};
+
+}  // namespace fsdpbench::app

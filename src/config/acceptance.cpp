@@ -1,0 +1,60 @@
+#include "config/acceptance.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "config/strict_table.h"
+#include "config/toml_file.h"
+
+namespace fsdpbench::config {
+namespace {
+
+constexpr const char* kAcceptanceFile = "an acceptance profile";
+constexpr std::array<std::string_view, 4> kFigures{"gemm", "pair", "all_gather", "reduce_scatter"};
+
+AcceptanceReference read_reference(const std::string& path, const toml::table& given) {
+  StrictTable table(path, given, kAcceptanceFile);
+  AcceptanceReference r;
+  r.figure = table.text("figure");
+  if (std::ranges::find(kFigures, r.figure) == kFigures.end()) {
+    throw ConfigError(
+        fmt::format("{}: figure = \"{}\"; expected \"gemm\", \"pair\", \"all_gather\" or \"reduce_scatter\".",
+                    place_of(path, given), r.figure));
+  }
+  r.value = table.number("value", 1e-9, 1e9);
+  if (given.contains("hop_us")) r.hop_us = table.number("hop_us", 0, 1e6);
+  if (given.contains("ceiling")) r.ceiling = table.number("ceiling", 1e-9, 1e9);
+  r.source = table.text("source");
+  table.finish();
+  return r;
+}
+
+}  // namespace
+
+const AcceptanceReference* Acceptance::find(const std::string& figure) const {
+  const auto found = std::ranges::find(references, figure, &AcceptanceReference::figure);
+  return found == references.end() ? nullptr : &*found;
+}
+
+Acceptance read_acceptance(const std::string& path) {
+  const toml::table file = parse_toml(path, FileKind::acceptance);
+  StrictTable top(path, file, kAcceptanceFile);
+  top.require_version(Acceptance::kVersion, "acceptance profile", "profiles/README.md describes it");
+  Acceptance a;
+  a.fabric = top.text("fabric");
+  a.run = top.text("run");
+  if (file.contains("ranks")) a.ranks = top.whole("ranks", 1, 1 << 20);
+  if (file.contains("matrix")) a.matrix = top.whole("matrix", 16, 1 << 16);
+  if (file.contains("exposed_pct")) a.exposed_pct = top.number("exposed_pct", 0, 100);
+  if (file.contains("tolerance_pct")) a.tolerance_pct = top.number("tolerance_pct", 1, 100);
+  if (file.contains("reference")) {
+    for (const toml::table* table : top.tables("reference")) a.references.push_back(read_reference(path, *table));
+  }
+  top.finish();
+  return a;
+}
+
+}  // namespace fsdpbench::config

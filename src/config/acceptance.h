@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace fsdpbench::config {
+
+/// What a healthy machine of some fabric reaches, and where that is written.
+struct AcceptanceReference {
+  /// "gemm" in TFLOP/s a rank; "pair" in GB/s one way; "all_gather" and "reduce_scatter" in GB/s of bus bandwidth for
+  /// large messages.
+  std::string figure;
+  double value = 0;
+  double hop_us = 0;   ///< of the collectives: what a step of the ring takes beside its bytes
+  double ceiling = 0;  ///< of bandwidths: GB/s that the links can carry at most; 0: not known
+  std::string source;
+};
+
+/// What `fsdpbench accept` asks of a machine: a file of profiles/acceptance.
+struct Acceptance {
+  static constexpr int kVersion = 1;
+
+  std::string fabric;         ///< for people
+  std::string run;            ///< a run profile, whose plan gives the sizes and whose steps are measured
+  int ranks = 0;              ///< that must be there; 0: any number
+  int matrix = 1024;          ///< rows and columns of the products that a rank's rate is measured by
+  double exposed_pct = 100;   ///< of a step, at most, in which a rank only waits for communication
+  double tolerance_pct = 90;  ///< of a reference that must be reached
+  std::vector<AcceptanceReference> references;  ///< those that are known; none: nothing is rated by a floor
+
+  const AcceptanceReference* find(const std::string& figure) const;
+};
+
+/// Reads such a file. Throws ConfigError with file, line, key and what would be valid.
+Acceptance read_acceptance(const std::string& path);
+
+}  // namespace fsdpbench::config

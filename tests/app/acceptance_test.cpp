@@ -1,0 +1,175 @@
+// What an acceptance makes of measurements, and what it writes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "accept/simulated_cluster.h"
+#include "app/acceptance/acceptance_files.h"
+#include "base/error.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Element;
+using accept::Judgement;
+using accept::Verdict;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// A node of 8 ranks that a simulated cluster answers for, with one rung of the ladder.
+AcceptanceMeasurements measured(std::vector<accept::Fault> faults) {
+  AcceptanceMeasurements m;
+  m.cluster = {.nodes = 1, .gpus_per_node = 8};
+  accept::SimulatedCluster simulated(m.cluster, std::move(faults), 5);
+  for (int rank = 0; rank < 8; ++rank) {
+    m.hosts.emplace_back("node");
+    m.fingerprints.push_back({{"program", "fsdpbench 1"}, {"kernel", "6.1"}});
+  }
+  for (int i = 0; i < 15; ++i) {
+    m.device_rates.push_back(simulated.device_rates());
+    for (double& rate : m.device_rates.back()) rate *= 1e12;
+  }
+  m.links = accept::blame_links(m.cluster, [&](const accept::Round& round) { return simulated.pair_rates(round); });
+  CollectiveRow& row = m.ladder.emplace_back();
+  row.message = {backend::Collective::all_gather, DType::f32, 1 << 20, 8};
+  Timing timing;
+  timing.time_us = 1000;
+  timing.wrong = 0;
+  timing.iterations_us.assign(20, 1000);
+  timing.scatter = scatter_of(timing.iterations_us);
+  row.out_of_place = row.in_place = timing;  // 29.4 GB/s of bus bandwidth
+  return m;
+}
+
+config::Acceptance wanted() {
+  config::Acceptance w;
+  w.fabric = "a <fabric> & \"more\"";
+  w.ranks = 8;
+  w.exposed_pct = 10;
+  w.references = {{.figure = "gemm", .value = 1, .hop_us = 0, .ceiling = 0, .source = "a table"},
+                  {.figure = "all_gather", .value = 30, .hop_us = 0, .ceiling = 100, .source = "a table"}};
+  return w;
+}
+
+Trial trial_with_exposed(double share) {
+  Trial trial;
+  metrics::RunMetrics& metrics = trial.metrics.emplace();
+  for (int rank = 0; rank < 8; ++rank) {
+    metrics::RankMetrics& r = metrics.ranks.emplace_back();
+    r.rank = rank;
+    r.step_ms.median = 100;
+    r.exposed_comm_ms = 100 * share;
+  }
+  return trial;
+}
+
+const Judgement* judgement(const AcceptanceReport& report, const std::string& rule, Verdict verdict) {
+  const auto found = std::ranges::find_if(
+      report.judgements, [&](const Judgement& j) { return j.rule == rule && j.verdict == verdict; });
+  return found == report.judgements.end() ? nullptr : &*found;
+}
+
+TEST(AcceptanceTest, AGoodMachinePasses) {
+  const Trial trial = trial_with_exposed(0.05);
+  const AcceptanceReport report = judge_acceptance(wanted(), measured({}), &trial);
+  EXPECT_EQ(report.verdict, Verdict::pass) << acceptance_table(report);
+  EXPECT_EQ(report.exit_code(), static_cast<int>(ExitCode::ok));
+  EXPECT_TRUE(judgement(report, "floor", Verdict::unrated)) << "pairs have no reference";
+}
+
+TEST(AcceptanceTest, WhoIsToBlameFailsTheMachine) {
+  const Trial trial = trial_with_exposed(0.05);
+  const AcceptanceReport report =
+      judge_acceptance(wanted(), measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}}), &trial);
+  EXPECT_EQ(report.exit_code(), static_cast<int>(ExitCode::below_floor));
+  const Judgement* peers = judgement(report, "peers", Verdict::fail);
+  ASSERT_TRUE(peers);
+  EXPECT_EQ(peers->figure, "rank 3 (device 3 of node 0)");
+  EXPECT_THAT(acceptance_table(report), HasSubstr("check its clocks"));
+}
+
+TEST(AcceptanceTest, AWrongResultIsWorseThanSlow) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.ladder.front().in_place->wrong = 3;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_EQ(report.exit_code(), static_cast<int>(ExitCode::wrong_data));
+  EXPECT_TRUE(judgement(report, "data", Verdict::fail));
+}
+
+TEST(AcceptanceTest, WhatWasNotMeasuredIsNoPass) {
+  EXPECT_EQ(judge_acceptance(wanted(), measured({}), nullptr).exit_code(), static_cast<int>(ExitCode::inconclusive));
+  const AcceptanceReport nothing = judge_acceptance(wanted(), {}, nullptr);
+  EXPECT_NE(nothing.verdict, Verdict::pass);
+  config::Acceptance without = wanted();
+  without.references.clear();
+  without.ranks = 0;
+  without.exposed_pct = 100;
+  const Trial trial = trial_with_exposed(0.05);
+  EXPECT_FALSE(judgement(judge_acceptance(without, measured({}), &trial), "floor", Verdict::pass));
+}
+
+TEST(AcceptanceTest, WhoDiffersFromTheMajorityIsNamed) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.fingerprints[5][1].second = "5.10";
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const Judgement* inventory = judgement(report, "inventory", Verdict::fail);
+  ASSERT_TRUE(inventory);
+  EXPECT_EQ(inventory->sentence, "rank 5 on node has kernel = '5.10', and 7 of 8 ranks have '6.1'");
+}
+
+TEST(AcceptanceTest, ARankTooFewFails) {
+  config::Acceptance w = wanted();
+  w.ranks = 16;
+  const Trial trial = trial_with_exposed(0.05);
+  const AcceptanceReport report = judge_acceptance(w, measured({}), &trial);
+  ASSERT_TRUE(judgement(report, "rendezvous", Verdict::fail));
+  EXPECT_EQ(judgement(report, "rendezvous", Verdict::fail)->sentence, "8 ranks came, and 16 are expected");
+}
+
+TEST(AcceptanceTest, SmallMessagesAreHeldAgainstWhatTheirStepsLeave) {
+  config::Acceptance w = wanted();
+  const Trial trial = trial_with_exposed(0.05);
+  w.references[1].value = 60;  // 29.4 GB/s are half of it
+  EXPECT_TRUE(judgement(judge_acceptance(w, measured({}), &trial), "floor", Verdict::fail));
+  w.references[1].hop_us = 80;  // 7 steps of them take 560 of 1000 us
+  EXPECT_FALSE(judgement(judge_acceptance(w, measured({}), &trial), "floor", Verdict::fail));
+}
+
+TEST(AcceptanceFilesTest, EveryVerdictHasItsPlaceInJunit) {
+  AcceptanceReport report;
+  report.fabric = "f";
+  for (const Verdict v : {Verdict::pass, Verdict::unrated, Verdict::inconclusive, Verdict::fail}) {
+    Judgement& j = report.judgements.emplace_back();
+    j.rule = "floor";
+    j.figure = "<a & \"b\">";
+    j.verdict = v;
+    j.sentence = "because\x01 1 < 2";
+  }
+  const std::string text = acceptance_junit(report);
+  EXPECT_THAT(text, HasSubstr(R"(tests="4" failures="1" errors="1" skipped="1")"));
+  EXPECT_THAT(text, HasSubstr(R"(name="&lt;a &amp; &quot;b&quot;&gt;")"));
+  EXPECT_THAT(text, HasSubstr("<failure message="));
+  EXPECT_THAT(text, HasSubstr("<error message="));
+  EXPECT_THAT(text, HasSubstr("<skipped message="));
+  EXPECT_THAT(text, Not(HasSubstr("\x01")));
+}
+
+TEST(AcceptanceFilesTest, PrometheusGetsVerdictAndAccused) {
+  const Trial trial = trial_with_exposed(0.05);
+  const AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}});
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const std::string text = acceptance_metrics(report);
+  EXPECT_THAT(text, HasSubstr("fsdpbench_accept_verdict{fabric=\"a <fabric> & \\\"more\\\"\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("fsdpbench_accept_accused{part=\"rank 3 (device 3 of node 0)\"} 1\n"));
+  const nlohmann::json j = acceptance_json(report, m, World{});
+  EXPECT_EQ(j["verdict"], "fail");
+  EXPECT_EQ(j["findings"][0]["kind"], "slow");
+  EXPECT_THAT(acceptance_markdown(report), HasSubstr("# FAIL: 8 ranks on 1 node"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::app

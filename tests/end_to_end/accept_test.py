@@ -1,0 +1,91 @@
+#!/usr/bin/python3
+"""`accept`: a verdict with its files on threads and processes, and who is to blame for an injected fault.
+
+    accept_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+import re
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+import program
+from program import BAD_INPUT, OK, PATIENCE_S, Program, environment, free_port, sets
+
+FAIL, INCONCLUSIVE = 10, 11
+# Emulated links and computation keep their own time: what is measured is what was modelled, on a busy machine, too.
+EMULATED = ["model.layers=2", "model.width=64", "model.ffn_width=128", "train.seq_len=32", "train.batch_per_rank=1",
+            "train.steps=5", "train.warmup=1", "mesh.ranks=6", "emulate.compute_tflops=0.002",
+            "emulate.link_gb_per_s=0.2", "emulate.link_latency_us=0"]
+
+
+class Accept(Program):
+    def report(self, *keys: str, codes: tuple[int, ...], profile: str = "cpu") -> dict:
+        done = subprocess.run([program.PROGRAM, "accept", profile, *sets(*EMULATED, *keys), "--out", "out", "--overwrite"],
+                              cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertIn(done.returncode, codes, done.stdout + done.stderr)
+        result = json.loads((self.folder / "out/result.json").read_text())
+        self.assertIn(result["verdict"].upper(), done.stdout)
+        return result
+
+    def test_files(self) -> None:
+        result = self.report(codes=(OK, FAIL, INCONCLUSIVE))
+        self.assertEqual(result["ranks"], 6)
+        rules = {judgement["rule"] for judgement in result["judgements"]}
+        self.assertLessEqual({"inventory", "rendezvous", "floor", "exposed communication"}, rules)
+        suite = ElementTree.parse(self.folder / "out/junit.xml").getroot().find("testsuite")
+        self.assertEqual(len(suite.findall("testcase")), len(result["judgements"]))
+        self.assertEqual(int(suite.get("tests")), len(result["judgements"]))
+        for kind, tag in (("fail", "failure"), ("inconclusive", "error"), ("unrated", "skipped")):
+            count = sum(judgement["verdict"] == kind for judgement in result["judgements"])
+            self.assertEqual(len(suite.findall(f"testcase/{tag}")), count)
+        line = re.compile(r'^[a-z_]+\{([a-z]+="([^"\\]|\\.)*",?)+\} [-+0-9.e]+$')
+        for text in (self.folder / "out/metrics.prom").read_text().splitlines():
+            self.assertTrue(text.startswith("# ") or line.match(text), text)
+        self.assertIn("| rule | figure |", (self.folder / "out/summary.md").read_text())
+
+    def test_a_slow_rank_is_named(self) -> None:
+        result = self.report("inject.slow_rank=3", "inject.slow_rank_factor=2", codes=(FAIL,))
+        accused = [finding["part"] for finding in result["findings"] if finding["kind"] == "slow"]
+        self.assertIn("rank 3 (device 3 of node 0)", accused)
+
+    def test_a_slow_link_is_named(self) -> None:
+        result = self.report("inject.slow_link_rank=2", "inject.slow_link_factor=3", codes=(FAIL,))
+        accused = [finding["part"] for finding in result["findings"] if finding["kind"] == "slow"]
+        self.assertIn("rank 2 (device 2 of node 0)", accused)
+
+    def test_a_floor_that_nothing_reaches_fails_and_one_rank_too_few(self) -> None:
+        profile = self.write("hard.toml", 'version = 1\nfabric = "dreams"\nrun = "quickstart"\nranks = 7\nmatrix = 64\n'
+                             '[[reference]]\nfigure = "all_gather"\nvalue = 1000\nsource = "nobody"\n')
+        result = self.report(codes=(FAIL,), profile=profile)
+        failed = {judgement["rule"] for judgement in result["judgements"] if judgement["verdict"] == "fail"}
+        self.assertLessEqual({"floor", "rendezvous"}, failed)
+
+    def test_processes(self) -> None:
+        port = free_port()
+        arguments = [program.PROGRAM, "accept", "cpu", *sets(*[key for key in EMULATED if "mesh" not in key]), "--out", "out"]
+        processes = [subprocess.Popen(arguments, text=True, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      env=environment(RANK=rank, WORLD_SIZE=3, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=3,
+                                                      MASTER_ADDR="127.0.0.1", MASTER_PORT=port)) for rank in range(3)]
+        for process in processes:
+            self.addCleanup(process.kill)
+        outputs = [process.communicate(timeout=PATIENCE_S) for process in processes]
+        codes = {process.returncode for process in processes}
+        self.assertEqual(len(codes), 1, outputs)
+        self.assertLessEqual(codes, {OK, FAIL, INCONCLUSIVE}, outputs)
+        result = json.loads((self.folder / "out/result.json").read_text())
+        self.assertEqual(result["ranks"], 3)
+        self.assertEqual(outputs[1], ("", ""))
+
+    def test_what_is_wrong_with_a_profile_is_said(self) -> None:
+        self.assertIn("acceptance profile", self.error("accept", "no-such"))
+        profile = self.write("bad.toml", 'version = 1\nfabric = "x"\nrun = "quickstart"\nmatrx = 3\n')
+        self.assertIn("matrx", self.error("accept", profile))
+        figure = self.write("figure.toml", 'version = 1\nfabric = "x"\nrun = "quickstart"\n'
+                            '[[reference]]\nfigure = "latency"\nvalue = 1\nsource = "s"\n')
+        self.assertIn("latency", self.error("accept", figure))
+        self.assertIn("virtual", self.error("accept", "cpu", "--set", "device.backend=virtual"))
+
+
+if __name__ == "__main__":
+    program.main()
