@@ -299,6 +299,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* run_app = app.add_subcommand("run", "Train and measure; write result.json, traces and config.toml");
   add_profile_options(*run_app, run.profile, run.overrides);
   add_run_options(*run_app, run);
+  run_app->add_option("--resume", run.resume, "Go on with the newest checkpoint in DIR (docs/checkpoint.md)")
+      ->type_name("DIR");
   add_quiet_flag(*run_app, parsed.quiet);
   run_app->footer(kRunHelp);
 

@@ -252,6 +252,13 @@ std::vector<Field> make_fields() {
 
   Table<Trace> trace(all, "trace", &RunConfig::trace);
   trace("ranks", &Trace::ranks, integer(0, 1 << 20), "ranks in trace.json: the first, the slowest, the one to blame, then others in order; 0: all");
+
+  Table<Checkpointing> checkpoint(all, "checkpoint", &RunConfig::checkpoint);
+  checkpoint("folder", &Checkpointing::folder, anything<std::string>("the path of a folder as a string"), "where the training is saved, so that `run --resume` goes on with it; empty: nowhere");
+  checkpoint("every", &Checkpointing::every, integer(0, 1'000'000), "optimizer steps from one checkpoint to the next; 0: only one, after the last step");
+  checkpoint("keep", &Checkpointing::keep, integer(1, 1 << 20), "checkpoints that stay; an older one goes once the newest is complete");
+  checkpoint("asynchronous", &Checkpointing::asynchronous, boolean(), "steps go on while a copy in host memory is written");
+  checkpoint("resume", &Checkpointing::resume, anything<std::string>("the path of a checkpoint, or of a folder with some, as a string"), "the training goes on with this checkpoint, or with the newest one in that folder; empty: it begins");
   return all;
 }
 // clang-format on

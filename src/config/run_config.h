@@ -335,6 +335,16 @@ struct Trace {
   bool operator==(const Trace&) const = default;
 };
 
+/// What of a training is kept, so that it can go on.
+struct Checkpointing {
+  std::string folder;         ///< where checkpoints are; empty: none are saved
+  std::int64_t every = 0;     ///< steps between them; 0: only one, at the end
+  std::int64_t keep = 2;      ///< how many stay, the newest
+  bool asynchronous = false;  ///< written beside the next steps, from a copy in host memory
+  std::string resume;         ///< the checkpoint that the training goes on with; empty: from the beginning
+  bool operator==(const Checkpointing&) const = default;
+};
+
 struct RunConfig {
   Model model;
   Data data;
@@ -347,6 +357,7 @@ struct RunConfig {
   Simulate simulate;
   Inject inject;
   Trace trace;
+  Checkpointing checkpoint;
   bool operator==(const RunConfig&) const = default;
 };
 

@@ -318,6 +318,20 @@ void check_simulate(const RunConfig& config, Notes& notes) {
           simulate.cluster);
 }
 
+void check_saving(RunConfig& config, Notes& notes) {
+  const bool simulated = config.device.backend == BackendKind::virtual_;
+  if (!simulated && !config.emulate.compute_tflops) {
+    if (config.checkpoint.folder.empty() && config.checkpoint.every > 0) {
+      notes.push_back("checkpoint.every has no effect: checkpoint.folder is empty.");
+    }
+    return;
+  }
+  if (config.checkpoint.folder.empty() && config.checkpoint.resume.empty()) return;
+  notes.push_back(fmt::format("[checkpoint] has no effect: {}, so there is no training to save or to go on with.",
+                              simulated ? "device.backend is \"virtual\"" : "emulate.compute_tflops computes nothing"));
+  config.checkpoint = {};
+}
+
 /// A GPU runs what it runs: modelled links, modelled compute and slowed ranks exist on CPUs, and where nothing runs.
 void check_device(const RunConfig& config, Notes& notes) {
   const bool cuda = config.device.backend == BackendKind::cuda;
@@ -365,6 +379,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_emulate(config.emulate);
   check_device(config, notes);
   check_simulate(config, notes);
+  check_saving(config, notes);
   check_inject(config, notes);
   return notes;
 }

@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <future>
 
@@ -20,6 +21,12 @@ using schedule::BufferRole;
 
 constexpr std::int64_t kBytes = sizeof(float);
 constexpr std::int64_t kPieceNumel = Masters::kPieceBytes / kBytes;
+
+/// By State.
+constexpr std::array<BufferRole, kStateCount> kShardRoles{BufferRole::master_shard, BufferRole::first_moment,
+                                                          BufferRole::second_moment};
+constexpr std::array<BufferRole, kStateCount> kReplicatedRoles{
+    BufferRole::master_replicated, BufferRole::first_moment_replicated, BufferRole::second_moment_replicated};
 
 std::vector<ShardPiece> replicated_pieces(const ShardLayout& layout) {
   std::vector<ShardPiece> pieces;
@@ -210,18 +217,18 @@ std::int64_t Masters::collection_bytes(const plan::Plan& plan) {
   return round_up(std::min(kPieceBytes, most), LanePool::kGranule);
 }
 
-void Masters::initialize(const model::FillParameter& fill, int threads) {
+void Masters::initialize(const model::FillParameter& fill, int threads, const Moments& moments) {
   staging_.resize(static_cast<std::size_t>(staging_bytes(plan_) / kBytes));
   const int index = plan_.groups.index(plan::Group::shard, context_.rank);
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
     const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
-    load(buffers_.persistent(BufferRole::master_shard, u), layout.pieces(index), layout.shard_numel, fill, threads);
-    load(buffers_.persistent(BufferRole::master_replicated, u), replicated_pieces(layout), layout.replicated_numel,
-         fill, threads);
-    clear(BufferRole::first_moment, u, layout.shard_numel);
-    clear(BufferRole::second_moment, u, layout.shard_numel);
-    clear(BufferRole::first_moment_replicated, u, layout.replicated_numel);
-    clear(BufferRole::second_moment_replicated, u, layout.replicated_numel);
+    const std::array<const model::FillParameter*, kStateCount> fills{&fill, &moments.first, &moments.second};
+    for (std::size_t state = 0; state < kStateCount; ++state) {
+      load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
+           threads);
+      load(buffers_.persistent(kReplicatedRoles[state], u), replicated_pieces(layout), layout.replicated_numel,
+           *fills[state], threads);
+    }
   }
   context_.device.synchronize();
   staging_ = {};
@@ -230,6 +237,12 @@ void Masters::initialize(const model::FillParameter& fill, int threads) {
 void Masters::load(std::byte* target, const std::vector<ShardPiece>& pieces, std::int64_t numel,
                    const model::FillParameter& fill, int threads) {
   if (target == nullptr) return;
+  if (!fill) {
+    context_.device.enqueue(
+        Lane::compute, "initialize",
+        [target, numel](backend::Kernels& kernels) { kernels.fill_zero(target, numel * kBytes); }, nullptr);
+    return;
+  }
   for (std::int64_t begin = 0; begin < numel;) {
     const std::int64_t count = std::min(static_cast<std::int64_t>(staging_.size()), numel - begin);
     fill_window(pieces, begin, std::span(staging_).first(static_cast<std::size_t>(count)), fill, threads);
@@ -244,12 +257,34 @@ void Masters::load(std::byte* target, const std::vector<ShardPiece>& pieces, std
   }
 }
 
-void Masters::clear(BufferRole role, int unit, std::int64_t numel) {
-  std::byte* target = buffers_.persistent(role, unit);
-  if (target == nullptr) return;
+std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool with_replicated) const {
+  std::vector<Piece> all;
+  const int index = plan_.groups.index(plan::Group::shard, context_.rank);
+  const auto add = [&](State state, BufferRole role, int unit, const std::vector<ShardPiece>& pieces) {
+    const std::byte* memory = buffers_.persistent(role, unit);
+    for (const ShardPiece& piece : pieces) {
+      if (piece.count == 0) continue;
+      all.push_back(
+          {{state, piece.parameter, piece.parameter_offset, piece.count}, memory + piece.shard_offset * kBytes});
+    }
+  };
+  for (const State state : states) {
+    for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
+      const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
+      add(state, kShardRoles[static_cast<std::size_t>(state)], u, layout.pieces(index));
+      if (with_replicated) add(state, kReplicatedRoles[static_cast<std::size_t>(state)], u, replicated_pieces(layout));
+    }
+  }
+  return all;
+}
+
+void Masters::download(const Piece& piece, std::int64_t first, std::span<float> out) const {
   context_.device.enqueue(
-      Lane::compute, "initialize",
-      [target, numel](backend::Kernels& kernels) { kernels.fill_zero(target, numel * kBytes); }, nullptr);
+      Lane::compute, "save",
+      [source = piece.memory + first * kBytes, target = out.data(), bytes = out.size_bytes()](
+          backend::Kernels& kernels) { kernels.download(source, target, static_cast<std::int64_t>(bytes)); },
+      nullptr);
+  context_.device.synchronize();
 }
 
 void Masters::collect(const TakeParameter& take) {

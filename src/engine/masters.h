@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "engine/buffer_table.h"
+#include "engine/checkpoint.h"
 #include "engine/communicators.h"
 #include "model/initialize.h"
 #include "plan/plan.h"
@@ -35,9 +36,24 @@ class Masters {
           Communicators& communicators)
       : context_(context), plan_(plan), buffers_(buffers), communicators_(communicators) {}
 
-  /// Sets this rank's masters to what `fill` says, on up to `threads` threads at once; padding and moments become zero.
+  /// Moments to begin with; empty: zero.
+  struct Moments {
+    model::FillParameter first, second;
+  };
+  /// Sets this rank's masters to what `fill` says, on up to `threads` threads at once; padding becomes zero.
   /// The device must be one that computes. Throws what `fill` throws.
-  void initialize(const model::FillParameter& fill, int threads);
+  void initialize(const model::FillParameter& fill, int threads, const Moments& moments = {});
+
+  /// A run of elements of this rank's state, and where it lies on the device.
+  struct Piece {
+    StatePiece of;
+    const std::byte* memory = nullptr;
+  };
+  /// All pieces of `states` that this rank owns, unit by unit; what all ranks hold (fsdp.shard_threshold) only if asked
+  /// for. In all shards of a plan they are every element once.
+  std::vector<Piece> pieces(std::span<const State> states, bool with_replicated) const;
+  /// Elements [first, first + out.size()) of a piece. What was issued before is waited for.
+  void download(const Piece& piece, std::int64_t first, std::span<float> out) const;
 
   /// Shows rank 0 all masters in canonical order: every parameter from its first element to its last, piece by piece,
   /// on the calling thread. `take` is not called on other ranks, but all must call collect().
@@ -46,7 +62,6 @@ class Masters {
  private:
   void load(std::byte* target, const std::vector<plan::ShardPiece>& pieces, std::int64_t numel,
             const model::FillParameter& fill, int threads);
-  void clear(schedule::BufferRole role, int unit, std::int64_t numel);
 
   backend::RankContext& context_;
   const plan::Plan& plan_;

@@ -56,6 +56,7 @@ class OpRunner::Resolve {
     const std::int64_t batch = train.batch_per_rank;
     // Ranks and microbatches take consecutive samples, so that fewer ranks with larger batches see the same ones.
     const std::int64_t first =
+        runner_.start_.samples +
         ((step_ * train.accumulate + op_.micro) * runner_.plan_.mesh.ranks() + runner_.rank_) * batch;
     for (std::int64_t b = 0; b < batch; ++b) {
       const auto row = static_cast<std::size_t>(b);
@@ -173,7 +174,7 @@ class OpRunner::Resolve {
     slot_.first_moment = at(work.first_moment);
     slot_.second_moment = at(work.second_moment);
     slot_.factor = at(work.clip_factor);
-    slot_.step = step_ + 1;
+    slot_.step = runner_.start_.steps + step_ + 1;
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "backend/kernels.h"
 #include "engine/batch_source.h"
 #include "engine/buffer_table.h"
+#include "engine/checkpoint.h"
 #include "engine/communicators.h"
 #include "engine/copy_runs.h"
 #include "model/model.h"
@@ -49,7 +50,10 @@ class OpRunner {
   OpRunner(const config::RunConfig& config, const plan::Plan& plan, const model::Model& model,
            const BatchSource& batches, int rank);
 
-  /// Fills `slot` from the buffers as they are at issue. `step` counts from 0.
+  /// Of a training that goes on: steps and samples before the run's first. Before the first step.
+  void start_at(const TrainingPosition& position) { start_ = position; }
+
+  /// Fills `slot` from the buffers as they are at issue. `step` counts from 0 in each run.
   void resolve(const schedule::Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const;
   /// The work of every op that is not a collective. Throws std::logic_error for one that has none.
   void run(const schedule::Op& op, OpSlot& slot, backend::Kernels& kernels) const;
@@ -79,6 +83,7 @@ class OpRunner {
   const model::Model& model_;
   const BatchSource& batches_;
   int rank_;
+  TrainingPosition start_;
   std::vector<Place> places_;   // by parameter
   std::vector<UnitRuns> runs_;  // by unit
 };

@@ -27,6 +27,7 @@ struct Shared {
   const RunHooks& hooks;
   model::FillParameter fill;
   RunBoard& board;
+  CheckpointBoard& checkpoints;
   std::atomic<std::int64_t>& fewest_steps;  ///< that a rank of this process has done when it stopped
   int first_rank;                           ///< of this process
   int fill_threads;                         ///< a rank may use, so that the ranks of this host use its cores
@@ -35,6 +36,7 @@ struct Shared {
   std::int64_t total_steps() const { return warmup() + setup.config.train.steps; }
   bool cut_short() const { return hooks.interrupt != nullptr && hooks.interrupt->is_set(); }
   DoneSteps* done(int rank) const { return hooks.done == nullptr ? nullptr : hooks.done + (rank - first_rank); }
+  TrainingPosition start() const { return hooks.resume == nullptr ? TrainingPosition{} : hooks.resume->position(); }
   bool computes() const { return !setup.config.emulate.compute_tflops.has_value(); }
 };
 
@@ -76,16 +78,32 @@ void cut_outcomes(std::vector<RankOutcome>& outcomes, std::int64_t steps, std::i
   }
 }
 
+/// Of the training that goes on; none without.
+Masters::Moments moments_of(const Checkpoint* resume) {
+  if (resume == nullptr) return {};
+  const auto from = [resume](State state) -> model::FillParameter {
+    return [resume, state](int parameter, std::int64_t begin, std::span<float> out) {
+      resume->read(state, parameter, begin, out);
+    };
+  };
+  return {from(State::first_moment), from(State::second_moment)};
+}
+
 /// One rank, from its first parameter to its last.
 void run_rank(const Shared& shared, backend::RankContext& context, Measurement& result) {
   const Setup& p = shared.setup;
   Executor executor(context, p.config, p.plan, p.schedules, *p.model, shared.batches);
+  executor.start_at(shared.start());
+  std::optional<CheckpointSaver> saver;
+  if (shared.computes() && !p.config.checkpoint.folder.empty()) {
+    saver.emplace(p, context.rank, executor.masters(), shared.checkpoints, shared.start());
+  }
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};
   std::int64_t step = 0;
   std::optional<PoolStatistics> memory;  // of the steps, without what bringing the parameters home needs
   try {
-    executor.initialize(shared.fill, shared.fill_threads);
+    executor.initialize(shared.fill, shared.fill_threads, moments_of(shared.hooks.resume));
     context.world.barrier();
     for (; step < shared.total_steps() && !shared.board.stops_before(context.rank, step); ++step) {
       if (step == shared.warmup()) {
@@ -96,6 +114,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
       const float loss = executor.run_step(step);
       if (step >= shared.warmup()) after = executor.wire_bytes();
       publication.publish(executor.trace(), step + 1);
+      if (saver) saver->after_step(step + 1);
       shared.board.report_loss(context.rank, step, loss);
       if (context.rank == 0 && shared.hooks.progress) {
         shared.hooks.progress(step + 1, shared.computes() ? shared.board.latest_loss() : std::nullopt);
@@ -103,6 +122,11 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
     }
     memory = executor.memory();
     if (context.rank == shared.first_rank && shared.hooks.steps_over) shared.hooks.steps_over();
+    if (saver) {
+      saver->finish(step);
+      context.world.barrier();  // now every rank's file is there, or none of them goes on
+      if (context.rank == 0) result.checkpoints = saver->complete();
+    }
     if (shared.computes()) bring_parameters(shared, context.rank, executor, result);
   } catch (...) {
     if (!shared.cut_short()) throw;  // else it brings the steps before
@@ -183,13 +207,26 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
     model::initialize_parameter(setup.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter,
                                 config.train.seed, begin, begin + static_cast<std::int64_t>(out.size()), out.data());
   };
+  const auto resumed = [&](int parameter, std::int64_t begin, std::span<float> out) {
+    hooks.resume->read(State::parameter, parameter, begin, out);
+  };
+  std::unique_ptr<CheckpointBoard> checkpoints;
+  if (session == nullptr) {
+    checkpoints = std::make_unique<ThreadCheckpointBoard>();
+  } else {
+    checkpoints = std::make_unique<ChannelCheckpointBoard>(session->control());
+  }
+  const model::FillParameter fill = hooks.resume != nullptr ? model::FillParameter(resumed)
+                                    : hooks.fill            ? hooks.fill
+                                                            : model::FillParameter(initial);
   std::atomic<std::int64_t> fewest_steps = total;
   const int first_rank = session == nullptr ? 0 : session->control().rank();
   const int ranks_here = session == nullptr ? ranks : session->placement().local_ranks;
-  const Shared shared{setup,  batches,      hooks,      hooks.fill ? hooks.fill : model::FillParameter(initial),
-                      *board, fewest_steps, first_rank, fill_threads(ranks_here)};
+  const Shared shared{
+      setup, batches, hooks, fill, *board, *checkpoints, fewest_steps, first_rank, fill_threads(ranks_here)};
 
   Measurement result;
+  result.began_at = shared.start();
   std::vector<launch::ClockOffset> before;
   std::vector<launch::ClockOffset> after;
   try {

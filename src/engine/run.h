@@ -8,6 +8,8 @@
 
 #include "backend/backend.h"
 #include "engine/batch_source.h"
+#include "engine/checkpoint.h"
+#include "engine/checkpoint_saver.h"
 #include "engine/done_steps.h"
 #include "engine/setup.h"
 #include "launch/abort.h"
@@ -30,6 +32,9 @@ struct RunHooks {
   std::function<void()> steps_over;
   /// Initial parameters; empty: model/initialize.h with train.seed.
   model::FillParameter fill;
+  /// A training that the run goes on with, instead of `fill`: parameters, moments, the number of the next step and
+  /// sample. Of the setup's model; must outlive the run.
+  const Checkpoint* resume = nullptr;
   /// Whether Measurement::parameters is wanted: the whole model in fp32, in rank 0's host memory.
   bool keep_parameters = false;
   /// Where the ranks of this process leave what they have completed, step by step, and also when the run throws: an
@@ -64,6 +69,8 @@ struct Measurement {
   std::vector<PoolStatistics> memory;          ///< as traces
   std::vector<backend::WireBytes> wire_bytes;  ///< as traces, of the measured steps
   std::vector<backend::Facts> devices;         ///< by rank: how its device measured
+  TrainingPosition began_at;                   ///< of the training that the run went on with
+  std::vector<SavedCheckpoint> checkpoints;    ///< on rank 0, also those that were removed again
   std::vector<std::string> hosts;              ///< by rank: name of its machine
   std::vector<RankClock> clocks;               ///< by rank: the traces are on rank 0's; empty without a session
 };

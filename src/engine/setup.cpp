@@ -1,6 +1,7 @@
 #include "engine/setup.h"
 
 #include "base/bytes.h"
+#include "engine/checkpoint_saver.h"
 #include "engine/executor.h"
 #include "schedule/build_schedules.h"
 #include "schedule/memory_walk.h"
@@ -21,7 +22,9 @@ Setup set_up(const config::RunConfig& config) {
   s.memory = schedule::memory_walk(s.schedules, config.train.warmup + config.train.steps);
   s.pool_bytes = checked_sum(s.memory.reserved, Masters::collection_bytes(s.plan));
   s.host_bytes = Executor::recording_bytes(s.schedules, config.train.steps);
-  if (!config.emulate.compute_tflops) s.host_bytes += Masters::staging_bytes(s.plan);
+  if (!config.emulate.compute_tflops) {
+    s.host_bytes += Masters::staging_bytes(s.plan) + CheckpointSaver::host_bytes(config, s.plan);
+  }
   return s;
 }
 

@@ -34,6 +34,16 @@ mode_t mask_of_this_process() {
   return mask;
 }
 
+/// So that a new name in it is not forgotten. A file system that cannot do that for folders does it by itself.
+void sync_folder_of(const std::string& path) {
+  const std::size_t end = path.rfind('/');
+  const std::string folder = end == std::string::npos ? "." : path.substr(0, end + 1);
+  const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return;
+  (void)::fsync(file);
+  ::close(file);
+}
+
 }  // namespace
 
 /// Where bytes go. Both calls return 0 or an errno.
@@ -48,6 +58,7 @@ class WholeFile::Sink {
   Sink& operator=(const Sink&) = delete;
   virtual int write(std::string_view bytes) = 0;
   virtual int finish() { return 0; }
+  int sync() const { return file_ < 0 || ::fsync(file_) == 0 ? 0 : errno; }
 
  protected:
   int write_all(const char* bytes, std::size_t count) const {
@@ -110,9 +121,9 @@ class WholeFile::GzipSink final : public Sink {
   std::vector<Bytef> out_;
 };
 
-WholeFile::WholeFile(std::string path, Fate fate) : path_(std::move(path)) {
+WholeFile::WholeFile(std::string path, Fate fate) : path_(std::move(path)), fate_(fate) {
   int file = -1;
-  if (fate == Fate::kept) {
+  if (fate != Fate::counted) {
     const std::size_t name = path_.rfind('/') + 1;
     part_ = path_.substr(0, name) + "." + path_.substr(name) + ".XXXXXX";
     file = ::mkostemp(part_.data(), O_CLOEXEC);  // O_EXCL: a new file, and no link
@@ -138,8 +149,12 @@ void WholeFile::write(std::string_view bytes) {
 
 void WholeFile::commit() {
   if (const int error = sink_->finish()) fail("write", error);
+  if (fate_ == Fate::synced) {
+    if (const int error = sink_->sync()) fail("write", error);
+  }
   if (!part_.empty() && std::rename(part_.c_str(), path_.c_str()) != 0) fail("finish", errno);
   sink_.reset();
+  if (fate_ == Fate::synced) sync_folder_of(path_);
 }
 
 void WholeFile::fail(const char* verb, int error) const {

@@ -15,7 +15,8 @@ class WholeFile {
  public:
   /// What becomes of what is written.
   enum class Fate : std::uint8_t {
-    kept,     ///< it is on disk after commit()
+    kept,     ///< it is there after commit()
+    synced,   ///< the same, also if the machine fails right after: it was waited for until the disk has it
     counted,  ///< nothing but its size: for whoever must know that before (compressed, if the path says so)
   };
 
@@ -40,6 +41,7 @@ class WholeFile {
   [[noreturn]] void fail(const char* verb, int error) const;
 
   std::string path_;
+  Fate fate_;
   std::string part_;  // empty: it is counted only
   std::int64_t bytes_ = 0;
   std::unique_ptr<Sink> sink_;  // null once committed

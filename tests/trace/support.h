@@ -2,34 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
 
+#include "support/temporary_folder.h"
 #include "trace/facts.h"
 #include "trace/input_file.h"
 #include "trace/validate.h"
 
 namespace fsdpbench::trace {
-
-/// A folder of one test, removed afterwards.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "fsdpbench-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// Decompressed if it is gzipped.
 inline std::string read_text(const std::string& path) {
@@ -46,7 +28,8 @@ inline Validation validate_text(const std::string& text) {
 inline std::string findings_text(const Validation& validation) {
   std::string text;
   for (const Finding& finding : validation.findings.list()) {
-    text += std::string(to_string(finding.rule)) + " " + std::to_string(finding.event.value_or(-1)) + ": " + finding.message + "\n";
+    text += std::string(to_string(finding.rule)) + " " + std::to_string(finding.event.value_or(-1)) + ": " +
+            finding.message + "\n";
   }
   return text;
 }

@@ -78,7 +78,9 @@ Cell plan_cell(const config::RunConfig& config, Job* job) {
 
 Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep) {
   const std::int64_t begin = now_ns();
-  const Cell cell = plan_cell(config, job);
+  config::RunConfig trained = config;
+  trained.checkpoint = {};  // trials of several cells would save into one folder, and each begins anew
+  const Cell cell = plan_cell(trained, job);
   if (!keep.empty()) check_disk(keep, cell.setup);
   engine::RunHooks hooks;
   hooks.stop = interrupt_requested;

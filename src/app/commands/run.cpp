@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/commands/measure.h"
@@ -15,15 +19,59 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/find_file.h"
+#include "engine/checkpoint.h"
 
 namespace fsdpbench::app {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Finds the checkpoint that checkpoint.resume means, and leaves of train.steps what is still to do.
+void go_on(config::RunConfig& config) {
+  config::Checkpointing& checkpoint = config.checkpoint;
+  const auto absolute = [](std::string& path) {
+    if (!path.empty()) path = fs::absolute(path).lexically_normal().string();
+  };
+  absolute(checkpoint.folder);  // ranks may be elsewhere
+  absolute(checkpoint.resume);
+  if (checkpoint.resume.empty()) return;
+  const std::optional<fs::path> found = engine::newest_checkpoint(checkpoint.resume);
+  if (!found && checkpoint.resume == checkpoint.folder) {
+    console().info(fmt::format("{}: no checkpoint yet; the training begins", checkpoint.folder));
+    checkpoint.resume.clear();
+    return;
+  }
+  if (!found) {
+    throw ConfigError(fmt::format(
+        "{}: there is no complete checkpoint; expected one, or a folder in which `run` saved some (checkpoint.folder).",
+        checkpoint.resume));
+  }
+  checkpoint.resume = found->string();
+  const std::int64_t done = engine::read_manifest(*found).position.steps;
+  const std::int64_t left = config.train.warmup + config.train.steps - done;
+  if (left <= 0) {
+    throw ConfigError(
+        fmt::format("{}: this training has done {} steps, and train.warmup + train.steps = {}; raise "
+                    "train.steps to go on.",
+                    checkpoint.resume, done, config.train.warmup + config.train.steps));
+  }
+  config.train.warmup = std::min(config.train.warmup, left - 1);
+  config.train.steps = left - config.train.warmup;
+  console().info(fmt::format("going on after step {} of {}: {} steps are left", done, checkpoint.resume, left));
+}
+
+}  // namespace
 
 int run_command(const RunArguments& arguments, Job* job) {
   std::vector<std::string> overrides = arguments.overrides;
   if (arguments.ranks) overrides.push_back(fmt::format("mesh.ranks={}", *arguments.ranks));
   const std::string profile = config::find_profile(arguments.profile);
   std::vector<std::string> notes;
-  const Cell cell = open_cell(load_config(profile, overrides, placement_of(job), &notes), local_ranks(job));
+  config::RunConfig wanted = load_config(profile, overrides, placement_of(job), &notes);
+  if (!arguments.resume.empty()) wanted.checkpoint.resume = arguments.resume;
+  go_on(wanted);
+  const Cell cell = open_cell(std::move(wanted), local_ranks(job));
   for (const std::string& note : notes) console().info(note);
   for (const std::string& note : cell.notes) console().info(note);
   const config::RunConfig& config = cell.setup.config;

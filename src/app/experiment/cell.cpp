@@ -156,6 +156,10 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   }
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   check_address_space(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
+  if (!config.checkpoint.resume.empty()) {
+    cell.resume =
+        std::make_unique<engine::Checkpoint>(config.checkpoint.resume, cell.setup.plan.shapes, config.train.optimizer);
+  }
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   cell.data = std::make_unique<engine::ByteDataset>(
       config.data.path.empty() ? default_data_path() : std::filesystem::path(config.data.path),

@@ -8,6 +8,7 @@
 
 #include "config/run_config.h"
 #include "engine/byte_dataset.h"
+#include "engine/checkpoint.h"
 #include "engine/setup.h"
 #include "launch/placement.h"
 #include "replay/op_times.h"
@@ -24,10 +25,11 @@ struct OpTimesBasis {
 /// One configuration that can run: valid, everything about it decided, its memory there, its data open.
 struct Cell {
   engine::Setup setup;
-  std::vector<std::string> notes;             ///< of config::validate(): settings that have no effect or were replaced
-  std::unique_ptr<engine::ByteDataset> data;  ///< null if the cell is simulated
-  replay::OpTimes times;                      ///< of a cell that is simulated, before anything is drawn
-  OpTimesBasis basis;                         ///< of these
+  std::vector<std::string> notes;              ///< of config::validate(): settings that have no effect or were replaced
+  std::unique_ptr<engine::ByteDataset> data;   ///< null if the cell is simulated
+  std::unique_ptr<engine::Checkpoint> resume;  ///< what the training goes on with; null: it begins
+  replay::OpTimes times;                       ///< of a cell that is simulated, before anything is drawn
+  OpTimesBasis basis;                          ///< of these
 };
 
 /// As config::load_profile, but in a job of processes (`placement`; null: none) mesh.ranks is their number. Throws

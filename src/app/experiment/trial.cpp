@@ -49,7 +49,9 @@ engine::Measurement train_on_threads(const Cell& cell, const engine::RunHooks& h
     return engine::simulate(cell.setup, cell.times, hooks);
   }
   const auto backend = select_backend(std::string(config::to_string(cell.setup.config.device.backend)));
-  return engine::run(*backend, cell.setup, *cell.data, hooks);
+  engine::RunHooks with_start = hooks;
+  with_start.resume = cell.resume.get();
+  return engine::run(*backend, cell.setup, *cell.data, with_start);
 }
 
 Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, const Train& train) {

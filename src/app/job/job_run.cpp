@@ -120,6 +120,7 @@ engine::Measurement train_rank(Job& job, const Cell& cell, engine::RunHooks hook
     JobWatch& watch;
   } guard(job.watch(), rescue);
   hooks.done = rescue.done();
+  hooks.resume = cell.resume.get();
   hooks.steps_over = [&] { job.watch().doing("bringing the ranks' records together"); };
   const auto backend = select_backend(std::string(config::to_string(cell.setup.config.device.backend)));
   job.watch().doing("training", JobWatch::Work::may_be_cut);

@@ -9,6 +9,7 @@
 #include "app/report/trace_files.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "engine/checkpoint_saver.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -49,18 +50,27 @@ DiskNeed predict_disk_need(const engine::Setup& setup) {
   return need;
 }
 
-void check_disk(const fs::path& folder, const engine::Setup& setup) {
-  const DiskNeed need = predict_disk_need(setup);
-  constexpr const char* kAdvice =
-      "use fewer steps (train.steps) or ranks, or show fewer ranks in trace.json (trace.ranks)";
+void check_space(const fs::path& folder, std::int64_t bytes, const char* what, const char* advice) {
   std::error_code error;
   fs::path there = fs::absolute(folder, error);
   while (!fs::exists(there, error) && there.has_relative_path()) there = there.parent_path();
   const fs::space_info space = fs::space(there, error);
-  if (!error && static_cast<std::uintmax_t>(need.all) > space.available) {
-    throw ResourceError(fmt::format("the results of this run need up to {} of disk, and {} are free in {}; {}.",
-                                    format_bytes(need.all), format_bytes(static_cast<std::int64_t>(space.available)),
-                                    folder.string(), kAdvice));
+  if (error || static_cast<std::uintmax_t>(bytes) <= space.available) return;
+  throw ResourceError(fmt::format("{} need up to {} of disk, and {} are free in {}; {}.", what, format_bytes(bytes),
+                                  format_bytes(static_cast<std::int64_t>(space.available)), folder.string(), advice));
+}
+
+void check_disk(const fs::path& folder, const engine::Setup& setup) {
+  const DiskNeed need = predict_disk_need(setup);
+  constexpr const char* kAdvice =
+      "use fewer steps (train.steps) or ranks, or show fewer ranks in trace.json (trace.ranks)";
+  check_space(folder, need.all, "the results of this run", kAdvice);
+  if (const config::Checkpointing& c = setup.config.checkpoint; !c.folder.empty()) {
+    // The newest is complete before the oldest goes.
+    const std::int64_t bytes = engine::CheckpointSaver::file_bytes(setup.config, setup.plan);
+    const bool several = c.every > 0 && c.every <= setup.config.train.warmup + setup.config.train.steps;
+    check_space(c.folder, bytes * (several ? c.keep + 1 : 1), "the checkpoints of this run",
+                "keep fewer (checkpoint.keep), or save elsewhere (checkpoint.folder)");
   }
   rlimit limit{};
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&

@@ -163,6 +163,18 @@ json prediction_json(const PredictionInterval& p) {
   return j;
 }
 
+json checkpoints_json(const std::vector<engine::SavedCheckpoint>& checkpoints) {
+  json list = json::array();
+  for (const engine::SavedCheckpoint& c : checkpoints) {
+    list.push_back({{"folder", c.folder},
+                    {"steps", c.steps},
+                    {"bytes", c.bytes},
+                    {"stall_ms", static_cast<double>(c.stall_ns) * 1e-6},
+                    {"write_ms", static_cast<double>(c.write_ns) * 1e-6}});
+  }
+  return list;
+}
+
 /// Needs at least one measured step.
 void add_details(const engine::Setup& p, const Trial& trial, json& j) {
   const metrics::RunView run(p.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
@@ -207,6 +219,8 @@ json result_json(const engine::Setup& setup, const Trial& trial) {
   const engine::Measurement& measurement = trial.measurement;
   if (json clock = clock_json(measurement); !clock.is_null()) j["world"]["clock"] = std::move(clock);
   j["train"]["steps_done"] = measurement.steps_done;
+  if (measurement.began_at.steps > 0) j["train"]["began_after_step"] = measurement.began_at.steps;
+  if (!measurement.checkpoints.empty()) j["checkpoints"] = checkpoints_json(measurement.checkpoints);
   if (!measurement.losses.empty()) j["train"]["loss"] = measurement.losses;  // null where it is not finite
   if (measurement.parameters_digest) j["train"]["params_digest"] = *measurement.parameters_digest;
   if (measurement.parameters_not_finite > 0) {

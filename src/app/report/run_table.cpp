@@ -183,6 +183,15 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   } else {
     row("step time", "-", "", "no measured step was completed");
   }
+  if (!result.checkpoints.empty()) {
+    const auto longest = [&](std::int64_t engine::SavedCheckpoint::*ns) {
+      return static_cast<double>(std::ranges::max(result.checkpoints, {}, ns).*ns) * 1e-6;
+    };
+    row("checkpoints", fmt::format("{}", result.checkpoints.size()), "",
+        fmt::format("{} each; training stood still for {} ms at most, a file took {} ms",
+                    format_bytes(result.checkpoints.back().bytes), ms(longest(&engine::SavedCheckpoint::stall_ns)),
+                    ms(longest(&engine::SavedCheckpoint::write_ns))));
+  }
   row("", "", "", "");
   const PoolStatistics& worst = trial.memory;
   const auto mib = [](std::int64_t bytes) { return fmt::format("{:.3f}", static_cast<double>(bytes) / (1 << 20)); };
@@ -204,6 +213,10 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   if (result.parameters_digest) text += fmt::format("\nparameters digest  {}\n", *result.parameters_digest);
   if (result.parameters_not_finite > 0) {
     text += fmt::format("\nno parameters digest: {}\n", metrics::why_no_digest(result.parameters_not_finite));
+  }
+  if (!result.checkpoints.empty()) {
+    text +=
+        fmt::format("\ncheckpoint  {}  (go on: --resume {})\n", result.checkpoints.back().folder, c.checkpoint.folder);
   }
   text += device_lines(result);
   text += choices_line(setup, trial);

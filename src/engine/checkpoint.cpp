@@ -1,0 +1,259 @@
+#include "engine/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "trace/whole_file.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kManifest = "manifest.json";
+constexpr const char* kFormat = "fsdpbench checkpoint";
+constexpr std::string_view kStepPrefix = "step-";
+constexpr std::array<std::string_view, kStateCount> kStates{"parameter", "first_moment", "second_moment"};
+constexpr std::array<State, kStateCount> kAllStates{State::parameter, State::first_moment, State::second_moment};
+
+std::optional<std::int64_t> number_in(std::string_view text) {
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+[[noreturn]] void fail(const fs::path& path, const std::string& what) {
+  throw ConfigError(fmt::format("{}: {}; expected a checkpoint that `run` saved.", path.string(), what));
+}
+
+json shard_json(const ShardFile& file) {
+  json blocks = json::array();
+  for (const std::uint64_t block : file.digest.blocks) blocks.push_back(fmt::format("{:016x}", block));
+  return {{"name", file.name}, {"bytes", file.digest.bytes}, {"xxh3_64_of_1_mib", std::move(blocks)}};
+}
+
+ShardFile shard_of(const json& given) {
+  ShardFile file{given.at("name").get<std::string>(), {given.at("bytes").get<std::int64_t>(), {}}};
+  for (const json& block : given.at("xxh3_64_of_1_mib")) {
+    const auto text = block.get<std::string>();
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+    if (error != std::errc() || end != text.data() + text.size()) throw std::invalid_argument("no digest");
+    file.digest.blocks.push_back(value);
+  }
+  return file;
+}
+
+/// Steps of the checkpoints and of what looks like one in `folder`; whether they have a manifest.
+std::map<std::int64_t, bool> steps_in(const fs::path& folder) {
+  std::map<std::int64_t, bool> steps;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(kStepPrefix)) continue;
+    const std::optional<std::int64_t> number = number_in(std::string_view(name).substr(kStepPrefix.size()));
+    std::error_code ignored;
+    if (number && entry->path() == step_folder(folder, *number)) {
+      steps[*number] = fs::exists(entry->path() / kManifest, ignored);
+    }
+  }
+  return steps;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+void check_model(const fs::path& path, const Manifest& manifest, const plan::ModelShapes& shapes) {
+  const std::size_t both = std::min(manifest.parameters.size(), shapes.parameters.size());
+  for (std::size_t i = 0; i < both; ++i) {
+    const plan::ParameterShape& saved = manifest.parameters[i];
+    const plan::ParameterShape& wanted = shapes.parameters[i];
+    if (saved.name == wanted.name && saved.shape == wanted.shape) continue;
+    throw ConfigError(fmt::format("{}: is of another model: its parameter {} is {} {}, this model's {} {}.",
+                                  path.string(), i, saved.name, shape_text(saved.shape), wanted.name,
+                                  shape_text(wanted.shape)));
+  }
+  if (manifest.parameters.size() != shapes.parameters.size()) {
+    throw ConfigError(fmt::format("{}: is of another model: it has {} parameters, this model {}.", path.string(),
+                                  manifest.parameters.size(), shapes.parameters.size()));
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(State state) { return kStates.at(static_cast<std::size_t>(state)); }
+
+std::span<const State> states_of(config::Optimizer optimizer) {
+  return std::span(kAllStates).first(optimizer == config::Optimizer::adamw ? kStateCount : 1);
+}
+
+std::string shard_file_name(int shard, int shards) {
+  return fmt::format("shard-{:05}-of-{:05}.safetensors", shard, shards);
+}
+
+SafeTensor tensor_of(const StatePiece& piece, const plan::ModelShapes& shapes) {
+  const std::string& name = shapes.parameters[static_cast<std::size_t>(piece.parameter)].name;
+  return {fmt::format("{}/{}/{}", to_string(piece.state), name, piece.begin), {piece.count}, 0};
+}
+
+fs::path step_folder(const fs::path& folder, std::int64_t steps) {
+  return folder / fmt::format("{}{:09}", kStepPrefix, steps);
+}
+
+void write_manifest(const fs::path& folder, const Manifest& manifest) {
+  json parameters = json::array(), files = json::array();
+  for (const plan::ParameterShape& p : manifest.parameters) {
+    parameters.push_back({{"name", p.name}, {"shape", p.shape}});
+  }
+  for (const ShardFile& file : manifest.files) files.push_back(shard_json(file));
+  const json content{{"format", kFormat},
+                     {"version", Manifest::kVersion},
+                     {"steps", manifest.position.steps},
+                     {"samples", manifest.position.samples},
+                     {"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw" : "sgd"},
+                     {"parameters", std::move(parameters)},
+                     {"files", std::move(files)}};
+  trace::WholeFile file((folder / kManifest).string(), trace::WholeFile::Fate::synced);
+  file.write(content.dump(1) + '\n');
+  file.commit();
+}
+
+void remove_manifest(const fs::path& folder) {
+  std::error_code error;
+  fs::remove(folder / kManifest, error);
+}
+
+Manifest read_manifest(const fs::path& folder) {
+  const fs::path path = folder / kManifest;
+  std::error_code error;
+  if (!fs::is_regular_file(path, error))
+    fail(folder, "has no manifest.json: it is no checkpoint, or was never completed");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail(path, "cannot be read");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const json content = json::parse(text, nullptr, false);
+  if (!content.is_object() || content.value("format", json()) != kFormat) fail(path, "is no manifest of a checkpoint");
+  if (content.value("version", json()) != Manifest::kVersion) {
+    throw ConfigError(fmt::format("{}: has version {}, and this program reads version {}.", path.string(),
+                                  content.value("version", json()).dump(), Manifest::kVersion));
+  }
+  try {
+    Manifest manifest;
+    manifest.position = {content.at("steps").get<std::int64_t>(), content.at("samples").get<std::int64_t>()};
+    const auto optimizer = content.at("optimizer").get<std::string>();
+    if (optimizer != "adamw" && optimizer != "sgd") throw std::invalid_argument("no optimizer");
+    manifest.optimizer = optimizer == "adamw" ? config::Optimizer::adamw : config::Optimizer::sgd;
+    for (const json& parameter : content.at("parameters")) {
+      plan::ParameterShape& shape = manifest.parameters.emplace_back();
+      shape.name = parameter.at("name").get<std::string>();
+      shape.shape = parameter.at("shape").get<std::vector<std::int64_t>>();
+    }
+    for (const json& file : content.at("files")) manifest.files.push_back(shard_of(file));
+    if (manifest.position.steps < 0 || manifest.position.samples < 0) throw std::invalid_argument("no position");
+    return manifest;
+  } catch (const json::exception&) {
+    fail(path, "is damaged: a part is missing, or no such thing");
+  } catch (const std::invalid_argument& what) {
+    fail(path, fmt::format("is damaged: {} can be read there", what.what()));
+  }
+}
+
+std::optional<fs::path> newest_checkpoint(const fs::path& given) {
+  std::error_code error;
+  if (fs::exists(given / kManifest, error)) return given;
+  const std::map<std::int64_t, bool> steps = steps_in(given);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (step->second) return step_folder(given, step->first);
+  }
+  return std::nullopt;
+}
+
+void remove_old_checkpoints(const fs::path& folder, int keep) {
+  const std::map<std::int64_t, bool> steps = steps_in(folder);
+  int complete = 0;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (complete > 0 && (!step->second || complete >= keep)) {
+      // The manifest first: half a checkpoint is none.
+      const fs::path old = step_folder(folder, step->first);
+      remove_manifest(old);
+      std::error_code error;
+      fs::remove_all(old, error);
+    }
+    complete += step->second ? 1 : 0;
+  }
+}
+
+Checkpoint::Checkpoint(const fs::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer)
+    : folder_(folder), manifest_(read_manifest(folder)) {
+  check_model(folder / kManifest, manifest_, shapes);
+  if (optimizer == config::Optimizer::adamw && manifest_.optimizer == config::Optimizer::sgd) {
+    throw ConfigError(
+        fmt::format("{}: was saved with train.optimizer = \"sgd\" and has no moments for \"adamw\"; expected \"sgd\".",
+                    folder.string()));
+  }
+  for (const ShardFile& file : manifest_.files) {
+    // A name from a file may not lead out of the folder.
+    if (fs::path(file.name).filename() != file.name) fail(folder / kManifest, "names a file of another folder");
+    std::error_code error;
+    if (!fs::exists(folder / file.name, error)) fail(folder / file.name, "is missing");
+    files_.push_back(std::make_unique<SafetensorsReader>(folder / file.name, file.digest));
+  }
+  find_pieces(shapes, optimizer);
+}
+
+void Checkpoint::find_pieces(const plan::ModelShapes& shapes, config::Optimizer optimizer) {
+  std::map<std::string, int, std::less<>> numbers;
+  for (std::size_t i = 0; i < shapes.parameters.size(); ++i) numbers[shapes.parameters[i].name] = static_cast<int>(i);
+  for (auto& by_parameter : places_) by_parameter.resize(shapes.parameters.size());
+  for (const auto& file : files_) {
+    for (const SafeTensor& tensor : file->tensors()) {
+      const std::string_view name = tensor.name;
+      const std::size_t first = name.find('/'), last = name.rfind('/');
+      if (first == std::string_view::npos || first == last) continue;
+      const auto state = std::ranges::find(kStates, name.substr(0, first));
+      const auto number = numbers.find(name.substr(first + 1, last - first - 1));
+      const std::optional<std::int64_t> begin = number_in(name.substr(last + 1));
+      if (state == kStates.end() || number == numbers.end() || !begin) continue;
+      places_[static_cast<std::size_t>(state - kStates.begin())][static_cast<std::size_t>(number->second)].push_back(
+          {*begin, tensor.numel(), file.get(), &tensor});
+    }
+  }
+  for (const State state : states_of(optimizer)) {
+    for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
+      std::vector<Place>& places = places_[static_cast<std::size_t>(state)][i];
+      std::ranges::sort(places, {}, &Place::begin);
+      std::int64_t end = 0;
+      for (const Place& place : places) end = place.begin == end ? end + place.count : -1;
+      if (end != shapes.parameters[i].numel()) {
+        fail(folder_, fmt::format("does not hold all of {} of {}", to_string(state), shapes.parameters[i].name));
+      }
+    }
+  }
+}
+
+void Checkpoint::read(State state, int parameter, std::int64_t begin, std::span<float> out) const {
+  const std::vector<Place>& places = places_[static_cast<std::size_t>(state)][static_cast<std::size_t>(parameter)];
+  auto place = std::ranges::upper_bound(places, begin, {}, &Place::begin) - 1;
+  for (; !out.empty(); ++place) {
+    const std::int64_t offset = begin - place->begin;
+    const std::int64_t count = std::min(place->count - offset, static_cast<std::int64_t>(out.size()));
+    place->file->read(*place->tensor, offset, out.first(static_cast<std::size_t>(count)));
+    out = out.subspan(static_cast<std::size_t>(count));
+    begin += count;
+  }
+}
+
+void Checkpoint::verify() const {
+  for (const auto& file : files_) file->verify();
+}
+
+}  // namespace fsdpbench::engine

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "engine/safetensors.h"
+#include "plan/model_shapes.h"
+
+/// A training, so far, on disk: a folder `step-000000012` of one safetensors file a shard, and of a manifest, which is
+/// written last. A folder without one is no checkpoint. Everything is fp32 pieces of whole parameters, so that any
+/// mesh, strategy and layout finds its own part (docs/checkpoint.md).
+namespace fsdpbench::engine {
+
+/// What an optimizer step reads and writes of each parameter.
+enum class State : std::uint8_t { parameter, first_moment, second_moment };
+inline constexpr std::size_t kStateCount = 3;
+std::string_view to_string(State state);
+/// Those that an optimizer has.
+std::span<const State> states_of(config::Optimizer optimizer);
+
+/// How far a training is.
+struct TrainingPosition {
+  std::int64_t steps = 0;    ///< optimizer steps done
+  std::int64_t samples = 0;  ///< of the data, over all ranks and microbatches: the next one's number
+  bool operator==(const TrainingPosition&) const = default;
+};
+
+/// Elements [begin, begin + count) of a parameter (canonical index).
+struct StatePiece {
+  State state = State::parameter;
+  int parameter = 0;
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+};
+
+/// "shard-00002-of-00008.safetensors".
+std::string shard_file_name(int shard, int shards);
+/// The tensor that a piece is: "first_moment/blocks.0.attention.wq/4096", a row of `count` elements.
+SafeTensor tensor_of(const StatePiece& piece, const plan::ModelShapes& shapes);
+
+/// One file of a checkpoint, as the manifest lists it.
+struct ShardFile {
+  std::string name;
+  FileDigest digest;
+};
+
+struct Manifest {
+  static constexpr int kVersion = 1;
+  TrainingPosition position;
+  config::Optimizer optimizer = config::Optimizer::adamw;
+  std::vector<plan::ParameterShape> parameters;  ///< names and shapes, in canonical order
+  std::vector<ShardFile> files;
+};
+
+/// Folder of a checkpoint after `steps` steps, in `folder`.
+std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t steps);
+/// Makes a folder of complete shard files a checkpoint. Throws OutputError.
+void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
+/// So that a folder is no checkpoint until write_manifest(). Nothing, if there is none.
+void remove_manifest(const std::filesystem::path& folder);
+/// Throws ConfigError in one sentence.
+Manifest read_manifest(const std::filesystem::path& folder);
+
+/// The checkpoint that is meant by `given`: itself, or the one with most steps in it. Absent if there is none in a
+/// folder that exists (empty ones and parts of checkpoints count as none), or if nothing is there.
+std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& given);
+/// Removes all but the `keep` checkpoints with most steps, and what is left of others that were never completed, older
+/// than the newest. What cannot be removed stays.
+void remove_old_checkpoints(const std::filesystem::path& folder, int keep);
+
+/// One that is there, to be read. Thread-safe.
+class Checkpoint {
+ public:
+  /// Opens all of its files. Throws ConfigError in one sentence that names the file: no checkpoint, another model,
+  /// an optimizer of which it has no moments, a shard missing or damaged, a piece missing.
+  Checkpoint(const std::filesystem::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer);
+
+  const TrainingPosition& position() const { return manifest_.position; }
+  const Manifest& manifest() const { return manifest_; }
+  /// Elements [begin, begin + out.size()) of what `state` is of `parameter`.
+  void read(State state, int parameter, std::int64_t begin, std::span<float> out) const;
+  /// Reads every byte. Throws as read().
+  void verify() const;
+
+ private:
+  struct Place {
+    std::int64_t begin = 0, count = 0;  ///< of the parameter
+    const SafetensorsReader* file = nullptr;
+    const SafeTensor* tensor = nullptr;
+  };
+  void find_pieces(const plan::ModelShapes& shapes, config::Optimizer optimizer);
+
+  std::filesystem::path folder_;
+  Manifest manifest_;
+  std::vector<std::unique_ptr<SafetensorsReader>> files_;
+  std::array<std::vector<std::vector<Place>>, kStateCount> places_;  ///< by state and parameter, in order
+};
+
+}  // namespace fsdpbench::engine

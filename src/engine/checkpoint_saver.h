@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "engine/checkpoint.h"
+#include "engine/masters.h"
+#include "engine/setup.h"
+#include "launch/control_channel.h"
+
+namespace fsdpbench::engine {
+
+/// What one rank did for a checkpoint.
+struct SavedShard {
+  std::int64_t steps = 0;  ///< done when it was taken
+  FileDigest digest;
+  std::int64_t stall_ns = 0;  ///< that the rank's training stood still
+  std::int64_t write_ns = 0;  ///< from the first byte of the file until it was on disk
+};
+
+/// One checkpoint that was completed.
+struct SavedCheckpoint {
+  std::string folder;
+  std::int64_t steps = 0;
+  std::int64_t bytes = 0;     ///< of all files
+  std::int64_t stall_ns = 0;  ///< of the rank that stood still longest
+  std::int64_t write_ns = 0;  ///< of the file that took longest
+};
+
+/// Where ranks tell rank 0 that their file is there.
+class CheckpointBoard {
+ public:
+  virtual ~CheckpointBoard() = default;
+  /// From any thread of a rank.
+  virtual void report(int rank, const SavedShard& shard) = 0;
+  /// On rank 0: the next report of `rank`, if it is there; `wait`: it will come, in a job of processes after a while.
+  virtual std::optional<SavedShard> next(int rank, bool wait) = 0;
+};
+
+/// Ranks that are threads of this process; a report that will come is there.
+class ThreadCheckpointBoard : public CheckpointBoard {
+ public:
+  void report(int rank, const SavedShard& shard) override;
+  std::optional<SavedShard> next(int rank, bool wait) override;
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::vector<SavedShard>> reports_;
+};
+
+/// Ranks that are processes.
+class ChannelCheckpointBoard : public CheckpointBoard {
+ public:
+  /// `channel` must outlive it.
+  explicit ChannelCheckpointBoard(launch::ControlChannel& channel) : channel_(channel) {}
+  void report(int rank, const SavedShard& shard) override;
+  std::optional<SavedShard> next(int rank, bool wait) override;
+
+ private:
+  launch::ControlChannel& channel_;
+  ThreadCheckpointBoard own_;  // rank 0's: nobody sends to himself
+};
+
+/// Saves one rank's part of checkpoints, and on rank 0 completes them. A shard is saved by its first replica. Blocking,
+/// the rank goes on when its file is on disk. Asynchronous (checkpoint.asynchronous), it goes on when its state is
+/// copied; a thread writes meanwhile, and the next checkpoint waits for it. Of one rank, used by its thread alone.
+class CheckpointSaver {
+ public:
+  /// `start`: where the run began. All must outlive it.
+  CheckpointSaver(const Setup& setup, int rank, const Masters& masters, CheckpointBoard& board, TrainingPosition start);
+  ~CheckpointSaver();
+
+  /// After each step of the run: saves if it is time, and completes what can be. Throws what saving threw, also
+  /// earlier.
+  void after_step(std::int64_t steps_of_run);
+  /// After the last step: saves what was not, and waits until this rank's files are on disk.
+  void finish(std::int64_t steps_of_run);
+  /// Rank 0, after finish() on all ranks: completes the rest.
+  std::vector<SavedCheckpoint> complete();
+
+  /// Bytes of host memory that a rank needs to save: a copy of its shard if it goes on meanwhile.
+  static std::int64_t host_bytes(const config::RunConfig& config, const plan::Plan& plan);
+  /// Bytes of one checkpoint, over all ranks.
+  static std::int64_t file_bytes(const config::RunConfig& config, const plan::Plan& plan);
+
+ private:
+  using Take = std::function<void(std::span<const float>)>;
+  using ShowPiece = std::function<void(const Masters::Piece& piece, const Take& take)>;
+
+  TrainingPosition position(std::int64_t steps_of_run) const;
+  void save(std::int64_t steps_of_run);
+  /// Everything of the report but the stall.
+  SavedShard write(std::int64_t steps, const std::vector<Masters::Piece>& pieces, const ShowPiece& show) const;
+  void complete_ready(bool wait);
+  void join();
+
+  const Setup& setup_;
+  const int rank_;
+  const Masters& masters_;
+  CheckpointBoard& board_;
+  const TrainingPosition start_;
+  const std::filesystem::path folder_;
+  std::int64_t saved_ = 0;      // steps of the run when the last one was taken
+  std::vector<float> staging_;  // blocking
+  std::vector<float> copy_;     // asynchronous
+  std::thread writer_;
+  std::exception_ptr failure_;              // of writer_, read after it was joined
+  std::vector<TrainingPosition> expected_;  // rank 0: checkpoints that are not complete, the oldest first
+  std::vector<SavedShard> reported_;        // rank 0: of the oldest, by shard
+  std::vector<SavedCheckpoint> completed_;  // rank 0
+};
+
+}  // namespace fsdpbench::engine

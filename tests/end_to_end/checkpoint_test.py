@@ -1,0 +1,171 @@
+#!/usr/bin/python3
+"""A training that is saved, killed, damaged, and goes on.
+
+    checkpoint_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import program
+from program import CANNOT_WRITE, INTERRUPTED, PATIENCE_S, TINY, Program, sets
+
+SAVING = ["checkpoint.folder=saved", "checkpoint.every=2"]
+ALL = 8  # steps, the warm-up included
+
+
+def safetensors(path: Path) -> dict[str, list[float]]:
+    """Every tensor of a file, read as the format's own page describes it."""
+    content = path.read_bytes()
+    length = struct.unpack("<Q", content[:8])[0]
+    header = json.loads(content[8:8 + length])
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        assert entry["dtype"] == "F32" and entry["shape"] == [(end - begin) // 4], entry
+        tensors[name] = list(struct.unpack(f"<{(end - begin) // 4}f", content[begin:end]))
+    return tensors
+
+
+class Checkpoints(Program):
+    def train(self, out: str, *keys: str, steps: int = ALL, more: tuple[str, ...] = ()) -> dict:
+        self.call("run", self.profile, *sets(*TINY, f"train.steps={steps - 1}", *keys), *more, "--out", out, "-q")
+        return json.loads((self.folder / out / "result.json").read_text())
+
+    def checkpoints(self) -> list[Path]:
+        """The complete ones, the newest last."""
+        return sorted(path.parent for path in (self.folder / "saved").glob("step-*/manifest.json"))
+
+    def test_it_goes_on_to_the_same_parameters(self) -> None:
+        whole = self.train("whole")["train"]
+        first = self.train("first", *SAVING, steps=5)
+        self.assertEqual([saved["steps"] for saved in first["checkpoints"]], [2, 4, 5])
+        self.assertEqual([path.name for path in self.checkpoints()], ["step-000000004", "step-000000005"])
+        rest = self.train("rest", "fsdp.strategy=shard_grad_op", more=("--resume", "saved"))["train"]
+        self.assertEqual(rest["params_digest"], whole["params_digest"])
+        self.assertEqual(rest["began_after_step"], 5)
+        self.assertEqual(rest["loss"], whole["loss"][5:])
+        table = self.call("run", self.profile, *sets(*TINY, f"train.steps={ALL}", *SAVING), "--resume", "saved", "--out",
+                          "table").stdout
+        self.assertRegex(table, r"checkpoints +3 ")
+        self.assertRegex(table, r"checkpoint +\S+/saved/step-000000009  \(go on: --resume \S+/saved\)")
+
+    def test_the_files_hold_every_element_once(self) -> None:
+        self.train("first", *SAVING, steps=2)
+        manifest = json.loads((self.checkpoints()[-1] / "manifest.json").read_text())
+        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for file in manifest["files"]:
+            for name, values in safetensors(self.checkpoints()[-1] / file["name"]).items():
+                state, parameter, begin = name.split("/")
+                found.setdefault((state, parameter), []).append((int(begin), len(values)))
+        for parameter in manifest["parameters"]:
+            numel = 1
+            for size in parameter["shape"]:
+                numel *= size
+            for state in ("parameter", "first_moment", "second_moment"):
+                end = 0
+                for begin, count in sorted(found[state, parameter["name"]]):
+                    self.assertEqual(begin, end)
+                    end += count
+                self.assertEqual(end, numel)
+
+    def test_the_same_command_begins_goes_on_and_ends(self) -> None:
+        command = ("run", self.profile, *sets(*TINY, f"train.steps={ALL - 1}", *SAVING), "--resume", "saved")
+        begun = self.call(*command, "--out", "a")
+        self.assertIn("saved: no checkpoint yet; the training begins", begun.stderr)
+        shutil.rmtree(self.checkpoints()[-1])
+        self.assertIn("going on after step 6", self.call(*command, "--out", "b").stderr)
+        self.assertIn("this training has done 8 steps", self.error(*command, "--out", "c"))
+
+    def test_an_interrupted_run_saves_what_it_has_done(self) -> None:
+        process = self.start("run", self.profile, *sets(*TINY, "train.steps=100000", "checkpoint.folder=saved"), "--out",
+                             "out")
+        for line in process.stderr:
+            if line.startswith("step") and int(line.split()[1].split("/")[0]) >= 2:
+                break
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE_S)
+        self.assertEqual(process.returncode, INTERRUPTED)
+        done = json.loads((self.folder / "out/result.json").read_text())["train"]["steps_done"]
+        self.assertEqual([path.name for path in self.checkpoints()], [f"step-{done:09}"])
+
+    def test_killed_at_any_moment_the_newest_complete_one_loads(self) -> None:
+        keys = sets(*TINY, "train.steps=400", "checkpoint.folder=saved", "checkpoint.every=1", "checkpoint.keep=3")
+        chance = random.Random(20261122)
+        for moment in range(10):
+            asynchronous = sets(f"checkpoint.asynchronous={'true' if moment % 2 else 'false'}")
+            process = self.start("run", self.profile, *keys, *asynchronous, "--resume", "saved", "--out", f"killed-{moment}")
+            # At least one more checkpoint, then anywhere in a step or a save.
+            before = len(self.checkpoints()) and int(self.checkpoints()[-1].name[5:])
+            while process.poll() is None and not (self.checkpoints() and int(self.checkpoints()[-1].name[5:]) > before):
+                time.sleep(0.002)
+            time.sleep(chance.uniform(0, 0.02))
+            process.kill()
+            process.communicate(timeout=PATIENCE_S)
+            newest = self.checkpoints()[-1]
+            steps = int(newest.name[5:])
+            if steps >= 390:
+                break
+            # It loads, and is that of a training which never stopped.
+            here = sets(*TINY, f"train.steps={steps}")
+            rest = self.call("run", self.profile, *here, "--resume", "saved", "--out", f"rest-{moment}", "-q").stdout
+            if moment in (0, 4, 9):
+                self.assertIn(self.train(f"whole-{moment}", steps=steps + 1)["train"]["params_digest"], rest)
+
+    def test_what_is_damaged_is_named(self) -> None:
+        self.train("first", *SAVING, steps=4)
+        newest = self.checkpoints()[-1]
+        shard = newest / "shard-00001-of-00004.safetensors"
+        good = shard.read_bytes()
+        again = ("run", self.profile, *sets(*TINY, f"train.steps={ALL}"), "--resume", "saved", "--out", "again")
+        shard.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+        self.assertRegex(self.error(*again), r"shard-00001-of-00004.safetensors: is damaged: bytes 0 to \d+ are not those")
+        shard.write_bytes(good[:100])
+        self.assertRegex(self.error(*again), r"shard-00001\S+: has 100 bytes and was saved with \d+")
+        shard.unlink()
+        self.assertRegex(self.error(*again), r"shard-00001\S+: is missing")
+        shard.write_bytes(good)
+        self.assertRegex(self.error(*again, "--set", "model.ffn_width=32"), "is of another model: its parameter")
+        self.assertIn("there is no complete checkpoint", self.error(*again[:-4], "--resume", "nowhere", "--out", "again"))
+        (newest / "manifest.json").unlink()  # the one before it is complete
+        self.assertIn("going on after step 2", self.call(*again).stderr)
+
+    def test_where_nothing_can_be_written_nothing_is_promised(self) -> None:
+        self.write("saved", "a file where the folder should be")
+        error = self.error("run", self.profile, *sets(*TINY, *SAVING), "--out", "out", code=CANNOT_WRITE)
+        self.assertIn("saved/step-000000002: cannot make the folder", error)
+
+    def test_where_nothing_is_computed_nothing_is_saved(self) -> None:
+        emulated = ["emulate.link_gb_per_s=1", "emulate.compute_tflops=0.01"]
+        for backend in ("cpu", "virtual"):
+            keys = sets(*TINY, *SAVING, *emulated, f"device.backend={backend}")
+            done = self.call("run", self.profile, *keys, "--out", backend)
+            self.assertIn("[checkpoint] has no effect", done.stderr)
+        self.assertFalse((self.folder / "saved").exists())
+
+    def test_ranks_that_are_processes(self) -> None:
+        digest = self.train("threads", "mesh.ranks=2", steps=6)["train"]["params_digest"]
+        port = program.free_port()
+        for steps, out in ((3, "first"), (6, "rest")):
+            keys = sets(*TINY, f"train.steps={steps - 1}", *SAVING)
+            ranks = [subprocess.Popen([program.PROGRAM, "run", self.profile, *keys, "--resume", "saved", "--out", out],
+                                      env=program.environment(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2,
+                                                              MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
+                                      cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                     for rank in range(2)]
+            said = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+            self.assertEqual([rank.returncode for rank in ranks], [0, 0], said)
+        result = json.loads((self.folder / "rest/result.json").read_text())
+        self.assertEqual(result["train"]["params_digest"], digest)
+        self.assertEqual([saved["steps"] for saved in result["checkpoints"]], [4, 6])
+
+
+if __name__ == "__main__":
+    program.main()

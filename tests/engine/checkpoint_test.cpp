@@ -1,0 +1,259 @@
+// A training that goes on is the training that never stopped.
+#include "engine/checkpoint.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using config::Layout;
+using config::Optimizer;
+using config::RunConfig;
+using config::Strategy;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kBefore = 3, kAll = 7;
+
+/// Steps, none of them warm-up, so that what is left is easily said.
+RunConfig training(std::int64_t steps, std::int64_t ranks = 4) {
+  RunConfig c = testing::tiny_decoder();
+  c.mesh.ranks = ranks;
+  c.train.warmup = 0;
+  c.train.steps = steps;
+  return c;
+}
+
+RunConfig saving(RunConfig c, const TemporaryFolder& folder) {
+  c.checkpoint.folder = folder.path().string();
+  return c;
+}
+
+std::filesystem::path newest(const TemporaryFolder& folder) {
+  return newest_checkpoint(folder.path()).value();
+}
+
+plan::ModelShapes shapes_of(const RunConfig& c) { return plan::model_shapes(c.model); }
+
+/// The steps after the newest checkpoint in `folder`.
+Measurement gone_on(RunConfig c, const TemporaryFolder& folder) {
+  const Checkpoint checkpoint(newest(folder), shapes_of(c), c.train.optimizer);
+  c.train.steps -= checkpoint.position().steps;
+  RunHooks hooks;
+  hooks.resume = &checkpoint;
+  return testing::run_tiny(c, hooks);
+}
+
+struct Sharding {
+  const char* name;
+  void (*apply)(RunConfig&);
+};
+const std::vector<Sharding> kShardings{
+    {"full_shard per_param", [](RunConfig&) {}},
+    {"full_shard flat", [](RunConfig& c) { c.fsdp.layout = Layout::flat; }},
+    {"shard_grad_op", [](RunConfig& c) { c.fsdp.strategy = Strategy::shard_grad_op; }},
+    {"no_shard", [](RunConfig& c) { c.fsdp.strategy = Strategy::no_shard; }},
+    {"whole model", [](RunConfig& c) { c.fsdp.wrap.mode = config::Wrap::Mode::model; }},
+    {"replicated biases and norms", [](RunConfig& c) { c.fsdp.shard_threshold = 100; }},
+    {"persistent units", [](RunConfig& c) { c.fsdp.persistence_threshold = 1 << 20; }},
+};
+
+TEST(Checkpoint, AnyShardingGoesOnToTheSameBits) {
+  const Measurement whole = testing::run_tiny(training(kAll));
+  for (const Sharding& saved : kShardings) {
+    const TemporaryFolder folder;
+    RunConfig before = saving(training(kBefore), folder);
+    saved.apply(before);
+    EXPECT_EQ(testing::run_tiny(before).checkpoints.size(), 1U);
+    for (const Sharding& resumed : kShardings) {
+      RunConfig after = training(kAll);
+      resumed.apply(after);
+      const Measurement rest = gone_on(after, folder);
+      EXPECT_EQ(rest.parameters_digest, whole.parameters_digest) << saved.name << ", then " << resumed.name;
+      EXPECT_EQ(rest.began_at, (TrainingPosition{kBefore, kBefore * 4 * 2}));
+      ASSERT_EQ(rest.losses.size(), static_cast<std::size_t>(kAll - kBefore));
+      for (std::size_t i = 0; i < rest.losses.size(); ++i) {
+        EXPECT_EQ(rest.losses[i], whole.losses[i + kBefore])
+            << saved.name << ", then " << resumed.name << ", step " << i;
+      }
+    }
+  }
+}
+
+/// On other ranks with the same global batch only the order of sums differs.
+TEST(Checkpoint, OtherRanksGoOnWithinRounding) {
+  const TemporaryFolder folder;
+  (void)testing::run_tiny(saving(training(kBefore), folder));
+  const Measurement whole = testing::run_tiny(training(kAll));
+  for (const std::int64_t ranks : {1, 2, 8}) {
+    RunConfig after = training(kAll, ranks);
+    after.train.batch_per_rank = 8 / ranks;
+    const Measurement rest = gone_on(after, folder);
+    EXPECT_EQ(rest.began_at.samples, kBefore * 8);
+    for (std::size_t i = 0; i < rest.losses.size(); ++i) {
+      EXPECT_NEAR(rest.losses[i], whole.losses[i + kBefore], 1e-5 * whole.losses[i + kBefore]) << ranks << " ranks";
+    }
+  }
+  // As a run on these ranks that never stopped, if its own checkpoint is taken: bit by bit.
+  for (const std::int64_t ranks : {1, 3, 8}) {
+    const TemporaryFolder own;
+    (void)testing::run_tiny(saving(training(kBefore, ranks), own));
+    EXPECT_EQ(gone_on(training(kAll, ranks), own).parameters_digest,
+              testing::run_tiny(training(kAll, ranks)).parameters_digest)
+        << ranks;
+  }
+}
+
+TEST(Checkpoint, ReplicasSaveOnce) {
+  const TemporaryFolder folder;
+  RunConfig hybrid = saving(training(kBefore), folder);
+  hybrid.mesh.shard = 2;
+  hybrid.fsdp.strategy = Strategy::hybrid_shard;
+  const Measurement saved = testing::run_tiny(hybrid);
+  EXPECT_EQ(read_manifest(newest(folder)).files.size(), 2U);
+  hybrid.checkpoint = {};
+  hybrid.train.steps = kAll;
+  EXPECT_EQ(gone_on(hybrid, folder).parameters_digest, testing::run_tiny(hybrid).parameters_digest);
+}
+
+TEST(Checkpoint, WrittenBesideTheNextStepsItIsTheSame) {
+  const TemporaryFolder blocking, beside;
+  for (const auto* folder : {&blocking, &beside}) {
+    RunConfig c = saving(training(5), *folder);
+    c.checkpoint.every = 1;
+    c.checkpoint.keep = 5;
+    c.checkpoint.asynchronous = folder == &beside;
+    EXPECT_EQ(testing::run_tiny(c).checkpoints.size(), 5U);
+  }
+  for (std::int64_t step = 1; step <= 5; ++step) {
+    const Manifest a = read_manifest(step_folder(blocking.path(), step));
+    const Manifest b = read_manifest(step_folder(beside.path(), step));
+    ASSERT_EQ(a.files.size(), b.files.size());
+    for (std::size_t i = 0; i < a.files.size(); ++i) EXPECT_EQ(a.files[i].digest.blocks, b.files[i].digest.blocks);
+  }
+}
+
+TEST(Checkpoint, TheOldestGoesOnceTheNewestIsComplete) {
+  const TemporaryFolder folder;
+  RunConfig c = saving(training(7), folder);
+  c.checkpoint.every = 2;
+  c.checkpoint.keep = 2;
+  std::filesystem::create_directories(step_folder(folder.path(), 1));  // what a killed run has left
+  const Measurement m = testing::run_tiny(c);
+  ASSERT_EQ(m.checkpoints.size(), 4U);  // after 2, 4, 6 and, the last one, 7 steps
+  EXPECT_GT(m.checkpoints[0].bytes, 0);
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) left.push_back(entry.path().filename());
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre("step-000000006", "step-000000007"));
+  EXPECT_EQ(newest(folder), step_folder(folder.path(), 7));
+  remove_manifest(step_folder(folder.path(), 7));
+  EXPECT_EQ(newest(folder), step_folder(folder.path(), 6));
+}
+
+TEST(Checkpoint, EverySecondStepCountsFromTheTrainingsBeginning) {
+  const TemporaryFolder folder;
+  (void)testing::run_tiny(saving(training(3), folder));
+  RunConfig c = saving(training(8), folder);
+  c.checkpoint.every = 4;
+  std::vector<std::int64_t> steps;
+  for (const SavedCheckpoint& saved : gone_on(c, folder).checkpoints) steps.push_back(saved.steps);
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{4, 8}));
+}
+
+TEST(Checkpoint, WhatIsWrongIsSaidInASentence) {
+  const TemporaryFolder folder;
+  RunConfig c = saving(training(kBefore), folder);
+  (void)testing::run_tiny(c);
+  const std::filesystem::path saved = newest(folder);
+  const auto said = [&](const plan::ModelShapes& shapes, Optimizer optimizer = Optimizer::adamw) -> std::string {
+    try {
+      Checkpoint(saved, shapes, optimizer).verify();
+      return "";
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  const plan::ModelShapes shapes = shapes_of(c);
+  EXPECT_EQ(said(shapes), "");
+  EXPECT_EQ(said(shapes, Optimizer::sgd), "");  // moments that are not needed do no harm
+
+  RunConfig other = c;
+  other.model.ffn_width = 40;
+  EXPECT_THAT(said(shapes_of(other)), HasSubstr("is of another model: its parameter"));
+  other = c;
+  other.model.layers = 2;
+  EXPECT_THAT(said(shapes_of(other)), HasSubstr("is of another model"));
+
+  const std::filesystem::path shard = saved / shard_file_name(2, 4);
+  std::filesystem::rename(shard, saved / "aside");
+  EXPECT_THAT(said(shapes), HasSubstr("shard-00002-of-00004.safetensors: is missing"));
+  std::filesystem::copy_file(saved / shard_file_name(1, 4), shard);
+  EXPECT_THAT(said(shapes), HasSubstr("shard-00002-of-00004.safetensors: "));  // another shard in its place
+  std::filesystem::remove(shard);
+  std::filesystem::rename(saved / "aside", shard);
+  EXPECT_EQ(said(shapes), "");
+
+  std::fstream file(shard, std::ios::binary | std::ios::in | std::ios::out);
+  file.seekp(-1, std::ios::end);
+  const int last = file.peek();
+  file.seekp(-1, std::ios::end);
+  file.put(static_cast<char>(last ^ 1));
+  file.close();
+  EXPECT_THAT(said(shapes), HasSubstr("is damaged: bytes 0 to "));
+}
+
+TEST(Checkpoint, ADamagedManifestIsSaidInASentence) {
+  const TemporaryFolder folder;
+  RunConfig c = saving(training(1, 2), folder);
+  (void)testing::run_tiny(c);
+  const std::filesystem::path saved = newest(folder), path = saved / "manifest.json";
+  std::ifstream in(path);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const auto said = [&](const std::string& from, const std::string& to) -> std::string {
+    std::string changed = text;
+    changed.replace(changed.find(from), from.size(), to);
+    std::ofstream(path) << changed;
+    try {
+      Checkpoint(saved, shapes_of(c), c.train.optimizer).verify();
+      return "";
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(said("\"version\"", "\"version\""), "");
+  EXPECT_THAT(said("fsdpbench checkpoint", "another"), HasSubstr("is no manifest of a checkpoint"));
+  EXPECT_THAT(said("\"version\": 1", "\"version\": 9"), HasSubstr("has version 9, and this program reads version 1"));
+  EXPECT_THAT(said("\"samples\"", "\"simples\""), HasSubstr("is damaged"));
+  EXPECT_THAT(said("\"steps\": 1", "\"steps\": -1"), HasSubstr("is damaged"));
+  EXPECT_THAT(said("\"adamw\"", "\"adam\""), HasSubstr("is damaged"));
+  EXPECT_THAT(said("shard-00001", "../shard-1"), HasSubstr("another folder"));
+  EXPECT_THAT(said("\"bytes\": ", "\"bytes\": 1"), HasSubstr("was saved with"));
+  EXPECT_THAT(said("{", "["), HasSubstr("is no manifest"));
+  std::filesystem::remove(path);
+  EXPECT_THROW(read_manifest(saved), ConfigError);
+  EXPECT_FALSE(newest_checkpoint(folder.path()));
+  EXPECT_FALSE(newest_checkpoint(folder.path() / "nowhere"));
+}
+
+TEST(Checkpoint, MomentsThatWereNotSavedAreMissed) {
+  const TemporaryFolder folder;
+  RunConfig c = saving(training(kBefore), folder);
+  c.train.optimizer = Optimizer::sgd;
+  (void)testing::run_tiny(c);
+  EXPECT_THROW(Checkpoint(newest(folder), shapes_of(c), Optimizer::adamw), ConfigError);
+  c.train.steps = kAll;
+  c.checkpoint = {};
+  EXPECT_EQ(gone_on(c, folder).parameters_digest, testing::run_tiny(c).parameters_digest);
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine
