@@ -27,7 +27,7 @@ constexpr std::array<std::string_view, 6> kOtherRun{"model.", "simulate.",  "dev
 /// Which kernels run: told only where a rate stands for them.
 constexpr std::array<std::string_view, 3> kOtherKernels{"fsdp.param_dtype", "fsdp.fp8_products",
                                                         "fsdp.recompute_share"};
-constexpr std::array<std::string_view, 13> kNoEffect{"train.steps",
+constexpr std::array<std::string_view, 14> kNoEffect{"train.steps",
                                                      "train.warmup",
                                                      "train.seed",
                                                      "train.learning_rate",
@@ -37,6 +37,7 @@ constexpr std::array<std::string_view, 13> kNoEffect{"train.steps",
                                                      "train.weight_decay",
                                                      "data.path",
                                                      "trace.ranks",
+                                                     "checkpoint.",
                                                      "inject.poison_freed_memory",
                                                      "fsdp.gradient_divide_factor",
                                                      "fsdp.preset"};
