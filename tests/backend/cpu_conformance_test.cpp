@@ -1,5 +1,6 @@
 #include "backend/conformance.h"
 #include "backend/copy_backend.h"
+#include "backend/failure_conformance.h"
 
 namespace fsdpbench::backend {
 namespace {

@@ -1,5 +1,6 @@
 #include "backend/conformance.h"
 #include "backend/cpu_processes.h"
+#include "backend/failure_conformance.h"
 
 namespace fsdpbench::backend {
 namespace {

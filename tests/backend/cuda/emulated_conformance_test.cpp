@@ -2,6 +2,7 @@
 
 #include "backend/conformance.h"
 #include "backend/cuda/cuda_backend.h"
+#include "backend/failure_conformance.h"
 
 namespace fsdpbench::backend {
 
