@@ -14,7 +14,7 @@ namespace titan {
 using ReshardMode = config::ReshardAfterForward::Mode;
 
 /// "default", "always" or "never".
-std::string_view reshard_word(const ExportSource& s) {
+std::string_view reshard_setting(const ExportSource& s) {
   if (s.fsdp().reshard_after_forward.mode == ReshardMode::always) return "always";
   return frees_after_forward(s) ? "default" : "never";
 }
@@ -160,7 +160,7 @@ fsdp_reshard_after_forward = "{}"
 [activation_checkpoint]
 )",
                                  train.batch_per_rank, global_batch(s), train.seq_len, max_norm(s), mixed_precision(s),
-                                 s.config.mesh.replicate, s.config.mesh.shard, reshard_word(s));
+                                 s.config.mesh.replicate, s.config.mesh.shard, reshard_setting(s));
   if (!fsdp.activation_checkpointing) {
     text += "mode = \"none\"\n";
   } else if (fsdp.checkpoint_every == 1) {
@@ -184,7 +184,7 @@ std::string arguments(const ExportSource& s) {
       "--parallelism.data_parallel_replicate_degree={}\n--parallelism.data_parallel_shard_degree={}\n"
       "--parallelism.fsdp_reshard_after_forward={}\n",
       train.batch_per_rank, global_batch(s), train.seq_len, max_norm(s), mixed_precision(s), s.config.mesh.replicate,
-      s.config.mesh.shard, reshard_word(s));
+      s.config.mesh.shard, reshard_setting(s));
   if (s.config.nccl.register_buffers == config::NcclRegister::window) text += "--parallelism.enable_fsdp_symm_mem\n";
   return text + fmt::format("activation_checkpoint:{}\n", s.fsdp().activation_checkpointing ? "full" : "none");
 }
