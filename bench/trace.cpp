@@ -1,7 +1,7 @@
 // What tracing costs: a record (should be at most 40 ns), a step with it and without it, taken in turns (at most 1 %);
-// and how fast the files are written (at least 200 MB/s of JSON), ten million records in bounded memory included. A busy
-// machine slows all alike: MB/s_of_cpu counts the writer's own time, and plain_write is the share of the time that as
-// many bytes take without being made, in the same run.
+// and how fast the files are written (at least 200 MB/s of JSON), ten million records in bounded memory included. A
+// busy machine slows all alike: MB/s_of_cpu counts the writer's own time, and plain_write is the share of the time that
+// as many bytes take without being made, in the same run.
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
@@ -13,11 +13,11 @@
 
 #include "backend/cpu/backend.h"
 #include "base/clock.h"
-#include "tracing_cost.h"
 #include "trace/merged_writer.h"
 #include "trace/nvtx_range.h"
 #include "trace/rank_writer.h"
 #include "trace/validate.h"
+#include "tracing_cost.h"
 
 namespace fsdpbench {
 namespace {
@@ -65,11 +65,14 @@ class SyntheticStep {
       const std::int64_t start = begin + 20'000 + 9'876 * i;
       records_[static_cast<std::size_t>(i)] = {number, i, issued, start, start + 9'123, i % 4 == 0 ? start + 100 : 0};
     }
-    for (std::size_t i = 0; i < memory_.size(); ++i) memory_[i] = {begin + 4'000 * static_cast<std::int64_t>(i), {1, 2, 3, 4, 5, 6}, 100};
+    for (std::size_t i = 0; i < memory_.size(); ++i)
+      memory_[i] = {begin + 4'000 * static_cast<std::int64_t>(i), {1, 2, 3, 4, 5, 6}, 100};
     return {number, {begin, begin + kStep}, records_, memory_, {}, {}};
   }
   trace::LabelOf label() const {
-    return [this](std::int32_t, std::int32_t op) -> const trace::OpLabel& { return labels_[static_cast<std::size_t>(op)]; };
+    return [this](std::int32_t, std::int32_t op) -> const trace::OpLabel& {
+      return labels_[static_cast<std::size_t>(op)];
+    };
   }
 
  private:
@@ -215,9 +218,9 @@ void validate_file(benchmark::State& state) {
   for (auto _ : state) {
     if (!trace::validate_file(file.path()).ok()) state.SkipWithError("findings");
   }
-  state.counters["MB/s"] =
-      benchmark::Counter(static_cast<double>(std::filesystem::file_size(file.path())) * 1e-6 * static_cast<double>(state.iterations()),
-                         benchmark::Counter::kIsRate);
+  state.counters["MB/s"] = benchmark::Counter(
+      static_cast<double>(std::filesystem::file_size(file.path())) * 1e-6 * static_cast<double>(state.iterations()),
+      benchmark::Counter::kIsRate);
 }
 BENCHMARK(validate_file)->Unit(benchmark::kMillisecond)->UseRealTime();
 

@@ -21,7 +21,8 @@ class Calibrator {
   /// from the arrival of its last peer. `host`: measured_host() of the same run.
   void add(const MeasuredTimes& run, const HostCosts& host);
   /// At least one run. `machine`, `revision` and `misses` are left to the caller: the last with what a walk by the
-  /// calibration says of its own runs (`misses` empty: that walks are right if their ops are). The same runs give the same calibration.
+  /// calibration says of its own runs (`misses` empty: that walks are right if their ops are). The same runs give the
+  /// same calibration.
   ///
   /// [Note: refits]
   /// How sure a line is, is found by drawing other measurements that might have been made: each op's median is put

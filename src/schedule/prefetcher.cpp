@@ -96,9 +96,9 @@ void Prefetcher::prefetch_backward(int u) {
   if (deep || prefetch().mode == Prefetch::Mode::pre) prefetch_across(u);
 }
 
-// FSDP2 (FSDP1 has no such setting) forgets the order of units where a backward ends as the last one. Otherwise the next microbatch's units follow
-// on, and before its first one stands the last one of the microbatch before; a root with parameters stands between
-// them.
+// FSDP2 (FSDP1 has no such setting) forgets the order of units where a backward ends as the last one. Otherwise the
+// next microbatch's units follow on, and before its first one stands the last one of the microbatch before; a root with
+// parameters stands between them.
 void Prefetcher::prefetch_across(int u) {
   const int last = static_cast<int>(builder_.plan.units.size()) - 1;
   const config::Fsdp& fsdp = builder_.policy.fsdp;

@@ -335,8 +335,12 @@ class EventsReader {
   /// What is in the window is no whole value: the file has ended, or the value is too long. Always false.
   bool unfinished(std::string_view before, std::string_view text) {
     const Diagnosis diagnosis(fmt::format("{}{}", before, text));
-    if (window_.ended())
-      return list_form_ && diagnosis.ended_early() ? false : invalid(before, text);  // may be cut off
+    if (window_.ended()) {
+      // Who writes the list while a program runs may be killed in the middle of an event, and only there.
+      const std::size_t first = text.find_first_not_of(" \n\r\t");
+      const bool in_an_event = first == std::string_view::npos || text[first] == '{';
+      return list_form_ && in_an_event && diagnosis.ended_early() ? false : invalid(before, text);
+    }
     if (!diagnosis.valid() && diagnosis.byte() < before.size() + text.size()) return invalid(before, text);
     findings_.add(Rule::limit, std::nullopt,
                   fmt::format("A text, a number or another value of the file has more than {} MiB; the file was not "

@@ -211,8 +211,9 @@ void TrackRules::check_flow_points(const TrackSlices& track) {
     } else if (point.ph == 'f' && point.enclosing && !inside) {
       findings_.add(Rule::flow_slice, point.event, "An arrow ends where its track has no slice.");
     } else if (point.ph == 'f' && !point.enclosing && begins_here) {
-      findings_.add(Rule::flow_slice, point.event,
-                    "An arrow that ends where a slice begins goes to the next slice; bp \"e\" would bind it to this one.");
+      findings_.add(
+          Rule::flow_slice, point.event,
+          "An arrow that ends where a slice begins goes to the next slice; bp \"e\" would bind it to this one.");
     }
   }
 }
@@ -232,7 +233,8 @@ void TrackRules::check_flows() {
 
 void TrackRules::finish() {
   for (auto& [key, track] : tracks_) {
-    for (const auto& [time, event] : track.open) findings_.add(Rule::begin_end, event, "A B begins a slice that no E ends.");
+    for (const auto& [time, event] : track.open)
+      findings_.add(Rule::begin_end, event, "A B begins a slice that no E ends.");
     check_nesting(track.slices);
     check_flow_points(track);
   }

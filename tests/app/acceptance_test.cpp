@@ -66,8 +66,8 @@ Trial trial_with_exposed(double share) {
 }
 
 const Judgement* judgement(const AcceptanceReport& report, const std::string& rule, Verdict verdict) {
-  const auto found = std::ranges::find_if(
-      report.judgements, [&](const Judgement& j) { return j.rule == rule && j.verdict == verdict; });
+  const auto found = std::ranges::find_if(report.judgements,
+                                          [&](const Judgement& j) { return j.rule == rule && j.verdict == verdict; });
   return found == report.judgements.end() ? nullptr : &*found;
 }
 

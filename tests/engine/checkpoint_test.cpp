@@ -38,9 +38,7 @@ RunConfig saving(RunConfig c, const TemporaryFolder& folder) {
   return c;
 }
 
-std::filesystem::path newest(const TemporaryFolder& folder) {
-  return newest_checkpoint(folder.path()).value();
-}
+std::filesystem::path newest(const TemporaryFolder& folder) { return newest_checkpoint(folder.path()).value(); }
 
 plan::ModelShapes shapes_of(const RunConfig& c) { return plan::model_shapes(c.model); }
 

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 #include <set>
 

@@ -137,7 +137,8 @@ int in_job(const launch::Placement& placement, bool quiet, const std::function<i
   Job job(placement);
   const KeepingWhatIsDone keeping(!job.leads() || quiet);
   try {
-    if (!job.leads()) return serve(job, {{kCollectivesService, serve_collectives}, {kAcceptanceService, serve_acceptance}});
+    if (!job.leads())
+      return serve(job, {{kCollectivesService, serve_collectives}, {kAcceptanceService, serve_acceptance}});
     console().info(job.headline());
     const int code = lead(job);
     announce_end(job, code);
