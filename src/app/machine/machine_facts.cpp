@@ -17,8 +17,8 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "base/bytes.h"
@@ -89,10 +89,12 @@ std::string find_program(const std::string& name, const char* elsewhere, const c
 std::string ask_toolkit() {
   const std::string nvcc = find_program("nvcc", "/usr/local", "cuda");
   if (nvcc.empty()) return "There is no CUDA toolkit (no nvcc on PATH nor under /usr/local/cuda*).";
-  std::smatch release;
+  constexpr std::string_view kRelease = "release ";
   const std::string text = version_text(nvcc);
-  return std::regex_search(text, release, std::regex("release [0-9.]+")) ? fmt::format("{}, {}", release.str(), nvcc)
-                                                                         : nvcc;
+  const std::size_t at = text.find(kRelease);
+  if (at == std::string::npos) return nvcc;
+  const std::size_t end = text.find_first_not_of("0123456789.", at + kRelease.size());
+  return fmt::format("{}, {}", text.substr(at, end - at), nvcc);
 }
 
 std::string ask_mpi() {
