@@ -178,12 +178,7 @@ void SafetensorsReader::verify_block(std::size_t block) const {
   if (verified_->block[block].load(std::memory_order_relaxed)) return;
   const std::int64_t begin = static_cast<std::int64_t>(block) * FileDigest::kBlockBytes;
   std::vector<std::byte> bytes(static_cast<std::size_t>(std::min(FileDigest::kBlockBytes, bytes_ - begin)));
-  for (std::size_t done = 0; done < bytes.size();) {
-    const ssize_t got = ::pread(file_, bytes.data() + done, bytes.size() - done, begin + static_cast<off_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) fail(fmt::format("cannot be read: {}", got < 0 ? std::strerror(errno) : "it became shorter"));
-    done += static_cast<std::size_t>(got);
-  }
+  read_unverified(begin, bytes);
   if (XXH3_64bits(bytes.data(), bytes.size()) != digest_->blocks[block]) {
     fail(fmt::format("is damaged: bytes {} to {} are not those that were saved", begin,
                      begin + static_cast<std::int64_t>(bytes.size()) - 1));
@@ -198,6 +193,10 @@ void SafetensorsReader::read_bytes(std::int64_t begin, std::span<std::byte> out)
       verify_block(static_cast<std::size_t>(block));
     }
   }
+  read_unverified(begin, out);
+}
+
+void SafetensorsReader::read_unverified(std::int64_t begin, std::span<std::byte> out) const {
   for (std::size_t done = 0; done < out.size();) {
     const ssize_t got = ::pread(file_, out.data() + done, out.size() - done, begin + static_cast<off_t>(done));
     if (got < 0 && errno == EINTR) continue;

@@ -98,15 +98,7 @@ void reorder(RunConfig& c, std::mt19937& random) {
   using namespace config;  // NOLINT: nothing here but settings
   Fsdp& f = c.fsdp;
   f.strategy = pick(random, {Strategy::shard_grad_op, Strategy::full_shard});
-  f.forward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::implicit, Prefetch::Mode::explicit_}),
-                        pick(random, {1, 2})};
-  f.backward_prefetch = {
-      pick(random, {Prefetch::Mode::none, Prefetch::Mode::post, Prefetch::Mode::pre, Prefetch::Mode::explicit_}),
-      pick(random, {1, 2})};
-  f.all_gather_limit = {pick(random, {AllGatherLimit::Mode::unlimited, AllGatherLimit::Mode::fsdp1_queue,
-                                      AllGatherLimit::Mode::fsdp2_event, AllGatherLimit::Mode::strict}),
-                        pick(random, {1, 2, 3}), 0};
-  f.reduce_scatter_buffers = pick(random, {0, 1, 2});
+  testing::reorder(random, f);
   if (pick(random, {false, true})) testing::other_engines(random, f);
   f.reduce_by = ReduceBy::reduce_scatter;
   f.head_unit = false;  // these two change what lies in a block of numbers

@@ -22,15 +22,7 @@ void randomize(RunConfig& c, std::mt19937& random) {
   Fsdp& f = c.fsdp;
   f.strategy = pick(random, {Strategy::no_shard, Strategy::shard_grad_op, Strategy::full_shard, Strategy::full_shard});
   f.layout = pick(random, {Layout::flat, Layout::per_param});
-  f.forward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::implicit, Prefetch::Mode::explicit_}),
-                        pick(random, {1, 2})};
-  f.backward_prefetch = {
-      pick(random, {Prefetch::Mode::none, Prefetch::Mode::post, Prefetch::Mode::pre, Prefetch::Mode::explicit_}),
-      pick(random, {1, 2})};
-  f.all_gather_limit = {pick(random, {AllGatherLimit::Mode::unlimited, AllGatherLimit::Mode::fsdp1_queue,
-                                      AllGatherLimit::Mode::fsdp2_event, AllGatherLimit::Mode::strict}),
-                        pick(random, {1, 2, 3}), 0};
-  f.reduce_scatter_buffers = pick(random, {0, 1, 2});
+  testing::reorder(random, f);
   f.separate_reduce_scatter_comm = pick(random, {false, true});
   f.activation_checkpointing = pick(random, {false, true});
   f.shard_threshold = pick<std::int64_t>(random, {0, 30, 700});

@@ -195,26 +195,15 @@ def run(cases):
     return found
 
 
+LINES = ("steps", "script")
+
+
 def write(path, cases):
-    """As record.write(): lines of steps and of scripts are stored once."""
-    numbered = {}
-    rows = []
-    for case in cases:
-        number = lambda lines: [numbered.setdefault(line, len(numbered)) for line in lines]
-        rows.append({**case, "steps": number(case["steps"]), "script": number(case["script"].split("\n"))})
-    with open(path, "w") as out:
-        out.write('{"pytorch": "%s",\n "lines": [\n  ' % record.VERSION)
-        out.write(",\n  ".join(json.dumps(line) for line in numbered))
-        out.write('],\n "cases": [\n  ')
-        out.write(",\n  ".join(json.dumps(row) for row in rows))
-        out.write("]}\n")
+    record.write(path, [{**case, "script": case["script"].split("\n")} for case in cases], LINES)
 
 
 def stored(path):
-    with open(path) as file:
-        content = json.load(file)
-    text = lambda numbers: [content["lines"][i] for i in numbers]
-    return [{**row, "steps": text(row["steps"]), "script": "\n".join(text(row["script"]))} for row in content["cases"]]
+    return [{**case, "script": "\n".join(case["script"])} for case in record.stored(path, LINES)]
 
 
 def exactly_said(script):

@@ -293,30 +293,25 @@ def record(cases):
     return found
 
 
-def write(path, cases):
-    """Lines that several cases share are stored once."""
-    lines = []
-    number = {}
-    rows = []
-    for found in cases:
-        for line in found["steps"]:
-            if line not in number:
-                number[line] = len(lines)
-                lines.append(line)
-        rows.append({**found, "steps": [number[line] for line in found["steps"]]})
+def write(path, cases, keys=("steps",)):
+    """`keys` of a case are lists of lines; those that several share are stored once."""
+    numbers = {}
+    number = lambda lines: [numbers.setdefault(line, len(numbers)) for line in lines]
+    rows = [{**case, **{key: number(case[key]) for key in keys}} for case in cases]
     with open(path, "w") as out:
         out.write('{"pytorch": "%s",\n "lines": [\n  ' % VERSION)
-        out.write(",\n  ".join(json.dumps(line) for line in lines))
+        out.write(",\n  ".join(json.dumps(line) for line in numbers))
         out.write('],\n "cases": [\n  ')
         out.write(",\n  ".join(json.dumps(row) for row in rows))
         out.write("]}\n")
 
 
-def stored(path):
-    """Cases as record() gives them."""
+def stored(path, keys=("steps",)):
+    """What write() was given."""
     with open(path) as file:
         content = json.load(file)
-    return [{**row, "steps": [content["lines"][i] for i in row["steps"]]} for row in content["cases"]]
+    lines = lambda numbers: [content["lines"][i] for i in numbers]
+    return [{**row, **{key: lines(row[key]) for key in keys}} for row in content["cases"]]
 
 
 def check(path, every):

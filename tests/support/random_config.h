@@ -12,6 +12,20 @@ inline T pick(std::mt19937& random, std::initializer_list<T> values) {
   return values.begin()[std::uniform_int_distribution<std::size_t>(0, values.size() - 1)(random)];
 }
 
+/// What changes the order of ops and no number, of the keys that FSDP1 and FSDP2 have.
+inline void reorder(std::mt19937& random, config::Fsdp& f) {
+  using namespace config;  // NOLINT: nothing here but settings
+  f.forward_prefetch = {pick(random, {Prefetch::Mode::none, Prefetch::Mode::implicit, Prefetch::Mode::explicit_}),
+                        pick(random, {1, 2})};
+  f.backward_prefetch = {
+      pick(random, {Prefetch::Mode::none, Prefetch::Mode::post, Prefetch::Mode::pre, Prefetch::Mode::explicit_}),
+      pick(random, {1, 2})};
+  f.all_gather_limit = {pick(random, {AllGatherLimit::Mode::unlimited, AllGatherLimit::Mode::fsdp1_queue,
+                                      AllGatherLimit::Mode::fsdp2_event, AllGatherLimit::Mode::strict}),
+                        pick(random, {1, 2, 3}), 0};
+  f.reduce_scatter_buffers = pick(random, {0, 1, 2});
+}
+
 /// Words of engines other than PyTorch's.
 inline void other_engines(std::mt19937& random, config::Fsdp& f) {
   using namespace config;  // NOLINT: this function is nothing but enumerators
