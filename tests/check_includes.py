@@ -27,7 +27,7 @@ APP_ROOMS = {
     "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/export", "app/collectives", "app/acceptance", "app/job"],
     "app": ["app/console", "app/machine", "app/collectives", "app/job", "app/commands"],
 }
-BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "tune", "engine"]
+BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "foreign", "tune", "engine"]
 # Everything may include base and itself. A name with a slash is a single header, others are whole folders.
 MAY_INCLUDE = {
     "base": [],
@@ -50,6 +50,7 @@ MAY_INCLUDE = {
     "metrics": ["replay", "trace", "schedule", "plan", "config/run_config.h"],
     "tune": ["metrics", "replay", "schedule", "plan", "config"],
     "accept": ["metrics"],
+    "foreign": ["metrics", "replay", "trace", "schedule", "plan", "config"],
     "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/cluster.h", "config/calibration.h"],
     **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdpbench::foreign {
+
+// Traces of other people's programs, as their profilers wrote them: what ran, where and when, with nothing yet said
+// about what it was for. One JobTrace holds all ranks; a reader (kineto_reader.h) makes it, recognition and explanation
+// read it. Times are nanoseconds on the file's own clock, moved so that all ranks of a job share one where the files
+// tell how. Indices are into the vectors of the same RankRows; -1 is none.
+
+/// What the device did in a row.
+enum class Activity : std::uint8_t { computation, collective, copy, fill };
+std::string_view to_string(Activity kind);
+
+/// What a collective does. `other`: a kernel of a collectives' library that does not tell.
+enum class Communication : std::uint8_t {
+  all_gather,
+  reduce_scatter,
+  all_reduce,
+  all_to_all,
+  broadcast,
+  reduce,
+  gather,
+  scatter,
+  send,
+  receive,
+  barrier,
+  other,
+};
+/// "all_gather"
+std::string_view to_string(Communication kind);
+
+/// What a profiler knows of a collective, from the row of the device or of the host's call. What it does not is -1, "".
+struct CollectiveFacts {
+  Communication kind = Communication::other;
+  std::int64_t elements_in = -1, elements_out = -1;  ///< of this rank
+  std::string dtype;                                 ///< as c10 names them: "BFloat16"
+  std::int32_t group = -1;                           ///< into RankRows::groups
+  std::int64_t sequence = -1;                        ///< number of it on its communicator
+};
+
+/// One kernel, copy or fill on the device. Of a program without a device (gloo): the host's ops that compute, and the
+/// collectives of the communicator's threads.
+struct DeviceRow {
+  std::int64_t begin_ns = 0, end_ns = 0;
+  std::int32_t stream = 0;       ///< into RankRows::streams
+  std::int32_t name = 0;         ///< into RankRows::names
+  std::int32_t launch = -1;      ///< into RankRows::host: the call that launched it
+  std::int32_t collective = -1;  ///< into RankRows::collectives
+  Activity kind = Activity::computation;
+  std::int64_t bytes = -1;  ///< of copies and fills
+};
+
+/// What the host did in a row.
+enum class HostWork : std::uint8_t {
+  op,           ///< cpu_op: "aten::mm"
+  annotation,   ///< user_annotation: "ProfilerStep#5", "FSDP::pre_forward (layers.0)"
+  function,     ///< python_function
+  launch,       ///< a call of the runtime or the driver that starts work
+  synchronise,  ///< one that waits for the device
+  runtime,      ///< another one: an allocation, an event
+};
+
+struct HostRow {
+  std::int64_t begin_ns = 0, end_ns = 0;
+  std::int32_t thread = 0;       ///< into RankRows::threads
+  std::int32_t name = 0;         ///< into RankRows::names
+  std::int32_t parent = -1;      ///< into RankRows::host: the row of the same thread that encloses it most closely
+  std::int32_t collective = -1;  ///< into RankRows::collectives: record_param_comms
+  HostWork kind = HostWork::op;
+};
+
+/// A stream waits for another (cuda_sync's "Stream Wait Event"), from the moment that the host asked for it.
+struct StreamWait {
+  std::int64_t asked_ns = 0;
+  std::int32_t stream = -1, on_stream = -1;  ///< into RankRows::streams
+};
+
+struct Stream {
+  std::int64_t device = 0, id = 0;
+};
+
+struct Group {
+  std::string name, description;
+  std::int64_t size = -1;
+  std::vector<int> ranks;  ///< empty: not told
+};
+
+struct MemoryRow {
+  std::int64_t time_ns = 0;
+  std::int64_t allocated = -1, reserved = -1;
+};
+
+/// A step as the profiler was told ("ProfilerStep#N"), on the host.
+struct StepMark {
+  std::int64_t number = 0;
+  std::int64_t begin_ns = 0, end_ns = 0;
+};
+
+/// One rank's file. Rows are in order of their begin.
+struct RankRows {
+  std::string file;
+  int rank = 0;
+  bool rank_told = false;  ///< else it is the file's place among the files
+  std::optional<int> world_size;
+  std::string backend;       ///< "nccl"; "" if not told
+  std::string device_model;  ///< "NVIDIA H100 80GB HBM3"; "" if not told
+  std::int64_t schema = -1;  ///< kineto's schemaVersion
+  std::vector<std::string> names;
+  std::vector<Stream> streams;
+  std::vector<std::int64_t> threads;  ///< their ids
+  std::vector<Group> groups;
+  std::vector<CollectiveFacts> collectives;
+  std::vector<DeviceRow> device;
+  std::vector<HostRow> host;
+  std::vector<StreamWait> waits;
+  std::vector<MemoryRow> memory;
+  std::vector<StepMark> steps;
+  std::vector<std::string> notes;  ///< what was missing, cut off or mended, a sentence each
+};
+
+struct JobTrace {
+  std::vector<RankRows> ranks;     ///< by rank
+  bool shared_clock = false;       ///< the files told how their clocks relate (baseTimeNanoseconds, one machine)
+  std::vector<std::string> notes;  ///< about the files together: a rank is missing
+};
+
+}  // namespace fsdpbench::foreign
