@@ -82,6 +82,7 @@ peer: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/instal
 	@$(QUIETLY) build/build.log cmake --build build --target peer_test fsdpbench
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded && $(abspath $(PEER_PYTHON)) -B -Wignore train.py recorded
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded $(abspath build/bin/fsdpbench)
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiled.py recorded
 	build/bin/peer_test
 
 # Each sixth configuration once more, against what is stored.

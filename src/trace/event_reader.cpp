@@ -8,9 +8,9 @@
 #include <cmath>
 #include <istream>
 #include <limits>
-#include <nlohmann/json.hpp>
 
 #include "trace/fields.h"
+#include "trace/json_diagnosis.h"
 #include "trace/json_window.h"
 
 namespace fsdpbench::trace {
@@ -18,57 +18,10 @@ namespace {
 
 namespace ondemand = simdjson::ondemand;
 
-constexpr std::size_t kMostText = 1 << 16;     // of one text that is kept
-constexpr std::size_t kMostMembers = 1 << 10;  // of one object that are kept
-constexpr int kMostDepth = 1000;               // of brackets in brackets
-
-/// Where and why a text is no JSON. simdjson is fast and says neither, so what it refuses is read once more.
-class Diagnosis final : public nlohmann::json_sax<nlohmann::json> {
- public:
-  explicit Diagnosis(const std::string& text) { nlohmann::json::sax_parse(text, this); }
-
-  bool valid() const { return what_.empty(); }
-  bool ended_early() const { return what_.find("unexpected end of input") != std::string::npos; }
-  std::size_t byte() const { return byte_; }      ///< from 1
-  std::size_t line() const { return line_; }      ///< from 1
-  std::size_t column() const { return column_; }  ///< from 1
-  const std::string& what() const { return what_; }
-
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool start_object(std::size_t) override { return true; }
-  bool end_object() override { return true; }
-  bool start_array(std::size_t) override { return true; }
-  bool end_array() override { return true; }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-    // "[json.exception.parse_error.101] parse error at line 2, column 11: syntax error while parsing …"
-    const std::string_view text = error.what();
-    byte_ = position;
-    const auto number_behind = [&](std::string_view word) {
-      const std::size_t at = text.find(word);
-      std::size_t number = 0;
-      if (at != std::string_view::npos) {
-        std::from_chars(text.data() + at + word.size(), text.data() + text.size(), number);
-      }
-      return number;
-    };
-    line_ = number_behind(" line ");
-    column_ = number_behind(" column ");
-    const std::size_t words = text.find(": ");
-    what_ = words == std::string_view::npos ? text : text.substr(words + 2);
-    return false;
-  }
-
- private:
-  std::size_t byte_ = 0, line_ = 0, column_ = 0;
-  std::string what_;
-};
+constexpr std::size_t kMostText = 1 << 16;           // of one text that is kept
+constexpr std::size_t kMostMembers = 1 << 10;        // of one object that are kept
+constexpr std::string_view kHostName = "host_name";  // kineto's, not ours
+constexpr int kMostDepth = 1000;                     // of brackets in brackets
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -147,7 +100,8 @@ class EventsReader {
   /// A text, a number, or nothing.
   bool neither() {
     window_.whole_value();
-    if (const std::string_view text = window_.text(); !Diagnosis(std::string(text)).valid()) return invalid("", text);
+    if (const std::string_view text = window_.text(); !JsonDiagnosis(std::string(text)).valid())
+      return invalid("", text);
     findings_.add(Rule::structure, std::nullopt, "The file is neither an object nor a list of events.");
     return false;
   }
@@ -195,15 +149,69 @@ class EventsReader {
   }
 
   void outside(std::string_view key, ondemand::value value) {
-    const bool facts = key == field::kDistributedInfo.name && value.type() == ondemand::json_type::object;
-    if (!facts) {
-      if (read(value, 1).is_integer() && key == field::kFsdpbenchSchema.name) facts_.has_schema = true;
+    const ondemand::json_type type = value.type();
+    if (key == field::kDistributedInfo.name && type == ondemand::json_type::object) return distributed(value);
+    if (key == field::kDeviceProperties.name && type == ondemand::json_type::array) return devices(value);
+    const Value fact = read(value, 1);
+    if (key == kHostName && fact.is_text()) facts_.host = fact.text;
+    if (!fact.is_integer()) return;
+    if (key == field::kFsdpbenchSchema.name) facts_.has_schema = true;
+    if (key == field::kSchemaVersionKey.name) facts_.schema = fact.integer;
+    if (key == field::kBaseTime.name) facts_.base_time_ns = fact.integer;
+  }
+
+  void distributed(ondemand::value info) {
+    facts_.has_distributed_info = true;
+    for (auto member : info.get_object()) {
+      const std::string name(std::string_view(member.unescaped_key()).substr(0, kMostText));
+      ondemand::value inner = member.value();
+      if (name == field::kGroupConfig.name && inner.type() == ondemand::json_type::array) {
+        for (auto group : inner.get_array()) group_facts(group.value());
+        continue;
+      }
+      const Value fact = read(inner, 2);
+      if (name == field::kRank.name && fact.is_integer()) facts_.rank = fact.integer;
+      if (name == field::kWorldSize.name && fact.is_integer()) facts_.world_size = fact.integer;
+      if (name == field::kBackend.name && fact.is_text()) facts_.backend = fact.text;
+    }
+  }
+
+  void group_facts(ondemand::value value) {
+    if (value.type() != ondemand::json_type::object) {
+      read(value, 3);
       return;
     }
-    facts_.has_distributed_info = true;
+    GroupFacts group;
     for (auto member : value.get_object()) {
-      const bool rank = std::string_view(member.unescaped_key()) == field::kRank.name;
-      if (const Value fact = read(member.value(), 2); rank && fact.is_integer()) facts_.rank = fact.integer;
+      const std::string name(std::string_view(member.unescaped_key()).substr(0, kMostText));
+      ondemand::value inner = member.value();
+      if (name == field::kConfigRanks.name && inner.type() == ondemand::json_type::array) {
+        for (auto rank : inner.get_array()) {
+          if (const Value number = read(rank.value(), 5); number.is_integer()) group.ranks.push_back(number.integer);
+        }
+        continue;
+      }
+      const Value fact = read(inner, 4);
+      if (name == field::kConfigName.name && fact.is_text()) group.name = fact.text;
+      if (name == field::kConfigDescription.name && fact.is_text()) group.description = fact.text;
+      if (name == field::kConfigRanks.name && fact.is_text()) group.ranks = listed_integers(fact.text);
+      if (name == field::kConfigSize.name && fact.is_integer()) group.size = fact.integer;
+    }
+    if (facts_.groups.size() < FileFacts::kMostGroups) facts_.groups.push_back(std::move(group));
+  }
+
+  void devices(ondemand::value list) {
+    for (auto element : list.get_array()) {
+      ondemand::value device = element.value();
+      if (device.type() != ondemand::json_type::object) {
+        read(device, 2);
+        continue;
+      }
+      for (auto member : device.get_object()) {
+        const bool names = std::string_view(member.unescaped_key()) == field::kName.name;
+        const Value fact = read(member.value(), 3);
+        if (names && fact.is_text() && facts_.device.empty()) facts_.device = fact.text;
+      }
     }
   }
 
@@ -317,7 +325,7 @@ class EventsReader {
 
   /// The text at the window's beginning is no JSON behind `before`, which stands for what was read. Always false.
   bool invalid(std::string_view before, std::string_view text, std::string_view after = {}) {
-    const Diagnosis diagnosis(fmt::format("{}{}{}", before, text, after));
+    const JsonDiagnosis diagnosis(fmt::format("{}{}{}", before, text, after));
     if (diagnosis.valid()) {
       findings_.add(Rule::json, std::nullopt,
                     fmt::format("The file is not valid JSON (byte {} or later).", window_.position() + 1));
@@ -334,7 +342,7 @@ class EventsReader {
 
   /// What is in the window is no whole value: the file has ended, or the value is too long. Always false.
   bool unfinished(std::string_view before, std::string_view text) {
-    const Diagnosis diagnosis(fmt::format("{}{}", before, text));
+    const JsonDiagnosis diagnosis(fmt::format("{}{}", before, text));
     if (window_.ended()) {
       // Who writes the list while a program runs may be killed in the middle of an event, and only there.
       const std::size_t first = text.find_first_not_of(" \n\r\t");
@@ -396,6 +404,20 @@ std::optional<std::int64_t> nanoseconds(const Value& value) {
   constexpr double kMost = 9e15;  // microseconds whose nanoseconds fit
   if (error != std::errc{} || stopped != end || !(std::abs(number) < kMost)) return std::nullopt;
   return std::llround(number * 1000.0);
+}
+
+std::vector<std::int64_t> listed_integers(std::string_view text) {
+  std::vector<std::int64_t> numbers;
+  if (!text.starts_with('[') || text.find("...") != std::string_view::npos) return numbers;
+  for (std::size_t at = 1; at < text.size();) {
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
+    if (error != std::errc{}) break;
+    numbers.push_back(number);
+    at = static_cast<std::size_t>(end - text.data());
+    while (at < text.size() && (text[at] == ',' || text[at] == ' ')) ++at;
+  }
+  return numbers;
 }
 
 FileFacts read_events(std::istream& in, std::int64_t most_events, Findings& findings,

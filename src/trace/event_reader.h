@@ -4,6 +4,7 @@
 #include <functional>
 #include <iosfwd>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -27,6 +28,9 @@ struct Value {
 /// Microseconds as a trace has them, a number or a text with one, in nanoseconds; nothing if it is none. Decimal
 /// digits are taken as they are, so that large times keep their nanoseconds.
 std::optional<std::int64_t> nanoseconds(const Value& value);
+
+/// "[0, 1, 2]" as profilers write lists of ranks; nothing of what is no list, or a shortened one ("[0, 1, ..., 63]").
+std::vector<std::int64_t> listed_integers(std::string_view text);
 
 using Members = std::vector<std::pair<std::string_view, Value>>;
 
@@ -53,6 +57,13 @@ struct ParsedEvent {
   }
 };
 
+/// A communicator as distributedInfo's pg_config names it; -1 and "" where it does not tell.
+struct GroupFacts {
+  std::string name, description;
+  std::int64_t size = -1;
+  std::vector<std::int64_t> ranks;  ///< empty: not told, or shortened
+};
+
 /// What a file says outside its events.
 struct FileFacts {
   bool whole = false;       ///< it was read to its end, and is valid JSON
@@ -61,8 +72,17 @@ struct FileFacts {
   bool has_distributed_info = false;
   std::optional<std::int64_t> rank;           ///< of distributedInfo, if it is an integer
   std::optional<std::int64_t> searched_rank;  ///< what HTA's search of the text finds
+  std::optional<std::int64_t> world_size;     ///< of distributedInfo
+  std::string backend;                        ///< of distributedInfo: "nccl"; "" if it does not tell
+  std::vector<GroupFacts> groups;             ///< of distributedInfo, at most kMostGroups
+  std::string device;                         ///< name of the first of deviceProperties; "" if there is none
+  std::string host;                           ///< host_name; "" if it does not tell
+  std::optional<std::int64_t> schema;         ///< schemaVersion
+  std::optional<std::int64_t> base_time_ns;   ///< baseTimeNanoseconds
   std::int64_t events = 0;
   std::uint64_t bytes = 0;
+
+  static constexpr std::size_t kMostGroups = 4096;
 };
 
 /// Reads a Chrome trace, an object with traceEvents or a list of events, and hands on one event at a time. It takes a

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "base/error.h"
 #include "base/paths.h"
@@ -16,7 +17,8 @@ namespace {
 constexpr unsigned kFilePiece = 1 << 17;
 }
 
-InputFile::InputFile(const std::string& path) : file_(nullptr), piece_(kFilePiece) {
+InputFile::InputFile(const std::string& path, std::uint64_t most_bytes)
+    : file_(nullptr), most_bytes_(most_bytes), bytes_left_(most_bytes), piece_(kFilePiece) {
   std::error_code error;
   if (is_no_plain_file(path)) throw ConfigError(fmt::format("{}: is a pipe or a device, not a trace file", path));
   if (std::filesystem::is_directory(path, error))
@@ -42,6 +44,11 @@ InputFile::int_type InputFile::underflow() {
     }
   }
   if (count <= 0) return traits_type::eof();
+  if (std::cmp_greater(count, bytes_left_)) {
+    if (error_.empty()) error_ = fmt::format("it has more than {} bytes of text", most_bytes_);
+    return traits_type::eof();
+  }
+  bytes_left_ -= static_cast<std::uint64_t>(count);
   setg(piece_.data(), piece_.data(), piece_.data() + count);
   return traits_type::to_int_type(piece_[0]);
 }

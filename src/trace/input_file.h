@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <streambuf>
 #include <string>
 #include <vector>
@@ -12,8 +14,9 @@ namespace fsdpbench::trace {
 /// decompressed; error() then says why.
 class InputFile final : public std::streambuf {
  public:
-  /// Throws ConfigError if there is no such file.
-  explicit InputFile(const std::string& path);
+  /// Throws ConfigError if there is no such file. Of one with more than `most_bytes` (decompressed) only those are
+  /// read.
+  explicit InputFile(const std::string& path, std::uint64_t most_bytes = std::numeric_limits<std::uint64_t>::max());
   ~InputFile() override;
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
@@ -25,6 +28,7 @@ class InputFile final : public std::streambuf {
 
  private:
   gzFile_s* file_;
+  std::uint64_t most_bytes_, bytes_left_;
   std::vector<char> piece_;
   std::string error_;
 };

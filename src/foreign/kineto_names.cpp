@@ -1,0 +1,186 @@
+#include "foreign/kineto_names.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace fsdpbench::foreign {
+namespace {
+
+bool has(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+template <typename Value, std::size_t count>
+using Table = std::array<std::pair<std::string_view, Value>, count>;
+
+constexpr Table<RowKind, 15> kCategories{{{"cpu_op", RowKind::op},
+                                          {"user_annotation", RowKind::annotation},
+                                          {"python_function", RowKind::function},
+                                          {"cuda_runtime", RowKind::call},
+                                          {"cuda_driver", RowKind::call},
+                                          {"hip_runtime", RowKind::call},
+                                          {"xpu_runtime", RowKind::call},
+                                          {"xpu_driver", RowKind::call},
+                                          {"privateuse1_runtime", RowKind::call},
+                                          {"kernel", RowKind::kernel},
+                                          {"collective_comm", RowKind::kernel},
+                                          {"gpu_memcpy", RowKind::copy},
+                                          {"gpu_memset", RowKind::fill},
+                                          {"cuda_sync", RowKind::wait},
+                                          {"cpu_instant_event", RowKind::instant}}};
+
+// The first that a kernel's name has; those whose words are parts of others' come later.
+constexpr Table<Communication, 10> kLibraryWords{{{"AllGather", Communication::all_gather},
+                                                  {"ReduceScatter", Communication::reduce_scatter},
+                                                  {"AllReduce", Communication::all_reduce},
+                                                  {"AllToAll", Communication::all_to_all},
+                                                  {"AlltoAll", Communication::all_to_all},
+                                                  {"Broadcast", Communication::broadcast},
+                                                  {"Reduce", Communication::reduce},
+                                                  {"Gather", Communication::gather},
+                                                  {"Scatter", Communication::scatter},
+                                                  {"SendRecv", Communication::other}}};
+
+// Kernels of programs that communicate without a library: PyTorch's symmetric memory, vLLM, TensorRT-LLM, DeepEP.
+constexpr Table<Communication, 13> kOwnKernels{{{"multimem_all_gather", Communication::all_gather},
+                                                {"multimem_all_reduce", Communication::all_reduce},
+                                                {"multimem_one_shot_all_reduce", Communication::all_reduce},
+                                                {"multimem_one_shot_reduce_scatter", Communication::reduce_scatter},
+                                                {"one_shot_all_reduce", Communication::all_reduce},
+                                                {"two_shot_all_reduce", Communication::all_reduce},
+                                                {"cross_device_reduce", Communication::all_reduce},
+                                                {"allreduce_fusion_kernel", Communication::all_reduce},
+                                                {"oneShotAllReduceKernel", Communication::all_reduce},
+                                                {"twoShotAllReduceKernel", Communication::all_reduce},
+                                                {"deep_ep::", Communication::all_to_all},
+                                                {"nvshmem_all_to_all", Communication::all_to_all},
+                                                {"all_to_all_v", Communication::all_to_all}}};
+
+constexpr auto kLibraries = std::to_array<std::string_view>({"nccl", "rccl", "mscclKernel", "hccl", "oneccl"});
+
+/// "void (anonymous namespace)::two_shot_all_reduce_kernel<…>" of a kernel's whole name.
+std::string_view before_arguments(std::string_view name) {
+  std::size_t at = name.find('(');
+  while (at != std::string_view::npos && name.substr(at).starts_with("(anonymous")) at = name.find('(', at + 1);
+  return name.substr(0, at);
+}
+
+template <typename Value, std::size_t count>
+std::optional<Value> first_part(const Table<Value, count>& table, std::string_view text) {
+  for (const auto& [part, value] : table) {
+    if (has(text, part)) return value;
+  }
+  return std::nullopt;
+}
+
+// Ops that make, view or describe tensors, and those that only call others.
+constexpr auto kNoWork = std::to_array<std::string_view>({"empty",
+                                                          "view",
+                                                          "as_strided",
+                                                          "reshape",
+                                                          "transpose",
+                                                          "t",
+                                                          "detach",
+                                                          "expand",
+                                                          "slice",
+                                                          "select",
+                                                          "permute",
+                                                          "squeeze",
+                                                          "unsqueeze",
+                                                          "narrow",
+                                                          "split",
+                                                          "chunk",
+                                                          "unbind",
+                                                          "resize",
+                                                          "set",
+                                                          "alias",
+                                                          "item",
+                                                          "is_nonzero",
+                                                          "empty_like",
+                                                          "new_empty",
+                                                          "lift_fresh",
+                                                          "to",
+                                                          "result_type",
+                                                          "flatten",
+                                                          "unflatten",
+                                                          "split_with_sizes",
+                                                          "unsafe_view",
+                                                          "empty_strided",
+                                                          "new_empty_strided",
+                                                          "view_as",
+                                                          "expand_as",
+                                                          "record_stream",
+                                                          "real",
+                                                          "swapaxes",
+                                                          "movedim"});
+
+}  // namespace
+
+RowKind row_kind(std::string_view category) {
+  const auto found = std::ranges::find(kCategories, category, &std::pair<std::string_view, RowKind>::first);
+  return found == kCategories.end() ? RowKind::other : found->second;
+}
+
+HostWork work_of_call(std::string_view name) {
+  if (has(name, "Synchronize")) return HostWork::synchronise;
+  if (has(name, "LaunchHostFunc")) return HostWork::runtime;
+  return has(name, "Launch") || has(name, "Memcpy") || has(name, "Memset") ? HostWork::launch : HostWork::runtime;
+}
+
+std::optional<Communication> communication_of_kernel(std::string_view name) {
+  const std::string_view plain = before_arguments(name);
+  // Of a template's kernel the return type stands before: "void ncclKernel…", "void
+  // vllm::cross_device_reduce_1stage<…".
+  const auto library = [&](std::string_view word) {
+    const std::size_t at = plain.find(word);
+    return at != std::string_view::npos && (at == 0 || plain[at - 1] == ' ' || plain[at - 1] == ':');
+  };
+  if (std::ranges::any_of(kLibraries, library)) {
+    return first_part(kLibraryWords, plain).value_or(Communication::other);
+  }
+  return first_part(kOwnKernels, plain);
+}
+
+bool is_range_of_collective(std::string_view name) {
+  constexpr auto kBackends = std::to_array<std::string_view>({"gloo:", "nccl:", "rccl:", "mpi:", "ucc:", "xccl:"});
+  return std::ranges::any_of(kBackends, [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+std::optional<Communication> communication_of_call(std::string_view name) {
+  if (is_range_of_collective(name)) name.remove_prefix(name.find(':') + 1);
+  while (name.starts_with('_')) name.remove_prefix(1);
+  constexpr Table<Communication, 13> kCalls{{{"reduce_scatter", Communication::reduce_scatter},
+                                             {"allgather", Communication::all_gather},
+                                             {"all_gather", Communication::all_gather},
+                                             {"allreduce", Communication::all_reduce},
+                                             {"all_reduce", Communication::all_reduce},
+                                             {"all_to_all", Communication::all_to_all},
+                                             {"alltoall", Communication::all_to_all},
+                                             {"broadcast", Communication::broadcast},
+                                             {"barrier", Communication::barrier},
+                                             {"reduce", Communication::reduce},
+                                             {"gather", Communication::gather},
+                                             {"scatter", Communication::scatter},
+                                             {"send", Communication::send}}};
+  if (const auto kind = first_part(kCalls, name)) return kind;
+  if (name.starts_with("recv")) return Communication::receive;
+  if (name == "wait" || name.starts_with("init") || name.empty()) return std::nullopt;
+  return Communication::other;
+}
+
+std::optional<Activity> work_of_op(std::string_view name) {
+  if (name.starts_with("c10d::") || name == "record_param_comms" || is_range_of_collective(name)) return std::nullopt;
+  const std::size_t colons = name.find("::");
+  if (colons == std::string_view::npos) return std::nullopt;  // "autograd::engine::…" and ranges have none of work
+  const std::string_view library = name.substr(0, colons);
+  std::string_view op = name.substr(colons + 2);
+  while (op.starts_with('_')) op.remove_prefix(1);
+  while (op.ends_with('_')) op.remove_suffix(1);
+  if (op.starts_with("autograd::")) return std::nullopt;
+  if (library == "autograd" || library == "profiler" || library == "prim" || library == "c10") return std::nullopt;
+  if (std::ranges::find(kNoWork, op) != kNoWork.end()) return std::nullopt;
+  if (op == "zero" || op == "fill" || op == "zeros" || op == "ones" || op == "full") return Activity::fill;
+  const bool copies = has(op, "copy") || op == "cat" || op == "clone" || op == "chunk_cat" || op == "to_copy";
+  return copies ? Activity::copy : Activity::computation;
+}
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "foreign/job_trace.h"
+
+namespace fsdpbench::foreign {
+
+// What kineto's rows are, by category and name: of PyTorch 1.13 to today, on NVIDIA's and AMD's GPUs (reference:
+// kineto's output_json.cpp, NCCL's and RCCL's kernel tables, PyTorch's ParamCommsUtils).
+
+/// What a row tells about.
+enum class RowKind : std::uint8_t {
+  op,          ///< cpu_op
+  annotation,  ///< user_annotation
+  function,    ///< python_function
+  call,        ///< of the runtime or the driver
+  kernel,      ///< of the device, as are the next two
+  copy,
+  fill,
+  wait,     ///< cuda_sync
+  instant,  ///< cpu_instant_event
+  other,    ///< nothing that is read
+};
+RowKind row_kind(std::string_view category);
+
+/// launch, synchronise or runtime, by the name of a call: "cudaLaunchKernel", "hipMemcpyWithStream".
+HostWork work_of_call(std::string_view name);
+
+/// What a device's kernel communicates, by its name; `other` if it is one of a collectives' library and does not say,
+/// nothing if it is none.
+std::optional<Communication> communication_of_kernel(std::string_view name);
+
+/// What a call communicates, by record_param_comms' "Collective name" ("_allgather_base") or a communicator's own range
+/// ("gloo:all_reduce"); nothing if it only waits or sets up.
+std::optional<Communication> communication_of_call(std::string_view name);
+
+/// Whether a host's row is the range of a collective from its issue to its end, which other threads may end:
+/// "gloo:all_reduce", "nccl:_all_gather_base".
+bool is_range_of_collective(std::string_view name);
+
+/// What a host's op does where no device's rows tell; nothing for what only makes, views or names tensors.
+std::optional<Activity> work_of_op(std::string_view name);
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,343 @@
+#include "foreign/kineto_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <tuple>
+
+#include "base/clean_text.h"
+#include "foreign/host_work_rows.h"
+#include "trace/fields.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+namespace field = trace::field;
+using trace::ParsedEvent;
+using trace::Value;
+
+// Fields of kineto's that our own files do not have.
+constexpr std::string_view kWaitOnStream = "wait_on_stream";
+constexpr std::string_view kRankStart = "Global rank start";
+constexpr std::string_view kRankStride = "Global rank stride";
+constexpr std::string_view kStepPrefix = "ProfilerStep#";
+
+constexpr std::int64_t kMostTime_ns = 2'200'000'000'000'000'000;  // sums of four such fit; it is the year 2039
+constexpr std::int64_t kFar_ns = 3'600'000'000'000;
+constexpr int kMostRanks = 1 << 20;
+
+std::int64_t integer_or(const Value* value, std::int64_t otherwise) {
+  return value != nullptr && value->is_integer() ? value->integer : otherwise;
+}
+
+std::optional<std::int64_t> time_of(const Value* value) {
+  const auto time = value == nullptr ? std::nullopt : trace::nanoseconds(*value);
+  return time && *time <= kMostTime_ns && *time >= -kMostTime_ns ? time : std::nullopt;
+}
+
+std::string_view text_of(const Value* value) {
+  return value != nullptr && value->is_text() ? value->text : std::string_view();
+}
+
+/// Nothing if one of them cannot be a rank.
+std::vector<int> ranks_of(const std::vector<std::int64_t>& numbers) {
+  std::vector<int> ranks;
+  for (const std::int64_t number : numbers) {
+    if (number < 0 || number >= kMostRanks) return {};
+    ranks.push_back(static_cast<int>(number));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+std::int32_t NameTable::number(std::string_view text) {
+  if (const auto known = numbers_.find(text); known != numbers_.end()) return known->second;
+  if (full()) text = "(one name of too many)";
+  if (const auto known = numbers_.find(text); known != numbers_.end()) return known->second;
+  const auto number = static_cast<std::int32_t>(texts_.size());
+  const auto& shown = texts_.emplace_back(std::make_unique<std::string>(clean_text(text, kMostOfAName)));
+  const std::string* key = shown.get();
+  if (*key != text) key = raw_.emplace_back(std::make_unique<std::string>(text)).get();
+  numbers_.emplace(*key, number);
+  bytes_ += text.size() + shown->size();
+  return number;
+}
+
+std::vector<std::string> NameTable::take() {
+  std::vector<std::string> texts;
+  for (const auto& text : texts_) texts.push_back(std::move(*text));
+  return texts;
+}
+
+void KinetoRows::event(const ParsedEvent& event) {
+  const std::string_view ph = event.text(field::kPh.name);
+  if (ph.size() != 1) return;
+  switch (ph[0]) {
+    case 'X': break;
+    case 's':
+    case 'f':
+      if (!calls_correlate_ && event.text(field::kCat.name) == "ac2g") arrow(event, ph[0] == 's');
+      return;
+    case 'i': return memory(event);
+    case 'B':
+    case 'E': ++begins_and_ends_; return;
+    default: return;
+  }
+  const RowKind kind = row_kind(event.text(field::kCat.name));
+  const std::string_view name = event.text(field::kName.name);
+  switch (kind) {
+    case RowKind::function:
+      if (!functions_) return;
+      [[fallthrough]];
+    case RowKind::op:
+    case RowKind::annotation:
+    case RowKind::call: return host_row(event, kind, name);
+    case RowKind::kernel:
+    case RowKind::copy:
+    case RowKind::fill: return device_row(event, kind, name);
+    case RowKind::wait:
+      if (name == "Stream Wait Event") stream_wait(event);
+      return;
+    default: return;
+  }
+}
+
+std::optional<KinetoRows::Times> KinetoRows::times(const ParsedEvent& event) {
+  const auto begin = time_of(event.member(field::kTs.name));
+  const auto length = time_of(event.member(field::kDur.name));
+  if (begin && length && *length >= 0) return Times{*begin, *begin + *length};
+  ++without_times_;
+  return std::nullopt;
+}
+
+void KinetoRows::host_row(const ParsedEvent& event, RowKind kind, std::string_view name) {
+  const auto time = times(event);
+  if (!time) return;
+  LinkedHost host;
+  host.row.begin_ns = time->begin_ns;
+  host.row.end_ns = time->end_ns;
+  host.row.thread = thread(event);
+  host.row.name = names_.number(name);
+  host.external = integer_or(event.arg(field::kExternalId.name), -1);
+  switch (kind) {
+    case RowKind::call:
+      host.row.kind = work_of_call(name);
+      host.correlation = integer_or(event.arg(field::kCorrelation.name), -1);
+      if (host.row.kind == HostWork::launch && host.correlation >= 0) calls_correlate_ = true;
+      break;
+    case RowKind::function: host.row.kind = HostWork::function; break;
+    case RowKind::annotation: {
+      host.row.kind = HostWork::annotation;
+      if (!name.starts_with(kStepPrefix)) break;
+      std::int64_t number = 0;
+      const std::string_view digits = name.substr(kStepPrefix.size());
+      if (std::from_chars(digits.data(), digits.data() + digits.size(), number).ec == std::errc{}) {
+        rows_.steps.push_back({number, time->begin_ns, time->end_ns});
+      }
+      break;
+    }
+    default: host.row.kind = HostWork::op; host.row.collective = collective(event);
+  }
+  host_.push_back(host);
+}
+
+void KinetoRows::device_row(const ParsedEvent& event, RowKind kind, std::string_view name) {
+  const auto time = times(event);
+  if (!time) return;
+  LinkedDevice device;
+  device.row.begin_ns = time->begin_ns;
+  device.row.end_ns = time->end_ns;
+  const Value* const own = event.arg(field::kStream.name);
+  device.row.stream = stream(integer_or(event.arg(field::kDevice.name), 0),
+                             integer_or(own != nullptr ? own : event.member(field::kTid.name), 0));
+  device.row.name = names_.number(name);
+  device.correlation = integer_or(event.arg(field::kCorrelation.name), -1);
+  device.external = integer_or(event.arg(field::kExternalId.name), -1);
+  device.row.collective = collective(event);
+  const auto by_name = kind == RowKind::kernel ? communication_of_kernel(name) : std::nullopt;
+  device.row.kind = device.row.collective >= 0 || by_name ? Activity::collective
+                    : kind == RowKind::copy               ? Activity::copy
+                    : kind == RowKind::fill               ? Activity::fill
+                                                          : Activity::computation;
+  if (kind != RowKind::kernel) device.row.bytes = integer_or(event.arg(field::kBytes.name), -1);
+  device_.push_back(device);
+}
+
+void KinetoRows::stream_wait(const ParsedEvent& event) {
+  const auto asked = time_of(event.member(field::kTs.name));
+  const std::int64_t waiting = integer_or(event.arg(field::kStream.name), -1);
+  if (!asked || waiting < 0) return;
+  const std::int64_t device = integer_or(event.arg(field::kDevice.name), 0);
+  const std::int64_t on = integer_or(event.arg(kWaitOnStream), -1);
+  rows_.waits.push_back({*asked, stream(device, waiting), on < 0 ? -1 : stream(device, on)});
+}
+
+void KinetoRows::arrow(const ParsedEvent& event, bool begins) {
+  const auto time = time_of(event.member(field::kTs.name));
+  const Value* id = event.member(field::kId.name);
+  if (!time || id == nullptr || !id->is_integer()) return;
+  if (begins) {
+    arrows_.begins.push_back({id->integer, *time, thread(event)});
+  } else {
+    arrows_.ends.push_back({id->integer, *time, stream(0, integer_or(event.member(field::kTid.name), 0))});
+  }
+}
+
+void KinetoRows::memory(const ParsedEvent& event) {
+  if (row_kind(event.text(field::kCat.name)) != RowKind::instant) return;
+  const auto time = time_of(event.member(field::kTs.name));
+  const Value* allocated = event.arg(field::kTotalAllocated.name);
+  constexpr std::int64_t kHost = 0;
+  if (!time || allocated == nullptr || integer_or(event.arg(field::kDeviceType.name), 1) == kHost) return;
+  rows_.memory.push_back({*time, integer_or(allocated, -1), integer_or(event.arg(field::kTotalReserved.name), -1)});
+}
+
+std::int32_t KinetoRows::collective(const ParsedEvent& event) {
+  const Value* const name = event.arg(field::kCollectiveName.name);
+  if (name == nullptr || !name->is_text()) return -1;
+  const auto kind = communication_of_call(name->text);
+  if (!kind) return -1;
+  CollectiveFacts facts;
+  facts.kind = *kind;
+  facts.elements_in = integer_or(event.arg(field::kInElements.name), -1);
+  facts.elements_out = integer_or(event.arg(field::kOutElements.name), -1);
+  facts.dtype = clean_text(text_of(event.arg(field::kDtype.name)), 40);
+  facts.group = group(event);
+  facts.sequence = integer_or(event.arg(field::kSequence.name), -1);
+  rows_.collectives.push_back(std::move(facts));
+  return static_cast<std::int32_t>(rows_.collectives.size()) - 1;
+}
+
+std::int32_t KinetoRows::group(const ParsedEvent& event) {
+  const std::string_view name = text_of(event.arg(field::kGroupName.name));
+  const std::int64_t size = integer_or(event.arg(field::kGroupSize.name), -1);
+  if (name.empty() && size < 0) return -1;
+  const auto known = groups_.find(name.empty() ? fmt::format("{}", size) : std::string(name));
+  if (known != groups_.end() && !rows_.groups[static_cast<std::size_t>(known->second)].ranks.empty()) {
+    return known->second;
+  }
+  std::vector<int> ranks = ranks_of(trace::listed_integers(text_of(event.arg(field::kGroupRanks.name))));
+  const std::int64_t start = integer_or(event.arg(kRankStart), -1);
+  const std::int64_t stride = integer_or(event.arg(kRankStride), -1);
+  if (ranks.empty() && start >= 0 && stride > 0 && size > 0 && size < kMostRanks && start < kMostRanks &&
+      stride < kMostRanks / size) {
+    for (std::int64_t i = 0; i < size; ++i) ranks.push_back(static_cast<int>(start + i * stride));
+  }
+  if (known != groups_.end()) {
+    rows_.groups[static_cast<std::size_t>(known->second)].ranks = std::move(ranks);
+    return known->second;
+  }
+  if (rows_.groups.size() >= trace::FileFacts::kMostGroups) return -1;
+  const auto number = static_cast<std::int32_t>(rows_.groups.size());
+  groups_.emplace(name.empty() ? fmt::format("{}", size) : std::string(name), number);
+  rows_.groups.push_back({clean_text(name, 200), clean_text(text_of(event.arg(field::kGroupDescription.name)), 200),
+                          size, std::move(ranks)});
+  return number;
+}
+
+std::int32_t KinetoRows::thread(const ParsedEvent& event) {
+  const std::pair key(integer_or(event.member(field::kPid.name), 0), integer_or(event.member(field::kTid.name), 0));
+  const auto [known, fresh] = threads_.try_emplace(key, static_cast<std::int32_t>(rows_.threads.size()));
+  if (fresh) rows_.threads.push_back(key.second);
+  return known->second;
+}
+
+std::int32_t KinetoRows::stream(std::int64_t device, std::int64_t id) {
+  const auto [known, fresh] = streams_.try_emplace({device, id}, static_cast<std::int32_t>(rows_.streams.size()));
+  if (fresh) rows_.streams.push_back({device, id});
+  return known->second;
+}
+
+void KinetoRows::add_groups(const trace::FileFacts& facts) {
+  for (const trace::GroupFacts& told : facts.groups) {
+    auto group = std::ranges::find(rows_.groups, told.name, &Group::name);
+    if (group == rows_.groups.end()) {
+      if (rows_.groups.size() >= trace::FileFacts::kMostGroups) return;
+      rows_.groups.push_back({clean_text(told.name, 200), "", -1, {}});
+      group = rows_.groups.end() - 1;
+    }
+    if (group->description.empty()) group->description = clean_text(told.description, 200);
+    if (group->size < 0) group->size = told.size;
+    if (group->ranks.empty()) group->ranks = ranks_of(told.ranks);
+  }
+}
+
+/// A profiler's first kernels may have times of another clock, and those that it lost have none.
+void KinetoRows::leave_out_far_rows() {
+  if (host_.empty()) return;
+  std::int64_t first = std::numeric_limits<std::int64_t>::max(), last = std::numeric_limits<std::int64_t>::min();
+  for (const LinkedHost& h : host_) {
+    first = std::min(first, h.row.begin_ns);
+    last = std::max(last, h.row.end_ns);
+  }
+  far_rows_ = static_cast<std::int64_t>(std::erase_if(device_, [&](const LinkedDevice& d) {
+    return d.row.begin_ns < first - kFar_ns || d.row.end_ns > last + kFar_ns;
+  }));
+}
+
+void KinetoRows::add_notes() {
+  const auto note = [&](std::int64_t count, std::string_view what) {
+    if (count > 0) rows_.notes.push_back(fmt::format("{} {}.", count, what));
+  };
+  note(without_times_, "rows have no begin or no length, or negative ones, and were left out");
+  note(begins_and_ends_, "events mark begins and ends (ph B, E), which profilers of PyTorch do not write: left out");
+  note(far_rows_, "rows of the device lie more than an hour from all that the host did, and were left out");
+  note(std::ranges::count_if(rows_.device, [](const DeviceRow& row) { return row.launch < 0; }),
+       "rows of the device have no launch in the file");
+  note(std::ranges::count_if(rows_.device,
+                             [&](const DeviceRow& row) {
+                               return row.launch >= 0 &&
+                                      row.begin_ns < rows_.host[static_cast<std::size_t>(row.launch)].begin_ns;
+                             }),
+       "rows of the device begin before their launch, by the file's clocks");
+  if (names_.full()) rows_.notes.emplace_back("The file has more names than are kept; some rows have lost theirs.");
+}
+
+RankRows KinetoRows::take(const trace::FileFacts& facts) {
+  if (facts.rank && *facts.rank >= 0 && *facts.rank < kMostRanks) {
+    rows_.rank = static_cast<int>(*facts.rank);
+    rows_.rank_told = true;
+  }
+  if (facts.world_size && *facts.world_size > 0 && *facts.world_size <= kMostRanks) {
+    rows_.world_size = static_cast<int>(*facts.world_size);
+  }
+  rows_.backend = clean_text(facts.backend, 200);
+  rows_.device_model = clean_text(facts.device, 200);
+  rows_.schema = facts.schema.value_or(-1);
+  add_groups(facts);
+  leave_out_far_rows();
+  std::vector<bool> apart;
+  const std::vector<std::string> names = names_.take();
+  for (const std::string& name : names) apart.push_back(is_range_of_collective(name));
+  nest(host_, apart);
+  link_launches(host_, arrows_, device_);
+  link_collectives(host_, device_);
+  for (LinkedDevice& d : device_) {  // what nobody told but the name
+    if (d.row.kind != Activity::collective || d.row.collective >= 0) continue;
+    CollectiveFacts own;
+    own.kind = communication_of_kernel(names[static_cast<std::size_t>(d.row.name)]).value_or(Communication::other);
+    d.row.collective = static_cast<std::int32_t>(rows_.collectives.size());
+    rows_.collectives.push_back(own);
+  }
+  rows_.names = names;
+  rows_.device.reserve(device_.size());
+  for (const LinkedDevice& d : device_) rows_.device.push_back(d.row);
+  device_ = {};
+  rows_.host.reserve(host_.size());
+  for (const LinkedHost& h : host_) rows_.host.push_back(h.row);
+  host_ = {};
+  std::ranges::stable_sort(rows_.waits, {}, &StreamWait::asked_ns);
+  std::ranges::stable_sort(rows_.memory, {}, &MemoryRow::time_ns);
+  const auto step = [](const StepMark& s) { return std::tuple(s.begin_ns, s.number, s.end_ns); };
+  std::ranges::sort(rows_.steps, {}, step);
+  const auto twice = std::ranges::unique(rows_.steps, {}, &StepMark::number);
+  rows_.steps.erase(twice.begin(), twice.end());
+  if (rows_.device.empty()) add_host_work(rows_);
+  add_notes();
+  return std::move(rows_);
+}
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "foreign/job_trace.h"
+#include "foreign/kineto_names.h"
+#include "foreign/link_rows.h"
+#include "trace/event_reader.h"
+
+namespace fsdpbench::foreign {
+
+/// Texts under small numbers, each kept once. Of hostile files with ever new ones only so many bytes are kept.
+class NameTable {
+ public:
+  /// The number of `text`, made fit to be shown (base/clean_text.h). Once kMostBytes are full, that of "(one name of
+  /// too many)" for what is new.
+  std::int32_t number(std::string_view text);
+  std::string_view operator[](std::int32_t number) const { return *texts_[static_cast<std::size_t>(number)]; }
+  bool full() const { return bytes_ >= kMostBytes; }
+  std::vector<std::string> take();
+
+ private:
+  static constexpr std::size_t kMostBytes = std::size_t{128} << 20;
+  static constexpr std::size_t kMostOfAName = 2048;
+
+  std::vector<std::unique_ptr<std::string>> texts_;
+  std::unordered_map<std::string_view, std::int32_t> numbers_;  // of the texts as they came
+  std::vector<std::unique_ptr<std::string>> raw_;               // where that differs from what is kept
+  std::size_t bytes_ = 0;
+};
+
+/// What the events of one rank's file say, one after another in whatever order; then linked and sorted.
+class KinetoRows {
+ public:
+  /// `functions`: python_function rows are kept.
+  explicit KinetoRows(bool functions) : functions_(functions) {}
+
+  void event(const trace::ParsedEvent& event);
+  /// After the last event; nothing may be added then.
+  RankRows take(const trace::FileFacts& facts);
+  bool empty() const { return host_.empty() && device_.empty(); }
+
+ private:
+  struct Times {
+    std::int64_t begin_ns, end_ns;
+  };
+  std::optional<Times> times(const trace::ParsedEvent& event);
+  void host_row(const trace::ParsedEvent& event, RowKind kind, std::string_view name);
+  void device_row(const trace::ParsedEvent& event, RowKind kind, std::string_view name);
+  void stream_wait(const trace::ParsedEvent& event);
+  void arrow(const trace::ParsedEvent& event, bool begins);
+  void memory(const trace::ParsedEvent& event);
+  std::int32_t collective(const trace::ParsedEvent& event);
+  std::int32_t group(const trace::ParsedEvent& event);
+  std::int32_t thread(const trace::ParsedEvent& event);
+  std::int32_t stream(std::int64_t device, std::int64_t id);
+  void add_groups(const trace::FileFacts& facts);
+  void leave_out_far_rows();
+  void add_notes();
+
+  bool functions_;
+  RankRows rows_;
+  NameTable names_;
+  std::vector<LinkedHost> host_;
+  std::vector<LinkedDevice> device_;
+  Arrows arrows_;  // while no call has a correlation
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int32_t> streams_, threads_;
+  std::unordered_map<std::string, std::int32_t> groups_;
+  bool calls_correlate_ = false;
+  std::int64_t without_times_ = 0, begins_and_ends_ = 0, far_rows_ = 0;
+};
+
+}  // namespace fsdpbench::foreign

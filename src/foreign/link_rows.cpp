@@ -1,0 +1,108 @@
+#include "foreign/link_rows.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace fsdpbench::foreign {
+namespace {
+
+using Key = std::pair<std::int64_t, std::int32_t>;  // what rows know each other by, and a host's row
+
+/// The first row with this key, else -1. `keys` are sorted.
+std::int32_t find_row(const std::vector<Key>& keys, std::int64_t key) {
+  const auto found = std::ranges::lower_bound(keys, key, {}, &Key::first);
+  return found == keys.end() || found->first != key ? -1 : found->second;
+}
+
+std::vector<Key> calls_by_correlation(const std::vector<LinkedHost>& host) {
+  std::vector<Key> keys;
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    if (host[i].correlation >= 0) keys.emplace_back(host[i].correlation, static_cast<std::int32_t>(i));
+  }
+  // Calls that launch before others of the same correlation, outer ones before inner ones, which come later.
+  std::ranges::sort(keys, [&](const Key& a, const Key& b) {
+    const auto order = [&](const Key& key) {
+      const bool launches = host[static_cast<std::size_t>(key.second)].row.kind == HostWork::launch;
+      return std::pair(launches ? 0 : 1, key.second);
+    };
+    return a.first != b.first ? a.first < b.first : order(a) < order(b);
+  });
+  return keys;
+}
+
+void link_by_arrows(const std::vector<LinkedHost>& host, const Arrows& arrows, std::vector<LinkedDevice>& device) {
+  std::vector<Key> begins;  // by id, the call that begins there
+  for (const Arrows::End& begin : arrows.begins) {
+    auto row = std::ranges::lower_bound(host, begin.time_ns, {}, [](const LinkedHost& h) { return h.row.begin_ns; });
+    for (; row != host.end() && row->row.begin_ns == begin.time_ns; ++row) {
+      if (row->row.thread != begin.track || row->row.kind != HostWork::launch) continue;
+      begins.emplace_back(begin.id, static_cast<std::int32_t>(row - host.begin()));
+      break;
+    }
+  }
+  std::ranges::sort(begins);
+  for (const Arrows::End& end : arrows.ends) {
+    auto row = std::ranges::lower_bound(device, end.time_ns, {}, [](const LinkedDevice& d) { return d.row.begin_ns; });
+    for (; row != device.end() && row->row.begin_ns == end.time_ns; ++row) {
+      if (row->row.stream == end.track && row->row.launch < 0) row->row.launch = find_row(begins, end.id);
+    }
+  }
+}
+
+}  // namespace
+
+void nest(std::vector<LinkedHost>& host, const std::vector<bool>& apart) {
+  const auto before = [](const LinkedHost& a, const LinkedHost& b) {
+    return a.row.begin_ns != b.row.begin_ns ? a.row.begin_ns < b.row.begin_ns : a.row.end_ns > b.row.end_ns;
+  };
+  if (!std::ranges::is_sorted(host, before)) std::ranges::stable_sort(host, before);
+  std::vector<std::vector<std::int32_t>> open;  // by thread, the innermost last
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    HostRow& row = host[i].row;
+    if (open.size() <= static_cast<std::size_t>(row.thread)) open.resize(static_cast<std::size_t>(row.thread) + 1);
+    std::vector<std::int32_t>& around = open[static_cast<std::size_t>(row.thread)];
+    const auto at = [&](std::int32_t index) -> const HostRow& { return host[static_cast<std::size_t>(index)].row; };
+    while (!around.empty() && at(around.back()).end_ns <= row.begin_ns) around.pop_back();
+    // Rows of a thread nest, but for those with broken times, which enclose nothing that outlasts them.
+    const auto parent = std::find_if(around.rbegin(), around.rend(),
+                                     [&](std::int32_t index) { return at(index).end_ns >= row.end_ns; });
+    row.parent = parent == around.rend() ? -1 : *parent;
+    if (!apart[static_cast<std::size_t>(row.name)]) around.push_back(static_cast<std::int32_t>(i));
+  }
+}
+
+void link_launches(const std::vector<LinkedHost>& host, const Arrows& arrows, std::vector<LinkedDevice>& device) {
+  const auto begin = [](const LinkedDevice& d) { return std::pair(d.row.begin_ns, d.row.end_ns); };
+  if (!std::ranges::is_sorted(device, {}, begin)) std::ranges::stable_sort(device, {}, begin);
+  const std::vector<Key> calls = calls_by_correlation(host);
+  for (LinkedDevice& d : device) {
+    if (d.correlation >= 0) d.row.launch = find_row(calls, d.correlation);
+  }
+  if (!arrows.ends.empty()) link_by_arrows(host, arrows, device);
+}
+
+void link_collectives(const std::vector<LinkedHost>& host, std::vector<LinkedDevice>& device) {
+  const auto unknown = [](const LinkedDevice& d) { return d.row.kind == Activity::collective && d.row.collective < 0; };
+  if (std::ranges::none_of(device, unknown)) return;
+  std::vector<Key> calls;  // by external id, those that know what is communicated
+  for (std::size_t i = 0; i < host.size(); ++i) {
+    if (host[i].row.collective >= 0 && host[i].external >= 0) {
+      calls.emplace_back(host[i].external, static_cast<std::int32_t>(i));
+    }
+  }
+  std::ranges::sort(calls);
+  for (LinkedDevice& d : device) {
+    if (!unknown(d)) continue;
+    for (std::int32_t at = d.row.launch; at >= 0 && d.row.collective < 0;) {
+      const HostRow& around = host[static_cast<std::size_t>(at)].row;
+      d.row.collective = around.collective;
+      at = around.parent;
+    }
+    if (d.row.collective >= 0 || d.external < 0) continue;
+    if (const std::int32_t call = find_row(calls, d.external); call >= 0) {
+      d.row.collective = host[static_cast<std::size_t>(call)].row.collective;
+    }
+  }
+}
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,53 @@
+#include "trace/json_diagnosis.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace fsdpbench::trace {
+
+class JsonDiagnosis::Reader final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  explicit Reader(JsonDiagnosis& diagnosis) : diagnosis_(diagnosis) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+    // "[json.exception.parse_error.101] parse error at line 2, column 11: syntax error while parsing …"
+    const std::string_view text = error.what();
+    const auto number_behind = [&](std::string_view word) {
+      const std::size_t at = text.find(word);
+      std::size_t number = 0;
+      if (at != std::string_view::npos) {
+        std::from_chars(text.data() + at + word.size(), text.data() + text.size(), number);
+      }
+      return number;
+    };
+    diagnosis_.byte_ = position;
+    diagnosis_.line_ = number_behind(" line ");
+    diagnosis_.column_ = number_behind(" column ");
+    const std::size_t words = text.find(": ");
+    diagnosis_.what_ = words == std::string_view::npos ? text : text.substr(words + 2);
+    return false;
+  }
+
+ private:
+  JsonDiagnosis& diagnosis_;
+};
+
+JsonDiagnosis::JsonDiagnosis(const std::string& text) {
+  Reader reader(*this);
+  nlohmann::json::sax_parse(text, &reader);
+}
+
+}  // namespace fsdpbench::trace
