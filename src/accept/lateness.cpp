@@ -3,11 +3,67 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
+#include "metrics/late_ranks.h"
 #include "metrics/statistics.h"
+#include "metrics/step_breakdown.h"
 
 namespace fsdpbench::accept {
+namespace {
+
+constexpr double kChance = 0.01;  // of an accusation, if the rank is last in half of all samples
+
+bool reduces(const schedule::Op& op) {
+  using schedule::OpKind;
+  return op.kind == OpKind::reduce_scatter || op.kind == OpKind::all_reduce || op.kind == OpKind::all_to_all;
+}
+
+/// Adds op `i` of `step` to `sums`; `since_ns`: when the reduction before it was over. Returns when this one was.
+std::int64_t add_reduction(const metrics::StepRecords& step, std::size_t i, std::int64_t since_ns, Arrivals& sums) {
+  const auto us_since = [&](std::int64_t ns) { return static_cast<double>(ns - since_ns) * 1e-3; };
+  double last_us = -std::numeric_limits<double>::infinity();
+  std::int64_t end_ns = 0;
+  for (int rank = 0; rank < step.ranks(); ++rank) {
+    const trace::Record& r = step.of(rank)[i];
+    const double arrival_us = us_since(r.begin_ns - r.core_wait_ns);
+    sums.arrival_us[static_cast<std::size_t>(rank)] += arrival_us;
+    last_us = std::max(last_us, arrival_us);
+    end_ns = std::max(end_ns, r.end_ns);
+  }
+  sums.transfer_us += std::max(0.0, us_since(end_ns) - last_us);
+  return end_ns;
+}
+
+bool was_timed(const metrics::StepRecords& step, std::size_t i) {
+  for (int rank = 0; rank < step.ranks(); ++rank) {
+    if (step.of(rank)[i].begin_ns == 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+std::vector<Arrivals> arrivals_of(const metrics::RunView& run) {
+  std::vector<Arrivals> samples;
+  for (const metrics::StepRecords& step : run.steps()) {
+    const std::vector<schedule::Op>& ops = step.schedule().ops;
+    const auto computes = [](const schedule::Op& op) { return metrics::classify(op) == metrics::OpClass::computation; };
+    if (std::ranges::none_of(ops, computes)) continue;
+    std::int64_t since_ns = std::numeric_limits<std::int64_t>::max();
+    for (int rank = 0; rank < step.ranks(); ++rank) since_ns = std::min(since_ns, step.window(rank).begin_ns);
+    Arrivals sums{std::vector<double>(static_cast<std::size_t>(step.ranks())), 0};
+    bool any = false;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      if (!reduces(ops[i]) || !was_timed(step, i)) continue;
+      since_ns = add_reduction(step, i, since_ns, sums);
+      any = true;
+    }
+    if (any) samples.push_back(std::move(sums));
+  }
+  return samples;
+}
 
 LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals>& samples, double least) {
   LatenessReport report;
@@ -29,28 +85,31 @@ LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals
   report.waiting_us = median_interval(waiting);
   report.transfer_us = median_interval(transfers);
   if (samples.empty()) {
-    report.sentence = "no collective was measured";
+    report.sentence = "no step was measured";
     return report;
   }
   const auto most = std::ranges::max_element(report.last_share);
   const auto rank = static_cast<std::size_t>(most - report.last_share.begin());
   const double whole = metrics::median(wholes);
   const Interval late = median_interval(lateness[rank]);
-  if (*most > 0.5 && late.median > least * whole) {
+  const bool most_of_the_time = metrics::binomial_tail(static_cast<int>(samples.size()), late.n, 0.5) < kChance &&
+                                cluster.ranks() >= kFewestToBeLate;
+  if (most_of_the_time && late.low > least * whole) {
     Finding& finding = report.late.emplace();
     finding.element = {Element::Kind::gpu, static_cast<int>(rank), 0};
     finding.shortfall = late.median / whole;
     finding.relative = late;
     finding.check = next_check(finding.element, cluster);
     finding.evidence = fmt::format(
-        "{} comes last in {:.0f} % of {} collectives; the others wait {:.4g} us for it, and the transfer takes {:.4g} "
+        "{} comes last in {:.0f} % of {} steps; the others wait {:.4g} us a step for it, and the transfers take {:.4g} "
         "us",
         name_of(finding.element, cluster), 100 * *most, samples.size(), late.median, report.transfer_us.median);
     report.sentence = finding.evidence;
     return report;
   }
   report.sentence = fmt::format(
-      "nobody in particular is late: collectives wait {:.4g} us for their last rank and move bytes for {:.4g} us",
+      "nobody in particular is late: the collectives of a step wait {:.4g} us for their last rank and move bytes for "
+      "{:.4g} us",
       report.waiting_us.median, report.transfer_us.median);
   return report;
 }

@@ -107,31 +107,30 @@ Judgement judge_tail(std::string figure, std::vector<double> times_us) {
   return j;
 }
 
-Judgement judge_shape(std::string figure, std::span<const std::pair<std::int64_t, double>> by_size, double cliff) {
+Judgement judge_shape(std::string figure, std::vector<SizeRate> sizes, double cliff) {
   Judgement j = begun("shape", std::move(figure), "GB/s", {});
-  if (by_size.size() < 2) {
+  if (sizes.size() < 2) {
     j.sentence = "one size has no shape";
-    j.verdict = by_size.empty() ? Verdict::inconclusive : Verdict::unrated;
+    j.verdict = sizes.empty() ? Verdict::inconclusive : Verdict::unrated;
     return j;
   }
-  std::vector<std::pair<std::int64_t, double>> sizes(by_size.begin(), by_size.end());
-  std::ranges::sort(sizes);
-  double best = 0;
-  std::int64_t at = 0;
+  std::ranges::sort(sizes, {}, &SizeRate::bytes);
   j.verdict = Verdict::pass;
   j.sentence = fmt::format("bandwidth does not fall by more than {:.0f} % from a size to a larger one", 100 * cliff);
-  for (const auto& [bytes, rate] : sizes) {
-    if (rate < best * (1 - cliff) && j.verdict == Verdict::pass) {
-      j.verdict = Verdict::fail;
-      j.bound = best * (1 - cliff);
-      j.value = {rate, rate, rate, 1};
-      j.sentence = fmt::format("{} B carry {:.4g} GB/s, {:.0f} % less than the {:.4g} GB/s of {} B", bytes, rate,
-                               100 * (1 - rate / best), best, at);
+  SizeRate best = sizes.front();
+  for (const SizeRate& size : sizes) {
+    const Interval& rate = size.gb_per_s;
+    const bool falls = rate.median < best.gb_per_s.median * (1 - cliff);
+    const bool surely = rate.high < best.gb_per_s.low * (1 - cliff);
+    if (falls && (j.verdict == Verdict::pass || (surely && j.verdict == Verdict::inconclusive))) {
+      j.verdict = surely ? Verdict::fail : Verdict::inconclusive;
+      j.bound = best.gb_per_s.median * (1 - cliff);
+      j.value = rate;
+      j.sentence = fmt::format("{} B carry {:.4g} GB/s, {:.0f} % less than the {:.4g} GB/s of {} B{}", size.bytes,
+                               rate.median, 100 * (1 - rate.median / best.gb_per_s.median), best.gb_per_s.median,
+                               best.bytes, surely ? "" : ", but both scatter too much to be sure");
     }
-    if (rate > best) {
-      best = rate;
-      at = bytes;
-    }
+    if (rate.median > best.gb_per_s.median) best = size;
   }
   return j;
 }

@@ -48,9 +48,13 @@ Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double
 /// Times of single iterations: p99 / p50 up to 1.5, standard deviation up to 5 % of the mean (nccl-tests'
 /// analyze_perf_json levels). Of fewer than 100 the maximum stands for the p99, and cannot pass.
 Judgement judge_tail(std::string figure, std::vector<double> times_us);
-/// (bytes, busbw) by size: no size may carry more than `cliff` less than a smaller one.
-Judgement judge_shape(std::string figure, std::span<const std::pair<std::int64_t, double>> by_size,
-                      double cliff = 0.15);
+/// What messages of one size carry.
+struct SizeRate {
+  std::int64_t bytes = 0;
+  Interval gb_per_s;
+};
+/// No size may carry more than `cliff` less than a smaller one. It fails only if their intervals say so, too.
+Judgement judge_shape(std::string figure, std::vector<SizeRate> sizes, double cliff = 0.15);
 /// The share of a step in which nothing is computed because of communication, at most `budget` of it. Lower is better.
 Judgement judge_exposed(std::string figure, std::vector<double> shares, double budget);
 

@@ -50,6 +50,9 @@ Acceptance read_acceptance(const std::string& path) {
   if (file.contains("matrix")) a.matrix = top.whole("matrix", 16, 1 << 16);
   if (file.contains("exposed_pct")) a.exposed_pct = top.number("exposed_pct", 0, 100);
   if (file.contains("tolerance_pct")) a.tolerance_pct = top.number("tolerance_pct", 1, 100);
+  if (file.contains("cliff_pct")) a.cliff_pct = top.number("cliff_pct", 0, 100);
+  if (file.contains("slowdown")) a.slowdown = top.number("slowdown", 1, 1000);
+  if (file.contains("explained_pct")) a.explained_pct = top.number("explained_pct", 1, 100);
   if (file.contains("reference")) {
     for (const toml::table* table : top.tables("reference")) a.references.push_back(read_reference(path, *table));
   }

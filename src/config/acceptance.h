@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,12 +21,15 @@ struct AcceptanceReference {
 struct Acceptance {
   static constexpr int kVersion = 1;
 
-  std::string fabric;         ///< for people
-  std::string run;            ///< a run profile, whose plan gives the sizes and whose steps are measured
-  int ranks = 0;              ///< that must be there; 0: any number
-  int matrix = 1024;          ///< rows and columns of the products that a rank's rate is measured by
-  double exposed_pct = 100;   ///< of a step, at most, in which a rank only waits for communication
-  double tolerance_pct = 90;  ///< of a reference that must be reached
+  std::string fabric;                   ///< for people
+  std::string run;                      ///< a run profile, whose plan gives the sizes and whose steps are measured
+  int ranks = 0;                        ///< that must be there; 0: any number
+  int matrix = 1024;                    ///< rows and columns of the products that a rank's rate is measured by
+  double exposed_pct = 100;             ///< of a step, at most, in which a rank only waits for communication
+  double tolerance_pct = 90;            ///< of a reference that must be reached
+  double cliff_pct = 15;                ///< that a larger message may carry less than a smaller one, at most
+  std::optional<double> slowdown;       ///< of computation beside communication, at most; absent: not rated
+  std::optional<double> explained_pct;  ///< of a step, at least, that follows from its parts; absent: not rated
   std::vector<AcceptanceReference> references;  ///< those that are known; none: nothing is rated by a floor
 
   const AcceptanceReference* find(const std::string& figure) const;

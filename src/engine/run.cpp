@@ -111,6 +111,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
         before = after = executor.wire_bytes();
         context.world.barrier();
       }
+      if (shared.hooks.meet_before_steps) context.world.barrier();
       const float loss = executor.run_step(step);
       if (step >= shared.warmup()) after = executor.wire_bytes();
       publication.publish(executor.trace(), step + 1);

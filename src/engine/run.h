@@ -28,6 +28,8 @@ struct RunHooks {
   /// Asked before each step; true ends the run after the steps done so far. In a job of processes any rank's counts,
   /// and one step more is done.
   std::function<bool()> stop;
+  /// All ranks meet before each step, so that a step without collectives lets none of them begin the next one early.
+  bool meet_before_steps = false;
   /// After the last step, on the thread of this process's first rank: what follows brings home what is done.
   std::function<void()> steps_over;
   /// Initial parameters; empty: model/initialize.h with train.seed.

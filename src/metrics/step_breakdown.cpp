@@ -52,6 +52,7 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::reshard:
     case OpKind::post_backward:
     case OpKind::end_backward:
+    case OpKind::left_out:
     case OpKind::host_wait:
     case OpKind::host_sync: return OpClass::none;
   }

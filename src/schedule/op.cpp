@@ -66,6 +66,7 @@ std::string_view to_string(OpKind kind) {
     case OpKind::gather_norm: return "gather_norm";
     case OpKind::clip: return "clip";
     case OpKind::optimizer: return "optimizer";
+    case OpKind::left_out: return "left_out";
     case OpKind::host_wait: return "host_wait";
     case OpKind::host_sync: return "host_sync";
   }

@@ -50,6 +50,7 @@ enum class OpKind : std::uint8_t {
   gather_norm,      ///< all ranks' sums of squares
   clip,             ///< clip factor from the norm
   optimizer,        ///< one unit's update
+  left_out,         ///< something of a step of which only a part is done (step_part.h); no work
   host_wait,        ///< the host blocks until the events are complete
   host_sync,        ///< the host blocks until the device is idle (injected)
 };
@@ -297,7 +298,7 @@ struct Op {
   /// Something runs on the lane: not only waits, frees or a mark.
   bool has_work() const {
     return !is_host() && kind != OpKind::release && kind != OpKind::unshard && kind != OpKind::reshard &&
-           kind != OpKind::post_backward && kind != OpKind::end_backward;
+           kind != OpKind::post_backward && kind != OpKind::end_backward && kind != OpKind::left_out;
   }
   /// What `work` touches: the same buffers that an executor hands to its kernels.
   Operands operands() const;

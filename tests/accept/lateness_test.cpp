@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "accept/simulated_cluster.h"
+#include "support/hand_run.h"
 
 namespace fsdpbench::accept {
 namespace {
@@ -39,7 +40,43 @@ TEST(LatenessTest, AHealthyClusterAccusesNobody) {
   int accused = 0;
   for (std::uint64_t seed = 0; seed < 100; ++seed) accused += report_of({}, seed).late ? 1 : 0;
   EXPECT_EQ(accused, 0);
-  EXPECT_EQ(blame_lateness(kCluster, {}).sentence, "no collective was measured");
+  EXPECT_EQ(blame_lateness(kCluster, {}).sentence, "no step was measured");
+}
+
+TEST(LatenessTest, OfTwoRanksNobodyIsLate) {
+  const Cluster two{.nodes = 1, .gpus_per_node = 2};
+  const std::vector<Arrivals> samples(50, Arrivals{{1000, 2000}, 100});
+  EXPECT_FALSE(blame_lateness(two, samples).late);
+}
+
+TEST(LatenessTest, AFewSamplesAccuseNobody) {
+  const Cluster four{.nodes = 1, .gpus_per_node = 4};
+  const Arrivals late{{1000, 1000, 1000, 2000}, 100};
+  EXPECT_FALSE(blame_lateness(four, std::vector<Arrivals>(5, late)).late) << "3 % of coins fall so";
+  EXPECT_TRUE(blame_lateness(four, std::vector<Arrivals>(8, late)).late);
+}
+
+TEST(LatenessTest, ArrivalsCountFromTheReductionBefore) {
+  using schedule::OpKind;
+  using testing::Times;
+  testing::HandRun run(3);
+  run.step(0, 400'000);
+  const auto reduce = [&](std::vector<Times> times) {
+    run.collective(OpKind::reduce_scatter, Lane::reduce_scatter, times);
+  };
+  run.collective(OpKind::all_gather, Lane::all_gather, Times{.begin = 1'000, .end = 5'000});
+  run.forward({.begin = 5'000, .end = 90'000});
+  reduce({{.begin = 100'000, .end = 150'000}, {.begin = 120'000, .end = 150'000}, {.begin = 110'000, .end = 150'000}});
+  reduce({{.begin = 200'000, .end = 261'000},
+          {.begin = 250'000, .end = 260'000, .core_wait = 70'000},
+          {.begin = 210'000, .end = 260'000}});
+  run.step(400'000, 600'000);
+  reduce({{.begin = 400'000, .end = 500'000}, {.begin = 450'000, .end = 500'000}, {.begin = 400'000, .end = 500'000}});
+  const std::vector<Arrivals> samples = arrivals_of(run.view());
+  ASSERT_EQ(samples.size(), 1U) << "a step without computation says nothing of who is late";
+  // 100, 120 and 110 us, then 50, 30 and 60 us: waiting for a core is no lateness.
+  EXPECT_EQ(samples[0].arrival_us, (std::vector<double>{150, 150, 170}));
+  EXPECT_DOUBLE_EQ(samples[0].transfer_us, 30 + 51);
 }
 
 }  // namespace

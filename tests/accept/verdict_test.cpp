@@ -52,12 +52,18 @@ TEST(VerdictTest, TheTailNeedsAHundredSamples) {
 }
 
 TEST(VerdictTest, ACliffIsFoundWhereItIs) {
-  using Sizes = std::vector<std::pair<std::int64_t, double>>;
-  EXPECT_EQ(judge_shape("x", Sizes{{1, 1}, {2, 2}, {4, 1.9}, {8, 3}}).verdict, Verdict::pass);
-  const Judgement j = judge_shape("x", Sizes{{8, 3}, {1, 1}, {2, 2}, {4, 1.5}});
+  const auto shape = [](std::initializer_list<std::pair<std::int64_t, double>> sizes, double spread = 0) {
+    std::vector<SizeRate> rates;
+    for (const auto& [bytes, rate] : sizes) rates.push_back({bytes, median_interval(around(rate, spread))});
+    return judge_shape("x", rates);
+  };
+  EXPECT_EQ(shape({{1, 1}, {2, 2}, {4, 1.9}, {8, 3}}).verdict, Verdict::pass);
+  const Judgement j = shape({{8, 3}, {1, 1}, {2, 2}, {4, 1.5}});
   EXPECT_EQ(j.verdict, Verdict::fail);
   EXPECT_THAT(j.sentence, HasSubstr("4 B carry 1.5 GB/s, 25 % less than the 2 GB/s of 2 B"));
-  EXPECT_EQ(judge_shape("x", Sizes{{8, 3}}).verdict, Verdict::unrated);
+  EXPECT_EQ(shape({{8, 3}}).verdict, Verdict::unrated);
+  // What scatters as much as it falls accuses nobody, and does not pass either.
+  EXPECT_EQ(shape({{1, 1}, {2, 2}, {4, 1.5}}, 1).verdict, Verdict::inconclusive);
 }
 
 TEST(VerdictTest, ExposedCommunicationHasABudget) {

@@ -40,6 +40,15 @@ AcceptanceMeasurements measured(std::vector<accept::Fault> faults) {
   timing.iterations_us.assign(20, 1000);
   timing.scatter = scatter_of(timing.iterations_us);
   row.out_of_place = row.in_place = timing;  // 29.4 GB/s of bus bandwidth
+  for (int i = 0; i < 40; ++i) m.arrivals.push_back(simulated.step(10'000, 4'000));
+  m.arms.assign(8, {.computation_ms = 95,
+                    .communication_ms = 40,
+                    .whole_ms = 100,
+                    .kernels_alone_ms = 90,
+                    .kernels_beside_ms = 92,
+                    .transfers_alone_ms = 38,
+                    .transfers_beside_ms = 39});
+  m.predicted.ms = 96;
   return m;
 }
 
@@ -137,6 +146,51 @@ TEST(AcceptanceTest, SmallMessagesAreHeldAgainstWhatTheirStepsLeave) {
   EXPECT_TRUE(judgement(judge_acceptance(w, measured({}), &trial), "floor", Verdict::fail));
   w.references[1].hop_us = 80;  // 7 steps of them take 560 of 1000 us
   EXPECT_FALSE(judgement(judge_acceptance(w, measured({}), &trial), "floor", Verdict::fail));
+}
+
+TEST(AcceptanceTest, TheArmsOfAStepAreHeldAgainstTheProfile) {
+  const Trial trial = trial_with_exposed(0.05);
+  config::Acceptance w = wanted();
+  const AcceptanceReport told = judge_acceptance(w, measured({}), &trial);
+  ASSERT_TRUE(judgement(told, "explained", Verdict::unrated));
+  EXPECT_THAT(judgement(told, "explained", Verdict::unrated)->sentence, HasSubstr("explain 96.0 %"));
+  w.explained_pct = 97;
+  w.slowdown = 1.01;
+  const AcceptanceReport report = judge_acceptance(w, measured({}), &trial);
+  EXPECT_TRUE(judgement(report, "explained", Verdict::fail));
+  EXPECT_TRUE(judgement(report, "slow-down", Verdict::fail));
+  AcceptanceMeasurements exposed = measured({});
+  for (accept::ArmRound& round : exposed.arms) round.computation_ms = 80;  // 20 of 100 ms only communicate
+  EXPECT_TRUE(judgement(judge_acceptance(wanted(), exposed, &trial), "exposed communication", Verdict::fail));
+}
+
+TEST(AcceptanceTest, WhoTheOthersWaitForIsAFinding) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  for (accept::Arrivals& sample : m.arrivals) sample.arrival_us[5] += 3000;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  ASSERT_TRUE(judgement(report, "lateness", Verdict::fail));
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings.front().element, (Element{Element::Kind::gpu, 5, 0}));
+  EXPECT_THAT(acceptance_table(report), HasSubstr("rank 5 (device 5 of node 0) comes last in 100 %"));
+  EXPECT_NEAR(acceptance_json(report, m, World{})["lateness"]["last_share"][5].get<double>(), 1, 1e-9);
+  m.arrivals.clear();
+  EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "lateness", Verdict::inconclusive));
+}
+
+TEST(AcceptanceTest, ALargerMessageThatCarriesLessFails) {
+  const Trial trial = trial_with_exposed(0.05);
+  config::Acceptance w = wanted();
+  w.references.clear();
+  AcceptanceMeasurements m = measured({});
+  m.ladder.push_back(m.ladder.front());
+  m.ladder.back().message.count *= 2;  // in twice the time and a half more
+  for (double& us : m.ladder.back().in_place->iterations_us) us *= 2.5;
+  const AcceptanceReport report = judge_acceptance(w, m, &trial);
+  ASSERT_TRUE(judgement(report, "shape", Verdict::fail));
+  EXPECT_EQ(judgement(report, "shape", Verdict::fail)->figure, "all_gather by size, in place");
+  w.cliff_pct = 30;
+  EXPECT_FALSE(judgement(judge_acceptance(w, m, &trial), "shape", Verdict::fail));
 }
 
 TEST(AcceptanceFilesTest, EveryVerdictHasItsPlaceInJunit) {

@@ -33,6 +33,12 @@ class Accept(Program):
         self.assertEqual(result["ranks"], 6)
         rules = {judgement["rule"] for judgement in result["judgements"]}
         self.assertLessEqual({"inventory", "rendezvous", "floor", "exposed communication"}, rules)
+        self.assertLessEqual({"shape", "overlap", "slow-down", "explained", "lateness"}, rules)
+        self.assertEqual(len(result["arms"]["rounds"]), 8)
+        for arms in result["arms"]["rounds"]:  # emulated, so never faster than the model
+            self.assertGreaterEqual(arms["whole_ms"], arms["kernels_beside_ms"])
+            self.assertGreater(arms["communication_ms"], 0)
+        self.assertGreater(result["arms"]["predicted_ms"], 0)
         suite = ElementTree.parse(self.folder / "out/junit.xml").getroot().find("testsuite")
         self.assertEqual(len(suite.findall("testcase")), len(result["judgements"]))
         self.assertEqual(int(suite.get("tests")), len(result["judgements"]))
@@ -48,6 +54,10 @@ class Accept(Program):
         result = self.report("inject.slow_rank=3", "inject.slow_rank_factor=2", codes=(FAIL,))
         accused = [finding["part"] for finding in result["findings"] if finding["kind"] == "slow"]
         self.assertIn("rank 3 (device 3 of node 0)", accused)
+        late = [judgement for judgement in result["judgements"] if judgement["rule"] == "lateness"]
+        self.assertEqual([judgement["verdict"] for judgement in late], ["fail"])
+        self.assertIn("rank 3 (device 3 of node 0) comes last", late[0]["why"])
+        self.assertGreater(result["lateness"]["last_share"][3], 0.5)
 
     def test_a_slow_link_is_named(self) -> None:
         result = self.report("inject.slow_link_rank=2", "inject.slow_link_factor=3", codes=(FAIL,))

@@ -193,6 +193,23 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
                 {"rounds", m.links.rounds},
                 {"measurements", m.links.measurements},
                 {"compared", m.links.compared}};
+  if (r.lateness) {
+    j["lateness"] = {{"last_share", r.lateness->last_share},
+                     {"waiting_us", interval_json(r.lateness->waiting_us)},
+                     {"transfer_us", interval_json(r.lateness->transfer_us)}};
+  }
+  nlohmann::json rounds = nlohmann::json::array();
+  for (const accept::ArmRound& round : m.arms) {
+    rounds.push_back({{"computation_ms", round.computation_ms},
+                      {"communication_ms", round.communication_ms},
+                      {"whole_ms", round.whole_ms},
+                      {"kernels_alone_ms", round.kernels_alone_ms},
+                      {"kernels_beside_ms", round.kernels_beside_ms},
+                      {"transfers_alone_ms", round.transfers_alone_ms},
+                      {"transfers_beside_ms", round.transfers_beside_ms}});
+  }
+  j["arms"] = {{"rounds", rounds}};
+  if (m.predicted.ms) j["arms"]["predicted_ms"] = *m.predicted.ms;
   return j;
 }
 

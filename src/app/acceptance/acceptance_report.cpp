@@ -103,6 +103,15 @@ std::optional<accept::Reference> ring_reference(const config::AcceptanceReferenc
   return accept::Reference{us > 0 ? moved / us * 1e-3 : 0, r->source};
 }
 
+/// GB/s of bus bandwidth, an iteration each.
+std::vector<double> bus_rates(const Message& message, const Timing& timing) {
+  std::vector<double> rates;
+  for (const double us : timing.iterations_us) {
+    if (us > 0) rates.push_back(static_cast<double>(message.bytes()) * message.bus_factor() / us * 1e-3);
+  }
+  return rates;
+}
+
 void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
   for (const CollectiveRow& row : m.ladder) {
     const std::string name(to_string(row.message.op));
@@ -119,10 +128,7 @@ void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements
         continue;
       }
       if (m.cluster.ranks() < 2) continue;  // nobody to communicate with
-      std::vector<double> rates;
-      for (const double us : timing->iterations_us) {
-        if (us > 0) rates.push_back(static_cast<double>(row.message.bytes()) * row.message.bus_factor() / us * 1e-3);
-      }
+      const std::vector<double> rates = bus_rates(row.message, *timing);
       report.judgements.push_back(accept::judge_floor(figure, "GB/s", rates, ring_reference(reference, row.message),
                                                       wanted.tolerance_pct / 100));
       if (reference != nullptr && reference->ceiling > 0) {
@@ -137,6 +143,52 @@ void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements
   if (m.ladder.empty()) {
     report.judgements.push_back(plain("floor", "collectives", Verdict::inconclusive, "no collective was measured"));
   }
+}
+
+void judge_shapes(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
+  if (m.cluster.ranks() < 2) return;
+  std::map<std::string, std::vector<accept::SizeRate>> shapes;
+  for (const CollectiveRow& row : m.ladder) {
+    for (const bool in_place : {false, true}) {
+      const std::optional<Timing>& timing = in_place ? row.in_place : row.out_of_place;
+      if (!timing || timing->wrong.value_or(0) > 0) continue;
+      shapes[fmt::format("{} by size{}", to_string(row.message.op), in_place ? ", in place" : "")].push_back(
+          {row.message.bytes(), accept::median_interval(bus_rates(row.message, *timing))});
+    }
+  }
+  for (auto& [figure, sizes] : shapes) {
+    report.judgements.push_back(accept::judge_shape(figure, std::move(sizes), wanted.cliff_pct / 100));
+  }
+}
+
+void judge_lateness(const AcceptanceMeasurements& m, AcceptanceReport& report) {
+  constexpr const char* kFigure = "ranks at the reductions of the training steps";
+  if (m.cluster.ranks() < accept::kFewestToBeLate) {
+    report.judgements.push_back(plain(
+        "lateness", kFigure, Verdict::unrated,
+        fmt::format("of {} ranks one is always last: {} are needed", m.cluster.ranks(), accept::kFewestToBeLate)));
+    return;
+  }
+  const accept::LatenessReport& lateness = report.lateness.emplace(accept::blame_lateness(m.cluster, m.arrivals));
+  const Verdict verdict = m.arrivals.empty() ? Verdict::inconclusive : lateness.late ? Verdict::fail : Verdict::pass;
+  Judgement j = plain("lateness", kFigure, verdict, lateness.sentence);
+  j.value = lateness.waiting_us;
+  j.unit = "us of waiting for the last rank";
+  report.judgements.push_back(std::move(j));
+}
+
+void judge_parts_of_a_step(const config::Acceptance& wanted, const AcceptanceMeasurements& m,
+                           AcceptanceReport& report) {
+  if (m.cluster.ranks() < 2) return;  // nobody to communicate with
+  accept::ArmBounds bounds;
+  bounds.exposed = wanted.exposed_pct / 100;
+  bounds.slowdown = wanted.slowdown;
+  if (wanted.explained_pct) bounds.explained = *wanted.explained_pct / 100;
+  const std::string why_none = "the arms of a step were not measured";
+  std::vector<Judgement> all = accept::judge_arms(m.arms, bounds, why_none);
+  all.push_back(
+      accept::judge_explained(m.arms, m.predicted.ms, bounds, m.arms.empty() ? why_none : m.predicted.why_none));
+  report.judgements.insert(report.judgements.end(), all.begin(), all.end());
 }
 
 void judge_step(const config::Acceptance& wanted, const Trial* trial, AcceptanceReport& report) {
@@ -174,7 +226,10 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
   judge_devices(wanted, measured, report);
   judge_pairs(wanted, measured, report);
   judge_ladder(wanted, measured, report);
+  judge_shapes(wanted, measured, report);
   judge_step(wanted, trial, report);
+  judge_parts_of_a_step(wanted, measured, report);
+  judge_lateness(measured, report);
   for (const Finding& finding : report.findings) {
     if (!finding.accuses()) continue;
     Judgement j = plain("peers", accept::name_of(finding.element, measured.cluster), Verdict::fail, finding.evidence);
@@ -182,6 +237,7 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
     j.unit = "of its peers' median";
     report.judgements.push_back(std::move(j));
   }
+  if (report.lateness && report.lateness->late) report.findings.push_back(*report.lateness->late);
   report.verdict = accept::overall(report.judgements);
   return report;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ struct AcceptanceReport {
   std::string fabric;
   int ranks = 0;
   accept::Cluster cluster;
-  std::vector<accept::Judgement> judgements;  ///< in the order of the stages
-  std::vector<accept::Finding> findings;      ///< who is to blame, and what came and went
+  std::vector<accept::Judgement> judgements;       ///< in the order of the stages
+  std::vector<accept::Finding> findings;           ///< who is to blame, and what came and went
+  std::optional<accept::LatenessReport> lateness;  ///< absent: no rank was compared
   accept::Verdict verdict = accept::Verdict::inconclusive;
   bool wrong_data = false;
 

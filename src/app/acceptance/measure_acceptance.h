@@ -7,6 +7,8 @@
 
 #include "accept/blame_devices.h"
 #include "accept/blame_links.h"
+#include "accept/lateness.h"
+#include "app/acceptance/step_arms.h"
 #include "app/collectives/collective_row.h"
 #include "engine/setup.h"
 #include "launch/session.h"
@@ -18,6 +20,7 @@ struct AcceptanceEffort {
   int matrix = 1024;  ///< rows and columns of the products
   int device_rounds = 15;
   int iterations = 20;  ///< of each collective
+  int arm_rounds = 8;   ///< of a step's arms
   std::int64_t pair_bytes = std::int64_t{4} << 20;
 };
 
@@ -27,11 +30,14 @@ using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 /// What all ranks brought home, raw.
 struct AcceptanceMeasurements {
   accept::Cluster cluster;
-  std::vector<Fingerprint> fingerprints;  ///< by rank
-  std::vector<std::string> hosts;         ///< by rank
-  accept::DeviceRounds device_rates;      ///< FLOP/s, [round][rank]
-  accept::LinkReport links;               ///< GB/s
-  std::vector<CollectiveRow> ladder;      ///< the collectives of the run's own units
+  std::vector<Fingerprint> fingerprints;   ///< by rank
+  std::vector<std::string> hosts;          ///< by rank
+  accept::DeviceRounds device_rates;       ///< FLOP/s, [round][rank]
+  accept::LinkReport links;                ///< GB/s
+  std::vector<CollectiveRow> ladder;       ///< the collectives of the run's own units
+  std::vector<accept::Arrivals> arrivals;  ///< at the reductions of the run's steps
+  std::vector<accept::ArmRound> arms;      ///< of a step
+  PredictedStep predicted;                 ///< the step as its parts have it
 };
 
 /// The messages that FSDP sends in the run of `setup`: its largest unit, its most frequent one, its smallest, and one

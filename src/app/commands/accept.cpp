@@ -26,14 +26,37 @@ AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   AcceptanceEffort effort;
   effort.matrix = wanted.matrix;
   if (full) effort.iterations = 200;
+  if (full) effort.arm_rounds = 30;
   return effort;
 }
 
 /// All stages without training; the others of a job take part.
+constexpr const char* kStageOfParts = "arms";
+constexpr const char* kStageOfMachine = "machine";
+
+/// The parts of a step, alone and together; the others of a job take part.
+void measure_parts(const Cell& cell, const AcceptanceEffort& effort, Job* job, AcceptanceMeasurements& measured) {
+  if (cell.setup.config.mesh.ranks < 2) return;
+  console().info(fmt::format("computation alone, communication alone and both: {} rounds of {} steps",
+                             effort.arm_rounds, kStepsOfARound));
+  if (job != nullptr) {
+    order_service(*job, kAcceptanceService,
+                  {{"stage", kStageOfParts}, {"config", to_message(cell.setup.config)}, {"rounds", effort.arm_rounds}});
+    job->watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
+  }
+  const engine::Setup arms = set_up_arms(cell.setup.config, effort.arm_rounds);
+  const engine::Measurement brought = run_arms(arms, *cell.data, job == nullptr ? nullptr : &job->session());
+  const metrics::RunView run(arms.schedules, brought.traces);
+  for (accept::Arrivals& step : accept::arrivals_of(run)) measured.arrivals.push_back(std::move(step));
+  measured.arms = arm_rounds(run);
+  measured.predicted = predict_step(arms, run, measured.ladder);
+}
+
 AcceptanceMeasurements measured_by_all(const Cell& cell, const AcceptanceEffort& effort, Job* job) {
   if (job != nullptr) {
     order_service(*job, kAcceptanceService,
-                  {{"config", to_message(cell.setup.config)},
+                  {{"stage", kStageOfMachine},
+                   {"config", to_message(cell.setup.config)},
                    {"matrix", effort.matrix},
                    {"device_rounds", effort.device_rounds},
                    {"iterations", effort.iterations},
@@ -55,11 +78,14 @@ int accept_command(const AcceptArguments& arguments, Job* job) {
     throw ConfigError("accept measures a machine; device.backend = \"virtual\" is none. Use \"cpu\" or \"cuda\".");
   }
   const Cell cell = open_cell(config, local_ranks(job));
+  const AcceptanceEffort effort = effort_of(wanted, arguments.full);
   const ResultFolder folder("accept-" + config::profile_name(path), arguments.out,
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
-  const AcceptanceMeasurements measured = measured_by_all(cell, effort_of(wanted, arguments.full), job);
+  AcceptanceMeasurements measured = measured_by_all(cell, effort, job);
   console().info(fmt::format("training steps of {}", wanted.run));
   const Trial trial = whole_trial(config, job);
+  measured.arrivals = accept::arrivals_of({cell.setup.schedules, trial.measurement.traces});
+  measure_parts(cell, effort, job, measured);
   if (job != nullptr) job->watch().doing("judging and writing results");
 
   const AcceptanceReport report = judge_acceptance(wanted, measured, &trial);
@@ -77,12 +103,17 @@ int accept_command(const AcceptArguments& arguments, Job* job) {
 void serve_acceptance(Job& job, const JsonPart& order) {
   constexpr std::int64_t kMost = 1'000'000'000;
   const Cell cell = open_cell(config_from_message(order.at("config").text()), job.session().placement().local_ranks);
+  job.watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
+  if (order.at("stage").text() == kStageOfParts) {
+    const auto rounds = static_cast<int>(order.at("rounds").whole(1, kMost));
+    run_arms(set_up_arms(cell.setup.config, rounds), *cell.data, &job.session());
+    return;
+  }
   AcceptanceEffort effort;
   effort.matrix = static_cast<int>(order.at("matrix").whole(1, 1 << 16));
   effort.device_rounds = static_cast<int>(order.at("device_rounds").whole(1, kMost));
   effort.iterations = static_cast<int>(order.at("iterations").whole(1, kMost));
   effort.pair_bytes = order.at("pair_bytes").whole(4, kMost);
-  job.watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
   measure_acceptance(cell.setup, effort, &job.session(), [](const std::string&) {});
 }
 

@@ -1,0 +1,140 @@
+#include "accept/step_arms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace fsdpbench::accept {
+namespace {
+
+template <class Value>
+std::vector<double> by_round(const std::vector<ArmRound>& rounds, const Value& value) {
+  std::vector<double> values;
+  for (const ArmRound& round : rounds) {
+    if (const std::optional<double> one = value(round)) values.push_back(*one);
+  }
+  return values;
+}
+
+std::optional<double> ratio(double a, double b) { return b > 0 ? std::optional(a / b) : std::nullopt; }
+
+/// A figure that nothing is held against.
+Judgement told(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
+  Judgement j;
+  j.rule = std::move(rule);
+  j.figure = std::move(figure);
+  j.unit = std::move(unit);
+  j.value = median_interval(std::move(samples));
+  j.verdict = j.value.n > 0 ? Verdict::unrated : Verdict::inconclusive;
+  return j;
+}
+
+std::string percent(const Interval& i, int rounds) {
+  return fmt::format("{:.1f} % (95 %: {:.1f} to {:.1f}, {} rounds)", 100 * i.median, 100 * i.low, 100 * i.high, rounds);
+}
+
+Judgement judge_gain(const std::vector<ArmRound>& rounds) {
+  Judgement j = told("overlap", "the shorter of computation and communication", "of it is hidden",
+                     by_round(rounds, [](const ArmRound& r) {
+                       return ratio(r.computation_ms + r.communication_ms - r.whole_ms,
+                                    std::min(r.computation_ms, r.communication_ms));
+                     }));
+  if (j.value.n == 0) return j;
+  const auto median = [&](double ArmRound::*arm) {
+    return median_interval(by_round(rounds, [&](const ArmRound& r) { return std::optional(r.*arm); })).median;
+  };
+  j.sentence = fmt::format(
+      "computation alone takes {:.4g} ms, communication alone {:.4g} ms and the step {:.4g} ms: {} of the shorter is "
+      "hidden",
+      median(&ArmRound::computation_ms), median(&ArmRound::communication_ms), median(&ArmRound::whole_ms),
+      percent(j.value, j.value.n));
+  return j;
+}
+
+Judgement judge_slowdown(const std::vector<ArmRound>& rounds, const ArmBounds& bounds) {
+  Judgement j =
+      told("slow-down", "computation beside communication", "times its time alone",
+           by_round(rounds, [](const ArmRound& r) { return ratio(r.kernels_beside_ms, r.kernels_alone_ms); }));
+  if (j.value.n == 0) return j;
+  j.bound = bounds.slowdown;
+  const std::string times = fmt::format(
+      "ops that compute take {:.3f} times as long beside collectives as without them "
+      "(95 %: {:.3f} to {:.3f}, {} rounds)",
+      j.value.median, j.value.low, j.value.high, j.value.n);
+  if (!bounds.slowdown) {
+    j.sentence = times + "; no limit is given";
+  } else if (j.value.low > *bounds.slowdown) {
+    j.verdict = Verdict::fail;
+    j.sentence = fmt::format("{}, more than the {:.3g} of {}", times, *bounds.slowdown, bounds.source);
+  } else if (j.value.high <= *bounds.slowdown) {
+    j.verdict = Verdict::pass;
+    j.sentence = fmt::format("{}, within the {:.3g} of {}", times, *bounds.slowdown, bounds.source);
+  } else {
+    j.verdict = Verdict::inconclusive;
+    j.sentence = fmt::format("{}, on both sides of the {:.3g} of {}", times, *bounds.slowdown, bounds.source);
+  }
+  return j;
+}
+
+Judgement tell_transfers(const std::vector<ArmRound>& rounds) {
+  Judgement j =
+      told("slow-down", "communication beside computation", "times its time alone",
+           by_round(rounds, [](const ArmRound& r) { return ratio(r.transfers_beside_ms, r.transfers_alone_ms); }));
+  if (j.value.n > 0) {
+    j.sentence = fmt::format(
+        "collectives take {:.3f} times as long beside computation as without it, from the arrival of their last rank "
+        "(95 %: {:.3f} to {:.3f}, {} rounds); no limit is given",
+        j.value.median, j.value.low, j.value.high, j.value.n);
+  }
+  return j;
+}
+
+}  // namespace
+
+std::vector<Judgement> judge_arms(const std::vector<ArmRound>& rounds, const ArmBounds& bounds,
+                                  const std::string& why_none) {
+  std::vector<Judgement> all;
+  all.push_back(judge_exposed(
+      "a step against its computation alone",
+      by_round(rounds, [](const ArmRound& r) { return ratio(r.whole_ms - r.computation_ms, r.whole_ms); }),
+      bounds.exposed));
+  all.push_back(judge_gain(rounds));
+  all.push_back(judge_slowdown(rounds, bounds));
+  all.push_back(tell_transfers(rounds));
+  for (Judgement& j : all) {
+    if (j.value.n == 0) j.sentence = why_none;
+  }
+  return all;
+}
+
+Judgement judge_explained(const std::vector<ArmRound>& rounds, std::optional<double> predicted_ms,
+                          const ArmBounds& bounds, const std::string& why_none) {
+  Judgement j = told("explained", "a step by its computation and the links as measured", "of the measured step",
+                     by_round(rounds, [&](const ArmRound& r) {
+                       return predicted_ms ? ratio(*predicted_ms, r.whole_ms) : std::nullopt;
+                     }));
+  if (!predicted_ms || j.value.n == 0) {
+    j.verdict = rounds.empty() ? Verdict::inconclusive : Verdict::unrated;
+    j.sentence = why_none;
+    return j;
+  }
+  j.bound = bounds.explained;
+  j.sentence = fmt::format("links as measured explain {} of the step: computed {:.4g} ms", percent(j.value, j.value.n),
+                           *predicted_ms);
+  if (!bounds.explained) return j;
+  if (j.value.high < *bounds.explained) {
+    j.verdict = Verdict::fail;
+    j.sentence += fmt::format(
+        "; of {}, {:.0f} % at least should be: something slows the step down that neither collectives alone nor "
+        "computation alone shows",
+        bounds.source, 100 * *bounds.explained);
+  } else if (j.value.low >= *bounds.explained) {
+    j.verdict = Verdict::pass;
+  } else {
+    j.verdict = Verdict::inconclusive;
+    j.sentence += fmt::format("; that is on both sides of {:.0f} %", 100 * *bounds.explained);
+  }
+  return j;
+}
+
+}  // namespace fsdpbench::accept

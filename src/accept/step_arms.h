@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "accept/verdict.h"
+
+namespace fsdpbench::accept {
+
+/// One round of the arms of a step, in the order computation, communication, whole, whole, communication, computation,
+/// so that what drifts over a round weighs on all arms alike. Milliseconds, means of an arm's two steps.
+struct ArmRound {
+  double computation_ms = 0;       ///< a step without its collectives, on the slowest rank
+  double communication_ms = 0;     ///< the collectives alone, likewise
+  double whole_ms = 0;             ///< the step, likewise
+  double kernels_alone_ms = 0;     ///< ops that compute, added up, mean over ranks: in the step without collectives
+  double kernels_beside_ms = 0;    ///< the same ops in the whole step
+  double transfers_alone_ms = 0;   ///< collectives from the arrival of their last rank, likewise: without computation
+  double transfers_beside_ms = 0;  ///< and in the whole step
+};
+
+/// What the arms of a profile are held against; absent: nothing.
+struct ArmBounds {
+  double exposed = 1;                    ///< share of a step
+  std::optional<double> slowdown = {};   ///< of computation beside communication
+  std::optional<double> explained = {};  ///< least part of a step that its links and its computation explain
+  std::string source = "the profile";    ///< of these bounds
+};
+
+/// A judgement each of: the exposed communication, that is what a step takes longer than its computation alone; the
+/// overlap that was gained, as a part of the shorter of computation and communication; how much slower computation is
+/// beside communication, and communication beside computation. No rounds: inconclusive, with `why_none`.
+std::vector<Judgement> judge_arms(const std::vector<ArmRound>& rounds, const ArmBounds& bounds,
+                                  const std::string& why_none);
+
+/// How much of the measured step the computed clock explains, which was given what computation takes without
+/// collectives and what the links carry without computation. `predicted_ms`: absent if it could not be computed, for
+/// the reason `why_none`: unrated.
+Judgement judge_explained(const std::vector<ArmRound>& rounds, std::optional<double> predicted_ms,
+                          const ArmBounds& bounds, const std::string& why_none);
+
+}  // namespace fsdpbench::accept

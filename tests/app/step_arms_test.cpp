@@ -1,0 +1,129 @@
+// The arms of a step, on the computed clock: each part alone takes what its ops take, to the nanosecond.
+#include "app/acceptance/step_arms.h"
+
+#include <gtest/gtest.h>
+
+#include "support/tiny_run.h"
+
+namespace fsdpbench::app {
+namespace {
+
+/// A rank's computation and a collective alone are known exactly.
+config::RunConfig emulated(int layers = 3) {
+  config::RunConfig c = testing::tiny_decoder();
+  c.model.layers = layers;
+  c.emulate.compute_tflops = 0.001;
+  c.emulate.link_gb_per_s = 0.05;
+  c.emulate.link_latency_us = 5;
+  return testing::settled(c);
+}
+
+struct SimulatedArms {
+  explicit SimulatedArms(const config::RunConfig& config, int rounds = 2)
+      : setup(set_up_arms(config, rounds)),
+        measurement(engine::simulate(setup, engine::simulated_times(setup, nullptr))),
+        run(setup.schedules, measurement.traces) {}
+  SimulatedArms(const SimulatedArms&) = delete;
+  SimulatedArms& operator=(const SimulatedArms&) = delete;
+
+  engine::Setup setup;
+  engine::Measurement measurement;
+  metrics::RunView run;
+};
+
+/// What the links of `config` take for a message, as a table of collectives has it.
+CollectiveRow row(const config::RunConfig& config, backend::Collective op, std::int64_t count) {
+  CollectiveRow r;
+  r.message = {op, DType::f32, count, static_cast<int>(config.mesh.ranks)};
+  const double n = static_cast<double>(r.message.ranks);
+  const double us = (n - 1) * config.emulate.link_latency_us +
+                    static_cast<double>(r.message.bytes()) * (n - 1) / n / *config.emulate.link_gb_per_s * 1e-3;
+  Timing timing;
+  timing.time_us = us;
+  timing.iterations_us.assign(20, us);
+  timing.scatter = scatter_of(timing.iterations_us);
+  r.in_place = r.out_of_place = timing;
+  return r;
+}
+
+std::vector<CollectiveRow> rows(const config::RunConfig& config) {
+  std::vector<CollectiveRow> all;
+  for (const std::int64_t count : {100, 5000}) {
+    all.push_back(row(config, backend::Collective::all_gather, count));
+    all.push_back(row(config, backend::Collective::reduce_scatter, count));
+  }
+  return all;
+}
+
+TEST(StepArmsRun, PartsAloneTakeWhatTheirOpsTake) {
+  const SimulatedArms arms(emulated());
+  const std::vector<accept::ArmRound> rounds = arm_rounds(arms.run);
+  ASSERT_EQ(rounds.size(), 2U);
+  for (const accept::ArmRound& r : rounds) {
+    EXPECT_GT(r.communication_ms, 0.5);
+    EXPECT_NEAR(r.computation_ms, r.kernels_alone_ms, 1e-9) << "nothing to wait for";
+    EXPECT_NEAR(r.kernels_beside_ms, r.kernels_alone_ms, 1e-9) << "a computed clock slows nothing down";
+    EXPECT_LT(r.whole_ms, r.computation_ms + r.communication_ms) << "something overlaps";
+    EXPECT_GE(r.whole_ms, std::max(r.computation_ms, r.communication_ms));
+  }
+}
+
+TEST(StepArmsRun, WithoutPrefetchNothingIsHiddenInForward) {
+  config::RunConfig serial = emulated();
+  serial.fsdp.forward_prefetch = {config::Prefetch::Mode::none, 1};
+  serial.fsdp.backward_prefetch = {config::Prefetch::Mode::none, 1};
+  const SimulatedArms with(emulated()), without(serial);
+  EXPECT_GT(arm_rounds(without.run).front().whole_ms, arm_rounds(with.run).front().whole_ms);
+  EXPECT_NEAR(arm_rounds(without.run).front().computation_ms, arm_rounds(with.run).front().computation_ms, 1e-9);
+}
+
+TEST(StepArmsRun, TheStepFollowsFromItsPartsToTheNanosecond) {
+  const config::RunConfig config = emulated();
+  const SimulatedArms arms(config);
+  const PredictedStep predicted = predict_step(arms.setup, arms.run, rows(config));
+  ASSERT_TRUE(predicted.ms) << predicted.why_none;
+  EXPECT_NEAR(*predicted.ms, arm_rounds(arms.run).front().whole_ms, 1e-4);
+}
+
+TEST(StepArmsRun, LinksThatWereMeasuredFasterExplainLess) {
+  const config::RunConfig config = emulated();
+  config::RunConfig faster = config;
+  faster.emulate.link_gb_per_s = 10 * *config.emulate.link_gb_per_s;
+  const SimulatedArms arms(config);
+  const PredictedStep predicted = predict_step(arms.setup, arms.run, rows(faster));
+  ASSERT_TRUE(predicted.ms);
+  EXPECT_LT(*predicted.ms, 0.9 * arm_rounds(arms.run).front().whole_ms);
+}
+
+TEST(StepArmsRun, WhatWasNotMeasuredAloneIsNamed) {
+  config::RunConfig hybrid = emulated();
+  hybrid.fsdp.strategy = config::Strategy::hybrid_shard;
+  hybrid.mesh.shard = hybrid.mesh.replicate = 2;
+  const SimulatedArms arms(hybrid);
+  const PredictedStep predicted = predict_step(arms.setup, arms.run, rows(hybrid));
+  EXPECT_FALSE(predicted.ms);
+  EXPECT_EQ(predicted.why_none, "no all_gather of 2 ranks was measured alone, and the step has one");
+  EXPECT_FALSE(predict_step(arms.setup, arms.run, {}).ms);
+}
+
+TEST(StepArmsRun, RealRanksDoThem) {
+  config::RunConfig config = testing::settled(testing::tiny_decoder());
+  const engine::Setup setup = set_up_arms(config, 1);
+  const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
+  const engine::Measurement measured = run_arms(setup, batches, nullptr);
+  const metrics::RunView run(setup.schedules, measured.traces);
+  EXPECT_EQ(run.steps().size(), static_cast<std::size_t>(kStepsOfARound));
+  const std::vector<accept::ArmRound> rounds = arm_rounds(run);
+  ASSERT_EQ(rounds.size(), 1U);
+  EXPECT_GT(rounds.front().kernels_alone_ms, 0);
+  EXPECT_GT(rounds.front().transfers_alone_ms, 0);
+  // Bytes go round in the steps that communicate, and in no other.
+  const testing::HashedBatches same(static_cast<std::int32_t>(config.model.vocab));
+  engine::Setup whole = engine::set_up(config);
+  whole.config.train.steps = 4;
+  const engine::Measurement plain = engine::run(*backend::cpu::make_cpu_backend(), whole, same, {});
+  EXPECT_EQ(measured.wire_bytes, plain.wire_bytes) << "4 steps of 6 communicate";
+}
+
+}  // namespace
+}  // namespace fsdpbench::app
