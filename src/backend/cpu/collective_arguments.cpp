@@ -31,6 +31,11 @@ std::int64_t wire_bytes(const CollectiveArguments& call, int size) {
   return ring_bytes(call.kind, call.count * size_of(call.dtype), size);
 }
 
+std::int64_t link_bytes(const CollectiveArguments& call, int size) {
+  if (call.kind == Collective::broadcast && size > 1) return call.count * size_of(call.dtype);
+  return wire_bytes(call, size);
+}
+
 int hops(Collective kind, int size) { return ring_hops(size, kind == Collective::all_reduce ? 2 : 1); }
 
 void check_match(std::span<const CollectiveArguments> calls, std::span<const int> world_ranks) {

@@ -23,6 +23,9 @@ struct CollectiveArguments {
 
 /// Bytes each of `size` ranks sends in a ring, rounded down where the message does not split evenly.
 std::int64_t wire_bytes(const CollectiveArguments& call, int size);
+/// Bytes that pass the link of each of `size` ranks: as wire_bytes, but of a broadcast the whole message, which its root
+/// sends and everybody else receives.
+std::int64_t link_bytes(const CollectiveArguments& call, int size);
 /// Steps of the ring, each of which pays the latency once.
 int hops(Collective kind, int size);
 

@@ -106,7 +106,7 @@ std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveArguments
     links.learn(world_ranks_[static_cast<std::size_t>(peer)],
                 std::span(words.flows).first(static_cast<std::size_t>(words.flow_count)), words.now_ns);
   }
-  return links.begin(world_ranks_, wire_bytes(call, size()), hops(call.kind, size()), start_ns,
+  return links.begin(world_ranks_, link_bytes(call, size()), hops(call.kind, size()), start_ns,
                      joined(id_, ++transfers_));
 }
 

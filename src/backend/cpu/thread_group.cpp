@@ -43,7 +43,7 @@ void ThreadGroup::meet(const CollectiveArguments& call) {
     all_arrived_ns_ = now_ns();
     check_match(calls_, world_ranks_);  // before anybody trusts the others' arguments
     if (Links* links = team_.links()) {
-      transfer_ = links->begin(world_ranks_, wire_bytes(call, size()), hops(call.kind, size()), all_arrived_ns_);
+      transfer_ = links->begin(world_ranks_, link_bytes(call, size()), hops(call.kind, size()), all_arrived_ns_);
     }
   });
 }
