@@ -70,7 +70,8 @@ bench-build: configure
 bench: bench-build
 	@for program in $$(ls build/bin/bench_* | grep -v bench_fsdp); do echo "== $$program =="; $$program || exit 1; done
 	build/bin/bench_fsdp --sweep model-batch-ranks --benchmark_filter=llama3.2-1b/train.batch_per_rank:1/
-	OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 --bind-to none build/bin/bench_collectives_processes
+	for program in bench_collectives_processes bench_collectives_mpi; do \
+	  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 --bind-to none build/bin/$$program || exit 1; done
 
 hta: build
 	FSDPBENCH_HTA=1 ctest --preset default --label-regex '^hta$$'

@@ -5,20 +5,16 @@
 //   mpirun -n 2 bench_collectives_processes        (2 or 4)
 
 #include <benchmark/benchmark.h>
-#include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 #include <memory>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "against_plain.h"
 #include "backend/cpu/cpu_backend.h"
 #include "backend/cpu/emulated_kernels.h"
-#include "launch/session.h"
+#include "in_job.h"
 #include "library_context.h"
 
 namespace fsdpbench::backend {
@@ -49,21 +45,6 @@ void plain_add(const Buffers& buffers, int ranks, std::int64_t bytes) {
   bench::plain_sum(sources, target, count);
 }
 
-/// Seconds from the first rank's begin to the last one's end; 0 elsewhere than at rank 0. Collective.
-double seconds_of_slowest(const Stamp& stamp) {
-  const std::vector<std::string> all =
-      launch::gather(session->control(), "stamp", std::string(reinterpret_cast<const char*>(&stamp), sizeof stamp));
-  std::int64_t begin = stamp.begin_ns;
-  std::int64_t end = stamp.end_ns;
-  for (const std::string& bytes : all) {
-    Stamp theirs;
-    std::memcpy(&theirs, bytes.data(), sizeof theirs);
-    begin = std::min(begin, theirs.begin_ns);
-    end = std::max(end, theirs.end_ns);
-  }
-  return static_cast<double>(end - begin) * 1e-9;
-}
-
 Measured measure(std::int64_t bytes, Collective kind, PlainWork plain) {
   Measured measured;
   BackendOptions options;
@@ -84,7 +65,7 @@ Measured measure(std::int64_t bytes, Collective kind, PlainWork plain) {
       context.world.barrier();
       enqueue();
       device.synchronize();
-      const double took = seconds_of_slowest(stamp);
+      const double took = bench::seconds_of_slowest(*session, stamp);
       if (keep) seconds.push_back(took);
     };
     const auto collective = [&] {
@@ -129,18 +110,12 @@ class SilentReporter : public benchmark::BenchmarkReporter {
 
 int run(int argc, char** argv) {
   benchmark::Initialize(&argc, argv);
-  const std::optional<launch::Placement> placement = launch::find_placement(launch::process_environment());
-  if (!placement || (placement->ranks != 2 && placement->ranks != 4)) {
-    fmt::print("Nothing is measured: this needs 2 or 4 processes, mpirun -n 2 --bind-to none {}\n", argv[0]);
-    return 0;
-  }
-  const std::unique_ptr<launch::Session> joined = launch::join(*placement);
-  session = joined.get();
-  bench::add_library_context();
-  SilentReporter silent;
-  if (placement->rank == 0) fmt::print("{} processes, {}\n", placement->ranks, joined->transport());
-  placement->rank == 0 ? benchmark::RunSpecifiedBenchmarks() : benchmark::RunSpecifiedBenchmarks(&silent);
-  return 0;
+  return bench::in_job(argv[0], [](launch::Session& joined) {
+    session = &joined;
+    bench::add_library_context();
+    SilentReporter silent;
+    joined.placement().rank == 0 ? benchmark::RunSpecifiedBenchmarks() : benchmark::RunSpecifiedBenchmarks(&silent);
+  });
 }
 
 }  // namespace

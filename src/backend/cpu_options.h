@@ -16,6 +16,7 @@ struct CpuOptions {
   /// Between processes: for how long a rank waits for others to come to a collective before it calls the job stuck;
   /// absent: for ever.
   std::optional<double> stall_s;
+  bool share_memory = true;  ///< processes of one host read each other's memory; else they exchange messages
 };
 
 }  // namespace fsdpbench::backend

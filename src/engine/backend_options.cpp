@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <optional>
 #include <stdexcept>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -34,7 +35,10 @@ std::optional<double> stall_s(const launch::Environment& environment) {
 
 backend::CpuOptions cpu_options(const RunConfig& config, const launch::Session* session) {
   backend::CpuOptions options;
-  if (session != nullptr) options.stall_s = stall_s(launch::process_environment());
+  if (session != nullptr) {
+    options.stall_s = stall_s(launch::process_environment());
+    options.share_memory = share_memory(launch::process_environment());
+  }
   const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
   options.link = config.emulate.link();
   if (config.emulate.compute_tflops) options.compute_flops_per_s = *config.emulate.compute_tflops * 1e12;
@@ -97,6 +101,17 @@ CategoryBytes category_bytes(const Setup& setup) {
 }
 
 }  // namespace
+
+bool share_memory(const launch::Environment& environment) {
+  const char* text = environment("FSDPBENCH_SHARE_MEMORY");
+  const std::string_view value = text == nullptr ? "" : text;
+  if (value.empty() || value == "1") return true;
+  if (value == "0") return false;
+  throw ConfigError(
+      fmt::format("FSDPBENCH_SHARE_MEMORY is '{}'; expected 1 (ranks of one host read each other's memory) "
+                  "or 0 (they exchange messages).",
+                  value));
+}
 
 backend::BackendOptions backend_options(const Setup& setup, launch::Session* session) {
   const RunConfig& config = setup.config;

@@ -28,6 +28,18 @@ inline launch::Placement placement_of(int rank, int ranks, int root_port) {
   return placement;
 }
 
+/// The session of rank `rank` in a job that has `secret`; rank 0 listens at `listener`, which is at `port`.
+inline std::unique_ptr<launch::TcpSession> join_session(int rank, int ranks, int port, const launch::Secret& secret,
+                                                        launch::Socket& listener) {
+  const launch::Placement placement = placement_of(rank, ranks, port);
+  const launch::Introduction self = launch::introduce(placement, {});
+  const launch::Deadline deadline = launch::deadline_in(60);
+  const launch::Meeting meeting{{"127.0.0.1"}, port, secret, "a test"};
+  return std::make_unique<launch::TcpSession>(
+      placement, rank == 0 ? launch::take_in_all(std::move(listener), self, secret, deadline)
+                           : launch::keep_trying([&](std::string&) { return std::optional(meeting); }, self, deadline));
+}
+
 /// Joins `ranks` sessions and calls `body` with each on a thread of its own. Throws the exception of the rank that the
 /// job holds to be at fault.
 inline void run_sessions(int ranks, const std::function<void(launch::Session&)>& body) {
@@ -39,14 +51,8 @@ inline void run_sessions(int ranks, const std::function<void(launch::Session&)>&
   std::mutex mutex;
   std::exception_ptr cause;
   const auto one = [&](int rank) {
-    const launch::Placement placement = placement_of(rank, ranks, port);
-    const launch::Introduction self = launch::introduce(placement, {});
-    const launch::Deadline deadline = launch::deadline_in(60);
-    const launch::Meeting meeting{{"127.0.0.1"}, port, secret, "a test"};
-    launch::TcpSession session(
-        placement, rank == 0
-                       ? launch::take_in_all(std::move(listener), self, secret, deadline)
-                       : launch::keep_trying([&](std::string&) { return std::optional(meeting); }, self, deadline));
+    const std::unique_ptr<launch::TcpSession> joined = join_session(rank, ranks, port, secret, listener);
+    launch::Session& session = *joined;
     try {
       body(session);
     } catch (...) {
@@ -64,18 +70,23 @@ inline void run_sessions(int ranks, const std::function<void(launch::Session&)>&
   }
 }
 
-/// The CPU backend with a session for each rank.
+/// The CPU backend with a session for each rank. `share_memory`: as CpuOptions.
 class CpuProcesses : public Backend {
  public:
+  explicit CpuProcesses(bool share_memory = true) : share_memory_(share_memory) {}
   std::string name() const override { return "cpu"; }
   Facts facts() const override { return {}; }
   void run(const BackendOptions& options, const std::function<void(RankContext&)>& body) override {
     run_sessions(options.ranks, [&](launch::Session& session) {
       BackendOptions mine = options;
       mine.session = &session;
+      if (!share_memory_) mine.set<CpuOptions>().share_memory = false;
       make_copy_backend()->run(mine, body);
     });
   }
+
+ private:
+  const bool share_memory_;
 };
 
 }  // namespace fsdpbench::backend

@@ -7,7 +7,10 @@ namespace {
 
 std::unique_ptr<Backend> make_cpu_processes() { return std::make_unique<CpuProcesses>(); }
 
-const auto kProcesses = testing::Values(&make_cpu_processes);
+std::unique_ptr<Backend> make_cpu_messages() { return std::make_unique<CpuProcesses>(false); }
+
+// They see each other's memory, or exchange messages.
+const auto kProcesses = testing::Values(&make_cpu_processes, &make_cpu_messages);
 
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, DeviceConformance, kProcesses);
 INSTANTIATE_TEST_SUITE_P(CpuProcesses, CommunicatorConformance, kProcesses);

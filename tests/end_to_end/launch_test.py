@@ -142,12 +142,23 @@ class Environment(Launch):
         self.assertEqual(result["train"]["params_digest"], self.threads_digest())
         self.assertEqual(len(result["train"]["loss"]), 4)
         self.assertTrue(result["complete"])
+        self.assertIn("collectives through shared memory", processes[0].output)
         self.assertEqual([device["rank"] for device in result["world"]["devices"]], list(range(RANKS)))
         self.assertIn(source, result["world"]["launch"]["source"])
         self.check_traces("out", list(range(RANKS)))
 
     def test_torchruns_variables_give_the_digest_of_threads(self) -> None:
         self.check_digest("torchrun", slurm=False)
+
+    def test_messages_give_the_digest_of_threads_and_the_table_says_why(self) -> None:
+        processes = self.start_ranks(self.run_arguments(TINY), FSDPBENCH_SHARE_MEMORY="0")
+        for process in processes:
+            self.assertEqual(process.wait(), OK, process.errors)
+        self.assertIn("collectives by messages over TCP sockets: FSDPBENCH_SHARE_MEMORY is 0", processes[0].output)
+        self.assertEqual(self.result()["train"]["params_digest"], self.threads_digest())
+        wrong = self.start_ranks(self.run_arguments(TINY, out="wrong"), FSDPBENCH_SHARE_MEMORY="maybe")
+        self.assertEqual(wrong[0].wait(), RANK_FAILED)
+        self.assertIn("FSDPBENCH_SHARE_MEMORY is 'maybe'; expected 1", wrong[0].errors)
 
     def test_slurms_variables_give_the_digest_of_threads(self) -> None:
         self.check_digest("Slurm", slurm=True)

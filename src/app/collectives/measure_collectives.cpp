@@ -21,6 +21,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine/backend_options.h"
 #include "launch/abort.h"
 #include "launch/host_identity.h"
 
@@ -133,6 +134,7 @@ backend::BackendOptions backend_options_for(const CollectivesArguments& a, int r
     cpu.link_slowdown[static_cast<std::size_t>(a.slow_link_rank)] = a.slow_link_factor;
   }
   if (session != nullptr && a.timeout_s > 0) cpu.stall_s = a.timeout_s;
+  cpu.share_memory = engine::share_memory(launch::process_environment());
   return options;
 }
 

@@ -37,12 +37,12 @@ std::string emulation(const config::RunConfig& c) {
   return text.empty() ? "nothing emulated" : text;
 }
 
-/// What rank 0's device is and how it measured, where it says so.
+/// What rank 0's device is, how it measured and communicates, where it says so.
 std::string device_lines(const engine::Measurement& result) {
   std::string text;
   if (result.devices.empty()) return text;
   for (const auto& [name, value] : result.devices.front()) {
-    if (name == "GPU" || name == "timer" || name == "ranks") text += fmt::format("{:7} {}\n", name, value);
+    if (name == "GPU" || name == "timer" || name == "ranks" || name == "collectives") text += fmt::format("{:7} {}\n", name, value);
   }
   return text.empty() ? text : "\n" + text;
 }

@@ -8,7 +8,7 @@
 namespace fsdpbench::backend::cpu {
 
 /// Lanes are threads. Ranks are threads of this process and communicate through its memory or, with a session, one a
-/// process that exchange messages.
+/// process: those of one host communicate through memory that they share, if they can, the others by messages.
 class CpuBackend : public Backend {
  public:
   /// `kernels` makes the kernels of each lane of each rank, on the lane's own thread.

@@ -33,6 +33,7 @@ class CpuDevice : public Device {
   const PoolStatistics& memory() const override { return pool_.statistics(); }
   void reset_memory_peaks() override { pool_.reset_peaks(); }
   bool computes() const override { return team_.computes(); }
+  Facts facts() const override { return team_.facts(); }
 
   void enqueue_collective(Lane lane, const char* name, CollectiveCall call, Stamp* stamp);
   launch::Abort& abort() { return team_.abort(); }

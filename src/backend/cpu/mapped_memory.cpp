@@ -1,10 +1,15 @@
 #include "backend/cpu/mapped_memory.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -26,15 +31,82 @@ std::byte* map(std::int64_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
+std::string system_error(std::string_view what) { return fmt::format("{}: {}", what, std::strerror(errno)); }
+
+std::byte* map_file(int file, std::int64_t bytes, std::string& why_not) {
+  void* memory =
+      mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+  if (memory == MAP_FAILED) {
+    why_not = system_error(fmt::format("the system grants no address range of {}", format_bytes(bytes)));
+    return nullptr;
+  }
+  madvise(memory, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+  return static_cast<std::byte*>(memory);
+}
+
 }  // namespace
 
 MappedMemory::MappedMemory(std::int64_t bytes, Kind kind)
     : data_(kind == Kind::touchable ? map(bytes) : reinterpret_cast<std::byte*>(kNowhere)),
       bytes_(bytes),
-      kind_(kind) {}
+      mapped_(kind == Kind::touchable) {}
+
+std::unique_ptr<MappedMemory> MappedMemory::make_shared(std::int64_t bytes, std::string& why_not) {
+  rlimit largest{};
+  // A file beyond this limit would not only be refused: it would end the process.
+  if (getrlimit(RLIMIT_FSIZE, &largest) == 0 && largest.rlim_cur < static_cast<rlim_t>(bytes)) {
+    why_not = fmt::format("files may not be larger than {} here (ulimit -f)",
+                          format_bytes(static_cast<std::int64_t>(largest.rlim_cur)));
+    return nullptr;
+  }
+  const int file = memfd_create("fsdpbench", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (file < 0) {
+    why_not = system_error("memfd_create is refused");
+    return nullptr;
+  }
+  std::byte* data = nullptr;
+  // Sealed, so that no peer reads beyond its end.
+  if (ftruncate(file, bytes) != 0 || fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    why_not = system_error(fmt::format("a file in memory of {} is refused", format_bytes(bytes)));
+  } else {
+    data = map_file(file, bytes, why_not);
+  }
+  if (data == nullptr) {
+    close(file);
+    return nullptr;
+  }
+  return std::unique_ptr<MappedMemory>(new MappedMemory(data, bytes, file));
+}
+
+std::unique_ptr<MappedMemory> MappedMemory::open_shared(const SharedName& name, std::string& why_not) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", name.process, name.file);
+  const int file = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) {
+    why_not = system_error(fmt::format("cannot open {}", path));
+    return nullptr;
+  }
+  struct stat found {};
+  std::byte* data = nullptr;
+  // A process of another container may have that number, too.
+  if (fstat(file, &found) != 0 || found.st_dev != name.device || found.st_ino != name.number ||
+      found.st_size != name.bytes) {
+    why_not = fmt::format("{} is something else", path);
+  } else {
+    data = map_file(file, name.bytes, why_not);
+  }
+  close(file);
+  return data == nullptr ? nullptr : std::unique_ptr<MappedMemory>(new MappedMemory(data, name.bytes, -1));
+}
+
+SharedName MappedMemory::shared_name() const {
+  struct stat found {};
+  if (file_ < 0 || fstat(file_, &found) != 0) return {};
+  return {getpid(), file_, found.st_dev, found.st_ino, bytes_};
+}
 
 MappedMemory::~MappedMemory() {
-  if (kind_ == Kind::touchable) munmap(data_, static_cast<std::size_t>(bytes_));
+  if (mapped_) munmap(data_, static_cast<std::size_t>(bytes_));
+  if (file_ >= 0) close(file_);
 }
 
 }  // namespace fsdpbench::backend::cpu

@@ -7,12 +7,13 @@
 #include <string>
 #include <type_traits>
 
+#include "backend/cpu/seat.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cpu {
 namespace {
 
-static_assert(std::is_trivially_copyable_v<Words>);
+static_assert(std::is_trivially_copyable_v<Words> && sizeof(Words) <= Seat::kMostBytes);
 
 std::string describe(const Words& words) {
   switch (words.purpose) {
@@ -54,24 +55,17 @@ std::string silent_ranks(const std::vector<Words>& all, std::span<const int> wor
 }  // namespace
 
 std::vector<Words> meet(Peers& peers, std::span<const int> world_ranks, const Words& mine) {
-  const int size = peers.size();
   Words nothing;
   nothing.purpose = Words::Purpose::silence;
-  std::vector<Words> all(static_cast<std::size_t>(size), nothing);
-  for (int step = 1; step < size; ++step) {
-    const int to = (peers.rank() + step) % size;
-    const int from = (peers.rank() + size - step) % size;
-    peers.send(to, reinterpret_cast<const std::byte*>(&mine), sizeof mine);
-    peers.receive(from, reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(from)]), sizeof mine);
-  }
-  all[static_cast<std::size_t>(peers.rank())] = mine;
-  peers.exchange([&] {
+  std::vector<Words> all(static_cast<std::size_t>(peers.size()), nothing);
+  const auto missing = [&] {
     return fmt::format(
         "{} not come to the {} where rank {} has waited for {:g} s; alive, and doing nothing that shows "
         "(FSDPBENCH_STALL_S is for how long ranks wait)",
         silent_ranks(all, world_ranks), describe(mine), world_ranks[static_cast<std::size_t>(peers.rank())],
         peers.patience_s());
-  });
+  };
+  peers.say(reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(all.data()), sizeof mine, missing);
   check_purposes(all, world_ranks);
   return all;
 }

@@ -1,9 +1,9 @@
 #include "backend/cpu/peers.h"
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "backend/cpu/team.h"
 #include "base/clock.h"
@@ -28,19 +28,42 @@ void Peers::receive(int from, std::byte* target, std::int64_t bytes) {
 }
 
 void Peers::exchange(const std::function<std::string()>& missing) {
+  patiently(missing, [&](const Stopped& stopped) { group_->exchange(sends_, receives_, stopped); });
+  sends_.clear();
+  receives_.clear();
+}
+
+void Peers::say(const std::byte* mine, std::byte* all, std::size_t bytes, const std::function<std::string()>& missing) {
+  if (table_) return patiently(missing, [&](const Stopped& stopped) { table_->say(mine, all, bytes, stopped); });
+  const auto said = static_cast<std::int64_t>(bytes);
+  for (int step = 1; step < size(); ++step) {
+    const int to = (rank() + step) % size();
+    const int from = (rank() + size() - step) % size();
+    send(to, mine, said);
+    receive(from, all + from * said, said);
+  }
+  std::copy_n(mine, bytes, all + rank() * said);
+  exchange(missing);
+}
+
+void Peers::meet() {
+  guarded([&] { table_->meet([this] { return aborted(); }); });
+}
+
+/// `action` may block as long as it is not stopped. It is when the team is aborted, and, with what `missing` says, once
+/// it has taken CpuOptions::stall_s.
+void Peers::patiently(const std::function<std::string()>& missing, const std::function<void(const Stopped&)>& action) {
   const std::optional<double> patience_s = missing ? team_.emulation().stall_s : std::nullopt;
   const std::int64_t deadline_ns = patience_s ? now_ns() + whole_ns(*patience_s * 1e9) : 0;
   const auto stuck = [&] { return patience_s && now_ns() > deadline_ns; };
   guarded([&] {
     try {
-      group_->exchange(sends_, receives_, [&] { return aborted() || stuck(); });
+      action([&] { return aborted() || stuck(); });
     } catch (const launch::Stopped&) {
       if (aborted() || !stuck()) throw;
       throw BackendError(missing());
     }
   });
-  sends_.clear();
-  receives_.clear();
 }
 
 std::unique_ptr<launch::PeerGroup> Peers::split(int color, int key) {

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "backend/cpu/seat.h"
 #include "launch/peer_group.h"
 
 namespace fsdpbench::backend::cpu {
@@ -30,6 +33,15 @@ class Peers {
   /// CpuOptions::stall_s.
   void exchange(const std::function<std::string()>& missing = {});
 
+  /// From now on say() and meet() go through `table`, which all members have.
+  void sit_down(RoundTable table) { table_.emplace(std::move(table)); }
+  bool at_table() const { return table_.has_value(); }
+  /// Everybody says `bytes` bytes, Seat::kMostBytes at most; `all` gets what each has said, by rank. Fails as
+  /// exchange(); `all` then has what those have said who came.
+  void say(const std::byte* mine, std::byte* all, std::size_t bytes, const std::function<std::string()>& missing = {});
+  /// At a table only: returns when all have called it.
+  void meet();
+
   /// CpuOptions::stall_s; 0 if absent.
   double patience_s() const;
 
@@ -37,11 +49,14 @@ class Peers {
   std::unique_ptr<launch::PeerGroup> split(int color, int key);
 
  private:
+  using Stopped = std::function<bool()>;
   void guarded(const std::function<void()>& action);
+  void patiently(const std::function<std::string()>& missing, const std::function<void(const Stopped&)>& action);
   bool aborted() const;
 
   Team& team_;
   std::unique_ptr<launch::PeerGroup> group_;
+  std::optional<RoundTable> table_;
   std::vector<launch::PeerGroup::Send> sends_;
   std::vector<launch::PeerGroup::Receive> receives_;
 };

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "backend/cpu/direct_move.h"
+#include "backend/cpu/neighbours.h"
 #include "backend/cpu/reduce.h"
 #include "backend/cpu/team.h"
 #include "base/clock.h"
@@ -22,70 +24,88 @@ constexpr std::int64_t kBlock_bytes = std::int64_t{1} << 20;
 /// Different for different arguments, as good as surely.
 std::uint64_t joined(std::uint64_t a, std::uint64_t b) { return mixed(mixed(a) + b); }
 
+/// Everybody's card, by rank, as messages. Collective.
+template <typename Card>
+std::vector<Card> exchange_cards(Peers& peers, const Card& mine) {
+  std::vector<Card> cards(static_cast<std::size_t>(peers.size()), mine);
+  peers.say(reinterpret_cast<const std::byte*>(&mine), reinterpret_cast<std::byte*>(cards.data()), sizeof mine);
+  return cards;
+}
+
 }  // namespace
 
 std::shared_ptr<ProcessGroup> ProcessGroup::make(Team& team) {
   launch::Session& session = *team.options().session;
-  std::unique_ptr<launch::PeerGroup> lanes = session.peers();
-  return make(team, std::move(lanes), session.peers(), 1);
+  Peers lanes(team, session.peers());
+  Peers hosts(team, session.peers());
+  team.find_neighbours(hosts);
+  return make(team, std::move(lanes), std::move(hosts), 1);
 }
 
-std::shared_ptr<ProcessGroup> ProcessGroup::make(Team& team, std::unique_ptr<launch::PeerGroup> lanes,
-                                                 std::unique_ptr<launch::PeerGroup> hosts, std::uint64_t id) {
+std::shared_ptr<ProcessGroup> ProcessGroup::make(Team& team, Peers lanes, Peers hosts, std::uint64_t id) {
   std::shared_ptr<ProcessGroup> group(new ProcessGroup(team, std::move(lanes), std::move(hosts), id));
   team.add(group);
   return group;
 }
 
-ProcessGroup::ProcessGroup(Team& team, std::unique_ptr<launch::PeerGroup> lanes,
-                           std::unique_ptr<launch::PeerGroup> hosts, std::uint64_t id)
-    : team_(team), id_(id), lanes_(team, std::move(lanes)), hosts_(team, std::move(hosts)) {
+ProcessGroup::ProcessGroup(Team& team, Peers lanes, Peers hosts, std::uint64_t id)
+    : team_(team), id_(id), lanes_(std::move(lanes)), hosts_(std::move(hosts)) {
   get_acquainted();
 }
 
-/// Who the members are in the team, and whether they share a clock.
+/// Who the members are in the team, whether they share a clock, and whether all see each other's memory.
 void ProcessGroup::get_acquainted() {
   struct Card {
     int world_rank = 0;
     std::uint64_t clock = 0;  ///< 0: not known
+    int lane_seat = -1, host_seat = -1;
   };
+  Neighbours& neighbours = team_.neighbours();
   const std::string clock = launch::clock_identity();
-  const Card mine{team_.options().session->placement().rank, clock.empty() ? 0 : std::hash<std::string>{}(clock)};
-  std::vector<Card> cards(static_cast<std::size_t>(size()), mine);
-  for (int peer = 0; peer < size(); ++peer) {
-    if (peer == rank()) continue;
-    hosts_.send(peer, reinterpret_cast<const std::byte*>(&mine), sizeof mine);
-    hosts_.receive(peer, reinterpret_cast<std::byte*>(&cards[static_cast<std::size_t>(peer)]), sizeof mine);
+  const Card mine{team_.options().session->placement().rank, clock.empty() ? 0 : std::hash<std::string>{}(clock),
+                  neighbours.new_seat(), neighbours.new_seat()};
+  const std::vector<Card> cards = exchange_cards(hosts_, mine);
+  std::vector<Seat*> lane_seats, host_seats;
+  for (const Card& card : cards) {
+    world_ranks_.push_back(card.world_rank);
+    lane_seats.push_back(neighbours.seat(card.world_rank, card.lane_seat));
+    host_seats.push_back(neighbours.seat(card.world_rank, card.host_seat));
   }
-  hosts_.exchange();
-  for (const Card& card : cards) world_ranks_.push_back(card.world_rank);
   one_clock_ = mine.clock != 0 &&
                std::all_of(cards.begin(), cards.end(), [&](const Card& card) { return card.clock == mine.clock; });
+  const auto is_seen = [](const Seat* seat) { return seat != nullptr; };
+  const bool sees_all = std::ranges::all_of(lane_seats, is_seen) && std::ranges::all_of(host_seats, is_seen);
+  const std::vector<char> views = exchange_cards(hosts_, static_cast<char>(sees_all));
+  if (std::ranges::find(views, 0) != views.end()) return;
+  lanes_.sit_down(RoundTable(std::move(lane_seats), rank()));
+  hosts_.sit_down(RoundTable(std::move(host_seats), rank()));
 }
 
 void ProcessGroup::run(int, const CollectiveArguments& call, Stamp& stamp) {
-  stamp.peers_arrived_ns = meet_lanes(call);
+  const std::vector<Words> all = meet_lanes(call, stamp);
   const std::shared_ptr<Transfer> transfer = transfer_;
-  if (team_.moves_bytes()) move(call);
+  if (team_.moves_bytes()) move(call, all);
   if (!transfer) return;
   team_.links()->wait(*transfer);
   const int world_rank = world_ranks_[static_cast<std::size_t>(this->rank())];
   stamp.link_ns = team_.links()->end_of(*transfer, world_rank) - transfer->start_ns;
 }
 
-/// Returns when the last member came; 0 if that cannot be known.
-std::int64_t ProcessGroup::meet_lanes(const CollectiveArguments& call) {
+/// Returns what all have said; `stamp` learns when the last member came, 0 if that cannot be known.
+std::vector<Words> ProcessGroup::meet_lanes(const CollectiveArguments& call, Stamp& stamp) {
   Words mine;
   mine.purpose = Words::Purpose::collective;
   mine.call = call;
   mine.call.input = mine.call.output = nullptr;
+  mine.input_at = team_.neighbours().offset_of(call.input);
+  mine.output_at = team_.neighbours().offset_of(call.output);
   mine.now_ns = now_ns();
   if (Links* links = team_.links()) {
     const std::vector<FlowState> flows = links->flows_of(world_ranks_[static_cast<std::size_t>(rank())], mine.now_ns);
     mine.flow_count = static_cast<std::int32_t>(std::min(flows.size(), mine.flows.size()));
     std::copy_n(flows.begin(), mine.flow_count, mine.flows.begin());
   }
-  const std::vector<Words> all = meet(lanes_, world_ranks_, mine);
+  std::vector<Words> all = meet(lanes_, world_ranks_, mine);
   std::vector<CollectiveArguments> calls;
   std::int64_t last_ns = 0;
   for (const Words& words : all) {
@@ -94,7 +114,8 @@ std::int64_t ProcessGroup::meet_lanes(const CollectiveArguments& call) {
   }
   check_match(calls, world_ranks_);
   if (team_.links()) transfer_ = begin_transfer(call, all, last_ns);
-  return one_clock_ ? last_ns : 0;
+  stamp.peers_arrived_ns = one_clock_ ? last_ns : 0;
+  return all;
 }
 
 std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveArguments& call, const std::vector<Words>& all,
@@ -110,7 +131,22 @@ std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveArguments
                      joined(id_, ++transfers_));
 }
 
-void ProcessGroup::move(const CollectiveArguments& call) {
+void ProcessGroup::move(const CollectiveArguments& call, const std::vector<Words>& all) {
+  const bool all_seen = lanes_.at_table() && std::ranges::all_of(all, [](const Words& words) {
+                          return words.input_at >= 0 && words.output_at >= 0;
+                        });
+  if (!all_seen) return move_by_messages(call);
+  std::vector<CollectiveArguments> calls(all.size(), call);
+  for (std::size_t member = 0; member < all.size(); ++member) {
+    if (static_cast<int>(member) == rank()) continue;
+    calls[member].input = team_.neighbours().address(world_ranks_[member], all[member].input_at);
+    calls[member].output = team_.neighbours().address(world_ranks_[member], all[member].output_at);
+  }
+  move_directly(rank(), calls, [this] { lanes_.meet(); });
+  lanes_.meet();  // nobody reads this rank's memory any more
+}
+
+void ProcessGroup::move_by_messages(const CollectiveArguments& call) {
   const std::int64_t element = size_of(call.dtype);
   switch (call.kind) {
     case Collective::all_gather: {
@@ -200,8 +236,8 @@ std::shared_ptr<Group> ProcessGroup::split(int, int color, int key, int& new_ran
   Words mine;
   mine.purpose = Words::Purpose::split;
   meet(hosts_, world_ranks_, mine);
-  std::unique_ptr<launch::PeerGroup> lanes = hosts_.split(color, key);
-  std::unique_ptr<launch::PeerGroup> hosts = hosts_.split(color, key);
+  Peers lanes(team_, hosts_.split(color, key));
+  Peers hosts(team_, hosts_.split(color, key));
   const std::uint64_t id = joined(joined(id_, ++splits_), static_cast<std::uint64_t>(color));
   std::shared_ptr<ProcessGroup> group = make(team_, std::move(lanes), std::move(hosts), id);
   new_rank = group->rank();

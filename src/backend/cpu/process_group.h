@@ -17,8 +17,9 @@ class Team;
 
 /// A group of processes, one rank each. Every call begins with a meeting: each member tells all others what it calls
 /// and when it has come. So calls that do not fit together are an error everywhere, and all agree on when the last one
-/// came. Then the bytes go straight from each member to each other one, and sums are taken in rank order by who needs
-/// them: an element has the same bits as between threads.
+/// came. Where all see each other's memory (neighbours.h), they meet at seats in it and move bytes as threads do; else
+/// by messages, each member straight to each other one, and sums are taken in rank order by who needs them. Either way
+/// an element has the same bits as between threads.
 ///
 /// Emulated links: each process models the links of all ranks for itself, from what it hears at the meetings, with the
 /// same starts as the others, for all are on one host. As exact as between threads is what the groups of this rank put
@@ -38,16 +39,15 @@ class ProcessGroup : public Group {
   void wait_ended() override;
 
  private:
-  static std::shared_ptr<ProcessGroup> make(Team& team, std::unique_ptr<launch::PeerGroup> lanes,
-                                            std::unique_ptr<launch::PeerGroup> hosts, std::uint64_t id);
-  ProcessGroup(Team& team, std::unique_ptr<launch::PeerGroup> lanes, std::unique_ptr<launch::PeerGroup> hosts,
-               std::uint64_t id);
+  static std::shared_ptr<ProcessGroup> make(Team& team, Peers lanes, Peers hosts, std::uint64_t id);
+  ProcessGroup(Team& team, Peers lanes, Peers hosts, std::uint64_t id);
   void get_acquainted();
-  std::int64_t meet_lanes(const CollectiveArguments& call);
+  std::vector<Words> meet_lanes(const CollectiveArguments& call, Stamp& stamp);
   std::shared_ptr<Transfer> begin_transfer(const CollectiveArguments& call, const std::vector<Words>& all,
                                            std::int64_t start_ns);
   void say_end(Peers& peers);
-  void move(const CollectiveArguments& call);
+  void move(const CollectiveArguments& call, const std::vector<Words>& all);
+  void move_by_messages(const CollectiveArguments& call);
   void broadcast(const CollectiveArguments& call);
   void exchange_slices(const CollectiveArguments& call);
   void reduce_slices(const CollectiveArguments& call, const Slices& slices, std::byte* output);

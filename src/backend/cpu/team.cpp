@@ -99,16 +99,44 @@ double Team::compute_slowdown(int rank) const {
   return emulation_.compute_slowdown.empty() ? 1.0 : emulation_.compute_slowdown[static_cast<std::size_t>(rank)];
 }
 
+/// No more addresses than needed: they count where `ulimit -v` limits them.
+std::int64_t Team::memory_bytes() const {
+  if (!moves_bytes()) return kEmulatedMemory_bytes;
+  const std::int64_t share =
+      memory_per_rank(options_.session ? options_.session->placement().local_ranks : options_.ranks);
+  return options_.pool_bytes > 0 ? std::min(options_.pool_bytes, share) : share;
+}
+
 MappedMemory& Team::make_memory() {
-  const int local_ranks = options_.session ? options_.session->placement().local_ranks : options_.ranks;
-  const std::int64_t share = memory_per_rank(local_ranks);
-  // No more addresses than needed: they count where `ulimit -v` limits them.
-  const std::int64_t needed = options_.pool_bytes > 0 ? std::min(options_.pool_bytes, share) : share;
-  auto memory = moves_bytes()
-                    ? std::make_unique<MappedMemory>(needed, MappedMemory::Kind::touchable)
-                    : std::make_unique<MappedMemory>(kEmulatedMemory_bytes, MappedMemory::Kind::addresses_only);
+  if (process_memory_ != nullptr) return *process_memory_;
+  const auto kind = moves_bytes() ? MappedMemory::Kind::touchable : MappedMemory::Kind::addresses_only;
+  auto memory = std::make_unique<MappedMemory>(memory_bytes(), kind);
   const std::lock_guard lock(mutex_);
   return *memories_.emplace_back(std::move(memory));
+}
+
+void Team::find_neighbours(Peers& all) {
+  std::string why_not = emulation_.share_memory ? "" : "FSDPBENCH_SHARE_MEMORY is 0";
+  if (moves_bytes() && why_not.empty()) {
+    if (auto memory = MappedMemory::make_shared(memory_bytes(), why_not)) {
+      process_memory_ = memories_.emplace_back(std::move(memory)).get();
+    }
+  }
+  neighbours_.emplace(all, process_memory_, std::move(why_not));
+}
+
+Facts Team::facts() const {
+  if (!neighbours_) return {};
+  const launch::Session& session = *options_.session;
+  const int ranks = session.placement().ranks;
+  int seen = 0;
+  for (int rank = 0; rank < ranks; ++rank) seen += neighbours_->sees(rank) ? 1 : 0;
+  if (seen == ranks) return {{"collectives", "through shared memory"}};
+  if (!neighbours_->why_not().empty()) {
+    return {{"collectives", fmt::format("by messages over {}: {}", session.transport(), neighbours_->why_not())}};
+  }
+  return {
+      {"collectives", fmt::format("by messages over {}, within this host through shared memory", session.transport())}};
 }
 
 void Team::add(std::shared_ptr<Group> group) {

@@ -11,6 +11,7 @@
 #include "backend/cpu/lane_worker.h"
 #include "backend/cpu/link.h"
 #include "backend/cpu/mapped_memory.h"
+#include "backend/cpu/neighbours.h"
 #include "launch/abort.h"
 
 namespace fsdpbench::backend::cpu {
@@ -43,6 +44,13 @@ class Team : private launch::Abort::Listener {
   /// The memory of one rank's device. It belongs to the team: when a run is aborted, a peer may still be reading it
   /// while the rank has ended.
   MappedMemory& make_memory();
+  /// Between processes, before anything else of a run: makes this rank's memory so that other processes of this host
+  /// can see it, and finds out whose memory this one sees. `all`: all ranks. Collective.
+  void find_neighbours(Peers& all);
+  /// Only after find_neighbours().
+  Neighbours& neighbours() { return *neighbours_; }
+  /// For people: how the bytes of collectives travel between processes. Nothing between threads.
+  Facts facts() const;
 
   void add(std::shared_ptr<Group> group);
   /// `rank` will take part in nothing more: whoever waits for it in a collective fails instead of hanging.
@@ -53,6 +61,7 @@ class Team : private launch::Abort::Listener {
 
  private:
   void aborted() override;  // the caller's interrupt
+  std::int64_t memory_bytes() const;
 
   const BackendOptions options_;
   const CpuOptions emulation_;
@@ -62,6 +71,8 @@ class Team : private launch::Abort::Listener {
   std::mutex mutex_;
   std::vector<std::shared_ptr<Group>> groups_;
   std::vector<std::unique_ptr<MappedMemory>> memories_;
+  MappedMemory* process_memory_ = nullptr;  ///< of this process's one rank, if it has been made already
+  std::optional<Neighbours> neighbours_;
 };
 
 /// This machine's memory divided among the `ranks` on it.

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cpu/reduce.h"
+#include "backend/cpu/direct_move.h"
 #include "backend/cpu/team.h"
 #include "base/clock.h"
 
@@ -29,7 +29,7 @@ void ThreadGroup::run(int rank, const CollectiveArguments& call, Stamp& stamp) {
   stamp.peers_arrived_ns = all_arrived_ns_;
   const std::shared_ptr<Transfer> transfer = transfer_;
   if (team_.moves_bytes()) {
-    move(rank, call);
+    move_directly(rank, calls_, [this] { lane_barrier_.arrive_and_wait(); });
     lane_barrier_.arrive_and_wait();  // nobody reads this rank's memory any more
   }
   if (!transfer) return;
@@ -46,60 +46,6 @@ void ThreadGroup::meet(const CollectiveArguments& call) {
       transfer_ = links->begin(world_ranks_, link_bytes(call, size()), hops(call.kind, size()), all_arrived_ns_);
     }
   });
-}
-
-void ThreadGroup::move(int rank, const CollectiveArguments& call) {
-  const std::int64_t bytes = call.count * size_of(call.dtype);
-  switch (call.kind) {
-    case Collective::all_gather: return pull_slices(rank, call);
-    case Collective::reduce_scatter:
-      return reduce(inputs_at(rank * bytes), call.output, call.count, call.dtype, call.scale);
-    case Collective::all_reduce: return all_reduce(rank, call);
-    case Collective::broadcast:
-      return copy_bytes(calls_[static_cast<std::size_t>(call.root)].output, call.output, bytes);
-    case Collective::all_to_all: return all_to_all(rank, call);
-  }
-}
-
-/// Every rank starts with its own slice, so that no two read the same memory at the same time.
-void ThreadGroup::pull_slices(int rank, const CollectiveArguments& call) const {
-  const std::int64_t bytes = call.count * size_of(call.dtype);
-  for (int step = 0; step < size(); ++step) {
-    const int from = (rank + step) % size();
-    copy_bytes(calls_[static_cast<std::size_t>(from)].input, call.output + from * bytes, bytes);
-  }
-}
-
-/// As pull_slices, but of every input the slice that is meant for this rank.
-void ThreadGroup::all_to_all(int rank, const CollectiveArguments& call) const {
-  const std::int64_t bytes = call.count * size_of(call.dtype);
-  for (int step = 0; step < size(); ++step) {
-    const int from = (rank + step) % size();
-    copy_bytes(calls_[static_cast<std::size_t>(from)].input + rank * bytes, call.output + from * bytes, bytes);
-  }
-}
-
-/// Every rank sums one slice of all buffers into its own buffer, which nobody else touches there; then all fetch the
-/// other slices from their owners.
-void ThreadGroup::all_reduce(int rank, const CollectiveArguments& call) {
-  const Slices slices = Slices::divide(call.count, size());
-  const std::int64_t element = size_of(call.dtype);
-  const std::int64_t mine = slices.begin(rank) * element;
-  reduce(inputs_at(mine), call.output + mine, slices.count(rank), call.dtype, call.scale);
-  lane_barrier_.arrive_and_wait();
-  for (int step = 1; step < size(); ++step) {
-    const int from = (rank + step) % size();
-    const std::int64_t first = slices.begin(from) * element;
-    copy_bytes(calls_[static_cast<std::size_t>(from)].output + first, call.output + first,
-               slices.count(from) * element);
-  }
-}
-
-std::vector<const std::byte*> ThreadGroup::inputs_at(std::int64_t first_byte) const {
-  std::vector<const std::byte*> inputs;
-  inputs.reserve(calls_.size());
-  for (const CollectiveArguments& call : calls_) inputs.push_back(call.input + first_byte);
-  return inputs;
 }
 
 std::shared_ptr<Group> ThreadGroup::split(int rank, int color, int key, int& new_rank) {

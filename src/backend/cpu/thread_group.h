@@ -34,11 +34,6 @@ class ThreadGroup : public Group {
 
   ThreadGroup(Team& team, std::vector<int> world_ranks);
   void meet(const CollectiveArguments& call);
-  void move(int rank, const CollectiveArguments& call);
-  void pull_slices(int rank, const CollectiveArguments& call) const;
-  void all_to_all(int rank, const CollectiveArguments& call) const;
-  void all_reduce(int rank, const CollectiveArguments& call);
-  std::vector<const std::byte*> inputs_at(std::int64_t first_byte) const;
 
   Team& team_;
   const std::vector<int> world_ranks_;

@@ -1,0 +1,65 @@
+#include "backend/cpu/direct_move.h"
+
+#include <vector>
+
+#include "backend/cpu/reduce.h"
+
+namespace fsdpbench::backend::cpu {
+namespace {
+
+using Calls = std::span<const CollectiveArguments>;
+
+const CollectiveArguments& call_of(Calls calls, int rank) { return calls[static_cast<std::size_t>(rank)]; }
+
+/// Slice r of the output is that of rank r's input which begins at `first_byte`. Every rank starts with its own, so
+/// that no two read the same memory at the same time.
+void pull_slices(int rank, Calls calls, std::int64_t first_byte) {
+  const CollectiveArguments& mine = call_of(calls, rank);
+  const int size = static_cast<int>(calls.size());
+  const std::int64_t bytes = mine.count * size_of(mine.dtype);
+  for (int step = 0; step < size; ++step) {
+    const int from = (rank + step) % size;
+    copy_bytes(call_of(calls, from).input + first_byte, mine.output + from * bytes, bytes);
+  }
+}
+
+std::vector<const std::byte*> inputs_at(Calls calls, std::int64_t first_byte) {
+  std::vector<const std::byte*> inputs;
+  inputs.reserve(calls.size());
+  for (const CollectiveArguments& call : calls) inputs.push_back(call.input + first_byte);
+  return inputs;
+}
+
+/// Every rank sums one slice of all buffers into its own buffer, which nobody else touches there; then all fetch the
+/// other slices from their owners.
+void all_reduce(int rank, Calls calls, const std::function<void()>& meet) {
+  const CollectiveArguments& mine = call_of(calls, rank);
+  const int size = static_cast<int>(calls.size());
+  const Slices slices = Slices::divide(mine.count, size);
+  const std::int64_t element = size_of(mine.dtype);
+  const std::int64_t own = slices.begin(rank) * element;
+  reduce(inputs_at(calls, own), mine.output + own, slices.count(rank), mine.dtype, mine.scale);
+  meet();
+  for (int step = 1; step < size; ++step) {
+    const int from = (rank + step) % size;
+    const std::int64_t first = slices.begin(from) * element;
+    copy_bytes(call_of(calls, from).output + first, mine.output + first, slices.count(from) * element);
+  }
+}
+
+}  // namespace
+
+void move_directly(int rank, Calls calls, const std::function<void()>& meet) {
+  const CollectiveArguments& mine = call_of(calls, rank);
+  const std::int64_t bytes = mine.count * size_of(mine.dtype);
+  switch (mine.kind) {
+    case Collective::all_gather: return pull_slices(rank, calls, 0);
+    case Collective::reduce_scatter:
+      return reduce(inputs_at(calls, rank * bytes), mine.output, mine.count, mine.dtype, mine.scale);
+    case Collective::all_reduce: return all_reduce(rank, calls, meet);
+    case Collective::broadcast: return copy_bytes(call_of(calls, mine.root).output, mine.output, bytes);
+    case Collective::all_to_all: return pull_slices(rank, calls, rank * bytes);
+  }
+}
+
+}  // namespace fsdpbench::backend::cpu

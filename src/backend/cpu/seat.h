@@ -1,0 +1,48 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace fsdpbench::backend::cpu {
+
+/// What one member of a group keeps in memory that all members see.
+struct Seat {
+  static constexpr std::size_t kMostBytes = 448;
+
+  // Of rank 0's seat, for all: how often everybody has come, who is there already, who sleeps until the rest are.
+  alignas(64) std::atomic<std::uint32_t> phase{0};
+  std::atomic<std::int32_t> sleepers{0};
+  alignas(64) std::atomic<std::int32_t> here{0};
+  // What the member has said, and how often. Whoever says the next but one has met all others since, so they have read
+  // this one: two are enough.
+  alignas(64) std::atomic<std::uint32_t> said{0};
+  std::array<std::array<std::byte, kMostBytes>, 2> words{};
+};
+
+/// The seats of a group of processes on one host: what is said there needs no message. One thread at a time uses it.
+class RoundTable {
+ public:
+  /// `seats` by rank in the group, this one's own among them, as this process sees them.
+  RoundTable(std::vector<Seat*> seats, int rank);
+
+  /// Says `bytes` (Seat::kMostBytes at most), and writes what all have said one behind the other to `all`. Asks
+  /// `stopped` at least every 10 ms while it waits; then it throws launch::Stopped, with what others have said already
+  /// in `all`, and the table is of no use any more.
+  void say(const std::byte* mine, std::byte* all, std::size_t bytes, const std::function<bool()>& stopped);
+  /// Returns when all have called it.
+  void meet(const std::function<bool()>& stopped);
+
+ private:
+  void hear(std::byte* all, std::size_t bytes) const;
+
+  const std::vector<Seat*> seats_;
+  const int rank_;
+  int looks_ = 0;  ///< before a core is given away: none where members outnumber cores
+  std::uint32_t said_ = 0;
+};
+
+}  // namespace fsdpbench::backend::cpu
