@@ -11,9 +11,11 @@
 #include <cmath>
 #include <cstdio>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu/backend.h"
@@ -21,6 +23,7 @@
 #include "engine/simulate.h"
 #include "metrics/peers_arrived.h"
 #include "metrics/run_metrics.h"
+#include "metrics/statistics.h"
 #include "replay/calibration.h"
 #include "replay/measured_host.h"
 #include "support/presets.h"
@@ -107,6 +110,7 @@ RunConfig preset_policy(int i, int accumulate, const Ranks& of) {
   const std::int64_t unit = engine::set_up(c).plan.units[1].layout.parameter_numel();
   c = testing::with_scaled_preset(c, names[number], unit);
   if (c.fsdp.reshard_after_forward.mode == ReshardAfterForward::Mode::group) c.fsdp.reshard_after_forward.group = 2;
+  if (c.fsdp.reduce_within > 0) c.fsdp.reduce_within = 2;
   if (static_cast<std::size_t>(i) / names.size() % 2 == 1) {
     c.fsdp.activation_checkpointing = !c.fsdp.activation_checkpointing;
   }
@@ -191,18 +195,15 @@ double quantile(std::vector<double> values, double q) {
   return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
 }
 
-/// Of pairs whose order both agree on, less those they do not, over all: Kendall's tau.
+/// Of rows that ran alike, predicted against measured, in the mean by their number.
 double kendall_tau(const std::vector<Row>& rows) {
-  double sum = 0, pairs = 0;
-  for (std::size_t a = 0; a < rows.size(); ++a) {
-    for (std::size_t b = a + 1; b < rows.size(); ++b) {
-      if (rows[a].ranks != rows[b].ranks || rows[a].compute != rows[b].compute) continue;
-      const double x = rows[a].measured.ms - rows[b].measured.ms, y = rows[a].predicted.ms - rows[b].predicted.ms;
-      sum += x * y > 0 ? 1 : x * y < 0 ? -1 : 0;
-      ++pairs;
-    }
+  std::map<std::pair<int, bool>, std::vector<std::pair<double, double>>> alike;
+  for (const Row& row : rows) alike[{row.ranks, row.compute}].emplace_back(row.predicted.ms, row.measured.ms);
+  double sum = 0;
+  for (const auto& [of, figures] : alike) {
+    sum += metrics::kendall_tau(figures).value_or(1) * static_cast<double>(figures.size());
   }
-  return pairs > 0 ? sum / pairs : 1;
+  return sum / static_cast<double>(rows.size());
 }
 
 void print(const std::string& what, const std::vector<Row>& rows) {

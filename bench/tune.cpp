@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/commands/measure.h"
@@ -108,9 +110,11 @@ std::vector<std::string> cluster(int number) {
 struct Regret {
   double gain = 0;    ///< measured, against what is in force
   double regret = 0;  ///< measured, against the best of those measured
+  double tau = 0;     ///< Kendall's tau-b of predicted and measured steps
 };
 
-Regret regret_of(int number, std::string& csv) {
+/// Adds predicted and measured ms of all policies to `steps`, and a line of each to `csv`.
+Regret regret_of(int number, std::string& csv, std::vector<std::pair<double, double>>& steps) {
   const config::RunConfig config = profile(cluster(number));
   const tune::Space space(config, {});
   const app::SimulatedMachine machine(config);
@@ -133,22 +137,29 @@ Regret regret_of(int number, std::string& csv) {
       policy.medians_ms.push_back(metrics::median(ran.metrics->steps_ms));
     }
   }
+  std::vector<std::pair<double, double>> here;
   for (const Measured& policy : measured) {
     const tune::Tried& tried = result.tried[policy.tried];
+    here.emplace_back(tried.step_ns / 1e6, policy.median());
     csv += fmt::format("{},{:.4f},{:.4f},{}\n", number, tried.step_ns / 1e6, policy.median(),
                        app::settings_of(space, tried.point));
   }
   const double best = std::ranges::min_element(measured, {}, &Measured::median)->median();
-  return {1 - measured[1].median() / measured[0].median(), measured[1].median() / best - 1};
+  steps.insert(steps.end(), here.begin(), here.end());
+  return {1 - measured[1].median() / measured[0].median(), measured[1].median() / best - 1,
+          metrics::kendall_tau(here).value_or(0)};
 }
 
 void regret(const char* path) {
   std::string csv = "cluster,predicted_ms,measured_ms,settings\n";
+  std::vector<std::pair<double, double>> steps;
   for (int number = 0; number < 10; ++number) {
-    const Regret found = regret_of(number, csv);
-    fmt::print("cluster {}: {:.1f} % less than in force, {:.1f} % longer than the best of 30\n", number,
-               100 * found.gain, 100 * found.regret);
+    const Regret found = regret_of(number, csv, steps);
+    fmt::print("cluster {}: {:.1f} % less than in force, {:.1f} % longer than the best of 30, Kendall's tau {:.2f}\n",
+               number, 100 * found.gain, 100 * found.regret, found.tau);
+    std::fflush(stdout);
   }
+  fmt::print("all {} policies: Kendall's tau {:.2f}\n", steps.size(), metrics::kendall_tau(steps).value_or(0));
   if (path != nullptr) fmt::output_file(path).print("{}", csv);
 }
 

@@ -1,6 +1,7 @@
 #include "metrics/statistics.h"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 #include <stdexcept>
 
@@ -57,6 +58,20 @@ Summary summarize(const std::vector<double>& values) {
   s.ci_low = medians[kResamples * 25 / 1000];
   s.ci_high = medians[kResamples * 975 / 1000 - 1];
   return s;
+}
+
+std::optional<double> kendall_tau(std::span<const std::pair<double, double>> figures) {
+  double agree = 0, first = 0, second = 0;  // pairs in the same order less those in another; that are not tied
+  for (std::size_t i = 0; i < figures.size(); ++i) {
+    for (std::size_t k = i + 1; k < figures.size(); ++k) {
+      const double a = figures[i].first - figures[k].first, b = figures[i].second - figures[k].second;
+      first += a != 0;
+      second += b != 0;
+      if (a != 0 && b != 0) agree += (a > 0) == (b > 0) ? 1 : -1;
+    }
+  }
+  if (first == 0 || second == 0) return std::nullopt;
+  return agree / std::sqrt(first * second);
 }
 
 }  // namespace fsdpbench::metrics

@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace fsdpbench::metrics {
@@ -29,5 +32,9 @@ double median(std::vector<double> values);
 /// From five values on, the 95 % percentile bootstrap of the median: 2000 resamples from a fixed seed, so equal input
 /// gives equal output. Of fewer values the bounds are the range, and of one that value. `values` must not be empty.
 Summary summarize(const std::vector<double>& values);
+
+/// How far two figures of the same things order them alike, from -1 to 1: Kendall's tau-b (Kendall 1945), in which a
+/// tie of one figure lowers it and a tie of both does not count. Absent where one of them is the same of all things.
+std::optional<double> kendall_tau(std::span<const std::pair<double, double>> figures);
 
 }  // namespace fsdpbench::metrics

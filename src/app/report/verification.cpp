@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "app/console/table.h"
@@ -70,17 +69,7 @@ std::optional<double> kendall_tau(const Tuning& tuning, const Verification& veri
   };
   add(verification.in_force);
   for (const VerifiedPolicy& proposal : verification.proposals) add(proposal);
-  double agree = 0, first = 0, second = 0;  // pairs in the same order less those in another; that are not tied
-  for (std::size_t i = 0; i < pairs.size(); ++i) {
-    for (std::size_t k = i + 1; k < pairs.size(); ++k) {
-      const double a = pairs[i].first - pairs[k].first, b = pairs[i].second - pairs[k].second;
-      first += a != 0;
-      second += b != 0;
-      if (a != 0 && b != 0) agree += (a > 0) == (b > 0) ? 1 : -1;
-    }
-  }
-  if (first == 0 || second == 0) return std::nullopt;
-  return agree / std::sqrt(first * second);
+  return metrics::kendall_tau(pairs);
 }
 
 std::string verification_text(const Tuning& tuning, const Verification& verification) {

@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include "support/emulated_machine.h"
+#include "tune/search.h"
+
+// The search against walking everything: what it finds, what it says of the rest, and what it may prune.
+
+namespace fsdpbench::tune {
+namespace {
+
+using config::RunConfig;
+using ::fsdpbench::testing::all_but;
+using ::fsdpbench::testing::EmulatedMachine;
+using ::fsdpbench::testing::tunable_config;
+using ::fsdpbench::testing::valid;
+
+SearchResult search_in(const Space& space, SearchOptions options) { return search(space, EmulatedMachine(), options); }
+
+double best_ms(const SearchResult& result) { return result.tried[*result.best].step_ns / 1e6; }
+
+/// Of all that fit.
+double shortest_ms(const SearchResult& result) {
+  double least = best_ms(result);
+  for (const Tried& tried : result.tried) {
+    if (tried.fits) least = std::min(least, tried.step_ns / 1e6);
+  }
+  return least;
+}
+
+/// A question that walking everything answers.
+struct Scenario {
+  RunConfig config;
+  std::vector<std::string> turned;
+  double budget = 0;  ///< of what the configuration in force needs; 0: none
+};
+
+std::vector<Scenario> scenarios() {
+  const std::vector<std::vector<std::string>> turned{
+      {"fsdp.strategy", "mesh.shard", "mesh.replicate", "fsdp.forward_prefetch", "fsdp.all_gather_limit"},
+      {"fsdp.wrap", "fsdp.activation_checkpointing", "fsdp.checkpoint_every", "fsdp.backward_prefetch",
+       "fsdp.reduce_scatter_buffers"},
+      {"fsdp.reshard_after_forward", "fsdp.activation_checkpointing", "fsdp.checkpoint_every",
+       "fsdp.separate_reduce_scatter_comm", "fsdp.all_gather_limit"},
+      {"train.batch_per_rank", "train.accumulate", "train.accumulate_mode", "fsdp.reshard_after_backward",
+       "fsdp.forward_prefetch", "fsdp.backward_prefetch"}};
+  std::vector<Scenario> all;
+  for (std::size_t t = 0; t < turned.size(); ++t) {
+    for (int regime = 0; regime < 5; ++regime) {
+      RunConfig c = tunable_config();
+      c.emulate.link_gb_per_s = std::vector<double>{0.05, 0.4, 4.0}.at(static_cast<std::size_t>(regime) % 3);
+      c.emulate.link_latency_us = regime % 2 == 0 ? 5 : 100;
+      if (t == 3) c.train.accumulate = 4;
+      if (regime == 4) {
+        c.model.kind = config::ModelKind::mlp;
+        c.model.layers = 8;
+        c.model.in_features = c.model.out_features = 64;
+        c.emulate.compute_tflops = 0.001;
+      }
+      if (regime == 3) c.model.vocab = 4096;
+      all.push_back({c, turned[t], regime < 3 ? 0.0 : regime == 3 ? 1.0 : 1.2});
+    }
+  }
+  return all;
+}
+
+TEST(ExhaustiveSearch, AnswersAreWithinOnePercentOfTheBestOfAll) {
+  const EmulatedMachine machine;
+  int number = 0;
+  for (const Scenario& scenario : scenarios()) {
+    const Space space(valid(scenario.config), {.fixed = all_but(scenario.turned)});
+    SearchOptions options;
+    if (scenario.budget > 0) {
+      const Tried start = evaluate(space.start(), machine, {});
+      options.budget.bytes = static_cast<std::int64_t>(scenario.budget * static_cast<double>(start.need.live));
+    }
+    options.exhaustive = true;
+    const SearchResult all = search_in(space, options);
+    EXPECT_EQ(all.left, 0) << number;
+    EXPECT_EQ(all.pruned, 0) << number;
+    EXPECT_EQ(all.considered(), space.size()) << number;
+    options.exhaustive = false;
+    options.evaluations = static_cast<std::int64_t>(all.evaluated / 4);
+    const SearchResult found = search_in(space, options);
+    ASSERT_TRUE(all.best && found.best) << number;
+    EXPECT_LE(best_ms(found), best_ms(all) * 1.01) << number;
+    EXPECT_LE(found.bound, shortest_ms(all) * 1e6) << number;  // what is said of the rest is true
+    EXPECT_EQ(found.considered() + found.left, space.size()) << number;
+    ++number;
+  }
+  EXPECT_GE(number, 20);
+}
+
+TEST(ExhaustiveSearch, PrunesNothingThatIsBetter) {
+  for (const Scenario& scenario : scenarios()) {
+    const Space space(valid(scenario.config), {.fixed = all_but(scenario.turned)});
+    SearchOptions options;
+    options.evaluations = 1'000'000;
+    const SearchResult found = search_in(space, options);
+    EXPECT_EQ(found.left, 0);
+    EXPECT_LE(optimality_gap(Objective::step, found), 0.001);
+    options.exhaustive = true;
+    const SearchResult all = search_in(space, options);
+    EXPECT_DOUBLE_EQ(shortest_ms(found), shortest_ms(all));
+    EXPECT_LE(best_ms(found), shortest_ms(all) * 1.001);
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::tune
