@@ -38,7 +38,7 @@ double own_best(std::vector<double> rates) {
 
 }  // namespace
 
-std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& rounds) {
+std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& rounds, std::string_view at) {
   const std::vector<std::vector<double>> relative = relative_rates(cluster, rounds);
   std::vector<double> scores;
   for (const std::vector<double>& rates : relative) {
@@ -63,16 +63,16 @@ std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& r
       finding.kind = Finding::Kind::transient;
       finding.shortfall = 1 - *std::ranges::min_element(rates) / best;
       finding.evidence =
-          fmt::format("{} fell by up to {:.0f} % in {} of {} rounds and was as fast as ever in the others", name,
-                      100 * finding.shortfall, low, rates.size());
+          fmt::format("{} fell by up to {:.0f} % in {} of {} rounds of {} and was as fast as ever in the others", name,
+                      100 * finding.shortfall, low, rates.size(), at);
     } else if (finding.relative.median < 1 - allowed) {
       finding.shortfall = 1 - finding.relative.median;
       finding.evidence = fmt::format(
-          "{} reaches {:.1f} % of the median of {} GPUs (95 %: {:.1f} to {:.1f}, {} rounds); up to {:.1f} % less would "
-          "be "
-          "their own scatter",
-          name, 100 * finding.relative.median, scores.size(), 100 * finding.relative.low, 100 * finding.relative.high,
-          rates.size(), 100 * allowed);
+          "{} reaches {:.1f} % of the median of {} ranks in {} (95 %: {:.1f} to {:.1f}, {} rounds); up to {:.1f} % "
+          "less "
+          "would be their own scatter",
+          name, 100 * finding.relative.median, scores.size(), at, 100 * finding.relative.low,
+          100 * finding.relative.high, rates.size(), 100 * allowed);
     } else {
       continue;
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "accept/finding.h"
@@ -14,6 +15,8 @@ using DeviceRounds = std::vector<std::vector<double>>;
 /// Every round is held against its own median, so that what all share (heat of the day, a power limit) accuses nobody.
 /// A GPU that is slow in some rounds and as fast as ever in others is called transient: it throttles, or something else
 /// ran there. Fewer than kFewestPeers GPUs are not compared. All rounds have cluster.ranks() values.
-std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& rounds);
+/// `at`: what was measured, for the evidence.
+std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& rounds,
+                                   std::string_view at = "matrix products");
 
 }  // namespace fsdpbench::accept

@@ -51,44 +51,6 @@ Judgement judge_gain(const std::vector<ArmRound>& rounds) {
   return j;
 }
 
-Judgement judge_slowdown(const std::vector<ArmRound>& rounds, const ArmBounds& bounds) {
-  Judgement j =
-      told("slow-down", "computation beside communication", "times its time alone",
-           by_round(rounds, [](const ArmRound& r) { return ratio(r.kernels_beside_ms, r.kernels_alone_ms); }));
-  if (j.value.n == 0) return j;
-  j.bound = bounds.slowdown;
-  const std::string times = fmt::format(
-      "ops that compute take {:.3f} times as long beside collectives as without them "
-      "(95 %: {:.3f} to {:.3f}, {} rounds)",
-      j.value.median, j.value.low, j.value.high, j.value.n);
-  if (!bounds.slowdown) {
-    j.sentence = times + "; no limit is given";
-  } else if (j.value.low > *bounds.slowdown) {
-    j.verdict = Verdict::fail;
-    j.sentence = fmt::format("{}, more than the {:.3g} of {}", times, *bounds.slowdown, bounds.source);
-  } else if (j.value.high <= *bounds.slowdown) {
-    j.verdict = Verdict::pass;
-    j.sentence = fmt::format("{}, within the {:.3g} of {}", times, *bounds.slowdown, bounds.source);
-  } else {
-    j.verdict = Verdict::inconclusive;
-    j.sentence = fmt::format("{}, on both sides of the {:.3g} of {}", times, *bounds.slowdown, bounds.source);
-  }
-  return j;
-}
-
-Judgement tell_transfers(const std::vector<ArmRound>& rounds) {
-  Judgement j =
-      told("slow-down", "communication beside computation", "times its time alone",
-           by_round(rounds, [](const ArmRound& r) { return ratio(r.transfers_beside_ms, r.transfers_alone_ms); }));
-  if (j.value.n > 0) {
-    j.sentence = fmt::format(
-        "collectives take {:.3f} times as long beside computation as without it, from the arrival of their last rank "
-        "(95 %: {:.3f} to {:.3f}, {} rounds); no limit is given",
-        j.value.median, j.value.low, j.value.high, j.value.n);
-  }
-  return j;
-}
-
 }  // namespace
 
 std::vector<Judgement> judge_arms(const std::vector<ArmRound>& rounds, const ArmBounds& bounds,
@@ -99,8 +61,14 @@ std::vector<Judgement> judge_arms(const std::vector<ArmRound>& rounds, const Arm
       by_round(rounds, [](const ArmRound& r) { return ratio(r.whole_ms - r.computation_ms, r.whole_ms); }),
       bounds.exposed));
   all.push_back(judge_gain(rounds));
-  all.push_back(judge_slowdown(rounds, bounds));
-  all.push_back(tell_transfers(rounds));
+  all.push_back(
+      judge_slowdown("computation beside communication",
+                     by_round(rounds, [](const ArmRound& r) { return ratio(r.kernels_beside_ms, r.kernels_alone_ms); }),
+                     bounds.slowdown));
+  all.push_back(judge_slowdown(
+      "communication beside computation",
+      by_round(rounds, [](const ArmRound& r) { return ratio(r.transfers_beside_ms, r.transfers_alone_ms); }),
+      std::nullopt));
   for (Judgement& j : all) {
     if (j.value.n == 0) j.sentence = why_none;
   }
@@ -125,9 +93,9 @@ Judgement judge_explained(const std::vector<ArmRound>& rounds, std::optional<dou
   if (j.value.high < *bounds.explained) {
     j.verdict = Verdict::fail;
     j.sentence += fmt::format(
-        "; of {}, {:.0f} % at least should be: something slows the step down that neither collectives alone nor "
+        "; the profile asks for {:.0f} % at least: something slows the step down that neither collectives alone nor "
         "computation alone shows",
-        bounds.source, 100 * *bounds.explained);
+        100 * *bounds.explained);
   } else if (j.value.low >= *bounds.explained) {
     j.verdict = Verdict::pass;
   } else {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "accept/verdict.h"
@@ -24,7 +25,6 @@ struct ArmBounds {
   double exposed = 1;                    ///< share of a step
   std::optional<double> slowdown = {};   ///< of computation beside communication
   std::optional<double> explained = {};  ///< least part of a step that its links and its computation explain
-  std::string source = "the profile";    ///< of these bounds
 };
 
 /// A judgement each of: the exposed communication, that is what a step takes longer than its computation alone; the

@@ -36,6 +36,15 @@ std::string_view to_string(Verdict verdict) {
   return {};
 }
 
+Judgement judged(std::string rule, std::string figure, Verdict verdict, std::string sentence) {
+  Judgement j;
+  j.rule = std::move(rule);
+  j.figure = std::move(figure);
+  j.verdict = verdict;
+  j.sentence = std::move(sentence);
+  return j;
+}
+
 Judgement judge_floor(std::string figure, std::string unit, std::vector<double> samples,
                       const std::optional<Reference>& reference, double tolerance) {
   Judgement j = begun("floor", std::move(figure), std::move(unit), std::move(samples));
@@ -150,6 +159,25 @@ Judgement judge_exposed(std::string figure, std::vector<double> shares, double b
     j.sentence = fmt::format("{} of a step keeps {}", share, limit);
   } else {
     j.sentence = fmt::format("{} of a step is on both sides of {}", share, limit);
+  }
+  return j;
+}
+
+Judgement judge_slowdown(std::string figure, std::vector<double> ratios, std::optional<double> limit) {
+  Judgement j = begun("slow-down", std::move(figure), "times its time alone", std::move(ratios));
+  j.bound = limit;
+  if (j.value.n == 0) return j;
+  if (!limit) {
+    j.verdict = Verdict::unrated;
+    j.sentence = fmt::format("{}; the profile has no limit", measured(j));
+  } else if (j.value.low > *limit) {
+    j.verdict = Verdict::fail;
+    j.sentence = fmt::format("{} are more than the profile's {:.3g}", measured(j), *limit);
+  } else if (j.value.high <= *limit) {
+    j.verdict = Verdict::pass;
+    j.sentence = fmt::format("{} are within the profile's {:.3g}", measured(j), *limit);
+  } else {
+    j.sentence = fmt::format("{} are on both sides of the profile's {:.3g}", measured(j), *limit);
   }
   return j;
 }

@@ -32,6 +32,9 @@ struct Judgement {
   std::string sentence;         ///< why, with the numbers
 };
 
+/// One that was no question of numbers.
+Judgement judged(std::string rule, std::string figure, Verdict verdict, std::string sentence);
+
 /// A published or measured figure of healthy machines of the same fabric.
 struct Reference {
   double value = 0;
@@ -57,6 +60,9 @@ struct SizeRate {
 Judgement judge_shape(std::string figure, std::vector<SizeRate> sizes, double cliff = 0.15);
 /// The share of a step in which nothing is computed because of communication, at most `budget` of it. Lower is better.
 Judgement judge_exposed(std::string figure, std::vector<double> shares, double budget);
+
+/// Times beside something else over times alone, at most `limit` of them; absent: it is only told. Lower is better.
+Judgement judge_slowdown(std::string figure, std::vector<double> ratios, std::optional<double> limit);
 
 /// The worst of all, where nothing at all is inconclusive; what could be rated passes if nothing failed.
 Verdict overall(std::span<const Judgement> judgements);

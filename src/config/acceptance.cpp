@@ -13,16 +13,16 @@ namespace fsdpbench::config {
 namespace {
 
 constexpr const char* kAcceptanceFile = "an acceptance profile";
-constexpr std::array<std::string_view, 4> kFigures{"gemm", "pair", "all_gather", "reduce_scatter"};
+constexpr std::array<std::string_view, 5> kFigures{"gemm", "memory", "pair", "all_gather", "reduce_scatter"};
 
 AcceptanceReference read_reference(const std::string& path, const toml::table& given) {
   StrictTable table(path, given, kAcceptanceFile);
   AcceptanceReference r;
   r.figure = table.text("figure");
   if (std::ranges::find(kFigures, r.figure) == kFigures.end()) {
-    throw ConfigError(
-        fmt::format("{}: figure = \"{}\"; expected \"gemm\", \"pair\", \"all_gather\" or \"reduce_scatter\".",
-                    place_of(path, given), r.figure));
+    throw ConfigError(fmt::format(
+        "{}: figure = \"{}\"; expected \"gemm\", \"memory\", \"pair\", \"all_gather\" or \"reduce_scatter\".",
+        place_of(path, given), r.figure));
   }
   r.value = table.number("value", 1e-9, 1e9);
   if (given.contains("hop_us")) r.hop_us = table.number("hop_us", 0, 1e6);
@@ -51,6 +51,9 @@ Acceptance read_acceptance(const std::string& path) {
   if (file.contains("exposed_pct")) a.exposed_pct = top.number("exposed_pct", 0, 100);
   if (file.contains("tolerance_pct")) a.tolerance_pct = top.number("tolerance_pct", 1, 100);
   if (file.contains("cliff_pct")) a.cliff_pct = top.number("cliff_pct", 0, 100);
+  if (file.contains("scale_pct")) a.scale_pct = top.number("scale_pct", 0, 100);
+  if (file.contains("transport")) a.transport = top.texts("transport");
+  if (file.contains("memory_mib")) a.memory_mib = top.whole("memory_mib", 1, 1 << 16);
   if (file.contains("slowdown")) a.slowdown = top.number("slowdown", 1, 1000);
   if (file.contains("explained_pct")) a.explained_pct = top.number("explained_pct", 1, 100);
   if (file.contains("reference")) {

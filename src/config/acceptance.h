@@ -8,8 +8,8 @@ namespace fsdpbench::config {
 
 /// What a healthy machine of some fabric reaches, and where that is written.
 struct AcceptanceReference {
-  /// "gemm" in TFLOP/s a rank; "pair" in GB/s one way; "all_gather" and "reduce_scatter" in GB/s of bus bandwidth for
-  /// large messages.
+  /// "gemm" in TFLOP/s a rank; "memory" in GB/s a rank, read and written; "pair" in GB/s one way; "all_gather" and
+  /// "reduce_scatter" in GB/s of bus bandwidth for large messages.
   std::string figure;
   double value = 0;
   double hop_us = 0;   ///< of the collectives: what a step of the ring takes beside its bytes
@@ -28,6 +28,9 @@ struct Acceptance {
   double exposed_pct = 100;             ///< of a step, at most, in which a rank only waits for communication
   double tolerance_pct = 90;            ///< of a reference that must be reached
   double cliff_pct = 15;                ///< that a larger message may carry less than a smaller one, at most
+  double scale_pct = 80;                ///< of what a small group of ranks carries that a large one must
+  std::vector<std::string> transport;   ///< words, one of which names each way that bytes may take; none: any
+  std::int64_t memory_mib = 32;         ///< that a rank copies to measure its memory
   std::optional<double> slowdown;       ///< of computation beside communication, at most; absent: not rated
   std::optional<double> explained_pct;  ///< of a step, at least, that follows from its parts; absent: not rated
   std::vector<AcceptanceReference> references;  ///< those that are known; none: nothing is rated by a floor

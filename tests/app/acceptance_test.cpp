@@ -18,6 +18,18 @@ using accept::Verdict;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+/// So long that each group carries as much as the others.
+CollectiveRow row_of_scale(backend::Collective op, int ranks) {
+  CollectiveRow row;
+  row.message = {op, DType::f32, 1 << 20, ranks};
+  Timing timing;
+  timing.time_us = 100.0 * (ranks - 1);
+  timing.iterations_us.assign(20, timing.time_us);
+  timing.scatter = scatter_of(timing.iterations_us);
+  row.in_place = timing;
+  return row;
+}
+
 /// A node of 8 ranks that a simulated cluster answers for, with one rung of the ladder.
 AcceptanceMeasurements measured(std::vector<accept::Fault> faults) {
   AcceptanceMeasurements m;
@@ -40,6 +52,19 @@ AcceptanceMeasurements measured(std::vector<accept::Fault> faults) {
   timing.iterations_us.assign(20, 1000);
   timing.scatter = scatter_of(timing.iterations_us);
   row.out_of_place = row.in_place = timing;  // 29.4 GB/s of bus bandwidth
+  m.memory_rates = m.device_rates;
+  m.transports.assign(8, "P2P/CUMEM (8 connections), NET/IB/0/GDRDMA (2 connections)");
+  m.ready_s.assign(8, 0.25);
+  for (const accept::Scale& scale : accept::scales_of(m.cluster)) {
+    for (const backend::Collective op : {backend::Collective::all_gather, backend::Collective::reduce_scatter}) {
+      CollectiveRow& rung = m.scales.rows.emplace_back(row_of_scale(op, scale.ranks));
+      rung.message.count = 1 << 20;
+    }
+  }
+  m.scales.shard = 4;
+  m.scales.replicate = 2;
+  m.scales.reduce_alone_us.assign(20, 100);
+  m.scales.reduce_beside_us.assign(20, 150);
   for (int i = 0; i < 40; ++i) m.arrivals.push_back(simulated.step(10'000, 4'000));
   m.arms.assign(8, {.computation_ms = 95,
                     .communication_ms = 40,
@@ -136,7 +161,8 @@ TEST(AcceptanceTest, ARankTooFewFails) {
   const Trial trial = trial_with_exposed(0.05);
   const AcceptanceReport report = judge_acceptance(w, measured({}), &trial);
   ASSERT_TRUE(judgement(report, "rendezvous", Verdict::fail));
-  EXPECT_EQ(judgement(report, "rendezvous", Verdict::fail)->sentence, "8 ranks came, and 16 are expected");
+  EXPECT_EQ(judgement(report, "rendezvous", Verdict::fail)->sentence,
+            "8 ranks came, and 16 are expected; the last to be ready was rank 0, after 0.25 s");
 }
 
 TEST(AcceptanceTest, SmallMessagesAreHeldAgainstWhatTheirStepsLeave) {
@@ -162,6 +188,71 @@ TEST(AcceptanceTest, TheArmsOfAStepAreHeldAgainstTheProfile) {
   AcceptanceMeasurements exposed = measured({});
   for (accept::ArmRound& round : exposed.arms) round.computation_ms = 80;  // 20 of 100 ms only communicate
   EXPECT_TRUE(judgement(judge_acceptance(wanted(), exposed, &trial), "exposed communication", Verdict::fail));
+}
+
+TEST(AcceptanceTest, TheScaleAtWhichACollectiveFallsFails) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "scale", Verdict::pass));
+  for (CollectiveRow& row : m.scales.rows) {
+    if (row.message.ranks != 8 || row.message.reduces()) continue;
+    for (double& us : row.in_place->iterations_us) us *= 2;
+  }
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  ASSERT_TRUE(judgement(report, "scale", Verdict::fail));
+  EXPECT_THAT(judgement(report, "scale", Verdict::fail)->figure, HasSubstr("all_gather of 4.00 MiB a rank"));
+  EXPECT_THAT(judgement(report, "scale", Verdict::fail)->sentence, HasSubstr("8 ranks carry 50 %"));
+  EXPECT_EQ(acceptance_json(report, m, World{})["scales"].size(), 6U);
+  m.scales = {};
+  EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "scale", Verdict::inconclusive));
+}
+
+TEST(AcceptanceTest, ShardAndReplicateGroupsAtOnceAreTold) {
+  const Trial trial = trial_with_exposed(0.05);
+  const AcceptanceReport report = judge_acceptance(wanted(), measured({}), &trial);
+  const auto j = std::ranges::find_if(report.judgements, [](const Judgement& one) {
+    return one.figure == "reduce-scatter in groups of 4 beside all-reduce across 2 replicas";
+  });
+  ASSERT_NE(j, report.judgements.end());
+  EXPECT_DOUBLE_EQ(j->value.median, 1.5);
+}
+
+TEST(AcceptanceTest, ASilentFallbackFails) {
+  const Trial trial = trial_with_exposed(0.05);
+  config::Acceptance w = wanted();
+  AcceptanceMeasurements m = measured({});
+  EXPECT_TRUE(judgement(judge_acceptance(w, m, &trial), "transport", Verdict::unrated));
+  w.transport = {"p2p", "net/ib"};
+  EXPECT_TRUE(judgement(judge_acceptance(w, m, &trial), "transport", Verdict::pass));
+  m.transports[6] = "P2P/CUMEM (8 connections), NET/Socket/0 (2 connections)";
+  const AcceptanceReport report = judge_acceptance(w, m, &trial);
+  ASSERT_TRUE(judgement(report, "transport", Verdict::fail));
+  EXPECT_EQ(judgement(report, "transport", Verdict::fail)->sentence,
+            "rank 6 on node: NET/Socket/0 (2 connections); the profile allows p2p, net/ib");
+  m.transports[2].clear();
+  EXPECT_TRUE(judgement(judge_acceptance(w, m, &trial), "transport", Verdict::inconclusive)) << "fail closed";
+  m.transports.clear();
+  EXPECT_TRUE(judgement(judge_acceptance(w, m, &trial), "transport", Verdict::inconclusive));
+}
+
+TEST(AcceptanceTest, SlowMemoryIsFoundBesideFastProducts) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  for (std::vector<double>& round : m.memory_rates) round[2] *= 0.7;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_THAT(report.findings.front().evidence, HasSubstr("rank 2 (device 2 of node 0) reaches 6"));
+  EXPECT_THAT(report.findings.front().evidence, HasSubstr("in copies in its memory"));
+}
+
+TEST(AcceptanceTest, WhoIsReadyLastAndHowSureClocksAreIsTold) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.ready_s[3] = 7.5;
+  m.clocks.assign(8, {.offset_ns = 5000, .residual_ns = 12'000, .at_ns = 0, .same_clock = false});
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_THAT(judgement(report, "rendezvous", Verdict::pass)->sentence,
+              HasSubstr("the last to be ready was rank 3, after 7.5 s; clocks of hosts are known within 12 us"));
 }
 
 TEST(AcceptanceTest, WhoTheOthersWaitForIsAFinding) {

@@ -39,6 +39,8 @@ class Accept(Program):
             self.assertGreaterEqual(arms["whole_ms"], arms["kernels_beside_ms"])
             self.assertGreater(arms["communication_ms"], 0)
         self.assertGreater(result["arms"]["predicted_ms"], 0)
+        scales = {(scale["collective"], scale["ranks"]) for scale in result["scales"]}
+        self.assertLessEqual({(op, ranks) for op in ("all_gather", "reduce_scatter") for ranks in (2, 3, 6)}, scales)
         suite = ElementTree.parse(self.folder / "out/junit.xml").getroot().find("testsuite")
         self.assertEqual(len(suite.findall("testcase")), len(result["judgements"]))
         self.assertEqual(int(suite.get("tests")), len(result["judgements"]))
@@ -66,10 +68,13 @@ class Accept(Program):
 
     def test_a_floor_that_nothing_reaches_fails_and_one_rank_too_few(self) -> None:
         profile = self.write("hard.toml", 'version = 1\nfabric = "dreams"\nrun = "quickstart"\nranks = 7\nmatrix = 64\n'
+                             'transport = ["NET/IB"]\n'
                              '[[reference]]\nfigure = "all_gather"\nvalue = 1000\nsource = "nobody"\n')
         result = self.report(codes=(FAIL,), profile=profile)
         failed = {judgement["rule"] for judgement in result["judgements"] if judgement["verdict"] == "fail"}
-        self.assertLessEqual({"floor", "rendezvous"}, failed)
+        self.assertLessEqual({"floor", "rendezvous", "transport"}, failed)
+        self.assertEqual(result["transports"], 6 * ["shared memory of one process"])
+        self.assertEqual(len(result["rendezvous"]["ready_s"]), 6)
 
     def test_processes(self) -> None:
         port = free_port()

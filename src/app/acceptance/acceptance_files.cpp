@@ -193,6 +193,22 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
                 {"rounds", m.links.rounds},
                 {"measurements", m.links.measurements},
                 {"compared", m.links.compared}};
+  j["memory_rates_bytes_per_s"] = m.memory_rates;
+  j["rendezvous"] = {{"ready_s", m.ready_s}, {"clocks", nlohmann::json::array()}};
+  for (const launch::ClockOffset& clock : m.clocks) {
+    j["rendezvous"]["clocks"].push_back(
+        {{"offset_ns", clock.offset_ns}, {"residual_ns", clock.residual_ns}, {"same_clock", clock.same_clock}});
+  }
+  j["transports"] = m.transports;
+  j["scales"] = nlohmann::json::array();
+  for (const CollectiveRow& row : m.scales.rows) {
+    const Timing& timing = row.in_place ? *row.in_place : *row.out_of_place;
+    j["scales"].push_back({{"collective", to_string(row.message.op)},
+                           {"ranks", row.message.ranks},
+                           {"bytes", row.message.bytes()},
+                           {"busbw_gb_per_s", timing.bus_gb_per_s(row.message)},
+                           {"p50_us", timing.scatter.p50_us}});
+  }
   if (r.lateness) {
     j["lateness"] = {{"last_share", r.lateness->last_share},
                      {"waiting_us", interval_json(r.lateness->waiting_us)},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "app/acceptance/judge_facts.h"
 #include "base/bytes.h"
 #include "base/error.h"
 
@@ -21,52 +22,8 @@ std::optional<accept::Reference> reference_of(const config::Acceptance& wanted, 
   return accept::Reference{r->value, r->source};
 }
 
-Judgement plain(std::string rule, std::string figure, Verdict verdict, std::string sentence) {
-  Judgement j;
-  j.rule = std::move(rule);
-  j.figure = std::move(figure);
-  j.verdict = verdict;
-  j.sentence = std::move(sentence);
-  return j;
-}
-
-/// Every fact is to be what most ranks say; each rank that differs is named with what it has instead.
-void judge_inventory(const AcceptanceMeasurements& m, std::vector<Judgement>& out) {
-  std::map<std::string, std::map<std::string, std::vector<std::size_t>>> ranks_by_fact;
-  for (std::size_t rank = 0; rank < m.fingerprints.size(); ++rank) {
-    for (const auto& [name, value] : m.fingerprints[rank]) ranks_by_fact[name][value].push_back(rank);
-  }
-  bool all_alike = !m.fingerprints.empty();
-  for (const auto& [name, values] : ranks_by_fact) {
-    const auto usual = std::ranges::max_element(values, {}, [](const auto& v) { return v.second.size(); });
-    for (const auto& [value, ranks] : values) {
-      if (value == usual->first) continue;
-      all_alike = false;
-      out.push_back(plain(
-          "inventory", fmt::format("{} of rank {}", name, ranks.front()), Verdict::fail,
-          fmt::format("rank {} on {}{} has {} = '{}', and {} of {} ranks have '{}'", ranks.front(),
-                      m.hosts.at(ranks.front()), ranks.size() > 1 ? fmt::format(" and {} more", ranks.size() - 1) : "",
-                      name, value, usual->second.size(), m.fingerprints.size(), usual->first)));
-    }
-  }
-  if (m.fingerprints.empty()) {
-    out.push_back(plain("inventory", "all ranks", Verdict::inconclusive, "no rank said what it is"));
-  } else if (all_alike) {
-    out.push_back(
-        plain("inventory", "all ranks", Verdict::pass,
-              fmt::format("{} ranks have the same program, processor, kernel and libraries", m.hosts.size())));
-  }
-}
-
-void judge_rendezvous(const config::Acceptance& wanted, const AcceptanceMeasurements& m, std::vector<Judgement>& out) {
-  const auto seen = static_cast<int>(m.hosts.size());
-  if (wanted.ranks == 0) {
-    out.push_back(plain("rendezvous", "ranks", Verdict::unrated,
-                        fmt::format("{} ranks came; the profile does not say how many there should be", seen)));
-    return;
-  }
-  out.push_back(plain("rendezvous", "ranks", seen == wanted.ranks ? Verdict::pass : Verdict::fail,
-                      fmt::format("{} ranks came, and {} are expected", seen, wanted.ranks)));
+void add_findings(std::vector<Finding> findings, AcceptanceReport& report) {
+  std::ranges::move(findings, std::back_inserter(report.findings));
 }
 
 void judge_devices(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
@@ -78,12 +35,23 @@ void judge_devices(const config::Acceptance& wanted, const AcceptanceMeasurement
   }
   report.judgements.push_back(accept::judge_floor("matrix products of a rank", "TFLOP/s", tflops,
                                                   reference_of(wanted, "gemm"), wanted.tolerance_pct / 100));
-  const std::vector<Finding> findings = accept::blame_devices(m.cluster, m.device_rates);
-  report.findings.insert(report.findings.end(), findings.begin(), findings.end());
+  add_findings(accept::blame_devices(m.cluster, m.device_rates, "matrix products"), report);
+  std::vector<double> gb_per_s;
+  for (const std::vector<double>& round : m.memory_rates) {
+    for (const double rate : round) gb_per_s.push_back(rate * 1e-9);
+  }
+  if (m.computes) {
+    report.judgements.push_back(accept::judge_floor("memory of a rank, read and written", "GB/s", gb_per_s,
+                                                    reference_of(wanted, "memory"), wanted.tolerance_pct / 100));
+    add_findings(accept::blame_devices(m.cluster, m.memory_rates, "copies in its memory"), report);
+  } else {
+    report.judgements.push_back(accept::judged("floor", "memory of a rank, read and written", Verdict::unrated,
+                                               "computation is emulated: nothing moves in memory"));
+  }
   if (report.ranks < accept::kFewestPeers) {
-    report.judgements.push_back(
-        plain("peers", "ranks among each other", Verdict::unrated,
-              fmt::format("{} ranks are too few to compare: {} are needed", report.ranks, accept::kFewestPeers)));
+    report.judgements.push_back(accept::judged(
+        "peers", "ranks among each other", Verdict::unrated,
+        fmt::format("{} ranks are too few to compare: {} are needed", report.ranks, accept::kFewestPeers)));
   }
 }
 
@@ -91,7 +59,7 @@ void judge_pairs(const config::Acceptance& wanted, const AcceptanceMeasurements&
   if (m.cluster.ends() < 2) return;
   report.judgements.push_back(accept::judge_floor("pairs, one way", "GB/s", m.links.one_way,
                                                   reference_of(wanted, "pair"), wanted.tolerance_pct / 100));
-  report.findings.insert(report.findings.end(), m.links.findings.begin(), m.links.findings.end());
+  add_findings(m.links.findings, report);
 }
 
 /// A reference is of large messages: a message of these bytes also pays for the steps of its ring.
@@ -123,8 +91,8 @@ void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements
                                              row.message.ranks, in_place ? ", in place" : "");
       if (timing->wrong.value_or(0) > 0) {
         report.wrong_data = true;
-        report.judgements.push_back(
-            plain("data", figure, Verdict::fail, fmt::format("{} elements of the result are wrong", *timing->wrong)));
+        report.judgements.push_back(accept::judged("data", figure, Verdict::fail,
+                                                   fmt::format("{} elements of the result are wrong", *timing->wrong)));
         continue;
       }
       if (m.cluster.ranks() < 2) continue;  // nobody to communicate with
@@ -141,8 +109,38 @@ void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements
     }
   }
   if (m.ladder.empty()) {
-    report.judgements.push_back(plain("floor", "collectives", Verdict::inconclusive, "no collective was measured"));
+    report.judgements.push_back(
+        accept::judged("floor", "collectives", Verdict::inconclusive, "no collective was measured"));
   }
+}
+
+void judge_scales(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
+  if (m.cluster.ranks() < 2) return;
+  for (const backend::Collective op : {backend::Collective::all_gather, backend::Collective::reduce_scatter}) {
+    std::vector<accept::Rung> rungs;
+    std::int64_t bytes = 0;
+    for (const accept::Scale& scale : accept::scales_of(m.cluster)) {
+      accept::Rung& rung = rungs.emplace_back(accept::Rung{scale, {}});
+      for (const CollectiveRow& row : m.scales.rows) {
+        if (row.message.op != op || row.message.ranks != scale.ranks) continue;
+        rung.gb_per_s = bus_rates(row.message, row.in_place ? *row.in_place : *row.out_of_place);
+        bytes = row.message.part_bytes();
+      }
+    }
+    report.judgements.push_back(
+        accept::judge_scale(fmt::format("{} of {} a rank, by ranks of a group", to_string(op), format_bytes(bytes)),
+                            rungs, wanted.scale_pct / 100));
+  }
+  if (m.scales.shard == 0) return;
+  std::vector<double> ratios;
+  const double alone = accept::median_interval(m.scales.reduce_alone_us).median;
+  for (const double us : m.scales.reduce_beside_us) {
+    if (alone > 0) ratios.push_back(us / alone);
+  }
+  report.judgements.push_back(
+      accept::judge_slowdown(fmt::format("reduce-scatter in groups of {} beside all-reduce across {} replicas",
+                                         m.scales.shard, m.scales.replicate),
+                             std::move(ratios), std::nullopt));
 }
 
 void judge_shapes(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
@@ -164,14 +162,14 @@ void judge_shapes(const config::Acceptance& wanted, const AcceptanceMeasurements
 void judge_lateness(const AcceptanceMeasurements& m, AcceptanceReport& report) {
   constexpr const char* kFigure = "ranks at the reductions of the training steps";
   if (m.cluster.ranks() < accept::kFewestToBeLate) {
-    report.judgements.push_back(plain(
+    report.judgements.push_back(accept::judged(
         "lateness", kFigure, Verdict::unrated,
         fmt::format("of {} ranks one is always last: {} are needed", m.cluster.ranks(), accept::kFewestToBeLate)));
     return;
   }
   const accept::LatenessReport& lateness = report.lateness.emplace(accept::blame_lateness(m.cluster, m.arrivals));
   const Verdict verdict = m.arrivals.empty() ? Verdict::inconclusive : lateness.late ? Verdict::fail : Verdict::pass;
-  Judgement j = plain("lateness", kFigure, verdict, lateness.sentence);
+  Judgement j = accept::judged("lateness", kFigure, verdict, lateness.sentence);
   j.value = lateness.waiting_us;
   j.unit = "us of waiting for the last rank";
   report.judgements.push_back(std::move(j));
@@ -221,18 +219,19 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
   report.fabric = wanted.fabric;
   report.ranks = static_cast<int>(measured.hosts.size());
   report.cluster = measured.cluster;
-  judge_inventory(measured, report.judgements);
-  judge_rendezvous(wanted, measured, report.judgements);
+  report.judgements = judge_facts(wanted, measured);
   judge_devices(wanted, measured, report);
   judge_pairs(wanted, measured, report);
   judge_ladder(wanted, measured, report);
   judge_shapes(wanted, measured, report);
+  judge_scales(wanted, measured, report);
   judge_step(wanted, trial, report);
   judge_parts_of_a_step(wanted, measured, report);
   judge_lateness(measured, report);
   for (const Finding& finding : report.findings) {
     if (!finding.accuses()) continue;
-    Judgement j = plain("peers", accept::name_of(finding.element, measured.cluster), Verdict::fail, finding.evidence);
+    Judgement j =
+        accept::judged("peers", accept::name_of(finding.element, measured.cluster), Verdict::fail, finding.evidence);
     j.value = finding.relative;
     j.unit = "of its peers' median";
     report.judgements.push_back(std::move(j));

@@ -8,6 +8,7 @@
 #include <memory>
 #include <set>
 
+#include "app/acceptance/measure_devices.h"
 #include "app/collectives/collective_timer.h"
 #include "app/console/json_part.h"
 #include "app/console/json_text.h"
@@ -15,6 +16,7 @@
 #include "app/machine/machine_facts.h"
 #include "app/machine/select_backend.h"
 #include "backend/kernels.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/lane_pool.h"
 #include "config/spelling.h"
@@ -30,7 +32,6 @@ using backend::RankContext;
 using backend::Stamp;
 
 constexpr int kOpsOfAPair = 5;
-constexpr int kProductsOfARound = 3;
 constexpr Lane kPairLane = Lane::all_gather;
 
 Fingerprint own_fingerprint(const backend::Facts& device) {
@@ -70,12 +71,52 @@ double median_us(std::vector<Stamp> stamps) {
   return metrics::median(std::move(times));
 }
 
+/// How many elements a rank holds of a unit, and how many units are so.
+std::map<std::int64_t, int> shards_of(const engine::Setup& setup) {
+  const int ranks = setup.plan.mesh.ranks();
+  std::map<std::int64_t, int> shards;
+  for (const plan::Unit& unit : setup.plan.units) {
+    if (unit.layout.gathered_numel() > 0) ++shards[(unit.layout.gathered_numel() + ranks - 1) / ranks];
+  }
+  return shards;
+}
+
+std::int64_t most_frequent(const std::map<std::int64_t, int>& shards) {
+  return std::ranges::max_element(shards, {}, [](const auto& s) { return s.second; })->first;
+}
+
+ScaleEffort scale_effort(const engine::Setup& setup, const AcceptanceEffort& effort) {
+  const std::map<std::int64_t, int> shards = shards_of(setup);
+  return {.count = shards.empty() ? 0 : most_frequent(shards),
+          .gathered = setup.plan.param_dtype,
+          .reduced = setup.plan.reduce_dtype,
+          .shard = setup.config.mesh.replicate > 1 ? static_cast<int>(setup.config.mesh.shard) : 0,
+          .iterations = effort.iterations};
+}
+
+/// What the device says of it; else how processes talk, or that there is one process.
+std::string transport_of(const backend::Facts& device, const std::string& otherwise) {
+  std::string text;
+  for (const auto& [name, value] : device) {
+    if (name == "collectives" || name == "nccl transport" || name == "nccl network") {
+      text += (text.empty() ? "" : ", ") + value;
+    }
+  }
+  return text.empty() ? otherwise : text;
+}
+
+/// What carries bytes if the device does not say.
+std::string usual_transport(const engine::Setup& setup, const launch::Session* session) {
+  if (setup.config.device.backend == config::BackendKind::cuda) return {};  // NCCL chooses
+  return session == nullptr ? "shared memory of one process" : session->transport();
+}
+
 /// One rank's part.
 class AcceptanceRank {
  public:
   AcceptanceRank(const engine::Setup& setup, const AcceptanceEffort& effort, RankContext& context, RankMeeting& meeting,
-                 const std::function<void(const std::string&)>& stage)
-      : setup_(setup), effort_(effort), context_(context), meeting_(meeting), stage_(stage) {}
+                 const std::string& transport, const std::function<void(const std::string&)>& stage)
+      : setup_(setup), effort_(effort), context_(context), meeting_(meeting), transport_(transport), stage_(stage) {}
 
   AcceptanceMeasurements run() {
     AcceptanceMeasurements m;
@@ -83,6 +124,8 @@ class AcceptanceRank {
     measure_devices(m);
     measure_pairs(m);
     measure_ladder(m);
+    m.scales = measure_scales(cluster_, scale_effort(setup_, effort_), context_, meeting_, stage_);
+    m.transports = meeting_.gather(context_, transport_of(context_.device.facts(), transport_));  // NCCL knows only now
     return m;
   }
 
@@ -121,43 +164,10 @@ class AcceptanceRank {
 
   void measure_devices(AcceptanceMeasurements& m) {
     begin(fmt::format("matrix products on all {} ranks", context_.world.size()));
-    const std::int64_t n = effort_.matrix;
-    const std::int64_t bytes = n * n * size_of(DType::f32);
-    std::array<std::byte*, 3> matrices{};
-    for (std::byte*& matrix : matrices) {
-      matrix = context_.device.allocate(bytes, MemoryCategory::activations, Lane::compute);
-    }
-    const auto product = [&](Stamp* stamp) {
-      context_.device.enqueue(
-          Lane::compute, "gemm",
-          [&](backend::Kernels& kernels) {
-            kernels.gemm({.a = matrices[0], .b = matrices[1], .c = matrices[2], .m = n, .n = n, .k = n});
-          },
-          stamp);
-    };
-    context_.device.enqueue(
-        Lane::compute, "clear",
-        [&](backend::Kernels& kernels) {
-          for (std::byte* matrix : matrices) kernels.fill_zero(matrix, bytes);
-        },
-        nullptr);
-    product(nullptr);
-    std::vector<double> mine;
-    for (int round = 0; round < effort_.device_rounds; ++round) {
-      std::vector<Stamp> stamps(kProductsOfARound);
-      context_.world.barrier();
-      for (Stamp& stamp : stamps) product(&stamp);
-      context_.device.synchronize();
-      context_.device.settle_stamps();
-      const double us = median_us(stamps);
-      mine.push_back(us > 0 ? 2 * static_cast<double>(n * n) * static_cast<double>(n) / us * 1e6 : 0);
-    }
-    for (std::byte* matrix : matrices) context_.device.free(matrix, Lane::compute);
-    const std::vector<std::vector<double>> all = meeting_.gather(context_, mine);
-    for (std::size_t round = 0; !all.empty() && round < mine.size(); ++round) {
-      std::vector<double>& rates = m.device_rates.emplace_back();
-      for (const std::vector<double>& of_rank : all) rates.push_back(of_rank.at(round));
-    }
+    m.device_rates = measure_products(effort_.matrix, effort_.device_rounds, context_, meeting_);
+    m.computes = context_.device.computes();
+    if (m.computes) begin(fmt::format("copies in the memory of all {} ranks", context_.world.size()));
+    m.memory_rates = measure_memory(effort_.memory_bytes, effort_.device_rounds, context_, meeting_);
   }
 
   /// Rank 0 decides which pairs are measured; the others do what it says until it says nothing.
@@ -264,6 +274,7 @@ class AcceptanceRank {
   const AcceptanceEffort& effort_;
   RankContext& context_;
   RankMeeting& meeting_;
+  const std::string& transport_;
   const std::function<void(const std::string&)>& stage_;
   accept::Cluster cluster_;
   std::byte* first_ = nullptr;
@@ -273,17 +284,13 @@ class AcceptanceRank {
 }  // namespace
 
 std::vector<Message> ladder_of(const engine::Setup& setup) {
-  const int ranks = setup.plan.mesh.ranks();
-  std::map<std::int64_t, int> shards;  // elements a rank holds of a unit, and how many units are so
-  for (const plan::Unit& unit : setup.plan.units) {
-    if (unit.layout.gathered_numel() > 0) ++shards[(unit.layout.gathered_numel() + ranks - 1) / ranks];
-  }
+  const std::map<std::int64_t, int> shards = shards_of(setup);
   std::set<std::int64_t> counts;
   if (!shards.empty()) {
-    counts = {shards.begin()->first, shards.rbegin()->first};
-    counts.insert(std::ranges::max_element(shards, {}, [](const auto& s) { return s.second; })->first);
+    counts = {shards.begin()->first, shards.rbegin()->first, most_frequent(shards)};
     counts.insert(shards.rbegin()->first / 2 | 1);  // an odd number of elements
   }
+  const int ranks = setup.plan.mesh.ranks();
   std::vector<Message> messages;
   for (const std::int64_t count : counts) {
     messages.push_back({Collective::all_gather, setup.plan.param_dtype, count, ranks});
@@ -299,15 +306,26 @@ AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const Acce
   std::int64_t most = 0;
   for (const Message& message : ladder_of(setup)) most = std::max(most, message.bytes());
   const std::int64_t matrices = 3 * LanePool::rounded(std::int64_t{effort.matrix} * effort.matrix * 4);
-  options.pool_bytes = CollectiveBuffers::bytes(most) + matrices + 3 * LanePool::rounded(2 * effort.pair_bytes);
+  options.pool_bytes = CollectiveBuffers::bytes(most) + matrices + 3 * LanePool::rounded(2 * effort.pair_bytes) +
+                       2 * LanePool::rounded(effort.memory_bytes) +
+                       scale_bytes(scale_effort(setup, effort), options.ranks);
   options.category_bytes = {};
   RankMeeting meeting(options.ranks, session);
   AcceptanceMeasurements measurements;
+  const std::string transport = usual_transport(setup, session);
+  std::vector<launch::ClockOffset> clocks;
+  if (session != nullptr) clocks = launch::measure_clock_offsets(session->control());
+  const std::int64_t begin_ns = now_ns();
   const auto backend = select_backend(std::string(config::to_string(setup.config.device.backend)));
   backend->run(options, [&](RankContext& context) {
-    AcceptanceMeasurements mine = AcceptanceRank(setup, effort, context, meeting, stage).run();
-    if (context.rank == 0) measurements = std::move(mine);
+    const double ready_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
+    AcceptanceMeasurements mine = AcceptanceRank(setup, effort, context, meeting, transport, stage).run();
+    const std::vector<std::vector<double>> ready = meeting.gather(context, std::vector<double>{ready_s});
+    if (context.rank != 0) return;
+    measurements = std::move(mine);
+    for (const std::vector<double>& of_rank : ready) measurements.ready_s.push_back(of_rank.at(0));
   });
+  measurements.clocks = std::move(clocks);
   return measurements;
 }
 

@@ -8,9 +8,11 @@
 #include "accept/blame_devices.h"
 #include "accept/blame_links.h"
 #include "accept/lateness.h"
+#include "app/acceptance/measure_scales.h"
 #include "app/acceptance/step_arms.h"
 #include "app/collectives/collective_row.h"
 #include "engine/setup.h"
+#include "launch/clock_offset.h"
 #include "launch/session.h"
 
 namespace fsdpbench::app {
@@ -22,6 +24,7 @@ struct AcceptanceEffort {
   int iterations = 20;  ///< of each collective
   int arm_rounds = 8;   ///< of a step's arms
   std::int64_t pair_bytes = std::int64_t{4} << 20;
+  std::int64_t memory_bytes = std::int64_t{32} << 20;  ///< that are copied to measure a rank's memory
 };
 
 /// Facts that must be the same everywhere, by name.
@@ -30,14 +33,20 @@ using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 /// What all ranks brought home, raw.
 struct AcceptanceMeasurements {
   accept::Cluster cluster;
-  std::vector<Fingerprint> fingerprints;   ///< by rank
-  std::vector<std::string> hosts;          ///< by rank
-  accept::DeviceRounds device_rates;       ///< FLOP/s, [round][rank]
-  accept::LinkReport links;                ///< GB/s
-  std::vector<CollectiveRow> ladder;       ///< the collectives of the run's own units
-  std::vector<accept::Arrivals> arrivals;  ///< at the reductions of the run's steps
-  std::vector<accept::ArmRound> arms;      ///< of a step
-  PredictedStep predicted;                 ///< the step as its parts have it
+  std::vector<Fingerprint> fingerprints;    ///< by rank
+  std::vector<std::string> hosts;           ///< by rank
+  std::vector<double> ready_s;              ///< by rank: until its device and its communicators were there
+  std::vector<launch::ClockOffset> clocks;  ///< by rank; none: all are threads of one process
+  std::vector<std::string> transports;      ///< by rank: what carried its bytes; empty: it does not know
+  bool computes = true;                     ///< false: computation is emulated
+  accept::DeviceRounds device_rates;        ///< FLOP/s, [round][rank]
+  accept::DeviceRounds memory_rates;        ///< bytes read and written a second, [round][rank]
+  accept::LinkReport links;                 ///< GB/s
+  std::vector<CollectiveRow> ladder;        ///< the collectives of the run's own units
+  ScaleMeasurements scales;                 ///< the most frequent unit's, in groups of ranks
+  std::vector<accept::Arrivals> arrivals;   ///< at the reductions of the run's steps
+  std::vector<accept::ArmRound> arms;       ///< of a step
+  PredictedStep predicted;                  ///< the step as its parts have it
 };
 
 /// The messages that FSDP sends in the run of `setup`: its largest unit, its most frequent one, its smallest, and one

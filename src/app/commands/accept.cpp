@@ -25,6 +25,7 @@ constexpr const char* kMeasuring = "measuring for an acceptance";
 AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   AcceptanceEffort effort;
   effort.matrix = wanted.matrix;
+  effort.memory_bytes = wanted.memory_mib << 20;
   if (full) effort.iterations = 200;
   if (full) effort.arm_rounds = 30;
   return effort;
@@ -49,7 +50,9 @@ void measure_parts(const Cell& cell, const AcceptanceEffort& effort, Job* job, A
   const metrics::RunView run(arms.schedules, brought.traces);
   for (accept::Arrivals& step : accept::arrivals_of(run)) measured.arrivals.push_back(std::move(step));
   measured.arms = arm_rounds(run);
-  measured.predicted = predict_step(arms, run, measured.ladder);
+  std::vector<CollectiveRow> alone = measured.ladder;
+  alone.insert(alone.end(), measured.scales.rows.begin(), measured.scales.rows.end());
+  measured.predicted = predict_step(arms, run, alone);
 }
 
 AcceptanceMeasurements measured_by_all(const Cell& cell, const AcceptanceEffort& effort, Job* job) {
@@ -58,6 +61,7 @@ AcceptanceMeasurements measured_by_all(const Cell& cell, const AcceptanceEffort&
                   {{"stage", kStageOfMachine},
                    {"config", to_message(cell.setup.config)},
                    {"matrix", effort.matrix},
+                   {"memory_bytes", effort.memory_bytes},
                    {"device_rounds", effort.device_rounds},
                    {"iterations", effort.iterations},
                    {"pair_bytes", effort.pair_bytes}});
@@ -111,6 +115,7 @@ void serve_acceptance(Job& job, const JsonPart& order) {
   }
   AcceptanceEffort effort;
   effort.matrix = static_cast<int>(order.at("matrix").whole(1, 1 << 16));
+  effort.memory_bytes = order.at("memory_bytes").whole(4, std::int64_t{1} << 40);
   effort.device_rounds = static_cast<int>(order.at("device_rounds").whole(1, kMost));
   effort.iterations = static_cast<int>(order.at("iterations").whole(1, kMost));
   effort.pair_bytes = order.at("pair_bytes").whole(4, kMost);

@@ -1,0 +1,94 @@
+#include "app/acceptance/measure_devices.h"
+
+#include <array>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "backend/kernels.h"
+#include "metrics/statistics.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using backend::Kernels;
+using backend::RankContext;
+using backend::Stamp;
+
+constexpr int kOpsOfARound = 3;
+
+/// Memory of one rank's device for as long as something is measured.
+template <std::size_t kCount>
+class Blocks {
+ public:
+  Blocks(RankContext& context, std::int64_t bytes) : context_(context) {
+    for (std::byte*& block : blocks_) {
+      block = context.device.allocate(bytes, MemoryCategory::activations, Lane::compute);
+      context.device.enqueue(
+          Lane::compute, "clear", [block, bytes](Kernels& kernels) { kernels.fill_zero(block, bytes); }, nullptr);
+    }
+  }
+  ~Blocks() {
+    try {
+      for (std::byte* block : blocks_) context_.device.free(block, Lane::compute);
+    } catch (...) {  // the run has failed: the device goes, and its memory with it
+    }
+  }
+  Blocks(const Blocks&) = delete;
+  Blocks& operator=(const Blocks&) = delete;
+
+  std::byte* operator[](std::size_t i) const { return blocks_[i]; }
+
+ private:
+  RankContext& context_;
+  std::array<std::byte*, kCount> blocks_{};
+};
+
+/// `amount` of one op over the median time of a round's.
+accept::DeviceRounds measure(const char* name, const std::function<void(Kernels&)>& op, double amount, int rounds,
+                             RankContext& context, RankMeeting& meeting) {
+  const auto issue = [&](Stamp* stamp) { context.device.enqueue(Lane::compute, name, op, stamp); };
+  issue(nullptr);
+  std::vector<double> mine;
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<Stamp> stamps(kOpsOfARound);
+    context.world.barrier();
+    for (Stamp& stamp : stamps) issue(&stamp);
+    context.device.synchronize();
+    context.device.settle_stamps();
+    std::vector<double> seconds;
+    for (const Stamp& stamp : stamps) seconds.push_back(static_cast<double>(stamp.end_ns - stamp.begin_ns) * 1e-9);
+    const double median = metrics::median(std::move(seconds));
+    mine.push_back(median > 0 ? amount / median : 0);
+  }
+  const std::vector<std::vector<double>> all = meeting.gather(context, mine);
+  accept::DeviceRounds rates;
+  for (std::size_t round = 0; !all.empty() && round < mine.size(); ++round) {
+    std::vector<double>& of_round = rates.emplace_back();
+    for (const std::vector<double>& of_rank : all) of_round.push_back(of_rank.at(round));
+  }
+  return rates;
+}
+
+}  // namespace
+
+accept::DeviceRounds measure_products(int rows, int rounds, RankContext& context, RankMeeting& meeting) {
+  const std::int64_t n = rows;
+  const Blocks<3> matrices(context, n * n * size_of(DType::f32));
+  const auto product = [&](Kernels& kernels) {
+    kernels.gemm({.a = matrices[0], .b = matrices[1], .c = matrices[2], .m = n, .n = n, .k = n});
+  };
+  const double flops = 2 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
+  return measure("gemm", product, flops, rounds, context, meeting);
+}
+
+accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, RankContext& context, RankMeeting& meeting) {
+  if (!context.device.computes()) return {};
+  const Blocks<2> blocks(context, bytes);
+  const auto copy = [&](Kernels& kernels) {
+    kernels.cast(blocks[0], DType::f32, blocks[1], DType::f32, bytes / size_of(DType::f32), 1);
+  };
+  return measure("copy", copy, 2 * static_cast<double>(bytes), rounds, context, meeting);
+}
+
+}  // namespace fsdpbench::app

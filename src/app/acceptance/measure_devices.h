@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "accept/blame_devices.h"
+#include "app/collectives/rank_meeting.h"
+#include "backend/backend.h"
+
+namespace fsdpbench::app {
+
+/// What each rank computes or moves a second while all others do the same, in `rounds` rounds that begin together. All
+/// ranks of the world call both; what they return means something on rank 0 only.
+
+/// FLOP/s of fp32 products of two square matrices of `rows` rows. Takes 3 such matrices of device memory.
+accept::DeviceRounds measure_products(int rows, int rounds, backend::RankContext& context, RankMeeting& meeting);
+
+/// Bytes a second, read and written, of copies of `bytes` of its memory. Takes twice as much. Of a device that does not
+/// compute nothing is measured.
+accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, backend::RankContext& context,
+                                    RankMeeting& meeting);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "accept/scale.h"
+#include "app/collectives/collective_row.h"
+#include "app/collectives/rank_meeting.h"
+#include "backend/backend.h"
+
+namespace fsdpbench::app {
+
+/// The collectives in groups of ranks.
+struct ScaleMeasurements {
+  std::vector<CollectiveRow> rows;  ///< by scale: all-gather in place, reduce-scatter; and what hybrid has, alone
+  /// Of hybrid sharding: groups of `shard` ranks reduce-scatter while groups of `replicate` all-reduce. 0: there are
+  /// not so many ranks.
+  int shard = 0;
+  int replicate = 0;
+  std::vector<double> reduce_alone_us;   ///< of single reduce-scatters, on the slowest rank
+  std::vector<double> reduce_beside_us;  ///< while the others' all-reduces run
+};
+
+/// What is asked of it.
+struct ScaleEffort {
+  std::int64_t count = 0;  ///< elements of a rank
+  DType gathered = DType::f32;
+  DType reduced = DType::f32;
+  int shard = 0;  ///< ranks of the run's shard groups, if it is hybrid; else 0: whole nodes, or half of the ranks
+  int iterations = 20;
+};
+
+/// Bytes of device memory that measure_scales() needs on each of `ranks` ranks.
+std::int64_t scale_bytes(const ScaleEffort& effort, int ranks);
+
+/// Collective; all ranks of the world call it. What it returns means something on rank 0 only. `stage` as
+/// measure_acceptance()'s.
+ScaleMeasurements measure_scales(const accept::Cluster& cluster, const ScaleEffort& effort,
+                                 backend::RankContext& context, RankMeeting& meeting,
+                                 const std::function<void(const std::string&)>& stage);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,58 @@
+#include "accept/scale.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace fsdpbench::accept {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<int> ranks_of(const Cluster& cluster) {
+  std::vector<int> ranks;
+  for (const Scale& scale : scales_of(cluster)) ranks.push_back(scale.ranks);
+  return ranks;
+}
+
+std::vector<Rung> rungs(const Cluster& cluster, const std::vector<double>& rates, double spread = 0.01) {
+  std::vector<Rung> all;
+  for (const Scale& scale : scales_of(cluster)) {
+    Rung& rung = all.emplace_back(Rung{scale, {}});
+    for (int i = 0; i < 20; ++i) rung.gb_per_s.push_back(rates.at(all.size() - 1) * (1 + spread * (i - 9.5) / 10));
+  }
+  return all;
+}
+
+TEST(ScaleTest, GroupsDivideTheRanksAndNodesStayWhole) {
+  EXPECT_THAT(ranks_of({.nodes = 1, .gpus_per_node = 8}), ElementsAre(2, 4, 8));
+  EXPECT_THAT(ranks_of({.nodes = 1, .gpus_per_node = 6}), ElementsAre(2, 6));
+  EXPECT_THAT(ranks_of({.nodes = 1, .gpus_per_node = 5}), ElementsAre(5));
+  EXPECT_THAT(ranks_of({.nodes = 4, .gpus_per_node = 8}), ElementsAre(2, 4, 8, 16, 32));
+  EXPECT_THAT(ranks_of({.nodes = 3, .gpus_per_node = 4}), ElementsAre(2, 4, 12)) << "6 ranks would split a node";
+  EXPECT_EQ(scales_of({.nodes = 4, .gpus_per_node = 8}).back().nodes, 4);
+  EXPECT_TRUE(scales_of({.nodes = 1, .gpus_per_node = 1}).empty());
+}
+
+TEST(ScaleTest, TheScaleAtWhichItFallsIsNamed) {
+  const Cluster cluster{.nodes = 4, .gpus_per_node = 8};
+  // Between nodes it is slower than within, which is no fault; at 32 ranks it falls.
+  const Judgement j = judge_scale("x", rungs(cluster, {300, 295, 290, 45, 30}), 0.8);
+  EXPECT_EQ(j.verdict, Verdict::fail);
+  EXPECT_THAT(j.sentence, HasSubstr("32 ranks on 4 nodes carry 67 %"));
+  EXPECT_THAT(j.sentence, HasSubstr("of what 16 ranks on 2 nodes do"));
+  EXPECT_EQ(judge_scale("x", rungs(cluster, {300, 295, 290, 45, 43}), 0.8).verdict, Verdict::pass);
+  const Judgement within = judge_scale("x", rungs(cluster, {300, 200, 150, 45, 30}), 0.8);
+  EXPECT_THAT(within.sentence, HasSubstr("4 ranks carry 67 %")) << "the first, not the last";
+}
+
+TEST(ScaleTest, WhatScattersAcrossTheLineIsInconclusive) {
+  const Cluster node{.nodes = 1, .gpus_per_node = 4};
+  EXPECT_EQ(judge_scale("x", rungs(node, {300, 240}, 0.5), 0.8).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_scale("x", {}, 0.8).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_scale("x", {Rung{{2, 1}, {}}}, 0.8).verdict, Verdict::inconclusive);
+  EXPECT_EQ(judge_scale("x", rungs({.nodes = 1, .gpus_per_node = 2}, {300}), 0.8).verdict, Verdict::unrated);
+}
+
+}  // namespace
+}  // namespace fsdpbench::accept
