@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/run_config.h"
+#include "foreign/written_run.h"
+#include "support/simulated_run.h"
+
+namespace fsdpbench::foreign::corpus {
+
+/// What is done to a file after it was written.
+struct Faults {
+  bool shuffled = false;           ///< events in no order
+  double cut_off = 0;              ///< this share of the text is missing at the end
+  std::vector<int> missing_ranks;  ///< whose files are not there
+  bool no_base_time = false;       ///< the files do not tell how their clocks relate
+  bool no_distributed_info = false;
+};
+
+/// A job that was traced: what it was, and how it was written.
+struct CaseSpec {
+  std::string name;
+  std::string system;  ///< a preset's name (config/presets.h), "ddp", "inference", "moe", "alone"
+  config::RunConfig config;
+  Dialect dialect;
+  Faults faults;
+  std::uint64_t seed = 1;
+};
+
+struct CaseFile {
+  int rank = 0;
+  std::string json;
+  std::vector<CollectiveTruth> collectives;  ///< in order of begin; of cut-off files also those that are missing
+};
+
+struct Case {
+  CaseSpec spec;
+  std::shared_ptr<const testing::SimulatedRun> run;
+  std::vector<CaseFile> files;
+};
+
+/// Files of the case; the same spec gives the same bytes.
+Case make_case(const CaseSpec& spec);
+
+/// All of them, by name: the presets with their defaults and with knobs turned, on some ranks, with noise and faults.
+std::vector<CaseSpec> all_cases();
+
+}  // namespace fsdpbench::foreign::corpus

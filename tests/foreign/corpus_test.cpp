@@ -1,0 +1,56 @@
+// The reader gives back what the corpus wrote.
+#include "foreign/corpus.h"
+
+#include <gmock/gmock.h>
+
+#include "foreign/kineto_reader.h"
+#include "support/temporary_folder.h"
+#include "trace/validate.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+Communication communication(schedule::OpKind kind) {
+  switch (kind) {
+    case schedule::OpKind::reduce_scatter: return Communication::reduce_scatter;
+    case schedule::OpKind::all_reduce: return Communication::all_reduce;
+    case schedule::OpKind::all_to_all: return Communication::all_to_all;
+    default: return Communication::all_gather;
+  }
+}
+
+class Corpus : public ::testing::TestWithParam<corpus::CaseSpec> {};
+
+TEST_P(Corpus, IsReadAsItWasWritten) {
+  const corpus::Case made = corpus::make_case(GetParam());
+  const TemporaryFolder folder;
+  for (const corpus::CaseFile& file : made.files) folder.write("rank" + std::to_string(file.rank) + ".json", file.json);
+  const JobTrace job = read_job({folder.path().string()});
+  ASSERT_EQ(job.ranks.size(), made.files.size());
+  for (std::size_t i = 0; i < job.ranks.size(); ++i) {
+    const RankRows& rows = job.ranks[i];
+    EXPECT_EQ(rows.rank, made.files[i].rank);
+    if (made.spec.faults.cut_off > 0) continue;
+    for (const std::string& note : rows.notes) ADD_FAILURE() << note;
+    std::vector<const DeviceRow*> collectives;
+    for (const DeviceRow& row : rows.device) {
+      if (row.kind == Activity::collective) collectives.push_back(&row);
+    }
+    ASSERT_EQ(collectives.size(), made.files[i].collectives.size());
+    for (std::size_t k = 0; k < collectives.size(); ++k) {
+      EXPECT_EQ(collectives[k]->begin_ns, made.files[i].collectives[k].begin_ns);
+      const CollectiveFacts& facts = rows.collectives.at(static_cast<std::size_t>(collectives[k]->collective));
+      if (facts.kind == Communication::other) continue;
+      EXPECT_EQ(facts.kind, communication(made.files[i].collectives[k].kind));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Corpus, ::testing::ValuesIn(corpus::all_cases()), [](const auto& test) {
+  std::string name = test.param.name;
+  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+  return name;
+});
+
+}  // namespace
+}  // namespace fsdpbench::foreign
