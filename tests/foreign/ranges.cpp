@@ -35,6 +35,19 @@ class Place {
     }
     return 0;
   }
+  /// Whether a unit computes between here and the end of the op's phase.
+  bool computes_again() const {
+    for (std::size_t i = index_; i < ops_.size() && ops_[i].phase == op().phase; ++i) {
+      if (ops_[i].kind == OpKind::forward || ops_[i].kind == OpKind::backward) return true;
+    }
+    return false;
+  }
+  /// The next op that is not the host's own.
+  Place next_op() const {
+    std::size_t i = index_;
+    while (i + 1 < ops_.size() && ops_[i].is_host()) ++i;
+    return {ops_, i};
+  }
   bool gathers() const {
     return op().kind == OpKind::copy_in || op().kind == OpKind::all_gather || op().kind == OpKind::cast_shard ||
            op().kind == OpKind::quantize;
@@ -67,8 +80,18 @@ std::vector<Range> fsdp2(const Place& at, const std::vector<std::string>& labels
     path.push_back(range("all_gather", unit));
     return path;
   }
-  if (op.kind == OpKind::copy_out || op.kind == OpKind::release) {
+  if (op.kind ==
+      OpKind::release) {  // what was held until here: the gather before this one, the last input of a reduction
+    if (!backward) return {range(at.computes_again() ? "pre_forward" : "post_forward", at.hook(false))};
+    const int hook = at.hook(true);
+    if (hook == 0) return {{"FSDP::root_post_backward_callback", 0}, {"FSDP::post_backward_rs_wait ()", 0}};
+    return {range("post_backward_rs_wait", hook)};
+  }
+  if (op.kind == OpKind::copy_out) {
     return {range(backward ? "pre_backward" : "pre_forward", unit), range("all_gather_copy_out", unit)};
+  }
+  if (op.kind == OpKind::reshard && backward && unit == 0) {
+    return {{"FSDP::root_post_backward_callback", 0}, range("post_backward_reshard", unit)};
   }
   if (op.kind == OpKind::reshard) return {range(backward ? "post_backward_reshard" : "post_forward", unit)};
   if (at.reduces() && unit == 0) {
@@ -84,15 +107,18 @@ std::vector<Range> fsdp1(const Place& at) {
   const auto range = [](std::string_view what, int of) {
     return Range{fmt::format("FullyShardedDataParallel.{}", what), of};
   };
-  const bool waits = op.kind == OpKind::host_wait;
-  const bool gathers = at.gathers() || waits || op.kind == OpKind::unshard;
+  if (op.kind == OpKind::host_wait && !at.next_op().op().is_host()) {  // the limiter's, before a gather
+    std::vector<Range> path = fsdp1(at.next_op());
+    path.push_back(range("rate_limiter", unit));
+    return path;
+  }
+  const bool gathers = at.gathers() || op.kind == OpKind::unshard;
   if (op.phase == Phase::forward && op.kind != OpKind::load_batch) {
     std::vector<Range> path{range("forward", 0)};
     const int hook = gathers && op.prefetch ? at.hook(false) : unit;
     if (hook != 0) path.push_back(range("forward", hook));
     if (gathers) path.push_back(range("_pre_forward", hook));
     if (gathers && op.prefetch) path.push_back(range("_pre_forward_prefetch", hook));
-    if (waits) path.push_back(range("rate_limiter", unit));
     if (op.kind == OpKind::reshard) path.push_back(range("_post_forward", unit));
     return path;
   }
@@ -101,7 +127,6 @@ std::vector<Range> fsdp1(const Place& at) {
       const int hook = op.prefetch ? at.hook(false) : unit;
       std::vector<Range> path{range("_pre_backward_hook", hook)};
       if (op.prefetch) path.push_back(range("_pre_backward_prefetch", hook));
-      if (waits) path.push_back(range("rate_limiter", unit));
       return path;
     }
     if (at.reduces() || op.kind == OpKind::reshard || op.kind == OpKind::post_backward) {

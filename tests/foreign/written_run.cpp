@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <random>
 
 #include "trace/kineto.h"
@@ -46,10 +47,6 @@ class RankStory {
       if (dialect_.steps) {
         host("user_annotation", fmt::format("ProfilerStep#{}", step_), kMainThread, window.begin_ns,
              std::max(window.issued_ns, window.end_ns));
-      }
-      if (dialect_.host_ops) {
-        host("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", kMainThread,
-             window.begin_ns + 10, window.begin_ns + 200);
       }
       for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
         const trace::Record& record = trace_.records[first + i];
@@ -124,15 +121,23 @@ class RankStory {
     last_host_ns_ = std::max(last_host_ns_, begin);
   }
 
+  /// A range of the host that is going on, and what of it ran where on the device.
+  struct Open {
+    Range range;
+    std::int64_t begin_ns = 0;
+    std::map<std::int64_t, std::pair<std::int64_t, std::int64_t>> streams;  // first begin, last end
+  };
+
   void close_ranges(std::size_t keep) {
     while (open_.size() > keep) {
-      const auto& [range, begin] = open_.back();
-      const std::int64_t end = std::max(begin + 100, range_end_);
-      host(range.op ? "cpu_op" : "user_annotation", range.name, thread_, begin, end);
-      if (dialect_.device_ranges && !range.op && device_end_ > begin) {
-        result_.text.slice("gpu_user_annotation", range.name, kDevice, kComputeStream,
-                           std::max(begin, device_end_ - (end - begin)) - shift_ns_, device_end_ - shift_ns_,
-                           "\"External id\": 1");
+      const Open& open = open_.back();
+      host(open.range.op ? "cpu_op" : "user_annotation", open.range.name, thread_, open.begin_ns,
+           std::max(open.begin_ns + 1, range_end_ - static_cast<std::int64_t>(open_.size())));
+      if (dialect_.device_ranges && dialect_.host_ops && !open.range.op) {
+        for (const auto& [stream, time] : open.streams) {
+          result_.text.slice("gpu_user_annotation", open.range.name, kDevice, stream, time.first - shift_ns_,
+                             time.second - shift_ns_, fmt::format("\"External id\": {}", external_));
+        }
       }
       open_.pop_back();
     }
@@ -141,12 +146,13 @@ class RankStory {
   void enter(const std::vector<Range>& path, std::int64_t thread, std::int64_t begin) {
     std::size_t same = 0;
     if (thread == thread_) {
-      while (same < path.size() && same < open_.size() && open_[same].first == path[same]) ++same;
+      while (same < path.size() && same < open_.size() && open_[same].range == path[same]) ++same;
     }
     close_ranges(same);
     thread_ = thread;
-    for (std::size_t i = same; i < path.size(); ++i)
-      open_.emplace_back(path[i], begin + static_cast<std::int64_t>(i) * 20);
+    for (std::size_t i = same; i < path.size(); ++i) {
+      open_.push_back({path[i], begin + static_cast<std::int64_t>(i) * 20, {}});
+    }
   }
 
   void tell_op(const std::vector<Op>& ops, std::size_t index, const trace::Record& record, std::int64_t next) {
@@ -155,15 +161,15 @@ class RankStory {
     const std::int64_t begin = record.issued_ns;
     const std::int64_t longest = std::max<std::int64_t>(
         2000, static_cast<std::int64_t>((run_.config.simulate.host_issue_us + run_.config.inject.host_delay_us) * 1e3));
-    const std::int64_t end = std::max(begin + 400, std::min(next, begin + longest));
+    const std::int64_t end = std::max(begin + 1, std::min(next, op.is_host() ? record.end_ns : begin + longest));
+    if (op.is_host() && end - begin < 500) return;  // there was nothing to wait for
     enter(ranges_of(dialect_, ops, index, labels_), thread, begin);
     range_end_ = end;
     const std::int64_t inside = begin + static_cast<std::int64_t>(open_.size()) * 20;
     if (op.is_host()) {
       host("cuda_runtime", call(op.kind == OpKind::host_wait ? "EventSynchronize" : "DeviceSynchronize"), thread,
-           inside, std::max(inside + 100, record.end_ns),
+           inside, std::max(inside + 1, end - 20),
            fmt::format("\"cbid\": 173, \"correlation\": {}", ++correlation_));
-      range_end_ = std::max(range_end_, record.end_ns + 50);
     } else if (record.end_ns > 0 && op.is_collective()) {
       collective(op, record, thread, inside, end - 20);
     } else if (record.end_ns > 0) {
@@ -209,7 +215,10 @@ class RankStory {
         category, device_name, kDevice, stream, begin - shift_ns_, end - shift_ns_,
         fmt::format("\"External id\": {}, \"device\": 0, \"context\": 1, \"stream\": {}, \"correlation\": {}{}{}",
                     external_, stream, id, args.empty() ? "" : ", ", args));
-    device_end_ = end;
+    for (Open& open : open_) {
+      const auto [range, fresh] = open.streams.try_emplace(stream, begin, end);
+      if (!fresh) range->second.second = std::max(range->second.second, end);
+    }
   }
 
   void kernels(const Op& op, const trace::Record& record, std::int64_t thread, std::int64_t begin, std::int64_t end) {
@@ -305,9 +314,9 @@ class RankStory {
   std::array<std::int64_t, plan::kGroupCount> sequence_{};
   std::int64_t correlation_ = 1000, external_ = 0;
   std::int32_t step_ = 0;
-  std::vector<std::pair<Range, std::int64_t>> open_;  // and when they began
+  std::vector<Open> open_;  // the innermost last
   std::int64_t thread_ = kMainThread;
-  std::int64_t range_end_ = 0, device_end_ = 0, last_host_ns_ = 0;
+  std::int64_t range_end_ = 0, last_host_ns_ = 0;
   WrittenRank result_;
 };
 
