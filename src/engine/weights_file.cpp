@@ -1,0 +1,221 @@
+#include "engine/weights_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "base/error.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kPieceNumel = 1 << 20;
+constexpr const char* kSteps = "fsdpbench_steps";
+constexpr const char* kSamples = "fsdpbench_samples";
+
+/// As transformers/models/llama names them.
+const std::map<std::string, std::string, std::less<>> kLlamaBlock{
+    {"norm1", "input_layernorm.weight"},  {"wq", "self_attn.q_proj.weight"},
+    {"wk", "self_attn.k_proj.weight"},    {"wv", "self_attn.v_proj.weight"},
+    {"wo", "self_attn.o_proj.weight"},    {"wq_bias", "self_attn.q_proj.bias"},
+    {"wk_bias", "self_attn.k_proj.bias"}, {"wv_bias", "self_attn.v_proj.bias"},
+    {"wo_bias", "self_attn.o_proj.bias"}, {"norm2", "post_attention_layernorm.weight"},
+    {"w_gate", "mlp.gate_proj.weight"},   {"w_up", "mlp.up_proj.weight"},
+    {"w_down", "mlp.down_proj.weight"},   {"w_gate_bias", "mlp.gate_proj.bias"},
+    {"w_up_bias", "mlp.up_proj.bias"},    {"w_down_bias", "mlp.down_proj.bias"},
+};
+const std::map<std::string, std::string, std::less<>> kLlamaEnds{
+    {"embedding.weight", "model.embed_tokens.weight"},
+    {"head.norm", "model.norm.weight"},
+    {"head.weight", "lm_head.weight"},
+};
+
+/// Of the parameter itself its name alone.
+std::string tensor_name(State state, const std::string& parameter) {
+  return state == State::parameter ? parameter : fmt::format("{}/{}", to_string(state), parameter);
+}
+
+std::string name_in(const std::string& own, ParameterNames names, const fs::path& checkpoint) {
+  if (names == ParameterNames::own) return own;
+  const std::optional<std::string> llama = hugging_face_name(own);
+  if (llama) return *llama;
+  throw ConfigError(
+      fmt::format("{}: its parameter {} has no name in transformers' Llama; leave --names out to keep its own.",
+                  checkpoint.string(), own));
+}
+
+/// A parameter of a file, by either of its names.
+const SafeTensor* find_tensor(const std::map<std::string, const SafeTensor*>& tensors, State state,
+                              const std::string& own) {
+  for (const std::optional<std::string>& name : {std::optional(own), hugging_face_name(own)}) {
+    if (!name) continue;
+    if (const auto found = tensors.find(tensor_name(state, *name)); found != tensors.end()) return found->second;
+  }
+  return nullptr;
+}
+
+std::int64_t number_of(const SafetensorsReader& file, const char* key, const fs::path& path) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) return 0;
+  const std::string& text = found->second;
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) {
+    throw ConfigError(
+        fmt::format("{}: its metadata say {} = '{}'; expected a number from 0.", path.string(), key, text));
+  }
+  return number;
+}
+
+void check_shape(const fs::path& path, const SafeTensor& tensor, const plan::ParameterShape& wanted) {
+  if (tensor.shape == wanted.shape) return;
+  throw ConfigError(fmt::format("{}: {} has the shape [{}], and this model's {} [{}].", path.string(), tensor.name,
+                                fmt::join(tensor.shape, ", "), wanted.name, fmt::join(wanted.shape, ", ")));
+}
+
+/// What of a file is read for which state of which parameter, state by state in canonical order.
+struct Source {
+  State state = State::parameter;
+  int parameter = 0;
+  const SafeTensor* tensor = nullptr;  ///< null: zeros
+};
+
+std::vector<Source> sources_of(const fs::path& path, const SafetensorsReader& file, const plan::ModelShapes& shapes,
+                               config::Optimizer optimizer, bool* moments) {
+  std::map<std::string, const SafeTensor*> tensors;
+  for (const SafeTensor& tensor : file.tensors()) tensors[tensor.name] = &tensor;
+  std::set<const SafeTensor*> used;
+  std::vector<Source> sources;
+  *moments = true;
+  for (const State state : states_of(optimizer)) {
+    for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
+      const plan::ParameterShape& parameter = shapes.parameters[i];
+      const SafeTensor* tensor = find_tensor(tensors, state, parameter.name);
+      if (tensor != nullptr) {
+        check_shape(path, *tensor, parameter);
+        used.insert(tensor);
+      } else if (state == State::parameter) {
+        const std::optional<std::string> llama = hugging_face_name(parameter.name);
+        throw ConfigError(fmt::format("{}: has no {}{}, {} in this model.", path.string(), parameter.name,
+                                      llama ? fmt::format(" or {}", *llama) : "",
+                                      fmt::format("[{}]", fmt::join(parameter.shape, ", "))));
+      } else {
+        *moments = false;
+      }
+      sources.push_back({state, static_cast<int>(i), tensor});
+    }
+  }
+  for (const auto& [name, tensor] : tensors) {
+    const bool moment = name.starts_with("first_moment/") || name.starts_with("second_moment/");
+    if (used.contains(tensor) || (moment && optimizer == config::Optimizer::sgd)) continue;
+    throw ConfigError(fmt::format("{}: holds {}, which this model does not have.", path.string(), name));
+  }
+  if (*moments || optimizer == config::Optimizer::sgd) return sources;
+  for (const Source& source : sources) {
+    if (source.state == State::parameter || source.tensor == nullptr) continue;
+    throw ConfigError(fmt::format("{}: holds {}, but not all moments of this model; expected all or none.",
+                                  path.string(), source.tensor->name));
+  }
+  return sources;
+}
+
+/// Calls `piece(first, count)` for all of `numel` elements.
+template <typename Piece>
+void in_pieces(std::int64_t numel, const Piece& piece) {
+  for (std::int64_t first = 0; first < numel; first += kPieceNumel) piece(first, std::min(kPieceNumel, numel - first));
+}
+
+}  // namespace
+
+std::optional<std::string> hugging_face_name(const std::string& own) {
+  if (const auto end = kLlamaEnds.find(own); end != kLlamaEnds.end()) return end->second;
+  constexpr std::string_view kBlocks = "blocks.";
+  const std::size_t dot = own.find('.', kBlocks.size());
+  if (!own.starts_with(kBlocks) || dot == std::string::npos) return std::nullopt;
+  const auto part = kLlamaBlock.find(std::string_view(own).substr(dot + 1));
+  if (part == kLlamaBlock.end()) return std::nullopt;
+  return fmt::format("model.layers.{}.{}", own.substr(kBlocks.size(), dot - kBlocks.size()), part->second);
+}
+
+WeightsFile export_weights(const fs::path& folder, const fs::path& file, ParameterNames names, bool moments) {
+  const Manifest manifest = read_manifest(folder);
+  plan::ModelShapes shapes;
+  shapes.parameters = manifest.parameters;
+  if (moments && manifest.optimizer != config::Optimizer::adamw) {
+    throw ConfigError(fmt::format(
+        "{}: was saved with train.optimizer = \"sgd\" and has no moments; leave --moments out.", folder.string()));
+  }
+  const config::Optimizer wanted = moments ? config::Optimizer::adamw : config::Optimizer::sgd;
+  const Checkpoint checkpoint(folder, shapes, wanted);
+  std::vector<SafeTensor> tensors;
+  for (const State state : states_of(wanted)) {
+    for (const plan::ParameterShape& parameter : shapes.parameters) {
+      tensors.push_back({tensor_name(state, name_in(parameter.name, names, folder)), parameter.shape, 0});
+    }
+  }
+  const TrainingPosition& position = checkpoint.position();
+  SafetensorsWriter writer(
+      file, tensors,
+      {{"format", "pt"}, {kSteps, std::to_string(position.steps)}, {kSamples, std::to_string(position.samples)}});
+  std::vector<float> values;
+  for (const State state : states_of(wanted)) {
+    for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
+      in_pieces(shapes.parameters[i].numel(), [&](std::int64_t first, std::int64_t count) {
+        values.resize(static_cast<std::size_t>(count));
+        checkpoint.read(state, static_cast<int>(i), first, values);
+        writer.write(values);
+      });
+    }
+  }
+  return {static_cast<std::int64_t>(tensors.size()), writer.finish().bytes, moments, position};
+}
+
+WeightsFile import_weights(const fs::path& path, const plan::ModelShapes& shapes, config::Optimizer optimizer,
+                           const fs::path& folder) {
+  const SafetensorsReader file(path);
+  bool moments = false;
+  const std::vector<Source> sources = sources_of(path, file, shapes, optimizer, &moments);
+  moments = moments && optimizer == config::Optimizer::adamw;
+  Manifest manifest;
+  if (moments || optimizer == config::Optimizer::sgd) {
+    manifest.position = {number_of(file, kSteps, path), number_of(file, kSamples, path)};
+  }
+  manifest.optimizer = optimizer;
+  manifest.parameters = shapes.parameters;
+  const fs::path target = step_folder(folder, manifest.position.steps);
+  if (newest_checkpoint(target)) {
+    throw ConfigError(fmt::format("{} is a checkpoint already; expected a folder without one after step {}.",
+                                  target.string(), manifest.position.steps));
+  }
+  std::error_code error;
+  fs::create_directories(target, error);
+  if (error) throw OutputError(fmt::format("{}: cannot make the folder: {}.", target.string(), error.message()));
+  std::vector<SafeTensor> tensors;
+  for (const Source& source : sources) {
+    const std::int64_t numel = shapes.parameters[static_cast<std::size_t>(source.parameter)].numel();
+    tensors.push_back(tensor_of({source.state, source.parameter, 0, numel}, shapes));
+  }
+  SafetensorsWriter writer(target / shard_file_name(0, 1), tensors, {});
+  std::vector<float> values;
+  for (const Source& source : sources) {
+    in_pieces(shapes.parameters[static_cast<std::size_t>(source.parameter)].numel(),
+              [&](std::int64_t first, std::int64_t count) {
+                values.assign(static_cast<std::size_t>(count), 0.0F);
+                if (source.tensor != nullptr) file.read(*source.tensor, first, values);
+                writer.write(values);
+              });
+  }
+  const FileDigest digest = writer.finish();
+  manifest.files.push_back({shard_file_name(0, 1), digest});
+  write_manifest(target, manifest);
+  return {static_cast<std::int64_t>(file.tensors().size()), digest.bytes, moments, manifest.position};
+}
+
+}  // namespace fsdpbench::engine

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "engine/checkpoint.h"
+
+/// A whole model in one safetensors file, as other programs read and write them: every parameter in one piece, with its
+/// shape, in fp32. Checkpoints (checkpoint.h) become such files, and such files checkpoints.
+namespace fsdpbench::engine {
+
+/// What parameters are called in a file.
+enum class ParameterNames : std::uint8_t {
+  own,           ///< plan::ModelShapes': "blocks.3.wq"
+  hugging_face,  ///< those of transformers' LlamaForCausalLM: "model.layers.3.self_attn.q_proj.weight"
+};
+
+/// "blocks.3.wq" as transformers' LlamaForCausalLM calls it; absent for what it does not have (a LayerNorm's bias,
+/// experts, the mlp).
+std::optional<std::string> hugging_face_name(const std::string& own);
+
+/// What was written, or read.
+struct WeightsFile {
+  std::int64_t tensors = 0;
+  std::int64_t bytes = 0;  ///< of the file
+  bool moments = false;    ///< those of AdamW are in it
+  TrainingPosition position;
+};
+
+/// Writes the checkpoint in the folder `checkpoint` as one file, which is whole or not there, piece by piece: host
+/// memory does not grow with the model. With `moments` also both of AdamW, as "first_moment/NAME" and
+/// "second_moment/NAME". The metadata have "format": "pt", which transformers asks for, and how far the training is.
+/// Throws ConfigError (no checkpoint, damaged, a parameter that has no such name, no moments), OutputError.
+WeightsFile export_weights(const std::filesystem::path& checkpoint, const std::filesystem::path& file,
+                           ParameterNames names, bool moments);
+
+/// Makes the file a checkpoint of a model of `shapes`, in a step folder of `folder`, for `--resume`. Names are
+/// either's, in any order. With moments the training goes on where the metadata say; without, it begins at step 0 with
+/// moments of zero. Throws ConfigError in one sentence: the file is damaged or holds other than fp32, a parameter is
+/// missing, has another shape or is none of the model's; the step folder is a checkpoint already. Throws OutputError.
+WeightsFile import_weights(const std::filesystem::path& file, const plan::ModelShapes& shapes,
+                           config::Optimizer optimizer, const std::filesystem::path& folder);
+
+}  // namespace fsdpbench::engine

@@ -1,0 +1,169 @@
+// A model in one file, as others read and write it, and back.
+#include "engine/weights_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using config::Optimizer;
+using config::RunConfig;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kBefore = 2, kAll = 4;
+
+RunConfig trained_for(std::int64_t steps) {
+  RunConfig c = testing::tiny_decoder();
+  c.mesh.ranks = 2;
+  c.train.warmup = 0;
+  c.train.steps = steps;
+  return c;
+}
+
+class WeightsFileTest : public ::testing::Test {
+ protected:
+  plan::ModelShapes shapes() const { return plan::model_shapes(config_.model); }
+  /// A checkpoint after kBefore steps.
+  std::filesystem::path saved() {
+    RunConfig c = config_;
+    c.train.steps = kBefore;
+    c.checkpoint.folder = (folder_.path() / "saved").string();
+    testing::run_tiny(c);
+    return newest_checkpoint(c.checkpoint.folder).value();
+  }
+  Measurement gone_on(const std::filesystem::path& step) const {
+    const Checkpoint checkpoint(step, shapes(), config_.train.optimizer);
+    RunConfig c = config_;
+    c.train.steps -= checkpoint.position().steps;
+    RunHooks hooks;
+    hooks.resume = &checkpoint;
+    return testing::run_tiny(c, hooks);
+  }
+  std::string why_not(const std::filesystem::path& file) const {
+    try {
+      import_weights(file, shapes(), config_.train.optimizer, folder_.path() / "refused");
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  /// A file of `tensors`, all elements `value`.
+  std::filesystem::path file_of(const std::vector<SafeTensor>& tensors, float value = 0.5F) {
+    const std::filesystem::path path = folder_.path() / "made.safetensors";
+    SafetensorsWriter writer(path, tensors, {});
+    for (const SafeTensor& tensor : tensors) {
+      writer.write(std::vector<float>(static_cast<std::size_t>(tensor.numel()), value));
+    }
+    writer.finish();
+    return path;
+  }
+  std::vector<SafeTensor> all_tensors() const {
+    std::vector<SafeTensor> tensors;
+    for (const plan::ParameterShape& p : shapes().parameters) tensors.push_back({p.name, p.shape, 0});
+    return tensors;
+  }
+
+  TemporaryFolder folder_;
+  RunConfig config_ = trained_for(kAll);
+};
+
+TEST_F(WeightsFileTest, WithMomentsATrainingGoesOnToTheSameBitsUnderEitherNames) {
+  const Measurement whole = testing::run_tiny(config_);
+  const std::filesystem::path step = saved();
+  for (const ParameterNames names : {ParameterNames::own, ParameterNames::hugging_face}) {
+    const std::string name = names == ParameterNames::own ? "own" : "hugging_face";
+    const std::filesystem::path file = folder_.path() / (name + ".safetensors"), target = folder_.path() / name;
+    const WeightsFile written = export_weights(step, file, names, true);
+    EXPECT_EQ(written.tensors, 3 * static_cast<std::int64_t>(shapes().parameters.size()));
+    const WeightsFile read = import_weights(file, shapes(), Optimizer::adamw, target);
+    EXPECT_TRUE(read.moments);
+    EXPECT_EQ(read.position, written.position);
+    EXPECT_EQ(read.position.steps, kBefore);
+    EXPECT_EQ(gone_on(newest_checkpoint(target).value()).parameters_digest, whole.parameters_digest) << name;
+  }
+}
+
+TEST_F(WeightsFileTest, WithoutMomentsTheTrainingBeginsWithTheseParameters) {
+  const std::filesystem::path step = saved(), file = folder_.path() / "weights.safetensors";
+  export_weights(step, file, ParameterNames::hugging_face, false);
+  const WeightsFile read = import_weights(file, shapes(), Optimizer::adamw, folder_.path() / "begun");
+  EXPECT_FALSE(read.moments);
+  EXPECT_EQ(read.position, TrainingPosition{});
+  const Checkpoint before(step, shapes(), Optimizer::adamw);
+  const Checkpoint after(step_folder(folder_.path() / "begun", 0), shapes(), Optimizer::adamw);
+  for (std::size_t i = 0; i < shapes().parameters.size(); ++i) {
+    const auto numel = static_cast<std::size_t>(shapes().parameters[i].numel());
+    std::vector<float> was(numel), is(numel), moment(numel, 1);
+    before.read(State::parameter, static_cast<int>(i), 0, was);
+    after.read(State::parameter, static_cast<int>(i), 0, is);
+    after.read(State::second_moment, static_cast<int>(i), 0, moment);
+    EXPECT_EQ(is, was);
+    EXPECT_EQ(moment, std::vector<float>(numel));
+  }
+}
+
+TEST_F(WeightsFileTest, IsWhatTransformersReads) {
+  const std::filesystem::path file = folder_.path() / "weights.safetensors";
+  export_weights(saved(), file, ParameterNames::hugging_face, false);
+  const SafetensorsReader reader(file);
+  EXPECT_EQ(reader.metadata().at("format"), "pt");
+  const auto shape_of = [&](const std::string& name) {
+    const auto tensor = std::ranges::find(reader.tensors(), name, &SafeTensor::name);
+    return tensor == reader.tensors().end() ? std::vector<std::int64_t>() : tensor->shape;
+  };
+  const config::Model& m = config_.model;
+  EXPECT_THAT(shape_of("model.embed_tokens.weight"), ElementsAre(m.vocab, m.width));
+  EXPECT_THAT(shape_of("model.layers.0.self_attn.k_proj.weight"), ElementsAre(m.kv_heads * m.head_size(), m.width));
+  EXPECT_THAT(shape_of("model.layers.1.mlp.down_proj.weight"), ElementsAre(m.width, m.ffn_width));
+  EXPECT_THAT(shape_of("model.norm.weight"), ElementsAre(m.width));
+}
+
+TEST_F(WeightsFileTest, OnlyALlamasParametersHaveItsNames) {
+  EXPECT_EQ(hugging_face_name("blocks.12.wo"), "model.layers.12.self_attn.o_proj.weight");
+  EXPECT_EQ(hugging_face_name("head.weight"), "lm_head.weight");
+  for (const char* other :
+       {"blocks.0.router", "blocks.0.norm1_bias", "linear.0.weight", "blocks.0", "embedding.positions"}) {
+    EXPECT_EQ(hugging_face_name(other), std::nullopt) << other;
+  }
+}
+
+TEST_F(WeightsFileTest, WhatDoesNotFitIsSaidInASentence) {
+  std::vector<SafeTensor> tensors = all_tensors();
+  EXPECT_EQ(why_not(file_of(tensors)), "");
+  EXPECT_THAT(why_not(file_of(tensors)), HasSubstr("is a checkpoint already"));
+  std::filesystem::remove_all(folder_.path() / "refused");
+  tensors[1].name = "blocks.0.other";
+  EXPECT_THAT(why_not(file_of(tensors)), HasSubstr("has no blocks.0.norm1 or model.layers.0.input_layernorm.weight"));
+  tensors = all_tensors();
+  tensors.push_back({"surplus", {2}, 0});
+  EXPECT_THAT(why_not(file_of(tensors)), HasSubstr("holds surplus, which this model does not have"));
+  tensors = all_tensors();
+  tensors[0].shape = {tensors[0].shape[1], tensors[0].shape[0]};
+  EXPECT_THAT(why_not(file_of(tensors)), HasSubstr("embedding.weight has the shape ["));
+  tensors = all_tensors();
+  tensors.push_back({"first_moment/" + tensors[0].name, tensors[0].shape, 0});
+  EXPECT_THAT(why_not(file_of(tensors)), HasSubstr("not all moments of this model"));
+  EXPECT_FALSE(newest_checkpoint(folder_.path() / "refused"));
+}
+
+TEST_F(WeightsFileTest, ATrainingWithoutMomentsHasNoneToWrite) {
+  config_.train.optimizer = Optimizer::sgd;
+  const std::filesystem::path step = saved(), file = folder_.path() / "weights.safetensors";
+  EXPECT_THROW(export_weights(step, file, ParameterNames::own, true), ConfigError);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  export_weights(step, file, ParameterNames::own, false);
+  EXPECT_EQ(import_weights(file, shapes(), Optimizer::sgd, folder_.path() / "sgd").position.steps, kBefore);
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine
