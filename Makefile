@@ -87,15 +87,17 @@ peer: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/instal
 	build/bin/peer_test
 
 # Each sixth configuration once more, against what is stored.
-peer-check: $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
+peer-check: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded --check 6
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded --check 6
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
+	$(PEER_PYTHON) -B -Wignore tests/peer/weights.py $(FSDPBENCH)
 
-# The stored exports, read by the systems that they are for: those of them that PyPI has.
-peer-parsers: $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
+# The stored exports, read by the systems that they are for: those of them that PyPI has; and weights exchanged with one.
+peer-parsers: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	$(PEER_PYTHON) -m pip install --quiet --disable-pip-version-check --requirement tests/peer/parsers-requirements.txt
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
+	$(PEER_PYTHON) -B -Wignore tests/peer/weights.py $(FSDPBENCH)
 
 peer-bench: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	$(PEER_PYTHON) -B tests/peer/bench.py $(FSDPBENCH) --out build/peer-bench.json

@@ -198,6 +198,33 @@ void add_export(CLI::App& export_app, ExportArguments& arguments) {
   export_app.footer(export_help());
 }
 
+struct CheckpointApps {
+  CLI::App *show, *export_, *import_;
+};
+CheckpointApps add_checkpoint(CLI::App& checkpoint_app, CheckpointShowArguments& show,
+                              CheckpointExportArguments& exported, CheckpointImportArguments& imported) {
+  checkpoint_app.require_subcommand(1);
+  checkpoint_app.footer(kCheckpointHelp);
+  const char* folder = "A checkpoint, or a folder with some: the newest complete one";
+  CLI::App* show_app = checkpoint_app.add_subcommand("show", "Say what a checkpoint holds");
+  show_app->add_option("DIR", show.folder, folder)->required();
+  show_app->add_flag("--verify", show.verify, "Read every byte and compare it with the digests");
+  CLI::App* export_app = checkpoint_app.add_subcommand("export", "Write one as a single safetensors file");
+  export_app->add_option("DIR", exported.folder, folder)->required();
+  export_app->add_option("FILE", exported.file, "weights.safetensors")->required();
+  export_app->add_option("--names", exported.names, "own, or hugging-face: those of transformers' Llama; default: own")
+      ->check(CLI::IsMember({"own", "hugging-face"}))
+      ->type_name("NAMES");
+  export_app->add_flag("--moments", exported.moments, "AdamW's moments, too, so that others can go on exactly");
+  export_app->add_flag("--overwrite", exported.overwrite, "Replace FILE; else that is refused");
+  CLI::App* import_app =
+      checkpoint_app.add_subcommand("import", "Make a checkpoint of a safetensors file, for --resume");
+  import_app->add_option("FILE", imported.file, "Every parameter in one piece, in fp32, by either names")->required();
+  add_profile_options(*import_app, imported.profile, imported.overrides);
+  import_app->add_option("--into", imported.into, "Folder of checkpoints")->required()->type_name("DIR");
+  return {show_app, export_app, import_app};
+}
+
 void add_tune(CLI::App& tune_app, TuneArguments& tune) {
   add_profile_options(tune_app, tune.profile, tune.overrides);
   tune_app.add_option("-m,--memory", tune.memory, "What a rank may take: 70GiB; default: no limit")->type_name("SIZE");
@@ -354,6 +381,13 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   add_export(*export_app, exports);
   add_quiet_flag(*export_app, parsed.quiet);
 
+  CheckpointShowArguments checkpoint_show;
+  CheckpointExportArguments checkpoint_export;
+  CheckpointImportArguments checkpoint_import;
+  CLI::App* checkpoint_app = app.add_subcommand("checkpoint", "Show a checkpoint; exchange weights with PyTorch");
+  const CheckpointApps checkpoint =
+      add_checkpoint(*checkpoint_app, checkpoint_show, checkpoint_export, checkpoint_import);
+
   TuneArguments tune;
   CLI::App* tune_app = app.add_subcommand("tune", "Find the settings for a model, a machine and a memory budget");
   add_tune(*tune_app, tune);
@@ -440,6 +474,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     parsed.command = what_if;
   } else if (export_app->parsed()) {
     parsed.command = exports;
+  } else if (checkpoint.show->parsed()) {
+    parsed.command = checkpoint_show;
+  } else if (checkpoint.export_->parsed()) {
+    parsed.command = checkpoint_export;
+  } else if (checkpoint.import_->parsed()) {
+    parsed.command = checkpoint_import;
   } else if (tune_app->parsed()) {
     if (tune.profile.empty() && tune.from.empty()) {
       throw ConfigError("tune needs a PROFILE, or --from RESULT; see fsdpbench tune --help.");

@@ -5,6 +5,7 @@
 
 #include "app/commands/accept.h"
 #include "app/commands/calibrate.h"
+#include "app/commands/checkpoint.h"
 #include "app/commands/collectives.h"
 #include "app/commands/compare.h"
 #include "app/commands/doctor.h"
@@ -26,8 +27,9 @@ struct ShowText {
 
 struct CommandLine {
   std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
-               TraceCheckArguments, ReportArguments, WhatIfArguments, CalibrateArguments, ExportArguments,
-               TuneArguments, CollectivesArguments, AcceptArguments>
+               TraceCheckArguments, CheckpointShowArguments, CheckpointExportArguments, CheckpointImportArguments,
+               ReportArguments, WhatIfArguments, CalibrateArguments, ExportArguments, TuneArguments,
+               CollectivesArguments, AcceptArguments>
       command;
   bool quiet = false;
 };

@@ -134,6 +134,15 @@ Examples
   fsdpbench tune llama3-8b-emulated --memory 30GiB --verify 4 --export pytorch-fsdp2
 )";
 
+inline constexpr const char* kCheckpointHelp = R"(
+`run --set checkpoint.folder=DIR` saves, `run --resume DIR` goes on. One safetensors file holds every parameter whole, in
+fp32; transformers, PyTorch and JAX read it.
+Examples
+  fsdpbench checkpoint show saved --verify
+  fsdpbench checkpoint export saved model.safetensors --names hugging-face
+  fsdpbench checkpoint import model.safetensors quickstart --into begun && fsdpbench run quickstart --resume begun
+)";
+
 inline constexpr const char* kTraceCheckHelp = R"(
 Any Chrome trace, .json or .json.gz, from whatever program. What is checked: JSON, events, tracks, nesting of slices,
 pairs of arrows, counters; and what PyTorch's tools (HTA) need of a rank's file: its rank, one launch for every kernel,

@@ -41,6 +41,10 @@ int execute(const CommandLine& line, Job* job) {
           return explain_command(command);
         } else if constexpr (std::is_same_v<Command, DoctorArguments>) {
           return doctor_command(command);
+        } else if constexpr (std::is_same_v<Command, CheckpointShowArguments> ||
+                             std::is_same_v<Command, CheckpointExportArguments> ||
+                             std::is_same_v<Command, CheckpointImportArguments>) {
+          return checkpoint_command(command);
         } else if constexpr (std::is_same_v<Command, TraceCheckArguments>) {
           return trace_check_command(command);
         } else if constexpr (std::is_same_v<Command, ReportArguments>) {

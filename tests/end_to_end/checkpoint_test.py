@@ -57,6 +57,33 @@ class Checkpoints(Program):
         self.assertRegex(table, r"checkpoints +3 ")
         self.assertRegex(table, r"checkpoint +\S+/saved/step-000000009  \(go on: --resume \S+/saved\)")
 
+    def test_one_file_goes_out_and_comes_back(self) -> None:
+        whole = self.train("whole")["train"]
+        self.train("first", *SAVING, steps=5)
+        text = self.call("checkpoint", "show", "saved", "--verify").stdout
+        self.assertRegex(text, r"after +5 steps, 20 samples")
+        self.assertIn("all are those that were saved", text)
+        text = self.call("checkpoint", "export", "saved", "w.safetensors", "--names", "hugging-face", "--moments").stdout
+        self.assertRegex(text, r"w\.safetensors: \d+ tensors, .*, 5 steps, 20 samples, with moments")
+        self.assertIn(b'"model.layers.1.mlp.gate_proj.weight"', (self.folder / "w.safetensors").read_bytes())
+        text = self.call("checkpoint", "import", "w.safetensors", self.profile, *sets(*TINY), "--into", "back").stdout
+        self.assertIn("--resume back", text)
+        rest = self.train("rest", more=("--resume", "back"))["train"]
+        self.assertEqual(rest["params_digest"], whole["params_digest"])
+        # What is there is not replaced, and what is none is said.
+        for arguments, words in ((("export", "saved", "w.safetensors"), "is there already; give --overwrite"),
+                                 (("show", "."), "there is no complete checkpoint"),
+                                 (("import", "w.safetensors", self.profile, *sets(*TINY), "--into", "back"),
+                                  "is a checkpoint already"),
+                                 (("import", "w.safetensors", self.profile, "--into", "other"), "this model's")):
+            self.assertIn(words, self.call("checkpoint", *arguments, code=program.BAD_INPUT).stderr)
+        self.call("checkpoint", "export", "saved", "w.safetensors", "--overwrite")
+        damaged = sorted((self.folder / "saved/step-000000005").glob("shard-*"))[0]
+        content = bytearray(damaged.read_bytes())
+        content[-1] ^= 1
+        damaged.write_bytes(content)
+        self.assertIn("is damaged", self.call("checkpoint", "show", "saved", "--verify", code=program.BAD_INPUT).stderr)
+
     def test_the_files_hold_every_element_once(self) -> None:
         self.train("first", *SAVING, steps=2)
         manifest = json.loads((self.checkpoints()[-1] / "manifest.json").read_text())

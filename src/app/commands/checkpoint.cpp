@@ -1,0 +1,89 @@
+#include "app/commands/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "app/console/console.h"
+#include "app/console/table.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "config/find_file.h"
+#include "config/load.h"
+#include "config/validate.h"
+#include "engine/checkpoint.h"
+#include "engine/weights_file.h"
+
+namespace fsdpbench::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path checkpoint_in(const std::string& folder) {
+  if (const std::optional<fs::path> found = engine::newest_checkpoint(folder)) return *found;
+  throw ConfigError(
+      fmt::format("{}: there is no complete checkpoint; expected the folder of one, or one that holds some.", folder));
+}
+
+std::string in_words(const engine::TrainingPosition& position) {
+  return fmt::format("{} steps, {} samples", position.steps, position.samples);
+}
+
+}  // namespace
+
+int checkpoint_command(const CheckpointShowArguments& arguments) {
+  const fs::path folder = checkpoint_in(arguments.folder);
+  const engine::Manifest manifest = engine::read_manifest(folder);
+  plan::ModelShapes shapes;
+  shapes.parameters = manifest.parameters;
+  const engine::Checkpoint checkpoint(folder, shapes, manifest.optimizer);
+  if (arguments.verify) checkpoint.verify();
+  std::int64_t bytes = 0, elements = 0;
+  for (const engine::ShardFile& file : manifest.files) bytes += file.digest.bytes;
+  for (const plan::ParameterShape& parameter : manifest.parameters) elements += parameter.numel();
+  Table table{.title = folder.string(), .header = {}, .rows = {}};
+  table.rows.push_back({"after", in_words(manifest.position)});
+  table.rows.push_back({"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw, two moments" : "sgd"});
+  table.rows.push_back({"parameters", fmt::format("{} in {} tensors", elements, manifest.parameters.size())});
+  table.rows.push_back({"files", fmt::format("{}, {}", manifest.files.size(), format_bytes(bytes))});
+  table.rows.push_back({"bytes", arguments.verify ? "all are those that were saved"
+                                                  : "not compared with their digests; --verify does that"});
+  console().print(table);
+  return static_cast<int>(ExitCode::ok);
+}
+
+int checkpoint_command(const CheckpointExportArguments& arguments) {
+  std::error_code none;
+  if (!arguments.overwrite && fs::exists(arguments.file, none)) {
+    throw ConfigError(
+        fmt::format("{} is there already; give --overwrite to replace it, or another name.", arguments.file));
+  }
+  const engine::ParameterNames names =
+      arguments.names == "hugging-face" ? engine::ParameterNames::hugging_face : engine::ParameterNames::own;
+  const fs::path folder = checkpoint_in(arguments.folder);
+  const engine::WeightsFile written = engine::export_weights(folder, arguments.file, names, arguments.moments);
+  console().print(fmt::format("{}: {} tensors, {}, {}{}\n", arguments.file, written.tensors,
+                              format_bytes(written.bytes), in_words(written.position),
+                              written.moments ? ", with moments" : ""));
+  return static_cast<int>(ExitCode::ok);
+}
+
+int checkpoint_command(const CheckpointImportArguments& arguments) {
+  std::vector<std::string> notes;
+  config::RunConfig config = config::load_profile(config::find_profile(arguments.profile), arguments.overrides, &notes);
+  for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
+  for (const std::string& note : notes) console().info(note);
+  const engine::WeightsFile read =
+      engine::import_weights(arguments.file, plan::model_shapes(config.model), config.train.optimizer, arguments.into);
+  const fs::path folder = engine::step_folder(arguments.into, read.position.steps);
+  console().print(fmt::format("{}: {} tensors, {}, {}\n", folder.string(), read.tensors, format_bytes(read.bytes),
+                              read.moments || config.train.optimizer == config::Optimizer::sgd
+                                  ? in_words(read.position)
+                                  : "no moments: the training begins with these parameters"));
+  console().print(fmt::format("go on: fsdpbench run {} --resume {}\n", arguments.profile, arguments.into));
+  return static_cast<int>(ExitCode::ok);
+}
+
+}  // namespace fsdpbench::app
