@@ -16,8 +16,6 @@ struct Faults {
   bool shuffled = false;           ///< events in no order
   double cut_off = 0;              ///< this share of the text is missing at the end
   std::vector<int> missing_ranks;  ///< whose files are not there
-  bool no_base_time = false;       ///< the files do not tell how their clocks relate
-  bool no_distributed_info = false;
 };
 
 /// A job that was traced: what it was, and how it was written.
@@ -33,7 +31,8 @@ struct CaseSpec {
 struct CaseFile {
   int rank = 0;
   std::string json;
-  std::vector<CollectiveTruth> collectives;  ///< in order of begin; of cut-off files also those that are missing
+  std::vector<CollectiveTruth>
+      collectives;  ///< in order of begin, then of stream; of cut-off files also those that are missing
 };
 
 struct Case {

@@ -11,7 +11,7 @@
 namespace fsdpbench::foreign::corpus {
 
 /// Whose ranges and ops a trace has.
-enum class Framework : std::uint8_t { fsdp2, fsdp1, deepspeed, megatron, compiled, plain };
+enum class Framework : std::uint8_t { fsdp2, fsdp1, deepspeed, megatron, compiled, ddp, plain };
 /// Whose kernels.
 enum class Vendor : std::uint8_t { nvidia, nvidia_old, amd };  ///< old: NCCL before 2.19, no fields of collectives
 

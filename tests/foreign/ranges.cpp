@@ -173,6 +173,9 @@ std::vector<Range> ranges_of(const Dialect& dialect, const std::vector<Op>& ops,
     case Framework::deepspeed: return deepspeed(at);
     case Framework::megatron: return megatron(at);
     case Framework::compiled: return compiled(at);
+    case Framework::ddp:
+      if (at.op().phase == Phase::forward) return {{"DistributedDataParallel.forward", 0}};
+      break;
     case Framework::plain: break;
   }
   return {};

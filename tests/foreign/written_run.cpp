@@ -60,7 +60,8 @@ class RankStory {
            std::max(last_host_ns_ + 1000, window.end_ns),
            fmt::format("\"cbid\": 165, \"correlation\": {}", ++correlation_));
     }
-    std::ranges::stable_sort(result_.collectives, {}, &CollectiveTruth::begin_ns);
+    std::ranges::sort(result_.collectives, {},
+                      [](const CollectiveTruth& c) { return std::pair(c.begin_ns, c.stream); });
     return std::move(result_);
   }
 
@@ -119,6 +120,11 @@ class RankStory {
                                   : std::string(args);
     result_.text.slice(category, name, kPid, thread, begin - shift_ns_, end - shift_ns_, own);
     last_host_ns_ = std::max(last_host_ns_, begin);
+    if (dialect_.stacks && category == "user_annotation") {
+      result_.text.slice("python_function", "torch/autograd/profiler.py(793): __enter__", kPid, thread,
+                         begin - shift_ns_, end - shift_ns_,
+                         fmt::format("\"Python id\": {}, \"Python parent id\": 1", external_));
+    }
   }
 
   /// A range of the host that is going on, and what of it ran where on the device.
@@ -168,8 +174,7 @@ class RankStory {
     const std::int64_t inside = begin + static_cast<std::int64_t>(open_.size()) * 20;
     if (op.is_host()) {
       host("cuda_runtime", call(op.kind == OpKind::host_wait ? "EventSynchronize" : "DeviceSynchronize"), thread,
-           inside, std::max(inside + 1, end - 20),
-           fmt::format("\"cbid\": 173, \"correlation\": {}", ++correlation_));
+           inside, std::max(inside + 1, end - 20), fmt::format("\"cbid\": 173, \"correlation\": {}", ++correlation_));
     } else if (record.end_ns > 0 && op.is_collective()) {
       collective(op, record, thread, inside, end - 20);
     } else if (record.end_ns > 0) {
@@ -244,6 +249,7 @@ class RankStory {
         host("cpu_op", kernel.backward, thread, call_at + 4, op_end - 4);
       }
       host("cpu_op", kernel.op, thread, call_at + 8, op_end - 8);
+      if (random_() % 3 == 0) host("cpu_op", "aten::empty_strided", thread, call_at + 9, call_at + 11);
       const bool copies = kernel.category == "gpu_memcpy";
       launch(copies                           ? call("MemcpyAsync")
              : dialect_.vendor == Vendor::amd ? "hipExtModuleLaunchKernel"
@@ -292,6 +298,7 @@ class RankStory {
          thread, begin + 30, latest - 30);
     CollectiveTruth truth;
     truth.begin_ns = record.begin_ns - shift_ns_;
+    truth.stream = stream_of(op);
     truth.step = step_;
     truth.kind = op.kind;
     truth.phase = op.phase;

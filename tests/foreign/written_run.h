@@ -12,7 +12,8 @@ namespace fsdpbench::foreign::corpus {
 
 /// What a row of the device that communicates was, in the run that the trace is of.
 struct CollectiveTruth {
-  std::int64_t begin_ns = 0;  ///< as in the file
+  std::int64_t begin_ns = 0;  ///< as in the file; with the stream it says which row
+  std::int64_t stream = 0;
   std::int32_t step = 0;
   schedule::OpKind kind = schedule::OpKind::all_gather;
   schedule::Phase phase = schedule::Phase::forward;
@@ -24,7 +25,7 @@ struct CollectiveTruth {
 struct WrittenRank {
   int rank = 0;
   KinetoText text;
-  std::vector<CollectiveTruth> collectives;  ///< in order of begin
+  std::vector<CollectiveTruth> collectives;  ///< in order of begin, then of stream
 };
 
 /// One rank of a run on the computed clock as torch.profiler would have written it. `shift_ns`: of its clock. All that
