@@ -75,6 +75,43 @@ std::vector<Judgement> judge_arms(const std::vector<ArmRound>& rounds, const Arm
   return all;
 }
 
+std::vector<Judgement> judge_drift(const std::vector<ArmRound>& rounds, double most) {
+  constexpr std::size_t kFewest = 18;
+  struct Arm {
+    const char* name;
+    double ArmRound::*ms;
+  };
+  std::vector<Judgement> all;
+  for (const Arm& arm :
+       {Arm{"computation", &ArmRound::computation_ms}, Arm{"communication", &ArmRound::communication_ms},
+        Arm{"the whole step", &ArmRound::whole_ms}}) {
+    const std::size_t third = rounds.size() / 3;
+    std::vector<double> first, ratios;
+    for (std::size_t i = 0; i < third; ++i) first.push_back(rounds[i].*arm.ms);
+    const double began_ms = median_interval(first).median;
+    for (std::size_t i = rounds.size() - third; i < rounds.size(); ++i) {
+      if (const auto one = ratio(rounds[i].*arm.ms, began_ms)) ratios.push_back(*one);
+    }
+    Judgement& j = all.emplace_back(told("drift", arm.name, "of the first third's time", std::move(ratios)));
+    j.verdict = Verdict::inconclusive;
+    j.bound = 1 + most;
+    if (rounds.size() < kFewest || j.value.n == 0) {
+      j.sentence = fmt::format("{} rounds are too few: {} are needed", rounds.size(), kFewest);
+      continue;
+    }
+    j.sentence = fmt::format("over {} rounds the last third took {} of the first's time", rounds.size(),
+                             percent(j.value, j.value.n));
+    if (j.value.low > *j.bound) {
+      j.verdict = Verdict::fail;
+    } else if (j.value.high <= *j.bound) {
+      j.verdict = Verdict::pass;
+    } else {
+      j.sentence += fmt::format(", on both sides of the {:.0f} % that are allowed", 100 * *j.bound);
+    }
+  }
+  return all;
+}
+
 Judgement judge_explained(const std::vector<ArmRound>& rounds, std::optional<double> predicted_ms,
                           const ArmBounds& bounds, const std::string& why_none) {
   Judgement j = told("explained", "a step by its computation and the links as measured", "of the measured step",

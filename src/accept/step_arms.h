@@ -39,4 +39,9 @@ std::vector<Judgement> judge_arms(const std::vector<ArmRound>& rounds, const Arm
 Judgement judge_explained(const std::vector<ArmRound>& rounds, std::optional<double> predicted_ms,
                           const ArmBounds& bounds, const std::string& why_none);
 
+/// Whether the arms grow slower while they are repeated for long: each arm's last third of the rounds, which are in the
+/// order of time, over the median of its first third. Fails if it is `most` more for certain, by the interval; a
+/// judgement an arm. Fewer than 18 rounds, 6 a third, are inconclusive.
+std::vector<Judgement> judge_drift(const std::vector<ArmRound>& rounds, double most = 0.03);
+
 }  // namespace fsdpbench::accept

@@ -285,7 +285,10 @@ void add_collectives(CLI::App& collectives_app, CollectivesArguments& collective
 void add_accept(CLI::App& accept_app, AcceptArguments& accept) {
   accept_app.add_option("PROFILE", accept.profile, "A TOML file, or a name in profiles/acceptance")->required();
   add_set_option(accept_app, "-s,--set", accept.overrides, "Set one key of the run that it names; may be repeated");
-  accept_app.add_flag("--full", accept.full, "200 iterations of each collective, so that tails are rated; default: 20");
+  accept_app.add_flag("--full", accept.full,
+                      "200 iterations of each collective, so that tails are rated, and what is left is a soak");
+  accept_app.add_option("--budget", accept.budget, "Time that it may take, as 90s or 5m; default: 5m, with --full 30m")
+      ->type_name("TIME");
   accept_app.add_option("-o,--out", accept.out, "Folder; default: runs/accept-<profile>-<date-time>")->type_name("DIR");
   add_overwrite_flag(accept_app, accept.overwrite);
   accept_app.footer(kAcceptHelp);

@@ -58,6 +58,20 @@ TEST(StepArms, NoRoundIsInconclusiveAndSaysWhy) {
   EXPECT_EQ(judge_explained({}, 60, {}, "the budget was spent").verdict, Verdict::inconclusive);
 }
 
+TEST(StepArms, WhatGrowsSlowerOverTimeIsNamed) {
+  std::vector<ArmRound> steady(30, rounds().front());
+  for (const Judgement& j : judge_drift(steady)) EXPECT_EQ(j.verdict, Verdict::pass) << j.figure;
+  std::vector<ArmRound> throttling = steady;  // as a GPU that grows hot
+  for (std::size_t i = 0; i < throttling.size(); ++i) {
+    throttling[i].computation_ms *= 1 + 0.005 * static_cast<double>(i);
+  }
+  const std::vector<Judgement> drifts = judge_drift(throttling);
+  EXPECT_EQ(of(drifts, "drift", "computation").verdict, Verdict::fail);
+  EXPECT_EQ(of(drifts, "drift", "communication").verdict, Verdict::pass);
+  EXPECT_THAT(of(drifts, "drift", "computation").sentence, HasSubstr("over 30 rounds the last third took 109."));
+  for (const Judgement& j : judge_drift(rounds())) EXPECT_EQ(j.verdict, Verdict::inconclusive);
+}
+
 TEST(StepArms, LinksAsMeasuredExplainAPartOfTheStep) {
   const Judgement told = judge_explained(rounds(), 67.2, {}, {});
   EXPECT_EQ(told.verdict, Verdict::unrated);

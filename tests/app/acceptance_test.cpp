@@ -235,6 +235,28 @@ TEST(AcceptanceTest, ASilentFallbackFails) {
   EXPECT_TRUE(judgement(judge_acceptance(w, m, &trial), "transport", Verdict::inconclusive));
 }
 
+TEST(AcceptanceTest, WhatWasSkippedOrStoppedIsInconclusiveWithItsReason) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.stages = {{"pairs", 1.0, 1.5, "", false}, {"soak", std::nullopt, 0, "5 min of 5 min are spent", true}};
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  ASSERT_TRUE(judgement(report, "stages", Verdict::inconclusive));
+  EXPECT_EQ(judgement(report, "stages", Verdict::inconclusive)->sentence,
+            "it was not measured: 5 min of 5 min are spent");
+  EXPECT_EQ(report.verdict, Verdict::inconclusive);
+  EXPECT_EQ(acceptance_json(report, m, World{})["stages"].size(), 2U);
+  m.stages[1].skipped = false;  // only shrunk
+  EXPECT_EQ(judge_acceptance(wanted(), m, &trial).verdict, Verdict::pass);
+
+  config::Acceptance more = wanted();
+  more.ranks = 16;
+  m.stopped_because = "8 ranks came, and 16 are expected";
+  const AcceptanceReport stopped = judge_acceptance(more, m, nullptr);
+  EXPECT_EQ(stopped.verdict, Verdict::fail);
+  EXPECT_TRUE(judgement(stopped, "stages", Verdict::inconclusive));
+  EXPECT_FALSE(judgement(stopped, "floor", Verdict::inconclusive)) << "one sentence for all of it";
+}
+
 TEST(AcceptanceTest, SlowMemoryIsFoundBesideFastProducts) {
   const Trial trial = trial_with_exposed(0.05);
   AcceptanceMeasurements m = measured({});

@@ -72,6 +72,20 @@ nlohmann::json interval_json(const accept::Interval& i) {
   return {{"median", i.median}, {"low", i.low}, {"high", i.high}, {"n", i.n}};
 }
 
+nlohmann::json rounds_json(const std::vector<accept::ArmRound>& rounds) {
+  nlohmann::json all = nlohmann::json::array();
+  for (const accept::ArmRound& round : rounds) {
+    all.push_back({{"computation_ms", round.computation_ms},
+                   {"communication_ms", round.communication_ms},
+                   {"whole_ms", round.whole_ms},
+                   {"kernels_alone_ms", round.kernels_alone_ms},
+                   {"kernels_beside_ms", round.kernels_beside_ms},
+                   {"transfers_alone_ms", round.transfers_alone_ms},
+                   {"transfers_beside_ms", round.transfers_beside_ms}});
+  }
+  return all;
+}
+
 }  // namespace
 
 std::string acceptance_table(const AcceptanceReport& r) {
@@ -193,6 +207,13 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
                 {"rounds", m.links.rounds},
                 {"measurements", m.links.measurements},
                 {"compared", m.links.compared}};
+  j["stages"] = nlohmann::json::array();
+  for (const Stage& stage : m.stages) {
+    nlohmann::json one{{"name", stage.name}, {"took_s", stage.took_s}, {"skipped", stage.skipped}};
+    if (stage.estimate_s) one["estimate_s"] = *stage.estimate_s;
+    if (!stage.note.empty()) one["note"] = stage.note;
+    j["stages"].push_back(std::move(one));
+  }
   j["memory_rates_bytes_per_s"] = m.memory_rates;
   j["rendezvous"] = {{"ready_s", m.ready_s}, {"clocks", nlohmann::json::array()}};
   for (const launch::ClockOffset& clock : m.clocks) {
@@ -214,17 +235,8 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
                      {"waiting_us", interval_json(r.lateness->waiting_us)},
                      {"transfer_us", interval_json(r.lateness->transfer_us)}};
   }
-  nlohmann::json rounds = nlohmann::json::array();
-  for (const accept::ArmRound& round : m.arms) {
-    rounds.push_back({{"computation_ms", round.computation_ms},
-                      {"communication_ms", round.communication_ms},
-                      {"whole_ms", round.whole_ms},
-                      {"kernels_alone_ms", round.kernels_alone_ms},
-                      {"kernels_beside_ms", round.kernels_beside_ms},
-                      {"transfers_alone_ms", round.transfers_alone_ms},
-                      {"transfers_beside_ms", round.transfers_beside_ms}});
-  }
-  j["arms"] = {{"rounds", rounds}};
+  j["arms"] = {{"rounds", rounds_json(m.arms)}};
+  if (!m.soak.empty()) j["arms"]["soak"] = rounds_json(m.soak);
   if (m.predicted.ms) j["arms"]["predicted_ms"] = *m.predicted.ms;
   return j;
 }

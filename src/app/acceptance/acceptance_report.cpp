@@ -186,6 +186,10 @@ void judge_parts_of_a_step(const config::Acceptance& wanted, const AcceptanceMea
   std::vector<Judgement> all = accept::judge_arms(m.arms, bounds, why_none);
   all.push_back(
       accept::judge_explained(m.arms, m.predicted.ms, bounds, m.arms.empty() ? why_none : m.predicted.why_none));
+  if (!m.soak.empty()) {
+    const std::vector<Judgement> drifts = accept::judge_drift(m.soak);
+    all.insert(all.end(), drifts.begin(), drifts.end());
+  }
   report.judgements.insert(report.judgements.end(), all.begin(), all.end());
 }
 
@@ -220,6 +224,18 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
   report.ranks = static_cast<int>(measured.hosts.size());
   report.cluster = measured.cluster;
   report.judgements = judge_facts(wanted, measured);
+  if (!measured.stopped_because.empty()) {
+    report.judgements.push_back(
+        accept::judged("stages", "all after the rendezvous", Verdict::inconclusive,
+                       fmt::format("they were not measured, because {}", measured.stopped_because)));
+    report.verdict = accept::overall(report.judgements);
+    return report;
+  }
+  for (const Stage& stage : measured.stages) {
+    if (!stage.skipped) continue;
+    report.judgements.push_back(accept::judged("stages", stage.name, Verdict::inconclusive,
+                                               fmt::format("it was not measured: {}", stage.note)));
+  }
   judge_devices(wanted, measured, report);
   judge_pairs(wanted, measured, report);
   judge_ladder(wanted, measured, report);

@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "app/acceptance/measure_devices.h"
@@ -16,6 +17,7 @@
 #include "app/machine/machine_facts.h"
 #include "app/machine/select_backend.h"
 #include "backend/kernels.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/lane_pool.h"
@@ -115,24 +117,38 @@ std::string usual_transport(const engine::Setup& setup, const launch::Session* s
 class AcceptanceRank {
  public:
   AcceptanceRank(const engine::Setup& setup, const AcceptanceEffort& effort, RankContext& context, RankMeeting& meeting,
-                 const std::string& transport, const std::function<void(const std::string&)>& stage)
-      : setup_(setup), effort_(effort), context_(context), meeting_(meeting), transport_(transport), stage_(stage) {}
+                 const std::string& transport, const AcceptanceLead* lead)
+      : setup_(setup),
+        effort_(effort),
+        context_(context),
+        meeting_(meeting),
+        transport_(transport),
+        lead_(context.rank == 0 ? lead : nullptr) {}
 
   AcceptanceMeasurements run() {
     AcceptanceMeasurements m;
     take_inventory(m);
+    if (lead_ != nullptr) m.stopped_because = lead_->why_stop(m);
+    if (decided(m.stopped_because.empty() ? 0 : 1) != 0) return m;
     measure_devices(m);
     measure_pairs(m);
     measure_ladder(m);
-    m.scales = measure_scales(cluster_, scale_effort(setup_, effort_), context_, meeting_, stage_);
+    ScaleEffort scale = scale_effort(setup_, effort_);
+    scale.iterations = iterations_;
+    scale.link_bytes_per_s = link_bytes_per_s_;
+    m.scales = measure_scales(cluster_, scale, context_, meeting_, lead_ == nullptr ? nullptr : &lead_->clock);
     m.transports = meeting_.gather(context_, transport_of(context_.device.facts(), transport_));  // NCCL knows only now
     return m;
   }
 
  private:
   bool leads() const { return context_.rank == 0; }
-  void begin(const std::string& stage) {
-    if (leads()) stage_(stage);
+  void begin(const std::string& stage, std::optional<double> estimate_s = std::nullopt) {
+    if (lead_ != nullptr) lead_->clock.begin(stage, estimate_s);
+  }
+  /// On all ranks what rank 0 says.
+  int decided(int on_rank_0) {
+    return static_cast<int>(meeting_.broadcast(context_, {static_cast<double>(on_rank_0)}).at(0));
   }
 
   void take_inventory(AcceptanceMeasurements& m) {
@@ -163,17 +179,20 @@ class AcceptanceRank {
   }
 
   void measure_devices(AcceptanceMeasurements& m) {
-    begin(fmt::format("matrix products on all {} ranks", context_.world.size()));
-    m.device_rates = measure_products(effort_.matrix, effort_.device_rounds, context_, meeting_);
+    const auto begin_of = [this](const char* what) {
+      return [this, what](double estimate_s) {
+        begin(fmt::format("{} of all {} ranks", what, context_.world.size()), estimate_s);
+      };
+    };
+    m.device_rates =
+        measure_products(effort_.matrix, effort_.device_rounds, context_, meeting_, begin_of("matrix products"));
     m.computes = context_.device.computes();
-    if (m.computes) begin(fmt::format("copies in the memory of all {} ranks", context_.world.size()));
-    m.memory_rates = measure_memory(effort_.memory_bytes, effort_.device_rounds, context_, meeting_);
+    m.memory_rates =
+        measure_memory(effort_.memory_bytes, effort_.device_rounds, context_, meeting_, begin_of("copies in memory"));
   }
 
   /// Rank 0 decides which pairs are measured; the others do what it says until it says nothing.
   void measure_pairs(AcceptanceMeasurements& m) {
-    begin(fmt::format("pairs of {}: {} measurements", cluster_.one_node() ? "ranks" : "nodes",
-                      accept::measurements(accept::first_rounds(cluster_))));
     first_ = context_.device.allocate(effort_.pair_bytes, MemoryCategory::communication_buffers, kPairLane);
     second_ = context_.device.allocate(2 * effort_.pair_bytes, MemoryCategory::communication_buffers, kPairLane);
     context_.device.enqueue(
@@ -184,12 +203,21 @@ class AcceptanceRank {
         },
         nullptr);
     if (leads()) {
-      m.links = accept::blame_links(cluster_, [this](const accept::Round& round) {
+      const auto measure_by_all = [this](const accept::Round& round) {
         std::vector<double> ends;
         for (const accept::Pairing& pair : round) ends.insert(ends.end(), {double(pair.a), double(pair.b)});
         meeting_.broadcast(context_, ends);
         return measure_round(round);
-      });
+      };
+      if (const std::vector<accept::Round> rounds = accept::first_rounds(cluster_); !rounds.empty()) {
+        const std::int64_t first_ns = now_ns();
+        measure_by_all(rounds.front());  // warms up, and tells how long the rest will take
+        const double each_s = static_cast<double>(now_ns() - first_ns) * 1e-9;
+        begin(fmt::format("pairs of {}: {} measurements", cluster_.one_node() ? "ranks" : "nodes",
+                          accept::measurements(rounds)),
+              each_s * static_cast<double>(rounds.size()));
+      }
+      m.links = accept::blame_links(cluster_, measure_by_all);
       meeting_.broadcast(context_, {});
     } else {
       for (;;) {
@@ -251,16 +279,39 @@ class AcceptanceRank {
     return rates;
   }
 
+  /// How often each collective is measured, so that they take at most a third of what is left.
+  void decide_iterations(const AcceptanceMeasurements& m, const std::vector<Message>& messages) {
+    constexpr int kFewest = 6;  // of fewer there is no interval
+    int iterations = effort_.iterations;
+    if (lead_ != nullptr && !m.links.one_way.empty()) {
+      link_bytes_per_s_ = metrics::median(m.links.one_way) * 1e9;
+      double each_s = 0;
+      for (const Message& message : messages) each_s += about_s(message);
+      iterations = std::max(kFewest, lead_->clock.fitting(effort_.iterations, kFewest, each_s, 0.3));
+    }
+    iterations_ = decided(iterations);
+  }
+
+  /// An iteration in both arrangements, by what pairs carry.
+  double about_s(const Message& message) const {
+    const auto bytes = static_cast<double>(message.bytes());
+    return link_bytes_per_s_ > 0 ? 2 * bytes * (message.ranks - 1) / message.ranks / link_bytes_per_s_ : 0;
+  }
+
   void measure_ladder(AcceptanceMeasurements& m) {
+    const std::vector<Message> messages = ladder_of(setup_);
+    decide_iterations(m, messages);
     CollectivesArguments arguments;
-    arguments.iterations = effort_.iterations;
+    arguments.iterations = iterations_;
     arguments.checks = context_.device.computes();  // else nothing is moved that could be checked
     std::int64_t most = 0;
-    for (const Message& message : ladder_of(setup_)) most = std::max(most, message.bytes());
+    for (const Message& message : messages) most = std::max(most, message.bytes());
     arguments.most_bytes = most;
     CollectiveTimer timer(arguments, context_, meeting_);
-    for (const Message& message : ladder_of(setup_)) {
-      begin(fmt::format("{} of {} bytes", to_string(message.op), message.bytes()));
+    for (const Message& message : messages) {
+      const double estimate_s = about_s(message) * (iterations_ + 3);
+      begin(fmt::format("{} of {}", to_string(message.op), format_bytes(message.bytes())),
+            estimate_s > 0 ? std::optional(estimate_s) : std::nullopt);
       CollectiveRow row;
       row.message = message;
       if (message.reduces()) row.reduction = Reduction::sum;
@@ -275,8 +326,10 @@ class AcceptanceRank {
   RankContext& context_;
   RankMeeting& meeting_;
   const std::string& transport_;
-  const std::function<void(const std::string&)>& stage_;
+  const AcceptanceLead* lead_;
   accept::Cluster cluster_;
+  int iterations_ = 0;
+  double link_bytes_per_s_ = 0;  // about; rank 0 only
   std::byte* first_ = nullptr;
   std::byte* second_ = nullptr;
 };
@@ -300,8 +353,7 @@ std::vector<Message> ladder_of(const engine::Setup& setup) {
 }
 
 AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort,
-                                          launch::Session* session,
-                                          const std::function<void(const std::string&)>& stage) {
+                                          launch::Session* session, const AcceptanceLead* lead) {
   backend::BackendOptions options = engine::backend_options(setup, session);
   std::int64_t most = 0;
   for (const Message& message : ladder_of(setup)) most = std::max(most, message.bytes());
@@ -319,7 +371,7 @@ AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const Acce
   const auto backend = select_backend(std::string(config::to_string(setup.config.device.backend)));
   backend->run(options, [&](RankContext& context) {
     const double ready_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-    AcceptanceMeasurements mine = AcceptanceRank(setup, effort, context, meeting, transport, stage).run();
+    AcceptanceMeasurements mine = AcceptanceRank(setup, effort, context, meeting, transport, lead).run();
     const std::vector<std::vector<double>> ready = meeting.gather(context, std::vector<double>{ready_s});
     if (context.rank != 0) return;
     measurements = std::move(mine);

@@ -9,6 +9,7 @@
 #include "accept/blame_links.h"
 #include "accept/lateness.h"
 #include "app/acceptance/measure_scales.h"
+#include "app/acceptance/stage_clock.h"
 #include "app/acceptance/step_arms.h"
 #include "app/collectives/collective_row.h"
 #include "engine/setup.h"
@@ -46,18 +47,27 @@ struct AcceptanceMeasurements {
   ScaleMeasurements scales;                 ///< the most frequent unit's, in groups of ranks
   std::vector<accept::Arrivals> arrivals;   ///< at the reductions of the run's steps
   std::vector<accept::ArmRound> arms;       ///< of a step
-  PredictedStep predicted;                  ///< the step as its parts have it
+  std::vector<accept::ArmRound> soak;       ///< rounds of the same arms, again and again; of a full acceptance
+  std::string stopped_because;              ///< nothing after the rendezvous was measured; empty: all was
+  std::vector<Stage> stages;
+  PredictedStep predicted;  ///< the step as its parts have it
 };
 
 /// The messages that FSDP sends in the run of `setup`: its largest unit, its most frequent one, its smallest, and one
 /// that fits no alignment; gathered and reduced, each once.
 std::vector<Message> ladder_of(const engine::Setup& setup);
 
+/// What rank 0 decides for all.
+struct AcceptanceLead {
+  StageClock& clock;
+  /// Asked once it is known who the ranks are: why nothing else is to be measured; empty: it is.
+  std::function<std::string(const AcceptanceMeasurements&)> why_stop;
+};
+
 /// All stages that need ranks but no training, on threads of this process or on this process's rank of `session`. On
-/// rank 0 it returns what all have measured, elsewhere nothing of use. `stage` hears, on rank 0's thread, what is
-/// measured now. Throws as Backend::run.
+/// rank 0, which has the `lead`, it returns what all have measured; elsewhere `lead` is null, and it returns nothing of
+/// use. Throws as Backend::run.
 AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const AcceptanceEffort& effort,
-                                          launch::Session* session,
-                                          const std::function<void(const std::string& stage)>& stage);
+                                          launch::Session* session, const AcceptanceLead* lead);
 
 }  // namespace fsdpbench::app

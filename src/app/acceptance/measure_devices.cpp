@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/kernels.h"
+#include "base/clock.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::app {
@@ -46,9 +47,13 @@ class Blocks {
 
 /// `amount` of one op over the median time of a round's.
 accept::DeviceRounds measure(const char* name, const std::function<void(Kernels&)>& op, double amount, int rounds,
-                             RankContext& context, RankMeeting& meeting) {
+                             RankContext& context, RankMeeting& meeting, const BeginRounds& begin) {
   const auto issue = [&](Stamp* stamp) { context.device.enqueue(Lane::compute, name, op, stamp); };
+  context.device.synchronize();
+  const std::int64_t first_ns = now_ns();
   issue(nullptr);
+  context.device.synchronize();
+  begin(static_cast<double>(now_ns() - first_ns) * 1e-9 * kOpsOfARound * rounds);
   std::vector<double> mine;
   for (int round = 0; round < rounds; ++round) {
     std::vector<Stamp> stamps(kOpsOfARound);
@@ -72,23 +77,25 @@ accept::DeviceRounds measure(const char* name, const std::function<void(Kernels&
 
 }  // namespace
 
-accept::DeviceRounds measure_products(int rows, int rounds, RankContext& context, RankMeeting& meeting) {
+accept::DeviceRounds measure_products(int rows, int rounds, RankContext& context, RankMeeting& meeting,
+                                      const BeginRounds& begin) {
   const std::int64_t n = rows;
   const Blocks<3> matrices(context, n * n * size_of(DType::f32));
   const auto product = [&](Kernels& kernels) {
     kernels.gemm({.a = matrices[0], .b = matrices[1], .c = matrices[2], .m = n, .n = n, .k = n});
   };
   const double flops = 2 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  return measure("gemm", product, flops, rounds, context, meeting);
+  return measure("gemm", product, flops, rounds, context, meeting, begin);
 }
 
-accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, RankContext& context, RankMeeting& meeting) {
+accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, RankContext& context, RankMeeting& meeting,
+                                    const BeginRounds& begin) {
   if (!context.device.computes()) return {};
   const Blocks<2> blocks(context, bytes);
   const auto copy = [&](Kernels& kernels) {
     kernels.cast(blocks[0], DType::f32, blocks[1], DType::f32, bytes / size_of(DType::f32), 1);
   };
-  return measure("copy", copy, 2 * static_cast<double>(bytes), rounds, context, meeting);
+  return measure("copy", copy, 2 * static_cast<double>(bytes), rounds, context, meeting, begin);
 }
 
 }  // namespace fsdpbench::app

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "accept/blame_devices.h"
 #include "app/collectives/rank_meeting.h"
@@ -9,14 +10,17 @@
 namespace fsdpbench::app {
 
 /// What each rank computes or moves a second while all others do the same, in `rounds` rounds that begin together. All
-/// ranks of the world call both; what they return means something on rank 0 only.
+/// ranks of the world call both; what they return means something on rank 0 only. `begin` is called after the first op
+/// with about how many seconds all rounds will take.
+using BeginRounds = std::function<void(double estimate_s)>;
 
 /// FLOP/s of fp32 products of two square matrices of `rows` rows. Takes 3 such matrices of device memory.
-accept::DeviceRounds measure_products(int rows, int rounds, backend::RankContext& context, RankMeeting& meeting);
+accept::DeviceRounds measure_products(int rows, int rounds, backend::RankContext& context, RankMeeting& meeting,
+                                      const BeginRounds& begin);
 
 /// Bytes a second, read and written, of copies of `bytes` of its memory. Takes twice as much. Of a device that does not
 /// compute nothing is measured.
-accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, backend::RankContext& context,
-                                    RankMeeting& meeting);
+accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, backend::RankContext& context, RankMeeting& meeting,
+                                    const BeginRounds& begin);
 
 }  // namespace fsdpbench::app

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "backend/kernels.h"
@@ -27,6 +28,13 @@ int shard_of(const accept::Cluster& cluster, int asked) {
   const int ranks = cluster.ranks();
   const int shard = asked > 1 ? asked : cluster.one_node() ? ranks / 2 : cluster.gpus_per_node;
   return shard > 1 && shard < ranks && ranks % shard == 0 ? shard : 0;
+}
+
+/// Seconds in which every link carries so many times what a rank holds, in each iteration.
+std::optional<double> about_s(const ScaleEffort& effort, int times) {
+  if (!(effort.link_bytes_per_s > 0)) return std::nullopt;
+  const auto bytes = static_cast<double>(effort.count * std::max(size_of(effort.gathered), size_of(effort.reduced)));
+  return bytes * times * (effort.iterations + 1) / effort.link_bytes_per_s;
 }
 
 class ScaleRank {
@@ -122,12 +130,14 @@ std::int64_t scale_bytes(const ScaleEffort& effort, int ranks) {
 }
 
 ScaleMeasurements measure_scales(const accept::Cluster& cluster, const ScaleEffort& effort, RankContext& context,
-                                 RankMeeting& meeting, const std::function<void(const std::string&)>& stage) {
+                                 RankMeeting& meeting, StageClock* clock) {
   ScaleMeasurements measured;
   if (cluster.ranks() < 2 || effort.count == 0) return measured;
   ScaleRank rank(effort, context, meeting);
   for (const accept::Scale& scale : accept::scales_of(cluster)) {
-    if (context.rank == 0) stage(fmt::format("collectives in groups of {}", scale.ranks));
+    if (clock != nullptr) {
+      clock->begin(fmt::format("collectives in groups of {}", scale.ranks), about_s(effort, 2 * (scale.ranks - 1)));
+    }
     const std::unique_ptr<Communicator> group = context.world.split(context.rank / scale.ranks, context.rank);
     for (const Collective op : {Collective::all_gather, Collective::reduce_scatter}) {
       measured.rows.push_back(rank.row(op, *group));
@@ -136,8 +146,9 @@ ScaleMeasurements measure_scales(const accept::Cluster& cluster, const ScaleEffo
   measured.shard = shard_of(cluster, effort.shard);
   if (measured.shard == 0) return measured;
   measured.replicate = cluster.ranks() / measured.shard;
-  if (context.rank == 0) {
-    stage(fmt::format("reduce-scatter in groups of {} beside all-reduce across them", measured.shard));
+  if (clock != nullptr) {
+    clock->begin(fmt::format("reduce-scatter in groups of {} beside all-reduce across them", measured.shard),
+                 about_s(effort, 3 * (measured.shard - 1) + 4));
   }
   const std::unique_ptr<Communicator> shard = context.world.split(context.rank / measured.shard, context.rank);
   const std::unique_ptr<Communicator> replicas = context.world.split(context.rank % measured.shard, context.rank);

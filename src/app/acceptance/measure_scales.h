@@ -1,10 +1,10 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "accept/scale.h"
+#include "app/acceptance/stage_clock.h"
 #include "app/collectives/collective_row.h"
 #include "app/collectives/rank_meeting.h"
 #include "backend/backend.h"
@@ -29,15 +29,15 @@ struct ScaleEffort {
   DType reduced = DType::f32;
   int shard = 0;  ///< ranks of the run's shard groups, if it is hybrid; else 0: whole nodes, or half of the ranks
   int iterations = 20;
+  double link_bytes_per_s = 0;  ///< about what a link carries, for estimates; 0: not known
 };
 
 /// Bytes of device memory that measure_scales() needs on each of `ranks` ranks.
 std::int64_t scale_bytes(const ScaleEffort& effort, int ranks);
 
-/// Collective; all ranks of the world call it. What it returns means something on rank 0 only. `stage` as
-/// measure_acceptance()'s.
+/// Collective; all ranks of the world call it. What it returns means something on rank 0 only. `clock`: null on
+/// all other ranks.
 ScaleMeasurements measure_scales(const accept::Cluster& cluster, const ScaleEffort& effort,
-                                 backend::RankContext& context, RankMeeting& meeting,
-                                 const std::function<void(const std::string&)>& stage);
+                                 backend::RankContext& context, RankMeeting& meeting, StageClock* clock);
 
 }  // namespace fsdpbench::app

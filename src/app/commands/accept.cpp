@@ -2,25 +2,36 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
 #include "app/acceptance/acceptance_files.h"
+#include "app/acceptance/judge_facts.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
 #include "app/console/json_text.h"
+#include "app/console/progress.h"
 #include "app/job/config_message.h"
 #include "app/job/job_run.h"
 #include "app/report/result_folder.h"
+#include "app/report/trace_files.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "config/acceptance.h"
 #include "config/find_file.h"
+#include "metrics/statistics.h"
 
 namespace fsdpbench::app {
 namespace {
 
 constexpr const char* kMeasuring = "measuring for an acceptance";
+constexpr const char* kStageOfParts = "arms";
+constexpr const char* kStageOfMachine = "machine";
+constexpr const char* kParts = "computation alone, communication alone and both";
+constexpr int kFewestSteps = 5;
+constexpr int kFewestRounds = 6;  // of fewer there is no interval
 
 AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   AcceptanceEffort effort;
@@ -31,45 +42,158 @@ AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   return effort;
 }
 
-/// All stages without training; the others of a job take part.
-constexpr const char* kStageOfParts = "arms";
-constexpr const char* kStageOfMachine = "machine";
-
-/// The parts of a step, alone and together; the others of a job take part.
-void measure_parts(const Cell& cell, const AcceptanceEffort& effort, Job* job, AcceptanceMeasurements& measured) {
-  if (cell.setup.config.mesh.ranks < 2) return;
-  console().info(fmt::format("computation alone, communication alone and both: {} rounds of {} steps",
-                             effort.arm_rounds, kStepsOfARound));
-  if (job != nullptr) {
-    order_service(*job, kAcceptanceService,
-                  {{"stage", kStageOfParts}, {"config", to_message(cell.setup.config)}, {"rounds", effort.arm_rounds}});
-    job->watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
+/// A rank that differs, or too few of them: what would be measured is of another machine than the one that is asked
+/// for.
+std::string why_stop(const config::Acceptance& wanted, const AcceptanceMeasurements& measured) {
+  for (const accept::Judgement& j : judge_facts(wanted, measured)) {
+    if (j.verdict == accept::Verdict::fail) return j.sentence;
   }
-  const engine::Setup arms = set_up_arms(cell.setup.config, effort.arm_rounds);
-  const engine::Measurement brought = run_arms(arms, *cell.data, job == nullptr ? nullptr : &job->session());
-  const metrics::RunView run(arms.schedules, brought.traces);
-  for (accept::Arrivals& step : accept::arrivals_of(run)) measured.arrivals.push_back(std::move(step));
-  measured.arms = arm_rounds(run);
-  std::vector<CollectiveRow> alone = measured.ladder;
-  alone.insert(alone.end(), measured.scales.rows.begin(), measured.scales.rows.end());
-  measured.predicted = predict_step(arms, run, alone);
+  return {};
 }
 
-AcceptanceMeasurements measured_by_all(const Cell& cell, const AcceptanceEffort& effort, Job* job) {
-  if (job != nullptr) {
-    order_service(*job, kAcceptanceService,
-                  {{"stage", kStageOfMachine},
-                   {"config", to_message(cell.setup.config)},
-                   {"matrix", effort.matrix},
-                   {"memory_bytes", effort.memory_bytes},
-                   {"device_rounds", effort.device_rounds},
-                   {"iterations", effort.iterations},
-                   {"pair_bytes", effort.pair_bytes}});
-    job->watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
+/// One acceptance, stage by stage, on rank 0; the others of a job take part.
+class Acceptance {
+ public:
+  Acceptance(const config::Acceptance& wanted, const Cell& cell, const AcceptArguments& arguments, Job* job)
+      : wanted_(wanted),
+        cell_(cell),
+        effort_(effort_of(wanted, arguments.full)),
+        full_(arguments.full),
+        job_(job),
+        clock_(
+            arguments.budget.empty() ? (full_ ? 1800 : 300) : duration_s(arguments.budget),
+            [] { return static_cast<double>(now_ns()) * 1e-9; },
+            [](const std::string& stage) { console().info(stage); }) {}
+
+  void measure() {
+    measure_machine();
+    if (measured_.stopped_because.empty()) {
+      measure_steps();
+      if (cell_.setup.config.mesh.ranks > 1) measure_parts();
+      if (full_ && cell_.setup.config.mesh.ranks > 1) soak();
+    }
+    clock_.end();
+    measured_.stages = clock_.stages();
   }
-  return measure_acceptance(cell.setup, effort, job == nullptr ? nullptr : &job->session(),
-                            [](const std::string& stage) { console().info(stage); });
-}
+  const AcceptanceMeasurements& measured() const { return measured_; }
+  /// Of the run; null: its steps were not measured.
+  const Trial* trial() const { return trial_ ? &*trial_ : nullptr; }
+
+ private:
+  launch::Session* session() const { return job_ == nullptr ? nullptr : &job_->session(); }
+  void order(nlohmann::json what) {
+    if (job_ == nullptr) return;
+    what["config"] = to_message(cell_.setup.config);
+    order_service(*job_, kAcceptanceService, what);
+    job_->watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
+  }
+
+  void measure_machine() {
+    order({{"stage", kStageOfMachine},
+           {"matrix", effort_.matrix},
+           {"memory_bytes", effort_.memory_bytes},
+           {"device_rounds", effort_.device_rounds},
+           {"iterations", effort_.iterations},
+           {"pair_bytes", effort_.pair_bytes}});
+    const AcceptanceLead lead{clock_, [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }};
+    measured_ = measure_acceptance(cell_.setup, effort_, session(), &lead);
+  }
+
+  /// About, from what collectives and products took.
+  double step_s() const {
+    double seconds = 0;
+    for (const plan::Unit& unit : cell_.setup.plan.units) {
+      double fastest = 0;  // bytes a second
+      for (const CollectiveRow& row : measured_.ladder) {
+        if (row.in_place) fastest = std::max(fastest, row.in_place->algorithm_gb_per_s(row.message) * 1e9);
+      }
+      const auto bytes = static_cast<double>(unit.layout.gathered_numel() * size_of(cell_.setup.plan.param_dtype));
+      if (fastest > 0) seconds += 3 * bytes / fastest;
+    }
+    double flops = 0;
+    for (const plan::ModuleSizes& module : cell_.setup.sizes) {
+      flops += module.forward_flops + module.recompute_flops + module.backward_flops;
+    }
+    std::vector<double> rates;
+    for (const std::vector<double>& round : measured_.device_rates)
+      rates.insert(rates.end(), round.begin(), round.end());
+    const double rate = rates.empty() ? 0 : metrics::median(std::move(rates));
+    return seconds + (rate > 0 ? flops / rate : 0);
+  }
+
+  bool wrong_data() const {
+    const auto wrong = [](const std::optional<Timing>& timing) { return timing && timing->wrong.value_or(0) > 0; };
+    return std::ranges::any_of(
+        measured_.ladder, [&](const CollectiveRow& row) { return wrong(row.out_of_place) || wrong(row.in_place); });
+  }
+
+  void measure_steps() {
+    const std::string name = fmt::format("training steps of {}", wanted_.run);
+    if (wrong_data()) return clock_.skip(name, "a collective gave a wrong result");
+    config::RunConfig config = cell_.setup.config;
+    const double each_s = step_s();
+    const int steps = clock_.fitting(static_cast<int>(config.train.steps), kFewestSteps, each_s, 0.4);
+    if (steps == 0) return clock_.skip(name, spent());
+    config.train.steps = steps;
+    clock_.begin(name, each_s * static_cast<double>(steps + config.train.warmup));
+    trial_ = whole_trial(config, job_);
+    measured_.arrivals = accept::arrivals_of({cell_.setup.schedules, trial_->measurement.traces});
+  }
+
+  std::string spent() const {
+    return fmt::format("{} of the budget of {} are spent", format_duration(clock_.spent_s()),
+                       format_duration(clock_.budget_s()));
+  }
+  double round_s() const { return trial_->metrics->step_ms.median * 1e-3 * kStepsOfARound; }
+
+  void measure_parts() {
+    if (!trial_) return clock_.skip(kParts, "the training steps were not measured");
+    const int rounds = clock_.fitting(effort_.arm_rounds, kFewestRounds, round_s(), 0.5);
+    if (rounds == 0) return clock_.skip(kParts, spent());
+    clock_.begin(kParts, round_s() * rounds);
+    const engine::Setup arms = set_up_arms(cell_.setup.config, rounds);
+    const engine::Measurement brought = run_parts(arms, rounds);
+    const metrics::RunView run(arms.schedules, brought.traces);
+    measured_.arms = arm_rounds(run);
+    for (accept::Arrivals& step : accept::arrivals_of(run)) measured_.arrivals.push_back(std::move(step));
+    std::vector<CollectiveRow> alone = measured_.ladder;
+    alone.insert(alone.end(), measured_.scales.rows.begin(), measured_.scales.rows.end());
+    measured_.predicted = predict_step(arms, run, alone);
+  }
+
+  engine::Measurement run_parts(const engine::Setup& arms, int rounds) {
+    order({{"stage", kStageOfParts}, {"rounds", rounds}});
+    return run_arms(arms, *cell_.data, session());
+  }
+
+  /// The parts of a step again and again, for what is left of the budget.
+  void soak() {
+    const char* const name = "soak";
+    if (!trial_) return clock_.skip(name, "the training steps were not measured");
+    const engine::Setup arms = set_up_arms(cell_.setup.config, effort_.arm_rounds);
+    if (clock_.left_s() < round_s() * effort_.arm_rounds) return clock_.skip(name, spent());
+    clock_.begin(name, clock_.left_s());
+    for (double longest_s = 0; clock_.left_s() > longest_s;) {
+      const double began_s = clock_.spent_s();
+      const engine::Measurement brought = run_parts(arms, effort_.arm_rounds);
+      const std::vector<accept::ArmRound> rounds = arm_rounds({arms.schedules, brought.traces});
+      measured_.soak.insert(measured_.soak.end(), rounds.begin(), rounds.end());
+      longest_s = std::max(longest_s, clock_.spent_s() - began_s);
+      console().progress(
+          fmt::format("soak: {} rounds, {} left", measured_.soak.size(), format_duration(clock_.left_s())));
+    }
+    console().clear_progress();
+  }
+
+  const config::Acceptance& wanted_;
+  const Cell& cell_;
+  const AcceptanceEffort effort_;
+  const bool full_;
+  Job* const job_;
+  StageClock clock_;
+  AcceptanceMeasurements measured_;
+  std::optional<Trial> trial_;
+};
 
 }  // namespace
 
@@ -82,24 +206,23 @@ int accept_command(const AcceptArguments& arguments, Job* job) {
     throw ConfigError("accept measures a machine; device.backend = \"virtual\" is none. Use \"cpu\" or \"cuda\".");
   }
   const Cell cell = open_cell(config, local_ranks(job));
-  const AcceptanceEffort effort = effort_of(wanted, arguments.full);
+  Acceptance acceptance(wanted, cell, arguments, job);
   const ResultFolder folder("accept-" + config::profile_name(path), arguments.out,
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
-  AcceptanceMeasurements measured = measured_by_all(cell, effort, job);
-  console().info(fmt::format("training steps of {}", wanted.run));
-  const Trial trial = whole_trial(config, job);
-  measured.arrivals = accept::arrivals_of({cell.setup.schedules, trial.measurement.traces});
-  measure_parts(cell, effort, job, measured);
+  acceptance.measure();
   if (job != nullptr) job->watch().doing("judging and writing results");
 
-  const AcceptanceReport report = judge_acceptance(wanted, measured, &trial);
+  const AcceptanceMeasurements& measured = acceptance.measured();
+  const Trial* const trial = acceptance.trial();
+  const AcceptanceReport report = judge_acceptance(wanted, measured, trial);
   console().print(acceptance_table(report));
-  World world = trial.world;
+  World world = trial != nullptr ? trial->world : current_world(config, job == nullptr ? nullptr : &job->session(), {});
   world.command_line = arguments.command_line;
   write_file(folder.path() / "result.json", json_text(acceptance_json(report, measured, world)));
   write_file(folder.path() / "junit.xml", acceptance_junit(report));
   write_file(folder.path() / "summary.md", acceptance_markdown(report));
   write_file(folder.path() / "metrics.prom", acceptance_metrics(report));
+  if (trial != nullptr) write_worst_step(folder.path() / "worst_step.json", cell.setup, *trial);
   console().info(fmt::format("written to {}", folder.path().string()));
   return report.exit_code();
 }
@@ -119,7 +242,7 @@ void serve_acceptance(Job& job, const JsonPart& order) {
   effort.device_rounds = static_cast<int>(order.at("device_rounds").whole(1, kMost));
   effort.iterations = static_cast<int>(order.at("iterations").whole(1, kMost));
   effort.pair_bytes = order.at("pair_bytes").whole(4, kMost);
-  measure_acceptance(cell.setup, effort, &job.session(), [](const std::string&) {});
+  measure_acceptance(cell.setup, effort, &job.session(), nullptr);
 }
 
 }  // namespace fsdpbench::app

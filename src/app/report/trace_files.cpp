@@ -171,6 +171,33 @@ void write_trace_files(const std::filesystem::path& folder, const engine::Setup&
   files.finish();
 }
 
+void write_worst_step(const std::filesystem::path& path, const engine::Setup& setup, const Trial& trial) {
+  const metrics::RunView run(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
+  if (run.steps().empty()) return;
+  const auto worst = std::ranges::max_element(run.steps(), {}, &metrics::StepRecords::slowest_ns) - run.steps().begin();
+  const metrics::StepRecords& step = run.steps()[static_cast<std::size_t>(worst)];
+  std::vector<trace::RankTrace> traces;
+  for (int place = 0; place < step.ranks(); ++place) {
+    const trace::RankTrace& whole = trial.measurement.traces[static_cast<std::size_t>(place)];
+    const trace::StepWindow& window = step.window(place);
+    trace::RankTrace& alone = traces.emplace_back();
+    alone.rank = whole.rank;
+    alone.activity_names = whole.activity_names;
+    alone.steps = {window};
+    alone.records.assign(step.of(place).begin(), step.of(place).end());
+    std::ranges::copy_if(whole.activities, std::back_inserter(alone.activities),
+                         [&](const Activity& activity) { return activity.step == step.number(); });
+    std::ranges::copy_if(whole.memory, std::back_inserter(alone.memory), [&](const trace::MemorySample& sample) {
+      return sample.time_ns >= window.begin_ns && sample.time_ns <= std::max(window.end_ns, window.issued_ns);
+    });
+  }
+  const TraceLabels labels(setup);
+  const TraceExplanation explanation(setup, trial);
+  trace::write_merged_trace(
+      path.string(), traces, time_base(setup, traces), std::cref(labels), shown_ranks(trial, setup.config.trace.ranks),
+      [&](std::size_t rank, std::size_t) { return explanation(rank, static_cast<std::size_t>(worst)); });
+}
+
 TraceBytes predict_trace_bytes(const engine::Setup& setup) {
   const TraceLabels labels(setup);
   const trace::LabelOf label = std::cref(labels);

@@ -18,6 +18,10 @@ std::vector<int> shown_ranks(const Trial& trial, std::int64_t most);
 /// of every rank. Throws OutputError.
 void write_trace_files(const std::filesystem::path& folder, const engine::Setup& setup, const Trial& trial);
 
+/// The slowest measured step of a trial alone, of the shown ranks, as trace.json has it, in `path`. Does nothing if no
+/// step was measured. Throws OutputError.
+void write_worst_step(const std::filesystem::path& path, const engine::Setup& setup, const Trial& trial);
+
 /// How many ranks a run of `setup` records: all that train, but of a large simulation engine::ranks_recorded().
 int recorded_ranks(const engine::Setup& setup);
 
