@@ -1,8 +1,10 @@
 // What tracing costs: a record (should be at most 40 ns), a step with it and without it, taken in turns (at most 1 %);
-// and how fast the files are written (at least 200 MB/s of JSON), ten million records in bounded memory included. A
-// busy machine slows all alike: MB/s_of_cpu counts the writer's own time, and plain_write is the share of the time that
-// as many bytes take without being made, in the same run.
+// how fast the files are written (at least 200 MB/s of JSON), ten million records in bounded memory included, and how
+// fast they are read (at least 300 MB/s). A busy machine slows all alike: MB/s_of_cpu counts the thread's own time,
+// plain_write is the share of the time that as many bytes take without being made, and over_simdjson how much faster
+// reading is than simdjson's document model, in the same run.
 #include <benchmark/benchmark.h>
+#include <simdjson.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 
 #include "backend/cpu/backend.h"
 #include "base/clock.h"
+#include "foreign/kineto_reader.h"
 #include "trace/merged_writer.h"
 #include "trace/nvtx_range.h"
 #include "trace/rank_writer.h"
@@ -211,18 +214,45 @@ BENCHMARK(write_rank_file_gz)->Unit(benchmark::kMillisecond)->MinTime(2)->UseMan
 BENCHMARK(write_merged_file)->Unit(benchmark::kMillisecond)->MinTime(2)->UseManualTime();
 BENCHMARK(write_ten_million_records_gz)->Unit(benchmark::kSecond)->Iterations(1)->UseManualTime();
 
-void validate_file(benchmark::State& state) {
+constexpr std::int32_t kReadSteps = 100;
+
+/// How much longer reading takes than parsing the same text with simdjson's document model, in turns: a ratio that a
+/// busy machine leaves alone. `write`: makes the file; `read`: reads it.
+template <typename Write, typename Read>
+void read_file(benchmark::State& state, const Write& write, const Read& read) {
   const TemporaryFile file(".json");
   SyntheticStep step;
-  merged_file(file.path(), step, 100);
+  write(file.path(), step, kReadSteps);
+  const simdjson::padded_string text = simdjson::padded_string::load(file.path());
+  simdjson::dom::parser parser;
+  double read_seconds = 0, parse_seconds = 0, bytes = 0;
   for (auto _ : state) {
-    if (!trace::validate_file(file.path()).ok()) state.SkipWithError("findings");
+    double begin = cpu_seconds();
+    if (!read(file.path())) state.SkipWithError("the file is not read as it was written");
+    read_seconds += cpu_seconds() - begin;
+    begin = cpu_seconds();
+    benchmark::DoNotOptimize(parser.parse(text).error());
+    parse_seconds += cpu_seconds() - begin;
+    bytes += static_cast<double>(text.size());
   }
-  state.counters["MB/s"] = benchmark::Counter(
-      static_cast<double>(std::filesystem::file_size(file.path())) * 1e-6 * static_cast<double>(state.iterations()),
-      benchmark::Counter::kIsRate);
+  state.counters["MB/s_of_cpu"] = bytes * 1e-6 / read_seconds;
+  state.counters["simdjson_MB/s_of_cpu"] = bytes * 1e-6 / parse_seconds;
+  state.counters["over_simdjson"] = parse_seconds / read_seconds;
+  state.counters["peak_rss_MB"] = peak_megabytes();
+}
+
+/// What `trace check` does.
+void validate_file(benchmark::State& state) {
+  read_file(state, merged_file, [](const std::string& path) { return trace::validate_file(path).ok(); });
+}
+/// What `trace explain` begins with.
+void read_kineto_file(benchmark::State& state) {
+  read_file(state, rank_file, [](const std::string& path) {
+    return foreign::read_job({path}).ranks.at(0).device.size() == kReadSteps * kOps;
+  });
 }
 BENCHMARK(validate_file)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(read_kineto_file)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 void step_with_recording_over_without(benchmark::State& state) {
   config::RunConfig c;

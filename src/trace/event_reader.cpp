@@ -25,38 +25,55 @@ constexpr int kMostDepth = 1000;                     // of brackets in brackets
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Whether a text is a number by JSON's grammar.
-bool is_number(std::string_view text) {
-  std::size_t i = 0;
-  const auto digits = [&] {
-    const std::size_t from = i;
-    while (i < text.size() && is_digit(text[i])) ++i;
-    return i > from;
-  };
-  if (i < text.size() && text[i] == '-') ++i;
-  const bool leading_zero = i < text.size() && text[i] == '0';
-  const std::size_t whole = i;
-  if (!digits() || (leading_zero && i > whole + 1)) return false;
-  if (i < text.size() && text[i] == '.' && (++i, !digits())) return false;
-  if (i < text.size() && (text[i] == 'e' || text[i] == 'E')) {
-    ++i;
-    if (i < text.size() && (text[i] == '+' || text[i] == '-')) ++i;
-    if (!digits()) return false;
+/// A number by JSON's grammar, in one pass: nothing of another text. Integers that do not fit are saturated if they are
+/// positive, and otherwise numbers that are none.
+std::optional<Value> number_of(std::string_view text) {
+  Value value{Value::Type::integer, 0, text};
+  const char* p = text.data();
+  const char* const end = p + text.size();
+  const bool negative = p < end && *p == '-';
+  if (negative) ++p;
+  const char* const first = p;
+  std::uint64_t whole = 0;
+  constexpr std::ptrdiff_t kSafeDigits = 19;  // of which all numbers fit
+  for (; p < end && is_digit(*p); ++p) whole = whole * 10 + static_cast<std::uint64_t>(*p - '0');
+  const std::ptrdiff_t digits = p - first;
+  if (digits == 0 || (*first == '0' && digits > 1)) return std::nullopt;
+  if (p < end && *p == '.') {
+    value.type = Value::Type::number;
+    const char* const decimals = ++p;
+    while (p < end && is_digit(*p)) ++p;
+    if (p == decimals) return std::nullopt;
   }
-  return i == text.size();
-}
-
-Value number_of(std::string_view text) {
-  Value value{Value::Type::number, 0, text};
-  if (text.find_first_of(".eE") != std::string_view::npos) return value;
-  const char* const end = text.data() + text.size();
-  if (std::from_chars(text.data(), end, value.integer).ec == std::errc{}) {
-    value.type = Value::Type::integer;
-  } else if (std::uint64_t large = 0; std::from_chars(text.data(), end, large).ec == std::errc{}) {
-    value.type = Value::Type::integer;
-    value.integer = std::numeric_limits<std::int64_t>::max();
+  if (p < end && (*p == 'e' || *p == 'E')) {
+    value.type = Value::Type::number;
+    if (++p < end && (*p == '+' || *p == '-')) ++p;
+    const char* const exponent = p;
+    while (p < end && is_digit(*p)) ++p;
+    if (p == exponent) return std::nullopt;
+  }
+  if (p != end) return std::nullopt;
+  if (value.type == Value::Type::number) return value;
+  constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (digits < kSafeDigits || (digits == kSafeDigits && whole <= kMost)) {
+    value.integer = negative ? -static_cast<std::int64_t>(whole) : static_cast<std::int64_t>(whole);
+  } else if (std::uint64_t large = 0; std::from_chars(text.data(), end, value.integer).ec != std::errc{}) {
+    if (std::from_chars(text.data(), end, large).ec == std::errc{}) {
+      value.integer = std::numeric_limits<std::int64_t>::max();
+    } else {
+      value.type = Value::Type::number;
+      value.integer = 0;
+    }
   }
   return value;
+}
+
+/// Of a key, one bit: keys whose bits differ are different.
+constexpr std::uint64_t bit_of(std::string_view key) {
+  if (key.empty()) return 1;
+  const unsigned mixed = static_cast<unsigned>(key.size()) * 7 + static_cast<unsigned char>(key.front()) * 3 +
+                         static_cast<unsigned char>(key.back());
+  return std::uint64_t{1} << mixed % 64;
 }
 
 /// Reads a document as its window moves over it: everything deeper than an event's args is only checked.
@@ -264,16 +281,17 @@ class EventsReader {
     event_.index = facts_.events;
     event_.members.clear();
     event_.args.clear();
+    std::uint64_t seen = 0, seen_args = 0;
     for (auto member : value.get_object()) {
       const std::string_view key = member.unescaped_key();
       ondemand::value inner = member.value();
       if (key != field::kArgs.name || inner.type() != ondemand::json_type::object) {
-        keep(event_.members, key, read(inner, 3));
+        keep(event_.members, seen, key, read(inner, 3));
         continue;
       }
       for (auto arg : inner.get_object()) {
         const std::string_view name = arg.unescaped_key();
-        keep(event_.args, name, read(arg.value(), 4));
+        keep(event_.args, seen_args, name, read(arg.value(), 4));
       }
     }
     event_function_(event_);
@@ -308,19 +326,22 @@ class EventsReader {
     while (token.ends_with(' ') || token.ends_with('\n') || token.ends_with('\r') || token.ends_with('\t')) {
       token.remove_suffix(1);
     }
-    if (is_number(token)) return number_of(token);
+    if (const auto number = number_of(token)) return *number;
     if (token == "true" || token == "false") return {Value::Type::boolean, 0, {}};
     if (token != "null") throw simdjson::simdjson_error(simdjson::TAPE_ERROR);
     return {};
   }
 
-  void keep(Members& members, std::string_view key, Value value) {
+  /// `seen`: bits of the keys before.
+  void keep(Members& members, std::uint64_t& seen, std::string_view key, Value value) {
     key = key.substr(0, kMostText);
-    if (find(members, key) != nullptr) {
+    const std::uint64_t bit = bit_of(key);
+    if ((seen & bit) != 0 && find(members, key) != nullptr) {
       findings_.add(Rule::structure, event_.index, fmt::format("The key \"{}\" stands twice in one object.", key));
-    } else if (members.size() < kMostMembers) {
-      members.emplace_back(key, value);
+      return;
     }
+    seen |= bit;
+    if (members.size() < kMostMembers) members.emplace_back(key, value);
   }
 
   /// The text at the window's beginning is no JSON behind `before`, which stands for what was read. Always false.

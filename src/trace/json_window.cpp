@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -30,6 +31,93 @@ const char* end_of_text(const char* p, const char* end) {
     if (*p == '\\') ++p;
   }
   return nullptr;
+}
+
+constexpr std::size_t kBlock = 64;
+
+/// Bit i: byte i of the eight is `byte`.
+constexpr std::uint64_t equal_bytes(std::uint64_t eight, unsigned char byte) {
+  constexpr std::uint64_t kOnes = 0x0101010101010101, kLow = 0x7f7f7f7f7f7f7f7f;
+  const std::uint64_t differ = eight ^ (kOnes * byte);
+  const std::uint64_t zeros = ~(((differ & kLow) + kLow) | differ | kLow);  // the high bit of bytes that are 0
+  return (zeros >> 7U) * 0x0102040810204080U >> 56U;
+}
+
+/// Bit i: bits 0 to i have an odd sum.
+constexpr std::uint64_t odd_before(std::uint64_t bits) {
+  for (unsigned shift = 1; shift < 64; shift *= 2) bits ^= bits << shift;
+  return bits;
+}
+
+/// Finds where brackets close, 64 bytes at a time.
+class Nesting {
+ public:
+  /// From an opening bracket to behind the one that closes it; null if that is not before `end`.
+  const char* behind(const char* p, const char* end) {
+    if constexpr (std::endian::native == std::endian::little) {
+      for (; end - p >= static_cast<std::ptrdiff_t>(kBlock); p += kBlock) {
+        if (const char* const found = block(p)) return found;
+      }
+    }
+    return bytes(p, end);
+  }
+
+ private:
+  const char* block(const char* p) {
+    std::uint64_t quotes = 0, brackets = 0, backslashes = 0;
+    for (unsigned i = 0; i < kBlock / 8; ++i) {
+      std::uint64_t eight = 0;
+      std::memcpy(&eight, p + 8 * i, sizeof eight);
+      quotes |= equal_bytes(eight, '"') << 8 * i;
+      backslashes |= equal_bytes(eight, '\\') << 8 * i;
+      // All four brackets, and "Y", "_", "y" and DEL, which only texts should have.
+      brackets |= equal_bytes(eight | 0x2626262626262626U, 0x7f) << 8 * i;
+    }
+    if (backslashes != 0 || escaped_) return bytes(p, p + kBlock);
+    const std::uint64_t in_text = odd_before(quotes) ^ (in_text_ ? ~std::uint64_t{0} : 0);
+    in_text_ = in_text >> 63U != 0;
+    for (std::uint64_t left = brackets & ~in_text; left != 0; left &= left - 1) {
+      const char* const at = p + std::countr_zero(left);
+      if (bracket(*at)) return at + 1;
+    }
+    return nullptr;
+  }
+
+  const char* bytes(const char* p, const char* end) {
+    for (; p < end; ++p) {
+      if (in_text_) {
+        in_text_ = escaped_ || *p != '"';
+        escaped_ = !escaped_ && *p == '\\';
+      } else if (*p == '"') {
+        in_text_ = true;
+      } else if (bracket(*p)) {
+        return p + 1;
+      }
+    }
+    return nullptr;
+  }
+
+  /// Whether it closes the first one.
+  bool bracket(char c) {
+    const Byte byte = kKinds[static_cast<unsigned char>(c)];
+    depth_ += byte == Byte::open ? 1 : byte == Byte::close ? -1 : 0;
+    return byte == Byte::close && depth_ == 0;
+  }
+
+  std::int64_t depth_ = 0;
+  bool in_text_ = false, escaped_ = false;
+};
+
+/// Line breaks in a text, whole blocks of it at a time.
+std::uint64_t line_breaks(std::string_view text) {
+  std::uint64_t count = 0;
+  while (text.size() >= kBlock) {
+    unsigned char here = 0;
+    for (std::size_t i = 0; i < kBlock; ++i) here = static_cast<unsigned char>(here + (text[i] == '\n' ? 1 : 0));
+    count += here;
+    text.remove_prefix(kBlock);
+  }
+  return count + static_cast<std::uint64_t>(std::ranges::count(text, '\n'));
 }
 
 }  // namespace
@@ -76,7 +164,7 @@ char JsonWindow::next() {
 void JsonWindow::drop(std::size_t bytes) {
   const std::string_view gone = text().substr(0, bytes);
   position_ += gone.size();
-  const auto breaks = static_cast<std::uint64_t>(std::ranges::count(gone, '\n'));
+  const std::uint64_t breaks = line_breaks(gone);
   lines_ += breaks;
   column_ = breaks == 0 ? column_ + gone.size() : gone.size() - 1 - gone.rfind('\n');
   begin_ += gone.size();
@@ -96,7 +184,6 @@ std::size_t JsonWindow::whole_text() {
 
 std::size_t JsonWindow::scan(bool list) {
   std::size_t at = 0, whole = 0, closed = 0;
-  int depth = 0;
   do {
     const char* const begin = data_.data() + begin_;
     const char* const end = data_.data() + end_;
@@ -107,19 +194,16 @@ std::size_t JsonWindow::scan(bool list) {
         ++p;
         continue;
       }
-      if (byte == Byte::quote) {
-        const char* const behind = end_of_text(p + 1, end);
-        if (behind == nullptr) break;  // read more, and look at this text again
+      if (byte == Byte::quote || byte == Byte::open) {
+        const char* const behind = byte == Byte::quote ? end_of_text(p + 1, end) : Nesting().behind(p, end);
+        if (behind == nullptr) break;  // read more, and look at this value again
         p = behind;
+        if (byte == Byte::open) closed = static_cast<std::size_t>(p - begin);
         continue;
       }
-      if (depth == 0 && byte != Byte::open) {
-        whole = static_cast<std::size_t>(p - begin);
-        if (!list || byte == Byte::close) return whole;
-      }
-      depth += byte == Byte::open ? 1 : byte == Byte::close ? -1 : 0;
+      whole = static_cast<std::size_t>(p - begin);
+      if (!list || byte == Byte::close) return whole;
       ++p;
-      if (depth == 0 && byte == Byte::close) closed = static_cast<std::size_t>(p - begin);
     }
     at = static_cast<std::size_t>(p - begin);
   } while (whole == 0 && more());

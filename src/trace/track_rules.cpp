@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -15,7 +16,7 @@ namespace {
 constexpr std::string_view kPhases = "XBEiICMstfbneNODPSTpFRcv()";  // of the Trace Event Format
 constexpr std::int64_t kMostId = std::numeric_limits<std::uint32_t>::max();
 
-/// What makes an arrow or an async slice the same: category, name and id.
+/// What makes an async slice the same: category, name and id.
 std::string identity(const ParsedEvent& event) {
   const Value* id = event.member(field::kId.name);
   return fmt::format("{}\n{}\n{}", event.text(field::kCat.name), event.text(field::kName.name),
@@ -108,6 +109,32 @@ void TrackRules::begin_or_end(const ParsedEvent& event, char ph, std::int64_t ti
   }
 }
 
+TrackRules::FlowKey TrackRules::flow_key(const ParsedEvent& event, const Value& id) {
+  constexpr std::size_t kMostKinds = 8;  // files have one or two
+  const std::string_view category = event.text(field::kCat.name), name = event.text(field::kName.name);
+  const auto number_of = [&](std::string text) {
+    return flow_texts_.try_emplace(std::move(text), static_cast<std::int64_t>(flow_texts_.size())).first->second;
+  };
+  FlowKey key;
+  const auto known = std::ranges::find_if(
+      flow_kinds_, [&](const auto& kind) { return kind.first == category && kind.second == name; });
+  key.kind = known - flow_kinds_.begin();
+  if (known == flow_kinds_.end()) {
+    if (flow_kinds_.size() < kMostKinds) {
+      flow_kinds_.emplace_back(category, name);
+    } else {
+      key.kind = kMostKinds + number_of(fmt::format("{}\n{}", category, name));
+    }
+  }
+  // A number or the same number as a text; of others, and of those that do not fit, the text itself.
+  const char* const end = id.text.data() + id.text.size();
+  const auto [stopped, error] = std::from_chars(id.text.data(), end, key.id);
+  const bool plain =
+      error == std::errc{} && stopped == end && key.id >= 0 && (id.text.size() == 1 || id.text[0] != '0');
+  if (!plain) key.id = -1 - number_of(std::string(id.text));
+  return key;
+}
+
 void TrackRules::flow(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track) {
   const Value* id = event.member(field::kId.name);
   if (id == nullptr || (!id->is_integer() && !id->is_text())) {
@@ -115,7 +142,7 @@ void TrackRules::flow(const ParsedEvent& event, char ph, std::int64_t time_ns, T
     return;
   }
   track.flows.push_back({time_ns, event.index, ph, event.text(field::kBp.name) == "e"});
-  Flow& flow = flows_[identity(event)];
+  Flow& flow = flows_[flow_key(event, *id)];
   if (ph == 's') {
     if (flow.start >= 0) {
       findings_.add(Rule::flow_id, event.index,

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "trace/findings.h"
 #include "trace/event_reader.h"
+#include "trace/findings.h"
 
 namespace fsdpbench::trace {
 
@@ -42,9 +42,20 @@ class TrackRules {
     std::int64_t first_end_ns = 0;
   };
   using TrackKey = std::pair<std::int64_t, std::int64_t>;
+  /// What makes an arrow the same: category and name, as a number, and id.
+  struct FlowKey {
+    std::int64_t kind = 0, id = 0;
+    bool operator==(const FlowKey&) const = default;
+  };
+  struct FlowKeyHash {
+    std::size_t operator()(const FlowKey& key) const {
+      return static_cast<std::size_t>(key.id) * 8 + static_cast<std::size_t>(key.kind);
+    }
+  };
 
   std::optional<TrackKey> track_of(const ParsedEvent& event, bool needs_tid);
   void begin_or_end(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track);
+  FlowKey flow_key(const ParsedEvent& event, const Value& id);
   void flow(const ParsedEvent& event, char ph, std::int64_t time_ns, TrackSlices& track);
   void counter(const ParsedEvent& event, std::int64_t time_ns, std::int64_t pid);
   void async(const ParsedEvent& event, char ph);
@@ -56,8 +67,10 @@ class TrackRules {
   Findings& findings_;
   std::map<TrackKey, TrackSlices> tracks_;
   std::unordered_map<std::string, std::pair<std::int64_t, std::int64_t>> counters_;  // last time, its event
-  std::unordered_map<std::string, Flow> flows_;
-  std::unordered_map<std::string, std::pair<std::int64_t, std::int64_t>> async_;     // open ones, last event
+  std::unordered_map<FlowKey, Flow, FlowKeyHash> flows_;
+  std::vector<std::pair<std::string, std::string>> flow_kinds_;  // category and name: the first of them
+  std::unordered_map<std::string, std::int64_t> flow_texts_;     // what else of keys is no number, under one
+  std::unordered_map<std::string, std::pair<std::int64_t, std::int64_t>> async_;  // open ones, last event
 };
 
 }  // namespace fsdpbench::trace

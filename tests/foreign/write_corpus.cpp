@@ -19,8 +19,10 @@ int main(int count, char** arguments) {
   }
   for (const foreign::corpus::CaseSpec& spec : foreign::corpus::all_cases()) {
     if (given.size() > 1 && std::find(given.begin() + 1, given.end(), spec.name) == given.end()) continue;
+    std::string name = spec.name;
+    std::ranges::replace(name, ' ', '-');
     const foreign::corpus::Case made = foreign::corpus::make_case(spec);
-    const std::filesystem::path folder = std::filesystem::path(given[0]) / spec.name;
+    const std::filesystem::path folder = std::filesystem::path(given[0]) / name;
     std::filesystem::create_directories(folder);
     std::ofstream truth(folder / "truth.txt");
     truth << spec.system << "\n";

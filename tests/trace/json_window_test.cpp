@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <random>
 #include <sstream>
+#include <string>
+#include <string_view>
 
 namespace fsdpbench::trace {
 namespace {
@@ -48,6 +52,53 @@ TEST(JsonWindow, OfAnyLength) {
             list + std::string(2 * JsonWindow::kPiece, '\n') + "|");
   EXPECT_EQ(values_of("[" + std::string(JsonWindow::kMostValue + 2 * JsonWindow::kPiece, '[')), "too long");
   EXPECT_EQ(values_of("\"" + std::string(JsonWindow::kMostValue + 2 * JsonWindow::kPiece, 'x')), "too long");
+}
+
+/// A JSON value with brackets, quotes and backslashes where they mislead, and so many bytes that they lie anywhere in
+/// the blocks in which the window looks.
+std::string drawn_value(std::mt19937& random, int depth) {
+  const auto pick = [&](std::size_t below) { return random() % below; };
+  const auto text = [&] {
+    static const std::string_view kParts[] = {"a",     "{",         "}", "[", "]", ",", R"(\")",
+                                              R"(\\)", R"(\u005d)", "_", "y", "Y", " "};
+    std::string drawn = "\"";
+    for (std::size_t i = pick(40); i > 0; --i) drawn += kParts[pick(std::size(kParts))];
+    return drawn + "\"";
+  };
+  if (depth == 0 || pick(3) == 0) return pick(4) == 0 ? "-12.5e3" : text();
+  const bool object = pick(2) == 0;
+  std::string drawn(1, object ? '{' : '[');
+  for (std::size_t i = pick(5); i > 0; --i) {
+    if (object) drawn += text() + std::string(pick(3), ' ') + ":";
+    drawn += drawn_value(random, depth - 1) + (i > 1 ? "," : "") + std::string(pick(2), '\n');
+  }
+  return drawn + (object ? "}" : "]");
+}
+
+TEST(JsonWindow, FindsTheEndOfEveryDrawnValue) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 2000; ++i) {
+    const std::string value = "[" + drawn_value(random, 4) + "]";
+    std::istringstream in(value + ",0]");
+    JsonWindow window(*in.rdbuf());
+    ASSERT_EQ(window.next(), '[');
+    ASSERT_EQ(window.whole_value(), value.size()) << value;
+    if (value.size() < 3) continue;
+    std::istringstream cut(value.substr(0, value.size() - 1));
+    JsonWindow shorter(*cut.rdbuf());
+    ASSERT_EQ(shorter.next(), '[');
+    ASSERT_EQ(shorter.whole_value(), 0U) << value;
+  }
+}
+
+TEST(JsonWindow, CountsLinesAndColumnsOverWholeBlocks) {
+  std::string text;
+  for (std::size_t i = 0; i < 300; ++i) text += std::string(i % 70, ' ') + "\n";
+  std::istringstream in(text + "   7");
+  JsonWindow window(*in.rdbuf());
+  EXPECT_EQ(window.next(), '7');
+  EXPECT_EQ(window.lines(), 300U);
+  EXPECT_EQ(window.column(), 3U);
 }
 
 TEST(JsonWindow, KnowsWhereItIs) {

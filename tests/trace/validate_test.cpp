@@ -329,5 +329,32 @@ TEST(ParsedEvent, MicrosecondsKeepTheirNanoseconds) {
   EXPECT_EQ(of(""), std::nullopt);
 }
 
+/// A beginning and an end of an arrow whose ids are written so.
+std::string arrow(const std::string& category, const std::string& from, const std::string& to) {
+  const auto end = [&](const char* ph, const std::string& id) {
+    return std::string(R"({"ph":")") + ph + R"(","cat":")" + category +
+           R"(","name":"a","pid":1,"tid":1,"ts":1,"bp":"e","id":)" + id + "}";
+  };
+  return end("s", from) + "," + end("f", to);
+}
+
+TEST(Validate, ArrowsAreTheSameByCategoryNameAndIdHoweverItIsWritten) {
+  const auto found = [](const std::string& events) {
+    return findings_text(
+        validate_text(R"([{"ph":"X","name":"x","cat":"c","pid":1,"tid":1,"ts":0,"dur":9},)" + events + "]"));
+  };
+  EXPECT_EQ(found(arrow("a", "7", "\"7\"")), "");
+  EXPECT_EQ(found(arrow("a", "\"0x1f\"", "\"0x1f\"")), "");
+  EXPECT_EQ(found(arrow("a", "7", "7") + "," + arrow("b", "7", "7")), "");
+  EXPECT_NE(found(arrow("a", "7", "8")), "");
+  EXPECT_NE(found(arrow("a", "\"7\"", "\"07\"")), "");
+  EXPECT_NE(found(arrow("a", "99999999999999999999", "99999999999999999998")), "");
+  EXPECT_NE(found(arrow("a", "7", "7") + "," + arrow("a", "7", "7")), "");
+  std::string many = arrow("k0", "1", "1");
+  for (int i = 1; i < 30; ++i) many += "," + arrow("k" + std::to_string(i), "1", "1");
+  EXPECT_EQ(found(many), "");
+  EXPECT_NE(found(many + "," + arrow("k25", "1", "1")), "");
+}
+
 }  // namespace
 }  // namespace fsdpbench::trace
