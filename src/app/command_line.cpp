@@ -1,4 +1,4 @@
-// The only file that includes CLI11: it takes eight seconds to compile.
+// Includes CLI11, which takes eight seconds to compile, as command_complaints.cpp does; no other file may.
 #include "app/command_line.h"
 
 #include <fmt/format.h>
@@ -9,85 +9,14 @@
 #include <optional>
 
 #include "app/collectives/collectives_options.h"
+#include "app/command_complaints.h"
 #include "app/help_texts.h"
 #include "app/machine/build_info.h"
 #include "base/error.h"
 #include "config/fields.h"
-#include "config/find_file.h"
 
 namespace fsdpbench::app {
 namespace {
-
-/// `fsdpbench quickstart` and `fsdpbench a.toml`: what is meant is plain.
-bool is_profile(std::string_view name) {
-  try {
-    config::find_profile(std::string(name));
-    return true;
-  } catch (const ConfigError&) {
-    return false;
-  }
-}
-
-/// CLI11 would only say that a subcommand is missing. `path` is what leads to `app`: "" or " trace".
-void check_command_name(const CLI::App& app, std::string_view name, std::string_view path) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  if (name.starts_with("-") || names.empty() || std::ranges::count(names, name) > 0) return;
-  const std::string meant =
-      path.empty() && is_profile(name) ? fmt::format("run {}", name) : config::nearest(name, names);
-  throw ConfigError(fmt::format("There is no command '{0}{1}'; the nearest is '{0}{2}'; see fsdpbench{3} --help.",
-                                path.empty() ? "" : fmt::format("{} ", path.substr(1)), name, meant, path));
-}
-
-/// The first word that names no command where there must be one.
-void check_command_names(const CLI::App& app, int argc, const char* const* argv) {
-  const CLI::App* at = &app;
-  std::string path;
-  for (int i = 1; i < argc; ++i) {
-    check_command_name(*at, argv[i], path);
-    const auto commands = at->get_subcommands({});
-    const auto next = std::ranges::find_if(commands, [&](const CLI::App* c) { return c->get_name() == argv[i]; });
-    if (next == commands.end()) return;
-    at = *next;
-    path += fmt::format(" {}", argv[i]);
-  }
-}
-
-/// What was measured cannot be set or shown otherwise: an option beside --from would do nothing.
-void check_alone(const CLI::App& command, const CLI::Option& alone) {
-  if (alone.count() == 0) return;
-  for (const CLI::Option* other : command.get_options()) {
-    if (other == &alone || other->count() == 0) continue;
-    throw ConfigError(
-        fmt::format("{0} {1} shows a result as it was measured, so {2} has no effect; leave {2} out, or "
-                    "name a profile instead of {1}.",
-                    command.get_name(), alone.get_name(), other->get_name()));
-  }
-}
-
-/// The command that was given, as "run" or "trace check"; null if there is none.
-const CLI::App* chosen_command(const CLI::App& app, std::string* name) {
-  const CLI::App* chosen = nullptr;
-  for (auto commands = app.get_subcommands(); !commands.empty(); commands = chosen->get_subcommands()) {
-    chosen = commands.front();
-    *name += ' ' + chosen->get_name();
-  }
-  return chosen;
-}
-
-/// What `command` cannot take of `words`, those that no option or argument of it took; empty if that is nothing.
-std::string not_taken(const CLI::App& command, const std::string& path, const std::vector<std::string>& words) {
-  const auto option = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with("-"); });
-  if (option == words.end()) {
-    return words.empty() ? "" : fmt::format("{} takes no further argument '{}'", path, words.front());
-  }
-  const std::string name = option->substr(0, option->find('='));
-  std::vector<std::string> known;
-  for (const CLI::Option* other : command.get_options()) {
-    for (const std::string& text : other->get_lnames()) known.push_back("--" + text);
-  }
-  return fmt::format("{} has no option {}; the nearest is {}", path, name, config::nearest(name, known));
-}
 
 /// `--set` may be given many times, each with one value.
 void add_set_option(CLI::App& command, const char* name, std::vector<std::string>& overrides, const char* meaning) {
@@ -294,6 +223,40 @@ void add_accept(CLI::App& accept_app, AcceptArguments& accept) {
   accept_app.footer(kAcceptHelp);
 }
 
+void add_baseline(CLI::App& baseline_app, BaselineArguments& baseline) {
+  baseline_app.require_subcommand(1);
+  const auto in = [&](CLI::App& command) {
+    command.add_option("--in", baseline.in, "Folder of the baselines; default: baselines")->type_name("DIR");
+  };
+  CLI::App* add = baseline_app.add_subcommand("add", "Keep accepted results");
+  add->add_option("RESULT", baseline.names, "Result folders or files of accept, run, sweep, collectives -J")
+      ->required();
+  add->add_option("--anyway", baseline.anyway, "Why to keep a result that was not accepted; is kept, too")
+      ->type_name("REASON");
+  in(*add);
+  CLI::App* list = baseline_app.add_subcommand("list", "A line a baseline");
+  in(*list);
+  CLI::App* show = baseline_app.add_subcommand("show", "Machine, results and figures of a baseline");
+  show->add_option("BASELINE", baseline.names, "A name that list prints, or a file")->required();
+  in(*show);
+  for (CLI::App* command : {&baseline_app, add}) command->footer(kBaselineHelp);
+}
+
+void add_gate(CLI::App& gate_app, GateArguments& gate) {
+  gate_app.add_option("RESULT", gate.results, "Result folder or file; several must be of one machine")->required();
+  gate_app.add_option("-a,--against", gate.against, "A baseline: name, file, or a folder of them; or another result")
+      ->required()
+      ->type_name("BASELINE");
+  gate_app.add_option("--threshold", gate.threshold, "Percent below which nothing is worse; default: 5")
+      ->type_name("PERCENT");
+  gate_app.add_flag("--other-software", gate.other_software, "Compare two kernels, drivers, libraries or builds");
+  gate_app.add_flag("--other-machine", gate.other_machine, "Compare two machines");
+  gate_app.add_option("-o,--out", gate.out, "Folder for gate.json, junit.xml, summary.md; default: none is written")
+      ->type_name("DIR");
+  add_overwrite_flag(gate_app, gate.overwrite);
+  gate_app.footer(kGateHelp);
+}
+
 void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
   sweep_app.add_option("SWEEP", sweep.sweep, "Sweep: a TOML file, or a name in profiles/sweeps")->required();
   add_set_option(sweep_app, "-s,--set", sweep.overrides, "Set one key of all cells; may be repeated");
@@ -355,6 +318,15 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* accept_app = app.add_subcommand("accept", "Say whether this machine is fit for FSDP, and who is to blame");
   add_accept(*accept_app, accept);
   add_quiet_flag(*accept_app, parsed.quiet);
+
+  BaselineArguments baseline;
+  CLI::App* baseline_app = app.add_subcommand("baseline", "Keep accepted results, to hold later ones against");
+  add_baseline(*baseline_app, baseline);
+
+  GateArguments gate;
+  CLI::App* gate_app = app.add_subcommand("gate", "Say what of a result is worse than a baseline; for CI");
+  add_gate(*gate_app, gate);
+  add_quiet_flag(*gate_app, parsed.quiet);
 
   CollectivesArguments collectives;
   CLI::App* collectives_app = app.add_subcommand("collectives", "Measure collectives alone, as nccl-tests do");
@@ -442,55 +414,45 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     }
     throw ConfigError(fmt::format("{}; see fsdpbench{} --help.", message, name));
   }
-  if (run_app->parsed()) {
-    run.command_line.assign(argv, argv + argc);
-    parsed.command = run;
-  } else if (simulate_app->parsed()) {
-    simulate.command_line.assign(argv, argv + argc);
-    simulate.overrides.insert(simulate.overrides.begin(), "device.backend=virtual");
-    if (!cluster.empty()) simulate.overrides.push_back("simulate.cluster=" + cluster);
-    parsed.command = simulate;
-  } else if (compare_app->parsed()) {
-    parsed.command = compare;
-  } else if (sweep_app->parsed()) {
-    parsed.command = sweep;
-  } else if (accept_app->parsed()) {
-    accept.command_line.assign(argv, argv + argc);
-    parsed.command = accept;
-  } else if (collectives_app->parsed()) {
-    settle(collectives);
-    collectives.command_line.assign(argv, argv + argc);
-    parsed.command = collectives;
-  } else if (explain_app->parsed()) {
+  const auto take = [&](const CLI::App* command, const auto& arguments) {
+    if (command->parsed()) parsed.command = arguments;
+  };
+  run.command_line.assign(argv, argv + argc);
+  accept.command_line = collectives.command_line = simulate.command_line = run.command_line;
+  simulate.overrides.insert(simulate.overrides.begin(), "device.backend=virtual");
+  if (!cluster.empty()) simulate.overrides.push_back("simulate.cluster=" + cluster);
+  if (collectives_app->parsed()) settle(collectives);
+  if (explain_app->parsed()) {
     if (explain.profile.empty() && explain.from.empty()) {
       throw ConfigError("explain needs a PROFILE, or --from RESULT; see fsdpbench explain --help.");
     }
     check_alone(*explain_app, *explain_from);
-    parsed.command = explain;
-  } else if (report_app->parsed()) {
-    parsed.command = report;
-  } else if (trace_check_app->parsed()) {
-    parsed.command = trace_check;
-  } else if (calibrate_app->parsed()) {
-    parsed.command = calibrate;
-  } else if (what_if_app->parsed()) {
-    parsed.command = what_if;
-  } else if (export_app->parsed()) {
-    parsed.command = exports;
-  } else if (checkpoint.show->parsed()) {
-    parsed.command = checkpoint_show;
-  } else if (checkpoint.export_->parsed()) {
-    parsed.command = checkpoint_export;
-  } else if (checkpoint.import_->parsed()) {
-    parsed.command = checkpoint_import;
-  } else if (tune_app->parsed()) {
-    if (tune.profile.empty() && tune.from.empty()) {
-      throw ConfigError("tune needs a PROFILE, or --from RESULT; see fsdpbench tune --help.");
-    }
-    parsed.command = tune;
-  } else {
-    parsed.command = doctor;
   }
+  if (tune_app->parsed() && tune.profile.empty() && tune.from.empty()) {
+    throw ConfigError("tune needs a PROFILE, or --from RESULT; see fsdpbench tune --help.");
+  }
+  using Action = BaselineArguments::Action;
+  if (baseline_app->got_subcommand("add")) baseline.action = Action::add;
+  if (baseline_app->got_subcommand("show")) baseline.action = Action::show;
+  take(run_app, run);
+  take(simulate_app, simulate);
+  take(compare_app, compare);
+  take(sweep_app, sweep);
+  take(accept_app, accept);
+  take(baseline_app, baseline);
+  take(gate_app, gate);
+  take(collectives_app, collectives);
+  take(explain_app, explain);
+  take(report_app, report);
+  take(trace_check_app, trace_check);
+  take(calibrate_app, calibrate);
+  take(what_if_app, what_if);
+  take(export_app, exports);
+  take(checkpoint.show, checkpoint_show);
+  take(checkpoint.export_, checkpoint_export);
+  take(checkpoint.import_, checkpoint_import);
+  take(tune_app, tune);
+  take(doctor_app, doctor);
   return parsed;
 }
 

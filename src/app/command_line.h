@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "app/commands/accept.h"
+#include "app/commands/baseline.h"
 #include "app/commands/calibrate.h"
 #include "app/commands/checkpoint.h"
 #include "app/commands/collectives.h"
@@ -11,6 +12,7 @@
 #include "app/commands/doctor.h"
 #include "app/commands/explain.h"
 #include "app/commands/export.h"
+#include "app/commands/gate.h"
 #include "app/commands/report.h"
 #include "app/commands/run.h"
 #include "app/commands/sweep.h"
@@ -29,7 +31,7 @@ struct CommandLine {
   std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
                TraceCheckArguments, CheckpointShowArguments, CheckpointExportArguments, CheckpointImportArguments,
                ReportArguments, WhatIfArguments, CalibrateArguments, ExportArguments, TuneArguments,
-               CollectivesArguments, AcceptArguments>
+               CollectivesArguments, AcceptArguments, BaselineArguments, GateArguments>
       command;
   bool quiet = false;
 };

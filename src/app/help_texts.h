@@ -24,6 +24,8 @@ Examples
   fsdpbench tune llama3-8b-emulated --memory 70GiB
   fsdpbench export llama3-8b-emulated --to pytorch-fsdp2,deepspeed
   fsdpbench accept cpu --set mesh.ranks=6
+  fsdpbench baseline add runs/accepted
+  fsdpbench gate runs/tonight --against baselines
   fsdpbench collectives all_gather reduce_scatter --ranks 4 -b 64K -e 64M -f 4
   fsdpbench trace check runs/*/trace.json
   fsdpbench doctor
@@ -44,9 +46,10 @@ the profile that it was made with. profiles/README.md lists all keys. The keys m
 
 Exit codes
   0 done   1 failure   2 wrong profile, flag or data   3 memory or disk will not suffice   4 cannot write
-  5 a rank failed   6 a measurement contradicts itself   7 slower, with compare --fail-if-slower
+  5 a rank failed   6 a measurement contradicts itself   7 slower: compare --fail-if-slower, gate
   8 training diverged: a loss or a final parameter is NaN or infinite
-  9 a collective gave a wrong result   10 slower than demanded   11 accept could neither pass nor fail it
+  9 a collective gave a wrong result   10 slower than demanded   11 accept or gate could neither pass nor fail it
+  12 gate: not the machine, or not what the baseline measured
   130 stopped by Ctrl-C, SIGTERM or SIGHUP
 )";
 
@@ -183,6 +186,32 @@ Examples
   fsdpbench accept cpu --set mesh.ranks=6 --set emulate.link_gb_per_s=0.1 --set inject.slow_link_rank=2
 Exit codes
   0 pass   9 a collective gave a wrong result   10 fail   11 inconclusive or unrated   others as fsdpbench --help
+)";
+
+inline constexpr const char* kBaselineHelp = R"(
+A baseline is a file of accepted results of one machine that measured the same. Only what passed is taken: an accept
+whose verdict is pass, a run or sweep that is complete and rated. From three results on it is known how much results of
+this machine scatter; a result whose figure is off the others' is left out of that figure, and named.
+Examples
+  fsdpbench baseline add runs/accept-monday
+  fsdpbench baseline add runs/accept-* --in /shared/baselines
+  fsdpbench baseline add runs/odd --anyway "no reference for this fabric yet"
+  fsdpbench baseline list
+  fsdpbench baseline show acceptance-1f2e3d4c
+)";
+
+inline constexpr const char* kGateHelp = R"(
+Every figure of the result is held against the baseline: worse, better, or no more than results of this machine differ
+anyway, with the interval and what it rests on. The machines must be the same by processor, GPUs, memory, ranks, kernel,
+drivers and libraries; differences are listed. The revision of fsdpbench may differ: that is what a CI asks about.
+With --out: gate.json (fsdpbench report draws both sides), junit.xml, summary.md (as a job's summary).
+Examples
+  fsdpbench gate runs/tonight --against baselines
+  fsdpbench gate runs/tonight --against acceptance-1f2e3d4c --out gate
+  fsdpbench gate runs/driver-580 --against runs/driver-570 --other-software --out two-drivers
+  fsdpbench report two-drivers
+Exit codes
+  0 nothing is worse   7 worse   11 inconclusive   12 another machine, or measured otherwise   others as fsdpbench --help
 )";
 
 inline constexpr const char* kSweepHelp = R"(

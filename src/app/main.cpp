@@ -55,6 +55,10 @@ int execute(const CommandLine& line, Job* job) {
           return export_command(command);
         } else if constexpr (std::is_same_v<Command, TuneArguments>) {
           return tune_command(command, job);
+        } else if constexpr (std::is_same_v<Command, BaselineArguments>) {
+          return baseline_command(command);
+        } else if constexpr (std::is_same_v<Command, GateArguments>) {
+          return gate_command(command);
         } else if constexpr (std::is_same_v<Command, WhatIfArguments>) {
           return what_if_command(command);
         } else {

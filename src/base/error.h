@@ -8,18 +8,19 @@ namespace fsdpbench {
 /// Process exit codes; documented in README.md. Values never change meaning.
 enum class ExitCode : int {
   ok = 0,
-  failure = 1,        ///< anything not listed below
-  bad_input = 2,      ///< profile, flag or data file is wrong
-  no_resources = 3,   ///< memory or disk will not suffice
-  cannot_write = 4,   ///< an output could not be written
-  rank_failed = 5,    ///< a rank threw; all ranks were stopped
-  check_failed = 6,   ///< a measurement identity did not hold: the numbers must not be used
-  slower = 7,         ///< `compare --fail-if-slower` found B slower; not an error of the program
-  diverged = 8,       ///< a loss or a final parameter is NaN or infinite
-  wrong_data = 9,     ///< a collective's result was not what it should be
-  below_floor = 10,   ///< slower than what was demanded of the machine
-  inconclusive = 11,  ///< `accept` could neither pass nor fail the machine: not measured, too uncertain, or unrated
-  interrupted = 130,  ///< Ctrl-C, SIGTERM or SIGHUP; partial results were kept and marked
+  failure = 1,         ///< anything not listed below
+  bad_input = 2,       ///< profile, flag or data file is wrong
+  no_resources = 3,    ///< memory or disk will not suffice
+  cannot_write = 4,    ///< an output could not be written
+  rank_failed = 5,     ///< a rank threw; all ranks were stopped
+  check_failed = 6,    ///< a measurement identity did not hold: the numbers must not be used
+  slower = 7,          ///< `compare --fail-if-slower` or `gate` found something slower; not an error of the program
+  diverged = 8,        ///< a loss or a final parameter is NaN or infinite
+  wrong_data = 9,      ///< a collective's result was not what it should be
+  below_floor = 10,    ///< slower than what was demanded of the machine
+  inconclusive = 11,   ///< `accept` or `gate` could neither pass nor fail: not measured, too uncertain, or unrated
+  other_machine = 12,  ///< `gate`: the result is not of the machine, or not of what the baseline was measured on
+  interrupted = 130,   ///< Ctrl-C, SIGTERM or SIGHUP; partial results were kept and marked
 };
 
 /// Base of every error that fsdpbench reports to its user. The message is a complete sentence that names

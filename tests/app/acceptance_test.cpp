@@ -319,8 +319,8 @@ TEST(AcceptanceFilesTest, EveryVerdictHasItsPlaceInJunit) {
   const std::string text = acceptance_junit(report);
   EXPECT_THAT(text, HasSubstr(R"(tests="4" failures="1" errors="1" skipped="1")"));
   EXPECT_THAT(text, HasSubstr(R"(name="&lt;a &amp; &quot;b&quot;&gt;")"));
-  EXPECT_THAT(text, HasSubstr("<failure message="));
-  EXPECT_THAT(text, HasSubstr("<error message="));
+  EXPECT_THAT(text, HasSubstr("<failure type=\"floor\" message="));
+  EXPECT_THAT(text, HasSubstr("<error type=\"floor\" message="));
   EXPECT_THAT(text, HasSubstr("<skipped message="));
   EXPECT_THAT(text, Not(HasSubstr("\x01")));
 }

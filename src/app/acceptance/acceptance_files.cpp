@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "app/acceptance/judgement_files.h"
+#include "app/collectives/collectives_json.h"
 #include "app/console/table.h"
 #include "base/clean_text.h"
 
@@ -33,36 +35,11 @@ std::string finding_line(const Finding& f) {
   return fmt::format("{}{}; check {}", f.accuses() ? "" : "for a while: ", f.evidence, f.check);
 }
 
-/// Text between tags and in attributes; what XML 1.0 does not allow is left out.
-std::string xml(std::string_view text) {
-  std::string out;
-  for (const char c : clean_text(text, kMostOfAMessage)) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20) out += c;
-    }
-  }
-  return out;
-}
-
 /// A label's value in Prometheus' text format.
 std::string label(std::string_view text) {
   std::string out;
   for (const char c : clean_text(text, kMostOfAMessage)) {
     if (c == '\\' || c == '"') out += '\\';
-    out += c;
-  }
-  return out;
-}
-
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : clean_text(text, kMostOfAMessage)) {
-    if (c == '|') out += '\\';
     out += c;
   }
   return out;
@@ -110,38 +87,18 @@ std::string acceptance_table(const AcceptanceReport& r) {
 }
 
 std::string acceptance_markdown(const AcceptanceReport& r) {
-  std::string text = fmt::format("# {}\n\n", cell(headline(r)));
-  for (const Finding& f : r.findings) text += fmt::format("- {}\n", cell(finding_line(f)));
+  std::string text = fmt::format("# {}\n\n", markdown_cell(headline(r)));
+  for (const Finding& f : r.findings) text += fmt::format("- {}\n", markdown_cell(finding_line(f)));
   if (!r.findings.empty()) text += '\n';
   text += "| rule | figure | verdict | why |\n|---|---|---|---|\n";
   for (const Judgement& j : r.judgements) {
-    text +=
-        fmt::format("| {} | {} | {} | {} |\n", cell(j.rule), cell(j.figure), to_string(j.verdict), cell(j.sentence));
+    text += fmt::format("| {} | {} | {} | {} |\n", markdown_cell(j.rule), markdown_cell(j.figure), to_string(j.verdict),
+                        markdown_cell(j.sentence));
   }
   return text;
 }
 
-std::string acceptance_junit(const AcceptanceReport& r) {
-  const auto count = [&](Verdict v) { return std::ranges::count(r.judgements, v, &Judgement::verdict); };
-  const std::string counts =
-      fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"", r.judgements.size(),
-                  count(Verdict::fail), count(Verdict::inconclusive), count(Verdict::unrated));
-  std::string text = fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"fsdpbench\" {}>\n  <testsuite name=\"accept\" "
-      "{}>\n",
-      counts.substr(0, counts.find(" skipped")), counts);
-  for (const Judgement& j : r.judgements) {
-    text += fmt::format("    <testcase classname=\"accept.{}\" name=\"{}\">", xml(j.rule), xml(j.figure));
-    switch (j.verdict) {
-      case Verdict::fail: text += fmt::format("<failure message=\"{}\"/>", xml(j.sentence)); break;
-      case Verdict::inconclusive: text += fmt::format("<error message=\"{}\"/>", xml(j.sentence)); break;
-      case Verdict::unrated: text += fmt::format("<skipped message=\"{}\"/>", xml(j.sentence)); break;
-      case Verdict::pass: text += fmt::format("<system-out>{}</system-out>", xml(j.sentence)); break;
-    }
-    text += "</testcase>\n";
-  }
-  return text + "  </testsuite>\n</testsuites>\n";
-}
+std::string acceptance_junit(const AcceptanceReport& r) { return junit_xml({.suite = "accept"}, r.judgements); }
 
 std::string acceptance_metrics(const AcceptanceReport& r) {
   std::string text =
@@ -238,6 +195,17 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
   j["arms"] = {{"rounds", rounds_json(m.arms)}};
   if (!m.soak.empty()) j["arms"]["soak"] = rounds_json(m.soak);
   if (m.predicted.ms) j["arms"]["predicted_ms"] = *m.predicted.ms;
+  if (!m.pairs.empty()) {
+    j["pairs"]["ends"] = r.cluster.one_node() ? "ranks" : "nodes";
+    j["pairs"]["gb_per_s"] = m.pairs;
+  }
+  for (const CollectiveRow& row : m.ladder) {
+    nlohmann::json rung = collective_row_json(row);
+    rung["op"] = to_string(row.message.op);
+    rung["ranks"] = row.message.ranks;
+    rung["figures"] = {ladder_figure(row.message, false), ladder_figure(row.message, true)};
+    j["collectives"].push_back(std::move(rung));
+  }
   return j;
 }
 

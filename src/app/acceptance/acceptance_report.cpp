@@ -87,8 +87,7 @@ void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements
     for (const bool in_place : {false, true}) {
       const std::optional<Timing>& timing = in_place ? row.in_place : row.out_of_place;
       if (!timing) continue;
-      const std::string figure = fmt::format("{} of {} on {} ranks{}", name, format_bytes(row.message.bytes()),
-                                             row.message.ranks, in_place ? ", in place" : "");
+      const std::string figure = ladder_figure(row.message, in_place);
       if (timing->wrong.value_or(0) > 0) {
         report.wrong_data = true;
         report.judgements.push_back(accept::judged("data", figure, Verdict::fail,
@@ -205,6 +204,11 @@ void judge_step(const config::Acceptance& wanted, const Trial* trial, Acceptance
 }
 
 }  // namespace
+
+std::string ladder_figure(const Message& message, bool in_place) {
+  return fmt::format("{} of {} on {} ranks{}", to_string(message.op), format_bytes(message.bytes()), message.ranks,
+                     in_place ? ", in place" : "");
+}
 
 int AcceptanceReport::exit_code() const {
   if (wrong_data) return static_cast<int>(ExitCode::wrong_data);

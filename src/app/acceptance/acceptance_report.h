@@ -26,6 +26,9 @@ struct AcceptanceReport {
   int exit_code() const;
 };
 
+/// What a judgement of this collective is called: "all_gather of 4.0 MiB on 8 ranks, in place".
+std::string ladder_figure(const Message& message, bool in_place);
+
 /// Holds what was measured against `wanted`. `trial`: of the run that it names; null if there is none: then what
 /// depends on it is inconclusive. Pure.
 AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const AcceptanceMeasurements& measured,

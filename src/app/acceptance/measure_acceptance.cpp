@@ -203,6 +203,8 @@ class AcceptanceRank {
         },
         nullptr);
     if (leads()) {
+      const auto count = static_cast<std::size_t>(cluster_.ends());
+      m.pairs.assign(count, std::vector<double>(count, 0));
       const auto measure_by_all = [this](const accept::Round& round) {
         std::vector<double> ends;
         for (const accept::Pairing& pair : round) ends.insert(ends.end(), {double(pair.a), double(pair.b)});
@@ -217,7 +219,11 @@ class AcceptanceRank {
                           accept::measurements(rounds)),
               each_s * static_cast<double>(rounds.size()));
       }
-      m.links = accept::blame_links(cluster_, measure_by_all);
+      m.links = accept::blame_links(cluster_, [&](const accept::Round& round) {
+        std::vector<accept::PairRate> rates = measure_by_all(round);
+        for (const accept::PairRate& rate : rates) note_pair(rate, m.pairs);
+        return rates;
+      });
       meeting_.broadcast(context_, {});
     } else {
       for (;;) {
@@ -232,6 +238,14 @@ class AcceptanceRank {
     }
     context_.device.free(first_, kPairLane);
     context_.device.free(second_, kPairLane);
+  }
+
+  /// Of a pair that is measured again the first measurement stays: all others are of then, too.
+  static void note_pair(const accept::PairRate& rate, std::vector<std::vector<double>>& pairs) {
+    const auto a = static_cast<std::size_t>(rate.pair.a), b = static_cast<std::size_t>(rate.pair.b);
+    if (pairs[a][b] > 0) return;
+    pairs[a][b] = rate.to_b;
+    pairs[b][a] = rate.to_a;
   }
 
   int rank_of(int end, int rail) const { return cluster_.one_node() ? end : end * cluster_.gpus_per_node + rail; }
@@ -274,6 +288,13 @@ class AcceptanceRank {
         const double megabytes = static_cast<double>(effort_.pair_bytes) * 1e-3;  // bytes / us * 1e-3 is GB/s
         rate.one_way.push_back(megabytes / std::max(slower(0), slower(1)));
         rate.both_ways.push_back(2 * megabytes / slower(2));
+        const auto slowest = [&](double& so_far, std::size_t root) {
+          const double now = megabytes / slower(root);
+          so_far = so_far > 0 ? std::min(so_far, now) : now;
+        };
+        // The members of a pair are in the order of their ranks, so the lower end is root 0.
+        slowest(p.a < p.b ? rate.to_b : rate.to_a, 0);
+        slowest(p.a < p.b ? rate.to_a : rate.to_b, 1);
       }
     }
     return rates;

@@ -43,6 +43,7 @@ struct AcceptanceMeasurements {
   accept::DeviceRounds device_rates;        ///< FLOP/s, [round][rank]
   accept::DeviceRounds memory_rates;        ///< bytes read and written a second, [round][rank]
   accept::LinkReport links;                 ///< GB/s
+  std::vector<std::vector<double>> pairs;   ///< [from][to] of the ends, GB/s one way; 0: not measured
   std::vector<CollectiveRow> ladder;        ///< the collectives of the run's own units
   ScaleMeasurements scales;                 ///< the most frequent unit's, in groups of ranks
   std::vector<accept::Arrivals> arrivals;   ///< at the reductions of the run's steps

@@ -28,18 +28,6 @@ Json timing_json(const Message& message, const std::optional<Timing>& timing) {
   return j;
 }
 
-Json row_json(const CollectiveRow& row) {
-  Json j{{"size", row.message.bytes()},
-         {"count", row.message.count},
-         {"type", type_name(row.message.dtype)},
-         {"out_of_place", timing_json(row.message, row.out_of_place)},
-         {"in_place", timing_json(row.message, row.in_place)},
-         {"date", row.date}};
-  j["redop"] = row.reduction ? Json(to_string(*row.reduction)) : Json();
-  j["root"] = row.root ? Json(*row.root) : Json();
-  return j;
-}
-
 Json times_json(const BesideRow::Times& times) {
   Json j = Json::object();
   for (std::size_t k = 0; k < kNeighbours; ++k) {
@@ -61,6 +49,18 @@ Json beside_json(const BesideRow& row) {
 
 }  // namespace
 
+Json collective_row_json(const CollectiveRow& row) {
+  Json j{{"size", row.message.bytes()},
+         {"count", row.message.count},
+         {"type", type_name(row.message.dtype)},
+         {"out_of_place", timing_json(row.message, row.out_of_place)},
+         {"in_place", timing_json(row.message, row.in_place)},
+         {"date", row.date}};
+  j["redop"] = row.reduction ? Json(to_string(*row.reduction)) : Json();
+  j["root"] = row.root ? Json(*row.root) : Json();
+  return j;
+}
+
 Json collectives_json(const CollectivesArguments& arguments, const World& world,
                       const std::vector<CollectivesTable>& tables, const std::vector<BesideRow>& beside) {
   Json j{{"schema_version", 1}, {"kind", "collectives"}, {"world", to_json(world)}, {"options", Json::object()}};
@@ -70,7 +70,7 @@ Json collectives_json(const CollectivesArguments& arguments, const World& world,
   j["operations"] = Json::array();
   for (const CollectivesTable& table : tables) {
     Json results = Json::array();
-    for (const CollectiveRow& row : table.rows) results.push_back(row_json(row));
+    for (const CollectiveRow& row : table.rows) results.push_back(collective_row_json(row));
     Json op{{"name", to_string(table.op)},
             {"results", results},
             {"out_of_bounds", {{"count", table.end.wrong}, {"okay", table.end.wrong == 0}}},

@@ -17,6 +17,9 @@ struct CollectivesTable {
   TableEnd end;
 };
 
+/// One row with both halves and all times, as collectives_json() has it.
+nlohmann::json collective_row_json(const CollectiveRow& row);
+
 /// Everything, for programs: docs/collectives.md describes it.
 nlohmann::json collectives_json(const CollectivesArguments& arguments, const World& world,
                                 const std::vector<CollectivesTable>& tables, const std::vector<BesideRow>& beside);

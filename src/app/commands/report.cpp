@@ -65,12 +65,15 @@ void check_folder(const std::string& folder, bool of_run) {
     return;
   }
   const auto holds = [&](const char* name) { return path_exists(path / name); };
-  if (holds("result.json") || holds("sweep.json") || holds("compare.json") || holds("tune.json")) return;
-  throw ConfigError(fmt::format("{}: {}; expected the folder of a run, a sweep, a comparison or a tuning.", folder,
-                                !path_exists(path) ? "there is no such folder"
-                                : !fs::is_directory(path)
-                                    ? "is no folder"
-                                    : "has no result.json, sweep.json, compare.json or tune.json"));
+  if (holds("result.json") || holds("sweep.json") || holds("compare.json") || holds("tune.json") ||
+      holds("gate.json")) {
+    return;
+  }
+  throw ConfigError(fmt::format(
+      "{}: {}; expected the folder of a run, an acceptance, a sweep, a comparison, a tuning or a gate.", folder,
+      !path_exists(path)        ? "there is no such folder"
+      : !fs::is_directory(path) ? "is no folder"
+                                : "has no result.json, sweep.json, compare.json, tune.json or gate.json"));
 }
 
 }  // namespace

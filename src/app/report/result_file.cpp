@@ -23,6 +23,9 @@ std::string kind_of(const json& content) {
   if (content.is_array()) return "a JSON array, as traces are";
   if (!content.is_object()) return "JSON, but no result";
   if (content.contains("traceEvents")) return "a trace";
+  if (content.contains("judgements")) return "an acceptance";
+  if (content.value("kind", json()) == "gate") return "what a gate came to";
+  if (content.value("kind", json()) == "baseline") return "a baseline";
   if (content.contains("sweep_hash")) return "the summary of a sweep";
   if (content.contains("verdict")) return "a comparison";
   return "";

@@ -1,0 +1,321 @@
+#include "accept/regression.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numbers>
+#include <numeric>
+#include <optional>
+
+#include "metrics/compare.h"
+#include "metrics/statistics.h"
+
+namespace fsdpbench::accept {
+namespace {
+
+constexpr std::size_t kFewestResults = 3;
+constexpr double kFalseAlarms = 0.01;  // of all figures together
+constexpr int kMostBorrowed = 6;       // results' worth of scatter that other figures lend
+constexpr double kBlind = 0.5;         // a baseline that would not show this shows nothing
+
+const MeasuredFigure* figure_named(const ResultFigures& result, const std::string& name) {
+  const auto found = std::ranges::find(result.figures, name, &MeasuredFigure::name);
+  return found == result.figures.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> names_of(std::span<const ResultFigures> results) {
+  std::vector<std::string> names;
+  for (const ResultFigures& result : results) {
+    for (const MeasuredFigure& figure : result.figures) {
+      if (std::ranges::find(names, figure.name) == names.end()) names.push_back(figure.name);
+    }
+  }
+  return names;
+}
+
+/// Which of `values` count: all, or those that are no outliers.
+std::vector<bool> inliers(const std::vector<double>& values) {
+  std::vector<bool> kept(values.size(), true);
+  const std::size_t fewest = std::max(kFewestResults, values.size() / 2 + 1);
+  for (;;) {
+    std::vector<double> relative;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (kept[i]) relative.push_back(values[i]);
+    }
+    const double middle = metrics::median(relative);
+    if (relative.size() <= fewest || middle <= 0) return kept;
+    for (double& value : relative) value /= middle;
+    const double allowed = allowed_shortfall(relative);
+    std::optional<std::size_t> farthest;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double off = std::abs(values[i] / middle - 1);
+      if (kept[i] && off > allowed && (!farthest || off > std::abs(values[*farthest] / middle - 1))) farthest = i;
+    }
+    if (!farthest) return kept;
+    kept[*farthest] = false;
+  }
+}
+
+/// `every`: outliers count, too.
+BaselineFigure together(std::span<const ResultFigures> results, const std::string& name, bool every) {
+  BaselineFigure all;
+  std::vector<const MeasuredFigure*> figures;
+  std::vector<std::string> owners;
+  std::vector<double> values;
+  for (const ResultFigures& result : results) {
+    const MeasuredFigure* figure = figure_named(result, name);
+    if (figure == nullptr || figure->value.n == 0) continue;
+    figures.push_back(figure);
+    owners.push_back(result.name);
+    values.push_back(figure->value.median);
+  }
+  if (figures.empty()) {
+    for (const ResultFigures& result : results) {
+      if (const MeasuredFigure* figure = figure_named(result, name)) all.figure = *figure;
+    }
+    return all;
+  }
+  all.figure = *figures.front();
+  if (figures.size() == 1) {
+    all.values = values;
+    return all;
+  }
+  const std::vector<bool> counts = every ? std::vector<bool>(values.size(), true) : inliers(values);
+  all.figure.samples.clear();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (!counts[i]) {
+      all.left_out.push_back(fmt::format("{} ({:.4g} {})", owners[i], values[i], all.figure.unit));
+      continue;
+    }
+    all.values.push_back(values[i]);
+    all.figure.samples.insert(all.figure.samples.end(), figures[i]->samples.begin(), figures[i]->samples.end());
+  }
+  all.figure.value = median_interval(all.values);
+  return all;
+}
+
+double log_variance(const std::vector<double>& values) {
+  double mean = 0, squares = 0;
+  for (const double value : values) mean += std::log(value) / static_cast<double>(values.size());
+  for (const double value : values) squares += (std::log(value) - mean) * (std::log(value) - mean);
+  return squares / static_cast<double>(values.size() - 1);
+}
+
+bool positive(const std::vector<double>& values) {
+  return std::ranges::all_of(values, [](double value) { return value > 0; });
+}
+
+/// Whose results show how much they scatter.
+bool scatters(const BaselineFigure& figure) {
+  return figure.values.size() >= kFewestResults && positive(figure.values) && !figure.figure.counted;
+}
+
+/// What the figures of one unit say together of how results scatter.
+struct Family {
+  double variance = 0;  ///< mean of theirs
+  int figures = 0;
+};
+
+std::map<std::string, Family> families(const std::vector<BaselineFigure>& figures) {
+  std::map<std::string, Family> all;
+  for (const BaselineFigure& figure : figures) {
+    if (!scatters(figure)) continue;
+    Family& family = all[figure.figure.unit];
+    family.variance += log_variance(figure.values);
+    ++family.figures;
+  }
+  for (auto& [unit, family] : all) family.variance /= family.figures;
+  return all;
+}
+
+/// ratio, low and high of now / before, by what several results scatter.
+void compare_results(const BaselineFigure& before, const std::vector<double>& now, const Family& family, double tail,
+                     Change& change) {
+  const int own = static_cast<int>(before.values.size()) - 1;
+  const int lent = std::min(kMostBorrowed, own * (family.figures - 1));
+  const double mine = log_variance(before.values);
+  // Shrunk upwards only: small messages scatter more than large ones of the same unit.
+  const double variance = std::max(mine, (own * mine + lent * family.variance) / (own + lent));
+  const double width = student_quantile(tail, own + lent) *
+                       std::sqrt(variance * (1 / static_cast<double>(own + 1) + 1 / static_cast<double>(now.size())));
+  change.evidence = ChangeEvidence::results;
+  change.ratio = metrics::median(now) / metrics::median(before.values);
+  change.low = change.ratio * std::exp(-width);
+  change.high = change.ratio * std::exp(width);
+}
+
+void compare_two(const BaselineFigure& before, const BaselineFigure& now, double threshold, Change& change) {
+  const std::vector<double>&a = before.figure.samples, &b = now.figure.samples;
+  const Interval &left = change.before, &right = change.judgement.value;
+  change.ratio = right.median / left.median;
+  if (before.figure.counted) {
+    change.evidence = ChangeEvidence::counted;
+    change.low = change.high = change.ratio;
+  } else if (std::min(a.size(), b.size()) >= static_cast<std::size_t>(metrics::kFewestTrials) && positive(a) &&
+             positive(b)) {
+    const metrics::Comparison c = metrics::compare_runs(a, b, threshold);
+    change.evidence = ChangeEvidence::samples;
+    change.ratio = c.ratio;
+    change.low = c.ci_low;
+    change.high = c.ci_high;
+  } else if (left.n > 1 && right.n > 1 && left.low > 0) {
+    change.evidence = ChangeEvidence::intervals;
+    change.low = right.low / left.high;
+    change.high = right.high / left.low;
+  } else {
+    change.evidence = ChangeEvidence::numbers;
+    change.low = change.high = change.ratio;
+  }
+}
+
+std::string how_much(double ratio, bool higher_is_better) {
+  const double percent = 100 * (ratio - 1);
+  if (std::abs(percent) < 0.05) return "the same";
+  return fmt::format("{:.1f} % {} ({})", std::abs(percent), percent > 0 ? "more" : "less",
+                     (percent > 0) == higher_is_better ? "better" : "worse");
+}
+
+const char* rests_on(ChangeEvidence evidence) {
+  switch (evidence) {
+    case ChangeEvidence::counted: return "; it is counted, not measured";
+    case ChangeEvidence::results: return "";
+    case ChangeEvidence::samples: return "; this speaks of these results only, not of how much results scatter";
+    case ChangeEvidence::intervals: return "; by the intervals of these results alone";
+    case ChangeEvidence::numbers: return "; two single numbers: how much they scatter is not known";
+    case ChangeEvidence::none: break;
+  }
+  return "";
+}
+
+/// Fills verdict and sentence from ratio, interval and evidence.
+void decide(Change& c, std::size_t results, double threshold) {
+  const double worse = c.higher_is_better ? 1 / c.ratio : c.ratio;
+  const double least_worse = c.higher_is_better ? 1 / c.high : c.low;
+  const double most_worse = c.higher_is_better ? 1 / c.low : c.high;
+  const std::string interval = c.evidence == ChangeEvidence::counted || c.evidence == ChangeEvidence::numbers
+                                   ? std::string()
+                                   : fmt::format(", interval of now / before {:.3f} to {:.3f}", c.low, c.high);
+  Judgement& j = c.judgement;
+  j.sentence = fmt::format("{:.4g} {} instead of {:.4g}: {}{}{}", j.value.median, j.unit, c.before.median,
+                           how_much(c.ratio, c.higher_is_better), interval, rests_on(c.evidence));
+  if (c.evidence == ChangeEvidence::results) j.sentence += fmt::format(", by {} results", results);
+  const bool matters = worse - 1 >= threshold;
+  if (c.evidence == ChangeEvidence::numbers) {
+    j.verdict = Verdict::unrated;
+    return;
+  }
+  j.verdict = matters && least_worse > 1 ? Verdict::fail : Verdict::pass;
+  c.better = 1 / worse - 1 >= threshold && most_worse < 1;
+  const double unseen = most_worse / worse - 1;
+  if (j.verdict == Verdict::pass && unseen > kBlind) {
+    j.verdict = Verdict::inconclusive;
+    j.sentence +=
+        fmt::format("; results scatter so much that {:.0f} % worse would not be seen: add results", 100 * unseen);
+  } else if (j.verdict == Verdict::pass && matters) {
+    j.sentence += "; no more than results differ anyway";
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(ChangeEvidence evidence) {
+  switch (evidence) {
+    case ChangeEvidence::counted: return "counted";
+    case ChangeEvidence::results: return "several results";
+    case ChangeEvidence::samples: return "samples of these results";
+    case ChangeEvidence::intervals: return "intervals of these results";
+    case ChangeEvidence::numbers: return "single numbers";
+    case ChangeEvidence::none: return "nothing";
+  }
+  return {};
+}
+
+double student_quantile(double tail, int freedom) {
+  // P(|t| <= x): the cosine of the angle whose tangent is x / sqrt(freedom), in finite sums.
+  const auto outside = [freedom](double x) {
+    const double angle = std::atan(x / std::sqrt(freedom)), cosine = std::cos(angle), sine = std::sin(angle);
+    const bool odd = freedom % 2 == 1;
+    double term = odd ? cosine : 1, sum = freedom == 1 ? 0 : term;
+    for (int k = odd ? 3 : 2; k <= freedom - 2; k += 2) {
+      term *= cosine * cosine * (k - 1) / k;
+      sum += term;
+    }
+    const double inside = odd ? 2 / std::numbers::pi * (angle + sine * sum) : sine * sum;
+    return (1 - inside) / 2;
+  };
+  double low = 0, high = 1;
+  while (outside(high) > tail && high < 1e9) high *= 2;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = (low + high) / 2;
+    (outside(middle) > tail ? low : high) = middle;
+  }
+  return high;
+}
+
+std::vector<BaselineFigure> baseline_figures(std::span<const ResultFigures> results) {
+  std::vector<BaselineFigure> all;
+  for (const std::string& name : names_of(results)) all.push_back(together(results, name, false));
+  return all;
+}
+
+std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::span<const ResultFigures> now,
+                                  double threshold) {
+  const std::vector<BaselineFigure> before = baseline_figures(baseline);
+  std::vector<BaselineFigure> after;
+  for (const std::string& name : names_of(now)) after.push_back(together(now, name, true));
+  const std::map<std::string, Family> by_unit = families(before);
+  const auto judged = std::ranges::count_if(before, [](const BaselineFigure& f) { return scatters(f); });
+  const double tail = kFalseAlarms / static_cast<double>(std::max<std::ptrdiff_t>(judged, 1));
+  std::vector<Change> changes;
+  const auto begin = [&](const BaselineFigure& f) -> Change& {
+    Change& change = changes.emplace_back();
+    change.judgement.rule = "change";
+    change.judgement.figure = f.figure.name;
+    change.judgement.unit = f.figure.unit;
+    change.higher_is_better = f.figure.higher_is_better;
+    return change;
+  };
+  for (const BaselineFigure& f : before) {
+    Change& change = begin(f);
+    change.before = f.figure.value;
+    change.left_out = f.left_out;
+    const auto found =
+        std::ranges::find_if(after, [&](const BaselineFigure& g) { return g.figure.name == f.figure.name; });
+    if (change.before.n > 0) change.judgement.bound = change.before.median;
+    if (found == after.end() || found->figure.value.n == 0) {
+      change.judgement.sentence = "the baseline has it, and the result does not";
+      continue;
+    }
+    change.judgement.value = found->figure.value;
+    if (change.before.n == 0) {
+      change.judgement.verdict = Verdict::unrated;
+      change.judgement.sentence = "the baseline never measured it";
+      continue;
+    }
+    if (change.before.median <= 0 || change.judgement.value.median <= 0) {
+      const bool same = change.before.median == change.judgement.value.median;
+      change.judgement.verdict = same ? Verdict::pass : Verdict::unrated;
+      change.judgement.sentence = fmt::format("{:.4g} {} instead of {:.4g}: zero has no ratio",
+                                              change.judgement.value.median, f.figure.unit, change.before.median);
+      continue;
+    }
+    if (scatters(f) && positive(found->values)) {
+      compare_results(f, found->values, by_unit.at(f.figure.unit), tail, change);
+    } else {
+      compare_two(f, *found, threshold, change);
+    }
+    decide(change, f.values.size(), threshold);
+  }
+  for (const BaselineFigure& f : after) {
+    if (std::ranges::any_of(before, [&](const BaselineFigure& g) { return g.figure.name == f.figure.name; })) continue;
+    Change& change = begin(f);
+    change.judgement.value = f.figure.value;
+    change.judgement.verdict = Verdict::unrated;
+    change.judgement.sentence = "it is new: the baseline does not have it";
+  }
+  return changes;
+}
+
+}  // namespace fsdpbench::accept

@@ -1,0 +1,71 @@
+#include "app/acceptance/judgement_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/clean_text.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Judgement;
+using accept::Verdict;
+
+/// Text between tags and in attributes; what XML 1.0 does not allow is left out.
+std::string xml(std::string_view text) {
+  std::string out;
+  for (const char c : clean_text(text, kMostOfAMessage)) {
+    switch (c) {
+      case '&': out += "&amp;"; break;
+      case '<': out += "&lt;"; break;
+      case '>': out += "&gt;"; break;
+      case '"': out += "&quot;"; break;
+      default:
+        if (static_cast<unsigned char>(c) >= 0x20) out += c;
+    }
+  }
+  return out;
+}
+
+/// The first 19 characters of a date with its offset are XML's dateTime, as Ant writes it; anything else is none.
+std::string timestamp(std::string_view date) {
+  return date.size() < 19 ? "" : fmt::format(" timestamp=\"{}\"", xml(date.substr(0, 19)));
+}
+
+}  // namespace
+
+std::string junit_xml(const JunitSuite& suite, std::span<const Judgement> judgements) {
+  const auto count = [&](Verdict v) { return std::ranges::count(judgements, v, &Judgement::verdict); };
+  const std::string counts = fmt::format("tests=\"{}\" failures=\"{}\" errors=\"{}\"", judgements.size(),
+                                         count(Verdict::fail), count(Verdict::inconclusive));
+  std::string text = fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"fsdpbench\" {0} time=\"{1:.3f}\">\n  <testsuite "
+      "name=\"{2}\" {0} skipped=\"{3}\" time=\"{1:.3f}\" hostname=\"{4}\"{5}>\n",
+      counts, suite.seconds, xml(suite.suite), count(Verdict::unrated),
+      suite.host.empty() ? "localhost" : xml(suite.host), timestamp(suite.date));
+  for (const Judgement& j : judgements) {
+    text += fmt::format("    <testcase classname=\"{}.{}\" name=\"{}\" time=\"0\">", xml(suite.suite), xml(j.rule),
+                        xml(j.figure));
+    const std::string why = xml(j.sentence);
+    switch (j.verdict) {
+      case Verdict::fail: text += fmt::format("<failure type=\"{}\" message=\"{}\"/>", xml(j.rule), why); break;
+      case Verdict::inconclusive: text += fmt::format("<error type=\"{}\" message=\"{}\"/>", xml(j.rule), why); break;
+      case Verdict::unrated: text += fmt::format("<skipped message=\"{}\"/>", why); break;
+      case Verdict::pass: text += fmt::format("<system-out>{}</system-out>", why); break;
+    }
+    text += "</testcase>\n";
+  }
+  return text + "  </testsuite>\n</testsuites>\n";
+}
+
+std::string markdown_cell(std::string_view text) {
+  std::string out;
+  for (const char c : clean_text(text, kMostOfAMessage)) {
+    if (c == '|') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "accept/verdict.h"
+
+namespace fsdpbench::app {
+
+/// Verdicts as continuous integrations read them: one suite called `suite`, a test case a judgement. Fail is a failure,
+/// inconclusive an error, unrated skipped. The form is that of Ant's reports with what Jenkins reads besides:
+/// docs/accept.md. `seconds`: what it all took; `host`: where; `date`: ISO 8601, any of them empty or 0 if not known.
+struct JunitSuite {
+  std::string_view suite;
+  std::string_view host = {};
+  std::string_view date = {};
+  double seconds = 0;
+};
+std::string junit_xml(const JunitSuite& suite, std::span<const accept::Judgement> judgements);
+
+/// Text that may come from outside, on one line of a Markdown table.
+std::string markdown_cell(std::string_view text);
+
+}  // namespace fsdpbench::app

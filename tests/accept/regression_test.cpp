@@ -1,0 +1,227 @@
+// What got worse since a baseline, and that an unchanged machine is left in peace.
+
+#include "accept/regression.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+namespace fsdpbench::accept {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+MeasuredFigure rate(const std::string& name, std::vector<double> samples) {
+  MeasuredFigure f;
+  f.name = name;
+  f.unit = "GB/s";
+  f.higher_is_better = true;
+  f.value = median_interval(samples);
+  f.samples = std::move(samples);
+  return f;
+}
+
+MeasuredFigure time_of(const std::string& name, std::vector<double> samples) {
+  MeasuredFigure f = rate(name, std::move(samples));
+  f.unit = "ms";
+  f.higher_is_better = false;
+  return f;
+}
+
+ResultFigures result(const std::string& name, std::vector<MeasuredFigure> figures) {
+  return {name, std::move(figures)};
+}
+
+/// Results of one figure each, called a, b, c …
+std::vector<ResultFigures> results_of(const std::vector<double>& values) {
+  std::vector<ResultFigures> all;
+  for (const double value : values) {
+    all.push_back(result(std::string(1, static_cast<char>('a' + all.size())), {rate("pairs", {value})}));
+  }
+  return all;
+}
+
+Change only(std::span<const ResultFigures> baseline, const MeasuredFigure& now, double threshold = kChangeThreshold) {
+  const std::vector<ResultFigures> after{result("now", {now})};
+  const std::vector<Change> changes = judge_changes(baseline, after, threshold);
+  EXPECT_EQ(changes.size(), 1U);
+  return changes.front();
+}
+
+TEST(StudentQuantile, IsThatOfTheTables) {
+  EXPECT_NEAR(student_quantile(0.005, 1), 63.657, 1e-3);
+  EXPECT_NEAR(student_quantile(0.005, 2), 9.925, 1e-3);
+  EXPECT_NEAR(student_quantile(0.005, 5), 4.032, 1e-3);
+  EXPECT_NEAR(student_quantile(0.025, 10), 2.228, 1e-3);
+  EXPECT_NEAR(student_quantile(0.0005, 30), 3.646, 1e-3);
+}
+
+TEST(Baseline, AnOutlierIsLeftOutAndNamed) {
+  const std::vector<ResultFigures> all = results_of({100, 101, 99, 100.5, 70});
+  const BaselineFigure f = baseline_figures(all).front();
+  EXPECT_THAT(f.left_out, ElementsAre("e (70 GB/s)"));
+  EXPECT_DOUBLE_EQ(f.figure.value.median, 100.25);
+  EXPECT_THAT(f.values, ElementsAre(100, 101, 99, 100.5));
+}
+
+TEST(Baseline, ResultsThatScatterAlikeAllCount) {
+  EXPECT_THAT(baseline_figures(results_of({100, 80, 120, 90, 110})).front().left_out, IsEmpty());
+}
+
+TEST(Baseline, TwoOrThreeResultsLeaveNothingOut) {
+  EXPECT_THAT(baseline_figures(results_of({100, 50})).front().left_out, IsEmpty());
+  EXPECT_THAT(baseline_figures(results_of({100, 101, 50})).front().left_out, IsEmpty());
+}
+
+TEST(Changes, ASlowerResultIsWorseByTheScatterOfResults) {
+  const std::vector<ResultFigures> all = results_of({100, 101, 99, 100.5, 99.5});
+  const Change slow = only(all, rate("pairs", {85}));
+  EXPECT_EQ(slow.judgement.verdict, Verdict::fail);
+  EXPECT_EQ(slow.evidence, ChangeEvidence::results);
+  EXPECT_DOUBLE_EQ(slow.ratio, 0.85);
+  EXPECT_LT(slow.high, 1);
+  EXPECT_THAT(slow.judgement.sentence, HasSubstr("85 GB/s instead of 100: 15.0 % less (worse)"));
+  EXPECT_EQ(only(all, rate("pairs", {100.2})).judgement.verdict, Verdict::pass);
+  const Change fast = only(all, rate("pairs", {120}));
+  EXPECT_EQ(fast.judgement.verdict, Verdict::pass);
+  EXPECT_TRUE(fast.better);
+}
+
+TEST(Changes, MoreTimeIsWorse) {
+  const std::vector<ResultFigures> all{result("a", {time_of("step", {10, 10.1, 9.9, 10, 10})})};
+  EXPECT_EQ(only(all, time_of("step", {12, 12.1, 11.9, 12, 12})).judgement.verdict, Verdict::fail);
+  EXPECT_TRUE(only(all, time_of("step", {8, 8.1, 7.9, 8, 8})).better);
+}
+
+TEST(Changes, WhatIsSmallerThanTheThresholdIsNoNews) {
+  const std::vector<ResultFigures> all{result("a", {time_of("step", {10, 10, 10, 10})})};
+  EXPECT_EQ(only(all, time_of("step", {10.3, 10.3, 10.3})).judgement.verdict, Verdict::pass);
+  EXPECT_EQ(only(all, time_of("step", {10.3, 10.3, 10.3}), 0.01).judgement.verdict, Verdict::fail);
+}
+
+TEST(Changes, OneResultASideSaysWhatItSpeaksOf) {
+  const std::vector<ResultFigures> all{result("a", {time_of("step", {10, 11, 9, 10})})};
+  const Change c = only(all, time_of("step", {15, 16, 14, 15}));
+  EXPECT_EQ(c.evidence, ChangeEvidence::samples);
+  EXPECT_EQ(c.judgement.verdict, Verdict::fail);
+  EXPECT_THAT(c.judgement.sentence, HasSubstr("this speaks of these results only"));
+}
+
+TEST(Changes, IntervalsWithoutSamplesMustNotMeet) {
+  MeasuredFigure before = rate("pairs", {}), near = before, far = before;
+  before.value = {100, 95, 105, 20};
+  near.value = {90, 84, 96, 20};
+  far.value = {85, 82, 88, 20};
+  const std::vector<ResultFigures> all{result("a", {before})};
+  EXPECT_EQ(only(all, near).judgement.verdict, Verdict::pass);
+  EXPECT_EQ(only(all, far).judgement.verdict, Verdict::fail);
+  EXPECT_EQ(only(all, far).evidence, ChangeEvidence::intervals);
+}
+
+TEST(Changes, TwoSingleNumbersAreNeverJudged) {
+  const Change c = only(results_of({100}), rate("pairs", {50}));
+  EXPECT_EQ(c.judgement.verdict, Verdict::unrated);
+  EXPECT_THAT(c.judgement.sentence, HasSubstr("two single numbers: how much they scatter is not known"));
+}
+
+TEST(Changes, WhatIsCountedNeedsNoScatter) {
+  MeasuredFigure bytes = time_of("peak memory", {1000});
+  bytes.counted = true;
+  const std::vector<ResultFigures> all{result("a", {bytes})};
+  bytes.value = {1100, 1100, 1100, 1};
+  EXPECT_EQ(only(all, bytes).judgement.verdict, Verdict::fail);
+  bytes.value = {1040, 1040, 1040, 1};
+  EXPECT_EQ(only(all, bytes).judgement.verdict, Verdict::pass);
+}
+
+TEST(Changes, WhatIsMissingIsNoPass) {
+  const std::vector<ResultFigures> all{result("a", {rate("pairs", {100, 101, 99})})},
+      now{result("now", {rate("rings", {3, 3, 3})})};
+  const std::vector<Change> changes = judge_changes(all, now);
+  ASSERT_EQ(changes.size(), 2U);
+  EXPECT_EQ(changes[0].judgement.verdict, Verdict::inconclusive);
+  EXPECT_THAT(changes[0].judgement.sentence, HasSubstr("the result does not"));
+  EXPECT_EQ(changes[1].judgement.verdict, Verdict::unrated);
+}
+
+TEST(Changes, ABaselineThatShowsNothingIsInconclusive) {
+  const Change c = only(results_of({100, 40, 160}), rate("pairs", {100}));
+  EXPECT_EQ(c.judgement.verdict, Verdict::inconclusive);
+  EXPECT_THAT(c.judgement.sentence, HasSubstr("add results"));
+}
+
+TEST(Changes, ZeroHasNoRatio) {
+  const Change c = only(results_of({0, 0, 0, 0}), rate("pairs", {5}));
+  EXPECT_EQ(c.judgement.verdict, Verdict::unrated);
+  EXPECT_THAT(c.judgement.sentence, HasSubstr("zero has no ratio"));
+}
+
+TEST(Changes, SeveralNewResultsCountTogether) {
+  const std::vector<ResultFigures> all = results_of({100, 103, 97, 101, 99}), one = results_of({92.5}),
+                                   three = results_of({92, 92.5, 93});
+  const Change alone = judge_changes(all, one).front(), together = judge_changes(all, three).front();
+  EXPECT_LT(together.high / together.low, alone.high / alone.low);
+}
+
+/// `figures` figures around 100 with a scatter of `noise` between results; all of `slow` are worse by `loss`.
+ResultFigures drawn(std::mt19937& random, int figures, double noise, double loss = 0, int slow = 0) {
+  std::normal_distribution<double> scatter(0, noise);
+  ResultFigures r{"r", {}};
+  for (int i = 0; i < figures; ++i) {
+    const double scale = i % 5 == 4 ? 2 : 1;  // small messages scatter more
+    r.figures.push_back(
+        rate(fmt::format("figure {}", i), {100 * std::exp(scale * scatter(random)) * (i < slow ? 1 - loss : 1)}));
+  }
+  return r;
+}
+
+struct Rate {
+  int gates = 0, accused = 0, found = 0;
+};
+
+Rate gates(int results, int figures, double noise, double loss) {
+  std::mt19937 random(7);
+  Rate rate;
+  for (; rate.gates < 300; ++rate.gates) {
+    std::vector<ResultFigures> baseline;
+    for (int k = 0; k < results; ++k) baseline.push_back(drawn(random, figures, noise));
+    const std::vector<ResultFigures> now{drawn(random, figures, noise, loss, 1)};
+    bool others = false;
+    for (const Change& c : judge_changes(baseline, now)) {
+      if (c.judgement.verdict != Verdict::fail) continue;
+      if (c.judgement.figure == "figure 0" && loss > 0) {
+        ++rate.found;
+      } else {
+        others = true;
+      }
+    }
+    rate.accused += static_cast<int>(others);
+  }
+  return rate;
+}
+
+TEST(Changes, AnUnchangedMachinePassesNinetyEightOfAHundredGates) {
+  for (const int results : {3, 5, 10}) {
+    for (const double noise : {0.01, 0.03, 0.1}) {
+      const Rate r = gates(results, 25, noise, 0);
+      EXPECT_LE(r.accused, r.gates / 50) << results << " results, noise " << noise;
+    }
+  }
+}
+
+TEST(Changes, OneFigureThatIsWorseIsFound) {
+  for (const auto& [results, noise, loss] :
+       {std::tuple{3, 0.01, 0.12}, {5, 0.01, 0.10}, {10, 0.01, 0.07}, {10, 0.03, 0.20}}) {
+    const Rate r = gates(results, 25, noise, loss);
+    EXPECT_GE(r.found, r.gates * 19 / 20) << results << " results, noise " << noise << ", loss " << loss;
+    RecordProperty(fmt::format("found_{}_{}", results, loss), r.found);
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::accept

@@ -1,0 +1,278 @@
+// Accepted results kept, and later ones held against them.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "app/acceptance/judgement_files.h"
+#include "app/experiment/trial_json.h"
+#include "app/gate/baseline_file.h"
+#include "app/gate/gate_report.h"
+#include "app/report/result_json.h"
+#include "base/error.h"
+#include "config/support.h"
+#include "support/trials.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Verdict;
+using config::config_error;
+using config::TemporaryFolder;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+World world_of(const std::string& revision = "abc") {
+  World world = fsdpbench::testing::made_up_trial({1}).world;
+  world.program.git_revision = revision;
+  return world;
+}
+
+/// A result.json of `run`.
+json run_json(const std::vector<double>& steps_ms, const World& world = world_of()) {
+  json j = to_json(fsdpbench::testing::made_up_trial(steps_ms));
+  j["schema_version"] = kResultSchemaVersion;
+  j["complete"] = true;
+  j["steps"] = {{"slowest_rank_ms", steps_ms}};
+  j["config"] = {{"fsdp", {{"layout", "flat"}}}, {"train", {{"steps", steps_ms.size()}, {"seq_len", 16}}}};
+  j["world"] = to_json(world);
+  return j;
+}
+
+json accept_json(double gb_per_s, const std::string& verdict = "pass", const World& world = world_of()) {
+  const json value{{"median", gb_per_s}, {"low", 0.99 * gb_per_s}, {"high", 1.01 * gb_per_s}, {"n", 20}};
+  json j{{"schema_version", 1}, {"kind", "acceptance"}, {"verdict", verdict},       {"fabric", "a fabric"},
+         {"ranks", 2},          {"nodes", 1},           {"findings", json::array()}};
+  j["judgements"] = {
+      {{"rule", "floor"}, {"figure", "pairs"}, {"verdict", verdict}, {"why", "w"}, {"unit", "GB/s"}, {"value", value}},
+      {{"rule", "ceiling"}, {"figure", "pairs"}, {"verdict", "pass"}, {"why", "w"}, {"unit", "GB/s"}, {"value", value}},
+      {{"rule", "exposed communication"},
+       {"figure", "steps"},
+       {"verdict", "pass"},
+       {"why", "w"},
+       {"unit", "of a step"},
+       {"value", {{"median", 0.0}, {"low", 0.0}, {"high", 0.1}, {"n", 8}}}}};
+  j["world"] = to_json(world);
+  return j;
+}
+
+GatedResult stored(const json& content, const std::string& name = "r") {
+  const TemporaryFolder folder;
+  folder.write(name + "/result.json", content.dump());
+  return read_gated_result((folder.path() / name).string());
+}
+
+Baseline baseline_of(const std::vector<GatedResult>& results) { return {"baselines/some.json", results}; }
+
+TEST(GatedResultTest, ARunBringsItsStepsAndWhatIsCounted) {
+  const GatedResult r = stored(run_json({10, 11, 12}), "monday");
+  EXPECT_EQ(r.name, "monday");
+  EXPECT_EQ(r.kind, "run");
+  EXPECT_EQ(r.not_accepted_because, "");
+  EXPECT_THAT(r.figures.figures.front().samples, ElementsAre(10, 11, 12));
+  EXPECT_FALSE(r.measured["train"].contains("steps")) << "how often is not what";
+  const auto memory = std::ranges::find(r.figures.figures, "peak memory", &accept::MeasuredFigure::name);
+  ASSERT_NE(memory, r.figures.figures.end());
+  EXPECT_TRUE(memory->counted);
+}
+
+TEST(GatedResultTest, AnAcceptanceBringsEachMeasuredFigureOnce) {
+  const GatedResult r = stored(accept_json(40));
+  ASSERT_THAT(r.figures.figures, SizeIs(2));
+  EXPECT_EQ(r.figures.figures[0].name, "pairs");
+  EXPECT_TRUE(r.figures.figures[0].higher_is_better);
+  EXPECT_EQ(r.figures.figures[1].name, "share of a step without exposed communication, steps");
+  EXPECT_DOUBLE_EQ(r.figures.figures[1].value.low, 0.9);
+}
+
+TEST(GatedResultTest, WhatDidNotPassSaysWhy) {
+  EXPECT_EQ(stored(accept_json(40, "inconclusive")).not_accepted_because, "its verdict is inconclusive");
+  json stopped = run_json({10, 11, 12});
+  stopped["complete"] = false;
+  EXPECT_THAT(stored(stopped).not_accepted_because, HasSubstr("stopped"));
+  json unrated = run_json({10, 11, 12});
+  unrated["rated"] = false;
+  unrated["not_rated_because"] = "too slow";
+  EXPECT_THAT(stored(unrated).not_accepted_because, HasSubstr("too slow"));
+}
+
+TEST(GatedResultTest, WhatIsNoResultIsSaidToBeNone) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(config_error([&] { read_gated_result(folder.write("x.json", "{}")); }),
+              HasSubstr("x.json: is no such result"));
+  EXPECT_THAT(config_error([&] { read_gated_result(folder.write("y.json", "{\"kind\":")); }), HasSubstr("cut off"));
+  EXPECT_THAT(config_error([&] { read_gated_result((folder.path() / "nowhere").string()); }),
+              HasSubstr("is not there"));
+  json damaged = accept_json(40);
+  damaged["judgements"][0]["value"].erase("n");
+  EXPECT_THAT(config_error([&] { stored(damaged); }), HasSubstr("judgements[0].value.n is missing"));
+}
+
+TEST(MachinePrintTest, HostsAndRevisionsAreNoOtherMachine) {
+  World a = world_of("abc"), b = world_of("def");
+  b.places.front().host = b.places.back().host = "another";
+  b.memory_bytes += 4096;
+  const json left = to_json(a), right = to_json(b);
+  const auto all = differences(MachinePrint::of_world(JsonPart(left)), MachinePrint::of_world(JsonPart(right)));
+  ASSERT_THAT(all, SizeIs(1));
+  EXPECT_EQ(all.front().name, "git revision");
+  EXPECT_EQ(all.front().part, MachinePrint::Part::program);
+}
+
+TEST(MachinePrintTest, DriversAreSoftwareAndGpusAreHardware) {
+  World a = world_of(), b = world_of();
+  a.places.front().device = {{"GPU", "H100, PCI 0000:01"}, {"CUDA", "driver 12.8"}, {"nccl", "2.27.3"}};
+  b.places.front().device = {{"GPU", "H200, PCI 0000:02"}, {"CUDA", "driver 13.0"}, {"nccl", "2.27.3"}};
+  const json left = to_json(a), right = to_json(b);
+  const auto all = differences(MachinePrint::of_world(JsonPart(left)), MachinePrint::of_world(JsonPart(right)));
+  ASSERT_THAT(all, SizeIs(2));
+  EXPECT_EQ(all[0].part, MachinePrint::Part::hardware);
+  EXPECT_EQ(all[0].now, "1 x H200");
+  EXPECT_EQ(all[1].name, "CUDA");
+  EXPECT_EQ(all[1].part, MachinePrint::Part::software);
+}
+
+TEST(BaselineFile, KeepsAcceptedResultsOfOneMachineTogether) {
+  const TemporaryFolder folder;
+  const Baseline first = add_to_baseline(folder.path(), stored(run_json({10, 11, 12}), "monday"));
+  const Baseline second = add_to_baseline(folder.path(), stored(run_json({10, 11, 13}, world_of("def")), "tuesday"));
+  EXPECT_EQ(first.path, second.path);
+  const Baseline read = read_baseline(first.path);
+  ASSERT_THAT(read.results, SizeIs(2));
+  EXPECT_EQ(to_json(read.results[1]), to_json(second.results[1]));
+  World other = world_of();
+  other.cpu = "another";
+  EXPECT_NE(add_to_baseline(folder.path(), stored(run_json({10, 11, 12}, other))).path, first.path);
+  EXPECT_THAT(read_baselines(folder.path()), SizeIs(2));
+  EXPECT_THAT(baseline_text(read), AllOf(HasSubstr("monday"), HasSubstr("step time"), HasSubstr("2 of 3 results")));
+}
+
+TEST(BaselineFile, RefusesWhatDidNotPassAndWhatItHas) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(config_error([&] { add_to_baseline(folder.path(), stored(accept_json(40, "fail"))); }),
+              AllOf(HasSubstr("its verdict is fail"), HasSubstr("--anyway")));
+  EXPECT_THAT(read_baselines(folder.path()), IsEmpty());
+  GatedResult anyway = stored(accept_json(40, "fail"));
+  anyway.kept_anyway_because = "new fabric";
+  EXPECT_EQ(read_baseline(add_to_baseline(folder.path(), anyway).path).results.front().kept_anyway_because,
+            "new fabric");
+  add_to_baseline(folder.path(), stored(run_json({10, 11, 12})));
+  EXPECT_THAT(config_error([&] {
+                add_to_baseline(folder.path(), stored(run_json({10, 11, 12})));
+              }),
+              HasSubstr("has this result already"));
+}
+
+TEST(BaselineFile, DamageIsSaidInOurWords) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(
+      config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 9})")); }),
+      HasSubstr("b.json: schema_version is 9; this program reads 1"));
+  EXPECT_THAT(
+      config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 1})")); }),
+      HasSubstr("b.json: results is missing"));
+}
+
+TEST(FindBaseline, TheNearestOfAFolderOrAResultItself) {
+  const TemporaryFolder folder;
+  World older = world_of();
+  older.kernel = "an older kernel";
+  add_to_baseline(folder.path(), stored(run_json({10, 11, 12}, older), "older"));
+  const GatedResult now = stored(run_json({10, 11, 12}), "now");
+  EXPECT_EQ(find_baseline(folder.path().string(), now).results.front().name, "older");
+  add_to_baseline(folder.path(), now);
+  EXPECT_EQ(find_baseline(folder.path().string(), now).results.front().name, "now");
+  folder.write("plain/result.json", run_json({20, 21, 22}).dump());
+  EXPECT_EQ(find_baseline((folder.path() / "plain").string(), now).results.front().name, "plain");
+  EXPECT_THAT(config_error([&] { find_baseline("nowhere-at-all", now); }), HasSubstr("no such baseline"));
+  EXPECT_THAT(config_error([&] { find_baseline(folder.path().string(), stored(accept_json(1))); }),
+              HasSubstr("no baseline there measured what"));
+}
+
+TEST(Gate, ASlowerRunFailsAndAnEqualOnePasses) {
+  const Baseline before = baseline_of({stored(run_json({10, 10.1, 9.9, 10}))});
+  const GateReport same = judge_gate(before, {stored(run_json({10, 10, 10.1, 9.9}))}, OtherMachine::no, 0.05);
+  EXPECT_EQ(same.exit_code(), static_cast<int>(ExitCode::ok)) << gate_table(same);
+  const GateReport slow = judge_gate(before, {stored(run_json({12, 12, 12.1, 11.9}))}, OtherMachine::no, 0.05);
+  EXPECT_EQ(slow.exit_code(), static_cast<int>(ExitCode::slower));
+  EXPECT_THAT(gate_table(slow), AllOf(HasSubstr("WORSE: 1 of"), HasSubstr("step time")));
+  EXPECT_THAT(gate_markdown(slow), HasSubstr("| step time | 10 | 12 | WORSE |"));
+  EXPECT_THAT(junit_xml({.suite = "gate"}, slow.judgements), HasSubstr("<failure type=\"change\""));
+  EXPECT_EQ(gate_json(slow)["verdict"], "fail");
+}
+
+TEST(Gate, AnotherMachineIsNotCompared) {
+  World other = world_of();
+  other.cpu = "another processor";
+  const Baseline before = baseline_of({stored(run_json({10, 10, 10}))});
+  const GatedResult now = stored(run_json({20, 20, 20}, other));
+  const GateReport no = judge_gate(before, {now}, OtherMachine::software, 0.05);
+  EXPECT_EQ(no.exit_code(), static_cast<int>(ExitCode::other_machine));
+  EXPECT_THAT(no.changes, IsEmpty());
+  EXPECT_THAT(gate_table(no),
+              AllOf(HasSubstr("processor: a processor / another processor"), HasSubstr("--other-machine")));
+  EXPECT_THAT(junit_xml({.suite = "gate"}, no.judgements), HasSubstr("<error type=\"machine\""));
+  EXPECT_EQ(judge_gate(before, {now}, OtherMachine::any, 0.05).exit_code(), static_cast<int>(ExitCode::slower));
+}
+
+TEST(Gate, TwoVersionsAreComparedOnPurpose) {
+  World newer = world_of();
+  newer.libraries = {{"fmt", "10.0.0"}};
+  const Baseline before = baseline_of({stored(run_json({10, 10, 10}))});
+  const GatedResult now = stored(run_json({10, 10, 10}, newer));
+  EXPECT_EQ(judge_gate(before, {now}, OtherMachine::no, 0.05).exit_code(), static_cast<int>(ExitCode::other_machine));
+  const GateReport asked = judge_gate(before, {now}, OtherMachine::software, 0.05);
+  EXPECT_EQ(asked.exit_code(), static_cast<int>(ExitCode::ok));
+  EXPECT_EQ(gate_json(asked)["differences"][0]["now"], "10.0.0");
+}
+
+TEST(Gate, AnotherConfigurationIsNotCompared) {
+  json other = run_json({10, 10, 10});
+  other["config"]["fsdp"]["layout"] = "per_param";
+  const GateReport r =
+      judge_gate(baseline_of({stored(run_json({10, 10, 10}))}), {stored(other)}, OtherMachine::any, 0.05);
+  EXPECT_EQ(r.exit_code(), static_cast<int>(ExitCode::other_machine));
+  EXPECT_THAT(gate_table(r), HasSubstr("fsdp.layout: \"flat\" / \"per_param\""));
+}
+
+TEST(Gate, AResultThatFailedByItselfPassesNoGate) {
+  const GateReport r =
+      judge_gate(baseline_of({stored(accept_json(40))}), {stored(accept_json(40, "fail"))}, OtherMachine::no, 0.05);
+  EXPECT_EQ(r.verdict, Verdict::inconclusive);
+  EXPECT_THAT(gate_markdown(r), HasSubstr("was not accepted"));
+  GatedResult kept = stored(accept_json(40, "unrated"));
+  kept.kept_anyway_because = "no reference";
+  EXPECT_EQ(judge_gate(baseline_of({kept}), {stored(accept_json(40, "unrated"))}, OtherMachine::no, 0.05).verdict,
+            Verdict::pass);
+}
+
+TEST(Gate, ResultsOfOneGateAreOfOneMachine) {
+  World other = world_of();
+  other.cpu = "another processor";
+  const GatedResult a = stored(run_json({10, 10, 10})), b = stored(run_json({10, 10, 10}, other));
+  EXPECT_THAT(config_error([&] {
+                judge_gate(baseline_of({a}), {a, b}, OtherMachine::any, 0.05);
+              }),
+              HasSubstr("not of the same machine and program"));
+}
+
+TEST(Junit, HasTheCountsAndAttributesThatReadersAskFor) {
+  std::vector<accept::Judgement> all(2);
+  all[0].rule = "floor";
+  all[0].figure = "<pairs>";
+  all[0].verdict = Verdict::fail;
+  const std::string text =
+      junit_xml({.suite = "accept", .host = "a&b", .date = "2026-01-02T03:04:05+0000", .seconds = 1.5}, all);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("timestamp=\"2026-01-02T03:04:05\""), HasSubstr("hostname=\"a&amp;b\""),
+                    HasSubstr("time=\"1.500\""), HasSubstr("failures=\"1\" errors=\"1\""), Not(HasSubstr("<pairs>"))));
+}
+
+}  // namespace
+}  // namespace fsdpbench::app
