@@ -7,10 +7,12 @@ import tempfile
 from pathlib import Path
 from typing import Optional, Sequence
 
+from .accept_page import accept_page
+from .gate_page import gate_page
 from .page import Page, png_of, render, svg_of
 from .pair_page import compare_page, pair_page
 from .run_page import run_page
-from .schema import ReportError
+from .schema import ReportError, read_json
 from .sweep_page import sweep_page
 from .tune_page import tune_page
 
@@ -39,10 +41,13 @@ def _page_of(folder: Path, memory_budget: Optional[float]) -> Page:
         return compare_page(folder / "compare.json")
     if (folder / "tune.json").is_file():
         return tune_page(folder / "tune.json")
+    if (folder / "gate.json").is_file():
+        return gate_page(folder / "gate.json")
     if (folder / "result.json").is_file():
-        return run_page(folder / "result.json")
-    raise ReportError(f"{folder} has neither result.json nor sweep.json nor compare.json nor tune.json; a result folder "
-                      "of fsdpbench run, sweep, compare or tune is expected")
+        accepted = read_json(folder / "result.json").value.get("kind") == "acceptance"
+        return (accept_page if accepted else run_page)(folder / "result.json")
+    raise ReportError(f"{folder} has neither result.json nor sweep.json nor compare.json nor tune.json nor gate.json; a "
+                      "result folder of fsdpbench run, accept, sweep, compare, tune or gate is expected")
 
 
 def _page_of_two(folders: Sequence[Path]) -> Page:

@@ -1,0 +1,172 @@
+"""The page of an acceptance: the verdict, who is to blame, and the measurements that say so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Dict, List, Optional, Tuple
+
+from .figures.acceptance import Bars, Ladder, RateLine, Rung, draw_bars, draw_ladders, draw_pairs, draw_rates
+from .page import Page, Picture, Table
+from .schema import Node, ReportError, check_version, read_json
+from .text import clean, count_text, digits, percent, sentence
+from .world import emulation_badges, machine, world_rows
+
+_WORDS = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive", "unrated": "unrated"}
+_NOT_MEASURED = "not measured"
+
+
+def accept_page(path: Path) -> Page:
+    """Of a result.json whose kind is acceptance. Raises ReportError."""
+    result = read_json(path)
+    check_version(result, "result.json")
+    result.expect("acceptance", "judgements")
+    world = result.child("world").value
+    judgements = result.children("judgements")
+    page = Page(title=f"{result.text('verdict').upper()}: {count_text(result.integer('ranks') or 0, 'rank')} on "
+                      f"{count_text(result.integer('nodes') or 0, 'node')}",
+                subtitle="  ·  ".join(str(p) for p in ("fsdpbench accept", f"held against {clean(result.text('fabric'), 80)}",
+                                                       world.get("date"), machine(world)) if p),
+                badges=emulation_badges(world))
+    page.verdict = _verdict(judgements)
+    page.caveats = [sentence(f"{f.text('evidence')}; check {f.text('check')}") for f in result.children("findings")]
+    page.first = [_failed(judgements)] if any(j.text("verdict") != "pass" for j in judgements) else []
+    page.pictures = [_pairs(result), _devices(result), _collectives(result, judgements), _scale(result), _late(result),
+                     _arms(result)]
+    page.tables = [_all(judgements), _findings(result)]
+    page.world = world_rows(world)
+    return page
+
+
+def _verdict(judgements: List[Node]) -> List[str]:
+    counts = {word: sum(j.text("verdict") == verdict for j in judgements) for verdict, word in _WORDS.items()}
+    texts = [f"Of {count_text(len(judgements), 'rule')}, "
+             + ", ".join(f"{count} {word}" for word, count in counts.items() if count) + "."]
+    worst = [j for j in judgements if j.text("verdict") == "fail"][:4]
+    texts += [sentence(f"{j.text('rule')}, {j.text('figure')}: {j.text('why')}") for j in worst if j.text("rule") != "peers"]
+    if not worst and counts["inconclusive"]:
+        first = next(j for j in judgements if j.text("verdict") == "inconclusive")
+        texts.append(sentence(f"{first.text('rule')}, {first.text('figure')}: {first.text('why')}"))
+    return texts
+
+
+def _failed(judgements: List[Node]) -> Table:
+    rows = [_row(j) for verdict in ("fail", "inconclusive") for j in judgements if j.text("verdict") == verdict]
+    if not rows:
+        return Table("What did not pass", _HEADER, [], texts=_TEXTS,
+                     note="Nothing failed and nothing is inconclusive; what is unrated has nothing to be held against.")
+    return Table("What did not pass", _HEADER, rows, names=2, texts=_TEXTS)
+
+
+_HEADER = ("rule", "figure", "verdict", "median", "95 % interval", "held against", "unit", "why")
+_TEXTS = (2, 6, 7)
+
+
+def _row(j: Node) -> List[str]:
+    value, bound = j.child("value"), j.number("bound")
+    middle, low, high = value.number("median"), value.number("low"), value.number("high")
+    has = middle is not None
+    return [clean(j.text("rule"), 40), clean(j.text("figure"), 80), j.text("verdict"), digits(middle) if has else "–",
+            f"{digits(low)} – {digits(high)}" if has and low is not None and high is not None else "–",
+            digits(bound) if bound is not None else "–", clean(j.text("unit"), 30), clean(j.text("why"), 300)]
+
+
+def _all(judgements: List[Node]) -> Table:
+    return Table("Every rule", _HEADER, [_row(j) for j in judgements], names=2, texts=_TEXTS)
+
+
+def _findings(result: Node) -> Table:
+    rows = [[clean(f.text("part"), 60), f.text("kind").replace("_", " "), percent(100 * (f.number("shortfall") or 0)),
+             clean(f.text("evidence"), 300), clean(f.text("check"), 200)] for f in result.children("findings")]
+    return Table("Who is to blame", ("part", "how", "below its peers", "evidence", "what to check next"), rows, texts=(1, 3, 4),
+                 note="" if rows else "Nobody: no part is slower than its peers.")
+
+
+def _pairs(result: Node) -> Picture:
+    pairs = result.child("pairs")
+    ends = pairs.text("ends", "ranks")
+    picture = Picture("pairs", f"Pairs of {clean(ends, 10)}", "Who sends how fast to whom, alone, one way at a time. A slow "
+                      "row or column is an end, a single dark pair a link, a block a switch. A cell and its mirror image are "
+                      "the two directions of one pair.")
+    rows = [[float(v) for v in row] for row in pairs.items("gb_per_s") if isinstance(row, list)]
+    if not rows or any(len(row) != len(rows) for row in rows) or not any(v > 0 for row in rows for v in row):
+        picture.reason = _NOT_MEASURED
+        return picture
+    picture.figure = draw_pairs(rows, ends)
+    return picture
+
+
+def _rate_line(node: Node, key: str, name: str, unit: str, scale: float) -> Optional[RateLine]:
+    rounds = [[float(v) * scale for v in row] for row in node.items(key) if isinstance(row, list) and row]
+    return RateLine(name, unit, rounds) if rounds and all(len(r) == len(rounds[0]) for r in rounds) else None
+
+
+def _devices(result: Node) -> Picture:
+    picture = Picture("devices", "What each rank can do", "All ranks at once, in rounds. A rank whose rounds are all low is slow; "
+                      "one whose rounds are both high and low throttles, or has other work.")
+    lines = [_rate_line(result, "device_rates_flops_per_s", "matrix products", "TFLOP/s", 1e-12),
+             _rate_line(result, "memory_rates_bytes_per_s", "memory", "GB/s", 1e-9)]
+    found = [line for line in lines if line is not None]
+    if not found:
+        picture.reason = _NOT_MEASURED
+        return picture
+    if lines[1] is None:
+        picture.caption += " The bandwidth of memory was not measured."
+    picture.figure = draw_rates(found)
+    return picture
+
+
+def _rates(row: Node, half: str) -> Optional[Tuple[float, Optional[float], Optional[float]]]:
+    """busbw of the median iteration, and of the 95th and the shortest one."""
+    timing = row.child(half)
+    busbw, time = timing.number("busbw_gb_per_s"), timing.number("time_us")
+    each = timing.child("per_iteration")
+    if busbw is None or not time:
+        return None
+    moved = busbw * time  # GB/s times us: the same for every iteration
+    middle, late, soon = (each.number(key) for key in ("p50_us", "p95_us", "min_us"))
+    return (moved / middle if middle else busbw, moved / late if late else None, moved / soon if soon else None)
+
+
+def _collectives(result: Node, judgements: List[Node]) -> Picture:
+    picture = Picture("collectives", "Bandwidth by size", "Bus bandwidth of the messages that this training sends: the median "
+                      "iteration, down to the 95th percentile and up to the shortest. Floor: what the reference leaves at "
+                      "this size, less the tolerance; where there is none, nobody says what it should be.")
+    floors = {(j.text("rule"), j.text("figure")): j.number("bound") for j in judgements}
+    panels: Dict[str, Dict[str, List[Rung]]] = {}
+    ceilings: Dict[str, Optional[float]] = {}
+    for row in result.children("collectives"):
+        op, names = clean(row.text("op"), 30).replace("_", "-"), row.texts("figures")
+        for i, (half, said) in enumerate((("out_of_place", "out of place"), ("in_place", "in place"))):
+            rates = _rates(row, half)
+            if rates is None:
+                continue
+            name = names[i] if i < len(names) else ""
+            if floors.get(("ceiling", name)) is not None:
+                ceilings[op] = floors[("ceiling", name)]
+            rungs = panels.setdefault(op, {}).setdefault(said, [])
+            rungs.append(Rung(row.required("size"), rates[0], rates[1], rates[2], floors.get(("floor", name))))
+    panels = {op: lines for op, lines in panels.items() if any(r.gb_per_s > 0 for rungs in lines.values() for r in rungs)}
+    if not panels:
+        picture.reason = _NOT_MEASURED
+        return picture
+    picture.figure = draw_ladders([Ladder(op, [(name, sorted(rungs, key=lambda r: r.bytes)) for name, rungs in lines.items()],
+                                          ceilings.get(op)) for op, lines in panels.items()])
+    return picture
+
+
+def _scale(result: Node) -> Picture:
+    picture = Picture("scale", "From few ranks to all", "")
+    picture.reason = _NOT_MEASURED
+    return picture
+
+
+def _late(result: Node) -> Picture:
+    picture = Picture("late", "Who is late", "")
+    picture.reason = _NOT_MEASURED
+    return picture
+
+
+def _arms(result: Node) -> Picture:
+    picture = Picture("arms", "Steps with computation alone, communication alone, and both", "")
+    picture.reason = _NOT_MEASURED
+    return picture
