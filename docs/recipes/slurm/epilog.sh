@@ -1,0 +1,41 @@
+#!/bin/sh
+# Slurm epilog: has the node become slower than when it was accepted? In slurm.conf:
+#
+#   Epilog=/etc/slurm/fsdpbench/epilog.sh
+#
+# Holds an acceptance against the node's baselines and drains it if anything is worse. Without a baseline for this machine
+# it does nothing; make one of five accepted results or more, so that it is known how much they scatter:
+#
+#   for i in 1 2 3 4 5; do
+#     fsdpbench accept hgx-h100 --out /var/lib/fsdpbench/accepted-$i
+#     fsdpbench baseline add /var/lib/fsdpbench/accepted-$i --in /var/lib/fsdpbench/baselines
+#   done
+set -u
+
+: "${FSDPBENCH:=/opt/fsdpbench/bin/fsdpbench}"
+: "${FSDPBENCH_PROFILE:=hgx-h100}"
+: "${FSDPBENCH_LIMIT_S:=240}"
+: "${FSDPBENCH_RESULTS:=/var/lib/fsdpbench}"
+: "${FSDPBENCH_THRESHOLD:=10}" # percent: what must be lost before a node is drained
+
+node=${SLURMD_NODENAME:-$(hostname -s)}
+out=$FSDPBENCH_RESULTS/epilog
+baselines=$FSDPBENCH_RESULTS/baselines
+
+[ -d "$baselines" ] || exit 0
+mkdir -p "$out" || exit 0
+env -i PATH="$PATH" HOME=/root timeout --kill-after=30 "$FSDPBENCH_LIMIT_S" \
+  "$FSDPBENCH" accept "$FSDPBENCH_PROFILE" --out "$out" --overwrite --quiet >"$out/log" 2>&1
+accepted=$?
+"$FSDPBENCH" gate "$out" --against "$baselines" --threshold "$FSDPBENCH_THRESHOLD" --out "$out/gate" --overwrite \
+  >"$out/gate.log" 2>&1
+gated=$?
+
+if [ "$accepted" = 9 ] || [ "$accepted" = 10 ] || [ "$gated" = 7 ]; then
+  why=$(sed -n '1s/^# //p' "$out/gate/summary.md" 2>/dev/null)
+  [ "$gated" = 7 ] || why=$(sed -n '1s/^# //p' "$out/summary.md" 2>/dev/null)
+  scontrol update NodeName="$node" State=DRAIN Reason="fsdpbench: ${why:-accept $accepted, gate $gated}" || true
+elif [ "$accepted" != 0 ] || [ "$gated" != 0 ]; then
+  logger -t fsdpbench "epilog on $node: not judged (accept $accepted, gate $gated), see $out" 2>/dev/null || true
+fi
+exit 0
