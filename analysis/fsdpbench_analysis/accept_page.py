@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from statistics import median
 from typing import Dict, List, Optional, Tuple
 
-from .figures.acceptance import Bars, Ladder, RateLine, Rung, draw_bars, draw_ladders, draw_pairs, draw_rates
+from .figures.acceptance import MOST_RANKS, Bars, Ladder, RateLine, Rung, draw_bars, draw_ladders, draw_pairs, draw_rates
 from .page import Page, Picture, Table
-from .schema import Node, ReportError, check_version, read_json
-from .text import clean, count_text, digits, percent, sentence
+from .schema import Node, check_version, read_json
+from .text import clean, count_text, digits, milliseconds, percent, sentence
 from .world import emulation_badges, machine, world_rows
 
 _WORDS = {"pass": "passed", "fail": "failed", "inconclusive": "inconclusive", "unrated": "unrated"}
@@ -83,12 +84,12 @@ def _findings(result: Node) -> Table:
 
 def _pairs(result: Node) -> Picture:
     pairs = result.child("pairs")
-    ends = pairs.text("ends", "ranks")
-    picture = Picture("pairs", f"Pairs of {clean(ends, 10)}", "Who sends how fast to whom, alone, one way at a time. A slow "
+    ends = clean(pairs.text("ends", "ranks"), 10)
+    picture = Picture("pairs", f"Pairs of {ends}", "Who sends how fast to whom, alone, one way at a time. A slow "
                       "row or column is an end, a single dark pair a link, a block a switch. A cell and its mirror image are "
                       "the two directions of one pair.")
-    rows = [[float(v) for v in row] for row in pairs.items("gb_per_s") if isinstance(row, list)]
-    if not rows or any(len(row) != len(rows) for row in rows) or not any(v > 0 for row in rows for v in row):
+    rows = pairs.rows("gb_per_s")
+    if not any(v > 0 for row in rows for v in row) or len(rows) != len(rows[0]):
         picture.reason = _NOT_MEASURED
         return picture
     picture.figure = draw_pairs(rows, ends)
@@ -96,8 +97,8 @@ def _pairs(result: Node) -> Picture:
 
 
 def _rate_line(node: Node, key: str, name: str, unit: str, scale: float) -> Optional[RateLine]:
-    rounds = [[float(v) * scale for v in row] for row in node.items(key) if isinstance(row, list) and row]
-    return RateLine(name, unit, rounds) if rounds and all(len(r) == len(rounds[0]) for r in rounds) else None
+    rounds = [[value * scale for value in row] for row in node.rows(key)]
+    return RateLine(name, unit, rounds) if rounds and rounds[0] else None
 
 
 def _devices(result: Node) -> Picture:
@@ -161,12 +162,37 @@ def _scale(result: Node) -> Picture:
 
 
 def _late(result: Node) -> Picture:
-    picture = Picture("late", "Who is late", "")
-    picture.reason = _NOT_MEASURED
+    lateness = result.child("lateness")
+    picture = Picture("late", "Who is late", "How often each rank was the last to come to a reduction. Chance makes everybody "
+                      "last in turn; who is last in more than half of the steps, and by much, is who the others wait for.")
+    shares = lateness.numbers("last_share")[:MOST_RANKS]
+    if not shares:
+        picture.reason = _NOT_MEASURED
+        return picture
+    waiting, transfer = lateness.child("waiting_us").number("median"), lateness.child("transfer_us").number("median")
+    if waiting is not None and transfer is not None:
+        picture.caption += (f" In the median step the last one comes {milliseconds(waiting / 1000)} after the median rank, and "
+                            f"the transfers then take {milliseconds(transfer / 1000)}.")
+    picture.figure = draw_bars(Bars([f"rank {rank}" for rank in range(len(shares))], [100 * s for s in shares], "% of steps",
+                                    [rank for rank, share in enumerate(shares) if share > 0.5]))
     return picture
 
 
+_ARMS = (("computation_ms", "computation alone"), ("communication_ms", "communication alone"), ("whole_ms", "the step"))
+
+
 def _arms(result: Node) -> Picture:
-    picture = Picture("arms", "Steps with computation alone, communication alone, and both", "")
-    picture.reason = _NOT_MEASURED
+    arms = result.child("arms")
+    picture = Picture("arms", "Steps with computation alone, communication alone, and both", "Medians over rounds in which the "
+                      "arms took turns. What the step takes longer than its computation alone is exposed communication.")
+    rounds = arms.children("rounds")
+    if not rounds:
+        picture.reason = _NOT_MEASURED
+        return picture
+    values = [(name, median([r.required(key) for r in rounds])) for key, name in _ARMS]
+    predicted = arms.number("predicted_ms")
+    if predicted is not None:
+        values.append(("as links and computation predict it", predicted))
+        picture.caption += " The prediction is the computed clock's, from the measured links and computation."
+    picture.figure = draw_bars(Bars([name for name, _ in values], [ms for _, ms in values], "ms", [2]))
     return picture

@@ -26,7 +26,10 @@ def gate_page(path: Path) -> Page:
     page.verdict = [clean(gate.text("sentence"), 400)]
     page.verdict += [f"{c.text('figure')}: {clean(c.text('why'), 400)}." for c in changes if c.text("verdict") == "fail"][:5]
     page.caveats = _caveats(gate, before, now)
-    page.first = [_differences(gate)]
+    differences = _differences(gate)
+    page.first = [differences] if differences.rows else []
+    if not differences.rows:
+        page.verdict.append("Machine, software and program are the same.")
     page.pictures = [_picture(changes, gate.number("threshold") or 0.0)]
     page.tables = [_figures(changes), _results(before, now)]
     page.world = _machines(before, now)
@@ -64,8 +67,7 @@ def _differences(gate: Node) -> Table:
             for d in gate.children("differences")]
     for key in gate.children("differing_keys"):
         rows.append([clean(key.text("key"), 60), "measured", clean(key.text("a"), 200), clean(key.text("b"), 200)])
-    return Table("What differs", ("", "of", "before", "now"), rows, texts=(1, 2, 3),
-                 note="" if rows else "Nothing: machine, software and program are the same.")
+    return Table("What differs", ("", "of", "before", "now"), rows, texts=(1, 2, 3))
 
 
 def _better(change: Node) -> Tuple[Optional[float], Optional[float], Optional[float]]:

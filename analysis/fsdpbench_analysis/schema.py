@@ -173,6 +173,17 @@ class Node:
         inner = Node(self.path, self.place(key), {str(i): v for i, v in enumerate(values)})
         return [inner.required(str(i)) for i in range(len(values))]
 
+    def rows(self, key: str) -> List[List[float]]:
+        """A list of equally long lists of finite numbers; empty when absent."""
+        rows = []
+        for i, value in enumerate(self.items(key)):
+            if not isinstance(value, list):
+                raise ReportError(f"{self.path}: {self.place(key)}[{i}] is {_kind(value)}; a list is expected")
+            rows.append(Node(self.path, self.place(key), {str(i): value}).numbers(str(i)))
+        if any(len(row) != len(rows[0]) for row in rows):
+            raise ReportError(f"{self.path}: {self.place(key)} has rows of several lengths; a matrix is expected")
+        return rows
+
     def number_map(self) -> Dict[str, float]:
         """The members of this object that are numbers."""
         return {k: self.required(k) for k, v in self.value.items()

@@ -25,9 +25,8 @@ def draw_pairs(gb_per_s: Sequence[Sequence[float]], ends: str) -> Figure:
     """gb_per_s[from][to]; 0: not measured. Both directions: a cell and its mirror image are one pair."""
     style.apply()
     count = len(gb_per_s)
-    side = min(max(0.62 * count + 1.2, 4.2), 8.5)
-    figure = new_figure(side + 1.6, side)
-    axes = figure.subplots()
+    figure = new_figure(11.0, min(max(0.5 * count + 1.3, 3.4), 6.2))
+    axes, beside = figure.subplots(1, 2, width_ratios=(1.25, 1))
     measured = [v for row in gb_per_s for v in row if v > 0]
     low, high = (min(measured), max(measured)) if measured else (0.0, 1.0)
     # Differences smaller than a tenth of the fastest shall not look dramatic.
@@ -57,7 +56,27 @@ def draw_pairs(gb_per_s: Sequence[Sequence[float]], ends: str) -> Figure:
     bar = figure.colorbar(style.matplotlib.cm.ScalarMappable(norm, colours), ax=axes, fraction=0.045, pad=0.03)
     bar.set_label("GB/s, one way", fontsize=9)
     bar.outline.set_visible(False)
+    _draw_ends(beside, gb_per_s, one)
     return figure
+
+
+def _draw_ends(axes: Axes, gb_per_s: Sequence[Sequence[float]], one: str) -> None:
+    """What each end sends and receives in the median, against the median of all pairs."""
+    whole = median([v for row in gb_per_s for v in row if v > 0] or [1.0])
+    for name, values, colour, marker in (("sends", gb_per_s, style.BLUE, "o"),
+                                         ("receives", list(zip(*gb_per_s)), style.ORANGE, "s")):
+        found = [(end, median([v for v in row if v > 0])) for end, row in enumerate(values) if any(v > 0 for v in row)]
+        axes.plot([100 * value / whole for _, value in found], [end for end, _ in found], linestyle="none",
+                  color=colour, marker=marker, markersize=7 if marker == "o" else 4.5, label=name)
+    axes.axvline(100, color=style.INK, linewidth=1, linestyle=(0, (4, 3)))
+    low, high = axes.get_xlim()
+    axes.set_xlim(min(low, 94), max(high, 106))
+    axes.set_ylim(len(gb_per_s) - 0.5, -0.5)
+    axes.yaxis.set_major_locator(MaxNLocator(min(len(gb_per_s), MOST_WRITTEN), integer=True))
+    axes.set_xlabel("median of its pairs, % of all")
+    axes.set_ylabel(one)
+    axes.grid(True, axis="x")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2)
 
 
 @dataclass(frozen=True)
@@ -89,7 +108,7 @@ def draw_rates(lines: Sequence[RateLine]) -> Figure:
         axes.axhline(whole, color=style.INK, linewidth=1, linestyle=(0, (4, 3)))
         axes.set_ylim(0, max([v for values in by_rank for v in values] or [1]) * 1.1)
         axes.set_xlim(-0.7, shown - 0.3)
-        axes.xaxis.set_major_locator(MaxNLocator(min(shown, 16), integer=True))
+        axes.set_xticks(range(0, shown, -(-shown // 16)))
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.grid(True, axis="y")
         axes.set_ylabel(line.unit)
@@ -150,7 +169,7 @@ def _draw_ladder(axes: Axes, ladder: Ladder, handles: List[Line2D], of_ranks: bo
 
     places: List[float] = []
     for i, (name, rungs) in enumerate(ladder.lines):
-        colour, marker = style.SERIES[i % len(style.SERIES)], style.MARKERS[i % len(style.MARKERS)]
+        colour, marker = (style.BLUE, style.GREEN, style.PINK, style.INK)[i % 4], style.MARKERS[i % len(style.MARKERS)]
         xs = [r.bytes for r in rungs]
         places += [x for x in xs if x not in places]
         below = [max(r.gb_per_s - (r.low if r.low is not None else r.gb_per_s), 0) for r in rungs]
@@ -168,7 +187,7 @@ def _draw_ladder(axes: Axes, ladder: Ladder, handles: List[Line2D], of_ranks: bo
         once(Line2D([], [], color=style.INK, linewidth=1.2, linestyle=(0, (1, 2)), label="ceiling of the links"))
     axes.set_xscale("log", base=2)
     places.sort()
-    shown = [p for i, p in enumerate(places) if i == 0 or p / places[i - 1] > 1.25]
+    shown = [p for i, p in enumerate(places) if i == 0 or p / places[i - 1] > 1.1]
     axes.set_xticks(shown, [f"{p:.0f}" if of_ranks else size(p) for p in shown], fontsize=8.5)
     axes.xaxis.set_minor_locator(NullLocator())
     if len(places) == 1:

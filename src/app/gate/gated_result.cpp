@@ -92,7 +92,7 @@ struct MeasuredRule {
   bool higher_is_better;
 };
 constexpr std::array kMeasuredRules{MeasuredRule{"floor", true}, MeasuredRule{"tail", false},
-                                    MeasuredRule{"exposed communication", false}};
+                                    MeasuredRule{"exposed communication", false}, MeasuredRule{"slow-down", false}};
 
 void read_acceptance_result(const JsonPart& j, GatedResult& result) {
   result.kind = "acceptance";
@@ -120,6 +120,14 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
       f.value = {1 - f.value.median, 1 - f.value.high, 1 - f.value.low, f.value.n};
     }
     result.figures.figures.push_back(std::move(f));
+  }
+  if (!j.has("arms")) return;
+  for (const auto& [key, name] : {std::pair{"computation_ms", "computation of a step, alone"},
+                                  {"communication_ms", "communication of a step, alone"},
+                                  {"whole_ms", "step"}}) {
+    std::vector<double> rounds;
+    for (const JsonPart& round : j.at("arms").at("rounds").list()) rounds.push_back(round.at(key).number());
+    if (!rounds.empty()) result.figures.figures.push_back(figure(name, "ms", std::move(rounds)));
   }
 }
 
