@@ -1,0 +1,137 @@
+#!/usr/bin/python3
+"""`baseline` and `gate`: accepted results are kept, a slower one is found, another machine is not compared.
+
+    gate_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+import subprocess
+import xml.etree.ElementTree as ElementTree
+
+import program
+from program import OK, PATIENCE_S, SLOWER, TINY, Program, sets
+
+INCONCLUSIVE, OTHER_MACHINE = 11, 12
+# On the computed clock: the same seed gives the same step times, on any machine.
+SIMULATED = ["model.layers=2", "train.steps=8", "train.warmup=1", "emulate.compute_tflops=0.02",
+             "emulate.link_gb_per_s=0.5", "simulate.jitter_pct=1"]
+
+
+class Gate(Program):
+    def simulate(self, out: str, *keys: str) -> str:
+        self.call("simulate", "quickstart", "--ranks", "4", *sets(*SIMULATED, *keys), "--out", out, "-q")
+        return out
+
+    def gate(self, result: str, *arguments: str, code: int = OK) -> dict:
+        done = self.call("gate", result, "--out", "gate", "--overwrite", *arguments, code=code)
+        self.printed = done.stdout
+        return json.loads((self.folder / "gate/gate.json").read_text())
+
+    def simulated_slow(self, out: str) -> str:
+        """The same configuration in its file, and a step that takes 1.5 times as long."""
+        self.simulate(out)
+        path = self.folder / out / "result.json"
+        result = json.loads(path.read_text())
+        result["steps"]["slowest_rank_ms"] = [1.5 * ms for ms in result["steps"]["slowest_rank_ms"]]
+        path.write_text(json.dumps(result))
+        return out
+
+    def test_an_equal_result_passes_and_a_slower_one_fails(self) -> None:
+        self.call("baseline", "add", self.simulate("good"), "--in", "kept")
+        gate = self.gate(self.simulate("again"), "--against", "kept")
+        self.assertEqual(gate["verdict"], "pass")
+        gate = self.gate(self.simulated_slow("slow"), "--against", "kept", code=SLOWER)
+        self.assertIn("WORSE", self.printed)
+        worse = [change for change in gate["changes"] if change["verdict"] == "fail"]
+        self.assertEqual([change["figure"] for change in worse], ["step time"])
+        self.assertAlmostEqual(worse[0]["ratio"], 1.5, delta=0.01)
+        self.assertGreater(worse[0]["ratio_low"], 1)
+        suite = ElementTree.parse(self.folder / "gate/junit.xml").getroot().find("testsuite")
+        self.assertEqual([case.get("name") for case in suite if case.find("failure") is not None], ["step time"])
+        self.assertIn("| step time |", (self.folder / "gate/summary.md").read_text())
+
+    def test_several_results_make_one_baseline(self) -> None:
+        for i, name in enumerate(("one", "two", "three")):
+            out = self.simulate(name)
+            path = self.folder / out / "result.json"
+            result = json.loads(path.read_text())
+            result["steps"]["slowest_rank_ms"] = [ms * (1 + i / 100) for ms in result["steps"]["slowest_rank_ms"]]
+            path.write_text(json.dumps(result))
+            self.call("baseline", "add", out, "--in", "kept")
+        listed = self.call("baseline", "list", "--in", "kept").stdout
+        name = next(path.stem for path in (self.folder / "kept").iterdir())
+        self.assertRegex(listed, rf"{name} +3 ")
+        shown = self.call("baseline", "show", name, "--in", "kept").stdout
+        for words in ("one", "two", "three", "step time", "peak memory", "computed clock"):
+            self.assertIn(words, shown)
+        gate = self.gate(self.simulated_slow("slow"), "--against", f"kept/{name}.json", code=SLOWER)
+        step = next(change for change in gate["changes"] if change["figure"] == "step time")
+        self.assertEqual((step["verdict"], step["by"]), ("fail", "several results"))
+
+    def test_a_result_that_is_there_counts_once(self) -> None:
+        self.call("baseline", "add", self.simulate("good"), "--in", "kept")
+        self.assertIn("has this result already", self.error("baseline", "add", "good", "--in", "kept"))
+
+    def test_only_what_was_accepted_is_kept(self) -> None:
+        path = self.folder / self.simulate("stopped") / "result.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"complete": False}))
+        self.assertIn("was not accepted", self.error("baseline", "add", "stopped", "--in", "kept"))
+        self.assertFalse((self.folder / "kept").exists())
+        self.call("baseline", "add", "stopped", "--in", "kept", "--anyway", "only the first steps matter")
+        name = next(path.stem for path in (self.folder / "kept").iterdir())
+        self.assertIn("only the first steps matter", self.call("baseline", "show", name, "--in", "kept").stdout)
+
+    def test_another_machine_is_compared_on_purpose_only(self) -> None:
+        self.simulate("good")
+        path = self.folder / self.simulate("other") / "result.json"
+        result = json.loads(path.read_text())
+        result["world"]["compiler"] = "another compiler"
+        path.write_text(json.dumps(result))
+        gate = self.gate("other", "--against", "good", code=OTHER_MACHINE)
+        self.assertEqual((gate["verdict"], gate["changes"]), ("not comparable", []))
+        self.assertEqual([(d["name"], d["part"], d["now"]) for d in gate["differences"]],
+                         [("compiler", "software", "another compiler")])
+        self.assertIn("--other-software", self.printed)
+        self.assertEqual(self.gate("other", "--against", "good", "--other-software")["verdict"], "pass")
+
+    def test_another_configuration_is_not_compared(self) -> None:
+        self.simulate("good")
+        gate = self.gate(self.simulate("other", "fsdp.backward_prefetch=none"), "--against", "good", code=OTHER_MACHINE)
+        self.assertEqual([key["key"] for key in gate["differing_keys"]], ["fsdp.backward_prefetch"])
+
+    def test_a_sweep_counts_each_trial(self) -> None:
+        sweep = self.write("two.toml", f'base = "{self.profile}"\ntrials = 3\n[axes]\n"fsdp.backward_prefetch" = ["none", "pre"]\n')
+        for out in ("before", "now"):
+            self.call("sweep", sweep, "--out", out, *sets(*TINY, "device.backend=virtual", "emulate.compute_tflops=0.02",
+                                                          "emulate.link_gb_per_s=0.5", "simulate.jitter_pct=1"), "-q")
+        gate = self.gate("now", "--against", "before")
+        steps = [change for change in gate["changes"] if change["figure"].startswith("step time of ")]
+        self.assertEqual(len(steps), 2)
+        self.assertEqual({change["by"] for change in steps}, {"samples of these results"})
+        self.assertEqual({change["before"]["n"] for change in steps}, {3})
+
+    def test_collectives_are_a_result(self) -> None:
+        for out in ("before.json", "now.json"):
+            self.call("collectives", "all_gather", "--ranks", "2", "-b", "4K", "-e", "8K", "-f", "2", "-n", "4", "-J", out)
+        done = subprocess.run([program.PROGRAM, "gate", "now.json", "--against", "before.json", "--out", "gate"],
+                              cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertIn(done.returncode, (OK, SLOWER, INCONCLUSIVE), done.stdout + done.stderr)  # real time: of what, not how long
+        gate = json.loads((self.folder / "gate/gate.json").read_text())
+        self.assertEqual(len(gate["changes"]), 4)
+        self.assertEqual(gate["before"]["kind"], "collectives")
+
+    def test_what_is_wrong_is_said(self) -> None:
+        self.simulate("good")
+        self.assertIn("no such baseline", self.error("gate", "good", "--against", "nothing"))
+        self.assertIn("holds no baseline", self.error("baseline", "list", "--in", "nothing"))
+        self.assertIn("--threshold", self.error("gate", "good", "--against", "good", "--threshold", "-1"))
+        self.assertIn("is no such result", self.error("gate", self.write("x.json", "{}"), "--against", "good"))
+        self.assertIn("--against", self.error("gate", "good"))
+        self.call("gate", "good", "--against", "good", "--out", "gate")
+        self.assertIn("holds a result already", self.error("gate", "good", "--against", "good", "--out", "gate"))
+        for command in (["baseline"], ["baseline", "add"], ["gate"]):
+            self.assertIn("Examples", self.call(*command, "--help", code=OK).stdout)
+
+
+if __name__ == "__main__":
+    program.main()
