@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta peer peer-check peer-parsers peer-bench asan tsan fuzz faults cuda cuda-build cuda-headers clean
+.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta peer peer-check peer-parsers peer-bench recipes asan tsan fuzz faults cuda cuda-build cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -23,6 +23,7 @@ help:
 	@echo "make peer    record what PyTorch's FSDP does on CPUs, and compare (5 GB from PyPI into build/peer-venv)"
 	@echo "make peer-check  does PyTorch still do what is stored? a sixth of the configurations"
 	@echo "make peer-parsers  DeepSpeed, Accelerate, torchtitan … read what export writes for them (from PyPI)"
+	@echo "make recipes  docs/recipes once more, against the schemas of Kubernetes and GitHub (from PyPI)"
 	@echo "make peer-bench  step times beside PyTorch's FSDP2, FSDP1 and DDP over gloo, in turns"
 	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
 	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
@@ -101,6 +102,12 @@ peer-parsers: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/in
 
 peer-bench: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	$(PEER_PYTHON) -B tests/peer/bench.py $(FSDPBENCH) --out build/peer-bench.json
+
+# make test reads them, too, but has no schemas: PyPI has them, Debian does not.
+recipes: build
+	/usr/bin/python3 -m venv --system-site-packages build/recipes-venv
+	build/recipes-venv/bin/pip install --quiet --disable-pip-version-check --requirement tests/recipes/requirements.txt
+	build/recipes-venv/bin/python -B tests/recipes/recipes_test.py $(FSDPBENCH) .
 
 $(PEER_VENV)/installed: tests/peer/requirements.txt
 	@src/cmake/install-debian-packages.sh

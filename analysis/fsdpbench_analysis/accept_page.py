@@ -34,8 +34,24 @@ def accept_page(path: Path) -> Page:
     page.pictures = [_pairs(result), _devices(result), _collectives(result, judgements), _scale(result), _late(result),
                      _arms(result)]
     page.tables = [_all(judgements), _findings(result)]
-    page.world = world_rows(world)
+    page.world = world_rows(world) + _measured_by(result)
     return page
+
+
+def _measured_by(result: Node) -> List[Tuple[str, str]]:
+    """What the measurements rest on, beside the world."""
+    rows = []
+    carried = sorted({clean(text, 80) for text in result.texts("transports") if text})
+    if carried:
+        rows.append(("bytes were carried by", ", ".join(carried)))
+    ready = result.child("rendezvous").numbers("ready_s")
+    if ready:
+        rows.append(("ranks were ready after", f"{digits(min(ready))} to {digits(max(ready))} s"))
+    pairs = result.child("pairs")
+    if pairs.integer("measurements"):
+        rows.append(("pairs were measured in", f"{count_text(pairs.integer('rounds') or 0, 'round')}, "
+                                               f"{count_text(pairs.integer('measurements') or 0, 'measurement')}"))
+    return rows
 
 
 def _verdict(judgements: List[Node]) -> List[str]:
@@ -156,8 +172,17 @@ def _collectives(result: Node, judgements: List[Node]) -> Picture:
 
 
 def _scale(result: Node) -> Picture:
-    picture = Picture("scale", "From few ranks to all", "")
-    picture.reason = _NOT_MEASURED
+    picture = Picture("scale", "From few ranks to all", "Bus bandwidth in groups of so many ranks, all groups at once, with as "
+                      "many bytes a rank at every scale. A step down is a link, a switch, or the way between nodes.")
+    lines: Dict[str, List[Rung]] = {}
+    for row in result.children("scales"):
+        rung = Rung(row.required("ranks"), row.required("busbw_gb_per_s"), None, None, None)
+        lines.setdefault(clean(row.text("collective"), 30).replace("_", "-"), []).append(rung)
+    if not lines:
+        picture.reason = _NOT_MEASURED
+        return picture
+    picture.figure = draw_ladders([Ladder("", [(name, sorted(rungs, key=lambda r: r.bytes)) for name, rungs in lines.items()])],
+                                  "ranks of a group", of_ranks=True)
     return picture
 
 

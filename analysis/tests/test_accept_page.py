@@ -38,6 +38,9 @@ ACCEPTANCE = {
     "collectives": [{"op": op, "size": size, "ranks": RANKS, "out_of_place": timing(100, 24), "in_place": timing(90, 26),
                      "figures": [f"{op} of 1.0 MiB on 6 ranks", f"{op} of 1.0 MiB on 6 ranks, in place"]}
                     for op in ("all_gather", "reduce_scatter") for size in (2**16, 2**20)],
+    "scales": [{"collective": op, "ranks": ranks, "bytes": 4096 * ranks, "busbw_gb_per_s": 40.0 - ranks, "p50_us": 9.0}
+               for op in ("all_gather", "reduce_scatter") for ranks in (2, 3, 6)],
+    "transports": ["shared memory"] * RANKS, "rendezvous": {"ready_s": [0.5] * RANKS},
     "lateness": {"last_share": [0.1, 0.1, 0.1, 0.6, 0.05, 0.05], "waiting_us": {"median": 1500.0}, "transfer_us": {"median": 900.0}},
     "arms": {"rounds": [{"computation_ms": 80.0, "communication_ms": 40.0, "whole_ms": 95.0}], "predicted_ms": 93.0},
 }
@@ -58,13 +61,14 @@ class AcceptPageTest(FolderTest):
 
     def test_draws_what_was_measured(self) -> None:
         page = self.page()
-        for name in ("pairs", "devices", "collectives", "late", "arms"):
+        for name in ("pairs", "devices", "collectives", "scale", "late", "arms"):
             self.assertTrue((self.folder / "report" / f"{name}.svg").is_file(), name)
+        self.assertIn("<dt>bytes were carried by</dt><dd>shared memory</dd>", page)
         self.assertIn("the last one comes 1.50\u00a0ms after the median rank", page)
 
     def test_what_is_absent_is_said_to_be_not_measured(self) -> None:
-        page = self.page(pairs={}, device_rates_flops_per_s=[], collectives=[], lateness={}, arms={"rounds": []})
-        for title in ("Pairs of ranks", "What each rank can do", "Bandwidth by size", "Who is late", "Steps with computation"):
+        page = self.page(pairs={}, device_rates_flops_per_s=[], collectives=[], scales=[], lateness={}, arms={"rounds": []})
+        for title in ("Pairs of ranks", "What each rank can do", "Bandwidth by size", "From few ranks to all", "Who is late", "Steps with computation"):
             self.assertRegex(page, f'<li class="missing">{title}[^<]*: not measured</li>')
 
     def test_floor_and_ceiling_are_drawn_where_they_are_known(self) -> None:

@@ -1,0 +1,379 @@
+#!/usr/bin/python3
+"""The recipes of docs/recipes: scripts with stand-ins of what they call, and files against what the program really does.
+
+    recipes_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "end_to_end"))
+
+import program  # noqa: E402
+from program import PATIENCE_S, Program, sets  # noqa: E402
+
+import yaml  # noqa: E402
+from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
+
+SLOWER, WRONG_DATA, FAIL, INCONCLUSIVE, OTHER_MACHINE = 7, 9, 10, 11, 12
+
+
+def recipes() -> Path:
+    return program.SOURCE / "docs/recipes"
+
+
+def scripts() -> list[Path]:
+    return [path for path in sorted(recipes().rglob("*")) if path.is_file() and path.read_bytes().startswith(b"#!/bin/")]
+
+
+class Scripts(Program):
+    """Each with stand-ins: the program, which ends with a code of our choice and writes what it would, and what is there
+    on a cluster only."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.bin = self.folder / "bin"
+        self.bin.mkdir()
+        self.environment = {"PATH": f"{self.bin}:/usr/bin:/bin", "FSDPBENCH": str(self.bin / "fsdpbench"),
+                            "FSDPBENCH_RESULTS": str(self.folder / "results"),
+                            "FSDPBENCH_TEXTFILES": str(self.folder / "textfiles"), "SLURMD_NODENAME": "node7"}
+        (self.folder / "textfiles").mkdir()
+        for name in ("scontrol", "logger"):
+            self.stand_in(name, f'echo "$@" >>{self.folder}/{name}.log')
+
+    def stand_in(self, name: str, body: str) -> None:
+        path = self.bin / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+    def program_ends(self, accept: int, gate: int = 0, part: str = "rank 3 of node7 reaches half") -> None:
+        self.stand_in("fsdpbench", f"""echo "$@" >>{self.folder}/fsdpbench.log
+out=; command=$1
+while [ $# -gt 0 ]; do [ "$1" = --out ] && out=$2; shift; done
+mkdir -p "$out"
+case $command in
+  accept) printf '# FAIL: 8 ranks\\n\\n- {part}\\n' >"$out/summary.md"; echo 'fsdpbench_accept_verdict 3' >"$out/metrics.prom"
+          echo '{{}}' >"$out/result.json"; exit {accept} ;;
+  gate) printf '# WORSE: 1 of 2 figures\\n' >"$out/summary.md"; exit {gate} ;;
+esac""")
+
+    def said(self, name: str) -> str:
+        path = self.folder / f"{name}.log"
+        return path.read_text() if path.exists() else ""
+
+    def run_script(self, name: str, *arguments: str, code: int = 0, **more: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([recipes() / name, *arguments], env=self.environment | more, cwd=self.folder,
+                              capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done
+
+    def test_shellcheck(self) -> None:
+        if shutil.which("shellcheck") is None:
+            self.skipTest("shellcheck is not installed (make deps)")
+        self.assertGreaterEqual(len(scripts()), 4)
+        done = subprocess.run(["shellcheck", *scripts()], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        for script in scripts():
+            self.assertTrue(os.access(script, os.X_OK), script)
+
+    def test_prolog_drains_a_node_that_fails_and_says_who_is_to_blame(self) -> None:
+        for code in (FAIL, WRONG_DATA):
+            self.program_ends(code)
+            self.run_script("slurm/prolog.sh", code=1)
+            self.assertIn("NodeName=node7 State=DRAIN Reason=fsdpbench: rank 3 of node7 reaches half", self.said("scontrol"))
+        self.assertEqual((self.folder / "textfiles/fsdpbench.prom").read_text(), "fsdpbench_accept_verdict 3\n")
+        self.assertEqual([path.name for path in (self.folder / "textfiles").iterdir()], ["fsdpbench.prom"])
+
+    def test_prolog_drains_no_node_that_it_could_not_judge(self) -> None:
+        for code in (0, 1, 2, 3, 4, 5, INCONCLUSIVE, 124):
+            self.program_ends(code)
+            self.run_script("slurm/prolog.sh")
+        self.assertEqual(self.said("scontrol"), "")
+        self.assertEqual(self.said("logger").count("not judged"), 7)
+
+    def test_prolog_ends_what_hangs(self) -> None:
+        self.stand_in("fsdpbench", "sleep 3600")
+        self.run_script("slurm/prolog.sh", FSDPBENCH_LIMIT_S="1")
+        self.assertIn("exit code 124", self.said("logger"))
+
+    def test_prolog_does_not_listen_to_the_job(self) -> None:
+        self.stand_in("fsdpbench", f"env >{self.folder}/environment; exit 0")
+        self.run_script("slurm/prolog.sh", NCCL_ALGO="Tree", LD_PRELOAD_TRICK="x")
+        self.assertNotIn("NCCL_ALGO", (self.folder / "environment").read_text())
+
+    def test_epilog_drains_what_became_slower(self) -> None:
+        self.program_ends(0, SLOWER)
+        self.run_script("slurm/epilog.sh")
+        self.assertEqual(self.said("fsdpbench"), "", "without baselines it does nothing")
+        (self.folder / "results/baselines").mkdir(parents=True)
+        self.run_script("slurm/epilog.sh")
+        self.assertIn("Reason=fsdpbench: WORSE: 1 of 2 figures", self.said("scontrol"))
+
+    def test_epilog_drains_nothing_else(self) -> None:
+        (self.folder / "results/baselines").mkdir(parents=True)
+        for accept, gate in ((0, 0), (INCONCLUSIVE, 0), (0, INCONCLUSIVE), (0, OTHER_MACHINE), (5, 2)):
+            self.program_ends(accept, gate)
+            self.run_script("slurm/epilog.sh")
+        self.assertEqual(self.said("scontrol"), "")
+        self.program_ends(FAIL, 0)
+        self.run_script("slurm/epilog.sh")
+        self.assertIn("Reason=fsdpbench: FAIL: 8 ranks", self.said("scontrol"))
+
+    def test_sbatch_ends_with_the_gate_or_the_acceptance(self) -> None:
+        self.stand_in("srun", f'[ ${{#FSDPBENCH_SECRET}} -ge 32 ] || exit 99; shift; exec "$@"')
+        (self.folder / "kept").mkdir()
+        given = {"SLURM_JOB_ID": "17", "FSDPBENCH_BASELINES": str(self.folder / "kept"), "HOME": str(self.folder)}
+        for accept, gate, code in ((0, 0, 0), (0, SLOWER, SLOWER), (FAIL, 0, FAIL), (INCONCLUSIVE, SLOWER, INCONCLUSIVE)):
+            self.program_ends(accept, gate)
+            self.run_script("slurm/accept.sbatch", "a.toml", code=code, **given)
+        self.assertIn(f"accept a.toml --full --out {self.folder}/results/17", self.said("fsdpbench"))
+
+    def test_a_node_gets_its_verdict_as_a_label(self) -> None:
+        seen = []
+
+        class Api(http.server.BaseHTTPRequestHandler):
+            def do_PATCH(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                seen.append((self.path, self.headers["Content-Type"], self.headers["Authorization"], json.loads(body)))
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Api)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        (self.folder / "account").mkdir()
+        (self.folder / "account/token").write_text("a-token")
+        given = {"KUBERNETES_API": f"http://127.0.0.1:{server.server_port}", "NODE_NAME": "node-a",
+                 "FSDPBENCH_OUT": str(self.folder / "out"), "SERVICE_ACCOUNT": str(self.folder / "account")}
+        for code, verdict in ((0, "pass"), (FAIL, "fail"), (WRONG_DATA, "fail"), (INCONCLUSIVE, "inconclusive"), (5, "error")):
+            self.program_ends(code)
+            self.run_script("kubernetes/label-node.sh", "hgx-h100", code=code, **given)
+            path, kind, authorization, body = seen[-1]
+            self.assertEqual((path, kind, authorization), ("/api/v1/nodes/node-a", "application/merge-patch+json",
+                                                           "Bearer a-token"))
+            labels = body["metadata"]["labels"]
+            self.assertEqual((list(body), list(body["metadata"]), labels["fsdpbench.io/verdict"]), (["metadata"], ["labels"], verdict))
+            for value in labels.values():
+                self.assertRegex(value, r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")  # what a label may be
+
+    def test_a_node_that_cannot_be_labelled_is_no_success(self) -> None:
+        self.program_ends(0)
+        self.run_script("kubernetes/label-node.sh", "hgx-h100", code=4, KUBERNETES_API="http://127.0.0.1:1", NODE_NAME="a",
+                        FSDPBENCH_OUT=str(self.folder / "out"))
+
+
+class Commands(Program):
+    def test_every_command_of_a_recipe_exists_with_its_options(self) -> None:
+        helps: dict[str, str] = {}
+        count = 0
+        for path in sorted(recipes().rglob("*")):
+            if not path.is_file() or path.suffix == ".json":
+                continue
+            text = path.read_text().replace("\\\n", " ")
+            for command, rest in re.findall(r"(?:\bfsdpbench|\"\$FSDPBENCH\") (accept|baseline add|gate|run|report|collectives)\b([^\n|;'`]*)", text):
+                if command not in helps:
+                    helps[command] = self.call(*command.split(), "--help").stdout
+                for option in re.findall(r"(?<=\s)--[a-z][-a-z]*", rest):
+                    self.assertIn(option, helps[command], f"{path}: fsdpbench {command}{rest}")
+                count += 1
+        self.assertGreaterEqual(count, 10)
+
+    def test_every_profile_of_a_recipe_exists(self) -> None:
+        names = set()
+        for path in sorted(recipes().rglob("*")):
+            if path.is_file():
+                names |= set(re.findall(r'(?:FSDPBENCH_PROFILE:=|PROFILE:-|args: \["|accept |- )(cpu|[a-z]+-[a-z]\d+)\b', path.read_text()))
+        self.assertLessEqual({"cpu", "hgx-h100"}, names)
+        for name in names:
+            self.assertTrue((program.SOURCE / f"profiles/acceptance/{name}.toml").is_file(), name)
+
+
+class Kubernetes(Program):
+    def documents(self, name: str) -> list[dict]:
+        return list(yaml.safe_load_all((recipes() / "kubernetes" / name).read_text()))
+
+    def test_the_job_may_do_what_its_script_does_and_no_more(self) -> None:
+        by_kind = {document["kind"]: document for document in self.documents("node-acceptance.yaml")}
+        self.assertEqual(by_kind["ClusterRole"]["rules"], [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "patch"]}])
+        binding, account = by_kind["ClusterRoleBinding"], by_kind["ServiceAccount"]["metadata"]
+        self.assertEqual(binding["roleRef"]["name"], by_kind["ClusterRole"]["metadata"]["name"])
+        self.assertEqual(binding["subjects"], [{"kind": "ServiceAccount", **account}])
+        job = by_kind["Job"]["spec"]
+        pod = job["template"]["spec"]
+        self.assertEqual((job["backoffLimit"], pod["restartPolicy"], pod["serviceAccountName"]), (0, "Never", account["name"]))
+        names = {volume["name"] for volume in pod["volumes"]}
+        self.assertLessEqual({mount["name"] for mount in pod["containers"][0]["volumeMounts"]}, names)
+        self.assertIn("NODE_NAME", [variable["name"] for variable in pod["containers"][0]["env"]])
+
+    def test_the_mpi_job_asks_for_nodes_that_passed(self) -> None:
+        job = self.documents("mpijob.yaml")[0]
+        replicas = job["spec"]["mpiReplicaSpecs"]
+        worker, launcher = replicas["Worker"], replicas["Launcher"]["template"]["spec"]["containers"][0]
+        self.assertEqual(worker["template"]["spec"]["nodeSelector"], {"fsdpbench.io/verdict": "pass"})
+        ranks = int(launcher["args"][launcher["args"].index("-np") + 1])
+        self.assertEqual(ranks, worker["replicas"] * job["spec"]["slotsPerWorker"])
+        gpus = worker["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
+        self.assertEqual(int(gpus), job["spec"]["slotsPerWorker"])
+
+    def test_schemas(self) -> None:
+        """Where somebody has installed them (make recipes): those of Kubernetes itself."""
+        try:
+            import kubernetes_validate
+        except ImportError:
+            self.skipTest("kubernetes-validate is not installed (make recipes)")
+        for name in ("node-acceptance.yaml", "mpijob.yaml"):
+            for document in self.documents(name):
+                if document["apiVersion"].startswith("kubeflow.org"):
+                    continue  # not Kubernetes' own
+                text = json.dumps(document).replace("NODE", "node")
+                kubernetes_validate.validate(json.loads(text), kubernetes_validate.latest_version(), strict=True)
+
+
+class ContinuousIntegration(Program):
+    def test_github_actions(self) -> None:
+        workflow = yaml.safe_load((recipes() / "ci/github-actions.yml").read_text())
+        self.assertEqual(set(workflow[True]), {"push", "pull_request", "workflow_dispatch"})  # YAML 1.1 takes `on` for true
+        steps = workflow["jobs"]["gate"]["steps"]
+        self.assertTrue(all(("uses" in step) != ("run" in step) for step in steps))
+        shown = next(i for i, step in enumerate(steps) if "GITHUB_STEP_SUMMARY" in step.get("run", ""))
+        gated = next(i for i, step in enumerate(steps) if " gate " in step.get("run", ""))
+        self.assertGreater(shown, gated)
+        self.assertEqual(steps[shown]["if"], "always()")  # also of a gate that failed
+        for step in steps:
+            if "run" in step and shutil.which("shellcheck"):
+                done = subprocess.run(["shellcheck", "--shell=bash", "-"], input=step["run"], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_github_schema(self) -> None:
+        """Where somebody has installed it (make recipes): GitHub's schema of workflows."""
+        tool = Path(sys.executable).parent / "check-jsonschema"
+        if not tool.exists():
+            self.skipTest("check-jsonschema is not installed (make recipes)")
+        done = subprocess.run([tool, "--builtin-schema", "vendor.github-workflows", recipes() / "ci/github-actions.yml"],
+                              capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_jenkins(self) -> None:
+        """No parser of Groovy is at hand: its blocks close, and it reads the files that are written."""
+        text = re.sub(r"//[^\n]*", "", (recipes() / "ci/Jenkinsfile").read_text())
+        without_texts = re.sub(r"'[^']*'", "", text)
+        for opening, closing in ("{}", "()"):
+            self.assertEqual(without_texts.count(opening), without_texts.count(closing))
+        outs = re.findall(r"--out (\S+?)/?(?=[ '])", text)
+        pattern = re.search(r"junit testResults: '([^']+)'", text).group(1)
+        for out in outs:
+            self.assertTrue(Path(f"{out}/junit.xml").match(pattern), out)
+
+
+class Prometheus(Program):
+    """The dashboard and the rules ask for series that `accept` writes, with the labels that it gives them."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        dashboard = json.loads((recipes() / "prometheus/grafana-dashboard.json").read_text())
+        rules = yaml.safe_load((recipes() / "prometheus/rules.yaml").read_text())
+        cls.panels = dashboard["panels"]
+        cls.rules = rules["groups"][0]["rules"]
+        cls.expressions = [t["expr"] for panel in cls.panels for t in panel["targets"]] + [rule["expr"] for rule in cls.rules]
+
+    def metrics(self) -> dict[str, list[dict]]:
+        done = subprocess.run([program.PROGRAM, "accept", "cpu", *sets(
+            "model.layers=2", "model.width=32", "train.seq_len=16", "train.steps=3", "mesh.ranks=6", "emulate.compute_tflops=0.002",
+            "emulate.link_gb_per_s=0.2", "inject.slow_rank=3", "inject.slow_rank_factor=2"), "--out", "out"],
+            cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE_S)
+        self.assertEqual(done.returncode, FAIL, done.stdout + done.stderr)
+        families = text_string_to_metric_families((self.folder / "out/metrics.prom").read_text())
+        return {family.name: [sample.labels for sample in family.samples] for family in families}
+
+    def test_every_series_exists(self) -> None:
+        written = self.metrics()
+        from_elsewhere = {"node_textfile_mtime_seconds": {"file", "instance"}}  # node_exporter's own
+        added = {"instance", "job"}  # by Prometheus
+        asked = set()
+        for expression in self.expressions:
+            for name, selector in re.findall(r"\b((?:fsdpbench|node)_[a-z_]+)(?:\{([^}]*)\})?", expression):
+                labels = set(re.findall(r"([a-z_]+)\s*=~?", selector))
+                if name in from_elsewhere:
+                    self.assertLessEqual(labels, from_elsewhere[name], expression)
+                    continue
+                self.assertIn(name, written, expression)
+                self.assertTrue(any(labels - added <= set(sample) for sample in written[name]), expression)
+                for label, value in re.findall(r'([a-z_]+)="([^"$]*)"', selector):
+                    self.assertIn(value, {sample.get(label) for sample in written[name]}, expression)
+                asked.add(name)
+        self.assertEqual(asked, set(written), "what is written and shown nowhere")
+
+    def test_the_dashboard_is_whole(self) -> None:
+        self.assertEqual(len({panel["id"] for panel in self.panels}), len(self.panels))
+        taken = set()
+        for panel in self.panels:
+            place = panel["gridPos"]
+            self.assertLessEqual(place["x"] + place["w"], 24, panel["title"])
+            cells = {(x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])}
+            self.assertFalse(taken & cells, f"{panel['title']} lies upon another panel")
+            taken |= cells
+
+    def test_rules(self) -> None:
+        for rule in self.rules:
+            self.assertLessEqual({"alert", "expr", "labels", "annotations"}, set(rule))
+            for expression in (rule["expr"],):
+                for opening, closing in ("{}", "()", "[]"):
+                    self.assertEqual(expression.count(opening), expression.count(closing))
+        promtool = shutil.which("promtool")
+        if promtool is None:
+            self.skipTest("promtool is not installed: the rules were read as YAML only")
+        done = subprocess.run([promtool, "check", "rules", recipes() / "prometheus/rules.yaml"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class Container(Program):
+    def setUp(self) -> None:
+        super().setUp()
+        self.lines = (recipes() / "container/Containerfile").read_text().replace("\\\n", " ").splitlines()
+
+    def test_what_it_copies_is_there(self) -> None:
+        copies = [line.split()[1:] for line in self.lines if line.startswith("COPY")]
+        self.assertGreaterEqual(len(copies), 4)
+        for words in copies:
+            if words[0] == "--from=build":
+                continue
+            for source in words[:-1]:
+                self.assertTrue((program.SOURCE / source).exists(), source)
+
+    def test_its_packages_have_the_libraries_of_the_program(self) -> None:
+        if shutil.which("dpkg-query") is None:
+            self.skipTest("this is no Debian system")
+        installed = set(self.lines[max(i for i, line in enumerate(self.lines) if "apt-get install" in line)].split())
+        depended = subprocess.run(["apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts",
+                                   "--no-breaks", "--no-replaces", "--no-enhances", *[p for p in installed if re.match(r"(lib|zlib|openmpi|ocl)", p)]],
+                                  capture_output=True, text=True).stdout
+        there = installed | set(re.findall(r"^(\S+)$", depended, re.MULTILINE))
+        libraries = subprocess.run(["ldd", program.PROGRAM], capture_output=True, text=True).stdout
+        for library in re.findall(r"=> (/\S+)", libraries):
+            name = Path(os.path.realpath(library)).name  # dpkg may know it in /lib, and the loader in /usr/lib
+            owner = subprocess.run(["dpkg-query", "--search", f"*/{name}"], capture_output=True, text=True).stdout
+            package = owner.split(":")[0]
+            self.assertIn(package, there | {"libc6", "libstdc++6", "libgcc-s1"}, f"{library} is of the package {package}")
+
+    def test_its_commands(self) -> None:
+        if shutil.which("shellcheck") is None:
+            self.skipTest("shellcheck is not installed (make deps)")
+        for line in self.lines:
+            if line.startswith("RUN "):
+                done = subprocess.run(["shellcheck", "--shell=sh", "-"], input=line[4:], capture_output=True, text=True)
+                self.assertEqual(done.returncode, 0, done.stdout)
+
+
+if __name__ == "__main__":
+    program.main()
