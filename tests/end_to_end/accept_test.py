@@ -41,6 +41,12 @@ class Accept(Program):
         self.assertGreater(result["arms"]["predicted_ms"], 0)
         scales = {(scale["collective"], scale["ranks"]) for scale in result["scales"]}
         self.assertLessEqual({(op, ranks) for op in ("all_gather", "reduce_scatter") for ranks in (2, 3, 6)}, scales)
+        pairs = result["pairs"]["gb_per_s"]
+        self.assertEqual([[a == b or pairs[a][b] > 0 for b in range(6)] for a in range(6)], [[True] * 6] * 6)
+        self.assertEqual([pairs[a][a] for a in range(6)], [0] * 6)
+        named = {judgement["figure"] for judgement in result["judgements"]}
+        for row in result["collectives"]:
+            self.assertLessEqual(set(row["figures"]), named)
         suite = ElementTree.parse(self.folder / "out/junit.xml").getroot().find("testsuite")
         self.assertEqual(len(suite.findall("testcase")), len(result["judgements"]))
         self.assertEqual(int(suite.get("tests")), len(result["judgements"]))
