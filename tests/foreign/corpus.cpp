@@ -34,10 +34,15 @@ Case make_case(const CaseSpec& spec) {
   for (std::size_t place = 0; place < made.run->measurement.traces.size(); ++place) {
     const int rank = made.run->measurement.traces[place].rank;
     if (missing(rank)) continue;
-    WrittenRank written = write_rank(*made.run, place, spec.dialect, spec.seed + place);
+    WrittenRank written = write_rank(*made.run, place, spec.dialect, spec.seed + place, spec.faults.clock_ns * rank);
     made.files.push_back(file_of(spec, rank, written.text, std::move(written.collectives)));
   }
   return made;
+}
+
+metrics::CauseReport true_causes(const Case& made) {
+  const metrics::RunMetrics metrics = metrics::run_metrics(made.run->view, made.run->setup.plan.groups, 1);
+  return metrics::report_causes(made.run->view, made.run->what, metrics);
 }
 
 }  // namespace fsdpbench::foreign::corpus

@@ -7,6 +7,7 @@
 
 #include "config/run_config.h"
 #include "foreign/written_run.h"
+#include "metrics/cause_report.h"
 #include "support/simulated_run.h"
 
 namespace fsdpbench::foreign::corpus {
@@ -16,6 +17,7 @@ struct Faults {
   bool shuffled = false;           ///< events in no order
   double cut_off = 0;              ///< this share of the text is missing at the end
   std::vector<int> missing_ranks;  ///< whose files are not there
+  std::int64_t clock_ns = 0;       ///< the clock of rank r is r times so much late
 };
 
 /// A job that was traced: what it was, and how it was written.
@@ -43,6 +45,10 @@ struct Case {
 
 /// Files of the case; the same spec gives the same bytes.
 Case make_case(const CaseSpec& spec);
+
+/// Why the run of a case was exposed, as the metrics say it of the records that its files were written from. Of cases
+/// with a run.
+metrics::CauseReport true_causes(const Case& made);
 
 /// All of them, by name: the presets with their defaults and with knobs turned, on some ranks, with noise and faults.
 std::vector<CaseSpec> all_cases();

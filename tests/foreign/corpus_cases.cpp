@@ -221,6 +221,8 @@ void dialects(Cases& cases) {
     cases.add(named("shuffled"), engine, 4, 6).faults.shuffled = true;
     cases.add(named("cut-off"), engine, 4, 6).faults.cut_off = 0.25;
     cases.add(named("missing-ranks"), engine, 8, 4).faults.missing_ranks = {1, 2, 5};
+    cases.add(named("late-clocks"), engine, 4, 6).faults.clock_ns = 40'000;
+    cases.add(named("waits-for-batches"), engine, 4, 6).dialect.loader_ns = 9'000'000;
     cases.add(named("one-rank"), engine, 4, 6).faults.missing_ranks = {0, 2, 3};
   }
 }

@@ -3,6 +3,10 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+#include <sstream>
+#include <string>
+
 #include "foreign/kineto_reader.h"
 #include "support/temporary_folder.h"
 #include "trace/validate.h"
@@ -48,6 +52,32 @@ TEST_P(Corpus, IsReadAsItWasWritten) {
       EXPECT_EQ(facts.kind, communication(made.files[i].collectives[k].kind));
     }
   }
+}
+
+TEST(CorpusCases, IsLargeAndItsNamesDiffer) {
+  std::set<std::string> names;
+  for (const corpus::CaseSpec& spec : corpus::all_cases()) names.insert(spec.name);
+  EXPECT_GE(names.size(), 100U);
+  EXPECT_EQ(names.size(), corpus::all_cases().size());
+}
+
+TEST(CorpusCases, TheSameCaseIsWrittenTheSame) {
+  const corpus::CaseSpec spec = corpus::all_cases().front();
+  EXPECT_EQ(corpus::make_case(spec).files.at(1).json, corpus::make_case(spec).files.at(1).json);
+}
+
+/// Every rule that PyTorch's tools need; of damaged and shuffled files there are more.
+TEST(CorpusCases, KeepsToTheRulesOfTraces) {
+  int checked = 0;
+  for (const corpus::CaseSpec& spec : corpus::all_cases()) {
+    if (spec.faults.shuffled || spec.faults.cut_off > 0 || spec.dialect.sync_rows || spec.config.mesh.ranks > 4)
+      continue;
+    std::istringstream in(corpus::make_case(spec).files.front().json);
+    const trace::Validation validation = trace::validate(in);
+    EXPECT_TRUE(validation.ok()) << spec.name << ": " << validation.findings.list().front().message;
+    ++checked;
+  }
+  EXPECT_GT(checked, 60);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Corpus, ::testing::ValuesIn(corpus::all_cases()), [](const auto& test) {

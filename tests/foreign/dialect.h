@@ -30,6 +30,7 @@ struct Dialect {
   bool memory = false;                  ///< [memory] instants
   bool steps = true;                    ///< ProfilerStep#N
   bool device_ranges = true;            ///< gpu_user_annotation rows
+  std::int64_t loader_ns = 0;           ///< each step begins with so long a wait for its batch
 };
 
 /// A kernel, copy or fill, and the op of PyTorch's that launches it.

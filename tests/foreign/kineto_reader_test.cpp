@@ -239,6 +239,24 @@ TEST_F(KinetoReader, OtherMachinesClocksAreNotShared) {
   EXPECT_FALSE(read_job({write("0.json", file_of(small_step())), write("1.json", other)}).shared_clock);
 }
 
+TEST_F(KinetoReader, OldFilesTimesAreUnixTimes) {
+  const auto old = [](const std::string& begin) {
+    return R"({"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 1, "ts": )" +
+           begin + R"(, "dur": 5}]})";
+  };
+  const JobTrace job =
+      read_job({write("rank0.json", old("1658000000000000")), write("rank1.json", old("1658000000000003"))});
+  EXPECT_TRUE(job.shared_clock);
+  EXPECT_EQ(job.ranks[1].host[0].begin_ns - job.ranks[0].host[0].begin_ns, 3000);
+}
+
+TEST_F(KinetoReader, RowsComeInOrderHoweverTheFileHasThem) {
+  const RankRows rows = read_one(file_of(small_step()));
+  EXPECT_TRUE(std::ranges::is_sorted(rows.host, {}, &HostRow::begin_ns));
+  EXPECT_TRUE(std::ranges::is_sorted(rows.device, {}, &DeviceRow::begin_ns));
+  for (std::size_t i = 0; i < rows.host.size(); ++i) EXPECT_LT(rows.host[i].parent, static_cast<std::int32_t>(i));
+}
+
 TEST_F(KinetoReader, FilesOfOtherKindsAreRefusedWithAReason) {
   EXPECT_THAT(refusal({write("a.sqlite", std::string("SQLite format 3\0 and more", 25))}), HasSubstr("Nsight Systems"));
   EXPECT_THAT(refusal({write("a.zip", "PK\x03\x04")}), HasSubstr("zip archive"));

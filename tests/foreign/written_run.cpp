@@ -44,9 +44,14 @@ class RankStory {
       const trace::StepWindow& window = trace_.steps[s];
       step_ = trace_.records[first].step;
       const schedule::Schedule& schedule = run_.setup.schedules.of_step(static_cast<std::size_t>(step_));
+      shift_ns_ -= dialect_.loader_ns;
+      if (dialect_.loader_ns > 0) {
+        host("user_annotation", "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", kMainThread,
+             window.begin_ns - dialect_.loader_ns + 1000, window.begin_ns - 1000);
+      }
       if (dialect_.steps) {
-        host("user_annotation", fmt::format("ProfilerStep#{}", step_), kMainThread, window.begin_ns,
-             std::max(window.issued_ns, window.end_ns));
+        host("user_annotation", fmt::format("ProfilerStep#{}", step_), kMainThread,
+             window.begin_ns - dialect_.loader_ns, std::max(window.issued_ns, window.end_ns));
       }
       for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
         const trace::Record& record = trace_.records[first + i];
