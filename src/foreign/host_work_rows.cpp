@@ -16,8 +16,7 @@ class HostWorkRows {
     for (const std::string& name : rows.names) {
       range_.push_back(is_range_of_collective(name));
       work_.push_back(work_of_op(name));
-      call_.push_back(name.starts_with("c10d::") ? communication_of_call(std::string_view(name).substr(6))
-                                                 : std::nullopt);
+      call_.push_back(communication_of_op(name));
     }
   }
 

@@ -167,8 +167,17 @@ std::optional<Communication> communication_of_call(std::string_view name) {
   return Communication::other;
 }
 
+std::optional<Communication> communication_of_op(std::string_view name) {
+  for (const std::string_view library : {"c10d::", "_c10d_functional::", "c10d_functional::"}) {
+    if (!name.starts_with(library)) continue;
+    const std::string_view op = name.substr(library.size());
+    return op.starts_with("wait_tensor") ? std::nullopt : communication_of_call(op);
+  }
+  return std::nullopt;
+}
+
 std::optional<Activity> work_of_op(std::string_view name) {
-  if (name.starts_with("c10d::") || name == "record_param_comms" || is_range_of_collective(name)) return std::nullopt;
+  if (communication_of_op(name) || name == "record_param_comms" || is_range_of_collective(name)) return std::nullopt;
   const std::size_t colons = name.find("::");
   if (colons == std::string_view::npos) return std::nullopt;  // "autograd::engine::…" and ranges have none of work
   const std::string_view library = name.substr(0, colons);
@@ -176,7 +185,9 @@ std::optional<Activity> work_of_op(std::string_view name) {
   while (op.starts_with('_')) op.remove_prefix(1);
   while (op.ends_with('_')) op.remove_suffix(1);
   if (op.starts_with("autograd::")) return std::nullopt;
-  if (library == "autograd" || library == "profiler" || library == "prim" || library == "c10") return std::nullopt;
+  if (library == "autograd" || library == "profiler" || library == "prim" || library == "c10" || library == "c10d" ||
+      library == "_c10d_functional")
+    return std::nullopt;
   if (std::ranges::find(kNoWork, op) != kNoWork.end()) return std::nullopt;
   if (op == "zero" || op == "fill" || op == "zeros" || op == "ones" || op == "full") return Activity::fill;
   const bool copies = has(op, "copy") || op == "cat" || op == "clone" || op == "chunk_cat" || op == "to_copy";

@@ -37,6 +37,10 @@ std::optional<Communication> communication_of_kernel(std::string_view name);
 /// ("gloo:all_reduce"); nothing if it only waits or sets up.
 std::optional<Communication> communication_of_call(std::string_view name);
 
+/// What an op of PyTorch's that calls a communicator asks for: "c10d::_allgather_base_",
+/// "_c10d_functional::reduce_scatter_tensor"; nothing if it is no such op.
+std::optional<Communication> communication_of_op(std::string_view name);
+
 /// Whether a host's row is the range of a collective from its issue to its end, which other threads may end:
 /// "gloo:all_reduce", "nccl:_all_gather_base".
 bool is_range_of_collective(std::string_view name);

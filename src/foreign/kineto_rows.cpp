@@ -296,6 +296,27 @@ void KinetoRows::add_notes() {
   if (names_.full()) rows_.notes.emplace_back("The file has more names than are kept; some rows have lost theirs.");
 }
 
+/// Of what communicates and has no fields: by the op around its launch, else by the kernel's own name.
+void KinetoRows::add_collectives_by_name(const std::vector<std::string>& names) {
+  std::vector<std::optional<Communication>> ops;
+  for (const std::string& name : names) ops.push_back(communication_of_op(name));
+  const auto by_op = [&](std::int32_t at) -> std::optional<Communication> {
+    for (; at >= 0; at = host_[static_cast<std::size_t>(at)].row.parent) {
+      const HostRow& around = host_[static_cast<std::size_t>(at)].row;
+      if (const auto kind = ops[static_cast<std::size_t>(around.name)]) return kind;
+    }
+    return std::nullopt;
+  };
+  for (LinkedDevice& d : device_) {
+    if (d.row.kind != Activity::collective || d.row.collective >= 0) continue;
+    CollectiveFacts own;
+    own.kind = communication_of_kernel(names[static_cast<std::size_t>(d.row.name)]).value_or(Communication::other);
+    if (own.kind == Communication::other) own.kind = by_op(d.row.launch).value_or(Communication::other);
+    d.row.collective = static_cast<std::int32_t>(rows_.collectives.size());
+    rows_.collectives.push_back(own);
+  }
+}
+
 RankRows KinetoRows::take(const trace::FileFacts& facts) {
   if (facts.rank && *facts.rank >= 0 && *facts.rank < kMostRanks) {
     rows_.rank = static_cast<int>(*facts.rank);
@@ -315,13 +336,7 @@ RankRows KinetoRows::take(const trace::FileFacts& facts) {
   nest(host_, apart);
   link_launches(host_, arrows_, device_);
   link_collectives(host_, device_);
-  for (LinkedDevice& d : device_) {  // what nobody told but the name
-    if (d.row.kind != Activity::collective || d.row.collective >= 0) continue;
-    CollectiveFacts own;
-    own.kind = communication_of_kernel(names[static_cast<std::size_t>(d.row.name)]).value_or(Communication::other);
-    d.row.collective = static_cast<std::int32_t>(rows_.collectives.size());
-    rows_.collectives.push_back(own);
-  }
+  add_collectives_by_name(names);
   rows_.names = names;
   rows_.device.reserve(device_.size());
   for (const LinkedDevice& d : device_) rows_.device.push_back(d.row);

@@ -64,6 +64,7 @@ class KinetoRows {
   std::int32_t stream(std::int64_t device, std::int64_t id);
   void add_groups(const trace::FileFacts& facts);
   void leave_out_far_rows();
+  void add_collectives_by_name(const std::vector<std::string>& names);
   void add_notes();
 
   bool functions_;

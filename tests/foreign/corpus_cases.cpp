@@ -208,6 +208,9 @@ void dialects(Cases& cases) {
   for (const Engine& engine : {kFsdp2, kFsdp1}) {
     const auto named = [&](std::string_view what) { return fmt::format("{} {}", engine.preset, what); };
     cases.add(named("amd"), engine, 4, 6).dialect.vendor = Vendor::amd;
+    CaseSpec& untold = cases.add(named("amd-no-fields"), engine, 4, 6);
+    untold.dialect.vendor = Vendor::amd;
+    untold.dialect.collective_fields = false;
     cases.add(named("old-nccl"), engine, 4, 6).dialect.vendor = Vendor::nvidia_old;
     cases.add(named("one-stream"), engine, 4, 6).dialect.one_stream = true;
     cases.add(named("no-ranges"), engine, 4, 6).dialect.ranges = false;

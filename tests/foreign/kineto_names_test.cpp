@@ -64,6 +64,13 @@ TEST(KinetoNames, CallsOfCommunicatorsSayWhatTheyCommunicateAndWaitsDoNot) {
   EXPECT_THAT(communication_of_call("init"), Eq(std::nullopt));
 }
 
+TEST(KinetoNames, OpsThatCallCommunicatorsSayWhatTheyAskFor) {
+  EXPECT_THAT(communication_of_op("c10d::alltoall_base_"), Optional(Communication::all_to_all));
+  EXPECT_THAT(communication_of_op("_c10d_functional::all_gather_into_tensor_out"), Optional(Communication::all_gather));
+  EXPECT_THAT(communication_of_op("_c10d_functional::wait_tensor"), Eq(std::nullopt));
+  EXPECT_THAT(communication_of_op("aten::gather"), Eq(std::nullopt));
+}
+
 TEST(KinetoNames, CallsOfBothVendorsLaunchOrWait) {
   for (const char* name : {"cudaLaunchKernel", "cuLaunchKernelEx", "hipExtModuleLaunchKernel", "hipMemcpyWithStream",
                            "cudaMemsetAsync", "cudaGraphLaunch"}) {

@@ -257,6 +257,18 @@ TEST_F(KinetoReader, RowsComeInOrderHoweverTheFileHasThem) {
   for (std::size_t i = 0; i < rows.host.size(); ++i) EXPECT_LT(rows.host[i].parent, static_cast<std::int32_t>(i));
 }
 
+TEST_F(KinetoReader, WhatOutlastsARowOrIsARangeOfACollectiveIsNotAroundIt) {
+  const RankRows rows = read_one(
+      file_of(event("cpu_op", "outer", 1, 0, 100) + ",\n" + event("cpu_op", "broken", 1, 10, 20) + ",\n" +
+              event("cpu_op", "late", 1, 20, 30) + ",\n" + event("user_annotation", "nccl:all_reduce", 1, 60, 20) +
+              ",\n" + event("cpu_op", "inner", 1, 65, 5)));
+  ASSERT_THAT(rows.host, SizeIs(5));
+  EXPECT_EQ(name_of(rows, rows.host[1].parent), "outer");
+  EXPECT_EQ(name_of(rows, rows.host[2].parent), "outer");
+  EXPECT_EQ(name_of(rows, rows.host[3].parent), "outer");
+  EXPECT_EQ(name_of(rows, rows.host[4].parent), "outer");
+}
+
 TEST_F(KinetoReader, FilesOfOtherKindsAreRefusedWithAReason) {
   EXPECT_THAT(refusal({write("a.sqlite", std::string("SQLite format 3\0 and more", 25))}), HasSubstr("Nsight Systems"));
   EXPECT_THAT(refusal({write("a.zip", "PK\x03\x04")}), HasSubstr("zip archive"));

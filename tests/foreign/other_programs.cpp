@@ -63,7 +63,7 @@ class Program {
         "\"BFloat16\", \"Process Group Name\": \"0\", \"Process Group Description\": \"default_pg\", \"Seq\": {}",
         name, in, out, spec_.config.mesh.ranks, sequence_++);
     const std::int64_t begin = host_ns_;
-    row("cpu_op", "record_param_comms", begin + 100, begin + 5'400, fields);
+    row("cpu_op", "record_param_comms", begin + 100, begin + 5'400, spec_.dialect.collective_fields ? fields : "");
     kernel(
         call,
         spec_.dialect.vendor == Vendor::amd ? "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)" : kernel_name,
