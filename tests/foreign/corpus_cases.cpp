@@ -12,6 +12,8 @@ namespace {
 
 using config::RunConfig;
 
+constexpr std::int64_t kUnit = 4 * 256 * 256 + 3 * 256 * 512;  // elements of a block
+
 /// A decoder whose communication mostly hides, on a host that takes 20 us an op.
 RunConfig base(unsigned seed, const std::string& preset, int ranks, int layers) {
   testing::CauseCases cases(seed, testing::CauseCases::Sizes::many);
@@ -21,7 +23,6 @@ RunConfig base(unsigned seed, const std::string& preset, int ranks, int layers) 
   c.mesh.shard = c.mesh.replicate = 0;
   c.train.steps = 3;
   c.train.warmup = 2;
-  constexpr std::int64_t kUnit = 4 * 256 * 256 + 3 * 256 * 512;
   c = testing::with_scaled_preset(c, preset, kUnit);
   testing::CauseCases::set_rates(c, 3.0, 2.0, 0);
   c.simulate.host_issue_us = 20;

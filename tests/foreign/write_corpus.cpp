@@ -26,6 +26,12 @@ int main(int count, char** arguments) {
     std::filesystem::create_directories(folder);
     std::ofstream truth(folder / "truth.txt");
     truth << spec.system << "\n";
+    if (made.run != nullptr) {
+      const metrics::CauseReport causes = true_causes(made);
+      for (const metrics::CauseShare& cause : causes.causes) {
+        truth << fmt::format("cause {} {:.1f} % of the step\n", metrics::to_string(cause.cause), cause.share_pct);
+      }
+    }
     for (const foreign::corpus::CaseFile& file : made.files) {
       std::ofstream(folder / fmt::format("rank_{}.json", file.rank)) << file.json;
       for (const foreign::corpus::CollectiveTruth& c : file.collectives) {
