@@ -6,7 +6,10 @@ from pathlib import Path
 from statistics import median
 from typing import Dict, List, Optional, Tuple
 
+from .attachments import packed_trace
 from .figures.acceptance import MOST_RANKS, Bars, Ladder, RateLine, Rung, draw_bars, draw_ladders, draw_pairs, draw_rates
+from .figures.steps import StepLine, draw_steps
+from .load import StepTime
 from .page import Page, Picture, Table
 from .schema import Node, check_version, read_json
 from .text import clean, count_text, digits, milliseconds, percent, sentence
@@ -32,7 +35,10 @@ def accept_page(path: Path) -> Page:
     page.caveats = [sentence(f"{f.text('evidence')}; check {f.text('check')}") for f in result.children("findings")]
     page.first = [_failed(judgements)] if any(j.text("verdict") != "pass" for j in judgements) else []
     page.pictures = [_pairs(result), _devices(result), _collectives(result, judgements), _scale(result), _late(result),
-                     _arms(result)]
+                     _arms(result), _soak(result)]
+    worst = path.parent / "worst_step.json"
+    if worst.is_file():
+        page.traces = [packed_trace(worst, "worst_step")]
     page.tables = [_all(judgements), _findings(result)]
     page.world = world_rows(world) + _measured_by(result)
     return page
@@ -220,4 +226,16 @@ def _arms(result: Node) -> Picture:
         values.append(("as links and computation predict it", predicted))
         picture.caption += " The prediction is the computed clock's, from the measured links and computation."
     picture.figure = draw_bars(Bars([name for name, _ in values], [ms for _, ms in values], "ms", [2]))
+    return picture
+
+
+def _soak(result: Node) -> Picture:
+    picture = Picture("soak", "The step, again and again", "Each round of the soak, in order: what rises gets hot, and what "
+                      "jumps has other work beside it.")
+    times = [r.required("whole_ms") for r in result.child("arms").children("soak")]
+    if len(times) < 2:
+        picture.reason = _NOT_MEASURED
+        return picture
+    picture.figure = draw_steps([StepLine("", times, StepTime(median(times), None, None, len(times)))], "round of the soak",
+                                "rounds")
     return picture

@@ -19,14 +19,15 @@ def trace_attachments(folder: Path, name: str = "trace", most_bytes: int = MOST_
     files = []
     path = find_trace(folder)
     if path is not None:
-        files.append(_packed(path, name, most_bytes))
+        files.append(packed_trace(path, name, most_bytes))
     if (folder / "trace").is_dir():
         files.append(Attachment(f"One file a rank, for tools that read PyTorch profiler traces, is not in this page: "
                                 f"trace/ of the result folder {clean(folder.resolve().name, 80)} has it."))
     return files
 
 
-def _packed(path: Path, name: str, most_bytes: int) -> Attachment:
+def packed_trace(path: Path, name: str, most_bytes: int = MOST_BYTES) -> Attachment:
+    """One trace, or why it is not in the page; name: of the saved file."""
     where = f"{path.name} of the result folder {clean(path.parent.resolve().name, 80)}"
     try:
         large = path.stat().st_size > MAX_BYTES

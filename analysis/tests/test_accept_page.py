@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
+import re
 
 import test_figures  # not its names: its tests would run here, too
 from support import FolderTest, make_hostile
@@ -42,7 +45,8 @@ ACCEPTANCE = {
                for op in ("all_gather", "reduce_scatter") for ranks in (2, 3, 6)],
     "transports": ["shared memory"] * RANKS, "rendezvous": {"ready_s": [0.5] * RANKS},
     "lateness": {"last_share": [0.1, 0.1, 0.1, 0.6, 0.05, 0.05], "waiting_us": {"median": 1500.0}, "transfer_us": {"median": 900.0}},
-    "arms": {"rounds": [{"computation_ms": 80.0, "communication_ms": 40.0, "whole_ms": 95.0}], "predicted_ms": 93.0},
+    "arms": {"rounds": [{"computation_ms": 80.0, "communication_ms": 40.0, "whole_ms": 95.0}], "predicted_ms": 93.0,
+             "soak": [{"computation_ms": 80.0, "communication_ms": 40.0, "whole_ms": 95.0 + i} for i in range(4)]},
 }
 
 
@@ -61,15 +65,22 @@ class AcceptPageTest(FolderTest):
 
     def test_draws_what_was_measured(self) -> None:
         page = self.page()
-        for name in ("pairs", "devices", "collectives", "scale", "late", "arms"):
+        for name in ("pairs", "devices", "collectives", "scale", "late", "arms", "soak"):
             self.assertTrue((self.folder / "report" / f"{name}.svg").is_file(), name)
         self.assertIn("<dt>bytes were carried by</dt><dd>shared memory</dd>", page)
         self.assertIn("the last one comes 1.50\u00a0ms after the median rank", page)
 
     def test_what_is_absent_is_said_to_be_not_measured(self) -> None:
         page = self.page(pairs={}, device_rates_flops_per_s=[], collectives=[], scales=[], lateness={}, arms={"rounds": []})
-        for title in ("Pairs of ranks", "What each rank can do", "Bandwidth by size", "From few ranks to all", "Who is late", "Steps with computation"):
+        for title in ("Pairs of ranks", "What each rank can do", "Bandwidth by size", "From few ranks to all", "Who is late", "Steps with computation",
+                      "The step, again and again"):
             self.assertRegex(page, f'<li class="missing">{title}[^<]*: not measured</li>')
+
+    def test_the_worst_step_is_in_the_page(self) -> None:
+        self.assertNotIn("worst_step", self.page())
+        (self.folder / "worst_step.json").write_text('{"traceEvents": []}')
+        packed = re.search(r'<a download="worst_step.json.gz" href="data:application/octet-stream;base64,([^"]*)"', self.page())
+        self.assertEqual(gzip.decompress(base64.b64decode(packed.group(1))), b'{"traceEvents": []}')
 
     def test_floor_and_ceiling_are_drawn_where_they_are_known(self) -> None:
         (self.folder / "result.json").write_text(json.dumps(ACCEPTANCE), encoding="utf-8")

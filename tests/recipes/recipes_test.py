@@ -133,7 +133,7 @@ esac""")
         for accept, gate, code in ((0, 0, 0), (0, SLOWER, SLOWER), (FAIL, 0, FAIL), (INCONCLUSIVE, SLOWER, INCONCLUSIVE)):
             self.program_ends(accept, gate)
             self.run_script("slurm/accept.sbatch", "a.toml", code=code, **given)
-        self.assertIn(f"accept a.toml --full --out {self.folder}/results/17", self.said("fsdpbench"))
+        self.assertIn(f"accept a.toml --full --budget 30m --out {self.folder}/results/17", self.said("fsdpbench"))
 
     def test_a_node_gets_its_verdict_as_a_label(self) -> None:
         seen = []

@@ -14,6 +14,7 @@ set -u
 
 : "${FSDPBENCH:=/opt/fsdpbench/bin/fsdpbench}"
 : "${FSDPBENCH_PROFILE:=hgx-h100}"
+: "${FSDPBENCH_BUDGET:=3m}"
 : "${FSDPBENCH_LIMIT_S:=240}"
 : "${FSDPBENCH_RESULTS:=/var/lib/fsdpbench}"
 : "${FSDPBENCH_THRESHOLD:=10}" # percent: what must be lost before a node is drained
@@ -25,7 +26,7 @@ baselines=$FSDPBENCH_RESULTS/baselines
 [ -d "$baselines" ] || exit 0
 mkdir -p "$out" || exit 0
 env -i PATH="$PATH" HOME=/root timeout --kill-after=30 "$FSDPBENCH_LIMIT_S" \
-  "$FSDPBENCH" accept "$FSDPBENCH_PROFILE" --out "$out" --overwrite --quiet >"$out/log" 2>&1
+  "$FSDPBENCH" accept "$FSDPBENCH_PROFILE" --budget "$FSDPBENCH_BUDGET" --out "$out" --overwrite --quiet >"$out/log" 2>&1
 accepted=$?
 "$FSDPBENCH" gate "$out" --against "$baselines" --threshold "$FSDPBENCH_THRESHOLD" --out "$out/gate" --overwrite \
   >"$out/gate.log" 2>&1
