@@ -32,8 +32,8 @@ std::int64_t integer_or(const Value* value, std::int64_t otherwise) {
   return value != nullptr && value->is_integer() ? value->integer : otherwise;
 }
 
-std::optional<std::int64_t> time_of(const Value* value) {
-  const auto time = value == nullptr ? std::nullopt : trace::nanoseconds(*value);
+/// A time whose sums fit.
+std::optional<std::int64_t> time_of(std::optional<std::int64_t> time) {
   return time && *time <= kMostTime_ns && *time >= -kMostTime_ns ? time : std::nullopt;
 }
 
@@ -73,21 +73,21 @@ std::vector<std::string> NameTable::take() {
 }
 
 void KinetoRows::event(const ParsedEvent& event) {
-  const std::string_view ph = event.text(field::kPh.name);
+  const std::string_view ph = event.ph;
   if (ph.size() != 1) return;
   switch (ph[0]) {
     case 'X': break;
     case 's':
     case 'f':
-      if (!calls_correlate_ && event.text(field::kCat.name) == "ac2g") arrow(event, ph[0] == 's');
+      if (!calls_correlate_ && event.category == "ac2g") arrow(event, ph[0] == 's');
       return;
     case 'i': return memory(event);
     case 'B':
     case 'E': ++begins_and_ends_; return;
     default: return;
   }
-  const RowKind kind = row_kind(event.text(field::kCat.name));
-  const std::string_view name = event.text(field::kName.name);
+  const RowKind kind = row_kind(event.category);
+  const std::string_view name = event.name;
   switch (kind) {
     case RowKind::function:
       if (!functions_) return;
@@ -106,8 +106,8 @@ void KinetoRows::event(const ParsedEvent& event) {
 }
 
 std::optional<KinetoRows::Times> KinetoRows::times(const ParsedEvent& event) {
-  const auto begin = time_of(event.member(field::kTs.name));
-  const auto length = time_of(event.member(field::kDur.name));
+  const auto begin = time_of(event.begin_ns);
+  const auto length = time_of(event.length_ns);
   if (begin && length && *length >= 0) return Times{*begin, *begin + *length};
   ++without_times_;
   return std::nullopt;
@@ -167,7 +167,7 @@ void KinetoRows::device_row(const ParsedEvent& event, RowKind kind, std::string_
 }
 
 void KinetoRows::stream_wait(const ParsedEvent& event) {
-  const auto asked = time_of(event.member(field::kTs.name));
+  const auto asked = time_of(event.begin_ns);
   const std::int64_t waiting = integer_or(event.arg(field::kStream.name), -1);
   if (!asked || waiting < 0) return;
   const std::int64_t device = integer_or(event.arg(field::kDevice.name), 0);
@@ -176,7 +176,7 @@ void KinetoRows::stream_wait(const ParsedEvent& event) {
 }
 
 void KinetoRows::arrow(const ParsedEvent& event, bool begins) {
-  const auto time = time_of(event.member(field::kTs.name));
+  const auto time = time_of(event.begin_ns);
   const Value* id = event.member(field::kId.name);
   if (!time || id == nullptr || !id->is_integer()) return;
   if (begins) {
@@ -187,8 +187,8 @@ void KinetoRows::arrow(const ParsedEvent& event, bool begins) {
 }
 
 void KinetoRows::memory(const ParsedEvent& event) {
-  if (row_kind(event.text(field::kCat.name)) != RowKind::instant) return;
-  const auto time = time_of(event.member(field::kTs.name));
+  if (row_kind(event.category) != RowKind::instant) return;
+  const auto time = time_of(event.begin_ns);
   const Value* allocated = event.arg(field::kTotalAllocated.name);
   constexpr std::int64_t kHost = 0;
   if (!time || allocated == nullptr || integer_or(event.arg(field::kDeviceType.name), 1) == kHost) return;

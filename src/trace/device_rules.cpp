@@ -21,11 +21,10 @@ constexpr std::array<const Field*, 5> kCollectiveFields{&field::kCollectiveName,
 }  // namespace
 
 void DeviceRules::event(const ParsedEvent& event) {
-  if (event.text(field::kPh.name) != "X") return;
-  const Value* ts = event.member(field::kTs.name);
-  const auto time = ts != nullptr ? nanoseconds(*ts) : std::nullopt;
+  if (event.ph != "X") return;
+  const std::optional<std::int64_t> time = event.begin_ns;
   if (!time) return;  // reported by TrackRules
-  const std::string_view category = event.text(field::kCat.name);
+  const std::string_view category = event.category;
   if (event.index == 0 && event.arg(field::kCorrelation.name) != nullptr) {
     findings_.add(Rule::first_row, event.index,
                   "The first event has a correlation; HTA takes row 0 for \"not linked\": put metadata first.");
@@ -50,8 +49,7 @@ void DeviceRules::event(const ParsedEvent& event) {
 std::optional<DeviceRules::OpRow> DeviceRules::op_row(const ParsedEvent& event, std::int64_t time_ns) {
   const Value* step = event.arg(field::kStep.name);
   const Value* op = event.arg(field::kOp.name);
-  const Value* dur = event.member(field::kDur.name);
-  const auto length = dur != nullptr ? nanoseconds(*dur) : std::nullopt;
+  const std::optional<std::int64_t> length = event.length_ns;
   if (step == nullptr || !step->is_integer() || op == nullptr || !op->is_integer() || !length) return std::nullopt;
   constexpr std::int64_t kMostOps = std::int64_t{1} << 31U;
   if (step->integer < 0 || step->integer >= kMostOps || op->integer < 0 || op->integer >= kMostOps) return std::nullopt;
@@ -86,11 +84,13 @@ void DeviceRules::device_row(const ParsedEvent& event, std::string_view category
   } else {
     device_rows_.push_back({correlation->integer, time_ns, event.index});
   }
-  const std::string_view name = event.text(field::kName.name);
+  const std::string_view name = event.name;
   if (category == "gpu_memcpy" && !name.starts_with("Memcpy")) {
-    findings_.add(Rule::row_name, event.index, "A gpu_memcpy row's name does not begin with Memcpy; HTA goes by names.");
+    findings_.add(Rule::row_name, event.index,
+                  "A gpu_memcpy row's name does not begin with Memcpy; HTA goes by names.");
   } else if (category == "gpu_memset" && !name.starts_with("Memset")) {
-    findings_.add(Rule::row_name, event.index, "A gpu_memset row's name does not begin with Memset; HTA goes by names.");
+    findings_.add(Rule::row_name, event.index,
+                  "A gpu_memset row's name does not begin with Memset; HTA goes by names.");
   }
   collective(event, name);
 }
@@ -102,7 +102,9 @@ void DeviceRules::collective(const ParsedEvent& event, std::string_view name) {
     if (value == nullptr) continue;
     ++present;
     const bool right = field->type == FieldType::text ? value->is_text() : value->is_integer() && value->integer >= 0;
-    if (!right) findings_.add(Rule::collective, event.index, fmt::format("\"{}\" is not a(n) {}.", field->name, to_string(field->type)));
+    if (!right)
+      findings_.add(Rule::collective, event.index,
+                    fmt::format("\"{}\" is not a(n) {}.", field->name, to_string(field->type)));
   }
   if (present == 0) return;
   if (present < kCollectiveFields.size()) {
@@ -112,8 +114,9 @@ void DeviceRules::collective(const ParsedEvent& event, std::string_view name) {
   const bool known = name.starts_with("nccl") || name.starts_with("hip") || name.starts_with("hccl") ||
                      name.find("ncclKernel") != std::string_view::npos;
   if (!known) {
-    findings_.add(Rule::row_name, event.index,
-                  "A collective's kernel is not named nccl…; HTA goes by names and would not count it as communication.");
+    findings_.add(
+        Rule::row_name, event.index,
+        "A collective's kernel is not named nccl…; HTA goes by names and would not count it as communication.");
   }
 }
 
@@ -121,8 +124,9 @@ void DeviceRules::finish(const FileFacts& file) {
   for (const DeviceRow& row : device_rows_) {
     const auto launch = launches_.find(row.correlation);
     if (launch == launches_.end()) {
-      findings_.add(Rule::launch, row.event,
-                    fmt::format("No launch has the correlation {} of this device row; HTA would drop it.", row.correlation));
+      findings_.add(
+          Rule::launch, row.event,
+          fmt::format("No launch has the correlation {} of this device row; HTA would drop it.", row.correlation));
     } else if (row.time_ns < launch->second.time_ns) {
       findings_.add(Rule::launch, row.event,
                     fmt::format("The device row begins {} ns before its launch, event {}.",
@@ -137,8 +141,9 @@ void DeviceRules::finish(const FileFacts& file) {
   }
   if (!file.has_distributed_info) return;
   if (!file.searched_rank) {
-    findings_.add(Rule::rank, std::nullopt,
-                  "distributedInfo's rank is not written as \"rank\": N, with a blank; HTA would take the file for rank 0.");
+    findings_.add(
+        Rule::rank, std::nullopt,
+        "distributedInfo's rank is not written as \"rank\": N, with a blank; HTA would take the file for rank 0.");
   } else if (file.rank && *file.rank != *file.searched_rank) {
     findings_.add(Rule::rank, std::nullopt,
                   fmt::format("The first \"rank\": in the file is {}, distributedInfo says {}; HTA takes the first.",

@@ -294,11 +294,33 @@ class EventsReader {
         keep(event_.args, seen_args, name, read(arg.value(), 4));
       }
     }
+    find_common();
     event_function_(event_);
     if (++facts_.events < most_events_) return;
     findings_.add(Rule::limit, std::nullopt,
                   fmt::format("The file has more than {} events; the rest of it was not checked.", most_events_));
     throw Enough();
+  }
+
+  void find_common() {
+    event_.ph = event_.category = event_.name = {};
+    event_.begin_ns = event_.length_ns = std::nullopt;
+    for (const auto& [key, value] : event_.members) {
+      switch (key.size()) {
+        case 2:
+          if (key == field::kPh.name && value.is_text()) event_.ph = value.text;
+          if (key == field::kTs.name) event_.begin_ns = nanoseconds(value);
+          break;
+        case 3:
+          if (key == field::kCat.name && value.is_text()) event_.category = value.text;
+          if (key == field::kDur.name) event_.length_ns = nanoseconds(value);
+          break;
+        case 4:
+          if (key == field::kName.name && value.is_text()) event_.name = value.text;
+          break;
+        default: break;
+      }
+    }
   }
 
   /// All of it, which checks it; what is in an object or a list is not kept.

@@ -47,6 +47,9 @@ struct ParsedEvent {
   std::int64_t index = 0;
   Members members;  ///< without args
   Members args;     ///< top level of args
+  /// What nearly every reader asks of an event, found once; "" and nothing where it has none, or no text or time.
+  std::string_view ph, category, name;
+  std::optional<std::int64_t> begin_ns, length_ns;  ///< ts and dur
 
   const Value* member(std::string_view key) const { return find(members, key); }
   const Value* arg(std::string_view key) const { return find(args, key); }

@@ -23,7 +23,7 @@ class Reader {
   explicit Reader(const std::string& path) : path_(path) {}
 
   void event(const ParsedEvent& event) {
-    if (event.text(field::kPh.name) != "X") return;
+    if (event.ph != "X") return;
     const Value* step = event.arg(field::kStep.name);
     if (step == nullptr || !step->is_integer()) return;
     const Value* op = event.arg(field::kOp.name);
@@ -65,7 +65,7 @@ class Reader {
 
   void row(const ParsedEvent& event, std::int64_t step, std::int64_t op) {
     if (trace_.steps.empty()) refuse(event, "an op before the first step");
-    const std::string_view category = event.text(field::kCat.name);
+    const std::string_view category = event.category;
     const bool profiled = event.arg(field::kExternalId.name) != nullptr;
     const std::int64_t begin = time(event, field::kTs) + kOrigin_ns;
     const std::int64_t end = begin + time(event, field::kDur);
@@ -75,7 +75,7 @@ class Reader {
       record.step = static_cast<std::int32_t>(step);
       record.op = static_cast<std::int32_t>(op);
       record.issued_ns = begin;
-      const bool waits = event.text(field::kName.name) == "cudaEventSynchronize";
+      const bool waits = event.name == "cudaEventSynchronize";
       if (waits) record.end_ns = end;
       trace_.steps.back().issued_ns = end;
       return;

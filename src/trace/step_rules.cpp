@@ -25,11 +25,11 @@ std::string microseconds(std::int64_t ns) { return fmt::format("{}.{:03} us", ns
 }  // namespace
 
 void StepRules::event(const ParsedEvent& event) {
-  const std::string_view ph = event.text(field::kPh.name);
+  const std::string_view ph = event.ph;
   const auto pid = integer_of(event.member(field::kPid.name));
-  const auto time = time_of(event.member(field::kTs.name));
+  const auto time = event.begin_ns;
   if (!pid || !time) return;  // reported by TrackRules
-  if (ph == "C" && event.text(field::kName.name) == "live bytes") {
+  if (ph == "C" && event.name == "live bytes") {
     Level level{*time, 0, event.index};
     for (const auto& [name, value] : event.args) level.bytes += value.is_integer() ? value.integer : 0;
     ranks_[*pid].levels.push_back(level);
@@ -42,8 +42,8 @@ void StepRules::event(const ParsedEvent& event) {
 }
 
 void StepRules::slice(const ParsedEvent& event, TrackKey track, std::int64_t begin_ns) {
-  const std::string_view category = event.text(field::kCat.name);
-  const auto length = time_of(event.member(field::kDur.name));
+  const std::string_view category = event.category;
+  const auto length = event.length_ns;
   if (!length || *length < 0) return;  // reported by TrackRules
   const Slice slice{{begin_ns, begin_ns + *length}, event.index};
   const bool computes = category == "computation", communicates = category == "communication";
@@ -64,7 +64,7 @@ void StepRules::slice(const ParsedEvent& event, TrackKey track, std::int64_t beg
 }
 
 void StepRules::arrow(const ParsedEvent& event, TrackKey track, std::int64_t time_ns, bool begins) {
-  const std::string_view category = event.text(field::kCat.name);
+  const std::string_view category = event.category;
   const bool of_need = category == "needed";
   if (!of_need && (category != "issue" || begins)) return;
   tracks_[track].arrows.push_back({time_ns, event.index, begins, of_need});

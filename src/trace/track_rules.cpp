@@ -19,14 +19,13 @@ constexpr std::int64_t kMostId = std::numeric_limits<std::uint32_t>::max();
 /// What makes an async slice the same: category, name and id.
 std::string identity(const ParsedEvent& event) {
   const Value* id = event.member(field::kId.name);
-  return fmt::format("{}\n{}\n{}", event.text(field::kCat.name), event.text(field::kName.name),
-                     id != nullptr ? id->text : std::string_view());
+  return fmt::format("{}\n{}\n{}", event.category, event.name, id != nullptr ? id->text : std::string_view());
 }
 
 }  // namespace
 
 std::optional<TrackRules::TrackKey> TrackRules::track_of(const ParsedEvent& event, bool needs_tid) {
-  if (event.text(field::kCat.name) == "Trace") return std::nullopt;  // kineto's bars, with texts for both
+  if (event.category == "Trace") return std::nullopt;  // kineto's bars, with texts for both
   const Value* pid = event.member(field::kPid.name);
   if (pid == nullptr || !pid->is_integer() || pid->integer < 0 || pid->integer > kMostId) {
     findings_.add(Rule::process, event.index,
@@ -46,17 +45,16 @@ std::optional<TrackRules::TrackKey> TrackRules::track_of(const ParsedEvent& even
 }
 
 void TrackRules::event(const ParsedEvent& event) {
-  const std::string_view ph = event.text(field::kPh.name);
+  const std::string_view ph = event.ph;
   if (ph.size() != 1 || kPhases.find(ph[0]) == std::string_view::npos) {
     findings_.add(Rule::phase, event.index, "ph is missing or not a letter of the Trace Event Format.");
     return;
   }
   if (ph == "M") return metadata(event);
-  if (event.text(field::kName.name).empty() && event.member(field::kName.name) == nullptr && ph != "E") {
+  if (event.name.empty() && event.member(field::kName.name) == nullptr && ph != "E") {
     findings_.add(Rule::structure, event.index, "The event has no name.");
   }
-  const Value* ts = event.member(field::kTs.name);
-  const auto time = ts != nullptr ? nanoseconds(*ts) : std::nullopt;
+  const std::optional<std::int64_t> time = event.begin_ns;
   if (!time) {
     findings_.add(Rule::number, event.index, "ts is missing or not a number of microseconds.");
     return;
@@ -71,8 +69,7 @@ void TrackRules::event(const ParsedEvent& event) {
   if (!key) return;
   switch (ph[0]) {
     case 'X': {
-      const Value* dur = event.member(field::kDur.name);
-      const auto length = dur != nullptr ? nanoseconds(*dur) : std::nullopt;
+      const std::optional<std::int64_t> length = event.length_ns;
       if (!length || *length < 0) {
         findings_.add(Rule::duration, event.index, "dur is missing, not a number of microseconds, or negative.");
         return;
@@ -111,7 +108,7 @@ void TrackRules::begin_or_end(const ParsedEvent& event, char ph, std::int64_t ti
 
 TrackRules::FlowKey TrackRules::flow_key(const ParsedEvent& event, const Value& id) {
   constexpr std::size_t kMostKinds = 8;  // files have one or two
-  const std::string_view category = event.text(field::kCat.name), name = event.text(field::kName.name);
+  const std::string_view category = event.category, name = event.name;
   const auto number_of = [&](std::string text) {
     return flow_texts_.try_emplace(std::move(text), static_cast<std::int64_t>(flow_texts_.size())).first->second;
   };
@@ -163,8 +160,7 @@ void TrackRules::counter(const ParsedEvent& event, std::int64_t time_ns, std::in
     findings_.add(Rule::counter, event.index, "A counter's args are missing or not all numbers.");
   }
   const Value* id = event.member(field::kId.name);
-  const std::string key =
-      fmt::format("{}\n{}\n{}", pid, event.text(field::kName.name), id != nullptr ? id->text : std::string_view());
+  const std::string key = fmt::format("{}\n{}\n{}", pid, event.name, id != nullptr ? id->text : std::string_view());
   const auto [last, fresh] = counters_.try_emplace(key, time_ns, event.index);
   if (!fresh && time_ns < last->second.first) {
     findings_.add(Rule::counter_order, event.index,
@@ -189,7 +185,7 @@ void TrackRules::async(const ParsedEvent& event, char ph) {
 }
 
 void TrackRules::metadata(const ParsedEvent& event) {
-  const std::string_view name = event.text(field::kName.name);
+  const std::string_view name = event.name;
   const bool names = name == "process_name" || name == "thread_name";
   const bool sorts = name == "process_sort_index" || name == "thread_sort_index";
   const Value* value = event.arg(names ? field::kTrackName.name : field::kSortIndex.name);
