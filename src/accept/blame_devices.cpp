@@ -59,7 +59,11 @@ std::vector<Finding> blame_devices(const Cluster& cluster, const DeviceRounds& r
     finding.relative = median_interval(rates);
     finding.check = next_check(finding.element, cluster);
     const std::string name = name_of(finding.element, cluster);
-    if (low >= kFewestLowRounds && static_cast<double>(low) < kMostOfTheTime * static_cast<double>(rates.size())) {
+    // One that stays below its peers also in its better rounds is slow, however much it scatters.
+    const bool always_below = finding.relative.high < 1 - allowed && best < 1 - allowed;
+    const bool came_and_went =
+        low >= kFewestLowRounds && static_cast<double>(low) < kMostOfTheTime * static_cast<double>(rates.size());
+    if (came_and_went && !always_below) {
       finding.kind = Finding::Kind::transient;
       finding.shortfall = 1 - *std::ranges::min_element(rates) / best;
       finding.evidence =

@@ -221,6 +221,19 @@ TEST(BlameTest, WhatComesAndGoesIsCalledTransient) {
   EXPECT_LE(accused, 0.01 * planted_faults);
 }
 
+/// As a process that a crowded machine or a limit holds back: its rate scatters by half, and is never that of its
+/// peers.
+TEST(BlameTest, WhatIsAlwaysBelowItsPeersIsSlowHoweverMuchItScatters) {
+  DeviceRounds rounds;
+  for (int round = 0; round < 15; ++round) {
+    rounds.push_back({1.0, 0.98, 0.1 + 0.015 * (round * 7 % 15), 1.02, 1.0, 0.99});
+  }
+  const std::vector<Finding> findings = blame_devices({.nodes = 1, .gpus_per_node = 6}, rounds);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].element, (Element{Element::Kind::gpu, 2, 0}));
+  EXPECT_EQ(findings[0].kind, Finding::Kind::slow);
+}
+
 TEST(BlameTest, TwoFaultsAreBothNamed) {
   int pairs = 0, both = 0, others = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

@@ -124,6 +124,46 @@ TEST(AcceptanceTest, WhoIsToBlameFailsTheMachine) {
   EXPECT_THAT(acceptance_table(report), HasSubstr("check its clocks"));
 }
 
+TEST(AcceptanceTest, WhoDidNotRunForAWhileIsNamedAndNothingPasses) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.standstill_s.assign(8, 0.1);
+  ASSERT_EQ(judge_acceptance(wanted(), m, &trial).findings.size(), 0U);
+  m.standstill_s[5] = 2.5;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_EQ(report.verdict, Verdict::inconclusive);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_FALSE(report.findings[0].accuses());
+  EXPECT_THAT(report.findings[0].evidence, HasSubstr("rank 5 (device 5 of node 0) did not run at all for 2.5 s"));
+  m.standstill_s.assign(8, 2.5);
+  const AcceptanceReport paused = judge_acceptance(wanted(), m, &trial);
+  EXPECT_TRUE(paused.findings.empty()) << "a machine that was paused accuses nobody";
+  EXPECT_EQ(paused.verdict, Verdict::inconclusive);
+}
+
+TEST(AcceptanceTest, RanksThatShareCoresAreNotAccusedOfTheirPairs) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::link, 3, 5}, accept::Fault::Kind::slow, 0.5}});
+  ASSERT_EQ(judge_acceptance(wanted(), m, &trial).verdict, Verdict::fail);
+  m.shares_cores = true;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_TRUE(report.findings.empty());
+  const Judgement* peers = judgement(report, "peers", Verdict::unrated);
+  ASSERT_TRUE(peers);
+  EXPECT_THAT(peers->sentence, HasSubstr("8 ranks share fewer cores"));
+}
+
+TEST(AcceptanceTest, ARankThatWasSlowForAWhileIsNoPass) {
+  AcceptanceMeasurements m = measured({});
+  for (std::size_t round = 0; round < 6; ++round) m.device_rates[round][2] *= 0.5;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, nullptr);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].kind, accept::Finding::Kind::transient);
+  const auto about = std::ranges::find(report.judgements, "rank 2 (device 2 of node 0)", &Judgement::figure);
+  ASSERT_NE(about, report.judgements.end());
+  EXPECT_EQ(about->verdict, Verdict::inconclusive);
+}
+
 TEST(AcceptanceTest, AWrongResultIsWorseThanSlow) {
   const Trial trial = trial_with_exposed(0.05);
   AcceptanceMeasurements m = measured({});
@@ -289,6 +329,18 @@ TEST(AcceptanceTest, WhoTheOthersWaitForIsAFinding) {
   EXPECT_NEAR(acceptance_json(report, m, World{})["lateness"]["last_share"][5].get<double>(), 1, 1e-9);
   m.arrivals.clear();
   EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "lateness", Verdict::inconclusive));
+}
+
+TEST(AcceptanceTest, WhoComesLateBesideASlowPartIsNotAccused) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}});
+  for (accept::Arrivals& sample : m.arrivals) sample.arrival_us[5] += 3000;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_TRUE(judgement(report, "lateness", Verdict::fail)) << "it is late all the same";
+  ASSERT_FALSE(report.findings.empty());
+  for (const accept::Finding& finding : report.findings) {
+    EXPECT_EQ(finding.element, (Element{Element::Kind::gpu, 3, 0}));
+  }
 }
 
 TEST(AcceptanceTest, ALargerMessageThatCarriesLessFails) {

@@ -2,17 +2,19 @@
 """A random campaign of faults: each case breaks something at a seeded moment or place, and all promises are asked for.
 
     campaign.py PROGRAM SOURCE_FOLDER [--cases N] [--seed S] [--only K] [--kind NAME] [--jobs J]
-                [--summary FILE]
+                [--of program|accept] [--summary FILE]
 
 A case is decided by the seed and its number alone, so `--seed S --only K` runs it again; what the machine does meanwhile
 is not in the seed. The promises (promises.py): every finished measurement is there once; exit codes are those of
 README.md; nothing hangs; no process is left; no traceback and no library's words; files are whole or not there. What a
-case does is a function of one of the *_faults.py.
+case does is a function of one of the *_faults.py. `--of accept`: faults that are planted for `accept` to find; of twenty
+at least nineteen must be named right, and none may pass.
 """
 
 import argparse
 import collections
 import concurrent.futures
+import importlib
 import json
 import os
 import platform
@@ -26,8 +28,10 @@ from pathlib import Path
 
 import fault
 import harness
-# These fill fault.ALL; in another order a seed would mean other cases.
-import run_faults, sweep_faults, file_faults, job_faults  # noqa: F401
+
+# They fill fault.ALL; in another order a seed would mean other cases.
+MODULES = {"program": ("run_faults", "sweep_faults", "file_faults", "job_faults"), "accept": ("accept_faults",)}
+NAMED_RIGHT = 0.95
 
 
 def kinds_of(cases: int, seed: int, only: str) -> list[str]:
@@ -50,6 +54,8 @@ class Outcome:
         self.kind = kind
         self.skipped = ""
         self.broken = ""
+        self.named: bool | None = None
+        self.said = ""
         self.codes: list[str] = []
         self.seconds = 0.0
 
@@ -68,7 +74,7 @@ def run_case(seed: int, number: int, kind: str) -> Outcome:
     except Exception:  # the campaign's own mistake must not end it
         outcome.broken = traceback.format_exc()
     finally:
-        outcome.codes = case.codes
+        outcome.codes, outcome.named, outcome.said = case.codes, case.named, case.said
         try:
             case.bench.close()
         except AssertionError as error:
@@ -85,7 +91,8 @@ def revision() -> str:
 def command(chosen: argparse.Namespace, seed: int) -> str:
     """That does the same again, from the source folder."""
     program = os.path.relpath(harness.PROGRAM, harness.SOURCE)
-    return f"tests/faults/campaign.py {program} . --cases {chosen.cases} --seed {seed} --jobs {chosen.jobs}"
+    return f"tests/faults/campaign.py {program} . --cases {chosen.cases} --seed {seed} --jobs {chosen.jobs}" + (
+        f" --of {chosen.of}" if chosen.of != "program" else "")
 
 
 def summary(outcomes: list[Outcome], again: str, seed: int, seconds: float, load: str) -> dict:
@@ -108,10 +115,18 @@ def summary(outcomes: list[Outcome], again: str, seed: int, seconds: float, load
         "faults": len(ran),
         "skipped": dict(collections.Counter(outcome.skipped for outcome in outcomes if outcome.skipped)),
         "broken": [{"case": o.number, "kind": o.kind, "why": o.broken[:400]} for o in outcomes if o.broken],
+        **named(ran),
         "processes_ended": sum(len(outcome.codes) for outcome in ran),
         "seconds": round(seconds),
         "kinds": by_kind,
     }
+
+
+def named(ran: list[Outcome]) -> dict:
+    """Of faults that were to be found."""
+    asked = [outcome for outcome in ran if outcome.named is not None]
+    missed = [{"case": o.number, "kind": o.kind, "said": o.said[:400]} for o in asked if not o.named]
+    return {"named_right": len(asked) - len(missed), "to_be_named": len(asked), "missed": missed} if asked else {}
 
 
 def print_table(found: dict) -> None:
@@ -134,9 +149,12 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="the number of one case")
     parser.add_argument("--kind", default="", help="one kind of fault")
     parser.add_argument("--jobs", type=int, default=2, help="cases at a time")
+    parser.add_argument("--of", choices=MODULES, default="program", help="faults of the program, or for accept to find")
     parser.add_argument("--summary", help="a JSON file for the counts")
     chosen = parser.parse_args()
-    harness.own_mounts()
+    harness.own_network() if chosen.of == "accept" else harness.own_mounts()
+    for module in MODULES[chosen.of]:
+        importlib.import_module(module)
     harness.PROGRAM = str(Path(chosen.program).resolve())
     harness.SOURCE = Path(chosen.source).resolve()
     seed = random.randrange(2**32) if chosen.seed is None else chosen.seed
@@ -151,17 +169,23 @@ def main() -> int:
             outcome = done.result()
             outcomes.append(outcome)
             words = "BROKEN" if outcome.broken else "skipped" if outcome.skipped else "ok"
+            if outcome.named is not None and not outcome.broken:
+                words = "named right" if outcome.named else f"NOT NAMED: {outcome.said}"
             print(f"case {outcome.number:4} of seed {seed}: {outcome.kind}: {words} [{' '.join(outcome.codes)}] "
                   f"{outcome.seconds:.1f} s", flush=True)
             if outcome.broken:
                 print(f"  {outcome.broken}\n  again: {sys.argv[0]} {chosen.program} {chosen.source} --seed {seed} "
                       f"--only {outcome.number} --cases {chosen.cases}"
-                      f"{' --kind ' + chosen.kind if chosen.kind else ''}", flush=True)
+                      f"{' --kind ' + chosen.kind if chosen.kind else ''}{' --of accept' if chosen.of == 'accept' else ''}",
+                      flush=True)
     found = summary(outcomes, command(chosen, seed), seed, time.monotonic() - begin, load)
     print_table(found)
     if chosen.summary:
         Path(chosen.summary).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-    return 1 if found["broken"] else 0
+    if "to_be_named" in found:
+        print(f"named right: {found['named_right']} of {found['to_be_named']}")
+    unnamed = found.get("named_right", 0) < NAMED_RIGHT * found.get("to_be_named", 0)
+    return 1 if found["broken"] or unnamed else 0
 
 
 if __name__ == "__main__":

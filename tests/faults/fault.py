@@ -27,6 +27,8 @@ class Case:
         self.folder = self.bench.folder
         self.codes: list[str] = []
         self.killed = False  # somebody was ended at once, and so may have left drafts
+        self.named: bool | None = None  # of a fault that is to be found: whether it was named right, and what was said
+        self.said = ""
         self.bench.write("base.toml", BASE)
         self.bench.write("s.toml", SWEEP.format(trials=TRIALS))
 

@@ -59,6 +59,14 @@ void judge_pairs(const config::Acceptance& wanted, const AcceptanceMeasurements&
   if (m.cluster.ends() < 2) return;
   report.judgements.push_back(accept::judge_floor("pairs, one way", "GB/s", m.links.one_way,
                                                   reference_of(wanted, "pair"), wanted.tolerance_pct / 100));
+  if (m.shares_cores) {
+    report.judgements.push_back(
+        accept::judged("peers", "pairs among each other", Verdict::unrated,
+                       fmt::format("{} ranks share fewer cores, which also move their bytes: pairs show "
+                                   "who got a core",
+                                   m.cluster.gpus_per_node)));
+    return;
+  }
   add_findings(m.links.findings, report);
 }
 
@@ -203,6 +211,34 @@ void judge_step(const config::Acceptance& wanted, const Trial* trial, Acceptance
       accept::judge_exposed("training steps, by rank", std::move(shares), wanted.exposed_pct / 100));
 }
 
+/// A process that did not run for a while, whatever was measured then: what came of it cannot be passed.
+void judge_standstills(const AcceptanceMeasurements& m, AcceptanceReport& report) {
+  constexpr double kLongest_s = 1;  // a crowded machine keeps a process waiting, too, but not for so long
+  std::vector<std::size_t> stood;
+  for (std::size_t rank = 0; rank < m.standstill_s.size(); ++rank) {
+    if (m.standstill_s[rank] > kLongest_s) stood.push_back(rank);
+  }
+  if (2 * stood.size() > m.standstill_s.size()) {
+    report.judgements.push_back(
+        accept::judged("standstill", "all ranks", Verdict::inconclusive,
+                       fmt::format("{} of {} processes did not run at all for more than {} s: their "
+                                   "machine was paused, or has far too much to do",
+                                   stood.size(), m.standstill_s.size(), kLongest_s)));
+    return;
+  }
+  for (const std::size_t rank : stood) {
+    Finding finding;
+    finding.element = {accept::Element::Kind::gpu, static_cast<int>(rank), 0};
+    finding.kind = Finding::Kind::transient;
+    finding.shortfall = 1;
+    finding.evidence = fmt::format("the process of {} did not run at all for {:.1f} s",
+                                   accept::name_of(finding.element, m.cluster), m.standstill_s[rank]);
+    finding.check =
+        "who stops processes there: signals, debuggers, swapping, limits of its container, a paused machine";
+    report.findings.push_back(std::move(finding));
+  }
+}
+
 }  // namespace
 
 std::string ladder_figure(const Message& message, bool in_place) {
@@ -248,15 +284,17 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
   judge_step(wanted, trial, report);
   judge_parts_of_a_step(wanted, measured, report);
   judge_lateness(measured, report);
+  judge_standstills(measured, report);
   for (const Finding& finding : report.findings) {
-    if (!finding.accuses()) continue;
-    Judgement j =
-        accept::judged("peers", accept::name_of(finding.element, measured.cluster), Verdict::fail, finding.evidence);
+    Judgement j = accept::judged("peers", accept::name_of(finding.element, measured.cluster),
+                                 finding.accuses() ? Verdict::fail : Verdict::inconclusive, finding.evidence);
     j.value = finding.relative;
     j.unit = "of its peers' median";
     report.judgements.push_back(std::move(j));
   }
-  if (report.lateness && report.lateness->late) report.findings.push_back(*report.lateness->late);
+  // Whoever waits for a slow part comes late: it explains that, and blames nobody else.
+  const bool explained = std::ranges::any_of(report.findings, &Finding::accuses);
+  if (report.lateness && report.lateness->late && !explained) report.findings.push_back(*report.lateness->late);
   report.verdict = accept::overall(report.judgements);
   return report;
 }

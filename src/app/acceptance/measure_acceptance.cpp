@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "app/acceptance/measure_devices.h"
 #include "app/collectives/collective_timer.h"
@@ -176,6 +177,8 @@ class AcceptanceRank {
                 .gpus_per_node = static_cast<int>(shape.at(1)),
                 .rails = static_cast<int>(shape.at(2))};
     m.cluster = cluster_;
+    m.shares_cores = setup_.config.device.backend == config::BackendKind::cpu && !setup_.config.emulate.link() &&
+                     cluster_.gpus_per_node > static_cast<int>(std::thread::hardware_concurrency());
   }
 
   void measure_devices(AcceptanceMeasurements& m) {

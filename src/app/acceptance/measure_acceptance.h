@@ -44,6 +44,7 @@ struct AcceptanceMeasurements {
   accept::DeviceRounds memory_rates;        ///< bytes read and written a second, [round][rank]
   accept::LinkReport links;                 ///< GB/s
   std::vector<std::vector<double>> pairs;   ///< [from][to] of the ends, GB/s one way; 0: not measured
+  bool shares_cores = false;                ///< ranks of a host outnumber its cores, which also move their bytes
   std::vector<CollectiveRow> ladder;        ///< the collectives of the run's own units
   ScaleMeasurements scales;                 ///< the most frequent unit's, in groups of ranks
   std::vector<accept::Arrivals> arrivals;   ///< at the reductions of the run's steps
@@ -51,7 +52,8 @@ struct AcceptanceMeasurements {
   std::vector<accept::ArmRound> soak;       ///< rounds of the same arms, again and again; of a full acceptance
   std::string stopped_because;              ///< nothing after the rendezvous was measured; empty: all was
   std::vector<Stage> stages;
-  PredictedStep predicted;  ///< the step as its parts have it
+  PredictedStep predicted;           ///< the step as its parts have it
+  std::vector<double> standstill_s;  ///< by rank: for how long, at most, its process did not run at all
 };
 
 /// The messages that FSDP sends in the run of `setup`: its largest unit, its most frequent one, its smallest, and one

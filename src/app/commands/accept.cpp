@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -29,6 +30,7 @@ namespace {
 constexpr const char* kMeasuring = "measuring for an acceptance";
 constexpr const char* kStageOfParts = "arms";
 constexpr const char* kStageOfMachine = "machine";
+constexpr const char* kStageOfStandstills = "standstills";
 constexpr const char* kParts = "computation alone, communication alone and both";
 constexpr int kFewestSteps = 5;
 constexpr int kFewestRounds = 6;  // of fewer there is no interval
@@ -51,6 +53,16 @@ std::string why_stop(const config::Acceptance& wanted, const AcceptanceMeasureme
   return {};
 }
 
+/// For how long each rank's process did not run at all. On rank 0, by rank. Collective.
+std::vector<double> standstills(Job& job) {
+  std::vector<double> seconds;
+  const std::string mine = fmt::format("{:.3f}", job.watch().longest_standstill_s());
+  for (const std::string& text : launch::gather(job.session().control(), "standstill", mine)) {
+    seconds.push_back(std::strtod(text.c_str(), nullptr));
+  }
+  return seconds;
+}
+
 /// One acceptance, stage by stage, on rank 0; the others of a job take part.
 class Acceptance {
  public:
@@ -71,6 +83,10 @@ class Acceptance {
       measure_steps();
       if (cell_.setup.config.mesh.ranks > 1) measure_parts();
       if (full_ && cell_.setup.config.mesh.ranks > 1) soak();
+    }
+    if (job_ != nullptr) {
+      order_service(*job_, kAcceptanceService, {{"stage", kStageOfStandstills}});
+      measured_.standstill_s = standstills(*job_);
     }
     clock_.end();
     measured_.stages = clock_.stages();
@@ -229,6 +245,10 @@ int accept_command(const AcceptArguments& arguments, Job* job) {
 
 void serve_acceptance(Job& job, const JsonPart& order) {
   constexpr std::int64_t kMost = 1'000'000'000;
+  if (order.at("stage").text() == kStageOfStandstills) {
+    standstills(job);
+    return;
+  }
   const Cell cell = open_cell(config_from_message(order.at("config").text()), job.session().placement().local_ranks);
   job.watch().doing(kMeasuring, JobWatch::Work::may_be_cut);
   if (order.at("stage").text() == kStageOfParts) {

@@ -35,13 +35,17 @@ JobWatch::JobWatch(launch::ControlChannel& channel, Patience patience)
 JobWatch::~JobWatch() = default;
 
 void JobWatch::watch(const std::stop_token& stop) {
+  std::int64_t looked_ns = now_ns();
   while (!stop.stop_requested()) {
+    const std::int64_t late_ns = now_ns() - looked_ns - std::chrono::nanoseconds(kBetweenLooks).count();
+    if (late_ns > standstill_ns_.load()) standstill_ns_.store(late_ns);
     {
       const std::lock_guard lock(mutex_);
       const std::int64_t now = now_ns();
       if (!left_) look(now);
       if (deadline_ns_ > 0 && now > deadline_ns_) give_up(code_);
     }
+    looked_ns = now_ns();  // what a failure took to be dealt with is no standstill
     std::this_thread::sleep_for(kBetweenLooks);
   }
 }

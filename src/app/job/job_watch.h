@@ -40,6 +40,9 @@ class JobWatch {
     may_be_cut_ = work == Work::may_be_cut;
   }
 
+  /// The longest time so far in which nothing of this process ran: it was stopped, swapped out, or its machine paused.
+  double longest_standstill_s() const { return static_cast<double>(standstill_ns_.load()) * 1e-9; }
+
   /// From now on `rescue` saves what is to be saved; null: nobody. A failure that is known by now is dealt with before
   /// this returns, and then the rescue before is not in use any more.
   void save_with(RunRescue* rescue);
@@ -65,6 +68,7 @@ class JobWatch {
   const Patience patience_;
   std::atomic<const char*> doing_ = "starting";
   std::atomic<bool> may_be_cut_ = true;
+  std::atomic<std::int64_t> standstill_ns_ = 0;
   std::mutex mutex_;  // of all below
   RunRescue* rescue_ = nullptr;
   bool saved_interrupted_ = false;
