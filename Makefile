@@ -22,6 +22,7 @@ help:
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
 	@echo "make peer    record what PyTorch's FSDP does on CPUs, and compare (5 GB from PyPI into build/peer-venv)"
 	@echo "make peer-check  does PyTorch still do what is stored? a sixth of the configurations"
+	@echo "make peer-traces  small traces of PyTorch's own profiler, recorded anew, and read"
 	@echo "make peer-parsers  DeepSpeed, Accelerate, torchtitan … read what export writes for them (from PyPI)"
 	@echo "make recipes  docs/recipes once more, against the schemas of Kubernetes and GitHub (from PyPI)"
 	@echo "make peer-bench  step times beside PyTorch's FSDP2, FSDP1 and DDP over gloo, in turns"
@@ -85,7 +86,6 @@ peer: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/instal
 	@$(QUIETLY) build/build.log cmake --build build --target peer_test fsdpbench
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded && $(abspath $(PEER_PYTHON)) -B -Wignore train.py recorded
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded $(abspath build/bin/fsdpbench)
-	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiled.py recorded
 	build/bin/peer_test
 
 # Each sixth configuration once more, against what is stored.
@@ -94,6 +94,12 @@ peer-check: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/inst
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded --check 6
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
 	$(PEER_PYTHON) -B -Wignore tests/peer/weights.py $(FSDPBENCH)
+
+# Times are in them, so they are new each time.
+peer-traces: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
+	@$(QUIETLY) build/build.log cmake --build build --target foreign_test
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiled.py recorded
+	build/bin/foreign_test --gtest_filter='*Recorded*'
 
 # The stored exports, read by the systems that they are for: those of them that PyPI has; and weights exchanged with one.
 peer-parsers: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
