@@ -68,6 +68,17 @@ class Gate(Program):
         step = next(change for change in gate["changes"] if change["figure"] == "step time")
         self.assertEqual((step["verdict"], step["by"]), ("fail", "several results"))
 
+    def test_results_that_are_added_at_once_are_all_kept(self) -> None:
+        for i in range(6):
+            path = self.folder / self.simulate(f"r{i}") / "result.json"
+            result = json.loads(path.read_text())
+            result["steps"]["slowest_rank_ms"] = [ms * (1 + i / 100) for ms in result["steps"]["slowest_rank_ms"]]
+            path.write_text(json.dumps(result))
+        adding = [self.start("baseline", "add", f"r{i}", "--in", "kept") for i in range(6)]
+        for process in adding:
+            self.assertEqual((process.communicate(timeout=PATIENCE_S)[1], process.returncode), ("", OK))
+        self.assertRegex(self.call("baseline", "list", "--in", "kept").stdout, r"run-\w+ +6 ")
+
     def test_a_result_that_is_there_counts_once(self) -> None:
         self.call("baseline", "add", self.simulate("good"), "--in", "kept")
         self.assertIn("has this result already", self.error("baseline", "add", "good", "--in", "kept"))

@@ -1,7 +1,10 @@
 #include "app/gate/baseline_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -34,6 +37,23 @@ void write_baseline(const Baseline& baseline) {
   for (const GatedResult& result : baseline.results) j["results"].push_back(to_json(result));
   write_file(baseline.path, json_text(j));
 }
+
+/// Jobs that end at the same time add to the same file: one after the other. Where a file system has no locks, nobody
+/// waits.
+class OneAtATime {
+ public:
+  explicit OneAtATime(const fs::path& folder) : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (file_ >= 0) ::flock(file_, LOCK_EX);
+  }
+  ~OneAtATime() {
+    if (file_ >= 0) ::close(file_);
+  }
+  OneAtATime(const OneAtATime&) = delete;
+  OneAtATime& operator=(const OneAtATime&) = delete;
+
+ private:
+  int file_;
+};
 
 bool is_baseline_file(const fs::path& path) {
   if (!path_exists(path) || is_no_plain_file(path) || path.extension() != ".json") return false;
@@ -118,6 +138,9 @@ Baseline add_to_baseline(const fs::path& folder, GatedResult result) {
                     "same, with the reason.",
                     result.name, result.not_accepted_because));
   }
+  std::error_code error;
+  fs::create_directories(folder, error);
+  const OneAtATime turn(folder);
   const std::string key = key_of(result);
   Baseline baseline{folder / fmt::format("{}-{:08x}.json", result.kind, stable_hash(key) >> 32U), {}};
   if (path_exists(baseline.path)) baseline = read_baseline(baseline.path);
@@ -129,8 +152,6 @@ Baseline add_to_baseline(const fs::path& folder, GatedResult result) {
     }
   }
   baseline.results.push_back(std::move(result));
-  std::error_code error;
-  fs::create_directories(folder, error);
   write_baseline(baseline);
   return baseline;
 }
