@@ -111,10 +111,14 @@ peer-bench: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/inst
 	$(PEER_PYTHON) -B tests/peer/bench.py $(FSDPBENCH) --out build/peer-bench.json
 
 # make test reads them, too, but has no schemas: PyPI has them, Debian does not.
-recipes: build
-	/usr/bin/python3 -m venv --system-site-packages build/recipes-venv
-	build/recipes-venv/bin/pip install --quiet --disable-pip-version-check --requirement tests/recipes/requirements.txt
+recipes: build build/recipes-venv/installed
 	build/recipes-venv/bin/python -B tests/recipes/recipes_test.py $(FSDPBENCH) .
+
+build/recipes-venv/installed: tests/recipes/requirements.txt
+	@src/cmake/install-debian-packages.sh
+	/usr/bin/python3 -m venv --system-site-packages build/recipes-venv
+	build/recipes-venv/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
 
 $(PEER_VENV)/installed: tests/peer/requirements.txt
 	@src/cmake/install-debian-packages.sh
