@@ -1,8 +1,8 @@
 """What PyTorch's own profiler writes of FSDP1, FSDP2 and DDP on CPU ranks over gloo: `python profiled.py FOLDER`.
 
-One folder a case, FOLDER/traces-VERSION/CASE: rank_N.json.gz as torch.profiler exports it, and truth.json: what the case
-is, in fsdpbench's keys, and for each profiled step its collectives in order of issue with their units ("AG0 AG1 RS1
-RS0"; R is the root), told by the engine itself (record.py), not by the trace.
+One folder a case, FOLDER/traces-VERSION/CASE: rank_N.json.gz as torch.profiler exports it, and truth.json: what the
+case is, in fsdpbench's keys, and for each profiled step its collectives in order of issue with their units ("AG0 AG1
+RS1 RS0"; R is the root), told by the engine itself (record.py), not by the trace.
 """
 
 import argparse
