@@ -297,6 +297,26 @@ TEST(AcceptanceTest, WhatWasSkippedOrStoppedIsInconclusiveWithItsReason) {
   EXPECT_FALSE(judgement(stopped, "floor", Verdict::inconclusive)) << "one sentence for all of it";
 }
 
+TEST(AcceptanceTest, OtherWorkIsToldAndChangesNoVerdict) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.others_share = 0.05;
+  EXPECT_FALSE(judgement(judge_acceptance(wanted(), m, &trial), "other work", Verdict::unrated));
+  m.others_share = 0.83;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_TRUE(judgement(report, "other work", Verdict::unrated));
+  EXPECT_EQ(report.verdict, Verdict::pass);
+  EXPECT_THAT(acceptance_table(report), HasSubstr("other programs took 83 % of the processors meanwhile"));
+}
+
+TEST(AcceptanceTest, TailsThatWereAskedForAndNotMeasuredAreNoPass) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  EXPECT_FALSE(judgement(judge_acceptance(wanted(), m, &trial), "tail", Verdict::inconclusive));
+  m.rates_tails = true;  // and the budget sufficed for 20 iterations
+  EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, &trial), "tail", Verdict::inconclusive));
+}
+
 TEST(AcceptanceTest, SlowMemoryIsFoundBesideFastProducts) {
   const Trial trial = trial_with_exposed(0.05);
   AcceptanceMeasurements m = measured({});

@@ -117,6 +117,14 @@ TEST(StepArmsRun, RealRanksDoThem) {
   ASSERT_EQ(rounds.size(), 1U);
   EXPECT_GT(rounds.front().kernels_alone_ms, 0);
   EXPECT_GT(rounds.front().transfers_alone_ms, 0);
+  for (std::size_t s = 1; s < run.steps().size(); ++s) {
+    for (int rank = 0; rank < run.ranks(); ++rank) {
+      for (int other = 0; other < run.ranks(); ++other) {
+        EXPECT_GE(run.steps()[s].window(rank).begin_ns, run.steps()[s - 1].window(other).end_ns)
+            << "no rank begins a step before all have ended the one before";
+      }
+    }
+  }
   // Bytes go round in the steps that communicate, and in no other.
   const testing::HashedBatches same(static_cast<std::int32_t>(config.model.vocab));
   engine::Setup whole = engine::set_up(config);

@@ -83,7 +83,8 @@ class Accept(Program):
         # The pairs alone take longer: emulated links are never faster than their model.
         result = self.report(codes=(FAIL, INCONCLUSIVE), options=("--budget", "1s", "--full"))
         skipped = {stage["name"] for stage in result["stages"] if stage["skipped"]}
-        self.assertEqual(skipped, {"training steps of quickstart", "computation alone, communication alone and both", "soak"})
+        self.assertEqual(skipped, {"training steps of quickstart", "computation alone, communication alone and both",
+                                   "soak"})
         inconclusive = {judgement["figure"] for judgement in result["judgements"]
                         if judgement["rule"] == "stages" and judgement["verdict"] == "inconclusive"}
         self.assertEqual(skipped, inconclusive)

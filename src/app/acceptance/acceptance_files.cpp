@@ -83,6 +83,9 @@ std::string acceptance_table(const AcceptanceReport& r) {
   }
   std::string text = format_table(table) + '\n' + reasons;
   for (const Finding& f : r.findings) text += fmt::format("{}\n", finding_line(f));
+  for (const Judgement& j : r.judgements) {
+    if (j.rule == "other work") text += fmt::format("{}\n", j.sentence);
+  }
   return text;
 }
 
@@ -177,6 +180,7 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
     j["rendezvous"]["clocks"].push_back(
         {{"offset_ns", clock.offset_ns}, {"residual_ns", clock.residual_ns}, {"same_clock", clock.same_clock}});
   }
+  j["others_share"] = m.others_share;
   j["transports"] = m.transports;
   j["scales"] = nlohmann::json::array();
   for (const CollectiveRow& row : m.scales.rows) {

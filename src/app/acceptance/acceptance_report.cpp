@@ -110,7 +110,7 @@ void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements
         report.judgements.push_back(accept::judge_ceiling(figure, "GB/s", rates, reference->ceiling));
       }
       constexpr std::int64_t kTailFrom_bytes = 1 << 20;
-      if (timing->iterations_us.size() >= 100 && row.message.bytes() >= kTailFrom_bytes) {
+      if (m.rates_tails && row.message.bytes() >= kTailFrom_bytes) {
         report.judgements.push_back(accept::judge_tail(figure, timing->iterations_us));
       }
     }

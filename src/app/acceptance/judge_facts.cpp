@@ -82,6 +82,22 @@ std::string foreign_way(std::string_view ways, const std::vector<std::string>& a
   return {};
 }
 
+/// It slows ranks as a fault does, and those of a slow rank and of a busy one look alike. It accuses nobody, so it is
+/// told, and the rest is judged as it is.
+void tell_other_work(const AcceptanceMeasurements& m, std::vector<Judgement>& out) {
+  constexpr double kQuiet = 0.1;
+  if (m.others_share < kQuiet) return;
+  Judgement j = accept::judged(
+      "other work", "processors of the busiest host", Verdict::unrated,
+      fmt::format(
+          "other programs took {:.0f} % of the processors meanwhile: times of computation on processors, and of "
+          "what waits for them, are not those of this machine alone",
+          100 * m.others_share));
+  j.value = accept::median_interval({m.others_share});
+  j.unit = "of them";
+  out.push_back(std::move(j));
+}
+
 /// A way that the profile does not name is a silent fallback, as from InfiniBand to TCP.
 void judge_transport(const config::Acceptance& wanted, const AcceptanceMeasurements& m, std::vector<Judgement>& out) {
   constexpr const char* kRule = "transport";
@@ -121,6 +137,7 @@ std::vector<Judgement> judge_facts(const config::Acceptance& wanted, const Accep
   judge_inventory(measured, all);
   judge_rendezvous(wanted, measured, all);
   judge_transport(wanted, measured, all);
+  tell_other_work(measured, all);
   return all;
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "app/acceptance/measure_devices.h"
+#include "app/acceptance/other_work.h"
 #include "app/collectives/collective_timer.h"
 #include "app/console/json_part.h"
 #include "app/console/json_text.h"
@@ -35,6 +36,7 @@ using backend::RankContext;
 using backend::Stamp;
 
 constexpr int kOpsOfAPair = 5;
+constexpr int kForTails = 100;  // iterations: of fewer there is no p99
 constexpr Lane kPairLane = Lane::all_gather;
 
 Fingerprint own_fingerprint(const backend::Facts& device) {
@@ -394,12 +396,23 @@ AcceptanceMeasurements measure_acceptance(const engine::Setup& setup, const Acce
   const std::int64_t begin_ns = now_ns();
   const auto backend = select_backend(std::string(config::to_string(setup.config.device.backend)));
   backend->run(options, [&](RankContext& context) {
+    const ProcessorTime before = processor_time();
     const double ready_s = static_cast<double>(now_ns() - begin_ns) * 1e-9;
     AcceptanceMeasurements mine = AcceptanceRank(setup, effort, context, meeting, transport, lead).run();
-    const std::vector<std::vector<double>> ready = meeting.gather(context, std::vector<double>{ready_s});
+    const ProcessorTime after = processor_time();
+    const std::vector<double> own{ready_s, after.machine_s - before.machine_s, after.busy_s - before.busy_s,
+                                  after.own_s - before.own_s};
+    const std::vector<std::vector<double>> all = meeting.gather(context, own);
     if (context.rank != 0) return;
     measurements = std::move(mine);
-    for (const std::vector<double>& of_rank : ready) measurements.ready_s.push_back(of_rank.at(0));
+    std::vector<ProcessorUse> uses;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const std::vector<double>& of_rank = all[rank];
+      measurements.ready_s.push_back(of_rank.at(0));
+      uses.push_back({measurements.hosts.at(rank), {of_rank.at(1), of_rank.at(2), of_rank.at(3)}});
+    }
+    measurements.others_share = taken_by_others(uses, session == nullptr);
+    measurements.rates_tails = effort.iterations >= kForTails;
   });
   measurements.clocks = std::move(clocks);
   return measurements;

@@ -36,6 +36,8 @@ struct AcceptanceMeasurements {
   accept::Cluster cluster;
   std::vector<Fingerprint> fingerprints;    ///< by rank
   std::vector<std::string> hosts;           ///< by rank
+  double others_share = 0;                  ///< of the busiest host's processors, what other programs took meanwhile
+  bool rates_tails = false;                 ///< collectives were to be measured often enough for a p99
   std::vector<double> ready_s;              ///< by rank: until its device and its communicators were there
   std::vector<launch::ClockOffset> clocks;  ///< by rank; none: all are threads of one process
   std::vector<std::string> transports;      ///< by rank: what carried its bytes; empty: it does not know

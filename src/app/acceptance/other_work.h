@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace fsdpbench::app {
+
+/// Seconds of processors, since some time.
+struct ProcessorTime {
+  double machine_s = 0;  ///< that all processors of this machine were there: busy or idle
+  double busy_s = 0;     ///< that somebody used them, a hypervisor among these
+  double own_s = 0;      ///< that this process used them
+};
+
+/// Of /proc/stat's first line and this process. All 0 where there is no such file.
+ProcessorTime processor_time();
+/// `text`: of /proc/stat; `ticks_per_s`: sysconf(_SC_CLK_TCK). own_s stays 0. All 0 if it is no such text.
+ProcessorTime machine_time(std::string_view text, double ticks_per_s);
+
+/// What one process saw between two times.
+struct ProcessorUse {
+  std::string host;
+  ProcessorTime time;  ///< differences
+};
+/// The largest share of a host's processors that others than these processes took, 0 to 1; 0 if nobody knows.
+/// `one_process`: all of `uses` are of the same one.
+double taken_by_others(const std::vector<ProcessorUse>& uses, bool one_process);
+
+}  // namespace fsdpbench::app
