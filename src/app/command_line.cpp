@@ -269,6 +269,24 @@ void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
   sweep_app.footer(kSweepHelp);
 }
 
+void add_trace_explain(CLI::App& explain_app, TraceExplainArguments& explain) {
+  explain_app.add_option("TRACE", explain.traces, "Files of torch.profiler or of this program, one a rank, or folders")
+      ->required();
+  explain_app.add_option("-o,--out", explain.out, "Folder for explain.json; default: none is written")
+      ->type_name("DIR");
+  explain_app.add_flag("--json", explain.json, "Print what explain.json holds, instead of the tables");
+  add_overwrite_flag(explain_app, explain.overwrite);
+  explain_app.footer(kTraceExplainHelp);
+}
+
+void add_trace_to_profile(CLI::App& profile_app, TraceToProfileArguments& to_profile) {
+  profile_app.add_option("TRACE", to_profile.traces, "Files, one of each rank, or folders")->required();
+  profile_app.add_option("-c,--calibration", to_profile.calibration, "Where op times go; default: calibration.toml")
+      ->type_name("FILE");
+  add_overwrite_flag(profile_app, to_profile.overwrite);
+  profile_app.footer(kTraceToProfileHelp);
+}
+
 }  // namespace
 
 CommandLine parse_command_line(int argc, const char* const* argv) {
@@ -279,6 +297,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   DoctorArguments doctor;
   ReportArguments report;
   TraceCheckArguments trace_check;
+  TraceExplainArguments trace_explain;
+  TraceToProfileArguments to_profile;
   WhatIfArguments what_if;
   ExportArguments exports;
   CommandLine parsed;
@@ -384,6 +404,11 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* trace_check_app = trace_app->add_subcommand("check", "Say what is wrong with trace files");
   trace_check_app->add_option("FILE", trace_check.files, "Chrome traces, .json or .json.gz")->required();
   trace_check_app->footer(kTraceCheckHelp);
+  CLI::App* trace_explain_app =
+      trace_app->add_subcommand("explain", "Say what a job is, why its communication is exposed, and what would help");
+  add_trace_explain(*trace_explain_app, trace_explain);
+  CLI::App* to_profile_app = trace_app->add_subcommand("to-profile", "Print a profile that reproduces the run");
+  add_trace_to_profile(*to_profile_app, to_profile);
 
   if (argc <= 1) {
     parsed.command = ShowText{app.help()};
@@ -445,6 +470,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   take(explain_app, explain);
   take(report_app, report);
   take(trace_check_app, trace_check);
+  take(trace_explain_app, trace_explain);
+  take(to_profile_app, to_profile);
   take(calibrate_app, calibrate);
   take(what_if_app, what_if);
   take(export_app, exports);

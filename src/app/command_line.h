@@ -17,6 +17,8 @@
 #include "app/commands/run.h"
 #include "app/commands/sweep.h"
 #include "app/commands/trace_check.h"
+#include "app/commands/trace_explain.h"
+#include "app/commands/trace_to_profile.h"
 #include "app/commands/tune.h"
 #include "app/commands/what_if.h"
 
@@ -29,9 +31,10 @@ struct ShowText {
 
 struct CommandLine {
   std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
-               TraceCheckArguments, CheckpointShowArguments, CheckpointExportArguments, CheckpointImportArguments,
-               ReportArguments, WhatIfArguments, CalibrateArguments, ExportArguments, TuneArguments,
-               CollectivesArguments, AcceptArguments, BaselineArguments, GateArguments>
+               TraceCheckArguments, TraceExplainArguments, TraceToProfileArguments, CheckpointShowArguments,
+               CheckpointExportArguments, CheckpointImportArguments, ReportArguments, WhatIfArguments,
+               CalibrateArguments, ExportArguments, TuneArguments, CollectivesArguments, AcceptArguments,
+               BaselineArguments, GateArguments>
       command;
   bool quiet = false;
 };

@@ -154,6 +154,30 @@ Exit codes
   0 all files keep to all rules   2 findings, each with its event and a sentence, or a file that cannot be read
 )";
 
+inline constexpr const char* kTraceExplainHelp = R"(
+TRACE is what torch.profiler wrote (.json, .json.gz), one file a rank, or a folder of them; or trace/ of a run of this
+program. Nothing runs. It says what the job is (FSDP1, FSDP2, DeepSpeed, DDP, inference …) with the evidence, which
+schedule it follows and where it does not, where a step's time went, which collectives were exposed and why, and what
+would help, in that program's own words. What nothing in the files tells is said, too. With all ranks' files it also
+tells who waited for whom; one rank's file is enough for the rest.
+  fsdpbench trace explain traces/
+  fsdpbench trace explain rank0.pt.trace.json.gz rank1.pt.trace.json.gz --out explained
+Worth recording: with_stack is not needed, record_shapes neither; schedule(wait=2, warmup=2, active=3) gives steps.
+Exit codes
+  0 explained   2 a file that cannot be read, or no trace   6 times that do not add up
+)";
+
+inline constexpr const char* kTraceToProfileHelp = R"(
+Prints a profile whose simulation repeats the traced job: its units, mesh, dtypes and schedule, and a calibration of
+what its ops took. The job must be sharded training, with a file of every rank, whose order of collectives is one of the
+schedules that are known here (trace explain says so).
+  fsdpbench trace to-profile runs/one/trace > profile.toml
+  fsdpbench simulate profile.toml
+  fsdpbench tune profile.toml
+Exit codes
+  0 printed   2 no such job, or a file that cannot be read   4 the calibration cannot be written
+)";
+
 inline constexpr const char* kCompareHelp = R"(
 A and B run in turns (A B, B A, A B, ...), each time a short run, so that what the machine does meanwhile hits both
 alike. Their trials, not their steps, are compared: the median ratio with its 99 % interval, and a verdict in words.

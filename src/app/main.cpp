@@ -47,6 +47,10 @@ int execute(const CommandLine& line, Job* job) {
           return checkpoint_command(command);
         } else if constexpr (std::is_same_v<Command, TraceCheckArguments>) {
           return trace_check_command(command);
+        } else if constexpr (std::is_same_v<Command, TraceExplainArguments>) {
+          return trace_explain_command(command);
+        } else if constexpr (std::is_same_v<Command, TraceToProfileArguments>) {
+          return trace_to_profile_command(command);
         } else if constexpr (std::is_same_v<Command, ReportArguments>) {
           return report_command(command);
         } else if constexpr (std::is_same_v<Command, CalibrateArguments>) {

@@ -69,6 +69,19 @@ TEST(CommandLineTest, TraceCheck) {
   EXPECT_THAT(config_error([] { parse({"trace", "check"}); }), HasSubstr("fsdpbench trace check --help"));
 }
 
+TEST(CommandLineTest, TracesOfOthers) {
+  const auto explain =
+      std::get<TraceExplainArguments>(parse({"trace", "explain", "a.json", "b", "--out", "d"}).command);
+  EXPECT_THAT(explain.traces, ElementsAre("a.json", "b"));
+  EXPECT_EQ(explain.out, "d");
+  EXPECT_FALSE(explain.json);
+  const auto profile = std::get<TraceToProfileArguments>(parse({"trace", "to-profile", "b", "-c", "c.toml"}).command);
+  EXPECT_THAT(profile.traces, ElementsAre("b"));
+  EXPECT_EQ(profile.calibration, "c.toml");
+  EXPECT_THAT(text({"trace", "explain", "--help"}), HasSubstr("Usage: fsdpbench trace explain"));
+  EXPECT_THAT(config_error([] { parse({"trace", "to-profile"}); }), HasSubstr("fsdpbench trace to-profile --help"));
+}
+
 TEST(CommandLineTest, MistakesNameThemselvesAndTheHelp) {
   EXPECT_THAT(config_error([] {
                 parse({"rum", "p.toml"});

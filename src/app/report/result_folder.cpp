@@ -95,7 +95,7 @@ void refuse(const fs::path& folder, OldResult old) {
   }
   if (old == OldResult::overwrite) return;
   if (const std::string name = first_of(folder, {"result.json", "compare.json", "what_if.json", "tune.json",
-                                                 "gate.json", begun ? "compare.json" : "trials.jsonl"});
+                                                 "explain.json", "gate.json", begun ? "compare.json" : "trials.jsonl"});
       !name.empty()) {
     throw ConfigError(
         fmt::format("{} holds a result already ({}); choose another folder with --out, or replace it "
@@ -107,8 +107,8 @@ void refuse(const fs::path& folder, OldResult old) {
 /// What run, compare and report have written; beside new results it would be taken for theirs.
 void remove_ours(const fs::path& folder) {
   std::error_code error;
-  for (const char* name : {"result.json", "compare.json", "what_if.json", "tune.json", "tuned.toml", "points.csv",
-                           "gate.json", "worst_step.json", "trials.jsonl", "trace.json", "config.toml"}) {
+  for (const char* name : {"result.json", "compare.json", "what_if.json", "tune.json", "explain.json", "tuned.toml",
+                           "points.csv", "gate.json", "worst_step.json", "trials.jsonl", "trace.json", "config.toml"}) {
     if (!fs::is_directory(folder / name, error)) fs::remove(folder / name, error);
   }
   for (const auto& file : fs::directory_iterator(folder / "trace", error)) {

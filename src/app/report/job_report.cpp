@@ -1,0 +1,163 @@
+#include "app/report/job_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "app/console/table.h"
+#include "metrics/cause_advice.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using foreign::ExplainedCollective;
+using foreign::Explanation;
+using foreign::Recognition;
+
+constexpr std::size_t kMostJobRows = 8;
+
+std::string job_ms(double value) { return fmt::format("{:.3f}", value); }
+std::string percent_of(double value, double of) { return of > 0 ? fmt::format("{:.1f} %", 100 * value / of) : ""; }
+
+std::string what_it_is(const ExplainedJob& e) {
+  const Recognition& r = e.recognition;
+  std::string text = fmt::format("This is {}", r.name);
+  if (r.is_fsdp()) {
+    text += fmt::format(": {} units{}, {} ranks{}", r.facts.units, r.facts.root ? " and the root" : "", r.facts.shard,
+                        r.facts.replicate > 1 ? fmt::format(" x {} replicas", r.facts.replicate) : "");
+  }
+  const std::size_t files = e.job.ranks.size();
+  text += fmt::format(" ({} file{}).\n", files, files == 1 ? "" : "s");
+  Table table;
+  table.header = {"", "is", "sure", "because"};
+  for (const foreign::Finding& finding : r.findings) {
+    table.rows.push_back(
+        {finding.what, finding.value, fmt::format("{:.0f} %", 100 * finding.confidence), finding.evidence});
+  }
+  return text + "\n" + format_table(table);
+}
+
+std::string where_time_went(const ExplainedJob& e) {
+  const Explanation& x = e.explanation;
+  Table table;
+  table.title =
+      fmt::format("A step, mean over {} rank{} and their steps", x.ranks.size(), x.ranks.size() == 1 ? "" : "s");
+  const auto row = [&](const char* what, double value, std::string note = {}) {
+    table.rows.push_back({what, job_ms(value), "ms", percent_of(value, x.mean_step_ms), std::move(note)});
+  };
+  row("step", x.mean_step_ms);
+  row("computation", x.computation_ms);
+  row("exposed communication", x.exposed_communication_ms, fmt::format("of {} ms", job_ms(x.communication_ms)));
+  row("exposed copies", x.exposed_copy_ms);
+  row("idle", x.idle_ms);
+  std::string text = format_table(table);
+  if (x.step_ms.n > 1) {
+    text += fmt::format("slowest rank: median {} ms [{} to {}], {} to {} over {} steps\n", job_ms(x.step_ms.median),
+                        job_ms(x.step_ms.ci_low), job_ms(x.step_ms.ci_high), job_ms(x.step_ms.min), job_ms(x.step_ms.max),
+                        x.step_ms.n);
+  }
+  Table ranks;
+  ranks.header = {"rank", "step", "computation", "exposed", "idle", "overlap"};
+  for (const foreign::ExplainedRank& rank : x.ranks) {
+    if (ranks.rows.size() == kMostJobRows) break;
+    if (rank.steps.empty()) continue;
+    metrics::StepBreakdown sum;
+    for (const foreign::ExplainedStep& step : rank.steps) sum += step.parts;
+    const auto mean = [&](std::int64_t ns) {
+      return job_ms(static_cast<double>(ns) / static_cast<double>(rank.steps.size()) / 1e6);
+    };
+    ranks.rows.push_back({std::to_string(rank.rank), mean(sum.step), mean(sum.computation),
+                          mean(sum.exposed_communication), mean(sum.idle),
+                          rank.overlap_pct ? fmt::format("{:.1f} %", *rank.overlap_pct) : "-"});
+  }
+  if (x.ranks.size() > 1) text += "\n" + format_table(ranks);
+  if (x.ranks.size() > kMostJobRows) text += fmt::format("and {} ranks more\n", x.ranks.size() - kMostJobRows);
+  return text;
+}
+
+std::string why_stalled(const ExplainedJob& e) {
+  const Explanation& x = e.explanation;
+  Table table;
+  table.title = "Why computation was not running";
+  std::vector<std::size_t> order;
+  for (std::size_t w = 0; w < foreign::kWhyCount; ++w) {
+    if (x.causes_ms[w] > 0) order.push_back(w);
+  }
+  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t w) { return x.causes_ms[w]; });
+  for (std::size_t w : order) {
+    table.rows.push_back({std::string(to_string(static_cast<foreign::Why>(w))), job_ms(x.causes_ms[w]), "ms",
+                          percent_of(x.causes_ms[w], x.mean_step_ms)});
+  }
+  if (table.rows.empty()) return {};
+  return "\n" + format_table(table);
+}
+
+std::string most_exposed(const ExplainedJob& e) {
+  Table table;
+  table.title = "Most exposed collectives";
+  table.header = {"collective", "unit", "phase", "a step", "takes", "waits", "exposed", "bus GB/s", "cause"};
+  for (const ExplainedCollective& one : e.explanation.collectives) {
+    if (table.rows.size() == kMostJobRows || one.exposed_ms <= 0) break;
+    table.rows.push_back({one.kind, one.unit, one.phase, fmt::format("{:.3g}", one.times), job_ms(one.time_ms),
+                          job_ms(one.waited_ms), job_ms(one.exposed_ms),
+                          one.busbw_gb_s ? fmt::format("{:.1f}", *one.busbw_gb_s) : "-",
+                          std::string(to_string(one.worst))});
+  }
+  if (table.rows.empty()) return {};
+  return "\n" + format_table(table) + "takes, waits and exposed: ms a step\n";
+}
+
+std::string contention(const ExplainedJob& e) {
+  if (e.explanation.contention.empty()) return {};
+  const foreign::Contention& most = e.explanation.contention.front();
+  return fmt::format(
+      "\nBeside collectives {} takes {:.1f} us instead of {:.1f} (+{:.0f} %; {} and {} launches): {} ms a step.\n",
+      most.kernel.size() > 60 ? most.kernel.substr(0, 60) + "…" : most.kernel, most.beside_us, most.alone_us,
+      100 * (most.beside_us / most.alone_us - 1), most.beside, most.alone, job_ms(most.lost_ms));
+}
+
+std::string what_helps(const ExplainedJob& e) {
+  std::string text;
+  for (const foreign::Remedy& remedy : e.remedies) {
+    text += fmt::format("- at most {} ms ({}): {}", job_ms(remedy.most_ms), to_string(remedy.why), remedy.advice);
+    if (!remedy.setting.empty()) text += fmt::format(". Setting: {}", remedy.setting);
+    if (!remedy.cost.empty()) text += fmt::format("; costs {}", remedy.cost);
+    text += ".\n";
+  }
+  return text.empty() ? "" : "\nWhat to change\n" + text;
+}
+
+std::string what_replays(const ExplainedJob& e) {
+  if (!e.recognition.is_fsdp()) return {};
+  if (!e.not_replayed_because.empty()) return "\nNot replayed: " + e.not_replayed_because + "\n";
+  std::string text = "\nReplayed with the job's own op times\n";
+  if (e.replayed.empty()) return text + "- no knob gains more than the noise\n";
+  for (const ReplayedKnob& knob : e.replayed) {
+    text +=
+        "- " + metrics::knob_sentence(knob.gain) + (knob.words.empty() ? "" : " In its words: " + knob.words) + "\n";
+  }
+  return text;
+}
+
+std::string bullets(const char* title, const std::vector<std::string>& lines) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(lines.size(), kMostJobRows); ++i) text += "- " + lines[i] + "\n";
+  if (lines.size() > kMostJobRows) text += fmt::format("- and {} more\n", lines.size() - kMostJobRows);
+  return text.empty() ? "" : fmt::format("\n{}\n{}", title, text);
+}
+
+}  // namespace
+
+std::string job_report(const ExplainedJob& e) {
+  std::string text = what_it_is(e);
+  if (e.recognition.schedule) text += bullets("Not as the schedule has it", e.recognition.schedule->deviations);
+  if (e.explanation.mean_step_ms > 0) {
+    text +=
+        "\n" + where_time_went(e) + why_stalled(e) + most_exposed(e) + contention(e) + what_helps(e) + what_replays(e);
+  }
+  std::vector<std::string> unsure = e.recognition.unknown;
+  unsure.insert(unsure.end(), e.explanation.notes.begin(), e.explanation.notes.end());
+  return text + bullets("Not known", unsure);
+}
+
+}  // namespace fsdpbench::app

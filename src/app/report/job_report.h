@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "foreign/explain.h"
+#include "foreign/job_trace.h"
+#include "foreign/recognise.h"
+#include "foreign/remedies.h"
+#include "metrics/counterfactual.h"
+
+namespace fsdpbench::app {
+
+/// A knob of the recognised schedule, turned in a replay of the job's own op times.
+struct ReplayedKnob {
+  metrics::Counterfactual gain;
+  std::string words;  ///< the setting in the traced program's own words; empty: it has none, or is this program
+};
+
+/// All that is known of a job from its traces. Refers to the trace: it must live on.
+struct ExplainedJob {
+  const foreign::JobTrace& job;
+  foreign::Recognition recognition;
+  foreign::Explanation explanation;
+  std::vector<foreign::Remedy> remedies;
+  std::vector<ReplayedKnob> replayed;  ///< that gain more than the noise, the most first
+  std::string not_replayed_because;    ///< a sentence; empty: the job's op times were replayed
+};
+
+/// For people: what the job is and how that was found out, where a step's time went, what was exposed most and why,
+/// what would help, what nothing tells.
+std::string job_report(const ExplainedJob& explained);
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,271 @@
+#include "foreign/adopt.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+#include "foreign/host_words.h"
+#include "foreign/job_causes.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+using schedule::Op;
+using schedule::OpKind;
+
+/// One step of one rank, op by op.
+class StepAdopter {
+ public:
+  StepAdopter(const RankRows& rank, const RecognisedRank& found, const UnitTable& table, std::size_t step,
+              const schedule::Schedule& schedule, const std::vector<plan::ModuleSizes>& sizes, bool root)
+      : rank_(rank),
+        found_(found),
+        table_(table),
+        step_(found.cut.steps[step]),
+        uses_(found.uses[step]),
+        schedule_(schedule),
+        sizes_(sizes),
+        root_(root),
+        rows_(schedule.ops.size()) {}
+
+  /// Gives every op its rows; false if a collective is not where the schedule has it.
+  bool match() {
+    const bool units = table_.source != UnitSource::order;
+    const auto own = launch_order(rank_, step_, uses_, table_, found_.compute_stream, units);
+    const auto other = launch_order(schedule_, root_, units);
+    const OrderDifference difference = compare_orders(own, other);
+    std::size_t collectives = 0, met = 0;
+    for (const LaunchToken& token : other) collectives += token.what != LaunchToken::What::computation;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const int to = difference.to_other[i];
+      if (own[i].what != LaunchToken::What::computation) {
+        if (to < 0) return false;
+        ++met;
+        rows_[static_cast<std::size_t>(other[static_cast<std::size_t>(to)].begin)] = {
+            step_.device[static_cast<std::size_t>(own[i].begin)]};
+        continue;
+      }
+      if (to < 0) {
+        spare_ = own[i];  // of computation that the schedule has elsewhere: to the next run
+        continue;
+      }
+      LaunchToken run = own[i];
+      if (spare_) run.begin = spare_->begin;
+      spare_.reset();
+      deal_run(run, other[static_cast<std::size_t>(to)]);
+    }
+    if (met != collectives) return false;
+    deal_by_name();
+    deal_optimizer();
+    return true;
+  }
+
+  trace::Record record(std::size_t op, std::int64_t offset) const {
+    trace::Record r;
+    r.op = static_cast<std::int32_t>(op);
+    const std::vector<std::int32_t>& rows = rows_[op];
+    if (rows.empty()) return r;
+    r.begin_ns = device(rows.front()).begin_ns;
+    r.issued_ns = launched_ns(rank_, rows.front());
+    for (std::int32_t row : rows) {
+      r.begin_ns = std::min(r.begin_ns, device(row).begin_ns);
+      r.end_ns = std::max(r.end_ns, device(row).end_ns);
+      r.issued_ns = std::min(r.issued_ns, launched_ns(rank_, row));
+    }
+    r.begin_ns += offset;
+    r.end_ns += offset;
+    r.issued_ns += offset;
+    return r;
+  }
+  const std::vector<std::int32_t>& rows(std::size_t op) const { return rows_[op]; }
+
+ private:
+  const DeviceRow& device(std::int32_t row) const { return rank_.device[static_cast<std::size_t>(row)]; }
+
+  bool computes(std::int32_t row) const {
+    const DeviceRow& d = device(row);
+    if (d.kind != Activity::computation || d.stream != found_.compute_stream) return false;
+    const std::string& name = rank_.names[static_cast<std::size_t>(d.name)];
+    const auto own = own_name(name);
+    if (own) return own->op == "forward" || own->op == "backward" || own->op == "recompute";
+    return !is_layout_copy(name);
+  }
+
+  double weight(const Op& op) const {
+    if (op.module < 0) return 1;
+    const plan::ModuleSizes& s = sizes_[static_cast<std::size_t>(op.module)];
+    const double flops = op.kind == OpKind::backward    ? s.backward_flops
+                         : op.kind == OpKind::recompute ? s.recompute_flops
+                                                        : s.forward_flops;
+    return std::max(flops, 1.0);
+  }
+
+  /// One row an op where there are as many; else in order, so that each op has its share of the time.
+  void deal(const std::vector<std::int32_t>& rows, const std::vector<std::size_t>& ops) {
+    if (rows.empty() || ops.empty()) return;
+    if (rows.size() == ops.size()) {
+      for (std::size_t i = 0; i < ops.size(); ++i) rows_[ops[i]] = {rows[i]};
+      return;
+    }
+    double time = 0, weights = 0;
+    for (std::int32_t row : rows) time += static_cast<double>(device(row).end_ns - device(row).begin_ns);
+    for (std::size_t op : ops) weights += weight(schedule_.ops[op]);
+    double gone = 0, share = weight(schedule_.ops[ops.front()]);
+    std::size_t at = 0;
+    for (std::int32_t row : rows) {
+      const double took = static_cast<double>(device(row).end_ns - device(row).begin_ns);
+      while (at + 1 < ops.size() && (gone + took / 2) * weights > share * time) {
+        share += weight(schedule_.ops[ops[++at]]);
+      }
+      rows_[ops[at]].push_back(row);
+      gone += took;
+    }
+  }
+
+  void deal_run(const LaunchToken& own, const LaunchToken& other) {
+    std::vector<std::int32_t> rows;
+    for (int i = own.begin; i < own.end; ++i) {
+      if (computes(step_.device[static_cast<std::size_t>(i)]))
+        rows.push_back(step_.device[static_cast<std::size_t>(i)]);
+    }
+    std::vector<std::size_t> ops;
+    for (int i = other.begin; i < other.end; ++i) {
+      const OpKind kind = schedule_.ops[static_cast<std::size_t>(i)].kind;
+      if (kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::recompute) {
+        ops.push_back(static_cast<std::size_t>(i));
+      }
+    }
+    deal(rows, ops);
+  }
+
+  /// Copies and what else this program names itself, or PyTorch does.
+  void deal_by_name() {
+    std::map<std::string_view, std::vector<std::int32_t>> named;
+    for (std::int32_t row : step_.device) {
+      const DeviceRow& d = device(row);
+      if (d.kind == Activity::collective) continue;
+      const std::string& name = rank_.names[static_cast<std::size_t>(d.name)];
+      if (const auto own = own_name(name)) {
+        named[own->op].push_back(row);
+      } else if (name.find("split_with_sizes_copy") != std::string::npos) {
+        named["copy_out"].push_back(row);
+      } else if (name.find("chunk_cat") != std::string::npos) {
+        named["reduce_copy_in"].push_back(row);
+      }
+    }
+    std::map<OpKind, std::vector<std::size_t>> ops;
+    for (std::size_t i = 0; i < schedule_.ops.size(); ++i) {
+      const Op& op = schedule_.ops[i];
+      if (op.has_work() && !op.is_collective() && rows_[i].empty() && op.kind != OpKind::forward &&
+          op.kind != OpKind::backward && op.kind != OpKind::recompute) {
+        ops[op.kind].push_back(i);
+      }
+    }
+    for (const auto& [kind, list] : ops) {
+      const auto rows = named.find(to_string(kind));
+      if (rows != named.end() && rows->second.size() == list.size()) deal(rows->second, list);
+    }
+  }
+
+  /// What computes after the last collective, where no names tell.
+  void deal_optimizer() {
+    std::vector<std::size_t> ops;
+    for (std::size_t i = 0; i < schedule_.ops.size(); ++i) {
+      if (schedule_.ops[i].kind == OpKind::optimizer && rows_[i].empty()) ops.push_back(i);
+    }
+    std::size_t after = 0;
+    for (std::size_t i = 0; i < step_.device.size(); ++i) {
+      if (device(step_.device[i]).kind == Activity::collective) after = i + 1;
+    }
+    std::vector<std::int32_t> rows;
+    for (std::size_t i = after; i < step_.device.size(); ++i) {
+      const DeviceRow& d = device(step_.device[i]);
+      if (d.kind != Activity::computation) continue;
+      if (own_name(rank_.names[static_cast<std::size_t>(d.name)])) return;
+      rows.push_back(step_.device[i]);
+    }
+    deal(rows, ops);
+  }
+
+  const RankRows& rank_;
+  const RecognisedRank& found_;
+  const UnitTable& table_;
+  const JobStep& step_;
+  const std::vector<CollectiveUse>& uses_;
+  const schedule::Schedule& schedule_;
+  const std::vector<plan::ModuleSizes>& sizes_;
+  bool root_;
+  std::vector<std::vector<std::int32_t>> rows_;  // by op
+  std::optional<LaunchToken> spare_;
+};
+
+}  // namespace
+
+AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
+                 const plan::Plan& plan, const schedule::Schedules& schedules,
+                 const std::vector<plan::ModuleSizes>& sizes) {
+  (void)plan;
+  AdoptedRun run;
+  const schedule::Schedule& steady = schedules.steady();
+  std::size_t steps = found.ranks.front().cut.steps.size();
+  for (const RecognisedRank& rank : found.ranks) steps = std::min(steps, rank.cut.steps.size());
+  for (const RankRows& rank : job.ranks) {
+    run.traces.push_back({});
+    run.traces.back().rank = rank.rank;
+  }
+  const std::size_t first_number = schedules.steps.size();
+  std::size_t adopted = 0;
+  for (std::size_t s = 0; s < steps; ++s) {
+    std::vector<StepAdopter> parts;
+    bool all = true;
+    for (std::size_t r = 0; all && r < job.ranks.size(); ++r) {
+      parts.emplace_back(job.ranks[r], found.ranks[r], found.table, s, steady, sizes, found.facts.root);
+      all = parts.back().match();
+    }
+    if (!all) {
+      ++run.left_out;
+      continue;
+    }
+    const auto number = static_cast<std::int32_t>(first_number + adopted++);
+    for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+      const std::int64_t offset = matched.offset_ns(static_cast<int>(r));
+      const Interval window{found.ranks[r].cut.steps[s].window.begin + offset,
+                            found.ranks[r].cut.steps[s].window.end + offset};
+      std::array<std::int64_t, kLaneCount> lane;
+      lane.fill(window.begin);
+      std::int64_t issued = window.begin;
+      for (std::size_t i = 0; i < steady.ops.size(); ++i) {
+        const Op& op = steady.ops[i];
+        trace::Record record = parts[r].record(i, offset);
+        record.op = static_cast<std::int32_t>(i);
+        record.step = number;
+        std::int64_t& last = lane[index_of(op.lane)];
+        if (!parts[r].rows(i).empty()) {
+          issued = std::clamp(record.issued_ns, issued, window.end);
+          record.begin_ns = std::clamp(record.begin_ns, last, window.end);
+          record.end_ns = std::clamp(record.end_ns, record.begin_ns, window.end);
+          last = record.end_ns;
+          if (op.is_collective()) {
+            const auto arrival = matched.last_arrival(static_cast<int>(r), parts[r].rows(i).front());
+            record.peers_arrived_ns = std::clamp(arrival.at_ns + offset, record.begin_ns, record.end_ns);
+          }
+        } else if (op.has_work()) {
+          // It began when its lane was free and it was issued, and took no time.
+          last = std::clamp(std::max(last, issued), window.begin, window.end);
+          record.begin_ns = record.end_ns = last;
+          if (op.is_collective()) record.peers_arrived_ns = last;
+        } else if (op.is_host()) {
+          record.end_ns = issued;
+        }
+        record.issued_ns = std::min(issued, op.has_work() ? record.begin_ns : issued);
+        run.traces[r].records.push_back(record);
+      }
+      run.traces[r].steps.push_back({window.begin, window.end, issued});
+    }
+  }
+  if (adopted == 0) run.traces.clear();
+  return run;
+}
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,437 @@
+#include "foreign/collective_use.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+
+namespace fsdpbench::foreign {
+namespace {
+
+using schedule::Phase;
+
+constexpr std::int64_t kFewElements = 64;  // a rank's part of a norm, a loss, a flag
+
+std::optional<Phase> phase_of_kernel(std::string_view name) {
+  if (const auto own = own_name(name)) {
+    if (own->op == "forward") return Phase::forward;
+    if (own->op == "backward" || own->op == "recompute") return Phase::backward;
+    if (own->op == "optimizer" || own->op == "gradient_norm" || own->op == "clip") return Phase::optimizer;
+    return std::nullopt;
+  }
+  for (const std::string_view word : {"ackward", "bwd", "BWD"}) {
+    if (name.find(word) != std::string_view::npos) return Phase::backward;
+  }
+  for (const std::string_view word : {"Adam", "adam", "multi_tensor_apply"}) {
+    if (name.find(word) != std::string_view::npos) return Phase::optimizer;
+  }
+  for (const std::string_view word : {"orward", "fwd"}) {
+    if (name.find(word) != std::string_view::npos) return Phase::forward;
+  }
+  return std::nullopt;
+}
+
+bool is_large(const CollectiveUse& use) { return use.purpose != Purpose::scalars; }
+
+/// Where neither annotations nor kernels tell: reductions are backward's; of the gathers as many are forward's as units
+/// are reduced, or half of them.
+void phases_by_count(std::vector<CollectiveUse>& uses) {
+  std::size_t gathers = 0, reductions = 0;
+  for (const CollectiveUse& use : uses) {
+    gathers += is_large(use) && use.kind == Communication::all_gather;
+    reductions += is_large(use) && use.kind == Communication::reduce_scatter;
+  }
+  std::size_t forward = gathers <= reductions ? gathers : std::max(reductions, (gathers + 1) / 2);
+  if (reductions == 0) forward = gathers;
+  // What is gathered after the last reduction are parameters that an optimizer has updated.
+  std::size_t last_reduction = 0;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const bool reduces = uses[i].kind == Communication::reduce_scatter || uses[i].kind == Communication::all_reduce;
+    if (reduces && is_large(uses[i])) last_reduction = i + 1;
+  }
+  std::size_t seen = 0;
+  bool reduced = false;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    CollectiveUse& use = uses[i];
+    if (last_reduction > 0 && i >= last_reduction && use.kind == Communication::all_gather) {
+      use.phase = Phase::optimizer;
+      continue;
+    }
+    if (use.kind == Communication::reduce_scatter) {
+      use.phase = Phase::backward;
+      reduced = true;
+    } else if (use.kind == Communication::all_gather && is_large(use)) {
+      use.phase = seen++ < forward ? Phase::forward : Phase::backward;
+    } else if (use.kind == Communication::all_reduce) {
+      // With reductions of another kind it belongs to them; alone it is what data parallel training does in backward.
+      use.phase = reduced || reductions == 0 ? Phase::backward : Phase::forward;
+    } else {
+      use.phase = reduced ? Phase::backward : Phase::forward;
+    }
+  }
+}
+
+/// What computes before and after a collective in the order of launches says where it stands.
+void find_phases(const RankRows& rank, const JobStep& step, const HostWords& words, std::vector<CollectiveUse>& uses) {
+  std::map<std::int32_t, std::size_t> use_of;
+  for (std::size_t i = 0; i < uses.size(); ++i) use_of[uses[i].row] = i;
+  std::vector<std::optional<Phase>> told(uses.size()), before(uses.size()), after(uses.size());
+  bool any = false;
+  std::optional<Phase> now;
+  for (std::int32_t row : step.device) {
+    const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+    std::optional<Phase> phase = words.phase(device.launch);
+    const auto use = use_of.find(row);
+    if (use != use_of.end()) {
+      told[use->second] = phase;
+      before[use->second] = now;
+      continue;
+    }
+    if (device.kind != Activity::computation) continue;
+    if (!phase) phase = phase_of_kernel(rank.names[static_cast<std::size_t>(device.name)]);
+    if (phase) now = phase;
+    any = any || phase.has_value();
+  }
+  if (!any && std::ranges::none_of(told, [](const auto& p) { return p.has_value(); })) return phases_by_count(uses);
+  now.reset();
+  for (auto row = step.device.rbegin(); row != step.device.rend(); ++row) {
+    const DeviceRow& device = rank.device[static_cast<std::size_t>(*row)];
+    const auto use = use_of.find(*row);
+    if (use != use_of.end()) {
+      after[use->second] = now;
+      continue;
+    }
+    if (device.kind != Activity::computation) continue;
+    std::optional<Phase> phase = words.phase(device.launch);
+    if (!phase) phase = phase_of_kernel(rank.names[static_cast<std::size_t>(device.name)]);
+    if (phase) now = phase;
+  }
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    CollectiveUse& use = uses[i];
+    if (told[i]) {
+      use.phase = *told[i];
+    } else if (use.kind == Communication::reduce_scatter && is_large(use) && after[i] != Phase::forward) {
+      use.phase = Phase::backward;
+    } else if (before[i] == Phase::backward && (after[i] != Phase::forward)) {
+      use.phase = after[i] == Phase::optimizer || !after[i]
+                      ? (use.kind == Communication::all_gather ? Phase::optimizer : Phase::backward)
+                      : Phase::backward;
+    } else if (after[i] == Phase::backward) {
+      use.phase = Phase::backward;
+    } else if (before[i] == Phase::optimizer && !after[i]) {
+      use.phase = Phase::optimizer;
+    } else {
+      use.phase = Phase::forward;
+    }
+  }
+}
+
+void count_microbatches(std::vector<CollectiveUse>& uses) {
+  int micro = 0;
+  Phase last = Phase::forward;
+  for (CollectiveUse& use : uses) {
+    if (is_large(use)) {
+      if (last == Phase::backward && use.phase == Phase::forward) ++micro;
+      last = use.phase;
+    }
+    use.micro = micro;
+  }
+}
+
+/// The group that reduces most gradients is the one that shards.
+std::int32_t sharding_group(const std::vector<CollectiveUse>& uses) {
+  std::map<std::int32_t, std::int64_t> reduced;
+  for (const CollectiveUse& use : uses) {
+    if (use.kind == Communication::reduce_scatter && use.phase == Phase::backward && is_large(use)) {
+      reduced[use.group] += std::max<std::int64_t>(use.elements, 1);
+    }
+  }
+  std::int32_t best = -1;
+  for (const auto& [group, elements] : reduced) {
+    if (best < 0 || elements > reduced[best]) best = group;
+  }
+  return best;
+}
+
+void find_purposes(std::vector<CollectiveUse>& uses) {
+  const std::int32_t shard = sharding_group(uses);
+  std::map<std::int32_t, bool> scatters_forward, exchanges_forward;
+  bool scatters = false, exchanges = false;
+  for (const CollectiveUse& use : uses) {
+    if (use.kind == Communication::reduce_scatter && is_large(use)) {
+      scatters = true;
+      scatters_forward[use.group] = scatters_forward[use.group] || use.phase == Phase::forward;
+    }
+    if (use.kind == Communication::all_to_all) exchanges = exchanges || use.phase == Phase::forward;
+  }
+  for (CollectiveUse& use : uses) {
+    if (!is_large(use)) continue;
+    switch (use.kind) {
+      case Communication::all_gather:
+        use.purpose = scatters_forward[use.group] ? Purpose::activations : Purpose::parameters;
+        break;
+      case Communication::reduce_scatter:
+        use.purpose = scatters_forward[use.group] ? Purpose::activations : Purpose::gradients;
+        break;
+      case Communication::all_reduce: {
+        if (use.phase == Phase::forward) {
+          use.purpose = Purpose::activations;
+        } else if (use.phase == Phase::optimizer) {
+          use.purpose = scatters ? Purpose::unknown : Purpose::gradients;
+        } else {
+          const bool other = scatters && use.group != shard;
+          use.purpose = other || (scatters && use.group < 0) ? Purpose::replicas : Purpose::gradients;
+        }
+        break;
+      }
+      case Communication::all_to_all: use.purpose = exchanges ? Purpose::experts : Purpose::gradients; break;
+      case Communication::send:
+      case Communication::receive: use.purpose = Purpose::pipeline; break;
+      case Communication::barrier: use.purpose = Purpose::scalars; break;
+      default: break;
+    }
+  }
+  // All-reduces of layers' activations come in forward and in backward; those of backward have the sizes of forward's.
+  std::map<std::pair<std::int32_t, std::int64_t>, int> in_forward;
+  for (const CollectiveUse& use : uses) {
+    if (use.kind == Communication::all_reduce && use.phase == Phase::forward && is_large(use)) {
+      ++in_forward[{use.group, use.elements}];
+    }
+  }
+  for (CollectiveUse& use : uses) {
+    if (use.purpose == Purpose::gradients && use.kind == Communication::all_reduce &&
+        in_forward.contains({use.group, use.elements})) {
+      use.purpose = Purpose::activations;
+    }
+  }
+}
+
+/// As many to the element, or not told; roughly: quantised numbers come with their scales.
+bool alike(std::int64_t a, std::int64_t b, bool exactly = true) {
+  if (a < 0 || b < 0 || a == b) return true;
+  if (exactly) return false;
+  return std::abs(a - b) * 50 <= std::max(a, b);
+}
+
+/// Units of one microbatch from order and sizes.
+class ByOrder {
+ public:
+  /// `uses`: of the microbatch, and of others.
+  ByOrder(UnitTable& table, bool fill, const std::vector<CollectiveUse>& uses, int micro) : table_(table), fill_(fill) {
+    for (const CollectiveUse& use : uses) {
+      if (use.micro != micro || use.purpose != Purpose::gradients) continue;
+      (use.kind == Communication::all_to_all ? exchanges_ : reductions_seen_) += 1;
+      reduced_elements_ = use.elements < 0 || reduced_elements_ < 0 ? -1 : reduced_elements_ + use.elements;
+    }
+  }
+
+  void assign(CollectiveUse& use) {
+    if (use.purpose == Purpose::parameters) {
+      use.unit = use.phase == Phase::forward ? forward(use) : use.phase == Phase::backward ? again(use) : -1;
+    } else if (use.purpose == Purpose::gradients) {
+      use.unit = reduced(use);
+      last_reduced_ = use.unit;
+    } else if (use.purpose == Purpose::replicas) {
+      use.unit = last_reduced_;
+    }
+  }
+
+ private:
+  int forward(const CollectiveUse& use) {
+    // All that is gathered once is reduced: what goes beyond that is a unit's second gather, ahead of backward.
+    const bool again_already = exchanges_ > 0 ? forward_ >= (exchanges_ + 1) / 2
+                                              : reductions_seen_ > 0 && reduced_elements_ >= 0 && use.elements >= 0 &&
+                                                    gathered_elements_ + use.elements > reduced_elements_;
+    if (forward_ > 0 && again_already) return again(use);
+    gathered_elements_ += use.elements;
+    const int place = forward_++;
+    if (fill_) table_.units.push_back({std::to_string(place), use.elements, use.bytes});
+    if (place < static_cast<int>(table_.units.size())) return place;
+    return -1;
+  }
+
+  /// The nearest unit in the order of backward that has as many elements and was not yet taken.
+  int nearest(const CollectiveUse& use, std::vector<bool>& taken) {
+    const int n = static_cast<int>(table_.units.size());
+    taken.resize(static_cast<std::size_t>(n), false);
+    for (const int pass : {0, 1, 2}) {
+      for (int unit = n - 1; unit >= 0; --unit) {
+        if (taken[static_cast<std::size_t>(unit)]) continue;
+        if (pass < 2 && !alike(table_.units[static_cast<std::size_t>(unit)].elements, use.elements, pass == 0))
+          continue;
+        taken[static_cast<std::size_t>(unit)] = true;
+        return unit;
+      }
+    }
+    return -1;
+  }
+  int again(const CollectiveUse& use) { return nearest(use, gathered_); }
+
+  int reduced(const CollectiveUse& use) {
+    const int n = static_cast<int>(table_.units.size());
+    if (fill_ && forward_ == 0) table_.of_gathers = false;
+    if (!table_.of_gathers) {
+      const int place = reductions_++;
+      if (fill_) table_.units.push_back({std::to_string(place), use.elements, use.bytes});
+      return place < static_cast<int>(table_.units.size()) ? place : -1;
+    }
+    if (use.kind == Communication::all_to_all) return n - 1 - exchanged_++ / 2;  // within nodes, then across them
+    reduced_.resize(static_cast<std::size_t>(n), false);
+    for (int unit = n - 1; unit >= 0; --unit) {
+      if (!reduced_[static_cast<std::size_t>(unit)] &&
+          alike(table_.units[static_cast<std::size_t>(unit)].elements, use.elements)) {
+        reduced_[static_cast<std::size_t>(unit)] = true;
+        return unit;
+      }
+    }
+    // A bucket: neighbours that add up to it, named by the first that backward reaches.
+    std::int64_t sum = 0;
+    int first = -1;
+    for (int unit = n - 1; unit >= 0; --unit) {
+      if (reduced_[static_cast<std::size_t>(unit)]) continue;
+      const std::int64_t elements = table_.units[static_cast<std::size_t>(unit)].elements;
+      if (first >= 0 && use.elements >= 0 && sum + elements > use.elements + use.elements / 50) break;
+      first = first < 0 ? unit : first;
+      sum += std::max<std::int64_t>(elements, 0);
+      reduced_[static_cast<std::size_t>(unit)] = true;
+      if (use.elements < 0) break;
+    }
+    return first;
+  }
+
+  UnitTable& table_;
+  bool fill_;
+  int exchanges_ = 0, reductions_seen_ = 0, exchanged_ = 0;
+  std::int64_t reduced_elements_ = 0, gathered_elements_ = 0;
+  int forward_ = 0, reductions_ = 0, last_reduced_ = -1;
+  std::vector<bool> gathered_, reduced_;
+};
+
+/// "{0,1}" names a bucket by its first unit; "T" is a unit like others.
+std::string first_of_bucket(std::string_view label) {
+  if (label.starts_with('{')) label = label.substr(1, label.find_first_of(",}") - 1);
+  return std::string(label);
+}
+
+std::optional<std::string> named_unit(const RankRows& rank, const HostWords& words, const CollectiveUse& use,
+                                      UnitSource& source) {
+  const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
+  if (const auto own = own_name(rank.names[static_cast<std::size_t>(row.name)]); own && !own->unit.empty()) {
+    source = UnitSource::own_names;
+    const std::string label = first_of_bucket(own->unit);
+    return label == "R" ? "root" : label;
+  }
+  if (auto unit = words.unit(row.launch)) {
+    source = UnitSource::annotations;
+    return unit->empty() ? "root" : *unit;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string_view to_string(Purpose purpose) {
+  static constexpr std::array<std::string_view, 8> kNames{"parameters", "gradients", "replicas", "activations",
+                                                          "experts",    "scalars",   "pipeline", "unknown"};
+  return kNames.at(static_cast<std::size_t>(purpose));
+}
+
+int bytes_of_dtype(std::string_view dtype) {
+  static const std::map<std::string_view, int> kBytes{
+      {"Float", 4},         {"BFloat16", 2},      {"Half", 2},      {"Double", 8},      {"Int", 4},
+      {"Long", 8},          {"Byte", 1},          {"Bool", 1},      {"Short", 2},       {"Char", 1},
+      {"Float8_e4m3fn", 1}, {"c10::BFloat16", 2}, {"c10::Half", 2}, {"Float8_e5m2", 1}, {"ComplexFloat", 8}};
+  const auto found = kBytes.find(dtype);
+  return found == kBytes.end() ? 0 : found->second;
+}
+
+std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep& step, const HostWords& words) {
+  std::vector<CollectiveUse> uses;
+  for (std::int32_t row : step.device) {
+    const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+    if (device.kind != Activity::collective) continue;
+    CollectiveUse use;
+    use.row = row;
+    std::int64_t part = -1;
+    if (device.collective >= 0) {
+      const CollectiveFacts& facts = rank.collectives[static_cast<std::size_t>(device.collective)];
+      use.kind = facts.kind;
+      use.group = facts.group;
+      const bool scatters = facts.kind == Communication::reduce_scatter;
+      use.elements = scatters ? facts.elements_in : std::max(facts.elements_in, facts.elements_out);
+      part = scatters ? facts.elements_out : facts.elements_in;
+      if (const int size = bytes_of_dtype(facts.dtype); size > 0 && use.elements >= 0) use.bytes = use.elements * size;
+    }
+    const auto own = own_name(rank.names[static_cast<std::size_t>(device.name)]);
+    if ((part >= 0 && part <= kFewElements) || (own && own->op == "gather_norm")) use.purpose = Purpose::scalars;
+    use.prefetch = (own && own->prefetch) || words.prefetches(device.launch);
+    uses.push_back(use);
+  }
+  find_phases(rank, step, words, uses);
+  count_microbatches(uses);
+  find_purposes(uses);
+  return uses;
+}
+
+void assign_units(const RankRows& rank, const HostWords& words, std::vector<CollectiveUse>& uses, UnitTable& table) {
+  const bool fill = table.units.empty();
+  std::size_t wanted = 0, named = 0;
+  std::vector<std::optional<std::string>> labels(uses.size());
+  UnitSource source = UnitSource::order;
+  for (std::size_t i = 0; i < uses.size(); ++i) {
+    const Purpose purpose = uses[i].purpose;
+    if (purpose != Purpose::parameters && purpose != Purpose::gradients && purpose != Purpose::replicas) continue;
+    ++wanted;
+    labels[i] = named_unit(rank, words, uses[i], source);
+    named += labels[i].has_value();
+  }
+  if (wanted > 0 && named * 10 >= wanted * 9 && (fill || table.source != UnitSource::order)) {
+    if (fill) table.source = source;
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      if (!labels[i]) continue;
+      auto unit = std::ranges::find(table.units, *labels[i], &FoundUnit::label);
+      if (unit == table.units.end()) {
+        if (!fill) continue;
+        unit = table.units.insert(unit, {*labels[i], -1, -1});
+      }
+      if (fill && uses[i].purpose == Purpose::parameters) {
+        unit->elements = std::max(unit->elements, uses[i].elements);
+        unit->bytes = std::max(unit->bytes, uses[i].bytes);
+      } else if (fill && unit->elements < 0) {
+        unit->elements = uses[i].elements;
+        unit->bytes = uses[i].bytes;
+      }
+      uses[i].unit = static_cast<int>(unit - table.units.begin());
+    }
+    if (fill) {
+      const auto root = std::ranges::find(table.units, "root", &FoundUnit::label);
+      table.root = root == table.units.end() ? -1 : static_cast<int>(root - table.units.begin());
+    }
+    return;
+  }
+  int micro = -1;
+  std::optional<ByOrder> by_order;
+  for (CollectiveUse& use : uses) {
+    if (use.micro != micro) {
+      micro = use.micro;
+      by_order.emplace(table, fill && table.units.empty(), uses, micro);
+    }
+    by_order->assign(use);
+  }
+  if (!fill || table.units.size() < 2) return;
+  // The root is gathered first and reduced last, if not in a bucket with others.
+  if (!table.of_gathers) return;
+  const CollectiveUse* last = nullptr;
+  for (const CollectiveUse& use : uses) {
+    if (use.purpose == Purpose::gradients) last = &use;
+  }
+  const bool other_last = last != nullptr && last->unit > 0 &&
+                          alike(table.units[static_cast<std::size_t>(last->unit)].elements, last->elements) &&
+                          !alike(table.units[0].elements, last->elements);
+  if (other_last) return;
+  table.root = 0;
+  table.units[0].label = "root";
+  for (std::size_t i = 1; i < table.units.size(); ++i) table.units[i].label = std::to_string(i - 1);
+}
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,251 @@
+#include "foreign/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+#include "foreign/host_words.h"
+#include "foreign/matched_collectives.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+constexpr double kMs = 1e-6;
+
+void check_sums(const ExplainedStep& step, int rank) {
+  const metrics::StepBreakdown& p = step.parts;
+  std::int64_t causes = 0;
+  for (std::int64_t ns : step.causes) causes += ns;
+  if (p.computation + p.exposed_communication + p.exposed_copy + p.idle == p.step && causes == p.stalled()) return;
+  throw Error(
+      fmt::format("step {} of rank {} does not add up: {} ns computed, {} ns of communication exposed, {} ns of "
+                  "copies, {} ns idle of {} ns; causes of {} ns",
+                  step.number, rank, p.computation, p.exposed_communication, p.exposed_copy, p.idle, p.step, causes),
+      ExitCode::check_failed);
+}
+
+std::optional<double> overlap_pct(const RankRows& rank) {
+  IntervalSet computation, communication;
+  for (const DeviceRow& row : rank.device) {
+    if (row.kind == Activity::computation) computation.push_back({row.begin_ns, row.end_ns});
+    if (row.kind == Activity::collective) communication.push_back({row.begin_ns, row.end_ns});
+  }
+  computation = unite(std::move(computation));
+  communication = unite(std::move(communication));
+  if (communication.empty()) return std::nullopt;
+  return 100.0 * static_cast<double>(length(intersect(computation, communication))) /
+         static_cast<double>(length(communication));
+}
+
+/// What collectives do alike.
+using CollectiveKey = std::tuple<Communication, int, schedule::Phase>;
+
+struct CollectiveSums {
+  ExplainedCollective row;
+  std::int64_t ns = 0, waited_ns = 0, exposed_ns = 0;
+  std::size_t times = 0;
+  WhyTimes causes{};
+};
+
+double bus_factor(Communication kind, int ranks) {
+  const double n = ranks;
+  return kind == Communication::all_reduce ? 2 * (n - 1) / n : (n - 1) / n;
+}
+
+std::vector<Contention> find_contention(const JobTrace& job, const Recognition& found, std::size_t steps) {
+  constexpr std::size_t kFewest = 8;
+  constexpr double kLeast = 1.05;
+  std::map<std::string, std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>> by_name;
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankRows& rank = job.ranks[r];
+    IntervalSet communication;
+    for (const DeviceRow& row : rank.device) {
+      if (row.kind == Activity::collective) communication.push_back({row.begin_ns, row.end_ns});
+    }
+    communication = unite(std::move(communication));
+    std::vector<std::uint8_t> product;
+    for (const std::string& name : rank.names) product.push_back(is_matrix_product(name) || own_name(name).has_value());
+    for (const DeviceRow& row : rank.device) {
+      if (row.kind != Activity::computation || product[static_cast<std::size_t>(row.name)] == 0) continue;
+      const std::int64_t took = row.end_ns - row.begin_ns;
+      const std::int64_t beside = length_within({row.begin_ns, row.end_ns}, communication);
+      auto& [alone, with] = by_name[rank.names[static_cast<std::size_t>(row.name)]];
+      if (beside == 0) alone.push_back(took);
+      if (beside * 10 >= took * 9 && took > 0) with.push_back(took);
+    }
+  }
+  (void)found;
+  std::vector<Contention> result;
+  for (auto& [name, times] : by_name) {
+    auto& [alone, with] = times;
+    if (alone.size() < kFewest || with.size() < kFewest) continue;
+    const auto middle = [](std::vector<std::int64_t> values) {
+      const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+      std::nth_element(values.begin(), at, values.end());
+      return static_cast<double>(*at);
+    };
+    const double one = middle(alone), other = middle(with);
+    if (one <= 0 || other < one * kLeast) continue;
+    const double lost = (other - one) * static_cast<double>(with.size());
+    result.push_back({name, one / 1e3, other / 1e3, alone.size(), with.size(),
+                      lost * kMs / static_cast<double>(std::max<std::size_t>(steps, 1))});
+  }
+  std::ranges::sort(result, std::greater<>(), &Contention::lost_ms);
+  return result;
+}
+
+/// A step's slowest rank, of steps that all ranks have.
+std::vector<double> slowest_ms(const Explanation& e) {
+  std::vector<double> lengths;
+  std::size_t steps = e.ranks.front().steps.size();
+  for (const ExplainedRank& rank : e.ranks) steps = std::min(steps, rank.steps.size());
+  for (std::size_t s = 0; s < steps; ++s) {
+    std::int64_t longest = 0;
+    for (const ExplainedRank& rank : e.ranks) longest = std::max(longest, rank.steps[s].parts.step);
+    lengths.push_back(static_cast<double>(longest) * kMs);
+  }
+  return lengths;
+}
+
+std::map<std::int32_t, std::pair<std::int64_t, WhyTimes>> exposed_by_row(const std::vector<JobStall>& stalls,
+                                                                         const RankRows& rank) {
+  std::map<std::int32_t, std::pair<std::int64_t, WhyTimes>> by_row;
+  for (const JobStall& stall : stalls) {
+    if (stall.row < 0 || rank.device[static_cast<std::size_t>(stall.row)].kind != Activity::collective) continue;
+    const DeviceRow& row = rank.device[static_cast<std::size_t>(stall.row)];
+    if (stall.time.begin < row.begin_ns || stall.time.end > row.end_ns) continue;  // idle before it began
+    auto& [ns, causes] = by_row[stall.row];
+    ns += stall.time.end - stall.time.begin;
+    causes[static_cast<std::size_t>(stall.why)] += stall.time.end - stall.time.begin;
+  }
+  return by_row;
+}
+
+}  // namespace
+
+Explanation explain(const JobTrace& job, const Recognition& found) {
+  Explanation e;
+  const MatchedCollectives matched(job);
+  const JobTypes types(job, found, matched);
+  e.clock_residual_ns = matched.residual_ns();
+  std::map<CollectiveKey, CollectiveSums> sums;
+  std::map<int, std::int64_t> late;
+  std::int64_t waited = 0;
+  std::size_t steps = 0, launches = 0, late_launches = 0;
+  metrics::StepBreakdown total;
+  WhyTimes causes{};
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    const RankRows& rank = job.ranks[r];
+    const RecognisedRank& recognised = found.ranks[r];
+    ExplainedRank out;
+    out.rank = rank.rank;
+    out.overlap_pct = overlap_pct(rank);
+    out.clock_offset_ns = matched.offset_ns(static_cast<int>(r));
+    for (const MemoryRow& row : rank.memory) {
+      if (row.allocated >= 0) out.most_allocated = std::max(out.most_allocated.value_or(0), row.allocated);
+      if (row.reserved >= 0) out.most_reserved = std::max(out.most_reserved.value_or(0), row.reserved);
+    }
+    for (std::size_t i = 0; i < rank.device.size(); ++i) {
+      const DeviceRow& row = rank.device[i];
+      if (row.kind != Activity::computation || row.launch < 0) continue;
+      ++launches;
+      late_launches += row.begin_ns - launched_ns(rank, static_cast<std::int32_t>(i)) <= types.launch_lag_ns(r);
+    }
+    for (std::size_t s = 0; s < recognised.cut.steps.size(); ++s) {
+      ExplainedStep step;
+      step.number = recognised.cut.steps[s].number;
+      const metrics::StepIntervals sets = intervals_of(rank, recognised.cut.steps[s]);
+      step.parts = metrics::break_down(sets, sets.window);
+      step.stalls = find_job_stalls(job, found, matched, types, static_cast<int>(r), s);
+      for (const JobStall& stall : step.stalls) {
+        const std::int64_t ns = stall.time.end - stall.time.begin;
+        step.causes[static_cast<std::size_t>(stall.why)] += ns;
+        if (stall.why == Why::straggler) {
+          late[stall.late_rank] += ns;
+          waited += ns;
+        }
+      }
+      check_sums(step, rank.rank);
+      const auto exposed = exposed_by_row(step.stalls, rank);
+      for (const CollectiveUse& use : recognised.uses[s]) {
+        CollectiveSums& sum = sums[{use.kind, use.unit, use.phase}];
+        const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
+        if (sum.times == 0) {
+          sum.row.kind = to_string(use.kind);
+          sum.row.phase = to_string(use.phase);
+          sum.row.purpose = use.purpose;
+          sum.row.bytes = use.bytes;
+          if (use.unit >= 0) sum.row.unit = found.table.units[static_cast<std::size_t>(use.unit)].label;
+          if (use.group >= 0)
+            sum.row.ranks =
+                static_cast<int>(std::max<std::int64_t>(0, rank.groups[static_cast<std::size_t>(use.group)].size));
+        }
+        ++sum.times;
+        sum.ns += row.end_ns - row.begin_ns;
+        sum.waited_ns += matched.last_arrival(static_cast<int>(r), use.row).at_ns - row.begin_ns;
+        if (const auto here = exposed.find(use.row); here != exposed.end()) {
+          sum.exposed_ns += here->second.first;
+          for (std::size_t w = 0; w < kWhyCount; ++w) sum.causes[w] += here->second.second[w];
+        }
+      }
+      total += step.parts;
+      for (std::size_t w = 0; w < kWhyCount; ++w) causes[w] += step.causes[w];
+      ++steps;
+      out.steps.push_back(std::move(step));
+    }
+    e.ranks.push_back(std::move(out));
+  }
+  if (steps == 0) return e;
+  const double per_step = kMs / static_cast<double>(steps);
+  e.mean_step_ms = static_cast<double>(total.step) * per_step;
+  e.computation_ms = static_cast<double>(total.computation) * per_step;
+  e.communication_ms = static_cast<double>(total.communication) * per_step;
+  e.exposed_communication_ms = static_cast<double>(total.exposed_communication) * per_step;
+  e.exposed_copy_ms = static_cast<double>(total.exposed_copy) * per_step;
+  e.idle_ms = static_cast<double>(total.idle) * per_step;
+  for (std::size_t w = 0; w < kWhyCount; ++w) e.causes_ms[w] = static_cast<double>(causes[w]) * per_step;
+  for (auto& [key, sum] : sums) {
+    ExplainedCollective row = sum.row;
+    row.times = static_cast<double>(sum.times) / static_cast<double>(steps);
+    row.time_ms = static_cast<double>(sum.ns) * per_step;
+    row.waited_ms = static_cast<double>(sum.waited_ns) * per_step;
+    row.exposed_ms = static_cast<double>(sum.exposed_ns) * per_step;
+    const double transfer_ns = static_cast<double>(sum.ns - sum.waited_ns) / static_cast<double>(sum.times);
+    if (row.bytes > 0 && row.ranks > 1 && transfer_ns > 0) {
+      row.busbw_gb_s = static_cast<double>(row.bytes) / transfer_ns * bus_factor(std::get<0>(key), row.ranks);
+    }
+    std::size_t worst = 0;
+    for (std::size_t w = 0; w < kWhyCount; ++w) {
+      row.causes_ms[w] = static_cast<double>(sum.causes[w]) * per_step;
+      if (sum.causes[w] > sum.causes[worst]) worst = w;
+    }
+    row.worst = sum.exposed_ns > 0 ? static_cast<Why>(worst) : Why::unknown;
+    e.collectives.push_back(std::move(row));
+  }
+  std::ranges::stable_sort(e.collectives, std::greater<>(), &ExplainedCollective::exposed_ms);
+  for (const auto& [place, ns] : late) {
+    if (place >= 0 && ns * 2 > waited) e.late_rank = place;
+  }
+  e.launches_known = launches > 0;
+  e.late_launches_pct = launches > 0 ? 100.0 * static_cast<double>(late_launches) / static_cast<double>(launches) : 0;
+  if (const auto lengths = slowest_ms(e); !lengths.empty()) e.step_ms = metrics::summarize(lengths);
+  e.contention = find_contention(job, found, steps);
+  for (const std::string& note : job.notes) e.notes.push_back(note);
+  for (std::size_t r = 0; r < job.ranks.size(); ++r) {
+    for (const std::string& note : job.ranks[r].notes) {
+      e.notes.push_back(fmt::format("rank {}: {}", job.ranks[r].rank, note));
+    }
+    if (found.ranks[r].cut.left_out > 0) {
+      e.notes.push_back(fmt::format("rank {}: {} rows of the device were launched outside all steps and are left out",
+                                    job.ranks[r].rank, found.ranks[r].cut.left_out));
+    }
+  }
+  if (!launches)
+    e.notes.push_back("The trace does not tell when the host launched what: whether it was late is not known.");
+  return e;
+}
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "foreign/job_causes.h"
+#include "foreign/recognise.h"
+#include "metrics/statistics.h"
+#include "metrics/step_breakdown.h"
+
+namespace fsdpbench::foreign {
+
+/// Nanoseconds by Why.
+using WhyTimes = std::array<std::int64_t, kWhyCount>;
+
+struct ExplainedStep {
+  std::int64_t number = 0;
+  metrics::StepBreakdown parts;
+  WhyTimes causes{};  ///< of parts.stalled(): they partition it
+  std::vector<JobStall> stalls;
+};
+
+struct ExplainedRank {
+  int rank = 0;
+  std::vector<ExplainedStep> steps;
+  /// 100 |U(comm) and U(comp)| / U(comm) over the whole file, as HTA's get_comm_comp_overlap; absent without
+  /// communication.
+  std::optional<double> overlap_pct;
+  std::optional<std::int64_t> most_allocated, most_reserved;  ///< bytes; absent if the trace has no memory rows
+  std::int64_t clock_offset_ns = 0;                           ///< to the first rank's clock
+};
+
+/// Collectives that do the same: one kind, unit and phase. Milliseconds are means over ranks and steps, a step.
+struct ExplainedCollective {
+  std::string kind, unit, phase;  ///< "all_gather", "layers.3" or "", "forward"
+  Purpose purpose = Purpose::unknown;
+  std::int64_t bytes = -1;  ///< of the whole message; -1: not told
+  int ranks = 0;            ///< of its group; 0: not told
+  double times = 0;         ///< a step
+  double time_ms = 0, waited_ms = 0, exposed_ms = 0;
+  std::optional<double> busbw_gb_s;  ///< of the transfer without waiting, as nccl-tests; absent without size or group
+  std::array<double, kWhyCount> causes_ms{};
+  Why worst = Why::unknown;  ///< the cause that has most of exposed_ms
+};
+
+/// A kernel that takes longer while a collective runs: medians over all launches of that name.
+struct Contention {
+  std::string kernel;
+  double alone_us = 0, beside_us = 0;
+  std::size_t alone = 0, beside = 0;  ///< launches that ran wholly alone, and mostly beside a collective
+  double lost_ms = 0;                 ///< a step: what the latter took beyond the former
+};
+
+struct Explanation {
+  std::vector<ExplainedRank> ranks;
+  metrics::Summary step_ms;  ///< of the slowest rank, over the steps that all ranks have
+  /// Means over ranks and steps, in milliseconds a step.
+  double mean_step_ms = 0, computation_ms = 0, communication_ms = 0, exposed_communication_ms = 0, exposed_copy_ms = 0,
+         idle_ms = 0;
+  std::array<double, kWhyCount> causes_ms{};
+  std::vector<ExplainedCollective> collectives;  ///< the most exposed first
+  std::vector<Contention> contention;            ///< the most time first; of more than 5 % and 8 launches either way
+  double late_launches_pct = 0;                  ///< of computation that began right after its launch
+  bool launches_known = false;
+  std::int64_t clock_residual_ns = 0;
+  std::optional<int> late_rank;  ///< place: who came last in most of the waiting, if it has more than half of it
+  std::vector<std::string> notes;
+};
+
+/// Throws a check_failed Error if a rank's step does not add up: the parts to the step, or the causes to the time
+/// without computation.
+Explanation explain(const JobTrace& job, const Recognition& found);
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,177 @@
+#include "foreign/host_words.h"
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <map>
+
+namespace fsdpbench::foreign {
+namespace {
+
+using schedule::Phase;
+
+constexpr std::int8_t kNoPhase = -1;
+
+bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
+
+bool contains_any(std::string_view text, std::initializer_list<std::string_view> parts) {
+  return std::ranges::any_of(parts, [&](std::string_view part) { return contains(text, part); });
+}
+
+/// "backward", "Backward0", "BACKWARD": names differ in their capitals.
+std::string lower(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
+  return result;
+}
+
+/// "MmBackward0", "_post_backward_hook", "FSDP::backward_prefetch"; but "PreBackwardFunctionForModule" is a function of
+/// autograd's that runs in forward, whose node in backward is called "PreBackwardFunctionForModuleBackward".
+bool is_backward_word(std::string_view name) {
+  if (contains(name, "backward")) return true;
+  for (auto at = name.find("Backward"); at != std::string_view::npos; at = name.find("Backward", at + 1)) {
+    const auto after = at + std::string_view("Backward").size();
+    if (after == name.size() || name[after] < 'A' || (name[after] > 'Z' && name[after] < 'a')) return true;
+  }
+  return false;
+}
+
+std::int8_t phase_word(std::string_view name) {
+  const std::string word = lower(name);
+  // "Optimizer.step#AdamW.step", "Optimizer.zero_grad#…"; the norm of gradients belongs to it.
+  if (contains_any(word, {"optimizer.step", "optimizer.zero_grad", "clip_grad_norm", "optimizer_step"})) {
+    return static_cast<std::int8_t>(Phase::optimizer);
+  }
+  if (is_backward_word(name) || contains_any(word, {"autograd::engine", "accumulategrad"})) {
+    return static_cast<std::int8_t>(Phase::backward);
+  }
+  if (contains_any(word, {"forward", "nn.module: "})) return static_cast<std::int8_t>(Phase::forward);
+  return kNoPhase;
+}
+
+/// FSDP2 writes "FSDP::all_gather (layers.0)", and no brackets for the root; a prefetch "… for layers.1".
+std::optional<std::string> unit_word(std::string_view name) {
+  if (!name.starts_with("FSDP::")) return std::nullopt;
+  if (const auto place = name.find("_prefetch for "); place != std::string_view::npos) {
+    return std::string(name.substr(place + std::string_view("_prefetch for ").size()));
+  }
+  const auto open = name.find(" (");
+  const std::string_view verb = name.substr(6, open == std::string_view::npos ? open : open - 6);
+  static constexpr std::array<std::string_view, 8> kOfUnits{"all_gather",
+                                                            "pre_forward",
+                                                            "post_forward",
+                                                            "pre_backward",
+                                                            "post_backward",
+                                                            "post_backward_reduce",
+                                                            "post_backward_accumulate",
+                                                            "post_backward_reshard"};
+  if (std::ranges::find(kOfUnits, verb) == kOfUnits.end()) return std::nullopt;
+  if (open == std::string_view::npos) return std::string();
+  const auto close = name.rfind(')');
+  return std::string(name.substr(open + 2, close == std::string_view::npos ? close : close - open - 2));
+}
+
+}  // namespace
+
+HostWords::HostWords(const RankRows& rank) : rank_(rank), phases_(rank.host.size(), kNoPhase) {
+  std::vector<std::int8_t> words;
+  for (const std::string& name : rank.names) words.push_back(phase_word(name));
+  // A thread of the autograd engine, which runs nothing else: all of it is backward.
+  std::map<std::int32_t, bool> engine_threads;
+  for (const HostRow& row : rank.host) {
+    const std::string_view name = rank.names[static_cast<std::size_t>(row.name)];
+    if (name.starts_with("autograd::engine")) engine_threads.try_emplace(row.thread, true);
+    if (name.starts_with("ProfilerStep") || name.starts_with("Optimizer.") ||
+        words[static_cast<std::size_t>(row.name)] == static_cast<std::int8_t>(Phase::optimizer)) {
+      engine_threads[row.thread] = false;
+    }
+  }
+  // A row that encloses another need not stand before it where both begin at once, so parents are asked for.
+  std::vector<bool> known(rank.host.size(), false);
+  std::vector<std::size_t> path;
+  for (std::size_t i = 0; i < rank.host.size(); ++i) {
+    path.clear();
+    for (std::size_t at = i; !known[at];) {
+      known[at] = true;
+      path.push_back(at);
+      const std::int32_t parent = rank.host[at].parent;
+      if (parent < 0) break;
+      at = static_cast<std::size_t>(parent);
+    }
+    for (auto at = path.rbegin(); at != path.rend(); ++at) {
+      const HostRow& row = rank.host[*at];
+      std::int8_t outer = row.parent >= 0 ? phases_[static_cast<std::size_t>(row.parent)] : kNoPhase;
+      if (outer == kNoPhase && row.parent < 0) {
+        const auto engine = engine_threads.find(row.thread);
+        if (engine != engine_threads.end() && engine->second) outer = static_cast<std::int8_t>(Phase::backward);
+      }
+      const std::int8_t own = words[static_cast<std::size_t>(row.name)];
+      const bool settled =
+          outer == static_cast<std::int8_t>(Phase::backward) || outer == static_cast<std::int8_t>(Phase::optimizer);
+      phases_[*at] = settled || own == kNoPhase ? outer : own;
+    }
+  }
+}
+
+std::optional<Phase> HostWords::phase(std::int32_t row) const {
+  if (row < 0 || phases_[static_cast<std::size_t>(row)] == kNoPhase) return std::nullopt;
+  return static_cast<Phase>(phases_[static_cast<std::size_t>(row)]);
+}
+
+std::optional<std::string> HostWords::unit(std::int32_t row) const {
+  for (; row >= 0; row = rank_.host[static_cast<std::size_t>(row)].parent) {
+    const std::size_t name = static_cast<std::size_t>(rank_.host[static_cast<std::size_t>(row)].name);
+    if (auto unit = unit_word(rank_.names[name])) return unit;
+  }
+  return std::nullopt;
+}
+
+bool HostWords::prefetches(std::int32_t row) const { return around(row, "_prefetch") >= 0; }
+
+std::int32_t HostWords::around(std::int32_t row, std::string_view text) const {
+  for (; row >= 0; row = rank_.host[static_cast<std::size_t>(row)].parent) {
+    const std::size_t name = static_cast<std::size_t>(rank_.host[static_cast<std::size_t>(row)].name);
+    if (contains(rank_.names[name], text)) return row;
+  }
+  return -1;
+}
+
+bool is_layout_copy(std::string_view name) {
+  return contains_any(name, {"split_with_sizes_copy", "chunk_cat", "CatArrayBatchedCopy", "all_gather_copy_in",
+                             "copy_in", "copy_out", "fsdp::"});
+}
+
+bool is_matrix_product(std::string_view name) {
+  const std::string word = lower(name);
+  return contains_any(word, {"gemm", "cutlass", "cublas", "_mm_", "nvjet", "cijk_", "wgmma", "aten::mm", "aten::addmm",
+                             "aten::bmm", "aten::linear", "triton_mm"});
+}
+
+std::optional<OwnName> own_name(std::string_view name) {
+  for (const std::string_view prefix : {"ncclDevKernel_", "Memcpy DtoD ("}) {
+    if (!name.starts_with(prefix)) continue;
+    const auto open = name.find('('), close = name.rfind(')');
+    if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
+    name = name.substr(open + 1, close - open - 1);
+    break;
+  }
+  OwnName own;
+  const auto blank = name.find(' ');
+  own.op = name.substr(0, blank);
+  static constexpr std::array<std::string_view, 21> kOps{"all_gather",      "reduce_scatter", "all_reduce",
+                                                         "all_to_all",      "gather_norm",    "forward",
+                                                         "recompute",       "backward",       "optimizer",
+                                                         "copy_in",         "copy_out",       "cast_shard",
+                                                         "reduce_copy_in",  "reduce_cast",    "quantize",
+                                                         "dequantize",      "load_batch",     "gradient_norm",
+                                                         "finish_gradient", "clip",           "accumulate_gradients"};
+  if (std::ranges::find(kOps, own.op) == kOps.end()) return std::nullopt;
+  if (blank != std::string_view::npos) own.unit = name.substr(blank + 1);
+  if (own.unit.ends_with('*')) {
+    own.prefetch = true;
+    own.unit.remove_suffix(1);
+  }
+  return own;
+}
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "foreign/job_trace.h"
+#include "schedule/op.h"
+
+namespace fsdpbench::foreign {
+
+/// What the names of a rank's host rows say about the work that they launched: annotations of FSDP and of others, the
+/// autograd engine's rows and threads, nothing else. Refers to the rows: they must live on.
+class HostWords {
+ public:
+  explicit HostWords(const RankRows& rank);
+
+  /// The part of a step that host row `row` is in; none: no name says. What is called within backward is backward, a
+  /// recomputed forward too. `row` -1: none.
+  std::optional<schedule::Phase> phase(std::int32_t row) const;
+  /// The unit that FSDP's own annotation around `row` names: "layers.0", "" for the root's. None: no annotation.
+  std::optional<std::string> unit(std::int32_t row) const;
+  /// Whether an annotation around `row` says that something is gathered before it is needed.
+  bool prefetches(std::int32_t row) const;
+  /// The innermost of the rows around `row`, itself included, whose name contains `text`; -1: none.
+  std::int32_t around(std::int32_t row, std::string_view text) const;
+
+ private:
+  const RankRows& rank_;
+  std::vector<std::int8_t> phases_;  // by host row: -1, or a Phase
+};
+
+/// What a kernel of a copy between sharded and gathered layouts is called (FSDP2's copy-in and copy-out,
+/// concatenations).
+bool is_layout_copy(std::string_view name);
+/// A matrix product, by the names of cuBLAS, CUTLASS, rocBLAS, Triton and oneDNN's callers.
+bool is_matrix_product(std::string_view name);
+
+/// The op and unit that this program wrote into the name of a row: "ncclDevKernel_AllGather(all_gather 3*)".
+struct OwnName {
+  std::string_view op, unit;  ///< "all_gather", "3"
+  bool prefetch = false;
+};
+std::optional<OwnName> own_name(std::string_view name);
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "foreign/collective_use.h"
+#include "foreign/job_words.h"
+
+namespace fsdpbench::foreign {
+
+/// What sort of job a trace is of.
+enum class JobKind : std::uint8_t {
+  sharded,            ///< parameters are gathered for forward, gradients reduced into shards: FSDP, ZeRO-3
+  sharded_optimizer,  ///< gradients reduced, updated parameters gathered after the optimizer: ZeRO-1 and 2
+  data_parallel,      ///< gradients are all-reduced: DDP, no_shard
+  experts,            ///< tokens are exchanged in forward: mixture of experts
+  model_parallel,     ///< activations are reduced within layers, or sent from stage to stage
+  inference,          ///< no backward, no gradients
+  single,             ///< no collectives
+  unknown,
+};
+std::string_view to_string(JobKind kind);
+
+/// How many collectives of a step are for what, and when.
+struct PurposeCounts {
+  std::map<std::pair<Purpose, schedule::Phase>, int> n;
+  int of(Purpose purpose) const {
+    int sum = 0;
+    for (const auto& [key, count] : n) sum += key.first == purpose ? count : 0;
+    return sum;
+  }
+  int of(Purpose purpose, schedule::Phase phase) const {
+    const auto found = n.find({purpose, phase});
+    return found == n.end() ? 0 : found->second;
+  }
+};
+
+/// "of a step's collectives 33 gather parameters in forward, 32 in backward, 33 reduce gradients"
+std::string what_they_do(const PurposeCounts& counts);
+/// `all_equal`: all reductions of gradients are of one size. `collectives`: of a step, without scalars.
+JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equal, int collectives);
+/// The program, as its names tell: "PyTorch FSDP2 (fully_shard)".
+std::string engine_name(const JobWords& words, JobKind kind, const UnitTable& table);
+/// Presets that may be meant, the likeliest first. `exchanges`: gradients are exchanged as quantised numbers.
+std::vector<std::string> likely_presets(const JobWords& words, const UnitTable& table, bool exchanges);
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/intervals.h"
+#include "foreign/job_trace.h"
+
+namespace fsdpbench::foreign {
+
+/// What told where a step begins and ends, the surest first.
+enum class StepSource : std::uint8_t {
+  profiler,   ///< ProfilerStep#N
+  optimizer,  ///< the ends of Optimizer.step
+  period,     ///< the same collectives come again and again
+  whole,      ///< nothing: all of the trace is taken for one step
+};
+std::string_view to_string(StepSource source);
+
+/// What one rank's device did for one step.
+struct JobStep {
+  std::int64_t number = 0;
+  /// Of the device: the profiler's step if all rows lie in it; else from the step's first row to the next step's.
+  Interval window;
+  std::vector<std::int32_t> device;  ///< rows that were launched in the step, in the order of the host's launches
+};
+
+struct JobSteps {
+  StepSource source = StepSource::whole;
+  std::vector<JobStep> steps;  ///< in order of time; none without device rows
+  std::size_t left_out = 0;    ///< device rows before the first step or after the last
+};
+
+/// When the host launched device row `row`: its own begin if no launch is known.
+std::int64_t launched_ns(const RankRows& rank, std::int32_t row);
+
+JobSteps cut_steps(const RankRows& rank);
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "foreign/job_trace.h"
+
+namespace fsdpbench::foreign {
+
+/// What names in a job's rows say about the program that wrote them; each is the first name found, empty if none was.
+struct JobWords {
+  std::string fsdp1, fsdp2, data_parallel, deepspeed, megatron, compiled, own, xla;
+  std::string backward, optimizer, serving;
+  std::string layout_copy, quantized;
+  std::string amd;            ///< what told that the device is AMD's
+  std::string limiter;        ///< FSDP1's annotation around a wait of the all-gather limit
+  bool runtime_rows = false;  ///< calls of the runtime are in the trace, so waits of the host would be
+};
+
+/// Of all ranks.
+JobWords find_job_words(const JobTrace& job);
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,284 @@
+#include "foreign/match_schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <optional>
+
+#include "base/error.h"
+#include "config/fields.h"
+#include "config/presets.h"
+#include "config/validate.h"
+#include "plan/plan.h"
+#include "schedule/build_schedules.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+using config::RunConfig;
+
+constexpr plan::ModuleSizes kAnySizes{1024, 1024, 1024, 1024, 1024, 1024, 1, 1, 1};  // the order asks for none
+
+void set(RunConfig& config, std::string_view key, const config::Value& value) {
+  const config::Field* field = config::find_field(key);
+  if (field == nullptr || !field->read(config, value)) throw ConfigError(fmt::format("{} cannot be set", key));
+}
+
+/// Budgets of elements are meant for units of billions of parameters' models; jobs of other sizes mostly have them set
+/// in proportion. `scale`: to what they are.
+RunConfig with_preset(const TrainingFacts& facts, const std::string& preset, double scale = 1) {
+  RunConfig config;
+  config.model = model_of_sizes(facts);
+  config.mesh.ranks = static_cast<std::int64_t>(facts.shard) * facts.replicate;
+  if (facts.replicate > 1) config.mesh = {config.mesh.ranks, facts.shard, facts.replicate};
+  config.fsdp.preset = preset;
+  for (const auto& [key, value] : config::fsdp_preset(preset)) set(config, key, value);
+  config::Fsdp& f = config.fsdp;
+  for (std::int64_t* elements : {&f.forward_prefetch.elements, &f.backward_prefetch.elements, &f.max_live_parameters,
+                                 &f.max_reuse_distance, &f.reduce_bucket, &f.reduce_scatter_elements}) {
+    *elements = std::llround(static_cast<double>(*elements) * scale);
+  }
+  if (scale != 1 && f.persistence_threshold < 1'000'000) f.persistence_threshold = 0;
+  if (f.head_unit) config.model.layers = std::max<std::int64_t>(1, config.model.layers - 1);
+  const bool hybrid = facts.replicate > 1;
+  if (preset.starts_with("deepspeed")) {
+    // What is used again soon is not freed, whatever the strategy says: no gather of backward tells nothing.
+    config.fsdp.strategy = hybrid ? config::Strategy::hybrid_shard : config::Strategy::full_shard;
+  } else if (facts.reshards) {
+    config.fsdp.strategy = hybrid ? config::Strategy::hybrid_shard : config::Strategy::full_shard;
+    if (facts.root_reshards) config.fsdp.reshard_after_forward.mode = config::ReshardAfterForward::Mode::always;
+  } else {
+    config.fsdp.strategy = hybrid ? config::Strategy::hybrid_shard_grad_op : config::Strategy::shard_grad_op;
+  }
+  if (facts.backward_shard > 1 && facts.backward_shard < facts.shard) {
+    config.fsdp.reshard_after_forward = {config::ReshardAfterForward::Mode::group, facts.backward_shard};
+  }
+  config.fsdp.param_dtype = facts.param_dtype;
+  config.fsdp.reduce_dtype = facts.reduce_dtype;
+  config.fsdp.separate_reduce_scatter_comm = facts.separate_reductions;
+  config.train.accumulate = facts.accumulate;
+  if (facts.accumulate > 1) config.train.accumulate_mode = facts.accumulate_mode;
+  config.simulate.compiled = false;
+  config.device.backend = config::BackendKind::virtual_;
+  config.emulate.compute_tflops = 100;
+  config.emulate.link_gb_per_s = 100;
+  return config;
+}
+
+constexpr double kUsualUnit = 218e6;  // elements of a block of Llama-2-7B or Llama-3-8B
+
+bool has_budgets(std::string_view preset) { return preset.starts_with("deepspeed") || preset == "megatron-v1"; }
+
+struct Tried {
+  RunConfig config;
+  OrderDifference difference;
+  std::vector<LaunchToken> order, with_units;
+};
+
+class Matcher {
+ public:
+  Matcher(const TrainingFacts& facts, const std::vector<LaunchToken>& order)
+      : facts_(facts), order_(order), units_(std::ranges::any_of(order, [](const auto& t) { return t.unit >= 0; })) {}
+
+  /// Nothing where the configuration is not a valid one.
+  std::optional<Tried> attempt(RunConfig config) const {
+    try {
+      config::validate(config);
+      const plan::Plan plan = plan::make_plan(config);
+      const std::vector<plan::ModuleSizes> sizes(plan.shapes.modules.size(), kAnySizes);
+      const schedule::Schedules schedules = build_schedules(plan, schedule::make_policy(config), sizes);
+      Tried tried{std::move(config),
+                  {},
+                  launch_order(schedules.steady(), facts_.root, units_),
+                  launch_order(schedules.steady(), facts_.root, true)};
+      tried.difference = compare_orders(order_, tried.order);
+      return tried;
+    } catch (const Error&) {
+      return std::nullopt;
+    }
+  }
+
+ private:
+  const TrainingFacts& facts_;
+  const std::vector<LaunchToken>& order_;
+  bool units_;
+};
+
+/// What is turned, one knob at a time, from the best preset on.
+std::vector<RunConfig> neighbours(const RunConfig& from) {
+  using Mode = config::Prefetch::Mode;
+  std::vector<RunConfig> all;
+  const auto add = [&](auto change) {
+    RunConfig config = from;
+    change(config);
+    if (!(config == from)) all.push_back(std::move(config));
+  };
+  for (const auto& forward :
+       {config::Prefetch{Mode::none}, config::Prefetch{Mode::implicit}, config::Prefetch{Mode::explicit_, 1},
+        config::Prefetch{Mode::explicit_, 2}, config::Prefetch{Mode::explicit_, 3}, config::Prefetch{Mode::ahead, 1}}) {
+    add([&](RunConfig& c) { c.fsdp.forward_prefetch = forward; });
+  }
+  for (const auto& backward :
+       {config::Prefetch{Mode::none}, config::Prefetch{Mode::post}, config::Prefetch{Mode::pre},
+        config::Prefetch{Mode::explicit_, 2}, config::Prefetch{Mode::explicit_, 3}, config::Prefetch{Mode::ahead, 1}}) {
+    add([&](RunConfig& c) { c.fsdp.backward_prefetch = backward; });
+  }
+  using Reshard = config::ReshardAfterForward::Mode;
+  if (from.fsdp.reshard_after_forward.mode != Reshard::group && from.fsdp.max_reuse_distance == 0) {
+    for (const Reshard mode : {Reshard::automatic, Reshard::always, Reshard::never}) {
+      add([&](RunConfig& c) { c.fsdp.reshard_after_forward.mode = mode; });
+    }
+  }
+  if (from.train.accumulate > 1) {
+    for (const auto mode : {config::AccumulateMode::reduce_each, config::AccumulateMode::no_sync,
+                            config::AccumulateMode::reduce_scatter_only}) {
+      add([&](RunConfig& c) { c.train.accumulate_mode = mode; });
+    }
+    add([&](RunConfig& c) { c.fsdp.reshard_after_backward = !c.fsdp.reshard_after_backward; });
+  }
+  add([&](RunConfig& c) { c.fsdp.activation_checkpointing = !c.fsdp.activation_checkpointing; });
+  add([&](RunConfig& c) { c.fsdp.gradients_after_views = !c.fsdp.gradients_after_views; });
+  return all;
+}
+
+std::vector<std::string> deviations_of(const std::vector<LaunchToken>& order, const Tried& tried) {
+  std::vector<std::string> found;
+  std::vector<bool> met(tried.order.size(), false);
+  const auto before = [](const std::vector<LaunchToken>& tokens, std::size_t at) -> std::string {
+    while (at-- > 0) {
+      if (tokens[at].what != LaunchToken::What::computation) return "after " + token_name(tokens[at]);
+    }
+    return "at the beginning";
+  };
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const int to = tried.difference.to_other[i];
+    if (to >= 0) met[static_cast<std::size_t>(to)] = true;
+  }
+  std::vector<std::size_t> missing;
+  for (std::size_t j = 0; j < tried.order.size(); ++j) {
+    if (!met[j] && tried.order[j].what != LaunchToken::What::computation) missing.push_back(j);
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (tried.difference.to_other[i] >= 0 || order[i].what == LaunchToken::What::computation) continue;
+    const auto moved = std::ranges::find_if(missing, [&](std::size_t j) { return tried.order[j].same_as(order[i]); });
+    if (moved != missing.end()) {
+      found.push_back(fmt::format("{} is launched {}, where the schedule has it {}", token_name(order[i]),
+                                  before(order, i), before(tried.order, *moved)));
+      missing.erase(moved);
+    } else {
+      found.push_back(
+          fmt::format("{} is launched {}, where the schedule has none", token_name(order[i]), before(order, i)));
+    }
+  }
+  for (std::size_t j : missing) {
+    found.push_back(
+        fmt::format("{} of the schedule ({}) is not launched", token_name(tried.order[j]), before(tried.order, j)));
+  }
+  if (found.size() > kMostDeviations) found.resize(kMostDeviations);
+  return found;
+}
+
+int collectives_off(const std::vector<LaunchToken>& order, const Tried& tried) {
+  int off = 0, met = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (order[i].what == LaunchToken::What::computation) continue;
+    if (tried.difference.to_other[i] < 0) {
+      ++off;
+    } else {
+      ++met;
+    }
+  }
+  for (const LaunchToken& token : tried.order) off += token.what != LaunchToken::What::computation;
+  return off - met;
+}
+
+}  // namespace
+
+config::Model model_of_sizes(const TrainingFacts& facts) {
+  config::Model model;
+  model.layers = std::max(facts.units, 1);
+  if (facts.unit_elements <= 0) return model;
+  const std::int64_t unit = facts.unit_elements;
+  const std::int64_t rest = facts.root_elements > 0 ? facts.root_elements : unit;
+  double best = std::numeric_limits<double>::max();
+  for (const bool tied : {false, true}) {
+    for (std::int64_t width = 32; width <= 32768; width += width < 1024 ? 32 : 128) {
+      for (const std::int64_t share : {1, 2, 4, 8}) {  // query heads a key head
+        const std::int64_t head = width >= 1024 ? 128 : width >= 512 ? 64 : 32;
+        const std::int64_t heads = width / head;
+        if (heads * head != width || heads % share != 0) continue;
+        const std::int64_t left = unit - 2 * width * width - 2 * width * width / share - 2 * width;
+        if (left < 3 * width) break;
+        const double ffn = static_cast<double>(left) / (3.0 * static_cast<double>(width));
+        const double ratio = ffn / static_cast<double>(width);
+        const double vocab = static_cast<double>(rest - width) / (static_cast<double>(width) * (tied ? 1 : 2));
+        if (ratio < 1 || ratio > 8 || vocab < 1) continue;
+        const auto fraction = [](double x) { return std::abs(x - std::round(x)); };
+        // Sizes that fit to the element first, then round ones, then the shapes that are usual.
+        const double score = (fraction(ffn) > 1e-9 ? 10.0 : 0.0) + (fraction(vocab) > 1e-9 ? 10.0 : 0.0) +
+                             (fraction(ffn / 32) > 1e-9 ? 2.0 : 0.0) + std::abs(ratio - 3.25) + (tied ? 0.5 : 0.0) +
+                             (share == 1 ? 0.1 : 0.0) + std::abs(std::log2(vocab / 32000)) * 0.1;
+        if (score >= best) continue;
+        best = score;
+        model.width = width;
+        model.heads = heads;
+        model.kv_heads = heads / share;
+        model.ffn_width = std::max<std::int64_t>(1, std::llround(ffn));
+        model.vocab = std::max<std::int64_t>(256, std::llround(vocab));
+        model.tied_head = tied;
+      }
+    }
+  }
+  return model;
+}
+
+ScheduleMatch match_schedule(const TrainingFacts& facts, const std::vector<LaunchToken>& order) {
+  const Matcher matcher(facts, order);
+  std::vector<std::pair<std::string, Tried>> tried;
+  for (const std::string& preset : facts.presets) {
+    if (auto result = matcher.attempt(with_preset(facts, preset))) tried.emplace_back(preset, std::move(*result));
+    if (!has_budgets(preset) || facts.unit_elements <= 0) continue;
+    const double scale = static_cast<double>(facts.unit_elements) / kUsualUnit;
+    if (auto result = matcher.attempt(with_preset(facts, preset, scale)))
+      tried.emplace_back(preset, std::move(*result));
+  }
+  if (tried.empty()) {
+    throw ConfigError(
+        fmt::format("No schedule is known for {} units on {} x {} ranks.", facts.units, facts.replicate, facts.shard));
+  }
+  // The order of the list is the order of likelihood: it decides between equals.
+  std::ranges::stable_sort(tried, {}, [](const auto& t) { return t.second.difference.distance; });
+  constexpr std::size_t kStarts = 3;
+  std::optional<Tried> best;
+  for (std::size_t start = 0; start < std::min(kStarts, tried.size()); ++start) {
+    Tried here = tried[start].second;
+    for (bool better = here.difference.distance > 0; better;) {
+      better = false;
+      for (RunConfig& config : neighbours(here.config)) {
+        auto next = matcher.attempt(std::move(config));
+        if (!next || next->difference.distance >= here.difference.distance) continue;
+        here = std::move(*next);
+        better = here.difference.distance > 0;
+        if (!better) break;
+      }
+    }
+    if (!best || here.difference.distance < best->difference.distance) best = std::move(here);
+    if (best->difference.distance == 0) break;
+  }
+  ScheduleMatch match;
+  match.config = best->config;
+  match.distance = best->difference.distance;
+  match.order = best->with_units;
+  match.collectives_off = collectives_off(order, *best);
+  match.deviations = deviations_of(order, *best);
+  for (const auto& [preset, other] : tried) {
+    if (preset != best->config.fsdp.preset && other.difference.distance == match.distance)
+      match.same_order.push_back(preset);
+  }
+  return match;
+}
+
+}  // namespace fsdpbench::foreign

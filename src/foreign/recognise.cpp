@@ -1,0 +1,433 @@
+#include "foreign/recognise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "base/error.h"
+#include "config/fields.h"
+#include "foreign/host_words.h"
+#include "foreign/job_kind.h"
+#include "foreign/job_words.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+using schedule::Phase;
+
+std::vector<StreamRole> stream_roles(const RankRows& rank, int& compute) {
+  std::vector<StreamRole> roles(rank.streams.size());
+  std::vector<std::int64_t> computes(roles.size(), 0), copies(roles.size(), 0);
+  std::vector<std::map<Communication, std::int64_t>> sends(roles.size());
+  for (const DeviceRow& row : rank.device) {
+    const auto stream = static_cast<std::size_t>(row.stream);
+    const std::int64_t ns = row.end_ns - row.begin_ns;
+    roles[stream].busy_ns += ns;
+    ++roles[stream].rows;
+    if (row.kind == Activity::computation) computes[stream] += ns;
+    if (row.kind == Activity::copy || row.kind == Activity::fill) copies[stream] += ns;
+    if (row.kind == Activity::collective) {
+      const Communication kind =
+          row.collective < 0 ? Communication::other : rank.collectives[static_cast<std::size_t>(row.collective)].kind;
+      sends[stream][kind] += std::max<std::int64_t>(ns, 1);
+    }
+  }
+  compute = -1;
+  for (std::size_t i = 0; i < roles.size(); ++i) {
+    if (computes[i] > 0 && (compute < 0 || computes[i] > computes[static_cast<std::size_t>(compute)])) {
+      compute = static_cast<int>(i);
+    }
+  }
+  for (std::size_t i = 0; i < roles.size(); ++i) {
+    const bool computing = static_cast<int>(i) == compute;
+    if (!sends[i].empty()) {
+      std::int64_t most = 0, all = 0;
+      Communication kind = Communication::other;
+      for (const auto& [sent, ns] : sends[i]) {
+        all += ns;
+        if (ns > most) kind = sent;
+        most = std::max(most, ns);
+      }
+      const std::string sort = most * 10 >= all * 9 ? std::string(to_string(kind)) : "communication";
+      roles[i].role = computing ? "compute and " + sort : sort;
+    } else if (computing) {
+      roles[i].role = "compute";
+    } else {
+      roles[i].role = computes[i] >= copies[i] && computes[i] > 0 ? "beside compute" : "copy";
+    }
+  }
+  return roles;
+}
+
+/// The step that speaks for the others: the middle one of those that have the usual number of collectives.
+std::size_t usual_step(const RecognisedRank& rank) {
+  std::map<std::size_t, int> sizes;
+  for (const auto& uses : rank.uses) ++sizes[uses.size()];
+  std::size_t usual = 0;
+  int most = 0;
+  for (const auto& [size, count] : sizes) {
+    if (count >= most) usual = size;
+    most = std::max(most, count);
+  }
+  std::vector<std::size_t> with;
+  for (std::size_t i = 0; i < rank.uses.size(); ++i) {
+    if (rank.uses[i].size() == usual) with.push_back(i);
+  }
+  return with.empty() ? 0 : with[with.size() / 2];
+}
+
+/// Ranks of the groups that carry most of what `uses` for `purpose` do.
+int group_ranks(const RankRows& rank, const std::vector<CollectiveUse>& uses, Purpose purpose,
+                std::optional<Phase> phase = std::nullopt) {
+  std::map<int, std::int64_t> elements;
+  for (const CollectiveUse& use : uses) {
+    if (use.purpose != purpose || (phase && use.phase != *phase)) continue;
+    std::int64_t size = use.group < 0 ? -1 : rank.groups[static_cast<std::size_t>(use.group)].size;
+    const std::int32_t facts = rank.device[static_cast<std::size_t>(use.row)].collective;
+    if (size <= 0 && facts >= 0) {  // what is gathered is so many times what a rank gives
+      const CollectiveFacts& told = rank.collectives[static_cast<std::size_t>(facts)];
+      const std::int64_t part = std::min(told.elements_in, told.elements_out);
+      if (part > 0) size = std::max(told.elements_in, told.elements_out) / part;
+    }
+    if (size > 0) elements[static_cast<int>(size)] += std::max<std::int64_t>(use.elements, 1);
+  }
+  int best = 0;
+  std::int64_t most = 0;
+  for (const auto& [size, sum] : elements) {
+    if (sum > most) best = size;
+    most = std::max(most, sum);
+  }
+  return best;
+}
+
+DType dtype_of(const RankRows& rank, const std::vector<CollectiveUse>& uses, Purpose purpose) {
+  for (const CollectiveUse& use : uses) {
+    const std::int32_t facts = rank.device[static_cast<std::size_t>(use.row)].collective;
+    if (use.purpose != purpose || facts < 0) continue;
+    const std::string& name = rank.collectives[static_cast<std::size_t>(facts)].dtype;
+    if (bytes_of_dtype(name) == 2) return DType::bf16;
+    if (!name.empty()) return DType::f32;
+  }
+  return DType::f32;
+}
+
+/// Waits of the host for the whole device or a stream, which no schedule of ours has: an .item(), a print.
+std::vector<HostSync> find_syncs(const RankRows& rank, const HostWords& words, const JobStep& step) {
+  std::vector<HostSync> syncs;
+  std::int64_t begin = launched_ns(rank, step.device.front()), end = launched_ns(rank, step.device.back());
+  for (std::size_t i = 0; i < rank.host.size(); ++i) {
+    const HostRow& row = rank.host[i];
+    if (row.kind != HostWork::synchronise || row.begin_ns < begin || row.begin_ns > end) continue;
+    const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
+    if (name.find("Event") != std::string::npos) continue;  // limits wait for events
+    const auto phase = words.phase(static_cast<std::int32_t>(i));
+    if (phase == Phase::optimizer) continue;
+    std::string where = phase == Phase::backward ? "backward" : "forward";
+    for (std::int32_t at = row.parent; at >= 0; at = rank.host[static_cast<std::size_t>(at)].parent) {
+      const HostRow& around = rank.host[static_cast<std::size_t>(at)];
+      if (around.kind != HostWork::op) continue;
+      where += ", in " + rank.names[static_cast<std::size_t>(around.name)];
+      break;
+    }
+    syncs.push_back({0, 0, static_cast<std::int32_t>(i), where});
+  }
+  return syncs;
+}
+
+/// Where nothing names the units and the kinds of all collectives are as a schedule has them, its units are theirs.
+void take_units(const JobTrace& job, Recognition& r) {
+  for (std::size_t i = 0; i < r.ranks.size(); ++i) {
+    RecognisedRank& rank = r.ranks[i];
+    for (std::size_t s = 0; s < rank.uses.size(); ++s) {
+      const JobStep& step = rank.cut.steps[s];
+      const auto order = launch_order(job.ranks[i], step, rank.uses[s], r.table, rank.compute_stream, false);
+      std::vector<LaunchToken> other = r.schedule->order;
+      for (LaunchToken& token : other) token.unit = -1;
+      const OrderDifference difference = compare_orders(order, other);
+      std::map<std::int32_t, int> units;
+      bool all = true;
+      for (std::size_t k = 0; k < order.size(); ++k) {
+        if (order[k].what == LaunchToken::What::computation) continue;
+        const int to = difference.to_other[k];
+        all = all && to >= 0;
+        if (to < 0) continue;
+        units[step.device[static_cast<std::size_t>(order[k].begin)]] =
+            table_unit(r.table, r.schedule->order[static_cast<std::size_t>(to)].unit);
+      }
+      if (!all) continue;
+      for (CollectiveUse& use : rank.uses[s]) {
+        if (const auto unit = units.find(use.row); unit != units.end()) use.unit = unit->second;
+      }
+    }
+  }
+}
+
+std::string order_line(const std::vector<LaunchToken>& order, std::size_t most = 24) {
+  std::string line;
+  std::size_t shown = 0;
+  for (const LaunchToken& token : order) {
+    if (token.what == LaunchToken::What::computation) continue;
+    if (shown++ == most) return line + " …";
+    line += (line.empty() ? "" : " ") + token_name(token);
+  }
+  return line;
+}
+
+std::string text_of(const config::RunConfig& config, std::string_view key) {
+  const config::Value value = config::find_field(key)->write(config);
+  const std::string* text = std::get_if<std::string>(&value);
+  return text != nullptr ? *text : config::to_toml(value);
+}
+
+void find_training_facts(const JobTrace& job, Recognition& r) {
+  const RankRows& rank = job.ranks.front();
+  const std::vector<CollectiveUse>& uses = r.ranks.front().uses[r.reference_step];
+  TrainingFacts& facts = r.facts;
+  facts.root = r.table.root >= 0;
+  facts.units = static_cast<int>(r.table.units.size()) - (facts.root ? 1 : 0);
+  if (facts.root) facts.root_elements = r.table.units[static_cast<std::size_t>(r.table.root)].elements;
+  std::map<std::int64_t, int> sizes;
+  for (std::size_t i = 0; i < r.table.units.size(); ++i) {
+    if (static_cast<int>(i) != r.table.root) ++sizes[r.table.units[i].elements];
+  }
+  int most = 0;
+  for (const auto& [size, count] : sizes) {
+    if (count >= most) facts.unit_elements = size;
+    most = std::max(most, count);
+  }
+  facts.shard = std::max(1, group_ranks(rank, uses, Purpose::parameters, Phase::forward));
+  const int reduced = group_ranks(rank, uses, Purpose::gradients);
+  if (facts.shard == 1 && reduced > 1) facts.shard = reduced;
+  facts.replicate = std::max(1, group_ranks(rank, uses, Purpose::replicas));
+  r.mesh_told = facts.shard > 1;
+  if (!r.mesh_told) {  // no sizes: the job's ranks, and two replicas at least where gradients are reduced twice
+    const int world = rank.world_size.value_or(static_cast<int>(job.ranks.size()));
+    const bool twice = std::ranges::any_of(uses, [](const auto& u) { return u.purpose == Purpose::replicas; });
+    facts.replicate = twice && world % 2 == 0 ? 2 : 1;
+    facts.shard = std::max(2, world / facts.replicate);
+    if (twice) {
+      r.unknown.push_back("How many of the ranks are replicas: groups and sizes of collectives are not in the trace.");
+    }
+  }
+  facts.backward_shard = group_ranks(rank, uses, Purpose::parameters, Phase::backward);
+  int again = 0, forward = 0;
+  bool root_again = false, first_reduces = false, first_replicates = false;
+  std::int32_t gathers_on = -1, reduces_on = -1;
+  int last_micro = 0;
+  for (const CollectiveUse& use : uses) {
+    last_micro = std::max(last_micro, use.micro);
+    if (use.purpose == Purpose::parameters) {
+      (use.phase == Phase::backward ? again : forward) += 1;
+      if (use.phase == Phase::forward && gathers_on < 0) gathers_on = use.group;
+      root_again = root_again || (use.phase == Phase::backward && use.unit == r.table.root && facts.root);
+    }
+    if (use.purpose == Purpose::gradients && use.kind == Communication::reduce_scatter) reduces_on = use.group;
+    first_reduces = first_reduces || (use.micro == 0 && use.purpose == Purpose::gradients);
+    first_replicates = first_replicates || (use.micro == 0 && use.purpose == Purpose::replicas);
+  }
+  facts.reshards = again > 0;
+  facts.root_reshards = root_again;
+  facts.accumulate = last_micro + 1;
+  facts.accumulate_mode = !first_reduces                             ? config::AccumulateMode::no_sync
+                          : facts.replicate > 1 && !first_replicates ? config::AccumulateMode::reduce_scatter_only
+                                                                     : config::AccumulateMode::reduce_each;
+  facts.separate_reductions =
+      gathers_on >= 0 && reduces_on >= 0 && gathers_on != reduces_on &&
+      rank.groups[static_cast<std::size_t>(gathers_on)].size == rank.groups[static_cast<std::size_t>(reduces_on)].size;
+  facts.param_dtype = dtype_of(rank, uses, Purpose::parameters);
+  facts.reduce_dtype = dtype_of(rank, uses, Purpose::gradients);
+}
+
+/// What the host's waits say of the limit; the order of launches has none of them.
+void find_limit(const JobTrace& job, const JobWords& words, Recognition& r) {
+  using Limit = config::AllGatherLimit::Mode;
+  const RankRows& rank = job.ranks.front();
+  const JobStep& step = r.ranks.front().cut.steps[r.reference_step];
+  const std::int64_t begin = launched_ns(rank, step.device.front()), end = launched_ns(rank, step.device.back());
+  int event_waits = 0;
+  for (const HostRow& row : rank.host) {
+    if (row.kind != HostWork::synchronise || row.begin_ns < begin || row.begin_ns > end) continue;
+    event_waits += rank.names[static_cast<std::size_t>(row.name)].find("Event") != std::string::npos;
+  }
+  config::AllGatherLimit& limit = r.schedule->config.fsdp.all_gather_limit;
+  Finding found{"all-gather limit", "", "", 0};
+  if (!words.limiter.empty() || (event_waits > 0 && limit.mode == Limit::fsdp1_queue)) {
+    found = {"all-gather limit", "",
+             fmt::format("the host waits for {} events in a step{}", event_waits,
+                         words.limiter.empty() ? "" : ", under rate_limiter"),
+             0.9};
+  } else if (limit.mode == Limit::fsdp1_queue && words.runtime_rows) {
+    limit = {Limit::unlimited, 0, 0};
+    found = {"all-gather limit", "", "the host waits for no event in a step", 0.8};
+  } else {
+    const bool waits = !rank.waits.empty();
+    found = {"all-gather limit", "",
+             waits ? fmt::format("streams wait for each other {} times; taken from the preset", rank.waits.size())
+                   : "taken from the preset: the trace has no waits between streams",
+             waits ? 0.7 : 0.5};
+  }
+  found.value = text_of(r.schedule->config, "fsdp.all_gather_limit");
+  r.findings.push_back(found);
+}
+
+void find_schedule(const JobTrace& job, const JobWords& words, Recognition& r) {
+  const RankRows& rank = job.ranks.front();
+  const RecognisedRank& first = r.ranks.front();
+  std::vector<CollectiveUse>& uses = r.ranks.front().uses[r.reference_step];
+  const JobStep& step = first.cut.steps[r.reference_step];
+  bool exchanges = false;
+  for (const CollectiveUse& use : uses) {
+    exchanges = exchanges || (use.kind == Communication::all_to_all && use.purpose == Purpose::gradients);
+  }
+  r.facts.presets = likely_presets(words, r.table, exchanges);
+  const auto order = launch_order(rank, step, uses, r.table, first.compute_stream, r.table.source != UnitSource::order);
+  try {
+    r.schedule = match_schedule(r.facts, order);
+  } catch (const ConfigError& error) {
+    r.unknown.push_back(error.what());
+    return;
+  }
+  ScheduleMatch& match = *r.schedule;
+  if (r.table.source == UnitSource::order && match.exact()) take_units(job, r);
+  const auto collectives =
+      std::ranges::count_if(order, [](const LaunchToken& t) { return t.what != LaunchToken::What::computation; });
+  const double sure = match.exact()
+                          ? (match.distance == 0 ? 0.99 : 0.9)
+                          : std::max(0.1, 1.0 - 2.0 * match.collectives_off / static_cast<double>(collectives + 1));
+  const std::string as =
+      match.exact()
+          ? fmt::format("{} collectives and the computation between them are launched as in its schedule", collectives)
+          : fmt::format("{} of {} collectives are not launched as in its schedule", match.collectives_off, collectives);
+  r.findings.push_back({"order", order_line(order, 12), "launches of the host", 0.99});
+  r.findings.push_back({"schedule", match.config.fsdp.preset, as, sure});
+  for (const auto& [what, key] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"strategy", "fsdp.strategy"},
+           {"layout", "fsdp.layout"},
+           {"forward prefetch", "fsdp.forward_prefetch"},
+           {"backward prefetch", "fsdp.backward_prefetch"},
+           {"reshard after forward", "fsdp.reshard_after_forward"}}) {
+    Finding found{what, text_of(match.config, key), "the schedule's", sure};
+    if (std::string_view(what) == "layout") {
+      found.evidence = words.layout_copy.empty() ? "no copies between layouts" : "copies: " + words.layout_copy;
+      found.confidence = words.layout_copy.empty() ? 0.6 : 0.95;
+    }
+    r.findings.push_back(found);
+  }
+  if (!match.same_order.empty()) {
+    r.unknown.push_back(
+        fmt::format("{} would launch the same order: it does not tell them apart.", fmt::join(match.same_order, ", ")));
+  }
+  find_limit(job, words, r);
+}
+
+}  // namespace
+
+const Finding* Recognition::find(std::string_view what) const {
+  const auto found = std::ranges::find(findings, what, &Finding::what);
+  return found == findings.end() ? nullptr : &*found;
+}
+
+Recognition recognise(const JobTrace& job) {
+  Recognition r;
+  if (job.ranks.empty()) throw ConfigError("The trace has no rank.");
+  const JobWords words = find_job_words(job);
+  std::vector<HostWords> host_words;
+  for (const RankRows& rank : job.ranks) {
+    host_words.emplace_back(rank);
+    RecognisedRank found;
+    found.cut = cut_steps(rank);
+    found.streams = stream_roles(rank, found.compute_stream);
+    for (const JobStep& step : found.cut.steps) found.uses.push_back(find_collectives(rank, step, host_words.back()));
+    r.ranks.push_back(std::move(found));
+  }
+  RecognisedRank& first = r.ranks.front();
+  if (first.cut.steps.empty()) {
+    r.name = "a trace without work on a device";
+    r.unknown.push_back("No row of a device (kernel, copy, collective) is in the trace.");
+    return r;
+  }
+  r.reference_step = usual_step(first);
+  assign_units(job.ranks.front(), host_words.front(), first.uses[r.reference_step], r.table);
+  for (std::size_t i = 0; i < r.ranks.size(); ++i) {
+    for (std::size_t s = 0; s < r.ranks[i].uses.size(); ++s) {
+      if (i == 0 && s == r.reference_step) continue;
+      if (!r.table.units.empty()) assign_units(job.ranks[i], host_words[i], r.ranks[i].uses[s], r.table);
+    }
+  }
+
+  const std::vector<CollectiveUse>& uses = first.uses[r.reference_step];
+  PurposeCounts counts;
+  std::set<std::int64_t> sizes;
+  int collectives = 0;
+  for (const CollectiveUse& use : uses) {
+    ++counts.n[{use.purpose, use.phase}];
+    if (use.purpose == Purpose::gradients) sizes.insert(use.elements);
+    collectives += use.purpose != Purpose::scalars;
+  }
+  r.kind = kind_of(counts, words, sizes.size() == 1, collectives);
+  r.name = engine_name(words, r.kind, r.table);
+
+  std::string named;
+  for (const std::string* word :
+       {&words.fsdp2, &words.fsdp1, &words.data_parallel, &words.deepspeed, &words.megatron}) {
+    if (named.empty() && !word->empty()) named = fmt::format(", and a row is called \"{}\"", *word);
+  }
+  r.findings.push_back({"job", std::string(to_string(r.kind)), what_they_do(counts) + named,
+                        r.kind == JobKind::unknown ? 0.3
+                        : named.empty()            ? 0.85
+                                                   : 0.98});
+  r.findings.push_back({"steps", std::to_string(first.cut.steps.size()),
+                        fmt::format("told by {}", to_string(first.cut.source)),
+                        first.cut.source == StepSource::profiler ? 0.99
+                        : first.cut.source == StepSource::whole  ? 0.3
+                                                                 : 0.9});
+  if (!words.amd.empty()) {
+    r.findings.push_back({"device", "AMD", fmt::format("\"{}\"", words.amd), 0.95});
+  } else if (!job.ranks.front().device_model.empty()) {
+    r.findings.push_back({"device", job.ranks.front().device_model, "deviceProperties", 0.99});
+  }
+  if (r.kind == JobKind::sharded) {
+    find_training_facts(job, r);
+    const TrainingFacts& facts = r.facts;
+    static constexpr std::array<const char*, 3> kSources{"names that fsdpbench gave them", "annotations of FSDP",
+                                                         "order and sizes of collectives"};
+    r.findings.push_back({"units", fmt::format("{}{}", facts.units, facts.root ? " and the root" : ""),
+                          kSources.at(static_cast<std::size_t>(r.table.source)),
+                          r.table.source == UnitSource::order ? 0.8 : 0.99});
+    r.findings.push_back({"mesh", fmt::format("{} shards x {} replicas", facts.shard, facts.replicate),
+                          r.mesh_told ? "sizes of the groups that gather, and that all-reduce what was reduced"
+                                      : "ranks of the job: no group of a collective is told",
+                          r.mesh_told ? 0.95 : 0.6});
+    if (facts.accumulate > 1) {
+      r.findings.push_back(
+          {"accumulation", std::to_string(facts.accumulate), "forward and backward alternate so often", 0.9});
+    }
+    find_schedule(job, words, r);
+    r.syncs = find_syncs(job.ranks.front(), host_words.front(), first.cut.steps[r.reference_step]);
+    if (r.schedule) {
+      for (const HostSync& sync : r.syncs) {
+        if (r.schedule->deviations.size() >= kMostDeviations) break;
+        const HostRow& row = job.ranks.front().host[static_cast<std::size_t>(sync.row)];
+        r.schedule->deviations.push_back(fmt::format("the host waits for the device ({}, {:.3f} ms) in {}",
+                                                     job.ranks.front().names[static_cast<std::size_t>(row.name)],
+                                                     static_cast<double>(row.end_ns - row.begin_ns) / 1e6, sync.where));
+      }
+    }
+    if (r.table.source == UnitSource::order) {
+      r.unknown.push_back("Nothing names the units: which collective is whose is told by order and size.");
+    }
+  }
+  bool sized = true;
+  for (const CollectiveUse& use : uses) sized = sized && use.elements >= 0;
+  if (!sized) r.unknown.push_back("Sizes of collectives are not in the trace: record_param_comms has them.");
+  if (job.ranks.size() == 1 && collectives > 0) {
+    r.unknown.push_back("One rank's file only: whether a collective waited for another rank cannot be told.");
+  }
+  return r;
+}
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "foreign/collective_use.h"
+#include "foreign/job_kind.h"
+#include "foreign/job_steps.h"
+#include "foreign/job_trace.h"
+#include "foreign/match_schedule.h"
+
+namespace fsdpbench::foreign {
+
+/// One thing that was found out, how, and how sure that is.
+struct Finding {
+  std::string what;         ///< "strategy"
+  std::string value;        ///< "full_shard"
+  std::string evidence;     ///< a sentence without its full stop
+  double confidence = 0.0;  ///< from 0 to 1
+};
+
+/// What a stream of a rank's device does, from what runs on it.
+struct StreamRole {
+  std::string role;  ///< "compute", "all_gather", "reduce_scatter", "all_reduce", "communication", "copy"
+  std::int64_t busy_ns = 0;
+  std::size_t rows = 0;
+};
+
+struct RecognisedRank {
+  JobSteps cut;
+  std::vector<std::vector<CollectiveUse>> uses;  ///< by step
+  std::vector<StreamRole> streams;               ///< as RankRows::streams
+  int compute_stream = -1;
+};
+
+/// A host that waits for the whole device, or a stream of it, within forward or backward.
+struct HostSync {
+  int rank = 0;  ///< place
+  std::size_t step = 0;
+  std::int32_t row = -1;  ///< into RankRows::host
+  std::string where;      ///< "forward, after AG3"
+};
+
+struct Recognition {
+  JobKind kind = JobKind::unknown;
+  std::string name;  ///< "PyTorch FSDP2 (fully_shard)"
+  std::vector<Finding> findings;
+  std::vector<std::string> unknown;  ///< what nothing tells, a sentence each
+  UnitTable table;
+  TrainingFacts facts;
+  bool mesh_told = false;                 ///< else facts has the job's ranks as shards
+  std::vector<RecognisedRank> ranks;      ///< as JobTrace::ranks
+  std::size_t reference_step = 0;         ///< of the first rank: the one that recognition looked at
+  std::optional<ScheduleMatch> schedule;  ///< of sharded jobs
+  std::vector<HostSync> syncs;            ///< of the reference step of the first rank
+
+  const Finding* find(std::string_view what) const;
+  bool is_fsdp() const { return kind == JobKind::sharded; }
+};
+
+/// Pure function of the rows; nothing is known beforehand.
+Recognition recognise(const JobTrace& job);
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,79 @@
+#!/usr/bin/python3
+"""`trace explain` and `trace to-profile`: what they say of this program's own traces, whose truth is known, and of those
+that PyTorch's profiler wrote (tests/peer/recorded).
+
+    trace_explain_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+"""
+
+import json
+from pathlib import Path
+
+import program
+from program import BAD_INPUT, CANNOT_WRITE, Program, sets
+
+# On the computed clock; a host that takes a while, so that launches have an order in time.
+RUN = ["device.backend=virtual", "mesh.ranks=4", "model.layers=4", "train.steps=3", "train.warmup=2",
+       "emulate.compute_tflops=0.02", "emulate.link_gb_per_s=0.5", "emulate.link_latency_us=5",
+       "simulate.host_issue_us=5"]
+
+
+class TraceExplain(Program):
+    def simulate(self, out: str, *more: str) -> dict:
+        self.call("run", self.profile, *sets(*RUN, *more), "--out", out, "-q")
+        return json.loads((self.folder / out / "result.json").read_text())
+
+    def test_the_numbers_of_our_own_run(self) -> None:
+        result = self.simulate("out")
+        answer = json.loads(self.call("trace", "explain", "out/trace", "--json").stdout)
+        self.assertEqual(answer["recognition"]["name"], "fsdpbench")
+        self.assertTrue(answer["recognition"]["schedule"]["exact"])
+        self.assertEqual(answer["recognition"]["schedule"]["preset"], "fsdp2")
+        metrics = result["metrics"]
+        for ours, theirs in (("mean_ms", "step_ms"), ("computation_ms", "compute_ms"),
+                             ("exposed_communication_ms", "exposed_comm_ms"), ("idle_ms", "idle_ms")):
+            value = metrics[theirs]["median"] if isinstance(metrics[theirs], dict) else metrics[theirs]
+            self.assertAlmostEqual(answer["step"][ours], value, delta=0.002 + 0.001 * value, msg=theirs)
+        self.assertAlmostEqual(answer["ranks"][0]["overlap_pct"], metrics["overlap_pct"], delta=0.1)
+        step = answer["step"]
+        stalled = step["exposed_communication_ms"] + step["exposed_copy_ms"] + step["idle_ms"]
+        self.assertAlmostEqual(sum(step["causes_ms"].values()), stalled, places=6)
+
+    def test_a_knob_that_the_run_lacks_is_found(self) -> None:
+        self.simulate("none", "fsdp.backward_prefetch=none")
+        answer = json.loads(self.call("trace", "explain", "none/trace", "--json").stdout)
+        schedule = answer["recognition"]["schedule"]
+        self.assertTrue(schedule["exact"], schedule)
+        self.assertEqual(schedule["fsdp"]["backward_prefetch"], "none")
+        self.assertTrue(any(knob["set"].startswith("fsdp.backward_prefetch=") for knob in answer["replayed"]),
+                        answer["replayed"])
+
+    def test_a_profile_repeats_the_run(self) -> None:
+        result = self.simulate("out")
+        done = self.call("trace", "to-profile", "out/trace", "--calibration", "c.toml")
+        (self.folder / "again.toml").write_text(done.stdout)
+        self.call("simulate", "again.toml", "--out", "again", "-q")
+        again = json.loads((self.folder / "again/result.json").read_text())
+        took, takes = (one["metrics"]["step_ms"]["median"] for one in (result, again))
+        self.assertAlmostEqual(takes / took, 1, delta=0.03)
+        self.call("trace", "to-profile", "out/trace", "--calibration", "c.toml", code=CANNOT_WRITE)
+
+    def test_traces_of_pytorch(self) -> None:
+        recorded = next((program.SOURCE / "tests/peer/recorded").glob("traces-*"))
+        text = self.call("trace", "explain", *map(str, sorted((recorded / "fsdp2").glob("rank_*"))), "--out", "e").stdout
+        self.assertIn("PyTorch FSDP2", text)
+        self.assertTrue((self.folder / "e/explain.json").exists())
+        self.assertIn("e holds", self.error("trace", "explain", str(recorded / "fsdp2"), "--out", "e"))
+        text = self.call("trace", "explain", *map(str, sorted((recorded / "ddp").glob("rank_*")))).stdout
+        self.assertIn("DistributedDataParallel", text)
+        self.assertNotIn("fsdp.", text)
+        self.assertIn("only sharded training", self.error("trace", "to-profile", str(recorded / "ddp")))
+
+    def test_what_is_no_trace(self) -> None:
+        self.write("no.json", "{}")
+        self.assertIn("no.json", self.error("trace", "explain", "no.json"))
+        self.assertIn("nowhere", self.error("trace", "explain", "nowhere"))
+        self.call("trace", "explain", code=BAD_INPUT)
+
+
+if __name__ == "__main__":
+    program.main()

@@ -1,0 +1,203 @@
+// Traces as PyTorch's profiler would write them, made from simulated runs: what they are, and which collective is
+// whose.
+#include "foreign/recognise.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <map>
+#include <string>
+
+#include "foreign/corpus.h"
+#include "foreign/explain.h"
+#include "foreign/kineto_reader.h"
+#include "foreign/remedies.h"
+#include "metrics/cause_report.h"
+#include "support/temporary_folder.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+/// What was right, over all cases.
+struct Tally {
+  int right = 0, all = 0;
+  std::string wrong;
+  void count(bool good, const std::string& what) {
+    ++all;
+    right += good;
+    if (!good) wrong += "\n  " + what;
+  }
+  double share() const { return all > 0 ? static_cast<double>(right) / all : 1; }
+  std::string text() const { return fmt::format("{} of {}{}", right, all, wrong); }
+};
+
+JobKind kind_of_system(const corpus::CaseSpec& spec) {
+  if (spec.system == "ddp") return JobKind::data_parallel;
+  if (spec.system == "inference") return JobKind::inference;
+  if (spec.system == "moe") return JobKind::experts;
+  if (spec.system == "alone") return JobKind::single;
+  if (spec.system == "deepspeed-z1" || spec.system == "deepspeed-z2") return JobKind::sharded_optimizer;
+  return JobKind::sharded;
+}
+
+/// The knobs that the order of launches shows, in words.
+std::string knobs_of(config::RunConfig c) {
+  // Never to free after forward is what the strategies without it do: nothing in a trace tells them apart.
+  if (c.fsdp.reshard_after_forward.mode == config::ReshardAfterForward::Mode::never) {
+    const bool hybrid = c.mesh.replicate > 1;
+    c.fsdp.strategy = hybrid ? config::Strategy::hybrid_shard_grad_op : config::Strategy::shard_grad_op;
+    c.fsdp.reshard_after_forward.mode = config::ReshardAfterForward::Mode::automatic;
+  }
+  // Before or after a gather is waited for, what is gathered ahead is launched in the same order.
+  if (c.fsdp.forward_prefetch.mode == config::Prefetch::Mode::ahead) {
+    c.fsdp.forward_prefetch.mode = config::Prefetch::Mode::explicit_;
+  }
+  if (c.fsdp.backward_prefetch.mode == config::Prefetch::Mode::ahead) {
+    c.fsdp.backward_prefetch.mode = config::Prefetch::Mode::pre;
+  }
+  const auto prefetch = [](const config::Prefetch& p) {
+    return fmt::format("{}:{}", static_cast<int>(p.mode), p.depth);
+  };
+  return fmt::format("{} shards x {}, strategy {}, forward {}, backward {}, reshard {}, {} microbatches, dtype {}",
+                     c.mesh.shard, c.mesh.replicate, static_cast<int>(c.fsdp.strategy),
+                     prefetch(c.fsdp.forward_prefetch), prefetch(c.fsdp.backward_prefetch),
+                     static_cast<int>(c.fsdp.reshard_after_forward.mode), c.train.accumulate,
+                     static_cast<int>(c.fsdp.param_dtype));
+}
+
+/// What the profiler could tell: kinds of collectives at least.
+bool tells_kinds(const corpus::CaseSpec& spec) {
+  return spec.dialect.vendor != corpus::Vendor::amd || spec.dialect.collective_fields;
+}
+
+struct Read {
+  corpus::Case made;
+  JobTrace job;
+  Recognition found;
+};
+
+Read read_case(const corpus::CaseSpec& spec) {
+  Read read{corpus::make_case(spec), {}, {}};
+  const TemporaryFolder folder;
+  for (const corpus::CaseFile& file : read.made.files) {
+    folder.write(fmt::format("rank{:04}.json", file.rank), file.json);
+  }
+  read.job = read_job({folder.path().string()});
+  read.found = recognise(read.job);
+  return read;
+}
+
+/// Collectives of all ranks and steps by their begin: right units, and all that have one.
+void count_units(const Read& read, Tally& tally) {
+  for (std::size_t r = 0; r < read.job.ranks.size(); ++r) {
+    std::map<std::int64_t, std::vector<const corpus::CollectiveTruth*>> truth;
+    for (const corpus::CollectiveTruth& one : read.made.files[r].collectives) truth[one.begin_ns].push_back(&one);
+    for (const auto& uses : read.found.ranks[r].uses) {
+      for (const CollectiveUse& use : uses) {
+        const auto at = truth.find(read.job.ranks[r].device[static_cast<std::size_t>(use.row)].begin_ns);
+        if (at == truth.end()) continue;
+        bool any = false, good = false;
+        for (const corpus::CollectiveTruth* one : at->second) {
+          if (one->unit < 0) continue;
+          any = true;
+          const int unit = plan_unit(read.found.table, use.unit);
+          good = good || unit == one->unit || std::ranges::find(one->others, unit) != one->others.end();
+        }
+        if (!any) continue;
+        ++tally.all;
+        tally.right += good;
+      }
+    }
+  }
+}
+
+TEST(Recognise, TheCorpusIsCalledWhatItIs) {
+  Tally kinds, knobs, units;
+  for (const corpus::CaseSpec& spec : corpus::all_cases()) {
+    if (!tells_kinds(spec) || spec.faults.cut_off > 0) continue;
+    const Read read = read_case(spec);
+    const JobKind kind = kind_of_system(spec);
+    kinds.count(read.found.kind == kind,
+                fmt::format("{}: {} ({})", spec.name, to_string(read.found.kind), read.found.name));
+    if (kind != JobKind::sharded || read.found.kind != kind) continue;
+    if (!read.found.schedule) {
+      knobs.count(false, spec.name + ": no schedule");
+      continue;
+    }
+    const std::string is = knobs_of(read.found.schedule->config), was = knobs_of(read.made.run->config);
+    knobs.count(is == was, fmt::format("{}: {}\n    was {} ({} off, {})", spec.name, is, was,
+                                       read.found.schedule->collectives_off, read.found.schedule->config.fsdp.preset));
+    Tally own;
+    count_units(read, own);
+    if (own.share() < 0.99) units.wrong += fmt::format("\n  {}: {}", spec.name, own.text());
+    units.right += own.right;
+    units.all += own.all;
+  }
+  EXPECT_GE(kinds.share(), 0.95) << kinds.text();
+  EXPECT_GE(knobs.share(), 0.95) << knobs.text();
+  EXPECT_GE(units.share(), 0.99) << units.text();
+}
+
+/// The metrics' word for the same cause.
+std::string_view metrics_word(Why why) {
+  switch (why) {
+    case Why::late_issue: return "late_prefetch";
+    case Why::slow_transfer: return "slow_link";
+    case Why::host_sync: return "injected_sync";
+    default: return to_string(why);
+  }
+}
+
+TEST(Explain, TheCorpusHasTheCausesOfItsRuns) {
+  Tally tops, sums;
+  for (const corpus::CaseSpec& spec : corpus::all_cases()) {
+    if (!tells_kinds(spec) || spec.faults.cut_off > 0 || !spec.faults.missing_ranks.empty()) continue;
+    if (kind_of_system(spec) != JobKind::sharded) continue;
+    const Read read = read_case(spec);
+    const Explanation explained = explain(read.job, read.found);
+    const corpus::Case& made = read.made;
+    const metrics::CauseReport report = metrics::rank_causes(made.run->view, made.run->setup.plan,
+                                                             made.run->setup.policy, made.run->config.emulate.link());
+    if (report.causes.empty()) continue;
+    // On real links a collective ends on all its ranks at once, whoever is slow: a trace has nothing more.
+    const metrics::Cause first = report.causes.front().cause;
+    // Waits for batches were put between the steps of a run that has none.
+    const std::string_view was = spec.dialect.loader_ns > 0           ? to_string(Why::data_loading)
+                                 : first == metrics::Cause::slow_link ? to_string(metrics::Cause::link_bound)
+                                                                      : to_string(first);
+    std::size_t most = 0;
+    for (std::size_t w = 0; w < kWhyCount; ++w) {
+      if (explained.causes_ms[w] > explained.causes_ms[most]) most = w;
+    }
+    const std::string_view is = metrics_word(static_cast<Why>(most));
+    std::string shares;
+    for (const metrics::CauseShare& share : report.causes) {
+      shares += fmt::format(" {} {:.2f}", to_string(share.cause), share.ms);
+    }
+    shares += " | found";
+    for (std::size_t w = 0; w < kWhyCount; ++w) {
+      if (explained.causes_ms[w] > 0.02)
+        shares += fmt::format(" {} {:.2f}", metrics_word(static_cast<Why>(w)), explained.causes_ms[w]);
+    }
+    tops.count(is == was, fmt::format("{}: was{}", spec.name, shares));
+  }
+  EXPECT_GE(tops.share(), 0.9) << tops.text();
+}
+
+TEST(Explain, OtherJobsGetNoAdviceAboutSharding) {
+  for (const corpus::CaseSpec& spec : corpus::all_cases()) {
+    if (kind_of_system(spec) == JobKind::sharded || !tells_kinds(spec)) continue;
+    const Read read = read_case(spec);
+    EXPECT_FALSE(read.found.is_fsdp()) << spec.name;
+    EXPECT_FALSE(read.found.schedule) << spec.name;
+    for (const Remedy& remedy : find_remedies(read.job, read.found, explain(read.job, read.found))) {
+      for (const char* word : {"fsdp", "FSDP", "all_gather", "prefetch(", "stage3", "reshard"}) {
+        EXPECT_EQ((remedy.advice + remedy.setting).find(word), std::string::npos)
+            << spec.name << ": " << remedy.setting;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::foreign

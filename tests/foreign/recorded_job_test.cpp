@@ -1,0 +1,139 @@
+// What PyTorch's own profiler wrote (tests/peer/profiled.py) is recognised as what its engines say they did.
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "foreign/explain.h"
+#include "foreign/kineto_reader.h"
+#include "foreign/recognise.h"
+#include "foreign/remedies.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+std::vector<std::filesystem::path> recorded_jobs() {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(FSDPBENCH_RECORDED_DIR)) {
+    if (!entry.is_directory() || !entry.path().filename().string().starts_with("traces-")) continue;
+    for (const auto& one : std::filesystem::directory_iterator(entry)) found.push_back(one.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+std::string job_name(const ::testing::TestParamInfo<std::filesystem::path>& info) {
+  std::string text = info.param.filename().string();
+  std::ranges::replace(text, '-', '_');
+  return text;
+}
+
+/// "AGR AG0 RS0 RSR": without stars and the "|" between phases.
+std::string without_stars(std::string text) {
+  std::erase(text, '*');
+  return text;
+}
+
+std::string order_of(const Recognition& found, std::size_t rank, std::size_t step) {
+  std::string text;
+  for (const CollectiveUse& use : found.ranks[rank].uses[step]) {
+    if (use.purpose == Purpose::scalars || use.unit < 0) continue;
+    const char* verb = use.kind == Communication::all_gather       ? "AG"
+                       : use.kind == Communication::reduce_scatter ? "RS"
+                                                                   : "AR";
+    const int unit = plan_unit(found.table, use.unit);
+    text += (text.empty() ? "" : " ") + std::string(verb) + (unit == 0 ? "R" : std::to_string(unit - 1));
+  }
+  return text;
+}
+
+class RecordedJob : public ::testing::TestWithParam<std::filesystem::path> {
+ protected:
+  void SetUp() override {
+    std::ifstream file(GetParam() / "truth.json");
+    truth_ = nlohmann::json::parse(file);
+    std::vector<std::string> traces;
+    for (int rank = 0; rank < truth_["ranks"].get<int>(); ++rank) {
+      traces.push_back((GetParam() / ("rank_" + std::to_string(rank) + ".json.gz")).string());
+    }
+    job_ = read_job(traces);
+    found_ = recognise(job_);
+    preset_ = truth_["preset"].get<std::string>();
+    strategy_ = truth_["keys"].value("fsdp.strategy", "full_shard");
+  }
+  bool sharded() const { return preset_.starts_with("fsdp") && strategy_ != "no_shard"; }
+
+  nlohmann::json truth_;
+  JobTrace job_;
+  Recognition found_;
+  std::string preset_, strategy_;
+};
+
+TEST_P(RecordedJob, IsCalledWhatItIs) {
+  if (preset_ == "none") {
+    EXPECT_EQ(found_.kind, JobKind::single);
+  } else if (preset_ == "ddp" || strategy_ == "no_shard") {
+    EXPECT_EQ(found_.kind, JobKind::data_parallel) << found_.name;
+  } else {
+    EXPECT_EQ(found_.kind, JobKind::sharded);
+    EXPECT_THAT(found_.name, HasSubstr(preset_ == "fsdp1" ? "FSDP1" : "FSDP2"));
+    ASSERT_TRUE(found_.schedule);
+    const config::Fsdp& fsdp = found_.schedule->config.fsdp;
+    EXPECT_EQ(fsdp.preset, preset_);
+    const bool reshards = strategy_ == "full_shard" || strategy_ == "hybrid_shard";
+    EXPECT_EQ(fsdp.strategy == config::Strategy::full_shard || fsdp.strategy == config::Strategy::hybrid_shard,
+              reshards);
+    EXPECT_EQ(fsdp.layout, preset_ == "fsdp1" ? config::Layout::flat : config::Layout::per_param);
+  }
+}
+
+TEST_P(RecordedJob, EveryCollectiveHasItsUnit) {
+  if (!sharded()) GTEST_SKIP() << "no units";
+  for (std::size_t rank = 0; rank < found_.ranks.size(); ++rank) {
+    ASSERT_EQ(found_.ranks[rank].uses.size(), truth_["steps"].size());
+    for (std::size_t step = 0; step < truth_["steps"].size(); ++step) {
+      EXPECT_EQ(order_of(found_, rank, step), without_stars(truth_["steps"][step].get<std::string>()))
+          << "rank " << rank << ", step " << step;
+    }
+  }
+}
+
+TEST_P(RecordedJob, FollowsItsSchedule) {
+  if (!sharded()) GTEST_SKIP() << "no schedule";
+  ASSERT_TRUE(found_.schedule);
+  EXPECT_TRUE(found_.schedule->exact()) << found_.schedule->deviations.size();
+  using Mode = config::Prefetch::Mode;
+  const config::Fsdp& fsdp = found_.schedule->config.fsdp;
+  const auto& keys = truth_["keys"];
+  if (keys.contains("fsdp.backward_prefetch") && keys["fsdp.backward_prefetch"] == "none") {
+    EXPECT_EQ(fsdp.backward_prefetch.mode, Mode::none);
+  }
+  if (keys.contains("fsdp.forward_prefetch")) {
+    EXPECT_EQ(fsdp.forward_prefetch.mode, Mode::explicit_);
+    EXPECT_EQ(fsdp.forward_prefetch.depth, keys["fsdp.forward_prefetch"].get<int>());
+  }
+}
+
+TEST_P(RecordedJob, AddsUpAndGetsNoAdviceThatIsNotForIt) {
+  const Explanation explained = explain(job_, found_);  // throws where sums are off by a nanosecond
+  EXPECT_GT(explained.mean_step_ms, 0);
+  for (const Remedy& remedy : find_remedies(job_, found_, explained)) {
+    EXPECT_THAT(remedy.advice, Not(IsEmpty()));
+    if (sharded()) continue;
+    EXPECT_THAT(remedy.setting, Not(AnyOf(HasSubstr("prefetch("), HasSubstr("limit_all_gathers"), HasSubstr("fsdp."))));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(PyTorch, RecordedJob, ::testing::ValuesIn(recorded_jobs()), job_name);
+
+}  // namespace
+}  // namespace fsdpbench::foreign
