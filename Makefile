@@ -152,7 +152,7 @@ fuzz: deps
 	@cmake --preset asan $(LAUNCHER) --log-level=WARNING >/dev/null
 	@$(QUIETLY) build-asan/build.log cmake --build build-asan \
 	  --target fuzz_profile fuzz_sweep fuzz_cluster fuzz_trace fuzz_job fuzz_result fuzz_trials fuzz_launch
-	printf '%s\n' profile sweep cluster trace result trials launch | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . $(FUZZ_S)'
+	printf '%s\n' profile sweep cluster trace job result trials launch | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . $(FUZZ_S)'
 
 # The long ones, too. `python3 tests/faults/campaign.py --help`: one case alone, another seed, another build.
 faults: configure
