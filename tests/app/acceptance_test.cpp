@@ -164,6 +164,36 @@ TEST(AcceptanceTest, ARankThatWasSlowForAWhileIsNoPass) {
   EXPECT_EQ(about->verdict, Verdict::inconclusive);
 }
 
+TEST(AcceptanceTest, RanksThatWaitForCoresInTurnAreNotNamed) {
+  AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 7, 0}, accept::Fault::Kind::slow, 0.5}});
+  for (std::size_t rank = 0; rank < 6; ++rank) {
+    for (std::size_t round = rank; round < rank + 4; ++round) m.device_rates[round][rank] *= 0.5;
+  }
+  EXPECT_EQ(judge_acceptance(wanted(), m, nullptr).findings.size(), 7U);
+  m.shares_cores = true;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, nullptr);
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings[0].element, (accept::Element{Element::Kind::gpu, 7, 0}));
+  const auto peers =
+      std::ranges::find(report.judgements, "ranks among each other, in matrix products", &Judgement::figure);
+  ASSERT_NE(peers, report.judgements.end());
+  EXPECT_EQ(peers->verdict, Verdict::unrated);
+}
+
+TEST(AcceptanceTest, WhoIsToBlameComesFirstAndWhatToCheckIsSaidOnce) {
+  AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 7, 0}, accept::Fault::Kind::slow, 0.5}});
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    for (std::size_t round = 0; round < 4; ++round) m.device_rates[round][rank] *= 0.5;
+  }
+  const AcceptanceReport report = judge_acceptance(wanted(), m, nullptr);
+  ASSERT_EQ(report.findings.size(), 3U);
+  EXPECT_TRUE(report.findings[0].accuses());
+  EXPECT_FALSE(report.findings[1].accuses());
+  const std::string text = acceptance_table(report);
+  const std::string check = report.findings[0].check;
+  EXPECT_EQ(text.find(check), text.rfind(check));
+}
+
 TEST(AcceptanceTest, AWrongResultIsWorseThanSlow) {
   const Trial trial = trial_with_exposed(0.05);
   AcceptanceMeasurements m = measured({});

@@ -31,8 +31,16 @@ std::string headline(const AcceptanceReport& r) {
                      r.cluster.nodes == 1 ? "node" : "nodes", r.fabric);
 }
 
-std::string finding_line(const Finding& f) {
-  return fmt::format("{}{}; check {}", f.accuses() ? "" : "for a while: ", f.evidence, f.check);
+/// A line each; what to check is said once for those that follow each other with the same.
+std::vector<std::string> finding_lines(const std::vector<Finding>& findings) {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    const Finding& f = findings[i];
+    const bool said_below = i + 1 < findings.size() && findings[i + 1].check == f.check;
+    lines.push_back(fmt::format("{}{}{}", f.accuses() ? "" : "for a while: ", f.evidence,
+                                said_below ? "" : fmt::format("; check {}", f.check)));
+  }
+  return lines;
 }
 
 /// A label's value in Prometheus' text format.
@@ -82,7 +90,7 @@ std::string acceptance_table(const AcceptanceReport& r) {
     }
   }
   std::string text = format_table(table) + '\n' + reasons;
-  for (const Finding& f : r.findings) text += fmt::format("{}\n", finding_line(f));
+  for (const std::string& line : finding_lines(r.findings)) text += line + '\n';
   for (const Judgement& j : r.judgements) {
     if (j.rule == "other work") text += fmt::format("{}\n", j.sentence);
   }
@@ -91,7 +99,7 @@ std::string acceptance_table(const AcceptanceReport& r) {
 
 std::string acceptance_markdown(const AcceptanceReport& r) {
   std::string text = fmt::format("# {}\n\n", markdown_cell(headline(r)));
-  for (const Finding& f : r.findings) text += fmt::format("- {}\n", markdown_cell(finding_line(f)));
+  for (const std::string& line : finding_lines(r.findings)) text += fmt::format("- {}\n", markdown_cell(line));
   if (!r.findings.empty()) text += '\n';
   text += "| rule | figure | verdict | why |\n|---|---|---|---|\n";
   for (const Judgement& j : r.judgements) {

@@ -26,6 +26,22 @@ void add_findings(std::vector<Finding> findings, AcceptanceReport& report) {
   std::ranges::move(findings, std::back_inserter(report.findings));
 }
 
+/// Of ranks that share fewer cores each waits for one now and then: where most of them came and went, that is no
+/// finding about any of them.
+void add_device_findings(const AcceptanceMeasurements& m, const accept::DeviceRounds& rounds, std::string_view at,
+                         AcceptanceReport& report) {
+  std::vector<Finding> findings = accept::blame_devices(m.cluster, rounds, at);
+  const auto transient = std::ranges::count_if(findings, [](const Finding& f) { return !f.accuses(); });
+  if (m.shares_cores && 2 * transient > report.ranks) {
+    std::erase_if(findings, [](const Finding& f) { return !f.accuses(); });
+    report.judgements.push_back(
+        accept::judged("peers", fmt::format("ranks among each other, in {}", at), Verdict::unrated,
+                       fmt::format("{} of {} ranks were slow for a while: they share fewer cores, and waited for one",
+                                   transient, report.ranks)));
+  }
+  add_findings(std::move(findings), report);
+}
+
 void judge_devices(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
   std::vector<double> tflops;
   for (const std::vector<double>& round : m.device_rates) {
@@ -35,7 +51,7 @@ void judge_devices(const config::Acceptance& wanted, const AcceptanceMeasurement
   }
   report.judgements.push_back(accept::judge_floor("matrix products of a rank", "TFLOP/s", tflops,
                                                   reference_of(wanted, "gemm"), wanted.tolerance_pct / 100));
-  add_findings(accept::blame_devices(m.cluster, m.device_rates, "matrix products"), report);
+  add_device_findings(m, m.device_rates, "matrix products", report);
   std::vector<double> gb_per_s;
   for (const std::vector<double>& round : m.memory_rates) {
     for (const double rate : round) gb_per_s.push_back(rate * 1e-9);
@@ -43,7 +59,7 @@ void judge_devices(const config::Acceptance& wanted, const AcceptanceMeasurement
   if (m.computes) {
     report.judgements.push_back(accept::judge_floor("memory of a rank, read and written", "GB/s", gb_per_s,
                                                     reference_of(wanted, "memory"), wanted.tolerance_pct / 100));
-    add_findings(accept::blame_devices(m.cluster, m.memory_rates, "copies in its memory"), report);
+    add_device_findings(m, m.memory_rates, "copies in its memory", report);
   } else {
     report.judgements.push_back(accept::judged("floor", "memory of a rank, read and written", Verdict::unrated,
                                                "computation is emulated: nothing moves in memory"));
@@ -59,7 +75,7 @@ void judge_pairs(const config::Acceptance& wanted, const AcceptanceMeasurements&
   if (m.cluster.ends() < 2) return;
   report.judgements.push_back(accept::judge_floor("pairs, one way", "GB/s", m.links.one_way,
                                                   reference_of(wanted, "pair"), wanted.tolerance_pct / 100));
-  if (m.shares_cores) {
+  if (m.shares_cores && m.cores_move_bytes) {
     report.judgements.push_back(
         accept::judged("peers", "pairs among each other", Verdict::unrated,
                        fmt::format("{} ranks share fewer cores, which also move their bytes: pairs show "
@@ -295,6 +311,7 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
   // Whoever waits for a slow part comes late: it explains that, and blames nobody else.
   const bool explained = std::ranges::any_of(report.findings, &Finding::accuses);
   if (report.lateness && report.lateness->late && !explained) report.findings.push_back(*report.lateness->late);
+  std::ranges::stable_partition(report.findings, &Finding::accuses);
   report.verdict = accept::overall(report.judgements);
   return report;
 }

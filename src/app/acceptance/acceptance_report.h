@@ -17,7 +17,7 @@ struct AcceptanceReport {
   int ranks = 0;
   accept::Cluster cluster;
   std::vector<accept::Judgement> judgements;       ///< in the order of the stages
-  std::vector<accept::Finding> findings;           ///< who is to blame, and what came and went
+  std::vector<accept::Finding> findings;           ///< who is to blame, then what came and went
   std::optional<accept::LatenessReport> lateness;  ///< absent: no rank was compared
   accept::Verdict verdict = accept::Verdict::inconclusive;
   bool wrong_data = false;

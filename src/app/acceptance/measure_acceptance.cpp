@@ -179,8 +179,9 @@ class AcceptanceRank {
                 .gpus_per_node = static_cast<int>(shape.at(1)),
                 .rails = static_cast<int>(shape.at(2))};
     m.cluster = cluster_;
-    m.shares_cores = setup_.config.device.backend == config::BackendKind::cpu && !setup_.config.emulate.link() &&
+    m.shares_cores = setup_.config.device.backend == config::BackendKind::cpu &&
                      cluster_.gpus_per_node > static_cast<int>(std::thread::hardware_concurrency());
+    m.cores_move_bytes = !setup_.config.emulate.link();
   }
 
   void measure_devices(AcceptanceMeasurements& m) {

@@ -46,7 +46,8 @@ struct AcceptanceMeasurements {
   accept::DeviceRounds memory_rates;        ///< bytes read and written a second, [round][rank]
   accept::LinkReport links;                 ///< GB/s
   std::vector<std::vector<double>> pairs;   ///< [from][to] of the ends, GB/s one way; 0: not measured
-  bool shares_cores = false;                ///< ranks of a host outnumber its cores, which also move their bytes
+  bool shares_cores = false;                ///< ranks of a host outnumber its cores
+  bool cores_move_bytes = true;             ///< of CPU ranks, unless links are emulated
   std::vector<CollectiveRow> ladder;        ///< the collectives of the run's own units
   ScaleMeasurements scales;                 ///< the most frequent unit's, in groups of ranks
   std::vector<accept::Arrivals> arrivals;   ///< at the reductions of the run's steps
