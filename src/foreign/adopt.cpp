@@ -203,9 +203,7 @@ class StepAdopter {
 }  // namespace
 
 AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
-                 const plan::Plan& plan, const schedule::Schedules& schedules,
-                 const std::vector<plan::ModuleSizes>& sizes) {
-  (void)plan;
+                 const schedule::Schedules& schedules, const std::vector<plan::ModuleSizes>& sizes) {
   AdoptedRun run;
   const schedule::Schedule& steady = schedules.steady();
   std::size_t steps = found.ranks.front().cut.steps.size();

@@ -7,7 +7,6 @@
 #include "foreign/matched_collectives.h"
 #include "foreign/recognise.h"
 #include "plan/module_sizes.h"
-#include "plan/plan.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"
 
@@ -19,7 +18,7 @@ struct AdoptedRun {
   std::size_t left_out = 0;              ///< steps whose collectives are not launched as in the schedule
 };
 
-/// What `found.schedule` was matched with, on its plan and schedules.
+/// What `found.schedule` was matched with, on its schedules.
 ///
 /// [Note: whose time a row is]
 /// Collectives are one op each. Computation between two of them is that of the ops which the schedule has there: a row
@@ -27,7 +26,6 @@ struct AdoptedRun {
 /// their names. An op that no row is for takes no time, at the end of the one before it on its lane. Times are on the
 /// first rank's clock; a lane's ops do not overlap, nor leave their step: what does is cut.
 AdoptedRun adopt(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
-                 const plan::Plan& plan, const schedule::Schedules& schedules,
-                 const std::vector<plan::ModuleSizes>& sizes);
+                 const schedule::Schedules& schedules, const std::vector<plan::ModuleSizes>& sizes);
 
 }  // namespace fsdpbench::foreign

@@ -55,7 +55,7 @@ double bus_factor(Communication kind, int ranks) {
   return kind == Communication::all_reduce ? 2 * (n - 1) / n : (n - 1) / n;
 }
 
-std::vector<Contention> find_contention(const JobTrace& job, const Recognition& found, std::size_t steps) {
+std::vector<Contention> find_contention(const JobTrace& job, std::size_t steps) {
   constexpr std::size_t kFewest = 8;
   constexpr double kLeast = 1.05;
   std::map<std::string, std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>> by_name;
@@ -77,7 +77,6 @@ std::vector<Contention> find_contention(const JobTrace& job, const Recognition& 
       if (beside * 10 >= took * 9 && took > 0) with.push_back(took);
     }
   }
-  (void)found;
   std::vector<Contention> result;
   for (auto& [name, times] : by_name) {
     auto& [alone, with] = times;
@@ -232,7 +231,7 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
   e.launches_known = launches > 0;
   e.late_launches_pct = launches > 0 ? 100.0 * static_cast<double>(late_launches) / static_cast<double>(launches) : 0;
   if (const auto lengths = slowest_ms(e); !lengths.empty()) e.step_ms = metrics::summarize(lengths);
-  e.contention = find_contention(job, found, steps);
+  e.contention = find_contention(job, steps);
   for (const std::string& note : job.notes) e.notes.push_back(note);
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     for (const std::string& note : job.ranks[r].notes) {

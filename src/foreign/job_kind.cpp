@@ -70,6 +70,7 @@ std::string engine_name(const JobWords& words, JobKind kind, const UnitTable& ta
   if (!words.deepspeed.empty()) return words.quantized.empty() ? "DeepSpeed ZeRO-3" : "DeepSpeed ZeRO++";
   if (!words.megatron.empty()) return "Megatron-FSDP";
   if (!words.compiled.empty()) return "compiled FSDP (SimpleFSDP)";
+  if (!words.xla.empty()) return "fully sharded data parallel training compiled by XLA";
   return "fully sharded data parallel training";
 }
 
@@ -81,6 +82,7 @@ std::vector<std::string> likely_presets(const JobWords& words, const UnitTable& 
     if (!words.fsdp2.empty()) return {"fsdp2", "simplefsdp"};
     if (!words.fsdp1.empty()) return {"fsdp1"};
     if (!words.megatron.empty()) return {"megatron-v2", "megatron-v1"};
+    if (!words.xla.empty()) return {"xla", "xla-pipelined"};
     if (!words.compiled.empty()) return {"simplefsdp", "xla", "xla-pipelined"};
     if (exchanges) return {"deepspeed-zeropp"};
     if (!words.deepspeed.empty()) return {"deepspeed-z3", "deepspeed-z3-hpz", "deepspeed-zeropp"};

@@ -37,8 +37,7 @@ AdoptedJob adopt_job(const foreign::JobTrace& job, const foreign::Recognition& f
   AdoptedJob adopted;
   adopted.setup = engine::set_up(config);
   const foreign::MatchedCollectives matched(job);
-  foreign::AdoptedRun run =
-      foreign::adopt(job, found, matched, adopted.setup.plan, adopted.setup.schedules, adopted.setup.sizes);
+  foreign::AdoptedRun run = foreign::adopt(job, found, matched, adopted.setup.schedules, adopted.setup.sizes);
   if (run.traces.empty()) throw ConfigError("No step of the trace follows the schedule on all ranks.");
   adopted.traces = std::move(run.traces);
   adopted.left_out = run.left_out;
