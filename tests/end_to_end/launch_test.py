@@ -340,39 +340,6 @@ class Mpirun(Launch):
     def test_a_killed_rank_0_ends_all_and_keeps_what_was_done(self) -> None:
         self.check_kill(0)
 
-    def test_the_same_command_goes_on_after_a_killed_rank(self) -> None:
-        """What torchrun --max-restarts and a requeued job do; the last time with the ranks that are left."""
-        keys = [*TINY, "train.steps=60", "checkpoint.folder=saved", "checkpoint.every=1"]
-        whole = self.start_process([program.PROGRAM, *self.run_arguments([*TINY, "train.steps=60"], "-q", "--ranks", "4",
-                                                                         out="whole")])
-        self.assertEqual(whole.wait(), OK, whole.errors)
-
-        def newest() -> int:
-            found = sorted((self.folder / "saved").glob("step-*/manifest.json"))
-            return int(found[-1].parent.name[5:]) if found else 0
-
-        for attempt, dead in enumerate((3, 0)):
-            processes = self.start_ranks(self.run_arguments(keys, "--resume", "saved", out=f"out-{attempt}"))
-            before = newest()
-            while newest() < before + 3 and processes[dead].popen.poll() is None:
-                time.sleep(0.002)
-            os.kill(processes[dead].pid, signal.SIGKILL)
-            codes = [process.wait() for process in processes]
-            self.assertEqual(codes[1], RANK_FAILED, processes[1].errors)
-            self.assertLess(newest(), 61)
-        at = newest()
-        shutil.copytree(self.folder / "saved", self.folder / "fewer")
-        processes = self.start_ranks(self.run_arguments(keys, "--resume", "saved"))
-        self.assertEqual([process.wait() for process in processes], [OK] * RANKS, processes[0].errors)
-        self.assertEqual(self.result()["train"]["began_after_step"], at)
-        self.assertEqual(self.result()["train"]["params_digest"], self.result("whole")["train"]["params_digest"])
-        # Two ranks with batches twice as large are the same global batch.
-        keys = [*keys, "checkpoint.folder=fewer", "train.batch_per_rank=2"]
-        processes = self.start_ranks(self.run_arguments(keys, "--resume", "fewer", out="two"), ranks=2)
-        self.assertEqual([process.wait() for process in processes], [OK] * 2, processes[0].errors)
-        for ours, theirs in zip(self.result("two")["train"]["loss"], self.result("whole")["train"]["loss"][at:], strict=True):
-            self.assertAlmostEqual(ours, theirs, delta=1e-4 * theirs)
-
     def test_ctrl_c_keeps_the_steps_done(self) -> None:
         process = self.mpirun(self.run_arguments(LONG))
         self.await_steps(process)

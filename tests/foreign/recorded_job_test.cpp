@@ -11,6 +11,7 @@
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
+#include "foreign/recorded_jobs.h"
 #include "foreign/remedies.h"
 
 namespace fsdpbench::foreign {
@@ -20,22 +21,6 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-std::vector<std::filesystem::path> recorded_jobs() {
-  std::vector<std::filesystem::path> found;
-  for (const auto& entry : std::filesystem::directory_iterator(FSDPBENCH_RECORDED_DIR)) {
-    if (!entry.is_directory() || !entry.path().filename().string().starts_with("traces-")) continue;
-    for (const auto& one : std::filesystem::directory_iterator(entry)) found.push_back(one.path());
-  }
-  std::ranges::sort(found);
-  return found;
-}
-
-std::string job_name(const ::testing::TestParamInfo<std::filesystem::path>& info) {
-  std::string text = info.param.filename().string();
-  std::ranges::replace(text, '-', '_');
-  return text;
-}
 
 /// "AGR AG0 RS0 RSR": without stars and the "|" between phases.
 std::string without_stars(std::string text) {

@@ -9,28 +9,13 @@
 #include <vector>
 
 #include "foreign/kineto_reader.h"
+#include "foreign/recorded_jobs.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-std::vector<std::filesystem::path> cases() {
-  std::vector<std::filesystem::path> found;
-  for (const auto& entry : std::filesystem::directory_iterator(FSDPBENCH_RECORDED_DIR)) {
-    if (!entry.is_directory() || !entry.path().filename().string().starts_with("traces-")) continue;
-    for (const auto& one : std::filesystem::directory_iterator(entry)) found.push_back(one.path());
-  }
-  std::ranges::sort(found);
-  return found;
-}
-
-std::string name(const ::testing::TestParamInfo<std::filesystem::path>& info) {
-  std::string text = info.param.filename().string();
-  std::ranges::replace(text, '-', '_');
-  return text;
-}
 
 /// The collectives that a step's calls issued, in their order: "AG RS"; those that nothing issued are "?".
 std::string collectives(const RankRows& rows, const StepMark& step) {
@@ -89,7 +74,7 @@ TEST_P(Recorded, EveryCollectiveIsReadWithItsCall) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(PyTorch, Recorded, ::testing::ValuesIn(cases()), name);
+INSTANTIATE_TEST_SUITE_P(PyTorch, Recorded, ::testing::ValuesIn(recorded_jobs()), job_name);
 
 }  // namespace
 }  // namespace fsdpbench::foreign

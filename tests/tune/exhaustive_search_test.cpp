@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "support/emulated_machine.h"
-#include "tune/search.h"
+#include "tune/emulated_search.h"
 
 // The search against walking everything: what it finds, what it says of the rest, and what it may prune.
 
@@ -13,19 +13,6 @@ using ::fsdpbench::testing::all_but;
 using ::fsdpbench::testing::EmulatedMachine;
 using ::fsdpbench::testing::tunable_config;
 using ::fsdpbench::testing::valid;
-
-SearchResult search_in(const Space& space, SearchOptions options) { return search(space, EmulatedMachine(), options); }
-
-double best_ms(const SearchResult& result) { return result.tried[*result.best].step_ns / 1e6; }
-
-/// Of all that fit.
-double shortest_ms(const SearchResult& result) {
-  double least = best_ms(result);
-  for (const Tried& tried : result.tried) {
-    if (tried.fits) least = std::min(least, tried.step_ns / 1e6);
-  }
-  return least;
-}
 
 /// A question that walking everything answers.
 struct Scenario {
