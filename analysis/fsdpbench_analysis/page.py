@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 from dataclasses import dataclass, field
 from html import escape
@@ -113,13 +114,15 @@ class Page:
     config: List[Tuple[str, str]] = field(default_factory=list)  # (title, text), folded away
 
 
+@functools.lru_cache(maxsize=64)  # drawing is most of the work, and files and page have the same pictures
 def svg_of(figure: Figure) -> bytes:
-    """The same bytes for the same figure."""
+    """The same bytes for the same figure, which is not changed afterwards."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
 
 
+@functools.lru_cache(maxsize=64)
 def png_of(figure: Figure) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=150, metadata={"Software": None})
