@@ -55,7 +55,7 @@ test: configure
 # `tests/under_load ctest --preset default` for all of them.
 under-load: configure
 	@$(QUIETLY) build/build.log cmake --build build
-	@$(QUIETLY) build/under-load.log tests/under_load ctest --preset default --label-regex '^(backend|engine|launch|mpi|processes)$$'
+	@$(QUIETLY) build/under-load.log tests/under_load ctest --preset default --label-regex '^(backend|launch|mpi|processes)$$'
 
 headers: configure
 	@$(QUIETLY) build/build.log cmake --build build --target header_tests
