@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "accept/element.h"
 #include "accept/verdict.h"
 
 namespace fsdpbench::accept {
