@@ -42,7 +42,7 @@ std::int64_t first_begin(const std::vector<RankTrace>& traces) {
 }
 
 std::int64_t host_end(const TracedStep& step) {
-  std::int64_t end = step.window.end_ns;
+  std::int64_t end = std::max(step.window.end_ns, step.window.issued_ns);
   if (!step.records.empty()) end = std::max(end, step.records.back().issued_ns);
   for (const Record& record : step.records) end = std::max(end, record.end_ns);
   return end;

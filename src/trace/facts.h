@@ -102,7 +102,7 @@ std::vector<TracedStep> steps_of(const RankTrace& trace);
 std::int64_t first_begin(const std::vector<RankTrace>& traces);
 
 /// When the step was over for lanes and host: the window's end, or later if ops without work were issued after the
-/// device had become idle.
+/// device had become idle, or the host had not yet done with the last op.
 std::int64_t host_end(const TracedStep& step);
 
 /// When the host had issued record `i`: it issues the next one then; the last one is followed by waiting for the lanes,

@@ -78,6 +78,8 @@ class Interrupt(Program):
             self.assertEqual((process.returncode, out, err), (INTERRUPTED, "", "\ninterrupted\n"))
 
     def test_a_program_that_was_asked_for_its_version_is_not_heard_afterwards(self) -> None:
+        if program.sanitizer() == "tsan":
+            self.skipTest("the thread sanitizer keeps a signal back as long as its thread computes or waits for a pipe")
         script = "#!/bin/sh\n: >asked\nwhile [ ! -e ended ]; do sleep 0.01; done\necho release 1.0\n"
         nvcc = Path(self.write("nvcc", script))
         nvcc.chmod(0o755)

@@ -54,6 +54,12 @@ for _number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(_number, signal.SIG_DFL)
 
 
+def sanitizer(path: str = "") -> str:
+    """Which one the program was built with: "asan", "tsan", or ""."""
+    content = Path(path or PROGRAM).read_bytes()
+    return next((name for name in ("asan", "tsan") if f"__{name}_init".encode() in content), "")
+
+
 def sets(*keys: str) -> list[str]:
     return [argument for key in keys for argument in ("--set", key)]
 

@@ -19,6 +19,7 @@ import uuid
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "end_to_end"))
+import program  # noqa: E402
 from program import (  # noqa: E402, F401
     BAD_INPUT, BASE, CANNOT_WRITE, FAILURE, INTERRUPTED, LONG, NO_RESOURCES, OK, RANK_FAILED, TINY, environment, free_port,
     runs, sets)
@@ -243,9 +244,8 @@ class Bench:
 
 @functools.cache
 def sanitizer() -> str:
-    """Which one the program was built with: they reserve address space and memory of their own."""
-    content = Path(PROGRAM).read_bytes()
-    return next((name for name in ("asan", "tsan") if f"__{name}_init".encode() in content), "")
+    """They reserve address space and memory of their own."""
+    return program.sanitizer(PROGRAM)
 
 
 def own_mounts() -> str:

@@ -178,6 +178,13 @@ TEST(MergedWriter, TheLastIssueEndsWhereTheHostHadIssuedTheStep) {
   EXPECT_EQ(slice(merged_text({example.trace}, example), "issue", 1)["dur"], 270.0);
 }
 
+TEST(Writers, AHostThatIsDoneAfterItsLanesMakesTheStepLonger) {
+  Example example;
+  example.trace.steps[0].issued_ns = example.trace.steps[0].end_ns + 3'227;
+  EXPECT_EQ(findings_text(validate_text(merged_text({example.trace}, example))), "");
+  EXPECT_EQ(findings_text(validate_text(rank_text(example))), "");
+}
+
 TEST(MergedWriter, HiddenCollectivesHaveTheirKindsColourAndExposedOnesAreRed) {
   Example example;  // the gather runs from 0.150 to 0.250 ms
   const auto gather = [&](std::int64_t begin_us, std::int64_t end_us) {
@@ -208,7 +215,9 @@ StepExplanation explanation_of_the_example() {
   explanation.exposed = {{{1'000'000, 1'150'000}, "host_bound", -1, -1, ""},
                          {{1'150'000, 1'200'000}, "straggler", 0, 1, "Look at rank 1."},
                          {{1'200'000, 1'260'000}, "link_bound", 0, -1, "Buy a \"link\"."}};
-  explanation.memory = {{1'000'000, {4, 0, 0, 0, 0, 0}}, {1'150'000, {4, 8, 0, 0, 0, 0}}, {1'300'000, {4, 8, 0, 1, 0, 0}},
+  explanation.memory = {{1'000'000, {4, 0, 0, 0, 0, 0}},
+                        {1'150'000, {4, 8, 0, 0, 0, 0}},
+                        {1'300'000, {4, 8, 0, 1, 0, 0}},
                         {1'300'000, {4, 0, 0, 0, 0, 0}}};
   explanation.kept_bytes = 4;
   explanation.bound = StepBound{90'000, Lane::all_gather, 50'000};
@@ -220,15 +229,16 @@ TEST(MergedWriter, AnExplainedStepSaysWhyAndWhatNeededWhat) {
   example.labels[0].needed_by = 1;
   const std::string text = explained_text(example, explanation_of_the_example());
   EXPECT_EQ(findings_text(validate_text(text)), "");
-  for (const char* event : {
-           R"({"ph":"X","cat":"exposed","name":"host_bound","pid":1,"tid":7,"ts":0.000,"dur":150.000,"args":{"step":0}})",
-           R"({"ph":"X","cat":"exposed","name":"straggler","pid":1,"tid":7,"ts":150.000,"dur":50.000,"args":{"step":0,"op":0,"op name":"all_gather 0","unit":"0","late_rank":1,"advice":"Look at rank 1."}})",
-           R"("advice":"Buy a \"link\"."}})",
-           R"({"ph":"X","cat":"bound","name":"bound by all_gather","pid":1,"tid":8,"ts":0.000,"dur":90.000,"args":{"step":0,"step_us":300.000,"bound_us":90.000,"lane":"all_gather","lane_us":50.000}})",
-           R"({"ph":"s","cat":"needed","name":"needed","pid":1,"tid":3,"ts":249.999,"id":2})",
-           R"({"ph":"f","cat":"needed","name":"needed","pid":1,"tid":2,"ts":260.000,"id":2,"bp":"e"})",
-           R"("name":"live bytes","pid":1,"tid":1,"ts":150.000,"args":{"parameter_shards":4,"unsharded_parameters":8,)",
-       }) {
+  for (
+      const char* event : {
+          R"({"ph":"X","cat":"exposed","name":"host_bound","pid":1,"tid":7,"ts":0.000,"dur":150.000,"args":{"step":0}})",
+          R"({"ph":"X","cat":"exposed","name":"straggler","pid":1,"tid":7,"ts":150.000,"dur":50.000,"args":{"step":0,"op":0,"op name":"all_gather 0","unit":"0","late_rank":1,"advice":"Look at rank 1."}})",
+          R"("advice":"Buy a \"link\"."}})",
+          R"({"ph":"X","cat":"bound","name":"bound by all_gather","pid":1,"tid":8,"ts":0.000,"dur":90.000,"args":{"step":0,"step_us":300.000,"bound_us":90.000,"lane":"all_gather","lane_us":50.000}})",
+          R"({"ph":"s","cat":"needed","name":"needed","pid":1,"tid":3,"ts":249.999,"id":2})",
+          R"({"ph":"f","cat":"needed","name":"needed","pid":1,"tid":2,"ts":260.000,"id":2,"bp":"e"})",
+          R"("name":"live bytes","pid":1,"tid":1,"ts":150.000,"args":{"parameter_shards":4,"unsharded_parameters":8,)",
+      }) {
     EXPECT_THAT(text, HasSubstr(event));
   }
   EXPECT_EQ(text.find("\"optimizer\":1"), std::string::npos) << "of one moment the last level counts";
@@ -264,7 +274,8 @@ TEST(TraceCheck, AStepMayBeginInTheNanosecondInWhichTheLastOneEnded) {
                          span.time.begin += static_cast<std::int64_t>(step) * length;
                          span.time.end += static_cast<std::int64_t>(step) * length;
                        }
-                       for (LiveBytes& level : shifted.memory) level.time_ns += static_cast<std::int64_t>(step) * length;
+                       for (LiveBytes& level : shifted.memory)
+                         level.time_ns += static_cast<std::int64_t>(step) * length;
                        shifted.memory.front().live[1] = step == 0 ? 0 : 9;  // allocated at once
                        return shifted;
                      });
@@ -285,20 +296,27 @@ std::string damaged(const std::string& from, const std::string& to) {
 TEST(TraceCheck, FindsDamageToWhatWeWrite) {
   EXPECT_EQ(damaged("\"live bytes\"", "\"live bytes\""), "");
   // An exposed slice moved, cut, lengthened, gone.
-  EXPECT_THAT(damaged(R"("ts":150.000,"dur":50.000,"args":{"step":0,"op":0,)", R"("ts":149.000,"dur":51.000,"args":{"step":0,"op":0,)"),
+  EXPECT_THAT(damaged(R"("ts":150.000,"dur":50.000,"args":{"step":0,"op":0,)",
+                      R"("ts":149.000,"dur":51.000,"args":{"step":0,"op":0,)"),
               HasSubstr("exposed "));
-  EXPECT_THAT(damaged(R"("dur":60.000,"args":{"step":0,"op":0,)", R"("dur":59.999,"args":{"step":0,"op":0,)"), HasSubstr("exposed "));
-  EXPECT_THAT(damaged(R"("dur":60.000,"args":{"step":0,"op":0,)", R"("dur":60.001,"args":{"step":0,"op":0,)"), HasSubstr("exposed "));
-  EXPECT_THAT(damaged(R"("cat":"exposed","name":"straggler")", R"("cat":"hidden","name":"straggler")"), HasSubstr("exposed "));
+  EXPECT_THAT(damaged(R"("dur":60.000,"args":{"step":0,"op":0,)", R"("dur":59.999,"args":{"step":0,"op":0,)"),
+              HasSubstr("exposed "));
+  EXPECT_THAT(damaged(R"("dur":60.000,"args":{"step":0,"op":0,)", R"("dur":60.001,"args":{"step":0,"op":0,)"),
+              HasSubstr("exposed "));
+  EXPECT_THAT(damaged(R"("cat":"exposed","name":"straggler")", R"("cat":"hidden","name":"straggler")"),
+              HasSubstr("exposed "));
   EXPECT_THAT(damaged(R"("name":"host_bound","pid":1)", R"("name":"host_bound","pid":9)"), HasSubstr("exposed "));
   // A computation moved.
-  EXPECT_THAT(damaged(R"("ts":260.000,"dur":40.000,"cname")", R"("ts":261.000,"dur":39.000,"cname")"), HasSubstr("exposed "));
+  EXPECT_THAT(damaged(R"("ts":260.000,"dur":40.000,"cname")", R"("ts":261.000,"dur":39.000,"cname")"),
+              HasSubstr("exposed "));
   // The bound longer than its step, or without its lane.
   EXPECT_THAT(damaged(R"("ts":0.000,"dur":90.000)", R"("ts":0.000,"dur":300.001)"), HasSubstr("bound "));
   EXPECT_THAT(damaged(R"("lane":"all_gather",)", ""), HasSubstr("bound "));
   // The memory counter ends elsewhere; its last event is gone; the step keeps something else.
-  EXPECT_THAT(damaged(R"("ts":300.000,"args":{"parameter_shards":4,)", R"("ts":300.000,"args":{"parameter_shards":5,)"), HasSubstr("memory "));
-  EXPECT_THAT(damaged(R"("name":"live bytes","pid":1,"tid":1,"ts":300.000)", R"("name":"dead bytes","pid":1,"tid":1,"ts":300.000)"),
+  EXPECT_THAT(damaged(R"("ts":300.000,"args":{"parameter_shards":4,)", R"("ts":300.000,"args":{"parameter_shards":5,)"),
+              HasSubstr("memory "));
+  EXPECT_THAT(damaged(R"("name":"live bytes","pid":1,"tid":1,"ts":300.000)",
+                      R"("name":"dead bytes","pid":1,"tid":1,"ts":300.000)"),
               HasSubstr("memory "));
   EXPECT_THAT(damaged(R"("kept_bytes":4)", R"("kept_bytes":5)"), HasSubstr("memory "));
   // Arrows that begin or end beside their slices.
