@@ -20,11 +20,7 @@ std::optional<double> ratio(double a, double b) { return b > 0 ? std::optional(a
 
 /// A figure that nothing is held against.
 Judgement told(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
-  Judgement j;
-  j.rule = std::move(rule);
-  j.figure = std::move(figure);
-  j.unit = std::move(unit);
-  j.value = median_interval(std::move(samples));
+  Judgement j = of_samples(std::move(rule), std::move(figure), std::move(unit), std::move(samples));
   j.verdict = j.value.n > 0 ? Verdict::unrated : Verdict::inconclusive;
   return j;
 }

@@ -10,11 +10,7 @@ namespace fsdpbench::accept {
 namespace {
 
 Judgement begun(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
-  Judgement j;
-  j.rule = std::move(rule);
-  j.figure = std::move(figure);
-  j.unit = std::move(unit);
-  j.value = median_interval(std::move(samples));
+  Judgement j = of_samples(std::move(rule), std::move(figure), std::move(unit), std::move(samples));
   if (j.value.n == 0) j.sentence = "it was not measured";
   return j;
 }
@@ -34,6 +30,15 @@ std::string_view to_string(Verdict verdict) {
     case Verdict::fail: return "fail";
   }
   return {};
+}
+
+Judgement of_samples(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
+  Judgement j;
+  j.rule = std::move(rule);
+  j.figure = std::move(figure);
+  j.unit = std::move(unit);
+  j.value = median_interval(std::move(samples));
+  return j;
 }
 
 Judgement judged(std::string rule, std::string figure, Verdict verdict, std::string sentence) {

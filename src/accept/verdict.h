@@ -34,6 +34,8 @@ struct Judgement {
 
 /// One that was no question of numbers.
 Judgement judged(std::string rule, std::string figure, Verdict verdict, std::string sentence);
+/// One about the median of `samples` (in `unit`; may be empty), with nothing yet said: inconclusive, no sentence.
+Judgement of_samples(std::string rule, std::string figure, std::string unit, std::vector<double> samples);
 
 /// A published or measured figure of healthy machines of the same fabric.
 struct Reference {

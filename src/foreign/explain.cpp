@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "foreign/host_words.h"
 #include "foreign/matched_collectives.h"
+#include "foreign/upper_median.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -81,12 +82,7 @@ std::vector<Contention> find_contention(const JobTrace& job, std::size_t steps) 
   for (auto& [name, times] : by_name) {
     auto& [alone, with] = times;
     if (alone.size() < kFewest || with.size() < kFewest) continue;
-    const auto middle = [](std::vector<std::int64_t> values) {
-      const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-      std::nth_element(values.begin(), at, values.end());
-      return static_cast<double>(*at);
-    };
-    const double one = middle(alone), other = middle(with);
+    const auto one = static_cast<double>(upper_median(alone)), other = static_cast<double>(upper_median(with));
     if (one <= 0 || other < one * kLeast) continue;
     const double lost = (other - one) * static_cast<double>(with.size());
     result.push_back({name, one / 1e3, other / 1e3, alone.size(), with.size(),

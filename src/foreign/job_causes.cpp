@@ -6,16 +6,12 @@
 #include <map>
 #include <optional>
 
+#include "foreign/upper_median.h"
+
 namespace fsdpbench::foreign {
 namespace {
 
 using schedule::Phase;
-
-std::int64_t median_of(std::vector<std::int64_t> values) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
 
 std::vector<std::int64_t> likeness(const RankRows& rank, std::int32_t row) {
   const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
@@ -418,7 +414,7 @@ JobTypes::JobTypes(const JobTrace& job, const Recognition& found, const MatchedC
   }
   constexpr std::size_t kFewest = 4;
   for (auto& [key, values] : transfers) {
-    if (!key.empty() && values.size() >= kFewest) usual_.emplace_back(key, median_of(std::move(values)));
+    if (!key.empty() && values.size() >= kFewest) usual_.emplace_back(key, upper_median(std::move(values)));
   }
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     for (const auto& uses : found.ranks[r].uses) {

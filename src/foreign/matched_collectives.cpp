@@ -6,6 +6,8 @@
 #include <string>
 #include <tuple>
 
+#include "foreign/upper_median.h"
+
 namespace fsdpbench::foreign {
 namespace {
 
@@ -16,12 +18,6 @@ std::string group_key(const Group& group) {
   std::string key = group.name;
   for (int rank : group.ranks) key.append(",").append(std::to_string(rank));
   return key;
-}
-
-std::int64_t middle(std::vector<std::int64_t> values) {
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
 }
 
 }  // namespace
@@ -67,7 +63,7 @@ MatchedCollectives::MatchedCollectives(const JobTrace& job) : job_(job), offsets
     }
     for (std::size_t r = 0; r < differences.size(); ++r) {
       if (differences[r].empty()) continue;
-      offsets_[r] = middle(differences[r]);
+      offsets_[r] = upper_median(differences[r]);
       placed[r] = more = true;
     }
   }
@@ -79,7 +75,7 @@ MatchedCollectives::MatchedCollectives(const JobTrace& job) : job_(job), offsets
     }
   }
   for (auto& values : off) {
-    if (!values.empty()) residual_ = std::max(residual_, middle(std::move(values)));
+    if (!values.empty()) residual_ = std::max(residual_, upper_median(std::move(values)));
   }
 }
 

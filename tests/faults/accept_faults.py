@@ -232,13 +232,18 @@ def accept_slow_link_of_a_host(c: Case) -> None:
 # Processes that come, go, and stand still
 
 
-@fault(2)
-def accept_rank_stopped_for_a_while(c: Case) -> None:
+def with_a_stopped_rank(c: Case) -> tuple[Acceptance, int]:
     rank = any_rank(c)
     job = Acceptance(c, *EMULATED)
     job.measuring()
     c.moment(1)
     kill(job.ranks[rank].pid, signal.SIGSTOP)
+    return job, rank
+
+
+@fault(2)
+def accept_rank_stopped_for_a_while(c: Case) -> None:
+    job, rank = with_a_stopped_rank(c)
     time.sleep(c.chance.uniform(1.5, 4))
     kill(job.ranks[rank].pid, signal.SIGCONT)
     job.found(rank_part(rank))
@@ -246,11 +251,7 @@ def accept_rank_stopped_for_a_while(c: Case) -> None:
 
 @fault(2)
 def accept_rank_stopped_for_good(c: Case) -> None:
-    rank = any_rank(c)
-    job = Acceptance(c, *EMULATED)
-    job.measuring()
-    c.moment(1)
-    kill(job.ranks[rank].pid, signal.SIGSTOP)
+    job, rank = with_a_stopped_rank(c)
     others = {r: process for r, process in job.ranks.items() if r != rank}
     for process in others.values():
         process.wait(HOURS)
