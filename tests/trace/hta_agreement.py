@@ -90,12 +90,16 @@ def near(what: str, ours: float, theirs: float, tolerance: float) -> None:
         raise AssertionError(f"{what}: ours {ours}, HTA's {theirs}, allowed difference {tolerance}")
 
 
-def head_us(trace: Path, rank: int) -> float:
-    """From the begin of the step to the first op on a lane: HTA's window begins there, ours with the step."""
+def outside_lanes_us(trace: Path, rank: int) -> float:
+    """Of the step, what lies before the first op on a lane and after the last: HTA's window is that of the lanes, ours
+    begins with the step and ends when the host has also issued everything."""
     events = json.loads(trace.read_text())["traceEvents"]
     slices = [event for event in events if event["ph"] == "X" and event["pid"] == rank + 1]
-    begin = min(event["ts"] for event in slices if event["cat"] == "step")
-    return min(event["ts"] for event in slices if event["tid"] > 1) - begin
+    step = next(event for event in slices if event["cat"] == "step")
+    ops = [event for event in slices if event["tid"] > 1]
+    before = min(op["ts"] for op in ops) - step["ts"]
+    after = step["ts"] + step["dur"] - max(op["ts"] + op["dur"] for op in ops)
+    return before + after
 
 
 def compare(python: Path, name: str, folder: Path) -> None:
@@ -111,7 +115,7 @@ def compare(python: Path, name: str, folder: Path) -> None:
         near(f"{what}, computation in us", ours["compute_ms"] * 1000, hta["compute_us"], allowed)
         busy = step_us - ours["idle_ms"] * 1000 - ours["compute_ms"] * 1000
         near(f"{what}, busy without computation in us", busy, hta["non_compute_us"], allowed)
-        idle = ours["idle_ms"] * 1000 - head_us(folder / "trace.json", rank)
+        idle = ours["idle_ms"] * 1000 - outside_lanes_us(folder / "trace.json", rank)
         near(f"{what}, idle in us", idle, hta["idle_us"], allowed)
         near(f"{what}, overlap in %", ours["overlap_pct"], hta["overlap_pct"], 0.1)
     print(f"{name}: overlap of rank 0: HTA {theirs['0']['overlap_pct']:.2f} %, "
