@@ -164,6 +164,20 @@ TEST(AcceptanceTest, ARankThatWasSlowForAWhileIsNoPass) {
   EXPECT_EQ(about->verdict, Verdict::inconclusive);
 }
 
+TEST(AcceptanceTest, OfRanksThatShareCoresOneThatWaitedForOneIsNoDoubt) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  for (std::size_t round = 0; round < 6; ++round) m.device_rates[round][2] *= 0.5;
+  ASSERT_EQ(judge_acceptance(wanted(), m, &trial).verdict, Verdict::inconclusive);
+  m.shares_cores = true;
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_TRUE(report.findings.empty());
+  EXPECT_EQ(report.verdict, Verdict::pass) << acceptance_table(report);
+  const Judgement* peers = judgement(report, "peers", Verdict::unrated);
+  ASSERT_TRUE(peers);
+  EXPECT_THAT(peers->sentence, HasSubstr("1 of 8 ranks"));
+}
+
 TEST(AcceptanceTest, RanksThatWaitForCoresInTurnAreNotNamed) {
   AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 7, 0}, accept::Fault::Kind::slow, 0.5}});
   m.memory_rates.assign(15, std::vector<double>(8, 1e11));
