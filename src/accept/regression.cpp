@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numbers>
 #include <numeric>
 #include <optional>
 
+#include "base/student.h"
 #include "metrics/compare.h"
 #include "metrics/statistics.h"
 
@@ -230,28 +230,6 @@ std::string_view to_string(ChangeEvidence evidence) {
     case ChangeEvidence::none: return "nothing";
   }
   return {};
-}
-
-double student_quantile(double tail, int freedom) {
-  // P(|t| <= x): the cosine of the angle whose tangent is x / sqrt(freedom), in finite sums.
-  const auto outside = [freedom](double x) {
-    const double angle = std::atan(x / std::sqrt(freedom)), cosine = std::cos(angle), sine = std::sin(angle);
-    const bool odd = freedom % 2 == 1;
-    double term = odd ? cosine : 1, sum = freedom == 1 ? 0 : term;
-    for (int k = odd ? 3 : 2; k <= freedom - 2; k += 2) {
-      term *= cosine * cosine * (k - 1) / k;
-      sum += term;
-    }
-    const double inside = odd ? 2 / std::numbers::pi * (angle + sine * sum) : sine * sum;
-    return (1 - inside) / 2;
-  };
-  double low = 0, high = 1;
-  while (outside(high) > tail && high < 1e9) high *= 2;
-  for (int i = 0; i < 100; ++i) {
-    const double middle = (low + high) / 2;
-    (outside(middle) > tail ? low : high) = middle;
-  }
-  return high;
 }
 
 std::vector<BaselineFigure> baseline_figures(std::span<const ResultFigures> results) {

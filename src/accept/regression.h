@@ -79,8 +79,4 @@ inline constexpr double kChangeThreshold = 0.05;
 std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::span<const ResultFigures> now,
                                   double threshold = kChangeThreshold);
 
-/// The value that Student's t of `freedom` degrees exceeds with the probability `tail`, 0 < tail < 0.5. By bisection of
-/// the finite sums in Abramowitz and Stegun, 26.7.3 and 26.7.4.
-double student_quantile(double tail, int freedom);
-
 }  // namespace fsdpbench::accept

@@ -1,13 +1,13 @@
 #include "metrics/compare.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <numeric>
 #include <random>
 #include <stdexcept>
 
+#include "base/student.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::metrics {
@@ -29,14 +29,6 @@ std::size_t below(std::mt19937& random, std::size_t n) {
   std::uint64_t value = random();
   while (value < reject) value = random();
   return value % bound;
-}
-
-/// Student's quantile for kComparisonConfidence, both sides; beyond the table its last value errs on the safe side.
-double student(std::size_t freedom) {
-  static constexpr std::array<double, 30> kTable{63.657, 9.925, 5.841, 4.604, 4.032, 3.707, 3.499, 3.355, 3.250, 3.169,
-                                                 3.106,  3.055, 3.012, 2.977, 2.947, 2.921, 2.898, 2.878, 2.861, 2.845,
-                                                 2.831,  2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750};
-  return kTable.at(std::min(freedom, kTable.size()) - 1);
 }
 
 double resampled_median(const std::vector<double>& values, std::mt19937& random) {
@@ -76,7 +68,8 @@ Interval yuen(std::vector<double> values) {
   double squares = 0;
   for (const double value : values) squares += (value - centre) * (value - centre);
   const double error = std::sqrt(squares / static_cast<double>(kept * (kept - 1)));
-  return {mean - student(kept - 1) * error, mean + student(kept - 1) * error};
+  const double width = student_quantile((1 - kComparisonConfidence) / 2, static_cast<int>(kept - 1)) * error;
+  return {mean - width, mean + width};
 }
 
 std::vector<double> trial_medians(const std::vector<std::vector<double>>& trials) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "base/student.h"
+
 namespace fsdpbench::replay {
 
 std::string_view to_string(Reach reach) {
@@ -24,13 +26,9 @@ Bounds interval_around(double predicted, double walked, const std::vector<double
 }
 
 double next_within(const std::vector<double>& values) {
-  // Of 97.5 %, by degrees of freedom; beyond the table its last value errs on the safe side.
-  static constexpr std::array<double, 30> kStudent{
-      12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-      2.120,  2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042};
   double squares = 0;
   for (const double value : values) squares += value * value;
-  return kStudent.at(std::min(values.size(), kStudent.size()) - 1) *
+  return student_quantile(0.025, static_cast<int>(values.size())) *
          std::sqrt(squares / static_cast<double>(values.size()));
 }
 

@@ -53,14 +53,6 @@ Change only(std::span<const ResultFigures> baseline, const MeasuredFigure& now, 
   return changes.front();
 }
 
-TEST(StudentQuantile, IsThatOfTheTables) {
-  EXPECT_NEAR(student_quantile(0.005, 1), 63.657, 1e-3);
-  EXPECT_NEAR(student_quantile(0.005, 2), 9.925, 1e-3);
-  EXPECT_NEAR(student_quantile(0.005, 5), 4.032, 1e-3);
-  EXPECT_NEAR(student_quantile(0.025, 10), 2.228, 1e-3);
-  EXPECT_NEAR(student_quantile(0.0005, 30), 3.646, 1e-3);
-}
-
 TEST(Baseline, AnOutlierIsLeftOutAndNamed) {
   const std::vector<ResultFigures> all = results_of({100, 101, 99, 100.5, 70});
   const BaselineFigure f = baseline_figures(all).front();
