@@ -200,12 +200,17 @@ Under mpirun, torchrun or srun one rank a process, else threads (--set mesh.rank
   devices      matrix products on all ranks at once, in 15 rounds: a slow rank
   pairs        one way and both ways, everybody with everybody up to 64 ends: a slow NIC, link or switch
   collectives  all-gather and reduce-scatter of the sizes of the run's own units, every element checked
-  steps        the run that the profile names: how much communication is exposed
+  scales       the same in groups of 2, 4, ... all ranks; shard groups beside replicate groups
+  steps        the run that the profile names: how much communication is exposed, who is late
+  parts        a step's computation alone, its communication alone, and both, in turns
+  soak         with --full: the parts again and again, for what is left of the budget: who grows slower
 A verdict for each rule, with figure, interval and reason: pass, fail, inconclusive, unrated (no reference to hold it
-against). What was not measured is never a pass. Written into the folder: result.json, junit.xml, summary.md and
-metrics.prom (for Prometheus' textfile collector).
+against). What was not measured is never a pass. Written into the folder: result.json, junit.xml, summary.md,
+metrics.prom (for Prometheus' textfile collector), worst_step.json (timeline of the slowest step). `fsdpbench report DIR`
+draws them as one page.
 Examples
   fsdpbench accept cpu --set mesh.ranks=6
+  fsdpbench accept cpu --set mesh.ranks=4 --full --budget 10m
   srun -n 8 fsdpbench accept hgx-h100
   fsdpbench accept cpu --set mesh.ranks=6 --set emulate.link_gb_per_s=0.1 --set inject.slow_link_rank=2
 Exit codes

@@ -210,6 +210,22 @@ TEST(AcceptanceTest, WhoIsToBlameComesFirstAndWhatToCheckIsSaidOnce) {
   EXPECT_EQ(text.find(check), text.rfind(check));
 }
 
+TEST(AcceptanceTest, OfABusyMachineStepsThatGrowSlowerAreNoProofOfDrift) {
+  AcceptanceMeasurements m = measured({});
+  m.on_processors = true;
+  for (int round = 0; round < 30; ++round) {
+    const double ms = round < 15 ? 100 : 130;
+    m.soak.push_back({.computation_ms = ms, .communication_ms = ms, .whole_ms = ms});
+  }
+  EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, nullptr), "drift", Verdict::fail));
+  m.others_share = 0.4;
+  const AcceptanceReport busy = judge_acceptance(wanted(), m, nullptr);
+  EXPECT_FALSE(judgement(busy, "drift", Verdict::fail));
+  EXPECT_TRUE(judgement(busy, "drift", Verdict::inconclusive));
+  m.on_processors = false;
+  EXPECT_TRUE(judgement(judge_acceptance(wanted(), m, nullptr), "drift", Verdict::fail)) << "a GPU is nobody else's";
+}
+
 TEST(AcceptanceTest, AWrongResultIsWorseThanSlow) {
   const Trial trial = trial_with_exposed(0.05);
   AcceptanceMeasurements m = measured({});

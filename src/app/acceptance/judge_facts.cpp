@@ -85,8 +85,7 @@ std::string foreign_way(std::string_view ways, const std::vector<std::string>& a
 /// It slows ranks as a fault does, and those of a slow rank and of a busy one look alike. It accuses nobody, so it is
 /// told, and the rest is judged as it is.
 void tell_other_work(const AcceptanceMeasurements& m, std::vector<Judgement>& out) {
-  constexpr double kQuiet = 0.1;
-  if (m.others_share < kQuiet) return;
+  if (m.others_share < kQuietShare) return;
   Judgement j = accept::judged(
       "other work", "processors of the busiest host", Verdict::unrated,
       fmt::format(

@@ -8,6 +8,9 @@
 
 namespace fsdpbench::app {
 
+/// Other programs may take so much of the processors (AcceptanceMeasurements::others_share) without a word about it.
+inline constexpr double kQuietShare = 0.1;
+
 /// What is no question of rates: who the ranks are (every fact is to be what most of them say; each that differs is
 /// named with what it has instead), whether all came, and what carried their bytes.
 std::vector<accept::Judgement> judge_facts(const config::Acceptance& wanted, const AcceptanceMeasurements& measured);

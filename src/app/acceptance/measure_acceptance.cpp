@@ -179,8 +179,8 @@ class AcceptanceRank {
                 .gpus_per_node = static_cast<int>(shape.at(1)),
                 .rails = static_cast<int>(shape.at(2))};
     m.cluster = cluster_;
-    m.shares_cores = setup_.config.device.backend == config::BackendKind::cpu &&
-                     cluster_.gpus_per_node > static_cast<int>(std::thread::hardware_concurrency());
+    m.on_processors = setup_.config.device.backend == config::BackendKind::cpu;
+    m.shares_cores = m.on_processors && cluster_.gpus_per_node > static_cast<int>(std::thread::hardware_concurrency());
     m.cores_move_bytes = !setup_.config.emulate.link();
   }
 

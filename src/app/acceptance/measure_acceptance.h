@@ -46,7 +46,8 @@ struct AcceptanceMeasurements {
   accept::DeviceRounds memory_rates;        ///< bytes read and written a second, [round][rank]
   accept::LinkReport links;                 ///< GB/s
   std::vector<std::vector<double>> pairs;   ///< [from][to] of the ends, GB/s one way; 0: not measured
-  bool shares_cores = false;                ///< ranks of a host outnumber its cores
+  bool on_processors = false;               ///< ranks compute on these, not on GPUs
+  bool shares_cores = false;                ///< and those of a host outnumber its cores
   bool cores_move_bytes = true;             ///< of CPU ranks, unless links are emulated
   std::vector<CollectiveRow> ladder;        ///< the collectives of the run's own units
   ScaleMeasurements scales;                 ///< the most frequent unit's, in groups of ranks
