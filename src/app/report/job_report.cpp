@@ -53,8 +53,8 @@ std::string where_time_went(const ExplainedJob& e) {
   std::string text = format_table(table);
   if (x.step_ms.n > 1) {
     text += fmt::format("slowest rank: median {} ms [{} to {}], {} to {} over {} steps\n", job_ms(x.step_ms.median),
-                        job_ms(x.step_ms.ci_low), job_ms(x.step_ms.ci_high), job_ms(x.step_ms.min), job_ms(x.step_ms.max),
-                        x.step_ms.n);
+                        job_ms(x.step_ms.ci_low), job_ms(x.step_ms.ci_high), job_ms(x.step_ms.min),
+                        job_ms(x.step_ms.max), x.step_ms.n);
   }
   Table ranks;
   ranks.header = {"rank", "step", "computation", "exposed", "idle", "overlap"};
