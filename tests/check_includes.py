@@ -28,18 +28,19 @@ APP_ROOMS = {
     "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/export", "app/collectives", "app/acceptance", "app/gate", "app/job"],
     "app": ["app/console", "app/machine", "app/collectives", "app/job", "app/commands"],
 }
-BELOW_APP = ["config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "foreign", "tune", "engine"]
+BELOW_APP = ["hardware", "config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "foreign", "tune", "engine"]
 # Everything may include base and itself. A name with a slash is a single header, others are whole folders.
 MAY_INCLUDE = {
     "base": [],
+    "hardware": [],
     "config": [],
     "trace": [],
     "launch": [],
     "launch/mpi": ["launch"],
     "backend": ["launch"],
-    "backend/cpu": ["backend", "launch"],
+    "backend/cpu": ["backend", "launch", "hardware"],
     "backend/cpu/kernels": ["backend"],
-    "backend/cuda": ["backend", "launch", "backend/cuda/kernels", "backend/cuda/nccl", "backend/cuda/cupti"],
+    "backend/cuda": ["backend", "launch", "hardware", "backend/cuda/kernels", "backend/cuda/nccl", "backend/cuda/cupti"],
     "backend/cuda/kernels": ["backend", "backend/cuda/check.h"],
     "backend/cuda/nccl": ["backend", "launch", "backend/cuda/check.h", "backend/cuda/lane_access.h"],
     "backend/cuda/cupti": ["backend", "backend/cuda/check.h", "backend/cuda/op_timer.h"],

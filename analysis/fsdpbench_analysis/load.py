@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
+from .gpus import Gpu, read_gpus
 from .schema import Node, ReportError, check_version, read_json
 from .text import clean
 
@@ -184,6 +185,7 @@ class Result:
     # What differs from presets and built-in defaults; None: the file does not say.
     changed: Optional[List[ChangedKey]] = None
     rating: Rating = Rating()
+    gpus: List[Gpu] = field(default_factory=list)
 
     @property
     def folder(self) -> Path:
@@ -277,6 +279,7 @@ def load_result(path: Path) -> Result:
         changed=([ChangedKey(n.text("key"), n.value.get("value"), n.value.get("default"))
                   for n in root.children("config_changed")] if root.has("config_changed") else None),
         rating=_rating(root),
+        gpus=read_gpus(root),
     )
 
 

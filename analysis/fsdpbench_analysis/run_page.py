@@ -13,10 +13,11 @@ from .figures.collectives import FOLD_ABOVE, draw_collectives
 from .figures.memory import MemoryPanel, draw_memory
 from .figures.steps import StepLine, draw_steps
 from .figures.timeline import choose_ranks, draw_timeline
+from .gpus import gpu_table, topology_table
 from .load import Breakdown, Metrics, RankTime, Result, load_result, setting
 from .numbers import changed_table, interval_text, numbers_table, parts_note
 from .page import Page, Picture
-from .schema import ReportError
+from .schema import Node, ReportError
 from .text import clean, count_text, sentence, size
 from .timeline_command import load_part
 from .verdict import hidden, made_of, would_help
@@ -40,6 +41,7 @@ def run_page(path: Path) -> Page:
     page.pictures = [_breakdown(result), _ranks(result), _causes(result), _timeline(result), _memory(result),
                      _collectives(result), _steps(result)]
     page.tables = [numbers_table(result.metrics, result.memory)]
+    page.tables += [table for table in (gpu_table(result.gpus), topology_table(Node(result.path, "world", result.world))) if table]
     if result.changed is not None:
         page.tables.append(changed_table(result.changed, _presets(result)))
     page.traces = trace_attachments(result.folder)

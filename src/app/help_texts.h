@@ -198,6 +198,7 @@ Under mpirun, torchrun or srun one rank a process, else threads (--set mesh.rank
   inventory    every rank's program, processor, kernel, libraries and GPU: who differs from the majority is named
   rendezvous   as many ranks as the profile expects
   devices      matrix products on all ranks at once, in 15 rounds: a slow rank
+  GPUs         their clocks, what holds them down, errors and PCIe lanes meanwhile: who throttles
   pairs        one way and both ways, everybody with everybody up to 64 ends: a slow NIC, link or switch
   collectives  all-gather and reduce-scatter of the sizes of the run's own units, every element checked
   scales       the same in groups of 2, 4, ... all ranks; shard groups beside replicate groups

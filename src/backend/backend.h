@@ -9,6 +9,7 @@
 #include "backend/cpu_options.h"
 #include "backend/cuda_options.h"
 #include "backend/device.h"
+#include "base/binding.h"
 #include "base/error.h"
 #include "launch/abort.h"
 #include "launch/session.h"
@@ -25,6 +26,7 @@ struct BackendOptions {
   /// What each category would need of a range of its own. Asked for where some of them lie apart: memory that NCCL
   /// registers.
   CategoryBytes category_bytes{};
+  Binding binding = Binding::none;   ///< which processors the ranks' threads use
   bool poison_freed_memory = false;  ///< fill freed blocks with NaN: a use after free shows in the loss
   std::variant<std::monostate, CpuOptions, CudaOptions> own;  ///< of the backend that runs; nothing: its defaults
 

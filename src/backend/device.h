@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "base/activity.h"
+#include "base/gpu_health.h"
 #include "base/lane.h"
 #include "base/lane_pool.h"
 #include "base/memory_category.h"
@@ -84,6 +86,8 @@ class Device {
   /// How this device measured and what it used beside its pool, once the run is over: "timer", "nccl", "records
   /// dropped" …
   virtual Facts facts() const { return {}; }
+  /// How the GPU fared since this device was made; absent: it is none. It may take milliseconds.
+  virtual std::optional<GpuHealth> health() const { return std::nullopt; }
 
   /// False if kernels only take modelled time and compute nothing: results then have no meaning.
   virtual bool computes() const = 0;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/binding.h"
 #include "base/dtype.h"
 #include "base/link_model.h"
 #include "base/quantization.h"
@@ -100,11 +101,7 @@ struct Data {
 struct Mesh {
   std::int64_t ranks = 4;
   std::int64_t shard = 0;      ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
-  std::int64_t replicate = 0;  ///< groups that hold equal shards; 0: ranks / shard / tensor
-  std::int64_t tensor = 1;     ///< ranks that split each layer; neighbours. They see the same samples
-
-  /// Ranks that see different samples.
-  std::int64_t data_ranks() const { return ranks / tensor; }
+  std::int64_t replicate = 0;  ///< groups that hold equal shards; 0: ranks / shard
   bool operator==(const Mesh&) const = default;
 };
 
@@ -267,6 +264,7 @@ enum class Timer : std::uint8_t {
 struct Device {
   BackendKind backend = BackendKind::cpu;
   Timer timer = Timer::automatic;
+  Binding bind = Binding::none;
   bool operator==(const Device&) const = default;
 };
 

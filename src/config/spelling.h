@@ -75,6 +75,10 @@ struct Names<BackendKind> {
   static constexpr std::array<std::string_view, 3> kAll{"cpu", "cuda", "virtual"};
 };
 template <>
+struct Names<Binding> {
+  static constexpr std::array<std::string_view, 3> kAll{"none", "numa", "cores"};
+};
+template <>
 struct Names<Simulate::Placement> {
   static constexpr std::array<std::string_view, 2> kAll{"packed", "spread"};
 };

@@ -119,6 +119,7 @@ backend::BackendOptions backend_options(const Setup& setup, launch::Session* ses
   options.ranks = static_cast<int>(config.mesh.ranks);
   options.session = session;
   options.pool_bytes = setup.pool_bytes;
+  options.binding = config.device.bind;
   options.poison_freed_memory = config.inject.poison_freed_memory;
   switch (config.device.backend) {
     case config::BackendKind::cpu: options.own = cpu_options(config, session); break;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,8 @@ class Executor {
   const PoolStatistics& memory() const { return context_.device.memory(); }
   /// As Device::facts().
   backend::Facts device_facts() const { return context_.device.facts(); }
+  /// As Device::health().
+  std::optional<GpuHealth> gpu_health() const { return context_.device.health(); }
 
   /// As Masters::collect. After the last step; the device must be one that computes.
   void collect(const TakeParameter& take) { masters_.collect(take); }

@@ -18,7 +18,8 @@ namespace {
 constexpr std::uint64_t kLayout = 0x6f757463'6f6d6531ULL ^ (sizeof(trace::Record) << 1) ^
                                   (sizeof(trace::StepWindow) << 9) ^ (sizeof(trace::MemorySample) << 17) ^
                                   (sizeof(Activity) << 25) ^ (sizeof(PoolStatistics) << 33) ^
-                                  (sizeof(backend::WireBytes) << 41);
+                                  (sizeof(backend::WireBytes) << 41) ^ (sizeof(GpuSample) << 49) ^
+                                  (sizeof(GpuErrors) << 53) ^ (sizeof(GpuLimits) << 57);
 
 class Writer {
  public:
@@ -113,6 +114,14 @@ std::string to_bytes(const RankOutcome& o) {
     w.text(fact);
   }
   w.text(o.host);
+  w.value(o.gpu.has_value());
+  if (!o.gpu) return w.take();
+  w.text(o.gpu->unknown_because);
+  w.value(o.gpu->limits);
+  w.list(o.gpu->samples);
+  w.list(o.gpu->xids);
+  w.value(o.gpu->xids_left_out);
+  w.value(o.gpu->errors);
   return w.take();
 }
 
@@ -135,6 +144,15 @@ RankOutcome outcome_from_bytes(std::string_view bytes) {
     o.device.emplace_back(std::move(name), r.text());
   }
   o.host = r.text();
+  if (r.value<bool>()) {
+    GpuHealth& gpu = o.gpu.emplace();
+    gpu.unknown_because = r.text();
+    gpu.limits = r.value<GpuLimits>();
+    gpu.samples = r.list<GpuSample>();
+    gpu.xids = r.list<GpuXid>();
+    gpu.xids_left_out = r.value<std::int64_t>();
+    gpu.errors = r.value<GpuErrors>();
+  }
   r.end();
   return o;
 }
@@ -150,6 +168,15 @@ void move_to_root_clock(trace::RankTrace& trace, const launch::ClockCorrection& 
   for (trace::Record& r : trace.records) move({&r.issued_ns, &r.begin_ns, &r.end_ns, &r.peers_arrived_ns});
   for (trace::MemorySample& s : trace.memory) move({&s.time_ns});
   for (Activity& a : trace.activities) move({&a.begin_ns, &a.end_ns, &a.launch_begin_ns, &a.launch_end_ns});
+}
+
+void move_to_root_clock(GpuHealth& gpu, const launch::ClockCorrection& clock) {
+  if (clock.same_clock()) return;
+  for (GpuSample& sample : gpu.samples) {
+    sample.time_ns = clock.to_root(sample.time_ns);
+    sample.until_ns = clock.to_root(sample.until_ns);
+  }
+  for (GpuXid& xid : gpu.xids) xid.time_ns = clock.to_root(xid.time_ns);
 }
 
 }  // namespace fsdpbench::engine

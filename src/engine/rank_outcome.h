@@ -1,10 +1,12 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "backend/communicator.h"
 #include "backend/device.h"
+#include "base/gpu_health.h"
 #include "base/lane_pool.h"
 #include "launch/clock_offset.h"
 #include "trace/record.h"
@@ -17,6 +19,7 @@ struct RankOutcome {
   PoolStatistics memory;
   backend::WireBytes wire_bytes{};  ///< of the measured steps
   backend::Facts device;            ///< Device::facts()
+  std::optional<GpuHealth> gpu;     ///< Device::health()
   std::string host;                 ///< name of the machine
 };
 
@@ -28,5 +31,7 @@ RankOutcome outcome_from_bytes(std::string_view bytes);
 
 /// Moves all times of a rank's trace onto rank 0's clock. Times that are 0 mean "not known" and stay.
 void move_to_root_clock(trace::RankTrace& trace, const launch::ClockCorrection& clock);
+/// The same of its GPU's samples.
+void move_to_root_clock(GpuHealth& gpu, const launch::ClockCorrection& clock);
 
 }  // namespace fsdpbench::engine

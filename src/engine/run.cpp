@@ -141,6 +141,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   outcome.trace = executor.trace();
   cut_trace(outcome.trace, step, shared.warmup());
   outcome.device = executor.device_facts();
+  outcome.gpu = executor.gpu_health();
   outcome.host = launch::host_name();
   shared.board.bring(context.rank, step, std::move(outcome));
   if (context.rank == shared.first_rank) {
@@ -255,11 +256,13 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
     result.memory.push_back(outcome.memory);
     result.wire_bytes.push_back(outcome.wire_bytes);
     result.devices.push_back(std::move(outcome.device));
+    result.gpus.push_back(std::move(outcome.gpu));
     result.hosts.push_back(std::move(outcome.host));
   }
   for (std::size_t rank = 0; rank < before.size(); ++rank) {
     result.clocks.push_back({before[rank], launch::ClockCorrection(before[rank], after[rank])});
     move_to_root_clock(result.traces[rank], result.clocks[rank].correction);
+    if (result.gpus[rank]) move_to_root_clock(*result.gpus[rank], result.clocks[rank].correction);
   }
   if (shared.computes() && shared.first_rank == 0) result.losses = board->losses(result.steps_done);
   return result;

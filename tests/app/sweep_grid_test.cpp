@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <set>
 
+#include "config/find_file.h"
+#include "config/load.h"
 #include "config/support.h"
+#include "config/validate.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -29,6 +32,22 @@ TEST_F(SweepGridTest, IsTheProductOfTheAxes) {
   EXPECT_THAT(grid.cells[1].overrides, ::testing::ElementsAre("mesh.ranks=2", "fsdp.strategy=\"full_shard\""));
   EXPECT_THAT(grid.base_overrides, ::testing::ElementsAre("train.steps=3"));
   EXPECT_EQ(describe(grid, grid.cells[5]), "mesh.ranks = 4, fsdp.strategy = \"shard_grad_op\"");
+}
+
+TEST(ShippedSweeps, EachCellForGpusCanRun) {
+  int cells = 0;
+  for (const char* name : {"gpu-ctas", "gpu-registration", "gpu-lanes"}) {
+    const SweepGrid grid = expand_sweep(config::load_sweep(config::find_sweep(name)), {});
+    for (const SweepCell& cell : grid.cells) {
+      std::vector<std::string> overrides = grid.base_overrides;
+      overrides.insert(overrides.end(), cell.overrides.begin(), cell.overrides.end());
+      config::RunConfig config = config::load_profile(grid.file.base, overrides);
+      EXPECT_TRUE(config::validate(config).empty()) << name << ": a key without effect in " << describe(grid, cell);
+      EXPECT_EQ(config.device.backend, config::BackendKind::cuda);
+      ++cells;
+    }
+  }
+  EXPECT_EQ(cells, 14 + 7 + 4);
 }
 
 TEST_F(SweepGridTest, RulesSkipCellsAndSetKeys) {

@@ -56,6 +56,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("flash1"),
                                       std::string("window"),
                                       std::string("zero"),
+                                      std::string("numa"),
                                       std::string("all_reduce"),
                                       std::string("all_gather"),
                                       std::string("bytes:12345"),

@@ -30,6 +30,16 @@ RankOutcome full_outcome() {
   o.wire_bytes = {1, 2, 3, 4};
   o.device = {{"timer", "events"}, {"nccl", ""}};
   o.host = "node7";
+  GpuHealth& gpu = o.gpu.emplace();
+  gpu.unknown_because = "it was lost";
+  gpu.limits.sm_mhz = 1980;
+  GpuSample clock;
+  clock.time_ns = 50;
+  clock.sm_mhz = 1755;
+  gpu.samples = {clock, clock};
+  gpu.xids = {{60, 79}};
+  gpu.xids_left_out = 1;
+  gpu.errors.ecc_corrected = 2;
   return o;
 }
 
@@ -53,12 +63,24 @@ TEST(OutcomeBytes, EverythingComesBack) {
   EXPECT_EQ(read.wire_bytes, sent.wire_bytes);
   EXPECT_EQ(read.device, sent.device);
   EXPECT_EQ(read.host, "node7");
+  ASSERT_TRUE(read.gpu.has_value());
+  EXPECT_EQ(read.gpu->unknown_because, "it was lost");
+  EXPECT_EQ(read.gpu->limits.sm_mhz, 1980);
+  EXPECT_FALSE(read.gpu->limits.power_mw.has_value());
+  ASSERT_EQ(read.gpu->samples.size(), 2U);
+  EXPECT_EQ(read.gpu->samples[1].sm_mhz, 1755);
+  EXPECT_FALSE(read.gpu->samples[1].power_mw.has_value());
+  ASSERT_EQ(read.gpu->xids.size(), 1U);
+  EXPECT_EQ(read.gpu->xids[0].code, 79U);
+  EXPECT_EQ(read.gpu->xids_left_out, 1);
+  EXPECT_EQ(read.gpu->errors.ecc_corrected, 2U);
 }
 
 TEST(OutcomeBytes, AnEmptyOneToo) {
   const RankOutcome read = outcome_from_bytes(to_bytes(RankOutcome{}));
   EXPECT_TRUE(read.trace.records.empty());
   EXPECT_TRUE(read.device.empty());
+  EXPECT_FALSE(read.gpu.has_value());
 }
 
 TEST(OutcomeBytes, EveryCutIsNoticed) {

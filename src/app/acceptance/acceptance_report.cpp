@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "app/acceptance/gpu_watch.h"
 #include "app/acceptance/judge_facts.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -31,6 +32,7 @@ void add_findings(std::vector<Finding> findings, AcceptanceReport& report) {
 void add_device_findings(const AcceptanceMeasurements& m, const accept::DeviceRounds& rounds, std::string_view at,
                          AcceptanceReport& report) {
   std::vector<Finding> findings = accept::blame_devices(m.cluster, rounds, at);
+  name_throttling(findings, m.gpus);
   const auto transient = std::ranges::count_if(findings, [](const Finding& f) { return !f.accuses(); });
   if (m.shares_cores && transient > 0) {
     std::erase_if(findings, [](const Finding& f) { return !f.accuses(); });
@@ -296,6 +298,9 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
     if (!stage.skipped) continue;
     report.judgements.push_back(accept::judged("stages", stage.name, Verdict::inconclusive,
                                                fmt::format("it was not measured: {}", stage.note)));
+  }
+  for (Judgement& judgement : judge_gpus(measured.gpus, measured.hosts)) {
+    report.judgements.push_back(std::move(judgement));
   }
   judge_devices(wanted, measured, report);
   judge_pairs(wanted, measured, report);

@@ -39,7 +39,7 @@ constexpr int kOpsOfAPair = 5;
 constexpr int kForTails = 100;  // iterations: of fewer there is no p99
 constexpr Lane kPairLane = Lane::all_gather;
 
-Fingerprint own_fingerprint(const backend::Facts& device) {
+Fingerprint own_fingerprint(const backend::Facts& device, const std::optional<GpuHealth>& gpu) {
   static const MachineFacts kFacts = machine_facts();
   Fingerprint print{{"program", version_line()},
                     {"processor", kFacts.cpu},
@@ -49,6 +49,9 @@ Fingerprint own_fingerprint(const backend::Facts& device) {
   for (const auto& [name, version] : kFacts.libraries) print.emplace_back(name, version);
   for (const auto& [name, value] : device) {
     if (name == "GPU") print.emplace_back(name, value.substr(0, value.find(", PCI")));
+  }
+  if (gpu) {
+    for (auto& setting : gpu_settings(*gpu)) print.push_back(std::move(setting));
   }
   return print;
 }
@@ -141,6 +144,11 @@ class AcceptanceRank {
     scale.link_bytes_per_s = link_bytes_per_s_;
     m.scales = measure_scales(cluster_, scale, context_, meeting_, lead_ == nullptr ? nullptr : &lead_->clock);
     m.transports = meeting_.gather(context_, transport_of(context_.device.facts(), transport_));  // NCCL knows only now
+    for (const std::string& text :
+         meeting_.gather(context_, json_line(to_json(watched_gpu(context_.device.health()))))) {
+      const nlohmann::json theirs = parse_json(text);
+      m.gpus.push_back(watched_gpu_from_json(JsonPart(theirs)));
+    }
     return m;
   }
 
@@ -156,7 +164,8 @@ class AcceptanceRank {
 
   void take_inventory(AcceptanceMeasurements& m) {
     begin("inventory");
-    nlohmann::json mine{{"host", launch::host_name()}, {"print", own_fingerprint(context_.device.facts())}};
+    nlohmann::json mine{{"host", launch::host_name()},
+                        {"print", own_fingerprint(context_.device.facts(), context_.device.health())}};
     for (const std::string& text : meeting_.gather(context_, json_line(mine))) {
       const nlohmann::json theirs = parse_json(text);
       const JsonPart part(theirs);

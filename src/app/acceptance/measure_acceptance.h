@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "accept/blame_devices.h"
 #include "accept/blame_links.h"
 #include "accept/lateness.h"
+#include "app/acceptance/gpu_watch.h"
 #include "app/acceptance/measure_scales.h"
 #include "app/acceptance/stage_clock.h"
 #include "app/acceptance/step_arms.h"
@@ -41,20 +43,21 @@ struct AcceptanceMeasurements {
   std::vector<double> ready_s;              ///< by rank: until its device and its communicators were there
   std::vector<launch::ClockOffset> clocks;  ///< by rank; none: all are threads of one process
   std::vector<std::string> transports;      ///< by rank: what carried its bytes; empty: it does not know
-  bool computes = true;                     ///< false: computation is emulated
-  accept::DeviceRounds device_rates;        ///< FLOP/s, [round][rank]
-  accept::DeviceRounds memory_rates;        ///< bytes read and written a second, [round][rank]
-  accept::LinkReport links;                 ///< GB/s
-  std::vector<std::vector<double>> pairs;   ///< [from][to] of the ends, GB/s one way; 0: not measured
-  bool on_processors = false;               ///< ranks compute on these, not on GPUs
-  bool shares_cores = false;                ///< and those of a host outnumber its cores
-  bool cores_move_bytes = true;             ///< of CPU ranks, unless links are emulated
-  std::vector<CollectiveRow> ladder;        ///< the collectives of the run's own units
-  ScaleMeasurements scales;                 ///< the most frequent unit's, in groups of ranks
-  std::vector<accept::Arrivals> arrivals;   ///< at the reductions of the run's steps
-  std::vector<accept::ArmRound> arms;       ///< of a step
-  std::vector<accept::ArmRound> soak;       ///< rounds of the same arms, again and again; of a full acceptance
-  std::string stopped_because;              ///< nothing after the rendezvous was measured; empty: all was
+  std::vector<std::optional<WatchedGpu>> gpus;  ///< by rank: how its GPU fared meanwhile; absent: it has none
+  bool computes = true;                         ///< false: computation is emulated
+  accept::DeviceRounds device_rates;            ///< FLOP/s, [round][rank]
+  accept::DeviceRounds memory_rates;            ///< bytes read and written a second, [round][rank]
+  accept::LinkReport links;                     ///< GB/s
+  std::vector<std::vector<double>> pairs;       ///< [from][to] of the ends, GB/s one way; 0: not measured
+  bool on_processors = false;                   ///< ranks compute on these, not on GPUs
+  bool shares_cores = false;                    ///< and those of a host outnumber its cores
+  bool cores_move_bytes = true;                 ///< of CPU ranks, unless links are emulated
+  std::vector<CollectiveRow> ladder;            ///< the collectives of the run's own units
+  ScaleMeasurements scales;                     ///< the most frequent unit's, in groups of ranks
+  std::vector<accept::Arrivals> arrivals;       ///< at the reductions of the run's steps
+  std::vector<accept::ArmRound> arms;           ///< of a step
+  std::vector<accept::ArmRound> soak;           ///< rounds of the same arms, again and again; of a full acceptance
+  std::string stopped_because;                  ///< nothing after the rendezvous was measured; empty: all was
   std::vector<Stage> stages;
   PredictedStep predicted;           ///< the step as its parts have it
   std::vector<double> standstill_s;  ///< by rank: for how long, at most, its process did not run at all

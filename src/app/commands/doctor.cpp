@@ -11,6 +11,7 @@
 #include "app/machine/machine_facts.h"
 #include "app/machine/machine_rates.h"
 #include "app/machine/select_backend.h"
+#include "app/report/topology_report.h"
 #include "base/bytes.h"
 #include "launch/placement.h"
 #include "trace/nvtx_range.h"
@@ -88,6 +89,7 @@ nlohmann::json as_json(const MachineFacts& facts, const std::vector<Rate>& rates
   }
   for (const auto& [name, text] : facts.libraries) json["libraries"][name] = text;
   for (const auto& [name, text] : backend) json["backend"][name] = text;
+  if (nlohmann::json topology = topology_json(); !topology.is_null()) json["topology"] = std::move(topology);
   return json;
 }
 
@@ -148,6 +150,11 @@ int doctor_command(const DoctorArguments& arguments) {
   console().print(facts_table(facts));
   console().print("\n");
   console().print(rates_table(rates));
+  if (const Table topology = topology_table(); !topology.rows.empty()) {
+    console().print("\n");
+    console().print(topology);
+    console().print(kTopologyWords);
+  }
   return 0;
 }
 

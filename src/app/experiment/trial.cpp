@@ -11,6 +11,7 @@
 #include "engine/simulate.h"
 #include "metrics/caveats.h"
 #include "metrics/divergence.h"
+#include "metrics/gpu_caveats.h"
 #include "metrics/identity_checks.h"
 #include "metrics/peers_arrived.h"
 
@@ -21,8 +22,7 @@ using backend::Collective;
 
 double tokens_per_step(const config::RunConfig& c) {
   const std::int64_t sample = c.model.kind == config::ModelKind::decoder ? c.train.seq_len : 1;
-  return static_cast<double>(c.mesh.data_ranks() * c.train.batch_per_rank) *
-         static_cast<double>(c.train.accumulate * sample);
+  return static_cast<double>(c.mesh.ranks * c.train.batch_per_rank) * static_cast<double>(c.train.accumulate * sample);
 }
 
 /// What each rank sent a step, as counted.
@@ -90,6 +90,9 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     if (!simulated) trial.fidelity = metrics::emulation_fidelity(run, p.plan.groups, p.sizes, p.config);
     trial.caveats = metrics::caveats(*trial.metrics, trial.fidelity, computing_ranks(p.config, m),
                                      static_cast<int>(std::thread::hardware_concurrency()));
+    trial.throttled = metrics::find_throttling(m.gpus, m.traces);
+    const std::vector<std::string> of_gpus = metrics::gpu_caveats(m.gpus, trial.throttled);
+    trial.caveats.insert(trial.caveats.begin(), of_gpus.begin(), of_gpus.end());
   }
   trial.diverged_because = metrics::why_diverged(m.losses, m.parameters_not_finite);
   if (!trial.diverged_because.empty()) {

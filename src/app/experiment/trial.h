@@ -12,6 +12,7 @@
 #include "engine/run.h"
 #include "metrics/cause_report.h"
 #include "metrics/fidelity.h"
+#include "metrics/gpu_steps.h"
 #include "metrics/jitter_spread.h"
 #include "metrics/model_flops.h"
 #include "metrics/run_metrics.h"
@@ -29,6 +30,7 @@ struct Trial {
   std::optional<metrics::ModelFlops> flops;
   std::optional<metrics::Fidelity> fidelity;    ///< absent without metrics, and if nothing is emulated
   std::string diverged_because;                 ///< why training has diverged; empty: it has not
+  std::vector<metrics::Throttling> throttled;   ///< GPUs that did not run as fast as they could
   std::vector<std::string> caveats;             ///< what a reader must know first; the gravest first
   std::optional<metrics::JitterSpread> spread;  ///< of a simulation with jitter
   std::optional<PredictionInterval> sureness;   ///< of a simulation

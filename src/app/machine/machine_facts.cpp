@@ -17,11 +17,13 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <string_view>
 #include <thread>
 
 #include "base/bytes.h"
+#include "hardware/nvml.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -135,33 +137,17 @@ Function* find(const Library& library, const char* name) {
 
 /// GPUs and driver release from NVML; false if it is not there.
 bool ask_nvml(NvidiaFacts& facts) {
-  const Library nvml(dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL));
-  if (!nvml) return false;
-  struct Memory {
-    unsigned long long total, free, used;
-  };
-  auto* init = find<int()>(nvml, "nvmlInit_v2");
-  auto* shutdown = find<int()>(nvml, "nvmlShutdown");
-  auto* driver = find<int(char*, unsigned)>(nvml, "nvmlSystemGetDriverVersion");
-  auto* count = find<int(unsigned*)>(nvml, "nvmlDeviceGetCount_v2");
-  auto* handle = find<int(unsigned, void**)>(nvml, "nvmlDeviceGetHandleByIndex_v2");
-  auto* name = find<int(void*, char*, unsigned)>(nvml, "nvmlDeviceGetName");
-  auto* memory = find<int(void*, Memory*)>(nvml, "nvmlDeviceGetMemoryInfo");
-  if (!init || !shutdown || !driver || !count || !handle || !name || !memory || init() != 0) return false;
-  std::array<char, 96> text{};
-  if (driver(text.data(), text.size()) == 0) facts.driver = text.data();
-  unsigned gpus = 0;
-  if (count(&gpus) != 0) gpus = 0;
-  for (unsigned i = 0; i < gpus; ++i) {
-    void* gpu = nullptr;
-    Memory bytes{};
-    if (handle(i, &gpu) != 0 || name(gpu, text.data(), text.size()) != 0) continue;
-    const bool known = memory(gpu, &bytes) == 0;
-    facts.gpus.push_back(known
-                             ? fmt::format("{}, {}", text.data(), format_bytes(static_cast<std::int64_t>(bytes.total)))
-                             : std::string(text.data()));
+  std::string why_not;
+  const std::shared_ptr<const hardware::Nvml> nvml = hardware::Nvml::open(why_not);
+  if (nvml == nullptr) return false;
+  facts.driver = nvml->driver_version();
+  for (int i = 0; i < nvml->gpus(); ++i) {
+    const hardware::NvmlGpu gpu(nvml, nvml->gpu(i));
+    const std::string name = gpu.name();
+    if (name.empty()) continue;
+    const std::optional<std::int64_t> bytes = gpu.memory_bytes();
+    facts.gpus.push_back(bytes ? fmt::format("{}, {}", name, format_bytes(*bytes)) : name);
   }
-  shutdown();
   return true;
 }
 

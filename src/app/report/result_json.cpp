@@ -7,7 +7,10 @@
 #include <vector>
 
 #include "app/experiment/trial_json.h"
+#include "app/report/gpu_json.h"
 #include "app/report/reach.h"
+#include "app/report/topology_report.h"
+#include "backend/collective_fact.h"
 #include "config/load.h"
 #include "config/write.h"
 #include "metrics/caveats.h"
@@ -49,7 +52,15 @@ json phases_json(const metrics::RunDetails& details) {
   return j;
 }
 
-json collectives_json(const metrics::RunDetails& details, const std::vector<std::string>& choices) {
+/// How NCCL did such collectives, where its profiler told; empty: nobody knows.
+std::string told_by_profiler(const metrics::CollectiveTimes& c, const engine::Measurement& measurement) {
+  if (measurement.devices.empty()) return {};
+  const std::string name = backend::collective_fact(c.kind, c.message_bytes, c.group_size);
+  const auto fact = std::ranges::find(measurement.devices.front(), name, &backend::Facts::value_type::first);
+  return fact == measurement.devices.front().end() ? "" : fact->second;
+}
+
+json collectives_json(const metrics::RunDetails& details, const Trial& trial) {
   json j = json::array();
   for (const metrics::CollectiveTimes& c : details.collectives) {
     json entry{{"name", c.name},
@@ -64,7 +75,8 @@ json collectives_json(const metrics::RunDetails& details, const std::vector<std:
                {"transfer_ms", c.transfer_ms},
                {"algbw_gb_s", c.algbw_gb_s},
                {"busbw_gb_s", c.busbw_gb_s}};
-    if (c.op >= 0 && !choices.empty()) entry["done_by"] = choices[static_cast<std::size_t>(c.op)];
+    if (c.op >= 0 && !trial.choices.empty()) entry["done_by"] = trial.choices[static_cast<std::size_t>(c.op)];
+    if (std::string told = told_by_profiler(c, trial.measurement); !told.empty()) entry["done_by"] = std::move(told);
     if (c.link_efficiency) entry["link_efficiency"] = *c.link_efficiency;
     j.push_back(std::move(entry));
   }
@@ -181,7 +193,7 @@ void add_details(const engine::Setup& p, const Trial& trial, json& j) {
   const metrics::RunDetails details = metrics::run_details(run, p.plan, p.config.emulate.link());
   j["metrics"]["phases"] = phases_json(details);
   j["metrics"]["units"] = units_json(details);
-  j["collectives"] = collectives_json(details, trial.choices);
+  j["collectives"] = collectives_json(details, trial);
   if (metrics::why_not_rated(trial.fidelity).empty()) j["exposed_intervals"] = intervals_json(trial);
   if (trial.spread) {
     j["simulation"] = {{"p50_ms", trial.spread->p50_ms},
@@ -192,6 +204,7 @@ void add_details(const engine::Setup& p, const Trial& trial, json& j) {
   }
   if (trial.sureness) j["prediction"] = prediction_json(*trial.sureness);
   j["steps"] = steps_json(run, *trial.metrics, p.plan.groups.ranks());
+  if (json gpus = gpus_json(trial); !gpus.empty()) j["gpus"] = std::move(gpus);
   j["memory"]["timeline"] = timeline_json(run, *trial.causes);
   j["memory"]["peak_at"] = peak_json(p);
   if (!trial.world.simulated()) j["memory"]["process_peak_rss_bytes"] = peak_rss_bytes();
@@ -218,6 +231,9 @@ json result_json(const engine::Setup& setup, const Trial& trial) {
   j["complete"] = !trial.interrupted;
   const engine::Measurement& measurement = trial.measurement;
   if (json clock = clock_json(measurement); !clock.is_null()) j["world"]["clock"] = std::move(clock);
+  if (setup.config.device.backend == config::BackendKind::cuda) {
+    if (json topology = topology_json(); !topology.is_null()) j["world"]["topology"] = std::move(topology);
+  }
   j["train"]["steps_done"] = measurement.steps_done;
   if (measurement.began_at.steps > 0) j["train"]["began_after_step"] = measurement.began_at.steps;
   if (!measurement.checkpoints.empty()) j["checkpoints"] = checkpoints_json(measurement.checkpoints);

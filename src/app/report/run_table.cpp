@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
 
 #include "app/console/table.h"
 #include "app/report/reach.h"
@@ -13,6 +15,7 @@
 #include "config/spelling.h"
 #include "metrics/caveats.h"
 #include "metrics/divergence.h"
+#include "metrics/gpu_steps.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -37,14 +40,42 @@ std::string emulation(const config::RunConfig& c) {
   return text.empty() ? "nothing emulated" : text;
 }
 
+/// The GPU with the lowest clock in the measured steps; empty: nobody told.
+std::string slowest_gpu_line(const engine::Measurement& result) {
+  std::optional<metrics::GpuStep> slowest;
+  std::size_t its_rank = 0;
+  for (std::size_t rank = 0; rank < std::min(result.gpus.size(), result.traces.size()); ++rank) {
+    if (!result.gpus[rank] || result.traces[rank].steps.empty()) continue;
+    const trace::StepWindow all{result.traces[rank].steps.front().begin_ns, result.traces[rank].steps.back().end_ns, 0};
+    const metrics::GpuStep gpu = metrics::gpu_steps(*result.gpus[rank], {all}).front();
+    if (!gpu.sm_mhz || (slowest && *slowest->sm_mhz <= *gpu.sm_mhz)) continue;
+    slowest = gpu;
+    its_rank = rank;
+  }
+  if (!slowest) {
+    const bool asked = !result.gpus.empty() && result.gpus.front().has_value();
+    return asked ? fmt::format("{:7} {}\n", "clocks", result.gpus.front()->unknown_because) : "";
+  }
+  const GpuLimits& most = result.gpus[its_rank]->limits;
+  std::string text = fmt::format("{:7} {} MHz", "clocks", *slowest->sm_mhz);
+  if (most.sm_mhz) text += fmt::format(" of {}", *most.sm_mhz);
+  if (slowest->power_mw) text += fmt::format(", {} W", *slowest->power_mw / 1000);
+  if (slowest->power_mw && most.power_mw) text += fmt::format(" of {}", *most.power_mw / 1000);
+  if (slowest->temperature_c) text += fmt::format(", at most {} C", *slowest->temperature_c);
+  if (result.gpus.size() > 1) text += fmt::format(" (rank {}, the slowest clock)", its_rank);
+  if (const std::string held = metrics::limits_text(slowest->limits); !held.empty()) text += "; held down by: " + held;
+  return text + "\n";
+}
+
 /// What rank 0's device is, how it measured and communicates, where it says so.
 std::string device_lines(const engine::Measurement& result) {
   std::string text;
   if (result.devices.empty()) return text;
   for (const auto& [name, value] : result.devices.front()) {
-    if (name == "GPU" || name == "timer" || name == "ranks" || name == "collectives")
+    if (name == "GPU" || name == "timer" || name == "ranks" || name == "collectives" || name == "bound")
       text += fmt::format("{:7} {}\n", name, value);
   }
+  text += slowest_gpu_line(result);
   return text.empty() ? text : "\n" + text;
 }
 
@@ -61,7 +92,7 @@ std::string choices_line(const engine::Setup& setup, const Trial& trial) {
 }
 
 /// Who is late for certain, and at what.
-std::string late_ranks_text(const std::vector<metrics::LateRank>& late_ranks) {
+std::string late_ranks_text(const std::vector<metrics::LateRank>& late_ranks, const Trial& trial) {
   std::string text;
   for (const metrics::LateRank& late : late_ranks) {
     const auto add = [&](const std::optional<metrics::Lateness>& at, const char* what) {
@@ -70,6 +101,9 @@ std::string late_ranks_text(const std::vector<metrics::LateRank>& late_ranks) {
                           late.rank, what, at->excess_ms.median, at->late, at->trials);
     };
     add(late.work, "its own ops take");
+    for (const metrics::Throttling& t : trial.throttled) {
+      if (t.rank == late.rank) text += fmt::format("  {}\n", metrics::to_string(t));
+    }
     add(late.issue, "its host takes");
     add(late.link, "its link takes");
   }
@@ -77,7 +111,7 @@ std::string late_ranks_text(const std::vector<metrics::LateRank>& late_ranks) {
 }
 
 /// Only the ranked names; the advice is for `explain --from`.
-std::string causes_table(const metrics::CauseReport& report) {
+std::string causes_table(const metrics::CauseReport& report, const Trial& trial) {
   std::string text = "without computation, by cause:";
   for (const metrics::CauseShare& c : report.causes) {
     text += fmt::format("{} {} {:.2f} ms", &c == &report.causes.front() ? "" : ",", metrics::to_string(c.cause), c.ms);
@@ -89,7 +123,15 @@ std::string causes_table(const metrics::CauseReport& report) {
     text += fmt::format("of the measured steps, jitter and all, for there is no typical step: {}\n",
                         report.no_typical_because);
   }
-  return text + late_ranks_text(report.late_ranks);
+  return text + late_ranks_text(report.late_ranks, trial);
+}
+
+/// How many of the measured steps had a GPU that did not run as fast as it could.
+std::string throttled_steps(const Trial& trial) {
+  std::set<std::int32_t> steps;
+  for (const metrics::Throttling& t : trial.throttled) steps.insert(t.steps.begin(), t.steps.end());
+  if (steps.empty()) return "";
+  return fmt::format("; in {} of {} steps a GPU throttled", steps.size(), trial.metrics->steps_ms.size());
 }
 
 /// Left in the numbers: only the user knows whether the change belongs to what is studied.
@@ -106,11 +148,10 @@ std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
 
 std::string run_headline(const engine::Setup& p) {
   const config::RunConfig& c = p.config;
-  const plan::Mesh& mesh = p.plan.mesh;
-  return fmt::format("{}: {} parameters in {} units, {} ranks ({} shards x {} replicas{}), {}, {}; {}", c.model.preset,
-                     format_count(p.plan.shapes.parameter_count()), p.plan.units.size(), mesh.ranks(), mesh.shard,
-                     mesh.replicate, mesh.tensor > 1 ? fmt::format(" x {} that split layers", mesh.tensor) : "",
-                     config::to_string(c.fsdp.strategy), config::to_string(c.fsdp.layout), emulation(c));
+  return fmt::format("{}: {} parameters in {} units, {} ranks ({} shards x {} replicas), {}, {}; {}", c.model.preset,
+                     format_count(p.plan.shapes.parameter_count()), p.plan.units.size(), p.plan.mesh.ranks(),
+                     p.plan.mesh.shard, p.plan.mesh.replicate, config::to_string(c.fsdp.strategy),
+                     config::to_string(c.fsdp.layout), emulation(c));
 }
 
 std::string run_table(const engine::Setup& setup, const Trial& trial, const std::filesystem::path& folder) {
@@ -165,7 +206,8 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     if (trial.causes && trial.causes->jitter) {
       const metrics::StepJitter& jitter = *trial.causes->jitter;
       row("typical step", ms(trial.causes->typical_ms), "ms", "every op takes its median; causes are found in it");
-      row("jitter", ms(jitter.ms), "ms", share(jitter.ms) + ", beyond the typical one; put down to no cause");
+      row("jitter", ms(jitter.ms), "ms",
+          share(jitter.ms) + ", beyond the typical one; put down to no cause" + throttled_steps(trial));
     }
     row("compute *", ms(m.compute_ms), "ms", share(m.compute_ms));
     row("communication", ms(m.comm_ms), "ms", share(m.comm_ms));
@@ -210,7 +252,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   if (!metrics::why_not_rated(trial.fidelity).empty()) {
     text += "\nno causes and no advice: the run is not rated\n";
   } else if (trial.causes) {
-    text += "\n" + causes_table(*trial.causes);
+    text += "\n" + causes_table(*trial.causes, trial);
   }
   if (result.parameters_digest) text += fmt::format("\nparameters digest  {}\n", *result.parameters_digest);
   if (result.parameters_not_finite > 0) {

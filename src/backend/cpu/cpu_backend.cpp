@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <numeric>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -12,16 +13,25 @@
 #include "backend/cpu/team.h"
 #include "backend/cpu/thread_group.h"
 #include "base/bytes.h"
+#include "hardware/thread_binding.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::backend::cpu {
 namespace {
 
+/// Among the ranks of its host.
+hardware::LocalRank local_rank(const BackendOptions& options, int rank) {
+  if (options.session == nullptr) return {rank, options.ranks, {}};
+  return {options.session->placement().local_rank, options.session->placement().local_ranks, {}};
+}
+
 void run_rank(Team& team, const std::shared_ptr<Group>& group, int rank,
               const std::function<void(RankContext&)>& body) {
+  std::optional<hardware::ThreadBinding> binding;  // before the lanes, whose threads inherit it
   std::unique_ptr<CpuDevice> device;  // outlives the handler: its lanes may end only after the abort is set
   try {
-    device = std::make_unique<CpuDevice>(team, rank);
+    binding.emplace(team.options().binding, local_rank(team.options(), rank));
+    device = std::make_unique<CpuDevice>(team, rank, binding->text());
     CpuCommunicator communicator(*device, group, rank);
     RankContext context{rank, *device, communicator};
     body(context);

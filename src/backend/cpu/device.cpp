@@ -17,8 +17,7 @@ LaneSettings lane_settings(const Team& team, int rank, Lane lane) {
   settings.rank = rank;
   settings.lane = lane;
   settings.kernels = team.kernels();
-  const bool communicates =
-      lane == Lane::all_gather || lane == Lane::reduce_scatter || lane == Lane::all_reduce || lane == Lane::tensor;
+  const bool communicates = lane == Lane::all_gather || lane == Lane::reduce_scatter || lane == Lane::all_reduce;
   const bool sleeps = communicates ? team.emulation().link.has_value() : !team.computes();
   settings.urgency = sleeps ? Urgency::prompt : Urgency::normal;
   const double slowdown = lane == Lane::compute ? team.compute_slowdown(rank) : 1.0;
@@ -32,13 +31,20 @@ LaneSettings lane_settings(const Team& team, int rank, Lane lane) {
 
 }  // namespace
 
-CpuDevice::CpuDevice(Team& team, int rank) : team_(team), rank_(rank), memory_(team.make_memory()) {
+CpuDevice::CpuDevice(Team& team, int rank, std::string bound)
+    : team_(team), rank_(rank), bound_(std::move(bound)), memory_(team.make_memory()) {
   for (const Lane lane : kLanes) {
     lanes_[index_of(lane)] = std::make_unique<LaneWorker>(team.abort(), lane_settings(team, rank, lane));
   }
 }
 
 CpuDevice::~CpuDevice() { join_lanes(); }
+
+Facts CpuDevice::facts() const {
+  Facts all = team_.facts();
+  if (!bound_.empty()) all.emplace_back("bound", bound_);
+  return all;
+}
 
 void CpuDevice::join_lanes() {
   for (const auto& lane : lanes_) lane->join();

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backend/cpu/lane_worker.h"
@@ -20,7 +21,8 @@ namespace fsdpbench::backend::cpu {
 /// When a call throws launch::Stopped, no lane of this rank runs any more: nothing of the caller's is in use.
 class CpuDevice : public Device {
  public:
-  CpuDevice(Team& team, int rank);
+  /// `bound`: the processors that this thread and its lanes run on, for people; empty: those of the process.
+  CpuDevice(Team& team, int rank, std::string bound = {});
   ~CpuDevice() override;
 
   void enqueue(Lane lane, const char* name, Task task, Stamp* stamp) override;
@@ -33,7 +35,7 @@ class CpuDevice : public Device {
   const PoolStatistics& memory() const override { return pool_.statistics(); }
   void reset_memory_peaks() override { pool_.reset_peaks(); }
   bool computes() const override { return team_.computes(); }
-  Facts facts() const override { return team_.facts(); }
+  Facts facts() const override;
 
   void enqueue_collective(Lane lane, const char* name, CollectiveCall call, Stamp* stamp);
   launch::Abort& abort() { return team_.abort(); }
@@ -75,6 +77,7 @@ class CpuDevice : public Device {
 
   Team& team_;
   const int rank_;
+  const std::string bound_;
   MappedMemory& memory_;
   LanePool pool_;
   LaneOrder order_;

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/arena_memory.h"
 #include "backend/cuda/check.h"
+#include "backend/cuda/gpu.h"
 #include "backend/cuda/pool_memory.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -52,7 +53,10 @@ std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const Back
 }  // namespace
 
 CudaDevice::CudaDevice(launch::Abort& abort, int rank, const BackendOptions& options)
-    : abort_(abort), rank_(rank), timeout_(options.get<CudaOptions>().nccl.timeout_s) {
+    : abort_(abort),
+      rank_(rank),
+      timeout_(options.get<CudaOptions>().nccl.timeout_s),
+      monitor_(gpu_place(current_gpu())) {
   timer_ = make_timer(options.get<CudaOptions>().timer, timer_note_);
   for (const Lane lane : kLanes) {
     kernels_[index_of(lane)] = make_cuda_kernels(streams_[lane], [this] { look_around(); });

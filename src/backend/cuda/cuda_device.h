@@ -22,6 +22,7 @@
 #include "backend/device.h"
 #include "base/lane_order.h"
 #include "base/lane_pool.h"
+#include "hardware/gpu_monitor.h"
 
 namespace fsdpbench::backend::cuda {
 
@@ -50,6 +51,7 @@ class CudaDevice : public Device, public LaneAccess {
   void settle_stamps() override { timer_->settle(); }
   Activities take_activities() override { return timer_->take_activities(); }
   Facts facts() const override;
+  std::optional<GpuHealth> health() const override { return monitor_.health(); }
   bool computes() const override { return true; }
 
   cudaStream_t stream(Lane lane) override { return streams_[lane]; }
@@ -93,6 +95,7 @@ class CudaDevice : public Device, public LaneAccess {
   std::function<void()> watched_;
   std::function<Facts()> more_facts_;
 
+  hardware::GpuMonitor monitor_;
   MemoryLog memory_log_;
   std::string timer_note_;
   std::unique_ptr<OpTimer> timer_;

@@ -30,22 +30,31 @@ int gpu_count() {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     if (driver == 0) {
-      throw ConfigError("The cuda backend needs NVIDIA's driver, and this machine has none; device.backend = \"cpu\" "
-                        "works everywhere.");
+      throw ConfigError(
+          "The cuda backend needs NVIDIA's driver, and this machine has none; device.backend = \"cpu\" "
+          "works everywhere.");
     }
-    throw ConfigError(fmt::format("The cuda backend was built for CUDA {}, and this machine's driver only knows CUDA {}: "
-                                  "a newer driver is needed.",
-                                  version_text(runtime), version_text(driver)));
+    throw ConfigError(
+        fmt::format("The cuda backend was built for CUDA {}, and this machine's driver only knows CUDA {}: "
+                    "a newer driver is needed.",
+                    version_text(runtime), version_text(driver)));
   }
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
-    throw ConfigError("The cuda backend needs a GPU, and this process sees none (CUDA_VISIBLE_DEVICES may hide it); "
-                      "device.backend = \"cpu\" works everywhere.");
+    throw ConfigError(
+        "The cuda backend needs a GPU, and this process sees none (CUDA_VISIBLE_DEVICES may hide it); "
+        "device.backend = \"cpu\" works everywhere.");
   }
   if (status != cudaSuccess) {
-    throw ConfigError(fmt::format("The cuda backend cannot be used: {} ({}).", cudaGetErrorString(status),
-                                  cudaGetErrorName(status)));
+    throw ConfigError(
+        fmt::format("The cuda backend cannot be used: {} ({}).", cudaGetErrorString(status), cudaGetErrorName(status)));
   }
   return count;
+}
+
+int current_gpu() {
+  int device = 0;
+  check(cudaGetDevice(&device), "the number of the GPU");
+  return device;
 }
 
 std::string gpu_place(int device) {
@@ -63,10 +72,10 @@ Facts gpu_facts(int device) {
   check(cudaRuntimeGetVersion(&runtime), "the runtime's version");
   return {{"GPU", fmt::format("{} (sm_{}{}), {} multiprocessors, PCI {}", properties.name, properties.major,
                               properties.minor, properties.multiProcessorCount, gpu_place(device))},
-          {"GPU clocks at most", fmt::format("{} MHz, memory {} MHz x {} bits",
-                                             attribute(cudaDevAttrClockRate, device) / 1000,
-                                             attribute(cudaDevAttrMemoryClockRate, device) / 1000,
-                                             attribute(cudaDevAttrGlobalMemoryBusWidth, device))},
+          {"GPU clocks at most",
+           fmt::format("{} MHz, memory {} MHz x {} bits", attribute(cudaDevAttrClockRate, device) / 1000,
+                       attribute(cudaDevAttrMemoryClockRate, device) / 1000,
+                       attribute(cudaDevAttrGlobalMemoryBusWidth, device))},
           {"CUDA", fmt::format("runtime {}, driver knows {}", version_text(runtime), version_text(driver))}};
 }
 

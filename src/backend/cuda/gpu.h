@@ -8,6 +8,8 @@ namespace fsdpbench::backend::cuda {
 
 /// GPUs that this process can use. Throws ConfigError with one sentence if there is no driver or no GPU.
 int gpu_count();
+/// The one that the calling thread uses.
+int current_gpu();
 /// Its place on the host's bus, "0000:0f:00.0".
 std::string gpu_place(int device);
 /// Name, clocks, PCI bus id of one, and the versions of driver and runtime.

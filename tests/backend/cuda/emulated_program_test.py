@@ -2,7 +2,7 @@
 """The whole program on imagined GPUs: a run through the emulated plugin gives the CPU backend's losses, a valid trace
 with the kernels in it, and a result that says what it ran on.
 
-    emulated_program_test.py FSDPBENCH PLUGIN SOURCE_FOLDER
+    emulated_program_test.py FSDPBENCH PLUGIN SOURCE_FOLDER STAND_IN_FOLDER
 """
 
 import gzip
@@ -14,16 +14,20 @@ import tempfile
 import unittest
 from pathlib import Path
 
-PROGRAM, PLUGIN, SOURCE = sys.argv[1:4]
+PROGRAM, PLUGIN, SOURCE, STAND_IN = sys.argv[1:5]
 
 
-def run(folder: Path, *settings: str) -> dict:
+def call(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    return subprocess.run([PROGRAM, *arguments], env=os.environ | {"FSDPBENCH_CUDA_PLUGIN": PLUGIN} | environment,
+                          capture_output=True, text=True, timeout=120, check=False)
+
+
+def run(folder: Path, *settings: str, **environment: str) -> dict:
     arguments = [part for setting in settings for part in ("--set", setting)]
-    command = [PROGRAM, "run", f"{SOURCE}/profiles/runs/mlp.toml", "--out", str(folder), "--set", "train.steps=3",
+    command = ["run", f"{SOURCE}/profiles/runs/mlp.toml", "--out", str(folder), "--set", "train.steps=3",
                "--set", "train.warmup=1", "--set", "emulate.link_gb_per_s=none", "--set", "emulate.link_latency_us=0",
                "--set", "mesh.ranks=2", *arguments]
-    done = subprocess.run(command, env=os.environ | {"FSDPBENCH_CUDA_PLUGIN": PLUGIN}, capture_output=True, text=True,
-                          timeout=120, check=False)
+    done = call(*command, **environment)
     if done.returncode != 0:
         raise AssertionError(f"code {done.returncode}: {done.stderr}")
     return json.loads((folder / "result.json").read_text(encoding="utf-8")) | {"printed": done.stdout}
@@ -73,6 +77,68 @@ class EmulatedProgramTest(unittest.TestCase):
         self.assertGreater(len(kernels), 20)
         self.assertTrue({kernel["args"]["correlation"] for kernel in kernels} <= launches)
         self.assertTrue(any(kernel["name"].startswith("nccl") for kernel in kernels))
+
+    def test_without_nvml_one_sentence_says_so(self):
+        for gpu in self.gpu["gpus"]:
+            self.assertIn("libnvidia-ml.so.1", gpu["unknown_because"])
+            self.assertNotIn("steps", gpu)
+        self.assertNotIn("gpus", self.cpu)
+
+    def test_a_gpu_that_throttles_is_named(self):
+        told = run(self.root / "hot", "device.backend=cuda", LD_LIBRARY_PATH=STAND_IN,
+                   FSDPBENCH_FAKE_NVML="2 1.limits=0x40 1.sm_mhz=990 0.xid=74 0.pcie_width=8")
+        self.assertEqual(told["train"]["params_digest"], self.gpu["train"]["params_digest"])
+        caveats = " | ".join(told["caveats"])
+        self.assertIn("the GPU of rank 0 reported Xid 74 (NVLink error)", caveats)
+        self.assertIn("the GPU of rank 0 has a PCIe link of 8 lanes where 16 are possible", caveats)
+        cool, hot = told["gpus"]
+        self.assertEqual([cool["rank"], hot["rank"]], [0, 1])
+        self.assertEqual(cool["xids"][0]["code"], 74)
+        self.assertEqual(cool["limits"], {"sm_mhz": 1980, "power_w": 700.0, "pcie_width": 16, "pcie_generation": 5, "ecc": True})
+        self.assertNotIn("throttled", cool)
+        self.assertEqual(len(hot["steps"]["samples"]), 3)
+        # Steps here may be shorter than the time between two samples: only of those sampled is anything said.
+        seen = [i for i, samples in enumerate(hot["steps"]["samples"]) if samples > 0]
+        for i in seen:
+            self.assertEqual(hot["steps"]["sm_mhz"][i], 990)
+            self.assertEqual(hot["steps"]["held_down_by"][i], "hardware thermal slowdown")
+        if seen:
+            self.assertEqual(hot["throttled"][0]["why"], "hardware thermal slowdown")
+            self.assertIn("throttled: the GPU of rank 1 throttled (hardware thermal slowdown)", caveats)
+            self.assertIn(caveats.split(" | ")[-1], told["printed"])
+
+    def test_the_result_has_the_topology(self):
+        topologies = f"{SOURCE}/tests/hardware/topologies"
+        told = run(self.root / "topology", "device.backend=cuda", LD_LIBRARY_PATH=STAND_IN,
+                   HWLOC_XMLFILE=f"{topologies}/two_sockets_four_gpus.xml",
+                   FSDPBENCH_FAKE_NVML="4 0.switch_links=18 1.switch_links=18 2.switch_links=18 3.switch_links=18")
+        self.assertIn("NV18 to 3 GPUs; ", told["world"]["devices"][0]["topology"])
+        self.assertIn("mlx5_0 PIX", told["world"]["devices"][1]["topology"])
+        names = [device["name"] for device in told["world"]["topology"]["devices"]]
+        self.assertEqual(told["world"]["topology"]["paths"][names.index("GPU 0")][names.index("mlx5_1")], "SYS")
+
+    def test_nccls_profiler_tells_how_collectives_are_done(self):
+        told = run(self.root / "profiler", "device.backend=cuda", NCCL_PROFILER_PLUGIN="fsdpbench")
+        done_by = {collective["kind"]: collective.get("done_by", "") for collective in told["collectives"]}
+        self.assertRegex(done_by["all_gather"], r"^RING LL, 2 channels, \d+ times$")
+        self.assertRegex(done_by["reduce_scatter"], r"^RING LL, 2 channels, \d+ times$")
+        self.assertNotIn("done_by", self.gpu["collectives"][0])
+
+    def test_collectives_alone(self):
+        written = self.root / "collectives.json"
+        done = call("collectives", "--backend", "cuda", "--ranks", "4", "-b", "1K", "-e", "64K", "-f", "4", "-n", "2", "-J",
+                    str(written))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("# Out of bounds values : 0 OK", done.stdout)
+        result = json.loads(written.read_text(encoding="utf-8"))
+        self.assertEqual([row["size"] for row in result["operations"][0]["results"]], [1024, 4096, 16384, 65536])
+        self.assertEqual(result["world"]["backend"], "cuda")
+
+    def test_collectives_with_nccls_knobs(self):
+        done = call("collectives", "reduce_scatter_perf", "--backend", "cuda", "--ranks", "2", "-b", "4K", "-e", "4K", "-n", "2",
+                    "-R", "1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("# Out of bounds values : 0 OK", done.stdout)
 
 
 if __name__ == "__main__":

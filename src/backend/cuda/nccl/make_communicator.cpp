@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
+#include <utility>
 #include <vector>
 
+#include "backend/cuda/nccl/collective_profile.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl/nccl_environment.h"
 #include "backend/cuda/nccl/nccl_log.h"
@@ -56,6 +58,7 @@ Facts communicator_facts(const Communicator& world) {
                                    Microseconds(times.all).count() / static_cast<double>(times.count),
                                    Microseconds(times.longest).count()));
   }
+  for (auto& fact : profile_facts()) facts.push_back(std::move(fact));
   const NcclLog log = read_nccl_log();
   if (!log.why_not.empty()) {
     facts.emplace_back("nccl transport", log.why_not);

@@ -123,12 +123,8 @@ void perform(ncclComm_t comm, std::int64_t number, const Call& call) {
 }
 
 /// As enqueue.cc: a line of the first rank.
-void log_choice(const Call& call, ncclComm_t comm) {
+void log_choice(const char* name, const Call& call, ncclComm_t comm) {
   if (comm->rank != 0) return;
-  const char* const name = call.kind == Kind::all_gather       ? "AllGather"
-                           : call.kind == Kind::reduce_scatter ? "ReduceScatter"
-                           : call.kind == Kind::all_reduce     ? "AllReduce"
-                                                               : "Broadcast";
   log("TUNING", comm->rank,
       std::string(name) + ": " + std::to_string(call.count * size_of(call.type)) +
           " Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}");
@@ -144,7 +140,12 @@ ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, cons
     state().changed.notify_all();
     if (!wait(lock, comm, [&] { return group.connecting == group.size; })) return ncclInternalError;
   }
-  log_choice(call, comm);
+  const char* const name = call.kind == Kind::all_gather       ? "AllGather"
+                           : call.kind == Kind::reduce_scatter ? "ReduceScatter"
+                           : call.kind == Kind::all_reduce     ? "AllReduce"
+                                                               : "Broadcast";
+  log_choice(name, call, comm);
+  tell_profiler(name, call, comm);
   lock.unlock();
   run_on_stream(stream, [comm, number, call] { perform(comm, number, call); },
                 {.kind = WorkKind::kernel, .name = kernel, .bytes = 0});

@@ -76,6 +76,7 @@ struct ncclComm {
   std::int64_t issued = 0;
   std::int64_t performed = 0;
   std::int64_t windows = 0;
+  void* profiler = nullptr;  ///< what it keeps of this communicator
   std::vector<std::optional<std::pair<ncclDataType_t, float>>> operators;
 
   ~ncclComm();
@@ -107,6 +108,9 @@ struct State {
   std::vector<std::unique_ptr<ncclComm>> comms;          ///< kept after their end, to see who uses them
 };
 State& state();
+
+/// `function` as NCCL names it; the lock is held.
+void tell_profiler(const char* function, const Call& call, ncclComm_t comm);
 
 /// The following want the lock held.
 

@@ -1,0 +1,86 @@
+"""What a run's GPUs were like while it ran, and what those of a host share: tables of a page, from a result file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, List, Optional
+
+from .page import Table
+from .schema import Node
+from .text import clean
+
+_MOST_ROWS = 64
+_MOST_DEVICES = 32
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One rank's GPU over the measured steps; None is what the driver did not tell."""
+
+    rank: int
+    unknown: str
+    sm_mhz: Optional[float]
+    most_mhz: Optional[float]
+    power_w: Optional[float]
+    power_limit_w: Optional[float]
+    temperature_c: Optional[float]
+    held_down_by: List[str]
+
+
+def read_gpus(root: Node) -> List[Gpu]:
+    """Raises ReportError that names what is of a wrong kind."""
+    gpus = []
+    for node in root.children("gpus"):
+        steps, limits = node.child("steps"), node.child("limits")
+        held = sorted({word for words in _told(steps, "held_down_by", str) for word in words.split(", ") if word})
+        clocks, power, heat = (_told(steps, key, float) for key in ("sm_mhz", "power_w", "temperature_c"))
+        gpus.append(Gpu(node.integer("rank") or 0, node.text("unknown_because"), median(clocks) if clocks else None,
+                        limits.number("sm_mhz"), median(power) if power else None, limits.number("power_w"),
+                        max(heat) if heat else None, held))
+    return gpus
+
+
+def _told(steps: Node, key: str, kind: type) -> List[Any]:
+    """A value a step; those that are null are left out."""
+    inner = Node(steps.path, steps.place(key), {str(i): v for i, v in enumerate(steps.items(key))})
+    names = [name for name in inner.value if inner.has(name)]
+    return [inner.text(name) for name in names] if kind is str else [inner.required(name) for name in names]
+
+
+def gpu_table(gpus: List[Gpu]) -> Optional[Table]:
+    """None if there are no GPUs."""
+    if not gpus:
+        return None
+    def of(value: Optional[float], most: Optional[float]) -> str:
+        if value is None:
+            return "–"
+        return f"{value:.0f}" if most is None else f"{value:.0f} of {most:.0f}"
+    slowest = sorted(gpus, key=lambda g: (g.sm_mhz is None, g.sm_mhz or 0))
+    shown = sorted(slowest[:_MOST_ROWS], key=lambda g: g.rank)
+    rows = [(str(g.rank), of(g.sm_mhz, g.most_mhz), of(g.power_w, g.power_limit_w), of(g.temperature_c, None),
+             clean(g.unknown, 300) if g.unknown else ", ".join(clean(word, 60) for word in g.held_down_by) or "nothing")
+            for g in shown]
+    note = "Medians over the measured steps, the highest temperature, and what held clocks down in any of them."
+    if len(gpus) > len(shown):
+        note += f" The {len(shown)} of {len(gpus)} with the slowest clocks."
+    return Table("GPUs", ("rank", "SM clock, MHz", "power, W", "temperature, C", "clocks held down by"), rows, texts=(4,), note=note)
+
+
+def topology_table(world: Node) -> Optional[Table]:
+    """What two devices of rank 0's host share; None if the file does not say, or there are too many to show."""
+    topology = world.child("topology")
+    names = [clean(device.text("name"), 20) for device in topology.children("devices")]
+    nodes = [device.text("numa_node", "?") for device in topology.children("devices")]
+    paths = topology.items("paths")
+    if not names or len(names) > _MOST_DEVICES or len(paths) != len(names):
+        return None
+    rows = []
+    for name, node, path in zip(names, nodes, paths):
+        cells = [clean(str(cell), 8) for cell in path] if isinstance(path, list) else []
+        if len(cells) != len(names):
+            return None
+        rows.append((name, *cells, clean(node, 8)))
+    return Table("GPUs and network cards of rank 0's host", ("", *names, "NUMA node"), rows, texts=tuple(range(1, len(names) + 1)),
+                 note="NV n: n NVLinks; over PCIe PIX: one switch, PXB: several, PHB: a host bridge, NODE: two of one NUMA "
+                      "node, SYS: another NUMA node.")

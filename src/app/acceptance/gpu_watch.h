@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accept/finding.h"
+#include "accept/verdict.h"
+#include "app/console/json_part.h"
+#include "base/gpu_health.h"
+
+namespace fsdpbench::app {
+
+/// How one rank's GPU fared while it was accepted, in what few numbers judge it.
+struct WatchedGpu {
+  std::string unknown_because;          ///< a sentence; then there is nothing else; empty: it was watched
+  ClockLimits limits = 0;               ///< that held its clocks down at any time
+  double throttled = 0;                 ///< the part of all samples in which it throttled (kThrottles)
+  std::optional<std::int32_t> sm_mhz;   ///< median of those samples, or of all if there are none
+  std::vector<std::string> complaints;  ///< metrics::gpu_complaints()
+};
+
+/// Absent of what is no GPU.
+std::optional<WatchedGpu> watched_gpu(const std::optional<GpuHealth>& health);
+/// Between ranks, and in result files: null of what is no GPU.
+nlohmann::json to_json(const std::optional<WatchedGpu>& gpu);
+/// Throws ConfigError that names the key that is missing or wrong.
+std::optional<WatchedGpu> watched_gpu_from_json(const JsonPart& json);
+
+/// What must be the same of all GPUs: clocks and power that they are allowed, PCIe, ECC; what is not told is left out.
+std::vector<std::pair<std::string, std::string>> gpu_settings(const GpuHealth& health);
+
+/// Of all ranks: one that reported an error, has a narrow link or throttled for more than kShortly of the time fails,
+/// by name; one that throttled for less makes it inconclusive; none of whom anything is known is unrated. Nothing
+/// without GPUs.
+std::vector<accept::Judgement> judge_gpus(const std::vector<std::optional<WatchedGpu>>& gpus,
+                                          const std::vector<std::string>& hosts);
+inline constexpr double kShortly = 0.05;
+
+/// Adds to each finding about a GPU that it throttled, if it did: why it is slow.
+void name_throttling(std::vector<accept::Finding>& findings, const std::vector<std::optional<WatchedGpu>>& gpus);
+
+}  // namespace fsdpbench::app

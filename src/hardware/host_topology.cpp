@@ -1,0 +1,174 @@
+#include "hardware/host_topology.h"
+
+#include <fmt/format.h>
+#include <hwloc.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace fsdpbench::hardware {
+namespace {
+
+constexpr unsigned kNvidia = 0x10de;
+constexpr unsigned kDisplay = 0x03;  // PCI's class of GPUs
+
+Processors processors_of(hwloc_const_bitmap_t set) {
+  Processors all;
+  for (int i = hwloc_bitmap_first(set); i >= 0; i = hwloc_bitmap_next(set, i)) all.push_back(i);
+  return all;
+}
+
+std::vector<Processors> sets_of(hwloc_topology_t topology, hwloc_obj_type_t type) {
+  std::vector<Processors> all;
+  for (hwloc_obj_t obj = nullptr; (obj = hwloc_get_next_obj_by_type(topology, type, obj)) != nullptr;) {
+    if (!hwloc_bitmap_iszero(obj->cpuset)) all.push_back(processors_of(obj->cpuset));
+  }
+  return all;
+}
+
+std::string place_of(hwloc_obj_t device) {
+  const auto& pci = device->attr->pcidev;
+  return fmt::format("{:04x}:{:02x}:{:02x}.{}", pci.domain, pci.bus, pci.dev, pci.func);
+}
+
+hwloc_obj_t device_at(hwloc_topology_t topology, const std::string& place) {
+  return place.empty() ? nullptr : hwloc_get_pcidev_by_busidstring(topology, place.c_str());
+}
+
+std::vector<hwloc_obj_t> chain_of(hwloc_obj_t obj) {
+  std::vector<hwloc_obj_t> chain;
+  for (; obj != nullptr; obj = obj->parent) chain.push_back(obj);
+  return chain;
+}
+
+bool is_host_bridge(hwloc_obj_t obj) {
+  return obj->type == HWLOC_OBJ_BRIDGE && obj->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST;
+}
+
+using MakeTopology = std::function<int(hwloc_topology_t)>;
+
+/// Null if hwloc does not like it. Components that start a GPU's runtime are left out: NVML is asked elsewhere.
+hwloc_topology_t load(const MakeTopology& describe) {
+  hwloc_topology_t topology = nullptr;
+  if (hwloc_topology_init(&topology) != 0) return nullptr;
+  for (const char* component : {"cuda", "nvml", "opencl", "gl", "levelzero", "rsmi"}) {
+    hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
+  }
+  hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  if (describe(topology) == 0 && hwloc_topology_load(topology) == 0) return topology;
+  hwloc_topology_destroy(topology);
+  return nullptr;
+}
+
+}  // namespace
+
+std::string to_text(const Processors& processors) {
+  std::string text;
+  for (std::size_t i = 0; i < processors.size();) {
+    std::size_t last = i;
+    while (last + 1 < processors.size() && processors[last + 1] == processors[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", processors[i]);
+    if (last > i) text += fmt::format("-{}", processors[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string_view to_string(BusPath path) {
+  switch (path) {
+    case BusPath::switch_: return "PIX";
+    case BusPath::switches: return "PXB";
+    case BusPath::host_bridge: return "PHB";
+    case BusPath::numa_node: return "NODE";
+    case BusPath::system: break;
+  }
+  return "SYS";
+}
+
+HostTopology::HostTopology(hwloc_topology* topology) : topology_(topology, hwloc_topology_destroy) {}
+
+std::shared_ptr<const HostTopology> HostTopology::of_this_host() {
+  static const std::shared_ptr<const HostTopology> kThis = [] {
+    hwloc_topology* const topology = load([](hwloc_topology_t) { return 0; });
+    return std::shared_ptr<const HostTopology>(topology == nullptr ? nullptr : new HostTopology(topology));
+  }();
+  return kThis;
+}
+
+std::shared_ptr<const HostTopology> HostTopology::from_synthetic(const std::string& description) {
+  hwloc_topology* const topology =
+      load([&](hwloc_topology_t t) { return hwloc_topology_set_synthetic(t, description.c_str()); });
+  return std::shared_ptr<const HostTopology>(topology == nullptr ? nullptr : new HostTopology(topology));
+}
+
+std::shared_ptr<const HostTopology> HostTopology::from_xml(const std::string& file) {
+  hwloc_topology* const topology = load([&](hwloc_topology_t t) { return hwloc_topology_set_xml(t, file.c_str()); });
+  return std::shared_ptr<const HostTopology>(topology == nullptr ? nullptr : new HostTopology(topology));
+}
+
+std::vector<Processors> HostTopology::numa_nodes() const { return sets_of(topology_.get(), HWLOC_OBJ_NUMANODE); }
+std::vector<Processors> HostTopology::cores() const { return sets_of(topology_.get(), HWLOC_OBJ_CORE); }
+Processors HostTopology::all() const { return processors_of(hwloc_get_root_obj(topology_.get())->cpuset); }
+
+std::optional<int> HostTopology::numa_node_of(const Processors& processors) const {
+  hwloc_obj_t node = nullptr;
+  while ((node = hwloc_get_next_obj_by_type(topology_.get(), HWLOC_OBJ_NUMANODE, node)) != nullptr) {
+    const auto inside = [&](int p) { return hwloc_bitmap_isset(node->cpuset, static_cast<unsigned>(p)) != 0; };
+    if (!processors.empty() && std::ranges::all_of(processors, inside)) return static_cast<int>(node->os_index);
+  }
+  return std::nullopt;
+}
+
+std::vector<HostTopology::Nic> HostTopology::nics() const {
+  std::vector<Nic> all;
+  for (hwloc_obj_t device = nullptr; (device = hwloc_get_next_pcidev(topology_.get(), device)) != nullptr;) {
+    std::string ethernet;
+    std::string fabric;
+    for (hwloc_obj_t os = device->io_first_child; os != nullptr; os = os->next_sibling) {
+      if (os->type != HWLOC_OBJ_OS_DEVICE || os->name == nullptr) continue;
+      if (os->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS) fabric = os->name;
+      if (os->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK && ethernet.empty()) ethernet = os->name;
+    }
+    const std::string& name = fabric.empty() ? ethernet : fabric;
+    if (!name.empty()) all.push_back({name, place_of(device)});
+  }
+  return all;
+}
+
+std::vector<std::string> HostTopology::gpus() const {
+  std::vector<std::string> all;
+  for (hwloc_obj_t device = nullptr; (device = hwloc_get_next_pcidev(topology_.get(), device)) != nullptr;) {
+    const auto& pci = device->attr->pcidev;
+    if (pci.vendor_id == kNvidia && pci.class_id >> 8U == kDisplay) all.push_back(place_of(device));
+  }
+  return all;
+}
+
+Processors HostTopology::near(const std::string& place) const {
+  const hwloc_obj_t device = device_at(topology_.get(), place);
+  if (device == nullptr) return {};
+  const hwloc_obj_t host = hwloc_get_non_io_ancestor_obj(topology_.get(), device);
+  // Of a device whose firmware tells no locality, the ancestor is the whole machine.
+  if (host == nullptr || hwloc_bitmap_weight(host->nodeset) != 1) return {};
+  return processors_of(host->cpuset);
+}
+
+std::optional<BusPath> HostTopology::path(const std::string& a, const std::string& b) const {
+  const std::vector<hwloc_obj_t> of_a = chain_of(device_at(topology_.get(), a));
+  const std::vector<hwloc_obj_t> of_b = chain_of(device_at(topology_.get(), b));
+  if (of_a.empty() || of_b.empty()) return std::nullopt;
+  const auto shared = std::ranges::find_first_of(of_a, of_b);
+  const hwloc_obj_t meeting = *shared;
+  if (is_host_bridge(meeting)) return BusPath::host_bridge;
+  if (meeting->type != HWLOC_OBJ_BRIDGE && meeting->type != HWLOC_OBJ_PCI_DEVICE) {
+    return hwloc_bitmap_weight(meeting->nodeset) == 1 ? BusPath::numa_node : BusPath::system;
+  }
+  // A switch has a port of its own for each device: one bridge between them and the one where they meet.
+  const auto bridges = [&](const std::vector<hwloc_obj_t>& chain) {
+    return std::ranges::find(chain, meeting) - chain.begin() - 1;
+  };
+  return bridges(of_a) <= 1 && bridges(of_b) <= 1 ? BusPath::switch_ : BusPath::switches;
+}
+
+}  // namespace fsdpbench::hardware

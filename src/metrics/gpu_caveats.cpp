@@ -1,0 +1,85 @@
+#include "metrics/gpu_caveats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace fsdpbench::metrics {
+namespace {
+
+/// What NVIDIA's list of Xids says of those that a training meets; empty: not among them.
+std::string_view meaning_of(std::uint64_t xid) {
+  switch (xid) {
+    case 13: return "graphics engine exception";
+    case 31: return "memory page fault";
+    case 43: return "GPU stopped processing";
+    case 45: return "work removed after another error";
+    case 48: return "uncorrected memory error";
+    case 63: return "row remapping recorded";
+    case 64: return "row remapping failed";
+    case 74: return "NVLink error";
+    case 79: return "the GPU has fallen off the bus";
+    case 92: return "many corrected memory errors";
+    case 94: return "contained memory error";
+    case 95: return "uncontained memory error";
+    case 119: return "no answer from the GPU's system processor";
+    case 149: return "NVLink error of the network";
+    default: return "";
+  }
+}
+
+std::string xid_text(std::uint64_t code, int times) {
+  const std::string_view meaning = meaning_of(code);
+  return fmt::format("Xid {}{}{}", code, meaning.empty() ? "" : fmt::format(" ({})", meaning),
+                     times > 1 ? fmt::format(" {} times", times) : "");
+}
+
+/// The narrowest while it was watched.
+std::optional<std::int32_t> width_of(const GpuHealth& health) {
+  std::optional<std::int32_t> width;
+  for (const GpuSample& sample : health.samples) {
+    if (sample.pcie_width) width = width ? std::min(*width, *sample.pcie_width) : *sample.pcie_width;
+  }
+  return width;
+}
+
+}  // namespace
+
+std::vector<std::string> gpu_complaints(const GpuHealth& health) {
+  std::vector<std::string> all;
+  // One that was never asked is no complaint about the GPU.
+  if (!health.samples.empty() && !health.unknown_because.empty()) {
+    all.push_back("is lost: the driver has no answer from it");
+  }
+  std::map<std::uint64_t, int> times;
+  for (const GpuXid& xid : health.xids) ++times[xid.code];
+  for (const auto& [code, count] : times) all.push_back("reported " + xid_text(code, count));
+  const auto counted = [&](const std::optional<std::uint64_t>& count, const char* what) {
+    if (count.value_or(0) > 0) all.push_back(fmt::format("counted {} {}", *count, what));
+  };
+  counted(health.errors.ecc_uncorrected, "uncorrected memory errors (ECC)");
+  counted(health.errors.nvlink_recoveries, "recoveries of NVLinks");
+  counted(health.errors.nvlink_replays, "replays on NVLinks");
+  counted(health.errors.nvlink_crc, "checksum errors on NVLinks");
+  const std::optional<std::int32_t> width = width_of(health);
+  if (width && health.limits.pcie_width && *width < *health.limits.pcie_width) {
+    all.push_back(fmt::format("has a PCIe link of {} lanes where {} are possible", *width, *health.limits.pcie_width));
+  }
+  return all;
+}
+
+std::vector<std::string> gpu_caveats(const std::vector<std::optional<GpuHealth>>& health,
+                                     const std::vector<Throttling>& throttled) {
+  std::vector<std::string> all;
+  for (std::size_t rank = 0; rank < health.size(); ++rank) {
+    if (!health[rank]) continue;
+    for (const std::string& complaint : gpu_complaints(*health[rank])) {
+      all.push_back(fmt::format("the GPU of rank {} {}", rank, complaint));
+    }
+  }
+  for (const Throttling& t : throttled) all.push_back("throttled: " + to_string(t));
+  return all;
+}
+
+}  // namespace fsdpbench::metrics

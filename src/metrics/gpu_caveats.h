@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/gpu_health.h"
+#include "metrics/gpu_steps.h"
+
+namespace fsdpbench::metrics {
+
+/// What a reader must know of a GPU before its first number, whoever's it is: sentences without their full stops, the
+/// gravest first; none if all is well. It is lost; it reported errors (Xids, memory, NVLink); its PCIe link is narrower
+/// than it could be.
+std::vector<std::string> gpu_complaints(const GpuHealth& health);
+
+/// The complaints of all GPUs, by rank, each with its rank; then who throttled.
+std::vector<std::string> gpu_caveats(const std::vector<std::optional<GpuHealth>>& health,
+                                     const std::vector<Throttling>& throttled);
+
+}  // namespace fsdpbench::metrics
