@@ -85,6 +85,7 @@ PEER_PYTHON ?= $(PEER_VENV)/bin/python
 peer: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	@$(QUIETLY) build/build.log cmake --build build --target peer_test fsdpbench
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded && $(abspath $(PEER_PYTHON)) -B -Wignore train.py recorded
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore train_tensor.py recorded
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded $(abspath build/bin/fsdpbench)
 	build/bin/peer_test
 

@@ -35,6 +35,7 @@ SLICES: Dict[str, Tuple[str, str]] = {
     "reduce_scatter": ("reduce-scatter", PINK),
     "all_to_all": ("all-to-all", PINK),  # in its place, never beside it
     "all_reduce": ("all-reduce", PLUM),
+    "tensor": ("tensor group", INK),
     "copy": ("copies", YELLOW),
     "host": ("host", DIM),
     "other": ("other", SLATE),

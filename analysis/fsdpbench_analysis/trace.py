@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .schema import Node, ReportError, check_version, read_json
 
-LANE_ORDER = ("host", "compute", "all_gather", "reduce_scatter", "all_reduce", "copy")
+LANE_ORDER = ("host", "compute", "all_gather", "reduce_scatter", "all_reduce", "copy", "tensor")
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,8 @@ std::vector<Field> make_fields() {
   Table<Mesh> mesh(all, "mesh", &RunConfig::mesh);
   mesh("ranks", &Mesh::ranks, integer(1, 1 << 20), "ranks in all");
   mesh("shard", &Mesh::shard, integer(0, 1 << 20), "ranks that split one unit; 0: follows from the strategy");
-  mesh("replicate", &Mesh::replicate, integer(0, 1 << 20), "groups that hold equal shards; 0: ranks / shard");
+  mesh("replicate", &Mesh::replicate, integer(0, 1 << 20), "groups that hold equal shards; 0: ranks / shard / tensor");
+  mesh("tensor", &Mesh::tensor, integer(1, 4096), "decoder: neighbouring ranks that split each layer (tensor parallelism), by heads, feed-forward width and vocabulary");
 
   Table<Train> train(all, "train", &RunConfig::train);
   train("steps", &Train::steps, integer(1, 1'000'000), "measured optimizer steps, after the warm-up");
@@ -246,7 +247,7 @@ std::vector<Field> make_fields() {
   inject("jitter_us", &Inject::jitter_us, number(0, kMost_us), "every op of every lane starts 0 to so much later (seeded)");
   inject("host_sync_after_layer", &Inject::host_sync_after_layer, integer(-1, 4096), "the host waits for the device after this block's forward; -1: never");
   inject("host_delay_us", &Inject::host_delay_us, number(0, kMost_us), "how much longer the host takes to issue each op");
-  inject("delay_lane", &Inject::delay_lane, {"\"\" or the name of a lane: \"compute\", \"all_gather\", \"reduce_scatter\", \"all_reduce\", \"copy\"", [](const std::string& v) { return v.empty() || std::ranges::any_of(kLanes, [&](Lane lane) { return v == to_string(lane); }); }}, "lane whose every op takes delay_us longer; empty: none");
+  inject("delay_lane", &Inject::delay_lane, {"\"\" or the name of a lane: \"compute\", \"all_gather\", \"reduce_scatter\", \"all_reduce\", \"copy\", \"tensor\"", [](const std::string& v) { return v.empty() || std::ranges::any_of(kLanes, [&](Lane lane) { return v == to_string(lane); }); }}, "lane whose every op takes delay_us longer; empty: none");
   inject("delay_rank", &Inject::delay_rank, integer(-1, 1 << 20), "the delayed lane of this rank only; -1: of all ranks");
   inject("delay_us", &Inject::delay_us, number(0, kMost_us), "how much longer each op of delay_lane takes");
   inject("poison_freed_memory", &Inject::poison_freed_memory, boolean(), "fill freed memory with NaN, so that a use after free shows");

@@ -70,9 +70,11 @@ class GiveWay {
       return entry.name == "fsdp.strategy" || entry.name.starts_with("mesh.");
     });
     if (!asked) return;
-    if (mesh.ranks > 1 && is_hybrid(config_.fsdp.strategy)) {
-      if (mesh.shard == 0 || mesh.replicate == 0 || mesh.shard * mesh.replicate == mesh.ranks) return;
-      const std::string why = fmt::format("mesh.shard * mesh.replicate is mesh.ranks = {}", mesh.ranks);
+    const std::int64_t ranks = mesh.data_ranks();
+    const std::string_view key = mesh.tensor == 1 ? "mesh.ranks" : "mesh.ranks / mesh.tensor";
+    if (ranks > 1 && is_hybrid(config_.fsdp.strategy)) {
+      if (mesh.shard == 0 || mesh.replicate == 0 || mesh.shard * mesh.replicate == ranks) return;
+      const std::string why = fmt::format("mesh.shard * mesh.replicate is {} = {}", key, ranks);
       if (overridden("mesh.replicate")) {
         drop("mesh.shard", why);
       } else {
@@ -80,11 +82,10 @@ class GiveWay {
       }
       return;
     }
-    const bool none = config_.fsdp.strategy == Strategy::no_shard || mesh.ranks == 1;
-    const std::string why =
-        fmt::format("it follows from fsdp.strategy = \"{}\" and mesh.ranks = {}", strategy, mesh.ranks);
-    if (mesh.shard != (none ? 1 : mesh.ranks)) drop("mesh.shard", why);
-    if (mesh.replicate != (none ? mesh.ranks : 1)) drop("mesh.replicate", why);
+    const bool none = config_.fsdp.strategy == Strategy::no_shard || ranks == 1;
+    const std::string why = fmt::format("it follows from fsdp.strategy = \"{}\" and {} = {}", strategy, key, ranks);
+    if (mesh.shard != (none ? 1 : ranks)) drop("mesh.shard", why);
+    if (mesh.replicate != (none ? ranks : 1)) drop("mesh.replicate", why);
   }
 
   /// An explicit key wins over a preset, also over one of the command line: who names a preset should know.

@@ -52,6 +52,37 @@ void check_model(const Model& model, Notes& notes) {
   }
 }
 
+/// Tensor parallelism splits what can be split evenly; what then needs more sums than a Llama block's is left out.
+void check_tensor(const RunConfig& config) {
+  const std::int64_t tensor = config.mesh.tensor;
+  if (tensor == 1) return;
+  const Model& model = config.model;
+  require(model.kind == ModelKind::decoder, "mesh.tensor = {} splits the layers of a decoder: model.kind is \"{}\".",
+          tensor, to_string(model.kind));
+  require(config.mesh.ranks % tensor == 0, "mesh.tensor = {} does not divide mesh.ranks = {}.", tensor,
+          config.mesh.ranks);
+  const auto splits = [&](const char* key, std::int64_t size) {
+    require(size % tensor == 0, "mesh.tensor = {} does not divide {} = {}.", tensor, key, size);
+  };
+  splits("model.heads", model.heads);
+  splits("model.kv_heads", model.kv_heads);
+  splits("model.ffn_width", model.ffn_width);
+  splits("model.vocab", model.vocab);
+  require(!model.qk_norm,
+          "mesh.tensor = {} does not go with model.qk_norm: its gradient is not summed over the heads of other ranks.",
+          tensor);
+  require(model.experts == 0, "mesh.tensor = {} does not go with model.experts = {}: experts are not split.", tensor,
+          model.experts);
+  require(config.device.backend != BackendKind::cuda,
+          "mesh.tensor = {} needs device.backend = \"cpu\" or \"virtual\": there are no kernels here for a vocabulary "
+          "that is split on GPUs.",
+          tensor);
+  require(config.checkpoint.folder.empty() && config.checkpoint.resume.empty(),
+          "mesh.tensor = {} does not go with checkpoint.{} = \"{}\": parts of layers are not saved.", tensor,
+          config.checkpoint.folder.empty() ? "resume" : "folder",
+          config.checkpoint.folder.empty() ? config.checkpoint.resume : config.checkpoint.folder);
+}
+
 void check_sequence(const RunConfig& config) {
   const Model& model = config.model;
   require(model.kind != ModelKind::decoder || model.learned_positions == 0 ||
@@ -76,25 +107,31 @@ void check_checkpointing(const Fsdp& fsdp, ModelKind kind, Notes& notes) {
   }
 }
 
+/// What mesh.shard and mesh.replicate divide among themselves, in messages.
+std::string_view data_ranks_key(const Mesh& mesh) {
+  return mesh.tensor == 1 ? "mesh.ranks" : "mesh.ranks / mesh.tensor";
+}
+
 /// One rank has nobody to share with. FSDP1 makes it no_shard, whatever was asked; FSDP2 copies its units and frees
 /// them as if there were others.
 void settle_single_rank(RunConfig& config, Notes& notes) {
   require(config.mesh.shard <= 1 && config.mesh.replicate <= 1,
-          "mesh.shard = {} and mesh.replicate = {} do not fit mesh.ranks = 1; leave them out.", config.mesh.shard,
-          config.mesh.replicate);
+          "mesh.shard = {} and mesh.replicate = {} do not fit {} = 1; leave them out.", config.mesh.shard,
+          config.mesh.replicate, data_ranks_key(config.mesh));
   config.mesh.shard = config.mesh.replicate = 1;
   if (config.fsdp.reshard_after_forward.mode == ReshardAfterForward::Mode::group)
     config.fsdp.reshard_after_forward = {};
   if (config.fsdp.layout == Layout::per_param && config.fsdp.strategy != Strategy::no_shard) {
-    notes.push_back(
-        "mesh.ranks = 1: nothing is communicated, but units are copied and freed as fully_shard does; "
-        "fsdp.strategy = \"no_shard\" leaves them where they are.");
+    notes.push_back(fmt::format(
+        "{} = 1: {}, but units are copied and freed as fully_shard does; "
+        "fsdp.strategy = \"no_shard\" leaves them where they are.",
+        data_ranks_key(config.mesh), config.mesh.tensor == 1 ? "nothing is communicated" : "nothing is sharded"));
     return;
   }
   if (config.fsdp.strategy != Strategy::no_shard) {
-    notes.push_back(fmt::format(
-        "mesh.ranks = 1: fsdp.strategy = \"{}\" behaves as \"no_shard\"; there is nobody to communicate with.",
-        to_string(config.fsdp.strategy)));
+    notes.push_back(
+        fmt::format("{} = 1: fsdp.strategy = \"{}\" behaves as \"no_shard\"; there is nobody to communicate with.",
+                    data_ranks_key(config.mesh), to_string(config.fsdp.strategy)));
   }
   config.fsdp.strategy = Strategy::no_shard;
   config.fsdp.reshard_after_forward = {};
@@ -102,22 +139,21 @@ void settle_single_rank(RunConfig& config, Notes& notes) {
 
 void settle_hybrid(RunConfig& config, Notes& notes) {
   Mesh& mesh = config.mesh;
-  const std::string_view strategy = to_string(config.fsdp.strategy);
+  const std::string_view strategy = to_string(config.fsdp.strategy), key = data_ranks_key(mesh);
+  const std::int64_t ranks = mesh.data_ranks();
   require(
       mesh.shard > 0 || mesh.replicate > 0,
       "fsdp.strategy = \"{}\" needs mesh.shard (ranks that split a unit) or mesh.replicate (groups with equal shards); "
-      "mesh.shard * mesh.replicate = mesh.ranks = {}.",
-      strategy, mesh.ranks);
+      "mesh.shard * mesh.replicate = {} = {}.",
+      strategy, key, ranks);
   if (mesh.shard == 0) {
-    require(mesh.ranks % mesh.replicate == 0, "mesh.replicate = {} does not divide mesh.ranks = {}.", mesh.replicate,
-            mesh.ranks);
-    mesh.shard = mesh.ranks / mesh.replicate;
+    require(ranks % mesh.replicate == 0, "mesh.replicate = {} does not divide {} = {}.", mesh.replicate, key, ranks);
+    mesh.shard = ranks / mesh.replicate;
   }
-  require(mesh.ranks % mesh.shard == 0, "mesh.shard = {} does not divide mesh.ranks = {}.", mesh.shard, mesh.ranks);
-  if (mesh.replicate == 0) mesh.replicate = mesh.ranks / mesh.shard;
-  require(mesh.shard * mesh.replicate == mesh.ranks,
-          "mesh.shard * mesh.replicate = {} * {} = {} is not mesh.ranks = {}.", mesh.shard, mesh.replicate,
-          mesh.shard * mesh.replicate, mesh.ranks);
+  require(ranks % mesh.shard == 0, "mesh.shard = {} does not divide {} = {}.", mesh.shard, key, ranks);
+  if (mesh.replicate == 0) mesh.replicate = ranks / mesh.shard;
+  require(mesh.shard * mesh.replicate == ranks, "mesh.shard * mesh.replicate = {} * {} = {} is not {} = {}.",
+          mesh.shard, mesh.replicate, mesh.shard * mesh.replicate, key, ranks);
   require(mesh.shard > 1 || config.fsdp.layout == Layout::per_param,
           "fsdp.strategy = \"{}\" with mesh.shard = 1 shards nothing; use \"no_shard\", mesh.shard above 1, or "
           "fsdp.layout = \"per_param\", which copies and frees as fully_shard does.",
@@ -135,19 +171,20 @@ void settle_hybrid(RunConfig& config, Notes& notes) {
 
 void settle_mesh(RunConfig& config, Notes& notes) {
   Mesh& mesh = config.mesh;
-  if (mesh.ranks == 1) return settle_single_rank(config, notes);
+  const std::int64_t ranks = mesh.data_ranks();
+  const std::string_view key = data_ranks_key(mesh);
+  if (ranks == 1) return settle_single_rank(config, notes);
   if (is_hybrid(config.fsdp.strategy)) return settle_hybrid(config, notes);
   const bool none = config.fsdp.strategy == Strategy::no_shard;
-  const std::int64_t shard = none ? 1 : mesh.ranks;
-  const std::int64_t replicate = none ? mesh.ranks : 1;
+  const std::int64_t shard = none ? 1 : ranks;
+  const std::int64_t replicate = none ? ranks : 1;
   const char* instead = none ? "" : "; for fewer ranks a shard group use hybrid_shard or hybrid_shard_grad_op";
   require(mesh.shard == 0 || mesh.shard == shard,
-          "mesh.shard = {} does not fit fsdp.strategy = \"{}\" with mesh.ranks = {}; expected {} (or leave it out){}.",
-          mesh.shard, to_string(config.fsdp.strategy), mesh.ranks, shard, instead);
-  require(
-      mesh.replicate == 0 || mesh.replicate == replicate,
-      "mesh.replicate = {} does not fit fsdp.strategy = \"{}\" with mesh.ranks = {}; expected {} (or leave it out){}.",
-      mesh.replicate, to_string(config.fsdp.strategy), mesh.ranks, replicate, instead);
+          "mesh.shard = {} does not fit fsdp.strategy = \"{}\" with {} = {}; expected {} (or leave it out){}.",
+          mesh.shard, to_string(config.fsdp.strategy), key, ranks, shard, instead);
+  require(mesh.replicate == 0 || mesh.replicate == replicate,
+          "mesh.replicate = {} does not fit fsdp.strategy = \"{}\" with {} = {}; expected {} (or leave it out){}.",
+          mesh.replicate, to_string(config.fsdp.strategy), key, ranks, replicate, instead);
   mesh.shard = shard;
   mesh.replicate = replicate;
 }
@@ -188,7 +225,7 @@ void check_engines(const RunConfig& config, Notes& notes) {
           "fsdp.forward_prefetch = {} and fsdp.backward_prefetch = {}: \"rate\" follows one order through forward and "
           "backward, so both must be.",
           to_toml(encode(fsdp.forward_prefetch)), to_toml(encode(fsdp.backward_prefetch)));
-  require(config.train.warmup > 0 || config.mesh.ranks == 1 ||
+  require(config.train.warmup > 0 || config.mesh.data_ranks() == 1 ||
               ((!rate || !fsdp.learn_execution_order) && fsdp.persistence_threshold == 0),
           "train.warmup = 0 is too little: the first step {}, which later ones do not; expected at least 1.",
           rate ? "learns the order of units and gathers on demand" : "gathers what stays gathered");
@@ -373,6 +410,7 @@ std::vector<std::string> validate(RunConfig& config) {
   Notes notes;
   check_each_key(config);
   check_model(config.model, notes);
+  check_tensor(config);
   check_sequence(config);
   check_checkpointing(config.fsdp, config.model.kind, notes);
   settle_mesh(config, notes);

@@ -28,12 +28,40 @@ constexpr std::array<BufferRole, kStateCount> kShardRoles{BufferRole::master_sha
 constexpr std::array<BufferRole, kStateCount> kReplicatedRoles{
     BufferRole::master_replicated, BufferRole::first_moment_replicated, BufferRole::second_moment_replicated};
 
-std::vector<ShardPiece> replicated_pieces(const ShardLayout& layout) {
-  std::vector<ShardPiece> pieces;
-  for (const plan::ParameterPlacement& p : layout.replicated) {
-    pieces.push_back({p.parameter, 0, p.unsharded_offset, p.numel});
+/// Calls use(begin, whole, count) for each run of elements [begin, begin + count) of a rank's part of a parameter that
+/// lies in one piece, from `whole` on, in the whole of it.
+template <class Use>
+void for_each_run(const plan::ParameterShape& shape, int part, std::int64_t begin, std::int64_t count, Use use) {
+  for (const std::int64_t end = begin + count; begin < end;) {
+    const std::int64_t run = shape.run();
+    const std::int64_t some = shape.parts == 1 ? end - begin : std::min(end - begin, run - begin % run);
+    use(begin, shape.in_whole(part, begin), some);
+    begin += some;
   }
-  return pieces;
+}
+
+/// `fill`, which knows whole parameters, asked for elements of this rank's part.
+model::FillParameter of_part(const model::FillParameter& fill, const plan::Plan& plan, int rank) {
+  if (!fill || plan.mesh.tensor == 1) return fill;
+  const int part = plan.groups.index(plan::Group::tensor, rank);
+  return [&fill, &plan, part](int parameter, std::int64_t begin, std::span<float> out) {
+    const plan::ParameterShape& shape = plan.shapes.parameters[static_cast<std::size_t>(parameter)];
+    for_each_run(shape, part, begin, std::ssize(out), [&](std::int64_t at, std::int64_t whole, std::int64_t count) {
+      fill(parameter, whole, out.subspan(static_cast<std::size_t>(at - begin), static_cast<std::size_t>(count)));
+    });
+  };
+}
+
+/// Device memory for a unit's shards, and for the parts of a parameter.
+std::int64_t arrived_bytes(const plan::Plan& plan) {
+  std::int64_t most = 0;
+  for (const plan::Unit& unit : plan.units) {
+    if (unit.layout.shards > 1) most = std::max(most, unit.layout.gathered_numel() * kBytes);
+  }
+  return round_up(std::min(Masters::kPieceBytes, most), LanePool::kGranule);
+}
+std::int64_t joined_bytes(const plan::Plan& plan) {
+  return round_up(std::min(Masters::kPieceBytes, Masters::whole_bytes(plan)), LanePool::kGranule);
 }
 
 /// Elements [begin, begin + window.size()) of what `pieces` make up; zero where no piece is.
@@ -81,9 +109,12 @@ class Collection {
         shard_index_(plan.groups.index(plan::Group::shard, context.rank)),
         staging_(staging),
         take_(take) {
-    if (const std::int64_t bytes = Masters::collection_bytes(plan); bytes > 0) {
-      arrived_ = context.device.allocate(bytes, MemoryCategory::communication_buffers, Lane::compute);
-    }
+    const auto allocate = [&](std::int64_t bytes) {
+      return bytes == 0 ? nullptr
+                        : context.device.allocate(bytes, MemoryCategory::communication_buffers, Lane::compute);
+    };
+    arrived_ = allocate(arrived_bytes(plan));
+    joined_ = allocate(joined_bytes(plan));
     parts_.resize(plan.shapes.parameters.size());
     for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
       const ShardLayout& layout = plan.units[static_cast<std::size_t>(u)].layout;
@@ -92,7 +123,7 @@ class Collection {
           parts_[static_cast<std::size_t>(piece.parameter)].push_back({u, shard, piece});
         }
       }
-      for (const ShardPiece& piece : replicated_pieces(layout)) {
+      for (const ShardPiece& piece : layout.replicated_pieces()) {
         parts_[static_cast<std::size_t>(piece.parameter)].push_back({u, kReplicated, piece});
       }
     }
@@ -102,7 +133,9 @@ class Collection {
     for (const std::vector<Part>& parts : parts_) {
       if (!parts.empty()) collect(parts);
     }
-    if (arrived_ != nullptr) context_.device.free(arrived_, Lane::compute);
+    for (std::byte* memory : {arrived_, joined_}) {
+      if (memory != nullptr) context_.device.free(memory, Lane::compute);
+    }
     context_.device.synchronize();
   }
 
@@ -172,7 +205,42 @@ class Collection {
   }
 
   void show(const ShardPiece& piece, const std::byte* memory) {
+    if (plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)].parts > 1) return join(piece, memory);
     if (context_.rank != 0) return;
+    download(piece, memory,
+             [&](std::int64_t begin, std::span<const float> values) { take_(piece.parameter, begin, values); });
+  }
+
+  /// A piece of a parameter that ranks split: all parts of it come to rank 0, which shows the parameter once it is
+  /// whole.
+  void join(const ShardPiece& piece, const std::byte* memory) {
+    const plan::ParameterShape& shape = plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)];
+    const std::int64_t most = joined_bytes(plan_) / kBytes / shape.parts;
+    for (std::int64_t done = 0; done < piece.count; done += most) {
+      const std::int64_t count = std::min(most, piece.count - done);
+      communicators_.of(plan::Group::tensor)
+          .all_gather(Lane::compute, memory + done * kBytes, joined_, count, DType::f32, nullptr);
+      if (context_.rank != 0) continue;
+      for (int part = 0; part < shape.parts; ++part) {
+        const ShardPiece some{piece.parameter, piece.parameter_offset + done, 0, count};
+        download(some, joined_ + part * count * kBytes,
+                 [&](std::int64_t begin, std::span<const float> values) { put(shape, part, begin, values); });
+      }
+    }
+    if (context_.rank != 0 || piece.parameter_offset + piece.count < shape.numel()) return;
+    take_(piece.parameter, 0, whole_);
+  }
+
+  void put(const plan::ParameterShape& shape, int part, std::int64_t begin, std::span<const float> values) {
+    whole_.resize(static_cast<std::size_t>(shape.numel() * shape.parts));
+    for_each_run(shape, part, begin, std::ssize(values), [&](std::int64_t at, std::int64_t whole, std::int64_t count) {
+      std::copy_n(values.begin() + (at - begin), count, whole_.begin() + whole);
+    });
+  }
+
+  /// Calls use(begin, values) with a piece's elements, some at a time.
+  template <class Use>
+  void download(const ShardPiece& piece, const std::byte* memory, Use use) {
     for (std::int64_t done = 0; done < piece.count;) {
       const std::int64_t count = std::min(static_cast<std::int64_t>(staging_.size()), piece.count - done);
       context_.device.enqueue(
@@ -182,7 +250,7 @@ class Collection {
           },
           nullptr);
       context_.device.synchronize();
-      take_(piece.parameter, piece.parameter_offset + done, staging_.first(static_cast<std::size_t>(count)));
+      use(piece.parameter_offset + done, staging_.first(static_cast<std::size_t>(count)));
       done += count;
     }
   }
@@ -196,6 +264,8 @@ class Collection {
   const TakeParameter& take_;
   std::vector<std::vector<Part>> parts_;  // by parameter; in the order of its elements
   std::byte* arrived_ = nullptr;
+  std::byte* joined_ = nullptr;  // of one piece, all parts one after another
+  std::vector<float> whole_;     // rank 0: a parameter that ranks split
   Window window_;
 };
 
@@ -209,24 +279,29 @@ std::int64_t Masters::staging_bytes(const plan::Plan& plan) {
   return std::min(kPieceBytes, most * kBytes);
 }
 
-std::int64_t Masters::collection_bytes(const plan::Plan& plan) {
+std::int64_t Masters::collection_bytes(const plan::Plan& plan) { return arrived_bytes(plan) + joined_bytes(plan); }
+
+std::int64_t Masters::whole_bytes(const plan::Plan& plan) {
   std::int64_t most = 0;
-  for (const plan::Unit& unit : plan.units) {
-    if (unit.layout.shards > 1) most = std::max(most, unit.layout.gathered_numel() * kBytes);
+  for (const plan::ParameterShape& shape : plan.shapes.parameters) {
+    if (shape.parts > 1) most = std::max(most, shape.numel() * shape.parts * kBytes);
   }
-  return round_up(std::min(kPieceBytes, most), LanePool::kGranule);
+  return most;
 }
 
 void Masters::initialize(const model::FillParameter& fill, int threads, const Moments& moments) {
   staging_.resize(static_cast<std::size_t>(staging_bytes(plan_) / kBytes));
   const int index = plan_.groups.index(plan::Group::shard, context_.rank);
+  const model::FillParameter parameters = of_part(fill, plan_, context_.rank),
+                             first = of_part(moments.first, plan_, context_.rank),
+                             second = of_part(moments.second, plan_, context_.rank);
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
     const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
-    const std::array<const model::FillParameter*, kStateCount> fills{&fill, &moments.first, &moments.second};
+    const std::array<const model::FillParameter*, kStateCount> fills{&parameters, &first, &second};
     for (std::size_t state = 0; state < kStateCount; ++state) {
       load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
            threads);
-      load(buffers_.persistent(kReplicatedRoles[state], u), replicated_pieces(layout), layout.replicated_numel,
+      load(buffers_.persistent(kReplicatedRoles[state], u), layout.replicated_pieces(), layout.replicated_numel,
            *fills[state], threads);
     }
   }
@@ -272,7 +347,7 @@ std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool 
     for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
       const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
       add(state, kShardRoles[static_cast<std::size_t>(state)], u, layout.pieces(index));
-      if (with_replicated) add(state, kReplicatedRoles[static_cast<std::size_t>(state)], u, replicated_pieces(layout));
+      if (with_replicated) add(state, kReplicatedRoles[static_cast<std::size_t>(state)], u, layout.replicated_pieces());
     }
   }
   return all;
@@ -288,7 +363,7 @@ void Masters::download(const Piece& piece, std::int64_t first, std::span<float> 
 }
 
 void Masters::collect(const TakeParameter& take) {
-  if (!plan_.groups.together(plan::Group::shard, context_.rank, 0)) return;  // rank 0's shard group has it all
+  if (plan_.groups.index(plan::Group::replicate, context_.rank) != 0) return;  // the first replica has it all
   std::vector<float> staging(context_.rank == 0 ? static_cast<std::size_t>(staging_bytes(plan_) / kBytes) : 0);
   Collection(context_, plan_, buffers_, communicators_, staging, take).run();
 }

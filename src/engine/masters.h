@@ -21,7 +21,7 @@ namespace fsdpbench::engine {
 using TakeParameter = std::function<void(int parameter, std::int64_t begin, std::span<const float> values)>;
 
 /// The way of one rank's fp32 masters from the host onto the device and back. They travel in pieces, so what the host
-/// holds of them does not grow with the model.
+/// holds of them does not grow with the model; but of parameters that ranks split rank 0 holds one.
 class Masters {
  public:
   /// Of a piece, at most.
@@ -30,6 +30,9 @@ class Masters {
   static std::int64_t staging_bytes(const plan::Plan& plan);
   /// Device memory that collect() needs beside the persistent buffers, as the pool rounds it.
   static std::int64_t collection_bytes(const plan::Plan& plan);
+
+  /// Host memory that collect() needs on rank 0 for a parameter that ranks split, beside what it takes in pieces.
+  static std::int64_t whole_bytes(const plan::Plan& plan);
 
   /// All must outlive this object.
   Masters(backend::RankContext& context, const plan::Plan& plan, const BufferTable& buffers,

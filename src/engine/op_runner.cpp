@@ -15,6 +15,7 @@ OpRunner::OpRunner(const config::RunConfig& config, const plan::Plan& plan, cons
     : config_(config), plan_(plan), model_(model), batches_(batches), rank_(rank) {
   places_.resize(plan.shapes.parameters.size());
   runs_.resize(plan.units.size());
+  tensor_ = {plan.groups.index(Group::tensor, rank), plan.mesh.tensor};
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     const plan::Unit& unit = plan.units[u];
     for (bool replicated : {false, true}) {
@@ -54,10 +55,12 @@ class OpRunner::Resolve {
     slot_.host_inputs.resize(static_cast<std::size_t>(buffers_.info(work.inputs).bytes));
     slot_.host_targets.resize(static_cast<std::size_t>(buffers_.info(work.targets).bytes));
     const std::int64_t batch = train.batch_per_rank;
-    // Ranks and microbatches take consecutive samples, so that fewer ranks with larger batches see the same ones.
+    // Ranks and microbatches take consecutive samples, so that fewer ranks with larger batches see the same ones; those
+    // that split layers share theirs.
+    const plan::Mesh& mesh = runner_.plan_.mesh;
     const std::int64_t first =
         runner_.start_.samples +
-        ((step_ * train.accumulate + op_.micro) * runner_.plan_.mesh.ranks() + runner_.rank_) * batch;
+        ((step_ * train.accumulate + op_.micro) * mesh.data_ranks() + runner_.rank_ / mesh.tensor) * batch;
     for (std::int64_t b = 0; b < batch; ++b) {
       const auto row = static_cast<std::size_t>(b);
       if (model.kind == config::ModelKind::decoder) {
@@ -87,6 +90,9 @@ class OpRunner::Resolve {
     call.workspace = at(work.workspace).memory;
     if (work.loss != schedule::kNoBuffer) call.loss = at(work.loss).floats() + op_.micro;
     call.loss_scale = loss_scale();
+    call.part = work.part;
+    call.exchange = work.exchange == schedule::kNoBuffer ? call.output : at(work.exchange).memory;
+    call.tensor = runner_.tensor_;
   }
 
   void operator()(const schedule::Backward& work) const {
@@ -104,6 +110,9 @@ class OpRunner::Resolve {
     call.workspace = at(work.workspace).memory;
     call.d_stream = at(work.d_stream).memory;
     call.loss_scale = loss_scale();
+    call.part = work.part;
+    call.exchange = at(work.exchange).memory;
+    call.tensor = runner_.tensor_;
 
     slot_.zero.clear();
     if (!work.begins_gradients) return;  // padding would otherwise be reduced and counted in the norm as it lies there
@@ -166,7 +175,12 @@ class OpRunner::Resolve {
     slot_.from.memory += first * size_of(slot_.from.dtype);
   }
   void operator()(const schedule::Collective& work) const { from_to(work.input, work.output); }
-  void operator()(const schedule::SumOfSquares& work) const { from_to(work.gradient, work.sum); }
+  void operator()(const schedule::SumOfSquares& work) const {
+    from_to(work.gradient, work.sum);
+    slot_.squares.clear();
+    if (work.whole_factor != 1.0F) return count_parts(work);
+    slot_.squares.push_back({0, work.count, work.factor});
+  }
   void operator()(const schedule::ClipFactor& work) const { from_to(work.sums, work.factor); }
 
   void operator()(const schedule::Update& work) const {
@@ -192,6 +206,17 @@ class OpRunner::Resolve {
     const InBucket in{work.offset, work.stride};
     slot_.bucket_runs = op_.kind == OpKind::copy_out ? copy_out_runs(layout, in) : reduce_copy_in_runs(layout, in);
     slot_.runs = &slot_.bucket_runs;
+  }
+  /// Piece by piece, since what each rank of the tensor group has whole is counted once; padding is in no piece.
+  void count_parts(const schedule::SumOfSquares& work) const {
+    const plan::ShardLayout& layout = runner_.plan_.units[static_cast<std::size_t>(op_.unit)].layout;
+    const int index = runner_.plan_.groups.index(Group::shard, runner_.rank_);
+    slot_.squares.push_back({0, 0, work.factor});  // a rank may have nothing
+    for (const plan::ShardPiece& piece : work.replicated ? layout.replicated_pieces() : layout.pieces(index)) {
+      const bool split = runner_.plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)].parts > 1;
+      const float factor = work.factor * (split ? 1.0F : work.whole_factor);
+      slot_.squares.push_back({piece.shard_offset, piece.count, factor});
+    }
   }
   float loss_scale() const { return 1.0F / static_cast<float>(runner_.config_.train.accumulate); }
   template <class Use>
@@ -280,7 +305,11 @@ class OpRunner::Run {
     kernels_.accumulate(slot_.from.memory, slot_.from.dtype, slot_.to.floats(), work.count, work.factor);
   }
   void operator()(const schedule::SumOfSquares& work) const {
-    kernels_.sum_of_squares(slot_.from.floats(), work.count, work.factor, slot_.to.doubles(), work.overwrite);
+    bool overwrite = work.overwrite;
+    for (const OpSlot::Squares& run : slot_.squares) {
+      kernels_.sum_of_squares(slot_.from.floats() + run.first, run.count, run.factor, slot_.to.doubles(), overwrite);
+      overwrite = false;
+    }
   }
   void operator()(const schedule::ClipFactor& work) const {
     kernels_.clip_factor(slot_.from.doubles(), work.count, runner_.config_.train.clip_norm, slot_.to.floats());
@@ -327,6 +356,7 @@ void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicator
   std::byte* const to = slot.to.memory;
   switch (op.kind) {
     case OpKind::all_gather:
+    case OpKind::tensor_all_gather:
     case OpKind::gather_norm: {
       const std::byte* input = work->input == work->output ? to + group.rank() * work->bytes() : from;
       group.all_gather(op.lane, input, to, work->count, work->dtype, stamp);
@@ -336,7 +366,8 @@ void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicator
       group.reduce_scatter(op.lane, from, to, work->count, work->dtype, work->scale, stamp);
       return;
     case OpKind::all_to_all: group.all_to_all(op.lane, from, to, work->count, work->dtype, stamp); return;
-    case OpKind::all_reduce: group.all_reduce(op.lane, to, work->count, work->dtype, work->scale, stamp); return;
+    case OpKind::all_reduce:
+    case OpKind::tensor_all_reduce: group.all_reduce(op.lane, to, work->count, work->dtype, work->scale, stamp); return;
     default: throw std::logic_error("OpRunner::enqueue_collective: not a collective");
   }
 }

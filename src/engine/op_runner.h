@@ -40,6 +40,11 @@ struct OpSlot {
   model::ModuleCall call;                               // forward, recompute, backward
   std::vector<const std::byte*> parameters;             // call's arrays
   std::vector<std::byte*> gradients;
+  struct Squares {
+    std::int64_t first = 0, count = 0;
+    float factor = 1.0F;
+  };
+  std::vector<Squares> squares;                           // gradient_norm: runs of the gradient and their weights
   std::vector<std::pair<std::byte*, std::int64_t>> zero;  // ranges to clear before a unit's first backward
 };
 
@@ -83,6 +88,7 @@ class OpRunner {
   const model::Model& model_;
   const BatchSource& batches_;
   int rank_;
+  model::TensorPlace tensor_;
   TrainingPosition start_;
   std::vector<Place> places_;   // by parameter
   std::vector<UnitRuns> runs_;  // by unit

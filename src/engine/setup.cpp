@@ -13,9 +13,9 @@ Setup set_up(const config::RunConfig& config) {
   s.config = config;
   s.plan = plan::make_plan(config);
   const bool decoder = config.model.kind == config::ModelKind::decoder;
-  s.model =
-      model::make_model(config.model, s.plan.shapes,
-                        {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype});
+  s.model = model::make_model(
+      config.model, s.plan.shapes,
+      {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype}, s.plan.mesh.tensor);
   s.sizes = s.model->sizes();
   s.policy = schedule::make_policy(config);
   s.schedules = schedule::build_schedules(s.plan, s.policy, s.sizes);
@@ -23,7 +23,8 @@ Setup set_up(const config::RunConfig& config) {
   s.pool_bytes = checked_sum(s.memory.reserved, Masters::collection_bytes(s.plan));
   s.host_bytes = Executor::recording_bytes(s.schedules, config.train.steps);
   if (!config.emulate.compute_tflops) {
-    s.host_bytes += Masters::staging_bytes(s.plan) + CheckpointSaver::host_bytes(config, s.plan);
+    s.host_bytes +=
+        Masters::staging_bytes(s.plan) + Masters::whole_bytes(s.plan) + CheckpointSaver::host_bytes(config, s.plan);
   }
   return s;
 }

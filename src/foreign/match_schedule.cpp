@@ -20,7 +20,15 @@ namespace {
 
 using config::RunConfig;
 
-constexpr plan::ModuleSizes kAnySizes{1024, 1024, 1024, 1024, 1024, 1024, 1, 1, 1};  // the order asks for none
+/// The order asks for none.
+plan::ModuleSizes any_sizes() {
+  plan::ModuleSizes sizes;
+  sizes.batch_input_bytes = sizes.batch_target_bytes = 1024;
+  sizes.output_bytes = sizes.saved_bytes = 1024;
+  sizes.forward_workspace_bytes = sizes.backward_workspace_bytes = 1024;
+  sizes.forward_flops = sizes.recompute_flops = sizes.backward_flops = 1;
+  return sizes;
+}
 
 void set(RunConfig& config, std::string_view key, const config::Value& value) {
   const config::Field* field = config::find_field(key);
@@ -88,7 +96,7 @@ class Matcher {
     try {
       config::validate(config);
       const plan::Plan plan = plan::make_plan(config);
-      const std::vector<plan::ModuleSizes> sizes(plan.shapes.modules.size(), kAnySizes);
+      const std::vector<plan::ModuleSizes> sizes(plan.shapes.modules.size(), any_sizes());
       const schedule::Schedules schedules = build_schedules(plan, schedule::make_policy(config), sizes);
       Tried tried{std::move(config),
                   {},

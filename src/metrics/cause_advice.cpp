@@ -42,6 +42,9 @@ Remedy remedy_of(Cause cause) {
     case Cause::host_bound: return {"the host's time to issue ops", "larger units (fsdp.wrap) or a faster host"};
     case Cause::copy: return {"copies in and out of communication buffers", "fsdp.layout=flat needs none"};
     case Cause::slow_link: return {"the slowness of one rank's link", "look at that link"};
+    case Cause::tensor_group:
+      return {"the exchanges of ranks that split layers",
+              "fewer of them (mesh.tensor), or all of them on one node, exchange less or faster"};
     case Cause::cores_busy:
       return {"waits for a core", "fewer ranks or threads on a machine, or more cores, let lanes begin at once"};
     case Cause::unknown: return {"the late starts of lanes", "waking up threads on busy cores is the usual suspect"};

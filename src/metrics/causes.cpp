@@ -27,6 +27,7 @@ std::string_view to_string(Cause cause) {
                                                              "host_bound",
                                                              "copy",
                                                              "slow_link",
+                                                             "tensor_group",
                                                              "cores_busy",
                                                              "unknown"};
   return kNames.at(static_cast<std::size_t>(cause));
@@ -191,9 +192,10 @@ class Blame {
     const std::int64_t shared = std::min(cursor_ - begin, slowed_by_sharing(i) - slow.ns);
     if (shared > 0) put(cursor_ - shared, Cause::contention, i);
     put(begin,
-        at_boundary(i)      ? Cause::step_boundary
-        : mostly_latency(i) ? Cause::inefficient_collective
-                            : Cause::link_bound,
+        view_.op(i).exchanges_parts() ? Cause::tensor_group
+        : at_boundary(i)              ? Cause::step_boundary
+        : mostly_latency(i)           ? Cause::inefficient_collective
+                                      : Cause::link_bound,
         i);
   }
 

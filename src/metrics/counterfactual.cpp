@@ -99,6 +99,7 @@ class Finder {
       case Cause::copy: without.copies = true; break;
       case Cause::step_boundary: without.ends = true; break;
       case Cause::slow_link: without.slow_link = asked.late_rank; break;
+      case Cause::tensor_group: without.tensor_group = true; break;
       case Cause::cores_busy: without.cores = true; break;
       case Cause::unknown: without.lags = true; break;
       case Cause::late_prefetch:

@@ -33,6 +33,8 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::reduce_scatter:
     case OpKind::all_to_all:
     case OpKind::all_reduce:
+    case OpKind::tensor_all_reduce:
+    case OpKind::tensor_all_gather:
     case OpKind::gather_norm: return OpClass::communication;
     case OpKind::load_batch:
     case OpKind::cast_replicated:

@@ -102,7 +102,7 @@ Table own_links(const StepRecords& step) {
 
 /// Transfers of a step that have nothing beside them to hide behind (cause step_boundary).
 bool at_an_end(const schedule::Op& op, int last_micro) {
-  if (!op.is_collective() || op.unit > 1) return false;
+  if (!op.is_collective() || op.unit > 1 || op.exchanges_parts()) return false;
   if (op.kind == schedule::OpKind::all_gather) return op.phase == schedule::Phase::forward && op.micro == 0;
   return op.micro == last_micro;
 }
@@ -287,8 +287,9 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const repla
   for (const schedule::Op& op : ops) last_micro = std::max(last_micro, op.micro);
   auto& given = op_times.given.front();
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    const bool nothing =
-        (without.copies && classify(ops[i]) == OpClass::copy) || (without.ends && at_an_end(ops[i], last_micro));
+    const bool nothing = (without.copies && classify(ops[i]) == OpClass::copy) ||
+                         (without.tensor_group && ops[i].exchanges_parts()) ||
+                         (without.ends && at_an_end(ops[i], last_micro));
     for (auto& mine : given) {
       if (nothing) mine[i] = 0;
     }

@@ -88,14 +88,15 @@ class TypicalStep {
   /// What is different in a replay, beside the schedule.
   struct Without {
     replay::Changes changes;
-    bool host = false;     ///< issuing takes no time
-    bool lags = false;     ///< lanes begin at once, but for waits for a core
-    bool cores = false;    ///< lanes wait for no core
-    bool copies = false;   ///< copies take no time
-    bool ends = false;     ///< neither do transfers at the ends of the step
-    bool sharing = false;  ///< transfers do not share links
-    int late_rank = -1;    ///< this rank takes what the others take
-    int slow_link = -1;    ///< this rank's link takes what the others' take
+    bool host = false;          ///< issuing takes no time
+    bool lags = false;          ///< lanes begin at once, but for waits for a core
+    bool cores = false;         ///< lanes wait for no core
+    bool copies = false;        ///< copies take no time
+    bool ends = false;          ///< neither do transfers at the ends of the step
+    bool sharing = false;       ///< transfers do not share links
+    bool tensor_group = false;  ///< exchanges of ranks that split layers take no time
+    int late_rank = -1;         ///< this rank takes what the others take
+    int slow_link = -1;         ///< this rank's link takes what the others' take
   };
   /// A step of `other`, a training of the same ranks whose schedules are one steady one, with these op times.
   ReplayedStep replay(const replay::MeasuredTimes& times, const replay::Training& other, const Without& without) const;

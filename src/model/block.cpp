@@ -1,6 +1,7 @@
 #include "model/block.h"
 
 #include "model/arena.h"
+#include "model/parts.h"
 
 namespace fsdpbench::model {
 namespace {
@@ -9,9 +10,9 @@ enum Parameter : std::size_t { kNorm1, kQuery, kKey, kValue, kOutput, kNorm2, kG
 
 }  // namespace
 
-Block::Block(const config::Model& model, BatchShape batch) : model_(model), batch_(batch) {
+Block::Block(const config::Model& model, BatchShape batch, int tensor) : model_(model), batch_(batch), tensor_(tensor) {
   const std::int64_t rows = batch.rows();
-  const std::int64_t head_dim = model.width / model.heads;
+  const std::int64_t head_dim = model.head_size();
   attention_ = {batch.batch, batch.seq_len, model.heads, model.kv_heads, head_dim, batch.dtype};
   query_ = {rows, model.width, model.heads * head_dim, batch.dtype};
   key_ = {rows, model.width, model.kv_heads * head_dim, batch.dtype};
@@ -53,7 +54,7 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
   Arena arena(memory);
   BackwardWorkspace w{};
   w.normed = arena.take(query_.input_bytes());
-  w.d_normed = arena.take(query_.input_bytes());
+  if (tensor_ == 1) w.d_normed = arena.take(query_.input_bytes());  // else it is exchanged
   const std::int64_t shared = arena.mark();
   w.product = arena.take(contract_.input_bytes());
   w.d_gate = w.product;
@@ -82,6 +83,11 @@ plan::ModuleSizes Block::sizes() const {
   sizes.forward_flops = products + attention;
   sizes.recompute_flops = sizes.forward_flops - contract_.flops();
   sizes.backward_flops = 2 * products + 2.5 * attention;
+  if (tensor_ > 1) {
+    const double projections = query_.flops() + 2 * key_.flops() + output_.flops(), rest = products - projections;
+    set_block_parts(model_, batch_, {projections + attention, rest, contract_.flops()},
+                    {2 * projections + 2.5 * attention, 2 * rest, 0}, sizes);
+  }
   return sizes;
 }
 
@@ -99,36 +105,60 @@ void Block::rotate(backend::Kernels& kernels, std::byte* q, std::byte* k, bool i
 }
 
 void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
-  const auto& p = call.parameters;
   const Saved saved = carve_saved(call.saved);
   const ForwardWorkspace work = carve_forward(call.workspace);
+  if (call.runs(0)) attention_forward(kernels, call, saved, work);
+  if (call.runs(1)) feed_forward(kernels, call, saved, work);
+  if (call.runs(2) && call.output != nullptr) {
+    kernels.add(call.output, saved.h, call.output, batch_.rows() * model_.width, batch_.dtype);
+  }
+}
 
+void Block::attention_forward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                              const ForwardWorkspace& work) const {
+  const auto& p = call.parameters;
   norm(kernels, call.input, p[kNorm1], work.normed, saved.rstd1);
   query_.forward(kernels, work.normed, p[kQuery], saved.q);
   key_.forward(kernels, work.normed, p[kKey], saved.k);
   key_.forward(kernels, work.normed, p[kValue], saved.v);
   rotate(kernels, saved.q, saved.k, false);
   kernels.attention(attention_, saved.q, saved.k, saved.v, saved.attended, saved.log_sum_exp, work.scratch);
-  output_.forward(kernels, saved.attended, p[kOutput], work.normed);
-  kernels.add(work.normed, call.input, saved.h, batch_.rows() * model_.width, batch_.dtype);
+  output_.forward(kernels, saved.attended, p[kOutput], tensor_ == 1 ? work.normed : call.exchange);
+}
 
+void Block::feed_forward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                         const ForwardWorkspace& work) const {
+  const auto& p = call.parameters;
+  kernels.add(tensor_ == 1 ? work.normed : call.exchange, call.input, saved.h, batch_.rows() * model_.width,
+              batch_.dtype);
   norm(kernels, saved.h, p[kNorm2], work.normed, saved.rstd2);
   expand_.forward(kernels, work.normed, p[kGate], saved.gate);
   expand_.forward(kernels, work.normed, p[kUp], saved.up);
   if (call.output == nullptr) return;  // recomputation: only what backward needs
   kernels.swiglu(saved.gate, saved.up, work.product, batch_.rows() * model_.ffn_width, batch_.dtype);
   contract_.forward(kernels, work.product, p[kDown], call.output);
-  kernels.add(call.output, saved.h, call.output, batch_.rows() * model_.width, batch_.dtype);
 }
 
 void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
   const Saved saved = carve_saved(call.saved);
-  const BackwardWorkspace work = carve_backward(call.workspace);
-  feed_forward_backward(kernels, call, saved, work);
-  attention_backward(kernels, call, saved, work);
+  BackwardWorkspace work = carve_backward(call.workspace);
+  if (tensor_ > 1) work.d_normed = call.exchange;
+  if (call.runs(0)) feed_forward_backward(kernels, call, saved, work);
+  if (call.runs(1)) {
+    norm_backward(kernels, call, kNorm2, work.d_normed, saved.h, saved.rstd2);
+    attention_backward(kernels, call, saved, work);
+  }
+  if (call.runs(2)) norm_backward(kernels, call, kNorm1, work.d_normed, call.input, saved.rstd1);
 }
 
-/// d_stream: from d_y to d_h.
+/// d_stream: adds what comes through a norm.
+void Block::norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight,
+                          const std::byte* d_normed, const std::byte* x, const float* rstd) const {
+  kernels.rms_norm_backward(d_normed, x, call.parameters[weight], rstd, call.d_stream, call.gradients[weight],
+                            batch_.rows(), model_.width, batch_.dtype);
+}
+
+/// From d_y to the gradient of the norm before.
 void Block::feed_forward_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                                   const BackwardWorkspace& work) const {
   const auto& p = call.parameters;
@@ -145,11 +175,9 @@ void Block::feed_forward_backward(backend::Kernels& kernels, const ModuleCall& c
   expand_.weight_gradient(kernels, work.d_up, work.normed, d[kUp]);
   expand_.input_gradient(kernels, work.d_gate, p[kGate], work.d_normed);
   expand_.input_gradient(kernels, work.d_up, p[kUp], work.d_normed, true);
-  kernels.rms_norm_backward(work.d_normed, saved.h, p[kNorm2], saved.rstd2, call.d_stream, d[kNorm2], batch_.rows(),
-                            model_.width, batch_.dtype);
 }
 
-/// d_stream: from d_h to d_x.
+/// From d_h to the gradient of the norm before.
 void Block::attention_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                                const BackwardWorkspace& work) const {
   const auto& p = call.parameters;
@@ -168,8 +196,6 @@ void Block::attention_backward(backend::Kernels& kernels, const ModuleCall& call
   query_.input_gradient(kernels, work.d_q, p[kQuery], work.d_normed);
   key_.input_gradient(kernels, work.d_k, p[kKey], work.d_normed, true);
   key_.input_gradient(kernels, work.d_v, p[kValue], work.d_normed, true);
-  kernels.rms_norm_backward(work.d_normed, call.input, p[kNorm1], saved.rstd1, call.d_stream, d[kNorm1], batch_.rows(),
-                            model_.width, batch_.dtype);
 }
 
 }  // namespace fsdpbench::model

@@ -16,7 +16,8 @@ namespace fsdpbench::model {
 /// computed again in backward.
 class Block {
  public:
-  Block(const config::Model& model, BatchShape batch);
+  /// `model`: of one of `tensor` ranks that split the block (plan::tensor_part).
+  Block(const config::Model& model, BatchShape batch, int tensor = 1);
 
   /// As Model::sizes(), forward() and backward(), for one block.
   plan::ModuleSizes sizes() const;
@@ -44,15 +45,22 @@ class Block {
   ForwardWorkspace carve_forward(std::byte* memory) const;
   BackwardWorkspace carve_backward(std::byte* memory) const;
 
+  void attention_forward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                         const ForwardWorkspace& work) const;
+  void feed_forward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                    const ForwardWorkspace& work) const;
   void feed_forward_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                              const BackwardWorkspace& work) const;
   void attention_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                           const BackwardWorkspace& work) const;
+  void norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight, const std::byte* d_normed,
+                     const std::byte* x, const float* rstd) const;
   void norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y, float* rstd) const;
   void rotate(backend::Kernels& kernels, std::byte* q, std::byte* k, bool inverse) const;
 
   config::Model model_;
   BatchShape batch_;
+  int tensor_;
   backend::AttentionShape attention_;
   LinearMap query_, key_, output_, expand_, contract_;  // key_ is the value's too, expand_ gate's and up's
 };

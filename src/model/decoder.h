@@ -12,7 +12,9 @@ namespace fsdpbench::model {
 /// nothing of [rows, vocab] size exists twice.
 class Decoder final : public Model {
  public:
-  Decoder(const config::Model& model, BatchShape batch);
+  /// `model`: of one of `tensor` ranks that split every layer (plan::tensor_part); its vocabulary is then a range of
+  /// the tokens, by the rank's place.
+  Decoder(const config::Model& model, BatchShape batch, int tensor = 1);
 
   std::vector<plan::ModuleSizes> sizes() const override;
   void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
@@ -39,8 +41,12 @@ class Decoder final : public Model {
   void head_forward(backend::Kernels& kernels, const ModuleCall& call) const;
   void head_backward(backend::Kernels& kernels, const ModuleCall& call) const;
 
+  backend::VocabularyPart vocabulary_of(const ModuleCall& call) const;
+  void loss(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved) const;
+
   config::Model model_;
   BatchShape batch_;
+  int tensor_;
   Block block_;  // all blocks are equal: one object serves them
   LinearMap logits_;
 };

@@ -8,10 +8,11 @@
 namespace fsdpbench::model {
 
 // The shapes name the parameters and say in which order a module gets them; the sizes follow from the model itself.
-std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes&, BatchShape batch) {
+std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes&, BatchShape batch, int tensor) {
   if (model.kind == config::ModelKind::mlp) return std::make_unique<Mlp>(model, batch);
-  if (!key_without_kernels(model).empty()) return std::make_unique<Outline>(model, batch);
-  return std::make_unique<Decoder>(model, batch);
+  const config::Model part = plan::tensor_part(model, tensor);
+  if (!key_without_kernels(model).empty()) return std::make_unique<Outline>(part, batch, tensor);
+  return std::make_unique<Decoder>(part, batch, tensor);
 }
 
 }  // namespace fsdpbench::model

@@ -29,6 +29,12 @@ struct DeviceBatch {
   const std::byte* targets = nullptr;
 };
 
+/// A layer's place among the ranks that split it.
+struct TensorPlace {
+  int index = 0;
+  int ranks = 1;
+};
+
 /// All memory that one module's forward or backward touches; sizes as ModuleSizes says. Device memory, borrowed.
 struct ModuleCall {
   std::span<const std::byte* const> parameters;  ///< in the module's parameter order, in BatchShape::dtype
@@ -42,7 +48,28 @@ struct ModuleCall {
                                   ///< For the last module (a loss) only an output. Holds the largest of both.
   float* loss = nullptr;          ///< loss modules: this microbatch's mean loss, device memory
   float loss_scale = 1.0F;        ///< loss modules: multiplies every gradient
+
+  // Of a module that is split over several ranks (see [Note: parts]):
+  int part = kAllParts;           ///< which of the pass's parts runs
+  std::byte* exchange = nullptr;  ///< what the ranks exchange after it; in forward the output, if there is one
+  TensorPlace tensor;
+
+  static constexpr int kAllParts = -1;
+  bool runs(int which) const { return part == kAllParts || part == which; }
 };
+
+/// [Note: parts]
+/// Ranks that split a layer hold rows of the matrices that its input goes into and columns of those that its output
+/// comes out of, so that what lies between needs nobody else, and the outputs of all ranks add up to the layer's
+/// (Shoeybi et al. 2019, arXiv:1909.08053, section 3). A pass therefore runs in parts; after each but the last,
+/// `exchange` holds what this rank has of a sum over all (or its slot in what all are to know), and the next part finds
+/// the whole there. ModuleSizes::forward_parts and so on say how many parts there are, and what is exchanged. Without
+/// such ranks all parts run in one call and nothing is exchanged.
+///   block, forward: attention, sum | feed-forward, sum | residual. Recomputed: its first two parts, with one sum.
+///   block, backward: feed-forward to its norm, sum | attention to its norm, sum | that norm.
+///   embedding, forward: the rows of this rank's tokens, sum. Its backward needs nobody.
+///   head, forward: logits of this rank's tokens, what each row's softmax needs of them, gathered | the loss.
+///   head, backward: down to the norm, sum | the norm.
 
 /// The arithmetic of a model, written once against the device's kernels. Stateless and thread-safe: everything a
 /// call touches is in its ModuleCall.
@@ -62,7 +89,8 @@ class Model {
 };
 
 /// The model of `shapes` (see plan/model_shapes.h) at this batch size; one that knows only its sizes if there are no
-/// kernels for it (see model/outline.h).
-std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes& shapes, BatchShape batch);
+/// kernels for it (see model/outline.h). `tensor`: ranks that split each layer; the model is then one rank's part.
+std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes& shapes, BatchShape batch,
+                                  int tensor = 1);
 
 }  // namespace fsdpbench::model

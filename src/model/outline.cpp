@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "model/arena.h"
-#include "plan/module_work.h"
+#include "model/parts.h"
 
 namespace fsdpbench::model {
 namespace {
@@ -48,8 +48,25 @@ std::vector<plan::ModuleSizes> Outline::sizes() const {
     all[i].forward_flops = work[i].forward_flops();
     all[i].backward_flops = work[i].backward_flops();
     if (work[i].kind == plan::ModuleKind::block) all[i].recompute_flops = work[i].recompute_flops();
+    if (tensor_ > 1) set_parts(work[i], all[i]);
   }
   return all;
+}
+
+void Outline::set_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const {
+  using Pass = plan::ModuleWork::Pass;
+  switch (work.kind) {
+    case plan::ModuleKind::embedding: return set_embedding_parts(model_, batch_, sizes);
+    case plan::ModuleKind::head: return set_head_parts(model_, batch_, sizes);
+    default: break;
+  }
+  const auto halves = [&](Pass pass, double flops, int attention) {
+    const double first = flops * work.share(pass, attention);
+    return BlockFlops{first, flops - first, 0};
+  };
+  BlockFlops forward = halves(Pass::forward, sizes.forward_flops, 0);
+  forward.contracting = sizes.forward_flops - sizes.recompute_flops;
+  set_block_parts(model_, batch_, forward, halves(Pass::backward, sizes.backward_flops, 1), sizes);
 }
 
 plan::ModuleSizes Outline::embedding() const {
@@ -103,7 +120,7 @@ plan::ModuleSizes Outline::block() const {
 
   Arena backward;
   backward.take(tensor(model_.width));
-  backward.take(tensor(model_.width));
+  if (tensor_ == 1) backward.take(tensor(model_.width));  // else it is exchanged
   shared = backward.mark();
   for (int i = 0; i < (gated ? 3 : 2); ++i) backward.take(inner);
   if (routed) {
@@ -126,7 +143,7 @@ plan::ModuleSizes Outline::head() const {
   work.take(tensor(model_.width));
   sizes.saved_bytes = saved.bytes();
   sizes.forward_workspace_bytes = work.bytes();
-  work.take(tensor(model_.width));
+  if (tensor_ == 1) work.take(tensor(model_.width));
   sizes.backward_workspace_bytes = work.bytes();
   return sizes;
 }

@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "config/run_config.h"
 #include "model/model.h"
+#include "plan/module_work.h"
 
 namespace fsdpbench::model {
 
@@ -18,7 +19,9 @@ std::string_view key_without_kernels(const config::Model& model);
 /// counts them (of models that both know, to the byte). It cannot run: forward and backward throw ConfigError.
 class Outline final : public Model {
  public:
-  Outline(const config::Model& model, BatchShape batch) : model_(model), batch_(batch) {}
+  /// `model`: of one of `tensor` ranks that split every layer (plan::tensor_part).
+  Outline(const config::Model& model, BatchShape batch, int tensor = 1)
+      : model_(model), batch_(batch), tensor_(tensor) {}
 
   std::vector<plan::ModuleSizes> sizes() const override;
   void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
@@ -36,8 +39,11 @@ class Outline final : public Model {
     return checked_product(batch_.rows(), count, size_of(DType::f32));
   }
 
+  void set_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const;
+
   config::Model model_;
   BatchShape batch_;
+  int tensor_;
 };
 
 }  // namespace fsdpbench::model

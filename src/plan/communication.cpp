@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/bytes.h"
 #include "base/ring.h"
 
 namespace fsdpbench::plan {
@@ -16,6 +17,20 @@ double sharded_bytes(const ShardLayout& layout, DType dtype, const Quantization&
   if (layout.sharded.empty()) return 0;
   if (!quantization.on()) return ring(layout.gathered_numel(), dtype, layout.shards);
   return static_cast<double>(quantization.bytes(layout.shard_numel) * (layout.shards - 1));
+}
+
+/// What the ranks that split each layer exchange: the residual stream is summed after the embedding, twice in each
+/// block's forward and twice in its backward, once where a block is recomputed, and before the head's norm in backward.
+/// The head gathers three floats a token.
+void add_tensor_volume(const Plan& plan, const config::RunConfig& config, CommunicationVolume& volume) {
+  const config::Fsdp& fsdp = config.fsdp;
+  const std::int64_t layers = config.model.layers, tokens = config.train.batch_per_rank * config.train.seq_len;
+  const std::int64_t recomputed = fsdp.activation_checkpointing ? ceil_div(layers, fsdp.checkpoint_every) : 0;
+  const auto micros = static_cast<double>(config.train.accumulate);
+  const auto sums = static_cast<double>(2 + 4 * layers + recomputed);
+  const int ranks = plan.mesh.tensor;
+  volume.all_reduce += micros * sums * 2 * ring(tokens * config.model.width, plan.param_dtype, ranks);
+  volume.all_gather += micros * ring(3 * tokens * ranks, DType::f32, ranks);
 }
 
 }  // namespace
@@ -62,7 +77,9 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
                          (ring(layout.replicated_numel, plan.reduce_dtype, shard) +
                           ring(layout.replicated_numel, plan.reduce_dtype, replicate));
   }
-  if (config.train.clip_norm > 0) volume.all_gather += 8.0 * (shard - 1);
+  const int tensor = plan.mesh.tensor;
+  if (config.train.clip_norm > 0) volume.all_gather += 8.0 * ((shard - 1) + (tensor - 1) * shard);
+  if (tensor > 1) add_tensor_volume(plan, config, volume);
   return volume;
 }
 

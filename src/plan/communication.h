@@ -20,6 +20,9 @@ struct CommunicationVolume {
 /// Of n quantised numbers Q(n) bytes are sent (base/quantization.h: payload and scales). A gather of a shard of n
 /// numbers sends (N-1) Q(n). So does an exchange of gradients, all-to-all: of these (N/g - 1) Q(n) from one group of g
 /// neighbours to the others.
+/// Ranks that split layers sum the residual stream, [tokens, width] in the compute dtype: after the embedding, twice in
+/// each block's forward and twice in its backward, once where it is recomputed, and once in the head's backward; of the
+/// softmax 12 bytes a token are gathered. All of it is in all_reduce and all_gather.
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config,
                                          const std::vector<bool>& reshards);
 

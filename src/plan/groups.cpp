@@ -6,7 +6,7 @@ namespace fsdpbench::plan {
 
 std::string_view to_string(Group group) {
   constexpr std::array<std::string_view, kGroupCount> kNames{"none",      "shard",         "shard_separate", "reshard",
-                                                             "replicate", "reduce_within", "reduce_across"};
+                                                             "replicate", "reduce_within", "reduce_across",  "tensor"};
   return kNames.at(static_cast<std::size_t>(group));
 }
 
@@ -19,13 +19,15 @@ std::vector<int> Members::ranks() const {
 Groups::Groups(const Mesh& mesh, int reshard, bool separate_reduce_scatter, int reduce_within)
     : ranks_(mesh.ranks()), separate_reduce_scatter_(separate_reduce_scatter) {
   const auto set = [this](Group group, Axis axis) { axes_[static_cast<std::size_t>(group)] = axis; };
-  set(Group::shard, {1, mesh.shard});
-  set(Group::shard_separate, {1, mesh.shard});
-  set(Group::reshard, {1, reshard});
-  set(Group::replicate, {mesh.shard, mesh.replicate});
+  const int tensor = mesh.tensor;
+  set(Group::tensor, {1, tensor});
+  set(Group::shard, {tensor, mesh.shard});
+  set(Group::shard_separate, {tensor, mesh.shard});
+  set(Group::reshard, {tensor, reshard});
+  set(Group::replicate, {tensor * mesh.shard, mesh.replicate});
   if (reduce_within == 0) return;
-  set(Group::reduce_within, {1, reduce_within});
-  set(Group::reduce_across, {reduce_within, mesh.shard / reduce_within});
+  set(Group::reduce_within, {tensor, reduce_within});
+  set(Group::reduce_across, {tensor * reduce_within, mesh.shard / reduce_within});
 }
 
 bool Groups::exists(Group group) const {

@@ -7,13 +7,17 @@
 
 namespace fsdpbench::plan {
 
-/// Sizes of the mesh's axes. rank = replica * shard + index: shard groups are runs of consecutive ranks (the fast links
-/// of a node), replicate groups are the ranks with equal index.
+/// Sizes of the mesh's axes. rank = (replica * shard + index) * tensor + part: tensor groups are runs of consecutive
+/// ranks (the fast links of a node). Without them shard groups are; replicate groups are the ranks with equal index and
+/// part.
 struct Mesh {
   int shard = 1;      ///< ranks that split one unit
   int replicate = 1;  ///< groups that hold equal shards
+  int tensor = 1;     ///< ranks that split one layer
 
-  int ranks() const { return shard * replicate; }
+  int ranks() const { return shard * replicate * tensor; }
+  /// Ranks that see different samples.
+  int data_ranks() const { return shard * replicate; }
 };
 
 /// An axis along which ranks form groups; each group is a communicator of its own.
@@ -21,12 +25,13 @@ enum class Group : std::uint8_t {
   none,
   shard,           ///< ranks that split a unit
   shard_separate,  ///< the same ranks, a second communicator for reduce-scatter
-  reshard,         ///< consecutive ranks that share a unit between forward and backward
+  reshard,         ///< neighbours in a shard group that share a unit between forward and backward
   replicate,       ///< ranks that hold equal shards
   reduce_within,   ///< neighbours of a shard group that exchange quantised gradients first
   reduce_across,   ///< ranks of equal place among those neighbours, who exchange the sums
+  tensor,          ///< ranks that split a layer
 };
-inline constexpr std::size_t kGroupCount = 7;
+inline constexpr std::size_t kGroupCount = 8;
 std::string_view to_string(Group group);
 
 /// The ranks of one group: first, first + stride, first + 2 stride …

@@ -15,7 +15,7 @@ double moments(const config::RunConfig& config) {
 
 MemoryEstimate memory_without_fsdp(const Plan& plan, const config::RunConfig& config) {
   MemoryEstimate e;
-  const auto parameters = static_cast<double>(plan.shapes.parameter_count());
+  const auto parameters = static_cast<double>(plan.shapes.part_count());
   e.parameters = kMaster * parameters;
   e.optimizer = moments(config) * parameters;
   if (plan.param_dtype == DType::f32) {

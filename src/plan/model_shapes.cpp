@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -119,12 +120,48 @@ ModelShapes mlp_shapes(const config::Model& m) {
 
 std::int64_t ModelShapes::parameter_count() const {
   std::int64_t count = 0;
+  for (const ParameterShape& parameter : parameters) count += parameter.numel() * parameter.parts;
+  return count;
+}
+
+std::int64_t ModelShapes::part_count() const {
+  std::int64_t count = 0;
   for (const ParameterShape& parameter : parameters) count += parameter.numel();
   return count;
 }
 
-ModelShapes model_shapes(const config::Model& model) {
-  return model.kind == config::ModelKind::decoder ? DecoderShapes(model).shapes() : mlp_shapes(model);
+std::int64_t ParameterShape::run() const {
+  std::int64_t n = 1;
+  for (std::size_t d = static_cast<std::size_t>(split); d < shape.size(); ++d) n *= shape[d];
+  return n;
+}
+
+config::Model tensor_part(const config::Model& model, int tensor) {
+  config::Model part = model;
+  if (tensor == 1) return part;
+  part.head_dim = model.head_size();
+  part.heads /= tensor;
+  part.kv_heads /= tensor;
+  part.ffn_width /= tensor;
+  part.vocab /= tensor;
+  return part;
+}
+
+ModelShapes model_shapes(const config::Model& model, int tensor) {
+  if (model.kind == config::ModelKind::mlp) return mlp_shapes(model);
+  ModelShapes whole = DecoderShapes(model).shapes();
+  if (tensor == 1) return whole;
+  const config::Model part = tensor_part(model, tensor);
+  ModelShapes parts = DecoderShapes(part).shapes();
+  for (std::size_t p = 0; p < parts.parameters.size(); ++p) {
+    const std::vector<std::int64_t>& of_whole = whole.parameters[p].shape;
+    ParameterShape& parameter = parts.parameters[p];
+    const auto [split, same] = std::ranges::mismatch(parameter.shape, of_whole);
+    if (split == parameter.shape.end()) continue;
+    parameter.parts = tensor;
+    parameter.split = static_cast<int>(split - parameter.shape.begin());
+  }
+  return parts;
 }
 
 }  // namespace fsdpbench::plan

@@ -24,11 +24,14 @@ enum class Initialization : std::uint8_t { ones, zeros, normal };
 
 struct ParameterShape {
   std::string name;                 ///< "blocks.3.attention.wq"
-  std::vector<std::int64_t> shape;  ///< row-major; linear weights are [out, in] as in PyTorch
+  std::vector<std::int64_t> shape;  ///< row-major; linear weights are [out, in] as in PyTorch. Of a tensor rank's part
   int module = 0;                   ///< the module that owns it
   Initialization initialization = Initialization::normal;
   float deviation = 0.02F;  ///< of `normal`
+  int parts = 1;            ///< tensor ranks that split it, along dimension `split`; 1: each has all of it
+  int split = 0;
 
+  /// Of the part.
   std::int64_t numel() const {
     std::int64_t n = 1;
     for (std::int64_t d : shape) n *= d;
@@ -36,6 +39,14 @@ struct ParameterShape {
   }
   /// Rows that dim-0 sharding splits.
   std::int64_t rows() const { return shape.front(); }
+  /// Elements of a part that lie side by side in the whole parameter; the next so many begin parts * run() further on.
+  std::int64_t run() const;
+  /// Where element `element` of part `part` lies in the whole parameter.
+  std::int64_t in_whole(int part, std::int64_t element) const {
+    if (parts == 1) return element;
+    const std::int64_t n = run();
+    return (element / n * parts + part) * n + element % n;
+  }
 };
 
 /// Modules in forward order, parameters in canonical order (the order of digests and checkpoints).
@@ -43,7 +54,8 @@ struct ParameterShape {
 struct ModelShapes {
   std::vector<ModuleShape> modules;
   std::vector<ParameterShape> parameters;
-  std::int64_t parameter_count() const;
+  std::int64_t parameter_count() const;  ///< of the whole model
+  std::int64_t part_count() const;       ///< of one tensor rank
 };
 
 /// Decoder blocks own, in this order: norm1 [D], wq [H*hd, D], wk [K*hd, D], wv [K*hd, D], wo [D, H*hd],
@@ -54,6 +66,12 @@ struct ModelShapes {
 /// has one after its weight; q_norm and k_norm [hd] come before wo, then sinks [H]; a plain feed-forward has no w_gate;
 /// with experts the router [E, D] comes first and the matrices are [E, F, D] and [E, D, F], their biases [E, F] and [E,
 /// D]; a learned table of positions [P, D] is the embedding's second parameter.
-ModelShapes model_shapes(const config::Model& model);
+///
+/// Of `tensor` ranks each has a part as Megatron splits it: rows of embedding, head, wq, wk, wv, w_gate and w_up with
+/// their biases, columns of wo and w_down; all else whole. Each of these sizes must divide.
+ModelShapes model_shapes(const config::Model& model, int tensor = 1);
+
+/// What one of `tensor` ranks computes of a decoder, as a model: its heads, its part of feed-forward and vocabulary.
+config::Model tensor_part(const config::Model& model, int tensor);
 
 }  // namespace fsdpbench::plan

@@ -1,8 +1,27 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
+
+#include "base/dtype.h"
 
 namespace fsdpbench::plan {
+
+/// What a module computes between two exchanges with the ranks that split it, and the exchange after it.
+struct ModulePart {
+  enum class Exchange : std::uint8_t {
+    none,
+    sum,     ///< `count` elements, of all
+    gather,  ///< `count` elements of each
+  };
+  double flops = 0;
+  Exchange exchange = Exchange::none;
+  std::int64_t count = 0;
+  DType dtype = DType::f32;
+
+  /// Of the buffer that is exchanged among `ranks`.
+  std::int64_t bytes(int ranks) const { return count * size_of(dtype) * (exchange == Exchange::gather ? ranks : 1); }
+};
 
 /// Device bytes that one module needs for one microbatch, and its arithmetic. Filled by model/ (who knows the
 /// tensors), used by schedule/ (who places them) and by the estimates.
@@ -16,6 +35,9 @@ struct ModuleSizes {
   double forward_flops = 0;                   ///< of matrix products and attention, 2 a multiply-add
   double recompute_flops = 0;  ///< of a forward that only saves for backward; of modules that can be recomputed
   double backward_flops = 0;
+  /// mesh.tensor > 1: each pass in parts, of which only a module's own last one may do without an exchange. Empty: all
+  /// at once.
+  std::vector<ModulePart> forward_parts, recompute_parts, backward_parts;
 };
 
 }  // namespace fsdpbench::plan

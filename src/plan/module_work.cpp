@@ -142,6 +142,20 @@ double ModuleWork::backward_flops() const {
   return flops;
 }
 
+double ModuleWork::share(Pass pass, int part) const {
+  if (part < 0) return 1;
+  if (kind != ModuleKind::block) return part == 0 ? 1 : 0;
+  constexpr std::size_t kOfAttention = 3;  // products of queries, keys and values, output
+  const bool back = pass == Pass::backward;
+  double halves[2] = {(back ? 2.5 : 1) * attention.flops(), 0};
+  const std::size_t skipped = pass == Pass::recompute ? static_cast<std::size_t>(kept_products) : 0;
+  for (std::size_t i = 0; i + skipped < products.size(); ++i) {
+    halves[i < kOfAttention ? 0 : 1] += (back ? 2 : 1) * products[i].flops();
+  }
+  if (part > 1) return 0;  // a residual sum or a norm
+  return halves[back ? 1 - part : part] / (halves[0] + halves[1]);
+}
+
 std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len) {
   if (model.kind == config::ModelKind::mlp) return mlp_work(model, batch * seq_len);
   const DecoderWork decoder(model, batch, seq_len);

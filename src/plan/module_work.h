@@ -54,6 +54,10 @@ struct ModuleWork {
   double forward_flops() const;
   double recompute_flops() const;
   double backward_flops() const;
+
+  enum class Pass : std::uint8_t { forward, recompute, backward };
+  /// What of a pass's arithmetic falls to part `part` of it (module_sizes.h); 1 if it is not in parts (-1).
+  double share(Pass pass, int part) const;
 };
 
 /// Of every module of `model` in forward order; `rows` = batch * seq_len tokens (mlp: samples, seq_len 1). Experts are

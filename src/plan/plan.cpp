@@ -22,8 +22,9 @@ ShardLayout regroup(ShardLayout layout, int groups) {
 
 Plan make_plan(const config::RunConfig& config) {
   Plan plan;
-  plan.shapes = model_shapes(config.model);
-  plan.mesh = {static_cast<int>(config.mesh.shard), static_cast<int>(config.mesh.replicate)};
+  plan.mesh = {static_cast<int>(config.mesh.shard), static_cast<int>(config.mesh.replicate),
+               static_cast<int>(config.mesh.tensor)};
+  plan.shapes = model_shapes(config.model, plan.mesh.tensor);
   plan.copies_alone = plan.mesh.shard == 1 && config.fsdp.layout == config::Layout::per_param &&
                       config.fsdp.strategy != config::Strategy::no_shard;
   plan.param_dtype = config.fsdp.param_dtype;

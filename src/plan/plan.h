@@ -29,7 +29,7 @@ struct Unit {
 
 /// Who owns which bytes. Unit 0 is the root.
 struct Plan {
-  ModelShapes shapes;
+  ModelShapes shapes;  ///< of one tensor rank's part
   Mesh mesh;
   Groups groups;  ///< along the axes of the mesh
   std::vector<Unit> units;

@@ -63,6 +63,12 @@ std::vector<ShardPiece> ShardLayout::pieces(int index) const {
   return result;
 }
 
+std::vector<ShardPiece> ShardLayout::replicated_pieces() const {
+  std::vector<ShardPiece> result;
+  for (const ParameterPlacement& p : replicated) result.push_back({p.parameter, 0, p.unsharded_offset, p.numel});
+  return result;
+}
+
 ShardLayout make_shard_layout(const ModelShapes& shapes, const std::vector<int>& parameters, config::Layout layout,
                               int shards, std::int64_t replicate_below, bool copied, double padding_pct) {
   ShardLayout result;

@@ -60,6 +60,8 @@ struct ShardLayout {
   std::int64_t padding_numel() const { return gathered_numel() - parameter_numel(); }
   /// What shard `index` holds, in shard order. Padding is in no piece.
   std::vector<ShardPiece> pieces(int index) const;
+  /// The replicated parameters, whole; offsets are those in the replicated buffer.
+  std::vector<ShardPiece> replicated_pieces() const;
 };
 
 /// Splits `parameters` (indices into shapes) over `shards` ranks; those of fewer than `replicate_below` elements

@@ -25,7 +25,7 @@ struct CollectiveMessage {
 
 /// `op` must be a collective.
 inline CollectiveMessage message_of(const schedule::Op& op, const plan::Groups& groups) {
-  const bool all_reduce = op.kind == schedule::OpKind::all_reduce;
+  const bool all_reduce = op.kind == schedule::OpKind::all_reduce || op.kind == schedule::OpKind::tensor_all_reduce;
   const int ranks = groups.size(op.group());
   return {op.collective()->bytes() * (all_reduce ? 1 : ranks), ranks, all_reduce ? 2 : 1};
 }

@@ -87,13 +87,15 @@ double op_seconds(const schedule::Schedule& schedule, const schedule::Op& op, co
                   const ComputeCost& cost, const Beside& beside, double share) {
   using schedule::OpKind;
   if (!op.has_work() || op.is_collective()) return 0;
-  const auto module = [&](Pass pass) {
-    return cost.module_seconds(work[static_cast<std::size_t>(op.module)], pass, beside, share);
+  using OfWork = plan::ModuleWork::Pass;
+  const auto module = [&](Pass pass, OfWork of_work) {
+    const plan::ModuleWork& module_work = work[static_cast<std::size_t>(op.module)];
+    return cost.module_seconds(module_work, pass, beside, share) * module_work.share(of_work, schedule::part_of(op));
   };
   switch (op.kind) {
-    case OpKind::forward: return module(Pass::forward);
-    case OpKind::recompute: return module(Pass::recompute);
-    case OpKind::backward: return module(Pass::backward);
+    case OpKind::forward: return module(Pass::forward, OfWork::forward);
+    case OpKind::recompute: return module(Pass::recompute, OfWork::recompute);
+    case OpKind::backward: return module(Pass::backward, OfWork::backward);
     case OpKind::optimizer: return cost.update_seconds(touched_bytes(schedule, op), beside);
     default: return cost.stream_seconds(touched_bytes(schedule, op), beside);
   }

@@ -11,10 +11,14 @@ using schedule::OpKind;
 double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& sizes) {
   if (op.module < 0) return 0;
   const plan::ModuleSizes& module = sizes[static_cast<std::size_t>(op.module)];
+  const int part = schedule::part_of(op);
+  const auto flops = [part](double all, const std::vector<plan::ModulePart>& parts) {
+    return part < 0 ? all : parts[static_cast<std::size_t>(part)].flops;
+  };
   switch (op.kind) {
-    case OpKind::forward: return module.forward_flops;
-    case OpKind::recompute: return module.recompute_flops;
-    case OpKind::backward: return module.backward_flops;
+    case OpKind::forward: return flops(module.forward_flops, module.forward_parts);
+    case OpKind::recompute: return flops(module.recompute_flops, module.recompute_parts);
+    case OpKind::backward: return flops(module.backward_flops, module.backward_parts);
     default: return 0;
   }
 }

@@ -22,6 +22,7 @@ std::string_view to_string(BufferRole role) {
     case BufferRole::boundary: return "boundary";
     case BufferRole::d_stream: return "d_stream";
     case BufferRole::workspace: return "workspace";
+    case BufferRole::exchange: return "exchange";
     case BufferRole::gradients: return "gradients";
     case BufferRole::gradients_replicated: return "gradients_replicated";
     case BufferRole::accumulated: return "accumulated";
@@ -75,6 +76,7 @@ MemoryCategory category_of(BufferRole role) {
     case BufferRole::boundary:
     case BufferRole::d_stream:
     case BufferRole::workspace:
+    case BufferRole::exchange:
     case BufferRole::loss: break;
   }
   return MemoryCategory::activations;

@@ -32,6 +32,7 @@ enum class BufferRole : std::uint8_t {
   boundary,  ///< one module's output, the next one's input
   d_stream,  ///< gradient of the boundary, updated in place from module to module
   workspace,
+  exchange,   ///< what ranks that split a module exchange between the parts of a pass
   gradients,  ///< unsharded gradients of one unit, compute dtype
   gradients_replicated,
   accumulated,  ///< unsharded gradients summed over microbatches, fp32

@@ -4,12 +4,15 @@
 #include <array>
 #include <cmath>
 #include <deque>
+#include <type_traits>
+#include <utility>
 
 #include "schedule/all_gather_limiter.h"
 #include "schedule/gatherer.h"
 #include "schedule/prefetcher.h"
 #include "schedule/reducer.h"
 #include "schedule/step_builder.h"
+#include "schedule/tensor_exchanges.h"
 
 namespace fsdpbench::schedule {
 namespace {
@@ -44,6 +47,9 @@ class StepWalk {
   void backward(bool last_micro);
   void backward_module(int module);
   void recompute(int module);
+  template <class Work>
+  void append_pass(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work, Lifetimes lifetimes);
+  BufferId new_exchange(const std::vector<plan::ModulePart>& parts, int module);
   void end_backward();
   void post_backward(int unit, bool last_micro);
   void optimizer();
@@ -68,6 +74,7 @@ class StepWalk {
   Gatherer gatherer_;
   Prefetcher prefetcher_;
   Reducer reducer_;
+  TensorExchanges exchanges_;
 
   bool stays_gathered_ = false;  // survives the step
   std::deque<int> unreduced_;    // units whose reductions are put off (fsdp.reduce_lag), oldest first
@@ -87,7 +94,8 @@ StepWalk::StepWalk(StepBuilder& builder)
       limiter_(builder),
       gatherer_(builder, limiter_),
       prefetcher_(builder, gatherer_),
-      reducer_(builder) {}
+      reducer_(builder),
+      exchanges_(builder) {}
 
 void StepWalk::walk() {
   builder_.begin_step();
@@ -127,6 +135,38 @@ std::int64_t StepWalk::kept_bytes(int module) const {
   if (!checkpointed(module)) return 0;
   const double share = 1.0 - builder_.policy.fsdp.recompute_share;
   return std::llround(share * static_cast<double>(sizes(module).saved_bytes));
+}
+
+/// Room for what a pass's parts exchange; kNoBuffer if nothing is.
+BufferId StepWalk::new_exchange(const std::vector<plan::ModulePart>& parts, int module) {
+  std::int64_t most = 0;
+  for (const plan::ModulePart& part : parts) most = std::max(most, part.bytes(builder_.plan.mesh.tensor));
+  return new_activation(BufferRole::exchange, parts.empty() ? DType::f32 : parts.front().dtype, most, module);
+}
+
+/// A module's pass: one op, or one a part and the exchanges after them. Memory is the pass's, not a part's.
+template <class Work>
+void StepWalk::append_pass(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work,
+                           Lifetimes lifetimes) {
+  const At at{.unit = unit_of(module), .module = module};
+  if (parts.empty()) {
+    exchanges_.settle();
+    builder_.append(kind, at, work, std::move(lifetimes));
+    return;
+  }
+  BufferId exchanged = work.exchange;
+  if constexpr (std::is_same_v<Work, Forward>) exchanged = exchanged == kNoBuffer ? work.output : exchanged;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    work.part = static_cast<int>(i);
+    const bool last = i + 1 == parts.size();
+    exchanges_.settle();
+    builder_.append(kind, at, work,
+                    {.allocates = std::exchange(lifetimes.allocates, {}),
+                     .frees = last ? lifetimes.frees : std::vector<BufferId>()});
+    if constexpr (std::is_same_v<Work, Backward>) work.begins_gradients = false;
+    if (parts[i].exchange == plan::ModulePart::Exchange::none) continue;
+    exchanges_.append(kind, at.unit, module, work.part, parts[i], exchanged);
+  }
 }
 
 // ---------------------------------------------------------------------------------------------------- forward
@@ -187,24 +227,27 @@ void StepWalk::forward_module(int module) {
   const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes - kept_bytes, module);
   const BufferId output = new_activation(BufferRole::boundary, dtype, size.output_bytes, module);
   const BufferId workspace = new_activation(BufferRole::workspace, dtype, size.forward_workspace_bytes, module);
+  const BufferId exchange = output == kNoBuffer ? new_exchange(size.forward_parts, module) : kNoBuffer;
   const Gatherer::Parameters parameters = gatherer_.parameters(u);
 
-  builder_.append(
-      OpKind::forward, {.unit = u, .module = module},
-      Forward{.parameters = parameters.sharded,
-              .replicated = parameters.replicated,
-              .input = output_before(module),
-              .batch_inputs = module == 0 ? inputs_ : kNoBuffer,
-              .batch_targets = last ? targets_ : kNoBuffer,
-              .saved = saved,
-              .output = output,
-              .workspace = workspace,
-              .loss = last ? builder_.persistent(BufferRole::loss) : kNoBuffer},
-      {.allocates = {kept, saved, output, workspace}, .frees = {workspace, recomputes ? saved : kNoBuffer}});
+  append_pass(OpKind::forward, module, size.forward_parts,
+              Forward{.parameters = parameters.sharded,
+                      .replicated = parameters.replicated,
+                      .input = output_before(module),
+                      .batch_inputs = module == 0 ? inputs_ : kNoBuffer,
+                      .batch_targets = last ? targets_ : kNoBuffer,
+                      .saved = saved,
+                      .output = output,
+                      .workspace = workspace,
+                      .loss = last ? builder_.persistent(BufferRole::loss) : kNoBuffer,
+                      .exchange = exchange},
+              {.allocates = {kept, saved, output, workspace, exchange},
+               .frees = {workspace, exchange, recomputes ? saved : kNoBuffer}});
   kept_[static_cast<std::size_t>(module)] = kept;
   saved_[static_cast<std::size_t>(module)] = recomputes ? kNoBuffer : saved;
   boundary_[static_cast<std::size_t>(module)] = output;
-  last_forward_ = builder_.record(EventRole::forward_done, module);
+  last_forward_ =
+      exchanges_.pending() == kNoEvent ? builder_.record(EventRole::forward_done, module) : exchanges_.pending();
 
   const plan::ModuleShape& shape = builder_.plan.shapes.modules[static_cast<std::size_t>(module)];
   const bool layer = shape.kind == plan::ModuleKind::block || shape.kind == plan::ModuleKind::linear;
@@ -262,14 +305,16 @@ void StepWalk::recompute(int module) {
   const DType dtype = builder_.plan.param_dtype;
   const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes - kept_bytes(module), module);
   const BufferId workspace = new_activation(BufferRole::workspace, dtype, size.forward_workspace_bytes, module);
+  const BufferId exchange = new_exchange(size.recompute_parts, module);
   const Gatherer::Parameters parameters = gatherer_.parameters(u);
-  builder_.append(OpKind::recompute, {.unit = u, .module = module},
-                  Forward{.parameters = parameters.sharded,
-                          .replicated = parameters.replicated,
-                          .input = output_before(module),
-                          .saved = saved,
-                          .workspace = workspace},
-                  {.allocates = {saved, workspace}, .frees = {workspace}});
+  append_pass(OpKind::recompute, module, size.recompute_parts,
+              Forward{.parameters = parameters.sharded,
+                      .replicated = parameters.replicated,
+                      .input = output_before(module),
+                      .saved = saved,
+                      .workspace = workspace,
+                      .exchange = exchange},
+              {.allocates = {saved, workspace, exchange}, .frees = {workspace, exchange}});
   saved_[static_cast<std::size_t>(module)] = saved;
 }
 
@@ -281,6 +326,7 @@ void StepWalk::backward_module(int module) {
   const Reducer::Gradients gradients = reducer_.gradients(u);
   const BufferId workspace =
       new_activation(BufferRole::workspace, builder_.plan.param_dtype, size.backward_workspace_bytes, module);
+  const BufferId exchange = new_exchange(size.backward_parts, module);
   const Gatherer::Parameters parameters = gatherer_.parameters(u);
   const Backward work{.parameters = parameters.sharded,
                       .replicated = parameters.replicated,
@@ -292,13 +338,14 @@ void StepWalk::backward_module(int module) {
                       .gradients_replicated = gradients.replicated,
                       .workspace = workspace,
                       .begins_stream = last,
-                      .begins_gradients = gradients.fresh};
-  Lifetimes lifetimes{.allocates = {workspace, last ? d_stream_ : kNoBuffer},
-                      .frees = {workspace, work.saved, kept_[static_cast<std::size_t>(module)], work.input}};
+                      .begins_gradients = gradients.fresh,
+                      .exchange = exchange};
+  Lifetimes lifetimes{.allocates = {workspace, exchange, last ? d_stream_ : kNoBuffer},
+                      .frees = {workspace, exchange, work.saved, kept_[static_cast<std::size_t>(module)], work.input}};
   if (gradients.fresh)
     lifetimes.allocates.insert(lifetimes.allocates.begin(), {gradients.sharded, gradients.replicated});
   if (first) lifetimes.frees.insert(lifetimes.frees.end(), {d_stream_, inputs_, targets_});
-  builder_.append(OpKind::backward, {.unit = u, .module = module}, work, std::move(lifetimes));
+  append_pass(OpKind::backward, module, size.backward_parts, work, std::move(lifetimes));
 }
 
 void StepWalk::post_backward(int u, bool last_micro) {
@@ -344,32 +391,45 @@ void StepWalk::optimizer() {
 }
 
 BufferId StepWalk::clip() {
-  const int shards = builder_.plan.mesh.shard;
+  const plan::Mesh& mesh = builder_.plan.mesh;
   const BufferId partial = builder_.new_buffer(BufferRole::norm_partial, DType::f64, size_of(DType::f64), -1);
   for (const Reducer::Ready& g : reducer_.ready()) {
     const bool first = &g == &reducer_.ready().front();
-    // Every rank of the shard group adds the replicated gradients: each counts its part.
+    // Every rank of a group adds what each of them has: each counts its part.
     builder_.append(OpKind::gradient_norm, {.unit = g.unit},
                     SumOfSquares{.gradient = g.buffer,
                                  .sum = partial,
                                  .count = g.numel,
-                                 .factor = g.replicated ? 1.0F / static_cast<float>(shards) : 1.0F,
-                                 .overwrite = first},
+                                 .factor = g.replicated ? 1.0F / static_cast<float>(mesh.shard) : 1.0F,
+                                 .overwrite = first,
+                                 .replicated = g.replicated,
+                                 .whole_factor = 1.0F / static_cast<float>(mesh.tensor)},
                     {.allocates = {first ? partial : kNoBuffer}});
   }
-  BufferId sums = partial;
-  if (shards > 1) {
-    builder_.wait(Lane::all_gather, builder_.record(EventRole::norm, -1), WaitReason::data);
-    sums = builder_.new_buffer(BufferRole::norm_gathered, DType::f64, shards * size_of(DType::f64), -1);
+  // First the shards of each rank's part of the layers, then the parts.
+  std::vector<BufferId> sums{partial};  // the last one in front
+  EventId ready = kNoEvent;
+  std::int64_t count = 1;
+  const auto gather = [&](Group group, Lane lane) {
+    const int ranks = builder_.plan.groups.size(group);
+    if (ranks == 1) return;
+    builder_.wait(lane, ready == kNoEvent ? builder_.record(EventRole::norm, -1) : ready, WaitReason::data);
+    const BufferId from = sums.front();
+    const std::int64_t bytes = count * ranks * size_of(DType::f64);
+    sums.insert(sums.begin(), builder_.new_buffer(BufferRole::norm_gathered, DType::f64, bytes, -1));
     builder_.append(
-        OpKind::gather_norm, {.lane = Lane::all_gather},
-        Collective{.group = Group::shard, .input = partial, .output = sums, .count = 1, .dtype = DType::f64},
-        {.allocates = {sums}});
-    builder_.wait(Lane::compute, builder_.record(EventRole::norm_gathered, -1), WaitReason::data);
-  }
+        OpKind::gather_norm, {.lane = lane},
+        Collective{.group = group, .input = from, .output = sums.front(), .count = count, .dtype = DType::f64},
+        {.allocates = {sums.front()}});
+    ready = builder_.record(EventRole::norm_gathered, ready == kNoEvent ? -1 : 0);
+    count *= ranks;
+  };
+  gather(Group::shard, Lane::all_gather);
+  gather(Group::tensor, Lane::tensor);
+  if (ready != kNoEvent) builder_.wait(Lane::compute, ready, WaitReason::data);
   const BufferId factor = builder_.new_buffer(BufferRole::clip_factor, DType::f32, 4, -1);
-  builder_.append(OpKind::clip, {}, ClipFactor{.sums = sums, .factor = factor, .count = shards},
-                  {.allocates = {factor}, .frees = {sums, sums == partial ? kNoBuffer : partial}});
+  builder_.append(OpKind::clip, {}, ClipFactor{.sums = sums.front(), .factor = factor, .count = count},
+                  {.allocates = {factor}, .frees = sums});
   return factor;
 }
 

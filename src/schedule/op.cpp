@@ -8,12 +8,17 @@ struct OperandsOf {
   Operands operator()(const std::monostate&) const { return {{}, {}}; }
   Operands operator()(const LoadBatch& w) const { return {{}, {w.inputs, w.targets}}; }
   Operands operator()(const Forward& w) const {
-    return {{w.parameters, w.replicated, w.input, w.batch_inputs, w.batch_targets},
-            {w.saved, w.output, w.workspace, w.loss}};
+    const bool goes_on = w.part > 0;
+    return {{w.parameters, w.replicated, w.input, w.batch_inputs, w.batch_targets, goes_on ? w.saved : kNoBuffer,
+             !goes_on                  ? kNoBuffer
+             : w.exchange == kNoBuffer ? w.output
+                                       : w.exchange},
+            {w.saved, w.output, w.workspace, w.loss, w.exchange}};
   }
   Operands operator()(const Backward& w) const {
-    return {{w.parameters, w.replicated, w.saved, w.input, w.batch_inputs, w.begins_stream ? kNoBuffer : w.d_stream},
-            {w.gradients, w.gradients_replicated, w.workspace, w.d_stream}};
+    return {{w.parameters, w.replicated, w.saved, w.input, w.batch_inputs, w.begins_stream ? kNoBuffer : w.d_stream,
+             w.part > 0 ? w.exchange : kNoBuffer},
+            {w.gradients, w.gradients_replicated, w.workspace, w.d_stream, w.exchange}};
   }
   Operands operator()(const Cast& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const LayoutCopy& w) const { return {{w.from}, {w.to}}; }
@@ -33,6 +38,12 @@ struct OperandsOf {
 }  // namespace
 
 Operands Op::operands() const { return std::visit(OperandsOf{}, work); }
+
+int part_of(const Op& op) {
+  if (const auto* forward = std::get_if<Forward>(&op.work)) return forward->part;
+  if (const auto* backward = std::get_if<Backward>(&op.work)) return backward->part;
+  return -1;
+}
 
 std::string_view to_string(OpKind kind) {
   switch (kind) {
@@ -61,6 +72,8 @@ std::string_view to_string(OpKind kind) {
     case OpKind::all_to_all: return "all_to_all";
     case OpKind::sum_quantized: return "sum_quantized";
     case OpKind::all_reduce: return "all_reduce";
+    case OpKind::tensor_all_reduce: return "tensor_all_reduce";
+    case OpKind::tensor_all_gather: return "tensor_all_gather";
     case OpKind::finish_gradient: return "finish_gradient";
     case OpKind::gradient_norm: return "gradient_norm";
     case OpKind::gather_norm: return "gather_norm";

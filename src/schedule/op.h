@@ -45,14 +45,16 @@ enum class OpKind : std::uint8_t {
   all_to_all,
   sum_quantized,  ///< adds up what came from all ranks, into quantised sums or the reduced gradient
   all_reduce,
-  finish_gradient,  ///< reduced gradients into the fp32 gradient, post-division
-  gradient_norm,    ///< adds up squares of one unit's gradients
-  gather_norm,      ///< all ranks' sums of squares
-  clip,             ///< clip factor from the norm
-  optimizer,        ///< one unit's update
-  left_out,         ///< something of a step of which only a part is done (step_part.h); no work
-  host_wait,        ///< the host blocks until the events are complete
-  host_sync,        ///< the host blocks until the device is idle (injected)
+  tensor_all_reduce,  ///< sums over the ranks that split a layer
+  tensor_all_gather,  ///< what each of them has of the same rows
+  finish_gradient,    ///< reduced gradients into the fp32 gradient, post-division
+  gradient_norm,      ///< adds up squares of one unit's gradients
+  gather_norm,        ///< all ranks' sums of squares
+  clip,               ///< clip factor from the norm
+  optimizer,          ///< one unit's update
+  left_out,           ///< something of a step of which only a part is done (step_part.h); no work
+  host_wait,          ///< the host blocks until the events are complete
+  host_sync,          ///< the host blocks until the device is idle (injected)
 };
 
 /// The enumerator's own name.
@@ -91,7 +93,7 @@ struct LoadBatch {
   bool operator==(const LoadBatch&) const = default;
 };
 
-/// One module's forward; a recomputation has neither output nor loss.
+/// One module's forward, or a part of it; a recomputation has neither output nor loss.
 struct Forward {
   BufferId parameters = kNoBuffer;
   BufferId replicated = kNoBuffer;  ///< the unit's replicated parameters
@@ -102,10 +104,12 @@ struct Forward {
   BufferId output = kNoBuffer;
   BufferId workspace = kNoBuffer;
   BufferId loss = kNoBuffer;
+  int part = -1;                  ///< between exchanges with the ranks that split the module; -1: all of it
+  BufferId exchange = kNoBuffer;  ///< what they exchange, if it is not the output
   bool operator==(const Forward&) const = default;
 };
 
-/// One module's backward. `d_stream` is the gradient of its output and becomes that of its input.
+/// One module's backward, or a part of it. `d_stream` is the gradient of its output and becomes that of its input.
 struct Backward {
   BufferId parameters = kNoBuffer;
   BufferId replicated = kNoBuffer;
@@ -118,6 +122,8 @@ struct Backward {
   BufferId workspace = kNoBuffer;
   bool begins_stream = false;     ///< the last module: nothing has written d_stream yet
   bool begins_gradients = false;  ///< the unit's first: padding of the gradients is cleared before
+  int part = -1;                  ///< as Forward's
+  BufferId exchange = kNoBuffer;
   bool operator==(const Backward&) const = default;
 };
 
@@ -222,6 +228,8 @@ struct SumOfSquares {
   std::int64_t count = 0;
   float factor = 1.0F;
   bool overwrite = true;
+  bool replicated = false;    ///< the gradient is that of the unit's replicated parameters
+  float whole_factor = 1.0F;  ///< beside `factor`, for parameters that each of the ranks that split layers has whole
   bool operator==(const SumOfSquares&) const = default;
 };
 
@@ -295,6 +303,8 @@ struct Op {
   const Collective* collective() const { return std::get_if<Collective>(&work); }
   /// Of a collective; none for other ops.
   Group group() const { return is_collective() ? collective()->group : Group::none; }
+  /// Of ranks that split a layer, between two parts of its pass.
+  bool exchanges_parts() const { return kind == OpKind::tensor_all_reduce || kind == OpKind::tensor_all_gather; }
   /// Something runs on the lane: not only waits, frees or a mark.
   bool has_work() const {
     return !is_host() && kind != OpKind::release && kind != OpKind::unshard && kind != OpKind::reshard &&
@@ -303,5 +313,8 @@ struct Op {
   /// What `work` touches: the same buffers that an executor hands to its kernels.
   Operands operands() const;
 };
+
+/// Which part of a module's pass an op is; -1 if it is all of it, or another op.
+int part_of(const Op& op);
 
 }  // namespace fsdpbench::schedule

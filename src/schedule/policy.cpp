@@ -68,7 +68,7 @@ bool exchanges_gradients(const Policy& policy, const plan::Plan& plan) {
 
 GradientFactors gradient_factors(const config::Fsdp& fsdp, const plan::Mesh& mesh) {
   GradientFactors factors;
-  const int ranks = mesh.ranks();
+  const int ranks = mesh.data_ranks();
   if (fsdp.gradient_divide_factor > 0) {
     const auto factor = static_cast<float>(1.0 / fsdp.gradient_divide_factor);
     (fsdp.gradient_scaling == config::GradientScaling::average && mesh.shard > 1 ? factors.shard : factors.after) =

@@ -35,7 +35,8 @@ bool quantizes_gathers(const Policy& policy, const plan::Plan& plan);
 /// Whether gradients are exchanged as quantised numbers, instead of reduce-scattered.
 bool exchanges_gradients(const Policy& policy, const plan::Plan& plan);
 
-/// Factors that turn a sum over all ranks into the mean. before * collectives * after = 1 / ranks.
+/// Factors that turn a sum over all ranks that see different samples into the mean.
+/// before * collectives * after = 1 / data ranks.
 struct GradientFactors {
   float before = 1.0F;     ///< on the unsharded gradient
   float shard = 1.0F;      ///< in the reduction over the shard group

@@ -109,6 +109,7 @@ std::string op_name(const plan::Plan& plan, const Op& op) {
   std::string name(to_string(op.kind));
   if (op.module >= 0) {
     name += ' ' + plan.shapes.modules[static_cast<std::size_t>(op.module)].name;
+    if (const int part = part_of(op); part >= 0) name += fmt::format("/{}", part);
   } else if (op.unit >= 0) {
     name += ' ' + label(plan, op);
   }

@@ -165,7 +165,7 @@ bool Reducer::reduces_across() const {
   const plan::Mesh& mesh = builder_.plan.mesh;
   const bool hybrid =
       fsdp.strategy == config::Strategy::hybrid_shard || fsdp.strategy == config::Strategy::hybrid_shard_grad_op;
-  return mesh.replicate > 1 || hybrid || (mesh.ranks() == 1 && fsdp.layout == config::Layout::flat);
+  return mesh.replicate > 1 || hybrid || (mesh.data_ranks() == 1 && fsdp.layout == config::Layout::flat);
 }
 
 bool Reducer::adds_partials() const {

@@ -15,6 +15,8 @@ namespace fsdpbench::schedule {
 /// What an event marks; with unit (or module), phase and microbatch it names the event for the whole run.
 enum class EventRole : std::uint8_t {
   forward_done,
+  part_done,
+  exchanged,
   backward_done,
   backward_ended,
   cast,

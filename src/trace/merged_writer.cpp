@@ -12,8 +12,15 @@ namespace fsdpbench::trace {
 namespace {
 
 constexpr int kHostTid = 1;  // tracks 2… are lanes; Perfetto takes 0 for the process itself
-constexpr int kExposedTid = kHostTid + 1 + static_cast<int>(kLaneCount);
+constexpr int kFirstLanes = 5;
+constexpr int kExposedTid = kHostTid + 1 + kFirstLanes;
 constexpr int kBoundTid = kExposedTid + 1;
+
+/// Lanes that came later have numbers beyond all others', so that these stay.
+int tid_of(Lane lane) {
+  const auto index = static_cast<int>(index_of(lane));
+  return index < kFirstLanes ? kHostTid + 1 + index : kBoundTid + 1 + index - kFirstLanes;
+}
 constexpr int kRankShift = 32;  // arrows' ids: rank, then a number; exact also where all numbers are doubles
 
 // One field a category; a test compares their names with base/memory_category.h.
@@ -57,7 +64,7 @@ MergedWriter::MergedWriter(const std::string& path, const TimeBase& time, LabelO
 }
 
 Track MergedWriter::host_track() const { return {rank_ + 1, kHostTid}; }
-Track MergedWriter::lane_track(Lane lane) const { return {rank_ + 1, kHostTid + 1 + static_cast<int>(index_of(lane))}; }
+Track MergedWriter::lane_track(Lane lane) const { return {rank_ + 1, tid_of(lane)}; }
 Track MergedWriter::exposed_track() const { return {rank_ + 1, kExposedTid}; }
 Track MergedWriter::bound_track() const { return {rank_ + 1, kBoundTid}; }
 

@@ -9,8 +9,8 @@
 namespace fsdpbench::trace {
 namespace {
 
-constexpr std::array<const char*, kLaneCount> kCategoryNames{"compute", "all_gather", "reduce_scatter", "all_reduce",
-                                                             "copy"};
+constexpr std::array<const char*, kLaneCount> kCategoryNames{"compute",    "all_gather", "reduce_scatter",
+                                                             "all_reduce", "copy",       "tensor"};
 
 void register_schema(nvtxDomainHandle_t domain) {
   static const std::array<nvtxPayloadSchemaEntry_t, 3> kEntries = [] {

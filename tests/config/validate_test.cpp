@@ -108,6 +108,35 @@ TEST(Validate, MeshFollowsFromTheStrategy) {
   EXPECT_EQ(mesh(Strategy::hybrid_shard_grad_op, {6, 0, 2}), (Mesh{6, 3, 2}));
 }
 
+TEST(Validate, ShardsAndReplicasShareWhatRanksThatSplitLayersLeave) {
+  const auto mesh = [](Strategy strategy, Mesh given) {
+    return check([=](RunConfig& c) { c.fsdp.strategy = strategy, c.mesh = given; }).config.mesh;
+  };
+  EXPECT_EQ(mesh(Strategy::full_shard, {8, 0, 0, 2}), (Mesh{8, 4, 1, 2}));
+  EXPECT_EQ(mesh(Strategy::no_shard, {8, 0, 0, 2}), (Mesh{8, 1, 4, 2}));
+  EXPECT_EQ(mesh(Strategy::full_shard, {2, 0, 0, 2}), (Mesh{2, 1, 1, 2}));
+  EXPECT_EQ(mesh(Strategy::hybrid_shard, {8, 2, 0, 2}), (Mesh{8, 2, 2, 2}));
+}
+
+TEST(Validate, LayersThatCannotBeSplit) {
+  const auto message = [](const std::function<void(RunConfig&)>& change) {
+    return error([&](RunConfig& c) { c.mesh.tensor = 2, change(c); });
+  };
+  EXPECT_EQ(message([](RunConfig& c) { c.mesh.ranks = 5; }), "mesh.tensor = 2 does not divide mesh.ranks = 5.");
+  EXPECT_EQ(message([](RunConfig& c) { c.model.ffn_width = 351; }),
+            "mesh.tensor = 2 does not divide model.ffn_width = 351.");
+  EXPECT_EQ(message([](RunConfig& c) { c.model.vocab = 257; }), "mesh.tensor = 2 does not divide model.vocab = 257.");
+  EXPECT_EQ(message([](RunConfig& c) { c.mesh.tensor = 4; }), "mesh.tensor = 4 does not divide model.kv_heads = 2.");
+  EXPECT_EQ(message([](RunConfig& c) { c.model.kind = ModelKind::mlp; }),
+            "mesh.tensor = 2 splits the layers of a decoder: model.kind is \"mlp\".");
+  EXPECT_THAT(message([](RunConfig& c) { c.device.backend = BackendKind::cuda; }), HasSubstr("no kernels here"));
+  EXPECT_THAT(message([](RunConfig& c) { c.checkpoint.folder = "x"; }), HasSubstr("checkpoint.folder = \"x\""));
+  EXPECT_THAT(message([](RunConfig& c) { c.checkpoint.resume = "x"; }), HasSubstr("checkpoint.resume = \"x\""));
+  EXPECT_THAT(message([](RunConfig& c) { c.model.qk_norm = true; }), HasSubstr("model.qk_norm"));
+  EXPECT_THAT(message([](RunConfig& c) { c.model.experts = 4, c.model.active_experts = 2; }),
+              HasSubstr("model.experts = 4: experts are not split"));
+}
+
 TEST(Validate, ImpossibleMeshes) {
   const auto message = [](Strategy strategy, Mesh mesh) {
     return error([=](RunConfig& c) { c.fsdp.strategy = strategy, c.mesh = mesh; });

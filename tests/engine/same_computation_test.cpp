@@ -127,6 +127,27 @@ TEST(SameComputation, EveryPolicyWithClippingAndATiedHead) {
   expect_one_digest(base, kPolicies);
 }
 
+/// Widths that two or four ranks can split.
+RunConfig splittable() {
+  RunConfig base = testing::tiny_decoder();
+  base.model.kv_heads = 4;
+  base.model.ffn_width = 36;
+  base.model.vocab = 52;
+  return base;
+}
+
+TEST(SameComputation, EveryPolicyWhereRanksSplitLayers) {
+  RunConfig base = splittable();
+  base.mesh.ranks = 8;
+  base.mesh.tensor = 2;
+  base.train.clip_norm = 0.05;
+  expect_one_digest(base, kPolicies);
+  base.model.tied_head = true;
+  base.fsdp.param_dtype = DType::bf16;
+  base.train.accumulate = 2;
+  expect_one_digest(base, kPolicies);
+}
+
 TEST(SameComputation, EveryAccumulationWithinItsMode) {
   for (AccumulateMode mode : {AccumulateMode::reduce_each, AccumulateMode::no_sync}) {
     RunConfig base = testing::tiny_decoder();
@@ -193,6 +214,23 @@ TEST(SameComputation, DelaysOnTheAllReduceLane) {
                             }}});
 }
 
+TEST(SameComputation, DelaysOnTheTensorLane) {
+  RunConfig base = splittable();
+  base.mesh.tensor = 2;
+  base.train.steps = 2;
+  base.fsdp.activation_checkpointing = true;
+  std::vector<Variant> variants;
+  for (const char* lane : {"tensor", "compute", "all_gather"}) {
+    variants.push_back({lane, [lane](RunConfig& c) {
+                          c.inject.delay_lane = lane;
+                          c.inject.delay_rank = 1;
+                          c.inject.delay_us = 1500;
+                          c.inject.poison_freed_memory = true;
+                        }});
+  }
+  expect_one_digest(base, variants);
+}
+
 double relative_distance(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
   double difference = 0, norm = 0;
   for (std::size_t p = 0; p < a.size(); ++p) {
@@ -224,6 +262,40 @@ TEST(SameComputation, AnyNumberOfRanksAgreesWithOneOnTheGlobalBatch) {
       }
     }
   }
+}
+
+/// Of a training on `mesh` from one on one rank with the same global batch, by losses and parameters.
+void expect_agreement_with_one_rank(RunConfig many, Mesh mesh) {
+  constexpr double kTolerance = 1e-5;
+  many.mesh = mesh;
+  RunConfig one = many;
+  one.mesh = {1};
+  one.fsdp.strategy = Strategy::full_shard;
+  one.train.batch_per_rank *= mesh.data_ranks();
+  const Measurement a = testing::run_tiny(many);
+  const Measurement b = testing::run_tiny(one);
+  SCOPED_TRACE(::testing::Message() << mesh.data_ranks() << " x " << mesh.tensor);
+  EXPECT_LT(relative_distance(a.parameters, b.parameters), kTolerance);
+  ASSERT_EQ(a.losses.size(), 5U);
+  for (std::size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], kTolerance * b.losses[i]);
+}
+
+TEST(SameComputation, RanksThatSplitLayersAgreeWithOneOnTheGlobalBatch) {
+  for (const Mesh mesh : {Mesh{4, 2, 1, 2}, Mesh{8, 4, 1, 2}, Mesh{8, 2, 1, 4}, Mesh{4, 1, 1, 4}, Mesh{2, 1, 1, 2}}) {
+    RunConfig base = splittable();
+    expect_agreement_with_one_rank(base, mesh);
+    base.fsdp.activation_checkpointing = true;
+    base.fsdp.layout = Layout::flat;
+    base.model.tied_head = true;
+    base.train.clip_norm = 0.05;
+    expect_agreement_with_one_rank(base, mesh);
+    base.train.optimizer = Optimizer::sgd;
+    base.fsdp.shard_threshold = 600;
+    expect_agreement_with_one_rank(base, mesh);
+  }
+  RunConfig hybrid = splittable();
+  hybrid.fsdp.strategy = Strategy::hybrid_shard;
+  expect_agreement_with_one_rank(hybrid, {8, 2, 2, 2});
 }
 
 TEST(SameComputation, MicrobatchesAgreeWithOneLargeBatch) {

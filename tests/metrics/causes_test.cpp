@@ -82,6 +82,20 @@ TEST(Causes, ATransferThatIsMostlyLatencyIsInefficient) {
   EXPECT_THAT(find(late_gather({0, 150}), kLatency).ns, ElementsAre(Pair(Cause::inefficient_collective, 50)));
 }
 
+TEST(Causes, WhatALayersNextPartNeedsOfOtherRanksIsTheTensorGroups) {
+  // Also at the ends of a step.
+  for (const int unit : {0, 3}) {
+    HandRun run(2);
+    run.step(0, 200);
+    run.forward({0, 100}, unit).record = 1;
+    Op& sum = collective(run, OpKind::tensor_all_reduce, Lane::tensor, std::vector<Times>(2, {100, 150, 0, 100}), unit,
+                         0, Group::tensor);
+    waits(sum, 1);
+    waits(run.forward({150, 200}, unit), 0);
+    EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::tensor_group, 50))) << unit;
+  }
+}
+
 TEST(Causes, AGatherHeldBackUntilAForwardIsALatePrefetch) {
   // It begins the very nanosecond in which the forward ends: what is known to have held it is to blame.
   HandRun run = late_gather({100, 150});

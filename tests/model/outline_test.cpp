@@ -11,6 +11,15 @@ namespace {
 
 using testing::small_decoder;
 
+void expect_equal(const std::vector<plan::ModulePart>& a, const std::vector<plan::ModulePart>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_DOUBLE_EQ(a[i].flops, b[i].flops);
+    EXPECT_EQ(a[i].exchange, b[i].exchange);
+    EXPECT_EQ(a[i].bytes(2), b[i].bytes(2));
+  }
+}
+
 void expect_equal(const plan::ModuleSizes& a, const plan::ModuleSizes& b) {
   EXPECT_EQ(a.batch_input_bytes, b.batch_input_bytes);
   EXPECT_EQ(a.batch_target_bytes, b.batch_target_bytes);
@@ -21,6 +30,9 @@ void expect_equal(const plan::ModuleSizes& a, const plan::ModuleSizes& b) {
   EXPECT_DOUBLE_EQ(a.forward_flops, b.forward_flops);
   EXPECT_DOUBLE_EQ(a.recompute_flops, b.recompute_flops);
   EXPECT_DOUBLE_EQ(a.backward_flops, b.backward_flops);
+  expect_equal(a.forward_parts, b.forward_parts);
+  expect_equal(a.recompute_parts, b.recompute_parts);
+  expect_equal(a.backward_parts, b.backward_parts);
 }
 
 TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
@@ -30,9 +42,13 @@ TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
   for (const config::Model& model : {small_decoder(2, true), wide}) {
     for (const model::BatchShape batch :
          {model::BatchShape{3, 10, DType::bf16}, model::BatchShape{1, 300, DType::f32}}) {
-      const auto outline = model::Outline(model, batch).sizes(), decoder = model::Decoder(model, batch).sizes();
-      ASSERT_EQ(outline.size(), decoder.size());
-      for (std::size_t i = 0; i < outline.size(); ++i) expect_equal(outline[i], decoder[i]);
+      for (const int ranks : {1, 2}) {
+        const config::Model part = plan::tensor_part(model, ranks);
+        const auto outline = model::Outline(part, batch, ranks).sizes(),
+                   decoder = model::Decoder(part, batch, ranks).sizes();
+        ASSERT_EQ(outline.size(), decoder.size());
+        for (std::size_t i = 0; i < outline.size(); ++i) expect_equal(outline[i], decoder[i]);
+      }
     }
   }
 }

@@ -1,5 +1,5 @@
 // Eight steps of training against what FSDP2, FSDP1 and DDP of PyTorch made of the same parameters and tokens
-// (train.py).
+// (train.py), and FSDP2 on ranks that split layers (train_tensor.py).
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,60 +28,81 @@ RunConfig as(const std::string& engine) {
   return c;
 }
 
-void expect_equal_training(const testing::GoldenFile& recorded) {
+/// `c`: how `engine`, as the recording calls it, trains.
+void expect_equal_training(const testing::GoldenFile& recorded, const std::string& engine, RunConfig c) {
   const testing::GoldenDecoder golden(false);
-  for (const std::string engine : recorded.facts().at("engines")) {
-    RunConfig c = as(engine);
-    c.model = golden.model();
-    c.train = golden.train();
-    c.mesh.ranks = recorded.facts().at("ranks");
-    c.train.steps = recorded.facts().at("steps");
-    c.train.warmup = 0;
-    c.train.seq_len = recorded.facts().at("seq_len");
-    c.train.batch_per_rank = recorded.facts().at("batch").get<std::int64_t>() / c.mesh.ranks;
-    const plan::Plan plan = set_up(testing::settled(c)).plan;
-    RunHooks hooks;
-    hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
-      const std::vector<float> all = golden.initial(plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
-      std::copy_n(all.begin() + begin, out.size(), out.begin());
-    };
-    const Measurement result = testing::run_tiny(c, hooks);
-    const std::vector<float> losses = recorded.floats(engine + "/losses");
-    ASSERT_EQ(result.losses.size(), losses.size());
-    double worst_loss = 0;
-    for (std::size_t i = 0; i < losses.size(); ++i) {
-      worst_loss = std::max(worst_loss, std::abs(result.losses[i] / static_cast<double>(losses[i]) - 1));
-    }
-    double worst_element = 0, distance = 0, norm = 0;
-    for (std::size_t i = 0; i < plan.shapes.parameters.size(); ++i) {
-      const std::vector<float> expected = recorded.floats(engine + "/" + plan.shapes.parameters[i].name);
-      ASSERT_EQ(result.parameters[i].size(), expected.size());
-      for (std::size_t e = 0; e < expected.size(); ++e) {
-        const auto theirs = static_cast<double>(expected[e]);
-        const double error = std::abs(static_cast<double>(result.parameters[i][e]) - theirs);
-        worst_element = std::max(worst_element, error);
-        distance += error * error;
-        norm += theirs * theirs;
-      }
-    }
-    distance = std::sqrt(distance / norm);
-    std::cout << engine << ": losses within " << worst_loss << ", parameters within " << distance
-              << " of their norm, each within " << worst_element << '\n';
-    EXPECT_LT(worst_loss, kLossTolerance) << engine;
-    EXPECT_LT(distance, kParameterTolerance) << engine;
-    EXPECT_LT(worst_element, kElementTolerance) << engine;
+  c.model = golden.model();
+  if (recorded.facts().contains("vocab")) c.model.vocab = recorded.facts().at("vocab");
+  c.train = golden.train();
+  c.train.steps = recorded.facts().at("steps");
+  c.train.warmup = 0;
+  c.train.seq_len = recorded.facts().at("seq_len");
+  c.train.batch_per_rank = recorded.facts().at("batch").get<std::int64_t>() / c.mesh.data_ranks();
+  const plan::Plan plan = set_up(testing::settled(c)).plan;
+  RunHooks hooks;
+  hooks.fill = [&](int parameter, std::int64_t begin, std::span<float> out) {
+    const std::vector<float> all = golden.initial(plan.shapes.parameters[static_cast<std::size_t>(parameter)].name);
+    std::copy_n(all.begin() + begin, out.size(), out.begin());
+  };
+  const Measurement result = testing::run_tiny(c, hooks);
+  const std::vector<float> losses = recorded.floats(engine + "/losses");
+  ASSERT_EQ(result.losses.size(), losses.size());
+  double worst_loss = 0;
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    worst_loss = std::max(worst_loss, std::abs(result.losses[i] / static_cast<double>(losses[i]) - 1));
   }
+  double worst_element = 0, distance = 0, norm = 0;
+  for (std::size_t i = 0; i < plan.shapes.parameters.size(); ++i) {
+    const std::vector<float> expected = recorded.floats(engine + "/" + plan.shapes.parameters[i].name);
+    ASSERT_EQ(result.parameters[i].size(), expected.size());
+    for (std::size_t e = 0; e < expected.size(); ++e) {
+      const auto theirs = static_cast<double>(expected[e]);
+      const double error = std::abs(static_cast<double>(result.parameters[i][e]) - theirs);
+      worst_element = std::max(worst_element, error);
+      distance += error * error;
+      norm += theirs * theirs;
+    }
+  }
+  distance = std::sqrt(distance / norm);
+  std::cout << engine << ": losses within " << worst_loss << ", parameters within " << distance
+            << " of their norm, each within " << worst_element << '\n';
+  EXPECT_LT(worst_loss, kLossTolerance) << engine;
+  EXPECT_LT(distance, kParameterTolerance) << engine;
+  EXPECT_LT(worst_element, kElementTolerance) << engine;
+}
+
+/// Calls use(file) with each recording of this name, whatever its version.
+template <class Use>
+void for_each_recording(const std::string& name, Use use) {
+  int files = 0;
+  for (const auto& file : std::filesystem::directory_iterator(FSDPBENCH_PEER_DIR "/recorded")) {
+    const std::string stem = file.path().stem().string();
+    if (!stem.starts_with(name) || file.path().extension() != ".json") continue;
+    ++files;
+    use(testing::GoldenFile("../peer/recorded/" + stem));
+  }
+  EXPECT_GT(files, 0) << "nothing was recorded";
 }
 
 TEST(Peer, EightStepsTrainAsUnderPyTorch) {
-  int files = 0;
-  for (const auto& file : std::filesystem::directory_iterator(FSDPBENCH_PEER_DIR "/recorded")) {
-    const std::string name = file.path().stem().string();
-    if (!name.starts_with("training-") || file.path().extension() != ".json") continue;
-    ++files;
-    expect_equal_training(testing::GoldenFile("../peer/recorded/" + name));
-  }
-  EXPECT_GT(files, 0) << "nothing was recorded";
+  for_each_recording("training-", [](const testing::GoldenFile& recorded) {
+    for (const std::string engine : recorded.facts().at("engines")) {
+      RunConfig c = as(engine);
+      c.mesh.ranks = recorded.facts().at("ranks");
+      expect_equal_training(recorded, engine, c);
+    }
+  });
+}
+
+TEST(Peer, RanksThatSplitLayersTrainAsUnderPyTorch) {
+  for_each_recording("tensor-", [](const testing::GoldenFile& recorded) {
+    for (const auto& [name, mesh] : recorded.facts().at("meshes").items()) {
+      RunConfig c;
+      c.mesh.tensor = mesh.at(1);
+      c.mesh.ranks = mesh.at(0).get<std::int64_t>() * c.mesh.tensor;
+      expect_equal_training(recorded, name, c);
+    }
+  });
 }
 
 }  // namespace

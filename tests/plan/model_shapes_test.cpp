@@ -78,6 +78,40 @@ TEST(ModelShapes, ParametersOfAGptBlock) {
   EXPECT_THAT(shapes.parameters[1].shape, ElementsAre(5, 8));
 }
 
+TEST(ModelShapes, PartsOfLayersAreRowsOrColumns) {
+  config::Model model;
+  model.layers = 1;
+  const ModelShapes whole = model_shapes(model), parts = model_shapes(model, 2);
+  EXPECT_EQ(parts.parameter_count(), whole.parameter_count());
+  std::int64_t norms = 0;
+  ASSERT_EQ(parts.parameters.size(), whole.parameters.size());
+  for (std::size_t p = 0; p < parts.parameters.size(); ++p) {
+    const ParameterShape& part = parts.parameters[p];
+    const std::string name = part.name.substr(part.name.rfind('.') + 1);
+    if (name.starts_with("norm")) {
+      EXPECT_EQ(part.parts, 1) << part.name;
+      norms += part.numel();
+      continue;
+    }
+    const bool columns = name == "wo" || name == "w_down";
+    EXPECT_EQ(part.parts, 2) << part.name;
+    EXPECT_EQ(part.split, columns ? 1 : 0) << part.name;
+    EXPECT_EQ(part.shape[columns ? 0 : 1], whole.parameters[p].shape[columns ? 0 : 1]) << part.name;
+    // Every element of the whole is in one part, and where a slice would have put it.
+    std::vector<int> seen(static_cast<std::size_t>(whole.parameters[p].numel()), -1);
+    for (int r = 0; r < 2; ++r) {
+      for (std::int64_t i = 0; i < part.numel(); ++i) seen.at(static_cast<std::size_t>(part.in_whole(r, i))) = r;
+    }
+    const std::int64_t width = whole.parameters[p].shape[1];
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      const std::int64_t index = columns ? at % width / part.shape[1] : at / width / part.shape[0];
+      ASSERT_EQ(seen[i], index) << part.name << " " << i;
+    }
+  }
+  EXPECT_EQ(parts.part_count(), (whole.parameter_count() - norms) / 2 + norms);
+}
+
 TEST(ModelShapes, ExpertsAreTheRowsThatShardingSplits) {
   config::Model model;
   model.layers = 1;

@@ -40,7 +40,12 @@ class HandRun {
 
   schedule::Schedules schedules;
   plan::Groups groups{plan::Mesh{4, 1}, 1, true};
-  std::vector<plan::ModuleSizes> sizes{plan::ModuleSizes{.forward_flops = 1e6, .backward_flops = 2e6}};
+  std::vector<plan::ModuleSizes> sizes = [] {
+    plan::ModuleSizes one;
+    one.forward_flops = 1e6;
+    one.backward_flops = 2e6;
+    return std::vector{one};
+  }();
   OpTimes times;
 
  private:

@@ -26,6 +26,24 @@ TEST(CheckSchedules, ThousandsOfRandomPoliciesAreFreeOfRaces) {
   }
 }
 
+TEST(CheckSchedules, RandomPoliciesOnRanksThatSplitLayersAreFreeOfRaces) {
+  std::mt19937 random(20261122);
+  int exchanges = 0;
+  for (int i = 0; i < 1000; ++i) {
+    config::RunConfig config = random_config(random);
+    config.model.kind = config::ModelKind::decoder;
+    config.mesh.tensor = 2;
+    config.mesh.ranks *= 2;
+    const testing::ScheduleCase c = testing::make_case(config);
+    const std::vector<Fault> faults = check_schedules(c.schedules);
+    ASSERT_TRUE(faults.empty()) << "case " << i << ": step " << faults.front().step << ", op " << faults.front().op
+                                << ": " << faults.front().message << '\n'
+                                << op_list(c.plan, c.schedules.of_step(static_cast<std::size_t>(faults.front().step)));
+    for (const Op& op : c.schedules.steady().ops) exchanges += op.lane == Lane::tensor ? 1 : 0;
+  }
+  EXPECT_GT(exchanges, 10000);
+}
+
 /// A preset with everything else as it is drawn; its mesh suits its strategy.
 config::RunConfig random_use_of(const std::string& preset, std::mt19937& random) {
   const config::RunConfig any = random_config(random);
@@ -60,6 +78,23 @@ Schedules without_wait(const Schedules& schedules, std::size_t op, std::size_t w
   std::vector<Wait>& waits = without.steps.back().ops[op].waits;
   waits.erase(waits.begin() + static_cast<std::ptrdiff_t>(wait));
   return without;
+}
+
+TEST(CheckSchedules, AnExchangeThatNobodyWaitsForIsARace) {
+  config::RunConfig config = testing::decoder_config(2, 2);
+  config.mesh = {4, 2, 1, 2};
+  const testing::ScheduleCase c = testing::make_case(config);
+  const std::vector<Op>& ops = c.schedules.steady().ops;
+  int waits = 0;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    for (std::size_t w = 0; w < ops[i].waits.size(); ++w) {
+      const auto recorded = std::ranges::find(ops, ops[i].waits[w].event, &Op::record);
+      if (ops[i].lane != Lane::tensor && (recorded == ops.end() || recorded->lane != Lane::tensor)) continue;
+      EXPECT_FALSE(check_schedules(without_wait(c.schedules, i, w), 1).empty()) << op_name(c.plan, ops[i]);
+      ++waits;
+    }
+  }
+  EXPECT_EQ(waits, 2 * (2 + 2 * 4 + 1));
 }
 
 TEST(CheckSchedules, WaitsTakenOutAreRacesUnlessTheyAreLimits) {

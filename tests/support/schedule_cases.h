@@ -46,6 +46,19 @@ inline std::vector<plan::ModuleSizes> made_up_sizes(const plan::Plan& plan) {
   }
   sizes.front().batch_input_bytes = 1024;
   sizes.front().batch_target_bytes = 1024;
+  if (plan.mesh.tensor > 1) {
+    using Exchange = plan::ModulePart::Exchange;
+    const plan::ModulePart sum{1e6, Exchange::sum, 1024, DType::f32};
+    for (plan::ModuleSizes& s : sizes) {
+      s.forward_parts = {sum, sum, {2e6}};
+      s.recompute_parts = {sum, {1e6}};
+      s.backward_parts = {sum, sum, {1e6}};
+    }
+    sizes.front().forward_parts = {sum};
+    sizes.front().backward_parts = {};
+    sizes.back().forward_parts = {{3e6, Exchange::gather, 96, DType::f32}, {}};
+    sizes.back().backward_parts = {sum, {}};
+  }
   return sizes;
 }
 

@@ -53,9 +53,10 @@ inline config::RunConfig tiny_decoder() {
 
 /// Fills in the mesh as config::validate does; tiny vocabularies would not pass that.
 inline config::RunConfig settled(config::RunConfig c) {
-  const bool none = c.fsdp.strategy == config::Strategy::no_shard || c.mesh.ranks == 1;
-  if (c.mesh.shard == 0) c.mesh.shard = none ? 1 : c.mesh.ranks;
-  if (c.mesh.replicate == 0) c.mesh.replicate = c.mesh.ranks / c.mesh.shard;
+  const std::int64_t ranks = c.mesh.data_ranks();
+  const bool none = c.fsdp.strategy == config::Strategy::no_shard || ranks == 1;
+  if (c.mesh.shard == 0) c.mesh.shard = none ? 1 : ranks;
+  if (c.mesh.replicate == 0) c.mesh.replicate = ranks / c.mesh.shard;
   return c;
 }
 

@@ -77,7 +77,7 @@ def slice_class(item: Slice, lane: str) -> str:
     if item.category == "computation":
         return item.phase if item.phase in ("forward", "backward", "optimizer") else "other"
     if item.category == "communication":
-        for kind in ("all_gather", "all_to_all", "reduce_scatter", "all_reduce"):
+        for kind in ("tensor", "all_gather", "all_to_all", "reduce_scatter", "all_reduce"):
             if item.name.startswith(kind) or lane == kind:
                 return kind
         return "other"

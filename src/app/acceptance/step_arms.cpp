@@ -62,6 +62,17 @@ std::optional<schedule::OpKind> kind_of(backend::Collective collective) {
   return std::nullopt;
 }
 
+/// What was measured of such an op, alone.
+schedule::OpKind measured_kind(schedule::OpKind kind) {
+  using schedule::OpKind;
+  switch (kind) {
+    case OpKind::gather_norm:
+    case OpKind::tensor_all_gather: return OpKind::all_gather;
+    case OpKind::tensor_all_reduce: return OpKind::all_reduce;
+    default: return kind;
+  }
+}
+
 LinkLines lines_through(const std::vector<CollectiveRow>& rows) {
   std::map<std::pair<schedule::OpKind, int>, std::vector<replay::LineSample>> samples;
   for (const CollectiveRow& row : rows) {
@@ -171,8 +182,7 @@ PredictedStep predict_step(const engine::Setup& arms, const metrics::RunView& ru
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (!ops[i].is_collective()) continue;
     const int ranks = arms.plan.groups.size(ops[i].group());
-    const schedule::OpKind kind =
-        ops[i].kind == schedule::OpKind::gather_norm ? schedule::OpKind::all_gather : ops[i].kind;
+    const schedule::OpKind kind = measured_kind(ops[i].kind);
     if (ranks < 2) continue;
     const auto line = lines.find({kind, ranks});
     if (line == lines.end()) {

@@ -22,7 +22,8 @@ using backend::Collective;
 
 double tokens_per_step(const config::RunConfig& c) {
   const std::int64_t sample = c.model.kind == config::ModelKind::decoder ? c.train.seq_len : 1;
-  return static_cast<double>(c.mesh.ranks * c.train.batch_per_rank) * static_cast<double>(c.train.accumulate * sample);
+  return static_cast<double>(c.mesh.data_ranks() * c.train.batch_per_rank) *
+         static_cast<double>(c.train.accumulate * sample);
 }
 
 /// What each rank sent a step, as counted.

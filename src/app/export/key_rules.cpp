@@ -28,6 +28,7 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"mesh.ranks", your_launcher},
     {"mesh.shard"},
     {"mesh.replicate"},
+    {"mesh.tensor", nullptr, "each layer is whole on every rank"},
     {"train.seq_len", your_loader},
     {"train.batch_per_rank", your_loader},
     {"train.accumulate", your_loop},

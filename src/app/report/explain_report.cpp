@@ -125,6 +125,23 @@ std::string communication_table(const engine::Setup& p) {
   return text;
 }
 
+/// Who communicates with whom along each axis of the mesh.
+std::string groups_table(const plan::Plan& plan) {
+  Table table;
+  table.title = "Groups: ranks that communicate";
+  table.header = {"axis", "groups", "ranks each", "the first group"};
+  for (std::size_t g = 0; g < plan::kGroupCount; ++g) {
+    const auto group = static_cast<plan::Group>(g);
+    if (!plan.groups.exists(group)) continue;
+    const plan::Members first = plan.groups.members(group, 0);
+    const std::string others = first.stride == 1 ? "" : fmt::format(" by {}", first.stride);
+    table.rows.push_back({std::string(to_string(group)), std::to_string(plan.groups.count(group)),
+                          std::to_string(first.count),
+                          fmt::format("{} to {}{}", first[0], first[first.count - 1], others)});
+  }
+  return format_table(table);
+}
+
 /// Both ends of each phase, where it is long.
 std::string short_order(const std::string& order) {
   constexpr std::size_t kEnds = 4;
@@ -227,9 +244,14 @@ std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
   text += units_table(p.plan) + "\n";
   text += memory_table(p) + "\n";
   text += communication_table(p) + "\n";
+  if (p.plan.mesh.tensor > 1) text += groups_table(p.plan) + "\n";
   text += prediction_text(prediction) + "\n";
   text += "Collectives, steady state (* prefetched in backward, | between forward and backward)\n  " +
           short_order(schedule::collective_order(p.plan, p.schedules.steady())) + "\n\n";
+  if (p.plan.mesh.tensor > 1) {
+    text += fmt::format("Beside these {} exchanges among ranks that split layers (--schedule=LAYER shows where)\n\n",
+                        std::ranges::count_if(p.schedules.steady().ops, &schedule::Op::exchanges_parts));
+  }
   text += check_line(p);
   return text + "More: --parameters, --schedule, --schedule=LAYER, --format json\n";
 }
@@ -297,6 +319,7 @@ json explain_json(const engine::Setup& p, const Prediction& prediction, bool wit
   j["plan"] = {{"ranks", p.plan.mesh.ranks()},
                {"shard", p.plan.mesh.shard},
                {"replicate", p.plan.mesh.replicate},
+               {"tensor", p.plan.mesh.tensor},
                {"parameters", p.plan.shapes.parameter_count()},
                {"units", std::move(units)}};
   json peak{{"total", p.memory.peak_occupied_total}, {"reserved", p.memory.reserved}};

@@ -59,9 +59,10 @@ std::vector<Holders> holders(const std::vector<std::pair<int, ShardPiece>>& piec
   return result;
 }
 
-/// Ranks 0 to shards - 1 hold the shards in order; equal ones lie along the axis of replicas.
+/// Of the first part of the layers, the first replica's ranks hold the shards in order; equal ones lie along the axis
+/// of replicas.
 std::vector<int> ranks_of(const Plan& plan, int shard) {
-  return plan.groups.members(plan::Group::replicate, shard).ranks();
+  return plan.groups.members(plan::Group::replicate, plan.groups.members(plan::Group::shard, 0)[shard]).ranks();
 }
 
 const ParameterShape& shape_of(const Plan& plan, const ParameterPlacement& p) {
@@ -155,8 +156,8 @@ std::string units_headline(const Plan& plan, const plan::AlikeUnits& units, cons
 std::string holders_table(const Plan& plan, const plan::AlikeUnits& units, const ShardLayout& layout) {
   const bool flat = layout.layout == config::Layout::flat;
   Table table;
-  table.header = {"parameter", "shape", plan.mesh.replicate > 1 ? "shards" : "ranks", flat ? "elements" : "rows",
-                  "bytes each"};
+  table.header = {"parameter", "shape", plan.mesh.replicate > 1 || plan.mesh.tensor > 1 ? "shards" : "ranks",
+                  flat ? "elements" : "rows", "bytes each"};
   if (!flat) table.header.emplace_back("padding");  // a flat unit's belongs to no parameter
   const auto pieces = pieces_by_parameter(layout);
   for (const ParameterPlacement& p : layout.sharded) {
@@ -181,6 +182,12 @@ std::string holders_table(const Plan& plan, const plan::AlikeUnits& units, const
 std::string parameters_headline(const Plan& plan) {
   const int shards = plan.mesh.shard;
   std::string text = "Parameters: who holds what of the fp32 masters; moments and gradients of a rank lie likewise\n";
+  if (plan.mesh.tensor > 1) {
+    text += fmt::format(
+        "{} ranks split each layer: below is what ranks {} have, shard by shard; the rank after each "
+        "has the like of the next part\n",
+        plan.mesh.tensor, fmt::join(plan.groups.members(plan::Group::shard, 0).ranks(), ", "));
+  }
   if (shards == 1) return text + "one shard: every rank holds everything\n";
   text +=
       plan.units.front().layout.layout == config::Layout::flat

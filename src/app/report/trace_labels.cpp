@@ -27,10 +27,10 @@ std::vector<trace::ProcessGroup> groups_of(const plan::Groups& map, int rank) {
 }
 
 trace::CollectiveKind collective_kind(OpKind kind) {
-  return kind == OpKind::reduce_scatter ? trace::CollectiveKind::reduce_scatter
-         : kind == OpKind::all_reduce   ? trace::CollectiveKind::all_reduce
-         : kind == OpKind::all_to_all   ? trace::CollectiveKind::all_to_all
-                                        : trace::CollectiveKind::all_gather;
+  return kind == OpKind::reduce_scatter                                    ? trace::CollectiveKind::reduce_scatter
+         : kind == OpKind::all_reduce || kind == OpKind::tensor_all_reduce ? trace::CollectiveKind::all_reduce
+         : kind == OpKind::all_to_all                                      ? trace::CollectiveKind::all_to_all
+                                                                           : trace::CollectiveKind::all_gather;
 }
 
 trace::OpCategory category_of(const schedule::Op& op) {

@@ -17,7 +17,8 @@ LaneSettings lane_settings(const Team& team, int rank, Lane lane) {
   settings.rank = rank;
   settings.lane = lane;
   settings.kernels = team.kernels();
-  const bool communicates = lane == Lane::all_gather || lane == Lane::reduce_scatter || lane == Lane::all_reduce;
+  const bool communicates =
+      lane == Lane::all_gather || lane == Lane::reduce_scatter || lane == Lane::all_reduce || lane == Lane::tensor;
   const bool sleeps = communicates ? team.emulation().link.has_value() : !team.computes();
   settings.urgency = sleeps ? Urgency::prompt : Urgency::normal;
   const double slowdown = lane == Lane::compute ? team.compute_slowdown(rank) : 1.0;

@@ -39,6 +39,14 @@ class EmulatedKernels : public Kernels {
                  DType) override {}
   void embedding_backward(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
                           bool, DType) override {}
+  void embedding_part(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, const VocabularyPart&,
+                      std::int64_t, DType) override {}
+  void embedding_part_backward(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, const VocabularyPart&,
+                               std::int64_t, bool, DType) override {}
+  void cross_entropy_terms(const std::byte*, const std::int32_t*, float*, std::int64_t, const VocabularyPart&,
+                           DType) override {}
+  void cross_entropy_of_terms(std::byte*, const std::int32_t*, const float*, int, float*, std::int64_t,
+                              const VocabularyPart&, float, DType) override {}
   void cross_entropy(std::byte*, const std::int32_t*, float*, std::int64_t, std::int64_t, float, DType) override {}
   void mean_squared_error(const std::byte*, const float*, std::byte*, float*, std::int64_t, float, DType) override {}
   void add_bias(std::byte*, const std::byte*, std::int64_t, std::int64_t, DType) override {}

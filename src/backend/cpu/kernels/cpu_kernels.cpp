@@ -75,15 +75,32 @@ class CpuKernels final : public Kernels {
   }
   void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
                  std::int64_t vocab, std::int64_t width, DType dtype) override {
-    embedding_.forward(table, tokens, y, count, vocab, width, dtype);
+    embedding_.forward(table, tokens, y, count, {0, vocab, vocab}, width, dtype);
   }
   void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
                           std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype) override {
-    embedding_.backward(d_y, tokens, d_table, count, vocab, width, overwrite, dtype);
+    embedding_.backward(d_y, tokens, d_table, count, {0, vocab, vocab}, width, overwrite, dtype);
   }
   void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
                      float loss_scale, DType dtype) override {
     cpu::cross_entropy(logits, targets, loss, rows, vocab, loss_scale, dtype, scratch_);
+  }
+  void embedding_part(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
+                      const VocabularyPart& part, std::int64_t width, DType dtype) override {
+    embedding_.forward(table, tokens, y, count, part, width, dtype);
+  }
+  void embedding_part_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
+                               const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype) override {
+    embedding_.backward(d_y, tokens, d_table, count, part, width, overwrite, dtype);
+  }
+  void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms, std::int64_t rows,
+                           const VocabularyPart& part, DType dtype) override {
+    cpu::cross_entropy_terms(logits, targets, terms, rows, part, dtype);
+  }
+  void cross_entropy_of_terms(std::byte* logits, const std::int32_t* targets, const float* terms, int parts,
+                              float* loss, std::int64_t rows, const VocabularyPart& part, float loss_scale,
+                              DType dtype) override {
+    cpu::cross_entropy_of_terms(logits, targets, terms, parts, loss, rows, part, loss_scale, dtype);
   }
   void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction, float* loss,
                           std::int64_t count, float loss_scale, DType dtype) override {

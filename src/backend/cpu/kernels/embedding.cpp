@@ -22,35 +22,43 @@ void check_tokens(const std::int32_t* tokens, std::int64_t count, std::int64_t v
 }  // namespace
 
 void Embedding::forward(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
-                        std::int64_t vocab, std::int64_t width, DType dtype) {
-  check_tokens(tokens, count, vocab);
+                        const VocabularyPart& part, std::int64_t width, DType dtype) {
+  check_tokens(tokens, count, part.whole);
   const std::int64_t row = width * size_of(dtype);
   for (std::int64_t i = 0; i < count; ++i) {
-    std::memcpy(y + i * row, table + tokens[i] * row, static_cast<std::size_t>(row));
+    if (part.holds(tokens[i])) {
+      std::memcpy(y + i * row, table + (tokens[i] - part.first) * row, static_cast<std::size_t>(row));
+    } else {
+      std::memset(y + i * row, 0, static_cast<std::size_t>(row));
+    }
   }
 }
 
-void Embedding::sort_by_token(const std::int32_t* tokens, std::int64_t count, std::int64_t vocab) {
-  check_tokens(tokens, count, vocab);
-  first_.assign(static_cast<std::size_t>(vocab + 1), 0);
-  for (std::int64_t i = 0; i < count; ++i) ++first_[static_cast<std::size_t>(tokens[i]) + 1];
+void Embedding::sort_by_token(const std::int32_t* tokens, std::int64_t count, const VocabularyPart& part) {
+  check_tokens(tokens, count, part.whole);
+  first_.assign(static_cast<std::size_t>(part.count + 1), 0);
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (part.holds(tokens[i])) ++first_[static_cast<std::size_t>(tokens[i] - part.first) + 1];
+  }
   for (std::size_t id = 1; id < first_.size(); ++id) first_[id] += first_[id - 1];
   positions_.resize(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) positions_[first_[tokens[i]]++] = i;
+  for (std::int64_t i = 0; i < count; ++i) {
+    if (part.holds(tokens[i])) positions_[first_[static_cast<std::size_t>(tokens[i] - part.first)]++] = i;
+  }
   // first_[id] has moved to the end of id's positions, which is where the next id starts.
   std::rotate(first_.begin(), first_.end() - 1, first_.end());
   first_[0] = 0;
 }
 
 void Embedding::backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                         std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype) {
+                         const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype) {
   // By token id, so that a bf16 table is rounded once a row and not once an occurrence.
-  sort_by_token(tokens, count, vocab);
+  sort_by_token(tokens, count, part);
   row_.resize(static_cast<std::size_t>(width));
-  if (overwrite) std::memset(d_table, 0, static_cast<std::size_t>(vocab * width * size_of(dtype)));
+  if (overwrite) std::memset(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(dtype)));
   with_element_type(dtype, [&]<class T>(T) {
     float* const sum = row_.data();
-    for (std::int64_t id = 0; id < vocab; ++id) {
+    for (std::int64_t id = 0; id < part.count; ++id) {
       const std::int64_t begin = first_[id];
       const std::int64_t end = first_[id + 1];
       if (begin == end) continue;

@@ -1,5 +1,6 @@
 #include "backend/cpu/kernels/loss.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -23,6 +24,12 @@ double cross_entropy_row(T* row, std::int32_t target, std::int64_t vocab, float 
   return loss;
 }
 
+void check_target(const std::int32_t* targets, std::int64_t row, std::int64_t vocab) {
+  if (targets[row] >= 0 && targets[row] < vocab) return;
+  throw BackendError("Target " + std::to_string(targets[row]) + " at position " + std::to_string(row) +
+                     " is outside the vocabulary of " + std::to_string(vocab) + ".");
+}
+
 }  // namespace
 
 void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
@@ -32,14 +39,52 @@ void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, 
   double sum = 0;
   with_element_type(dtype, [&]<class T>(T) {
     for (std::int64_t row = 0; row < rows; ++row) {
-      if (targets[row] < 0 || targets[row] >= vocab) {
-        throw BackendError("Target " + std::to_string(targets[row]) + " at position " + std::to_string(row) +
-                           " is outside the vocabulary of " + std::to_string(vocab) + ".");
-      }
+      check_target(targets, row, vocab);
       sum += cross_entropy_row(elements<T>(logits) + row * vocab, targets[row], vocab, scale, exponentials.data());
     }
   });
   *loss = static_cast<float>(sum / static_cast<double>(rows));
+}
+
+void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms, std::int64_t rows,
+                         const VocabularyPart& part, DType dtype) {
+  with_element_type(dtype, [&]<class T>(T) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      check_target(targets, r, part.whole);
+      const T* const row = elements<T>(logits) + r * part.count;
+      const float largest = lane_max(part.count, [row](std::int64_t j) { return load(row[j]); });
+      terms[r] = largest;
+      terms[rows + r] =
+          lane_sum<float>(part.count, [row, largest](std::int64_t j) { return fast_exp(load(row[j]) - largest); });
+      terms[2 * rows + r] = part.holds(targets[r]) ? load(row[targets[r] - part.first]) : 0.0F;
+    }
+  });
+}
+
+void cross_entropy_of_terms(std::byte* logits, const std::int32_t* targets, const float* terms, int parts, float* loss,
+                            std::int64_t rows, const VocabularyPart& part, float loss_scale, DType dtype) {
+  const float scale = loss_scale / static_cast<float>(rows);
+  double losses = 0;
+  with_element_type(dtype, [&]<class T>(T) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      float largest = terms[r], target = 0, sum = 0;
+      for (int p = 1; p < parts; ++p) largest = std::max(largest, terms[3 * p * rows + r]);
+      for (int p = 0; p < parts; ++p) {  // in the order of the parts, so that all ranks have the same bits
+        const float* const of_part = terms + 3 * p * rows;
+        sum += of_part[rows + r] * std::exp(of_part[r] - largest);
+        target += of_part[2 * rows + r];
+      }
+      losses += std::log(static_cast<double>(sum)) - (static_cast<double>(target) - largest);
+      T* const row = elements<T>(logits) + r * part.count;
+      const float factor = scale / sum;
+      const bool mine = part.holds(targets[r]);
+      const std::int64_t at = targets[r] - part.first;
+      const float of_target = mine ? fast_exp(load(row[at]) - largest) * factor - scale : 0;
+      for (std::int64_t j = 0; j < part.count; ++j) store(row[j], fast_exp(load(row[j]) - largest) * factor);
+      if (mine) store(row[at], of_target);
+    }
+  });
+  *loss = static_cast<float>(losses / static_cast<double>(rows));
 }
 
 void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction, float* loss,

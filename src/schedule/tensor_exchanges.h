@@ -1,0 +1,26 @@
+#pragma once
+
+#include "schedule/step_builder.h"
+
+namespace fsdpbench::schedule {
+
+/// What ranks that split a layer exchange between the parts of its passes (plan::ModulePart): on a lane of its own, so
+/// that computation which needs nothing of it, such as copying out the next unit's parameters, goes on beside it.
+class TensorExchanges {
+ public:
+  /// `builder` must outlive it.
+  explicit TensorExchanges(StepBuilder& builder) : builder_(builder) {}
+
+  /// What happens to `buffer` after part `index` of a pass, which is the last appended op; `kind` is the pass's.
+  void append(OpKind kind, int unit, int module, int index, const plan::ModulePart& part, BufferId buffer);
+  /// The compute lane's next op reads what was exchanged last.
+  void settle();
+  /// The event of an exchange that nothing has waited for yet; kNoEvent if there is none.
+  EventId pending() const { return pending_; }
+
+ private:
+  StepBuilder& builder_;
+  EventId pending_ = kNoEvent;
+};
+
+}  // namespace fsdpbench::schedule

@@ -1,0 +1,95 @@
+// What ranks that split layers exchange, and where it stands in a step: exact orders, and nothing of it without them.
+#include "schedule/tensor_exchanges.h"
+
+#include <gmock/gmock.h>
+
+#include "schedule/print_schedule.h"
+#include "support/schedule_cases.h"
+
+namespace fsdpbench::schedule {
+namespace {
+
+using ::testing::ElementsAre;
+
+testing::ScheduleCase split_in_two(int blocks, const std::function<void(config::RunConfig&)>& change = {}) {
+  config::RunConfig config = testing::decoder_config(blocks, 2);
+  config.mesh = {4, 2, 1, 2};
+  if (change) change(config);
+  return testing::make_case(config);
+}
+
+/// Passes of modules and exchanges, as the host issues them.
+std::vector<std::string> passes(const testing::ScheduleCase& c) {
+  std::vector<std::string> names;
+  for (const Op& op : c.schedules.steady().ops) {
+    const bool pass = op.kind == OpKind::forward || op.kind == OpKind::recompute || op.kind == OpKind::backward;
+    if (pass || op.group() == Group::tensor) names.push_back(op_name(c.plan, op));
+  }
+  return names;
+}
+
+TEST(TensorExchanges, StandBetweenThePartsOfEveryPass) {
+  EXPECT_THAT(passes(split_in_two(1)),
+              ElementsAre("forward embedding/0", "tensor_all_reduce embedding",                        //
+                          "forward blocks.0/0", "tensor_all_reduce blocks.0",                          //
+                          "forward blocks.0/1", "tensor_all_reduce blocks.0", "forward blocks.0/2",    //
+                          "forward head/0", "tensor_all_gather head", "forward head/1",                //
+                          "backward head/0", "tensor_all_reduce head", "backward head/1",              //
+                          "backward blocks.0/0", "tensor_all_reduce blocks.0",                         //
+                          "backward blocks.0/1", "tensor_all_reduce blocks.0", "backward blocks.0/2",  //
+                          "backward embedding"));
+}
+
+TEST(TensorExchanges, ARecomputationHasOneAndTheNormsSumsComeFromEachPart) {
+  const std::vector<std::string> all = passes(split_in_two(1, [](config::RunConfig& c) {
+    c.fsdp.activation_checkpointing = true;
+    c.train.clip_norm = 1;
+  }));
+  const auto recomputed = std::ranges::find(all, "recompute blocks.0/0");
+  ASSERT_NE(recomputed, all.end());
+  EXPECT_THAT(std::vector(recomputed, recomputed + 4), ElementsAre("recompute blocks.0/0", "tensor_all_reduce blocks.0",
+                                                                   "recompute blocks.0/1", "backward blocks.0/0"));
+  EXPECT_EQ(all.back(), "gather_norm");
+}
+
+TEST(TensorExchanges, AreOnTheirOwnLaneAndCommunicator) {
+  const testing::ScheduleCase c = split_in_two(2);
+  for (const Op& op : c.schedules.steady().ops) {
+    EXPECT_EQ(op.lane == Lane::tensor, op.group() == Group::tensor) << op_name(c.plan, op);
+    if (op.lane == Lane::tensor) {
+      EXPECT_EQ(op.collective()->input, op.collective()->output);
+    }
+  }
+}
+
+TEST(TensorExchanges, TheNextUnitsParametersAreCopiedOutBesideThem) {
+  // The embedding's sum is waited for by the first block, not by the copy that stands before it on the same lane.
+  const testing::ScheduleCase c = split_in_two(1);
+  const std::vector<Op>& ops = c.schedules.steady().ops;
+  const auto sum = std::ranges::find(ops, OpKind::tensor_all_reduce, &Op::kind);
+  const auto waits_for_it = [&](const Op& op) {
+    return std::ranges::find(op.waits, sum->record, &Wait::event) != op.waits.end();
+  };
+  const auto first = std::find_if(sum, ops.end(), waits_for_it);
+  EXPECT_EQ(op_name(c.plan, *first), "forward blocks.0/0");
+  EXPECT_TRUE(std::any_of(sum, first, [](const Op& op) { return op.kind == OpKind::copy_out; }));
+}
+
+TEST(TensorExchanges, WithoutSuchRanksNothingIsInParts) {
+  const testing::ScheduleCase c = testing::make_case(testing::decoder_config(2, 4));
+  for (const Op& op : c.schedules.steady().ops) {
+    EXPECT_EQ(part_of(op), -1);
+    EXPECT_NE(op.lane, Lane::tensor);
+  }
+}
+
+TEST(TensorExchanges, UnitsAreShardedAsEver) {
+  // The same collectives of units in the same order; only their parameters are fewer.
+  const testing::ScheduleCase c = split_in_two(3), whole = testing::make_case(testing::decoder_config(3, 2));
+  EXPECT_EQ(collective_order(c.plan, c.schedules.steady()), collective_order(whole.plan, whole.schedules.steady()));
+  EXPECT_LT(c.plan.units[1].layout.parameter_numel(), whole.plan.units[1].layout.parameter_numel());
+  EXPECT_EQ(c.plan.shapes.parameter_count(), whole.plan.shapes.parameter_count());
+}
+
+}  // namespace
+}  // namespace fsdpbench::schedule
