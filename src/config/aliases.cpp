@@ -160,6 +160,8 @@ constexpr std::array kKeys = std::to_array<std::pair<std::string_view, std::stri
     {"tp", "mesh.tensor"},
     {"batchsize", "train.batch_per_rank"},
     {"microbatchsize", "train.batch_per_rank"},
+    {"globalbatchsize", "train.batch_global"},
+    {"trainbatchsize", "train.batch_global"},
     {"gradientaccumulationsteps", "train.accumulate"},
     {"seqlength", "train.seq_len"},
     {"sequencelength", "train.seq_len"},

@@ -144,6 +144,7 @@ std::vector<Field> make_fields() {
   train("warmup", &Train::warmup, integer(0, 1'000'000), "steps that train but are left out of the timing");
   train("seq_len", &Train::seq_len, integer(1, 1 << 24), "decoder: tokens a sequence");
   train("batch_per_rank", &Train::batch_per_rank, integer(1, 1 << 20), "sequences (mlp: samples) a rank and microbatch");
+  train("batch_global", &Train::batch_global, integer(0, std::int64_t{1} << 40), "sequences (mlp: samples) an optimizer step, over all ranks and microbatches, whatever their number: batch_per_rank follows; 0: batch_per_rank counts");
   train("accumulate", &Train::accumulate, integer(1, 1 << 16), "microbatches an optimizer step");
   train("accumulate_mode", &Train::accumulate_mode, one_of<AccumulateMode>(), "when the gradients of microbatches are reduced; reduce_scatter_only is for hybrid");
   train("seed", &Train::seed, integer<std::uint64_t>(0, std::numeric_limits<std::int64_t>::max()), "seed of the initial parameters");

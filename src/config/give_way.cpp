@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/error.h"
 #include "config/fields.h"
 #include "config/spelling.h"
 #include "config/validate.h"
@@ -20,6 +21,7 @@ class GiveWay {
   std::vector<std::string> settle() {
     settle_emulation();
     settle_mesh();
+    settle_batch();
     settle_presets();
     return std::move(notes_);
   }
@@ -86,6 +88,17 @@ class GiveWay {
     const std::string why = fmt::format("it follows from fsdp.strategy = \"{}\" and {} = {}", strategy, key, ranks);
     if (mesh.shard != (none ? 1 : ranks)) drop("mesh.shard", why);
     if (mesh.replicate != (none ? ranks : 1)) drop("mesh.replicate", why);
+  }
+
+  /// What one rank sees and what all see are two ways to say one thing.
+  void settle_batch() {
+    if (config_.train.batch_global == 0 || !overridden("train.batch_per_rank")) return;
+    if (overridden("train.batch_global")) {
+      throw ConfigError(fmt::format(
+          "train.batch_per_rank = {} and train.batch_global = {} both say how large a batch is; leave one out.",
+          config_.train.batch_per_rank, config_.train.batch_global));
+    }
+    drop("train.batch_global", "train.batch_per_rank says how large a batch is");
   }
 
   /// An explicit key wins over a preset, also over one of the command line: who names a preset should know.

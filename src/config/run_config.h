@@ -114,6 +114,7 @@ struct Train {
   std::int64_t warmup = 2;          ///< steps left out of the timing (they train all the same)
   std::int64_t seq_len = 128;       ///< tokens a sequence (decoder only)
   std::int64_t batch_per_rank = 2;  ///< sequences (mlp: samples) a rank and microbatch
+  std::int64_t batch_global = 0;    ///< of all ranks and microbatches; batch_per_rank follows. 0: batch_per_rank counts
   std::int64_t accumulate = 1;      ///< microbatches an optimizer step
   AccumulateMode accumulate_mode = AccumulateMode::reduce_each;
   std::uint64_t seed = 1;  ///< of the initial parameters

@@ -217,6 +217,25 @@ void check_accumulate(RunConfig& config, Notes& notes) {
   config.train.accumulate_mode = AccumulateMode::reduce_each;
 }
 
+/// The global batch stays when the number of ranks changes. After the mesh is settled.
+void settle_batch(RunConfig& config, Notes& notes) {
+  Train& train = config.train;
+  if (train.batch_global == 0) return;
+  const std::int64_t parts = config.mesh.shard * config.mesh.replicate * train.accumulate;  // below 2^37
+  require(train.batch_global % parts == 0,
+          "train.batch_global = {} cannot be split evenly over {} ranks and train.accumulate = {}; expected a multiple "
+          "of {}, or other ranks.",
+          train.batch_global, config.mesh.shard * config.mesh.replicate, train.accumulate, parts);
+  const std::int64_t given = train.batch_per_rank, follows = train.batch_global / parts;
+  const Field& per_rank = *find_field("train.batch_per_rank");
+  require(per_rank.read(config, follows),
+          "train.batch_global = {} makes train.batch_per_rank = {}; expected {}: raise train.accumulate.",
+          train.batch_global, follows, per_rank.valid);
+  if (follows == given) return;
+  notes.push_back(fmt::format("train.batch_per_rank = {} follows from train.batch_global = {}; {} is not used.",
+                              follows, train.batch_global, given));
+}
+
 /// Words of engines other than PyTorch's that need one another.
 void check_engines(const RunConfig& config, Notes& notes) {
   const Fsdp& fsdp = config.fsdp;
@@ -416,6 +435,7 @@ std::vector<std::string> validate(RunConfig& config) {
   settle_mesh(config, notes);
   check_reshard(config, notes);
   check_accumulate(config, notes);
+  settle_batch(config, notes);
   check_engines(config, notes);
   check_quantization(config, notes);
   check_schedule_size(config);

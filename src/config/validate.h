@@ -7,7 +7,8 @@
 
 namespace fsdpbench::config {
 
-/// Checks every key and every rule about several keys, and fills in mesh.shard and mesh.replicate. Returns notes for
+/// Checks every key and every rule about several keys, and fills in mesh.shard, mesh.replicate and, if
+/// train.batch_global is given, train.batch_per_rank. Returns notes for
 /// the user: settings that have no effect or were replaced. Throws ConfigError with keys, values and what is valid.
 std::vector<std::string> validate(RunConfig& config);
 

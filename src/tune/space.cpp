@@ -184,6 +184,7 @@ Choice with_preset(Choice choice) {
 }  // namespace
 
 Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(start)) {
+  start_.train.batch_global = 0;  // batch_per_rank and accumulate say it, and may be turned
   for (const std::string& key : options.fixed) {
     const config::Field* field = config::find_field(key);
     if (field == nullptr) {

@@ -48,6 +48,7 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
        {{"mesh.replicate", number(2)}, {"fsdp.strategy", text("hybrid_shard")}, {"mesh.replicate", number(4)}}},
       {"train.seq_len", {{"train.seq_len", number(64)}}},
       {"train.batch_per_rank", {{"train.batch_per_rank", number(7)}}},
+      {"train.batch_global", {{"train.batch_global", number(128)}}},
       {"train.accumulate", {{"train.accumulate", number(3)}}},
       {"train.accumulate_mode", {{"train.accumulate_mode", text("no_sync")}}},
       {"train.optimizer", {{"train.optimizer", text("sgd")}}},

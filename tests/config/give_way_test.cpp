@@ -67,6 +67,21 @@ TEST_F(GiveWayTest, TheMeshFollowsRanksAndStrategy) {
   EXPECT_THAT(notes_, IsEmpty());
 }
 
+TEST_F(GiveWayTest, ABatchIsGivenByRankOrInAll) {
+  const std::string both = "[train]\nbatch_per_rank = 2\nbatch_global = 24\n";  // as a resolved configuration has them
+  EXPECT_EQ(load(both, {}).train.batch_per_rank, 6);
+  EXPECT_EQ(load(both, {"mesh.ranks=2"}).train.batch_per_rank, 12);
+  const RunConfig by_rank = load(both, {"train.batch_per_rank=3"});
+  EXPECT_EQ(by_rank.train.batch_per_rank, 3);
+  EXPECT_EQ(by_rank.train.batch_global, 0);
+  EXPECT_THAT(notes_,
+              ElementsAre("train.batch_global = 24 of the profile gives way: train.batch_per_rank says how large "
+                          "a batch is."));
+  EXPECT_EQ(load(both, {"train.batch_global=8"}).train.batch_per_rank, 2);
+  EXPECT_THAT(error("", {"train.batch_global=8", "train.batch_per_rank=2"}),
+              HasSubstr("both say how large a batch is; leave one out"));
+}
+
 TEST_F(GiveWayTest, AHybridMeshKeepsWhatTheCommandLineNames) {
   const std::string hybrid = "[mesh]\nranks = 8\nshard = 4\nreplicate = 2\n[fsdp]\nstrategy = 'hybrid_shard'\n";
   EXPECT_EQ(load(hybrid, {"mesh.ranks=16"}).mesh, (Mesh{16, 4, 4}));

@@ -11,6 +11,7 @@
 namespace fsdpbench::config {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -95,6 +96,29 @@ TEST(Validate, IsIdempotent) {
   const RunConfig first = once.config;
   validate(once.config);
   EXPECT_EQ(once.config, first);
+}
+
+TEST(Validate, TheBatchOfARankFollowsFromTheGlobalOne) {
+  const auto per_rank = [](Mesh mesh, std::int64_t accumulate, Strategy strategy = Strategy::full_shard) {
+    return check([=](RunConfig& c) {
+             c.train.batch_global = 48, c.train.accumulate = accumulate, c.mesh = mesh, c.fsdp.strategy = strategy;
+           })
+        .config.train.batch_per_rank;
+  };
+  EXPECT_EQ(per_rank({1, 0, 0}, 1), 48);
+  EXPECT_EQ(per_rank({6, 0, 0}, 1), 8);
+  EXPECT_EQ(per_rank({6, 0, 0}, 4), 2);
+  EXPECT_EQ(per_rank({6, 2, 0}, 1, Strategy::hybrid_shard), 8);
+  EXPECT_EQ(per_rank({16, 0, 0}, 3, Strategy::no_shard), 1);
+  EXPECT_EQ(check([](RunConfig& c) { c.train.batch_per_rank = 5; }).config.train.batch_per_rank, 5);
+  EXPECT_THAT(check([](RunConfig& c) { c.train.batch_global = 16, c.train.batch_per_rank = 3; }).notes,
+              Contains("train.batch_per_rank = 4 follows from train.batch_global = 16; 3 is not used."));
+  EXPECT_THAT(
+      error([](RunConfig& c) { c.train.batch_global = 16, c.mesh.ranks = 3, c.train.accumulate = 2; }),
+      HasSubstr("train.batch_global = 16 cannot be split evenly over 3 ranks and train.accumulate = 2; expected a "
+                "multiple of 6"));
+  EXPECT_THAT(error([](RunConfig& c) { c.train.batch_global = std::int64_t{1} << 40; }),
+              HasSubstr("makes train.batch_per_rank = 274877906944; expected an integer from 1 to 1048576"));
 }
 
 TEST(Validate, MeshFollowsFromTheStrategy) {

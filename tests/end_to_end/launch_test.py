@@ -228,7 +228,7 @@ class Environment(Launch):
         self.assertEqual(self.result()["train"]["began_after_step"], at)
         self.assertEqual(self.result()["train"]["params_digest"], self.result("whole")["train"]["params_digest"])
         # Two ranks with batches twice as large are the same global batch.
-        keys = [*training, "train.batch_per_rank=2"]
+        keys = [*(key for key in training if "batch" not in key), "train.batch_global=4"]
         processes = self.start_ranks(self.run_arguments(keys, "--resume", "fewer", out="two"), ranks=2)
         self.assertEqual([process.wait() for process in processes], [OK] * 2, processes[0].errors)
         for ours, theirs in zip(self.result("two")["train"]["loss"], self.result("whole")["train"]["loss"][at:], strict=True):

@@ -89,6 +89,18 @@ TEST(Space, MicroBatchesKeepTheGlobalBatch) {
   EXPECT_EQ(points, 6);  // divisors of 12
 }
 
+TEST(Space, AFreeBatchIsFreeOfTheGlobalOne) {
+  config::RunConfig config = tunable_config();
+  config.train.batch_global = 4 * config.mesh.ranks;
+  const Space space(valid(config), {.fixed = all_but({"train.batch_per_rank"}), .free_batch = true});
+  std::set<std::int64_t> batches;
+  space.visit(space.origin(), Part::structure, [&](const Point& point) {
+    batches.insert(space.config_at(point)->train.batch_per_rank);
+    return true;
+  });
+  EXPECT_EQ(batches, (std::set<std::int64_t>{1, 2, 4, 8, 16, 32, 64}));
+}
+
 TEST(Space, AFixedKeyStaysWhateverElseIsTurned) {
   config::RunConfig config = tunable_config();
   config.fsdp.layout = config::Layout::flat;

@@ -20,6 +20,10 @@ Said min_ctas(const ExportSource& s) { return nccl_variable("NCCL_MIN_CTAS", s.c
 Said max_ctas(const ExportSource& s) { return nccl_variable("NCCL_MAX_CTAS", s.config.nccl.max_ctas); }
 
 Said your_loader(const ExportSource&) { return yours("in your data loader"); }
+/// The batch of a rank and the microbatches say it for the ranks there are.
+Said when_ranks_change(const ExportSource& s) {
+  return s.config.train.batch_global == 0 ? same() : yours("once the number of ranks is another");
+}
 Said your_loop(const ExportSource&) { return yours("in your training loop"); }
 Said your_optimizer(const ExportSource&) { return yours("in your optimizer"); }
 Said your_launcher(const ExportSource&) { return yours("for your launcher"); }
@@ -31,6 +35,7 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"mesh.tensor", nullptr, "each layer is whole on every rank"},
     {"train.seq_len", your_loader},
     {"train.batch_per_rank", your_loader},
+    {"train.batch_global", when_ranks_change},
     {"train.accumulate", your_loop},
     {"train.accumulate_mode", your_loop},
     {"train.optimizer", your_optimizer},

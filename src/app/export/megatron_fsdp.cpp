@@ -168,6 +168,7 @@ Said accumulate(const ExportSource& s) {
   return written(fmt::format("--global-batch-size {}",
                              s.config.train.batch_per_rank * s.config.train.accumulate * s.config.mesh.ranks));
 }
+Said batch_global(const ExportSource& s) { return s.config.train.batch_global == 0 ? same() : accumulate(s); }
 Said accumulate_mode(const ExportSource& s) {
   if (s.config.train.accumulate == 1) return same();
   const bool last_only = sharding(s).stage <= 1;
@@ -186,6 +187,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.replicate", replicas},
     {"train.seq_len", flag},
     {"train.batch_per_rank", flag},
+    {"train.batch_global", batch_global},
     {"train.accumulate", accumulate},
     {"train.accumulate_mode", accumulate_mode},
     {"train.optimizer", flag},

@@ -36,6 +36,10 @@ std::int64_t global_batch(const ExportSource& s) {
   return s.config.train.batch_per_rank * s.config.train.accumulate * s.config.mesh.ranks;
 }
 
+Said batch_global(const ExportSource& s) {
+  return s.config.train.batch_global == 0 ? same() : written("training.global_batch_size");
+}
+
 Said mesh(const ExportSource& s) {
   return replicates(s) ? written("data_parallel_replicate_degree, data_parallel_shard_degree")
                        : written("data_parallel_shard_degree");
@@ -116,6 +120,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.replicate", mesh},
     {"train.seq_len", training},
     {"train.batch_per_rank", training},
+    {"train.batch_global", batch_global},
     {"train.accumulate", training},
     {"train.accumulate_mode", accumulate_mode},
     {"train.optimizer", optimizer},
