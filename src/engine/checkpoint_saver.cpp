@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
 
@@ -18,25 +18,49 @@ using nlohmann::json;
 using plan::Group;
 
 constexpr const char* kTopic = "checkpoint";
-constexpr std::int64_t kPieceNumel = Masters::kPieceBytes / static_cast<std::int64_t>(sizeof(float));
+constexpr std::int64_t kFloat = sizeof(float);
+constexpr std::int64_t kPieceNumel = Masters::kPieceBytes / kFloat;
 
 json to_json(const SavedShard& shard) {
-  return {{"steps", shard.steps},
-          {"bytes", shard.digest.bytes},
-          {"blocks", shard.digest.blocks},
-          {"stall_ns", shard.stall_ns},
-          {"write_ns", shard.write_ns}};
+  return {{"steps", shard.steps}, {"bytes", shard.digest.bytes}, {"blocks", shard.digest.blocks}};
 }
 
 SavedShard from_json(const json& j) {
   return {j.at("steps").get<std::int64_t>(),
-          {j.at("bytes").get<std::int64_t>(), j.at("blocks").get<std::vector<std::uint64_t>>()},
-          j.at("stall_ns").get<std::int64_t>(),
-          j.at("write_ns").get<std::int64_t>()};
+          {j.at("bytes").get<std::int64_t>(), j.at("blocks").get<std::vector<std::uint64_t>>()}};
 }
 
-/// Whether this rank writes: of equal shards the first.
-bool writes(const plan::Plan& plan, int rank) { return plan.groups.index(Group::replicate, rank) == 0; }
+/// What this rank writes of its shard: of all elements one after another, as many as any other replica, but for one.
+std::vector<Masters::Piece> share_of(std::vector<Masters::Piece> pieces, int replica, int replicas) {
+  std::int64_t all = 0;
+  for (const Masters::Piece& piece : pieces) all += piece.of.count;
+  const std::int64_t begin = all * replica / replicas, end = all * (replica + 1) / replicas;
+  std::vector<Masters::Piece> share;
+  std::int64_t at = 0;
+  for (Masters::Piece piece : pieces) {
+    const std::int64_t first = std::max(begin, at) - at, last = std::min(end, at + piece.of.count) - at;
+    at += piece.of.count;
+    if (first >= last) continue;
+    piece.of.begin += first;
+    piece.of.count = last - first;
+    piece.memory += first * kFloat;
+    share.push_back(piece);
+  }
+  return share;
+}
+
+/// What all ranks hold is written by those of the first shard.
+std::vector<Masters::Piece> pieces_of(const Setup& setup, int rank, const Masters& masters) {
+  const plan::Groups& groups = setup.plan.groups;
+  return share_of(masters.pieces(states_of(setup.config.train.optimizer), groups.index(Group::shard, rank) == 0),
+                  groups.index(Group::replicate, rank), setup.plan.mesh.replicate);
+}
+
+std::int64_t numel_of(const std::vector<Masters::Piece>& pieces) {
+  std::int64_t numel = 0;
+  for (const Masters::Piece& piece : pieces) numel += piece.of.count;
+  return numel;
+}
 
 void make_folder(const fs::path& folder) {
   std::error_code error;
@@ -72,14 +96,15 @@ std::optional<SavedShard> ChannelCheckpointBoard::next(int rank, bool wait) {
   return from_json(json::parse(*message));
 }
 
-CheckpointSaver::CheckpointSaver(const Setup& setup, int rank, const Masters& masters, CheckpointBoard& board,
+CheckpointSaver::CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board,
                                  TrainingPosition start)
     : setup_(setup),
       rank_(rank),
-      masters_(masters),
+      executor_(executor),
       board_(board),
       start_(start),
-      folder_(setup.config.checkpoint.folder) {}
+      folder_(setup.config.checkpoint.folder),
+      pieces_(pieces_of(setup, rank, executor.masters())) {}
 
 CheckpointSaver::~CheckpointSaver() {
   if (writer_.joinable()) writer_.join();
@@ -88,14 +113,17 @@ CheckpointSaver::~CheckpointSaver() {
 std::int64_t CheckpointSaver::host_bytes(const config::RunConfig& config, const plan::Plan& plan) {
   if (config.checkpoint.folder.empty()) return 0;
   if (!config.checkpoint.asynchronous) return Masters::kPieceBytes;
-  return ceil_div(file_bytes(config, plan), plan.mesh.shard);
+  std::int64_t numel = 0;
+  for (const plan::Unit& unit : plan.units) numel += unit.layout.shard_numel + unit.layout.replicated_numel;
+  return Masters::kPieceBytes +
+         std::ssize(states_of(config.train.optimizer)) * ceil_div(numel, plan.mesh.replicate) * kFloat;
 }
 
 std::int64_t CheckpointSaver::file_bytes(const config::RunConfig& config, const plan::Plan& plan) {
   constexpr std::int64_t kNames = 256;  // of a piece in the header, and its block in the manifest
   const auto states = static_cast<std::int64_t>(states_of(config.train.optimizer).size());
-  const auto pieces = static_cast<std::int64_t>(plan.shapes.parameters.size()) * plan.mesh.shard;
-  return states * (plan.shapes.parameter_count() * static_cast<std::int64_t>(sizeof(float)) + pieces * kNames);
+  const std::int64_t pieces = std::ssize(plan.shapes.parameters) * plan.mesh.shard + plan.mesh.ranks();
+  return states * (plan.shapes.parameter_count() * kFloat + pieces * kNames);
 }
 
 TrainingPosition CheckpointSaver::position(std::int64_t steps_of_run) const {
@@ -105,6 +133,7 @@ TrainingPosition CheckpointSaver::position(std::int64_t steps_of_run) const {
 }
 
 void CheckpointSaver::after_step(std::int64_t steps_of_run) {
+  if (copying_) start_writer();
   const std::int64_t every = setup_.config.checkpoint.every;
   if (every > 0 && position(steps_of_run).steps % every == 0) save(steps_of_run);
   if (rank_ == 0) complete_ready(false);
@@ -112,6 +141,10 @@ void CheckpointSaver::after_step(std::int64_t steps_of_run) {
 
 void CheckpointSaver::finish(std::int64_t steps_of_run) {
   if (steps_of_run > saved_) save(steps_of_run);
+  if (copying_) {  // no step follows
+    save_blocking(*copying_);
+    copying_.reset();
+  }
   join();
 }
 
@@ -121,92 +154,120 @@ std::vector<SavedCheckpoint> CheckpointSaver::complete() {
 }
 
 void CheckpointSaver::join() {
-  if (writer_.joinable()) writer_.join();
+  if (!writer_.joinable()) return;
+  writer_.join();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  spans_.push_back(written_);
 }
 
 void CheckpointSaver::save(std::int64_t steps_of_run) {
   saved_ = steps_of_run;
-  const std::int64_t steps = position(steps_of_run).steps;
-  if (rank_ == 0) expected_.push_back(position(steps_of_run));
-  if (!writes(setup_.plan, rank_)) return;
-  const std::int64_t begin = now_ns();
-  join();  // the last one: its copy is still in use
-  const std::vector<Masters::Piece> pieces =
-      masters_.pieces(states_of(setup_.config.train.optimizer), setup_.plan.groups.index(Group::shard, rank_) == 0);
-  if (!setup_.config.checkpoint.asynchronous) {
-    SavedShard saved = write(steps, pieces, [this](const Masters::Piece& piece, const Take& take) {
-      staging_.resize(static_cast<std::size_t>(std::min(kPieceNumel, piece.of.count)));
-      for (std::int64_t done = 0; done < piece.of.count; done += kPieceNumel) {
-        const auto some =
-            std::span(staging_).first(static_cast<std::size_t>(std::min(kPieceNumel, piece.of.count - done)));
-        masters_.download(piece, done, some);
-        take(some);
-      }
-    });
-    saved.stall_ns = now_ns() - begin;
-    board_.report(rank_, saved);
-    return;
+  const TrainingPosition at = position(steps_of_run);
+  if (rank_ == 0) expected_.push_back(at);
+  trace::SaveSpan wait{trace::SavePart::wait, at.steps, now_ns()};
+  const bool busy = writer_.joinable();
+  join();  // its copy is still in use
+  wait.end_ns = now_ns();
+  wait.stall_ns = wait.end_ns - wait.begin_ns;
+  if (busy) spans_.push_back(wait);
+  if (setup_.config.checkpoint.asynchronous) {
+    start_copy(at.steps);
+  } else {
+    save_blocking(at.steps);
   }
-  copy_.clear();
-  for (const Masters::Piece& piece : pieces) {
-    const std::size_t at = copy_.size();
-    copy_.resize(at + static_cast<std::size_t>(piece.of.count));
-    masters_.download(piece, 0, std::span(copy_).subspan(at));
+}
+
+void CheckpointSaver::save_blocking(std::int64_t steps) {
+  staging_.resize(static_cast<std::size_t>(kPieceNumel));
+  const ShowPiece show = [this](const Masters::Piece& piece, const Take& take) {
+    for (std::int64_t done = 0; done < piece.of.count; done += kPieceNumel) {
+      const auto some =
+          std::span(staging_).first(static_cast<std::size_t>(std::min(kPieceNumel, piece.of.count - done)));
+      executor_.masters().download(piece, done, some);
+      take(some);
+    }
+  };
+  trace::SaveSpan span;
+  const SavedShard saved = write(steps, show, &span);
+  span.stall_ns = span.end_ns - span.begin_ns;
+  spans_.push_back(span);
+  board_.report(rank_, saved);
+}
+
+void CheckpointSaver::start_copy(std::int64_t steps) {
+  // Not filled before: each page comes with its first copy, beside a step.
+  if (!copy_) copy_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(numel_of(pieces_)));
+  std::vector<StateCopy::Part> parts;
+  auto* to = reinterpret_cast<std::byte*>(copy_.get());
+  for (const Masters::Piece& piece : pieces_) {
+    parts.push_back({piece.memory, to, piece.of.count * kFloat});
+    to += piece.of.count * kFloat;
   }
-  const std::int64_t stall = now_ns() - begin;
-  writer_ = std::thread([this, steps, stall, pieces] {
+  executor_.copy_beside_next_step(std::move(parts));
+  copying_ = steps;
+}
+
+void CheckpointSaver::start_writer() {
+  const std::int64_t steps = *std::exchange(copying_, std::nullopt);
+  if (const std::optional<StateCopy::Done>& copied = executor_.copied()) {
+    spans_.push_back({trace::SavePart::copy, steps, copied->begin_ns, copied->end_ns, copied->waited_ns,
+                      numel_of(pieces_) * kFloat});
+  }
+  writer_ = std::thread([this, steps] {
     try {
-      std::size_t at = 0;
-      SavedShard saved = write(steps, pieces, [&](const Masters::Piece& piece, const Take& take) {
-        const auto count = static_cast<std::size_t>(piece.of.count);
-        take(std::span(copy_).subspan(at, count));
-        at += count;
-      });
-      saved.stall_ns = stall;
-      board_.report(rank_, saved);
+      write_copy(steps);
     } catch (...) {
       failure_ = std::current_exception();
     }
   });
 }
 
-SavedShard CheckpointSaver::write(std::int64_t steps, const std::vector<Masters::Piece>& pieces,
-                                  const ShowPiece& show) const {
-  const std::int64_t begin = now_ns();
+void CheckpointSaver::write_copy(std::int64_t steps) {
+  const float* from = copy_.get();
+  const SavedShard saved = write(
+      steps,
+      [&from](const Masters::Piece& piece, const Take& take) {
+        take(std::span(from, static_cast<std::size_t>(piece.of.count)));
+        from += piece.of.count;
+      },
+      &written_);
+  board_.report(rank_, saved);
+}
+
+SavedShard CheckpointSaver::write(std::int64_t steps, const ShowPiece& show, trace::SaveSpan* span) const {
+  *span = {trace::SavePart::write, steps, now_ns()};
   const fs::path folder = step_folder(folder_, steps);
   make_folder(folder);
   remove_manifest(folder);  // of an earlier run: what it promised is about to change
   std::vector<SafeTensor> tensors;
-  for (const Masters::Piece& piece : pieces) tensors.push_back(tensor_of(piece.of, setup_.plan.shapes));
-  const std::string name = shard_file_name(setup_.plan.groups.index(Group::shard, rank_), setup_.plan.mesh.shard);
-  SafetensorsWriter file(folder / name, tensors,
+  for (const Masters::Piece& piece : pieces_) tensors.push_back(tensor_of(piece.of, setup_.plan.shapes));
+  SafetensorsWriter file(folder / shard_file_name(rank_, setup_.plan.mesh.ranks()), tensors,
                          {{"format", "fsdpbench checkpoint"}, {"steps", std::to_string(steps)}});
-  for (const Masters::Piece& piece : pieces) {
+  for (const Masters::Piece& piece : pieces_) {
     show(piece, [&](std::span<const float> values) { file.write(values); });
   }
-  FileDigest digest = file.finish();
-  return {steps, std::move(digest), 0, now_ns() - begin};
+  SavedShard saved{steps, file.finish()};
+  span->end_ns = now_ns();
+  span->bytes = saved.digest.bytes;
+  return saved;
 }
 
 void CheckpointSaver::complete_ready(bool wait) {
-  const int shards = setup_.plan.mesh.shard;
+  const int ranks = setup_.plan.mesh.ranks();
   while (!expected_.empty()) {
-    for (int shard = static_cast<int>(reported_.size()); shard < shards; ++shard) {
-      std::optional<SavedShard> saved = board_.next(shard, wait);
+    for (int rank = static_cast<int>(reported_.size()); rank < ranks; ++rank) {
+      std::optional<SavedShard> saved = board_.next(rank, wait);
       if (!saved) return;
       reported_.push_back(std::move(*saved));
     }
     const TrainingPosition position = expected_.front();
     const fs::path folder = step_folder(folder_, position.steps);
-    SavedCheckpoint done{folder.string(), position.steps, 0, 0, 0};
+    SavedCheckpoint done{folder.string(), position.steps, 0};
     Manifest manifest{position, setup_.config.train.optimizer, setup_.plan.shapes.parameters, {}};
-    for (int shard = 0; shard < shards; ++shard) {
-      SavedShard& saved = reported_[static_cast<std::size_t>(shard)];
+    for (int rank = 0; rank < ranks; ++rank) {
+      SavedShard& saved = reported_[static_cast<std::size_t>(rank)];
       done.bytes += saved.digest.bytes;
-      done.stall_ns = std::max(done.stall_ns, saved.stall_ns);
-      done.write_ns = std::max(done.write_ns, saved.write_ns);
-      manifest.files.push_back({shard_file_name(shard, shards), std::move(saved.digest)});
+      manifest.files.push_back({shard_file_name(rank, ranks), std::move(saved.digest)});
     }
     write_manifest(folder, manifest);
     remove_old_checkpoints(folder_, static_cast<int>(setup_.config.checkpoint.keep));

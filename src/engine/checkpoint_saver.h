@@ -14,27 +14,25 @@
 #include <vector>
 
 #include "engine/checkpoint.h"
+#include "engine/executor.h"
 #include "engine/masters.h"
 #include "engine/setup.h"
 #include "launch/control_channel.h"
+#include "trace/record.h"
 
 namespace fsdpbench::engine {
 
-/// What one rank did for a checkpoint.
+/// What one rank wrote of a checkpoint.
 struct SavedShard {
   std::int64_t steps = 0;  ///< done when it was taken
   FileDigest digest;
-  std::int64_t stall_ns = 0;  ///< that the rank's training stood still
-  std::int64_t write_ns = 0;  ///< from the first byte of the file until it was on disk
 };
 
 /// One checkpoint that was completed.
 struct SavedCheckpoint {
   std::string folder;
   std::int64_t steps = 0;
-  std::int64_t bytes = 0;     ///< of all files
-  std::int64_t stall_ns = 0;  ///< of the rank that stood still longest
-  std::int64_t write_ns = 0;  ///< of the file that took longest
+  std::int64_t bytes = 0;  ///< of all files
 };
 
 /// Where ranks tell rank 0 that their file is there.
@@ -71,13 +69,14 @@ class ChannelCheckpointBoard : public CheckpointBoard {
   ThreadCheckpointBoard own_;  // rank 0's: nobody sends to himself
 };
 
-/// Saves one rank's part of checkpoints, and on rank 0 completes them. A shard is saved by its first replica. Blocking,
-/// the rank goes on when its file is on disk. Asynchronous (checkpoint.asynchronous), it goes on when its state is
-/// copied; a thread writes meanwhile, and the next checkpoint waits for it. Of one rank, used by its thread alone.
+/// Saves one rank's part of checkpoints, and on rank 0 completes them. Replicas share the writing of a shard. Blocking,
+/// the rank goes on when its file is on disk. Asynchronous (checkpoint.asynchronous), its state is copied beside the
+/// next step, and a thread writes the file beside those that follow; the next checkpoint waits for it. Of one rank,
+/// used by its thread alone.
 class CheckpointSaver {
  public:
   /// `start`: where the run began. All must outlive it.
-  CheckpointSaver(const Setup& setup, int rank, const Masters& masters, CheckpointBoard& board, TrainingPosition start);
+  CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board, TrainingPosition start);
   ~CheckpointSaver();
 
   /// After each step of the run: saves if it is time, and completes what can be. Throws what saving threw, also
@@ -87,6 +86,8 @@ class CheckpointSaver {
   void finish(std::int64_t steps_of_run);
   /// Rank 0, after finish() on all ranks: completes the rest.
   std::vector<SavedCheckpoint> complete();
+  /// What saving took so far, but for the file that is being written.
+  const std::vector<trace::SaveSpan>& spans() const { return spans_; }
 
   /// Bytes of host memory that a rank needs to save: a copy of its shard if it goes on meanwhile.
   static std::int64_t host_bytes(const config::RunConfig& config, const plan::Plan& plan);
@@ -99,24 +100,33 @@ class CheckpointSaver {
 
   TrainingPosition position(std::int64_t steps_of_run) const;
   void save(std::int64_t steps_of_run);
-  /// Everything of the report but the stall.
-  SavedShard write(std::int64_t steps, const std::vector<Masters::Piece>& pieces, const ShowPiece& show) const;
+  void save_blocking(std::int64_t steps);
+  void start_copy(std::int64_t steps);
+  /// After the step beside which the state was copied.
+  void start_writer();
+  void write_copy(std::int64_t steps);
+  /// The file, until it is on disk; its time goes to `span`.
+  SavedShard write(std::int64_t steps, const ShowPiece& show, trace::SaveSpan* span) const;
   void complete_ready(bool wait);
   void join();
 
   const Setup& setup_;
   const int rank_;
-  const Masters& masters_;
+  Executor& executor_;
   CheckpointBoard& board_;
   const TrainingPosition start_;
   const std::filesystem::path folder_;
-  std::int64_t saved_ = 0;      // steps of the run when the last one was taken
-  std::vector<float> staging_;  // blocking
-  std::vector<float> copy_;     // asynchronous
+  const std::vector<Masters::Piece> pieces_;  // that this rank writes
+  std::int64_t saved_ = 0;                    // steps of the run when the last one was taken
+  std::vector<trace::SaveSpan> spans_;
+  std::vector<float> staging_;           // blocking
+  std::unique_ptr<float[]> copy_;        // asynchronous: all pieces, one after another
+  std::optional<std::int64_t> copying_;  // steps of the checkpoint whose state the next step copies
   std::thread writer_;
-  std::exception_ptr failure_;              // of writer_, read after it was joined
+  trace::SaveSpan written_;                 // of writer_, read after it was joined
+  std::exception_ptr failure_;              // likewise
   std::vector<TrainingPosition> expected_;  // rank 0: checkpoints that are not complete, the oldest first
-  std::vector<SavedShard> reported_;        // rank 0: of the oldest, by shard
+  std::vector<SavedShard> reported_;        // rank 0: of the oldest, by rank
   std::vector<SavedCheckpoint> completed_;  // rank 0
 };
 

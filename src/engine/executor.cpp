@@ -34,6 +34,7 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
       runner_(config, plan, model, batches, context.rank),
       ranges_(plan, schedules),
       trouble_(config.inject, config.train.seed, context.rank),
+      copy_(context.device, schedules.event_count),
       losses_(static_cast<std::size_t>(config.train.accumulate)) {
   slots_.resize(most_ops(schedules));
   trace_.rank = context.rank;
@@ -80,13 +81,14 @@ void Executor::issue(const Op& op, OpSlot& slot, std::int64_t step, trace::Recor
     return;
   }
   for (const schedule::Wait& wait : op.waits) device.wait(op.lane, wait.event);
+  if (op.kind == OpKind::optimizer) copy_.before_update(op.lane);
   for (schedule::BufferId id : op.allocates) buffers_.allocate(id, op.lane);
   if (op.has_work()) {
     trouble_.before_op(device, op.lane);
     runner_.resolve(op, buffers_, step, &slot);
     ranges_.begin_on_lane(device, op, step);
     if (recording_) device.set_op(static_cast<std::int32_t>(step), record->op);
-    backend::Stamp* stamp = recording_ ? &slot.stamp : nullptr;
+    backend::Stamp* stamp = recording_ || copy_.asked() ? &slot.stamp : nullptr;
     if (op.is_collective() && plan_.groups.size(op.group()) > 1) {
       runner_.enqueue_collective(op, slot, communicators_, stamp);
     } else {
@@ -107,6 +109,10 @@ float Executor::run_step(std::int64_t step) {
   const std::size_t first_record = trace_.records.size();
   const std::int64_t begin = now_ns();
   buffers_.begin_step(schedule);
+  if (copy_.asked()) {
+    trouble_.before_op(context_.device, StateCopy::kLane);
+    copy_.issue();
+  }
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     slots_[i].stamp = {};
     trace::Record* record = nullptr;
@@ -120,8 +126,10 @@ float Executor::run_step(std::int64_t step) {
   context_.device.synchronize();
   last_step_ns_ = now_ns() - begin;
 
+  if (recording_ || copy_.asked()) context_.device.settle_stamps();
+  copied_.reset();
+  if (copy_.asked()) copied_ = copy_.finish(ready_to_update_ns(schedule, begin));
   if (recording_) {
-    context_.device.settle_stamps();
     std::int64_t end = begin;
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
       if (!schedule.ops[i].has_work()) continue;
@@ -150,6 +158,14 @@ float Executor::run_step(std::int64_t step) {
   double sum = 0;
   for (float micro : losses_) sum += static_cast<double>(micro);
   return static_cast<float>(sum / static_cast<double>(losses_.size()));
+}
+
+std::int64_t Executor::ready_to_update_ns(const schedule::Schedule& schedule, std::int64_t begin_ns) const {
+  std::int64_t ready = begin_ns;
+  for (std::size_t i = 0; i < schedule.ops.size() && schedule.ops[i].kind != OpKind::optimizer; ++i) {
+    ready = std::max(ready, slots_[i].stamp.end_ns);
+  }
+  return ready;
 }
 
 void Executor::take_activities() {

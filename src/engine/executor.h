@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -13,6 +14,7 @@
 #include "engine/masters.h"
 #include "engine/op_ranges.h"
 #include "engine/op_runner.h"
+#include "engine/state_copy.h"
 #include "engine/trouble.h"
 #include "model/model.h"
 #include "plan/plan.h"
@@ -43,6 +45,11 @@ class Executor {
   /// Host memory that those buffers take.
   static std::int64_t recording_bytes(const schedule::Schedules& schedules, std::int64_t steps);
 
+  /// Copies state to host memory beside the next step; what has been copied is there after run_step().
+  void copy_beside_next_step(std::vector<StateCopy::Part> parts) { copy_.ask(std::move(parts)); }
+  /// Of the last step, if something was copied beside it.
+  const std::optional<StateCopy::Done>& copied() const { return copied_; }
+
   /// Host time of the last step, from its first op issued until every lane was idle; recorded or not.
   std::int64_t last_step_ns() const { return last_step_ns_; }
 
@@ -61,6 +68,8 @@ class Executor {
   void collect(const TakeParameter& take) { masters_.collect(take); }
 
  private:
+  /// When all that comes before the first update had ended.
+  std::int64_t ready_to_update_ns(const schedule::Schedule& schedule, std::int64_t begin_ns) const;
   void issue(const schedule::Op& op, OpSlot& slot, std::int64_t step, trace::Record* record);
   void sample_memory();
   /// What the device recorded since the last call joins the trace; names that were there before keep their numbers.
@@ -76,6 +85,8 @@ class Executor {
   OpRunner runner_;
   OpRanges ranges_;
   Trouble trouble_;
+  StateCopy copy_;
+  std::optional<StateCopy::Done> copied_;
   std::vector<OpSlot> slots_;
   std::vector<float> losses_;  // by microbatch
   bool recording_ = false;

@@ -96,7 +96,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   executor.start_at(shared.start());
   std::optional<CheckpointSaver> saver;
   if (shared.computes() && !p.config.checkpoint.folder.empty()) {
-    saver.emplace(p, context.rank, executor.masters(), shared.checkpoints, shared.start());
+    saver.emplace(p, context.rank, executor, shared.checkpoints, shared.start());
   }
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};
@@ -139,6 +139,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] = after[i] - before[i];
   outcome.memory = memory ? *memory : executor.memory();
   outcome.trace = executor.trace();
+  if (saver) outcome.trace.saves = saver->spans();
   cut_trace(outcome.trace, step, shared.warmup());
   outcome.device = executor.device_facts();
   outcome.gpu = executor.gpu_health();

@@ -15,6 +15,7 @@ constexpr int kHostTid = 1;  // tracks 2… are lanes; Perfetto takes 0 for the 
 constexpr int kFirstLanes = 5;
 constexpr int kExposedTid = kHostTid + 1 + kFirstLanes;
 constexpr int kBoundTid = kExposedTid + 1;
+constexpr int kCheckpointTid = 30;  // beyond all lanes
 
 /// Lanes that came later have numbers beyond all others', so that these stay.
 int tid_of(Lane lane) {
@@ -49,7 +50,7 @@ std::string_view colour(const OpLabel& op, bool mostly_exposed) {
 
 MergedWriter::MergedWriter(const std::string& path, const TimeBase& time, LabelOf label, const std::vector<int>& shown,
                            std::size_t ranks, WholeFile::Fate fate)
-    : file_(path, fate), events_(file_, time.origin_ns), label_(std::move(label)) {
+    : file_(path, fate), events_(file_, time.origin_ns), label_(std::move(label)), origin_ns_(time.origin_ns) {
   JsonStream& json = events_.json();
   json.raw(fmt::format("{{\"{}\":1,\"{}\":{},\"{}\":\"ms\",", field::kSchemaVersionKey.name,
                        field::kFsdpbenchSchema.name, kSchemaVersion, field::kDisplayTimeUnit.name));
@@ -67,6 +68,7 @@ Track MergedWriter::host_track() const { return {rank_ + 1, kHostTid}; }
 Track MergedWriter::lane_track(Lane lane) const { return {rank_ + 1, tid_of(lane)}; }
 Track MergedWriter::exposed_track() const { return {rank_ + 1, kExposedTid}; }
 Track MergedWriter::bound_track() const { return {rank_ + 1, kBoundTid}; }
+Track MergedWriter::checkpoint_track() const { return {rank_ + 1, kCheckpointTid}; }
 
 std::int64_t MergedWriter::flow_id() { return (static_cast<std::int64_t>(rank_) << kRankShift) + ++flows_; }
 
@@ -97,6 +99,27 @@ void MergedWriter::step(const TracedStep& step, const StepExplanation& explanati
   if (explanation.bound) write_bound(step, *explanation.bound);
   write_memory(step, explanation);
   write_gathers();
+}
+
+void MergedWriter::saves(std::span<const SaveSpan> spans) {
+  if (spans.empty()) return;
+  events_.name_track("thread_name", checkpoint_track(), "checkpoint");
+  events_.sort_track("thread_sort_index", checkpoint_track(), 3 + static_cast<int>(kLaneCount));
+  for (const SaveSpan& span : spans) {
+    if (span.begin_ns < origin_ns_) continue;
+    if (span.part != SavePart::wait) write_save(span, checkpoint_track());
+    if (span.part != SavePart::copy && span.stall_ns > 0) write_save(span, host_track());
+  }
+}
+
+void MergedWriter::write_save(const SaveSpan& span, Track track) {
+  constexpr std::array<std::string_view, 3> kNames{"wait for the last file", "copy state", "write file"};
+  events_.head('X', "checkpoint", kNames[static_cast<std::size_t>(span.part)], track, span.begin_ns);
+  events_.duration(span.end_ns - span.begin_ns);
+  events_.arg(field::kStepsDone, span.steps);
+  events_.arg_duration(field::kStall, span.stall_ns);
+  if (span.bytes > 0) events_.arg(field::kBytes, span.bytes);
+  events_.end();
 }
 
 void MergedWriter::write_step(const TracedStep& step, const StepExplanation& explanation) {
@@ -278,6 +301,7 @@ std::int64_t write_merged_trace(const std::string& path, const std::vector<RankT
     const std::vector<TracedStep> steps = steps_of(ranks[rank]);
     for (std::size_t s = 0; s < steps.size(); ++s)
       writer.step(steps[s], explain ? explain(rank, s) : StepExplanation{});
+    writer.saves(ranks[rank].saves);
   }
   writer.finish();
   return writer.bytes();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +26,8 @@ class MergedWriter {
   void begin_rank(int rank);
   /// Steps in order of time; what is not explained is not shown.
   void step(const TracedStep& step, const StepExplanation& explanation = {});
+  /// What this rank did to save the training, after its steps; what was before the first measured step is left out.
+  void saves(std::span<const SaveSpan> spans);
   /// Ends the file and puts it in its place; nothing may follow.
   void finish();
   /// Of the file; after finish().
@@ -41,11 +44,13 @@ class MergedWriter {
   void write_memory(const TracedStep& step, const StepExplanation& explanation);
   void write_live(std::int64_t time_ns, const CategoryBytes& live);
   void write_gathers();
+  void write_save(const SaveSpan& span, Track track);
   void find_computation(const TracedStep& step);
   Track lane_track(Lane lane) const;
   Track host_track() const;
   Track exposed_track() const;
   Track bound_track() const;
+  Track checkpoint_track() const;
   /// Of the next arrow.
   std::int64_t flow_id();
 
@@ -53,6 +58,7 @@ class MergedWriter {
   EventStream events_;
   LabelOf label_;
   int rank_ = -1;
+  const std::int64_t origin_ns_;
   std::int64_t flows_ = 0;                             // of this rank
   std::vector<std::pair<std::int64_t, int>> gathers_;  // of this step: when, +1 or -1
   int gathers_in_flight_ = 0;

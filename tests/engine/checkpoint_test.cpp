@@ -4,12 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <limits>
 #include <map>
+#include <mutex>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "config/validate.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 
@@ -111,16 +116,121 @@ TEST(Checkpoint, OtherRanksGoOnWithinRounding) {
   }
 }
 
-TEST(Checkpoint, ReplicasSaveOnce) {
+/// Which samples were asked for, and how often.
+class SeenBatches : public testing::HashedBatches {
+ public:
+  using HashedBatches::HashedBatches;
+  void tokens(std::int64_t sample, std::span<std::int32_t> out) const override {
+    HashedBatches::tokens(sample, out);
+    const std::lock_guard lock(mutex_);
+    ++seen_[sample];
+  }
+  std::map<std::int64_t, int> seen() const { return seen_; }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::map<std::int64_t, int> seen_;
+};
+
+/// train.batch_global: fewer ranks take larger batches, and each step the samples that it would have had.
+TEST(Checkpoint, OtherRanksKeepTheGlobalBatch) {
+  const auto with_global_batch = [](std::int64_t ranks, std::int64_t accumulate = 1) {
+    RunConfig c = training(kBefore + 2, ranks);
+    c.model.vocab = 256;  // what validate() asks for
+    c.train.batch_global = 8;
+    c.train.accumulate = accumulate;
+    config::validate(c);
+    return c;
+  };
   const TemporaryFolder folder;
-  RunConfig hybrid = saving(training(kBefore), folder);
-  hybrid.mesh.shard = 2;
-  hybrid.fsdp.strategy = Strategy::hybrid_shard;
-  const Measurement saved = testing::run_tiny(hybrid);
-  EXPECT_EQ(read_manifest(newest(folder)).files.size(), 2U);
-  hybrid.checkpoint = {};
-  hybrid.train.steps = kAll;
-  EXPECT_EQ(gone_on(hybrid, folder).parameters_digest, testing::run_tiny(hybrid).parameters_digest);
+  RunConfig before = saving(with_global_batch(4), folder);
+  before.train.steps = kBefore;
+  (void)testing::run_tiny(before);
+  const Measurement whole = testing::run_tiny(with_global_batch(4));
+  const Checkpoint checkpoint(newest(folder), shapes_of(before), before.train.optimizer);
+  RunHooks hooks;
+  hooks.resume = &checkpoint;
+  for (const RunConfig& after :
+       {with_global_batch(1), with_global_batch(2), with_global_batch(2, 2), with_global_batch(8)}) {
+    for (std::int64_t steps = 1; steps <= 2; ++steps) {
+      RunConfig c = after;
+      c.train.steps = steps;
+      const SeenBatches batches(static_cast<std::int32_t>(c.model.vocab));
+      const Measurement rest = run(*backend::cpu::make_cpu_backend(), set_up(c), batches, hooks);
+      std::map<std::int64_t, int> expected;
+      for (std::int64_t i = 0; i < steps * 8; ++i) expected[kBefore * 8 + i] = 1;
+      EXPECT_EQ(batches.seen(), expected) << c.mesh.ranks << " ranks, " << steps << " steps";
+      const double loss = whole.losses[static_cast<std::size_t>(kBefore + steps - 1)];
+      EXPECT_NEAR(rest.losses.back(), loss, 1e-5 * loss) << c.mesh.ranks << " ranks";
+    }
+  }
+}
+
+/// Every rank writes as much as the others, and every element is written once.
+TEST(Checkpoint, ReplicasShareTheWriting) {
+  const auto check = [](RunConfig c, std::int64_t slack) {
+    const TemporaryFolder folder;
+    c = saving(c, folder);
+    (void)testing::run_tiny(c);
+    const Manifest manifest = read_manifest(newest(folder));
+    ASSERT_EQ(manifest.files.size(), 4U);
+    std::int64_t all = 0, least = std::numeric_limits<std::int64_t>::max(), most = 0;
+    for (const ShardFile& file : manifest.files) {
+      std::int64_t numel = 0;
+      const SafetensorsReader reader(newest(folder) / file.name);
+      for (const SafeTensor& tensor : reader.tensors()) numel += tensor.numel();
+      all += numel;
+      least = std::min(least, numel);
+      most = std::max(most, numel);
+    }
+    EXPECT_EQ(all, 3 * shapes_of(c).parameter_count());
+    EXPECT_LE(most - least, slack);
+    c.checkpoint = {};
+    c.train.steps = kAll;
+    EXPECT_EQ(gone_on(c, folder).parameters_digest, testing::run_tiny(c).parameters_digest);
+  };
+  RunConfig c = training(kBefore);
+  c.fsdp.strategy = Strategy::no_shard;
+  check(c, 1);
+  c.fsdp.strategy = Strategy::hybrid_shard;
+  c.mesh.shard = 2;
+  c.fsdp.layout = Layout::flat;
+  c.fsdp.wrap.mode = config::Wrap::Mode::model;
+  check(c, 4);  // and what one unit is padded with, in each of three states
+  c.fsdp.layout = Layout::per_param;
+  c.fsdp.shard_threshold = 100;
+  check(c, shapes_of(c).parameter_count());  // whole rows: shards differ, their halves do not
+}
+
+/// The updates wait for a copy that takes long, and nothing else does: what is saved is what was there after the step.
+TEST(Checkpoint, ASlowCopySavesTheStateOfItsStep) {
+  const TemporaryFolder blocking, beside;
+  for (const auto* folder : {&blocking, &beside}) {
+    RunConfig c = saving(training(4, 2), *folder);
+    c.checkpoint.every = 2;
+    c.checkpoint.asynchronous = folder == &beside;
+    c.fsdp.layout = Layout::flat;  // has nothing else on that lane
+    c.inject.delay_lane = "copy";
+    c.inject.delay_us = 30'000;  // longer than the step
+    const Measurement m = testing::run_tiny(c);
+    for (const trace::RankTrace& trace : m.traces) {
+      std::vector<trace::SavePart> parts;
+      for (const trace::SaveSpan& span : trace.saves) {
+        parts.push_back(span.part);
+        EXPECT_LE(span.begin_ns, span.end_ns);
+        EXPECT_LE(span.stall_ns, span.end_ns - span.begin_ns);
+      }
+      using enum trace::SavePart;
+      // Beside: the first is copied in step 3 and written in step 4; the last has no step to be copied beside.
+      const std::vector expected = folder == &blocking ? std::vector{write, write} : std::vector{copy, write, wait, write};
+      EXPECT_EQ(parts, expected);
+    }
+  }
+  for (const std::int64_t step : {2, 4}) {
+    const Manifest a = read_manifest(step_folder(blocking.path(), step));
+    const Manifest b = read_manifest(step_folder(beside.path(), step));
+    for (std::size_t i = 0; i < a.files.size(); ++i) EXPECT_EQ(a.files[i].digest.blocks, b.files[i].digest.blocks);
+  }
 }
 
 TEST(Checkpoint, WrittenBesideTheNextStepsItIsTheSame) {

@@ -14,6 +14,7 @@
 #include "config/load.h"
 #include "config/write.h"
 #include "metrics/caveats.h"
+#include "metrics/checkpoint_cost.h"
 #include "metrics/divergence.h"
 #include "metrics/memory_timeline.h"
 #include "metrics/run_details.h"
@@ -175,16 +176,37 @@ json prediction_json(const PredictionInterval& p) {
   return j;
 }
 
-json checkpoints_json(const std::vector<engine::SavedCheckpoint>& checkpoints) {
+/// Folders, and what each cost; joined by the steps that were done.
+json checkpoints_json(const std::vector<engine::SavedCheckpoint>& checkpoints,
+                      const std::optional<metrics::CheckpointCost>& cost) {
   json list = json::array();
   for (const engine::SavedCheckpoint& c : checkpoints) {
-    list.push_back({{"folder", c.folder},
-                    {"steps", c.steps},
-                    {"bytes", c.bytes},
-                    {"stall_ms", static_cast<double>(c.stall_ns) * 1e-6},
-                    {"write_ms", static_cast<double>(c.write_ns) * 1e-6}});
+    json one{{"folder", c.folder}, {"steps", c.steps}, {"bytes", c.bytes}};
+    for (const metrics::SaveCost& save : cost ? cost->saves : std::vector<metrics::SaveCost>()) {
+      if (save.steps != c.steps) continue;
+      one.update({{"at_end", save.at_end},
+                  {"stall_ms", save.stall_ms},
+                  {"waited_ms", save.waited_ms},
+                  {"copied_ms", save.copied_ms},
+                  {"wrote_ms", save.wrote_ms},
+                  {"copy_ms", save.copy_ms},
+                  {"write_ms", save.write_ms},
+                  {"hidden_pct", save.hidden_pct},
+                  {"mb_per_s", save.mb_per_s}});
+    }
+    list.push_back(std::move(one));
   }
   return list;
+}
+
+/// Absent where nothing is known.
+json checkpoint_cost_json(const metrics::CheckpointCost& cost) {
+  json j = json::object();
+  if (cost.stall_ms) j["stall_ms"] = *cost.stall_ms;
+  if (cost.stall_pct) j["stall_pct"] = *cost.stall_pct;
+  if (cost.beside_pct) j["steps_beside_pct"] = *cost.beside_pct;
+  if (!cost.because.empty()) j["because"] = cost.because;
+  return j;
 }
 
 /// Needs at least one measured step.
@@ -236,7 +258,11 @@ json result_json(const engine::Setup& setup, const Trial& trial) {
   }
   j["train"]["steps_done"] = measurement.steps_done;
   if (measurement.began_at.steps > 0) j["train"]["began_after_step"] = measurement.began_at.steps;
-  if (!measurement.checkpoints.empty()) j["checkpoints"] = checkpoints_json(measurement.checkpoints);
+  if (!measurement.checkpoints.empty()) {
+    const auto cost = metrics::checkpoint_cost(measurement.traces, setup.config.checkpoint.every);
+    j["checkpoints"] = checkpoints_json(measurement.checkpoints, cost);
+    if (cost && cost->stall_ms) j["checkpoint_cost"] = checkpoint_cost_json(*cost);
+  }
   if (!measurement.losses.empty()) j["train"]["loss"] = measurement.losses;  // null where it is not finite
   if (measurement.parameters_digest) j["train"]["params_digest"] = *measurement.parameters_digest;
   if (measurement.parameters_not_finite > 0) {

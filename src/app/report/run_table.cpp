@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "config/spelling.h"
 #include "metrics/caveats.h"
+#include "metrics/checkpoint_cost.h"
 #include "metrics/divergence.h"
 #include "metrics/gpu_steps.h"
 
@@ -77,6 +78,26 @@ std::string device_lines(const engine::Measurement& result) {
   }
   text += slowest_gpu_line(result);
   return text.empty() ? text : "\n" + text;
+}
+
+/// What saving took and held up.
+template <class Row>
+void add_checkpoint_cost(const metrics::CheckpointCost& cost, const Row& row) {
+  const metrics::SaveCost& longest = std::ranges::max(cost.saves, {}, &metrics::SaveCost::write_ms);
+  row("  written", ms(longest.write_ms), "ms",
+      fmt::format(
+          "the slowest of them: {:.0f} MB/s{}", longest.mb_per_s,
+          longest.copy_ms > 0 ? fmt::format(", after a copy of {} ms beside a step", ms(longest.copy_ms)) : ""));
+  if (cost.stall_ms) {
+    row("  stall", ms(*cost.stall_ms), "ms",
+        fmt::format("a save, in the median{}{}",
+                    cost.stall_pct ? fmt::format(": {:.1f} % of a step", *cost.stall_pct) : "",
+                    cost.because.empty() ? "" : "; " + cost.because));
+  }
+  if (cost.beside_pct) {
+    row("  steps beside", fmt::format("{:+.1f}", *cost.beside_pct), "%",
+        "longer than those with no saving beside them");
+  }
 }
 
 /// How a simulation's collectives are done, most frequent first within each kind.
@@ -229,13 +250,10 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     row("step time", "-", "", "no measured step was completed");
   }
   if (!result.checkpoints.empty()) {
-    const auto longest = [&](std::int64_t engine::SavedCheckpoint::*ns) {
-      return static_cast<double>(std::ranges::max(result.checkpoints, {}, ns).*ns) * 1e-6;
-    };
     row("checkpoints", fmt::format("{}", result.checkpoints.size()), "",
-        fmt::format("{} each; training stood still for {} ms at most, a file took {} ms",
-                    format_bytes(result.checkpoints.back().bytes), ms(longest(&engine::SavedCheckpoint::stall_ns)),
-                    ms(longest(&engine::SavedCheckpoint::write_ns))));
+        fmt::format("{} each", format_bytes(result.checkpoints.back().bytes)));
+    const auto cost = metrics::checkpoint_cost(result.traces, c.checkpoint.every);
+    if (cost) add_checkpoint_cost(*cost, row);
   }
   row("", "", "", "");
   const PoolStatistics& worst = trial.memory;
