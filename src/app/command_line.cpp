@@ -138,17 +138,26 @@ CheckpointApps add_checkpoint(CLI::App& checkpoint_app, CheckpointShowArguments&
   CLI::App* show_app = checkpoint_app.add_subcommand("show", "Say what a checkpoint holds");
   show_app->add_option("DIR", show.folder, folder)->required();
   show_app->add_flag("--verify", show.verify, "Read every byte and compare it with the digests");
-  CLI::App* export_app = checkpoint_app.add_subcommand("export", "Write one as a single safetensors file");
+  CLI::App* export_app = checkpoint_app.add_subcommand("export", "Write one as safetensors, parameters whole");
   export_app->add_option("DIR", exported.folder, folder)->required();
-  export_app->add_option("FILE", exported.file, "weights.safetensors")->required();
+  export_app->add_option("FILE", exported.file, "weights.safetensors; with --split a folder")->required();
   export_app->add_option("--names", exported.names, "own, or hugging-face: those of transformers' Llama; default: own")
       ->check(CLI::IsMember({"own", "hugging-face"}))
       ->type_name("NAMES");
+  export_app->add_option("--dtype", exported.dtype, "Of parameters: fp32 or bf16; default: fp32")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->type_name("DTYPE");
+  export_app->add_option("--split", exported.split, "Several files of at most so many bytes, 5GiB, with an index")
+      ->type_name("SIZE");
   export_app->add_flag("--moments", exported.moments, "AdamW's moments, too, so that others can go on exactly");
   export_app->add_flag("--overwrite", exported.overwrite, "Replace FILE; else that is refused");
   CLI::App* import_app =
       checkpoint_app.add_subcommand("import", "Make a checkpoint of a safetensors file, for --resume");
-  import_app->add_option("FILE", imported.file, "Every parameter in one piece, in fp32, by either names")->required();
+  import_app
+      ->add_option(
+          "FILE", imported.file,
+          "Every parameter in one piece, fp32 or bf16, by either names: a file, an index, or a folder with one")
+      ->required();
   add_profile_options(*import_app, imported.profile, imported.overrides);
   import_app->add_option("--into", imported.into, "Folder of checkpoints")->required()->type_name("DIR");
   return {show_app, export_app, import_app};

@@ -138,11 +138,12 @@ Examples
 )";
 
 inline constexpr const char* kCheckpointHelp = R"(
-`run --set checkpoint.folder=DIR` saves, `run --resume DIR` goes on. One safetensors file holds every parameter whole, in
-fp32; transformers, PyTorch and JAX read it.
+`run --set checkpoint.folder=DIR` saves, `run --resume DIR` goes on. Safetensors files hold every parameter whole, in fp32
+or bf16, in one file or in several with an index; transformers, PyTorch and JAX read them.
 Examples
   fsdpbench checkpoint show saved --verify
   fsdpbench checkpoint export saved model.safetensors --names hugging-face
+  fsdpbench checkpoint export saved model --names hugging-face --dtype bf16 --split 5GiB
   fsdpbench checkpoint import model.safetensors quickstart --into begun && fsdpbench run quickstart --resume begun
 )";
 

@@ -200,12 +200,22 @@ Checkpoint::Checkpoint(const fs::path& folder, const plan::ModelShapes& shapes, 
         fmt::format("{}: was saved with train.optimizer = \"sgd\" and has no moments for \"adamw\"; expected \"sgd\".",
                     folder.string()));
   }
+  open(shapes, optimizer);
+}
+
+Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder), manifest_(read_manifest(folder)) {
+  plan::ModelShapes shapes;
+  shapes.parameters = manifest_.parameters;
+  open(shapes, manifest_.optimizer);
+}
+
+void Checkpoint::open(const plan::ModelShapes& shapes, config::Optimizer optimizer) {
   for (const ShardFile& file : manifest_.files) {
     // A name from a file may not lead out of the folder.
-    if (fs::path(file.name).filename() != file.name) fail(folder / kManifest, "names a file of another folder");
+    if (fs::path(file.name).filename() != file.name) fail(folder_ / kManifest, "names a file of another folder");
     std::error_code error;
-    if (!fs::exists(folder / file.name, error)) fail(folder / file.name, "is missing");
-    files_.push_back(std::make_unique<SafetensorsReader>(folder / file.name, file.digest));
+    if (!fs::exists(folder_ / file.name, error)) fail(folder_ / file.name, "is missing");
+    files_.push_back(std::make_unique<SafetensorsReader>(folder_ / file.name, file.digest));
   }
   find_pieces(shapes, optimizer);
 }

@@ -82,6 +82,9 @@ class Checkpoint {
   /// an optimizer of which it has no moments, a shard missing or damaged, a piece missing.
   Checkpoint(const std::filesystem::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer);
 
+  /// Of whatever model it is, with the moments that it has.
+  explicit Checkpoint(const std::filesystem::path& folder);
+
   const TrainingPosition& position() const { return manifest_.position; }
   const Manifest& manifest() const { return manifest_; }
   /// Elements [begin, begin + out.size()) of what `state` is of `parameter`.
@@ -95,6 +98,7 @@ class Checkpoint {
     const SafetensorsReader* file = nullptr;
     const SafeTensor* tensor = nullptr;
   };
+  void open(const plan::ModelShapes& shapes, config::Optimizer optimizer);
   void find_pieces(const plan::ModelShapes& shapes, config::Optimizer optimizer);
 
   std::filesystem::path folder_;

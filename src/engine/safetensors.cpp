@@ -14,6 +14,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/bf16.h"
 #include "base/bytes.h"
 #include "base/error.h"
 
@@ -25,11 +26,14 @@ using nlohmann::json;
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::int64_t kMostHeaderBytes = 100'000'000;  // as others have it
-constexpr std::int64_t kFloat = sizeof(float);
 
-std::string_view bytes_of(std::span<const float> values) {
+template <class T>
+std::string_view bytes_of(std::span<const T> values) {
   return {reinterpret_cast<const char*>(values.data()), values.size_bytes()};
 }
+
+/// As the format calls it.
+std::string_view name_of(DType dtype) { return dtype == DType::bf16 ? "BF16" : "F32"; }
 
 /// The header, padded with spaces so that the tensors begin at a multiple of eight.
 std::string header_of(const std::vector<SafeTensor>& tensors, const std::map<std::string, std::string>& metadata) {
@@ -37,8 +41,8 @@ std::string header_of(const std::vector<SafeTensor>& tensors, const std::map<std
   if (!metadata.empty()) header["__metadata__"] = metadata;
   std::int64_t at = 0;
   for (const SafeTensor& tensor : tensors) {
-    const std::int64_t end = at + tensor.numel() * kFloat;
-    header[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
+    const std::int64_t end = at + tensor.bytes();
+    header[tensor.name] = {{"dtype", name_of(tensor.dtype)}, {"shape", tensor.shape}, {"data_offsets", {at, end}}};
     at = end;
   }
   std::string text = header.dump();
@@ -61,7 +65,7 @@ struct SafetensorsWriter::Hash {
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const std::vector<SafeTensor>& tensors,
                                      const std::map<std::string, std::string>& metadata)
-    : file_(path.string(), trace::WholeFile::Fate::synced), hash_(std::make_unique<Hash>()) {
+    : file_(path.string(), trace::WholeFile::Fate::synced), hash_(std::make_unique<Hash>()), tensors_(tensors) {
   const std::string header = header_of(tensors, metadata);
   const std::uint64_t length = header.size();
   add({reinterpret_cast<const char*>(&length), sizeof length});
@@ -70,7 +74,25 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path, const st
 
 SafetensorsWriter::~SafetensorsWriter() = default;
 
-void SafetensorsWriter::write(std::span<const float> values) { add(bytes_of(values)); }
+void SafetensorsWriter::write(std::span<const float> values) {
+  while (!values.empty()) {
+    const SafeTensor& tensor = tensors_.at(tensor_);
+    const auto left = static_cast<std::size_t>(tensor.numel() - written_);
+    const std::span<const float> some = values.first(std::min(values.size(), left));
+    if (tensor.dtype == DType::f32) {
+      add(bytes_of(some));
+    } else {
+      rounded_.resize(some.size());
+      std::ranges::transform(some, rounded_.begin(), float_to_bf16);
+      add(bytes_of(std::span<const std::uint16_t>(rounded_)));
+    }
+    written_ += std::ssize(some);
+    values = values.subspan(some.size());
+    if (written_ < tensor.numel()) continue;
+    ++tensor_;
+    written_ = 0;
+  }
+}
 
 void SafetensorsWriter::add(std::string_view bytes) {
   file_.write(bytes);
@@ -123,7 +145,8 @@ SafetensorsReader::SafetensorsReader(std::filesystem::path path, std::optional<F
 SafetensorsReader::~SafetensorsReader() { ::close(file_); }
 
 void SafetensorsReader::fail(const std::string& what) const {
-  throw ConfigError(fmt::format("{}: {}; expected a whole safetensors file of fp32 tensors.", path_.string(), what));
+  throw ConfigError(
+      fmt::format("{}: {}; expected a whole safetensors file of fp32 or bf16 tensors.", path_.string(), what));
 }
 
 void SafetensorsReader::read_header() {
@@ -145,8 +168,10 @@ void SafetensorsReader::read_header() {
       continue;
     }
     try {
-      if (entry.at("dtype") != "F32") fail(fmt::format("holds {} as {}", name, entry.at("dtype").dump()));
-      SafeTensor tensor{name, entry.at("shape").get<std::vector<std::int64_t>>(), 0};
+      const json& dtype = entry.at("dtype");
+      if (dtype != "F32" && dtype != "BF16") fail(fmt::format("holds {} as {}", name, dtype.dump()));
+      SafeTensor tensor{name, entry.at("shape").get<std::vector<std::int64_t>>(), 0,
+                        dtype == "BF16" ? DType::bf16 : DType::f32};
       const auto offsets = entry.at("data_offsets").get<std::vector<std::int64_t>>();
       // The product of hostile sizes may not overflow: each factor leaves room for the next.
       std::int64_t numel = 1;
@@ -155,7 +180,7 @@ void SafetensorsReader::read_header() {
         numel *= size;
       }
       if (offsets.size() != 2 || offsets[0] < 0 || offsets[1] > bytes_ - data ||
-          offsets[1] - offsets[0] != numel * kFloat) {
+          offsets[1] - offsets[0] != numel * size_of(tensor.dtype)) {
         fail(fmt::format("does not hold all of {}", name));
       }
       tensor.begin = data + offsets[0];
@@ -167,7 +192,11 @@ void SafetensorsReader::read_header() {
 }
 
 void SafetensorsReader::read(const SafeTensor& tensor, std::int64_t first, std::span<float> out) const {
-  read_bytes(tensor.begin + first * kFloat, std::as_writable_bytes(out));
+  const std::int64_t begin = tensor.begin + first * size_of(tensor.dtype);
+  if (tensor.dtype == DType::f32) return read_bytes(begin, std::as_writable_bytes(out));
+  std::vector<std::uint16_t> rounded(out.size());
+  read_bytes(begin, std::as_writable_bytes(std::span(rounded)));
+  std::ranges::transform(rounded, out.begin(), bf16_to_float);
 }
 
 void SafetensorsReader::verify() const {

@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
 #include "trace/whole_file.h"
 
 /// Files of named tensors that others read too: eight bytes with the length of a JSON header, the header, and the
-/// tensors' bytes, little-endian (https://github.com/huggingface/safetensors, "Format"). Here all tensors are fp32.
+/// tensors' bytes, little-endian (https://github.com/huggingface/safetensors, "Format"). Here tensors are fp32 or bf16,
+/// and what is written and read is fp32: rounded to the nearest on the way.
 namespace fsdpbench::engine {
 
 /// What makes out a flipped bit: XXH3-64 of every block of a file.
@@ -28,8 +30,10 @@ struct SafeTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   std::int64_t begin = 0;  ///< of its first byte in the file
+  DType dtype = DType::f32;
 
   std::int64_t numel() const;
+  std::int64_t bytes() const { return numel() * size_of(dtype); }
 };
 
 /// Writes one, which is whole and on disk once finish() has returned, and else not there. Throws OutputError.
@@ -40,7 +44,7 @@ class SafetensorsWriter {
                     const std::map<std::string, std::string>& metadata);
   ~SafetensorsWriter();
 
-  /// The next elements.
+  /// The next elements, of as many tensors as they are.
   void write(std::span<const float> values);
   FileDigest finish();
 
@@ -51,13 +55,18 @@ class SafetensorsWriter {
   trace::WholeFile file_;
   std::unique_ptr<Hash> hash_;
   FileDigest digest_;
+  const std::vector<SafeTensor> tensors_;
+  std::size_t tensor_ = 0;    // that is being written
+  std::int64_t written_ = 0;  // elements of it
+  std::vector<std::uint16_t> rounded_;
 };
 
 /// Reads one. Nothing of it is in memory but the header. Thread-safe.
 class SafetensorsReader {
  public:
   /// `digest`: what the file must be; each block is compared when something of it is first read. Throws ConfigError in
-  /// one sentence that names the file if it is no such file, holds other than fp32, has another size, or is damaged.
+  /// one sentence that names the file if it is no such file, holds other than fp32 and bf16, has another size, or is
+  /// damaged.
   explicit SafetensorsReader(std::filesystem::path path, std::optional<FileDigest> digest = {});
   ~SafetensorsReader();
   SafetensorsReader(const SafetensorsReader&) = delete;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/weights_set.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -52,16 +53,16 @@ std::string name_in(const std::string& own, ParameterNames names, const fs::path
 }
 
 /// A parameter of a file, by either of its names.
-const SafeTensor* find_tensor(const std::map<std::string, const SafeTensor*>& tensors, State state,
-                              const std::string& own) {
+const WeightsReader::Tensor* find_tensor(const WeightsReader& weights, State state, const std::string& own) {
   for (const std::optional<std::string>& name : {std::optional(own), hugging_face_name(own)}) {
     if (!name) continue;
-    if (const auto found = tensors.find(tensor_name(state, *name)); found != tensors.end()) return found->second;
+    const auto found = weights.tensors().find(tensor_name(state, *name));
+    if (found != weights.tensors().end()) return &found->second;
   }
   return nullptr;
 }
 
-std::int64_t number_of(const SafetensorsReader& file, const char* key, const fs::path& path) {
+std::int64_t number_of(const WeightsReader& file, const char* key, const fs::path& path) {
   const auto found = file.metadata().find(key);
   if (found == file.metadata().end()) return 0;
   const std::string& text = found->second;
@@ -84,22 +85,20 @@ void check_shape(const fs::path& path, const SafeTensor& tensor, const plan::Par
 struct Source {
   State state = State::parameter;
   int parameter = 0;
-  const SafeTensor* tensor = nullptr;  ///< null: zeros
+  const WeightsReader::Tensor* tensor = nullptr;  ///< null: zeros
 };
 
-std::vector<Source> sources_of(const fs::path& path, const SafetensorsReader& file, const plan::ModelShapes& shapes,
+std::vector<Source> sources_of(const fs::path& path, const WeightsReader& file, const plan::ModelShapes& shapes,
                                config::Optimizer optimizer, bool* moments) {
-  std::map<std::string, const SafeTensor*> tensors;
-  for (const SafeTensor& tensor : file.tensors()) tensors[tensor.name] = &tensor;
-  std::set<const SafeTensor*> used;
+  std::set<const WeightsReader::Tensor*> used;
   std::vector<Source> sources;
   *moments = true;
   for (const State state : states_of(optimizer)) {
     for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
       const plan::ParameterShape& parameter = shapes.parameters[i];
-      const SafeTensor* tensor = find_tensor(tensors, state, parameter.name);
+      const WeightsReader::Tensor* tensor = find_tensor(file, state, parameter.name);
       if (tensor != nullptr) {
-        check_shape(path, *tensor, parameter);
+        check_shape(path, *tensor->tensor, parameter);
         used.insert(tensor);
       } else if (state == State::parameter) {
         const std::optional<std::string> llama = hugging_face_name(parameter.name);
@@ -112,16 +111,16 @@ std::vector<Source> sources_of(const fs::path& path, const SafetensorsReader& fi
       sources.push_back({state, static_cast<int>(i), tensor});
     }
   }
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, tensor] : file.tensors()) {
     const bool moment = name.starts_with("first_moment/") || name.starts_with("second_moment/");
-    if (used.contains(tensor) || (moment && optimizer == config::Optimizer::sgd)) continue;
+    if (used.contains(&tensor) || (moment && optimizer == config::Optimizer::sgd)) continue;
     throw ConfigError(fmt::format("{}: holds {}, which this model does not have.", path.string(), name));
   }
   if (*moments || optimizer == config::Optimizer::sgd) return sources;
   for (const Source& source : sources) {
     if (source.state == State::parameter || source.tensor == nullptr) continue;
     throw ConfigError(fmt::format("{}: holds {}, but not all moments of this model; expected all or none.",
-                                  path.string(), source.tensor->name));
+                                  path.string(), source.tensor->tensor->name));
   }
   return sources;
 }
@@ -144,42 +143,42 @@ std::optional<std::string> hugging_face_name(const std::string& own) {
   return fmt::format("model.layers.{}.{}", own.substr(kBlocks.size(), dot - kBlocks.size()), part->second);
 }
 
-WeightsFile export_weights(const fs::path& folder, const fs::path& file, ParameterNames names, bool moments) {
-  const Manifest manifest = read_manifest(folder);
-  plan::ModelShapes shapes;
-  shapes.parameters = manifest.parameters;
-  if (moments && manifest.optimizer != config::Optimizer::adamw) {
+WeightsFile export_weights(const fs::path& folder, const fs::path& file, const WeightsFormat& format) {
+  const Checkpoint checkpoint(folder);
+  const std::vector<plan::ParameterShape>& parameters = checkpoint.manifest().parameters;
+  if (format.moments && checkpoint.manifest().optimizer != config::Optimizer::adamw) {
     throw ConfigError(fmt::format(
         "{}: was saved with train.optimizer = \"sgd\" and has no moments; leave --moments out.", folder.string()));
   }
-  const config::Optimizer wanted = moments ? config::Optimizer::adamw : config::Optimizer::sgd;
-  const Checkpoint checkpoint(folder, shapes, wanted);
+  const config::Optimizer wanted = format.moments ? config::Optimizer::adamw : config::Optimizer::sgd;
   std::vector<SafeTensor> tensors;
   for (const State state : states_of(wanted)) {
-    for (const plan::ParameterShape& parameter : shapes.parameters) {
-      tensors.push_back({tensor_name(state, name_in(parameter.name, names, folder)), parameter.shape, 0});
+    for (const plan::ParameterShape& parameter : parameters) {
+      tensors.push_back({tensor_name(state, name_in(parameter.name, format.names, folder)), parameter.shape, 0,
+                         state == State::parameter ? format.dtype : DType::f32});
     }
   }
   const TrainingPosition& position = checkpoint.position();
-  SafetensorsWriter writer(
+  WeightsWriter writer(
       file, tensors,
-      {{"format", "pt"}, {kSteps, std::to_string(position.steps)}, {kSamples, std::to_string(position.samples)}});
+      {{"format", "pt"}, {kSteps, std::to_string(position.steps)}, {kSamples, std::to_string(position.samples)}},
+      format.most_bytes);
   std::vector<float> values;
   for (const State state : states_of(wanted)) {
-    for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
-      in_pieces(shapes.parameters[i].numel(), [&](std::int64_t first, std::int64_t count) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      in_pieces(parameters[i].numel(), [&](std::int64_t first, std::int64_t count) {
         values.resize(static_cast<std::size_t>(count));
         checkpoint.read(state, static_cast<int>(i), first, values);
         writer.write(values);
       });
     }
   }
-  return {static_cast<std::int64_t>(tensors.size()), writer.finish().bytes, moments, position};
+  return {static_cast<std::int64_t>(tensors.size()), writer.finish(), format.moments, position};
 }
 
 WeightsFile import_weights(const fs::path& path, const plan::ModelShapes& shapes, config::Optimizer optimizer,
                            const fs::path& folder) {
-  const SafetensorsReader file(path);
+  const WeightsReader file(path);
   bool moments = false;
   const std::vector<Source> sources = sources_of(path, file, shapes, optimizer, &moments);
   moments = moments && optimizer == config::Optimizer::adamw;
@@ -208,7 +207,7 @@ WeightsFile import_weights(const fs::path& path, const plan::ModelShapes& shapes
     in_pieces(shapes.parameters[static_cast<std::size_t>(source.parameter)].numel(),
               [&](std::int64_t first, std::int64_t count) {
                 values.assign(static_cast<std::size_t>(count), 0.0F);
-                if (source.tensor != nullptr) file.read(*source.tensor, first, values);
+                if (source.tensor != nullptr) source.tensor->read(first, values);
                 writer.write(values);
               });
   }

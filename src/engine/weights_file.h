@@ -5,10 +5,11 @@
 #include <optional>
 #include <string>
 
+#include "base/dtype.h"
 #include "engine/checkpoint.h"
 
-/// A whole model in one safetensors file, as other programs read and write them: every parameter in one piece, with its
-/// shape, in fp32. Checkpoints (checkpoint.h) become such files, and such files checkpoints.
+/// A whole model in one safetensors file or a set of them (weights_set.h), as other programs read and write them: every
+/// parameter in one piece, with its shape. Checkpoints (checkpoint.h) become such files, and such files checkpoints.
 namespace fsdpbench::engine {
 
 /// What parameters are called in a file.
@@ -24,22 +25,31 @@ std::optional<std::string> hugging_face_name(const std::string& own);
 /// What was written, or read.
 struct WeightsFile {
   std::int64_t tensors = 0;
-  std::int64_t bytes = 0;  ///< of the file
+  std::int64_t bytes = 0;  ///< of all files
   bool moments = false;    ///< those of AdamW are in it
   TrainingPosition position;
 };
 
-/// Writes the checkpoint in the folder `checkpoint` as one file, which is whole or not there, piece by piece: host
-/// memory does not grow with the model. With `moments` also both of AdamW, as "first_moment/NAME" and
-/// "second_moment/NAME". The metadata have "format": "pt", which transformers asks for, and how far the training is.
-/// Throws ConfigError (no checkpoint, damaged, a parameter that has no such name, no moments), OutputError.
-WeightsFile export_weights(const std::filesystem::path& checkpoint, const std::filesystem::path& file,
-                           ParameterNames names, bool moments);
+/// How weights are written.
+struct WeightsFormat {
+  ParameterNames names = ParameterNames::own;
+  DType dtype = DType::f32;     ///< of parameters: f32, or bf16, rounded to the nearest; moments are fp32
+  bool moments = false;         ///< both of AdamW, as "first_moment/NAME" and "second_moment/NAME"
+  std::int64_t most_bytes = 0;  ///< of a file's tensors: several in a folder, with an index; 0: one file
+};
 
-/// Makes the file a checkpoint of a model of `shapes`, in a step folder of `folder`, for `--resume`. Names are
-/// either's, in any order. With moments the training goes on where the metadata say; without, it begins at step 0 with
-/// moments of zero. Throws ConfigError in one sentence: the file is damaged or holds other than fp32, a parameter is
-/// missing, has another shape or is none of the model's; the step folder is a checkpoint already. Throws OutputError.
+/// Writes the checkpoint in the folder `checkpoint` as `file`, or into that folder; files are whole or not there. Piece
+/// by piece: host memory does not grow with the model. The metadata have "format": "pt", which transformers asks for,
+/// and how far the training is. Throws ConfigError (no checkpoint, damaged, a parameter that has no such name, no
+/// moments), OutputError.
+WeightsFile export_weights(const std::filesystem::path& checkpoint, const std::filesystem::path& file,
+                           const WeightsFormat& format);
+
+/// Makes a file, or a set of them by its index or folder, a checkpoint of a model of `shapes`, in a step folder of
+/// `folder`, for `--resume`. Names are either's, in any order. With moments the training goes on where the metadata
+/// say; without, it begins at step 0 with moments of zero. Throws ConfigError in one sentence: the file is damaged or
+/// holds other than fp32 and bf16, a parameter is missing, has another shape or is none of the model's; the step folder
+/// is a checkpoint already. Throws OutputError.
 WeightsFile import_weights(const std::filesystem::path& file, const plan::ModelShapes& shapes,
                            config::Optimizer optimizer, const std::filesystem::path& folder);
 

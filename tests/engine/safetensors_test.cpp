@@ -124,7 +124,7 @@ TEST(Safetensors, HostileFilesAreRefusedInASentence) {
   EXPECT_THAT(said(file_of("[1]", 0)), HasSubstr("no JSON object"));
   EXPECT_THAT(said(file_of("{\"w\":", 0)), HasSubstr("no JSON object"));
   EXPECT_THAT(tensor("3"), HasSubstr("otherwise than by dtype"));
-  EXPECT_THAT(tensor(R"({"dtype":"BF16","shape":[8],"data_offsets":[0,16]})"), HasSubstr("holds w as \"BF16\""));
+  EXPECT_THAT(tensor(R"({"dtype":"F16","shape":[8],"data_offsets":[0,16]})"), HasSubstr("holds w as \"F16\""));
   EXPECT_THAT(tensor(R"({"dtype":"F32","shape":[5],"data_offsets":[0,20]})"), HasSubstr("does not hold all of w"));
   EXPECT_THAT(tensor(R"({"dtype":"F32","shape":[4],"data_offsets":[-4,12]})"), HasSubstr("does not hold all of w"));
   EXPECT_THAT(tensor(R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]})"),

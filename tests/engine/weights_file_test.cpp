@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 #include <vector>
 
+#include "base/bf16.h"
 #include "base/error.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
@@ -83,7 +85,7 @@ TEST_F(WeightsFileTest, WithMomentsATrainingGoesOnToTheSameBitsUnderEitherNames)
   for (const ParameterNames names : {ParameterNames::own, ParameterNames::hugging_face}) {
     const std::string name = names == ParameterNames::own ? "own" : "hugging_face";
     const std::filesystem::path file = folder_.path() / (name + ".safetensors"), target = folder_.path() / name;
-    const WeightsFile written = export_weights(step, file, names, true);
+    const WeightsFile written = export_weights(step, file, {.names = names, .moments = true});
     EXPECT_EQ(written.tensors, 3 * static_cast<std::int64_t>(shapes().parameters.size()));
     const WeightsFile read = import_weights(file, shapes(), Optimizer::adamw, target);
     EXPECT_TRUE(read.moments);
@@ -95,7 +97,7 @@ TEST_F(WeightsFileTest, WithMomentsATrainingGoesOnToTheSameBitsUnderEitherNames)
 
 TEST_F(WeightsFileTest, WithoutMomentsTheTrainingBeginsWithTheseParameters) {
   const std::filesystem::path step = saved(), file = folder_.path() / "weights.safetensors";
-  export_weights(step, file, ParameterNames::hugging_face, false);
+  export_weights(step, file, {.names = ParameterNames::hugging_face});
   const WeightsFile read = import_weights(file, shapes(), Optimizer::adamw, folder_.path() / "begun");
   EXPECT_FALSE(read.moments);
   EXPECT_EQ(read.position, TrainingPosition{});
@@ -114,7 +116,7 @@ TEST_F(WeightsFileTest, WithoutMomentsTheTrainingBeginsWithTheseParameters) {
 
 TEST_F(WeightsFileTest, IsWhatTransformersReads) {
   const std::filesystem::path file = folder_.path() / "weights.safetensors";
-  export_weights(saved(), file, ParameterNames::hugging_face, false);
+  export_weights(saved(), file, {.names = ParameterNames::hugging_face});
   const SafetensorsReader reader(file);
   EXPECT_EQ(reader.metadata().at("format"), "pt");
   const auto shape_of = [&](const std::string& name) {
@@ -126,6 +128,61 @@ TEST_F(WeightsFileTest, IsWhatTransformersReads) {
   EXPECT_THAT(shape_of("model.layers.0.self_attn.k_proj.weight"), ElementsAre(m.kv_heads * m.head_size(), m.width));
   EXPECT_THAT(shape_of("model.layers.1.mlp.down_proj.weight"), ElementsAre(m.width, m.ffn_width));
   EXPECT_THAT(shape_of("model.norm.weight"), ElementsAre(m.width));
+}
+
+TEST_F(WeightsFileTest, InBf16ItIsTheNearestAndComesBackAsThat) {
+  const std::filesystem::path step = saved(), file = folder_.path() / "weights.safetensors";
+  const WeightsFile whole = export_weights(step, folder_.path() / "whole.safetensors", {});
+  const WeightsFile half = export_weights(step, file, {.dtype = DType::bf16});
+  EXPECT_EQ(whole.tensors, half.tensors);
+  EXPECT_NEAR(static_cast<double>(whole.bytes - half.bytes), 2.0 * static_cast<double>(shapes().parameter_count()), 64);
+  import_weights(file, shapes(), Optimizer::adamw, folder_.path() / "begun");
+  const Checkpoint before(step), after(step_folder(folder_.path() / "begun", 0));
+  for (std::size_t i = 0; i < shapes().parameters.size(); ++i) {
+    const auto numel = static_cast<std::size_t>(shapes().parameters[i].numel());
+    std::vector<float> was(numel), is(numel);
+    before.read(State::parameter, static_cast<int>(i), 0, was);
+    after.read(State::parameter, static_cast<int>(i), 0, is);
+    for (float& value : was) value = bf16_to_float(float_to_bf16(value));
+    EXPECT_EQ(is, was) << shapes().parameters[i].name;
+  }
+}
+
+TEST_F(WeightsFileTest, ASetOfFilesIsOneModel) {
+  const Measurement whole = testing::run_tiny(config_);
+  const std::filesystem::path step = saved(), set = folder_.path() / "set";
+  constexpr std::int64_t kMost = 8000;
+  export_weights(step, set, {.names = ParameterNames::hugging_face, .moments = true, .most_bytes = kMost});
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(set)) {
+    if (entry.path().extension() == ".safetensors") files.push_back(entry.path());
+  }
+  ASSERT_GT(files.size(), 3U);
+  for (const std::filesystem::path& file : files) {
+    const SafetensorsReader reader(file);
+    std::int64_t bytes = 0;
+    for (const SafeTensor& tensor : reader.tensors()) bytes += tensor.bytes();
+    EXPECT_TRUE(bytes <= kMost || reader.tensors().size() == 1) << file;
+  }
+  // The folder, and the index by its name.
+  int number = 0;
+  for (const std::filesystem::path& given : {set, set / "model.safetensors.index.json"}) {
+    const std::filesystem::path target = folder_.path() / std::to_string(number++);
+    EXPECT_TRUE(import_weights(given, shapes(), Optimizer::adamw, target).moments);
+    EXPECT_EQ(gone_on(newest_checkpoint(target).value()).parameters_digest, whole.parameters_digest);
+  }
+  // A part under another's name, and one that is missing.
+  std::filesystem::rename(files[0], folder_.path() / "aside");
+  EXPECT_THAT(why_not(set), HasSubstr("which is missing"));
+  std::filesystem::copy_file(files[1], files[0]);
+  EXPECT_THAT(why_not(set), HasSubstr("which it does not"));
+  for (const char* index : {"{", "{}", R"({"weight_map": {}})", R"({"weight_map": {"a": 1}})",
+                            R"({"weight_map": {"a": "../a.safetensors"}})"}) {
+    std::ofstream(set / "model.safetensors.index.json") << index;
+    EXPECT_THAT(why_not(set), HasSubstr("expected an index with \"weight_map\"")) << index;
+  }
+  std::filesystem::remove(set / "model.safetensors.index.json");
+  EXPECT_THAT(why_not(set), HasSubstr("has neither model.safetensors.index.json nor model.safetensors"));
 }
 
 TEST_F(WeightsFileTest, OnlyALlamasParametersHaveItsNames) {
@@ -159,9 +216,9 @@ TEST_F(WeightsFileTest, WhatDoesNotFitIsSaidInASentence) {
 TEST_F(WeightsFileTest, ATrainingWithoutMomentsHasNoneToWrite) {
   config_.train.optimizer = Optimizer::sgd;
   const std::filesystem::path step = saved(), file = folder_.path() / "weights.safetensors";
-  EXPECT_THROW(export_weights(step, file, ParameterNames::own, true), ConfigError);
+  EXPECT_THROW(export_weights(step, file, {.moments = true}), ConfigError);
   EXPECT_FALSE(std::filesystem::exists(file));
-  export_weights(step, file, ParameterNames::own, false);
+  export_weights(step, file, {});
   EXPECT_EQ(import_weights(file, shapes(), Optimizer::sgd, folder_.path() / "sgd").position.steps, kBefore);
 }
 

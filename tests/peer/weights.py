@@ -103,6 +103,28 @@ def begun_by_transformers(program, folder, text):
     compare("begun with transformers' parameters", ours[:1], [loss_of(model, text, 0).item()])
 
 
+def exchanged_in_parts(program, folder):
+    """bf16 in several files, as save_pretrained writes them and from_pretrained reads them, both ways."""
+    import torch
+    import transformers
+    torch.manual_seed(2)
+    theirs, ours = folder / "theirs", folder / "ours"
+    model = llama().to(torch.bfloat16)
+    model.save_pretrained(theirs, max_shard_size="20KB")
+    if not (theirs / "model.safetensors.index.json").exists():
+        raise AssertionError("transformers wrote one file where several were asked for")
+    sets = [word for key in KEYS for word in ("--set", key)]
+    call(program, "checkpoint", "import", theirs, "quickstart", "--into", folder / "parts", *sets)
+    call(program, "checkpoint", "export", folder / "parts", ours, "--names", "hugging-face", "--dtype", "bf16", "--split",
+         "20KiB")
+    (ours / "config.json").write_text((theirs / "config.json").read_text())
+    back = transformers.LlamaForCausalLM.from_pretrained(ours, dtype=torch.bfloat16)
+    for (name, a), (_, b) in zip(model.state_dict().items(), back.state_dict().items(), strict=True):
+        if not torch.equal(a, b):
+            raise AssertionError(f"{name} came back changed")
+    print(f"bf16 in {len(list(theirs.glob('*.safetensors')))} files and back: the same bits")
+
+
 def main():
     try:
         import safetensors, torch, transformers  # noqa: F401, E401
@@ -116,6 +138,7 @@ def main():
         (folder / "text").write_bytes(text)
         gone_on_by_transformers(program, folder, text)
         begun_by_transformers(program, folder, text)
+        exchanged_in_parts(program, folder)
 
 
 main()

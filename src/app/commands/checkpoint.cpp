@@ -35,10 +35,8 @@ std::string in_words(const engine::TrainingPosition& position) {
 
 int checkpoint_command(const CheckpointShowArguments& arguments) {
   const fs::path folder = checkpoint_in(arguments.folder);
-  const engine::Manifest manifest = engine::read_manifest(folder);
-  plan::ModelShapes shapes;
-  shapes.parameters = manifest.parameters;
-  const engine::Checkpoint checkpoint(folder, shapes, manifest.optimizer);
+  const engine::Checkpoint checkpoint(folder);
+  const engine::Manifest& manifest = checkpoint.manifest();
   if (arguments.verify) checkpoint.verify();
   std::int64_t bytes = 0, elements = 0;
   for (const engine::ShardFile& file : manifest.files) bytes += file.digest.bytes;
@@ -60,10 +58,18 @@ int checkpoint_command(const CheckpointExportArguments& arguments) {
     throw ConfigError(
         fmt::format("{} is there already; give --overwrite to replace it, or another name.", arguments.file));
   }
-  const engine::ParameterNames names =
-      arguments.names == "hugging-face" ? engine::ParameterNames::hugging_face : engine::ParameterNames::own;
+  engine::WeightsFormat format;
+  if (arguments.names == "hugging-face") format.names = engine::ParameterNames::hugging_face;
+  format.dtype = parse_dtype(arguments.dtype).value_or(DType::f32);
+  format.moments = arguments.moments;
+  if (!arguments.split.empty()) {
+    format.most_bytes = parse_bytes(arguments.split).value_or(0);
+    if (format.most_bytes <= 0) {
+      throw ConfigError(fmt::format("--split {}: expected bytes, as in --split 5GiB.", arguments.split));
+    }
+  }
   const fs::path folder = checkpoint_in(arguments.folder);
-  const engine::WeightsFile written = engine::export_weights(folder, arguments.file, names, arguments.moments);
+  const engine::WeightsFile written = engine::export_weights(folder, arguments.file, format);
   console().print(fmt::format("{}: {} tensors, {}, {}{}\n", arguments.file, written.tensors,
                               format_bytes(written.bytes), in_words(written.position),
                               written.moments ? ", with moments" : ""));

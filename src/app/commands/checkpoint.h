@@ -13,7 +13,9 @@ struct CheckpointShowArguments {
 struct CheckpointExportArguments {
   std::string folder;
   std::string file;
-  std::string names = "own";  ///< or "hugging-face"
+  std::string names = "own";   ///< or "hugging-face"
+  std::string dtype = "fp32";  ///< of parameters, or "bf16"
+  std::string split;           ///< bytes of a file, "5GiB": `file` is a folder of several; empty: one file
   bool moments = false;
   bool overwrite = false;  ///< replace `file`
 };
