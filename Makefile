@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta accept-faults peer peer-check peer-parsers peer-bench recipes asan tsan fuzz faults cuda cuda-build cuda-headers clean
+.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-bench recipes asan tsan fuzz faults cuda cuda-build cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -30,6 +30,7 @@ help:
 	@echo "make tsan    tests with the thread sanitizer (in build-tsan)"
 	@echo "make faults  full disks, kills, signals, strangers, limits: all tests of tests/faults, and 500 random faults"
 	@echo "make accept-faults  forty faults in real processes for accept to find: 19 of 20 named right, none passes"
+	@echo "make checkpoint-faults  a training is killed at sixty random moments of saving and training: what is complete loads"
 	@echo "make fuzz    each parser gets damaged files for a minute (FUZZ_S seconds), under the address sanitizer"
 	@echo "make cuda    the program and its CUDA backend, in build-cuda, with the tests that need no GPU (needs the CUDA toolkit,"
 	@echo "             NCCL and cuDNN; downloads the headers of cudnn-frontend from PyPI)"
@@ -165,6 +166,11 @@ faults: configure
 accept-faults: configure
 	@$(QUIETLY) build/build.log cmake --build build --target fsdpbench
 	/usr/bin/python3 -B tests/faults/campaign.py $(FSDPBENCH) . --of accept --cases 42 --jobs 1
+
+# Thirty trainings, each killed twice and then gone on with.
+checkpoint-faults: configure
+	@$(QUIETLY) build/build.log cmake --build build --target fsdpbench
+	/usr/bin/python3 -B tests/faults/campaign.py $(FSDPBENCH) . --of checkpoint --cases 30
 
 cuda: cuda-build
 	@$(QUIETLY) build-cuda/test.log ctest --preset cuda

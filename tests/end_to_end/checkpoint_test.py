@@ -5,12 +5,10 @@
 """
 
 import json
-import random
 import shutil
 import signal
 import struct
 import subprocess
-import time
 from pathlib import Path
 
 import program
@@ -122,29 +120,6 @@ class Checkpoints(Program):
         self.assertEqual(process.returncode, INTERRUPTED)
         done = json.loads((self.folder / "out/result.json").read_text())["train"]["steps_done"]
         self.assertEqual([path.name for path in self.checkpoints()], [f"step-{done:09}"])
-
-    def test_killed_at_any_moment_the_newest_complete_one_loads(self) -> None:
-        keys = sets(*TINY, "train.steps=400", "checkpoint.folder=saved", "checkpoint.every=1", "checkpoint.keep=3")
-        chance = random.Random(20261122)
-        for moment in range(10):
-            asynchronous = sets(f"checkpoint.asynchronous={'true' if moment % 2 else 'false'}")
-            process = self.start("run", self.profile, *keys, *asynchronous, "--resume", "saved", "--out", f"killed-{moment}")
-            # At least one more checkpoint, then anywhere in a step or a save.
-            before = len(self.checkpoints()) and int(self.checkpoints()[-1].name[5:])
-            while process.poll() is None and not (self.checkpoints() and int(self.checkpoints()[-1].name[5:]) > before):
-                time.sleep(0.002)
-            time.sleep(chance.uniform(0, 0.02))
-            process.kill()
-            process.communicate(timeout=PATIENCE_S)
-            newest = self.checkpoints()[-1]
-            steps = int(newest.name[5:])
-            if steps >= 390:
-                break
-            # It loads, and is that of a training which never stopped.
-            here = sets(*TINY, f"train.steps={steps}")
-            rest = self.call("run", self.profile, *here, "--resume", "saved", "--out", f"rest-{moment}", "-q").stdout
-            if moment in (0, 4, 9):
-                self.assertIn(self.train(f"whole-{moment}", steps=steps + 1)["train"]["params_digest"], rest)
 
     def test_what_is_damaged_is_named(self) -> None:
         self.train("first", *SAVING, steps=4)

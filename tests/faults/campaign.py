@@ -2,13 +2,13 @@
 """A random campaign of faults: each case breaks something at a seeded moment or place, and all promises are asked for.
 
     campaign.py PROGRAM SOURCE_FOLDER [--cases N] [--seed S] [--only K] [--kind NAME] [--jobs J]
-                [--of program|accept] [--summary FILE]
+                [--of program|accept|checkpoint] [--summary FILE]
 
 A case is decided by the seed and its number alone, so `--seed S --only K` runs it again; what the machine does meanwhile
 is not in the seed. The promises (promises.py): every finished measurement is there once; exit codes are those of
 README.md; nothing hangs; no process is left; no traceback and no library's words; files are whole or not there. What a
 case does is a function of one of the *_faults.py. `--of accept`: faults that are planted for `accept` to find; of twenty
-at least nineteen must be named right, and none may pass.
+at least nineteen must be named right, and none may pass. `--of checkpoint`: kills while a training is saved or trains.
 """
 
 import argparse
@@ -30,7 +30,8 @@ import fault
 import harness
 
 # They fill fault.ALL; in another order a seed would mean other cases.
-MODULES = {"program": ("run_faults", "sweep_faults", "file_faults", "job_faults"), "accept": ("accept_faults",)}
+MODULES = {"program": ("run_faults", "sweep_faults", "file_faults", "job_faults"), "accept": ("accept_faults",),
+           "checkpoint": ("checkpoint_faults",)}
 NAMED_RIGHT = 0.95
 
 
@@ -149,7 +150,7 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="the number of one case")
     parser.add_argument("--kind", default="", help="one kind of fault")
     parser.add_argument("--jobs", type=int, default=2, help="cases at a time")
-    parser.add_argument("--of", choices=MODULES, default="program", help="faults of the program, or for accept to find")
+    parser.add_argument("--of", choices=MODULES, default="program", help="faults of the program, those for accept to find, or kills of a training that is saved")
     parser.add_argument("--summary", help="a JSON file for the counts")
     chosen = parser.parse_args()
     harness.own_network() if chosen.of == "accept" else harness.own_mounts()
@@ -176,7 +177,7 @@ def main() -> int:
             if outcome.broken:
                 print(f"  {outcome.broken}\n  again: {sys.argv[0]} {chosen.program} {chosen.source} --seed {seed} "
                       f"--only {outcome.number} --cases {chosen.cases}"
-                      f"{' --kind ' + chosen.kind if chosen.kind else ''}{' --of accept' if chosen.of == 'accept' else ''}",
+                      f"{' --kind ' + chosen.kind if chosen.kind else ''}{f' --of {chosen.of}' if chosen.of != 'program' else ''}",
                       flush=True)
     found = summary(outcomes, command(chosen, seed), seed, time.monotonic() - begin, load)
     print_table(found)

@@ -81,6 +81,23 @@ class Case:
             promises.no_drafts(self.folder)
 
 
+def all_ended(c: Case, ranks: list[harness.Started], struck: dict[int, int]) -> list[int]:
+    """Waits for all ranks; as launchers do, those left get SIGTERM a while after one is lost, and SIGKILL never."""
+    codes: dict[int, int] = {}
+    lost_at = time.monotonic()
+    while len(codes) < len(ranks):
+        for rank, process in enumerate(ranks):
+            if rank not in codes and not process.running():
+                codes[rank] = c.ended(process, struck.get(rank, signal.SIGTERM), heard=rank == 0)
+        if time.monotonic() > lost_at + 20 * PATIENCE_S / 60:
+            for rank, process in enumerate(ranks):
+                process.signal(signal.SIGTERM)
+                if rank not in codes:
+                    codes[rank] = c.ended(process, signal.SIGTERM, heard=False)
+        time.sleep(0.02)
+    return [codes[rank] for rank in range(len(ranks))]
+
+
 def without_launchers_words(text: str) -> str:
     """mpirun prints reports of its own, and passes on what the ranks say."""
     return "\n".join(line for line in text.splitlines() if line.startswith(("error:", "warning:", "step")))

@@ -4,13 +4,12 @@ import re
 import shutil
 import signal
 import socket
-import time
 import unittest
 
 import harness
 import promises
-from fault import CELLS, ENDING, TRIALS, Case, fault, needs_mounts
-from harness import INTERRUPTED, LONG, OK, PATIENCE_S, RANKS, TINY, kill, until
+from fault import CELLS, ENDING, TRIALS, Case, all_ended, fault, needs_mounts
+from harness import INTERRUPTED, LONG, OK, RANKS, TINY, kill, until
 
 
 def needs_mpirun() -> None:
@@ -95,23 +94,6 @@ def mpirun_sweep_killed(c: Case) -> None:
 
 
 # torchrun's variables
-
-
-def all_ended(c: Case, ranks: list[harness.Started], struck: dict[int, int]) -> list[int]:
-    """Waits for all ranks; as launchers do, those left get SIGTERM a while after one is lost, and SIGKILL never."""
-    codes: dict[int, int] = {}
-    lost_at = time.monotonic()
-    while len(codes) < len(ranks):
-        for rank, process in enumerate(ranks):
-            if rank not in codes and not process.running():
-                codes[rank] = c.ended(process, struck.get(rank, signal.SIGTERM), heard=rank == 0)
-        if time.monotonic() > lost_at + 20 * PATIENCE_S / 60:
-            for rank, process in enumerate(ranks):
-                process.signal(signal.SIGTERM)
-                if rank not in codes:
-                    codes[rank] = c.ended(process, signal.SIGTERM, heard=False)
-        time.sleep(0.02)
-    return [codes[rank] for rank in range(len(ranks))]
 
 
 @fault(4)
