@@ -221,11 +221,11 @@ void check_accumulate(RunConfig& config, Notes& notes) {
 void settle_batch(RunConfig& config, Notes& notes) {
   Train& train = config.train;
   if (train.batch_global == 0) return;
-  const std::int64_t parts = config.mesh.shard * config.mesh.replicate * train.accumulate;  // below 2^37
+  const std::int64_t parts = config.mesh.data_ranks() * train.accumulate;  // below 2^37
   require(train.batch_global % parts == 0,
           "train.batch_global = {} cannot be split evenly over {} ranks and train.accumulate = {}; expected a multiple "
           "of {}, or other ranks.",
-          train.batch_global, config.mesh.shard * config.mesh.replicate, train.accumulate, parts);
+          train.batch_global, config.mesh.data_ranks(), train.accumulate, parts);
   const std::int64_t given = train.batch_per_rank, follows = train.batch_global / parts;
   const Field& per_rank = *find_field("train.batch_per_rank");
   require(per_rank.read(config, follows),

@@ -129,7 +129,7 @@ std::int64_t CheckpointSaver::file_bytes(const config::RunConfig& config, const 
 TrainingPosition CheckpointSaver::position(std::int64_t steps_of_run) const {
   const config::Train& train = setup_.config.train;
   return {start_.steps + steps_of_run,
-          start_.samples + steps_of_run * train.accumulate * train.batch_per_rank * setup_.plan.mesh.ranks()};
+          start_.samples + steps_of_run * train.accumulate * train.batch_per_rank * setup_.plan.mesh.data_ranks()};
 }
 
 void CheckpointSaver::after_step(std::int64_t steps_of_run) {

@@ -33,6 +33,29 @@ def scripts() -> list[Path]:
     return [path for path in sorted(recipes().rglob("*")) if path.is_file() and path.read_bytes().startswith(b"#!/bin/")]
 
 
+# What torchrun does with the arguments of our recipe: all ranks of a node, once more if one is lost.
+TORCHRUN = """while [ $# -gt 0 ]; do
+  case $1 in
+    --nproc-per-node) ranks=$2; shift 2 ;;
+    --max-restarts) restarts=$2; shift 2 ;;
+    --no-python) shift; break ;;
+    *) shift 2 ;;
+  esac
+done
+export WORLD_SIZE=$ranks LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$PORT TORCHELASTIC_RUN_ID=x
+count=0
+while :; do
+  export TORCHELASTIC_RESTART_COUNT=$count
+  pids=; rank=0
+  while [ $rank -lt $ranks ]; do RANK=$rank LOCAL_RANK=$rank "$@" & pids="$pids $!"; rank=$((rank + 1)); done
+  failed=0
+  for pid in $pids; do wait $pid || failed=1; done
+  [ $failed = 0 ] && exit 0
+  [ $count -lt $restarts ] || exit 1
+  count=$((count + 1))
+done"""
+
+
 class Scripts(Program):
     """Each with stand-ins: the program, which ends with a code of our choice and writes what it would, and what is there
     on a cluster only."""
@@ -134,6 +157,66 @@ esac""")
             self.program_ends(accept, gate)
             self.run_script("slurm/accept.sbatch", "a.toml", code=code, **given)
         self.assertIn(f"accept a.toml --full --budget 30m --out {self.folder}/results/17", self.said("fsdpbench"))
+
+    def test_a_training_is_queued_again_where_that_helps(self) -> None:
+        self.stand_in("srun", f'[ ${{#FSDPBENCH_SECRET}} -ge 32 ] || exit 99; shift; echo "$@" >>{self.folder}/srun.log; exec "$@"')
+        for code, again in ((0, 0), (2, 0), (3, 0), (5, 1), (8, 0), (130, 1), (143, 1)):
+            self.stand_in("fsdpbench", f"exit {code}")
+            (self.folder / "scontrol.log").unlink(missing_ok=True)
+            self.run_script("slurm/train.sbatch", "a.toml", "/shared/a", "--set", "train.steps=9", code=code,
+                            SLURM_JOB_ID="17")
+            self.assertEqual(self.said("scontrol"), "requeue 17\n" * again, code)
+        self.assertIn(" run a.toml --set checkpoint.folder=/shared/a/checkpoints --set checkpoint.every=50 --set "
+                      "checkpoint.asynchronous=true --resume /shared/a/checkpoints --out /shared/a/result --overwrite --set "
+                      "train.steps=9\n", self.said("srun"))
+        self.stand_in("fsdpbench", "exit 5")
+        (self.folder / "scontrol.log").unlink(missing_ok=True)
+        self.run_script("slurm/train.sbatch", "a.toml", "b", code=5, SLURM_JOB_ID="17", SLURM_RESTART_COUNT="10")
+        self.assertEqual(self.said("scontrol"), "")
+
+    def test_a_training_is_told_that_its_time_ends_and_goes_on_later(self) -> None:
+        """With the program itself: what it has done when Slurm's warning comes is saved, and not done again."""
+        self.stand_in("srun", 'shift; exec "$@"')
+        training = ["quickstart", str(self.folder / "t"), *sets(*program.TINY, "train.steps=100000")]
+        given = self.environment | {"SLURM_JOB_ID": "17", "FSDPBENCH": program.PROGRAM, "EVERY": "1000"}
+        started = subprocess.Popen([recipes() / "slurm/train.sbatch", *training], env=given, cwd=self.folder,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for line in started.stderr:
+            if line.startswith("step") and int(line.split()[1].split("/")[0]) >= 2:
+                break
+        started.terminate()
+        started.communicate(timeout=PATIENCE_S)
+        self.assertEqual(started.returncode, program.INTERRUPTED)
+        self.assertEqual(self.said("scontrol"), "requeue 17\n")
+        done = int(sorted((self.folder / "t/checkpoints").glob("step-*/manifest.json"))[-1].parent.name[5:])
+        training[-1] = f"train.steps={done + 2}"
+        subprocess.run([recipes() / "slurm/train.sbatch", *training], env=given, cwd=self.folder, check=True,
+                       capture_output=True, timeout=PATIENCE_S)
+        result = json.loads((self.folder / "t/result/result.json").read_text())
+        self.assertEqual(result["train"]["began_after_step"], done)
+
+    def test_a_training_goes_on_after_torchrun_has_started_it_again(self) -> None:
+        """FSDPBENCH_TORCHRUN="python -m torch.distributed.run": with the real one."""
+        self.stand_in("torchrun", TORCHRUN)
+        # The first rank 1 is lost once something is saved.
+        self.stand_in("lost", f"""if [ "$RANK" = 1 ] && mkdir {self.folder}/struck 2>/dev/null; then
+  {program.PROGRAM} "$@" & running=$!
+  until ls {self.folder}/t/checkpoints/step-*/manifest.json >/dev/null 2>&1; do
+    kill -0 $running 2>/dev/null || break; sleep 0.01; done
+  kill -9 $running; exit 9
+fi
+exec {program.PROGRAM} "$@"
+""")
+        keys = sets(*(key for key in program.TINY if "batch" not in key), "train.batch_global=4", "train.steps=300")
+        given = self.environment | {"FSDPBENCH": str(self.bin / "lost"), "EVERY": "1", "RANKS_PER_NODE": "2", "RESTARTS": "2",
+                                    "PORT": str(program.free_port()),
+                                    "TORCHRUN": os.environ.get("FSDPBENCH_TORCHRUN", "torchrun")}
+        done = subprocess.run([recipes() / "torchrun/train.sh", "quickstart", str(self.folder / "t"), *keys], env=given,
+                              cwd=self.folder, capture_output=True, text=True, timeout=2 * PATIENCE_S)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        result = json.loads((self.folder / "t/result/result.json").read_text())
+        self.assertGreater(result["train"]["began_after_step"], 0)
+        self.assertEqual(result["config"]["train"]["batch_per_rank"], 2)
 
     def test_a_node_gets_its_verdict_as_a_label(self) -> None:
         seen = []
