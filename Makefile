@@ -78,6 +78,7 @@ bench: bench-build
 	  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun -n 2 --bind-to none build/bin/$$program || exit 1; done
 
 hta: build
+	@$(QUIETLY) build/build.log cmake --build build --target corpus_files
 	FSDPBENCH_HTA=1 ctest --preset default --label-regex '^hta$$'
 
 # Another PyTorch than the pinned one: PEER_PYTHON=/its/python make peer.

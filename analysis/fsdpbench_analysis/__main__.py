@@ -56,7 +56,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     report = commands.add_parser("report", help="one HTML page, with its figures beside it")
     report.add_argument("folder", type=Path, metavar="DIR",
                         help="of a run or an acceptance (result.json), a sweep (sweep.json), a comparison (compare.json), a "
-                             "tuning (tune.json) or a gate (gate.json)")
+                             "tuning (tune.json), a gate (gate.json) or an explained trace (explain.json)")
     report.add_argument("other", type=Path, metavar="DIR", nargs="?", help="of a second run: both on one page")
     report.add_argument("--out", type=Path, metavar="DIR", help="where to write; default: report/ in the (last) DIR")
     report.add_argument("--memory-budget", type=_bytes, metavar="SIZE",

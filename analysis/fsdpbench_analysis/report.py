@@ -9,6 +9,7 @@ from typing import Optional, Sequence
 
 from .accept_page import accept_page
 from .gate_page import gate_page
+from .job_page import job_page
 from .page import Page, png_of, render, svg_of
 from .pair_page import compare_page, pair_page
 from .run_page import run_page
@@ -43,11 +44,14 @@ def _page_of(folder: Path, memory_budget: Optional[float]) -> Page:
         return tune_page(folder / "tune.json")
     if (folder / "gate.json").is_file():
         return gate_page(folder / "gate.json")
+    if (folder / "explain.json").is_file():
+        return job_page(folder / "explain.json")
     if (folder / "result.json").is_file():
         accepted = read_json(folder / "result.json").value.get("kind") == "acceptance"
         return (accept_page if accepted else run_page)(folder / "result.json")
-    raise ReportError(f"{folder} has neither result.json nor sweep.json nor compare.json nor tune.json nor gate.json; a "
-                      "result folder of fsdpbench run, accept, sweep, compare, tune or gate is expected")
+    raise ReportError(f"{folder} has neither result.json nor sweep.json nor compare.json nor tune.json nor gate.json nor "
+                      "explain.json; a result folder of fsdpbench run, accept, sweep, compare, tune, gate or trace "
+                      "explain is expected")
 
 
 def _page_of_two(folders: Sequence[Path]) -> Page:

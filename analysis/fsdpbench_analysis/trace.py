@@ -114,7 +114,9 @@ def load_trace(path: Path) -> Trace:
 
 
 def _lane_place(name: str) -> Tuple[int, str]:
-    return (LANE_ORDER.index(name) if name in LANE_ORDER else len(LANE_ORDER), name)
+    """Of several streams that do the same each is named "copy, stream 21"."""
+    sort = name.split(",")[0]
+    return (LANE_ORDER.index(sort) if sort in LANE_ORDER else len(LANE_ORDER), name)
 
 
 def _read_name(event: Dict[str, Any], pid: int, tid: int, processes: Dict[int, str],

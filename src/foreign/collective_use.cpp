@@ -88,7 +88,7 @@ void find_phases(const RankRows& rank, const JobStep& step, const HostWords& wor
       continue;
     }
     if (device.kind != Activity::computation) continue;
-    if (!phase) phase = phase_of_kernel(rank.names[static_cast<std::size_t>(device.name)]);
+    phase = phase_of_row(rank, words, row);
     if (phase) now = phase;
     any = any || phase.has_value();
   }
@@ -102,9 +102,7 @@ void find_phases(const RankRows& rank, const JobStep& step, const HostWords& wor
       continue;
     }
     if (device.kind != Activity::computation) continue;
-    std::optional<Phase> phase = words.phase(device.launch);
-    if (!phase) phase = phase_of_kernel(rank.names[static_cast<std::size_t>(device.name)]);
-    if (phase) now = phase;
+    if (const auto phase = phase_of_row(rank, words, *row)) now = phase;
   }
   for (std::size_t i = 0; i < uses.size(); ++i) {
     CollectiveUse& use = uses[i];
@@ -334,6 +332,12 @@ std::string_view to_string(Purpose purpose) {
   static constexpr std::array<std::string_view, 8> kNames{"parameters", "gradients", "replicas", "activations",
                                                           "experts",    "scalars",   "pipeline", "unknown"};
   return kNames.at(static_cast<std::size_t>(purpose));
+}
+
+std::optional<Phase> phase_of_row(const RankRows& rank, const HostWords& words, std::int32_t row) {
+  const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
+  const auto told = words.phase(device.launch);
+  return told ? told : phase_of_kernel(rank.names[static_cast<std::size_t>(device.name)]);
 }
 
 int bytes_of_dtype(std::string_view dtype) {

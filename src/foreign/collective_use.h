@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -55,6 +56,10 @@ struct UnitTable {
   bool of_gathers = true;  ///< else nothing is gathered in forward, and reductions name them, in their own order
   int root = -1;           ///< into units: what other units do not hold; -1: there is none, or nothing tells
 };
+
+/// The part of a step that row `row` of the device belongs to, by annotations and threads of the host, else by its own
+/// name; nothing where neither tells.
+std::optional<schedule::Phase> phase_of_row(const RankRows& rank, const HostWords& words, std::int32_t row);
 
 /// The collectives of one step of one rank in the order of their launches, with phase and purpose; no units yet.
 std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep& step, const HostWords& words);

@@ -56,37 +56,69 @@ double bus_factor(Communication kind, int ranks) {
   return kind == Communication::all_reduce ? 2 * (n - 1) / n : (n - 1) / n;
 }
 
-std::vector<Contention> find_contention(const JobTrace& job, std::size_t steps) {
-  constexpr std::size_t kFewest = 8;
+/// Matrix products of one name may be of different sizes, so like is compared with like: the k-th row of runs of
+/// computation between two collectives that launch the same kernels in the same order, as the blocks of a model do.
+std::vector<Contention> find_contention(const JobTrace& job, const Recognition& found, std::size_t steps) {
+  constexpr std::size_t kFewest = 8, kFewestAlike = 3;
   constexpr double kLeast = 1.05;
-  std::map<std::string, std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>>> by_name;
+  struct Sums {
+    std::size_t alone = 0, beside = 0;
+    double alone_ns = 0, beside_ns = 0;  // of those beside: what they would take alone, and what they take
+  };
+  std::map<std::string, Sums> by_name;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankRows& rank = job.ranks[r];
+    const RecognisedRank& recognised = found.ranks[r];
     IntervalSet communication;
     for (const DeviceRow& row : rank.device) {
       if (row.kind == Activity::collective) communication.push_back({row.begin_ns, row.end_ns});
     }
     communication = unite(std::move(communication));
-    std::vector<std::uint8_t> product;
-    for (const std::string& name : rank.names) product.push_back(is_matrix_product(name) || own_name(name).has_value());
-    for (const DeviceRow& row : rank.device) {
-      if (row.kind != Activity::computation || product[static_cast<std::size_t>(row.name)] == 0) continue;
-      const std::int64_t took = row.end_ns - row.begin_ns;
-      const std::int64_t beside = length_within({row.begin_ns, row.end_ns}, communication);
-      auto& [alone, with] = by_name[rank.names[static_cast<std::size_t>(row.name)]];
-      if (beside == 0) alone.push_back(took);
-      if (beside * 10 >= took * 9 && took > 0) with.push_back(took);
+    std::map<std::vector<std::int32_t>, std::vector<std::vector<std::int32_t>>> runs;  // by their kernels' names
+    for (const JobStep& step : recognised.cut.steps) {
+      std::vector<std::int32_t> names, rows;
+      const auto end_run = [&] {
+        if (!rows.empty()) runs[names].push_back(rows);
+        names.clear();
+        rows.clear();
+      };
+      for (const std::int32_t i : step.device) {
+        const DeviceRow& row = rank.device[static_cast<std::size_t>(i)];
+        if (row.kind == Activity::collective) end_run();
+        if (row.kind != Activity::computation || row.stream != recognised.compute_stream) continue;
+        names.push_back(row.name);
+        rows.push_back(i);
+      }
+      end_run();
+    }
+    for (const auto& [names, alike] : runs) {
+      for (std::size_t k = 0; k < names.size(); ++k) {
+        const std::string& name = rank.names[static_cast<std::size_t>(names[k])];
+        if (!is_matrix_product(name) && !own_name(name)) continue;
+        std::vector<std::int64_t> alone, with;
+        for (const std::vector<std::int32_t>& run : alike) {
+          const DeviceRow& row = rank.device[static_cast<std::size_t>(run[k])];
+          const std::int64_t took = row.end_ns - row.begin_ns;
+          const std::int64_t beside = length_within({row.begin_ns, row.end_ns}, communication);
+          if (beside == 0) alone.push_back(took);
+          if (beside * 10 >= took * 9 && took > 0) with.push_back(took);
+        }
+        if (alone.size() < kFewestAlike || with.size() < kFewestAlike) continue;
+        Sums& sums = by_name[name];
+        sums.alone += alone.size();
+        sums.beside += with.size();
+        sums.alone_ns += static_cast<double>(upper_median(alone)) * static_cast<double>(with.size());
+        sums.beside_ns += static_cast<double>(upper_median(with)) * static_cast<double>(with.size());
+      }
     }
   }
   std::vector<Contention> result;
-  for (auto& [name, times] : by_name) {
-    auto& [alone, with] = times;
-    if (alone.size() < kFewest || with.size() < kFewest) continue;
-    const auto one = static_cast<double>(upper_median(alone)), other = static_cast<double>(upper_median(with));
-    if (one <= 0 || other < one * kLeast) continue;
-    const double lost = (other - one) * static_cast<double>(with.size());
-    result.push_back({name, one / 1e3, other / 1e3, alone.size(), with.size(),
-                      lost * kMs / static_cast<double>(std::max<std::size_t>(steps, 1))});
+  for (const auto& [name, sums] : by_name) {
+    if (sums.alone < kFewest || sums.beside < kFewest) continue;
+    if (sums.alone_ns <= 0 || sums.beside_ns < sums.alone_ns * kLeast) continue;
+    const auto launches = static_cast<double>(sums.beside);
+    result.push_back({name, sums.alone_ns / launches / 1e3, sums.beside_ns / launches / 1e3, sums.alone, sums.beside,
+                      (sums.beside_ns - sums.alone_ns) * kMs / static_cast<double>(std::max<std::size_t>(steps, 1))});
   }
   std::ranges::sort(result, std::greater<>(), &Contention::lost_ms);
   return result;
@@ -226,8 +258,9 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
   }
   e.launches_known = launches > 0;
   e.late_launches_pct = launches > 0 ? 100.0 * static_cast<double>(late_launches) / static_cast<double>(launches) : 0;
-  if (const auto lengths = slowest_ms(e); !lengths.empty()) e.step_ms = metrics::summarize(lengths);
-  e.contention = find_contention(job, steps);
+  e.steps_ms = slowest_ms(e);
+  if (!e.steps_ms.empty()) e.step_ms = metrics::summarize(e.steps_ms);
+  e.contention = find_contention(job, found, steps);
   for (const std::string& note : job.notes) e.notes.push_back(note);
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     for (const std::string& note : job.ranks[r].notes) {

@@ -46,7 +46,8 @@ struct ExplainedCollective {
   Why worst = Why::unknown;  ///< the cause that has most of exposed_ms
 };
 
-/// A kernel that takes longer while a collective runs: medians over all launches of that name.
+/// A matrix product that takes longer while a collective runs. Launches in the same place of blocks that launch the
+/// same kernels are compared; a place's time is the median, and places count by their launches beside collectives.
 struct Contention {
   std::string kernel;
   double alone_us = 0, beside_us = 0;
@@ -56,7 +57,8 @@ struct Contention {
 
 struct Explanation {
   std::vector<ExplainedRank> ranks;
-  metrics::Summary step_ms;  ///< of the slowest rank, over the steps that all ranks have
+  std::vector<double> steps_ms;  ///< of the slowest rank, each step that all ranks have
+  metrics::Summary step_ms;      ///< of these
   /// Means over ranks and steps, in milliseconds a step.
   double mean_step_ms = 0, computation_ms = 0, communication_ms = 0, exposed_communication_ms = 0, exposed_copy_ms = 0,
          idle_ms = 0;

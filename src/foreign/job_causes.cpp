@@ -40,6 +40,7 @@ class StallFinder {
     first_launch_ = launched_ns(rank_, step_.device.front());
     if (found.schedule) {
       prefetches_backward_ = found.schedule->config.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
+      follows_compute_ = found.schedule->config.fsdp.gathers_follow_compute;
     }
     for (std::size_t i = 0; i < rank_.device.size(); ++i) {
       const DeviceRow& row = rank_.device[i];
@@ -134,8 +135,8 @@ class StallFinder {
   /// [begin, end): the collective ran and nothing was computed.
   void communicate(std::int32_t row, std::int64_t begin, std::int64_t end, const Interval& gap) {
     const DeviceRow& own = device(row);
-    if (passed_on_.first == row) {  // what stood behind it needed not have
-      add(begin, end, Why::late_issue, passed_on_.second);
+    if (passed_on_.reduction == row) {  // what stood behind it needed not have
+      add(begin, end, passed_on_.why, passed_on_.gather);
       return;
     }
     const MatchedCollectives::Arrival arrival = matched_.last_arrival(place_, row);
@@ -243,23 +244,54 @@ class StallFinder {
       const Why why = blocked ? of_wait(*blocked) : host_behind(launched) ? Why::host_bound : Why::late_issue;
       return {why, launched - free_since};
     }
-    if (other < 0 || own.begin_ns - free_since > slack) return {Why::link_bound, kAll};
     const auto use = uses_.find(other), own_use = uses_.find(row);
+    const bool gathers = own_use != uses_.end() && own_use->second->purpose == Purpose::parameters;
+    const bool backward = gathers && own_use->second->phase == Phase::backward;
+    if (other < 0 || own.begin_ns - free_since > slack) {
+      // Launched early, with its stream free: it waited for an event. Parameters depend on no computation, so it is
+      // one after which there is memory to gather them, or after which the program lets them be gathered.
+      if (!gathers || !computation_ended_before(row)) return {Why::link_bound, kAll};
+      return {backward || follows_compute_ ? Why::all_gather_limit : Why::late_issue,
+              own.begin_ns - std::max(launched, free_since)};
+    }
     if (use == uses_.end() || own_use == uses_.end() || use->second->purpose == own_use->second->purpose) {
       return {Why::link_bound, kAll};
     }
     const std::int32_t earlier = before(other);
     const std::int64_t held =
         own.begin_ns - std::max(device(other).begin_ns, earlier < 0 ? step_.window.begin : device(earlier).end_ns);
-    const bool on_demand = own_use->second->purpose == Purpose::parameters &&
-                           own_use->second->phase == Phase::backward && !prefetches_backward_;
-    if (on_demand) {  // a prefetch would have stood before the reduction
-      passed_on_ = {other, row};
+    // A prefetch would have stood before the reduction. Where others are prefetched, this one was refused.
+    if (backward && !prefetches_backward_) {
+      passed_on_ = {other, row, Why::late_issue};
       return {Why::late_issue, held};
+    }
+    if (backward && launched_on_demand(row)) {
+      passed_on_ = {other, row, Why::all_gather_limit};
+      return {Why::all_gather_limit, held};
     }
     // The one before was busy sending: a communicator of its own would only have shared the same link.
     if (types_.mostly_latency(rank_, other)) return {Why::communicator_serialisation, held};
     return {Why::link_bound, kAll};
+  }
+
+  /// Whether something that computes ended right before the collective began.
+  bool computation_ended_before(std::int32_t row) const {
+    const std::int64_t begin = device(row).begin_ns, slack = types_.launch_lag_ns(static_cast<std::size_t>(place_));
+    const auto after = std::ranges::upper_bound(sets_.computation, begin, {}, &Interval::begin);
+    if (after == sets_.computation.begin()) return false;
+    // Between two rows that follow each other at once, too: the set has them as one.
+    return begin - (after - 1)->end <= slack;
+  }
+
+  /// Whether all that was launched after the gather waited for it: of what is gathered ahead, other units compute
+  /// meanwhile.
+  bool launched_on_demand(std::int32_t row) const {
+    const auto at = std::ranges::find(step_.device, row);
+    for (auto next = at; next != step_.device.end(); ++next) {
+      const DeviceRow& d = device(*next);
+      if (d.kind == Activity::computation && d.stream == found_.compute_stream) return d.begin_ns >= device(row).end_ns;
+    }
+    return false;
   }
 
   bool same_group(const DeviceRow& a, const DeviceRow& b) const {
@@ -350,8 +382,12 @@ class StallFinder {
   std::map<std::int32_t, const CollectiveUse*> uses_;
   std::vector<std::int32_t> collectives_, copies_, by_begin_, waits_;
   std::int64_t longest_ = 0, first_launch_ = 0;
-  bool prefetches_backward_ = true;
-  std::pair<std::int32_t, std::int32_t> passed_on_{-1, -1};  // whose time is put down to which gather's lateness
+  bool prefetches_backward_ = true, follows_compute_ = false;
+  struct PassedOn {
+    std::int32_t reduction = -1, gather = -1;
+    Why why = Why::late_issue;
+  };
+  PassedOn passed_on_;  // a reduction whose time is put down to the gather behind it
   IntervalSet loads_;
   std::vector<JobStall> stalls_;
 };
@@ -409,8 +445,10 @@ JobTypes::JobTypes(const JobTrace& job, const Recognition& found, const MatchedC
       transfers[likeness(rank, index)].push_back(row.end_ns - arrival.at_ns);
     }
     // A launch takes what the quickest ones take: twice that is not yet late, and clocks are good for microseconds.
+    // Where the host is far ahead even the quickest have waited for others.
+    constexpr std::int64_t kLongestLaunch = 100'000;
     std::ranges::sort(lags);
-    lag_.push_back(5000 + (lags.empty() ? 0 : 2 * lags[lags.size() / 20]));
+    lag_.push_back(5000 + (lags.empty() ? 0 : 2 * std::min(kLongestLaunch, lags[lags.size() / 20])));
   }
   constexpr std::size_t kFewest = 4;
   for (auto& [key, values] : transfers) {

@@ -18,7 +18,7 @@ enum class Why : std::uint8_t {
   straggler,         ///< the collective waited for another rank
   slow_transfer,     ///< it took longer than others of its kind and size
   late_issue,        ///< the host launched it only when it was needed, although it had run ahead
-  all_gather_limit,  ///< the host had waited for an event before it launched it
+  all_gather_limit,  ///< the host, or its stream, had waited for an event before it; or its prefetch was refused
   communicator_serialisation,  ///< it stood behind a collective of another kind on its stream or communicator
   host_bound,                  ///< the host was late to launch what came next
   host_sync,                   ///< the host had waited for the device
@@ -68,8 +68,11 @@ class JobTypes {
 /// remains is the transfer: what it took beyond its like is slow_transfer; then it is asked when it could have begun.
 /// Begun right after its launch, the host was late: blocked by an event (a limit), by the device (a sync), or busy.
 /// Begun at the end of a collective of another kind on its stream or communicator, it is that one's fault, as long as
-/// that one held it up. First gathers and last reductions have nothing beside them. The rest is the link's. Time
-/// without a collective is a copy's, the loader's, or the host's, by what began after it.
+/// that one held it up; but a gather that nothing launched later overtook needed not have stood there: prefetched it
+/// would have been before, and where others are, this one was refused (a limit). A gather that began at neither, though
+/// its stream was free, waited for the event of a computation: in backward a limit, in forward a late issue. First
+/// gathers and last reductions have nothing beside them. The rest is the link's. Time without a collective is a copy's,
+/// the loader's, or the host's, by what began after it.
 std::vector<JobStall> find_job_stalls(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
                                       const JobTypes& types, int rank, std::size_t step);
 

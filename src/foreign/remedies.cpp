@@ -93,6 +93,13 @@ Remedy sharded(Why why, double ms, Engine engine, const Recognition& found, cons
 
 }  // namespace
 
+std::string remedy_sentence(const Remedy& remedy) {
+  std::string text = remedy.advice;
+  if (!remedy.setting.empty()) text += fmt::format(". Setting: {}", remedy.setting);
+  if (!remedy.cost.empty()) text += fmt::format("; costs {}", remedy.cost);
+  return text + ".";
+}
+
 std::vector<Remedy> find_remedies(const JobTrace& job, const Recognition& found, const Explanation& explained) {
   std::vector<Remedy> remedies;
   for (std::size_t w = 0; w < kWhyCount; ++w) {

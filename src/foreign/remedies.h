@@ -17,6 +17,9 @@ struct Remedy {
   std::string cost;     ///< what it costs; may be empty
 };
 
+/// Advice, setting and cost, with a full stop.
+std::string remedy_sentence(const Remedy& remedy);
+
 /// Of the causes that have at least kLeastSharePct of the step, the largest first. A job that is not sharded gets no
 /// advice about sharding.
 std::vector<Remedy> find_remedies(const JobTrace& job, const Recognition& found, const Explanation& explained);

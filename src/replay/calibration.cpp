@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdlib>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -31,11 +29,6 @@ OpWork calibrated_work(const schedule::Op& op, const schedule::Schedule& schedul
   OpWork work = work_of(op, schedule, training.groups, training.sizes);
   if (work.unit == OpWork::Unit::flops) work.fixed = 1;
   return work;
-}
-
-std::string_view to_string(OpWork::Unit unit) {
-  constexpr std::array<std::string_view, 3> kNames{"wire_bytes", "flops", "bytes"};
-  return kNames.at(static_cast<std::size_t>(unit));
 }
 
 /// Those of `values` at (i + 1/2) / count, ascending; all of fewer; {1} of none.

@@ -1,10 +1,17 @@
 #include "replay/op_work.h"
 
+#include <array>
+
 #include "base/ring.h"
 #include "replay/collective_message.h"
 #include "replay/emulated_times.h"
 
 namespace fsdpbench::replay {
+
+std::string_view to_string(OpWork::Unit unit) {
+  constexpr std::array<std::string_view, 3> kNames{"wire_bytes", "flops", "bytes"};
+  return kNames.at(static_cast<std::size_t>(unit));
+}
 
 OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const plan::Groups& groups,
                const std::vector<plan::ModuleSizes>& sizes) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "plan/groups.h"
@@ -20,6 +21,9 @@ struct OpWork {
   double fixed = 0;
   double amount = 0;
 };
+
+/// The enumerator's own name.
+std::string_view to_string(OpWork::Unit unit);
 
 /// `op`: with work, one of `schedule`. `sizes`: of each module.
 OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const plan::Groups& groups,

@@ -104,7 +104,7 @@ inline constexpr Field kContext{"context", Place::args, FieldType::integer, "", 
 inline constexpr Field kStream{"stream", Place::args, FieldType::integer, "", Files::both};
 inline constexpr Field kCorrelation{"correlation", Place::args, FieldType::integer, "", Files::rank};
 inline constexpr Field kExternalId{"External id", Place::args, FieldType::integer, "", Files::rank};
-inline constexpr Field kDeviceName{"device name", Place::args, FieldType::text, "", Files::rank};
+inline constexpr Field kDeviceName{"device name", Place::args, FieldType::text, "", Files::both};
 inline constexpr Field kBandwidth{"memory bandwidth (GB/s)", Place::args, FieldType::number, "GB/s", Files::rank};
 inline constexpr Field kCollectiveName{"Collective name", Place::args, FieldType::text, "", Files::rank};
 inline constexpr Field kInElements{"In msg nelems", Place::args, FieldType::integer, "elements", Files::rank};
@@ -115,7 +115,7 @@ inline constexpr Field kGroupName{"Process Group Name", Place::args, FieldType::
 inline constexpr Field kGroupDescription{"Process Group Description", Place::args, FieldType::text, "", Files::rank};
 inline constexpr Field kGroupRanks{"Process Group Ranks", Place::args, FieldType::text, "", Files::rank};
 inline constexpr Field kSequence{"Seq", Place::args, FieldType::integer, "", Files::rank};
-inline constexpr Field kAllocated{"allocated", Place::args, FieldType::integer, "bytes", Files::rank};
+inline constexpr Field kAllocated{"allocated", Place::args, FieldType::integer, "bytes", Files::both};
 inline constexpr Field kReserved{"reserved", Place::args, FieldType::integer, "bytes", Files::both};
 inline constexpr Field kTotalAllocated{"Total Allocated", Place::args, FieldType::integer, "bytes", Files::rank};
 inline constexpr Field kTotalReserved{"Total Reserved", Place::args, FieldType::integer, "bytes", Files::rank};

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -83,9 +84,13 @@ void StepRules::check_exposed(Rank& rank) {
   const auto outside = [&](const Part& one) {
     if (one.exposed) findings_.add(Rule::exposed, one.event, "An exposed slice lies outside the steps of its process.");
   };
+  std::int64_t computed_until = std::numeric_limits<std::int64_t>::min();  // of all so far: it may reach into the step
   for (const Step& step : rank.steps) {
-    for (; part != parts.end() && part->time.begin < step.time.begin; ++part) outside(*part);
-    std::int64_t explained = step.time.begin, exposed_until = step.time.begin;
+    for (; part != parts.end() && part->time.begin < step.time.begin; ++part) {
+      outside(*part);
+      if (!part->exposed) computed_until = std::max(computed_until, part->time.end);
+    }
+    std::int64_t explained = std::max(step.time.begin, computed_until), exposed_until = step.time.begin;
     const auto hole = [&](std::int64_t until) {
       if (until <= explained) return;
       findings_.add(Rule::exposed, step.event,
@@ -101,6 +106,7 @@ void StepRules::check_exposed(Rank& rank) {
       }
       hole(std::min(part->time.begin, step.time.end));
       explained = std::max(explained, part->time.end);
+      if (!part->exposed) computed_until = std::max(computed_until, part->time.end);
       if (part->exposed) exposed_until = std::max(exposed_until, part->time.end);
     }
     if (exposed_until > step.time.end) {

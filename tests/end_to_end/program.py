@@ -105,9 +105,10 @@ class Program(unittest.TestCase):
         path.write_text(text, encoding="utf-8")
         return str(path)
 
-    def call(self, *arguments: str, code: int = OK) -> subprocess.CompletedProcess[str]:
+    def call(self, *arguments: str, code: int = OK, **more: str) -> subprocess.CompletedProcess[str]:
+        """more: of the environment."""
         done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, cwd=self.folder,
-                              timeout=PATIENCE_S)
+                              timeout=PATIENCE_S, env={**os.environ, **more})
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done
 

@@ -68,6 +68,31 @@ class TraceExplain(Program):
         self.assertNotIn("fsdp.", text)
         self.assertIn("only sharded training", self.error("trace", "to-profile", str(recorded / "ddp")))
 
+    def test_the_folder_has_a_timeline_and_a_page(self) -> None:
+        self.simulate("run", "fsdp.backward_prefetch=none")
+        recorded = next((program.SOURCE / "tests/peer/recorded").glob("traces-*"))
+        for name, traces in (("ours", "run/trace"), ("fsdp1", str(recorded / "fsdp1")), ("ddp", str(recorded / "ddp"))):
+            # Drawing takes a while: once is enough.
+            more = {} if name == "fsdp1" else {"FSDPBENCH_PYTHON": "/nowhere/python"}
+            done = self.call("trace", "explain", traces, "--out", name, **more)
+            if "no page" not in done.stderr:  # there is a Python that draws it
+                page = (self.folder / name / "report/report.html").read_text()
+                self.assertIn("PyTorch FSDP1", page)
+                self.assertIn("One step, lane by lane", page)
+            self.assertIn("ok", self.call("trace", "check", f"{name}/trace.json").stdout)
+            answer = json.loads((self.folder / name / "explain.json").read_text())
+            events = json.loads((self.folder / name / "trace.json").read_text())["traceEvents"]
+            for rank in answer["ranks"]:
+                spans = [e for e in events if e.get("cat") == "exposed" and e["pid"] == rank["rank"] + 1]
+                stalled = sum(sum(step["causes_ms"].values()) for step in rank["steps"])
+                self.assertAlmostEqual(sum(e["dur"] for e in spans) / 1000, stalled, places=5, msg=name)
+
+    def test_without_the_python_package_all_but_the_page_is_written(self) -> None:
+        self.simulate("run")
+        done = self.call("trace", "explain", "run/trace", "--out", "e", FSDPBENCH_PYTHON="/nowhere/python")
+        self.assertIn("no page: /nowhere/python does not have the package fsdpbench_analysis", done.stderr)
+        self.assertEqual({p.name for p in (self.folder / "e").iterdir()}, {"explain.json", "trace.json"})
+
     def test_what_is_no_trace(self) -> None:
         self.write("no.json", "{}")
         self.assertIn("no.json", self.error("trace", "explain", "no.json"))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "foreign/contention.h"
 #include "foreign/other_programs.h"
 
 namespace fsdpbench::foreign::corpus {
@@ -30,7 +31,12 @@ Case make_case(const CaseSpec& spec) {
     }
     return made;
   }
-  made.run = std::make_shared<const testing::SimulatedRun>(spec.config);
+  const double slower = spec.dialect.slower_beside;
+  made.run = std::make_shared<const testing::SimulatedRun>(
+      spec.config,
+      slower == 1 ? testing::SimulatedRun::ChangeTimes() : [slower](const engine::Setup& setup, replay::OpTimes times) {
+        return slowed_beside(setup, std::move(times), slower);
+      });
   for (std::size_t place = 0; place < made.run->measurement.traces.size(); ++place) {
     const int rank = made.run->measurement.traces[place].rank;
     if (missing(rank)) continue;

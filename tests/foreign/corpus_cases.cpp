@@ -204,6 +204,16 @@ void causes(Cases& cases) {
   }
 }
 
+/// What collectives take of the device beside them, planted as a number.
+void contention(Cases& cases) {
+  for (const Engine& engine : {kFsdp2, kFsdp1}) {
+    for (const int percent : {15, 30, 60}) {
+      cases.add(fmt::format("{} contention {} %", engine.preset, percent), engine, 4, 8).dialect.slower_beside =
+          1 + percent / 100.0;
+    }
+  }
+}
+
 /// The same runs in the words of other versions, machines and settings of the profiler, and damaged files.
 void dialects(Cases& cases) {
   for (const Engine& engine : {kFsdp2, kFsdp1}) {
@@ -261,6 +271,7 @@ std::vector<CaseSpec> all_cases() {
   causes(cases);
   dialects(cases);
   other_systems(cases);
+  contention(cases);
   return cases.take();
 }
 

@@ -148,13 +148,26 @@ std::string_view metrics_word(Why why) {
   }
 }
 
-TEST(Explain, TheCorpusHasTheCausesOfItsRuns) {
-  Tally tops, sums;
+/// By how much computation beside collectives is slower, all kernels together; 1: none is.
+double slower_beside(const Explanation& explained) {
+  double alone = 0, beside = 0;
+  for (const Contention& one : explained.contention) {
+    alone += one.alone_us * static_cast<double>(one.beside);
+    beside += one.beside_us * static_cast<double>(one.beside);
+  }
+  return alone > 0 ? beside / alone : 1;
+}
+
+TEST(Explain, TheCorpusHasTheCausesOfItsRunsAndTheContentionThatWasPlanted) {
+  Tally tops, planted, quiet;
   for (const corpus::CaseSpec& spec : corpus::all_cases()) {
     if (!tells_kinds(spec) || spec.faults.cut_off > 0 || !spec.faults.missing_ranks.empty()) continue;
     if (kind_of_system(spec) != JobKind::sharded) continue;
     const Read read = read_case(spec);
     const Explanation explained = explain(read.job, read.found);
+    const double slower = slower_beside(explained), was_slower = spec.dialect.slower_beside;
+    const std::string by = fmt::format("{}: {:.3f}, was {:.2f}", spec.name, slower, was_slower);
+    (was_slower > 1 ? planted : quiet).count(std::abs(slower / was_slower - 1) < 0.05, by);
     const corpus::Case& made = read.made;
     const metrics::CauseReport report = metrics::rank_causes(made.run->view, made.run->setup.plan,
                                                              made.run->setup.policy, made.run->config.emulate.link());
@@ -181,7 +194,10 @@ TEST(Explain, TheCorpusHasTheCausesOfItsRuns) {
     }
     tops.count(is == was, fmt::format("{}: was{}", spec.name, shares));
   }
-  EXPECT_GE(tops.share(), 0.9) << tops.text();
+  EXPECT_GE(tops.share(), 0.93) << tops.text();
+  EXPECT_EQ(planted.right, planted.all) << planted.text();
+  EXPECT_GE(planted.all, 6);
+  EXPECT_GE(quiet.share(), 0.99) << quiet.text();
 }
 
 TEST(Explain, OtherJobsGetNoAdviceAboutSharding) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <random>
 
+#include "foreign/contention.h"
 #include "trace/kineto.h"
 
 namespace fsdpbench::foreign::corpus {
@@ -31,6 +32,7 @@ class RankStory {
         shift_ns_(shift_ns),
         work_(plan::module_work(run.config.model, run.config.train.batch_per_rank, run.config.train.seq_len)),
         result_{trace_.rank, KinetoText(facts()), {}} {
+    if (dialect.slower_beside > 1) communicating_ = communicating(run.setup.schedules, trace_);
     for (const plan::Unit& unit : run.setup.plan.units) {
       const bool root = unit.label() == "R";
       labels_.push_back(root ? "" : unit.label() == "T" ? "norm, output" : dialect.unit_prefix + unit.label());
@@ -245,7 +247,10 @@ class RankStory {
       done += kernel.weight;
       const auto length = static_cast<double>(record.end_ns - record.begin_ns);
       const std::int64_t until =
-          k + 1 == list.size() ? record.end_ns : record.begin_ns + static_cast<std::int64_t>(length * (done / all));
+          k + 1 == list.size() ? record.end_ns
+          : dialect_.slower_beside > 1
+              ? when_done({record.begin_ns, record.end_ns}, communicating_, dialect_.slower_beside, done / all)
+              : record.begin_ns + static_cast<std::int64_t>(length * (done / all));
       const std::int64_t share = std::max<std::int64_t>(60, (end - begin) / static_cast<std::int64_t>(list.size()));
       call_at = std::min(call_at, from - 40);
       const std::int64_t op_end = call_at + share - 10;
@@ -323,6 +328,7 @@ class RankStory {
   std::int64_t shift_ns_;
   std::vector<plan::ModuleWork> work_;
   std::vector<std::string> labels_;  // of units
+  IntervalSet communicating_;        // filled where computation is slower then
   std::array<std::int64_t, plan::kGroupCount> sequence_{};
   std::int64_t correlation_ = 1000, external_ = 0;
   std::int32_t step_ = 0;

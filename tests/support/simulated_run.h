@@ -1,16 +1,22 @@
 #pragma once
 
+#include <functional>
+
 #include "metrics/typical_step.h"
+#include "replay/op_times.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::testing {
 
 /// A run of an emulation on the computed clock, and its typical step.
 struct SimulatedRun {
-  explicit SimulatedRun(const config::RunConfig& asked)
+  using ChangeTimes = std::function<replay::OpTimes(const engine::Setup&, replay::OpTimes)>;
+  /// `change`: of what its ops take; null: nothing.
+  explicit SimulatedRun(const config::RunConfig& asked, const ChangeTimes& change = {})
       : config(settled(asked)),
         setup(engine::set_up(config)),
-        measurement(engine::simulate(setup, engine::simulated_times(setup, nullptr))),
+        measurement(engine::simulate(setup, change ? change(setup, engine::simulated_times(setup, nullptr))
+                                                   : engine::simulated_times(setup, nullptr))),
         view(setup.schedules, measurement.traces),
         what{setup.plan, setup.policy, setup.sizes, config},
         typical(view, what, 0.1) {}

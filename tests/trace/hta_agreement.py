@@ -1,11 +1,12 @@
 """HolisticTraceAnalysis reads the files of ranks as they are and finds the same numbers as result.json.
 
-    hta_agreement.py FSDPBENCH GPU_TRACE SOURCE_FOLDER VENV_FOLDER
+    hta_agreement.py FSDPBENCH GPU_TRACE CORPUS_FILES SOURCE_FOLDER VENV_FOLDER
 
 Makes a virtual environment in VENV_FOLDER with HTA from PyPI, under either of its names, if FSDPBENCH_HTA=1 allows to
 download it (`make hta` does); where that fails it says why and exits with 77 (skipped). Five runs: overlap within 0.1 point, computation and everything else that is busy within
 0.1 % of the step of what the result says, rank by rank. Likewise traces of GPUs (made by GPU_TRACE), where HTA sees
-kernels and our figures come from the ops; one of them has values known beforehand.
+kernels and our figures come from the ops; one of them has values known beforehand. And of traces of other programs (made
+by CORPUS_FILES, where it was built) `trace explain` says the overlap that HTA does, within 0.1 point.
 """
 
 import json
@@ -28,6 +29,9 @@ RUNS = {
     "hybrid": ["mesh.ranks=8", "mesh.shard=4", "mesh.replicate=2", "emulate.link_gb_per_s=50",
                "fsdp.strategy=hybrid_shard"],
 }
+
+# Of the synthetic corpus: one stream a kind of collective, a late rank, a host that waits, one stream for all.
+CORPUS = ("fsdp2 hybrid", "fsdp2 straggler", "fsdp1 no-backward-prefetch", "fsdp1 one-stream")
 
 
 def skip(reason: str) -> None:
@@ -64,7 +68,7 @@ def prepare(folder: Path) -> Path:
 ANALYSE = """
 import json, sys
 from hta.trace_analysis import TraceAnalysis
-analysis = TraceAnalysis(trace_dir=sys.argv[1])
+analysis = TraceAnalysis(trace_dir=sys.argv[1], include_last_profiler_step="all" in sys.argv)
 overlap = analysis.get_comm_comp_overlap(visualize=False).set_index("rank")
 times = analysis.get_temporal_breakdown(visualize=False).set_index("rank")
 print("RESULT " + json.dumps({int(rank): {
@@ -76,8 +80,9 @@ print("RESULT " + json.dumps({int(rank): {
 """
 
 
-def analyse(python: Path, folder: Path) -> dict[str, dict[str, float]]:
-    done = subprocess.run([str(python), "-c", ANALYSE, str(folder)], capture_output=True, text=True, timeout=300,
+def analyse(python: Path, folder: Path, *more: str) -> dict[str, dict[str, float]]:
+    """more: "all" for files whose last step is whole, too."""
+    done = subprocess.run([str(python), "-c", ANALYSE, str(folder), *more], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "HTA_DISABLE_NS_ROUNDING": "1"})
     for line in done.stdout.splitlines():
         if line.startswith("RESULT "):
@@ -140,10 +145,31 @@ def compare_gpus(python: Path, gpu_trace: str, folder: Path) -> None:
         near(f"golden GPU, {key}", value, golden[key], 0.001)
 
 
+def compare_others(python: Path, program: str, corpus_files: str, folder: Path) -> None:
+    subprocess.run([corpus_files, str(folder), *CORPUS], check=True, stdout=subprocess.DEVNULL, timeout=300)
+    for name in CORPUS:
+        traces = folder / name.replace(" ", "-")
+        (traces / "truth.txt").unlink()  # HTA takes it for a trace
+        done = subprocess.run([program, "trace", "explain", str(traces), "--json"], check=True, capture_output=True,
+                              text=True, timeout=300)
+        ours = {str(rank["rank"]): rank["overlap_pct"] for rank in json.loads(done.stdout)["ranks"]}
+        theirs = analyse(python, traces, "all")
+        assert sorted(ours) == sorted(theirs), f"{name}: HTA sees the ranks {sorted(theirs)} of {sorted(ours)}"
+        for rank, overlap in ours.items():
+            near(f"trace explain of {name}, rank {rank}, overlap in %", overlap, theirs[rank]["overlap_pct"], 0.1)
+        print(f"trace explain of {name}: overlap of rank 0: HTA {theirs['0']['overlap_pct']:.2f} %, "
+              f"ours {ours['0']:.2f} %; {len(ours)} ranks agree")
+
+
 def main() -> None:
-    program, gpu_trace = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
-    source = Path(sys.argv[3]).resolve()
-    python = prepare(Path(sys.argv[4]).resolve())
+    program, gpu_trace, corpus_files = map(os.path.abspath, sys.argv[1:4])
+    source = Path(sys.argv[4]).resolve()
+    python = prepare(Path(sys.argv[5]).resolve())
+    with tempfile.TemporaryDirectory() as temporary:
+        if os.path.exists(corpus_files):
+            compare_others(python, program, corpus_files, Path(temporary))
+        else:
+            print(f"{corpus_files} was not built: traces of other programs are not compared")
     with tempfile.TemporaryDirectory() as temporary:
         compare_gpus(python, gpu_trace, Path(temporary))
     with tempfile.TemporaryDirectory() as temporary:
@@ -153,7 +179,7 @@ def main() -> None:
             subprocess.run([program, "run", str(source / "profiles/runs/llama3-8b-emulated.toml"), *sets, "--out",
                             str(folder), "-q"], check=True, stdout=subprocess.DEVNULL, timeout=300)
             compare(python, name, folder)
-    print("HTA agrees with result.json in all runs.")
+    print("HTA agrees with result.json in all runs, and with trace explain.")
 
 
 if __name__ == "__main__":

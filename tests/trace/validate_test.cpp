@@ -85,6 +85,21 @@ TEST(Validate, AnExplainedStepPasses) {
   EXPECT_EQ(findings_text(validate_text(ours(kExposed, kBound, "5", need("59.999", "60")))), "");
 }
 
+/// Computation of one step may go on in the next, which then is computed and not explained.
+TEST(Validate, AnExplainedStepMayBeginWithTheComputationOfTheLast) {
+  const auto steps = [](const char* exposed_from) {
+    return std::string(R"({"fsdpbench_schema":1,"traceEvents":[)"
+                       R"({"ph":"X","cat":"step","name":"step 0","pid":1,"tid":1,"ts":0,"dur":50},)"
+                       R"({"ph":"X","cat":"step","name":"step 1","pid":1,"tid":1,"ts":50,"dur":50},)"
+                       R"({"ph":"X","cat":"computation","name":"f","pid":1,"tid":2,"ts":0,"dur":60},)"
+                       R"({"ph":"X","cat":"exposed","name":"host_bound","pid":1,"tid":7,"ts":)") +
+           exposed_from + "}]}";
+  };
+  EXPECT_EQ(findings_text(validate_text(steps(R"(60,"dur":40)"))), "");
+  EXPECT_NE(findings_text(validate_text(steps(R"(61,"dur":39)"))), "");
+  EXPECT_NE(findings_text(validate_text(steps(R"(50,"dur":50)"))), "");
+}
+
 struct Violation {
   Rule rule;
   std::string text;

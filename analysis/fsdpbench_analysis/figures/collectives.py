@@ -30,8 +30,9 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
         longest = sorted(rows, key=lambda c: -(c.time_ms or 0))[:MAX_ROWS]
         rows = [c for c in rows if c in longest]
     figure = new_figure(width, 0.27 * len(rows) + 1.25)
-    times, rates = figure.subplots(1, 2, sharey=True)
     top = max([c.busbw_gb_s or 0 for c in rows] + [link_gb_s or 0])
+    panels = figure.subplots(1, 2 if top > 0 else 1, sharey=True, squeeze=False)[0]  # sizes may not be known
+    times, rates = panels[0], panels[-1]
     for y, item in enumerate(rows):
         colour = _colour(item)
         transfer = item.transfer_ms if item.transfer_ms is not None else item.time_ms
@@ -47,14 +48,15 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
             rates.annotate(text, (top * 1.03, y), va="center", fontsize=8.5)
     times.set_ylim(len(rows) - 0.5, -0.5)
     times.set_yticks(range(len(rows)), [_name(item) for item in rows], fontsize=8.5)
-    for axes in (times, rates):
+    for axes in panels:
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
         axes.grid(True, axis="x")
         axes.margins(x=0.02)
     times.set_xlabel("time (ms)")
-    rates.set_xlabel("bus bandwidth (GB/s)")
-    rates.set_xlim(0, top * 1.25 if top > 0 else 1)
+    if top > 0:
+        rates.set_xlabel("bus bandwidth (GB/s)")
+        rates.set_xlim(0, top * 1.25)
     if link_gb_s:
         rates.axvline(link_gb_s, color=style.INK, linewidth=1, linestyle=(0, (4, 3)))
         rates.set_title(f"dashed: the modelled link, {digits(link_gb_s)} GB/s", fontsize=9, fontweight="normal")

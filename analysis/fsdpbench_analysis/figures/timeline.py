@@ -81,7 +81,7 @@ def slice_class(item: Slice, lane: str) -> str:
             if item.name.startswith(kind) or lane == kind:
                 return kind
         return "other"
-    if lane == "host":
+    if lane.split(",")[0] == "host":
         return "host"
     return "copy" if item.category == "copy" else "other"
 

@@ -2,43 +2,40 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "app/console/console.h"
 #include "app/console/json_text.h"
-#include "app/export/export_target.h"
+#include "app/export/program_words.h"
 #include "app/report/adopted_job.h"
 #include "app/report/job_json.h"
 #include "app/report/job_report.h"
+#include "app/report/report_page.h"
 #include "app/report/result_folder.h"
 #include "base/error.h"
 #include "config/fields.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "foreign/kineto_reader.h"
+#include "foreign/timeline.h"
 
 namespace fsdpbench::app {
 namespace {
 
-/// The setting in the words of the system that the trace is of.
-std::string setting_in_words(const std::string& name, const config::RunConfig& from, const std::string& set) {
-  const std::pair<const char*, const char*> kTargets[]{{"FSDP2", "pytorch-fsdp2"},
-                                                       {"FSDP1", "pytorch-fsdp1"},
-                                                       {"DeepSpeed", "deepspeed"},
-                                                       {"Megatron", "megatron-fsdp"}};
-  for (const auto& [word, target] : kTargets) {
-    if (name.find(word) == std::string::npos) continue;
-    const config::Entry entry = config::read_override(set);
-    config::RunConfig changed = from;
-    if (!config::find_field(entry.name)->read(changed, entry.value)) return {};
-    config::validate(changed);
-    for (const KeyFate& key : make_export(find_export_target(target), changed).keys) {
-      if (key.key == entry.name) return key.said.fate == Fate::lost ? "it has no word for that" : key.said.text;
-    }
+/// What is to be said of a setting to the system that the trace is of; nothing where it is none that is known.
+std::optional<Said> setting_in_words(const std::string& program, const config::RunConfig& from,
+                                     const std::string& set) {
+  const ExportTarget* system = system_of_program(program);
+  if (system == nullptr) return std::nullopt;
+  const config::Entry entry = config::read_override(set);
+  config::RunConfig changed = from;
+  if (!config::find_field(entry.name)->read(changed, entry.value)) return std::nullopt;
+  config::validate(changed);
+  for (const KeyFate& key : make_export(*system, changed).keys) {
+    if (key.key == entry.name) return key.said;
   }
-  return {};
+  return std::nullopt;
 }
 
 /// What each knob would bring, where the job's rows are records of a schedule.
@@ -50,16 +47,38 @@ void replay_knobs(ExplainedJob& explained) {
       return;
     }
     for (const metrics::Counterfactual& knob : adopted.causes.knobs) {
-      std::string words;
+      std::optional<Said> said;
       try {
-        words = setting_in_words(explained.recognition.name, adopted.setup.config, knob.set);
+        said = setting_in_words(explained.recognition.name, adopted.setup.config, knob.set);
       } catch (const ConfigError&) {  // not in its world: the gain is still worth knowing
       }
-      explained.replayed.push_back({knob, std::move(words)});
+      ReplayedKnob& replayed = explained.replayed.emplace_back(knob);
+      if (!said) continue;
+      replayed.no_word = said->fate == Fate::lost;
+      replayed.words = said->fate == Fate::lost   ? "it has no word for that"
+                       : said->fate == Fate::same ? "its default: leave it unset"
+                                                  : said->text;
     }
   } catch (const ConfigError& error) {
     explained.not_replayed_because = error.what();
   }
+}
+
+/// explain.json, the timeline, and the page where there is a Python that draws it. `says`: which they are.
+void write_files(const ResultFolder& folder, const ExplainedJob& explained, bool says) {
+  const std::string answer = (folder.path() / "explain.json").string();
+  const std::string timeline = (folder.path() / "trace.json").string();
+  write_file(answer, json_text(job_json(explained)));
+  foreign::write_timeline(timeline, explained.job, explained.recognition, explained.explanation, explained.remedies);
+  std::string page;
+  try {
+    page = draw_page(folder.path()).string();
+  } catch (const Error& error) {
+    console().info(fmt::format("no page: {}", error.what()));
+  }
+  if (!says) return;
+  console().print(fmt::format("\nexplanation  {}\ntimeline     {}\n", answer, timeline));
+  if (!page.empty()) console().print(fmt::format("page         {}\n", page));
 }
 
 }  // namespace
@@ -79,11 +98,7 @@ int trace_explain_command(const TraceExplainArguments& arguments) {
   } else {
     console().print(job_report(explained));
   }
-  if (folder) {
-    const std::filesystem::path path = folder->path() / "explain.json";
-    write_file(path, json_text(job_json(explained)));
-    if (!arguments.json) console().print(fmt::format("\nexplanation  {}\n", path.string()));
-  }
+  if (folder) write_files(*folder, explained, !arguments.json);
   return static_cast<int>(ExitCode::ok);
 }
 

@@ -69,6 +69,18 @@ json stalls_json(const std::vector<foreign::JobStall>& stalls, const foreign::Ra
   return out;
 }
 
+/// Milliseconds; `steps`: that `parts` are the sum of.
+json parts_json(const metrics::StepBreakdown& parts, std::size_t steps) {
+  const auto in_ms = [&](std::int64_t ns) { return static_cast<double>(ns) / 1e6 / static_cast<double>(steps); };
+  return {{"step_ms", in_ms(parts.step)},
+          {"computation_ms", in_ms(parts.computation)},
+          {"communication_ms", in_ms(parts.communication)},
+          {"overlap_ms", in_ms(parts.overlap)},
+          {"exposed_communication_ms", in_ms(parts.exposed_communication)},
+          {"exposed_copy_ms", in_ms(parts.exposed_copy)},
+          {"idle_ms", in_ms(parts.idle)}};
+}
+
 json ranks_json(const ExplainedJob& e) {
   json out = json::array();
   for (std::size_t r = 0; r < e.explanation.ranks.size(); ++r) {
@@ -90,6 +102,7 @@ json ranks_json(const ExplainedJob& e) {
                                 {"rows", found.streams[s].rows},
                                 {"busy_ms", static_cast<double>(found.streams[s].busy_ns) / 1e6}});
     }
+    metrics::StepBreakdown sum;
     for (std::size_t s = 0; s < rank.steps.size(); ++s) {
       const foreign::ExplainedStep& step = rank.steps[s];
       json collectives = json::array();
@@ -103,19 +116,15 @@ json ranks_json(const ExplainedJob& e) {
         if (use.unit >= 0) c["unit"] = e.recognition.table.units[static_cast<std::size_t>(use.unit)].label;
         collectives.push_back(std::move(c));
       }
-      const auto in_ms = [](std::int64_t ns) { return static_cast<double>(ns) / 1e6; };
-      one["steps"].push_back({{"step", step.number},
-                              {"step_ms", in_ms(step.parts.step)},
-                              {"computation_ms", in_ms(step.parts.computation)},
-                              {"communication_ms", in_ms(step.parts.communication)},
-                              {"overlap_ms", in_ms(step.parts.overlap)},
-                              {"exposed_communication_ms", in_ms(step.parts.exposed_communication)},
-                              {"exposed_copy_ms", in_ms(step.parts.exposed_copy)},
-                              {"idle_ms", in_ms(step.parts.idle)},
-                              {"causes_ms", causes_json(step.causes, 1e-6)},
-                              {"collectives", std::move(collectives)},
-                              {"stalls", stalls_json(step.stalls, rows, found.cut.steps[s].window.begin, e.job)}});
+      json one_step = parts_json(step.parts, 1);
+      one_step["step"] = step.number;
+      one_step["causes_ms"] = causes_json(step.causes, 1e-6);
+      one_step["collectives"] = std::move(collectives);
+      one_step["stalls"] = stalls_json(step.stalls, rows, found.cut.steps[s].window.begin, e.job);
+      one["steps"].push_back(std::move(one_step));
+      sum += step.parts;
     }
+    if (!rank.steps.empty()) one["mean"] = parts_json(sum, rank.steps.size());
     out.push_back(std::move(one));
   }
   return out;
@@ -125,7 +134,7 @@ json ranks_json(const ExplainedJob& e) {
 
 json job_json(const ExplainedJob& e) {
   const foreign::Explanation& x = e.explanation;
-  json out{{"kind", "trace_explanation"}, {"version", 1}, {"recognition", recognition_json(e.recognition)}};
+  json out{{"kind", "trace_explanation"}, {"schema_version", 1}, {"recognition", recognition_json(e.recognition)}};
   out["step"] = {{"mean_ms", x.mean_step_ms},
                  {"computation_ms", x.computation_ms},
                  {"communication_ms", x.communication_ms},
@@ -134,13 +143,11 @@ json job_json(const ExplainedJob& e) {
                  {"idle_ms", x.idle_ms},
                  {"causes_ms", causes_json(x.causes_ms, 1)}};
   if (x.step_ms.n > 0) {
-    out["step"]["slowest_rank"] = {{"median_ms", x.step_ms.median},
-                                   {"low_ms", x.step_ms.ci_low},
-                                   {"high_ms", x.step_ms.ci_high},
-                                   {"min_ms", x.step_ms.min},
-                                   {"max_ms", x.step_ms.max},
-                                   {"steps", x.step_ms.n},
-                                   {"interval", metrics::to_string(x.step_ms.interval)}};
+    out["step"]["slowest_rank"] = {
+        {"median_ms", x.step_ms.median}, {"low_ms", x.step_ms.ci_low},
+        {"high_ms", x.step_ms.ci_high},  {"min_ms", x.step_ms.min},
+        {"max_ms", x.step_ms.max},       {"steps", x.step_ms.n},
+        {"steps_ms", x.steps_ms},        {"interval", metrics::to_string(x.step_ms.interval)}};
   }
   out["collectives"] = json::array();
   for (const foreign::ExplainedCollective& one : x.collectives) {
@@ -188,7 +195,8 @@ json job_json(const ExplainedJob& e) {
              {"high_ms", knob.gain.ci_high},
              {"interval", metrics::to_string(knob.gain.interval)},
              {"advised", knob.gain.advised},
-             {"words", knob.words}};
+             {"words", knob.words},
+             {"no_word", knob.no_word}};
     if (knob.gain.more_bytes) one["more_bytes"] = *knob.gain.more_bytes;
     out["replayed"].push_back(std::move(one));
   }

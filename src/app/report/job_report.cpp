@@ -119,10 +119,8 @@ std::string contention(const ExplainedJob& e) {
 std::string what_helps(const ExplainedJob& e) {
   std::string text;
   for (const foreign::Remedy& remedy : e.remedies) {
-    text += fmt::format("- at most {} ms ({}): {}", job_ms(remedy.most_ms), to_string(remedy.why), remedy.advice);
-    if (!remedy.setting.empty()) text += fmt::format(". Setting: {}", remedy.setting);
-    if (!remedy.cost.empty()) text += fmt::format("; costs {}", remedy.cost);
-    text += ".\n";
+    text += fmt::format("- at most {} ms ({}): {}\n", job_ms(remedy.most_ms), to_string(remedy.why),
+                        remedy_sentence(remedy));
   }
   return text.empty() ? "" : "\nWhat to change\n" + text;
 }

@@ -14,7 +14,8 @@ namespace fsdpbench::app {
 /// A knob of the recognised schedule, turned in a replay of the job's own op times.
 struct ReplayedKnob {
   metrics::Counterfactual gain;
-  std::string words;  ///< the setting in the traced program's own words; empty: it has none, or is this program
+  std::string words = {};  ///< the setting in the traced program's own words; empty: it is this program, or unknown
+  bool no_word = false;    ///< it cannot be set there; `words` says so
 };
 
 /// All that is known of a job from its traces. Refers to the trace: it must live on.

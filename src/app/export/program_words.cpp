@@ -1,0 +1,41 @@
+#include "app/export/program_words.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+
+namespace fsdpbench::app {
+
+const ExportTarget* system_of_program(std::string_view program) {
+  static constexpr std::pair<std::string_view, std::string_view> kSystems[]{{"FSDP2", "pytorch-fsdp2"},
+                                                                            {"FSDP1", "pytorch-fsdp1"},
+                                                                            {"DeepSpeed", "deepspeed"},
+                                                                            {"Megatron", "megatron-fsdp"}};
+  for (const auto& [word, target] : kSystems) {
+    if (program.find(word) != std::string_view::npos) return &find_export_target(target);
+  }
+  return nullptr;
+}
+
+std::vector<KeyChange> changes_in_words(const ExportTarget& target, const config::RunConfig& was,
+                                        const config::RunConfig& is) {
+  std::vector<KeyChange> changes;
+  const Export before = make_export(target, was), after = make_export(target, is);
+  for (std::size_t i = 0; i < after.keys.size(); ++i) {
+    const KeyFate& key = after.keys[i];
+    if (key.value != before.keys[i].value) changes.push_back({key.key, before.keys[i].value, key.value, key.said});
+  }
+  return changes;
+}
+
+bool has_words_for(const ExportTarget& target, const config::RunConfig& was, const config::RunConfig& is) {
+  try {
+    const std::vector<KeyChange> changes = changes_in_words(target, was, is);
+    return std::ranges::none_of(changes, [](const KeyChange& change) { return change.said.fate == Fate::lost; });
+  } catch (const ConfigError&) {  // no engine of that system does so
+    return false;
+  }
+}
+
+}  // namespace fsdpbench::app

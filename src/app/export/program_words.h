@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/export/export_target.h"
+#include "config/run_config.h"
+
+namespace fsdpbench::app {
+
+/// The system in whose words a traced program is set, by the name that recognition has for the program
+/// ("PyTorch FSDP2 (fully_shard)"). Null: none that is known.
+const ExportTarget* system_of_program(std::string_view program);
+
+/// A key that two configurations do not share.
+struct KeyChange {
+  std::string key, was, is;  ///< values as a profile has them
+  Said said;                 ///< of the new value
+};
+
+/// What is to be changed in a system to come from one valid configuration to another: of exported_fields(), in order.
+std::vector<KeyChange> changes_in_words(const ExportTarget& target, const config::RunConfig& was,
+                                        const config::RunConfig& is);
+
+/// Whether a system has words for all that `is` has otherwise than `was`; both are valid.
+bool has_words_for(const ExportTarget& target, const config::RunConfig& was, const config::RunConfig& is);
+
+}  // namespace fsdpbench::app

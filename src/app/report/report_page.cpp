@@ -1,0 +1,74 @@
+#include "app/report/report_page.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "config/find_file.h"
+
+namespace fsdpbench::app {
+namespace {
+
+std::string choose_python() {
+  if (const char* named = std::getenv("FSDPBENCH_PYTHON"); named != nullptr && *named != '\0') return named;
+  const std::filesystem::path own = config::source_folder() / ".venv/bin/python";
+  std::error_code error;
+  return std::filesystem::exists(own, error) ? own.string() : "python3";
+}
+
+/// Whether it began, and ended with 0; what it prints as a result is dropped.
+bool succeeds(std::vector<std::string> command) {
+  std::vector<char*> arguments;
+  for (std::string& argument : command) arguments.push_back(argument.data());
+  arguments.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, command.front().c_str(), &actions, nullptr, arguments.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0) return false;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0) {
+    if (errno != EINTR) return false;
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+}  // namespace
+
+std::string find_page_python() {
+  const std::string python = choose_python();
+  if (succeeds({python, "-c",
+                "import importlib.util, sys; sys.exit(importlib.util.find_spec('fsdpbench_analysis') is None)"})) {
+    return python;
+  }
+  throw Error(
+      fmt::format("{} does not have the package fsdpbench_analysis, which draws reports: run `make analysis` "
+                  "in {}, or let FSDPBENCH_PYTHON name a Python that has it.",
+                  python, config::source_folder().string()));
+}
+
+std::vector<std::string> page_command(const std::string& python, const std::vector<std::string>& options,
+                                      const std::vector<std::string>& folders) {
+  std::vector<std::string> command{python, "-m", "fsdpbench_analysis", "report"};
+  command.insert(command.end(), options.begin(), options.end());
+  command.emplace_back("--");
+  command.insert(command.end(), folders.begin(), folders.end());
+  return command;
+}
+
+std::filesystem::path draw_page(const std::filesystem::path& folder) {
+  if (!succeeds(page_command(find_page_python(), {}, {folder.string()}))) {
+    throw Error(fmt::format("The page of {} was not drawn; its other files are whole.", folder.string()));
+  }
+  return folder / "report" / "report.html";
+}
+
+}  // namespace fsdpbench::app
