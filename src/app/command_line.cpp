@@ -281,7 +281,9 @@ void add_sweep(CLI::App& sweep_app, SweepArguments& sweep) {
 void add_trace_explain(CLI::App& explain_app, TraceExplainArguments& explain) {
   explain_app.add_option("TRACE", explain.traces, "Files of torch.profiler or of this program, one a rank, or folders")
       ->required();
-  explain_app.add_option("-o,--out", explain.out, "Folder for explain.json; default: none is written")
+  explain_app
+      .add_option("-o,--out", explain.out,
+                  "Folder for explain.json, trace.json and report/; default: nothing is written")
       ->type_name("DIR");
   explain_app.add_flag("--json", explain.json, "Print what explain.json holds, instead of the tables");
   add_overwrite_flag(explain_app, explain.overwrite);
@@ -396,10 +398,13 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   CLI::App* tune_app = app.add_subcommand("tune", "Find the settings for a model, a machine and a memory budget");
   add_tune(*tune_app, tune);
   CLI::Option* tune_profile = tune_app->get_option("PROFILE")->required(false);
-  tune_app->add_option("--from", tune.from, "A finished run: its op times are the machine's, its settings in force")
+  tune_app
+      ->add_option("--from", tune.from,
+                   "A finished run, or traces of another program's job, one of each rank: their op times are the "
+                   "machine's, their settings in force")
       ->excludes(tune_profile)
       ->excludes("--cluster")
-      ->type_name("RESULT");
+      ->type_name("RESULT|TRACE");
   add_quiet_flag(*tune_app, parsed.quiet);
 
   CLI::App* doctor_app = app.add_subcommand("doctor", "Say what this machine can do");
@@ -463,7 +468,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     check_alone(*explain_app, *explain_from);
   }
   if (tune_app->parsed() && tune.profile.empty() && tune.from.empty()) {
-    throw ConfigError("tune needs a PROFILE, or --from RESULT; see fsdpbench tune --help.");
+    throw ConfigError("tune needs a PROFILE, or --from RESULT or TRACE; see fsdpbench tune --help.");
   }
   using Action = BaselineArguments::Action;
   if (baseline_app->got_subcommand("add")) baseline.action = Action::add;

@@ -123,17 +123,21 @@ inline constexpr const char* kTuneHelp = R"(
 What may be turned: strategy and mesh, resharding, wrapping, activation checkpointing, micro-batches at the same global
 batch, prefetching, limits of all-gathers and reduce-scatters, communicators, and the presets of other engines.
 Policies are walked on the computed clock (of --cluster, of a calibration, of emulated rates, or of the measured op times
-of --from); bounds prune those that cannot be better. The configuration as it is is always among them.
+of --from RESULT); bounds prune those that cannot be better. The configuration as it is is always among them.
 Memory of a rank
   live       blocks in use, to the byte    reserved   what the allocator holds
   process    that, and what libraries and communicators take
 Nothing is proposed that is predicted within its own error of the budget.
+--from TRACE… are files of torch.profiler, one of each rank, or their folder: the job is recognised, its op times are the
+machine's, and the answer says what to change in its own words (settings it has no word for are not proposed; batch and
+activation checkpointing stay, since what activations take is not in a trace).
 Files in DIR
   tuned.toml   a profile that run takes   tune.json, points.csv   every policy that was walked; report draws them
 Examples
   fsdpbench tune llama3-8b-emulated --memory 70GiB
   fsdpbench tune llama3-8b-emulated --cluster dgx-h100 --memory 72GiB --memory-kind process --fix fsdp.preset
   fsdpbench tune --from runs/first --fix fsdp.strategy
+  fsdpbench tune --from traces/ --memory 70GiB
   fsdpbench tune llama3-8b-emulated --memory 30GiB --verify 4 --export pytorch-fsdp2
 )";
 
@@ -161,6 +165,9 @@ program. Nothing runs. It says what the job is (FSDP1, FSDP2, DeepSpeed, DDP, in
 schedule it follows and where it does not, where a step's time went, which collectives were exposed and why, and what
 would help, in that program's own words. What nothing in the files tells is said, too. With all ranks' files it also
 tells who waited for whom; one rank's file is enough for the rest.
+Files in DIR
+  report/report.html   the page, drawn by the Python package as for `report`   explain.json   all numbers
+  trace.json           all ranks on one timeline, with why nothing was computed, for ui.perfetto.dev
   fsdpbench trace explain traces/
   fsdpbench trace explain rank0.pt.trace.json.gz rank1.pt.trace.json.gz --out explained
 Worth recording: with_stack is not needed, record_shapes neither; schedule(wait=2, warmup=2, active=3) gives steps.
@@ -174,7 +181,7 @@ what its ops took. The job must be sharded training, with a file of every rank, 
 schedules that are known here (trace explain says so).
   fsdpbench trace to-profile runs/one/trace > profile.toml
   fsdpbench simulate profile.toml
-  fsdpbench tune profile.toml
+  fsdpbench tune --from traces/             all in one: what to change in the traced program
 Exit codes
   0 printed   2 no such job, or a file that cannot be read   4 the calibration cannot be written
 )";

@@ -219,6 +219,7 @@ Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(st
       const bool fixed =
           std::ranges::any_of(fixed_, [&](const Setting& s) { return s.field->write(turned) != s.value; });
       if (fixed || turned == start_ || choice.text == axis.choices.front().text) continue;
+      if (options.offers && !options.offers(turned)) continue;
       axis.choices.push_back(std::move(choice));
     }
     axes_.push_back(std::move(axis));

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -45,6 +46,8 @@ struct SpaceOptions {
   std::vector<std::string> fixed = {};   ///< keys that stay as they are in force
   std::vector<std::string> dtypes = {};  ///< that fsdp.param_dtype and fsdp.reduce_dtype may be changed to; empty: none
   bool free_batch = false;               ///< the global batch may change, else micro-batch times accumulation is kept
+  /// Asked of each valid choice of one axis beside what is in force: false leaves it out. Null: all are offered.
+  std::function<bool(const config::RunConfig&)> offers = {};
 };
 
 /// Everything that may be proposed.

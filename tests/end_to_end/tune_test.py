@@ -56,6 +56,46 @@ class Tune(program.Program):
         first.pop("seconds"), again.pop("seconds")
         self.assertEqual(first, again)
 
+    def test_from_traces_it_answers_with_what_to_change(self) -> None:
+        run = ["--set", "fsdp.backward_prefetch=none", "--set", "mesh.ranks=4", "--set", "train.steps=3", *sets(
+            "device.backend=virtual", "emulate.compute_tflops=0.02", "emulate.link_gb_per_s=0.5", "simulate.host_issue_us=5")]
+        self.call("run", self.profile, *run, "--out", "run", "-q")
+        answer = self.tune("--from", "run/trace", "--fix", "fsdp.strategy")
+        self.assertEqual(answer["traced"]["program"], "fsdpbench")
+        self.assertLess(abs(answer["traced"]["miss"]), 0.03)
+        self.assertGreater(answer["gain"], 0.01)
+        keys = [change["key"] for change in answer["traced"]["changes"]]
+        self.assertTrue(keys)
+        for key in ("fsdp.preset", "train.batch_per_rank", "fsdp.activation_checkpointing"):
+            self.assertNotIn(key, keys)
+        self.assertEqual(answer["in_force"]["step_ms"] > answer["best"]["step_ms"], True)
+        for name in ("recognised.toml", "calibration.toml", "tuned.toml"):
+            self.assertTrue((self.folder / "tuned" / name).exists(), name)
+        self.call("simulate", "tuned/tuned.toml", "--out", "again", "-q")
+        again = self.result("again")["metrics"]["step_ms"]["median"]
+        self.assertAlmostEqual(again / answer["best"]["step_ms"], 1, delta=0.05)
+
+    def test_traces_of_pytorch_are_answered_in_its_words(self) -> None:
+        recorded = next((program.SOURCE / "tests/peer/recorded").glob("traces-*"))
+        traces = sorted(map(str, (recorded / "fsdp1-no-backward-prefetch").glob("rank_*")))
+        answer = self.tune("--from", *traces, "--least-gain", "0", out="fsdp1")
+        self.assertEqual(answer["traced"]["system"], "pytorch-fsdp1")
+        self.assertTrue(any(path.name.startswith("pytorch_fsdp1") for path in (self.folder / "fsdp1").iterdir()))
+        for change in answer["traced"]["changes"]:
+            self.assertFalse(change["words"].startswith("it has no word"), change)
+
+    def test_what_cannot_be_tuned_from_its_trace(self) -> None:
+        recorded = next((program.SOURCE / "tests/peer/recorded").glob("traces-*"))
+        for name, words in (("ddp", "only sharded training"), ("alone", "only sharded training")):
+            message = self.error("tune", "--from", str(recorded / name))
+            self.assertIn("cannot be tuned from its trace", message)
+            self.assertIn(words, message)
+        message = self.error("tune", "--from", str(recorded / "fsdp2/rank_0.json.gz"), "-o", "one")
+        self.assertIn("a file of each is needed", message)
+        self.assertFalse((self.folder / "one").exists())
+        self.assertIn("model and mesh.ranks", self.error("tune", "--from", str(recorded / "fsdp2"), "--set",
+                                                         "mesh.ranks=8", "-o", "other"))
+
     def test_nothing_beyond_the_budget_is_proposed(self) -> None:
         free = self.tune(self.profile, out="free")
         least = min(point[1] for point in free["points"])

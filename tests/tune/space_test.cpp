@@ -37,6 +37,16 @@ TEST(Space, ThePointInForceIsTheConfigurationItself) {
   for (const Axis& axis : space.axes()) EXPECT_TRUE(axis.choices.front().settings.empty()) << axis.name;
 }
 
+TEST(Space, WhatIsNotOfferedIsNoChoice) {
+  const std::string deeper = "fsdp.forward_prefetch=explicit:2", key = "fsdp.forward_prefetch";
+  EXPECT_THAT(texts(axis(Space(valid(tunable_config()), {}), key)), Contains(deeper));
+  const SpaceOptions some{
+      .offers = [](const config::RunConfig& config) { return config.fsdp.forward_prefetch.depth < 2; }};
+  const Space space(valid(tunable_config()), some);
+  EXPECT_THAT(texts(axis(space, key)), Not(Contains(deeper)));
+  EXPECT_THAT(texts(axis(space, key)), Contains("fsdp.forward_prefetch=explicit:1"));
+}
+
 TEST(Space, EachChoiceSaysWhatItSets) {
   const Space space(valid(tunable_config()), {});
   for (std::size_t a = 0; a < space.axes().size(); ++a) {

@@ -15,6 +15,7 @@
 #include "app/commands/calibrate.h"
 #include "app/commands/export.h"
 #include "app/commands/measure.h"
+#include "app/commands/tune_traces.h"
 #include "app/commands/verify_tuning.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
@@ -106,10 +107,22 @@ std::string folder_of(const std::string& result) {
   return path.parent_path().empty() ? "." : path.parent_path().string();
 }
 
-/// The configuration in force.
-config::RunConfig in_force(const TuneArguments& arguments, std::vector<std::string> overrides, Job* job) {
-  const std::string profile = arguments.from.empty() ? config::find_profile(arguments.profile)
-                                                     : config::find_profile(folder_of(arguments.from));
+/// A traced job as files to tune from: its calibration, and the profile that names it, whose path is returned.
+std::string write_recognised(TracedProfile& profile, const std::filesystem::path& folder) {
+  const std::filesystem::path calibration = std::filesystem::absolute(folder / "calibration.toml");
+  write_file(calibration, config::to_toml(profile.calibration));
+  profile.config.simulate.calibration = calibration.string();
+  const std::string path = (folder / "recognised.toml").string();
+  write_file(path, profile_text(profile));
+  return path;
+}
+
+/// The configuration in force. `recognised`: the profile of a traced job; empty: there is none.
+config::RunConfig in_force(const TuneArguments& arguments, std::vector<std::string> overrides,
+                           const std::string& recognised, Job* job) {
+  const std::string profile = !recognised.empty()      ? recognised
+                              : arguments.from.empty() ? config::find_profile(arguments.profile)
+                                                       : config::find_profile(folder_of(arguments.from.front()));
   if (!arguments.cluster.empty()) {
     overrides.insert(overrides.begin(), "device.backend=virtual");
     overrides.push_back("simulate.cluster=" + arguments.cluster);
@@ -173,24 +186,15 @@ tune::SearchOptions search_options(const TuneArguments& arguments, const config:
 
 /// Where op times come from: a finished run, which must live on, or what the configuration names.
 struct TunedOn {
-  TunedOn(const TuneArguments& arguments, const config::RunConfig& config) {
+  TunedOn(const TuneArguments& arguments, const config::RunConfig& config, std::optional<TracedJob>& traced) {
     if (arguments.from.empty()) {
       auto simulated = std::make_unique<SimulatedMachine>(config);
       basis = simulated->basis();
       machine = std::move(simulated);
       return;
     }
-    run = std::make_unique<FinishedRun>(read_finished_run(arguments.from));
-    const config::RunConfig& was = run->setup.config;
-    if (was.model != config.model || was.mesh.ranks != config.mesh.ranks) {
-      throw ConfigError(
-          fmt::format("--from {}: was another training: its model and mesh.ranks cannot be set.", arguments.from));
-    }
-    if (!arguments.dtypes.empty() && !was.emulate.compute_tflops) {
-      throw ConfigError(fmt::format(
-          "--allow-dtypes does not go with --from {}: other kernels would run, whose times were not measured.",
-          arguments.from));
-    }
+    run = std::make_unique<FinishedRun>(traced ? std::move(traced->run) : read_finished_run(arguments.from.front()));
+    check_same(arguments, run->setup.config, config);
     machine = std::make_unique<MeasuredMachine>(*run);
     basis = fmt::format("the op times of {}", run->folder);
   }
@@ -198,6 +202,19 @@ struct TunedOn {
   std::unique_ptr<FinishedRun> run;
   std::unique_ptr<tune::Machine> machine;
   std::string basis;
+
+ private:
+  /// What `--from` named must have been the same training, and of dtypes that were measured.
+  static void check_same(const TuneArguments& arguments, const config::RunConfig& was,
+                         const config::RunConfig& config) {
+    const std::string& from = arguments.from.front();
+    if (was.model != config.model || was.mesh.ranks != config.mesh.ranks) {
+      throw ConfigError(fmt::format("--from {}: was another training: its model and mesh.ranks cannot be set.", from));
+    }
+    if (arguments.dtypes.empty() || was.emulate.compute_tflops) return;
+    throw ConfigError(fmt::format(
+        "--allow-dtypes does not go with --from {}: other kernels would run, whose times were not measured.", from));
+  }
 };
 
 void check_verify(const TuneArguments& arguments, const config::RunConfig& config) {
@@ -228,7 +245,7 @@ Verification verify_best(const TuneArguments& arguments, Tuning& tuning, const R
   return verification;
 }
 
-void write_tuning(const TuneArguments& arguments, const ResultFolder& folder, const Tuning& tuning,
+void write_tuning(const std::vector<std::string>& exports, const ResultFolder& folder, const Tuning& tuning,
                   const nlohmann::json& answer) {
   const std::filesystem::path& path = folder.path();
   const std::string tuned = (path / "tuned.toml").string();
@@ -237,10 +254,10 @@ void write_tuning(const TuneArguments& arguments, const ResultFolder& folder, co
   write_file(path / "points.csv", points_csv(tuning));
   console().print(fmt::format("\nprofile  {}\nanswer   {}\npoints   {}\n", tuned, (path / "tune.json").string(),
                               (path / "points.csv").string()));
-  if (arguments.exports.empty()) return;
+  if (exports.empty()) return;
   export_command({.profile = tuned,
                   .overrides = {},
-                  .to = fmt::format("{}", fmt::join(arguments.exports, ",")),
+                  .to = fmt::format("{}", fmt::join(exports, ",")),
                   .out = path.string(),
                   .overwrite = true});
 }
@@ -248,18 +265,23 @@ void write_tuning(const TuneArguments& arguments, const ResultFolder& folder, co
 }  // namespace
 
 int tune_command(const TuneArguments& arguments, Job* job) {
-  std::vector<std::string> overrides = arguments.overrides;
+  std::vector<std::string> overrides = arguments.overrides, exports = arguments.exports;
   tune::SpaceOptions space_options{.fixed = fixed_keys(arguments.fixes, overrides), .dtypes = arguments.dtypes};
-  if (!arguments.exports.empty()) read_export_targets(fmt::format("{}", fmt::join(arguments.exports, ",")));
-  const config::RunConfig config = in_force(arguments, overrides, job);
+  if (!exports.empty()) read_export_targets(fmt::format("{}", fmt::join(exports, ",")));
+  std::optional<TracedJob> traced;
+  if (names_traces(arguments.from)) traced = read_traced_job(arguments.from);
+  const std::string name = arguments.from.empty() ? arguments.profile : arguments.from.front();
+  const ResultFolder folder("tune-" + config::profile_name(name), arguments.out,
+                            arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
+  const std::string recognised = traced ? write_recognised(traced->profile, folder.path()) : "";
+  const config::RunConfig config = in_force(arguments, overrides, recognised, job);
   check_verify(arguments, config);
   const tune::SearchOptions options = search_options(arguments, config);
   space_options.free_batch = options.objective == tune::Objective::tokens_per_s;
+  if (traced) restrict_space(*traced, config, space_options);
+  if (traced && traced->system != nullptr && exports.empty()) exports.emplace_back(traced->system->name);
   const tune::Space space(config, space_options);
-  const TunedOn on(arguments, config);
-  const std::string name = arguments.from.empty() ? arguments.profile : arguments.from;
-  const ResultFolder folder("tune-" + config::profile_name(name), arguments.out,
-                            arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
+  const TunedOn on(arguments, config, traced);
 
   const KeepingWhatIsDone keeping(console().quiet());
   TuneProgress progress;
@@ -271,13 +293,15 @@ int tune_command(const TuneArguments& arguments, Job* job) {
   const tune::Answer answer = tune::make_answer(space, *on.machine, options, result, least_gain);
   Tuning tuning{space, options, result, answer, name, on.basis, least_gain, progress.seconds()};
   console().print(tune_text(tuning));
+  if (traced) console().print(changes_text(*traced, tuning));
   nlohmann::json verification;
   if (arguments.verify > 0 && !result.stopped) {
     verification = verification_json(tuning, verify_best(arguments, tuning, folder, job));
   }
   nlohmann::json written = tune_json(tuning);
   if (!verification.is_null()) written["verified"] = std::move(verification);
-  write_tuning(arguments, folder, tuning, written);
+  if (traced) written["traced"] = changes_json(*traced, tuning);
+  write_tuning(exports, folder, tuning, written);
   return static_cast<int>(result.stopped ? ExitCode::interrupted : ExitCode::ok);
 }
 

@@ -12,7 +12,8 @@ struct TuneArguments {
   std::string profile;                 ///< config::find_profile; empty with `from`
   std::vector<std::string> overrides;  ///< `key=value`
   std::string cluster;                 ///< as simulate.cluster, on the computed clock; empty: as the profile says
-  std::string from;                    ///< a finished run whose op times are the machine; empty: a simulated machine
+  /// A finished run whose op times are the machine, or the traces of another program's job; empty: a simulated machine.
+  std::vector<std::string> from;
   std::string memory;                  ///< "70GiB"; empty: no limit
   std::string memory_kind = "live";    ///< live, reserved or process
   std::optional<double> memory_error;  ///< in percent, in place of what is assumed

@@ -1,0 +1,144 @@
+#include "app/commands/tune_traces.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "app/console/table.h"
+#include "app/export/program_words.h"
+#include "base/error.h"
+#include "config/fields.h"
+#include "foreign/kineto_reader.h"
+
+namespace fsdpbench::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Activations and the work of a sequence are not in a trace, so what trades them is not turned; another engine would
+/// be another program.
+constexpr const char* kNotTold[]{"fsdp.preset", "fsdp.activation_checkpointing", "fsdp.checkpoint_every",
+                                 "train.batch_per_rank", "train.accumulate"};
+
+std::vector<KeyChange> changes_of(const TracedJob& job, const Tuning& tuning) {
+  const config::RunConfig& was = tuning.space.start();
+  const config::RunConfig is = *tuning.space.config_at(tuning.proposed().point);
+  if (job.system != nullptr) return changes_in_words(*job.system, was, is);
+  std::vector<KeyChange> changes;
+  for (const config::Field* field : exported_fields()) {
+    if (field->write(was) == field->write(is)) continue;
+    const auto text = [&](const config::RunConfig& config) { return config::to_toml(field->write(config)); };
+    changes.push_back({field->name(), text(was), text(is), {Fate::same, ""}});
+  }
+  return changes;
+}
+
+/// By how much of the replayed step the traced one is longer.
+double miss_of(const TracedJob& job, const Tuning& tuning) {
+  return job.profile.step_ms / (tuning.result.start().step_ns / 1e6) - 1;
+}
+
+/// As people write it: without a profile's quotes.
+std::string plain(std::string value) {
+  std::erase(value, '"');
+  return value;
+}
+
+std::string words_of(const KeyChange& change) {
+  if (change.said.fate == Fate::lost) return "it has no word for that: " + change.said.text;
+  if (!change.said.text.empty()) return change.said.text;
+  return "its default: leave it unset";
+}
+
+}  // namespace
+
+bool names_traces(const std::vector<std::string>& from) {
+  if (from.size() > 1) return true;
+  if (from.empty()) return false;
+  const fs::path path(from.front());
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) return path.filename() != "result.json";
+  if (!fs::is_directory(path, error)) return false;
+  for (const char* name : {"result.json", "config.toml"}) {
+    if (fs::exists(path / name, error)) return false;
+  }
+  for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".json") || name.ends_with(".json.gz")) return true;
+  }
+  return false;
+}
+
+TracedJob read_traced_job(const std::vector<std::string>& traces) {
+  const foreign::JobTrace job = foreign::read_job(traces);
+  const foreign::Recognition found = foreign::recognise(job);
+  const ExportTarget* system = system_of_program(found.name);
+  const bool named = system != nullptr || found.table.source == foreign::UnitSource::own_names;
+  if (!named && found.schedule && !found.schedule->same_order.empty()) {
+    throw ConfigError(
+        fmt::format("{} may be of {}, or of {}: they launch collectives in the same order, and no name in the trace "
+                    "says which it is. `trace to-profile` writes a profile of it, to be tuned once its fsdp.preset is "
+                    "the right one.",
+                    found.name, found.schedule->config.fsdp.preset, fmt::join(found.schedule->same_order, ", ")));
+  }
+  try {
+    AdoptedJob adopted = adopt_job(job, found);
+    TracedJob traced{{}, traced_profile(job, found, adopted), system};
+    traced.run.folder = fmt::format("the traced {}", found.name);
+    traced.run.setup = std::move(adopted.setup);
+    traced.run.trial.metrics = std::move(adopted.metrics);
+    traced.run.traces = std::move(adopted.traces);
+    return traced;
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("It cannot be tuned from its trace. {}", error.what()));
+  }
+}
+
+void restrict_space(const TracedJob& job, const config::RunConfig& in_force, tune::SpaceOptions& options) {
+  for (const char* key : kNotTold) options.fixed.emplace_back(key);
+  if (job.system == nullptr) return;
+  options.offers = [system = job.system, in_force](const config::RunConfig& turned) {
+    return has_words_for(*system, in_force, turned);
+  };
+}
+
+std::string changes_text(const TracedJob& job, const Tuning& tuning) {
+  constexpr double kFar = 0.25;
+  const double miss = miss_of(job, tuning);
+  std::string text = fmt::format("\nthe traced step took {:.3f} ms, {:.1f} % {} than a replay of its op times{}\n",
+                                 job.profile.step_ms, std::abs(100 * miss), miss >= 0 ? "more" : "less",
+                                 std::abs(miss) > kFar ? ": what holds it up is not its schedule, so look at `trace "
+                                                         "explain` first"
+                                                       : "");
+  const std::vector<KeyChange> changes = changes_of(job, tuning);
+  if (changes.empty()) return text + fmt::format("nothing to change in {}\n", job.profile.program);
+  Table table;
+  table.title = fmt::format("what to change in {}", job.profile.program);
+  table.header = {"fsdpbench's key", "is now", "becomes", "in its words"};
+  if (job.system == nullptr) table.header.pop_back();
+  for (const KeyChange& change : changes) {
+    table.rows.push_back({change.key, plain(change.was), plain(change.is)});
+    if (job.system != nullptr) table.rows.back().push_back(words_of(change));
+  }
+  return text + "\n" + format_table(table);
+}
+
+nlohmann::json changes_json(const TracedJob& job, const Tuning& tuning) {
+  nlohmann::json out{{"program", job.profile.program},
+                     {"step_ms", job.profile.step_ms},
+                     {"miss", miss_of(job, tuning)},
+                     {"changes", nlohmann::json::array()}};
+  for (const KeyChange& change : changes_of(job, tuning)) {
+    nlohmann::json one{{"key", change.key}, {"was", plain(change.was)}, {"is", plain(change.is)}};
+    if (job.system != nullptr) one["words"] = words_of(change);
+    out["changes"].push_back(std::move(one));
+  }
+  if (job.system != nullptr) out["system"] = job.system->name;
+  return out;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "app/export/export_target.h"
+#include "app/report/finished_run.h"
+#include "app/report/traced_profile.h"
+#include "app/report/tune_report.h"
+#include "tune/space.h"
+
+namespace fsdpbench::app {
+
+/// Whether `tune --from` names traces, not a finished run: several paths, a file that is no result.json, or a folder
+/// of files that has neither a result nor a configuration.
+bool names_traces(const std::vector<std::string>& from);
+
+/// A job to be tuned, and the system in whose words that is answered; null: this program's own keys.
+struct TracedJob {
+  FinishedRun run;        ///< its rows as records of the schedule that it follows
+  TracedProfile profile;  ///< the same for whoever wants to simulate it
+  const ExportTarget* system = nullptr;
+};
+
+/// Reads the traces of a job. Throws ConfigError that says why it cannot be tuned from them: it is no sharded training,
+/// follows no schedule that is known here, or follows that of several engines and nothing says which it is.
+TracedJob read_traced_job(const std::vector<std::string>& traces);
+
+/// Leaves as it is what a trace tells nothing of, and offers what the traced system has words for.
+void restrict_space(const TracedJob& job, const config::RunConfig& in_force, tune::SpaceOptions& options);
+
+/// What to change in the traced program, setting by setting, and how well a replay of its op times has its step.
+std::string changes_text(const TracedJob& job, const Tuning& tuning);
+nlohmann::json changes_json(const TracedJob& job, const Tuning& tuning);
+
+}  // namespace fsdpbench::app
