@@ -47,7 +47,9 @@ const MemoryBound kMemoryBound[] = {
        k.rms_norm_backward(t[0], t[1], t[2], floats(t[5]), t[3], t[4], kRows, kWidth, d);
      }},
     {"rotary", 2,
-     [](Kernels& k, const Tensors& t, DType d) { k.rotary(t[0], 4, kRows / 4, kWidth / 128, 128, 1e4F, false, d); }},
+     [](Kernels& k, const Tensors& t, DType d) {
+       k.rotary({4, kRows / 4, kWidth / 128, 0, 128, d}, t[0], nullptr, 1e4F, false);
+     }},
     {"swiglu", 3, [](Kernels& k, const Tensors& t, DType d) { k.swiglu(t[0], t[1], t[2], kElements, d); }},
     {"swiglu_backward", 5,
      [](Kernels& k, const Tensors& t, DType d) { k.swiglu_backward(t[0], t[1], t[2], t[3], t[4], kElements, d); }},
@@ -68,7 +70,8 @@ const MemoryBound kMemoryBound[] = {
      }},
     {"cross_entropy", 2 * static_cast<double>(kRowsOfLogits* kVocab) / kElements,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.cross_entropy(t[0], reinterpret_cast<const std::int32_t*>(t[6]), floats(t[5]), kRowsOfLogits, kVocab, 1.0F, d);
+       k.cross_entropy(t[0], reinterpret_cast<const std::int32_t*>(t[6]), floats(t[5]), kRowsOfLogits, kVocab, kVocab,
+                       1.0F, d);
      }},
     {"scale_in_place", 2, [](Kernels& k, const Tensors& t, DType d) { k.cast(t[0], d, t[0], d, kElements, 0.9999F); }},
     {"cast_to_bf16", 1.5,

@@ -110,7 +110,7 @@ const MemoryBound kMemoryBound[] = {
      }},
     {"rotary", 2,
      [](Kernels& k, auto& t, auto rows, auto dtype) {
-       k.rotary(t[0].data(), 1, rows, kWidth / 64, 64, 1e4F, false, dtype);
+       k.rotary({1, rows, kWidth / 64, 0, 64, dtype}, t[0].data(), nullptr, 1e4F, false);
      }},
     {"add", 3,
      [](Kernels& k, auto& t, auto rows, auto dtype) {
@@ -124,7 +124,7 @@ const MemoryBound kMemoryBound[] = {
      [](Kernels& k, auto& t, auto rows, auto dtype) {
        const std::vector<std::int32_t> targets(static_cast<std::size_t>(rows), 3);
        float loss = 0;
-       k.cross_entropy(t[0].data(), targets.data(), &loss, rows, kWidth, 1.0F, dtype);
+       k.cross_entropy(t[0].data(), targets.data(), &loss, rows, kWidth, kWidth, 1.0F, dtype);
      }},
     {"adamw", 7,
      [](Kernels& k, auto& t, auto rows, auto) {

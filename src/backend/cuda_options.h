@@ -11,6 +11,12 @@ enum class Timer : std::uint8_t {
   events,     ///< CUDA events around each op
 };
 
+/// How a GPU computes where there is a choice.
+struct Arithmetic {
+  bool deterministic = true;      ///< attention's backward adds in a fixed order
+  bool fastest_products = false;  ///< matrix products by the fastest of cuBLASLt's best algorithms, timed at first use
+};
+
 /// How NCCL is used.
 struct NcclOptions {
   enum class Register : std::uint8_t {
@@ -24,12 +30,14 @@ struct NcclOptions {
   CtaPolicy cta_policy = CtaPolicy::library;
   int min_ctas = 0;       ///< 0: NCCL's choice
   int max_ctas = 0;       ///< 0: NCCL's choice
+  bool blocking = false;  ///< calls return when they are done
   double timeout_s = 60;  ///< an op that takes longer ends the run
 };
 
 /// What the CUDA backend takes beside BackendOptions.
 struct CudaOptions {
   Timer timer = Timer::automatic;
+  Arithmetic arithmetic;
   NcclOptions nccl;
 };
 

@@ -9,18 +9,31 @@
 
 namespace fsdpbench::backend {
 
-/// c = alpha * op(a) * op(b) + beta * c, row-major, fp32 accumulation.
+/// c = alpha * op(a) * op(b) + beta * addend, row-major, fp32 accumulation, rounded once.
 /// op(a) is m x k, op(b) is k x n, c is m x n; with transpose_a, a is stored k x m; with transpose_b, b is n x k.
 struct Gemm {
   const std::byte* a = nullptr;
   const std::byte* b = nullptr;
   std::byte* c = nullptr;
+  const std::byte* addend = nullptr;  ///< stored like c, of which it shares no byte; null: c itself
   std::int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
   DType input_dtype = DType::f32;   ///< of a and b
   DType output_dtype = DType::f32;  ///< of c
   float alpha = 1.0F;
   float beta = 0.0F;  ///< 0 (overwrite, c may be uninitialised) or 1 (add)
+  // Elements between the starts of neighbouring rows of the matrices as they are stored; 0: rows lie back to back.
+  // What lies between rows is neither read nor written.
+  std::int64_t a_stride = 0, b_stride = 0, c_stride = 0;
+
+  /// The same product with its strides written out.
+  Gemm with_strides() const {
+    Gemm full = *this;
+    if (a_stride == 0) full.a_stride = transpose_a ? m : k;
+    if (b_stride == 0) full.b_stride = transpose_b ? k : n;
+    if (c_stride == 0) full.c_stride = n;
+    return full;
+  }
 };
 
 /// Grouped-query causal attention over [batch, seq, heads, head_dim] tensors (heads of one token adjacent).
@@ -82,10 +95,9 @@ class Kernels {
                                  std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
                                  DType dtype) = 0;
 
-  /// Rotary embedding in place on x [batch, seq, heads, head_dim], halves rotated (Llama's "rotate half");
-  /// `inverse` rotates back (the backward).
-  virtual void rotary(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
-                      float theta, bool inverse, DType dtype) = 0;
+  /// Rotary embedding in place on queries [batch, seq, heads, head_dim] and keys [batch, seq, kv_heads, head_dim],
+  /// halves rotated (Llama's "rotate half"); `inverse` rotates back (the backward). Without key heads k may be null.
+  virtual void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) = 0;
 
   /// `scratch`: attention_scratch_bytes(shape), or attention_backward_scratch_bytes(shape) for the backward.
   virtual void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
@@ -110,10 +122,10 @@ class Kernels {
                                   std::int64_t count, std::int64_t vocab, std::int64_t width, bool overwrite,
                                   DType dtype) = 0;
 
-  /// loss = mean over rows of -log softmax(logits[row])[target[row]]; logits [rows, vocab] become
-  /// d_logits = loss_scale * d loss / d logits in place.
+  /// loss = mean over rows of -log softmax(logits[row])[target[row]]; logits [rows, vocab], rows `stride` elements
+  /// apart, become d_logits = loss_scale * d loss / d logits in place.
   virtual void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows,
-                             std::int64_t vocab, float loss_scale, DType dtype) = 0;
+                             std::int64_t vocab, std::int64_t stride, float loss_scale, DType dtype) = 0;
 
   // A vocabulary that is split over ranks. The CPU has these; another backend throws BackendError.
 

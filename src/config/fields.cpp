@@ -207,12 +207,15 @@ std::vector<Field> make_fields() {
   device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or MPI processes; cuda: NVIDIA GPUs with NCCL; virtual: nowhere, on a computed clock (simulate)");
   device("timer", &Device::timer, one_of<Timer>(), "cuda: what times of ops are taken from; auto: CUPTI where it can be used, else events");
   device("bind", &Device::bind, one_of<Binding>(), "processors of a rank's threads: none: all, or as launched; numa: one NUMA node's, its GPU's on GPUs; cores: a share of the host's cores, on CPUs");
+  device("deterministic", &Device::deterministic, boolean(), "cuda: the same bits in every run, and so a digest of the parameters; false, as PyTorch does: attention's backward adds in any order, which is faster");
+  device("product_choice", &Device::product_choice, one_of<ProductChoice>(), "cuda: which of cuBLASLt's algorithms multiplies: first: the one it names first; fastest: of the first eight, each timed once for each shape; auto: fastest unless deterministic");
 
   Table<Nccl> nccl(all, "nccl", &RunConfig::nccl);
   nccl("register_buffers", &Nccl::register_buffers, one_of<NcclRegister>(), "cuda: none; local: ncclCommRegister; window: ncclMemAlloc and symmetric windows");
   nccl("cta_policy", &Nccl::cta_policy, one_of<CtaPolicy>(), "cuda: NCCL's CTA policy; zero asks for copy engines instead of SMs, where NCCL can, and needs register_buffers = window");
   nccl("min_ctas", &Nccl::min_ctas, integer<int>(0, 64), "cuda: fewest CTAs of an NCCL kernel; 0: NCCL's choice");
   nccl("max_ctas", &Nccl::max_ctas, integer<int>(0, 64), "cuda: most CTAs of an NCCL kernel; 0: NCCL's choice");
+  nccl("blocking", &Nccl::blocking, boolean(), "cuda: NCCL's calls return when they are done, without a thread of NCCL's own for each; a rank that waits inside one for a peer that has failed can then only be ended");
   nccl("timeout_s", &Nccl::timeout_s, number(1e-3, 1e6), "cuda: an op that takes longer ends the run on all ranks");
 
   Table<Emulate> emulate(all, "emulate", &RunConfig::emulate);

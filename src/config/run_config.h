@@ -266,10 +266,22 @@ enum class Timer : std::uint8_t {
   events,
 };
 
+/// Which of cuBLASLt's algorithms multiplies.
+enum class ProductChoice : std::uint8_t {
+  automatic,  ///< first where the device is to be deterministic, else fastest
+  first,      ///< what cuBLASLt thinks best
+  fastest,    ///< of its best eight, each timed once
+};
+
 struct Device {
   BackendKind backend = BackendKind::cpu;
   Timer timer = Timer::automatic;
   Binding bind = Binding::none;
+  bool deterministic = false;  ///< a GPU gives the same bits in every run
+  ProductChoice product_choice = ProductChoice::automatic;
+
+  /// Whether two runs of the same end with the same bits, so that their parameters have a digest.
+  bool repeats() const { return backend != BackendKind::cuda || deterministic; }
   bool operator==(const Device&) const = default;
 };
 
@@ -286,6 +298,7 @@ struct Nccl {
   CtaPolicy cta_policy = CtaPolicy::library;  ///< "default" in files
   int min_ctas = 0;                           ///< 0: NCCL's choice
   int max_ctas = 0;                           ///< 0: NCCL's choice
+  bool blocking = false;                      ///< NCCL's calls return when they are done
   double timeout_s = 60.0;                    ///< an op that takes longer ends the run
   bool operator==(const Nccl&) const = default;
 };

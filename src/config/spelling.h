@@ -96,6 +96,10 @@ struct Names<Timer> {
   static constexpr std::array<std::string_view, 3> kAll{"auto", "cupti", "events"};
 };
 template <>
+struct Names<ProductChoice> {
+  static constexpr std::array<std::string_view, 3> kAll{"auto", "first", "fastest"};
+};
+template <>
 struct Names<NcclRegister> {
   static constexpr std::array<std::string_view, 3> kAll{"none", "local", "window"};
 };

@@ -52,7 +52,7 @@ void bring_parameters(const Shared& shared, int rank, Executor& executor, Measur
     whole.insert(whole.end(), values.begin(), values.end());
   });
   if (rank != 0) return;
-  result.parameters_digest = digest.text();
+  if (shared.setup.config.device.repeats()) result.parameters_digest = digest.text();
   result.parameters_not_finite = digest.not_finite();
   result.parameters = std::move(kept);
 }

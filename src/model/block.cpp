@@ -98,10 +98,7 @@ void Block::norm(backend::Kernels& kernels, const std::byte* x, const std::byte*
 }
 
 void Block::rotate(backend::Kernels& kernels, std::byte* q, std::byte* k, bool inverse) const {
-  const auto theta = static_cast<float>(model_.rope_theta);
-  kernels.rotary(q, batch_.batch, batch_.seq_len, attention_.heads, attention_.head_dim, theta, inverse, batch_.dtype);
-  kernels.rotary(k, batch_.batch, batch_.seq_len, attention_.kv_heads, attention_.head_dim, theta, inverse,
-                 batch_.dtype);
+  kernels.rotary(attention_, q, k, static_cast<float>(model_.rope_theta), inverse);
 }
 
 void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
@@ -109,7 +106,7 @@ void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
   const ForwardWorkspace work = carve_forward(call.workspace);
   if (call.runs(0)) attention_forward(kernels, call, saved, work);
   if (call.runs(1)) feed_forward(kernels, call, saved, work);
-  if (call.runs(2) && call.output != nullptr) {
+  if (tensor_ > 1 && call.runs(2) && call.output != nullptr) {  // else the products have added the residuals
     kernels.add(call.output, saved.h, call.output, batch_.rows() * model_.width, batch_.dtype);
   }
 }
@@ -123,20 +120,20 @@ void Block::attention_forward(backend::Kernels& kernels, const ModuleCall& call,
   key_.forward(kernels, work.normed, p[kValue], saved.v);
   rotate(kernels, saved.q, saved.k, false);
   kernels.attention(attention_, saved.q, saved.k, saved.v, saved.attended, saved.log_sum_exp, work.scratch);
-  output_.forward(kernels, saved.attended, p[kOutput], tensor_ == 1 ? work.normed : call.exchange);
+  if (tensor_ > 1) return output_.forward(kernels, saved.attended, p[kOutput], call.exchange);
+  output_.forward(kernels, saved.attended, p[kOutput], saved.h, call.input);
 }
 
 void Block::feed_forward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                          const ForwardWorkspace& work) const {
   const auto& p = call.parameters;
-  kernels.add(tensor_ == 1 ? work.normed : call.exchange, call.input, saved.h, batch_.rows() * model_.width,
-              batch_.dtype);
+  if (tensor_ > 1) kernels.add(call.exchange, call.input, saved.h, batch_.rows() * model_.width, batch_.dtype);
   norm(kernels, saved.h, p[kNorm2], work.normed, saved.rstd2);
   expand_.forward(kernels, work.normed, p[kGate], saved.gate);
   expand_.forward(kernels, work.normed, p[kUp], saved.up);
   if (call.output == nullptr) return;  // recomputation: only what backward needs
   kernels.swiglu(saved.gate, saved.up, work.product, batch_.rows() * model_.ffn_width, batch_.dtype);
-  contract_.forward(kernels, work.product, p[kDown], call.output);
+  contract_.forward(kernels, work.product, p[kDown], call.output, tensor_ > 1 ? nullptr : saved.h);
 }
 
 void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {

@@ -21,7 +21,7 @@ Decoder::Decoder(const config::Model& model, BatchShape batch, int tensor)
       batch_(batch),
       tensor_(tensor),
       block_(model, batch, tensor),
-      logits_{batch.rows(), model.width, model.vocab, batch.dtype} {}
+      logits_{batch.rows(), model.width, model.vocab, batch.dtype, logits_stride(model.vocab, batch.dtype, tensor)} {}
 
 std::vector<plan::ModuleSizes> Decoder::sizes() const {
   std::vector<plan::ModuleSizes> sizes;
@@ -121,8 +121,8 @@ void Decoder::head_forward(backend::Kernels& kernels, const ModuleCall& call) co
 void Decoder::loss(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved) const {
   const std::int32_t* const targets = as_tokens(call.batch.targets);
   if (tensor_ == 1) {
-    return kernels.cross_entropy(saved.d_logits, targets, call.loss, batch_.rows(), model_.vocab, call.loss_scale,
-                                 batch_.dtype);
+    return kernels.cross_entropy(saved.d_logits, targets, call.loss, batch_.rows(), model_.vocab, logits_.out_stride,
+                                 call.loss_scale, batch_.dtype);
   }
   kernels.cross_entropy_of_terms(saved.d_logits, targets, reinterpret_cast<const float*>(call.exchange), tensor_,
                                  call.loss, batch_.rows(), vocabulary_of(call), call.loss_scale, batch_.dtype);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "model/arena.h"
+#include "model/linear_map.h"
 #include "model/parts.h"
 
 namespace fsdpbench::model {
@@ -138,7 +139,7 @@ plan::ModuleSizes Outline::block() const {
 plan::ModuleSizes Outline::head() const {
   plan::ModuleSizes sizes;
   Arena saved, work;
-  saved.take(tensor(model_.vocab));
+  saved.take(tensor(logits_stride(model_.vocab, batch_.dtype, tensor_)));
   saved.take(statistics(model_.norm == config::Norm::layer ? 2 : 1));
   work.take(tensor(model_.width));
   sizes.saved_bytes = saved.bytes();

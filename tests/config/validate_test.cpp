@@ -32,6 +32,22 @@ std::string error(const std::function<void(RunConfig&)>& change) {
   return config_error([&] { check(change); });
 }
 
+TEST(Validate, WhatAGpuMayDoWithItsSums) {
+  const auto on_gpu = [](bool deterministic, ProductChoice choice) {
+    return [=](RunConfig& c) {
+      c.device.backend = BackendKind::cuda;
+      c.device.deterministic = deterministic;
+      c.device.product_choice = choice;
+    };
+  };
+  EXPECT_THAT(error(on_gpu(true, ProductChoice::fastest)),
+              HasSubstr("device.product_choice = \"fastest\" contradicts device.deterministic = true"));
+  EXPECT_THAT(check(on_gpu(true, ProductChoice::first)).notes, IsEmpty());
+  EXPECT_THAT(check(on_gpu(false, ProductChoice::fastest)).notes, IsEmpty());
+  EXPECT_THAT(check([](RunConfig& c) { c.device.deterministic = true; }).notes,
+              ElementsAre(HasSubstr("device.deterministic and device.product_choice have no effect")));
+}
+
 TEST(Validate, DefaultsAreFineWithoutNotes) {
   const Checked checked = check([](RunConfig&) {});
   EXPECT_THAT(checked.notes, IsEmpty());

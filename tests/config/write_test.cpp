@@ -51,6 +51,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("copy"),
                                       std::string("cuda"),
                                       std::string("events"),
+                                      std::string("fastest"),
                                       std::string("spread"),
                                       std::string("ring"),
                                       std::string("flash1"),

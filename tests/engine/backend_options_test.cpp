@@ -39,6 +39,7 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   c.nccl.cta_policy = config::CtaPolicy::zero;
   c.nccl.min_ctas = 2;
   c.nccl.max_ctas = 4;
+  c.nccl.blocking = true;
   c.nccl.timeout_s = 7;
   const engine::Setup s = set_up(c);
   const backend::BackendOptions options = backend_options(s, nullptr);
@@ -55,7 +56,22 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   EXPECT_EQ(own.nccl.cta_policy, NcclOptions::CtaPolicy::zero);
   EXPECT_EQ(own.nccl.min_ctas, 2);
   EXPECT_EQ(own.nccl.max_ctas, 4);
+  EXPECT_TRUE(own.nccl.blocking);
   EXPECT_EQ(own.nccl.timeout_s, 7);
+}
+
+TEST(BackendOptions, ProductsAreTimedUnlessTheBitsShallBeTheSame) {
+  const auto arithmetic = [](bool deterministic, config::ProductChoice choice) {
+    config::RunConfig c = on(config::BackendKind::cuda);
+    c.device.deterministic = deterministic;
+    c.device.product_choice = choice;
+    return backend_options(set_up(c), nullptr).get<backend::CudaOptions>().arithmetic;
+  };
+  EXPECT_FALSE(arithmetic(false, config::ProductChoice::automatic).deterministic);
+  EXPECT_TRUE(arithmetic(false, config::ProductChoice::automatic).fastest_products);
+  EXPECT_FALSE(arithmetic(false, config::ProductChoice::first).fastest_products);
+  EXPECT_TRUE(arithmetic(true, config::ProductChoice::automatic).deterministic);
+  EXPECT_FALSE(arithmetic(true, config::ProductChoice::automatic).fastest_products);
 }
 
 TEST(BackendOptions, OfAnotherBackendAreRefused) {

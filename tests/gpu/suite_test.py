@@ -156,6 +156,25 @@ echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] 
         self.assertEqual(seen, [{"device.timer": "events"}] * 3)
         self.assertAlmostEqual(entry["figures"]["speed over PyTorch eager (1 or more: ours is at least as fast)"], 1.2)
 
+    def test_each_change_of_a_step_is_timed_between_two_steps_without_it(self):
+        suite = self.suite()
+        asked = []
+
+        def train(profile, log, seconds, overrides, environment=None):
+            asked.append({key: value for key, value in overrides.items() if key in dict((k, v) for k, v, _ in sections.STEP_CHANGES)})
+            self.assertEqual(overrides["device.timer"], "events")
+            return {"metrics": {"step_ms": {"median": 12.0 if asked[-1] else 10.0}}}
+
+        suite.train = train
+        entry = self.run_one(sections.changes, suite)
+        expected = []
+        for key, value, _ in sections.STEP_CHANGES:
+            expected += [{}, {key: value}, {}]
+        self.assertEqual(asked, expected)
+        speedups = [value for name, value in entry["figures"].items() if "speedup by" in name]
+        self.assertEqual(speedups, [1.2] * len(sections.STEP_CHANGES))
+        self.assertEqual(entry["status"], "absent", "bench_cuda_changes is not built here")
+
     def test_the_sanitizer_looks_at_own_kernels_and_not_at_calls(self):
         self.program("compute-sanitizer", "#!/bin/sh\nprintf '%s ' \"$@\"\n")
         self.environment(PATH=f"{self.folder / 'bin'}:/usr/bin:/bin")

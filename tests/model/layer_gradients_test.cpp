@@ -65,7 +65,7 @@ TEST_F(LayerGradients, RmsNorm) {
 TEST_F(LayerGradients, Rotary) {
   constexpr std::int64_t kBatch = 2, kSeq = 5, kHeads = 2, kSize = 6;
   const auto rotate = [&](Floats& x, bool inverse) {
-    kernels_->rotary(bytes(x), kBatch, kSeq, kHeads, kSize, 100.0F, inverse, DType::f32);
+    kernels_->rotary({kBatch, kSeq, kHeads, 0, kSize, DType::f32}, bytes(x), nullptr, 100.0F, inverse);
   };
   Floats x = random_values(kBatch * kSeq * kHeads * kSize, 1);
   const Floats weights = random_values(static_cast<std::int64_t>(x.size()), 2);
@@ -132,7 +132,7 @@ TEST_F(LayerGradients, CrossEntropy) {
   Floats logits = random_values(kRows * kVocab, 1, 2.0);
   float loss = 0;
   const auto run = [&](Floats& x) {
-    kernels_->cross_entropy(bytes(x), targets.data(), &loss, kRows, kVocab, 1.0F, DType::f32);
+    kernels_->cross_entropy(bytes(x), targets.data(), &loss, kRows, kVocab, kVocab, 1.0F, DType::f32);
     return static_cast<double>(loss);
   };
   Floats gradient = logits;

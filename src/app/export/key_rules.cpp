@@ -93,6 +93,7 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"nccl.cta_policy", cta_policy},
     {"nccl.min_ctas", min_ctas},
     {"nccl.max_ctas", max_ctas},
+    {"nccl.blocking", nullptr, "PyTorch's communicators are blocking"},
 });
 
 }  // namespace

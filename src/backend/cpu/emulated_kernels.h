@@ -31,7 +31,7 @@ class EmulatedKernels : public Kernels {
                 DType) override {}
   void rms_norm_backward(const std::byte*, const std::byte*, const std::byte*, const float*, std::byte*, std::byte*,
                          std::int64_t, std::int64_t, DType) override {}
-  void rotary(std::byte*, std::int64_t, std::int64_t, std::int64_t, std::int64_t, float, bool, DType) override {}
+  void rotary(const AttentionShape&, std::byte*, std::byte*, float, bool) override {}
   void swiglu(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}
   void swiglu_backward(const std::byte*, const std::byte*, const std::byte*, std::byte*, std::byte*, std::int64_t,
                        DType) override {}
@@ -47,7 +47,8 @@ class EmulatedKernels : public Kernels {
                            DType) override {}
   void cross_entropy_of_terms(std::byte*, const std::int32_t*, const float*, int, float*, std::int64_t,
                               const VocabularyPart&, float, DType) override {}
-  void cross_entropy(std::byte*, const std::int32_t*, float*, std::int64_t, std::int64_t, float, DType) override {}
+  void cross_entropy(std::byte*, const std::int32_t*, float*, std::int64_t, std::int64_t, std::int64_t, float,
+                     DType) override {}
   void mean_squared_error(const std::byte*, const float*, std::byte*, float*, std::int64_t, float, DType) override {}
   void add_bias(std::byte*, const std::byte*, std::int64_t, std::int64_t, DType) override {}
   void bias_backward(const std::byte*, std::byte*, std::int64_t, std::int64_t, DType) override {}

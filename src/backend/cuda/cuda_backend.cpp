@@ -54,6 +54,7 @@ void run_rank(GpuTeam& team, IdExchange& ids, int rank, const std::function<void
       if (const std::string paths = bus_paths(gpu_place(gpu)); !paths.empty()) all.emplace_back("topology", paths);
       all.emplace_back("ranks", team.describe());
       all.emplace_back("libraries", math_libraries());
+      all.emplace_back("sums", describe(team.options().get<CudaOptions>().arithmetic));
       for (auto& fact : communicator_facts(*communicator)) all.push_back(std::move(fact));
       return all;
     });

@@ -59,7 +59,8 @@ CudaDevice::CudaDevice(launch::Abort& abort, int rank, const BackendOptions& opt
       monitor_(gpu_place(current_gpu())) {
   timer_ = make_timer(options.get<CudaOptions>().timer, timer_note_);
   for (const Lane lane : kLanes) {
-    kernels_[index_of(lane)] = make_cuda_kernels(streams_[lane], [this] { look_around(); });
+    kernels_[index_of(lane)] =
+        make_cuda_kernels(streams_[lane], options.get<CudaOptions>().arithmetic, [this] { look_around(); });
   }
   note_memory("streams, timer, handles of libraries");
   memory_ = make_memory(streams_, options);

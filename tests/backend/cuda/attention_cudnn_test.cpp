@@ -43,20 +43,23 @@ constexpr Gpu kGpus[] = {{"A100", 80, 108, 166912},
                          {"NVIDIA_H200", 90, 132, 232448, 150'754'820'096, 3'201'000, 60 << 20},
                          {"B200", 100, 148, 232448}};
 
+/// By its name cuDNN finds it again. A real driver does as well.
+bool open_driver() {
+  return dlopen(FSDPBENCH_FAKE_DRIVER, RTLD_NOW | RTLD_GLOBAL) != nullptr ||
+         dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr;
+}
+
 class CudnnChoice : public testing::TestWithParam<std::tuple<Gpu, std::int64_t>> {
  protected:
-  static void SetUpTestSuite() {
-    // By its name cuDNN finds it again. A real driver does as well.
-    const bool found = dlopen(FSDPBENCH_CUDA_DRIVER_STUB, RTLD_NOW | RTLD_GLOBAL) != nullptr ||
-                       dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL) != nullptr;
-    ASSERT_TRUE(found) << dlerror();
-  }
+  static void SetUpTestSuite() { ASSERT_TRUE(open_driver()) << dlerror(); }
 
   static void expect_kernels(const Gpu& gpu, const AttentionShape& shape) {
     SCOPED_TRACE(testing::Message() << shape.batch << " x " << shape.seq << ", heads " << shape.heads << " of "
                                     << shape.kv_heads);
     EXPECT_NO_THROW(CudnnGraph::forward(shape, gpu.version).check_support(gpu.properties()));
-    EXPECT_NO_THROW(CudnnGraph::backward(shape, gpu.version).check_support(gpu.properties()));
+    for (const bool deterministic : {true, false}) {
+      EXPECT_NO_THROW(CudnnGraph::backward(shape, gpu.version, deterministic).check_support(gpu.properties()));
+    }
   }
 };
 
@@ -66,7 +69,7 @@ TEST_P(CudnnChoice, HasKernelsForWhatTheRuleTakes) {
     return AttentionShape{4, seq, heads, kv_heads, head, DType::bf16};
   };
   const auto backward_needs = [&gpu](const AttentionShape& s) {
-    CudnnGraph::backward(s, gpu.version).check_support(gpu.properties());
+    CudnnGraph::backward(s, gpu.version, true).check_support(gpu.properties());
   };
   EXPECT_THROW(backward_needs(shape(1, 2, 2)), BackendError);
   if (!cudnn_takes(shape(2048, 16, 16), gpu.version / 10)) {
@@ -94,6 +97,41 @@ TEST(CudnnGraphs, NameTheShapeTheyCannotCompute) {
               testing::ThrowsMessage<BackendError>(testing::StartsWith(
                   "cuDNN cannot compute the forward of attention over 2 samples of 64 tokens with 4 query and 2 key "
                   "heads of size 20: ")));
+}
+
+TEST(CudnnGraphs, AskForAnOrderOfSumsOnlyIfItIsWanted) {
+  const AttentionShape shape{4, 2048, 32, 8, 64, DType::bf16};
+  const auto asked = [&](bool deterministic) {
+    return CudnnGraph::backward(shape, kGpus[2].version, deterministic).text();
+  };
+  EXPECT_THAT(asked(true), testing::HasSubstr("\"is_deterministic_algorithm\":true"));
+  EXPECT_THAT(asked(false), testing::HasSubstr("\"is_deterministic_algorithm\":false"));
+}
+
+/// What docs/gpu.md says of an H200: bytes by cuDNN 9.19; another cuDNN may want others.
+TEST(CudnnWorkspaces, AreThoseOfTheTable) {
+  ASSERT_TRUE(open_driver()) << dlerror();
+  const Gpu& h200 = kGpus[2];
+  const auto bytes = [&](CudnnGraph graph) {
+    graph.build_for(h200.properties());
+    return graph.workspace_bytes();
+  };
+  struct Row {
+    std::int64_t batch, seq, any_order, fixed_order;
+  };
+  for (const auto& [batch, seq, any_order, fixed_order] :
+       {Row{1, 2048, 33'816'832, 285'475'072}, {4, 2048, 135'266'560, 1'141'899'520}, {1, 4096, 0, 0}}) {
+    const AttentionShape shape{batch, seq, 32, 8, 64, DType::bf16};
+    const std::int64_t forward = bytes(CudnnGraph::forward(shape, h200.version));
+    const std::int64_t any = bytes(CudnnGraph::backward(shape, h200.version, false));
+    const std::int64_t fixed = bytes(CudnnGraph::backward(shape, h200.version, true));
+    EXPECT_LE(forward, 64 << 10) << batch << " x " << seq;
+    EXPECT_GE(fixed, batch * shape.heads * seq * seq * 2) << "all scores are written down";
+    EXPECT_LT(any, fixed / 4);
+    if (cudnn_version() != "cuDNN 9.19.0") continue;
+    EXPECT_EQ(any, any_order) << batch << " x " << seq;
+    EXPECT_EQ(fixed, fixed_order) << batch << " x " << seq;
+  }
 }
 
 TEST(CudnnVersion, IsTheLoadedLibrarys) { EXPECT_THAT(cudnn_version(), testing::StartsWith("cuDNN 9.")); }

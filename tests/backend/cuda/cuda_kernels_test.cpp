@@ -248,9 +248,9 @@ TEST_F(CudaKernels, GiveTheSameBitsAtAnyAlignment) {
         kernels.rms_norm(a[0], a[3], a[1], floats(a[5]), kRows, width, 1e-5F, dtype);
         kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, width, dtype);
         kernels.swiglu_backward(a[0], a[1], a[2], a[1], a[2], kRows * width, dtype);
-        kernels.rotary(a[0], 2, kRows / 2, width / 8, 8, 1e4F, false, dtype);
-        kernels.cross_entropy(a[2], reinterpret_cast<const std::int32_t*>(a[7]), floats(a[6]), kRows, width, 1.0F,
-                              dtype);
+        kernels.rotary({2, kRows / 2, width / 8, width / 8, 8, dtype}, a[0], a[1], 1e4F, false);
+        kernels.cross_entropy(a[2], reinterpret_cast<const std::int32_t*>(a[7]), floats(a[6]), kRows, width, width,
+                              1.0F, dtype);
         kernels.bias_backward(a[2], a[3], kRows, width, dtype);
       });
     }
@@ -318,14 +318,18 @@ TEST_F(CudaKernels, CopyMoreRunsThanOneLaunchTakes) {
 }
 
 TEST_F(CudaKernels, EmbedAsTheCpuDoes) {
-  constexpr std::int64_t kCount = 700, kVocab = 900;
-  for (const DType dtype : {DType::f32, DType::bf16}) {
-    for (const std::int64_t width : {3, 64, 1100}) {
-      std::vector<std::int32_t> ids(kCount);
+  struct Table {
+    std::int64_t count, vocab, width;
+  };
+  // Tokens are put in order by one, two and three digits, in one tile of positions and in several.
+  for (const auto& [kCount, kVocab, width] :
+       {Table{700, 900, 3}, {700, 900, 64}, {700, 900, 1100}, {3000, 70000, 3}, {513, 200, 1}, {31, 6, 5}}) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      std::vector<std::int32_t> ids(static_cast<std::size_t>(kCount));
       std::mt19937 generator(3);
       // One token fills half of the batch; others occur once, or again far behind.
       for (std::int32_t& id : ids) id = generator() % 2 == 0 ? 5 : static_cast<std::int32_t>(generator() % kVocab);
-      ids.front() = ids.back() = 899;
+      ids.front() = ids.back() = static_cast<std::int32_t>(kVocab - 1);
       const auto* const raw = reinterpret_cast<const std::byte*>(ids.data());
       const std::vector<Array> arrays{{random_elements(kVocab * width, dtype, 1)},
                                       {random_elements(kCount * width, dtype, 2)},
@@ -359,7 +363,7 @@ TEST_F(CudaKernels, ShowTokensOutsideTheVocabularyAsNaN) {
 
   const std::vector<Array> losses{{random_elements(12, DType::f32, 1)}, {Bytes(4)}, tokens};
   const std::vector<Bytes> result = on_cuda(losses, [](Kernels& kernels, const auto& a) {
-    kernels.cross_entropy(a[0], reinterpret_cast<const std::int32_t*>(a[2]), floats(a[1]), 4, 3, 1.0F, DType::f32);
+    kernels.cross_entropy(a[0], reinterpret_cast<const std::int32_t*>(a[2]), floats(a[1]), 4, 3, 3, 1.0F, DType::f32);
   });
   EXPECT_TRUE(std::isnan(floats(result[1].data())[0]));
   for (int i = 0; i < 12; ++i) EXPECT_EQ(std::isnan(floats(result[0].data())[i]), i / 3 == 1 || i / 3 == 2) << i;
@@ -427,7 +431,7 @@ TEST_F(CudaKernels, SayHowMuchMemoryTheyHold) {
   const std::vector<Array> arrays{{random_elements(64 * 4096, DType::f32, 1)}, {Bytes(4096 * 4)}};
   on_cuda(arrays, [](Kernels& kernels, const auto& a) {
     kernels.bias_backward(a[0], a[1], 64, 4096, DType::f32);
-    kernels.rotary(a[0], 1, 64, 4, 1024, 1e4F, false, DType::f32);
+    kernels.rotary({1, 64, 4, 0, 1024, DType::f32}, a[0], nullptr, 1e4F, false);
   });
   EXPECT_GE(host.kernels().workspace_bytes(), before + 4096 * 4 + 64 * 512 * 2 * 4);
 }

@@ -39,8 +39,8 @@ class EmulatedProgramTest(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         root = Path(cls.folder.name)
         cls.cpu = run(root / "cpu")
-        cls.gpu = run(root / "gpu", "device.backend=cuda")
-        cls.events = run(root / "events", "device.backend=cuda", "device.timer=events")
+        cls.gpu = run(root / "gpu", "device.backend=cuda", "device.deterministic=true")
+        cls.events = run(root / "events", "device.backend=cuda", "device.deterministic=true", "device.timer=events")
         cls.root = root
 
     @classmethod
@@ -53,6 +53,18 @@ class EmulatedProgramTest(unittest.TestCase):
 
     def test_the_timer_changes_no_number(self):
         self.assertEqual(self.gpu["train"]["params_digest"], self.events["train"]["params_digest"])
+
+    def test_sums_in_any_order_leave_no_digest_and_it_says_so(self):
+        default = run(self.root / "default", "device.backend=cuda", "nccl.blocking=true")
+        self.assertNotIn("params_digest", default["train"])
+        self.assertIn("device.deterministic", default["train"]["no_digest_because"])
+        self.assertIn("no parameters digest: another run", default["printed"])
+        for result, order, algorithm, launches in ((default, "any order", "fastest algorithm", "blocking"),
+                                                   (self.gpu, "a fixed order", "first algorithm", "")):
+            for device in result["world"]["devices"]:
+                self.assertIn(order, device["sums"])
+                self.assertIn(algorithm, device["sums"])
+                self.assertEqual(device.get("nccl asked for", ""), launches)
 
     def test_the_peak_is_the_schedules(self):
         for result in (self.gpu, self.events):

@@ -1,10 +1,14 @@
 // Whole trainings on imagined GPUs: what the CPU backend computes, in the memory that the schedule says.
 
 #include <functional>
+#include <map>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "backend/cuda/emulated_support.h"
+#include "backend/cuda/fake/cublaslt/fake_cublaslt.h"
+#include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/training_checks.h"
 
 namespace fsdpbench::engine {
@@ -42,6 +46,55 @@ TEST_P(EmulatedCudaTraining, InBf16Too) {
 INSTANTIATE_TEST_SUITE_P(Ranks, EmulatedCudaTraining, ::testing::Values(1, 4),
                          [](const auto& ranks) { return std::to_string(ranks.param); });
 
+TEST(EmulatedCudaBits, AreTheSameAgainAndHaveADigestIfTheyShall) {
+  RunConfig config = tiny_training(2);
+  EXPECT_FALSE(run_cuda(config).parameters_digest) << "as PyTorch, which promises nothing";
+  config.device.deterministic = true;
+  const Measurement first = run_cuda(config);
+  ASSERT_TRUE(first.parameters_digest);
+  EXPECT_EQ(run_cuda(config).parameters_digest, first.parameters_digest);
+}
+
+/// Of one step of one rank, by name.
+std::map<std::string, int> launches_of(const RunConfig& config) {
+  std::mutex mutex;
+  std::map<std::string, int> launches;
+  fake::lt_reset();
+  const backend::FakeGpus gpus(1);
+  fake::observe([&](const fake::FinishedWork& work) {
+    const std::lock_guard lock(mutex);
+    if (work.label.kind == fake::WorkKind::kernel) ++launches[work.label.name];
+  });
+  const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
+  run(*backend::make_cuda(), set_up(config), batches);
+  fake::observe({});
+  return launches;
+}
+
+TEST(EmulatedCudaLaunches, ResidualsAreAddedByProductsAndQueriesTurnWithKeys) {
+  RunConfig config = tiny_training(1);
+  config.train.warmup = 0;
+  config.train.steps = 1;
+  std::map<std::string, int> launches = launches_of(config);
+  EXPECT_EQ(launches["add"], 0);
+  EXPECT_EQ(launches["rotary"], 2 * config.model.layers) << "a block's forward and backward";
+  EXPECT_EQ(launches["rms_norm"], 2 * (2 * config.model.layers + 1)) << "so names are those of the launches";
+}
+
+// 37 words are as good as 40: rows of logits begin where tensor cores read them at once.
+TEST(EmulatedCudaLaunches, AnOddVocabularyMakesNoProductNarrow) {
+  RunConfig config = tiny_training(1);
+  config.fsdp.param_dtype = DType::bf16;
+  config.train.warmup = 0;
+  config.train.steps = 1;
+  const auto narrow = [&](std::int64_t vocab) {
+    config.model.vocab = vocab;
+    launches_of(config);
+    return fake::lt_counts().narrow;
+  };
+  EXPECT_EQ(narrow(37), narrow(40));
+}
+
 struct Policy {
   const char* name;
   std::function<void(RunConfig&)> change;
@@ -49,7 +102,6 @@ struct Policy {
 
 TEST(EmulatedCudaPolicies, LearnTheSameInTheMemoryOfTheirSchedules) {
   const RunConfig base = tiny_training(4);
-  const Measurement expected = testing::run_tiny(base);
   const std::vector<Policy> policies{
       {"shard_grad_op, flat",
        [](RunConfig& c) {
@@ -80,13 +132,15 @@ TEST(EmulatedCudaPolicies, LearnTheSameInTheMemoryOfTheirSchedules) {
          c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::group, 2};
        }},
       {"registered memory", [](RunConfig& c) { c.nccl.register_buffers = NcclRegister::window; }},
+      {"blocking communicators", [](RunConfig& c) { c.nccl.blocking = true; }},
+      {"37 words, whose rows of logits lie 40 apart", [](RunConfig& c) { c.model.vocab = 37; }},
   };
   for (const Policy& policy : policies) {
     SCOPED_TRACE(policy.name);
     RunConfig c = tiny_training(4);
     policy.change(c);
     const Measurement result = run_cuda(c);
-    expect_same_training(result, expected, 1e-5);
+    expect_same_training(result, testing::run_tiny(c), 1e-5);
     expect_memory_of_the_schedule(c, result);
     expect_whole_trace(c, result);
   }

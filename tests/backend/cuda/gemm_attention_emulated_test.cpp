@@ -5,11 +5,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "backend/attention_scratch.h"
+#include "backend/cuda/fake/cublaslt/fake_cublaslt.h"
 #include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/kernels/attention.h"
 #include "backend/cuda/kernels/attention_cudnn.h"
@@ -34,6 +36,7 @@ class EmulatedGemms : public testing::Test {
   EmulatedGemms() { EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess); }
   ~EmulatedGemms() override {
     fake::reset();
+    fake::lt_reset();
     EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
   }
   void wait() { EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess); }
@@ -51,8 +54,10 @@ TEST_F(EmulatedGemms, TakeSlicesOfLargerMatrices) {
                .c = bytes(c) + (1 * 8 + 5) * 4,
                .m = 3,
                .n = 2,
-               .k = 4},
-              {9, 7, 8});
+               .k = 4,
+               .a_stride = 9,
+               .b_stride = 7,
+               .c_stride = 8});
     wait();
   }
   for (int row = 0; row < 4; ++row) {
@@ -70,7 +75,7 @@ TEST_F(EmulatedGemms, TakeSlicesOfLargerMatrices) {
 TEST_F(EmulatedGemms, OfNothingClearOnlyTheirSlice) {
   std::vector<float> c(12, 7.0F);
   Gemms gemms(stream_);
-  gemms.run({.c = bytes(c) + 4, .m = 3, .n = 2, .k = 0}, {0, 2, 4});
+  gemms.run({.c = bytes(c) + 4, .m = 3, .n = 2, .k = 0, .c_stride = 4});
   wait();
   EXPECT_EQ(c, (std::vector<float>{7, 0, 0, 7, 7, 0, 0, 7, 7, 0, 0, 7}));
   EXPECT_EQ(gemms.workspace_bytes(), 0) << "the library was opened for nothing";
@@ -100,6 +105,90 @@ TEST_F(EmulatedGemms, AskForReproducibleSums) {
   EXPECT_EQ(first, again);
 }
 
+constexpr std::chrono::milliseconds kSlow{30}, kFast{0};
+
+TEST_F(EmulatedGemms, TakeTheLibrarysFirstAlgorithmUnlessTheFastestIsWanted) {
+  fake::set_lt_algorithms({kFast, kSlow});
+  std::vector<float> a = ramp(16), c(16);
+  Gemms gemms(stream_);
+  for (int i = 0; i < 3; ++i) gemms.run({.a = bytes(a), .b = bytes(a), .c = bytes(c), .m = 4, .n = 4, .k = 4});
+  wait();
+  EXPECT_EQ(fake::lt_counts().by_algorithm, (std::vector<std::int64_t>{3}));
+}
+
+TEST_F(EmulatedGemms, TheFastestIsFoundOnceAShape) {
+  fake::set_lt_algorithms({kSlow, kSlow, kFast, kSlow});
+  std::vector<float> a = ramp(16), c(16);
+  int waits = 0;
+  Gemms gemms(stream_, {.fastest = true, .while_waiting = [&] { ++waits; }});
+  const Gemm gemm{.a = bytes(a), .b = bytes(a), .c = bytes(c), .m = 4, .n = 4, .k = 4};
+  gemms.run(gemm);
+  wait();
+  EXPECT_GT(waits, 0);
+  const std::vector<std::int64_t> tried = fake::lt_counts().by_algorithm;
+  for (int i = 0; i < 5; ++i) gemms.run(gemm);
+  wait();
+  std::vector<std::int64_t> after = tried;
+  after[2] += 5;
+  EXPECT_EQ(fake::lt_counts().by_algorithm, after);
+  float expected = 0.0F;
+  for (int l = 0; l < 4; ++l) expected += a[l] * a[l * 4];
+  EXPECT_FLOAT_EQ(c[0], expected);
+}
+
+// While algorithms are tried nothing is added twice.
+TEST_F(EmulatedGemms, TryingAddsNothing) {
+  fake::set_lt_algorithms({kSlow, kFast});
+  std::vector<float> a = ramp(16), c(16, 5.0F), addend(16, 7.0F), sum(16);
+  Gemms gemms(stream_, {.fastest = true});
+  const Gemm in_place{.a = bytes(a), .b = bytes(a), .c = bytes(c), .m = 4, .n = 4, .k = 4, .beta = 1.0F};
+  gemms.run(in_place);
+  Gemm elsewhere = in_place;
+  elsewhere.transpose_b = true;
+  elsewhere.addend = bytes(addend);
+  elsewhere.c = bytes(sum);
+  gemms.run(elsewhere);
+  wait();
+  float product = 0.0F, of_transposed = 0.0F;
+  for (int l = 0; l < 4; ++l) {
+    product += a[l] * a[l * 4];
+    of_transposed += a[l] * a[l];
+  }
+  EXPECT_FLOAT_EQ(c[0], 5.0F + product);
+  EXPECT_FLOAT_EQ(sum[0], 7.0F + of_transposed);
+  EXPECT_EQ(addend, std::vector<float>(16, 7.0F));
+}
+
+TEST_F(EmulatedGemms, AWaitForTheFastestEndsWithTheRun) {
+  fake::set_lt_algorithms({kSlow, kSlow});
+  std::vector<float> a = ramp(16), c(16);
+  Gemms gemms(stream_, {.fastest = true, .while_waiting = [] { throw BackendError("another rank has failed"); }});
+  const Gemm gemm{.a = bytes(a), .b = bytes(a), .c = bytes(c), .m = 4, .n = 4, .k = 4};
+  EXPECT_THAT([&] { gemms.run(gemm); }, testing::ThrowsMessage<BackendError>("another rank has failed"));
+  wait();
+}
+
+// Logits of 50257 words, rows back to back, have no two neighbours that begin at multiples of 16 bytes.
+TEST_F(EmulatedGemms, RowsApartFeedTensorCoresWell) {
+  std::vector<float> memory(4096);
+  Gemms gemms(stream_);
+  Gemm gemm{.a = bytes(memory),
+            .b = bytes(memory) + 4096,
+            .c = bytes(memory) + 8192,
+            .m = 4,
+            .n = 17,
+            .k = 16,
+            .transpose_b = true,
+            .input_dtype = DType::bf16,
+            .output_dtype = DType::bf16};
+  gemms.run(gemm);
+  EXPECT_EQ(fake::lt_counts().narrow, 1);
+  gemm.c_stride = 24;
+  gemms.run(gemm);
+  wait();
+  EXPECT_EQ(fake::lt_counts().narrow, 1);
+}
+
 TEST_F(EmulatedGemms, Tf32IsOnlyForThoseWhoAskForIt) {
   std::vector<float> a{1.0F + 1.0F / 65536.0F}, b{1.0F}, c(1);
   const Gemm gemm{.a = bytes(a), .b = bytes(b), .c = bytes(c), .m = 1, .n = 1, .k = 1};
@@ -107,7 +196,7 @@ TEST_F(EmulatedGemms, Tf32IsOnlyForThoseWhoAskForIt) {
   exact.run(gemm);
   wait();
   EXPECT_EQ(c[0], a[0]);
-  Gemms rounded(stream_, Fp32Products::tf32);
+  Gemms rounded(stream_, {.fp32_products = Fp32Products::tf32});
   rounded.run(gemm);
   wait();
   EXPECT_EQ(c[0], 1.0F);

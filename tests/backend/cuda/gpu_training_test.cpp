@@ -39,6 +39,15 @@ TEST_P(GpuTraining, InBf16Too) {
   expect_memory_of_the_schedule(config, cuda);
 }
 
+TEST_P(GpuTraining, RepeatsItsBitsIfItShall) {
+  RunConfig config = tiny_training(GetParam());
+  config.fsdp.param_dtype = DType::bf16;
+  config.device.deterministic = true;
+  const Measurement first = run_gpu(config);
+  ASSERT_TRUE(first.parameters_digest);
+  EXPECT_EQ(run_gpu(config).parameters_digest, first.parameters_digest);
+}
+
 TEST_P(GpuTraining, WithTheBestTimer) {
   RunConfig config = tiny_training(GetParam());
   config.device.timer = Timer::automatic;

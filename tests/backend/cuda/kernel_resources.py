@@ -25,7 +25,7 @@ ARCHITECTURE = "sm_90"
 DISASSEMBLER = "nvidia-cuda-nvdisasm==13.2.51"
 HEAD = "| kernel | variants | registers | shared bytes | warps | 128-bit loads, stores |\n|---|---|---|---|---|---|\n"
 # These work on single numbers, or (softmax, store_head) are there to be right where cuDNN has no kernel.
-NARROW = {"clip_factor_kernel", "delay_kernel", "finish_column_sums_kernel", "finish_squares_kernel", "link_kernel", "mean_kernel",
+NARROW = {"clip_factor_kernel", "delay_kernel", "finish_column_sums_kernel", "finish_squares_kernel", "mean_kernel", "count_kernel", "scan_kernel", "move_kernel",
           "softmax_backward_kernel", "softmax_kernel", "store_head_kernel", "table_kernel"}
 SUMS = {"partial_column_sums_kernel", "partial_sums_kernel"}  # write little
 

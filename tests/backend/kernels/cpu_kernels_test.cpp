@@ -89,7 +89,7 @@ TEST(CpuKernels, TokensOutsideTheVocabularyAreErrors) {
     EXPECT_THAT([&] { kernels->embedding(bytes(table), tokens.data(), bytes(y), 2, 3, 4, DType::f32); }, names_it);
     EXPECT_THAT([&] { kernels->embedding_backward(bytes(table), tokens.data(), bytes(y), 2, 3, 4, true, DType::f32); },
                 names_it);
-    EXPECT_THAT([&] { kernels->cross_entropy(bytes(y), tokens.data(), &loss, 2, 3, 1.0F, DType::f32); }, names_it);
+    EXPECT_THAT([&] { kernels->cross_entropy(bytes(y), tokens.data(), &loss, 2, 3, 3, 1.0F, DType::f32); }, names_it);
   }
 }
 

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "backend/kernels/kernels_conformance.h"
 
 namespace fsdpbench::backend {
@@ -47,6 +49,70 @@ TEST_P(KernelsConformance, GemmOfAllTransposesOddSizesAlphaAndBeta) {
       g.c = c.data();
       run([&](Kernels& kernels) { kernels.gemm(g); });
       expect_near(c, expected);
+    }
+  }
+}
+
+TEST_P(KernelsConformance, GemmAddsWhatLiesElsewhere) {
+  for (const auto& [m, n, k] :
+       {std::tuple<std::int64_t, std::int64_t, std::int64_t>{7, 5, 3}, {33, 40, 65}, {4, 6, 0}}) {
+    const Tensor a = random(m * k + 1), b = random(k * n + 1), addend = random(m * n), c = tensor(m * n);
+    Gemm g{.a = a.data(),
+           .b = b.data(),
+           .c = c.data(),
+           .addend = addend.data(),
+           .m = m,
+           .n = n,
+           .k = k,
+           .input_dtype = dtype_,
+           .output_dtype = dtype_,
+           .beta = 1.0F};
+    const std::vector<double> before = addend.get();
+    run([&](Kernels& kernels) { kernels.gemm(g); });
+    expect_near(c, product(g, a.get(), b.get(), before));
+    EXPECT_EQ(addend.get(), before);
+  }
+}
+
+// What lies between the rows, NaN here, is neither read nor written.
+TEST_P(KernelsConformance, GemmOfSlicesOfLargerMatrices) {
+  constexpr std::int64_t kRows = 12, kColumns = 10, kDepth = 9;
+  const auto sliced = [&](std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+    const std::vector<double> values = random(rows * columns).get();
+    std::vector<double> spread(static_cast<std::size_t>(rows * stride), std::nan(""));
+    for (std::int64_t i = 0; i < rows * columns; ++i) spread[i / columns * stride + i % columns] = values[i];
+    return std::pair(values, spread);
+  };
+  for (int variant = 0; variant < 4; ++variant) {
+    const bool ta = (variant & 1) != 0, tb = (variant & 2) != 0;
+    Gemm g{.m = kRows,
+           .n = kColumns,
+           .k = kDepth,
+           .transpose_a = ta,
+           .transpose_b = tb,
+           .input_dtype = dtype_,
+           .output_dtype = dtype_,
+           .a_stride = 16,
+           .b_stride = 24,
+           .c_stride = 13};
+    const auto [a_values, a_spread] = sliced(ta ? kDepth : kRows, ta ? kRows : kDepth, g.a_stride);
+    const auto [b_values, b_spread] = sliced(tb ? kColumns : kDepth, tb ? kDepth : kColumns, g.b_stride);
+    const Tensor a = filled(a_spread), b = filled(b_spread), c = tensor(kRows * g.c_stride);
+    g.a = a.data();
+    g.b = b.data();
+    g.c = c.data();
+    const std::vector<double> expected = product(g, a_values, b_values, {});
+    run([&](Kernels& kernels) { kernels.gemm(g); });
+    const std::vector<double> all = c.get();
+    for (std::int64_t i = 0; i < kRows; ++i) {
+      for (std::int64_t j = 0; j < g.c_stride; ++j) {
+        const double found = all[i * g.c_stride + j];
+        if (j < kColumns) {
+          EXPECT_NEAR(found, expected[i * kColumns + j], tolerance() * 10) << i << ", " << j;
+        } else {
+          EXPECT_TRUE(std::isnan(found)) << i << ", " << j;
+        }
+      }
     }
   }
 }

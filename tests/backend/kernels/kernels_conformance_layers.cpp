@@ -78,32 +78,39 @@ TEST_P(KernelsConformance, RmsNormBackwardAddsToDxAndOverwritesDWeight) {
 TEST_P(KernelsConformance, RotaryTurnsAndTurnsBack) {
   for (const std::int64_t head_dim : {2, 6, 16, 64, 130}) {
     for (const std::int64_t seq : {1, 9, 40, 20}) {  // shorter after longer, too
-      constexpr std::int64_t kBatch = 2, kHeads = 3;
+      constexpr std::int64_t kBatch = 2, kHeads = 3, kKeyHeads = 1;
       constexpr double kTheta = 500.0;
-      const Tensor x = random(kBatch * seq * kHeads * head_dim);
-      const Values before = x.get();
-      Values expected(before.size());
-      const std::int64_t half = head_dim / 2;
-      for (std::int64_t token = 0; token < kBatch * seq; ++token) {
-        for (std::int64_t i = 0; i < half; ++i) {
-          const double angle = static_cast<double>(token % seq) *
-                               std::pow(kTheta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
-          for (std::int64_t h = 0; h < kHeads; ++h) {
-            const std::int64_t at = (token * kHeads + h) * head_dim + i;
-            expected[at] = before[at] * std::cos(angle) - before[at + half] * std::sin(angle);
-            expected[at + half] = before[at + half] * std::cos(angle) + before[at] * std::sin(angle);
+      const Tensor q = random(kBatch * seq * kHeads * head_dim);
+      const Tensor k = random(kBatch * seq * kKeyHeads * head_dim);
+      const auto turned = [&](const Values& before, std::int64_t heads) {
+        Values after(before.size());
+        const std::int64_t half = head_dim / 2;
+        for (std::int64_t token = 0; token < kBatch * seq; ++token) {
+          for (std::int64_t i = 0; i < half; ++i) {
+            const double angle = static_cast<double>(token % seq) *
+                                 std::pow(kTheta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim));
+            for (std::int64_t h = 0; h < heads; ++h) {
+              const std::int64_t at = (token * heads + h) * head_dim + i;
+              after[at] = before[at] * std::cos(angle) - before[at + half] * std::sin(angle);
+              after[at + half] = before[at + half] * std::cos(angle) + before[at] * std::sin(angle);
+            }
           }
         }
-      }
+        return after;
+      };
       const auto rotate = [&](bool inverse) {
         run([&](Kernels& kernels) {
-          kernels.rotary(x.data(), kBatch, seq, kHeads, head_dim, static_cast<float>(kTheta), inverse, dtype_);
+          kernels.rotary({kBatch, seq, kHeads, kKeyHeads, head_dim, dtype_}, q.data(), k.data(),
+                         static_cast<float>(kTheta), inverse);
         });
       };
+      const Values q_before = q.get(), k_before = k.get();
       rotate(false);
-      expect_near(x, expected);
+      expect_near(q, turned(q_before, kHeads));
+      expect_near(k, turned(k_before, kKeyHeads));
       rotate(true);
-      expect_near(x, before);
+      expect_near(q, q_before);
+      expect_near(k, k_before);
     }
   }
 }

@@ -9,14 +9,21 @@ namespace fsdpbench::backend {
 
 TEST_P(KernelsConformance, CrossEntropy) {
   for (const std::int64_t vocab : {2, 15, 61, 256, 1003}) {
-    for (const double deviation : {1.0, 30.0}) {
+    for (const std::int64_t padding : {0, 3, 8}) {  // NaN, which nobody reads
+      const double deviation = padding == 3 ? 30.0 : 1.0;
       constexpr std::int64_t kRows = 11;
       constexpr float kScale = 3.0F;
-      const Tensor logits = random(kRows * vocab, deviation);
+      const std::int64_t stride = vocab + padding;
+      std::vector<double> expected = random(kRows * vocab, deviation).get();
+      const auto spread = [&](const std::vector<double>& rows) {
+        std::vector<double> all(static_cast<std::size_t>(kRows * stride), std::nan(""));
+        for (std::int64_t i = 0; i < kRows * vocab; ++i) all[i / vocab * stride + i % vocab] = rows[i];
+        return all;
+      };
+      const Tensor logits = filled(spread(expected));
       const std::vector<std::int32_t> ids = random_tokens(kRows, vocab);
       const Tensor targets = integers(ids);
       const Tensor loss = floats(1);
-      std::vector<double> expected = logits.get();
       double expected_loss = 0;
       for (std::int64_t row = 0; row < kRows; ++row) {
         double* const x = expected.data() + row * vocab;
@@ -29,10 +36,19 @@ TEST_P(KernelsConformance, CrossEntropy) {
         }
       }
       run([&](Kernels& kernels) {
-        kernels.cross_entropy(logits.data(), targets.integers(), loss.floats(), kRows, vocab, kScale, dtype_);
+        kernels.cross_entropy(logits.data(), targets.integers(), loss.floats(), kRows, vocab, stride, kScale, dtype_);
       });
       EXPECT_NEAR(loss.get()[0], expected_loss, 1e-6 * expected_loss);
-      expect_near(logits, expected);
+      const std::vector<double> all = logits.get();
+      std::vector<double> rows;
+      for (std::int64_t i = 0; i < kRows * stride; ++i) {
+        if (i % stride < vocab) {
+          rows.push_back(all[i]);
+        } else {
+          EXPECT_TRUE(std::isnan(all[i])) << "written between the rows";
+        }
+      }
+      expect_near(filled(rows), expected);
     }
   }
 }

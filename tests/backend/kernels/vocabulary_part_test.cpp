@@ -66,7 +66,7 @@ TEST(VocabularyPart, LossAndGradientOfLogitsAreTheWholes) {
     const std::vector<float> logits = random_values(kRows * kVocab, deviation);
     std::vector<float> whole = logits;
     float loss = 0;
-    kernels->cross_entropy(as_bytes(whole), tokens().data(), &loss, kRows, kVocab, 0.5F, DType::f32);
+    kernels->cross_entropy(as_bytes(whole), tokens().data(), &loss, kRows, kVocab, kVocab, 0.5F, DType::f32);
     constexpr int kParts = 3;
     std::vector<std::vector<float>> parts(kParts);
     std::vector<float> terms(3 * kRows * kParts);

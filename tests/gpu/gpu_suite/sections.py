@@ -275,6 +275,28 @@ def counters(results: list, wanted: tuple) -> dict:
     return {f"{r['name'].split('/iterations')[0]}: {key}": r[key] for r in results for key in wanted if key in r}
 
 
+# Keys of a whole step of 1 billion parameters, each against the default, and what the default has instead.
+STEP_CHANGES = (("device.deterministic", "true", "attention's backward in any order, and timed products"),
+                ("device.product_choice", "first", "the fastest of eight products"))
+
+
+def changes(suite: Suite, seconds: float, figures: Figures) -> None:
+    """What single decisions are worth, each against doing without it in the same call: parts of a step, and whole steps."""
+    clock = Clock(seconds)
+
+    def median(log: str, overrides: dict) -> float:
+        told = suite.train("gpu-1b", log, clock.left(), {"device.timer": "events", "train.steps": 10} | overrides)
+        return told["metrics"]["step_ms"]["median"]
+
+    for key, value, instead in STEP_CHANGES:
+        name = key.removeprefix("device.")
+        before = median(f"changes-{name}-before", {})
+        without = median(f"changes-{name}", {key: value})
+        after = median(f"changes-{name}-after", {})
+        figures[f"1b step: speedup by {instead} ({key} = {value} is without)"] = without / ((before + after) / 2)
+    benchmark(suite, "bench_cuda_changes", clock.left(), figures, ("speedup",))
+
+
 def kernels(suite: Suite, seconds: float, figures: Figures) -> None:
     """Bytes a second of each kernel over those of a copy on the device, in one run."""
     benchmark(suite, "bench_cuda_kernels", seconds, figures, ("of_copy",))
@@ -309,13 +331,15 @@ def trace(suite: Suite, seconds: float, figures: Figures) -> None:
 
 
 def functional(suite: Suite, seconds: float, figures: Figures) -> None:
-    """2 and 4 ranks as processes on this one GPU, over sockets: that they agree with one rank, never how fast."""
+    """2 and 4 ranks as processes on this one GPU, over sockets: that they agree with one rank, never how fast. And what
+    launching a collective takes of the host, by communicators of both kinds."""
     common = {"train.steps": 4, "train.warmup": 0, "emulate.link_gb_per_s": "none", "emulate.link_latency_us": 0,
               "device.backend": "cuda"}
     clock, losses = Clock(seconds), {}
-    for ranks in (1, 2, 4):
-        batch = {"train.batch_per_rank": 4 // ranks}
-        folder = suite.out / "runs" / f"functional-{ranks}"
+    for ranks, blocking in ((1, False), (2, False), (2, True), (4, False)):
+        batch = {"train.batch_per_rank": 4 // ranks, "nccl.blocking": str(blocking).lower()}
+        name = f"functional-{ranks}{'-blocking' if blocking else ''}"
+        folder = suite.out / "runs" / name
         shutil.rmtree(folder, ignore_errors=True)
         if ranks == 1:
             result = suite.train("quickstart", "functional-1", clock.left(), common | batch | {"mesh.ranks": 1})
@@ -323,11 +347,13 @@ def functional(suite: Suite, seconds: float, figures: Figures) -> None:
             settings = [part for key, value in (common | batch).items() for part in ("--set", f"{key}={value}")]
             command = [suite.program("fsdpbench"), "run", str(suite.root / "profiles/runs/quickstart.toml"), "--out", str(folder),
                        "--quiet", *settings]
-            codes = run_ranks(command, ranks, suite.out / f"functional-{ranks}", clock.left(), one_gpu=True,
+            codes = run_ranks(command, ranks, suite.out / name, clock.left(), one_gpu=True,
                               environment=suite.own)
             if any(codes):
-                raise Failed(f"{ranks} ranks on one GPU ended with codes {codes}, see functional-{ranks}.rank_N.log")
+                raise Failed(f"{ranks} ranks on one GPU ended with codes {codes}, see {name}.rank_N.log")
             result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+            launches = result["world"]["devices"][0].get("nccl launches", "not told")
+            figures[f"{ranks} ranks, {'blocking' if blocking else 'non-blocking'} communicators"] = launches
         losses[ranks] = result["train"]["loss"]
         worst = largest_difference(losses[ranks], losses[1])
         figures[f"{ranks} ranks: largest relative difference of a loss (at most 1e-3)"] = worst
@@ -357,13 +383,14 @@ def sanitizer(suite: Suite, seconds: float, figures: Figures) -> None:
         figures[check] = "no finding"
 
 
-BUDGET = 480  # seconds of all, which the sections below fit into
+BUDGET = 540  # seconds of all, which the sections below fit into
 
 SECTIONS = [
     Section("tests", 60, gpu_tests),
     Section("numerics", 30, numerics),
     Section("step", 60, step),
     Section("torch", 120, torch),
+    Section("changes", 60, changes),
     Section("gemm", 30, gemm),
     Section("kernels", 30, kernels),
     Section("tracer_cost", 30, tracer_cost),

@@ -23,18 +23,25 @@ namespace {
 /// Gathers the kernels of this folder, with what they keep between calls: prepared products, tables, scratch.
 class CpuKernels final : public Kernels {
  public:
-  void gemm(const Gemm& g) override {
+  void gemm(const Gemm& gemm) override {
+    const Gemm g = gemm.with_strides();
     if (g.m == 0 || g.n == 0) return;
-    if (g.k == 0) {
-      if (g.beta == 0.0F) fill_zero(g.c, g.m * g.n * size_of(g.output_dtype));
-      return;
+    const bool add = g.beta != 0.0F;
+    if (add ? g.addend != nullptr : g.k == 0) {  // oneDNN adds to what lies in c
+      const std::int64_t element = size_of(g.output_dtype);
+      for (std::int64_t row = 0; row < g.m; ++row) {
+        std::byte* const target = g.c + row * g.c_stride * element;
+        const auto bytes = static_cast<std::size_t>(g.n * element);
+        add ? std::memcpy(target, g.addend + row * g.c_stride * element, bytes) : std::memset(target, 0, bytes);
+      }
     }
+    if (g.k == 0) return;
     matmul_({.m = g.m,
              .n = g.n,
              .k = g.k,
-             .a_stride = g.transpose_a ? g.m : g.k,
-             .b_stride = g.transpose_b ? g.k : g.n,
-             .c_stride = g.n,
+             .a_stride = g.a_stride,
+             .b_stride = g.b_stride,
+             .c_stride = g.c_stride,
              .transpose_a = g.transpose_a,
              .transpose_b = g.transpose_b,
              .input = g.input_dtype,
@@ -53,9 +60,9 @@ class CpuKernels final : public Kernels {
                          DType dtype) override {
     cpu::rms_norm_backward(d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, scratch_);
   }
-  void rotary(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
-              float theta, bool inverse, DType dtype) override {
-    rotary_(x, batch, seq, heads, head_dim, theta, inverse, dtype);
+  void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) override {
+    rotary_(q, shape.batch, shape.seq, shape.heads, shape.head_dim, theta, inverse, shape.dtype);
+    rotary_(k, shape.batch, shape.seq, shape.kv_heads, shape.head_dim, theta, inverse, shape.dtype);
   }
   void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
                  std::byte* out, float* log_sum_exp, std::byte* scratch) override {
@@ -82,8 +89,8 @@ class CpuKernels final : public Kernels {
     embedding_.backward(d_y, tokens, d_table, count, {0, vocab, vocab}, width, overwrite, dtype);
   }
   void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
-                     float loss_scale, DType dtype) override {
-    cpu::cross_entropy(logits, targets, loss, rows, vocab, loss_scale, dtype, scratch_);
+                     std::int64_t stride, float loss_scale, DType dtype) override {
+    cpu::cross_entropy(logits, targets, loss, rows, vocab, stride, loss_scale, dtype, scratch_);
   }
   void embedding_part(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
                       const VocabularyPart& part, std::int64_t width, DType dtype) override {

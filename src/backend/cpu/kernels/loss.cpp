@@ -33,14 +33,14 @@ void check_target(const std::int32_t* targets, std::int64_t row, std::int64_t vo
 }  // namespace
 
 void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
-                   float loss_scale, DType dtype, std::vector<float>& exponentials) {
+                   std::int64_t stride, float loss_scale, DType dtype, std::vector<float>& exponentials) {
   exponentials.resize(static_cast<std::size_t>(vocab));
   const float scale = loss_scale / static_cast<float>(rows);
   double sum = 0;
   with_element_type(dtype, [&]<class T>(T) {
     for (std::int64_t row = 0; row < rows; ++row) {
       check_target(targets, row, vocab);
-      sum += cross_entropy_row(elements<T>(logits) + row * vocab, targets[row], vocab, scale, exponentials.data());
+      sum += cross_entropy_row(elements<T>(logits) + row * stride, targets[row], vocab, scale, exponentials.data());
     }
   });
   *loss = static_cast<float>(sum / static_cast<double>(rows));

@@ -11,7 +11,7 @@ namespace fsdpbench::backend::cpu {
 
 /// `exponentials` is scratch kept by the caller. Throws BackendError at a target outside [0, vocab).
 void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
-                   float loss_scale, DType dtype, std::vector<float>& exponentials);
+                   std::int64_t stride, float loss_scale, DType dtype, std::vector<float>& exponentials);
 /// Kernels::cross_entropy_terms and cross_entropy_of_terms. Throw BackendError at a target outside [0, part.whole).
 void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms, std::int64_t rows,
                          const VocabularyPart& part, DType dtype);

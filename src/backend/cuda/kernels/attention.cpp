@@ -7,14 +7,16 @@ namespace fsdpbench::backend::cuda {
 
 class Attention::Paths {
  public:
-  Paths(cudaStream_t stream, Gemms& gemms) : stream_(stream), gemms_(gemms), cudnn_(stream) {}
+  Paths(cudaStream_t stream, Gemms& gemms, bool deterministic)
+      : stream_(stream), gemms_(gemms), cudnn_(stream, deterministic) {}
 
   cudaStream_t stream_;
   Gemms& gemms_;
   CudnnAttention cudnn_;
 };
 
-Attention::Attention(cudaStream_t stream, Gemms& gemms) : paths_(std::make_unique<Paths>(stream, gemms)) {}
+Attention::Attention(cudaStream_t stream, Gemms& gemms, bool deterministic)
+    : paths_(std::make_unique<Paths>(stream, gemms, deterministic)) {}
 Attention::~Attention() = default;
 
 void Attention::forward(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,

@@ -13,11 +13,12 @@ namespace fsdpbench::backend::cuda {
 
 /// Grouped-query causal attention on one stream of the current device, as backend/kernels.h says; calls only enqueue.
 /// bf16 goes through cuDNN's fused kernels where they take the shape; everything else through blocks of matrix
-/// products (attention_fallback.h), which is right but not fast. Gives the same bits each time.
+/// products (attention_fallback.h), which is right but not fast. Gives the same bits each time, the backward by cuDNN
+/// only if it shall be `deterministic`.
 class Attention {
  public:
   /// `gemms` works on the same stream and outlives this.
-  Attention(cudaStream_t stream, Gemms& gemms);
+  Attention(cudaStream_t stream, Gemms& gemms, bool deterministic);
   ~Attention();
   Attention(const Attention&) = delete;
   Attention& operator=(const Attention&) = delete;

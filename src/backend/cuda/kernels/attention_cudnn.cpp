@@ -37,7 +37,7 @@ int compute_capability() {
 
 class CudnnAttention::Plans {
  public:
-  explicit Plans(cudaStream_t stream) : stream_(stream), workspace_(stream) {}
+  Plans(cudaStream_t stream, bool deterministic) : stream_(stream), deterministic_(deterministic), workspace_(stream) {}
 
   int capability() {
     if (capability_ == 0) capability_ = compute_capability();
@@ -59,7 +59,7 @@ class CudnnAttention::Plans {
       // For reproducible sums cuDNN writes all scores down, [batch, heads, seq, seq]: so not all samples at once.
       AttentionShape part = shape;
       for (;;) {
-        Plan plan{built(CudnnGraph::backward(part, capability())), part.batch};
+        Plan plan{built(CudnnGraph::backward(part, capability(), deterministic_)), part.batch};
         if (plan.graph.workspace_bytes() <= kMostWorkspace || part.batch == 1) return plan;
         do --part.batch;
         while (shape.batch % part.batch != 0);
@@ -74,8 +74,9 @@ class CudnnAttention::Plans {
   std::int64_t workspace_bytes() const { return workspace_.bytes(); }
 
  private:
-  /// Beyond this the backward takes the batch in parts, down to single samples.
-  static constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 30;
+  /// Beyond this the backward takes the batch in parts, down to single samples. 4 x 2048 tokens in 32 heads need 1.07
+  /// GiB in a fixed order (docs/gpu.md).
+  static constexpr std::int64_t kMostWorkspace = std::int64_t{5} << 28;
   using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
   CudnnGraph built(CudnnGraph graph) {
@@ -97,13 +98,15 @@ class CudnnAttention::Plans {
   }
 
   cudaStream_t stream_;
+  bool deterministic_;
   Scratch workspace_;
   int capability_ = 0;
   std::unique_ptr<std::remove_pointer_t<cudnnHandle_t>, DestroyHandle> handle_;
   std::map<Key, Plan> forward_, backward_;
 };
 
-CudnnAttention::CudnnAttention(cudaStream_t stream) : plans_(std::make_unique<Plans>(stream)) {}
+CudnnAttention::CudnnAttention(cudaStream_t stream, bool deterministic)
+    : plans_(std::make_unique<Plans>(stream, deterministic)) {}
 CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::takes(const AttentionShape& shape) const { return cudnn_takes(shape, plans_->capability() / 10); }

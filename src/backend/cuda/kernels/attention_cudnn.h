@@ -12,11 +12,12 @@
 namespace fsdpbench::backend::cuda {
 
 /// Attention by cuDNN's fused kernels on one stream of the current device; calls only enqueue. The library's handle,
-/// and plans for each new shape, are made at first use. The backward is asked for reproducible sums. Throws
-/// BackendError with the library's words and the shape.
+/// and plans for each new shape, are made at first use. If it shall be `deterministic`, the backward is asked for sums
+/// in a fixed order, which takes longer and a larger workspace. Throws BackendError with the library's words and the
+/// shape.
 class CudnnAttention {
  public:
-  explicit CudnnAttention(cudaStream_t stream);
+  CudnnAttention(cudaStream_t stream, bool deterministic);
   ~CudnnAttention();
 
   /// Whether the kernels are for such shapes: see cudnn_takes. Always false in a build without cuDNN.

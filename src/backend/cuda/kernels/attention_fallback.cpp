@@ -53,8 +53,10 @@ class Products {
                 .k = shape_.head_dim,
                 .transpose_b = true,
                 .input_dtype = shape_.dtype,
-                .output_dtype = DType::f32},
-               {query_stride_, key_stride_, shape_.seq});
+                .output_dtype = DType::f32,
+                .a_stride = query_stride_,
+                .b_stride = key_stride_,
+                .c_stride = shape_.seq});
   }
   /// query = tile * key.
   void tile_by_key(const AttentionBlock& b, const std::byte* tile, const std::byte* key, std::byte* query) {
@@ -65,8 +67,10 @@ class Products {
                 .n = shape_.head_dim,
                 .k = b.keys,
                 .input_dtype = shape_.dtype,
-                .output_dtype = shape_.dtype},
-               {shape_.seq, key_stride_, query_stride_});
+                .output_dtype = shape_.dtype,
+                .a_stride = shape_.seq,
+                .b_stride = key_stride_,
+                .c_stride = query_stride_});
   }
   /// sum (f32, rows of head_dim) = tile^T * query, or += if `add`.
   void tile_by_query(const AttentionBlock& b, const std::byte* tile, const std::byte* query, float* sum, bool add) {
@@ -79,8 +83,9 @@ class Products {
                 .transpose_a = true,
                 .input_dtype = shape_.dtype,
                 .output_dtype = DType::f32,
-                .beta = add ? 1.0F : 0.0F},
-               {shape_.seq, query_stride_, shape_.head_dim});
+                .beta = add ? 1.0F : 0.0F,
+                .a_stride = shape_.seq,
+                .b_stride = query_stride_});
   }
 
  private:

@@ -1,7 +1,5 @@
 #include "backend/cuda/kernels/cuda_kernels.h"
 
-#include <utility>
-
 #include "backend/cuda/check.h"
 #include "backend/cuda/kernels/attention.h"
 #include "backend/cuda/kernels/attention_cudnn.h"
@@ -26,13 +24,13 @@ namespace {
 /// Gathers the kernels of this folder, with what they keep between calls.
 class CudaKernels final : public StreamKernels {
  public:
-  CudaKernels(cudaStream_t stream, std::function<void()> while_waiting)
+  CudaKernels(cudaStream_t stream, const Arithmetic& arithmetic, const std::function<void()>& while_waiting)
       : stream_(stream),
         scratch_(stream),
         rotary_(stream),
-        transfers_(stream, std::move(while_waiting)),
-        gemms_(stream),
-        attention_(stream, gemms_) {}
+        transfers_(stream, while_waiting),
+        gemms_(stream, {.fastest = arithmetic.fastest_products, .while_waiting = while_waiting}),
+        attention_(stream, gemms_, arithmetic.deterministic) {}
 
   std::int64_t workspace_bytes() const override {
     return scratch_.bytes() + rotary_.bytes() + gemms_.workspace_bytes() + attention_.workspace_bytes();
@@ -50,9 +48,8 @@ class CudaKernels final : public StreamKernels {
                          DType dtype) override {
     cuda::rms_norm_backward(stream_, d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, scratch_);
   }
-  void rotary(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
-              float theta, bool inverse, DType dtype) override {
-    rotary_(x, batch, seq, heads, head_dim, theta, inverse, dtype);
+  void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) override {
+    rotary_(shape, q, k, theta, inverse);
   }
   void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
                  std::byte* out, float* log_sum_exp, std::byte* scratch) override {
@@ -79,8 +76,8 @@ class CudaKernels final : public StreamKernels {
     cuda::embedding_backward(stream_, d_y, tokens, d_table, count, vocab, width, overwrite, dtype, scratch_);
   }
   void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
-                     float loss_scale, DType dtype) override {
-    cuda::cross_entropy(stream_, logits, targets, loss, rows, vocab, loss_scale, dtype, scratch_);
+                     std::int64_t stride, float loss_scale, DType dtype) override {
+    cuda::cross_entropy(stream_, logits, targets, loss, rows, vocab, stride, loss_scale, dtype, scratch_);
   }
   void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction, float* loss,
                           std::int64_t count, float loss_scale, DType dtype) override {
@@ -151,8 +148,16 @@ class CudaKernels final : public StreamKernels {
 
 }  // namespace
 
-std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, std::function<void()> while_waiting) {
-  return std::make_unique<CudaKernels>(stream, std::move(while_waiting));
+std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, const Arithmetic& arithmetic,
+                                                 std::function<void()> while_waiting) {
+  return std::make_unique<CudaKernels>(stream, arithmetic, while_waiting);
+}
+
+std::string describe(const Arithmetic& arithmetic) {
+  return std::string("attention's backward adds in ") + (arithmetic.deterministic ? "a fixed" : "any") +
+         " order; products by cuBLASLt's " +
+         (arithmetic.fastest_products ? "fastest algorithm for each shape, of its first eight, as timed in this run"
+                                      : "first algorithm for each shape");
 }
 
 std::string math_libraries() { return cublaslt_version() + ", " + cudnn_version(); }

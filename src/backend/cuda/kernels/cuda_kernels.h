@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "backend/cuda_options.h"
 #include "backend/kernels.h"
 
 namespace fsdpbench::backend::cuda {
@@ -22,8 +23,13 @@ class StreamKernels : public Kernels {
   virtual void deliver_downloads() = 0;
 };
 /// `stream` outlives the kernels and is idle when they die. `while_waiting` is called at least every 10 ms where an
-/// upload or download of more than 64 MiB makes the host wait for the stream; it may throw.
-std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, std::function<void()> while_waiting = {});
+/// upload or download of more than 64 MiB, or the first product of a shape if the fastest is wanted, makes the host
+/// wait for the stream; it may throw.
+std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, const Arithmetic& arithmetic = {},
+                                                 std::function<void()> while_waiting = {});
+
+/// In whose order sums are added, for people.
+std::string describe(const Arithmetic& arithmetic);
 
 /// Names and versions of the libraries that multiply and attend, as loaded: "cuBLASLt 13.1.0, cuDNN 9.19.0".
 std::string math_libraries();

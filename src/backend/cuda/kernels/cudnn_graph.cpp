@@ -110,7 +110,7 @@ CudnnGraph CudnnGraph::forward(const AttentionShape& shape, int capability) {
   return CudnnGraph(std::move(state));
 }
 
-CudnnGraph CudnnGraph::backward(const AttentionShape& shape, int capability) {
+CudnnGraph CudnnGraph::backward(const AttentionShape& shape, int capability, bool deterministic) {
   auto state = std::make_unique<State>(shape, capability, "backward");
   const Tensor q = state->input(AttentionTensor::q, "q", shape.heads);
   const Tensor k = state->input(AttentionTensor::k, "k", shape.kv_heads);
@@ -123,7 +123,7 @@ CudnnGraph CudnnGraph::backward(const AttentionShape& shape, int capability) {
                                                               .set_attn_scale(softmax_scale(shape))
                                                               .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
                                                               .set_diagonal_band_right_bound(0)
-                                                              .set_deterministic_algorithm(true));
+                                                              .set_deterministic_algorithm(deterministic));
   state->output(d_q, AttentionTensor::d_q, "d_q", shape.heads);
   state->output(d_k, AttentionTensor::d_k, "d_k", shape.kv_heads);
   state->output(d_v, AttentionTensor::d_v, "d_v", shape.kv_heads);
@@ -149,6 +149,8 @@ void CudnnGraph::execute(cudnnHandle_t handle, const std::vector<AttentionArgume
   state_->require([&] { return state_->graph.execute(handle, memory, workspace); });
 }
 
+std::string CudnnGraph::text() const { return state_->graph.print(); }
+
 void CudnnGraph::check_support(const std::string& device_properties) {
   fe::graph::Graph& graph = state_->graph;
   const auto device = std::make_shared<fe::DeviceProperties>();
@@ -158,6 +160,11 @@ void CudnnGraph::check_support(const std::string& device_properties) {
   state_->require([&] { return graph.build_operation_graph(); });
   state_->require([&] { return graph.create_execution_plans({fe::HeurMode_t::A}); });
   state_->require([&] { return graph.check_support(); });
+}
+
+void CudnnGraph::build_for(const std::string& device_properties) {
+  check_support(device_properties);
+  state_->require([&] { return state_->graph.build_plans(); });
 }
 
 }  // namespace fsdpbench::backend::cuda

@@ -1,5 +1,5 @@
 // Bytes to move: forward the rows twice; backward d_y once, the rows of the table that occur once (twice when adding),
-// and the whole table once more when it is zeroed.
+// and the whole table once more when it is zeroed. The order of the tokens is small beside it.
 
 #include "backend/cuda/kernels/embedding.h"
 
@@ -8,7 +8,7 @@
 #include "backend/cuda/kernels/element.h"
 #include "backend/cuda/kernels/grid.h"
 #include "backend/cuda/kernels/pack.cuh"
-#include "backend/cuda/kernels/warp.cuh"
+#include "backend/cuda/kernels/token_order.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {
@@ -36,74 +36,41 @@ __global__ void forward_kernel(const T* table, const std::int32_t* tokens, T* y,
   }
 }
 
-constexpr int kLinkThreads = 256;
-constexpr int kLooksAtOnce = 4;
-
-/// Chains the positions of each token: next[p] is the next position with p's token, or `count`; later[p] (zero before)
-/// becomes 1 if p is not the first. A warp takes a position at a time and looks ahead 128 tokens at once.
-__global__ void link_kernel(const std::int32_t* tokens, std::int64_t count, std::int64_t* next, std::uint8_t* later) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * (kLinkThreads / kWarp);
-  std::int64_t p = static_cast<std::int64_t>(blockIdx.x) * (kLinkThreads / kWarp) + threadIdx.x / kWarp;
-  for (; p < count; p += warps) {
-    const std::int32_t token = tokens[p];
-    std::int64_t found = count;
-    for (std::int64_t base = p + 1; base < count && found == count; base += kWarp * kLooksAtOnce) {
-      bool same[kLooksAtOnce];
-#pragma unroll
-      for (int k = 0; k < kLooksAtOnce; ++k) {
-        const std::int64_t at = base + k * kWarp + lane;
-        same[k] = at < count && tokens[at] == token;
-      }
-#pragma unroll
-      for (int k = 0; k < kLooksAtOnce; ++k) {
-        const unsigned lanes = __ballot_sync(kAllLanes, same[k]);
-        if (found == count && lanes != 0) found = base + k * kWarp + __ffs(static_cast<int>(lanes)) - 1;
-      }
-    }
-    if (lane == 0) {
-      next[p] = found;
-      if (found < count) later[found] = 1;
-    }
-  }
-}
-
 constexpr int kSumThreads = 128;
 constexpr int kRowsAtOnce = 4;
 
-/// Block (p, panel) sums the rows of all positions of p's token, in order, if p is the first of them: a pack of columns
-/// a thread. Several rows are loaded before they are added, because a common token's chain is long.
+/// Block (i, panel) sums the rows of all positions of a token, in order, if order[i] is the first of them: a pack of
+/// columns a thread. Several rows are loaded before they are added, because a common token has many.
 template <class T>
 __global__ void __launch_bounds__(kSumThreads)
-    sum_kernel(const T* d_y, const std::int32_t* tokens, const std::int64_t* next, const std::uint8_t* later,
-               T* d_table, std::int64_t count, std::int64_t vocab, std::int64_t width, bool overwrite, bool d_y_aligned,
-               bool table_aligned) {
+    sum_kernel(const T* d_y, const std::int32_t* tokens, const std::int32_t* order, T* d_table, std::int64_t count,
+               std::int64_t vocab, std::int64_t width, bool overwrite, bool d_y_aligned, bool table_aligned) {
   constexpr int N = kPack<T>;
   const std::int64_t panel = std::int64_t{gridDim.y} * kSumThreads * N;
   for (std::int64_t first = blockIdx.x; first < count; first += gridDim.x) {
-    if (later[first] != 0 || !is_in(tokens[first], vocab)) continue;
+    const std::int32_t token = tokens[order[first]];
+    if (!is_in(token, vocab) || (first > 0 && tokens[order[first - 1]] == token)) continue;
     for (std::int64_t j = (std::int64_t{blockIdx.y} * kSumThreads + threadIdx.x) * N; j < width; j += panel) {
       Floats<N> sum{};
-      for (std::int64_t p = first; p < count;) {
-        std::int64_t at[kRowsAtOnce];
-#pragma unroll
-        for (int k = 0; k < kRowsAtOnce; ++k) {
-          at[k] = p;
-          if (p < count) p = next[p];
-        }
+      bool more = true;
+      for (std::int64_t i = first; more; i += kRowsAtOnce) {
         Floats<N> row[kRowsAtOnce]{};
+        bool is_one[kRowsAtOnce];
 #pragma unroll
         for (int k = 0; k < kRowsAtOnce; ++k) {
-          if (at[k] < count) row[k] = load_part<N>(d_y + at[k] * width, j, width, d_y_aligned);
+          const std::int64_t at = i + k < count ? order[i + k] : 0;
+          is_one[k] = i + k < count && tokens[at] == token;
+          if (is_one[k]) row[k] = load_part<N>(d_y + at * width, j, width, d_y_aligned);
         }
 #pragma unroll
         for (int k = 0; k < kRowsAtOnce; ++k) {
-          if (at[k] >= count) break;
+          if (!is_one[k]) break;
 #pragma unroll
-          for (int i = 0; i < N; ++i) sum[i] += row[k][i];
+          for (int n = 0; n < N; ++n) sum[n] += row[k][n];
         }
+        more = is_one[kRowsAtOnce - 1];
       }
-      T* const target = d_table + tokens[first] * width;
+      T* const target = d_table + token * width;
       const Floats<N> before = overwrite ? Floats<N>{} : load_part<N>(target, j, width, table_aligned);
 #pragma unroll
       for (int i = 0; i < N; ++i) sum[i] = before[i] + sum[i];
@@ -132,20 +99,14 @@ void embedding_backward(cudaStream_t stream, const std::byte* d_y, const std::in
           "embedding_backward");
   }
   if (count == 0 || width == 0) return;
-  auto* const next = reinterpret_cast<std::int64_t*>(scratch.get(count * 9));
-  auto* const later = reinterpret_cast<std::uint8_t*>(next + count);
-  check(cudaMemsetAsync(later, 0, static_cast<std::size_t>(count), stream), "embedding_backward");
-  constexpr std::int64_t kWarps = kLinkThreads / kWarp;
-  launch(stream, "embedding_backward_links", blocks_for((count + kWarps - 1) / kWarps), kLinkThreads, link_kernel,
-         tokens, count, next, later);
+  const std::int32_t* const order = order_tokens(stream, tokens, count, vocab, scratch.get(token_order_bytes(count)));
   with_element_type(dtype, [&]<class T>(T) {
     constexpr std::int64_t kPanel = kSumThreads * kPack<T>;
     const T* const source = elements<T>(d_y);
     T* const target = elements<T>(d_table);
     const auto panels = static_cast<unsigned>(std::min((width + kPanel - 1) / kPanel, kMostOthers));
     launch(stream, "embedding_backward", dim3(blocks_for(count), panels), kSumThreads, sum_kernel<T>, source, tokens,
-           next, later, target, count, vocab, width, overwrite, rows_aligned(source, width),
-           rows_aligned(target, width));
+           order, target, count, vocab, width, overwrite, rows_aligned(source, width), rows_aligned(target, width));
   });
 }
 

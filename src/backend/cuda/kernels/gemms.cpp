@@ -1,11 +1,16 @@
 #include "backend/cuda/kernels/gemms.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
+#include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/kernels/cublaslt.h"
+#include "backend/cuda/kernels/fastest_call.h"
 #include "backend/cuda/kernels/scratch.h"
 
 namespace fsdpbench::backend::cuda {
@@ -44,20 +49,20 @@ struct PlanKeyHash {
   }
 };
 
-PlanKey key_of(const Gemm& gemm, const RowStrides& strides) {
+PlanKey key_of(const Gemm& gemm) {
   return {gemm.m,
           gemm.n,
           gemm.k,
-          strides.a,
-          strides.b,
-          strides.c,
+          gemm.a_stride,
+          gemm.b_stride,
+          gemm.c_stride,
           gemm.transpose_a,
           gemm.transpose_b,
           gemm.input_dtype,
           gemm.output_dtype,
           alignment_of(gemm.a),
           alignment_of(gemm.b),
-          alignment_of(gemm.c)};
+          std::min(alignment_of(gemm.c), alignment_of(gemm.addend))};  // of a null pointer the most
 }
 
 struct Plan {
@@ -82,28 +87,36 @@ std::string sentence(const PlanKey& key) {
 // with b as its first factor and a as its second, n x m, and each keeps its transpose flag.
 class Gemms::Library {
  public:
-  Library(cudaStream_t stream, Fp32Products fp32_products)
-      : stream_(stream), fp32_products_(fp32_products), workspace_(stream) {}
+  Library(cudaStream_t stream, GemmOptions options)
+      : stream_(stream), options_(std::move(options)), workspace_(stream) {}
 
   std::int64_t workspace_bytes() const { return workspace_.bytes(); }
 
-  void run(const Gemm& gemm, const RowStrides& strides) {
+  void run(const Gemm& gemm) {
     if (gemm.m == 0 || gemm.n == 0) return;
-    if (gemm.k == 0) {
-      if (gemm.beta == 0.0F) fill_zero(gemm, strides);
-      return;
-    }
+    if (gemm.k == 0) return of_nothing(gemm);
     if (handle_ == nullptr) open();
-    const PlanKey key = key_of(gemm, strides);
-    const Plan& plan = find(key);
-    const cublasStatus_t status =
-        cublasLtMatmul(handle_.get(), plan.matmul.get(), &gemm.alpha, gemm.b, plan.b.get(), gemm.a, plan.a.get(),
-                       &gemm.beta, gemm.c, plan.c.get(), gemm.c, plan.c.get(), &plan.algorithm,
-                       workspace_.get(workspace_.bytes()), static_cast<std::size_t>(workspace_.bytes()), stream_);
+    const PlanKey key = key_of(gemm);
+    auto found = plans_.find(key);
+    if (found == plans_.end()) found = plans_.emplace(key, make(key, gemm)).first;
+    const Plan& plan = found->second;
+    const cublasStatus_t status = multiply(gemm, plan, plan.algorithm, gemm.c);
     if (status != CUBLAS_STATUS_SUCCESS) check(status, sentence(key));
   }
 
  private:
+  static constexpr int kMostChoices = 8;
+  /// Of a copy of a result that may not be written while algorithms are tried. Larger ones take the first algorithm.
+  static constexpr std::int64_t kMostCopy = 512 * kMiB;
+
+  cublasStatus_t multiply(const Gemm& gemm, const Plan& plan, const cublasLtMatmulAlgo_t& algorithm,
+                          std::byte* result) {
+    const std::byte* const addend = gemm.addend != nullptr ? gemm.addend : gemm.c;
+    return cublasLtMatmul(handle_.get(), plan.matmul.get(), &gemm.alpha, gemm.b, plan.b.get(), gemm.a, plan.a.get(),
+                          &gemm.beta, addend, plan.c.get(), result, plan.c.get(), &algorithm,
+                          workspace_.get(workspace_.bytes()), static_cast<std::size_t>(workspace_.bytes()), stream_);
+  }
+
   void open() {
     int device = 0;
     int major = 0;
@@ -113,14 +126,8 @@ class Gemms::Library {
     handle_ = make_lt_handle();
   }
 
-  const Plan& find(const PlanKey& key) {
-    const auto found = plans_.find(key);
-    if (found != plans_.end()) return found->second;
-    return plans_.emplace(key, make(key)).first->second;
-  }
-
-  Plan make(const PlanKey& key) const {
-    const bool tf32 = key.input == DType::f32 && fp32_products_ == Fp32Products::tf32;
+  Plan make(const PlanKey& key, const Gemm& first) {
+    const bool tf32 = key.input == DType::f32 && options_.fp32_products == Fp32Products::tf32;
     const auto stored = [](DType dtype, std::int64_t rows, std::int64_t columns, bool transposed, std::int64_t stride) {
       return make_lt_layout(lt_type(dtype), transposed ? rows : columns, transposed ? columns : rows, stride);
     };
@@ -133,42 +140,58 @@ class Gemms::Library {
                                                         .alignment_a = key.alignment_b,
                                                         .alignment_b = key.alignment_a,
                                                         .alignment_c = key.alignment_c});
-    cublasLtMatmulHeuristicResult_t best{};
+    std::array<cublasLtMatmulHeuristicResult_t, kMostChoices> choices{};
     int found = 0;
     check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.matmul.get(), plan.b.get(), plan.a.get(), plan.c.get(),
-                                         plan.c.get(), preference.get(), 1, &best, &found),
+                                         plan.c.get(), preference.get(), options_.fastest ? kMostChoices : 1,
+                                         choices.data(), &found),
           sentence(key));
-    check(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : best.state, sentence(key));
-    plan.algorithm = best.algo;
+    check(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : choices[0].state, sentence(key));
+    plan.algorithm =
+        choices[found > 1 ? fastest(first, plan, {choices.data(), static_cast<std::size_t>(found)}) : 0].algo;
     return plan;
   }
 
-  void fill_zero(const Gemm& gemm, const RowStrides& strides) const {
-    const std::int64_t size = size_of(gemm.output_dtype);
-    const bool dense = strides.c == gemm.n;
-    for (std::int64_t row = 0; row < (dense ? 1 : gemm.m); ++row) {
-      const std::int64_t count = dense ? gemm.m * gemm.n : gemm.n;
-      check(cudaMemsetAsync(gemm.c + row * strides.c * size, 0, static_cast<std::size_t>(count * size), stream_),
-            "a product over no elements");
+  std::size_t fastest(const Gemm& gemm, const Plan& plan, std::span<const cublasLtMatmulHeuristicResult_t> choices) {
+    Scratch copy(stream_);
+    std::byte* result = gemm.c;  // written again and again with the same
+    if (gemm.beta != 0.0F && gemm.addend == nullptr) {
+      const std::int64_t bytes = ((gemm.m - 1) * gemm.c_stride + gemm.n) * size_of(gemm.output_dtype);
+      if (bytes > kMostCopy) return 0;
+      result = copy.get(bytes);
     }
+    const auto call = [&](std::size_t i) {
+      return choices[i].state == CUBLAS_STATUS_SUCCESS &&
+             multiply(gemm, plan, choices[i].algo, result) == CUBLAS_STATUS_SUCCESS;
+    };
+    return fastest_call(stream_, choices.size(), call, options_.while_waiting);
+  }
+
+  /// Of no elements there is only the addend.
+  void of_nothing(const Gemm& gemm) const {
+    const bool add = gemm.beta != 0.0F;
+    if (add && gemm.addend == nullptr) return;
+    const auto element = static_cast<std::size_t>(size_of(gemm.output_dtype));
+    const std::size_t width = static_cast<std::size_t>(gemm.n) * element;
+    const std::size_t pitch = static_cast<std::size_t>(gemm.c_stride) * element;
+    const auto rows = static_cast<std::size_t>(gemm.m);
+    check(add ? cudaMemcpy2DAsync(gemm.c, pitch, gemm.addend, pitch, width, rows, cudaMemcpyDeviceToDevice, stream_)
+              : cudaMemset2DAsync(gemm.c, pitch, 0, width, rows, stream_),
+          "a product over no elements");
   }
 
   cudaStream_t stream_;
-  Fp32Products fp32_products_;
+  GemmOptions options_;
   LtHandle handle_;
   Scratch workspace_;
   std::unordered_map<PlanKey, Plan, PlanKeyHash> plans_;
 };
 
-Gemms::Gemms(cudaStream_t stream, Fp32Products fp32_products)
-    : library_(std::make_unique<Library>(stream, fp32_products)) {}
+Gemms::Gemms(cudaStream_t stream, GemmOptions options)
+    : library_(std::make_unique<Library>(stream, std::move(options))) {}
 Gemms::~Gemms() = default;
 
-void Gemms::run(const Gemm& gemm) {
-  run(gemm, {gemm.transpose_a ? gemm.m : gemm.k, gemm.transpose_b ? gemm.k : gemm.n, gemm.n});
-}
-
-void Gemms::run(const Gemm& gemm, const RowStrides& strides) { library_->run(gemm, strides); }
+void Gemms::run(const Gemm& gemm) { library_->run(gemm.with_strides()); }
 
 std::int64_t Gemms::workspace_bytes() const { return library_->workspace_bytes(); }
 

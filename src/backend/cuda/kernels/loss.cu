@@ -40,12 +40,12 @@ constexpr unsigned kMostThreads = 1024;
 template <class T>
 __global__ void __launch_bounds__(kMostThreads)
     cross_entropy_kernel(T* logits, const std::int32_t* targets, double* row_losses, std::int64_t rows,
-                         std::int64_t vocab, float scale, bool vector) {
+                         std::int64_t vocab, std::int64_t stride, float scale, bool vector) {
   constexpr int N = kPack<T>;
   const std::int64_t first = std::int64_t{threadIdx.x} * N;
   const std::int64_t step = std::int64_t{blockDim.x} * N;
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-    T* const x = logits + row * vocab;
+    T* const x = logits + row * stride;
     const std::int32_t target = targets[row];
     const bool known = target >= 0 && target < vocab;
     // Read by all before block_reduce, overwritten by one after it.
@@ -120,13 +120,13 @@ struct SquaredError {
 }  // namespace
 
 void cross_entropy(cudaStream_t stream, std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows,
-                   std::int64_t vocab, float loss_scale, DType dtype, Scratch& scratch) {
+                   std::int64_t vocab, std::int64_t stride, float loss_scale, DType dtype, Scratch& scratch) {
   auto* const row_losses = reinterpret_cast<double*>(scratch.get(rows * 8));
   with_element_type(dtype, [&]<class T>(T) {
     T* const x = elements<T>(logits);
     launch(stream, "cross_entropy", blocks_for(rows), row_threads(vocab, kPack<T>, kMostThreads),
-           cross_entropy_kernel<T>, x, targets, row_losses, rows, vocab, loss_scale / static_cast<float>(rows),
-           rows_aligned(x, vocab));
+           cross_entropy_kernel<T>, x, targets, row_losses, rows, vocab, stride, loss_scale / static_cast<float>(rows),
+           rows_aligned(x, stride));
   });
   mean(stream, "cross_entropy", row_losses, rows, rows, loss);
 }

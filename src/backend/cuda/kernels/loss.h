@@ -12,7 +12,7 @@ namespace fsdpbench::backend::cuda {
 
 /// See backend/kernels.h. A target outside the vocabulary makes the loss and its row of gradients NaN.
 void cross_entropy(cudaStream_t stream, std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows,
-                   std::int64_t vocab, float loss_scale, DType dtype, Scratch& scratch);
+                   std::int64_t vocab, std::int64_t stride, float loss_scale, DType dtype, Scratch& scratch);
 void mean_squared_error(cudaStream_t stream, const std::byte* prediction, const float* target, std::byte* d_prediction,
                         float* loss, std::int64_t count, float loss_scale, DType dtype, Scratch& scratch);
 

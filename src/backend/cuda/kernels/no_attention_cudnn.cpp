@@ -8,7 +8,7 @@ namespace fsdpbench::backend::cuda {
 
 class CudnnAttention::Plans {};
 
-CudnnAttention::CudnnAttention(cudaStream_t) {}
+CudnnAttention::CudnnAttention(cudaStream_t, bool) {}
 CudnnAttention::~CudnnAttention() = default;
 
 bool CudnnAttention::takes(const AttentionShape&) const { return false; }

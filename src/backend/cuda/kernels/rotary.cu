@@ -1,4 +1,4 @@
-// Bytes to move: x twice. The table is small beside it and stays in the cache.
+// Bytes to move: queries and keys twice. The table is small beside it and stays in the cache.
 
 #include "backend/cuda/kernels/rotary.h"
 
@@ -25,18 +25,20 @@ __global__ void table_kernel(float* cosine, float* sine, std::int64_t count, std
   }
 }
 
-/// A block takes the heads of a token at a time, a thread N pairs of one head. `sign` turns the sine.
+/// A block takes the heads of a token at a time, queries' and then keys', a thread N pairs of one head. `sign` turns
+/// the sine.
 template <class T, int N>
-__global__ void rotate_kernel(T* x, const float* cosine, const float* sine, std::int64_t tokens, std::int64_t seq,
-                              int heads, int half, float sign) {
+__global__ void rotate_kernel(T* q, T* k, const float* cosine, const float* sine, std::int64_t tokens, std::int64_t seq,
+                              int heads, int kv_heads, int half, float sign) {
   const int packs = half / N;  // a head
   for (std::int64_t token = blockIdx.x; token < tokens; token += gridDim.x) {
     const std::int64_t angles = token % seq * half;
-    T* const start = x + token * heads * 2 * half;
-    for (int p = static_cast<int>(threadIdx.x); p < heads * packs; p += static_cast<int>(blockDim.x)) {
+    for (int p = static_cast<int>(threadIdx.x); p < (heads + kv_heads) * packs; p += static_cast<int>(blockDim.x)) {
       const int head = p / packs;
       const int i = (p - head * packs) * N;
-      T* const first = start + std::int64_t{head} * 2 * half + i;
+      T* const start =
+          head < heads ? q + (token * heads + head) * 2 * half : k + (token * kv_heads + head - heads) * 2 * half;
+      T* const first = start + i;
       T* const second = first + half;
       const Floats<N> a = load<N>(first);
       const Floats<N> b = load<N>(second);
@@ -44,10 +46,10 @@ __global__ void rotate_kernel(T* x, const float* cosine, const float* sine, std:
       const Floats<N> s = load<N>(sine + angles + i);
       Floats<N> turned_a, turned_b;
 #pragma unroll
-      for (int k = 0; k < N; ++k) {
-        const float sk = sign * s[k];
-        turned_a[k] = a[k] * c[k] - b[k] * sk;
-        turned_b[k] = b[k] * c[k] + a[k] * sk;
+      for (int n = 0; n < N; ++n) {
+        const float sn = sign * s[n];
+        turned_a[n] = a[n] * c[n] - b[n] * sn;
+        turned_b[n] = b[n] * c[n] + a[n] * sn;
       }
       store(first, turned_a);
       store(second, turned_b);
@@ -56,10 +58,12 @@ __global__ void rotate_kernel(T* x, const float* cosine, const float* sine, std:
 }
 
 template <class T, int N>
-void rotate(cudaStream_t stream, T* x, const float* cosine, const float* sine, std::int64_t tokens, std::int64_t seq,
-            std::int64_t heads, std::int64_t half, float sign) {
-  launch(stream, "rotary", blocks_for(tokens), row_threads(heads * half, N, 256), rotate_kernel<T, N>, x, cosine, sine,
-         tokens, seq, static_cast<int>(heads), static_cast<int>(half), sign);
+void rotate(cudaStream_t stream, const AttentionShape& shape, T* q, T* k, const float* cosine, const float* sine,
+            float sign) {
+  const std::int64_t tokens = shape.batch * shape.seq, half = shape.head_dim / 2;
+  launch(stream, "rotary", blocks_for(tokens), row_threads((shape.heads + shape.kv_heads) * half, N, 256),
+         rotate_kernel<T, N>, q, k, cosine, sine, tokens, shape.seq, static_cast<int>(shape.heads),
+         static_cast<int>(shape.kv_heads), static_cast<int>(half), sign);
 }
 
 }  // namespace
@@ -75,21 +79,18 @@ void Rotary::prepare(std::int64_t seq, std::int64_t half, float theta) {
          cosine, cosine + count, count, half, static_cast<double>(theta));
 }
 
-void Rotary::operator()(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
-                        float theta, bool inverse, DType dtype) {
-  const std::int64_t half = head_dim / 2;
-  const std::int64_t tokens = batch * seq;
-  if (tokens == 0 || heads == 0 || half == 0) return;
-  prepare(seq, half, theta);
+void Rotary::operator()(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) {
+  const std::int64_t half = shape.head_dim / 2;
+  if (shape.batch * shape.seq == 0 || shape.heads + shape.kv_heads == 0 || half == 0) return;
+  prepare(shape.seq, half, theta);
   auto* const cosine = reinterpret_cast<const float*>(table_.get(0));
   const float* const sine = cosine + seq_ * half_;
-  with_element_type(dtype, [&]<class T>(T) {
-    T* const target = elements<T>(x);
+  with_element_type(shape.dtype, [&]<class T>(T) {
     const float sign = inverse ? -1.0F : 1.0F;
-    if (half % kPack<T> == 0 && aligned(target)) {
-      rotate<T, kPack<T>>(stream_, target, cosine, sine, tokens, seq, heads, half, sign);
+    if (half % kPack<T> == 0 && aligned(q) && aligned(k)) {
+      rotate<T, kPack<T>>(stream_, shape, elements<T>(q), elements<T>(k), cosine, sine, sign);
     } else {
-      rotate<T, 1>(stream_, target, cosine, sine, tokens, seq, heads, half, sign);
+      rotate<T, 1>(stream_, shape, elements<T>(q), elements<T>(k), cosine, sine, sign);
     }
   });
 }

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "backend/cuda/kernels/scratch.h"
-#include "base/dtype.h"
+#include "backend/kernels.h"
 
 namespace fsdpbench::backend::cuda {
 
@@ -15,8 +15,7 @@ class Rotary {
  public:
   explicit Rotary(cudaStream_t stream) : stream_(stream), table_(stream) {}
 
-  void operator()(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
-                  float theta, bool inverse, DType dtype);
+  void operator()(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse);
   std::int64_t bytes() const { return table_.bytes(); }
 
  private:

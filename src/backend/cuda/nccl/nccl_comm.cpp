@@ -75,7 +75,7 @@ ncclComm_t NcclComm::handle() const { return std::atomic_ref<ncclComm_t>(*handle
 void NcclComm::init(int ranks, const ncclUniqueId& id, int rank) {
   ncclConfig_t config = nccl_config(rank_.options());
   pending_ = true;
-  settle("ncclCommInitRankConfig", ncclCommInitRankConfig(handle_.get(), ranks, id, rank, &config));
+  settle("ncclCommInitRankConfig", [&] { return ncclCommInitRankConfig(handle_.get(), ranks, id, rank, &config); });
   ready();
 }
 
@@ -86,22 +86,36 @@ void NcclComm::split_from(NcclComm& parent, int color, int key) {
   pending_ = true;
   // The parent is asked, and it alone: the child is there before, says of itself that all is well, and is also there
   // when its making has failed (NVIDIA/nccl#1472).
-  parent.settle("ncclCommSplit", ncclCommSplit(parent.handle(), color, key, handle_.get(), &config));
+  parent.settle("ncclCommSplit", [&] { return ncclCommSplit(parent.handle(), color, key, handle_.get(), &config); });
   pending_ = false;
   if (handle() == nullptr) fail("ncclCommSplit", ncclInternalError);
   ready();
 }
 
 void NcclComm::ready() {
-  settle("ncclCommCount", ncclCommCount(handle(), &size_));
-  settle("ncclCommUserRank", ncclCommUserRank(handle(), &rank_in_group_));
+  settle("ncclCommCount", [&] { return ncclCommCount(handle(), &size_); });
+  settle("ncclCommUserRank", [&] { return ncclCommUserRank(handle(), &rank_in_group_); });
   register_memory();
 }
 
-void NcclComm::settle(const char* call, ncclResult_t result) {
+void NcclComm::settle(const char* name, const std::function<ncclResult_t()>& call) {
+  ncclResult_t result = ncclSuccess;
+  if (CallGuard* const guard = rank_.call_guard()) {
+    rank_.stop_if_aborted();
+    guard->enter(name, name_);
+    result = call();
+    guard->leave();
+  } else {
+    result = outcome(name, call());
+  }
+  pending_ = false;
+  if (result != ncclSuccess) fail(name, result);
+}
+
+ncclResult_t NcclComm::outcome(const char* name, ncclResult_t returned) {
   // Splits and windows return success while NCCL still works on them, so what was returned says only if the call was
   // refused.
-  if (result == ncclSuccess) result = ncclInProgress;
+  ncclResult_t result = returned == ncclSuccess ? ncclInProgress : returned;
   const Clock::time_point begin = Clock::now();
   while (result == ncclInProgress) {
     rank_.stop_if_aborted();
@@ -113,7 +127,7 @@ void NcclComm::settle(const char* call, ncclResult_t result) {
     const Clock::duration waited = Clock::now() - begin;
     if (waited > rank_.deadlines().op) {
       const std::string op = oldest_op();
-      rank_.fail(fmt::format("{} of group {} has not finished after {:g} s{}", call, name_,
+      rank_.fail(fmt::format("{} of group {} has not finished after {:g} s{}", name, name_,
                              rank_.deadlines().op.count(), op.empty() ? "" : fmt::format(", with {} unfinished", op)));
     }
     if (waited < kSpin) {
@@ -122,8 +136,7 @@ void NcclComm::settle(const char* call, ncclResult_t result) {
       std::this_thread::sleep_for(kNap);
     }
   }
-  pending_ = false;
-  if (result != ncclSuccess) fail(call, result);
+  return result;
 }
 
 void NcclComm::fail(const std::string& what, ncclResult_t result) {
@@ -137,9 +150,10 @@ void NcclComm::register_memory() {
   const std::span<std::byte> memory = rank_.lanes().communication_memory();
   if (memory.empty()) throw std::logic_error("LaneAccess::communication_memory is empty, and it is to be registered");
   if (rank_.options().registration == NcclOptions::Register::local) {
-    settle("ncclCommRegister", ncclCommRegister(handle(), memory.data(), memory.size(), &registration_));
+    settle("ncclCommRegister",
+           [&] { return ncclCommRegister(handle(), memory.data(), memory.size(), &registration_); });
   } else {
-    settle("ncclCommWindowRegister", register_window(handle(), memory.data(), memory.size(), &window_));
+    settle("ncclCommWindowRegister", [&] { return register_window(handle(), memory.data(), memory.size(), &window_); });
     ++rank_.windows_asked;
     rank_.windows_made += window_ != nullptr ? 1 : 0;
   }
@@ -147,10 +161,10 @@ void NcclComm::register_memory() {
 
 void NcclComm::deregister_memory() {
   if (registration_ != nullptr) {
-    settle("ncclCommDeregister", ncclCommDeregister(handle(), std::exchange(registration_, nullptr)));
+    settle("ncclCommDeregister", [&] { return ncclCommDeregister(handle(), std::exchange(registration_, nullptr)); });
   }
   if (window_ != nullptr) {
-    settle("ncclCommWindowDeregister", deregister_window(handle(), std::exchange(window_, nullptr)));
+    settle("ncclCommWindowDeregister", [&] { return deregister_window(handle(), std::exchange(window_, nullptr)); });
   }
 }
 
@@ -170,7 +184,8 @@ void NcclComm::run(Collective kind, Lane lane, const Launch& launch, Stamp* stam
 void NcclComm::launch_op(Collective kind, Lane lane, cudaStream_t stream, const Launch& launch) {
   ops_.begin(kind, lane, stream);
   const Clock::time_point begin = Clock::now();
-  settle(function_of(kind), launch(handle(), stream));  // nothing may be put behind it on the stream before that
+  settle(function_of(kind),
+         [&] { return launch(handle(), stream); });  // nothing may be put behind it on the stream before that
   rank_.launches.add(Clock::now() - begin);
   ops_.end(stream);
 }
@@ -201,7 +216,7 @@ ncclRedOp_t NcclComm::reduction(DType dtype, float scale) {
   std::uint16_t half = float_to_bf16(scale);
   void* const scalar = dtype == DType::bf16 ? static_cast<void*>(&half) : static_cast<void*>(&scale);
   settle("ncclRedOpCreatePreMulSum",
-         ncclRedOpCreatePreMulSum(&op, scalar, nccl_type(dtype), ncclScalarHostImmediate, handle()));
+         [&] { return ncclRedOpCreatePreMulSum(&op, scalar, nccl_type(dtype), ncclScalarHostImmediate, handle()); });
   reductions_.emplace(std::pair(dtype, scale), op);
   return op;
 }
@@ -229,11 +244,13 @@ std::string NcclComm::oldest_op() {
 }
 
 void NcclComm::finish() {
-  for (const auto& [key, op] : reductions_) settle("ncclRedOpDestroy", ncclRedOpDestroy(op, handle()));
+  for (const auto& reduction : reductions_) {
+    settle("ncclRedOpDestroy", [&] { return ncclRedOpDestroy(reduction.second, handle()); });
+  }
   reductions_.clear();
   rank_.wait([&] { return ops_.oldest() == nullptr; });
   deregister_memory();
-  settle("ncclCommFinalize", ncclCommFinalize(handle()));
+  settle("ncclCommFinalize", [&] { return ncclCommFinalize(handle()); });
   ended_ = true;
   ncclCommDestroy(handle());  // frees what is left, with the communicator it would report on
 }

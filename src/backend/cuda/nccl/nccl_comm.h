@@ -17,8 +17,9 @@ namespace fsdpbench::backend::cuda {
 
 class NcclRank;
 
-/// One non-blocking NCCL communicator of one rank: waits out every call's ncclInProgress, numbers the collectives and
-/// knows which are unfinished. For the rank's host thread. Everything that goes wrong goes to NcclRank::fail().
+/// One NCCL communicator of one rank: waits out every call's ncclInProgress (a blocking one's calls return when they
+/// are done), numbers the collectives and knows which are unfinished. For the rank's host thread. Everything that goes
+/// wrong goes to NcclRank::fail().
 class NcclComm {
  public:
   NcclComm(NcclRank& rank, std::string name);
@@ -57,8 +58,9 @@ class NcclComm {
   void abort() noexcept;
 
  private:
-  /// Waits while NCCL works on the call, which this communicator was used in; `result` is what it returned.
-  void settle(const char* call, ncclResult_t result);
+  /// Calls NCCL with this communicator and waits while it works on it. `name`: of the function.
+  void settle(const char* name, const std::function<ncclResult_t()>& call);
+  ncclResult_t outcome(const char* name, ncclResult_t returned);
   [[noreturn]] void fail(const std::string& what, ncclResult_t result);
   ncclComm_t handle() const;
   void ready();

@@ -19,6 +19,10 @@ NcclRank::NcclRank(LaneAccess& lanes, int rank, const NcclOptions& options, Nccl
   cuda::check(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   cuda::check(cudaMalloc(&own_memory_, 4), "cudaMalloc of 4 bytes for barriers");
   cuda::check(cudaMemsetAsync(own_memory_, 0, 4, own_stream_), "cudaMemsetAsync");
+  if (options_.blocking) {
+    call_guard_ = std::make_unique<CallGuard>(lanes_.abort(), CallDeadlines{deadlines_.op, deadlines_.abort},
+                                              fmt::format("rank {}", rank_), deadlines_.give_up);
+  }
   lanes_.watch([this] { check(); });
 }
 

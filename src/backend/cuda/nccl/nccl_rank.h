@@ -14,6 +14,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/lane_access.h"
 #include "backend/cuda/nccl/abort_guard.h"
+#include "backend/cuda/nccl/call_guard.h"
 
 namespace fsdpbench::backend::cuda {
 
@@ -71,6 +72,8 @@ class NcclRank {
   /// A stream and four bytes of device memory for barriers.
   cudaStream_t own_stream() const { return own_stream_; }
   void* own_memory() const { return own_memory_; }
+  /// Of calls that return when they are done; null if communicators are not blocking.
+  CallGuard* call_guard() const { return call_guard_.get(); }
 
   /// Of communicators that asked for a window of the lanes' memory, those that got a handle.
   int windows_asked = 0;
@@ -87,6 +90,7 @@ class NcclRank {
   const NcclDeadlines deadlines_;
   cudaStream_t own_stream_ = nullptr;
   void* own_memory_ = nullptr;
+  std::unique_ptr<CallGuard> call_guard_;
   std::vector<std::unique_ptr<NcclComm>> comms_;
   bool aborted_ = false;
 };

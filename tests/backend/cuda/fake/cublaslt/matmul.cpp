@@ -3,12 +3,16 @@
 // 256 bytes or part of a matrix are refused. Where the caller allowed sums that meet in any order, they do; and a
 // workspace that somebody else uses at the same time gives no numbers.
 
+#include "backend/cuda/fake/cublaslt/fake_cublaslt.h"
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "backend/cuda/fake/cublaslt/descriptors.h"
@@ -29,7 +33,18 @@ struct Algorithm {
   std::uint64_t any_order;  ///< of the sum
   std::uint64_t workspace;  ///< bytes
   std::uint32_t alignment_a, alignment_b, alignment_c, alignment_d;
+  std::uint64_t index;  ///< among those for its problem
 };
+
+struct Library {
+  std::mutex mutex;
+  std::vector<std::chrono::milliseconds> delays{std::chrono::milliseconds(0)};
+  fake::LtCounts counts;
+};
+Library& library() {
+  static Library& it = *new Library;  // threads of streams may outlive main
+  return it;
+}
 
 std::uint64_t fingerprint(const LtMatmul& matmul, const LtLayout& a, const LtLayout& b, const LtLayout& c) {
   std::uint64_t hash = 0;
@@ -144,9 +159,11 @@ struct Product {
   std::uint64_t first;  ///< the element of k that the sums begin with
   std::byte* workspace = nullptr;
   std::uint64_t workspace_bytes = 0;
+  std::chrono::milliseconds delay{0};
 
   /// Fills the workspace, computes, and looks whether it is still as it was.
   void compute_with_workspace(unsigned char mark) const {
+    if (delay.count() > 0) std::this_thread::sleep_for(delay);
     std::memset(workspace, mark, workspace_bytes);
     compute();
     const bool alone = std::all_of(workspace, workspace + workspace_bytes,
@@ -186,6 +203,13 @@ bool is_aligned(const void* memory, std::uint32_t alignment) {
   return std::bit_cast<std::uintptr_t>(memory) % alignment == 0;
 }
 
+/// Whether all columns of the matrix, as it is stored, begin where 16 bytes can be read at once. A column alone has no
+/// next one.
+bool is_wide(const LtLayout& matrix, std::uint32_t alignment) {
+  const std::int64_t element = matrix.type == CUDA_R_16BF ? 2 : 4;
+  return alignment % 16 == 0 && (matrix.columns == 1 || matrix.leading_dimension * element % 16 == 0);
+}
+
 }  // namespace
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, cublasLtMatrixLayout_t a,
@@ -201,21 +225,43 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   const fake::LtPreference& wishes = content(preference);
   constexpr std::uint32_t kInOrder = CUBLASLT_REDUCTION_SCHEME_NONE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
   const std::uint64_t wanted = wanted_workspace(size_of(content(matmul), content(a), content(b)));
-  const Algorithm algorithm{fingerprint(content(matmul), content(a), content(b), content(c)),
-                            wishes.reduction_schemes & ~kInOrder,
-                            wanted <= wishes.workspace_bytes ? wanted : 0,
-                            wishes.alignment_a,
-                            wishes.alignment_b,
-                            wishes.alignment_c,
-                            wishes.alignment_d};
-  results[0] = {};
-  static_assert(sizeof(algorithm) <= sizeof(results[0].algo.data));
-  std::memcpy(results[0].algo.data, &algorithm, sizeof(algorithm));
-  results[0].workspaceSize = algorithm.workspace;
-  results[0].state = CUBLAS_STATUS_SUCCESS;
-  *found = 1;
+  Algorithm algorithm{fingerprint(content(matmul), content(a), content(b), content(c)),
+                      wishes.reduction_schemes & ~kInOrder,
+                      wanted <= wishes.workspace_bytes ? wanted : 0,
+                      wishes.alignment_a,
+                      wishes.alignment_b,
+                      wishes.alignment_c,
+                      wishes.alignment_d,
+                      0};
+  const std::lock_guard lock(library().mutex);
+  *found = std::min(requested, static_cast<int>(library().delays.size()));
+  for (int i = 0; i < *found; ++i, ++algorithm.index, algorithm.workspace = 0) {
+    results[i] = {};
+    static_assert(sizeof(algorithm) <= sizeof(results[0].algo.data));
+    std::memcpy(results[i].algo.data, &algorithm, sizeof(algorithm));
+    results[i].workspaceSize = algorithm.workspace;
+    results[i].state = CUBLAS_STATUS_SUCCESS;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
+
+namespace fake {
+
+void set_lt_algorithms(std::vector<std::chrono::milliseconds> delays) {
+  const std::lock_guard lock(library().mutex);
+  library().delays = std::move(delays);
+}
+LtCounts lt_counts() {
+  const std::lock_guard lock(library().mutex);
+  return library().counts;
+}
+void lt_reset() {
+  const std::lock_guard lock(library().mutex);
+  library().delays = {std::chrono::milliseconds(0)};
+  library().counts = {};
+}
+
+}  // namespace fake
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, const void* alpha, const void* a,
                               cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
@@ -249,6 +295,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t matmul, con
                                                  !overlap(workspace, p.workspace_bytes, b, bytes_of(p.b)) &&
                                                  !overlap(workspace, p.workspace_bytes, d, bytes_of(p.c)));
   if (!usable) return CUBLAS_STATUS_INVALID_VALUE;
+  {
+    const std::lock_guard lock(library().mutex);
+    fake::LtCounts& counts = library().counts;
+    if (algorithm.index >= library().delays.size()) return CUBLAS_STATUS_INVALID_VALUE;
+    p.delay = library().delays[algorithm.index];
+    counts.by_algorithm.resize(std::max<std::size_t>(counts.by_algorithm.size(), algorithm.index + 1));
+    ++counts.by_algorithm[algorithm.index];
+    const bool wide = is_wide(p.a, algorithm.alignment_a) && is_wide(p.b, algorithm.alignment_b) &&
+                      is_wide(p.c, std::min(algorithm.alignment_c, algorithm.alignment_d));
+    counts.narrow += p.a.type == CUDA_R_16BF && !wide ? 1 : 0;
+  }
   const std::uint64_t call = calls++;
   if (algorithm.any_order != 0) p.first = call % size_of(p.matmul, p.a, p.b).k;
   fake::run_on_stream(stream, [p, call] { p.compute_with_workspace(static_cast<unsigned char>(call)); },

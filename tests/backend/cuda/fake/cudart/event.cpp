@@ -27,6 +27,8 @@ class Recording {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return done_; });
   }
+  Marks marks;  ///< all that comes before it
+
   std::int64_t at_ns() const {
     const std::lock_guard lock(mutex_);
     return at_ns_;
@@ -75,6 +77,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const cudaError_t error = fault_on(__func__, event->device)) return error;
   if (event->device != device_of(stream)) return failed(cudaErrorInvalidResourceHandle);
   auto recording = std::make_shared<Recording>();
+  recording->marks = before(stream_of(stream).id());
   {
     const std::lock_guard lock(event->mutex);
     event->latest = recording;
@@ -87,6 +90,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
   if (const std::shared_ptr<Recording> recording = event->recording()) {
     run_on_stream(stream, [recording] { recording->wait(); }, {.kind = WorkKind::other});
+    stream_waits(stream_of(stream).id(), recording->marks);
   }
   return cudaSuccess;
 }
@@ -99,7 +103,10 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t error = fault_on(__func__, event->device)) return error;
-  if (const std::shared_ptr<Recording> recording = event->recording()) recording->wait();
+  if (const std::shared_ptr<Recording> recording = event->recording()) {
+    recording->wait();
+    pools_see_host_wait(recording->marks);
+  }
   return cudaSuccess;
 }
 

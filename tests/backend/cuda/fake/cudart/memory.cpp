@@ -1,5 +1,5 @@
-// Device memory is host memory, each allocation a block of its own: AddressSanitizer sees a use after free in the
-// order of the streams.
+// Device memory is host memory. What does not come of a pool is a block of its own; AddressSanitizer sees a use after
+// free in the order of the streams either way.
 
 #include <algorithm>
 #include <cstdlib>
@@ -12,17 +12,8 @@
 
 #include "backend/cuda/fake/cudart/device.h"
 #include "backend/cuda/fake/cudart/faults.h"
+#include "backend/cuda/fake/cudart/pool.h"
 #include "backend/cuda/fake/cudart/stream.h"
-
-/// What a cudaMemPool_t points to.
-struct CUmemPoolHandle_st {
-  int device = 0;
-  std::map<cudaMemPoolAttr, std::uint64_t> attributes;
-  std::int64_t used = 0;
-  std::int64_t used_high = 0;
-  std::int64_t reserved = 0;  // never given back
-  std::set<int> shared_with;
-};
 
 namespace fake {
 namespace {
@@ -42,38 +33,60 @@ struct Memory {
   std::map<const std::byte*, Block> device;
   std::map<const std::byte*, std::int64_t> pinned;
   std::map<int, std::int64_t> live;
-  std::map<int, CUmemPoolHandle_st> default_pools;
+  std::map<int, std::unique_ptr<CUmemPoolHandle_st>> default_pools;
+  std::set<CUmemPoolHandle_st*> pools;
 };
 Memory& memory() {
   static Memory& all = *new Memory;  // threads of streams may outlive main
   return all;
 }
 
-cudaError_t allocate(void** result, std::size_t bytes, cudaMemPool_t pool) {
+std::int64_t padded(std::size_t bytes) {
+  return static_cast<std::int64_t>((std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+/// Of the GPU: what is not of pools, and what pools have reserved, used or not. The lock is held.
+std::int64_t taken_bytes(int device) {
+  std::int64_t bytes = memory().live[device];
+  for (const CUmemPoolHandle_st* const pool : memory().pools) {
+    if (pool->device == device) bytes += pool->reserved - pool->used;
+  }
+  return bytes;
+}
+bool has_room(int device, std::int64_t bytes) {
+  return taken_bytes(device) + bytes <= kDeviceMemory_bytes - kContext_bytes;
+}
+
+cudaError_t allocate(void** result, std::size_t bytes) {
   const int device = current_device();
-  const std::int64_t size = static_cast<std::int64_t>((std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment);
+  const std::int64_t size = padded(bytes);
   const std::lock_guard lock(memory().mutex);
-  if (memory().live[device] + size > kDeviceMemory_bytes - kContext_bytes) return failed(cudaErrorMemoryAllocation);
+  if (!has_room(device, size)) return failed(cudaErrorMemoryAllocation);
   *result = std::aligned_alloc(kAlignment, static_cast<std::size_t>(size));
   if (*result == nullptr) return failed(cudaErrorMemoryAllocation);
   memory().live[device] += size;
-  memory().device[static_cast<std::byte*>(*result)] = {size, device, pool};
-  if (pool != nullptr) {
-    pool->used_high = std::max(pool->used_high, pool->used += size);
-    pool->reserved = std::max(pool->reserved, pool->used);
-  }
+  memory().device[static_cast<std::byte*>(*result)] = {size, device, nullptr};
   return cudaSuccess;
 }
 
-/// The block is nobody's any more. False if there is none at this address.
-bool forget(const void* address) {
+cudaError_t allocate_of(CUmemPoolHandle_st& pool, void** result, std::size_t bytes, cudaStream_t stream) {
+  const std::int64_t size = padded(bytes);
   const std::lock_guard lock(memory().mutex);
+  *result = pool.take(size, stream);
+  if (*result == nullptr) return failed(cudaErrorMemoryAllocation);
+  memory().live[pool.device] += size;
+  memory().device[static_cast<std::byte*>(*result)] = {size, pool.device, &pool};
+  return cudaSuccess;
+}
+
+/// The block that begins there; it is nobody's any more. Without bytes if there is none. The lock is held.
+Block forget(const void* address) {
   const auto found = memory().device.find(static_cast<const std::byte*>(address));
-  if (found == memory().device.end()) return false;
-  memory().live[found->second.device] -= found->second.bytes;
-  if (found->second.pool != nullptr) found->second.pool->used -= found->second.bytes;
+  if (found == memory().device.end()) return {};
+  const Block block = found->second;
+  memory().live[block.device] -= block.bytes;
   memory().device.erase(found);
-  return true;
+  return block;
 }
 
 template <class Map, class Size>
@@ -92,9 +105,12 @@ bool is_pageable(const void* address) {
 
 CUmemPoolHandle_st* default_pool(int device) {
   const std::lock_guard lock(memory().mutex);
-  CUmemPoolHandle_st& pool = memory().default_pools[device];
-  pool.device = device;
-  return &pool;
+  std::unique_ptr<CUmemPoolHandle_st>& pool = memory().default_pools[device];
+  if (pool == nullptr) {
+    pool = std::make_unique<CUmemPoolHandle_st>(device, has_room);
+    memory().pools.insert(pool.get());
+  }
+  return pool.get();
 }
 
 }  // namespace
@@ -102,6 +118,12 @@ CUmemPoolHandle_st* default_pool(int device) {
 std::int64_t live_bytes(int device) {
   const std::lock_guard lock(memory().mutex);
   return memory().live[device];
+}
+
+void pools_see_host_wait(const Marks& marks) {
+  host_waits(marks);
+  const std::lock_guard lock(memory().mutex);
+  for (CUmemPoolHandle_st* const pool : memory().pools) pool->host_waited();
 }
 
 bool may_use(int device, const void* address) {
@@ -121,37 +143,52 @@ using namespace fake;
 
 cudaError_t cudaMalloc(void** result, std::size_t bytes) {
   if (const cudaError_t error = fault(__func__)) return error;
-  return allocate(result, bytes, nullptr);
+  return allocate(result, bytes);
 }
 
 cudaError_t cudaFree(void* address) {
   if (const cudaError_t error = fault(__func__)) return error;
   if (address == nullptr) return cudaSuccess;
   wait_for_device(current_device());
-  if (!forget(address)) return failed(cudaErrorInvalidValue);
+  {
+    const std::lock_guard lock(memory().mutex);
+    const Block block = forget(address);
+    if (block.bytes == 0) return failed(cudaErrorInvalidValue);
+    if (block.pool != nullptr) {
+      block.pool->give_back(static_cast<std::byte*>(address), nullptr);
+      return cudaSuccess;
+    }
+  }
   std::free(address);
   return cudaSuccess;
 }
 
 cudaError_t cudaMallocFromPoolAsync(void** result, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
   if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
-  return allocate(result, bytes, pool);
+  return allocate_of(*pool, result, bytes, stream);
 }
 cudaError_t cudaMallocAsync(void** result, std::size_t bytes, cudaStream_t stream) {
   if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
-  return allocate(result, bytes, default_pool(device_of(stream)));
+  return allocate_of(*default_pool(device_of(stream)), result, bytes, stream);
 }
 
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
-  if (!forget(address)) return failed(cudaErrorInvalidValue);
-  run_on_stream(stream, [address] { std::free(address); }, {.kind = WorkKind::other});
+  const std::lock_guard lock(memory().mutex);
+  const Block block = forget(address);
+  if (block.bytes == 0) return failed(cudaErrorInvalidValue);
+  if (block.pool != nullptr) {
+    block.pool->give_back(static_cast<std::byte*>(address), stream);
+  } else {
+    run_on_stream(stream, [address] { std::free(address); }, {.kind = WorkKind::other});
+  }
   return cudaSuccess;
 }
 
 cudaError_t cudaMallocHost(void** result, std::size_t bytes) {
   if (const cudaError_t error = fault(__func__)) return error;
-  *result = std::aligned_alloc(kAlignment, (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment);
+  *result =
+      std::aligned_alloc(kAlignment, (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment);
   const std::lock_guard lock(memory().mutex);
   memory().pinned[static_cast<std::byte*>(*result)] = static_cast<std::int64_t>(bytes);
   return cudaSuccess;
@@ -175,10 +212,12 @@ cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes,
   if (is_pageable(source) && static_cast<std::int64_t>(bytes) <= kStaged_bytes) {
     const auto* const first = static_cast<const std::byte*>(source);
     auto staged = std::make_shared<std::vector<std::byte>>(first, first + bytes);
-    run_on_stream(stream, [=] { std::memcpy(target, staged->data(), bytes); }, label);
+    run_on_stream(
+        stream, [=] { std::memcpy(target, staged->data(), bytes); }, label);
     return cudaSuccess;
   }
-  run_on_stream(stream, [=] { std::memcpy(target, source, bytes); }, label);
+  run_on_stream(
+      stream, [=] { std::memcpy(target, source, bytes); }, label);
   if (is_pageable(source) || is_pageable(target)) stream_of(stream).wait_idle();
   return cudaSuccess;
 }
@@ -193,6 +232,30 @@ cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStre
                 {WorkKind::fill, "memset", static_cast<std::int64_t>(bytes)});
   return cudaSuccess;
 }
+cudaError_t cudaMemset2DAsync(void* target, std::size_t pitch, int value, std::size_t width, std::size_t height,
+                              cudaStream_t stream) {
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  if (width > pitch) return failed(cudaErrorInvalidValue);
+  const auto rows = [=] {
+    for (std::size_t row = 0; row < height; ++row)
+      std::memset(static_cast<std::byte*>(target) + row * pitch, value, width);
+  };
+  run_on_stream(stream, rows, {WorkKind::fill, "memset", static_cast<std::int64_t>(width * height)});
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy2DAsync(void* target, std::size_t pitch, const void* source, std::size_t source_pitch,
+                              std::size_t width, std::size_t height, cudaMemcpyKind, cudaStream_t stream) {
+  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  if (width > pitch || width > source_pitch) return failed(cudaErrorInvalidPitchValue);
+  const auto rows = [=] {
+    for (std::size_t row = 0; row < height; ++row) {
+      std::memcpy(static_cast<std::byte*>(target) + row * pitch,
+                  static_cast<const std::byte*>(source) + row * source_pitch, width);
+    }
+  };
+  run_on_stream(stream, rows, {WorkKind::copy, "memcpy", static_cast<std::int64_t>(width * height)});
+  return cudaSuccess;
+}
 cudaError_t cudaMemset(void* target, int value, std::size_t bytes) {
   if (const cudaError_t error = cudaMemsetAsync(target, value, bytes, nullptr)) return error;
   return cudaStreamSynchronize(nullptr);
@@ -201,17 +264,22 @@ cudaError_t cudaMemset(void* target, int value, std::size_t bytes) {
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   if (const cudaError_t error = fault(__func__)) return error;
   *total = static_cast<std::size_t>(kDeviceMemory_bytes);
-  *free = static_cast<std::size_t>(kDeviceMemory_bytes - kContext_bytes - live_bytes(current_device()));
+  const std::lock_guard lock(memory().mutex);
+  *free = static_cast<std::size_t>(kDeviceMemory_bytes - kContext_bytes - taken_bytes(current_device()));
   return cudaSuccess;
 }
 
 cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool, const cudaMemPoolProps* properties) {
   if (const cudaError_t error = fault(__func__)) return error;
-  *pool = new CUmemPoolHandle_st;
-  (*pool)->device = properties->location.id;
+  *pool = new CUmemPoolHandle_st(properties->location.id, has_room);
+  const std::lock_guard lock(memory().mutex);
+  memory().pools.insert(*pool);
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) {
+  wait_for_device(pool->device);  // CUDA frees it once all that uses it is done
+  const std::lock_guard lock(memory().mutex);
+  memory().pools.erase(pool);
   delete pool;
   return cudaSuccess;
 }
@@ -224,12 +292,15 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
   const bool wide = attribute >= cudaMemPoolAttrReleaseThreshold;
   pool->attributes[attribute] = wide ? *static_cast<std::uint64_t*>(value) : *static_cast<unsigned*>(value);
   if (attribute == cudaMemPoolAttrUsedMemHigh) pool->used_high = pool->used;
+  if (attribute == cudaMemPoolAttrReservedMemHigh) pool->reserved_high = pool->reserved;
   return cudaSuccess;
 }
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   const std::lock_guard lock(memory().mutex);
   switch (attribute) {
     case cudaMemPoolAttrReservedMemHigh:
+      *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->reserved_high);
+      return cudaSuccess;
     case cudaMemPoolAttrReservedMemCurrent:
       *static_cast<std::uint64_t*>(value) = static_cast<std::uint64_t>(pool->reserved);
       return cudaSuccess;
@@ -242,12 +313,14 @@ cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribut
     case cudaMemPoolAttrReleaseThreshold:
       *static_cast<std::uint64_t*>(value) = pool->attributes[attribute];
       return cudaSuccess;
-    default:
-      *static_cast<int*>(value) = static_cast<int>(pool->attributes[attribute]);
-      return cudaSuccess;
+    default: *static_cast<int*>(value) = static_cast<int>(pool->attributes[attribute]); return cudaSuccess;
   }
 }
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, std::size_t) { return cudaSuccess; }
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, std::size_t bytes) {
+  const std::lock_guard lock(memory().mutex);
+  pool->trim_to(static_cast<std::int64_t>(bytes));
+  return cudaSuccess;
+}
 cudaError_t cudaMemPoolSetAccess(cudaMemPool_t pool, const cudaMemAccessDesc* accesses, std::size_t count) {
   if (const cudaError_t error = fault(__func__)) return error;
   const std::lock_guard lock(memory().mutex);

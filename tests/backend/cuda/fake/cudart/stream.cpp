@@ -171,7 +171,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  const Marks marks = before(stream_of(stream).id());
   stream_of(stream).wait_idle();
+  pools_see_host_wait(marks);
   return cudaSuccess;
 }
 cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
@@ -189,7 +191,7 @@ cudaError_t cudaStreamGetDevice(cudaStream_t stream, int* device) {
 cudaError_t cudaDeviceSynchronize() {
   if (const cudaError_t error = fault(__func__)) return error;
   wait_for_device(current_device());
-  return cudaSuccess;
+  return cudaSuccess;  // what pools may do then, nobody here asks for
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;

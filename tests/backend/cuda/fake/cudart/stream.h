@@ -9,6 +9,7 @@
 #include <memory>
 #include <mutex>
 
+#include "backend/cuda/fake/cudart/order.h"
 #include "backend/cuda/fake/fake_stream.h"
 
 namespace fake {
@@ -50,6 +51,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
 /// The stream behind CUDA's handle; null: the default stream of the calling thread's GPU.
 Stream& stream_of(cudaStream_t handle);
+/// To be called when the host has waited for `marks`: pools may hand on what was freed before them.
+void pools_see_host_wait(const Marks& marks);
 /// Waits for all streams of `device`, the destroyed ones that still work included.
 void wait_for_device(int device);
 

@@ -154,7 +154,7 @@ ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, cons
 }
 
 ncclResult_t enqueue(const char* function, const char* kernel, const Call& call, ncclComm_t comm, cudaStream_t stream) {
-  const std::lock_guard lock(state().mutex);
+  std::unique_lock lock(state().mutex);
   ncclResult_t refused = usable(function, comm);
   if (refused == ncclSuccess && device_of(stream) != comm->device) {
     refused = misuse(function, "the stream is another GPU's than the communicator");
@@ -166,7 +166,7 @@ ncclResult_t enqueue(const char* function, const char* kernel, const Call& call,
   if (call.count == 0) return ncclSuccess;
   const std::int64_t number = ++comm->issued;
   begin(comm, [=](std::unique_lock<std::mutex>& held) { return launch(held, kernel, call, comm, number, stream); });
-  return ncclInProgress;
+  return returned(lock, comm, ncclInProgress);
 }
 
 /// What the sum over `comm`'s ranks is multiplied by; the lock is not held.

@@ -61,16 +61,19 @@ ncclComm_t make_stillborn(ncclComm_t parent) {
 
 /// What NCCL does for a split on a thread of its own. The child is there before its parent's job is over, also where
 /// that has failed, and says nothing of it.
-ncclResult_t split(std::unique_lock<std::mutex>& lock, ncclComm_t parent, ncclComm_t* result) {
+ncclResult_t split(std::unique_lock<std::mutex>& lock, ncclComm_t parent, ncclComm_t* result, bool blocking) {
   Group& group = *parent->group;
   const bool all = wait(lock, parent, [&] { return group.children.contains(parent->rank); });
   ncclComm_t child = all ? group.children.extract(parent->rank).mapped() : make_stillborn(parent);
+  child->blocking = blocking;
   std::atomic_ref<ncclComm_t>(*result).store(child, std::memory_order_release);
   return all ? ncclSuccess : ncclInternalError;
 }
 
 ncclResult_t accept(const char* function, const ncclConfig_t* config) {
-  if (config == nullptr || config->blocking != 0) return misuse(function, "the fake has no blocking communicators");
+  if (config == nullptr || (config->blocking != 0 && config->blocking != 1)) {
+    return misuse(function, "the configuration does not say whether the communicator blocks");
+  }
   state().last_config = *config;
   return ncclSuccess;
 }
@@ -123,12 +126,13 @@ const char* ncclGetLastError(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* result, int ranks, ncclUniqueId id, int rank, ncclConfig_t* config) {
-  const std::lock_guard lock(state().mutex);
+  std::unique_lock lock(state().mutex);
   if (const ncclResult_t refused = accept(__func__, config); refused != ncclSuccess) return refused;
   const std::string key(id.internal, sizeof id.internal);
   std::shared_ptr<Group>& group = state().worlds[key];
   if (!group) group = make_group(ranks, true);
   ncclComm_t comm = make(group, rank);
+  comm->blocking = config->blocking == 1;
   *result = comm;
   cudaGetDevice(&comm->device);
   if (const auto fault = state().init_faults.find(rank); fault != state().init_faults.end()) {
@@ -140,11 +144,11 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* result, int ranks, ncclUniqueId 
   });
   if (++group->joined == ranks) state().worlds.erase(key);
   state().changed.notify_all();
-  return ncclInProgress;
+  return returned(lock, comm, ncclInProgress);
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* result, ncclConfig_t* config) {
-  const std::lock_guard lock(state().mutex);
+  std::unique_lock lock(state().mutex);
   if (const ncclResult_t unusable = usable(__func__, comm); unusable != ncclSuccess) return unusable;
   if (const ncclResult_t refused = accept(__func__, config); refused != ncclSuccess) return refused;
   if (comm->performed != comm->issued) return misuse(__func__, "the communicator has operations under way");
@@ -152,9 +156,10 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* resu
   Group& group = *comm->group;
   group.splits[comm->rank] = {color, key};
   if (static_cast<int>(group.splits.size()) == group.size) carry_out_split(group);
-  begin(comm, [comm, result](std::unique_lock<std::mutex>& held) { return split(held, comm, result); });
+  const bool blocking = config->blocking == 1;
+  begin(comm, [=](std::unique_lock<std::mutex>& held) { return split(held, comm, result, blocking); });
   state().changed.notify_all();
-  return ncclSuccess;  // and goes on: init.cc asks nobody once the group has ended
+  return returned(lock, comm, ncclSuccess);  // and goes on: init.cc asks nobody once the group has ended
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
@@ -178,7 +183,7 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
-  const std::lock_guard lock(state().mutex);
+  std::unique_lock lock(state().mutex);
   if (const ncclResult_t unusable = usable(__func__, comm); unusable != ncclSuccess) return unusable;
   comm->finalized = true;
   ++comm->group->finalized;
@@ -187,7 +192,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     return wait(held, comm, [&] { return group.finalized == group.size; }) ? ncclSuccess : ncclInternalError;
   });
   state().changed.notify_all();
-  return ncclInProgress;
+  return returned(lock, comm, ncclInProgress);
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
@@ -205,6 +210,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm->parent != nullptr && comm->parent->busy && !comm->parent->gone) {
     misuse(__func__, "its parent's split, which makes it, is in progress: abort that first");
   }
+  if (comm->blocking && comm->busy) misuse(__func__, "a blocking call of it is under way on another thread");
   comm->gone = true;
   ++state().counts.aborted;
   state().changed.wait(lock, [] { return !state().abort_hangs; });

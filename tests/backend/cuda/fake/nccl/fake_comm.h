@@ -67,7 +67,8 @@ struct ncclComm {
   int device = 0;
   std::thread job;    ///< NCCL's own, for the last call that takes time
   bool busy = false;  ///< it works
-  int polls = 0;      ///< still to say ncclInProgress when it is over
+  bool blocking = false;
+  int polls = 0;  ///< still to say ncclInProgress when it is over
   bool finalized = false;
   bool aborted = false;
   bool gone = false;
@@ -122,6 +123,8 @@ ncclResult_t progress(ncclComm_t comm);
 using Job = std::function<ncclResult_t(std::unique_lock<std::mutex>& lock)>;
 /// `comm` is in progress until `job` is over, and `polls` questions more; then it has the error that `job` returned.
 void begin(ncclComm_t comm, Job job);
+/// What a call that began a job returns: `at_once`, or of a blocking communicator the job's end, which it waits for.
+ncclResult_t returned(std::unique_lock<std::mutex>& lock, ncclComm_t comm, ncclResult_t at_once);
 /// In a job: waits until `ready`; false if the communicator was aborted before.
 bool wait(std::unique_lock<std::mutex>& lock, ncclComm_t comm, const std::function<bool()>& ready);
 /// A line of the log, if the environment asks for `subsystem` of it.

@@ -37,7 +37,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* /*handle*/) {
 }
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes, ncclWindow_t* window, int flags) {
-  const std::lock_guard lock(state().mutex);
+  std::unique_lock lock(state().mutex);
   if (const ncclResult_t unusable = usable(__func__, comm); unusable != ncclSuccess) return unusable;
   if (flags != NCCL_WIN_COLL_SYMMETRIC) return misuse(__func__, "not a symmetric window");
   if (state().windows_refused) return ncclSuccess;
@@ -54,7 +54,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* memory, size_t bytes,
     return ncclSuccess;
   });
   state().changed.notify_all();
-  return ncclSuccess;  // and goes on: dev_runtime.cc passes over what the end of its group says
+  return returned(lock, comm, ncclSuccess);  // and goes on: dev_runtime.cc passes over what the end of its group says
 }
 
 ncclResult_t ncclCommWindowDeregister(ncclComm_t comm, ncclWindow_t /*window*/) {

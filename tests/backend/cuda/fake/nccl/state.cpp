@@ -31,7 +31,7 @@ ncclResult_t progress(ncclComm_t comm) {
 void begin(ncclComm_t comm, Job job) {
   if (comm->job.joinable()) comm->job.join();  // it is over, as the communicator is usable
   comm->busy = true;
-  comm->polls = state().polls;
+  comm->polls = comm->blocking ? 0 : state().polls;
   comm->job = std::thread([comm, job = std::move(job)] {
     std::unique_lock lock(state().mutex);
     const ncclResult_t result = job(lock);
@@ -39,6 +39,13 @@ void begin(ncclComm_t comm, Job job) {
     comm->busy = false;
     state().changed.notify_all();
   });
+}
+
+ncclResult_t returned(std::unique_lock<std::mutex>& lock, ncclComm_t comm, ncclResult_t at_once) {
+  if (!comm->blocking) return at_once;
+  state().changed.notify_all();
+  state().changed.wait(lock, [&] { return !comm->busy; });
+  return comm->error;
 }
 
 bool wait(std::unique_lock<std::mutex>& lock, ncclComm_t comm, const std::function<bool()>& ready) {

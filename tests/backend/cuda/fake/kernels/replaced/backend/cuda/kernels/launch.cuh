@@ -38,7 +38,7 @@ T __shfl_sync(unsigned lanes, T value, int lane) {
   return fake::of_lane(lanes, value, lane);
 }
 inline unsigned __ballot_sync(unsigned lanes, bool vote) { return fake::ballot(lanes, vote); }
-inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline float __fdividef(float a, float b) { return a / b; }
 void __nanosleep(unsigned nanoseconds);
 
