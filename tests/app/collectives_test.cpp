@@ -296,6 +296,28 @@ TEST(MeasureCollectivesTest, BesideEachOther) {
   EXPECT_THAT(beside_table(row), HasSubstr("beside reduce_scatter"));
 }
 
+TEST(MeasureCollectivesTest, BesideProductsOfSeveralShapes) {
+  const Measured m = measured(
+      arguments_of({{"--ranks", "2"}, {"-b", "4K"}, {"-n", "3"}, {"--beside", ""}, {"--matrix", "32,16x64x8"}}));
+  ASSERT_EQ(m.beside.size(), 2U);
+  EXPECT_EQ(m.beside[0].matrix, (ProductShape{32, 32, 32}));
+  EXPECT_EQ(m.beside[1].matrix, (ProductShape{16, 64, 8}));
+  EXPECT_EQ(m.beside[1].max_ctas, 0);
+  for (const BesideRow& row : m.beside) EXPECT_TRUE(row.alone_us[static_cast<std::size_t>(Neighbour::matrix_product)]);
+  EXPECT_THAT(beside_table(m.beside[0]), HasSubstr("matrices 32 x 32:"));
+  EXPECT_THAT(beside_table(m.beside[1]), HasSubstr("matrices 16 x 8 and 8 x 64:"));
+}
+
+TEST(CollectivesOptionsTest, ShapesAndCtas) {
+  for (const char* wrong : {"0", "4x4", "4x4x4x4", "4x", "", ",4", "a"}) {
+    EXPECT_THROW(arguments_of({{"--beside", ""}, {"--matrix", wrong}}), ConfigError) << wrong;
+  }
+  EXPECT_THROW(arguments_of({{"--max-ctas", "4"}}), ConfigError) << "NCCL's";
+  EXPECT_THROW(arguments_of({{"--backend", "cuda"}, {"--max-ctas", "4,8"}}), ConfigError) << "several only beside";
+  EXPECT_EQ(arguments_of({{"--backend", "cuda"}, {"--beside", ""}, {"--max-ctas", "4,8"}}).max_ctas,
+            (std::vector{4, 8}));
+}
+
 TEST(BesideTest, SlowdownIsOfTheTimeAlone) {
   BesideRow row;
   row.alone_us = {10.0, 20.0, std::nullopt};

@@ -25,7 +25,21 @@ using backend::Stamp;
 constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kMostOpsRatio = 64;  // of a quick kind to -n of the slow one
 
-std::int64_t matrix_bytes(std::int64_t n) { return checked_product(n, n, size_of(DType::f32)); }
+/// Of A, B and C of a product, in this order.
+std::array<std::int64_t, 3> operand_bytes(const ProductShape& p) {
+  return {checked_product(p.m, p.k, size_of(DType::f32)), checked_product(p.k, p.n, size_of(DType::f32)),
+          checked_product(p.m, p.n, size_of(DType::f32))};
+}
+
+/// Room for those of any of the shapes.
+std::array<std::int64_t, 3> most_bytes(const std::vector<ProductShape>& shapes) {
+  std::array<std::int64_t, 3> most{};
+  for (const ProductShape& shape : shapes) {
+    const std::array<std::int64_t, 3> bytes = operand_bytes(shape);
+    for (std::size_t i = 0; i < bytes.size(); ++i) most[i] = std::max(most[i], bytes[i]);
+  }
+  return most;
+}
 
 /// A set of kinds that run at once.
 using Crowd = std::array<bool, kNeighbours>;
@@ -40,13 +54,14 @@ class BesideRank {
         second_(context.world.split(0, context.rank)),
         gathered_(context, *arguments.most_bytes, Lane::all_gather, arguments.unaligned),
         reduced_(context, *arguments.most_bytes, Lane::reduce_scatter, arguments.unaligned) {
-    for (std::byte*& matrix : matrices_) {
-      matrix = context.device.allocate(matrix_bytes(a_.matrix), MemoryCategory::activations, Lane::compute);
+    const std::array<std::int64_t, 3> bytes = most_bytes(a_.matrices);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      matrices_[i] = context.device.allocate(bytes[i], MemoryCategory::activations, Lane::compute);
     }
     context.device.enqueue(
         Lane::compute, "clear",
-        [this](Kernels& kernels) {
-          for (std::byte* matrix : matrices_) kernels.fill_zero(matrix, matrix_bytes(a_.matrix));
+        [this, bytes](Kernels& kernels) {
+          for (std::size_t i = 0; i < bytes.size(); ++i) kernels.fill_zero(matrices_[i], bytes[i]);
         },
         nullptr);
     context.device.synchronize();
@@ -60,7 +75,8 @@ class BesideRank {
   BesideRank(const BesideRank&) = delete;
   BesideRank& operator=(const BesideRank&) = delete;
 
-  BesideRow row(std::int64_t size) {
+  BesideRow row(std::int64_t size, const ProductShape& shape) {
+    shape_ = shape;
     const int ranks = context_.world.size();
     messages_ = {Message::of_size(Collective::all_gather, a_.dtypes.front(), size, ranks),
                  Message::of_size(Collective::reduce_scatter, a_.dtypes.front(), size, ranks)};
@@ -70,7 +86,7 @@ class BesideRank {
 
     BesideRow row;
     row.size = size;
-    row.matrix = a_.matrix;
+    row.matrix = shape;
     std::array<std::size_t, kNeighbours> counts;
     counts.fill(static_cast<std::size_t>(a_.iterations));
     run({true, true, true}, {1, 1, 1});  // warms everything up
@@ -131,8 +147,12 @@ class BesideRank {
         return context_.device.enqueue(
             Lane::compute, "gemm",
             [this](Kernels& kernels) {
-              const std::int64_t n = a_.matrix;
-              kernels.gemm(Gemm{.a = matrices_[0], .b = matrices_[1], .c = matrices_[2], .m = n, .n = n, .k = n});
+              kernels.gemm(Gemm{.a = matrices_[0],
+                                .b = matrices_[1],
+                                .c = matrices_[2],
+                                .m = shape_.m,
+                                .n = shape_.n,
+                                .k = shape_.k});
             },
             stamp);
     }
@@ -202,6 +222,7 @@ class BesideRank {
   CollectiveBuffers gathered_;
   CollectiveBuffers reduced_;
   std::array<std::byte*, 3> matrices_{};
+  ProductShape shape_;
   std::array<Message, 2> messages_;
 };
 
@@ -228,16 +249,22 @@ std::optional<double> BesideRow::slowdown_together(Neighbour who) const {
 }
 
 std::int64_t beside_bytes(const CollectivesArguments& arguments) {
-  return 3 * LanePool::rounded(matrix_bytes(arguments.matrix));
+  std::int64_t bytes = 0;
+  for (const std::int64_t operand : most_bytes(arguments.matrices))
+    bytes = checked_sum(bytes, LanePool::rounded(operand));
+  return bytes;
 }
 
-void measure_beside(const CollectivesArguments& arguments, RankContext& context, RankMeeting& meeting,
+void measure_beside(const CollectivesArguments& arguments, int max_ctas, RankContext& context, RankMeeting& meeting,
                     const std::function<void(const BesideRow&)>& on_row) {
   BesideRank rank(arguments, context, meeting);
   for (int cycle = 0; arguments.cycles == 0 || cycle < arguments.cycles; ++cycle) {
     for (const std::int64_t size : sweep_sizes(arguments)) {
-      const BesideRow row = rank.row(size);
-      if (context.rank == 0) on_row(row);
+      for (const ProductShape& shape : arguments.matrices) {
+        BesideRow row = rank.row(size, shape);
+        row.max_ctas = max_ctas;
+        if (context.rank == 0) on_row(row);
+      }
     }
   }
 }

@@ -18,13 +18,14 @@ enum class Neighbour : std::uint8_t { all_gather, reduce_scatter, matrix_product
 inline constexpr std::size_t kNeighbours = 3;
 std::string_view to_string(Neighbour neighbour);
 
-/// Who slows whom, for messages of one size.
+/// Who slows whom, for messages of one size and products of one shape.
 struct BesideRow {
   using Times = std::array<std::optional<double>, kNeighbours>;
 
-  std::int64_t size = 0;    ///< of the sweep
-  std::int64_t matrix = 0;  ///< rows and columns of the matrices
-  Times alone_us;           ///< median of an op, of the slowest rank
+  std::int64_t size = 0;  ///< of the sweep
+  ProductShape matrix;
+  int max_ctas = 0;  ///< of NCCL's kernels; 0: its choice
+  Times alone_us;    ///< median of an op, of the slowest rank
   std::array<Times, kNeighbours>
       beside_us;      ///< [who][beside whom]; absent on the diagonal, and if no op ran within the other
   Times together_us;  ///< all three at once
@@ -37,10 +38,11 @@ struct BesideRow {
 /// Device memory of a rank beside the two buffers of each collective.
 std::int64_t beside_bytes(const CollectivesArguments& arguments);
 
-/// Called on every rank's host thread; rank 0's `on_row` gets each size. An op counts as beside another kind only if
-/// that kind was busy from its begin to its end. What runs alone is measured before and after what runs together, so
-/// that drift is not taken for an effect. Numbers of ops are decided on rank 0, for all.
-void measure_beside(const CollectivesArguments& arguments, backend::RankContext& context, RankMeeting& meeting,
-                    const std::function<void(const BesideRow&)>& on_row);
+/// `max_ctas` is what the ranks' communicators were made with. Called on every rank's host thread; rank 0's `on_row`
+/// gets each size with each shape. An op counts as beside another kind only if that kind was busy from its begin to its
+/// end. What runs alone is measured before and after what runs together, so that drift is not taken for an effect.
+/// Numbers of ops are decided on rank 0, for all.
+void measure_beside(const CollectivesArguments& arguments, int max_ctas, backend::RankContext& context,
+                    RankMeeting& meeting, const std::function<void(const BesideRow&)>& on_row);
 
 }  // namespace fsdpbench::app

@@ -17,6 +17,12 @@ enum class OverRanks : std::uint8_t { rank_0, mean, least, most };
 /// What reductions do; for the others it means nothing.
 enum class Reduction : std::uint8_t { sum, average };
 
+/// A product of an m x k matrix and a k x n one.
+struct ProductShape {
+  std::int64_t m = 512, n = 512, k = 512;
+  bool operator==(const ProductShape&) const = default;
+};
+
 /// The command line of `fsdpbench collectives`: nccl-tests' options where they have a meaning here, and a few of its
 /// own. collectives_options.h reads and describes each.
 struct CollectivesArguments {
@@ -50,11 +56,12 @@ struct CollectivesArguments {
   bool timestamps = false;
   std::string output_file;  ///< JSON; empty: none
   bool overwrite = false;
-  int registration = 0;  ///< of NCCL: 0 none, 1 local, 2 windows
-  int cta_policy = 0;    ///< of NCCL: 0 its own, 1 efficiency, 2 zero
+  int registration = 0;          ///< of NCCL: 0 none, 1 local, 2 windows
+  int cta_policy = 0;            ///< of NCCL: 0 its own, 1 efficiency, 2 zero
+  std::vector<int> max_ctas{0};  ///< of an NCCL kernel, at most, one after the other; 0: NCCL's choice
 
-  bool beside = false;        ///< all-gather, reduce-scatter and matrix products at once instead
-  std::int64_t matrix = 512;  ///< rows and columns of those
+  bool beside = false;                     ///< all-gather, reduce-scatter and matrix products at once instead
+  std::vector<ProductShape> matrices{{}};  ///< of those products, one after the other
 
   std::optional<double> link_gb_per_s;  ///< emulated; absent: the real one
   double link_latency_us = 0;

@@ -38,9 +38,11 @@ Json times_json(const BesideRow::Times& times) {
 
 Json beside_json(const BesideRow& row) {
   Json j{{"size", row.size},
-         {"matrix", row.matrix},
+         {"matrix", row.matrix.m},
+         {"shape", {row.matrix.m, row.matrix.n, row.matrix.k}},
          {"alone_us", times_json(row.alone_us)},
          {"together_us", times_json(row.together_us)}};
+  if (row.max_ctas > 0) j["max_ctas"] = row.max_ctas;
   for (std::size_t who = 0; who < kNeighbours; ++who) {
     j["beside_us"][to_string(static_cast<Neighbour>(who))] = times_json(row.beside_us[who]);
   }

@@ -53,6 +53,31 @@ std::int64_t size_named(const std::string& value) {
   return *bytes;
 }
 
+/// "a,b" by `read`, at least one.
+template <class Read>
+auto list_of(const std::string& value, const Read& read) {
+  std::vector<decltype(read(value))> all;
+  for (std::size_t begin = 0; begin <= value.size();) {
+    const std::size_t end = std::min(value.find(',', begin), value.size());
+    all.push_back(read(value.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return all;
+}
+
+/// "512" is square, "4096x1024x2048" m x n x k.
+ProductShape shape_named(const std::string& value) {
+  std::vector<std::int64_t> sides;
+  for (std::size_t begin = 0; begin <= value.size();) {
+    const std::size_t end = std::min(value.find('x', begin), value.size());
+    sides.push_back(number_in<std::int64_t>(value.substr(begin, end - begin), 1, 1 << 16));
+    begin = end + 1;
+  }
+  if (sides.size() == 1) return {sides[0], sides[0], sides[0]};
+  if (sides.size() != 3) throw ConfigError("expected N, or MxNxK: the product of an M x K matrix and a K x N one");
+  return {sides[0], sides[1], sides[2]};
+}
+
 /// Options whose only value here is what they are by default.
 void only(const std::string& value, std::string_view possible, std::string_view why) {
   if (value != possible) throw ConfigError(fmt::format("only {} is possible: {}", possible, why));
@@ -150,8 +175,13 @@ constexpr std::array kOptions{
                       [](Arguments& a, const Text& v) { a.overwrite = switched_on(v); }},
     CollectivesOption{"--beside", "0|1", "All-gather, reduce-scatter and matrix products at once: who slows whom", true,
                       [](Arguments& a, const Text& v) { a.beside = switched_on(v); }},
-    CollectivesOption{"--matrix", "N", "Rows and columns of those matrices; 512", false,
-                      [](Arguments& a, const Text& v) { a.matrix = number_in<std::int64_t>(v, 1, 1 << 16); }},
+    CollectivesOption{"--matrix", "SHAPE,…", "Of those products: N, or MxNxK, one after the other; 512", false,
+                      [](Arguments& a, const Text& v) { a.matrices = list_of(v, shape_named); }},
+    CollectivesOption{"--max-ctas", "N,…",
+                      "NCCL: CTAs of a kernel, several one after the other beside products; 0: its choice", false,
+                      [](Arguments& a, const Text& v) {
+                        a.max_ctas = list_of(v, [](const std::string& n) { return number_in(n, 0, 64); });
+                      }},
     CollectivesOption{"--link-gb-per-s", "NUMBER", "Emulate a link of that bandwidth between the CPU's ranks", false,
                       [](Arguments& a, const Text& v) { a.link_gb_per_s = number_in(v, 1e-6, 1e6); }},
     CollectivesOption{"--link-latency-us", "NUMBER", "Of a hop of that link; 0", false,
@@ -232,8 +262,11 @@ void settle(CollectivesArguments& a) {
   if (a.ranks && a.threads * a.gpus != 1 && *a.ranks != a.threads * a.gpus) {
     throw ConfigError(fmt::format("collectives: --ranks {} and -t {} -g {} differ.", *a.ranks, a.threads, a.gpus));
   }
-  if (a.backend != "cuda" && (a.registration != 0 || a.cta_policy != 0)) {
-    throw ConfigError("collectives: -R and -x are NCCL's; they need --backend cuda.");
+  if (a.backend != "cuda" && (a.registration != 0 || a.cta_policy != 0 || a.max_ctas != std::vector<int>{0})) {
+    throw ConfigError("collectives: -R, -x and --max-ctas are NCCL's; they need --backend cuda.");
+  }
+  if (!a.beside && a.max_ctas.size() > 1) {
+    throw ConfigError("collectives --max-ctas: several are measured beside products only; give one, or --beside.");
   }
   if (a.backend != "cpu" && (a.link_gb_per_s || a.slow_link_rank >= 0)) {
     throw ConfigError("collectives: links are emulated by the CPU's ranks only; leave out --backend cuda.");
@@ -270,7 +303,7 @@ tools read; of a sweep from 8 bytes it means nothing.
 Examples
   fsdpbench collectives all_gather --ranks 4 -b 64K -e 64M -f 4
   mpirun -n 8 fsdpbench collectives all_gather reduce_scatter -b 8 -e 128M -f 2 -I -J collectives.json
-  fsdpbench collectives --ranks 2 -b 16M --beside
+  fsdpbench collectives --ranks 2 -b 16M --beside --matrix 512,1024x256x2048
   fsdpbench collectives --ranks 4 -b 1M --link-gb-per-s 1 --slow-link 2
 Exit codes
   0 measured   9 a result was wrong   10 slower than 0.9 times NCCL_TESTS_MIN_BW   others as fsdpbench --help

@@ -208,18 +208,19 @@ void measure_collectives(const CollectivesArguments& arguments, launch::Session*
   HangWatch watch(session == nullptr ? arguments.timeout_s : 0);
   backend::BackendOptions options = backend_options_for(arguments, ranks, session, rank_bytes);
   if (session == nullptr && arguments.timeout_s > 0) options.interrupt = &watch.abort();
-  RankMeeting meeting(ranks, session);
   CollectivesListener watched = listener;
   watched.row = [&](const CollectiveRow& row) {
     watch.alive();
     listener.row(row);
   };
   const auto backend = select_backend(arguments.backend);
-  try {
+  const auto run_with = [&](int max_ctas) {
+    if (arguments.backend == "cuda") options.set<backend::CudaOptions>().nccl.max_ctas = max_ctas;
+    RankMeeting meeting(ranks, session);
     backend->run(options, [&](RankContext& context) {
       announce_places(context, meeting, watched);
       if (arguments.beside) {
-        measure_beside(arguments, context, meeting, [&](const BesideRow& row) {
+        measure_beside(arguments, max_ctas, context, meeting, [&](const BesideRow& row) {
           watch.alive();
           listener.beside(row);
         });
@@ -227,6 +228,9 @@ void measure_collectives(const CollectivesArguments& arguments, launch::Session*
         CollectivesRank(arguments, context, meeting, watched).run();
       }
     });
+  };
+  try {
+    for (const int max_ctas : arguments.max_ctas) run_with(max_ctas);
   } catch (const Interrupted&) {
     if (!watch.expired()) throw;
     throw BackendError(

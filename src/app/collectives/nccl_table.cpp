@@ -134,11 +134,21 @@ std::string nccl_footer(const TableEnd& end, backend::Collective op) {
   return text + fmt::format("#\n# Collective test concluded: {}_perf\n#\n", to_string(op));
 }
 
+namespace {
+
+std::string shape_text(const ProductShape& p) {
+  if (p.m == p.n && p.n == p.k) return fmt::format("{} x {}", p.m, p.m);
+  return fmt::format("{} x {} and {} x {}", p.m, p.k, p.k, p.n);
+}
+
+}  // namespace
+
 std::string beside_table(const BesideRow& row) {
   Table table;
   table.title = fmt::format(
-      "size {} ({} B), matrices {} x {}: time of an op on the slowest rank, alone, and times that beside others",
-      format_bytes(row.size), row.size, row.matrix, row.matrix);
+      "size {} ({} B), matrices {}{}: time of an op on the slowest rank, alone, and times that beside others",
+      format_bytes(row.size), row.size, shape_text(row.matrix),
+      row.max_ctas > 0 ? fmt::format(", at most {} CTAs", row.max_ctas) : "");
   table.header = {"", "alone us", "beside all_gather", "beside reduce_scatter", "beside matrix_product", "beside both"};
   const auto times = [](std::optional<double> ratio) {
     return ratio ? fmt::format("{:.2f}", *ratio) : std::string("–");

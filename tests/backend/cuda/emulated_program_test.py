@@ -146,6 +146,19 @@ class EmulatedProgramTest(unittest.TestCase):
         self.assertEqual([row["size"] for row in result["operations"][0]["results"]], [1024, 4096, 16384, 65536])
         self.assertEqual(result["world"]["backend"], "cuda")
 
+    def test_who_slows_whom_is_a_matrix(self):
+        written = self.root / "beside.json"
+        done = call("collectives", "--backend", "cuda", "--ranks", "2", "-b", "4K", "-e", "16K", "-f", "4", "-n", "2", "--beside",
+                    "--matrix", "16,8x32x16", "--max-ctas", "2,4", "-J", str(written))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = json.loads(written.read_text(encoding="utf-8"))["beside"]
+        seen = [(row["max_ctas"], row["size"], row["shape"]) for row in rows]
+        self.assertEqual(seen, [(ctas, size, shape) for ctas in (2, 4) for size in (4096, 16384)
+                                for shape in ([16, 16, 16], [8, 32, 16])])
+        self.assertIn("at most 4 CTAs", done.stdout)
+        for row in rows:
+            self.assertEqual(sorted(row["beside_us"]), ["all_gather", "matrix_product", "reduce_scatter"])
+
     def test_collectives_with_nccls_knobs(self):
         done = call("collectives", "reduce_scatter_perf", "--backend", "cuda", "--ranks", "2", "-b", "4K", "-e", "4K", "-n", "2",
                     "-R", "1")
