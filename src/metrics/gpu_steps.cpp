@@ -72,7 +72,7 @@ std::optional<Throttling> held_by(ClockLimits limits, const GpuHealth& health, c
   if (found.steps.empty()) return std::nullopt;
   found.sm_mhz = middle(std::move(clocks));
   found.other_sm_mhz = middle(std::move(other_clocks));
-  if (lengths.size() >= kFewestSteps && other_lengths.size() >= kFewestSteps) {
+  if (lengths.size() >= kFewestOfEither && other_lengths.size() >= kFewestOfEither) {
     found.longer_pct = 100 * (median(std::move(lengths)) / median(std::move(other_lengths)) - 1);
   }
   return found;

@@ -36,9 +36,9 @@ struct Throttling {
   std::optional<std::int32_t> other_sm_mhz;  ///< of the other ones seen
   std::optional<std::int32_t> most_sm_mhz;   ///< that the GPU can do
   std::optional<double> longer_pct;          ///< by which the median of those steps is above the others'; absent if
-                                             ///< there are fewer than kFewestSteps of either
+                                             ///< there are fewer than kFewestOfEither of either
 };
-inline constexpr int kFewestSteps = 3;
+inline constexpr int kFewestOfEither = 3;
 
 /// Who throttled (kThrottles) in any step; and whose power cap or partner clocks (sync boost) made steps longer than
 /// the others by more than kNoisyPct (caveats.h). `health` by rank, `traces` as Measurement has them.
