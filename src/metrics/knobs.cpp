@@ -17,7 +17,7 @@ std::vector<Knob> knobs_of(const config::RunConfig& config) {
     knobs.push_back(std::move(knob));
   };
   const config::Fsdp& fsdp = config.fsdp;
-  if (fsdp.strategy == config::Strategy::no_shard || config.mesh.ranks == 1) return knobs;
+  if (fsdp.strategy == config::Strategy::no_shard || config.mesh.data_ranks() == 1) return knobs;
 
   if (fsdp.forward_prefetch.mode == PrefetchMode::none) {
     add(Cause::late_prefetch, "fsdp.forward_prefetch=implicit", [](config::RunConfig& c) {

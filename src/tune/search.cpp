@@ -24,7 +24,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 double tokens_of(const config::RunConfig& config) {
   const bool decoder = config.model.kind == config::ModelKind::decoder;
-  return static_cast<double>(config.mesh.ranks * config.train.batch_per_rank * config.train.accumulate *
+  return static_cast<double>(config.mesh.data_ranks() * config.train.batch_per_rank * config.train.accumulate *
                              (decoder ? config.train.seq_len : 1));
 }
 

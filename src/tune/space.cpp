@@ -54,8 +54,9 @@ std::vector<Values> engines(const RunConfig&) {
 /// Strategies, and the hybrid ones with every split of the ranks.
 std::vector<Values> meshes(const RunConfig& config) {
   std::vector<Values> all{{"full_shard", "0", "0"}, {"shard_grad_op", "0", "0"}, {"no_shard", "0", "0"}};
-  for (const std::int64_t shard : divisors(config.mesh.ranks)) {
-    if (shard == 1 || shard == config.mesh.ranks) continue;
+  const std::int64_t ranks = config.mesh.data_ranks();
+  for (const std::int64_t shard : divisors(ranks)) {
+    if (shard == 1 || shard == ranks) continue;
     for (const char* strategy : {"hybrid_shard", "hybrid_shard_grad_op"}) {
       all.push_back({strategy, fmt::format("{}", shard), "0"});
     }
@@ -65,15 +66,16 @@ std::vector<Values> meshes(const RunConfig& config) {
 
 std::vector<Values> reshards(const RunConfig& config) {
   std::vector<Values> all{{"auto"}, {"true"}, {"false"}};
+  const std::int64_t ranks = config.mesh.data_ranks();
   for (const std::int64_t group : {2, 4, 8, 16}) {
-    if (config.mesh.ranks % group == 0 && group < config.mesh.ranks) all.push_back({fmt::format("{}", group)});
+    if (ranks % group == 0 && group < ranks) all.push_back({fmt::format("{}", group)});
   }
   return all;
 }
 
 /// Units of 1 to 8 blocks, and by size where that makes other units.
 std::vector<Values> wraps(const RunConfig& config) {
-  const plan::ModelShapes shapes = plan::model_shapes(config.model);
+  const plan::ModelShapes shapes = plan::model_shapes(config.model, static_cast<int>(config.mesh.tensor));
   std::vector<Values> all;
   std::set<std::vector<std::vector<int>>> seen;
   const auto add = [&](config::Wrap wrap, std::string text) {

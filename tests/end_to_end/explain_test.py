@@ -62,6 +62,22 @@ class Explain(Program):
         self.assertAlmostEqual(wire["data parallel"], whole["data_parallel"])
         self.assertIn("--format issue", self.error("explain", self.profile, "--compare-parallelism", "-f", "issue"))
 
+    def test_ranks_that_split_layers(self) -> None:
+        split = sets("mesh.ranks=8", "mesh.tensor=2")
+        text = self.call("explain", self.profile, *split).stdout
+        self.assertIn("4 shards x 1 replicas x 2 that split layers", text)
+        groups = text[text.index("Groups: "):]
+        self.assertRegex(groups, r"shard +2 +4 +0 to 6 by 2")
+        self.assertRegex(groups, r"tensor +4 +2 +0 to 1")
+        told = json.loads(self.call("explain", self.profile, *split, "--format", "json").stdout)
+        self.assertEqual({k: told["plan"][k] for k in ("ranks", "shard", "replicate", "tensor")},
+                         {"ranks": 8, "shard": 4, "replicate": 1, "tensor": 2})
+        exchanges = [op for op in told["schedule"]["ops"] if op.get("group") == "tensor"]
+        self.assertEqual(len(exchanges), 1 + 4 * 4 + 2)
+        self.assertEqual({op["lane"] for op in exchanges}, {"tensor"})
+        self.assertIn("mesh.tensor = 2", self.error("explain", self.profile, *split, "--compare-parallelism"))
+        self.assertIn("mesh.tensor = 2", self.error("accept", "cpu", *split))
+
     def test_views(self) -> None:
         self.assertLess(len(self.line("summary").splitlines()), 24)
         parameters = self.call("explain", self.profile, "--parameters").stdout

@@ -85,6 +85,16 @@ TEST(Space, EverySplitOfTheRanksIsAMesh) {
   EXPECT_THAT(meshes, Contains("fsdp.strategy=no_shard mesh.shard=1 mesh.replicate=12"));
 }
 
+TEST(Space, RanksThatSplitLayersAreNoShards) {
+  config::RunConfig config = tunable_config();
+  config.mesh.ranks = 16;
+  config.mesh.tensor = 2;
+  const Space space(valid(config), {});
+  const std::vector<std::string> meshes = texts(axis(space, "fsdp.strategy"));
+  EXPECT_THAT(meshes, Contains("fsdp.strategy=hybrid_shard mesh.shard=4 mesh.replicate=2"));
+  EXPECT_THAT(meshes, Contains("fsdp.strategy=no_shard mesh.shard=1 mesh.replicate=8"));
+}
+
 TEST(Space, MicroBatchesKeepTheGlobalBatch) {
   config::RunConfig config = tunable_config();
   config.train.batch_per_rank = 3;

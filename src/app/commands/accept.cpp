@@ -221,6 +221,11 @@ int accept_command(const AcceptArguments& arguments, Job* job) {
   if (config.device.backend == config::BackendKind::virtual_) {
     throw ConfigError("accept measures a machine; device.backend = \"virtual\" is none. Use \"cpu\" or \"cuda\".");
   }
+  if (config.mesh.tensor > 1) {
+    throw ConfigError(fmt::format(
+        "accept finds who is to blame among ranks that shard; mesh.tensor = {} splits layers, too. Expected 1.",
+        config.mesh.tensor));
+  }
   const Cell cell = open_cell(config, local_ranks(job));
   Acceptance acceptance(wanted, cell, arguments, job);
   const ResultFolder folder("accept-" + config::profile_name(path), arguments.out,

@@ -33,6 +33,12 @@ std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
                                     : !arguments.schedule.empty() ? "--schedule"
                                                                   : "--format " + format));
     }
+    if (p.plan.mesh.tensor > 1) {
+      throw ConfigError(fmt::format(
+          "--compare-parallelism has a row for ranks that split layers beside the others; mesh.tensor = {} splits them "
+          "in every row. Expected 1.",
+          p.plan.mesh.tensor));
+    }
     return format == "json" ? json_text(parallelism_json(p)) : parallelism_text(p);
   }
   const schedule::Schedule& steady = p.schedules.steady();

@@ -208,8 +208,9 @@ struct TunedOn {
   static void check_same(const TuneArguments& arguments, const config::RunConfig& was,
                          const config::RunConfig& config) {
     const std::string& from = arguments.from.front();
-    if (was.model != config.model || was.mesh.ranks != config.mesh.ranks) {
-      throw ConfigError(fmt::format("--from {}: was another training: its model and mesh.ranks cannot be set.", from));
+    if (was.model != config.model || was.mesh.ranks != config.mesh.ranks || was.mesh.tensor != config.mesh.tensor) {
+      throw ConfigError(
+          fmt::format("--from {}: was another training: its model, mesh.ranks and mesh.tensor cannot be set.", from));
     }
     if (arguments.dtypes.empty() || was.emulate.compute_tflops) return;
     throw ConfigError(fmt::format(
