@@ -79,7 +79,8 @@ struct AdamWStep {
 
 /// The numeric kernels of one device, called from a task on a lane. Pointers are device memory; dtypes f32 or bf16
 /// unless said; statistics (rstd, log-sum-exp, loss) are f32. Accumulation is fp32. Outputs may not alias inputs
-/// unless said. Counts are elements. Every kernel gives the same bits for the same input, whatever else runs.
+/// unless said. Counts are elements. Every kernel gives the same bits for the same input, whatever else runs; those of a
+/// GPU unless its Arithmetic (cuda_options.h) lets them do otherwise.
 class Kernels {
  public:
   virtual ~Kernels() = default;
