@@ -160,8 +160,8 @@ Exit codes
 )";
 
 inline constexpr const char* kTraceExplainHelp = R"(
-TRACE is what torch.profiler wrote (.json, .json.gz), one file a rank, or a folder of them; or trace/ of a run of this
-program. Nothing runs. It says what the job is (FSDP1, FSDP2, DeepSpeed, DDP, inference …) with the evidence, which
+TRACE is what torch.profiler wrote (.json, .json.gz), one file a rank, or a folder of them; or what `nsys export --type
+sqlite` made of a report of Nsight Systems; or trace/ of a run of this program. Nothing runs. It says what the job is (FSDP1, FSDP2, DeepSpeed, DDP, inference …) with the evidence, which
 schedule it follows and where it does not, where a step's time went, which collectives were exposed and why, and what
 would help, in that program's own words. What nothing in the files tells is said, too. With all ranks' files it also
 tells who waited for whom; one rank's file is enough for the rest.

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/paths.h"
 #include "foreign/kineto_rows.h"
+#include "foreign/nsys_events.h"
 #include "trace/input_file.h"
 
 namespace fsdpbench::foreign {
@@ -31,7 +32,7 @@ struct File {
 };
 
 bool is_trace_name(const std::string& name) {
-  return !name.starts_with('.') && (name.ends_with(".json") || name.ends_with(".json.gz"));
+  return !name.starts_with('.') && (name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".sqlite"));
 }
 
 /// In the order of the numbers in them: "rank_2" before "rank_10".
@@ -77,8 +78,11 @@ void add_folder(const std::string& path, std::vector<File>& files) {
     return add_folder(ours, files);
   }
   if (found.empty()) {
-    throw ConfigError(fmt::format(
-        "{}: has no trace; expected files *.json or *.json.gz, as torch.profiler writes one a rank.", path));
+    throw ConfigError(
+        fmt::format("{}: has no trace; expected files *.json or *.json.gz, as torch.profiler writes one a rank, or "
+                    "*.sqlite of Nsight "
+                    "Systems.",
+                    path));
   }
   std::ranges::sort(found, by_number);
   files.insert(files.end(), found.begin(), found.end());
@@ -103,10 +107,10 @@ std::vector<File> files_of(const std::vector<std::string>& paths) {
 
 /// Why a file is not for this reader, by its first bytes and name; "" if it may be.
 std::string other_program(const std::string& path, std::string_view beginning) {
-  const bool nsight = path.ends_with(".nsys-rep") || path.ends_with(".qdrep");
-  if (nsight || beginning.starts_with("SQLite format 3")) {
-    return "is a file of Nsight Systems (or another SQLite database), which is not read; expected a trace of "
-           "torch.profiler, whose export_chrome_trace writes .json or .json.gz.";
+  if (path.ends_with(".nsys-rep") || path.ends_with(".qdrep")) {
+    return "is a report of Nsight Systems, which only its own programs read; `nsys export --type sqlite` makes a "
+           "database "
+           "of it that is read here.";
   }
   if (beginning.starts_with("PK")) return "is a zip archive; unpack it, and give the .json files in it.";
   return "";
@@ -137,10 +141,38 @@ std::string beginning_of(const std::string& path) {
   return {bytes.data(), static_cast<std::size_t>(std::max<std::streamsize>(count, 0))};
 }
 
+/// The rank by the file's name, where the file does not tell it.
+void name_rank(RankRows& rows) {
+  if (rows.rank_told) return;
+  const auto rank = rank_of_name(rows.file);
+  if (!rank) return;
+  rows.rank = *rank;
+  rows.rank_told = true;
+  rows.notes.push_back(fmt::format("The rank, {}, is from the file's name: the file does not tell it.", *rank));
+}
+
+std::optional<OneFile> read_database(const std::string& path, const ReadOptions& options, std::string& why) {
+  KinetoRows rows(options.functions);
+  try {
+    const NsysFacts facts =
+        read_nsys_events(path, options.most_events, [&](const trace::ParsedEvent& event) { rows.event(event); });
+    OneFile one{rows.take(facts.file), std::nullopt, ""};
+    one.rows.file = path;
+    if (!facts.trouble.empty()) one.rows.notes.insert(one.rows.notes.begin(), facts.trouble);
+    name_rank(one.rows);
+    return one;
+  } catch (const ConfigError& error) {
+    why = error.what();
+    return std::nullopt;
+  }
+}
+
 /// Why a file holds nothing, in `why`, or its rows.
 std::optional<OneFile> read_file(const std::string& path, const ReadOptions& options, std::string& why) {
-  why = other_program(path, beginning_of(path));
+  const std::string beginning = beginning_of(path);
+  why = other_program(path, beginning);
   if (!why.empty()) return std::nullopt;
+  if (beginning.starts_with("SQLite format 3")) return read_database(path, options, why);
   trace::InputFile file(path, options.most_bytes);
   std::istream in(&file);
   trace::Findings findings(1);
@@ -168,13 +200,7 @@ std::optional<OneFile> read_file(const std::string& path, const ReadOptions& opt
     one.rows.notes.insert(one.rows.notes.begin(),
                           fmt::format("The file ends behind its event {}, before its list does.", facts.events));
   }
-  if (!one.rows.rank_told) {
-    if (const auto rank = rank_of_name(path)) {
-      one.rows.rank = *rank;
-      one.rows.rank_told = true;
-      one.rows.notes.push_back(fmt::format("The rank, {}, is from the file's name: the file does not tell it.", *rank));
-    }
-  }
+  name_rank(one.rows);
   return one;
 }
 

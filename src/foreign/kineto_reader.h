@@ -14,16 +14,17 @@ struct ReadOptions {
   std::uint64_t most_bytes = std::uint64_t{32} << 30;  ///< of one file's JSON, decompressed; likewise
 };
 
-/// Reads traces of torch.profiler (kineto) and this program's own ones (trace/FORMAT.md): one file a rank, .json or
-/// .json.gz, or folders, of which all such files are taken that hold a trace. Files are read as a stream; what is kept
-/// is about 50 bytes a row of host or device, and each name once.
+/// Reads traces of torch.profiler (kineto), this program's own ones (trace/FORMAT.md), and databases that Nsight
+/// Systems has exported (nsys_events.h): one file a rank, .json, .json.gz or .sqlite, or folders, of which all such
+/// files are taken that hold a trace. Files are read as a stream; what is kept is about 50 bytes a row of host or
+/// device, and each name once.
 ///
 /// What is missing, cut off, out of order or there twice is mended as far as it can be, and said in notes. Without
 /// distributedInfo the rank is the number behind "rank" in the file's name, or the file's place. Of a rank that several
 /// files are of, the first by name counts.
 ///
 /// Throws ConfigError that names the file: nothing there, no JSON at all, a list of events without rows of a profiler,
-/// Nsight Systems' or another program's file.
+/// another program's file.
 JobTrace read_job(const std::vector<std::string>& paths, const ReadOptions& options = {});
 
 }  // namespace fsdpbench::foreign

@@ -68,7 +68,7 @@ bool names_traces(const std::vector<std::string>& from) {
   }
   for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
     const std::string name = entry.path().filename().string();
-    if (name.ends_with(".json") || name.ends_with(".json.gz")) return true;
+    if (name.ends_with(".json") || name.ends_with(".json.gz") || name.ends_with(".sqlite")) return true;
   }
   return false;
 }

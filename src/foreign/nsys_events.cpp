@@ -1,0 +1,192 @@
+#include "foreign/nsys_events.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <array>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "trace/fields.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+namespace field = trace::field;
+using trace::ParsedEvent;
+using trace::Value;
+
+// A process and a thread in one number, as Nsight Systems keeps them (globalTid).
+constexpr std::int64_t process_of(std::int64_t global) { return (global >> 24) & 0xFFFFFF; }
+constexpr std::int64_t thread_of(std::int64_t global) { return global & 0xFFFFFF; }
+
+Value number_value(std::int64_t number) { return {Value::Type::integer, number, {}}; }
+
+class Database {
+ public:
+  explicit Database(const std::string& path) {
+    sqlite3* opened = nullptr;
+    const int result = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READONLY, nullptr);
+    database_.reset(opened);
+    if (result != SQLITE_OK) fail();
+  }
+
+  bool has(std::string_view table) {
+    bool found = false;
+    rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = '" + std::string(table) + "'",
+         [&](sqlite3_stmt*) { return found = true, false; });
+    return found;
+  }
+
+  /// Calls `row` for each row of a query until it returns false.
+  template <typename Row>
+  void rows(const std::string& query, Row&& row) {
+    sqlite3_stmt* prepared = nullptr;
+    if (sqlite3_prepare_v2(database_.get(), query.c_str(), -1, &prepared, nullptr) != SQLITE_OK) fail();
+    const std::unique_ptr<sqlite3_stmt, int (*)(sqlite3_stmt*)> statement(prepared, sqlite3_finalize);
+    for (;;) {
+      const int result = sqlite3_step(prepared);
+      if (result == SQLITE_DONE) return;
+      if (result != SQLITE_ROW) fail();
+      if (!row(prepared)) return;
+    }
+  }
+
+ private:
+  [[noreturn]] void fail() {
+    throw ConfigError(
+        fmt::format("cannot be read as a database of Nsight Systems: {}; expected what `nsys export --type "
+                    "sqlite` writes.",
+                    sqlite3_errmsg(database_.get())));
+  }
+
+  std::unique_ptr<sqlite3, int (*)(sqlite3*)> database_{nullptr, sqlite3_close};
+};
+
+/// A table of rows that have a begin and an end, and how it is read.
+struct Table {
+  std::string_view name;      ///< of the database
+  std::string_view category;  ///< of kineto's rows
+  /// SELECT what: begin, end, name (a number of StringIds, or a text), process or thread, device, stream, correlation,
+  /// bytes. NULL: it has none.
+  std::string_view columns;
+  std::string_view where;
+};
+
+constexpr std::array kTables{
+    Table{"CUPTI_ACTIVITY_KIND_RUNTIME", "cuda_runtime",
+          "start, end, nameId, globalTid, NULL, NULL, correlationId, NULL", ""},
+    Table{"NVTX_EVENTS", "user_annotation", "start, end, coalesce(text, textId), globalTid, NULL, NULL, NULL, NULL",
+          " WHERE eventType IN (59, 60) AND end IS NOT NULL"},  // ranges of a thread, and between threads
+    Table{"CUPTI_ACTIVITY_KIND_KERNEL", "kernel",
+          "start, end, demangledName, globalPid, deviceId, streamId, correlationId, NULL", ""},
+    Table{"CUPTI_ACTIVITY_KIND_MEMCPY", "gpu_memcpy",
+          "start, end, 'Memcpy', globalPid, deviceId, streamId, correlationId, bytes", ""},
+    Table{"CUPTI_ACTIVITY_KIND_MEMSET", "gpu_memset",
+          "start, end, 'Memset', globalPid, deviceId, streamId, correlationId, bytes", ""},
+};
+
+/// "cudaLaunchKernel_v7000" is called so by CUPTI.
+std::string_view without_version(std::string_view name) {
+  const std::size_t at = name.rfind("_v");
+  const bool numbered = at != std::string_view::npos && at + 2 < name.size() &&
+                        name.find_first_not_of("0123456789", at + 2) == std::string_view::npos;
+  return numbered ? name.substr(0, at) : name;
+}
+
+class NsysReader {
+ public:
+  NsysReader(const std::string& path, std::int64_t most_events, const std::function<void(const ParsedEvent&)>& event)
+      : most_events_(most_events), event_(event), database_(path) {}
+
+  NsysFacts read() {
+    if (!database_.has("StringIds") ||
+        (!database_.has("CUPTI_ACTIVITY_KIND_KERNEL") && !database_.has("NVTX_EVENTS"))) {
+      throw ConfigError(
+          "is a database without kernels and ranges of Nsight Systems; expected what `nsys export --type sqlite` "
+          "writes "
+          "of a profile with --trace=cuda,nvtx.");
+    }
+    database_.rows("SELECT id, value FROM StringIds", [&](sqlite3_stmt* row) {
+      texts_.emplace(sqlite3_column_int64(row, 0), text(row, 1));
+      return true;
+    });
+    for (const Table& table : kTables) {
+      if (database_.has(table.name)) read_table(table);
+    }
+    facts_.file.whole = facts_.trouble.empty();
+    facts_.file.has_events = true;
+    if (database_.has("TARGET_INFO_GPU")) {
+      database_.rows("SELECT name FROM TARGET_INFO_GPU", [&](sqlite3_stmt* row) {
+        facts_.file.device = text(row, 0);
+        return false;
+      });
+    }
+    return std::move(facts_);
+  }
+
+ private:
+  static std::string text(sqlite3_stmt* row, int column) {
+    const unsigned char* bytes = sqlite3_column_text(row, column);
+    return bytes == nullptr ? std::string()
+                            : std::string(bytes, bytes + sqlite3_column_bytes(row, column));  // NUL may be in it
+  }
+
+  void read_table(const Table& table) {
+    const std::string query = fmt::format("SELECT {} FROM {}{}", table.columns, table.name, table.where);
+    const bool of_device = table.category != "cuda_runtime" && table.category != "user_annotation";
+    database_.rows(query, [&](sqlite3_stmt* row) {
+      if (facts_.file.events == most_events_) {
+        facts_.trouble = fmt::format("The database has more rows than the {} that are read.", most_events_);
+        return false;
+      }
+      ParsedEvent event;
+      event.index = facts_.file.events++;
+      event.ph = "X";
+      event.category = table.category;
+      event.begin_ns = sqlite3_column_int64(row, 0);
+      event.length_ns = sqlite3_column_int64(row, 1) - *event.begin_ns;
+      name_ = sqlite3_column_type(row, 2) == SQLITE_INTEGER ? texts_[sqlite3_column_int64(row, 2)] : text(row, 2);
+      event.name = table.category == "cuda_runtime" ? without_version(name_) : std::string_view(name_);
+      const std::int64_t global = sqlite3_column_int64(row, 3);
+      if (of_device) check_process(process_of(global));
+      event.members.emplace_back(field::kPid.name, number_value(process_of(global)));
+      event.members.emplace_back(field::kTid.name, number_value(of_device ? 0 : thread_of(global)));
+      const std::array<std::string_view, 4> names{field::kDevice.name, field::kStream.name, field::kCorrelation.name,
+                                                  field::kBytes.name};
+      for (int i = 0; i < 4; ++i) {
+        if (sqlite3_column_type(row, 4 + i) == SQLITE_NULL) continue;
+        event.args.emplace_back(names.at(static_cast<std::size_t>(i)), number_value(sqlite3_column_int64(row, 4 + i)));
+      }
+      event_(event);
+      return true;
+    });
+  }
+
+  void check_process(std::int64_t process) {
+    if (process_ < 0) process_ = process;
+    if (process == process_) return;
+    throw ConfigError(
+        "holds the kernels of several processes; expected one file a rank, as `nsys profile -o rank_%q{RANK}` around "
+        "each of them writes.");
+  }
+
+  std::int64_t most_events_;
+  const std::function<void(const ParsedEvent&)>& event_;
+  Database database_;
+  std::unordered_map<std::int64_t, std::string> texts_;
+  std::int64_t process_ = -1;
+  std::string name_;  // of the event at hand
+  NsysFacts facts_;
+};
+
+}  // namespace
+
+NsysFacts read_nsys_events(const std::string& path, std::int64_t most_events,
+                           const std::function<void(const ParsedEvent&)>& event) {
+  return NsysReader(path, most_events, event).read();
+}
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,129 @@
+// What `nsys export --type sqlite` writes, made here table by table, is read as a trace of torch.profiler is.
+#include "foreign/nsys_events.h"
+
+#include <gmock/gmock.h>
+#include <sqlite3.h>
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "base/error.h"
+#include "foreign/kineto_reader.h"
+#include "foreign/recognise.h"
+#include "support/temporary_folder.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr const char* kTables = R"(
+CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT);
+INSERT INTO StringIds VALUES (1, 'ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)'), (2, 'sm90_xmma_gemm'),
+  (3, 'cudaLaunchKernel_v7000'), (4, 'cudaLaunchKernelExC_v11060'), (5, 'cudaEventSynchronize_v3020'), (6, 'layers.0');
+CREATE TABLE TARGET_INFO_GPU(name TEXT);
+INSERT INTO TARGET_INFO_GPU VALUES ('NVIDIA H100 80GB HBM3');
+CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME(start INT, end INT, globalTid INT, correlationId INT, nameId INT);
+CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT,
+  demangledName INT);
+CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY(start INT, end INT, deviceId INT, streamId INT, correlationId INT, globalPid INT,
+  bytes INT);
+CREATE TABLE NVTX_EVENTS(start INT, end INT, eventType INT, text TEXT, textId INT, globalTid INT);
+)";
+// Process 77, thread 78.
+constexpr const char* kRows = R"(
+INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (100, 110, (77 << 24) + 78, 1, 4), (120, 130, (77 << 24) + 78, 2, 3),
+  (140, 500, (77 << 24) + 78, 3, 5);
+INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (200, 300, 0, 24, 1, 77 << 24, 1), (310, 400, 0, 7, 2, 77 << 24, 2);
+INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (410, 420, 0, 7, 9, 77 << 24, 4096);
+INSERT INTO NVTX_EVENTS VALUES (90, 600, 59, 'ProfilerStep#4', NULL, (77 << 24) + 78),
+  (95, 135, 59, NULL, 6, (77 << 24) + 78), (99, NULL, 34, 'a mark', NULL, (77 << 24) + 78);
+)";
+
+class Nsys : public ::testing::Test {
+ protected:
+  std::string make(const std::string& name, const std::string& sql) {
+    const std::string path = (folder_.path() / name).string();
+    sqlite3* database = nullptr;
+    EXPECT_EQ(sqlite3_open(path.c_str(), &database), SQLITE_OK);
+    char* error = nullptr;
+    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &error), SQLITE_OK) << error;
+    sqlite3_close(database);
+    return path;
+  }
+  static std::string refusal(const std::string& path) {
+    try {
+      read_job({path});
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  }
+  TemporaryFolder folder_;
+};
+
+TEST_F(Nsys, KernelsStreamsCallsAndRangesAreRead) {
+  const JobTrace job = read_job({make("rank_3.sqlite", std::string(kTables) + kRows)});
+  ASSERT_EQ(job.ranks.size(), 1U);
+  const RankRows& rank = job.ranks.front();
+  EXPECT_EQ(rank.rank, 3);
+  EXPECT_EQ(rank.device_model, "NVIDIA H100 80GB HBM3");
+  ASSERT_EQ(rank.device.size(), 3U);
+  const DeviceRow &gather = rank.device[0], &product = rank.device[1], &copy = rank.device[2];
+  EXPECT_EQ(gather.kind, Activity::collective);
+  EXPECT_EQ(rank.collectives.at(static_cast<std::size_t>(gather.collective)).kind, Communication::all_gather);
+  EXPECT_EQ(rank.streams.at(static_cast<std::size_t>(gather.stream)).id, 24);
+  EXPECT_EQ(product.kind, Activity::computation);
+  EXPECT_EQ(rank.names.at(static_cast<std::size_t>(product.name)), "sm90_xmma_gemm");
+  EXPECT_EQ(copy.kind, Activity::copy);
+  EXPECT_EQ(copy.bytes, 4096);
+  ASSERT_GE(gather.launch, 0);
+  const HostRow& launch = rank.host.at(static_cast<std::size_t>(gather.launch));
+  EXPECT_EQ(launch.begin_ns, 100);
+  EXPECT_EQ(rank.names.at(static_cast<std::size_t>(launch.name)), "cudaLaunchKernelExC");
+  ASSERT_GE(launch.parent, 0);
+  EXPECT_EQ(rank.names.at(static_cast<std::size_t>(rank.host[static_cast<std::size_t>(launch.parent)].name)),
+            "layers.0");
+  EXPECT_EQ(std::ranges::count(rank.host, HostWork::synchronise, &HostRow::kind), 1);
+  ASSERT_EQ(rank.steps.size(), 1U);
+  EXPECT_EQ(rank.steps.front().number, 4);
+}
+
+TEST_F(Nsys, FoldersAreLookedThroughForThem) {
+  make("rank_0.sqlite", std::string(kTables) + kRows);
+  make("rank_1.sqlite", std::string(kTables) + kRows);
+  make("notes.sqlite", "CREATE TABLE notes(text TEXT)");
+  const JobTrace job = read_job({folder_.path().string()});
+  EXPECT_EQ(job.ranks.size(), 2U);
+  ASSERT_FALSE(job.notes.empty());
+  EXPECT_THAT(job.notes.front(), HasSubstr("without kernels"));
+}
+
+TEST_F(Nsys, WhatIsNoSuchDatabaseIsRefusedByName) {
+  EXPECT_THAT(refusal(make("other.sqlite", "CREATE TABLE StringIds(id INT, value TEXT)")),
+              HasSubstr("without kernels"));
+  EXPECT_THAT(refusal(make("two.sqlite", std::string(kTables) + kRows +
+                                             "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES "
+                                             "(1, 2, 1, 7, 4, 99 << 24, 2);")),
+              HasSubstr("several processes"));
+  EXPECT_THAT(
+      refusal(make("old.sqlite", "CREATE TABLE StringIds(id INT, value TEXT); CREATE TABLE NVTX_EVENTS(start INT)")),
+      HasSubstr("no such column"));
+  const std::string whole = make("whole.sqlite", std::string(kTables) + kRows);
+  std::ifstream file(whole, std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(file), {});
+  const std::string cut = folder_.write("cut.sqlite", bytes.substr(0, bytes.size() / 2));
+  EXPECT_THAT(refusal(cut), HasSubstr("cut.sqlite: cannot be read as a database of Nsight Systems"));
+}
+
+TEST_F(Nsys, NoMoreRowsAreReadThanAreAsked) {
+  ReadOptions options;
+  options.most_events = 2;
+  const JobTrace job = read_job({make("rank_0.sqlite", std::string(kTables) + kRows)}, options);
+  EXPECT_EQ(job.ranks.front().host.size() + job.ranks.front().device.size(), 2U);
+  EXPECT_THAT(job.ranks.front().notes.front(), HasSubstr("more rows than the 2"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::foreign
