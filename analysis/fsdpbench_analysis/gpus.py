@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from statistics import median
-from typing import Any, List, Optional
+from typing import List, Optional
 
+from .load import Gpu
 from .page import Table
 from .schema import Node
 from .text import clean
@@ -14,44 +13,11 @@ _MOST_ROWS = 64
 _MOST_DEVICES = 32
 
 
-@dataclass(frozen=True)
-class Gpu:
-    """One rank's GPU over the measured steps; None is what the driver did not tell."""
-
-    rank: int
-    unknown: str
-    sm_mhz: Optional[float]
-    most_mhz: Optional[float]
-    power_w: Optional[float]
-    power_limit_w: Optional[float]
-    temperature_c: Optional[float]
-    held_down_by: List[str]
-
-
-def read_gpus(root: Node) -> List[Gpu]:
-    """Raises ReportError that names what is of a wrong kind."""
-    gpus = []
-    for node in root.children("gpus"):
-        steps, limits = node.child("steps"), node.child("limits")
-        held = sorted({word for words in _told(steps, "held_down_by", str) for word in words.split(", ") if word})
-        clocks, power, heat = (_told(steps, key, float) for key in ("sm_mhz", "power_w", "temperature_c"))
-        gpus.append(Gpu(node.integer("rank") or 0, node.text("unknown_because"), median(clocks) if clocks else None,
-                        limits.number("sm_mhz"), median(power) if power else None, limits.number("power_w"),
-                        max(heat) if heat else None, held))
-    return gpus
-
-
-def _told(steps: Node, key: str, kind: type) -> List[Any]:
-    """A value a step; those that are null are left out."""
-    inner = Node(steps.path, steps.place(key), {str(i): v for i, v in enumerate(steps.items(key))})
-    names = [name for name in inner.value if inner.has(name)]
-    return [inner.text(name) for name in names] if kind is str else [inner.required(name) for name in names]
-
-
 def gpu_table(gpus: List[Gpu]) -> Optional[Table]:
     """None if there are no GPUs."""
     if not gpus:
         return None
+
     def of(value: Optional[float], most: Optional[float]) -> str:
         if value is None:
             return "–"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, Dict, List, Optional
 
-from .gpus import Gpu, read_gpus
 from .schema import Node, ReportError, check_version, read_json
 from .text import clean
 
@@ -186,6 +186,20 @@ class CheckpointCost:
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """One rank's GPU over the measured steps; None is what the driver did not tell."""
+
+    rank: int
+    unknown: str
+    sm_mhz: Optional[float]
+    most_mhz: Optional[float]
+    power_w: Optional[float]
+    power_limit_w: Optional[float]
+    temperature_c: Optional[float]
+    held_down_by: List[str]
+
+
+@dataclass(frozen=True)
 class Result:
     path: Path
     complete: bool
@@ -300,12 +314,28 @@ def load_result(path: Path) -> Result:
         changed=([ChangedKey(n.text("key"), n.value.get("value"), n.value.get("default"))
                   for n in root.children("config_changed")] if root.has("config_changed") else None),
         rating=_rating(root),
-        gpus=read_gpus(root),
+        gpus=[_gpu(node) for node in root.children("gpus")],
         checkpoints=[Checkpoint(int(n.required("steps")), n.required("bytes"), n.flag("at_end", False), n.number("stall_ms"),
                                 n.number("copy_ms"), n.number("write_ms"), n.number("mb_per_s"))
                      for n in root.children("checkpoints")],
         checkpoint_cost=_checkpoint_cost(root.child("checkpoint_cost")),
     )
+
+
+def _gpu(node: Node) -> Gpu:
+    steps, limits = node.child("steps"), node.child("limits")
+    held = sorted({word for words in _told(steps, "held_down_by", str) for word in words.split(", ") if word})
+    clocks, power, heat = (_told(steps, key, float) for key in ("sm_mhz", "power_w", "temperature_c"))
+    return Gpu(node.integer("rank") or 0, node.text("unknown_because"), median(clocks) if clocks else None,
+               limits.number("sm_mhz"), median(power) if power else None, limits.number("power_w"),
+               max(heat) if heat else None, held)
+
+
+def _told(steps: Node, key: str, kind: type) -> List[Any]:
+    """A value a step; those that are null are left out."""
+    inner = Node(steps.path, steps.place(key), {str(i): v for i, v in enumerate(steps.items(key))})
+    names = [name for name in inner.value if inner.has(name)]
+    return [inner.text(name) for name in names] if kind is str else [inner.required(name) for name in names]
 
 
 def _checkpoint_cost(node: Node) -> CheckpointCost:

@@ -114,6 +114,7 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"fsdp.reduce_within", {{"fsdp.reduce_within", number(2)}, {"fsdp.reduce_quantization", text("int4:64")}}},
       {"nccl.register_buffers", {{"nccl.register_buffers", text("window")}}},
       {"nccl.cta_policy", {{"nccl.cta_policy", text("efficiency")}}},
+      {"nccl.blocking", {{"nccl.blocking", true}}},
       {"nccl.min_ctas", {{"nccl.min_ctas", number(3)}}},
       {"nccl.max_ctas", {{"nccl.max_ctas", number(9)}}},
   };

@@ -136,10 +136,10 @@ class Run(Program):
                 there |= {f"{key}.{name}" for name in value} if key in parts else {key}
         documented = self.documented()
         self.assertEqual(there - documented, set(), "not in docs/run.md")
-        # What these runs cannot have: a lost rank, clocks of several processes. What they have on busy machines: caveats.
+        # What these runs cannot have: a lost rank, clocks of several processes, GPUs. What they have on busy machines: caveats.
         rare = {"failure", "world.launch", "world.devices", "world.clock", "caveats", "not_rated_because",
                 "diverged_because", "train.no_digest_because", "no_typical_step_because", "checkpoints",
-                "train.began_after_step"}
+                "train.began_after_step", "gpus", "world.topology"}
         self.assertEqual(documented - there - rare, set(), "in docs/run.md only")
         page = (program.SOURCE / "docs/run.md").read_text().splitlines()
         world = next(line for line in page if line.startswith("| `world` |"))

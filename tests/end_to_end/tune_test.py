@@ -93,7 +93,7 @@ class Tune(program.Program):
         message = self.error("tune", "--from", str(recorded / "fsdp2/rank_0.json.gz"), "-o", "one")
         self.assertIn("a file of each is needed", message)
         self.assertFalse((self.folder / "one").exists())
-        self.assertIn("model and mesh.ranks", self.error("tune", "--from", str(recorded / "fsdp2"), "--set",
+        self.assertIn("model, mesh.ranks and mesh.tensor", self.error("tune", "--from", str(recorded / "fsdp2"), "--set",
                                                          "mesh.ranks=8", "-o", "other"))
 
     def test_nothing_beyond_the_budget_is_proposed(self) -> None:
