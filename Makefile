@@ -14,7 +14,7 @@ help:
 	@echo "make build   the program, as build/bin/fsdpbench (installs what is missing)"
 	@echo "make test    build everything and pass all tests"
 	@echo "make under-load  the tests of threads, processes and links once more, while other processes keep all cores busy"
-	@echo "make headers  every header on its own through the compiler"
+	@echo "make headers  every header without a source on its own through the compiler"
 	@echo "make bench   the speed programs, with the ratios they print"
 	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib and numpy from PyPI)"
 	@echo "make report  a report page of the quickstart, in runs/quickstart-report"

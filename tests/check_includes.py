@@ -7,7 +7,8 @@
 - headers of CUDA, NCCL and MPI stay in their backend's folder, CLI11 in the command line's two files, oneDNN in the CPU kernels;
 - concrete backends are named in app/machine/select_backend.cpp only;
 - backends are chosen by CMake: no #if, #ifdef, #ifndef outside ALLOWED_CONDITIONALS;
-- includes start at src/, headers begin with #pragma once, no file is longer than 500 lines.
+- includes start at src/, headers begin with #pragma once, no file is longer than 500 lines;
+- a source includes its own header first, so that what this lacks shows (make cuda compiles each source by itself).
 """
 
 import re
@@ -136,6 +137,10 @@ def problems_of_file(path: str, text: str, root: Path) -> list[str]:
         found.append(f"{path}: {len(lines)} lines, more than {MOST_LINES}")
     if path.endswith((".h", ".cuh")) and not any(line.strip() == "#pragma once" for line in lines[:5]):
         found.append(f"{path}: does not begin with #pragma once")
+    own = re.sub(r"\.cpp$", ".h", path)
+    first = next((include.group(2) for line in lines if (include := INCLUDE.match(line))), None)
+    if own != path and (root / own).exists() and first != own:
+        found.append(f'{path}: its first include is not "{own}"')
     return found
 
 

@@ -60,6 +60,7 @@ class CheckIncludes(unittest.TestCase):
         self.expect("app/x.cpp", "\n" * 501, "501 lines")
         self.expect("app/x.h", "class X;\n", "#pragma once")
         self.expect("app/x.cpp", '#include "x.h"\n', "is not a path from src/")
+        self.expect("base/bytes.cpp", '#include <vector>\n#include "base/bytes.h"\n', 'first include is not "base/bytes.h"')
         self.expect("elsewhere/x.cpp", "\n", "lies in no folder of the table")
 
 
