@@ -48,11 +48,12 @@ bool is_host_bridge(hwloc_obj_t obj) {
 
 using MakeTopology = std::function<int(hwloc_topology_t)>;
 
-/// Null if hwloc does not like it. Components that start a GPU's runtime are left out: NVML is asked elsewhere.
+/// Null if hwloc does not like it. Components that start a GPU's runtime are left out: NVML is asked elsewhere. So is
+/// libpciaccess, which loses memory: hwloc reads the same from sysfs.
 hwloc_topology_t load(const MakeTopology& describe) {
   hwloc_topology_t topology = nullptr;
   if (hwloc_topology_init(&topology) != 0) return nullptr;
-  for (const char* component : {"cuda", "nvml", "opencl", "gl", "levelzero", "rsmi"}) {
+  for (const char* component : {"cuda", "nvml", "opencl", "gl", "levelzero", "rsmi", "pci"}) {
     hwloc_topology_set_components(topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   }
   hwloc_topology_set_io_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
