@@ -115,8 +115,7 @@ def work(rank, name, address, folder):
             json.dump({"preset": spec["preset"], "ranks": spec["ranks"], "layers": spec["layers"],
                        "keys": spec["keys"], "steps": steps[-spec["steps"]:]}, out, indent=1)
             out.write("\n")
-    dist.barrier()
-    dist.destroy_process_group()
+    engines.leave_job()
 
 
 def main():

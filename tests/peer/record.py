@@ -276,8 +276,7 @@ def work(rank, ranks, address, cases, path):
     if rank == 0:
         with open(path, "w") as out:
             json.dump(found, out)
-    dist.barrier()
-    dist.destroy_process_group()
+    engines.leave_job()
 
 
 def record(cases):

@@ -97,7 +97,7 @@ class EmulatedProgramTest(unittest.TestCase):
         self.assertNotIn("gpus", self.cpu)
 
     def test_a_gpu_that_throttles_is_named(self):
-        told = run(self.root / "hot", "device.backend=cuda", LD_LIBRARY_PATH=STAND_IN,
+        told = run(self.root / "hot", "device.backend=cuda", "device.deterministic=true", LD_LIBRARY_PATH=STAND_IN,
                    FSDPBENCH_FAKE_NVML="2 1.limits=0x40 1.sm_mhz=990 0.xid=74 0.pcie_width=8")
         self.assertEqual(told["train"]["params_digest"], self.gpu["train"]["params_digest"])
         caveats = " | ".join(told["caveats"])
