@@ -5,17 +5,12 @@
 #include <limits>
 
 #include "backend/cuda/check.h"
+#include "backend/cuda/gpu.h"
 #include "base/bytes.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {
-
-int current_gpu() {
-  int device = 0;
-  check(cudaGetDevice(&device), "the current device");
-  return device;
-}
 
 cudaMemPool_t make_pool(int device) {
   cudaMemPoolProps properties{};
