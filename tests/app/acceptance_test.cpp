@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "accept/simulated_cluster.h"
+#include "acceptance_cases.h"
 #include "app/acceptance/acceptance_files.h"
 #include "base/error.h"
 
@@ -18,183 +18,12 @@ using accept::Verdict;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// So long that each group carries as much as the others.
-CollectiveRow row_of_scale(backend::Collective op, int ranks) {
-  CollectiveRow row;
-  row.message = {op, DType::f32, 1 << 20, ranks};
-  Timing timing;
-  timing.time_us = 100.0 * (ranks - 1);
-  timing.iterations_us.assign(20, timing.time_us);
-  timing.scatter = scatter_of(timing.iterations_us);
-  row.in_place = timing;
-  return row;
-}
-
-/// A node of 8 ranks that a simulated cluster answers for, with one rung of the ladder.
-AcceptanceMeasurements measured(std::vector<accept::Fault> faults) {
-  AcceptanceMeasurements m;
-  m.cluster = {.nodes = 1, .gpus_per_node = 8};
-  accept::SimulatedCluster simulated(m.cluster, std::move(faults), 5);
-  for (int rank = 0; rank < 8; ++rank) {
-    m.hosts.emplace_back("node");
-    m.fingerprints.push_back({{"program", "fsdpbench 1"}, {"kernel", "6.1"}});
-  }
-  for (int i = 0; i < 15; ++i) {
-    m.device_rates.push_back(simulated.device_rates());
-    for (double& rate : m.device_rates.back()) rate *= 1e12;
-  }
-  m.links = accept::blame_links(m.cluster, [&](const accept::Round& round) { return simulated.pair_rates(round); });
-  CollectiveRow& row = m.ladder.emplace_back();
-  row.message = {backend::Collective::all_gather, DType::f32, 1 << 20, 8};
-  Timing timing;
-  timing.time_us = 1000;
-  timing.wrong = 0;
-  timing.iterations_us.assign(20, 1000);
-  timing.scatter = scatter_of(timing.iterations_us);
-  row.out_of_place = row.in_place = timing;  // 29.4 GB/s of bus bandwidth
-  m.memory_rates = m.device_rates;
-  m.transports.assign(8, "P2P/CUMEM (8 connections), NET/IB/0/GDRDMA (2 connections)");
-  m.ready_s.assign(8, 0.25);
-  for (const accept::Scale& scale : accept::scales_of(m.cluster)) {
-    for (const backend::Collective op : {backend::Collective::all_gather, backend::Collective::reduce_scatter}) {
-      CollectiveRow& rung = m.scales.rows.emplace_back(row_of_scale(op, scale.ranks));
-      rung.message.count = 1 << 20;
-    }
-  }
-  m.scales.shard = 4;
-  m.scales.replicate = 2;
-  m.scales.reduce_alone_us.assign(20, 100);
-  m.scales.reduce_beside_us.assign(20, 150);
-  for (int i = 0; i < 40; ++i) m.arrivals.push_back(simulated.step(10'000, 4'000));
-  m.arms.assign(8, {.computation_ms = 95,
-                    .communication_ms = 40,
-                    .whole_ms = 100,
-                    .kernels_alone_ms = 90,
-                    .kernels_beside_ms = 92,
-                    .transfers_alone_ms = 38,
-                    .transfers_beside_ms = 39});
-  m.predicted.ms = 96;
-  return m;
-}
-
-config::Acceptance wanted() {
-  config::Acceptance w;
-  w.fabric = "a <fabric> & \"more\"";
-  w.ranks = 8;
-  w.exposed_pct = 10;
-  w.references = {{.figure = "gemm", .value = 1, .hop_us = 0, .ceiling = 0, .source = "a table"},
-                  {.figure = "all_gather", .value = 30, .hop_us = 0, .ceiling = 100, .source = "a table"}};
-  return w;
-}
-
-Trial trial_with_exposed(double share) {
-  Trial trial;
-  metrics::RunMetrics& metrics = trial.metrics.emplace();
-  for (int rank = 0; rank < 8; ++rank) {
-    metrics::RankMetrics& r = metrics.ranks.emplace_back();
-    r.rank = rank;
-    r.step_ms.median = 100;
-    r.exposed_comm_ms = 100 * share;
-  }
-  return trial;
-}
-
-const Judgement* judgement(const AcceptanceReport& report, const std::string& rule, Verdict verdict) {
-  const auto found = std::ranges::find_if(report.judgements,
-                                          [&](const Judgement& j) { return j.rule == rule && j.verdict == verdict; });
-  return found == report.judgements.end() ? nullptr : &*found;
-}
-
 TEST(AcceptanceTest, AGoodMachinePasses) {
   const Trial trial = trial_with_exposed(0.05);
   const AcceptanceReport report = judge_acceptance(wanted(), measured({}), &trial);
   EXPECT_EQ(report.verdict, Verdict::pass) << acceptance_table(report);
   EXPECT_EQ(report.exit_code(), static_cast<int>(ExitCode::ok));
   EXPECT_TRUE(judgement(report, "floor", Verdict::unrated)) << "pairs have no reference";
-}
-
-/// A GPU that was watched for ten samples, in so many of which it throttled.
-std::optional<WatchedGpu> gpu_that_throttled(int samples, ClockLimits why = bit(ClockLimit::hardware_thermal)) {
-  GpuHealth health;
-  health.limits.pcie_width = 16;
-  for (int i = 0; i < 10; ++i) {
-    GpuSample& sample = health.samples.emplace_back();
-    sample.sm_mhz = i < samples ? 990 : 1755;
-    sample.limits = i < samples ? why : 0;
-    sample.pcie_width = 16;
-  }
-  return watched_gpu(health);
-}
-
-TEST(AcceptanceGpus, AThrottledGpuIsNamedAsTheReasonOfASlowDevice) {
-  const Trial trial = trial_with_exposed(0.05);
-  AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}});
-  for (int rank = 0; rank < 8; ++rank) m.gpus.push_back(gpu_that_throttled(rank == 3 ? 9 : 0));
-  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
-  EXPECT_EQ(report.verdict, Verdict::fail);
-  ASSERT_FALSE(report.findings.empty());
-  EXPECT_EQ(report.findings.front().element.index, 3);
-  EXPECT_THAT(report.findings.front().evidence,
-              HasSubstr("its GPU throttled (hardware thermal slowdown) in 90 % of the samples, at 990 MHz"));
-  EXPECT_THAT(report.findings.front().check, HasSubstr("cooling"));
-  const Judgement* const gpu = judgement(report, "GPU", Verdict::fail);
-  ASSERT_NE(gpu, nullptr);
-  EXPECT_THAT(gpu->sentence, HasSubstr("rank 3 on node"));
-}
-
-TEST(AcceptanceGpus, HealthyOnesPassAndThoseNobodyKnowsAreUnrated) {
-  const Trial trial = trial_with_exposed(0.05);
-  AcceptanceMeasurements m = measured({});
-  m.gpus.assign(8, gpu_that_throttled(0));
-  EXPECT_NE(judgement(judge_acceptance(wanted(), m, &trial), "GPU", Verdict::pass), nullptr);
-  GpuHealth unknown;
-  unknown.unknown_because = "There is no library.";
-  m.gpus.assign(8, watched_gpu(unknown));
-  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
-  const Judgement* const unrated = judgement(report, "GPU", Verdict::unrated);
-  ASSERT_NE(unrated, nullptr);
-  EXPECT_THAT(unrated->sentence, HasSubstr("There is no library"));
-  EXPECT_EQ(report.verdict, Verdict::pass);
-}
-
-TEST(AcceptanceGpus, AnErrorFailsAndAShortThrottlingIsInconclusive) {
-  GpuHealth ill;
-  ill.samples.resize(100);
-  ill.samples[7].limits = bit(ClockLimit::power_brake);
-  ill.xids = {{1, 74}};
-  const std::vector<Judgement> all = judge_gpus({std::nullopt, watched_gpu(ill)}, {"a", "b"});
-  ASSERT_EQ(all.size(), 2U);
-  EXPECT_EQ(all[0].verdict, Verdict::fail);
-  EXPECT_EQ(all[0].sentence, "the GPU of rank 1 on b reported Xid 74 (NVLink error)");
-  EXPECT_EQ(all[1].verdict, Verdict::inconclusive);
-  EXPECT_THAT(all[1].sentence, HasSubstr("power brake"));
-  EXPECT_TRUE(judge_gpus({std::nullopt, std::nullopt}, {"a", "b"}).empty()) << "CPU ranks";
-}
-
-TEST(AcceptanceGpus, WhatTravelsComesBack) {
-  for (const std::optional<WatchedGpu>& sent :
-       {std::optional<WatchedGpu>(), gpu_that_throttled(4), watched_gpu(GpuHealth{})}) {
-    const nlohmann::json j = to_json(sent);
-    const std::optional<WatchedGpu> read = watched_gpu_from_json(JsonPart(j));
-    ASSERT_EQ(read.has_value(), sent.has_value());
-    EXPECT_EQ(to_json(read), j);
-  }
-}
-
-TEST(AcceptanceGpus, SettingsAreFactsOfTheInventory) {
-  GpuHealth health;
-  health.limits = {.sm_mhz = 1980, .power_mw = 700'000, .pcie_width = 16, .pcie_generation = 5, .ecc = true};
-  AcceptanceMeasurements m = measured({});
-  for (int rank = 0; rank < 8; ++rank) {
-    if (rank == 5) health.limits.power_mw = 500'000;
-    for (auto& setting : gpu_settings(health)) m.fingerprints[static_cast<std::size_t>(rank)].push_back(setting);
-    health.limits.power_mw = 700'000;
-  }
-  const AcceptanceReport report = judge_acceptance(wanted(), m, nullptr);
-  const Judgement* const differs = judgement(report, "inventory", Verdict::fail);
-  ASSERT_NE(differs, nullptr);
-  EXPECT_THAT(differs->sentence,
-              HasSubstr("rank 5 on node has GPU power limit = '500 W', and 7 of 8 ranks have '700 W'"));
 }
 
 TEST(AcceptanceTest, WhoIsToBlameFailsTheMachine) {

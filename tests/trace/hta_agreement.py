@@ -95,10 +95,9 @@ def near(what: str, ours: float, theirs: float, tolerance: float) -> None:
         raise AssertionError(f"{what}: ours {ours}, HTA's {theirs}, allowed difference {tolerance}")
 
 
-def outside_lanes_us(trace: Path, rank: int) -> float:
+def outside_lanes_us(events: list[dict], rank: int) -> float:
     """Of the step, what lies before the first op on a lane and after the last: HTA's window is that of the lanes, ours
     begins with the step and ends when the host has also issued everything."""
-    events = json.loads(trace.read_text())["traceEvents"]
     slices = [event for event in events if event["ph"] == "X" and event["pid"] == rank + 1]
     step = next(event for event in slices if event["cat"] == "step")
     ops = [event for event in slices if event["tid"] > 1]
@@ -111,6 +110,7 @@ def compare(python: Path, name: str, folder: Path) -> None:
     result = json.loads((folder / "result.json").read_text())["metrics"]
     theirs = analyse(python, folder / "trace")
     ranks = result["ranks"]
+    events = json.loads((folder / "trace.json").read_text())["traceEvents"]
     assert len(ranks) == len(theirs), f"{name}: HTA sees {len(theirs)} of {len(ranks)} ranks"
     for rank, ours in enumerate(ranks):
         hta = theirs[str(rank)]
@@ -120,7 +120,7 @@ def compare(python: Path, name: str, folder: Path) -> None:
         near(f"{what}, computation in us", ours["compute_ms"] * 1000, hta["compute_us"], allowed)
         busy = step_us - ours["idle_ms"] * 1000 - ours["compute_ms"] * 1000
         near(f"{what}, busy without computation in us", busy, hta["non_compute_us"], allowed)
-        idle = ours["idle_ms"] * 1000 - outside_lanes_us(folder / "trace.json", rank)
+        idle = ours["idle_ms"] * 1000 - outside_lanes_us(events, rank)
         near(f"{what}, idle in us", idle, hta["idle_us"], allowed)
         near(f"{what}, overlap in %", ours["overlap_pct"], hta["overlap_pct"], 0.1)
     print(f"{name}: overlap of rank 0: HTA {theirs['0']['overlap_pct']:.2f} %, "

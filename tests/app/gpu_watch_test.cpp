@@ -1,0 +1,103 @@
+#include "app/acceptance/gpu_watch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "acceptance_cases.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Element;
+using accept::Judgement;
+using accept::Verdict;
+using ::testing::HasSubstr;
+
+/// A GPU that was watched for ten samples, in so many of which it throttled.
+std::optional<WatchedGpu> gpu_that_throttled(int samples, ClockLimits why = bit(ClockLimit::hardware_thermal)) {
+  GpuHealth health;
+  health.limits.pcie_width = 16;
+  for (int i = 0; i < 10; ++i) {
+    GpuSample& sample = health.samples.emplace_back();
+    sample.sm_mhz = i < samples ? 990 : 1755;
+    sample.limits = i < samples ? why : 0;
+    sample.pcie_width = 16;
+  }
+  return watched_gpu(health);
+}
+
+TEST(AcceptanceGpus, AThrottledGpuIsNamedAsTheReasonOfASlowDevice) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}});
+  for (int rank = 0; rank < 8; ++rank) m.gpus.push_back(gpu_that_throttled(rank == 3 ? 9 : 0));
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  EXPECT_EQ(report.verdict, Verdict::fail);
+  ASSERT_FALSE(report.findings.empty());
+  EXPECT_EQ(report.findings.front().element.index, 3);
+  EXPECT_THAT(report.findings.front().evidence,
+              HasSubstr("its GPU throttled (hardware thermal slowdown) in 90 % of the samples, at 990 MHz"));
+  EXPECT_THAT(report.findings.front().check, HasSubstr("cooling"));
+  const Judgement* const gpu = judgement(report, "GPU", Verdict::fail);
+  ASSERT_NE(gpu, nullptr);
+  EXPECT_THAT(gpu->sentence, HasSubstr("rank 3 on node"));
+}
+
+TEST(AcceptanceGpus, HealthyOnesPassAndThoseNobodyKnowsAreUnrated) {
+  const Trial trial = trial_with_exposed(0.05);
+  AcceptanceMeasurements m = measured({});
+  m.gpus.assign(8, gpu_that_throttled(0));
+  EXPECT_NE(judgement(judge_acceptance(wanted(), m, &trial), "GPU", Verdict::pass), nullptr);
+  GpuHealth unknown;
+  unknown.unknown_because = "There is no library.";
+  m.gpus.assign(8, watched_gpu(unknown));
+  const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
+  const Judgement* const unrated = judgement(report, "GPU", Verdict::unrated);
+  ASSERT_NE(unrated, nullptr);
+  EXPECT_THAT(unrated->sentence, HasSubstr("There is no library"));
+  EXPECT_EQ(report.verdict, Verdict::pass);
+}
+
+TEST(AcceptanceGpus, AnErrorFailsAndAShortThrottlingIsInconclusive) {
+  GpuHealth ill;
+  ill.samples.resize(100);
+  ill.samples[7].limits = bit(ClockLimit::power_brake);
+  ill.xids = {{1, 74}};
+  const std::vector<Judgement> all = judge_gpus({std::nullopt, watched_gpu(ill)}, {"a", "b"});
+  ASSERT_EQ(all.size(), 2U);
+  EXPECT_EQ(all[0].verdict, Verdict::fail);
+  EXPECT_EQ(all[0].sentence, "the GPU of rank 1 on b reported Xid 74 (NVLink error)");
+  EXPECT_EQ(all[1].verdict, Verdict::inconclusive);
+  EXPECT_THAT(all[1].sentence, HasSubstr("power brake"));
+  EXPECT_TRUE(judge_gpus({std::nullopt, std::nullopt}, {"a", "b"}).empty()) << "CPU ranks";
+}
+
+TEST(AcceptanceGpus, WhatTravelsComesBack) {
+  for (const std::optional<WatchedGpu>& sent :
+       {std::optional<WatchedGpu>(), gpu_that_throttled(4), watched_gpu(GpuHealth{})}) {
+    const nlohmann::json j = to_json(sent);
+    const std::optional<WatchedGpu> read = watched_gpu_from_json(JsonPart(j));
+    ASSERT_EQ(read.has_value(), sent.has_value());
+    EXPECT_EQ(to_json(read), j);
+  }
+}
+
+TEST(AcceptanceGpus, SettingsAreFactsOfTheInventory) {
+  GpuHealth health;
+  health.limits = {.sm_mhz = 1980, .power_mw = 700'000, .pcie_width = 16, .pcie_generation = 5, .ecc = true};
+  AcceptanceMeasurements m = measured({});
+  for (int rank = 0; rank < 8; ++rank) {
+    if (rank == 5) health.limits.power_mw = 500'000;
+    for (auto& setting : gpu_settings(health)) m.fingerprints[static_cast<std::size_t>(rank)].push_back(setting);
+    health.limits.power_mw = 700'000;
+  }
+  const AcceptanceReport report = judge_acceptance(wanted(), m, nullptr);
+  const Judgement* const differs = judgement(report, "inventory", Verdict::fail);
+  ASSERT_NE(differs, nullptr);
+  EXPECT_THAT(differs->sentence,
+              HasSubstr("rank 5 on node has GPU power limit = '500 W', and 7 of 8 ranks have '700 W'"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::app
