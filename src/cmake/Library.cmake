@@ -73,6 +73,7 @@ function(fsdpbench_test name)
   gtest_discover_tests(
     ${name}
     DISCOVERY_MODE PRE_TEST
+    NO_PRETTY_VALUES # a test is called the same in ctest and in GoogleTest, and in each run: values may be addresses
     DISCOVERY_TIMEOUT 120 # reading CUDA's libraries from a slow disk for the first time takes more than the usual 5 s
     PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 300)
 endfunction()

@@ -108,6 +108,19 @@ std::shared_ptr<const HostTopology> HostTopology::from_xml(const std::string& fi
   return std::shared_ptr<const HostTopology>(topology == nullptr ? nullptr : new HostTopology(topology));
 }
 
+HostTopology::Counts HostTopology::counts() const {
+  const hwloc_topology_t all = topology_.get();
+  Counts counts{hwloc_get_nbobjs_by_type(all, HWLOC_OBJ_PACKAGE), hwloc_get_nbobjs_by_type(all, HWLOC_OBJ_CORE),
+                hwloc_get_nbobjs_by_type(all, HWLOC_OBJ_NUMANODE), 0, ""};
+  if (const hwloc_obj_t package = hwloc_get_obj_by_type(all, HWLOC_OBJ_PACKAGE, 0)) {
+    if (const char* name = hwloc_obj_get_info_by_name(package, "CPUModel")) counts.model = name;
+  }
+  if (const hwloc_obj_t l3 = hwloc_get_obj_by_type(all, HWLOC_OBJ_L3CACHE, 0)) {
+    counts.l3_bytes = static_cast<std::int64_t>(l3->attr->cache.size);
+  }
+  return counts;
+}
+
 std::vector<Processors> HostTopology::numa_nodes() const { return sets_of(topology_.get(), HWLOC_OBJ_NUMANODE); }
 std::vector<Processors> HostTopology::cores() const { return sets_of(topology_.get(), HWLOC_OBJ_CORE); }
 Processors HostTopology::all() const { return processors_of(hwloc_get_root_obj(topology_.get())->cpuset); }

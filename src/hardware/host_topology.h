@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,14 @@ class HostTopology {
   static std::shared_ptr<const HostTopology> from_synthetic(const std::string& description);
   static std::shared_ptr<const HostTopology> from_xml(const std::string& file);
 
+  struct Counts {
+    int packages = 0;
+    int cores = 0;
+    int numa_nodes = 0;
+    std::int64_t l3_bytes = 0;  ///< of one L3 cache; 0: there is none
+    std::string model;          ///< of the first package; empty: not known
+  };
+  Counts counts() const;
   /// By hwloc's numbering, from near to far: all processors of each.
   std::vector<Processors> numa_nodes() const;
   std::vector<Processors> cores() const;

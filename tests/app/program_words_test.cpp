@@ -40,6 +40,12 @@ TEST(ProgramWords, OnlyWhatDiffersIsSaid) {
   EXPECT_EQ(changes[1].said.fate, Fate::same);  // back to its default
 }
 
+TEST(ProgramWords, TheyAreSaidInOneWay) {
+  EXPECT_EQ(in_words({Fate::written, "sharding_strategy=SHARD_GRAD_OP"}), "sharding_strategy=SHARD_GRAD_OP");
+  EXPECT_EQ(in_words({Fate::same, ""}), "its default: leave it unset");
+  EXPECT_EQ(in_words({Fate::lost, "it gathers as before"}), "it has no word for that: it gathers as before");
+}
+
 TEST(ProgramWords, ASettingWithoutAWordIsToldFromOthers) {
   const ExportTarget& target = *system_of_program("PyTorch FSDP1");
   EXPECT_TRUE(has_words_for(target, fsdp1(), fsdp1({{"fsdp.backward_prefetch", "post"}})));

@@ -7,10 +7,12 @@
 //
 // A backend on hardware also says when it cannot be tried and how far its sums may be off (support.h).
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -28,6 +30,11 @@ class BackendConformance : public testing::TestWithParam<Param> {
     if (const std::string why = why_skip(ranks); !why.empty()) GTEST_SKIP() << why;
   }
 };
+
+/// "3_ranks_1000_elements"
+inline std::string sizes_name(const testing::TestParamInfo<std::tuple<MakeBackend, int, std::int64_t>>& test) {
+  return fmt::format("{}_ranks_{}_elements", std::get<1>(test.param), std::get<2>(test.param));
+}
 
 class DeviceConformance : public BackendConformance<MakeBackend> {};
 

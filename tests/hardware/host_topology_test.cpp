@@ -53,6 +53,18 @@ TEST(HostTopology, ReadsNodesCoresAndDevices) {
   EXPECT_EQ(host->numa_node_of(from_to(7, 8)), std::nullopt);
 }
 
+TEST(HostTopology, CountsWhatThereIs) {
+  const auto host = two_sockets();
+  ASSERT_NE(host, nullptr);
+  const HostTopology::Counts counts = host->counts();
+  EXPECT_EQ(counts.packages, 2);
+  EXPECT_EQ(counts.cores, 8);
+  EXPECT_EQ(counts.numa_nodes, 2);
+  EXPECT_EQ(counts.l3_bytes, 0);  // the file has no caches
+  EXPECT_EQ(counts.model, "");
+  EXPECT_GT(HostTopology::from_synthetic("package:1 l3:1 core:2 pu:1")->counts().l3_bytes, 0);
+}
+
 TEST(HostTopology, PathsAreThoseOfNvidiasTool) {
   const auto host = two_sockets();
   ASSERT_NE(host, nullptr);

@@ -55,9 +55,7 @@ void replay_knobs(ExplainedJob& explained) {
       ReplayedKnob& replayed = explained.replayed.emplace_back(knob);
       if (!said) continue;
       replayed.no_word = said->fate == Fate::lost;
-      replayed.words = said->fate == Fate::lost   ? "it has no word for that"
-                       : said->fate == Fate::same ? "its default: leave it unset"
-                                                  : said->text;
+      replayed.words = in_words(*said);
     }
   } catch (const ConfigError& error) {
     explained.not_replayed_because = error.what();

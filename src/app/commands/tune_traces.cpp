@@ -48,12 +48,6 @@ std::string plain(std::string value) {
   return value;
 }
 
-std::string words_of(const KeyChange& change) {
-  if (change.said.fate == Fate::lost) return "it has no word for that: " + change.said.text;
-  if (!change.said.text.empty()) return change.said.text;
-  return "its default: leave it unset";
-}
-
 }  // namespace
 
 bool names_traces(const std::vector<std::string>& from) {
@@ -122,7 +116,7 @@ std::string changes_text(const TracedJob& job, const Tuning& tuning) {
   if (job.system == nullptr) table.header.pop_back();
   for (const KeyChange& change : changes) {
     table.rows.push_back({change.key, plain(change.was), plain(change.is)});
-    if (job.system != nullptr) table.rows.back().push_back(words_of(change));
+    if (job.system != nullptr) table.rows.back().push_back(in_words(change.said));
   }
   return text + "\n" + format_table(table);
 }
@@ -134,7 +128,7 @@ nlohmann::json changes_json(const TracedJob& job, const Tuning& tuning) {
                      {"changes", nlohmann::json::array()}};
   for (const KeyChange& change : changes_of(job, tuning)) {
     nlohmann::json one{{"key", change.key}, {"was", plain(change.was)}, {"is", plain(change.is)}};
-    if (job.system != nullptr) one["words"] = words_of(change);
+    if (job.system != nullptr) one["words"] = in_words(change.said);
     out["changes"].push_back(std::move(one));
   }
   if (job.system != nullptr) out["system"] = job.system->name;

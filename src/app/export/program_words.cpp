@@ -18,6 +18,11 @@ const ExportTarget* system_of_program(std::string_view program) {
   return nullptr;
 }
 
+std::string in_words(const Said& said) {
+  if (said.fate == Fate::lost) return "it has no word for that: " + said.text;
+  return said.text.empty() ? "its default: leave it unset" : said.text;
+}
+
 std::vector<KeyChange> changes_in_words(const ExportTarget& target, const config::RunConfig& was,
                                         const config::RunConfig& is) {
   std::vector<KeyChange> changes;

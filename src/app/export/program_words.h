@@ -13,6 +13,9 @@ namespace fsdpbench::app {
 /// ("PyTorch FSDP2 (fully_shard)"). Null: none that is known.
 const ExportTarget* system_of_program(std::string_view program);
 
+/// How a person of that system sets a key: what it writes, that its default does, or that it has no word for it.
+std::string in_words(const Said& said);
+
 /// A key that two configurations do not share.
 struct KeyChange {
   std::string key, was, is;  ///< values as a profile has them

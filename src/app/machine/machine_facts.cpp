@@ -21,8 +21,10 @@
 #include <sstream>
 #include <string_view>
 #include <thread>
+#include <utility>
 
 #include "base/bytes.h"
+#include "hardware/host_topology.h"
 #include "hardware/nvml.h"
 
 namespace fsdpbench::app {
@@ -30,24 +32,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct DestroyTopology {
-  void operator()(hwloc_topology_t topology) const { hwloc_topology_destroy(topology); }
-};
-
-void ask_hwloc(MachineFacts& facts) {
-  hwloc_topology_t raw = nullptr;
-  if (hwloc_topology_init(&raw) != 0) return;
-  const std::unique_ptr<hwloc_topology, DestroyTopology> topology(raw);
-  if (hwloc_topology_load(raw) != 0) return;
-  facts.cores = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_CORE);
-  facts.sockets = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_PACKAGE);
-  facts.numa_nodes = hwloc_get_nbobjs_by_type(raw, HWLOC_OBJ_NUMANODE);
-  if (const hwloc_obj_t package = hwloc_get_obj_by_type(raw, HWLOC_OBJ_PACKAGE, 0)) {
-    if (const char* name = hwloc_obj_get_info_by_name(package, "CPUModel")) facts.cpu = name;
-  }
-  if (const hwloc_obj_t l3 = hwloc_get_obj_by_type(raw, HWLOC_OBJ_L3CACHE, 0)) {
-    facts.l3_bytes = static_cast<std::int64_t>(l3->attr->cache.size);
-  }
+void ask_topology(MachineFacts& facts) {
+  const std::shared_ptr<const hardware::HostTopology> topology = hardware::HostTopology::of_this_host();
+  if (topology == nullptr) return;
+  hardware::HostTopology::Counts counts = topology->counts();
+  facts.cpu = std::move(counts.model);
+  facts.cores = counts.cores;
+  facts.sockets = counts.packages;
+  facts.numa_nodes = counts.numa_nodes;
+  facts.l3_bytes = counts.l3_bytes;
 }
 
 /// One line of /proc/meminfo, in bytes.
@@ -181,7 +174,7 @@ std::string version(int major, int minor, int patch) { return fmt::format("{}.{}
 
 MachineFacts machine_facts() {
   MachineFacts facts;
-  ask_hwloc(facts);
+  ask_topology(facts);
   cpu_set_t usable;
   if (sched_getaffinity(0, sizeof usable, &usable) == 0) facts.threads = CPU_COUNT(&usable);
   facts.memory_bytes = memory_line("MemTotal:");

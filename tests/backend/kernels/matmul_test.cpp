@@ -95,7 +95,8 @@ TEST_P(Bf16Matmul, AgreesWithExactSumsWithinRounding) {
   for (const MatmulShape& s : shapes()) expect_product(matmul, s);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, Bf16Matmul, ::testing::Values(Matmul::Bf16::multiplied, Matmul::Bf16::widened));
+INSTANTIATE_TEST_SUITE_P(Ways, Bf16Matmul, ::testing::Values(Matmul::Bf16::multiplied, Matmul::Bf16::widened),
+                         [](const auto& way) { return way.param == Matmul::Bf16::widened ? "widened" : "multiplied"; });
 
 TEST(WidenedMatmul, HasTheBitsOfTheFp32Product) {
   Matmul widened(Matmul::Bf16::widened);
