@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "base/gpu_health.h"
 #include "base/intervals.h"
 #include "base/lane.h"
 #include "base/memory_category.h"
@@ -34,12 +36,14 @@ struct StepBound {
   std::int64_t lane_ns = 0;   ///< what it has of it
 };
 
-/// What is known about one rank's step beyond its records. The texts must live as long as the writer.
+/// What is known about one rank's step beyond its records. Texts and samples must live as long as the writer.
 struct StepExplanation {
   std::vector<ExposedSpan> exposed;  ///< disjoint, in order, exactly the step without its computation
   std::vector<LiveBytes> memory;     ///< in order of time, on the lanes' time; empty: the host's samples are shown
   std::int64_t kept_bytes = 0;       ///< of these, what lives on from step to step
   std::optional<StepBound> bound;
+  std::span<const GpuSample>
+      gpu;  ///< of the rank's GPU, in order of time: the last one before the step, and those in it
 };
 
 /// Explains a step: `rank` and `step` are places in the traces and in their steps, not numbers.

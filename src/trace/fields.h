@@ -123,6 +123,9 @@ inline constexpr Field kAllocatedBytes{"Bytes", Place::args, FieldType::integer,
 inline constexpr Field kDeviceId{"Device Id", Place::args, FieldType::integer, "", Files::rank};
 inline constexpr Field kDeviceType{"Device Type", Place::args, FieldType::integer, "", Files::rank};
 inline constexpr Field kGathers{"gathers", Place::args, FieldType::integer, "", Files::merged};
+inline constexpr Field kSmClock{"sm_mhz", Place::args, FieldType::integer, "MHz", Files::merged};
+inline constexpr Field kPower{"power_w", Place::args, FieldType::number, "W", Files::merged};
+inline constexpr Field kTemperature{"temperature_c", Place::args, FieldType::integer, "degrees C", Files::merged};
 // Live bytes by base/memory_category.h, one field a category.
 inline constexpr Field kParameterShards{"parameter_shards", Place::args, FieldType::integer, "bytes", Files::merged};
 inline constexpr Field kUnsharded{"unsharded_parameters", Place::args, FieldType::integer, "bytes", Files::merged};
@@ -155,8 +158,9 @@ inline constexpr auto kFields = std::to_array<Field>({
     field::kGroupSize,        field::kDtype,             field::kGroupName,        field::kGroupDescription,
     field::kGroupRanks,       field::kSequence,          field::kAllocated,        field::kReserved,
     field::kTotalAllocated,   field::kTotalReserved,     field::kAllocatedBytes,   field::kDeviceId,
-    field::kDeviceType,       field::kGathers,           field::kParameterShards,  field::kUnsharded,
-    field::kGradients,        field::kOptimizer,         field::kActivations,      field::kCommunication,
+    field::kDeviceType,       field::kSmClock,           field::kPower,            field::kTemperature,
+    field::kGathers,          field::kParameterShards,   field::kUnsharded,        field::kGradients,
+    field::kOptimizer,        field::kActivations,       field::kCommunication,
 });
 
 }  // namespace fsdpbench::trace

@@ -77,6 +77,7 @@ void MergedWriter::begin_rank(int rank) {
   flows_ = 0;
   gathers_in_flight_ = 0;
   reserved_ = -1;
+  gpu_ = {};
   events_.name_track("process_name", host_track(), fmt::format("rank {}", rank));
   events_.sort_track("process_sort_index", host_track(), rank);
   int place = 0;
@@ -99,6 +100,7 @@ void MergedWriter::step(const TracedStep& step, const StepExplanation& explanati
   if (explanation.bound) write_bound(step, *explanation.bound);
   write_memory(step, explanation);
   write_gathers();
+  write_gpu(step, explanation.gpu);
 }
 
 void MergedWriter::saves(std::span<const SaveSpan> spans) {
@@ -283,6 +285,26 @@ void MergedWriter::write_gathers() {
     events_.end();
   }
   gathers_.clear();
+}
+
+void MergedWriter::write_gpu(const TracedStep& step, std::span<const GpuSample> samples) {
+  for (const GpuSample& sample : samples) {
+    const std::int64_t time = std::max(sample.time_ns, step.window.begin_ns);
+    if (sample.sm_mhz) write_gpu_level("SM clock", field::kSmClock, time, *sample.sm_mhz, gpu_.sm_mhz);
+    if (sample.power_mw) write_gpu_level("GPU power", field::kPower, time, *sample.power_mw * 1e-3, gpu_.power_w);
+    if (sample.temperature_c) {
+      write_gpu_level("GPU temperature", field::kTemperature, time, *sample.temperature_c, gpu_.temperature_c);
+    }
+  }
+}
+
+void MergedWriter::write_gpu_level(const char* name, const Field& field, std::int64_t time_ns, double value,
+                                   double& written) {
+  if (value == written) return;
+  written = value;
+  events_.head('C', "", name, host_track(), time_ns);
+  events_.arg_number(field, value);
+  events_.end();
 }
 
 void MergedWriter::finish() {

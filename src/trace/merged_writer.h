@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/gpu_health.h"
 #include "base/intervals.h"
 #include "trace/event_stream.h"
 #include "trace/explanation.h"
@@ -34,6 +35,11 @@ class MergedWriter {
   std::int64_t bytes() const { return file_.bytes(); }
 
  private:
+  /// Of the counters of a rank's GPU; nothing is below zero.
+  struct GpuLevels {
+    double sm_mhz = -1, power_w = -1, temperature_c = -1;
+  };
+
   void write_step(const TracedStep& step, const StepExplanation& explanation);
   void write_op(const TracedStep& step, const Record& record, std::int64_t host_end_ns);
   void write_activities(const TracedStep& step);
@@ -44,6 +50,8 @@ class MergedWriter {
   void write_memory(const TracedStep& step, const StepExplanation& explanation);
   void write_live(std::int64_t time_ns, const CategoryBytes& live);
   void write_gathers();
+  void write_gpu(const TracedStep& step, std::span<const GpuSample> samples);
+  void write_gpu_level(const char* name, const Field& field, std::int64_t time_ns, double value, double& written);
   void write_save(const SaveSpan& span, Track track);
   void find_computation(const TracedStep& step);
   Track lane_track(Lane lane) const;
@@ -64,6 +72,7 @@ class MergedWriter {
   int gathers_in_flight_ = 0;
   IntervalSet computation_;     // of this step
   std::int64_t reserved_ = -1;  // as last written
+  GpuLevels gpu_;               // likewise
 };
 
 /// A run, or of its ranks only those in `shown` (sorted; empty: all). `ranks` may miss some, as after an interrupt.

@@ -127,5 +127,29 @@ TEST(TraceExplanation, SaysSoWhereNothingIsKnownToHelpOrLittleIsLost) {
   EXPECT_EQ(advices(), std::set<std::string>{""});
 }
 
+/// A step has the samples from its begin to the next one's, and the one before; the next rank none of them.
+TEST(TraceExplanation, StepsHaveTheSamplesOfTheirGpu) {
+  const Cell cell = simulated_cell({"mesh.ranks=2"});
+  Trial trial = run_trial(cell, {}, current_world(cell.setup.config, nullptr, {}));
+  const std::vector<trace::StepWindow>& steps = trial.measurement.traces.front().steps;
+  ASSERT_EQ(steps.size(), 2U);
+  trial.measurement.gpus.resize(2);
+  GpuHealth& health = trial.measurement.gpus.front().emplace();
+  for (const std::int64_t time : {steps[0].begin_ns - 9, steps[0].begin_ns - 5, steps[0].begin_ns + 1,
+                                  steps[1].begin_ns, steps[1].end_ns - 1, steps[1].end_ns}) {
+    health.samples.emplace_back().time_ns = time;
+    health.samples.back().sm_mhz = 1000 + static_cast<std::int32_t>(health.samples.size());
+  }
+  const TraceExplanation explain(cell.setup, trial);
+  const auto clocks = [&](std::size_t rank, std::size_t step) {
+    std::vector<std::int32_t> all;
+    for (const GpuSample& sample : explain(rank, step).gpu) all.push_back(sample.sm_mhz.value_or(0));
+    return all;
+  };
+  EXPECT_EQ(clocks(0, 0), (std::vector<std::int32_t>{1002, 1003}));
+  EXPECT_EQ(clocks(0, 1), (std::vector<std::int32_t>{1003, 1004, 1005}));
+  EXPECT_TRUE(clocks(1, 0).empty());
+}
+
 }  // namespace
 }  // namespace fsdpbench::app

@@ -16,6 +16,7 @@
 namespace fsdpbench::trace {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::UnorderedElementsAre;
 
@@ -273,6 +274,40 @@ TEST(MergedWriter, AnExplainedStepSaysWhyAndWhatNeededWhat) {
     EXPECT_THAT(text, HasSubstr(event));
   }
   EXPECT_EQ(text.find("\"optimizer\":1"), std::string::npos) << "of one moment the last level counts";
+}
+
+GpuSample gpu_sample(std::int64_t time_ns, std::optional<std::int32_t> sm_mhz, std::optional<std::int32_t> power_mw,
+                     std::optional<std::int32_t> temperature_c) {
+  GpuSample sample;
+  sample.time_ns = sample.until_ns = time_ns;
+  sample.sm_mhz = sm_mhz;
+  sample.power_mw = power_mw;
+  sample.temperature_c = temperature_c;
+  return sample;
+}
+
+TEST(MergedWriter, GpusHaveCountersOfClockPowerAndTemperatureWhereTheyChange) {
+  EXPECT_EQ(explained_text(Example(), explanation_of_the_example()).find("SM clock"), std::string::npos);
+  // The first is from before the step; the third tells nothing of the clock, the last nothing new.
+  const std::vector<GpuSample> samples{gpu_sample(900'000, 1980, 655'500, 61), gpu_sample(1'100'000, 1410, 655'500, 62),
+                                       gpu_sample(1'200'000, std::nullopt, 700'000, 62),
+                                       gpu_sample(1'250'000, 1410, 700'000, std::nullopt)};
+  StepExplanation explanation = explanation_of_the_example();
+  explanation.gpu = samples;
+  const std::string text = explained_text(Example(), explanation);
+  EXPECT_EQ(findings_text(validate_text(text)), "");
+  std::vector<std::string> seen;
+  const auto json = nlohmann::json::parse(text);
+  for (const auto& event : json["traceEvents"]) {
+    const std::string name = event["name"];
+    if (name != "SM clock" && !name.starts_with("GPU ")) continue;
+    EXPECT_EQ(event["ph"], "C");
+    EXPECT_EQ(event["pid"], 1);
+    seen.push_back(fmt::format("{} {} {}", name, event["ts"].dump(), event["args"].dump()));
+  }
+  EXPECT_THAT(seen, ElementsAre(R"(SM clock 0.0 {"sm_mhz":1980})", R"(GPU power 0.0 {"power_w":655.5})",
+                                R"(GPU temperature 0.0 {"temperature_c":61})", R"(SM clock 100.0 {"sm_mhz":1410})",
+                                R"(GPU temperature 100.0 {"temperature_c":62})", R"(GPU power 200.0 {"power_w":700})"));
 }
 
 TEST(MergedWriter, WhatClocksSayRanBeforeItsCollectiveHasNoArrow) {

@@ -12,7 +12,9 @@ namespace fsdpbench::app {
 static_assert(metrics::kSmallSharePct == 2.0, "kNothingToGain names it");
 
 TraceExplanation::TraceExplanation(const engine::Setup& setup, const Trial& trial)
-    : setup_(setup), run_(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns) {
+    : setup_(setup),
+      measured_(trial.measurement),
+      run_(setup.schedules, trial.measurement.traces, trial.measurement.slowest_ns) {
   if (!trial.causes) return;
   if (trial.causes->typical_stalls) typical_ = &*trial.causes->typical_stalls;
   advice_.fill(kNothingToGain);
@@ -27,6 +29,18 @@ std::vector<metrics::ToldStall> TraceExplanation::told_apart(const metrics::Step
   std::vector<metrics::ToldStall> told;
   for (const metrics::Stall& stall : stalls) told.push_back({stall, false});
   return told;
+}
+
+std::span<const GpuSample> TraceExplanation::gpu_samples(std::size_t rank, std::size_t step) const {
+  if (rank >= measured_.gpus.size() || !measured_.gpus[rank]) return {};
+  const std::vector<GpuSample>& samples = measured_.gpus[rank]->samples;
+  const std::vector<trace::StepWindow>& windows = measured_.traces[rank].steps;
+  const auto first_from = [&](std::int64_t time_ns) {
+    return std::ranges::lower_bound(samples, time_ns, {}, &GpuSample::time_ns);
+  };
+  auto begin = first_from(windows[step].begin_ns);
+  if (begin != samples.begin()) --begin;
+  return {begin, first_from(step + 1 < windows.size() ? windows[step + 1].begin_ns : windows[step].end_ns)};
 }
 
 trace::StepExplanation TraceExplanation::operator()(std::size_t rank, std::size_t step) const {
@@ -50,6 +64,7 @@ trace::StepExplanation TraceExplanation::operator()(std::size_t rank, std::size_
   }
   const metrics::StepBound bound = metrics::step_bound(metrics::StepView(records, place));
   explanation.bound = trace::StepBound{bound.ns, bound.lane, bound.lane_ns};
+  explanation.gpu = gpu_samples(rank, step);
   return explanation;
 }
 

@@ -2,10 +2,12 @@
 
 #include <array>
 #include <cstddef>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "app/experiment/trial.h"
+#include "base/gpu_health.h"
 #include "base/link_model.h"
 #include "engine/setup.h"
 #include "metrics/causes.h"
@@ -30,7 +32,11 @@ class TraceExplanation {
   std::vector<metrics::ToldStall> told_apart(const metrics::StepRecords& step, int place,
                                              const std::vector<metrics::Stall>& stalls) const;
 
+  /// Of the rank's GPU: the last one before the step begins, and those until the next one does.
+  std::span<const GpuSample> gpu_samples(std::size_t rank, std::size_t step) const;
+
   const engine::Setup& setup_;
+  const engine::Measurement& measured_;
   metrics::RunView run_;
   const metrics::TypicalStalls* typical_ = nullptr;
   std::array<std::string, metrics::kCauseCount> advice_;  // by cause

@@ -93,6 +93,21 @@ trace::RankTrace made_up_trace(const engine::Setup& setup, std::int32_t steps) {
   return trace;
 }
 
+/// What a second of watching a GPU gives: every level is another one than that before.
+const std::vector<GpuSample>& made_up_gpu_samples() {
+  static const std::vector<GpuSample> samples = [] {
+    std::vector<GpuSample> all(kGuessedGpuSamples);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto odd = static_cast<std::int32_t>(i % 2);
+      all[i].sm_mhz = 1000 + odd;
+      all[i].power_mw = 100'010 + odd;
+      all[i].temperature_c = 10 + odd;
+    }
+    return all;
+  }();
+  return samples;
+}
+
 /// Of step `step` of made_up_trace().
 trace::StepExplanation made_up_explanation(const engine::Setup& setup, const trace::RankTrace& trace,
                                            std::size_t step) {
@@ -101,6 +116,7 @@ trace::StepExplanation made_up_explanation(const engine::Setup& setup, const tra
   trace::StepExplanation explanation;
   explanation.kept_bytes = setup.pool_bytes;
   explanation.bound = trace::StepBound{window.end_ns - window.begin_ns, Lane::reduce_scatter, 10'000'000};
+  if (setup.config.device.backend == config::BackendKind::cuda) explanation.gpu = made_up_gpu_samples();
   // On a computed clock ops follow each other at once; elsewhere there is a gap before most, with more than one cause.
   const int spans = setup.config.device.backend == config::BackendKind::virtual_ ? 1 : 2;
   std::int64_t now = window.begin_ns;

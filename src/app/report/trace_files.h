@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <vector>
@@ -33,9 +34,11 @@ struct TraceBytes {
 };
 
 /// An upper bound of it, seldom more than half too high: the writers themselves write a made-up step with long times,
-/// whose size is multiplied by steps and ranks. On GPUs the profiler is taken to record kGuessedActivities an op.
+/// whose size is multiplied by steps and ranks. On GPUs the profiler is taken to record kGuessedActivities an op, and a
+/// step to see kGuessedGpuSamples of its GPU, a second of them.
 TraceBytes predict_trace_bytes(const engine::Setup& setup);
 inline constexpr int kGuessedActivities = 6;
+inline constexpr std::size_t kGuessedGpuSamples = 50;
 inline constexpr std::size_t kGuessedAdvice = 160;
 
 /// One rank's file alone, on its own time line: trace/rank_N.json.gz. Throws OutputError.

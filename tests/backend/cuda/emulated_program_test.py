@@ -114,10 +114,21 @@ class EmulatedProgramTest(unittest.TestCase):
         for i in seen:
             self.assertEqual(hot["steps"]["sm_mhz"][i], 990)
             self.assertEqual(hot["steps"]["held_down_by"][i], "hardware thermal slowdown")
+        counted = self.gpu_counters("hot")
+        self.assertEqual(self.gpu_counters("gpu"), {})
         if seen:
+            self.assertEqual(counted[1, "SM clock"], {"sm_mhz": 990})
+            self.assertGreater(counted[1, "GPU power"]["power_w"], 0)
+            self.assertGreater(counted[1, "GPU temperature"]["temperature_c"], 0)
             self.assertEqual(hot["throttled"][0]["why"], "hardware thermal slowdown")
             self.assertIn("throttled: the GPU of rank 1 throttled (hardware thermal slowdown)", caveats)
             self.assertIn(caveats.split(" | ")[-1], told["printed"])
+
+    def gpu_counters(self, run_name: str) -> dict:
+        """The last value of each counter of a GPU in trace.json, by rank and name."""
+        events = json.loads((self.root / run_name / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+        names = ("SM clock", "GPU power", "GPU temperature")
+        return {(event["pid"] - 1, event["name"]): event["args"] for event in events if event["name"] in names}
 
     def test_the_result_has_the_topology(self):
         topologies = f"{SOURCE}/tests/hardware/topologies"
