@@ -94,10 +94,10 @@ void add_report(CLI::App& report_app, ReportArguments& report) {
 }
 
 void add_calibrate(CLI::App& calibrate_app, CalibrateArguments& calibrate) {
-  calibrate_app.add_option("RUN", calibrate.runs, "Result folders of finished runs, or profiles to be run here")
-      ->required();
+  calibrate_app.add_option("RUN", calibrate.runs, "Folders of finished runs, or profiles to be run here")->required();
   add_set_option(calibrate_app, "-s,--set", calibrate.overrides, "Set one key of the profiles");
   calibrate_app.add_option("-o,--out", calibrate.out, "The calibration file")->required()->type_name("FILE");
+  calibrate_app.add_option("--beside", calibrate.beside, "A file of `collectives --beside -J`")->type_name("FILE");
   add_overwrite_flag(calibrate_app, calibrate.overwrite);
   calibrate_app.footer(kCalibrateHelp);
 }

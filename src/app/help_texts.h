@@ -96,9 +96,13 @@ inline constexpr const char* kCalibrateHelp = R"(
 Draws a line through the measured times of each kind of op, by its size: computation by FLOPs, collectives by bytes on
 the wire and hops (from the arrival of the last rank, so that waiting for others is nobody's time), all else by bytes.
 A simulation by the file says of how many ops the size was measured, lies between, or beyond.
+With --beside what computation and collectives take of each other is taken out of the lines, and added where the simulated
+step has them side by side.
 Examples
   fsdpbench calibrate quickstart --set mesh.ranks=2 --out two-ranks.toml
   fsdpbench calibrate runs/a runs/b --out machine.toml
+  fsdpbench collectives --ranks 2 -b 1M -e 64M -f 4 --beside --matrix 512,2048 -J beside.json
+  fsdpbench calibrate runs/a runs/b --beside beside.json --out machine.toml
   fsdpbench simulate quickstart --ranks 2 --set simulate.calibration=two-ranks.toml --set fsdp.backward_prefetch=none
 )";
 

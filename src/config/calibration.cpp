@@ -3,6 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
 #include "config/strict_table.h"
 #include "config/toml_file.h"
 
@@ -50,6 +56,51 @@ CalibrationLine read_line(const std::string& path, const toml::table& given) {
   return line;
 }
 
+std::string slowdown_text(const CalibrationSlowdown& slowdown) {
+  std::vector<std::string> cells;
+  for (const CalibrationSlowdown::Cell& c : slowdown.cells) {
+    cells.push_back(fmt::format("[{}, {}, {}, {}, {}, {}]", c.m, c.n, c.k, c.bytes, c.max_ctas, c.times));
+  }
+  return fmt::format("\n[[slowdown]]\nof = \"{}\"\nbeside = \"{}\"\ndtype = \"{}\"\ncells = [{}]\n", slowdown.of,
+                     slowdown.beside, to_string(slowdown.dtype), fmt::join(cells, ", "));
+}
+
+CalibrationSlowdown read_slowdown(const std::string& path, const toml::table& given) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kPairs{{{"matrix_product", "all_gather"},
+                                                                                 {"matrix_product", "reduce_scatter"},
+                                                                                 {"matrix_product", "both"},
+                                                                                 {"all_gather", "matrix_product"},
+                                                                                 {"reduce_scatter", "matrix_product"}}};
+  StrictTable table(path, given, kWhat);
+  CalibrationSlowdown slowdown;
+  slowdown.of = table.text("of");
+  slowdown.beside = table.text("beside");
+  const std::pair<std::string_view, std::string_view> pair{slowdown.of, slowdown.beside};
+  if (std::ranges::find(kPairs, pair) == kPairs.end()) {
+    throw ConfigError(fmt::format(
+        "{}: of = \"{}\" and beside = \"{}\": expected \"matrix_product\" beside \"all_gather\", \"reduce_scatter\" or "
+        "\"both\", or one of these two beside \"matrix_product\".",
+        place_of(path, given), slowdown.of, slowdown.beside));
+  }
+  const std::string dtype = table.text("dtype");
+  if (dtype != to_string(DType::f32) && dtype != to_string(DType::bf16)) {
+    throw ConfigError(fmt::format("{}: dtype = \"{}\": expected \"fp32\" or \"bf16\".", place_of(path, given), dtype));
+  }
+  slowdown.dtype = *parse_dtype(dtype);
+  for (const std::vector<double>& row : table.rows("cells", 6, 0, kMostAmount)) {
+    const auto whole = [&](std::size_t i) { return static_cast<std::int64_t>(row[i]); };
+    slowdown.cells.push_back({whole(0), whole(1), whole(2), whole(3), static_cast<int>(std::min(row[4], 1e6)), row[5]});
+    const CalibrationSlowdown::Cell& cell = slowdown.cells.back();
+    if (cell.m < 1 || cell.n < 1 || cell.k < 1 || cell.bytes < 1 || !(cell.times > 0)) {
+      throw ConfigError(fmt::format(
+          "{}: cell {} of 'cells': expected [m, n, k, bytes, max_ctas, times], of which only max_ctas may be 0.",
+          place_of(path, given), slowdown.cells.size()));
+    }
+  }
+  table.finish();
+  return slowdown;
+}
+
 }  // namespace
 
 std::string to_toml(const Calibration& c) {
@@ -64,6 +115,7 @@ std::string to_toml(const Calibration& c) {
       Calibration::kVersion, c.machine, c.revision, fmt::join(misses, ", "), c.host.issue_ns, c.host.launch_ns,
       c.host.gap_ns, c.host.wake_ns, fmt::join(refits, ", "));
   for (const CalibrationLine& line : c.lines) text += line_text(line);
+  for (const CalibrationSlowdown& slowdown : c.slowdowns) text += slowdown_text(slowdown);
   return text;
 }
 
@@ -85,6 +137,9 @@ Calibration read_calibration(const std::string& path) {
   }
   host.finish();
   for (const toml::table* line : top.tables("line")) c.lines.push_back(read_line(path, *line));
+  if (top.has("slowdown")) {
+    for (const toml::table* slowdown : top.tables("slowdown")) c.slowdowns.push_back(read_slowdown(path, *slowdown));
+  }
   top.finish();
   return c;
 }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
+
+#include "base/dtype.h"
 
 namespace fsdpbench::config {
 
@@ -24,6 +27,21 @@ struct CalibrationLine {
   std::vector<Refit> refits;      ///< lines that as good measurements would have given, each as likely as another
   std::vector<double> off;        ///< quantiles of what an op's median is over the line; at least one
   std::vector<double> residuals;  ///< quantiles of what an op took in one step over its median on that rank
+};
+
+/// How many times as long ops of one kind take while another kind keeps the device busy, by what both do.
+struct CalibrationSlowdown {
+  struct Cell {
+    std::int64_t m = 0, n = 0, k = 0;  ///< of the product [m, k] x [k, n]
+    std::int64_t bytes = 0;            ///< of the message, as nccl-tests count it
+    int max_ctas = 0;                  ///< of NCCL's kernels; 0: its choice
+    double times = 1;                  ///< time beside the other over time alone; noise may put it below 1
+  };
+
+  std::string of;            ///< "matrix_product", "all_gather" or "reduce_scatter"
+  std::string beside;        ///< "matrix_product"; for that "all_gather", "reduce_scatter", or "both" of them at once
+  DType dtype = DType::f32;  ///< of product and message
+  std::vector<Cell> cells;   ///< at least one
 };
 
 /// What a machine takes for everything, from finished runs of it. A file of its own, so that it can be kept.
@@ -49,6 +67,8 @@ struct Calibration {
   std::vector<Host> host_refits;       ///< medians that as good measurements would have given
   std::vector<Miss> misses;            ///< a run each, at least one
   std::vector<CalibrationLine> lines;  ///< at most one of a kind, unit and number of ranks
+  /// Empty: not measured, and what ops take beside others is in their lines, as it was in the runs.
+  std::vector<CalibrationSlowdown> slowdowns;
 };
 
 /// The file's text, TOML.

@@ -8,6 +8,7 @@
 #include "backend/wire_bytes.h"
 #include "replay/cluster_times.h"
 #include "replay/emulated_times.h"
+#include "replay/measured_slowdown.h"
 #include "replay/replay.h"
 
 namespace fsdpbench::engine {
@@ -190,8 +191,12 @@ replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* clust
 }
 
 replay::CalibratedTimes calibrated_times(const config::RunConfig& config, const replay::Training& training,
-                                         const config::Calibration& calibration) {
+                                         const config::Calibration& calibration, bool contention) {
   replay::CalibratedTimes calibrated = replay::calibrated_times(calibration, training);
+  const replay::SlowdownOf slowdown = replay::measured_slowdown(calibration.slowdowns, config, training.groups);
+  if (slowdown && contention && training.groups.ranks() > 1) {
+    replay::add_contention(training.schedules, training.groups, slowdown, calibrated.times);
+  }
   add_conditions(config, calibrated.times);
   return calibrated;
 }

@@ -34,9 +34,9 @@ replay::OpTimes simulated_times(const config::RunConfig& config, const plan::Pla
                                 const replay::Training& training, const config::Cluster* cluster,
                                 bool contention = true);
 
-/// The same by a calibration of a machine.
+/// The same by a calibration of a machine. Where that has slow-downs, ops beside others take longer (`contention`).
 replay::CalibratedTimes calibrated_times(const Setup& setup, const config::Calibration& calibration);
 replay::CalibratedTimes calibrated_times(const config::RunConfig& config, const replay::Training& training,
-                                         const config::Calibration& calibration);
+                                         const config::Calibration& calibration, bool contention = true);
 
 }  // namespace fsdpbench::engine

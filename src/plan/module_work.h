@@ -17,6 +17,8 @@ struct Product {
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * static_cast<double>(count);
   }
+  Product input_gradient() const { return {m, k, n, count, launches}; }
+  Product weight_gradient() const { return {n, k, m, count, launches}; }
 };
 
 /// Causal attention of one microbatch.

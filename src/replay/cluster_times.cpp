@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <utility>
+#include <span>
 #include <vector>
 
-#include "base/intervals.h"
 #include "replay/collective_message.h"
-#include "replay/replay.h"
+#include "replay/contention.h"
 
 namespace fsdpbench::replay {
 namespace {
@@ -44,43 +42,6 @@ double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const Cl
   return kLarge * (shape.ranks - 1) / shape.ranks / cost.transfer_s;
 }
 
-/// When one rank had a collective under way in its last step.
-IntervalSet communication(const schedule::Schedule& schedule, const std::vector<trace::Record>& records) {
-  std::vector<Interval> transfers;
-  for (const trace::Record& record : records) {
-    const schedule::Op& op = schedule.ops[static_cast<std::size_t>(record.op)];
-    if (op.is_collective()) transfers.push_back({std::max(record.begin_ns, record.peers_arrived_ns), record.end_ns});
-  }
-  return unite(std::move(transfers));
-}
-
-/// Lengthens the steady step's computation by what ran beside collectives, until the step no longer changes.
-void add_contention(const schedule::Schedules& schedules, const plan::Groups& groups,
-                    const std::vector<double>& slowdown, OpTimes& times) {
-  constexpr int kMostWalks = 8;
-  const schedule::Schedule& steady = schedules.steady();
-  StepCosts& costs = times.steps.back();
-  const StepCosts alone = costs;
-  double last_step = 0;
-  for (int walk = 0; walk < kMostWalks; ++walk) {
-    const auto replay = make_replay(schedules, groups, times);
-    for (std::size_t step = 0; step < schedules.steps.size(); ++step) replay->step({});
-    trace::RankTrace trace;
-    replay->step({&trace, 1});
-    const auto step = static_cast<double>(trace.steps.back().end_ns - trace.steps.back().begin_ns);
-    if (std::abs(step - last_step) < 1e-3 * step) return;
-    last_step = step;
-    const IntervalSet transfers = communication(steady, trace.records);
-    for (const trace::Record& record : trace.records) {
-      const auto i = static_cast<std::size_t>(record.op);
-      if (slowdown[i] <= 1 || steady.ops[i].is_collective() || record.end_ns <= record.begin_ns) continue;
-      const auto beside = static_cast<double>(length_within({record.begin_ns, record.end_ns}, transfers)) /
-                          static_cast<double>(record.end_ns - record.begin_ns);
-      costs[i].run_ns = std::nearbyint(alone[i].run_ns / (1 - beside * (1 - 1 / slowdown[i])));
-    }
-  }
-}
-
 }  // namespace
 
 OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& plan, const config::RunConfig& config,
@@ -112,8 +73,10 @@ OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& pl
   }
   if (use.contention && plan.groups.ranks() > 1) {
     const Beside beside = beside_collective(cluster, bus_rate(plan, cluster, use));
-    add_contention(schedules, plan.groups, slowdown_beside_collective(schedules.steady(), work, compute, beside),
-                   times);
+    const std::vector<double> slowdown = slowdown_beside_collective(schedules.steady(), work, compute, beside);
+    add_contention(
+        schedules, plan.groups,
+        [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t>) { return slowdown[op]; }, times);
   }
   return times;
 }

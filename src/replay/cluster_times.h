@@ -23,9 +23,7 @@ struct ClusterUse {
 /// collective_cost.h. `config`: valid; schedules and plan are its own. The ranks must fit (config::check_fits). The
 /// host takes no time but what module_seconds() counts.
 ///
-/// With contention the times of computation depend on the walk that they decide: they are walked, what ran beside
-/// collectives is lengthened by its part, and walked again, a few times, until that changes the step by less than
-/// 1/1000.
+/// With contention (contention.h) what runs beside collectives takes longer.
 OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& plan, const config::RunConfig& config,
                       const config::Cluster& cluster, const ClusterUse& use = {});
 

@@ -182,11 +182,9 @@ ComputeCost::Kernels ComputeCost::kernels_of(const plan::ModuleWork& work, Pass 
   const std::size_t skipped = pass == Pass::recompute ? static_cast<std::size_t>(work.kept_products) : 0;
   for (std::size_t i = 0; i + skipped < work.products.size(); ++i) {
     const plan::Product& p = work.products[i];
-    const plan::Product input_gradient{p.m, p.k, p.n, p.count, p.launches},
-        weight_gradient{p.n, p.k, p.m, p.count, p.launches};
     if (!backward) kernels.add(product_seconds(p, fp8, beside), p.launches);
-    if (backward && work.input_gradient) kernels.add(product_seconds(input_gradient, fp8, beside), p.launches);
-    if (backward) kernels.add(product_seconds(weight_gradient, fp8, beside), p.launches);
+    if (backward && work.input_gradient) kernels.add(product_seconds(p.input_gradient(), fp8, beside), p.launches);
+    if (backward) kernels.add(product_seconds(p.weight_gradient(), fp8, beside), p.launches);
     // Operands to fp8, once in forward and again, transposed, in backward: read in the compute dtype, written as bytes.
     if (fp8) {
       const auto m = static_cast<double>(p.m), n = static_cast<double>(p.n), k = static_cast<double>(p.k);

@@ -48,7 +48,7 @@ std::vector<double> alone_ns(const std::vector<Flow>& flows) {
 }  // namespace
 
 MeasuredTimes::MeasuredTimes(const Training& run, std::span<const trace::RankTrace> traces,
-                             std::optional<double> hop_ns, bool shared_link)
+                             std::optional<double> hop_ns, bool shared_link, const SlowdownOf& slowdown)
     : run_(run), traces_(traces), hop_ns_(hop_ns), shared_link_(shared_link) {
   const trace::RankTrace& any = traces.front();
   first_ = static_cast<std::size_t>(any.records.front().step);
@@ -75,6 +75,7 @@ MeasuredTimes::MeasuredTimes(const Training& run, std::span<const trace::RankTra
       }
     }
     if (shared_link) find_alone(step);
+    if (slowdown) take_out(slowdown, step);
   }
   fill_gaps();
 }
@@ -111,6 +112,16 @@ void MeasuredTimes::find_alone(std::size_t step) {
     for (std::size_t rank = 0; rank < ranks() && !least[i].empty(); ++rank) {
       const auto at = least[i].find(run_.groups.number(ops[i].group(), traces_[rank].rank));
       if (at != least[i].end() && ns_[step][rank][i] > 0) ns_[step][rank][i] = std::llround(at->second);
+    }
+  }
+}
+
+void MeasuredTimes::take_out(const SlowdownOf& slowdown, std::size_t step) {
+  for (std::size_t rank = 0; rank < ranks(); ++rank) {
+    const std::vector<double> parts = parts_alone(schedule_of(step), records(step, rank), slowdown);
+    std::vector<std::int64_t>& ns = ns_[step][rank];
+    for (std::size_t i = 0; i < ns.size(); ++i) {
+      if (ns[i] > 0) ns[i] = std::llround(static_cast<double>(ns[i]) * parts[i]);
     }
   }
 }

@@ -7,6 +7,7 @@
 
 #include "plan/groups.h"
 #include "plan/module_sizes.h"
+#include "replay/contention.h"
 #include "replay/line_fit.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"
@@ -28,9 +29,10 @@ class MeasuredTimes {
 
   /// `traces`: by rank, all ranks and the same steps, at least one (metrics::RunView has checked that). `hop_ns`: what
   /// a hop is known to take (a modelled link); absent: it is fitted. `shared_link`: transfers of two communicators of a
-  /// rank share its link in fair shares, so what each would have taken alone is found out.
+  /// rank share its link in fair shares, so what each would have taken alone is found out. `slowdown`: likewise of
+  /// computation beside collectives and the other way round; empty: that stays in the times.
   MeasuredTimes(const Training& run, std::span<const trace::RankTrace> traces, std::optional<double> hop_ns,
-                bool shared_link);
+                bool shared_link, const SlowdownOf& slowdown = {});
 
   const Training& run() const { return run_; }
   bool shared_link() const { return shared_link_; }
@@ -73,6 +75,7 @@ class MeasuredTimes {
   MeasuredTimes(const MeasuredTimes& like, const Training& run, Table ns, Table issue);
   std::span<const trace::Record> records(std::size_t step, std::size_t rank) const;
   void find_alone(std::size_t step);
+  void take_out(const SlowdownOf& slowdown, std::size_t step);
   void fill_gaps();
 
   Training run_;

@@ -19,6 +19,8 @@ Calibration made_up_calibration() {
   c.misses = {{0.011, -0.002}, {-0.5, 3}};
   c.lines = {{"all_gather", "wire_bytes", 4, 20000, 5.001, 1e5, 5.54e5, 9, 0.5, {{1, 2}, {3, 4}}, {0.99, 1}, {0.5, 2}},
              {"forward", "flops", 0, 0, 0.05, 3e7, 2e8, 5, 0, {{0, 0.05}}, {1}, {1}}};
+  c.slowdowns = {{"matrix_product", "both", DType::bf16, {{8192, 2048, 512, 1 << 24, 0, 1.25}, {1, 2, 3, 4, 16, 0.98}}},
+                 {"all_gather", "matrix_product", DType::f32, {{512, 512, 512, 1 << 20, 8, 3.5}}}};
   return c;
 }
 
@@ -34,6 +36,14 @@ TEST(Calibration, SurvivesTheRoundTrip) {
   EXPECT_EQ(again.misses.at(0).exposed, -0.002);
   EXPECT_EQ(again.misses.at(1).step, -0.5);
   EXPECT_EQ(again.host_refits.at(1).wake_ns, 29000);
+  ASSERT_EQ(again.slowdowns.size(), 2U);
+  EXPECT_EQ(again.slowdowns[0].dtype, DType::bf16);
+  EXPECT_EQ(again.slowdowns[0].cells.at(1).max_ctas, 16);
+  EXPECT_EQ(again.slowdowns[0].cells.at(1).times, 0.98);
+  EXPECT_EQ(again.slowdowns[1].cells.at(0).bytes, 1 << 20);
+  Calibration without = made_up_calibration();
+  without.slowdowns.clear();
+  EXPECT_TRUE(read_calibration(folder.write("old.toml", to_toml(without))).slowdowns.empty());
 }
 
 TEST(Calibration, BadFilesAreNamedByLineAndKey) {
@@ -57,6 +67,12 @@ TEST(Calibration, BadFilesAreNamedByLineAndKey) {
   EXPECT_THAT(refused("issue_ns = 1200", "issue = 1200"), HasSubstr("'issue_ns' is missing"));
   EXPECT_THAT(refused("samples = 9", "samples = 0"), HasSubstr("expected an integer from 1"));
   EXPECT_THAT(refused("kind = \"forward\"", "kind = 3"), HasSubstr("expected a string"));
+  EXPECT_THAT(refused("beside = \"both\"", "beside = \"all_reduce\""),
+              HasSubstr("of = \"matrix_product\" and beside = \"all_reduce\": expected \"matrix_product\" beside"));
+  EXPECT_THAT(refused("of = \"all_gather\"", "of = \"reduce\""), HasSubstr("or one of these two beside"));
+  EXPECT_THAT(refused("dtype = \"bf16\"", "dtype = \"fp16\""), HasSubstr("expected \"fp32\" or \"bf16\""));
+  EXPECT_THAT(refused("[1, 2, 3, 4, 16, 0.98]", "[1, 2, 3, 4, 16, 0]"), HasSubstr("cell 2 of 'cells'"));
+  EXPECT_THAT(refused("[1, 2, 3, 4, 16, 0.98]", "[1, 2, 3, 4, 16]"), HasSubstr("lists of 6 numbers"));
   EXPECT_THAT(refused("ranks = 4", "ranks = 4\nmore = 1"), HasSubstr("there is no key 'more'"));
 }
 

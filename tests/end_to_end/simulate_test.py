@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 from pathlib import Path
 
@@ -120,6 +121,49 @@ class Simulate(unittest.TestCase):
                                                    "simulate.calibration=old.toml", "--out", "no"))
         self.assertIn("not of one machine", self.error("calibrate", "truth", "again", "--out", "d.toml"))
         self.assertIn("--set has no effect", self.error("calibrate", "truth", "--set", "train.steps=1", "--out", "d.toml"))
+
+    def test_who_slows_whom_goes_from_collectives_through_calibrate_into_simulations(self) -> None:
+        self.call("collectives", "--ranks", "2", "-b", "16K", "-e", "64K", "-f", "4", "-n", "3", "--beside", "--matrix",
+                  "64,32x64x16", "-J", "beside.json")
+        rows = json.loads((self.folder / "beside.json").read_text(encoding="utf-8"))["beside"]
+        small = ("--set", "model.layers=2", "--set", "train.steps=2", "--set", "emulate.link_gb_per_s=none", "--ranks", "2")
+        self.call("run", "quickstart", *small, "--out", "ran", "-q")
+        said = self.call("calibrate", "ran", "--beside", "beside.json", "--out", "with.toml").stdout
+        self.assertIn("times as long", said)
+        cells = {(one["of"], one["beside"]): one["cells"]
+                 for one in tomllib.loads((self.folder / "with.toml").read_text(encoding="utf-8"))["slowdown"]}
+        measured = [[*row["shape"], row["size"], 0, row["beside_us"]["all_gather"]["matrix_product"] / row["alone_us"]["all_gather"]]
+                    for row in rows if "matrix_product" in row["beside_us"]["all_gather"]]
+        self.assertEqual(len(cells.get(("all_gather", "matrix_product"), [])), len(measured))
+        for cell, expected in zip(cells.get(("all_gather", "matrix_product"), []), measured, strict=True):
+            self.assertEqual(cell[:5], expected[:5])
+            self.assertAlmostEqual(cell[5] / expected[5], 1, places=6)
+
+        # What a simulation says by it: products that take 8 times as long beside collectives make its step longer.
+        def step(calibration: str, out: str) -> float:
+            self.call("simulate", "quickstart", *small, "--set", f"simulate.calibration={calibration}", "--out", out, "-q")
+            return self.result(out)["metrics"]["step_ms"]["median"]
+
+        self.call("calibrate", "ran", "--out", "without.toml")
+        text = (self.folder / "without.toml").read_text(encoding="utf-8")
+        for times in (1, 8):
+            (self.folder / f"times{times}.toml").write_text(
+                text + "".join(f'[[slowdown]]\nof = "matrix_product"\nbeside = "{beside}"\ndtype = "fp32"\n'
+                               f"cells = [[64, 64, 64, 65536, 0, {times}]]\n" for beside in ("all_gather", "reduce_scatter")),
+                encoding="utf-8")
+        self.assertEqual(step("times1.toml", "once"), step("without.toml", "plain"))
+        self.assertGreater(step("times8.toml", "eight"), step("without.toml", "plain2"))
+
+        damaged = json.loads((self.folder / "beside.json").read_text(encoding="utf-8"))
+        damaged["world"]["cpu"] = "another one"
+        (self.folder / "other.json").write_text(json.dumps(damaged), encoding="utf-8")
+        self.assertIn("not of one machine", self.error("calibrate", "ran", "--beside", "other.json", "--out", "no.toml"))
+        damaged["beside"] = []
+        (self.folder / "none.json").write_text(json.dumps(damaged), encoding="utf-8")
+        self.assertIn("products that ran beside collectives",
+                      self.error("calibrate", "ran", "--beside", "none.json", "--out", "no.toml"))
+        self.assertIn("collectives --beside -J FILE",
+                      self.error("calibrate", "ran", "--beside", "ran/result.json", "--out", "no.toml"))
 
     def test_many_ranks(self) -> None:
         self.call("simulate", "job.toml", "--ranks", "4096", "--out", "many", "-q")

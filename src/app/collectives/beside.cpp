@@ -87,6 +87,7 @@ class BesideRank {
     BesideRow row;
     row.size = size;
     row.matrix = shape;
+    row.dtype = product_dtype(a_);
     std::array<std::size_t, kNeighbours> counts;
     counts.fill(static_cast<std::size_t>(a_.iterations));
     run({true, true, true}, {1, 1, 1});  // warms everything up
@@ -152,7 +153,9 @@ class BesideRank {
                                 .c = matrices_[2],
                                 .m = shape_.m,
                                 .n = shape_.n,
-                                .k = shape_.k});
+                                .k = shape_.k,
+                                .input_dtype = product_dtype(a_),
+                                .output_dtype = product_dtype(a_)});
             },
             stamp);
     }
@@ -246,6 +249,10 @@ std::optional<double> BesideRow::slowdown(Neighbour who, Neighbour beside) const
 std::optional<double> BesideRow::slowdown_together(Neighbour who) const {
   const auto w = static_cast<std::size_t>(who);
   return ratio(together_us[w], alone_us[w]);
+}
+
+DType product_dtype(const CollectivesArguments& arguments) {
+  return arguments.dtypes.front() == DType::bf16 ? DType::bf16 : DType::f32;
 }
 
 std::int64_t beside_bytes(const CollectivesArguments& arguments) {

@@ -24,8 +24,9 @@ struct BesideRow {
 
   std::int64_t size = 0;  ///< of the sweep
   ProductShape matrix;
-  int max_ctas = 0;  ///< of NCCL's kernels; 0: its choice
-  Times alone_us;    ///< median of an op, of the slowest rank
+  DType dtype = DType::f32;  ///< of the product
+  int max_ctas = 0;          ///< of NCCL's kernels; 0: its choice
+  Times alone_us;            ///< median of an op, of the slowest rank
   std::array<Times, kNeighbours>
       beside_us;      ///< [who][beside whom]; absent on the diagonal, and if no op ran within the other
   Times together_us;  ///< all three at once
@@ -34,6 +35,9 @@ struct BesideRow {
   std::optional<double> slowdown(Neighbour who, Neighbour beside) const;
   std::optional<double> slowdown_together(Neighbour who) const;
 };
+
+/// What products multiply: numbers of the messages' type, or fp32 where those are no bf16.
+DType product_dtype(const CollectivesArguments& arguments);
 
 /// Device memory of a rank beside the two buffers of each collective.
 std::int64_t beside_bytes(const CollectivesArguments& arguments);

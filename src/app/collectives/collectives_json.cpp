@@ -40,6 +40,7 @@ Json beside_json(const BesideRow& row) {
   Json j{{"size", row.size},
          {"matrix", row.matrix.m},
          {"shape", {row.matrix.m, row.matrix.n, row.matrix.k}},
+         {"type", type_name(row.dtype)},
          {"alone_us", times_json(row.alone_us)},
          {"together_us", times_json(row.together_us)}};
   if (row.max_ctas > 0) j["max_ctas"] = row.max_ctas;

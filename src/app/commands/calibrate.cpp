@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <optional>
 #include <set>
 
+#include "app/collectives/beside_file.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
@@ -21,6 +23,7 @@
 #include "metrics/run_view.h"
 #include "replay/calibration.h"
 #include "replay/measured_host.h"
+#include "replay/measured_slowdown.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -32,10 +35,12 @@ struct CalibratingRun {
 };
 
 CalibratingRun add_run(engine::Setup setup, const std::vector<trace::RankTrace>& traces,
-                       const metrics::RunMetrics& metrics, replay::Calibrator& calibrator) {
+                       const metrics::RunMetrics& metrics, const std::vector<config::CalibrationSlowdown>& slowdowns,
+                       replay::Calibrator& calibrator) {
   const metrics::RunView checked(setup.schedules, traces);
   const replay::MeasuredTimes measured({setup.schedules, setup.plan.groups, setup.sizes}, traces, std::nullopt,
-                                       setup.config.emulate.link_gb_per_s.has_value());
+                                       setup.config.emulate.link_gb_per_s.has_value(),
+                                       replay::measured_slowdown(slowdowns, setup.config, setup.plan.groups));
   calibrator.add(measured, replay::measured_host(setup.schedules, traces, {}));
   return {std::move(setup), metrics};
 }
@@ -65,6 +70,32 @@ std::string calibration_table(const config::Calibration& c) {
   return format_table(table) + "each, from, to: in what stands under by\n";
 }
 
+/// The least and the most of each pair, for people; nothing where none was measured.
+std::string slowdown_table(const config::Calibration& c) {
+  if (c.slowdowns.empty()) return {};
+  Table table;
+  table.header = {"times as long", "beside", "dtype", "cells", "least", "most"};
+  for (const config::CalibrationSlowdown& slowdown : c.slowdowns) {
+    const auto [least, most] = std::ranges::minmax(slowdown.cells, {}, &config::CalibrationSlowdown::Cell::times);
+    table.rows.push_back({slowdown.of, slowdown.beside, std::string(to_string(slowdown.dtype)),
+                          fmt::format("{}", slowdown.cells.size()), fmt::format("{:.2f}", least.times),
+                          fmt::format("{:.2f}", most.times)});
+  }
+  return format_table(table) + '\n';
+}
+
+/// Throws ConfigError unless what was measured side by side is of the machine and the devices of a run.
+void check_same_machine(const BesideFile& beside, const std::string& path, const World& run) {
+  if (beside.slowdowns.empty()) return;
+  const auto name = [](const World& world) {
+    return fmt::format("{} ({}{}{})", world.cpu, world.backend, world.emulated_link ? ", link emulated" : "",
+                       world.emulated_compute ? ", computation emulated" : "");
+  };
+  if (name(beside.world) == name(run)) return;
+  throw ConfigError(fmt::format("{} is of {}, and a run of {}: not of one machine. A calibration is of one", path,
+                                name(beside.world), name(run)));
+}
+
 /// Root mean square.
 double missed_pct(const config::Calibration& c) {
   double squares = 0;
@@ -78,6 +109,7 @@ int calibrate_command(const CalibrateArguments& arguments) {
   if (path_exists(arguments.out) && !arguments.overwrite) {
     throw OutputError(fmt::format("{} exists; --overwrite replaces it, or name another file (--out)", arguments.out));
   }
+  const BesideFile beside = arguments.beside.empty() ? BesideFile{} : read_beside(arguments.beside);
   replay::Calibrator calibrator;
   std::set<std::string> machines;
   std::vector<CalibratingRun> runs;
@@ -88,30 +120,35 @@ int calibrate_command(const CalibrateArguments& arguments) {
         throw ConfigError(fmt::format("{} is a finished run: --set has no effect on it; leave it out", given));
       }
       FinishedRun run = read_finished_run(given);
+      check_same_machine(beside, arguments.beside, run.trial.world);
       machines.insert(machine_name(run.trial.world, run.setup.config));
-      runs.push_back(add_run(std::move(run.setup), run.traces, *run.trial.metrics, calibrator));
+      runs.push_back(add_run(std::move(run.setup), run.traces, *run.trial.metrics, beside.slowdowns, calibrator));
       continue;
     }
     const config::RunConfig config = load_config(config::find_profile(given), arguments.overrides, nullptr);
     console().info(fmt::format("measuring {}", given));
     const Trial trial = whole_trial(config, nullptr);
+    check_same_machine(beside, arguments.beside, trial.world);
     machines.insert(machine_name(trial.world, config));
-    runs.push_back(add_run(open_cell(config).setup, trial.measurement.traces, *trial.metrics, calibrator));
+    runs.push_back(
+        add_run(open_cell(config).setup, trial.measurement.traces, *trial.metrics, beside.slowdowns, calibrator));
   }
   if (machines.size() > 1) {
     throw ConfigError(fmt::format("these runs are not of one machine: {}; and {}. A calibration is of one",
                                   *machines.begin(), *machines.rbegin()));
   }
   config::Calibration calibration = calibrator.result();
+  calibration.slowdowns = beside.slowdowns;
   for (const CalibratingRun& run : runs) calibration.misses.push_back(miss_of(calibration, run.setup, run.metrics));
   calibration.machine = *machines.begin();
   calibration.revision = build_info().git_revision;
   write_file(arguments.out, config::to_toml(calibration));
   console().print(fmt::format(
-      "{}\n{}\nhost: {:.2f} us to issue an op, {:.2f} us until an idle lane begins, {:.2f} us between its ops, {:.2f} "
+      "{}\n{}{}\nhost: {:.2f} us to issue an op, {:.2f} us until an idle lane begins, {:.2f} us between its ops, "
+      "{:.2f} "
       "us to wake up for an event\nthe steps that it was made of differ by {:.1f} % from what it says of them\n\n"
       "calibration  {}  (fsdpbench simulate PROFILE --set simulate.calibration={})\n",
-      calibration.machine, calibration_table(calibration), calibration.host.issue_ns / 1e3,
+      calibration.machine, calibration_table(calibration), slowdown_table(calibration), calibration.host.issue_ns / 1e3,
       calibration.host.launch_ns / 1e3, calibration.host.gap_ns / 1e3, calibration.host.wake_ns / 1e3,
       missed_pct(calibration), arguments.out, arguments.out));
   return static_cast<int>(ExitCode::ok);

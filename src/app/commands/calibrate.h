@@ -10,6 +10,7 @@ struct CalibrateArguments {
   std::vector<std::string> runs;       ///< result folders of finished runs, or profiles that are run here
   std::vector<std::string> overrides;  ///< of the profiles
   std::string out;                     ///< the calibration file
+  std::string beside;                  ///< of `collectives --beside -J`: who slows whom; empty: not measured
   bool overwrite = false;              ///< replace it
 };
 

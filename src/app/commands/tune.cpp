@@ -237,8 +237,11 @@ Verification verify_best(const TuneArguments& arguments, Tuning& tuning, const R
   console().clear_progress();
   tuning.verified = verification.chosen;
   console().print("\n" + verification_text(tuning, verification));
-  CalibrateArguments calibrate{
-      .runs = {}, .overrides = {}, .out = (folder.path() / "calibration.toml").string(), .overwrite = true};
+  CalibrateArguments calibrate{.runs = {},
+                               .overrides = {},
+                               .out = (folder.path() / "calibration.toml").string(),
+                               .beside = {},
+                               .overwrite = true};
   for (const auto& run : std::filesystem::directory_iterator(runs)) calibrate.runs.push_back(run.path().string());
   std::ranges::sort(calibrate.runs);
   console().print("\nwhat ops took in these runs, for simulate.calibration\n");

@@ -96,7 +96,9 @@ double SimulatedMachine::step_ns(const tune::Candidate& candidate, const tune::O
 }
 
 replay::StepCosts SimulatedMachine::least_costs(const tune::Candidate& candidate) const {
-  if (calibration_) return times(candidate, {}).steps.back();
+  if (calibration_) {
+    return engine::calibrated_times(candidate.config, candidate.training(), *calibration_, false).times.steps.back();
+  }
   replay::OpTimes times = engine::simulated_times(candidate.config, candidate.plan, candidate.training(),
                                                   cluster_ ? &*cluster_ : nullptr, false);
   return std::move(times.steps.back());

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "plan/groups.h"
+#include "replay/op_times.h"
+#include "schedule/schedule.h"
+#include "trace/record.h"
+
+namespace fsdpbench::replay {
+
+/// How many times as long an op of `schedule` takes while these others of it run beside it on its rank: collectives
+/// beside computation or a copy, computation beside a collective. At least 1.
+using SlowdownOf =
+    std::function<double(const schedule::Schedule& schedule, std::size_t op, std::span<const std::size_t> beside)>;
+
+/// By op of `schedule`: what it would have taken with nothing beside it, as a part of what it took. In the stretches of
+/// its time in which others ran it got on at a rate of 1/slow-down; collectives run from the arrival of their last
+/// rank. `records`: of one step of one rank.
+std::vector<double> parts_alone(const schedule::Schedule& schedule, std::span<const trace::Record> records,
+                                const SlowdownOf& slowdown);
+
+/// Lengthens the steady step's ops by what runs beside them. What runs beside them depends on how long they take, so
+/// `times` are walked, ops are lengthened by what ran beside them on rank 0, and walked again, a few times, until that
+/// changes the step by less than 1/1000.
+void add_contention(const schedule::Schedules& schedules, const plan::Groups& groups, const SlowdownOf& slowdown,
+                    OpTimes& times);
+
+}  // namespace fsdpbench::replay
