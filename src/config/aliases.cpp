@@ -158,6 +158,7 @@ constexpr std::array kKeys = std::to_array<std::pair<std::string_view, std::stri
     {"tensorparalleldegree", "mesh.tensor"},
     {"tpsize", "mesh.tensor"},
     {"tp", "mesh.tensor"},
+    {"sequenceparallel", "mesh.sequence_parallel"},
     {"batchsize", "train.batch_per_rank"},
     {"microbatchsize", "train.batch_per_rank"},
     {"globalbatchsize", "train.batch_global"},

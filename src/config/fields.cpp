@@ -138,6 +138,7 @@ std::vector<Field> make_fields() {
   mesh("shard", &Mesh::shard, integer(0, 1 << 20), "ranks that split one unit; 0: follows from the strategy");
   mesh("replicate", &Mesh::replicate, integer(0, 1 << 20), "groups that hold equal shards; 0: ranks / shard / tensor");
   mesh("tensor", &Mesh::tensor, integer(1, 4096), "decoder: neighbouring ranks that split each layer (tensor parallelism), by heads, feed-forward width and vocabulary");
+  mesh("sequence_parallel", &Mesh::sequence_parallel, boolean(), "mesh.tensor above 1: of norms, residuals and what is kept between layers each of these ranks has its part of the tokens (Megatron's sequence parallelism)");
 
   Table<Train> train(all, "train", &RunConfig::train);
   train("steps", &Train::steps, integer(1, 1'000'000), "measured optimizer steps, after the warm-up");

@@ -100,9 +100,10 @@ struct Data {
 
 struct Mesh {
   std::int64_t ranks = 4;
-  std::int64_t shard = 0;      ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
-  std::int64_t replicate = 0;  ///< groups that hold equal shards; 0: ranks / shard / tensor
-  std::int64_t tensor = 1;     ///< ranks that split each layer; neighbours. They see the same samples
+  std::int64_t shard = 0;          ///< ranks that split a unit; 0: all (hybrid: must be given, or replicate)
+  std::int64_t replicate = 0;      ///< groups that hold equal shards; 0: ranks / shard / tensor
+  std::int64_t tensor = 1;         ///< ranks that split each layer; neighbours. They see the same samples
+  bool sequence_parallel = false;  ///< they split the tokens, too, of what lies between their parts of layers
 
   /// Ranks that see different samples.
   std::int64_t data_ranks() const { return ranks / tensor; }

@@ -83,6 +83,21 @@ void check_tensor(const RunConfig& config) {
           config.checkpoint.folder.empty() ? config.checkpoint.resume : config.checkpoint.folder);
 }
 
+/// Tokens of a microbatch are split evenly, too. After the batch is settled.
+void check_sequence_parallel(const RunConfig& config, Notes& notes) {
+  const Mesh& mesh = config.mesh;
+  if (!mesh.sequence_parallel) return;
+  if (mesh.tensor == 1) {
+    notes.push_back("mesh.sequence_parallel has no effect: mesh.tensor is 1.");
+    return;
+  }
+  const Train& train = config.train;  // a product below 2^45
+  require(train.batch_per_rank * train.seq_len % mesh.tensor == 0,
+          "mesh.sequence_parallel splits the tokens of a microbatch, and mesh.tensor = {} does not divide "
+          "train.batch_per_rank * train.seq_len = {} * {}.",
+          mesh.tensor, train.batch_per_rank, train.seq_len);
+}
+
 void check_sequence(const RunConfig& config) {
   const Model& model = config.model;
   require(model.kind != ModelKind::decoder || model.learned_positions == 0 ||
@@ -446,6 +461,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_reshard(config, notes);
   check_accumulate(config, notes);
   settle_batch(config, notes);
+  check_sequence_parallel(config, notes);
   check_engines(config, notes);
   check_quantization(config, notes);
   check_schedule_size(config);

@@ -363,8 +363,11 @@ void OpRunner::enqueue_collective(const Op& op, const OpSlot& slot, Communicator
       return;
     }
     case OpKind::reduce_scatter:
-      group.reduce_scatter(op.lane, from, to, work->count, work->dtype, work->scale, stamp);
+    case OpKind::tensor_reduce_scatter: {
+      std::byte* output = work->input == work->output ? from + group.rank() * work->bytes() : to;
+      group.reduce_scatter(op.lane, from, output, work->count, work->dtype, work->scale, stamp);
       return;
+    }
     case OpKind::all_to_all: group.all_to_all(op.lane, from, to, work->count, work->dtype, stamp); return;
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce: group.all_reduce(op.lane, to, work->count, work->dtype, work->scale, stamp); return;

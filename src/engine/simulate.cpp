@@ -16,7 +16,8 @@ namespace {
 
 backend::Collective collective_of(schedule::OpKind kind) {
   switch (kind) {
-    case schedule::OpKind::reduce_scatter: return backend::Collective::reduce_scatter;
+    case schedule::OpKind::reduce_scatter:
+    case schedule::OpKind::tensor_reduce_scatter: return backend::Collective::reduce_scatter;
     case schedule::OpKind::all_reduce:
     case schedule::OpKind::tensor_all_reduce: return backend::Collective::all_reduce;
     case schedule::OpKind::all_to_all: return backend::Collective::all_to_all;

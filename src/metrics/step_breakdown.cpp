@@ -35,6 +35,7 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce:
     case OpKind::tensor_all_gather:
+    case OpKind::tensor_reduce_scatter:
     case OpKind::gather_norm: return OpClass::communication;
     case OpKind::load_batch:
     case OpKind::cast_replicated:

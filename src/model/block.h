@@ -4,6 +4,7 @@
 #include "config/run_config.h"
 #include "model/linear_map.h"
 #include "model/model.h"
+#include "model/parts.h"
 #include "plan/module_sizes.h"
 
 namespace fsdpbench::model {
@@ -16,8 +17,8 @@ namespace fsdpbench::model {
 /// computed again in backward.
 class Block {
  public:
-  /// `model`: of one of `tensor` ranks that split the block (plan::tensor_part).
-  Block(const config::Model& model, BatchShape batch, int tensor = 1);
+  /// `model`: of one of the ranks that split the block (plan::tensor_part).
+  Block(const config::Model& model, BatchShape batch, TensorSplit split = {});
 
   /// As Model::sizes(), forward() and backward(), for one block.
   plan::ModuleSizes sizes() const;
@@ -33,11 +34,11 @@ class Block {
   };
   struct ForwardWorkspace {
     std::int64_t bytes;
-    std::byte *normed, *scratch, *product;  // scratch and product share memory
+    std::byte *normed, *scratch, *product;  // scratch and product share memory; split by tokens: no normed
   };
   struct BackwardWorkspace {
     std::int64_t bytes;
-    std::byte *normed, *d_normed;
+    std::byte *normed, *d_normed;                       // what is exchanged is not here
     std::byte *product, *d_product, *d_up, *d_gate;     // feed-forward half; d_gate replaces product
     std::byte *d_attended, *d_q, *d_k, *d_v, *scratch;  // attention half, in the same memory
   };
@@ -45,14 +46,22 @@ class Block {
   ForwardWorkspace carve_forward(std::byte* memory) const;
   BackwardWorkspace carve_backward(std::byte* memory) const;
 
-  void attention_forward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+  void forward_by_tokens(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                          const ForwardWorkspace& work) const;
-  void feed_forward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                    const ForwardWorkspace& work) const;
-  void feed_forward_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
-                             const BackwardWorkspace& work) const;
-  void attention_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+  void backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                           const BackwardWorkspace& work) const;
+  void attention(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved, const ForwardWorkspace& work,
+                 const std::byte* normed, std::byte* out, const std::byte* residual) const;
+  void feed_forward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved, const ForwardWorkspace& work,
+                    const std::byte* normed, std::byte* out, const std::byte* residual) const;
+  void contraction_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                            const BackwardWorkspace& work, const std::byte* d_y) const;
+  void expansion_backward(backend::Kernels& kernels, const ModuleCall& call, const BackwardWorkspace& work,
+                          const std::byte* normed, std::byte* d_normed) const;
+  void attention_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                          const BackwardWorkspace& work, const std::byte* d_h) const;
+  void projections_backward(backend::Kernels& kernels, const ModuleCall& call, const BackwardWorkspace& work,
+                            const std::byte* normed, std::byte* d_normed) const;
   void norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight, const std::byte* d_normed,
                      const std::byte* x, const float* rstd) const;
   void norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y, float* rstd) const;
@@ -60,7 +69,8 @@ class Block {
 
   config::Model model_;
   BatchShape batch_;
-  int tensor_;
+  TensorSplit split_;
+  Stream stream_;
   backend::AttentionShape attention_;
   LinearMap query_, key_, output_, expand_, contract_;  // key_ is the value's too, expand_ gate's and up's
 };

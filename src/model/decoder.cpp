@@ -1,7 +1,6 @@
 #include "model/decoder.h"
 
 #include "model/arena.h"
-#include "model/parts.h"
 
 namespace fsdpbench::model {
 namespace {
@@ -16,12 +15,14 @@ backend::VocabularyPart Decoder::vocabulary_of(const ModuleCall& call) const {
   return {call.tensor.index * model_.vocab, model_.vocab, call.tensor.ranks * model_.vocab};
 }
 
-Decoder::Decoder(const config::Model& model, BatchShape batch, int tensor)
+Decoder::Decoder(const config::Model& model, BatchShape batch, TensorSplit split)
     : model_(model),
       batch_(batch),
-      tensor_(tensor),
-      block_(model, batch, tensor),
-      logits_{batch.rows(), model.width, model.vocab, batch.dtype, logits_stride(model.vocab, batch.dtype, tensor)} {}
+      split_(split),
+      stream_(model, batch, split),
+      block_(model, batch, split),
+      logits_{batch.rows(), model.width, model.vocab, batch.dtype,
+              logits_stride(model.vocab, batch.dtype, split.ranks)} {}
 
 std::vector<plan::ModuleSizes> Decoder::sizes() const {
   std::vector<plan::ModuleSizes> sizes;
@@ -47,15 +48,16 @@ plan::ModuleSizes Decoder::embedding_sizes() const {
   plan::ModuleSizes sizes;
   sizes.batch_input_bytes = batch_.rows() * size_of(DType::i32);
   sizes.batch_target_bytes = batch_.rows() * size_of(DType::i32);
-  sizes.output_bytes = logits_.input_bytes();
-  if (tensor_ > 1) set_embedding_parts(model_, batch_, sizes);
+  sizes.output_bytes = stream_.bytes();
+  if (split_.ranks > 1) set_embedding_parts(model_, batch_, split_, sizes);
   return sizes;
 }
 
 void Decoder::embedding_forward(backend::Kernels& kernels, const ModuleCall& call) const {
   if (call.output == nullptr) return;
-  if (tensor_ > 1) {
-    return kernels.embedding_part(call.parameters[0], as_tokens(call.batch.inputs), call.output, batch_.rows(),
+  if (split_.tokens && call.part == 1) return stream_.copy(kernels, stream_.in_exchange(call), call.output);
+  if (split_.ranks > 1) {
+    return kernels.embedding_part(call.parameters[0], as_tokens(call.batch.inputs), call.exchange, batch_.rows(),
                                   vocabulary_of(call), model_.width, batch_.dtype);
   }
   kernels.embedding(call.parameters[0], as_tokens(call.batch.inputs), call.output, batch_.rows(), model_.vocab,
@@ -63,11 +65,12 @@ void Decoder::embedding_forward(backend::Kernels& kernels, const ModuleCall& cal
 }
 
 void Decoder::embedding_backward(backend::Kernels& kernels, const ModuleCall& call) const {
+  if (split_.tokens && call.part == 0) return stream_.copy(kernels, call.d_stream, stream_.in_exchange(call));
   // A tied head has written its part of the same gradient before.
-  if (tensor_ > 1) {
-    return kernels.embedding_part_backward(call.d_stream, as_tokens(call.batch.inputs), call.gradients[0],
-                                           batch_.rows(), vocabulary_of(call), model_.width, !model_.tied_head,
-                                           batch_.dtype);
+  if (split_.ranks > 1) {
+    const std::byte* const d_rows = split_.tokens ? call.exchange : call.d_stream;
+    return kernels.embedding_part_backward(d_rows, as_tokens(call.batch.inputs), call.gradients[0], batch_.rows(),
+                                           vocabulary_of(call), model_.width, !model_.tied_head, batch_.dtype);
   }
   kernels.embedding_backward(call.d_stream, as_tokens(call.batch.inputs), call.gradients[0], batch_.rows(),
                              model_.vocab, model_.width, !model_.tied_head, batch_.dtype);
@@ -77,7 +80,7 @@ Decoder::HeadSaved Decoder::carve_saved(std::byte* memory) const {
   Arena arena(memory);
   HeadSaved s{};
   s.d_logits = arena.take(logits_.output_bytes());
-  s.rstd = arena.take_array<float>(batch_.rows());
+  s.rstd = arena.take_array<float>(stream_.rows);
   s.bytes = arena.bytes();
   return s;
 }
@@ -85,8 +88,8 @@ Decoder::HeadSaved Decoder::carve_saved(std::byte* memory) const {
 Decoder::HeadWorkspace Decoder::carve_workspace(std::byte* memory, bool backward) const {
   Arena arena(memory);
   HeadWorkspace w{};
-  w.normed = arena.take(logits_.input_bytes());
-  if (backward && tensor_ == 1) w.d_normed = arena.take(logits_.input_bytes());
+  if (!split_.tokens) w.normed = arena.take(logits_.input_bytes());
+  if (backward && split_.ranks == 1) w.d_normed = arena.take(logits_.input_bytes());
   w.bytes = arena.bytes();
   return w;
 }
@@ -98,50 +101,81 @@ plan::ModuleSizes Decoder::head_sizes() const {
   sizes.backward_workspace_bytes = carve_workspace(nullptr, true).bytes;
   sizes.forward_flops = logits_.flops();
   sizes.backward_flops = 2 * logits_.flops();
-  if (tensor_ > 1) set_head_parts(model_, batch_, sizes);
+  if (split_.ranks > 1) set_head_parts(model_, batch_, split_, sizes);
   return sizes;
 }
 
 void Decoder::head_forward(backend::Kernels& kernels, const ModuleCall& call) const {
   const HeadSaved saved = carve_saved(call.saved);
-  const HeadWorkspace work = carve_workspace(call.workspace, false);
-  if (call.runs(0)) {
-    kernels.rms_norm(call.input, call.parameters[kNorm], work.normed, saved.rstd, batch_.rows(), model_.width,
-                     static_cast<float>(model_.norm_epsilon), batch_.dtype);
-    logits_.forward(kernels, work.normed, call.parameters[kWeight], saved.d_logits);
-    if (tensor_ > 1) {
-      float* const mine = reinterpret_cast<float*>(call.exchange) + call.tensor.index * loss_terms(batch_);
-      kernels.cross_entropy_terms(saved.d_logits, as_tokens(call.batch.targets), mine, batch_.rows(),
-                                  vocabulary_of(call), batch_.dtype);
-    }
-  }
-  if (call.runs(1)) loss(kernels, call, saved);
+  std::byte* const normed = split_.tokens ? call.exchange : carve_workspace(call.workspace, false).normed;
+  const int logits_part = split_.tokens ? 1 : 0;
+  if (call.runs(0)) norm(kernels, call, saved, split_.tokens ? stream_.in_exchange(call) : normed);
+  if (call.runs(logits_part)) logits(kernels, call, saved, normed);
+  if (call.runs(logits_part + 1)) loss(kernels, call, saved);
+}
+
+void Decoder::norm(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved, std::byte* normed) const {
+  kernels.rms_norm(call.input, call.parameters[kNorm], normed, saved.rstd, stream_.rows, model_.width,
+                   static_cast<float>(model_.norm_epsilon), batch_.dtype);
+}
+
+/// And what the loss needs of them, which may take the place of `normed`.
+void Decoder::logits(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved,
+                     const std::byte* normed) const {
+  logits_.forward(kernels, normed, call.parameters[kWeight], saved.d_logits);
+  if (split_.ranks == 1) return;
+  float* const mine = reinterpret_cast<float*>(call.exchange) + call.tensor.index * loss_terms(batch_);
+  kernels.cross_entropy_terms(saved.d_logits, as_tokens(call.batch.targets), mine, batch_.rows(), vocabulary_of(call),
+                              batch_.dtype);
 }
 
 void Decoder::loss(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved) const {
   const std::int32_t* const targets = as_tokens(call.batch.targets);
-  if (tensor_ == 1) {
+  if (split_.ranks == 1) {
     return kernels.cross_entropy(saved.d_logits, targets, call.loss, batch_.rows(), model_.vocab, logits_.out_stride,
                                  call.loss_scale, batch_.dtype);
   }
-  kernels.cross_entropy_of_terms(saved.d_logits, targets, reinterpret_cast<const float*>(call.exchange), tensor_,
+  kernels.cross_entropy_of_terms(saved.d_logits, targets, reinterpret_cast<const float*>(call.exchange), split_.ranks,
                                  call.loss, batch_.rows(), vocabulary_of(call), call.loss_scale, batch_.dtype);
 }
 
 void Decoder::head_backward(backend::Kernels& kernels, const ModuleCall& call) const {
   const HeadSaved saved = carve_saved(call.saved);
-  HeadWorkspace work = carve_workspace(call.workspace, true);
-  if (tensor_ > 1) work.d_normed = call.exchange;
+  if (split_.tokens) return head_backward_by_tokens(kernels, call, saved);
+  const HeadWorkspace work = carve_workspace(call.workspace, true);
+  std::byte* const d_normed = split_.ranks > 1 ? call.exchange : work.d_normed;
   if (call.runs(0)) {
-    kernels.rms_norm(call.input, call.parameters[kNorm], work.normed, saved.rstd, batch_.rows(), model_.width,
-                     static_cast<float>(model_.norm_epsilon), batch_.dtype);
-    logits_.weight_gradient(kernels, saved.d_logits, work.normed, call.gradients[kWeight]);
-    logits_.input_gradient(kernels, saved.d_logits, call.parameters[kWeight], work.d_normed);
+    norm(kernels, call, saved, work.normed);
+    logits_backward(kernels, call, saved, work.normed, d_normed);
   }
-  if (!call.runs(1)) return;
-  kernels.fill_zero(call.d_stream, logits_.input_bytes());  // nothing flows in after the loss
-  kernels.rms_norm_backward(work.d_normed, call.input, call.parameters[kNorm], saved.rstd, call.d_stream,
-                            call.gradients[kNorm], batch_.rows(), model_.width, batch_.dtype);
+  if (call.runs(1)) norm_backward(kernels, call, saved, d_normed);
+}
+
+/// See [Note: parts by tokens] in model.h.
+void Decoder::head_backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved) const {
+  std::byte* const own = stream_.in_exchange(call);
+  switch (call.part) {
+    case 0: return norm(kernels, call, saved, own);
+    case 1: return logits_backward(kernels, call, saved, call.exchange, call.exchange);
+    case 2:
+      norm_backward(kernels, call, saved, own);
+      return kernels.cast(call.gradients[kNorm], batch_.dtype, call.exchange, batch_.dtype, model_.width, 1.0F);
+    default: return kernels.cast(call.exchange, batch_.dtype, call.gradients[kNorm], batch_.dtype, model_.width, 1.0F);
+  }
+}
+
+/// `d_normed` may be `normed`.
+void Decoder::logits_backward(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved,
+                              const std::byte* normed, std::byte* d_normed) const {
+  logits_.weight_gradient(kernels, saved.d_logits, normed, call.gradients[kWeight]);
+  logits_.input_gradient(kernels, saved.d_logits, call.parameters[kWeight], d_normed);
+}
+
+void Decoder::norm_backward(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved,
+                            const std::byte* d_normed) const {
+  kernels.fill_zero(call.d_stream, stream_.bytes());  // nothing flows in after the loss
+  kernels.rms_norm_backward(d_normed, call.input, call.parameters[kNorm], saved.rstd, call.d_stream,
+                            call.gradients[kNorm], stream_.rows, model_.width, batch_.dtype);
 }
 
 }  // namespace fsdpbench::model

@@ -3,6 +3,7 @@
 #include "model/block.h"
 #include "model/linear_map.h"
 #include "model/model.h"
+#include "model/parts.h"
 
 namespace fsdpbench::model {
 
@@ -12,9 +13,9 @@ namespace fsdpbench::model {
 /// nothing of [rows, vocab] size exists twice.
 class Decoder final : public Model {
  public:
-  /// `model`: of one of `tensor` ranks that split every layer (plan::tensor_part); its vocabulary is then a range of
-  /// the tokens, by the rank's place.
-  Decoder(const config::Model& model, BatchShape batch, int tensor = 1);
+  /// `model`: of one of the ranks that split every layer (plan::tensor_part); its vocabulary is then a range of the
+  /// tokens, by the rank's place.
+  Decoder(const config::Model& model, BatchShape batch, TensorSplit split = {});
 
   std::vector<plan::ModuleSizes> sizes() const override;
   void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
@@ -29,7 +30,7 @@ class Decoder final : public Model {
   };
   struct HeadWorkspace {
     std::int64_t bytes;
-    std::byte *normed, *d_normed;  // d_normed: backward only
+    std::byte *normed, *d_normed;  // d_normed: backward only; what is exchanged is not here
   };
   HeadSaved carve_saved(std::byte* memory) const;
   HeadWorkspace carve_workspace(std::byte* memory, bool backward) const;
@@ -39,14 +40,22 @@ class Decoder final : public Model {
   void embedding_forward(backend::Kernels& kernels, const ModuleCall& call) const;
   void embedding_backward(backend::Kernels& kernels, const ModuleCall& call) const;
   void head_forward(backend::Kernels& kernels, const ModuleCall& call) const;
+  void logits(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved, const std::byte* normed) const;
   void head_backward(backend::Kernels& kernels, const ModuleCall& call) const;
+  void head_backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved) const;
+  void logits_backward(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved,
+                       const std::byte* normed, std::byte* d_normed) const;
+  void norm(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved, std::byte* normed) const;
+  void norm_backward(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved,
+                     const std::byte* d_normed) const;
 
   backend::VocabularyPart vocabulary_of(const ModuleCall& call) const;
   void loss(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved) const;
 
   config::Model model_;
   BatchShape batch_;
-  int tensor_;
+  TensorSplit split_;
+  Stream stream_;
   Block block_;  // all blocks are equal: one object serves them
   LinearMap logits_;
 };

@@ -8,11 +8,12 @@
 namespace fsdpbench::model {
 
 // The shapes name the parameters and say in which order a module gets them; the sizes follow from the model itself.
-std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes&, BatchShape batch, int tensor) {
+std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes&, BatchShape batch,
+                                  TensorSplit split) {
   if (model.kind == config::ModelKind::mlp) return std::make_unique<Mlp>(model, batch);
-  const config::Model part = plan::tensor_part(model, tensor);
-  if (!key_without_kernels(model).empty()) return std::make_unique<Outline>(part, batch, tensor);
-  return std::make_unique<Decoder>(part, batch, tensor);
+  const config::Model part = plan::tensor_part(model, split.ranks);
+  if (!key_without_kernels(model).empty()) return std::make_unique<Outline>(part, batch, split);
+  return std::make_unique<Decoder>(part, batch, split);
 }
 
 }  // namespace fsdpbench::model

@@ -29,6 +29,12 @@ struct DeviceBatch {
   const std::byte* targets = nullptr;
 };
 
+/// How ranks split each layer, and whether they split the tokens, too, of what lies between layers.
+struct TensorSplit {
+  int ranks = 1;
+  bool tokens = false;  ///< ranks must divide BatchShape::rows()
+};
+
 /// A layer's place among the ranks that split it.
 struct TensorPlace {
   int index = 0;
@@ -51,7 +57,7 @@ struct ModuleCall {
 
   // Of a module that is split over several ranks (see [Note: parts]):
   int part = kAllParts;           ///< which of the pass's parts runs
-  std::byte* exchange = nullptr;  ///< what the ranks exchange after it; in forward the output, if there is one
+  std::byte* exchange = nullptr;  ///< what the ranks exchange after it; may be the output
   TensorPlace tensor;
 
   static constexpr int kAllParts = -1;
@@ -70,6 +76,20 @@ struct ModuleCall {
 ///   embedding, forward: the rows of this rank's tokens, sum. Its backward needs nobody.
 ///   head, forward: logits of this rank's tokens, what each row's softmax needs of them, gathered | the loss.
 ///   head, backward: down to the norm, sum | the norm.
+///
+/// [Note: parts by tokens]
+/// If they split the tokens, too (Korthikanti et al. 2022, arXiv:2205.05198, section 4.2.2), the stream between layers
+/// is each rank's rows of it: inputs, outputs, d_stream, and what norms save. A layer gathers all rows before it and
+/// leaves each rank its rows of the sum: "gather" and "scatter" here, both in `exchange`, where a rank's rows lie in
+/// their place. What layers multiply is gathered again in backward, so that nobody keeps all rows of the stream. A
+/// norm's gradient is then of a rank's rows only, and added up.
+///   embedding, forward: as above, scatter | out of the exchange. Backward: into it, gather | the rows.
+///   block, forward: norm, gather | attention, scatter | residual and norm, gather | feed-forward, scatter | residual;
+///   backward: d_stream, gather | last product, and the norm again, gather | feed-forward, scatter | its norm, and
+///   d_stream, gather | attention, and the norm again, gather | its projections, scatter | its norm, sum of both norms'
+///   gradients | which are put where they belong.
+///   head, forward: norm, gather | logits, terms gathered | loss; backward: norm, gather | down to it, scatter | the
+///   norm, sum of its gradient | which is put where it belongs.
 
 /// The arithmetic of a model, written once against the device's kernels. Stateless and thread-safe: everything a
 /// call touches is in its ModuleCall.
@@ -89,8 +109,8 @@ class Model {
 };
 
 /// The model of `shapes` (see plan/model_shapes.h) at this batch size; one that knows only its sizes if there are no
-/// kernels for it (see model/outline.h). `tensor`: ranks that split each layer; the model is then one rank's part.
+/// kernels for it (see model/outline.h). Of ranks that split each layer it is one rank's part.
 std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes& shapes, BatchShape batch,
-                                  int tensor = 1);
+                                  TensorSplit split = {});
 
 }  // namespace fsdpbench::model

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "model/arena.h"
 #include "model/linear_map.h"
-#include "model/parts.h"
 
 namespace fsdpbench::model {
 namespace {
@@ -49,7 +48,7 @@ std::vector<plan::ModuleSizes> Outline::sizes() const {
     all[i].forward_flops = work[i].forward_flops();
     all[i].backward_flops = work[i].backward_flops();
     if (work[i].kind == plan::ModuleKind::block) all[i].recompute_flops = work[i].recompute_flops();
-    if (tensor_ > 1) set_parts(work[i], all[i]);
+    if (split_.ranks > 1) set_parts(work[i], all[i]);
   }
   return all;
 }
@@ -57,24 +56,18 @@ std::vector<plan::ModuleSizes> Outline::sizes() const {
 void Outline::set_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const {
   using Pass = plan::ModuleWork::Pass;
   switch (work.kind) {
-    case plan::ModuleKind::embedding: return set_embedding_parts(model_, batch_, sizes);
-    case plan::ModuleKind::head: return set_head_parts(model_, batch_, sizes);
+    case plan::ModuleKind::embedding: return set_embedding_parts(model_, batch_, split_, sizes);
+    case plan::ModuleKind::head: return set_head_parts(model_, batch_, split_, sizes);
     default: break;
   }
-  const auto halves = [&](Pass pass, double flops, int attention) {
-    const double first = flops * work.share(pass, attention);
-    return BlockFlops{first, flops - first, 0};
-  };
-  BlockFlops forward = halves(Pass::forward, sizes.forward_flops, 0);
-  forward.contracting = sizes.forward_flops - sizes.recompute_flops;
-  set_block_parts(model_, batch_, forward, halves(Pass::backward, sizes.backward_flops, 1), sizes);
+  set_block_parts(model_, batch_, split_, work.block_flops(Pass::forward), work.block_flops(Pass::backward), sizes);
 }
 
 plan::ModuleSizes Outline::embedding() const {
   plan::ModuleSizes sizes;
   sizes.batch_input_bytes = batch_.rows() * size_of(DType::i32);
   sizes.batch_target_bytes = batch_.rows() * size_of(DType::i32);
-  sizes.output_bytes = tensor(model_.width);
+  sizes.output_bytes = stream_.bytes();
   return sizes;
 }
 
@@ -88,15 +81,15 @@ plan::ModuleSizes Outline::block() const {
   const backend::AttentionShape attention{batch_.batch,    batch_.seq_len,     model_.heads,
                                           model_.kv_heads, model_.head_size(), batch_.dtype};
   plan::ModuleSizes sizes;
-  sizes.output_bytes = tensor(model_.width);
+  sizes.output_bytes = stream_.bytes();
 
   Arena saved;
-  for (const std::int64_t features : {queries, keys, keys, queries, model_.width}) saved.take(tensor(features));
+  for (const std::int64_t features : {queries, keys, keys, queries}) saved.take(tensor(features));
+  saved.take(stream_.bytes());
   if (gated) saved.take(inner);
   saved.take(inner);
-  const std::int64_t of_norm = model_.norm == config::Norm::layer ? 2 : 1;  // its deviation, and for LayerNorm its mean
-  saved.take(statistics(of_norm));
-  saved.take(statistics(of_norm));
+  saved.take(norm_statistics());
+  saved.take(norm_statistics());
   saved.take(statistics(model_.heads));
   if (model_.qk_norm) {  // queries and keys before their norms
     saved.take(tensor(queries));
@@ -111,7 +104,7 @@ plan::ModuleSizes Outline::block() const {
   sizes.saved_bytes = saved.bytes();
 
   Arena forward;
-  forward.take(tensor(model_.width));
+  if (!split_.tokens) forward.take(tensor(model_.width));  // else it is exchanged
   std::int64_t shared = forward.mark();
   forward.take(backend::attention_scratch_bytes(attention));
   forward.rewind(shared);
@@ -120,8 +113,8 @@ plan::ModuleSizes Outline::block() const {
   sizes.forward_workspace_bytes = forward.bytes();
 
   Arena backward;
-  backward.take(tensor(model_.width));
-  if (tensor_ == 1) backward.take(tensor(model_.width));  // else it is exchanged
+  if (!split_.tokens) backward.take(tensor(model_.width));
+  if (split_.ranks == 1) backward.take(tensor(model_.width));
   shared = backward.mark();
   for (int i = 0; i < (gated ? 3 : 2); ++i) backward.take(inner);
   if (routed) {
@@ -139,12 +132,12 @@ plan::ModuleSizes Outline::block() const {
 plan::ModuleSizes Outline::head() const {
   plan::ModuleSizes sizes;
   Arena saved, work;
-  saved.take(tensor(logits_stride(model_.vocab, batch_.dtype, tensor_)));
-  saved.take(statistics(model_.norm == config::Norm::layer ? 2 : 1));
-  work.take(tensor(model_.width));
+  saved.take(tensor(logits_stride(model_.vocab, batch_.dtype, split_.ranks)));
+  saved.take(norm_statistics());
+  if (!split_.tokens) work.take(tensor(model_.width));
   sizes.saved_bytes = saved.bytes();
   sizes.forward_workspace_bytes = work.bytes();
-  if (tensor_ == 1) work.take(tensor(model_.width));
+  if (split_.ranks == 1) work.take(tensor(model_.width));
   sizes.backward_workspace_bytes = work.bytes();
   return sizes;
 }

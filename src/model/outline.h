@@ -6,6 +6,7 @@
 #include "base/bytes.h"
 #include "config/run_config.h"
 #include "model/model.h"
+#include "model/parts.h"
 #include "plan/module_work.h"
 
 namespace fsdpbench::model {
@@ -19,9 +20,9 @@ std::string_view key_without_kernels(const config::Model& model);
 /// counts them (of models that both know, to the byte). It cannot run: forward and backward throw ConfigError.
 class Outline final : public Model {
  public:
-  /// `model`: of one of `tensor` ranks that split every layer (plan::tensor_part).
-  Outline(const config::Model& model, BatchShape batch, int tensor = 1)
-      : model_(model), batch_(batch), tensor_(tensor) {}
+  /// `model`: of one of the ranks that split every layer (plan::tensor_part).
+  Outline(const config::Model& model, BatchShape batch, TensorSplit split = {})
+      : model_(model), batch_(batch), split_(split), stream_(model, batch, split) {}
 
   std::vector<plan::ModuleSizes> sizes() const override;
   void forward(int module, backend::Kernels& kernels, const ModuleCall& call) const override;
@@ -31,19 +32,25 @@ class Outline final : public Model {
   plan::ModuleSizes embedding() const;
   plan::ModuleSizes block() const;
   plan::ModuleSizes head() const;
-  /// Bytes of a tensor of `features` a token, and of a statistic. Throw ResourceError if that is more than 8 EiB.
+  /// Bytes of a tensor of `features` a token, of a statistic, and of one of a norm. Throw ResourceError if that is more
+  /// than 8 EiB.
   std::int64_t tensor(std::int64_t features) const {
     return checked_product(batch_.rows(), features, size_of(batch_.dtype));
   }
   std::int64_t statistics(std::int64_t count) const {
     return checked_product(batch_.rows(), count, size_of(DType::f32));
   }
+  std::int64_t norm_statistics() const {
+    const std::int64_t count = model_.norm == config::Norm::layer ? 2 : 1;  // its deviation, and for LayerNorm its mean
+    return checked_product(stream_.rows, count, size_of(DType::f32));
+  }
 
   void set_parts(const plan::ModuleWork& work, plan::ModuleSizes& sizes) const;
 
   config::Model model_;
   BatchShape batch_;
-  int tensor_;
+  TensorSplit split_;
+  Stream stream_;
 };
 
 }  // namespace fsdpbench::model

@@ -1,46 +1,45 @@
 #pragma once
 
-#include <vector>
+#include <cstddef>
+#include <cstdint>
 
+#include "base/bytes.h"
 #include "config/run_config.h"
 #include "model/model.h"
 #include "plan/module_sizes.h"
+#include "plan/module_work.h"
 
 /// The parts that a decoder's passes run in where several ranks split its layers (see [Note: parts] in model.h), alike
 /// for all kinds of decoders. FLOPs are one rank's.
 namespace fsdpbench::model {
 
+/// What lies between layers: the residual stream, of all tokens or of those that are this rank's.
+struct Stream {
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  DType dtype = DType::f32;
+
+  Stream(const config::Model& model, BatchShape batch, TensorSplit split)
+      : rows(split.tokens ? batch.rows() / split.ranks : batch.rows()), width(model.width), dtype(batch.dtype) {}
+
+  std::int64_t count() const { return rows * width; }
+  /// Throws ResourceError if that is more than 8 EiB.
+  std::int64_t bytes() const { return checked_product(rows, width, size_of(dtype)); }
+  /// This rank's rows of what all exchange, if they split the tokens.
+  std::byte* in_exchange(const ModuleCall& call) const { return call.exchange + call.tensor.index * bytes(); }
+  void copy(backend::Kernels& kernels, const std::byte* from, std::byte* to) const {
+    kernels.cast(from, dtype, to, dtype, count(), 1.0F);
+  }
+};
+
 /// Floats that a rank tells the others about its tokens' logits: of each row the largest, the sum of exponentials above
 /// it, and the target's logit.
 inline std::int64_t loss_terms(BatchShape batch) { return 3 * batch.rows(); }
 
-/// Followed by the sum of the residual stream over the ranks.
-inline plan::ModulePart summed(const config::Model& model, BatchShape batch, double flops) {
-  return {flops, plan::ModulePart::Exchange::sum, batch.rows() * model.width, batch.dtype};
-}
-
-/// By halves of a block: attention with its projections, and feed-forward, of which the last product is `contracting`.
-struct BlockFlops {
-  double attention = 0;
-  double feed_forward = 0;
-  double contracting = 0;
-};
-/// Fills in the three passes of a block.
-inline void set_block_parts(const config::Model& model, BatchShape batch, const BlockFlops& forward,
-                            const BlockFlops& backward, plan::ModuleSizes& sizes) {
-  sizes.forward_parts = {summed(model, batch, forward.attention), summed(model, batch, forward.feed_forward), {}};
-  sizes.recompute_parts = {summed(model, batch, forward.attention),
-                           {.flops = forward.feed_forward - forward.contracting}};
-  sizes.backward_parts = {summed(model, batch, backward.feed_forward), summed(model, batch, backward.attention), {}};
-}
-
-/// Of the embedding and the head.
-inline void set_embedding_parts(const config::Model& model, BatchShape batch, plan::ModuleSizes& sizes) {
-  sizes.forward_parts = {summed(model, batch, 0)};
-}
-inline void set_head_parts(const config::Model& model, BatchShape batch, plan::ModuleSizes& sizes) {
-  sizes.forward_parts = {{sizes.forward_flops, plan::ModulePart::Exchange::gather, loss_terms(batch), DType::f32}, {}};
-  sizes.backward_parts = {summed(model, batch, sizes.backward_flops), {}};
-}
+/// Fill in the parts of the passes of a block, of the embedding, and of the head, whose FLOPs are in `sizes`.
+void set_block_parts(const config::Model& model, BatchShape batch, TensorSplit split, const plan::BlockFlops& forward,
+                     const plan::BlockFlops& backward, plan::ModuleSizes& sizes);
+void set_embedding_parts(const config::Model& model, BatchShape batch, TensorSplit split, plan::ModuleSizes& sizes);
+void set_head_parts(const config::Model& model, BatchShape batch, TensorSplit split, plan::ModuleSizes& sizes);
 
 }  // namespace fsdpbench::model

@@ -21,7 +21,9 @@ double sharded_bytes(const ShardLayout& layout, DType dtype, const Quantization&
 
 /// What the ranks that split each layer exchange: the residual stream is summed after the embedding, twice in each
 /// block's forward and twice in its backward, once where a block is recomputed, and before the head's norm in backward.
-/// The head gathers three floats a token.
+/// The head gathers three floats a token. With mesh.sequence_parallel each of these sums leaves a rank its tokens, and
+/// the stream is gathered before each layer: twice in a block's forward and recomputation, four times in its backward,
+/// for the head twice and for the embedding's gradient once; gradients of norms, and of biases after a sum, are summed.
 void add_tensor_volume(const Plan& plan, const config::RunConfig& config, CommunicationVolume& volume) {
   const config::Fsdp& fsdp = config.fsdp;
   const std::int64_t layers = config.model.layers, tokens = config.train.batch_per_rank * config.train.seq_len;
@@ -29,7 +31,17 @@ void add_tensor_volume(const Plan& plan, const config::RunConfig& config, Commun
   const auto micros = static_cast<double>(config.train.accumulate);
   const auto sums = static_cast<double>(2 + 4 * layers + recomputed);
   const int ranks = plan.mesh.tensor;
-  volume.all_reduce += micros * sums * 2 * ring(tokens * config.model.width, plan.param_dtype, ranks);
+  const double stream = ring(tokens * config.model.width, plan.param_dtype, ranks);
+  if (config.mesh.sequence_parallel) {
+    const config::Model& model = config.model;
+    const std::int64_t of_norm = model.norm == config::Norm::layer ? 2 : 1;
+    const std::int64_t whole = (2 * layers + 1) * of_norm + (model.bias ? 2 * layers : 0);
+    volume.reduce_scatter += micros * sums * stream;
+    volume.all_gather += micros * static_cast<double>(3 + 6 * layers + 2 * recomputed) * stream;
+    volume.all_reduce += micros * 2 * ring(whole * model.width, plan.param_dtype, ranks);
+  } else {
+    volume.all_reduce += micros * sums * 2 * stream;
+  }
   volume.all_gather += micros * ring(3 * tokens * ranks, DType::f32, ranks);
 }
 

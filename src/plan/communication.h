@@ -22,7 +22,10 @@ struct CommunicationVolume {
 /// neighbours to the others.
 /// Ranks that split layers sum the residual stream, [tokens, width] in the compute dtype: after the embedding, twice in
 /// each block's forward and twice in its backward, once where it is recomputed, and once in the head's backward; of the
-/// softmax 12 bytes a token are gathered. All of it is in all_reduce and all_gather.
+/// softmax 12 bytes a token are gathered. With mesh.sequence_parallel each sum is a reduce-scatter, the stream is
+/// gathered twice in a block's forward and recomputation and four times in its backward, twice for the head and once
+/// for the embedding, and gradients of norms (of biases after a sum, too) are all-reduced. All of it is in all_reduce,
+/// reduce_scatter and all_gather.
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config,
                                          const std::vector<bool>& reshards);
 

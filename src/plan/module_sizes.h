@@ -11,8 +11,9 @@ namespace fsdpbench::plan {
 struct ModulePart {
   enum class Exchange : std::uint8_t {
     none,
-    sum,     ///< `count` elements, of all
-    gather,  ///< `count` elements of each
+    sum,      ///< `count` elements, of all
+    gather,   ///< `count` elements of each
+    scatter,  ///< the sum, of which each gets `count` elements
   };
   double flops = 0;
   Exchange exchange = Exchange::none;
@@ -20,7 +21,9 @@ struct ModulePart {
   DType dtype = DType::f32;
 
   /// Of the buffer that is exchanged among `ranks`.
-  std::int64_t bytes(int ranks) const { return count * size_of(dtype) * (exchange == Exchange::gather ? ranks : 1); }
+  std::int64_t bytes(int ranks) const {
+    return count * size_of(dtype) * (exchange == Exchange::gather || exchange == Exchange::scatter ? ranks : 1);
+  }
 };
 
 /// Device bytes that one module needs for one microbatch, and its arithmetic. Filled by model/ (who knows the

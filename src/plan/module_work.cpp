@@ -15,8 +15,8 @@ ModuleWork work_of(ModuleKind kind) {
 /// queries' and keys' width, V vocabulary.
 class DecoderWork {
  public:
-  DecoderWork(const config::Model& model, std::int64_t batch, std::int64_t seq_len)
-      : m_(model), seq_len_(seq_len), rows_(batch * seq_len) {}
+  DecoderWork(const config::Model& model, std::int64_t batch, std::int64_t seq_len, int token_ranks)
+      : m_(model), seq_len_(seq_len), rows_(batch * seq_len), token_ranks_(token_ranks) {}
 
   ModuleWork embedding() const {
     ModuleWork work = work_of(ModuleKind::embedding);
@@ -56,16 +56,17 @@ class DecoderWork {
     const bool chain = m_.norm == config::Norm::rms;
     const double norm = chain ? 18 : 2, norm_back = chain ? 33 : 4;
     // Two norms, two residual sums (3D each); fused, a sum and the norm after it are one pass of 4D.
-    work.forward.eager = rows() * ((6 + 2 * norm) * width() + 10 * rotary + head_norms + (gated ? 5 : 2) * f + routing);
-    work.forward.fused = rows() * (8 * width() + 2 * rotary + head_norms + (gated ? 3 : 2) * f + routing);
+    work.forward.eager =
+        rows() * ((6 + 2 * norm) * stream() + 10 * rotary + head_norms + (gated ? 5 : 2) * f + routing);
+    work.forward.fused = rows() * (8 * stream() + 2 * rotary + head_norms + (gated ? 3 : 2) * f + routing);
     work.forward.eager_kernels =
         (chain ? 18 : 5) + (rotary > 0 ? 6 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 12 : 0);
     work.forward.fused_kernels = 3 + (rotary > 0 ? 2 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 8 : 0);
     // Gradients that meet at the residual stream 3D each, and where several maps share an input.
     const double meeting = (gated ? 9 : 6) * width();
-    work.backward.eager = rows() * ((6 + 2 * norm_back) * width() + meeting + 10 * rotary + 2 * head_norms +
+    work.backward.eager = rows() * ((6 + 2 * norm_back) * stream() + meeting + 10 * rotary + 2 * head_norms +
                                     (gated ? 8 : 3) * f + biases + 2 * routing);
-    work.backward.fused = rows() * (10 * width() + meeting / 2 + 2 * rotary + 2 * head_norms + (gated ? 5 : 3) * f +
+    work.backward.fused = rows() * (10 * stream() + meeting / 2 + 2 * rotary + 2 * head_norms + (gated ? 5 : 3) * f +
                                     biases + 2 * routing);
     work.backward.eager_kernels = 2 * work.forward.eager_kernels + (m_.bias ? 6 : 0);
     work.backward.fused_kernels = 2 * work.forward.fused_kernels + (m_.bias ? 6 : 0);
@@ -77,18 +78,20 @@ class DecoderWork {
     work.products = {{rows_, m_.vocab, m_.width}};
     const auto v = static_cast<double>(m_.vocab);
     // Logits to fp32, their log-softmax, and back: 14 and 22 bytes a logit; fused 6 and 6.
-    work.forward = {rows() * (2 * width() + 7 * v), rows() * (2 * width() + 3 * v), 5, 3};
-    work.backward = {rows() * (4 * width() + 11 * v), rows() * (4 * width() + 3 * v), 6, 3};
+    work.forward = {rows() * (2 * stream() + 7 * v), rows() * (2 * stream() + 3 * v), 5, 3};
+    work.backward = {rows() * (4 * stream() + 11 * v), rows() * (4 * stream() + 3 * v), 6, 3};
     return work;
   }
 
  private:
   double width() const { return static_cast<double>(m_.width); }
+  double stream() const { return width() / token_ranks_; }  // between layers, where ranks may share the tokens
   double rows() const { return static_cast<double>(rows_); }
 
   const config::Model& m_;
   std::int64_t seq_len_;
   std::int64_t rows_;
+  int token_ranks_;
 };
 
 std::vector<ModuleWork> mlp_work(const config::Model& m, std::int64_t rows) {
@@ -142,26 +145,45 @@ double ModuleWork::backward_flops() const {
   return flops;
 }
 
-double ModuleWork::share(Pass pass, int part) const {
-  if (part < 0) return 1;
-  if (kind != ModuleKind::block) return part == 0 ? 1 : 0;
-  constexpr std::size_t kOfAttention = 3;  // products of queries, keys and values, output
+BlockFlops ModuleWork::block_flops(Pass pass) const {
   const bool back = pass == Pass::backward;
-  double halves[2] = {(back ? 2.5 : 1) * attention.flops(), 0};
-  const std::size_t skipped = pass == Pass::recompute ? static_cast<std::size_t>(kept_products) : 0;
-  for (std::size_t i = 0; i + skipped < products.size(); ++i) {
-    halves[i < kOfAttention ? 0 : 1] += (back ? 2 : 1) * products[i].flops();
-  }
-  if (part > 1) return 0;  // a residual sum or a norm
-  return halves[back ? 1 - part : part] / (halves[0] + halves[1]);
+  const double times = back ? 2 : 1;
+  const auto product = [&](std::size_t i) { return times * products[i].flops(); };
+  const std::size_t last = products.size() - 1;
+  BlockFlops flops{product(0) + product(1), (back ? 2.5 : 1) * attention.flops() + product(2), 0, 0};
+  for (std::size_t i = 3; i < last; ++i) flops.expanding += product(i);
+  if (pass != Pass::recompute || kept_products == 0) flops.contracting = product(last);
+  return flops;
 }
 
-std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len) {
+double ModuleWork::share(Pass pass, int part) const {
+  if (part < 0) return 1;
+  const bool back = pass == Pass::backward;
+  if (kind == ModuleKind::embedding) return part == (by_tokens && back ? 1 : 0) ? 1 : 0;
+  if (kind != ModuleKind::block) return part == (by_tokens ? 1 : 0) ? 1 : 0;
+  const BlockFlops flops = block_flops(pass);
+  const std::vector<double> parts = back ? flops.backward_parts(by_tokens) : flops.forward_parts(by_tokens);
+  return parts[static_cast<std::size_t>(part)] / flops.total();
+}
+
+std::vector<double> BlockFlops::forward_parts(bool by_tokens) const {
+  const double first = projections + attention, second = expanding + contracting;
+  return by_tokens ? std::vector<double>{0, first, 0, second, 0} : std::vector<double>{first, second, 0};
+}
+
+std::vector<double> BlockFlops::backward_parts(bool by_tokens) const {
+  if (by_tokens) return {0, contracting, expanding, 0, attention, projections, 0, 0};
+  return {expanding + contracting, attention + projections, 0};
+}
+
+std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
+                                    int token_ranks) {
   if (model.kind == config::ModelKind::mlp) return mlp_work(model, batch * seq_len);
-  const DecoderWork decoder(model, batch, seq_len);
+  const DecoderWork decoder(model, batch, seq_len, token_ranks);
   std::vector<ModuleWork> all{decoder.embedding()};
   for (std::int64_t i = 0; i < model.layers; ++i) all.push_back(decoder.block(i));
   all.push_back(decoder.head());
+  for (ModuleWork& work : all) work.by_tokens = token_ranks > 1;
   return all;
 }
 

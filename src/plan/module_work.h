@@ -43,6 +43,19 @@ struct Passes {
   int fused_kernels = 0;
 };
 
+/// The arithmetic of one pass of a block, by what an exchange may come between, and what of it falls to each part that
+/// the pass runs in (module_sizes.h), where ranks split layers; `by_tokens`: and the tokens between them.
+struct BlockFlops {
+  double projections = 0;  ///< to queries, keys and values
+  double attention = 0;    ///< with the product after it
+  double expanding = 0;    ///< feed-forward but for its last product
+  double contracting = 0;  ///< that one
+
+  double total() const { return projections + attention + expanding + contracting; }
+  std::vector<double> forward_parts(bool by_tokens) const;
+  std::vector<double> backward_parts(bool by_tokens) const;
+};
+
 /// What one module computes for one microbatch, kernel by kernel: what its time on a GPU follows from.
 struct ModuleWork {
   ModuleKind kind = ModuleKind::block;
@@ -52,18 +65,22 @@ struct ModuleWork {
   AttentionWork attention;
   Passes forward, backward;
   double table_elements = 0;  ///< backward: of the embedding's gradient, filled with zeros and added to
+  bool by_tokens = false;  ///< mesh.sequence_parallel: its parts are those of [Note: parts by tokens] (model/model.h)
 
   double forward_flops() const;
   double recompute_flops() const;
   double backward_flops() const;
 
   enum class Pass : std::uint8_t { forward, recompute, backward };
+  /// Of a block.
+  BlockFlops block_flops(Pass pass) const;
   /// What of a pass's arithmetic falls to part `part` of it (module_sizes.h); 1 if it is not in parts (-1).
   double share(Pass pass, int part) const;
 };
 
 /// Of every module of `model` in forward order; `rows` = batch * seq_len tokens (mlp: samples, seq_len 1). Experts are
-/// taken to be visited equally often.
-std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len);
+/// taken to be visited equally often. `token_ranks`: so many ranks share the norms and residual sums, token by token.
+std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
+                                    int token_ranks = 1);
 
 }  // namespace fsdpbench::plan

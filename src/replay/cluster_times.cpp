@@ -16,7 +16,8 @@ using schedule::OpKind;
 
 Collective collective_of(OpKind kind) {
   switch (kind) {
-    case OpKind::reduce_scatter: return Collective::reduce_scatter;
+    case OpKind::reduce_scatter:
+    case OpKind::tensor_reduce_scatter: return Collective::reduce_scatter;
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce: return Collective::all_reduce;
     case OpKind::all_to_all: return Collective::all_to_all;
@@ -49,7 +50,7 @@ OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& pl
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   const std::vector<plan::ModuleWork> work =
       plan::module_work(plan::tensor_part(config.model, plan.mesh.tensor), config.train.batch_per_rank,
-                        decoder ? config.train.seq_len : 1);
+                        decoder ? config.train.seq_len : 1, config.mesh.sequence_parallel ? plan.mesh.tensor : 1);
   const DType dtype = config.fsdp.param_dtype;
   const ComputeCost compute(gpu_rates(cluster, dtype), use.framework, dtype, config.fsdp.fp8_products);
   OpTimes times;

@@ -49,7 +49,7 @@ class StepWalk {
   void recompute(int module);
   template <class Work>
   void append_pass(OpKind kind, int module, const std::vector<plan::ModulePart>& parts, Work work, Lifetimes lifetimes);
-  BufferId new_exchange(const std::vector<plan::ModulePart>& parts, int module);
+  BufferId new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there = 0);
   void end_backward();
   void post_backward(int unit, bool last_micro);
   void optimizer();
@@ -137,10 +137,11 @@ std::int64_t StepWalk::kept_bytes(int module) const {
   return std::llround(share * static_cast<double>(sizes(module).saved_bytes));
 }
 
-/// Room for what a pass's parts exchange; kNoBuffer if nothing is.
-BufferId StepWalk::new_exchange(const std::vector<plan::ModulePart>& parts, int module) {
+/// Room for what a pass's parts exchange; kNoBuffer if nothing is, or it fits into `there` bytes that are at hand.
+BufferId StepWalk::new_exchange(const std::vector<plan::ModulePart>& parts, int module, std::int64_t there) {
   std::int64_t most = 0;
   for (const plan::ModulePart& part : parts) most = std::max(most, part.bytes(builder_.plan.mesh.tensor));
+  if (most <= there) return kNoBuffer;
   return new_activation(BufferRole::exchange, parts.empty() ? DType::f32 : parts.front().dtype, most, module);
 }
 
@@ -227,7 +228,7 @@ void StepWalk::forward_module(int module) {
   const BufferId saved = new_activation(BufferRole::saved, dtype, size.saved_bytes - kept_bytes, module);
   const BufferId output = new_activation(BufferRole::boundary, dtype, size.output_bytes, module);
   const BufferId workspace = new_activation(BufferRole::workspace, dtype, size.forward_workspace_bytes, module);
-  const BufferId exchange = output == kNoBuffer ? new_exchange(size.forward_parts, module) : kNoBuffer;
+  const BufferId exchange = new_exchange(size.forward_parts, module, size.output_bytes);
   const Gatherer::Parameters parameters = gatherer_.parameters(u);
 
   append_pass(OpKind::forward, module, size.forward_parts,

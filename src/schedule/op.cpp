@@ -74,6 +74,7 @@ std::string_view to_string(OpKind kind) {
     case OpKind::all_reduce: return "all_reduce";
     case OpKind::tensor_all_reduce: return "tensor_all_reduce";
     case OpKind::tensor_all_gather: return "tensor_all_gather";
+    case OpKind::tensor_reduce_scatter: return "tensor_reduce_scatter";
     case OpKind::finish_gradient: return "finish_gradient";
     case OpKind::gradient_norm: return "gradient_norm";
     case OpKind::gather_norm: return "gather_norm";

@@ -45,16 +45,17 @@ enum class OpKind : std::uint8_t {
   all_to_all,
   sum_quantized,  ///< adds up what came from all ranks, into quantised sums or the reduced gradient
   all_reduce,
-  tensor_all_reduce,  ///< sums over the ranks that split a layer
-  tensor_all_gather,  ///< what each of them has of the same rows
-  finish_gradient,    ///< reduced gradients into the fp32 gradient, post-division
-  gradient_norm,      ///< adds up squares of one unit's gradients
-  gather_norm,        ///< all ranks' sums of squares
-  clip,               ///< clip factor from the norm
-  optimizer,          ///< one unit's update
-  left_out,           ///< something of a step of which only a part is done (step_part.h); no work
-  host_wait,          ///< the host blocks until the events are complete
-  host_sync,          ///< the host blocks until the device is idle (injected)
+  tensor_all_reduce,      ///< sums over the ranks that split a layer
+  tensor_all_gather,      ///< what each of them has of the same rows
+  tensor_reduce_scatter,  ///< sums over them, of which each keeps its rows
+  finish_gradient,        ///< reduced gradients into the fp32 gradient, post-division
+  gradient_norm,          ///< adds up squares of one unit's gradients
+  gather_norm,            ///< all ranks' sums of squares
+  clip,                   ///< clip factor from the norm
+  optimizer,              ///< one unit's update
+  left_out,               ///< something of a step of which only a part is done (step_part.h); no work
+  host_wait,              ///< the host blocks until the events are complete
+  host_sync,              ///< the host blocks until the device is idle (injected)
 };
 
 /// The enumerator's own name.
@@ -205,8 +206,8 @@ struct Accumulate {
   bool operator==(const Accumulate&) const = default;
 };
 
-/// An all-gather, reduce-scatter, all-to-all or all-reduce. An all-gather with input == output is in place: this rank's
-/// part lies where it belongs. An all-reduce always is.
+/// An all-gather, reduce-scatter, all-to-all or all-reduce. An all-gather or reduce-scatter with input == output is in
+/// place: this rank's part lies where it belongs among all. An all-reduce always is.
 struct Collective {
   Group group = Group::none;
   BufferId input = kNoBuffer;
@@ -304,7 +305,10 @@ struct Op {
   /// Of a collective; none for other ops.
   Group group() const { return is_collective() ? collective()->group : Group::none; }
   /// Of ranks that split a layer, between two parts of its pass.
-  bool exchanges_parts() const { return kind == OpKind::tensor_all_reduce || kind == OpKind::tensor_all_gather; }
+  bool exchanges_parts() const {
+    return kind == OpKind::tensor_all_reduce || kind == OpKind::tensor_all_gather ||
+           kind == OpKind::tensor_reduce_scatter;
+  }
   /// Something runs on the lane: not only waits, frees or a mark.
   bool has_work() const {
     return !is_host() && kind != OpKind::release && kind != OpKind::unshard && kind != OpKind::reshard &&

@@ -3,17 +3,26 @@
 #include <utility>
 
 namespace fsdpbench::schedule {
+namespace {
+
+OpKind kind_of(plan::ModulePart::Exchange exchange) {
+  switch (exchange) {
+    case plan::ModulePart::Exchange::gather: return OpKind::tensor_all_gather;
+    case plan::ModulePart::Exchange::scatter: return OpKind::tensor_reduce_scatter;
+    default: return OpKind::tensor_all_reduce;
+  }
+}
+
+}  // namespace
 
 void TensorExchanges::append(OpKind kind, int unit, int module, int index, const plan::ModulePart& part,
                              BufferId buffer) {
-  constexpr int kMostParts = 4;
+  constexpr int kMostParts = 8;
   const int pass = kind == OpKind::forward ? 0 : kind == OpKind::recompute ? 1 : 2;
   const int id = (module * 3 + pass) * kMostParts + index;  // a block's recomputation and backward share a phase
-  const bool gathers = part.exchange == plan::ModulePart::Exchange::gather;
   builder_.wait(Lane::tensor, builder_.record(EventRole::part_done, id), WaitReason::data);
   builder_.append(
-      gathers ? OpKind::tensor_all_gather : OpKind::tensor_all_reduce,
-      {.lane = Lane::tensor, .unit = unit, .module = module},
+      kind_of(part.exchange), {.lane = Lane::tensor, .unit = unit, .module = module},
       Collective{.group = Group::tensor, .input = buffer, .output = buffer, .count = part.count, .dtype = part.dtype});
   pending_ = builder_.record(EventRole::exchanged, id);
 }

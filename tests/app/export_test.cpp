@@ -59,6 +59,7 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"train.weight_decay", {{"train.weight_decay", 0.5}}},
       {"train.clip_norm", {{"train.clip_norm", 0.5}}},
       {"mesh.tensor", {{"mesh.tensor", number(2)}}},
+      {"mesh.sequence_parallel", {{"mesh.sequence_parallel", true}, {"mesh.tensor", number(2)}}},
       {"fsdp.strategy", {{"fsdp.strategy", text("no_shard")}}},
       {"fsdp.layout", {{"fsdp.layout", text("flat")}}},
       {"fsdp.reshard_after_forward", {{"fsdp.reshard_after_forward", number(2)}}},

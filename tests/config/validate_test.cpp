@@ -177,6 +177,22 @@ TEST(Validate, LayersThatCannotBeSplit) {
               HasSubstr("model.experts = 4: experts are not split"));
 }
 
+TEST(Validate, TokensThatCannotBeSplit) {
+  EXPECT_EQ(error([](RunConfig& c) {
+              c.mesh.tensor = 2, c.mesh.sequence_parallel = true, c.train.batch_per_rank = 3, c.train.seq_len = 5;
+            }),
+            "mesh.sequence_parallel splits the tokens of a microbatch, and mesh.tensor = 2 does not divide "
+            "train.batch_per_rank * train.seq_len = 3 * 5.");
+  // What counts is the batch that follows from the global one.
+  EXPECT_THAT(check([](RunConfig& c) {
+                c.mesh.tensor = 2, c.mesh.sequence_parallel = true, c.train.seq_len = 5, c.train.batch_per_rank = 1;
+                c.train.batch_global = 4;
+              }).notes,
+              ElementsAre(HasSubstr("train.batch_per_rank = 2 follows")));
+  EXPECT_THAT(check([](RunConfig& c) { c.mesh.sequence_parallel = true; }).notes,
+              ElementsAre("mesh.sequence_parallel has no effect: mesh.tensor is 1."));
+}
+
 TEST(Validate, ImpossibleMeshes) {
   const auto message = [](Strategy strategy, Mesh mesh) {
     return error([=](RunConfig& c) { c.fsdp.strategy = strategy, c.mesh = mesh; });

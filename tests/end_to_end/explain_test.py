@@ -5,6 +5,7 @@
 """
 
 import json
+from collections import Counter
 
 import program
 from program import TINY, Program, sets
@@ -75,6 +76,13 @@ class Explain(Program):
         exchanges = [op for op in told["schedule"]["ops"] if op.get("group") == "tensor"]
         self.assertEqual(len(exchanges), 1 + 4 * 4 + 2)
         self.assertEqual({op["lane"] for op in exchanges}, {"tensor"})
+        tokens = [*split, *sets("mesh.sequence_parallel=true")]
+        self.assertIn("x 2 that split layers and tokens", self.call("explain", self.profile, *tokens).stdout)
+        less = json.loads(self.call("explain", self.profile, *tokens, "--format", "json").stdout)
+        kinds = Counter(op["kind"] for op in less["schedule"]["ops"] if op.get("group") == "tensor")
+        self.assertEqual(kinds, {"tensor_all_gather": 4 * 6 + 4, "tensor_reduce_scatter": 4 * 4 + 2,
+                                 "tensor_all_reduce": 4 + 1})
+        self.assertLess(less["memory"]["peak_bytes"]["activations"], told["memory"]["peak_bytes"]["activations"])
         self.assertIn("mesh.tensor = 2", self.error("explain", self.profile, *split, "--compare-parallelism"))
         self.assertIn("mesh.tensor = 2", self.error("accept", "cpu", *split))
 

@@ -127,25 +127,19 @@ TEST(SameComputation, EveryPolicyWithClippingAndATiedHead) {
   expect_one_digest(base, kPolicies);
 }
 
-/// Widths that two or four ranks can split.
-RunConfig splittable() {
-  RunConfig base = testing::tiny_decoder();
-  base.model.kv_heads = 4;
-  base.model.ffn_width = 36;
-  base.model.vocab = 52;
-  return base;
-}
-
 TEST(SameComputation, EveryPolicyWhereRanksSplitLayers) {
-  RunConfig base = splittable();
-  base.mesh.ranks = 8;
-  base.mesh.tensor = 2;
-  base.train.clip_norm = 0.05;
-  expect_one_digest(base, kPolicies);
-  base.model.tied_head = true;
-  base.fsdp.param_dtype = DType::bf16;
-  base.train.accumulate = 2;
-  expect_one_digest(base, kPolicies);
+  for (const bool tokens : {false, true}) {
+    RunConfig base = testing::splittable_decoder();
+    base.mesh.ranks = 8;
+    base.mesh.tensor = 2;
+    base.mesh.sequence_parallel = tokens;
+    base.train.clip_norm = 0.05;
+    expect_one_digest(base, kPolicies);
+    base.model.tied_head = true;
+    base.fsdp.param_dtype = DType::bf16;
+    base.train.accumulate = 2;
+    expect_one_digest(base, kPolicies);
+  }
 }
 
 TEST(SameComputation, EveryAccumulationWithinItsMode) {
@@ -215,20 +209,23 @@ TEST(SameComputation, DelaysOnTheAllReduceLane) {
 }
 
 TEST(SameComputation, DelaysOnTheTensorLane) {
-  RunConfig base = splittable();
+  RunConfig base = testing::splittable_decoder();
   base.mesh.tensor = 2;
   base.train.steps = 2;
   base.fsdp.activation_checkpointing = true;
-  std::vector<Variant> variants;
-  for (const char* lane : {"tensor", "compute", "all_gather"}) {
-    variants.push_back({lane, [lane](RunConfig& c) {
-                          c.inject.delay_lane = lane;
-                          c.inject.delay_rank = 1;
-                          c.inject.delay_us = 1500;
-                          c.inject.poison_freed_memory = true;
-                        }});
+  for (const bool tokens : {false, true}) {
+    base.mesh.sequence_parallel = tokens;
+    std::vector<Variant> variants;
+    for (const char* lane : {"tensor", "compute", "all_gather"}) {
+      variants.push_back({lane, [lane](RunConfig& c) {
+                            c.inject.delay_lane = lane;
+                            c.inject.delay_rank = 1;
+                            c.inject.delay_us = 1500;
+                            c.inject.poison_freed_memory = true;
+                          }});
+    }
+    expect_one_digest(base, variants);
   }
-  expect_one_digest(base, variants);
 }
 
 double relative_distance(const std::vector<std::vector<float>>& a, const std::vector<std::vector<float>>& b) {
@@ -274,15 +271,18 @@ void expect_agreement_with_one_rank(RunConfig many, Mesh mesh) {
   one.train.batch_per_rank *= mesh.data_ranks();
   const Measurement a = testing::run_tiny(many);
   const Measurement b = testing::run_tiny(one);
-  SCOPED_TRACE(::testing::Message() << mesh.data_ranks() << " x " << mesh.tensor);
+  SCOPED_TRACE(::testing::Message() << mesh.data_ranks() << " x " << mesh.tensor
+                                    << (mesh.sequence_parallel ? ", tokens" : ""));
   EXPECT_LT(relative_distance(a.parameters, b.parameters), kTolerance);
   ASSERT_EQ(a.losses.size(), 5U);
   for (std::size_t i = 0; i < a.losses.size(); ++i) EXPECT_NEAR(a.losses[i], b.losses[i], kTolerance * b.losses[i]);
 }
 
 TEST(SameComputation, RanksThatSplitLayersAgreeWithOneOnTheGlobalBatch) {
-  for (const Mesh mesh : {Mesh{4, 2, 1, 2}, Mesh{8, 4, 1, 2}, Mesh{8, 2, 1, 4}, Mesh{4, 1, 1, 4}, Mesh{2, 1, 1, 2}}) {
-    RunConfig base = splittable();
+  for (const Mesh mesh :
+       {Mesh{4, 2, 1, 2}, Mesh{8, 4, 1, 2}, Mesh{8, 2, 1, 4}, Mesh{4, 1, 1, 4}, Mesh{2, 1, 1, 2},
+        Mesh{4, 2, 1, 2, true}, Mesh{8, 4, 1, 2, true}, Mesh{8, 2, 1, 4, true}, Mesh{4, 1, 1, 4, true}}) {
+    RunConfig base = testing::splittable_decoder();
     expect_agreement_with_one_rank(base, mesh);
     base.fsdp.activation_checkpointing = true;
     base.fsdp.layout = Layout::flat;
@@ -293,9 +293,9 @@ TEST(SameComputation, RanksThatSplitLayersAgreeWithOneOnTheGlobalBatch) {
     base.fsdp.shard_threshold = 600;
     expect_agreement_with_one_rank(base, mesh);
   }
-  RunConfig hybrid = splittable();
+  RunConfig hybrid = testing::splittable_decoder();
   hybrid.fsdp.strategy = Strategy::hybrid_shard;
-  expect_agreement_with_one_rank(hybrid, {8, 2, 2, 2});
+  for (const bool tokens : {false, true}) expect_agreement_with_one_rank(hybrid, {8, 2, 2, 2, tokens});
 }
 
 TEST(SameComputation, MicrobatchesAgreeWithOneLargeBatch) {

@@ -31,13 +31,11 @@ void randomize(RunConfig& c, std::mt19937& random) {
   c.inject.poison_freed_memory = true;
 }
 
-TEST(Stress, RandomPoliciesUnderRandomDelays) {
-  std::mt19937 random(99);
-  RunConfig base = testing::tiny_decoder();
+void expect_one_digest(RunConfig base, int cases, std::mt19937& random) {
   base.train.warmup = 2;
   base.train.steps = 2;
   const std::string expected = testing::run_tiny(base).parameters_digest.value();
-  for (int i = 0; i < 25; ++i) {
+  for (int i = 0; i < cases; ++i) {
     RunConfig c = base;
     randomize(c, random);
     c = testing::settled(c);
@@ -58,6 +56,20 @@ TEST(Stress, RandomPoliciesUnderRandomDelays) {
       EXPECT_EQ(bytes[1], std::llround(2 * volume.reduce_scatter)) << "case " << i;
       EXPECT_NEAR(static_cast<double>(bytes[2]), 2 * volume.all_reduce, 40) << "case " << i;
     }
+  }
+}
+
+TEST(Stress, RandomPoliciesUnderRandomDelays) {
+  std::mt19937 random(99);
+  expect_one_digest(testing::tiny_decoder(), 25, random);
+}
+
+TEST(Stress, RandomPoliciesOnRanksThatSplitLayersAndTokens) {
+  std::mt19937 random(1705);
+  for (const Mesh mesh : {Mesh{4, 0, 0, 2}, Mesh{4, 0, 0, 2, true}, Mesh{8, 0, 0, 4, true}}) {
+    RunConfig base = testing::splittable_decoder();
+    base.mesh = mesh;
+    expect_one_digest(base, 10, random);
   }
 }
 

@@ -42,10 +42,11 @@ TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
   for (const config::Model& model : {small_decoder(2, true), wide}) {
     for (const model::BatchShape batch :
          {model::BatchShape{3, 10, DType::bf16}, model::BatchShape{1, 300, DType::f32}}) {
-      for (const int ranks : {1, 2}) {
-        const config::Model part = plan::tensor_part(model, ranks);
-        const auto outline = model::Outline(part, batch, ranks).sizes(),
-                   decoder = model::Decoder(part, batch, ranks).sizes();
+      for (const model::TensorSplit split :
+           {model::TensorSplit{}, model::TensorSplit{2}, model::TensorSplit{2, true}}) {
+        const config::Model part = plan::tensor_part(model, split.ranks);
+        const auto outline = model::Outline(part, batch, split).sizes(),
+                   decoder = model::Decoder(part, batch, split).sizes();
         ASSERT_EQ(outline.size(), decoder.size());
         for (std::size_t i = 0; i < outline.size(); ++i) expect_equal(outline[i], decoder[i]);
       }

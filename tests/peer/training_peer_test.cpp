@@ -28,15 +28,16 @@ RunConfig as(const std::string& engine) {
   return c;
 }
 
-/// `c`: how `engine`, as the recording calls it, trains.
-void expect_equal_training(const testing::GoldenFile& recorded, const std::string& engine, RunConfig c) {
+/// `c`: how `engine`, as the recording calls it, trains on sequences of `seq_len`.
+void expect_equal_training(const testing::GoldenFile& recorded, const std::string& engine, std::int64_t seq_len,
+                           RunConfig c) {
   const testing::GoldenDecoder golden(false);
   c.model = golden.model();
   if (recorded.facts().contains("vocab")) c.model.vocab = recorded.facts().at("vocab");
   c.train = golden.train();
   c.train.steps = recorded.facts().at("steps");
   c.train.warmup = 0;
-  c.train.seq_len = recorded.facts().at("seq_len");
+  c.train.seq_len = seq_len;
   c.train.batch_per_rank = recorded.facts().at("batch").get<std::int64_t>() / c.mesh.data_ranks();
   const plan::Plan plan = set_up(testing::settled(c)).plan;
   RunHooks hooks;
@@ -89,7 +90,7 @@ TEST(Peer, EightStepsTrainAsUnderPyTorch) {
     for (const std::string engine : recorded.facts().at("engines")) {
       RunConfig c = as(engine);
       c.mesh.ranks = recorded.facts().at("ranks");
-      expect_equal_training(recorded, engine, c);
+      expect_equal_training(recorded, engine, recorded.facts().at("seq_len"), c);
     }
   });
 }
@@ -98,9 +99,10 @@ TEST(Peer, RanksThatSplitLayersTrainAsUnderPyTorch) {
   for_each_recording("tensor-", [](const testing::GoldenFile& recorded) {
     for (const auto& [name, mesh] : recorded.facts().at("meshes").items()) {
       RunConfig c;
-      c.mesh.tensor = mesh.at(1);
-      c.mesh.ranks = mesh.at(0).get<std::int64_t>() * c.mesh.tensor;
-      expect_equal_training(recorded, name, c);
+      c.mesh.tensor = mesh.at("tensor");
+      c.mesh.sequence_parallel = mesh.at("sequence_parallel");
+      c.mesh.ranks = mesh.at("shard").get<std::int64_t>() * c.mesh.tensor;
+      expect_equal_training(recorded, name, mesh.at("seq_len"), c);
     }
   });
 }

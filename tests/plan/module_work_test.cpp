@@ -68,5 +68,38 @@ TEST(ModuleWork, ACompilerReadsNothingTwice) {
   }
 }
 
+/// The parts that ranks who split layers run passes in (docs/tensor.md) do together what the pass does.
+TEST(ModuleWork, PartsShareTheArithmetic) {
+  using Pass = ModuleWork::Pass;
+  const config::Model model;
+  for (const int token_ranks : {1, 2}) {
+    const bool tokens = token_ranks > 1;
+    for (const ModuleWork& work : module_work(tensor_part(model, 2), 1, 128, token_ranks)) {
+      const bool block = work.kind == ModuleKind::block;
+      const auto all = [&](Pass pass, int parts) {
+        double sum = 0;
+        for (int part = 0; part < parts; ++part) sum += work.share(pass, part);
+        return sum;
+      };
+      EXPECT_DOUBLE_EQ(all(Pass::forward, block && tokens ? 5 : 3), 1);
+      EXPECT_DOUBLE_EQ(all(Pass::backward, block && tokens ? 8 : 3), 1);
+      if (block) {
+        EXPECT_DOUBLE_EQ(all(Pass::recompute, tokens ? 4 : 2), 1);
+      }
+      EXPECT_DOUBLE_EQ(work.share(Pass::forward, -1), 1) << "not in parts";
+    }
+  }
+}
+
+/// Of a block's norms and residual sums each rank has its tokens'; rotations and SwiGLU stay, for all tokens.
+TEST(ModuleWork, RanksThatSplitTokensShareNorms) {
+  const config::Model model;
+  const ModuleWork rows = module_work(model, 1, 128)[1], tokens = module_work(model, 1, 128, 2)[1];
+  const double stream = 128.0 * static_cast<double>(model.width) / 2;
+  EXPECT_DOUBLE_EQ(rows.forward.fused - tokens.forward.fused, 8 * stream);
+  EXPECT_DOUBLE_EQ(rows.backward.fused - tokens.backward.fused, 10 * stream);
+  EXPECT_DOUBLE_EQ(rows.forward_flops(), tokens.forward_flops());
+}
+
 }  // namespace
 }  // namespace fsdpbench::plan

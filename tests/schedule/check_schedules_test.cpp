@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <random>
 
 #include "schedule/check_schedules.h"
@@ -28,20 +29,20 @@ TEST(CheckSchedules, ThousandsOfRandomPoliciesAreFreeOfRaces) {
 
 TEST(CheckSchedules, RandomPoliciesOnRanksThatSplitLayersAreFreeOfRaces) {
   std::mt19937 random(20261122);
-  int exchanges = 0;
+  std::map<OpKind, int> exchanges;
   for (int i = 0; i < 1000; ++i) {
     config::RunConfig config = random_config(random);
-    config.model.kind = config::ModelKind::decoder;
-    config.mesh.tensor = 2;
-    config.mesh.ranks *= 2;
+    testing::split_layers(random, config);
     const testing::ScheduleCase c = testing::make_case(config);
     const std::vector<Fault> faults = check_schedules(c.schedules);
     ASSERT_TRUE(faults.empty()) << "case " << i << ": step " << faults.front().step << ", op " << faults.front().op
                                 << ": " << faults.front().message << '\n'
                                 << op_list(c.plan, c.schedules.of_step(static_cast<std::size_t>(faults.front().step)));
-    for (const Op& op : c.schedules.steady().ops) exchanges += op.lane == Lane::tensor ? 1 : 0;
+    for (const Op& op : c.schedules.steady().ops) ++exchanges[op.exchanges_parts() ? op.kind : OpKind::forward];
   }
-  EXPECT_GT(exchanges, 10000);
+  for (const OpKind kind : {OpKind::tensor_all_reduce, OpKind::tensor_all_gather, OpKind::tensor_reduce_scatter}) {
+    EXPECT_GT(exchanges[kind], 10000) << to_string(kind);
+  }
 }
 
 /// A preset with everything else as it is drawn; its mesh suits its strategy.

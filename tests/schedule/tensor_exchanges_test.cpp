@@ -52,12 +52,46 @@ TEST(TensorExchanges, ARecomputationHasOneAndTheNormsSumsComeFromEachPart) {
   EXPECT_EQ(all.back(), "gather_norm");
 }
 
-TEST(TensorExchanges, AreOnTheirOwnLaneAndCommunicator) {
-  const testing::ScheduleCase c = split_in_two(2);
-  for (const Op& op : c.schedules.steady().ops) {
-    EXPECT_EQ(op.lane == Lane::tensor, op.group() == Group::tensor) << op_name(c.plan, op);
-    if (op.lane == Lane::tensor) {
-      EXPECT_EQ(op.collective()->input, op.collective()->output);
+/// Every layer gathers the tokens before it, and leaves each rank its own of the sum; in backward, what it multiplies
+/// is gathered again.
+TEST(TensorExchanges, OfTokensStandBeforeAndAfterEveryLayer) {
+  const std::vector<std::string> all = passes(split_in_two(1, [](config::RunConfig& c) {
+    c.mesh.sequence_parallel = true;
+    c.fsdp.activation_checkpointing = true;
+  }));
+  EXPECT_THAT(all, ElementsAre("forward embedding/0", "tensor_reduce_scatter embedding", "forward embedding/1",  //
+                               "forward blocks.0/0", "tensor_all_gather blocks.0",                               //
+                               "forward blocks.0/1", "tensor_reduce_scatter blocks.0",                           //
+                               "forward blocks.0/2", "tensor_all_gather blocks.0",                               //
+                               "forward blocks.0/3", "tensor_reduce_scatter blocks.0", "forward blocks.0/4",     //
+                               "forward head/0", "tensor_all_gather head",                                       //
+                               "forward head/1", "tensor_all_gather head", "forward head/2",                     //
+                               "backward head/0", "tensor_all_gather head",                                      //
+                               "backward head/1", "tensor_reduce_scatter head",                                  //
+                               "backward head/2", "tensor_all_reduce head", "backward head/3",                   //
+                               "recompute blocks.0/0", "tensor_all_gather blocks.0",                             //
+                               "recompute blocks.0/1", "tensor_reduce_scatter blocks.0",                         //
+                               "recompute blocks.0/2", "tensor_all_gather blocks.0", "recompute blocks.0/3",     //
+                               "backward blocks.0/0", "tensor_all_gather blocks.0",                              //
+                               "backward blocks.0/1", "tensor_all_gather blocks.0",                              //
+                               "backward blocks.0/2", "tensor_reduce_scatter blocks.0",                          //
+                               "backward blocks.0/3", "tensor_all_gather blocks.0",                              //
+                               "backward blocks.0/4", "tensor_all_gather blocks.0",                              //
+                               "backward blocks.0/5", "tensor_reduce_scatter blocks.0",                          //
+                               "backward blocks.0/6", "tensor_all_reduce blocks.0", "backward blocks.0/7",       //
+                               "backward embedding/0", "tensor_all_gather embedding", "backward embedding/1"));
+}
+
+TEST(TensorExchanges, AreOnTheirOwnLaneAndCommunicatorInPlace) {
+  for (const bool tokens : {false, true}) {
+    const testing::ScheduleCase c =
+        split_in_two(2, [tokens](config::RunConfig& config) { config.mesh.sequence_parallel = tokens; });
+    for (const Op& op : c.schedules.steady().ops) {
+      EXPECT_EQ(op.lane == Lane::tensor, op.group() == Group::tensor) << op_name(c.plan, op);
+      EXPECT_EQ(op.lane == Lane::tensor, op.exchanges_parts()) << op_name(c.plan, op);
+      if (op.lane == Lane::tensor) {
+        EXPECT_EQ(op.collective()->input, op.collective()->output);
+      }
     }
   }
 }

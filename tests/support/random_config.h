@@ -70,6 +70,15 @@ inline void quantise(std::mt19937& random, config::RunConfig& c) {
   if (c.fsdp.reduce_quantization.on()) c.fsdp.reduce_by = config::ReduceBy::reduce_scatter;
 }
 
+/// Every rank of a drawn mesh becomes two or four that split layers, and half of the time the tokens, too.
+inline void split_layers(std::mt19937& random, config::RunConfig& c) {
+  c.model.kind = config::ModelKind::decoder;
+  c.model.kv_heads = c.model.heads;
+  c.mesh.tensor = pick(random, {2, 2, 4});
+  c.mesh.ranks *= c.mesh.tensor;
+  c.mesh.sequence_parallel = pick(random, {false, true});
+}
+
 /// Any policy on any mesh, on a small model. `engines`: also words that only engines other than PyTorch's have.
 inline config::RunConfig random_config(std::mt19937& random, bool engines = true) {
   using namespace config;  // NOLINT: this function is nothing but enumerators

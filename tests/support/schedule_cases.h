@@ -34,7 +34,8 @@ inline config::RunConfig decoder_config(int blocks, int shard, int replicate = 1
   return config;
 }
 
-inline std::vector<plan::ModuleSizes> made_up_sizes(const plan::Plan& plan) {
+/// `by_tokens`: in the parts that mesh.sequence_parallel makes.
+inline std::vector<plan::ModuleSizes> made_up_sizes(const plan::Plan& plan, bool by_tokens = false) {
   std::vector<plan::ModuleSizes> sizes(plan.shapes.modules.size());
   for (std::size_t m = 0; m < sizes.size(); ++m) {
     plan::ModuleSizes& s = sizes[m];
@@ -58,6 +59,22 @@ inline std::vector<plan::ModuleSizes> made_up_sizes(const plan::Plan& plan) {
     sizes.front().backward_parts = {};
     sizes.back().forward_parts = {{3e6, Exchange::gather, 96, DType::f32}, {}};
     sizes.back().backward_parts = {sum, {}};
+    const std::int64_t rows = 1024 / plan.mesh.tensor;
+    const plan::ModulePart gather{0, Exchange::gather, rows, DType::f32}, last{};
+    const plan::ModulePart scatter{1e6, Exchange::scatter, rows, DType::f32}, norms{0, Exchange::sum, 64, DType::f32};
+    for (plan::ModuleSizes& s : sizes) {
+      if (!by_tokens) break;
+      s.output_bytes /= plan.mesh.tensor;
+      s.forward_parts = {gather, scatter, gather, scatter, last};
+      s.recompute_parts = {gather, scatter, gather, {1e6}};
+      s.backward_parts = {gather, gather, scatter, gather, gather, scatter, norms, last};
+    }
+    if (by_tokens) {
+      sizes.front().forward_parts = {scatter, last};
+      sizes.front().backward_parts = {gather, last};
+      sizes.back().forward_parts = {gather, {3e6, Exchange::gather, 96, DType::f32}, last};
+      sizes.back().backward_parts = {gather, scatter, norms, last};
+    }
   }
   return sizes;
 }
@@ -66,7 +83,7 @@ inline ScheduleCase make_case(const config::RunConfig& config) {
   ScheduleCase c;
   c.config = config;
   c.plan = plan::make_plan(config);
-  c.sizes = made_up_sizes(c.plan);
+  c.sizes = made_up_sizes(c.plan, config.mesh.sequence_parallel);
   c.policy = schedule::make_policy(config);
   c.schedules = schedule::build_schedules(c.plan, c.policy, c.sizes);
   return c;

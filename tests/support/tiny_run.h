@@ -51,6 +51,15 @@ inline config::RunConfig tiny_decoder() {
   return c;
 }
 
+/// One whose layers and tokens two or four ranks can split.
+inline config::RunConfig splittable_decoder() {
+  config::RunConfig c = tiny_decoder();
+  c.model.kv_heads = 4;
+  c.model.ffn_width = 36;
+  c.model.vocab = 52;
+  return c;
+}
+
 /// Fills in the mesh as config::validate does; tiny vocabularies would not pass that.
 inline config::RunConfig settled(config::RunConfig c) {
   const std::int64_t ranks = c.mesh.data_ranks();

@@ -69,6 +69,7 @@ schedule::OpKind measured_kind(schedule::OpKind kind) {
     case OpKind::gather_norm:
     case OpKind::tensor_all_gather: return OpKind::all_gather;
     case OpKind::tensor_all_reduce: return OpKind::all_reduce;
+    case OpKind::tensor_reduce_scatter: return OpKind::reduce_scatter;
     default: return kind;
   }
 }

@@ -19,7 +19,7 @@ tune::Sizes sizes_of_modules(const config::RunConfig& config) {
   const auto model =
       model::make_model(config.model, plan::model_shapes(config.model),
                         {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype},
-                        static_cast<int>(config.mesh.tensor));
+                        {static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel});
   return std::make_shared<const std::vector<plan::ModuleSizes>>(model->sizes());
 }
 

@@ -33,6 +33,7 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"mesh.shard"},
     {"mesh.replicate"},
     {"mesh.tensor", nullptr, "each layer is whole on every rank"},
+    {"mesh.sequence_parallel", nullptr, "each layer is whole on every rank, for all tokens"},
     {"train.seq_len", your_loader},
     {"train.batch_per_rank", your_loader},
     {"train.batch_global", when_ranks_change},

@@ -170,10 +170,13 @@ std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
 std::string run_headline(const engine::Setup& p) {
   const config::RunConfig& c = p.config;
   const plan::Mesh& mesh = p.plan.mesh;
-  return fmt::format("{}: {} parameters in {} units, {} ranks ({} shards x {} replicas{}), {}, {}; {}", c.model.preset,
-                     format_count(p.plan.shapes.parameter_count()), p.plan.units.size(), mesh.ranks(), mesh.shard,
-                     mesh.replicate, mesh.tensor > 1 ? fmt::format(" x {} that split layers", mesh.tensor) : "",
-                     config::to_string(c.fsdp.strategy), config::to_string(c.fsdp.layout), emulation(c));
+  return fmt::format(
+      "{}: {} parameters in {} units, {} ranks ({} shards x {} replicas{}), {}, {}; {}", c.model.preset,
+      format_count(p.plan.shapes.parameter_count()), p.plan.units.size(), mesh.ranks(), mesh.shard, mesh.replicate,
+      mesh.tensor == 1
+          ? ""
+          : fmt::format(" x {} that split layers{}", mesh.tensor, c.mesh.sequence_parallel ? " and tokens" : ""),
+      config::to_string(c.fsdp.strategy), config::to_string(c.fsdp.layout), emulation(c));
 }
 
 std::string run_table(const engine::Setup& setup, const Trial& trial, const std::filesystem::path& folder) {

@@ -27,10 +27,14 @@ std::vector<trace::ProcessGroup> groups_of(const plan::Groups& map, int rank) {
 }
 
 trace::CollectiveKind collective_kind(OpKind kind) {
-  return kind == OpKind::reduce_scatter                                    ? trace::CollectiveKind::reduce_scatter
-         : kind == OpKind::all_reduce || kind == OpKind::tensor_all_reduce ? trace::CollectiveKind::all_reduce
-         : kind == OpKind::all_to_all                                      ? trace::CollectiveKind::all_to_all
-                                                                           : trace::CollectiveKind::all_gather;
+  switch (kind) {
+    case OpKind::reduce_scatter:
+    case OpKind::tensor_reduce_scatter: return trace::CollectiveKind::reduce_scatter;
+    case OpKind::all_reduce:
+    case OpKind::tensor_all_reduce: return trace::CollectiveKind::all_reduce;
+    case OpKind::all_to_all: return trace::CollectiveKind::all_to_all;
+    default: return trace::CollectiveKind::all_gather;
+  }
 }
 
 trace::OpCategory category_of(const schedule::Op& op) {

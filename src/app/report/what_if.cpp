@@ -22,8 +22,9 @@ namespace fsdpbench::app {
 namespace {
 
 /// Keys whose effect no op time of the run tells.
-constexpr std::array<std::string_view, 7> kOtherRun{"model.",     "simulate.",   "device.",        "nccl.",
-                                                    "mesh.ranks", "mesh.tensor", "train.optimizer"};
+constexpr std::array<std::string_view, 8> kOtherRun{
+    "model.",         "simulate.", "device.", "nccl.", "mesh.ranks", "mesh.tensor", "mesh.sequence_parallel",
+    "train.optimizer"};
 /// Which kernels run: told only where a rate stands for them.
 constexpr std::array<std::string_view, 3> kOtherKernels{"fsdp.param_dtype", "fsdp.fp8_products",
                                                         "fsdp.recompute_share"};
