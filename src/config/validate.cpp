@@ -77,10 +77,6 @@ void check_tensor(const RunConfig& config) {
           "mesh.tensor = {} needs device.backend = \"cpu\" or \"virtual\": there are no kernels here for a vocabulary "
           "that is split on GPUs.",
           tensor);
-  require(config.checkpoint.folder.empty() && config.checkpoint.resume.empty(),
-          "mesh.tensor = {} does not go with checkpoint.{} = \"{}\": parts of layers are not saved.", tensor,
-          config.checkpoint.folder.empty() ? "resume" : "folder",
-          config.checkpoint.folder.empty() ? config.checkpoint.resume : config.checkpoint.folder);
 }
 
 /// Tokens of a microbatch are split evenly, too. After the batch is settled.

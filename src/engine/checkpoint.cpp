@@ -77,15 +77,44 @@ void check_model(const fs::path& path, const Manifest& manifest, const plan::Mod
   for (std::size_t i = 0; i < both; ++i) {
     const plan::ParameterShape& saved = manifest.parameters[i];
     const plan::ParameterShape& wanted = shapes.parameters[i];
-    if (saved.name == wanted.name && saved.shape == wanted.shape) continue;
+    if (saved.name == wanted.name && saved.whole_shape() == wanted.whole_shape()) continue;
     throw ConfigError(fmt::format("{}: is of another model: its parameter {} is {} {}, this model's {} {}.",
-                                  path.string(), i, saved.name, shape_text(saved.shape), wanted.name,
-                                  shape_text(wanted.shape)));
+                                  path.string(), i, saved.name, shape_text(saved.whole_shape()), wanted.name,
+                                  shape_text(wanted.whole_shape())));
   }
   if (manifest.parameters.size() != shapes.parameters.size()) {
     throw ConfigError(fmt::format("{}: is of another model: it has {} parameters, this model {}.", path.string(),
                                   manifest.parameters.size(), shapes.parameters.size()));
   }
+}
+
+/// What a file calls a parameter, or a part of it.
+std::string part_name(const plan::ParameterShape& shape, int part) {
+  return shape.parts == 1 ? shape.name : fmt::format("{}/{}-of-{}", shape.name, part, shape.parts);
+}
+
+json parameter_json(const plan::ParameterShape& shape) {
+  json j{{"name", shape.name}, {"shape", shape.whole_shape()}};
+  if (shape.parts > 1) j.update({{"parts", shape.parts}, {"split", shape.split}});
+  return j;
+}
+
+plan::ParameterShape parameter_of(const json& given) {
+  plan::ParameterShape shape;
+  shape.name = given.at("name").get<std::string>();
+  shape.shape = given.at("shape").get<std::vector<std::int64_t>>();
+  if (!given.contains("parts")) return shape;
+  const auto parts = given.at("parts").get<std::int64_t>(), split = given.at("split").get<std::int64_t>();
+  constexpr std::int64_t kMostParts = 4096;  // of mesh.tensor
+  const bool positive = std::ranges::all_of(shape.shape, [](std::int64_t size) { return size > 0; });
+  if (parts < 2 || parts > kMostParts || split < 0 || split >= std::ssize(shape.shape) || !positive ||
+      shape.shape[static_cast<std::size_t>(split)] % parts != 0) {
+    throw std::invalid_argument("no parts of " + shape.name);
+  }
+  shape.shape[static_cast<std::size_t>(split)] /= parts;
+  shape.parts = static_cast<int>(parts);
+  shape.split = static_cast<int>(split);
+  return shape;
 }
 
 }  // namespace
@@ -101,7 +130,7 @@ std::string shard_file_name(int shard, int shards) {
 }
 
 SafeTensor tensor_of(const StatePiece& piece, const plan::ModelShapes& shapes) {
-  const std::string& name = shapes.parameters[static_cast<std::size_t>(piece.parameter)].name;
+  const std::string name = part_name(shapes.parameters[static_cast<std::size_t>(piece.parameter)], piece.part);
   return {fmt::format("{}/{}/{}", to_string(piece.state), name, piece.begin), {piece.count}, 0};
 }
 
@@ -111,9 +140,7 @@ fs::path step_folder(const fs::path& folder, std::int64_t steps) {
 
 void write_manifest(const fs::path& folder, const Manifest& manifest) {
   json parameters = json::array(), files = json::array();
-  for (const plan::ParameterShape& p : manifest.parameters) {
-    parameters.push_back({{"name", p.name}, {"shape", p.shape}});
-  }
+  for (const plan::ParameterShape& p : manifest.parameters) parameters.push_back(parameter_json(p));
   for (const ShardFile& file : manifest.files) files.push_back(shard_json(file));
   const json content{{"format", kFormat},
                      {"version", Manifest::kVersion},
@@ -142,9 +169,10 @@ Manifest read_manifest(const fs::path& folder) {
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const json content = json::parse(text, nullptr, false);
   if (!content.is_object() || content.value("format", json()) != kFormat) fail(path, "is no manifest of a checkpoint");
-  if (content.value("version", json()) != Manifest::kVersion) {
-    throw ConfigError(fmt::format("{}: has version {}, and this program reads version {}.", path.string(),
-                                  content.value("version", json()).dump(), Manifest::kVersion));
+  const json version = content.value("version", json());
+  if (!version.is_number_integer() || version < 1 || version > Manifest::kVersion) {
+    throw ConfigError(fmt::format("{}: has version {}, and this program reads versions 1 to {}.", path.string(),
+                                  version.dump(), Manifest::kVersion));
   }
   try {
     Manifest manifest;
@@ -152,11 +180,7 @@ Manifest read_manifest(const fs::path& folder) {
     const auto optimizer = content.at("optimizer").get<std::string>();
     if (optimizer != "adamw" && optimizer != "sgd") throw std::invalid_argument("no optimizer");
     manifest.optimizer = optimizer == "adamw" ? config::Optimizer::adamw : config::Optimizer::sgd;
-    for (const json& parameter : content.at("parameters")) {
-      plan::ParameterShape& shape = manifest.parameters.emplace_back();
-      shape.name = parameter.at("name").get<std::string>();
-      shape.shape = parameter.at("shape").get<std::vector<std::int64_t>>();
-    }
+    for (const json& parameter : content.at("parameters")) manifest.parameters.push_back(parameter_of(parameter));
     for (const json& file : content.at("files")) manifest.files.push_back(shard_of(file));
     if (manifest.position.steps < 0 || manifest.position.samples < 0) throw std::invalid_argument("no position");
     return manifest;
@@ -200,16 +224,14 @@ Checkpoint::Checkpoint(const fs::path& folder, const plan::ModelShapes& shapes, 
         fmt::format("{}: was saved with train.optimizer = \"sgd\" and has no moments for \"adamw\"; expected \"sgd\".",
                     folder.string()));
   }
-  open(shapes, optimizer);
+  open(optimizer);
 }
 
 Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder), manifest_(read_manifest(folder)) {
-  plan::ModelShapes shapes;
-  shapes.parameters = manifest_.parameters;
-  open(shapes, manifest_.optimizer);
+  open(manifest_.optimizer);
 }
 
-void Checkpoint::open(const plan::ModelShapes& shapes, config::Optimizer optimizer) {
+void Checkpoint::open(config::Optimizer optimizer) {
   for (const ShardFile& file : manifest_.files) {
     // A name from a file may not lead out of the folder.
     if (fs::path(file.name).filename() != file.name) fail(folder_ / kManifest, "names a file of another folder");
@@ -217,41 +239,55 @@ void Checkpoint::open(const plan::ModelShapes& shapes, config::Optimizer optimiz
     if (!fs::exists(folder_ / file.name, error)) fail(folder_ / file.name, "is missing");
     files_.push_back(std::make_unique<SafetensorsReader>(folder_ / file.name, file.digest));
   }
-  find_pieces(shapes, optimizer);
+  find_pieces(optimizer);
 }
 
-void Checkpoint::find_pieces(const plan::ModelShapes& shapes, config::Optimizer optimizer) {
-  std::map<std::string, int, std::less<>> numbers;
-  for (std::size_t i = 0; i < shapes.parameters.size(); ++i) numbers[shapes.parameters[i].name] = static_cast<int>(i);
-  for (auto& by_parameter : places_) by_parameter.resize(shapes.parameters.size());
+void Checkpoint::find_pieces(config::Optimizer optimizer) {
+  const std::vector<plan::ParameterShape>& parameters = manifest_.parameters;
+  std::map<std::string, std::pair<std::size_t, std::size_t>, std::less<>> parts;  // by name in files
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    for (int part = 0; part < parameters[i].parts; ++part) {
+      parts[part_name(parameters[i], part)] = {i, static_cast<std::size_t>(part)};
+    }
+    for (auto& by_parameter : places_) by_parameter.emplace_back(static_cast<std::size_t>(parameters[i].parts));
+  }
   for (const auto& file : files_) {
     for (const SafeTensor& tensor : file->tensors()) {
       const std::string_view name = tensor.name;
       const std::size_t first = name.find('/'), last = name.rfind('/');
       if (first == std::string_view::npos || first == last) continue;
       const auto state = std::ranges::find(kStates, name.substr(0, first));
-      const auto number = numbers.find(name.substr(first + 1, last - first - 1));
+      const auto part = parts.find(name.substr(first + 1, last - first - 1));
       const std::optional<std::int64_t> begin = number_in(name.substr(last + 1));
-      if (state == kStates.end() || number == numbers.end() || !begin) continue;
-      places_[static_cast<std::size_t>(state - kStates.begin())][static_cast<std::size_t>(number->second)].push_back(
+      if (state == kStates.end() || part == parts.end() || !begin) continue;
+      places_[static_cast<std::size_t>(state - kStates.begin())][part->second.first][part->second.second].push_back(
           {*begin, tensor.numel(), file.get(), &tensor});
     }
   }
   for (const State state : states_of(optimizer)) {
-    for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
-      std::vector<Place>& places = places_[static_cast<std::size_t>(state)][i];
+    for (const auto& [name, part] : parts) {
+      std::vector<Place>& places = places_[static_cast<std::size_t>(state)][part.first][part.second];
       std::ranges::sort(places, {}, &Place::begin);
       std::int64_t end = 0;
       for (const Place& place : places) end = place.begin == end ? end + place.count : -1;
-      if (end != shapes.parameters[i].numel()) {
-        fail(folder_, fmt::format("does not hold all of {} of {}", to_string(state), shapes.parameters[i].name));
+      if (end != parameters[part.first].numel()) {
+        fail(folder_, fmt::format("does not hold all of {} of {}", to_string(state), name));
       }
     }
   }
 }
 
 void Checkpoint::read(State state, int parameter, std::int64_t begin, std::span<float> out) const {
-  const std::vector<Place>& places = places_[static_cast<std::size_t>(state)][static_cast<std::size_t>(parameter)];
+  const auto index = static_cast<std::size_t>(parameter);
+  const PlacesOfParts& places = places_[static_cast<std::size_t>(state)][index];
+  for (std::size_t count = 0; !out.empty(); out = out.subspan(count), begin += static_cast<std::int64_t>(count)) {
+    const plan::ParameterShape::InPart at = manifest_.parameters[index].in_part(begin);
+    count = std::min(out.size(), static_cast<std::size_t>(at.count));
+    read_part(places[static_cast<std::size_t>(at.part)], at.element, out.first(count));
+  }
+}
+
+void Checkpoint::read_part(const std::vector<Place>& places, std::int64_t begin, std::span<float> out) const {
   auto place = std::ranges::upper_bound(places, begin, {}, &Place::begin) - 1;
   for (; !out.empty(); ++place) {
     const std::int64_t offset = begin - place->begin;

@@ -14,8 +14,8 @@
 #include "plan/model_shapes.h"
 
 /// A training, so far, on disk: a folder `step-000000012` of one safetensors file a shard, and of a manifest, which is
-/// written last. A folder without one is no checkpoint. Everything is fp32 pieces of whole parameters, so that any
-/// mesh, strategy and layout finds its own part (docs/checkpoint.md).
+/// written last. A folder without one is no checkpoint. Everything is fp32 pieces of parameters, or of the parts of
+/// them that ranks had who split layers, so that any mesh, strategy and layout finds its own (docs/checkpoint.md).
 namespace fsdpbench::engine {
 
 /// What an optimizer step reads and writes of each parameter.
@@ -32,17 +32,19 @@ struct TrainingPosition {
   bool operator==(const TrainingPosition&) const = default;
 };
 
-/// Elements [begin, begin + count) of a parameter (canonical index).
+/// Elements [begin, begin + count) of part `part` of a parameter (canonical index); 0 of one that is not split.
 struct StatePiece {
   State state = State::parameter;
   int parameter = 0;
+  int part = 0;
   std::int64_t begin = 0;
   std::int64_t count = 0;
 };
 
 /// "shard-00002-of-00008.safetensors".
 std::string shard_file_name(int shard, int shards);
-/// The tensor that a piece is: "first_moment/blocks.0.attention.wq/4096", a row of `count` elements.
+/// The tensor that a piece is: "first_moment/blocks.0.attention.wq/4096", a row of `count` elements; of a parameter
+/// that ranks split ".../blocks.0.attention.wq/1-of-2/4096".
 SafeTensor tensor_of(const StatePiece& piece, const plan::ModelShapes& shapes);
 
 /// One file of a checkpoint, as the manifest lists it.
@@ -52,10 +54,10 @@ struct ShardFile {
 };
 
 struct Manifest {
-  static constexpr int kVersion = 1;
+  static constexpr int kVersion = 2;  ///< of files as they are written; 1 knew no parts, and is read
   TrainingPosition position;
   config::Optimizer optimizer = config::Optimizer::adamw;
-  std::vector<plan::ParameterShape> parameters;  ///< names and shapes, in canonical order
+  std::vector<plan::ParameterShape> parameters;  ///< names, shapes and parts, in canonical order
   std::vector<ShardFile> files;
 };
 
@@ -87,24 +89,26 @@ class Checkpoint {
 
   const TrainingPosition& position() const { return manifest_.position; }
   const Manifest& manifest() const { return manifest_; }
-  /// Elements [begin, begin + out.size()) of what `state` is of `parameter`.
+  /// Elements [begin, begin + out.size()) of what `state` is of `parameter`, the whole of it.
   void read(State state, int parameter, std::int64_t begin, std::span<float> out) const;
   /// Reads every byte. Throws as read().
   void verify() const;
 
  private:
   struct Place {
-    std::int64_t begin = 0, count = 0;  ///< of the parameter
+    std::int64_t begin = 0, count = 0;  ///< of the part
     const SafetensorsReader* file = nullptr;
     const SafeTensor* tensor = nullptr;
   };
-  void open(const plan::ModelShapes& shapes, config::Optimizer optimizer);
-  void find_pieces(const plan::ModelShapes& shapes, config::Optimizer optimizer);
+  using PlacesOfParts = std::vector<std::vector<Place>>;  // by part, in order
+  void open(config::Optimizer optimizer);
+  void find_pieces(config::Optimizer optimizer);
+  void read_part(const std::vector<Place>& places, std::int64_t begin, std::span<float> out) const;
 
   std::filesystem::path folder_;
   Manifest manifest_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
-  std::array<std::vector<std::vector<Place>>, kStateCount> places_;  ///< by state and parameter, in order
+  std::array<std::vector<PlacesOfParts>, kStateCount> places_;  // by state and parameter
 };
 
 }  // namespace fsdpbench::engine

@@ -122,7 +122,8 @@ std::int64_t CheckpointSaver::host_bytes(const config::RunConfig& config, const 
 std::int64_t CheckpointSaver::file_bytes(const config::RunConfig& config, const plan::Plan& plan) {
   constexpr std::int64_t kNames = 256;  // of a piece in the header, and its block in the manifest
   const auto states = static_cast<std::int64_t>(states_of(config.train.optimizer).size());
-  const std::int64_t pieces = std::ssize(plan.shapes.parameters) * plan.mesh.shard + plan.mesh.ranks();
+  const std::int64_t pieces =
+      std::ssize(plan.shapes.parameters) * plan.mesh.shard * plan.mesh.tensor + plan.mesh.ranks();
   return states * (plan.shapes.parameter_count() * kFloat + pieces * kNames);
 }
 

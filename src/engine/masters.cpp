@@ -335,12 +335,14 @@ void Masters::load(std::byte* target, const std::vector<ShardPiece>& pieces, std
 std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool with_replicated) const {
   std::vector<Piece> all;
   const int index = plan_.groups.index(plan::Group::shard, context_.rank);
+  const int part = plan_.groups.index(plan::Group::tensor, context_.rank);
   const auto add = [&](State state, BufferRole role, int unit, const std::vector<ShardPiece>& pieces) {
     const std::byte* memory = buffers_.persistent(role, unit);
     for (const ShardPiece& piece : pieces) {
-      if (piece.count == 0) continue;
-      all.push_back(
-          {{state, piece.parameter, piece.parameter_offset, piece.count}, memory + piece.shard_offset * kBytes});
+      const bool split = plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)].parts > 1;
+      if (piece.count == 0 || (!split && part > 0)) continue;
+      all.push_back({{state, piece.parameter, split ? part : 0, piece.parameter_offset, piece.count},
+                     memory + piece.shard_offset * kBytes});
     }
   };
   for (const State state : states) {

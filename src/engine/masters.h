@@ -52,8 +52,9 @@ class Masters {
     StatePiece of;
     const std::byte* memory = nullptr;
   };
-  /// All pieces of `states` that this rank owns, unit by unit; what all ranks hold (fsdp.shard_threshold) only if asked
-  /// for. In all shards of a plan they are every element once.
+  /// All pieces of `states` that this rank owns, unit by unit; what all shards hold (fsdp.shard_threshold) only if
+  /// asked for, what all ranks hold that split layers only on the first of them. In all shards of a plan, of all parts
+  /// of its layers, they are every element once.
   std::vector<Piece> pieces(std::span<const State> states, bool with_replicated) const;
   /// Elements [first, first + out.size()) of a piece. What was issued before is waited for.
   void download(const Piece& piece, std::int64_t first, std::span<float> out) const;

@@ -154,7 +154,7 @@ WeightsFile export_weights(const fs::path& folder, const fs::path& file, const W
   std::vector<SafeTensor> tensors;
   for (const State state : states_of(wanted)) {
     for (const plan::ParameterShape& parameter : parameters) {
-      tensors.push_back({tensor_name(state, name_in(parameter.name, format.names, folder)), parameter.shape, 0,
+      tensors.push_back({tensor_name(state, name_in(parameter.name, format.names, folder)), parameter.whole_shape(), 0,
                          state == State::parameter ? format.dtype : DType::f32});
     }
   }
@@ -166,7 +166,7 @@ WeightsFile export_weights(const fs::path& folder, const fs::path& file, const W
   std::vector<float> values;
   for (const State state : states_of(wanted)) {
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      in_pieces(parameters[i].numel(), [&](std::int64_t first, std::int64_t count) {
+      in_pieces(parameters[i].whole_numel(), [&](std::int64_t first, std::int64_t count) {
         values.resize(static_cast<std::size_t>(count));
         checkpoint.read(state, static_cast<int>(i), first, values);
         writer.write(values);
@@ -199,7 +199,7 @@ WeightsFile import_weights(const fs::path& path, const plan::ModelShapes& shapes
   std::vector<SafeTensor> tensors;
   for (const Source& source : sources) {
     const std::int64_t numel = shapes.parameters[static_cast<std::size_t>(source.parameter)].numel();
-    tensors.push_back(tensor_of({source.state, source.parameter, 0, numel}, shapes));
+    tensors.push_back(tensor_of({source.state, source.parameter, 0, 0, numel}, shapes));
   }
   SafetensorsWriter writer(target / shard_file_name(0, 1), tensors, {});
   std::vector<float> values;

@@ -120,7 +120,7 @@ ModelShapes mlp_shapes(const config::Model& m) {
 
 std::int64_t ModelShapes::parameter_count() const {
   std::int64_t count = 0;
-  for (const ParameterShape& parameter : parameters) count += parameter.numel() * parameter.parts;
+  for (const ParameterShape& parameter : parameters) count += parameter.whole_numel();
   return count;
 }
 
@@ -134,6 +134,18 @@ std::int64_t ParameterShape::run() const {
   std::int64_t n = 1;
   for (std::size_t d = static_cast<std::size_t>(split); d < shape.size(); ++d) n *= shape[d];
   return n;
+}
+
+std::vector<std::int64_t> ParameterShape::whole_shape() const {
+  std::vector<std::int64_t> whole = shape;
+  if (parts > 1) whole[static_cast<std::size_t>(split)] *= parts;
+  return whole;
+}
+
+ParameterShape::InPart ParameterShape::in_part(std::int64_t element) const {
+  if (parts == 1) return {0, element, numel() - element};
+  const std::int64_t n = run(), row = element / n;
+  return {static_cast<int>(row % parts), row / parts * n + element % n, n - element % n};
 }
 
 config::Model tensor_part(const config::Model& model, int tensor) {

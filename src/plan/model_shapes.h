@@ -37,6 +37,9 @@ struct ParameterShape {
     for (std::int64_t d : shape) n *= d;
     return n;
   }
+  /// Of all parts together.
+  std::int64_t whole_numel() const { return numel() * parts; }
+  std::vector<std::int64_t> whole_shape() const;
   /// Rows that dim-0 sharding splits.
   std::int64_t rows() const { return shape.front(); }
   /// Elements of a part that lie side by side in the whole parameter; the next so many begin parts * run() further on.
@@ -47,6 +50,14 @@ struct ParameterShape {
     const std::int64_t n = run();
     return (element / n * parts + part) * n + element % n;
   }
+  /// Where element `element` of the whole parameter lies: in part `part` as `element`, and `count` of its neighbours,
+  /// itself the first, beside it.
+  struct InPart {
+    int part = 0;
+    std::int64_t element = 0;
+    std::int64_t count = 0;
+  };
+  InPart in_part(std::int64_t element) const;
 };
 
 /// Modules in forward order, parameters in canonical order (the order of digests and checkpoints).

@@ -55,6 +55,21 @@ class Checkpoints(Program):
         self.assertRegex(table, r"checkpoints +3 ")
         self.assertRegex(table, r"checkpoint +\S+/saved/step-000000009  \(go on: --resume \S+/saved\)")
 
+    def test_ranks_that_split_layers_go_on_as_others(self) -> None:
+        """The same global batch by other ranks: only the order of sums differs."""
+        split = ("mesh.ranks=4", "mesh.tensor=2")
+        whole = self.train("whole", *split)["train"]
+        self.train("first", *split, *SAVING, steps=5)
+        self.assertIn("in 21 tensors", self.call("checkpoint", "show", "saved", "--verify").stdout)
+        rest = self.train("rest", *split, "fsdp.layout=flat", more=("--resume", "saved"))["train"]
+        self.assertEqual((rest["params_digest"], rest["loss"]), (whole["params_digest"], whole["loss"][5:]))
+        for name, keys in {"whole layers": ("mesh.ranks=2",), "no shards": (*split, "fsdp.strategy=no_shard"),
+                           "tokens": (*split, "mesh.sequence_parallel=true")}.items():
+            loss = self.train(name, *keys, more=("--resume", "saved"))["train"]["loss"]
+            self.assertEqual(len(loss), 3)
+            for ours, theirs in zip(loss, whole["loss"][5:]):
+                self.assertAlmostEqual(ours, theirs, delta=1e-5 * theirs, msg=name)
+
     def test_one_file_goes_out_and_comes_back(self) -> None:
         whole = self.train("whole")["train"]
         self.train("first", *SAVING, steps=5)

@@ -222,7 +222,8 @@ TEST(Checkpoint, ASlowCopySavesTheStateOfItsStep) {
       }
       using enum trace::SavePart;
       // Beside: the first is copied in step 3 and written in step 4; the last has no step to be copied beside.
-      const std::vector expected = folder == &blocking ? std::vector{write, write} : std::vector{copy, write, wait, write};
+      const std::vector expected =
+          folder == &blocking ? std::vector{write, write} : std::vector{copy, write, wait, write};
       EXPECT_EQ(parts, expected);
     }
   }
@@ -339,7 +340,9 @@ TEST(Checkpoint, ADamagedManifestIsSaidInASentence) {
   };
   EXPECT_EQ(said("\"version\"", "\"version\""), "");
   EXPECT_THAT(said("fsdpbench checkpoint", "another"), HasSubstr("is no manifest of a checkpoint"));
-  EXPECT_THAT(said("\"version\": 1", "\"version\": 9"), HasSubstr("has version 9, and this program reads version 1"));
+  EXPECT_THAT(said("\"version\": 2", "\"version\": 9"),
+              HasSubstr("has version 9, and this program reads versions 1 to 2"));
+  EXPECT_EQ(said("\"version\": 2", "\"version\": 1"), "") << "which had no parts of parameters";
   EXPECT_THAT(said("\"samples\"", "\"simples\""), HasSubstr("is damaged"));
   EXPECT_THAT(said("\"steps\": 1", "\"steps\": -1"), HasSubstr("is damaged"));
   EXPECT_THAT(said("\"adamw\"", "\"adam\""), HasSubstr("is damaged"));

@@ -41,22 +41,22 @@ def check_newest(c: Case, before: int) -> None:
         raise promises.Broken(f"the checkpoint after step {steps[-1]} is not that of a training which was never killed")
 
 
-def saving(c: Case, every: int, out: str) -> list[str]:
+def saving(c: Case, every: int, out: str, more: tuple[str, ...]) -> list[str]:
     keys = [f"checkpoint.every={every}", f"checkpoint.asynchronous={c.chance.choice(('true', 'false'))}",
             f"checkpoint.keep={c.chance.choice((1, 2, 5))}", f"fsdp.strategy={c.chance.choice(STRATEGIES)}"]
-    return ["run", "quickstart", *sets(*BASE, "checkpoint.folder=saved", *keys), "--resume", "saved", "--out", out,
+    return ["run", "quickstart", *sets(*BASE, *more, "checkpoint.folder=saved", *keys), "--resume", "saved", "--out", out,
             "--overwrite"]
 
 
-def killed(c: Case, every: int, as_processes: bool) -> None:
-    whole = c.bench.call("run", "quickstart", *sets(*BASE, "checkpoint.folder=whole", "checkpoint.every=1",
+def killed(c: Case, every: int, as_processes: bool, more: tuple[str, ...] = ()) -> None:
+    whole = c.bench.call("run", "quickstart", *sets(*BASE, *more, "checkpoint.folder=whole", "checkpoint.every=1",
                                                     f"checkpoint.keep={STEPS}"), "--out", "whole-out")
     if whole.popen.returncode:
         raise promises.Broken(f"a training that nobody disturbed failed: {whole.err[-600:]}")
     c.killed = True
     before = 0
     for attempt in range(2):
-        arguments = saving(c, every, f"out-{attempt}")
+        arguments = saving(c, every, f"out-{attempt}", more)
         started = c.bench.torchrun(*arguments, ranks=RANKS) if as_processes else [c.bench.start(*arguments)]
         dead = c.chance.randrange(len(started))
         until(lambda: (complete(c) and complete(c)[-1] > before) or not started[dead].running(), "it has saved something")
@@ -68,7 +68,7 @@ def killed(c: Case, every: int, as_processes: bool) -> None:
         before = complete(c)[-1]
         if before == STEPS:
             return
-    rest = c.bench.start(*saving(c, every, "rest"))
+    rest = c.bench.start(*saving(c, every, "rest", more))
     if c.ended(rest) != harness.OK:
         raise promises.Broken(f"the same command does not go on: {rest.err[-600:]}")
     if weights(c, "saved", STEPS) != weights(c, "whole", STEPS):
@@ -79,6 +79,14 @@ def killed(c: Case, every: int, as_processes: bool) -> None:
 def checkpoint_killed_saving(c: Case) -> None:
     """Nearly all of its time goes into saving."""
     killed(c, every=1, as_processes=False)
+
+
+@fault(1)
+def checkpoint_killed_split_layers(c: Case) -> None:
+    """Four ranks, of which pairs split layers, and now and then the tokens."""
+    tokens = c.chance.choice(("true", "false"))
+    killed(c, every=c.chance.choice((1, 3)), as_processes=False,
+           more=("mesh.ranks=4", "mesh.tensor=2", f"mesh.sequence_parallel={tokens}"))
 
 
 @fault(1)

@@ -107,7 +107,15 @@ TEST(ModelShapes, PartsOfLayersAreRowsOrColumns) {
       const auto at = static_cast<std::int64_t>(i);
       const std::int64_t index = columns ? at % width / part.shape[1] : at / width / part.shape[0];
       ASSERT_EQ(seen[i], index) << part.name << " " << i;
+      // And back again, with as many neighbours as lie side by side on both sides.
+      const ParameterShape::InPart found = part.in_part(at);
+      ASSERT_EQ(found.part, index);
+      ASSERT_EQ(part.in_whole(found.part, found.element), at);
+      ASSERT_EQ(part.in_whole(found.part, found.element + found.count - 1), at + found.count - 1);
+      ASSERT_EQ((found.element + found.count) % part.run(), 0);
     }
+    EXPECT_EQ(part.whole_shape(), whole.parameters[p].shape) << part.name;
+    EXPECT_EQ(part.whole_numel(), whole.parameters[p].numel()) << part.name;
   }
   EXPECT_EQ(parts.part_count(), (whole.parameter_count() - norms) / 2 + norms);
 }

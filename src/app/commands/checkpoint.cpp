@@ -40,7 +40,7 @@ int checkpoint_command(const CheckpointShowArguments& arguments) {
   if (arguments.verify) checkpoint.verify();
   std::int64_t bytes = 0, elements = 0;
   for (const engine::ShardFile& file : manifest.files) bytes += file.digest.bytes;
-  for (const plan::ParameterShape& parameter : manifest.parameters) elements += parameter.numel();
+  for (const plan::ParameterShape& parameter : manifest.parameters) elements += parameter.whole_numel();
   Table table{.title = folder.string(), .header = {}, .rows = {}};
   table.rows.push_back({"after", in_words(manifest.position)});
   table.rows.push_back({"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw, two moments" : "sgd"});
