@@ -46,7 +46,7 @@ TEST(NeededBy, NamesLaterComputationsAndCollectivesOnly) {
   std::mt19937 random(5);
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE(round);
-    const config::RunConfig config = testing::random_config(random);
+    const config::RunConfig config = testing::random_config_of_round(random, round);
     const testing::ScheduleCase c = testing::make_case(config);
     for (const schedule::Schedule& schedule : c.schedules.steps) {
       const std::vector<int> needed = needed_by(schedule);

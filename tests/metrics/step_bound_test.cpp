@@ -56,7 +56,7 @@ TEST(StepBound, IsTheMaxPlusBoundOfTheRankAlone) {
   std::mt19937 random(17);
   for (int round = 0; round < 200; ++round) {
     SCOPED_TRACE(round);
-    const testing::ScheduleCase c = testing::make_case(testing::random_config(random));
+    const testing::ScheduleCase c = testing::make_case(testing::random_config_of_round(random, round));
     const schedule::Schedules steady{{c.schedules.steady()}, c.schedules.event_count};
     std::vector<trace::RankTrace> traces(1);
     traces.front().steps = {{0, 1'000'000}};

@@ -209,7 +209,7 @@ TEST(Replay, BothWalksAgreeToTheNanosecondOnAnyPolicy) {
   std::mt19937 random(20261122);
   for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE(round);
-    const testing::ScheduleCase c = testing::make_case(testing::random_config(random));
+    const testing::ScheduleCase c = testing::make_case(testing::random_config_of_round(random, round));
     const plan::Groups& groups = c.plan.groups;
     OpTimes times = made_up_times(c.schedules, random);
     const int ranks = groups.ranks();
@@ -234,7 +234,7 @@ TEST(Replay, TransfersThatMeetOnSomeLinksEndAsIfEveryLinkWereWalked) {
   int shared = 0;
   for (int round = 0; round < 400; ++round) {
     SCOPED_TRACE(round);
-    const testing::ScheduleCase c = testing::make_case(testing::random_config(random));
+    const testing::ScheduleCase c = testing::make_case(testing::random_config_of_round(random, round));
     OpTimes times = made_up_times(c.schedules, random);
     for (StepCosts& costs : times.steps) {
       for (OpCost& cost : costs) cost.fabric = 0;
@@ -253,7 +253,7 @@ TEST(Replay, RanksThatCannotDifferAreFoldedToTheSameNanosecond) {
   std::mt19937 random(5);
   for (int round = 0; round < 100; ++round) {
     SCOPED_TRACE(round);
-    const testing::ScheduleCase c = testing::make_case(testing::random_config(random));
+    const testing::ScheduleCase c = testing::make_case(testing::random_config_of_round(random, round));
     OpTimes times = made_up_times(c.schedules, random);
     if (round % 2 == 1) {  // one link for all communicators
       for (StepCosts& costs : times.steps) {
@@ -317,7 +317,7 @@ TEST(MaxPlusBound, LeavingWaitsOutChangesNothing) {
   std::mt19937 random(11);
   for (int round = 0; round < 300; ++round) {
     SCOPED_TRACE(round);
-    const testing::ScheduleCase c = testing::make_case(testing::random_config(random));
+    const testing::ScheduleCase c = testing::make_case(testing::random_config_of_round(random, round));
     const schedule::Schedule& schedule = c.schedules.steady();
     std::vector<OpDurations> by_rank(static_cast<std::size_t>(c.plan.groups.ranks()));
     for (OpDurations& durations : by_rank) {

@@ -133,4 +133,12 @@ inline config::RunConfig random_config(std::mt19937& random, bool engines = true
   return c;
 }
 
+/// The same; in every third round of a test's on ranks that split layers.
+inline config::RunConfig random_config_of_round(std::mt19937& random, int round) {
+  config::RunConfig c = random_config(random);
+  std::mt19937 aside(static_cast<unsigned>(round));
+  if (round % 3 == 0) split_layers(aside, c);
+  return c;
+}
+
 }  // namespace fsdpbench::testing
