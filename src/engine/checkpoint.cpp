@@ -265,13 +265,14 @@ void Checkpoint::find_pieces(config::Optimizer optimizer) {
     }
   }
   for (const State state : states_of(optimizer)) {
-    for (const auto& [name, part] : parts) {
-      std::vector<Place>& places = places_[static_cast<std::size_t>(state)][part.first][part.second];
-      std::ranges::sort(places, {}, &Place::begin);
-      std::int64_t end = 0;
-      for (const Place& place : places) end = place.begin == end ? end + place.count : -1;
-      if (end != parameters[part.first].numel()) {
-        fail(folder_, fmt::format("does not hold all of {} of {}", to_string(state), name));
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      for (int part = 0; part < parameters[i].parts; ++part) {
+        std::vector<Place>& places = places_[static_cast<std::size_t>(state)][i][static_cast<std::size_t>(part)];
+        std::ranges::sort(places, {}, &Place::begin);
+        std::int64_t end = 0;
+        for (const Place& place : places) end = place.begin == end ? end + place.count : -1;
+        if (end == parameters[i].numel()) continue;
+        fail(folder_, fmt::format("does not hold all of {} of {}", to_string(state), part_name(parameters[i], part)));
       }
     }
   }

@@ -215,6 +215,14 @@ TEST(TensorCheckpoint, WhatIsWrongIsSaidInASentence) {
   EXPECT_THAT(said("\"parts\": 2", "\"parts\": 4"), HasSubstr("does not hold all of parameter of embedding.weight/"));
   EXPECT_THAT(said("\"split\": 0", "\"split\": 9"), HasSubstr("no parts of embedding.weight"));
   EXPECT_THAT(said("\"split\": 0", "\"skip\": 0"), HasSubstr("is damaged"));
+  // Two parameters of one name: what there is belongs to one of them.
+  std::ofstream(path) << std::string(text).replace(text.find("blocks.0.norm2"), 14, "blocks.0.norm1");
+  try {
+    const Checkpoint opened(step);
+    ADD_FAILURE();
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("does not hold all of parameter of blocks.0.norm1"));
+  }
   std::ofstream(path) << text;
   plan::ModelShapes other = shapes();
   other.parameters[0].shape[0] /= 2;
