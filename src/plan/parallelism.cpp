@@ -110,7 +110,13 @@ std::vector<Parallelism> compare_parallelism(const Plan& plan, const config::Run
   if (decoder && (config.model.heads % n != 0)) {
     tensor.needs = "ranks that divide model.heads = " + std::to_string(config.model.heads);
   }
+  // mesh.sequence_parallel: each all-reduce becomes a reduce-scatter and a gather, what attention and the feed-forward
+  // multiply is gathered again in backward, and all 34 bytes are split.
+  Parallelism tokens = tensor;
+  tokens.name = "tensor, tokens too";
+  tokens.wire = batches * layers * 10 * boundary * ring_share(n);
   add(std::move(tensor), activations * (10 + 24.0 / n) / 34);
+  add(std::move(tokens), activations / n);
   // 1F1B: a stage sends its boundary on and its gradient back for each microbatch; the first one keeps as many
   // microbatches as there are stages, of 1/n of the layers each.
   Parallelism pipeline = states(q, "pipeline (1F1B)", kPipeline, n, n, n);

@@ -24,10 +24,10 @@ struct Parallelism {
   double memory() const { return parameters + gradients + optimizer + in_flight + activations; }
 };
 
-/// Data parallel, ZeRO-1 to 3, hybrid, tensor and pipeline over plan.mesh.ranks() ranks, all with the global batch of
-/// `config`. `activations`: bytes that one device keeps from forward to backward for one of its microbatches. Padding,
-/// and bytes beside the largest of their kind (norms, losses, workspaces), are not in it. Hybrid: mesh.shard, or the
-/// largest divisor of the ranks up to 8 where that is all ranks.
+/// Data parallel, ZeRO-1 to 3, hybrid, tensor (without and with sequence parallelism) and pipeline over
+/// plan.mesh.ranks() ranks, all with the global batch of `config`. `activations`: bytes that one device keeps from
+/// forward to backward for one of its microbatches. Padding, and bytes beside the largest of their kind (norms, losses,
+/// workspaces), are not in it. Hybrid: mesh.shard, or the largest divisor of the ranks up to 8 where that is all ranks.
 std::vector<Parallelism> compare_parallelism(const Plan& plan, const config::RunConfig& config, double activations);
 
 }  // namespace fsdpbench::plan

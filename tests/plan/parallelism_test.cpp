@@ -103,8 +103,35 @@ TEST(Parallelism, PipelineAndTensorByHand) {
   EXPECT_DOUBLE_EQ(tensor.wire, 32.0 * 16 * 4 * (2 * 128 * 256 * 2) * 2 * 7 / 8);
   EXPECT_DOUBLE_EQ(tensor.activations, 1.3e6);
   EXPECT_EQ(tensor.needs, "");
+  const Parallelism& tokens = named(all, "tensor, tokens too");
+  EXPECT_DOUBLE_EQ(tokens.wire, tensor.wire * 10 / 8);
+  EXPECT_DOUBLE_EQ(tokens.activations, 3.4e6 / 8);
   EXPECT_EQ(pipeline.needs, "");
   EXPECT_EQ(named(all, "data parallel").bubble, 0);
+}
+
+/// What more layers send is what the plan of such a mesh says, but for the gradients of norms.
+TEST(Parallelism, TensorRowsAreThoseOfAMesh) {
+  for (const bool tokens : {false, true}) {
+    const auto differs = [tokens](auto bytes_of) {
+      RunConfig c = example(Strategy::full_shard, 8, 1);
+      c.train.accumulate = 2;
+      const double less = bytes_of(c);
+      c.model.layers *= 2;
+      return bytes_of(c) - less;
+    };
+    const double row = differs([tokens](const RunConfig& c) {
+      return named(compare_parallelism(make_plan(c), c, 0), tokens ? "tensor, tokens too" : "tensor").wire;
+    });
+    const double plan = differs([tokens](RunConfig c) {
+      c.mesh = {8, 1, 1, 8, tokens};
+      c.train.accumulate *= 8;  // one replica takes the global batch
+      const Plan mesh = make_plan(c);
+      const CommunicationVolume volume = communication_volume(mesh, c, std::vector<bool>(mesh.units.size(), true));
+      return volume.all_gather + volume.reduce_scatter + (tokens ? 0 : volume.all_reduce);
+    });
+    EXPECT_NEAR(row, plan, 1e-9 * plan) << tokens;
+  }
 }
 
 TEST(Parallelism, OneRankSendsNothing) {
