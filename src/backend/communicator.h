@@ -51,9 +51,9 @@ class Communicator {
   /// buffer[0..count) of `root` to all.
   virtual void broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) = 0;
   /// output[s*count .. (s+1)*count) = input_s[rank*count .. (rank+1)*count) of every rank s. The buffers must not
-  /// overlap. A backend that cannot throws BackendError at once.
+  /// overlap.
   virtual void all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                          Stamp* stamp);
+                          Stamp* stamp) = 0;
   /// Blocks the host until all members have called it.
   virtual void barrier() = 0;
 

@@ -1,29 +1,16 @@
 #include "backend/kernels.h"
 
-#include <string>
-
 #include "backend/attention_scratch.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend {
-
 namespace {
-
-[[noreturn]] void refuse(const char* what) {
-  throw BackendError(std::string("this backend has no kernel that ") + what +
-                     ": fsdp.gather_quantization and fsdp.reduce_quantization need the CPU backend");
-}
 
 [[noreturn]] void refuse_part() {
   throw BackendError("this backend has no kernel for a part of a vocabulary: mesh.tensor needs the CPU backend");
 }
 
 }  // namespace
-
-void Kernels::quantize(const std::byte*, DType, std::byte*, std::int64_t, float, Quantization) { refuse("quantises"); }
-void Kernels::dequantize(const QuantizedParts&, std::byte*, DType, std::span<const CopyRun>) { refuse("dequantises"); }
-void Kernels::sum_quantized(const QuantizedParts&, int, float, std::byte*, DType) { refuse("adds quantised numbers"); }
-void Kernels::requantize_sum(const QuantizedParts&, int, std::byte*) { refuse("adds quantised numbers"); }
 
 void Kernels::embedding_part(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, const VocabularyPart&,
                              std::int64_t, DType) {

@@ -79,8 +79,8 @@ struct AdamWStep {
 
 /// The numeric kernels of one device, called from a task on a lane. Pointers are device memory; dtypes f32 or bf16
 /// unless said; statistics (rstd, log-sum-exp, loss) are f32. Accumulation is fp32. Outputs may not alias inputs
-/// unless said. Counts are elements. Every kernel gives the same bits for the same input, whatever else runs; those of a
-/// GPU unless its Arithmetic (cuda_options.h) lets them do otherwise.
+/// unless said. Counts are elements. Every kernel gives the same bits for the same input, whatever else runs; those of
+/// a GPU unless its Arithmetic (cuda_options.h) lets them do otherwise.
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -172,18 +172,19 @@ class Kernels {
   /// All runs, in order, with conversion; offsets in elements of the respective dtype.
   virtual void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                          std::span<const CopyRun> runs) = 0;
-  // Quantised numbers. The CPU has them; another backend throws BackendError.
+  // Quantised numbers. Their bits are the same on each backend.
 
   /// One part of `count` numbers: factor * source, the product rounded to fp32 before it is quantised.
   virtual void quantize(const std::byte* source, DType dtype, std::byte* part, std::int64_t count, float factor,
-                        Quantization format);
+                        Quantization format) = 0;
   /// All runs, in order, rounded to `dtype`. Sources are counted in numbers, those of all parts one after another; no
   /// row of a run goes beyond its part.
-  virtual void dequantize(const QuantizedParts& parts, std::byte* target, DType dtype, std::span<const CopyRun> runs);
+  virtual void dequantize(const QuantizedParts& parts, std::byte* target, DType dtype,
+                          std::span<const CopyRun> runs) = 0;
   /// target[0..count) = scale * (part 0 + part 1 + … of `sources` parts), in fp32 and in this order, rounded once.
-  virtual void sum_quantized(const QuantizedParts& parts, int sources, float scale, std::byte* target, DType dtype);
+  virtual void sum_quantized(const QuantizedParts& parts, int sources, float scale, std::byte* target, DType dtype) = 0;
   /// The same, unscaled, and the fp32 sum quantised in the same format: a part.
-  virtual void requantize_sum(const QuantizedParts& parts, int sources, std::byte* part);
+  virtual void requantize_sum(const QuantizedParts& parts, int sources, std::byte* part) = 0;
 
   /// `bytes` may be 0.
   virtual void fill_zero(std::byte* target, std::int64_t bytes) = 0;

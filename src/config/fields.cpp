@@ -69,7 +69,7 @@ Valid<Prefetch> prefetch(std::string text, std::vector<Prefetch::Mode> modes) {
 }
 
 Valid<Quantization> quantization() {
-  return {"\"none\", \"int8:BLOCK\" or \"int4:BLOCK\" (BLOCK: numbers a scale, a multiple of 32 up to 65536)",
+  return {"\"none\", \"int8:BLOCK\", \"int4:BLOCK\" or \"fp8:BLOCK\" (BLOCK: numbers a scale, a multiple of 32 up to 65536)",
           [](const Quantization& v) { return v.block % 32 == 0 && v.block <= 1 << 16; }};
 }
 
@@ -200,8 +200,8 @@ std::vector<Field> make_fields() {
   fsdp("gradient_divide_factor", &Fsdp::gradient_divide_factor, number(0, kMostFactor), "what sums of gradients over ranks are divided by; 0: the number of ranks, which gives the mean");
   fsdp("host_sync_at_group_shard", &Fsdp::host_sync_at_group_shard, boolean(), "reshard_after_forward = n: the host waits until the group's part is kept, before the unit is freed");
   fsdp("keep_group_shard", &Fsdp::keep_group_shard, boolean(), "reshard_after_forward = n: the group's part is kept to the end of the step, so that later microbatches need not copy it again; false: until the unit's backward");
-  fsdp("gather_quantization", &Fsdp::gather_quantization, quantization(), "parameters are gathered as integers of so many bits with an fp32 scale a block (ZeRO++'s qwZ)");
-  fsdp("reduce_quantization", &Fsdp::reduce_quantization, quantization(), "gradients are exchanged as such integers and added up in fp32, instead of reduce-scattered (ZeRO++'s qgZ)");
+  fsdp("gather_quantization", &Fsdp::gather_quantization, quantization(), "parameters are gathered as integers of so many bits, or as fp8 (e4m3), with an fp32 scale a block (ZeRO++'s qwZ)");
+  fsdp("reduce_quantization", &Fsdp::reduce_quantization, quantization(), "gradients are exchanged as such numbers and added up in fp32, instead of reduce-scattered (ZeRO++'s qgZ)");
   fsdp("reduce_within", &Fsdp::reduce_within, integer<int>(0, 1 << 20), "reduce_quantization: first among so many neighbouring ranks (a node), then across; 0: among all ranks of the shard group at once");
 
   Table<Device> device(all, "device", &RunConfig::device);

@@ -135,7 +135,8 @@ Value encode(const Wrap& value) {
 }
 
 Value encode(const Quantization& value) {
-  return value.on() ? fmt::format("int{}:{}", value.bits, value.block) : std::string("none");
+  if (!value.on()) return std::string("none");
+  return fmt::format("{}{}:{}", value.fp8 ? "fp" : "int", value.bits, value.block);
 }
 
 bool decode(const Value& value, bool& out) {
@@ -274,6 +275,7 @@ bool decode(const Value& value, Quantization& out) {
   for (const int bits : {8, 4}) {
     if (const auto block = argument(value, fmt::format("int{}", bits)); block && *block >= 1) read = {bits, *block};
   }
+  if (const auto block = argument(value, "fp8"); block && *block >= 1) read = {8, *block, true};
   if (!read.on() && !is_text(value, "none")) return false;
   out = read;
   return true;

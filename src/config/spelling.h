@@ -152,7 +152,7 @@ Value encode(const Prefetch& value);
 Value encode(const AllGatherLimit& value);
 Value encode(const ReshardAfterForward& value);
 Value encode(const Wrap& value);
-Value encode(const Quantization& value);  ///< "none", "int8:2048"
+Value encode(const Quantization& value);  ///< "none", "int8:2048", "fp8:128"
 
 bool decode(const Value& value, bool& out);
 bool decode(const Value& value, int& out);

@@ -282,11 +282,6 @@ void check_quantization(const RunConfig& config, Notes& notes) {
   const Quantization none;
   const bool gathers = fsdp.gather_quantization != none, reduces = fsdp.reduce_quantization != none;
   const auto value = [](const Quantization& q) { return to_toml(encode(q)); };
-  require(
-      !(gathers || reduces) || config.device.backend != BackendKind::cuda,
-      "fsdp.{} = {} needs device.backend = \"cpu\" or \"virtual\": there are no kernels here that quantise on GPUs.",
-      gathers ? "gather_quantization" : "reduce_quantization",
-      value(gathers ? fsdp.gather_quantization : fsdp.reduce_quantization));
   require(!reduces || fsdp.reduce_by == ReduceBy::reduce_scatter,
           "fsdp.reduce_quantization = {} exchanges gradients, so that it does not go with fsdp.reduce_by = \"{}\"; "
           "expected \"reduce_scatter\".",

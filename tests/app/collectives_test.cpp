@@ -181,6 +181,7 @@ class SwappedParts : public backend::Communicator {
   void reduce_scatter(Lane, const std::byte*, std::byte*, std::int64_t, DType, float, backend::Stamp*) override {}
   void all_reduce(Lane, std::byte*, std::int64_t, DType, float, backend::Stamp*) override {}
   void broadcast(Lane, std::byte*, std::int64_t, DType, int, backend::Stamp*) override {}
+  void all_to_all(Lane, const std::byte*, std::byte*, std::int64_t, DType, backend::Stamp*) override {}
   void barrier() override {}
   std::unique_ptr<backend::Communicator> split(int, int) override { return nullptr; }
   const backend::WireBytes& wire_bytes() const override { return context_.world.wire_bytes(); }

@@ -240,7 +240,7 @@ TEST_P(StrictCommunicatorConformance, AnElementGetsTheSameBitsWhateverCarriesIt)
   });
 }
 
-/// Of backends that have an all-to-all.
+/// All backends have an all-to-all; not every test program of one tries it.
 class ExchangeConformance : public BackendConformance<std::tuple<MakeBackend, int, std::int64_t>> {};
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ExchangeConformance);
 

@@ -358,13 +358,10 @@ TEST(Validate, QuantisedNumbersNeedSomebodyToSendThem) {
             "fsdp.reduce_quantization = \"int4:256\" exchanges gradients, so that it does not go with fsdp.reduce_by = "
             "\"all_reduce\"; expected \"reduce_scatter\".");
   c.fsdp.reduce_by = ReduceBy::reduce_scatter;
-  c.device.backend = BackendKind::cuda;
-  EXPECT_EQ(refusal(c),
-            "fsdp.gather_quantization = \"int8:2048\" needs device.backend = \"cpu\" or \"virtual\": there are no "
-            "kernels here that quantise on GPUs.");
-  c.device.backend = BackendKind::cpu;
   c.fsdp.gather_quantization.block = 100;
   EXPECT_THAT(refusal(c), HasSubstr("fsdp.gather_quantization = \"int8:100\" is not valid; expected \"none\", "));
+  c.fsdp.gather_quantization = {8, 48, true};
+  EXPECT_THAT(refusal(c), HasSubstr("fsdp.gather_quantization = \"fp8:48\" is not valid; expected \"none\", "));
 
   RunConfig nobody;
   nobody.mesh.ranks = 4;

@@ -70,6 +70,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("blocks:3"),
                                       std::string("int8:96"),
                                       std::string("int4:2048"),
+                                      std::string("fp8:128"),
                                       std::string("a \"quoted\" \\ path\twith #")};
   for (const Field& field : fields()) {
     bool changed = false;

@@ -71,6 +71,7 @@ TEST(QuantizedTraining, LossAfterFiftyStepsIsWithinTheBandOfTheUnquantised) {
     RunConfig c = fifty_steps();
     c.fsdp.layout = layout;
     EXPECT_NEAR(last_loss(quantised(c, {8, 64}, {}, 0)), plain, kBand);
+    EXPECT_NEAR(last_loss(quantised(c, {8, 64, true}, {}, 0)), plain, kBand);
     EXPECT_NEAR(last_loss(quantised(c, {}, {4, 32}, 2)), plain, kBand);
     EXPECT_NEAR(last_loss(quantised(c, {8, 64}, {4, 32}, 2)), plain, kBand);
     EXPECT_GT(last_loss(quantised(c, {4, 32}, {}, 0)), plain + kBand);
@@ -202,6 +203,7 @@ TEST(QuantizedTraining, EachKeyDoesWhatItSays) {
   EXPECT_NE(digest(gathers), digest(base));
   EXPECT_NE(digest(reductions), digest(base));
   EXPECT_NE(digest(gathers), digest(quantised(base, {8, 96}, {}, 0)));
+  EXPECT_NE(digest(gathers), digest(quantised(base, {8, 64, true}, {}, 0)));
   EXPECT_NE(digest(reductions), digest(quantised(base, {}, {4, 64}, 0)));
   EXPECT_NE(digest(reductions), digest(quantised(base, {}, {8, 64}, 2)));
 }

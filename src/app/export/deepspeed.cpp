@@ -184,7 +184,7 @@ Said reduce_by(const ExportSource& s) {
 Said quantization(const ExportSource& s, const Quantization& asked, const char* key, int bits, const char* blocks) {
   if (!asked.on()) return same();
   if (stage(s) != 3) return lost("numbers are sent as they are below stage 3");
-  return roughly(fmt::format("{} = true (ZeRO++): {} bits, in blocks of {}", key, bits, blocks));
+  return roughly(fmt::format("{} = true (ZeRO++): integers of {} bits, in blocks of {}", key, bits, blocks));
 }
 Said gather_quantization(const ExportSource& s) {
   return quantization(s, s.fsdp().gather_quantization, "zero_quantized_weights", 8, "at most 8000 numbers");

@@ -27,6 +27,9 @@ INSTANTIATE_TEST_SUITE_P(EmulatedCuda, FailureConformance, kCuda);
 INSTANTIATE_TEST_SUITE_P(EmulatedCuda, CollectiveConformance,
                          testing::Combine(kCuda, testing::Values(1, 2, 3, 8), testing::Values(0, 1, 7, 1000)),
                          sizes_name);
+INSTANTIATE_TEST_SUITE_P(EmulatedCuda, ExchangeConformance,
+                         testing::Combine(kCuda, testing::Values(1, 2, 3, 8), testing::Values(0, 1, 7, 1000)),
+                         sizes_name);
 
 }  // namespace
 }  // namespace fsdpbench::backend

@@ -43,6 +43,18 @@ TEST_P(EmulatedCudaTraining, InBf16Too) {
   expect_memory_of_the_schedule(config, cuda);
 }
 
+TEST_P(EmulatedCudaTraining, WithQuantisedNumbersOnTheWire) {
+  for (const Quantization gathers : {Quantization{8, 64}, Quantization{8, 64, true}}) {
+    RunConfig config = tiny_training(GetParam());
+    config.fsdp.gather_quantization = gathers;
+    config.fsdp.reduce_quantization = {4, 32};
+    config.fsdp.reduce_within = GetParam() / 2;
+    const Measurement cuda = run_cuda(config);
+    expect_same_training(cuda, testing::run_tiny(config), 1e-3);
+    expect_memory_of_the_schedule(config, cuda);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, EmulatedCudaTraining, ::testing::Values(1, 4),
                          [](const auto& ranks) { return std::to_string(ranks.param); });
 

@@ -25,6 +25,9 @@ INSTANTIATE_TEST_SUITE_P(Cuda, FailureConformance, kCuda);
 INSTANTIATE_TEST_SUITE_P(Cuda, CollectiveConformance,
                          testing::Combine(kCuda, testing::Values(1, 2, 4, 8), testing::Values(0, 1, 7, 1000, 100'003)),
                          sizes_name);
+INSTANTIATE_TEST_SUITE_P(Cuda, ExchangeConformance,
+                         testing::Combine(kCuda, testing::Values(1, 2, 4, 8), testing::Values(0, 1, 7, 1000, 100'003)),
+                         sizes_name);
 
 }  // namespace
 }  // namespace fsdpbench::backend

@@ -125,6 +125,31 @@ TEST_F(NcclStandInTest, TheFirstCollectiveTakesAllRanks) {
   }
 }
 
+TEST_F(NcclStandInTest, AnExchangeIsAGroupWithASendAndAReceiveForEachRank) {
+  float received[2][2] = {};
+  const auto exchange = [&](int rank, bool receives) {
+    EXPECT_EQ(ncclGroupStart(), ncclSuccess);
+    for (int peer = 0; peer < 2; ++peer) {
+      EXPECT_EQ(ncclSend(&values_[rank], 1, ncclFloat32, peer, comms_[rank], streams_[rank]), ncclSuccess);
+      if (!receives) continue;
+      EXPECT_EQ(ncclRecv(&received[rank][peer], 1, ncclFloat32, peer, comms_[rank], streams_[rank]), ncclSuccess);
+    }
+    return ncclGroupEnd();
+  };
+  EXPECT_EQ(exchange(0, false), ncclInvalidArgument);
+  EXPECT_THAT(fake::nccl::misuses(), HasSubstr("a send or a receive is missing"));
+  EXPECT_EQ(ncclSend(values_, 1, ncclFloat32, 1, comms_[0], streams_[0]), ncclInvalidArgument);
+  EXPECT_THAT(fake::nccl::misuses(), HasSubstr("outside a group"));
+  EXPECT_EQ(ncclGroupEnd(), ncclInvalidArgument);
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(exchange(rank, true), ncclInProgress);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(settle(comms_[rank]), ncclSuccess);
+    cudaStreamSynchronize(streams_[rank]);
+    EXPECT_EQ(received[rank][0], 1.0F);
+    EXPECT_EQ(received[rank][1], 2.0F);
+  }
+}
+
 TEST_F(NcclStandInTest, Misuse) {
   EXPECT_EQ(reduce(0, streams_[1]), ncclInvalidArgument);
   EXPECT_THAT(fake::nccl::misuses(), HasSubstr("the stream is another GPU's"));

@@ -30,6 +30,27 @@ std::vector<float> random_numbers(std::int64_t count, float deviation = 1.0F, un
   return values;
 }
 
+/// Bits of the e4m3 number nearest to `x`, halves to the even one, by trying all of them.
+int nearest_e4m3(float x) {
+  const auto value = [](int bits) {
+    const int exponent = bits >> 3, mantissa = bits & 7;
+    return exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  };
+  int best = 0;
+  for (int bits = 0; bits < 0x7F; ++bits) {
+    const double away = std::fabs(value(bits) - std::fabs(double{x})),
+                 least = std::fabs(value(best) - std::fabs(double{x}));
+    if (away < least || (away == least && bits % 2 == 0)) best = bits;
+  }
+  return best | (std::signbit(x) ? 0x80 : 0);
+}
+
+float value_of_e4m3(int bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  const double magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return static_cast<float>((bits & 0x80) != 0 ? -magnitude : magnitude);
+}
+
 /// As base/quantization.h says, with the C library's rounding and one branch after the other.
 Part reference_part(const std::vector<float>& x, Quantization format) {
   const auto count = static_cast<std::int64_t>(x.size());
@@ -48,7 +69,10 @@ Part reference_part(const std::vector<float>& x, Quantization format) {
       scale = kNaN;
     } else if (std::isfinite(format.levels() / most)) {
       const float to_number = format.levels() / most;
-      for (std::int64_t i = first; i < last; ++i) numbers[i] = static_cast<int>(std::nearbyint(x[i] * to_number));
+      for (std::int64_t i = first; i < last; ++i) {
+        const float scaled = x[i] * to_number;
+        numbers[i] = format.fp8 ? nearest_e4m3(scaled) : static_cast<int>(std::nearbyint(scaled));
+      }
       scale = most / format.levels();
     }
     std::memcpy(part.data() + format.payload_bytes(count) + 4 * b, &scale, 4);
@@ -68,6 +92,10 @@ std::vector<float> reference_values(const Part& part, std::int64_t count, Quanti
   for (std::int64_t i = 0; i < count; ++i) {
     float scale = 0;
     std::memcpy(&scale, part.data() + format.payload_bytes(count) + 4 * (i / format.block), 4);
+    if (format.fp8) {
+      values[i] = value_of_e4m3(static_cast<int>(part[i])) * scale;
+      continue;
+    }
     int number = 0;
     if (format.bits == 8) {
       number = static_cast<std::int8_t>(part[i]);
@@ -106,7 +134,8 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   });
 }
 
-const std::vector<Quantization> kFormats{{8, 32}, {8, 64}, {8, 4096}, {4, 32}, {4, 96}, {4, 8192}};
+const std::vector<Quantization> kFormats{{8, 32}, {8, 64},   {8, 4096},     {4, 32},
+                                         {4, 96}, {4, 8192}, {8, 32, true}, {8, 2048, true}};
 
 TEST(Quantize, IsTheReferenceToTheBitForOddSizes) {
   for (const Quantization format : kFormats) {
@@ -128,7 +157,9 @@ TEST(Quantize, IsWithinHalfAStepOfEachNumber) {
       float most = 0;
       for (std::int64_t i = first; i < last; ++i) most = std::max(most, std::fabs(x[i]));
       for (std::int64_t i = first; i < last; ++i) {
-        ASSERT_LE(std::fabs(values[i] - x[i]), 0.5001F * most / format.levels()) << i;
+        const float integer_step = most / format.levels();
+        const float step = format.fp8 ? std::max(std::fabs(x[i]) / 8, integer_step / 512) : integer_step;
+        ASSERT_LE(std::fabs(values[i] - x[i]), 0.5001F * step) << i;
       }
     }
   }
@@ -140,6 +171,9 @@ TEST(Quantize, HalvesGoToEven) {
   EXPECT_EQ(values_of(quantized(x, {8, 32}), 8, {8, 32}), (std::vector<float>{127, 0, 2, 2, 0, -2, -2, 126}));
   const std::vector<float> y{-7, 0.5F, 1.5F, 6.5F, -6.5F};
   EXPECT_EQ(values_of(quantized(y, {4, 32}), 5, {4, 32}), (std::vector<float>{-7, 0, 2, 6, -6}));
+  const std::vector<float> z{448, 17, 19, -17, 0x1p-10F, 0x3p-10F, -0x3p-10F, 0x1.Fp-7F, 0x1.Dp-7F};
+  EXPECT_EQ(values_of(quantized(z, {8, 32, true}), 9, {8, 32, true}),
+            (std::vector<float>{448, 16, 20, -16, 0, 0x1p-8F, -0x1p-8F, 0x1p-6F, 0x1.Cp-7F}));
 }
 
 TEST(Quantize, ZerosStayZero) {
@@ -149,8 +183,7 @@ TEST(Quantize, ZerosStayZero) {
 }
 
 TEST(Quantize, ABlockThatIsNotFiniteIsNaNAndItsNeighboursAreNot) {
-  for (const int bits : {8, 4}) {
-    const Quantization format{bits, 32};
+  for (const Quantization format : {Quantization{8, 32}, Quantization{4, 32}, Quantization{8, 32, true}}) {
     for (const float bad : {kInfinity, -kInfinity, kNaN}) {
       for (const std::size_t at : {std::size_t{32}, std::size_t{47}, std::size_t{63}}) {
         std::vector<float> x = random_numbers(100);
@@ -213,7 +246,7 @@ Part message(int count, std::int64_t numel, Quantization format) {
 
 TEST(Dequantize, RunsBeginAnywhereAndGoAcrossBlocks) {
   constexpr std::int64_t kNumel = 131;
-  for (const Quantization format : {Quantization{8, 32}, Quantization{4, 32}}) {
+  for (const Quantization format : {Quantization{8, 32}, Quantization{4, 32}, Quantization{8, 32, true}}) {
     const Part all = message(3, kNumel, format);
     const std::int64_t stride = format.bytes(kNumel);
     std::vector<float> whole;

@@ -50,7 +50,9 @@ float quantize_block(const float* x, std::int64_t count, Quantization format, st
     std::memset(bytes, 0, static_cast<std::size_t>(ceil_div(count * format.bits, 8)));
     return finite ? 0.0F : std::numeric_limits<float>::quiet_NaN();
   }
-  if (format.bits == 8) {
+  if (format.fp8) {
+    for (std::int64_t i = 0; i < count; ++i) bytes[i] = float_to_e4m3(x[i] * to_number);
+  } else if (format.bits == 8) {
     auto* const numbers = reinterpret_cast<std::int8_t*>(bytes);
     for (std::int64_t i = 0; i < count; ++i) numbers[i] = rounded(x[i] * to_number);
   } else {
@@ -88,8 +90,13 @@ inline float high_half(std::uint8_t byte) { return static_cast<float>(static_cas
 
 /// Calls `use(i, value)` for numbers [first, first + count) of a part, i from 0, all of one block.
 template <class Use>
-void for_each_value(const std::byte* part, std::int64_t first, std::int64_t count, float scale, int bits, Use&& use) {
-  if (bits == 8) {
+void for_each_value(const std::byte* part, std::int64_t first, std::int64_t count, float scale, Quantization format, Use&& use) {
+  if (format.fp8) {
+    const auto* const numbers = reinterpret_cast<const std::uint8_t*>(part) + first;
+    for (std::int64_t i = 0; i < count; ++i) use(i, e4m3_to_float(numbers[i]) * scale);
+    return;
+  }
+  if (format.bits == 8) {
     const auto* const numbers = reinterpret_cast<const std::int8_t*>(part) + first;
     for (std::int64_t i = 0; i < count; ++i) use(i, static_cast<float>(numbers[i]) * scale);
     return;
@@ -116,7 +123,7 @@ void for_each_value_of_part(const QuantizedParts& parts, const std::byte* part, 
     const std::int64_t n = std::min(count - done, (block + 1) * parts.format.block - first - done);
     float scale = 0;
     std::memcpy(&scale, scales + block * 4, 4);
-    for_each_value(part, first + done, n, scale, parts.format.bits,
+    for_each_value(part, first + done, n, scale, parts.format,
                    [&](std::int64_t i, float value) { use(done + i, value); });
     done += n;
   }
@@ -162,6 +169,8 @@ void dequantize(const QuantizedParts& parts, std::byte* target, DType dtype, std
         for_each_value_of_part(parts, part, source % parts.count, run.run,
                                [&](std::int64_t i, float value) { store(to[i], value); });
       }
+      const std::int64_t end = run.rows > 0 ? (run.rows - 1) * run.target_stride + run.run : 0;
+      std::fill_n(elements<T>(target) + run.target + end, run.zero_fill, T{});
     }
   });
 }

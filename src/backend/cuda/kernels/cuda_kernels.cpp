@@ -13,6 +13,7 @@
 #include "backend/cuda/kernels/loss.h"
 #include "backend/cuda/kernels/norm.h"
 #include "backend/cuda/kernels/optimizer.h"
+#include "backend/cuda/kernels/quantize.h"
 #include "backend/cuda/kernels/rotary.h"
 #include "backend/cuda/kernels/scratch.h"
 #include "backend/cuda/kernels/swiglu.h"
@@ -111,6 +112,19 @@ class CudaKernels final : public StreamKernels {
   void copy_runs(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype,
                  std::span<const CopyRun> runs) override {
     cuda::copy_runs(stream_, source, source_dtype, target, target_dtype, runs);
+  }
+  void quantize(const std::byte* source, DType dtype, std::byte* part, std::int64_t count, float factor,
+                Quantization format) override {
+    cuda::quantize(stream_, source, dtype, part, count, factor, format);
+  }
+  void dequantize(const QuantizedParts& parts, std::byte* target, DType dtype, std::span<const CopyRun> runs) override {
+    cuda::dequantize(stream_, parts, target, dtype, runs);
+  }
+  void sum_quantized(const QuantizedParts& parts, int sources, float scale, std::byte* target, DType dtype) override {
+    cuda::sum_quantized(stream_, parts, sources, scale, target, dtype);
+  }
+  void requantize_sum(const QuantizedParts& parts, int sources, std::byte* part) override {
+    cuda::requantize_sum(stream_, parts, sources, part);
   }
   void fill_zero(std::byte* target, std::int64_t bytes) override {
     if (bytes > 0) check(cudaMemsetAsync(target, 0, static_cast<std::size_t>(bytes), stream_), "fill_zero");

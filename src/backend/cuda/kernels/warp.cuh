@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "backend/cuda/kernels/launch.cuh"
 
 namespace fsdpbench::backend::cuda {
@@ -8,6 +10,9 @@ inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 
 __device__ inline float shuffle_xor(float value, int mask) { return __shfl_xor_sync(kAllLanes, value, mask); }
+__device__ inline std::uint32_t shuffle_xor(std::uint32_t value, int mask) {
+  return __shfl_xor_sync(kAllLanes, value, mask);
+}
 __device__ inline double shuffle_xor(double value, int mask) { return __shfl_xor_sync(kAllLanes, value, mask); }
 
 /// All lanes get the same bits if combine(a, b) equals combine(b, a). Called by whole warps; a Value that is a struct

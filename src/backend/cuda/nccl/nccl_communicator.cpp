@@ -63,6 +63,27 @@ void NcclCommunicator::broadcast(Lane lane, std::byte* buffer, std::int64_t coun
   run(Collective::broadcast, lane, count, dtype, launch, stamp);
 }
 
+void NcclCommunicator::all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                                  Stamp* stamp) {
+  // A send to each and a receive from each, in one group, so that they go at once; ncclAlltoAll does the same, and
+  // older NCCLs have none.
+  const auto launch = [&](ncclComm_t comm, cudaStream_t stream) {
+    if (count == 0) return ncclSuccess;
+    const std::int64_t slice = count * size_of(dtype);
+    const auto elements = static_cast<std::size_t>(count);
+    const auto refused = [](ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; };
+    ncclResult_t result = ncclGroupStart();
+    for (int peer = 0; peer < size() && !refused(result); ++peer) {
+      result = ncclSend(input + peer * slice, elements, nccl_type(dtype), peer, comm, stream);
+      if (refused(result)) break;
+      result = ncclRecv(output + peer * slice, elements, nccl_type(dtype), peer, comm, stream);
+    }
+    const ncclResult_t ended = ncclGroupEnd();
+    return refused(result) ? result : ended;
+  };
+  run(Collective::all_to_all, lane, count, dtype, launch, stamp);
+}
+
 void NcclCommunicator::barrier() {
   rank_->stop_if_aborted();
   if (ids_ != nullptr) {

@@ -49,6 +49,11 @@ void SoloCommunicator::broadcast(Lane lane, std::byte* buffer, std::int64_t coun
   copy(Collective::broadcast, lane, buffer, buffer, count, dtype, 1.0F, stamp);
 }
 
+void SoloCommunicator::all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                                  Stamp* stamp) {
+  copy(Collective::all_to_all, lane, input, output, count, dtype, 1.0F, stamp);
+}
+
 std::unique_ptr<Communicator> SoloCommunicator::split(int /*color*/, int /*key*/) {
   return std::make_unique<SoloCommunicator>(lanes_);
 }

@@ -24,6 +24,8 @@ class SoloCommunicator : public Communicator {
                       float scale, Stamp* stamp) override;
   void all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale, Stamp* stamp) override;
   void broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) override;
+  void all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                  Stamp* stamp) override;
   void barrier() override { lanes_.abort().throw_if_set(); }
   std::unique_ptr<Communicator> split(int color, int key) override;
   const WireBytes& wire_bytes() const override { return wire_bytes_; }

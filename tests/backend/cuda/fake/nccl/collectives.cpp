@@ -1,7 +1,9 @@
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/fake/fake_stream.h"
@@ -11,7 +13,9 @@
 namespace fake::nccl {
 namespace {
 
-std::size_t size_of(ncclDataType_t type) { return type == ncclBfloat16 ? 2 : type == ncclFloat64 ? 8 : 4; }
+std::size_t size_of(ncclDataType_t type) {
+  return type == ncclUint8 ? 1 : type == ncclBfloat16 ? 2 : type == ncclFloat64 ? 8 : 4;
+}
 
 bool match(const Call& a, const Call& b) {
   return a.kind == b.kind && a.count == b.count && a.type == b.type && a.scale == b.scale && a.root == b.root;
@@ -57,8 +61,15 @@ void reduce(const Op& op, const Call& call, std::size_t first, std::vector<char>
 std::vector<char> result_of(const Op& op, int rank) {
   const Call& call = op.calls.at(rank);
   const std::size_t bytes = call.count * size_of(call.type);
-  std::vector<char> result(bytes * (call.kind == Kind::all_gather ? op.calls.size() : 1));
+  const bool of_each = call.kind == Kind::all_gather || call.kind == Kind::exchange;
+  std::vector<char> result(bytes * (of_each ? op.calls.size() : 1));
   switch (call.kind) {
+    case Kind::exchange:
+      for (const auto& [r, theirs] : op.calls) {
+        std::memcpy(result.data() + static_cast<std::size_t>(r) * bytes, theirs.sends[static_cast<std::size_t>(rank)],
+                    bytes);
+      }
+      break;
     case Kind::all_gather:
       for (const auto& [r, theirs] : op.calls) {
         std::memcpy(result.data() + static_cast<std::size_t>(r) * bytes, theirs.input, bytes);
@@ -69,6 +80,18 @@ std::vector<char> result_of(const Op& op, int rank) {
     case Kind::reduce_scatter: reduce(op, call, static_cast<std::size_t>(rank) * call.count, result); break;
   }
   return result;
+}
+
+void deliver(const Call& call, const std::vector<char>& result) {
+  if (result.empty()) return;
+  if (call.kind != Kind::exchange) {
+    std::memcpy(call.output, result.data(), result.size());
+    return;
+  }
+  const std::size_t bytes = result.size() / call.receives.size();
+  for (std::size_t r = 0; r < call.receives.size(); ++r) {
+    std::memcpy(call.receives[r], result.data() + r * bytes, bytes);
+  }
 }
 
 /// A fault of this op on this rank; null if it has none.
@@ -116,7 +139,7 @@ void perform(ncclComm_t comm, std::int64_t number, const Call& call) {
   ++op.read;
   all.changed.notify_all();
   all.changed.wait(lock, [&] { return op.read == group.size; });
-  if (!result.empty()) std::memcpy(call.output, result.data(), result.size());
+  deliver(call, result);
   comm->performed = number;
   if (++op.done == group.size) group.ops.erase(number);
   all.changed.notify_all();
@@ -144,8 +167,10 @@ ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, cons
                            : call.kind == Kind::reduce_scatter ? "ReduceScatter"
                            : call.kind == Kind::all_reduce     ? "AllReduce"
                                                                : "Broadcast";
-  log_choice(name, call, comm);
-  tell_profiler(name, call, comm);
+  if (call.kind != Kind::exchange) {  // of sends and receives neither the log nor profilers for collectives hear
+    log_choice(name, call, comm);
+    tell_profiler(name, call, comm);
+  }
   lock.unlock();
   run_on_stream(stream, [comm, number, call] { perform(comm, number, call); },
                 {.kind = WorkKind::kernel, .name = kernel, .bytes = 0});
@@ -179,10 +204,81 @@ float scale_of(ncclRedOp_t op, ncclComm_t comm) {
   return known ? known->second : 0.0F;
 }
 
+/// What the calling thread has said since ncclGroupStart.
+struct OpenGroup {
+  bool open = false;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  Call call{.kind = Kind::exchange};
+  std::string wrong;
+
+  void add(ncclComm_t in, cudaStream_t on, std::size_t count, ncclDataType_t type, int peer, const void* send,
+           void* receive) {
+    if (comm == nullptr) {
+      comm = in;
+      stream = on;
+      call.count = count;
+      call.type = type;
+      call.sends.resize(static_cast<std::size_t>(in->group->size));
+      call.receives.resize(call.sends.size());
+    }
+    if (comm != in || stream != on || call.count != count || call.type != type) {
+      wrong = "this stand-in takes groups of one communicator, stream, count and type";
+    } else if (peer < 0 || peer >= in->group->size) {
+      wrong = "there is no such peer";
+    } else if (send != nullptr && std::exchange(call.sends[static_cast<std::size_t>(peer)], send) != nullptr) {
+      wrong = "two sends to one peer";
+    } else if (receive != nullptr && std::exchange(call.receives[static_cast<std::size_t>(peer)], receive) != nullptr) {
+      wrong = "two receives from one peer";
+    }
+  }
+};
+thread_local OpenGroup open_group;
+
+ncclResult_t add_to_group(const char* function, ncclComm_t comm, cudaStream_t stream, std::size_t count,
+                          ncclDataType_t type, int peer, const void* send, void* receive) {
+  const std::lock_guard lock(state().mutex);
+  if (!open_group.open) return misuse(function, "outside a group it waits for a peer that waits for this rank");
+  open_group.add(comm, stream, count, type, peer, send, receive);
+  return ncclSuccess;
+}
+
 }  // namespace
 }  // namespace fake::nccl
 
 using namespace fake::nccl;
+
+ncclResult_t ncclGroupStart() {
+  open_group = {};
+  open_group.open = true;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclSend(const void* memory, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add_to_group(__func__, comm, stream, count, type, peer, memory, nullptr);
+}
+
+ncclResult_t ncclRecv(void* memory, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
+  return add_to_group(__func__, comm, stream, count, type, peer, nullptr, memory);
+}
+
+ncclResult_t ncclGroupEnd() {
+  const OpenGroup group = std::exchange(open_group, {});
+  if (group.open && group.comm == nullptr) return ncclSuccess;
+  const auto is_missing = [](const void* memory) { return memory == nullptr; };
+  std::string wrong = group.wrong;
+  if (!group.open) wrong = "no group was started";
+  if (wrong.empty() &&
+      (std::ranges::any_of(group.call.sends, is_missing) || std::ranges::any_of(group.call.receives, is_missing))) {
+    wrong = "a send or a receive is missing, and somebody waits for it";
+  }
+  if (!wrong.empty()) {
+    const std::lock_guard lock(state().mutex);
+    return misuse(__func__, wrong);
+  }
+  return enqueue(__func__, "ncclDevKernel_SendRecv", group.call, group.comm, group.stream);
+}
 
 ncclResult_t ncclAllGather(const void* input, void* output, size_t count, ncclDataType_t type, ncclComm_t comm,
                            cudaStream_t stream) {

@@ -18,7 +18,7 @@
 
 namespace fake::nccl {
 
-enum class Kind { all_gather, reduce_scatter, all_reduce, broadcast };
+enum class Kind { all_gather, reduce_scatter, all_reduce, broadcast, exchange };
 
 /// One rank's call of a collective.
 struct Call {
@@ -29,6 +29,9 @@ struct Call {
   ncclDataType_t type = ncclFloat32;
   float scale = 1.0F;
   int root = 0;
+  /// By rank, of an exchange: a group with a send to each and a receive from each.
+  std::vector<const void*> sends = {};
+  std::vector<void*> receives = {};
 };
 
 /// A collective that some ranks have reached. It goes once all have: from then on each reads the others' inputs, and

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "backend/kernels.h"
+
+namespace fsdpbench::backend::cuda {
+
+/// As Kernels' functions of these names, with the CPU's bits; on `stream`. Throw BackendError.
+
+void quantize(cudaStream_t stream, const std::byte* source, DType dtype, std::byte* part, std::int64_t count,
+              float factor, Quantization format);
+void dequantize(cudaStream_t stream, const QuantizedParts& parts, std::byte* target, DType dtype,
+                std::span<const CopyRun> runs);
+void sum_quantized(cudaStream_t stream, const QuantizedParts& parts, int sources, float scale, std::byte* target,
+                   DType dtype);
+void requantize_sum(cudaStream_t stream, const QuantizedParts& parts, int sources, std::byte* part);
+
+}  // namespace fsdpbench::backend::cuda
