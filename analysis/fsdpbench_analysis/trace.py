@@ -10,7 +10,8 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from .schema import Node, ReportError, check_version, read_json
 
-LANE_ORDER = ("host", "compute", "all_gather", "reduce_scatter", "all_reduce", "copy", "tensor")
+LANE_ORDER = ("host", "compute", "all_gather", "reduce_scatter", "all_reduce", "copy", "tensor", "host_to_device",
+              "device_to_host", "host_compute")
 
 
 @dataclass(frozen=True)

@@ -69,10 +69,15 @@ class Device {
   /// Lane-ordered memory, see base/lane_pool.h. Never returns null; 512-byte aligned; contents undefined.
   /// Throws ResourceError, naming the bytes and the category, when the device has no more.
   virtual std::byte* allocate(std::int64_t bytes, MemoryCategory category, Lane lane) = 0;
-  /// The memory is free once everything enqueued on `lane` so far is done.
+  /// Pinned host memory, in the order of lanes as allocate() has it: kernels' upload() and download() copy from and to
+  /// it, the host_compute lane computes on it. A device that has none throws BackendError.
+  virtual std::byte* allocate_host(std::int64_t bytes, MemoryCategory category, Lane lane);
+  /// The memory, of either kind, is free once everything enqueued on `lane` so far is done.
   virtual void free(std::byte* memory, Lane lane) = 0;
   /// Of all allocations and frees issued so far.
   virtual const PoolStatistics& memory() const = 0;
+  /// The same of pinned host memory.
+  virtual const PoolStatistics& host_memory() const;
   /// Peaks count from now on.
   virtual void reset_memory_peaks() = 0;
 

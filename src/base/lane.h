@@ -15,17 +15,27 @@ enum class Lane : std::uint8_t {
   all_reduce,      ///< replica all-reduces; overlaps with the next unit's reduce-scatter
   copy,            ///< shard casts and copy-in; lets the next gather's copies overlap this gather (FSDP1 "pre_unshard")
   tensor,          ///< sums over the ranks that split a layer: computation waits for them
+  host_to_device,  ///< fsdp.cpu_offload: shards from host memory, over PCIe
+  device_to_host,  ///< gradients to host memory, over PCIe's other direction
+  host_compute,    ///< what the host's processors compute: the update of what lies in their memory
 };
 
-inline constexpr std::size_t kLaneCount = 6;
-inline constexpr std::array<Lane, kLaneCount> kLanes{Lane::compute,    Lane::all_gather, Lane::reduce_scatter,
-                                                     Lane::all_reduce, Lane::copy,       Lane::tensor};
+inline constexpr std::size_t kLaneCount = 9;
+inline constexpr std::array<Lane, kLaneCount> kLanes{Lane::compute,        Lane::all_gather,     Lane::reduce_scatter,
+                                                     Lane::all_reduce,     Lane::copy,           Lane::tensor,
+                                                     Lane::host_to_device, Lane::device_to_host, Lane::host_compute};
 
 constexpr std::size_t index_of(Lane lane) { return static_cast<std::size_t>(lane); }
 
+/// Used by fsdp.cpu_offload alone: without it there is neither a thread nor a track.
+constexpr bool is_offload_lane(Lane lane) {
+  return lane == Lane::host_to_device || lane == Lane::device_to_host || lane == Lane::host_compute;
+}
+
 constexpr std::string_view to_string(Lane lane) {
-  constexpr std::array<std::string_view, kLaneCount> kNames{"compute",    "all_gather", "reduce_scatter",
-                                                            "all_reduce", "copy",       "tensor"};
+  constexpr std::array<std::string_view, kLaneCount> kNames{"compute",        "all_gather",     "reduce_scatter",
+                                                            "all_reduce",     "copy",           "tensor",
+                                                            "host_to_device", "device_to_host", "host_compute"};
   return kNames[index_of(lane)];
 }
 

@@ -88,6 +88,8 @@ constexpr std::string_view kForwardPrefetch =
 constexpr std::string_view kBackwardPrefetch = "PyTorch's BACKWARD_PRE is \"pre\", BACKWARD_POST is \"post\".";
 constexpr std::string_view kLimit = "FSDP1's limit_all_gathers=True is \"fsdp1_queue:2\", its False is \"unlimited\".";
 constexpr std::string_view kHalf = "fp16 is not computed here; \"bf16\" has the same size in memory and on the wire.";
+constexpr std::string_view kOffload =
+    "CPUOffloadPolicy() and CPUOffload(offload_params=True) are \"all\", ZeRO-Offload is \"optimizer\".";
 constexpr std::string_view kWrap = "\"blocks:K\" makes a unit of K blocks.";
 
 /// Words that mean none of the values, or more than one.
@@ -116,6 +118,8 @@ constexpr std::array kAnswers = std::to_array<Word>({
     {"fsdp.reduce_dtype", "fp16", kHalf},
     {"fsdp.reduce_dtype", "float16", kHalf},
     {"fsdp.reduce_dtype", "half", kHalf},
+    {"fsdp.cpu_offload", "true", kOffload},
+    {"fsdp.cpu_offload", "false", kOffload},
     {"fsdp.wrap", "blocks", kWrap},
     {"train.optimizer", "adam", "Adam is \"adamw\" with train.weight_decay = 0."},
     {"device.backend", "nccl", "NCCL is what device.backend = \"cuda\" communicates with."},
@@ -132,6 +136,10 @@ constexpr std::array kKeys = std::to_array<std::pair<std::string_view, std::stri
     {"stage3parampersistencethreshold", "fsdp.persistence_threshold"},
     {"reducebucketsize", "fsdp.reduce_bucket"},
     {"zerohpzpartitionsize", "fsdp.reshard_after_forward"},
+    {"offloadoptimizer", "fsdp.cpu_offload"},
+    {"offloadparam", "fsdp.cpu_offload"},
+    {"offloadparams", "fsdp.cpu_offload"},
+    {"offloadpolicy", "fsdp.cpu_offload"},
     {"zeroquantizedweights", "fsdp.gather_quantization"},
     {"zeroquantizedgradients", "fsdp.reduce_quantization"},
     {"zerodpstrategy", "fsdp.strategy"},

@@ -143,6 +143,8 @@ std::vector<ClusterField> make_cluster_fields() {
       number("inter.oversubscription", at(&Cluster::inter, &InterFabric::oversubscription), 1, 1e6, false),
       latency("host.kernel_issue_us", at(&Cluster::host, &ClusterHost::kernel_issue_us)),
       latency("host.collective_issue_us", at(&Cluster::host, &ClusterHost::collective_issue_us)),
+      rate_or_none("host.pcie_gb_per_s", at(&Cluster::host, &ClusterHost::pcie_gb_per_s)),
+      rate_or_none("host.memory_gb_per_s", at(&Cluster::host, &ClusterHost::memory_gb_per_s)),
   };
 }
 

@@ -203,6 +203,7 @@ std::vector<Field> make_fields() {
   fsdp("gather_quantization", &Fsdp::gather_quantization, quantization(), "parameters are gathered as integers of so many bits, or as fp8 (e4m3), with an fp32 scale a block (ZeRO++'s qwZ)");
   fsdp("reduce_quantization", &Fsdp::reduce_quantization, quantization(), "gradients are exchanged as such numbers and added up in fp32, instead of reduce-scattered (ZeRO++'s qgZ)");
   fsdp("reduce_within", &Fsdp::reduce_within, integer<int>(0, 1 << 20), "reduce_quantization: first among so many neighbouring ranks (a node), then across; 0: among all ranks of the shard group at once");
+  fsdp("cpu_offload", &Fsdp::cpu_offload, one_of<CpuOffload>(), "what of the sharded state lies in host memory: optimizer: masters, moments, gradients and the update (ZeRO-Offload); all: shards too, copied to the device before each gather (CPUOffloadPolicy)");
 
   Table<Device> device(all, "device", &RunConfig::device);
   device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or MPI processes; cuda: NVIDIA GPUs with NCCL; virtual: nowhere, on a computed clock (simulate)");
@@ -223,6 +224,8 @@ std::vector<Field> make_fields() {
   emulate("link_gb_per_s", &Emulate::link_gb_per_s, number_or_none(kLeastRate, kMostRate), "bandwidth of a modelled link in 1e9 bytes/s a rank; none: transfers take what they take");
   emulate("link_latency_us", &Emulate::link_latency_us, number(0, kMost_us), "latency a hop of the modelled link");
   emulate("compute_tflops", &Emulate::compute_tflops, number_or_none(kLeastRate, kMostRate), "modelled compute in 1e12 FLOP/s a rank, nothing is computed; none: kernels compute");
+  emulate("pcie_gb_per_s", &Emulate::pcie_gb_per_s, number_or_none(kLeastRate, kMostRate), "fsdp.cpu_offload: bandwidth of a modelled PCIe in 1e9 bytes/s a rank and direction; none: copies take what they take");
+  emulate("pcie_latency_us", &Emulate::pcie_latency_us, number(0, kMost_us), "latency of a copy over the modelled PCIe");
 
   Table<Simulate> simulate(all, "simulate", &RunConfig::simulate);
   simulate("cluster", &Simulate::cluster, anything<std::string>("a file stem under profiles/clusters, or a path that ends in .toml"), "the machine that is simulated; empty: link and compute of [emulate]");
@@ -252,7 +255,7 @@ std::vector<Field> make_fields() {
   inject("jitter_us", &Inject::jitter_us, number(0, kMost_us), "every op of every lane starts 0 to so much later (seeded)");
   inject("host_sync_after_layer", &Inject::host_sync_after_layer, integer(-1, 4096), "the host waits for the device after this block's forward; -1: never");
   inject("host_delay_us", &Inject::host_delay_us, number(0, kMost_us), "how much longer the host takes to issue each op");
-  inject("delay_lane", &Inject::delay_lane, {"\"\" or the name of a lane: \"compute\", \"all_gather\", \"reduce_scatter\", \"all_reduce\", \"copy\", \"tensor\"", [](const std::string& v) { return v.empty() || std::ranges::any_of(kLanes, [&](Lane lane) { return v == to_string(lane); }); }}, "lane whose every op takes delay_us longer; empty: none");
+  inject("delay_lane", &Inject::delay_lane, {"\"\" or the name of a lane: \"compute\", \"all_gather\", \"reduce_scatter\", \"all_reduce\", \"copy\", \"tensor\", \"host_to_device\", \"device_to_host\", \"host_compute\"", [](const std::string& v) { return v.empty() || std::ranges::any_of(kLanes, [&](Lane lane) { return v == to_string(lane); }); }}, "lane whose every op takes delay_us longer; empty: none");
   inject("delay_rank", &Inject::delay_rank, integer(-1, 1 << 20), "the delayed lane of this rank only; -1: of all ranks");
   inject("delay_us", &Inject::delay_us, number(0, kMost_us), "how much longer each op of delay_lane takes");
   inject("poison_freed_memory", &Inject::poison_freed_memory, boolean(), "fill freed memory with NaN, so that a use after free shows");

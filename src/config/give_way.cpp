@@ -47,6 +47,8 @@ class GiveWay {
     if (gpu) {
       drop("emulate.link_gb_per_s", "a GPU's links are real");
       drop("emulate.compute_tflops", "a GPU computes");
+      drop("emulate.pcie_gb_per_s", "a GPU's PCIe is real");
+      drop("emulate.pcie_latency_us", "a GPU's PCIe is real");
       drop("inject.slow_rank", "a GPU cannot be slowed so");
     }
     const bool cluster = !config_.simulate.cluster.empty() && overridden("simulate.cluster");
@@ -54,6 +56,8 @@ class GiveWay {
       drop("emulate.link_gb_per_s", "simulate.cluster has links of its own");
       drop("emulate.compute_tflops", "simulate.cluster has GPUs of its own");
       drop("emulate.link_latency_us", "simulate.cluster has links of its own");
+      drop("emulate.pcie_gb_per_s", "simulate.cluster has a PCIe of its own");
+      drop("emulate.pcie_latency_us", "simulate.cluster has a PCIe of its own");
       return;
     }
     if (config_.emulate.link_gb_per_s || !(gpu || overridden("emulate.link_gb_per_s"))) return;

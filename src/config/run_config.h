@@ -189,6 +189,13 @@ struct Wrap {
   bool operator==(const Wrap&) const = default;
 };
 
+/// What of the sharded state lies in the host's memory; parameters that are replicated stay on the device.
+enum class CpuOffload : std::uint8_t {
+  none,
+  optimizer,  ///< masters, moments and gradients, and the update: the device keeps shards in param_dtype (ZeRO-Offload)
+  all,        ///< shards too: each is copied to the device before its gather (CPUOffloadPolicy, CPUOffload)
+};
+
 struct Fsdp {
   std::string preset =
       "fsdp2";  ///< a name of config/presets.h: the defaults of all knobs below as that engine has them
@@ -239,6 +246,7 @@ struct Fsdp {
   Quantization gather_quantization;          ///< of gathered parameters on the wire
   Quantization reduce_quantization;  ///< of gradients on the wire: exchanged and added up instead of reduce-scattered
   int reduce_within = 0;             ///< with it: first in groups of so many ranks, then across them; 0: all at once
+  CpuOffload cpu_offload = CpuOffload::none;
   bool operator==(const Fsdp&) const = default;
 };
 
@@ -246,11 +254,18 @@ struct Emulate {
   std::optional<double> link_gb_per_s;   ///< 1e9 bytes a second; absent: no modelled link
   double link_latency_us = 0.0;          ///< a hop, added to the modelled link
   std::optional<double> compute_tflops;  ///< 1e12 FLOP/s a rank; absent: kernels compute
+  std::optional<double> pcie_gb_per_s;   ///< 1e9 bytes a second, rank and direction; absent: copies take what they take
+  double pcie_latency_us = 0.0;          ///< a copy, added to the modelled PCIe
 
   /// The two keys of the link in bytes and seconds; absent for a real link.
   std::optional<LinkModel> link() const {
     if (!link_gb_per_s) return std::nullopt;
     return LinkModel{*link_gb_per_s * 1e9, link_latency_us * 1e-6};
+  }
+  /// The two keys of PCIe likewise.
+  std::optional<LinkModel> pcie() const {
+    if (!pcie_gb_per_s) return std::nullopt;
+    return LinkModel{*pcie_gb_per_s * 1e9, pcie_latency_us * 1e-6};
   }
   bool operator==(const Emulate&) const = default;
 };

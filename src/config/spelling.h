@@ -67,6 +67,10 @@ struct Names<ReduceLane> {
   static constexpr std::array<std::string_view, 3> kAll{"reduce_scatter", "all_gather", "compute"};
 };
 template <>
+struct Names<CpuOffload> {
+  static constexpr std::array<std::string_view, 3> kAll{"none", "optimizer", "all"};
+};
+template <>
 struct Names<FreeLane> {
   static constexpr std::array<std::string_view, 2> kAll{"compute", "all_gather"};
 };

@@ -302,6 +302,29 @@ void check_quantization(const RunConfig& config, Notes& notes) {
                  "keep_group_shard", "fsdp.reshard_after_forward is no number of ranks");
 }
 
+/// State in host memory, and the way there.
+void check_offload(const RunConfig& config, Notes& notes) {
+  const Emulate& emulate = config.emulate;
+  const std::string_view offload = to_string(config.fsdp.cpu_offload);
+  const bool offloads = config.fsdp.cpu_offload != CpuOffload::none;
+  require(!offloads || config.device.backend != BackendKind::cuda,
+          "fsdp.cpu_offload = \"{}\" needs device.backend = \"cpu\" or \"virtual\": nothing here copies between a GPU "
+          "and pinned host memory.",
+          offload);
+  require(emulate.pcie_gb_per_s || emulate.pcie_latency_us == 0,
+          "emulate.pcie_latency_us = {} is the latency of the modelled PCIe, and there is none: set "
+          "emulate.pcie_gb_per_s.",
+          emulate.pcie_latency_us);
+  if (!offloads && emulate.pcie_gb_per_s) {
+    notes.push_back("emulate.pcie_gb_per_s has no effect: fsdp.cpu_offload is \"none\".");
+  }
+  const bool named = emulate.pcie_gb_per_s || !config.simulate.cluster.empty() || !config.simulate.calibration.empty();
+  require(!offloads || config.device.backend != BackendKind::virtual_ || named,
+          "fsdp.cpu_offload = \"{}\" copies over PCIe, and device.backend = \"virtual\" moves no bytes: name a machine "
+          "(simulate.cluster) or a bandwidth (emulate.pcie_gb_per_s).",
+          offload);
+}
+
 void check_rank(const char* key, std::int64_t rank, std::int64_t ranks) {
   require(rank < ranks, "{} = {} is no rank: mesh.ranks = {}, so expected -1 (none) or 0 to {}.", key, rank, ranks,
           ranks - 1);
@@ -374,9 +397,10 @@ void check_simulate(const RunConfig& config, Notes& notes) {
       !simulate.cluster.empty() || config.mesh.ranks == 1 || config.emulate.link_gb_per_s,
       "device.backend = \"virtual\" moves no bytes: name a machine (simulate.cluster, a file of profiles/clusters) or "
       "a bandwidth (emulate.link_gb_per_s).");
-  require(simulate.cluster.empty() || (!config.emulate.compute_tflops && !config.emulate.link_gb_per_s),
+  require(simulate.cluster.empty() ||
+              (!config.emulate.compute_tflops && !config.emulate.link_gb_per_s && !config.emulate.pcie_gb_per_s),
           "simulate.cluster = \"{}\" and emulate.* both say how fast ranks are; leave one out "
-          "(--set emulate.compute_tflops=none --set emulate.link_gb_per_s=none).",
+          "(--set emulate.compute_tflops=none --set emulate.link_gb_per_s=none --set emulate.pcie_gb_per_s=none).",
           simulate.cluster);
 }
 
@@ -416,8 +440,10 @@ void check_device(const RunConfig& config, Notes& notes) {
     }
     return;
   }
-  require(!config.emulate.link_gb_per_s && !config.emulate.compute_tflops,
-          "emulate.link_gb_per_s and emulate.compute_tflops need device.backend = \"cpu\": a GPU cannot emulate.");
+  require(
+      !config.emulate.link_gb_per_s && !config.emulate.compute_tflops && !config.emulate.pcie_gb_per_s,
+      "emulate.link_gb_per_s, emulate.compute_tflops and emulate.pcie_gb_per_s need device.backend = \"cpu\": a GPU "
+      "cannot emulate.");
   require(config.device.bind != Binding::cores,
           "device.bind = \"cores\" needs device.backend = \"cpu\"; \"numa\" keeps a rank near its GPU.");
   require(config.inject.slow_rank < 0,
@@ -455,6 +481,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_sequence_parallel(config, notes);
   check_engines(config, notes);
   check_quantization(config, notes);
+  check_offload(config, notes);
   check_schedule_size(config);
   check_emulate(config.emulate);
   check_device(config, notes);

@@ -41,6 +41,7 @@ backend::CpuOptions cpu_options(const RunConfig& config, const launch::Session* 
   }
   const auto ranks = static_cast<std::size_t>(config.mesh.ranks);
   options.link = config.emulate.link();
+  options.pcie = config.emulate.pcie();
   if (config.emulate.compute_tflops) options.compute_flops_per_s = *config.emulate.compute_tflops * 1e12;
   if (config.inject.slow_rank >= 0) {
     options.compute_slowdown.assign(ranks, 1.0);
@@ -131,6 +132,7 @@ backend::BackendOptions backend_options(const Setup& setup, launch::Session* ses
   options.session = session;
   options.pool_bytes = setup.pool_bytes;
   options.binding = config.device.bind;
+  options.host_pool_bytes = setup.host_memory.reserved;
   options.poison_freed_memory = config.inject.poison_freed_memory;
   switch (config.device.backend) {
     case config::BackendKind::cpu: options.own = cpu_options(config, session); break;

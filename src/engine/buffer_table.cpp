@@ -9,7 +9,7 @@ BufferTable::BufferTable(backend::Device& device, const schedule::Schedule& sche
     : device_(device), schedule_(&schedule) {
   for (const Buffer& buffer : schedule.buffers) {
     if (!buffer.persistent) break;  // they come first
-    memory_.push_back(device_.allocate(buffer.bytes, buffer.category, Lane::compute));
+    memory_.push_back(allocate(buffer, Lane::compute));
   }
   persistent_count_ = memory_.size();
 }
@@ -29,9 +29,11 @@ void BufferTable::begin_step(const schedule::Schedule& schedule) {
   memory_.resize(schedule.buffers.size(), nullptr);
 }
 
-void BufferTable::allocate(BufferId id, Lane lane) {
-  const Buffer& buffer = info(id);
-  memory_[static_cast<std::size_t>(id)] = device_.allocate(buffer.bytes, buffer.category, lane);
+void BufferTable::allocate(BufferId id, Lane lane) { memory_[static_cast<std::size_t>(id)] = allocate(info(id), lane); }
+
+std::byte* BufferTable::allocate(const Buffer& buffer, Lane lane) {
+  return buffer.space == MemorySpace::host ? device_.allocate_host(buffer.bytes, buffer.category, lane)
+                                           : device_.allocate(buffer.bytes, buffer.category, lane);
 }
 
 void BufferTable::free(BufferId id, Lane lane) {

@@ -24,13 +24,15 @@ class BufferTable {
   /// Gives it back, once what was issued on `lane` so far is done.
   void free(schedule::BufferId id, Lane lane);
 
-  /// Device memory; null while a transient buffer has none.
+  /// Memory of the device, or of the host as the buffer says; null while a transient buffer has none.
   std::byte* at(schedule::BufferId id) const { return memory_[static_cast<std::size_t>(id)]; }
   const schedule::Buffer& info(schedule::BufferId id) const { return schedule_->buffers[static_cast<std::size_t>(id)]; }
   /// The persistent buffer of this role and unit; null if the plan has none.
   std::byte* persistent(schedule::BufferRole role, int unit) const;
 
  private:
+  std::byte* allocate(const schedule::Buffer& buffer, Lane lane);
+
   backend::Device& device_;
   const schedule::Schedule* schedule_;
   std::size_t persistent_count_ = 0;

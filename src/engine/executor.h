@@ -59,6 +59,7 @@ class Executor {
   backend::WireBytes wire_bytes() const { return communicators_.wire_bytes(); }
   /// As Device::memory().
   const PoolStatistics& memory() const { return context_.device.memory(); }
+  const PoolStatistics& host_memory() const { return context_.device.host_memory(); }
   /// As Device::facts().
   backend::Facts device_facts() const { return context_.device.facts(); }
   /// As Device::health().

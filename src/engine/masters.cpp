@@ -301,6 +301,15 @@ void Masters::initialize(const model::FillParameter& fill, int threads, const Mo
     for (std::size_t state = 0; state < kStateCount; ++state) {
       load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
            threads);
+      if (std::byte* kept = state == 0 ? buffers_.persistent(BufferRole::device_shard, u) : nullptr; kept != nullptr) {
+        const std::byte* master = buffers_.persistent(BufferRole::master_shard, u);
+        context_.device.enqueue(
+            Lane::compute, "initialize",
+            [=, count = layout.shard_numel, dtype = plan_.param_dtype](backend::Kernels& kernels) {
+              kernels.cast(master, DType::f32, kept, dtype, count, 1.0F);
+            },
+            nullptr);
+      }
       load(buffers_.persistent(kReplicatedRoles[state], u), layout.replicated_pieces(), layout.replicated_numel,
            *fills[state], threads);
     }

@@ -183,6 +183,7 @@ class OpRunner::Resolve {
   }
   void operator()(const schedule::ClipFactor& work) const { from_to(work.sums, work.factor); }
 
+  void operator()(const schedule::Transfer& work) const { from_to(work.from, work.to); }
   void operator()(const schedule::Update& work) const {
     from_to(work.gradient, work.parameters);
     slot_.first_moment = at(work.first_moment);
@@ -313,6 +314,10 @@ class OpRunner::Run {
   }
   void operator()(const schedule::ClipFactor& work) const {
     kernels_.clip_factor(slot_.from.doubles(), work.count, runner_.config_.train.clip_norm, slot_.to.floats());
+  }
+  void operator()(const schedule::Transfer& work) const {
+    if (op_.kind == OpKind::host_to_device) return kernels_.upload(slot_.from.memory, slot_.to.memory, work.bytes);
+    kernels_.download(slot_.from.memory, slot_.to.memory, work.bytes);
   }
   void operator()(const schedule::Update& work) const {
     const config::Train& train = runner_.config_.train;

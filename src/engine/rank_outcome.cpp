@@ -109,6 +109,7 @@ std::string to_bytes(const RankOutcome& o) {
   for (const std::string& name : o.trace.activity_names) w.text(name);
   w.list(o.trace.saves);
   w.value(o.memory);
+  w.value(o.host_memory);
   w.value(o.wire_bytes);
   w.value(static_cast<std::uint64_t>(o.device.size()));
   for (const auto& [name, fact] : o.device) {
@@ -141,6 +142,7 @@ RankOutcome outcome_from_bytes(std::string_view bytes) {
   for (std::uint64_t n = r.count(sizeof(std::uint64_t)); n > 0; --n) o.trace.activity_names.push_back(r.text());
   o.trace.saves = r.list<trace::SaveSpan>();
   o.memory = r.value<PoolStatistics>();
+  o.host_memory = r.value<PoolStatistics>();
   o.wire_bytes = r.value<backend::WireBytes>();
   for (std::uint64_t n = r.count(2 * sizeof(std::uint64_t)); n > 0; --n) {
     std::string name = r.text();

@@ -17,6 +17,7 @@ namespace fsdpbench::engine {
 struct RankOutcome {
   trace::RankTrace trace;  ///< measured steps only
   PoolStatistics memory;
+  PoolStatistics host_memory;
   backend::WireBytes wire_bytes{};  ///< of the measured steps
   backend::Facts device;            ///< Device::facts()
   std::optional<GpuHealth> gpu;     ///< Device::health()

@@ -101,7 +101,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};
   std::int64_t step = 0;
-  std::optional<PoolStatistics> memory;  // of the steps, without what bringing the parameters home needs
+  std::optional<PoolStatistics> memory, host_memory;  // of the steps, without what bringing the parameters home needs
   try {
     executor.initialize(shared.fill, shared.fill_threads, moments_of(shared.hooks.resume));
     context.world.barrier();
@@ -122,6 +122,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
       }
     }
     memory = executor.memory();
+    host_memory = executor.host_memory();
     if (context.rank == shared.first_rank && shared.hooks.steps_over) shared.hooks.steps_over();
     if (saver) {
       saver->finish(step);
@@ -138,6 +139,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   RankOutcome outcome;
   for (std::size_t i = 0; i < before.size(); ++i) outcome.wire_bytes[i] = after[i] - before[i];
   outcome.memory = memory ? *memory : executor.memory();
+  outcome.host_memory = host_memory ? *host_memory : executor.host_memory();
   outcome.trace = executor.trace();
   if (saver) outcome.trace.saves = saver->spans();
   cut_trace(outcome.trace, step, shared.warmup());
@@ -255,6 +257,7 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
   for (RankOutcome& outcome : outcomes) {
     result.traces.push_back(std::move(outcome.trace));
     result.memory.push_back(outcome.memory);
+    result.host_memory.push_back(outcome.host_memory);
     result.wire_bytes.push_back(outcome.wire_bytes);
     result.devices.push_back(std::move(outcome.device));
     result.gpus.push_back(std::move(outcome.gpu));

@@ -70,6 +70,7 @@ struct Measurement {
   /// Where not all ranks are in `traces`: nanoseconds of the slowest rank, by measured step. Else empty.
   std::vector<std::int64_t> slowest_ns;
   std::vector<PoolStatistics> memory;          ///< as traces
+  std::vector<PoolStatistics> host_memory;     ///< pinned, as traces
   std::vector<backend::WireBytes> wire_bytes;  ///< as traces, of the measured steps
   std::vector<backend::Facts> devices;         ///< by rank: how its device measured
   std::vector<std::optional<GpuHealth>> gpus;  ///< by rank: how its GPU fared; absent: it has none

@@ -21,6 +21,7 @@ Setup set_up(const config::RunConfig& config) {
   s.policy = schedule::make_policy(config);
   s.schedules = schedule::build_schedules(s.plan, s.policy, s.sizes);
   s.memory = schedule::memory_walk(s.schedules, config.train.warmup + config.train.steps);
+  s.host_memory = schedule::memory_walk(s.schedules, config.train.warmup + config.train.steps, MemorySpace::host);
   s.pool_bytes = checked_sum(s.memory.reserved, Masters::collection_bytes(s.plan));
   s.host_bytes = Executor::recording_bytes(s.schedules, config.train.steps);
   if (!config.emulate.compute_tflops) {

@@ -22,10 +22,11 @@ struct Setup {
   std::unique_ptr<model::Model> model;
   std::vector<plan::ModuleSizes> sizes;  ///< by module of the model
   schedule::Schedules schedules;
-  PoolStatistics memory;  ///< what a rank's steps will need of its device, from the schedule alone
+  PoolStatistics memory;       ///< what a rank's steps will need of its device, from the schedule alone
+  PoolStatistics host_memory;  ///< of pinned host memory likewise (fsdp.cpu_offload)
   /// Bytes a rank's pool will need at most: the steps, and bringing the parameters home after them.
   std::int64_t pool_bytes = 0;
-  /// Bytes a rank will need of its host beside the pool: masters on their way to the device and back, and its trace.
+  /// Bytes a rank will need of its host beside both pools: masters on their way to the device and back, and its trace.
   /// What a device's own profiler records comes on top; on rank 0 of a job of processes so do the others' traces.
   std::int64_t host_bytes = 0;
 };

@@ -42,13 +42,15 @@ void sample_memory(const schedule::Schedule& schedule, std::span<const trace::Re
   trace::MemorySample sample;
   sample.reserved = reserved;
   for (const schedule::Buffer& buffer : schedule.buffers) {
-    if (buffer.persistent) sample.live[index_of(buffer.category)] += LanePool::rounded(buffer.bytes);
+    if (buffer.persistent && buffer.space == MemorySpace::device)
+      sample.live[index_of(buffer.category)] += LanePool::rounded(buffer.bytes);
   }
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const schedule::Op& op = schedule.ops[i];
     if (op.allocates.empty() && op.frees.empty()) continue;
     const auto change = [&](schedule::BufferId id, int sign) {
       const schedule::Buffer& buffer = schedule.buffers[static_cast<std::size_t>(id)];
+      if (buffer.space != MemorySpace::device) return;
       sample.live[index_of(buffer.category)] += sign * LanePool::rounded(buffer.bytes);
     };
     for (const schedule::BufferId id : op.allocates) change(id, 1);
@@ -168,6 +170,7 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const R
   }
   result.interrupted = result.steps_done < train.warmup + train.steps;
   result.memory.assign(result.traces.size(), setup.memory);
+  result.host_memory.assign(result.traces.size(), setup.host_memory);
   result.wire_bytes.assign(result.traces.size(), sent);
   return result;
 }
@@ -182,7 +185,8 @@ replay::OpTimes simulated_times(const config::RunConfig& config, const plan::Pla
                               ? replay::cluster_times(training.schedules, plan, config, *cluster, use)
                               : replay::emulated_times(training.schedules, training.sizes, training.groups,
                                                        {emulate.compute_tflops.value_or(kNoTime) * 1e12,
-                                                        emulate.link().value_or(LinkModel{kNoTime, 0})});
+                                                        emulate.link().value_or(LinkModel{kNoTime, 0}),
+                                                        emulate.pcie().value_or(LinkModel{kNoTime, 0})});
   add_conditions(config, times);
   return times;
 }

@@ -148,7 +148,7 @@ bool is_matrix_product(std::string_view name) {
 }
 
 std::optional<OwnName> own_name(std::string_view name) {
-  for (const std::string_view prefix : {"ncclDevKernel_", "Memcpy DtoD ("}) {
+  for (const std::string_view prefix : {"ncclDevKernel_", "Memcpy DtoD (", "Memcpy HtoD (", "Memcpy DtoH ("}) {
     if (!name.starts_with(prefix)) continue;
     const auto open = name.find('('), close = name.rfind(')');
     if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
@@ -158,13 +158,14 @@ std::optional<OwnName> own_name(std::string_view name) {
   OwnName own;
   const auto blank = name.find(' ');
   own.op = name.substr(0, blank);
-  static constexpr std::array<std::string_view, 21> kOps{"all_gather",      "reduce_scatter", "all_reduce",
+  static constexpr std::array<std::string_view, 23> kOps{"all_gather",      "reduce_scatter", "all_reduce",
                                                          "all_to_all",      "gather_norm",    "forward",
                                                          "recompute",       "backward",       "optimizer",
                                                          "copy_in",         "copy_out",       "cast_shard",
                                                          "reduce_copy_in",  "reduce_cast",    "quantize",
                                                          "dequantize",      "load_batch",     "gradient_norm",
-                                                         "finish_gradient", "clip",           "accumulate_gradients"};
+                                                         "finish_gradient", "clip",           "accumulate_gradients",
+                                                         "host_to_device",  "device_to_host"};
   if (std::ranges::find(kOps, own.op) == kOps.end()) return std::nullopt;
   if (blank != std::string_view::npos) own.unit = name.substr(blank + 1);
   if (own.unit.ends_with('*')) {

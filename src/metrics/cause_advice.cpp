@@ -41,6 +41,13 @@ Remedy remedy_of(Cause cause) {
     case Cause::injected_sync: return {"the host's waits for the device", "find the sync"};
     case Cause::host_bound: return {"the host's time to issue ops", "larger units (fsdp.wrap) or a faster host"};
     case Cause::copy: return {"copies in and out of communication buffers", "fsdp.layout=flat needs none"};
+    case Cause::pcie:
+      return {"copies between device and host memory (fsdp.cpu_offload)",
+              "longer computation (train.batch_per_rank), microbatches without sync or state on the device hide or "
+              "spare them"};
+    case Cause::host_update:
+      return {"the host's update of what lies in its memory (fsdp.cpu_offload)",
+              "more work a step (train.accumulate) makes it a smaller share; on the device it is faster"};
     case Cause::slow_link: return {"the slowness of one rank's link", "look at that link"};
     case Cause::tensor_group:
       return {"the exchanges of ranks that split layers",

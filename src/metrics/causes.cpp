@@ -26,6 +26,8 @@ std::string_view to_string(Cause cause) {
                                                              "injected_sync",
                                                              "host_bound",
                                                              "copy",
+                                                             "pcie",
+                                                             "host_update",
                                                              "slow_link",
                                                              "tensor_group",
                                                              "cores_busy",
@@ -117,11 +119,18 @@ class Blame {
       put(std::max(binding->until, had_no_core_from(i)), Cause::cores_busy, i);
       put(binding->until, Cause::unknown, i);
       if (cursor_ <= low_) return;
-      if (binding->op < 0) {
-        issued_late(i, binding->cause);
-        return;
-      }
       const int held = i;
+      if (binding->op < 0) {
+        const int data = host_waited_for_data(i);
+        if (data < 0) {
+          issued_late(i, binding->cause);
+          return;
+        }
+        put(view_.done(data), Cause::host_bound, i);  // the host took so long to go on
+        attribute(data);
+        i = data;
+        continue;
+      }
       i = binding->op;
       if (binding->liftable) put(view_.record(i).begin_ns, binding->cause, held);
       if (waited_for_buffer_) {
@@ -152,7 +161,8 @@ class Blame {
   void attribute(int i) {
     const trace::Record& r = view_.record(i);
     switch (view_.op_class(i)) {
-      case OpClass::copy: put(r.begin_ns, Cause::copy, i); return;
+      case OpClass::copy: put(r.begin_ns, cause_of_copy(i), i); return;
+      case OpClass::host_update: put(r.begin_ns, Cause::host_update, i); return;
       case OpClass::communication:
         transfer(i);
         put(r.begin_ns, Cause::straggler, i, last_to_arrive(i));
@@ -206,6 +216,17 @@ class Blame {
     const bool outermost = op.unit <= 1;
     if (op.kind == OpKind::all_gather) return outermost && op.phase == Phase::forward && op.micro == 0;
     return op.kind == OpKind::gather_norm || (outermost && last_ops_);
+  }
+
+  Cause cause_of_copy(int i) const { return view_.op(i).is_transfer() ? Cause::pcie : Cause::copy; }
+
+  /// The host issued op i only after it had waited for a copy to its memory, which is no fault of the host's; else -1.
+  int host_waited_for_data(int i) const {
+    const int host = view_.host_blocked_before(i);
+    if (host < 0 || view_.op(host).waits.empty() || view_.op(host).waits.front().reason != WaitReason::data) return -1;
+    const int before = view_.recorded_by(host, 0);
+    // Several such waits in a row: the last copy is what the host went on after.
+    return before >= 0 && view_.record(host).end_ns > low_ ? before : -1;
   }
 
   /// Since when op i's lane had lacked nothing but a core.
@@ -294,7 +315,11 @@ class Blame {
         view_.record(i).issued_ns - view_.record(host).end_ns) {
       return Cause::host_bound;
     }
-    return view_.op(host).kind == OpKind::host_sync ? Cause::injected_sync : Cause::all_gather_limit;
+    if (view_.op(host).kind == OpKind::host_sync) return Cause::injected_sync;
+    const int before = view_.op(host).waits.empty() ? -1 : view_.recorded_by(host, 0);
+    if (before >= 0 && view_.op(before).is_transfer()) return Cause::pcie;
+    if (before >= 0 && view_.op_class(before) == OpClass::host_update) return Cause::host_update;
+    return Cause::all_gather_limit;
   }
 
   /// Everything that had to be over before op i could begin, as it stands in the schedule.
@@ -344,7 +369,7 @@ class Blame {
     const auto pass_through = [&](int before) {
       if (view_.op(before).has_work()) {
         const trace::Record& r = view_.record(before);
-        if (r.end_ns > r.begin_ns) result.push_back({r.end_ns, before, Cause::copy, true});
+        if (r.end_ns > r.begin_ns) result.push_back({r.end_ns, before, cause_of_copy(before), true});
         held_by_start(before, result);
       }
       collect(before, collective, result, depth + 1);
@@ -374,7 +399,11 @@ class Blame {
       const int before = view_.recorded_by(i, w);
       if (before < 0) continue;
       const WaitReason reason = op.waits[w].reason;
-      if (reason == WaitReason::limit) {
+      if (reason == WaitReason::limit && op.is_transfer()) {
+        pass_through(before);  // the copy that stands before it in PyTorch's stream
+      } else if (reason == WaitReason::limit && view_.op(before).is_transfer()) {
+        result.push_back({view_.done(before), before, Cause::pcie, true});
+      } else if (reason == WaitReason::limit) {
         const bool after_forward = view_.op(before).kind == OpKind::forward;
         result.push_back(
             {view_.done(before), before, after_forward ? Cause::late_prefetch : Cause::all_gather_limit, true});

@@ -26,12 +26,14 @@ enum class Cause : std::uint8_t {
   injected_sync,               ///< the host had waited for the device (inject.host_sync_after_layer)
   host_bound,                  ///< the host issued the op late without having been blocked, or took long to issue it
   copy,                        ///< copy-in, copy-out or a cast stood in the way
+  pcie,                        ///< a copy between the memories of device and host did (fsdp.cpu_offload)
+  host_update,                 ///< the host updated what lies in its memory
   slow_link,                   ///< a transfer went on over one rank's link when all others' were done
   tensor_group,                ///< ranks that split a layer exchanged what they have of its result
   cores_busy,                  ///< a lane could have begun, and had no core: threads wanted more than there are
   unknown,                     ///< none of these could be shown, waking up a lane among them
 };
-inline constexpr std::size_t kCauseCount = 16;
+inline constexpr std::size_t kCauseCount = 18;
 std::string_view to_string(Cause cause);
 
 /// One stretch of a step in which a rank computed nothing, and why. `op` is what was waited for (an index into the

@@ -97,6 +97,8 @@ class Finder {
       case Cause::straggler: without.late_rank = asked.late_rank; break;
       case Cause::host_bound: without.host = true; break;
       case Cause::copy: without.copies = true; break;
+      case Cause::pcie: without.pcie = true; break;
+      case Cause::host_update: without.host_update = true; break;
       case Cause::step_boundary: without.ends = true; break;
       case Cause::slow_link: without.slow_link = asked.late_rank; break;
       case Cause::tensor_group: without.tensor_group = true; break;

@@ -48,6 +48,7 @@ class Model {
       for (int rank = 0; rank < step.ranks(); ++rank) add_computation(step, rank);
     }
     if (link_) add_transfers(step);
+    if (const std::optional<LinkModel> pcie = config_.emulate.pcie()) add_copies(step, *pcie);
   }
 
   std::optional<Fidelity> result(double ms_per_ns) const {
@@ -75,6 +76,20 @@ class Model {
       if (classify(op) != OpClass::computation) continue;
       compute_.modelled_ns += replay::flops_of(op, sizes_) * ns_per_flop;
       compute_.observed_ns += static_cast<double>(records[i].end_ns - records[i].begin_ns);
+    }
+  }
+
+  /// Nobody shares a direction of a rank's PCIe.
+  void add_copies(const StepRecords& step, const LinkModel& pcie) {
+    for (std::size_t i = 0; i < step.schedule().ops.size(); ++i) {
+      const auto* copy = std::get_if<schedule::Transfer>(&step.schedule().ops[i].work);
+      if (copy == nullptr) continue;
+      const double seconds = pcie.latency_seconds + static_cast<double>(copy->bytes) / pcie.bytes_per_second;
+      for (int rank = 0; rank < step.ranks(); ++rank) {
+        const trace::Record& record = step.of(rank)[i];
+        transfer_.modelled_ns += seconds * 1e9;
+        transfer_.observed_ns += static_cast<double>(record.end_ns - record.begin_ns);
+      }
     }
   }
 

@@ -26,7 +26,9 @@ std::array<IntervalSet, 3> phase_windows(const StepRecords& step, int rank) {
   std::int64_t begin = window.begin_ns;
   for (std::size_t i = 0; i < step.schedule().ops.size(); ++i) {
     const schedule::Op& op = step.schedule().ops[i];
-    if (op.phase == phase || classify(op) != OpClass::computation) continue;
+    const OpClass op_class = classify(op);
+    const bool begins = op_class == OpClass::computation || op_class == OpClass::host_update;
+    if (op.phase == phase || !begins) continue;
     const std::int64_t end = step.of(rank)[i].begin_ns;
     result[static_cast<std::size_t>(phase)].push_back({begin, end});
     begin = end;

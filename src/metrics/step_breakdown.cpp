@@ -21,6 +21,7 @@ void check(bool holds, const StepRecords& step, int rank, const std::string& ide
 
 OpClass classify(const schedule::Op& op) {
   using schedule::OpKind;
+  if (op.lane == Lane::host_compute && op.has_work()) return OpClass::host_update;
   switch (op.kind) {
     case OpKind::forward:
     case OpKind::recompute:
@@ -39,6 +40,8 @@ OpClass classify(const schedule::Op& op) {
     case OpKind::gather_norm: return OpClass::communication;
     case OpKind::load_batch:
     case OpKind::cast_replicated:
+    case OpKind::host_to_device:
+    case OpKind::device_to_host:
     case OpKind::cast_shard:
     case OpKind::copy_in:
     case OpKind::copy_out:
@@ -75,7 +78,7 @@ StepIntervals intervals_of(const StepRecords& step, int rank) {
     const Interval run{r.begin_ns, r.end_ns};
     if (op_class == OpClass::computation) computation.push_back(run);
     if (op_class == OpClass::communication) communication.push_back(run);
-    all.push_back(run);
+    if (op_class != OpClass::host_update) all.push_back(run);
   }
   StepIntervals result;
   result.window = unite({{window.begin_ns, window.end_ns}});

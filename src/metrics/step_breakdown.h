@@ -12,7 +12,8 @@ namespace fsdpbench::metrics {
 enum class OpClass : std::uint8_t {
   computation,    ///< forward, backward, recomputation, gradient sums, norm and optimizer
   communication,  ///< collectives
-  copy,           ///< casts, copy-in, copy-out, batch upload
+  copy,           ///< casts, copy-in, copy-out, batch upload, and between the memories of device and host
+  host_update,    ///< of offloaded state, on the host's processors: a device that only waits for it is idle
   none,           ///< host waits and ops without work
 };
 OpClass classify(const schedule::Op& op);

@@ -287,9 +287,11 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const repla
   for (const schedule::Op& op : ops) last_micro = std::max(last_micro, op.micro);
   auto& given = op_times.given.front();
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    const bool nothing = (without.copies && classify(ops[i]) == OpClass::copy) ||
-                         (without.tensor_group && ops[i].exchanges_parts()) ||
-                         (without.ends && at_an_end(ops[i], last_micro));
+    const OpClass op_class = classify(ops[i]);
+    const bool copies = ops[i].is_transfer() ? without.pcie : without.copies;
+    const bool nothing =
+        (copies && op_class == OpClass::copy) || (without.host_update && op_class == OpClass::host_update) ||
+        (without.tensor_group && ops[i].exchanges_parts()) || (without.ends && at_an_end(ops[i], last_micro));
     for (auto& mine : given) {
       if (nothing) mine[i] = 0;
     }

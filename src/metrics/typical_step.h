@@ -91,7 +91,9 @@ class TypicalStep {
     bool host = false;          ///< issuing takes no time
     bool lags = false;          ///< lanes begin at once, but for waits for a core
     bool cores = false;         ///< lanes wait for no core
-    bool copies = false;        ///< copies take no time
+    bool copies = false;        ///< copies on the device take no time
+    bool pcie = false;          ///< nor those between device and host
+    bool host_update = false;   ///< nor what the host computes
     bool ends = false;          ///< neither do transfers at the ends of the step
     bool sharing = false;       ///< transfers do not share links
     bool tensor_group = false;  ///< exchanges of ranks that split layers take no time

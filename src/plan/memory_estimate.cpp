@@ -11,6 +11,23 @@ double moments(const config::RunConfig& config) {
   return config.train.optimizer == config::Optimizer::adamw ? 2 * kMaster : 0;
 }
 
+/// Takes what the host has of the shards from the device. Of gradients one unit's is on its way.
+void offload(const Plan& plan, const config::RunConfig& config, MemoryEstimate& e) {
+  if (config.fsdp.cpu_offload == config::CpuOffload::none) return;
+  double shards = 0, largest = 0;
+  for (const Unit& unit : plan.units) {
+    const double shard = static_cast<double>(unit.layout.parameter_numel()) / plan.mesh.shard;
+    shards += shard;
+    largest = std::max(largest, shard);
+  }
+  const bool keeps = config.fsdp.cpu_offload == config::CpuOffload::optimizer;
+  const double masters = kMaster * shards;
+  e.host = masters + moments(config) * shards + kMaster * shards;
+  e.parameters -= masters - (keeps ? static_cast<double>(size_of(plan.param_dtype)) * shards : kMaster * largest);
+  e.optimizer -= moments(config) * shards;
+  e.gradients = std::max(0.0, e.gradients - kMaster * (shards - largest));
+}
+
 }  // namespace
 
 MemoryEstimate memory_without_fsdp(const Plan& plan, const config::RunConfig& config) {
@@ -29,8 +46,12 @@ MemoryEstimate memory_without_fsdp(const Plan& plan, const config::RunConfig& co
 }
 
 MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& config) {
-  if (!plan.shares_units()) return memory_without_fsdp(plan, config);
   MemoryEstimate e;
+  if (!plan.shares_units()) {
+    e = memory_without_fsdp(plan, config);
+    offload(plan, config, e);
+    return e;
+  }
   double owned = 0, largest = 0, staying = 0;
   for (const Unit& unit : plan.units) {
     const auto sharded = static_cast<double>(unit.layout.parameter_numel());
@@ -46,6 +67,7 @@ MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& confi
   e.gradients = kMaster * owned;
   e.gathered_units = low * (staying > 0 ? std::max(staying, largest) : largest);
   e.gradient_units = low * largest;
+  offload(plan, config, e);
   return e;
 }
 

@@ -13,12 +13,14 @@ struct MemoryEstimate {
   double gradients = 0;       ///< fp32 gradients of what the device owns
   double gathered_units = 0;  ///< unsharded parameters in flight, compute dtype
   double gradient_units = 0;  ///< unsharded gradients in flight, compute dtype
+  double host = 0;            ///< fsdp.cpu_offload: masters, moments and gradients that are in host memory instead
   double total() const { return parameters + optimizer + gradients + gathered_units + gradient_units; }
 };
 
-/// With FSDP as planned: masters, moments and gradients split over the shard group (parameters below the threshold
-/// are not), one unit gathered (the largest, or those that stay gathered) and one unit's gradient on top. No shard:
-/// everything whole; the compute dtype's copy and gradients are whole too if they are not the masters themselves.
+/// With FSDP as planned, fsdp.cpu_offload included: masters, moments and gradients split over the shard group
+/// (parameters below the threshold are not), one unit gathered (the largest, or those that stay gathered) and one
+/// unit's gradient on top. No shard: everything whole; the compute dtype's copy and gradients are whole too if they are
+/// not the masters themselves.
 MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& config);
 
 /// The same model on one device without sharding.

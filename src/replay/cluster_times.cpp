@@ -6,8 +6,10 @@
 #include <span>
 #include <vector>
 
+#include "base/error.h"
 #include "replay/collective_message.h"
 #include "replay/contention.h"
+#include "replay/op_work.h"
 
 namespace fsdpbench::replay {
 namespace {
@@ -31,6 +33,20 @@ CollectiveCost cost_of_collective(const schedule::Op& op, const plan::Plan& plan
       shape_of(plan.groups.members(op.group(), 0), plan.groups.ranks(), cluster.gpus_per_node, use.placement);
   const auto bytes = static_cast<double>(message_of(op, plan.groups).bytes);
   return collective_cost(cluster, collective_of(op.kind), bytes, shape, use.algorithm);
+}
+
+/// Of a copy over PCIe, or of what the host computes on its memory.
+double host_seconds(const schedule::Schedule& schedule, const schedule::Op& op, const config::Cluster& cluster) {
+  const auto* copy = std::get_if<schedule::Transfer>(&op.work);
+  const double bytes = copy != nullptr ? static_cast<double>(copy->bytes) : buffer_bytes(schedule, op);
+  const double rate = copy != nullptr ? cluster.host.pcie_gb_per_s : cluster.host.memory_gb_per_s;
+  if (rate == 0) {
+    throw ConfigError(
+        fmt::format("cluster '{}' has no host.{}, which fsdp.cpu_offload needs; copy its file, add the "
+                    "key and name the copy in simulate.cluster.",
+                    cluster.name, copy != nullptr ? "pcie_gb_per_s" : "memory_gb_per_s"));
+  }
+  return bytes / (rate * 1e9);
 }
 
 /// The bus bandwidth at which the shard group's largest messages go.
@@ -59,6 +75,10 @@ OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& pl
     StepCosts& costs = times.steps.emplace_back();
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
       const schedule::Op& op = schedule.ops[i];
+      if (op.is_transfer() || (op.lane == Lane::host_compute && op.has_work())) {
+        costs.push_back({std::nearbyint(host_seconds(schedule, op, cluster) * 1e9), 0, 0});
+        continue;
+      }
       if (!op.is_collective()) {
         costs.push_back({std::nearbyint(seconds[i] * 1e9), 0, 0});
         continue;

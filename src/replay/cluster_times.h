@@ -20,8 +20,9 @@ struct ClusterUse {
 };
 
 /// What every op of the schedules takes on GPUs of `cluster`: computation and copies by compute_cost.h, collectives by
-/// collective_cost.h. `config`: valid; schedules and plan are its own. The ranks must fit (config::check_fits). The
-/// host takes no time but what module_seconds() counts.
+/// collective_cost.h, copies over PCIe and the host's updates by the rates of cluster.host. Throws ConfigError if
+/// there are such ops and the cluster does not say. `config`: valid; schedules and plan are its own. The ranks must fit
+/// (config::check_fits). The host takes no time but what module_seconds() counts.
 ///
 /// With contention (contention.h) what runs beside collectives takes longer.
 OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& plan, const config::RunConfig& config,

@@ -86,7 +86,8 @@ double touched_bytes(const schedule::Schedule& schedule, const schedule::Op& op)
 double op_seconds(const schedule::Schedule& schedule, const schedule::Op& op, const std::vector<plan::ModuleWork>& work,
                   const ComputeCost& cost, const Beside& beside, double share) {
   using schedule::OpKind;
-  if (!op.has_work() || op.is_collective()) return 0;
+  const bool on_gpu = op.lane != Lane::host_compute && !op.is_transfer();
+  if (!op.has_work() || op.is_collective() || !on_gpu) return 0;
   using OfWork = plan::ModuleWork::Pass;
   const auto module = [&](Pass pass, OfWork of_work) {
     const plan::ModuleWork& module_work = work[static_cast<std::size_t>(op.module)];

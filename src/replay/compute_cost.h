@@ -91,8 +91,8 @@ class ComputeCost {
   bool fp8_;
 };
 
-/// Seconds by op of `schedule`: what runs on the compute and copy lanes. Collectives and the host's own take none here.
-/// `work`: by module, for one microbatch; `share`: fsdp.recompute_share.
+/// Seconds by op of `schedule`: what runs on the compute and copy lanes. Collectives, copies over PCIe and what the
+/// host does take none here. `work`: by module, for one microbatch; `share`: fsdp.recompute_share.
 std::vector<double> compute_seconds(const schedule::Schedule& schedule, const std::vector<plan::ModuleWork>& work,
                                     const ComputeCost& cost, const Beside& beside = {}, double share = 1);
 

@@ -34,6 +34,10 @@ OpTimes emulated_times(const schedule::Schedules& schedules, const std::vector<p
         const CollectiveMessage message = message_of(op, groups);
         cost.run_ns = std::nearbyint(message.seconds_of_latency(rates.link) * 1e9);
         cost.link_ns = std::nearbyint(message.seconds_of_bytes(rates.link) * 1e9);
+      } else if (const auto* copy = std::get_if<schedule::Transfer>(&op.work)) {
+        const double seconds =
+            rates.pcie.latency_seconds + static_cast<double>(copy->bytes) / rates.pcie.bytes_per_second;
+        cost.run_ns = std::nearbyint(seconds * 1e9);
       } else if (const double flops = flops_of(op, sizes); flops > 0) {
         cost.run_ns = std::nearbyint(flops / rates.flops_per_second * 1e9);
       }

@@ -15,6 +15,7 @@ namespace fsdpbench::replay {
 struct Rates {
   double flops_per_second = 0;
   LinkModel link;  ///< looked at only if there is a collective
+  LinkModel pcie;  ///< looked at only if something is copied between host and device
 };
 
 /// Of an op's matrix products and attention, one microbatch; 0 for all but forward, recomputation and backward.
@@ -22,7 +23,8 @@ struct Rates {
 double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& sizes);
 
 /// What the CPU backend's emulation of link and compute takes: computation its FLOPs / rate; a collective of n ranks
-/// n-1 latencies, and then the bytes of a ring over the rank's one link, an all-reduce both twice; all else nothing.
+/// n-1 latencies, and then the bytes of a ring over the rank's one link, an all-reduce both twice; a copy over PCIe one
+/// latency and its bytes; all else nothing.
 /// The host takes no time.
 OpTimes emulated_times(const schedule::Schedules& schedules, const std::vector<plan::ModuleSizes>& sizes,
                        const plan::Groups& groups, const Rates& rates);

@@ -9,7 +9,7 @@
 namespace fsdpbench::replay {
 
 std::string_view to_string(OpWork::Unit unit) {
-  constexpr std::array<std::string_view, 3> kNames{"wire_bytes", "flops", "bytes"};
+  constexpr std::array<std::string_view, 5> kNames{"wire_bytes", "flops", "bytes", "pcie_bytes", "host_bytes"};
   return kNames.at(static_cast<std::size_t>(unit));
 }
 
@@ -21,6 +21,14 @@ OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const
             static_cast<double>(message.bytes) * ring_share(message.ranks, message.passes)};
   }
   if (const double flops = flops_of(op, sizes); flops > 0) return {OpWork::Unit::flops, 0, flops};
+  if (const auto* copy = std::get_if<schedule::Transfer>(&op.work)) {
+    return {OpWork::Unit::pcie_bytes, 1, static_cast<double>(copy->bytes)};
+  }
+  const bool on_host = op.lane == Lane::host_compute;
+  return {on_host ? OpWork::Unit::host_bytes : OpWork::Unit::bytes, 1, buffer_bytes(schedule, op)};
+}
+
+double buffer_bytes(const schedule::Schedule& schedule, const schedule::Op& op) {
   double bytes = 0;
   const schedule::Operands operands = op.operands();
   for (const schedule::BufferList* list : {&operands.reads, &operands.writes}) {
@@ -28,7 +36,7 @@ OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const
       bytes += static_cast<double>(schedule.buffers[static_cast<std::size_t>(id)].bytes);
     }
   }
-  return {OpWork::Unit::bytes, 1, bytes};
+  return bytes;
 }
 
 }  // namespace fsdpbench::replay

@@ -15,7 +15,9 @@ struct OpWork {
   enum class Unit : std::uint8_t {
     wire_bytes,  ///< a collective: that a rank sends round the ring; `fixed` are its hops
     flops,       ///< of matrix products and attention
-    bytes,       ///< all else: of the buffers that it touches; `fixed` is 1
+    bytes,       ///< all else on a device: of the buffers that it touches; `fixed` is 1
+    pcie_bytes,  ///< copies between device and host; `fixed` is 1
+    host_bytes,  ///< as bytes, of what the host computes
   };
   Unit unit = Unit::bytes;
   double fixed = 0;
@@ -24,6 +26,8 @@ struct OpWork {
 
 /// The enumerator's own name.
 std::string_view to_string(OpWork::Unit unit);
+/// Of the buffers that an op of `schedule` reads and writes.
+double buffer_bytes(const schedule::Schedule& schedule, const schedule::Op& op);
 
 /// `op`: with work, one of `schedule`. `sizes`: of each module.
 OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const plan::Groups& groups,

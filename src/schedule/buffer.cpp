@@ -11,6 +11,8 @@ std::string_view to_string(BufferRole role) {
     case BufferRole::first_moment_replicated: return "first_moment_replicated";
     case BufferRole::second_moment_replicated: return "second_moment_replicated";
     case BufferRole::replicated_parameters: return "replicated_parameters";
+    case BufferRole::device_shard: return "device_shard";
+    case BufferRole::host_shard: return "host_shard";
     case BufferRole::cast_shard: return "cast_shard";
     case BufferRole::gathered: return "gathered";
     case BufferRole::quantized: return "quantized";
@@ -33,6 +35,7 @@ std::string_view to_string(BufferRole role) {
     case BufferRole::reduce_output: return "reduce_output";
     case BufferRole::partial_shard: return "partial_shard";
     case BufferRole::gradient_shard: return "gradient_shard";
+    case BufferRole::offloaded_gradient: return "offloaded_gradient";
     case BufferRole::gradient_replicated: return "gradient_replicated";
     case BufferRole::norm_partial: return "norm_partial";
     case BufferRole::norm_gathered: return "norm_gathered";
@@ -47,6 +50,8 @@ MemoryCategory category_of(BufferRole role) {
     case BufferRole::master_shard:
     case BufferRole::master_replicated:
     case BufferRole::replicated_parameters:
+    case BufferRole::device_shard:
+    case BufferRole::host_shard:
     case BufferRole::group_shard: return MemoryCategory::parameter_shards;
     case BufferRole::first_moment:
     case BufferRole::second_moment:
@@ -69,6 +74,7 @@ MemoryCategory category_of(BufferRole role) {
     case BufferRole::accumulated_replicated:
     case BufferRole::partial_shard:
     case BufferRole::gradient_shard:
+    case BufferRole::offloaded_gradient:
     case BufferRole::gradient_replicated: return MemoryCategory::gradients;
     case BufferRole::batch_inputs:
     case BufferRole::batch_targets:

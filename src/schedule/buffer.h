@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/memory_category.h"
+#include "base/memory_space.h"
 
 namespace fsdpbench::schedule {
 
@@ -21,6 +22,8 @@ enum class BufferRole : std::uint8_t {
   first_moment_replicated,
   second_moment_replicated,
   replicated_parameters,  ///< master_replicated in the compute dtype
+  device_shard,           ///< fsdp.cpu_offload: what the device has of the host's master_shard
+  host_shard,             ///< the host's master_shard in the compute dtype, on its way to device_shard
   cast_shard,             ///< the shard in the compute dtype, input of a flat gather
   gathered,               ///< all-gather output; in views layouts the parameters themselves
   quantized,              ///< the same as quantised numbers
@@ -43,6 +46,7 @@ enum class BufferRole : std::uint8_t {
   reduce_output,        ///< this rank's part after the reduction, reduce dtype
   partial_shard,        ///< reduce-scattered sum over microbatches, before the replicas' all-reduce, fp32
   gradient_shard,       ///< final gradient of the shard, fp32
+  offloaded_gradient,   ///< a reduced gradient that has come to the host, to be added there
   gradient_replicated,  ///< final gradient of the replicated parameters, fp32
   norm_partial,         ///< this rank's sum of squares, one fp64
   norm_gathered,        ///< all ranks' sums of squares, one fp64 each
@@ -55,7 +59,7 @@ std::string_view to_string(BufferRole role);
 /// What the memory of such a buffer counts as.
 MemoryCategory category_of(BufferRole role);
 
-/// A piece of device memory that a schedule uses.
+/// A piece of memory that a schedule uses.
 struct Buffer {
   BufferRole role = BufferRole::workspace;
   MemoryCategory category = MemoryCategory::activations;
@@ -65,6 +69,7 @@ struct Buffer {
   int micro = 0;
   std::int64_t bytes = 0;
   bool persistent = false;  ///< lives from before the first step to after the last; never allocated by an op
+  MemorySpace space = MemorySpace::device;
   bool operator==(const Buffer&) const = default;
 };
 

@@ -13,6 +13,7 @@
 #include "schedule/reducer.h"
 #include "schedule/step_builder.h"
 #include "schedule/tensor_exchanges.h"
+#include "schedule/updates.h"
 
 namespace fsdpbench::schedule {
 namespace {
@@ -53,8 +54,6 @@ class StepWalk {
   void end_backward();
   void post_backward(int unit, bool last_micro);
   void optimizer();
-  /// Returns the factor's buffer.
-  BufferId clip();
   void reduce_those_due(int lag, bool last_micro);
 
   int unit_of(int module) const { return builder_.plan.unit_of_module[static_cast<std::size_t>(module)]; }
@@ -74,6 +73,7 @@ class StepWalk {
   Gatherer gatherer_;
   Prefetcher prefetcher_;
   Reducer reducer_;
+  Updates updates_;
   TensorExchanges exchanges_;
 
   bool stays_gathered_ = false;  // survives the step
@@ -95,6 +95,7 @@ StepWalk::StepWalk(StepBuilder& builder)
       gatherer_(builder, limiter_),
       prefetcher_(builder, gatherer_),
       reducer_(builder),
+      updates_(builder),
       exchanges_(builder) {}
 
 void StepWalk::walk() {
@@ -105,6 +106,7 @@ void StepWalk::walk() {
   // Gathers read what the last step's optimizer wrote.
   builder_.wait(Lane::copy, builder_.step_done(), WaitReason::data);
   builder_.wait(Lane::all_gather, builder_.step_done(), WaitReason::data);
+  if (builder_.offloads()) builder_.wait(Lane::host_to_device, builder_.step_done(), WaitReason::data);
 
   if (!stays_gathered_) gatherer_.gather_those_that_stay();
   stays_gathered_ = true;
@@ -369,69 +371,10 @@ void StepWalk::optimizer() {
   reducer_.finish();
   gatherer_.discard_unused();
   gatherer_.release_group_shards();
-  const BufferId factor = builder_.policy.clip ? clip() : kNoBuffer;
-  const bool adamw = builder_.policy.optimizer == config::Optimizer::adamw;
-  const std::vector<Reducer::Ready>& gradients = reducer_.ready();
-  for (const Reducer::Ready& g : gradients) {
-    const auto state = [&](BufferRole sharded, BufferRole replicated) {
-      return builder_.persistent(g.replicated ? replicated : sharded, g.unit);
-    };
-    Update update{.gradient = g.buffer,
-                  .parameters = state(BufferRole::master_shard, BufferRole::master_replicated),
-                  .clip_factor = factor,
-                  .count = g.numel};
-    if (adamw) {
-      update.first_moment = state(BufferRole::first_moment, BufferRole::first_moment_replicated);
-      update.second_moment = state(BufferRole::second_moment, BufferRole::second_moment_replicated);
-    }
-    const bool last = &g == &gradients.back();
-    builder_.append(OpKind::optimizer, {.unit = g.unit}, update, {.frees = {g.buffer, last ? factor : kNoBuffer}});
-  }
+  updates_.append(reducer_.ready());
   gatherer_.gather_those_that_stay();
+  updates_.finish();
   builder_.record(EventRole::step_done, -1);
-}
-
-BufferId StepWalk::clip() {
-  const plan::Mesh& mesh = builder_.plan.mesh;
-  const BufferId partial = builder_.new_buffer(BufferRole::norm_partial, DType::f64, size_of(DType::f64), -1);
-  for (const Reducer::Ready& g : reducer_.ready()) {
-    const bool first = &g == &reducer_.ready().front();
-    // Every rank of a group adds what each of them has: each counts its part.
-    builder_.append(OpKind::gradient_norm, {.unit = g.unit},
-                    SumOfSquares{.gradient = g.buffer,
-                                 .sum = partial,
-                                 .count = g.numel,
-                                 .factor = g.replicated ? 1.0F / static_cast<float>(mesh.shard) : 1.0F,
-                                 .overwrite = first,
-                                 .replicated = g.replicated,
-                                 .whole_factor = 1.0F / static_cast<float>(mesh.tensor)},
-                    {.allocates = {first ? partial : kNoBuffer}});
-  }
-  // First the shards of each rank's part of the layers, then the parts.
-  std::vector<BufferId> sums{partial};  // the last one in front
-  EventId ready = kNoEvent;
-  std::int64_t count = 1;
-  const auto gather = [&](Group group, Lane lane) {
-    const int ranks = builder_.plan.groups.size(group);
-    if (ranks == 1) return;
-    builder_.wait(lane, ready == kNoEvent ? builder_.record(EventRole::norm, -1) : ready, WaitReason::data);
-    const BufferId from = sums.front();
-    const std::int64_t bytes = count * ranks * size_of(DType::f64);
-    sums.insert(sums.begin(), builder_.new_buffer(BufferRole::norm_gathered, DType::f64, bytes, -1));
-    builder_.append(
-        OpKind::gather_norm, {.lane = lane},
-        Collective{.group = group, .input = from, .output = sums.front(), .count = count, .dtype = DType::f64},
-        {.allocates = {sums.front()}});
-    ready = builder_.record(EventRole::norm_gathered, ready == kNoEvent ? -1 : 0);
-    count *= ranks;
-  };
-  gather(Group::shard, Lane::all_gather);
-  gather(Group::tensor, Lane::tensor);
-  if (ready != kNoEvent) builder_.wait(Lane::compute, ready, WaitReason::data);
-  const BufferId factor = builder_.new_buffer(BufferRole::clip_factor, DType::f32, 4, -1);
-  builder_.append(OpKind::clip, {}, ClipFactor{.sums = sums.front(), .factor = factor, .count = count},
-                  {.allocates = {factor}, .frees = sums});
-  return factor;
 }
 
 }  // namespace

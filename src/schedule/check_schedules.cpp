@@ -103,11 +103,26 @@ class Checker {
     const Operands operands = op.operands();
     for (BufferId id : operands.reads) read(id, point);
     for (BufferId id : operands.writes) write(id, point);
+    if (!op.is_transfer()) {
+      for (BufferId id : operands.reads) check_reach(op, id);
+      for (BufferId id : operands.writes) check_reach(op, id);
+    }
     for (BufferId id : op.frees) free(id, point);
     if (op.record != kNoEvent) {
       events_[static_cast<std::size_t>(op.record)] = order_.record(op.lane);
       recorded_[static_cast<std::size_t>(op.record)] = true;
     }
+  }
+
+  /// Only transfers touch both memories; but a device reads and writes single numbers in the host's.
+  void check_reach(const Op& op, BufferId id) {
+    const Buffer& buffer = schedule_->buffers[static_cast<std::size_t>(id)];
+    const bool few = buffer.role == BufferRole::norm_partial || buffer.role == BufferRole::norm_gathered ||
+                     buffer.role == BufferRole::clip_factor;
+    const bool on_host = buffer.space == MemorySpace::host;
+    if (few || on_host == (op.lane == Lane::host_compute)) return;
+    fault(fmt::format("{} on {} cannot reach {}, which is in {} memory", to_string(op.kind), to_string(op.lane),
+                      name_of(id), to_string(buffer.space)));
   }
 
   void allocate(BufferId id, const LaneClock& now) {

@@ -34,7 +34,7 @@ bool Gatherer::unshard(int unit, bool prefetch) {
     state(unit).prefetched = prefetch;
     return false;
   }
-  if (builder_.plan.resident() || u.stays_gathered) {
+  if (resident() || u.stays_gathered) {
     state(unit).prefetched = prefetch;
     return true;
   }
@@ -98,10 +98,43 @@ BufferId Gatherer::new_message(int unit, std::int64_t elements) {
                              elements * size_of(dtype), unit);
 }
 
+BufferId Gatherer::copy_to_device(BufferRole role, int unit, bool prefetch) {
+  order(Lane::host_to_device);
+  if (const EventId copied = builder_.mark(Lane::copy); copied != kNoEvent) {
+    builder_.wait(Lane::host_to_device, copied, WaitReason::limit);
+  }
+  // What stays gathered is gathered once the host has updated it.
+  if (const EventId updated = builder_.mark(Lane::host_compute);
+      builder_.phase == Phase::optimizer && updated != kNoEvent) {
+    builder_.wait(Lane::host_to_device, updated, WaitReason::data);
+  }
+  const std::int64_t bytes = unit_of(unit).layout.shard_numel * size_of(DType::f32);
+  const BufferId to = builder_.new_buffer(role, DType::f32, bytes, unit);
+  builder_.transfer(builder_.persistent(BufferRole::master_shard, unit), to, unit, prefetch, {.allocates = {to}});
+  return to;
+}
+
+Gatherer::Shard Gatherer::shard_for(int unit, Lane reader, bool prefetch) {
+  switch (builder_.policy.fsdp.cpu_offload) {
+    case config::CpuOffload::none: return {.buffer = builder_.persistent(BufferRole::master_shard, unit)};
+    case config::CpuOffload::optimizer:
+      if (const EventId sent = builder_.mark(Lane::host_to_device); sent != kNoEvent) {
+        builder_.wait(reader, sent, WaitReason::data);  // in the optimizer's phase only
+      }
+      return {.buffer = builder_.persistent(BufferRole::device_shard, unit)};
+    case config::CpuOffload::all: break;
+  }
+  const BufferId copy = copy_to_device(BufferRole::device_shard, unit, prefetch);
+  builder_.wait(reader, builder_.record(EventRole::copied_to_device, unit), WaitReason::data);
+  return {copy, copy};
+}
+
 void Gatherer::copy_in(int unit, const At& at, BufferId message, Place place, Lifetimes lifetimes) {
   const State& s = state(unit);
   if (s.grouped) builder_.wait(at.lane, s.group_shard_kept, WaitReason::data);
-  const BufferId shard = s.grouped ? s.group_shard : builder_.persistent(BufferRole::master_shard, unit);
+  const Shard from = s.grouped ? Shard{.buffer = s.group_shard} : shard_for(unit, at.lane, at.prefetch);
+  const BufferId shard = from.buffer;
+  lifetimes.frees.push_back(from.temporary);
   if (quantized_) {
     builder_.append(OpKind::quantize, at,
                     Quantize{.from = shard,
@@ -203,40 +236,49 @@ BufferId Gatherer::new_parameters(BufferRole role, int unit, std::int64_t numel)
 BufferId Gatherer::cast_shard(BufferRole role, int unit, bool prefetch) {
   order(Lane::copy);
   const std::int64_t numel = unit_of(unit).layout.shard_numel;
+  const Shard shard = shard_for(unit, Lane::copy, prefetch);
   const BufferId low = new_parameters(role, unit, numel);
   builder_.append(OpKind::cast_shard, {.lane = Lane::copy, .unit = unit, .prefetch = prefetch},
-                  Cast{.from = builder_.persistent(BufferRole::master_shard, unit), .to = low, .count = numel},
-                  {.allocates = {low}});
+                  Cast{.from = shard.buffer, .to = low, .count = numel},
+                  {.allocates = {low}, .frees = {shard.temporary}});
   return low;
 }
 
 void Gatherer::gather_views(int unit, bool prefetch) {
   const plan::Unit& u = unit_of(unit);
   State& s = state(unit);
-  if (u.layout.shards == 1) {  // a lower dtype, but nobody to gather from
-    s.gathered = cast_shard(BufferRole::gathered, unit, prefetch);
+  const bool low = builder_.plan.param_dtype != DType::f32;
+  if (u.layout.shards == 1) {  // a lower dtype, or from the host, but nobody to gather from
+    s.gathered =
+        low ? cast_shard(BufferRole::gathered, unit, prefetch) : copy_to_device(BufferRole::gathered, unit, prefetch);
     s.ready = builder_.record(EventRole::gathered, unit);
     return;
   }
-  BufferId shard = builder_.persistent(BufferRole::master_shard, unit);
-  BufferId low = kNoBuffer;
+  Shard shard;
   if (s.grouped) {
-    shard = s.group_shard;
+    shard.buffer = s.group_shard;
     builder_.wait(Lane::all_gather, s.group_shard_kept, WaitReason::data);
-  } else if (builder_.plan.param_dtype != DType::f32) {
-    shard = low = cast_shard(BufferRole::cast_shard, unit, prefetch);
+  } else if (low && builder_.policy.fsdp.cpu_offload != config::CpuOffload::optimizer) {
+    shard.buffer = shard.temporary = cast_shard(BufferRole::cast_shard, unit, prefetch);
     builder_.wait(Lane::all_gather, builder_.record(EventRole::cast, unit), WaitReason::data);
+  } else {
+    shard = shard_for(unit, Lane::all_gather, prefetch);
   }
   order(Lane::all_gather);
   s.gathered = new_parameters(BufferRole::gathered, unit, u.layout.gathered_numel());
-  all_gather(unit, prefetch, shard, {.allocates = {s.gathered}, .frees = {low}});
+  all_gather(unit, prefetch, shard.buffer, {.allocates = {s.gathered}, .frees = {shard.temporary}});
 }
 
 void Gatherer::gather_copied(int unit, bool prefetch) {
   State& s = state(unit);
   if (builder_.plan.copies_alone) {
-    s.gathered = builder_.persistent(BufferRole::master_shard, unit);
     builder_.append(OpKind::unshard, {.unit = unit, .prefetch = prefetch});
+    if (copies_from_resident()) {
+      s.gathered = shard_for(unit, Lane::compute, prefetch).buffer;
+    } else {
+      s.gathered = copy_to_device(BufferRole::device_shard, unit, prefetch);
+      s.ready = record_gathered(unit);
+    }
     return;
   }
   order(Lane::copy);
@@ -267,7 +309,7 @@ void Gatherer::wait_for_unshard(int unit) {
   State& s = state(unit);
   if (nothing_to_gather(unit) || s.waited) return;
   s.waited = true;
-  const bool alone = builder_.plan.copies_alone;  // the shard itself is what was gathered, and stays
+  const bool alone = copies_from_resident();  // the shard itself is what was gathered, and stays
   if (!alone) limiter_.before_wait(s.ready, unit);
   if (!alone) builder_.wait(Lane::compute, s.ready, WaitReason::data);
   if (!copies_out(unit) || s.unsharded != kNoBuffer) return;
@@ -338,7 +380,7 @@ void Gatherer::discard_unused() {
   for (int u = 0; u < static_cast<int>(states_.size()); ++u) {
     State& s = state(u);
     if (!s.issued || s.waited) continue;
-    if (!builder_.plan.copies_alone) {
+    if (!copies_from_resident()) {
       builder_.wait(Lane::compute, s.ready, WaitReason::reuse);
       builder_.append(OpKind::release, {.lane = Lane::compute, .unit = u}, {}, {.frees = {s.gathered, s.unsharded}});
     }
@@ -360,7 +402,9 @@ Gatherer::Parameters Gatherer::parameters(int unit) const {
   const State& s = states_[static_cast<std::size_t>(unit)];
   Parameters result;
   if (u.has_sharded()) {
-    result.sharded = builder_.plan.resident()   ? builder_.persistent(BufferRole::master_shard, unit)
+    const bool offloads = builder_.policy.fsdp.cpu_offload == config::CpuOffload::optimizer;
+    const BufferRole whole = offloads ? BufferRole::device_shard : BufferRole::master_shard;
+    result.sharded = resident()                 ? builder_.persistent(whole, unit)
                      : u.stays_gathered         ? builder_.persistent(BufferRole::unsharded, unit)
                      : s.unsharded != kNoBuffer ? s.unsharded
                                                 : s.gathered;

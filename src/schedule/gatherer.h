@@ -22,6 +22,13 @@ namespace fsdpbench::schedule {
 /// and dequantize makes parameters of all parts.
 /// per_param with one shard: a mark where others gather, then copy_out straight from the shard, which stays.
 ///
+/// [Note: offloaded shards]
+/// fsdp.cpu_offload = all: whatever would read the master shard reads a copy of it, which host_to_device brings before
+/// and which is freed once it was read. PyTorch does both in one stream (FSDP2's copy-in, FSDP1's pre-unshard stream):
+/// a copy from the host therefore starts after what the copy lane was given before it, and there are no more of them
+/// than gathers. = optimizer: gathers read the shards in the compute dtype that the device keeps; with one shard in
+/// views those are the parameters.
+///
 /// [Note: buckets]
 /// Several units in one collective: each shard is copied into a rank-major bucket, which is gathered in place and
 /// copied out to each unit's parameters, all on the all_gather lane. Units that stay gathered do so on the compute lane
@@ -93,10 +100,33 @@ class Gatherer {
   };
   State& state(int unit) { return states_[static_cast<std::size_t>(unit)]; }
   const plan::Unit& unit_of(int unit) const { return builder_.plan.units[static_cast<std::size_t>(unit)]; }
+  /// Forward and backward read what a rank has all the time.
+  bool resident() const {
+    const plan::Plan& plan = builder_.plan;
+    switch (builder_.policy.fsdp.cpu_offload) {
+      case config::CpuOffload::none: return plan.resident();
+      case config::CpuOffload::optimizer: return plan.mesh.shard == 1 && !plan.copies_alone;
+      case config::CpuOffload::all: break;
+    }
+    return false;
+  }
   bool nothing_to_gather(int unit) const {
-    return builder_.plan.resident() || !unit_of(unit).has_sharded() || unit_of(unit).stays_gathered;
+    return resident() || !unit_of(unit).has_sharded() || unit_of(unit).stays_gathered;
   }
   BufferId new_parameters(BufferRole role, int unit, std::int64_t numel);  // in the compute dtype
+  /// What a gather reads of a unit. `temporary`: the same, to be freed when it was read; or kNoBuffer.
+  struct Shard {
+    BufferId buffer = kNoBuffer;
+    BufferId temporary = kNoBuffer;
+  };
+  /// In place for the next op of `reader`.
+  Shard shard_for(int unit, Lane reader, bool prefetch);
+  /// Brings the host's master shard into a new buffer; the event is recorded.
+  BufferId copy_to_device(BufferRole role, int unit, bool prefetch);
+  /// What a unit is copied out of is a shard that lives on.
+  bool copies_from_resident() const {
+    return builder_.plan.copies_alone && builder_.policy.fsdp.cpu_offload != config::CpuOffload::all;
+  }
   BufferId cast_shard(BufferRole role, int unit, bool prefetch);
   void gather_views(int unit, bool prefetch);
   void gather_copied(int unit, bool prefetch);

@@ -10,11 +10,13 @@ namespace {
 
 class Walk {
  public:
-  explicit Walk(int event_count) : events_(static_cast<std::size_t>(event_count)) {}
+  Walk(int event_count, MemorySpace space) : space_(space), events_(static_cast<std::size_t>(event_count)) {}
 
   void allocate_persistent(const Schedule& schedule) {
     for (const Buffer& buffer : schedule.buffers) {
-      if (buffer.persistent) offsets_.push_back(pool_.allocate(buffer.bytes, buffer.category, Lane::compute, order_));
+      if (!buffer.persistent) break;  // they come first
+      offsets_.push_back(buffer.space == space_ ? pool_.allocate(buffer.bytes, buffer.category, Lane::compute, order_)
+                                                : 0);
     }
   }
 
@@ -44,13 +46,18 @@ class Walk {
     if (op.is_host()) return;
     for (BufferId id : op.allocates) {
       const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(id)];
+      if (buffer.space != space_) continue;
       offsets_[static_cast<std::size_t>(id)] = pool_.allocate(buffer.bytes, buffer.category, op.lane, order_);
     }
     if (op.has_work()) order_.issue(op.lane);
-    for (BufferId id : op.frees) pool_.free(offsets_[static_cast<std::size_t>(id)], op.lane, order_);
+    for (BufferId id : op.frees) {
+      if (schedule.buffers[static_cast<std::size_t>(id)].space != space_) continue;
+      pool_.free(offsets_[static_cast<std::size_t>(id)], op.lane, order_);
+    }
     if (op.record != kNoEvent) events_[static_cast<std::size_t>(op.record)] = order_.record(op.lane);
   }
 
+  MemorySpace space_;
   LaneOrder order_;
   LanePool pool_;
   std::vector<LaneClock> events_;
@@ -91,34 +98,39 @@ PoolStatistics statistics_after(Walk& walk, const Schedules& schedules, std::int
 
 }  // namespace
 
-PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps) {
-  Walk walk(schedules.event_count);
+PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps, MemorySpace space) {
+  Walk walk(schedules.event_count, space);
   return statistics_after(walk, schedules, steps);
 }
 
 CategoryBytes category_walk(const Schedules& schedules, std::int64_t steps) {
-  Walk walk(schedules.event_count);
+  Walk walk(schedules.event_count, MemorySpace::device);
   statistics_after(walk, schedules, steps);
   return walk.pool().reserved_by_category();
 }
 
 MemoryPeak memory_peak(const Schedule& schedule) {
   const auto bytes = [&](BufferId id) { return schedule.buffers[static_cast<std::size_t>(id)].bytes; };
+  const auto on_device = [&](BufferId id) {
+    return schedule.buffers[static_cast<std::size_t>(id)].space == MemorySpace::device;
+  };
   std::set<BufferId> live;
   std::int64_t now = 0;
   for (BufferId id = 0; id < static_cast<BufferId>(schedule.buffers.size()); ++id) {
-    if (!schedule.buffers[static_cast<std::size_t>(id)].persistent) continue;
+    if (!schedule.buffers[static_cast<std::size_t>(id)].persistent || !on_device(id)) continue;
     live.insert(id);
     now = checked_sum(now, bytes(id));
   }
   MemoryPeak peak;
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     for (BufferId id : schedule.ops[i].allocates) {
+      if (!on_device(id)) continue;
       live.insert(id);
       now = checked_sum(now, bytes(id));
     }
     if (now > peak.live_bytes) peak = {static_cast<int>(i), now, {live.begin(), live.end()}};
     for (BufferId id : schedule.ops[i].frees) {
+      if (!on_device(id)) continue;
       live.erase(id);
       now -= bytes(id);
     }

@@ -8,16 +8,17 @@
 
 namespace fsdpbench::schedule {
 
-/// What a device's pool will show, to the byte, after `steps` >= 0 steps: the schedule's own allocations, frees, waits
-/// and the host's wait after each step, walked over base/lane_pool.h. `peak_occupied` covers the steps, persistent
-/// buffers included. Once a steady step leaves the pool as an earlier one did, the rest is counted, not walked.
-/// Throws ResourceError if that is more than 8 EiB.
-PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps);
+/// What a device's pool will show (or that of a rank's pinned host memory: `space`), to the byte, after `steps` >= 0
+/// steps: the schedule's own allocations, frees, waits and the host's wait after each step, walked over
+/// base/lane_pool.h. `peak_occupied` covers the steps, persistent buffers included. Once a steady step leaves the pool
+/// as an earlier one did, the rest is counted, not walked. Throws ResourceError if that is more than 8 EiB.
+PoolStatistics memory_walk(const Schedules& schedules, std::int64_t steps, MemorySpace space = MemorySpace::device);
 
-/// What each category would take in the same steps if it had an address range of its own. Throws as memory_walk().
+/// What each category would take of a device in the same steps if it had an address range of its own. Throws as
+/// memory_walk().
 CategoryBytes category_walk(const Schedules& schedules, std::int64_t steps);
 
-/// The op of the steady step at which most bytes are live in issue order, and the buffers that are.
+/// The op of the steady step at which most bytes of the device are live in issue order, and the buffers that are.
 struct MemoryPeak {
   int op = -1;
   std::int64_t live_bytes = 0;

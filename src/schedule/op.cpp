@@ -29,6 +29,7 @@ struct OperandsOf {
   Operands operator()(const Collective& w) const { return {{w.input}, {w.output}}; }
   Operands operator()(const SumOfSquares& w) const { return {{w.gradient, w.overwrite ? kNoBuffer : w.sum}, {w.sum}}; }
   Operands operator()(const ClipFactor& w) const { return {{w.sums}, {w.factor}}; }
+  Operands operator()(const Transfer& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const Update& w) const {
     return {{w.gradient, w.clip_factor, w.parameters, w.first_moment, w.second_moment},
             {w.parameters, w.first_moment, w.second_moment}};
@@ -57,6 +58,8 @@ std::string_view to_string(OpKind kind) {
     case OpKind::quantize: return "quantize";
     case OpKind::dequantize: return "dequantize";
     case OpKind::release: return "release";
+    case OpKind::host_to_device: return "host_to_device";
+    case OpKind::device_to_host: return "device_to_host";
     case OpKind::forward: return "forward";
     case OpKind::recompute: return "recompute";
     case OpKind::backward: return "backward";

@@ -26,10 +26,12 @@ enum class OpKind : std::uint8_t {
   copy_in,          ///< per_param: shard into this rank's slice of the all-gather output
   unshard,          ///< marks that a unit is asked for where it need not be gathered; no work
   all_gather,
-  copy_out,    ///< per_param: all-gather output into parameters
-  quantize,    ///< shard, as quantised numbers, into this rank's part of the all-gather output
-  dequantize,  ///< quantised all-gather output into parameters
-  release,     ///< frees an all-gather output once it was copied out; no work
+  copy_out,        ///< per_param: all-gather output into parameters
+  quantize,        ///< shard, as quantised numbers, into this rank's part of the all-gather output
+  dequantize,      ///< quantised all-gather output into parameters
+  release,         ///< frees an all-gather output once it was copied out; no work
+  host_to_device,  ///< a shard from host memory (fsdp.cpu_offload)
+  device_to_host,  ///< a reduced gradient to host memory
   forward,
   recompute,  ///< forward again, for activation checkpointing
   backward,
@@ -253,9 +255,17 @@ struct Update {
   bool operator==(const Update&) const = default;
 };
 
+/// The bytes of one buffer to another, as they are, between the memories of device and host.
+struct Transfer {
+  BufferId from = kNoBuffer;
+  BufferId to = kNoBuffer;
+  std::int64_t bytes = 0;
+  bool operator==(const Transfer&) const = default;
+};
+
 /// monostate: nothing to do on the lane, only waits, frees or a mark.
 using Work = std::variant<std::monostate, LoadBatch, Forward, Backward, Cast, LayoutCopy, Quantize, Dequantize,
-                          SumQuantized, Accumulate, Collective, SumOfSquares, ClipFactor, Update>;
+                          SumQuantized, Accumulate, Collective, SumOfSquares, ClipFactor, Update, Transfer>;
 
 /// A few buffers, in order; kNoBuffer is left out.
 class BufferList {
@@ -299,6 +309,8 @@ struct Op {
   bool operator==(const Op&) const = default;
   /// The host does it itself: it only waits.
   bool is_host() const { return kind == OpKind::host_wait || kind == OpKind::host_sync; }
+  /// Over PCIe.
+  bool is_transfer() const { return std::holds_alternative<Transfer>(work); }
   bool is_collective() const { return std::holds_alternative<Collective>(work); }
   /// What a collective sends, and to whom; null for other ops.
   const Collective* collective() const { return std::get_if<Collective>(&work); }

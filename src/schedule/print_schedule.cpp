@@ -126,7 +126,8 @@ std::string op_list(const plan::Plan& plan, const Schedule& schedule) {
     std::string text;
     for (BufferId id : list) {
       const Buffer& buffer = schedule.buffers[static_cast<std::size_t>(id)];
-      text += fmt::format("  {}{} {}", verb, to_string(buffer.role), format_bytes(buffer.bytes));
+      text += fmt::format("  {}{} {}{}", verb, to_string(buffer.role), format_bytes(buffer.bytes),
+                          buffer.space == MemorySpace::host ? " (host)" : "");
     }
     return text;
   };

@@ -26,7 +26,8 @@ Reducer::Reducer(StepBuilder& builder)
       lane_(lane_of(builder.policy.fsdp.reduce_lane)),
       inputs_(builder),
       exchanges_(exchanges_gradients(builder.policy, builder.plan)),
-      exchange_(builder, inputs_, lane_) {}
+      exchange_(builder, inputs_, lane_),
+      offload_(builder) {}
 
 void Reducer::begin_step() {
   states_.assign(states_.size(), {});
@@ -55,6 +56,7 @@ Reducer::Gradients Reducer::gradients(int unit) {
 void Reducer::move_to(Flow& flow, Lane lane) {
   if (flow.lane == lane) return;
   builder_.wait(lane, flow.ready, WaitReason::data);
+  offload_.before_reduction(lane);
   flow.lane = lane;
 }
 
@@ -173,11 +175,6 @@ bool Reducer::adds_partials() const {
          reduces_across();
 }
 
-bool Reducer::keeps_result(const Flow& flow) const {
-  return state(flow.unit, flow.replicated).result == kNoBuffer && factors_.after == 1.0F &&
-         builder_.dtype_of(flow.buffer) == DType::f32;
-}
-
 void Reducer::reduce_scatter(Flow& flow) {
   move_to(flow, lane_);
   const BufferId input = flow.buffer;
@@ -259,7 +256,16 @@ void Reducer::all_reduce(Flow& flow, Group group, float scale) {
 
 void Reducer::finish_gradient(Flow& flow) {
   State& s = state(flow.unit, flow.replicated);
-  if (keeps_result(flow)) {
+  if (offload_.on() && !flow.replicated) {
+    float factor = factors_.after;
+    if (offload_.finishes_on_device() && !is_finished(flow)) {
+      BufferId sum = kNoBuffer;
+      add_to(sum, flow, OpKind::finish_gradient, BufferRole::gradient_shard, factor, EventRole::gradient_ready);
+      factor = 1.0F;
+    }
+    return offload_.append({flow.unit, flow.buffer, flow.lane, flow.ready, flow.numel, factor}, s.result);
+  }
+  if (s.result == kNoBuffer && is_finished(flow)) {
     s.result = flow.buffer;
   } else {
     if (s.result != kNoBuffer && s.result_lane != flow.lane) {
@@ -437,22 +443,25 @@ void Reducer::finish_bucket(const Flow& bucket) {
   for (const Waiting& w : bucket_) {
     const int unit = w.flow.unit;
     State& s = state(unit, false);
-    const bool first = s.result == kNoBuffer;
+    BufferId to_host = kNoBuffer;
+    BufferId& sum = offload_.on() ? to_host : s.result;
+    const bool first = sum == kNoBuffer;
     const std::int64_t numel = layout(unit).shard_numel;
-    if (first) s.result = builder_.new_buffer(BufferRole::gradient_shard, DType::f32, numel * 4, unit);
+    if (first) sum = builder_.new_buffer(BufferRole::gradient_shard, DType::f32, numel * 4, unit);
     builder_.append(
         OpKind::finish_gradient, {.lane = bucket.lane, .unit = unit},
         Accumulate{.from = bucket.buffer,
-                   .sum = s.result,
+                   .sum = sum,
                    .count = numel,
                    .factor = factors_.after,
                    .overwrite = first,
                    .offset = all_reduces() ? w.offset : offset,
                    .stride = all_reduces() ? numel : 0},
-        {.allocates = {first ? s.result : kNoBuffer}, .frees = {&w == &bucket_.back() ? bucket.buffer : kNoBuffer}});
+        {.allocates = {first ? sum : kNoBuffer}, .frees = {&w == &bucket_.back() ? bucket.buffer : kNoBuffer}});
     s.result_ready = builder_.record(EventRole::gradient_ready, unit);
     s.result_lane = bucket.lane;
     if (bucket.lane != Lane::compute) s.unfinished = s.result_ready;
+    if (offload_.on()) offload_.append({unit, to_host, bucket.lane, s.result_ready, numel}, s.result);
     offset += numel;
   }
 }
@@ -470,6 +479,7 @@ void Reducer::wait_for_all() {
     s.unfinished = kNoEvent;
   }
   inputs_.release_all();
+  offload_.host_waits();
 }
 
 void Reducer::finish() {
@@ -478,7 +488,7 @@ void Reducer::finish() {
       const State& s = state(unit, replicated);
       if (s.result == kNoBuffer) continue;
       const std::int64_t numel = replicated ? layout(unit).replicated_numel : layout(unit).shard_numel;
-      ready_.push_back({unit, replicated, s.result, numel});
+      ready_.push_back({unit, replicated, s.result, numel, offload_.on() && !replicated});
     }
   }
   wait_for_all();

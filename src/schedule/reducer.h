@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "schedule/gradient_exchange.h"
+#include "schedule/gradient_offload.h"
 #include "schedule/reduce_inputs.h"
 #include "schedule/step_builder.h"
 
@@ -57,6 +58,7 @@ class Reducer {
     bool replicated = false;
     BufferId buffer = kNoBuffer;
     std::int64_t numel = 0;
+    bool on_host = false;
   };
   /// After finish(): all of them, in unit order.
   const std::vector<Ready>& ready() const { return ready_; }
@@ -108,7 +110,10 @@ class Reducer {
   Group reduce_group() const;
   bool reduces_across() const;
   bool adds_partials() const;
-  bool keeps_result(const Flow& flow) const;
+  /// fp32, and divided.
+  bool is_finished(const Flow& flow) const {
+    return factors_.after == 1.0F && builder_.dtype_of(flow.buffer) == DType::f32;
+  }
 
   // Each takes the gradient one op further; those that return a bool: false if it goes no further in this microbatch.
   bool accumulate_unsharded(Flow& flow, bool last_micro);
@@ -139,6 +144,7 @@ class Reducer {
   std::int64_t bucket_numel_ = 0;
   BufferId bucket_buffer_ = kNoBuffer;  // reduce_by all_reduce
   std::deque<EventId> in_flight_;       // fsdp.reductions_in_flight
+  GradientOffload offload_;
 };
 
 }  // namespace fsdpbench::schedule

@@ -6,31 +6,40 @@
 namespace fsdpbench::schedule {
 
 StepBuilder::StepBuilder(const plan::Plan& plan_, const Policy& policy_, const std::vector<plan::ModuleSizes>& sizes_)
-    : plan(plan_), policy(policy_), sizes(sizes_) {
+    : plan(plan_),
+      policy(policy_),
+      sizes(sizes_),
+      offloads_(policy.fsdp.cpu_offload != config::CpuOffload::none &&
+                std::ranges::any_of(plan.units, &plan::Unit::has_sharded)) {
   add_persistent_buffers();
   persistent_count_ = schedule_.buffers.size();
 }
 
 void StepBuilder::add_persistent_buffers() {
-  const auto add = [&](BufferRole role, DType dtype, std::int64_t bytes, int unit) {
-    const BufferId id = new_buffer(role, dtype, bytes, unit);
+  const auto add = [&](BufferRole role, DType dtype, std::int64_t bytes, int unit,
+                       MemorySpace space = MemorySpace::device) {
+    const BufferId id = new_buffer(role, dtype, bytes, unit, -1, space);
     if (id == kNoBuffer) return;
     schedule_.buffers.back().persistent = true;
     persistent_[{role, unit}] = id;
   };
   const bool adamw = policy.optimizer == config::Optimizer::adamw;
+  const MemorySpace space = offloads() ? MemorySpace::host : MemorySpace::device;
   for (int u = 0; u < static_cast<int>(plan.units.size()); ++u) {
     const plan::ShardLayout& layout = plan.units[static_cast<std::size_t>(u)].layout;
     const std::int64_t shard = layout.shard_numel * 4;
     const std::int64_t replicated = layout.replicated_numel * 4;
-    add(BufferRole::master_shard, DType::f32, shard, u);
+    add(BufferRole::master_shard, DType::f32, shard, u, space);
+    if (policy.fsdp.cpu_offload == config::CpuOffload::optimizer) {
+      add(BufferRole::device_shard, plan.param_dtype, layout.shard_numel * size_of(plan.param_dtype), u);
+    }
     add(BufferRole::master_replicated, DType::f32, replicated, u);
     if (plan.param_dtype != DType::f32) {
       add(BufferRole::replicated_parameters, plan.param_dtype, layout.replicated_numel * size_of(plan.param_dtype), u);
     }
     if (adamw) {
-      add(BufferRole::first_moment, DType::f32, shard, u);
-      add(BufferRole::second_moment, DType::f32, shard, u);
+      add(BufferRole::first_moment, DType::f32, shard, u, space);
+      add(BufferRole::second_moment, DType::f32, shard, u, space);
       add(BufferRole::first_moment_replicated, DType::f32, replicated, u);
       add(BufferRole::second_moment_replicated, DType::f32, replicated, u);
     }
@@ -110,9 +119,18 @@ void StepBuilder::host_wait(EventId event, WaitReason reason, int unit) {
       {.kind = OpKind::host_wait, .phase = phase, .unit = unit, .micro = micro, .waits = {{event, reason}}});
 }
 
-BufferId StepBuilder::new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module) {
+void StepBuilder::transfer(BufferId from, BufferId to, int unit, bool prefetch, Lifetimes lifetimes) {
+  const Buffer& source = schedule_.buffers[static_cast<std::size_t>(from)];
+  const bool down = source.space == MemorySpace::device;
+  append(down ? OpKind::device_to_host : OpKind::host_to_device,
+         {.lane = down ? Lane::device_to_host : Lane::host_to_device, .unit = unit, .prefetch = prefetch},
+         Transfer{.from = from, .to = to, .bytes = source.bytes}, std::move(lifetimes));
+}
+
+BufferId StepBuilder::new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module,
+                                 MemorySpace space) {
   if (bytes == 0) return kNoBuffer;
-  schedule_.buffers.push_back({role, category_of(role), dtype, unit, module, micro, bytes, false});
+  schedule_.buffers.push_back({role, category_of(role), dtype, unit, module, micro, bytes, false, space});
   return static_cast<BufferId>(schedule_.buffers.size()) - 1;
 }
 

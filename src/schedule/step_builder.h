@@ -43,6 +43,10 @@ enum class EventRole : std::uint8_t {
   group_kept,
   mark,
   step_done,
+  copied_to_device,
+  copied_to_host,
+  norm_part,
+  clipped,
 };
 
 inline constexpr int kRoot = plan::Plan::kRoot;
@@ -88,6 +92,8 @@ class StepBuilder {
   EventId event(EventRole role, int unit);
   /// The event that the last op of every step records.
   EventId step_done() { return event({EventRole::step_done, -1, Phase::optimizer, 0}); }
+  /// fsdp.cpu_offload, and there is something sharded to offload.
+  bool offloads() const { return offloads_; }
   /// True once an op of this step has recorded it.
   bool recorded(EventId event) const;
 
@@ -105,11 +111,14 @@ class StepBuilder {
   void host_wait(EventId event, WaitReason reason, int unit);
 
   /// A buffer of this step, for an op to allocate; kNoBuffer if it would be empty.
-  BufferId new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module = -1);
+  BufferId new_buffer(BufferRole role, DType dtype, std::int64_t bytes, int unit, int module = -1,
+                      MemorySpace space = MemorySpace::device);
   /// Adds `bytes` to a buffer that no op has used yet, or only from its beginning.
   void grow(BufferId buffer, std::int64_t bytes) { schedule_.buffers[static_cast<std::size_t>(buffer)].bytes += bytes; }
   /// The one persistent buffer of this role and unit; kNoBuffer if the plan needs none.
   BufferId persistent(BufferRole role, int unit = -1) const;
+  /// Bytes of one buffer to another on the lane that goes from the one's memory to the other's, in whole.
+  void transfer(BufferId from, BufferId to, int unit, bool prefetch, Lifetimes lifetimes);
   /// Of a buffer that new_buffer() returned.
   DType dtype_of(BufferId buffer) const { return schedule_.buffers[static_cast<std::size_t>(buffer)].dtype; }
 
@@ -120,6 +129,7 @@ class StepBuilder {
   EventId event(const EventName& name);
 
   Schedule schedule_;
+  bool offloads_;
   std::size_t persistent_count_ = 0;
   std::map<EventName, EventId> events_;
   std::vector<bool> recorded_;

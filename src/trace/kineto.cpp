@@ -29,7 +29,10 @@ bool misleads(std::string_view name) {
                              [&](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
-void name_copy(std::string_view inner, std::string& name) { name.append("Memcpy DtoD (").append(inner).append(")"); }
+void name_copy(Lane lane, std::string_view inner, std::string& name) {
+  const std::string_view way = lane == Lane::host_to_device ? "HtoD" : lane == Lane::device_to_host ? "DtoH" : "DtoD";
+  name.append("Memcpy ").append(way).append(" (").append(inner).append(")");
+}
 
 void name_collective(const OpLabel& op, std::string_view inner, std::string& name) {
   name.append("ncclDevKernel_");
@@ -79,7 +82,7 @@ std::string_view launch_name(OpCategory category) {
 std::string_view name_op_row(const OpLabel& op, std::int32_t index, std::string& name) {
   name.clear();
   if (op.category == OpCategory::copy) {
-    name_copy(op.name, name);
+    name_copy(op.lane, op.name, name);
     return "gpu_memcpy";
   }
   if (op.category == OpCategory::communication) {
@@ -111,7 +114,7 @@ std::string_view name_activity_row(const OpLabel& op, std::int32_t index, Activi
     return "gpu_memcpy";
   }
   if (kind == Activity::Kind::copy || op.category == OpCategory::copy) {
-    name_copy(device_name, name);
+    name_copy(op.lane, device_name, name);
     return "gpu_memcpy";
   }
   name_computation(index, device_name, name);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "trace/record_args.h"
 
@@ -88,7 +89,17 @@ void MergedWriter::begin_rank(int rank) {
   add(bound_track(), "bound");
   add(host_track(), "host");
   add(exposed_track(), "exposed");
-  for (Lane lane : kLanes) add(lane_track(lane), to_string(lane));
+  named_.fill(false);
+  for (Lane lane : kLanes) {
+    if (!is_offload_lane(lane)) name_lane(lane);
+  }
+}
+
+void MergedWriter::name_lane(Lane lane) {
+  if (std::exchange(named_[index_of(lane)], true)) return;
+  constexpr int kTracksBefore = 3;
+  events_.name_track("thread_name", lane_track(lane), to_string(lane));
+  events_.sort_track("thread_sort_index", lane_track(lane), kTracksBefore + static_cast<int>(index_of(lane)));
 }
 
 void MergedWriter::step(const TracedStep& step, const StepExplanation& explanation) {
@@ -194,6 +205,7 @@ void MergedWriter::write_op(const TracedStep& step, const Record& record, std::i
   events_.end();
   if (!op.on_lane() || record.begin_ns == 0) return;
 
+  name_lane(op.lane);
   events_.head('X', to_string(op.category), op.name, lane_track(op.lane), record.begin_ns);
   events_.duration(record.end_ns - record.begin_ns);
   const bool communicates = op.category == OpCategory::communication;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -55,6 +56,7 @@ class MergedWriter {
   void write_save(const SaveSpan& span, Track track);
   void find_computation(const TracedStep& step);
   Track lane_track(Lane lane) const;
+  void name_lane(Lane lane);
   Track host_track() const;
   Track exposed_track() const;
   Track bound_track() const;
@@ -70,9 +72,10 @@ class MergedWriter {
   std::int64_t flows_ = 0;                             // of this rank
   std::vector<std::pair<std::int64_t, int>> gathers_;  // of this step: when, +1 or -1
   int gathers_in_flight_ = 0;
-  IntervalSet computation_;     // of this step
-  std::int64_t reserved_ = -1;  // as last written
-  GpuLevels gpu_;               // likewise
+  IntervalSet computation_;               // of this step
+  std::int64_t reserved_ = -1;            // as last written
+  GpuLevels gpu_;                         // likewise
+  std::array<bool, kLaneCount> named_{};  // tracks of this rank
 };
 
 /// A run, or of its ranks only those in `shown` (sorted; empty: all). `ranks` may miss some, as after an interrupt.

@@ -9,9 +9,6 @@
 namespace fsdpbench::trace {
 namespace {
 
-constexpr std::array<const char*, kLaneCount> kCategoryNames{"compute",    "all_gather", "reduce_scatter",
-                                                             "all_reduce", "copy",       "tensor"};
-
 void register_schema(nvtxDomainHandle_t domain) {
   static const std::array<nvtxPayloadSchemaEntry_t, 3> kEntries = [] {
     std::array<nvtxPayloadSchemaEntry_t, 3> entries{};
@@ -44,7 +41,7 @@ nvtxDomainHandle_t domain() {
     const nvtxDomainHandle_t made = nvtxDomainCreateA("fsdpbench");
     if (made == nullptr) return made;
     nvtxDomainNameCategoryA(made, kNvtxHostCategory, "host");
-    for (Lane lane : kLanes) nvtxDomainNameCategoryA(made, nvtx_category(lane), kCategoryNames[index_of(lane)]);
+    for (Lane lane : kLanes) nvtxDomainNameCategoryA(made, nvtx_category(lane), to_string(lane).data());
     register_schema(made);
     return made;
   }();

@@ -83,10 +83,15 @@ void RankWriter::name_tracks(const RankFacts& facts) {
   events_.sort_track("process_sort_index", device, 2 * rank_ + 1);
   if (profiled_) return;  // streams have numbers of the device's
   for (Lane lane : kLanes) {
-    const Track track{device_pid_, stream_of(lane)};
-    events_.name_track("thread_name", track, fmt::format("stream {} {}", stream_of(lane), to_string(lane)));
-    events_.sort_track("thread_sort_index", track, stream_of(lane));
+    if (!is_offload_lane(lane)) name_lane(lane);
   }
+}
+
+void RankWriter::name_lane(Lane lane) {
+  if (std::exchange(named_[index_of(lane)], true)) return;
+  const Track track{device_pid_, stream_of(lane)};
+  events_.name_track("thread_name", track, fmt::format("stream {} {}", stream_of(lane), to_string(lane)));
+  events_.sort_track("thread_sort_index", track, stream_of(lane));
 }
 
 void RankWriter::step(const TracedStep& step) {
@@ -123,6 +128,7 @@ void RankWriter::write_op(const TracedStep& step, const Record& record, std::int
     events_.end();
     return;
   }
+  if (!profiled_) name_lane(op.lane);
   const std::int64_t correlation = ++correlation_;
   write_launch(op, record, correlation, host_end_ns);
   write_device_row(op, record, correlation);

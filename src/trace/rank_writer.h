@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -39,6 +40,7 @@ class RankWriter {
                 std::span<const Activity> works);
   void write_launch(const OpLabel& op, const Record& record, std::int64_t correlation, std::int64_t end_ns);
   void write_device_row(const OpLabel& op, const Record& record, std::int64_t correlation);
+  void name_lane(Lane lane);
   void write_sample(const MemorySample& sample);
 
   WholeFile file_;
@@ -48,7 +50,8 @@ class RankWriter {
   int device_pid_;
   int rank_;
   bool profiled_;
-  std::string name_;  // scratch
+  std::array<bool, kLaneCount> named_{};  // tracks
+  std::string name_;                      // scratch
   CollectiveFields collectives_;
   ActivityRows rows_;
   std::int64_t correlation_ = 0;

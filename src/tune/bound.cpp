@@ -39,6 +39,11 @@ bool in_fixed_lifetime(BufferRole role) {
   }
 }
 
+/// What a buffer takes of the device's memory.
+std::int64_t on_device(const schedule::Buffer& buffer) {
+  return buffer.space == MemorySpace::device ? LanePool::rounded(buffer.bytes) : 0;
+}
+
 double longest_of_lanes_and_fabrics(const schedule::Schedule& step, const replay::StepCosts& least) {
   std::array<double, kLaneCount> lanes{};
   std::array<double, 8> fabrics{};
@@ -72,10 +77,10 @@ double longest_chain(const schedule::Schedule& step, int event_count, const repl
 }
 
 std::int64_t least_live(const schedule::Schedule& step) {
-  const auto bytes = [&](BufferId id) { return LanePool::rounded(step.buffers[static_cast<std::size_t>(id)].bytes); };
+  const auto bytes = [&](BufferId id) { return on_device(step.buffers[static_cast<std::size_t>(id)]); };
   std::int64_t always = 0, most = 0;
   for (const schedule::Buffer& buffer : step.buffers) {
-    if (buffer.persistent) always += LanePool::rounded(buffer.bytes);
+    if (buffer.persistent) always += on_device(buffer);
   }
   std::vector<bool> counted(step.buffers.size(), false);
   for (const schedule::Op& op : step.ops) {
@@ -110,10 +115,10 @@ std::int64_t least_live(const schedule::Schedule& step) {
 }  // namespace
 
 std::int64_t live_in_order(const schedule::Schedule& step) {
-  const auto bytes = [&](BufferId id) { return LanePool::rounded(step.buffers[static_cast<std::size_t>(id)].bytes); };
+  const auto bytes = [&](BufferId id) { return on_device(step.buffers[static_cast<std::size_t>(id)]); };
   std::int64_t now = 0;
   for (const schedule::Buffer& buffer : step.buffers) {
-    if (buffer.persistent) now += LanePool::rounded(buffer.bytes);
+    if (buffer.persistent) now += on_device(buffer);
   }
   std::int64_t most = now;
   for (const schedule::Op& op : step.ops) {

@@ -120,6 +120,9 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
     return listed(start.train.accumulate * start.train.batch_per_rank > 1 ? std::move(values)
                                                                           : std::vector<std::string>());
   };
+  // What it costs is known where a PCIe is, and who has no memory to spare will have asked for it.
+  const bool knows_pcie = start.emulate.pcie_gb_per_s || start.fsdp.cpu_offload != config::CpuOffload::none;
+  const auto offloads = knows_pcie ? std::vector<std::string>{"none", "optimizer", "all"} : std::vector<std::string>{};
   return {
       {{"fsdp.preset"}, structure, engines},
       {{"fsdp.strategy", "mesh.shard", "mesh.replicate"}, structure, meshes},
@@ -133,6 +136,7 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
       {{"train.batch_per_rank", "train.accumulate"}, structure, options.free_batch ? batches_free : batches_kept},
       {{"train.accumulate_mode"}, structure, only_accumulated({"reduce_each", "no_sync", "reduce_scatter_only"})},
       {{"fsdp.reshard_after_backward"}, structure, only_accumulated({"true", "false"})},
+      {{"fsdp.cpu_offload"}, structure, listed(offloads)},
       {{"fsdp.param_dtype"}, structure, listed(options.dtypes)},
       {{"fsdp.reduce_dtype"}, structure, listed(options.dtypes)},
       {{"fsdp.forward_prefetch"}, order, listed({"none", "implicit", "1", "2", "3"})},

@@ -341,6 +341,31 @@ TEST(Validate, DecodersThatAreOnlySimulated) {
                           "fsdp.recompute_share has no effect: fsdp.activation_checkpointing is false."));
 }
 
+TEST(Validate, OffloadNeedsHostMemoryAndAWayThere) {
+  const auto offloads = [](RunConfig& c) { c.fsdp.cpu_offload = CpuOffload::all; };
+  EXPECT_THAT(check(offloads).notes, IsEmpty());
+  EXPECT_EQ(
+      error([&](RunConfig& c) { offloads(c), c.device.backend = BackendKind::cuda; }),
+      "fsdp.cpu_offload = \"all\" needs device.backend = \"cpu\" or \"virtual\": nothing here copies between a GPU "
+      "and pinned host memory.");
+  EXPECT_EQ(error([&](RunConfig& c) { offloads(c), c.emulate.pcie_latency_us = 5; }),
+            "emulate.pcie_latency_us = 5 is the latency of the modelled PCIe, and there is none: set "
+            "emulate.pcie_gb_per_s.");
+  EXPECT_THAT(check([](RunConfig& c) { c.emulate.pcie_gb_per_s = 50; }).notes,
+              ElementsAre("emulate.pcie_gb_per_s has no effect: fsdp.cpu_offload is \"none\"."));
+  const auto simulated = [&](RunConfig& c) {
+    offloads(c);
+    c.device.backend = BackendKind::virtual_;
+    c.emulate.compute_tflops = 1;
+    c.emulate.link_gb_per_s = 1;
+  };
+  EXPECT_EQ(
+      error(simulated),
+      "fsdp.cpu_offload = \"all\" copies over PCIe, and device.backend = \"virtual\" moves no bytes: name a machine "
+      "(simulate.cluster) or a bandwidth (emulate.pcie_gb_per_s).");
+  EXPECT_THAT(check([&](RunConfig& c) { simulated(c), c.emulate.pcie_gb_per_s = 50; }).notes, IsEmpty());
+}
+
 TEST(Validate, QuantisedNumbersNeedSomebodyToSendThem) {
   const auto validated = [](const RunConfig& c) { return check([&](RunConfig& checked) { checked = c; }).notes; };
   const auto refusal = [](const RunConfig& c) { return error([&](RunConfig& checked) { checked = c; }); };

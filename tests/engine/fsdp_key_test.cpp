@@ -86,6 +86,7 @@ const std::map<std::string, Change>& changes() {
       {"keep_group_shard", {{{"fsdp.reshard_after_forward", number(2)}}, yes}},
       {"gather_quantization", {{}, text("int8:64")}},
       {"reduce_quantization", {{}, text("int4:64")}},
+      {"cpu_offload", {{}, text("all")}},
       {"reduce_within", {{{"fsdp.reduce_quantization", text("int4:64")}}, number(2)}},
   };
   return kChanges;

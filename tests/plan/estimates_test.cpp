@@ -52,6 +52,20 @@ TEST(MemoryEstimate, OneBillionParametersInFp32WithAdam) {
   EXPECT_DOUBLE_EQ(states(memory_with_fsdp(plan, c)), 2e9);  // 87.5 % less
 }
 
+TEST(MemoryEstimate, OffloadLeavesTheDeviceAShardOnItsWayOrOneInTheComputeDtype) {
+  RunConfig c = sharded(llama3_70b(), 64);
+  c.fsdp.param_dtype = DType::bf16;
+  constexpr double kShard = 70553706496.0 / 64, kRoot = (2.0 * 128256 + 1) * 8192 / 64;
+  const double without = states(memory_with_fsdp(make_plan(c), c));
+  EXPECT_DOUBLE_EQ(without, 16 * kShard);
+  c.fsdp.cpu_offload = CpuOffload::optimizer;
+  const MemoryEstimate optimizer = memory_with_fsdp(make_plan(c), c);
+  EXPECT_DOUBLE_EQ(states(optimizer), 2 * kShard + 4 * kRoot);
+  EXPECT_DOUBLE_EQ(optimizer.host, 16 * kShard);
+  c.fsdp.cpu_offload = CpuOffload::all;
+  EXPECT_NEAR(states(memory_with_fsdp(make_plan(c), c)), 8 * kRoot, 1);
+}
+
 TEST(MemoryEstimate, MixedPrecisionIsSixteenBytesAParameter) {
   for (const auto& [model, parameters] : {std::pair{one_billion(), 1e9}, {llama3_70b(), 70553706496.0}}) {
     RunConfig c = sharded(model, 8);

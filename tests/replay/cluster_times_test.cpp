@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "replay/replay.h"
 #include "support/schedule_cases.h"
 
@@ -87,6 +88,30 @@ TEST(ClusterTimes, FrameworksAndCheckpointing) {
   config::RunConfig fp8 = llama_like(8);
   fp8.fsdp.fp8_products = true;
   EXPECT_LT(step_ns(fp8, h100), eager);
+}
+
+TEST(ClusterTimes, OffloadedStateCrossesPcieAndIsUpdatedAtTheHostsRate) {
+  config::RunConfig c = llama_like(8);
+  c.fsdp.cpu_offload = config::CpuOffload::all;
+  config::Cluster h100 = cluster("dgx-h100");
+  h100.host.pcie_gb_per_s = 40;
+  h100.host.memory_gb_per_s = 80;
+  const testing::ScheduleCase made = testing::make_case(c);
+  const OpTimes times = cluster_times(made.schedules, made.plan, c, h100);
+  const std::vector<schedule::Op>& ops = made.schedules.steady().ops;
+  const auto shard = static_cast<double>(made.plan.units[1].layout.shard_numel);
+  int copies = 0, updates = 0;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (ops[i].unit != 1) continue;
+    const double ns = times.steps.back()[i].run_ns;
+    if (ops[i].is_transfer()) EXPECT_NEAR(ns, shard * 4 / 40, 1), ++copies;
+    // Read: gradient, parameters, two moments; written: all but the gradient.
+    if (ops[i].kind == schedule::OpKind::optimizer) EXPECT_NEAR(ns, shard * 4 * 7 / 80, 1), ++updates;
+  }
+  EXPECT_EQ(copies, 3);
+  EXPECT_EQ(updates, 1);
+  h100.host.memory_gb_per_s = 0;
+  EXPECT_THROW(cluster_times(made.schedules, made.plan, c, h100), ConfigError);
 }
 
 TEST(ClusterTimes, QuantisedNumbersAreQuickOnTheLinkAndCostMemoryTraffic) {

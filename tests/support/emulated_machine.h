@@ -42,8 +42,9 @@ class EmulatedMachine final : public tune::Machine {
     const config::Emulate& emulate = candidate.config.emulate;
     LinkModel link = *emulate.link();
     link.bytes_per_second *= otherwise.link;
-    return replay::emulated_times(candidate.schedules, *candidate.sizes, candidate.plan.groups,
-                                  {*emulate.compute_tflops * 1e12 * otherwise.compute, link});
+    return replay::emulated_times(
+        candidate.schedules, *candidate.sizes, candidate.plan.groups,
+        {*emulate.compute_tflops * 1e12 * otherwise.compute, link, emulate.pcie().value_or(LinkModel{})});
   }
 };
 

@@ -130,6 +130,8 @@ inline config::RunConfig random_config(std::mt19937& random, bool engines = true
   f.checkpoint_every = pick<std::int64_t>(random, {1, 2});
   if (engines && coin()) other_engines(random, f);
   if (engines && coin()) quantise(random, c);
+  std::mt19937 aside = random;  // so that every other key stays what it was before there was this one
+  f.cpu_offload = pick(aside, {CpuOffload::none, CpuOffload::none, CpuOffload::optimizer, CpuOffload::all});
   return c;
 }
 

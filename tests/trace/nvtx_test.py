@@ -13,7 +13,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 RANKS, WARMUP, STEPS = 2, 1, 2
-CATEGORIES = {1: "host", 2: "compute", 3: "all_gather", 4: "reduce_scatter", 5: "all_reduce", 6: "copy", 7: "tensor"}
+CATEGORIES = {1: "host", 2: "compute", 3: "all_gather", 4: "reduce_scatter", 5: "all_reduce", 6: "copy", 7: "tensor",
+              8: "host_to_device", 9: "device_to_host", 10: "host_compute"}
 SCHEMA = 0x66736470
 
 

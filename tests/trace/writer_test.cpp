@@ -131,7 +131,10 @@ TEST(RankWriter, CopiesZeroLengthsWaitsAndMarks) {
   mark.category = OpCategory::mark;
   OpLabel misleading = example.labels[1];
   misleading.name = "forward dma_layer";
-  example.labels = {copy, copy, wait, mark, misleading};
+  OpLabel down = copy;
+  down.name = "device_to_host 0";
+  down.lane = Lane::device_to_host;
+  example.labels = {copy, down, wait, mark, misleading};
   example.trace.records = {{0, 0, 1'000'000, 1'010'000, 1'110'000, 0},
                            {0, 1, 1'001'000, 1'110'000, 1'110'000, 0},
                            {0, 2, 1'002'000, 0, 1'120'000, 0},
@@ -141,6 +144,8 @@ TEST(RankWriter, CopiesZeroLengthsWaitsAndMarks) {
   const std::string text = rank_text(example);
   EXPECT_EQ(findings_text(validate_text(text)), "");
   EXPECT_THAT(text, HasSubstr("Memcpy DtoD (copy_out 0)"));
+  EXPECT_THAT(text, HasSubstr("Memcpy DtoH (device_to_host 0)"));
+  EXPECT_THAT(text, HasSubstr("device_to_host\"}}")) << "its track is named";
   EXPECT_THAT(text, HasSubstr("\"memory bandwidth (GB/s)\":1}"));
   EXPECT_THAT(text, HasSubstr("\"cudaEventSynchronize\""));
   EXPECT_THAT(text, HasSubstr("\"cat\":\"cpu_op\",\"name\":\"reshard 0\""));

@@ -70,6 +70,24 @@ TEST(Search, IsTheSameForOneSeedOnAnyNumberOfThreads) {
   EXPECT_EQ(one.bound, three.bound);
 }
 
+TEST(Search, AMemoryBudgetThatNothingElseMeetsIsMetByOffload) {
+  RunConfig config = tunable_config();
+  const Space without(valid(config), {.fixed = all_but({})});
+  SearchOptions options;
+  const std::int64_t least = search_in(without, options).start().need.live;
+  options.budget.bytes = least - 1;
+  EXPECT_FALSE(search_in(without, options).best) << "no PCIe is named, so offload is not proposed";
+
+  config.emulate.pcie_gb_per_s = 10;
+  const Space with(valid(config), {.fixed = all_but({})});
+  const SearchResult result = search_in(with, options);
+  ASSERT_TRUE(result.best);
+  EXPECT_NE(with.config_at(result.tried[*result.best].point)->fsdp.cpu_offload, config::CpuOffload::none);
+  options.budget.bytes = least;
+  const SearchResult enough = search_in(with, options);
+  EXPECT_EQ(with.config_at(enough.tried[*enough.best].point)->fsdp.cpu_offload, config::CpuOffload::none);
+}
+
 TEST(Search, TheConfigurationInForceComesFirst) {
   const Space space(valid(tunable_config()), {});
   SearchOptions options;

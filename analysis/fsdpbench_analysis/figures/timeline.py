@@ -16,7 +16,8 @@ from ..text import clean, milliseconds
 from ..trace import LaneTrace, RankTrace, Slice, Trace
 from .canvas import FittingLabels, new_figure
 
-_LANE_NAMES = {"all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "all_reduce": "all-reduce"}
+_LANE_NAMES = {"all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "all_reduce": "all-reduce",
+               "host_to_device": "host to device", "device_to_host": "device to host", "host_compute": "host compute"}
 _CAUSE_INK = "#8A3A00"
 _BAR = 0.78  # of a row's height
 

@@ -93,6 +93,7 @@ json jitter_json(const StepJitter& jitter, double step_ms) {
     json mine{{"rank", rank.rank}, {"ms", rank.ms}, {"lanes", json::object()}};
     for (const Lane lane : kLanes) {
       const std::size_t l = index_of(lane);
+      if (is_offload_lane(lane) && rank.longer_ms[l] == 0 && rank.later_ms[l] == 0) continue;
       mine["lanes"][std::string(to_string(lane))] = {{"longer_ms", rank.longer_ms[l]}, {"later_ms", rank.later_ms[l]}};
     }
     j["ranks"].push_back(std::move(mine));
@@ -107,6 +108,7 @@ StepJitter jitter_from(const JsonPart& j) {
     mine.rank = static_cast<int>(rank.at("rank").whole(0, kMostRanks));
     mine.ms = rank.at("ms").number();
     for (const Lane lane : kLanes) {
+      if (is_offload_lane(lane) && !rank.at("lanes").has(to_string(lane))) continue;
       const JsonPart part = rank.at("lanes").at(to_string(lane));
       mine.longer_ms[index_of(lane)] = part.at("longer_ms").number();
       mine.later_ms[index_of(lane)] = part.at("later_ms").number();

@@ -44,7 +44,8 @@ void check_kernels(const config::RunConfig& config) {
 std::int64_t memory_of_a_rank(const engine::Setup& setup) {
   const bool untouched = setup.config.emulate.compute_tflops && setup.config.emulate.link_gb_per_s;
   const bool pool_is_here = setup.config.device.backend != config::BackendKind::cuda && !untouched;
-  return checked_sum(setup.host_bytes, pool_is_here ? setup.pool_bytes : 0);
+  const std::int64_t pools = checked_sum(setup.pool_bytes, setup.host_memory.reserved);
+  return checked_sum(setup.host_bytes, pool_is_here ? pools : 0);
 }
 
 void check_memory(const engine::Setup& setup, int local_ranks) {
@@ -68,7 +69,9 @@ void check_address_space(const engine::Setup& setup, int local_ranks) {
   rlimit stack{};
   const bool known = getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY;
   const auto stack_bytes = known ? static_cast<std::int64_t>(stack.rlim_cur) : std::int64_t{8} << 20;
-  const std::int64_t threads = local_ranks * (static_cast<std::int64_t>(kLaneCount) + 1) + 4;
+  const auto lanes = std::ranges::count_if(
+      kLanes, [&](Lane lane) { return !is_offload_lane(lane) || setup.host_memory.reserved > 0; });
+  const std::int64_t threads = local_ranks * (lanes + 1) + 4;
   constexpr std::int64_t kLibraries = std::int64_t{64} << 20;  // their own threads, compiled kernels
   const double needed = static_cast<double>(threads) * static_cast<double>(stack_bytes) + kLibraries +
                         static_cast<double>(memory_of_a_rank(setup)) * local_ranks;

@@ -69,6 +69,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
   }
   trial.memory = *std::ranges::max_element(m.memory, {}, &PoolStatistics::peak_occupied_total);
   trial.estimated_memory = p.memory;
+  trial.host_memory = *std::ranges::max_element(m.host_memory, {}, &PoolStatistics::peak_occupied_total);
   trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
   if (!m.traces.front().steps.empty()) {
     const bool simulated = p.config.device.backend == config::BackendKind::virtual_;
@@ -78,6 +79,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     const std::vector<plan::CommunicationVolume> sent = sent_a_step(m);
     metrics::check_wire_bytes(trial.expected_wire, sent, p.plan, p.config);
     metrics::check_memory(p.memory, m.memory);
+    metrics::check_memory(p.host_memory, m.host_memory);
     trial.wire = sent.front();
     trial.causes = metrics::report_causes(run, {p.plan, p.policy, p.sizes, p.config}, *trial.metrics);
     trial.flops = metrics::model_flops(p.sizes, p.config, trial.metrics->step_ms.median);

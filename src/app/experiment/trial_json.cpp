@@ -167,6 +167,11 @@ Trial trial_from_json(const JsonPart& j) {
   read_categories(memory.at("peak_bytes"), trial.memory);
   trial.memory.reserved = memory.at("reserved_bytes").size();
   read_categories(memory.at("estimated_peak_bytes"), trial.estimated_memory);
+  if (j.has("host_memory")) {
+    const JsonPart on_host = j.at("host_memory");
+    read_categories(on_host.at("peak_bytes"), trial.host_memory);
+    trial.host_memory.reserved = on_host.at("reserved_bytes").size();
+  }
   if (!j.has("metrics")) return trial;
   read_metrics(j.at("metrics"), trial);
   trial.metrics->steps_ms = steps_from(j);
@@ -207,6 +212,10 @@ json to_json(const Trial& trial) {
   j["memory"] = {{"peak_bytes", categories_json(trial.memory)},
                  {"reserved_bytes", trial.memory.reserved},
                  {"estimated_peak_bytes", categories_json(trial.estimated_memory)}};
+  if (trial.host_memory.reserved > 0) {
+    j["host_memory"] = {{"peak_bytes", categories_json(trial.host_memory)},
+                        {"reserved_bytes", trial.host_memory.reserved}};
+  }
   if (trial.metrics) {
     j["metrics"] = metrics_json(trial);
     j["steps_ms"] = trial.metrics->steps_ms;

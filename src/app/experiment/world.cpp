@@ -52,7 +52,7 @@ World current_world(const config::RunConfig& config, const launch::Session* sess
   world.realtime = kMachine.realtime;
   world.libraries = kMachine.libraries;
   std::ranges::sort(world.libraries);
-  world.emulated_link = config.emulate.link_gb_per_s.has_value();
+  world.emulated_link = config.emulate.link_gb_per_s.has_value() || config.emulate.pcie_gb_per_s.has_value();
   world.emulated_compute = config.emulate.compute_tflops.has_value();
   return world;
 }

@@ -47,8 +47,8 @@ fsdp_config:
   }
   text += fmt::format(
       "  fsdp_activation_checkpointing: {}\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
-      "  fsdp_cpu_ram_efficient_loading: false\n  fsdp_offload_params: false\n",
-      fsdp.activation_checkpointing);
+      "  fsdp_cpu_ram_efficient_loading: false\n  fsdp_offload_params: {}\n",
+      fsdp.activation_checkpointing, fsdp.cpu_offload != config::CpuOffload::none);
   if (version == 2 && config::is_hybrid(fsdp.strategy)) {
     text += fmt::format(
         "parallelism_config:\n  parallelism_config_dp_replicate_size: {}\n  parallelism_config_dp_shard_size: {}\n",

@@ -202,6 +202,14 @@ Said keep_group_shard(const ExportSource& s) {
   return hpz && !s.fsdp().keep_group_shard ? lost("secondary shards are kept to the end of the step") : same();
 }
 
+Said cpu_offload(const ExportSource& s) {
+  if (s.fsdp().cpu_offload == config::CpuOffload::none) return same();
+  if (stage(s) == 0) return lost("all state is in the device's memory");
+  if (s.fsdp().cpu_offload == config::CpuOffload::optimizer) return written("offload_optimizer");
+  return stage(s) == 3 ? written("offload_optimizer and offload_param")
+                       : roughly("offload_optimizer: shards stay on the device below stage 3");
+}
+
 Said reduce_lane(const ExportSource& s) {
   switch (s.fsdp().reduce_lane) {
     case config::ReduceLane::compute: return written("overlap_comm = false");
@@ -280,6 +288,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.gather_quantization", gather_quantization},
     {"fsdp.reduce_quantization", reduce_quantization},
     {"fsdp.reduce_within", reduce_within},
+    {"fsdp.cpu_offload", cpu_offload},
     {"fsdp.reductions_in_flight", nullptr, "the host waits for the oldest of more than two reductions"},
 });
 
@@ -290,6 +299,9 @@ ordered_json zero_part(const ExportSource& s) {
   part["reduce_bucket_size"] = reduce_bucket_size(s);
   part["overlap_comm"] = s.fsdp().reduce_lane != config::ReduceLane::compute;
   part["contiguous_gradients"] = true;
+  const ordered_json to_host{{"device", "cpu"}, {"pin_memory", true}};
+  if (s.fsdp().cpu_offload != config::CpuOffload::none) part["offload_optimizer"] = to_host;
+  if (s.fsdp().cpu_offload == config::CpuOffload::all && which == 3) part["offload_param"] = to_host;
   if (which < 3) {
     part["use_multi_rank_bucket_allreduce"] = s.fsdp().reduce_by == config::ReduceBy::all_reduce;
     return part;

@@ -117,6 +117,8 @@ Said accumulate_mode(const ExportSource& s) {
   return lost("the last microbatch alone is reduced, or with sync_each_batch each");
 }
 
+Said cpu_offload(const ExportSource& s) { return offloads_all(s, "offload_params = true"); }
+
 constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.shard", shard},
     {"mesh.replicate", shard},
@@ -132,6 +134,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.reduce_dtype", reduce_dtype},
     {"fsdp.activation_checkpointing", checkpointing},
     {"fsdp.checkpoint_every", checkpoint_every},
+    {"fsdp.cpu_offload", cpu_offload},
 });
 
 }  // namespace hugging

@@ -90,6 +90,7 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"fsdp.gather_quantization", nullptr, "parameters are gathered in param_dtype"},
     {"fsdp.reduce_quantization", nullptr, "gradients are reduced in reduce_dtype"},
     {"fsdp.reduce_within"},
+    {"fsdp.cpu_offload", nullptr, "all state is in the device's memory"},
     {"nccl.register_buffers"},
     {"nccl.cta_policy", cta_policy},
     {"nccl.min_ctas", min_ctas},
@@ -135,6 +136,15 @@ int units_ahead(const ExportSource& s, const config::Prefetch& prefetch) {
     case Mode::pre: break;
   }
   return 0;
+}
+
+Said offloads_all(const ExportSource& s, std::string word) {
+  switch (s.fsdp().cpu_offload) {
+    case config::CpuOffload::none: return same();
+    case config::CpuOffload::optimizer: return roughly(word + ", which offloads shards, too");
+    case config::CpuOffload::all: break;
+  }
+  return written(std::move(word));
 }
 
 std::string commented(std::string_view mark, const std::vector<std::string>& lines) {

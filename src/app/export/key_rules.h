@@ -28,6 +28,9 @@ bool prefetches_forward(const ExportSource& source);
 /// are named.
 int units_ahead(const ExportSource& source, const config::Prefetch& prefetch);
 
+/// Of a system that offloads shards with all else, by this word.
+Said offloads_all(const ExportSource& source, std::string word);
+
 /// Each line after `mark`, ending in a newline; an empty line is the mark without trailing spaces.
 std::string commented(std::string_view mark, const std::vector<std::string>& lines);
 /// "True" or "False".

@@ -207,6 +207,9 @@ Said shard_threshold(const ExportSource& s) {
 
 Said head_unit(const ExportSource& s) { return s.fsdp().head_unit ? written("fully_shard([norm, head])") : same(); }
 
+bool offloads(const ExportSource& s) { return s.fsdp().cpu_offload != config::CpuOffload::none; }
+Said cpu_offload(const ExportSource& s) { return offloads_all(s, "CPUOffloadPolicy()"); }
+
 Said register_buffers(const ExportSource& s) {
   switch (s.config.nccl.register_buffers) {
     case config::NcclRegister::none: return same();
@@ -251,6 +254,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.checkpoint_every", checkpoint_every},
     {"fsdp.shard_threshold", shard_threshold},
     {"fsdp.head_unit", head_unit},
+    {"fsdp.cpu_offload", cpu_offload},
     {"nccl.register_buffers", register_buffers},
 });
 
@@ -259,6 +263,7 @@ std::string arguments(const ExportSource& s) {
   std::string text;
   if (!reshard_value(s).empty()) text += fmt::format(", reshard_after_forward={}", reshard_value(s));
   if (mixed(s)) text += ", mp_policy=policy";
+  if (offloads(s)) text += ", offload_policy=CPUOffloadPolicy()";
   if (s.fsdp().shard_threshold > 0) text += ", ignored_params=replicated";
   return text;
 }
@@ -320,7 +325,8 @@ std::string imports(const ExportSource& s) {
   }
   text += "from torch.distributed.device_mesh import init_device_mesh\n";
   const bool each = settings(s).find("FSDPModule") != std::string::npos;
-  return text + fmt::format("from torch.distributed.fsdp import {}{}fully_shard\n", each ? "FSDPModule, " : "",
+  return text + fmt::format("from torch.distributed.fsdp import {}{}{}fully_shard\n",
+                            offloads(s) ? "CPUOffloadPolicy, " : "", each ? "FSDPModule, " : "",
                             mixed(s) ? "MixedPrecisionPolicy, " : "");
 }
 

@@ -114,6 +114,9 @@ Said optimizer(const ExportSource& s) {
   return s.config.train.optimizer == config::Optimizer::adamw ? written("[optimizer]") : lost("AdamW");
 }
 
+bool offloads(const ExportSource& s) { return s.fsdp().cpu_offload != config::CpuOffload::none; }
+Said cpu_offload(const ExportSource& s) { return offloads_all(s, "training.enable_cpu_offload"); }
+
 constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.ranks", mesh},
     {"mesh.shard", mesh},
@@ -142,6 +145,7 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.gradient_scaling", gradient_scaling},
     {"fsdp.activation_checkpointing", checkpointing},
     {"fsdp.checkpoint_every", checkpoint_every},
+    {"fsdp.cpu_offload", cpu_offload},
     {"nccl.register_buffers", register_buffers},
 });
 
@@ -156,7 +160,7 @@ seq_len = {}
 max_norm = {}
 mixed_precision_param = "{}"
 mixed_precision_reduce = "float32"
-
+{}
 [parallelism]
 data_parallel_replicate_degree = {}
 data_parallel_shard_degree = {}
@@ -165,7 +169,8 @@ fsdp_reshard_after_forward = "{}"
 [activation_checkpoint]
 )",
                                  train.batch_per_rank, global_batch(s), train.seq_len, max_norm(s), mixed_precision(s),
-                                 s.config.mesh.replicate, s.config.mesh.shard, reshard_setting(s));
+                                 offloads(s) ? "enable_cpu_offload = true\n" : "", s.config.mesh.replicate,
+                                 s.config.mesh.shard, reshard_setting(s));
   if (!fsdp.activation_checkpointing) {
     text += "mode = \"none\"\n";
   } else if (fsdp.checkpoint_every == 1) {
@@ -191,6 +196,7 @@ std::string arguments(const ExportSource& s) {
       train.batch_per_rank, global_batch(s), train.seq_len, max_norm(s), mixed_precision(s), s.config.mesh.replicate,
       s.config.mesh.shard, reshard_setting(s));
   if (s.config.nccl.register_buffers == config::NcclRegister::window) text += "--parallelism.enable_fsdp_symm_mem\n";
+  if (offloads(s)) text += "--training.enable_cpu_offload\n";
   return text + fmt::format("activation_checkpoint:{}\n", s.fsdp().activation_checkpointing ? "full" : "none");
 }
 

@@ -39,6 +39,12 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
     prediction.why_none = "no bandwidth of a link is known; --link-gb-per-s (or emulate.link_gb_per_s) says one";
     return prediction;
   }
+  const bool offloads = p.host_memory.reserved > 0;
+  if (offloads && !emulate.pcie_gb_per_s) {
+    prediction.why_none = "no bandwidth of PCIe is known (fsdp.cpu_offload); emulate.pcie_gb_per_s says one";
+    return prediction;
+  }
+  if (offloads) prediction.rates.pcie = *emulate.pcie();
   prediction.rates.flops_per_second = *tflops * 1e12;
   prediction.rates.link.bytes_per_second = bandwidth.value_or(0) * 1e9;
   prediction.rates.link.latency_seconds = given.link_latency_us.value_or(emulate.link_latency_us) * 1e-6;
@@ -59,8 +65,14 @@ std::string prediction_text(const Prediction& prediction) {
       fmt::format("Predicted step {:.2f} ms: compute {:.2f} ms, ", milliseconds(s.step), milliseconds(s.computation));
   const double tflops = r.flops_per_second / 1e12;
   if (s.communication == 0) return text + fmt::format("no communication; matrix products at {:.4g} TFLOP/s\n", tflops);
-  text += fmt::format("exposed communication {:.2f} of {:.2f} ms,\n", milliseconds(s.exposed_communication()),
+  const bool offloads = r.pcie.bytes_per_second > 0;
+  text += fmt::format("exposed communication{} {:.2f} {} {:.2f} ms,\n", offloads ? " and copies" : "",
+                      milliseconds(s.exposed_communication()), offloads ? "beside communication of" : "of",
                       milliseconds(s.communication));
+  if (offloads) {
+    text += fmt::format("copies over PCIe at {:.4g} us + {:.4g} GB/s each direction, the host's update in no time,\n",
+                        r.pcie.latency_seconds * 1e6, r.pcie.bytes_per_second / 1e9);
+  }
   return text + fmt::format(
                     "by the schedule with modelled op times: matrix products at {:.4g} TFLOP/s, a collective of\n"
                     "n ranks n-1 times ({:.4g} us + a rank's part at {:.4g} GB/s), a ring: not log2(n) times\n",
@@ -78,6 +90,10 @@ nlohmann::json prediction_json(const Prediction& prediction) {
   if (s.communication > 0) {
     j["link_gb_per_s"] = prediction.rates.link.bytes_per_second / 1e9;
     j["link_latency_us"] = prediction.rates.link.latency_seconds * 1e6;
+  }
+  if (prediction.rates.pcie.bytes_per_second > 0) {
+    j["pcie_gb_per_s"] = prediction.rates.pcie.bytes_per_second / 1e9;
+    j["pcie_latency_us"] = prediction.rates.pcie.latency_seconds * 1e6;
   }
   return j;
 }

@@ -96,6 +96,9 @@ std::string memory_table(const engine::Setup& p) {
                          fmt::format("{}", exact.peak_occupied[index_of(c)])});
   }
   walk.rows.push_back({"reserved", format_bytes(exact.reserved), fmt::format("{}", exact.reserved)});
+  if (const std::int64_t pinned = p.host_memory.peak_occupied_total; pinned > 0) {
+    walk.rows.push_back({"pinned host memory", format_bytes(pinned), fmt::format("{}", pinned)});
+  }
   return text + "\n" + format_table(walk) +
          "each category's own peak; they come at different times, so their sum may exceed the total\n";
 }
@@ -269,6 +272,9 @@ std::string explain_summary(const engine::Setup& p, const Prediction& prediction
     std::ranges::replace(name, '_', ' ');
     table.rows.push_back({std::move(name), format_bytes(peak.peak_occupied[index_of(c)]), "its own peak"});
   }
+  if (p.host_memory.peak_occupied_total > 0) {
+    table.rows.push_back({"pinned host memory", format_bytes(p.host_memory.peak_occupied_total), "a rank, exact"});
+  }
   table.rows.push_back({"states", decimal_bytes(states(with)), decimal_bytes(states(without)) + " without FSDP"});
   table.rows.push_back({"bytes sent", decimal_bytes(v.total()),
                         parallel > 0
@@ -327,6 +333,7 @@ json explain_json(const engine::Setup& p, const Prediction& prediction, bool wit
   j["memory"] = {{"peak_bytes", std::move(peak)},
                  {"with_fsdp", estimate_json(plan::memory_with_fsdp(p.plan, p.config))},
                  {"without_fsdp", estimate_json(plan::memory_without_fsdp(p.plan, p.config))}};
+  if (p.host_memory.peak_occupied_total > 0) j["memory"]["host_peak_bytes"] = p.host_memory.peak_occupied_total;
   const plan::CommunicationVolume v = volume(p);
   j["communication"] = {{"all_gather", v.all_gather}, {"reduce_scatter", v.reduce_scatter},
                         {"all_reduce", v.all_reduce}, {"all_to_all", v.all_to_all},

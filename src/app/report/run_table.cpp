@@ -267,6 +267,9 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     std::replace(name.begin(), name.end(), '_', ' ');
     row("  " + name, mib(worst.peak_occupied[index_of(category)]), "MiB", "its own peak");
   }
+  if (trial.host_memory.reserved > 0) {
+    row("pinned host memory", mib(trial.host_memory.peak_occupied_total), "MiB", "fsdp.cpu_offload");
+  }
   std::string text;
   for (const std::string& caveat : trial.caveats) text += caveat + ".\n";
   text += format_table(table);

@@ -41,6 +41,7 @@ trace::OpCategory category_of(const schedule::Op& op) {
   switch (metrics::classify(op)) {
     case metrics::OpClass::computation: return trace::OpCategory::computation;
     case metrics::OpClass::communication: return trace::OpCategory::communication;
+    case metrics::OpClass::host_update:  // no computation of the device's, like what brings its operands
     case metrics::OpClass::copy: return trace::OpCategory::copy;
     case metrics::OpClass::none: break;
   }

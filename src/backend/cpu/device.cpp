@@ -19,6 +19,7 @@ LaneSettings lane_settings(const Team& team, int rank, Lane lane) {
   settings.kernels = team.kernels();
   const bool communicates =
       lane == Lane::all_gather || lane == Lane::reduce_scatter || lane == Lane::all_reduce || lane == Lane::tensor;
+  const bool transfers = lane == Lane::host_to_device || lane == Lane::device_to_host;
   const bool sleeps = communicates ? team.emulation().link.has_value() : !team.computes();
   settings.urgency = sleeps ? Urgency::prompt : Urgency::normal;
   const double slowdown = lane == Lane::compute ? team.compute_slowdown(rank) : 1.0;
@@ -27,14 +28,24 @@ LaneSettings lane_settings(const Team& team, int rank, Lane lane) {
   } else {
     settings.flops_per_s = *team.emulation().compute_flops_per_s / slowdown;
   }
+  if (transfers && team.emulation().pcie) {
+    settings.pcie = team.emulation().pcie;
+    settings.urgency = Urgency::prompt;
+  }
   return settings;
 }
 
 }  // namespace
 
 CpuDevice::CpuDevice(Team& team, int rank, std::string bound)
-    : team_(team), rank_(rank), bound_(std::move(bound)), memory_(team.make_memory()) {
+    : team_(team),
+      rank_(rank),
+      bound_(std::move(bound)),
+      memory_(team.make_memory()),
+      device_{0, memory_.bytes() - team.host_pool_bytes(), "its share of this machine's memory"},
+      host_{device_.bytes, team.host_pool_bytes(), "what was set aside of host memory"} {
   for (const Lane lane : kLanes) {
+    if (is_offload_lane(lane) && host_.bytes == 0) continue;
     lanes_[index_of(lane)] = std::make_unique<LaneWorker>(team.abort(), lane_settings(team, rank, lane));
   }
 }
@@ -48,7 +59,9 @@ Facts CpuDevice::facts() const {
 }
 
 void CpuDevice::join_lanes() {
-  for (const auto& lane : lanes_) lane->join();
+  for (const auto& lane : lanes_) {
+    if (lane) lane->join();
+  }
 }
 
 void CpuDevice::push(Lane lane, LaneItem&& item) {
@@ -99,6 +112,7 @@ void CpuDevice::host_wait(Event event) {
 
 void CpuDevice::synchronize() {
   for (const Lane lane : kLanes) {
+    if (!lanes_[index_of(lane)]) continue;
     guarded([&] { worker(lane).wait_completed(worker(lane).pushed()); });
     order_.host_wait(order_.record(lane));
   }
@@ -106,28 +120,37 @@ void CpuDevice::synchronize() {
 }
 
 std::byte* CpuDevice::allocate(std::int64_t bytes, MemoryCategory category, Lane lane) {
-  if (bytes < 0) throw std::logic_error("Device::allocate: negative size");
-  if (bytes > memory_.bytes()) throw_out_of_memory(bytes, category);
-  const std::int64_t offset = pool_.allocate(bytes, category, lane, order_);
-  if (offset + pool_.size_of_block(offset) > memory_.bytes()) {
-    pool_.free(offset, lane, order_);
-    throw_out_of_memory(bytes, category);
-  }
-  wait_for_poison(offset, pool_.size_of_block(offset), lane);
-  return memory_.data() + offset;
+  return allocate_in(device_, bytes, category, lane);
 }
 
-void CpuDevice::throw_out_of_memory(std::int64_t bytes, MemoryCategory category) const {
-  throw ResourceError(
-      fmt::format("rank {} cannot allocate {} for {}: {} are in use and its share of this machine's memory is {}",
-                  rank_, format_bytes(bytes), to_string(category), format_bytes(pool_.statistics().live_total),
-                  format_bytes(memory_.bytes())));
+std::byte* CpuDevice::allocate_host(std::int64_t bytes, MemoryCategory category, Lane lane) {
+  return allocate_in(host_, bytes, category, lane);
+}
+
+std::byte* CpuDevice::allocate_in(Space& space, std::int64_t bytes, MemoryCategory category, Lane lane) {
+  if (bytes < 0) throw std::logic_error("Device::allocate: negative size");
+  if (bytes > space.bytes) throw_out_of_memory(space, bytes, category);
+  const std::int64_t offset = space.pool.allocate(bytes, category, lane, order_);
+  const std::int64_t size = space.pool.size_of_block(offset);
+  if (offset + size > space.bytes) {
+    space.pool.free(offset, lane, order_);
+    throw_out_of_memory(space, bytes, category);
+  }
+  wait_for_poison(space.begin + offset, size, lane);
+  return memory_.data() + space.begin + offset;
+}
+
+void CpuDevice::throw_out_of_memory(const Space& space, std::int64_t bytes, MemoryCategory category) const {
+  throw ResourceError(fmt::format(
+      "rank {} cannot allocate {} for {}: {} are in use and {} is {}", rank_, format_bytes(bytes), to_string(category),
+      format_bytes(space.pool.statistics().live_total), space.name, format_bytes(space.bytes)));
 }
 
 void CpuDevice::free(std::byte* memory, Lane lane) {
   const std::int64_t offset = memory - memory_.data();
-  const std::int64_t bytes = pool_.size_of_block(offset);
-  pool_.free(offset, lane, order_);
+  Space& space = offset < host_.begin ? device_ : host_;
+  const std::int64_t bytes = space.pool.size_of_block(offset - space.begin);
+  space.pool.free(offset - space.begin, lane, order_);
   if (team_.options().poison_freed_memory && computes()) poison(offset, bytes, lane);
 }
 

@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/cpu/lane_worker.h"
@@ -15,7 +16,8 @@
 
 namespace fsdpbench::backend::cpu {
 
-/// Lanes are threads, memory is one address range of this rank. An event is the number of the last item queued on its
+/// Lanes are threads, memory is one address range of this rank: first the device's, then the host's, so that ranks of
+/// other processes see both. An event is the number of the last item queued on its
 /// lane at the time of recording: recording costs no queue entry, waiting is waiting for that number.
 ///
 /// When a call throws launch::Stopped, no lane of this rank runs any more: nothing of the caller's is in use.
@@ -31,9 +33,14 @@ class CpuDevice : public Device {
   void host_wait(Event event) override;
   void synchronize() override;
   std::byte* allocate(std::int64_t bytes, MemoryCategory category, Lane lane) override;
+  std::byte* allocate_host(std::int64_t bytes, MemoryCategory category, Lane lane) override;
   void free(std::byte* memory, Lane lane) override;
-  const PoolStatistics& memory() const override { return pool_.statistics(); }
-  void reset_memory_peaks() override { pool_.reset_peaks(); }
+  const PoolStatistics& memory() const override { return device_.pool.statistics(); }
+  const PoolStatistics& host_memory() const override { return host_.pool.statistics(); }
+  void reset_memory_peaks() override {
+    device_.pool.reset_peaks();
+    host_.pool.reset_peaks();
+  }
   bool computes() const override { return team_.computes(); }
   Facts facts() const override;
 
@@ -66,10 +73,19 @@ class CpuDevice : public Device {
     std::int64_t position = 0;
   };
 
+  /// Offsets are in the rank's range.
+  struct Space {
+    std::int64_t begin = 0;
+    std::int64_t bytes = 0;
+    std::string_view name;
+    LanePool pool = {};
+  };
+
   LaneWorker& worker(Lane lane) { return *lanes_[index_of(lane)]; }
   const Recording& recording(Event event) const;
   void join_lanes();
-  [[noreturn]] void throw_out_of_memory(std::int64_t bytes, MemoryCategory category) const;
+  std::byte* allocate_in(Space& space, std::int64_t bytes, MemoryCategory category, Lane lane);
+  [[noreturn]] void throw_out_of_memory(const Space& space, std::int64_t bytes, MemoryCategory category) const;
   void push(Lane lane, LaneItem&& item);
   void push_wait(Lane lane, Lane for_lane, std::int64_t position);
   void poison(std::int64_t offset, std::int64_t bytes, Lane lane);
@@ -79,7 +95,7 @@ class CpuDevice : public Device {
   const int rank_;
   const std::string bound_;
   MappedMemory& memory_;
-  LanePool pool_;
+  Space device_, host_;
   LaneOrder order_;
   std::vector<Recording> events_;
   std::vector<Poisoning> poisonings_;

@@ -1,5 +1,7 @@
 #include "backend/cpu/emulated_kernels.h"
 
+#include <cstring>
+
 namespace fsdpbench::backend::cpu {
 namespace {
 
@@ -24,6 +26,11 @@ void EmulatedKernels::attention_backward(const AttentionShape& shape, const std:
                                          const std::byte*, const std::byte*, const std::byte*, const float*, std::byte*,
                                          std::byte*, std::byte*, std::byte*) {
   add_flops(2.5 * causal_forward_flops(shape));
+}
+
+void PcieKernels::copy(const void* source, void* target, std::int64_t bytes) {
+  if (moves_) std::memcpy(target, source, static_cast<std::size_t>(bytes));
+  add_nanoseconds((pcie_.latency_seconds + static_cast<double>(bytes) / pcie_.bytes_per_second) * 1e9);
 }
 
 }  // namespace fsdpbench::backend::cpu

@@ -5,6 +5,7 @@
 
 #include "backend/kernels.h"
 #include "base/duration.h"
+#include "base/link_model.h"
 
 namespace fsdpbench::backend::cpu {
 
@@ -70,11 +71,30 @@ class EmulatedKernels : public Kernels {
   void sgd(float*, const float*, std::int64_t, float, float, const float*) override {}
   void adamw(float*, const float*, float*, float*, std::int64_t, const AdamWStep&) override {}
 
+ protected:
+  void add_nanoseconds(double nanoseconds) { nanoseconds_ += nanoseconds; }
+
  private:
   void add_flops(double flops) { nanoseconds_ += flops * nanoseconds_per_flop_; }
 
   double nanoseconds_per_flop_;
   double nanoseconds_ = 0;
+};
+
+/// Copies over a modelled PCIe: bytes / bandwidth + latency each. One lane a direction, so nobody shares it.
+class PcieKernels final : public EmulatedKernels {
+ public:
+  /// `moves`: bytes are copied, too.
+  PcieKernels(const LinkModel& pcie, bool moves) : EmulatedKernels(1), pcie_(pcie), moves_(moves) {}
+
+  void upload(const void* source, std::byte* target, std::int64_t bytes) override { copy(source, target, bytes); }
+  void download(const std::byte* source, void* target, std::int64_t bytes) override { copy(source, target, bytes); }
+
+ private:
+  void copy(const void* source, void* target, std::int64_t bytes);
+
+  LinkModel pcie_;
+  bool moves_;
 };
 
 }  // namespace fsdpbench::backend::cpu

@@ -47,7 +47,11 @@ void LaneWorker::run() {
     const CoreWait cores;
     std::unique_ptr<Kernels> kernels;
     EmulatedKernels* emulated = nullptr;
-    if (settings_.flops_per_s) {
+    if (settings_.pcie) {
+      auto made = std::make_unique<PcieKernels>(*settings_.pcie, !settings_.flops_per_s);
+      emulated = made.get();
+      kernels = std::move(made);
+    } else if (settings_.flops_per_s) {
       auto made = std::make_unique<EmulatedKernels>(*settings_.flops_per_s);
       emulated = made.get();
       kernels = std::move(made);

@@ -13,6 +13,7 @@
 #include "backend/cpu/wait_point.h"
 #include "backend/device.h"
 #include "backend/kernels.h"
+#include "base/link_model.h"
 #include "launch/abort.h"
 
 namespace fsdpbench::backend::cpu {
@@ -43,6 +44,7 @@ struct LaneSettings {
   KernelsFactory kernels;             ///< not called if compute is emulated
   std::optional<double> flops_per_s;  ///< present: compute is emulated, and this fast
   double slowdown = 1.0;              ///< of real tasks: each takes this many times as long
+  std::optional<LinkModel> pcie;      ///< present: copies take as long as this says
 };
 
 /// A thread that works off a bounded queue in order. One host thread pushes; anybody may wait for a position.

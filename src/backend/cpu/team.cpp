@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/cpu/group.h"
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/lane_pool.h"
 #include "launch/run_ranks.h"
@@ -101,11 +102,13 @@ double Team::compute_slowdown(int rank) const {
 
 /// No more addresses than needed: they count where `ulimit -v` limits them.
 std::int64_t Team::memory_bytes() const {
-  if (!moves_bytes()) return kEmulatedMemory_bytes;
+  if (!moves_bytes()) return kEmulatedMemory_bytes + host_pool_bytes();
   const std::int64_t share =
       memory_per_rank(options_.session ? options_.session->placement().local_ranks : options_.ranks);
-  return options_.pool_bytes > 0 ? std::min(options_.pool_bytes, share) : share;
+  return (options_.pool_bytes > 0 ? std::min(options_.pool_bytes, share) : share) + host_pool_bytes();
 }
+
+std::int64_t Team::host_pool_bytes() const { return round_up(options_.host_pool_bytes, LanePool::kGranule); }
 
 MappedMemory& Team::make_memory() {
   if (process_memory_ != nullptr) return *process_memory_;

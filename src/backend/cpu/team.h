@@ -41,8 +41,10 @@ class Team : private launch::Abort::Listener {
   bool moves_bytes() const { return computes() || !emulation_.link; }
   double compute_slowdown(int rank) const;
 
-  /// The memory of one rank's device. It belongs to the team: when a run is aborted, a peer may still be reading it
-  /// while the rank has ended.
+  /// Of a rank's memory so much, at its end, is pinned host memory.
+  std::int64_t host_pool_bytes() const;
+  /// The memory of one rank: its device's, then the host's. It belongs to the team: when a run is aborted, a peer may
+  /// still be reading it while the rank has ended.
   MappedMemory& make_memory();
   /// Between processes, before anything else of a run: makes this rank's memory so that other processes of this host
   /// can see it, and finds out whose memory this one sees. `all`: all ranks. Collective.
