@@ -33,6 +33,7 @@ void Prefetcher::enter(int u, int module) {
     prefetch_beside(u, module);
   } else if (prefetch().mode == Prefetch::Mode::window && builder_.policy.fsdp.gathers_ascend) {
     std::vector<int> together = window(u, prefetch());
+    next_of_trace(u);  // of a window it says nothing, but counts this hook, and so knows what is used again soon
     together.push_back(u);
     std::ranges::sort(together);
     for (int target : together) issue(target, target != u, module);
