@@ -254,8 +254,9 @@ struct Emulate {
   std::optional<double> link_gb_per_s;   ///< 1e9 bytes a second; absent: no modelled link
   double link_latency_us = 0.0;          ///< a hop, added to the modelled link
   std::optional<double> compute_tflops;  ///< 1e12 FLOP/s a rank; absent: kernels compute
-  std::optional<double> pcie_gb_per_s;   ///< 1e9 bytes a second, rank and direction; absent: copies take what they take
-  double pcie_latency_us = 0.0;          ///< a copy, added to the modelled PCIe
+  std::optional<double>
+      pcie_gb_per_s{};           ///< 1e9 bytes a second, rank and direction; absent: copies take what they take
+  double pcie_latency_us = 0.0;  ///< a copy, added to the modelled PCIe
 
   /// The two keys of the link in bytes and seconds; absent for a real link.
   std::optional<LinkModel> link() const {

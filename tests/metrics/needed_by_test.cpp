@@ -42,6 +42,16 @@ TEST(NeededBy, AReductionOverTwoAxesLeadsFromOneCollectiveToTheNext) {
   EXPECT_EQ(need_of(c, "all_reduce 1"), "optimizer 1");
 }
 
+TEST(NeededBy, AnOffloadedGradientIsForTheHostsUpdate) {
+  for (const config::CpuOffload offload : {config::CpuOffload::optimizer, config::CpuOffload::all}) {
+    config::RunConfig config = testing::decoder_config(2, 4);
+    config.fsdp.cpu_offload = offload;
+    const testing::ScheduleCase c = testing::make_case(config);
+    EXPECT_EQ(need_of(c, "all_gather 1"), "forward blocks.1");
+    EXPECT_EQ(need_of(c, "reduce_scatter 1"), "optimizer 1");
+  }
+}
+
 TEST(NeededBy, NamesLaterComputationsAndCollectivesOnly) {
   std::mt19937 random(5);
   for (int round = 0; round < 200; ++round) {
@@ -62,7 +72,8 @@ TEST(NeededBy, NamesLaterComputationsAndCollectivesOnly) {
         }
         if (needed[i] < 0) continue;
         const OpClass reader = classify(schedule.ops[static_cast<std::size_t>(needed[i])]);
-        EXPECT_TRUE(reader == OpClass::computation || reader == OpClass::communication);
+        EXPECT_TRUE(reader == OpClass::computation || reader == OpClass::host_update ||
+                    reader == OpClass::communication);
       }
     }
   }
