@@ -24,6 +24,7 @@ struct BackendOptions {
       nullptr;  ///< once the caller sets it, all ranks stop wherever they wait: run() throws Interrupted
   std::int64_t pool_bytes = 0;       ///< what a rank's pool will need at most; a hint
   std::int64_t host_pool_bytes = 0;  ///< of pinned host memory a rank can have so much
+  bool offload_lanes = false;        ///< those of base/lane.h's is_offload_lane() are used
   /// What each category would need of a range of its own. Asked for where some of them lie apart: memory that NCCL
   /// registers.
   CategoryBytes category_bytes{};

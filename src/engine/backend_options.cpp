@@ -133,6 +133,7 @@ backend::BackendOptions backend_options(const Setup& setup, launch::Session* ses
   options.pool_bytes = setup.pool_bytes;
   options.binding = config.device.bind;
   options.host_pool_bytes = setup.host_memory.reserved;
+  options.offload_lanes = setup.uses_offload_lanes();
   options.poison_freed_memory = config.inject.poison_freed_memory;
   switch (config.device.backend) {
     case config::BackendKind::cpu: options.own = cpu_options(config, session); break;

@@ -42,12 +42,20 @@ void BufferTable::free(BufferId id, Lane lane) {
   memory = nullptr;
 }
 
+std::size_t BufferTable::index_of_persistent(schedule::BufferRole role, int unit) const {
+  std::size_t i = 0;
+  while (i < persistent_count_ && (schedule_->buffers[i].role != role || schedule_->buffers[i].unit != unit)) ++i;
+  return i;
+}
+
 std::byte* BufferTable::persistent(schedule::BufferRole role, int unit) const {
-  for (std::size_t i = 0; i < persistent_count_; ++i) {
-    const Buffer& buffer = schedule_->buffers[i];
-    if (buffer.role == role && buffer.unit == unit) return memory_[i];
-  }
-  return nullptr;
+  const std::size_t i = index_of_persistent(role, unit);
+  return i < persistent_count_ ? memory_[i] : nullptr;
+}
+
+const Buffer* BufferTable::persistent_info(schedule::BufferRole role, int unit) const {
+  const std::size_t i = index_of_persistent(role, unit);
+  return i < persistent_count_ ? &schedule_->buffers[i] : nullptr;
 }
 
 }  // namespace fsdpbench::engine

@@ -29,9 +29,13 @@ class BufferTable {
   const schedule::Buffer& info(schedule::BufferId id) const { return schedule_->buffers[static_cast<std::size_t>(id)]; }
   /// The persistent buffer of this role and unit; null if the plan has none.
   std::byte* persistent(schedule::BufferRole role, int unit) const;
+  /// Its description; null likewise.
+  const schedule::Buffer* persistent_info(schedule::BufferRole role, int unit) const;
 
  private:
   std::byte* allocate(const schedule::Buffer& buffer, Lane lane);
+  /// persistent_count_ if there is none.
+  std::size_t index_of_persistent(schedule::BufferRole role, int unit) const;
 
   backend::Device& device_;
   const schedule::Schedule* schedule_;

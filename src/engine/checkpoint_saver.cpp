@@ -201,7 +201,7 @@ void CheckpointSaver::start_copy(std::int64_t steps) {
   std::vector<StateCopy::Part> parts;
   auto* to = reinterpret_cast<std::byte*>(copy_.get());
   for (const Masters::Piece& piece : pieces_) {
-    parts.push_back({piece.memory, to, piece.of.count * kFloat});
+    parts.push_back({piece.memory, piece.space, to, piece.of.count * kFloat});
     to += piece.of.count * kFloat;
   }
   executor_.copy_beside_next_step(std::move(parts));

@@ -34,7 +34,7 @@ Executor::Executor(backend::RankContext& context, const config::RunConfig& confi
       runner_(config, plan, model, batches, context.rank),
       ranges_(plan, schedules),
       trouble_(config.inject, config.train.seed, context.rank),
-      copy_(context.device, schedules.event_count),
+      copy_(context.device, {schedules.event_count, schedules.event_count + 1}),
       losses_(static_cast<std::size_t>(config.train.accumulate)) {
   slots_.resize(most_ops(schedules));
   trace_.rank = context.rank;
@@ -110,7 +110,9 @@ float Executor::run_step(std::int64_t step) {
   const std::int64_t begin = now_ns();
   buffers_.begin_step(schedule);
   if (copy_.asked()) {
-    trouble_.before_op(context_.device, StateCopy::kLane);
+    for (const MemorySpace space : kMemorySpaces) {
+      if (copy_.asked(space)) trouble_.before_op(context_.device, StateCopy::lane_from(space));
+    }
     copy_.issue();
   }
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {

@@ -347,11 +347,13 @@ std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool 
   const int part = plan_.groups.index(plan::Group::tensor, context_.rank);
   const auto add = [&](State state, BufferRole role, int unit, const std::vector<ShardPiece>& pieces) {
     const std::byte* memory = buffers_.persistent(role, unit);
+    const schedule::Buffer* buffer = buffers_.persistent_info(role, unit);
     for (const ShardPiece& piece : pieces) {
       const bool split = plan_.shapes.parameters[static_cast<std::size_t>(piece.parameter)].parts > 1;
       if (piece.count == 0 || (!split && part > 0)) continue;
       all.push_back({{state, piece.parameter, split ? part : 0, piece.parameter_offset, piece.count},
-                     memory + piece.shard_offset * kBytes});
+                     memory + piece.shard_offset * kBytes,
+                     buffer->space});
     }
   };
   for (const State state : states) {

@@ -51,6 +51,7 @@ class Masters {
   struct Piece {
     StatePiece of;
     const std::byte* memory = nullptr;
+    MemorySpace space = MemorySpace::device;  ///< that it is in
   };
   /// All pieces of `states` that this rank owns, unit by unit; what all shards hold (fsdp.shard_threshold) only if
   /// asked for, what all ranks hold that split layers only on the first of them. In all shards of a plan, of all parts

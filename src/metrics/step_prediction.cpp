@@ -1,5 +1,7 @@
 #include "metrics/step_prediction.h"
 
+#include <algorithm>
+
 #include "metrics/step_breakdown.h"
 #include "replay/replay.h"
 
@@ -17,8 +19,13 @@ StepPrediction predict_step(const schedule::Schedules& schedules, const plan::Gr
     if (op_class == OpClass::communication) prediction.communication += ns;
   }
   const auto replay = replay::make_replay(steady, groups, times);
-  replay->step({});
-  prediction.step = static_cast<std::int64_t>(replay->last_step().end_ns.front());
+  trace::RankTrace walked;
+  replay->step({&walked, 1});
+  prediction.step = prediction.update = static_cast<std::int64_t>(replay->last_step().end_ns.front());
+  for (const trace::Record& record : walked.records) {
+    const schedule::Op& op = steady.steady().ops[static_cast<std::size_t>(record.op)];
+    if (op.kind == schedule::OpKind::optimizer) prediction.update = std::min(prediction.update, record.begin_ns);
+  }
   return prediction;
 }
 

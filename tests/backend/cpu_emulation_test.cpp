@@ -85,6 +85,7 @@ TEST(PinnedHostMemory, IsCountedAndLimitedApartFromTheDevices) {
   options.ranks = 1;
   options.pool_bytes = 1 << 20;
   options.host_pool_bytes = 4096;
+  options.offload_lanes = true;
   run_cpu(options, [](RankContext& rank) {
     std::byte* const device = rank.device.allocate(1000, MemoryCategory::gradients, Lane::compute);
     std::byte* const host = rank.device.allocate_host(3000, MemoryCategory::optimizer, Lane::host_compute);

@@ -352,7 +352,7 @@ TEST(Validate, OffloadNeedsHostMemoryAndAWayThere) {
             "emulate.pcie_latency_us = 5 is the latency of the modelled PCIe, and there is none: set "
             "emulate.pcie_gb_per_s.");
   EXPECT_THAT(check([](RunConfig& c) { c.emulate.pcie_gb_per_s = 50; }).notes,
-              ElementsAre("emulate.pcie_gb_per_s has no effect: fsdp.cpu_offload is \"none\"."));
+              ElementsAre("emulate.pcie_gb_per_s has no effect without fsdp.cpu_offload or checkpoint.asynchronous."));
   const auto simulated = [&](RunConfig& c) {
     offloads(c);
     c.device.backend = BackendKind::virtual_;

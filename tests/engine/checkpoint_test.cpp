@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "config/spelling.h"
 #include "config/validate.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
@@ -203,14 +204,14 @@ TEST(Checkpoint, ReplicasShareTheWriting) {
 }
 
 /// The updates wait for a copy that takes long, and nothing else does: what is saved is what was there after the step.
-TEST(Checkpoint, ASlowCopySavesTheStateOfItsStep) {
+void expect_the_state_of_its_step(config::CpuOffload offload, Lane lane) {
   const TemporaryFolder blocking, beside;
   for (const auto* folder : {&blocking, &beside}) {
     RunConfig c = saving(training(4, 2), *folder);
     c.checkpoint.every = 2;
     c.checkpoint.asynchronous = folder == &beside;
-    c.fsdp.layout = Layout::flat;  // has nothing else on that lane
-    c.inject.delay_lane = "copy";
+    c.fsdp.cpu_offload = offload;
+    c.inject.delay_lane = to_string(lane);
     c.inject.delay_us = 30'000;  // longer than the step
     const Measurement m = testing::run_tiny(c);
     for (const trace::RankTrace& trace : m.traces) {
@@ -231,6 +232,30 @@ TEST(Checkpoint, ASlowCopySavesTheStateOfItsStep) {
     const Manifest a = read_manifest(step_folder(blocking.path(), step));
     const Manifest b = read_manifest(step_folder(beside.path(), step));
     for (std::size_t i = 0; i < a.files.size(); ++i) EXPECT_EQ(a.files[i].digest.blocks, b.files[i].digest.blocks);
+  }
+}
+
+TEST(Checkpoint, ASlowCopySavesTheStateOfItsStep) {
+  expect_the_state_of_its_step(config::CpuOffload::none, Lane::device_to_host);
+  expect_the_state_of_its_step(config::CpuOffload::all, Lane::host_compute);  // which has the state already
+}
+
+TEST(Checkpoint, WhereTheStateLiesIsNoneOfItsBusiness) {
+  using enum config::CpuOffload;
+  RunConfig c = training(kAll);
+  c.fsdp.param_dtype = DType::bf16;
+  c.fsdp.shard_threshold = 100;  // replicas stay on the device
+  const auto expected = testing::run_tiny(c).parameters_digest;
+  for (const auto& [before, after] : {std::pair(none, all), {all, optimizer}, {optimizer, none}}) {
+    const TemporaryFolder folder;
+    RunConfig first = c;
+    first.train.steps = kBefore;
+    first.fsdp.cpu_offload = before;
+    (void)testing::run_tiny(saving(first, folder));
+    RunConfig second = c;
+    second.fsdp.cpu_offload = after;
+    EXPECT_EQ(gone_on(second, folder).parameters_digest, expected)
+        << config::to_string(before) << ' ' << config::to_string(after);
   }
 }
 

@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "config/fields.h"
+#include "engine/checkpoint.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -19,6 +23,24 @@ void check(const char* option, const char* key, const std::optional<double>& val
   const config::Field& field = *config::find_field(key);
   if (!value || field.read(scratch, *value)) return;
   throw ConfigError(fmt::format("{} {} is not valid; expected {}.", option, *value, field.valid));
+}
+
+/// Of a rank of the first shard, which writes what is replicated, too: that has most. Each state of each parameter that
+/// it has a part of is a copy.
+Prediction::Save save_beside(const engine::Setup& p, const LinkModel& pcie, const metrics::StepPrediction& step) {
+  std::int64_t numel = 0, pieces = 0;
+  for (const plan::Unit& unit : p.plan.units) {
+    numel += unit.layout.shard_numel + unit.layout.replicated_numel;
+    pieces += std::ssize(unit.layout.pieces(0)) + std::ssize(unit.layout.replicated_pieces());
+  }
+  const std::int64_t states = std::ssize(engine::states_of(p.config.train.optimizer));
+  Prediction::Save save;
+  save.bytes = states * ceil_div(numel, p.plan.mesh.replicate) * size_of(DType::f32);
+  save.copy_ns = std::llround((static_cast<double>(states * pieces) * pcie.latency_seconds +
+                               static_cast<double>(save.bytes) / pcie.bytes_per_second) *
+                              1e9);
+  save.stall_ns = std::max<std::int64_t>(0, save.copy_ns - step.update);
+  return save;
 }
 
 }  // namespace
@@ -54,8 +76,25 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
     return prediction;
   }
   prediction.step = metrics::predict_step(p.schedules, p.plan.groups, std::move(times));
+  if (p.config.checkpoint.asynchronous && !offloads && emulate.pcie_gb_per_s) {
+    prediction.save = save_beside(p, *emulate.pcie(), *prediction.step);
+  }
   return prediction;
 }
+
+namespace {
+
+std::string save_text(const Prediction& prediction) {
+  if (!prediction.save) return "";
+  const Prediction::Save& save = *prediction.save;
+  return fmt::format(
+      "A checkpoint copies {} a rank beside a step, in {:.2f} ms, and the update waits {:.2f} ms for it: {:.1f} % of a "
+      "step\n",
+      format_bytes(save.bytes), milliseconds(save.copy_ns), milliseconds(save.stall_ns),
+      100 * static_cast<double>(save.stall_ns) / static_cast<double>(prediction.step->step));
+}
+
+}  // namespace
 
 std::string prediction_text(const Prediction& prediction) {
   if (!prediction.step) return fmt::format("Predicted step: none, because {}\n", prediction.why_none);
@@ -64,7 +103,8 @@ std::string prediction_text(const Prediction& prediction) {
   std::string text =
       fmt::format("Predicted step {:.2f} ms: compute {:.2f} ms, ", milliseconds(s.step), milliseconds(s.computation));
   const double tflops = r.flops_per_second / 1e12;
-  if (s.communication == 0) return text + fmt::format("no communication; matrix products at {:.4g} TFLOP/s\n", tflops);
+  if (s.communication == 0)
+    return text + fmt::format("no communication; matrix products at {:.4g} TFLOP/s\n", tflops) + save_text(prediction);
   const bool offloads = r.pcie.bytes_per_second > 0;
   text += fmt::format("exposed communication{} {:.2f} {} {:.2f} ms,\n", offloads ? " and copies" : "",
                       milliseconds(s.exposed_communication()), offloads ? "beside communication of" : "of",
@@ -73,10 +113,12 @@ std::string prediction_text(const Prediction& prediction) {
     text += fmt::format("copies over PCIe at {:.4g} us + {:.4g} GB/s each direction, the host's update in no time,\n",
                         r.pcie.latency_seconds * 1e6, r.pcie.bytes_per_second / 1e9);
   }
-  return text + fmt::format(
-                    "by the schedule with modelled op times: matrix products at {:.4g} TFLOP/s, a collective of\n"
-                    "n ranks n-1 times ({:.4g} us + a rank's part at {:.4g} GB/s), a ring: not log2(n) times\n",
-                    tflops, r.link.latency_seconds * 1e6, r.link.bytes_per_second / 1e9);
+  return text +
+         fmt::format(
+             "by the schedule with modelled op times: matrix products at {:.4g} TFLOP/s, a collective of\n"
+             "n ranks n-1 times ({:.4g} us + a rank's part at {:.4g} GB/s), a ring: not log2(n) times\n",
+             tflops, r.link.latency_seconds * 1e6, r.link.bytes_per_second / 1e9) +
+         save_text(prediction);
 }
 
 nlohmann::json prediction_json(const Prediction& prediction) {
@@ -94,6 +136,11 @@ nlohmann::json prediction_json(const Prediction& prediction) {
   if (prediction.rates.pcie.bytes_per_second > 0) {
     j["pcie_gb_per_s"] = prediction.rates.pcie.bytes_per_second / 1e9;
     j["pcie_latency_us"] = prediction.rates.pcie.latency_seconds * 1e6;
+  }
+  if (prediction.save) {
+    j["checkpoint"] = {{"bytes", prediction.save->bytes},
+                       {"copy_ms", milliseconds(prediction.save->copy_ns)},
+                       {"stall_ms", milliseconds(prediction.save->stall_ns)}};
   }
   return j;
 }

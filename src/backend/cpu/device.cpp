@@ -45,7 +45,7 @@ CpuDevice::CpuDevice(Team& team, int rank, std::string bound)
       device_{0, memory_.bytes() - team.host_pool_bytes(), "its share of this machine's memory"},
       host_{device_.bytes, team.host_pool_bytes(), "what was set aside of host memory"} {
   for (const Lane lane : kLanes) {
-    if (is_offload_lane(lane) && host_.bytes == 0) continue;
+    if (is_offload_lane(lane) && !team.options().offload_lanes) continue;
     lanes_[index_of(lane)] = std::make_unique<LaneWorker>(team.abort(), lane_settings(team, rank, lane));
   }
 }
