@@ -27,6 +27,7 @@ void randomize(RunConfig& c, std::mt19937& random) {
   f.activation_checkpointing = pick(random, {false, true});
   f.shard_threshold = pick<std::int64_t>(random, {0, 30, 700});
   if (pick(random, {false, true})) testing::other_engines(random, f);
+  f.cpu_offload = pick(random, {CpuOffload::none, CpuOffload::none, CpuOffload::optimizer, CpuOffload::all});
   c.inject.jitter_us = 300;
   c.inject.poison_freed_memory = true;
 }

@@ -104,6 +104,7 @@ TEST(TensorCheckpoint, AnyShardingGoesOnToTheSameBits) {
       [](RunConfig& c) { c.fsdp.shard_threshold = 100; },
       [](RunConfig& c) { c.fsdp.wrap.mode = config::Wrap::Mode::model, c.fsdp.layout = Layout::flat; },
       [](RunConfig& c) { c.checkpoint.asynchronous = true, c.checkpoint.every = 1; },
+      [](RunConfig& c) { c.fsdp.cpu_offload = config::CpuOffload::all, c.checkpoint.every = 1; },
   };
   const RunConfig base = training({8, 0, 0, 2});
   const Measurement whole = testing::run_tiny(base);
