@@ -128,23 +128,23 @@ class Kernels {
   virtual void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows,
                              std::int64_t vocab, std::int64_t stride, float loss_scale, DType dtype) = 0;
 
-  // A vocabulary that is split over ranks. The CPU has these; another backend throws BackendError.
+  // A vocabulary that is split over ranks.
 
   /// As embedding of the part's rows; 0 for tokens that are not among them. Tokens must be below part.whole.
   virtual void embedding_part(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
-                              const VocabularyPart& part, std::int64_t width, DType dtype);
+                              const VocabularyPart& part, std::int64_t width, DType dtype) = 0;
   /// As embedding_backward for the part's rows.
   virtual void embedding_part_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
                                        std::int64_t count, const VocabularyPart& part, std::int64_t width,
-                                       bool overwrite, DType dtype);
+                                       bool overwrite, DType dtype) = 0;
   /// What the softmax of rows needs of this part of their logits [rows, part.count]: `terms` gets the largest of each
   /// row, then the sum of exp(logit - that) of each, then the target's logit of each, 0 where it is not in this part.
   virtual void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms,
-                                   std::int64_t rows, const VocabularyPart& part, DType dtype);
+                                   std::int64_t rows, const VocabularyPart& part, DType dtype) = 0;
   /// As cross_entropy, from this part of the logits and the terms of all `parts` parts, one after another.
   virtual void cross_entropy_of_terms(std::byte* logits, const std::int32_t* targets, const float* terms, int parts,
                                       float* loss, std::int64_t rows, const VocabularyPart& part, float loss_scale,
-                                      DType dtype);
+                                      DType dtype) = 0;
 
   /// loss = mean over all elements of (prediction - target)^2; d_prediction = loss_scale * gradient.
   virtual void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction,

@@ -73,10 +73,6 @@ void check_tensor(const RunConfig& config) {
           tensor);
   require(model.experts == 0, "mesh.tensor = {} does not go with model.experts = {}: experts are not split.", tensor,
           model.experts);
-  require(config.device.backend != BackendKind::cuda,
-          "mesh.tensor = {} needs device.backend = \"cpu\" or \"virtual\": there are no kernels here for a vocabulary "
-          "that is split on GPUs.",
-          tensor);
 }
 
 /// Tokens of a microbatch are split evenly, too. After the batch is settled.

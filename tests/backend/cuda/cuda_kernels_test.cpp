@@ -1,7 +1,6 @@
 // The kernels' conformance suite on CUDA, and what is promised of the CUDA kernels alone. Compiled twice: for the fakes
 // of CUDA's libraries, and for a GPU.
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +14,7 @@
 #include <vector>
 
 #include "backend/cpu/kernels/cpu_kernels.h"
-#include "backend/cuda/cuda_kernel_host.h"
+#include "backend/cuda/beside_the_cpu.h"
 #include "base/bf16.h"
 
 namespace fsdpbench::backend {
@@ -31,111 +30,6 @@ INSTANTIATE_TEST_SUITE_P(Cuda, KernelsConformance,
                          dtype_name);
 INSTANTIATE_TEST_SUITE_P(Cuda, MasterKernelsConformance,
                          testing::Combine(testing::Values(&CudaHost::make), testing::Values(DType::f32)), dtype_name);
-
-using Bytes = std::vector<std::byte>;
-
-/// Host memory that starts on a 16-byte boundary. Its bytes are the element's value rounded to `dtype`.
-Bytes random_elements(std::int64_t count, DType dtype, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::normal_distribution<float> normal;
-  Bytes bytes(static_cast<std::size_t>(count * size_of(dtype)));
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float value = normal(generator);
-    const std::uint16_t low = float_to_bf16(value);
-    if (dtype == DType::f32) {
-      std::memcpy(bytes.data() + i * 4, &value, 4);
-    } else {
-      std::memcpy(bytes.data() + i * 2, &low, 2);
-    }
-  }
-  return bytes;
-}
-
-/// What a kernel works on: some arrays, of which it may read and write all.
-struct Array {
-  Bytes content;
-  std::int64_t shift = 0;  ///< bytes behind a 16-byte boundary
-};
-using Work = std::function<void(Kernels&, const std::vector<std::byte*>&)>;
-
-class CudaKernels : public testing::Test {
- protected:
-  void SetUp() override {
-    host_ = CudaHost::make();
-    if (host_ == nullptr) GTEST_SKIP() << no_kernel_host;
-  }
-
-  /// The arrays after `work` on the GPU. Whatever lies around them must be as it was.
-  std::vector<Bytes> on_cuda(std::vector<Array> arrays, const Work& work) {
-    constexpr std::size_t kFence = 64;
-    constexpr std::byte kFenceByte{0xA5};
-    std::vector<std::byte*> memory, views;
-    std::vector<Bytes> images;
-    for (const Array& array : arrays) {
-      const std::size_t begin = kFence + static_cast<std::size_t>(array.shift);
-      Bytes image(begin + array.content.size() + kFence, kFenceByte);
-      std::copy(array.content.begin(), array.content.end(), image.begin() + static_cast<std::ptrdiff_t>(begin));
-      memory.push_back(host_->allocate(static_cast<std::int64_t>(image.size())));
-      views.push_back(memory.back() + begin);
-      images.push_back(std::move(image));
-    }
-    host_->run([&](Kernels& kernels) {
-      for (std::size_t i = 0; i < images.size(); ++i) {
-        kernels.upload(images[i].data(), memory[i], static_cast<std::int64_t>(images[i].size()));
-      }
-      work(kernels, views);
-      for (std::size_t i = 0; i < images.size(); ++i) {
-        kernels.download(memory[i], images[i].data(), static_cast<std::int64_t>(images[i].size()));
-      }
-    });
-    std::vector<Bytes> results;
-    for (std::size_t i = 0; i < images.size(); ++i) {
-      const auto begin = images[i].begin() + static_cast<std::ptrdiff_t>(kFence) + arrays[i].shift;
-      const auto end = begin + static_cast<std::ptrdiff_t>(arrays[i].content.size());
-      const auto is_fence = [](std::byte b) { return b == kFenceByte; };
-      EXPECT_TRUE(std::all_of(images[i].begin(), begin, is_fence)) << "written before array " << i;
-      EXPECT_TRUE(std::all_of(end, images[i].end(), is_fence)) << "written behind array " << i;
-      results.emplace_back(begin, end);
-    }
-    return results;
-  }
-
-  static std::vector<Bytes> on_cpu(const std::vector<Array>& arrays, const Work& work) {
-    std::vector<Bytes> results;
-    std::vector<std::byte*> views;
-    for (const Array& array : arrays) results.push_back(array.content);
-    for (Bytes& bytes : results) views.push_back(bytes.data());
-    work(*cpu::make_cpu_kernels(), views);
-    return results;
-  }
-
-  /// `work` gives the CPU's bits wherever its arrays, whose elements have `sizes` bytes, begin.
-  void expect_the_cpus_bits(std::vector<Array> arrays, const std::vector<std::int64_t>& sizes, const Work& work) {
-    const std::vector<Bytes> expected = on_cpu(arrays, work);
-    for (const std::vector<std::int64_t>& elements : kPlaces) {
-      for (std::size_t i = 0; i < arrays.size(); ++i) arrays[i].shift = elements[i % elements.size()] * sizes[i];
-      EXPECT_EQ(on_cuda(arrays, work), expected) << testing::PrintToString(elements);
-    }
-  }
-
-  /// `work` gives the same bits wherever its arrays begin.
-  void expect_the_same_bits(std::vector<Array> arrays, const std::vector<std::int64_t>& sizes, const Work& work) {
-    std::vector<Bytes> first;
-    for (const std::vector<std::int64_t>& elements : kPlaces) {
-      for (std::size_t i = 0; i < arrays.size(); ++i) arrays[i].shift = elements[i % elements.size()] * sizes[i];
-      std::vector<Bytes> result = on_cuda(arrays, work);
-      if (first.empty())
-        first = std::move(result);
-      else
-        EXPECT_EQ(result, first) << testing::PrintToString(elements);
-    }
-  }
-
-  /// Elements behind a 16-byte boundary, array by array: all on one, all a few behind one, each elsewhere.
-  const std::vector<std::vector<std::int64_t>> kPlaces{{0}, {1}, {3}, {7}, {0, 1}, {1, 0}, {0, 0, 2}, {4, 3, 2, 1}};
-
-  std::unique_ptr<KernelHost> host_;
-};
 
 const float* floats(const std::byte* memory) { return reinterpret_cast<const float*>(memory); }
 float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
@@ -316,66 +210,6 @@ TEST_F(CudaKernels, CopyMoreRunsThanOneLaunchTakes) {
   };
   const std::vector<Array> arrays{{random_elements(1500, DType::f32, 1)}, {random_elements(2100, DType::f32, 2)}};
   EXPECT_EQ(on_cuda(arrays, copy), on_cpu(arrays, copy));
-}
-
-const std::vector<Quantization> kFormats{{8, 32}, {8, 4096}, {4, 32}, {4, 96}, {8, 64, true}, {8, 8192, true}};
-
-TEST_F(CudaKernels, QuantiseAsTheCpuDoes) {
-  for (const Quantization format : kFormats) {
-    for (const std::int64_t count : {1, 31, 97, 1000, 20001}) {
-      for (const DType dtype : {DType::f32, DType::bf16}) {
-        const std::vector<Array> arrays{{random_elements(count, dtype, 1)},
-                                        {Bytes(static_cast<std::size_t>(format.bytes(count)))}};
-        for (const float factor : {1.0F, 0.3F, std::numeric_limits<float>::infinity(), 1e-38F}) {
-          expect_the_cpus_bits(arrays, {size_of(dtype), 4}, [&](Kernels& kernels, const auto& a) {
-            kernels.quantize(a[0], dtype, a[1], count, factor, format);
-          });
-        }
-      }
-    }
-  }
-}
-
-TEST_F(CudaKernels, TakeQuantisedPartsAsTheCpuDoes) {
-  constexpr int kParts = 3;
-  for (const Quantization format : kFormats) {
-    for (const std::int64_t numel : {5, 131, 5000}) {
-      const std::int64_t stride = format.bytes(numel);
-      // Made on the CPU, one part behind the other.
-      const std::vector<Array> made{{random_elements(kParts * numel, DType::f32, 4)},
-                                    {Bytes(static_cast<std::size_t>(kParts * stride))}};
-      const Bytes message = on_cpu(made, [&](Kernels& kernels, const auto& a) {
-        for (int r = 0; r < kParts; ++r) {
-          kernels.quantize(a[0] + r * numel * 4, DType::f32, a[1] + r * stride, numel, 1.0F, format);
-        }
-      })[1];
-      // Whole parts, and a window of each.
-      const std::vector<CopyRun> runs{
-          {.source = 0, .target = 0, .rows = kParts, .run = numel, .source_stride = numel, .target_stride = numel + 3},
-          {.source = 1,
-           .target = kParts * (numel + 3),
-           .rows = kParts,
-           .run = numel - 2,
-           .source_stride = numel,
-           .target_stride = numel - 2,
-           .zero_fill = 9}};
-      const std::int64_t elements = 2 * kParts * (numel + 3) + 9;
-      for (const DType to : {DType::f32, DType::bf16}) {
-        const std::vector<Array> arrays{{message}, {random_elements(elements, to, 2)}};
-        SCOPED_TRACE(fmt::format("{} bits, fp8 {}, blocks of {}, parts of {} to {}", format.bits, format.fp8, format.block, numel, to_string(to)));
-        expect_the_cpus_bits(arrays, {4, size_of(to)}, [&](Kernels& kernels, const auto& a) {
-          kernels.dequantize({a[0], numel, stride, format}, a[1], to, runs);
-        });
-        expect_the_cpus_bits(arrays, {4, size_of(to)}, [&](Kernels& kernels, const auto& a) {
-          kernels.sum_quantized({a[0], numel, stride, format}, kParts, 0.3F, a[1], to);
-        });
-      }
-      expect_the_cpus_bits({{message}, {Bytes(static_cast<std::size_t>(stride))}}, {4, 4},
-                           [&](Kernels& kernels, const auto& a) {
-                             kernels.requantize_sum({a[0], numel, stride, format}, kParts, a[1]);
-                           });
-    }
-  }
 }
 
 TEST_F(CudaKernels, EmbedAsTheCpuDoes) {

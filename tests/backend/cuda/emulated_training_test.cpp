@@ -55,6 +55,19 @@ TEST_P(EmulatedCudaTraining, WithQuantisedNumbersOnTheWire) {
   }
 }
 
+TEST(EmulatedCudaTensor, RanksThatSplitLayersAndTokensLearnWhatTheCpusDo) {
+  for (const bool tokens_too : {false, true}) {
+    RunConfig config = tiny_training(4);
+    config.model.ffn_width = 36;
+    config.model.vocab = 52;
+    config.mesh.tensor = config.mesh.shard = 2;
+    config.mesh.sequence_parallel = tokens_too;
+    const Measurement cuda = run_cuda(config);
+    expect_same_training(cuda, testing::run_tiny(config), 1e-5);
+    expect_memory_of_the_schedule(config, cuda);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, EmulatedCudaTraining, ::testing::Values(1, 4),
                          [](const auto& ranks) { return std::to_string(ranks.param); });
 

@@ -89,6 +89,16 @@ TEST(CpuKernels, TokensOutsideTheVocabularyAreErrors) {
     EXPECT_THAT([&] { kernels->embedding(bytes(table), tokens.data(), bytes(y), 2, 3, 4, DType::f32); }, names_it);
     EXPECT_THAT([&] { kernels->embedding_backward(bytes(table), tokens.data(), bytes(y), 2, 3, 4, true, DType::f32); },
                 names_it);
+    EXPECT_THAT(
+        [&] {
+          kernels->embedding_part(bytes(table), tokens.data(), bytes(y), 2, {0, 1, 3}, 4, DType::f32);
+        },
+        names_it);
+    EXPECT_THAT(
+        [&] {
+          kernels->cross_entropy_terms(bytes(y), tokens.data(), y.data(), 2, {0, 1, 3}, DType::f32);
+        },
+        names_it);
     EXPECT_THAT([&] { kernels->cross_entropy(bytes(y), tokens.data(), &loss, 2, 3, 3, 1.0F, DType::f32); }, names_it);
   }
 }

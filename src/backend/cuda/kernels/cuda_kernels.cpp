@@ -70,15 +70,33 @@ class CudaKernels final : public StreamKernels {
   }
   void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
                  std::int64_t vocab, std::int64_t width, DType dtype) override {
-    cuda::embedding(stream_, table, tokens, y, count, vocab, width, dtype);
+    cuda::embedding(stream_, table, tokens, y, count, {0, vocab, vocab}, width, dtype);
   }
   void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
                           std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype) override {
-    cuda::embedding_backward(stream_, d_y, tokens, d_table, count, vocab, width, overwrite, dtype, scratch_);
+    cuda::embedding_backward(stream_, d_y, tokens, d_table, count, {0, vocab, vocab}, width, overwrite, dtype,
+                             scratch_);
   }
   void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
                      std::int64_t stride, float loss_scale, DType dtype) override {
     cuda::cross_entropy(stream_, logits, targets, loss, rows, vocab, stride, loss_scale, dtype, scratch_);
+  }
+  void embedding_part(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
+                      const VocabularyPart& part, std::int64_t width, DType dtype) override {
+    cuda::embedding(stream_, table, tokens, y, count, part, width, dtype);
+  }
+  void embedding_part_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
+                               const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype) override {
+    cuda::embedding_backward(stream_, d_y, tokens, d_table, count, part, width, overwrite, dtype, scratch_);
+  }
+  void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms, std::int64_t rows,
+                           const VocabularyPart& part, DType dtype) override {
+    cuda::cross_entropy_terms(stream_, logits, targets, terms, rows, part, dtype);
+  }
+  void cross_entropy_of_terms(std::byte* logits, const std::int32_t* targets, const float* terms, int parts,
+                              float* loss, std::int64_t rows, const VocabularyPart& part, float loss_scale,
+                              DType dtype) override {
+    cuda::cross_entropy_of_terms(stream_, logits, targets, terms, parts, loss, rows, part, loss_scale, dtype, scratch_);
   }
   void mean_squared_error(const std::byte* prediction, const float* target, std::byte* d_prediction, float* loss,
                           std::int64_t count, float loss_scale, DType dtype) override {

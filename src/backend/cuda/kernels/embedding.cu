@@ -13,23 +13,27 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
-__device__ bool is_in(std::int32_t token, std::int64_t vocab) { return token >= 0 && token < vocab; }
+__device__ bool is_known(std::int32_t token, const VocabularyPart& part) { return token >= 0 && token < part.whole; }
+__device__ bool holds(const VocabularyPart& part, std::int32_t token) {
+  return token >= part.first && token < part.first + part.count;
+}
 
 /// A block takes a row at a time.
 template <class T>
-__global__ void forward_kernel(const T* table, const std::int32_t* tokens, T* y, std::int64_t count, std::int64_t vocab,
-                               std::int64_t width, bool table_aligned, bool y_aligned) {
+__global__ void forward_kernel(const T* table, const std::int32_t* tokens, T* y, std::int64_t count,
+                               VocabularyPart part, std::int64_t width, bool table_aligned, bool y_aligned) {
   constexpr int N = kPack<T>;
   for (std::int64_t row = blockIdx.x; row < count; row += gridDim.x) {
     const std::int32_t token = tokens[row];
-    const bool known = is_in(token, vocab);
+    const bool held = holds(part, token);
+    const float otherwise = is_known(token, part) ? 0.0F : std::numeric_limits<float>::quiet_NaN();
     for (std::int64_t j = std::int64_t{threadIdx.x} * N; j < width; j += std::int64_t{blockDim.x} * N) {
       Floats<N> v;
-      if (known) {
-        v = load_part<N>(table + token * width, j, width, table_aligned);
+      if (held) {
+        v = load_part<N>(table + (token - part.first) * width, j, width, table_aligned);
       } else {
 #pragma unroll
-        for (int k = 0; k < N; ++k) v[k] = std::numeric_limits<float>::quiet_NaN();
+        for (int k = 0; k < N; ++k) v[k] = otherwise;
       }
       store_part(y + row * width, j, width, y_aligned, v);
     }
@@ -44,12 +48,12 @@ constexpr int kRowsAtOnce = 4;
 template <class T>
 __global__ void __launch_bounds__(kSumThreads)
     sum_kernel(const T* d_y, const std::int32_t* tokens, const std::int32_t* order, T* d_table, std::int64_t count,
-               std::int64_t vocab, std::int64_t width, bool overwrite, bool d_y_aligned, bool table_aligned) {
+               VocabularyPart part, std::int64_t width, bool overwrite, bool d_y_aligned, bool table_aligned) {
   constexpr int N = kPack<T>;
   const std::int64_t panel = std::int64_t{gridDim.y} * kSumThreads * N;
   for (std::int64_t first = blockIdx.x; first < count; first += gridDim.x) {
     const std::int32_t token = tokens[order[first]];
-    if (!is_in(token, vocab) || (first > 0 && tokens[order[first - 1]] == token)) continue;
+    if (!holds(part, token) || (first > 0 && tokens[order[first - 1]] == token)) continue;
     for (std::int64_t j = (std::int64_t{blockIdx.y} * kSumThreads + threadIdx.x) * N; j < width; j += panel) {
       Floats<N> sum{};
       bool more = true;
@@ -70,7 +74,7 @@ __global__ void __launch_bounds__(kSumThreads)
         }
         more = is_one[kRowsAtOnce - 1];
       }
-      T* const target = d_table + token * width;
+      T* const target = d_table + (token - part.first) * width;
       const Floats<N> before = overwrite ? Floats<N>{} : load_part<N>(target, j, width, table_aligned);
 #pragma unroll
       for (int i = 0; i < N; ++i) sum[i] = before[i] + sum[i];
@@ -82,31 +86,32 @@ __global__ void __launch_bounds__(kSumThreads)
 }  // namespace
 
 void embedding(cudaStream_t stream, const std::byte* table, const std::int32_t* tokens, std::byte* y,
-               std::int64_t count, std::int64_t vocab, std::int64_t width, DType dtype) {
+               std::int64_t count, const VocabularyPart& part, std::int64_t width, DType dtype) {
   with_element_type(dtype, [&]<class T>(T) {
     const T* const source = elements<T>(table);
     T* const target = elements<T>(y);
     launch(stream, "embedding", blocks_for(count), row_threads(width, kPack<T>, 256), forward_kernel<T>, source, tokens,
-           target, count, vocab, width, rows_aligned(source, width), rows_aligned(target, width));
+           target, count, part, width, rows_aligned(source, width), rows_aligned(target, width));
   });
 }
 
 void embedding_backward(cudaStream_t stream, const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
-                        std::int64_t count, std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype,
+                        std::int64_t count, const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype,
                         Scratch& scratch) {
   if (overwrite) {
-    check(cudaMemsetAsync(d_table, 0, static_cast<std::size_t>(vocab * width * size_of(dtype)), stream),
+    check(cudaMemsetAsync(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(dtype)), stream),
           "embedding_backward");
   }
   if (count == 0 || width == 0) return;
-  const std::int32_t* const order = order_tokens(stream, tokens, count, vocab, scratch.get(token_order_bytes(count)));
+  const std::int32_t* const order =
+      order_tokens(stream, tokens, count, part.whole, scratch.get(token_order_bytes(count)));
   with_element_type(dtype, [&]<class T>(T) {
     constexpr std::int64_t kPanel = kSumThreads * kPack<T>;
     const T* const source = elements<T>(d_y);
     T* const target = elements<T>(d_table);
     const auto panels = static_cast<unsigned>(std::min((width + kPanel - 1) / kPanel, kMostOthers));
     launch(stream, "embedding_backward", dim3(blocks_for(count), panels), kSumThreads, sum_kernel<T>, source, tokens,
-           order, target, count, vocab, width, overwrite, rows_aligned(source, width), rows_aligned(target, width));
+           order, target, count, part, width, overwrite, rows_aligned(source, width), rows_aligned(target, width));
   });
 }
 

@@ -1,5 +1,6 @@
 // Bytes to move: cross_entropy the logits twice (they are read twice, the second time from the cache while the rows in
-// flight fit there: 2 x 100 KB a multiprocessor at 50,000 tokens in bf16); mean_squared_error its 3 tensors.
+// flight fit there: 2 x 100 KB a multiprocessor at 50,000 tokens in bf16), of a part of them once for the terms and
+// twice for the gradients; mean_squared_error its 3 tensors.
 
 #include "backend/cuda/kernels/loss.h"
 
@@ -36,45 +37,100 @@ struct Join {
 
 constexpr unsigned kMostThreads = 1024;
 
+/// Of a row's `count` logits; all threads of the block call it and get it.
+template <class T>
+__device__ Softmax softmax_of(const T* x, std::int64_t count, bool vector) {
+  constexpr int N = kPack<T>;
+  Softmax softmax = kEmpty;
+  for (std::int64_t j = std::int64_t{threadIdx.x} * N; j < count; j += std::int64_t{blockDim.x} * N) {
+    const Floats<N> v = load_part<N>(x, j, count, vector, -std::numeric_limits<float>::infinity());
+    float largest = softmax.largest;
+#pragma unroll
+    for (int k = 0; k < N; ++k) largest = fmaxf(largest, v[k]);
+    softmax.sum *= exponential(softmax.largest - largest);
+    softmax.largest = largest;
+#pragma unroll
+    for (int k = 0; k < N; ++k) softmax.sum += exponential(v[k] - largest);
+  }
+  return block_reduce(softmax, kEmpty, Join{});
+}
+
+/// The gradients take the place of a row's logits; `target` may be none of them.
+template <class T>
+__device__ void write_gradients(T* x, std::int64_t count, const Softmax& softmax, std::int64_t target, float factor,
+                                float scale, bool vector) {
+  constexpr int N = kPack<T>;
+  for (std::int64_t j = std::int64_t{threadIdx.x} * N; j < count; j += std::int64_t{blockDim.x} * N) {
+    Floats<N> v = load_part<N>(x, j, count, vector);
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      v[k] = exponential(v[k] - softmax.largest) * factor;
+      if (j + k == target) v[k] = v[k] - scale;
+    }
+    store_part(x, j, count, vector, v);
+  }
+}
+
+__device__ double loss_of(const Softmax& softmax, float of_target) {
+  return log(static_cast<double>(softmax.sum)) - (static_cast<double>(of_target) - softmax.largest);
+}
+
 /// A block takes a row at a time: one pass for largest and sum, one that writes the gradients. row_losses: [rows].
 template <class T>
 __global__ void __launch_bounds__(kMostThreads)
     cross_entropy_kernel(T* logits, const std::int32_t* targets, double* row_losses, std::int64_t rows,
                          std::int64_t vocab, std::int64_t stride, float scale, bool vector) {
-  constexpr int N = kPack<T>;
-  const std::int64_t first = std::int64_t{threadIdx.x} * N;
-  const std::int64_t step = std::int64_t{blockDim.x} * N;
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     T* const x = logits + row * stride;
     const std::int32_t target = targets[row];
     const bool known = target >= 0 && target < vocab;
     // Read by all before block_reduce, overwritten by one after it.
     const float of_target = known ? to_float(x[target]) : std::numeric_limits<float>::quiet_NaN();
-    Softmax softmax = kEmpty;
-    for (std::int64_t j = first; j < vocab; j += step) {
-      const Floats<N> v = load_part<N>(x, j, vocab, vector, -std::numeric_limits<float>::infinity());
-      float largest = softmax.largest;
-#pragma unroll
-      for (int k = 0; k < N; ++k) largest = fmaxf(largest, v[k]);
-      softmax.sum *= exponential(softmax.largest - largest);
-      softmax.largest = largest;
-#pragma unroll
-      for (int k = 0; k < N; ++k) softmax.sum += exponential(v[k] - largest);
-    }
-    softmax = block_reduce(softmax, kEmpty, Join{});
-    if (threadIdx.x == 0) {
-      row_losses[row] = log(static_cast<double>(softmax.sum)) - (static_cast<double>(of_target) - softmax.largest);
-    }
+    const Softmax softmax = softmax_of(x, vocab, vector);
+    if (threadIdx.x == 0) row_losses[row] = loss_of(softmax, of_target);
     const float factor = known ? scale / softmax.sum : std::numeric_limits<float>::quiet_NaN();
-    for (std::int64_t j = first; j < vocab; j += step) {
-      Floats<N> v = load_part<N>(x, j, vocab, vector);
-#pragma unroll
-      for (int k = 0; k < N; ++k) {
-        v[k] = exponential(v[k] - softmax.largest) * factor;
-        if (j + k == target) v[k] = v[k] - scale;
-      }
-      store_part(x, j, vocab, vector, v);
+    write_gradients(x, vocab, softmax, target, factor, scale, vector);
+  }
+}
+
+/// A block takes a row at a time. terms: [3, rows].
+template <class T>
+__global__ void __launch_bounds__(kMostThreads) terms_kernel(const T* logits, const std::int32_t* targets, float* terms,
+                                                             std::int64_t rows, VocabularyPart part, bool vector) {
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const T* const x = logits + row * part.count;
+    const Softmax softmax = softmax_of(x, part.count, vector);
+    if (threadIdx.x != 0) continue;
+    const std::int64_t target = targets[row];
+    const bool known = target >= 0 && target < part.whole;
+    const bool held = target >= part.first && target < part.first + part.count;
+    terms[row] = softmax.largest;
+    terms[rows + row] = softmax.sum;
+    terms[2 * rows + row] = held    ? to_float(x[target - part.first])
+                            : known ? 0.0F
+                                    : std::numeric_limits<float>::quiet_NaN();
+  }
+}
+
+/// A block takes a row at a time. terms: [parts, 3, rows].
+template <class T>
+__global__ void __launch_bounds__(kMostThreads)
+    of_terms_kernel(T* logits, const std::int32_t* targets, const float* terms, int parts, double* row_losses,
+                    std::int64_t rows, VocabularyPart part, float scale, bool vector) {
+  for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    Softmax softmax = kEmpty;
+    for (int p = 0; p < parts; ++p) softmax.largest = fmaxf(softmax.largest, terms[3 * p * rows + row]);
+    float of_target = 0;
+    for (int p = 0; p < parts; ++p) {  // in the order of the parts, so that all ranks have the same bits
+      const float* const of_part = terms + 3 * p * rows + row;
+      softmax.sum += of_part[rows] * exponential(of_part[0] - softmax.largest);
+      of_target += of_part[2 * rows];
     }
+    if (threadIdx.x == 0) row_losses[row] = loss_of(softmax, of_target);
+    const std::int64_t target = targets[row];
+    const bool known = target >= 0 && target < part.whole;
+    const float factor = known ? scale / softmax.sum : std::numeric_limits<float>::quiet_NaN();
+    write_gradients(logits + row * part.count, part.count, softmax, target - part.first, factor, scale, vector);
   }
 }
 
@@ -129,6 +185,28 @@ void cross_entropy(cudaStream_t stream, std::byte* logits, const std::int32_t* t
            rows_aligned(x, stride));
   });
   mean(stream, "cross_entropy", row_losses, rows, rows, loss);
+}
+
+void cross_entropy_terms(cudaStream_t stream, const std::byte* logits, const std::int32_t* targets, float* terms,
+                         std::int64_t rows, const VocabularyPart& part, DType dtype) {
+  with_element_type(dtype, [&]<class T>(T) {
+    const T* const x = elements<T>(logits);
+    launch(stream, "cross_entropy_terms", blocks_for(rows), row_threads(part.count, kPack<T>, kMostThreads),
+           terms_kernel<T>, x, targets, terms, rows, part, rows_aligned(x, part.count));
+  });
+}
+
+void cross_entropy_of_terms(cudaStream_t stream, std::byte* logits, const std::int32_t* targets, const float* terms,
+                            int parts, float* loss, std::int64_t rows, const VocabularyPart& part, float loss_scale,
+                            DType dtype, Scratch& scratch) {
+  auto* const row_losses = reinterpret_cast<double*>(scratch.get(rows * 8));
+  with_element_type(dtype, [&]<class T>(T) {
+    T* const x = elements<T>(logits);
+    launch(stream, "cross_entropy_of_terms", blocks_for(rows), row_threads(part.count, kPack<T>, kMostThreads),
+           of_terms_kernel<T>, x, targets, terms, parts, row_losses, rows, part, loss_scale / static_cast<float>(rows),
+           rows_aligned(x, part.count));
+  });
+  mean(stream, "cross_entropy_of_terms", row_losses, rows, rows, loss);
 }
 
 void mean_squared_error(cudaStream_t stream, const std::byte* prediction, const float* target, std::byte* d_prediction,
