@@ -128,8 +128,9 @@ class Run(Program):
     def test_the_page_names_every_key_and_no_other(self) -> None:
         settings = ["train.steps=8"]
         results = [self.result(*settings, out="computed"),
-                   self.result(*settings, "emulate.compute_tflops=0.01", "emulate.link_gb_per_s=1", out="emulated")]
-        parts = {"metrics", "memory", "steps", "comm", "train"}
+                   self.result(*settings, "emulate.compute_tflops=0.01", "emulate.link_gb_per_s=1",
+                               "fsdp.cpu_offload=all", out="emulated")]
+        parts = {"metrics", "memory", "host_memory", "steps", "comm", "train"}
         there = set()
         for result in results:
             for key, value in result.items():
