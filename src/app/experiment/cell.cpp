@@ -70,8 +70,8 @@ void check_address_space(const engine::Setup& setup, int local_ranks) {
   rlimit stack{};
   const bool known = getrlimit(RLIMIT_STACK, &stack) == 0 && stack.rlim_cur != RLIM_INFINITY;
   const auto stack_bytes = known ? static_cast<std::int64_t>(stack.rlim_cur) : std::int64_t{8} << 20;
-  const auto lanes = std::ranges::count_if(
-      kLanes, [&](Lane lane) { return !is_offload_lane(lane) || setup.uses_offload_lanes(); });
+  const auto lanes =
+      std::ranges::count_if(kLanes, [&](Lane lane) { return !is_offload_lane(lane) || setup.uses_offload_lanes(); });
   const std::int64_t threads = local_ranks * (lanes + 1) + 4;
   constexpr std::int64_t kLibraries = std::int64_t{64} << 20;  // their own threads, compiled kernels
   const double needed = static_cast<double>(threads) * static_cast<double>(stack_bytes) + kLibraries +
