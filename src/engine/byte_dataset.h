@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -33,6 +34,8 @@ class ByteDataset : public BatchSource {
 
   void tokens(std::int64_t sample, std::span<std::int32_t> out) const override;
   void features(std::int64_t sample, std::span<float> inputs, std::span<float> targets) const override;
+  /// Reads all of the text.
+  std::optional<DataDigest> digest() const override;
 
  private:
   void append_file(const std::filesystem::path& file);

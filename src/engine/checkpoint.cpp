@@ -36,6 +36,14 @@ std::optional<std::int64_t> number_in(std::string_view text) {
   throw ConfigError(fmt::format("{}: {}; expected a checkpoint that `run` saved.", path.string(), what));
 }
 
+std::uint64_t digest_of(const json& given) {
+  const auto text = given.get<std::string>();
+  std::uint64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
+  if (error != std::errc() || end != text.data() + text.size()) throw std::invalid_argument("no digest");
+  return value;
+}
+
 json shard_json(const ShardFile& file) {
   json blocks = json::array();
   for (const std::uint64_t block : file.digest.blocks) blocks.push_back(fmt::format("{:016x}", block));
@@ -45,11 +53,7 @@ json shard_json(const ShardFile& file) {
 ShardFile shard_of(const json& given) {
   ShardFile file{given.at("name").get<std::string>(), {given.at("bytes").get<std::int64_t>(), {}}};
   for (const json& block : given.at("xxh3_64_of_1_mib")) {
-    const auto text = block.get<std::string>();
-    std::uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
-    if (error != std::errc() || end != text.data() + text.size()) throw std::invalid_argument("no digest");
-    file.digest.blocks.push_back(value);
+    file.digest.blocks.push_back(digest_of(block));
   }
   return file;
 }
@@ -142,13 +146,16 @@ void write_manifest(const fs::path& folder, const Manifest& manifest) {
   json parameters = json::array(), files = json::array();
   for (const plan::ParameterShape& p : manifest.parameters) parameters.push_back(parameter_json(p));
   for (const ShardFile& file : manifest.files) files.push_back(shard_json(file));
-  const json content{{"format", kFormat},
-                     {"version", Manifest::kVersion},
-                     {"steps", manifest.position.steps},
-                     {"samples", manifest.position.samples},
-                     {"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw" : "sgd"},
-                     {"parameters", std::move(parameters)},
-                     {"files", std::move(files)}};
+  json content{{"format", kFormat},
+               {"version", Manifest::kVersion},
+               {"steps", manifest.position.steps},
+               {"samples", manifest.position.samples},
+               {"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw" : "sgd"},
+               {"parameters", std::move(parameters)},
+               {"files", std::move(files)}};
+  if (manifest.data) {
+    content["data"] = {{"bytes", manifest.data->bytes}, {"xxh3_64", fmt::format("{:016x}", manifest.data->xxh3_64)}};
+  }
   trace::WholeFile file((folder / kManifest).string(), trace::WholeFile::Fate::synced);
   file.write(content.dump(1) + '\n');
   file.commit();
@@ -182,6 +189,9 @@ Manifest read_manifest(const fs::path& folder) {
     manifest.optimizer = optimizer == "adamw" ? config::Optimizer::adamw : config::Optimizer::sgd;
     for (const json& parameter : content.at("parameters")) manifest.parameters.push_back(parameter_of(parameter));
     for (const json& file : content.at("files")) manifest.files.push_back(shard_of(file));
+    if (const auto data = content.find("data"); data != content.end()) {
+      manifest.data = {data->at("bytes").get<std::int64_t>(), digest_of(data->at("xxh3_64"))};
+    }
     if (manifest.position.steps < 0 || manifest.position.samples < 0) throw std::invalid_argument("no position");
     return manifest;
   } catch (const json::exception&) {

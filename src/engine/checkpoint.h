@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "engine/batch_source.h"
 #include "engine/safetensors.h"
 #include "plan/model_shapes.h"
 
@@ -59,6 +60,7 @@ struct Manifest {
   config::Optimizer optimizer = config::Optimizer::adamw;
   std::vector<plan::ParameterShape> parameters;  ///< names, shapes and parts, in canonical order
   std::vector<ShardFile> files;
+  std::optional<DataDigest> data;  ///< that it was trained on; absent: not known
 };
 
 /// Folder of a checkpoint after `steps` steps, in `folder`.
@@ -87,6 +89,7 @@ class Checkpoint {
   /// Of whatever model it is, with the moments that it has.
   explicit Checkpoint(const std::filesystem::path& folder);
 
+  const std::filesystem::path& folder() const { return folder_; }
   const TrainingPosition& position() const { return manifest_.position; }
   const Manifest& manifest() const { return manifest_; }
   /// Elements [begin, begin + out.size()) of what `state` is of `parameter`, the whole of it.

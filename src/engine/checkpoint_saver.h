@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/batch_source.h"
 #include "engine/checkpoint.h"
 #include "engine/executor.h"
 #include "engine/masters.h"
@@ -76,7 +77,8 @@ class ChannelCheckpointBoard : public CheckpointBoard {
 class CheckpointSaver {
  public:
   /// `start`: where the run began. All must outlive it.
-  CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board, TrainingPosition start);
+  CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board, const BatchSource& batches,
+                  TrainingPosition start);
   ~CheckpointSaver();
 
   /// After each step of the run: saves if it is time, and completes what can be. Throws what saving threw, also
@@ -114,6 +116,7 @@ class CheckpointSaver {
   const int rank_;
   Executor& executor_;
   CheckpointBoard& board_;
+  const BatchSource& batches_;
   const TrainingPosition start_;
   const std::filesystem::path folder_;
   const std::vector<Masters::Piece> pieces_;  // that this rank writes

@@ -124,6 +124,20 @@ class Checkpoints(Program):
         self.assertIn("going on after step 6", self.call(*command, "--out", "b").stderr)
         self.assertIn("this training has done 8 steps", self.error(*command, "--out", "c"))
 
+    def test_other_data_are_noticed(self) -> None:
+        text = self.folder / "text"
+        text.write_text("one two three four five six seven eight nine ten " * 9)
+        self.train("first", *SAVING, "data.path=text", steps=4)
+
+        def go_on(out: str, steps: int) -> str:
+            keys = sets(*TINY, f"train.steps={steps - 1}", *SAVING, "data.path=text")
+            return self.call("run", self.profile, *keys, "--resume", "saved", "--out", out).stderr
+
+        self.assertNotIn("the text of data.path", go_on("same", 6))
+        text.write_text(text.read_text().replace("ten", "TEN"))
+        self.assertRegex(go_on("other", ALL), r"the text of data.path is not what \S+/saved/step-000000006 was trained on \(441 B then, "
+                                              r"441 B now\)")
+
     def test_an_interrupted_run_saves_what_it_has_done(self) -> None:
         process = self.start("run", self.profile, *sets(*TINY, "train.steps=100000", "checkpoint.folder=saved"), "--out",
                              "out")

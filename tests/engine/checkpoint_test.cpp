@@ -345,6 +345,17 @@ TEST(Checkpoint, WhatIsWrongIsSaidInASentence) {
   EXPECT_THAT(said(shapes), HasSubstr("is damaged: bytes 0 to "));
 }
 
+TEST(Checkpoint, TheManifestKnowsTheDataWhereTheyAreKnown) {
+  const TemporaryFolder folder;
+  const RunConfig c = saving(training(1, 2), folder);
+  (void)testing::run_tiny(c);
+  Manifest manifest = read_manifest(newest(folder));
+  EXPECT_FALSE(manifest.data) << "made up";
+  manifest.data = {123, 0xFEDCBA9876543210U};
+  write_manifest(newest(folder), manifest);
+  EXPECT_EQ(read_manifest(newest(folder)).data, manifest.data);
+}
+
 TEST(Checkpoint, ADamagedManifestIsSaidInASentence) {
   const TemporaryFolder folder;
   RunConfig c = saving(training(1, 2), folder);

@@ -45,6 +45,7 @@ int checkpoint_command(const CheckpointShowArguments& arguments) {
   table.rows.push_back({"after", in_words(manifest.position)});
   table.rows.push_back({"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw, two moments" : "sgd"});
   table.rows.push_back({"parameters", fmt::format("{} in {} tensors", elements, manifest.parameters.size())});
+  if (manifest.data) table.rows.push_back({"data", format_bytes(manifest.data->bytes) + " of text"});
   table.rows.push_back({"files", fmt::format("{}, {}", manifest.files.size(), format_bytes(bytes))});
   table.rows.push_back({"bytes", arguments.verify ? "all are those that were saved"
                                                   : "not compared with their digests; --verify does that"});
