@@ -199,12 +199,13 @@ class Kernels {
   /// torch.nn.utils.clip_grad_norm_ computes it.
   virtual void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) = 0;
   /// parameter -= learning_rate * (*gradient_scale * gradient + weight_decay * parameter); gradient_scale is one float
-  /// of device memory, null means 1.
+  /// of device memory, null means 1. `rounded`, here and below: gets the new parameter as bf16, as cast would round it;
+  /// null: nothing does.
   virtual void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
-                   const float* gradient_scale) = 0;
+                   const float* gradient_scale, std::byte* rounded = nullptr) = 0;
   /// Decoupled weight decay (Loshchilov & Hutter), as torch.optim.AdamW computes it.
   virtual void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment,
-                     std::int64_t count, const AdamWStep& step) = 0;
+                     std::int64_t count, const AdamWStep& step, std::byte* rounded = nullptr) = 0;
   /// Busy or asleep for so long: injected trouble.
   virtual void delay(std::int64_t nanoseconds) = 0;
 };

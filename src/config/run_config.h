@@ -247,6 +247,8 @@ struct Fsdp {
   Quantization reduce_quantization;  ///< of gradients on the wire: exchanged and added up instead of reduce-scattered
   int reduce_within = 0;             ///< with it: first in groups of so many ranks, then across them; 0: all at once
   CpuOffload cpu_offload = CpuOffload::none;
+  bool cast_in_optimizer =
+      false;  ///< shards stay in param_dtype, too: the update writes both, and gathers cast nothing
   bool operator==(const Fsdp&) const = default;
 };
 

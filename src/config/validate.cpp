@@ -307,6 +307,14 @@ void check_offload(const RunConfig& config, Notes& notes) {
           "fsdp.cpu_offload = \"{}\" needs device.backend = \"cpu\" or \"virtual\": nothing here copies between a GPU "
           "and pinned host memory.",
           offload);
+  require(!offloads || !config.fsdp.cast_in_optimizer,
+          "fsdp.cast_in_optimizer = true needs fsdp.cpu_offload = \"none\", and it is \"{}\": there the host updates.",
+          offload);
+  if (config.fsdp.cast_in_optimizer && config.fsdp.param_dtype == DType::f32) {
+    notes.push_back("fsdp.cast_in_optimizer has no effect: fsdp.param_dtype is \"fp32\", as the masters are.");
+  } else if (config.fsdp.cast_in_optimizer && config.fsdp.gather_quantization.on()) {
+    notes.push_back("fsdp.cast_in_optimizer has no effect: fsdp.gather_quantization quantises the masters.");
+  }
   require(emulate.pcie_gb_per_s || emulate.pcie_latency_us == 0,
           "emulate.pcie_latency_us = {} is the latency of the modelled PCIe, and there is none: set "
           "emulate.pcie_gb_per_s.",

@@ -189,6 +189,7 @@ class OpRunner::Resolve {
     slot_.first_moment = at(work.first_moment);
     slot_.second_moment = at(work.second_moment);
     slot_.factor = at(work.clip_factor);
+    slot_.rounded = at(work.rounded);
     slot_.step = runner_.start_.steps + step_ + 1;
   }
 
@@ -323,7 +324,7 @@ class OpRunner::Run {
     const config::Train& train = runner_.config_.train;
     if (train.optimizer == config::Optimizer::sgd) {
       kernels_.sgd(slot_.to.floats(), slot_.from.floats(), work.count, static_cast<float>(train.learning_rate),
-                   static_cast<float>(train.weight_decay), slot_.factor.floats());
+                   static_cast<float>(train.weight_decay), slot_.factor.floats(), slot_.rounded.memory);
       return;
     }
     const backend::AdamWStep step{.learning_rate = static_cast<float>(train.learning_rate),
@@ -334,7 +335,7 @@ class OpRunner::Run {
                                   .step = slot_.step,
                                   .gradient_scale = slot_.factor.floats()};
     kernels_.adamw(slot_.to.floats(), slot_.from.floats(), slot_.first_moment.floats(), slot_.second_moment.floats(),
-                   work.count, step);
+                   work.count, step, slot_.rounded.memory);
   }
 
  private:

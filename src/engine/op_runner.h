@@ -29,16 +29,16 @@ struct Operand {
 /// an op, reused from step to step; it stays untouched from its issue to the end of the step.
 struct OpSlot {
   backend::Stamp stamp;
-  Operand from, to;                                     // what most work has: a source and a target
-  Operand first_moment, second_moment, factor;          // optimizer
-  std::int64_t step = 0;                                // optimizer: steps done, this one included
-  const std::vector<backend::CopyRun>* runs = nullptr;  // copies by layout, but for copy_in:
-  std::vector<backend::CopyRun> bucket_runs;            // the same into or out of a bucket, or out of quantised parts
-  backend::QuantizedParts parts;                        // dequantize, sum_quantized
-  std::int64_t count = 0;                               // copy_in: elements
-  std::vector<std::byte> host_inputs, host_targets;     // load_batch
-  model::ModuleCall call;                               // forward, recompute, backward
-  std::vector<const std::byte*> parameters;             // call's arrays
+  Operand from, to;                                      // what most work has: a source and a target
+  Operand first_moment, second_moment, factor, rounded;  // optimizer
+  std::int64_t step = 0;                                 // optimizer: steps done, this one included
+  const std::vector<backend::CopyRun>* runs = nullptr;   // copies by layout, but for copy_in:
+  std::vector<backend::CopyRun> bucket_runs;             // the same into or out of a bucket, or out of quantised parts
+  backend::QuantizedParts parts;                         // dequantize, sum_quantized
+  std::int64_t count = 0;                                // copy_in: elements
+  std::vector<std::byte> host_inputs, host_targets;      // load_batch
+  model::ModuleCall call;                                // forward, recompute, backward
+  std::vector<const std::byte*> parameters;              // call's arrays
   std::vector<std::byte*> gradients;
   struct Squares {
     std::int64_t first = 0, count = 0;

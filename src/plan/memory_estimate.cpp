@@ -52,9 +52,10 @@ MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& confi
     offload(plan, config, e);
     return e;
   }
-  double owned = 0, largest = 0, staying = 0;
+  double shards = 0, owned = 0, largest = 0, staying = 0;
   for (const Unit& unit : plan.units) {
     const auto sharded = static_cast<double>(unit.layout.parameter_numel());
+    shards += sharded / plan.mesh.shard;
     owned += sharded / plan.mesh.shard;
     for (const ParameterPlacement& p : unit.layout.replicated) owned += static_cast<double>(p.numel);
     if (unit.stays_gathered) staying += sharded;
@@ -67,6 +68,8 @@ MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& confi
   e.gradients = kMaster * owned;
   e.gathered_units = low * (staying > 0 ? std::max(staying, largest) : largest);
   e.gradient_units = low * largest;
+  const bool keeps_low = config.fsdp.cast_in_optimizer && plan.param_dtype != DType::f32;
+  if (keeps_low && !config.fsdp.gather_quantization.on()) e.parameters += low * shards;
   offload(plan, config, e);
   return e;
 }

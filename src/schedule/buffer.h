@@ -22,7 +22,8 @@ enum class BufferRole : std::uint8_t {
   first_moment_replicated,
   second_moment_replicated,
   replicated_parameters,  ///< master_replicated in the compute dtype
-  device_shard,           ///< fsdp.cpu_offload: what the device has of the host's master_shard
+  device_shard,           ///< fsdp.cpu_offload: what the device has of the host's master_shard; or the shard in the
+                          ///< compute dtype, beside it (fsdp.cast_in_optimizer)
   host_shard,             ///< the host's master_shard in the compute dtype, on its way to device_shard
   cast_shard,             ///< the shard in the compute dtype, input of a flat gather
   gathered,               ///< all-gather output; in views layouts the parameters themselves

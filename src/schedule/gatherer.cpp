@@ -116,7 +116,9 @@ BufferId Gatherer::copy_to_device(BufferRole role, int unit, bool prefetch) {
 
 Gatherer::Shard Gatherer::shard_for(int unit, Lane reader, bool prefetch) {
   switch (builder_.policy.fsdp.cpu_offload) {
-    case config::CpuOffload::none: return {.buffer = builder_.persistent(BufferRole::master_shard, unit)};
+    case config::CpuOffload::none:
+      return {.buffer = builder_.persistent(
+                  builder_.keeps_device_shards() ? BufferRole::device_shard : BufferRole::master_shard, unit)};
     case config::CpuOffload::optimizer:
       if (const EventId sent = builder_.mark(Lane::host_to_device); sent != kNoEvent) {
         builder_.wait(reader, sent, WaitReason::data);  // in the optimizer's phase only
@@ -258,7 +260,7 @@ void Gatherer::gather_views(int unit, bool prefetch) {
   if (s.grouped) {
     shard.buffer = s.group_shard;
     builder_.wait(Lane::all_gather, s.group_shard_kept, WaitReason::data);
-  } else if (low && builder_.policy.fsdp.cpu_offload != config::CpuOffload::optimizer) {
+  } else if (low && !builder_.keeps_device_shards()) {
     shard.buffer = shard.temporary = cast_shard(BufferRole::cast_shard, unit, prefetch);
     builder_.wait(Lane::all_gather, builder_.record(EventRole::cast, unit), WaitReason::data);
   } else {
@@ -402,8 +404,7 @@ Gatherer::Parameters Gatherer::parameters(int unit) const {
   const State& s = states_[static_cast<std::size_t>(unit)];
   Parameters result;
   if (u.has_sharded()) {
-    const bool offloads = builder_.policy.fsdp.cpu_offload == config::CpuOffload::optimizer;
-    const BufferRole whole = offloads ? BufferRole::device_shard : BufferRole::master_shard;
+    const BufferRole whole = builder_.keeps_device_shards() ? BufferRole::device_shard : BufferRole::master_shard;
     result.sharded = resident()                 ? builder_.persistent(whole, unit)
                      : u.stays_gathered         ? builder_.persistent(BufferRole::unsharded, unit)
                      : s.unsharded != kNoBuffer ? s.unsharded

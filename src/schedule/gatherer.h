@@ -29,6 +29,9 @@ namespace fsdpbench::schedule {
 /// than gathers. = optimizer: gathers read the shards in the compute dtype that the device keeps; with one shard in
 /// views those are the parameters.
 ///
+/// [Note: shards in the compute dtype]
+/// fsdp.cast_in_optimizer: the same without an offload. The update writes these shards beside the masters.
+///
 /// [Note: buckets]
 /// Several units in one collective: each shard is copied into a rank-major bucket, which is gathered in place and
 /// copied out to each unit's parameters, all on the all_gather lane. Units that stay gathered do so on the compute lane
@@ -103,12 +106,8 @@ class Gatherer {
   /// Forward and backward read what a rank has all the time.
   bool resident() const {
     const plan::Plan& plan = builder_.plan;
-    switch (builder_.policy.fsdp.cpu_offload) {
-      case config::CpuOffload::none: return plan.resident();
-      case config::CpuOffload::optimizer: return plan.mesh.shard == 1 && !plan.copies_alone;
-      case config::CpuOffload::all: break;
-    }
-    return false;
+    if (builder_.policy.fsdp.cpu_offload == config::CpuOffload::all) return false;
+    return plan.resident() || (builder_.keeps_device_shards() && plan.mesh.shard == 1 && !plan.copies_alone);
   }
   bool nothing_to_gather(int unit) const {
     return resident() || !unit_of(unit).has_sharded() || unit_of(unit).stays_gathered;

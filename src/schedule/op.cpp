@@ -32,7 +32,7 @@ struct OperandsOf {
   Operands operator()(const Transfer& w) const { return {{w.from}, {w.to}}; }
   Operands operator()(const Update& w) const {
     return {{w.gradient, w.clip_factor, w.parameters, w.first_moment, w.second_moment},
-            {w.parameters, w.first_moment, w.second_moment}};
+            {w.parameters, w.rounded, w.first_moment, w.second_moment}};
   }
 };
 

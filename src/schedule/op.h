@@ -244,10 +244,12 @@ struct ClipFactor {
   bool operator==(const ClipFactor&) const = default;
 };
 
-/// The optimizer's step on fp32 parameters. SGD has no moments; without clipping there is no factor.
+/// The optimizer's step on fp32 parameters. SGD has no moments; without clipping there is no factor. `rounded`, if
+/// there is one, gets the new parameters in its own dtype.
 struct Update {
   BufferId gradient = kNoBuffer;
   BufferId parameters = kNoBuffer;
+  BufferId rounded = kNoBuffer;
   BufferId first_moment = kNoBuffer;
   BufferId second_moment = kNoBuffer;
   BufferId clip_factor = kNoBuffer;

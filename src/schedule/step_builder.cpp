@@ -30,7 +30,7 @@ void StepBuilder::add_persistent_buffers() {
     const std::int64_t shard = layout.shard_numel * 4;
     const std::int64_t replicated = layout.replicated_numel * 4;
     add(BufferRole::master_shard, DType::f32, shard, u, space);
-    if (policy.fsdp.cpu_offload == config::CpuOffload::optimizer) {
+    if (keeps_device_shards()) {
       add(BufferRole::device_shard, plan.param_dtype, layout.shard_numel * size_of(plan.param_dtype), u);
     }
     add(BufferRole::master_replicated, DType::f32, replicated, u);

@@ -94,6 +94,13 @@ class StepBuilder {
   EventId step_done() { return event({EventRole::step_done, -1, Phase::optimizer, 0}); }
   /// fsdp.cpu_offload, and there is something sharded to offload.
   bool offloads() const { return offloads_; }
+  /// The device has every shard in the compute dtype all the time.
+  bool keeps_device_shards() const {
+    if (policy.fsdp.cpu_offload != config::CpuOffload::none) {
+      return policy.fsdp.cpu_offload == config::CpuOffload::optimizer;
+    }
+    return policy.fsdp.cast_in_optimizer && plan.param_dtype != DType::f32 && !policy.fsdp.gather_quantization.on();
+  }
   /// True once an op of this step has recorded it.
   bool recorded(EventId event) const;
 

@@ -24,6 +24,7 @@ void Updates::append(const std::vector<Reducer::Ready>& gradients) {
       update.first_moment = state(BufferRole::first_moment, BufferRole::first_moment_replicated);
       update.second_moment = state(BufferRole::second_moment, BufferRole::second_moment_replicated);
     }
+    if (!g.replicated && !builder_.offloads()) update.rounded = builder_.persistent(BufferRole::device_shard, g.unit);
     const bool last = &g == &gradients.back();
     builder_.append(OpKind::optimizer, {.lane = lane_of(g), .unit = g.unit}, update,
                     {.frees = {g.buffer, last && !builder_.offloads() ? factor : kNoBuffer}});

@@ -340,6 +340,19 @@ TEST(Validate, DecodersThatAreOnlySimulated) {
                           "fsdp.recompute_share has no effect: fsdp.activation_checkpointing is false."));
 }
 
+TEST(Validate, CastsInTheOptimizerAreForShardsInALowerDtypeOnTheDevice) {
+  const auto casts = [](RunConfig& c) {
+    c.fsdp.param_dtype = DType::bf16;
+    c.fsdp.cast_in_optimizer = true;
+  };
+  EXPECT_THAT(check(casts).notes, IsEmpty());
+  EXPECT_EQ(error([&](RunConfig& c) { casts(c), c.fsdp.cpu_offload = CpuOffload::optimizer; }),
+            "fsdp.cast_in_optimizer = true needs fsdp.cpu_offload = \"none\", and it is \"optimizer\": there the host "
+            "updates.");
+  EXPECT_THAT(check([&](RunConfig& c) { casts(c), c.fsdp.param_dtype = DType::f32; }).notes,
+              ElementsAre("fsdp.cast_in_optimizer has no effect: fsdp.param_dtype is \"fp32\", as the masters are."));
+}
+
 TEST(Validate, OffloadNeedsHostMemoryAndAWayThere) {
   const auto offloads = [](RunConfig& c) { c.fsdp.cpu_offload = CpuOffload::all; };
   EXPECT_THAT(check(offloads).notes, IsEmpty());

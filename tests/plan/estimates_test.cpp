@@ -125,6 +125,16 @@ TEST(CommunicationVolume, ClosedForms) {
   EXPECT_NEAR(hybrid.all_reduce, 2 * 1.0 / 2 * bytes / 4, 1e3);
 }
 
+TEST(MemoryEstimate, ShardsThatTheUpdateRoundsAreKeptInTheComputeDtypeToo) {
+  RunConfig c = sharded(llama3_70b(), 64);
+  c.fsdp.param_dtype = DType::bf16;
+  const double without = memory_with_fsdp(make_plan(c), c).parameters;
+  c.fsdp.cast_in_optimizer = true;
+  EXPECT_NEAR(memory_with_fsdp(make_plan(c), c).parameters - without, 2 * 70553706496.0 / 64, 1);
+  c.fsdp.param_dtype = DType::f32;
+  EXPECT_NEAR(memory_with_fsdp(make_plan(c), c).parameters, without, 1);
+}
+
 TEST(CommunicationVolume, OfQuantisedNumbersIsTheirPayloadAndScales) {
   RunConfig c = sharded(one_billion(), 8);
   c.fsdp.gather_quantization = {8, 1000};

@@ -132,6 +132,7 @@ inline config::RunConfig random_config(std::mt19937& random, bool engines = true
   if (engines && coin()) quantise(random, c);
   std::mt19937 aside = random;  // so that every other key stays what it was before there was this one
   f.cpu_offload = pick(aside, {CpuOffload::none, CpuOffload::none, CpuOffload::optimizer, CpuOffload::all});
+  f.cast_in_optimizer = f.cpu_offload == CpuOffload::none && std::bernoulli_distribution(0.5)(aside);
   return c;
 }
 

@@ -68,8 +68,8 @@ class EmulatedKernels : public Kernels {
   void download(const std::byte*, void*, std::int64_t) override {}
   void sum_of_squares(const float*, std::int64_t, double, double*, bool) override {}
   void clip_factor(const double*, std::int64_t, double, float*) override {}
-  void sgd(float*, const float*, std::int64_t, float, float, const float*) override {}
-  void adamw(float*, const float*, float*, float*, std::int64_t, const AdamWStep&) override {}
+  void sgd(float*, const float*, std::int64_t, float, float, const float*, std::byte*) override {}
+  void adamw(float*, const float*, float*, float*, std::int64_t, const AdamWStep&, std::byte*) override {}
 
  protected:
   void add_nanoseconds(double nanoseconds) { nanoseconds_ += nanoseconds; }

@@ -84,18 +84,19 @@ TEST_F(CudaKernels, OptimizeAsTheCpuDoesWhereverTheyWork) {
   for (const std::int64_t count : kCounts) {
     Bytes squares = random_elements(count, DType::f32, 4);
     for (std::int64_t i = 0; i < count; ++i) floats(squares.data())[i] = std::abs(floats(squares.data())[i]);
-    const std::vector<Array> arrays{{random_elements(count, DType::f32, 1)},
-                                    {random_elements(count, DType::f32, 2)},
-                                    {random_elements(count, DType::f32, 3)},
-                                    {squares},
-                                    {random_elements(1, DType::f32, 5)}};
-    expect_the_cpus_bits(arrays, {4, 4, 4, 4, 4}, [&](Kernels& kernels, const auto& a) {
+    const std::vector<Array> arrays{{random_elements(count, DType::f32, 1)}, {random_elements(count, DType::f32, 2)},
+                                    {random_elements(count, DType::f32, 3)}, {squares},
+                                    {random_elements(1, DType::f32, 5)},     {random_elements(count, DType::bf16, 6)},
+                                    {random_elements(count, DType::bf16, 7)}};
+    expect_the_cpus_bits(arrays, {4, 4, 4, 4, 4, 2, 2}, [&](Kernels& kernels, const auto& a) {
       AdamWStep scaled = step;
       scaled.gradient_scale = floats(a[4]);
       kernels.adamw(floats(a[0]), floats(a[1]), floats(a[2]), floats(a[3]), count, step);
       kernels.adamw(floats(a[0]), floats(a[1]), floats(a[2]), floats(a[3]), count, scaled);
       kernels.sgd(floats(a[0]), floats(a[1]), count, 0.1F, 0.01F, nullptr);
       kernels.sgd(floats(a[0]), floats(a[2]), count, 0.1F, 0.01F, floats(a[4]));
+      kernels.adamw(floats(a[0]), floats(a[1]), floats(a[2]), floats(a[3]), count, scaled, a[5]);
+      kernels.sgd(floats(a[0]), floats(a[1]), count, 0.1F, 0.01F, floats(a[4]), a[6]);
     });
   }
 }

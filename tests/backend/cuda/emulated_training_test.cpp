@@ -106,6 +106,22 @@ TEST(EmulatedCudaLaunches, ResidualsAreAddedByProductsAndQueriesTurnWithKeys) {
   EXPECT_EQ(launches["rms_norm"], 2 * (2 * config.model.layers + 1)) << "so names are those of the launches";
 }
 
+// A cast for each unit and step, or none: an update rounds what it has in its registers.
+TEST(EmulatedCudaLaunches, UpdatesThatRoundShardsSpareTheCasts) {
+  RunConfig config = tiny_training(1);
+  config.fsdp.param_dtype = DType::bf16;
+  config.fsdp.layout = Layout::flat;
+  config.train.warmup = 0;
+  config.train.steps = 2;
+  std::map<std::string, int> without = launches_of(config);
+  config.fsdp.cast_in_optimizer = true;
+  std::map<std::string, int> with = launches_of(config);
+  const auto units = static_cast<int>(config.model.layers) + 1;
+  EXPECT_EQ(without["cast"] - with["cast"], 2 * units - units) << "those of two steps, but for the first copies";
+  EXPECT_EQ(with["adamw"], without["adamw"]);
+  EXPECT_GT(with["adamw"], 0);
+}
+
 // 37 words are as good as 40: rows of logits begin where tensor cores read them at once.
 TEST(EmulatedCudaLaunches, AnOddVocabularyMakesNoProductNarrow) {
   RunConfig config = tiny_training(1);
@@ -168,6 +184,22 @@ TEST(EmulatedCudaPolicies, LearnTheSameInTheMemoryOfTheirSchedules) {
     expect_same_training(result, testing::run_tiny(c), 1e-5);
     expect_memory_of_the_schedule(c, result);
     expect_whole_trace(c, result);
+  }
+}
+
+TEST(EmulatedCudaPolicies, UpdatesThatRoundShardsLeaveEveryBitOfTheParameters) {
+  for (const int ranks : {1, 2}) {
+    for (const Layout layout : {Layout::flat, Layout::per_param}) {
+      RunConfig c = tiny_training(ranks);
+      c.device.deterministic = true;
+      c.fsdp.layout = layout;
+      c.fsdp.param_dtype = DType::bf16;
+      const Measurement without = run_cuda(c);
+      c.fsdp.cast_in_optimizer = true;
+      const Measurement with = run_cuda(c);
+      EXPECT_EQ(with.parameters_digest.value(), without.parameters_digest.value()) << ranks;
+      expect_memory_of_the_schedule(c, with);
+    }
   }
 }
 

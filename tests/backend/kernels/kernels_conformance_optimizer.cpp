@@ -97,4 +97,35 @@ TEST_P(MasterKernelsConformance, AdamW) {
   expect_near(v, second, 1e-6);
 }
 
+/// Bit for bit what a cast of the new parameters gives, and the parameters are what they are without it.
+TEST_P(MasterKernelsConformance, UpdatesRoundTheNewParameters) {
+  for (const std::int64_t count : {1, 203, 10'007}) {
+    const Tensor gradient = random(count, DType::f32);
+    const Tensor start = random(count, DType::f32);
+    const Tensor m = filled(Values(static_cast<std::size_t>(count)), DType::f32);
+    const Tensor v = filled(Values(static_cast<std::size_t>(count)), DType::f32);
+    const AdamWStep step{.learning_rate = 0.01F, .beta1 = 0.9F, .beta2 = 0.99F, .epsilon = 1e-6F, .weight_decay = 0.1F};
+    for (const bool adamw : {false, true}) {
+      const Tensor plain = filled(start.get(), DType::f32), rounding = filled(start.get(), DType::f32);
+      const Tensor rounded = random(count, DType::bf16), expected = random(count, DType::bf16);
+      run([&](Kernels& kernels) {
+        const auto update = [&](const Tensor& parameter, std::byte* to) {
+          kernels.fill_zero(m.data(), count * 4);
+          kernels.fill_zero(v.data(), count * 4);
+          if (adamw) {
+            kernels.adamw(parameter.floats(), gradient.floats(), m.floats(), v.floats(), count, step, to);
+          } else {
+            kernels.sgd(parameter.floats(), gradient.floats(), count, 0.1F, 0.01F, nullptr, to);
+          }
+        };
+        update(plain, nullptr);
+        update(rounding, rounded.data());
+        kernels.cast(plain.data(), DType::f32, expected.data(), DType::bf16, count, 1.0F);
+      });
+      EXPECT_EQ(rounding.get(), plain.get()) << count;
+      EXPECT_EQ(rounded.get(), expected.get()) << count;
+    }
+  }
+}
+
 }  // namespace fsdpbench::backend

@@ -171,12 +171,12 @@ class CpuKernels final : public Kernels {
     cpu::clip_factor(sums, count, max_norm, factor);
   }
   void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
-           const float* gradient_scale) override {
-    cpu::sgd(parameter, gradient, count, learning_rate, weight_decay, gradient_scale);
+           const float* gradient_scale, std::byte* rounded) override {
+    cpu::sgd(parameter, gradient, count, learning_rate, weight_decay, gradient_scale, rounded);
   }
   void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
-             const AdamWStep& step) override {
-    cpu::adamw(parameter, gradient, first_moment, second_moment, count, step);
+             const AdamWStep& step, std::byte* rounded) override {
+    cpu::adamw(parameter, gradient, first_moment, second_moment, count, step, rounded);
   }
   void delay(std::int64_t nanoseconds) override { std::this_thread::sleep_for(std::chrono::nanoseconds(nanoseconds)); }
 

@@ -1,10 +1,28 @@
 #include "backend/cpu/kernels/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
+#include "backend/cpu/kernels/copy.h"
 #include "backend/cpu/kernels/vector_math.h"
 
 namespace fsdpbench::backend::cpu {
+namespace {
+
+/// Calls update(begin, end) until all `count` parameters are done, and rounds each block while it is in the cache.
+template <class Update>
+void in_blocks(const float* parameter, std::int64_t count, std::byte* rounded, const Update& update) {
+  constexpr std::int64_t kBlock = 4096;
+  if (rounded == nullptr) return update(0, count);
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t end = std::min(begin + kBlock, count);
+    update(begin, end);
+    cast(reinterpret_cast<const std::byte*>(parameter + begin), DType::f32, rounded + begin * size_of(DType::bf16),
+         DType::bf16, end - begin, 1.0F);
+  }
+}
+
+}  // namespace
 
 void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite) {
   const double squares = lane_sum<double>(count, [x](std::int64_t i) {
@@ -22,16 +40,16 @@ void clip_factor(const double* sums, std::int64_t count, double max_norm, float*
 }
 
 void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
-         const float* gradient_scale) {
+         const float* gradient_scale, std::byte* rounded) {
   float* __restrict const p = parameter;
   const float scale = gradient_scale != nullptr ? *gradient_scale : 1.0F;
-  for (std::int64_t i = 0; i < count; ++i) {
-    p[i] -= learning_rate * (scale * gradient[i] + weight_decay * p[i]);
-  }
+  in_blocks(parameter, count, rounded, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) p[i] -= learning_rate * (scale * gradient[i] + weight_decay * p[i]);
+  });
 }
 
 void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
-           const AdamWStep& step) {
+           const AdamWStep& step, std::byte* rounded) {
   // The scalars in double, as torch has them.
   const double beta1 = step.beta1;
   const double beta2 = step.beta2;
@@ -48,12 +66,14 @@ void adamw(float* parameter, const float* gradient, float* first_moment, float* 
   float* __restrict const m = first_moment;
   float* __restrict const v = second_moment;
   const float* __restrict const g = gradient;
-  for (std::int64_t i = 0; i < count; ++i) {
-    const float gi = scale * g[i];
-    m[i] = m[i] + weight1 * (gi - m[i]);
-    v[i] = keep2 * v[i] + weight2 * gi * gi;
-    p[i] = p[i] * decay - step_size * (m[i] / (std::sqrt(v[i]) / root_correction + epsilon));
-  }
+  in_blocks(parameter, count, rounded, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float gi = scale * g[i];
+      m[i] = m[i] + weight1 * (gi - m[i]);
+      v[i] = keep2 * v[i] + weight2 * gi * gi;
+      p[i] = p[i] * decay - step_size * (m[i] / (std::sqrt(v[i]) / root_correction + epsilon));
+    }
+  });
 }
 
 }  // namespace fsdpbench::backend::cpu

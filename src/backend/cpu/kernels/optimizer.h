@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "backend/kernels.h"
@@ -10,8 +11,8 @@ namespace fsdpbench::backend::cpu {
 void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite);
 void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor);
 void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
-         const float* gradient_scale);
+         const float* gradient_scale, std::byte* rounded);
 void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
-           const AdamWStep& step);
+           const AdamWStep& step, std::byte* rounded);
 
 }  // namespace fsdpbench::backend::cpu

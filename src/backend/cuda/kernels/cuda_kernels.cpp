@@ -160,12 +160,12 @@ class CudaKernels final : public StreamKernels {
     cuda::clip_factor(stream_, sums, count, max_norm, factor);
   }
   void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
-           const float* gradient_scale) override {
-    cuda::sgd(stream_, parameter, gradient, count, learning_rate, weight_decay, gradient_scale);
+           const float* gradient_scale, std::byte* rounded) override {
+    cuda::sgd(stream_, parameter, gradient, count, learning_rate, weight_decay, gradient_scale, rounded);
   }
   void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
-             const AdamWStep& step) override {
-    cuda::adamw(stream_, parameter, gradient, first_moment, second_moment, count, step);
+             const AdamWStep& step, std::byte* rounded) override {
+    cuda::adamw(stream_, parameter, gradient, first_moment, second_moment, count, step, rounded);
   }
   void delay(std::int64_t nanoseconds) override { cuda::delay(stream_, nanoseconds); }
 

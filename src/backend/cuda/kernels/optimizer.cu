@@ -1,10 +1,11 @@
-// Bytes to move: sum_of_squares 1 tensor, sgd 3, adamw 7 (reads 4, writes 3).
+// Bytes to move: sum_of_squares 1 tensor, sgd 3, adamw 7 (reads 4, writes 3); half a tensor more for a rounded copy.
 
 #include "backend/cuda/kernels/optimizer.h"
 
 #include <cmath>
 
 #include "backend/cuda/kernels/double_sums.cuh"
+#include "backend/cuda/kernels/element.h"
 #include "backend/cuda/kernels/map.cuh"
 
 namespace fsdpbench::backend::cuda {
@@ -47,14 +48,20 @@ struct Sgd {
   float learning_rate, weight_decay;
   const float* gradient_scale;
 
+  /// The new parameters.
   template <int N>
-  __device__ void run(std::int64_t i) const {
+  __device__ Floats<N> update(std::int64_t i) const {
     const float scale = scale_of(gradient_scale);
     Floats<N> p = load<N>(parameter + i);
     const Floats<N> g = load<N>(gradient + i);
 #pragma unroll
     for (int k = 0; k < N; ++k) p[k] = p[k] - learning_rate * (scale * g[k] + weight_decay * p[k]);
     store(parameter + i, p);
+    return p;
+  }
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    update<N>(i);
   }
 };
 
@@ -66,8 +73,9 @@ struct AdamW {
   const float* gradient_scale;
   float decay, step_size, root_correction, weight1, weight2, keep2, epsilon;
 
+  /// The new parameters.
   template <int N>
-  __device__ void run(std::int64_t i) const {
+  __device__ Floats<N> update(std::int64_t i) const {
     const float scale = scale_of(gradient_scale);
     Floats<N> p = load<N>(parameter + i);
     const Floats<N> g = load<N>(gradient + i);
@@ -83,8 +91,34 @@ struct AdamW {
     store(first_moment + i, m);
     store(second_moment + i, v);
     store(parameter + i, p);
+    return p;
+  }
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    update<N>(i);
   }
 };
+
+/// An update whose result is also stored as bf16.
+template <class Update>
+struct Rounding {
+  Update update;
+  __nv_bfloat16* rounded;
+
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    store(rounded + i, update.template update<N>(i));
+  }
+};
+
+/// `arrays`: all that `update` touches.
+template <class Update, class... T>
+void map_update(cudaStream_t stream, const char* name, const Update& update, std::int64_t count, std::byte* rounded,
+                const T*... arrays) {
+  if (rounded == nullptr) return map<kPack<float>>(stream, name, update, count, arrays...);
+  const Rounding<Update> body{update, elements<__nv_bfloat16>(rounded)};
+  map<kPackOf<float, __nv_bfloat16>>(stream, name, body, count, body.rounded, arrays...);
+}
 
 }  // namespace
 
@@ -102,13 +136,13 @@ void clip_factor(cudaStream_t stream, const double* sums, std::int64_t count, do
 }
 
 void sgd(cudaStream_t stream, float* parameter, const float* gradient, std::int64_t count, float learning_rate,
-         float weight_decay, const float* gradient_scale) {
+         float weight_decay, const float* gradient_scale, std::byte* rounded) {
   const Sgd body{parameter, gradient, learning_rate, weight_decay, gradient_scale};
-  map<kPack<float>>(stream, "sgd", body, count, parameter, gradient);
+  map_update(stream, "sgd", body, count, rounded, parameter, gradient);
 }
 
 void adamw(cudaStream_t stream, float* parameter, const float* gradient, float* first_moment, float* second_moment,
-           std::int64_t count, const AdamWStep& step) {
+           std::int64_t count, const AdamWStep& step, std::byte* rounded) {
   // The scalars in double, as torch has them.
   const double beta1 = step.beta1;
   const double beta2 = step.beta2;
@@ -127,7 +161,7 @@ void adamw(cudaStream_t stream, float* parameter, const float* gradient, float* 
       .keep2 = step.beta2,
       .epsilon = step.epsilon,
   };
-  map<kPack<float>>(stream, "adamw", body, count, parameter, gradient, first_moment, second_moment);
+  map_update(stream, "adamw", body, count, rounded, parameter, gradient, first_moment, second_moment);
 }
 
 }  // namespace fsdpbench::backend::cuda

@@ -2,6 +2,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstddef>
 #include <cstdint>
 
 #include "backend/cuda/kernels/scratch.h"
@@ -14,8 +15,8 @@ void sum_of_squares(cudaStream_t stream, const float* x, std::int64_t count, dou
                     Scratch& scratch);
 void clip_factor(cudaStream_t stream, const double* sums, std::int64_t count, double max_norm, float* factor);
 void sgd(cudaStream_t stream, float* parameter, const float* gradient, std::int64_t count, float learning_rate,
-         float weight_decay, const float* gradient_scale);
+         float weight_decay, const float* gradient_scale, std::byte* rounded);
 void adamw(cudaStream_t stream, float* parameter, const float* gradient, float* first_moment, float* second_moment,
-           std::int64_t count, const AdamWStep& step);
+           std::int64_t count, const AdamWStep& step, std::byte* rounded);
 
 }  // namespace fsdpbench::backend::cuda
