@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -457,72 +455,6 @@ TEST(JsonStream, NumbersAreExact) {
   file.commit();
   EXPECT_EQ(read_text(folder / "n"),
             "0.000 0.001 -0.001 999.999 9223372036854775.807 -9223372036854775.808 -9223372036854775808 0.1 null");
-}
-
-TEST(WholeFile, IsNotThereBeforeItIsWhole) {
-  const TemporaryFolder folder;
-  {
-    WholeFile file(folder / "a.json");
-    file.write("half");
-    EXPECT_FALSE(std::filesystem::exists(folder / "a.json"));
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  WholeFile file(folder / "a.json");
-  file.write("whole");
-  file.commit();
-  EXPECT_EQ(read_text(folder / "a.json"), "whole");
-}
-
-TEST(WholeFile, FollowsNoLinkAndTwoWritersDoNotMix) {
-  const TemporaryFolder folder;
-  const std::string victim = folder / "victim";
-  { std::ofstream(victim) << "untouched"; }
-  std::filesystem::create_symlink(victim, folder / "a.json.part");
-  std::filesystem::create_symlink(victim, folder / "a.json");
-  WholeFile one(folder / "a.json"), two(folder / "a.json");
-  one.write("one one");
-  two.write("two");
-  one.write(" one");
-  two.commit();
-  EXPECT_EQ(read_text(folder / "a.json"), "two");
-  one.commit();
-  EXPECT_EQ(read_text(folder / "a.json"), "one one one");
-  EXPECT_EQ(read_text(victim), "untouched");
-}
-
-std::string output_error(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const OutputError& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
-TEST(WholeFile, AMissingFolderNamesTheFile) {
-  EXPECT_THAT(output_error([] { WholeFile("/nowhere/at/all.json"); }), HasSubstr("/nowhere/at/all.json"));
-}
-
-TEST(WholeFile, AFullDiskNamesTheFileAndLeavesNothing) {
-  const TemporaryFolder folder;
-  rlimit before{};
-  getrlimit(RLIMIT_FSIZE, &before);
-  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  const rlimit small{4096, before.rlim_max};
-  setrlimit(RLIMIT_FSIZE, &small);
-  std::string noise;
-  for (unsigned i = 0; i < 1'000'000; ++i) noise += static_cast<char>((i * 2654435761U) >> 24U);
-  for (const char* name : {"full.json", "full.json.gz"}) {
-    EXPECT_THAT(output_error([&] {
-                  WholeFile file(folder / name);
-                  file.write(noise);
-                  file.commit();
-                }),
-                HasSubstr(folder / name));
-  }
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, old_handler);
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
 }  // namespace
