@@ -49,8 +49,8 @@ void sync_folder_of(const std::string& path) {
 /// Where bytes go. Both calls return 0 or an errno.
 class WholeFile::Sink {
  public:
-  /// Without a file (-1) the bytes are only counted.
-  Sink(int file, std::int64_t& count) : file_(file), count_(count) {}
+  /// Without a file (-1) the bytes are only counted. `will_sync`: the disk gets to work on what is written meanwhile.
+  Sink(int file, bool will_sync, std::int64_t& count) : file_(file), will_sync_(will_sync), count_(count) {}
   virtual ~Sink() {
     if (file_ >= 0) ::close(file_);
   }
@@ -61,7 +61,7 @@ class WholeFile::Sink {
   int sync() const { return file_ < 0 || ::fsync(file_) == 0 ? 0 : errno; }
 
  protected:
-  int write_all(const char* bytes, std::size_t count) const {
+  int write_all(const char* bytes, std::size_t count) {
     count_ += static_cast<std::int64_t>(count);
     if (file_ < 0) return 0;
     while (count > 0) {
@@ -71,12 +71,20 @@ class WholeFile::Sink {
       bytes += written;
       count -= static_cast<std::size_t>(written);
     }
+    if (will_sync_ && count_ - under_way_ >= kAhead) {  // a hint: what fails shows when it is synced
+      (void)::sync_file_range(file_, under_way_, count_ - under_way_, SYNC_FILE_RANGE_WRITE);
+      under_way_ = count_;
+    }
     return 0;
   }
 
  private:
-  int file_;
+  static constexpr std::int64_t kAhead = 8 << 20;
+
+  const int file_;
+  const bool will_sync_;
   std::int64_t& count_;
+  std::int64_t under_way_ = 0;  // bytes that the disk was told of
 };
 
 class WholeFile::PlainSink final : public Sink {
@@ -87,7 +95,7 @@ class WholeFile::PlainSink final : public Sink {
 
 class WholeFile::GzipSink final : public Sink {
  public:
-  GzipSink(int file, std::int64_t& count) : Sink(file, count), out_(kCompressedBytes) {
+  GzipSink(int file, bool will_sync, std::int64_t& count) : Sink(file, will_sync, count), out_(kCompressedBytes) {
     ready_ = deflateInit2(&stream_, kCompressionLevel, Z_DEFLATED, kGzip, MAX_MEM_LEVEL, Z_DEFAULT_STRATEGY) == Z_OK;
   }
   ~GzipSink() override { deflateEnd(&stream_); }
@@ -131,9 +139,9 @@ WholeFile::WholeFile(std::string path, Fate fate) : path_(std::move(path)), fate
     (void)::fchmod(file, kMode & ~mask_of_this_process());
   }
   if (path_.ends_with(".gz")) {
-    sink_ = std::make_unique<GzipSink>(file, bytes_);
+    sink_ = std::make_unique<GzipSink>(file, fate == Fate::synced, bytes_);
   } else {
-    sink_ = std::make_unique<PlainSink>(file, bytes_);
+    sink_ = std::make_unique<PlainSink>(file, fate == Fate::synced, bytes_);
   }
 }
 

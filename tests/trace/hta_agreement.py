@@ -97,10 +97,10 @@ def near(what: str, ours: float, theirs: float, tolerance: float) -> None:
 
 def outside_lanes_us(events: list[dict], rank: int) -> float:
     """Of the step, what lies before the first op on a lane and after the last: HTA's window is that of the lanes, ours
-    begins with the step and ends when the host has also issued everything."""
+    begins with the step and ends when the host has also issued everything. The tracks that explain a step are no lanes."""
     slices = [event for event in events if event["ph"] == "X" and event["pid"] == rank + 1]
     step = next(event for event in slices if event["cat"] == "step")
-    ops = [event for event in slices if event["tid"] > 1]
+    ops = [event for event in slices if event["tid"] > 1 and event["cat"] not in ("exposed", "bound")]
     before = min(op["ts"] for op in ops) - step["ts"]
     after = step["ts"] + step["dur"] - max(op["ts"] + op["dur"] for op in ops)
     return before + after
