@@ -222,11 +222,17 @@ class Blame {
 
   /// The host issued op i only after it had waited for a copy to its memory, which is no fault of the host's; else -1.
   int host_waited_for_data(int i) const {
-    const int host = view_.host_blocked_before(i);
-    if (host < 0 || view_.op(host).waits.empty() || view_.op(host).waits.front().reason != WaitReason::data) return -1;
-    const int before = view_.recorded_by(host, 0);
-    // Several such waits in a row: the last copy is what the host went on after.
-    return before >= 0 && view_.record(host).end_ns > low_ ? before : -1;
+    const int last = view_.host_blocked_before(i);
+    if (last < 0 || view_.record(last).end_ns <= low_) return -1;
+    // Of several such waits in a row, one a unit, the host went on after the copy that came last.
+    int latest = -1;
+    for (int host = last; host >= 0 && view_.op(host).is_host(); --host) {
+      const std::vector<schedule::Wait>& waits = view_.op(host).waits;
+      if (waits.empty() || waits.front().reason != WaitReason::data) break;
+      const int before = view_.recorded_by(host, 0);
+      if (before >= 0 && (latest < 0 || view_.done(before) > view_.done(latest))) latest = before;
+    }
+    return latest;
   }
 
   /// Since when op i's lane had lacked nothing but a core.

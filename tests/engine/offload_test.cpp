@@ -262,6 +262,21 @@ TEST(Offload, CausesNameThePcieWhereItBinds) {
   EXPECT_EQ(share_of(causes_of(fast), metrics::Cause::pcie), 0);
 }
 
+// It waits for one copy a unit in turn, the root's first, which comes last: what held that up is to blame.
+TEST(Offload, AHostThatAwaitsGradientsIsNotToBlame) {
+  for (CpuOffload offload : kOffloads) {
+    RunConfig c = bound_by_pcie();
+    c.emulate.compute_tflops = 1e-3;
+    c.emulate.link_gb_per_s = 0.01;
+    c.emulate.pcie_gb_per_s = 0.1;
+    c.emulate.pcie_latency_us = 10;
+    c.fsdp.cpu_offload = offload;
+    const metrics::CauseReport report = causes_of(c);
+    EXPECT_EQ(share_of(report, metrics::Cause::host_bound), 0) << static_cast<int>(offload);
+    EXPECT_GT(share_of(report, metrics::Cause::step_boundary) + share_of(report, metrics::Cause::link_bound), 0);
+  }
+}
+
 // Without the copies the step would take what it takes without offload, but for the order that they impose.
 TEST(Offload, TheGainOfAnInstantPcieIsWhatThePcieCosts) {
   RunConfig c = bound_by_pcie();
