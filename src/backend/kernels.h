@@ -68,7 +68,9 @@ struct VocabularyPart {
   std::int64_t count = 0;
   std::int64_t whole = 0;
 
-  bool holds(std::int32_t token) const { return token >= first && token < first + count; }
+  constexpr bool holds(std::int32_t token) const { return token >= first && token < first + count; }
+  /// In this part or another.
+  constexpr bool knows(std::int32_t token) const { return token >= 0 && token < whole; }
 };
 
 struct AdamWStep {

@@ -97,12 +97,12 @@ std::optional<SavedShard> ChannelCheckpointBoard::next(int rank, bool wait) {
 }
 
 CheckpointSaver::CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board,
-                                 const BatchSource& batches, TrainingPosition start)
+                                 std::optional<DataDigest> data, TrainingPosition start)
     : setup_(setup),
       rank_(rank),
       executor_(executor),
       board_(board),
-      batches_(batches),
+      data_(data),
       start_(start),
       folder_(setup.config.checkpoint.folder),
       pieces_(pieces_of(setup, rank, executor.masters())) {}
@@ -265,7 +265,7 @@ void CheckpointSaver::complete_ready(bool wait) {
     const TrainingPosition position = expected_.front();
     const fs::path folder = step_folder(folder_, position.steps);
     SavedCheckpoint done{folder.string(), position.steps, 0};
-    Manifest manifest{position, setup_.config.train.optimizer, setup_.plan.shapes.parameters, {}, batches_.digest()};
+    Manifest manifest{position, setup_.config.train.optimizer, setup_.plan.shapes.parameters, {}, data_};
     for (int rank = 0; rank < ranks; ++rank) {
       SavedShard& saved = reported_[static_cast<std::size_t>(rank)];
       done.bytes += saved.digest.bytes;

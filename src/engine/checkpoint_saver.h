@@ -76,9 +76,10 @@ class ChannelCheckpointBoard : public CheckpointBoard {
 /// used by its thread alone.
 class CheckpointSaver {
  public:
-  /// `start`: where the run began. All must outlive it.
-  CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board, const BatchSource& batches,
-                  TrainingPosition start);
+  /// `data`: what is trained on, as far as it is known; asked of rank 0. `start`: where the run began. All references
+  /// must outlive it.
+  CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board,
+                  std::optional<DataDigest> data, TrainingPosition start);
   ~CheckpointSaver();
 
   /// After each step of the run: saves if it is time, and completes what can be. Throws what saving threw, also
@@ -116,7 +117,7 @@ class CheckpointSaver {
   const int rank_;
   Executor& executor_;
   CheckpointBoard& board_;
-  const BatchSource& batches_;
+  const std::optional<DataDigest> data_;
   const TrainingPosition start_;
   const std::filesystem::path folder_;
   const std::vector<Masters::Piece> pieces_;  // that this rank writes

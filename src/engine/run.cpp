@@ -96,7 +96,8 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   executor.start_at(shared.start());
   std::optional<CheckpointSaver> saver;
   if (shared.computes() && !p.config.checkpoint.folder.empty()) {
-    saver.emplace(p, context.rank, executor, shared.checkpoints, shared.batches, shared.start());
+    saver.emplace(p, context.rank, executor, shared.checkpoints,
+                  context.rank == 0 ? shared.batches.digest() : std::nullopt, shared.start());
   }
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};

@@ -48,7 +48,7 @@ fsdp_config:
   text += fmt::format(
       "  fsdp_activation_checkpointing: {}\n  fsdp_state_dict_type: SHARDED_STATE_DICT\n"
       "  fsdp_cpu_ram_efficient_loading: false\n  fsdp_offload_params: {}\n",
-      fsdp.activation_checkpointing, fsdp.cpu_offload != config::CpuOffload::none);
+      fsdp.activation_checkpointing, s.offloads());
   if (version == 2 && config::is_hybrid(fsdp.strategy)) {
     text += fmt::format(
         "parallelism_config:\n  parallelism_config_dp_replicate_size: {}\n  parallelism_config_dp_shard_size: {}\n",

@@ -203,7 +203,7 @@ Said keep_group_shard(const ExportSource& s) {
 }
 
 Said cpu_offload(const ExportSource& s) {
-  if (s.fsdp().cpu_offload == config::CpuOffload::none) return same();
+  if (!s.offloads()) return same();
   if (stage(s) == 0) return lost("all state is in the device's memory");
   if (s.fsdp().cpu_offload == config::CpuOffload::optimizer) return written("offload_optimizer");
   return stage(s) == 3 ? written("offload_optimizer and offload_param")
@@ -300,7 +300,7 @@ ordered_json zero_part(const ExportSource& s) {
   part["overlap_comm"] = s.fsdp().reduce_lane != config::ReduceLane::compute;
   part["contiguous_gradients"] = true;
   const ordered_json to_host{{"device", "cpu"}, {"pin_memory", true}};
-  if (s.fsdp().cpu_offload != config::CpuOffload::none) part["offload_optimizer"] = to_host;
+  if (s.offloads()) part["offload_optimizer"] = to_host;
   if (s.fsdp().cpu_offload == config::CpuOffload::all && which == 3) part["offload_param"] = to_host;
   if (which < 3) {
     part["use_multi_rank_bucket_allreduce"] = s.fsdp().reduce_by == config::ReduceBy::all_reduce;

@@ -57,6 +57,7 @@ struct ExportSource {
   const plan::Plan& plan;
 
   const config::Fsdp& fsdp() const { return config.fsdp; }
+  bool offloads() const { return config.fsdp.cpu_offload != config::CpuOffload::none; }
   /// Blocks (mlp: linear layers) of each unit, in forward order; empty if the whole model is one unit.
   std::vector<int> blocks_of_units() const;
   /// Elements of the largest unit beside the root; of the root if there is no other.

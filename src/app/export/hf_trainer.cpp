@@ -78,7 +78,7 @@ std::string fsdp_config(const ExportSource& s) {
     if (fsdp.all_gather_limit.mode == config::AllGatherLimit::Mode::unlimited) entry("limit_all_gathers", "False");
   }
   entry("activation_checkpointing", python(fsdp.activation_checkpointing));
-  if (fsdp.cpu_offload != config::CpuOffload::none) entry("offload_params", "True");
+  if (s.offloads()) entry("offload_params", "True");
   entry("state_dict_type", "\"SHARDED_STATE_DICT\"");
   return text + "}\n";
 }

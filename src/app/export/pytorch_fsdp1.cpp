@@ -136,12 +136,10 @@ Said reduce_dtype(const ExportSource& s) {
   return written(fmt::format("MixedPrecision(reduce_dtype={})", torch_dtype(s.fsdp().reduce_dtype)));
 }
 
-bool offloads(const ExportSource& s) { return s.fsdp().cpu_offload != config::CpuOffload::none; }
-
 Said cpu_offload(const ExportSource& s) {
   const std::string word = "CPUOffload(offload_params=True)";
   const bool adds = s.config.train.accumulate > 1 && s.config.train.accumulate_mode != AccumulateMode::no_sync;
-  if (offloads(s) && adds) return roughly(word + ", which keeps the gradient of the last microbatch alone");
+  if (s.offloads() && adds) return roughly(word + ", which keeps the gradient of the last microbatch alone");
   return offloads_all(s, word);
 }
 
@@ -195,7 +193,7 @@ std::string imports(const ExportSource& s) {
          "from torch.distributed.device_mesh import init_device_mesh\n"
          "from torch.distributed.fsdp import (\n"
          "    BackwardPrefetch, " +
-         std::string(offloads(s) ? "CPUOffload, " : "") +
+         std::string(s.offloads() ? "CPUOffload, " : "") +
          "FullyShardedDataParallel, MixedPrecision, ShardingStrategy)\n"
          "from torch.distributed.fsdp.wrap import CustomPolicy\n";
 }
@@ -253,7 +251,7 @@ std::string apply(const ExportSource& s) {
     argument("mixed_precision", fmt::format("MixedPrecision(param_dtype={}, reduce_dtype={})",
                                             torch_dtype(fsdp.param_dtype), torch_dtype(fsdp.reduce_dtype)));
   }
-  if (offloads(s)) argument("cpu_offload", "CPUOffload(offload_params=True)");
+  if (s.offloads()) argument("cpu_offload", "CPUOffload(offload_params=True)");
   if (!one_unit) argument("auto_wrap_policy", "CustomPolicy(lambda module: module in units)");
   argument("use_orig_params", "True");
   text += "    )\n";

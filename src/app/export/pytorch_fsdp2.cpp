@@ -207,7 +207,6 @@ Said shard_threshold(const ExportSource& s) {
 
 Said head_unit(const ExportSource& s) { return s.fsdp().head_unit ? written("fully_shard([norm, head])") : same(); }
 
-bool offloads(const ExportSource& s) { return s.fsdp().cpu_offload != config::CpuOffload::none; }
 Said cpu_offload(const ExportSource& s) { return offloads_all(s, "CPUOffloadPolicy()"); }
 
 Said register_buffers(const ExportSource& s) {
@@ -263,7 +262,7 @@ std::string arguments(const ExportSource& s) {
   std::string text;
   if (!reshard_value(s).empty()) text += fmt::format(", reshard_after_forward={}", reshard_value(s));
   if (mixed(s)) text += ", mp_policy=policy";
-  if (offloads(s)) text += ", offload_policy=CPUOffloadPolicy()";
+  if (s.offloads()) text += ", offload_policy=CPUOffloadPolicy()";
   if (s.fsdp().shard_threshold > 0) text += ", ignored_params=replicated";
   return text;
 }
@@ -326,7 +325,7 @@ std::string imports(const ExportSource& s) {
   text += "from torch.distributed.device_mesh import init_device_mesh\n";
   const bool each = settings(s).find("FSDPModule") != std::string::npos;
   return text + fmt::format("from torch.distributed.fsdp import {}{}{}fully_shard\n",
-                            offloads(s) ? "CPUOffloadPolicy, " : "", each ? "FSDPModule, " : "",
+                            s.offloads() ? "CPUOffloadPolicy, " : "", each ? "FSDPModule, " : "",
                             mixed(s) ? "MixedPrecisionPolicy, " : "");
 }
 

@@ -114,7 +114,6 @@ Said optimizer(const ExportSource& s) {
   return s.config.train.optimizer == config::Optimizer::adamw ? written("[optimizer]") : lost("AdamW");
 }
 
-bool offloads(const ExportSource& s) { return s.fsdp().cpu_offload != config::CpuOffload::none; }
 Said cpu_offload(const ExportSource& s) { return offloads_all(s, "training.enable_cpu_offload"); }
 
 constexpr std::array kRules = std::to_array<KeyRule>({
@@ -169,7 +168,7 @@ fsdp_reshard_after_forward = "{}"
 [activation_checkpoint]
 )",
                                  train.batch_per_rank, global_batch(s), train.seq_len, max_norm(s), mixed_precision(s),
-                                 offloads(s) ? "enable_cpu_offload = true\n" : "", s.config.mesh.replicate,
+                                 s.offloads() ? "enable_cpu_offload = true\n" : "", s.config.mesh.replicate,
                                  s.config.mesh.shard, reshard_setting(s));
   if (!fsdp.activation_checkpointing) {
     text += "mode = \"none\"\n";
@@ -196,7 +195,7 @@ std::string arguments(const ExportSource& s) {
       train.batch_per_rank, global_batch(s), train.seq_len, max_norm(s), mixed_precision(s), s.config.mesh.replicate,
       s.config.mesh.shard, reshard_setting(s));
   if (s.config.nccl.register_buffers == config::NcclRegister::window) text += "--parallelism.enable_fsdp_symm_mem\n";
-  if (offloads(s)) text += "--training.enable_cpu_offload\n";
+  if (s.offloads()) text += "--training.enable_cpu_offload\n";
   return text + fmt::format("activation_checkpoint:{}\n", s.fsdp().activation_checkpointing ? "full" : "none");
 }
 

@@ -90,7 +90,8 @@ inline float high_half(std::uint8_t byte) { return static_cast<float>(static_cas
 
 /// Calls `use(i, value)` for numbers [first, first + count) of a part, i from 0, all of one block.
 template <class Use>
-void for_each_value(const std::byte* part, std::int64_t first, std::int64_t count, float scale, Quantization format, Use&& use) {
+void for_each_value(const std::byte* part, std::int64_t first, std::int64_t count, float scale, Quantization format,
+                    Use&& use) {
   if (format.fp8) {
     const auto* const numbers = reinterpret_cast<const std::uint8_t*>(part) + first;
     for (std::int64_t i = 0; i < count; ++i) use(i, e4m3_to_float(numbers[i]) * scale);

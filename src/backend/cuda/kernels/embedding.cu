@@ -13,11 +13,6 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
-__device__ bool is_known(std::int32_t token, const VocabularyPart& part) { return token >= 0 && token < part.whole; }
-__device__ bool holds(const VocabularyPart& part, std::int32_t token) {
-  return token >= part.first && token < part.first + part.count;
-}
-
 /// A block takes a row at a time.
 template <class T>
 __global__ void forward_kernel(const T* table, const std::int32_t* tokens, T* y, std::int64_t count,
@@ -25,8 +20,8 @@ __global__ void forward_kernel(const T* table, const std::int32_t* tokens, T* y,
   constexpr int N = kPack<T>;
   for (std::int64_t row = blockIdx.x; row < count; row += gridDim.x) {
     const std::int32_t token = tokens[row];
-    const bool held = holds(part, token);
-    const float otherwise = is_known(token, part) ? 0.0F : std::numeric_limits<float>::quiet_NaN();
+    const bool held = part.holds(token);
+    const float otherwise = part.knows(token) ? 0.0F : std::numeric_limits<float>::quiet_NaN();
     for (std::int64_t j = std::int64_t{threadIdx.x} * N; j < width; j += std::int64_t{blockDim.x} * N) {
       Floats<N> v;
       if (held) {
@@ -53,7 +48,7 @@ __global__ void __launch_bounds__(kSumThreads)
   const std::int64_t panel = std::int64_t{gridDim.y} * kSumThreads * N;
   for (std::int64_t first = blockIdx.x; first < count; first += gridDim.x) {
     const std::int32_t token = tokens[order[first]];
-    if (!holds(part, token) || (first > 0 && tokens[order[first - 1]] == token)) continue;
+    if (!part.holds(token) || (first > 0 && tokens[order[first - 1]] == token)) continue;
     for (std::int64_t j = (std::int64_t{blockIdx.y} * kSumThreads + threadIdx.x) * N; j < width; j += panel) {
       Floats<N> sum{};
       bool more = true;

@@ -101,14 +101,12 @@ __global__ void __launch_bounds__(kMostThreads) terms_kernel(const T* logits, co
     const T* const x = logits + row * part.count;
     const Softmax softmax = softmax_of(x, part.count, vector);
     if (threadIdx.x != 0) continue;
-    const std::int64_t target = targets[row];
-    const bool known = target >= 0 && target < part.whole;
-    const bool held = target >= part.first && target < part.first + part.count;
+    const std::int32_t target = targets[row];
     terms[row] = softmax.largest;
     terms[rows + row] = softmax.sum;
-    terms[2 * rows + row] = held    ? to_float(x[target - part.first])
-                            : known ? 0.0F
-                                    : std::numeric_limits<float>::quiet_NaN();
+    terms[2 * rows + row] = part.holds(target)   ? to_float(x[target - part.first])
+                            : part.knows(target) ? 0.0F
+                                                 : std::numeric_limits<float>::quiet_NaN();
   }
 }
 
@@ -127,9 +125,8 @@ __global__ void __launch_bounds__(kMostThreads)
       of_target += of_part[2 * rows];
     }
     if (threadIdx.x == 0) row_losses[row] = loss_of(softmax, of_target);
-    const std::int64_t target = targets[row];
-    const bool known = target >= 0 && target < part.whole;
-    const float factor = known ? scale / softmax.sum : std::numeric_limits<float>::quiet_NaN();
+    const std::int32_t target = targets[row];
+    const float factor = part.knows(target) ? scale / softmax.sum : std::numeric_limits<float>::quiet_NaN();
     write_gradients(logits + row * part.count, part.count, softmax, target - part.first, factor, scale, vector);
   }
 }
