@@ -173,13 +173,16 @@ checkpoint-faults: configure
 	@$(QUIETLY) build/build.log cmake --build build --target fsdpbench
 	/usr/bin/python3 -B tests/faults/campaign.py $(FSDPBENCH) . --of checkpoint --cases 30
 
+# CUDA_BUILD=build adds CUDA to what `make test` has built: the program's own libraries are not compiled again.
+CUDA_BUILD := build-cuda
 cuda: cuda-build
-	@$(QUIETLY) build-cuda/test.log ctest --preset cuda
+	@$(QUIETLY) $(CUDA_BUILD)/test.log ctest --test-dir $(CUDA_BUILD) --output-on-failure --no-tests=error -j 4 \
+	  --label-exclude '^gpu$$'  # as the preset, whose folder is always build-cuda
 
 cuda-build: deps
-	@src/cmake/fetch-cudnn-frontend.sh build-cuda
-	@cmake --preset cuda $(LAUNCHER) $(subst CXX,CUDA,$(LAUNCHER)) --log-level=WARNING >/dev/null
-	@$(QUIETLY) build-cuda/build.log cmake --build build-cuda --target all benches
+	@src/cmake/fetch-cudnn-frontend.sh $(CUDA_BUILD)
+	@cmake --preset cuda -B $(CUDA_BUILD) $(LAUNCHER) $(subst CXX,CUDA,$(LAUNCHER)) --log-level=WARNING >/dev/null
+	@$(QUIETLY) $(CUDA_BUILD)/build.log cmake --build $(CUDA_BUILD) --target all benches
 
 # Needs the toolkit, and no build.
 cuda-headers: deps

@@ -50,9 +50,12 @@ const MemoryBound kMemoryBound[] = {
      [](Kernels& k, const Tensors& t, DType d) {
        k.rotary({4, kRows / 4, kWidth / 128, 0, 128, d}, t[0], nullptr, 1e4F, false);
      }},
-    {"swiglu", 3, [](Kernels& k, const Tensors& t, DType d) { k.swiglu(t[0], t[1], t[2], kElements, d); }},
+    {"swiglu", 3,
+     [](Kernels& k, const Tensors& t, DType d) { k.swiglu(t[0], t[1], t[2], 1, kElements, kElements, d); }},
     {"swiglu_backward", 5,
-     [](Kernels& k, const Tensors& t, DType d) { k.swiglu_backward(t[0], t[1], t[2], t[3], t[4], kElements, d); }},
+     [](Kernels& k, const Tensors& t, DType d) {
+       k.swiglu_backward(t[0], t[1], t[2], t[3], t[4], 1, kElements, kElements, d);
+     }},
     {"add", 3, [](Kernels& k, const Tensors& t, DType d) { k.add(t[0], t[1], t[0], kElements, d); }},
     {"relu", 2, [](Kernels& k, const Tensors& t, DType d) { k.relu(t[0], t[1], kElements, d); }},
     {"relu_backward", 3,
@@ -92,9 +95,15 @@ const MemoryBound kMemoryBound[] = {
      }},
     // fp32 masters to bytes with a scale for 2048, and such bytes to bf16 parameters.
     {"quantize_int8", 1.25,
-     [](Kernels& k, const Tensors& t, DType d) { k.quantize(t[0], d, t[1], kElements, 1.0F, {8, 2048}); }, true},
+     [](Kernels& k, const Tensors& t, DType d) {
+       k.quantize(t[0], d, t[1], kElements, 1.0F, {8, 2048});
+     },
+     true},
     {"quantize_fp8", 1.25,
-     [](Kernels& k, const Tensors& t, DType d) { k.quantize(t[0], d, t[1], kElements, 1.0F, {8, 2048, true}); }, true},
+     [](Kernels& k, const Tensors& t, DType d) {
+       k.quantize(t[0], d, t[1], kElements, 1.0F, {8, 2048, true});
+     },
+     true},
     {"dequantize_fp8", 0.75,
      [](Kernels& k, const Tensors& t, DType) {
        const backend::CopyRun all{.rows = 1, .run = kElements};

@@ -35,7 +35,7 @@ std::vector<double> step_ns(backend::Backend& cuda, const engine::Setup& p, back
   cuda.run(options, [&](backend::RankContext& context) {
     engine::Executor executor(context, p.config, p.plan, p.schedules, *p.model, tokens);
     executor.initialize([&](int parameter, std::int64_t begin, std::span<float> out) {
-      model::initialize_parameter(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter, 1, begin,
+      model::initialize_parameter(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)], 1, begin,
                                   begin + static_cast<std::int64_t>(out.size()), out.data());
     });
     if (record) executor.start_recording(kWarmup + count);

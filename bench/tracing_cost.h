@@ -52,7 +52,7 @@ inline void step_with_recording_over_without(benchmark::State& state, backend::B
     backend.run(options, [&](backend::RankContext& context) {
       engine::Executor engine(context, p.config, p.plan, p.schedules, *p.model, tokens);
       engine.initialize([&](int parameter, std::int64_t begin, std::span<float> out) {
-        model::initialize_parameter(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter, 1, begin,
+        model::initialize_parameter(p.plan.shapes.parameters[static_cast<std::size_t>(parameter)], 1, begin,
                                     begin + static_cast<std::int64_t>(out.size()), out.data());
       });
       std::int64_t step = 0;

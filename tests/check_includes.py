@@ -8,7 +8,7 @@
 - concrete backends are named in app/machine/select_backend.cpp only;
 - backends are chosen by CMake: no #if, #ifdef, #ifndef outside ALLOWED_CONDITIONALS;
 - includes start at src/, headers begin with #pragma once, no file is longer than 500 lines;
-- a source includes its own header first, so that what this lacks shows (make cuda compiles each source by itself).
+- a source includes its own header first, so that what this lacks shows where sources are compiled one at a time.
 """
 
 import re

@@ -8,7 +8,7 @@
 namespace fsdpbench::accept {
 namespace {
 
-std::string name_of(const Scale& scale) {
+std::string scale_text(const Scale& scale) {
   return scale.nodes > 1 ? fmt::format("{} ranks on {} nodes", scale.ranks, scale.nodes)
                          : fmt::format("{} ranks", scale.ranks);
 }
@@ -39,12 +39,12 @@ Judgement judge_scale(std::string figure, const std::vector<Rung>& rungs, double
   for (const Rung& rung : rungs) {
     if (rung.gb_per_s.empty()) {
       j.verdict = Verdict::inconclusive;
-      j.sentence = fmt::format("{} were not measured", name_of(rung.scale));
+      j.sentence = fmt::format("{} were not measured", scale_text(rung.scale));
       return j;
     }
     const Rung*& base = smallest.at(rung.scale.nodes > 1 ? 1 : 0);
     const double rate = median_interval(rung.gb_per_s).median;
-    told += fmt::format("{}{} {:.4g} GB/s", told.empty() ? "" : ", ", name_of(rung.scale), rate);
+    told += fmt::format("{}{} {:.4g} GB/s", told.empty() ? "" : ", ", scale_text(rung.scale), rate);
     if (base == nullptr) {
       base = &rung;
       continue;
@@ -70,8 +70,8 @@ Judgement judge_scale(std::string figure, const std::vector<Rung>& rungs, double
                      : fmt::format(
                            "{} carry {:.0f} % (95 %: {:.0f} to {:.0f}) of what {} do, and {:.0f} % are asked "
                            "for: ",
-                           name_of(rung.scale), 100 * interval.median, 100 * interval.low, 100 * interval.high,
-                           name_of(base->scale), 100 * least);
+                           scale_text(rung.scale), 100 * interval.median, 100 * interval.low, 100 * interval.high,
+                           scale_text(base->scale), 100 * least);
   }
   if (rungs.empty()) {
     j.sentence = "no scale was measured";

@@ -39,6 +39,7 @@ struct CudaOptions {
   Timer timer = Timer::automatic;
   Arithmetic arithmetic;
   NcclOptions nccl;
+  bool graphs = false;  ///< Device::begin_capture() will be called: memory is one region, stamps are of events
 };
 
 }  // namespace fsdpbench::backend

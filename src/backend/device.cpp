@@ -5,8 +5,25 @@
 namespace fsdpbench::backend {
 
 std::byte* Device::allocate_host(std::int64_t /*bytes*/, MemoryCategory /*category*/, Lane /*lane*/) {
-  throw BackendError("this backend has no pinned host memory: fsdp.cpu_offload needs the CPU backend");
+  throw BackendError("this device has no pinned host memory");
 }
+
+std::byte* Device::host_buffer(std::int64_t bytes) {
+  buffers_.push_back(std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes)));
+  return buffers_.back().get();
+}
+
+namespace {
+
+[[noreturn]] void throw_no_graphs() {
+  throw BackendError("this backend launches no graphs: device.graphs needs the CUDA backend");
+}
+
+}  // namespace
+
+void Device::begin_capture() { throw_no_graphs(); }
+Device::Graph Device::end_capture() { throw_no_graphs(); }
+void Device::launch(Graph /*graph*/, bool /*stamped*/) { throw_no_graphs(); }
 
 const PoolStatistics& Device::host_memory() const {
   static const PoolStatistics kNone;

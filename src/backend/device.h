@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -72,6 +73,9 @@ class Device {
   /// Pinned host memory, in the order of lanes as allocate() has it: kernels' upload() and download() copy from and to
   /// it, the host_compute lane computes on it. A device that has none throws BackendError.
   virtual std::byte* allocate_host(std::int64_t bytes, MemoryCategory category, Lane lane);
+  /// Host memory beside that pool, for copies of what the device has: page-locked where they go faster so, and go
+  /// beside other work. Lives as long as the device. Contents undefined. Throws ResourceError or std::bad_alloc.
+  virtual std::byte* host_buffer(std::int64_t bytes);
   /// The memory, of either kind, is free once everything enqueued on `lane` so far is done.
   virtual void free(std::byte* memory, Lane lane) = 0;
   /// Of all allocations and frees issued so far.
@@ -80,6 +84,24 @@ class Device {
   virtual const PoolStatistics& host_memory() const;
   /// Peaks count from now on.
   virtual void reset_memory_peaks() = 0;
+
+  /// No task enqueued so far begins any more, and none runs when this returns: what they refer to may go. A device
+  /// whose lanes end with the run's abort alone does nothing: they go on until then.
+  virtual void drop_tasks() {}
+
+  /// A step that was captured: the number of one of this device's graphs.
+  using Graph = std::int32_t;
+  /// Until end_capture(), what is enqueued, recorded, waited for, allocated and freed is kept and does not run: events
+  /// recorded before count as complete. The host may neither wait nor download meanwhile; what kernels, libraries and
+  /// communicators make at first use must be there, by the same work done once before. All lanes must be idle. Throws
+  /// BackendError on a device that has no graphs.
+  virtual void begin_capture();
+  /// The graph of it, which stays as long as the device, or until a communicator ends.
+  virtual Graph end_capture();
+  /// Runs a graph once: each op on the memory that it was captured with. All lanes are idle, what is allocated is what
+  /// was when the capture began, and the next call but for reading is synchronize(). Uploads read their sources now.
+  /// `stamped`: the stamps of its ops are written by the next settle_stamps().
+  virtual void launch(Graph graph, bool stamped);
 
   /// Everything enqueued from now on belongs to this op of this step; only for what take_activities() tells.
   virtual void set_op(std::int32_t /*step*/, std::int32_t /*op*/) {}
@@ -96,6 +118,9 @@ class Device {
 
   /// False if kernels only take modelled time and compute nothing: results then have no meaning.
   virtual bool computes() const = 0;
+
+ private:
+  std::vector<std::unique_ptr<std::byte[]>> buffers_;
 };
 
 }  // namespace fsdpbench::backend

@@ -41,6 +41,15 @@ struct Gemm {
 struct AttentionShape {
   std::int64_t batch = 0, seq = 0, heads = 0, kv_heads = 0, head_dim = 0;
   DType dtype = DType::f32;
+  // Elements from the heads of one token to those of the next: of queries and their gradient, and of keys, values and
+  // theirs; 0: they lie back to back, as those of the output always do. What lies between is neither read nor written.
+  std::int64_t query_stride = 0, key_stride = 0;
+
+  /// A token's elements in the output.
+  std::int64_t width() const { return heads * head_dim; }
+  /// The strides written out.
+  std::int64_t query_row() const { return query_stride > 0 ? query_stride : width(); }
+  std::int64_t key_row() const { return key_stride > 0 ? key_stride : kv_heads * head_dim; }
 };
 
 /// One strided block copy: `rows` runs of `run` elements.
@@ -75,7 +84,10 @@ struct VocabularyPart {
 
 struct AdamWStep {
   float learning_rate = 0, beta1 = 0, beta2 = 0, epsilon = 0, weight_decay = 0;
-  std::int64_t step = 1;                  ///< counted from 1, for bias correction
+  std::int64_t step = 1;  ///< counted from 1, for bias correction
+  /// Where launches of a graph in which this is captured find their `step`; null: it is not captured. Updates with
+  /// equal steps in one capture are of one step in each launch, too.
+  const std::int64_t* step_of_launch = nullptr;
   const float* gradient_scale = nullptr;  ///< one float of device memory that multiplies the gradient; null: 1
 };
 
@@ -111,11 +123,13 @@ class Kernels {
                                   const float* log_sum_exp, std::byte* d_q, std::byte* d_k, std::byte* d_v,
                                   std::byte* scratch) = 0;
 
-  /// y = silu(gate) * up.
-  virtual void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count, DType dtype) = 0;
-  /// d_gate and d_up are overwritten.
+  /// y = silu(gate) * up, y [rows, width]; rows of gate and up lie `stride` elements apart.
+  virtual void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows, std::int64_t width,
+                      std::int64_t stride, DType dtype) = 0;
+  /// d_gate and d_up, with rows as those of gate and up, are overwritten.
   virtual void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                               std::byte* d_up, std::int64_t count, DType dtype) = 0;
+                               std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
+                               DType dtype) = 0;
 
   /// y[t] = table[token[t]], table [vocab, width].
   virtual void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
@@ -190,7 +204,8 @@ class Kernels {
 
   /// `bytes` may be 0.
   virtual void fill_zero(std::byte* target, std::int64_t bytes) = 0;
-  /// target = bytes of host memory `source` (which must stay valid until the lane was waited for).
+  /// target = bytes of host memory `source` (which must stay valid until the lane was waited for; of an upload that is
+  /// captured, which each launch does with what is there then, as long as the graph is launched).
   virtual void upload(const void* source, std::byte* target, std::int64_t bytes) = 0;
   /// host memory `target` = bytes of device memory `source`; valid after the lane was waited for.
   virtual void download(const std::byte* source, void* target, std::int64_t bytes) = 0;

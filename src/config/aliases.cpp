@@ -254,6 +254,21 @@ constexpr std::array kKeys = std::to_array<std::pair<std::string_view, std::stri
     {"basemlpdim", "model.ffn_width"},
     {"ropemaxtimescale", "model.rope_theta"},
     {"logitsviaembedding", "model.tied_head"},
+    {"fusedqkv", "model.fused_projections"},
+    {"fusedmlp", "model.fused_projections"},
+    {"fuseqkvparams", "model.fused_projections"},
+    {"fuseqkvprojections", "model.fused_projections"},
+    {"fuseqkv", "model.fused_projections"},
+    {"fuseqkvproj", "model.fused_projections"},
+    {"fuseattentionqkv", "model.fused_projections"},
+    {"fuseattentionffn", "model.fused_projections"},
+    {"fusemlp", "model.fused_projections"},
+    {"fusedgateup", "model.fused_projections"},
+    {"gateup", "model.fused_projections"},
+    {"gateupproj", "model.fused_projections"},
+    {"qkvproj", "model.fused_projections"},
+    {"linearqkv", "model.fused_projections"},
+    {"wqkv", "model.fused_projections"},
 });
 
 /// Lower case, without what stands before the last dot, without dashes, underscores and spaces.

@@ -37,7 +37,7 @@ struct ClusterField {
 };
 
 template <class At>
-ClusterField number(std::string name, At at, double low, double high, bool required = true) {
+ClusterField number_field(std::string name, At at, double low, double high, bool required = true) {
   return {std::move(name), fmt::format("a number from {} to {}", low, high), required,
           [=](Cluster& cluster, const Value& value) {
             double read = 0;
@@ -50,18 +50,18 @@ ClusterField number(std::string name, At at, double low, double high, bool requi
 // As in run profiles: what is far beyond any machine is a slip of the keyboard, and no time overflows.
 template <class At>
 ClusterField rate(std::string name, At at) {
-  return number(std::move(name), at, 1e-6, 1e6);
+  return number_field(std::move(name), at, 1e-6, 1e6);
 }
 
 /// 0, its default, stands for "none".
 template <class At>
 ClusterField rate_or_none(std::string name, At at) {
-  return number(std::move(name), at, 0, 1e6, false);
+  return number_field(std::move(name), at, 0, 1e6, false);
 }
 
 template <class At>
 ClusterField latency(std::string name, At at, bool required = true) {
-  return number(std::move(name), at, 0, 1e9, required);
+  return number_field(std::move(name), at, 0, 1e9, required);
 }
 
 template <class At>
@@ -76,7 +76,7 @@ ClusterField count(std::string name, At at, int low, int high, bool required = t
 }
 
 template <class At>
-ClusterField text(std::string name, At at) {
+ClusterField text_field(std::string name, At at) {
   return {std::move(name), "a string that is not empty", true,
           [=](Cluster& cluster, const Value& value) { return decode(value, at(cluster)) && !at(cluster).empty(); }};
 }
@@ -105,10 +105,10 @@ auto at(double PeakTflops::*rate) {
 
 std::vector<ClusterField> make_cluster_fields() {
   return {
-      text("title", at(&Cluster::title)),
+      text_field("title", at(&Cluster::title)),
       count("nodes.count", at(&Cluster::nodes), 1, 131072),
       count("nodes.gpus", at(&Cluster::gpus_per_node), 1, 1024),
-      text("gpu.name", at(&Cluster::gpu, &ClusterGpu::name)),
+      text_field("gpu.name", at(&Cluster::gpu, &ClusterGpu::name)),
       count("gpu.sms", at(&Cluster::gpu, &ClusterGpu::sms), 1, 4096),
       rate("gpu.memory_gib", at(&Cluster::gpu, &ClusterGpu::memory_gib)),
       rate("gpu.fp32_tflops", at(&PeakTflops::fp32)),
@@ -116,8 +116,8 @@ std::vector<ClusterField> make_cluster_fields() {
       rate_or_none("gpu.fp16_tflops", at(&PeakTflops::fp16)),
       rate("gpu.bf16_tflops", at(&PeakTflops::bf16)),
       rate_or_none("gpu.fp8_tflops", at(&PeakTflops::fp8)),
-      number("gpu.gemm_fraction", at(&Cluster::gpu, &ClusterGpu::gemm_fraction), 0.01, 1),
-      number("gpu.fp8_gemm_fraction", at(&Cluster::gpu, &ClusterGpu::fp8_gemm_fraction), 0, 1, false),
+      number_field("gpu.gemm_fraction", at(&Cluster::gpu, &ClusterGpu::gemm_fraction), 0.01, 1),
+      number_field("gpu.fp8_gemm_fraction", at(&Cluster::gpu, &ClusterGpu::fp8_gemm_fraction), 0, 1, false),
       rate("gpu.memory_gb_per_s", at(&Cluster::gpu, &ClusterGpu::memory_gb_per_s)),
       rate("gpu.memory_copy_gb_per_s", at(&Cluster::gpu, &ClusterGpu::memory_copy_gb_per_s)),
       word<IntraKind>("intra.kind", at(&Cluster::intra, &IntraFabric::kind)),
@@ -127,11 +127,11 @@ std::vector<ClusterField> make_cluster_fields() {
       rate("intra.reduce_scatter_gb_per_s", at(&Cluster::intra, &IntraFabric::reduce_scatter_gb_per_s)),
       rate("intra.all_reduce_gb_per_s", at(&Cluster::intra, &IntraFabric::all_reduce_gb_per_s)),
       rate_or_none("intra.nvls_gb_per_s", at(&Cluster::intra, &IntraFabric::nvls_gb_per_s)),
-      number("intra.pair_fraction", at(&Cluster::intra, &IntraFabric::pair_fraction), 0.01, 2, false),
-      number("intra.quad_fraction", at(&Cluster::intra, &IntraFabric::quad_fraction), 0.01, 2, false),
+      number_field("intra.pair_fraction", at(&Cluster::intra, &IntraFabric::pair_fraction), 0.01, 2, false),
+      number_field("intra.quad_fraction", at(&Cluster::intra, &IntraFabric::quad_fraction), 0.01, 2, false),
       latency("intra.base_latency_us", at(&Cluster::intra, &IntraFabric::base_latency_us)),
       latency("intra.hop_latency_us", at(&Cluster::intra, &IntraFabric::hop_latency_us)),
-      number("intra.ramp_mb", at(&Cluster::intra, &IntraFabric::ramp_mb), 0, 1e6),
+      number_field("intra.ramp_mb", at(&Cluster::intra, &IntraFabric::ramp_mb), 0, 1e6),
       count("intra.collective_sms", at(&Cluster::intra, &IntraFabric::collective_sms), 0, 4096),
       word<InterKind>("inter.kind", at(&Cluster::inter, &InterFabric::kind)),
       count("inter.nics_per_node", at(&Cluster::inter, &InterFabric::nics_per_node), 1, 1024),
@@ -140,7 +140,7 @@ std::vector<ClusterField> make_cluster_fields() {
       latency("inter.base_latency_us", at(&Cluster::inter, &InterFabric::base_latency_us), false),
       latency("inter.hop_latency_us", at(&Cluster::inter, &InterFabric::hop_latency_us)),
       count("inter.pod_nodes", at(&Cluster::inter, &InterFabric::pod_nodes), 0, 131072, false),
-      number("inter.oversubscription", at(&Cluster::inter, &InterFabric::oversubscription), 1, 1e6, false),
+      number_field("inter.oversubscription", at(&Cluster::inter, &InterFabric::oversubscription), 1, 1e6, false),
       latency("host.kernel_issue_us", at(&Cluster::host, &ClusterHost::kernel_issue_us)),
       latency("host.collective_issue_us", at(&Cluster::host, &ClusterHost::collective_issue_us)),
       rate_or_none("host.pcie_gb_per_s", at(&Cluster::host, &ClusterHost::pcie_gb_per_s)),

@@ -114,6 +114,7 @@ std::vector<Field> make_fields() {
   model("ffn_width", &Model::ffn_width, integer(1, 1 << 22), "decoder: inner width of the feed-forward, or of each expert");
   model("vocab", &Model::vocab, integer(2, 1 << 24), "decoder: tokens; 256 or more, since the data are bytes");
   model("tied_head", &Model::tied_head, boolean(), "decoder: the output head shares the embedding's weight");
+  model("fused_projections", &Model::fused_projections, boolean(), "decoder: queries, keys and values are one parameter and one matrix product, gate and up another (Phi-3, Megatron, vLLM)");
   model("rope_theta", &Model::rope_theta, number(1e-3, 1e12), "decoder: base of the rotary embedding");
   model("norm_epsilon", &Model::norm_epsilon, number(kLeastFloat, 1), "decoder: epsilon of the norms");
   model("in_features", &Model::in_features, integer(1, 1 << 20), "mlp: inputs a sample");
@@ -212,6 +213,7 @@ std::vector<Field> make_fields() {
   device("bind", &Device::bind, one_of<Binding>(), "processors of a rank's threads: none: all, or as launched; numa: one NUMA node's, its GPU's on GPUs; cores: a share of the host's cores, on CPUs");
   device("deterministic", &Device::deterministic, boolean(), "cuda: the same bits in every run, and so a digest of the parameters; false, as PyTorch does: attention's backward adds in any order, which is faster");
   device("product_choice", &Device::product_choice, one_of<ProductChoice>(), "cuda: which of cuBLASLt's algorithms multiplies: first: the one it names first; fastest: of the first eight, each timed once for each shape; auto: fastest unless deterministic");
+  device("graphs", &Device::graphs, one_of<Graphs>(), "cuda: what the host launches as one CUDA graph: none: nothing, each op by itself; step: a whole step, captured in the warm-up");
 
   Table<Nccl> nccl(all, "nccl", &RunConfig::nccl);
   nccl("register_buffers", &Nccl::register_buffers, one_of<NcclRegister>(), "cuda: none; local: ncclCommRegister; window: ncclMemAlloc and symmetric windows");

@@ -67,6 +67,7 @@ struct Model {
   std::int64_t ffn_width = 352;    ///< decoder: inner width of the feed-forward, or of each expert
   std::int64_t vocab = 256;        ///< decoder: 256 for byte-level tokens
   bool tied_head = false;          ///< decoder: output head shares the embedding's weight
+  bool fused_projections = false;  ///< decoder: queries, keys and values have one weight, gate and up another
   double rope_theta = 10000.0;     ///< decoder: rotary base
   double norm_epsilon = 1e-5;      ///< decoder: epsilon of the norms
   std::int64_t in_features = 64;   ///< mlp: inputs a sample
@@ -292,12 +293,19 @@ enum class ProductChoice : std::uint8_t {
   fastest,    ///< of its best eight, each timed once
 };
 
+/// What of a training the host launches as one CUDA graph.
+enum class Graphs : std::uint8_t {
+  none,  ///< it launches every op by itself
+  step,  ///< a whole step
+};
+
 struct Device {
   BackendKind backend = BackendKind::cpu;
   Timer timer = Timer::automatic;
   Binding bind = Binding::none;
   bool deterministic = false;  ///< a GPU gives the same bits in every run
   ProductChoice product_choice = ProductChoice::automatic;
+  Graphs graphs = Graphs::none;
 
   /// Whether two runs of the same end with the same bits, so that their parameters have a digest.
   bool repeats() const { return backend != BackendKind::cuda || deterministic; }

@@ -104,6 +104,10 @@ struct Names<ProductChoice> {
   static constexpr std::array<std::string_view, 3> kAll{"auto", "first", "fastest"};
 };
 template <>
+struct Names<Graphs> {
+  static constexpr std::array<std::string_view, 2> kAll{"none", "step"};
+};
+template <>
 struct Names<NcclRegister> {
   static constexpr std::array<std::string_view, 3> kAll{"none", "local", "window"};
 };

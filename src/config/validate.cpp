@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/error.h"
+#include "config/check_graphs.h"
 #include "config/fields.h"
 #include "config/spelling.h"
 
@@ -303,10 +304,6 @@ void check_offload(const RunConfig& config, Notes& notes) {
   const Emulate& emulate = config.emulate;
   const std::string_view offload = to_string(config.fsdp.cpu_offload);
   const bool offloads = config.fsdp.cpu_offload != CpuOffload::none;
-  require(!offloads || config.device.backend != BackendKind::cuda,
-          "fsdp.cpu_offload = \"{}\" needs device.backend = \"cpu\" or \"virtual\": nothing here copies between a GPU "
-          "and pinned host memory.",
-          offload);
   require(!offloads || !config.fsdp.cast_in_optimizer,
           "fsdp.cast_in_optimizer = true needs fsdp.cpu_offload = \"none\", and it is \"{}\": there the host updates.",
           offload);
@@ -489,6 +486,7 @@ std::vector<std::string> validate(RunConfig& config) {
   check_schedule_size(config);
   check_emulate(config.emulate);
   check_device(config, notes);
+  check_graphs(config, notes);
   check_simulate(config, notes);
   check_saving(config, notes);
   check_inject(config, notes);

@@ -76,19 +76,19 @@ std::map<std::int64_t, bool> steps_in(const fs::path& folder) {
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
-void check_model(const fs::path& path, const Manifest& manifest, const plan::ModelShapes& shapes) {
-  const std::size_t both = std::min(manifest.parameters.size(), shapes.parameters.size());
-  for (std::size_t i = 0; i < both; ++i) {
-    const plan::ParameterShape& saved = manifest.parameters[i];
-    const plan::ParameterShape& wanted = shapes.parameters[i];
-    if (saved.name == wanted.name && saved.whole_shape() == wanted.whole_shape()) continue;
+void check_model(const fs::path& path, const std::vector<plan::SeparateParameter>& all_saved,
+                 const std::vector<plan::SeparateParameter>& all_wanted) {
+  for (std::size_t i = 0; i < std::min(all_saved.size(), all_wanted.size()); ++i) {
+    const plan::SeparateParameter& saved = all_saved[i];
+    const plan::SeparateParameter& wanted = all_wanted[i];
+    if (saved.name == wanted.name && saved.shape == wanted.shape) continue;
     throw ConfigError(fmt::format("{}: is of another model: its parameter {} is {} {}, this model's {} {}.",
-                                  path.string(), i, saved.name, shape_text(saved.whole_shape()), wanted.name,
-                                  shape_text(wanted.whole_shape())));
+                                  path.string(), i, saved.name, shape_text(saved.shape), wanted.name,
+                                  shape_text(wanted.shape)));
   }
-  if (manifest.parameters.size() != shapes.parameters.size()) {
+  if (all_saved.size() != all_wanted.size()) {
     throw ConfigError(fmt::format("{}: is of another model: it has {} parameters, this model {}.", path.string(),
-                                  manifest.parameters.size(), shapes.parameters.size()));
+                                  all_saved.size(), all_wanted.size()));
   }
 }
 
@@ -100,14 +100,35 @@ std::string part_name(const plan::ParameterShape& shape, int part) {
 json parameter_json(const plan::ParameterShape& shape) {
   json j{{"name", shape.name}, {"shape", shape.whole_shape()}};
   if (shape.parts > 1) j.update({{"parts", shape.parts}, {"split", shape.split}});
+  for (const plan::JoinedRows& one : shape.joined) {
+    j["joined"].push_back({{"name", one.name}, {"rows", one.rows * shape.parts}});
+  }
   return j;
+}
+
+/// The rows of each part of a joined parameter: they are all of its rows, and `parts` divides them.
+std::vector<plan::JoinedRows> joined_of(const json& given, const plan::ParameterShape& whole, std::int64_t parts) {
+  std::vector<plan::JoinedRows> joined;
+  std::int64_t left = whole.shape.empty() ? 0 : whole.rows();
+  for (const json& one : given) {
+    const auto rows = one.at("rows").get<std::int64_t>();
+    if (rows <= 0 || rows > left || rows % parts != 0) throw std::invalid_argument("no rows of " + whole.name);
+    joined.push_back({one.at("name").get<std::string>(), rows / parts});
+    left -= rows;
+  }
+  if (left != 0) throw std::invalid_argument("no rows of " + whole.name);
+  return joined;
 }
 
 plan::ParameterShape parameter_of(const json& given) {
   plan::ParameterShape shape;
   shape.name = given.at("name").get<std::string>();
   shape.shape = given.at("shape").get<std::vector<std::int64_t>>();
-  if (!given.contains("parts")) return shape;
+  const bool joins = given.contains("joined");
+  if (!given.contains("parts")) {
+    if (joins) shape.joined = joined_of(given.at("joined"), shape, 1);
+    return shape;
+  }
   const auto parts = given.at("parts").get<std::int64_t>(), split = given.at("split").get<std::int64_t>();
   constexpr std::int64_t kMostParts = 4096;  // of mesh.tensor
   const bool positive = std::ranges::all_of(shape.shape, [](std::int64_t size) { return size > 0; });
@@ -115,6 +136,8 @@ plan::ParameterShape parameter_of(const json& given) {
       shape.shape[static_cast<std::size_t>(split)] % parts != 0) {
     throw std::invalid_argument("no parts of " + shape.name);
   }
+  if (joins && split != 0) throw std::invalid_argument("no rows of " + shape.name);
+  if (joins) shape.joined = joined_of(given.at("joined"), shape, parts);
   shape.shape[static_cast<std::size_t>(split)] /= parts;
   shape.parts = static_cast<int>(parts);
   shape.split = static_cast<int>(split);
@@ -228,7 +251,7 @@ void remove_old_checkpoints(const fs::path& folder, int keep) {
 
 Checkpoint::Checkpoint(const fs::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer)
     : folder_(folder), manifest_(read_manifest(folder)) {
-  check_model(folder / kManifest, manifest_, shapes);
+  find_sources(shapes);
   if (optimizer == config::Optimizer::adamw && manifest_.optimizer == config::Optimizer::sgd) {
     throw ConfigError(
         fmt::format("{}: was saved with train.optimizer = \"sgd\" and has no moments for \"adamw\"; expected \"sgd\".",
@@ -239,6 +262,17 @@ Checkpoint::Checkpoint(const fs::path& folder, const plan::ModelShapes& shapes, 
 
 Checkpoint::Checkpoint(const fs::path& folder) : folder_(folder), manifest_(read_manifest(folder)) {
   open(manifest_.optimizer);
+}
+
+void Checkpoint::find_sources(const plan::ModelShapes& shapes) {
+  const std::vector<plan::SeparateParameter> saved = plan::separate_parameters(manifest_.parameters),
+                                             wanted = plan::separate_parameters(shapes.parameters);
+  check_model(folder_ / kManifest, saved, wanted);
+  sources_.resize(shapes.parameters.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    sources_[static_cast<std::size_t>(wanted[i].parameter)].push_back(
+        {saved[i].parameter, saved[i].first, saved[i].numel()});
+  }
 }
 
 void Checkpoint::open(config::Optimizer optimizer) {
@@ -289,6 +323,19 @@ void Checkpoint::find_pieces(config::Optimizer optimizer) {
 }
 
 void Checkpoint::read(State state, int parameter, std::int64_t begin, std::span<float> out) const {
+  if (sources_.empty()) return read_saved(state, parameter, begin, out);
+  for (const Source& source : sources_[static_cast<std::size_t>(parameter)]) {
+    if (begin < source.count) {
+      const auto count = std::min(out.size(), static_cast<std::size_t>(source.count - begin));
+      read_saved(state, source.parameter, source.first + begin, out.first(count));
+      out = out.subspan(count);
+    }
+    begin = std::max<std::int64_t>(0, begin - source.count);
+    if (out.empty()) return;
+  }
+}
+
+void Checkpoint::read_saved(State state, int parameter, std::int64_t begin, std::span<float> out) const {
   const auto index = static_cast<std::size_t>(parameter);
   const PlacesOfParts& places = places_[static_cast<std::size_t>(state)][index];
   for (std::size_t count = 0; !out.empty(); out = out.subspan(count), begin += static_cast<std::int64_t>(count)) {

@@ -16,7 +16,8 @@
 
 /// A training, so far, on disk: a folder `step-000000012` of one safetensors file a shard, and of a manifest, which is
 /// written last. A folder without one is no checkpoint. Everything is fp32 pieces of parameters, or of the parts of
-/// them that ranks had who split layers, so that any mesh, strategy and layout finds its own (docs/checkpoint.md).
+/// them that ranks had who split layers, so that any mesh, strategy and layout finds its own, with fused projections or
+/// without (docs/checkpoint.md).
 namespace fsdpbench::engine {
 
 /// What an optimizer step reads and writes of each parameter.
@@ -55,7 +56,8 @@ struct ShardFile {
 };
 
 struct Manifest {
-  static constexpr int kVersion = 2;  ///< of files as they are written; 1 knew no parts, and is read
+  /// Of files as they are written; 1 knew no parts, 2 no joined parameters. Both are read.
+  static constexpr int kVersion = 3;
   TrainingPosition position;
   config::Optimizer optimizer = config::Optimizer::adamw;
   std::vector<plan::ParameterShape> parameters;  ///< names, shapes and parts, in canonical order
@@ -92,7 +94,8 @@ class Checkpoint {
   const std::filesystem::path& folder() const { return folder_; }
   const TrainingPosition& position() const { return manifest_.position; }
   const Manifest& manifest() const { return manifest_; }
-  /// Elements [begin, begin + out.size()) of what `state` is of `parameter`, the whole of it.
+  /// Elements [begin, begin + out.size()) of what `state` is of `parameter`, the whole of it: of the model that was
+  /// given, else of the one that was saved.
   void read(State state, int parameter, std::int64_t begin, std::span<float> out) const;
   /// Reads every byte. Throws as read().
   void verify() const;
@@ -104,6 +107,13 @@ class Checkpoint {
     const SafeTensor* tensor = nullptr;
   };
   using PlacesOfParts = std::vector<std::vector<Place>>;  // by part, in order
+  /// Elements [first, first + count) of a saved parameter.
+  struct Source {
+    int parameter = 0;
+    std::int64_t first = 0, count = 0;
+  };
+  void find_sources(const plan::ModelShapes& shapes);
+  void read_saved(State state, int parameter, std::int64_t begin, std::span<float> out) const;
   void open(config::Optimizer optimizer);
   void find_pieces(config::Optimizer optimizer);
   void read_part(const std::vector<Place>& places, std::int64_t begin, std::span<float> out) const;
@@ -111,7 +121,8 @@ class Checkpoint {
   std::filesystem::path folder_;
   Manifest manifest_;
   std::vector<std::unique_ptr<SafetensorsReader>> files_;
-  std::array<std::vector<PlacesOfParts>, kStateCount> places_;  // by state and parameter
+  std::array<std::vector<PlacesOfParts>, kStateCount> places_;  // by state and saved parameter
+  std::vector<std::vector<Source>> sources_;  // by parameter of the model that was given, in order; none: as saved
 };
 
 }  // namespace fsdpbench::engine

@@ -19,7 +19,6 @@ using plan::Group;
 
 constexpr const char* kTopic = "checkpoint";
 constexpr std::int64_t kFloat = sizeof(float);
-constexpr std::int64_t kPieceNumel = Masters::kPieceBytes / kFloat;
 
 json to_json(const SavedShard& shard) {
   return {{"steps", shard.steps}, {"bytes", shard.digest.bytes}, {"blocks", shard.digest.blocks}};
@@ -105,7 +104,13 @@ CheckpointSaver::CheckpointSaver(const Setup& setup, int rank, Executor& executo
       data_(data),
       start_(start),
       folder_(setup.config.checkpoint.folder),
-      pieces_(pieces_of(setup, rank, executor.masters())) {}
+      pieces_(pieces_of(setup, rank, executor.masters())) {
+  const config::Checkpointing& asked = setup.config.checkpoint;
+  if (!asked.asynchronous || asked.every == 0) return;  // no step follows on a checkpoint
+  // Before the first step: page-locking takes long. Where nothing locks, pages come with their first copy, beside a
+  // step.
+  copy_ = reinterpret_cast<float*>(executor.host_buffer(numel_of(pieces_) * kFloat));
+}
 
 CheckpointSaver::~CheckpointSaver() {
   if (writer_.joinable()) writer_.join();
@@ -180,11 +185,11 @@ void CheckpointSaver::save(std::int64_t steps_of_run) {
 }
 
 void CheckpointSaver::save_blocking(std::int64_t steps) {
-  staging_.resize(static_cast<std::size_t>(kPieceNumel));
+  staging_.resize(static_cast<std::size_t>(Masters::kPieceNumel));
   const ShowPiece show = [this](const Masters::Piece& piece, const Take& take) {
-    for (std::int64_t done = 0; done < piece.of.count; done += kPieceNumel) {
+    for (std::int64_t done = 0; done < piece.of.count; done += Masters::kPieceNumel) {
       const auto some =
-          std::span(staging_).first(static_cast<std::size_t>(std::min(kPieceNumel, piece.of.count - done)));
+          std::span(staging_).first(static_cast<std::size_t>(std::min(Masters::kPieceNumel, piece.of.count - done)));
       executor_.masters().download(piece, done, some);
       take(some);
     }
@@ -197,16 +202,15 @@ void CheckpointSaver::save_blocking(std::int64_t steps) {
 }
 
 void CheckpointSaver::start_copy(std::int64_t steps) {
-  // Not filled before: each page comes with its first copy, beside a step.
-  if (!copy_) copy_ = std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(numel_of(pieces_)));
+  copying_ = steps;
+  if (copy_ == nullptr) return;  // no step follows
   std::vector<StateCopy::Part> parts;
-  auto* to = reinterpret_cast<std::byte*>(copy_.get());
+  auto* to = reinterpret_cast<std::byte*>(copy_);
   for (const Masters::Piece& piece : pieces_) {
     parts.push_back({piece.memory, piece.space, to, piece.of.count * kFloat});
     to += piece.of.count * kFloat;
   }
   executor_.copy_beside_next_step(std::move(parts));
-  copying_ = steps;
 }
 
 void CheckpointSaver::start_writer() {
@@ -225,7 +229,7 @@ void CheckpointSaver::start_writer() {
 }
 
 void CheckpointSaver::write_copy(std::int64_t steps) {
-  const float* from = copy_.get();
+  const float* from = copy_;
   const SavedShard saved = write(
       steps,
       [&from](const Masters::Piece& piece, const Take& take) {

@@ -124,7 +124,7 @@ class CheckpointSaver {
   std::int64_t saved_ = 0;                    // steps of the run when the last one was taken
   std::vector<trace::SaveSpan> spans_;
   std::vector<float> staging_;           // blocking
-  std::unique_ptr<float[]> copy_;        // asynchronous: all pieces, one after another
+  float* copy_ = nullptr;                // asynchronous: all pieces, one after another; the device's
   std::optional<std::int64_t> copying_;  // steps of the checkpoint whose state the next step copies
   std::thread writer_;
   trace::SaveSpan written_;                 // of writer_, read after it was joined

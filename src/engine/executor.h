@@ -15,6 +15,7 @@
 #include "engine/op_ranges.h"
 #include "engine/op_runner.h"
 #include "engine/state_copy.h"
+#include "engine/step_graph.h"
 #include "engine/trouble.h"
 #include "model/model.h"
 #include "plan/plan.h"
@@ -29,6 +30,10 @@ class Executor {
  public:
   Executor(backend::RankContext& context, const config::RunConfig& config, const plan::Plan& plan,
            const schedule::Schedules& schedules, const model::Model& model, const BatchSource& batches);
+  /// What is still to run of a step that has failed refers to this.
+  ~Executor() { context_.device.drop_tasks(); }
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
   /// As Masters::initialize; does nothing on a device that does not compute.
   void initialize(const model::FillParameter& fill, int threads = 1, const Masters::Moments& moments = {});
@@ -45,6 +50,8 @@ class Executor {
   /// Host memory that those buffers take.
   static std::int64_t recording_bytes(const schedule::Schedules& schedules, std::int64_t steps);
 
+  /// As Device::host_buffer().
+  std::byte* host_buffer(std::int64_t bytes) { return context_.device.host_buffer(bytes); }
   /// Copies state to host memory beside the next step; what has been copied is there after run_step().
   void copy_beside_next_step(std::vector<StateCopy::Part> parts) { copy_.ask(std::move(parts)); }
   /// Of the last step, if something was copied beside it.
@@ -56,7 +63,7 @@ class Executor {
   /// Of the steps recorded so far.
   const trace::RankTrace& trace() const { return trace_; }
   /// Since the executor was made.
-  backend::WireBytes wire_bytes() const { return communicators_.wire_bytes(); }
+  backend::WireBytes wire_bytes() const;
   /// As Device::memory().
   const PoolStatistics& memory() const { return context_.device.memory(); }
   const PoolStatistics& host_memory() const { return context_.device.host_memory(); }
@@ -71,6 +78,14 @@ class Executor {
  private:
   /// When all that comes before the first update had ended.
   std::int64_t ready_to_update_ns(const schedule::Schedule& schedule, std::int64_t begin_ns) const;
+  /// Issues a step op by op.
+  void issue_all(const schedule::Schedule& schedule, std::int64_t step);
+  /// Whether `step` is launched as a graph.
+  bool is_launched(std::int64_t step) const;
+  /// Makes graph_ of a step.
+  void capture(const schedule::Schedule& schedule, std::int64_t step);
+  /// Launches graph_, which is captured before if it is not there.
+  void launch(const schedule::Schedule& schedule, std::int64_t step);
   void issue(const schedule::Op& op, OpSlot& slot, std::int64_t step, trace::Record* record);
   void sample_memory();
   /// What the device recorded since the last call joins the trace; names that were there before keep their numbers.
@@ -90,6 +105,9 @@ class Executor {
   std::optional<StateCopy::Done> copied_;
   std::vector<OpSlot> slots_;
   std::vector<float> losses_;  // by microbatch
+  std::optional<StepGraph> graph_;
+  bool capturing_ = false;
+  backend::WireBytes launched_bytes_{};  // what launches communicated beyond what was enqueued
   bool recording_ = false;
   std::int64_t last_step_ns_ = 0;
   trace::RankTrace trace_;

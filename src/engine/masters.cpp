@@ -20,7 +20,6 @@ using plan::ShardPiece;
 using schedule::BufferRole;
 
 constexpr std::int64_t kBytes = sizeof(float);
-constexpr std::int64_t kPieceNumel = Masters::kPieceBytes / kBytes;
 
 /// By State.
 constexpr std::array<BufferRole, kStateCount> kShardRoles{BufferRole::master_shard, BufferRole::first_moment,
@@ -33,8 +32,8 @@ constexpr std::array<BufferRole, kStateCount> kReplicatedRoles{
 template <class Use>
 void for_each_run(const plan::ParameterShape& shape, int part, std::int64_t begin, std::int64_t count, Use use) {
   for (const std::int64_t end = begin + count; begin < end;) {
-    const std::int64_t run = shape.run();
-    const std::int64_t some = shape.parts == 1 ? end - begin : std::min(end - begin, run - begin % run);
+    const plan::ParameterShape::Run run = shape.run_of(begin);
+    const std::int64_t some = shape.parts == 1 ? end - begin : std::min(end, run.first + run.count) - begin;
     use(begin, shape.in_whole(part, begin), some);
     begin += some;
   }
@@ -173,9 +172,9 @@ class Collection {
     window_ = {};
     std::byte* master = buffers_.persistent(BufferRole::master_shard, first.unit);
     for (const Part& part : parts) {
-      for (std::int64_t done = 0; done < part.piece.count; done += kPieceNumel) {
+      for (std::int64_t done = 0; done < part.piece.count; done += Masters::kPieceNumel) {
         const ShardPiece some{part.piece.parameter, part.piece.parameter_offset + done, part.piece.shard_offset + done,
-                              std::min(kPieceNumel, part.piece.count - done)};
+                              std::min(Masters::kPieceNumel, part.piece.count - done)};
         std::byte* buffer = part.shard == shard_index_ ? master + some.shard_offset * kBytes : arrived_;
         communicators_.of(plan::Group::shard)
             .broadcast(Lane::compute, buffer, some.count, DType::f32, part.shard, nullptr);
@@ -194,7 +193,7 @@ class Collection {
     }
     const int unit = parts.front().unit;
     if (window_.unit == unit && window_.begin <= begin && end <= window_.end) return true;
-    const std::int64_t most = kPieceNumel / layout.shards;
+    const std::int64_t most = Masters::kPieceNumel / layout.shards;
     if (end - begin > most) return false;
     if (layout.shard_numel <= most) begin = 0;
     window_ = {unit, begin, std::min(layout.shard_numel, begin + most)};

@@ -26,6 +26,7 @@ class Masters {
  public:
   /// Of a piece, at most.
   static constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+  static constexpr std::int64_t kPieceNumel = kPieceBytes / static_cast<std::int64_t>(sizeof(float));
   /// Host memory that initialize() needs, and collect() on rank 0.
   static std::int64_t staging_bytes(const plan::Plan& plan);
   /// Device memory that collect() needs beside the persistent buffers, as the pool rounds it.

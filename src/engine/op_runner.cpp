@@ -48,35 +48,11 @@ class OpRunner::Resolve {
   void operator()(const std::monostate&) const {}
 
   void operator()(const schedule::LoadBatch& work) const {
-    const config::Train& train = runner_.config_.train;
-    const config::Model& model = runner_.config_.model;
     slot_.from = at(work.inputs);
     slot_.to = at(work.targets);
     slot_.host_inputs.resize(static_cast<std::size_t>(buffers_.info(work.inputs).bytes));
     slot_.host_targets.resize(static_cast<std::size_t>(buffers_.info(work.targets).bytes));
-    const std::int64_t batch = train.batch_per_rank;
-    // Ranks and microbatches take consecutive samples, so that fewer ranks with larger batches see the same ones; those
-    // that split layers share theirs.
-    const plan::Mesh& mesh = runner_.plan_.mesh;
-    const std::int64_t first =
-        runner_.start_.samples +
-        ((step_ * train.accumulate + op_.micro) * mesh.data_ranks() + runner_.rank_ / mesh.tensor) * batch;
-    for (std::int64_t b = 0; b < batch; ++b) {
-      const auto row = static_cast<std::size_t>(b);
-      if (model.kind == config::ModelKind::decoder) {
-        const auto seq = static_cast<std::size_t>(train.seq_len);
-        std::vector<std::int32_t> tokens(seq + 1);
-        runner_.batches_.tokens(first + b, tokens);
-        std::memcpy(slot_.host_inputs.data() + row * seq * 4, tokens.data(), seq * 4);
-        std::memcpy(slot_.host_targets.data() + row * seq * 4, tokens.data() + 1, seq * 4);
-      } else {
-        std::vector<float> inputs(static_cast<std::size_t>(model.in_features));
-        std::vector<float> targets(static_cast<std::size_t>(model.out_features));
-        runner_.batches_.features(first + b, inputs, targets);
-        std::memcpy(slot_.host_inputs.data() + row * inputs.size() * 4, inputs.data(), inputs.size() * 4);
-        std::memcpy(slot_.host_targets.data() + row * targets.size() * 4, targets.data(), targets.size() * 4);
-      }
-    }
+    runner_.fill_batch(op_.micro, step_, slot_);
   }
 
   void operator()(const schedule::Forward& work) const {
@@ -190,7 +166,7 @@ class OpRunner::Resolve {
     slot_.second_moment = at(work.second_moment);
     slot_.factor = at(work.clip_factor);
     slot_.rounded = at(work.rounded);
-    slot_.step = runner_.start_.steps + step_ + 1;
+    slot_.step = runner_.update_number(step_);
   }
 
  private:
@@ -243,6 +219,42 @@ class OpRunner::Resolve {
   std::int64_t step_;
   OpSlot& slot_;
 };
+
+void OpRunner::fill_batch(int micro, std::int64_t step, OpSlot& slot) const {
+  const config::Train& train = config_.train;
+  const config::Model& model = config_.model;
+  const std::int64_t batch = train.batch_per_rank;
+  // Ranks and microbatches take consecutive samples, so that fewer ranks with larger batches see the same ones; those
+  // that split layers share theirs.
+  const plan::Mesh& mesh = plan_.mesh;
+  const std::int64_t first =
+      start_.samples + ((step * train.accumulate + micro) * mesh.data_ranks() + rank_ / mesh.tensor) * batch;
+  for (std::int64_t b = 0; b < batch; ++b) {
+    const auto row = static_cast<std::size_t>(b);
+    if (model.kind == config::ModelKind::decoder) {
+      const auto seq = static_cast<std::size_t>(train.seq_len);
+      std::vector<std::int32_t> tokens(seq + 1);
+      batches_.tokens(first + b, tokens);
+      std::memcpy(slot.host_inputs.data() + row * seq * 4, tokens.data(), seq * 4);
+      std::memcpy(slot.host_targets.data() + row * seq * 4, tokens.data() + 1, seq * 4);
+    } else {
+      std::vector<float> inputs(static_cast<std::size_t>(model.in_features));
+      std::vector<float> targets(static_cast<std::size_t>(model.out_features));
+      batches_.features(first + b, inputs, targets);
+      std::memcpy(slot.host_inputs.data() + row * inputs.size() * 4, inputs.data(), inputs.size() * 4);
+      std::memcpy(slot.host_targets.data() + row * targets.size() * 4, targets.data(), targets.size() * 4);
+    }
+  }
+}
+
+bool OpRunner::changes_with_the_step(const Op& op) {
+  return std::holds_alternative<schedule::LoadBatch>(op.work) || std::holds_alternative<schedule::Update>(op.work);
+}
+
+void OpRunner::move_to_step(const Op& op, std::int64_t step, OpSlot* slot) const {
+  if (std::holds_alternative<schedule::LoadBatch>(op.work)) fill_batch(op.micro, step, *slot);
+  if (std::holds_alternative<schedule::Update>(op.work)) slot->step = update_number(step);
+}
 
 void OpRunner::resolve(const Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const {
   std::visit(Resolve(*this, op, buffers, step, *slot), op.work);
@@ -333,6 +345,7 @@ class OpRunner::Run {
                                   .epsilon = static_cast<float>(train.epsilon),
                                   .weight_decay = static_cast<float>(train.weight_decay),
                                   .step = slot_.step,
+                                  .step_of_launch = &slot_.step,
                                   .gradient_scale = slot_.factor.floats()};
     kernels_.adamw(slot_.to.floats(), slot_.from.floats(), slot_.first_moment.floats(), slot_.second_moment.floats(),
                    work.count, step, slot_.rounded.memory);

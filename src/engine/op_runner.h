@@ -60,6 +60,10 @@ class OpRunner {
 
   /// Fills `slot` from the buffers as they are at issue. `step` counts from 0 in each run.
   void resolve(const schedule::Op& op, const BufferTable& buffers, std::int64_t step, OpSlot* slot) const;
+  /// Whether what the host gives to this op is another in every step: samples, the number of the step.
+  static bool changes_with_the_step(const schedule::Op& op);
+  /// Puts that of `step` into a slot that resolve() has filled for an earlier one, where it lies.
+  void move_to_step(const schedule::Op& op, std::int64_t step, OpSlot* slot) const;
   /// The work of every op that is not a collective. Throws std::logic_error for one that has none.
   void run(const schedule::Op& op, OpSlot& slot, backend::Kernels& kernels) const;
   /// Enqueues a collective on its lane. Throws std::logic_error if it is none, or the plan lacks its group.
@@ -82,6 +86,9 @@ class OpRunner {
     LayoutRuns over_shard_group, over_reshard_group;
     std::vector<std::pair<std::int64_t, std::int64_t>> gaps, gaps_replicated;
   };
+
+  void fill_batch(int micro, std::int64_t step, OpSlot& slot) const;
+  std::int64_t update_number(std::int64_t step) const { return start_.steps + step + 1; }
 
   const config::RunConfig& config_;
   const plan::Plan& plan_;

@@ -15,12 +15,11 @@ namespace fsdpbench::engine {
 namespace {
 
 /// Changes with the size of anything that travels as it lies in memory.
-constexpr std::uint64_t kLayout = 0x6f757463'6f6d6531ULL ^ (sizeof(trace::Record) << 1) ^
-                                  (sizeof(trace::StepWindow) << 9) ^ (sizeof(trace::MemorySample) << 17) ^
-                                  (sizeof(Activity) << 25) ^ (sizeof(PoolStatistics) << 33) ^
-                                  (sizeof(backend::WireBytes) << 41) ^ (sizeof(GpuSample) << 49) ^
-                                  (sizeof(GpuErrors) << 53) ^ (sizeof(GpuLimits) << 57) ^
-                                  (sizeof(trace::SaveSpan) << 45);
+constexpr std::uint64_t kLayout =
+    0x6f757463'6f6d6531ULL ^ (sizeof(trace::Record) << 1) ^ (sizeof(trace::StepWindow) << 9) ^
+    (sizeof(trace::MemorySample) << 17) ^ (sizeof(Activity) << 25) ^ (sizeof(PoolStatistics) << 33) ^
+    (sizeof(backend::WireBytes) << 41) ^ (sizeof(GpuSample) << 49) ^ (sizeof(GpuErrors) << 53) ^
+    (sizeof(GpuLimits) << 57) ^ (sizeof(trace::SaveSpan) << 45);
 
 class Writer {
  public:

@@ -210,8 +210,8 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
     board = std::make_unique<ChannelBoard>(session->control(), total, hooks.stop);
   }
   const auto initial = [&](int parameter, std::int64_t begin, std::span<float> out) {
-    model::initialize_parameter(setup.plan.shapes.parameters[static_cast<std::size_t>(parameter)], parameter,
-                                config.train.seed, begin, begin + static_cast<std::int64_t>(out.size()), out.data());
+    model::initialize_parameter(setup.plan.shapes.parameters[static_cast<std::size_t>(parameter)], config.train.seed,
+                                begin, begin + static_cast<std::int64_t>(out.size()), out.data());
   };
   const auto resumed = [&](int parameter, std::int64_t begin, std::span<float> out) {
     hooks.resume->read(State::parameter, parameter, begin, out);

@@ -3,6 +3,7 @@
 #include "base/bytes.h"
 #include "engine/checkpoint_saver.h"
 #include "engine/executor.h"
+#include "engine/step_graph.h"
 #include "schedule/build_schedules.h"
 #include "schedule/memory_walk.h"
 
@@ -20,8 +21,10 @@ Setup set_up(const config::RunConfig& config) {
   s.sizes = s.model->sizes();
   s.policy = schedule::make_policy(config);
   s.schedules = schedule::build_schedules(s.plan, s.policy, s.sizes);
-  s.memory = schedule::memory_walk(s.schedules, config.train.warmup + config.train.steps);
-  s.host_memory = schedule::memory_walk(s.schedules, config.train.warmup + config.train.steps, MemorySpace::host);
+  check_step_graph(config, s.schedules);
+  const std::int64_t steps = laid_out_steps(config, s.schedules);
+  s.memory = schedule::memory_walk(s.schedules, steps);
+  s.host_memory = schedule::memory_walk(s.schedules, steps, MemorySpace::host);
   s.pool_bytes = checked_sum(s.memory.reserved, Masters::collection_bytes(s.plan));
   s.host_bytes = Executor::recording_bytes(s.schedules, config.train.steps);
   if (!config.emulate.compute_tflops) {

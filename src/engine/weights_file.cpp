@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kPieceNumel = 1 << 20;
+constexpr std::int64_t kStreamedNumel = 1 << 20;
 constexpr const char* kSteps = "fsdpbench_steps";
 constexpr const char* kSamples = "fsdpbench_samples";
 
@@ -75,16 +75,17 @@ std::int64_t number_of(const WeightsReader& file, const char* key, const fs::pat
   return number;
 }
 
-void check_shape(const fs::path& path, const SafeTensor& tensor, const plan::ParameterShape& wanted) {
+void check_shape(const fs::path& path, const SafeTensor& tensor, const plan::SeparateParameter& wanted) {
   if (tensor.shape == wanted.shape) return;
   throw ConfigError(fmt::format("{}: {} has the shape [{}], and this model's {} [{}].", path.string(), tensor.name,
                                 fmt::join(tensor.shape, ", "), wanted.name, fmt::join(wanted.shape, ", ")));
 }
 
-/// What of a file is read for which state of which parameter, state by state in canonical order.
+/// What of a file is read for which state of which parameter, or part of a joined one; state by state in canonical
+/// order.
 struct Source {
   State state = State::parameter;
-  int parameter = 0;
+  std::int64_t numel = 0;
   const WeightsReader::Tensor* tensor = nullptr;  ///< null: zeros
 };
 
@@ -94,8 +95,7 @@ std::vector<Source> sources_of(const fs::path& path, const WeightsReader& file, 
   std::vector<Source> sources;
   *moments = true;
   for (const State state : states_of(optimizer)) {
-    for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
-      const plan::ParameterShape& parameter = shapes.parameters[i];
+    for (const plan::SeparateParameter& parameter : plan::separate_parameters(shapes.parameters)) {
       const WeightsReader::Tensor* tensor = find_tensor(file, state, parameter.name);
       if (tensor != nullptr) {
         check_shape(path, *tensor->tensor, parameter);
@@ -108,7 +108,7 @@ std::vector<Source> sources_of(const fs::path& path, const WeightsReader& file, 
       } else {
         *moments = false;
       }
-      sources.push_back({state, static_cast<int>(i), tensor});
+      sources.push_back({state, parameter.numel(), tensor});
     }
   }
   for (const auto& [name, tensor] : file.tensors()) {
@@ -128,7 +128,8 @@ std::vector<Source> sources_of(const fs::path& path, const WeightsReader& file, 
 /// Calls `piece(first, count)` for all of `numel` elements.
 template <typename Piece>
 void in_pieces(std::int64_t numel, const Piece& piece) {
-  for (std::int64_t first = 0; first < numel; first += kPieceNumel) piece(first, std::min(kPieceNumel, numel - first));
+  for (std::int64_t first = 0; first < numel; first += kStreamedNumel)
+    piece(first, std::min(kStreamedNumel, numel - first));
 }
 
 }  // namespace
@@ -145,7 +146,7 @@ std::optional<std::string> hugging_face_name(const std::string& own) {
 
 WeightsFile export_weights(const fs::path& folder, const fs::path& file, const WeightsFormat& format) {
   const Checkpoint checkpoint(folder);
-  const std::vector<plan::ParameterShape>& parameters = checkpoint.manifest().parameters;
+  const std::vector<plan::SeparateParameter> separate = plan::separate_parameters(checkpoint.manifest().parameters);
   if (format.moments && checkpoint.manifest().optimizer != config::Optimizer::adamw) {
     throw ConfigError(fmt::format(
         "{}: was saved with train.optimizer = \"sgd\" and has no moments; leave --moments out.", folder.string()));
@@ -153,8 +154,8 @@ WeightsFile export_weights(const fs::path& folder, const fs::path& file, const W
   const config::Optimizer wanted = format.moments ? config::Optimizer::adamw : config::Optimizer::sgd;
   std::vector<SafeTensor> tensors;
   for (const State state : states_of(wanted)) {
-    for (const plan::ParameterShape& parameter : parameters) {
-      tensors.push_back({tensor_name(state, name_in(parameter.name, format.names, folder)), parameter.whole_shape(), 0,
+    for (const plan::SeparateParameter& parameter : separate) {
+      tensors.push_back({tensor_name(state, name_in(parameter.name, format.names, folder)), parameter.shape, 0,
                          state == State::parameter ? format.dtype : DType::f32});
     }
   }
@@ -165,10 +166,10 @@ WeightsFile export_weights(const fs::path& folder, const fs::path& file, const W
       format.most_bytes);
   std::vector<float> values;
   for (const State state : states_of(wanted)) {
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      in_pieces(parameters[i].whole_numel(), [&](std::int64_t first, std::int64_t count) {
+    for (const plan::SeparateParameter& one : separate) {
+      in_pieces(one.numel(), [&](std::int64_t first, std::int64_t count) {
         values.resize(static_cast<std::size_t>(count));
-        checkpoint.read(state, static_cast<int>(i), first, values);
+        checkpoint.read(state, one.parameter, one.first + first, values);
         writer.write(values);
       });
     }
@@ -197,19 +198,19 @@ WeightsFile import_weights(const fs::path& path, const plan::ModelShapes& shapes
   fs::create_directories(target, error);
   if (error) throw OutputError(fmt::format("{}: cannot make the folder: {}.", target.string(), error.message()));
   std::vector<SafeTensor> tensors;
-  for (const Source& source : sources) {
-    const std::int64_t numel = shapes.parameters[static_cast<std::size_t>(source.parameter)].numel();
-    tensors.push_back(tensor_of({source.state, source.parameter, 0, 0, numel}, shapes));
+  for (const State state : states_of(optimizer)) {
+    for (std::size_t i = 0; i < shapes.parameters.size(); ++i) {
+      tensors.push_back(tensor_of({state, static_cast<int>(i), 0, 0, shapes.parameters[i].numel()}, shapes));
+    }
   }
   SafetensorsWriter writer(target / shard_file_name(0, 1), tensors, {});
   std::vector<float> values;
   for (const Source& source : sources) {
-    in_pieces(shapes.parameters[static_cast<std::size_t>(source.parameter)].numel(),
-              [&](std::int64_t first, std::int64_t count) {
-                values.assign(static_cast<std::size_t>(count), 0.0F);
-                if (source.tensor != nullptr) source.tensor->read(first, values);
-                writer.write(values);
-              });
+    in_pieces(source.numel, [&](std::int64_t first, std::int64_t count) {
+      values.assign(static_cast<std::size_t>(count), 0.0F);
+      if (source.tensor != nullptr) source.tensor->read(first, values);
+      writer.write(values);
+    });
   }
   const FileDigest digest = writer.finish();
   manifest.files.push_back({shard_file_name(0, 1), digest});

@@ -9,7 +9,8 @@
 #include "engine/checkpoint.h"
 
 /// A whole model in one safetensors file or a set of them (weights_set.h), as other programs read and write them: every
-/// parameter in one piece, with its shape. Checkpoints (checkpoint.h) become such files, and such files checkpoints.
+/// parameter in one piece, with its shape; what is joined (model.fused_projections) as the separate ones. Checkpoints
+/// (checkpoint.h) become such files, and such files checkpoints.
 namespace fsdpbench::engine {
 
 /// What parameters are called in a file.
@@ -46,10 +47,10 @@ WeightsFile export_weights(const std::filesystem::path& checkpoint, const std::f
                            const WeightsFormat& format);
 
 /// Makes a file, or a set of them by its index or folder, a checkpoint of a model of `shapes`, in a step folder of
-/// `folder`, for `--resume`. Names are either's, in any order. With moments the training goes on where the metadata
-/// say; without, it begins at step 0 with moments of zero. Throws ConfigError in one sentence: the file is damaged or
-/// holds other than fp32 and bf16, a parameter is missing, has another shape or is none of the model's; the step folder
-/// is a checkpoint already. Throws OutputError.
+/// `folder`, for `--resume`. Names are either's, in any order; what the model joins is in the file one by one. With
+/// moments the training goes on where the metadata say; without, it begins at step 0 with moments of zero. Throws
+/// ConfigError in one sentence: the file is damaged or holds other than fp32 and bf16, a parameter is missing, has
+/// another shape or is none of the model's; the step folder is a checkpoint already. Throws OutputError.
 WeightsFile import_weights(const std::filesystem::path& file, const plan::ModelShapes& shapes,
                            config::Optimizer optimizer, const std::filesystem::path& folder);
 

@@ -66,7 +66,7 @@ class Database {
 };
 
 /// A table of rows that have a begin and an end, and how it is read.
-struct Table {
+struct SqlTable {
   std::string_view name;      ///< of the database
   std::string_view category;  ///< of kineto's rows
   /// SELECT what: begin, end, name (a number of StringIds, or a text), process or thread, device, stream, correlation,
@@ -76,16 +76,16 @@ struct Table {
 };
 
 constexpr std::array kTables{
-    Table{"CUPTI_ACTIVITY_KIND_RUNTIME", "cuda_runtime",
-          "start, end, nameId, globalTid, NULL, NULL, correlationId, NULL", ""},
-    Table{"NVTX_EVENTS", "user_annotation", "start, end, coalesce(text, textId), globalTid, NULL, NULL, NULL, NULL",
-          " WHERE eventType IN (59, 60) AND end IS NOT NULL"},  // ranges of a thread, and between threads
-    Table{"CUPTI_ACTIVITY_KIND_KERNEL", "kernel",
-          "start, end, demangledName, globalPid, deviceId, streamId, correlationId, NULL", ""},
-    Table{"CUPTI_ACTIVITY_KIND_MEMCPY", "gpu_memcpy",
-          "start, end, 'Memcpy', globalPid, deviceId, streamId, correlationId, bytes", ""},
-    Table{"CUPTI_ACTIVITY_KIND_MEMSET", "gpu_memset",
-          "start, end, 'Memset', globalPid, deviceId, streamId, correlationId, bytes", ""},
+    SqlTable{"CUPTI_ACTIVITY_KIND_RUNTIME", "cuda_runtime",
+             "start, end, nameId, globalTid, NULL, NULL, correlationId, NULL", ""},
+    SqlTable{"NVTX_EVENTS", "user_annotation", "start, end, coalesce(text, textId), globalTid, NULL, NULL, NULL, NULL",
+             " WHERE eventType IN (59, 60) AND end IS NOT NULL"},  // ranges of a thread, and between threads
+    SqlTable{"CUPTI_ACTIVITY_KIND_KERNEL", "kernel",
+             "start, end, demangledName, globalPid, deviceId, streamId, correlationId, NULL", ""},
+    SqlTable{"CUPTI_ACTIVITY_KIND_MEMCPY", "gpu_memcpy",
+             "start, end, 'Memcpy', globalPid, deviceId, streamId, correlationId, bytes", ""},
+    SqlTable{"CUPTI_ACTIVITY_KIND_MEMSET", "gpu_memset",
+             "start, end, 'Memset', globalPid, deviceId, streamId, correlationId, bytes", ""},
 };
 
 /// "cudaLaunchKernel_v7000" is called so by CUPTI.
@@ -113,7 +113,7 @@ class NsysReader {
       texts_.emplace(sqlite3_column_int64(row, 0), text(row, 1));
       return true;
     });
-    for (const Table& table : kTables) {
+    for (const SqlTable& table : kTables) {
       if (database_.has(table.name)) read_table(table);
     }
     facts_.file.whole = facts_.trouble.empty();
@@ -134,7 +134,7 @@ class NsysReader {
                             : std::string(bytes, bytes + sqlite3_column_bytes(row, column));  // NUL may be in it
   }
 
-  void read_table(const Table& table) {
+  void read_table(const SqlTable& table) {
     const std::string query = fmt::format("SELECT {} FROM {}{}", table.columns, table.name, table.where);
     const bool of_device = table.category != "cuda_runtime" && table.category != "user_annotation";
     database_.rows(query, [&](sqlite3_stmt* row) {

@@ -177,7 +177,7 @@ std::string order_line(const std::vector<LaunchToken>& order, std::size_t most =
   return line;
 }
 
-std::string text_of(const config::RunConfig& config, std::string_view key) {
+std::string setting_text(const config::RunConfig& config, std::string_view key) {
   const config::Value value = config::find_field(key)->write(config);
   const std::string* text = std::get_if<std::string>(&value);
   return text != nullptr ? *text : config::to_toml(value);
@@ -270,7 +270,7 @@ void find_limit(const JobTrace& job, const JobWords& words, Recognition& r) {
                    : "taken from the preset: the trace has no waits between streams",
              waits ? 0.7 : 0.5};
   }
-  found.value = text_of(r.schedule->config, "fsdp.all_gather_limit");
+  found.value = setting_text(r.schedule->config, "fsdp.all_gather_limit");
   r.findings.push_back(found);
 }
 
@@ -310,7 +310,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, Recognition& r) {
            {"forward prefetch", "fsdp.forward_prefetch"},
            {"backward prefetch", "fsdp.backward_prefetch"},
            {"reshard after forward", "fsdp.reshard_after_forward"}}) {
-    Finding found{what, text_of(match.config, key), "the schedule's", sure};
+    Finding found{what, setting_text(match.config, key), "the schedule's", sure};
     if (std::string_view(what) == "layout") {
       found.evidence = words.layout_copy.empty() ? "no copies between layouts" : "copies: " + words.layout_copy;
       found.confidence = words.layout_copy.empty() ? 0.6 : 0.95;

@@ -16,8 +16,7 @@ namespace fsdpbench::launch {
 namespace {
 
 constexpr int kMost = std::numeric_limits<int>::max();
-constexpr int kMostRanks = 1 << 20;  // as --ranks; a place is kept for each
-constexpr int kMostPort = 65535;
+constexpr int kMostRanks = 1 << 20;   // as --ranks; a place is kept for each
 constexpr int kTorchrunPort = 29500;  // what torchrun itself assumes
 // Below the ports that Linux gives to outgoing connections.
 constexpr unsigned kFirstSlurmPort = 20000;

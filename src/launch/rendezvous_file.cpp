@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "launch/host_identity.h"
 #include "launch/variables.h"
@@ -20,9 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kTitle = "fsdpbench-rendezvous-2";
-constexpr std::size_t kMostBytes = std::size_t{16} << 10;
+constexpr std::size_t kMostFileBytes = std::size_t{16} << 10;
 constexpr std::size_t kMostHosts = 64;
-constexpr int kMostPort = 65535;
 
 /// Open files are sockets' kin: this closes one.
 using File = Socket;
@@ -43,7 +43,7 @@ bool write_all(int file, std::string_view text) {
 }
 
 std::string read_all(int file) {
-  std::string text(kMostBytes + 1, '\0');
+  std::string text(kMostFileBytes + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {
     const ssize_t got = ::read(file, text.data() + size, text.size() - size);
@@ -72,7 +72,7 @@ class Words {
   std::string_view text_;
 };
 
-std::optional<long> number(std::string_view word, long least, long most) {
+std::optional<long> number_between(std::string_view word, long least, long most) {
   long value = 0;
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (error != std::errc{} || end != word.data() + word.size() || value < least || value > most) return std::nullopt;
@@ -104,12 +104,12 @@ RendezvousFile::RendezvousFile(std::string path, const Meeting& meeting) : path_
 RendezvousFile::~RendezvousFile() { (void)::unlink(path_.c_str()); }
 
 std::optional<Meeting> parse_rendezvous(std::string_view text) {
-  if (text.size() > kMostBytes || !text.ends_with('\n')) return std::nullopt;
+  if (text.size() > kMostFileBytes || !text.ends_with('\n')) return std::nullopt;
   Words words(text);
   if (words.next() != kTitle) return std::nullopt;
   const std::optional<Secret> secret = Secret::from_text(words.next());
-  const std::optional<long> port = number(words.next(), 1, kMostPort);
-  const std::optional<long> pid = number(words.next(), 1, std::numeric_limits<pid_t>::max());
+  const std::optional<long> port = number_between(words.next(), 1, kMostPort);
+  const std::optional<long> pid = number_between(words.next(), 1, std::numeric_limits<pid_t>::max());
   if (!secret || !port || !pid) return std::nullopt;
   Meeting meeting{{}, static_cast<int>(*port), *secret, fmt::format("pid {}", *pid)};
   for (std::string_view host = words.next(); !host.empty(); host = words.next()) meeting.hosts.emplace_back(host);

@@ -7,6 +7,8 @@
 
 namespace fsdpbench::launch {
 
+inline constexpr int kMostPort = 65535;
+
 /// The variables a launcher sets, read with messages that name them.
 class Variables {
  public:

@@ -14,10 +14,9 @@ namespace fsdpbench::metrics {
 namespace {
 
 constexpr int kSplits = 1000;
-constexpr int kResamples = 2000;
 constexpr std::size_t kFewestForTrimming = 5;
 
-struct Interval {
+struct ConfidenceInterval {
   double low;
   double high;
 };
@@ -39,7 +38,7 @@ double resampled_median(const std::vector<double>& values, std::mt19937& random)
 
 /// The percentile interval of what `statistic` gives for resampled data.
 template <class Statistic>
-Interval bootstrap(const Statistic& statistic) {
+ConfidenceInterval bootstrap(const Statistic& statistic) {
   std::mt19937 random(12345);
   std::vector<double> values(kResamples);
   for (double& value : values) value = statistic(random);
@@ -54,7 +53,7 @@ Verdict verdict_of(const Comparison& c, double threshold) {
   return c.ci_low > 1 ? Verdict::slower : Verdict::no_difference;
 }
 
-Interval yuen(std::vector<double> values) {
+ConfidenceInterval yuen(std::vector<double> values) {
   std::ranges::sort(values);
   const std::size_t n = values.size();
   const std::size_t cut = n < kFewestForTrimming ? 0 : n / 5;
@@ -104,8 +103,8 @@ Comparison compare_samples(const std::vector<std::vector<double>>& a, const std:
   std::vector<double> logs;
   for (std::size_t i = 0; i < a.size(); ++i) logs.push_back(std::log(medians_b[i] / medians_a[i]));
 
-  const Interval resampled = bootstrap([&](std::mt19937& random) { return resampled_median(logs, random); });
-  const Interval trimmed = yuen(logs);
+  const ConfidenceInterval resampled = bootstrap([&](std::mt19937& random) { return resampled_median(logs, random); });
+  const ConfidenceInterval trimmed = yuen(logs);
   Comparison c;
   c.median_a = median(medians_a);
   c.median_b = median(medians_b);
@@ -126,7 +125,7 @@ Comparison compare_runs(const std::vector<double>& a, const std::vector<double>&
   c.median_a = median(a);
   c.median_b = median(b);
   c.ratio = c.median_b / c.median_a;
-  const Interval resampled = bootstrap([&](std::mt19937& random) {
+  const ConfidenceInterval resampled = bootstrap([&](std::mt19937& random) {
     const double one = resampled_median(a, random);
     return resampled_median(b, random) / one;
   });

@@ -8,7 +8,6 @@
 namespace fsdpbench::metrics {
 namespace {
 
-constexpr int kResamples = 2000;
 constexpr int kFewestForBootstrap = 5;
 
 }  // namespace

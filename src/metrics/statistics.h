@@ -26,11 +26,15 @@ struct Summary {
   int n = 0;
 };
 
+/// Samples that a bootstrap draws.
+inline constexpr int kResamples = 2000;
+
 /// The mean of the two middle values for an even count. `values` must not be empty.
 double median(std::vector<double> values);
 
-/// From five values on, the 95 % percentile bootstrap of the median: 2000 resamples from a fixed seed, so equal input
-/// gives equal output. Of fewer values the bounds are the range, and of one that value. `values` must not be empty.
+/// From five values on, the 95 % percentile bootstrap of the median: kResamples samples from a fixed seed, so equal
+/// input gives equal output. Of fewer values the bounds are the range, and of one that value. `values` must not be
+/// empty.
 Summary summarize(const std::vector<double>& values);
 
 /// How far two figures of the same things order them alike, from -1 to 1: Kendall's tau-b (Kendall 1945), in which a

@@ -10,7 +10,7 @@
 namespace fsdpbench::metrics {
 namespace {
 
-void check(bool holds, const StepRecords& step, int rank, const std::string& identity) {
+void check_identity(bool holds, const StepRecords& step, int rank, const std::string& identity) {
   if (holds) return;
   throw Error(fmt::format("rank {}, step {}: {} does not hold; these measurements must not be used", rank,
                           step.number(), identity),
@@ -73,8 +73,8 @@ StepIntervals intervals_of(const StepRecords& step, int rank) {
     const OpClass op_class = classify(step.schedule().ops[i]);
     if (op_class == OpClass::none) continue;
     const trace::Record& r = records[i];
-    check(window.begin_ns <= r.begin_ns && r.begin_ns <= r.end_ns && r.end_ns <= window.end_ns, step, rank,
-          fmt::format("op {} inside its step", i));
+    check_identity(window.begin_ns <= r.begin_ns && r.begin_ns <= r.end_ns && r.end_ns <= window.end_ns, step, rank,
+                   fmt::format("op {} inside its step", i));
     const Interval run{r.begin_ns, r.end_ns};
     if (op_class == OpClass::computation) computation.push_back(run);
     if (op_class == OpClass::communication) communication.push_back(run);
@@ -119,11 +119,13 @@ StepBreakdown break_down(const StepIntervals& step, const IntervalSet& span) {
 StepBreakdown break_down(const StepRecords& step, int rank) {
   const StepIntervals intervals = intervals_of(step, rank);
   const StepBreakdown b = break_down(intervals, intervals.window);
-  check(b.overlap == b.computation + b.communication - length(unite(intervals.computation, intervals.communication)),
-        step, rank, "overlap = U(comp) + U(comm) - U(comp and comm)");
-  check(b.communication == b.overlap + b.exposed_communication, step, rank, "overlap + exposed = communication");
-  check(b.computation + b.stalled() == b.step, step, rank,
-        "compute + exposed communication + exposed copies + idle = step");
+  check_identity(
+      b.overlap == b.computation + b.communication - length(unite(intervals.computation, intervals.communication)),
+      step, rank, "overlap = U(comp) + U(comm) - U(comp and comm)");
+  check_identity(b.communication == b.overlap + b.exposed_communication, step, rank,
+                 "overlap + exposed = communication");
+  check_identity(b.computation + b.stalled() == b.step, step, rank,
+                 "compute + exposed communication + exposed copies + idle = step");
   return b;
 }
 

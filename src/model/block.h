@@ -10,7 +10,9 @@
 namespace fsdpbench::model {
 
 /// One decoder block: h = x + wo(attention(rope(wq n1), rope(wk n1), wv n1)), y = h + w_down(silu(w_gate n2) * w_up n2)
-/// with n1 = norm(x), n2 = norm(h). Parameters as plan/model_shapes.h lists them.
+/// with n1 = norm(x), n2 = norm(h). Parameters as plan/model_shapes.h lists them. With model.fused_projections wq, wk
+/// and wv are one matrix, and w_gate and w_up: then one product each gives q, k and v, and gate and up, side by side in
+/// rows of one tensor, where the other kernels find them.
 ///
 /// Saved are the results of matrix products and attention (q, k, v, attention's output and log-sum-exp, h, gate, up)
 /// and the norms' statistics. What elementwise kernels give back at memory speed (n1, n2, the SwiGLU product) is
@@ -26,10 +28,14 @@ class Block {
   void backward(backend::Kernels& kernels, const ModuleCall& call) const;
 
  private:
+  using Maps3 = MapsOfOneInput<3>::Tensors;  // queries, keys, values
+  using Maps2 = MapsOfOneInput<2>::Tensors;  // gate, up
   // Tensors in memory, or only their bytes if that is null.
   struct Saved {
     std::int64_t bytes;
-    std::byte *q, *k, *v, *attended, *h, *gate, *up;
+    Maps3 qkv;
+    std::byte *attended, *h;
+    Maps2 gate_up;
     float *rstd1, *rstd2, *log_sum_exp;
   };
   struct ForwardWorkspace {
@@ -38,9 +44,11 @@ class Block {
   };
   struct BackwardWorkspace {
     std::int64_t bytes;
-    std::byte *normed, *d_normed;                       // what is exchanged is not here
-    std::byte *product, *d_product, *d_up, *d_gate;     // feed-forward half; d_gate replaces product
-    std::byte *d_attended, *d_q, *d_k, *d_v, *scratch;  // attention half, in the same memory
+    std::byte *normed, *d_normed;     // what is exchanged is not here
+    std::byte *product, *d_product;   // feed-forward half
+    Maps2 d_gate_up;                  // d_gate, or the tensor of both, replaces product
+    std::byte *d_attended, *scratch;  // attention half, in the same memory
+    Maps3 d_qkv;
   };
   Saved carve_saved(std::byte* memory) const;
   ForwardWorkspace carve_forward(std::byte* memory) const;
@@ -65,14 +73,20 @@ class Block {
   void norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight, const std::byte* d_normed,
                      const std::byte* x, const float* rstd) const;
   void norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y, float* rstd) const;
-  void rotate(backend::Kernels& kernels, std::byte* q, std::byte* k, bool inverse) const;
+  void rotate(backend::Kernels& kernels, const Maps3& qkv, bool inverse) const;
+  void swiglu(backend::Kernels& kernels, const Saved& saved, std::byte* product) const;
 
   config::Model model_;
   BatchShape batch_;
   TensorSplit split_;
   Stream stream_;
+  MapsOfOneInput<3> qkv_;
+  MapsOfOneInput<2> gate_up_;
+  LinearMap output_, contract_;
   backend::AttentionShape attention_;
-  LinearMap query_, key_, output_, expand_, contract_;  // key_ is the value's too, expand_ gate's and up's
+  struct Parameters {
+    std::size_t norm1 = 0, qkv = 0, output = 0, norm2 = 0, gate_up = 0, down = 0;  // the first of each
+  } at_;
 };
 
 }  // namespace fsdpbench::model

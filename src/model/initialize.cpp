@@ -34,22 +34,33 @@ void fill_block(std::uint64_t key, double deviation, std::int64_t begin, float* 
   }
 }
 
-}  // namespace
-
-void initialize_parameter(const plan::ParameterShape& parameter, int parameter_index, std::uint64_t seed,
-                          std::int64_t begin, std::int64_t end, float* target) {
-  switch (parameter.initialization) {
-    case plan::Initialization::ones: std::fill_n(target, end - begin, 1.0F); return;
-    case plan::Initialization::zeros: std::fill_n(target, end - begin, 0.0F); return;
-    case plan::Initialization::normal: break;
-  }
-  const std::uint64_t key = split_mixed(split_mixed(seed) ^ static_cast<std::uint64_t>(parameter_index));
-  const double deviation = parameter.deviation;
+void fill(std::uint64_t seed, int number, double deviation, std::int64_t begin, std::int64_t end, float* target) {
+  const std::uint64_t key = split_mixed(split_mixed(seed) ^ static_cast<std::uint64_t>(number));
   for (; begin + kBlock <= end; begin += kBlock, target += kBlock) fill_block(key, deviation, begin, target);
   if (begin == end) return;
   std::array<float, kBlock> last;
   fill_block(key, deviation, begin, last.data());
   std::copy_n(last.data(), end - begin, target);
+}
+
+}  // namespace
+
+void initialize_parameter(const plan::ParameterShape& parameter, std::uint64_t seed, std::int64_t begin,
+                          std::int64_t end, float* target) {
+  switch (parameter.initialization) {
+    case plan::Initialization::ones: std::fill_n(target, end - begin, 1.0F); return;
+    case plan::Initialization::zeros: std::fill_n(target, end - begin, 0.0F); return;
+    case plan::Initialization::normal: break;
+  }
+  if (parameter.joined.empty()) return fill(seed, parameter.number, parameter.deviation, begin, end, target);
+  const std::int64_t of_row = parameter.numel() / parameter.rows() * parameter.parts;
+  std::int64_t first = 0;
+  for (const plan::JoinedRows& one : parameter.joined) {
+    const std::int64_t last = first + one.rows * of_row;
+    const std::int64_t from = std::max(begin, first), to = std::min(end, last);
+    if (from < to) fill(seed, one.number, parameter.deviation, from - first, to - first, target + (from - begin));
+    first = last;
+  }
 }
 
 }  // namespace fsdpbench::model

@@ -1,9 +1,15 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <span>
+#include <vector>
 
 #include "backend/kernels.h"
 #include "base/bytes.h"
+#include "model/arena.h"
 
 namespace fsdpbench::model {
 
@@ -70,6 +76,75 @@ struct LinearMap {
                   .output_dtype = dtype,
                   .a_stride = out_stride});
   }
+};
+
+/// N maps of one input: each a product with a weight and a tensor of its own, or (model.fused_projections) all of them
+/// one product with one weight, whose rows are theirs one after another, and whose output has theirs side by side.
+template <std::size_t N>
+class MapsOfOneInput {
+ public:
+  using Tensors = std::array<std::byte*, N>;
+
+  MapsOfOneInput() = default;
+  MapsOfOneInput(std::int64_t rows, std::int64_t in, const std::array<std::int64_t, N>& outs, DType dtype, bool joined)
+      : outs_(outs), joined_(joined) {
+    const std::int64_t all = std::accumulate(outs.begin(), outs.end(), std::int64_t{0});
+    if (joined) products_ = {{rows, in, all, dtype}};
+    if (joined) return;
+    for (const std::int64_t out : outs) products_.push_back({rows, in, out, dtype});
+  }
+
+  /// Weights, of which a module has one for each product, in their order.
+  std::size_t weights() const { return products_.size(); }
+  /// Elements from one row of output `map` to the next; of a gradient's, too.
+  std::int64_t stride(std::size_t map) const { return joined_ ? products_.front().out : outs_[map]; }
+  double flops() const {
+    double flops = 0;
+    for (const LinearMap& product : products_) flops += product.flops();
+    return flops;
+  }
+  std::int64_t input_bytes() const { return products_.front().input_bytes(); }
+  /// Of output `map`, where it has a tensor of its own, and of all where they share one.
+  std::int64_t output_bytes(std::size_t map) const { return products_[joined_ ? 0 : map].output_bytes(); }
+
+  /// The outputs, or their gradients.
+  Tensors take(Arena& arena) const {
+    Tensors tensors{};
+    if (joined_) return in(arena.take(output_bytes(0)));
+    for (std::size_t map = 0; map < N; ++map) tensors[map] = arena.take(output_bytes(map));
+    return tensors;
+  }
+  /// Those of joined maps in one tensor that lies at `memory`; null if that is.
+  Tensors in(std::byte* memory) const {
+    Tensors tensors{};
+    std::int64_t first = 0;
+    for (std::size_t map = 0; map < N && memory != nullptr; ++map) {
+      tensors[map] = memory + first * size_of(products_.front().dtype);
+      first += outs_[map];
+    }
+    return tensors;
+  }
+
+  /// `weights`: of a module's parameters or gradients the first of these, and those behind it.
+  void forward(backend::Kernels& kernels, const std::byte* x, std::span<const std::byte* const> weights,
+               const Tensors& y) const {
+    for (std::size_t i = 0; i < products_.size(); ++i) products_[i].forward(kernels, x, weights[i], y[i]);
+  }
+  void weight_gradient(backend::Kernels& kernels, const Tensors& d_y, const std::byte* x,
+                       std::span<std::byte* const> d_weights) const {
+    for (std::size_t i = 0; i < products_.size(); ++i) products_[i].weight_gradient(kernels, d_y[i], x, d_weights[i]);
+  }
+  void input_gradient(backend::Kernels& kernels, const Tensors& d_y, std::span<const std::byte* const> weights,
+                      std::byte* d_x) const {
+    for (std::size_t i = 0; i < products_.size(); ++i) {
+      products_[i].input_gradient(kernels, d_y[i], weights[i], d_x, i > 0);
+    }
+  }
+
+ private:
+  std::array<std::int64_t, N> outs_{};
+  bool joined_ = false;
+  std::vector<LinearMap> products_;
 };
 
 }  // namespace fsdpbench::model

@@ -5,7 +5,7 @@
 namespace fsdpbench::model {
 namespace {
 
-enum Parameter : std::size_t { kWeight, kBias };
+enum LayerParameter : std::size_t { kLayerWeight, kLayerBias };
 
 }  // namespace
 
@@ -64,8 +64,8 @@ void Mlp::forward(int module, backend::Kernels& kernels, const ModuleCall& call)
   if (call.output == nullptr) return;  // nothing is saved
   const LinearMap linear = map(module);
   const Workspace work = carve_workspace(call.workspace, module, false);
-  linear.forward(kernels, operand(module, kernels, call, work), call.parameters[kWeight], call.output);
-  kernels.add_bias(call.output, call.parameters[kBias], linear.rows, linear.out, batch_.dtype);
+  linear.forward(kernels, operand(module, kernels, call, work), call.parameters[kLayerWeight], call.output);
+  kernels.add_bias(call.output, call.parameters[kLayerBias], linear.rows, linear.out, batch_.dtype);
 }
 
 void Mlp::backward(int module, backend::Kernels& kernels, const ModuleCall& call) const {
@@ -74,10 +74,10 @@ void Mlp::backward(int module, backend::Kernels& kernels, const ModuleCall& call
   }
   const LinearMap linear = map(module);
   const Workspace work = carve_workspace(call.workspace, module, true);
-  linear.weight_gradient(kernels, call.d_stream, operand(module, kernels, call, work), call.gradients[kWeight]);
-  kernels.bias_backward(call.d_stream, call.gradients[kBias], linear.rows, linear.out, batch_.dtype);
+  linear.weight_gradient(kernels, call.d_stream, operand(module, kernels, call, work), call.gradients[kLayerWeight]);
+  kernels.bias_backward(call.d_stream, call.gradients[kLayerBias], linear.rows, linear.out, batch_.dtype);
   if (module == 0) return;
-  linear.input_gradient(kernels, call.d_stream, call.parameters[kWeight], work.d_x);
+  linear.input_gradient(kernels, call.d_stream, call.parameters[kLayerWeight], work.d_x);
   kernels.relu_backward(work.d_x, call.input, call.d_stream, linear.rows * linear.in, batch_.dtype);
 }
 

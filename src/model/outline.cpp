@@ -75,7 +75,7 @@ plan::ModuleSizes Outline::block() const {
   const std::int64_t queries = model_.heads * model_.head_size(), keys = model_.kv_heads * model_.head_size();
   const std::int64_t visits = std::max<std::int64_t>(model_.active_experts, 1);
   const bool gated = model_.feed_forward == config::FeedForward::gated;
-  const bool routed = model_.experts > 0;
+  const bool routed = model_.experts > 0, joined = model_.fused_projections;
   const std::int64_t inner = tensor(visits * model_.ffn_width),
                      routed_rows = routed ? tensor(visits * model_.width) : 0;
   const backend::AttentionShape attention{batch_.batch,    batch_.seq_len,     model_.heads,
@@ -83,11 +83,20 @@ plan::ModuleSizes Outline::block() const {
   plan::ModuleSizes sizes;
   sizes.output_bytes = stream_.bytes();
 
+  // Each map's output, or those of joined maps in one tensor; in backward their gradients.
+  const auto take_projections = [&](Arena& arena) {
+    if (joined) return void(arena.take(tensor(queries + 2 * keys)));
+    for (const std::int64_t features : {queries, keys, keys}) arena.take(tensor(features));
+  };
+  const auto take_expanded = [&](Arena& arena) {
+    if (gated && joined) return void(arena.take(tensor(2 * visits * model_.ffn_width)));
+    for (int i = 0; i < (gated ? 2 : 1); ++i) arena.take(inner);
+  };
   Arena saved;
-  for (const std::int64_t features : {queries, keys, keys, queries}) saved.take(tensor(features));
+  take_projections(saved);
+  saved.take(tensor(queries));
   saved.take(stream_.bytes());
-  if (gated) saved.take(inner);
-  saved.take(inner);
+  take_expanded(saved);
   saved.take(norm_statistics());
   saved.take(norm_statistics());
   saved.take(statistics(model_.heads));
@@ -116,14 +125,16 @@ plan::ModuleSizes Outline::block() const {
   if (!split_.tokens) backward.take(tensor(model_.width));
   if (split_.ranks == 1) backward.take(tensor(model_.width));
   shared = backward.mark();
-  for (int i = 0; i < (gated ? 3 : 2); ++i) backward.take(inner);
+  take_expanded(backward);
+  backward.take(inner);
   if (routed) {
     backward.take(routed_rows);
     backward.take(routed_rows);
     backward.take(tensor(model_.experts));
   }
   backward.rewind(shared);
-  for (const std::int64_t features : {queries, queries, keys, keys}) backward.take(tensor(features));
+  backward.take(tensor(queries));
+  take_projections(backward);
   backward.take(backend::attention_backward_scratch_bytes(attention));
   sizes.backward_workspace_bytes = backward.bytes();
   return sizes;

@@ -37,7 +37,7 @@ std::string span(const ModuleShape& first, const ModuleShape& last) {
   return fmt::format("{} … {}", first.name, last.name);
 }
 
-std::string module_names(const Plan& plan, int unit) {
+std::string unit_module_names(const Plan& plan, int unit) {
   const std::vector<int>& all = modules(plan, unit);
   if (all.empty()) return "";
   const ModuleShape& first = shape(plan, all.front());
@@ -67,12 +67,12 @@ std::string unit_names(const Plan& plan, const AlikeUnits& units) {
 }
 
 std::string module_names(const Plan& plan, const AlikeUnits& units) {
-  if (units.count == 1) return module_names(plan, units.first);
+  if (units.count == 1) return unit_module_names(plan, units.first);
   const bool single = modules(plan, units.first).size() == 1;
   return fmt::format(
       "{} x {}",
       single ? span(shape(plan, modules(plan, units.first).front()), shape(plan, modules(plan, units.last()).front()))
-             : module_names(plan, units.first) + " … " + module_names(plan, units.last()),
+             : unit_module_names(plan, units.first) + " … " + unit_module_names(plan, units.last()),
       units.count);
 }
 

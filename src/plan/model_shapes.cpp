@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 namespace fsdpbench::plan {
@@ -20,9 +22,29 @@ class Shapes {
                     float deviation = 0.02F) {
     ModuleShape& owner = result_.modules[static_cast<std::size_t>(module)];
     const int index = static_cast<int>(result_.parameters.size());
-    result_.parameters.push_back({owner.name + "." + name, std::move(shape), module, initialization, deviation});
+    ParameterShape parameter;
+    parameter.name = owner.name + "." + name;
+    parameter.shape = std::move(shape);
+    parameter.module = module;
+    parameter.initialization = initialization;
+    parameter.deviation = deviation;
+    parameter.number = number_++;
+    result_.parameters.push_back(std::move(parameter));
     owner.parameters.push_back(index);
     return index;
+  }
+  /// One that has the rows of all `joined`, which are named and counted as if they were parameters. Its own number is
+  /// that of the first.
+  void add_joined(int module, const std::string& name, std::vector<std::int64_t> shape, Initialization initialization,
+                  std::vector<JoinedRows> joined) {
+    const int first = number_;
+    const int index = add_parameter(module, name, std::move(shape), initialization);
+    number_ = first;
+    for (JoinedRows& rows : joined) {
+      rows.name = result_.modules[static_cast<std::size_t>(module)].name + "." + rows.name;
+      rows.number = number_++;
+    }
+    result_.parameters[static_cast<std::size_t>(index)].joined = std::move(joined);
   }
   void share_parameter(int module, int parameter) {
     result_.modules[static_cast<std::size_t>(module)].parameters.push_back(parameter);
@@ -31,6 +53,7 @@ class Shapes {
 
  private:
   ModelShapes result_;
+  int number_ = 0;
 };
 
 /// The parameters of one decoder, module by module.
@@ -73,11 +96,25 @@ class DecoderShapes {
     add(name, std::move(shape), Initialization::normal, deviation);
     if (m_.bias) add(name + "_bias", std::move(bias), Initialization::zeros);
   }
+  /// Maps from the residual stream, with biases if there are any, as one.
+  void joined(const std::string& name, const std::vector<JoinedRows>& maps) {
+    std::int64_t rows = 0;
+    for (const JoinedRows& map : maps) rows += map.rows;
+    shapes_.add_joined(module_, name, {rows, m_.width}, Initialization::normal, maps);
+    if (!m_.bias) return;
+    std::vector<JoinedRows> biases = maps;
+    for (JoinedRows& bias : biases) bias.name += "_bias";
+    shapes_.add_joined(module_, name + "_bias", {rows}, Initialization::zeros, std::move(biases));
+  }
   void attention() {
     const std::int64_t queries = m_.heads * m_.head_size(), keys = m_.kv_heads * m_.head_size();
-    linear("wq", {queries, m_.width});
-    linear("wk", {keys, m_.width});
-    linear("wv", {keys, m_.width});
+    if (m_.fused_projections) {
+      joined("wqkv", {{"wq", queries}, {"wk", keys}, {"wv", keys}});
+    } else {
+      linear("wq", {queries, m_.width});
+      linear("wk", {keys, m_.width});
+      linear("wv", {keys, m_.width});
+    }
     if (m_.qk_norm) {
       add("q_norm", {m_.head_size()}, Initialization::ones);
       add("k_norm", {m_.head_size()}, Initialization::ones);
@@ -90,8 +127,15 @@ class DecoderShapes {
       return m_.experts > 0 ? std::vector{m_.experts, out, in} : std::vector{out, in};
     };
     if (m_.experts > 0) linear("router", {m_.experts, m_.width});
-    if (m_.feed_forward == config::FeedForward::gated) linear("w_gate", shape(m_.ffn_width, m_.width));
-    linear("w_up", shape(m_.ffn_width, m_.width));
+    const bool gated = m_.feed_forward == config::FeedForward::gated;
+    if (gated && m_.fused_projections && m_.experts > 0) {
+      linear("w_gate_up", shape(2 * m_.ffn_width, m_.width));
+    } else if (gated && m_.fused_projections) {
+      joined("w_gate_up", {{"w_gate", m_.ffn_width}, {"w_up", m_.ffn_width}});
+    } else {
+      if (gated) linear("w_gate", shape(m_.ffn_width, m_.width));
+      linear("w_up", shape(m_.ffn_width, m_.width));
+    }
     linear("w_down", shape(m_.width, m_.ffn_width), residual_);
   }
 
@@ -130,10 +174,19 @@ std::int64_t ModelShapes::part_count() const {
   return count;
 }
 
-std::int64_t ParameterShape::run() const {
-  std::int64_t n = 1;
-  for (std::size_t d = static_cast<std::size_t>(split); d < shape.size(); ++d) n *= shape[d];
-  return n;
+ParameterShape::Run ParameterShape::run_of(std::int64_t element) const {
+  if (joined.empty()) {
+    std::int64_t n = 1;
+    for (std::size_t d = static_cast<std::size_t>(split); d < shape.size(); ++d) n *= shape[d];
+    return {element / n * n, n};
+  }
+  const std::int64_t of_row = numel() / rows();
+  Run run;
+  for (const JoinedRows& one : joined) {
+    run = {run.first + run.count, one.rows * of_row};
+    if (element < run.first + run.count) break;
+  }
+  return run;
 }
 
 std::vector<std::int64_t> ParameterShape::whole_shape() const {
@@ -144,8 +197,29 @@ std::vector<std::int64_t> ParameterShape::whole_shape() const {
 
 ParameterShape::InPart ParameterShape::in_part(std::int64_t element) const {
   if (parts == 1) return {0, element, numel() - element};
-  const std::int64_t n = run(), row = element / n;
-  return {static_cast<int>(row % parts), row / parts * n + element % n, n - element % n};
+  const Run run = run_of(element / parts);
+  const std::int64_t within = element - run.first * parts, at = within % run.count;
+  return {static_cast<int>(within / run.count), run.first + at, run.count - at};
+}
+
+std::int64_t SeparateParameter::numel() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+std::vector<SeparateParameter> separate_parameters(const std::vector<ParameterShape>& parameters) {
+  std::vector<SeparateParameter> all;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const ParameterShape& parameter = parameters[i];
+    SeparateParameter one{parameter.name, parameter.whole_shape(), 0, static_cast<int>(i)};
+    if (parameter.joined.empty()) all.push_back(one);
+    for (const JoinedRows& rows : parameter.joined) {
+      one.name = rows.name;
+      one.shape.front() = rows.rows * parameter.parts;
+      all.push_back(one);
+      one.first += one.numel();
+    }
+  }
+  return all;
 }
 
 config::Model tensor_part(const config::Model& model, int tensor) {

@@ -22,6 +22,13 @@ struct ModuleShape {
 /// How a parameter is first filled; see model/initialize.h.
 enum class Initialization : std::uint8_t { ones, zeros, normal };
 
+/// Rows of a parameter that joins several: those that are a parameter of their own where projections are separate.
+struct JoinedRows {
+  std::string name;       ///< "blocks.3.wk"
+  std::int64_t rows = 0;  ///< of a tensor rank's part
+  int number = 0;         ///< as ParameterShape::number
+};
+
 struct ParameterShape {
   std::string name;                 ///< "blocks.3.attention.wq"
   std::vector<std::int64_t> shape;  ///< row-major; linear weights are [out, in] as in PyTorch. Of a tensor rank's part
@@ -30,6 +37,10 @@ struct ParameterShape {
   float deviation = 0.02F;  ///< of `normal`
   int parts = 1;            ///< tensor ranks that split it, along dimension `split`; 1: each has all of it
   int split = 0;
+  int number = 0;  ///< its canonical index where projections are separate: what its initial values are drawn by
+  /// model.fused_projections: whose rows these are, one after another. Of ranks that split the parameter each has its
+  /// rows of each of them. Empty: nothing is joined here.
+  std::vector<JoinedRows> joined{};
 
   /// Of the part.
   std::int64_t numel() const {
@@ -42,13 +53,19 @@ struct ParameterShape {
   std::vector<std::int64_t> whole_shape() const;
   /// Rows that dim-0 sharding splits.
   std::int64_t rows() const { return shape.front(); }
-  /// Elements of a part that lie side by side in the whole parameter; the next so many begin parts * run() further on.
-  std::int64_t run() const;
+  /// Elements [first, first + count) of a part lie side by side in the whole parameter, where those of all parts begin
+  /// at first * parts.
+  struct Run {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+  /// That element `element` of a part is in.
+  Run run_of(std::int64_t element) const;
   /// Where element `element` of part `part` lies in the whole parameter.
   std::int64_t in_whole(int part, std::int64_t element) const {
     if (parts == 1) return element;
-    const std::int64_t n = run();
-    return (element / n * parts + part) * n + element % n;
+    const Run run = run_of(element);
+    return run.first * parts + part * run.count + element - run.first;
   }
   /// Where element `element` of the whole parameter lies: in part `part` as `element`, and `count` of its neighbours,
   /// itself the first, beside it.
@@ -59,6 +76,17 @@ struct ParameterShape {
   };
   InPart in_part(std::int64_t element) const;
 };
+
+/// Elements [first, first + numel) of a whole parameter as a parameter of its own.
+struct SeparateParameter {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::int64_t first = 0;
+  int parameter = 0;  ///< index of the whole one
+  std::int64_t numel() const;
+};
+/// What parameters are where projections are separate, in their order: themselves, or each that one joins.
+std::vector<SeparateParameter> separate_parameters(const std::vector<ParameterShape>& parameters);
 
 /// Modules in forward order, parameters in canonical order (the order of digests and checkpoints).
 /// A tied head lists the embedding's parameter; the embedding module owns it.
@@ -77,6 +105,9 @@ struct ModelShapes {
 /// has one after its weight; q_norm and k_norm [hd] come before wo, then sinks [H]; a plain feed-forward has no w_gate;
 /// with experts the router [E, D] comes first and the matrices are [E, F, D] and [E, D, F], their biases [E, F] and [E,
 /// D]; a learned table of positions [P, D] is the embedding's second parameter.
+///
+/// With model.fused_projections wqkv [(H + 2 K)*hd, D] is in the place of wq, wk and wv, and w_gate_up [2 F, D] in that
+/// of w_gate and w_up: their rows one after another (of experts, each expert's). Initial values are theirs.
 ///
 /// Of `tensor` ranks each has a part as Megatron splits it: rows of embedding, head, wq, wk, wv, w_gate and w_up with
 /// their biases, columns of wo and w_down; all else whole. Each of these sizes must divide.

@@ -33,13 +33,20 @@ class DecoderWork {
     const bool gated = m_.feed_forward == config::FeedForward::gated;
     const std::int64_t experts = std::max<std::int64_t>(m_.experts, 1),
                        active = std::max<std::int64_t>(m_.active_experts, 1);
-    work.products = {{rows_, queries, m_.width}, {rows_, keys, m_.width, 2, 2}, {rows_, m_.width, queries}};
+    const bool joined = m_.fused_projections;
+    if (joined) {
+      work.products = {{rows_, queries + 2 * keys, m_.width}};
+    } else {
+      work.products = {{rows_, queries, m_.width}, {rows_, keys, m_.width, 2, 2}};
+    }
+    work.projections = static_cast<int>(work.products.size());
+    work.products.push_back({rows_, m_.width, queries});
     if (m_.experts > 0) work.products.push_back({rows_, m_.experts, m_.width});
     // With few tokens only some experts have any.
     const std::int64_t visited = std::min(experts, rows_ * active);
     const std::int64_t each = (rows_ * active + visited - 1) / visited;
-    const std::int64_t into = gated ? 2 : 1;
-    work.products.push_back({each, m_.ffn_width, m_.width, visited * into, into});
+    const std::int64_t into = gated && !joined ? 2 : 1, wide = gated && joined ? 2 : 1;
+    work.products.push_back({each, wide * m_.ffn_width, m_.width, visited * into, into});
     work.products.push_back({each, m_.width, m_.ffn_width, visited});
     work.kept_products = m_.experts > 0 ? 0 : 1;  // the router's gradient wants what the experts gave
     work.attention = {rows_, seq_len_, m_.heads, m_.head_size(), m_.window_of(layer)};
@@ -62,9 +69,11 @@ class DecoderWork {
     work.forward.eager_kernels =
         (chain ? 18 : 5) + (rotary > 0 ? 6 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 12 : 0);
     work.forward.fused_kernels = 3 + (rotary > 0 ? 2 : 0) + (head_norms > 0 ? 2 : 0) + (routing > 0 ? 8 : 0);
-    // Gradients that meet at the residual stream 3D each, and where several maps share an input.
-    const double meeting = (gated ? 9 : 6) * width();
-    work.backward.eager = rows() * ((6 + 2 * norm_back) * stream() + meeting + 10 * rotary + 2 * head_norms +
+    // Gradients that meet at the residual stream 3D each, and where several maps share an input. Joined ones do not
+    // meet there: eager, those of their outputs are copied beside each other.
+    const double joins = joined ? 2 * (q + 2 * k) + (gated ? 4 * f : 0) : 0;
+    const double meeting = joined ? 0 : (gated ? 9 : 6) * width();
+    work.backward.eager = rows() * ((6 + 2 * norm_back) * stream() + meeting + joins + 10 * rotary + 2 * head_norms +
                                     (gated ? 8 : 3) * f + biases + 2 * routing);
     work.backward.fused = rows() * (10 * stream() + meeting / 2 + 2 * rotary + 2 * head_norms + (gated ? 5 : 3) * f +
                                     biases + 2 * routing);
@@ -149,9 +158,10 @@ BlockFlops ModuleWork::block_flops(Pass pass) const {
   const bool back = pass == Pass::backward;
   const double times = back ? 2 : 1;
   const auto product = [&](std::size_t i) { return times * products[i].flops(); };
-  const std::size_t last = products.size() - 1;
-  BlockFlops flops{product(0) + product(1), (back ? 2.5 : 1) * attention.flops() + product(2), 0, 0};
-  for (std::size_t i = 3; i < last; ++i) flops.expanding += product(i);
+  const std::size_t last = products.size() - 1, output = static_cast<std::size_t>(projections);
+  BlockFlops flops{0, (back ? 2.5 : 1) * attention.flops() + product(output), 0, 0};
+  for (std::size_t i = 0; i < output; ++i) flops.projections += product(i);
+  for (std::size_t i = output + 1; i < last; ++i) flops.expanding += product(i);
   if (pass != Pass::recompute || kept_products == 0) flops.contracting = product(last);
   return flops;
 }

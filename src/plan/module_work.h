@@ -60,6 +60,7 @@ struct BlockFlops {
 struct ModuleWork {
   ModuleKind kind = ModuleKind::block;
   std::vector<Product> products;
+  int projections = 0;         ///< of the first ones: to queries, keys and values
   int kept_products = 0;       ///< of the last ones: not needed again when the forward is recomputed
   bool input_gradient = true;  ///< false: the first module of an mlp, nobody wants the gradient of the batch
   AttentionWork attention;

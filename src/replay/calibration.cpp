@@ -20,7 +20,7 @@ constexpr std::size_t kOffQuantiles = 16;
 constexpr std::size_t kResidualQuantiles = 64;
 constexpr std::uint64_t kSeed = 20261122;
 
-int ranks_of(const schedule::Op& op, const plan::Groups& groups) {
+int rank_count_of(const schedule::Op& op, const plan::Groups& groups) {
   return op.is_collective() ? groups.size(op.group()) : 0;
 }
 
@@ -138,7 +138,7 @@ void Calibrator::add(const MeasuredTimes& run, const HostCosts& host) {
     const schedule::Op& op = schedule.ops[i];
     if (!op.has_work()) continue;
     const OpWork work = calibrated_work(op, schedule, run.run());
-    Seen& seen = seen_[{op.kind, work.unit, ranks_of(op, run.run().groups)}];
+    Seen& seen = seen_[{op.kind, work.unit, rank_count_of(op, run.run().groups)}];
     std::vector<double> all;
     std::size_t steps = 0;
     for (std::size_t rank = 0; rank < run.ranks(); ++rank) {
@@ -253,7 +253,7 @@ CalibratedTimes calibrated_times(const config::Calibration& calibration, const T
       OpCost& cost = costs.emplace_back();
       source.push_back(-1);
       if (!op.has_work()) continue;
-      const int ranks = ranks_of(op, training.groups);
+      const int ranks = rank_count_of(op, training.groups);
       const OpWork work = calibrated_work(op, schedule, training);
       const std::vector<std::size_t> lines = nearest_lines(calibration, op, work.unit, ranks);
       if (lines.empty()) {

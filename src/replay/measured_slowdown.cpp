@@ -21,7 +21,7 @@ using schedule::OpKind;
 /// Logarithms of m, n, k of a product.
 using Shape = std::array<double, 3>;
 
-Shape shape_of(std::int64_t m, std::int64_t n, std::int64_t k) {
+Shape log_shape(std::int64_t m, std::int64_t n, std::int64_t k) {
   const auto log_of = [](std::int64_t value) {
     return std::log(static_cast<double>(std::max<std::int64_t>(value, 1)));
   };
@@ -32,7 +32,7 @@ Shape shape_of(std::int64_t m, std::int64_t n, std::int64_t k) {
 class Cells {
  public:
   void add(const CalibrationSlowdown::Cell& cell) {
-    cells_.push_back({shape_of(cell.m, cell.n, cell.k), std::log(static_cast<double>(cell.bytes)), cell.times});
+    cells_.push_back({log_shape(cell.m, cell.n, cell.k), std::log(static_cast<double>(cell.bytes)), cell.times});
   }
   bool empty() const { return cells_.empty(); }
   /// At least one cell.
@@ -60,12 +60,12 @@ class Cells {
 
 /// Whether there are cells of this dtype, and the limit of CTAs nearest to `max_ctas` that they have: NCCL's own choice
 /// where that was measured, unless the very limit was.
-struct Choice {
+struct Measured {
   DType dtype = DType::f32;
   int max_ctas = 0;
 };
-Choice choice_of(const std::vector<CalibrationSlowdown>& measured, DType dtype, int max_ctas) {
-  Choice choice{measured.front().dtype, 0};
+Measured most_alike(const std::vector<CalibrationSlowdown>& measured, DType dtype, int max_ctas) {
+  Measured choice{measured.front().dtype, 0};
   for (const CalibrationSlowdown& slowdown : measured) {
     if (slowdown.dtype == dtype) choice.dtype = dtype;
   }
@@ -92,7 +92,7 @@ class MeasuredSlowdown {
   MeasuredSlowdown(const std::vector<CalibrationSlowdown>& measured, const config::RunConfig& config,
                    const plan::Groups& groups)
       : groups_(groups) {
-    const Choice choice = choice_of(measured, config.fsdp.param_dtype, config.nccl.max_ctas);
+    const Measured choice = most_alike(measured, config.fsdp.param_dtype, config.nccl.max_ctas);
     for (const CalibrationSlowdown& slowdown : measured) {
       if (slowdown.dtype != choice.dtype) continue;
       for (const CalibrationSlowdown::Cell& cell : slowdown.cells) {
@@ -139,7 +139,7 @@ class MeasuredSlowdown {
   static Products products_of(const plan::ModuleWork& work) {
     Products all;
     const auto add = [](std::vector<Weighted>& pass, const plan::Product& product) {
-      pass.push_back({shape_of(product.m, product.n, product.k), product.flops()});
+      pass.push_back({log_shape(product.m, product.n, product.k), product.flops()});
     };
     for (std::size_t i = 0; i < work.products.size(); ++i) {
       const plan::Product& product = work.products[i];

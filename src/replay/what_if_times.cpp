@@ -194,9 +194,9 @@ double slowest(const std::vector<double>& factors, const plan::Groups& groups, p
   return slowest;
 }
 
-class Step {
+class StepMapping {
  public:
-  Step(const MeasuredTimes& measured, std::size_t step, const Training& other, const Changes& changes)
+  StepMapping(const MeasuredTimes& measured, std::size_t step, const Training& other, const Changes& changes)
       : measured_(measured), step_(step), other_(other), changes_(changes) {}
 
   std::int64_t ns(const Op& op, const Source& source, std::size_t rank) const {
@@ -271,7 +271,7 @@ WhatIfTimes what_if_times(const MeasuredTimes& measured, const Training& other, 
     if (added) at->second = library.sources(other, to);
     const std::vector<Source>& sources = at->second;
     const IssueTimes& issue = issues.try_emplace({&from, &to}, from, to).first->second;
-    const Step mapping(measured, step, other, changes);
+    const StepMapping mapping(measured, step, other, changes);
     auto& by_rank = times.given.emplace_back();
     auto& issue_by_rank = times.given_issue.emplace_back();
     for (std::size_t rank = 0; rank < measured.ranks(); ++rank) {

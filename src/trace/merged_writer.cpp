@@ -8,21 +8,11 @@
 #include <utility>
 
 #include "trace/record_args.h"
+#include "trace/track_numbers.h"
 
 namespace fsdpbench::trace {
 namespace {
 
-constexpr int kHostTid = 1;  // tracks 2… are lanes; Perfetto takes 0 for the process itself
-constexpr int kFirstLanes = 5;
-constexpr int kExposedTid = kHostTid + 1 + kFirstLanes;
-constexpr int kBoundTid = kExposedTid + 1;
-constexpr int kCheckpointTid = 30;  // beyond all lanes
-
-/// Lanes that came later have numbers beyond all others', so that these stay.
-int tid_of(Lane lane) {
-  const auto index = static_cast<int>(index_of(lane));
-  return index < kFirstLanes ? kHostTid + 1 + index : kBoundTid + 1 + index - kFirstLanes;
-}
 constexpr int kRankShift = 32;  // arrows' ids: rank, then a number; exact also where all numbers are doubles
 
 // One field a category; a test compares their names with base/memory_category.h.

@@ -21,7 +21,7 @@ constexpr int kRankHostTid = 1;
 constexpr int kFirstStream = 7;  // as CUPTI numbers the default stream; viewers and HTA want streams above 0
 constexpr int kCudaDevice = 1;   // kineto's device type
 
-int stream_of(Lane lane) { return kFirstStream + static_cast<int>(index_of(lane)); }
+int stream_of_lane(Lane lane) { return kFirstStream + static_cast<int>(index_of(lane)); }
 
 }  // namespace
 
@@ -89,9 +89,9 @@ void RankWriter::name_tracks(const RankFacts& facts) {
 
 void RankWriter::name_lane(Lane lane) {
   if (std::exchange(named_[index_of(lane)], true)) return;
-  const Track track{device_pid_, stream_of(lane)};
-  events_.name_track("thread_name", track, fmt::format("stream {} {}", stream_of(lane), to_string(lane)));
-  events_.sort_track("thread_sort_index", track, stream_of(lane));
+  const Track track{device_pid_, stream_of_lane(lane)};
+  events_.name_track("thread_name", track, fmt::format("stream {} {}", stream_of_lane(lane), to_string(lane)));
+  events_.sort_track("thread_sort_index", track, stream_of_lane(lane));
 }
 
 void RankWriter::step(const TracedStep& step) {
@@ -132,7 +132,7 @@ void RankWriter::write_op(const TracedStep& step, const Record& record, std::int
   const std::int64_t correlation = ++correlation_;
   write_launch(op, record, correlation, host_end_ns);
   write_device_row(op, record, correlation);
-  const Track device{device_pid_, stream_of(op.lane)};
+  const Track device{device_pid_, stream_of_lane(op.lane)};
   if (record.begin_ns >= record.issued_ns) {
     events_.flow("ac2g", correlation, host_, record.issued_ns, device, record.begin_ns);
   } else {
@@ -153,11 +153,11 @@ void RankWriter::write_launch(const OpLabel& op, const Record& record, std::int6
 void RankWriter::write_device_row(const OpLabel& op, const Record& record, std::int64_t correlation) {
   const std::int64_t duration = record.end_ns - record.begin_ns;
   const std::string_view category = name_op_row(op, record.op, name_);
-  events_.head('X', category, name_, {device_pid_, stream_of(op.lane)}, record.begin_ns);
+  events_.head('X', category, name_, {device_pid_, stream_of_lane(op.lane)}, record.begin_ns);
   events_.duration(duration);
   events_.arg(field::kDevice, 0);
   events_.arg(field::kContext, kContext);
-  events_.arg(field::kStream, stream_of(op.lane));
+  events_.arg(field::kStream, stream_of_lane(op.lane));
   events_.arg(field::kCorrelation, correlation);
   events_.arg(field::kStep, record.step);
   events_.arg(field::kOp, record.op);

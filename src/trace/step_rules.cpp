@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "trace/fields.h"
+#include "trace/track_numbers.h"
 
 namespace fsdpbench::trace {
 namespace {
@@ -48,7 +49,10 @@ void StepRules::slice(const ParsedEvent& event, TrackKey track, std::int64_t beg
   if (!length || *length < 0) return;  // reported by TrackRules
   const Slice slice{{begin_ns, begin_ns + *length}, event.index};
   const bool computes = category == "computation", communicates = category == "communication";
-  if (computes || communicates || category == "copy") tracks_[track].ops.push_back({slice, communicates, computes});
+  if (computes || communicates || category == "copy") {
+    const bool on_host = track.second == tid_of(Lane::host_compute);
+    tracks_[track].ops.push_back({slice, communicates, computes || on_host});
+  }
   if (computes) ranks_[track.first].computation.push_back(slice);
   if (category == "exposed") ranks_[track.first].exposed.push_back(slice);
   if (category == "bound") {
@@ -166,9 +170,11 @@ void StepRules::check_arrows(OpTrack& track) {
       const bool ends_well =
           std::any_of(first, after, [&](const Op& op) { return !arrow.of_need || op.computes || op.communicates; });
       if (!ends_well) {
-        findings_.add(Rule::op_arrow, arrow.event,
-                      arrow.of_need ? "An arrow \"needed\" ends where no computation and no collective begins."
-                                    : "An arrow \"issue\" ends where no op begins.");
+        findings_.add(
+            Rule::op_arrow, arrow.event,
+            arrow.of_need
+                ? "An arrow \"needed\" ends where no computation, no collective and no work of the host begins."
+                : "An arrow \"issue\" ends where no op begins.");
       }
       continue;
     }

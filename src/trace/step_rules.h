@@ -42,7 +42,8 @@ class StepRules {
     std::vector<Level> levels;
   };
   struct Op : Slice {
-    bool communicates = false, computes = false;
+    bool communicates = false;
+    bool computes = false;  ///< the device, or the host
   };
   struct ArrowEnd {
     std::int64_t time_ns, event;

@@ -19,7 +19,7 @@ config::RunConfig large() {
   return c;
 }
 
-std::string refusal(const config::RunConfig& config) {
+std::string refusal_of_cell(const config::RunConfig& config) {
   try {
     open_cell(config);
   } catch (const ConfigError& error) {
@@ -31,14 +31,14 @@ std::string refusal(const config::RunConfig& config) {
 TEST(Cell, StepsThatNobodyCanWaitForAreRefused) {
   config::RunConfig slow = large();
   slow.emulate.compute_tflops = 1e-6;
-  EXPECT_THAT(refusal(slow), HasSubstr("emulate.compute_tflops = 1e-06"));
+  EXPECT_THAT(refusal_of_cell(slow), HasSubstr("emulate.compute_tflops = 1e-06"));
   slow = large();
   slow.emulate.link_gb_per_s = 1e-6;
-  EXPECT_THAT(refusal(slow), HasSubstr("would take over 104 days"));
+  EXPECT_THAT(refusal_of_cell(slow), HasSubstr("would take over 104 days"));
   slow = large();
   slow.inject.slow_rank = 1;
   slow.inject.slow_rank_factor = 1e6;
-  EXPECT_THAT(refusal(slow), HasSubstr("would take over 104 days"));
+  EXPECT_THAT(refusal_of_cell(slow), HasSubstr("would take over 104 days"));
 }
 
 /// 2^20 ranks of 16 TiB and more each.
@@ -55,7 +55,25 @@ TEST(Cell, TheMemoryOfManyRanksIsNotLessThanThatOfFew) {
   }
 }
 
-TEST(Cell, SlowStepsAreNot) { EXPECT_EQ(refusal(large()), ""); }
+/// State of some 5 TiB: on GPUs it is nothing of the host's, until it is offloaded.
+TEST(Cell, WhatGpusOffloadIsMemoryOfTheHost) {
+  config::RunConfig c = large();
+  c.emulate = {};
+  c.model.ffn_width = 1 << 17;
+  c.device.backend = config::BackendKind::cuda;
+  EXPECT_NO_THROW(open_cell(c));
+  for (const config::CpuOffload offload : {config::CpuOffload::optimizer, config::CpuOffload::all}) {
+    c.fsdp.cpu_offload = offload;
+    try {
+      open_cell(c);
+      FAIL() << "it was found to suffice";
+    } catch (const ResourceError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("4 ranks need "));
+    }
+  }
+}
+
+TEST(Cell, SlowStepsAreNot) { EXPECT_EQ(refusal_of_cell(large()), ""); }
 
 }  // namespace
 }  // namespace fsdpbench::app

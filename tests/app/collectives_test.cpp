@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <memory>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <vector>
 
 #include "app/collectives/collective_buffers.h"
@@ -213,14 +215,14 @@ TEST(CollectiveBuffersTest, ADefectiveCommunicatorIsFoundOut) {
   });
 }
 
-struct Measured {
+struct MeasuredRows {
   std::vector<CollectiveRow> rows;
   std::vector<BesideRow> beside;
   std::string text;
 };
 
-Measured measured(const CollectivesArguments& arguments) {
-  Measured m;
+MeasuredRows measured_rows(const CollectivesArguments& arguments) {
+  MeasuredRows m;
   CollectivesListener listener;
   std::vector<World::RankPlace> places;
   TableEnd end;
@@ -242,16 +244,16 @@ Measured measured(const CollectivesArguments& arguments) {
 
 TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
   for (const char* const ranks : {"1", "2", "3"}) {
-    const Measured m = measured(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast"},
-                                              {"--ranks", ranks},
-                                              {"-b", "4"},
-                                              {"-e", "64K"},
-                                              {"-f", "128"},
-                                              {"-n", "3"},
-                                              {"-m", "2"},
-                                              {"-d", "all"},
-                                              {"-o", "all"},
-                                              {"-u", "1"}}));
+    const MeasuredRows m = measured_rows(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast"},
+                                                       {"--ranks", ranks},
+                                                       {"-b", "4"},
+                                                       {"-e", "64K"},
+                                                       {"-f", "128"},
+                                                       {"-n", "3"},
+                                                       {"-m", "2"},
+                                                       {"-d", "all"},
+                                                       {"-o", "all"},
+                                                       {"-u", "1"}}));
     // 3 sizes; 4 types are moved, 2 are reduced in 2 ways.
     EXPECT_EQ(m.rows.size(), 3U * (4 + 4 + 4 + 4));
     for (const CollectiveRow& row : m.rows) {
@@ -278,15 +280,15 @@ TEST(MeasureCollectivesTest, ASlowRankDecidesTheTime) {
 
 TEST(MeasureCollectivesTest, AnEmulatedLinkIsNeverFasterThanItsModel) {
   // 3/4 of 1 MiB at 0.1 GB/s, whatever else the machine does.
-  const Measured m = measured(arguments_of(
+  const MeasuredRows m = measured_rows(arguments_of(
       {{"--op-list", "all_gather"}, {"--ranks", "4"}, {"-b", "1M"}, {"-n", "2"}, {"--link-gb-per-s", "0.1"}}));
   EXPECT_LE(m.rows.front().in_place->bus_gb_per_s(m.rows.front().message), 0.1 * 1.01);
   EXPECT_THAT(m.text, HasSubstr("EMULATED"));
 }
 
 TEST(MeasureCollectivesTest, BesideEachOther) {
-  const Measured m =
-      measured(arguments_of({{"--ranks", "2"}, {"-b", "64K"}, {"-n", "5"}, {"--beside", ""}, {"--matrix", "64"}}));
+  const MeasuredRows m =
+      measured_rows(arguments_of({{"--ranks", "2"}, {"-b", "64K"}, {"-n", "5"}, {"--beside", ""}, {"--matrix", "64"}}));
   ASSERT_EQ(m.beside.size(), 1U);
   const BesideRow& row = m.beside.front();
   for (std::size_t who = 0; who < kNeighbours; ++who) {
@@ -298,7 +300,7 @@ TEST(MeasureCollectivesTest, BesideEachOther) {
 }
 
 TEST(MeasureCollectivesTest, BesideProductsOfSeveralShapes) {
-  const Measured m = measured(
+  const MeasuredRows m = measured_rows(
       arguments_of({{"--ranks", "2"}, {"-b", "4K"}, {"-n", "3"}, {"--beside", ""}, {"--matrix", "32,16x64x8"}}));
   ASSERT_EQ(m.beside.size(), 2U);
   EXPECT_EQ(m.beside[0].matrix, (ProductShape{32, 32, 32}));

@@ -274,9 +274,22 @@ TEST(Export, ZeroStageFollowsThePreset) {
                                       {"deepspeed-z3-hpz", 3},
                                       {"fsdp2", 3}}) {
     const Export made = exported(find_export_target("deepspeed"), busy_config(preset));
-    const nlohmann::json json = nlohmann::json::parse(made.files.front().text);
-    EXPECT_EQ(json["zero_optimization"]["stage"], stage) << preset;
+    const nlohmann::json file = nlohmann::json::parse(made.files.front().text);
+    EXPECT_EQ(file["zero_optimization"]["stage"], stage) << preset;
   }
+}
+
+TEST(Export, FusedProjectionsAreTheModels) {
+  config::RunConfig config = busy_config("xla");
+  const auto text = [&](const char* target) { return exported(find_export_target(target), config).files.front().text; };
+  const std::string before = text("maxtext");
+  EXPECT_THAT(before, ::testing::Not(HasSubstr("fused")));
+  config.model.fused_projections = true;
+  EXPECT_THAT(text("pytorch-fsdp2"), HasSubstr("width 128, fused projections;"));
+  EXPECT_THAT(text("maxtext"),
+              HasSubstr("\n# not fused_qkv: it wants as many key heads as query heads\nfused_mlp: true\n"));
+  config.model.kv_heads = config.model.heads;
+  EXPECT_THAT(text("maxtext"), HasSubstr("\nfused_qkv: true\nfused_mlp: true\n"));
 }
 
 TEST(Export, ListsOfNumbersAreShortPython) {

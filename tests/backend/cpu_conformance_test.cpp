@@ -1,6 +1,7 @@
 #include "backend/conformance.h"
 #include "backend/copy_backend.h"
 #include "backend/failure_conformance.h"
+#include "backend/offload_conformance.h"
 
 namespace fsdpbench::backend {
 namespace {
@@ -11,6 +12,7 @@ INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, CommunicatorConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, StrictCommunicatorConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, FailureConformance, kCpu);
+INSTANTIATE_TEST_SUITE_P(Cpu, OffloadConformance, kCpu);
 INSTANTIATE_TEST_SUITE_P(Cpu, CollectiveConformance,
                          testing::Combine(kCpu, testing::Values(1, 2, 3, 4, 5, 6, 7, 8, 9),
                                           testing::Values(0, 1, 7, 1000)),

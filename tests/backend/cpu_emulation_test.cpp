@@ -80,33 +80,6 @@ TEST(PcieKernels, ACopyTakesItsLatencyAndItsBytesOverTheBandwidth) {
   EXPECT_EQ(only_time.take_nanoseconds(), 8000);
 }
 
-TEST(PinnedHostMemory, IsCountedAndLimitedApartFromTheDevices) {
-  BackendOptions options;
-  options.ranks = 1;
-  options.pool_bytes = 1 << 20;
-  options.host_pool_bytes = 4096;
-  options.offload_lanes = true;
-  run_cpu(options, [](RankContext& rank) {
-    std::byte* const device = rank.device.allocate(1000, MemoryCategory::gradients, Lane::compute);
-    std::byte* const host = rank.device.allocate_host(3000, MemoryCategory::optimizer, Lane::host_compute);
-    EXPECT_EQ(rank.device.memory().peak_occupied_total, 1024);
-    EXPECT_EQ(rank.device.host_memory().peak_occupied_total, 3072);
-    std::vector<std::byte> read(3000);
-    rank.device.enqueue(
-        Lane::host_to_device, "fill", [=](Kernels&) { std::memset(host, 9, 3000); }, nullptr);
-    rank.device.enqueue(
-        Lane::host_to_device, "copy", [=](Kernels& kernels) { kernels.upload(host, device, 1000); }, nullptr);
-    rank.device.enqueue(
-        Lane::host_to_device, "read", [&](Kernels& kernels) { kernels.download(device, read.data(), 1000); }, nullptr);
-    rank.device.synchronize();
-    EXPECT_EQ(read.front(), std::byte{9});
-    EXPECT_THROW(rank.device.allocate_host(4096, MemoryCategory::optimizer, Lane::host_compute), ResourceError);
-    rank.device.free(host, Lane::host_compute);
-    EXPECT_NE(rank.device.allocate_host(3000, MemoryCategory::optimizer, Lane::host_compute), nullptr);
-    EXPECT_EQ(rank.device.memory().live_total, 1024);
-  });
-}
-
 TEST(EmulatedCompute, AnOpIsNeverFasterThanItsFlops) {
   run_cpu(emulated(1), [](RankContext& rank) {
     EXPECT_FALSE(rank.device.computes());

@@ -14,7 +14,7 @@ namespace {
 
 launch::Session* session = nullptr;
 
-void run(const Body& body) {
+void run_over_mpi(const Body& body) {
   BackendOptions options;
   options.ranks = session->placement().ranks;
   options.session = session;
@@ -23,7 +23,7 @@ void run(const Body& body) {
 
 TEST(CpuOverMpi, AllRanksGetTheBitsOfTheOrderedSum) {
   for (const std::int64_t count : {0, 1, 7, 1000, 300'007}) {
-    run([&](RankContext& rank) {
+    run_over_mpi([&](RankContext& rank) {
       check_collectives<float>(rank, count);
       check_collectives<std::uint16_t>(rank, count);
     });
@@ -32,7 +32,7 @@ TEST(CpuOverMpi, AllRanksGetTheBitsOfTheOrderedSum) {
 
 TEST(CpuOverMpi, SplitGroupsWorkAtOnce) {
   constexpr std::int64_t kCount = 10'000;
-  run([](RankContext& rank) {
+  run_over_mpi([](RankContext& rank) {
     const auto half = rank.world.split(rank.rank % 2, rank.rank);
     std::vector<int> members;
     for (int r = rank.rank % 2; r < rank.world.size(); r += 2) members.push_back(r);

@@ -10,7 +10,7 @@
 namespace fsdpbench::backend {
 namespace {
 
-void run_cpu(bool poison, const Body& body) {
+void run_poisoned(bool poison, const Body& body) {
   BackendOptions options;
   options.poison_freed_memory = poison;
   make_copy_backend()->run(options, body);
@@ -18,7 +18,7 @@ void run_cpu(bool poison, const Body& body) {
 
 std::vector<float> after_free(bool poison) {
   std::vector<float> seen;
-  run_cpu(poison, [&](RankContext& rank) {
+  run_poisoned(poison, [&](RankContext& rank) {
     std::byte* block = put(rank.device, std::vector<float>{1.0F, 2.0F});
     rank.device.free(block, Lane::compute);
     seen = get<float>(rank.device, block, 2);  // a use after free, on purpose
@@ -32,7 +32,7 @@ TEST(Poison, FillsFreedMemoryWithNaN) {
 }
 
 TEST(Poison, ALaneThatWaitedForAnEventBeforeTheFillMayReuseTheBlock) {
-  run_cpu(true, [](RankContext& rank) {
+  run_poisoned(true, [](RankContext& rank) {
     constexpr std::int64_t kBytes = 64 << 20;  // filling takes milliseconds, writing the last element does not
     Device& device = rank.device;
     std::byte* block = device.allocate(kBytes, MemoryCategory::gradients, Lane::compute);

@@ -141,6 +141,8 @@ TEST_F(Aliases, WordsThatAreExportedLeadBack) {
       {"set_modules_to_backward_prefetch", "fsdp.backward_prefetch"},
       {"ici_fsdp_parallelism", "mesh.shard"},
       {"remat_policy", "fsdp.activation_checkpointing"},
+      {"fused_qkv", "model.fused_projections"},
+      {"fuse_qkv_params", "model.fused_projections"},
   };
   for (const auto& c : cases) {
     EXPECT_EQ(nearest_field(c.theirs), c.ours) << c.theirs;
@@ -152,6 +154,9 @@ TEST_F(Aliases, KeysOfOtherSystemsAreAnsweredWithOurs) {
   EXPECT_THAT(error("sharding_strategy", "FULL_SHARD"), HasSubstr("the nearest valid key is 'fsdp.strategy'"));
   EXPECT_THAT(error("fsdp.limit_all_gathers", "true"), HasSubstr("the nearest valid key is 'fsdp.all_gather_limit'"));
   EXPECT_THAT(error("world_size", "8"), HasSubstr("the nearest valid key is 'mesh.ranks'"));
+  for (const char* word :
+       {"fuse_qkv", "model.fused_qkv", "fuse_attention_qkv", "qkv_proj", "fused_mlp", "gate_up_proj"})
+    EXPECT_THAT(error(word, "true"), HasSubstr("the nearest valid key is 'model.fused_projections'")) << word;
 }
 
 TEST_F(Aliases, SweepFilesKnowThemToo) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "config/fields.h"
 #include "config/support.h"
 
 namespace fsdpbench::config {

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "config/fields.h"
 #include "config/load.h"
@@ -53,6 +54,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("events"),
                                       std::string("fastest"),
                                       std::string("spread"),
+                                      std::string("step"),
                                       std::string("ring"),
                                       std::string("flash1"),
                                       std::string("window"),

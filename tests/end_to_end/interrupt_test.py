@@ -50,11 +50,16 @@ class Interrupt(Program):
 
     def test_a_slow_step_is_cut_short(self) -> None:
         keys = ["model.layers=2", "train.steps=50", "train.warmup=1", "emulate.compute_tflops=0.0004"]
-        process = self.start("run", self.profile, *sets(*keys), "--out", "out")
-        before = self.await_a_measured_step(process)  # the next step takes seconds
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=PATIENCE_S)
-        self.assertEqual(process.returncode, INTERRUPTED, out + err)
+        # On a busy machine the ranks may get no turn before the process is ended in the middle of the step: then once more.
+        for _ in range(10):
+            process = self.start("run", self.profile, *sets(*keys), "--out", "out", "--overwrite")
+            before = self.await_a_measured_step(process)  # the next step takes seconds
+            process.send_signal(signal.SIGTERM)
+            out, err = process.communicate(timeout=PATIENCE_S)
+            self.assertEqual(process.returncode, INTERRUPTED, out + err)
+            self.assertFalse(self.result()["complete"])
+            if "interrupted in the middle of a step" not in err:
+                break
         steps = int(re.search(r"interrupted after (\d+) of 51 steps", err)[1])
         self.assertGreaterEqual(steps, before)
         self.assertEqual((self.result()["complete"], self.result()["train"]["steps_done"]), (False, steps))

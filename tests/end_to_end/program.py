@@ -15,7 +15,7 @@ from pathlib import Path
 PROGRAM = ""
 SOURCE = Path(__file__).resolve().parent.parent.parent
 # For what hangs: nothing waits for it to pass.
-PATIENCE_S = 120 * float(os.environ.get("FSDPBENCH_PATIENCE", "1"))
+PATIENCE_S = 240 * float(os.environ.get("FSDPBENCH_PATIENCE", "1"))
 
 OK, FAILURE, BAD_INPUT, NO_RESOURCES, CANNOT_WRITE, RANK_FAILED = range(6)
 SLOWER, DIVERGED, INTERRUPTED = 7, 8, 130

@@ -74,6 +74,14 @@ TEST(BackendOptions, ProductsAreTimedUnlessTheBitsShallBeTheSame) {
   EXPECT_FALSE(arithmetic(true, config::ProductChoice::automatic).fastest_products);
 }
 
+TEST(BackendOptions, GraphsAreForTheCudaBackend) {
+  config::RunConfig c = on(config::BackendKind::cuda);
+  EXPECT_FALSE(backend_options(set_up(c), nullptr).get<backend::CudaOptions>().graphs);
+  c.device.graphs = config::Graphs::step;
+  c.train.warmup = 2;
+  EXPECT_TRUE(backend_options(set_up(c), nullptr).get<backend::CudaOptions>().graphs);
+}
+
 TEST(BackendOptions, OfAnotherBackendAreRefused) {
   const backend::BackendOptions options = backend_options(set_up(on(config::BackendKind::cuda)), nullptr);
   EXPECT_THROW(backend::cpu::make_cpu_backend()->run(options, [](backend::RankContext&) {}), BackendError);

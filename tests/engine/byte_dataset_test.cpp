@@ -12,14 +12,14 @@ using config::config_error;
 using config::TemporaryFolder;
 using ::testing::EndsWith;
 
-std::string text(std::span<const std::uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
+std::string as_text(std::span<const std::uint8_t> bytes) { return {bytes.begin(), bytes.end()}; }
 
 TEST(ByteDataset, ReadsAFile) {
   const TemporaryFolder folder;
   const ByteDataset data(folder.write("a.txt", "abcdef"), 6);
   EXPECT_EQ(data.size(), 6);
   EXPECT_EQ(data.files(), 1);
-  EXPECT_EQ(text(data.sample(0, 6)), "abcdef");
+  EXPECT_EQ(as_text(data.sample(0, 6)), "abcdef");
   EXPECT_FALSE(data.truncated());
 }
 
@@ -47,7 +47,7 @@ TEST(ByteDataset, ReadsAFolderInTheOrderOfPathsWithoutBinaryHiddenAndBuiltFiles)
   folder.write("build-asan/x.txt", "built");
   folder.write("runs/x/result.json", "{}");
   const ByteDataset data(folder.path(), 1);
-  EXPECT_EQ(text(data.sample(0, data.size())), "ABC");
+  EXPECT_EQ(as_text(data.sample(0, data.size())), "ABC");
   EXPECT_EQ(data.files(), 3);
 }
 

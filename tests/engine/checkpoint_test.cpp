@@ -11,11 +11,13 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "config/spelling.h"
 #include "config/validate.h"
+#include "support/resumed_run.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 
@@ -50,11 +52,7 @@ plan::ModelShapes shapes_of(const RunConfig& c) { return plan::model_shapes(c.mo
 
 /// The steps after the newest checkpoint in `folder`.
 Measurement gone_on(RunConfig c, const TemporaryFolder& folder) {
-  const Checkpoint checkpoint(newest(folder), shapes_of(c), c.train.optimizer);
-  c.train.steps -= checkpoint.position().steps;
-  RunHooks hooks;
-  hooks.resume = &checkpoint;
-  return testing::run_tiny(c, hooks);
+  return testing::resumed(std::move(c), newest(folder));
 }
 
 struct Sharding {
@@ -376,9 +374,9 @@ TEST(Checkpoint, ADamagedManifestIsSaidInASentence) {
   };
   EXPECT_EQ(said("\"version\"", "\"version\""), "");
   EXPECT_THAT(said("fsdpbench checkpoint", "another"), HasSubstr("is no manifest of a checkpoint"));
-  EXPECT_THAT(said("\"version\": 2", "\"version\": 9"),
-              HasSubstr("has version 9, and this program reads versions 1 to 2"));
-  EXPECT_EQ(said("\"version\": 2", "\"version\": 1"), "") << "which had no parts of parameters";
+  EXPECT_THAT(said("\"version\": 3", "\"version\": 9"),
+              HasSubstr("has version 9, and this program reads versions 1 to 3"));
+  EXPECT_EQ(said("\"version\": 3", "\"version\": 1"), "") << "which had no parts of parameters";
   EXPECT_THAT(said("\"samples\"", "\"simples\""), HasSubstr("is damaged"));
   EXPECT_THAT(said("\"steps\": 1", "\"steps\": -1"), HasSubstr("is damaged"));
   EXPECT_THAT(said("\"adamw\"", "\"adam\""), HasSubstr("is damaged"));

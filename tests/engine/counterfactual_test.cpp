@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "metrics/cause_report.h"
 #include "metrics/knobs.h"
 #include "support/cause_cases.h"

@@ -1,6 +1,7 @@
 // Whole runs against what PyTorch and JAX computed (tests/golden): any number of ranks, any strategy.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "support/golden.h"

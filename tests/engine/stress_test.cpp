@@ -32,7 +32,7 @@ void randomize(RunConfig& c, std::mt19937& random) {
   c.inject.poison_freed_memory = true;
 }
 
-void expect_one_digest(RunConfig base, int cases, std::mt19937& random) {
+void expect_one_digest_of_random_policies(RunConfig base, int cases, std::mt19937& random) {
   base.train.warmup = 2;
   base.train.steps = 2;
   const std::string expected = testing::run_tiny(base).parameters_digest.value();
@@ -62,7 +62,7 @@ void expect_one_digest(RunConfig base, int cases, std::mt19937& random) {
 
 TEST(Stress, RandomPoliciesUnderRandomDelays) {
   std::mt19937 random(99);
-  expect_one_digest(testing::tiny_decoder(), 25, random);
+  expect_one_digest_of_random_policies(testing::tiny_decoder(), FSDPBENCH_STRESS_POLICIES, random);
 }
 
 TEST(Stress, RandomPoliciesOnRanksThatSplitLayersAndTokens) {
@@ -70,7 +70,7 @@ TEST(Stress, RandomPoliciesOnRanksThatSplitLayersAndTokens) {
   for (const Mesh mesh : {Mesh{4, 0, 0, 2}, Mesh{4, 0, 0, 2, true}, Mesh{8, 0, 0, 4, true}}) {
     RunConfig base = testing::splittable_decoder();
     base.mesh = mesh;
-    expect_one_digest(base, 10, random);
+    expect_one_digest_of_random_policies(base, FSDPBENCH_STRESS_POLICIES / 3, random);
   }
 }
 

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "engine/checkpoint.h"
 #include "engine/weights_file.h"
+#include "support/resumed_run.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 
@@ -24,10 +25,10 @@ using config::RunConfig;
 using config::Strategy;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kBefore = 2, kAll = 5, kGlobalBatch = 8;
+constexpr std::int64_t kSplitBefore = 2, kSplitAll = 5, kGlobalBatch = 8;
 
 /// Equal global batches on every mesh, and no step is warm-up.
-RunConfig training(const Mesh& mesh, std::int64_t steps = kAll) {
+RunConfig split_training(const Mesh& mesh, std::int64_t steps = kSplitAll) {
   RunConfig c = testing::splittable_decoder();
   c.mesh = mesh;
   c.train.warmup = 0;
@@ -38,24 +39,6 @@ RunConfig training(const Mesh& mesh, std::int64_t steps = kAll) {
 }
 
 plan::ModelShapes shapes() { return plan::model_shapes(testing::splittable_decoder().model); }
-
-std::filesystem::path newest(const TemporaryFolder& folder) { return newest_checkpoint(folder.path()).value(); }
-
-/// The training's checkpoint after kBefore steps.
-std::filesystem::path saved(RunConfig c, const TemporaryFolder& folder) {
-  c.train.steps = kBefore;
-  c.checkpoint.folder = folder.path().string();
-  (void)testing::run_tiny(c);
-  return newest(folder);
-}
-
-Measurement gone_on(RunConfig c, const std::filesystem::path& step) {
-  const Checkpoint checkpoint(step, plan::model_shapes(c.model, static_cast<int>(c.mesh.tensor)), c.train.optimizer);
-  c.train.steps -= checkpoint.position().steps;
-  RunHooks hooks;
-  hooks.resume = &checkpoint;
-  return testing::run_tiny(c, hooks);
-}
 
 /// Everything that is saved, whole.
 std::vector<float> state_of(const std::filesystem::path& step) {
@@ -76,20 +59,20 @@ const std::vector<Mesh> kMeshes{{1},          {2, 2},       {4, 2, 1, 2}, {2, 1,
 
 TEST(TensorCheckpoint, AnyMeshGoesOnWithAny) {
   std::vector<Measurement> whole;
-  for (const Mesh& mesh : kMeshes) whole.push_back(testing::run_tiny(training(mesh)));
+  for (const Mesh& mesh : kMeshes) whole.push_back(testing::run_tiny(split_training(mesh)));
   for (std::size_t a = 0; a < kMeshes.size(); ++a) {
     const TemporaryFolder folder;
-    const std::filesystem::path step = saved(training(kMeshes[a]), folder);
+    const std::filesystem::path step = testing::checkpoint_after(kSplitBefore, split_training(kMeshes[a]), folder);
     for (std::size_t b = 0; b < kMeshes.size(); ++b) {
       SCOPED_TRACE(::testing::Message() << "mesh " << a << ", then " << b);
-      const Measurement rest = gone_on(training(kMeshes[b]), step);
-      EXPECT_EQ(rest.began_at, (TrainingPosition{kBefore, kBefore * kGlobalBatch}));
-      ASSERT_EQ(rest.losses.size(), static_cast<std::size_t>(kAll - kBefore));
+      const Measurement rest = testing::resumed(split_training(kMeshes[b]), step);
+      EXPECT_EQ(rest.began_at, (TrainingPosition{kSplitBefore, kSplitBefore * kGlobalBatch}));
+      ASSERT_EQ(rest.losses.size(), static_cast<std::size_t>(kSplitAll - kSplitBefore));
       if (a == b) {  // the same sums in the same order
         EXPECT_EQ(rest.parameters_digest, whole[a].parameters_digest);
       }
       for (std::size_t i = 0; i < rest.losses.size(); ++i) {
-        const double expected = whole[a].losses[i + kBefore];
+        const double expected = whole[a].losses[i + kSplitBefore];
         EXPECT_NEAR(rest.losses[i], expected, a == b ? 0 : 1e-5 * expected) << "step " << i;
       }
     }
@@ -106,21 +89,21 @@ TEST(TensorCheckpoint, AnyShardingGoesOnToTheSameBits) {
       [](RunConfig& c) { c.checkpoint.asynchronous = true, c.checkpoint.every = 1; },
       [](RunConfig& c) { c.fsdp.cpu_offload = config::CpuOffload::all, c.checkpoint.every = 1; },
   };
-  const RunConfig base = training({8, 0, 0, 2});
+  const RunConfig base = split_training({8, 0, 0, 2});
   const Measurement whole = testing::run_tiny(base);
   std::vector<float> first;
   for (const auto before : shardings) {
     const TemporaryFolder folder;
     RunConfig c = base;
     before(c);
-    const std::filesystem::path step = saved(c, folder);
+    const std::filesystem::path step = testing::checkpoint_after(kSplitBefore, c, folder);
     if (first.empty()) first = state_of(step);
     EXPECT_EQ(state_of(step), first);
     for (const auto after : shardings) {
       c = base;
       after(c);
       c.checkpoint = {};
-      EXPECT_EQ(gone_on(c, step).parameters_digest, whole.parameters_digest);
+      EXPECT_EQ(testing::resumed(c, step).parameters_digest, whole.parameters_digest);
     }
   }
 }
@@ -129,14 +112,14 @@ TEST(TensorCheckpoint, AnyShardingGoesOnToTheSameBits) {
 TEST(TensorCheckpoint, EachRankFindsItsPart) {
   for (const Mesh& from : {Mesh{2, 2}, Mesh{8, 2, 1, 4}}) {
     const TemporaryFolder folder;
-    const std::filesystem::path step = saved(training(from), folder);
+    const std::filesystem::path step = testing::checkpoint_after(kSplitBefore, split_training(from), folder);
     const std::vector<float> state = state_of(step);
     for (const Mesh& mesh : kMeshes) {
-      RunConfig c = training(mesh, kBefore + 1);
+      RunConfig c = split_training(mesh, kSplitBefore + 1);
       c.train.learning_rate = 1e-30;
       c.train.weight_decay = 0;
       std::vector<float> loaded;
-      for (const std::vector<float>& parameter : gone_on(c, step).parameters) {
+      for (const std::vector<float>& parameter : testing::resumed(c, step).parameters) {
         loaded.insert(loaded.end(), parameter.begin(), parameter.end());
       }
       EXPECT_TRUE(std::ranges::equal(loaded, std::span(state).first(loaded.size()))) << mesh.tensor;
@@ -147,7 +130,7 @@ TEST(TensorCheckpoint, EachRankFindsItsPart) {
 TEST(TensorCheckpoint, EveryElementIsWrittenOnceByWhoeverHasIt) {
   for (const Mesh& mesh : kMeshes) {
     const TemporaryFolder folder;
-    const std::filesystem::path step = saved(training(mesh), folder);
+    const std::filesystem::path step = testing::checkpoint_after(kSplitBefore, split_training(mesh), folder);
     const Manifest manifest = read_manifest(step);
     ASSERT_EQ(std::ssize(manifest.files), mesh.ranks);
     std::int64_t all = 0;
@@ -167,7 +150,7 @@ TEST(TensorCheckpoint, EveryElementIsWrittenOnceByWhoeverHasIt) {
 /// A rank that has columns of a matrix reads them alone: what others have may be lost.
 TEST(TensorCheckpoint, OnlyWhatIsNeededIsRead) {
   const TemporaryFolder folder;
-  const std::filesystem::path step = saved(training({2, 1, 1, 2}), folder);
+  const std::filesystem::path step = testing::checkpoint_after(kSplitBefore, split_training({2, 1, 1, 2}), folder);
   const std::filesystem::path others = step / shard_file_name(1, 2);
   const Checkpoint checkpoint(step, shapes(), Optimizer::adamw);
   std::filesystem::resize_file(others, 8);  // what of it was not read before is gone
@@ -182,21 +165,23 @@ TEST(TensorCheckpoint, OnlyWhatIsNeededIsRead) {
 }
 
 TEST(TensorCheckpoint, WeightsOfOneFileAreWholeAndComeBack) {
-  const RunConfig c = training({4, 2, 1, 2});
+  const RunConfig c = split_training({4, 2, 1, 2});
   const Measurement whole = testing::run_tiny(c);
   const TemporaryFolder folder, begun;
-  const std::filesystem::path step = saved(c, folder), file = folder.path() / "weights.safetensors";
+  const std::filesystem::path step = testing::checkpoint_after(kSplitBefore, c, folder),
+                              file = folder.path() / "weights.safetensors";
   export_weights(step, file, {.names = ParameterNames::hugging_face, .moments = true});
   const SafetensorsReader reader(file);
   for (const SafeTensor& tensor : reader.tensors()) EXPECT_EQ(tensor.name.find("-of-"), std::string::npos);
   import_weights(file, shapes(), Optimizer::adamw, begun.path());
-  EXPECT_EQ(state_of(newest(begun)), state_of(step));
-  EXPECT_EQ(gone_on(c, newest(begun)).parameters_digest, whole.parameters_digest);
+  EXPECT_EQ(state_of(newest_checkpoint(begun.path()).value()), state_of(step));
+  EXPECT_EQ(testing::resumed(c, newest_checkpoint(begun.path()).value()).parameters_digest, whole.parameters_digest);
 }
 
 TEST(TensorCheckpoint, WhatIsWrongIsSaidInASentence) {
   const TemporaryFolder folder;
-  const std::filesystem::path step = saved(training({4, 2, 1, 2}), folder), path = step / "manifest.json";
+  const std::filesystem::path step = testing::checkpoint_after(kSplitBefore, split_training({4, 2, 1, 2}), folder),
+                              path = step / "manifest.json";
   std::ifstream in(path);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   const auto said = [&](const std::string& from, const std::string& to) -> std::string {

@@ -22,7 +22,7 @@ using config::RunConfig;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kBefore = 2, kAll = 4;
+constexpr std::int64_t kWeightsBefore = 2, kWeightsAll = 4;
 
 RunConfig trained_for(std::int64_t steps) {
   RunConfig c = testing::tiny_decoder();
@@ -35,10 +35,10 @@ RunConfig trained_for(std::int64_t steps) {
 class WeightsFileTest : public ::testing::Test {
  protected:
   plan::ModelShapes shapes() const { return plan::model_shapes(config_.model); }
-  /// A checkpoint after kBefore steps.
+  /// A checkpoint after kWeightsBefore steps.
   std::filesystem::path saved() {
     RunConfig c = config_;
-    c.train.steps = kBefore;
+    c.train.steps = kWeightsBefore;
     c.checkpoint.folder = (folder_.path() / "saved").string();
     testing::run_tiny(c);
     return newest_checkpoint(c.checkpoint.folder).value();
@@ -76,7 +76,7 @@ class WeightsFileTest : public ::testing::Test {
   }
 
   TemporaryFolder folder_;
-  RunConfig config_ = trained_for(kAll);
+  RunConfig config_ = trained_for(kWeightsAll);
 };
 
 TEST_F(WeightsFileTest, WithMomentsATrainingGoesOnToTheSameBitsUnderEitherNames) {
@@ -90,7 +90,7 @@ TEST_F(WeightsFileTest, WithMomentsATrainingGoesOnToTheSameBitsUnderEitherNames)
     const WeightsFile read = import_weights(file, shapes(), Optimizer::adamw, target);
     EXPECT_TRUE(read.moments);
     EXPECT_EQ(read.position, written.position);
-    EXPECT_EQ(read.position.steps, kBefore);
+    EXPECT_EQ(read.position.steps, kWeightsBefore);
     EXPECT_EQ(gone_on(newest_checkpoint(target).value()).parameters_digest, whole.parameters_digest) << name;
   }
 }
@@ -219,7 +219,7 @@ TEST_F(WeightsFileTest, ATrainingWithoutMomentsHasNoneToWrite) {
   EXPECT_THROW(export_weights(step, file, {.moments = true}), ConfigError);
   EXPECT_FALSE(std::filesystem::exists(file));
   export_weights(step, file, {});
-  EXPECT_EQ(import_weights(file, shapes(), Optimizer::sgd, folder_.path() / "sgd").position.steps, kBefore);
+  EXPECT_EQ(import_weights(file, shapes(), Optimizer::sgd, folder_.path() / "sgd").position.steps, kWeightsBefore);
 }
 
 }  // namespace

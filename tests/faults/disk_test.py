@@ -191,7 +191,8 @@ class Folders(Faults):
                 json.load(file)
 
     def test_a_folder_that_goes_away_meanwhile_is_named(self) -> None:
-        started = self.bench.start(*self.run_arguments("mesh.ranks=2", base=harness.LONG))
+        # Short steps: one that goes on 0.8 s after the signal is not waited for, and nothing is written then.
+        started = self.bench.start(*self.run_arguments("mesh.ranks=2", "emulate.compute_tflops=2", base=harness.LONG))
         self.training(started)
         (self.folder / "out").rename(self.folder / "elsewhere")
         started.signal(signal.SIGINT)

@@ -8,7 +8,8 @@
 namespace fsdpbench::foreign::corpus {
 namespace {
 
-constexpr std::int64_t kPid = 991, kThread = 991, kAutogradThread = 1044, kCompute = 7, kExchange = 26, kReduce = 28;
+constexpr std::int64_t kOtherPid = 991, kThread = 991, kAutogradThread = 1044, kCompute = 7, kExchange = 26,
+                       kReduce = 28;
 constexpr int kSteps = 3;
 
 /// Kernels one after another on streams, each launched by a host that runs ahead.
@@ -16,7 +17,7 @@ class Program {
  public:
   Program(const CaseSpec& spec, int rank)
       : spec_(spec), random_(spec.seed + static_cast<std::uint64_t>(rank)), text_(facts(spec, rank)) {
-    text_.name_process(kPid, "python");
+    text_.name_process(kOtherPid, "python");
   }
 
   void begin_step(int number) {
@@ -38,12 +39,12 @@ class Program {
     row("cpu_op", op, begin, host_ns_ - 500);
     const std::int64_t id = ++correlation_;
     const bool amd = spec_.dialect.vendor == Vendor::amd;
-    text_.slice("cuda_runtime", amd ? "hipExtModuleLaunchKernel" : "cudaLaunchKernel", kPid, thread_, begin + 1'000,
-                begin + 4'000, fmt::format("\"External id\": {}, \"correlation\": {}", external_, id));
+    text_.slice("cuda_runtime", amd ? "hipExtModuleLaunchKernel" : "cudaLaunchKernel", kOtherPid, thread_,
+                begin + 1'000, begin + 4'000, fmt::format("\"External id\": {}, \"correlation\": {}", external_, id));
     const double noise = 1 + 0.02 * static_cast<double>(random_() % 100) / 100;
     const std::int64_t from = std::max(device_ns_, begin + 8'000);
     device_ns_ = from + static_cast<std::int64_t>(us * noise * 1e3);
-    text_.arrow(id, kPid, thread_, begin + 1'000, 0, stream, from);
+    text_.arrow(id, kOtherPid, thread_, begin + 1'000, 0, stream, from);
     text_.slice("kernel", name, 0, stream, from, device_ns_,
                 fmt::format("\"External id\": {}, \"device\": 0, \"stream\": {}, \"correlation\": {}{}{}", external_,
                             stream, id, fields.empty() ? "" : ", ", fields));
@@ -86,7 +87,7 @@ class Program {
   void row(std::string_view category, std::string_view name, std::int64_t begin, std::int64_t end,
            std::string_view args = {}) {
     ++external_;
-    text_.slice(category, name, kPid, thread_, begin, end,
+    text_.slice(category, name, kOtherPid, thread_, begin, end,
                 fmt::format("\"External id\": {}{}{}", external_, args.empty() ? "" : ", ", args));
   }
 

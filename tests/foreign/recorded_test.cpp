@@ -18,7 +18,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
 /// The collectives that a step's calls issued, in their order: "AG RS"; those that nothing issued are "?".
-std::string collectives(const RankRows& rows, const StepMark& step) {
+std::string issued_collectives(const RankRows& rows, const StepMark& step) {
   std::vector<std::pair<std::int64_t, std::string>> issued;
   for (const DeviceRow& row : rows.device) {
     if (row.kind != Activity::collective || row.begin_ns < step.begin_ns || row.begin_ns >= step.end_ns) continue;
@@ -66,9 +66,9 @@ TEST_P(Recorded, EveryCollectiveIsReadWithItsCall) {
     for (std::size_t i = 0; i < rows.steps.size(); ++i) {
       const std::string expected = kinds(truth["steps"][i].get<std::string>());
       if (truth["preset"] == "ddp") {
-        EXPECT_THAT(collectives(rows, rows.steps[i]), ::testing::MatchesRegex("AR( AR)*"));
+        EXPECT_THAT(issued_collectives(rows, rows.steps[i]), ::testing::MatchesRegex("AR( AR)*"));
       } else {
-        EXPECT_EQ(collectives(rows, rows.steps[i]), expected);
+        EXPECT_EQ(issued_collectives(rows, rows.steps[i]), expected);
       }
     }
   }

@@ -4,6 +4,7 @@
 //   TARGET SOURCE_FOLDER SECONDS [SEED]
 #include <fmt/format.h>
 
+#include <unistd.h>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -11,20 +12,22 @@
 #include <iterator>
 #include <random>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "tests/fuzz/fuzz_target.h"
+#include "fuzz/fuzz_target.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostBytes = 20000;
-constexpr const char* kWords[] = {"\"", "\\", "{", "}", "[", "]", "[[", "=", ",", ":", "\n", "\0x", "-1", "1e999",
-                                  "99999999999999999999", "nan", "null", "true", "\xff\xfe", "\xf0\x9f\x98\x80", "\\u0000", "\"\"\"", "'''", "#"};
+constexpr const char* kWords[] = {"\"",      "\\",     "{",    "}",        "[",
+                                  "]",       "[[",     "=",    ",",        ":",
+                                  "\n",      "\0x",    "-1",   "1e999",    "99999999999999999999",
+                                  "nan",     "null",   "true", "\xff\xfe", "\xf0\x9f\x98\x80",
+                                  "\\u0000", "\"\"\"", "'''",  "#"};
 
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -45,14 +48,18 @@ class Mutator {
   }
 
  private:
-  std::size_t below(std::size_t n) { return n == 0 ? 0 : std::uniform_int_distribution<std::size_t>(0, n - 1)(random_); }
+  std::size_t below(std::size_t n) {
+    return n == 0 ? 0 : std::uniform_int_distribution<std::size_t>(0, n - 1)(random_);
+  }
   const std::string& any(const std::vector<std::string>& list) { return list[below(list.size())]; }
 
   void damage(std::string& text) {
     const std::size_t at = below(text.size() + 1);
     const std::size_t length = below(std::min<std::size_t>(text.size() - at, 64) + 1);
     switch (below(7)) {
-      case 0: if (at < text.size()) text[at] = static_cast<char>(below(256)); break;
+      case 0:
+        if (at < text.size()) text[at] = static_cast<char>(below(256));
+        break;
       case 1: text.erase(at, length); break;
       case 2: text.insert(at, kWords[below(std::size(kWords))]); break;
       case 3: text.insert(at, text.substr(at, length)); break;

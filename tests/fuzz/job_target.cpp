@@ -1,5 +1,5 @@
 #include "foreign/kineto_reader.h"
-#include "tests/fuzz/fuzz_target.h"
+#include "fuzz/fuzz_target.h"
 
 namespace fsdpbench::fuzz {
 

@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "fuzz/fuzz_target.h"
 #include "launch/handshake.h"
 #include "launch/rendezvous_file.h"
-#include "tests/fuzz/fuzz_target.h"
 
 namespace fsdpbench::fuzz {
 namespace {

@@ -1,6 +1,6 @@
 #include "config/load.h"
 #include "config/validate.h"
-#include "tests/fuzz/fuzz_target.h"
+#include "fuzz/fuzz_target.h"
 
 namespace fsdpbench::fuzz {
 

@@ -1,5 +1,5 @@
 #include "app/report/explain_result.h"
-#include "tests/fuzz/fuzz_target.h"
+#include "fuzz/fuzz_target.h"
 
 namespace fsdpbench::fuzz {
 

@@ -1,4 +1,4 @@
-#include "tests/fuzz/fuzz_target.h"
+#include "fuzz/fuzz_target.h"
 #include "trace/validate.h"
 
 namespace fsdpbench::fuzz {

@@ -4,7 +4,7 @@
 
 #include "app/experiment/trial_log.h"
 #include "app/report/sweep_report.h"
-#include "tests/fuzz/fuzz_target.h"
+#include "fuzz/fuzz_target.h"
 
 namespace fsdpbench::fuzz {
 

@@ -156,23 +156,66 @@ echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] 
         self.assertEqual(seen, [{"device.timer": "events"}] * 3)
         self.assertAlmostEqual(entry["figures"]["speed over PyTorch eager (1 or more: ours is at least as fast)"], 1.2)
 
+    def test_steps_with_state_in_host_memory_tell_the_rates_of_their_copies(self):
+        suite, asked = self.suite(), []
+
+        def copy(name, size, us):
+            return {"ph": "X", "name": name, "dur": us, "args": {"bytes": size}}
+
+        def train(_profile, log, _seconds, overrides, _environment=None):
+            asked.append(overrides["fsdp.cpu_offload"])
+            folder = suite.out / "runs" / log
+            folder.mkdir(parents=True)
+            events = [copy("host_to_device", 4_000_000, 100.0), copy("host_to_device", 2_000_000, 100.0),
+                      copy("device_to_host", 5_000_000, 100.0), {"ph": "M", "name": "host_to_device"}]
+            (folder / "trace.json").write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
+            return {"metrics": {"step_ms": {"median": 10.0 * len(asked)}}, "train": {"loss": [2.0, self.last_loss]},
+                    "gpus": [{"limits": {"pcie_width": 16, "pcie_generation": 5}}],
+                    "world": {"devices": [{"pinned host memory": "1.00 GiB", "host updates": "by one thread"}]}}
+
+        suite.train = train
+        self.last_loss = 1.0
+        entry = self.run_one(sections.offload, suite)
+        self.assertEqual(entry["status"], "passed", entry)
+        self.assertEqual(asked, ["none", "optimizer", "all"])
+        self.assertAlmostEqual(entry["figures"]["all: host_to_device, GB/s"], 30)
+        self.assertAlmostEqual(entry["figures"]["optimizer: device_to_host, GB/s"], 50)
+        self.assertAlmostEqual(entry["figures"]["PCIe, GB/s each direction at most"], 63.008)
+        self.assertEqual(entry["figures"]["all: step, ms"], 30.0)
+        self.assertNotIn("none: host_to_device, GB/s", entry["figures"])
+
+        asked.clear()
+        suite = self.suite()
+        suite.out = self.folder / "again"
+        suite.out.mkdir()
+        self.last_loss = float("nan")
+        with self.assertRaises(sections.Failed):
+            suite.train = train
+            sections.offload(suite, 20, {})
+
     def test_each_change_of_a_step_is_timed_between_two_steps_without_it(self):
         suite = self.suite()
         asked = []
+        changes = sections.STEP_CHANGES + sections.STEP_OFFERS
 
         def train(profile, log, seconds, overrides, environment=None):
-            asked.append({key: value for key, value in overrides.items() if key in dict((k, v) for k, v, _ in sections.STEP_CHANGES)})
+            changed = {key: value for key, value in overrides.items() if key not in ("device.timer", "train.steps")}
+            asked.append((profile, changed))
             self.assertEqual(overrides["device.timer"], "events")
-            return {"metrics": {"step_ms": {"median": 12.0 if asked[-1] else 10.0}}}
+            median = 8.0 if "device.graphs" in changed else 12.0 if changed else 10.0
+            return {"metrics": {"step_ms": {"median": median}}}
 
         suite.train = train
         entry = self.run_one(sections.changes, suite)
         expected = []
-        for key, value, _ in sections.STEP_CHANGES:
-            expected += [{}, {key: value}, {}]
+        for key, value, _ in changes:
+            expected += [("gpu-1b", {}), ("gpu-1b", {key: value}), ("gpu-1b", {})]
+        for profile in sections.GRAPH_PROFILES:
+            expected += [(profile, {}), (profile, {"device.graphs": "step"}), (profile, {})]
         self.assertEqual(asked, expected)
         speedups = [value for name, value in entry["figures"].items() if "speedup by" in name]
-        self.assertEqual(speedups, [1.2] * len(sections.STEP_CHANGES))
+        self.assertEqual(speedups, [1.2] * len(sections.STEP_CHANGES) + [10 / 12] * len(sections.STEP_OFFERS) +
+                         [1.25] * len(sections.GRAPH_PROFILES))
         self.assertEqual(entry["status"], "absent", "bench_cuda_changes is not built here")
 
     def test_the_sanitizer_looks_at_own_kernels_and_not_at_calls(self):

@@ -27,7 +27,7 @@ CauseReport report(const HandRun& run) {
 }
 
 /// Computes for 100 ns, waits for the gather of `unit` until `end`, computes for 50 ns.
-void add_step(HandRun& run, std::int64_t at, int unit, std::int64_t end, int marks_before) {
+void add_gather_step(HandRun& run, std::int64_t at, int unit, std::int64_t end, int marks_before) {
   run.step(at, at + end + 50);
   for (int i = 0; i < marks_before; ++i) {
     Op& mark = run.op(OpKind::release, Lane::compute, Times{0, 0, at, 0});
@@ -45,7 +45,7 @@ TEST(CauseReport, AnOpIsKnownByWhatItIsNotByItsIndexInSomeSchedule) {
   // The measured step has its own schedule, longer than the steady one: its gather has index 3, which is past the end
   // of the steady schedule's ops but one, and its neighbours there are others.
   HandRun run(2);
-  add_step(run, 0, 3, 180, 2);
+  add_gather_step(run, 0, 3, 180, 2);
   schedule::Schedule steady;
   for (int i = 0; i < 4; ++i) {
     Op& op = steady.ops.emplace_back();
@@ -63,11 +63,11 @@ TEST(CauseReport, AnOpIsKnownByWhatItIsNotByItsIndexInSomeSchedule) {
 TEST(CauseReport, LossesToOneOpAddUpOverSchedules) {
   // The middle third by length: unit 3 loses 40 + 40 ns at two indices, unit 4 60 ns at one of them.
   HandRun run(2);
-  for (const std::int64_t at : {0, 1000, 2000}) add_step(run, at, 2, 110, 0);
-  add_step(run, 3000, 3, 140, 0);
-  add_step(run, 4000, 4, 160, 1);
-  add_step(run, 5000, 3, 140, 1);
-  for (const std::int64_t at : {6000, 7000, 8000}) add_step(run, at, 2, 300, 0);
+  for (const std::int64_t at : {0, 1000, 2000}) add_gather_step(run, at, 2, 110, 0);
+  add_gather_step(run, 3000, 3, 140, 0);
+  add_gather_step(run, 4000, 4, 160, 1);
+  add_gather_step(run, 5000, 3, 140, 1);
+  for (const std::int64_t at : {6000, 7000, 8000}) add_gather_step(run, at, 2, 300, 0);
   const CauseReport r = report(run);
   ASSERT_EQ(r.causes.size(), 1U);
   EXPECT_EQ(r.causes[0].unit, "3");
@@ -75,7 +75,7 @@ TEST(CauseReport, LossesToOneOpAddUpOverSchedules) {
 
 TEST(CauseReport, CausesPartitionTheStalledTimeOfTheMetrics) {
   HandRun run(2);
-  for (int s = 0; s < 7; ++s) add_step(run, 1000 * s, 2 + s % 3, 120 + 13 * ((s * 5) % 7), s % 2);
+  for (int s = 0; s < 7; ++s) add_gather_step(run, 1000 * s, 2 + s % 3, 120 + 13 * ((s * 5) % 7), s % 2);
   const CauseReport r = report(run);
   const RunMetrics m = run_metrics(run.view(), plan::Groups(plan::Mesh{2, 1}), 1);
   double sum = r.small_ms;

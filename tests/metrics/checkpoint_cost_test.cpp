@@ -10,20 +10,20 @@ using ::testing::HasSubstr;
 using trace::RankTrace;
 using trace::SavePart;
 
-constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kNsPerMs = 1'000'000;
 
 /// `ranks` with `steps` steps of 10 ms, one after another, from 0 on; times are milliseconds.
 std::vector<RankTrace> steps_of_10_ms(int ranks, int steps) {
   std::vector<RankTrace> traces(static_cast<std::size_t>(ranks));
   for (RankTrace& trace : traces) {
-    for (int s = 0; s < steps; ++s) trace.steps.push_back({s * 10 * kMs, (s + 1) * 10 * kMs, 0});
+    for (int s = 0; s < steps; ++s) trace.steps.push_back({s * 10 * kNsPerMs, (s + 1) * 10 * kNsPerMs, 0});
   }
   return traces;
 }
 
 void add(RankTrace& rank, SavePart part, std::int64_t steps, std::int64_t begin, std::int64_t end, std::int64_t stall,
          std::int64_t bytes) {
-  rank.saves.push_back({part, steps, begin * kMs, end * kMs, stall * kMs, bytes});
+  rank.saves.push_back({part, steps, begin * kNsPerMs, end * kNsPerMs, stall * kNsPerMs, bytes});
 }
 
 TEST(CheckpointCost, WithoutCheckpointsThereIsNone) {
@@ -76,7 +76,7 @@ TEST(CheckpointCost, StepsBesideASaveAreComparedWithTheOthers) {
   std::vector<RankTrace> traces = steps_of_10_ms(2, 6);
   for (const std::size_t s : {1U, 3U, 5U}) {
     trace::StepWindow& window = traces[1].steps[s];
-    window.end_ns += 2 * kMs;  // both ranks' step counts with its slowest
+    window.end_ns += 2 * kNsPerMs;  // both ranks' step counts with its slowest
     traces[0].saves.push_back(
         {SavePart::write, static_cast<std::int64_t>(s), window.begin_ns, window.begin_ns + 1, 0, 1});
   }

@@ -101,7 +101,7 @@ TEST(Fidelity, ATransferBesideAnotherIsNotJudged) {
   EXPECT_TRUE(f.rated());
 }
 
-RunMetrics metrics_of(double exposed_ms, double noise_pct) {
+RunMetrics metrics_with(double exposed_ms, double noise_pct) {
   RunMetrics m;
   m.step_ms.median = 100;
   m.exposed_comm_ms = exposed_ms;
@@ -110,25 +110,25 @@ RunMetrics metrics_of(double exposed_ms, double noise_pct) {
   return m;
 }
 
-TEST(Caveats, NoneWhereAllIsWell) { EXPECT_THAT(caveats(metrics_of(10, 2), {}, 4, 4), IsEmpty()); }
+TEST(Caveats, NoneWhereAllIsWell) { EXPECT_THAT(caveats(metrics_with(10, 2), {}, 4, 4), IsEmpty()); }
 
 TEST(Caveats, NoiseAboveWhatTheRunShows) {
-  EXPECT_THAT(caveats(metrics_of(50, 5.1), {}, 0, 2).at(0), HasSubstr("5.1 %"));
-  EXPECT_THAT(caveats(metrics_of(1.5, 2), {}, 0, 2).at(0), HasSubstr("more than the 1.5 %"));
-  EXPECT_THAT(caveats(metrics_of(0.1, 0.9), {}, 0, 2), IsEmpty());  // as quiet as can be asked for
-  RunMetrics alone = metrics_of(0, 2);
+  EXPECT_THAT(caveats(metrics_with(50, 5.1), {}, 0, 2).at(0), HasSubstr("5.1 %"));
+  EXPECT_THAT(caveats(metrics_with(1.5, 2), {}, 0, 2).at(0), HasSubstr("more than the 1.5 %"));
+  EXPECT_THAT(caveats(metrics_with(0.1, 0.9), {}, 0, 2), IsEmpty());  // as quiet as can be asked for
+  RunMetrics alone = metrics_with(0, 2);
   alone.overlap_pct.reset();  // nothing is communicated, so nothing is to be shown of it
   EXPECT_THAT(caveats(alone, {}, 0, 2), IsEmpty());
 }
 
 TEST(Caveats, RanksThatTakeTurnsOnTheCores) {
-  EXPECT_THAT(caveats(metrics_of(10, 0), {}, 4, 2).at(0), HasSubstr("4 ranks compute on 2 cores"));
-  EXPECT_THAT(caveats(metrics_of(10, 0), {}, 4, 0), IsEmpty());  // not known how many there are
+  EXPECT_THAT(caveats(metrics_with(10, 0), {}, 4, 2).at(0), HasSubstr("4 ranks compute on 2 cores"));
+  EXPECT_THAT(caveats(metrics_with(10, 0), {}, 4, 0), IsEmpty());  // not known how many there are
 }
 
 TEST(Caveats, LanesThatWakeLateBetweenOpsThatKeepUp) {
   const Fidelity well = fidelity(run_of(kMs, kMs, kMs), emulated()).value();
-  RunMetrics late = metrics_of(10, 0);
+  RunMetrics late = metrics_with(10, 0);
   late.bound_ratio = 1.16;
   EXPECT_THAT(caveats(late, well, 0, 2).at(0), HasSubstr("16 % longer than its own op times allow"));
   EXPECT_THAT(caveats(late, {}, 0, 2), IsEmpty());  // nothing is emulated: then it is the machine's own time
@@ -138,7 +138,7 @@ TEST(Caveats, LanesThatWakeLateBetweenOpsThatKeepUp) {
 
 TEST(Caveats, AnUnratedRunComesFirst) {
   const Fidelity slow = fidelity(run_of(2 * kMs, 2 * kMs, kMs), emulated()).value();
-  const std::vector<std::string> all = caveats(metrics_of(10, 9), slow, 0, 2);
+  const std::vector<std::string> all = caveats(metrics_with(10, 9), slow, 0, 2);
   ASSERT_EQ(all.size(), 2U);
   EXPECT_THAT(all[0], HasSubstr("not rated"));
 }

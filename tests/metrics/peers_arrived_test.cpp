@@ -9,7 +9,7 @@ namespace {
 
 using schedule::Group;
 
-schedule::Op collective(Group group) {
+schedule::Op all_reduce_op(Group group) {
   schedule::Op op;
   op.kind = schedule::OpKind::all_reduce;
   op.work = schedule::Collective{.group = group};
@@ -30,7 +30,7 @@ std::vector<trace::RankTrace> traces_of(const std::vector<std::int64_t>& begins)
 std::vector<std::int64_t> arrived(Group group, const plan::Groups& groups, std::vector<trace::RankTrace> traces) {
   schedule::Schedules schedules;
   schedules.steps.resize(1);
-  schedules.steps[0].ops = {collective(group)};
+  schedules.steps[0].ops = {all_reduce_op(group)};
   fill_peers_arrived(schedules, groups, traces);
   std::vector<std::int64_t> result;
   for (const trace::RankTrace& trace : traces) result.push_back(trace.records[0].peers_arrived_ns);
@@ -43,11 +43,11 @@ plan::Groups mesh_of(int shard, int replicate, int reshard = 1) {
 
 TEST(PeersArrived, IsTheLatestBeginInTheGroup) {
   const std::vector<std::int64_t> begins{10, 40, 20, 30};
-  using Times = std::vector<std::int64_t>;
-  EXPECT_EQ(arrived(Group::shard, mesh_of(4, 1), traces_of(begins)), (Times{40, 40, 40, 40}));
-  EXPECT_EQ(arrived(Group::shard, mesh_of(2, 2), traces_of(begins)), (Times{40, 40, 30, 30}));
-  EXPECT_EQ(arrived(Group::replicate, mesh_of(2, 2), traces_of(begins)), (Times{20, 40, 20, 40}));
-  EXPECT_EQ(arrived(Group::reshard, mesh_of(4, 1, 2), traces_of(begins)), (Times{40, 40, 30, 30}));
+  using Arrivals = std::vector<std::int64_t>;
+  EXPECT_EQ(arrived(Group::shard, mesh_of(4, 1), traces_of(begins)), (Arrivals{40, 40, 40, 40}));
+  EXPECT_EQ(arrived(Group::shard, mesh_of(2, 2), traces_of(begins)), (Arrivals{40, 40, 30, 30}));
+  EXPECT_EQ(arrived(Group::replicate, mesh_of(2, 2), traces_of(begins)), (Arrivals{20, 40, 20, 40}));
+  EXPECT_EQ(arrived(Group::reshard, mesh_of(4, 1, 2), traces_of(begins)), (Arrivals{40, 40, 30, 30}));
 }
 
 TEST(PeersArrived, NeverLiesOutsideTheRecord) {

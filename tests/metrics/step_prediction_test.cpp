@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <stdexcept>
 
 #include "replay/emulated_times.h"
 #include "support/schedule_cases.h"

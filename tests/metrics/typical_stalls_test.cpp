@@ -16,7 +16,7 @@ using ::testing::Pair;
 using testing::Times;
 
 /// One rank: computes, waits for a copy that takes `copy` and another `lag`, computes, and ends `tail` later.
-HandRun run_of(std::int64_t copy, std::int64_t lag, std::int64_t tail, std::int64_t begin = 1000) {
+HandRun lagging(std::int64_t copy, std::int64_t lag, std::int64_t tail, std::int64_t begin = 1000) {
   HandRun run;
   const std::int64_t second = begin + 100 + copy + lag;
   run.step(begin, second + 50 + tail);
@@ -57,11 +57,12 @@ Told tell(const HandRun& typical, const HandRun& measured) {
 }
 
 TEST(TypicalStalls, AStepLikeTheTypicalOneHasNoJitter) {
-  EXPECT_THAT(tell(run_of(40, 10, 5), run_of(40, 10, 5, 7000)).ns, ElementsAre(Pair("copy", 40), Pair("unknown", 15)));
+  EXPECT_THAT(tell(lagging(40, 10, 5), lagging(40, 10, 5, 7000)).ns,
+              ElementsAre(Pair("copy", 40), Pair("unknown", 15)));
 }
 
 TEST(TypicalStalls, WhatACauseTakesBeyondTheTypicalStepIsJitter) {
-  const Told told = tell(run_of(40, 10, 5), run_of(100, 10, 5));
+  const Told told = tell(lagging(40, 10, 5), lagging(100, 10, 5));
   EXPECT_THAT(told.ns, ElementsAre(Pair("copy", 40), Pair("jitter", 60), Pair("unknown", 15)));
   ASSERT_EQ(told.parts.size(), 4U);
   EXPECT_EQ(told.parts[0].stall.time, (Interval{1100, 1140})) << "first what repeats";
@@ -71,17 +72,17 @@ TEST(TypicalStalls, WhatACauseTakesBeyondTheTypicalStepIsJitter) {
 }
 
 TEST(TypicalStalls, OneCauseHasNothingOfAnothersTime) {
-  EXPECT_THAT(tell(run_of(50, 0, 0), run_of(0, 50, 0)).ns, ElementsAre(Pair("jitter", 50)));
+  EXPECT_THAT(tell(lagging(50, 0, 0), lagging(0, 50, 0)).ns, ElementsAre(Pair("jitter", 50)));
 }
 
 TEST(TypicalStalls, NeitherHasOneWaitOfAnother) {
   // In the typical step only the end of the step is long.
-  EXPECT_THAT(tell(run_of(0, 0, 60), run_of(0, 60, 0)).ns, ElementsAre(Pair("jitter", 60)));
-  EXPECT_THAT(tell(run_of(0, 60, 0), run_of(0, 0, 60)).ns, ElementsAre(Pair("jitter", 60)));
+  EXPECT_THAT(tell(lagging(0, 0, 60), lagging(0, 60, 0)).ns, ElementsAre(Pair("jitter", 60)));
+  EXPECT_THAT(tell(lagging(0, 60, 0), lagging(0, 0, 60)).ns, ElementsAre(Pair("jitter", 60)));
 }
 
 TEST(TypicalStalls, AShorterStepHasNoJitter) {
-  EXPECT_THAT(tell(run_of(40, 10, 5), run_of(30, 0, 5)).ns, ElementsAre(Pair("copy", 30), Pair("unknown", 5)));
+  EXPECT_THAT(tell(lagging(40, 10, 5), lagging(30, 0, 5)).ns, ElementsAre(Pair("copy", 30), Pair("unknown", 5)));
 }
 
 TEST(TypicalStalls, ALateRankIsNotNamedInJitter) {

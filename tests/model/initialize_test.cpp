@@ -13,25 +13,27 @@ plan::ParameterShape normal(std::int64_t rows, std::int64_t columns) {
   return {"weight", {rows, columns}, 0, plan::Initialization::normal, 0.02F};
 }
 
-std::vector<float> fill(const plan::ParameterShape& shape, int index, std::uint64_t seed) {
+std::vector<float> fill(plan::ParameterShape shape, int number, std::uint64_t seed) {
+  shape.number = number;
   std::vector<float> values(static_cast<std::size_t>(shape.numel()));
-  initialize_parameter(shape, index, seed, 0, shape.numel(), values.data());
+  initialize_parameter(shape, seed, 0, shape.numel(), values.data());
   return values;
 }
 
 TEST(Initialize, AnyRangeIsThatPartOfTheWhole) {
-  const plan::ParameterShape shape = normal(51, 52);  // more than are made at once
+  plan::ParameterShape shape = normal(51, 52);  // more than are made at once
+  shape.number = 3;
   const std::vector<float> whole = fill(shape, 3, 7);
   for (const std::int64_t shards : {2, 3, 4, 8, 221, 2652}) {
     std::vector<float> joined(whole.size());
     for (std::int64_t s = 0; s < shards; ++s) {
       const std::int64_t begin = shape.numel() * s / shards;
       const std::int64_t end = shape.numel() * (s + 1) / shards;
-      initialize_parameter(shape, 3, 7, begin, end, joined.data() + begin);
+      initialize_parameter(shape, 7, begin, end, joined.data() + begin);
     }
     EXPECT_EQ(joined, whole);
   }
-  initialize_parameter(shape, 3, 7, 5, 5, nullptr);  // an empty shard
+  initialize_parameter(shape, 7, 5, 5, nullptr);  // an empty shard
 }
 
 /// One element by the published algorithms (SplitMix64, AS 241), as digests of earlier versions have it.

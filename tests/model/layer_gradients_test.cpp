@@ -104,10 +104,11 @@ TEST_F(LayerGradients, SwiGlu) {
   Floats gate = random_values(kCount, 1, 2.0), up = random_values(kCount, 2), y(kCount);
   Floats weights = random_values(kCount, 3), d_gate(kCount), d_up(kCount);
   const auto loss = [&] {
-    kernels_->swiglu(bytes(gate), bytes(up), bytes(y), kCount, DType::f32);
+    kernels_->swiglu(bytes(gate), bytes(up), bytes(y), 1, kCount, kCount, DType::f32);
     return weighted_sum(y, weights);
   };
-  kernels_->swiglu_backward(bytes(weights), bytes(gate), bytes(up), bytes(d_gate), bytes(d_up), kCount, DType::f32);
+  kernels_->swiglu_backward(bytes(weights), bytes(gate), bytes(up), bytes(d_gate), bytes(d_up), 1, kCount, kCount,
+                            DType::f32);
   check("gate", gate, d_gate, loss);
   check("up", up, d_up, loss);
 }

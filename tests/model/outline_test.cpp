@@ -9,6 +9,7 @@
 namespace fsdpbench {
 namespace {
 
+using testing::fused;
 using testing::small_decoder;
 
 void expect_equal(const std::vector<plan::ModulePart>& a, const std::vector<plan::ModulePart>& b) {
@@ -39,7 +40,7 @@ TEST(Outline, KnowsTheSizesOfAModelThatRuns) {
   config::Model wide = small_decoder(3, false);
   wide.width = 128;
   wide.ffn_width = 352;
-  for (const config::Model& model : {small_decoder(2, true), wide}) {
+  for (const config::Model& model : {small_decoder(2, true), wide, fused(small_decoder(2, true)), fused(wide)}) {
     for (const model::BatchShape batch :
          {model::BatchShape{3, 10, DType::bf16}, model::BatchShape{1, 300, DType::f32}}) {
       for (const model::TensorSplit split :
@@ -91,6 +92,11 @@ TEST(Outline, ServesModelsWithoutKernelsOnly) {
   model.experts = 8;
   model.active_experts = 2;
   EXPECT_GT(made()->sizes()[1].saved_bytes, plain.saved_bytes);  // two experts' tensors a token
+  model.feed_forward = config::FeedForward::gated;
+  const auto separate = made()->sizes()[1];
+  const auto joined = model::make_model(fused(model), plan::model_shapes(fused(model)), batch)->sizes()[1];
+  EXPECT_NEAR(static_cast<double>(joined.saved_bytes), static_cast<double>(separate.saved_bytes), 3 * 64);
+  EXPECT_DOUBLE_EQ(joined.backward_flops, separate.backward_flops);
 }
 
 }  // namespace

@@ -31,6 +31,11 @@ inline config::Model small_decoder(std::int64_t layers, bool tied) {
   return model;
 }
 
+inline config::Model fused(config::Model model) {
+  model.fused_projections = true;
+  return model;
+}
+
 inline config::Model small_mlp(std::int64_t layers) {
   config::Model model;
   model.kind = config::ModelKind::mlp;

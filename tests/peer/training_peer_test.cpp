@@ -2,6 +2,7 @@
 // (train.py), and FSDP2 on ranks that split layers (train_tensor.py).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 

@@ -135,10 +135,14 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         text = bytes((i * i // 7 + i // 3) % 251 + 1 for i in range(20_000))
-        (folder / "text").write_bytes(text)
-        gone_on_by_transformers(program, folder, text)
-        begun_by_transformers(program, folder, text)
-        exchanged_in_parts(program, folder)
+        for form in ("false", "true"):  # files have the same weights in either
+            KEYS.append(f"model.fused_projections={form}")
+            own = folder / f"fused-{form}"
+            own.mkdir()
+            (own / "text").write_bytes(text)
+            gone_on_by_transformers(program, own, text)
+            begun_by_transformers(program, own, text)
+            exchanged_in_parts(program, own)
 
 
 main()

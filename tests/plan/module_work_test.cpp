@@ -46,6 +46,34 @@ TEST(ModuleWork, APlainFeedForwardHasTwoMatricesOfThree) {
   EXPECT_GT(three.forward.eager, two.forward.eager);
 }
 
+TEST(ModuleWork, JoinedProjectionsAreFewerProductsOfAsManyFlops) {
+  config::Model separate;
+  for (const bool experts : {false, true}) {
+    if (experts) separate.experts = 8, separate.active_experts = 2;
+    config::Model fused = separate;
+    fused.fused_projections = true;
+    const auto launches = [](const ModuleWork& work) {
+      std::int64_t all = 0;
+      for (const Product& product : work.products) all += product.launches;
+      return all;
+    };
+    const ModuleWork apart = module_work(separate, 2, 64)[1], joined = module_work(fused, 2, 64)[1];
+    EXPECT_EQ(launches(apart) - launches(joined), 3);
+    EXPECT_EQ(joined.products[0].n, separate.width * (separate.heads + 2 * separate.kv_heads) / separate.heads);
+    EXPECT_DOUBLE_EQ(joined.forward_flops(), apart.forward_flops());
+    EXPECT_DOUBLE_EQ(joined.recompute_flops(), apart.recompute_flops());
+    EXPECT_DOUBLE_EQ(joined.backward_flops(), apart.backward_flops());
+    for (const auto pass : {ModuleWork::Pass::forward, ModuleWork::Pass::recompute, ModuleWork::Pass::backward}) {
+      const BlockFlops a = apart.block_flops(pass), j = joined.block_flops(pass);
+      EXPECT_DOUBLE_EQ(j.projections, a.projections);
+      EXPECT_DOUBLE_EQ(j.attention, a.attention);
+      EXPECT_DOUBLE_EQ(j.expanding, a.expanding);
+      EXPECT_DOUBLE_EQ(j.contracting, a.contracting);
+    }
+    EXPECT_LT(joined.backward.fused, apart.backward.fused);  // fewer gradients meet
+  }
+}
+
 TEST(ModuleWork, AWindowCostsBlocksThatHaveIt) {
   config::Model model;
   model.attention_window = 16;

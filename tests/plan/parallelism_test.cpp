@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
 #include "plan/communication.h"
 #include "plan/memory_estimate.h"
 

@@ -62,7 +62,7 @@ std::size_t units_live(const testing::ScheduleCase& c) {
 }
 
 /// DeepSpeed's rule of thumb in the engine's own numbers, 218 M elements a unit.
-Engine z3(double prefetch, double live, double reuse, double bucket) {
+Engine z3_engine(double prefetch, double live, double reuse, double bucket) {
   Engine e("deepspeed-z3");
   const auto elements = [&](double units) { return std::llround(units * static_cast<double>(e.unit)); };
   config::Fsdp& f = e.config.fsdp;
@@ -76,7 +76,7 @@ Engine z3(double prefetch, double live, double reuse, double bucket) {
 
 TEST(EngineMemory, DeepSpeedsLiveParametersAreAsTheKnobsSay) {
   const auto live = [](double prefetch, double limit, double reuse, double bucket) {
-    return units_live(z3(prefetch, limit, reuse, bucket).made());
+    return units_live(z3_engine(prefetch, limit, reuse, bucket).made());
   };
   EXPECT_EQ(live(0.5, 10, 10, 5), 4U);          // U = 100 M
   EXPECT_EQ(live(0.23, 4.59, 4.59, 2.29), 4U);  // U = 218 M
@@ -90,7 +90,7 @@ TEST(EngineMemory, DeepSpeedsBoundHoldsForAnyKnobs) {
   // Live <= the limit + the largest unit + one demand fetch; prefetches overshoot by one.
   for (double prefetch : {0.1, 1.0, 3.0}) {
     for (double limit : {1.0, 2.0, 4.0}) {
-      Engine e = z3(prefetch, limit, 0, 1);
+      Engine e = z3_engine(prefetch, limit, 0, 1);
       e.config.model.layers = 12;
       EXPECT_LE(static_cast<double>(units_live(e.made())), limit + 2) << prefetch << ' ' << limit;
     }
@@ -201,7 +201,7 @@ std::ptrdiff_t host_waits(const config::RunConfig& config) {
 }
 
 TEST(EngineHost, RunsSoManyGathersAndReductionsAhead) {
-  Engine e = z3(0, 10, 0, 0.5);  // a gather a unit and pass, a reduction a unit
+  Engine e = z3_engine(0, 10, 0, 0.5);  // a gather a unit and pass, a reduction a unit
   config::Fsdp& f = e.config.fsdp;
   f.reductions_in_flight = 0;
   // Five units in forward and five in backward: more than two of ten are eight.

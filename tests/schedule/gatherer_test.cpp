@@ -24,7 +24,7 @@ struct Gathering : testing::StepParts {
   Gatherer gatherer;
 };
 
-config::RunConfig with(Layout layout, DType dtype = DType::f32, int shard = 4) {
+config::RunConfig config_with(Layout layout, DType dtype = DType::f32, int shard = 4) {
   config::RunConfig c = testing::decoder_config(4, shard);
   c.fsdp.layout = layout;
   c.fsdp.param_dtype = dtype;
@@ -32,7 +32,7 @@ config::RunConfig with(Layout layout, DType dtype = DType::f32, int shard = 4) {
 }
 
 TEST(Gatherer, FlatGathersTheMasterIntoTheParametersThemselves) {
-  Gathering g(with(Layout::flat));
+  Gathering g(config_with(Layout::flat));
   g.use(kUnit);
   EXPECT_EQ(g.ops(), "all_gather forward");
   const auto gather = g.work<Collective>(0);
@@ -46,7 +46,7 @@ TEST(Gatherer, FlatGathersTheMasterIntoTheParametersThemselves) {
 }
 
 TEST(Gatherer, FlatCastsALowerDtypeBeforeAndFreesTheCastAfterTheGather) {
-  Gathering g(with(Layout::flat, DType::bf16));
+  Gathering g(config_with(Layout::flat, DType::bf16));
   g.use(kUnit);
   EXPECT_EQ(g.ops(), "cast_shard all_gather forward");
   const auto cast = g.work<Cast>(0);
@@ -59,7 +59,7 @@ TEST(Gatherer, FlatCastsALowerDtypeBeforeAndFreesTheCastAfterTheGather) {
 }
 
 config::RunConfig no_shard(DType dtype) {
-  config::RunConfig c = with(Layout::per_param, dtype, 1);
+  config::RunConfig c = config_with(Layout::per_param, dtype, 1);
   c.fsdp.strategy = config::Strategy::no_shard;
   return c;
 }
@@ -80,7 +80,7 @@ TEST(Gatherer, NoShardInFp32IsUsedWhereItLies) {
 
 TEST(Gatherer, OneShardOfPerParamIsCopiedOutAndFreedButNotGathered) {
   for (DType dtype : {DType::f32, DType::bf16}) {
-    Gathering g(with(Layout::per_param, dtype, 1));
+    Gathering g(config_with(Layout::per_param, dtype, 1));
     g.use(kUnit);
     g.gatherer.reshard(kUnit, true);
     EXPECT_EQ(g.ops(), "unshard copy_out forward reshard");
@@ -95,7 +95,7 @@ TEST(Gatherer, OneShardOfPerParamIsCopiedOutAndFreedButNotGathered) {
 }
 
 TEST(Gatherer, PerParamCopiesInGathersInPlaceAndCopiesOut) {
-  Gathering g(with(Layout::per_param));
+  Gathering g(config_with(Layout::per_param));
   g.use(kUnit);
   EXPECT_EQ(g.ops(), "copy_in all_gather copy_out forward");
   const auto in = g.work<LayoutCopy>(0), out = g.work<LayoutCopy>(2);
@@ -110,7 +110,7 @@ TEST(Gatherer, PerParamCopiesInGathersInPlaceAndCopiesOut) {
 }
 
 TEST(Gatherer, TheOutputIsReleasedAfterTheNextGatherWasIssuedOrAtTheEndOfForward) {
-  Gathering g(with(Layout::per_param));
+  Gathering g(config_with(Layout::per_param));
   g.use(1);
   g.use(2);
   EXPECT_EQ(g.ops(), "copy_in all_gather copy_out forward copy_in all_gather release copy_out forward");
@@ -121,14 +121,14 @@ TEST(Gatherer, TheOutputIsReleasedAfterTheNextGatherWasIssuedOrAtTheEndOfForward
 }
 
 TEST(Gatherer, InBackwardTheOutputIsReleasedAtOnce) {
-  Gathering g(with(Layout::per_param));
+  Gathering g(config_with(Layout::per_param));
   g.builder.phase = Phase::backward;
   g.use(kUnit);
   EXPECT_EQ(g.ops(), "copy_in all_gather copy_out release forward");
 }
 
 TEST(Gatherer, WithoutTheEventLimitTheCopyOutFreesIt) {
-  config::RunConfig c = with(Layout::per_param);
+  config::RunConfig c = config_with(Layout::per_param);
   c.fsdp.all_gather_limit = {AllGatherLimit::Mode::unlimited, 0, 0};
   Gathering g(c);
   g.use(kUnit);
@@ -137,7 +137,7 @@ TEST(Gatherer, WithoutTheEventLimitTheCopyOutFreesIt) {
 }
 
 TEST(Gatherer, APrefetchedUnitIsGatheredOnce) {
-  Gathering g(with(Layout::flat));
+  Gathering g(config_with(Layout::flat));
   g.gatherer.unshard(kUnit, true);
   EXPECT_TRUE(g.gatherer.gathered(kUnit));
   g.use(kUnit);
@@ -145,7 +145,7 @@ TEST(Gatherer, APrefetchedUnitIsGatheredOnce) {
 }
 
 TEST(Gatherer, ARefusedPrefetchIsGatheredWhenItIsNeeded) {
-  config::RunConfig c = with(Layout::flat);
+  config::RunConfig c = config_with(Layout::flat);
   c.fsdp.all_gather_limit = {AllGatherLimit::Mode::strict, 1, 0};
   Gathering g(c);
   g.use(1);
@@ -158,7 +158,7 @@ TEST(Gatherer, ARefusedPrefetchIsGatheredWhenItIsNeeded) {
 
 TEST(Gatherer, OnDemandGathersStartAfterTheEventGiven) {
   for (Layout layout : {Layout::flat, Layout::per_param}) {
-    Gathering g(with(layout));
+    Gathering g(config_with(layout));
     g.builder.append(OpKind::forward, {});
     const EventId done = g.builder.record(EventRole::forward_done, 0);
     g.gatherer.start_after(done);
@@ -171,7 +171,7 @@ TEST(Gatherer, OnDemandGathersStartAfterTheEventGiven) {
 }
 
 TEST(Gatherer, ReshardFreesTheParametersAndTheUnitCanBeGatheredAgain) {
-  Gathering g(with(Layout::flat));
+  Gathering g(config_with(Layout::flat));
   g.use(kUnit);
   const BufferId parameters = g.gatherer.parameters(kUnit).sharded;
   g.gatherer.reshard(kUnit, true);
@@ -184,7 +184,7 @@ TEST(Gatherer, ReshardFreesTheParametersAndTheUnitCanBeGatheredAgain) {
 
 TEST(Gatherer, AReshardToAGroupKeepsALargerShardAndGathersFromIt) {
   for (Layout layout : {Layout::flat, Layout::per_param}) {
-    config::RunConfig c = with(layout, DType::bf16);
+    config::RunConfig c = config_with(layout, DType::bf16);
     c.fsdp.reshard_after_forward = {config::ReshardAfterForward::Mode::group, 2};
     Gathering g(c);
     g.use(kUnit);
@@ -215,7 +215,7 @@ TEST(Gatherer, AReshardToAGroupKeepsALargerShardAndGathersFromIt) {
 
 TEST(Gatherer, QuantisedNumbersAreGatheredInPlaceAndMadeParametersWhereTheyAreUsed) {
   for (const Layout layout : {Layout::flat, Layout::per_param}) {
-    config::RunConfig c = with(layout, DType::bf16);
+    config::RunConfig c = config_with(layout, DType::bf16);
     c.fsdp.gather_quantization = {8, 64};
     Gathering g(c);
     g.use(kUnit);
@@ -242,7 +242,7 @@ TEST(Gatherer, QuantisedNumbersAreGatheredInPlaceAndMadeParametersWhereTheyAreUs
 }
 
 TEST(Gatherer, AQuantisedBucketHoldsThePartsOfItsUnitsOneAfterAnother) {
-  config::RunConfig c = with(Layout::flat);
+  config::RunConfig c = config_with(Layout::flat);
   c.fsdp.gather_quantization = {4, 32};
   Gathering g(c);
   g.gatherer.unshard_together({2, 1}, true);
@@ -257,7 +257,7 @@ TEST(Gatherer, AQuantisedBucketHoldsThePartsOfItsUnitsOneAfterAnother) {
 }
 
 config::RunConfig in_groups_of_two(bool keep) {
-  config::RunConfig c = with(Layout::flat);
+  config::RunConfig c = config_with(Layout::flat);
   c.fsdp.reshard_after_forward = {config::ReshardAfterForward::Mode::group, 2};
   c.fsdp.keep_group_shard = keep;
   return c;

@@ -2,6 +2,8 @@
 // tests (test_fully_shard_comm.py); a schedule that differs by one position fails here.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "schedule/print_schedule.h"
 #include "support/schedule_cases.h"
 
@@ -29,7 +31,7 @@ config::RunConfig fsdp1(int blocks = 4) {
 
 config::RunConfig fsdp2(int blocks = 4) { return testing::decoder_config(blocks, 4); }
 
-std::string collectives(const config::RunConfig& config) {
+std::string collective_order_of(const config::RunConfig& config) {
   const testing::ScheduleCase c = testing::make_case(config);
   return collective_order(c.plan, c.schedules.steady());
 }
@@ -42,23 +44,23 @@ std::string issue(const config::RunConfig& config) {
 constexpr const char* kFullShardPre = "AGR AG0 AG1 AG2 AG3 | AG3* AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR";
 
 TEST(Fsdp1Order, FullShardPre) {
-  EXPECT_EQ(collectives(fsdp1()), kFullShardPre);
+  EXPECT_EQ(collective_order_of(fsdp1()), kFullShardPre);
   config::RunConfig without_limit = fsdp1();
   without_limit.fsdp.all_gather_limit = {AllGatherLimit::Mode::unlimited, 0, 0};
-  EXPECT_EQ(collectives(without_limit), kFullShardPre);
+  EXPECT_EQ(collective_order_of(without_limit), kFullShardPre);
 }
 
 TEST(Fsdp1Order, FullShardPost) {
   config::RunConfig c = fsdp1();
   c.fsdp.backward_prefetch = {Prefetch::Mode::post, 1};
   // The first gather of backward is on demand: post-backward prefetching has no unit before it to hang on.
-  EXPECT_EQ(collectives(c), "AGR AG0 AG1 AG2 AG3 | AG3 AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR");
+  EXPECT_EQ(collective_order_of(c), "AGR AG0 AG1 AG2 AG3 | AG3 AG2* RS3 AG1* RS2 AG0* RS1 RS0 RSR");
 }
 
 TEST(Fsdp1Order, FullShardNone) {
   config::RunConfig c = fsdp1();
   c.fsdp.backward_prefetch = {Prefetch::Mode::none, 1};
-  EXPECT_EQ(collectives(c), "AGR AG0 AG1 AG2 AG3 | AG3 RS3 AG2 RS2 AG1 RS1 AG0 RS0 RSR");
+  EXPECT_EQ(collective_order_of(c), "AGR AG0 AG1 AG2 AG3 | AG3 RS3 AG2 RS2 AG1 RS1 AG0 RS0 RSR");
 }
 
 // Backward comes to a prefetched unit's views a block later: they were made before the block ahead of it computed.
@@ -70,16 +72,17 @@ TEST(Fsdp1Order, ForwardPrefetchShiftsReductionsByABlock) {
     return c;
   };
   const std::string forward = "AGR AG0 AG1 AG2 AG3 | ";
-  EXPECT_EQ(collectives(with_forward(Prefetch::Mode::pre)), forward + "AG3* AG2* AG1* RS3 AG0* RS2 RS1 RS0 RSR");
+  EXPECT_EQ(collective_order_of(with_forward(Prefetch::Mode::pre)),
+            forward + "AG3* AG2* AG1* RS3 AG0* RS2 RS1 RS0 RSR");
   // What a reduction could prefetch has been gathered on demand before it.
   for (Prefetch::Mode mode : {Prefetch::Mode::post, Prefetch::Mode::none}) {
-    EXPECT_EQ(collectives(with_forward(mode)), forward + "AG3 AG2 RS3 AG1 RS2 AG0 RS1 RS0 RSR");
+    EXPECT_EQ(collective_order_of(with_forward(mode)), forward + "AG3 AG2 RS3 AG1 RS2 AG0 RS1 RS0 RSR");
   }
   EXPECT_EQ(issue(with_forward(Prefetch::Mode::pre)),
             "UR U0 U1 S0 U2 S1 U3 S2 S3 | U3 U2 U1 S3 P3 U0 S2 P2 S1 P1 S0 P0 SR PR");
   config::RunConfig own = with_forward(Prefetch::Mode::pre);
   own.fsdp.gradients_after_views = false;
-  EXPECT_EQ(collectives(own), kFullShardPre);
+  EXPECT_EQ(collective_order_of(own), kFullShardPre);
 }
 
 /// Backwards of modules, and reductions: "B blocks.1" or "RS1".
@@ -152,39 +155,40 @@ TEST(Fsdp1Order, NoSyncFreesOnlyWhatForwardFrees) {
 TEST(Fsdp1Order, ShardGradOp) {
   config::RunConfig c = fsdp1();
   c.fsdp.strategy = Strategy::shard_grad_op;
-  EXPECT_EQ(collectives(c), "AGR AG0 AG1 AG2 AG3 | RS3 RS2 RS1 RS0 RSR");
+  EXPECT_EQ(collective_order_of(c), "AGR AG0 AG1 AG2 AG3 | RS3 RS2 RS1 RS0 RSR");
 }
 
 TEST(Fsdp1Order, HybridShard) {
   config::RunConfig c = fsdp1();
   c.fsdp.strategy = Strategy::hybrid_shard;
   c.mesh = {4, 2, 2};
-  EXPECT_EQ(collectives(c), "AGR AG0 AG1 AG2 AG3 | AG3* AG2* RS3 AR3 AG1* RS2 AR2 AG0* RS1 AR1 RS0 AR0 RSR ARR");
+  EXPECT_EQ(collective_order_of(c),
+            "AGR AG0 AG1 AG2 AG3 | AG3* AG2* RS3 AR3 AG1* RS2 AR2 AG0* RS1 AR1 RS0 AR0 RSR ARR");
 }
 
 TEST(Fsdp1Order, NoShard) {
   config::RunConfig c = fsdp1();
   c.fsdp.strategy = Strategy::no_shard;
   c.mesh = {4, 1, 4};
-  EXPECT_EQ(collectives(c), "| AR3 AR2 AR1 AR0 ARR");
+  EXPECT_EQ(collective_order_of(c), "| AR3 AR2 AR1 AR0 ARR");
 }
 
 TEST(Fsdp1Order, OneRankReducesOverItself) {
   config::RunConfig c = fsdp1();
   c.fsdp.strategy = Strategy::no_shard;
   c.mesh = {1, 1, 1};
-  EXPECT_EQ(collectives(c), "| AR3 AR2 AR1 AR0 ARR");
+  EXPECT_EQ(collective_order_of(c), "| AR3 AR2 AR1 AR0 ARR");
   EXPECT_EQ(issue(c), "| P3 P2 P1 P0 PR");
 }
 
 TEST(Fsdp2Order, OneShardIsCopiedAndFreedAllTheSame) {
   config::RunConfig c = fsdp2(3);
   c.mesh = {1, 1, 1};
-  EXPECT_EQ(collectives(c), "|");
+  EXPECT_EQ(collective_order_of(c), "|");
   EXPECT_EQ(issue(c), "UR U0 S0 U1 S1 U2 S2 | U2 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
   c.fsdp.strategy = Strategy::hybrid_shard;
   c.mesh = {2, 1, 2};
-  EXPECT_EQ(collectives(c), "| AR2 AR1 AR0 ARR");
+  EXPECT_EQ(collective_order_of(c), "| AR2 AR1 AR0 ARR");
   EXPECT_EQ(issue(c), "UR U0 S0 U1 S1 U2 S2 | U2 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
 }
 
@@ -192,7 +196,7 @@ TEST(Fsdp1Order, HybridReducesAcrossOneReplicaToo) {
   for (config::RunConfig c : {fsdp1(2), fsdp2(2)}) {
     c.fsdp.strategy = Strategy::hybrid_shard;
     c.mesh = {2, 2, 1};
-    EXPECT_EQ(collectives(c), "AGR AG0 AG1 | AG1* AG0* RS1 AR1 RS0 AR0 RSR ARR");
+    EXPECT_EQ(collective_order_of(c), "AGR AG0 AG1 | AG1* AG0* RS1 AR1 RS0 AR0 RSR ARR");
   }
 }
 
@@ -200,7 +204,7 @@ TEST(Fsdp1Order, RootWithoutParameters) {
   config::RunConfig c = fsdp1();
   c.model.kind = config::ModelKind::mlp;
   // Nobody's pre-backward can prefetch unit 3: its gather is on demand.
-  EXPECT_EQ(collectives(c), "AG0 AG1 AG2 AG3 | AG3 AG2* RS3 AG1* RS2 AG0* RS1 RS0");
+  EXPECT_EQ(collective_order_of(c), "AG0 AG1 AG2 AG3 | AG3 AG2* RS3 AG1* RS2 AG0* RS1 RS0");
 }
 
 TEST(Fsdp1Order, GrowsByRule) {
@@ -212,8 +216,8 @@ TEST(Fsdp1Order, GrowsByRule) {
       // Reductions lag one prefetch behind.
       backward += u == blocks - 1 ? prefetch : prefetch + " RS" + std::to_string(u + 1);
     }
-    EXPECT_EQ(collectives(fsdp1(blocks)), forward + " |" + backward + " RS0 RSR");
-    EXPECT_EQ(collectives(fsdp2(blocks)), forward + " |" + backward + " RS0 RSR");
+    EXPECT_EQ(collective_order_of(fsdp1(blocks)), forward + " |" + backward + " RS0 RSR");
+    EXPECT_EQ(collective_order_of(fsdp2(blocks)), forward + " |" + backward + " RS0 RSR");
   }
 }
 
@@ -302,7 +306,7 @@ TEST(Fsdp1Order, FreeEventQueueOfAnyLengthSettles) {
   }
 }
 
-TEST(Fsdp2Order, DefaultIsFsdp1Pre) { EXPECT_EQ(collectives(fsdp2()), kFullShardPre); }
+TEST(Fsdp2Order, DefaultIsFsdp1Pre) { EXPECT_EQ(collective_order_of(fsdp2()), kFullShardPre); }
 
 TEST(Fsdp2Order, IssueDefault) {
   EXPECT_EQ(issue(fsdp2()), "UR U0 S0 U1 S1 U2 S2 U3 S3 | U3 U2 S3 P3 U1 S2 P2 U0 S1 P1 S0 P0 SR PR");
@@ -369,11 +373,12 @@ TEST(Fsdp2Order, CollectiveCounts) {
     for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
     return n;
   };
-  using Mode = ReshardAfterForward::Mode;
-  for (const auto& [mode, backward_gathers] : {std::pair{Mode::automatic, 4}, {Mode::always, 5}, {Mode::never, 0}}) {
+  using Reshard = ReshardAfterForward::Mode;
+  for (const auto& [mode, backward_gathers] :
+       {std::pair{Reshard::automatic, 4}, {Reshard::always, 5}, {Reshard::never, 0}}) {
     config::RunConfig c = fsdp2();
     c.fsdp.reshard_after_forward.mode = mode;
-    const std::string line = collectives(c);
+    const std::string line = collective_order_of(c);
     const std::size_t bar = line.find('|');
     EXPECT_EQ(count(line.substr(0, bar), "AG"), 5);
     EXPECT_EQ(count(line.substr(bar), "AG"), backward_gathers);
@@ -404,13 +409,13 @@ TEST(Accumulation, NoSyncReducesOnceAndReduceScatterOnlyAllReducesOnce) {
   c.fsdp.strategy = Strategy::hybrid_shard;
   c.mesh = {4, 2, 2};
   c.train.accumulate = 2;
-  EXPECT_EQ(collectives(c), "AGR AG0 | AG0* RS0 AR0 RSR ARR || AGR AG0 | AG0* RS0 AR0 RSR ARR");
+  EXPECT_EQ(collective_order_of(c), "AGR AG0 | AG0* RS0 AR0 RSR ARR || AGR AG0 | AG0* RS0 AR0 RSR ARR");
   c.train.accumulate_mode = config::AccumulateMode::no_sync;
-  EXPECT_EQ(collectives(c), "AGR AG0 | AG0* || AGR AG0 | AG0* RS0 AR0 RSR ARR");
+  EXPECT_EQ(collective_order_of(c), "AGR AG0 | AG0* || AGR AG0 | AG0* RS0 AR0 RSR ARR");
   c.train.accumulate_mode = config::AccumulateMode::reduce_scatter_only;
-  EXPECT_EQ(collectives(c), "AGR AG0 | AG0* RS0 RSR || AGR AG0 | AG0* RS0 AR0 RSR ARR");
+  EXPECT_EQ(collective_order_of(c), "AGR AG0 | AG0* RS0 RSR || AGR AG0 | AG0* RS0 AR0 RSR ARR");
   c.fsdp.reshard_after_backward = false;
-  EXPECT_EQ(collectives(c), "AGR AG0 | AG0* RS0 RSR || | AG0* RS0 AR0 RSR ARR");
+  EXPECT_EQ(collective_order_of(c), "AGR AG0 | AG0* RS0 RSR || | AG0* RS0 AR0 RSR ARR");
 }
 
 /// Events that ops of a lane wait for, from the first op of one microbatch to the first of the next.

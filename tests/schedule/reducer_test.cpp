@@ -11,7 +11,7 @@ using config::AccumulateMode;
 using config::GradientScaling;
 using config::Layout;
 
-constexpr int kUnit = 2;
+constexpr int kReduced = 2;  // a unit
 
 struct Reduction : testing::StepParts {
   explicit Reduction(const config::RunConfig& config) : StepParts(config), reducer(builder) {
@@ -29,7 +29,7 @@ struct Reduction : testing::StepParts {
   Reducer reducer;
 };
 
-config::RunConfig with(Layout layout, DType reduce_dtype = DType::f32) {
+config::RunConfig reducing(Layout layout, DType reduce_dtype = DType::f32) {
   config::RunConfig c = testing::decoder_config(4, 4);
   c.fsdp.layout = layout;
   c.fsdp.reduce_dtype = reduce_dtype;
@@ -37,29 +37,29 @@ config::RunConfig with(Layout layout, DType reduce_dtype = DType::f32) {
 }
 
 TEST(Reducer, PerParamLaysGradientsOutAndReducesStraightIntoTheShard) {
-  Reduction r(with(Layout::per_param));
-  r.reduce(kUnit);
+  Reduction r(reducing(Layout::per_param));
+  r.reduce(kReduced);
   EXPECT_EQ(r.ops(), "backward post_backward reduce_copy_in reduce_scatter");
   const auto reduce = r.work<Collective>(3);
   EXPECT_EQ(r.work<LayoutCopy>(2).to, reduce.input);
   EXPECT_EQ(r.op(2).frees, std::vector<BufferId>{r.work<Backward>(0).gradients});
   EXPECT_EQ(r.role(reduce.output), BufferRole::gradient_shard);
   EXPECT_EQ(reduce.group, Group::shard);
-  EXPECT_EQ(reduce.count, r.plan.units[kUnit].layout.shard_numel);
+  EXPECT_EQ(reduce.count, r.plan.units[kReduced].layout.shard_numel);
   EXPECT_EQ(reduce.scale, 0.25F);
   EXPECT_EQ(r.op(3).waits, (std::vector<Wait>{{r.op(2).record, WaitReason::data}}));
 }
 
 TEST(Reducer, FlatReducesTheGradientWhereItLies) {
-  Reduction r(with(Layout::flat));
-  r.reduce(kUnit);
+  Reduction r(reducing(Layout::flat));
+  r.reduce(kReduced);
   EXPECT_EQ(r.ops(), "backward post_backward reduce_scatter");
   EXPECT_EQ(r.work<Collective>(2).input, r.work<Backward>(0).gradients);
 }
 
 TEST(Reducer, ALowerReduceDtypeIsWidenedAtTheEnd) {
-  Reduction r(with(Layout::flat, DType::bf16));
-  r.reduce(kUnit);
+  Reduction r(reducing(Layout::flat, DType::bf16));
+  r.reduce(kReduced);
   EXPECT_EQ(r.ops(), "backward post_backward reduce_cast reduce_scatter finish_gradient");
   EXPECT_EQ(r.op(2).lane, Lane::reduce_scatter);
   EXPECT_EQ(r.work<Collective>(3).dtype, DType::bf16);
@@ -72,10 +72,10 @@ TEST(Reducer, FactorsStandWhereTheScalingSays) {
   for (const auto& [scaling, before, collective, after] : {std::tuple{GradientScaling::average, 1.0F, 0.25F, 1.0F},
                                                            {GradientScaling::sum, 1.0F, 1.0F, 0.25F},
                                                            {GradientScaling::pre_post_divide, 0.5F, 1.0F, 0.5F}}) {
-    config::RunConfig c = with(Layout::flat);
+    config::RunConfig c = reducing(Layout::flat);
     c.fsdp.gradient_scaling = scaling;
     Reduction r(c);
-    r.reduce(kUnit);
+    r.reduce(kReduced);
     float cast = 1.0F, collectives = 1.0F, finish = 1.0F;
     for (const Op& op : r.builder.step().ops) {
       if (op.kind == OpKind::reduce_cast) cast *= std::get<Cast>(op.work).factor;
@@ -89,13 +89,13 @@ TEST(Reducer, FactorsStandWhereTheScalingSays) {
 }
 
 TEST(Reducer, LaterMicrobatchesAreScaledAndAddedWithoutTouchingTheirSource) {
-  config::RunConfig c = with(Layout::per_param, DType::bf16);
+  config::RunConfig c = reducing(Layout::per_param, DType::bf16);
   c.fsdp.gradient_scaling = GradientScaling::sum;
   c.train.accumulate = 2;
   Reduction r(c);
-  r.reduce(kUnit, false);
+  r.reduce(kReduced, false);
   const Op first = r.last_op();
-  r.reduce(kUnit, true);
+  r.reduce(kReduced, true);
   const Op second = r.last_op();
   ASSERT_EQ(first.kind, OpKind::finish_gradient);
   ASSERT_EQ(second.kind, OpKind::finish_gradient);
@@ -114,11 +114,11 @@ TEST(Reducer, LaterMicrobatchesAreScaledAndAddedWithoutTouchingTheirSource) {
 }
 
 TEST(Reducer, NoSyncAddsUpUnshardedAndReducesOnce) {
-  config::RunConfig c = with(Layout::flat);
+  config::RunConfig c = reducing(Layout::flat);
   c.train.accumulate = 3;
   c.train.accumulate_mode = AccumulateMode::no_sync;
   Reduction fp32(c);
-  for (bool last : {false, false, true}) fp32.reduce(kUnit, last);
+  for (bool last : {false, false, true}) fp32.reduce(kReduced, last);
   // The first gradient is the sum so far.
   EXPECT_EQ(fp32.ops(),
             "backward post_backward backward post_backward accumulate_gradients backward post_backward "
@@ -126,7 +126,7 @@ TEST(Reducer, NoSyncAddsUpUnshardedAndReducesOnce) {
   EXPECT_EQ(fp32.work<Accumulate>(4).sum, fp32.work<Backward>(0).gradients);
   c.fsdp.param_dtype = DType::bf16;
   Reduction low(c);
-  for (bool last : {false, true}) low.reduce(kUnit, last);
+  for (bool last : {false, true}) low.reduce(kReduced, last);
   EXPECT_EQ(low.ops(),
             "backward post_backward accumulate_gradients backward post_backward accumulate_gradients reduce_scatter");
   EXPECT_EQ(low.role(low.work<Accumulate>(2).sum), BufferRole::accumulated);
@@ -138,7 +138,7 @@ TEST(Reducer, HybridReducesAcrossReplicasOnceOrEachTime) {
   c.fsdp.layout = Layout::flat;
   c.train.accumulate = 2;
   Reduction each(c);
-  for (bool last : {false, true}) each.reduce(kUnit, last);
+  for (bool last : {false, true}) each.reduce(kReduced, last);
   EXPECT_EQ(each.ops(),
             "backward post_backward reduce_scatter all_reduce backward post_backward reduce_scatter all_reduce "
             "finish_gradient");
@@ -148,7 +148,7 @@ TEST(Reducer, HybridReducesAcrossReplicasOnceOrEachTime) {
   c.train.accumulate_mode = AccumulateMode::reduce_scatter_only;
   c.fsdp.reduce_dtype = DType::bf16;
   Reduction once(c);
-  for (bool last : {false, true}) once.reduce(kUnit, last);
+  for (bool last : {false, true}) once.reduce(kReduced, last);
   EXPECT_EQ(once.ops(),
             "backward post_backward reduce_cast reduce_scatter finish_gradient "
             "backward post_backward reduce_cast reduce_scatter finish_gradient reduce_cast all_reduce finish_gradient");
@@ -159,7 +159,7 @@ TEST(Reducer, OneShardIsOnlyReducedAcrossReplicas) {
   config::RunConfig c = testing::decoder_config(4, 1, 4);
   c.fsdp.strategy = config::Strategy::no_shard;
   Reduction r(c);
-  r.reduce(kUnit);
+  r.reduce(kReduced);
   EXPECT_EQ(r.ops(), "backward post_backward all_reduce");
 }
 
@@ -167,7 +167,7 @@ TEST(Reducer, OneShardOfPerParamIsCopiedAsIfThereWereOthers) {
   config::RunConfig c = testing::decoder_config(4, 1, 4);
   c.fsdp.strategy = config::Strategy::hybrid_shard;
   Reduction r(c);
-  r.reduce(kUnit);
+  r.reduce(kReduced);
   EXPECT_EQ(r.ops(), "backward post_backward reduce_copy_in reduce_cast all_reduce");
   EXPECT_EQ(r.op(3).lane, Lane::reduce_scatter);
   EXPECT_EQ(r.work<Cast>(3).from, r.work<LayoutCopy>(2).to);
@@ -182,20 +182,20 @@ TEST(Reducer, OneFlatRankReducesOverItself) {
   c.fsdp.strategy = config::Strategy::no_shard;
   c.fsdp.layout = Layout::flat;
   Reduction r(c);
-  r.reduce(kUnit);
+  r.reduce(kReduced);
   EXPECT_EQ(r.ops(), "backward post_backward all_reduce");
   EXPECT_EQ(r.work<Collective>(2).scale, 1.0F);
 }
 
 TEST(Reducer, ReplicatedParametersAreReducedOverAllRanks) {
-  config::RunConfig c = with(Layout::flat);
+  config::RunConfig c = reducing(Layout::flat);
   c.fsdp.shard_threshold = 100;  // the norms
   Reduction r(c);
-  r.reduce(kUnit);
+  r.reduce(kReduced);
   EXPECT_EQ(r.ops(), "backward post_backward reduce_scatter all_reduce");
   const auto reduce = r.work<Collective>(3);
   EXPECT_EQ(reduce.group, Group::shard);
-  EXPECT_EQ(reduce.count, r.plan.units[kUnit].layout.replicated_numel);
+  EXPECT_EQ(reduce.count, r.plan.units[kReduced].layout.replicated_numel);
   r.reducer.finish();
   ASSERT_EQ(r.reducer.ready().size(), 2U);
   EXPECT_TRUE(r.reducer.ready()[1].replicated);
@@ -203,7 +203,7 @@ TEST(Reducer, ReplicatedParametersAreReducedOverAllRanks) {
 }
 
 TEST(Reducer, InputsAreBoundedAndFreedWhenTheirReductionIsOver) {
-  config::RunConfig c = with(Layout::per_param);
+  config::RunConfig c = reducing(Layout::per_param);
   c.fsdp.reduce_scatter_buffers = 2;
   Reduction r(c);
   for (int unit : {3, 2}) r.reduce(unit);
@@ -220,7 +220,7 @@ TEST(Reducer, InputsAreBoundedAndFreedWhenTheirReductionIsOver) {
 }
 
 TEST(Reducer, WithoutABoundTheReductionItselfFreesItsInput) {
-  config::RunConfig c = with(Layout::flat);
+  config::RunConfig c = reducing(Layout::flat);
   c.fsdp.reduce_scatter_buffers = 0;
   Reduction r(c);
   for (int unit : {3, 2, 1}) r.reduce(unit);
@@ -233,15 +233,15 @@ TEST(Reducer, WithoutABoundTheReductionItselfFreesItsInput) {
 }
 
 TEST(Reducer, ASeparateCommunicatorIsOnlyForReduceScatter) {
-  config::RunConfig c = with(Layout::flat);
+  config::RunConfig c = reducing(Layout::flat);
   c.fsdp.separate_reduce_scatter_comm = true;
   Reduction r(c);
-  r.reduce(kUnit);
+  r.reduce(kReduced);
   EXPECT_EQ(r.work<Collective>(2).group, Group::shard_separate);
 }
 
 TEST(Reducer, FinishMakesTheComputeLaneWaitForEveryGradient) {
-  Reduction r(with(Layout::flat));
+  Reduction r(reducing(Layout::flat));
   for (int unit : {3, 1}) r.reduce(unit);
   const EventId last = r.op(5).record, first = r.op(2).record;
   r.reducer.finish();
@@ -258,17 +258,17 @@ TEST(Reducer, FinishMakesTheComputeLaneWaitForEveryGradient) {
 
 TEST(Reducer, QuantisedGradientsAreExchangedInTheNodeAndThenAcross) {
   for (const Layout layout : {Layout::flat, Layout::per_param}) {
-    config::RunConfig c = with(layout);
+    config::RunConfig c = reducing(layout);
     c.fsdp.reduce_quantization = {4, 32};
     c.fsdp.reduce_within = 2;
     Reduction r(c);
-    r.reduce(kUnit);
+    r.reduce(kReduced);
     const bool flat = layout == Layout::flat;
     EXPECT_EQ(r.ops(), std::string("backward post_backward ") + (flat ? "" : "reduce_copy_in ") +
                            "quantize_gradients all_to_all sum_quantized all_to_all sum_quantized");
     const std::size_t at = flat ? 2 : 3;
     const auto parts = r.work<Quantize>(at);
-    const std::int64_t numel = r.plan.units[kUnit].layout.shard_numel;
+    const std::int64_t numel = r.plan.units[kReduced].layout.shard_numel;
     EXPECT_EQ(parts.count, numel);
     EXPECT_EQ(parts.within, 2);
     EXPECT_EQ(parts.across, 2);
@@ -295,11 +295,11 @@ TEST(Reducer, QuantisedGradientsAreExchangedInTheNodeAndThenAcross) {
 
 TEST(Reducer, ANodeOfAllRanksExchangesOnce) {
   for (const int within : {0, 1, 4}) {
-    config::RunConfig c = with(Layout::flat);
+    config::RunConfig c = reducing(Layout::flat);
     c.fsdp.reduce_quantization = {4, 32};
     c.fsdp.reduce_within = within;
     Reduction r(c);
-    r.reduce(kUnit);
+    r.reduce(kReduced);
     EXPECT_EQ(r.ops(), "backward post_backward quantize_gradients all_to_all sum_quantized") << within;
     EXPECT_EQ(r.work<SumQuantized>(4).sources, 4);
   }

@@ -3,6 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "schedule/print_schedule.h"
 #include "support/schedule_cases.h"
 

@@ -28,7 +28,7 @@ class SingleRank {
     for (std::size_t i = 0; i < shapes_.parameters.size(); ++i) {
       const std::int64_t numel = shapes_.parameters[i].numel();
       std::vector<float> values(static_cast<std::size_t>(numel));
-      model::initialize_parameter(shapes_.parameters[i], static_cast<int>(i), seed, 0, numel, values.data());
+      model::initialize_parameter(shapes_.parameters[i], seed, 0, numel, values.data());
       parameters_.push_back(GuardedBuffer::of(values, batch.dtype));
       gradients_.emplace_back(numel * size_of(batch.dtype));
     }

@@ -1,6 +1,7 @@
 // The files of runs whose device told what it did.
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -15,12 +16,12 @@ namespace {
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-std::string rank_text(const GpuRun& run) {
+std::string gpu_rank_text(const GpuRun& run) {
   const TemporaryFolder folder;
   write_rank_trace(folder / "rank.json", run.trace, run.facts, run.time, run.label());
   return read_text(folder / "rank.json");
 }
-std::string merged_text(const GpuRun& run) {
+std::string merged_gpu_text(const GpuRun& run) {
   const TemporaryFolder folder;
   write_merged_trace(folder / "trace.json", {run.trace}, run.time, run.label());
   return read_text(folder / "trace.json");
@@ -43,7 +44,7 @@ std::int64_t end_of(const Json& e) { return ns(e["ts"]) + ns(e["dur"]); }
 std::pair<int, int> op_of(const Json& e) { return {e["args"]["step"], e["args"]["op"]}; }
 
 TEST(GpuRankFile, TheGoldenRunHasRealRows) {
-  const std::string text = rank_text(golden_gpu_run());
+  const std::string text = gpu_rank_text(golden_gpu_run());
   EXPECT_EQ(findings_text(validate_text(text)), "");
   EXPECT_THAT(
       text,
@@ -63,14 +64,14 @@ TEST(GpuRankFile, TheGoldenRunHasRealRows) {
 TEST(GpuRankFile, RunsPassTheValidator) {
   for (unsigned seed = 1; seed <= 20; ++seed) {
     const GpuRun run = synthetic_gpu_run(0, seed);
-    EXPECT_EQ(findings_text(validate_text(rank_text(run))), "") << seed;
-    EXPECT_EQ(findings_text(validate_text(merged_text(run))), "") << seed;
+    EXPECT_EQ(findings_text(validate_text(gpu_rank_text(run))), "") << seed;
+    EXPECT_EQ(findings_text(validate_text(merged_gpu_text(run))), "") << seed;
   }
 }
 
 TEST(GpuRankFile, EachActivityIsOneRowInsideItsOpWithOneLaunch) {
   const GpuRun run = synthetic_gpu_run(0, 3);
-  const std::string text = rank_text(run);
+  const std::string text = gpu_rank_text(run);
   std::map<std::pair<int, int>, Json> spans, issues;
   for (const Json& e : slices(text, {"gpu_user_annotation"})) {
     EXPECT_TRUE(spans.emplace(op_of(e), e).second);
@@ -103,7 +104,7 @@ TEST(GpuRankFile, EachActivityIsOneRowInsideItsOpWithOneLaunch) {
 TEST(GpuRankFile, TheClassOfARowIsItsOps) {
   const GpuRun run = synthetic_gpu_run(0, 3);
   std::map<std::string, int> fields_of;
-  for (const Json& e : slices(rank_text(run), kDevice)) {
+  for (const Json& e : slices(gpu_rank_text(run), kDevice)) {
     const std::string name = e["name"], cat = e["cat"];
     const OpCategory category = run.labels.at(e["args"]["op"]).category;
     EXPECT_EQ(name.starts_with("nccl"), category == OpCategory::communication) << name;
@@ -147,7 +148,7 @@ TEST(GpuRankFile, AKernelBeforeItsLaunchKeepsItsTimeAndItsArrowMoves) {
   run.trace.activities[0].launch_end_ns = 1'000'000 + 125'000;
   run.trace.records[1].issued_ns = 1'000'000 + 130'000;
   run.trace.records[2].issued_ns = 1'000'000 + 140'000;
-  const std::string text = rank_text(run);
+  const std::string text = gpu_rank_text(run);
   EXPECT_THAT(text, HasSubstr(R"("name":"ac2g","pid":900000,"tid":7,"ts":120.000,"id":101)"));
   EXPECT_EQ(begin_of(slices(text, kDevice).front()), 100'000);
   // The validator says so, because readers then disagree about the order.
@@ -164,7 +165,7 @@ TEST(GpuRankFile, CallsOfTwoThreadsStandOneAfterTheOther) {
   second.launch_begin_ns += 2'000;
   second.launch_end_ns += 3'000;
   run.trace.activities.insert(run.trace.activities.begin() + 1, second);
-  const std::string text = rank_text(run);
+  const std::string text = gpu_rank_text(run);
   EXPECT_EQ(findings_text(validate_text(text)), "");
   const std::vector<Json> calls = slices(text, kCalls);
   ASSERT_EQ(calls.size(), 4U);
@@ -176,7 +177,7 @@ TEST(GpuRankFile, WithoutActivitiesEverythingIsAsBefore) {
   GpuRun run = golden_gpu_run();
   run.trace.activities.clear();
   run.trace.activity_names.clear();
-  const std::string text = rank_text(run);
+  const std::string text = gpu_rank_text(run);
   EXPECT_EQ(text.find("gpu_user_annotation"), std::string::npos);
   EXPECT_EQ(text.find("External id"), std::string::npos);
   EXPECT_THAT(text, HasSubstr("ncclDevKernel_AllGather(all_gather 1)"));
@@ -186,7 +187,7 @@ TEST(GpuRankFile, WithoutActivitiesEverythingIsAsBefore) {
 TEST(GpuRankFile, AnOpThatLostItsTimesHasItsRowsButNoSpan) {
   GpuRun run = golden_gpu_run();
   run.trace.records[1].begin_ns = run.trace.records[1].end_ns = 0;
-  const std::string text = rank_text(run);
+  const std::string text = gpu_rank_text(run);
   EXPECT_EQ(findings_text(validate_text(text)), "");
   EXPECT_EQ(slices(text, {"gpu_user_annotation"}).size(), 2U);
   EXPECT_EQ(slices(text, kDevice).size(), 3U);
@@ -194,7 +195,7 @@ TEST(GpuRankFile, AnOpThatLostItsTimesHasItsRowsButNoSpan) {
 
 TEST(GpuMergedFile, KernelsLieUnderTheirOps) {
   const GpuRun run = synthetic_gpu_run(1, 5);
-  const std::string text = merged_text(run);
+  const std::string text = merged_gpu_text(run);
   std::map<std::pair<int, int>, Json> ops;
   for (const Json& e : slices(text, {"computation", "communication", "copy"})) ops.emplace(op_of(e), e);
   const std::vector<Json> rows = slices(text, {"activity"});

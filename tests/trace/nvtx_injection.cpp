@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -66,12 +67,14 @@ void NVTX_API name_category(nvtxDomainHandle_t domain, std::uint32_t category, c
 
 int NVTX_API push(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* attributes) {
   const auto* name = reinterpret_cast<const std::string*>(attributes->message.registered);
-  std::string line = "push\t" + domain_text(domain) + '\t' + thread_text() + '\t' + std::to_string(attributes->category) + '\t' + *name;
+  std::string line = "push\t" + domain_text(domain) + '\t' + thread_text() + '\t' +
+                     std::to_string(attributes->category) + '\t' + *name;
   if (attributes->payloadType == NVTX_PAYLOAD_TYPE_EXT) {
     const auto* data = reinterpret_cast<const nvtxPayloadData_t*>(attributes->payload.ullValue);
     const auto* payload = static_cast<const Payload*>(data->payload);
     line += '\t' + std::to_string(data->schemaId) + '\t' + std::to_string(data->size) + '\t' +
-            std::to_string(payload->unit) + '\t' + std::to_string(payload->step) + '\t' + std::to_string(payload->bytes);
+            std::to_string(payload->unit) + '\t' + std::to_string(payload->step) + '\t' +
+            std::to_string(payload->bytes);
   }
   log().add(std::move(line));
   return 0;

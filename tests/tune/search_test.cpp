@@ -56,7 +56,7 @@ TEST(Search, IsTheSameForOneSeedOnAnyNumberOfThreads) {
   config.emulate.link_gb_per_s = 0.1;
   const Space space(valid(config), {});
   SearchOptions options;
-  options.evaluations = 600;
+  options.evaluations = 200;
   options.threads = 1;
   const SearchResult one = search_in(space, options);
   options.threads = 3;

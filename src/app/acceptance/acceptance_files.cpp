@@ -26,7 +26,7 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-std::string headline(const AcceptanceReport& r) {
+std::string acceptance_headline(const AcceptanceReport& r) {
   return fmt::format("{}: {} ranks on {} {}, held against {}", upper(to_string(r.verdict)), r.ranks, r.cluster.nodes,
                      r.cluster.nodes == 1 ? "node" : "nodes", r.fabric);
 }
@@ -53,10 +53,6 @@ std::string label(std::string_view text) {
   return out;
 }
 
-nlohmann::json interval_json(const accept::Interval& i) {
-  return {{"median", i.median}, {"low", i.low}, {"high", i.high}, {"n", i.n}};
-}
-
 nlohmann::json rounds_json(const std::vector<accept::ArmRound>& rounds) {
   nlohmann::json all = nlohmann::json::array();
   for (const accept::ArmRound& round : rounds) {
@@ -75,7 +71,7 @@ nlohmann::json rounds_json(const std::vector<accept::ArmRound>& rounds) {
 
 std::string acceptance_table(const AcceptanceReport& r) {
   Table table;
-  table.title = headline(r);
+  table.title = acceptance_headline(r);
   table.header = {"rule", "figure", "verdict", "median", "95 %", "held against", "unit"};
   const auto number = [](double value) { return fmt::format("{:.4g}", value); };
   std::string reasons;
@@ -98,7 +94,7 @@ std::string acceptance_table(const AcceptanceReport& r) {
 }
 
 std::string acceptance_markdown(const AcceptanceReport& r) {
-  std::string text = fmt::format("# {}\n\n", markdown_cell(headline(r)));
+  std::string text = fmt::format("# {}\n\n", markdown_cell(acceptance_headline(r)));
   for (const std::string& line : finding_lines(r.findings)) text += fmt::format("- {}\n", markdown_cell(line));
   if (!r.findings.empty()) text += '\n';
   text += "| rule | figure | verdict | why |\n|---|---|---|---|\n";

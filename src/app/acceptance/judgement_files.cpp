@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "base/clean_text.h"
 
@@ -66,6 +67,10 @@ std::string markdown_cell(std::string_view text) {
     out += c;
   }
   return out;
+}
+
+nlohmann::json interval_json(const accept::Interval& interval) {
+  return {{"median", interval.median}, {"low", interval.low}, {"high", interval.high}, {"n", interval.n}};
 }
 
 }  // namespace fsdpbench::app

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,5 +22,8 @@ std::string junit_xml(const JunitSuite& suite, std::span<const accept::Judgement
 
 /// Text that may come from outside, on one line of a Markdown table.
 std::string markdown_cell(std::string_view text);
+
+/// A judgement's value, as programs read it.
+nlohmann::json interval_json(const accept::Interval& interval);
 
 }  // namespace fsdpbench::app

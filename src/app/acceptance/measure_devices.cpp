@@ -46,8 +46,8 @@ class Blocks {
 };
 
 /// `amount` of one op over the median time of a round's.
-accept::DeviceRounds measure(const char* name, const std::function<void(Kernels&)>& op, double amount, int rounds,
-                             RankContext& context, RankMeeting& meeting, const BeginRounds& begin) {
+accept::DeviceRounds measure_op(const char* name, const std::function<void(Kernels&)>& op, double amount, int rounds,
+                                RankContext& context, RankMeeting& meeting, const BeginRounds& begin) {
   const auto issue = [&](Stamp* stamp) { context.device.enqueue(Lane::compute, name, op, stamp); };
   context.device.synchronize();
   const std::int64_t first_ns = now_ns();
@@ -85,7 +85,7 @@ accept::DeviceRounds measure_products(int rows, int rounds, RankContext& context
     kernels.gemm({.a = matrices[0], .b = matrices[1], .c = matrices[2], .m = n, .n = n, .k = n});
   };
   const double flops = 2 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  return measure("gemm", product, flops, rounds, context, meeting, begin);
+  return measure_op("gemm", product, flops, rounds, context, meeting, begin);
 }
 
 accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, RankContext& context, RankMeeting& meeting,
@@ -95,7 +95,7 @@ accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, RankContext&
   const auto copy = [&](Kernels& kernels) {
     kernels.cast(blocks[0], DType::f32, blocks[1], DType::f32, bytes / size_of(DType::f32), 1);
   };
-  return measure("copy", copy, 2 * static_cast<double>(bytes), rounds, context, meeting, begin);
+  return measure_op("copy", copy, 2 * static_cast<double>(bytes), rounds, context, meeting, begin);
 }
 
 }  // namespace fsdpbench::app

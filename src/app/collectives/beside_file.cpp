@@ -18,33 +18,33 @@
 namespace fsdpbench::app {
 namespace {
 
-constexpr const char* kExpected = "expected the file of `fsdpbench collectives --beside -J FILE`";
+constexpr const char* kExpectedBeside = "expected the file of `fsdpbench collectives --beside -J FILE`";
 
-BesideRow::Times times_of(const JsonPart& json) {
+BesideRow::Times times_of(const JsonPart& part) {
   BesideRow::Times times;
   for (std::size_t k = 0; k < kNeighbours; ++k) {
     const std::string_view name = to_string(static_cast<Neighbour>(k));
-    if (json.has(name)) times[k] = json.at(name).number();
+    if (part.has(name)) times[k] = part.at(name).number();
   }
   return times;
 }
 
-BesideRow row_of(const JsonPart& json) {
+BesideRow beside_row_from(const JsonPart& part) {
   BesideRow row;
   constexpr std::int64_t kMost = std::int64_t{1} << 40;
-  row.size = json.at("size").whole(1, kMost);
-  const std::vector<JsonPart> shape = json.at("shape").list();
-  if (shape.size() != 3) json.at("shape").refuse("m, n and k");
+  row.size = part.at("size").whole(1, kMost);
+  const std::vector<JsonPart> shape = part.at("shape").list();
+  if (shape.size() != 3) part.at("shape").refuse("m, n and k");
   row.matrix = {shape[0].whole(1, kMost), shape[1].whole(1, kMost), shape[2].whole(1, kMost)};
-  const std::string type = json.text("type", type_name(DType::f32));
+  const std::string type = part.text("type", type_name(DType::f32));
   row.dtype = type == type_name(DType::bf16) ? DType::bf16 : DType::f32;
-  if (type != type_name(row.dtype)) json.at("type").refuse("\"float\" or \"bfloat16\"");
-  if (json.has("max_ctas")) row.max_ctas = static_cast<int>(json.at("max_ctas").whole(0, 1'000'000));
-  row.alone_us = times_of(json.at("alone_us"));
-  row.together_us = times_of(json.at("together_us"));
+  if (type != type_name(row.dtype)) part.at("type").refuse("\"float\" or \"bfloat16\"");
+  if (part.has("max_ctas")) row.max_ctas = static_cast<int>(part.at("max_ctas").whole(0, 1'000'000));
+  row.alone_us = times_of(part.at("alone_us"));
+  row.together_us = times_of(part.at("together_us"));
   for (std::size_t who = 0; who < kNeighbours; ++who) {
     const std::string_view name = to_string(static_cast<Neighbour>(who));
-    if (json.at("beside_us").has(name)) row.beside_us[who] = times_of(json.at("beside_us").at(name));
+    if (part.at("beside_us").has(name)) row.beside_us[who] = times_of(part.at("beside_us").at(name));
   }
   return row;
 }
@@ -76,9 +76,10 @@ std::vector<config::CalibrationSlowdown> slowdowns_of(const std::vector<BesideRo
 
 BesideFile read_beside(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading; {}.", path, kExpected));
+  if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading; {}.", path, kExpectedBeside));
   const nlohmann::json content = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
-  if (content.is_discarded()) throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", path, kExpected));
+  if (content.is_discarded())
+    throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", path, kExpectedBeside));
   try {
     const JsonPart json(content);
     if (json.text("kind", "") != "collectives" || !json.has("beside"))
@@ -86,12 +87,12 @@ BesideFile read_beside(const std::string& path) {
     BesideFile read;
     read.world = world_from_json(json.at("world"));
     std::vector<BesideRow> rows;
-    for (const JsonPart& row : json.at("beside").list()) rows.push_back(row_of(row));
+    for (const JsonPart& row : json.at("beside").list()) rows.push_back(beside_row_from(row));
     read.slowdowns = slowdowns_of(rows);
     if (read.slowdowns.empty()) json.at("beside").refuse("products that ran beside collectives; raise -n");
     return read;
   } catch (const ConfigError& error) {
-    throw ConfigError(fmt::format("{}: {}; {}.", path, error.what(), kExpected));
+    throw ConfigError(fmt::format("{}: {}; {}.", path, error.what(), kExpectedBeside));
   }
 }
 

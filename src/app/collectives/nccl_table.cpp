@@ -136,7 +136,7 @@ std::string nccl_footer(const TableEnd& end, backend::Collective op) {
 
 namespace {
 
-std::string shape_text(const ProductShape& p) {
+std::string product_text(const ProductShape& p) {
   if (p.m == p.n && p.n == p.k) return fmt::format("{} x {}", p.m, p.m);
   return fmt::format("{} x {} and {} x {}", p.m, p.k, p.k, p.n);
 }
@@ -147,7 +147,7 @@ std::string beside_table(const BesideRow& row) {
   Table table;
   table.title = fmt::format(
       "size {} ({} B), matrices {}{}: time of an op on the slowest rank, alone, and times that beside others",
-      format_bytes(row.size), row.size, shape_text(row.matrix),
+      format_bytes(row.size), row.size, product_text(row.matrix),
       row.max_ctas > 0 ? fmt::format(", at most {} CTAs", row.max_ctas) : "");
   table.header = {"", "alone us", "beside all_gather", "beside reduce_scatter", "beside matrix_product", "beside both"};
   const auto times = [](std::optional<double> ratio) {

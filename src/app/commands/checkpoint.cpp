@@ -27,7 +27,7 @@ fs::path checkpoint_in(const std::string& folder) {
       fmt::format("{}: there is no complete checkpoint; expected the folder of one, or one that holds some.", folder));
 }
 
-std::string in_words(const engine::TrainingPosition& position) {
+std::string position_text(const engine::TrainingPosition& position) {
   return fmt::format("{} steps, {} samples", position.steps, position.samples);
 }
 
@@ -42,7 +42,7 @@ int checkpoint_command(const CheckpointShowArguments& arguments) {
   for (const engine::ShardFile& file : manifest.files) bytes += file.digest.bytes;
   for (const plan::ParameterShape& parameter : manifest.parameters) elements += parameter.whole_numel();
   Table table{.title = folder.string(), .header = {}, .rows = {}};
-  table.rows.push_back({"after", in_words(manifest.position)});
+  table.rows.push_back({"after", position_text(manifest.position)});
   table.rows.push_back({"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw, two moments" : "sgd"});
   table.rows.push_back({"parameters", fmt::format("{} in {} tensors", elements, manifest.parameters.size())});
   if (manifest.data) table.rows.push_back({"data", format_bytes(manifest.data->bytes) + " of text"});
@@ -72,7 +72,7 @@ int checkpoint_command(const CheckpointExportArguments& arguments) {
   const fs::path folder = checkpoint_in(arguments.folder);
   const engine::WeightsFile written = engine::export_weights(folder, arguments.file, format);
   console().print(fmt::format("{}: {} tensors, {}, {}{}\n", arguments.file, written.tensors,
-                              format_bytes(written.bytes), in_words(written.position),
+                              format_bytes(written.bytes), position_text(written.position),
                               written.moments ? ", with moments" : ""));
   return static_cast<int>(ExitCode::ok);
 }
@@ -87,7 +87,7 @@ int checkpoint_command(const CheckpointImportArguments& arguments) {
   const fs::path folder = engine::step_folder(arguments.into, read.position.steps);
   console().print(fmt::format("{}: {} tensors, {}, {}\n", folder.string(), read.tensors, format_bytes(read.bytes),
                               read.moments || config.train.optimizer == config::Optimizer::sgd
-                                  ? in_words(read.position)
+                                  ? position_text(read.position)
                                   : "no moments: the training begins with these parameters"));
   console().print(fmt::format("go on: fsdpbench run {} --resume {}\n", arguments.profile, arguments.into));
   return static_cast<int>(ExitCode::ok);

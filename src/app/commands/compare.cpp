@@ -124,7 +124,7 @@ Contender load(const char* cell, const std::string& path, std::vector<std::strin
   return c;
 }
 
-LogOwner owner_of(const Contender& a, const Contender& b) {
+LogOwner owner_of_comparison(const Contender& a, const Contender& b) {
   const std::string all = config::to_toml(a.config) + "versus\n" + config::to_toml(b.config);
   return {"comparison", fmt::format("{:016x}", stable_hash(all)), {a.cell, b.cell}};
 }
@@ -135,7 +135,7 @@ LogOwner owner_of(const Contender& a, const Contender& b) {
 class ComparisonRun {
  public:
   ComparisonRun(Contender& a, Contender& b, const fs::path& folder, Job* job)
-      : a_(a), b_(b), job_(job), path_(folder / "trials.jsonl"), log_(path_, owner_of(a, b)) {
+      : a_(a), b_(b), job_(job), path_(folder / "trials.jsonl"), log_(path_, owner_of_comparison(a, b)) {
     if (const std::string note = log_.torn_note(); !note.empty()) console().info(note);
     std::map<std::uint64_t, std::array<const Trial*, 2>> pairs;
     for (const LoggedTrial& logged : log_.trials()) {

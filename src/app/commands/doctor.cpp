@@ -36,7 +36,7 @@ std::vector<int> thread_counts(const MachineFacts& facts) {
   return {1};
 }
 
-std::vector<Rate> measure(const MachineFacts& facts, backend::Backend& backend) {
+std::vector<Rate> measure_rates(const MachineFacts& facts, backend::Backend& backend) {
   std::vector<Rate> rates;
   for (const DType dtype : {DType::f32, DType::bf16}) {
     for (const int threads : thread_counts(facts)) {
@@ -142,7 +142,7 @@ Table rates_table(const std::vector<Rate>& rates) {
 int doctor_command(const DoctorArguments& arguments) {
   const MachineFacts facts = machine_facts();
   const auto backend = select_backend("cpu");
-  const std::vector<Rate> rates = measure(facts, *backend);
+  const std::vector<Rate> rates = measure_rates(facts, *backend);
   if (arguments.json) {
     console().print(json_text(as_json(facts, rates, backend->facts())));
     return 0;

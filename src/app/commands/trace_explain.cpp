@@ -63,7 +63,7 @@ void replay_knobs(ExplainedJob& explained) {
 }
 
 /// explain.json, the timeline, and the page where there is a Python that draws it. `says`: which they are.
-void write_files(const ResultFolder& folder, const ExplainedJob& explained, bool says) {
+void write_explanation(const ResultFolder& folder, const ExplainedJob& explained, bool says) {
   const std::string answer = (folder.path() / "explain.json").string();
   const std::string timeline = (folder.path() / "trace.json").string();
   write_file(answer, json_text(job_json(explained)));
@@ -96,7 +96,7 @@ int trace_explain_command(const TraceExplainArguments& arguments) {
   } else {
     console().print(job_report(explained));
   }
-  if (folder) write_files(*folder, explained, !arguments.json);
+  if (folder) write_explanation(*folder, explained, !arguments.json);
   return static_cast<int>(ExitCode::ok);
 }
 

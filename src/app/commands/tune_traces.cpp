@@ -38,7 +38,7 @@ std::vector<KeyChange> changes_of(const TracedJob& job, const Tuning& tuning) {
 }
 
 /// By how much of the replayed step the traced one is longer.
-double miss_of(const TracedJob& job, const Tuning& tuning) {
+double replay_miss(const TracedJob& job, const Tuning& tuning) {
   return job.profile.step_ms / (tuning.result.start().step_ns / 1e6) - 1;
 }
 
@@ -102,7 +102,7 @@ void restrict_space(const TracedJob& job, const config::RunConfig& in_force, tun
 
 std::string changes_text(const TracedJob& job, const Tuning& tuning) {
   constexpr double kFar = 0.25;
-  const double miss = miss_of(job, tuning);
+  const double miss = replay_miss(job, tuning);
   std::string text = fmt::format("\nthe traced step took {:.3f} ms, {:.1f} % {} than a replay of its op times{}\n",
                                  job.profile.step_ms, std::abs(100 * miss), miss >= 0 ? "more" : "less",
                                  std::abs(miss) > kFar ? ": what holds it up is not its schedule, so look at `trace "
@@ -124,7 +124,7 @@ std::string changes_text(const TracedJob& job, const Tuning& tuning) {
 nlohmann::json changes_json(const TracedJob& job, const Tuning& tuning) {
   nlohmann::json out{{"program", job.profile.program},
                      {"step_ms", job.profile.step_ms},
-                     {"miss", miss_of(job, tuning)},
+                     {"miss", replay_miss(job, tuning)},
                      {"changes", nlohmann::json::array()}};
   for (const KeyChange& change : changes_of(job, tuning)) {
     nlohmann::json one{{"key", change.key}, {"was", plain(change.was)}, {"is", plain(change.is)}};

@@ -27,7 +27,7 @@ struct Column {
   bool right = false;
 };
 
-std::vector<Column> measure(const Table& table) {
+std::vector<Column> columns_of(const Table& table) {
   std::vector<Column> columns(table.header.size());
   for (const auto& row : table.rows) columns.resize(std::max(columns.size(), row.size()));
   for (std::size_t c = 0; c < columns.size(); ++c) {
@@ -63,7 +63,7 @@ std::string format_table(const Table& raw) {
   for (auto& row : table.rows) {
     for (std::string& cell : row) cell = clean_text(cell, kMostOfACell);
   }
-  const std::vector<Column> columns = measure(table);
+  const std::vector<Column> columns = columns_of(table);
   std::string out;
   if (!table.title.empty()) out += table.title + '\n';
   if (!table.header.empty()) {

@@ -41,12 +41,13 @@ void check_kernels(const config::RunConfig& config) {
       key, config::to_toml(config::find_field(key)->write(config))));
 }
 
-/// A GPU's pool is not in this memory (its device checks it); one that nothing computes in or moves is never touched.
+/// A GPU's pool is not in this memory (its device checks it), what is offloaded from it is; pools that nothing computes
+/// in or moves are never touched.
 std::int64_t memory_of_a_rank(const engine::Setup& setup) {
   const bool untouched = setup.config.emulate.compute_tflops && setup.config.emulate.link_gb_per_s;
-  const bool pool_is_here = setup.config.device.backend != config::BackendKind::cuda && !untouched;
-  const std::int64_t pools = checked_sum(setup.pool_bytes, setup.host_memory.reserved);
-  return checked_sum(setup.host_bytes, pool_is_here ? pools : 0);
+  if (untouched) return setup.host_bytes;
+  const bool pool_is_here = setup.config.device.backend != config::BackendKind::cuda;
+  return checked_sum(setup.host_bytes, checked_sum(pool_is_here ? setup.pool_bytes : 0, setup.host_memory.reserved));
 }
 
 void check_memory(const engine::Setup& setup, int local_ranks) {

@@ -26,7 +26,7 @@ using nlohmann::json;
 
 constexpr int kTrialsVersion = 2;
 
-json to_json(const LoggedTrial& logged) {
+json line_of(const LoggedTrial& logged) {
   json line = logged.trial ? to_json(*logged.trial) : json{{"reason", logged.reason}, {"exit_code", logged.exit_code}};
   line["cell"] = logged.cell;
   line["trial"] = logged.number;
@@ -35,7 +35,7 @@ json to_json(const LoggedTrial& logged) {
 }
 
 /// Throws ConfigError that says what is wrong with it.
-LoggedTrial logged_trial(const JsonPart& line, const std::vector<std::string>& cells) {
+LoggedTrial logged_trial_from(const JsonPart& line, const std::vector<std::string>& cells) {
   LoggedTrial logged{.cell = line.at("cell").text(), .number = 0, .trial = {}, .reason = {}};
   if (!cells.empty() && std::ranges::find(cells, logged.cell) == cells.end()) {
     line.at("cell").refuse("one of the cells that the first line's owner has");
@@ -118,7 +118,7 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place, const
       parsed.owner = read_header(JsonPart(line), place);
     } else {
       try {
-        LoggedTrial logged = logged_trial(JsonPart(line), cells);
+        LoggedTrial logged = logged_trial_from(JsonPart(line), cells);
         const auto [first, is_new] = measured.try_emplace({logged.cell, logged.number}, number);
         if (!is_new) {
           throw ConfigError(
@@ -203,7 +203,7 @@ std::string TrialLog::torn_note() const {
 void TrialLog::append(LoggedTrial trial) {
   if (is_new_) write_line({{"trials_version", kTrialsVersion}, {owner_.kind, owner_.hash}});
   is_new_ = false;
-  write_line(to_json(trial));
+  write_line(line_of(trial));
   if (trial.trial) trial.trial->measurement = {};  // megabytes, of no use here
   trials_.push_back(std::move(trial));
 }

@@ -20,7 +20,7 @@ constexpr std::array kTables{"mesh", "train", "fsdp", "nccl"};
 constexpr std::array kOfTheMeasurement{"train.steps", "train.warmup", "train.seed", "nccl.timeout_s", "fsdp.preset"};
 
 /// The defaults of a system, as the preset of that name has them.
-config::RunConfig reference_of(std::string_view engine) {
+config::RunConfig reference_config(std::string_view engine) {
   config::RunConfig reference;
   for (const auto& [key, value] : config::fsdp_preset(engine)) config::find_field(key)->read(reference, value);
   return reference;
@@ -46,9 +46,10 @@ std::string model_line(const config::RunConfig& config) {
   const config::Train& train = config.train;
   const bool decoder = model.kind == config::ModelKind::decoder;
   return fmt::format(
-      "Chosen for {} and a{} of {}, width {}; {} a rank and microbatch, {} a step.",
+      "Chosen for {} and a{} of {}, width {}{}; {} a rank and microbatch, {} a step.",
       count(config.mesh.ranks, "rank", "ranks"), decoder ? " decoder" : "n mlp",
       decoder ? count(model.layers, "block", "blocks") : count(model.layers, "layer", "layers"), model.width,
+      decoder && model.fused_projections ? ", fused projections" : "",
       decoder ? fmt::format("{} of {} tokens", count(train.batch_per_rank, "sequence", "sequences"), train.seq_len)
               : count(train.batch_per_rank, "sample", "samples"),
       count(train.accumulate, "microbatch", "microbatches"));
@@ -153,7 +154,7 @@ const KeyRule* find_rule(const ExportTarget& target, std::string_view key) {
 
 Export make_export(const ExportTarget& target, const config::RunConfig& config) {
   const plan::Plan plan = plan::make_plan(config);
-  const config::RunConfig reference = reference_of(target.engine(config));
+  const config::RunConfig reference = reference_config(target.engine(config));
   const ExportSource source{config, reference, plan};
   Export made;
   for (const config::Field* field : exported_fields()) {

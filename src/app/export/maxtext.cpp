@@ -129,6 +129,14 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.reduce_lag", reduce_lag},
 });
 
+/// Its qkv_projection gives queries and keys as many heads each.
+std::string fused_projections(const config::Model& model) {
+  if (!model.fused_projections) return "";
+  return model.kv_heads == model.heads
+             ? "fused_qkv: true\nfused_mlp: true\n"
+             : "# not fused_qkv: it wants as many key heads as query heads\nfused_mlp: true\n";
+}
+
 /// The shape of a decoder such as MaxText's default block is; others have a model_name of their own.
 std::string model(const config::Model& model) {
   if (model.kind != config::ModelKind::decoder || model.feed_forward != config::FeedForward::gated ||
@@ -144,9 +152,10 @@ base_mlp_dim: {}
 vocab_size: {}
 rope_max_timescale: {}
 logits_via_embedding: {}
-)",
+{})",
                      model.layers, model.width, model.heads, model.kv_heads, model.head_size(), model.ffn_width,
-                     model.vocab, static_cast<std::int64_t>(model.rope_theta), model.tied_head);
+                     model.vocab, static_cast<std::int64_t>(model.rope_theta), model.tied_head,
+                     fused_projections(model));
 }
 
 std::string yaml(const ExportSource& s) {

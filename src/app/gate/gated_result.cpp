@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "app/acceptance/judgement_files.h"
 #include "app/console/json_text.h"
 #include "app/experiment/trial_json.h"
 #include "app/experiment/trial_log.h"
@@ -82,8 +83,6 @@ accept::Interval interval_from(const JsonPart& j) {
   return {j.at("median").number(), j.at("low").number(), j.at("high").number(),
           static_cast<int>(j.at("n").whole(0, kMostSamples))};
 }
-
-json to_json(const accept::Interval& i) { return {{"median", i.median}, {"low", i.low}, {"high", i.high}, {"n", i.n}}; }
 
 /// Rules whose figures are measurements that may get worse, with their direction. Others say the same figure again
 /// (ceiling), or something of this run alone (peers, inventory).
@@ -273,7 +272,7 @@ json to_json(const GatedResult& r) {
     json one{{"name", f.name},
              {"unit", f.unit},
              {"better", f.higher_is_better ? "more" : "less"},
-             {"value", to_json(f.value)}};
+             {"value", interval_json(f.value)}};
     if (f.counted) one["counted"] = true;
     if (!f.samples.empty()) one["samples"] = f.samples;
     j["figures"].push_back(std::move(one));

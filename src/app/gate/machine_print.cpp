@@ -16,7 +16,7 @@ namespace {
 using Fact = MachinePrint::Fact;
 using Part = MachinePrint::Part;
 
-constexpr std::array kParts{Part::hardware, Part::software, Part::program};
+constexpr std::array kPrintParts{Part::hardware, Part::software, Part::program};
 
 /// The GPUs by model, without their places on the bus: "8 x NVIDIA H100 80GB HBM3 (sm_90)".
 std::string gpus(const World& world) {
@@ -90,7 +90,7 @@ MachinePrint MachinePrint::of_world(const JsonPart& json) {
 
 MachinePrint MachinePrint::from_json(const JsonPart& json) {
   MachinePrint print;
-  for (const Part part : kParts) {
+  for (const Part part : kPrintParts) {
     if (!json.has(to_string(part))) continue;
     for (const JsonPart& fact : json.at(to_string(part)).list()) {
       print.facts_.push_back({fact.at("name").text(), fact.at("value").text(), part});

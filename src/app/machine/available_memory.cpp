@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The first word of a file as a number; nothing for "max" and what else is none.
-std::optional<std::int64_t> number_in(const fs::path& path) {
+std::optional<std::int64_t> only_number_in(const fs::path& path) {
   std::ifstream file(path);
   std::string word;
   file >> word;
@@ -43,8 +43,8 @@ std::optional<std::int64_t> number_of(const fs::path& path, std::string_view nam
 /// What the files of one control group say is left in it.
 std::optional<std::int64_t> left_in(const fs::path& group, const char* limit, const char* usage,
                                     const char* reclaimable) {
-  const std::optional<std::int64_t> most = number_in(group / limit);
-  const std::optional<std::int64_t> used = number_in(group / usage);
+  const std::optional<std::int64_t> most = only_number_in(group / limit);
+  const std::optional<std::int64_t> used = only_number_in(group / usage);
   if (!most || !used) return std::nullopt;
   const std::int64_t cached = number_of(group / "memory.stat", reclaimable).value_or(0);
   return std::max<std::int64_t>(0, *most - std::max<std::int64_t>(0, *used - cached));
@@ -104,7 +104,7 @@ AvailableMemory available_memory(const fs::path& root) {
 std::optional<std::int64_t> address_space_left(const fs::path& root) {
   const std::optional<std::int64_t> most = most_address_space();
   if (!most) return std::nullopt;
-  const std::int64_t mapped = number_in(root / "proc/self/statm").value_or(0) * sysconf(_SC_PAGESIZE);
+  const std::int64_t mapped = only_number_in(root / "proc/self/statm").value_or(0) * sysconf(_SC_PAGESIZE);
   return std::max<std::int64_t>(0, *most - mapped);
 }
 

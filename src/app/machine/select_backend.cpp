@@ -11,7 +11,7 @@ namespace fsdpbench::app {
 
 std::unique_ptr<backend::Backend> select_backend(const std::string& name) {
   if (name == "cpu") return backend::cpu::make_cpu_backend();
-  if (name == "cuda") return backend::cuda::make_cuda_backend();
+  if (name == "cuda") return backend::cuda::make_cuda_backend(backend::cpu::make_host_kernels);
   if (name == "virtual") throw ConfigError("This build has no virtual backend; it has \"cpu\" and \"cuda\".");
   throw ConfigError(fmt::format("There is no backend \"{}\"; there are \"cpu\" and \"cuda\".", name));
 }

@@ -18,7 +18,6 @@ namespace fsdpbench::app {
 namespace {
 
 using metrics::Comparison;
-using metrics::Verdict;
 using nlohmann::json;
 
 constexpr int kCompareSchemaVersion = 1;
@@ -53,8 +52,9 @@ std::optional<double> median_of(const ComparedSide& side, const Number& number) 
   return metrics::median(values);
 }
 
-const char* verdict_name(Verdict verdict) {
-  return verdict == Verdict::faster ? "faster" : verdict == Verdict::slower ? "slower" : "no difference";
+const char* verdict_name(metrics::Verdict verdict) {
+  using enum metrics::Verdict;
+  return verdict == faster ? "faster" : verdict == slower ? "slower" : "no difference";
 }
 
 json side_json(const ComparedSide& side, double median) {
@@ -71,7 +71,7 @@ json side_json(const ComparedSide& side, double median) {
 constexpr std::array kWorldKeys{"version", "git_revision", "git_dirty", "build_type", "compiler",
                                 "backend", "cpu",          "threads",   "kernel",     "realtime"};
 
-std::string text_of(const json& value) {
+std::string text_or_dash(const json& value) {
   return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -81,7 +81,7 @@ std::string world_differences(const json& a, const json& b) {
   for (const char* key : kWorldKeys) {
     const json left = a.value(key, json()), right = b.value(key, json());
     if (left == right) continue;
-    text += fmt::format("{}{}: {} / {}", text.empty() ? "" : ", ", key, text_of(left), text_of(right));
+    text += fmt::format("{}{}: {} / {}", text.empty() ? "" : ", ", key, text_or_dash(left), text_or_dash(right));
   }
   return text;
 }
@@ -91,7 +91,7 @@ std::string differing_table(const ComparedSide& a, const ComparedSide& b) {
   Table table;
   table.header = {"differing key", "A", "B"};
   for (const DifferingKey& key : differing_keys(a.config, b.config)) {
-    table.rows.push_back({key.key, text_of(key.a), text_of(key.b)});
+    table.rows.push_back({key.key, text_or_dash(key.a), text_or_dash(key.b)});
   }
   return table.rows.empty() ? "" : "\n" + format_table(table);
 }
@@ -151,7 +151,7 @@ std::string verdict_sentence(const Comparison& c, double threshold, Evidence evi
   const char* suffix = evidence == Evidence::stored ? "'s run" : "";
   const std::string interval = fmt::format("{:.0f} % interval of B / A: {:.3f} to {:.3f}",
                                            100 * metrics::kComparisonConfidence, c.ci_low, c.ci_high);
-  if (c.verdict != Verdict::no_difference) {
+  if (c.verdict != metrics::Verdict::no_difference) {
     return fmt::format("B{0} is {1} than A{0} ({2}).", suffix, change(c.ratio), interval);
   }
   const bool certain = c.ci_low > 1 || c.ci_high < 1;

@@ -18,7 +18,7 @@ namespace {
 double milliseconds(std::int64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
 /// An option must be what its key may be.
-void check(const char* option, const char* key, const std::optional<double>& value) {
+void check_option(const char* option, const char* key, const std::optional<double>& value) {
   config::RunConfig scratch;
   const config::Field& field = *config::find_field(key);
   if (!value || field.read(scratch, *value)) return;
@@ -46,9 +46,9 @@ Prediction::Save save_beside(const engine::Setup& p, const LinkModel& pcie, cons
 }  // namespace
 
 Prediction predict(const engine::Setup& p, const GivenRates& given) {
-  check("--tflops", "emulate.compute_tflops", given.tflops);
-  check("--link-gb-per-s", "emulate.link_gb_per_s", given.link_gb_per_s);
-  check("--link-latency-us", "emulate.link_latency_us", given.link_latency_us);
+  check_option("--tflops", "emulate.compute_tflops", given.tflops);
+  check_option("--link-gb-per-s", "emulate.link_gb_per_s", given.link_gb_per_s);
+  check_option("--link-latency-us", "emulate.link_latency_us", given.link_latency_us);
   const config::Emulate& emulate = p.config.emulate;
   const std::optional<double> tflops = given.tflops ? given.tflops : emulate.compute_tflops;
   const std::optional<double> bandwidth = given.link_gb_per_s ? given.link_gb_per_s : emulate.link_gb_per_s;

@@ -19,7 +19,7 @@ using nlohmann::json;
 constexpr const char* kExpected = "expected a result.json that `fsdpbench run` wrote, or its folder";
 
 /// Files of ours that are no result, by what only they have.
-std::string kind_of(const json& content) {
+std::string kind_of_file(const json& content) {
   if (content.is_array()) return "a JSON array, as traces are";
   if (!content.is_object()) return "JSON, but no result";
   if (content.contains("traceEvents")) return "a trace";
@@ -65,7 +65,7 @@ ResultFile read_result(const std::string& given) {
   if (result.content.is_discarded()) {
     throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", result.path, kExpected));
   }
-  if (const std::string kind = kind_of(result.content); !kind.empty()) {
+  if (const std::string kind = kind_of_file(result.content); !kind.empty()) {
     throw ConfigError(fmt::format("{}: is {}; {}.", result.path, kind, kExpected));
   }
   const json version = result.content.value("schema_version", json());

@@ -85,7 +85,7 @@ std::string first_of(const fs::path& folder, std::initializer_list<const char*> 
   return "";
 }
 
-void refuse(const fs::path& folder, OldResult old) {
+void refuse_old_result(const fs::path& folder, OldResult old) {
   const fs::path log = folder / "trials.jsonl";
   const bool begun = is_begun_log(log);
   const bool replaceable = begun || kind_of_log(log) == "comparison";
@@ -149,7 +149,7 @@ ResultFolder::ResultFolder(const std::string& stem, const std::string& out, OldR
     const std::vector<fs::path> made = std::exchange(made_, {});
     lock_ = lock(path_);
     made_ = made;
-    if (old != OldResult::keep) refuse(path_, old);
+    if (old != OldResult::keep) refuse_old_result(path_, old);
     prove_writable(path_);
     if (old != OldResult::keep) remove_ours(path_);
   } catch (...) {

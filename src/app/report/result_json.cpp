@@ -61,7 +61,7 @@ std::string told_by_profiler(const metrics::CollectiveTimes& c, const engine::Me
   return fact == measurement.devices.front().end() ? "" : fact->second;
 }
 
-json collectives_json(const metrics::RunDetails& details, const Trial& trial) {
+json collective_times_json(const metrics::RunDetails& details, const Trial& trial) {
   json j = json::array();
   for (const metrics::CollectiveTimes& c : details.collectives) {
     json entry{{"name", c.name},
@@ -160,7 +160,7 @@ std::int64_t peak_rss_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-json prediction_json(const PredictionInterval& p) {
+json prediction_interval_json(const PredictionInterval& p) {
   json j{{"from", p.from}};
   if (!p.step_ms) {
     j["no_interval_because"] = "op times follow from the rates that were given: no other times are as likely";
@@ -215,7 +215,7 @@ void add_details(const engine::Setup& p, const Trial& trial, json& j) {
   const metrics::RunDetails details = metrics::run_details(run, p.plan, p.config.emulate.link());
   j["metrics"]["phases"] = phases_json(details);
   j["metrics"]["units"] = units_json(details);
-  j["collectives"] = collectives_json(details, trial);
+  j["collectives"] = collective_times_json(details, trial);
   if (metrics::why_not_rated(trial.fidelity).empty()) j["exposed_intervals"] = intervals_json(trial);
   if (trial.spread) {
     j["simulation"] = {{"p50_ms", trial.spread->p50_ms},
@@ -224,7 +224,7 @@ void add_details(const engine::Setup& p, const Trial& trial, json& j) {
                        {"without_jitter_ms", trial.spread->without_jitter_ms},
                        {"lost_to_jitter_pct", trial.spread->lost_to_jitter_pct()}};
   }
-  if (trial.sureness) j["prediction"] = prediction_json(*trial.sureness);
+  if (trial.sureness) j["prediction"] = prediction_interval_json(*trial.sureness);
   j["steps"] = steps_json(run, *trial.metrics, p.plan.groups.ranks());
   if (json gpus = gpus_json(trial); !gpus.empty()) j["gpus"] = std::move(gpus);
   j["memory"]["timeline"] = timeline_json(run, *trial.causes);

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 using TrialsOfCell = std::map<std::uint64_t, const LoggedTrial*>;  // by trial number
 
-json to_json(const config::Value& value) {
+json json_of(const config::Value& value) {
   return std::visit([](const auto& v) { return json(v); }, value);
 }
 
@@ -70,7 +70,7 @@ json metrics_summary(const std::vector<const Trial*>& done) {
 
 json cell_json(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell& trials) {
   json j{{"id", cell.id}};
-  for (std::size_t i = 0; i < cell.values.size(); ++i) j["axes"][grid.file.axes[i].key] = to_json(cell.values[i]);
+  for (std::size_t i = 0; i < cell.values.size(); ++i) j["axes"][grid.file.axes[i].key] = json_of(cell.values[i]);
   std::vector<const Trial*> done;
   const LoggedTrial* failure = nullptr;
   for (const auto& [number, logged] : trials) {
@@ -87,7 +87,7 @@ json cell_json(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell&
   if (failure != nullptr) j["reason"] = failure->reason;
   if (done.empty()) return j;
   j["metrics"] = metrics_summary(done);
-  const json example = app::to_json(*typical(done).front());
+  const json example = to_json(*typical(done).front());
   for (const char* part : {"memory", "comm", "causes"}) {
     if (example.contains(part)) j[part] = example.at(part);
   }
@@ -129,13 +129,13 @@ json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials) {
   if (!grid.file.series.empty()) j["series"] = grid.file.series;
   for (const config::SweepAxis& axis : grid.file.axes) {
     json values = json::array();
-    for (const config::Value& value : axis.values) values.push_back(to_json(value));
+    for (const config::Value& value : axis.values) values.push_back(json_of(value));
     j["axes"].push_back({{"key", axis.key}, {"values", std::move(values)}});
   }
   for (const SweepCell& cell : grid.cells) j["cells"].push_back(cell_json(grid, cell, by_cell[cell.id]));
   j["complete"] = std::ranges::none_of(j["cells"], [](const json& cell) { return cell["status"] == "incomplete"; });
   if (first != nullptr) {
-    j["world"] = app::to_json(first->world);
+    j["world"] = to_json(first->world);
     j["mixed_worlds"] = mixed;
   }
   return j;

@@ -102,7 +102,8 @@ replay::Delays delays_of(const config::RunConfig& config) {
   return times.delays;
 }
 
-replay::Changes changes_of(const config::RunConfig& was, const config::RunConfig& is, const WhatIfQuestion& question) {
+replay::Changes replay_changes(const config::RunConfig& was, const config::RunConfig& is,
+                               const WhatIfQuestion& question) {
   replay::Changes changes;
   changes.link_scale = question.link_scale;
   changes.flops_scale = question.compute_scale;
@@ -166,7 +167,7 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
                                        !virtual_cluster);
   answer.links = measured.links();
   answer.straggler = measured.straggler();
-  replay::Changes changes = changes_of(was, is, question);
+  replay::Changes changes = replay_changes(was, is, question);
   if (question.without_straggler) {
     if (answer.straggler.rank < 0)
       throw ConfigError("--without-straggler: the run had one rank; nobody waited for it.");

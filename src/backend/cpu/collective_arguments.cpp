@@ -18,7 +18,7 @@ bool match(const CollectiveArguments& a, const CollectiveArguments& b) {
   return a.kind == b.kind && a.count == b.count && a.dtype == b.dtype && a.scale == b.scale && a.root == b.root;
 }
 
-std::string describe(const CollectiveArguments& call) {
+std::string describe_call(const CollectiveArguments& call) {
   std::string text = fmt::format("{} of {} {}", to_string(call.kind), call.count, to_string(call.dtype));
   if (is_reduction(call.kind)) text += fmt::format(" scaled by {}", call.scale);
   if (call.kind == Collective::broadcast) text += fmt::format(" from {}", call.root);
@@ -42,8 +42,8 @@ void check_match(std::span<const CollectiveArguments> calls, std::span<const int
   for (std::size_t rank = 1; rank < calls.size(); ++rank) {
     if (match(calls.front(), calls[rank])) continue;
     throw BackendError(fmt::format("the ranks call different collectives: world rank {} {}, world rank {} {}",
-                                   world_ranks.front(), describe(calls.front()), world_ranks[rank],
-                                   describe(calls[rank])));
+                                   world_ranks.front(), describe_call(calls.front()), world_ranks[rank],
+                                   describe_call(calls[rank])));
   }
 }
 

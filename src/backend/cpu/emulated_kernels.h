@@ -33,9 +33,10 @@ class EmulatedKernels : public Kernels {
   void rms_norm_backward(const std::byte*, const std::byte*, const std::byte*, const float*, std::byte*, std::byte*,
                          std::int64_t, std::int64_t, DType) override {}
   void rotary(const AttentionShape&, std::byte*, std::byte*, float, bool) override {}
-  void swiglu(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}
+  void swiglu(const std::byte*, const std::byte*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
+              DType) override {}
   void swiglu_backward(const std::byte*, const std::byte*, const std::byte*, std::byte*, std::byte*, std::int64_t,
-                       DType) override {}
+                       std::int64_t, std::int64_t, DType) override {}
   void embedding(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
                  DType) override {}
   void embedding_backward(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,

@@ -2,11 +2,15 @@
 
 #include <cuda_runtime_api.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "backend/cuda/check.h"
 #include "backend/cuda/cuda_device.h"
@@ -32,9 +36,18 @@ std::string bus_paths(const std::string& place) {
   return paths_text(hardware::topology_matrix(*host, hardware::Nvml::open(why_not)), place);
 }
 
+/// This rank's share of the host's processors, or as many as its threads are bound to, but for the thread that issues.
+/// Called on the rank's thread.
+int host_threads(const BackendOptions& options) {
+  const int ranks = options.session == nullptr ? options.ranks : options.session->placement().local_ranks;
+  const int bound = static_cast<int>(std::thread::hardware_concurrency());
+  const int share = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)) / ranks;
+  return std::max(1, std::min(bound, share) - 1);
+}
+
 /// `done` is called when all has gone well, before the communicator ends, which is collective.
-void run_rank(GpuTeam& team, IdExchange& ids, int rank, const std::function<void(RankContext&)>& body,
-              const std::function<void()>& done) {
+void run_rank(GpuTeam& team, const MakeHostKernels& host_kernels, IdExchange& ids, int rank,
+              const std::function<void(RankContext&)>& body, const std::function<void()>& done) {
   std::optional<hardware::ThreadBinding> binding;  // before the driver's and NCCL's threads, which inherit it
   // Both outlive the handler: a communicator ends otherwise in a run that has failed.
   std::unique_ptr<CudaDevice> device;
@@ -43,7 +56,8 @@ void run_rank(GpuTeam& team, IdExchange& ids, int rank, const std::function<void
     prctl(PR_SET_TIMERSLACK, 1);  // the naps of waits are short
     check(cudaSetDevice(team.gpu_of(rank)), "choosing the GPU");
     binding.emplace(team.options().binding, hardware::LocalRank{0, 1, gpu_place(team.gpu_of(rank))});
-    device = std::make_unique<CudaDevice>(team.abort(), rank, team.options());
+    const CudaDevice::HostCompute host{host_kernels, host_threads(team.options())};
+    device = std::make_unique<CudaDevice>(team.abort(), rank, team.options(), host);
     ids.barrier(rank);
     communicator =
         make_world_communicator(*device, ids, rank, team.options().ranks, team.options().get<CudaOptions>().nccl);
@@ -68,21 +82,22 @@ void run_rank(GpuTeam& team, IdExchange& ids, int rank, const std::function<void
   }
 }
 
-void run_threads(GpuTeam& team, const std::function<void(RankContext&)>& body) {
+void run_threads(GpuTeam& team, const MakeHostKernels& host_kernels, const std::function<void(RankContext&)>& body) {
   ThreadExchange ids(team.abort(), team.options().ranks);
-  launch::run_ranks(team.options().ranks, [&](int rank) { run_rank(team, ids, rank, body, [&] { ids.ended(rank); }); });
+  launch::run_ranks(team.options().ranks,
+                    [&](int rank) { run_rank(team, host_kernels, ids, rank, body, [&] { ids.ended(rank); }); });
 }
 
-void run_process(GpuTeam& team, const std::function<void(RankContext&)>& body) {
+void run_process(GpuTeam& team, const MakeHostKernels& host_kernels, const std::function<void(RankContext&)>& body) {
   SessionExchange ids(team.options().session->control());
   const int rank = team.options().session->placement().rank;
   // A failure of another rank is this run's, too.
-  run_rank(team, ids, rank, body, [&] { ids.barrier(rank); });
+  run_rank(team, host_kernels, ids, rank, body, [&] { ids.barrier(rank); });
 }
 
 }  // namespace
 
-CudaBackend::CudaBackend() {
+CudaBackend::CudaBackend(MakeHostKernels host_kernels) : host_kernels_(std::move(host_kernels)) {
   if (must_load_kernels_early(launch::process_environment(), "/dev")) setenv("CUDA_MODULE_LOADING", "EAGER", 0);
   gpus_ = gpu_count();
 }
@@ -98,7 +113,7 @@ void CudaBackend::run(const BackendOptions& options, const std::function<void(Ra
   GpuTeam team(options, gpus_);
   ranks_ = team.describe();
   try {
-    options.session == nullptr ? run_threads(team, body) : run_process(team, body);
+    options.session == nullptr ? run_threads(team, host_kernels_, body) : run_process(team, host_kernels_, body);
   } catch (...) {
     if (const std::exception_ptr first = team.abort().first()) std::rethrow_exception(first);
     throw;

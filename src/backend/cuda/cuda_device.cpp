@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <stdexcept>
 #include <thread>
@@ -9,6 +10,7 @@
 
 #include "backend/cuda/arena_memory.h"
 #include "backend/cuda/check.h"
+#include "backend/cuda/fixed_memory.h"
 #include "backend/cuda/gpu.h"
 #include "backend/cuda/pool_memory.h"
 #include "base/bytes.h"
@@ -29,38 +31,48 @@ constexpr std::chrono::seconds kGrace{1};
 /// How long a device that is given up waits for its streams. NCCL's kernels end when their communicator is aborted.
 constexpr std::chrono::seconds kPatience{5};
 
-std::unique_ptr<OpTimer> make_timer(Timer wanted, std::string& note) {
-  if (wanted == Timer::events) return make_event_timer();
-  std::string why_not;
-  std::unique_ptr<OpTimer> timer = make_cupti_timer(&why_not);
+std::unique_ptr<OpTimer> make_timer(const CudaOptions& options, std::string& note) {
+  if (options.timer == Timer::events) return make_event_timer();
+  std::string why_not = "it names ops by what the host launched for each, and of a graph that is one thing";
+  std::unique_ptr<OpTimer> timer = options.graphs ? nullptr : make_cupti_timer(&why_not);
   if (timer != nullptr) return timer;
-  if (wanted == Timer::cupti) throw ConfigError("device.timer = \"cupti\" cannot be had: " + why_not);
+  if (options.timer == Timer::cupti) throw ConfigError("device.timer = \"cupti\" cannot be had: " + why_not);
   note = why_not;
   return make_event_timer();
 }
 
 std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const BackendOptions& options) {
   const int gpus = options.session == nullptr ? options.ranks : 1;
-  if (options.get<CudaOptions>().nccl.registration == NcclOptions::Register::none) {
-    return std::make_unique<PoolMemory>(streams, options.pool_bytes, options.poison_freed_memory, gpus);
-  }
+  const bool poison = options.poison_freed_memory;
+  const auto make = [&](std::int64_t bytes) -> std::unique_ptr<DeviceMemory> {
+    if (options.get<CudaOptions>().graphs) return std::make_unique<FixedMemory>(streams, bytes, poison);
+    return std::make_unique<PoolMemory>(streams, bytes, poison, gpus);
+  };
+  if (options.get<CudaOptions>().nccl.registration == NcclOptions::Register::none) return make(options.pool_bytes);
   if (options.category_bytes == CategoryBytes{}) {
     throw BackendError("memory that NCCL registers is one region, and nobody said how large it must be");
   }
-  return std::make_unique<ArenaMemory>(streams, options.category_bytes, options.poison_freed_memory, gpus);
+  return std::make_unique<ArenaMemory>(streams, options.category_bytes, poison, make);
 }
 
 }  // namespace
 
-CudaDevice::CudaDevice(launch::Abort& abort, int rank, const BackendOptions& options)
+CudaDevice::CudaDevice(launch::Abort& abort, int rank, const BackendOptions& options, const HostCompute& host)
     : abort_(abort),
       rank_(rank),
       timeout_(options.get<CudaOptions>().nccl.timeout_s),
       monitor_(gpu_place(current_gpu())) {
-  timer_ = make_timer(options.get<CudaOptions>().timer, timer_note_);
+  timer_ = make_timer(options.get<CudaOptions>(), timer_note_);
+  if (options.host_pool_bytes > 0) {
+    pinned_pool_ = std::make_unique<PinnedPool>(streams_, rank, options.host_pool_bytes, options.poison_freed_memory);
+    pinned_.add(pinned_pool_->region());
+  }
+  if (options.offload_lanes && host.kernels) {
+    host_lane_ = std::make_unique<HostLane>(streams_[Lane::host_compute], rank, host.kernels, host.threads);
+  }
   for (const Lane lane : kLanes) {
-    kernels_[index_of(lane)] =
-        make_cuda_kernels(streams_[lane], options.get<CudaOptions>().arithmetic, [this] { look_around(); });
+    kernels_[index_of(lane)] = make_cuda_kernels(
+        streams_[lane], options.get<CudaOptions>().arithmetic, [this] { look_around(); }, &pinned_);
   }
   note_memory("streams, timer, handles of libraries");
   memory_ = make_memory(streams_, options);
@@ -68,11 +80,19 @@ CudaDevice::CudaDevice(launch::Abort& abort, int rank, const BackendOptions& opt
 }
 
 CudaDevice::~CudaDevice() {
+  drop_tasks();
+  bool idle = true;
+  graphs_.destroy();
   const Clock::time_point deadline = Clock::now() + kPatience;
   for (const Lane lane : kLanes) {
     while (cudaStreamQuery(streams_[lane]) == cudaErrorNotReady && Clock::now() < deadline) {
       std::this_thread::sleep_for(kNap);
     }
+    idle = idle && cudaStreamQuery(streams_[lane]) != cudaErrorNotReady;
+  }
+  if (!idle) {
+    if (pinned_pool_) pinned_pool_->abandon();
+    for (const auto& buffer : host_buffers_) buffer->abandon();
   }
   for (const auto& [block, offset] : offsets_) {
     try {
@@ -88,24 +108,40 @@ std::string CudaDevice::in_op(Lane lane, const char* name, const char* what) con
 
 template <class Work>
 void CudaDevice::issue(Lane lane, const char* name, Stamp* stamp, const Work& work) {
-  abort_.throw_if_set();
+  throw_if_failed();
   order_.issue(lane);
   try {
+    graphs_.enter(lane);
     if (stamp != nullptr) timer_->begin(lane, streams_[lane], step_, op_, stamp);
     work();
     if (stamp != nullptr) timer_->end(lane, streams_[lane]);
-    ops_.add(lane, streams_[lane], name, step_, op_);
+    if (graphs_.capture() == 0) ops_.add(lane, streams_[lane], name, step_, op_);
   } catch (const launch::Stopped&) {
+    drop_tasks();
     throw;
   } catch (const ResourceError& e) {
+    drop_tasks();
     throw ResourceError(in_op(lane, name, e.what()));
   } catch (const std::exception& e) {
+    drop_tasks();
     throw BackendError(in_op(lane, name, e.what()));
   }
 }
 
 void CudaDevice::enqueue(Lane lane, const char* name, Task task, Stamp* stamp) {
+  if (lane == Lane::host_compute) return enqueue_on_host(name, std::move(task), stamp);
   issue(lane, name, stamp, [&] { task(kernels(lane)); });
+}
+
+void CudaDevice::enqueue_on_host(const char* name, Task task, Stamp* stamp) {
+  constexpr Lane kLane = Lane::host_compute;
+  if (host_lane_ == nullptr) throw BackendError(in_op(kLane, name, "this run has no lane that the host computes"));
+  // The task stamps itself: it is no work of the GPU, so neither events nor CUPTI shall time it.
+  issue(kLane, name, nullptr, [&] { host_lane_->enqueue(name, std::move(task), stamp); });
+}
+
+void CudaDevice::drop_tasks() {
+  if (host_lane_) host_lane_->drop();
 }
 
 void CudaDevice::run_op(Lane lane, const char* name, const std::function<void(cudaStream_t)>& work, Stamp* stamp) {
@@ -123,7 +159,9 @@ void CudaDevice::record(Event event, Lane lane) {
   if (index >= events_.size()) events_.resize(index + 1);
   Recording& recorded = events_[index];
   if (recorded.event == nullptr) recorded.event = event_store_.take();
+  graphs_.enter(lane);
   check(cudaEventRecord(recorded.event, streams_[lane]), "recording an event");
+  recorded.capture = graphs_.capture();
   recorded.clock = order_.record(lane);
 }
 
@@ -137,21 +175,34 @@ void CudaDevice::wait(Lane lane, Event event) {
   const Recording* const recorded = recording(event);
   if (recorded == nullptr) return;
   order_.wait(lane, recorded->clock);
+  // Captures and launches begin and end with idle lanes: what comes from before one is complete.
+  if (recorded->capture != graphs_.capture()) return;
+  graphs_.enter(lane);
   check(cudaStreamWaitEvent(streams_[lane], recorded->event, 0), "waiting for an event");
 }
 
-void CudaDevice::look_around() const {
-  abort_.throw_if_set();
+void CudaDevice::throw_if_failed() {
+  try {
+    if (host_lane_) host_lane_->throw_if_failed();
+    abort_.throw_if_set();
+  } catch (...) {
+    drop_tasks();
+    throw;
+  }
+}
+
+void CudaDevice::look_around() {
+  throw_if_failed();
   if (watched_) watched_();
 }
 
 template <class Ready>
-void CudaDevice::block_until(const Ready& ready) {
+void CudaDevice::block_until(const Ready& ready) try {
   const Clock::time_point begin = Clock::now();
   Clock::time_point watched = begin;
   Clock::time_point progressed = begin;
   while (!ready()) {
-    abort_.throw_if_set();
+    throw_if_failed();
     const Clock::time_point now = Clock::now();
     if (now - watched >= kWatchEvery) {
       watched = now;
@@ -162,6 +213,9 @@ void CudaDevice::block_until(const Ready& ready) {
     if (now - begin > kSpin) std::this_thread::sleep_for(kNap);
   }
   for (const auto& kernels : kernels_) kernels->deliver_downloads();
+} catch (...) {
+  drop_tasks();
+  throw;
 }
 
 std::string CudaDevice::oldest_op() const {
@@ -181,9 +235,10 @@ bool CudaDevice::is_done(cudaError_t status) const {
 }
 
 void CudaDevice::host_wait(Event event) {
+  if (graphs_.capture() != 0) throw std::logic_error("Device::host_wait: nothing runs during a capture");
   const Recording* const recorded = recording(event);
-  if (recorded == nullptr) return;
-  abort_.throw_if_set();
+  if (recorded == nullptr || recorded->capture != 0) return;  // of a graph, which was waited for
+  throw_if_failed();
   block_until([&] { return is_done(cudaEventQuery(recorded->event)); });
   // At once. CUDA's allocator learns from a wait, not from a query, that other lanes may have what was freed before.
   check(cudaEventSynchronize(recorded->event), "waiting for an event");
@@ -191,25 +246,49 @@ void CudaDevice::host_wait(Event event) {
 }
 
 void CudaDevice::synchronize() {
-  abort_.throw_if_set();
+  if (graphs_.capture() != 0) throw std::logic_error("Device::synchronize: nothing runs during a capture");
+  throw_if_failed();
   for (const Lane lane : kLanes) {
     block_until([&] { return is_done(cudaStreamQuery(streams_[lane])); });
     check(cudaStreamSynchronize(streams_[lane]), "waiting for a lane");  // as in host_wait()
     order_.host_wait(order_.record(lane));
   }
-  abort_.throw_if_set();
+  throw_if_failed();
 }
 
 std::byte* CudaDevice::allocate(std::int64_t bytes, MemoryCategory category, Lane lane) {
   if (bytes < 0) throw std::logic_error("Device::allocate: negative size");
   const std::int64_t offset = pool_.allocate(bytes, category, lane, order_);
-  std::byte* const memory = memory_->allocate(pool_.category_place(offset), pool_.size_of_block(offset), lane);
+  graphs_.enter(lane);
+  std::byte* const memory = memory_->allocate(offset, pool_.category_place(offset), pool_.size_of_block(offset), lane);
   if (memory == nullptr) {
     pool_.free(offset, lane, order_);
     throw_out_of_memory(bytes, category);
   }
   offsets_[memory] = offset;
   return memory;
+}
+
+std::byte* CudaDevice::allocate_host(std::int64_t bytes, MemoryCategory category, Lane lane) {
+  if (bytes < 0) throw std::logic_error("Device::allocate_host: negative size");
+  if (pinned_pool_ == nullptr) return Device::allocate_host(bytes, category, lane);
+  return pinned_pool_->allocate(bytes, category, lane, order_);
+}
+
+const PoolStatistics& CudaDevice::host_memory() const {
+  return pinned_pool_ ? pinned_pool_->statistics() : Device::host_memory();
+}
+
+void CudaDevice::reset_memory_peaks() {
+  pool_.reset_peaks();
+  if (pinned_pool_) pinned_pool_->reset_peaks();
+}
+
+std::byte* CudaDevice::host_buffer(std::int64_t bytes) {
+  auto buffer = std::make_unique<PinnedMemory>(rank_, std::max<std::int64_t>(bytes, 1), "copies of the device's state");
+  host_buffers_.push_back(std::move(buffer));
+  pinned_.add(host_buffers_.back()->bytes());
+  return host_buffers_.back()->bytes().data();
 }
 
 void CudaDevice::throw_out_of_memory(std::int64_t bytes, MemoryCategory category) const {
@@ -224,13 +303,54 @@ void CudaDevice::throw_out_of_memory(std::int64_t bytes, MemoryCategory category
 }
 
 void CudaDevice::free(std::byte* memory, Lane lane) {
+  if (pinned_pool_ && pinned_pool_->contains(memory)) return pinned_pool_->free(memory, lane, order_);
   const auto found = offsets_.find(memory);
   if (found == offsets_.end()) throw std::logic_error("Device::free: no live block starts there");
   const std::int64_t offset = found->second;
   const std::int64_t bytes = pool_.size_of_block(offset);
   offsets_.erase(found);
   pool_.free(offset, lane, order_);
+  graphs_.enter(lane);
   memory_->free(memory, bytes, lane);
+}
+
+void CudaDevice::begin_capture() {
+  throw_if_failed();
+  live_before_.push_back(pool_.statistics().live_total);
+  memory_->set_capturing(true);
+  timer_->begin_capture();
+  const Graph graph = graphs_.begin();
+  for (const auto& kernels : kernels_) kernels->begin_capture(graph);
+}
+
+Device::Graph CudaDevice::end_capture() {
+  throw_if_failed();
+  Graph graph = 0;
+  try {
+    graph = graphs_.end();
+  } catch (const std::exception& e) {
+    throw BackendError(fmt::format("rank {}: {}", rank_, e.what()));
+  }
+  for (const auto& kernels : kernels_) kernels->end_capture();
+  timer_->end_capture(graph);
+  memory_->set_capturing(false);
+  return graph;
+}
+
+void CudaDevice::launch(Graph graph, bool stamped) {
+  throw_if_failed();
+  if (pool_.statistics().live_total != live_before_.at(static_cast<std::size_t>(graph))) {
+    throw std::logic_error("Device::launch: what is allocated is not what was when the capture began");
+  }
+  order_.issue(Lane::compute);
+  try {
+    for (const auto& kernels : kernels_) kernels->before_launch(graph);
+    if (stamped) timer_->launched(graph);
+    graphs_.launch(graph);
+    ops_.add(Lane::compute, streams_[Lane::compute], "the step as one graph", step_, op_);
+  } catch (const std::exception& e) {
+    throw BackendError(in_op(Lane::compute, "the step as one graph", e.what()));
+  }
 }
 
 Facts CudaDevice::facts() const {
@@ -238,7 +358,10 @@ Facts CudaDevice::facts() const {
   if (!timer_note_.empty()) all.emplace_back("no CUPTI", timer_note_);
   all.emplace_back("stream priorities", streams_.priorities());
   const auto append = [&](const Facts& more) { all.insert(all.end(), more.begin(), more.end()); };
+  append(graphs_.facts());
   append(memory_->facts());
+  if (pinned_pool_) append(pinned_pool_->facts());
+  if (host_lane_) append(host_lane_->facts());
   append(memory_log_.facts());
   std::int64_t workspaces = 0;
   for (const auto& kernels : kernels_) workspaces += kernels->workspace_bytes();

@@ -13,13 +13,17 @@
 #include "backend/backend.h"
 #include "backend/cuda/device_memory.h"
 #include "backend/cuda/event_store.h"
+#include "backend/cuda/host_lane.h"
 #include "backend/cuda/kernels/cuda_kernels.h"
 #include "backend/cuda/lane_access.h"
+#include "backend/cuda/lane_graphs.h"
 #include "backend/cuda/lane_streams.h"
 #include "backend/cuda/memory_log.h"
 #include "backend/cuda/op_timer.h"
 #include "backend/cuda/ops_under_way.h"
+#include "backend/cuda/pinned_pool.h"
 #include "backend/device.h"
+#include "backend/host_kernels.h"
 #include "base/lane_order.h"
 #include "base/lane_pool.h"
 #include "hardware/gpu_monitor.h"
@@ -32,9 +36,16 @@ namespace fsdpbench::backend::cuda {
 /// the bytes that CUDA needed for it are told beside it (facts). The host never waits without an end: it asks again and
 /// again whether the GPU is done, and gives up when the run is aborted, when the watched communicator has failed, or
 /// when no op has completed for NcclOptions.timeout_s.
+///
+/// When a call throws, no task of this rank runs any more: those of other lanes than host_compute run in enqueue().
 class CudaDevice : public Device, public LaneAccess {
  public:
-  CudaDevice(launch::Abort& abort, int rank, const BackendOptions& options);
+  /// What the lane host_compute computes with.
+  struct HostCompute {
+    MakeHostKernels kernels;  ///< none: the device has no such lane
+    int threads = 1;
+  };
+  CudaDevice(launch::Abort& abort, int rank, const BackendOptions& options, const HostCompute& host);
   /// Waits some seconds for what still runs; whoever hangs in a collective must have been stopped before.
   ~CudaDevice() override;
 
@@ -46,7 +57,14 @@ class CudaDevice : public Device, public LaneAccess {
   std::byte* allocate(std::int64_t bytes, MemoryCategory category, Lane lane) override;
   void free(std::byte* memory, Lane lane) override;
   const PoolStatistics& memory() const override { return pool_.statistics(); }
-  void reset_memory_peaks() override { pool_.reset_peaks(); }
+  std::byte* allocate_host(std::int64_t bytes, MemoryCategory category, Lane lane) override;
+  const PoolStatistics& host_memory() const override;
+  std::byte* host_buffer(std::int64_t bytes) override;
+  void reset_memory_peaks() override;
+  void drop_tasks() override;
+  void begin_capture() override;
+  Graph end_capture() override;
+  void launch(Graph graph, bool stamped) override;
   void set_op(std::int32_t step, std::int32_t op) override;
   void settle_stamps() override { timer_->settle(); }
   Activities take_activities() override { return timer_->take_activities(); }
@@ -60,6 +78,8 @@ class CudaDevice : public Device, public LaneAccess {
   launch::Abort& abort() override { return abort_; }
   Kernels& kernels(Lane lane) override { return *kernels_[index_of(lane)]; }
   std::span<std::byte> communication_memory() override { return memory_->region(); }
+  int capture() const override { return graphs_.capture(); }
+  void destroy_graphs() noexcept override { graphs_.destroy(); }
 
   /// More for facts() to tell, asked then.
   void add_facts(std::function<Facts()> more) { more_facts_ = std::move(more); }
@@ -69,14 +89,18 @@ class CudaDevice : public Device, public LaneAccess {
  private:
   struct Recording {
     cudaEvent_t event = nullptr;  ///< null: never recorded
+    int capture = 0;              ///< that it was recorded in; 0: in none
     LaneClock clock;
   };
 
   Recording* recording(Event event);
   template <class Work>
   void issue(Lane lane, const char* name, Stamp* stamp, const Work& work);
-  /// Throws if the run is aborted or the watched communicator has failed.
-  void look_around() const;
+  void enqueue_on_host(const char* name, Task task, Stamp* stamp);
+  /// Throws if an op on the host has failed or the run is aborted.
+  void throw_if_failed();
+  /// The same, or if the watched communicator has failed.
+  void look_around();
   /// Blocks until ready(), which asks the GPU, is true; what the host has asked to be copied to it is there then.
   template <class Ready>
   void block_until(const Ready& ready);
@@ -103,11 +127,17 @@ class CudaDevice : public Device, public LaneAccess {
   EventStore event_store_{cudaEventDisableTiming};
   std::vector<Recording> events_;
   OpsUnderWay ops_;
+  PinnedRanges pinned_;
+  std::unique_ptr<PinnedPool> pinned_pool_;
+  std::vector<std::unique_ptr<PinnedMemory>> host_buffers_;
+  std::unique_ptr<HostLane> host_lane_;
   std::array<std::unique_ptr<StreamKernels>, kLaneCount> kernels_;
   LaneOrder order_;
   LanePool pool_;
   std::unique_ptr<DeviceMemory> memory_;
   std::unordered_map<std::byte*, std::int64_t> offsets_;  ///< of live blocks
+  LaneGraphs graphs_{streams_};
+  std::vector<std::int64_t> live_before_;  ///< by graph: bytes that were allocated when its capture began
 };
 
 }  // namespace fsdpbench::backend::cuda

@@ -16,11 +16,14 @@ class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
 
-  /// `bytes` of memory for the block that the bookkeeping placed there in the range of its category, 512-byte aligned,
-  /// for ops of `lane` enqueued from now on; null if there is no more.
-  virtual std::byte* allocate(const LanePool::CategoryPlace& place, std::int64_t bytes, Lane lane) = 0;
+  /// `bytes` of memory for the block that the bookkeeping placed at `offset` of its range, and at `place` in the range
+  /// of its category, 512-byte aligned, for ops of `lane` enqueued from now on; null if there is no more.
+  virtual std::byte* allocate(std::int64_t offset, const LanePool::CategoryPlace& place, std::int64_t bytes,
+                              Lane lane) = 0;
   /// Gives the block back once everything enqueued on `lane` so far is done.
   virtual void free(std::byte* memory, std::int64_t bytes, Lane lane) = 0;
+  /// A capture begins or has ended, with all lanes idle; only asked of memory whose blocks have fixed addresses.
+  virtual void set_capturing(bool /*capturing*/) {}
   /// The region of all blocks that collectives are called with; empty if there is none such.
   virtual std::span<std::byte> region() const { return {}; }
   /// Bytes of the device that this holds or has held at most, and what else is worth knowing.

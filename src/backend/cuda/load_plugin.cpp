@@ -6,6 +6,7 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "backend/cuda/backend.h"
 #include "backend/cuda/plugin.h"
@@ -52,6 +53,8 @@ const Plugin& load() {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_cuda_backend() { return std::unique_ptr<Backend>(load().make_backend()); }
+std::unique_ptr<Backend> make_cuda_backend(MakeHostKernels host_kernels) {
+  return std::unique_ptr<Backend>(load().make_backend(std::move(host_kernels)));
+}
 
 }  // namespace fsdpbench::backend::cuda

@@ -49,7 +49,9 @@ std::string OpsUnderWay::oldest() const {
     lane = candidate;
   }
   if (first == nullptr) return {};
-  const std::string where = first->step < 0 ? "" : fmt::format(" (step {}, op {})", first->step, first->op);
+  const std::string where = first->step < 0 ? ""
+                            : first->op < 0 ? fmt::format(" (step {})", first->step)
+                                            : fmt::format(" (step {}, op {})", first->step, first->op);
   return fmt::format("{}{} on lane {}", first->name, where, to_string(lane));
 }
 

@@ -16,7 +16,8 @@ namespace fsdpbench::backend::cuda {
 /// hangs in. One event an op, without timing.
 class OpsUnderWay {
  public:
-  /// `name` must outlive this; `step` and `op` are -1 where the op is none of a schedule's.
+  /// `name` must outlive this; `step` and `op` are -1 where the op is none of a schedule's, `op`
+  /// alone where it is a whole step.
   void add(Lane lane, cudaStream_t stream, const char* name, std::int32_t step, std::int32_t op);
   /// Looks which have completed; true if any has since the last call. On a GPU that has failed none has.
   bool advance();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <utility>
 
 #include "backend/cuda/cuda_backend.h"
 
@@ -12,7 +13,9 @@ extern "C" const fsdpbench::backend::cuda::Plugin* fsdpbench_cuda_plugin() {
   static const cuda::Plugin kPlugin = [] {
     cuda::Plugin plugin;
     std::copy(std::begin(cuda::kInterfaceHash), std::end(cuda::kInterfaceHash), plugin.interfaces);
-    plugin.make_backend = []() -> Backend* { return new cuda::CudaBackend; };
+    plugin.make_backend = [](MakeHostKernels host_kernels) -> Backend* {
+      return new cuda::CudaBackend(std::move(host_kernels));
+    };
     return plugin;
   }();
   return &kPlugin;

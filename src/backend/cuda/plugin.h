@@ -1,5 +1,7 @@
 #pragma once
 
+#include "backend/host_kernels.h"
+
 namespace fsdpbench::backend {
 class Backend;
 }
@@ -11,8 +13,9 @@ struct Plugin {
   /// kInterfaceHash of the plugin's build (interface_hash.cmake), first for ever: the headers through which program and
   /// plugin know each other are the same if it is. So files of two builds are not mixed unawares.
   char interfaces[33] = "";
-  /// A new backend, owned by the caller. Throws ConfigError with one sentence where no GPU can be used.
-  Backend* (*make_backend)() = nullptr;
+  /// A new backend, owned by the caller, with the program's kernels for its host_compute lane. Throws ConfigError with
+  /// one sentence where no GPU can be used.
+  Backend* (*make_backend)(MakeHostKernels host_kernels) = nullptr;
 };
 
 /// extern "C" const Plugin* fsdpbench_cuda_plugin();

@@ -51,7 +51,7 @@ PoolMemory::PoolMemory(const LaneStreams& streams, std::int64_t expected, bool p
   set(pool_, cudaMemPoolReuseAllowInternalDependencies, 0);
   set(pool_, cudaMemPoolAttrReleaseThreshold, std::numeric_limits<std::uint64_t>::max());
   if (expected == 0) return;
-  std::byte* const all = allocate({}, expected, Lane::compute);
+  std::byte* const all = allocate(0, {}, expected, Lane::compute);
   if (all == nullptr) {
     cudaMemPoolDestroy(pool_);
     throw ResourceError(fmt::format("the GPU has not the {} of memory that this run needs", format_bytes(expected)));
@@ -63,7 +63,8 @@ PoolMemory::PoolMemory(const LaneStreams& streams, std::int64_t expected, bool p
 
 PoolMemory::~PoolMemory() { cudaMemPoolDestroy(pool_); }
 
-std::byte* PoolMemory::allocate(const LanePool::CategoryPlace& /*place*/, std::int64_t bytes, Lane lane) {
+std::byte* PoolMemory::allocate(std::int64_t /*offset*/, const LanePool::CategoryPlace& /*place*/, std::int64_t bytes,
+                                Lane lane) {
   void* memory = nullptr;
   const cudaError_t status = cudaMallocFromPoolAsync(&memory, static_cast<std::size_t>(bytes), pool_, streams_[lane]);
   if (status == cudaErrorMemoryAllocation) {

@@ -20,7 +20,8 @@ class PoolMemory : public DeviceMemory {
   PoolMemory(const LaneStreams& streams, std::int64_t expected, bool poison, int gpus);
   ~PoolMemory() override;
 
-  std::byte* allocate(const LanePool::CategoryPlace& place, std::int64_t bytes, Lane lane) override;
+  std::byte* allocate(std::int64_t offset, const LanePool::CategoryPlace& place, std::int64_t bytes,
+                      Lane lane) override;
   void free(std::byte* memory, std::int64_t bytes, Lane lane) override;
   Facts facts() const override;
 

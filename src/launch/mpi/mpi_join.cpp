@@ -82,7 +82,7 @@ void start_mpi(const Placement& placement) {
   }
 }
 
-bool on_one_host(int ranks) {
+bool share_one_host(int ranks) {
   MPI_Comm host = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host), "to find hosts");
   int here = 0;
@@ -103,7 +103,7 @@ std::string tell_all(std::string text) {
 
 Joined join_at(const Placement& placement, const Introduction& self, Deadline deadline) {
   std::optional<OpenDoor> door;
-  const bool one_host = on_one_host(placement.ranks);
+  const bool one_host = share_one_host(placement.ranks);
   std::string text;
   if (placement.rank == 0) {
     door.emplace(open_door(one_host, process_environment()));

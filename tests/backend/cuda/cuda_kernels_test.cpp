@@ -34,12 +34,12 @@ INSTANTIATE_TEST_SUITE_P(Cuda, MasterKernelsConformance,
 const float* floats(const std::byte* memory) { return reinterpret_cast<const float*>(memory); }
 float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
 
-const std::vector<std::int64_t> kCounts{1, 7, 8, 31, 203, 3001};
+const std::vector<std::int64_t> kElementCounts{1, 7, 8, 31, 203, 3001};
 
 TEST_F(CudaKernels, ConvertAsTheCpuDoesWhereverTheyWork) {
   for (const DType from : {DType::f32, DType::bf16}) {
     for (const DType to : {DType::f32, DType::bf16}) {
-      for (const std::int64_t count : kCounts) {
+      for (const std::int64_t count : kElementCounts) {
         const std::vector<Array> arrays{{random_elements(count, from, 1)}, {random_elements(count, to, 2)}};
         for (const float factor : {1.0F, 0.3F}) {
           expect_the_cpus_bits(arrays, {size_of(from), size_of(to)}, [&](Kernels& kernels, const auto& a) {
@@ -60,7 +60,7 @@ TEST_F(CudaKernels, ConvertAsTheCpuDoesWhereverTheyWork) {
 TEST_F(CudaKernels, AddAndRectifyAsTheCpuDoesWhereverTheyWork) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const std::int64_t size = size_of(dtype);
-    for (const std::int64_t count : kCounts) {
+    for (const std::int64_t count : kElementCounts) {
       const std::vector<Array> arrays{
           {random_elements(count, dtype, 1)}, {random_elements(count, dtype, 2)}, {random_elements(count, dtype, 3)}};
       expect_the_cpus_bits(arrays, {size, size, size}, [&](Kernels& kernels, const auto& a) {
@@ -81,7 +81,7 @@ TEST_F(CudaKernels, AddAndRectifyAsTheCpuDoesWhereverTheyWork) {
 TEST_F(CudaKernels, OptimizeAsTheCpuDoesWhereverTheyWork) {
   const AdamWStep step{
       .learning_rate = 1e-2F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F, .weight_decay = 0.1F, .step = 3};
-  for (const std::int64_t count : kCounts) {
+  for (const std::int64_t count : kElementCounts) {
     Bytes squares = random_elements(count, DType::f32, 4);
     for (std::int64_t i = 0; i < count; ++i) floats(squares.data())[i] = std::abs(floats(squares.data())[i]);
     const std::vector<Array> arrays{{random_elements(count, DType::f32, 1)}, {random_elements(count, DType::f32, 2)},
@@ -107,7 +107,7 @@ TEST_F(CudaKernels, GiveAnElementTheSameBitsInAnyShard) {
   const auto update = [&](Kernels& kernels, const std::vector<std::byte*>& a, std::int64_t first, std::int64_t count) {
     kernels.adamw(floats(a[0]) + first, floats(a[1]) + first, floats(a[2]) + first, floats(a[3]) + first, count, step);
     kernels.sgd(floats(a[0]) + first, floats(a[1]) + first, count, 0.1F, 0.01F, nullptr);
-    kernels.swiglu(a[0] + 4 * first, a[1] + 4 * first, a[4] + 4 * first, count, DType::f32);
+    kernels.swiglu(a[0] + 4 * first, a[1] + 4 * first, a[4] + 4 * first, 1, count, count, DType::f32);
     kernels.cast(a[4] + 4 * first, DType::f32, a[5] + 2 * first, DType::bf16, count, 0.7F);
     kernels.accumulate(a[5] + 2 * first, DType::bf16, floats(a[4]) + first, count, 0.3F);
   };
@@ -143,7 +143,7 @@ TEST_F(CudaKernels, GiveTheSameBitsAtAnyAlignment) {
       expect_the_same_bits(arrays, {size, size, size, size, size, 4, 4, 4}, [&](Kernels& kernels, const auto& a) {
         kernels.rms_norm(a[0], a[3], a[1], floats(a[5]), kRows, width, 1e-5F, dtype);
         kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, width, dtype);
-        kernels.swiglu_backward(a[0], a[1], a[2], a[1], a[2], kRows * width, dtype);
+        kernels.swiglu_backward(a[0], a[1], a[2], a[1], a[2], kRows, width, width, dtype);
         kernels.rotary({2, kRows / 2, width / 8, width / 8, 8, dtype}, a[0], a[1], 1e4F, false);
         kernels.cross_entropy(a[2], reinterpret_cast<const std::int32_t*>(a[7]), floats(a[6]), kRows, width, width,
                               1.0F, dtype);

@@ -29,17 +29,17 @@ Bytes packed(const std::vector<Bytes>& records) {
 Decoded decode_bytes(Bytes bytes) { return decode(bytes.data(), bytes.size(), fake::cupti::api().get_next_record); }
 
 template <typename Record>
-Bytes bytes_of(const Record& record) {
+Bytes record_bytes(const Record& record) {
   return fake::bytes_of(record);
 }
 
 TEST(CuptiDecode, ReadsEveryKindWithItsFields) {
   const Decoded all = decode_bytes(packed({
-      bytes_of(fake::owner_record(5, 77)),
-      bytes_of(fake::call_record(5, kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, 4711, 1000, 1500)),
-      bytes_of(fake::kernel_record(5, {"ncclDevKernel_AllGather", 1, 20, 2000, 3000, 0})),
-      bytes_of(fake::copy_record(6, {"", 1, 13, 4000, 4100, 4096})),
-      bytes_of(fake::fill_record(8, {"", 1, 14, 5000, 5100, 64})),
+      record_bytes(fake::owner_record(5, 77)),
+      record_bytes(fake::call_record(5, kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, 4711, 1000, 1500)),
+      record_bytes(fake::kernel_record(5, {"ncclDevKernel_AllGather", 1, 20, 2000, 3000, 0})),
+      record_bytes(fake::copy_record(6, {"", 1, 13, 4000, 4100, 4096})),
+      record_bytes(fake::fill_record(8, {"", 1, 14, 5000, 5100, 64})),
   }));
   EXPECT_FALSE(all.damaged);
   EXPECT_EQ(all.unknown, 0);
@@ -68,9 +68,9 @@ TEST(CuptiDecode, UnknownKindsAndCallsAreCountedOrLeftOut) {
   CUpti_ActivityName name{};
   name.kind = CUPTI_ACTIVITY_KIND_NAME;
   const Decoded all = decode_bytes(packed({
-      bytes_of(name),
-      bytes_of(fake::call_record(1, kRuntime, CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, 1, 1, 2)),
-      bytes_of(fake::kernel_record(2, {})),
+      record_bytes(name),
+      record_bytes(fake::call_record(1, kRuntime, CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020, 1, 1, 2)),
+      record_bytes(fake::kernel_record(2, {})),
   }));
   EXPECT_EQ(all.unknown, 1);
   EXPECT_TRUE(all.calls.empty());
@@ -79,7 +79,7 @@ TEST(CuptiDecode, UnknownKindsAndCallsAreCountedOrLeftOut) {
 }
 
 TEST(CuptiDecode, ACutOffRecordEndsTheBuffer) {
-  Bytes bytes = packed({bytes_of(fake::kernel_record(1, {})), bytes_of(fake::kernel_record(2, {}))});
+  Bytes bytes = packed({record_bytes(fake::kernel_record(1, {})), record_bytes(fake::kernel_record(2, {}))});
   for (std::size_t missing : {8U, 64U, 120U}) {
     const Bytes cut(bytes.begin(), bytes.end() - static_cast<std::ptrdiff_t>(missing));
     const Decoded all = decode_bytes(cut);
@@ -90,14 +90,14 @@ TEST(CuptiDecode, ACutOffRecordEndsTheBuffer) {
 
 TEST(CuptiDecode, WhatCuptiRefusesEndsTheBuffer) {
   Bytes garbage(64, 0xee);
-  const Decoded all = decode_bytes(packed({bytes_of(fake::kernel_record(1, {})), garbage}));
+  const Decoded all = decode_bytes(packed({record_bytes(fake::kernel_record(1, {})), garbage}));
   EXPECT_EQ(all.works.size(), 1U);
   EXPECT_TRUE(all.damaged);
   EXPECT_FALSE(decode_bytes({}).damaged);
 }
 
 TEST(CuptiDecode, AKernelWithoutNameIsNoCrash) {
-  const Decoded all = decode_bytes(bytes_of(fake::kernel_record(1, {.name = nullptr})));
+  const Decoded all = decode_bytes(record_bytes(fake::kernel_record(1, {.name = nullptr})));
   EXPECT_EQ(all.works.at(0).name, "unknown kernel");
 }
 
@@ -117,19 +117,19 @@ class CuptiJoin : public testing::Test {
 
   void mark(std::uint32_t op) {
     const std::uint32_t correlation = 1000 + op;
-    records.push_back(bytes_of(fake::owner_record(correlation, id(op))));
-    records.push_back(bytes_of(fake::call_record(correlation, kRuntime, kMark, 1, 1, 2)));
+    records.push_back(record_bytes(fake::owner_record(correlation, id(op))));
+    records.push_back(record_bytes(fake::call_record(correlation, kRuntime, kMark, 1, 1, 2)));
   }
   void marks() {
     for (std::uint32_t op : {10U, 11U, 12U, 13U}) mark(op);
   }
   void launch(std::uint32_t correlation, std::uint32_t op, std::uint64_t at, CUpti_CallbackId what = kLaunch) {
-    records.push_back(bytes_of(fake::owner_record(correlation, id(op))));
-    records.push_back(bytes_of(fake::call_record(correlation, kRuntime, what, 1, at, at + 5)));
+    records.push_back(record_bytes(fake::owner_record(correlation, id(op))));
+    records.push_back(record_bytes(fake::call_record(correlation, kRuntime, what, 1, at, at + 5)));
   }
   void kernel(std::uint32_t correlation, std::uint64_t begin, std::uint64_t end, std::uint32_t stream = 7,
               const char* name = "gemm") {
-    records.push_back(bytes_of(fake::kernel_record(correlation, {name, 0, stream, begin, end, 0})));
+    records.push_back(record_bytes(fake::kernel_record(correlation, {name, 0, stream, begin, end, 0})));
   }
 
   Result assembled() {
@@ -266,10 +266,10 @@ TEST_F(CuptiJoin, ALaunchWithoutItsKernelLosesTheOp) {
 
 TEST_F(CuptiJoin, AFailedLaunchLeavesNoKernel) {
   marks();
-  records.push_back(bytes_of(fake::owner_record(1, id(10))));
+  records.push_back(record_bytes(fake::owner_record(1, id(10))));
   CallRecord failed = fake::call_record(1, kRuntime, kLaunch, 1, 101, 102);
   failed.returnValue = 1;
-  records.push_back(bytes_of(failed));
+  records.push_back(record_bytes(failed));
   const Result r = assembled();
   EXPECT_EQ(r.counts.missing, 0);
   EXPECT_EQ(r.counts.without_times, 0);
@@ -288,7 +288,7 @@ TEST_F(CuptiJoin, AMissingMarkMeansThatRecordsAreMissing) {
 
 TEST_F(CuptiJoin, WithoutTheCallThereIsAStampButNoLaunch) {
   marks();
-  records.push_back(bytes_of(fake::owner_record(1, id(10))));
+  records.push_back(record_bytes(fake::owner_record(1, id(10))));
   kernel(1, 400, 500);
   const Result r = assembled();
   EXPECT_EQ(r.counts.without_launch, 1);
@@ -311,7 +311,7 @@ TEST_F(CuptiJoin, ACallThatIsNotAmongTheKnownOnesLosesNothing) {
 TEST_F(CuptiJoin, WithoutMarksAnOwnerAloneLosesTheOp) {
   launch(1, 10, 101);
   kernel(1, 400, 500);
-  records.push_back(bytes_of(fake::owner_record(2, id(10))));
+  records.push_back(record_bytes(fake::owner_record(2, id(10))));
   const Result r = assembled();
   EXPECT_EQ(r.counts.missing, 1);
   expect_lost(r, 0);
@@ -339,8 +339,8 @@ TEST_F(CuptiJoin, TheSameRecordTwiceCountsOnce) {
 
 TEST_F(CuptiJoin, OfTwoCallsWithOneCorrelationTheOuterIsTheLaunch) {
   marks();
-  records.push_back(bytes_of(fake::owner_record(1, id(10))));
-  records.push_back(bytes_of(fake::call_record(1, kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, 1, 102, 103)));
+  records.push_back(record_bytes(fake::owner_record(1, id(10))));
+  records.push_back(record_bytes(fake::call_record(1, kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, 1, 102, 103)));
   launch(1, 10, 101);
   kernel(1, 400, 500);
   const Result r = assembled();
@@ -351,8 +351,8 @@ TEST_F(CuptiJoin, OfTwoCallsWithOneCorrelationTheOuterIsTheLaunch) {
 TEST_F(CuptiJoin, CallsOfNcclsThreadsGoToTheOpOnTheirStream) {
   marks();
   const auto foreign = [&](std::uint32_t correlation, std::uint64_t at, std::uint32_t stream) {
-    records.push_back(
-        bytes_of(fake::call_record(correlation, kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, 99, at, at + 2)));
+    records.push_back(record_bytes(
+        fake::call_record(correlation, kDriver, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, 99, at, at + 2)));
     kernel(correlation, at + 1000, at + 1100, stream, "ncclDevKernel_AllGather");
   };
   foreign(1, 205, 20);

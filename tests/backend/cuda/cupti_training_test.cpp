@@ -3,7 +3,11 @@
 
 #include <map>
 #include <sstream>
+#include <utility>
+#include <variant>
+#include <vector>
 
+#include "backend/cpu/backend.h"
 #include "backend/cuda/emulated_support.h"
 #include "backend/cuda/fake/cupti/fake_cupti.h"
 #include "engine/run.h"
@@ -15,13 +19,13 @@ namespace {
 
 using namespace config;  // NOLINT: nothing here but settings
 
-Measurement run_cuda(const RunConfig& config) {
+Measurement run_timed(const RunConfig& config) {
   const backend::FakeGpus gpus(8);
   fake::cupti::connect();
   const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
   RunHooks hooks;
   hooks.keep_parameters = true;
-  return run(*backend::make_cuda(), set_up(config), batches, hooks);
+  return run(*backend::make_cuda_with(backend::cpu::make_host_kernels), set_up(config), batches, hooks);
 }
 
 class CuptiTraining : public ::testing::TestWithParam<int> {};
@@ -38,7 +42,7 @@ RunConfig short_run(int ranks, Timer timer) {
 
 TEST_P(CuptiTraining, EveryOpHasItsTimesAndItsKernels) {
   const RunConfig config = short_run(GetParam(), Timer::cupti);
-  const Measurement result = run_cuda(config);
+  const Measurement result = run_timed(config);
 
   // Throws where an op lies outside of its step, as one without times would.
   const engine::Setup p = set_up(config);
@@ -85,10 +89,42 @@ TEST_P(CuptiTraining, EveryOpHasItsTimesAndItsKernels) {
 }
 
 TEST_P(CuptiTraining, TheTimerDoesNotChangeWhatIsComputed) {
-  const Measurement by_cupti = run_cuda(short_run(GetParam(), Timer::cupti));
-  const Measurement by_events = run_cuda(short_run(GetParam(), Timer::events));
+  const Measurement by_cupti = run_timed(short_run(GetParam(), Timer::cupti));
+  const Measurement by_events = run_timed(short_run(GetParam(), Timer::events));
   EXPECT_EQ(by_cupti.losses, by_events.losses);
   EXPECT_EQ(by_cupti.parameters, by_events.parameters);
+}
+
+TEST_P(CuptiTraining, ATransferIsOneCopyAndWhatTheHostComputesIsNoneOfTheGpus) {
+  for (const CpuOffload offload : {CpuOffload::optimizer, CpuOffload::all}) {
+    RunConfig config = short_run(GetParam(), Timer::cupti);
+    config.fsdp.cpu_offload = offload;
+    const Measurement result = run_timed(config);
+    const engine::Setup p = set_up(config);
+    for (const trace::RankTrace& trace : result.traces) {
+      std::map<std::pair<int, int>, std::vector<Activity>> done;
+      for (const Activity& a : trace.activities) done[{a.step, a.op}].push_back(a);
+      int transfers = 0, on_host = 0;
+      for (const trace::Record& record : trace.records) {
+        const schedule::Op& op =
+            p.schedules.of_step(static_cast<std::size_t>(record.step)).ops[static_cast<std::size_t>(record.op)];
+        const std::vector<Activity>& of_op = done[{record.step, record.op}];
+        if (const auto* const transfer = std::get_if<schedule::Transfer>(&op.work)) {
+          ++transfers;
+          ASSERT_EQ(of_op.size(), 1U);
+          EXPECT_EQ(of_op.front().kind, Activity::Kind::copy);
+          EXPECT_EQ(of_op.front().bytes, transfer->bytes);
+        } else if (op.has_work() && op.lane == Lane::host_compute) {
+          ++on_host;
+          EXPECT_TRUE(of_op.empty());
+          EXPECT_LE(record.issued_ns, record.begin_ns);
+          EXPECT_LT(record.begin_ns, record.end_ns);
+        }
+      }
+      EXPECT_GT(transfers, 0);
+      EXPECT_GT(on_host, 0);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, CuptiTraining, ::testing::Values(1, 2), ::testing::PrintToStringParamName());

@@ -1,8 +1,10 @@
 // What every backend must do, on the CUDA backend with imagined GPUs.
 
 #include "backend/conformance.h"
+#include "backend/copy_kernels.h"
 #include "backend/cuda/cuda_backend.h"
 #include "backend/failure_conformance.h"
+#include "backend/offload_conformance.h"
 
 namespace fsdpbench::backend {
 
@@ -11,7 +13,9 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StrictCommunicatorConformance);
 
 namespace {
 
-std::unique_ptr<Backend> make_backend_under_test() { return std::make_unique<cuda::CudaBackend>(); }
+std::unique_ptr<Backend> make_backend_under_test() {
+  return std::make_unique<cuda::CudaBackend>([](int) { return std::make_unique<CopyKernels>(); });
+}
 
 // As NCCL's, the sums are of values that were scaled and rounded before.
 [[maybe_unused]] const bool kRounds = [] {
@@ -19,16 +23,17 @@ std::unique_ptr<Backend> make_backend_under_test() { return std::make_unique<cud
   return true;
 }();
 
-const auto kCuda = testing::Values(&make_backend_under_test);
+const auto kEmulatedCuda = testing::Values(&make_backend_under_test);
 
-INSTANTIATE_TEST_SUITE_P(EmulatedCuda, DeviceConformance, kCuda);
-INSTANTIATE_TEST_SUITE_P(EmulatedCuda, CommunicatorConformance, kCuda);
-INSTANTIATE_TEST_SUITE_P(EmulatedCuda, FailureConformance, kCuda);
+INSTANTIATE_TEST_SUITE_P(EmulatedCuda, DeviceConformance, kEmulatedCuda);
+INSTANTIATE_TEST_SUITE_P(EmulatedCuda, CommunicatorConformance, kEmulatedCuda);
+INSTANTIATE_TEST_SUITE_P(EmulatedCuda, FailureConformance, kEmulatedCuda);
+INSTANTIATE_TEST_SUITE_P(EmulatedCuda, OffloadConformance, kEmulatedCuda);
 INSTANTIATE_TEST_SUITE_P(EmulatedCuda, CollectiveConformance,
-                         testing::Combine(kCuda, testing::Values(1, 2, 3, 8), testing::Values(0, 1, 7, 1000)),
+                         testing::Combine(kEmulatedCuda, testing::Values(1, 2, 3, 8), testing::Values(0, 1, 7, 1000)),
                          sizes_name);
 INSTANTIATE_TEST_SUITE_P(EmulatedCuda, ExchangeConformance,
-                         testing::Combine(kCuda, testing::Values(1, 2, 3, 8), testing::Values(0, 1, 7, 1000)),
+                         testing::Combine(kEmulatedCuda, testing::Values(1, 2, 3, 8), testing::Values(0, 1, 7, 1000)),
                          sizes_name);
 
 }  // namespace

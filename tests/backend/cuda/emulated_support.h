@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "backend/cuda/cuda_backend.h"
 #include "backend/cuda/fake/fake_stream.h"
@@ -18,6 +19,10 @@
 namespace fsdpbench::backend {
 
 inline std::unique_ptr<Backend> make_cuda() { return std::make_unique<cuda::CudaBackend>(); }
+/// That can offload.
+inline std::unique_ptr<Backend> make_cuda_with(MakeHostKernels host_kernels) {
+  return std::make_unique<cuda::CudaBackend>(std::move(host_kernels));
+}
 
 inline cuda::LaneAccess& lanes_of(RankContext& rank) { return dynamic_cast<cuda::LaneAccess&>(rank.device); }
 

@@ -55,6 +55,17 @@ TEST_P(EmulatedCudaTraining, WithQuantisedNumbersOnTheWire) {
   }
 }
 
+TEST_P(EmulatedCudaTraining, WithFusedProjections) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    RunConfig config = tiny_training(GetParam());
+    config.model.fused_projections = true;
+    config.fsdp.param_dtype = dtype;
+    const Measurement cuda = run_cuda(config);
+    expect_same_training(cuda, testing::run_tiny(config), dtype == DType::f32 ? 1e-5 : 1e-2);
+    expect_memory_of_the_schedule(config, cuda);
+  }
+}
+
 TEST(EmulatedCudaTensor, RanksThatSplitLayersAndTokensLearnWhatTheCpusDo) {
   for (const bool tokens_too : {false, true}) {
     RunConfig config = tiny_training(4);
@@ -106,6 +117,23 @@ TEST(EmulatedCudaLaunches, ResidualsAreAddedByProductsAndQueriesTurnWithKeys) {
   EXPECT_EQ(launches["rms_norm"], 2 * (2 * config.model.layers + 1)) << "so names are those of the launches";
 }
 
+// Of three products and of two one each, in forward and for both gradients; and nothing is copied for it.
+TEST(EmulatedCudaLaunches, FusedProjectionsAreFewerProductsAndNoCopies) {
+  RunConfig config = tiny_training(1);
+  config.device.deterministic = true;  // the first algorithm, and no other is tried
+  config.train.warmup = 0;
+  config.train.steps = 1;
+  std::map<std::string, int> separate = launches_of(config);
+  const std::int64_t products = fake::lt_counts().by_algorithm.front();
+  config.model.fused_projections = true;
+  std::map<std::string, int> fused = launches_of(config);
+  EXPECT_EQ(products - fake::lt_counts().by_algorithm.front(), 3 * 3 * config.model.layers);
+  EXPECT_EQ(fused.size(), separate.size()) << "no other kernels";
+  for (const char* kernel : {"rotary", "swiglu", "swiglu_backward", "attention_softmax", "copy_runs", "cast"}) {
+    EXPECT_EQ(fused[kernel], separate[kernel]) << kernel;
+  }
+}
+
 // A cast for each unit and step, or none: an update rounds what it has in its registers.
 TEST(EmulatedCudaLaunches, UpdatesThatRoundShardsSpareTheCasts) {
   RunConfig config = tiny_training(1);
@@ -138,47 +166,47 @@ TEST(EmulatedCudaLaunches, AnOddVocabularyMakesNoProductNarrow) {
 
 struct Policy {
   const char* name;
+  int ranks;
   std::function<void(RunConfig&)> change;
 };
 
 TEST(EmulatedCudaPolicies, LearnTheSameInTheMemoryOfTheirSchedules) {
-  const RunConfig base = tiny_training(4);
   const std::vector<Policy> policies{
-      {"shard_grad_op, flat",
+      {"shard_grad_op, flat", 2,
        [](RunConfig& c) {
          c.fsdp.strategy = Strategy::shard_grad_op;
          c.fsdp.layout = Layout::flat;
        }},
-      {"no_shard",
+      {"no_shard", 2,
        [](RunConfig& c) {
          c.fsdp.strategy = Strategy::no_shard;
          c.mesh.shard = 1;
-         c.mesh.replicate = 4;
+         c.mesh.replicate = 2;
        }},
-      {"hybrid",
+      {"hybrid", 4,
        [](RunConfig& c) {
          c.fsdp.strategy = Strategy::hybrid_shard;
          c.mesh.shard = c.mesh.replicate = 2;
        }},
-      {"fsdp1 queue, separate communicator, no forward prefetch",
+      {"fsdp1 queue, separate communicator, no forward prefetch", 2,
        [](RunConfig& c) {
          c.fsdp.all_gather_limit = {AllGatherLimit::Mode::fsdp1_queue, 2, 0};
          c.fsdp.separate_reduce_scatter_comm = true;
          c.fsdp.forward_prefetch.mode = Prefetch::Mode::none;
        }},
-      {"checkpointing, explicit prefetch, reshard to 2",
+      {"checkpointing, explicit prefetch, reshard to 2", 4,
        [](RunConfig& c) {
          c.fsdp.activation_checkpointing = true;
          c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 2};
          c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::group, 2};
        }},
-      {"registered memory", [](RunConfig& c) { c.nccl.register_buffers = NcclRegister::window; }},
-      {"blocking communicators", [](RunConfig& c) { c.nccl.blocking = true; }},
-      {"37 words, whose rows of logits lie 40 apart", [](RunConfig& c) { c.model.vocab = 37; }},
+      {"registered memory", 2, [](RunConfig& c) { c.nccl.register_buffers = NcclRegister::window; }},
+      {"blocking communicators", 2, [](RunConfig& c) { c.nccl.blocking = true; }},
+      {"37 words, whose rows of logits lie 40 apart", 1, [](RunConfig& c) { c.model.vocab = 37; }},
   };
   for (const Policy& policy : policies) {
     SCOPED_TRACE(policy.name);
-    RunConfig c = tiny_training(4);
+    RunConfig c = tiny_training(policy.ranks);
     policy.change(c);
     const Measurement result = run_cuda(c);
     expect_same_training(result, testing::run_tiny(c), 1e-5);

@@ -3,6 +3,7 @@
 #include "backend/conformance.h"
 #include "backend/cuda/gpu_support.h"
 #include "backend/failure_conformance.h"
+#include "backend/offload_conformance.h"
 
 namespace fsdpbench::backend {
 
@@ -17,11 +18,12 @@ namespace {
   return true;
 }();
 
-const auto kCuda = testing::Values(&cuda::make_cuda_backend);
+const auto kCuda = testing::Values(&make_gpu_backend);
 
 INSTANTIATE_TEST_SUITE_P(Cuda, DeviceConformance, kCuda);
 INSTANTIATE_TEST_SUITE_P(Cuda, CommunicatorConformance, kCuda);
 INSTANTIATE_TEST_SUITE_P(Cuda, FailureConformance, kCuda);
+INSTANTIATE_TEST_SUITE_P(Cuda, OffloadConformance, kCuda);
 INSTANTIATE_TEST_SUITE_P(Cuda, CollectiveConformance,
                          testing::Combine(kCuda, testing::Values(1, 2, 4, 8), testing::Values(0, 1, 7, 1000, 100'003)),
                          sizes_name);

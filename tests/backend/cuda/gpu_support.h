@@ -4,12 +4,17 @@
 
 #include <cuda_runtime_api.h>
 
+#include <memory>
 #include <string>
 
+#include "backend/cpu/backend.h"
 #include "backend/cuda/backend.h"
 #include "backend/support.h"
 
 namespace fsdpbench::backend {
+
+/// As the program makes it.
+inline std::unique_ptr<Backend> make_gpu_backend() { return cuda::make_cuda_backend(cpu::make_host_kernels); }
 
 /// For why_skip.
 inline std::string why_skip_gpu(int ranks) {

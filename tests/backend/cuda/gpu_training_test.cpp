@@ -19,7 +19,7 @@ Measurement run_gpu(const RunConfig& config) {
   const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
   RunHooks hooks;
   hooks.keep_parameters = true;
-  return run(*backend::cuda::make_cuda_backend(), set_up(config), batches, hooks);
+  return run(*backend::make_gpu_backend(), set_up(config), batches, hooks);
 }
 
 TEST_P(GpuTraining, LearnsWhatTheCpuBackendLearns) {
@@ -37,6 +37,17 @@ TEST_P(GpuTraining, InBf16Too) {
   const Measurement cuda = run_gpu(config);
   expect_same_training(cuda, testing::run_tiny(config), 2e-2);
   expect_memory_of_the_schedule(config, cuda);
+}
+
+TEST_P(GpuTraining, WithFusedProjections) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    RunConfig config = tiny_training(GetParam());
+    config.model.fused_projections = true;
+    config.fsdp.param_dtype = dtype;
+    const Measurement cuda = run_gpu(config);
+    expect_same_training(cuda, testing::run_tiny(config), dtype == DType::f32 ? 1e-4 : 2e-2);
+    expect_memory_of_the_schedule(config, cuda);
+  }
 }
 
 TEST_P(GpuTraining, RepeatsItsBitsIfItShall) {

@@ -21,6 +21,7 @@ inline config::RunConfig tiny_training(int ranks) {
   c.model.layers = 2;
   c.mesh.ranks = ranks;
   c.train.steps = 2;
+  c.train.batch_per_rank = 1;
   c.device.backend = config::BackendKind::cuda;
   c.device.timer = config::Timer::events;
   c.inject.poison_freed_memory = true;

@@ -134,8 +134,8 @@ TEST_P(KernelsConformance, SwiGlu) {
       expected_gate[i] = d[i] * u[i] * s * (1.0 + g[i] * (1.0 - s));
     }
     run([&](Kernels& kernels) {
-      kernels.swiglu(gate.data(), up.data(), y.data(), count, dtype_);
-      kernels.swiglu_backward(d_y.data(), gate.data(), up.data(), d_gate.data(), d_up.data(), count, dtype_);
+      kernels.swiglu(gate.data(), up.data(), y.data(), 1, count, count, dtype_);
+      kernels.swiglu_backward(d_y.data(), gate.data(), up.data(), d_gate.data(), d_up.data(), 1, count, count, dtype_);
     });
     expect_near(y, expected);
     expect_near(d_gate, expected_gate);
@@ -150,8 +150,8 @@ TEST_P(KernelsConformance, SwiGluOfExtremeGates) {
   const Tensor d_gate = tensor(6);
   const Tensor d_up = tensor(6);
   run([&](Kernels& kernels) {
-    kernels.swiglu(gate.data(), up.data(), y.data(), 6, dtype_);
-    kernels.swiglu_backward(up.data(), gate.data(), up.data(), d_gate.data(), d_up.data(), 6, dtype_);
+    kernels.swiglu(gate.data(), up.data(), y.data(), 1, 6, 6, dtype_);
+    kernels.swiglu_backward(up.data(), gate.data(), up.data(), d_gate.data(), d_up.data(), 1, 6, 6, dtype_);
   });
   expect_near(y, {0, 0, 0, 88, 100, 300});
   expect_near(d_gate, {0, 0, 0, 1, 1, 1});

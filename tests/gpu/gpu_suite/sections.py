@@ -278,22 +278,39 @@ def counters(results: list, wanted: tuple) -> dict:
 # Keys of a whole step of 1 billion parameters, each against the default, and what the default has instead.
 STEP_CHANGES = (("device.deterministic", "true", "attention's backward in any order, and timed products"),
                 ("device.product_choice", "first", "the fastest of eight products"))
+# The same of keys that are no default: what they bring.
+STEP_OFFERS = (("model.fused_projections", "true", "one product of queries, keys and values, and one of gate and up"),)
+
+
+# Models of which a step is measured as one CUDA graph and op by op: small ones, on which the host has little time for an op.
+GRAPH_PROFILES = ("gpu-100m",)
 
 
 def changes(suite: Suite, seconds: float, figures: Figures) -> None:
     """What single decisions are worth, each against doing without it in the same call: parts of a step, and whole steps."""
     clock = Clock(seconds)
 
-    def median(log: str, overrides: dict) -> float:
-        told = suite.train("gpu-1b", log, clock.left(), {"device.timer": "events", "train.steps": 10} | overrides)
+    def median(log: str, overrides: dict, profile: str = "gpu-1b") -> float:
+        told = suite.train(profile, log, clock.left(), {"device.timer": "events", "train.steps": 10} | overrides)
         return told["metrics"]["step_ms"]["median"]
 
-    for key, value, instead in STEP_CHANGES:
-        name = key.removeprefix("device.")
+    def of_default(key: str, value: str) -> float:
+        """The step with that value over those before and after it with the default."""
+        name = key.split(".")[1]
         before = median(f"changes-{name}-before", {})
-        without = median(f"changes-{name}", {key: value})
+        changed = median(f"changes-{name}", {key: value})
         after = median(f"changes-{name}-after", {})
-        figures[f"1b step: speedup by {instead} ({key} = {value} is without)"] = without / ((before + after) / 2)
+        return changed / ((before + after) / 2)
+
+    for key, value, instead in STEP_CHANGES:
+        figures[f"1b step: speedup by {instead} ({key} = {value} is without)"] = of_default(key, value)
+    for key, value, what in STEP_OFFERS:
+        figures[f"1b step: speedup by {what} ({key} = {value})"] = 1 / of_default(key, value)
+    for profile in GRAPH_PROFILES:
+        before = median(f"changes-{profile}-ops-before", {}, profile)
+        graph = median(f"changes-{profile}-graph", {"device.graphs": "step"}, profile)
+        after = median(f"changes-{profile}-ops-after", {}, profile)
+        figures[f"{profile} step: speedup by one graph over ops one by one (device.graphs)"] = (before + after) / 2 / graph
     benchmark(suite, "bench_cuda_changes", clock.left(), figures, ("speedup",))
 
 
@@ -313,6 +330,46 @@ def tracer_cost(suite: Suite, seconds: float, figures: Figures) -> None:
     low = [value for name, value in figures.items() if name.endswith("ratio_low")]
     if low and low[0] > 1.02:
         raise Failed(f"tracing makes a step at least {low[0]:.4f} times as long, more than 1.02")
+
+
+# Of one lane in one direction, by generation, after 128b/130b coding (from 6 on: 242/256); protocol comes off it yet.
+PCIE_GB_PER_S = {3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
+
+
+def copy_rates(events: list) -> dict:
+    """GB/s of all copies between the memories, by direction: their bytes over the time that they took."""
+    rates = {}
+    for direction in ("device_to_host", "host_to_device"):
+        copies = [e for e in events if e.get("ph") == "X" and e["name"].startswith(direction) and e["args"].get("bytes")]
+        took_us = sum(e["dur"] for e in copies)
+        if took_us > 0:
+            rates[direction] = sum(e["args"]["bytes"] for e in copies) / took_us / 1e3
+    return rates
+
+
+def offload(suite: Suite, seconds: float, figures: Figures) -> None:
+    """Steps of 0.1 billion parameters with state in pinned host memory, and GB/s of the copies in each direction."""
+    clock, losses = Clock(seconds), {}
+    for kept in ("none", "optimizer", "all"):
+        log = f"offload-{kept}"
+        result = suite.train("gpu-100m", log, clock.left(), {"fsdp.cpu_offload": kept, "train.steps": 5, "train.warmup": 2})
+        figures[f"{kept}: step, ms"] = result["metrics"]["step_ms"]["median"]
+        losses[kept] = result["train"]["loss"]
+        if kept == "none":
+            limits = (result.get("gpus") or [{}])[0].get("limits") or {}
+            lane, lanes = PCIE_GB_PER_S.get(limits.get("pcie_generation")), limits.get("pcie_width")
+            if lane and lanes:
+                figures["PCIe, GB/s each direction at most"] = lane * lanes
+            continue
+        for name in ("pinned host memory", "host updates"):
+            figures[f"{kept}: {name}"] = result["world"]["devices"][0][name]
+        events = json.loads((suite.out / "runs" / log / "trace.json").read_text(encoding="utf-8"))["traceEvents"]
+        for direction, rate in copy_rates(events).items():
+            figures[f"{kept}: {direction}, GB/s"] = rate
+        worst = largest_difference(losses[kept], losses["none"])
+        figures[f"{kept}: largest relative difference of a loss (at most 1e-3)"] = worst
+        if worst > 1e-3:
+            raise Failed(f"losses with fsdp.cpu_offload = {kept} differ from those without by {worst:.3g}: {losses}")
 
 
 def trace(suite: Suite, seconds: float, figures: Figures) -> None:
@@ -389,11 +446,12 @@ SECTIONS = [
     Section("tests", 60, gpu_tests),
     Section("numerics", 30, numerics),
     Section("step", 60, step),
-    Section("torch", 120, torch),
+    Section("torch", 100, torch),
     Section("changes", 60, changes),
     Section("gemm", 30, gemm),
     Section("kernels", 30, kernels),
     Section("tracer_cost", 30, tracer_cost),
+    Section("offload", 20, offload),
     Section("trace", 20, trace),
     Section("functional", 40, functional),
     Section("sanitizer", 60, sanitizer),

@@ -15,61 +15,82 @@ struct Block {
   std::int64_t begin = 0, rows = 0, keys = 0;
 };
 
-/// The products of one attention call: sizes and strides said once. "query" matrices are blocks of rows in the
-/// [batch, seq, heads, head_dim] tensors, "key" matrices in the [batch, seq, kv_heads, head_dim] ones, "tiles" are
+/// The products of one attention call: sizes and strides said once. "query" matrices are blocks of rows of one head in
+/// queries, "output" ones in the output, "key" ones in keys or values, or in the gradients of each; "tiles" are
 /// [rows, keys] with rows of seq elements.
 class Products {
  public:
   Products(Matmul& matmul, const AttentionShape& shape)
       : matmul_(matmul),
         shape_(shape),
-        query_stride_(shape.heads * shape.head_dim),
-        key_stride_(shape.kv_heads * shape.head_dim) {}
+        query_stride_(shape.query_row()),
+        output_stride_(shape.width()),
+        key_stride_(shape.key_row()) {}
 
-  /// tile (f32) = query * key^T.
+  /// tile (f32) = query * key^T, or output * key^T.
   void query_by_key(const Block& b, const void* query, const void* key, float* tile) {
+    by_key(b, query, query_stride_, key, tile);
+  }
+  void output_by_key(const Block& b, const void* output, const void* key, float* tile) {
+    by_key(b, output, output_stride_, key, tile);
+  }
+  /// query = tile * key, or output = tile * key.
+  void query_from_tile(const Block& b, const void* tile, const void* key, void* query) {
+    from_tile(b, tile, key, query, query_stride_);
+  }
+  void output_from_tile(const Block& b, const void* tile, const void* key, void* output) {
+    from_tile(b, tile, key, output, output_stride_);
+  }
+  /// sum (f32, rows of head_dim) = tile^T * query, or += if `add`; the same of an output.
+  void tile_by_query(const Block& b, const void* tile, const void* query, float* sum, bool add) {
+    by_tile(b, tile, query, query_stride_, sum, add);
+  }
+  void tile_by_output(const Block& b, const void* tile, const void* output, float* sum, bool add) {
+    by_tile(b, tile, output, output_stride_, sum, add);
+  }
+
+ private:
+  void by_key(const Block& b, const void* rows, std::int64_t stride, const void* key, float* tile) {
     matmul_({.m = b.rows,
              .n = b.keys,
              .k = shape_.head_dim,
-             .a_stride = query_stride_,
+             .a_stride = stride,
              .b_stride = key_stride_,
              .c_stride = shape_.seq,
              .transpose_b = true,
              .input = shape_.dtype,
              .output = DType::f32},
-            query, key, tile);
+            rows, key, tile);
   }
-  /// query = tile * key.
-  void tile_by_key(const Block& b, const void* tile, const void* key, void* query) {
+  void from_tile(const Block& b, const void* tile, const void* key, void* rows, std::int64_t stride) {
     matmul_({.m = b.rows,
              .n = shape_.head_dim,
              .k = b.keys,
              .a_stride = shape_.seq,
              .b_stride = key_stride_,
-             .c_stride = query_stride_,
+             .c_stride = stride,
              .input = shape_.dtype,
              .output = shape_.dtype},
-            tile, key, query);
+            tile, key, rows);
   }
-  /// sum (f32, rows of head_dim) = tile^T * query, or += if `add`.
-  void tile_by_query(const Block& b, const void* tile, const void* query, float* sum, bool add) {
+  void by_tile(const Block& b, const void* tile, const void* rows, std::int64_t stride, float* sum, bool add) {
     matmul_({.m = b.keys,
              .n = shape_.head_dim,
              .k = b.rows,
              .a_stride = shape_.seq,
-             .b_stride = query_stride_,
+             .b_stride = stride,
              .c_stride = shape_.head_dim,
              .transpose_a = true,
              .input = shape_.dtype,
              .output = DType::f32,
              .beta = add ? 1.0F : 0.0F},
-            tile, query, sum);
+            tile, rows, sum);
   }
 
- private:
   Matmul& matmul_;
   const AttentionShape& shape_;
   std::int64_t query_stride_;
+  std::int64_t output_stride_;
   std::int64_t key_stride_;
 };
 
@@ -101,10 +122,10 @@ void softmax_row_backward(float* scores, T* probabilities, float* d_probabilitie
   }
 }
 
-/// Rows of head_dim summed in fp32 to rows of a [batch, seq, kv_heads, head_dim] tensor.
+/// Rows of head_dim summed in fp32 to rows of one head of keys or values.
 template <class T>
 void store_rows(const float* source, T* target, const AttentionShape& shape) {
-  const std::int64_t stride = shape.kv_heads * shape.head_dim;
+  const std::int64_t stride = shape.key_row();
   for (std::int64_t row = 0; row < shape.seq; ++row) {
     for (std::int64_t j = 0; j < shape.head_dim; ++j) {
       store(target[row * stride + j], source[row * shape.head_dim + j]);
@@ -130,19 +151,18 @@ class Backward {
   /// Adds one query head to the sums of its key/value head; pointers are to the head's first row.
   void head(const T* d_out, const T* q, const T* k, const T* v, const T* out, const float* log_sum_exp, T* d_q,
             bool first) {
-    const std::int64_t stride = shape_.heads * shape_.head_dim;
     const std::int64_t last = (shape_.seq - 1) / layout_.block_rows * layout_.block_rows;
     // From the last block, which reaches all keys: its product overwrites the sums, the others add.
     for (std::int64_t begin = last; begin >= 0; begin -= layout_.block_rows) {
       const std::int64_t end = std::min(begin + layout_.block_rows, shape_.seq);
       const Block b{begin, end - begin, end};
-      const std::int64_t at = begin * stride;
+      const std::int64_t at = begin * shape_.query_row(), out_at = begin * shape_.width();
       products_.query_by_key(b, q + at, k, scores_);
-      products_.query_by_key(b, d_out + at, v, d_scores_);
-      softmax(b, d_out + at, out + at, log_sum_exp);
+      products_.output_by_key(b, d_out + out_at, v, d_scores_);
+      softmax(b, d_out + out_at, out + out_at, log_sum_exp);
       const bool add = !first || begin != last;
-      products_.tile_by_query(b, probabilities_, d_out + at, d_value_, add);
-      products_.tile_by_key(b, d_scores_low_, k, d_q + at);
+      products_.tile_by_output(b, probabilities_, d_out + out_at, d_value_, add);
+      products_.query_from_tile(b, d_scores_low_, k, d_q + at);
       products_.tile_by_query(b, d_scores_low_, q + at, d_key_, add);
     }
   }
@@ -154,10 +174,9 @@ class Backward {
 
  private:
   void softmax(const Block& b, const T* d_out, const T* out, const float* log_sum_exp) {
-    const std::int64_t stride = shape_.heads * shape_.head_dim;
     for (std::int64_t row = 0; row < b.rows; ++row) {
-      const T* const d = d_out + row * stride;
-      const T* const o = out + row * stride;
+      const T* const d = d_out + row * shape_.width();
+      const T* const o = out + row * shape_.width();
       const float delta = lane_sum<float>(shape_.head_dim, [d, o](std::int64_t j) { return load(d[j]) * load(o[j]); });
       const std::int64_t tile = row * shape_.seq;
       softmax_row_backward(scores_ + tile, probabilities_ + tile, d_scores_ + tile, d_scores_low_ + tile,
@@ -183,7 +202,6 @@ void attention(Matmul& matmul, const AttentionShape& shape, const std::byte* q, 
                std::byte* out, float* log_sum_exp, std::byte* scratch) {
   const AttentionScratch layout = AttentionScratch::forward(shape);
   const float scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
-  const std::int64_t stride = shape.heads * shape.head_dim;
   Products products(matmul, shape);
   float* const scores = elements<float>(scratch + layout.scores);
   with_element_type(shape.dtype, [&]<class T>(T) {
@@ -191,18 +209,21 @@ void attention(Matmul& matmul, const AttentionShape& shape, const std::byte* q, 
     for (std::int64_t i = 0; i < shape.batch * shape.heads; ++i) {
       const std::int64_t sample = i / shape.heads;
       const std::int64_t head = i % shape.heads;
-      const std::int64_t query_at = sample * shape.seq * stride + head * shape.head_dim;
+      const std::int64_t query_at = sample * shape.seq * shape.query_row() + head * shape.head_dim;
+      const std::int64_t out_at = sample * shape.seq * shape.width() + head * shape.head_dim;
       const std::int64_t key_at =
-          (sample * shape.seq * shape.kv_heads + head * shape.kv_heads / shape.heads) * shape.head_dim;
+          sample * shape.seq * shape.key_row() + head * shape.kv_heads / shape.heads * shape.head_dim;
       for (std::int64_t begin = 0; begin < shape.seq; begin += layout.block_rows) {
         const std::int64_t end = std::min(begin + layout.block_rows, shape.seq);
         const Block b{begin, end - begin, end};
-        products.query_by_key(b, elements<T>(q) + query_at + begin * stride, elements<T>(k) + key_at, scores);
+        products.query_by_key(b, elements<T>(q) + query_at + begin * shape.query_row(), elements<T>(k) + key_at,
+                              scores);
         for (std::int64_t row = 0; row < b.rows; ++row) {
           log_sum_exp[i * shape.seq + begin + row] =
               softmax_row(scores + row * shape.seq, probabilities + row * shape.seq, begin + row + 1, b.keys, scale);
         }
-        products.tile_by_key(b, probabilities, elements<T>(v) + key_at, elements<T>(out) + query_at + begin * stride);
+        products.output_from_tile(b, probabilities, elements<T>(v) + key_at,
+                                  elements<T>(out) + out_at + begin * shape.width());
       }
     }
   });
@@ -216,12 +237,14 @@ void attention_backward(Matmul& matmul, const AttentionShape& shape, const std::
     Backward<T> backward(matmul, shape, scratch);
     for (std::int64_t sample = 0; sample < shape.batch; ++sample) {
       for (std::int64_t kv_head = 0; kv_head < shape.kv_heads; ++kv_head) {
-        const std::int64_t key_at = (sample * shape.seq * shape.kv_heads + kv_head) * shape.head_dim;
+        const std::int64_t key_at = sample * shape.seq * shape.key_row() + kv_head * shape.head_dim;
         for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
-          const std::int64_t at = (sample * shape.seq * shape.heads + head) * shape.head_dim;
-          backward.head(elements<T>(d_out) + at, elements<T>(q) + at, elements<T>(k) + key_at, elements<T>(v) + key_at,
-                        elements<T>(out) + at, log_sum_exp + (sample * shape.heads + head) * shape.seq,
-                        elements<T>(d_q) + at, head == kv_head * group);
+          const std::int64_t at = sample * shape.seq * shape.query_row() + head * shape.head_dim;
+          const std::int64_t out_at = sample * shape.seq * shape.width() + head * shape.head_dim;
+          backward.head(elements<T>(d_out) + out_at, elements<T>(q) + at, elements<T>(k) + key_at,
+                        elements<T>(v) + key_at, elements<T>(out) + out_at,
+                        log_sum_exp + (sample * shape.heads + head) * shape.seq, elements<T>(d_q) + at,
+                        head == kv_head * group);
         }
         backward.store_sums(elements<T>(d_k) + key_at, elements<T>(d_v) + key_at);
       }

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/kernels/attention.h"
 #include "backend/cpu/kernels/copy.h"
+#include "backend/cpu/kernels/crew.h"
 #include "backend/cpu/kernels/embedding.h"
 #include "backend/cpu/kernels/linear.h"
 #include "backend/cpu/kernels/loss.h"
@@ -21,7 +22,7 @@ namespace fsdpbench::backend::cpu {
 namespace {
 
 /// Gathers the kernels of this folder, with what they keep between calls: prepared products, tables, scratch.
-class CpuKernels final : public Kernels {
+class CpuKernels : public Kernels {
  public:
   void gemm(const Gemm& gemm) override {
     const Gemm g = gemm.with_strides();
@@ -61,8 +62,8 @@ class CpuKernels final : public Kernels {
     cpu::rms_norm_backward(d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, scratch_);
   }
   void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) override {
-    rotary_(q, shape.batch, shape.seq, shape.heads, shape.head_dim, theta, inverse, shape.dtype);
-    rotary_(k, shape.batch, shape.seq, shape.kv_heads, shape.head_dim, theta, inverse, shape.dtype);
+    rotary_(q, shape.batch, shape.seq, shape.heads, shape.head_dim, shape.query_row(), theta, inverse, shape.dtype);
+    rotary_(k, shape.batch, shape.seq, shape.kv_heads, shape.head_dim, shape.key_row(), theta, inverse, shape.dtype);
   }
   void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
                  std::byte* out, float* log_sum_exp, std::byte* scratch) override {
@@ -73,12 +74,14 @@ class CpuKernels final : public Kernels {
                           std::byte* d_k, std::byte* d_v, std::byte* scratch) override {
     cpu::attention_backward(matmul_, shape, d_out, q, k, v, out, log_sum_exp, d_q, d_k, d_v, scratch);
   }
-  void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count, DType dtype) override {
-    cpu::swiglu(gate, up, y, count, dtype);
+  void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows, std::int64_t width,
+              std::int64_t stride, DType dtype) override {
+    cpu::swiglu(gate, up, y, rows, width, stride, dtype);
   }
   void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                       std::byte* d_up, std::int64_t count, DType dtype) override {
-    cpu::swiglu_backward(d_y, gate, up, d_gate, d_up, count, dtype);
+                       std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
+                       DType dtype) override {
+    cpu::swiglu_backward(d_y, gate, up, d_gate, d_up, rows, width, stride, dtype);
   }
   void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
                  std::int64_t vocab, std::int64_t width, DType dtype) override {
@@ -187,8 +190,59 @@ class CpuKernels final : public Kernels {
   std::vector<float> scratch_;
 };
 
+/// What treats each element by itself is shared by a crew. Sums of squares are not: their order is that of one thread.
+class SharedCpuKernels final : public CpuKernels {
+ public:
+  explicit SharedCpuKernels(int threads) : crew_(threads) {}
+
+  void cast(const std::byte* source, DType source_dtype, std::byte* target, DType target_dtype, std::int64_t count,
+            float factor) override {
+    crew_.share(count, [&](std::int64_t begin, std::int64_t end) {
+      cpu::cast(source + begin * size_of(source_dtype), source_dtype, target + begin * size_of(target_dtype),
+                target_dtype, end - begin, factor);
+    });
+  }
+  void accumulate(const std::byte* source, DType source_dtype, float* target, std::int64_t count,
+                  float factor) override {
+    crew_.share(count, [&](std::int64_t begin, std::int64_t end) {
+      cpu::accumulate(source + begin * size_of(source_dtype), source_dtype, target + begin, end - begin, factor);
+    });
+  }
+  void upload(const void* source, std::byte* target, std::int64_t bytes) override { copy(source, target, bytes); }
+  void download(const std::byte* source, void* target, std::int64_t bytes) override { copy(source, target, bytes); }
+  void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
+           const float* gradient_scale, std::byte* rounded) override {
+    crew_.share(count, [&](std::int64_t begin, std::int64_t end) {
+      cpu::sgd(parameter + begin, gradient + begin, end - begin, learning_rate, weight_decay, gradient_scale,
+               part_of(rounded, begin));
+    });
+  }
+  void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
+             const AdamWStep& step, std::byte* rounded) override {
+    crew_.share(count, [&](std::int64_t begin, std::int64_t end) {
+      cpu::adamw(parameter + begin, gradient + begin, first_moment + begin, second_moment + begin, end - begin, step,
+                 part_of(rounded, begin));
+    });
+  }
+
+ private:
+  static std::byte* part_of(std::byte* rounded, std::int64_t begin) {
+    return rounded == nullptr ? nullptr : rounded + begin * size_of(DType::bf16);
+  }
+  void copy(const void* source, void* target, std::int64_t bytes) {
+    crew_.share(bytes, [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(static_cast<std::byte*>(target) + begin, static_cast<const std::byte*>(source) + begin,
+                  static_cast<std::size_t>(end - begin));
+    });
+  }
+
+  Crew crew_;
+};
+
 }  // namespace
 
 std::unique_ptr<Kernels> make_cpu_kernels() { return std::make_unique<CpuKernels>(); }
+
+std::unique_ptr<Kernels> make_shared_cpu_kernels(int threads) { return std::make_unique<SharedCpuKernels>(threads); }
 
 }  // namespace fsdpbench::backend::cpu

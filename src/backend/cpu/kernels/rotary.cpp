@@ -40,14 +40,14 @@ void Rotary::prepare(std::int64_t seq, std::int64_t half, float theta) {
 }
 
 void Rotary::operator()(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
-                        float theta, bool inverse, DType dtype) {
+                        std::int64_t stride, float theta, bool inverse, DType dtype) {
   const std::int64_t half = head_dim / 2;
   prepare(seq, half, theta);
   const float sign = inverse ? -1.0F : 1.0F;
   with_element_type(dtype, [&]<class T>(T) {
-    T* head = elements<T>(x);
     for (std::int64_t token = 0; token < batch * seq; ++token) {
       const std::int64_t at = token % seq * half;
+      T* head = elements<T>(x) + token * stride;
       for (std::int64_t h = 0; h < heads; ++h, head += head_dim) {
         rotate(head, head + half, cosine_.data() + at, sine_.data() + at, sign, half);
       }

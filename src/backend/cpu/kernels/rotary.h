@@ -11,8 +11,9 @@ namespace fsdpbench::backend::cpu {
 /// Rotates tokens by angles position / theta^(2i / head_dim), with the table of the last geometry kept.
 class Rotary {
  public:
+  /// Tokens begin `stride` elements apart.
   void operator()(std::byte* x, std::int64_t batch, std::int64_t seq, std::int64_t heads, std::int64_t head_dim,
-                  float theta, bool inverse, DType dtype);
+                  std::int64_t stride, float theta, bool inverse, DType dtype);
 
  private:
   void prepare(std::int64_t seq, std::int64_t half, float theta);

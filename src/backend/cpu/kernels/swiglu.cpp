@@ -1,5 +1,7 @@
 #include "backend/cpu/kernels/swiglu.h"
 
+#include <utility>
+
 #include "backend/cpu/kernels/element.h"
 #include "backend/cpu/kernels/vector_math.h"
 
@@ -28,14 +30,26 @@ void backward(const T* __restrict d_y, const T* __restrict gate, const T* __rest
 
 }  // namespace
 
-void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count, DType dtype) {
-  with_element_type(dtype, [&]<class T>(T) { forward(elements<T>(gate), elements<T>(up), elements<T>(y), count); });
+void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows, std::int64_t width,
+            std::int64_t stride, DType dtype) {
+  if (stride == width) width = std::exchange(rows, 1) * width;
+  with_element_type(dtype, [&]<class T>(T) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t at = row * stride;
+      forward(elements<T>(gate) + at, elements<T>(up) + at, elements<T>(y) + row * width, width);
+    }
+  });
 }
 
 void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                     std::byte* d_up, std::int64_t count, DType dtype) {
+                     std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride, DType dtype) {
+  if (stride == width) width = std::exchange(rows, 1) * width;
   with_element_type(dtype, [&]<class T>(T) {
-    backward(elements<T>(d_y), elements<T>(gate), elements<T>(up), elements<T>(d_gate), elements<T>(d_up), count);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t at = row * stride;
+      backward(elements<T>(d_y) + row * width, elements<T>(gate) + at, elements<T>(up) + at, elements<T>(d_gate) + at,
+               elements<T>(d_up) + at, width);
+    }
   });
 }
 

@@ -77,7 +77,8 @@ class CudnnAttention::Plans {
   /// Beyond this the backward takes the batch in parts, down to single samples. 4 x 2048 tokens in 32 heads need 1.07
   /// GiB in a fixed order (docs/gpu.md).
   static constexpr std::int64_t kMostWorkspace = std::int64_t{5} << 28;
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
+  using Key =
+      std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
   CudnnGraph built(CudnnGraph graph) {
     if (handle_ == nullptr) {
@@ -92,7 +93,7 @@ class CudnnAttention::Plans {
 
   template <class Make>
   static Plan& find(std::map<Key, Plan>& plans, const AttentionShape& s, Make&& make) {
-    const Key key{s.batch, s.seq, s.heads, s.kv_heads, s.head_dim};
+    const Key key{s.batch, s.seq, s.heads, s.kv_heads, s.head_dim, s.query_row(), s.key_row()};
     const auto found = plans.find(key);
     return found != plans.end() ? found->second : plans.emplace(key, make()).first->second;
   }
@@ -124,16 +125,17 @@ void CudnnAttention::backward(const AttentionShape& shape, const std::byte* d_ou
                               const std::byte* k, const std::byte* v, const std::byte* out, const float* log_sum_exp,
                               std::byte* d_q, std::byte* d_k, std::byte* d_v) {
   Plans::Plan& plan = plans_->backward(shape);
-  const std::int64_t rows = shape.seq * shape.head_dim * size_of(shape.dtype);
+  const std::int64_t tokens = shape.seq * size_of(shape.dtype);
   for (std::int64_t sample = 0; sample < shape.batch; sample += plan.samples) {
-    const std::int64_t query = sample * shape.heads * rows;
-    const std::int64_t key = sample * shape.kv_heads * rows;
+    const std::int64_t query = sample * tokens * shape.query_row();
+    const std::int64_t key = sample * tokens * shape.key_row();
+    const std::int64_t output = sample * tokens * shape.width();
     plans_->execute(plan, {{AttentionTensor::q, q + query},
                            {AttentionTensor::k, k + key},
                            {AttentionTensor::v, v + key},
-                           {AttentionTensor::out, out + query},
+                           {AttentionTensor::out, out + output},
                            {AttentionTensor::log_sum_exp, log_sum_exp + sample * shape.heads * shape.seq},
-                           {AttentionTensor::d_out, d_out + query},
+                           {AttentionTensor::d_out, d_out + output},
                            {AttentionTensor::d_q, d_q + query},
                            {AttentionTensor::d_k, d_k + key},
                            {AttentionTensor::d_v, d_v + key}});

@@ -36,11 +36,11 @@ class CudnnAttention {
   std::unique_ptr<Plans> plans_;
 };
 
-/// The rule for GPUs of compute capability `major`.x: bf16, more than one token, and a head size that is a multiple of
-/// 8 up to 128, or up to 256 on Hopper (9.x).
+/// The rule for GPUs of compute capability `major`.x: bf16, more than one token, a head size that is a multiple of 8
+/// up to 128, or up to 256 on Hopper (9.x), and tokens that begin at multiples of 16 bytes.
 inline bool cudnn_takes(const AttentionShape& shape, int major) {
   return shape.dtype == DType::bf16 && shape.batch > 0 && shape.seq > 1 && shape.head_dim % 8 == 0 &&
-         shape.head_dim <= (major == 9 ? 256 : 128);
+         shape.query_row() % 8 == 0 && shape.key_row() % 8 == 0 && shape.head_dim <= (major == 9 ? 256 : 128);
 }
 
 /// "cuDNN 9.19.0", of the library as loaded, or "no cuDNN".

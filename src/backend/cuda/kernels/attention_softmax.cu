@@ -106,7 +106,7 @@ void attention_softmax_backward(cudaStream_t stream, const AttentionShape& shape
                         block.begin,
                         block.keys,
                         shape.seq,
-                        shape.heads * shape.head_dim,
+                        shape.width(),
                         shape.head_dim,
                         softmax_scale(shape)};
     launch(stream, "attention_softmax_backward", blocks_for(block.rows), kThreads, softmax_backward_kernel<T>, b);
@@ -116,7 +116,7 @@ void attention_softmax_backward(cudaStream_t stream, const AttentionShape& shape
 void store_head(cudaStream_t stream, const AttentionShape& shape, const float* sums, std::byte* head) {
   with_element_type(shape.dtype, [&]<class T>(T) {
     launch(stream, "attention_store_head", blocks_for((shape.seq * shape.head_dim + kThreads - 1) / kThreads), kThreads,
-           store_head_kernel<T>, sums, elements<T>(head), shape.seq, shape.head_dim, shape.kv_heads * shape.head_dim);
+           store_head_kernel<T>, sums, elements<T>(head), shape.seq, shape.head_dim, shape.key_row());
   });
 }
 

@@ -10,8 +10,8 @@
 namespace fsdpbench::backend::cuda {
 
 /// A block of one head's query rows [begin, begin + rows) and its scores: row r of a tile has `keys` elements, of which
-/// the first begin + r + 1 may be looked at. Rows of tiles are `seq` elements apart, those of [batch, seq, heads,
-/// head_dim] tensors heads * head_dim; pointers into tensors are to the block's first row.
+/// the first begin + r + 1 may be looked at. Rows of tiles are `seq` elements apart, those of the output
+/// heads * head_dim; pointers into tensors are to the block's first row.
 struct AttentionBlock {
   std::int64_t begin = 0, rows = 0, keys = 0;
 };
@@ -34,7 +34,7 @@ void attention_softmax_backward(cudaStream_t stream, const AttentionShape& shape
                                 const AttentionGradientTiles& tiles, const std::byte* d_out, const std::byte* out,
                                 const float* log_sum_exp);
 
-/// Rows of head_dim f32 sums to the rows of one head of a [batch, seq, kv_heads, head_dim] tensor.
+/// Rows of head_dim f32 sums to the rows of one head of keys or values.
 void store_head(cudaStream_t stream, const AttentionShape& shape, const float* sums, std::byte* head);
 
 }  // namespace fsdpbench::backend::cuda

@@ -45,9 +45,8 @@ void cast(cudaStream_t stream, const std::byte* source, DType source_dtype, std:
           std::int64_t count, float factor) {
   if (source_dtype == target_dtype && factor == 1.0F) {
     if (source == target || count == 0) return;
-    check(cudaMemcpyAsync(target, source, static_cast<std::size_t>(count * size_of(target_dtype)),
-                          cudaMemcpyDeviceToDevice, stream),
-          "cast");
+    const auto bytes = static_cast<std::size_t>(count * size_of(target_dtype));
+    check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream), "cast");  // one may be the host's, pinned
     return;
   }
   with_element_type(source_dtype, [&]<class From>(From) {

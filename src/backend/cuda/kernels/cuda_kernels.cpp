@@ -9,6 +9,7 @@
 #include "backend/cuda/kernels/delay.h"
 #include "backend/cuda/kernels/embedding.h"
 #include "backend/cuda/kernels/gemms.h"
+#include "backend/cuda/kernels/launch_data.h"
 #include "backend/cuda/kernels/linear.h"
 #include "backend/cuda/kernels/loss.h"
 #include "backend/cuda/kernels/norm.h"
@@ -18,6 +19,7 @@
 #include "backend/cuda/kernels/scratch.h"
 #include "backend/cuda/kernels/swiglu.h"
 #include "backend/cuda/kernels/transfers.h"
+#include "base/error.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {
@@ -25,11 +27,13 @@ namespace {
 /// Gathers the kernels of this folder, with what they keep between calls.
 class CudaKernels final : public StreamKernels {
  public:
-  CudaKernels(cudaStream_t stream, const Arithmetic& arithmetic, const std::function<void()>& while_waiting)
+  CudaKernels(cudaStream_t stream, const Arithmetic& arithmetic, const std::function<void()>& while_waiting,
+              const PinnedRanges* pinned)
       : stream_(stream),
         scratch_(stream),
         rotary_(stream),
-        transfers_(stream, while_waiting),
+        transfers_(stream, while_waiting, pinned),
+        launch_data_(stream),
         gemms_(stream, {.fastest = arithmetic.fastest_products, .while_waiting = while_waiting}),
         attention_(stream, gemms_, arithmetic.deterministic) {}
 
@@ -37,6 +41,9 @@ class CudaKernels final : public StreamKernels {
     return scratch_.bytes() + rotary_.bytes() + gemms_.workspace_bytes() + attention_.workspace_bytes();
   }
   void deliver_downloads() override { transfers_.deliver(); }
+  void begin_capture(std::int32_t graph) override { launch_data_.begin(graph); }
+  void end_capture() override { launch_data_.end(); }
+  void before_launch(std::int32_t graph) override { launch_data_.fill(graph); }
 
   void gemm(const Gemm& gemm) override { gemms_.run(gemm); }
 
@@ -61,12 +68,14 @@ class CudaKernels final : public StreamKernels {
                           std::byte* d_k, std::byte* d_v, std::byte* scratch) override {
     attention_.backward(shape, d_out, q, k, v, out, log_sum_exp, d_q, d_k, d_v, scratch);
   }
-  void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count, DType dtype) override {
-    cuda::swiglu(stream_, gate, up, y, count, dtype);
+  void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows, std::int64_t width,
+              std::int64_t stride, DType dtype) override {
+    cuda::swiglu(stream_, gate, up, y, rows, width, stride, dtype);
   }
   void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                       std::byte* d_up, std::int64_t count, DType dtype) override {
-    cuda::swiglu_backward(stream_, d_y, gate, up, d_gate, d_up, count, dtype);
+                       std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
+                       DType dtype) override {
+    cuda::swiglu_backward(stream_, d_y, gate, up, d_gate, d_up, rows, width, stride, dtype);
   }
   void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
                  std::int64_t vocab, std::int64_t width, DType dtype) override {
@@ -148,9 +157,12 @@ class CudaKernels final : public StreamKernels {
     if (bytes > 0) check(cudaMemsetAsync(target, 0, static_cast<std::size_t>(bytes), stream_), "fill_zero");
   }
   void upload(const void* source, std::byte* target, std::int64_t bytes) override {
+    if (launch_data_.capturing()) return launch_data_.upload(source, target, bytes);
     transfers_.upload(source, target, bytes);
   }
   void download(const std::byte* source, void* target, std::int64_t bytes) override {
+    if (launch_data_.capturing())
+      throw BackendError("a download cannot be captured: the host would have to wait for it");
     transfers_.download(source, target, bytes);
   }
   void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite) override {
@@ -165,7 +177,8 @@ class CudaKernels final : public StreamKernels {
   }
   void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
              const AdamWStep& step, std::byte* rounded) override {
-    cuda::adamw(stream_, parameter, gradient, first_moment, second_moment, count, step, rounded);
+    const float* const corrections = launch_data_.capturing() ? launch_data_.corrections(step) : nullptr;
+    cuda::adamw(stream_, parameter, gradient, first_moment, second_moment, count, step, corrections, rounded);
   }
   void delay(std::int64_t nanoseconds) override { cuda::delay(stream_, nanoseconds); }
 
@@ -174,6 +187,7 @@ class CudaKernels final : public StreamKernels {
   Scratch scratch_;
   Rotary rotary_;
   Transfers transfers_;
+  LaunchData launch_data_;
   Gemms gemms_;
   Attention attention_;
 };
@@ -181,8 +195,8 @@ class CudaKernels final : public StreamKernels {
 }  // namespace
 
 std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, const Arithmetic& arithmetic,
-                                                 std::function<void()> while_waiting) {
-  return std::make_unique<CudaKernels>(stream, arithmetic, while_waiting);
+                                                 std::function<void()> while_waiting, const PinnedRanges* pinned) {
+  return std::make_unique<CudaKernels>(stream, arithmetic, while_waiting, pinned);
 }
 
 std::string describe(const Arithmetic& arithmetic) {

@@ -2,10 +2,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "backend/cuda/kernels/pinned_ranges.h"
 #include "backend/cuda_options.h"
 #include "backend/kernels.h"
 
@@ -21,12 +23,20 @@ class StreamKernels : public Kernels {
   /// Writes the host memory of the downloads that have arrived; never waits. The device calls it whenever the stream,
   /// or an event on it, was waited for; nothing else writes there, so a caller who gave up waiting may free his memory.
   virtual void deliver_downloads() = 0;
+
+  /// What is called until end_capture() is captured as part of the device's graph of this number.
+  virtual void begin_capture(std::int32_t graph) = 0;
+  virtual void end_capture() = 0;
+  /// Brings what the host gives to this launch to where the graph reads it; the launch before is over.
+  virtual void before_launch(std::int32_t graph) = 0;
 };
 /// `stream` outlives the kernels and is idle when they die. `while_waiting` is called at least every 10 ms where an
 /// upload or download of more than 64 MiB, or the first product of a shape if the fastest is wanted, makes the host
-/// wait for the stream; it may throw.
+/// wait for the stream; it may throw. Copies from and to what is `pinned` (null: nothing; outlives the kernels) wait
+/// for nobody.
 std::unique_ptr<StreamKernels> make_cuda_kernels(cudaStream_t stream, const Arithmetic& arithmetic = {},
-                                                 std::function<void()> while_waiting = {});
+                                                 std::function<void()> while_waiting = {},
+                                                 const PinnedRanges* pinned = nullptr);
 
 /// In whose order sums are added, for people.
 std::string describe(const Arithmetic& arithmetic);

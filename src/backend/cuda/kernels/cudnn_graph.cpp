@@ -14,16 +14,24 @@ namespace {
 namespace fe = cudnn_frontend;
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-std::string sentence(const AttentionShape& s, const char* pass) {
+std::string cannot_compute(const AttentionShape& s, const char* pass) {
   return std::string("cuDNN cannot compute the ") + pass + " of attention over " + std::to_string(s.batch) +
          " samples of " + std::to_string(s.seq) + " tokens with " + std::to_string(s.heads) + " query and " +
          std::to_string(s.kv_heads) + " key heads of size " + std::to_string(s.head_dim);
 }
 
+/// What is said of a tensor: heads, and the elements from those of one token to those of the next.
+struct Heads {
+  std::int64_t count = 0, stride = 0;
+};
+Heads queries(const AttentionShape& s) { return {s.heads, s.query_row()}; }
+Heads keys(const AttentionShape& s) { return {s.kv_heads, s.key_row()}; }
+Heads outputs(const AttentionShape& s) { return {s.heads, s.width()}; }
+
 /// Dimensions in cuDNN's order (batch, head, token, element) of tensors in ours (batch, token, head, element).
-void set_heads(fe::graph::Tensor_attributes& tensor, const AttentionShape& s, std::int64_t heads) {
-  tensor.set_dim({s.batch, heads, s.seq, s.head_dim})
-      .set_stride({s.seq * heads * s.head_dim, s.head_dim, heads * s.head_dim, 1})
+void set_heads(fe::graph::Tensor_attributes& tensor, const AttentionShape& s, Heads heads) {
+  tensor.set_dim({s.batch, heads.count, s.seq, s.head_dim})
+      .set_stride({s.seq * heads.stride, s.head_dim, heads.stride, 1})
       .set_data_type(fe::DataType_t::BFLOAT16);
 }
 
@@ -50,7 +58,7 @@ struct CudnnGraph::State {
         .set_compute_data_type(fe::DataType_t::FLOAT);
   }
 
-  Tensor input(AttentionTensor which, const char* name, std::int64_t heads) {
+  Tensor input(AttentionTensor which, const char* name, Heads heads) {
     fe::graph::Tensor_attributes tensor;
     set_identity(tensor, which, name);
     set_heads(tensor, shape, heads);
@@ -62,7 +70,7 @@ struct CudnnGraph::State {
     set_statistics(tensor, shape);
     return graph.tensor(tensor);
   }
-  void output(const Tensor& tensor, AttentionTensor which, const char* name, std::int64_t heads) const {
+  void output(const Tensor& tensor, AttentionTensor which, const char* name, Heads heads) const {
     set_identity(*tensor, which, name);
     set_heads(*tensor, shape, heads);
     tensor->set_output(true);
@@ -79,7 +87,7 @@ struct CudnnGraph::State {
     } catch (const std::exception& error) {
       words = error.what();
     }
-    throw BackendError(sentence(shape, pass) + ": " + words);
+    throw BackendError(cannot_compute(shape, pass) + ": " + words);
   }
 
   AttentionShape shape;
@@ -93,9 +101,9 @@ CudnnGraph::~CudnnGraph() = default;
 
 CudnnGraph CudnnGraph::forward(const AttentionShape& shape, int capability) {
   auto state = std::make_unique<State>(shape, capability, "forward");
-  const Tensor q = state->input(AttentionTensor::q, "q", shape.heads);
-  const Tensor k = state->input(AttentionTensor::k, "k", shape.kv_heads);
-  const Tensor v = state->input(AttentionTensor::v, "v", shape.kv_heads);
+  const Tensor q = state->input(AttentionTensor::q, "q", queries(shape));
+  const Tensor k = state->input(AttentionTensor::k, "k", keys(shape));
+  const Tensor v = state->input(AttentionTensor::v, "v", keys(shape));
   const auto [out, log_sum_exp] = state->graph.sdpa(q, k, v,
                                                     fe::graph::SDPA_attributes()
                                                         .set_name("attention")
@@ -103,7 +111,7 @@ CudnnGraph CudnnGraph::forward(const AttentionShape& shape, int capability) {
                                                         .set_attn_scale(softmax_scale(shape))
                                                         .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
                                                         .set_diagonal_band_right_bound(0));
-  state->output(out, AttentionTensor::out, "out", shape.heads);
+  state->output(out, AttentionTensor::out, "out", outputs(shape));
   set_identity(*log_sum_exp, AttentionTensor::log_sum_exp, "log_sum_exp");
   set_statistics(*log_sum_exp, shape);
   log_sum_exp->set_output(true);
@@ -112,11 +120,11 @@ CudnnGraph CudnnGraph::forward(const AttentionShape& shape, int capability) {
 
 CudnnGraph CudnnGraph::backward(const AttentionShape& shape, int capability, bool deterministic) {
   auto state = std::make_unique<State>(shape, capability, "backward");
-  const Tensor q = state->input(AttentionTensor::q, "q", shape.heads);
-  const Tensor k = state->input(AttentionTensor::k, "k", shape.kv_heads);
-  const Tensor v = state->input(AttentionTensor::v, "v", shape.kv_heads);
-  const Tensor out = state->input(AttentionTensor::out, "out", shape.heads);
-  const Tensor d_out = state->input(AttentionTensor::d_out, "d_out", shape.heads);
+  const Tensor q = state->input(AttentionTensor::q, "q", queries(shape));
+  const Tensor k = state->input(AttentionTensor::k, "k", keys(shape));
+  const Tensor v = state->input(AttentionTensor::v, "v", keys(shape));
+  const Tensor out = state->input(AttentionTensor::out, "out", outputs(shape));
+  const Tensor d_out = state->input(AttentionTensor::d_out, "d_out", outputs(shape));
   const auto [d_q, d_k, d_v] = state->graph.sdpa_backward(q, k, v, out, d_out, state->input_statistics(),
                                                           fe::graph::SDPA_backward_attributes()
                                                               .set_name("attention_backward")
@@ -124,9 +132,9 @@ CudnnGraph CudnnGraph::backward(const AttentionShape& shape, int capability, boo
                                                               .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
                                                               .set_diagonal_band_right_bound(0)
                                                               .set_deterministic_algorithm(deterministic));
-  state->output(d_q, AttentionTensor::d_q, "d_q", shape.heads);
-  state->output(d_k, AttentionTensor::d_k, "d_k", shape.kv_heads);
-  state->output(d_v, AttentionTensor::d_v, "d_v", shape.kv_heads);
+  state->output(d_q, AttentionTensor::d_q, "d_q", queries(shape));
+  state->output(d_k, AttentionTensor::d_k, "d_k", keys(shape));
+  state->output(d_v, AttentionTensor::d_v, "d_v", keys(shape));
   return CudnnGraph(std::move(state));
 }
 

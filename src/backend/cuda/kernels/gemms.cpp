@@ -73,7 +73,7 @@ struct Plan {
 
 cudaDataType_t lt_type(DType dtype) { return dtype == DType::bf16 ? CUDA_R_16BF : CUDA_R_32F; }
 
-std::string sentence(const PlanKey& key) {
+std::string cannot_multiply(const PlanKey& key) {
   const auto size = [](std::int64_t rows, std::int64_t columns, bool transposed) {
     return std::to_string(rows) + " x " + std::to_string(columns) + (transposed ? " (stored transposed)" : "");
   };
@@ -101,7 +101,7 @@ class Gemms::Library {
     if (found == plans_.end()) found = plans_.emplace(key, make(key, gemm)).first;
     const Plan& plan = found->second;
     const cublasStatus_t status = multiply(gemm, plan, plan.algorithm, gemm.c);
-    if (status != CUBLAS_STATUS_SUCCESS) check(status, sentence(key));
+    if (status != CUBLAS_STATUS_SUCCESS) check(status, cannot_multiply(key));
   }
 
  private:
@@ -145,8 +145,8 @@ class Gemms::Library {
     check(cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.matmul.get(), plan.b.get(), plan.a.get(), plan.c.get(),
                                          plan.c.get(), preference.get(), options_.fastest ? kMostChoices : 1,
                                          choices.data(), &found),
-          sentence(key));
-    check(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : choices[0].state, sentence(key));
+          cannot_multiply(key));
+    check(found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : choices[0].state, cannot_multiply(key));
     plan.algorithm =
         choices[found > 1 ? fastest(first, plan, {choices.data(), static_cast<std::size_t>(found)}) : 0].algo;
     return plan;

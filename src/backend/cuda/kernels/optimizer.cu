@@ -71,12 +71,16 @@ struct AdamW {
   float* first_moment;
   float* second_moment;
   const float* gradient_scale;
-  float decay, step_size, root_correction, weight1, weight2, keep2, epsilon;
+  const float* of_launch;  // AdamWCorrections instead of those here; null: none
+  AdamWCorrections corrections;
+  float decay, weight1, weight2, keep2, epsilon;
 
   /// The new parameters.
   template <int N>
   __device__ Floats<N> update(std::int64_t i) const {
     const float scale = scale_of(gradient_scale);
+    const float step_size = of_launch != nullptr ? of_launch[0] : corrections.step_size;
+    const float root = of_launch != nullptr ? of_launch[1] : corrections.root;
     Floats<N> p = load<N>(parameter + i);
     const Floats<N> g = load<N>(gradient + i);
     Floats<N> m = load<N>(first_moment + i);
@@ -86,7 +90,7 @@ struct AdamW {
       const float gk = scale * g[k];
       m[k] = m[k] + weight1 * (gk - m[k]);
       v[k] = keep2 * v[k] + weight2 * gk * gk;
-      p[k] = p[k] * decay - step_size * (m[k] / (sqrtf(v[k]) / root_correction + epsilon));
+      p[k] = p[k] * decay - step_size * (m[k] / (sqrtf(v[k]) / root + epsilon));
     }
     store(first_moment + i, m);
     store(second_moment + i, v);
@@ -141,23 +145,28 @@ void sgd(cudaStream_t stream, float* parameter, const float* gradient, std::int6
   map_update(stream, "sgd", body, count, rounded, parameter, gradient);
 }
 
-void adamw(cudaStream_t stream, float* parameter, const float* gradient, float* first_moment, float* second_moment,
-           std::int64_t count, const AdamWStep& step, std::byte* rounded) {
+AdamWCorrections adamw_corrections(const AdamWStep& step) {
   // The scalars in double, as torch has them.
   const double beta1 = step.beta1;
   const double beta2 = step.beta2;
   const auto t = static_cast<double>(step.step);
+  return {.step_size = static_cast<float>(step.learning_rate / (1.0 - std::pow(beta1, t))),
+          .root = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, t)))};
+}
+
+void adamw(cudaStream_t stream, float* parameter, const float* gradient, float* first_moment, float* second_moment,
+           std::int64_t count, const AdamWStep& step, const float* corrections, std::byte* rounded) {
   const AdamW body{
       .parameter = parameter,
       .gradient = gradient,
       .first_moment = first_moment,
       .second_moment = second_moment,
       .gradient_scale = step.gradient_scale,
+      .of_launch = corrections,
+      .corrections = adamw_corrections(step),
       .decay = static_cast<float>(1.0 - static_cast<double>(step.learning_rate) * step.weight_decay),
-      .step_size = static_cast<float>(step.learning_rate / (1.0 - std::pow(beta1, t))),
-      .root_correction = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, t))),
-      .weight1 = static_cast<float>(1.0 - beta1),
-      .weight2 = static_cast<float>(1.0 - beta2),
+      .weight1 = static_cast<float>(1.0 - static_cast<double>(step.beta1)),
+      .weight2 = static_cast<float>(1.0 - static_cast<double>(step.beta2)),
       .keep2 = step.beta2,
       .epsilon = step.epsilon,
   };

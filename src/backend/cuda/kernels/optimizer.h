@@ -16,7 +16,16 @@ void sum_of_squares(cudaStream_t stream, const float* x, std::int64_t count, dou
 void clip_factor(cudaStream_t stream, const double* sums, std::int64_t count, double max_norm, float* factor);
 void sgd(cudaStream_t stream, float* parameter, const float* gradient, std::int64_t count, float learning_rate,
          float weight_decay, const float* gradient_scale, std::byte* rounded);
+/// `corrections`: device memory with those of the step, for a graph whose launches are of different steps; null: they
+/// are those of `step`.
 void adamw(cudaStream_t stream, float* parameter, const float* gradient, float* first_moment, float* second_moment,
-           std::int64_t count, const AdamWStep& step, std::byte* rounded);
+           std::int64_t count, const AdamWStep& step, const float* corrections, std::byte* rounded);
+
+/// What of an update depends on the number of its step.
+struct AdamWCorrections {
+  float step_size = 0;
+  float root = 0;  ///< of the second moment's correction
+};
+AdamWCorrections adamw_corrections(const AdamWStep& step);
 
 }  // namespace fsdpbench::backend::cuda

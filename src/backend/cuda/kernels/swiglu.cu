@@ -11,20 +11,36 @@ namespace {
 /// Right for any x: e^-x becomes infinite or 0 where the sigmoid is 0 or 1.
 __device__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F + expf(-x)); }
 
+/// Rows of y and d_y lie back to back, those of the others `stride` elements apart.
+struct Rows {
+  std::int64_t width = 0;
+  std::int64_t stride = 0;
+};
+
 template <class T>
 struct Forward {
   const T* gate;
   const T* up;
   T* y;
+  Rows rows;
 
   template <int N>
   __device__ void run(std::int64_t i) const {
+    at<N>(i, i);
+  }
+  template <int N>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    at<N>(row * rows.stride + column, row * rows.width + column);
+  }
+  /// Elements from `i` on, from `of_y` on in y.
+  template <int N>
+  __device__ void at(std::int64_t i, std::int64_t of_y) const {
     const Floats<N> g = load<N>(gate + i);
     const Floats<N> u = load<N>(up + i);
     Floats<N> result;
 #pragma unroll
     for (int k = 0; k < N; ++k) result[k] = g[k] * sigmoid(g[k]) * u[k];
-    store(y + i, result);
+    store(y + of_y, result);
   }
 };
 
@@ -35,10 +51,19 @@ struct Backward {
   const T* up;
   T* d_gate;
   T* d_up;
+  Rows rows;
 
   template <int N>
   __device__ void run(std::int64_t i) const {
-    const Floats<N> d = load<N>(d_y + i);
+    at<N>(i, i);
+  }
+  template <int N>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    at<N>(row * rows.stride + column, row * rows.width + column);
+  }
+  template <int N>
+  __device__ void at(std::int64_t i, std::int64_t of_y) const {
+    const Floats<N> d = load<N>(d_y + of_y);
     const Floats<N> g = load<N>(gate + i);
     const Floats<N> u = load<N>(up + i);
     Floats<N> of_gate, of_up;
@@ -55,20 +80,30 @@ struct Backward {
 
 }  // namespace
 
-void swiglu(cudaStream_t stream, const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count,
-            DType dtype) {
+void swiglu(cudaStream_t stream, const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows,
+            std::int64_t width, std::int64_t stride, DType dtype) {
   with_element_type(dtype, [&]<class T>(T) {
-    const Forward<T> body{elements<T>(gate), elements<T>(up), elements<T>(y)};
-    map<kPack<T>>(stream, "swiglu", body, count, body.gate, body.up, body.y);
+    const Forward<T> body{elements<T>(gate), elements<T>(up), elements<T>(y), {width, stride}};
+    if (stride == width) return map<kPack<T>>(stream, "swiglu", body, rows * width, body.gate, body.up, body.y);
+    const bool packs = rows_aligned(body.gate, stride) && rows_aligned(body.up, stride) && rows_aligned(body.y, width);
+    map_rows<kPack<T>>(stream, "swiglu", body, rows, width, packs);
   });
 }
 
 void swiglu_backward(cudaStream_t stream, const std::byte* d_y, const std::byte* gate, const std::byte* up,
-                     std::byte* d_gate, std::byte* d_up, std::int64_t count, DType dtype) {
+                     std::byte* d_gate, std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
+                     DType dtype) {
   with_element_type(dtype, [&]<class T>(T) {
-    const Backward<T> body{elements<T>(d_y), elements<T>(gate), elements<T>(up), elements<T>(d_gate),
-                           elements<T>(d_up)};
-    map<kPack<T>>(stream, "swiglu_backward", body, count, body.d_y, body.gate, body.up, body.d_gate, body.d_up);
+    const Backward<T> body{elements<T>(d_y),    elements<T>(gate), elements<T>(up),
+                           elements<T>(d_gate), elements<T>(d_up), {width, stride}};
+    if (stride == width) {
+      return map<kPack<T>>(stream, "swiglu_backward", body, rows * width, body.d_y, body.gate, body.up, body.d_gate,
+                           body.d_up);
+    }
+    const bool packs = rows_aligned(body.d_y, width) && rows_aligned(body.gate, stride) &&
+                       rows_aligned(body.up, stride) && rows_aligned(body.d_gate, stride) &&
+                       rows_aligned(body.d_up, stride);
+    map_rows<kPack<T>>(stream, "swiglu_backward", body, rows, width, packs);
   });
 }
 

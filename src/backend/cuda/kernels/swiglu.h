@@ -10,9 +10,10 @@
 namespace fsdpbench::backend::cuda {
 
 /// See backend/kernels.h.
-void swiglu(cudaStream_t stream, const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t count,
-            DType dtype);
+void swiglu(cudaStream_t stream, const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows,
+            std::int64_t width, std::int64_t stride, DType dtype);
 void swiglu_backward(cudaStream_t stream, const std::byte* d_y, const std::byte* gate, const std::byte* up,
-                     std::byte* d_gate, std::byte* d_up, std::int64_t count, DType dtype);
+                     std::byte* d_gate, std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
+                     DType dtype);
 
 }  // namespace fsdpbench::backend::cuda

@@ -14,6 +14,11 @@ namespace {
 constexpr std::size_t kSlotBytes = 4 << 20;
 constexpr std::size_t kMostSlots = 16;
 
+/// One of the two may be pinned memory on either side: state that is offloaded is read and written as the device's is.
+void copy(void* target, const void* source, std::size_t bytes, cudaStream_t stream, const char* what) {
+  check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDefault, stream), what);
+}
+
 }  // namespace
 
 struct Transfers::Slot {
@@ -43,8 +48,8 @@ struct Transfers::Slot {
   std::size_t bytes = 0;
 };
 
-Transfers::Transfers(cudaStream_t stream, std::function<void()> while_waiting)
-    : stream_(stream), while_waiting_(std::move(while_waiting)) {}
+Transfers::Transfers(cudaStream_t stream, std::function<void()> while_waiting, const PinnedRanges* pinned)
+    : stream_(stream), while_waiting_(std::move(while_waiting)), pinned_(pinned) {}
 
 Transfers::~Transfers() = default;
 
@@ -68,12 +73,14 @@ Transfers::Slot& Transfers::free_slot() {
 void Transfers::mark_busy(Slot& slot) { check(cudaEventRecord(slot.done, stream_), "event of a host buffer"); }
 
 void Transfers::upload(const void* source, std::byte* target, std::int64_t bytes) {
+  if (bytes == 0) return;
+  if (is_pinned(source, bytes)) return copy(target, source, static_cast<std::size_t>(bytes), stream_, "upload");
   const auto* from = static_cast<const std::byte*>(source);
   for (auto left = static_cast<std::size_t>(bytes); left > 0;) {
     const std::size_t part = std::min(left, kSlotBytes);
     Slot& slot = free_slot();
     std::memcpy(slot.memory, from, part);
-    check(cudaMemcpyAsync(target, slot.memory, part, cudaMemcpyHostToDevice, stream_), "upload");
+    copy(target, slot.memory, part, stream_, "upload");
     mark_busy(slot);
     from += part;
     target += part;
@@ -82,11 +89,13 @@ void Transfers::upload(const void* source, std::byte* target, std::int64_t bytes
 }
 
 void Transfers::download(const std::byte* source, void* target, std::int64_t bytes) {
+  if (bytes == 0) return;
+  if (is_pinned(target, bytes)) return copy(target, source, static_cast<std::size_t>(bytes), stream_, "download");
   auto* to = static_cast<std::byte*>(target);
   for (auto left = static_cast<std::size_t>(bytes); left > 0;) {
     const std::size_t part = std::min(left, kSlotBytes);
     Slot& slot = free_slot();
-    check(cudaMemcpyAsync(slot.memory, source, part, cudaMemcpyDeviceToHost, stream_), "download");
+    copy(slot.memory, source, part, stream_, "download");
     mark_busy(slot);
     slot.target = to;
     slot.bytes = part;

@@ -46,7 +46,7 @@ void leave_to_nccl(std::unique_ptr<ncclComm_t> handle) {
   left.push_back(std::move(handle));
 }
 
-std::string describe(const OpsInFlight::Op& op, const std::string& group) {
+std::string describe_op(const OpsInFlight::Op& op, const std::string& group) {
   return fmt::format("{} #{} of group {} on lane {}", to_string(op.kind), op.number, group, to_string(op.lane));
 }
 
@@ -170,6 +170,7 @@ void NcclComm::deregister_memory() {
 
 void NcclComm::run(Collective kind, Lane lane, const Launch& launch, Stamp* stamp) {
   rank_.stop_if_aborted();
+  if (const int capture = rank_.lanes().capture(); capture != 0) return capture_op(capture, kind, lane, launch, stamp);
   if (ops_.size() >= kMostInFlight) {
     rank_.wait([&] {
       ops_.oldest();
@@ -179,6 +180,15 @@ void NcclComm::run(Collective kind, Lane lane, const Launch& launch, Stamp* stam
   ops_.follow(lane, rank_.lanes().stream(lane));
   rank_.lanes().run_op(
       lane, to_string(kind).data(), [&](cudaStream_t stream) { launch_op(kind, lane, stream, launch); }, stamp);
+}
+
+void NcclComm::capture_op(int capture, Collective kind, Lane lane, const Launch& launch, Stamp* stamp) {
+  const auto work = [&](cudaStream_t stream) {
+    settle(function_of(kind), [&] { return launch(handle(), stream); });
+    ops_.end_in(capture, lane, stream);
+  };
+  ops_.follow_in(capture, lane, rank_.lanes().stream(lane));
+  rank_.lanes().run_op(lane, to_string(kind).data(), work, stamp);
 }
 
 void NcclComm::launch_op(Collective kind, Lane lane, cudaStream_t stream, const Launch& launch) {
@@ -229,7 +239,7 @@ void NcclComm::check() {
   if (state != ncclSuccess && state != ncclInProgress) fail("the communicator", state);
   const OpsInFlight::Op* const op = ops_.oldest();
   if (op != nullptr && op->running && Clock::now() - op->running_since > rank_.deadlines().op) {
-    rank_.fail(fmt::format("{} has not finished after {:g} s; this rank has issued {} there", describe(*op, name_),
+    rank_.fail(fmt::format("{} has not finished after {:g} s; this rank has issued {} there", describe_op(*op, name_),
                            rank_.deadlines().op.count(), ops_.issued()));
   }
 }
@@ -237,13 +247,14 @@ void NcclComm::check() {
 std::string NcclComm::oldest_op() {
   try {
     const OpsInFlight::Op* const op = ops_.oldest();
-    return op != nullptr ? describe(*op, name_) : "";
+    return op != nullptr ? describe_op(*op, name_) : "";
   } catch (const Error&) {
     return fmt::format("#{} or earlier of group {}", ops_.issued(), name_);  // the GPU itself has failed
   }
 }
 
 void NcclComm::finish() {
+  rank_.lanes().destroy_graphs();
   for (const auto& reduction : reductions_) {
     settle("ncclRedOpDestroy", [&] { return ncclRedOpDestroy(reduction.second, handle()); });
   }

@@ -88,6 +88,7 @@ void NcclRank::wait(const std::function<bool()>& done) {
 
 void NcclRank::abort_all() noexcept {
   if (std::exchange(aborted_, true)) return;
+  lanes_.destroy_graphs();
   const AbortGuard guard(deadlines_.abort,
                          fmt::format("rank {}: ncclCommAbort has not returned after {} s{}; this process ends now.",
                                      rank_, std::chrono::duration<double>(deadlines_.abort).count(), unfinished()),

@@ -22,7 +22,7 @@ void SoloCommunicator::copy(Collective kind, Lane lane, const std::byte* input, 
       lanes_.kernels(lane).cast(input, dtype, output, dtype, count, scale);
     } else if (input != output) {
       const auto bytes = static_cast<std::size_t>(count * size_of(dtype));
-      check(cudaMemcpyAsync(output, input, bytes, cudaMemcpyDeviceToDevice, stream), "cudaMemcpyAsync");
+      check(cudaMemcpyAsync(output, input, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
     }
   };
   lanes_.run_op(lane, to_string(kind).data(), work, stamp);

@@ -23,17 +23,32 @@ struct WorkLabel {
 /// collectives of all fakes come through here. Returns the launch's number, counted from 1 across all streams.
 std::uint64_t run_on_stream(cudaStream_t stream, std::function<void()> work, const WorkLabel& label = {});
 
+/// While `stream` captures, work for it is no work yet: of a captured piece this is called at each launch of the graph,
+/// in the order of the capture, and gives what that launch runs.
+using Prepare = std::function<std::function<void()>()>;
+/// As run_on_stream() where what is to be done is another thing at each launch; run_on_stream() captures work that is
+/// always the same. False, and nothing done, if `stream` captures nothing. `forget` is called once no graph that has it
+/// can be launched any more.
+bool capture_on_stream(cudaStream_t stream, const Prepare& prepare, const WorkLabel& label,
+                       const std::function<void()>& forget = {});
+bool is_capturing(cudaStream_t stream);
+/// Calls of run_on_stream() and graphs launched, in this process so far: what hosts gave to streams.
+std::uint64_t enqueued();
+std::uint64_t graph_launches();
+
 /// One piece of work that has run; times are base/clock.h nanoseconds.
 struct FinishedWork {
   std::uint64_t number = 0;
   WorkLabel label;
   int device = 0;
-  std::uint64_t stream = 0;          ///< as cudaStreamGetId says
-  std::int64_t launched_ns = 0;      ///< when the host put it there
-  std::uint32_t launch_thread = 0;   ///< the system's number of that thread
+  std::uint64_t stream = 0;         ///< as cudaStreamGetId says
+  std::int64_t launched_ns = 0;     ///< when the host put it there
+  std::uint32_t launch_thread = 0;  ///< the system's number of that thread
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
+/// Does `work` and tells the observer of it.
+void perform(FinishedWork facts, const std::function<void()>& work);
 /// Called for every kernel, copy and fill launched from now on when it has run, on its stream's thread. Empty: nobody.
 void observe(std::function<void(const FinishedWork&)> observer);
 
@@ -48,9 +63,18 @@ void break_device(int device, cudaError_t error);
 
 /// Bytes of device memory allocated and not freed, on `device`.
 std::int64_t live_bytes(int device);
-/// Whether a kernel on `device` may use the device memory at `address`: that of a pool is its GPU's and those's that the
-/// pool was shared with, all other memory is everybody's.
+/// Whether a kernel on `device` may use the device memory at `address`: that of a pool is its GPU's and those's that
+/// the pool was shared with, all other memory is everybody's.
 bool may_use(int device, const void* address);
+/// Whether a kernel on `device` may use the memory at `address`: as may_use(), or page-locked memory of the host.
+bool reaches(int device, const void* address);
+/// Copies so far that had pageable memory of the host on one side: CUDA stages those, and makes the host wait.
+std::int64_t pageable_copies();
+/// Bytes of the host that are page-locked now.
+std::int64_t pinned_bytes();
+/// The calling thread is in a host function, where CUDA permits no call of its own.
+bool in_host_function();
+
 /// Forgets injected failures, broken devices and the observer. Nothing may run.
 void reset();
 

@@ -10,6 +10,7 @@
 #include <set>
 #include <vector>
 
+#include "backend/cuda/fake/cudart/capture.h"
 #include "backend/cuda/fake/cudart/device.h"
 #include "backend/cuda/fake/cudart/faults.h"
 #include "backend/cuda/fake/cudart/pool.h"
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::int64_t kDeviceMemory_bytes = std::int64_t{8} << 30;
 constexpr std::int64_t kContext_bytes = std::int64_t{300} << 20;
+constexpr std::int64_t kHostMemory_bytes = std::int64_t{64} << 30;  // that can be page-locked
 constexpr std::size_t kAlignment = 512;
 constexpr std::int64_t kStaged_bytes = 64 << 10;  // pageable memory is copied at once up to this size, as by CUDA
 
@@ -32,6 +34,8 @@ struct Memory {
   std::mutex mutex;
   std::map<const std::byte*, Block> device;
   std::map<const std::byte*, std::int64_t> pinned;
+  std::int64_t pinned_bytes = 0;
+  std::int64_t pageable_copies = 0;
   std::map<int, std::int64_t> live;
   std::map<int, std::unique_ptr<CUmemPoolHandle_st>> default_pools;
   std::set<CUmemPoolHandle_st*> pools;
@@ -97,10 +101,31 @@ bool covers(const Map& blocks, const void* address, Size size) {
   --after;
   return at < after->first + size(after->second);
 }
-bool is_pageable(const void* address) {
+bool is_device(const void* address) {
   const std::lock_guard lock(memory().mutex);
-  return !covers(memory().device, address, [](const Block& b) { return b.bytes; }) &&
-         !covers(memory().pinned, address, [](std::int64_t bytes) { return bytes; });
+  return covers(memory().device, address, [](const Block& b) { return b.bytes; });
+}
+bool is_pinned(const void* address) {
+  const std::lock_guard lock(memory().mutex);
+  return covers(memory().pinned, address, [](std::int64_t bytes) { return bytes; });
+}
+bool is_pageable(const void* address) { return !is_device(address) && !is_pinned(address); }
+
+/// Whether pointers are what the kind of a copy says, as CUDA demands it.
+bool fits(cudaMemcpyKind kind, const void* target, const void* source) {
+  switch (kind) {
+    case cudaMemcpyHostToDevice: return is_device(target) && !is_device(source);
+    case cudaMemcpyDeviceToHost: return !is_device(target) && is_device(source);
+    case cudaMemcpyDeviceToDevice: return is_device(target) && is_device(source);
+    case cudaMemcpyHostToHost: return !is_device(target) && !is_device(source);
+    case cudaMemcpyDefault: return true;
+  }
+  return false;
+}
+void count_pageable(const void* target, const void* source) {
+  if (!is_pageable(target) && !is_pageable(source)) return;
+  const std::lock_guard lock(memory().mutex);
+  ++memory().pageable_copies;
 }
 
 CUmemPoolHandle_st* default_pool(int device) {
@@ -137,17 +162,31 @@ bool may_use(int device, const void* address) {
   return block.pool == nullptr || block.device == device || block.pool->shared_with.contains(device);
 }
 
+bool reaches(int device, const void* address) { return may_use(device, address) || is_pinned(address); }
+
+std::int64_t pageable_copies() {
+  const std::lock_guard lock(memory().mutex);
+  return memory().pageable_copies;
+}
+
+std::int64_t pinned_bytes() {
+  const std::lock_guard lock(memory().mutex);
+  return memory().pinned_bytes;
+}
+
 }  // namespace fake
 
 using namespace fake;
 
 cudaError_t cudaMalloc(void** result, std::size_t bytes) {
   if (const cudaError_t error = fault(__func__)) return error;
+  if (const cudaError_t error = forbidden_to_thread()) return error;
   return allocate(result, bytes);
 }
 
 cudaError_t cudaFree(void* address) {
   if (const cudaError_t error = fault(__func__)) return error;
+  if (const cudaError_t error = forbidden_to_thread()) return error;
   if (address == nullptr) return cudaSuccess;
   wait_for_device(current_device());
   {
@@ -164,16 +203,19 @@ cudaError_t cudaFree(void* address) {
 }
 
 cudaError_t cudaMallocFromPoolAsync(void** result, std::size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
+  if (is_capturing(stream)) return failed(cudaErrorNotSupported);  // this stand-in's graphs have no memory of their own
   return allocate_of(*pool, result, bytes, stream);
 }
 cudaError_t cudaMallocAsync(void** result, std::size_t bytes, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
+  if (is_capturing(stream)) return failed(cudaErrorNotSupported);  // this stand-in's graphs have no memory of their own
   return allocate_of(*default_pool(device_of(stream)), result, bytes, stream);
 }
 
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
+  if (is_capturing(stream)) return failed(cudaErrorNotSupported);  // this stand-in's graphs have no memory of their own
   const std::lock_guard lock(memory().mutex);
   const Block block = forget(address);
   if (block.bytes == 0) return failed(cudaErrorInvalidValue);
@@ -185,29 +227,58 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   return cudaSuccess;
 }
 
-cudaError_t cudaMallocHost(void** result, std::size_t bytes) {
-  if (const cudaError_t error = fault(__func__)) return error;
-  *result =
-      std::aligned_alloc(kAlignment, (std::max<std::size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment);
+namespace fake {
+namespace {
+
+cudaError_t lock_pages(void** result, std::size_t bytes) {
+  if (const cudaError_t error = forbidden_to_thread()) return error;
+  const auto size = static_cast<std::int64_t>(bytes);
   const std::lock_guard lock(memory().mutex);
-  memory().pinned[static_cast<std::byte*>(*result)] = static_cast<std::int64_t>(bytes);
+  if (memory().pinned_bytes + size > kHostMemory_bytes) return failed(cudaErrorMemoryAllocation);
+  *result = std::aligned_alloc(kAlignment, static_cast<std::size_t>(padded(bytes)));
+  if (*result == nullptr) return failed(cudaErrorMemoryAllocation);
+  memory().pinned[static_cast<std::byte*>(*result)] = size;
+  memory().pinned_bytes += size;
   return cudaSuccess;
 }
-cudaError_t cudaHostAlloc(void** result, std::size_t bytes, unsigned) { return cudaMallocHost(result, bytes); }
+
+}  // namespace
+}  // namespace fake
+
+cudaError_t cudaMallocHost(void** result, std::size_t bytes) {
+  if (const cudaError_t error = fault(__func__)) return error;
+  return lock_pages(result, bytes);
+}
+/// Addresses are one for host and GPUs, so all that is page-locked is mapped and portable, whatever the flags say.
+cudaError_t cudaHostAlloc(void** result, std::size_t bytes, unsigned) {
+  if (const cudaError_t error = fault(__func__)) return error;
+  return lock_pages(result, bytes);
+}
 
 cudaError_t cudaFreeHost(void* address) {
+  if (in_host_function()) return failed(cudaErrorNotPermitted);
+  if (const cudaError_t error = forbidden_to_thread()) return error;
   wait_for_device(current_device());
   {
     const std::lock_guard lock(memory().mutex);
-    if (memory().pinned.erase(static_cast<std::byte*>(address)) == 0) return failed(cudaErrorInvalidValue);
+    const auto found = memory().pinned.find(static_cast<std::byte*>(address));
+    if (found == memory().pinned.end()) return failed(cudaErrorInvalidValue);
+    memory().pinned_bytes -= found->second;
+    memory().pinned.erase(found);
   }
   std::free(address);
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+cudaError_t cudaMemcpyAsync(void* target, const void* source, std::size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
   if (bytes == 0) return cudaSuccess;
+  if (!fits(kind, target, source)) return failed(cudaErrorInvalidMemcpyDirection);
+  count_pageable(target, source);
+  if (is_pageable(source) || is_pageable(target)) {  // it would be copied through memory of CUDA's, at once
+    if (const cudaError_t error = forbidden_on_capturing(stream)) return error;
+  }
   const WorkLabel label{WorkKind::copy, "memcpy", static_cast<std::int64_t>(bytes)};
   if (is_pageable(source) && static_cast<std::int64_t>(bytes) <= kStaged_bytes) {
     const auto* const first = static_cast<const std::byte*>(source);
@@ -227,14 +298,15 @@ cudaError_t cudaMemcpy(void* target, const void* source, std::size_t bytes, cuda
 }
 
 cudaError_t cudaMemsetAsync(void* target, int value, std::size_t bytes, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
+  if (!reaches(device_of(stream), target)) return failed(cudaErrorInvalidValue);
   run_on_stream(stream, [=] { std::memset(target, value, bytes); },
                 {WorkKind::fill, "memset", static_cast<std::int64_t>(bytes)});
   return cudaSuccess;
 }
 cudaError_t cudaMemset2DAsync(void* target, std::size_t pitch, int value, std::size_t width, std::size_t height,
                               cudaStream_t stream) {
-  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
   if (width > pitch) return failed(cudaErrorInvalidValue);
   const auto rows = [=] {
     for (std::size_t row = 0; row < height; ++row)
@@ -245,7 +317,7 @@ cudaError_t cudaMemset2DAsync(void* target, std::size_t pitch, int value, std::s
 }
 cudaError_t cudaMemcpy2DAsync(void* target, std::size_t pitch, const void* source, std::size_t source_pitch,
                               std::size_t width, std::size_t height, cudaMemcpyKind, cudaStream_t stream) {
-  if (const cudaError_t error = fault_on(__func__, device_of(stream))) return error;
+  if (const cudaError_t error = fault_on_stream(__func__, stream)) return error;
   if (width > pitch || width > source_pitch) return failed(cudaErrorInvalidPitchValue);
   const auto rows = [=] {
     for (std::size_t row = 0; row < height; ++row) {

@@ -37,7 +37,6 @@ class Stream : public std::enable_shared_from_this<Stream> {
   };
   Stream(int device, int priority);
   void run();
-  void perform(Item& item) const;
 
   const int device_;
   const int priority_;

@@ -183,6 +183,10 @@ void check_launch(const char* name, dim3 grid, dim3 block, std::size_t parameter
   if (parameter_bytes > 4096) die(name, "the parameters are more than 4096 bytes.");
 }
 
+void refuse_pointer(const char* name) {
+  die(name, "it was given memory that its GPU does not reach: pageable memory of the host, freed, or another GPU's.");
+}
+
 void run_grid(const char* name, dim3 grid, dim3 block, const std::function<void()>& thread) {
   gridDim = {grid.x, grid.y, grid.z};
   blockDim = {block.x, block.y, block.z};

@@ -20,6 +20,9 @@ extern constinit thread_local uint3 gridDim;
 /// Ends the program with a sentence if no GPU would take this launch of kernel `name`.
 void check_launch(const char* name, dim3 grid, dim3 block, std::size_t parameter_bytes);
 
+/// Ends the program: kernel `name` was given memory that its GPU does not reach.
+[[noreturn]] void refuse_pointer(const char* name);
+
 /// Calls `thread` for each thread of each block, blocks in order. Ends the program with a sentence if threads wait for
 /// others that never come. `name` is the kernel's.
 void run_grid(const char* name, dim3 grid, dim3 block, const std::function<void()>& thread);

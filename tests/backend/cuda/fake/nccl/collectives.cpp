@@ -153,12 +153,31 @@ void log_choice(const char* name, const Call& call, ncclComm_t comm) {
           " Bytes -> Algo RING proto LL channel{Lo..Hi}={0..1}");
 }
 
+/// Into the graph that `stream` captures: a collective of its own at each launch, of which profilers are told then.
+void capture(const char* name, bool told, const char* kernel, const Call& call, ncclComm_t comm,
+             std::unique_lock<std::mutex>& lock, cudaStream_t stream) {
+  const Prepare prepare = [=]() -> std::function<void()> {
+    const std::lock_guard held(state().mutex);
+    const std::int64_t number = ++comm->issued;
+    if (told) tell_profiler(name, call, comm);
+    return [=] { perform(comm, number, call); };
+  };
+  const auto forget = [comm] {
+    const std::lock_guard held(state().mutex);
+    --comm->in_graphs;
+  };
+  ++comm->in_graphs;
+  lock.unlock();
+  capture_on_stream(stream, prepare, {.kind = WorkKind::kernel, .name = kernel, .bytes = 0}, forget);
+  lock.lock();
+}
+
 /// What NCCL does for a collective on a thread of its own: the first one of a communicator connects it, which takes
-/// all ranks; then the kernel is launched.
+/// all ranks; then the kernel is launched. `number` 0: it is captured.
 ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, const Call& call, ncclComm_t comm,
                     std::int64_t number, cudaStream_t stream) {
   Group& group = *comm->group;
-  if (number == 1) {
+  if (!std::exchange(comm->connected, true)) {
     ++group.connecting;
     state().changed.notify_all();
     if (!wait(lock, comm, [&] { return group.connecting == group.size; })) return ncclInternalError;
@@ -167,10 +186,13 @@ ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, cons
                            : call.kind == Kind::reduce_scatter ? "ReduceScatter"
                            : call.kind == Kind::all_reduce     ? "AllReduce"
                                                                : "Broadcast";
-  if (call.kind != Kind::exchange) {  // of sends and receives neither the log nor profilers for collectives hear
-    log_choice(name, call, comm);
-    tell_profiler(name, call, comm);
+  const bool told = call.kind != Kind::exchange;  // of sends and receives neither the log nor profilers hear
+  if (told) log_choice(name, call, comm);
+  if (number == 0) {
+    capture(name, told, kernel, call, comm, lock, stream);
+    return ncclSuccess;
   }
+  if (told) tell_profiler(name, call, comm);
   lock.unlock();
   run_on_stream(stream, [comm, number, call] { perform(comm, number, call); },
                 {.kind = WorkKind::kernel, .name = kernel, .bytes = 0});
@@ -179,6 +201,7 @@ ncclResult_t launch(std::unique_lock<std::mutex>& lock, const char* kernel, cons
 }
 
 ncclResult_t enqueue(const char* function, const char* kernel, const Call& call, ncclComm_t comm, cudaStream_t stream) {
+  const bool captures = is_capturing(stream);
   std::unique_lock lock(state().mutex);
   ncclResult_t refused = usable(function, comm);
   if (refused == ncclSuccess && device_of(stream) != comm->device) {
@@ -189,7 +212,7 @@ ncclResult_t enqueue(const char* function, const char* kernel, const Call& call,
     return refused;
   }
   if (call.count == 0) return ncclSuccess;
-  const std::int64_t number = ++comm->issued;
+  const std::int64_t number = captures ? 0 : ++comm->issued;
   begin(comm, [=](std::unique_lock<std::mutex>& held) { return launch(held, kernel, call, comm, number, stream); });
   return returned(lock, comm, ncclInProgress);
 }

@@ -1,0 +1,149 @@
+// model.fused_projections in whole trainings: those of separate ones within rounding, on every mesh; saved and read in
+// either form.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "engine/weights_file.h"
+#include "support/resumed_run.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using namespace config;  // NOLINT: nothing here but settings
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kFusedBefore = 2, kFusedAll = 5;
+
+RunConfig fused_training(bool fused, const Mesh& mesh = {4}) {
+  RunConfig c = testing::splittable_decoder();
+  c.model.fused_projections = fused;
+  c.mesh = mesh;
+  c.train.warmup = 0;
+  c.train.steps = kFusedAll;
+  c.train.batch_per_rank = 8 / mesh.data_ranks();
+  if (mesh.replicate > 1) c.fsdp.strategy = Strategy::hybrid_shard;
+  return c;
+}
+
+const std::vector<Mesh> kFusedMeshes{{1}, {4}, {4, 2, 2}, {4, 2, 1, 2}, {4, 1, 1, 4}, {4, 2, 1, 2, true}};
+
+void expect_near(const std::vector<double>& losses, const std::vector<double>& expected, double tolerance) {
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_NEAR(losses[i], expected[i], tolerance * expected[i]) << "step " << i;
+  }
+}
+
+TEST(FusedProjectionsRun, IsTheTrainingOfSeparateOnes) {
+  for (const Mesh& mesh : kFusedMeshes) {
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+      SCOPED_TRACE(::testing::Message() << mesh.ranks << " ranks, " << mesh.shard << " x " << mesh.replicate << " x "
+                                        << mesh.tensor << ", " << to_string(dtype));
+      RunConfig apart = fused_training(false, mesh), joined = fused_training(true, mesh);
+      apart.fsdp.param_dtype = joined.fsdp.param_dtype = dtype;
+      const Measurement separate = testing::run_tiny(apart), fused = testing::run_tiny(joined);
+      expect_near(fused.losses, separate.losses, dtype == DType::f32 ? 1e-5 : 1e-2);
+      EXPECT_EQ(fused.memory.front().peak_occupied, set_up(testing::settled(joined)).memory.peak_occupied);
+    }
+  }
+}
+
+TEST(FusedProjectionsRun, HasTheSameBitsWhateverThePolicy) {
+  const auto digest = [](RunConfig c) { return testing::run_tiny(c).parameters_digest.value(); };
+  for (const std::int64_t tensor : {1, 2}) {
+    RunConfig base = fused_training(true, {4, 0, 0, tensor});
+    if (tensor == 1) base.model.ffn_width = 37;  // rows that no number of shards divides
+    base.train.clip_norm = 0.05;
+    const std::string expected = digest(base);
+    const std::vector<std::function<void(RunConfig&)>> policies{
+        [](RunConfig& c) { c.fsdp.layout = Layout::flat; },
+        [](RunConfig& c) { c.fsdp.strategy = Strategy::no_shard; },
+        [](RunConfig& c) { c.fsdp.strategy = Strategy::shard_grad_op, c.fsdp.layout = Layout::flat; },
+        [](RunConfig& c) { c.fsdp.activation_checkpointing = true; },
+        [](RunConfig& c) { c.fsdp.shard_threshold = 600; },
+        [](RunConfig& c) {
+          c.fsdp.wrap = {Wrap::Mode::blocks, 2, 0};
+        },
+        [](RunConfig& c) { c.fsdp.cpu_offload = CpuOffload::all; }};
+    for (std::size_t i = 0; i < policies.size(); ++i) {
+      RunConfig c = base;
+      policies[i](c);
+      EXPECT_EQ(digest(c), expected) << "policy " << i << ", " << tensor << " ranks a layer";
+    }
+  }
+}
+
+/// All states with names and shapes of separate projections.
+std::string exported(const fs::path& step, const TemporaryFolder& folder) {
+  const fs::path file = folder.path() / "weights.safetensors";
+  export_weights(step, file, {.names = ParameterNames::hugging_face, .moments = true});
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(FusedProjectionsRun, ACheckpointOfEitherFormIsOneOfTheOther) {
+  const std::vector<Mesh> meshes{{4}, {4, 2, 1, 2}};
+  for (const Mesh& before : meshes) {
+    for (const bool fused : {false, true}) {
+      const TemporaryFolder folder;
+      const fs::path step = testing::checkpoint_after(kFusedBefore, fused_training(fused, before), folder);
+      for (const Mesh& after : meshes) {
+        SCOPED_TRACE(::testing::Message() << "fused " << fused << ", " << before.tensor << " then " << after.tensor);
+        const Measurement rest = testing::resumed(fused_training(!fused, after), step);
+        const Measurement own = testing::resumed(fused_training(fused, after), step);
+        EXPECT_NEAR(rest.losses.front(), own.losses.front(), 1e-6 * own.losses.front());
+        expect_near(rest.losses, own.losses, 1e-5);
+      }
+    }
+  }
+}
+
+TEST(FusedProjectionsRun, FilesHaveSeparateWeightsInEitherForm) {
+  const TemporaryFolder one, other, target;
+  const fs::path step = testing::checkpoint_after(kFusedBefore, fused_training(true), one);
+  const std::string weights = exported(step, one);
+  const SafetensorsReader reader(one.path() / "weights.safetensors");
+  std::vector<std::string> names;
+  for (const SafeTensor& tensor : reader.tensors()) names.push_back(tensor.name);
+  EXPECT_THAT(names, ::testing::IsSupersetOf(
+                         {"model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight",
+                          "model.layers.0.self_attn.v_proj.weight", "model.layers.2.mlp.gate_proj.weight",
+                          "second_moment/model.layers.2.mlp.up_proj.weight"}));
+  EXPECT_EQ(names.size(), 3 * plan::model_shapes(fused_training(false).model).parameters.size());
+  // Read by either form it is the same training, and written again the same file.
+  for (const bool fused : {false, true}) {
+    const fs::path into = target.path() / (fused ? "fused" : "separate");
+    const WeightsFile read = import_weights(one.path() / "weights.safetensors",
+                                            plan::model_shapes(fused_training(fused).model), Optimizer::adamw, into);
+    EXPECT_TRUE(read.moments);
+    EXPECT_EQ(exported(newest_checkpoint(into).value(), other), weights);
+  }
+  EXPECT_EQ(
+      testing::resumed(fused_training(true), newest_checkpoint(target.path() / "fused").value()).parameters_digest,
+      testing::run_tiny(fused_training(true)).parameters_digest);
+}
+
+TEST(FusedProjectionsRun, ADamagedManifestIsRefused) {
+  const TemporaryFolder folder;
+  const fs::path step = testing::checkpoint_after(kFusedBefore, fused_training(true, {4, 2, 1, 2}), folder),
+                 path = step / "manifest.json";
+  std::ifstream in(path);
+  const std::string whole{std::istreambuf_iterator<char>(in), {}};
+  const std::string rows = "\"rows\": 24";
+  ASSERT_NE(whole.find(rows), std::string::npos);
+  for (const char* other : {"\"rows\": 23", "\"rows\": 26", "\"rows\": 0", "\"rows\": -24", "\"rows\": \"24\""}) {
+    std::string damaged = whole;
+    damaged.replace(damaged.find(rows), rows.size(), other);
+    std::ofstream(path) << damaged;
+    EXPECT_THROW(Checkpoint{step}, ConfigError) << other;
+  }
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine
