@@ -276,12 +276,14 @@ void TcpControlChannel::run() {
   for (;;) {
     wait_for_news();
     std::unique_lock lock(mutex_);
-    notice_own_absence(now_ns());
+    // One time for the whole turn: were the clock read again for notice_silence, a stop in between would pass for the
+    // others' silence.
+    const std::int64_t now = now_ns();
+    notice_own_absence(now);
     for (Peer& peer : peers_) {
       if (peer.link.socket) read(peer);
       if (peer.link.socket) flush(peer);
     }
-    const std::int64_t now = now_ns();
     send_heartbeats(now);
     notice_silence(now);
     changed_.notify_all();
