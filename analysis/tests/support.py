@@ -8,6 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 from typing import Any, Callable, Dict, List
+from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 DATA = Path(__file__).resolve().parent / "data"
@@ -64,6 +65,16 @@ class FolderTest(unittest.TestCase):
         change(value)
         (folder / "compare.json").write_text(json.dumps(value))
         return folder
+
+
+class UndrawnTest(FolderTest):
+    """Figures are made and not drawn, which is most of a page's time: for tests that read its words."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        patch = mock.patch("matplotlib.figure.Figure.savefig", lambda figure, file, **_: file.write(b"<svg/>"))
+        patch.start()
+        self.addCleanup(patch.stop)
 
 
 def make_hostile(value: Any, depth: int = 0) -> Any:

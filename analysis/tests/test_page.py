@@ -17,7 +17,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from support import DATA, HOSTILE, FolderTest, make_hostile
+from support import DATA, HOSTILE, FolderTest, UndrawnTest, make_hostile
 
 from PIL import Image
 
@@ -48,7 +48,7 @@ class Tags(html.parser.HTMLParser):
         self.text.append(data)
 
 
-class Content(FolderTest):
+class Pages(FolderTest):
     def page(self, folder: Path, **arguments) -> str:
         return write_report([folder], self.folder / "out", **arguments).read_text(encoding="utf-8")
 
@@ -67,6 +67,78 @@ class Content(FolderTest):
         for name, value in Tags(self.page(DATA / "run")).attributes:
             if name in ("src", "href"):
                 self.assertTrue(value.startswith("data:"), value[:60])
+
+    def test_cells_that_are_not_rated(self) -> None:
+        best = min((c for c in json.loads((DATA / "sweep/sweep.json").read_text(encoding="utf-8"))["cells"]
+                    if c.get("metrics")), key=lambda c: c["metrics"]["step_ms"]["median"])["id"]
+        def unrated(value):
+            for cell in value["cells"]:
+                if cell["id"] == best:
+                    cell |= {"rated": False, "not_rated_because": "computation took too long"}
+        text = "".join(Tags(self.page(self.copy("sweep", unrated))).text)
+        self.assertIn("Not rated, so in the table only: 1 of 40 cells.", text)
+        self.assertIn("Computation took too long.", text)
+        self.assertIn("39 of 40 cells measured", text)
+        svg = (self.folder / "out/heatmap.svg").read_text(encoding="utf-8")
+        self.assertEqual(svg.count("<!-- not rated -->"), 1)
+        def all_unrated(value):
+            for cell in value["cells"]:
+                cell["rated"] = False
+        page = self.page(self.copy("sweep", all_unrated, "all"))
+        self.assertIn("No cell was rated", page)
+        self.assertIn('<td class="name">not rated</td>', page)
+
+    def test_parts_that_do_not_add_up_are_said_and_the_step_time_is_one_number(self) -> None:
+        def apart(value):
+            for cell in value["cells"]:
+                if "metrics" in cell and cell["metrics"]:
+                    cell["metrics"]["step_ms"]["median"] = 77.7
+        folder = self.copy("sweep", apart)
+        page = self.page(folder)
+        self.assertIn("medians of their own in this file", page)
+        svg = (self.folder / "out/breakdown.svg").read_text(encoding="utf-8")
+        self.assertEqual(set(re.findall(r"<!-- (\d+\.\d\xa0ms) -->", svg)), {"77.7\u00a0ms"})
+
+    def test_two_runs(self) -> None:
+        page = write_report(self.pair(), self.folder / "out").read_text(encoding="utf-8")
+        text = "".join(Tags(page).text)
+        self.assertIn("B is 50\u00a0% faster than A: 50.2\u00a0ms a step instead of 100\u00a0ms.", text)
+        self.assertIn('<td class="name">fsdp.backward_prefetch</td><td class="name">none</td><td class="name">pre</td>',
+                      page)
+        self.assertNotIn("fsdp.forward_prefetch</td>", page)
+        self.assertIn("CPU, B", page)
+        self.assertEqual((page.count("<figure>"), page.count("<a download")), (5, 2))
+
+    def test_comparison(self) -> None:
+        text = "".join(Tags(self.page(self.comparison())).text)
+        for words in ("B is 50.0 % faster than A.", "A (slow.toml): A step takes", "halves of one side's own trials",
+                      "fsdp.backward_prefetchnonepre", "median of 3 trials"):
+            self.assertIn(words, text)
+
+    def test_hostile_texts_are_shown_not_run(self) -> None:
+        def hostile_run(value):
+            for key in ("config", "world", "causes", "collectives"):
+                value[key] = make_hostile(value[key])
+        def hostile_sweep(value):
+            value["title"] = HOSTILE
+            value["world"] = make_hostile(value["world"])
+            for axis in value["axes"]:
+                axis["values"] = make_hostile(axis["values"])
+            for cell in value["cells"]:
+                for key in ("id", "axes", "reason"):
+                    if key in cell:
+                        cell[key] = make_hostile(cell[key])
+        for folder in (self.copy("run", hostile_run), self.copy("sweep", hostile_sweep)):
+            page = self.page(folder)
+            tags = Tags(page)
+            self.assertNotIn("script", tags.tags)
+            self.assertFalse([a for a, _ in tags.attributes if a.startswith("on")])
+            self.assertIn("document.title='owned'", "".join(tags.text))
+
+
+class Words(UndrawnTest):
+    def page(self, folder: Path, **arguments) -> str:
+        return write_report([folder], self.folder / "out", **arguments).read_text(encoding="utf-8")
 
     def test_the_trace_is_in_the_page_unless_it_is_large(self) -> None:
         page = self.page(DATA / "run")
@@ -142,43 +214,12 @@ class Content(FolderTest):
         both = write_report([DATA / "run", folder], self.folder / "two").read_text(encoding="utf-8")
         self.assertIn("B: Not rated: this machine did not keep up.", both)
 
-    def test_cells_that_are_not_rated(self) -> None:
-        best = min((c for c in json.loads((DATA / "sweep/sweep.json").read_text(encoding="utf-8"))["cells"]
-                    if c.get("metrics")), key=lambda c: c["metrics"]["step_ms"]["median"])["id"]
-        def unrated(value):
-            for cell in value["cells"]:
-                if cell["id"] == best:
-                    cell |= {"rated": False, "not_rated_because": "computation took too long"}
-        text = "".join(Tags(self.page(self.copy("sweep", unrated))).text)
-        self.assertIn("Not rated, so in the table only: 1 of 40 cells.", text)
-        self.assertIn("Computation took too long.", text)
-        self.assertIn("39 of 40 cells measured", text)
-        svg = (self.folder / "out/heatmap.svg").read_text(encoding="utf-8")
-        self.assertEqual(svg.count("<!-- not rated -->"), 1)
-        def all_unrated(value):
-            for cell in value["cells"]:
-                cell["rated"] = False
-        page = self.page(self.copy("sweep", all_unrated, "all"))
-        self.assertIn("No cell was rated", page)
-        self.assertIn('<td class="name">not rated</td>', page)
-
     def test_what_has_no_known_cause_has_no_remedy(self) -> None:
         causes = [Cause(cause, "", "", ms, None, advice) for cause, ms, advice in
                   (("straggler", 2.0, "look at it"), ("unknown", 9.0, "who knows"),
                    ("link_bound", 1.0, "a faster link"))]
         self.assertEqual(would_help(causes, 3), ["Not explained: who knows", "What would help most: look at it",
                                                  "Then: a faster link"])
-
-    def test_parts_that_do_not_add_up_are_said_and_the_step_time_is_one_number(self) -> None:
-        def apart(value):
-            for cell in value["cells"]:
-                if "metrics" in cell and cell["metrics"]:
-                    cell["metrics"]["step_ms"]["median"] = 77.7
-        folder = self.copy("sweep", apart)
-        page = self.page(folder)
-        self.assertIn("medians of their own in this file", page)
-        svg = (self.folder / "out/breakdown.svg").read_text(encoding="utf-8")
-        self.assertEqual(set(re.findall(r"<!-- (\d+\.\d\xa0ms) -->", svg)), {"77.7\u00a0ms"})
 
     def test_the_interval_is_called_what_it_is(self) -> None:
         def three(value):
@@ -188,22 +229,6 @@ class Content(FolderTest):
         page = self.page(self.copy("sweep", three))
         self.assertIn("range of 3 trials", page)
         self.assertNotIn("95", "".join(re.findall(r"<th[^>]*>([^<]*)", page)))
-
-    def test_two_runs(self) -> None:
-        page = write_report(self.pair(), self.folder / "out").read_text(encoding="utf-8")
-        text = "".join(Tags(page).text)
-        self.assertIn("B is 50\u00a0% faster than A: 50.2\u00a0ms a step instead of 100\u00a0ms.", text)
-        self.assertIn('<td class="name">fsdp.backward_prefetch</td><td class="name">none</td><td class="name">pre</td>',
-                      page)
-        self.assertNotIn("fsdp.forward_prefetch</td>", page)
-        self.assertIn("CPU, B", page)
-        self.assertEqual((page.count("<figure>"), page.count("<a download")), (5, 2))
-
-    def test_comparison(self) -> None:
-        text = "".join(Tags(self.page(self.comparison())).text)
-        for words in ("B is 50.0 % faster than A.", "A (slow.toml): A step takes", "halves of one side's own trials",
-                      "fsdp.backward_prefetchnonepre", "median of 3 trials"):
-            self.assertIn(words, text)
 
     def test_comparison_lists_the_keys_of_the_file(self) -> None:
         def keys(value):
@@ -255,26 +280,6 @@ class Content(FolderTest):
             value["cells"] = [{"id": c["id"], "axes": c["axes"], "status": "failed", "reason": "no"}
                               for c in value["cells"]]
         self.assertIn("No cell was measured", self.page(self.copy("sweep", fail)))
-
-    def test_hostile_texts_are_shown_not_run(self) -> None:
-        def hostile_run(value):
-            for key in ("config", "world", "causes", "collectives"):
-                value[key] = make_hostile(value[key])
-        def hostile_sweep(value):
-            value["title"] = HOSTILE
-            value["world"] = make_hostile(value["world"])
-            for axis in value["axes"]:
-                axis["values"] = make_hostile(axis["values"])
-            for cell in value["cells"]:
-                for key in ("id", "axes", "reason"):
-                    if key in cell:
-                        cell[key] = make_hostile(cell[key])
-        for folder in (self.copy("run", hostile_run), self.copy("sweep", hostile_sweep)):
-            page = self.page(folder)
-            tags = Tags(page)
-            self.assertNotIn("script", tags.tags)
-            self.assertFalse([a for a, _ in tags.attributes if a.startswith("on")])
-            self.assertIn("document.title='owned'", "".join(tags.text))
 
     def test_cell_ids_lead_nowhere_else(self) -> None:
         outside = self.copy("run")
