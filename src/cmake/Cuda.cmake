@@ -87,6 +87,7 @@ function(fsdpbench_cuda_library name)
   target_compile_options(
     fsdpbench_cuda_${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--threads=2 --expt-relaxed-constexpr
                                    -Xcompiler=-Wall,-Wextra,-Wno-restrict>)
+  fsdpbench_together(fsdpbench_cuda_${name}) # CMake leaves out what nvcc compiles
 endfunction()
 
 # fsdpbench_emulated_cuda_library(<name> LIBRARIES … [REPLACED folder]): fsdpbench_emulated_cuda_<name>, the sources of
@@ -103,4 +104,5 @@ function(fsdpbench_emulated_cuda_library name)
   target_include_directories(fsdpbench_emulated_cuda_${name} BEFORE PRIVATE ${ARG_REPLACED})
   target_link_libraries(fsdpbench_emulated_cuda_${name} PUBLIC fsdpbench_options fsdpbench_backend
                                                                fsdpbench_cuda_headers ${ARG_LIBRARIES})
+  fsdpbench_together(fsdpbench_emulated_cuda_${name} ${sources})
 endfunction()
