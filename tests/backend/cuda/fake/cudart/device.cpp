@@ -10,11 +10,11 @@
 
 namespace fake {
 namespace {
-thread_local int device = 0;
+thread_local int chosen_device = 0;
 bool exists(int number) { return number >= 0 && number < device_count(); }
 }  // namespace
 
-int current_device() { return device; }
+int current_device() { return chosen_device; }
 
 int device_count() {
   const char* const count = std::getenv("FSDPBENCH_FAKE_GPUS");
@@ -36,12 +36,12 @@ cudaError_t cudaGetDeviceCount(int* count) {
 cudaError_t cudaSetDevice(int number) {
   if (const cudaError_t error = fault_on(__func__, number)) return error;
   if (!exists(number)) return failed(cudaErrorInvalidDevice);
-  fake::device = number;
+  fake::chosen_device = number;
   return cudaSuccess;
 }
 
 cudaError_t cudaGetDevice(int* number) {
-  *number = fake::device;
+  *number = fake::chosen_device;
   return cudaSuccess;
 }
 
