@@ -47,6 +47,9 @@ endif()
 function(fsdpbench_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${FSDPBENCH_UNITY} UNITY_BUILD_BATCH_SIZE 24)
   set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(FSDPBENCH_UNITY) # that warning takes a source which another includes for a header
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
 endfunction()
 
 # fsdpbench_library(<folder> [COLD] [SEPARATE] SOURCES … LIBRARIES …): one static library a folder, linked along the
