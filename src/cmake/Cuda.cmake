@@ -78,23 +78,26 @@ target_include_directories(
   INTERFACE ${CUDAToolkit_INCLUDE_DIRS} ${FSDPBENCH_cupti.h_DIR} ${NCCL_INCLUDE_DIR} ${CUDNN_INCLUDE_DIR}
             ${CUDNN_FRONTEND_INCLUDE_DIR})
 
-# fsdpbench_cuda_library(<name> SOURCES … LIBRARIES …): the static library fsdpbench_cuda_<name>, a part of the plugin.
+# fsdpbench_cuda_library(<name> [SEPARATE] SOURCES … LIBRARIES …): the static library fsdpbench_cuda_<name>, a part of the
+# plugin. SEPARATE: one file at a time, so that who links it gets only what it needs.
 function(fsdpbench_cuda_library name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;LIBRARIES" ${ARGN})
   add_library(fsdpbench_cuda_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(fsdpbench_cuda_${name} PUBLIC fsdpbench_options fsdpbench_backend fsdpbench_cuda_headers
                                                       CUDA::cudart ${ARG_LIBRARIES})
   target_compile_options(
     fsdpbench_cuda_${name} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--threads=2 --expt-relaxed-constexpr
                                    -Xcompiler=-Wall,-Wextra,-Wno-restrict>)
-  fsdpbench_together(fsdpbench_cuda_${name}) # CMake leaves out what nvcc compiles
+  if(NOT ARG_SEPARATE)
+    fsdpbench_together(fsdpbench_cuda_${name}) # CMake leaves out what nvcc compiles
+  endif()
 endfunction()
 
-# fsdpbench_emulated_cuda_library(<name> LIBRARIES … [REPLACED folder]): fsdpbench_emulated_cuda_<name>, the sources of
+# fsdpbench_emulated_cuda_library(<name> [SEPARATE] LIBRARIES … [REPLACED folder]): fsdpbench_emulated_cuda_<name>, the sources of
 # fsdpbench_cuda_<name> once more, compiled by the host's compiler (.cu files as C++) for the fakes that LIBRARIES
 # names. Headers in the folders REPLACED come before those of src. Call it outside the folder of the sources.
 function(fsdpbench_emulated_cuda_library name)
-  cmake_parse_arguments(ARG "" "" "LIBRARIES;REPLACED" ${ARGN})
+  cmake_parse_arguments(ARG "SEPARATE" "" "LIBRARIES;REPLACED" ${ARGN})
   get_target_property(folder fsdpbench_cuda_${name} SOURCE_DIR)
   get_target_property(sources fsdpbench_cuda_${name} SOURCES)
   list(TRANSFORM sources PREPEND ${folder}/)
@@ -104,5 +107,7 @@ function(fsdpbench_emulated_cuda_library name)
   target_include_directories(fsdpbench_emulated_cuda_${name} BEFORE PRIVATE ${ARG_REPLACED})
   target_link_libraries(fsdpbench_emulated_cuda_${name} PUBLIC fsdpbench_options fsdpbench_backend
                                                                fsdpbench_cuda_headers ${ARG_LIBRARIES})
-  fsdpbench_together(fsdpbench_emulated_cuda_${name} ${sources})
+  if(NOT ARG_SEPARATE)
+    fsdpbench_together(fsdpbench_emulated_cuda_${name} ${sources})
+  endif()
 endfunction()
