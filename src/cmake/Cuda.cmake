@@ -93,8 +93,8 @@ function(fsdpbench_cuda_library name)
   endif()
 endfunction()
 
-# fsdpbench_emulated_cuda_library(<name> [SEPARATE] LIBRARIES … [REPLACED folder]): fsdpbench_emulated_cuda_<name>, the sources of
-# fsdpbench_cuda_<name> once more, compiled by the host's compiler (.cu files as C++) for the fakes that LIBRARIES
+# fsdpbench_emulated_cuda_library(<name> [SEPARATE] LIBRARIES … [REPLACED folder]): fsdpbench_emulated_cuda_<name>, the
+# sources of fsdpbench_cuda_<name> once more, compiled by the host's compiler (.cu files as C++) for the fakes that LIBRARIES
 # names. Headers in the folders REPLACED come before those of src. Call it outside the folder of the sources.
 function(fsdpbench_emulated_cuda_library name)
   cmake_parse_arguments(ARG "SEPARATE" "" "LIBRARIES;REPLACED" ${ARGN})
