@@ -143,7 +143,9 @@ void TcpControlChannel::flush(Peer& peer) {
 void TcpControlChannel::read(Peer& peer) {
   const Socket::Moved moved = peer.link.reader.take(peer.link.socket);
   if (moved.bytes > 0) peer.heard_ns = now_ns();
-  if (moved.bytes > 0 && !moved.closed) absent_ns_ = 0;  // it still talks to this one: nobody has been given up
+  // It still talks to this one, and not with what lay there to be read: nobody has been given up.
+  const bool talks = moved.bytes > 0 && !moved.closed;
+  if (talks && peer.heard_ns - returned_ns_ > 2 * ns(heartbeat_.interval_s)) absent_ns_ = 0;
   const std::string who = describe(peer.rank, members_[static_cast<std::size_t>(peer.rank)]);
   try {
     while (std::optional<Frame> frame = peer.link.reader.next()) handle(peer, std::move(*frame));
@@ -154,6 +156,7 @@ void TcpControlChannel::read(Peer& peer) {
   }
   if (!moved.closed) return;
   peer.link.socket.close();
+  notice_own_absence(now_ns());  // it may have been since this turn began
   if (!peer.said_goodbye && !ending_ && absent_ns_ > 0) {
     // They closed because nothing came from here: it is this process that was gone.
     set_failure({rank_, false,
@@ -201,7 +204,10 @@ void TcpControlChannel::notice_own_absence(std::int64_t now) {
   looked_ns_ = now;
   if (absent <= ns(heartbeat_.silence_s) / 3) return;
   for (Peer& peer : peers_) peer.heard_ns = now;
-  if (absent > ns(heartbeat_.silence_s) / 2) absent_ns_ = absent;
+  if (absent > ns(heartbeat_.silence_s) / 2) {
+    absent_ns_ = absent;
+    returned_ns_ = now;
+  }
 }
 
 void TcpControlChannel::notice_silence(std::int64_t now) {

@@ -87,7 +87,8 @@ class TcpControlChannel final : public ControlChannel {
   Deadline end_;  ///< when ending_: the latest time to stop waiting for the others' closing
   std::int64_t beaten_ns_ = 0;
   std::int64_t looked_ns_ = 0;  ///< when this thread last read what the others sent
-  std::int64_t absent_ns_ = 0;  ///< how long it had not, when it last was away for long
+  std::int64_t absent_ns_ = 0;  ///< how long it had not, when it last was away for long; 0 once the others are heard again
+  std::int64_t returned_ns_ = 0;  ///< when it noticed that
 
   std::thread thread_;
 };
