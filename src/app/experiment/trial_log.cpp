@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,6 +16,7 @@
 #include "app/console/json_text.h"
 #include "app/experiment/trial_json.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/paths.h"
 
 namespace fsdpbench::app {
@@ -160,7 +160,7 @@ TrialLog::TrialLog(const std::filesystem::path& path, const LogOwner& owner) : p
   file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file_ < 0) throw OutputError(fmt::format("cannot open {}: {}", path.string(), std::strerror(errno)));
   try {
-    if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
+    if (!lock_for_this_process(file_)) {
       throw OutputError(fmt::format("{} is in use: another process is writing to it.", path.string()));
     }
     const std::string text = read_all(file_, path);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -18,6 +17,7 @@
 #include "app/report/result_json.h"
 #include "app/report/trace_files.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "config/write.h"
 #include "trace/whole_file.h"
 
@@ -57,8 +57,7 @@ int lock(const fs::path& folder) {
   if (file < 0) {
     throw OutputError(fmt::format("{}: the folder cannot be opened: {}.", folder.string(), std::strerror(errno)));
   }
-  // Where a file system has no locks (some network ones), there is nothing to find.
-  if (::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+  if (!lock_for_this_process(file)) {
     ::close(file);
     throw OutputError(
         fmt::format("{} is in use: another process is writing its results there; choose another folder "
