@@ -129,18 +129,22 @@ TEST_P(DeviceConformance, HostWaitBlocksUntilTheEventIsComplete) {
   });
 }
 
+/// Of two ops on `lane`, the second after the first; returns the first one's.
+inline Stamp stamps_cover_delays(Device& device, Lane lane) {
+  Stamp first, second;
+  delay(device, lane, 2 * kMillisecond, &first);
+  delay(device, lane, kMillisecond, &second);
+  device.synchronize();
+  device.settle_stamps();
+  EXPECT_GE(first.end_ns - first.begin_ns, 2 * kMillisecond);
+  EXPECT_GE(second.end_ns - second.begin_ns, kMillisecond);
+  EXPECT_GE(second.begin_ns, first.end_ns);
+  return first;
+}
+
 TEST_P(DeviceConformance, StampsCoverTheirOpsAndFollowTheLane) {
   run(GetParam(), 1, [](RankContext& rank) {
-    Stamp first;
-    Stamp second;
-    delay(rank.device, Lane::compute, 2 * kMillisecond, &first);
-    delay(rank.device, Lane::compute, kMillisecond, &second);
-    rank.device.synchronize();
-    rank.device.settle_stamps();
-    EXPECT_GE(first.end_ns - first.begin_ns, 2 * kMillisecond);
-    EXPECT_GE(second.end_ns - second.begin_ns, kMillisecond);
-    EXPECT_GE(second.begin_ns, first.end_ns);
-    EXPECT_EQ(first.peers_arrived_ns, 0);
+    EXPECT_EQ(stamps_cover_delays(rank.device, Lane::compute).peers_arrived_ns, 0);
   });
 }
 

@@ -78,6 +78,26 @@ TEST(ModelShapes, ParametersOfAGptBlock) {
   EXPECT_THAT(shapes.parameters[1].shape, ElementsAre(5, 8));
 }
 
+/// Which of two ranks holds each of the whole's elements; -1: none.
+std::vector<int> holders(const ParameterShape& part, std::int64_t whole) {
+  std::vector<int> seen(static_cast<std::size_t>(whole), -1);
+  for (int r = 0; r < 2; ++r) {
+    for (std::int64_t i = 0; i < part.numel(); ++i) seen.at(static_cast<std::size_t>(part.in_whole(r, i))) = r;
+  }
+  return seen;
+}
+
+/// From the whole's element `at` to part `index` and back again, with as many neighbours as lie side by side on both
+/// sides.
+void leads_back(const ParameterShape& part, std::int64_t at, std::int64_t index) {
+  const ParameterShape::InPart found = part.in_part(at);
+  ASSERT_EQ(found.part, index);
+  ASSERT_EQ(part.in_whole(found.part, found.element), at);
+  ASSERT_EQ(part.in_whole(found.part, found.element + found.count - 1), at + found.count - 1);
+  const ParameterShape::Run run = part.run_of(found.element);
+  ASSERT_EQ(found.element + found.count, run.first + run.count);
+}
+
 TEST(ModelShapes, PartsOfLayersAreRowsOrColumns) {
   config::Model model;
   model.layers = 1;
@@ -98,22 +118,13 @@ TEST(ModelShapes, PartsOfLayersAreRowsOrColumns) {
     EXPECT_EQ(part.split, columns ? 1 : 0) << part.name;
     EXPECT_EQ(part.shape[columns ? 0 : 1], whole.parameters[p].shape[columns ? 0 : 1]) << part.name;
     // Every element of the whole is in one part, and where a slice would have put it.
-    std::vector<int> seen(static_cast<std::size_t>(whole.parameters[p].numel()), -1);
-    for (int r = 0; r < 2; ++r) {
-      for (std::int64_t i = 0; i < part.numel(); ++i) seen.at(static_cast<std::size_t>(part.in_whole(r, i))) = r;
-    }
+    const std::vector<int> seen = holders(part, whole.parameters[p].numel());
     const std::int64_t width = whole.parameters[p].shape[1];
     for (std::size_t i = 0; i < seen.size(); ++i) {
       const auto at = static_cast<std::int64_t>(i);
       const std::int64_t index = columns ? at % width / part.shape[1] : at / width / part.shape[0];
       ASSERT_EQ(seen[i], index) << part.name << " " << i;
-      // And back again, with as many neighbours as lie side by side on both sides.
-      const ParameterShape::InPart found = part.in_part(at);
-      ASSERT_EQ(found.part, index);
-      ASSERT_EQ(part.in_whole(found.part, found.element), at);
-      ASSERT_EQ(part.in_whole(found.part, found.element + found.count - 1), at + found.count - 1);
-      const ParameterShape::Run run = part.run_of(found.element);
-      ASSERT_EQ(found.element + found.count, run.first + run.count);
+      ASSERT_NO_FATAL_FAILURE(leads_back(part, at, index));
     }
     EXPECT_EQ(part.whole_shape(), whole.parameters[p].shape) << part.name;
     EXPECT_EQ(part.whole_numel(), whole.parameters[p].numel()) << part.name;
@@ -162,21 +173,13 @@ TEST(ModelShapes, JoinedProjectionsAreTheSeparateOnesOneAfterAnother) {
   const std::int64_t width = model.width, whole = part.whole_numel();
   EXPECT_EQ(part.split, 0);
   EXPECT_EQ(part.parts, 2);
-  std::vector<int> seen(static_cast<std::size_t>(whole), -1);
-  for (int r = 0; r < 2; ++r) {
-    for (std::int64_t i = 0; i < part.numel(); ++i) seen.at(static_cast<std::size_t>(part.in_whole(r, i))) = r;
-  }
+  const std::vector<int> seen = holders(part, whole);
   for (std::int64_t at = 0; at < whole; ++at) {
     const std::int64_t row = at / width;
     const bool query = row < width;
     const std::int64_t index = query ? row / (width / 2) : (row - width) % (width / 2) / (width / 4);
     ASSERT_EQ(seen[static_cast<std::size_t>(at)], index) << row;
-    const ParameterShape::InPart found = part.in_part(at);
-    ASSERT_EQ(found.part, index);
-    ASSERT_EQ(part.in_whole(found.part, found.element), at);
-    ASSERT_EQ(part.in_whole(found.part, found.element + found.count - 1), at + found.count - 1);
-    const ParameterShape::Run run = part.run_of(found.element);
-    ASSERT_EQ(found.element + found.count, run.first + run.count);
+    ASSERT_NO_FATAL_FAILURE(leads_back(part, at, index));
   }
 }
 
