@@ -44,7 +44,7 @@ const MemoryBound kMemoryBound[] = {
      }},
     {"rms_norm_backward", 4,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.rms_norm_backward(t[0], t[1], t[2], floats(t[5]), t[3], t[4], kRows, kWidth, d);
+       k.rms_norm_backward(t[0], t[1], t[2], floats(t[5]), t[3], t[4], kRows, kWidth, d, d);
      }},
     {"rotary", 2,
      [](Kernels& k, const Tensors& t, DType d) {
@@ -61,7 +61,8 @@ const MemoryBound kMemoryBound[] = {
     {"relu_backward", 3,
      [](Kernels& k, const Tensors& t, DType d) { k.relu_backward(t[0], t[1], t[2], kElements, d); }},
     {"add_bias", 2, [](Kernels& k, const Tensors& t, DType d) { k.add_bias(t[0], t[1], kRows, kWidth, d); }},
-    {"bias_backward", 1, [](Kernels& k, const Tensors& t, DType d) { k.bias_backward(t[0], t[1], kRows, kWidth, d); }},
+    {"bias_backward", 1,
+     [](Kernels& k, const Tensors& t, DType d) { k.bias_backward(t[0], t[1], kRows, kWidth, d, d); }},
     {"embedding", 2,
      [](Kernels& k, const Tensors& t, DType d) {
        k.embedding(t[0], reinterpret_cast<const std::int32_t*>(t[6]), t[1], kRows, kRows, kWidth, d);
@@ -69,7 +70,7 @@ const MemoryBound kMemoryBound[] = {
     // Zeroes the table, reads the gradients, writes all rows of the table.
     {"embedding_backward", 3,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.embedding_backward(t[0], reinterpret_cast<const std::int32_t*>(t[6]), t[1], kRows, kRows, kWidth, true, d);
+       k.embedding_backward(t[0], reinterpret_cast<const std::int32_t*>(t[6]), t[1], kRows, kRows, kWidth, true, d, d);
      }},
     {"cross_entropy", 2 * static_cast<double>(kRowsOfLogits* kVocab) / kElements,
      [](Kernels& k, const Tensors& t, DType d) {

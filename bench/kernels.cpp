@@ -98,7 +98,7 @@ const MemoryBound kMemoryBound[] = {
      [](Kernels& k, auto& t, auto rows, auto dtype) {
        const std::vector<float> rstd(static_cast<std::size_t>(rows), 1.0F);
        k.rms_norm_backward(t[0].data(), t[1].data(), t[2].data(), rstd.data(), t[3].data(), t[4].data(), rows, kWidth,
-                           dtype);
+                           dtype, dtype);
      }},
     {"swiglu", 3,
      [](Kernels& k, auto& t, auto rows, auto dtype) {

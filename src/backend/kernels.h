@@ -93,8 +93,9 @@ struct AdamWStep {
 
 /// The numeric kernels of one device, called from a task on a lane. Pointers are device memory; dtypes f32 or bf16
 /// unless said; statistics (rstd, log-sum-exp, loss) are f32. Accumulation is fp32. Outputs may not alias inputs
-/// unless said. Counts are elements. Every kernel gives the same bits for the same input, whatever else runs; those of
-/// a GPU unless its Arithmetic (cuda_options.h) lets them do otherwise.
+/// unless said. Counts are elements. `gradient_dtype`, that of a parameter's gradient, is `dtype` or f32. Every kernel
+/// gives the same bits for the same input, whatever else runs; those of a GPU unless its Arithmetic (cuda_options.h)
+/// lets them do otherwise.
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -108,7 +109,7 @@ class Kernels {
   /// d_x += gradient of rms_norm (adds: the residual path's gradient is already there); d_weight is overwritten.
   virtual void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
                                  std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
-                                 DType dtype) = 0;
+                                 DType dtype, DType gradient_dtype) = 0;
 
   /// Rotary embedding in place on queries [batch, seq, heads, head_dim] and keys [batch, seq, kv_heads, head_dim],
   /// halves rotated (Llama's "rotate half"); `inverse` rotates back (the backward). Without key heads k may be null.
@@ -137,7 +138,7 @@ class Kernels {
   /// d_table[token[t]] += d_y[t] in token order; with `overwrite` d_table is zeroed first.
   virtual void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
                                   std::int64_t count, std::int64_t vocab, std::int64_t width, bool overwrite,
-                                  DType dtype) = 0;
+                                  DType dtype, DType gradient_dtype) = 0;
 
   /// loss = mean over rows of -log softmax(logits[row])[target[row]]; logits [rows, vocab], rows `stride` elements
   /// apart, become d_logits = loss_scale * d loss / d logits in place.
@@ -152,7 +153,7 @@ class Kernels {
   /// As embedding_backward for the part's rows.
   virtual void embedding_part_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
                                        std::int64_t count, const VocabularyPart& part, std::int64_t width,
-                                       bool overwrite, DType dtype) = 0;
+                                       bool overwrite, DType dtype, DType gradient_dtype) = 0;
   /// What the softmax of rows needs of this part of their logits [rows, part.count]: `terms` gets the largest of each
   /// row, then the sum of exp(logit - that) of each, then the target's logit of each, 0 where it is not in this part.
   virtual void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms,
@@ -169,7 +170,7 @@ class Kernels {
   virtual void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype) = 0;
   /// d_bias = sum over rows of d_y; overwritten.
   virtual void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width,
-                             DType dtype) = 0;
+                             DType dtype, DType gradient_dtype) = 0;
   /// y = max(x, 0).
   virtual void relu(const std::byte* x, std::byte* y, std::int64_t count, DType dtype) = 0;
   /// d_x = y > 0 ? d_y : 0, in place allowed (d_x == d_y).

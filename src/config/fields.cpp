@@ -206,6 +206,7 @@ std::vector<Field> make_fields() {
   fsdp("reduce_within", &Fsdp::reduce_within, integer<int>(0, 1 << 20), "reduce_quantization: first among so many neighbouring ranks (a node), then across; 0: among all ranks of the shard group at once");
   fsdp("cpu_offload", &Fsdp::cpu_offload, one_of<CpuOffload>(), "what of the sharded state lies in host memory: optimizer: masters, moments, gradients and the update (ZeRO-Offload); all: shards too, copied to the device before each gather (CPUOffloadPolicy)");
   fsdp("cast_in_optimizer", &Fsdp::cast_in_optimizer, boolean(), "the optimizer's update also writes the shard in param_dtype, which stays in memory: gathers read it and cast nothing");
+  fsdp("fp32_gradients", &Fsdp::fp32_gradients, boolean(), "backward writes parameters' gradients in fp32 rather than in param_dtype, so that nothing is rounded before it is added up or reduced (Megatron's main gradients)");
 
   Table<Device> device(all, "device", &RunConfig::device);
   device("backend", &Device::backend, one_of<BackendKind>(), "where ranks run: cpu: threads or MPI processes; cuda: NVIDIA GPUs with NCCL; virtual: nowhere, on a computed clock (simulate)");

@@ -271,6 +271,8 @@ void check_engines(const RunConfig& config, Notes& notes) {
                  "fsdp.layout is \"per_param\", which copies anyway");
   without_effect(fsdp.reduce_bucket == 0 && fsdp.reductions_in_flight > 0, "reductions_in_flight",
                  "fsdp.reduce_bucket is 0");
+  without_effect(fsdp.fp32_gradients && fsdp.param_dtype == DType::f32, "fp32_gradients",
+                 "fsdp.param_dtype is \"fp32\"");
 }
 
 /// ZeRO++: fewer bits on the wire.

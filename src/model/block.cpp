@@ -8,12 +8,13 @@ Block::Block(const config::Model& model, BatchShape batch, TensorSplit split)
     : model_(model), batch_(batch), split_(split), stream_(model, batch, split) {
   const std::int64_t rows = batch.rows();
   const std::int64_t head_dim = model.head_size(), queries = model.heads * head_dim, keys = model.kv_heads * head_dim;
-  qkv_ = {rows, model.width, {queries, keys, keys}, batch.dtype, model.fused_projections};
-  gate_up_ = {rows, model.width, {model.ffn_width, model.ffn_width}, batch.dtype, model.fused_projections};
-  output_ = {rows, queries, model.width, batch.dtype};
-  contract_ = {rows, model.ffn_width, model.width, batch.dtype};
+  const DType dtype = batch.dtype, gradients = batch.gradient_dtype;
+  qkv_ = {rows, model.width, {queries, keys, keys}, dtype, gradients, model.fused_projections};
+  gate_up_ = {rows, model.width, {model.ffn_width, model.ffn_width}, dtype, gradients, model.fused_projections};
+  output_ = {rows, queries, model.width, dtype, gradients};
+  contract_ = {rows, model.ffn_width, model.width, dtype, gradients};
   attention_ = {batch.batch, batch.seq_len, model.heads,    model.kv_heads,
-                head_dim,    batch.dtype,   qkv_.stride(0), qkv_.stride(1)};
+                head_dim,    dtype,         qkv_.stride(0), qkv_.stride(1)};
   at_.qkv = at_.norm1 + 1;
   at_.output = at_.qkv + qkv_.weights();
   at_.norm2 = at_.output + 1;
@@ -181,8 +182,11 @@ void Block::backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call
                                const BackwardWorkspace& work) const {
   std::byte* const own = stream_.in_exchange(call);
   const std::int64_t of_norm = model_.width * size_of(batch_.dtype);
-  const auto copy_gradient = [&](const std::byte* from, std::byte* to) {
-    kernels.cast(from, batch_.dtype, to, batch_.dtype, model_.width, 1.0F);
+  const auto put_gradient = [&](std::size_t norm, std::byte* to) {
+    kernels.cast(call.gradients[norm], batch_.gradient_dtype, to, batch_.dtype, model_.width, 1.0F);
+  };
+  const auto take_gradient = [&](const std::byte* from, std::size_t norm) {
+    kernels.cast(from, batch_.dtype, call.gradients[norm], batch_.gradient_dtype, model_.width, 1.0F);
   };
   switch (call.part) {
     case 0: return stream_.copy(kernels, call.d_stream, own);
@@ -199,11 +203,11 @@ void Block::backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call
     case 5: return projections_backward(kernels, call, work, call.exchange, call.exchange);
     case 6:
       norm_backward(kernels, call, at_.norm1, own, call.input, saved.rstd1);
-      copy_gradient(call.gradients[at_.norm1], call.exchange);
-      return copy_gradient(call.gradients[at_.norm2], call.exchange + of_norm);
+      put_gradient(at_.norm1, call.exchange);
+      return put_gradient(at_.norm2, call.exchange + of_norm);
     default:
-      copy_gradient(call.exchange, call.gradients[at_.norm1]);
-      return copy_gradient(call.exchange + of_norm, call.gradients[at_.norm2]);
+      take_gradient(call.exchange, at_.norm1);
+      return take_gradient(call.exchange + of_norm, at_.norm2);
   }
 }
 
@@ -211,7 +215,7 @@ void Block::backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call
 void Block::norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight,
                           const std::byte* d_normed, const std::byte* x, const float* rstd) const {
   kernels.rms_norm_backward(d_normed, x, call.parameters[weight], rstd, call.d_stream, call.gradients[weight],
-                            stream_.rows, model_.width, batch_.dtype);
+                            stream_.rows, model_.width, batch_.dtype, batch_.gradient_dtype);
 }
 
 /// From d_y to the gradients of gate and up.

@@ -21,8 +21,8 @@ Decoder::Decoder(const config::Model& model, BatchShape batch, TensorSplit split
       split_(split),
       stream_(model, batch, split),
       block_(model, batch, split),
-      logits_{batch.rows(), model.width, model.vocab, batch.dtype,
-              logits_stride(model.vocab, batch.dtype, split.ranks)} {}
+      logits_{batch.rows(), model.width,          model.vocab,
+              batch.dtype,  batch.gradient_dtype, logits_stride(model.vocab, batch.dtype, split.ranks)} {}
 
 std::vector<plan::ModuleSizes> Decoder::sizes() const {
   std::vector<plan::ModuleSizes> sizes;
@@ -70,10 +70,11 @@ void Decoder::embedding_backward(backend::Kernels& kernels, const ModuleCall& ca
   if (split_.ranks > 1) {
     const std::byte* const d_rows = split_.tokens ? call.exchange : call.d_stream;
     return kernels.embedding_part_backward(d_rows, as_tokens(call.batch.inputs), call.gradients[0], batch_.rows(),
-                                           vocabulary_of(call), model_.width, !model_.tied_head, batch_.dtype);
+                                           vocabulary_of(call), model_.width, !model_.tied_head, batch_.dtype,
+                                           batch_.gradient_dtype);
   }
   kernels.embedding_backward(call.d_stream, as_tokens(call.batch.inputs), call.gradients[0], batch_.rows(),
-                             model_.vocab, model_.width, !model_.tied_head, batch_.dtype);
+                             model_.vocab, model_.width, !model_.tied_head, batch_.dtype, batch_.gradient_dtype);
 }
 
 Decoder::HeadSaved Decoder::carve_saved(std::byte* memory) const {
@@ -159,8 +160,11 @@ void Decoder::head_backward_by_tokens(backend::Kernels& kernels, const ModuleCal
     case 1: return logits_backward(kernels, call, saved, call.exchange, call.exchange);
     case 2:
       norm_backward(kernels, call, saved, own);
-      return kernels.cast(call.gradients[kNorm], batch_.dtype, call.exchange, batch_.dtype, model_.width, 1.0F);
-    default: return kernels.cast(call.exchange, batch_.dtype, call.gradients[kNorm], batch_.dtype, model_.width, 1.0F);
+      return kernels.cast(call.gradients[kNorm], batch_.gradient_dtype, call.exchange, batch_.dtype, model_.width,
+                          1.0F);
+    default:
+      return kernels.cast(call.exchange, batch_.dtype, call.gradients[kNorm], batch_.gradient_dtype, model_.width,
+                          1.0F);
   }
 }
 
@@ -175,7 +179,7 @@ void Decoder::norm_backward(backend::Kernels& kernels, const ModuleCall& call, c
                             const std::byte* d_normed) const {
   kernels.fill_zero(call.d_stream, stream_.bytes());  // nothing flows in after the loss
   kernels.rms_norm_backward(d_normed, call.input, call.parameters[kNorm], saved.rstd, call.d_stream,
-                            call.gradients[kNorm], stream_.rows, model_.width, batch_.dtype);
+                            call.gradients[kNorm], stream_.rows, model_.width, batch_.dtype, batch_.gradient_dtype);
 }
 
 }  // namespace fsdpbench::model

@@ -20,11 +20,12 @@ inline std::int64_t logits_stride(std::int64_t vocab, DType dtype, int tensor) {
   return tensor > 1 ? vocab : round_up(vocab, 16 / size_of(dtype));
 }
 
-/// y = x * w^T without bias: x [rows, in], w [out, in], y [rows, out], all of one dtype. Rows of y, and of d_y, lie
-/// `out_stride` elements apart; those of the others back to back.
+/// y = x * w^T without bias: x [rows, in], w [out, in], y [rows, out], all of one dtype but the weight's gradient. Rows
+/// of y, and of d_y, lie `out_stride` elements apart; those of the others back to back.
 struct LinearMap {
   std::int64_t rows = 0, in = 0, out = 0;
   DType dtype = DType::f32;
+  DType gradient_dtype = dtype;
   std::int64_t out_stride = out;
 
   /// Of the forward; the backward takes twice as many.
@@ -73,7 +74,7 @@ struct LinearMap {
                   .k = rows,
                   .transpose_a = true,
                   .input_dtype = dtype,
-                  .output_dtype = dtype,
+                  .output_dtype = gradient_dtype,
                   .a_stride = out_stride});
   }
 };
@@ -86,12 +87,13 @@ class MapsOfOneInput {
   using Tensors = std::array<std::byte*, N>;
 
   MapsOfOneInput() = default;
-  MapsOfOneInput(std::int64_t rows, std::int64_t in, const std::array<std::int64_t, N>& outs, DType dtype, bool joined)
+  MapsOfOneInput(std::int64_t rows, std::int64_t in, const std::array<std::int64_t, N>& outs, DType dtype,
+                 DType gradient_dtype, bool joined)
       : outs_(outs), joined_(joined) {
     const std::int64_t all = std::accumulate(outs.begin(), outs.end(), std::int64_t{0});
-    if (joined) products_ = {{rows, in, all, dtype}};
+    if (joined) products_ = {{rows, in, all, dtype, gradient_dtype}};
     if (joined) return;
-    for (const std::int64_t out : outs) products_.push_back({rows, in, out, dtype});
+    for (const std::int64_t out : outs) products_.push_back({rows, in, out, dtype, gradient_dtype});
   }
 
   /// Weights, of which a module has one for each product, in their order.

@@ -13,7 +13,7 @@ Mlp::Mlp(const config::Model& model, BatchShape batch) : model_(model), batch_(b
 
 LinearMap Mlp::map(int layer) const {
   return {batch_.rows(), layer == 0 ? model_.in_features : model_.width,
-          layer + 1 == model_.layers ? model_.out_features : model_.width, batch_.dtype};
+          layer + 1 == model_.layers ? model_.out_features : model_.width, batch_.dtype, batch_.gradient_dtype};
 }
 
 Mlp::Workspace Mlp::carve_workspace(std::byte* memory, int layer, bool backward) const {
@@ -75,7 +75,8 @@ void Mlp::backward(int module, backend::Kernels& kernels, const ModuleCall& call
   const LinearMap linear = map(module);
   const Workspace work = carve_workspace(call.workspace, module, true);
   linear.weight_gradient(kernels, call.d_stream, operand(module, kernels, call, work), call.gradients[kLayerWeight]);
-  kernels.bias_backward(call.d_stream, call.gradients[kLayerBias], linear.rows, linear.out, batch_.dtype);
+  kernels.bias_backward(call.d_stream, call.gradients[kLayerBias], linear.rows, linear.out, batch_.dtype,
+                        batch_.gradient_dtype);
   if (module == 0) return;
   linear.input_gradient(kernels, call.d_stream, call.parameters[kLayerWeight], work.d_x);
   kernels.relu_backward(work.d_x, call.input, call.d_stream, linear.rows * linear.in, batch_.dtype);

@@ -18,6 +18,7 @@ struct BatchShape {
   std::int64_t batch = 1;
   std::int64_t seq_len = 1;  ///< 1 for the mlp
   DType dtype = DType::f32;
+  DType gradient_dtype = dtype;  ///< of the parameters' gradients: dtype, or f32
   /// Tokens (mlp: samples) of a microbatch.
   std::int64_t rows() const { return batch * seq_len; }
 };
@@ -44,7 +45,7 @@ struct TensorPlace {
 /// All memory that one module's forward or backward touches; sizes as ModuleSizes says. Device memory, borrowed.
 struct ModuleCall {
   std::span<const std::byte* const> parameters;  ///< in the module's parameter order, in BatchShape::dtype
-  std::span<std::byte* const> gradients;         ///< backward: same order and dtype
+  std::span<std::byte* const> gradients;         ///< backward: same order, in BatchShape::gradient_dtype
   DeviceBatch batch;
   const std::byte* input = nullptr;  ///< previous module's output; null for the first
   std::byte* output = nullptr;       ///< forward only; null for a loss, and in a recomputation (then left out)

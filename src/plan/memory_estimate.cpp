@@ -35,13 +35,10 @@ MemoryEstimate memory_without_fsdp(const Plan& plan, const config::RunConfig& co
   const auto parameters = static_cast<double>(plan.shapes.part_count());
   e.parameters = kMaster * parameters;
   e.optimizer = moments(config) * parameters;
-  if (plan.param_dtype == DType::f32) {
-    e.gradients = kMaster * parameters;
-  } else {  // fp32 masters, and weights and gradients in the compute dtype: 16 bytes a parameter with AdamW and bf16
-    const auto low = static_cast<double>(size_of(plan.param_dtype));
-    e.gathered_units = low * parameters;
-    e.gradient_units = low * parameters;
-  }
+  // fp32 masters, and weights and gradients in lower dtypes beside them: 16 bytes a parameter with AdamW and bf16
+  if (plan.param_dtype != DType::f32) e.gathered_units = static_cast<double>(size_of(plan.param_dtype)) * parameters;
+  (plan.gradient_dtype == DType::f32 ? e.gradients : e.gradient_units) =
+      static_cast<double>(size_of(plan.gradient_dtype)) * parameters;
   return e;
 }
 
@@ -67,7 +64,7 @@ MemoryEstimate memory_with_fsdp(const Plan& plan, const config::RunConfig& confi
   e.optimizer = moments(config) * owned;
   e.gradients = kMaster * owned;
   e.gathered_units = low * (staying > 0 ? std::max(staying, largest) : largest);
-  e.gradient_units = low * largest;
+  e.gradient_units = static_cast<double>(size_of(plan.gradient_dtype)) * largest;
   const bool keeps_low = config.fsdp.cast_in_optimizer && plan.param_dtype != DType::f32;
   if (keeps_low && !config.fsdp.gather_quantization.on()) e.parameters += low * shards;
   offload(plan, config, e);

@@ -18,6 +18,7 @@ struct Quantities {
   Quantities(const Plan& plan, const config::RunConfig& config)
       : parameters(static_cast<double>(plan.shapes.parameter_count())),
         low(static_cast<double>(size_of(plan.param_dtype))),
+        gradient(static_cast<double>(size_of(plan.gradient_dtype))),
         reduce(static_cast<double>(size_of(plan.reduce_dtype))),
         optimizer((config.train.optimizer == config::Optimizer::adamw ? 8.0 : 0.0) +
                   (plan.param_dtype == DType::f32 ? 0.0 : 4.0)),
@@ -26,7 +27,7 @@ struct Quantities {
         across(config.train.accumulate_mode == config::AccumulateMode::reduce_each ? micros : 1),
         ranks(plan.mesh.ranks()) {}
 
-  double parameters, low, reduce;
+  double parameters, low, gradient, reduce;
   double optimizer;  ///< bytes a parameter
   double micros, reductions, across;
   int ranks;
@@ -37,7 +38,7 @@ Parallelism states(const Quantities& q, const char* name, const char* source, in
                    int optimizer) {
   Parallelism p{.name = name, .source = source, .needs = {}};
   p.parameters = q.low * q.parameters / parameters;
-  p.gradients = q.low * q.parameters / gradients;
+  p.gradients = q.gradient * q.parameters / gradients;
   p.optimizer = q.optimizer * q.parameters / optimizer;
   return p;
 }
@@ -49,7 +50,7 @@ double one_unit(const Plan& plan, const Quantities& q) {
     if (&unit == &plan.units.front() && plan.units.size() > 1) continue;
     largest = std::max(largest, static_cast<double>(unit.layout.parameter_numel() + unit.layout.replicated_numel));
   }
-  return 2 * q.low * largest;
+  return (q.low + q.gradient) * largest;
 }
 
 /// ZeRO-3 in groups of `shard`: gathered for forward and for backward, reduced, and added up across groups.

@@ -28,6 +28,7 @@ Plan make_plan(const config::RunConfig& config) {
   plan.copies_alone = plan.mesh.shard == 1 && config.fsdp.layout == config::Layout::per_param &&
                       config.fsdp.strategy != config::Strategy::no_shard;
   plan.param_dtype = config.fsdp.param_dtype;
+  plan.gradient_dtype = config.fsdp.gradient_dtype();
   plan.reduce_dtype = config.fsdp.reduce_dtype;
   plan.unit_of_module.resize(plan.shapes.modules.size());
   const config::ReshardAfterForward& reshard = config.fsdp.reshard_after_forward;

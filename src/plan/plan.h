@@ -35,6 +35,7 @@ struct Plan {
   std::vector<Unit> units;
   std::vector<int> unit_of_module;
   DType param_dtype = DType::f32;
+  DType gradient_dtype = DType::f32;  ///< of unsharded gradients, before they are reduced
   DType reduce_dtype = DType::f32;
 
   static constexpr int kRoot = 0;

@@ -37,7 +37,7 @@ enum class BufferRole : std::uint8_t {
   d_stream,  ///< gradient of the boundary, updated in place from module to module
   workspace,
   exchange,   ///< what ranks that split a module exchange between the parts of a pass
-  gradients,  ///< unsharded gradients of one unit, compute dtype
+  gradients,  ///< unsharded gradients of one unit, in Plan::gradient_dtype
   gradients_replicated,
   accumulated,  ///< unsharded gradients summed over microbatches, fp32
   accumulated_replicated,

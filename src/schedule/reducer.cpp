@@ -43,7 +43,7 @@ Reducer::Gradients Reducer::gradients(int unit) {
     State& s = state(unit, replicated);
     if (s.unsharded == kNoBuffer) {
       if (!replicated && layout(unit).views() && !builder_.policy.fsdp.gradient_copy_in) inputs_.make_room(false);
-      const DType dtype = builder_.plan.param_dtype;
+      const DType dtype = builder_.plan.gradient_dtype;
       s.unsharded = builder_.new_buffer(replicated ? BufferRole::gradients_replicated : BufferRole::gradients, dtype,
                                         numel(unit, replicated) * size_of(dtype), unit);
       result.fresh = true;

@@ -115,6 +115,7 @@ const std::map<std::string, std::vector<std::pair<std::string, Value>>>& other_v
       {"fsdp.reduce_within", {{"fsdp.reduce_within", number(2)}, {"fsdp.reduce_quantization", text("int4:64")}}},
       {"fsdp.cpu_offload", {{"fsdp.cpu_offload", text("all")}}},
       {"fsdp.cast_in_optimizer", {{"fsdp.cast_in_optimizer", true}}},
+      {"fsdp.fp32_gradients", {{"fsdp.fp32_gradients", true}}},
       {"nccl.register_buffers", {{"nccl.register_buffers", text("window")}}},
       {"nccl.cta_policy", {{"nccl.cta_policy", text("efficiency")}}},
       {"nccl.blocking", {{"nccl.blocking", true}}},

@@ -381,6 +381,11 @@ TEST(Validate, CastsInTheOptimizerAreForShardsInALowerDtypeOnTheDevice) {
               ElementsAre("fsdp.cast_in_optimizer has no effect: fsdp.param_dtype is \"fp32\", as the masters are."));
 }
 
+TEST(Validate, GradientsAreFp32Anyhow) {
+  EXPECT_THAT(check([](RunConfig& c) { c.fsdp.fp32_gradients = true; }).notes,
+              ElementsAre("fsdp.fp32_gradients has no effect: fsdp.param_dtype is \"fp32\"."));
+}
+
 TEST(Validate, OffloadNeedsHostMemoryAndAWayThere) {
   const auto offloads = [](RunConfig& c) { c.fsdp.cpu_offload = CpuOffload::all; };
   EXPECT_THAT(check(offloads).notes, IsEmpty());

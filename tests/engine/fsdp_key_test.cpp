@@ -88,6 +88,7 @@ const std::map<std::string, Change>& changes() {
       {"reduce_quantization", {{}, text("int4:64")}},
       {"cpu_offload", {{}, text("all")}},
       {"cast_in_optimizer", {{{"fsdp.param_dtype", text("bf16")}}, yes}},
+      {"fp32_gradients", {{{"fsdp.param_dtype", text("bf16")}}, yes}},
       {"reduce_within", {{{"fsdp.reduce_quantization", text("int4:64")}}, number(2)}},
   };
   return kChanges;

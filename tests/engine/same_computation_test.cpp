@@ -104,6 +104,15 @@ const std::vector<Variant> kPolicies{
 
 TEST(SameComputation, EveryPolicyInFp32) { expect_one_digest(testing::tiny_decoder(), kPolicies); }
 
+TEST(SameComputation, EveryPolicyWithFp32Gradients) {
+  RunConfig base = testing::tiny_decoder();
+  base.fsdp.param_dtype = DType::bf16;
+  const std::string rounded = testing::run_tiny(base).parameters_digest.value();
+  base.fsdp.fp32_gradients = true;
+  EXPECT_NE(testing::run_tiny(base).parameters_digest.value(), rounded);
+  expect_one_digest(base, kPolicies);
+}
+
 TEST(SameComputation, EveryPolicyInBf16) {
   RunConfig base = testing::tiny_decoder();
   base.fsdp.param_dtype = DType::bf16;

@@ -207,9 +207,9 @@ echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] 
 
         suite.train = train
         entry = self.run_one(sections.changes, suite)
-        expected = []
+        expected = [("gpu-1b", {})]
         for key, value, _ in changes:
-            expected += [("gpu-1b", {}), ("gpu-1b", {key: value}), ("gpu-1b", {})]
+            expected += [("gpu-1b", {key: value}), ("gpu-1b", {})]
         for profile in sections.GRAPH_PROFILES:
             expected += [(profile, {}), (profile, {"device.graphs": "step"}), (profile, {})]
         self.assertEqual(asked, expected)

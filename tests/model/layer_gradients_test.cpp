@@ -57,7 +57,7 @@ TEST_F(LayerGradients, RmsNorm) {
   };
   loss();
   kernels_->rms_norm_backward(bytes(weights), bytes(x), bytes(weight), rstd.data(), bytes(d_x), bytes(d_weight), kRows,
-                              kWidth, DType::f32);
+                              kWidth, DType::f32, DType::f32);
   check("x", x, d_x, loss);
   check("weight", weight, d_weight, loss);
 }
@@ -119,7 +119,8 @@ TEST_F(LayerGradients, Embedding) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   Floats table = random_values(kVocab * kWidth, 1), y(count * kWidth), weights = random_values(count * kWidth, 2);
   Floats d_table(table.size());
-  kernels_->embedding_backward(bytes(weights), tokens.data(), bytes(d_table), count, kVocab, kWidth, true, DType::f32);
+  kernels_->embedding_backward(bytes(weights), tokens.data(), bytes(d_table), count, kVocab, kWidth, true, DType::f32,
+                               DType::f32);
   check("table", table, d_table, [&] {
     kernels_->embedding(bytes(table), tokens.data(), bytes(y), count, kVocab, kWidth, DType::f32);
     return weighted_sum(y, weights);

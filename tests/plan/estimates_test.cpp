@@ -135,6 +135,18 @@ TEST(MemoryEstimate, ShardsThatTheUpdateRoundsAreKeptInTheComputeDtypeToo) {
   EXPECT_NEAR(memory_with_fsdp(make_plan(c), c).parameters, without, 1);
 }
 
+TEST(MemoryEstimate, Fp32GradientsOfAUnitTakeTwiceAsMuchAsItsParameters) {
+  RunConfig c = sharded(llama3_70b(), 64);
+  c.fsdp.param_dtype = DType::bf16;
+  const double low = memory_with_fsdp(make_plan(c), c).gradient_units;
+  const double rounded = memory_without_fsdp(make_plan(c), c).total();
+  c.fsdp.fp32_gradients = true;
+  const MemoryEstimate e = memory_with_fsdp(make_plan(c), c);
+  EXPECT_DOUBLE_EQ(e.gradient_units, 2 * low);
+  EXPECT_DOUBLE_EQ(e.gathered_units, low);
+  EXPECT_DOUBLE_EQ(memory_without_fsdp(make_plan(c), c).total(), rounded / 16 * 18);
+}
+
 TEST(CommunicationVolume, OfQuantisedNumbersIsTheirPayloadAndScales) {
   RunConfig c = sharded(one_billion(), 8);
   c.fsdp.gather_quantization = {8, 1000};

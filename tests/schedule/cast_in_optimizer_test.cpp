@@ -11,6 +11,7 @@ namespace fsdpbench::schedule {
 namespace {
 
 using config::Layout;
+using testing::count;
 
 testing::ScheduleCase low_case(bool cast_in_optimizer, Layout layout, int ranks,
                                config::Strategy strategy = config::Strategy::full_shard) {
@@ -22,8 +23,6 @@ testing::ScheduleCase low_case(bool cast_in_optimizer, Layout layout, int ranks,
   c.fsdp.param_dtype = DType::bf16;
   return testing::make_case(c);
 }
-
-std::int64_t count(const Schedule& schedule, OpKind kind) { return std::ranges::count(schedule.ops, kind, &Op::kind); }
 
 BufferRole role(const Schedule& schedule, BufferId id) { return schedule.buffers[static_cast<std::size_t>(id)].role; }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -87,6 +89,10 @@ inline ScheduleCase make_case(const config::RunConfig& config) {
   c.policy = schedule::make_policy(config);
   c.schedules = schedule::build_schedules(c.plan, c.policy, c.sizes);
   return c;
+}
+
+inline std::int64_t count(const schedule::Schedule& schedule, schedule::OpKind kind) {
+  return std::ranges::count(schedule.ops, kind, &schedule::Op::kind);
 }
 
 }  // namespace fsdpbench::testing

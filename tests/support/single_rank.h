@@ -30,7 +30,7 @@ class SingleRank {
       std::vector<float> values(static_cast<std::size_t>(numel));
       model::initialize_parameter(shapes_.parameters[i], seed, 0, numel, values.data());
       parameters_.push_back(GuardedBuffer::of(values, batch.dtype));
-      gradients_.emplace_back(numel * size_of(batch.dtype));
+      gradients_.emplace_back(numel * size_of(batch.gradient_dtype));
     }
     std::int64_t widest = 0;
     for (const plan::ModuleSizes& size : sizes_) {
@@ -48,7 +48,7 @@ class SingleRank {
   std::size_t parameter_count() const { return parameters_.size(); }
   std::vector<float> parameter(std::size_t i) const { return parameters_[i].get(batch_.dtype); }
   void set_parameter(std::size_t i, const std::vector<float>& values) { parameters_[i].set(values, batch_.dtype); }
-  std::vector<float> gradient(std::size_t i) const { return gradients_[i].get(batch_.dtype); }
+  std::vector<float> gradient(std::size_t i) const { return gradients_[i].get(batch_.gradient_dtype); }
   float loss() const { return loss_.get().front(); }
   std::vector<std::byte> saved(std::size_t module) const { return saved_[module].contents(); }
 

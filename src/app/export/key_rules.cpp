@@ -92,6 +92,7 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
     {"fsdp.reduce_within"},
     {"fsdp.cpu_offload", nullptr, "all state is in the device's memory"},
     {"fsdp.cast_in_optimizer", nullptr, "shards are cast to param_dtype before each gather"},
+    {"fsdp.fp32_gradients", nullptr, "gradients come in param_dtype and are rounded before they are reduced"},
     {"nccl.register_buffers"},
     {"nccl.cta_policy", cta_policy},
     {"nccl.min_ctas", min_ctas},

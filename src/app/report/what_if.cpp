@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 8> kOtherRun{
     "model.",         "simulate.", "device.", "nccl.", "mesh.ranks", "mesh.tensor", "mesh.sequence_parallel",
     "train.optimizer"};
 /// Which kernels run: told only where a rate stands for them.
-constexpr std::array<std::string_view, 3> kOtherKernels{"fsdp.param_dtype", "fsdp.fp8_products",
+constexpr std::array<std::string_view, 4> kOtherKernels{"fsdp.param_dtype", "fsdp.fp32_gradients", "fsdp.fp8_products",
                                                         "fsdp.recompute_share"};
 constexpr std::array<std::string_view, 14> kNoEffect{"train.steps",
                                                      "train.warmup",

@@ -31,7 +31,7 @@ class EmulatedKernels : public Kernels {
   void rms_norm(const std::byte*, const std::byte*, std::byte*, float*, std::int64_t, std::int64_t, float,
                 DType) override {}
   void rms_norm_backward(const std::byte*, const std::byte*, const std::byte*, const float*, std::byte*, std::byte*,
-                         std::int64_t, std::int64_t, DType) override {}
+                         std::int64_t, std::int64_t, DType, DType) override {}
   void rotary(const AttentionShape&, std::byte*, std::byte*, float, bool) override {}
   void swiglu(const std::byte*, const std::byte*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
               DType) override {}
@@ -40,11 +40,11 @@ class EmulatedKernels : public Kernels {
   void embedding(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
                  DType) override {}
   void embedding_backward(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
-                          bool, DType) override {}
+                          bool, DType, DType) override {}
   void embedding_part(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, const VocabularyPart&,
                       std::int64_t, DType) override {}
   void embedding_part_backward(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, const VocabularyPart&,
-                               std::int64_t, bool, DType) override {}
+                               std::int64_t, bool, DType, DType) override {}
   void cross_entropy_terms(const std::byte*, const std::int32_t*, float*, std::int64_t, const VocabularyPart&,
                            DType) override {}
   void cross_entropy_of_terms(std::byte*, const std::int32_t*, const float*, int, float*, std::int64_t,
@@ -53,7 +53,7 @@ class EmulatedKernels : public Kernels {
                      DType) override {}
   void mean_squared_error(const std::byte*, const float*, std::byte*, float*, std::int64_t, float, DType) override {}
   void add_bias(std::byte*, const std::byte*, std::int64_t, std::int64_t, DType) override {}
-  void bias_backward(const std::byte*, std::byte*, std::int64_t, std::int64_t, DType) override {}
+  void bias_backward(const std::byte*, std::byte*, std::int64_t, std::int64_t, DType, DType) override {}
   void relu(const std::byte*, std::byte*, std::int64_t, DType) override {}
   void relu_backward(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}
   void add(const std::byte*, const std::byte*, std::byte*, std::int64_t, DType) override {}

@@ -142,12 +142,12 @@ TEST_F(CudaKernels, GiveTheSameBitsAtAnyAlignment) {
                                       {Bytes(first, first + kRows * 4)}};
       expect_the_same_bits(arrays, {size, size, size, size, size, 4, 4, 4}, [&](Kernels& kernels, const auto& a) {
         kernels.rms_norm(a[0], a[3], a[1], floats(a[5]), kRows, width, 1e-5F, dtype);
-        kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, width, dtype);
+        kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, width, dtype, dtype);
         kernels.swiglu_backward(a[0], a[1], a[2], a[1], a[2], kRows, width, width, dtype);
         kernels.rotary({2, kRows / 2, width / 8, width / 8, 8, dtype}, a[0], a[1], 1e4F, false);
         kernels.cross_entropy(a[2], reinterpret_cast<const std::int32_t*>(a[7]), floats(a[6]), kRows, width, width,
                               1.0F, dtype);
-        kernels.bias_backward(a[2], a[3], kRows, width, dtype);
+        kernels.bias_backward(a[2], a[3], kRows, width, dtype, dtype);
       });
     }
   }
@@ -233,7 +233,7 @@ TEST_F(CudaKernels, EmbedAsTheCpuDoes) {
       for (const bool overwrite : {false, true}) {
         const Work embed = [&](Kernels& kernels, const auto& a) {
           const auto* const tokens = reinterpret_cast<const std::int32_t*>(a[2]);
-          kernels.embedding_backward(a[1], tokens, a[0], kCount, kVocab, width, overwrite, dtype);
+          kernels.embedding_backward(a[1], tokens, a[0], kCount, kVocab, width, overwrite, dtype, dtype);
           kernels.embedding(a[0], tokens, a[1], kCount, kVocab, width, dtype);
         };
         EXPECT_EQ(on_cuda(arrays, embed), on_cpu(arrays, embed)) << "width " << width;
@@ -253,7 +253,8 @@ TEST_F(CudaKernels, ShowTokensOutsideTheVocabularyAsNaN) {
   for (int i = 0; i < 8; ++i) EXPECT_EQ(std::isnan(floats(y.data())[i]), i / 2 == 1 || i / 2 == 2) << i;
 
   const Bytes d_table = on_cuda(arrays, [](Kernels& kernels, const auto& a) {
-    kernels.embedding_backward(a[1], reinterpret_cast<const std::int32_t*>(a[2]), a[0], 4, 3, 2, true, DType::f32);
+    kernels.embedding_backward(a[1], reinterpret_cast<const std::int32_t*>(a[2]), a[0], 4, 3, 2, true, DType::f32,
+                               DType::f32);
   })[0];
   for (int i = 0; i < 6; ++i) EXPECT_EQ(floats(d_table.data())[i] != 0.0F, i / 2 < 2) << i;
 
@@ -276,7 +277,7 @@ TEST_F(CudaKernels, NormalizeRowsWiderThanABlockHolds) {
                                     {Bytes(kRows * 4)}};
     const Work work = [&](Kernels& kernels, const auto& a) {
       kernels.rms_norm(a[0], a[3], a[1], floats(a[5]), kRows, kWidth, 1e-5F, dtype);
-      kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, kWidth, dtype);
+      kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, kWidth, dtype, dtype);
     };
     const std::vector<Bytes> actual = on_cuda(arrays, work);
     const std::vector<Bytes> expected = on_cpu(arrays, work);
@@ -326,7 +327,7 @@ TEST_F(CudaKernels, SayHowMuchMemoryTheyHold) {
   const std::int64_t before = host.kernels().workspace_bytes();
   const std::vector<Array> arrays{{random_elements(64 * 4096, DType::f32, 1)}, {Bytes(4096 * 4)}};
   on_cuda(arrays, [](Kernels& kernels, const auto& a) {
-    kernels.bias_backward(a[0], a[1], 64, 4096, DType::f32);
+    kernels.bias_backward(a[0], a[1], 64, 4096, DType::f32, DType::f32);
     kernels.rotary({1, 64, 4, 0, 1024, DType::f32}, a[0], nullptr, 1e4F, false);
   });
   EXPECT_GE(host.kernels().workspace_bytes(), before + 4096 * 4 + 64 * 512 * 2 * 4);

@@ -150,6 +150,19 @@ TEST(EmulatedCudaLaunches, UpdatesThatRoundShardsSpareTheCasts) {
   EXPECT_GT(with["adamw"], 0);
 }
 
+// Nor is anything cast for a reduction of gradients that are fp32.
+TEST(EmulatedCudaLaunches, Fp32GradientsSpareACastAUnit) {
+  RunConfig config = tiny_training(1);
+  config.fsdp.param_dtype = DType::bf16;
+  config.fsdp.layout = Layout::flat;
+  config.train.warmup = 0;
+  config.train.steps = 2;
+  std::map<std::string, int> without = launches_of(config);
+  config.fsdp.fp32_gradients = true;
+  std::map<std::string, int> with = launches_of(config);
+  EXPECT_EQ(without["cast"] - with["cast"], 2 * (config.model.layers + 1));
+}
+
 // 37 words are as good as 40: rows of logits begin where tensor cores read them at once.
 TEST(EmulatedCudaLaunches, AnOddVocabularyMakesNoProductNarrow) {
   RunConfig config = tiny_training(1);
@@ -199,6 +212,11 @@ TEST(EmulatedCudaPolicies, LearnTheSameInTheMemoryOfTheirSchedules) {
          c.fsdp.activation_checkpointing = true;
          c.fsdp.forward_prefetch = {Prefetch::Mode::explicit_, 2};
          c.fsdp.reshard_after_forward = {ReshardAfterForward::Mode::group, 2};
+       }},
+      {"bf16, gradients in fp32", 1,
+       [](RunConfig& c) {
+         c.fsdp.param_dtype = DType::bf16;
+         c.fsdp.fp32_gradients = true;
        }},
       {"registered memory", 2, [](RunConfig& c) { c.nccl.register_buffers = NcclRegister::window; }},
       {"blocking communicators", 2, [](RunConfig& c) { c.nccl.blocking = true; }},

@@ -160,8 +160,11 @@ TEST(CpuKernels, TokensOutsideTheVocabularyAreErrors) {
     const std::vector<std::int32_t> tokens{0, bad};
     const auto names_it = testing::ThrowsMessage<BackendError>(testing::HasSubstr(std::to_string(bad)));
     EXPECT_THAT([&] { kernels->embedding(bytes(table), tokens.data(), bytes(y), 2, 3, 4, DType::f32); }, names_it);
-    EXPECT_THAT([&] { kernels->embedding_backward(bytes(table), tokens.data(), bytes(y), 2, 3, 4, true, DType::f32); },
-                names_it);
+    EXPECT_THAT(
+        [&] {
+          kernels->embedding_backward(bytes(table), tokens.data(), bytes(y), 2, 3, 4, true, DType::f32, DType::f32);
+        },
+        names_it);
     EXPECT_THAT(
         [&] {
           kernels->embedding_part(bytes(table), tokens.data(), bytes(y), 2, {0, 1, 3}, 4, DType::f32);

@@ -68,7 +68,7 @@ TEST_P(KernelsConformance, RmsNormBackwardAddsToDxAndOverwritesDWeight) {
     }
     run([&](Kernels& kernels) {
       kernels.rms_norm_backward(d_y.data(), x.data(), weight.data(), rstd.floats(), d_x.data(), d_weight.data(), rows,
-                                width, dtype_);
+                                width, dtype_, dtype_);
     });
     expect_near(d_x, expected);
     expect_near(d_weight, expected_weight);
@@ -183,7 +183,7 @@ TEST_P(KernelsConformance, Embedding) {
     }
     run([&](Kernels& kernels) {
       kernels.embedding_backward(d_y.data(), tokens.integers(), d_table.data(), kCount, kVocab, kWidth, overwrite,
-                                 dtype_);
+                                 dtype_, dtype_);
     });
     expect_near(d_table, sums);
   }
@@ -203,11 +203,57 @@ TEST_P(KernelsConformance, BiasAndItsGradient) {
       expected[i] += b[i % width];
     }
     run([&](Kernels& kernels) {
-      kernels.bias_backward(y.data(), d_bias.data(), kRows, width, dtype_);
+      kernels.bias_backward(y.data(), d_bias.data(), kRows, width, dtype_, dtype_);
       kernels.add_bias(y.data(), bias.data(), kRows, width, dtype_);
     });
     expect_near(d_bias, sums);
     expect_near(y, expected);
+  }
+}
+
+// What backward leaves for the reduction: the same sums, rounded or not.
+TEST_P(KernelsConformance, GradientsOfParametersInFp32AreThoseBeforeRounding) {
+  constexpr std::int64_t kRows = 70, kVocab = 13;
+  for (const std::int64_t width : {37, 40, 520}) {
+    const Tensor d_y = random(kRows * width), x = random(kRows * width), weight = random(width);
+    const Tensor rstd = random(kRows, DType::f32);
+    const Tensor tokens = integers(random_tokens(kRows, kVocab));
+    const Tensor before = random(kVocab * width);
+    const auto rounded = [&](const Tensor& gradient) {
+      const Tensor result = tensor(gradient.count());
+      run([&](Kernels& k) {
+        k.cast(gradient.data(), gradient.dtype(), result.data(), dtype_, gradient.count(), 1.0F);
+      });
+      return result.get();
+    };
+    /// Runs it with a gradient of so many elements in either dtype.
+    const auto compare = [&](const char* name, const Values& old,
+                             const std::function<void(Kernels&, std::byte*, DType)>& work) {
+      const Tensor plain = filled(old), exact = filled(old, DType::f32);
+      run([&](Kernels& k) { work(k, plain.data(), dtype_); });
+      run([&](Kernels& k) { work(k, exact.data(), DType::f32); });
+      EXPECT_EQ(rounded(exact), plain.get()) << name << ", width " << width;
+      EXPECT_EQ(exact.get() == plain.get(), dtype_ == DType::f32) << name << ": bf16 ones were rounded";
+    };
+    compare("rms_norm", Values(static_cast<std::size_t>(width)), [&](Kernels& k, std::byte* to, DType dtype) {
+      const Tensor d_x = random(kRows * width);
+      k.rms_norm_backward(d_y.data(), x.data(), weight.data(), rstd.floats(), d_x.data(), to, kRows, width, dtype_,
+                          dtype);
+    });
+    compare("bias", Values(static_cast<std::size_t>(width)), [&](Kernels& k, std::byte* to, DType dtype) {
+      k.bias_backward(d_y.data(), to, kRows, width, dtype_, dtype);
+    });
+    for (const bool overwrite : {true, false}) {
+      compare("embedding", before.get(), [&](Kernels& k, std::byte* to, DType dtype) {
+        k.embedding_backward(d_y.data(), tokens.integers(), to, kRows, kVocab, width, overwrite, dtype_, dtype);
+      });
+      const VocabularyPart part{4, 5, kVocab};
+      compare("embedding_part", Values(static_cast<std::size_t>(part.count * width), 0.5),
+              [&](Kernels& k, std::byte* to, DType dtype) {
+                k.embedding_part_backward(d_y.data(), tokens.integers(), to, kRows, part, width, overwrite, dtype_,
+                                          dtype);
+              });
+    }
   }
 }
 

@@ -53,13 +53,15 @@ TEST_P(KernelsConformance, GradientsOfATablesPartAreTheWholesRows) {
     const Tensor whole = random(kVocab * kWidth);
     const std::vector<double> before = whole.get();
     run([&](Kernels& k) {
-      k.embedding_backward(d_y.data(), tokens.integers(), whole.data(), kRows, kVocab, kWidth, overwrite, dtype_);
+      k.embedding_backward(d_y.data(), tokens.integers(), whole.data(), kRows, kVocab, kWidth, overwrite, dtype_,
+                           dtype_);
     });
     for (int p = 0; p < kParts; ++p) {
       const VocabularyPart part = part_of(p, kVocab);
       const Tensor rows = filled(rows_of(before, part.first, part.count, kWidth));
       run([&](Kernels& k) {
-        k.embedding_part_backward(d_y.data(), tokens.integers(), rows.data(), kRows, part, kWidth, overwrite, dtype_);
+        k.embedding_part_backward(d_y.data(), tokens.integers(), rows.data(), kRows, part, kWidth, overwrite, dtype_,
+                                  dtype_);
       });
       EXPECT_EQ(rows.get(), rows_of(whole.get(), part.first, part.count, kWidth)) << p;
     }

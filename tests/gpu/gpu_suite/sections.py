@@ -279,7 +279,9 @@ def counters(results: list, wanted: tuple) -> dict:
 STEP_CHANGES = (("device.deterministic", "true", "attention's backward in any order, and timed products"),
                 ("device.product_choice", "first", "the fastest of eight products"))
 # The same of keys that are no default: what they bring.
-STEP_OFFERS = (("model.fused_projections", "true", "one product of queries, keys and values, and one of gate and up"),)
+STEP_OFFERS = (("model.fused_projections", "true", "one product of queries, keys and values, and one of gate and up"),
+               ("fsdp.cast_in_optimizer", "true", "an update that rounds parameters"),
+               ("fsdp.fp32_gradients", "true", "gradients that nothing casts"))
 
 
 # Models of which a step is measured as one CUDA graph and op by op: small ones, on which the host has little time for an op.
@@ -294,18 +296,17 @@ def changes(suite: Suite, seconds: float, figures: Figures) -> None:
         told = suite.train(profile, log, clock.left(), {"device.timer": "events", "train.steps": 10} | overrides)
         return told["metrics"]["step_ms"]["median"]
 
-    def of_default(key: str, value: str) -> float:
-        """The step with that value over those before and after it with the default."""
+    before = median("changes-default", {})
+    for key, value, what in STEP_CHANGES + STEP_OFFERS:
         name = key.split(".")[1]
-        before = median(f"changes-{name}-before", {})
         changed = median(f"changes-{name}", {key: value})
-        after = median(f"changes-{name}-after", {})
-        return changed / ((before + after) / 2)
-
-    for key, value, instead in STEP_CHANGES:
-        figures[f"1b step: speedup by {instead} ({key} = {value} is without)"] = of_default(key, value)
-    for key, value, what in STEP_OFFERS:
-        figures[f"1b step: speedup by {what} ({key} = {value})"] = 1 / of_default(key, value)
+        after = median(f"changes-{name}-default", {})
+        of_default = changed / ((before + after) / 2)
+        before = after
+        if (key, value, what) in STEP_CHANGES:
+            figures[f"1b step: speedup by {what} ({key} = {value} is without)"] = of_default
+        else:
+            figures[f"1b step: speedup by {what} ({key} = {value})"] = 1 / of_default
     for profile in GRAPH_PROFILES:
         before = median(f"changes-{profile}-ops-before", {}, profile)
         graph = median(f"changes-{profile}-graph", {"device.graphs": "step"}, profile)

@@ -57,9 +57,9 @@ class CpuKernels : public Kernels {
     cpu::rms_norm(x, weight, y, rstd, rows, width, epsilon, dtype);
   }
   void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
-                         std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
-                         DType dtype) override {
-    cpu::rms_norm_backward(d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, scratch_);
+                         std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width, DType dtype,
+                         DType gradient_dtype) override {
+    cpu::rms_norm_backward(d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, gradient_dtype, scratch_);
   }
   void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) override {
     rotary_(q, shape.batch, shape.seq, shape.heads, shape.head_dim, shape.query_row(), theta, inverse, shape.dtype);
@@ -88,8 +88,9 @@ class CpuKernels : public Kernels {
     embedding_.forward(table, tokens, y, count, {0, vocab, vocab}, width, dtype);
   }
   void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                          std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype) override {
-    embedding_.backward(d_y, tokens, d_table, count, {0, vocab, vocab}, width, overwrite, dtype);
+                          std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype,
+                          DType gradient_dtype) override {
+    embedding_.backward(d_y, tokens, d_table, count, {0, vocab, vocab}, width, overwrite, dtype, gradient_dtype);
   }
   void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
                      std::int64_t stride, float loss_scale, DType dtype) override {
@@ -100,8 +101,9 @@ class CpuKernels : public Kernels {
     embedding_.forward(table, tokens, y, count, part, width, dtype);
   }
   void embedding_part_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                               const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype) override {
-    embedding_.backward(d_y, tokens, d_table, count, part, width, overwrite, dtype);
+                               const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype,
+                               DType gradient_dtype) override {
+    embedding_.backward(d_y, tokens, d_table, count, part, width, overwrite, dtype, gradient_dtype);
   }
   void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms, std::int64_t rows,
                            const VocabularyPart& part, DType dtype) override {
@@ -119,9 +121,9 @@ class CpuKernels : public Kernels {
   void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype) override {
     cpu::add_bias(y, bias, rows, width, dtype);
   }
-  void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width,
-                     DType dtype) override {
-    cpu::bias_backward(d_y, d_bias, rows, width, dtype, scratch_);
+  void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width, DType dtype,
+                     DType gradient_dtype) override {
+    cpu::bias_backward(d_y, d_bias, rows, width, dtype, gradient_dtype, scratch_);
   }
   void relu(const std::byte* x, std::byte* y, std::int64_t count, DType dtype) override {
     cpu::relu(x, y, count, dtype);

@@ -44,4 +44,11 @@ void with_element_type(DType dtype, Kernel&& kernel) {
   throw std::logic_error("a numeric kernel was called with a dtype other than fp32 and bf16");
 }
 
+/// The same for the gradient of a parameter of T, which may be fp32 instead.
+template <class T, class Kernel>
+void with_gradient_type(DType dtype, Kernel&& kernel) {
+  if (dtype == DType::f32) return kernel(float{});
+  kernel(T{});
+}
+
 }  // namespace fsdpbench::backend::cpu

@@ -51,18 +51,19 @@ void Embedding::sort_by_token(const std::int32_t* tokens, std::int64_t count, co
 }
 
 void Embedding::backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                         const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype) {
+                         const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype,
+                         DType gradient_dtype) {
   // By token id, so that a bf16 table is rounded once a row and not once an occurrence.
   sort_by_token(tokens, count, part);
   row_.resize(static_cast<std::size_t>(width));
-  if (overwrite) std::memset(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(dtype)));
-  with_element_type(dtype, [&]<class T>(T) {
+  if (overwrite) std::memset(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(gradient_dtype)));
+  const auto add_rows = [&]<class T, class G>(T, G) {
     float* const sum = row_.data();
     for (std::int64_t id = 0; id < part.count; ++id) {
       const std::int64_t begin = first_[id];
       const std::int64_t end = first_[id + 1];
       if (begin == end) continue;
-      T* const target = elements<T>(d_table) + id * width;
+      G* const target = elements<G>(d_table) + id * width;
       std::fill_n(sum, width, 0.0F);
       for (std::int64_t p = begin; p < end; ++p) {
         const T* const source = elements<T>(d_y) + positions_[p] * width;
@@ -70,6 +71,9 @@ void Embedding::backward(const std::byte* d_y, const std::int32_t* tokens, std::
       }
       for (std::int64_t j = 0; j < width; ++j) store(target[j], load(target[j]) + sum[j]);
     }
+  };
+  with_element_type(dtype, [&]<class T>(T of_rows) {
+    with_gradient_type<T>(gradient_dtype, [&]<class G>(G of_table) { add_rows(of_rows, of_table); });
   });
 }
 

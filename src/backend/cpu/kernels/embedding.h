@@ -17,7 +17,7 @@ class Embedding {
                const VocabularyPart& part, std::int64_t width, DType dtype);
   /// Kernels::embedding_part_backward: sums in the order of the tokens, whatever their ids.
   void backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype);
+                const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype, DType gradient_dtype);
 
  private:
   void sort_by_token(const std::int32_t* tokens, std::int64_t count, const VocabularyPart& part);

@@ -16,7 +16,7 @@ void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64
 }
 
 void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width, DType dtype,
-                   std::vector<float>& memory) {
+                   DType gradient_dtype, std::vector<float>& memory) {
   ColumnSums sums(memory, width);
   with_element_type(dtype, [&]<class T>(T) {
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -24,7 +24,7 @@ void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, s
       float* const sum = sums.next_row();
       for (std::int64_t j = 0; j < width; ++j) sum[j] += load(source[j]);
     }
-    sums.store_to(elements<T>(d_bias));
+    with_gradient_type<T>(gradient_dtype, [&]<class G>(G) { sums.store_to(elements<G>(d_bias)); });
   });
 }
 

@@ -13,7 +13,7 @@ namespace fsdpbench::backend::cpu {
 void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype);
 /// `sums` is scratch kept by the caller.
 void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width, DType dtype,
-                   std::vector<float>& sums);
+                   DType gradient_dtype, std::vector<float>& sums);
 void relu(const std::byte* x, std::byte* y, std::int64_t count, DType dtype);
 void relu_backward(const std::byte* d_y, const std::byte* y, std::byte* d_x, std::int64_t count, DType dtype);
 void add(const std::byte* x, const std::byte* residual, std::byte* y, std::int64_t count, DType dtype);

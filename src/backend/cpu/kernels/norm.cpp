@@ -47,7 +47,7 @@ void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* 
 
 void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
                        std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width, DType dtype,
-                       std::vector<float>& memory) {
+                       DType gradient_dtype, std::vector<float>& memory) {
   ColumnSums sums(memory, width);
   with_element_type(dtype, [&]<class T>(T) {
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -55,7 +55,7 @@ void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte
       backward_row(elements<T>(d_y) + at, elements<T>(x) + at, elements<T>(weight), rstd[row], elements<T>(d_x) + at,
                    sums.next_row(), width);
     }
-    sums.store_to(elements<T>(d_weight));
+    with_gradient_type<T>(gradient_dtype, [&]<class G>(G) { sums.store_to(elements<G>(d_weight)); });
   });
 }
 

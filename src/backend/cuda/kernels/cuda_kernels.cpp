@@ -52,9 +52,9 @@ class CudaKernels final : public StreamKernels {
     cuda::rms_norm(stream_, x, weight, y, rstd, rows, width, epsilon, dtype);
   }
   void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
-                         std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
-                         DType dtype) override {
-    cuda::rms_norm_backward(stream_, d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, scratch_);
+                         std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width, DType dtype,
+                         DType gradient_dtype) override {
+    cuda::rms_norm_backward(stream_, d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, gradient_dtype, scratch_);
   }
   void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) override {
     rotary_(shape, q, k, theta, inverse);
@@ -82,9 +82,10 @@ class CudaKernels final : public StreamKernels {
     cuda::embedding(stream_, table, tokens, y, count, {0, vocab, vocab}, width, dtype);
   }
   void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                          std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype) override {
+                          std::int64_t vocab, std::int64_t width, bool overwrite, DType dtype,
+                          DType gradient_dtype) override {
     cuda::embedding_backward(stream_, d_y, tokens, d_table, count, {0, vocab, vocab}, width, overwrite, dtype,
-                             scratch_);
+                             gradient_dtype, scratch_);
   }
   void cross_entropy(std::byte* logits, const std::int32_t* targets, float* loss, std::int64_t rows, std::int64_t vocab,
                      std::int64_t stride, float loss_scale, DType dtype) override {
@@ -95,8 +96,10 @@ class CudaKernels final : public StreamKernels {
     cuda::embedding(stream_, table, tokens, y, count, part, width, dtype);
   }
   void embedding_part_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table, std::int64_t count,
-                               const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype) override {
-    cuda::embedding_backward(stream_, d_y, tokens, d_table, count, part, width, overwrite, dtype, scratch_);
+                               const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype,
+                               DType gradient_dtype) override {
+    cuda::embedding_backward(stream_, d_y, tokens, d_table, count, part, width, overwrite, dtype, gradient_dtype,
+                             scratch_);
   }
   void cross_entropy_terms(const std::byte* logits, const std::int32_t* targets, float* terms, std::int64_t rows,
                            const VocabularyPart& part, DType dtype) override {
@@ -114,9 +117,9 @@ class CudaKernels final : public StreamKernels {
   void add_bias(std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width, DType dtype) override {
     cuda::add_bias(stream_, y, bias, rows, width, dtype);
   }
-  void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width,
-                     DType dtype) override {
-    cuda::bias_backward(stream_, d_y, d_bias, rows, width, dtype, scratch_);
+  void bias_backward(const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width, DType dtype,
+                     DType gradient_dtype) override {
+    cuda::bias_backward(stream_, d_y, d_bias, rows, width, dtype, gradient_dtype, scratch_);
   }
   void relu(const std::byte* x, std::byte* y, std::int64_t count, DType dtype) override {
     cuda::relu(stream_, x, y, count, dtype);

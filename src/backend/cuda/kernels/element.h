@@ -32,4 +32,11 @@ void with_element_type(DType dtype, Work&& work) {
   throw std::logic_error("a numeric kernel was called with a dtype other than fp32 and bf16");
 }
 
+/// The same for the gradient of a parameter of T, which may be fp32 instead.
+template <class T, class Work>
+void with_gradient_type(DType dtype, Work&& work) {
+  if (dtype == DType::f32) return work(float{});
+  work(T{});
+}
+
 }  // namespace fsdpbench::backend::cuda

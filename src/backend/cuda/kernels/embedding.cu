@@ -40,9 +40,9 @@ constexpr int kRowsAtOnce = 4;
 
 /// Block (i, panel) sums the rows of all positions of a token, in order, if order[i] is the first of them: a pack of
 /// columns a thread. Several rows are loaded before they are added, because a common token has many.
-template <class T>
+template <class T, class G>
 __global__ void __launch_bounds__(kSumThreads)
-    sum_kernel(const T* d_y, const std::int32_t* tokens, const std::int32_t* order, T* d_table, std::int64_t count,
+    sum_kernel(const T* d_y, const std::int32_t* tokens, const std::int32_t* order, G* d_table, std::int64_t count,
                VocabularyPart part, std::int64_t width, bool overwrite, bool d_y_aligned, bool table_aligned) {
   constexpr int N = kPack<T>;
   const std::int64_t panel = std::int64_t{gridDim.y} * kSumThreads * N;
@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kSumThreads)
         }
         more = is_one[kRowsAtOnce - 1];
       }
-      T* const target = d_table + (token - part.first) * width;
+      G* const target = d_table + (token - part.first) * width;
       const Floats<N> before = overwrite ? Floats<N>{} : load_part<N>(target, j, width, table_aligned);
 #pragma unroll
       for (int i = 0; i < N; ++i) sum[i] = before[i] + sum[i];
@@ -92,9 +92,9 @@ void embedding(cudaStream_t stream, const std::byte* table, const std::int32_t* 
 
 void embedding_backward(cudaStream_t stream, const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
                         std::int64_t count, const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype,
-                        Scratch& scratch) {
+                        DType gradient_dtype, Scratch& scratch) {
   if (overwrite) {
-    check(cudaMemsetAsync(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(dtype)), stream),
+    check(cudaMemsetAsync(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(gradient_dtype)), stream),
           "embedding_backward");
   }
   if (count == 0 || width == 0) return;
@@ -103,10 +103,13 @@ void embedding_backward(cudaStream_t stream, const std::byte* d_y, const std::in
   with_element_type(dtype, [&]<class T>(T) {
     constexpr std::int64_t kPanel = kSumThreads * kPack<T>;
     const T* const source = elements<T>(d_y);
-    T* const target = elements<T>(d_table);
     const auto panels = static_cast<unsigned>(std::min((width + kPanel - 1) / kPanel, kMostOthers));
-    launch(stream, "embedding_backward", dim3(blocks_for(count), panels), kSumThreads, sum_kernel<T>, source, tokens,
-           order, target, count, part, width, overwrite, rows_aligned(source, width), rows_aligned(target, width));
+    with_gradient_type<T>(gradient_dtype, [&]<class G>(G) {
+      G* const target = elements<G>(d_table);
+      launch(stream, "embedding_backward", dim3(blocks_for(count), panels), kSumThreads, sum_kernel<T, G>, source,
+             tokens, order, target, count, part, width, overwrite, rows_aligned(source, width),
+             rows_aligned(target, width));
+    });
   });
 }
 

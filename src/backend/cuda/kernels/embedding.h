@@ -16,6 +16,6 @@ void embedding(cudaStream_t stream, const std::byte* table, const std::int32_t* 
                std::int64_t count, const VocabularyPart& part, std::int64_t width, DType dtype);
 void embedding_backward(cudaStream_t stream, const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
                         std::int64_t count, const VocabularyPart& part, std::int64_t width, bool overwrite, DType dtype,
-                        Scratch& scratch);
+                        DType gradient_dtype, Scratch& scratch);
 
 }  // namespace fsdpbench::backend::cuda

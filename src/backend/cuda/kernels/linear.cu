@@ -96,11 +96,13 @@ void add_bias(cudaStream_t stream, std::byte* y, const std::byte* bias, std::int
 }
 
 void bias_backward(cudaStream_t stream, const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width,
-                   DType dtype, Scratch& scratch) {
+                   DType dtype, DType gradient_dtype, Scratch& scratch) {
   with_element_type(dtype, [&]<class T>(T) {
     const T* const d = elements<T>(d_y);
-    column_sums<kPack<T>>(stream, "bias_backward", Gradient<T>{d, width, rows_aligned(d, width)}, elements<T>(d_bias),
-                          rows, width, scratch);
+    with_gradient_type<T>(gradient_dtype, [&]<class G>(G) {
+      column_sums<kPack<T>>(stream, "bias_backward", Gradient<T>{d, width, rows_aligned(d, width)}, elements<G>(d_bias),
+                            rows, width, scratch);
+    });
   });
 }
 

@@ -14,7 +14,7 @@ namespace fsdpbench::backend::cuda {
 void add_bias(cudaStream_t stream, std::byte* y, const std::byte* bias, std::int64_t rows, std::int64_t width,
               DType dtype);
 void bias_backward(cudaStream_t stream, const std::byte* d_y, std::byte* d_bias, std::int64_t rows, std::int64_t width,
-                   DType dtype, Scratch& scratch);
+                   DType dtype, DType gradient_dtype, Scratch& scratch);
 void relu(cudaStream_t stream, const std::byte* x, std::byte* y, std::int64_t count, DType dtype);
 void relu_backward(cudaStream_t stream, const std::byte* d_y, const std::byte* y, std::byte* d_x, std::int64_t count,
                    DType dtype);

@@ -142,7 +142,7 @@ void rms_norm(cudaStream_t stream, const std::byte* x, const std::byte* weight, 
 
 void rms_norm_backward(cudaStream_t stream, const std::byte* d_y, const std::byte* x, const std::byte* weight,
                        const float* rstd, std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
-                       DType dtype, Scratch& scratch) {
+                       DType dtype, DType gradient_dtype, Scratch& scratch) {
   constexpr std::int64_t kFewestRows = 8, kMostParts = 512;
   if (width == 0) return;
   const std::int64_t parts = std::clamp<std::int64_t>(rows / kFewestRows, 1, kMostParts);
@@ -169,7 +169,9 @@ void rms_norm_backward(cudaStream_t stream, const std::byte* d_y, const std::byt
     } else {
       run_backward<T, 4>(stream, b, parts, threads);
     }
-    finish_column_sums(stream, "rms_norm_backward", b.partial, parts, elements<T>(d_weight), width);
+    with_gradient_type<T>(gradient_dtype, [&]<class G>(G) {
+      finish_column_sums(stream, "rms_norm_backward", b.partial, parts, elements<G>(d_weight), width);
+    });
   });
 }
 
