@@ -86,6 +86,8 @@ def span(values: list[int]) -> str:
 
 
 def main() -> int:
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     nvcc, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     program = disassembler(folder)
