@@ -11,10 +11,21 @@ namespace {
 /// Right for any x: e^-x becomes infinite or 0 where the sigmoid is 0 or 1.
 __device__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F + expf(-x)); }
 
-/// Rows of y and d_y lie back to back, those of the others `stride` elements apart.
-struct Rows {
-  std::int64_t width = 0;
-  std::int64_t stride = 0;
+/// `work` as map and map_rows want it: rows of y and d_y lie back to back, those of the others `stride` elements apart.
+template <class Work>
+struct OfRows {
+  Work work;
+  std::int64_t width;
+  std::int64_t stride;
+
+  template <int N>
+  __device__ void run(std::int64_t i) const {
+    work.template at<N>(i, i);
+  }
+  template <int N>
+  __device__ void run(std::int64_t row, std::int64_t column) const {
+    work.template at<N>(row * stride + column, row * width + column);
+  }
 };
 
 template <class T>
@@ -22,16 +33,7 @@ struct Forward {
   const T* gate;
   const T* up;
   T* y;
-  Rows rows;
 
-  template <int N>
-  __device__ void run(std::int64_t i) const {
-    at<N>(i, i);
-  }
-  template <int N>
-  __device__ void run(std::int64_t row, std::int64_t column) const {
-    at<N>(row * rows.stride + column, row * rows.width + column);
-  }
   /// Elements from `i` on, from `of_y` on in y.
   template <int N>
   __device__ void at(std::int64_t i, std::int64_t of_y) const {
@@ -51,16 +53,7 @@ struct Backward {
   const T* up;
   T* d_gate;
   T* d_up;
-  Rows rows;
 
-  template <int N>
-  __device__ void run(std::int64_t i) const {
-    at<N>(i, i);
-  }
-  template <int N>
-  __device__ void run(std::int64_t row, std::int64_t column) const {
-    at<N>(row * rows.stride + column, row * rows.width + column);
-  }
   template <int N>
   __device__ void at(std::int64_t i, std::int64_t of_y) const {
     const Floats<N> d = load<N>(d_y + of_y);
@@ -83,9 +76,10 @@ struct Backward {
 void swiglu(cudaStream_t stream, const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows,
             std::int64_t width, std::int64_t stride, DType dtype) {
   with_element_type(dtype, [&]<class T>(T) {
-    const Forward<T> body{elements<T>(gate), elements<T>(up), elements<T>(y), {width, stride}};
-    if (stride == width) return map<kPack<T>>(stream, "swiglu", body, rows * width, body.gate, body.up, body.y);
-    const bool packs = rows_aligned(body.gate, stride) && rows_aligned(body.up, stride) && rows_aligned(body.y, width);
+    const Forward<T> on{elements<T>(gate), elements<T>(up), elements<T>(y)};
+    const OfRows<Forward<T>> body{on, width, stride};
+    if (stride == width) return map<kPack<T>>(stream, "swiglu", body, rows * width, on.gate, on.up, on.y);
+    const bool packs = rows_aligned(on.gate, stride) && rows_aligned(on.up, stride) && rows_aligned(on.y, width);
     map_rows<kPack<T>>(stream, "swiglu", body, rows, width, packs);
   });
 }
@@ -94,15 +88,13 @@ void swiglu_backward(cudaStream_t stream, const std::byte* d_y, const std::byte*
                      std::byte* d_gate, std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
                      DType dtype) {
   with_element_type(dtype, [&]<class T>(T) {
-    const Backward<T> body{elements<T>(d_y),    elements<T>(gate), elements<T>(up),
-                           elements<T>(d_gate), elements<T>(d_up), {width, stride}};
+    const Backward<T> on{elements<T>(d_y), elements<T>(gate), elements<T>(up), elements<T>(d_gate), elements<T>(d_up)};
+    const OfRows<Backward<T>> body{on, width, stride};
     if (stride == width) {
-      return map<kPack<T>>(stream, "swiglu_backward", body, rows * width, body.d_y, body.gate, body.up, body.d_gate,
-                           body.d_up);
+      return map<kPack<T>>(stream, "swiglu_backward", body, rows * width, on.d_y, on.gate, on.up, on.d_gate, on.d_up);
     }
-    const bool packs = rows_aligned(body.d_y, width) && rows_aligned(body.gate, stride) &&
-                       rows_aligned(body.up, stride) && rows_aligned(body.d_gate, stride) &&
-                       rows_aligned(body.d_up, stride);
+    const bool packs = rows_aligned(on.d_y, width) && rows_aligned(on.gate, stride) && rows_aligned(on.up, stride) &&
+                       rows_aligned(on.d_gate, stride) && rows_aligned(on.d_up, stride);
     map_rows<kPack<T>>(stream, "swiglu_backward", body, rows, width, packs);
   });
 }
