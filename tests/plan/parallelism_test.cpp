@@ -90,6 +90,20 @@ TEST(Parallelism, StatesAreThoseOfTheEstimates) {
   EXPECT_NEAR(kept_states(named(compare_parallelism(plan, hybrid, 0), "hybrid")), exact, 1e-9 * exact);
 }
 
+TEST(Parallelism, Fp32GradientsHaveBytesOfTheirOwn) {
+  RunConfig c = example(Strategy::full_shard, 8, 1);
+  c.fsdp.param_dtype = DType::bf16;
+  c.fsdp.fp32_gradients = true;
+  const Plan plan = make_plan(c);
+  const std::vector<Parallelism> all = compare_parallelism(plan, c, 0);
+  const auto p = static_cast<double>(plan.shapes.parameter_count());
+  EXPECT_DOUBLE_EQ(named(all, "data parallel").memory(), (2 + 4 + 12) * p);
+  EXPECT_DOUBLE_EQ(named(all, "data parallel").memory(), memory_without_fsdp(plan, c).total());
+  EXPECT_DOUBLE_EQ(kept_states(named(all, "ZeRO-2")), (2 + 16.0 / 8) * p);
+  const MemoryEstimate full = memory_with_fsdp(plan, c);
+  EXPECT_DOUBLE_EQ(named(all, "ZeRO-3, full shard").in_flight, full.gathered_units + full.gradient_units);
+}
+
 TEST(Parallelism, PipelineAndTensorByHand) {
   RunConfig c = example(Strategy::full_shard, 8, 1);
   c.train.accumulate = 4;
