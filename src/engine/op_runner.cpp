@@ -75,8 +75,7 @@ class OpRunner::Resolve {
     point_at_parameters(work.parameters, work.replicated);
     slot_.gradients.clear();
     for_each_parameter([&](const Place& place) {
-      slot_.gradients.push_back(
-          place_in(place.replicated ? work.gradients_replicated : work.gradients, place, runner_.plan_.gradient_dtype));
+      slot_.gradients.push_back(place_in(place.replicated ? work.gradients_replicated : work.gradients, place));
     });
     model::ModuleCall& call = slot_.call = {};
     call.parameters = slot_.parameters;
@@ -94,10 +93,11 @@ class OpRunner::Resolve {
     slot_.zero.clear();
     if (!work.begins_gradients) return;  // padding would otherwise be reduced and counted in the norm as it lies there
     const UnitRuns& runs = runner_.runs_[static_cast<std::size_t>(op_.unit)];
-    const auto clear = [&](BufferId gradients, const auto& gaps) {
-      const std::int64_t element = size_of(runner_.plan_.gradient_dtype);
+    const auto clear = [&](BufferId buffer, const auto& gaps) {
+      const Operand gradients = at(buffer);
+      const std::int64_t element = size_of(gradients.dtype);
       for (const auto& [first, count] : gaps) {
-        slot_.zero.push_back({at(gradients).memory + first * element, count * element});
+        slot_.zero.push_back({gradients.memory + first * element, count * element});
       }
     };
     clear(work.gradients, runs.gaps);
@@ -204,13 +204,14 @@ class OpRunner::Resolve {
       use(runner_.places_[static_cast<std::size_t>(p)]);
     }
   }
-  std::byte* place_in(BufferId buffer, const Place& place, DType dtype) const {
-    return at(buffer).memory + place.offset * size_of(dtype);
+  std::byte* place_in(BufferId buffer, const Place& place) const {
+    const Operand whole = at(buffer);
+    return whole.memory + place.offset * size_of(whole.dtype);
   }
   void point_at_parameters(BufferId sharded, BufferId replicated) const {
     slot_.parameters.clear();
     for_each_parameter([&](const Place& place) {
-      slot_.parameters.push_back(place_in(place.replicated ? replicated : sharded, place, runner_.plan_.param_dtype));
+      slot_.parameters.push_back(place_in(place.replicated ? replicated : sharded, place));
     });
   }
 

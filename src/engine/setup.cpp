@@ -13,11 +13,7 @@ Setup set_up(const config::RunConfig& config) {
   Setup s;
   s.config = config;
   s.plan = plan::make_plan(config);
-  const bool decoder = config.model.kind == config::ModelKind::decoder;
-  s.model = model::make_model(config.model, s.plan.shapes,
-                              {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype,
-                               config.fsdp.gradient_dtype()},
-                              {s.plan.mesh.tensor, config.mesh.sequence_parallel});
+  s.model = model::make_model(config, s.plan.shapes);
   s.sizes = s.model->sizes();
   s.policy = schedule::make_policy(config);
   s.schedules = schedule::build_schedules(s.plan, s.policy, s.sizes);

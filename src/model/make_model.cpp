@@ -16,4 +16,12 @@ std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelS
   return std::make_unique<Decoder>(part, batch, split);
 }
 
+std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::ModelShapes& shapes) {
+  const bool decoder = config.model.kind == config::ModelKind::decoder;
+  return make_model(config.model, shapes,
+                    {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype,
+                     config.fsdp.gradient_dtype()},
+                    {static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel});
+}
+
 }  // namespace fsdpbench::model

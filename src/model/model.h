@@ -113,5 +113,7 @@ class Model {
 /// kernels for it (see model/outline.h). Of ranks that split each layer it is one rank's part.
 std::unique_ptr<Model> make_model(const config::Model& model, const plan::ModelShapes& shapes, BatchShape batch,
                                   TensorSplit split = {});
+/// The model of a training, as one rank has it.
+std::unique_ptr<Model> make_model(const config::RunConfig& config, const plan::ModelShapes& shapes);
 
 }  // namespace fsdpbench::model

@@ -16,11 +16,7 @@ namespace fsdpbench::testing {
 class EmulatedMachine final : public tune::Machine {
  public:
   tune::Sizes sizes(const config::RunConfig& config) const override {
-    const bool decoder = config.model.kind == config::ModelKind::decoder;
-    const auto model =
-        model::make_model(config.model, plan::model_shapes(config.model),
-                          {config.train.batch_per_rank, decoder ? config.train.seq_len : 1, config.fsdp.param_dtype},
-                          {static_cast<int>(config.mesh.tensor), config.mesh.sequence_parallel});
+    const auto model = model::make_model(config, plan::model_shapes(config.model));
     return std::make_shared<const std::vector<plan::ModuleSizes>>(model->sizes());
   }
 
