@@ -74,7 +74,7 @@ function(fsdpbench_library name)
 endfunction()
 
 # fsdpbench_test(<name> [SEPARATE] SOURCES … LIBRARIES … LABELS …): a GoogleTest program; each of its cases is a ctest
-# test. SEPARATE: as for libraries.
+# test. SEPARATE: as for libraries. Those of the label gpu are programs that the suite for GPUs runs.
 function(fsdpbench_test name)
   cmake_parse_arguments(ARG "SEPARATE" "" "SOURCES;LIBRARIES;LABELS" ${ARGN})
   if(NOT ARG_LABELS)
@@ -86,6 +86,9 @@ function(fsdpbench_test name)
   target_compile_options(${name} PRIVATE ${FSDPBENCH_TEST_COMPILED_FAST})
   if(NOT ARG_SEPARATE)
     fsdpbench_together(${name})
+  endif()
+  if("gpu" IN_LIST ARG_LABELS)
+    set_property(GLOBAL APPEND PROPERTY FSDPBENCH_GPU_PROGRAMS ${name})
   endif()
   gtest_discover_tests(
     ${name}

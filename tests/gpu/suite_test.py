@@ -1,25 +1,33 @@
 #!/usr/bin/python3
 """The GPU suite's own logic, without a GPU: what it does with programs that pass, fail, hang or are not there."""
 
+import gzip
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
+import tarfile
 import tempfile
+import time
 import unittest
 import unittest.mock
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
-from gpu_suite import ranks, sections  # noqa: E402
-from gpu_suite.machine import peak_bf16, program_environment  # noqa: E402
+from byte_text import batch_of, sample, text_of  # noqa: E402
+from gpu_suite import checks, ranks, sections, speed, tools  # noqa: E402
+from gpu_suite.archive import Archive  # noqa: E402
+from gpu_suite.machine import libraries_of, peak_bf16, program_environment, unpack  # noqa: E402
+from gpu_suite.suite import Failed, Section, Suite  # noqa: E402
 from gpu_suite.summary import summary  # noqa: E402
 
-# Stands for fsdpbench: answers --version, and writes a result whose loss depends on the backend as LOSSES says.
+# Stands for fsdpbench: answers --version, and writes a result whose loss depends on the backend as LOSSES says. What it was
+# trained on is, as with the real one, where data.path leads, and else all that lies in the source folder.
 PROGRAM = """#!/usr/bin/python3
-import json, os, sys, time
+import hashlib, json, os, sys, time
 from pathlib import Path
 if "--version" in sys.argv:
     print("fsdpbench 0.1.0 (test)"); sys.exit(0)
@@ -28,11 +36,21 @@ if os.environ.get("HANG"):
 settings = [a for a in sys.argv if "=" in a]
 backend = next((s.split("=")[1] for s in settings if s.startswith("device.backend=")), "cuda")
 losses = {"cpu": [2.0, 1.0], "cuda": [2.0, float(os.environ.get("GPU_LOSS", "1.0"))]}[backend]
+if os.environ.get("RANK", "0") != "0":
+    sys.exit(0)
 out = Path(sys.argv[sys.argv.index("--out") + 1]); out.mkdir(parents=True)
 if os.environ.get("HANG_AT") and os.environ["HANG_AT"] in " ".join(sys.argv):
     time.sleep(60)
 step = {"median": 10.0, "ci_low": 9.0, "ci_high": 11.0}
-(out / "result.json").write_text(json.dumps({"train": {"loss": losses}, "metrics": {"step_ms": step, "model_tflops_per_rank": 494.5}}))
+text = Path(next((s.split("=")[1] for s in settings if s.startswith("data.path=")), os.environ.get("SOURCE", ".")))
+bytes_ = b"".join(file.read_bytes() for file in sorted(text.rglob("*")) if file.is_file())
+digest = os.environ.get("OTHER_DIGEST", "d1") if os.environ.get("OTHER", "nothing") in " ".join(sys.argv) else "d1"
+device = {"graphs": "80 nodes", "pinned host memory": "1.00 GiB"}
+done_by = "RING" if os.environ.get("NCCL_PROFILER_PLUGIN") else ""
+(out / "result.json").write_text(json.dumps({
+    "train": {"loss": losses, "params_digest": digest}, "metrics": {"step_ms": step, "compute_ms": step, "model_tflops_per_rank": 494.5},
+    "text": hashlib.sha256(bytes_).hexdigest(), "folder": os.getcwd(),
+    "world": {"devices": [device]}, "collectives": [{"kind": "all_gather", "done_by": done_by}]}))
 """
 
 
@@ -46,15 +64,19 @@ class SuiteTest(unittest.TestCase):
         program.write_text(PROGRAM, encoding="utf-8")
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
-    def suite(self, budget=60):
-        return sections.Suite(HERE.parents[1], self.folder / "bin", self.folder / "out", budget, {"name": "NVIDIA H200"})
+    def suite(self, budget=60, root=HERE.parents[1], out="out"):
+        return Suite(root, self.folder / "bin", self.folder / out, self.folder / "work", budget, {"name": "NVIDIA H200"})
 
     def run_one(self, function, suite=None, seconds=20):
         suite = suite or self.suite()
-        suite.run_section(sections.Section("one", seconds, function), later=60)
-        written = json.loads((self.folder / "out" / "results.json").read_text(encoding="utf-8"))
+        suite.run_section(Section("one", seconds, function), later=60)
+        written = json.loads((suite.out / "results.json").read_text(encoding="utf-8"))
         self.assertEqual(written, suite.results)
         return suite.results["sections"][-1]
+
+    def archived(self):
+        with tarfile.open(self.folder / "out" / "logs.tar") as tar:
+            return {member.name for member in tar.getmembers()}
 
     def environment(self, **values):
         patch = unittest.mock.patch.dict(os.environ, values)
@@ -62,34 +84,34 @@ class SuiteTest(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def test_equal_losses_pass(self):
-        entry = self.run_one(sections.numerics)
+        entry = self.run_one(checks.numerics)
         self.assertEqual(entry["status"], "passed", entry)
         self.assertEqual(set(entry["figures"].values()), {0.0})
 
     def test_different_losses_fail_and_name_both(self):
         self.environment(GPU_LOSS="1.5")
-        entry = self.run_one(sections.numerics)
+        entry = self.run_one(checks.numerics)
         self.assertEqual(entry["status"], "failed")
         self.assertIn("1.5", entry["reason"])
 
     def test_a_loss_that_is_no_number_fails(self):
         self.environment(GPU_LOSS="nan")
-        self.assertEqual(self.run_one(sections.numerics)["status"], "failed")
+        self.assertEqual(self.run_one(checks.numerics)["status"], "failed")
 
     def test_mfu_is_of_the_datasheet(self):
-        figures = self.run_one(sections.step)["figures"]
+        figures = self.run_one(speed.step)["figures"]
         self.assertAlmostEqual(figures["1b: MFU % of the datasheet's 989 TFLOP/s"], 50.0)
 
     def test_what_hangs_is_ended_and_fails(self):
         suite = self.suite()
         self.environment(HANG="1")
-        entry = self.run_one(sections.step, suite, seconds=3)
+        entry = self.run_one(speed.step, suite, seconds=3)
         self.assertEqual(entry["status"], "failed")
         self.assertIn("had not ended", entry["reason"])
 
     def test_figures_of_before_an_overrun_are_kept(self):
         self.environment(HANG_AT="gpu-1b")
-        entry = self.run_one(sections.step, seconds=4)
+        entry = self.run_one(speed.step, seconds=4)
         self.assertEqual(entry["status"], "failed")
         self.assertIn("had not ended", entry["reason"])
         self.assertIn("100m: step", entry["figures"])
@@ -120,7 +142,7 @@ with open(path, "w") as file:
     file.flush()
     time.sleep(60)
 """)
-        entry = self.run_one(sections.kernels, seconds=2)
+        entry = self.run_one(speed.kernels, seconds=2)
         self.assertEqual(entry["status"], "failed")
         self.assertIn("after 1 results", entry["reason"])
         self.assertEqual(entry["figures"], {"norm: of_copy": 0.75})
@@ -129,16 +151,20 @@ with open(path, "w") as file:
         self.program("some_gpu_test", """#!/bin/sh
 echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] A.two"; exec sleep 60
 """)
-        entry = self.run_one(sections.gpu_tests, seconds=2)
+        entry = self.run_one(checks.gpu_tests, seconds=2)
         self.assertEqual(entry["figures"], {"some_gpu_test": "1 passed, 0 skipped, 0 failed"})
         self.assertIn("some_gpu_test had not ended in its time in A.two", entry["reason"])
 
     def test_a_section_may_have_what_others_leave(self):
         given = []
         suite = self.suite(budget=100)
-        suite.run_section(sections.Section("one", 10, lambda _suite, seconds, _figures: given.append(seconds)), later=30)
+        suite.run_section(Section("one", 10, lambda _suite, seconds, _figures: given.append(seconds)), later=30)
         self.assertGreater(given[0], 60)
-        self.assertLessEqual(sum(section.seconds for section in sections.SECTIONS), sections.BUDGET)
+
+    def test_the_sections_of_a_call_fit_into_its_time(self):
+        for call in sections.CALLS:
+            self.assertLessEqual(sum(section.seconds for section in call), sections.BUDGET)
+        self.assertLessEqual(sections.BUDGET, 9 * 60, "a call ends within ten minutes, with what is before and after it")
 
     def test_our_steps_beside_pytorchs_are_timed_by_events(self):
         seen = []
@@ -151,7 +177,7 @@ echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] 
             return subprocess.CompletedProcess(arguments, 0, "2.9 True")
 
         suite.command = command
-        entry = self.run_one(sections.torch, suite)
+        entry = self.run_one(speed.torch, suite)
         self.assertEqual(entry["status"], "passed", entry)
         self.assertEqual(seen, [{"device.timer": "events"}] * 3)
         self.assertAlmostEqual(entry["figures"]["speed over PyTorch eager (1 or more: ours is at least as fast)"], 1.2)
@@ -164,8 +190,8 @@ echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] 
 
         def train(_profile, log, _seconds, overrides, _environment=None):
             asked.append(overrides["fsdp.cpu_offload"])
-            folder = suite.out / "runs" / log
-            folder.mkdir(parents=True)
+            folder = suite.files / "runs" / log
+            folder.mkdir(parents=True, exist_ok=True)
             events = [copy("host_to_device", 4_000_000, 100.0), copy("host_to_device", 2_000_000, 100.0),
                       copy("device_to_host", 5_000_000, 100.0), {"ph": "M", "name": "host_to_device"}]
             (folder / "trace.json").write_text(json.dumps({"traceEvents": events}), encoding="utf-8")
@@ -175,7 +201,7 @@ echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] 
 
         suite.train = train
         self.last_loss = 1.0
-        entry = self.run_one(sections.offload, suite)
+        entry = self.run_one(speed.offload, suite)
         self.assertEqual(entry["status"], "passed", entry)
         self.assertEqual(asked, ["none", "optimizer", "all"])
         self.assertAlmostEqual(entry["figures"]["all: host_to_device, GB/s"], 30)
@@ -186,62 +212,237 @@ echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] 
 
         asked.clear()
         suite = self.suite()
-        suite.out = self.folder / "again"
-        suite.out.mkdir()
         self.last_loss = float("nan")
-        with self.assertRaises(sections.Failed):
+        with self.assertRaises(Failed):
             suite.train = train
-            sections.offload(suite, 20, {})
+            speed.offload(suite, 20, {})
 
     def test_each_change_of_a_step_is_timed_between_two_steps_without_it(self):
         suite = self.suite()
         asked = []
-        changes = sections.STEP_CHANGES + sections.STEP_OFFERS
+        arms = speed.STEP_CHANGES + speed.STEP_OFFERS
 
         def train(profile, log, seconds, overrides, environment=None):
             changed = {key: value for key, value in overrides.items() if key not in ("device.timer", "train.steps")}
             asked.append((profile, changed))
             self.assertEqual(overrides["device.timer"], "events")
+            if self.broken in changed:
+                raise Failed(f"{self.broken} does not work")
             median = 8.0 if "device.graphs" in changed else 12.0 if changed else 10.0
             return {"metrics": {"step_ms": {"median": median}}}
 
         suite.train = train
-        entry = self.run_one(sections.changes, suite)
-        expected = [("gpu-1b", {})]
-        for key, value, _ in changes:
+        suite.command = lambda *_, **__: asked.append("benchmark") or subprocess.CompletedProcess([], 0, "")
+        self.program("bench_cuda_changes", "")
+        self.broken = ""
+        entry = self.run_one(speed.changes, suite)
+        expected = ["benchmark", ("gpu-1b", {})]
+        for key, value, _ in arms:
             expected += [("gpu-1b", {key: value}), ("gpu-1b", {})]
-        for profile in sections.GRAPH_PROFILES:
+        for profile in speed.GRAPH_PROFILES:
             expected += [(profile, {}), (profile, {"device.graphs": "step"}), (profile, {})]
         self.assertEqual(asked, expected)
         speedups = [value for name, value in entry["figures"].items() if "speedup by" in name]
-        self.assertEqual(speedups, [1.2] * len(sections.STEP_CHANGES) + [10 / 12] * len(sections.STEP_OFFERS) +
-                         [1.25] * len(sections.GRAPH_PROFILES))
-        self.assertEqual(entry["status"], "absent", "bench_cuda_changes is not built here")
+        self.assertEqual(speedups, [1.2] * len(speed.STEP_CHANGES) + [10 / 12] * len(speed.STEP_OFFERS) +
+                         [1.25] * len(speed.GRAPH_PROFILES))
+        self.assertIn("bench_cuda_changes measured nothing", entry["reason"])
+
+        self.broken = "fsdp.cast_in_optimizer"
+        entry = self.run_one(speed.changes, suite)
+        self.assertIn("fsdp.cast_in_optimizer does not work", entry["reason"])
+        self.assertEqual(len([name for name in entry["figures"] if "speedup by" in name]), len(speedups) - 1)
 
     def test_the_sanitizer_looks_at_own_kernels_and_not_at_calls(self):
         self.program("compute-sanitizer", "#!/bin/sh\nprintf '%s ' \"$@\"\n")
         self.environment(PATH=f"{self.folder / 'bin'}:/usr/bin:/bin")
-        self.assertEqual(self.run_one(sections.sanitizer)["figures"], {"memcheck": "no finding", "racecheck": "no finding"})
-        said = (self.folder / "out" / "memcheck.log").read_text(encoding="utf-8")
+        self.assertEqual(self.run_one(tools.sanitizer)["figures"], {"memcheck": "no finding", "racecheck": "no finding"})
+        said = (self.folder / "work" / "files" / "memcheck.log").read_text(encoding="utf-8")
         self.assertIn("--report-api-errors no", said)
         self.assertIn("--kernel-name kns=fsdpbench", said)
 
     def test_what_was_not_built_is_absent_with_the_reason(self):
-        entry = self.run_one(sections.kernels)
+        entry = self.run_one(speed.kernels)
         self.assertEqual((entry["status"], entry["reason"]), ("absent", "bench_cuda_kernels was not built"))
 
     def test_what_does_not_fit_is_named(self):
-        entry = self.run_one(sections.numerics, self.suite(budget=2))
+        entry = self.run_one(checks.numerics, self.suite(budget=2))
         self.assertEqual((entry["status"], entry["reason"]), ("left out", "the suite's time was up"))
 
     def test_the_summary_names_every_section_and_counts(self):
         suite = self.suite()
-        for function in (sections.numerics, sections.kernels):
-            suite.run_section(sections.Section(function.__name__, 20, function))
+        for function in (checks.numerics, speed.kernels):
+            suite.run_section(Section(function.__name__, 20, function))
         text = summary(suite.results)
         self.assertIn("NVIDIA H200", text)
         self.assertRegex(text, r"passed +numerics")
         self.assertIn("1 absent, 1 passed", text)
+
+
+    def tree(self):
+        """A source folder in which the suite leaves its output, as by default."""
+        root = self.folder / "tree"
+        for file in ("docs/one.md", "docs/two.md", "src/main.cpp"):
+            (root / file).parent.mkdir(parents=True, exist_ok=True)
+            (root / file).write_text(f"text of {file}\n", encoding="utf-8")
+        self.environment(SOURCE=str(root))
+        return root
+
+    def test_two_trainings_have_the_same_text_whatever_was_written_between_them(self):
+        root = self.tree()
+        suite = self.suite(root=root, out="tree/gpu-suite")
+        first = suite.train("gpu-1b", "first", 20, {})
+        (suite.out / "summary.txt").write_text("figures", encoding="utf-8")
+        (suite.files / "more.log").write_text("said", encoding="utf-8")
+        (root / "gpu-suite-again").mkdir()
+        (root / "gpu-suite-again" / "results.json").write_text("{}", encoding="utf-8")
+        second = suite.train("gpu-1b", "second", 20, {})
+        self.assertEqual(first["text"], second["text"])
+        self.assertEqual(first["text"], suite.results["data"]["sha256"], "and the results say which")
+
+    def test_what_comes_back_is_three_files(self):
+        suite = self.suite()
+        self.run_one(checks.numerics, suite)
+        self.assertEqual({path.name for path in suite.out.iterdir()}, {"results.json", "summary.txt", "logs.tar"})
+        self.assertIn("numerics-fp32-cpu.log.gz", self.archived())
+        self.assertIn("runs/numerics-fp32-cpu/result.json.gz", self.archived())
+        self.assertNotIn("step-1b.log.gz", self.archived())
+        self.run_one(speed.step, suite)
+        self.assertIn("step-1b.log.gz", self.archived())
+
+    def test_an_archive_leaves_out_what_is_too_large_and_says_so(self):
+        folder = self.folder / "files"
+        folder.mkdir()
+        (folder / "small.log").write_text("said", encoding="utf-8")
+        (folder / "trace.json").write_bytes(os.urandom(300_000))
+        archive = Archive(folder, self.folder / "compressed", self.folder / "logs.tar", most_bytes=100_000)
+        self.assertEqual(archive.renew(), ["trace.json"])
+        self.assertLessEqual((self.folder / "logs.tar").stat().st_size, 100_000)
+        self.assertIn("Too large for the archive: trace.json", summary(self.suite().results | {"not_in_archive": ["trace.json"]}))
+        (folder / "trace.json").write_bytes(b"0" * 300_000)
+        os.utime(folder / "trace.json", (time.time() + 10, time.time() + 10))
+        self.assertEqual(archive.renew(), [])
+
+    def test_a_fault_of_one_section_leaves_the_others_their_turn(self):
+        suite = self.suite()
+        suite.run_section(Section("one", 20, lambda *_: [][0]))
+        suite.run_section(Section("two", 20, checks.numerics))
+        self.assertEqual([entry["status"] for entry in suite.results["sections"]], ["failed", "passed"])
+
+    def test_features_are_compared_each_by_itself(self):
+        entry = self.run_one(checks.features)
+        self.assertEqual(entry["status"], "passed", entry)
+        self.assertEqual(entry["figures"]["one graph a step, blocking communicators: parameters"], "the same bits")
+        self.assertIn("all_gather: RING", entry["figures"]["NCCL's profiler"])
+        worst = [value for name, value in entry["figures"].items() if "largest relative difference" in name]
+        self.assertEqual(worst, [0.0] * 6)
+
+    def test_a_feature_that_changes_bits_fails_and_the_others_are_tried(self):
+        self.environment(OTHER="device.graphs", OTHER_DIGEST="d2")
+        entry = self.run_one(checks.features)
+        self.assertEqual(entry["status"], "failed")
+        self.assertIn("one graph a step: the digest is d2, and d1 without", entry["reason"])
+        self.assertEqual(entry["figures"]["fsdp.cpu_offload = all: parameters"], "the same bits")
+        self.assertIn("NCCL's profiler", entry["figures"])
+
+    def test_processes_of_ranks_work_in_the_folder_of_the_profiles(self):
+        root = self.tree()
+        result = self.suite(root=root).train_ranks("quickstart", "two", 20, {}, 2)
+        self.assertEqual(Path(result["folder"]), root.resolve())
+
+    def test_cupti_and_events_are_compared_as_a_figure(self):
+        figures = self.run_one(speed.timers)["figures"]
+        self.assertEqual(figures["step_ms by CUPTI over events (0.99 to 1.01 expected)"], 1.0)
+        self.assertEqual(figures["compute_ms by CUPTI over events (0.99 to 1.01 expected)"], 1.0)
+
+    def test_ncu_looks_at_the_kernels_that_take_longest(self):
+        suite = self.suite()
+
+        def kernel(name, us):
+            return {"ph": "X", "cat": "kernel", "name": name, "dur": us}
+
+        events = [kernel(f"void fsdpbench::backend::cuda::(anonymous namespace)::k{i}<float, 4>(Pack<4>*)", i + 1) for i in range(6)]
+        events += [kernel("nvjet_hsh_128x256", 100), {"ph": "X", "cat": "cpu_op", "name": "step", "dur": 1e6}]
+
+        def train(_profile, log, _seconds, _overrides):
+            (suite.files / "runs" / log / "trace").mkdir(parents=True)
+            with gzip.open(suite.files / "runs" / log / "trace" / "rank_0.json.gz", "wt", encoding="utf-8") as file:
+                json.dump({"traceEvents": events}, file)
+
+        suite.train = train
+        self.program("ncu", """#!/bin/sh
+echo '==PROF== Connected to process 1'
+echo '"ID","Kernel Name","gpu__time_duration.sum","dram__throughput.avg.pct_of_peak_sustained_elapsed"'
+echo '"","","us","%"'
+case "$*" in *k3*) ;; *) echo '"0","k","12.5","91.0"' ;; esac
+""")
+        self.environment(PATH=f"{self.folder / 'bin'}:/usr/bin:/bin")
+        entry = self.run_one(tools.ncu, suite)
+        shares = [name for name in entry["figures"] if name.endswith("share of all kernels' time")]
+        self.assertEqual([name.split(":")[0] for name in shares], ["nvjet_hsh_128x256", "k5", "k4", "k3", "k2"])
+        self.assertEqual(entry["figures"]["k5: time"], "12.5 us")
+        self.assertEqual(entry["figures"]["k5: % of the memory's peak"], "91.0")
+        self.assertIn("ncu says nothing of k3", entry["reason"])
+
+
+class PackTest(unittest.TestCase):
+    """tests/gpu/pack on a build folder in which programs are shell scripts."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.build, self.file = Path(folder.name) / "build", Path(folder.name) / "pack.tar.xz"
+        self.programs = ["fsdpbench", "bench_cuda_gemm", "some_gpu_test"]
+        for name in [f"bin/{name}" for name in self.programs] + ["lib/fsdpbench_cuda.so"]:
+            path = self.build / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("#!/bin/sh\n", encoding="utf-8")
+            path.chmod(0o755)
+        (self.build / "gpu-programs.txt").write_text("".join(f"{name}\n" for name in self.programs), encoding="utf-8")
+        self.native("OFF")
+
+    def native(self, value):
+        (self.build / "CMakeCache.txt").write_text(f"FSDPBENCH_NATIVE:BOOL={value}\n", encoding="utf-8")
+
+    def pack(self):
+        return subprocess.run([HERE / "pack", self.build, self.file], capture_output=True, text=True, check=False)
+
+    def test_it_brings_programs_profiles_text_and_the_suite_itself(self):
+        done = self.pack()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"pack.tar.xz: [0-9]+ KiB of at most [0-9]+")
+        root = unpack(self.file, self.build / "there")
+        for name in ("bin/fsdpbench", "bin/some_gpu_test", "lib/fsdpbench_cuda.so", "profiles/runs/gpu-1b.toml",
+                     "profiles/models/quickstart.toml", "docs/gpu.md", "tests/gpu/run", "tests/gpu/torch_fsdp2.py"):
+            self.assertTrue((root / name).is_file(), name)
+        done = subprocess.run([root / "tests/gpu/run", "--list"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse(any("__pycache__" in str(path) for path in root.rglob("*")))
+
+    def test_a_program_that_is_not_built_stops_it(self):
+        for missing in ("bench_cuda_gemm", "some_gpu_test"):
+            path = self.build / "bin" / missing
+            path.rename(self.build / missing)
+            done = self.pack()
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f"lacks {missing}", done.stderr)
+            self.assertFalse(self.file.exists())
+            (self.build / missing).rename(path)
+
+    @unittest.skipUnless("FSDPBENCH_GPU_PROGRAMS" in os.environ, "not a CUDA build")
+    def test_a_cuda_build_names_every_benchmark_and_test_for_gpus(self):
+        named = set(Path(os.environ["FSDPBENCH_GPU_PROGRAMS"]).read_text(encoding="utf-8").split())
+        root = HERE.parents[1]
+        benches = {f"bench_{path.stem}" for path in root.glob("bench/cuda_*.cpp")}
+        tests = {name for path in (root / "tests" / "backend").rglob("CMakeLists.txt")
+                 for name in re.findall(r"\w+_gpu_test", path.read_text(encoding="utf-8"))}
+        self.assertEqual((len(benches), len(tests)), (4, 4))
+        self.assertEqual(named, {"fsdpbench"} | benches | tests)
+
+    def test_a_build_for_this_processor_is_not_packed(self):
+        self.native("ON")
+        done = self.pack()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("-D FSDPBENCH_NATIVE=OFF", done.stderr)
 
 
 class PiecesTest(unittest.TestCase):
@@ -255,15 +456,50 @@ class PiecesTest(unittest.TestCase):
         path = program_environment(Path("/opt/gpu-pack/bin"))["LD_LIBRARY_PATH"]
         self.assertTrue(path.startswith("/opt/gpu-pack/lib:"), path)
 
-    def test_a_build_for_this_processor_is_not_packed(self):
+    def test_libraries_are_those_of_the_python_on_path_and_of_the_toolkit(self):
         with tempfile.TemporaryDirectory() as folder:
-            program = Path(folder) / "bin" / "fsdpbench"
-            program.parent.mkdir()
-            program.touch(mode=0o755)
-            (Path(folder) / "CMakeCache.txt").write_text("FSDPBENCH_NATIVE:BOOL=ON\n", encoding="utf-8")
-            done = subprocess.run([HERE / "pack", folder, f"{folder}/pack.tar.xz"], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("-D FSDPBENCH_NATIVE=OFF", done.stderr)
+            wheels = Path(folder) / "site" / "nvidia"
+            (wheels / "cudnn" / "lib").mkdir(parents=True)
+            python = Path(folder) / "python3"
+            python.write_text(f"#!/bin/sh\necho {wheels}\n", encoding="utf-8")
+            python.chmod(0o755)
+            with unittest.mock.patch.dict(os.environ, PATH=f"{folder}:/usr/bin:/bin"):
+                path = program_environment(Path("/opt/gpu-pack/bin"))["LD_LIBRARY_PATH"].split(":")
+        self.assertEqual(path[:4], ["/opt/gpu-pack/lib", str(wheels / "cudnn" / "lib"), "/usr/local/cuda/lib64",
+                                    "/usr/local/cuda/extras/CUPTI/lib64"])
+
+    def test_libraries_that_are_not_found_are_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ldd = Path(folder) / "ldd"
+            ldd.write_text("""#!/bin/sh
+printf '\\tlibcudnn.so.9 => not found\\n\\tlibnccl.so.2 => /usr/lib/libnccl.so.2 (0x1)\\n\\tlibc.so.6 => /lib/libc.so.6 (0x2)\\n'
+""", encoding="utf-8")
+            ldd.chmod(0o755)
+            with unittest.mock.patch.dict(os.environ, PATH=f"{folder}:/usr/bin:/bin"):
+                found = libraries_of(Path("plugin.so"), {})
+        self.assertEqual(found, {"libcudnn.so.9": None, "libnccl.so.2": "/usr/lib/libnccl.so.2"})
+        told = summary({"gpu": {}, "program": "", "date": "", "sections": [], "libraries": found})
+        self.assertIn("The loader does not find libcudnn.so.9.", told)
+
+    def test_the_text_is_read_as_the_program_reads_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            for name, content in (("b/one", b"B1"), ("b.md", b"B2"), ("a", b"A"), ("binary", b"x\0y"), (".hidden", b"h"),
+                                  ("runs/r", b"r"), ("build-x/y", b"y"), ("builder", b"C")):
+                (root / name).parent.mkdir(parents=True, exist_ok=True)
+                (root / name).write_bytes(content)
+            (root / "link").symlink_to(root / "a")
+            self.assertEqual(text_of(root), b"AB1B2C")
+            self.assertEqual(text_of(root / "b.md"), b"B2")
+
+    def test_ranks_take_consecutive_samples(self):
+        text = bytes(range(256)) * 4
+        self.assertEqual(batch_of(text, 3, 1, 2, 5, 17), [sample(text, 35 + i, 17) for i in range(5)])
+        self.assertEqual(batch_of(text, 3, 0, 1, 10, 17)[5:], batch_of(text, 3, 1, 2, 5, 17))
+        # src/base/random.h's split_mixed(0) and (1); the places are those of all but 16 bytes
+        places = len(text) - 16
+        self.assertEqual(sample(text, 0, 17)[0], 0xE220A8397B1DCDAF % places % 256)
+        self.assertEqual(sample(text, 1, 17)[0], 0x910A2DEC89025CC1 % places % 256)
 
     def test_ranks_on_one_gpu_look_like_different_hosts(self):
         hosts = {ranks.environment_of(rank, 4, 1234, one_gpu=True)["NCCL_HOSTID"] for rank in range(4)}
@@ -273,11 +509,12 @@ class PiecesTest(unittest.TestCase):
     def test_ranks_get_their_place_and_a_late_one_is_ended(self):
         with tempfile.TemporaryDirectory() as folder:
             code = "import os, sys, time; r = int(os.environ['RANK']); time.sleep(60 if r == 2 else 0); sys.exit(r)"
-            self.assertEqual(ranks.run_ranks([sys.executable, "-c", code], 3, Path(folder) / "log", 3), [0, 1, -9])
+            self.assertEqual(ranks.run_ranks([sys.executable, "-c", code], 3, Path(folder) / "log", 3, Path(folder)), [0, 1, -9])
 
     def test_without_a_gpu_the_suite_says_so(self):
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "fsdpbench").touch()
+            (Path(folder) / "python3").symlink_to(sys.executable)
             done = subprocess.run([HERE / "run", "--bin", folder], env={"PATH": folder}, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("There is no NVIDIA GPU here", done.stdout)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The step time of PyTorch's FSDP2 (fully_shard) for the decoder of one of our result.json files: same shapes, batch,
-dtypes and optimizer, one process a GPU. Writes the median and all steps as JSON.
+"""The step time of PyTorch's FSDP2 (fully_shard) for the decoder of one of our result.json files: same shapes, tokens,
+dtypes and optimizer, one process a GPU. Writes the median, all steps and their losses as JSON. (Initial parameters are
+PyTorch's, so losses are near ours and not equal.)
 
     python3 torch_fsdp2.py --config result.json --mode eager|compiled --out torch.json      (one GPU)
     torchrun --nproc-per-node 8 torch_fsdp2.py …                                              (several)
@@ -17,6 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+from byte_text import batch_of, text_of
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
@@ -92,6 +95,9 @@ def main():
     m, train, fsdp = config["model"], config["train"], config["fsdp"]
     if m["kind"] != "decoder" or train["accumulate"] != 1 or fsdp["activation_checkpointing"]:
         raise SystemExit("This comparison knows decoders without accumulation and without checkpointing only.")
+    if not config["data"]["path"]:
+        raise SystemExit("The result must say which text it was trained on: run it with --set data.path=FILE_OR_FOLDER.")
+    text = text_of(config["data"]["path"])
 
     alone = "RANK" not in os.environ
     cuda = arguments.device == "cuda"
@@ -123,8 +129,10 @@ def main():
     if arguments.mode == "compiled":
         loss_of = torch.compile(loss_of)
 
-    def step():
-        tokens = torch.randint(256, (train["batch_per_rank"], train["seq_len"] + 1), device=device)
+    def step(number):
+        rows = batch_of(text, number, torch.distributed.get_rank(), torch.distributed.get_world_size(), train["batch_per_rank"],
+                        train["seq_len"] + 1)
+        tokens = torch.tensor([list(row) for row in rows], device=device)
         wait()
         begin = time.perf_counter()
         loss = loss_of(model(tokens[:, :-1]), tokens[:, 1:])
@@ -132,14 +140,14 @@ def main():
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         wait()
-        return (time.perf_counter() - begin) * 1000
+        return (time.perf_counter() - begin) * 1000, loss.item()
 
-    for _ in range(train["warmup"]):
-        step()
-    times = [step() for _ in range(train["steps"])]
+    for number in range(train["warmup"]):
+        step(number)
+    times, losses = zip(*(step(train["warmup"] + number) for number in range(train["steps"])))
     if torch.distributed.get_rank() == 0:
         told = {"torch": torch.__version__, "mode": arguments.mode, "device": torch.cuda.get_device_name(device) if cuda else "cpu",
-                "median_ms": statistics.median(times), "steps_ms": times,
+                "median_ms": statistics.median(times), "steps_ms": times, "losses": losses,
                 "peak_memory_bytes": torch.cuda.max_memory_allocated(device) if cuda else None}
         with open(arguments.out, "w", encoding="utf-8") as file:
             json.dump(told, file, indent=2)

@@ -11,7 +11,9 @@ import subprocess
 import sys
 import tempfile
 
-MASK = (1 << 64) - 1
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "gpu"))
+from byte_text import batch_of  # noqa: E402
+
 LAYERS, WIDTH, HEADS, KV_HEADS, FFN, VOCAB, SEQ, BATCH, RANKS = 2, 32, 4, 2, 64, 256, 16, 2, 2
 BEFORE, ALL = 4, 8
 TOLERANCE = 1e-5  # relative; fp32 sums in another order
@@ -19,15 +21,6 @@ KEYS = [f"model.layers={LAYERS}", f"model.width={WIDTH}", f"model.heads={HEADS}"
         f"model.ffn_width={FFN}", f"model.vocab={VOCAB}", f"train.seq_len={SEQ}", f"train.batch_per_rank={BATCH}",
         f"mesh.ranks={RANKS}", "train.warmup=0", "train.optimizer=adamw", "train.learning_rate=0.01",
         "train.weight_decay=0.1", "emulate.link_gb_per_s=none", "emulate.link_latency_us=0"]
-
-
-def sample(text, index):
-    """ByteDataset::sample of src/engine/byte_dataset.h."""
-    z = (index + 0x9E3779B97F4A7C15) & MASK
-    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
-    begin = (z ^ (z >> 31)) % (len(text) - SEQ)
-    return list(text[begin:begin + SEQ + 1])
 
 
 def call(program, *arguments):
@@ -53,7 +46,7 @@ def llama():
 def loss_of(model, text, step):
     import torch
     count = RANKS * BATCH
-    rows = torch.tensor([sample(text, step * count + i) for i in range(count)])
+    rows = torch.tensor([list(row) for row in batch_of(text, step, 0, 1, count, SEQ + 1)])
     logits = model(rows[:, :-1]).logits
     return torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
 

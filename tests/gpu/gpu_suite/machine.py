@@ -1,10 +1,11 @@
-"""What GPU this is, and the rates its datasheet states."""
+"""What GPU this is, the rates its datasheet states, and where its libraries are."""
 
 import glob
-import importlib.util
 import os
+import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 # Dense bf16 FLOP/s by NVIDIA's datasheets (without sparsity), longest name first.
@@ -42,23 +43,47 @@ def gpu_facts() -> dict:
     return facts
 
 
-def unpack(archive: Path, out: Path) -> Path:
-    """The folder of programs of an archive of tests/gpu/pack, unpacked under `out`."""
-    target = out.resolve() / "gpu-pack"
+def unpack(archive: Path, folder: Path) -> Path:
+    """The root of an archive of tests/gpu/pack, unpacked in `folder`."""
+    target = folder / "gpu-pack"
     shutil.rmtree(target, ignore_errors=True)
-    out.mkdir(parents=True, exist_ok=True)
-    shutil.unpack_archive(archive, out)
-    return target / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.unpack_archive(archive, folder)
+    return target
+
+
+def path_python() -> str:
+    """The interpreter that has PyTorch, if any here has: the suite itself may run under another."""
+    return shutil.which("python3") or sys.executable
+
+
+def wheel_folders() -> list[str]:
+    """Folders of libraries that NVIDIA's packages of that interpreter brought."""
+    try:
+        told = subprocess.run([path_python(), "-c", "import nvidia; print(*nvidia.__path__, sep='\\n')"],
+                              capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [folder for line in told.splitlines() for folder in sorted(glob.glob(f"{line}/*/lib"))]
 
 
 def program_environment(programs: Path) -> dict:
     """What our own programs need to find their libraries, and nobody else may get: Python's PyTorch brings libraries of
-    its own, which others of the same name must not displace. Empty for programs of a build."""
+    its own, which others of the same name must not displace. PyTorch's come before the toolkit's, so that both sides of a
+    comparison call the same ones. Empty for programs of a build."""
     if programs.parent.name != "gpu-pack":
         return {}
-    wheels = importlib.util.find_spec("nvidia")
-    folders = [str(programs.parent / "lib"), "/usr/local/cuda/lib64"]
-    for folder in (wheels.submodule_search_locations or []) if wheels else []:
-        folders += sorted(glob.glob(f"{folder}/*/lib"))
+    folders = [str(programs.parent / "lib"), *wheel_folders(), "/usr/local/cuda/lib64", "/usr/local/cuda/extras/CUPTI/lib64"]
     before = os.environ.get("LD_LIBRARY_PATH")
     return {"LD_LIBRARY_PATH": ":".join(folders + ([before] if before else []))}
+
+
+def libraries_of(plugin: Path, environment: dict) -> dict:
+    """Where the loader finds each of NVIDIA's libraries that the plugin asks for: None for one that it does not find."""
+    try:
+        told = subprocess.run(["ldd", str(plugin)], env=os.environ | environment, capture_output=True, text=True, timeout=60,
+                              check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    found = dict(re.findall(r"^\s*(lib(?:cu|nv|nccl)\S*) => (not found|\S+)", told, re.MULTILINE))
+    return {name: None if path == "not found" else path for name, path in found.items()}

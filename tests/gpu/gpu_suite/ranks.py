@@ -35,14 +35,16 @@ def environment_of(rank: int, ranks: int, port: int, one_gpu: bool) -> dict:
     return environment
 
 
-def run_ranks(command: list, ranks: int, log: Path, seconds: float, one_gpu: bool = False, environment: dict | None = None) -> list:
-    """Exit codes by rank. Output goes to <log>.rank_N.log. Whoever has not ended in time is ended, with code -9."""
+def run_ranks(command: list, ranks: int, log: Path, seconds: float, folder: Path, one_gpu: bool = False,
+              environment: dict | None = None) -> list:
+    """Exit codes by rank, of processes that work in `folder`. Output goes to <log>.rank_N.log. Whoever has not ended in
+    time is ended, with code -9."""
     port = free_port()
     processes = []
     for rank in range(ranks):
         with open(f"{log}.rank_{rank}.log", "w", encoding="utf-8") as output:
-            processes.append(subprocess.Popen(command, env=os.environ | (environment or {}) | environment_of(rank, ranks, port, one_gpu),
-                                              stdout=output, stderr=subprocess.STDOUT))
+            processes.append(subprocess.Popen(command, cwd=folder, stdout=output, stderr=subprocess.STDOUT,
+                                              env=os.environ | (environment or {}) | environment_of(rank, ranks, port, one_gpu)))
     deadline = time.monotonic() + seconds
     for process in processes:
         try:
