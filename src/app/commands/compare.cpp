@@ -21,6 +21,7 @@
 #include "app/report/result_file.h"
 #include "app/report/result_folder.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/paths.h"
 #include "config/find_file.h"

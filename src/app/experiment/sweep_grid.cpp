@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/error.h"
 #include "config/load.h"
 #include "config/write.h"
@@ -145,12 +146,6 @@ std::vector<std::size_t> order_of_trial(const SweepGrid& grid, std::int64_t tria
   std::mt19937_64 random(grid.file.seed * 1'000'003 + static_cast<std::uint64_t>(trial));
   for (std::size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[random() % (i + 1)]);
   return order;
-}
-
-std::uint64_t stable_hash(std::string_view text) {
-  std::uint64_t hash = 0xCBF2'9CE4'8422'2325;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100'0000'01B3;
-  return hash;
 }
 
 }  // namespace fsdpbench::app

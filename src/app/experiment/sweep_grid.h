@@ -36,7 +36,4 @@ std::string describe(const SweepGrid& grid, const SweepCell& cell);
 /// no cell always runs at the same moment of a round.
 std::vector<std::size_t> order_of_trial(const SweepGrid& grid, std::int64_t trial);
 
-/// FNV-1a, 64 bits.
-std::uint64_t stable_hash(std::string_view text);
-
 }  // namespace fsdpbench::app

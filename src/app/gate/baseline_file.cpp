@@ -13,9 +13,9 @@
 
 #include "app/console/json_text.h"
 #include "app/console/table.h"
-#include "app/experiment/sweep_grid.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_folder.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/paths.h"
 
