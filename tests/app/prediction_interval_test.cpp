@@ -1,5 +1,6 @@
 #include "app/experiment/prediction_interval.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -51,6 +52,28 @@ TEST(PredictionInterval, OfAClusterIsFromPublishedRatesAndHoldsItsPrediction) {
   EXPECT_GE(j.at("exposed_comm_ms").at("high").get<double>(), trial.metrics->exposed_comm_ms);
   // Bit by bit the same again.
   EXPECT_EQ(result_json(cell.setup, trial_of(on_cluster())).at("prediction"), j);
+}
+
+/// What docs/gpu.md says of this engine's own profiles: their kernels are not those of an eager training. Of 989
+/// TFLOP/s a step gets more than an eager one of PyTorch would, and less than the best products alone.
+TEST(PredictionInterval, ProfilesForGpusAreSimulatedWithThisEnginesKernels) {
+  for (const char* name : {"gpu-100m", "gpu-1b", "gpu-3b"}) {
+    const auto step_ms = [&](std::vector<std::string> overrides) {
+      overrides.insert(overrides.begin(),
+                       {"device.backend=virtual", "simulate.cluster=hgx-h200", "train.steps=2", "train.warmup=1"});
+      const Trial trial = trial_of(open_cell(load_config(config::find_profile(name), overrides, nullptr)));
+      return trial.metrics->step_ms.median;
+    };
+    const config::Simulate eager;
+    EXPECT_LT(step_ms({}),
+              0.75 * step_ms({"simulate.compiled=false", "simulate.fused_loss=false", "simulate.attention=flash2",
+                              fmt::format("simulate.efficiency={}", eager.efficiency)}))
+        << name;
+    if (name != std::string_view("gpu-1b")) continue;
+    const double peak_ms = 6 * 1.236e9 * 8192 / 989e12 * 1e3;  // all products of a step at the data sheet's rate
+    EXPECT_GT(step_ms({}), peak_ms / 0.60);
+    EXPECT_LT(step_ms({}), peak_ms / 0.42);
+  }
 }
 
 /// Rows that are all off by one factor move the step by it; rows that were exact leave no doubt.
