@@ -16,11 +16,10 @@ class CuptiEmulated : public testing::Test {
  protected:
   void SetUp() override {
     fake::cupti::reset();
-    fake::cupti::connect();
+    for (cudaStream_t& stream : streams) ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);  // the context first
     std::string why_not;
     timer = make_cupti_timer(&why_not);
     ASSERT_NE(timer, nullptr) << why_not;
-    for (cudaStream_t& stream : streams) ASSERT_EQ(cudaStreamCreate(&stream), cudaSuccess);
   }
   void TearDown() override {
     timer.reset();

@@ -23,12 +23,13 @@ class CuptiOnGpu : public testing::Test {
     if (status != cudaSuccess || gpus == 0) {
       GTEST_SKIP() << "no GPU: " << (status == cudaSuccess ? "none was found" : cudaGetErrorString(status));
     }
-    std::string why_not;
-    timer = make_cupti_timer(&why_not);
-    ASSERT_NE(timer, nullptr) << why_not;
+    // The context is older than the timer, as in a run.
     for (cudaStream_t& stream : streams)
       ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
     for (void*& block : memory) ASSERT_EQ(cudaMalloc(&block, kBytes), cudaSuccess);
+    std::string why_not;
+    timer = make_cupti_timer(&why_not);
+    ASSERT_NE(timer, nullptr) << why_not;
   }
   void TearDown() override {
     if (timer == nullptr) return;
@@ -89,6 +90,20 @@ TEST_F(CuptiOnGpu, StampsLieBetweenIssueAndSynchronisationAndNothingIsLost) {
                            "records incomplete", "launches without record", "records without launch", "op marks"}) {
     EXPECT_EQ(facts().count(loss), 0U) << loss;
   }
+}
+
+TEST_F(CuptiOnGpu, RecordsAgainWhenSwitchedOnAnew) {
+  timer.reset();
+  std::string why_not;
+  timer = make_cupti_timer(&why_not);
+  ASSERT_NE(timer, nullptr) << why_not;
+  Stamp stamp;
+  timer->begin(Lane::copy, streams[0], 0, 0, &stamp);
+  ASSERT_EQ(cudaMemsetAsync(memory[0], 1, kBytes, streams[0]), cudaSuccess);
+  timer->end(Lane::copy, streams[0]);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  timer->settle();
+  EXPECT_GT(stamp.end_ns, stamp.begin_ns);
 }
 
 TEST_F(CuptiOnGpu, ManyThreadsThatEndAfterOneCallDoNotUseUpTheBuffers) {

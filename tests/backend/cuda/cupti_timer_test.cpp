@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "backend/cuda/cupti_support.h"
+#include "backend/cuda/fake/fake_stream.h"
 #include "base/clock.h"
 
 namespace fsdpbench::backend::cuda {
@@ -23,7 +24,6 @@ TEST_F(CuptiTest, SetsUpInTheOrderThatCuptiWants) {
   EXPECT_LT(at("cuptiActivityRegisterTimestampCallback"), at("cuptiActivitySetAttribute"));
   EXPECT_LT(at("cuptiActivitySetAttribute"), at("cuptiActivityRegisterCallbacks"));
   EXPECT_LT(at("cuptiActivityRegisterCallbacks"), at("cuptiActivityEnable "));
-  EXPECT_LT(at("cuptiActivityEnable "), at("cuptiActivityEnableRuntimeApi"));
   EXPECT_EQ(cupti::count_of("cuptiActivitySetAttribute 0"), 0);  // the device's buffers stay as they are
   collector.stop();
   EXPECT_EQ(cupti::count_of("cuptiActivityFlushAll forced"), 1);
@@ -42,6 +42,59 @@ TEST_F(CuptiTest, WhatMustComeBeforeTheCallbacksIsSetOnceForAllSessions) {
   EXPECT_EQ(cupti::count_of(attribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER)), 1);
   EXPECT_TRUE(collector.notes().empty());
   EXPECT_EQ(cupti::count_of("cuptiSubscribe"), 3);
+}
+
+/// Of all calls that CUPTI knows, those that leave a record.
+std::vector<std::pair<CUpti_ActivityKind, CUpti_CallbackId>> recorded_calls() {
+  std::vector<std::pair<CUpti_ActivityKind, CUpti_CallbackId>> all;
+  for (const CallKind& of : kCallKinds) {
+    for (CUpti_CallbackId id = 1; id < of.count; ++id) {
+      if (cupti::records(of.kind, id)) all.emplace_back(of.kind, id);
+    }
+  }
+  return all;
+}
+
+TEST_F(CuptiTest, RecordsTheCallsThatAreWantedAndNoOtherThoughTheContextIsOlder) {
+  ASSERT_TRUE(fake::has_context());
+  Collector collector(cupti::api(), kFew);
+  std::vector<std::pair<CUpti_ActivityKind, CUpti_CallbackId>> wanted;
+  for (const KnownCall& call : known_calls()) wanted.emplace_back(call.kind, call.id);
+  for (int i = 0; i < 3; ++i) {  // CUPTI forgets with the kind what was switched off
+    ASSERT_EQ(collector.start(), "");
+    EXPECT_THAT(recorded_calls(), ::testing::UnorderedElementsAreArray(wanted)) << "start " << i;
+    collector.stop();
+    EXPECT_THAT(recorded_calls(), ::testing::IsEmpty()) << "stop " << i;
+  }
+}
+
+TEST_F(CuptiTest, TheStandInHasTheSwitchesOfTheRealOne) {
+  const CuptiApi api = cupti::api();
+  constexpr auto kKind = CUPTI_ACTIVITY_KIND_RUNTIME;
+  constexpr CUpti_CallbackId kMalloc = CUPTI_RUNTIME_TRACE_CBID_cudaMalloc_v3020;
+  constexpr CUpti_CallbackId kFree = CUPTI_RUNTIME_TRACE_CBID_cudaFree_v3020;
+  const auto recorded = [&] { return std::pair{cupti::records(kKind, kMalloc), cupti::records(kKind, kFree)}; };
+  EXPECT_NE(api.enable_runtime_api(0, 1), CUPTI_SUCCESS);
+  EXPECT_NE(api.enable_runtime_api(99999, 1), CUPTI_SUCCESS);
+  api.enable_runtime_api(kMalloc, 1);
+  EXPECT_EQ(recorded(), (std::pair{false, false}));  // the context is older
+  api.enable(kKind);
+  EXPECT_EQ(recorded(), (std::pair{true, true}));
+  api.enable_runtime_api(kMalloc, 0);
+  EXPECT_EQ(recorded(), (std::pair{false, true}));
+  api.enable(kKind);
+  EXPECT_EQ(recorded(), (std::pair{true, true}));
+  api.disable(kKind);
+  api.enable_runtime_api(kMalloc, 1);
+  EXPECT_EQ(recorded(), (std::pair{false, false}));
+
+  cupti::reset();
+  fake::reset();
+  api.enable_runtime_api(kMalloc, 1);
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(recorded(), (std::pair{true, false}));
+  api.enable_runtime_api(kFree, 1);
+  EXPECT_EQ(recorded(), (std::pair{true, true}));
 }
 
 TEST_F(CuptiTest, AnAttributeThatCuptiRefusesIsSaidAndOpsAreTimedAllTheSame) {
@@ -254,11 +307,24 @@ TEST_F(CuptiTest, WithoutAnyRecordNoOpHasAStamp) {
   CuptiTimer timer(collector, nullptr, kShort);
   cupti::at_flush([](std::uint32_t) { cupti::discard(); });
   std::vector<Stamp> stamps(3, {1, 1, 0});
-  for (int i = 0; i < 3; ++i) op(timer, i, stamps[static_cast<std::size_t>(i)], i, 5000);
+  for (int settles = 1; settles <= 2; ++settles) {
+    for (int i = 0; i < 3; ++i) op(timer, i, stamps[static_cast<std::size_t>(i)], i, 5000);
+    timer.settle();
+    for (const Stamp& stamp : stamps) EXPECT_EQ(stamp.begin_ns, 0);
+    EXPECT_EQ(timer.counts().without_times, 3 * settles);
+  }
+  // Nor will there be one later: the next steps do not wait for it.
+  const int flushes = cupti::count_of("cuptiActivityFlushAll");
+  op(timer, 3, stamps[0], 1, 5000);
   timer.settle();
-  for (const Stamp& stamp : stamps) EXPECT_EQ(stamp.begin_ns, 0);
-  EXPECT_EQ(timer.counts().without_times, 3);
+  EXPECT_EQ(cupti::count_of("cuptiActivityFlushAll"), flushes + 1);
+  EXPECT_THAT(facts(timer)["steps without records"], HasSubstr("3: "));
+  // If they come all the same, they count.
   cupti::at_flush(nullptr);
+  op(timer, 4, stamps[0], 1, 5000);
+  timer.settle();
+  EXPECT_EQ(stamps[0].begin_ns, 5000);
+  EXPECT_THAT(facts(timer)["steps without records"], HasSubstr("3: "));
   collector.stop();
 }
 
@@ -317,11 +383,14 @@ TEST_F(CuptiTest, RanksOfOneProcessGetTheirOwnOps) {
 TEST_F(CuptiTest, TheLastTimerOfARunSwitchesOff) {
   ::setenv("FSDPBENCH_FAKE_CUPTI", "1", 1);
   std::string why_not;
+  const std::int64_t memory = fake::live_bytes(0);
   std::unique_ptr<OpTimer> first = make_cupti_timer(&why_not);
   ASSERT_NE(first, nullptr) << why_not;
   std::unique_ptr<OpTimer> second = make_cupti_timer(&why_not);
   ASSERT_NE(second, nullptr);
   EXPECT_EQ(cupti::count_of("cuptiSubscribe"), 1);
+  EXPECT_EQ(fake::live_bytes(0), memory);  // of the trial
+  EXPECT_TRUE(first->take_activities().all.empty());
   first.reset();
   EXPECT_EQ(cupti::count_of("cuptiUnsubscribe"), 0);
   second.reset();

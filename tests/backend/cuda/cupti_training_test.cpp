@@ -21,7 +21,6 @@ using namespace config;  // NOLINT: nothing here but settings
 
 Measurement run_timed(const RunConfig& config) {
   const backend::FakeGpus gpus(8);
-  fake::cupti::connect();
   const testing::HashedBatches batches(static_cast<std::int32_t>(config.model.vocab));
   RunHooks hooks;
   hooks.keep_parameters = true;
@@ -85,6 +84,23 @@ TEST_P(CuptiTraining, EveryOpHasItsTimesAndItsKernels) {
       }
     }
     EXPECT_GT(computations, 0);
+  }
+}
+
+TEST(CuptiTrainingWithoutRecords, EventsTimeTheOpsWhereCuptiRecordsNothing) {
+  fake::cupti::ignore_calls();
+  const RunConfig config = short_run(2, Timer::automatic);
+  const Measurement result = run_timed(config);
+  const RunConfig by_force = short_run(1, Timer::cupti);
+  EXPECT_THAT([&] { run_timed(by_force); },
+              ::testing::ThrowsMessage<ConfigError>(::testing::HasSubstr("no record of it came")));
+  fake::cupti::reset();
+
+  const engine::Setup p = set_up(config);
+  EXPECT_GT(metrics::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0).compute_ms, 0);
+  for (const backend::Facts& facts : result.devices) {
+    EXPECT_THAT(facts, ::testing::Contains(::testing::Pair("no CUPTI", ::testing::HasSubstr("no record of it came"))));
+    EXPECT_THAT(facts, ::testing::Contains(::testing::Pair("timer", ::testing::HasSubstr("CUDA events"))));
   }
 }
 

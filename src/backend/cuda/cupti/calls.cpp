@@ -14,7 +14,7 @@ constexpr KnownCall driver(CUpti_CallbackId id, const char* name, KnownCall::Doe
   return {CUPTI_ACTIVITY_KIND_DRIVER, id, name, does};
 }
 constexpr KnownCall since_13(CUpti_ActivityKind kind, CallSince13 id, const char* name, KnownCall::Does does) {
-  return {kind, static_cast<CUpti_CallbackId>(id), name, does, 13};
+  return {kind, static_cast<CUpti_CallbackId>(id), name, does};
 }
 
 using enum KnownCall::Does;

@@ -16,7 +16,7 @@ thread_local bool t_issues_ops = false;
 
 constexpr auto kKinds = std::to_array<CUpti_ActivityKind>(
     {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-     CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET});
+     CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_ACTIVITY_KIND_DRIVER});
 
 std::uint64_t timestamp() { return static_cast<std::uint64_t>(now_ns()); }
 
@@ -125,8 +125,7 @@ std::string Collector::start() {
   if (const CUptiResult status = api_.get_version(&version); status != CUPTI_SUCCESS) {
     return sentence(api_, status, "say its version");
   }
-  version_ = {version};
-  if (!reads_records_of(version_)) {
+  if (!reads_records_of({version})) {
     return fmt::format(
         "The CUPTI found here has version {}, and this program reads the records of versions from {} to "
         "the last of CUDA {} only.",
@@ -176,21 +175,29 @@ std::string Collector::switch_on() {
       return sentence(api_, status, "record what the device does");
     }
   }
-  for (const KnownCall& call : known_calls()) {
-    if (call.since > version_.major()) continue;
-    const auto enable = call.kind == CUPTI_ACTIVITY_KIND_RUNTIME ? api_.enable_runtime_api : api_.enable_driver_api;
-    if (const CUptiResult status = enable(call.id, 1); status != CUPTI_SUCCESS) {
-      return sentence(api_, status, "record the calls of CUDA");
-    }
-  }
+  leave_out_unwanted_calls();
   return "";
 }
 
-void Collector::switch_off() {
-  for (const KnownCall& call : known_calls()) {
-    if (call.since > version_.major()) continue;
-    (call.kind == CUPTI_ACTIVITY_KIND_RUNTIME ? api_.enable_runtime_api : api_.enable_driver_api)(call.id, 0);
+/// By switching off, after the kind was switched on: a call that is switched on alone, when the context exists already,
+/// leaves no record. Switching on the kind forgets all this, so it is done anew each time.
+void Collector::leave_out_unwanted_calls() {
+  CUptiResult refused = CUPTI_SUCCESS;
+  for (const CallKind& of : kCallKinds) {
+    const auto enable = of.kind == CUPTI_ACTIVITY_KIND_RUNTIME ? api_.enable_runtime_api : api_.enable_driver_api;
+    for (CUpti_CallbackId id = 1; id < of.count; ++id) {
+      if (find_call(of.kind, id) != nullptr) continue;
+      if (const CUptiResult status = enable(id, 0); status != CUPTI_SUCCESS) refused = status;
+    }
   }
+  // Its records then only cost time.
+  if (refused != CUPTI_SUCCESS && !told_of_unwanted_) {
+    notes_.push_back(sentence(api_, refused, "leave out the calls that nobody needs"));
+    told_of_unwanted_ = true;
+  }
+}
+
+void Collector::switch_off() {
   for (CUpti_ActivityKind kind : kKinds) api_.disable(kind);
   api_.unsubscribe(subscriber_);
   on_ = false;

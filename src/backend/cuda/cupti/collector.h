@@ -68,6 +68,7 @@ class Collector {
   /// What CUPTI wants once a process and before it may call back; "" or why it cannot be.
   std::string prepare();
   std::string switch_on();
+  void leave_out_unwanted_calls();
   void switch_off();
   void push(Filled filled);
   void read();
@@ -77,8 +78,8 @@ class Collector {
   BufferPool pool_;
   RecordTable table_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
-  CuptiVersion version_;
   bool prepared_ = false;
+  bool told_of_unwanted_ = false;
   std::vector<std::string> notes_;
   bool on_ = false;
 

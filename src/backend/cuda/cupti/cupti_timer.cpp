@@ -14,6 +14,8 @@ namespace {
 constexpr auto kKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0;
 // NVIDIA's release notes of 13.0 Update 1 list what it mended.
 constexpr std::uint32_t kFirstGood = 130001;
+// Records of one step may all be late; who has none for two has none to wait for.
+constexpr int kGiveUpAfter = 2;
 
 }  // namespace
 
@@ -74,7 +76,7 @@ void CuptiTimer::wait_for_records() {
       has_marks_ = false;  // this CUPTI does not record that call
       return;
     }
-    if (waited > patience_.whole) return;
+    if (waited > patience_.whole || in_a_row_ >= kGiveUpAfter) return;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::microseconds{5000});
   }
@@ -90,6 +92,9 @@ void CuptiTimer::settle() {
   std::vector<StreamKey> streams;
   for (const auto& [stream, key] : streams_) streams.push_back(key);
   const std::vector<Launch> launches = collector_.table().take(timer_, streams);
+  const bool any = std::ranges::any_of(launches, [](const Launch& launch) { return launch.owner.has_value(); });
+  without_records_ += any ? 0 : 1;
+  in_a_row_ = any ? 0 : in_a_row_ + 1;
   std::set<std::uint32_t> marks;
   for (const Launch& launch : launches) {
     if (launch.owner && launch.call && launch.call->what->does == KnownCall::Does::mark) marks.insert(launch.owner->op);
@@ -132,6 +137,7 @@ Facts CuptiTimer::facts() const {
   const RecordTable::Counts joined = collector_.table().counts();
   add("ops without times", counts_.without_times,
       "a record of them is missing; figures of their steps must not be used");
+  add("steps without records", without_records_, "CUPTI records nothing any more; no op of theirs has times");
   add("records dropped", losses.dropped_by_cupti, "CUPTI had no room for them");
   add("record buffers dropped", losses.shortages, "all were in use; what they held is lost");
   add("records without time", counts_.zero_times, "CUPTI's memory on the device did not suffice");

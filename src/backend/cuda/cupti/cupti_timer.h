@@ -59,6 +59,8 @@ class CuptiTimer final : public OpTimer {
   std::vector<IssuedOp> ops_;
   bool open_ = false;
   bool has_marks_ = true;
+  std::int64_t without_records_ = 0;  // settle() saw nothing so often
+  int in_a_row_ = 0;                  // of these the last ones
   std::vector<std::pair<cudaStream_t, StreamKey>> streams_;
   NameList names_;
   std::vector<Activity> activities_;

@@ -75,7 +75,10 @@ std::int64_t pinned_bytes();
 /// The calling thread is in a host function, where CUDA permits no call of its own.
 bool in_host_function();
 
-/// Forgets injected failures, broken devices and the observer. Nothing may run.
+/// Whether anything has made CUDA's context, which libraries of the driver's (CUPTI) see the making of.
+bool has_context();
+
+/// Forgets injected failures, broken devices, the observer and the context. Nothing may run.
 void reset();
 
 }  // namespace fake

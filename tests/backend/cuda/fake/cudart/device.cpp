@@ -2,19 +2,26 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "backend/cuda/fake/cudart/faults.h"
+#include "backend/cuda/fake/fake_stream.h"
 
 namespace fake {
 namespace {
 thread_local int chosen_device = 0;
+std::atomic<bool> context{false};
 bool exists(int number) { return number >= 0 && number < device_count(); }
 }  // namespace
 
 int current_device() { return chosen_device; }
+
+bool has_context() { return context; }
+void make_context() { context = true; }
+void forget_context() { context = false; }
 
 int device_count() {
   const char* const count = std::getenv("FSDPBENCH_FAKE_GPUS");
@@ -37,6 +44,7 @@ cudaError_t cudaSetDevice(int number) {
   if (const cudaError_t error = fault_on(__func__, number)) return error;
   if (!exists(number)) return failed(cudaErrorInvalidDevice);
   fake::chosen_device = number;
+  make_context();
   return cudaSuccess;
 }
 

@@ -64,6 +64,7 @@ void reset() {
     faults().broken.clear();
   }
   observe({});
+  forget_context();
   last_error = cudaSuccess;
 }
 

@@ -181,6 +181,7 @@ using namespace fake;
 cudaError_t cudaMalloc(void** result, std::size_t bytes) {
   if (const cudaError_t error = fault(__func__)) return error;
   if (const cudaError_t error = forbidden_to_thread()) return error;
+  make_context();
   return allocate(result, bytes);
 }
 
@@ -335,6 +336,7 @@ cudaError_t cudaMemset(void* target, int value, std::size_t bytes) {
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
   if (const cudaError_t error = fault(__func__)) return error;
+  make_context();
   *total = static_cast<std::size_t>(kDeviceMemory_bytes);
   const std::lock_guard lock(memory().mutex);
   *free = static_cast<std::size_t>(kDeviceMemory_bytes - kContext_bytes - taken_bytes(current_device()));

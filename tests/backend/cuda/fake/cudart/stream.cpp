@@ -160,6 +160,7 @@ using namespace fake;
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int priority) {
   if (const cudaError_t error = fault(__func__)) return error;
+  make_context();
   *stream = new CUstream_st{Stream::start(current_device(), priority)};
   return cudaSuccess;
 }

@@ -23,6 +23,17 @@ struct Region {
   std::int64_t begin_ns = 0, end_ns = 0;
 };
 
+/// Which calls of a kind (the runtime's or the driver's) leave a record, as the real library has it; probed with CUPTI
+/// of CUDA 13.0 on a GPU by others (cuptiActivityEnableRuntimeApi's documentation promises less and more):
+/// - with the kind on, all but those that were switched off since; to switch it on again forgets those;
+/// - with the kind never on, those that were switched on, if the first of them was when there was no context yet;
+/// - with the kind switched off, none, whatever is switched on.
+struct CallSwitches {
+  enum class Kind { never, on, off } kind = Kind::never;
+  std::map<CUpti_CallbackId, bool> single;
+  bool before_context = false;
+};
+
 struct State {
   std::recursive_mutex mutex;  // held during callbacks
   std::vector<std::string> calls;
@@ -31,11 +42,12 @@ struct State {
   std::size_t dropped = 0;
   std::function<void(std::uint32_t)> at_flush;
   bool marks = true;
+  bool recording_calls = true;
   CUpti_TimestampCallbackFunc clock = nullptr;
   CUpti_BuffersCallbackRequestFunc request = nullptr;
   CUpti_BuffersCallbackCompleteFunc complete = nullptr;
   std::map<CUpti_ActivityKind, bool> kinds;
-  std::map<std::pair<CUpti_ActivityKind, CUpti_CallbackId>, bool> apis;
+  std::map<CUpti_ActivityKind, CallSwitches> calls_of;  // RUNTIME, DRIVER
   std::vector<Bytes> pending, held;
   std::map<std::uint32_t, std::vector<Region>> regions;  // by thread
 };
@@ -81,9 +93,25 @@ std::uint64_t id_at(std::uint32_t thread, std::int64_t time_ns) {
   return 0;
 }
 
-bool records(CUpti_ActivityKind kind, CUpti_CallbackId id) {
-  const auto found = state().apis.find({kind, id});
-  return found != state().apis.end() && found->second;
+CUptiResult switch_call(CUpti_ActivityKind kind, CUpti_CallbackId id, CUpti_CallbackId count, bool on) {
+  const std::lock_guard lock(state().mutex);
+  if (id == 0 || id >= count) return CUPTI_ERROR_INVALID_PARAMETER;
+  CallSwitches& switches = state().calls_of[kind];
+  switches.single[id] = on;
+  if (on && !has_context()) switches.before_context = true;
+  return called(kind == CUPTI_ACTIVITY_KIND_RUNTIME ? "cuptiActivityEnableRuntimeApi" : "cuptiActivityEnableDriverApi");
+}
+
+void switch_kind(CUpti_ActivityKind kind, bool on) {
+  state().kinds[kind] = on;
+  CallSwitches& switches = state().calls_of[kind];
+  switches.kind = on ? CallSwitches::Kind::on : CallSwitches::Kind::off;
+  switches.single.clear();
+}
+
+bool is_on(CUpti_ActivityKind kind) {
+  const auto found = state().kinds.find(kind);
+  return found != state().kinds.end() && found->second;
 }
 
 /// The records of one call, owner first; nothing if such calls are not recorded. Returns the correlation.
@@ -91,7 +119,8 @@ std::uint32_t record_call(CUpti_ActivityKind kind, CUpti_CallbackId id, std::uin
                           std::int64_t end) {
   const std::uint32_t correlation = ++g_correlation;
   if (!records(kind, id)) return correlation;
-  if (const std::uint64_t owner = id_at(thread, begin); owner != 0) record(owner_record(correlation, owner));
+  const std::uint64_t owner = is_on(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION) ? id_at(thread, begin) : 0;
+  if (owner != 0) record(owner_record(correlation, owner));
   record(
       call_record(correlation, kind, id, thread, static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(end)));
   return correlation;
@@ -141,13 +170,16 @@ CUptiResult pop_id(CUpti_ExternalCorrelationKind, std::uint64_t* last) {
 
 void record_finished(const FinishedWork& work) {
   const std::lock_guard lock(state().mutex);
-  if (!state().kinds[CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL]) return;
   const bool kernel = work.label.kind == WorkKind::kernel;
+  const CUpti_ActivityKind of = kernel                              ? CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL
+                                : work.label.kind == WorkKind::copy ? CUPTI_ACTIVITY_KIND_MEMCPY
+                                                                    : CUPTI_ACTIVITY_KIND_MEMSET;
   const CUpti_CallbackId id = kernel                              ? CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000
                               : work.label.kind == WorkKind::copy ? CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020
                                                                   : CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020;
   const std::uint32_t correlation =
       record_call(CUPTI_ACTIVITY_KIND_RUNTIME, id, work.launch_thread, work.launched_ns, work.launched_ns);
+  if (!is_on(of)) return;
   const WorkFacts facts{work.label.name,
                         static_cast<std::uint32_t>(work.device),
                         static_cast<std::uint32_t>(work.stream),
@@ -175,7 +207,10 @@ CuptiApi api() {
     *text = "the fake says so";
     return CUPTI_SUCCESS;
   };
-  table.subscribe = [](CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*) { return called("cuptiSubscribe"); };
+  table.subscribe = [](CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*) {
+    observe(record_finished);
+    return called("cuptiSubscribe");
+  };
   table.unsubscribe = [](CUpti_SubscriberHandle) { return called("cuptiUnsubscribe"); };
   table.set_thread_id_type = [](CUpti_ActivityThreadIdType) { return called("cuptiSetThreadIdType"); };
   table.set_attribute = [](CUpti_ActivityAttribute attribute, std::size_t*, void*) {
@@ -197,25 +232,19 @@ CuptiApi api() {
   };
   table.enable = [](CUpti_ActivityKind kind) {
     const std::lock_guard lock(state().mutex);
-    state().kinds[kind] = true;
+    switch_kind(kind, true);
     return called("cuptiActivityEnable", std::to_string(kind));
   };
   table.disable = [](CUpti_ActivityKind kind) {
     const std::lock_guard lock(state().mutex);
-    state().kinds[kind] = false;
+    switch_kind(kind, false);
     return called("cuptiActivityDisable", std::to_string(kind));
   };
   table.enable_runtime_api = [](CUpti_CallbackId id, std::uint8_t on) {
-    const std::lock_guard lock(state().mutex);
-    if (id >= CUPTI_RUNTIME_TRACE_CBID_SIZE) return CUPTI_ERROR_INVALID_PARAMETER;
-    state().apis[{CUPTI_ACTIVITY_KIND_RUNTIME, id}] = on != 0;
-    return called("cuptiActivityEnableRuntimeApi");
+    return switch_call(CUPTI_ACTIVITY_KIND_RUNTIME, id, CUPTI_RUNTIME_TRACE_CBID_SIZE, on != 0);
   };
   table.enable_driver_api = [](CUpti_CallbackId id, std::uint8_t on) {
-    const std::lock_guard lock(state().mutex);
-    if (id >= CUPTI_DRIVER_TRACE_CBID_SIZE) return CUPTI_ERROR_INVALID_PARAMETER;
-    state().apis[{CUPTI_ACTIVITY_KIND_DRIVER, id}] = on != 0;
-    return called("cuptiActivityEnableDriverApi");
+    return switch_call(CUPTI_ACTIVITY_KIND_DRIVER, id, CUPTI_DRIVER_TRACE_CBID_SIZE, on != 0);
   };
   table.push_external_id = push_id;
   table.pop_external_id = pop_id;
@@ -254,11 +283,12 @@ void reset() {
   s.dropped = 0;
   s.at_flush = nullptr;
   s.marks = true;
+  s.recording_calls = true;
   s.clock = nullptr;
   s.request = nullptr;
   s.complete = nullptr;
   s.kinds.clear();
-  s.apis.clear();
+  s.calls_of.clear();
   s.pending.clear();
   s.held.clear();
   s.regions.clear();
@@ -287,6 +317,16 @@ void at_flush(std::function<void(std::uint32_t)> action) {
   state().at_flush = std::move(action);
 }
 void ignore_marks() { state().marks = false; }
+void ignore_calls() { state().recording_calls = false; }
+
+bool records(CUpti_ActivityKind kind, CUpti_CallbackId id) {
+  const std::lock_guard lock(state().mutex);
+  const CallSwitches& switches = state().calls_of[kind];
+  if (!state().recording_calls || switches.kind == CallSwitches::Kind::off) return false;
+  const auto found = switches.single.find(id);
+  if (switches.kind == CallSwitches::Kind::on) return found == switches.single.end() || found->second;
+  return switches.before_context && found != switches.single.end() && found->second;
+}
 
 std::uint32_t new_correlation() {
   const std::lock_guard lock(state().mutex);
@@ -317,8 +357,10 @@ void launch_kernel_by_driver(const WorkFacts& facts, bool one_number) {
       CUPTI_ACTIVITY_KIND_RUNTIME, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060, thread_number(), now, now + 30);
   std::uint32_t inner = outer;
   if (one_number) {
-    record(call_record(outer, CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, thread_number(),
-                       static_cast<std::uint64_t>(now + 10), static_cast<std::uint64_t>(now + 20)));
+    if (records(CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx)) {
+      record(call_record(outer, CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, thread_number(),
+                         static_cast<std::uint64_t>(now + 10), static_cast<std::uint64_t>(now + 20)));
+    }
   } else {
     inner = record_call(CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx, thread_number(), now + 10,
                         now + 20);
@@ -370,8 +412,6 @@ void deliver(const std::vector<Bytes>& all) {
   }
 }
 
-void connect() { observe(record_finished); }
-
 }  // namespace fake::cupti
 
 namespace fsdpbench::backend::cuda {
@@ -382,7 +422,6 @@ std::optional<CuptiApi> load_cupti(std::string* why_not) {
     *why_not = "CUPTI cannot be loaded: FSDPBENCH_FAKE_CUPTI is 0.";
     return std::nullopt;
   }
-  fake::cupti::connect();
   return fake::cupti::api();
 }
 

@@ -35,6 +35,11 @@ void drop(std::size_t records);
 void at_flush(std::function<void(std::uint32_t flag)> action);
 /// No records of marks, as from a CUPTI that does not know them.
 void ignore_marks();
+/// No records of calls, as from a CUPTI that somebody else holds, or that lost its hold of the driver.
+void ignore_calls();
+
+/// Whether a call would leave a record now.
+bool records(CUpti_ActivityKind kind, CUpti_CallbackId id);
 
 // Recording. Everything is kept until a flush brings it in, in buffers of the program's.
 std::uint32_t new_correlation();
@@ -65,9 +70,6 @@ Buffer request();
 void complete(Buffer buffer, std::size_t valid);
 /// Requests buffers, fills them with these records and completes them.
 void deliver(const std::vector<std::vector<std::uint8_t>>& records);
-
-/// From now on records what the fake CUDA runtime does, with the ids that were pushed when it was launched.
-void connect();
 
 template <typename Record>
 void record(const Record& r) {
