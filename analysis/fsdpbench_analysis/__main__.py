@@ -1,4 +1,7 @@
-"""python -m fsdpbench_analysis report|timeline|contrast|frontier|table ..."""
+"""python -I -m fsdpbench_analysis report|timeline|contrast|frontier|table ...
+
+-I, because Python looks for modules in the current folder first, which may be a result folder of somebody else.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,10 @@ from typing import List, Optional
 
 from . import __version__
 from .schema import ReportError
+from .text import clean, visible
 
 BAD_INPUT, CANNOT_WRITE, INTERRUPTED = 2, 4, 130
+_MOST_OF_A_MESSAGE = 2000
 
 
 def _end_at_once(*_: object) -> None:
@@ -32,14 +37,24 @@ def _obey_signals() -> None:
 def _print(text: object) -> int:
     """The exit code: a result that nobody could read is no success."""
     try:
-        print(text, flush=True)
+        print(visible(str(text)), flush=True)
         return 0
     except OSError as error:
         # Python would try again at the end, and complain in its own words.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        print(f"error: standard output could not be written: {error.strerror}; files were written as usual",
-              file=sys.stderr)
+        _complain(f"standard output could not be written: {error.strerror}; files were written as usual")
         return CANNOT_WRITE
+
+
+def _complain(sentence: str) -> None:
+    print(f"error: {clean(sentence, _MOST_OF_A_MESSAGE)}", file=sys.stderr)
+
+
+class _Parser(argparse.ArgumentParser):
+    """Its complaints repeat what was typed."""
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        super()._print_message(visible(message, lines=True), file)
 
 
 def _bytes(text: str) -> float:
@@ -50,7 +65,7 @@ def _bytes(text: str) -> float:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    parser = argparse.ArgumentParser(prog="fsdpbench report", description="Draws the result files of fsdpbench.")
+    parser = _Parser(prog="fsdpbench report", description="Draws the result files of fsdpbench.")
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", required=True)
     report = commands.add_parser("report", help="one HTML page, with its figures beside it")
@@ -93,10 +108,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return _print(write_report([chosen.folder] + ([chosen.other] if chosen.other else []), chosen.out,
                                    chosen.memory_budget))
     except ReportError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _complain(str(error))
         return BAD_INPUT
     except OSError as error:
-        print(f"error: cannot write {error.filename or 'the report'}: {error.strerror}", file=sys.stderr)
+        _complain(f"cannot write {error.filename or 'the report'}: {error.strerror}")
         return CANNOT_WRITE
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import List
 
 from .page import Attachment
-from .schema import MAX_BYTES
+from .schema import MAX_BYTES, open_input
 from .text import clean, size
 from .trace import find_trace
 
@@ -31,7 +31,8 @@ def packed_trace(path: Path, name: str, most_bytes: int = MOST_BYTES) -> Attachm
     where = f"{path.name} of the result folder {clean(path.parent.resolve().name, 80)}"
     try:
         large = path.stat().st_size > MAX_BYTES
-        data = b"" if large else path.read_bytes()
+        with open_input(path) as file:
+            data = b"" if large else file.read()
     except OSError as error:
         return Attachment(f"The trace cannot be read ({error.strerror}): {where}.")
     if not large and path.suffix != ".gz":

@@ -11,6 +11,8 @@ from typing import List, Sequence, Tuple
 
 from matplotlib.figure import Figure
 
+from .text import visible
+
 _STYLE = """
 :root { color-scheme: light; }
 * { box-sizing: border-box; }
@@ -136,17 +138,22 @@ def data_uri(figure: Figure, largest_svg: int = 1_500_000) -> str:
     return f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
 
 
+def _text(text: str, lines: bool = False) -> str:
+    """The only way of a text into the page."""
+    return escape(visible(text, lines))
+
+
 def render(page: Page) -> str:
     parts = ["<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
              f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
              '<meta name="viewport" content="width=device-width, initial-scale=1">',
-             f"<title>{escape(page.title)}</title>", f"<style>{_STYLE}</style>", "</head>", "<body>", "<main>",
-             f"<h1>{escape(page.title)}</h1>", f'<p class="sub">{escape(page.subtitle)}</p>']
-    parts += [f'<span class="badge">{escape(text)}</span>' for text in page.badges]
+             f"<title>{_text(page.title)}</title>", f"<style>{_STYLE}</style>", "</head>", "<body>", "<main>",
+             f"<h1>{_text(page.title)}</h1>", f'<p class="sub">{_text(page.subtitle)}</p>']
+    parts += [f'<span class="badge">{_text(text)}</span>' for text in page.badges]
     for kind, texts in (("caveats", page.caveats), ("verdict", page.verdict)):
         if texts:
             parts.append(f'<section class="{kind}">')
-            parts += [f"<p>{escape(text)}</p>" for text in texts]
+            parts += [f"<p>{_text(text)}</p>" for text in texts]
             parts.append("</section>")
     for table in page.first:
         parts += _table(table)
@@ -157,7 +164,7 @@ def render(page: Page) -> str:
     missing = [p for p in page.pictures if p.figure is None]
     if missing:
         parts.append("<h2>Left out</h2><ul>")
-        parts += [f'<li class="missing">{escape(p.title)}: {escape(p.reason)}</li>' for p in missing]
+        parts += [f'<li class="missing">{_text(p.title)}: {_text(p.reason)}</li>' for p in missing]
         parts.append("</ul>")
     for table in page.tables:
         parts += _table(table)
@@ -168,10 +175,10 @@ def render(page: Page) -> str:
         parts.append("</ul>")
     if page.world:
         parts.append("<h2>The world it was measured in</h2><dl>")
-        parts += [f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in page.world]
+        parts += [f"<dt>{_text(name)}</dt><dd>{_text(text)}</dd>" for name, text in page.world]
         parts.append("</dl>")
     for title, text in page.config:
-        parts.append(f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>")
+        parts.append(f"<details><summary>{_text(title)}</summary><pre>{_text(text, lines=True)}</pre></details>")
     parts += ["</main>", "</body>", "</html>", ""]
     return "\n".join(parts)
 
@@ -179,29 +186,29 @@ def render(page: Page) -> str:
 def _picture(picture: Picture) -> List[str]:
     if picture.figure is None:
         return []
-    return [f"<h2>{escape(picture.title)}</h2>", "<figure>",
-            f'<div class="wide"><img src="{data_uri(picture.figure)}" alt="{escape(picture.title)}"></div>',
-            f"<figcaption>{escape(picture.caption)}</figcaption>", "</figure>"]
+    return [f"<h2>{_text(picture.title)}</h2>", "<figure>",
+            f'<div class="wide"><img src="{data_uri(picture.figure)}" alt="{_text(picture.title)}"></div>',
+            f"<figcaption>{_text(picture.caption)}</figcaption>", "</figure>"]
 
 
 def _attachment(file: Attachment) -> str:
     if file.data is None:
-        return escape(file.text)
+        return _text(file.text)
     data = base64.b64encode(file.data).decode("ascii")
-    return (f'<a download="{escape(file.name)}" href="data:application/octet-stream;base64,{data}">'
-            f"{escape(file.text)}</a>")
+    return (f'<a download="{_text(file.name)}" href="data:application/octet-stream;base64,{data}">'
+            f"{_text(file.text)}</a>")
 
 
 def _table(table: Table) -> List[str]:
     def kind(column: int) -> str:
         return ' class="name"' if column < table.names or column in table.texts else ""
 
-    parts = [f"<h2>{escape(table.title)}</h2>", '<div class="wide"><table>', "<thead><tr>"]
-    parts += [f"<th{kind(i)}>{escape(text)}</th>" for i, text in enumerate(table.header)]
+    parts = [f"<h2>{_text(table.title)}</h2>", '<div class="wide"><table>', "<thead><tr>"]
+    parts += [f"<th{kind(i)}>{_text(text)}</th>" for i, text in enumerate(table.header)]
     parts.append("</tr></thead><tbody>")
     for row in table.rows:
-        parts.append("<tr>" + "".join(f"<td{kind(i)}>{escape(text)}</td>" for i, text in enumerate(row)) + "</tr>")
+        parts.append("<tr>" + "".join(f"<td{kind(i)}>{_text(text)}</td>" for i, text in enumerate(row)) + "</tr>")
     parts.append("</tbody></table></div>")
     if table.note:
-        parts.append(f'<p class="note">{escape(table.note)}</p>')
+        parts.append(f'<p class="note">{_text(table.note)}</p>')
     return parts

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import math
+import os
+import stat
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, BinaryIO, Dict, List, Optional
 
 # The versions of each kind of file that this package can read.
 READABLE_VERSIONS: Dict[str, List[int]] = {"result.json": [1], "sweep.json": [1], "compare.json": [1], "tune.json": [1],
@@ -26,12 +29,21 @@ def _reject_constant(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
 
 
+def open_input(path: Path) -> BinaryIO:
+    """A regular file, open for reading; raises OSError for anything else: a pipe would wait for somebody who writes."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is a folder, a pipe or a device, and no regular file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
 def read_json(path: Path) -> "Node":
     """The whole of a .json or .json.gz file as an object; raises ReportError naming the file."""
     try:
-        opener = gzip.open if path.name.endswith(".gz") else open
-        with opener(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        with open_input(path) as file:
+            unpacked = gzip.GzipFile(fileobj=file) if path.name.endswith(".gz") else file
+            data = unpacked.read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ReportError(f"cannot read {path}: {reason}") from error

@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import unicodedata
 
-_SPACES = "\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"
+# Control characters, those that nobody sees or that turn what follows around, ends of lines, halves of pairs.
+_ACTS = frozenset(("Cc", "Cf", "Zl", "Zp", "Cs"))
+
+
+def visible(text: str, lines: bool = False) -> str:
+    """Text from outside, fit for a page, a terminal or a table: characters that act instead of being seen are shown as
+    \\x1b, byte by byte, as src/base/clean_text.h does it. Every writer of this package passes its texts through here.
+    lines: ends of lines and tabs stay, because the text has lines of its own."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_shown(c) if unicodedata.category(c) in _ACTS and not (lines and c in "\n\t") else c for c in text)
+
+
+def _shown(character: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogatepass"))
 
 
 def clean(name: str, limit: int = 60) -> str:
-    """A name from a file, fit for one line of a figure: no control characters, not endlessly long."""
-    line = "".join(c if c.isprintable() or c in _SPACES else "\N{REPLACEMENT CHARACTER}" for c in name)
+    """A name from a file, fit for one line: visible, and not endlessly long."""
+    line = visible(name[:limit + 1])
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 

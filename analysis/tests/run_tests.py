@@ -15,7 +15,7 @@ def main() -> int:
     python, arguments = sys.argv[1], sys.argv[2:]
     here = os.path.dirname(os.path.abspath(__file__))
     try:
-        ready = subprocess.run([python, "-c", "import matplotlib, numpy, PIL"], capture_output=True).returncode == 0
+        ready = subprocess.run([python, "-I", "-c", "import matplotlib, numpy, PIL"], capture_output=True).returncode == 0
     except OSError:
         ready = False
     if not ready:

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 DATA = Path(__file__).resolve().parent / "data"
 
 # In names, titles, reasons: nothing of it may act, anywhere.
-HOSTILE = "<script>document.title='owned'</script>\"'&<img src=x onerror=alert(1)> ../../etc/passwd $x^{2}$ \\n \u202e\x07"
+HOSTILE = "<script>document.title='owned'</script>\"'&<img src=x onerror=alert(1)> ../../etc/passwd $x^{2}$ \\n \u202e\x07\x1b[31m\x00\x9b\u061c\u200b\ufeff\nline"
 
 
 class FolderTest(unittest.TestCase):

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import unittest
 
 from support import DATA, FolderTest
 
 from fsdpbench_analysis.load import load_comparison, load_result, load_sweep
-from fsdpbench_analysis.schema import ReportError
+from fsdpbench_analysis.schema import ReportError, read_json
 from fsdpbench_analysis.trace import find_trace, load_trace
 from fsdpbench_analysis.world import machine, world_rows
+
+
+class NoFiles(FolderTest):
+    def test_a_pipe_is_refused_and_not_waited_for(self) -> None:
+        for name in ("result.json", "trace.json.gz"):
+            os.mkfifo(self.folder / name)
+            with self.assertRaisesRegex(ReportError, f"cannot read .*{name}: it is a folder, a pipe or a device"):
+                read_json(self.folder / name)
+        with self.assertRaisesRegex(ReportError, "is a folder"):
+            read_json(self.folder)
 
 
 class Good(FolderTest):

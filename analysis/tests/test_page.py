@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import tempfile
+import unicodedata
 import unittest
 from pathlib import Path
 
@@ -134,6 +135,9 @@ class Pages(FolderTest):
             self.assertNotIn("script", tags.tags)
             self.assertFalse([a for a, _ in tags.attributes if a.startswith("on")])
             self.assertIn("document.title='owned'", "".join(tags.text))
+            acting = {c for c in page if unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp", "Cs")} - {"\n"}
+            self.assertEqual(acting, set(), "shown as \\x1b, never in a page")
+            self.assertIn("\\xe2\\x80\\xae\\x07\\x1b[31m\\x00", page)
 
 
 class Words(UndrawnTest):
