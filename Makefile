@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-bench recipes asan tsan fuzz faults cuda cuda-build cuda-headers clean
+.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-bench recipes asan tsan fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -34,6 +34,7 @@ help:
 	@echo "make fuzz    each parser gets damaged files for a minute (FUZZ_S seconds), under the address sanitizer"
 	@echo "make cuda    the program and its CUDA backend, in build-cuda, with the tests that need no GPU (needs the CUDA toolkit,"
 	@echo "             NCCL and cuDNN; downloads the headers of cudnn-frontend from PyPI)"
+	@echo "make gpu-rehearsal  the four calls of tests/gpu/run on stand-ins, after make cuda: packed, and without this source tree"
 	@echo "make cuda-headers  compiles the CUDA backend against the headers of NCCL 2.19 to 2.30 and CUDA 12.8 to 13.3, downloaded"
 	@echo "             from PyPI (some hundred MB) into build-cuda/headers"
 	@echo "make deps    only install the Debian packages listed in src/cmake/debian-packages.txt"
@@ -183,6 +184,11 @@ cuda-build: deps
 	@src/cmake/fetch-cudnn-frontend.sh $(CUDA_BUILD)
 	@cmake --preset cuda -B $(CUDA_BUILD) $(LAUNCHER) $(subst CXX,CUDA,$(LAUNCHER)) --log-level=WARNING >/dev/null
 	@$(QUIETLY) $(CUDA_BUILD)/build.log cmake --build $(CUDA_BUILD) --target all benches
+
+# On two cores two minutes; most of it are programs that train.
+gpu-rehearsal: deps
+	@$(QUIETLY) $(CUDA_BUILD)/build.log cmake --build $(CUDA_BUILD) --target rehearsal_programs
+	@$(QUIETLY) $(CUDA_BUILD)/gpu-rehearsal.log tests/gpu/rehearsal/rehearse.py $(abspath $(CUDA_BUILD))
 
 # Needs the toolkit, and no build.
 cuda-headers: deps

@@ -18,6 +18,7 @@
 #include "backend/cuda/kernels/gemms.h"
 #include "cuda_stopwatch.h"
 #include "library_context.h"
+#include "shapes.h"
 
 namespace fsdpbench {
 namespace {
@@ -28,9 +29,14 @@ using backend::cuda::check;
 using bench::Memory;
 using bench::random_matrix;
 
-constexpr std::int64_t kRows = 8192, kWidth = 2048, kFfnWidth = 8192;  // gpu-1b
-constexpr AttentionShape kAttention{4, 2048, 32, 8, 64, DType::bf16};
-constexpr std::int64_t kSmallRows = 16384, kSmallWidth = 768, kVocab = 50257, kStride = 50264;  // gpu-100m
+using bench::kShrink, bench::kShrinkOfHeads, bench::shrunk;
+
+constexpr AttentionShape kAttention{
+    4, 2048 / kShrink, 32 / kShrinkOfHeads, 8 / kShrinkOfHeads, 64 / kShrinkOfHeads, DType::bf16};
+constexpr std::int64_t kRows = kAttention.batch * kAttention.seq, kWidth = kAttention.heads * kAttention.head_dim,
+                       kKeyWidth = kAttention.kv_heads * kAttention.head_dim, kFfnWidth = shrunk(8192);  // gpu-1b
+constexpr std::int64_t kSmallRows = 16384 / kShrink, kSmallWidth = shrunk(768), kVocab = 50257 / kShrink,
+                       kStride = (kVocab + 7) / 8 * 8;  // gpu-100m
 
 Gemm bf16(Gemm gemm) {
   gemm.input_dtype = gemm.output_dtype = DType::bf16;
@@ -78,7 +84,7 @@ void compare(benchmark::State& state, cudaStream_t with_stream, const Call& with
 
 void rotary_of_queries_and_keys_at_once(benchmark::State& state) {
   Gpu gpu;
-  const auto q = random_matrix(kRows * kWidth), k = random_matrix(kRows * 512);
+  const auto q = random_matrix(kRows * kWidth), k = random_matrix(kRows * kKeyWidth);
   AttentionShape queries = kAttention, keys = kAttention;
   queries.kv_heads = 0;
   keys.heads = keys.kv_heads;
@@ -150,7 +156,7 @@ void rows_of_logits_apart(benchmark::State& state) {
 
 void attention_backward_in_any_order(benchmark::State& state) {
   Gpu any({.deterministic = false}), fixed({.deterministic = true});
-  const std::int64_t queries = kRows * kWidth, keys = kRows * 512;
+  const std::int64_t queries = kRows * kWidth, keys = kRows * kKeyWidth;
   const auto q = random_matrix(queries), k = random_matrix(keys), v = random_matrix(keys),
              d_out = random_matrix(queries);
   const Memory out(queries * 2), statistics(kRows * kAttention.heads * 4), d_q(queries * 2), d_k(keys * 2),
@@ -214,7 +220,10 @@ void one_product_of_several(benchmark::State& state, const std::vector<std::int6
 }
 
 void add(const std::string& name, const std::function<void(benchmark::State&)>& run) {
-  benchmark::RegisterBenchmark(name.c_str(), run)->Iterations(11)->UseManualTime()->Unit(benchmark::kMicrosecond);
+  benchmark::RegisterBenchmark(name.c_str(), run)
+      ->Iterations(bench::repetitions(11))
+      ->UseManualTime()
+      ->Unit(benchmark::kMicrosecond);
 }
 
 void add_products(const std::string& layer, std::int64_t in, std::int64_t out) {
@@ -247,14 +256,14 @@ int main(int argc, char** argv) {
        {std::pair{"forward", Pass::forward}, std::pair{"input_gradient", Pass::input_gradient},
         std::pair{"weight_gradient", Pass::weight_gradient}}) {
     add(std::string("one_product_of_several/qkv/") + name, [pass = pass](benchmark::State& state) {
-      one_product_of_several(state, {kWidth, 512, 512}, pass);
+      one_product_of_several(state, {kWidth, kKeyWidth, kKeyWidth}, pass);
     });
     add(std::string("one_product_of_several/gate_up/") + name, [pass = pass](benchmark::State& state) {
       one_product_of_several(state, {kFfnWidth, kFfnWidth}, pass);
     });
   }
   add_products("query", kWidth, kWidth);
-  add_products("key", kWidth, 512);
+  add_products("key", kWidth, kKeyWidth);
   add_products("gate", kWidth, kFfnWidth);
   add_products("down", kFfnWidth, kWidth);
   benchmark::Initialize(&argc, argv);

@@ -18,6 +18,7 @@
 #include "backend/cuda/kernels/gemms.h"
 #include "cuda_stopwatch.h"
 #include "library_context.h"
+#include "shapes.h"
 
 namespace fsdpbench {
 namespace {
@@ -133,7 +134,7 @@ void add_layer(const std::string& name, std::int64_t rows, std::int64_t in, std:
       {"weight_gradient", {.m = out, .n = in, .k = rows, .transpose_a = true}}};
   for (const auto& [pass, shape] : passes) {
     benchmark::RegisterBenchmark((name + "/" + pass).c_str(), gemm, shape)
-        ->Iterations(11)
+        ->Iterations(bench::repetitions(11))
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
   }
@@ -150,10 +151,11 @@ int main(int argc, char** argv) {
     return 1;
   }
   for (const fsdpbench::Decoder& d : fsdpbench::kDecoders) {
+    using fsdpbench::bench::kShrink, fsdpbench::bench::shrunk;
     const std::string size = d.size;
-    fsdpbench::add_layer(size + "/attention", d.rows, d.width, d.width);
-    fsdpbench::add_layer(size + "/feed_forward", d.rows, d.width, d.ffn_width);
-    fsdpbench::add_layer(size + "/vocabulary", d.rows, d.width, d.vocab);
+    fsdpbench::add_layer(size + "/attention", d.rows / kShrink, shrunk(d.width), shrunk(d.width));
+    fsdpbench::add_layer(size + "/feed_forward", d.rows / kShrink, shrunk(d.width), shrunk(d.ffn_width));
+    fsdpbench::add_layer(size + "/vocabulary", d.rows / kShrink, shrunk(d.width), d.vocab / kShrink);
   }
   benchmark::Initialize(&argc, argv);
   fsdpbench::bench::add_library_context();

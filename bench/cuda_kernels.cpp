@@ -14,6 +14,7 @@
 #include "backend/kernels.h"
 #include "base/error.h"
 #include "library_context.h"
+#include "shapes.h"
 
 namespace fsdpbench {
 namespace {
@@ -21,9 +22,12 @@ namespace {
 using backend::Kernels;
 using Tensors = std::vector<std::byte*>;
 
-constexpr std::int64_t kRows = 16384, kWidth = 2048;
+using bench::kShrink;
+
+constexpr std::int64_t kRows = 16384 / kShrink, kHeadDim = 128 / bench::kShrinkOfHeads;
+constexpr std::int64_t kHeads = 16 / bench::kShrinkOfHeads, kWidth = kHeads * kHeadDim;
 constexpr std::int64_t kElements = kRows * kWidth;
-constexpr std::int64_t kVocab = 50304;
+constexpr std::int64_t kVocab = 50304 / kShrink;
 constexpr std::int64_t kRowsOfLogits = kElements / kVocab;
 
 /// One kernel; `tensors` is how many of kElements it must read or write.
@@ -48,7 +52,7 @@ const MemoryBound kMemoryBound[] = {
      }},
     {"rotary", 2,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.rotary({4, kRows / 4, kWidth / 128, 0, 128, d}, t[0], nullptr, 1e4F, false);
+       k.rotary({4, kRows / 4, kHeads, 0, kHeadDim, d}, t[0], nullptr, 1e4F, false);
      }},
     {"swiglu", 3,
      [](Kernels& k, const Tensors& t, DType d) { k.swiglu(t[0], t[1], t[2], 1, kElements, kElements, d); }},
@@ -249,7 +253,7 @@ void gemm(benchmark::State& state, Gpu& gpu, DType dtype, std::int64_t size) {
 void register_all(Gpu& gpu) {
   const auto add = [](const std::string& name, DType dtype, auto&&... arguments) {
     benchmark::RegisterBenchmark((name + "/" + std::string(to_string(dtype))).c_str(), arguments...)
-        ->Iterations(20)
+        ->Iterations(bench::repetitions(20))
         ->UseManualTime()
         ->Unit(benchmark::kMicrosecond);
   };
@@ -261,7 +265,7 @@ void register_all(Gpu& gpu) {
     }
     for (const std::int64_t size : {2048, 4096, 8192}) {
       add("gemm/" + std::to_string(size), dtype,
-          [&gpu, dtype, size](benchmark::State& state) { gemm(state, gpu, dtype, size); });
+          [&gpu, dtype, size](benchmark::State& state) { gemm(state, gpu, dtype, size / kShrink); });
     }
   }
 }

@@ -1,23 +1,26 @@
 // What tracing costs on a GPU, in training steps of a decoder of 0.3 billion parameters (at most 1.02).
 #include "backend/cuda/backend.h"
 #include "base/error.h"
+#include "shapes.h"
 #include "tracing_cost.h"
 
 namespace fsdpbench {
 namespace {
 
+using bench::kShrink, bench::kShrinkOfHeads;
+
 config::RunConfig decoder() {
   config::RunConfig c;
-  c.model.layers = 12;
-  c.model.width = 1024;
-  c.model.heads = 16;
-  c.model.kv_heads = 16;
-  c.model.ffn_width = 4096;
-  c.model.vocab = 32768;
+  c.model.layers = 12 / kShrinkOfHeads;
+  c.model.heads = 16 / kShrinkOfHeads;
+  c.model.kv_heads = c.model.heads;
+  c.model.width = c.model.heads * 64 / kShrinkOfHeads;
+  c.model.ffn_width = 4096 / kShrink;
+  c.model.vocab = 32768 / kShrink;
   c.fsdp.strategy = config::Strategy::no_shard;
   c.fsdp.param_dtype = DType::bf16;
-  c.train.seq_len = 1024;
-  c.train.batch_per_rank = 8;
+  c.train.seq_len = 1024 / kShrink;
+  c.train.batch_per_rank = 8 / kShrinkOfHeads;
   c.mesh = {1, 1, 1};
   return c;
 }
@@ -25,7 +28,7 @@ config::RunConfig decoder() {
 /// Nanoseconds of `count` steps of a run of its own, after some that do not count.
 std::vector<double> step_ns(backend::Backend& cuda, const engine::Setup& p, backend::Timer timer, bool record,
                             std::int64_t count) {
-  constexpr std::int64_t kWarmup = 10;
+  constexpr std::int64_t kWarmup = bench::repetitions(10);
   const bench::CountingTokens tokens;
   std::vector<double> result;
   backend::BackendOptions options;
@@ -53,10 +56,11 @@ void cuda_step_with_cupti_over_without(benchmark::State& state) {
   try {
     const engine::Setup p = engine::set_up(decoder());
     const auto cuda = backend::cuda::make_cuda_backend();
+    constexpr std::int64_t kSteps = bench::repetitions(100);
     std::vector<double> without, with, ratios;
     for (auto _ : state) {
-      without = step_ns(*cuda, p, backend::Timer::events, false, 100);
-      with = step_ns(*cuda, p, backend::Timer::cupti, true, 100);
+      without = step_ns(*cuda, p, backend::Timer::events, false, kSteps);
+      with = step_ns(*cuda, p, backend::Timer::cupti, true, kSteps);
     }
     for (std::size_t i = 0; i < with.size(); ++i) ratios.push_back(with[i] / without[i]);
     const metrics::Summary ratio = metrics::summarize(ratios);
@@ -75,7 +79,8 @@ BENCHMARK(cuda_step_with_cupti_over_without)->Iterations(1)->Unit(benchmark::kSe
 /// both: this is what our part of it costs.
 void cuda_step_with_recording_over_without(benchmark::State& state) {
   try {
-    bench::step_with_recording_over_without(state, *backend::cuda::make_cuda_backend(), decoder(), 60);
+    bench::step_with_recording_over_without(state, *backend::cuda::make_cuda_backend(), decoder(),
+                                            bench::repetitions(60));
   } catch (const Error& error) {
     state.SkipWithError(error.what());
   }

@@ -111,3 +111,15 @@ function(fsdpbench_emulated_cuda_library name)
     fsdpbench_together(fsdpbench_emulated_cuda_${name} ${sources})
   endif()
 endfunction()
+
+# fsdpbench_rehearsed(<name> SOURCES … LIBRARIES …): rehearsed_<name>, a program of the suite for GPUs once more, for
+# stand-ins, under its own name in the folder rehearsal/bin (tests/gpu/rehearsal).
+function(fsdpbench_rehearsed name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(rehearsed_${name} EXCLUDE_FROM_ALL ${ARG_SOURCES})
+  target_link_libraries(rehearsed_${name} PRIVATE fsdpbench_options ${ARG_LIBRARIES})
+  target_compile_options(rehearsed_${name} PRIVATE ${FSDPBENCH_COMPILED_FAST})
+  set_target_properties(rehearsed_${name} PROPERTIES OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY
+                                                                         ${CMAKE_BINARY_DIR}/rehearsal/bin)
+  set_property(GLOBAL APPEND PROPERTY FSDPBENCH_REHEARSED rehearsed_${name})
+endfunction()

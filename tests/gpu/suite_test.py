@@ -4,7 +4,6 @@
 import gzip
 import json
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -16,11 +15,10 @@ import unittest.mock
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
-from byte_text import batch_of, sample, text_of  # noqa: E402
-from gpu_suite import checks, ranks, sections, speed, tools  # noqa: E402
+sys.path[:0] = [str(HERE), str(HERE / "rehearsal")]
+import rehearse  # noqa: E402
+from gpu_suite import checks, sections, speed, tools  # noqa: E402
 from gpu_suite.archive import Archive  # noqa: E402
-from gpu_suite.machine import libraries_of, peak_bf16, program_environment, unpack  # noqa: E402
 from gpu_suite.suite import Failed, Section, Suite  # noqa: E402
 from gpu_suite.summary import summary  # noqa: E402
 
@@ -48,7 +46,7 @@ digest = os.environ.get("OTHER_DIGEST", "d1") if os.environ.get("OTHER", "nothin
 device = {"graphs": "80 nodes", "pinned host memory": "1.00 GiB"}
 done_by = "RING" if os.environ.get("NCCL_PROFILER_PLUGIN") else ""
 (out / "result.json").write_text(json.dumps({
-    "train": {"loss": losses, "params_digest": digest}, "metrics": {"step_ms": step, "compute_ms": step, "model_tflops_per_rank": 494.5},
+    "train": {"loss": losses, "params_digest": digest}, "metrics": {"step_ms": step, "compute_ms": 5.0, "model_tflops_per_rank": 494.5},
     "text": hashlib.sha256(bytes_).hexdigest(), "folder": os.getcwd(),
     "world": {"devices": [device]}, "collectives": [{"kind": "all_gather", "done_by": done_by}]}))
 """
@@ -154,6 +152,23 @@ echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] 
         entry = self.run_one(checks.gpu_tests, seconds=2)
         self.assertEqual(entry["figures"], {"some_gpu_test": "1 passed, 0 skipped, 0 failed"})
         self.assertIn("some_gpu_test had not ended in its time in A.two", entry["reason"])
+
+    def test_a_failed_test_is_named_without_its_parameter(self):
+        self.program("some_gpu_test", """#!/bin/sh
+echo "[ RUN      ] A.one/0"; echo "[  FAILED  ] A.one/0, where GetParam() = 4-byte object <00-00 00-00> (3 ms)"
+echo "[ RUN      ] A.two"; echo "[       OK ] A.two (0 ms)"; exit 1
+""")
+        entry = self.run_one(checks.gpu_tests)
+        self.assertEqual((entry["figures"], entry["reason"]),
+                         ({"some_gpu_test": "1 passed, 0 skipped, 1 failed"}, "1 failed: A.one/0"))
+
+    def test_a_program_that_skips_all_its_tests_has_checked_nothing(self):
+        self.program("some_gpu_test", """#!/bin/sh
+echo "[  SKIPPED ] A.one (0 ms)"; echo "[  SKIPPED ] A.two (0 ms)"
+""")
+        entry = self.run_one(checks.gpu_tests)
+        self.assertEqual(entry["status"], "failed")
+        self.assertIn("some_gpu_test: all tests were skipped", entry["reason"])
 
     def test_a_section_may_have_what_others_leave(self):
         given = []
@@ -351,8 +366,8 @@ echo "[ RUN      ] A.one"; echo "[       OK ] A.one (3 ms)"; echo "[ RUN      ] 
 
     def test_cupti_and_events_are_compared_as_a_figure(self):
         figures = self.run_one(speed.timers)["figures"]
-        self.assertEqual(figures["step_ms by CUPTI over events (0.99 to 1.01 expected)"], 1.0)
-        self.assertEqual(figures["compute_ms by CUPTI over events (0.99 to 1.01 expected)"], 1.0)
+        self.assertEqual(figures["step by CUPTI over events (0.99 to 1.01 expected)"], 1.0)
+        self.assertEqual(figures["computation by CUPTI over events (0.99 to 1.01 expected)"], 1.0)
 
     def test_ncu_looks_at_the_kernels_that_take_longest(self):
         suite = self.suite()
@@ -384,140 +399,25 @@ case "$*" in *k3*) ;; *) echo '"0","k","12.5","91.0"' ;; esac
         self.assertIn("ncu says nothing of k3", entry["reason"])
 
 
-class PackTest(unittest.TestCase):
-    """tests/gpu/pack on a build folder in which programs are shell scripts."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.build, self.file = Path(folder.name) / "build", Path(folder.name) / "pack.tar.xz"
-        self.programs = ["fsdpbench", "bench_cuda_gemm", "some_gpu_test"]
-        for name in [f"bin/{name}" for name in self.programs] + ["lib/fsdpbench_cuda.so"]:
-            path = self.build / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("#!/bin/sh\n", encoding="utf-8")
-            path.chmod(0o755)
-        (self.build / "gpu-programs.txt").write_text("".join(f"{name}\n" for name in self.programs), encoding="utf-8")
-        self.native("OFF")
-
-    def native(self, value):
-        (self.build / "CMakeCache.txt").write_text(f"FSDPBENCH_NATIVE:BOOL={value}\n", encoding="utf-8")
-
-    def pack(self):
-        return subprocess.run([HERE / "pack", self.build, self.file], capture_output=True, text=True, check=False)
-
-    def test_it_brings_programs_profiles_text_and_the_suite_itself(self):
-        done = self.pack()
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"pack.tar.xz: [0-9]+ KiB of at most [0-9]+")
-        root = unpack(self.file, self.build / "there")
-        for name in ("bin/fsdpbench", "bin/some_gpu_test", "lib/fsdpbench_cuda.so", "profiles/runs/gpu-1b.toml",
-                     "profiles/models/quickstart.toml", "docs/gpu.md", "tests/gpu/run", "tests/gpu/torch_fsdp2.py"):
-            self.assertTrue((root / name).is_file(), name)
-        done = subprocess.run([root / "tests/gpu/run", "--list"], capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertFalse(any("__pycache__" in str(path) for path in root.rglob("*")))
-
-    def test_a_program_that_is_not_built_stops_it(self):
-        for missing in ("bench_cuda_gemm", "some_gpu_test"):
-            path = self.build / "bin" / missing
-            path.rename(self.build / missing)
-            done = self.pack()
-            self.assertEqual(done.returncode, 1)
-            self.assertIn(f"lacks {missing}", done.stderr)
-            self.assertFalse(self.file.exists())
-            (self.build / missing).rename(path)
-
-    @unittest.skipUnless("FSDPBENCH_GPU_PROGRAMS" in os.environ, "not a CUDA build")
-    def test_a_cuda_build_names_every_benchmark_and_test_for_gpus(self):
-        named = set(Path(os.environ["FSDPBENCH_GPU_PROGRAMS"]).read_text(encoding="utf-8").split())
-        root = HERE.parents[1]
-        benches = {f"bench_{path.stem}" for path in root.glob("bench/cuda_*.cpp")}
-        tests = {name for path in (root / "tests" / "backend").rglob("CMakeLists.txt")
-                 for name in re.findall(r"\w+_gpu_test", path.read_text(encoding="utf-8"))}
-        self.assertEqual((len(benches), len(tests)), (4, 4))
-        self.assertEqual(named, {"fsdpbench"} | benches | tests)
-
-    def test_a_build_for_this_processor_is_not_packed(self):
-        self.native("ON")
-        done = self.pack()
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("-D FSDPBENCH_NATIVE=OFF", done.stderr)
-
-
-class PiecesTest(unittest.TestCase):
-    def test_no_peak_is_guessed(self):
-        self.assertEqual(peak_bf16("NVIDIA H100 PCIe"), 756e12)
-        self.assertEqual(peak_bf16("NVIDIA H100 80GB HBM3"), 989e12)
-        self.assertIsNone(peak_bf16("NVIDIA T4"))
-
-    def test_libraries_of_the_pack_are_for_its_programs_only(self):
-        self.assertEqual(program_environment(Path("/opt/build-cuda/bin")), {})
-        path = program_environment(Path("/opt/gpu-pack/bin"))["LD_LIBRARY_PATH"]
-        self.assertTrue(path.startswith("/opt/gpu-pack/lib:"), path)
-
-    def test_libraries_are_those_of_the_python_on_path_and_of_the_toolkit(self):
-        with tempfile.TemporaryDirectory() as folder:
-            wheels = Path(folder) / "site" / "nvidia"
-            (wheels / "cudnn" / "lib").mkdir(parents=True)
-            python = Path(folder) / "python3"
-            python.write_text(f"#!/bin/sh\necho {wheels}\n", encoding="utf-8")
-            python.chmod(0o755)
-            with unittest.mock.patch.dict(os.environ, PATH=f"{folder}:/usr/bin:/bin"):
-                path = program_environment(Path("/opt/gpu-pack/bin"))["LD_LIBRARY_PATH"].split(":")
-        self.assertEqual(path[:4], ["/opt/gpu-pack/lib", str(wheels / "cudnn" / "lib"), "/usr/local/cuda/lib64",
-                                    "/usr/local/cuda/extras/CUPTI/lib64"])
-
-    def test_libraries_that_are_not_found_are_named(self):
-        with tempfile.TemporaryDirectory() as folder:
-            ldd = Path(folder) / "ldd"
-            ldd.write_text("""#!/bin/sh
-printf '\\tlibcudnn.so.9 => not found\\n\\tlibnccl.so.2 => /usr/lib/libnccl.so.2 (0x1)\\n\\tlibc.so.6 => /lib/libc.so.6 (0x2)\\n'
-""", encoding="utf-8")
-            ldd.chmod(0o755)
-            with unittest.mock.patch.dict(os.environ, PATH=f"{folder}:/usr/bin:/bin"):
-                found = libraries_of(Path("plugin.so"), {})
-        self.assertEqual(found, {"libcudnn.so.9": None, "libnccl.so.2": "/usr/lib/libnccl.so.2"})
-        told = summary({"gpu": {}, "program": "", "date": "", "sections": [], "libraries": found})
-        self.assertIn("The loader does not find libcudnn.so.9.", told)
-
-    def test_the_text_is_read_as_the_program_reads_it(self):
-        with tempfile.TemporaryDirectory() as folder:
-            root = Path(folder)
-            for name, content in (("b/one", b"B1"), ("b.md", b"B2"), ("a", b"A"), ("binary", b"x\0y"), (".hidden", b"h"),
-                                  ("runs/r", b"r"), ("build-x/y", b"y"), ("builder", b"C")):
-                (root / name).parent.mkdir(parents=True, exist_ok=True)
-                (root / name).write_bytes(content)
-            (root / "link").symlink_to(root / "a")
-            self.assertEqual(text_of(root), b"AB1B2C")
-            self.assertEqual(text_of(root / "b.md"), b"B2")
-
-    def test_ranks_take_consecutive_samples(self):
-        text = bytes(range(256)) * 4
-        self.assertEqual(batch_of(text, 3, 1, 2, 5, 17), [sample(text, 35 + i, 17) for i in range(5)])
-        self.assertEqual(batch_of(text, 3, 0, 1, 10, 17)[5:], batch_of(text, 3, 1, 2, 5, 17))
-        # src/base/random.h's split_mixed(0) and (1); the places are those of all but 16 bytes
-        places = len(text) - 16
-        self.assertEqual(sample(text, 0, 17)[0], 0xE220A8397B1DCDAF % places % 256)
-        self.assertEqual(sample(text, 1, 17)[0], 0x910A2DEC89025CC1 % places % 256)
-
-    def test_ranks_on_one_gpu_look_like_different_hosts(self):
-        hosts = {ranks.environment_of(rank, 4, 1234, one_gpu=True)["NCCL_HOSTID"] for rank in range(4)}
-        self.assertEqual(len(hosts), 4)
-        self.assertNotIn("NCCL_HOSTID", ranks.environment_of(0, 2, 1234, one_gpu=False))
-
-    def test_ranks_get_their_place_and_a_late_one_is_ended(self):
-        with tempfile.TemporaryDirectory() as folder:
-            code = "import os, sys, time; r = int(os.environ['RANK']); time.sleep(60 if r == 2 else 0); sys.exit(r)"
-            self.assertEqual(ranks.run_ranks([sys.executable, "-c", code], 3, Path(folder) / "log", 3, Path(folder)), [0, 1, -9])
-
-    def test_without_a_gpu_the_suite_says_so(self):
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "fsdpbench").touch()
-            (Path(folder) / "python3").symlink_to(sys.executable)
-            done = subprocess.run([HERE / "run", "--bin", folder], env={"PATH": folder}, capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("There is no NVIDIA GPU here", done.stdout)
+    def test_the_rehearsal_sees_what_would_not_come_back(self):
+        suite = self.suite()
+        self.run_one(checks.numerics, suite)
+        suite.results["sections"][-1]["name"] = "numerics"
+        suite.write()
+        self.assertEqual(rehearse.faults_of(suite.out, ["numerics"]), [])
+        self.assertIn("the sections were ['numerics'], and not ['numerics', 'trace']",
+                      rehearse.faults_of(suite.out, ["numerics", "trace"]))
+        suite.results["sections"][-1] |= {"status": "failed", "reason": "losses differ"}
+        suite.write()
+        self.assertEqual(rehearse.faults_of(suite.out, ["numerics"]), ["section numerics failed: losses differ"])
+        deep = suite.out / "runs" / "one" / "trace" / "rank 0.json"
+        deep.parent.mkdir(parents=True)
+        deep.write_text("", encoding="utf-8")
+        for number in range(5):
+            (suite.out / f"{number}.log").write_text("", encoding="utf-8")
+        faults = " | ".join(rehearse.faults_of(suite.out, ["numerics"]))
+        self.assertIn("9 files, more than 8", faults)
+        self.assertIn("runs/one/trace/rank 0.json would not come back", faults)
 
 
 if __name__ == "__main__":

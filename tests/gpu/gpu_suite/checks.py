@@ -16,11 +16,13 @@ def gpu_tests(suite: Suite, seconds: float, figures: Figures) -> None:
     for index, program in enumerate(programs):
         done = suite.command([program, "--gtest_color=no"], clock.left((len(programs) - 1 - index) * 5), program.name, partial=True)
         told = {}
-        for verdict, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+) \(\d+ ms\)", done.stdout, re.MULTILINE):
+        for verdict, name in re.findall(r"^\[ +(OK|FAILED|SKIPPED) +\] ([^\s,]+)(?:, where .*)? \(\d+ ms\)$", done.stdout, re.MULTILINE):
             told.setdefault(verdict, []).append(name)
         figures[program.name] = ", ".join(f"{len(told.get(verdict, []))} {word}" for verdict, word in
                                           (("OK", "passed"), ("SKIPPED", "skipped"), ("FAILED", "failed")))
         failures += told.get("FAILED", [])
+        if told.get("SKIPPED") and len(told) == 1:  # one that finds no GPU, here where there is one
+            failures.append(f"{program.name}: all tests were skipped, see {program.name}.log")
         if done.returncode != 0 and not told.get("FAILED"):
             begun = re.findall(r"^\[ RUN +\] (\S+)", done.stdout, re.MULTILINE)
             how = "had not ended in its time" if done.returncode == 124 else f"ended with code {done.returncode}"
