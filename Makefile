@@ -34,7 +34,7 @@ help:
 	@echo "make fuzz    each parser gets damaged files for a minute (FUZZ_S seconds), under the address sanitizer"
 	@echo "make cuda    the program and its CUDA backend, in build-cuda, with the tests that need no GPU (needs the CUDA toolkit,"
 	@echo "             NCCL and cuDNN; downloads the headers of cudnn-frontend from PyPI)"
-	@echo "make gpu-rehearsal  the four calls of tests/gpu/run on stand-ins, after make cuda: packed, and without this source tree"
+	@echo "make gpu-rehearsal  the four calls of tests/gpu/run on stand-ins: packed, and without this source tree"
 	@echo "make cuda-headers  compiles the CUDA backend against the headers of NCCL 2.19 to 2.30 and CUDA 12.8 to 13.3, downloaded"
 	@echo "             from PyPI (some hundred MB) into build-cuda/headers"
 	@echo "make deps    only install the Debian packages listed in src/cmake/debian-packages.txt"
@@ -185,8 +185,8 @@ cuda-build: deps
 	@cmake --preset cuda -B $(CUDA_BUILD) $(LAUNCHER) $(subst CXX,CUDA,$(LAUNCHER)) --log-level=WARNING >/dev/null
 	@$(QUIETLY) $(CUDA_BUILD)/build.log cmake --build $(CUDA_BUILD) --target all benches
 
-# On two cores two minutes; most of it are programs that train.
-gpu-rehearsal: deps
+# Less than two minutes of one core; most of it are programs that train.
+gpu-rehearsal: cuda-build
 	@$(QUIETLY) $(CUDA_BUILD)/build.log cmake --build $(CUDA_BUILD) --target rehearsal_programs
 	@$(QUIETLY) $(CUDA_BUILD)/gpu-rehearsal.log tests/gpu/rehearsal/rehearse.py $(abspath $(CUDA_BUILD))
 

@@ -38,7 +38,7 @@ norm_epsilon = 1e-5
 """
 
 
-def stage(build: Path, source: Path) -> Path:
+def stage(build: Path) -> Path:
     """A build folder in which the programs for stand-ins have the places of the real ones."""
     folder = build / "rehearsal"
     (folder / "lib").mkdir(parents=True, exist_ok=True)
@@ -56,7 +56,7 @@ def stage(build: Path, source: Path) -> Path:
 
 def prepare(build: Path, source: Path, folder: Path) -> None:
     """Everything that the rehearsal needs, in `folder`, which is not of the source tree."""
-    subprocess.run([source / "tests" / "gpu" / "pack", "--native", stage(build, source), folder / "pack.tar.xz"], check=True,
+    subprocess.run([source / "tests" / "gpu" / "pack", "--native", stage(build), folder / "pack.tar.xz"], check=True,
                    env=os.environ | {"PACK_LEVEL": "0"})
     shutil.copytree(source / "tests" / "gpu" / "rehearsal" / "tools", folder / "tools")
     shutil.copytree(build / "lib" / "stand-in", folder / "stand-in", symlinks=True)
