@@ -196,12 +196,8 @@ float Executor::run_step(std::int64_t step) {
       if (!schedule.ops[i].has_work()) continue;
       const backend::Stamp& stamp = slots_[i].stamp;
       trace::Record& record = trace_.records[first_record + i];
-      record.begin_ns = stamp.begin_ns;
-      record.end_ns = stamp.end_ns;
-      record.peers_arrived_ns = stamp.peers_arrived_ns;
-      record.core_wait_ns = stamp.core_wait_ns;
-      record.link_ns = stamp.link_ns;
-      end = std::max(end, stamp.end_ns);
+      put_times(stamp, record);
+      end = std::max(end, record.end_ns);
     }
     trace_.steps.push_back({begin, end, issued});
     context_.device.set_op(-1, -1);
@@ -219,6 +215,19 @@ float Executor::run_step(std::int64_t step) {
   double sum = 0;
   for (float micro : losses_) sum += static_cast<double>(micro);
   return static_cast<float>(sum / static_cast<double>(losses_.size()));
+}
+
+void Executor::put_times(const backend::Stamp& stamp, trace::Record& record) {
+  record.begin_ns = stamp.begin_ns;
+  record.end_ns = stamp.end_ns;
+  record.peers_arrived_ns = stamp.peers_arrived_ns;
+  record.core_wait_ns = stamp.core_wait_ns;
+  record.link_ns = stamp.link_ns;
+  const std::int64_t early = record.issued_ns - stamp.begin_ns;
+  if (early <= 0 || early > kClocksDiffer_ns) return;
+  early_ns_ = std::max(early_ns_, early);
+  record.begin_ns = record.issued_ns;
+  record.end_ns = std::max(record.end_ns, record.begin_ns);
 }
 
 std::int64_t Executor::ready_to_update_ns(const schedule::Schedule& schedule, std::int64_t begin_ns) const {

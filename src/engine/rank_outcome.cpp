@@ -116,6 +116,7 @@ std::string to_bytes(const RankOutcome& o) {
     w.text(fact);
   }
   w.text(o.host);
+  w.value(o.early_ns);
   w.value(o.gpu.has_value());
   if (!o.gpu) return w.take();
   w.text(o.gpu->unknown_because);
@@ -148,6 +149,7 @@ RankOutcome outcome_from_bytes(std::string_view bytes) {
     o.device.emplace_back(std::move(name), r.text());
   }
   o.host = r.text();
+  o.early_ns = r.value<std::int64_t>();
   if (r.value<bool>()) {
     GpuHealth& gpu = o.gpu.emplace();
     gpu.unknown_because = r.text();

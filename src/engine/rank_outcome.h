@@ -21,6 +21,7 @@ struct RankOutcome {
   backend::WireBytes wire_bytes{};  ///< of the measured steps
   backend::Facts device;            ///< Device::facts()
   std::optional<GpuHealth> gpu;     ///< Device::health()
+  std::int64_t early_ns = 0;        ///< Executor::early_ns()
   std::string host;                 ///< name of the machine
 };
 

@@ -146,6 +146,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   cut_trace(outcome.trace, step, shared.warmup());
   outcome.device = executor.device_facts();
   outcome.gpu = executor.gpu_health();
+  outcome.early_ns = executor.early_ns();
   outcome.host = launch::host_name();
   shared.board.bring(context.rank, step, std::move(outcome));
   if (context.rank == shared.first_rank) {
@@ -262,6 +263,7 @@ Measurement run(backend::Backend& backend, const Setup& setup, const BatchSource
     result.wire_bytes.push_back(outcome.wire_bytes);
     result.devices.push_back(std::move(outcome.device));
     result.gpus.push_back(std::move(outcome.gpu));
+    result.early_ns.push_back(outcome.early_ns);
     result.hosts.push_back(std::move(outcome.host));
   }
   for (std::size_t rank = 0; rank < before.size(); ++rank) {

@@ -74,6 +74,7 @@ struct Measurement {
   std::vector<backend::WireBytes> wire_bytes;  ///< as traces, of the measured steps
   std::vector<backend::Facts> devices;         ///< by rank: how its device measured
   std::vector<std::optional<GpuHealth>> gpus;  ///< by rank: how its GPU fared; absent: it has none
+  std::vector<std::int64_t> early_ns;          ///< by rank: Executor::early_ns()
   TrainingPosition began_at;                   ///< of the training that the run went on with
   std::vector<SavedCheckpoint> checkpoints;    ///< on rank 0, also those that were removed again
   std::vector<std::string> hosts;              ///< by rank: name of its machine

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,5 +18,9 @@ std::vector<std::string> gpu_complaints(const GpuHealth& health);
 /// The complaints of all GPUs, by rank, each with its rank; then who throttled.
 std::vector<std::string> gpu_caveats(const std::vector<std::optional<GpuHealth>>& health,
                                      const std::vector<Throttling>& throttled);
+
+/// Of ops that began before the host had issued them, by so much at most on each rank (engine: Executor::early_ns); one
+/// sentence, or none.
+std::vector<std::string> clock_caveats(const std::vector<std::int64_t>& early_ns);
 
 }  // namespace fsdpbench::metrics

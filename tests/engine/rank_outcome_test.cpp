@@ -30,6 +30,7 @@ RankOutcome full_outcome() {
   o.wire_bytes = {1, 2, 3, 4};
   o.device = {{"timer", "events"}, {"nccl", ""}};
   o.host = "node7";
+  o.early_ns = 9000;
   GpuHealth& gpu = o.gpu.emplace();
   gpu.unknown_because = "it was lost";
   gpu.limits.sm_mhz = 1980;

@@ -142,6 +142,12 @@ TEST(GpuCaveats, ErrorsComeBeforeThrottling) {
                   HasSubstr("throttled: the GPU of rank 0 throttled (hardware thermal slowdown)")));
 }
 
+TEST(GpuCaveats, ClocksThatDiffer) {
+  EXPECT_THAT(clock_caveats({}), IsEmpty());
+  EXPECT_THAT(clock_caveats({0, 0}), IsEmpty());
+  EXPECT_THAT(clock_caveats({0, 8600, 200}), ElementsAre(HasSubstr("up to 8.6 us before they were issued (rank 1)")));
+}
+
 TEST(GpuCaveats, AGpuThatWasLostOnTheWay) {
   Watched watched({}, 0, 0);
   watched.health.unknown_because = "The GPU is lost: the driver has had no answer from it since.";

@@ -94,6 +94,8 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     trial.caveats = metrics::caveats(*trial.metrics, trial.fidelity, computing_ranks(p.config, m),
                                      static_cast<int>(std::thread::hardware_concurrency()));
     trial.throttled = metrics::find_throttling(m.gpus, m.traces);
+    const std::vector<std::string> of_clocks = metrics::clock_caveats(m.early_ns);
+    trial.caveats.insert(trial.caveats.end(), of_clocks.begin(), of_clocks.end());
     const std::vector<std::string> of_gpus = metrics::gpu_caveats(m.gpus, trial.throttled);
     trial.caveats.insert(trial.caveats.begin(), of_gpus.begin(), of_gpus.end());
   }

@@ -87,6 +87,31 @@ TEST_P(CuptiTraining, EveryOpHasItsTimesAndItsKernels) {
   }
 }
 
+TEST(CuptiTrainingOfTwoClocks, OpsBeginNoSoonerThanTheyAreIssuedAndTheRunIsKept) {
+  const RunConfig config = short_run(1, Timer::cupti);
+  const engine::Setup p = set_up(config);
+  const auto timed_early = [&](std::int64_t ns) {
+    fake::cupti::begin_before_launch(ns);
+    Measurement result = run_timed(config);
+    fake::cupti::reset();
+    return result;
+  };
+  const Measurement result = timed_early(50'000);
+  EXPECT_GT(metrics::run_metrics({p.schedules, result.traces}, p.plan.groups, 1.0).compute_ms, 0);
+  for (const trace::Record& record : result.traces.front().records) {
+    if (record.begin_ns != 0) {
+      EXPECT_LE(record.issued_ns, record.begin_ns);
+    }
+    EXPECT_LE(record.begin_ns, record.end_ns);
+  }
+  EXPECT_GT(result.early_ns.front(), 0);
+  EXPECT_LE(result.early_ns.front(), 50'000);
+
+  const Measurement wrong = timed_early(3'600'000'000'000);  // no two clocks of one machine
+  EXPECT_EQ(wrong.early_ns.front(), 0);
+  EXPECT_THROW(metrics::run_metrics({p.schedules, wrong.traces}, p.plan.groups, 1.0), Error);
+}
+
 TEST(CuptiTrainingWithoutRecords, EventsTimeTheOpsWhereCuptiRecordsNothing) {
   fake::cupti::ignore_calls();
   const RunConfig config = short_run(2, Timer::automatic);

@@ -43,6 +43,7 @@ struct State {
   std::function<void(std::uint32_t)> at_flush;
   bool marks = true;
   bool recording_calls = true;
+  std::int64_t before_launch_ns = 0;
   CUpti_TimestampCallbackFunc clock = nullptr;
   CUpti_BuffersCallbackRequestFunc request = nullptr;
   CUpti_BuffersCallbackCompleteFunc complete = nullptr;
@@ -180,10 +181,12 @@ void record_finished(const FinishedWork& work) {
   const std::uint32_t correlation =
       record_call(CUPTI_ACTIVITY_KIND_RUNTIME, id, work.launch_thread, work.launched_ns, work.launched_ns);
   if (!is_on(of)) return;
+  const std::int64_t before = state().before_launch_ns;
+  const std::int64_t begin = before > 0 ? work.launched_ns - before : work.begin_ns;
   const WorkFacts facts{work.label.name,
                         static_cast<std::uint32_t>(work.device),
                         static_cast<std::uint32_t>(work.stream),
-                        static_cast<std::uint64_t>(work.begin_ns),
+                        static_cast<std::uint64_t>(begin),
                         static_cast<std::uint64_t>(work.end_ns),
                         static_cast<std::uint64_t>(work.label.bytes)};
   if (kernel) {
@@ -284,6 +287,7 @@ void reset() {
   s.at_flush = nullptr;
   s.marks = true;
   s.recording_calls = true;
+  s.before_launch_ns = 0;
   s.clock = nullptr;
   s.request = nullptr;
   s.complete = nullptr;
@@ -317,6 +321,10 @@ void at_flush(std::function<void(std::uint32_t)> action) {
   state().at_flush = std::move(action);
 }
 void ignore_marks() { state().marks = false; }
+void begin_before_launch(std::int64_t ns) {
+  const std::lock_guard lock(state().mutex);
+  state().before_launch_ns = ns;
+}
 void ignore_calls() { state().recording_calls = false; }
 
 bool records(CUpti_ActivityKind kind, CUpti_CallbackId id) {

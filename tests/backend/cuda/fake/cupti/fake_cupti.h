@@ -38,6 +38,9 @@ void ignore_marks();
 /// No records of calls, as from a CUPTI that somebody else holds, or that lost its hold of the driver.
 void ignore_calls();
 
+/// What streams do from now on seems to begin so long before the host launched it, as clocks that differ show it.
+void begin_before_launch(std::int64_t ns);
+
 /// Whether a call would leave a record now.
 bool records(CUpti_ActivityKind kind, CUpti_CallbackId id);
 
