@@ -1,4 +1,8 @@
-// What tracing costs on a GPU, in training steps of a decoder of 0.3 billion parameters (at most 1.02).
+// What tracing costs on a GPU, in training steps of a decoder of 0.3 billion parameters (at most 1.02), and what
+// watching the GPU costs.
+#include <array>
+#include <vector>
+
 #include "backend/cuda/backend.h"
 #include "base/error.h"
 #include "shapes.h"
@@ -25,16 +29,23 @@ config::RunConfig decoder() {
   return c;
 }
 
+backend::CudaOptions timed_by(backend::Timer timer, bool monitor = true) {
+  backend::CudaOptions options;
+  options.timer = timer;
+  options.monitor = monitor;
+  return options;
+}
+
 /// Nanoseconds of `count` steps of a run of its own, after some that do not count.
-std::vector<double> step_ns(backend::Backend& cuda, const engine::Setup& p, backend::Timer timer, bool record,
-                            std::int64_t count) {
+std::vector<double> step_ns(backend::Backend& cuda, const engine::Setup& p, const backend::CudaOptions& how,
+                            bool record, std::int64_t count) {
   constexpr std::int64_t kWarmup = bench::repetitions(10);
   const bench::CountingTokens tokens;
   std::vector<double> result;
   backend::BackendOptions options;
   options.ranks = 1;
-  options.set<backend::CudaOptions>().timer = timer;
-  options.pool_bytes = p.memory.reserved;
+  options.set<backend::CudaOptions>() = how;
+  options.pool_bytes = p.pool_bytes;
   cuda.run(options, [&](backend::RankContext& context) {
     engine::Executor executor(context, p.config, p.plan, p.schedules, *p.model, tokens);
     executor.initialize([&](int parameter, std::int64_t begin, std::span<float> out) {
@@ -50,6 +61,17 @@ std::vector<double> step_ns(backend::Backend& cuda, const engine::Setup& p, back
   return result;
 }
 
+/// The median of `one` over `other`, step by step, with its 95 % interval.
+void show_ratio(benchmark::State& state, const std::string& name, const std::vector<double>& one,
+                const std::vector<double>& other) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < one.size(); ++i) ratios.push_back(one[i] / other[i]);
+  const metrics::Summary ratio = metrics::summarize(ratios);
+  state.counters[name] = ratio.median;
+  state.counters[name + "_low"] = ratio.ci_low;
+  state.counters[name + "_high"] = ratio.ci_high;
+}
+
 /// Everything that CUPTI does, in a run that records over one before it that does not. The first, as CUPTI is not out
 /// of a process again when it was switched off. The runs come one after the other: the clock of the GPU may drift.
 void cuda_step_with_cupti_over_without(benchmark::State& state) {
@@ -57,16 +79,12 @@ void cuda_step_with_cupti_over_without(benchmark::State& state) {
     const engine::Setup p = engine::set_up(decoder());
     const auto cuda = backend::cuda::make_cuda_backend();
     constexpr std::int64_t kSteps = bench::repetitions(100);
-    std::vector<double> without, with, ratios;
+    std::vector<double> without, with;
     for (auto _ : state) {
-      without = step_ns(*cuda, p, backend::Timer::events, false, kSteps);
-      with = step_ns(*cuda, p, backend::Timer::cupti, true, kSteps);
+      without = step_ns(*cuda, p, timed_by(backend::Timer::events), false, kSteps);
+      with = step_ns(*cuda, p, timed_by(backend::Timer::cupti), true, kSteps);
     }
-    for (std::size_t i = 0; i < with.size(); ++i) ratios.push_back(with[i] / without[i]);
-    const metrics::Summary ratio = metrics::summarize(ratios);
-    state.counters["ratio"] = ratio.median;
-    state.counters["ratio_low"] = ratio.ci_low;
-    state.counters["ratio_high"] = ratio.ci_high;
+    show_ratio(state, "ratio", with, without);
     state.counters["with_us"] = metrics::median(with) / 1000;
     state.counters["without_us"] = metrics::median(without) / 1000;
   } catch (const Error& error) {
@@ -86,6 +104,32 @@ void cuda_step_with_recording_over_without(benchmark::State& state) {
   }
 }
 BENCHMARK(cuda_step_with_recording_over_without)->Iterations(1)->Unit(benchmark::kSecond)->UseRealTime();
+
+/// What it costs a step that a thread asks NVML for the GPU's clocks, power and errors every 20 ms (device.monitor),
+/// and as "same" the last run over the first, which is noise. Four runs: without, with, with, without, so that a clock
+/// that drifts meets both alike.
+void cuda_step_watched_over_unwatched(benchmark::State& state) {
+  try {
+    const engine::Setup p = engine::set_up(decoder());
+    const auto cuda = backend::cuda::make_cuda_backend();
+    std::array<std::vector<double>, 4> runs;
+    for (auto _ : state) {
+      for (std::size_t i = 0; i < runs.size(); ++i) {
+        const bool watched = i == 1 || i == 2;
+        runs[i] = step_ns(*cuda, p, timed_by(backend::Timer::events, watched), false, bench::repetitions(40));
+      }
+    }
+    const auto both = [](std::vector<double> first, const std::vector<double>& second) {
+      first.insert(first.end(), second.begin(), second.end());
+      return first;
+    };
+    show_ratio(state, "ratio", both(runs[1], runs[2]), both(runs[0], runs[3]));
+    show_ratio(state, "same", runs[3], runs[0]);
+  } catch (const Error& error) {
+    state.SkipWithError(error.what());
+  }
+}
+BENCHMARK(cuda_step_watched_over_unwatched)->Iterations(1)->Unit(benchmark::kSecond)->UseRealTime();
 
 }  // namespace
 }  // namespace fsdpbench

@@ -17,6 +17,12 @@ struct Arithmetic {
   bool fastest_products = false;  ///< matrix products by the fastest of cuBLASLt's best algorithms, timed at first use
 };
 
+/// Where the blocks of a device lie.
+enum class BlockMemory : std::uint8_t {
+  pool,   ///< CUDA's stream-ordered allocator; grows where BackendOptions::pool_bytes do not suffice
+  fixed,  ///< one region of BackendOptions::pool_bytes
+};
+
 /// How NCCL is used.
 struct NcclOptions {
   enum class Register : std::uint8_t {
@@ -40,6 +46,8 @@ struct CudaOptions {
   Arithmetic arithmetic;
   NcclOptions nccl;
   bool graphs = false;  ///< Device::begin_capture() will be called: memory is one region, stamps are of events
+  BlockMemory memory = BlockMemory::pool;
+  bool monitor = true;  ///< Device::health() is asked of the driver all the while
 };
 
 }  // namespace fsdpbench::backend

@@ -21,6 +21,10 @@ void check_graphs(const RunConfig& config, std::vector<std::string>& notes) {
   require(config.device.timer != Timer::cupti,
           "device.timer = \"cupti\" does not go with device.graphs = \"step\": its records name ops by what the host "
           "launched for each, and of a graph that is one thing; expected \"auto\" or \"events\".");
+  require(
+      config.device.memory == DeviceMemory::fixed,
+      "device.memory = \"pool\" does not go with device.graphs = \"step\": a graph keeps the addresses of its blocks; "
+      "expected \"fixed\".");
   require(config.fsdp.cpu_offload == CpuOffload::none,
           fmt::format("fsdp.cpu_offload = \"{}\" does not go with device.graphs = \"step\": the host's updates are "
                       "not captured; expected \"none\".",

@@ -215,6 +215,8 @@ std::vector<Field> make_fields() {
   device("deterministic", &Device::deterministic, boolean(), "cuda: the same bits in every run, and so a digest of the parameters; false, as PyTorch does: attention's backward adds in any order, which is faster");
   device("product_choice", &Device::product_choice, one_of<ProductChoice>(), "cuda: which of cuBLASLt's algorithms multiplies: first: the one it names first; fastest: of the first eight, each timed once for each shape; auto: fastest unless deterministic");
   device("graphs", &Device::graphs, one_of<Graphs>(), "cuda: what the host launches as one CUDA graph: none: nothing, each op by itself; step: a whole step, captured in the warm-up");
+  device("memory", &Device::memory, one_of<DeviceMemory>(), "cuda: where blocks lie: fixed: in one region that the schedule sizes, nothing is asked of CUDA in a step; pool: in memory of cudaMallocAsync, two calls a block");
+  device("monitor", &Device::monitor, boolean(), "cuda: NVML samples each GPU's clocks, power and errors every 20 ms; false: nothing is asked, and nothing is known of them");
 
   Table<Nccl> nccl(all, "nccl", &RunConfig::nccl);
   nccl("register_buffers", &Nccl::register_buffers, one_of<NcclRegister>(), "cuda: none; local: ncclCommRegister; window: ncclMemAlloc and symmetric windows");

@@ -303,6 +303,12 @@ enum class Graphs : std::uint8_t {
   step,  ///< a whole step
 };
 
+/// Where the blocks of a training lie on a GPU.
+enum class DeviceMemory : std::uint8_t {
+  fixed,  ///< in one region, where the bookkeeping places them
+  pool,   ///< where CUDA's stream-ordered allocator places them
+};
+
 struct Device {
   BackendKind backend = BackendKind::cpu;
   Timer timer = Timer::automatic;
@@ -310,6 +316,8 @@ struct Device {
   bool deterministic = false;  ///< a GPU gives the same bits in every run
   ProductChoice product_choice = ProductChoice::automatic;
   Graphs graphs = Graphs::none;
+  DeviceMemory memory = DeviceMemory::fixed;
+  bool monitor = true;  ///< a GPU's clocks, power and errors are sampled
 
   /// Whether two runs of the same end with the same bits, so that their parameters have a digest.
   bool repeats() const { return backend != BackendKind::cuda || deterministic; }

@@ -108,6 +108,10 @@ struct Names<Graphs> {
   static constexpr std::array<std::string_view, 2> kAll{"none", "step"};
 };
 template <>
+struct Names<DeviceMemory> {
+  static constexpr std::array<std::string_view, 2> kAll{"fixed", "pool"};
+};
+template <>
 struct Names<NcclRegister> {
   static constexpr std::array<std::string_view, 3> kAll{"none", "local", "window"};
 };

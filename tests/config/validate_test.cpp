@@ -62,6 +62,8 @@ TEST(Validate, WhatGoesWithGraphs) {
               HasSubstr("device.graphs = \"step\" needs device.backend = \"cuda\""));
   EXPECT_THAT(error(graphs([](RunConfig& c) { c.device.timer = Timer::cupti; })),
               HasSubstr("expected \"auto\" or \"events\""));
+  EXPECT_THAT(error(graphs([](RunConfig& c) { c.device.memory = DeviceMemory::pool; })),
+              HasSubstr("device.memory = \"pool\" does not go with device.graphs = \"step\""));
   EXPECT_THAT(error(graphs([](RunConfig& c) { c.inject.jitter_us = 5; })),
               HasSubstr("inject.jitter_us = 5 does not go"));
   RunConfig offloads;

@@ -55,6 +55,7 @@ TEST(Write, EveryKeySurvivesTheRoundTrip) {
                                       std::string("fastest"),
                                       std::string("spread"),
                                       std::string("step"),
+                                      std::string("pool"),
                                       std::string("ring"),
                                       std::string("flash1"),
                                       std::string("window"),

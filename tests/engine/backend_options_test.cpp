@@ -58,6 +58,8 @@ TEST(BackendOptions, TheCudaBackendHearsEveryNameOfTheConfiguration) {
   EXPECT_EQ(own.nccl.max_ctas, 4);
   EXPECT_TRUE(own.nccl.blocking);
   EXPECT_EQ(own.nccl.timeout_s, 7);
+  EXPECT_EQ(own.memory, backend::BlockMemory::fixed);
+  EXPECT_TRUE(own.monitor);
 }
 
 TEST(BackendOptions, ProductsAreTimedUnlessTheBitsShallBeTheSame) {
@@ -80,6 +82,15 @@ TEST(BackendOptions, GraphsAreForTheCudaBackend) {
   c.device.graphs = config::Graphs::step;
   c.train.warmup = 2;
   EXPECT_TRUE(backend_options(set_up(c), nullptr).get<backend::CudaOptions>().graphs);
+}
+
+TEST(BackendOptions, MemoryAndMonitorAreAsTheConfigurationSays) {
+  config::RunConfig c = on(config::BackendKind::cuda);
+  c.device.memory = config::DeviceMemory::pool;
+  c.device.monitor = false;
+  const auto own = backend_options(set_up(c), nullptr).get<backend::CudaOptions>();
+  EXPECT_EQ(own.memory, backend::BlockMemory::pool);
+  EXPECT_FALSE(own.monitor);
 }
 
 TEST(BackendOptions, OfAnotherBackendAreRefused) {

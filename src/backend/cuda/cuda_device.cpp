@@ -45,7 +45,8 @@ std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const Back
   const int gpus = options.session == nullptr ? options.ranks : 1;
   const bool poison = options.poison_freed_memory;
   const auto make = [&](std::int64_t bytes) -> std::unique_ptr<DeviceMemory> {
-    if (options.get<CudaOptions>().graphs) return std::make_unique<FixedMemory>(streams, bytes, poison);
+    const auto& cuda = options.get<CudaOptions>();
+    if (cuda.graphs || cuda.memory == BlockMemory::fixed) return std::make_unique<FixedMemory>(streams, bytes, poison);
     return std::make_unique<PoolMemory>(streams, bytes, poison, gpus);
   };
   if (options.get<CudaOptions>().nccl.registration == NcclOptions::Register::none) return make(options.pool_bytes);
@@ -58,10 +59,8 @@ std::unique_ptr<DeviceMemory> make_memory(const LaneStreams& streams, const Back
 }  // namespace
 
 CudaDevice::CudaDevice(launch::Abort& abort, int rank, const BackendOptions& options, const HostCompute& host)
-    : abort_(abort),
-      rank_(rank),
-      timeout_(options.get<CudaOptions>().nccl.timeout_s),
-      monitor_(gpu_place(current_gpu())) {
+    : abort_(abort), rank_(rank), timeout_(options.get<CudaOptions>().nccl.timeout_s) {
+  if (options.get<CudaOptions>().monitor) monitor_.emplace(gpu_place(current_gpu()));
   timer_ = make_timer(options.get<CudaOptions>(), timer_note_);
   if (options.host_pool_bytes > 0) {
     pinned_pool_ = std::make_unique<PinnedPool>(streams_, rank, options.host_pool_bytes, options.poison_freed_memory);
@@ -351,6 +350,13 @@ void CudaDevice::launch(Graph graph, bool stamped) {
   } catch (const std::exception& e) {
     throw BackendError(in_op(Lane::compute, "the step as one graph", e.what()));
   }
+}
+
+std::optional<GpuHealth> CudaDevice::health() const {
+  if (monitor_) return monitor_->health();
+  GpuHealth unknown;
+  unknown.unknown_because = "device.monitor is false.";
+  return unknown;
 }
 
 Facts CudaDevice::facts() const {

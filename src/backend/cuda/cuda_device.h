@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -69,7 +70,7 @@ class CudaDevice : public Device, public LaneAccess {
   void settle_stamps() override { timer_->settle(); }
   Activities take_activities() override { return timer_->take_activities(); }
   Facts facts() const override;
-  std::optional<GpuHealth> health() const override { return monitor_.health(); }
+  std::optional<GpuHealth> health() const override;
   bool computes() const override { return true; }
 
   cudaStream_t stream(Lane lane) override { return streams_[lane]; }
@@ -119,7 +120,7 @@ class CudaDevice : public Device, public LaneAccess {
   std::function<void()> watched_;
   std::function<Facts()> more_facts_;
 
-  hardware::GpuMonitor monitor_;
+  std::optional<hardware::GpuMonitor> monitor_;  // none: nobody wants to know
   MemoryLog memory_log_;
   std::string timer_note_;
   std::unique_ptr<OpTimer> timer_;

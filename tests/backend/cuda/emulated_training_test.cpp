@@ -1,5 +1,7 @@
 // Whole trainings on imagined GPUs: what the CPU backend computes, in the memory that the schedule says.
 
+#include <gmock/gmock.h>
+
 #include <functional>
 #include <map>
 #include <mutex>
@@ -10,6 +12,7 @@
 #include "backend/cuda/fake/cublaslt/fake_cublaslt.h"
 #include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/training_checks.h"
+#include "base/bytes.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -32,6 +35,38 @@ TEST_P(EmulatedCudaTraining, LearnsWhatTheCpuBackendLearns) {
   expect_same_training(cuda, testing::run_tiny(config), 1e-5);
   expect_memory_of_the_schedule(config, cuda);
   expect_whole_trace(config, cuda);
+}
+
+/// What one device of a run says of `name`.
+std::string fact(const Measurement& m, const std::string& name) {
+  for (const auto& [known, value] : m.devices.front()) {
+    if (known == name) return value;
+  }
+  return "";
+}
+
+TEST_P(EmulatedCudaTraining, MemoryIsOneRegionUnlessAPoolIsAskedForWhichHoldsNoLess) {
+  RunConfig config = tiny_training(GetParam());
+  const Measurement fixed = run_cuda(config);
+  config.device.memory = config::DeviceMemory::pool;
+  const Measurement pool = run_cuda(config);
+  EXPECT_EQ(fixed.parameters, pool.parameters);
+  expect_memory_of_the_schedule(config, pool);
+  const std::string bytes = format_bytes(set_up(config).pool_bytes);
+  EXPECT_EQ(fact(fixed, "pool reserved at most"), bytes + ", one region, all of it before the first op");
+  EXPECT_THAT(fact(pool, "pool reserved at most"), ::testing::EndsWith(", " + bytes + " of it before the first op"));
+}
+
+TEST_P(EmulatedCudaTraining, AGpuIsWatchedUnlessItShallNotBe) {
+  RunConfig config = tiny_training(GetParam());
+  config.device.monitor = false;
+  const Measurement unwatched = run_cuda(config);
+  for (const auto& gpu : unwatched.gpus) {
+    ASSERT_TRUE(gpu);
+    EXPECT_EQ(gpu->unknown_because, "device.monitor is false.");
+  }
+  config.device.monitor = true;
+  EXPECT_NE(run_cuda(config).gpus.front()->unknown_because, "device.monitor is false.");
 }
 
 TEST_P(EmulatedCudaTraining, InBf16Too) {
