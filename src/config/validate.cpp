@@ -77,11 +77,12 @@ void check_tensor(const RunConfig& config) {
 }
 
 /// Tokens of a microbatch are split evenly, too. After the batch is settled.
-void check_sequence_parallel(const RunConfig& config, Notes& notes) {
-  const Mesh& mesh = config.mesh;
+void check_sequence_parallel(RunConfig& config, Notes& notes) {
+  Mesh& mesh = config.mesh;
   if (!mesh.sequence_parallel) return;
   if (mesh.tensor == 1) {
     notes.push_back("mesh.sequence_parallel has no effect: mesh.tensor is 1.");
+    mesh.sequence_parallel = false;  // else the model would leave buffers to ranks that there are not
     return;
   }
   const Train& train = config.train;  // a product below 2^45

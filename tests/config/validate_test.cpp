@@ -218,6 +218,8 @@ TEST(Validate, TokensThatCannotBeSplit) {
               ElementsAre(HasSubstr("train.batch_per_rank = 2 follows")));
   EXPECT_THAT(check([](RunConfig& c) { c.mesh.sequence_parallel = true; }).notes,
               ElementsAre("mesh.sequence_parallel has no effect: mesh.tensor is 1."));
+  // The model leaves out buffers by this key: of ranks that there are not, it must not.
+  EXPECT_FALSE(check([](RunConfig& c) { c.mesh.sequence_parallel = true; }).config.mesh.sequence_parallel);
 }
 
 TEST(Validate, ImpossibleMeshes) {
