@@ -4,8 +4,10 @@
 
 #include <fstream>
 #include <set>
+#include <stdexcept>
 #include <thread>
 
+#include "app/report/all_files.h"
 #include "base/error.h"
 #include "config/support.h"
 
@@ -47,6 +49,16 @@ TEST_F(ResultFolderTest, MakesTheFolderWithItsParentsAndLeavesItEmpty) {
   EXPECT_EQ(folder.path(), out_);
   EXPECT_TRUE(fs::is_directory(out_));
   EXPECT_TRUE(fs::is_empty(out_));
+}
+
+/// A run that was killed leaves the files that it was writing under hidden names.
+TEST_F(ResultFolderTest, RemovesWhatAKilledRunWasWriting) {
+  for (const char* name : {".trace.json.Xb3kPq", "trace/.rank_3.json.gz.Xb3kPq", ".mine.Xb3kPq", ".trace.json"})
+    put(name);
+  const ResultFolder folder("p", out_.string(), OldResult::refuse);
+  EXPECT_FALSE(has(".trace.json.Xb3kPq"));
+  EXPECT_FALSE(has("trace"));
+  EXPECT_TRUE(has(".mine.Xb3kPq") && has(".trace.json")) << "which are not ours";
 }
 
 TEST_F(ResultFolderTest, GoesAgainWithItsParentsIfNothingWasWritten) {
@@ -135,6 +147,17 @@ TEST_F(ResultFolderTest, AFileInTheWay) {
 TEST_F(ResultFolderTest, NoPermission) {
   // The kernel's own tree refuses new files even to root.
   EXPECT_EQ(code_of("/proc/fsdpbench"), ExitCode::cannot_write);
+}
+
+TEST(AllFiles, AMistakeInOneWriterCostsNoOtherFile) {
+  AllFiles files;
+  int written = 0;
+  files.write([] { throw std::out_of_range("a table is too short"); });
+  files.write([&] { ++written; });
+  EXPECT_EQ(written, 1);
+  EXPECT_THROW(files.finish(), std::out_of_range);
+  files.write([] { throw OutputError("trace.json: the disk is full"); });
+  EXPECT_THROW(files.finish(), OutputError);
 }
 
 }  // namespace

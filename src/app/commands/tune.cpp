@@ -249,13 +249,16 @@ Verification verify_best(const TuneArguments& arguments, Tuning& tuning, const R
   return verification;
 }
 
-void write_tuning(const std::vector<std::string>& exports, const ResultFolder& folder, const Tuning& tuning,
-                  const nlohmann::json& answer) {
+void write_answer(const ResultFolder& folder, const Tuning& tuning, const nlohmann::json& answer) {
   const std::filesystem::path& path = folder.path();
-  const std::string tuned = (path / "tuned.toml").string();
-  write_file(tuned, config::to_toml(*tuning.space.config_at(tuning.proposed().point)));
+  write_file(path / "tuned.toml", config::to_toml(*tuning.space.config_at(tuning.proposed().point)));
   write_file(path / "tune.json", json_text(answer));
   write_file(path / "points.csv", points_csv(tuning));
+}
+
+void show_answer(const std::vector<std::string>& exports, const ResultFolder& folder) {
+  const std::filesystem::path& path = folder.path();
+  const std::string tuned = (path / "tuned.toml").string();
   console().print(fmt::format("\nprofile  {}\nanswer   {}\npoints   {}\n", tuned, (path / "tune.json").string(),
                               (path / "points.csv").string()));
   if (exports.empty()) return;
@@ -298,14 +301,19 @@ int tune_command(const TuneArguments& arguments, Job* job) {
   Tuning tuning{space, options, result, answer, name, on.basis, least_gain, progress.seconds()};
   console().print(tune_text(tuning));
   if (traced) console().print(changes_text(*traced, tuning));
-  nlohmann::json verification;
+  const auto answer_json = [&] {
+    nlohmann::json json = tune_json(tuning);
+    if (traced) json["traced"] = changes_json(*traced, tuning);
+    return json;
+  };
+  write_answer(folder, tuning, answer_json());  // what runs below may fail, or be ended
   if (arguments.verify > 0 && !result.stopped) {
-    verification = verification_json(tuning, verify_best(arguments, tuning, folder, job));
+    nlohmann::json verification = verification_json(tuning, verify_best(arguments, tuning, folder, job));
+    nlohmann::json verified = answer_json();
+    verified["verified"] = std::move(verification);
+    write_answer(folder, tuning, verified);
   }
-  nlohmann::json written = tune_json(tuning);
-  if (!verification.is_null()) written["verified"] = std::move(verification);
-  if (traced) written["traced"] = changes_json(*traced, tuning);
-  write_tuning(exports, folder, tuning, written);
+  show_answer(exports, folder);
   return static_cast<int>(result.stopped ? ExitCode::interrupted : ExitCode::ok);
 }
 

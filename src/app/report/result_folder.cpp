@@ -5,10 +5,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "app/console/json_text.h"
@@ -103,17 +106,34 @@ void refuse_old_result(const fs::path& folder, OldResult old) {
   }
 }
 
+constexpr std::array<std::string_view, 12> kOurFiles{"result.json",     "compare.json", "what_if.json", "tune.json",
+                                                     "explain.json",    "tuned.toml",   "points.csv",   "gate.json",
+                                                     "worst_step.json", "trials.jsonl", "trace.json",   "config.toml"};
+
+bool is_ours(std::string_view name) { return std::ranges::find(kOurFiles, name) != kOurFiles.end(); }
+bool is_rank_file(std::string_view name) { return name.starts_with("rank_") && name.ends_with(".json.gz"); }
+
+/// What a file is called while it is written (trace::WholeFile): left behind by a process that was killed.
+std::string_view whole_name(std::string_view part) {
+  constexpr std::size_t kEnd = sizeof(".XXXXXX") - 1;
+  const bool hidden = part.size() > 1 + kEnd && part.front() == '.' && part[part.size() - kEnd] == '.';
+  return hidden ? part.substr(1, part.size() - 1 - kEnd) : std::string_view();
+}
+
 /// What run, compare and report have written; beside new results it would be taken for theirs.
 void remove_ours(const fs::path& folder) {
+  const auto remove_from = [](const fs::path& place, bool (*ours)(std::string_view)) {
+    std::error_code error;
+    std::vector<fs::path> all;
+    for (const auto& file : fs::directory_iterator(place, error)) {
+      const std::string name = file.path().filename().string();
+      if (!file.is_directory(error) && (ours(name) || ours(whole_name(name)))) all.push_back(file.path());
+    }
+    for (const fs::path& file : all) fs::remove(file, error);
+  };
+  remove_from(folder, is_ours);
+  remove_from(folder / "trace", is_rank_file);
   std::error_code error;
-  for (const char* name : {"result.json", "compare.json", "what_if.json", "tune.json", "explain.json", "tuned.toml",
-                           "points.csv", "gate.json", "worst_step.json", "trials.jsonl", "trace.json", "config.toml"}) {
-    if (!fs::is_directory(folder / name, error)) fs::remove(folder / name, error);
-  }
-  for (const auto& file : fs::directory_iterator(folder / "trace", error)) {
-    const std::string name = file.path().filename().string();
-    if (name.starts_with("rank_") && name.ends_with(".json.gz")) fs::remove(file.path(), error);
-  }
   fs::remove(folder / "trace", error);  // if nothing else is in it
   if (fs::exists(folder / "report/report.html", error)) fs::remove_all(folder / "report", error);
 }
