@@ -8,18 +8,18 @@
 
 #include "backend/device.h"
 #include "base/dtype.h"
+#include "base/enum_table.h"
 #include "base/lane.h"
 
 namespace fsdpbench::backend {
 
 enum class Collective : std::uint8_t { all_gather, reduce_scatter, all_reduce, broadcast, all_to_all };
-inline constexpr std::size_t kCollectiveCount = 5;
+inline constexpr std::size_t kCollectiveCount = kEnumCount<Collective>;
 
 /// As traces and messages call it.
 constexpr std::string_view to_string(Collective kind) {
-  constexpr std::array<std::string_view, kCollectiveCount> kNames{"all_gather", "reduce_scatter", "all_reduce",
-                                                                  "broadcast", "all_to_all"};
-  return kNames[static_cast<std::size_t>(kind)];
+  constexpr EnumNames<Collective> kNames{"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all"};
+  return kNames[kind];
 }
 
 /// Bytes this rank has put on the wire, by collective, as a ring would send them: all-gather, reduce-scatter and

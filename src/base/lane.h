@@ -1,9 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include "base/enum_table.h"
 
 namespace fsdpbench {
 
@@ -20,10 +21,8 @@ enum class Lane : std::uint8_t {
   host_compute,    ///< what the host's processors compute: the update of what lies in their memory
 };
 
-inline constexpr std::size_t kLaneCount = 9;
-inline constexpr std::array<Lane, kLaneCount> kLanes{Lane::compute,        Lane::all_gather,     Lane::reduce_scatter,
-                                                     Lane::all_reduce,     Lane::copy,           Lane::tensor,
-                                                     Lane::host_to_device, Lane::device_to_host, Lane::host_compute};
+inline constexpr std::size_t kLaneCount = kEnumCount<Lane>;
+inline constexpr auto& kLanes = kEnumerators<Lane>;
 
 constexpr std::size_t index_of(Lane lane) { return static_cast<std::size_t>(lane); }
 
@@ -34,10 +33,9 @@ constexpr bool is_offload_lane(Lane lane) {
 }
 
 constexpr std::string_view to_string(Lane lane) {
-  constexpr std::array<std::string_view, kLaneCount> kNames{"compute",        "all_gather",     "reduce_scatter",
-                                                            "all_reduce",     "copy",           "tensor",
-                                                            "host_to_device", "device_to_host", "host_compute"};
-  return kNames[index_of(lane)];
+  constexpr EnumNames<Lane> kNames{"compute", "all_gather",     "reduce_scatter", "all_reduce",  "copy",
+                                   "tensor",  "host_to_device", "device_to_host", "host_compute"};
+  return kNames[lane];
 }
 
 }  // namespace fsdpbench

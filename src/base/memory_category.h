@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/enum_table.h"
+
 namespace fsdpbench {
 
 /// What a device buffer is for. Every allocation names one.
@@ -17,17 +19,15 @@ enum class MemoryCategory : std::uint8_t {
   communication_buffers,  ///< cast shards, reduce-scatter inputs and temporaries
 };
 
-inline constexpr std::size_t kMemoryCategoryCount = 6;
-inline constexpr std::array<MemoryCategory, kMemoryCategoryCount> kMemoryCategories{
-    MemoryCategory::parameter_shards, MemoryCategory::unsharded_parameters, MemoryCategory::gradients,
-    MemoryCategory::optimizer,        MemoryCategory::activations,          MemoryCategory::communication_buffers};
+inline constexpr std::size_t kMemoryCategoryCount = kEnumCount<MemoryCategory>;
+inline constexpr auto& kMemoryCategories = kEnumerators<MemoryCategory>;
 
 constexpr std::size_t index_of(MemoryCategory category) { return static_cast<std::size_t>(category); }
 
 constexpr std::string_view to_string(MemoryCategory category) {
-  constexpr std::array<std::string_view, kMemoryCategoryCount> kNames{
-      "parameter_shards", "unsharded_parameters", "gradients", "optimizer", "activations", "communication_buffers"};
-  return kNames[index_of(category)];
+  constexpr EnumNames<MemoryCategory> kNames{"parameter_shards", "unsharded_parameters", "gradients",
+                                             "optimizer",        "activations",          "communication_buffers"};
+  return kNames[category];
 }
 
 /// Bytes by category.

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include "base/enum_table.h"
 
 namespace fsdpbench {
 
@@ -13,8 +14,8 @@ enum class MemorySpace : std::uint8_t {
   host,  ///< pinned: copied from and to the device beside all else (fsdp.cpu_offload)
 };
 
-inline constexpr std::size_t kMemorySpaceCount = 2;
-inline constexpr std::array<MemorySpace, kMemorySpaceCount> kMemorySpaces{MemorySpace::device, MemorySpace::host};
+inline constexpr std::size_t kMemorySpaceCount = kEnumCount<MemorySpace>;
+inline constexpr auto& kMemorySpaces = kEnumerators<MemorySpace>;
 
 constexpr std::size_t index_of(MemorySpace space) { return static_cast<std::size_t>(space); }
 

@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <functional>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/enum_table.h"
 #include "base/error.h"
 #include "config/fields.h"
 #include "config/find_file.h"
@@ -19,11 +19,11 @@ namespace fsdpbench::config {
 
 template <>
 struct Names<IntraKind> {
-  static constexpr std::array<std::string_view, 5> kAll{"nvswitch", "nvlink", "xgmi", "pcie", "memory"};
+  static constexpr EnumNames<IntraKind> kAll{"nvswitch", "nvlink", "xgmi", "pcie", "memory"};
 };
 template <>
 struct Names<InterKind> {
-  static constexpr std::array<std::string_view, 5> kAll{"none", "infiniband", "roce", "efa", "ethernet"};
+  static constexpr EnumNames<InterKind> kAll{"none", "infiniband", "roce", "efa", "ethernet"};
 };
 
 namespace {

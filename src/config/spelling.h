@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <variant>
 
 #include "base/dtype.h"
+#include "base/enum_table.h"
 #include "config/run_config.h"
 
 /// How each type of the configuration is spelled: encode to a Value, decode from one. decode leaves `out` alone and
@@ -27,85 +29,85 @@ template <class Enum>
 struct Names;
 template <>
 struct Names<ModelKind> {
-  static constexpr std::array<std::string_view, 2> kAll{"decoder", "mlp"};
+  static constexpr EnumNames<ModelKind> kAll{"decoder", "mlp"};
 };
 template <>
 struct Names<FeedForward> {
-  static constexpr std::array<std::string_view, 2> kAll{"gated", "plain"};
+  static constexpr EnumNames<FeedForward> kAll{"gated", "plain"};
 };
 template <>
 struct Names<Norm> {
-  static constexpr std::array<std::string_view, 2> kAll{"rms", "layer"};
+  static constexpr EnumNames<Norm> kAll{"rms", "layer"};
 };
 template <>
 struct Names<Optimizer> {
-  static constexpr std::array<std::string_view, 2> kAll{"sgd", "adamw"};
+  static constexpr EnumNames<Optimizer> kAll{"sgd", "adamw"};
 };
 template <>
 struct Names<Strategy> {
-  static constexpr std::array<std::string_view, 5> kAll{"no_shard", "shard_grad_op", "full_shard", "hybrid_shard",
-                                                        "hybrid_shard_grad_op"};
+  static constexpr EnumNames<Strategy> kAll{"no_shard", "shard_grad_op", "full_shard", "hybrid_shard",
+                                            "hybrid_shard_grad_op"};
 };
 template <>
 struct Names<Layout> {
-  static constexpr std::array<std::string_view, 2> kAll{"flat", "per_param"};
+  static constexpr EnumNames<Layout> kAll{"flat", "per_param"};
 };
 template <>
 struct Names<AccumulateMode> {
-  static constexpr std::array<std::string_view, 3> kAll{"reduce_each", "no_sync", "reduce_scatter_only"};
+  static constexpr EnumNames<AccumulateMode> kAll{"reduce_each", "no_sync", "reduce_scatter_only"};
 };
 template <>
 struct Names<GradientScaling> {
-  static constexpr std::array<std::string_view, 3> kAll{"average", "sum", "pre_post_divide"};
+  static constexpr EnumNames<GradientScaling> kAll{"average", "sum", "pre_post_divide"};
 };
 template <>
 struct Names<ReduceBy> {
-  static constexpr std::array<std::string_view, 2> kAll{"reduce_scatter", "all_reduce"};
+  static constexpr EnumNames<ReduceBy> kAll{"reduce_scatter", "all_reduce"};
 };
 template <>
 struct Names<ReduceLane> {
-  static constexpr std::array<std::string_view, 3> kAll{"reduce_scatter", "all_gather", "compute"};
+  static constexpr EnumNames<ReduceLane> kAll{"reduce_scatter", "all_gather", "compute"};
 };
 template <>
 struct Names<CpuOffload> {
-  static constexpr std::array<std::string_view, 3> kAll{"none", "optimizer", "all"};
+  static constexpr EnumNames<CpuOffload> kAll{"none", "optimizer", "all"};
 };
 template <>
 struct Names<FreeLane> {
-  static constexpr std::array<std::string_view, 2> kAll{"compute", "all_gather"};
+  static constexpr EnumNames<FreeLane> kAll{"compute", "all_gather"};
 };
 template <>
 struct Names<BackendKind> {
-  static constexpr std::array<std::string_view, 3> kAll{"cpu", "cuda", "virtual"};
+  static constexpr EnumNames<BackendKind> kAll{"cpu", "cuda", "virtual"};
 };
 template <>
 struct Names<Binding> {
-  static constexpr std::array<std::string_view, 3> kAll{"none", "numa", "cores"};
+  static constexpr EnumNames<Binding> kAll{"none", "numa", "cores"};
 };
 template <>
 struct Names<Simulate::Placement> {
-  static constexpr std::array<std::string_view, 2> kAll{"packed", "spread"};
+  static constexpr EnumNames<Simulate::Placement> kAll{"packed", "spread"};
 };
 template <>
 struct Names<Simulate::Collectives> {
-  static constexpr std::array<std::string_view, 8> kAll{"ring", "tree",      "hierarchical", "pat",
-                                                        "nvls", "nvls_tree", "direct",       "auto"};
+  static constexpr EnumNames<Simulate::Collectives> kAll{"ring", "tree",      "hierarchical", "pat",
+                                                         "nvls", "nvls_tree", "direct",       "auto"};
 };
 template <>
 struct Names<Simulate::Attention> {
-  static constexpr std::array<std::string_view, 3> kAll{"flash1", "flash2", "current"};
+  static constexpr EnumNames<Simulate::Attention> kAll{"flash1", "flash2", "current"};
 };
 template <>
 struct Names<Timer> {
-  static constexpr std::array<std::string_view, 3> kAll{"auto", "cupti", "events"};
+  static constexpr EnumNames<Timer> kAll{"auto", "cupti", "events"};
 };
 template <>
 struct Names<ProductChoice> {
-  static constexpr std::array<std::string_view, 3> kAll{"auto", "first", "fastest"};
+  static constexpr EnumNames<ProductChoice> kAll{"auto", "first", "fastest"};
 };
 template <>
 struct Names<Graphs> {
-  static constexpr std::array<std::string_view, 2> kAll{"none", "step"};
+  static constexpr EnumNames<Graphs> kAll{"none", "step"};
 };
 template <>
 struct Names<DeviceMemory> {
@@ -113,11 +115,11 @@ struct Names<DeviceMemory> {
 };
 template <>
 struct Names<NcclRegister> {
-  static constexpr std::array<std::string_view, 3> kAll{"none", "local", "window"};
+  static constexpr EnumNames<NcclRegister> kAll{"none", "local", "window"};
 };
 template <>
 struct Names<CtaPolicy> {
-  static constexpr std::array<std::string_view, 3> kAll{"default", "efficiency", "zero"};
+  static constexpr EnumNames<CtaPolicy> kAll{"default", "efficiency", "zero"};
 };
 /// Only what a model computes in; i32 is no choice here.
 template <>
@@ -133,7 +135,7 @@ concept NamedEnum = requires {
 
 template <NamedEnum Enum>
 std::string_view to_string(Enum value) {
-  return Names<Enum>::kAll.at(static_cast<std::size_t>(value));
+  return Names<Enum>::kAll[value];
 }
 
 template <NamedEnum Enum>
@@ -144,13 +146,12 @@ Value encode(Enum value) {
 template <NamedEnum Enum>
 bool decode(const Value& value, Enum& out) {
   const auto* text = std::get_if<std::string>(&value);
-  for (std::size_t i = 0; text != nullptr && i < Names<Enum>::kAll.size(); ++i) {
-    if (Names<Enum>::kAll[i] == *text) {
-      out = static_cast<Enum>(i);
-      return true;
-    }
-  }
-  return false;
+  if (text == nullptr) return false;
+  const auto& all = Names<Enum>::kAll;
+  const auto found = std::find(all.begin(), all.end(), *text);
+  if (found == all.end()) return false;
+  out = static_cast<Enum>(found - all.begin());
+  return true;
 }
 
 Value encode(bool value);

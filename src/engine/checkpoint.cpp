@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/enum_table.h"
 #include "base/error.h"
 #include "trace/whole_file.h"
 
@@ -22,8 +23,7 @@ using nlohmann::json;
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFormat = "fsdpbench checkpoint";
 constexpr std::string_view kStepPrefix = "step-";
-constexpr std::array<std::string_view, kStateCount> kStates{"parameter", "first_moment", "second_moment"};
-constexpr std::array<State, kStateCount> kAllStates{State::parameter, State::first_moment, State::second_moment};
+constexpr EnumNames<State> kStates{"parameter", "first_moment", "second_moment"};
 
 std::optional<std::int64_t> number_in(std::string_view text) {
   std::int64_t number = 0;
@@ -146,10 +146,10 @@ plan::ParameterShape parameter_of(const json& given) {
 
 }  // namespace
 
-std::string_view to_string(State state) { return kStates.at(static_cast<std::size_t>(state)); }
+std::string_view to_string(State state) { return kStates[state]; }
 
 std::span<const State> states_of(config::Optimizer optimizer) {
-  return std::span(kAllStates).first(optimizer == config::Optimizer::adamw ? kStateCount : 1);
+  return std::span(kEnumerators<State>).first(optimizer == config::Optimizer::adamw ? kStateCount : 1);
 }
 
 std::string shard_file_name(int shard, int shards) {
@@ -211,6 +211,7 @@ Manifest read_manifest(const fs::path& folder) {
     if (optimizer != "adamw" && optimizer != "sgd") throw std::invalid_argument("no optimizer");
     manifest.optimizer = optimizer == "adamw" ? config::Optimizer::adamw : config::Optimizer::sgd;
     for (const json& parameter : content.at("parameters")) manifest.parameters.push_back(parameter_of(parameter));
+    if (manifest.parameters.empty()) throw std::invalid_argument("no parameters");
     for (const json& file : content.at("files")) manifest.files.push_back(shard_of(file));
     if (const auto data = content.find("data"); data != content.end()) {
       manifest.data = {data->at("bytes").get<std::int64_t>(), digest_of(data->at("xxh3_64"))};

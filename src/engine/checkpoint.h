@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/enum_table.h"
 #include "config/run_config.h"
 #include "engine/batch_source.h"
 #include "engine/safetensors.h"
@@ -22,7 +23,7 @@ namespace fsdpbench::engine {
 
 /// What an optimizer step reads and writes of each parameter.
 enum class State : std::uint8_t { parameter, first_moment, second_moment };
-inline constexpr std::size_t kStateCount = 3;
+inline constexpr std::size_t kStateCount = kEnumCount<State>;
 std::string_view to_string(State state);
 /// Those that an optimizer has.
 std::span<const State> states_of(config::Optimizer optimizer);

@@ -10,6 +10,7 @@
 
 #include "backend/kernels.h"
 #include "base/bytes.h"
+#include "base/enum_table.h"
 #include "base/lane_pool.h"
 
 namespace fsdpbench::engine {
@@ -21,10 +22,9 @@ using schedule::BufferRole;
 
 constexpr std::int64_t kBytes = sizeof(float);
 
-/// By State.
-constexpr std::array<BufferRole, kStateCount> kShardRoles{BufferRole::master_shard, BufferRole::first_moment,
-                                                          BufferRole::second_moment};
-constexpr std::array<BufferRole, kStateCount> kReplicatedRoles{
+constexpr EnumTable<State, BufferRole> kShardRoles{BufferRole::master_shard, BufferRole::first_moment,
+                                                   BufferRole::second_moment};
+constexpr EnumTable<State, BufferRole> kReplicatedRoles{
     BufferRole::master_replicated, BufferRole::first_moment_replicated, BufferRole::second_moment_replicated};
 
 /// Calls use(begin, whole, count) for each run of elements [begin, begin + count) of a rank's part of a parameter that
@@ -296,11 +296,11 @@ void Masters::initialize(const model::FillParameter& fill, int threads, const Mo
                              second = of_part(moments.second, plan_, context_.rank);
   for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
     const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
-    const std::array<const model::FillParameter*, kStateCount> fills{&parameters, &first, &second};
-    for (std::size_t state = 0; state < kStateCount; ++state) {
+    const EnumTable<State, const model::FillParameter*> fills{&parameters, &first, &second};
+    for (const State state : kEnumerators<State>) {
       load(buffers_.persistent(kShardRoles[state], u), layout.pieces(index), layout.shard_numel, *fills[state],
            threads);
-      if (std::byte* kept = state == 0 ? buffers_.persistent(BufferRole::device_shard, u) : nullptr; kept != nullptr) {
+      if (std::byte* kept = state == State::parameter ? buffers_.persistent(BufferRole::device_shard, u) : nullptr; kept != nullptr) {
         const std::byte* master = buffers_.persistent(BufferRole::master_shard, u);
         context_.device.enqueue(
             Lane::compute, "initialize",
@@ -358,8 +358,8 @@ std::vector<Masters::Piece> Masters::pieces(std::span<const State> states, bool 
   for (const State state : states) {
     for (int u = 0; u < static_cast<int>(plan_.units.size()); ++u) {
       const ShardLayout& layout = plan_.units[static_cast<std::size_t>(u)].layout;
-      add(state, kShardRoles[static_cast<std::size_t>(state)], u, layout.pieces(index));
-      if (with_replicated) add(state, kReplicatedRoles[static_cast<std::size_t>(state)], u, layout.replicated_pieces());
+      add(state, kShardRoles[state], u, layout.pieces(index));
+      if (with_replicated) add(state, kReplicatedRoles[state], u, layout.replicated_pieces());
     }
   }
   return all;

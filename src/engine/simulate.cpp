@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "backend/wire_bytes.h"
@@ -21,7 +22,10 @@ backend::Collective collective_of(schedule::OpKind kind) {
     case schedule::OpKind::all_reduce:
     case schedule::OpKind::tensor_all_reduce: return backend::Collective::all_reduce;
     case schedule::OpKind::all_to_all: return backend::Collective::all_to_all;
-    default: return backend::Collective::all_gather;
+    case schedule::OpKind::all_gather:
+    case schedule::OpKind::tensor_all_gather:
+    case schedule::OpKind::gather_norm: return backend::Collective::all_gather;
+    default: throw std::logic_error("simulate: not a collective");
   }
 }
 

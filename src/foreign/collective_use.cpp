@@ -1,9 +1,10 @@
 #include "foreign/collective_use.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
+
+#include "base/enum_table.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -329,9 +330,9 @@ std::optional<std::string> named_unit(const RankRows& rank, const HostWords& wor
 }  // namespace
 
 std::string_view to_string(Purpose purpose) {
-  static constexpr std::array<std::string_view, 8> kNames{"parameters", "gradients", "replicas", "activations",
-                                                          "experts",    "scalars",   "pipeline", "unknown"};
-  return kNames.at(static_cast<std::size_t>(purpose));
+  static constexpr EnumNames<Purpose> kNames{"parameters", "gradients", "replicas", "activations",
+                                             "experts",    "scalars",   "pipeline", "unknown"};
+  return kNames[purpose];
 }
 
 std::optional<Phase> phase_of_row(const RankRows& rank, const HostWords& words, std::int32_t row) {

@@ -1,11 +1,11 @@
 #include "foreign/job_causes.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <map>
 #include <optional>
 
+#include "base/enum_table.h"
 #include "foreign/upper_median.h"
 
 namespace fsdpbench::foreign {
@@ -395,19 +395,19 @@ class StallFinder {
 }  // namespace
 
 std::string_view to_string(Why why) {
-  static constexpr std::array<std::string_view, kWhyCount> kNames{"step_boundary",
-                                                                  "link_bound",
-                                                                  "straggler",
-                                                                  "slow_transfer",
-                                                                  "late_issue",
-                                                                  "all_gather_limit",
-                                                                  "communicator_serialisation",
-                                                                  "host_bound",
-                                                                  "host_sync",
-                                                                  "data_loading",
-                                                                  "copy",
-                                                                  "unknown"};
-  return kNames.at(static_cast<std::size_t>(why));
+  static constexpr EnumNames<Why> kNames{"step_boundary",
+                                         "link_bound",
+                                         "straggler",
+                                         "slow_transfer",
+                                         "late_issue",
+                                         "all_gather_limit",
+                                         "communicator_serialisation",
+                                         "host_bound",
+                                         "host_sync",
+                                         "data_loading",
+                                         "copy",
+                                         "unknown"};
+  return kNames[why];
 }
 
 metrics::StepIntervals intervals_of(const RankRows& rank, const JobStep& step) {

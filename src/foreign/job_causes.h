@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_table.h"
 #include "base/intervals.h"
 #include "foreign/matched_collectives.h"
 #include "foreign/recognise.h"
@@ -26,7 +27,7 @@ enum class Why : std::uint8_t {
   copy,                        ///< a copy stood in the way
   unknown,                     ///< none of these could be shown
 };
-inline constexpr std::size_t kWhyCount = 12;
+inline constexpr std::size_t kWhyCount = kEnumCount<Why>;
 std::string_view to_string(Why why);
 
 /// A stretch of a step in which a rank computed nothing.

@@ -3,16 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+
+#include "base/enum_table.h"
 
 namespace fsdpbench::foreign {
 
 using schedule::Phase;
 
 std::string_view to_string(JobKind kind) {
-  static constexpr std::array<std::string_view, 8> kNames{
-      "sharded", "sharded_optimizer", "data_parallel", "experts", "model_parallel", "inference", "single", "unknown"};
-  return kNames.at(static_cast<std::size_t>(kind));
+  static constexpr EnumNames<JobKind> kNames{"sharded",        "sharded_optimizer", "data_parallel", "experts",
+                                             "model_parallel", "inference",         "single",        "unknown"};
+  return kNames[kind];
 }
 
 std::string what_they_do(const PurposeCounts& counts) {

@@ -1,11 +1,12 @@
 #include "foreign/job_steps.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <numeric>
 #include <tuple>
 #include <utility>
+
+#include "base/enum_table.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -76,9 +77,9 @@ std::vector<Cut> period_cuts(const RankRows& rank, const std::vector<std::int32_
 }  // namespace
 
 std::string_view to_string(StepSource source) {
-  static constexpr std::array<std::string_view, 4> kNames{"ProfilerStep annotations", "ends of Optimizer.step",
-                                                          "collectives that repeat", "nothing"};
-  return kNames.at(static_cast<std::size_t>(source));
+  static constexpr EnumNames<StepSource> kNames{"ProfilerStep annotations", "ends of Optimizer.step",
+                                                "collectives that repeat", "nothing"};
+  return kNames[source];
 }
 
 std::int64_t launched_ns(const RankRows& rank, std::int32_t row) {

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <numeric>
 #include <set>
 
+#include "base/enum_table.h"
 #include "base/error.h"
 #include "config/fields.h"
 #include "foreign/host_words.h"
@@ -393,11 +393,10 @@ Recognition recognise(const JobTrace& job) {
   if (r.kind == JobKind::sharded) {
     find_training_facts(job, r);
     const TrainingFacts& facts = r.facts;
-    static constexpr std::array<const char*, 3> kSources{"names that fsdpbench gave them", "annotations of FSDP",
-                                                         "order and sizes of collectives"};
+    static constexpr EnumNames<UnitSource> kSources{"names that fsdpbench gave them", "annotations of FSDP",
+                                                    "order and sizes of collectives"};
     r.findings.push_back({"units", fmt::format("{}{}", facts.units, facts.root ? " and the root" : ""),
-                          kSources.at(static_cast<std::size_t>(r.table.source)),
-                          r.table.source == UnitSource::order ? 0.8 : 0.99});
+                          std::string(kSources[r.table.source]), r.table.source == UnitSource::order ? 0.8 : 0.99});
     r.findings.push_back({"mesh", fmt::format("{} shards x {} replicas", facts.shard, facts.replicate),
                           r.mesh_told ? "sizes of the groups that gather, and that all-reduce what was reduced"
                                       : "ranks of the job: no group of a collective is told",

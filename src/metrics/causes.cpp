@@ -1,9 +1,9 @@
 #include "metrics/causes.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/duration.h"
+#include "base/enum_table.h"
 #include "metrics/step_view.h"
 #include "replay/collective_message.h"
 
@@ -14,25 +14,25 @@ using schedule::Phase;
 using schedule::WaitReason;
 
 std::string_view to_string(Cause cause) {
-  constexpr std::array<std::string_view, kCauseCount> kNames{"step_boundary",
-                                                             "link_bound",
-                                                             "inefficient_collective",
-                                                             "late_prefetch",
-                                                             "all_gather_limit",
-                                                             "reduce_scatter_buffers",
-                                                             "communicator_serialisation",
-                                                             "contention",
-                                                             "straggler",
-                                                             "injected_sync",
-                                                             "host_bound",
-                                                             "copy",
-                                                             "pcie",
-                                                             "host_update",
-                                                             "slow_link",
-                                                             "tensor_group",
-                                                             "cores_busy",
-                                                             "unknown"};
-  return kNames.at(static_cast<std::size_t>(cause));
+  constexpr EnumNames<Cause> kNames{"step_boundary",
+                                    "link_bound",
+                                    "inefficient_collective",
+                                    "late_prefetch",
+                                    "all_gather_limit",
+                                    "reduce_scatter_buffers",
+                                    "communicator_serialisation",
+                                    "contention",
+                                    "straggler",
+                                    "injected_sync",
+                                    "host_bound",
+                                    "copy",
+                                    "pcie",
+                                    "host_update",
+                                    "slow_link",
+                                    "tensor_group",
+                                    "cores_busy",
+                                    "unknown"};
+  return kNames[cause];
 }
 
 namespace {
@@ -167,7 +167,8 @@ class Blame {
         transfer(i);
         put(r.begin_ns, Cause::straggler, i, last_to_arrive(i));
         return;
-      default: return;
+      case OpClass::computation:
+      case OpClass::none: return;
     }
   }
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_table.h"
 #include "base/intervals.h"
 #include "base/link_model.h"
 #include "metrics/run_view.h"
@@ -33,7 +34,7 @@ enum class Cause : std::uint8_t {
   cores_busy,                  ///< a lane could have begun, and had no core: threads wanted more than there are
   unknown,                     ///< none of these could be shown, waking up a lane among them
 };
-inline constexpr std::size_t kCauseCount = 18;
+inline constexpr std::size_t kCauseCount = kEnumCount<Cause>;
 std::string_view to_string(Cause cause);
 
 /// One stretch of a step in which a rank computed nothing, and why. `op` is what was waited for (an index into the

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 
+#include "base/enum_table.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::metrics {
@@ -18,7 +20,6 @@ using trace::SavePart;
 using trace::SaveSpan;
 
 constexpr double kMs = 1e-6;  // a nanosecond
-constexpr std::size_t kParts = 3;
 /// Shorter ones are not worth a word of advice: part of a step.
 constexpr double kNothingPct = 1;
 
@@ -41,9 +42,9 @@ SaveCost cost_of(std::int64_t steps, const std::vector<std::vector<SaveSpan>>& r
   std::int64_t stalled = -1, busy = 0, held_up = 0;
   std::int64_t begin = std::numeric_limits<std::int64_t>::max(), end = std::numeric_limits<std::int64_t>::min();
   for (const std::vector<SaveSpan>& spans : ranks) {
-    std::array<std::int64_t, kParts> stall{};
+    EnumTable<SavePart, std::int64_t> stall;
     for (const SaveSpan& span : spans) {
-      stall[static_cast<std::size_t>(span.part)] += span.stall_ns;
+      stall[span.part] += span.stall_ns;
       cost.at_end = cost.at_end && span.begin_ns >= last_step_ns;
       if (span.part == SavePart::wait) continue;
       busy += length(span);
@@ -55,13 +56,13 @@ SaveCost cost_of(std::int64_t steps, const std::vector<std::vector<SaveSpan>>& r
       begin = std::min(begin, span.begin_ns);
       end = std::max(end, span.end_ns);
     }
-    const std::int64_t all = stall[0] + stall[1] + stall[2];
+    const std::int64_t all = std::accumulate(stall.begin(), stall.end(), std::int64_t{0});
     if (all <= stalled) continue;
     stalled = all;
     cost.stall_ms = ms(all);
-    cost.waited_ms = ms(stall[static_cast<std::size_t>(SavePart::wait)]);
-    cost.copied_ms = ms(stall[static_cast<std::size_t>(SavePart::copy)]);
-    cost.wrote_ms = ms(stall[static_cast<std::size_t>(SavePart::write)]);
+    cost.waited_ms = ms(stall[SavePart::wait]);
+    cost.copied_ms = ms(stall[SavePart::copy]);
+    cost.wrote_ms = ms(stall[SavePart::write]);
   }
   if (busy > 0) cost.hidden_pct = 100 * (1 - static_cast<double>(held_up) / static_cast<double>(busy));
   if (end > begin) cost.mb_per_s = static_cast<double>(cost.bytes) / ms(end - begin) * 1e-3;
@@ -88,20 +89,22 @@ std::array<std::vector<double>, 2> steps_ms(std::span<const RankTrace> traces) {
 }
 
 std::string because(const CheckpointCost& cost, double step_ms, std::int64_t every) {
-  std::array<std::vector<double>, kParts> parts;
+  EnumTable<SavePart, std::vector<double>> parts;
   std::vector<double> copies, writes;
   for (const SaveCost& save : cost.saves) {
     if (save.at_end) continue;
-    parts[0].push_back(save.waited_ms);
-    parts[1].push_back(save.copied_ms);
-    parts[2].push_back(save.wrote_ms);
+    parts[SavePart::wait].push_back(save.waited_ms);
+    parts[SavePart::copy].push_back(save.copied_ms);
+    parts[SavePart::write].push_back(save.wrote_ms);
     copies.push_back(save.copy_ms);
     writes.push_back(save.write_ms);
   }
-  const std::array<double, kParts> typical{median(parts[0]), median(parts[1]), median(parts[2])};
-  const auto most = static_cast<std::size_t>(std::ranges::max_element(typical) - typical.begin());
+  EnumTable<SavePart, double> typical;
+  for (const SavePart part : kEnumerators<SavePart>) typical[part] = median(parts[part]);
+  const SavePart most =
+      *std::ranges::max_element(kEnumerators<SavePart>, {}, [&](SavePart part) { return typical[part]; });
   if (typical[most] < kNothingPct / 100 * step_ms) return {};
-  switch (static_cast<SavePart>(most)) {
+  switch (most) {
     case SavePart::write:
       return fmt::format(
           "the training waits until files are on disk; checkpoint.asynchronous = true writes them beside "

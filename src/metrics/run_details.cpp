@@ -1,10 +1,10 @@
 #include "metrics/run_details.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <utility>
 
+#include "base/enum_table.h"
 #include "metrics/op_key.h"
 #include "metrics/statistics.h"
 #include "metrics/step_breakdown.h"
@@ -16,11 +16,11 @@ namespace {
 
 using schedule::Phase;
 
-constexpr std::array<Phase, 3> kPhases{Phase::forward, Phase::backward, Phase::optimizer};
+constexpr auto& kPhases = kEnumerators<Phase>;
 
 /// The stretches of one rank's step that belong to each phase.
-std::array<IntervalSet, 3> phase_windows(const StepRecords& step, int rank) {
-  std::array<IntervalSet, 3> result;
+EnumTable<Phase, IntervalSet> phase_windows(const StepRecords& step, int rank) {
+  EnumTable<Phase, IntervalSet> result;
   const trace::StepWindow& window = step.window(rank);
   Phase phase = Phase::forward;
   std::int64_t begin = window.begin_ns;
@@ -30,11 +30,11 @@ std::array<IntervalSet, 3> phase_windows(const StepRecords& step, int rank) {
     const bool begins = op_class == OpClass::computation || op_class == OpClass::host_update;
     if (op.phase == phase || !begins) continue;
     const std::int64_t end = step.of(rank)[i].begin_ns;
-    result[static_cast<std::size_t>(phase)].push_back({begin, end});
+    result[phase].push_back({begin, end});
     begin = end;
     phase = op.phase;
   }
-  result[static_cast<std::size_t>(phase)].push_back({begin, window.end_ns});
+  result[phase].push_back({begin, window.end_ns});
   for (IntervalSet& set : result) set = unite(std::move(set));
   return result;
 }
@@ -76,7 +76,7 @@ class Details {
     RunDetails details;
     const auto ms = [&](std::int64_t ns) { return static_cast<double>(ns) * middle.ms_per_ns; };
     for (const Phase phase : kPhases) {
-      const auto& [t, host_wait] = phases_[static_cast<std::size_t>(phase)];
+      const auto& [t, host_wait] = phases_[phase];
       details.phases.push_back({phase, ms(t.step), ms(t.computation), ms(t.communication), ms(t.overlap),
                                 ms(t.exposed_communication), ms(t.exposed_copy), ms(t.idle), ms(host_wait)});
     }
@@ -98,16 +98,15 @@ class Details {
 
   void add_times(const StepRecords& step, int rank) {
     const StepIntervals intervals = intervals_of(step, rank);
-    const std::array<IntervalSet, 3> windows = phase_windows(step, rank);
+    const EnumTable<Phase, IntervalSet> windows = phase_windows(step, rank);
     for (const Phase phase : kPhases) {
-      const auto p = static_cast<std::size_t>(phase);
-      phases_[p].time += break_down(intervals, windows[p]);
+      phases_[phase].time += break_down(intervals, windows[phase]);
     }
     std::vector<std::vector<Interval>> computation(units_.size()), communication(units_.size());
     for (std::size_t i = 0; i < step.schedule().ops.size(); ++i) {
       const schedule::Op& op = step.schedule().ops[i];
       const trace::Record& r = step.of(rank)[i];
-      if (op.is_host()) phases_[static_cast<std::size_t>(op.phase)].host_wait += r.end_ns - r.issued_ns;
+      if (op.is_host()) phases_[op.phase].host_wait += r.end_ns - r.issued_ns;
       if (op.unit < 0) continue;
       const auto unit = static_cast<std::size_t>(op.unit);
       if (classify(op) == OpClass::computation) computation[unit].push_back({r.begin_ns, r.end_ns});
@@ -163,7 +162,7 @@ class Details {
   const RunView& run_;
   const plan::Plan& plan_;
   const std::optional<LinkModel>& link_;
-  std::array<Sums, 3> phases_;
+  EnumTable<Phase, Sums> phases_;
   std::vector<UnitSums> units_;
   std::map<const schedule::Schedule*, std::vector<OpKey>> keys_;
   std::map<OpKey, std::size_t> number_;  // into collectives_

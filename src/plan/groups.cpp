@@ -1,13 +1,13 @@
 #include "plan/groups.h"
 
-#include <array>
+#include "base/enum_table.h"
 
 namespace fsdpbench::plan {
 
 std::string_view to_string(Group group) {
-  constexpr std::array<std::string_view, kGroupCount> kNames{"none",      "shard",         "shard_separate", "reshard",
-                                                             "replicate", "reduce_within", "reduce_across",  "tensor"};
-  return kNames.at(static_cast<std::size_t>(group));
+  constexpr EnumNames<Group> kNames{"none",      "shard",         "shard_separate", "reshard",
+                                    "replicate", "reduce_within", "reduce_across",  "tensor"};
+  return kNames[group];
 }
 
 std::vector<int> Members::ranks() const {

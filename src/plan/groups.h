@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/enum_table.h"
+
 namespace fsdpbench::plan {
 
 /// Sizes of the mesh's axes. rank = (replica * shard + index) * tensor + part: tensor groups are runs of consecutive
@@ -31,7 +33,7 @@ enum class Group : std::uint8_t {
   reduce_across,   ///< ranks of equal place among those neighbours, who exchange the sums
   tensor,          ///< ranks that split a layer
 };
-inline constexpr std::size_t kGroupCount = 8;
+inline constexpr std::size_t kGroupCount = kEnumCount<Group>;
 std::string_view to_string(Group group);
 
 /// The ranks of one group: first, first + stride, first + 2 stride …

@@ -276,7 +276,7 @@ CalibratedTimes calibrated_times(const config::Calibration& calibration, const T
         uncertainty.ratios.push_back(ratios_of(line, next, work, Sequence(kSeed ^ sources.size() << 32)));
       }
       if (!steady) continue;
-      ++uncertainty.reach[static_cast<std::size_t>(reach_of(line, ranks, work.amount))];
+      ++uncertainty.reach[reach_of(line, ranks, work.amount)];
       sum += fixed + flowing;
       spread += (fixed + flowing) * line.spread_pct;
     }

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/enum_table.h"
 #include "replay/nccl_tuning.h"
 
 namespace fsdpbench::replay {
@@ -231,25 +232,23 @@ std::pair<double, const Choice*> next_switch(const Choices& choices, const Choic
 }  // namespace
 
 std::string_view to_string(Collective collective) {
-  constexpr std::array<std::string_view, 5> kNames{"all_gather", "reduce_scatter", "all_reduce", "broadcast",
-                                                   "all_to_all"};
-  return kNames.at(static_cast<std::size_t>(collective));
+  constexpr EnumNames<Collective> kNames{"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all"};
+  return kNames[collective];
 }
 
 std::string_view to_string(Algorithm algorithm) {
-  constexpr std::array<std::string_view, kAlgorithmCount + 1> kNames{"ring", "tree",      "hierarchical", "pat",
-                                                                     "nvls", "nvls_tree", "direct",       "auto"};
-  return kNames.at(static_cast<std::size_t>(algorithm));
+  constexpr EnumNames<Algorithm> kNames{"ring", "tree", "hierarchical", "pat", "nvls", "nvls_tree", "direct", "auto"};
+  return kNames[algorithm];
 }
 
 std::string_view to_string(Protocol protocol) {
-  constexpr std::array<std::string_view, 3> kNames{"LL", "LL128", "Simple"};
-  return kNames.at(static_cast<std::size_t>(protocol));
+  constexpr EnumNames<Protocol> kNames{"LL", "LL128", "Simple"};
+  return kNames[protocol];
 }
 
 std::string_view to_string(Fabric fabric) {
-  constexpr std::array<std::string_view, 3> kNames{"none", "intra", "inter"};
-  return kNames.at(static_cast<std::size_t>(fabric));
+  constexpr EnumNames<Fabric> kNames{"none", "intra", "inter"};
+  return kNames[fabric];
 }
 
 GroupShape shape_of(const plan::Members& members, int ranks, int gpus_per_node, Placement placement) {

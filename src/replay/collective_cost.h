@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/enum_table.h"
 #include "config/cluster.h"
 #include "plan/groups.h"
 
@@ -24,7 +25,7 @@ enum class Algorithm : std::uint8_t {
   direct,        ///< each rank with each other at once
   automatic,
 };
-inline constexpr int kAlgorithmCount = 7;  ///< without automatic
+inline constexpr int kAlgorithmCount = static_cast<int>(kEnumCount<Algorithm>) - 1;  ///< without automatic
 std::string_view to_string(Algorithm algorithm);
 
 /// NCCL's ways of moving data: with flags in every 8 bytes, in every 128, or after whole chunks.

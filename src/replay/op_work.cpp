@@ -1,7 +1,6 @@
 #include "replay/op_work.h"
 
-#include <array>
-
+#include "base/enum_table.h"
 #include "base/ring.h"
 #include "replay/collective_message.h"
 #include "replay/emulated_times.h"
@@ -9,8 +8,8 @@
 namespace fsdpbench::replay {
 
 std::string_view to_string(OpWork::Unit unit) {
-  constexpr std::array<std::string_view, 5> kNames{"wire_bytes", "flops", "bytes", "pcie_bytes", "host_bytes"};
-  return kNames.at(static_cast<std::size_t>(unit));
+  constexpr EnumNames<OpWork::Unit> kNames{"wire_bytes", "flops", "bytes", "pcie_bytes", "host_bytes"};
+  return kNames[unit];
 }
 
 OpWork work_of(const schedule::Op& op, const schedule::Schedule& schedule, const plan::Groups& groups,

@@ -1,22 +1,24 @@
 #include "replay/uncertainty.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
+#include "base/enum_table.h"
 #include "base/student.h"
 
 namespace fsdpbench::replay {
 
 std::string_view to_string(Reach reach) {
-  constexpr std::array<std::string_view, kReachCount> kNames{"measured", "interpolated", "extrapolated"};
-  return kNames.at(static_cast<std::size_t>(reach));
+  constexpr EnumNames<Reach> kNames{"measured", "interpolated", "extrapolated"};
+  return kNames[reach];
 }
 
 Reach least_sure(const ReachCounts& ops) {
-  std::size_t reach = kReachCount - 1;
-  while (reach > 0 && ops[reach] == 0) --reach;
-  return static_cast<Reach>(reach);
+  Reach least = Reach::measured;
+  for (const Reach reach : kEnumerators<Reach>) {
+    if (ops[reach] > 0) least = reach;
+  }
+  return least;
 }
 
 Bounds interval_around(double predicted, double walked, const std::vector<double>& draws, double miss) {

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "base/enum_table.h"
 #include "replay/op_times.h"
 
 namespace fsdpbench::replay {
@@ -16,10 +16,9 @@ enum class Reach : std::uint8_t {
   interpolated,  ///< its amount lies between
   extrapolated,  ///< it lies outside, or another kind, machine or number of ranks stands for it
 };
-inline constexpr std::size_t kReachCount = 3;
 std::string_view to_string(Reach reach);
 /// By Reach: ops with work of a step.
-using ReachCounts = std::array<int, kReachCount>;
+using ReachCounts = EnumTable<Reach, int>;
 /// A step is known no better than its least known op.
 Reach least_sure(const ReachCounts& ops);
 

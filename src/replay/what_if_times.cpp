@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/duration.h"
+#include "base/enum_table.h"
 #include "base/error.h"
 #include "replay/issue_times.h"
 #include "replay/lower_median.h"
@@ -252,8 +253,8 @@ void replace_straggler(const schedule::Schedule& schedule, std::size_t straggler
 }  // namespace
 
 std::string_view to_string(TimeOrigin origin) {
-  constexpr std::array<std::string_view, kTimeOriginCount> kNames{"measured", "scaled", "fitted", "borrowed"};
-  return kNames[static_cast<std::size_t>(origin)];
+  constexpr EnumNames<TimeOrigin> kNames{"measured", "scaled", "fitted", "borrowed"};
+  return kNames[origin];
 }
 
 WhatIfTimes what_if_times(const MeasuredTimes& measured, const Training& other, const Changes& changes) {
@@ -287,10 +288,10 @@ WhatIfTimes what_if_times(const MeasuredTimes& measured, const Training& other, 
     StepCosts& costs = times.steps.emplace_back();
     for (std::size_t i = 0; i < to.ops.size(); ++i) {
       if (to.ops[i].has_work()) {
-        ++result.origins[static_cast<std::size_t>(sources[i].origin)];
-        ++result.reach[static_cast<std::size_t>(sources[i].reach)];
+        ++result.origins[sources[i].origin];
+        ++result.reach[sources[i].reach];
       }
-      costs.push_back({std::max(0.0, std::nearbyint(sources[i].latency_ns + changes.hop_ns * sources[i].hops)), 0, 0});
+      costs.push_back({std::max(0.0, std::nearbyint(sources[i].latency_ns + changes.hop_ns * sources[i].hops))});
     }
   }
   times.given_share_links = measured.shared_link();

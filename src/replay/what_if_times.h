@@ -1,10 +1,10 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "base/enum_table.h"
 #include "replay/measured_times.h"
 #include "replay/op_times.h"
 #include "replay/uncertainty.h"
@@ -30,7 +30,6 @@ enum class TimeOrigin : std::uint8_t {
   fitted,    ///< its kind's, by size
   borrowed,  ///< its kind was never measured: those that do the same sort of work, by size
 };
-inline constexpr std::size_t kTimeOriginCount = 4;
 /// The enumerator's own name.
 std::string_view to_string(TimeOrigin origin);
 
@@ -39,8 +38,8 @@ struct WhatIfTimes {
   /// `given` and `given_issue` for steps 0 to the last measured one; those before the first measured step take what
   /// that one does. What else the host takes, and delays, are the caller's.
   OpTimes times;
-  std::array<int, kTimeOriginCount> origins{};  ///< ops with work of the last step, by origin
-  ReachCounts reach{};                          ///< the same ops by how far they are from what was measured
+  EnumTable<TimeOrigin, int> origins;  ///< ops with work of the last step, by origin
+  ReachCounts reach{};                 ///< the same ops by how far they are from what was measured
 };
 
 /// What the ops of `other` take: the same model on the same ranks, another schedule. Each op takes in each step what it

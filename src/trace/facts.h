@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "base/enum_table.h"
 #include "base/lane.h"
 #include "trace/record.h"
 
@@ -46,14 +46,14 @@ enum class OpCategory : std::uint8_t {
   mark,  ///< nothing to run: frees memory or marks a place
 };
 constexpr std::string_view to_string(OpCategory category) {
-  constexpr std::array<std::string_view, 5> kNames{"computation", "communication", "copy", "host", "mark"};
-  return kNames[static_cast<std::size_t>(category)];
+  constexpr EnumNames<OpCategory> kNames{"computation", "communication", "copy", "host", "mark"};
+  return kNames[category];
 }
 
 enum class OpPhase : std::uint8_t { forward, backward, optimizer };
 constexpr std::string_view to_string(OpPhase phase) {
-  constexpr std::array<std::string_view, 3> kNames{"forward", "backward", "optimizer"};
-  return kNames[static_cast<std::size_t>(phase)];
+  constexpr EnumNames<OpPhase> kNames{"forward", "backward", "optimizer"};
+  return kNames[phase];
 }
 
 enum class CollectiveKind : std::uint8_t { all_gather, reduce_scatter, all_reduce, all_to_all };

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/clean_text.h"
+#include "base/enum_table.h"
 
 namespace fsdpbench::trace {
 
@@ -48,15 +48,14 @@ enum class Rule : std::uint8_t {
   memory,
   op_arrow,
 };
-inline constexpr std::size_t kRuleCount = 32;
 
 constexpr std::string_view to_string(Rule rule) {
-  constexpr std::array<std::string_view, kRuleCount> kNames{
+  constexpr EnumNames<Rule> kNames{
       "json",          "structure", "limit",    "phase",     "number",      "process",    "track",      "duration",
       "nesting",       "begin_end", "async",    "flow_id",   "flow_pair",   "flow_order", "flow_slice", "counter",
       "counter_order", "instant",   "metadata", "rank",      "correlation", "launch",     "stream",     "host_stream",
       "collective",    "row_name",  "op_span",  "first_row", "exposed",     "bound",      "memory",     "op_arrow"};
-  return kNames[static_cast<std::size_t>(rule)];
+  return kNames[rule];
 }
 
 /// One place where a file breaks a rule.
@@ -74,19 +73,19 @@ class Findings {
 
   /// `event`: index in traceEvents; absent: the file as a whole. `message`: a sentence, kept as clean_text() makes it.
   void add(Rule rule, std::optional<std::int64_t> event, std::string_view message) {
-    std::size_t& count = counts_[static_cast<std::size_t>(rule)];
+    std::size_t& count = counts_[rule];
     if (count++ < most_) list_.push_back({rule, event, clean_text(message, kMostOfAFinding)});
   }
   const std::vector<Finding>& list() const { return list_; }
   /// All of them, those that were only counted included.
-  std::size_t count(Rule rule) const { return counts_[static_cast<std::size_t>(rule)]; }
+  std::size_t count(Rule rule) const { return counts_[rule]; }
   /// Of those, how many are not in the list.
   std::size_t left_out(Rule rule) const { return count(rule) - std::min(count(rule), most_); }
 
  private:
   std::size_t most_;
   std::vector<Finding> list_;
-  std::array<std::size_t, kRuleCount> counts_{};
+  EnumTable<Rule, std::size_t> counts_;
 };
 
 }  // namespace fsdpbench::trace

@@ -75,8 +75,11 @@ std::string_view launch_name(OpCategory category) {
   switch (category) {
     case OpCategory::communication: return "cudaLaunchKernelExC";
     case OpCategory::copy: return "cudaMemcpyAsync";
-    default: return "cudaLaunchKernel";
+    case OpCategory::computation:
+    case OpCategory::host:
+    case OpCategory::mark: break;
   }
+  return "cudaLaunchKernel";
 }
 
 std::string_view name_op_row(const OpLabel& op, std::int32_t index, std::string& name) {

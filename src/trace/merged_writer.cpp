@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/enum_table.h"
 #include "trace/record_args.h"
 #include "trace/track_numbers.h"
 
@@ -16,25 +17,26 @@ namespace {
 constexpr int kRankShift = 32;  // arrows' ids: rank, then a number; exact also where all numbers are doubles
 
 // One field a category; a test compares their names with base/memory_category.h.
-constexpr std::array<const Field*, kMemoryCategoryCount> kCategoryFields{
-    &field::kParameterShards, &field::kUnsharded,   &field::kGradients,
-    &field::kOptimizer,       &field::kActivations, &field::kCommunication};
+constexpr EnumTable<MemoryCategory, const Field*> kCategoryFields{&field::kParameterShards, &field::kUnsharded,
+                                                                  &field::kGradients,       &field::kOptimizer,
+                                                                  &field::kActivations,     &field::kCommunication};
 
 /// Names of chrome://tracing's palette, the nearest to the colours of the report's figures; Perfetto colours by name.
 /// `mostly_exposed`: a collective beside which little was computed.
 std::string_view colour(const OpLabel& op, bool mostly_exposed) {
-  constexpr std::array<std::string_view, 3> kComputation{"thread_state_runnable", "rail_response", "rail_load"};
-  constexpr std::array<std::string_view, 3> kCollective{"thread_state_iowait", "thread_state_uninterruptible",
-                                                        "detailed_memory_dump"};
+  constexpr EnumNames<OpPhase> kComputation{"thread_state_runnable", "rail_response", "rail_load"};
+  constexpr EnumNames<CollectiveKind> kCollective{"thread_state_iowait", "thread_state_uninterruptible",
+                                                  "detailed_memory_dump", "thread_state_uninterruptible"};
   switch (op.category) {
-    case OpCategory::computation: return kComputation[static_cast<std::size_t>(op.phase)];
+    case OpCategory::computation: return kComputation[op.phase];
     case OpCategory::communication:
-      return mostly_exposed  ? "terrible"
-             : op.collective ? kCollective[static_cast<std::size_t>(op.collective->kind)]
-                             : kCollective[0];
+      return mostly_exposed ? "terrible"
+                            : kCollective[op.collective ? op.collective->kind : CollectiveKind::all_gather];
     case OpCategory::copy: return "yellow";
-    default: return "generic_work";
+    case OpCategory::host:
+    case OpCategory::mark: break;
   }
+  return "generic_work";
 }
 
 }  // namespace
@@ -116,8 +118,8 @@ void MergedWriter::saves(std::span<const SaveSpan> spans) {
 }
 
 void MergedWriter::write_save(const SaveSpan& span, Track track) {
-  constexpr std::array<std::string_view, 3> kNames{"wait for the last file", "copy state", "write file"};
-  events_.head('X', "checkpoint", kNames[static_cast<std::size_t>(span.part)], track, span.begin_ns);
+  constexpr EnumNames<SavePart> kNames{"wait for the last file", "copy state", "write file"};
+  events_.head('X', "checkpoint", kNames[span.part], track, span.begin_ns);
   events_.duration(span.end_ns - span.begin_ns);
   events_.arg(field::kStepsDone, span.steps);
   events_.arg_duration(field::kStall, span.stall_ns);
@@ -273,7 +275,7 @@ void MergedWriter::write_memory(const TracedStep& step, const StepExplanation& e
 void MergedWriter::write_live(std::int64_t time_ns, const CategoryBytes& live) {
   events_.head('C', "", "live bytes", host_track(), time_ns);
   for (MemoryCategory category : kMemoryCategories) {
-    events_.arg(*kCategoryFields[index_of(category)], live[index_of(category)]);
+    events_.arg(*kCategoryFields[category], live[index_of(category)]);
   }
   events_.end();
 }

@@ -1,13 +1,14 @@
 #include "tune/memory_budget.h"
 
-#include <array>
 #include <cmath>
+
+#include "base/enum_table.h"
 
 namespace fsdpbench::tune {
 
 std::string_view to_string(MemoryKind kind) {
-  constexpr std::array<std::string_view, 3> kNames{"live", "reserved", "process"};
-  return kNames.at(static_cast<std::size_t>(kind));
+  constexpr EnumNames<MemoryKind> kNames{"live", "reserved", "process"};
+  return kNames[kind];
 }
 
 std::int64_t MemoryBudget::beside(const plan::Plan& plan) const {

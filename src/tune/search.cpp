@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/enum_table.h"
 #include "base/error.h"
 #include "schedule/memory_walk.h"
 #include "tune/bound.h"
@@ -450,8 +451,8 @@ Tried Search::evaluate_candidate(const Candidate& candidate, std::uint64_t print
 }  // namespace
 
 std::string_view to_string(Objective objective) {
-  constexpr std::array<std::string_view, 3> kNames{"step", "memory", "tokens_per_s"};
-  return kNames.at(static_cast<std::size_t>(objective));
+  constexpr EnumNames<Objective> kNames{"step", "memory", "tokens_per_s"};
+  return kNames[objective];
 }
 
 double objective_of(Objective objective, const Tried& tried) {

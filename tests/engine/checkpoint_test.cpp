@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "base/error.h"
 #include "config/spelling.h"
 #include "config/validate.h"
+#include "engine/weights_file.h"
 #include "support/resumed_run.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
@@ -383,6 +385,10 @@ TEST(Checkpoint, ADamagedManifestIsSaidInASentence) {
   EXPECT_THAT(said("shard-00001", "../shard-1"), HasSubstr("another folder"));
   EXPECT_THAT(said("\"bytes\": ", "\"bytes\": 1"), HasSubstr("was saved with"));
   EXPECT_THAT(said("{", "["), HasSubstr("is no manifest"));
+  nlohmann::json emptied = nlohmann::json::parse(text);
+  emptied["parameters"] = nlohmann::json::array();
+  std::ofstream(path) << emptied.dump();
+  EXPECT_THROW((void)export_weights(saved, folder / "weights.safetensors", {}), ConfigError);
   std::filesystem::remove(path);
   EXPECT_THROW(read_manifest(saved), ConfigError);
   EXPECT_FALSE(newest_checkpoint(folder.path()));

@@ -46,9 +46,7 @@ struct Measured {
   OpTimes times;
 };
 
-int beyond(const CalibratedTimes& times) {
-  return times.uncertainty.reach[static_cast<std::size_t>(Reach::extrapolated)];
-}
+int beyond(const CalibratedTimes& times) { return times.uncertainty.reach[Reach::extrapolated]; }
 
 /// Of the step of `run`, predicted by `calibration`.
 Bounds interval(const config::Calibration& calibration, const Measured& run) {

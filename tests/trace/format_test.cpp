@@ -55,7 +55,7 @@ TEST(Format, ListsEveryField) {
 TEST(Format, ListsEveryRule) {
   std::vector<std::string> documented, declared;
   for (const auto& cells : rows_of("Rules")) documented.push_back(cells[0]);
-  for (std::size_t i = 0; i < kRuleCount; ++i) declared.emplace_back(to_string(static_cast<Rule>(i)));
+  for (const Rule rule : kEnumerators<Rule>) declared.emplace_back(to_string(rule));
   EXPECT_EQ(documented, declared);
 }
 

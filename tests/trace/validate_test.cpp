@@ -230,7 +230,7 @@ TEST(Validate, EachPlantedViolationIsFoundAndNothingElse) {
     tried.insert(violation.rule);
   }
   tried.insert(Rule::limit);  // below
-  EXPECT_EQ(tried.size(), kRuleCount);
+  EXPECT_EQ(tried.size(), kEnumCount<Rule>);
 }
 
 TEST(Validate, ErrorsInJsonSayWhere) {

@@ -51,6 +51,52 @@ TEST(RankWriter, WritesTheWorkedExampleOfTheDocument) {
   EXPECT_EQ(findings_text(validate_text(text)), "");
 }
 
+/// Each op of every category, phase and lane, and each kind of collective, through both writers.
+TEST(Writers, WriteEveryKindOfOp) {
+  Example example;
+  example.labels.clear();
+  for (const OpCategory category : kEnumerators<OpCategory>) {
+    for (const OpPhase phase : kEnumerators<OpPhase>) {
+      for (const Lane lane : kLanes) {
+        OpLabel op;
+        op.name = std::string(to_string(category)) + " " + std::string(to_string(phase));
+        op.category = category;
+        op.phase = phase;
+        op.lane = lane;
+        if (category != OpCategory::communication) {
+          example.labels.push_back(op);
+          continue;
+        }
+        for (const CollectiveKind kind : kEnumerators<CollectiveKind>) {
+          op.collective = {kind, 1, 1000, DType::f32};
+          example.labels.push_back(op);
+        }
+      }
+    }
+  }
+  std::int64_t now = 1'000'000;
+  example.trace.records.clear();
+  for (std::size_t i = 0; i < example.labels.size(); ++i, now += 100) {
+    Record record{0, static_cast<std::int32_t>(i), now, 0, now + 10, 0};
+    if (example.labels[i].on_lane()) record.begin_ns = now + 5;
+    if (example.labels[i].collective) record.peers_arrived_ns = now + 6;
+    if (example.labels[i].category == OpCategory::mark) record.end_ns = 0;
+    example.trace.records.push_back(record);
+  }
+  example.trace.steps = {{1'000'000, now + 10, now}};
+  EXPECT_EQ(findings_text(validate_text(rank_text(example))), "");
+  const std::string merged = merged_text({example.trace}, example);
+  EXPECT_EQ(findings_text(validate_text(merged)), "");
+  const auto json = nlohmann::json::parse(merged);
+  std::size_t coloured = 0;
+  for (const auto& event : json["traceEvents"]) {
+    if (!event.contains("cname")) continue;
+    ++coloured;
+    EXPECT_NE(event["cname"], "");
+  }
+  EXPECT_GT(coloured, 0U);
+}
+
 TEST(MergedWriter, ShowsWhatSavingTook) {
   Example example;
   const StepWindow& step = example.trace.steps.front();

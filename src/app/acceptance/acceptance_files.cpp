@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -12,6 +11,7 @@
 #include "app/collectives/collectives_json.h"
 #include "app/console/table.h"
 #include "base/clean_text.h"
+#include "base/enum_table.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -157,10 +157,10 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
     if (judgement.bound) one["bound"] = *judgement.bound;
     j["judgements"].push_back(std::move(one));
   }
-  constexpr std::array<std::string_view, 3> kKinds{"slow", "half_duplex", "transient"};
+  constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "transient"};
   for (const Finding& f : r.findings) {
     j["findings"].push_back({{"part", accept::name_of(f.element, r.cluster)},
-                             {"kind", kKinds.at(static_cast<std::size_t>(f.kind))},
+                             {"kind", kKinds[f.kind]},
                              {"shortfall", f.shortfall},
                              {"relative", interval_json(f.relative)},
                              {"evidence", f.evidence},

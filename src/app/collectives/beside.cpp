@@ -10,6 +10,7 @@
 #include "app/collectives/rank_meeting.h"
 #include "backend/kernels.h"
 #include "base/bytes.h"
+#include "base/enum_table.h"
 #include "base/lane_pool.h"
 #include "metrics/statistics.h"
 
@@ -237,8 +238,8 @@ std::optional<double> ratio(std::optional<double> time, std::optional<double> al
 }  // namespace
 
 std::string_view to_string(Neighbour neighbour) {
-  constexpr std::array<std::string_view, kNeighbours> kNames{"all_gather", "reduce_scatter", "matrix_product"};
-  return kNames[static_cast<std::size_t>(neighbour)];
+  constexpr EnumNames<Neighbour> kNames{"all_gather", "reduce_scatter", "matrix_product"};
+  return kNames[neighbour];
 }
 
 std::optional<double> BesideRow::slowdown(Neighbour who, Neighbour beside) const {

@@ -8,6 +8,7 @@
 
 #include "app/collectives/collectives_arguments.h"
 #include "backend/backend.h"
+#include "base/enum_table.h"
 
 namespace fsdpbench::app {
 
@@ -15,7 +16,7 @@ class RankMeeting;
 
 /// What runs at once in FSDP's backward pass. The two collectives have communicators of their own.
 enum class Neighbour : std::uint8_t { all_gather, reduce_scatter, matrix_product };
-inline constexpr std::size_t kNeighbours = 3;
+inline constexpr std::size_t kNeighbours = kEnumCount<Neighbour>;
 std::string_view to_string(Neighbour neighbour);
 
 /// Who slows whom, for messages of one size and products of one shape.

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/enum_table.h"
+
 namespace fsdpbench::app {
 namespace {
 
@@ -68,8 +70,8 @@ Json collectives_json(const CollectivesArguments& arguments, const World& world,
                       const std::vector<CollectivesTable>& tables, const std::vector<BesideRow>& beside) {
   Json j{{"schema_version", 1}, {"kind", "collectives"}, {"world", to_json(world)}, {"options", Json::object()}};
   for (const auto& [name, value] : arguments.given) j["options"][name.substr(2)] = value;
-  constexpr std::array<std::string_view, 4> kOverRanks{"rank 0", "mean", "min", "max"};
-  j["time_over_ranks"] = kOverRanks.at(static_cast<std::size_t>(arguments.over_ranks));
+  constexpr EnumNames<OverRanks> kOverRanks{"rank 0", "mean", "min", "max"};
+  j["time_over_ranks"] = kOverRanks[arguments.over_ranks];
   j["operations"] = Json::array();
   for (const CollectivesTable& table : tables) {
     Json results = Json::array();

@@ -18,8 +18,7 @@ std::string report(const std::string& path, const trace::Validation& validation)
   }
   std::size_t total = 0, left_out = 0;
   std::string kinds;
-  for (std::size_t i = 0; i < trace::kRuleCount; ++i) {
-    const auto rule = static_cast<trace::Rule>(i);
+  for (const trace::Rule rule : kEnumerators<trace::Rule>) {
     total += validation.findings.count(rule);
     const std::size_t more = validation.findings.left_out(rule);
     left_out += more;

@@ -107,7 +107,7 @@ replay::Uncertainty published_uncertainty(const config::RunConfig& config, const
       source.back() = kind;
       if (&schedule != &training.schedules.steady()) continue;
       const bool known = within(*rows[static_cast<std::size_t>(kind)], cluster.name, ranks, bytes);
-      ++uncertainty.reach[static_cast<std::size_t>(known ? replay::Reach::interpolated : replay::Reach::extrapolated)];
+      ++uncertainty.reach[known ? replay::Reach::interpolated : replay::Reach::extrapolated];
     }
   }
   return uncertainty;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "app/experiment/world.h"
+#include "base/enum_table.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -45,8 +46,8 @@ bool changes_by_itself(std::string_view fact) { return fact == "nccl launches" |
 }  // namespace
 
 std::string_view to_string(Part part) {
-  constexpr std::array<std::string_view, 3> kNames{"hardware", "software", "program"};
-  return kNames.at(static_cast<std::size_t>(part));
+  constexpr EnumNames<Part> kNames{"hardware", "software", "program"};
+  return kNames[part];
 }
 
 MachinePrint MachinePrint::of_world(const JsonPart& json) {

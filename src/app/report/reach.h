@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -16,15 +15,15 @@ namespace fsdpbench::app {
 /// interpolated".
 inline std::string reach_text(const replay::ReachCounts& ops) {
   std::vector<std::string> parts;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    if (ops[i] > 0) parts.push_back(fmt::format("{} {}", ops[i], to_string(static_cast<replay::Reach>(i))));
+  for (const replay::Reach reach : kEnumerators<replay::Reach>) {
+    if (ops[reach] > 0) parts.push_back(fmt::format("{} {}", ops[reach], to_string(reach)));
   }
   return fmt::format("of a step's ops {}", fmt::join(parts, ", "));
 }
 
 inline nlohmann::json reach_json(const replay::ReachCounts& ops) {
   nlohmann::json j;
-  for (std::size_t i = 0; i < ops.size(); ++i) j[std::string(to_string(static_cast<replay::Reach>(i)))] = ops[i];
+  for (const replay::Reach reach : kEnumerators<replay::Reach>) j[std::string(to_string(reach))] = ops[reach];
   return j;
 }
 

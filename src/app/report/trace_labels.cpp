@@ -1,6 +1,7 @@
 #include "app/report/trace_labels.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -33,7 +34,10 @@ trace::CollectiveKind collective_kind(OpKind kind) {
     case OpKind::all_reduce:
     case OpKind::tensor_all_reduce: return trace::CollectiveKind::all_reduce;
     case OpKind::all_to_all: return trace::CollectiveKind::all_to_all;
-    default: return trace::CollectiveKind::all_gather;
+    case OpKind::all_gather:
+    case OpKind::tensor_all_gather:
+    case OpKind::gather_norm: return trace::CollectiveKind::all_gather;
+    default: throw std::logic_error("trace labels: not a collective");
   }
 }
 

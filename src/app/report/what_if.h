@@ -6,6 +6,7 @@
 
 #include "app/report/compare_report.h"
 #include "app/report/finished_run.h"
+#include "base/enum_table.h"
 #include "metrics/run_metrics.h"
 #include "metrics/statistics.h"
 #include "replay/measured_times.h"
@@ -33,11 +34,11 @@ struct WhatIf {
   std::vector<std::string> notes;  ///< what the user should know of keys and times, sentences without full stop
   std::vector<replay::MeasuredTimes::Link> links;
   replay::MeasuredTimes::Straggler straggler;
-  std::array<int, replay::kTimeOriginCount> origins{};  ///< ops with work of a step, by where their time is from
-  replay::ReachCounts reach{};                          ///< by how far they are from what was measured
-  ReplayedRun replayed;                                 ///< as the run was
-  ReplayedRun changed;                                  ///< as it would be
-  metrics::Summary change;                              ///< step by step: changed / replayed - 1
+  EnumTable<replay::TimeOrigin, int> origins;  ///< ops with work of a step, by where their time is from
+  replay::ReachCounts reach{};                 ///< by how far they are from what was measured
+  ReplayedRun replayed;                        ///< as the run was
+  ReplayedRun changed;                         ///< as it would be
+  metrics::Summary change;                     ///< step by step: changed / replayed - 1
 };
 
 /// Answers it from the run's own op times. Throws ConfigError if the question is about something that a replay cannot

@@ -46,7 +46,7 @@ std::string link_line(const replay::MeasuredTimes::Link& link) {
 
 /// What the prediction rests on.
 std::string basis(const FinishedRun& run, const WhatIf& answer) {
-  const auto count = [&](replay::TimeOrigin origin) { return answer.origins[static_cast<std::size_t>(origin)]; };
+  const auto count = [&](replay::TimeOrigin origin) { return answer.origins[origin]; };
   std::string text =
       fmt::format("{}: {}\nop times: {} of a step's ops as measured", to_string(replay::least_sure(answer.reach)),
                   reach_text(answer.reach), count(replay::TimeOrigin::measured));
@@ -151,8 +151,8 @@ json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const 
                           {"ns_per_byte", link.fit.ns_per_amount},
                           {"samples", link.fit.samples}});
   }
-  for (std::size_t i = 0; i < replay::kTimeOriginCount; ++i) {
-    j["op_times"][std::string(to_string(static_cast<replay::TimeOrigin>(i)))] = answer.origins[i];
+  for (const replay::TimeOrigin origin : kEnumerators<replay::TimeOrigin>) {
+    j["op_times"][std::string(to_string(origin))] = answer.origins[origin];
   }
   if (answer.straggler.rank >= 0) {
     j["slowest_rank"] = {{"rank", answer.straggler.rank}, {"compute_ratio", answer.straggler.ratio}};
