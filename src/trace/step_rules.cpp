@@ -152,8 +152,11 @@ void StepRules::check_memory(Rank& rank) {
                     "The step has kept_bytes, but no counter \"live bytes\" stands before its end.");
       continue;
     }
-    // The next step may begin, and allocate, in the same nanosecond.
-    const auto first = at_end == after ? after - 1 : at_end;
+    // The next step may begin, and allocate, in the same nanosecond: then the level before that may be this step's
+    // last.
+    const bool goes_on =
+        std::ranges::binary_search(rank.steps, step.time.end, {}, [](const Step& s) { return s.time.begin; });
+    const auto first = at_end == after || (goes_on && at_end != rank.levels.begin()) ? at_end - 1 : at_end;
     if (std::any_of(first, after, [&](const Level& level) { return level.bytes == *step.kept_bytes; })) continue;
     findings_.add(Rule::memory, step.event,
                   fmt::format("The counter \"live bytes\" ends the step at {} (event {}), its kept_bytes are {}.",
@@ -178,8 +181,10 @@ void StepRules::check_arrows(OpTrack& track) {
       }
       continue;
     }
-    const bool inside = after != track.ops.begin() && (after - 1)->communicates &&
-                        (first != after || arrow.time_ns < (after - 1)->time.end);
+    // Of ops that begin there the first may have taken no time: each may be the one that is meant.
+    const bool inside = first != after ? std::any_of(first, after, [](const Op& op) { return op.communicates; })
+                                       : first != track.ops.begin() && (first - 1)->communicates &&
+                                             arrow.time_ns < (first - 1)->time.end;
     if (!inside) findings_.add(Rule::op_arrow, arrow.event, "An arrow \"needed\" begins in no collective.");
   }
 }

@@ -85,6 +85,30 @@ TEST(Validate, AnExplainedStepPasses) {
   EXPECT_EQ(findings_text(validate_text(ours(kExposed, kBound, "5", need("59.999", "60")))), "");
 }
 
+/// What takes no time has no inside: an arrow begins where it does, also if something else begins there after it.
+TEST(Validate, AnArrowMayBeginInACollectiveThatTookNoTime) {
+  const std::string gather = R"(,{"ph":"X","cat":"communication","name":"h","pid":1,"tid":3,"ts":60,"dur":0})";
+  const std::string copy = R"(,{"ph":"X","cat":"copy","name":"c","pid":1,"tid":3,"ts":60,"dur":1})";
+  EXPECT_EQ(findings_text(validate_text(ours(kExposed, kBound, "5", gather + copy + need("60", "60")))), "");
+  EXPECT_NE(findings_text(validate_text(ours(kExposed, kBound, "5", copy + need("60", "60")))), "");
+}
+
+/// On a computed clock a step begins, and allocates, in the nanosecond in which the last one ended.
+TEST(Validate, TheNextStepMayAllocateWhereTheLastEnds) {
+  const auto steps = [](const char* before) {
+    return std::string(
+               R"({"fsdpbench_schema":1,"traceEvents":[)"
+               R"({"ph":"X","cat":"step","name":"step 0","pid":1,"tid":1,"ts":0,"dur":50,"args":{"kept_bytes":8}},)"
+               R"({"ph":"X","cat":"step","name":"step 1","pid":1,"tid":1,"ts":50,"dur":50,"args":{"kept_bytes":8}},)"
+               R"({"ph":"C","name":"live bytes","pid":1,"tid":1,"ts":40,"args":{"a":)") +
+           before +
+           R"(}},{"ph":"C","name":"live bytes","pid":1,"tid":1,"ts":50,"args":{"a":20}},)"
+           R"({"ph":"C","name":"live bytes","pid":1,"tid":1,"ts":90,"args":{"a":8}}]})";
+  };
+  EXPECT_EQ(findings_text(validate_text(steps("8"))), "");
+  EXPECT_NE(findings_text(validate_text(steps("9"))), "");
+}
+
 /// Computation of one step may go on in the next, which then is computed and not explained.
 TEST(Validate, AnExplainedStepMayBeginWithTheComputationOfTheLast) {
   const auto steps = [](const char* exposed_from) {
