@@ -76,15 +76,16 @@ OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& pl
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
       const schedule::Op& op = schedule.ops[i];
       if (op.is_transfer() || (op.lane == Lane::host_compute && op.has_work())) {
-        costs.push_back({std::nearbyint(host_seconds(schedule, op, cluster) * 1e9)});
+        costs.push_back({std::nearbyint(host_seconds(schedule, op, cluster) * 1e9), 0, 0});
         continue;
       }
       if (!op.is_collective()) {
-        costs.push_back({std::nearbyint(seconds[i] * 1e9)});
+        costs.push_back({std::nearbyint(seconds[i] * 1e9), 0, 0});
         continue;
       }
       const CollectiveCost cost = cost_of_collective(op, plan, cluster, use);
-      costs.push_back({std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), cost.fabric});
+      costs.push_back(
+          {std::nearbyint(cost.latency_s * 1e9), std::nearbyint(cost.transfer_s * 1e9), static_cast<int>(cost.fabric)});
       if (&schedule != &schedules.steady()) continue;
       times.choices.resize(schedule.ops.size());
       times.choices[i] =

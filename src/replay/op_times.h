@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "replay/collective_cost.h"
 #include "replay/delays.h"
 #include "replay/jitter.h"
 #include "schedule/schedule.h"
@@ -15,8 +14,8 @@ namespace fsdpbench::replay {
 struct OpCost {
   double run_ns = 0;   ///< on its lane; of a collective, from the arrival of its last peer until its bytes flow
   double link_ns = 0;  ///< of a collective, on top: while its bytes flow, with the link to themselves
-  Fabric fabric = Fabric::none;  ///< of a collective: which of a rank's links its bytes go through
-  int scatter = 0;               ///< which of the jitter's distributions it has
+  int fabric = 0;      ///< of a collective: which of a rank's links its bytes go through
+  int scatter = 0;     ///< which of the jitter's distributions it has
 };
 /// By op of a schedule.
 using StepCosts = std::vector<OpCost>;

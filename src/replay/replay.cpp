@@ -1,10 +1,10 @@
 #include "replay/replay.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
 
-#include "base/enum_table.h"
 #include "replay/walks.h"
 
 namespace fsdpbench::replay {
@@ -78,12 +78,13 @@ std::int64_t Walk::own_link_ns(std::size_t op, std::size_t rank, double group_ns
 
 bool links_are_shared(const schedule::Schedules& schedules, const plan::Groups& groups, const OpTimes& times) {
   if (!times.given.empty() && !times.given_share_links) return false;
+  constexpr int kFabrics = 8;
   for (std::size_t step = 0; step < schedules.steps.size(); ++step) {
-    EnumTable<Fabric, plan::Group> user;
+    std::array<plan::Group, kFabrics> user{};
     const std::vector<schedule::Op>& ops = schedules.steps[step].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (!ops[i].is_collective() || groups.size(ops[i].group()) == 1) continue;
-      plan::Group& known = user[times.of_step(step)[i].fabric];
+      plan::Group& known = user.at(static_cast<std::size_t>(times.of_step(step)[i].fabric));
       if (known != plan::Group::none && known != ops[i].group()) return true;
       known = ops[i].group();
     }

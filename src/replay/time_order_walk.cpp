@@ -7,7 +7,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include "base/enum_table.h"
 #include "base/fluid_link.h"
 #include "replay/walks.h"
 
@@ -57,7 +56,7 @@ class TimeOrderWalk final : public Walk {
   }
 
  private:
-  static constexpr std::size_t kFabrics = kEnumCount<Fabric>;
+  static constexpr std::size_t kFabrics = 8;
   static constexpr double kUnknown = -1;
 
   /// From op `op` on the host issues without being blocked, beginning at `time_ns`.

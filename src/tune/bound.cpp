@@ -4,7 +4,6 @@
 #include <array>
 #include <vector>
 
-#include "base/enum_table.h"
 #include "base/lane_pool.h"
 
 namespace fsdpbench::tune {
@@ -47,12 +46,12 @@ std::int64_t on_device(const schedule::Buffer& buffer) {
 
 double longest_of_lanes_and_fabrics(const schedule::Schedule& step, const replay::StepCosts& least) {
   std::array<double, kLaneCount> lanes{};
-  EnumTable<replay::Fabric, double> fabrics;
+  std::array<double, 8> fabrics{};
   for (std::size_t i = 0; i < step.ops.size(); ++i) {
     const schedule::Op& op = step.ops[i];
     if (op.is_host()) continue;
     lanes[index_of(op.lane)] += least[i].run_ns + least[i].link_ns;
-    if (op.is_collective()) fabrics[least[i].fabric] += least[i].link_ns;
+    if (op.is_collective()) fabrics.at(static_cast<std::size_t>(least[i].fabric)) += least[i].link_ns;
   }
   return std::max(*std::ranges::max_element(lanes), *std::ranges::max_element(fabrics));
 }
