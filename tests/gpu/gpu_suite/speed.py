@@ -166,8 +166,8 @@ def gemm(suite: Suite, seconds: float, figures: Figures) -> None:
 
 
 def tracer_cost(suite: Suite, seconds: float, figures: Figures) -> None:
-    """A step with every op and kernel recorded by CUPTI over one without (at most 1.02), and by events, in turns."""
-    benchmark(suite, "bench_cuda_trace", seconds, figures, ("ratio", "ratio_low", "ratio_high"))
+    """A step with every op and kernel recorded by CUPTI over one without (at most 1.02), by events, and watched through NVML."""
+    benchmark(suite, "bench_cuda_trace", seconds, figures, ("ratio", "ratio_low", "ratio_high", "same"))
     low = [value for name, value in figures.items() if name.endswith("ratio_low")]
     if low and low[0] > 1.02:
         raise Failed(f"tracing makes a step at least {low[0]:.4f} times as long, more than 1.02")
