@@ -75,19 +75,19 @@ Judgement judge_floor(std::string figure, std::string unit, std::vector<double> 
 }
 
 Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples,
-                        std::optional<double> link_rate) {
+                        std::optional<double> ceiling) {
   Judgement j = begun("ceiling", std::move(figure), std::move(unit), std::move(samples));
-  j.bound = link_rate;
+  j.bound = ceiling;
   if (j.value.n == 0) return j;
-  if (!link_rate) {
+  if (!ceiling) {
     j.verdict = Verdict::unrated;
-    j.sentence = "what the links can carry is not known";
-  } else if (j.value.low > *link_rate) {
-    j.sentence =
-        fmt::format("{} is more than the links carry ({:.4g}): the measurement is wrong", measured(j), *link_rate);
+    j.sentence = "what it can be at most is not known";
+  } else if (j.value.low > *ceiling) {
+    j.sentence = fmt::format("{} is more than the ceiling of {:.4g} {}: the measurement is wrong", measured(j),
+                             *ceiling, j.unit);
   } else {
     j.verdict = Verdict::pass;
-    j.sentence = fmt::format("{} is within what the links carry ({:.4g})", measured(j), *link_rate);
+    j.sentence = fmt::format("{} is within the ceiling of {:.4g} {}", measured(j), *ceiling, j.unit);
   }
   return j;
 }

@@ -47,9 +47,9 @@ struct Reference {
 /// whole interval is below it, and passes only if the whole interval is above.
 Judgement judge_floor(std::string figure, std::string unit, std::vector<double> samples,
                       const std::optional<Reference>& reference, double tolerance = 0.9);
-/// A bandwidth that the links cannot carry is a wrong measurement: inconclusive, never a pass.
+/// More than the links carry, or a device can do, is a wrong measurement: inconclusive, never a pass.
 Judgement judge_ceiling(std::string figure, std::string unit, std::vector<double> samples,
-                        std::optional<double> link_rate);
+                        std::optional<double> ceiling);
 /// Times of single iterations: p99 / p50 up to 1.5, standard deviation up to 5 % of the mean (nccl-tests'
 /// analyze_perf_json levels). Of fewer than 100 the maximum stands for the p99, and cannot pass.
 Judgement judge_tail(std::string figure, std::vector<double> times_us);

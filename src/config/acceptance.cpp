@@ -26,7 +26,7 @@ AcceptanceReference read_reference(const std::string& path, const toml::table& g
   }
   r.value = table.number("value", 1e-9, 1e9);
   if (given.contains("hop_us")) r.hop_us = table.number("hop_us", 0, 1e6);
-  if (given.contains("ceiling")) r.ceiling = table.number("ceiling", 1e-9, 1e9);
+  if (given.contains("ceiling")) r.ceiling = table.number("ceiling", r.value, 1e9);
   r.source = table.text("source");
   table.finish();
   return r;
@@ -57,7 +57,16 @@ Acceptance read_acceptance(const std::string& path) {
   if (file.contains("slowdown")) a.slowdown = top.number("slowdown", 1, 1000);
   if (file.contains("explained_pct")) a.explained_pct = top.number("explained_pct", 1, 100);
   if (file.contains("reference")) {
-    for (const toml::table* table : top.tables("reference")) a.references.push_back(read_reference(path, *table));
+    for (const toml::table* table : top.tables("reference")) {
+      AcceptanceReference reference = read_reference(path, *table);
+      if (a.find(reference.figure) != nullptr) {
+        throw ConfigError(
+            fmt::format("{}: figure = \"{}\" has a reference already; expected one [[reference]] of each "
+                        "figure.",
+                        place_of(path, *table), reference.figure));
+      }
+      a.references.push_back(std::move(reference));
+    }
   }
   top.finish();
   return a;

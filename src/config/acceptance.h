@@ -13,7 +13,7 @@ struct AcceptanceReference {
   std::string figure;
   double value = 0;
   double hop_us = 0;   ///< of the collectives: what a step of the ring takes beside its bytes
-  double ceiling = 0;  ///< of bandwidths: GB/s that the links can carry at most; 0: not known
+  double ceiling = 0;  ///< that the links can carry, or the device can do, at most; 0: not known
   std::string source;
 };
 

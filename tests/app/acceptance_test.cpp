@@ -160,6 +160,34 @@ TEST(AcceptanceTest, WhatWasNotMeasuredIsNoPass) {
   EXPECT_FALSE(judgement(judge_acceptance(without, measured({}), &trial), "floor", Verdict::pass));
 }
 
+TEST(AcceptanceTest, OneRankHasNoCollectivesAndIsNoPass) {
+  AcceptanceMeasurements m = measured({});
+  m.cluster = {.nodes = 1, .gpus_per_node = 1};
+  m.hosts.resize(1);
+  m.fingerprints.resize(1);
+  for (std::vector<double>& round : m.device_rates) round.resize(1);
+  for (std::vector<double>& round : m.memory_rates) round.resize(1);
+  m.ladder.clear();
+  config::Acceptance any = wanted();
+  any.ranks = 0;
+  const Trial trial = trial_with_exposed(0.0);
+  const AcceptanceReport report = judge_acceptance(any, m, &trial);
+  EXPECT_EQ(report.exit_code(), static_cast<int>(ExitCode::inconclusive));
+  EXPECT_THAT(acceptance_table(report), HasSubstr("start a process per rank by mpirun, torchrun or srun"));
+}
+
+TEST(AcceptanceTest, WhatIsMoreThanItsCeilingIsAWrongMeasurement) {
+  const Trial trial = trial_with_exposed(0.05);
+  for (const char* figure : {"gemm", "memory", "pair", "all_gather"}) {
+    config::Acceptance w = wanted();
+    std::erase_if(w.references, [&](const config::AcceptanceReference& r) { return r.figure == figure; });
+    w.references.push_back({.figure = figure, .value = 1e-6, .hop_us = 0, .ceiling = 1e-3, .source = "a table"});
+    const AcceptanceReport report = judge_acceptance(w, measured({}), &trial);
+    EXPECT_TRUE(judgement(report, "ceiling", Verdict::inconclusive)) << figure;
+    EXPECT_EQ(report.verdict, Verdict::inconclusive) << figure;
+  }
+}
+
 TEST(AcceptanceTest, WhoDiffersFromTheMajorityIsNamed) {
   const Trial trial = trial_with_exposed(0.05);
   AcceptanceMeasurements m = measured({});

@@ -17,10 +17,22 @@ using accept::Finding;
 using accept::Judgement;
 using accept::Verdict;
 
-std::optional<accept::Reference> reference_of(const config::Acceptance& wanted, const std::string& figure) {
-  const config::AcceptanceReference* r = wanted.find(figure);
-  if (r == nullptr) return std::nullopt;
-  return accept::Reference{r->value, r->source};
+/// What is asked of a figure at least, by `reference`, and what nothing can reach, where the profile knows it.
+void judge_bounds(const config::Acceptance& wanted, const std::string& of, const std::string& figure,
+                  const std::string& unit, const std::vector<double>& samples,
+                  const std::optional<accept::Reference>& reference, AcceptanceReport& report) {
+  report.judgements.push_back(accept::judge_floor(figure, unit, samples, reference, wanted.tolerance_pct / 100));
+  const config::AcceptanceReference* const known = wanted.find(of);
+  if (known != nullptr && known->ceiling > 0) {
+    report.judgements.push_back(accept::judge_ceiling(figure, unit, samples, known->ceiling));
+  }
+}
+
+void judge_bounds(const config::Acceptance& wanted, const std::string& of, const std::string& figure,
+                  const std::string& unit, const std::vector<double>& samples, AcceptanceReport& report) {
+  const config::AcceptanceReference* const known = wanted.find(of);
+  judge_bounds(wanted, of, figure, unit, samples,
+               known == nullptr ? std::nullopt : std::optional(accept::Reference{known->value, known->source}), report);
 }
 
 void add_findings(std::vector<Finding> findings, AcceptanceReport& report) {
@@ -51,16 +63,14 @@ void judge_devices(const config::Acceptance& wanted, const AcceptanceMeasurement
       if (rate > 0) tflops.push_back(rate * 1e-12);
     }
   }
-  report.judgements.push_back(accept::judge_floor("matrix products of a rank", "TFLOP/s", tflops,
-                                                  reference_of(wanted, "gemm"), wanted.tolerance_pct / 100));
+  judge_bounds(wanted, "gemm", "matrix products of a rank", "TFLOP/s", tflops, report);
   add_device_findings(m, m.device_rates, "matrix products", report);
   std::vector<double> gb_per_s;
   for (const std::vector<double>& round : m.memory_rates) {
     for (const double rate : round) gb_per_s.push_back(rate * 1e-9);
   }
   if (m.computes) {
-    report.judgements.push_back(accept::judge_floor("memory of a rank, read and written", "GB/s", gb_per_s,
-                                                    reference_of(wanted, "memory"), wanted.tolerance_pct / 100));
+    judge_bounds(wanted, "memory", "memory of a rank, read and written", "GB/s", gb_per_s, report);
     add_device_findings(m, m.memory_rates, "copies in its memory", report);
   } else {
     report.judgements.push_back(accept::judged("floor", "memory of a rank, read and written", Verdict::unrated,
@@ -75,8 +85,7 @@ void judge_devices(const config::Acceptance& wanted, const AcceptanceMeasurement
 
 void judge_pairs(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
   if (m.cluster.ends() < 2) return;
-  report.judgements.push_back(accept::judge_floor("pairs, one way", "GB/s", m.links.one_way,
-                                                  reference_of(wanted, "pair"), wanted.tolerance_pct / 100));
+  judge_bounds(wanted, "pair", "pairs, one way", "GB/s", m.links.one_way, report);
   if (m.shares_cores && m.cores_move_bytes) {
     report.judgements.push_back(
         accept::judged("peers", "pairs among each other", Verdict::unrated,
@@ -109,7 +118,6 @@ std::vector<double> bus_rates(const Message& message, const Timing& timing) {
 void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
   for (const CollectiveRow& row : m.ladder) {
     const std::string name(to_string(row.message.op));
-    const config::AcceptanceReference* const reference = wanted.find(name);
     for (const bool in_place : {false, true}) {
       const std::optional<Timing>& timing = in_place ? row.in_place : row.out_of_place;
       if (!timing) continue;
@@ -122,18 +130,19 @@ void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements
       }
       if (m.cluster.ranks() < 2) continue;  // nobody to communicate with
       const std::vector<double> rates = bus_rates(row.message, *timing);
-      report.judgements.push_back(accept::judge_floor(figure, "GB/s", rates, ring_reference(reference, row.message),
-                                                      wanted.tolerance_pct / 100));
-      if (reference != nullptr && reference->ceiling > 0) {
-        report.judgements.push_back(accept::judge_ceiling(figure, "GB/s", rates, reference->ceiling));
-      }
+      judge_bounds(wanted, name, figure, "GB/s", rates, ring_reference(wanted.find(name), row.message), report);
       constexpr std::int64_t kTailFrom_bytes = 1 << 20;
       if (m.rates_tails && row.message.bytes() >= kTailFrom_bytes) {
         report.judgements.push_back(accept::judge_tail(figure, timing->iterations_us));
       }
     }
   }
-  if (m.ladder.empty()) {
+  if (m.cluster.ranks() < 2) {
+    report.judgements.push_back(accept::judged(
+        "floor", "collectives", Verdict::inconclusive,
+        "no collective was measured, as one rank has nobody to communicate with: start a process per rank by mpirun, "
+        "torchrun or srun, or let this one have threads for ranks with --set mesh.ranks"));
+  } else if (m.ladder.empty()) {
     report.judgements.push_back(
         accept::judged("floor", "collectives", Verdict::inconclusive, "no collective was measured"));
   }

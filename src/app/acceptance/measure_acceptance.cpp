@@ -39,6 +39,9 @@ constexpr int kOpsOfAPair = 5;
 constexpr int kForTails = 100;  // iterations: of fewer there is no p99
 constexpr Lane kPairLane = Lane::all_gather;
 
+/// Ends the search for slow links in its middle.
+struct BudgetSpent {};
+
 Fingerprint own_fingerprint(const backend::Facts& device, const std::optional<GpuHealth>& gpu) {
   static const MachineFacts kFacts = machine_facts();
   Fingerprint print{{"program", version_line()},
@@ -139,10 +142,13 @@ class AcceptanceRank {
     measure_devices(m);
     measure_pairs(m);
     measure_ladder(m);
-    ScaleEffort scale = scale_effort(setup_, effort_);
-    scale.iterations = iterations_;
-    scale.link_bytes_per_s = link_bytes_per_s_;
-    m.scales = measure_scales(cluster_, scale, context_, meeting_, lead_ == nullptr ? nullptr : &lead_->clock);
+    if (iterations_ > 0) {
+      ScaleEffort scale = scale_effort(setup_, effort_);
+      scale.iterations = iterations_;
+      scale.link_bytes_per_s = link_bytes_per_s_;
+      m.scales = measure_scales(cluster_, scale, context_, meeting_, lead_ == nullptr ? nullptr : &lead_->clock,
+                                [this](const std::string& name) { return skips(name); });
+    }
     m.transports = meeting_.gather(context_, transport_of(context_.device.facts(), transport_));  // NCCL knows only now
     for (const std::string& text :
          meeting_.gather(context_, json_line(to_json(watched_gpu(context_.device.health()))))) {
@@ -160,6 +166,15 @@ class AcceptanceRank {
   /// On all ranks what rank 0 says.
   int decided(int on_rank_0) {
     return static_cast<int>(meeting_.broadcast(context_, {static_cast<double>(on_rank_0)}).at(0));
+  }
+
+  /// On all ranks: whether something is left of the budget.
+  bool goes_on() { return decided(lead_ == nullptr || lead_->clock.left_s() > 0 ? 1 : 0) != 0; }
+  /// On all ranks: true, and said, if nothing is.
+  bool skips(const std::string& stage) {
+    if (goes_on()) return false;
+    if (lead_ != nullptr) lead_->clock.skip(stage, lead_->clock.spent());
+    return true;
   }
 
   void take_inventory(AcceptanceMeasurements& m) {
@@ -194,20 +209,28 @@ class AcceptanceRank {
   }
 
   void measure_devices(AcceptanceMeasurements& m) {
-    const auto begin_of = [this](const char* what) {
-      return [this, what](double estimate_s) {
-        begin(fmt::format("{} of all {} ranks", what, context_.world.size()), estimate_s);
-      };
+    const auto name_of = [this](const char* what) {
+      return fmt::format("{} of all {} ranks", what, context_.world.size());
     };
-    m.device_rates =
-        measure_products(effort_.matrix, effort_.device_rounds, context_, meeting_, begin_of("matrix products"));
+    const auto begin_of = [this](const std::string& name) {
+      return [this, name](double estimate_s) { begin(name, estimate_s); };
+    };
+    const auto goes_on_all = [this] { return goes_on(); };
     m.computes = context_.device.computes();
-    m.memory_rates =
-        measure_memory(effort_.memory_bytes, effort_.device_rounds, context_, meeting_, begin_of("copies in memory"));
+    if (const std::string name = name_of("matrix products"); !skips(name)) {
+      m.device_rates =
+          measure_products(effort_.matrix, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+    }
+    if (const std::string name = name_of("copies in memory"); m.computes && !skips(name)) {
+      m.memory_rates =
+          measure_memory(effort_.memory_bytes, effort_.device_rounds, context_, meeting_, begin_of(name), goes_on_all);
+    }
   }
 
   /// Rank 0 decides which pairs are measured; the others do what it says until it says nothing.
   void measure_pairs(AcceptanceMeasurements& m) {
+    const std::string name = fmt::format("pairs of {}", cluster_.one_node() ? "ranks" : "nodes");
+    if (skips(name)) return;
     first_ = context_.device.allocate(effort_.pair_bytes, MemoryCategory::communication_buffers, kPairLane);
     second_ = context_.device.allocate(2 * effort_.pair_bytes, MemoryCategory::communication_buffers, kPairLane);
     context_.device.enqueue(
@@ -230,15 +253,19 @@ class AcceptanceRank {
         const std::int64_t first_ns = now_ns();
         measure_by_all(rounds.front());  // warms up, and tells how long the rest will take
         const double each_s = static_cast<double>(now_ns() - first_ns) * 1e-9;
-        begin(fmt::format("pairs of {}: {} measurements", cluster_.one_node() ? "ranks" : "nodes",
-                          accept::measurements(rounds)),
+        begin(fmt::format("{}: {} measurements", name, accept::measurements(rounds)),
               each_s * static_cast<double>(rounds.size()));
       }
-      m.links = accept::blame_links(cluster_, [&](const accept::Round& round) {
-        std::vector<accept::PairRate> rates = measure_by_all(round);
-        for (const accept::PairRate& rate : rates) note_pair(rate, m.pairs);
-        return rates;
-      });
+      try {
+        m.links = accept::blame_links(cluster_, [&](const accept::Round& round) {
+          if (lead_ != nullptr && lead_->clock.left_s() <= 0) throw BudgetSpent();
+          std::vector<accept::PairRate> rates = measure_by_all(round);
+          for (const accept::PairRate& rate : rates) note_pair(rate, m.pairs);
+          return rates;
+        });
+      } catch (const BudgetSpent&) {  // of some pairs nobody is to blame
+        lead_->clock.skip(name, lead_->clock.spent());
+      }
       meeting_.broadcast(context_, {});
     } else {
       for (;;) {
@@ -319,11 +346,12 @@ class AcceptanceRank {
   void decide_iterations(const AcceptanceMeasurements& m, const std::vector<Message>& messages) {
     constexpr int kFewest = 6;  // of fewer there is no interval
     int iterations = effort_.iterations;
-    if (lead_ != nullptr && !m.links.one_way.empty()) {
+    if (lead_ != nullptr && lead_->clock.left_s() <= 0) iterations = 0;
+    if (iterations > 0 && lead_ != nullptr && !m.links.one_way.empty()) {
       link_bytes_per_s_ = metrics::median(m.links.one_way) * 1e9;
       double each_s = 0;
       for (const Message& message : messages) each_s += about_s(message);
-      iterations = std::max(kFewest, lead_->clock.fitting(effort_.iterations, kFewest, each_s, 0.3));
+      iterations = lead_->clock.fitting(effort_.iterations, kFewest, each_s, 0.3);
     }
     iterations_ = decided(iterations);
   }
@@ -337,6 +365,10 @@ class AcceptanceRank {
   void measure_ladder(AcceptanceMeasurements& m) {
     const std::vector<Message> messages = ladder_of(setup_);
     decide_iterations(m, messages);
+    if (iterations_ == 0) {
+      if (lead_ != nullptr) lead_->clock.skip("collectives", lead_->clock.spent());
+      return;
+    }
     CollectivesArguments arguments;
     arguments.iterations = iterations_;
     arguments.checks = context_.device.computes();  // else nothing is moved that could be checked
@@ -346,8 +378,9 @@ class AcceptanceRank {
     CollectiveTimer timer(arguments, context_, meeting_);
     for (const Message& message : messages) {
       const double estimate_s = about_s(message) * (iterations_ + 3);
-      begin(fmt::format("{} of {}", to_string(message.op), format_bytes(message.bytes())),
-            estimate_s > 0 ? std::optional(estimate_s) : std::nullopt);
+      const std::string name = fmt::format("{} of {}", to_string(message.op), format_bytes(message.bytes()));
+      if (skips(name)) return;
+      begin(name, estimate_s > 0 ? std::optional(estimate_s) : std::nullopt);
       CollectiveRow row;
       row.message = message;
       if (message.reduces()) row.reduction = Reduction::sum;

@@ -47,7 +47,8 @@ class Blocks {
 
 /// `amount` of one op over the median time of a round's.
 accept::DeviceRounds measure_op(const char* name, const std::function<void(Kernels&)>& op, double amount, int rounds,
-                                RankContext& context, RankMeeting& meeting, const BeginRounds& begin) {
+                                RankContext& context, RankMeeting& meeting, const BeginRounds& begin,
+                                const GoesOn& goes_on) {
   const auto issue = [&](Stamp* stamp) { context.device.enqueue(Lane::compute, name, op, stamp); };
   context.device.synchronize();
   const std::int64_t first_ns = now_ns();
@@ -55,7 +56,7 @@ accept::DeviceRounds measure_op(const char* name, const std::function<void(Kerne
   context.device.synchronize();
   begin(static_cast<double>(now_ns() - first_ns) * 1e-9 * kOpsOfARound * rounds);
   std::vector<double> mine;
-  for (int round = 0; round < rounds; ++round) {
+  for (int round = 0; round < rounds && (round == 0 || goes_on()); ++round) {
     std::vector<Stamp> stamps(kOpsOfARound);
     context.world.barrier();
     for (Stamp& stamp : stamps) issue(&stamp);
@@ -78,24 +79,24 @@ accept::DeviceRounds measure_op(const char* name, const std::function<void(Kerne
 }  // namespace
 
 accept::DeviceRounds measure_products(int rows, int rounds, RankContext& context, RankMeeting& meeting,
-                                      const BeginRounds& begin) {
+                                      const BeginRounds& begin, const GoesOn& goes_on) {
   const std::int64_t n = rows;
   const Blocks<3> matrices(context, n * n * size_of(DType::f32));
   const auto product = [&](Kernels& kernels) {
     kernels.gemm({.a = matrices[0], .b = matrices[1], .c = matrices[2], .m = n, .n = n, .k = n});
   };
   const double flops = 2 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n);
-  return measure_op("gemm", product, flops, rounds, context, meeting, begin);
+  return measure_op("gemm", product, flops, rounds, context, meeting, begin, goes_on);
 }
 
 accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, RankContext& context, RankMeeting& meeting,
-                                    const BeginRounds& begin) {
+                                    const BeginRounds& begin, const GoesOn& goes_on) {
   if (!context.device.computes()) return {};
   const Blocks<2> blocks(context, bytes);
   const auto copy = [&](Kernels& kernels) {
     kernels.cast(blocks[0], DType::f32, blocks[1], DType::f32, bytes / size_of(DType::f32), 1);
   };
-  return measure_op("copy", copy, 2 * static_cast<double>(bytes), rounds, context, meeting, begin);
+  return measure_op("copy", copy, 2 * static_cast<double>(bytes), rounds, context, meeting, begin, goes_on);
 }
 
 }  // namespace fsdpbench::app

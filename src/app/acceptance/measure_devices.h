@@ -11,16 +11,18 @@ namespace fsdpbench::app {
 
 /// What each rank computes or moves a second while all others do the same, in `rounds` rounds that begin together. All
 /// ranks of the world call both; what they return means something on rank 0 only. `begin` is called after the first op
-/// with about how many seconds all rounds will take.
+/// with about how many seconds all rounds will take; `goes_on` by all ranks after each round, which is the last if it
+/// says no, as it must to all of them.
 using BeginRounds = std::function<void(double estimate_s)>;
+using GoesOn = std::function<bool()>;
 
 /// FLOP/s of fp32 products of two square matrices of `rows` rows. Takes 3 such matrices of device memory.
 accept::DeviceRounds measure_products(int rows, int rounds, backend::RankContext& context, RankMeeting& meeting,
-                                      const BeginRounds& begin);
+                                      const BeginRounds& begin, const GoesOn& goes_on);
 
 /// Bytes a second, read and written, of copies of `bytes` of its memory. Takes twice as much. Of a device that does not
 /// compute nothing is measured.
 accept::DeviceRounds measure_memory(std::int64_t bytes, int rounds, backend::RankContext& context, RankMeeting& meeting,
-                                    const BeginRounds& begin);
+                                    const BeginRounds& begin, const GoesOn& goes_on);
 
 }  // namespace fsdpbench::app

@@ -31,6 +31,10 @@ void StageClock::end() {
   stages_.back().took_s = now_s_() - stage_began_s_;
 }
 
+std::string StageClock::spent() const {
+  return fmt::format("{} of the budget of {} are spent", format_duration(spent_s()), format_duration(budget_s_));
+}
+
 void StageClock::skip(std::string name, std::string why) {
   end();
   next_note_.clear();

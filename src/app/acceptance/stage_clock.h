@@ -36,6 +36,8 @@ class StageClock {
   double spent_s() const { return now_s_() - began_s_; }
   double left_s() const { return budget_s_ - spent_s(); }
   double budget_s() const { return budget_s_; }
+  /// "12 s of the budget of 8 s are spent": why a stage is skipped.
+  std::string spent() const;
   /// So far; the last one may be under way.
   const std::vector<Stage>& stages() const { return stages_; }
 

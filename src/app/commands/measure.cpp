@@ -76,16 +76,17 @@ Cell plan_cell(const config::RunConfig& config, Job* job) {
 
 }  // namespace
 
-Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep) {
+Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep,
+                  const std::function<bool()>& enough) {
   const std::int64_t begin = now_ns();
   config::RunConfig trained = config;
   trained.checkpoint = {};  // trials of several cells would save into one folder, and each begins anew
   const Cell cell = plan_cell(trained, job);
   if (!keep.empty()) check_disk(keep, cell.setup);
   engine::RunHooks hooks;
-  hooks.stop = interrupt_requested;
+  hooks.stop = [&] { return interrupt_requested() || (enough && enough()); };
   Trial trial = measure(cell, hooks, job, {}, {});
-  if (trial.interrupted) throw Interrupted();
+  if (trial.interrupted && (!enough || interrupt_requested())) throw Interrupted();
   if (!trial.diverged_because.empty()) throw Error("training diverged: " + trial.diverged_because, ExitCode::diverged);
   trial.seconds = static_cast<double>(now_ns() - begin) * 1e-9;
   if (!keep.empty()) {
@@ -114,22 +115,28 @@ config::RunConfig cell_config(const SweepGrid& grid, const SweepCell& cell, cons
   return load_config(grid.file.base, overrides, placement_of(job));
 }
 
+Failure current_failure() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return {error.what(), error.code()};
+  } catch (const std::bad_alloc&) {
+    return {"memory ran out: the machine's, or what ulimit -v, ulimit -d or a control group grants",
+            ExitCode::no_resources};
+  } catch (const std::system_error& error) {
+    return {words_of(error), out_of_threads(error) ? ExitCode::no_resources : ExitCode::failure};
+  } catch (const std::exception& error) {
+    return {error.what(), ExitCode::failure};
+  }
+}
+
 int guarded(bool speaks, const std::function<int()>& body) {
   try {
     return body();
-  } catch (const Error& error) {
-    if (speaks) console().error(error.what());
-    return static_cast<int>(error.code());
-  } catch (const std::bad_alloc&) {
-    if (speaks)
-      console().error("memory ran out: the machine's, or what ulimit -v, ulimit -d or a control group grants");
-    return static_cast<int>(ExitCode::no_resources);
-  } catch (const std::system_error& error) {
-    if (speaks) console().error(words_of(error));
-    return static_cast<int>(out_of_threads(error) ? ExitCode::no_resources : ExitCode::failure);
-  } catch (const std::exception& error) {
-    if (speaks) console().error(error.what());
-    return static_cast<int>(ExitCode::failure);
+  } catch (const std::exception&) {
+    const Failure failure = current_failure();
+    if (speaks) console().error(failure.words);
+    return static_cast<int>(failure.code);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "app/experiment/sweep_grid.h"
 #include "app/experiment/trial.h"
+#include "base/error.h"
 
 namespace fsdpbench::app {
 
@@ -24,14 +25,23 @@ Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const s
 
 /// One trial of a sweep or a comparison, whose steps are all there. If `keep` is not empty, its result folder is
 /// written there. Throws as run_trial(), Interrupted if the user stopped it (a part of a trial is no trial), and Error
-/// with ExitCode::diverged.
-Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep = {});
+/// with ExitCode::diverged. `enough`, asked before each step, ends it after the steps done so far, which then is none
+/// of a sweep; it may have measured none.
+Trial whole_trial(const config::RunConfig& config, Job* job, const std::filesystem::path& keep = {},
+                  const std::function<bool()>& enough = {});
 
 /// The grid of a sweep. In a job (null: none) all cells that do not say otherwise have as many ranks as it has
 /// processes, so that trials of another job are not taken for its own. Throws as expand_sweep().
 SweepGrid expand_for_job(config::SweepFile file, std::vector<std::string> overrides, const Job* job);
 /// The configuration of one of its cells. Throws as load_config().
 config::RunConfig cell_config(const SweepGrid& grid, const SweepCell& cell, const Job* job);
+
+/// What a caught exception is to people, and its exit code. Call it in a handler.
+struct Failure {
+  std::string words;
+  ExitCode code = ExitCode::failure;
+};
+Failure current_failure();
 
 /// The exit code that `body` returns, or that of what it throws, which is shown if this process `speaks`.
 int guarded(bool speaks, const std::function<int()>& body);
