@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "app/command_line.h"
 #include "app/commands/measure.h"
@@ -9,6 +12,7 @@
 #include "app/console/interrupt.h"
 #include "app/machine/available_memory.h"
 #include "base/error.h"
+#include "engine/backend_options.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -73,10 +77,17 @@ int execute(const CommandLine& line, Job* job) {
       line.command);
 }
 
-/// A result that nobody could read is no success.
+/// Not what went wrong, but what was found: of several answers, or that there is one.
+bool is_answer(int code) {
+  constexpr std::array kAnswers{ExitCode::ok, ExitCode::slower, ExitCode::below_floor, ExitCode::inconclusive,
+                                ExitCode::other_machine};
+  return std::ranges::any_of(kAnswers, [&](ExitCode answer) { return static_cast<int>(answer) == code; });
+}
+
+/// An answer that nobody could read is none.
 int checked_output(int code) {
   const std::string why = console().unwritten();
-  if (why.empty() || code != static_cast<int>(ExitCode::ok)) return code;
+  if (why.empty() || !is_answer(code)) return code;
   console().error(fmt::format("standard output could not be written: {}; files were written as usual", why));
   return static_cast<int>(ExitCode::cannot_write);
 }
@@ -88,7 +99,9 @@ int run_program(int argc, char** argv) {
     say_interrupts(speaks);
     std::optional<CommandLine> line;
     const int code = guarded(speaks, [&] {
-      line = parse_command_line(argc, argv);
+      CommandLine parsed = parse_command_line(argc, argv);
+      if (measures(parsed)) engine::check_environment(launch::process_environment());
+      line = std::move(parsed);
       return 0;
     });
     if (!line) return code;

@@ -129,6 +129,11 @@ bool share_memory(const launch::Environment& environment) {
                   value));
 }
 
+void check_environment(const launch::Environment& environment) {
+  (void)stall_s(environment);
+  (void)share_memory(environment);
+}
+
 backend::BackendOptions backend_options(const Setup& setup, launch::Session* session) {
   const RunConfig& config = setup.config;
   backend::BackendOptions options;

@@ -164,7 +164,7 @@ Placement torchrun_placement(const Variables& variables) {
     placement.job = fmt::format("torchrun {} restart {}", variables.text("TORCHELASTIC_RUN_ID"),
                                 variables.number("TORCHELASTIC_RESTART_COUNT", 0, kMost, 0));
   }
-  placement.root_host = variables.text("MASTER_ADDR");
+  placement.root_host = variables.host("MASTER_ADDR");
   // torchrun's agent keeps MASTER_PORT itself.
   const int next = variables.number("MASTER_PORT", 1, kMostPort - 1, kTorchrunPort) + 1;
   placement.root_port = variables.number("FSDPBENCH_PORT", 1, kMostPort, next);

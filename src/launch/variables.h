@@ -22,6 +22,8 @@ class Variables {
   int number(const std::string& name, int least, int most) const;
   /// `otherwise` if it is not set.
   int number(const std::string& name, int least, int most, int otherwise) const;
+  /// A host by name or address. Throws ConfigError if it cannot be one; whether there is such a host is not asked.
+  std::string host(const std::string& name) const;
   /// The first of `names` that is set; empty if none is.
   std::string first_set(const std::vector<std::string>& names) const;
 

@@ -1,5 +1,6 @@
 #include "trace/json_diagnosis.h"
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 #include <string_view>
@@ -8,7 +9,7 @@ namespace fsdpbench::trace {
 
 class JsonDiagnosis::Reader final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit Reader(JsonDiagnosis& diagnosis) : diagnosis_(diagnosis) {}
+  Reader(JsonDiagnosis& diagnosis, std::string_view text) : diagnosis_(diagnosis), text_(text) {}
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -34,6 +35,14 @@ class JsonDiagnosis::Reader final : public nlohmann::json_sax<nlohmann::json> {
       return number;
     };
     diagnosis_.byte_ = position;
+    constexpr int kNumberOverflow = 406;  // of nlohmann-json; its words have no place, and are no words for people
+    if (error.id == kNumberOverflow) {
+      const std::string_view before = text_.substr(0, position);
+      diagnosis_.line_ = 1 + static_cast<std::size_t>(std::ranges::count(before, '\n'));
+      diagnosis_.column_ = before.size() - (before.rfind('\n') + 1);  // npos + 1 is 0
+      diagnosis_.what_ = "a number that is larger than any that can be read";
+      return false;
+    }
     diagnosis_.line_ = number_behind(" line ");
     diagnosis_.column_ = number_behind(" column ");
     const std::size_t words = text.find(": ");
@@ -43,10 +52,11 @@ class JsonDiagnosis::Reader final : public nlohmann::json_sax<nlohmann::json> {
 
  private:
   JsonDiagnosis& diagnosis_;
+  std::string_view text_;
 };
 
 JsonDiagnosis::JsonDiagnosis(const std::string& text) {
-  Reader reader(*this);
+  Reader reader(*this, text);
   nlohmann::json::sax_parse(text, &reader);
 }
 

@@ -18,6 +18,24 @@ class BadInput(Program):
     def test_missing_profile(self) -> None:
         self.assertIn("nowhere.toml: there is no such file", self.error("run", "nowhere.toml"))
 
+    def test_variables_that_are_none(self) -> None:
+        for name, value in (("FSDPBENCH_STALL_S", "soon"), ("FSDPBENCH_STALL_S", "-1"), ("FSDPBENCH_SHARE_MEMORY", "yes")):
+            done = self.call("run", self.profile, *sets(*THREADS), "--out", "out", code=BAD_INPUT, **{name: value})
+            self.assertIn(f"error: {name} is '{value}'; expected", done.stderr)
+            self.assertFalse((self.folder / "out").exists())
+        done = self.call("run", self.profile, code=BAD_INPUT, RANK="0", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
+                         MASTER_ADDR="http://node1")
+        self.assertIn("MASTER_ADDR='http://node1' in the environment is neither", done.stderr)
+
+    def test_a_file_that_is_there_already_is_refused_alike(self) -> None:
+        there = self.write("there", "")
+        for arguments in (("calibrate", "quickstart", "--out", there), ("collectives", "all_gather", "-J", there),
+                          ("trace", "to-profile", "x.json", "--calibration", there)):
+            self.assertIn("is there already; replace it with --overwrite, or choose another", self.error(*arguments))
+
+    def test_what_names_nothing(self) -> None:
+        self.assertIn("--from '' names nothing", self.error("tune", "--from", ""))
+
     def test_unknown_key_with_the_nearest(self) -> None:
         profile = self.write("p.toml", "[mesh]\nranks = 2\nshrad = 2\n")
         message = self.error("run", profile)

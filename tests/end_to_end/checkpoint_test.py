@@ -84,7 +84,7 @@ class Checkpoints(Program):
         rest = self.train("rest", more=("--resume", "back"))["train"]
         self.assertEqual(rest["params_digest"], whole["params_digest"])
         # What is there is not replaced, and what is none is said.
-        for arguments, words in ((("export", "saved", "w.safetensors"), "is there already; give --overwrite"),
+        for arguments, words in ((("export", "saved", "w.safetensors"), "is there already; replace it with --overwrite"),
                                  (("show", "."), "there is no complete checkpoint"),
                                  (("import", "w.safetensors", self.profile, *sets(*TINY), "--into", "back"),
                                   "is a checkpoint already"),

@@ -263,6 +263,14 @@ TEST(Validate, ErrorsInJsonSayWhere) {
   EXPECT_THAT(findings_text(validation), testing::HasSubstr("byte 28"));
 }
 
+TEST(Validate, ANumberThatNothingHoldsIsSaidInOurWords) {
+  const std::string said =
+      findings_text(validate_text("{\"traceEvents\":[\n{\"ph\":\"X\",\"ts\":1e999999,\"dur\":}]}"));
+  EXPECT_THAT(said, testing::HasSubstr("a number that is larger than any that can be read"));
+  EXPECT_THAT(said, testing::HasSubstr("line 2, column 23"));
+  EXPECT_THAT(said, testing::Not(testing::HasSubstr("json.exception")));
+}
+
 TEST(Validate, ErrorsInJsonSayWhereBehindManyEventsToo) {
   std::string text = "{\"traceEvents\":[\n";
   for (int i = 0; i < 30'000; ++i) text += kName + ",\n";

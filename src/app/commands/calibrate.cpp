@@ -106,9 +106,7 @@ double missed_pct(const config::Calibration& c) {
 }  // namespace
 
 int calibrate_command(const CalibrateArguments& arguments) {
-  if (path_exists(arguments.out) && !arguments.overwrite) {
-    throw OutputError(fmt::format("{} exists; --overwrite replaces it, or name another file (--out)", arguments.out));
-  }
+  refuse_old_file(arguments.out, arguments.overwrite, "--out");
   const BesideFile beside = arguments.beside.empty() ? BesideFile{} : read_beside(arguments.beside);
   replay::Calibrator calibrator;
   std::set<std::string> machines;

@@ -8,6 +8,7 @@
 
 #include "app/console/console.h"
 #include "app/console/table.h"
+#include "app/report/result_folder.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "config/find_file.h"
@@ -54,11 +55,7 @@ int checkpoint_command(const CheckpointShowArguments& arguments) {
 }
 
 int checkpoint_command(const CheckpointExportArguments& arguments) {
-  std::error_code none;
-  if (!arguments.overwrite && fs::exists(arguments.file, none)) {
-    throw ConfigError(
-        fmt::format("{} is there already; give --overwrite to replace it, or another name.", arguments.file));
-  }
+  refuse_old_file(arguments.file, arguments.overwrite, "name");
   engine::WeightsFormat format;
   if (arguments.names == "hugging-face") format.names = engine::ParameterNames::hugging_face;
   format.dtype = parse_dtype(arguments.dtype).value_or(DType::f32);

@@ -68,18 +68,9 @@ void say_losses(const ExportTarget& target, const Export& made) {
   }
 }
 
-void refuse_old_files(const std::filesystem::path& folder, const std::vector<ExportFile>& files) {
-  for (const ExportFile& file : files) {
-    std::error_code none;
-    if (!std::filesystem::exists(folder / file.name, none)) continue;
-    throw ConfigError(fmt::format("{} is there already; give --overwrite to replace it, or another --out.",
-                                  (folder / file.name).string()));
-  }
-}
-
 void write_files(const ExportArguments& arguments, const std::vector<ExportFile>& files) {
   const std::filesystem::path folder = arguments.out;
-  if (!arguments.overwrite) refuse_old_files(folder, files);
+  for (const ExportFile& file : files) refuse_old_file(folder / file.name, arguments.overwrite, "--out");
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) throw OutputError(fmt::format("{} cannot be made: {}.", folder.string(), failed.message()));

@@ -8,17 +8,13 @@
 #include "app/report/result_folder.h"
 #include "app/report/traced_profile.h"
 #include "base/error.h"
-#include "base/paths.h"
 #include "config/calibration.h"
 #include "foreign/kineto_reader.h"
 
 namespace fsdpbench::app {
 
 int trace_to_profile_command(const TraceToProfileArguments& arguments) {
-  if (path_exists(arguments.calibration) && !arguments.overwrite) {
-    throw OutputError(
-        fmt::format("{} exists; --overwrite replaces it, or name another file (--calibration)", arguments.calibration));
-  }
+  refuse_old_file(arguments.calibration, arguments.overwrite, "--calibration");
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
   const foreign::Recognition found = foreign::recognise(job);
   TracedProfile profile = traced_profile(job, found, adopt_job(job, found));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -51,6 +52,9 @@ std::string plain(std::string value) {
 }  // namespace
 
 bool names_traces(const std::vector<std::string>& from) {
+  if (std::ranges::count(from, "") > 0) {
+    throw ConfigError("--from '' names nothing; expected a result folder of `fsdpbench run`, or traces of a job.");
+  }
   if (from.size() > 1) return true;
   if (from.empty()) return false;
   const fs::path path(from.front());
