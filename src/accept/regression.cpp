@@ -190,7 +190,7 @@ const char* rests_on(ChangeEvidence evidence) {
 }
 
 /// Fills verdict and sentence from ratio, interval and evidence.
-void decide(Change& c, std::size_t results, double threshold) {
+void decide(Change& c, bool explains, std::size_t results, double threshold) {
   const double worse = c.higher_is_better ? 1 / c.ratio : c.ratio;
   const double least_worse = c.higher_is_better ? 1 / c.high : c.low;
   const double most_worse = c.higher_is_better ? 1 / c.low : c.high;
@@ -203,7 +203,7 @@ void decide(Change& c, std::size_t results, double threshold) {
   if (c.evidence == ChangeEvidence::results) j.sentence += fmt::format(", by {} results", results);
   const bool matters = worse - 1 >= threshold;
   if (c.evidence == ChangeEvidence::numbers) {
-    j.verdict = Verdict::unrated;
+    j.verdict = explains ? Verdict::unrated : Verdict::inconclusive;
     return;
   }
   j.verdict = matters && least_worse > 1 ? Verdict::fail : Verdict::pass;
@@ -215,6 +215,23 @@ void decide(Change& c, std::size_t results, double threshold) {
         fmt::format("; results scatter so much that {:.0f} % worse would not be seen: add results", 100 * unseen);
   } else if (j.verdict == Verdict::pass && matters) {
     j.sentence += "; no more than results differ anyway";
+  }
+}
+
+/// One side is 0. Bytes are counted, and may be none; nothing that was measured takes no time.
+void decide_without_ratio(Change& c, bool counted, bool explains) {
+  Judgement& j = c.judgement;
+  const double was = c.before.median, is = j.value.median;
+  j.sentence = fmt::format("{:.4g} {} instead of {:.4g}: zero has no ratio", is, j.unit, was);
+  if (counted) {
+    const bool same = was == is, worse = c.higher_is_better ? is < was : is > was;
+    j.verdict = !same && worse ? Verdict::fail : Verdict::pass;
+    c.better = !same && !worse;
+  } else if (explains) {
+    j.verdict = Verdict::unrated;
+  } else {
+    j.verdict = Verdict::inconclusive;
+    j.sentence += ", and cannot be measured";
   }
 }
 
@@ -272,11 +289,10 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
       change.judgement.sentence = "the baseline never measured it";
       continue;
     }
+    // A baseline of an earlier version does not say which figures explain others.
+    const bool explains = f.figure.explains || found->figure.explains;
     if (change.before.median <= 0 || change.judgement.value.median <= 0) {
-      const bool same = change.before.median == change.judgement.value.median;
-      change.judgement.verdict = same ? Verdict::pass : Verdict::unrated;
-      change.judgement.sentence = fmt::format("{:.4g} {} instead of {:.4g}: zero has no ratio",
-                                              change.judgement.value.median, f.figure.unit, change.before.median);
+      decide_without_ratio(change, f.figure.counted, explains);
       continue;
     }
     if (scatters(f) && positive(found->values)) {
@@ -284,7 +300,7 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
     } else {
       compare_two(f, *found, threshold, change);
     }
-    decide(change, f.values.size(), threshold);
+    decide(change, explains, f.values.size(), threshold);
   }
   for (const BaselineFigure& f : after) {
     if (std::ranges::any_of(before, [&](const BaselineFigure& g) { return g.figure.name == f.figure.name; })) continue;

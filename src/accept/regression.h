@@ -15,7 +15,8 @@ struct MeasuredFigure {
   std::string name;
   std::string unit;
   bool higher_is_better = false;
-  bool counted = false;  ///< not measured: the same whenever it is repeated, as bytes are
+  bool counted = false;   ///< not measured: the same whenever it is repeated, as bytes are
+  bool explains = false;  ///< a part of another figure: by single numbers it decides nothing, and need not
   std::vector<double>
       samples;     ///< repetitions within the result (steps, trials); may be empty although there is a value
   Interval value;  ///< of the samples, or as the result has it
@@ -74,8 +75,9 @@ inline constexpr double kChangeThreshold = 0.05;
 ///   (a moderated variance; G. Smyth, Statistical Applications in Genetics 3, 2004). All figures together accuse an
 ///   unchanged machine in one or two of a hundred gates (Bonferroni).
 /// - samples: metrics::compare_runs, 99 %. Intervals: they must not meet. Counted: any difference is real.
-/// Two single numbers are unrated, whatever they are; so is what is new. What the baseline has and `now` has not is
-/// inconclusive, and so is a figure that could be half as good again without being seen.
+/// Two single numbers cannot be judged, whatever they are: inconclusive, or unrated if they only explain another
+/// figure. What is new is unrated. What the baseline has and `now` has not is inconclusive, and so are a measured
+/// figure of 0 and one that could be half as good again without being seen.
 std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::span<const ResultFigures> now,
                                   double threshold = kChangeThreshold);
 

@@ -116,10 +116,17 @@ TEST(Changes, IntervalsWithoutSamplesMustNotMeet) {
   EXPECT_EQ(only(all, far).evidence, ChangeEvidence::intervals);
 }
 
-TEST(Changes, TwoSingleNumbersAreNeverJudged) {
-  const Change c = only(results_of({100}), rate("pairs", {50}));
-  EXPECT_EQ(c.judgement.verdict, Verdict::unrated);
-  EXPECT_THAT(c.judgement.sentence, HasSubstr("two single numbers: how much they scatter is not known"));
+TEST(Changes, TwoSingleNumbersCannotBeJudged) {
+  const std::vector<ResultFigures> all{result("a", {time_of("step", {13.6})})};
+  for (const double now : {13.6, 86.0}) {
+    const Change c = only(all, time_of("step", {now}));
+    EXPECT_EQ(c.judgement.verdict, Verdict::inconclusive) << now;
+    EXPECT_THAT(c.judgement.sentence, HasSubstr("two single numbers: how much they scatter is not known"));
+  }
+  MeasuredFigure part = time_of("compute", {86});
+  part.explains = true;
+  const std::vector<ResultFigures> before{result("a", {time_of("compute", {13.6})})};
+  EXPECT_EQ(only(before, part).judgement.verdict, Verdict::unrated) << "the step that it is a part of is judged";
 }
 
 TEST(Changes, WhatIsCountedNeedsNoScatter) {
@@ -148,10 +155,24 @@ TEST(Changes, ABaselineThatShowsNothingIsInconclusive) {
   EXPECT_THAT(c.judgement.sentence, HasSubstr("add results"));
 }
 
-TEST(Changes, ZeroHasNoRatio) {
-  const Change c = only(results_of({0, 0, 0, 0}), rate("pairs", {5}));
-  EXPECT_EQ(c.judgement.verdict, Verdict::unrated);
-  EXPECT_THAT(c.judgement.sentence, HasSubstr("zero has no ratio"));
+TEST(Changes, AMeasurementOfZeroCannotBeJudged) {
+  for (const auto& [before, now] : {std::pair{0.0, 5.0}, {5.0, 0.0}, {0.0, 0.0}}) {
+    const Change c = only(results_of({before, before, before, before}), rate("pairs", {now}));
+    EXPECT_EQ(c.judgement.verdict, Verdict::inconclusive) << before << " and " << now;
+    EXPECT_THAT(c.judgement.sentence, HasSubstr("zero has no ratio"));
+  }
+}
+
+TEST(Changes, BytesMayBeNoneAndMoreThanNoneIsWorse) {
+  const auto bytes = [](double value) {
+    MeasuredFigure f = time_of("bytes on the wire", {value});
+    f.counted = true;
+    return f;
+  };
+  const std::vector<ResultFigures> none{result("a", {bytes(0)})}, some{result("a", {bytes(8)})};
+  EXPECT_EQ(only(none, bytes(0)).judgement.verdict, Verdict::pass);
+  EXPECT_EQ(only(none, bytes(8)).judgement.verdict, Verdict::fail);
+  EXPECT_TRUE(only(some, bytes(0)).better);
 }
 
 TEST(Changes, SeveralNewResultsCountTogether) {

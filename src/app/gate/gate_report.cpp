@@ -83,6 +83,14 @@ std::string verdict_text(const Change& c) {
   return c.better ? "better" : std::string(to_string(c.judgement.verdict));
 }
 
+/// Bytes are the same however slow a machine has become.
+bool none_was_judged(const std::vector<Change>& changes) {
+  return std::ranges::none_of(changes, [](const Change& c) {
+    const bool rated = c.judgement.verdict == Verdict::pass || c.judgement.verdict == Verdict::fail;
+    return rated && c.evidence != accept::ChangeEvidence::counted && c.evidence != accept::ChangeEvidence::none;
+  });
+}
+
 bool has_ratio(const Change& c) { return c.evidence != accept::ChangeEvidence::none; }
 
 /// What a reader must see first: the worst, then what could not be told, then what is better.
@@ -181,6 +189,10 @@ GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, Ot
   r.changes = accept::judge_changes(before, after, threshold);
   std::vector<Judgement> changes;
   for (const Change& c : r.changes) changes.push_back(c.judgement);
+  if (none_was_judged(r.changes)) {
+    changes.push_back(accept::judged("measured", r.now.front().name, Verdict::inconclusive,
+                                     "no figure that was measured could be judged, only what is counted"));
+  }
   r.verdict = accept::overall(changes);
   r.judgements.insert(r.judgements.end(), changes.begin(), changes.end());
   if (r.verdict == Verdict::pass) r.verdict = accept::overall(r.judgements);
