@@ -3,13 +3,12 @@
 #include <sys/file.h>
 
 #include <cerrno>
-#include <chrono>
 #include <thread>
 
 namespace fsdpbench {
 
-bool lock_for_this_process(int file) {
-  const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+bool lock_for_this_process(int file, std::chrono::seconds patience) {
+  const auto last = std::chrono::steady_clock::now() + patience;
   while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) return true;

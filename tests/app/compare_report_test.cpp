@@ -21,7 +21,6 @@ json result(std::vector<double> steps, const char* prefetch, const char* cpu) {
   trial.metrics.emplace().steps_ms = std::move(steps);
   trial.causes.emplace();
   json j = to_json(trial);
-  j["schema_version"] = kResultSchemaVersion;
   j["config"] = {{"fsdp", {{"backward_prefetch", prefetch}, {"layout", "flat"}}}};
   return j;
 }

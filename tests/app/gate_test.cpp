@@ -1,15 +1,22 @@
 // Accepted results kept, and later ones held against them.
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <fstream>
+#include <functional>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "app/acceptance/judgement_files.h"
+#include "app/experiment/result_schema.h"
 #include "app/experiment/trial_json.h"
 #include "app/gate/baseline_file.h"
 #include "app/gate/gate_report.h"
-#include "app/report/result_json.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "config/support.h"
 #include "support/trials.h"
@@ -37,7 +44,6 @@ World world_of(const std::string& revision = "abc") {
 /// A result.json of `run`.
 json run_json(const std::vector<double>& steps_ms, const World& world = world_of()) {
   json j = to_json(fsdpbench::testing::made_up_trial(steps_ms));
-  j["schema_version"] = kResultSchemaVersion;
   j["complete"] = true;
   j["steps"] = {{"slowest_rank_ms", steps_ms}};
   j["config"] = {{"fsdp", {{"layout", "flat"}}}, {"train", {{"steps", steps_ms.size()}, {"seq_len", 16}}}};
@@ -47,14 +53,19 @@ json run_json(const std::vector<double>& steps_ms, const World& world = world_of
 
 json accept_json(double gb_per_s, const std::string& verdict = "pass", const World& world = world_of()) {
   const json value{{"median", gb_per_s}, {"low", 0.99 * gb_per_s}, {"high", 1.01 * gb_per_s}, {"n", 20}};
-  json j{{"schema_version", 1}, {"kind", "acceptance"}, {"verdict", verdict},       {"fabric", "a fabric"},
-         {"ranks", 2},          {"nodes", 1},           {"findings", json::array()}};
+  json j{{"kind", "acceptance"}, {"verdict", verdict}, {"fabric", "a fabric"},
+         {"ranks", 2},           {"nodes", 1},         {"findings", json::array()}};
   j["judgements"] = {
       {{"rule", "floor"}, {"figure", "pairs"}, {"verdict", verdict}, {"why", "w"}, {"unit", "GB/s"}, {"value", value}},
-      {{"rule", "ceiling"}, {"figure", "pairs"}, {"verdict", "pass"}, {"why", "w"}, {"unit", "GB/s"}, {"value", value}},
+      {{"rule", "ceiling"},
+       {"figure", "pairs"},
+       {"verdict", verdict},
+       {"why", "w"},
+       {"unit", "GB/s"},
+       {"value", value}},
       {{"rule", "exposed communication"},
        {"figure", "steps"},
-       {"verdict", "pass"},
+       {"verdict", verdict},
        {"why", "w"},
        {"unit", "of a step"},
        {"value", {{"median", 0.0}, {"low", 0.0}, {"high", 0.1}, {"n", 8}}}}};
@@ -64,7 +75,7 @@ json accept_json(double gb_per_s, const std::string& verdict = "pass", const Wor
 
 GatedResult stored(const json& content, const std::string& name = "r") {
   const TemporaryFolder folder;
-  folder.write(name + "/result.json", content.dump());
+  folder.write(name + "/result.json", result_text(content));
   return read_gated_result((folder.path() / name).string());
 }
 
@@ -105,7 +116,7 @@ TEST(GatedResultTest, WhatDidNotPassSaysWhy) {
 TEST(GatedResultTest, WhatIsNoResultIsSaidToBeNone) {
   const TemporaryFolder folder;
   EXPECT_THAT(config_error([&] { read_gated_result(folder.write("x.json", "{}")); }),
-              HasSubstr("x.json: is no such result"));
+              HasSubstr("x.json: is no result"));
   EXPECT_THAT(config_error([&] { read_gated_result(folder.write("y.json", "{\"kind\":")); }), HasSubstr("cut off"));
   EXPECT_THAT(config_error([&] { read_gated_result((folder.path() / "nowhere").string()); }),
               HasSubstr("is not there"));
@@ -173,10 +184,73 @@ TEST(BaselineFile, DamageIsSaidInOurWords) {
   const TemporaryFolder folder;
   EXPECT_THAT(
       config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 9})")); }),
-      HasSubstr("b.json: schema_version is 9; this program reads 1"));
+      HasSubstr("b.json: schema_version is 9; this program reads 1 to 2"));
   EXPECT_THAT(
       config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 1})")); }),
       HasSubstr("b.json: results is missing"));
+}
+
+TEST(BaselineFile, IsOneHoweverItIsLaidOut) {
+  const TemporaryFolder folder;
+  const Baseline made = add_to_baseline(folder.path() / "kept", stored(run_json({10, 11, 12})));
+  std::ifstream file(made.path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string path = folder.write("compact.json", json::parse(text).dump());
+  EXPECT_THAT(find_baseline(path, stored(run_json({10, 11, 12}))).results, SizeIs(1));
+  EXPECT_THAT(read_baselines(folder.path()), SizeIs(1));
+  folder.write("cut.json", json::parse(text).dump().substr(0, 200));
+  EXPECT_THAT(config_error([&] { read_baselines(folder.path()); }),
+              HasSubstr("cut.json: is no baseline, or was cut off"));
+}
+
+TEST(BaselineFile, AResultThatIsNotAsItWasAddedIsRefused) {
+  const TemporaryFolder folder;
+  const Baseline made = add_to_baseline(folder.path() / "kept", stored(run_json({10, 11, 12})));
+  std::ifstream file(made.path);
+  const json whole = json::parse(file);
+  const auto refused = [&](const std::function<void(json&)>& change, bool seal) {
+    json j = whole;
+    json& result = j["results"][0];
+    change(result);
+    if (seal) result["digest"] = json_digest(result);
+    return config_error([&] { read_baseline(folder.write("b.json", j.dump())); });
+  };
+  EXPECT_THAT(refused([](json& r) { r["figures"][0]["value"]["median"] = 11.5; }, false),
+              HasSubstr("results[0].digest: expected"));
+  EXPECT_THAT(refused([](json& r) { r.erase("digest"); }, false), HasSubstr("results[0].digest is missing"));
+  EXPECT_THAT(refused([](json& r) { r["figures"].push_back(r["figures"][0]); }, true),
+              HasSubstr("two figures of the name 'step time'"));
+  for (const char* key : {"median", "low"}) {
+    EXPECT_THAT(refused([&](json& r) { r["figures"][0]["value"][key] = -1; }, true),
+                HasSubstr("its figure 'step time' is"));
+  }
+  EXPECT_THAT(refused([](json& r) { r["figures"][0]["value"]["n"] = 0; }, true), HasSubstr("of one value or more"));
+  EXPECT_THAT(refused([](json& r) { r["figures"][0]["samples"][0] = -1; }, true),
+              HasSubstr("its figure 'step time' is"));
+  EXPECT_THAT(refused([](json& r) { r["figures"] = json::array(); }, true), HasSubstr("no figure to compare"));
+}
+
+TEST(BaselineFile, OfAnEarlierVersionIsReadWithoutDigests) {
+  const TemporaryFolder folder;
+  std::ifstream file(add_to_baseline(folder.path() / "kept", stored(run_json({10, 11, 12}))).path);
+  json older = json::parse(file);
+  older["schema_version"] = 1;
+  older["results"][0].erase("digest");
+  EXPECT_THAT(read_baseline(folder.write("b.json", older.dump())).results, SizeIs(1));
+}
+
+TEST(BaselineFile, AFolderThatAnotherProcessKeepsIsSaidToBeInUse) {
+  const TemporaryFolder folder;
+  const int held = ::open(folder.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::flock(held, LOCK_EX), 0);
+  try {
+    add_to_baseline(folder.path(), stored(run_json({10, 11, 12})), std::chrono::seconds(0));
+    FAIL() << "added to a folder that is locked";
+  } catch (const OutputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("is in use: another process"));
+  }
+  ::close(held);
+  add_to_baseline(folder.path(), stored(run_json({10, 11, 12})));
 }
 
 TEST(FindBaseline, TheNearestOfAFolderOrAResultItself) {
@@ -188,7 +262,7 @@ TEST(FindBaseline, TheNearestOfAFolderOrAResultItself) {
   EXPECT_EQ(find_baseline(folder.path().string(), now).results.front().name, "older");
   add_to_baseline(folder.path(), now);
   EXPECT_EQ(find_baseline(folder.path().string(), now).results.front().name, "now");
-  folder.write("plain/result.json", run_json({20, 21, 22}).dump());
+  folder.write("plain/result.json", result_text(run_json({20, 21, 22})));
   EXPECT_EQ(find_baseline((folder.path() / "plain").string(), now).results.front().name, "plain");
   EXPECT_THAT(config_error([&] { find_baseline("nowhere-at-all", now); }), HasSubstr("no such baseline"));
   EXPECT_THAT(config_error([&] { find_baseline(folder.path().string(), stored(accept_json(1))); }),
@@ -205,6 +279,49 @@ TEST(Gate, ASlowerRunFailsAndAnEqualOnePasses) {
   EXPECT_THAT(gate_markdown(slow), HasSubstr("| step time | 10 | 12 | WORSE |"));
   EXPECT_THAT(junit_xml({.suite = "gate"}, slow.judgements), HasSubstr("<failure type=\"change\""));
   EXPECT_EQ(gate_json(slow)["verdict"], "fail");
+}
+
+TEST(Gate, OneStepAgainstOneResultCannotBeJudged) {
+  for (const double now : {13.6, 86.0}) {
+    const GateReport r =
+        judge_gate(baseline_of({stored(run_json({13.6}))}), {stored(run_json({now}))}, OtherMachine::no, 0.05);
+    EXPECT_EQ(r.exit_code(), static_cast<int>(ExitCode::inconclusive)) << gate_table(r);
+  }
+}
+
+TEST(Gate, BytesAloneArePassedByEverySlowMachine) {
+  GatedResult before = stored(run_json({10, 10, 10}));
+  std::erase_if(before.figures.figures, [](const accept::MeasuredFigure& f) { return !f.counted; });
+  const GateReport r = judge_gate(baseline_of({before}), {stored(run_json({86, 86, 86}))}, OtherMachine::no, 0.05);
+  EXPECT_EQ(r.exit_code(), static_cast<int>(ExitCode::inconclusive));
+  EXPECT_THAT(gate_table(r), HasSubstr("no figure that was measured could be judged"));
+}
+
+TEST(Gate, AResultOfAnEarlierVersionIsReadAndPassesNoGate) {
+  const TemporaryFolder folder;
+  json older = run_json({10, 10, 10});
+  older["schema_version"] = 1;
+  const GatedResult now = read_gated_result(folder.write("result.json", older.dump()));
+  EXPECT_THAT(now.not_accepted_because, HasSubstr("has no digest"));
+  EXPECT_EQ(judge_gate(baseline_of({stored(run_json({10, 10, 10}))}), {now}, OtherMachine::no, 0.05).exit_code(),
+            static_cast<int>(ExitCode::inconclusive));
+  EXPECT_THAT(config_error([&] { add_to_baseline(folder.path(), now); }), HasSubstr("--anyway"));
+}
+
+TEST(Gate, CollectivesThatWereNotCheckedPassNoGate) {
+  const json timing{{"per_iteration", {{"times_us", {10, 10, 10}}}}, {"wrong", nullptr}};
+  const json row{{"size", 4096}, {"type", "float"}, {"out_of_place", timing}, {"in_place", timing}};
+  json j{{"kind", "collectives"},
+         {"world", to_json(world_of())},
+         {"operations",
+          {{{"name", "all_gather"}, {"results", {row, row}}, {"out_of_bounds", {{"count", 0}, {"okay", true}}}}}}};
+  const GatedResult checked = stored(j);
+  EXPECT_EQ(checked.not_accepted_because, "");
+  EXPECT_THAT(checked.figures.figures, SizeIs(4)) << "a message that was measured twice counts twice";
+  j["operations"][0]["out_of_bounds"] = nullptr;
+  const GateReport r = judge_gate(baseline_of({checked}), {stored(j)}, OtherMachine::no, 0.05);
+  EXPECT_EQ(r.exit_code(), static_cast<int>(ExitCode::inconclusive));
+  EXPECT_THAT(gate_table(r), HasSubstr("was not checked for wrong results"));
 }
 
 TEST(Gate, AnotherMachineIsNotCompared) {

@@ -1,6 +1,7 @@
 #include "app/report/result_file.h"
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "app/report/explain_result.h"
 #include "config/support.h"
@@ -10,6 +11,7 @@ namespace {
 
 using config::config_error;
 using config::TemporaryFolder;
+using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -23,7 +25,8 @@ std::string error(const std::string& name, const std::string& text) {
 
 TEST(ResultFile, AFolderMeansItsResult) {
   const TemporaryFolder folder;
-  const std::string path = folder.write("out/result.json", "{\"schema_version\": 1}");
+  const std::string path = folder.write(
+      "out/result.json", result_text({{"complete", false}, {"config", json::object()}, {"world", json::object()}}));
   EXPECT_EQ(read_result(path).path, path);
   EXPECT_EQ(read_result((folder.path() / "out").string()).path, path);
 }
@@ -66,10 +69,11 @@ TEST(ResultFile, WhatCannotBeLookedUpIsNotCalledMissing) {
 
 TEST(ExplainResult, DamageIsSaidInOurWords) {
   const TemporaryFolder folder;
-  for (const char* text : {R"({"schema_version": 1, "causes": 3})", R"({"schema_version": 1, "causes": [{}]})",
-                           R"({"schema_version": 1, "causes": [], "metrics": {"step_ms": []}})",
-                           R"({"schema_version": 1, "failure": 3})"}) {
-    const std::string path = folder.write("result.json", text);
+  for (const char* text : {R"({"causes": 3})", R"({"causes": [{}]})", R"({"causes": [], "metrics": {"step_ms": []}})",
+                           R"({"failure": 3})"}) {
+    json result = json::parse(text);
+    result.update({{"complete", true}, {"config", json::object()}, {"world", json::object()}});
+    const std::string path = folder.write("result.json", result_text(result));
     EXPECT_THAT(config_error([&] { explain_result(path); }),
                 AllOf(HasSubstr("is damaged"), Not(HasSubstr("json.exception"))))
         << text;

@@ -10,7 +10,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import program
-from program import BAD_INPUT, OK, PATIENCE_S, Program, environment, free_port, sets
+from program import BAD_INPUT, CANNOT_WRITE, OK, PATIENCE_S, Program, environment, free_port, sets
 
 FAIL, INCONCLUSIVE = 10, 11
 # Emulated links and computation keep their own time: what is measured is what was modelled, on a busy machine, too.
@@ -84,15 +84,27 @@ class Accept(Program):
     def test_a_spent_budget_leaves_out_what_comes_and_says_so(self) -> None:
         # The pairs alone take longer: emulated links are never faster than their model.
         result = self.report(codes=(FAIL, INCONCLUSIVE), options=("--budget", "1s", "--full"))
+        left_out = [stage["skipped"] for stage in result["stages"]]
+        self.assertNotIn(False, left_out[left_out.index(True):], "nothing begins when all is spent")
         skipped = {stage["name"] for stage in result["stages"] if stage["skipped"]}
-        self.assertEqual(skipped, {"training steps of quickstart", "computation alone, communication alone and both",
-                                   "soak"})
+        self.assertLessEqual({"pairs of ranks", "collectives", "training steps of quickstart", "soak",
+                              "computation alone, communication alone and both"}, skipped)
         inconclusive = {judgement["figure"] for judgement in result["judgements"]
                         if judgement["rule"] == "stages" and judgement["verdict"] == "inconclusive"}
         self.assertEqual(skipped, inconclusive)
-        gathers = [stage for stage in result["stages"] if stage["name"].startswith("all_gather")]
-        self.assertIn("the fewest repetitions", gathers[0]["note"])
+        self.assertEqual(result["verdict"], "inconclusive")
         self.assertIn("is no duration", self.error("accept", "cpu", "--budget", "soon"))
+
+    def test_one_rank_has_no_collectives_and_passes_nothing(self) -> None:
+        # As when somebody forgets mpirun. Nobody reads what it prints, either.
+        with open("/dev/full", "w", encoding="ascii") as full:
+            process = self.start("accept", "cpu", *sets(*EMULATED, "mesh.ranks=1"), "--out", "out", stdout=full)
+            self.assertIn("standard output could not be written", process.communicate(timeout=PATIENCE_S)[1])
+        self.assertEqual(process.returncode, CANNOT_WRITE)
+        result = json.loads((self.folder / "out/result.json").read_text())
+        why = [judgement["why"] for judgement in result["judgements"] if judgement["figure"] == "collectives"]
+        self.assertEqual((result["verdict"], len(why)), ("inconclusive", 1))
+        self.assertIn("mpirun, torchrun or srun", why[0])
 
     def test_too_few_ranks_stop_it(self) -> None:
         profile = self.write("more.toml", 'version = 1\nfabric = "more"\nrun = "quickstart"\nranks = 7\nmatrix = 64\n')
@@ -136,6 +148,11 @@ class Accept(Program):
                             '[[reference]]\nfigure = "latency"\nvalue = 1\nsource = "s"\n')
         self.assertIn("latency", self.error("accept", figure))
         self.assertIn("virtual", self.error("accept", "cpu", "--set", "device.backend=virtual"))
+        pair = '[[reference]]\nfigure = "pair"\nvalue = 5\nsource = "s"\n'
+        twice = self.write("twice.toml", f'version = 1\nfabric = "x"\nrun = "quickstart"\n{pair}{pair}')
+        self.assertRegex(self.error("accept", twice), r'twice.toml:8.*"pair" has a reference already')
+        low = self.write("low.toml", f'version = 1\nfabric = "x"\nrun = "quickstart"\n{pair}ceiling = 4\n')
+        self.assertIn("ceiling", self.error("accept", low))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import json
 from collections import Counter
 
 import program
-from program import TINY, Program, sets
+from program import TINY, Program, sealed, sets
 
 THREADS = [*TINY, "mesh.ranks=2"]
 
@@ -21,7 +21,7 @@ class Explain(Program):
         result = json.loads(path.read_text())
         cause = {"cause": "late_prefetch", "unit": "blocks.1", "ms": 3.0, "share_pct": 30.0,
                  "advice": 'fsdp.forward_prefetch is "none"; "implicit" issues the gather earlier'}
-        path.write_text(json.dumps(result | {"rated": True, "causes": [cause], "causes_small_ms": 0.0}))
+        path.write_text(sealed(result | {"rated": True, "causes": [cause], "causes_small_ms": 0.0}))
         done = self.call("explain", "--from", "out/result.json")
         self.assertIn("late_prefetch", done.stdout)
         self.assertIn('fsdp.forward_prefetch is "none"', done.stdout)

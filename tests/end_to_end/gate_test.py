@@ -9,7 +9,7 @@ import subprocess
 import xml.etree.ElementTree as ElementTree
 
 import program
-from program import OK, PATIENCE_S, SLOWER, TINY, Program, sets
+from program import CANNOT_WRITE, OK, PATIENCE_S, SLOWER, TINY, Program, sealed, sets
 
 INCONCLUSIVE, OTHER_MACHINE = 11, 12
 # On the computed clock: the same seed gives the same step times, on any machine.
@@ -33,7 +33,7 @@ class Gate(Program):
         path = self.folder / out / "result.json"
         result = json.loads(path.read_text())
         result["steps"]["slowest_rank_ms"] = [1.5 * ms for ms in result["steps"]["slowest_rank_ms"]]
-        path.write_text(json.dumps(result))
+        path.write_text(sealed(result))
         return out
 
     def test_an_equal_result_passes_and_a_slower_one_fails(self) -> None:
@@ -56,7 +56,7 @@ class Gate(Program):
             path = self.folder / out / "result.json"
             result = json.loads(path.read_text())
             result["steps"]["slowest_rank_ms"] = [ms * (1 + i / 100) for ms in result["steps"]["slowest_rank_ms"]]
-            path.write_text(json.dumps(result))
+            path.write_text(sealed(result))
             self.call("baseline", "add", out, "--in", "kept")
         listed = self.call("baseline", "list", "--in", "kept").stdout
         name = next(path.stem for path in (self.folder / "kept").iterdir())
@@ -73,7 +73,7 @@ class Gate(Program):
             path = self.folder / self.simulate(f"r{i}") / "result.json"
             result = json.loads(path.read_text())
             result["steps"]["slowest_rank_ms"] = [ms * (1 + i / 100) for ms in result["steps"]["slowest_rank_ms"]]
-            path.write_text(json.dumps(result))
+            path.write_text(sealed(result))
         adding = [self.start("baseline", "add", f"r{i}", "--in", "kept") for i in range(6)]
         for process in adding:
             self.assertEqual((process.communicate(timeout=PATIENCE_S)[1], process.returncode), ("", OK))
@@ -85,7 +85,7 @@ class Gate(Program):
 
     def test_only_what_was_accepted_is_kept(self) -> None:
         path = self.folder / self.simulate("stopped") / "result.json"
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"complete": False}))
+        path.write_text(sealed(json.loads(path.read_text()) | {"complete": False}))
         self.assertIn("was not accepted", self.error("baseline", "add", "stopped", "--in", "kept"))
         self.assertFalse((self.folder / "kept").exists())
         self.call("baseline", "add", "stopped", "--in", "kept", "--anyway", "only the first steps matter")
@@ -97,7 +97,7 @@ class Gate(Program):
         path = self.folder / self.simulate("other") / "result.json"
         result = json.loads(path.read_text())
         result["world"]["compiler"] = "another compiler"
-        path.write_text(json.dumps(result))
+        path.write_text(sealed(result))
         gate = self.gate("other", "--against", "good", code=OTHER_MACHINE)
         self.assertEqual((gate["verdict"], gate["changes"]), ("not comparable", []))
         self.assertEqual([(d["name"], d["part"], d["now"]) for d in gate["differences"]],
@@ -131,12 +131,57 @@ class Gate(Program):
         self.assertEqual(len(gate["changes"]), 4)
         self.assertEqual(gate["before"]["kind"], "collectives")
 
+    def test_one_step_cannot_be_judged(self) -> None:
+        for out, tflops in (("before", 0.02), ("now", 0.02)):
+            self.simulate(out, "train.steps=1", f"emulate.compute_tflops={tflops}")
+        gate = self.gate("now", "--against", "before", code=INCONCLUSIVE)
+        verdicts = {change["figure"]: (change["verdict"], change["by"]) for change in gate["changes"]}
+        self.assertEqual(verdicts["step time"], ("inconclusive", "single numbers"))
+
+    def test_what_was_changed_or_lost_something_is_refused(self) -> None:
+        path = self.folder / self.simulate("good") / "result.json"
+        result = json.loads(path.read_text())
+        path.write_text(json.dumps(result, indent=7))
+        self.call("gate", "good", "--against", "good")  # laid out otherwise, it is the same
+        (self.folder / "other").mkdir()
+
+        def other(text: str) -> str:
+            (self.folder / "other/result.json").write_text(text)
+            return self.error("gate", "other", "--against", "good")
+
+        slow = result | {"steps": {"slowest_rank_ms": [86.0]}}
+        self.assertIn("it was changed after it was written", other(json.dumps(slow)))
+        for reader in (("report",), ("explain", "--from"), ("baseline", "add")):
+            self.assertIn("it was changed after it was written", self.error(*reader, "other"))
+        for key in ("digest", "complete", "rated", "schema_version"):
+            text = json.dumps({k: v for k, v in result.items() if k != key}) if key == "digest" else sealed(
+                {k: v for k, v in result.items() if k != key})
+            self.assertIn(key, other(text))
+        self.assertIn("config.train: expected an object, found 3", other(sealed(result | {"config": {"train": 3}})))
+
+    def test_a_result_of_an_earlier_version_passes_no_gate(self) -> None:
+        path = self.folder / self.simulate("good") / "result.json"
+        older = {k: v for k, v in json.loads(path.read_text()).items() if k != "digest"} | {"schema_version": 1}
+        (self.folder / "older").mkdir()
+        (self.folder / "older/result.json").write_text(json.dumps(older))
+        self.gate("older", "--against", "good", code=INCONCLUSIVE)
+        self.assertIn("it has no digest", self.printed)
+        self.assertIn("has no digest", self.error("baseline", "add", "older", "--in", "kept"))
+
+    def test_an_answer_that_nobody_could_read_is_none(self) -> None:
+        self.simulate("good")
+        self.simulated_slow("slow")
+        with open("/dev/full", "w", encoding="ascii") as full:
+            process = self.start("gate", "slow", "--against", "good", stdout=full)
+            self.assertIn("standard output could not be written", process.communicate(timeout=PATIENCE_S)[1])
+        self.assertEqual(process.returncode, CANNOT_WRITE)
+
     def test_what_is_wrong_is_said(self) -> None:
         self.simulate("good")
         self.assertIn("no such baseline", self.error("gate", "good", "--against", "nothing"))
         self.assertIn("holds no baseline", self.error("baseline", "list", "--in", "nothing"))
         self.assertIn("--threshold", self.error("gate", "good", "--against", "good", "--threshold", "-1"))
-        self.assertIn("is no such result", self.error("gate", self.write("x.json", "{}"), "--against", "good"))
+        self.assertIn("is no result", self.error("gate", self.write("x.json", "{}"), "--against", "good"))
         self.assertIn("--against", self.error("gate", "good"))
         self.call("gate", "good", "--against", "good", "--out", "gate")
         self.assertIn("holds a result already", self.error("gate", "good", "--against", "good", "--out", "gate"))

@@ -1,11 +1,13 @@
 """The program under test, for the tests beside it and those of tests/faults: where it is, how it is called, its exit
 codes, and configurations whose steps take milliseconds."""
 
+import json
 import os
 import random
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -81,6 +83,33 @@ def free_port() -> int:
             return port
         except OSError:
             continue
+
+
+def digest(document: dict) -> str:
+    """Of a JSON document, as src/base/digest.cpp has it: FNV-1a of its values without the document's own digest."""
+    def words(value: object) -> bytes:
+        if value is None:
+            return b"n"
+        if isinstance(value, bool):
+            return b"t" if value else b"f"
+        if isinstance(value, int):
+            return b"i%d;" % value
+        if isinstance(value, float):
+            return b"d" + struct.pack(">d", value).hex().encode()
+        if isinstance(value, str):
+            return b"s%d:" % len(value.encode()) + value.encode()
+        if isinstance(value, list):
+            return b"[" + b"".join(map(words, value)) + b"]"
+        return b"{" + b"".join(b"k%d:" % len(key.encode()) + key.encode() + words(value[key]) for key in sorted(value)) + b"}"
+    number = 0xcbf29ce484222325
+    for byte in words({key: value for key, value in document.items() if key != "digest"}):
+        number = (number ^ byte) * 0x100000001b3 % 2**64
+    return f"{number:016x}"
+
+
+def sealed(result: dict) -> str:
+    """The text of a result that somebody made up, as a program would have written it."""
+    return json.dumps(result | {"digest": digest(result)})
 
 
 def runs(pid: int) -> bool:

@@ -14,6 +14,8 @@ import tomllib
 import unittest
 from pathlib import Path
 
+from program import sealed
+
 PROGRAM = ""
 SOURCE = Path()
 OK, BAD_INPUT, CANNOT_WRITE = 0, 2, 4
@@ -156,10 +158,10 @@ class Simulate(unittest.TestCase):
 
         damaged = json.loads((self.folder / "beside.json").read_text(encoding="utf-8"))
         damaged["world"]["cpu"] = "another one"
-        (self.folder / "other.json").write_text(json.dumps(damaged), encoding="utf-8")
+        (self.folder / "other.json").write_text(sealed(damaged), encoding="utf-8")
         self.assertIn("not of one machine", self.error("calibrate", "ran", "--beside", "other.json", "--out", "no.toml"))
         damaged["beside"] = []
-        (self.folder / "none.json").write_text(json.dumps(damaged), encoding="utf-8")
+        (self.folder / "none.json").write_text(sealed(damaged), encoding="utf-8")
         self.assertIn("products that ran beside collectives",
                       self.error("calibrate", "ran", "--beside", "none.json", "--out", "no.toml"))
         self.assertIn("collectives --beside -J FILE",

@@ -7,7 +7,7 @@
 import json
 
 import program
-from program import SLOWER, TINY, Program, sets
+from program import SLOWER, TINY, Program, sealed, sets
 
 
 class StoredCompare(Program):
@@ -26,7 +26,7 @@ class StoredCompare(Program):
             path = self.folder / side / "result.json"
             result = json.loads(path.read_text())
             result["steps"]["slowest_rank_ms"] = steps
-            path.write_text(json.dumps(result))
+            path.write_text(sealed(result))
 
     def test_differing_keys_and_the_verdict(self) -> None:
         done = self.call("compare", "a", "b", "--out", "out")

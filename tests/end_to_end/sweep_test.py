@@ -14,7 +14,7 @@ import subprocess
 import time
 
 import program
-from program import BASE, CANNOT_WRITE, INTERRUPTED, OK, PATIENCE_S, Program
+from program import BAD_INPUT, BASE, CANNOT_WRITE, INTERRUPTED, OK, PATIENCE_S, Program
 
 SWEEP = 'base = "base.toml"\ntrials = 2\n[axes]\n"mesh.ranks" = [1, 2]\n"fsdp.layout" = ["flat", "per_param"]\n'
 
@@ -126,6 +126,11 @@ class Sweep(Case):
         self.assertEqual(len(self.trials()), 3)
         self.sweep(text, "--retry-failed")
         self.assertEqual(len(self.trials()), 4)
+
+    def test_a_sweep_that_could_measure_nothing_says_so_with_its_exit_code(self) -> None:
+        done = self.sweep('base = "base.toml"\ntrials = 2\n[axes]\n"model.kv_heads" = [3, 5]\n', code=BAD_INPUT)
+        self.assertIn("error: no cell could be measured: ", done.stderr)
+        self.assertEqual({cell["status"] for cell in self.summary()["cells"]}, {"failed"})
 
     def test_hostile_values_make_safe_names(self) -> None:
         data = self.folder / "<i>&\"'"

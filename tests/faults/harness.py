@@ -22,7 +22,7 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "end_to_end"))
 import program  # noqa: E402
 from program import (  # noqa: E402, F401
     BAD_INPUT, BASE, CANNOT_WRITE, FAILURE, INTERRUPTED, LONG, NO_RESOURCES, OK, RANK_FAILED, TINY, environment, free_port,
-    runs, sets)
+    runs, sealed, sets)
 
 PROGRAM = ""
 SOURCE = Path(__file__).resolve().parent.parent.parent

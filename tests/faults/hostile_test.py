@@ -11,7 +11,7 @@ import socket
 import subprocess
 
 import harness
-from harness import BAD_INPUT, BASE, OK, SWEEP, Faults, sets
+from harness import BAD_INPUT, BASE, OK, SWEEP, Faults, sealed, sets
 from promises import ends_as_documented, speaks_plainly
 
 THREADS = [*harness.TINY, "mesh.ranks=2"]
@@ -154,7 +154,7 @@ class Json(Hostile):
         for key in ("schema_version", "config", "world", "metrics", "steps", "train", "memory"):
             for wrong in (None, 3, "\x1b[2J", [], [{}]):
                 with self.subTest(key=key, value=wrong):
-                    self.bench.write("out/result.json", json.dumps(good | {key: wrong}))
+                    self.bench.write("out/result.json", sealed(good | {key: wrong}))
                     done = self.bench.call("explain", "--from", "out")
                     speaks_plainly(done.out + done.err)
                     ends_as_documented(done, done.popen.returncode)
@@ -216,8 +216,8 @@ class Echo(Hostile):
             (self.folder / "out").mkdir(exist_ok=True)
             self.bench.write("out/result.json", json.dumps({"schema_version": text}))
             self.refused("explain", "--from", "out")
-            self.bench.write("out/result.json", json.dumps({"schema_version": 1, "complete": False,
-                                                            "failure": {"rank": 1, "died": True, "message": text}}))
+            self.bench.write("out/result.json", sealed({"schema_version": 2, "complete": False, "config": {}, "world": {},
+                                                        "failure": {"rank": 1, "died": True, "message": text}}))
             self.refused("explain", "--from", "out")
 
     def test_in_a_sweep(self) -> None:

@@ -138,8 +138,7 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
 }
 
 nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasurements& m, const World& world) {
-  nlohmann::json j{{"schema_version", 1},
-                   {"kind", "acceptance"},
+  nlohmann::json j{{"kind", "acceptance"},
                    {"verdict", to_string(r.verdict)},
                    {"fabric", r.fabric},
                    {"ranks", r.ranks},

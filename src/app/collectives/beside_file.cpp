@@ -11,8 +11,10 @@
 
 #include "app/collectives/beside.h"
 #include "app/collectives/collective_row.h"
+#include "app/console/console.h"
 #include "app/console/json_part.h"
 #include "app/console/json_text.h"
+#include "app/experiment/result_schema.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {
@@ -84,6 +86,9 @@ BesideFile read_beside(const std::string& path) {
     const JsonPart json(content);
     if (json.text("kind", "") != "collectives" || !json.has("beside"))
       json.refuse("collectives measured with --beside");
+    if (!check_result(ResultKind::collectives, content)) {
+      console().info(fmt::format("{}: {}", path, kNoDigest));
+    }
     BesideFile read;
     read.world = world_from_json(json.at("world"));
     std::vector<BesideRow> rows;

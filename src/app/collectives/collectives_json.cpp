@@ -68,7 +68,7 @@ Json collective_row_json(const CollectiveRow& row) {
 
 Json collectives_json(const CollectivesArguments& arguments, const World& world,
                       const std::vector<CollectivesTable>& tables, const std::vector<BesideRow>& beside) {
-  Json j{{"schema_version", 1}, {"kind", "collectives"}, {"world", to_json(world)}, {"options", Json::object()}};
+  Json j{{"kind", "collectives"}, {"world", to_json(world)}, {"options", Json::object()}};
   for (const auto& [name, value] : arguments.given) j["options"][name.substr(2)] = value;
   constexpr EnumNames<OverRanks> kOverRanks{"rank 0", "mean", "min", "max"};
   j["time_over_ranks"] = kOverRanks[arguments.over_ranks];

@@ -12,8 +12,8 @@
 #include "app/acceptance/judge_facts.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
-#include "app/console/json_text.h"
 #include "app/console/progress.h"
+#include "app/experiment/result_schema.h"
 #include "app/job/config_message.h"
 #include "app/job/job_run.h"
 #include "app/report/result_folder.h"
@@ -33,7 +33,6 @@ constexpr const char* kStageOfMachine = "machine";
 constexpr const char* kStageOfStandstills = "standstills";
 constexpr const char* kParts = "computation alone, communication alone and both";
 constexpr int kFewestSteps = 5;
-constexpr int kFewestRounds = 6;  // of fewer there is no interval
 
 AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   AcceptanceEffort effort;
@@ -149,23 +148,24 @@ class Acceptance {
     config::RunConfig config = cell_.setup.config;
     const double each_s = step_s();
     const int steps = clock_.fitting(static_cast<int>(config.train.steps), kFewestSteps, each_s, 0.4);
-    if (steps == 0) return clock_.skip(name, spent());
+    if (steps == 0) return clock_.skip(name, clock_.spent());
     config.train.steps = steps;
     clock_.begin(name, each_s * static_cast<double>(steps + config.train.warmup));
-    trial_ = whole_trial(config, job_);
+    // Estimates of steps that nobody has seen may be far too small.
+    trial_ = whole_trial(config, job_, {}, [this] { return clock_.left_s() <= 0; });
+    if (!trial_->metrics) {
+      trial_.reset();
+      return clock_.skip(name, clock_.spent());
+    }
     measured_.arrivals = accept::arrivals_of({cell_.setup.schedules, trial_->measurement.traces});
   }
 
-  std::string spent() const {
-    return fmt::format("{} of the budget of {} are spent", format_duration(clock_.spent_s()),
-                       format_duration(clock_.budget_s()));
-  }
   double round_s() const { return trial_->metrics->step_ms.median * 1e-3 * kStepsOfARound; }
 
   void measure_parts() {
     if (!trial_) return clock_.skip(kParts, "the training steps were not measured");
-    const int rounds = clock_.fitting(effort_.arm_rounds, kFewestRounds, round_s(), 0.5);
-    if (rounds == 0) return clock_.skip(kParts, spent());
+    const int rounds = clock_.fitting(effort_.arm_rounds, kFewestArmRounds, round_s(), 0.5);
+    if (rounds == 0) return clock_.skip(kParts, clock_.spent());
     clock_.begin(kParts, round_s() * rounds);
     const engine::Setup arms = set_up_arms(cell_.setup.config, rounds);
     const engine::Measurement brought = run_parts(arms, rounds);
@@ -187,7 +187,7 @@ class Acceptance {
     const char* const name = "soak";
     if (!trial_) return clock_.skip(name, "the training steps were not measured");
     const engine::Setup arms = set_up_arms(cell_.setup.config, effort_.arm_rounds);
-    if (clock_.left_s() < round_s() * effort_.arm_rounds) return clock_.skip(name, spent());
+    if (clock_.left_s() < round_s() * effort_.arm_rounds) return clock_.skip(name, clock_.spent());
     clock_.begin(name, clock_.left_s());
     for (double longest_s = 0; clock_.left_s() > longest_s;) {
       const double began_s = clock_.spent_s();
@@ -239,7 +239,7 @@ int accept_command(const AcceptArguments& arguments, Job* job) {
   console().print(acceptance_table(report));
   World world = trial != nullptr ? trial->world : current_world(config, job == nullptr ? nullptr : &job->session(), {});
   world.command_line = arguments.command_line;
-  write_file(folder.path() / "result.json", json_text(acceptance_json(report, measured, world)));
+  write_file(folder.path() / "result.json", result_text(acceptance_json(report, measured, world)));
   write_file(folder.path() / "junit.xml", acceptance_junit(report));
   write_file(folder.path() / "summary.md", acceptance_markdown(report));
   write_file(folder.path() / "metrics.prom", acceptance_metrics(report));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -12,7 +11,7 @@
 #include "app/collectives/collectives_options.h"
 #include "app/collectives/measure_collectives.h"
 #include "app/console/console.h"
-#include "app/console/json_text.h"
+#include "app/experiment/result_schema.h"
 #include "app/job/job_run.h"
 #include "app/report/result_folder.h"
 #include "base/error.h"
@@ -37,15 +36,6 @@ std::optional<double> least_bus_bandwidth(const launch::Environment& environment
   return value;
 }
 
-/// Said before hours are spent, not after.
-void check_output(const CollectivesArguments& arguments) {
-  std::error_code error;
-  if (arguments.output_file.empty() || arguments.overwrite) return;
-  if (!std::filesystem::exists(arguments.output_file, error)) return;
-  throw ConfigError(fmt::format("collectives -J {}: the file is there already; use another name, or --overwrite.",
-                                arguments.output_file));
-}
-
 World world_of(const CollectivesArguments& arguments, const launch::Session* session) {
   config::RunConfig config;
   config.device.backend = arguments.backend == "cuda" ? config::BackendKind::cuda : config::BackendKind::cpu;
@@ -60,7 +50,7 @@ World world_of(const CollectivesArguments& arguments, const launch::Session* ses
 int collectives_command(const CollectivesArguments& arguments, Job* job) {
   launch::Session* const session = job == nullptr ? nullptr : &job->session();
   const std::optional<double> least = least_bus_bandwidth(launch::process_environment());
-  check_output(arguments);
+  if (!arguments.output_file.empty()) refuse_old_file(arguments.output_file, arguments.overwrite, "-J");
   World world = world_of(arguments, session);
   if (job != nullptr) {
     order_service(*job, kCollectivesService, arguments.given);
@@ -71,7 +61,7 @@ int collectives_command(const CollectivesArguments& arguments, Job* job) {
   std::vector<BesideRow> beside;
   const auto keep = [&] {  // after every table: what is done is not lost
     if (arguments.output_file.empty()) return;
-    write_file(arguments.output_file, json_text(collectives_json(arguments, world, tables, beside)));
+    write_file(arguments.output_file, result_text(collectives_json(arguments, world, tables, beside)));
   };
   CollectivesListener listener;
   listener.begin = [&](const std::vector<World::RankPlace>& places) { world.places = places; };

@@ -35,8 +35,11 @@ void check_folder(const std::string& folder, bool of_run) {
     return;
   }
   const auto holds = [&](const char* name) { return path_exists(path / name); };
-  if (holds("result.json") || holds("sweep.json") || holds("compare.json") || holds("tune.json") ||
-      holds("gate.json") || holds("explain.json")) {
+  if (holds("result.json") || holds("sweep.json")) {
+    read_result_to_draw(folder);
+    return;
+  }
+  if (holds("compare.json") || holds("tune.json") || holds("gate.json") || holds("explain.json")) {
     return;
   }
   throw ConfigError(

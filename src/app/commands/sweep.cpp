@@ -7,6 +7,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "app/console/interrupt.h"
 #include "app/console/json_text.h"
 #include "app/console/progress.h"
+#include "app/experiment/result_schema.h"
 #include "app/experiment/sweep_grid.h"
 #include "app/experiment/trial_log.h"
 #include "app/job/job.h"
@@ -125,10 +127,9 @@ LoggedTrial logged_trial(const SweepGrid& grid, const SweepCell& cell, std::uint
     const double patience_s = error.code() == ExitCode::rank_failed ? 1 : 0;
     if (job != nullptr && job->watch().failure_code(patience_s) && job->channel().failure()->died) throw;
     failed(error.what(), error.code());
-  } catch (const std::bad_alloc&) {
-    failed("memory ran out", ExitCode::no_resources);
-  } catch (const std::exception& error) {
-    failed(error.what(), ExitCode::failure);
+  } catch (const std::exception&) {
+    const Failure failure = current_failure();
+    failed(failure.words, failure.code);
   }
   return logged;
 }
@@ -166,9 +167,16 @@ class SweepRun {
     return true;
   }
 
+  /// The first failure, if there is nothing else: then it is no result about a cell, but what is wrong here.
+  std::optional<LoggedTrial> why_nothing_was_measured() const {
+    const std::vector<LoggedTrial>& all = log_.trials();
+    const bool any = std::ranges::any_of(all, [](const LoggedTrial& logged) { return logged.trial.has_value(); });
+    return any || all.empty() ? std::nullopt : std::optional(all.front());
+  }
+
   json write_summary() {
     json summary = sweep_json(grid_, log_.trials());
-    write_file(folder_ / "sweep.json", json_text(summary));
+    write_file(folder_ / "sweep.json", result_text(summary));
     return summary;
   }
 
@@ -232,11 +240,13 @@ int sweep_command(const SweepArguments& arguments, Job* job) {
   console().info(fmt::format("{}: {} cells, {} trials each{}", grid.file.title, grid.cells.size(), grid.file.trials,
                              grid.skipped > 0 ? fmt::format("; {} cells left out by [[skip]]", grid.skipped) : ""));
   bool finished = false;
+  std::optional<LoggedTrial> failure;
   json summary;
   {
     SweepRun run(grid, folder, arguments.retry_failed, job);
     finished = run.run();
     summary = run.write_summary();
+    failure = run.why_nothing_was_measured();
   }
   if (summary.value("mixed_worlds", false)) {
     console().warning("the trials come from different programs or machines; compare their cells with care");
@@ -247,6 +257,10 @@ int sweep_command(const SweepArguments& arguments, Job* job) {
     return static_cast<int>(ExitCode::interrupted);
   }
   console().print(sweep_table(summary) + fmt::format("sweep  {}\n", (folder / "sweep.json").string()));
+  if (failure) {
+    console().error(fmt::format("no cell could be measured: {}", failure->reason));
+    return failure->exit_code == 0 ? static_cast<int>(ExitCode::failure) : failure->exit_code;
+  }
   return static_cast<int>(ExitCode::ok);
 }
 

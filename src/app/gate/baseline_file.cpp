@@ -3,20 +3,22 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
 #include <optional>
 #include <tuple>
 
+#include "app/console/console.h"
 #include "app/console/json_text.h"
 #include "app/console/table.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_folder.h"
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/file_lock.h"
 #include "base/paths.h"
 
 namespace fsdpbench::app {
@@ -24,6 +26,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+constexpr int kFirstWithDigests = 2;
 
 /// All that results must share to be in one baseline: not the revision of this program.
 std::string key_of(const GatedResult& result) {
@@ -42,8 +46,16 @@ void write_baseline(const Baseline& baseline) {
 /// waits.
 class OneAtATime {
  public:
-  explicit OneAtATime(const fs::path& folder) : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (file_ >= 0) ::flock(file_, LOCK_EX);
+  OneAtATime(const fs::path& folder, std::chrono::seconds patience)
+      : file_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (file_ < 0 || lock_for_this_process(file_)) return;
+    console().info(fmt::format("{}: another process adds to the baselines there; waiting for it", folder.string()));
+    if (lock_for_this_process(file_, patience)) return;
+    ::close(file_);
+    throw OutputError(
+        fmt::format("{} is in use: another process has kept its lock for over {} s; try again when it "
+                    "has ended, or choose another folder with --in.",
+                    folder.string(), patience.count()));
   }
   ~OneAtATime() {
     if (file_ >= 0) ::close(file_);
@@ -55,12 +67,17 @@ class OneAtATime {
   int file_;
 };
 
+/// By what is in it, however it is laid out; one that was cut off by how it begins.
 bool is_baseline_file(const fs::path& path) {
   if (!path_exists(path) || is_no_plain_file(path) || path.extension() != ".json") return false;
   std::ifstream file(path, std::ios::binary);
-  std::string begin(4096, '\0');
-  file.read(begin.data(), static_cast<std::streamsize>(begin.size()));
-  return begin.find("\"kind\": \"baseline\"") != std::string::npos;
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (const json content = parse_json(text); !content.is_discarded()) {
+    return content.is_object() && content.value("kind", json()) == "baseline";
+  }
+  text.resize(std::min<std::size_t>(text.size(), 4096));
+  std::erase_if(text, [](unsigned char c) { return std::isspace(c) != 0; });
+  return text.find("\"kind\":\"baseline\"") != std::string::npos;
 }
 
 std::string names_in(const std::vector<Baseline>& baselines) {
@@ -108,10 +125,15 @@ Baseline read_baseline(const fs::path& path) {
   Baseline baseline{path, {}};
   try {
     const JsonPart j(content);
-    if (const std::int64_t version = j.at("schema_version").whole(0, INT32_MAX); version != kBaselineSchemaVersion) {
-      throw ConfigError(fmt::format("schema_version is {}; this program reads {}", version, kBaselineSchemaVersion));
+    const std::int64_t version = j.at("schema_version").whole(0, INT32_MAX);
+    if (version < 1 || version > kBaselineSchemaVersion) {
+      throw ConfigError(
+          fmt::format("schema_version is {}; this program reads 1 to {}", version, kBaselineSchemaVersion));
     }
-    for (const JsonPart& result : j.at("results").list()) baseline.results.push_back(gated_result_from_json(result));
+    for (const JsonPart& result : j.at("results").list()) {
+      if (version >= kFirstWithDigests) (void)result.at("digest");
+      baseline.results.push_back(gated_result_from_json(result));
+    }
     if (baseline.results.empty()) throw ConfigError("it holds no result");
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}.", path.string(), error.what()));
@@ -131,7 +153,7 @@ std::vector<Baseline> read_baselines(const fs::path& folder) {
   return all;
 }
 
-Baseline add_to_baseline(const fs::path& folder, GatedResult result) {
+Baseline add_to_baseline(const fs::path& folder, GatedResult result, std::chrono::seconds patience) {
   if (!result.not_accepted_because.empty() && result.kept_anyway_because.empty()) {
     throw ConfigError(
         fmt::format("{} was not accepted: {}. A baseline holds accepted results; --anyway REASON keeps it all the "
@@ -140,7 +162,7 @@ Baseline add_to_baseline(const fs::path& folder, GatedResult result) {
   }
   std::error_code error;
   fs::create_directories(folder, error);
-  const OneAtATime turn(folder);
+  const OneAtATime turn(folder, patience);
   const std::string key = key_of(result);
   Baseline baseline{folder / fmt::format("{}-{:08x}.json", result.kind, stable_hash(key) >> 32U), {}};
   if (path_exists(baseline.path)) baseline = read_baseline(baseline.path);

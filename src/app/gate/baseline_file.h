@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -8,8 +9,8 @@
 
 namespace fsdpbench::app {
 
-/// Raised on every change of baseline files that a reader must know of.
-inline constexpr int kBaselineSchemaVersion = 1;
+/// Raised on every change of baseline files that a reader must know of. From 2 on each result has the digest of itself.
+inline constexpr int kBaselineSchemaVersion = 2;
 
 /// Results of one machine that measured the same, accepted, in the order in which they were added. One file.
 struct Baseline {
@@ -29,8 +30,10 @@ std::vector<Baseline> read_baselines(const std::filesystem::path& folder);
 
 /// Adds `result` to the file in `folder` whose results are of the same kind, machine (program apart) and measurement,
 /// or to a new one, and writes it. Throws ConfigError if that file has this result already, or the result was not
-/// accepted and nobody said why to keep it anyway; OutputError.
-Baseline add_to_baseline(const std::filesystem::path& folder, GatedResult result);
+/// accepted and nobody said why to keep it anyway; OutputError, also if another process has kept the folder to itself
+/// for longer than `patience`.
+Baseline add_to_baseline(const std::filesystem::path& folder, GatedResult result,
+                         std::chrono::seconds patience = std::chrono::seconds(30));
 
 /// What a person means by `given`: a baseline file; the name of one in baselines/; a folder of them, of which the one
 /// that fits `result` best is taken (the same measurement, then the fewest other facts of the machine); or a result,

@@ -4,16 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 
 #include "app/acceptance/judgement_files.h"
-#include "app/console/json_text.h"
 #include "app/experiment/trial_json.h"
 #include "app/experiment/trial_log.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_file.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/paths.h"
 #include "metrics/statistics.h"
@@ -25,35 +27,7 @@ namespace fs = std::filesystem;
 using accept::MeasuredFigure;
 using nlohmann::json;
 
-constexpr const char* kExpectedResult =
-    "expected the folder or file of a result of `fsdpbench accept`, run, simulate, sweep or collectives -J";
 constexpr std::int64_t kMostSamples = 1'000'000'000;
-
-fs::path file_of(const std::string& given) {
-  const fs::path path(given);
-  if (const std::string why = lookup_error(path); !why.empty()) {
-    throw ConfigError(fmt::format("{}: {}; {}.", given, why, kExpectedResult));
-  }
-  std::error_code error;
-  if (!fs::is_directory(path, error)) return path;
-  for (const char* name : {"result.json", "sweep.json"}) {
-    if (path_exists(path / name)) return path / name;
-  }
-  throw ConfigError(fmt::format("{}: has neither result.json nor sweep.json; {}.", given, kExpectedResult));
-}
-
-json read_json_file(const fs::path& path) {
-  if (!path_exists(path)) throw ConfigError(fmt::format("{}: is not there; {}.", path.string(), kExpectedResult));
-  if (is_no_plain_file(path))
-    throw ConfigError(fmt::format("{}: is no regular file; {}.", path.string(), kExpectedResult));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading; {}.", path.string(), kExpectedResult));
-  json content = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
-  if (!content.is_object()) {
-    throw ConfigError(fmt::format("{}: is no JSON object, or was cut off; {}.", path.string(), kExpectedResult));
-  }
-  return content;
-}
 
 /// Also of the name of its folder: result.json says nothing.
 std::string name_of_result(const fs::path& file) {
@@ -79,6 +53,13 @@ MeasuredFigure counted(std::string name, double value) {
   return f;
 }
 
+/// Results that measured a message twice, or two sizes that are written alike, have both.
+void add_figure(MeasuredFigure f, GatedResult& result) {
+  std::vector<MeasuredFigure>& all = result.figures.figures;
+  while (std::ranges::find(all, f.name, &MeasuredFigure::name) != all.end()) f.name += ", again";
+  all.push_back(std::move(f));
+}
+
 accept::Interval interval_from(const JsonPart& j) {
   return {j.at("median").number(), j.at("low").number(), j.at("high").number(),
           static_cast<int>(j.at("n").whole(0, kMostSamples))};
@@ -94,7 +75,6 @@ constexpr std::array kMeasuredRules{MeasuredRule{"floor", true}, MeasuredRule{"t
                                     MeasuredRule{"exposed communication", false}, MeasuredRule{"slow-down", false}};
 
 void read_acceptance_result(const JsonPart& j, GatedResult& result) {
-  result.kind = "acceptance";
   result.measured = {
       {"fabric", j.at("fabric").text()}, {"ranks", j.at("ranks").value()}, {"nodes", j.at("nodes").value()}};
   for (const char* key : {"profile", "run"}) {
@@ -118,7 +98,7 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
       f.higher_is_better = true;
       f.value = {1 - f.value.median, 1 - f.value.high, 1 - f.value.low, f.value.n};
     }
-    result.figures.figures.push_back(std::move(f));
+    add_figure(std::move(f), result);
   }
   if (!j.has("arms")) return;
   for (const auto& [key, name] : {std::pair{"computation_ms", "computation of a step, alone"},
@@ -126,12 +106,11 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
                                   {"whole_ms", "step"}}) {
     std::vector<double> rounds;
     for (const JsonPart& round : j.at("arms").at("rounds").list()) rounds.push_back(round.at(key).number());
-    if (!rounds.empty()) result.figures.figures.push_back(figure(name, "ms", std::move(rounds)));
+    if (!rounds.empty()) add_figure(figure(name, "ms", std::move(rounds)), result);
   }
 }
 
 void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& result) {
-  result.kind = "run";
   result.measured = j.at("config").value();
   for (const char* table : {"trace", "checkpoint"}) result.measured.erase(table);  // nothing of what is measured
   if (result.measured.contains("train")) {
@@ -139,25 +118,27 @@ void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& res
   }
   if (std::string why = why_unfinished(file); !why.empty()) {
     result.not_accepted_because = std::move(why);
-  } else if (!j.flag("complete", true)) {
+  } else if (!j.at("complete").flag()) {
     result.not_accepted_because = "the run was stopped before its last step";
   } else if (j.has("diverged_because")) {
     result.not_accepted_because = "training diverged: " + j.at("diverged_because").text();
-  } else if (!j.flag("rated", true)) {
+  } else if (j.has("metrics") && !j.at("rated").flag()) {
     result.not_accepted_because = "it is not rated: " + j.text("not_rated_because", "the file does not say why");
   }
   if (!j.has("metrics")) throw ConfigError("no measured step was completed, so there is nothing to compare");
   const Trial trial = trial_from_json(j);
-  result.figures.figures.push_back(figure("step time", "ms", trial.metrics->steps_ms));
+  add_figure(figure("step time", "ms", trial.metrics->steps_ms), result);
   for (const auto& [name, value] : metric_numbers(trial)) {
     if (name == "exposed_comm_ms" || name == "compute_ms") {
-      result.figures.figures.push_back(figure(std::string(name.substr(0, name.size() - 3)), "ms", {value}));
+      MeasuredFigure f = figure(std::string(name.substr(0, name.size() - 3)), "ms", {value});
+      f.explains = true;
+      add_figure(std::move(f), result);
     }
   }
-  result.figures.figures.push_back(counted("peak memory", static_cast<double>(trial.memory.peak_occupied_total)));
+  add_figure(counted("peak memory", static_cast<double>(trial.memory.peak_occupied_total)), result);
   const plan::CommunicationVolume& wire = trial.wire;
-  result.figures.figures.push_back(
-      counted("bytes on the wire", wire.all_gather + wire.reduce_scatter + wire.all_reduce + wire.all_to_all));
+  add_figure(counted("bytes on the wire", wire.all_gather + wire.reduce_scatter + wire.all_reduce + wire.all_to_all),
+             result);
 }
 
 /// The median step of every trial, by cell; empty if the log is not there.
@@ -175,11 +156,10 @@ std::map<std::string, std::vector<double>> trials_of(const fs::path& log) {
 }
 
 void read_sweep_result(const JsonPart& j, const fs::path& file, GatedResult& result) {
-  result.kind = "sweep";
   result.measured = {{"sweep", j.at("sweep_hash").value()}};
-  if (j.flag("mixed_worlds", false))
-    result.not_accepted_because = "its trials come from different machines or programs";
-  if (!j.flag("complete", true)) result.not_accepted_because = "the sweep is not complete";
+  if (!j.has("world")) throw ConfigError("no trial was completed, so there is nothing to compare");
+  if (j.at("mixed_worlds").flag()) result.not_accepted_because = "its trials come from different machines or programs";
+  if (!j.at("complete").flag()) result.not_accepted_because = "the sweep is not complete";
   const auto trials = trials_of(file.parent_path() / "trials.jsonl");
   for (const JsonPart& cell : j.at("cells").list()) {
     const std::string id = cell.at("id").text();
@@ -187,78 +167,96 @@ void read_sweep_result(const JsonPart& j, const fs::path& file, GatedResult& res
       result.not_accepted_because =
           fmt::format("cell {} is {}: {}", id, cell.at("status").text(), cell.text("reason", ""));
     }
-    if (!cell.flag("rated", true) && result.not_accepted_because.empty()) {
+    if (!cell.has("metrics")) continue;
+    if (!cell.at("rated").flag() && result.not_accepted_because.empty()) {
       result.not_accepted_because = fmt::format("cell {} is not rated: {}", id, cell.text("not_rated_because", ""));
     }
-    if (!cell.has("metrics")) continue;
     const JsonPart step = cell.at("metrics").at("step_ms");
     const auto found = trials.find(id);
     MeasuredFigure f =
         figure("step time of " + id, "ms", found == trials.end() ? std::vector<double>{} : found->second);
     if (f.samples.empty()) {
       f.value = {step.at("median").number(), step.at("ci_low").number(), step.at("ci_high").number(),
-                 static_cast<int>(step.at("n").whole(0, kMostSamples))};
+                 static_cast<int>(step.at("n").whole(1, kMostSamples))};
+    } else if (std::abs(f.value.median / step.at("median").number() - 1) > 1e-9) {
+      throw ConfigError(fmt::format("its step time of {} is {} ms, and that of trials.jsonl beside it {} ms", id,
+                                    step.at("median").number(), f.value.median));
     }
-    result.figures.figures.push_back(std::move(f));
-    if (cell.has("memory")) {
-      result.figures.figures.push_back(
-          counted("peak memory of " + id, static_cast<double>(cell.at("memory").at("peak_bytes").at("total").size())));
-    }
+    add_figure(std::move(f), result);
+    const std::int64_t peak = cell.at("memory").at("peak_bytes").at("total").size();
+    add_figure(counted("peak memory of " + id, static_cast<double>(peak)), result);
   }
 }
 
 void read_collectives_result(const JsonPart& j, GatedResult& result) {
-  result.kind = "collectives";
   result.measured = {{"collectives", true}};
   for (const JsonPart& operation : j.at("operations").list()) {
     const std::string op = operation.at("name").text();
-    if (operation.at("out_of_bounds").value().is_object() && !operation.at("out_of_bounds").at("okay").flag()) {
+    const JsonPart wrong = operation.at("out_of_bounds");
+    const bool checked = !wrong.value().is_null();
+    if (checked && !wrong.at("okay").flag()) {
       result.not_accepted_because = op + " gave wrong results";
+    } else if (!checked && result.not_accepted_because.empty()) {
+      result.not_accepted_because = op + " was not checked for wrong results (-c 0)";
     }
     for (const JsonPart& row : operation.at("results").list()) {
       for (const char* half : {"out_of_place", "in_place"}) {
         if (!row.at(half).value().is_object()) continue;
         std::vector<double> times;
         for (const JsonPart& us : row.at(half).at("per_iteration").at("times_us").list()) times.push_back(us.number());
-        result.figures.figures.push_back(
-            figure(fmt::format("{} of {} B, {}{}", op, row.at("size").size(), row.at("type").text(),
-                               std::string_view(half) == "in_place" ? ", in place" : ""),
-                   "us", std::move(times)));
+        std::string name = fmt::format("{} of {} B, {}{}", op, row.at("size").size(), row.at("type").text(),
+                                       std::string_view(half) == "in_place" ? ", in place" : "");
+        add_figure(figure(std::move(name), "us", std::move(times)), result);
       }
     }
+  }
+}
+
+/// Figures that nothing measures, or of which nobody knows which one is meant.
+void check_figures(const std::vector<MeasuredFigure>& figures) {
+  if (figures.empty()) throw ConfigError("it has no figure to compare");
+  std::set<std::string_view> names;
+  for (const MeasuredFigure& f : figures) {
+    const accept::Interval& v = f.value;
+    if (!names.insert(f.name).second) throw ConfigError(fmt::format("it has two figures of the name '{}'", f.name));
+    if (v.n >= 1 && 0 <= v.low && v.low <= v.median && v.median <= v.high &&
+        std::ranges::all_of(f.samples, [](double sample) { return sample >= 0; })) {
+      continue;
+    }
+    throw ConfigError(fmt::format(
+        "its figure '{}' is {} {} ({} to {}, of {} values): expected a median from 0 on within its interval, of one "
+        "value or more",
+        f.name, v.median, f.unit, v.low, v.high, v.n));
   }
 }
 
 }  // namespace
 
 GatedResult read_gated_result(const std::string& given) {
-  const fs::path file = file_of(given);
-  const json content = read_json_file(file);
-  const JsonPart j(content);
+  const ResultFile file = read_any_result(given);
+  const JsonPart j(file.content);
   GatedResult result;
-  result.name = name_of_result(file);
+  result.name = name_of_result(file.path);
   result.figures.name = result.name;
+  result.kind = to_string(file.kind);
   try {
-    const std::string kind = j.text("kind", content.contains("sweep_hash") ? "sweep"
-                                            : content.contains("steps")    ? "run"
-                                                                           : "");
-    if (kind == "acceptance") {
-      read_acceptance_result(j, result);
-    } else if (kind == "collectives") {
-      read_collectives_result(j, result);
-    } else if (kind == "sweep") {
-      read_sweep_result(j, file, result);
-    } else if (kind == "run" || content.contains("failure")) {
-      read_run_result(j, {file.string(), content}, result);
-    } else {
-      throw ConfigError(fmt::format("is no such result; {}", kExpectedResult));
+    switch (file.kind) {
+      case ResultKind::run: read_run_result(j, file, result); break;
+      case ResultKind::acceptance: read_acceptance_result(j, result); break;
+      case ResultKind::sweep: read_sweep_result(j, file.path, result); break;
+      case ResultKind::collectives: read_collectives_result(j, result); break;
     }
+    check_figures(result.figures.figures);
     result.machine = MachinePrint::of_world(j.at("world"));
     result.date = j.at("world").text("date", "");
   } catch (const ConfigError& error) {
     std::string why = error.what();
     if (why.ends_with('.')) why.pop_back();
-    throw ConfigError(fmt::format("{}: {}.", file.string(), why));
+    throw ConfigError(fmt::format("{}: {}.", file.path, why));
+  }
+  if (!file.has_digest) {
+    result.not_accepted_because += result.not_accepted_because.empty() ? "" : "; ";
+    result.not_accepted_because += "it has no digest (schema_version 1), so nobody knows that it is whole";
   }
   return result;
 }
@@ -274,14 +272,20 @@ json to_json(const GatedResult& r) {
              {"better", f.higher_is_better ? "more" : "less"},
              {"value", interval_json(f.value)}};
     if (f.counted) one["counted"] = true;
+    if (f.explains) one["explains"] = true;
     if (!f.samples.empty()) one["samples"] = f.samples;
     j["figures"].push_back(std::move(one));
   }
+  j["digest"] = json_digest(j);
   return j;
 }
 
 GatedResult gated_result_from_json(const JsonPart& j) {
   GatedResult r;
+  if (j.has("digest") && j.at("digest").text() != json_digest(j.value())) {
+    j.at("digest").refuse(
+        fmt::format("{}: the result was changed after it was added, or is damaged", json_digest(j.value())));
+  }
   r.name = r.figures.name = j.at("name").text();
   r.kind = j.at("kind").text();
   r.date = j.at("date").text();
@@ -297,10 +301,16 @@ GatedResult gated_result_from_json(const JsonPart& j) {
     if (better != "more" && better != "less") one.at("better").refuse("\"more\" or \"less\"");
     f.higher_is_better = better == "more";
     f.counted = one.flag("counted", false);
+    f.explains = one.flag("explains", false);
     f.value = interval_from(one.at("value"));
     for (const JsonPart& sample : one.has("samples") ? one.at("samples").list() : std::vector<JsonPart>()) {
       f.samples.push_back(sample.number());
     }
+  }
+  try {
+    check_figures(r.figures.figures);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("the result '{}': {}", r.name, error.what()));
   }
   return r;
 }

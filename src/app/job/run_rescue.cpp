@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "app/console/json_text.h"
+#include "app/experiment/result_schema.h"
 #include "app/report/result_folder.h"
 #include "app/report/trace_files.h"
 #include "config/write.h"
@@ -47,7 +48,7 @@ void RunRescue::write_result(const launch::JobFailure* failure, const engine::Do
     j["steps"]["rank_ms"].push_back(static_cast<double>(step.end_ns - step.begin_ns) / 1e6);
   }
   write_file(folder_ / "config.toml", config::to_toml(setup_.config));
-  write_file(folder_ / "result.json", json_text(j));
+  write_file(folder_ / "result.json", result_text(j));
 }
 
 bool RunRescue::result_is_missing() const {

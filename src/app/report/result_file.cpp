@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/console/console.h"
 #include "app/console/json_text.h"
-#include "app/report/result_json.h"
 #include "base/error.h"
 #include "base/paths.h"
 
@@ -17,17 +17,30 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kExpected = "expected a result.json that `fsdpbench run` wrote, or its folder";
+constexpr const char* kExpectedAny =
+    "expected the folder or file of a result of `fsdpbench accept`, run, simulate, sweep or collectives -J";
 
 /// Files of ours that are no result, by what only they have.
 std::string kind_of_file(const json& content) {
   if (content.is_array()) return "a JSON array, as traces are";
   if (!content.is_object()) return "JSON, but no result";
   if (content.contains("traceEvents")) return "a trace";
+  const json kind = content.value("kind", json());
+  if (kind == "gate") return "what a gate came to";
+  if (kind == "baseline") return "a baseline";
+  if (content.contains("verdict") && !content.contains("judgements")) return "a comparison";
+  return "";
+}
+
+/// Results that are none of a run.
+std::string other_kind(const json& content) {
   if (content.contains("judgements")) return "an acceptance";
-  if (content.value("kind", json()) == "gate") return "what a gate came to";
-  if (content.value("kind", json()) == "baseline") return "a baseline";
-  if (content.contains("sweep_hash")) return "the summary of a sweep";
-  if (content.contains("verdict")) return "a comparison";
+  switch (kind_of_result(content)) {
+    case ResultKind::run: return "";
+    case ResultKind::acceptance: return "an acceptance";
+    case ResultKind::sweep: return "the summary of a sweep";
+    case ResultKind::collectives: return "a measurement of collectives";
+  }
   return "";
 }
 
@@ -51,30 +64,61 @@ std::string path_of(const std::string& given) {
   throw ConfigError(fmt::format("{}: is {}; {}.", given, what, kExpected));
 }
 
-}  // namespace
-
-ResultFile read_result(const std::string& given) {
-  ResultFile result{path_of(given), {}};
-  if (std::error_code error; fs::exists(result.path, error) && !fs::is_regular_file(result.path, error)) {
-    throw ConfigError(
-        fmt::format("{}: is no regular file; {}.", result.path, kExpected));  // a pipe would wait for ever
+std::string path_of_any(const std::string& given) {
+  const fs::path path(given);
+  if (const std::string why = lookup_error(path); !why.empty()) {
+    throw ConfigError(fmt::format("{}: {}; {}.", given, why, kExpectedAny));
   }
-  std::ifstream file(result.path, std::ios::binary);
-  if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading; {}.", result.path, kExpected));
+  std::error_code error;
+  if (!path_exists(path)) throw ConfigError(fmt::format("{}: is not there; {}.", given, kExpectedAny));
+  if (!fs::is_directory(path, error)) return given;
+  for (const char* name : {"result.json", "sweep.json"}) {
+    if (path_exists(path / name)) return (path / name).string();
+  }
+  throw ConfigError(fmt::format("{}: has neither result.json nor sweep.json; {}.", given, kExpectedAny));
+}
+
+ResultFile read_file(const std::string& path, bool any, bool draws, const char* expected) {
+  ResultFile result{path, {}};
+  if (is_no_plain_file(path)) {  // a pipe would wait for ever
+    throw ConfigError(fmt::format("{}: is no regular file; {}.", path, expected));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading; {}.", path, expected));
   result.content = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
   if (result.content.is_discarded()) {
-    throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", result.path, kExpected));
+    throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", path, expected));
   }
-  if (const std::string kind = kind_of_file(result.content); !kind.empty()) {
-    throw ConfigError(fmt::format("{}: is {}; {}.", result.path, kind, kExpected));
+  std::string kind = kind_of_file(result.content);
+  if (kind.empty() && !any) kind = other_kind(result.content);
+  if (!kind.empty()) throw ConfigError(fmt::format("{}: is {}; {}.", path, kind, expected));
+  if (!result.content.value("schema_version", json()).is_number_integer()) {
+    throw ConfigError(fmt::format("{}: is no result, or has lost its schema_version; {}.", path, expected));
   }
-  const json version = result.content.value("schema_version", json());
-  if (!version.is_number_integer()) throw ConfigError(fmt::format("{}: is no result; {}.", result.path, kExpected));
-  if (version != kResultSchemaVersion) {
-    throw ConfigError(fmt::format("{}: schema_version is {}; this program reads {}.", result.path, version.dump(),
-                                  kResultSchemaVersion));
+  result.kind = kind_of_result(result.content);
+  if (draws && result.content["schema_version"] < kFirstResultWithDigest) {
+    result.has_digest = false;
+    return result;
+  }
+  try {
+    result.has_digest = check_result(result.kind, result.content);
+  } catch (const ConfigError& error) {
+    throw ConfigError(fmt::format("{}: is damaged, or no result of this program: {}.", path, error.what()));
+  }
+  if (!result.has_digest) {
+    console().info(fmt::format("{}: {}", path, kNoDigest));
   }
   return result;
+}
+
+}  // namespace
+
+ResultFile read_result(const std::string& given) { return read_file(path_of(given), false, false, kExpected); }
+ResultFile read_any_result(const std::string& given) {
+  return read_file(path_of_any(given), true, false, kExpectedAny);
+}
+ResultFile read_result_to_draw(const std::string& given) {
+  return read_file(path_of_any(given), true, true, kExpectedAny);
 }
 
 void throw_damaged(const ResultFile& result) {

@@ -14,13 +14,14 @@
 #include <string_view>
 #include <utility>
 
-#include "app/console/json_text.h"
+#include "app/experiment/result_schema.h"
 #include "app/experiment/trial_log.h"
 #include "app/report/all_files.h"
 #include "app/report/result_json.h"
 #include "app/report/trace_files.h"
 #include "base/error.h"
 #include "base/file_lock.h"
+#include "base/paths.h"
 #include "config/write.h"
 #include "trace/whole_file.h"
 
@@ -151,6 +152,12 @@ void write_file(const fs::path& path, const std::string& text) {
   file.commit();
 }
 
+void refuse_old_file(const fs::path& path, bool overwrite, const std::string& option) {
+  if (overwrite || !path_exists(path)) return;
+  throw ConfigError(
+      fmt::format("{} is there already; replace it with --overwrite, or choose another {}.", path.string(), option));
+}
+
 ResultFolder::ResultFolder(const std::string& stem, const std::string& out, OldResult old) : path_(out) {
   try {
     std::error_code error;
@@ -185,7 +192,7 @@ ResultFolder::~ResultFolder() {
 
 void write_result(const fs::path& folder, const engine::Setup& setup, const Trial& trial) {
   AllFiles files;
-  files.write([&] { write_file(folder / "result.json", json_text(result_json(setup, trial))); });
+  files.write([&] { write_file(folder / "result.json", result_text(result_json(setup, trial))); });
   files.write([&] { write_file(folder / "config.toml", config::to_toml(setup.config)); });
   if (trial.metrics) files.write([&] { write_trace_files(folder, setup, trial); });
   files.finish();

@@ -236,7 +236,6 @@ void add_details(const engine::Setup& p, const Trial& trial, json& j) {
 
 json result_frame(const engine::Setup& setup, const World& world) {
   json j;
-  j["schema_version"] = kResultSchemaVersion;
   j["config"] = config::to_json(setup.config);
   j["config_changed"] = config::changed_to_json(setup.config, config::presets_of(setup.config));
   j["world"] = to_json(world);

@@ -6,9 +6,6 @@
 
 namespace fsdpbench::app {
 
-/// Raised on every change of result.json that a reader must know of.
-inline constexpr int kResultSchemaVersion = 1;
-
 /// What of result.json is known before a trial: configuration, world, what is to be trained.
 nlohmann::json result_frame(const engine::Setup& setup, const World& world);
 

@@ -115,8 +115,7 @@ json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials) {
     if (first == nullptr) first = &*logged.trial;
     mixed = mixed || !same_program_and_machine(logged.trial->world, first->world);
   }
-  json j{{"schema_version", kSweepSchemaVersion},
-         {"title", grid.file.title},
+  json j{{"title", grid.file.title},
          {"sweep_hash", grid.hash},
          {"base", grid.file.base},
          {"set", grid.base_overrides},

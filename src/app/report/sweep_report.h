@@ -9,9 +9,6 @@
 
 namespace fsdpbench::app {
 
-/// Raised on every change of sweep.json that a reader must know of.
-inline constexpr int kSweepSchemaVersion = 1;
-
 /// The content of sweep.json (docs/sweep.md) from the trials done so far. Of several records of one trial (a failed
 /// cell that was tried again) the last counts; trials of unknown cells do not.
 nlohmann::json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials);

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace fsdpbench::app {
+
+/// What measured something and wrote it down: whose figures are compared, kept and gated later.
+enum class ResultKind : std::uint8_t {
+  run,          ///< result.json of `run` and `simulate`
+  acceptance,   ///< result.json of `accept`
+  sweep,        ///< sweep.json
+  collectives,  ///< the file of `collectives -J`
+};
+/// "run", "acceptance", "sweep", "collectives".
+std::string_view to_string(ResultKind kind);
+
+/// Of results of every kind; raised on every change that a reader must know of. From 2 on each has the digest of
+/// itself.
+inline constexpr int kResultSchemaVersion = 2;
+inline constexpr int kFirstResultWithDigest = 2;
+
+/// Fewer rounds of a step's arms have no interval: `accept` measures none then.
+inline constexpr int kFewestArmRounds = 6;
+
+/// The text of a result's file: its "schema_version" and its "digest", which is of all the rest, are added.
+std::string result_text(nlohmann::json result);
+
+/// Which kind of result `content`, an object, says it is. One that says nothing is a run's.
+ResultKind kind_of_result(const nlohmann::json& content);
+
+/// The one list of what a result must have, and of what its values can be. Every reader of results goes through it.
+/// Throws ConfigError, without a full stop, that names the key: it is missing, of another type, or has a value that
+/// nothing measures (a time of 0, an interval without its median, a pass beside a judgement that failed); the digest is
+/// not the content's. False: the result is of a schema version that had no digest, so nobody knows that it is whole.
+bool check_result(ResultKind kind, const nlohmann::json& content);
+/// What is to be said of such a result.
+inline constexpr const char* kNoDigest =
+    "an earlier version of this program wrote it, without a digest: changes to it would not be seen";
+
+}  // namespace fsdpbench::app
