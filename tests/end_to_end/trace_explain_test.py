@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 import program
-from program import BAD_INPUT, CANNOT_WRITE, Program, sets
+from program import BAD_INPUT, Program, sets
 
 # On the computed clock; a host that takes a while, so that launches have an order in time.
 RUN = ["device.backend=virtual", "mesh.ranks=4", "model.layers=4", "train.steps=3", "train.warmup=2",
@@ -55,7 +55,7 @@ class TraceExplain(Program):
         again = json.loads((self.folder / "again/result.json").read_text())
         took, takes = (one["metrics"]["step_ms"]["median"] for one in (result, again))
         self.assertAlmostEqual(takes / took, 1, delta=0.03)
-        self.call("trace", "to-profile", "out/trace", "--calibration", "c.toml", code=CANNOT_WRITE)
+        self.call("trace", "to-profile", "out/trace", "--calibration", "c.toml", code=BAD_INPUT)
 
     def test_traces_of_pytorch(self) -> None:
         recorded = next((program.SOURCE / "tests/peer/recorded").glob("traces-*"))
