@@ -40,7 +40,8 @@ struct MemoryBound {
 
 float* floats(std::byte* memory) { return reinterpret_cast<float*>(memory); }
 
-// t[0..4]: kElements each; t[5]: kRows positive floats; t[6]: the integers below kRows in disorder.
+// t[0..4]: kElements each; t[5]: kRows positive floats; t[6]: the integers below kRows in disorder; t[7]: so,
+// but every sixth is 0.
 const MemoryBound kMemoryBound[] = {
     {"rms_norm", 2,
      [](Kernels& k, const Tensors& t, DType d) {
@@ -56,9 +57,10 @@ const MemoryBound kMemoryBound[] = {
      }},
     {"swiglu", 3,
      [](Kernels& k, const Tensors& t, DType d) { k.swiglu(t[0], t[1], t[2], 1, kElements, kElements, d); }},
-    {"swiglu_backward", 5,
+    // As a block has it: the product takes the place of its gradient.
+    {"swiglu_backward", 6,
      [](Kernels& k, const Tensors& t, DType d) {
-       k.swiglu_backward(t[0], t[1], t[2], t[3], t[4], 1, kElements, kElements, d);
+       k.swiglu_backward(t[0], t[1], t[2], t[3], t[4], 1, kElements, kElements, d, t[0]);
      }},
     {"add", 3, [](Kernels& k, const Tensors& t, DType d) { k.add(t[0], t[1], t[0], kElements, d); }},
     {"relu", 2, [](Kernels& k, const Tensors& t, DType d) { k.relu(t[0], t[1], kElements, d); }},
@@ -75,6 +77,11 @@ const MemoryBound kMemoryBound[] = {
     {"embedding_backward", 3,
      [](Kernels& k, const Tensors& t, DType d) {
        k.embedding_backward(t[0], reinterpret_cast<const std::int32_t*>(t[6]), t[1], kRows, kRows, kWidth, true, d, d);
+     }},
+    // The same of a text, a sixth of which is one token: fewer rows of the table are written.
+    {"embedding_backward_of_text", 3 - 1.0 / 6,
+     [](Kernels& k, const Tensors& t, DType d) {
+       k.embedding_backward(t[0], reinterpret_cast<const std::int32_t*>(t[7]), t[1], kRows, kRows, kWidth, true, d, d);
      }},
     {"cross_entropy", 2 * static_cast<double>(kRowsOfLogits* kVocab) / kElements,
      [](Kernels& k, const Tensors& t, DType d) {
@@ -128,6 +135,12 @@ const MemoryBound kMemoryBound[] = {
     {"sgd", 3,
      [](Kernels& k, const Tensors& t, DType) { k.sgd(floats(t[0]), floats(t[1]), kElements, 1e-3F, 0.0F, nullptr); },
      true},
+    {"adamw_of_bf16", 6.5,
+     [](Kernels& k, const Tensors& t, DType) {
+       k.adamw(floats(t[0]), {t[1], DType::bf16}, floats(t[2]), floats(t[3]), kElements,
+               {.learning_rate = 1e-3F, .beta1 = 0.9F, .beta2 = 0.999F, .epsilon = 1e-8F});
+     },
+     true},
     {"adamw", 7,
      [](Kernels& k, const Tensors& t, DType) {
        k.adamw(floats(t[0]), floats(t[1]), floats(t[2]), floats(t[3]), kElements,
@@ -180,10 +193,13 @@ class Gpu {
     device_.free(pattern, Lane::compute);
     return result;
   }
-  std::byte* integers(std::int64_t count, std::int64_t below) {
+  /// Every `zeros`-th is 0; of none: 0.
+  std::byte* integers(std::int64_t count, std::int64_t below, std::int64_t zeros = 0) {
     std::vector<std::int32_t> values(static_cast<std::size_t>(count));
-    for (std::int64_t i = 0; i < count; ++i)
-      values[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(i * 7919 % below);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const bool zero = zeros > 0 && i % zeros == 0;
+      values[static_cast<std::size_t>(i)] = zero ? 0 : static_cast<std::int32_t>(i * 7919 % below);
+    }
     std::byte* const result = allocate(count * 4);
     run([&](Kernels& k) { k.upload(values.data(), result, count * 4); });
     return result;
@@ -206,6 +222,7 @@ void memory_bound(benchmark::State& state, Gpu& gpu, const MemoryBound& kernel, 
   for (int i = 0; i < 5; ++i) t.push_back(gpu.filled(kElements, dtype));
   t.push_back(gpu.filled(kRows, DType::f32));
   t.push_back(gpu.integers(kRows, kRows));
+  t.push_back(gpu.integers(kRows, kRows, 6));
   const std::int64_t copied = bytes / 8 * 4;  // half of the bytes are read, half are written
   std::byte* const source = gpu.filled(copied / 4, DType::f32);
   std::byte* const target = gpu.allocate(copied);

@@ -91,6 +91,23 @@ struct AdamWStep {
   const float* gradient_scale = nullptr;  ///< one float of device memory that multiplies the gradient; null: 1
 };
 
+/// A parameter's gradient as backward or a reduction left it: fp32, or bf16, which is exact in fp32. What reads either
+/// gives the bits that it would give of a cast.
+struct Gradient {
+  // NOLINTNEXTLINE(google-explicit-constructor): most gradients are fp32
+  Gradient(const float* values) : memory(reinterpret_cast<const std::byte*>(values)) {}
+  Gradient(const std::byte* values, DType type) : memory(values), dtype(type) {}
+
+  Gradient from(std::int64_t first) const { return {memory + first * size_of(dtype), dtype}; }
+
+  const std::byte* memory;
+  DType dtype = DType::f32;
+};
+
+/// embedding_backward sums so many positions of a token at a time, and then these sums in their order. How a token's
+/// rows are grouped follows from its own positions, so ranks that have parts of a table get the bits of the whole one.
+inline constexpr std::int64_t kEmbeddingChunk = 64;
+
 /// The numeric kernels of one device, called from a task on a lane. Pointers are device memory; dtypes f32 or bf16
 /// unless said; statistics (rstd, log-sum-exp, loss) are f32. Accumulation is fp32. Outputs may not alias inputs
 /// unless said. Counts are elements. `gradient_dtype`, that of a parameter's gradient, is `dtype` or f32. Every kernel
@@ -127,15 +144,16 @@ class Kernels {
   /// y = silu(gate) * up, y [rows, width]; rows of gate and up lie `stride` elements apart.
   virtual void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows, std::int64_t width,
                       std::int64_t stride, DType dtype) = 0;
-  /// d_gate and d_up, with rows as those of gate and up, are overwritten.
+  /// d_gate and d_up, with rows as those of gate and up, are overwritten. `y`, which may be d_y, gets what swiglu
+  /// gives: the gradient of the next product's weight needs it; null: nothing does.
   virtual void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                               std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
-                               DType dtype) = 0;
+                               std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride, DType dtype,
+                               std::byte* y = nullptr) = 0;
 
   /// y[t] = table[token[t]], table [vocab, width].
   virtual void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
                          std::int64_t vocab, std::int64_t width, DType dtype) = 0;
-  /// d_table[token[t]] += d_y[t] in token order; with `overwrite` d_table is zeroed first.
+  /// d_table[token[t]] += d_y[t], in the order of kEmbeddingChunk; with `overwrite` d_table is zeroed first.
   virtual void embedding_backward(const std::byte* d_y, const std::int32_t* tokens, std::byte* d_table,
                                   std::int64_t count, std::int64_t vocab, std::int64_t width, bool overwrite,
                                   DType dtype, DType gradient_dtype) = 0;
@@ -212,17 +230,17 @@ class Kernels {
   virtual void download(const std::byte* source, void* target, std::int64_t bytes) = 0;
 
   /// *sum (device memory) = factor * sum of squares of x, accumulated in double, plus the old *sum unless `overwrite`.
-  virtual void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite) = 0;
+  virtual void sum_of_squares(const Gradient& x, std::int64_t count, double factor, double* sum, bool overwrite) = 0;
   /// *factor (device memory) = min(1, max_norm / (sqrt(sums[0] + … + sums[count-1]) + 1e-6)), as
   /// torch.nn.utils.clip_grad_norm_ computes it.
   virtual void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) = 0;
   /// parameter -= learning_rate * (*gradient_scale * gradient + weight_decay * parameter); gradient_scale is one float
   /// of device memory, null means 1. `rounded`, here and below: gets the new parameter as bf16, as cast would round it;
   /// null: nothing does.
-  virtual void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
-                   const float* gradient_scale, std::byte* rounded = nullptr) = 0;
+  virtual void sgd(float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate,
+                   float weight_decay, const float* gradient_scale, std::byte* rounded = nullptr) = 0;
   /// Decoupled weight decay (Loshchilov & Hutter), as torch.optim.AdamW computes it.
-  virtual void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment,
+  virtual void adamw(float* parameter, const Gradient& gradient, float* first_moment, float* second_moment,
                      std::int64_t count, const AdamWStep& step, std::byte* rounded = nullptr) = 0;
   /// Busy or asleep for so long: injected trouble.
   virtual void delay(std::int64_t nanoseconds) = 0;

@@ -323,7 +323,7 @@ class OpRunner::Run {
   void operator()(const schedule::SumOfSquares& work) const {
     bool overwrite = work.overwrite;
     for (const OpSlot::Squares& run : slot_.squares) {
-      kernels_.sum_of_squares(slot_.from.floats() + run.first, run.count, run.factor, slot_.to.doubles(), overwrite);
+      kernels_.sum_of_squares(gradient().from(run.first), run.count, run.factor, slot_.to.doubles(), overwrite);
       overwrite = false;
     }
   }
@@ -337,7 +337,7 @@ class OpRunner::Run {
   void operator()(const schedule::Update& work) const {
     const config::Train& train = runner_.config_.train;
     if (train.optimizer == config::Optimizer::sgd) {
-      kernels_.sgd(slot_.to.floats(), slot_.from.floats(), work.count, static_cast<float>(train.learning_rate),
+      kernels_.sgd(slot_.to.floats(), gradient(), work.count, static_cast<float>(train.learning_rate),
                    static_cast<float>(train.weight_decay), slot_.factor.floats(), slot_.rounded.memory);
       return;
     }
@@ -349,11 +349,12 @@ class OpRunner::Run {
                                   .step = slot_.step,
                                   .step_of_launch = &slot_.step,
                                   .gradient_scale = slot_.factor.floats()};
-    kernels_.adamw(slot_.to.floats(), slot_.from.floats(), slot_.first_moment.floats(), slot_.second_moment.floats(),
-                   work.count, step, slot_.rounded.memory);
+    kernels_.adamw(slot_.to.floats(), gradient(), slot_.first_moment.floats(), slot_.second_moment.floats(), work.count,
+                   step, slot_.rounded.memory);
   }
 
  private:
+  backend::Gradient gradient() const { return {slot_.from.memory, slot_.from.dtype}; }
   void cast(std::int64_t count, float factor) const {
     kernels_.cast(slot_.from.memory, slot_.from.dtype, slot_.to.memory, slot_.to.dtype, count, factor);
   }

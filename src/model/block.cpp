@@ -55,7 +55,6 @@ Block::BackwardWorkspace Block::carve_backward(std::byte* memory) const {
   if (split_.ranks == 1) w.d_normed = arena.take(qkv_.input_bytes());
   const std::int64_t shared = arena.mark();
   w.d_gate_up = gate_up_.take(arena);
-  w.product = w.d_gate_up.front();
   w.d_product = arena.take(contract_.input_bytes());
   arena.rewind(shared);
   w.d_attended = arena.take(output_.input_bytes());
@@ -94,11 +93,6 @@ void Block::norm(backend::Kernels& kernels, const std::byte* x, const std::byte*
 
 void Block::rotate(backend::Kernels& kernels, const Maps3& qkv, bool inverse) const {
   kernels.rotary(attention_, qkv[0], qkv[1], static_cast<float>(model_.rope_theta), inverse);
-}
-
-void Block::swiglu(backend::Kernels& kernels, const Saved& saved, std::byte* product) const {
-  kernels.swiglu(saved.gate_up[0], saved.gate_up[1], product, batch_.rows(), model_.ffn_width, gate_up_.stride(0),
-                 batch_.dtype);
 }
 
 void Block::forward(backend::Kernels& kernels, const ModuleCall& call) const {
@@ -154,7 +148,8 @@ void Block::feed_forward(backend::Kernels& kernels, const ModuleCall& call, cons
   const auto& p = call.parameters;
   gate_up_.forward(kernels, normed, p.subspan(at_.gate_up), saved.gate_up);
   if (call.output == nullptr) return;  // recomputation: only what backward needs
-  swiglu(kernels, saved, work.product);
+  kernels.swiglu(saved.gate_up[0], saved.gate_up[1], work.product, batch_.rows(), model_.ffn_width, gate_up_.stride(0),
+                 batch_.dtype);
   contract_.forward(kernels, work.product, p[at_.down], out, residual);
 }
 
@@ -205,9 +200,7 @@ void Block::backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call
       norm_backward(kernels, call, at_.norm1, own, call.input, saved.rstd1);
       put_gradient(at_.norm1, call.exchange);
       return put_gradient(at_.norm2, call.exchange + of_norm);
-    default:
-      take_gradient(call.exchange, at_.norm1);
-      return take_gradient(call.exchange + of_norm, at_.norm2);
+    default: take_gradient(call.exchange, at_.norm1); return take_gradient(call.exchange + of_norm, at_.norm2);
   }
 }
 
@@ -221,11 +214,10 @@ void Block::norm_backward(backend::Kernels& kernels, const ModuleCall& call, std
 /// From d_y to the gradients of gate and up.
 void Block::contraction_backward(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                                  const BackwardWorkspace& work, const std::byte* d_y) const {
-  swiglu(kernels, saved, work.product);
-  contract_.weight_gradient(kernels, d_y, work.product, call.gradients[at_.down]);
   contract_.input_gradient(kernels, d_y, call.parameters[at_.down], work.d_product);
   kernels.swiglu_backward(work.d_product, saved.gate_up[0], saved.gate_up[1], work.d_gate_up[0], work.d_gate_up[1],
-                          batch_.rows(), model_.ffn_width, gate_up_.stride(0), batch_.dtype);
+                          batch_.rows(), model_.ffn_width, gate_up_.stride(0), batch_.dtype, work.d_product);
+  contract_.weight_gradient(kernels, d_y, work.d_product, call.gradients[at_.down]);
 }
 
 /// From those to the gradient of the norm before, which may take its place.

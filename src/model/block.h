@@ -44,9 +44,9 @@ class Block {
   };
   struct BackwardWorkspace {
     std::int64_t bytes;
-    std::byte *normed, *d_normed;     // what is exchanged is not here
-    std::byte *product, *d_product;   // feed-forward half
-    Maps2 d_gate_up;                  // d_gate, or the tensor of both, replaces product
+    std::byte *normed, *d_normed;  // what is exchanged is not here
+    std::byte* d_product;          // feed-forward half; the product takes its place
+    Maps2 d_gate_up;
     std::byte *d_attended, *scratch;  // attention half, in the same memory
     Maps3 d_qkv;
   };
@@ -74,7 +74,6 @@ class Block {
                      const std::byte* x, const float* rstd) const;
   void norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y, float* rstd) const;
   void rotate(backend::Kernels& kernels, const Maps3& qkv, bool inverse) const;
-  void swiglu(backend::Kernels& kernels, const Saved& saved, std::byte* product) const;
 
   config::Model model_;
   BatchShape batch_;

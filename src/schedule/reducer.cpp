@@ -114,7 +114,7 @@ void Reducer::reduce(int unit, bool last_micro) {
           leave(flow);
           continue;
         }
-      } else {
+      } else if (!needs_no_cast(flow)) {
         cast(flow, reduces_across() ? Lane::all_reduce : Lane::compute);
       }
       if (reduces_across()) all_reduce(flow, Group::replicate, factors_.replicate);
@@ -265,7 +265,7 @@ void Reducer::finish_gradient(Flow& flow) {
     }
     return offload_.append({flow.unit, flow.buffer, flow.lane, flow.ready, flow.numel, factor}, s.result);
   }
-  if (s.result == kNoBuffer && is_finished(flow)) {
+  if (s.result == kNoBuffer && (is_finished(flow) || is_ready_as_it_is(flow))) {
     s.result = flow.buffer;
   } else {
     if (s.result != kNoBuffer && s.result_lane != flow.lane) {

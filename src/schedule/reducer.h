@@ -16,7 +16,8 @@ namespace fsdpbench::schedule {
 /// flat: the unsharded gradient is the reduce-scatter's input (a cast and the pre-division run on the reduce_scatter
 /// lane, as in FSDP1's post-backward stream). per_param: reduce_copy_in on the compute lane lays it out rank-major in
 /// the reduce dtype. Then reduce_scatter on its lane, the replicas' all_reduce on its own, and finish_gradient
-/// (post-division, widening, adding up) on whichever came last. With one shard only the all-reduce is left.
+/// (post-division, widening, adding up) on whichever came last. With one shard only the all-reduce is left; with nobody
+/// to reduce with nothing is, and the optimizer reads what backward wrote.
 ///
 /// fsdp.reduce_scatter_buffers = n bounds the reduce-scatter inputs alive: before the next input is made, the compute
 /// lane waits for the oldest reduction and frees its input (FSDP2). 0: each input is freed on the reduce_scatter lane
@@ -113,6 +114,16 @@ class Reducer {
   /// fp32, and divided.
   bool is_finished(const Flow& flow) const {
     return factors_.after == 1.0F && builder_.dtype_of(flow.buffer) == DType::f32;
+  }
+
+  /// Nobody else has a part of it and the optimizer reads it as it is, since bf16 is exact in fp32: no cast, no sum.
+  bool needs_no_cast(const Flow& flow) const {
+    if (flow.replicated || builder_.plan.shares_units() || reduces_across() || offload_.on()) return false;
+    const DType reduced = builder_.plan.reduce_dtype;
+    return (reduced == DType::f32 || reduced == builder_.dtype_of(flow.buffer)) && factors_.before == 1.0F;
+  }
+  bool is_ready_as_it_is(const Flow& flow) const {
+    return needs_no_cast(flow) && factors_.after == 1.0F && builder_.policy.accumulate == 1;
   }
 
   // Each takes the gradient one op further; those that return a bool: false if it goes no further in this microbatch.

@@ -177,6 +177,38 @@ TEST(Reducer, OneShardOfPerParamIsCopiedAsIfThereWereOthers) {
   EXPECT_EQ(r.op(7).frees, std::vector<BufferId>{r.work<Cast>(3).from});
 }
 
+/// Nobody to reduce with, and an optimizer that reads bf16: nothing is cast, copied or summed.
+TEST(Reducer, OneRanksGradientIsUpdatedFromAsBackwardWroteIt) {
+  for (const DType reduced : {DType::f32, DType::bf16}) {
+    config::RunConfig c = testing::decoder_config(4, 1, 1);
+    c.fsdp.strategy = config::Strategy::no_shard;
+    c.fsdp.layout = Layout::per_param;
+    c.fsdp.param_dtype = DType::bf16;
+    c.fsdp.reduce_dtype = reduced;
+    Reduction r(c);
+    r.reduce(kReduced);
+    EXPECT_EQ(r.ops(), "backward post_backward");
+    r.reducer.finish();
+    ASSERT_EQ(r.reducer.ready().size(), 1U);
+    EXPECT_EQ(r.reducer.ready().front().buffer, r.work<Backward>(0).gradients);
+    EXPECT_EQ(r.builder.dtype_of(r.reducer.ready().front().buffer), DType::bf16);
+
+    c.train.accumulate = 2;  // to a sum in fp32 they are added as they are
+    Reduction several(c);
+    several.reduce(kReduced, false);
+    several.reduce(kReduced);
+    EXPECT_EQ(several.ops(), "backward post_backward finish_gradient backward post_backward finish_gradient");
+  }
+  config::RunConfig rounds = testing::decoder_config(4, 1, 1);
+  rounds.fsdp.strategy = config::Strategy::no_shard;
+  rounds.fsdp.layout = Layout::per_param;
+  rounds.fsdp.param_dtype = rounds.fsdp.reduce_dtype = DType::bf16;
+  rounds.fsdp.fp32_gradients = true;
+  Reduction r(rounds);
+  r.reduce(kReduced);
+  EXPECT_EQ(r.ops(), "backward post_backward reduce_cast") << "what travels in less is rounded, with or without peers";
+}
+
 TEST(Reducer, OneFlatRankReducesOverItself) {
   config::RunConfig c = testing::decoder_config(4, 1, 1);
   c.fsdp.strategy = config::Strategy::no_shard;

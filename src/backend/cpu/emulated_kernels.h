@@ -36,7 +36,7 @@ class EmulatedKernels : public Kernels {
   void swiglu(const std::byte*, const std::byte*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
               DType) override {}
   void swiglu_backward(const std::byte*, const std::byte*, const std::byte*, std::byte*, std::byte*, std::int64_t,
-                       std::int64_t, std::int64_t, DType) override {}
+                       std::int64_t, std::int64_t, DType, std::byte*) override {}
   void embedding(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
                  DType) override {}
   void embedding_backward(const std::byte*, const std::int32_t*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
@@ -67,10 +67,10 @@ class EmulatedKernels : public Kernels {
   void fill_zero(std::byte*, std::int64_t) override {}
   void upload(const void*, std::byte*, std::int64_t) override {}
   void download(const std::byte*, void*, std::int64_t) override {}
-  void sum_of_squares(const float*, std::int64_t, double, double*, bool) override {}
+  void sum_of_squares(const Gradient&, std::int64_t, double, double*, bool) override {}
   void clip_factor(const double*, std::int64_t, double, float*) override {}
-  void sgd(float*, const float*, std::int64_t, float, float, const float*, std::byte*) override {}
-  void adamw(float*, const float*, float*, float*, std::int64_t, const AdamWStep&, std::byte*) override {}
+  void sgd(float*, const Gradient&, std::int64_t, float, float, const float*, std::byte*) override {}
+  void adamw(float*, const Gradient&, float*, float*, std::int64_t, const AdamWStep&, std::byte*) override {}
 
  protected:
   void add_nanoseconds(double nanoseconds) { nanoseconds_ += nanoseconds; }

@@ -98,6 +98,13 @@ TEST_F(CudaKernels, OptimizeAsTheCpuDoesWhereverTheyWork) {
       kernels.adamw(floats(a[0]), floats(a[1]), floats(a[2]), floats(a[3]), count, scaled, a[5]);
       kernels.sgd(floats(a[0]), floats(a[1]), count, 0.1F, 0.01F, floats(a[4]), a[6]);
     });
+    expect_the_cpus_bits(arrays, {4, 4, 4, 4, 4, 2, 2}, [&](Kernels& kernels, const auto& a) {
+      const Gradient gradient(a[5], DType::bf16);
+      kernels.adamw(floats(a[0]), gradient, floats(a[2]), floats(a[3]), count, step);
+      kernels.sgd(floats(a[0]), gradient, count, 0.1F, 0.01F, floats(a[4]));
+      kernels.adamw(floats(a[0]), gradient, floats(a[2]), floats(a[3]), count, step, a[6]);
+      kernels.sgd(floats(a[1]), gradient, count, 0.1F, 0.01F, nullptr, a[6]);
+    });
   }
 }
 
@@ -139,11 +146,12 @@ TEST_F(CudaKernels, GiveTheSameBitsAtAnyAlignment) {
                                       {Bytes(static_cast<std::size_t>(width * size))},
                                       {Bytes(kRows * 4)},
                                       {Bytes(4)},
-                                      {Bytes(first, first + kRows * 4)}};
-      expect_the_same_bits(arrays, {size, size, size, size, size, 4, 4, 4}, [&](Kernels& kernels, const auto& a) {
+                                      {Bytes(first, first + kRows * 4)},
+                                      {Bytes(static_cast<std::size_t>(kRows * width * size))}};
+      expect_the_same_bits(arrays, {size, size, size, size, size, 4, 4, 4, size}, [&](Kernels& kernels, const auto& a) {
         kernels.rms_norm(a[0], a[3], a[1], floats(a[5]), kRows, width, 1e-5F, dtype);
         kernels.rms_norm_backward(a[1], a[0], a[3], floats(a[5]), a[2], a[4], kRows, width, dtype, dtype);
-        kernels.swiglu_backward(a[0], a[1], a[2], a[1], a[2], kRows, width, width, dtype);
+        kernels.swiglu_backward(a[0], a[1], a[2], a[1], a[2], kRows, width, width, dtype, a[8]);
         kernels.rotary({2, kRows / 2, width / 8, width / 8, 8, dtype}, a[0], a[1], 1e4F, false);
         kernels.cross_entropy(a[2], reinterpret_cast<const std::int32_t*>(a[7]), floats(a[6]), kRows, width, width,
                               1.0F, dtype);
@@ -218,8 +226,13 @@ TEST_F(CudaKernels, EmbedAsTheCpuDoes) {
     std::int64_t count, vocab, width;
   };
   // Tokens are put in order by one, two and three digits, in one tile of positions and in several.
-  for (const auto& [kCount, kVocab, width] :
-       {Table{700, 900, 3}, {700, 900, 64}, {700, 900, 1100}, {3000, 70000, 3}, {513, 200, 1}, {31, 6, 5}}) {
+  for (const auto& [kCount, kVocab, width] : {Table{700, 900, 3},
+                                              {700, 900, 64},
+                                              {700, 900, 1100},
+                                              {3000, 70000, 3},
+                                              {1500, 6, 3},
+                                              {513, 200, 1},
+                                              {31, 6, 5}}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       std::vector<std::int32_t> ids(static_cast<std::size_t>(kCount));
       std::mt19937 generator(3);

@@ -140,6 +140,18 @@ TEST_P(KernelsConformance, SwiGlu) {
     expect_near(y, expected);
     expect_near(d_gate, expected_gate);
     expect_near(d_up, expected_up);
+
+    for (const bool in_place : {false, true}) {  // the product again, bit for bit, and the gradients as without it
+      const Tensor y_again = tensor(count), d_gate_again = tensor(count), d_up_again = tensor(count);
+      const Tensor& to = in_place ? d_y : y_again;
+      run([&](Kernels& kernels) {
+        kernels.swiglu_backward(d_y.data(), gate.data(), up.data(), d_gate_again.data(), d_up_again.data(), 1, count,
+                                count, dtype_, to.data());
+      });
+      EXPECT_EQ(to.get(), y.get()) << in_place;
+      EXPECT_EQ(d_gate_again.get(), d_gate.get()) << in_place;
+      EXPECT_EQ(d_up_again.get(), d_up.get()) << in_place;
+    }
   }
 }
 
@@ -186,6 +198,33 @@ TEST_P(KernelsConformance, Embedding) {
                                  dtype_, dtype_);
     });
     expect_near(d_table, sums);
+  }
+}
+
+/// Of a common token the rows are summed kEmbeddingChunk at a time: ones that a sum would lose if it had begun with a
+/// large number are not lost.
+TEST_P(KernelsConformance, EmbeddingSumsCommonTokensInChunks) {
+  constexpr std::int64_t kWidth = 40, kOften = 3 * kEmbeddingChunk + 1, kVocab = 5;
+  std::vector<std::int32_t> ids;
+  Values rows;
+  for (std::int64_t i = 0; i < kOften; ++i) {
+    for (const std::int32_t token : {1, 3}) {  // both, so that the chunks of two tokens lie side by side
+      ids.push_back(token);
+      rows.insert(rows.end(), kWidth, i == 0 ? 1 << 24 : 1.0);
+    }
+  }
+  const auto count = static_cast<std::int64_t>(ids.size());
+  const Tensor tokens = integers(ids), d_y = filled(rows, dtype_), d_table = floats(kVocab * kWidth);
+  run([&](Kernels& k) {
+    k.embedding_backward(d_y.data(), tokens.integers(), d_table.data(), count, kVocab, kWidth, true, dtype_,
+                         DType::f32);
+  });
+  const double expected = (1 << 24) + 2 * kEmbeddingChunk;  // those of the first chunk and the single last one are lost
+  const Values sums = d_table.get();
+  for (std::int64_t token = 0; token < kVocab; ++token) {
+    const bool common = token == 1 || token == 3;
+    EXPECT_EQ(sums[static_cast<std::size_t>(token * kWidth)], common ? expected : 0.0) << token;
+    EXPECT_EQ(sums[static_cast<std::size_t>(token * kWidth + kWidth - 1)], common ? expected : 0.0) << token;
   }
 }
 

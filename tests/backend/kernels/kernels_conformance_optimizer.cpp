@@ -128,4 +128,29 @@ TEST_P(MasterKernelsConformance, UpdatesRoundTheNewParameters) {
   }
 }
 
+/// bf16 is exact in fp32: what reads such gradients gives, bit for bit, what it gives of their cast.
+TEST_P(MasterKernelsConformance, GradientsInBf16AreReadAsTheirCast) {
+  const AdamWStep step{.learning_rate = 0.01F, .beta1 = 0.9F, .beta2 = 0.99F, .epsilon = 1e-6F, .weight_decay = 0.1F};
+  for (const std::int64_t count : {1, 203, 10'007}) {
+    const Tensor gradient = random(count, DType::bf16), widened = floats(count);
+    const Tensor start = random(count, DType::f32);
+    run([&](Kernels& k) { k.cast(gradient.data(), DType::bf16, widened.data(), DType::f32, count, 1.0F); });
+    const auto all_of = [&](const Gradient& of) {
+      const Values zeros(static_cast<std::size_t>(count));
+      const Tensor by_sgd = filled(start.get(), DType::f32), by_adamw = filled(start.get(), DType::f32);
+      const Tensor m = filled(zeros, DType::f32), v = filled(zeros, DType::f32), rounded = filled(zeros, DType::bf16);
+      const Tensor sum = floats(2);  // one double
+      run([&](Kernels& k) {
+        k.sgd(by_sgd.floats(), of, count, 0.1F, 0.01F, nullptr);
+        k.adamw(by_adamw.floats(), of, m.floats(), v.floats(), count, step);
+        k.adamw(by_adamw.floats(), of, m.floats(), v.floats(), count, step, rounded.data());
+        k.sum_of_squares(of.from(count / 2), count - count / 2, 1.0, reinterpret_cast<double*>(sum.data()), true);
+      });
+      return std::vector<Values>{by_sgd.get(), by_adamw.get(), m.get(),
+                                 v.get(),      rounded.get(),  {read_double(*host_, sum)}};
+    };
+    EXPECT_EQ(all_of({gradient.data(), DType::bf16}), all_of(widened.floats())) << count;
+  }
+}
+
 }  // namespace fsdpbench::backend

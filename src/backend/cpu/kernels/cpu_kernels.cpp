@@ -79,9 +79,9 @@ class CpuKernels : public Kernels {
     cpu::swiglu(gate, up, y, rows, width, stride, dtype);
   }
   void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                       std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
-                       DType dtype) override {
-    cpu::swiglu_backward(d_y, gate, up, d_gate, d_up, rows, width, stride, dtype);
+                       std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride, DType dtype,
+                       std::byte* y) override {
+    cpu::swiglu_backward(d_y, gate, up, d_gate, d_up, rows, width, stride, dtype, y);
   }
   void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
                  std::int64_t vocab, std::int64_t width, DType dtype) override {
@@ -169,17 +169,17 @@ class CpuKernels : public Kernels {
   void download(const std::byte* source, void* target, std::int64_t bytes) override {
     if (bytes > 0) std::memcpy(target, source, static_cast<std::size_t>(bytes));
   }
-  void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite) override {
+  void sum_of_squares(const Gradient& x, std::int64_t count, double factor, double* sum, bool overwrite) override {
     cpu::sum_of_squares(x, count, factor, sum, overwrite);
   }
   void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) override {
     cpu::clip_factor(sums, count, max_norm, factor);
   }
-  void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
+  void sgd(float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate, float weight_decay,
            const float* gradient_scale, std::byte* rounded) override {
     cpu::sgd(parameter, gradient, count, learning_rate, weight_decay, gradient_scale, rounded);
   }
-  void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
+  void adamw(float* parameter, const Gradient& gradient, float* first_moment, float* second_moment, std::int64_t count,
              const AdamWStep& step, std::byte* rounded) override {
     cpu::adamw(parameter, gradient, first_moment, second_moment, count, step, rounded);
   }
@@ -212,18 +212,18 @@ class SharedCpuKernels final : public CpuKernels {
   }
   void upload(const void* source, std::byte* target, std::int64_t bytes) override { copy(source, target, bytes); }
   void download(const std::byte* source, void* target, std::int64_t bytes) override { copy(source, target, bytes); }
-  void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
+  void sgd(float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate, float weight_decay,
            const float* gradient_scale, std::byte* rounded) override {
     crew_.share(count, [&](std::int64_t begin, std::int64_t end) {
-      cpu::sgd(parameter + begin, gradient + begin, end - begin, learning_rate, weight_decay, gradient_scale,
+      cpu::sgd(parameter + begin, gradient.from(begin), end - begin, learning_rate, weight_decay, gradient_scale,
                part_of(rounded, begin));
     });
   }
-  void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
+  void adamw(float* parameter, const Gradient& gradient, float* first_moment, float* second_moment, std::int64_t count,
              const AdamWStep& step, std::byte* rounded) override {
     crew_.share(count, [&](std::int64_t begin, std::int64_t end) {
-      cpu::adamw(parameter + begin, gradient + begin, first_moment + begin, second_moment + begin, end - begin, step,
-                 part_of(rounded, begin));
+      cpu::adamw(parameter + begin, gradient.from(begin), first_moment + begin, second_moment + begin, end - begin,
+                 step, part_of(rounded, begin));
     });
   }
 

@@ -56,6 +56,7 @@ void Embedding::backward(const std::byte* d_y, const std::int32_t* tokens, std::
   // By token id, so that a bf16 table is rounded once a row and not once an occurrence.
   sort_by_token(tokens, count, part);
   row_.resize(static_cast<std::size_t>(width));
+  chunk_.resize(static_cast<std::size_t>(width));
   if (overwrite) std::memset(d_table, 0, static_cast<std::size_t>(part.count * width * size_of(gradient_dtype)));
   const auto add_rows = [&]<class T, class G>(T, G) {
     float* const sum = row_.data();
@@ -65,9 +66,15 @@ void Embedding::backward(const std::byte* d_y, const std::int32_t* tokens, std::
       if (begin == end) continue;
       G* const target = elements<G>(d_table) + id * width;
       std::fill_n(sum, width, 0.0F);
-      for (std::int64_t p = begin; p < end; ++p) {
-        const T* const source = elements<T>(d_y) + positions_[p] * width;
-        for (std::int64_t j = 0; j < width; ++j) sum[j] += load(source[j]);
+      for (std::int64_t first = begin; first < end; first += kEmbeddingChunk) {
+        const bool whole = end - begin <= kEmbeddingChunk;
+        float* const of_chunk = whole ? sum : chunk_.data();
+        if (!whole) std::fill_n(of_chunk, width, 0.0F);
+        for (std::int64_t p = first; p < std::min(first + kEmbeddingChunk, end); ++p) {
+          const T* const source = elements<T>(d_y) + positions_[p] * width;
+          for (std::int64_t j = 0; j < width; ++j) of_chunk[j] += load(source[j]);
+        }
+        for (std::int64_t j = 0; !whole && j < width; ++j) sum[j] += of_chunk[j];
       }
       for (std::int64_t j = 0; j < width; ++j) store(target[j], load(target[j]) + sum[j]);
     }

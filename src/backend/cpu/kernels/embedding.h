@@ -25,7 +25,7 @@ class Embedding {
   // Scratch, kept for its allocation.
   std::vector<std::int64_t> first_;      // per token id: where its positions start in positions_; one more at the end
   std::vector<std::int64_t> positions_;  // positions of all tokens, by id, in order within an id
-  std::vector<float> row_;
+  std::vector<float> row_, chunk_;
 };
 
 }  // namespace fsdpbench::backend::cpu

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backend/cpu/kernels/copy.h"
+#include "backend/cpu/kernels/element.h"
 #include "backend/cpu/kernels/vector_math.h"
 
 namespace fsdpbench::backend::cpu {
@@ -24,12 +25,15 @@ void in_blocks(const float* parameter, std::int64_t count, std::byte* rounded, c
 
 }  // namespace
 
-void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite) {
-  const double squares = lane_sum<double>(count, [x](std::int64_t i) {
-    const double v = x[i];
-    return v * v;
+void sum_of_squares(const Gradient& x, std::int64_t count, double factor, double* sum, bool overwrite) {
+  with_element_type(x.dtype, [&]<class G>(G) {
+    const G* const values = elements<G>(x.memory);
+    const double squares = lane_sum<double>(count, [values](std::int64_t i) {
+      const double v = load(values[i]);
+      return v * v;
+    });
+    *sum = factor * squares + (overwrite ? 0.0 : *sum);
   });
-  *sum = factor * squares + (overwrite ? 0.0 : *sum);
 }
 
 void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) {
@@ -39,16 +43,19 @@ void clip_factor(const double* sums, std::int64_t count, double max_norm, float*
   *factor = static_cast<float>(limit > 1.0 ? 1.0 : limit);  // a NaN norm gives a NaN
 }
 
-void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
+void sgd(float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate, float weight_decay,
          const float* gradient_scale, std::byte* rounded) {
   float* __restrict const p = parameter;
   const float scale = gradient_scale != nullptr ? *gradient_scale : 1.0F;
-  in_blocks(parameter, count, rounded, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) p[i] -= learning_rate * (scale * gradient[i] + weight_decay * p[i]);
+  with_element_type(gradient.dtype, [&]<class G>(G) {
+    const G* __restrict const g = elements<G>(gradient.memory);
+    in_blocks(parameter, count, rounded, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) p[i] -= learning_rate * (scale * load(g[i]) + weight_decay * p[i]);
+    });
   });
 }
 
-void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
+void adamw(float* parameter, const Gradient& gradient, float* first_moment, float* second_moment, std::int64_t count,
            const AdamWStep& step, std::byte* rounded) {
   // The scalars in double, as torch has them.
   const double beta1 = step.beta1;
@@ -65,14 +72,16 @@ void adamw(float* parameter, const float* gradient, float* first_moment, float* 
   float* __restrict const p = parameter;
   float* __restrict const m = first_moment;
   float* __restrict const v = second_moment;
-  const float* __restrict const g = gradient;
-  in_blocks(parameter, count, rounded, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const float gi = scale * g[i];
-      m[i] = m[i] + weight1 * (gi - m[i]);
-      v[i] = keep2 * v[i] + weight2 * gi * gi;
-      p[i] = p[i] * decay - step_size * (m[i] / (std::sqrt(v[i]) / root_correction + epsilon));
-    }
+  with_element_type(gradient.dtype, [&]<class G>(G) {
+    const G* __restrict const g = elements<G>(gradient.memory);
+    in_blocks(parameter, count, rounded, [=](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const float gi = scale * load(g[i]);
+        m[i] = m[i] + weight1 * (gi - m[i]);
+        v[i] = keep2 * v[i] + weight2 * gi * gi;
+        p[i] = p[i] * decay - step_size * (m[i] / (std::sqrt(v[i]) / root_correction + epsilon));
+      }
+    });
   });
 }
 

@@ -11,6 +11,7 @@ namespace fsdpbench::backend::cpu {
 void swiglu(const std::byte* gate, const std::byte* up, std::byte* y, std::int64_t rows, std::int64_t width,
             std::int64_t stride, DType dtype);
 void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                     std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride, DType dtype);
+                     std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride, DType dtype,
+                     std::byte* y);
 
 }  // namespace fsdpbench::backend::cpu

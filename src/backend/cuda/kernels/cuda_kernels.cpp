@@ -73,9 +73,9 @@ class CudaKernels final : public StreamKernels {
     cuda::swiglu(stream_, gate, up, y, rows, width, stride, dtype);
   }
   void swiglu_backward(const std::byte* d_y, const std::byte* gate, const std::byte* up, std::byte* d_gate,
-                       std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
-                       DType dtype) override {
-    cuda::swiglu_backward(stream_, d_y, gate, up, d_gate, d_up, rows, width, stride, dtype);
+                       std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride, DType dtype,
+                       std::byte* y) override {
+    cuda::swiglu_backward(stream_, d_y, gate, up, d_gate, d_up, rows, width, stride, dtype, y);
   }
   void embedding(const std::byte* table, const std::int32_t* tokens, std::byte* y, std::int64_t count,
                  std::int64_t vocab, std::int64_t width, DType dtype) override {
@@ -168,17 +168,17 @@ class CudaKernels final : public StreamKernels {
       throw BackendError("a download cannot be captured: the host would have to wait for it");
     transfers_.download(source, target, bytes);
   }
-  void sum_of_squares(const float* x, std::int64_t count, double factor, double* sum, bool overwrite) override {
+  void sum_of_squares(const Gradient& x, std::int64_t count, double factor, double* sum, bool overwrite) override {
     cuda::sum_of_squares(stream_, x, count, factor, sum, overwrite, scratch_);
   }
   void clip_factor(const double* sums, std::int64_t count, double max_norm, float* factor) override {
     cuda::clip_factor(stream_, sums, count, max_norm, factor);
   }
-  void sgd(float* parameter, const float* gradient, std::int64_t count, float learning_rate, float weight_decay,
+  void sgd(float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate, float weight_decay,
            const float* gradient_scale, std::byte* rounded) override {
     cuda::sgd(stream_, parameter, gradient, count, learning_rate, weight_decay, gradient_scale, rounded);
   }
-  void adamw(float* parameter, const float* gradient, float* first_moment, float* second_moment, std::int64_t count,
+  void adamw(float* parameter, const Gradient& gradient, float* first_moment, float* second_moment, std::int64_t count,
              const AdamWStep& step, std::byte* rounded) override {
     const float* const corrections = launch_data_.capturing() ? launch_data_.corrections(step) : nullptr;
     cuda::adamw(stream_, parameter, gradient, first_moment, second_moment, count, step, corrections, rounded);

@@ -1,5 +1,5 @@
 // Bytes to move: forward the rows twice; backward d_y once, the rows of the table that occur once (twice when adding),
-// and the whole table once more when it is zeroed. The order of the tokens is small beside it.
+// and the whole table once more when it is zeroed. The order of the tokens and the sums of chunks are small beside it.
 
 #include "backend/cuda/kernels/embedding.h"
 
@@ -9,6 +9,7 @@
 #include "backend/cuda/kernels/grid.h"
 #include "backend/cuda/kernels/pack.cuh"
 #include "backend/cuda/kernels/token_order.h"
+#include "base/bytes.h"
 
 namespace fsdpbench::backend::cuda {
 namespace {
@@ -38,43 +39,134 @@ __global__ void forward_kernel(const T* table, const std::int32_t* tokens, T* y,
 constexpr int kSumThreads = 128;
 constexpr int kRowsAtOnce = 4;
 
-/// Block (i, panel) sums the rows of all positions of a token, in order, if order[i] is the first of them: a pack of
-/// columns a thread. Several rows are loaded before they are added, because a common token has many.
-template <class T, class G>
-__global__ void __launch_bounds__(kSumThreads)
-    sum_kernel(const T* d_y, const std::int32_t* tokens, const std::int32_t* order, G* d_table, std::int64_t count,
-               VocabularyPart part, std::int64_t width, bool overwrite, bool d_y_aligned, bool table_aligned) {
-  constexpr int N = kPack<T>;
-  const std::int64_t panel = std::int64_t{gridDim.y} * kSumThreads * N;
-  for (std::int64_t first = blockIdx.x; first < count; first += gridDim.x) {
-    const std::int32_t token = tokens[order[first]];
-    if (!part.holds(token) || (first > 0 && tokens[order[first - 1]] == token)) continue;
-    for (std::int64_t j = (std::int64_t{blockIdx.y} * kSumThreads + threadIdx.x) * N; j < width; j += panel) {
-      Floats<N> sum{};
-      bool more = true;
-      for (std::int64_t i = first; more; i += kRowsAtOnce) {
-        Floats<N> row[kRowsAtOnce]{};
-        bool is_one[kRowsAtOnce];
-#pragma unroll
-        for (int k = 0; k < kRowsAtOnce; ++k) {
-          const std::int64_t at = i + k < count ? order[i + k] : 0;
-          is_one[k] = i + k < count && tokens[at] == token;
-          if (is_one[k]) row[k] = load_part<N>(d_y + at * width, j, width, d_y_aligned);
-        }
-#pragma unroll
-        for (int k = 0; k < kRowsAtOnce; ++k) {
-          if (!is_one[k]) break;
-#pragma unroll
-          for (int n = 0; n < N; ++n) sum[n] += row[k][n];
-        }
-        more = is_one[kRowsAtOnce - 1];
+/// Positions in the order of their tokens; those whose token is none come last.
+struct Order {
+  const std::int32_t* tokens;
+  const std::int32_t* order;
+  std::int64_t count;
+
+  __device__ std::int32_t token(std::int64_t i) const { return tokens[order[i]]; }
+  __device__ bool is(std::int64_t i, std::int32_t of) const { return i < count && token(i) == of; }
+  /// The first of the positions of token(i), which is no later than `last`.
+  __device__ std::int64_t begin(std::int64_t i, std::int64_t last) const {
+    const std::int32_t of = token(i);
+    for (std::int64_t low = 0; low < last;) {
+      const std::int64_t middle = (low + last) / 2;
+      if (token(middle) == of) {
+        last = middle;
+      } else {
+        low = middle + 1;
       }
-      G* const target = d_table + (token - part.first) * width;
-      const Floats<N> before = overwrite ? Floats<N>{} : load_part<N>(target, j, width, table_aligned);
-#pragma unroll
-      for (int i = 0; i < N; ++i) sum[i] = before[i] + sum[i];
-      store_part(target, j, width, table_aligned, sum);
     }
+    return last;
+  }
+};
+
+/// A token's rows are summed kEmbeddingChunk at a time, side by side, and then the sums: a sixth of a text is one
+/// token, which one block would walk through alone. Of tokens with several chunks these are the sums, in fp32.
+struct Chunks {
+  float* sums;  // [slots, width]
+
+  /// In a window of kEmbeddingChunk places at most one such token goes on and one begins.
+  __device__ std::int64_t slot(std::int64_t i, bool first) const { return 2 * (i / kEmbeddingChunk) + (first ? 1 : 0); }
+  static std::int64_t slots(std::int64_t count) { return 2 * ceil_div(count, kEmbeddingChunk); }
+};
+
+/// sum += row(0) + row(1) + …, in order, as long as has(i). Several are loaded before they are added.
+template <int N, class Has, class Row>
+__device__ void add_rows(Floats<N>& sum, const Has& has, const Row& row) {
+  bool more = true;
+  for (int i = 0; more; i += kRowsAtOnce) {
+    Floats<N> rows[kRowsAtOnce]{};
+    bool is_one[kRowsAtOnce];
+#pragma unroll
+    for (int k = 0; k < kRowsAtOnce; ++k) {
+      is_one[k] = has(i + k);
+      if (is_one[k]) rows[k] = row(i + k);
+    }
+#pragma unroll
+    for (int k = 0; k < kRowsAtOnce; ++k) {
+      if (!is_one[k]) break;
+#pragma unroll
+      for (int n = 0; n < N; ++n) sum[n] += rows[k][n];
+    }
+    more = is_one[kRowsAtOnce - 1];
+  }
+}
+
+/// Rows of the gradient's table, of which a thread takes a pack of columns. A model's width has far fewer panels than a
+/// grid may have.
+template <class G>
+struct Table {
+  G* memory;
+  VocabularyPart part;
+  std::int64_t width;
+  bool overwrite;
+  bool aligned;
+
+  template <int N>
+  __device__ void add(std::int32_t token, std::int64_t column, Floats<N> sum) const {
+    G* const target = memory + (token - part.first) * width;
+    const Floats<N> before = overwrite ? Floats<N>{} : load_part<N>(target, column, width, aligned);
+#pragma unroll
+    for (int i = 0; i < N; ++i) sum[i] = before[i] + sum[i];
+    store_part(target, column, width, aligned, sum);
+  }
+};
+
+/// Block (i, panel) sums the chunk that begins at order[i], if one does.
+template <class T, class G>
+__global__ void __launch_bounds__(kSumThreads) sum_kernel(const T* d_y, const Order at, const Chunks chunks,
+                                                          const Table<G> table, bool d_y_aligned, bool sums_aligned) {
+  constexpr int N = kPack<T>;
+  const std::int64_t width = table.width;
+  const std::int64_t j = (std::int64_t{blockIdx.y} * kSumThreads + threadIdx.x) * N;
+  if (j >= width) return;
+  for (std::int64_t first = blockIdx.x; first < at.count; first += gridDim.x) {
+    const std::int32_t token = at.token(first);
+    if (!table.part.holds(token)) continue;
+    const bool begins = first == 0 || at.token(first - 1) != token;
+    if (!begins) {
+      const std::int64_t chunk_before = first - kEmbeddingChunk;
+      if (chunk_before < 0 || at.token(chunk_before) != token) continue;
+      if ((first - at.begin(first, chunk_before)) % kEmbeddingChunk != 0) continue;
+    }
+    const bool whole = begins && !at.is(first + kEmbeddingChunk, token);
+    float* const sums = whole ? nullptr : chunks.sums + chunks.slot(first, begins) * width;
+    const std::int32_t* const order = at.order + first;
+    const std::int64_t left = at.count - first;
+    const int most = left < kEmbeddingChunk ? static_cast<int>(left) : static_cast<int>(kEmbeddingChunk);
+    Floats<N> sum{};
+    add_rows(
+        sum, [&](int i) { return i < most && at.tokens[order[i]] == token; },
+        [&](int i) { return load_part<N>(d_y + order[i] * width, j, width, d_y_aligned); });
+    if (sums == nullptr) {
+      table.add(token, j, sum);
+    } else {
+      store_part(sums, j, width, sums_aligned, sum);
+    }
+  }
+}
+
+/// Block (i, panel) adds up the chunks of a token that begins at order[i] and has several.
+template <int N, class G>
+__global__ void __launch_bounds__(kSumThreads)
+    join_kernel(const Order at, const Chunks chunks, const Table<G> table, bool sums_aligned) {
+  const std::int64_t width = table.width;
+  const std::int64_t j = (std::int64_t{blockIdx.y} * kSumThreads + threadIdx.x) * N;
+  if (j >= width) return;
+  for (std::int64_t first = blockIdx.x; first < at.count; first += gridDim.x) {
+    const std::int32_t token = at.token(first);
+    if (!table.part.holds(token) || (first > 0 && at.token(first - 1) == token)) continue;
+    if (!at.is(first + kEmbeddingChunk, token)) continue;
+    Floats<N> sum{};
+    add_rows(
+        sum, [&](int c) { return at.is(first + c * kEmbeddingChunk, token); },
+        [&](int c) {
+          const std::int64_t slot = chunks.slot(first + c * kEmbeddingChunk, c == 0);
+          return load_part<N>(chunks.sums + slot * width, j, width, sums_aligned);
+        });
+    table.add(token, j, sum);
   }
 }
 
@@ -98,17 +190,23 @@ void embedding_backward(cudaStream_t stream, const std::byte* d_y, const std::in
           "embedding_backward");
   }
   if (count == 0 || width == 0) return;
-  const std::int32_t* const order =
-      order_tokens(stream, tokens, count, part.whole, scratch.get(token_order_bytes(count)));
+  const std::int64_t of_order = round_up(token_order_bytes(count), 256);
+  std::byte* const memory = scratch.get(of_order + Chunks::slots(count) * width * 4);
+  const Order order{tokens, order_tokens(stream, tokens, count, part.whole, memory), count};
+  const Chunks chunks{reinterpret_cast<float*>(memory + of_order)};
   with_element_type(dtype, [&]<class T>(T) {
     constexpr std::int64_t kPanel = kSumThreads * kPack<T>;
     const T* const source = elements<T>(d_y);
-    const auto panels = static_cast<unsigned>(std::min((width + kPanel - 1) / kPanel, kMostOthers));
+    const dim3 blocks(blocks_for(count), static_cast<unsigned>(ceil_div(width, kPanel)));
+    const bool sums_aligned = rows_aligned(chunks.sums, width);
     with_gradient_type<T>(gradient_dtype, [&]<class G>(G) {
       G* const target = elements<G>(d_table);
-      launch(stream, "embedding_backward", dim3(blocks_for(count), panels), kSumThreads, sum_kernel<T, G>, source,
-             tokens, order, target, count, part, width, overwrite, rows_aligned(source, width),
-             rows_aligned(target, width));
+      const Table<G> table{target, part, width, overwrite, rows_aligned(target, width)};
+      launch(stream, "embedding_backward", blocks, kSumThreads, sum_kernel<T, G>, source, order, chunks, table,
+             rows_aligned(source, width), sums_aligned);
+      if (count <= kEmbeddingChunk) return;
+      launch(stream, "embedding_backward", blocks, kSumThreads, join_kernel<kPack<T>, G>, order, chunks, table,
+             sums_aligned);
     });
   });
 }

@@ -35,15 +35,37 @@ struct Join {
   }
 };
 
-constexpr unsigned kMostThreads = 1024;
+/// Two such blocks fit a multiprocessor's registers, so that one loads while the other waits for its threads.
+constexpr unsigned kRowThreads = 512;
+constexpr int kRowBlocks = 2;
+/// A thread has so many packs of a row on their way at once: 64 KB a multiprocessor, where 25 KB cover the time that
+/// the memory of an H200 takes to answer.
+constexpr int kPacksAtOnce = 4;
+constexpr unsigned kMeanThreads = 1024;
+
+/// Calls use(at, pack) for this thread's packs of a row of `count` elements, in order. Where they can be loaded whole,
+/// kPacksAtOnce of them are before the first is used, as they lie in memory: as fp32 they would take twice the
+/// registers. What `use` stores is its pack.
+template <int N, class T, class Use>
+__device__ void for_packs(const T* x, std::int64_t count, bool vector, float missing, const Use& use) {
+  const std::int64_t step = std::int64_t{blockDim.x} * N;
+  std::int64_t at = std::int64_t{threadIdx.x} * N;
+  for (; vector && at + (kPacksAtOnce - 1) * step + N <= count; at += kPacksAtOnce * step) {
+    Pack<T, N> packs[kPacksAtOnce];
+#pragma unroll
+    for (int p = 0; p < kPacksAtOnce; ++p) packs[p] = *reinterpret_cast<const Pack<T, N>*>(x + at + p * step);
+#pragma unroll
+    for (int p = 0; p < kPacksAtOnce; ++p) use(at + p * step, load<N>(packs[p].values));
+  }
+  for (; at < count; at += step) use(at, load_part<N>(x, at, count, vector, missing));
+}
 
 /// Of a row's `count` logits; all threads of the block call it and get it.
 template <class T>
 __device__ Softmax softmax_of(const T* x, std::int64_t count, bool vector) {
   constexpr int N = kPack<T>;
   Softmax softmax = kEmpty;
-  for (std::int64_t j = std::int64_t{threadIdx.x} * N; j < count; j += std::int64_t{blockDim.x} * N) {
-    const Floats<N> v = load_part<N>(x, j, count, vector, -std::numeric_limits<float>::infinity());
+  for_packs<N>(x, count, vector, -std::numeric_limits<float>::infinity(), [&](std::int64_t, const Floats<N>& v) {
     float largest = softmax.largest;
 #pragma unroll
     for (int k = 0; k < N; ++k) largest = fmaxf(largest, v[k]);
@@ -51,7 +73,7 @@ __device__ Softmax softmax_of(const T* x, std::int64_t count, bool vector) {
     softmax.largest = largest;
 #pragma unroll
     for (int k = 0; k < N; ++k) softmax.sum += exponential(v[k] - largest);
-  }
+  });
   return block_reduce(softmax, kEmpty, Join{});
 }
 
@@ -60,15 +82,14 @@ template <class T>
 __device__ void write_gradients(T* x, std::int64_t count, const Softmax& softmax, std::int64_t target, float factor,
                                 float scale, bool vector) {
   constexpr int N = kPack<T>;
-  for (std::int64_t j = std::int64_t{threadIdx.x} * N; j < count; j += std::int64_t{blockDim.x} * N) {
-    Floats<N> v = load_part<N>(x, j, count, vector);
+  for_packs<N>(x, count, vector, 0.0F, [&](std::int64_t at, Floats<N> v) {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       v[k] = exponential(v[k] - softmax.largest) * factor;
-      if (j + k == target) v[k] = v[k] - scale;
+      if (at + k == target) v[k] = v[k] - scale;
     }
-    store_part(x, j, count, vector, v);
-  }
+    store_part(x, at, count, vector, v);
+  });
 }
 
 __device__ double loss_of(const Softmax& softmax, float of_target) {
@@ -77,7 +98,7 @@ __device__ double loss_of(const Softmax& softmax, float of_target) {
 
 /// A block takes a row at a time: one pass for largest and sum, one that writes the gradients. row_losses: [rows].
 template <class T>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kRowThreads, kRowBlocks)
     cross_entropy_kernel(T* logits, const std::int32_t* targets, double* row_losses, std::int64_t rows,
                          std::int64_t vocab, std::int64_t stride, float scale, bool vector) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -95,8 +116,9 @@ __global__ void __launch_bounds__(kMostThreads)
 
 /// A block takes a row at a time. terms: [3, rows].
 template <class T>
-__global__ void __launch_bounds__(kMostThreads) terms_kernel(const T* logits, const std::int32_t* targets, float* terms,
-                                                             std::int64_t rows, VocabularyPart part, bool vector) {
+__global__ void __launch_bounds__(kRowThreads, kRowBlocks)
+    terms_kernel(const T* logits, const std::int32_t* targets, float* terms, std::int64_t rows, VocabularyPart part,
+                 bool vector) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     const T* const x = logits + row * part.count;
     const Softmax softmax = softmax_of(x, part.count, vector);
@@ -112,7 +134,7 @@ __global__ void __launch_bounds__(kMostThreads) terms_kernel(const T* logits, co
 
 /// A block takes a row at a time. terms: [parts, 3, rows].
 template <class T>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kRowThreads, kRowBlocks)
     of_terms_kernel(T* logits, const std::int32_t* targets, const float* terms, int parts, double* row_losses,
                     std::int64_t rows, VocabularyPart part, float scale, bool vector) {
   for (std::int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -132,7 +154,7 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 /// One block. loss = sum of parts / count.
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMeanThreads)
     mean_kernel(const double* parts, std::int64_t part_count, double count, float* loss) {
   const double sum = sum_of_parts(parts, part_count);
   if (threadIdx.x == 0) *loss = static_cast<float>(sum / count);
@@ -140,7 +162,7 @@ __global__ void __launch_bounds__(kMostThreads)
 
 void mean(cudaStream_t stream, const char* name, const double* parts, std::int64_t part_count, std::int64_t count,
           float* loss) {
-  launch(stream, name, 1, row_threads(part_count, 1, kMostThreads), mean_kernel, parts, part_count,
+  launch(stream, name, 1, row_threads(part_count, 1, kMeanThreads), mean_kernel, parts, part_count,
          static_cast<double>(count), loss);
 }
 
@@ -177,7 +199,7 @@ void cross_entropy(cudaStream_t stream, std::byte* logits, const std::int32_t* t
   auto* const row_losses = reinterpret_cast<double*>(scratch.get(rows * 8));
   with_element_type(dtype, [&]<class T>(T) {
     T* const x = elements<T>(logits);
-    launch(stream, "cross_entropy", blocks_for(rows), row_threads(vocab, kPack<T>, kMostThreads),
+    launch(stream, "cross_entropy", blocks_for(rows), row_threads(vocab, kPack<T>, kRowThreads),
            cross_entropy_kernel<T>, x, targets, row_losses, rows, vocab, stride, loss_scale / static_cast<float>(rows),
            rows_aligned(x, stride));
   });
@@ -188,7 +210,7 @@ void cross_entropy_terms(cudaStream_t stream, const std::byte* logits, const std
                          std::int64_t rows, const VocabularyPart& part, DType dtype) {
   with_element_type(dtype, [&]<class T>(T) {
     const T* const x = elements<T>(logits);
-    launch(stream, "cross_entropy_terms", blocks_for(rows), row_threads(part.count, kPack<T>, kMostThreads),
+    launch(stream, "cross_entropy_terms", blocks_for(rows), row_threads(part.count, kPack<T>, kRowThreads),
            terms_kernel<T>, x, targets, terms, rows, part, rows_aligned(x, part.count));
   });
 }
@@ -199,7 +221,7 @@ void cross_entropy_of_terms(cudaStream_t stream, std::byte* logits, const std::i
   auto* const row_losses = reinterpret_cast<double*>(scratch.get(rows * 8));
   with_element_type(dtype, [&]<class T>(T) {
     T* const x = elements<T>(logits);
-    launch(stream, "cross_entropy_of_terms", blocks_for(rows), row_threads(part.count, kPack<T>, kMostThreads),
+    launch(stream, "cross_entropy_of_terms", blocks_for(rows), row_threads(part.count, kPack<T>, kRowThreads),
            of_terms_kernel<T>, x, targets, terms, parts, row_losses, rows, part, loss_scale / static_cast<float>(rows),
            rows_aligned(x, part.count));
   });

@@ -1,4 +1,5 @@
-// Bytes to move: sum_of_squares 1 tensor, sgd 3, adamw 7 (reads 4, writes 3); half a tensor more for a rounded copy.
+// Bytes to move: sum_of_squares 1 tensor, sgd 3, adamw 7 (reads 4, writes 3); half a tensor more for a rounded copy,
+// half a tensor less of a bf16 gradient.
 
 #include "backend/cuda/kernels/optimizer.h"
 
@@ -11,8 +12,10 @@
 namespace fsdpbench::backend::cuda {
 namespace {
 
+/// Packs are those of fp32 whatever T is, so that the order is the same.
+template <class T>
 struct Squares {
-  const float* x;
+  const T* x;
   std::int64_t count;
   bool vector;
 
@@ -42,9 +45,10 @@ __global__ void clip_factor_kernel(const double* sums, std::int64_t count, doubl
 
 __device__ float scale_of(const float* gradient_scale) { return gradient_scale != nullptr ? *gradient_scale : 1.0F; }
 
+template <class G>
 struct Sgd {
   float* parameter;
-  const float* gradient;
+  const G* gradient;
   float learning_rate, weight_decay;
   const float* gradient_scale;
 
@@ -65,9 +69,10 @@ struct Sgd {
   }
 };
 
+template <class G>
 struct AdamW {
   float* parameter;
-  const float* gradient;
+  const G* gradient;
   float* first_moment;
   float* second_moment;
   const float* gradient_scale;
@@ -115,22 +120,25 @@ struct Rounding {
   }
 };
 
-/// `arrays`: all that `update` touches.
-template <class Update, class... T>
+/// `arrays`: all that `update`, of a gradient of G, touches.
+template <class G, class Update, class... T>
 void map_update(cudaStream_t stream, const char* name, const Update& update, std::int64_t count, std::byte* rounded,
                 const T*... arrays) {
-  if (rounded == nullptr) return map<kPack<float>>(stream, name, update, count, arrays...);
+  if (rounded == nullptr) return map<kPackOf<float, G>>(stream, name, update, count, arrays...);
   const Rounding<Update> body{update, elements<__nv_bfloat16>(rounded)};
   map<kPackOf<float, __nv_bfloat16>>(stream, name, body, count, body.rounded, arrays...);
 }
 
 }  // namespace
 
-void sum_of_squares(cudaStream_t stream, const float* x, std::int64_t count, double factor, double* sum, bool overwrite,
-                    Scratch& scratch) {
+void sum_of_squares(cudaStream_t stream, const Gradient& x, std::int64_t count, double factor, double* sum,
+                    bool overwrite, Scratch& scratch) {
   const std::int64_t parts = sum_parts(count, kPack<float>);
   auto* const sums = reinterpret_cast<double*>(scratch.get(parts * 8));
-  partial_sums<kPack<float>>(stream, "sum_of_squares", Squares{x, count, aligned(x)}, count, sums);
+  with_element_type(x.dtype, [&]<class T>(T) {
+    const Squares<T> squares{elements<T>(x.memory), count, aligned(x.memory)};
+    partial_sums<kPack<float>>(stream, "sum_of_squares", squares, count, sums);
+  });
   launch(stream, "sum_of_squares", 1, row_threads(parts, 1, kSumThreads), finish_squares_kernel, sums, parts, factor,
          sum, overwrite);
 }
@@ -139,10 +147,12 @@ void clip_factor(cudaStream_t stream, const double* sums, std::int64_t count, do
   launch(stream, "clip_factor", 1, 1, clip_factor_kernel, sums, count, max_norm, factor);
 }
 
-void sgd(cudaStream_t stream, float* parameter, const float* gradient, std::int64_t count, float learning_rate,
+void sgd(cudaStream_t stream, float* parameter, const Gradient& gradient, std::int64_t count, float learning_rate,
          float weight_decay, const float* gradient_scale, std::byte* rounded) {
-  const Sgd body{parameter, gradient, learning_rate, weight_decay, gradient_scale};
-  map_update(stream, "sgd", body, count, rounded, parameter, gradient);
+  with_element_type(gradient.dtype, [&]<class G>(G) {
+    const Sgd<G> body{parameter, elements<G>(gradient.memory), learning_rate, weight_decay, gradient_scale};
+    map_update<G>(stream, "sgd", body, count, rounded, parameter, body.gradient);
+  });
 }
 
 AdamWCorrections adamw_corrections(const AdamWStep& step) {
@@ -154,23 +164,25 @@ AdamWCorrections adamw_corrections(const AdamWStep& step) {
           .root = static_cast<float>(std::sqrt(1.0 - std::pow(beta2, t)))};
 }
 
-void adamw(cudaStream_t stream, float* parameter, const float* gradient, float* first_moment, float* second_moment,
+void adamw(cudaStream_t stream, float* parameter, const Gradient& gradient, float* first_moment, float* second_moment,
            std::int64_t count, const AdamWStep& step, const float* corrections, std::byte* rounded) {
-  const AdamW body{
-      .parameter = parameter,
-      .gradient = gradient,
-      .first_moment = first_moment,
-      .second_moment = second_moment,
-      .gradient_scale = step.gradient_scale,
-      .of_launch = corrections,
-      .corrections = adamw_corrections(step),
-      .decay = static_cast<float>(1.0 - static_cast<double>(step.learning_rate) * step.weight_decay),
-      .weight1 = static_cast<float>(1.0 - static_cast<double>(step.beta1)),
-      .weight2 = static_cast<float>(1.0 - static_cast<double>(step.beta2)),
-      .keep2 = step.beta2,
-      .epsilon = step.epsilon,
-  };
-  map_update(stream, "adamw", body, count, rounded, parameter, gradient, first_moment, second_moment);
+  with_element_type(gradient.dtype, [&]<class G>(G) {
+    const AdamW<G> body{
+        .parameter = parameter,
+        .gradient = elements<G>(gradient.memory),
+        .first_moment = first_moment,
+        .second_moment = second_moment,
+        .gradient_scale = step.gradient_scale,
+        .of_launch = corrections,
+        .corrections = adamw_corrections(step),
+        .decay = static_cast<float>(1.0 - static_cast<double>(step.learning_rate) * step.weight_decay),
+        .weight1 = static_cast<float>(1.0 - static_cast<double>(step.beta1)),
+        .weight2 = static_cast<float>(1.0 - static_cast<double>(step.beta2)),
+        .keep2 = step.beta2,
+        .epsilon = step.epsilon,
+    };
+    map_update<G>(stream, "adamw", body, count, rounded, parameter, body.gradient, first_moment, second_moment);
+  });
 }
 
 }  // namespace fsdpbench::backend::cuda

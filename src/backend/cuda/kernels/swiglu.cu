@@ -1,4 +1,4 @@
-// Bytes to move: 3 tensors forward, 5 backward.
+// Bytes to move: 3 tensors forward, 5 backward, 6 if it gives the product again.
 
 #include "backend/cuda/kernels/swiglu.h"
 
@@ -53,19 +53,22 @@ struct Backward {
   const T* up;
   T* d_gate;
   T* d_up;
+  T* y;  // null: nobody wants it
 
   template <int N>
   __device__ void at(std::int64_t i, std::int64_t of_y) const {
     const Floats<N> d = load<N>(d_y + of_y);
     const Floats<N> g = load<N>(gate + i);
     const Floats<N> u = load<N>(up + i);
-    Floats<N> of_gate, of_up;
+    Floats<N> of_gate, of_up, product;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       const float s = sigmoid(g[k]);
       of_up[k] = d[k] * g[k] * s;
       of_gate[k] = d[k] * u[k] * s * (1.0F + g[k] * (1.0F - s));
+      product[k] = g[k] * s * u[k];
     }
+    if (y != nullptr) store(y + of_y, product);
     store(d_up + i, of_up);
     store(d_gate + i, of_gate);
   }
@@ -86,15 +89,18 @@ void swiglu(cudaStream_t stream, const std::byte* gate, const std::byte* up, std
 
 void swiglu_backward(cudaStream_t stream, const std::byte* d_y, const std::byte* gate, const std::byte* up,
                      std::byte* d_gate, std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
-                     DType dtype) {
+                     DType dtype, std::byte* y) {
   with_element_type(dtype, [&]<class T>(T) {
-    const Backward<T> on{elements<T>(d_y), elements<T>(gate), elements<T>(up), elements<T>(d_gate), elements<T>(d_up)};
+    const Backward<T> on{elements<T>(d_y),    elements<T>(gate), elements<T>(up),
+                         elements<T>(d_gate), elements<T>(d_up), elements<T>(y)};
+    const T* const also = y != nullptr ? on.y : on.d_y;  // as long as they are
     const OfRows<Backward<T>> body{on, width, stride};
     if (stride == width) {
-      return map<kPack<T>>(stream, "swiglu_backward", body, rows * width, on.d_y, on.gate, on.up, on.d_gate, on.d_up);
+      return map<kPack<T>>(stream, "swiglu_backward", body, rows * width, on.d_y, on.gate, on.up, on.d_gate, on.d_up,
+                           also);
     }
-    const bool packs = rows_aligned(on.d_y, width) && rows_aligned(on.gate, stride) && rows_aligned(on.up, stride) &&
-                       rows_aligned(on.d_gate, stride) && rows_aligned(on.d_up, stride);
+    const bool packs = rows_aligned(on.d_y, width) && rows_aligned(also, width) && rows_aligned(on.gate, stride) &&
+                       rows_aligned(on.up, stride) && rows_aligned(on.d_gate, stride) && rows_aligned(on.d_up, stride);
     map_rows<kPack<T>>(stream, "swiglu_backward", body, rows, width, packs);
   });
 }

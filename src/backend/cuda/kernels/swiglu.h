@@ -14,6 +14,6 @@ void swiglu(cudaStream_t stream, const std::byte* gate, const std::byte* up, std
             std::int64_t width, std::int64_t stride, DType dtype);
 void swiglu_backward(cudaStream_t stream, const std::byte* d_y, const std::byte* gate, const std::byte* up,
                      std::byte* d_gate, std::byte* d_up, std::int64_t rows, std::int64_t width, std::int64_t stride,
-                     DType dtype);
+                     DType dtype, std::byte* y);
 
 }  // namespace fsdpbench::backend::cuda

@@ -20,7 +20,7 @@
 
 #undef __shared__
 #define __shared__ static thread_local  // blocks run one after another on one thread
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 
 using fake::blockDim;
 using fake::blockIdx;
