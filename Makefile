@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-bench recipes asan tsan fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
+.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-bench random-configs recipes asan tsan fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -32,6 +32,7 @@ help:
 	@echo "make accept-faults  forty faults in real processes for accept to find: 19 of 20 named right, none passes"
 	@echo "make checkpoint-faults  a training is killed at sixty random moments of saving and training: what is complete loads"
 	@echo "make fuzz    each parser gets damaged files for a minute (FUZZ_S seconds), under the address sanitizer"
+	@echo "make random-configs  random configurations of all keys through run, simulate, explain, traces and export (CASES, FIRST)"
 	@echo "make cuda    the program and its CUDA backend, in build-cuda, with the tests that need no GPU (needs the CUDA toolkit,"
 	@echo "             NCCL and cuDNN; downloads the headers of cudnn-frontend from PyPI)"
 	@echo "make gpu-rehearsal  the four calls of tests/gpu/run on stand-ins: packed, and without this source tree"
@@ -157,6 +158,13 @@ fuzz: deps
 	@$(QUIETLY) build-asan/build.log cmake --build build-asan \
 	  --target fuzz_profile fuzz_sweep fuzz_cluster fuzz_trace fuzz_job fuzz_result fuzz_trials fuzz_launch
 	printf '%s\n' profile sweep cluster trace job result trials launch | xargs -P 2 -I {} sh -c 'build-asan/bin/fuzz_{} . $(FUZZ_S)'
+
+# Cases FIRST to FIRST + CASES - 1; one alone is `build/bin/random_configs . 1 NUMBER 1`.
+CASES := 100000
+FIRST := 1
+random-configs: configure
+	@$(QUIETLY) build/build.log cmake --build build --target random_configs
+	build/bin/random_configs . $(CASES) $(FIRST)
 
 # The long ones, too. `python3 tests/faults/campaign.py --help`: one case alone, another seed, another build.
 faults: configure
