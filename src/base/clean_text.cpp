@@ -30,29 +30,74 @@ std::size_t character(std::string_view text, std::uint32_t& code) {
   return code < kLeast[size] || code > 0x10FFFF || surrogate ? 0 : size;
 }
 
-/// Moves a cursor, deletes, or turns what follows around.
+struct Range {
+  std::uint32_t first, last;
+};
+
+/// What moves a cursor, deletes, turns what follows around, or is not seen at all: Unicode's control and format
+/// characters, and its ends of lines. analysis/fsdpbench_analysis/text.py has the same.
+constexpr Range kActing[] = {{0x7F, 0x9F},       {0xAD, 0xAD},       {0x600, 0x605},     {0x61C, 0x61C},
+                             {0x6DD, 0x6DD},     {0x70F, 0x70F},     {0x890, 0x891},     {0x8E2, 0x8E2},
+                             {0x180E, 0x180E},   {0x200B, 0x200F},   {0x2028, 0x202E},   {0x2060, 0x2064},
+                             {0x2066, 0x206F},   {0xFEFF, 0xFEFF},   {0xFFF9, 0xFFFB},   {0x110BD, 0x110BD},
+                             {0x110CD, 0x110CD}, {0x13430, 0x1343F}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
+                             {0xE0001, 0xE0001}, {0xE0020, 0xE007F}};
+
 bool acts(std::uint32_t code) {
-  return code < 0x20 || (code >= 0x7F && code < 0xA0) || (code >= 0x200E && code <= 0x200F) ||
-         (code >= 0x2028 && code <= 0x202E) || (code >= 0x2066 && code <= 0x2069);
+  if (code < 0x7F) return code < 0x20;
+  return std::ranges::any_of(kActing, [=](Range r) { return r.first <= code && code <= r.last; });
 }
 
-void append_clean(std::string& out, std::string_view text, Lines lines) {
+/// Calls `keep` with what can be seen, and `show` with each character that acts, or byte that is no UTF-8 (code 0).
+template <typename Keep, typename Show>
+void each_character(std::string_view text, Keep&& keep, Show&& show) {
   while (!text.empty()) {
     std::uint32_t code = 0;
     const std::size_t size = character(text, code);
-    const bool kept = lines == Lines::keep && (code == '\n' || code == '\t');
-    if (size > 0 && (kept || !acts(code))) {
-      out.append(text.substr(0, size));
+    const std::string_view bytes = text.substr(0, std::max<std::size_t>(size, 1));
+    if (size > 0 && !acts(code)) {
+      keep(bytes);
     } else {
-      for (const char c : text.substr(0, std::max<std::size_t>(size, 1))) {
-        fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));
-      }
+      show(bytes, size > 0 ? code : 0);
     }
-    text.remove_prefix(std::max<std::size_t>(size, 1));
+    text.remove_prefix(bytes.size());
   }
 }
 
+void append_clean(std::string& out, std::string_view text, Lines lines) {
+  each_character(
+      text, [&](std::string_view bytes) { out.append(bytes); },
+      [&](std::string_view bytes, std::uint32_t code) {
+        if (lines == Lines::keep && (code == '\n' || code == '\t')) {
+          out.append(bytes);
+          return;
+        }
+        for (const char c : bytes) {
+          fmt::format_to(std::back_inserter(out), "\\x{:02x}", static_cast<unsigned char>(c));
+        }
+      });
+}
+
 }  // namespace
+
+std::string clean_json(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  each_character(
+      text, [&](std::string_view bytes) { out.append(bytes); },
+      [&](std::string_view bytes, std::uint32_t code) {
+        if (code < 0x7F) {  // its own line ends; inside texts they are escaped already
+          out.append(bytes);
+        } else if (code < 0x10000) {
+          fmt::format_to(std::back_inserter(out), "\\u{:04x}", code);
+        } else {
+          const std::uint32_t rest = code - 0x10000;
+          fmt::format_to(std::back_inserter(out), "\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10U),
+                         0xDC00 + (rest & 0x3FFU));
+        }
+      });
+  return out;
+}
 
 std::string clean_text(std::string_view text, std::size_t most, Lines lines) {
   std::string out;

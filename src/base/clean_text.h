@@ -17,9 +17,13 @@ inline constexpr std::size_t kMostOfAMessage = 2000;  ///< bytes of one sentence
 inline constexpr std::size_t kMostOfACell = 200;      ///< bytes of one cell of a table, or of one value in a sentence
 
 /// Text that may come from outside (a file, the environment, another process), fit for a terminal: control characters,
-/// those of Unicode that change the direction of writing, and bytes that are no UTF-8 become visible as \x1b; of more
-/// than `most` bytes (0: no limit) the middle is left out, and says how much. Every message, table and progress line
-/// passes here on its way out (app/console/console.h).
+/// those of Unicode that change the direction of writing or are not seen, and bytes that are no UTF-8 become visible as
+/// \x1b; of more than `most` bytes (0: no limit) the middle is left out, and says how much. Every message, table and
+/// progress line passes here on its way out (app/console/console.h).
 std::string clean_text(std::string_view text, std::size_t most, Lines lines = Lines::one);
+
+/// JSON with the same characters in its texts as \u202e, so that it stays JSON and means the same: those below 0x7F are
+/// escaped by every writer of JSON, the others by none.
+std::string clean_json(std::string_view text);
 
 }  // namespace fsdpbench

@@ -1,5 +1,7 @@
 #include "app/console/console.h"
 
+#include <algorithm>
+
 #include "app/console/progress.h"
 #include "app/console/table.h"
 #include "config/support.h"
@@ -100,6 +102,12 @@ TEST(Console, ProgressIsOneLineOnATerminalAndGivesWay) {
   console().progress("step 2");
   console().warning("careful");
   EXPECT_EQ(console.messages(), "step 1\r\033[2Kstep 2\r\033[2Kwarning: careful\n");
+}
+
+TEST(Table, TextFromOutsideMakesNoLines) {
+  const std::string table = format_table({"title\nforged", {"head\n", "b"}, {{"cell\nforged", "\u202eb"}}});
+  EXPECT_EQ(std::ranges::count(table, '\n'), 4);  // title, header, rule and one row
+  EXPECT_EQ(text_line("worse: a\nbetter: b"), "worse: a\\x0abetter: b\n");
 }
 
 TEST(Progress, NamesStepLossAndRemainingTime) {

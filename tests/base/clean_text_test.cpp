@@ -23,6 +23,19 @@ TEST(CleanText, ShowsWhatWouldActOnATerminal) {
             "b");  // writes backwards from here
 }
 
+TEST(CleanText, ShowsWhatNobodySees) {
+  EXPECT_EQ(clean_text("a\xd8\x9c|", 0), "a\\xd8\\x9c|");                    // the Arabic letter mark turns text around
+  EXPECT_EQ(clean_text("a\xe2\x80\x8b|", 0), "a\\xe2\\x80\\x8b|");           // a space of no width
+  EXPECT_EQ(clean_text("a\xef\xbb\xbf|", 0), "a\\xef\\xbb\\xbf|");           // the mark of byte order
+  EXPECT_EQ(clean_text("a\xf3\xa0\x81\x81|", 0), "a\\xf3\\xa0\\x81\\x81|");  // a tag
+  EXPECT_EQ(clean_text(std::string_view("a\0b", 3), 0), "a\\x00b");
+}
+
+TEST(CleanText, JsonStaysJson) {
+  EXPECT_EQ(clean_json("{\n  \"a\": \"\\u001b \xe2\x80\xae \xc2\x9b \xf3\xa0\x81\x81 ü\"\n}"),
+            "{\n  \"a\": \"\\u001b \\u202e \\u009b \\udb40\\udc41 ü\"\n}");
+}
+
 TEST(CleanText, ShowsBytesThatAreNoUtf8) {
   EXPECT_EQ(clean_text("\xff", 0), "\\xff");
   EXPECT_EQ(clean_text("a\xe2\x80", 0), "a\\xe2\\x80");                  // cut off

@@ -82,13 +82,13 @@ std::string acceptance_table(const AcceptanceReport& r) {
                           j.bound ? number(*j.bound) : "–", j.unit});
     const bool said = j.rule == "peers";  // with its finding, below
     if ((j.verdict == Verdict::fail && !said) || j.verdict == Verdict::inconclusive) {
-      reasons += fmt::format("{}: {}, {}: {}\n", to_string(j.verdict), j.rule, j.figure, j.sentence);
+      reasons += text_line(fmt::format("{}: {}, {}: {}", to_string(j.verdict), j.rule, j.figure, j.sentence));
     }
   }
   std::string text = format_table(table) + '\n' + reasons;
-  for (const std::string& line : finding_lines(r.findings)) text += line + '\n';
+  for (const std::string& line : finding_lines(r.findings)) text += text_line(line);
   for (const Judgement& j : r.judgements) {
-    if (j.rule == "other work") text += fmt::format("{}\n", j.sentence);
+    if (j.rule == "other work") text += text_line(j.sentence);
   }
   return text;
 }

@@ -2,12 +2,18 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/clean_text.h"
+
 namespace fsdpbench::app {
 
 using nlohmann::json;
 
-std::string json_text(const json& value) { return value.dump(2, ' ', false, json::error_handler_t::replace) + '\n'; }
-std::string json_line(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+std::string json_text(const json& value) {
+  return clean_json(value.dump(2, ' ', false, json::error_handler_t::replace)) + '\n';
+}
+std::string json_line(const json& value) {
+  return clean_json(value.dump(-1, ' ', false, json::error_handler_t::replace));
+}
 
 json parse_json(std::string_view text) {
   int level = 0;

@@ -7,7 +7,7 @@
 namespace fsdpbench::app {
 
 /// `value` as JSON for files and people: indented, ending in a newline. Bytes that are no UTF-8 (paths and reasons hold
-/// what users wrote) become U+FFFD: no result is lost over them.
+/// what users wrote) become U+FFFD: no result is lost over them. Characters that act are escaped (clean_json()).
 std::string json_text(const nlohmann::json& value);
 
 /// The same on one line, without a newline.

@@ -59,7 +59,9 @@ std::string format_row(const std::vector<std::string>& cells, const std::vector<
 }  // namespace
 
 std::string format_table(const Table& raw) {
-  Table table = raw;  // some cells hold what users wrote
+  Table table = raw;  // titles, headers and cells may hold what users wrote
+  table.title = clean_text(table.title, kMostOfAMessage);
+  for (std::string& cell : table.header) cell = clean_text(cell, kMostOfACell);
   for (auto& row : table.rows) {
     for (std::string& cell : row) cell = clean_text(cell, kMostOfACell);
   }
@@ -75,5 +77,7 @@ std::string format_table(const Table& raw) {
   for (const auto& row : table.rows) out += format_row(row, columns);
   return out;
 }
+
+std::string text_line(std::string_view text) { return clean_text(text, kMostOfAMessage) + '\n'; }
 
 }  // namespace fsdpbench::app

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace fsdpbench::app {
@@ -15,5 +16,8 @@ struct Table {
 
 /// Ends in a newline. UTF-8 characters count as one column each.
 std::string format_table(const Table& table);
+
+/// A sentence beside a table, on one line whatever is in it: text from outside makes no lines of its own.
+std::string text_line(std::string_view text);
 
 }  // namespace fsdpbench::app

@@ -209,22 +209,23 @@ std::string gate_table(const GateReport& r) {
                           has_ratio(*c) && c->low < c->high ? fmt::format("{:.3f} to {:.3f}", c->low, c->high) : "–",
                           verdict_text(*c), c->judgement.unit});
   }
-  std::string text = r.changes.empty() ? r.headline() + "\n" : format_table(table);
+  std::string text = r.changes.empty() ? text_line(r.headline()) : format_table(table);
   std::string more;
   for (const Judgement& j : r.judgements) {
     if (j.verdict != Verdict::fail && j.verdict != Verdict::inconclusive) continue;
     if (j.rule == "machine") continue;  // the headline
-    more += fmt::format("{}: {}: {}\n", j.verdict == Verdict::fail ? "worse" : "inconclusive", j.figure, j.sentence);
+    more += text_line(
+        fmt::format("{}: {}: {}", j.verdict == Verdict::fail ? "worse" : "inconclusive", j.figure, j.sentence));
   }
   for (const Change& c : r.changes) {
     if (!c.left_out.empty()) {
-      more += fmt::format("left out of {}: {}\n", c.judgement.figure, fmt::join(c.left_out, ", "));
+      more += text_line(fmt::format("left out of {}: {}", c.judgement.figure, fmt::join(c.left_out, ", ")));
     }
   }
   for (const MachineDifference& d : r.machine)
-    more += fmt::format("{} differs: {}\n", to_string(d.part), difference_text(d));
+    more += text_line(fmt::format("{} differs: {}", to_string(d.part), difference_text(d)));
   for (const DifferingKey& key : r.measured) {
-    more += fmt::format("measured differs: {}: {} / {}\n", key.key, key.a.dump(), key.b.dump());
+    more += text_line(fmt::format("measured differs: {}: {} / {}", key.key, key.a.dump(), key.b.dump()));
   }
   const std::size_t k = r.before.size();
   more += fmt::format("{} of {}, {} in the baseline{}.\n",

@@ -167,7 +167,6 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
                           Evidence evidence) {
   const bool stored = evidence == Evidence::stored;
   Table table;
-  table.title = fmt::format("A  {}\nB  {}\n", a.name, b.name);
   table.header = {stored ? "median of steps" : "median of trials", "A", "B", "B / A", ""};
   const auto row = [&](const char* name, const Number& number, const char* unit) {
     const std::optional<double> left = median_of(a, number), right = median_of(b, number);
@@ -187,7 +186,8 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
     return std::optional(static_cast<double>(trial.memory.peak_occupied_total) / (1 << 20));
   };
   row("peak memory", peak_mib, "MiB");
-  std::string text = format_table(table) + differing_table(a, b);
+  std::string text = text_line("A  " + a.name) + text_line("B  " + b.name) + '\n' + format_table(table);
+  text += differing_table(a, b);
   text += "\n" + verdict_sentence(c, threshold, evidence) + "\n";
   if (stored) return text + stored_note(a, b);
   text += fmt::format("{} interleaved trials each", a.trials.size());

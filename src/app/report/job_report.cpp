@@ -139,7 +139,7 @@ std::string what_replays(const ExplainedJob& e) {
 
 std::string bullets(const char* title, const std::vector<std::string>& lines) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(lines.size(), kMostJobRows); ++i) text += "- " + lines[i] + "\n";
+  for (std::size_t i = 0; i < std::min(lines.size(), kMostJobRows); ++i) text += text_line("- " + lines[i]);
   if (lines.size() > kMostJobRows) text += fmt::format("- and {} more\n", lines.size() - kMostJobRows);
   return text.empty() ? "" : fmt::format("\n{}\n{}", title, text);
 }

@@ -22,6 +22,14 @@ std::string choose_python() {
   return std::filesystem::exists(own, error) ? own.string() : "python3";
 }
 
+/// -I: it looks for modules neither in the current folder, which may be a result folder of somebody else with a
+/// matplotlib.py in it, nor where PYTHONPATH leads; an empty part of that is the current folder, too.
+std::vector<std::string> isolated(const std::string& python, const std::vector<std::string>& arguments) {
+  std::vector<std::string> command{python, "-I"};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+  return command;
+}
+
 /// Whether it began, and ended with 0; what it prints as a result is dropped.
 bool succeeds(std::vector<std::string> command) {
   std::vector<char*> arguments;
@@ -45,19 +53,21 @@ bool succeeds(std::vector<std::string> command) {
 
 std::string find_page_python() {
   const std::string python = choose_python();
-  if (succeeds({python, "-c",
-                "import importlib.util, sys; sys.exit(importlib.util.find_spec('fsdpbench_analysis') is None)"})) {
+  if (succeeds(isolated(
+          python,
+          {"-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('fsdpbench_analysis') is None)"}))) {
     return python;
   }
-  throw Error(
-      fmt::format("{} does not have the package fsdpbench_analysis, which draws reports: run `make analysis` "
-                  "in {}, or let FSDPBENCH_PYTHON name a Python that has it.",
-                  python, config::source_folder().string()));
+  throw Error(fmt::format(
+      "{} does not have the package fsdpbench_analysis, which draws reports: run `make analysis` "
+      "in {}, or let FSDPBENCH_PYTHON name a Python that has it. PYTHONPATH, the current folder and packages "
+      "of one user are not looked at.",
+      python, config::source_folder().string()));
 }
 
 std::vector<std::string> page_command(const std::string& python, const std::vector<std::string>& options,
                                       const std::vector<std::string>& folders) {
-  std::vector<std::string> command{python, "-m", "fsdpbench_analysis", "report"};
+  std::vector<std::string> command = isolated(python, {"-m", "fsdpbench_analysis", "report"});
   command.insert(command.end(), options.begin(), options.end());
   command.emplace_back("--");
   command.insert(command.end(), folders.begin(), folders.end());

@@ -10,7 +10,7 @@ namespace fsdpbench::app {
 /// else the one on PATH. Throws Error with what to do if it does not have the package fsdpbench_analysis.
 std::string find_page_python();
 
-/// The command line that draws the page of result folders. `options`: of `python -m fsdpbench_analysis report`.
+/// The command line that draws the page of result folders. `options`: of `python -I -m fsdpbench_analysis report`.
 std::vector<std::string> page_command(const std::string& python, const std::vector<std::string>& options,
                                       const std::vector<std::string>& folders);
 
