@@ -3,15 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string_view>
 
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/read_input.h"
 #include "config/fields.h"
 
 namespace fsdpbench::config {
@@ -33,22 +29,7 @@ const char* noun(FileKind kind) {
 }
 
 std::string text_of_file(const std::string& path, FileKind wanted) {
-  std::error_code error;
-  const auto status = fs::status(path, error);
-  if (status.type() == fs::file_type::none) {  // a folder that may not be searched, a circle of links
-    throw ConfigError(fmt::format("{}: cannot be read: {}.", path, error.message()));
-  }
-  if (!fs::exists(status)) throw ConfigError(fmt::format("{}: there is no such file.", path));
-  if (fs::is_directory(status)) {
-    throw ConfigError(fmt::format("{}: is a folder; a {} (TOML) is expected.", path, noun(wanted)));
-  }
-  if (is_no_plain_file(path)) {
-    throw ConfigError(
-        fmt::format("{}: is a pipe or a device; a {} (TOML) in a regular file is expected.", path, noun(wanted)));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(fmt::format("{}: cannot be read: {}.", path, std::strerror(errno)));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return read_input(path, kMostOfAProfile, fmt::format("expected a {} (TOML)", noun(wanted)));
 }
 
 /// Results and traces are the files that lie where profiles are looked for.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 
 #include "base/enum_table.h"
 #include "base/error.h"
+#include "base/read_input.h"
 #include "trace/whole_file.h"
 
 namespace fsdpbench::engine {
@@ -194,9 +194,7 @@ Manifest read_manifest(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
     fail(folder, "has no manifest.json: it is no checkpoint, or was never completed");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail(path, "cannot be read");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string text = read_input(path, kMostOfAResult, "expected the manifest of a checkpoint");
   const json content = json::parse(text, nullptr, false);
   if (!content.is_object() || content.value("format", json()) != kFormat) fail(path, "is no manifest of a checkpoint");
   const json version = content.value("version", json());

@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
 #include "base/error.h"
+#include "base/read_input.h"
 #include "trace/whole_file.h"
 
 namespace fsdpbench::engine {
@@ -53,9 +53,7 @@ void WeightsReader::read_file(const fs::path& path) {
 }
 
 void WeightsReader::read_index(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail_index(path, "cannot be read");
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::string text = read_input(path, kMostOfAResult, "expected the index of a set of safetensors files");
   const json index = json::parse(text, nullptr, false);
   if (!index.is_object() || !index.value("weight_map", json()).is_object()) fail_index(path, "is none");
   const json& map = index.at("weight_map");

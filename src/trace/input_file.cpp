@@ -5,11 +5,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "base/error.h"
-#include "base/paths.h"
+#include "base/read_input.h"
 
 namespace fsdpbench::trace {
 
@@ -19,14 +18,10 @@ constexpr unsigned kFilePiece = 1 << 17;
 
 InputFile::InputFile(const std::string& path, std::uint64_t most_bytes)
     : file_(nullptr), most_bytes_(most_bytes), bytes_left_(most_bytes), piece_(kFilePiece) {
-  std::error_code error;
-  if (is_no_plain_file(path)) throw ConfigError(fmt::format("{}: is a pipe or a device, not a trace file", path));
-  if (std::filesystem::is_directory(path, error))
-    throw ConfigError(fmt::format("{}: is a folder, not a trace file", path));
-  errno = 0;
-  file_ = gzopen(path.c_str(), "rb");
-  if (file_ == nullptr)
-    throw ConfigError(fmt::format("cannot open {}: {}", path, std::strerror(errno == 0 ? ENOMEM : errno)));
+  Input input(path, "expected a trace file");
+  file_ = gzdopen(input.descriptor(), "rb");
+  if (file_ == nullptr) throw ResourceError(fmt::format("{}: there is no memory left to read it.", path));
+  (void)input.release();  // gzclose() closes it
   gzbuffer(file_, kFilePiece);
 }
 

@@ -119,7 +119,7 @@ TEST(GatedResultTest, WhatIsNoResultIsSaidToBeNone) {
               HasSubstr("x.json: is no result"));
   EXPECT_THAT(config_error([&] { read_gated_result(folder.write("y.json", "{\"kind\":")); }), HasSubstr("cut off"));
   EXPECT_THAT(config_error([&] { read_gated_result((folder.path() / "nowhere").string()); }),
-              HasSubstr("is not there"));
+              HasSubstr("there is no such file"));
   json damaged = accept_json(40);
   damaged["judgements"][0]["value"].erase("n");
   EXPECT_THAT(config_error([&] { stored(damaged); }), HasSubstr("judgements[0].value.n is missing"));

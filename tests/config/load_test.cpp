@@ -260,7 +260,7 @@ TEST_F(Load, BadSetArguments) {
 }
 
 TEST_F(Load, MissingProfile) {
-  EXPECT_EQ(config_error([] { load_profile("/nowhere/x.toml"); }), "/nowhere/x.toml: there is no such file.");
+  EXPECT_EQ(config_error([] { load_profile("/nowhere/x.toml"); }), "/nowhere/x.toml: there is no such file; expected a run profile (TOML).");
   EXPECT_THAT(config_error([&] { load_profile(folder_.path().string()); }), HasSubstr("is a folder"));
 }
 
@@ -268,7 +268,7 @@ TEST_F(Load, WhatCannotBeReadIsNotCalledMissing) {
   const std::filesystem::path circle = folder_.path() / "circle.toml";
   std::filesystem::create_symlink(circle, circle);
   EXPECT_THAT(config_error([&] { load_profile(circle.string()); }),
-              EndsWith("circle.toml: cannot be read: Too many levels of symbolic links."));
+              EndsWith("circle.toml: cannot be read: Too many levels of symbolic links; expected a run profile (TOML)."));
 }
 
 TEST_F(Load, UnknownModelPresetListsTheKnown) {

@@ -1,8 +1,10 @@
 // One rank of a job started by mpirun; ctest calls it.
 //   mpi_session_main good   exchanges bytes in several groups, ends cleanly, and prints "all ranks are content"
 //   mpi_session_main fail   rank 2 fails; rank 0 prints what it hears of that, from inside an exchange
+//   mpi_session_main stopped   rank 2 is stopped before it comes; the others say so after 2 s
 //   mpi_session_main join   joins, and prints why that was not possible
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <cstdio>
 #include <numeric>
@@ -94,7 +96,8 @@ int main(int argc, char** argv) {
     const std::string_view what = argc > 1 ? argv[1] : "";
     const auto placement = launch::find_placement(launch::process_environment());
     if (!placement) throw Error("this is no job of several processes");
-    const auto session = launch::join(*placement, {.deadline_s = 60, .version = "test"});
+    if (what == "stopped" && placement->rank == 2) (void)raise(SIGSTOP);
+    const auto session = launch::join(*placement, {.deadline_s = what == "stopped" ? 2.0 : 60.0, .version = "test"});
     if (what == "good") good(*session);
     if (what == "fail") fail(*session);
   } catch (const std::exception& e) {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +14,7 @@
 #include "app/console/json_text.h"
 #include "app/experiment/result_schema.h"
 #include "base/error.h"
+#include "base/read_input.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -77,9 +76,7 @@ std::vector<config::CalibrationSlowdown> slowdowns_of(const std::vector<BesideRo
 }  // namespace
 
 BesideFile read_beside(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading; {}.", path, kExpectedBeside));
-  const nlohmann::json content = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
+  const nlohmann::json content = parse_json(read_input(path, kMostOfAResult, kExpectedBeside));
   if (content.is_discarded())
     throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", path, kExpectedBeside));
   try {

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,6 +24,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/read_input.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/sweep_file.h"
@@ -77,10 +77,8 @@ class SweepProgress {
 
 /// A summary of another sweep must not be overwritten, even if its trials are gone.
 void check_summary(const fs::path& path, const SweepGrid& grid) {
-  if (is_no_plain_file(path)) throw ConfigError(fmt::format("{}: is a pipe or a device; delete it.", path.string()));
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return;
-  const json old = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
+  if (!path_exists(path)) return;
+  const json old = parse_json(read_input(path, kMostOfAResult, "delete it, or choose another folder with --out"));
   if (!old.is_object() || !old.contains("sweep_hash") || old["sweep_hash"] == grid.hash) return;
   throw ConfigError(
       fmt::format("{} is of another sweep (its base, axes or seed differ from this one's); choose another "

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <fstream>
 #include <optional>
 #include <tuple>
 
@@ -20,6 +19,7 @@
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/paths.h"
+#include "base/read_input.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -70,8 +70,7 @@ class OneAtATime {
 /// By what is in it, however it is laid out; one that was cut off by how it begins.
 bool is_baseline_file(const fs::path& path) {
   if (!path_exists(path) || is_no_plain_file(path) || path.extension() != ".json") return false;
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  std::string text = read_input(path, kMostOfAResult, "");
   if (const json content = parse_json(text); !content.is_discarded()) {
     return content.is_object() && content.value("kind", json()) == "baseline";
   }
@@ -114,11 +113,7 @@ std::vector<accept::ResultFigures> Baseline::figures() const {
 
 Baseline read_baseline(const fs::path& path) {
   constexpr const char* kExpected = "expected a file that `fsdpbench baseline add` wrote";
-  std::ifstream file(path, std::ios::binary);
-  if (!file || is_no_plain_file(path)) {
-    throw ConfigError(fmt::format("{}: cannot be read; {}.", path.string(), kExpected));
-  }
-  const json content = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
+  const json content = parse_json(read_input(path, kMostOfAResult, kExpected));
   if (!content.is_object() || content.value("kind", json()) != "baseline") {
     throw ConfigError(fmt::format("{}: is no baseline, or was cut off; {}.", path.string(), kExpected));
   }

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 
@@ -18,6 +17,7 @@
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/read_input.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::app {
@@ -145,8 +145,7 @@ void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& res
 std::map<std::string, std::vector<double>> trials_of(const fs::path& log) {
   std::map<std::string, std::vector<double>> by_cell;
   if (!path_exists(log) || is_no_plain_file(log)) return by_cell;
-  std::ifstream file(log, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = read_input(log, kMostOfALog, "expected the log of a sweep");
   for (const LoggedTrial& logged : parse_trials(text, log.string()).trials) {
     if (logged.trial && logged.trial->metrics) {
       by_cell[logged.cell].push_back(metrics::median(logged.trial->metrics->steps_ms));

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -14,6 +12,8 @@
 #include "app/experiment/result_schema.h"
 #include "app/report/result_folder.h"
 #include "app/report/trace_files.h"
+#include "base/error.h"
+#include "base/read_input.h"
 #include "config/write.h"
 
 namespace fsdpbench::app {
@@ -60,9 +60,12 @@ bool RunRescue::result_is_missing() const {
 }
 
 bool RunRescue::verdict_is_there() const {
-  std::ifstream file(folder_ / "result.json", std::ios::binary);
-  const json result = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
-  return result.is_object() && result.contains("failure");
+  try {
+    const json result = parse_json(read_input(folder_ / "result.json", kMostOfAResult, ""));
+    return result.is_object() && result.contains("failure");
+  } catch (const ConfigError&) {
+    return false;
+  }
 }
 
 std::string RunRescue::save(const launch::JobFailure* failure) {

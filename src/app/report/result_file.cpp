@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "app/console/console.h"
 #include "app/console/json_text.h"
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/read_input.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -80,12 +80,7 @@ std::string path_of_any(const std::string& given) {
 
 ResultFile read_file(const std::string& path, bool any, bool draws, const char* expected) {
   ResultFile result{path, {}};
-  if (is_no_plain_file(path)) {  // a pipe would wait for ever
-    throw ConfigError(fmt::format("{}: is no regular file; {}.", path, expected));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw ConfigError(fmt::format("{}: cannot be opened for reading; {}.", path, expected));
-  result.content = parse_json(std::string{std::istreambuf_iterator<char>(file), {}});
+  result.content = parse_json(read_input(path, kMostOfAResult, expected));
   if (result.content.is_discarded()) {
     throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", path, expected));
   }

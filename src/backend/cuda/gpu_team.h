@@ -8,7 +8,7 @@
 #include <string>
 
 #include "backend/backend.h"
-#include "backend/cuda/nccl/abort_guard.h"
+#include "base/abort_guard.h"
 #include "backend/cuda/nccl/make_communicator.h"
 #include "launch/abort.h"
 

@@ -3,8 +3,15 @@
 #include <fmt/format.h>
 #include <mpi.h>
 
+#include <chrono>
 #include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "base/abort_guard.h"
 #include "launch/joining.h"
 #include "launch/mpi/check.h"
 #include "launch/mpi/mpi_peer_group.h"
@@ -60,6 +67,9 @@ class MpiSession final : public Session {
   const int exceptions_;
 };
 
+/// Rank 0 gives up first, because it may know who is missing.
+constexpr double kMpiGrace_s = 5;
+
 void start_mpi(const Placement& placement) {
   int started = 0;
   check_mpi(MPI_Initialized(&started), "to start");
@@ -101,7 +111,13 @@ std::string tell_all(std::string text) {
   return text;
 }
 
-Joined join_at(const Placement& placement, const Introduction& self, Deadline deadline) {
+/// What all know once MPI has brought them together: where rank 0 is, which is listening there.
+struct Met {
+  std::optional<OpenDoor> door;  ///< at rank 0
+  Meeting meeting;
+};
+
+Met meet(const Placement& placement) {
   std::optional<OpenDoor> door;
   const bool one_host = share_one_host(placement.ranks);
   std::string text;
@@ -114,9 +130,12 @@ Joined join_at(const Placement& placement, const Introduction& self, Deadline de
   const std::vector<std::string> told = unpack(tell_all(text));
   const std::optional<Secret> secret = Secret::from_text(told.at(0));
   if (!secret) throw BackendError("MPI brought something else than rank 0's address");
-  if (placement.rank == 0) return take_in_all(std::move(door->listener), self, *secret, deadline);
-  const Meeting meeting{{told.begin() + 2, told.end()}, std::stoi(told.at(1)), *secret, "MPI_Bcast"};
-  return keep_trying([&](std::string&) { return std::optional(meeting); }, self, deadline);
+  return {std::move(door), {{told.begin() + 2, told.end()}, std::stoi(told.at(1)), *secret, "MPI_Bcast"}};
+}
+
+Joined join_at(const Placement& placement, Met met, const Introduction& self, Deadline deadline) {
+  if (placement.rank == 0) return take_in_all(std::move(met.door->listener), self, met.meeting.secret, deadline);
+  return keep_trying([&](std::string&) { return std::optional(met.meeting); }, self, deadline);
 }
 
 }  // namespace
@@ -124,9 +143,21 @@ Joined join_at(const Placement& placement, const Introduction& self, Deadline de
 bool has_mpi() { return true; }
 
 std::unique_ptr<Session> join_with_mpi(const Placement& placement, const JoinOptions& options) {
-  start_mpi(placement);
   const Deadline deadline = deadline_in(options.deadline_s);
-  return std::make_unique<MpiSession>(placement, join_at(placement, introduce(placement, options), deadline));
+  // Until all have met: MPI waits for all ranks, nothing ends that, and one may have been stopped. Rank 0 speaks first.
+  auto guard = std::make_unique<AbortGuard>(
+      std::chrono::milliseconds(
+          static_cast<std::int64_t>(1000 * (options.deadline_s + (placement.rank == 0 ? 0 : kMpiGrace_s)))),
+      fmt::format(
+          "rank {} of {} still waits in MPI after {:.0f} s: a rank has not come, was stopped or is lost, and MPI "
+          "does not say which",
+          placement.rank, placement.ranks, options.deadline_s),
+      exit_at_once);
+  start_mpi(placement);
+  Met met = meet(placement);
+  guard.reset();
+  return std::make_unique<MpiSession>(placement,
+                                      join_at(placement, std::move(met), introduce(placement, options), deadline));
 }
 
 }  // namespace fsdpbench::launch

@@ -13,7 +13,7 @@
 
 #include "backend/backend.h"
 #include "backend/cuda/lane_access.h"
-#include "backend/cuda/nccl/abort_guard.h"
+#include "base/abort_guard.h"
 #include "backend/cuda/nccl/call_guard.h"
 
 namespace fsdpbench::backend::cuda {

@@ -1,4 +1,4 @@
-#include "backend/cuda/nccl/abort_guard.h"
+#include "base/abort_guard.h"
 
 #include <unistd.h>
 
@@ -8,9 +8,10 @@
 #include <thread>
 #include <utility>
 
+#include "base/clean_text.h"
 #include "base/error.h"
 
-namespace fsdpbench::backend::cuda {
+namespace fsdpbench {
 
 struct AbortGuard::Shared {
   std::mutex mutex;
@@ -19,7 +20,7 @@ struct AbortGuard::Shared {
 };
 
 void exit_at_once(const std::string& last_words) {
-  std::fputs(("fsdpbench: " + last_words + "\n").c_str(), stderr);
+  std::fputs(("fsdpbench: " + clean_text(last_words, kMostOfAMessage) + "\n").c_str(), stderr);
   std::fflush(stderr);
   _exit(static_cast<int>(ExitCode::rank_failed));
 }
@@ -41,4 +42,4 @@ AbortGuard::~AbortGuard() {
   shared_->changed.notify_all();
 }
 
-}  // namespace fsdpbench::backend::cuda
+}  // namespace fsdpbench

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace fsdpbench {
+
+// What is read of files of a kind. More than any that the program writes, and what a process can hold: a value of a few
+// bytes of text takes some twenty times as much memory.
+inline constexpr std::int64_t kMostOfAProfile = std::int64_t{16} << 20;  ///< TOML
+inline constexpr std::int64_t kMostOfAResult = std::int64_t{64} << 20;   ///< one JSON document
+inline constexpr std::int64_t kMostOfALog = std::int64_t{4} << 30;       ///< JSON by lines, each a document
+
+/// A regular file that came from outside, open for reading. The one way to open those: nothing else is opened, because
+/// a pipe waits for somebody who writes, and a device may have no end. A pipe of the shell's <(…) is refused, too: most
+/// inputs are read more than once, and by name.
+class Input {
+ public:
+  /// Throws ConfigError, as "PATH: is a folder; EXPECTED." `expected` says what should be there instead.
+  Input(std::filesystem::path path, std::string_view expected);
+  ~Input();
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+
+  int descriptor() const { return file_; }
+  std::int64_t bytes() const { return bytes_; }  ///< when it was opened
+  int release();                                 ///< the descriptor; from now on the caller closes it
+
+  /// All of it. Throws ConfigError if it has more than `most`, also if it grows meanwhile, or cannot be read.
+  std::string text(std::int64_t most) const;
+  /// Its first bytes, at most this many.
+  std::string beginning(std::size_t most) const;
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const;
+  std::string read(std::int64_t most) const;
+
+  std::filesystem::path path_;
+  std::string expected_;
+  int file_ = -1;
+  std::int64_t bytes_ = 0;
+};
+
+/// The whole text of such a file.
+std::string read_input(const std::filesystem::path& path, std::int64_t most, std::string_view expected);
+
+}  // namespace fsdpbench
