@@ -42,26 +42,17 @@ class StallFinder {
       prefetches_backward_ = found.schedule->config.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
       follows_compute_ = found.schedule->config.fsdp.gathers_follow_compute;
     }
-    for (std::size_t i = 0; i < rank_.device.size(); ++i) {
-      const DeviceRow& row = rank_.device[i];
-      if (row.end_ns <= step_.window.begin || row.begin_ns >= step_.window.end) continue;
-      const auto index = static_cast<std::int32_t>(i);
+    for (const std::int32_t index : step_.running) {
+      const DeviceRow& row = device(index);
       if (row.kind == Activity::collective) collectives_.push_back(index);
       if (row.kind == Activity::copy || row.kind == Activity::fill) copies_.push_back(index);
-      by_begin_.push_back(index);
     }
-    std::ranges::sort(collectives_, {}, [&](std::int32_t i) { return device(i).begin_ns; });
     for (std::int32_t i : collectives_) longest_ = std::max(longest_, device(i).end_ns - device(i).begin_ns);
-    std::ranges::sort(copies_, {}, [&](std::int32_t i) { return device(i).begin_ns; });
-    std::ranges::sort(by_begin_, {}, [&](std::int32_t i) { return device(i).begin_ns; });
-    for (std::size_t i = 0; i < rank_.host.size(); ++i) {
-      const HostRow& row = rank_.host[i];
-      if (row.kind == HostWork::synchronise) waits_.push_back(static_cast<std::int32_t>(i));
-      const std::string& name = rank_.names[static_cast<std::size_t>(row.name)];
-      if (name.find("DataLoader") != std::string::npos) loads_.push_back({row.begin_ns, row.end_ns});
+    const IntervalSet& loads = found_.cut.loads;
+    for (auto at = std::ranges::upper_bound(loads, step_.window.begin, {}, &Interval::end);
+         at != loads.end() && at->begin < step_.window.end; ++at) {
+      loads_.push_back(*at);
     }
-    loads_ = unite(std::move(loads_));
-    std::ranges::sort(waits_, {}, [&](std::int32_t i) { return rank_.host[static_cast<std::size_t>(i)].end_ns; });
   }
 
   std::vector<JobStall> find() {
@@ -303,8 +294,8 @@ class StallFinder {
   /// The host's wait that ended just before `launched`: nothing else was launched between.
   std::optional<std::int32_t> blocked_before(std::int64_t launched) const {
     const auto end_of = [&](std::int32_t i) { return rank_.host[static_cast<std::size_t>(i)].end_ns; };
-    auto at = std::ranges::upper_bound(waits_, launched, {}, end_of);
-    for (; at != waits_.begin(); --at) {
+    auto at = std::ranges::upper_bound(found_.cut.waits, launched, {}, end_of);
+    for (; at != found_.cut.waits.begin(); --at) {
       const HostRow& wait = rank_.host[static_cast<std::size_t>(*(at - 1))];
       if (wait.end_ns <= first_launch_ ||
           launched - wait.end_ns > types_.launch_lag_ns(static_cast<std::size_t>(place_)))
@@ -324,7 +315,7 @@ class StallFinder {
   bool host_behind(std::int64_t launched) const {
     int seen = 0, late = 0;
     const std::int64_t slack = types_.launch_lag_ns(static_cast<std::size_t>(place_));
-    for (auto at = by_begin_.rbegin(); at != by_begin_.rend() && seen < 8; ++at) {
+    for (auto at = step_.running.rbegin(); at != step_.running.rend() && seen < 8; ++at) {
       const DeviceRow& row = device(*at);
       if (row.kind != Activity::computation || row.begin_ns >= launched || row.launch < 0) continue;
       ++seen;
@@ -339,8 +330,9 @@ class StallFinder {
     IntervalSet left{{begin, end}};
     std::int32_t next = -1;
     if (ended) {
-      const auto at = std::ranges::lower_bound(by_begin_, end, {}, [&](std::int32_t i) { return device(i).begin_ns; });
-      if (at != by_begin_.end()) next = *at;
+      const auto at =
+          std::ranges::lower_bound(step_.running, end, {}, [&](std::int32_t i) { return device(i).begin_ns; });
+      if (at != step_.running.end()) next = *at;
     }
     const auto& copies = sets_.exposed_copies;
     for (auto at = std::ranges::upper_bound(copies, begin, {}, &Interval::end); at != copies.end() && at->begin < end;
@@ -357,8 +349,8 @@ class StallFinder {
       // What came next, a copy or computation, had just been launched.
       std::int32_t after = next;
       const auto at =
-          std::ranges::lower_bound(by_begin_, part.end, {}, [&](std::int32_t i) { return device(i).begin_ns; });
-      if (at != by_begin_.end() && device(*at).begin_ns == part.end) after = *at;
+          std::ranges::lower_bound(step_.running, part.end, {}, [&](std::int32_t i) { return device(i).begin_ns; });
+      if (at != step_.running.end() && device(*at).begin_ns == part.end) after = *at;
       if (after >= 0 && device(after).launch >= 0) {
         const std::int64_t launched = launched_ns(rank_, after);
         if (launched > part.begin) {
@@ -380,7 +372,7 @@ class StallFinder {
   const JobStep& step_;
   metrics::StepIntervals sets_;
   std::map<std::int32_t, const CollectiveUse*> uses_;
-  std::vector<std::int32_t> collectives_, copies_, by_begin_, waits_;
+  std::vector<std::int32_t> collectives_, copies_;
   std::int64_t longest_ = 0, first_launch_ = 0;
   bool prefetches_backward_ = true, follows_compute_ = false;
   struct PassedOn {
@@ -414,7 +406,8 @@ metrics::StepIntervals intervals_of(const RankRows& rank, const JobStep& step) {
   metrics::StepIntervals sets;
   sets.window = {step.window};
   IntervalSet computation, communication, copies;
-  for (const DeviceRow& row : rank.device) {
+  for (const std::int32_t index : step.running) {
+    const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
     const Interval time{std::max(row.begin_ns, step.window.begin), std::min(row.end_ns, step.window.end)};
     if (time.begin >= time.end) continue;
     (row.kind == Activity::computation  ? computation

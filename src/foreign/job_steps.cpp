@@ -1,8 +1,12 @@
 #include "foreign/job_steps.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -74,6 +78,57 @@ std::vector<Cut> period_cuts(const RankRows& rank, const std::vector<std::int32_
   return cuts;
 }
 
+/// The profiler's marks, if all rows of each step lie in its own and no mark reaches into another: one in the other,
+/// each step would be all the steps in it.
+template <typename First, typename Last>
+std::optional<std::vector<Interval>> marks_around(const RankRows& rank, const JobSteps& cut, const First& first_begin,
+                                                  const Last& last_end) {
+  if (cut.source != StepSource::profiler) return std::nullopt;
+  std::map<std::int64_t, Interval> by_number;  // the first of a number
+  for (const StepMark& mark : rank.steps) by_number.try_emplace(mark.number, Interval{mark.begin_ns, mark.end_ns});
+  std::vector<Interval> marks;
+  for (const JobStep& step : cut.steps) {
+    const Interval mark = by_number.at(step.number);
+    if (first_begin(step) < mark.begin || last_end(step) > mark.end) return std::nullopt;
+    if (!marks.empty() && mark.begin < marks.back().end) return std::nullopt;
+    marks.push_back(mark);
+  }
+  return marks;
+}
+
+/// All rows and all steps once, in order of time, with those in hand that have begun and not ended.
+void find_running(const RankRows& rank, JobSteps& cut) {
+  const auto device = [&](std::int32_t row) -> const DeviceRow& { return rank.device[static_cast<std::size_t>(row)]; };
+  std::vector<std::int32_t> by_begin(rank.device.size()), running;
+  std::iota(by_begin.begin(), by_begin.end(), 0);
+  std::ranges::stable_sort(by_begin, {}, [&](std::int32_t row) { return device(row).begin_ns; });
+  std::vector<JobStep*> steps;
+  for (JobStep& step : cut.steps) steps.push_back(&step);
+  std::ranges::stable_sort(steps, {}, [](const JobStep* step) { return step->window.begin; });
+  auto next = by_begin.begin();
+  for (JobStep* step : steps) {
+    for (; next != by_begin.end() && device(*next).begin_ns < step->window.end; ++next, ++cut.looked_at) {
+      if (device(*next).end_ns > step->window.begin) running.push_back(*next);
+    }
+    cut.looked_at += running.size();
+    std::erase_if(running, [&](std::int32_t row) { return device(row).end_ns <= step->window.begin; });
+    std::ranges::copy_if(running, std::back_inserter(step->running),
+                         [&](std::int32_t row) { return device(row).begin_ns < step->window.end; });
+  }
+}
+
+void find_host_work(const RankRows& rank, JobSteps& cut) {
+  std::vector<bool> loads(rank.names.size());  // by name: there are fewer names than rows
+  for (std::size_t i = 0; i < loads.size(); ++i) loads[i] = rank.names[i].find("DataLoader") != std::string::npos;
+  for (std::size_t i = 0; i < rank.host.size(); ++i) {
+    const HostRow& row = rank.host[i];
+    if (row.kind == HostWork::synchronise) cut.waits.push_back(static_cast<std::int32_t>(i));
+    if (loads[static_cast<std::size_t>(row.name)]) cut.loads.push_back({row.begin_ns, row.end_ns});
+  }
+  cut.loads = unite(std::move(cut.loads));
+  std::ranges::sort(cut.waits, {}, [&](std::int32_t i) { return rank.host[static_cast<std::size_t>(i)].end_ns; });
+}
+
 }  // namespace
 
 std::string_view to_string(StepSource source) {
@@ -119,7 +174,7 @@ JobSteps cut_steps(const RankRows& rank) {
       ++at;
       ++result.left_out;
     }
-    JobStep step{cut.number, cut.host, {}};
+    JobStep step{cut.number, cut.host, {}, {}};
     while (at < by_launch.size() && launched[static_cast<std::size_t>(by_launch[at])] < cut.host.end) {
       step.device.push_back(by_launch[at++]);
     }
@@ -137,21 +192,18 @@ JobSteps cut_steps(const RankRows& rank) {
     for (std::int32_t row : step.device) end = std::max(end, rank.device[static_cast<std::size_t>(row)].end_ns);
     return end;
   };
-  const bool within =
-      result.source == StepSource::profiler && std::ranges::all_of(result.steps, [&](const JobStep& s) {
-        const auto mark = std::ranges::find(rank.steps, s.number, &StepMark::number);
-        return mark != rank.steps.end() && first_begin(s) >= mark->begin_ns && last_end(s) <= mark->end_ns;
-      });
+  const std::optional<std::vector<Interval>> marks = marks_around(rank, result, first_begin, last_end);
   for (std::size_t i = 0; i < result.steps.size(); ++i) {
     JobStep& step = result.steps[i];
-    if (within) {
-      const auto mark = std::ranges::find(rank.steps, step.number, &StepMark::number);
-      step.window = {mark->begin_ns, mark->end_ns};
+    if (marks) {
+      step.window = (*marks)[i];
     } else {
       step.window.begin = first_begin(step);
       step.window.end = i + 1 < result.steps.size() ? first_begin(result.steps[i + 1]) : last_end(step);
     }
   }
+  find_running(rank, result);
+  find_host_work(rank, result);
   return result;
 }
 

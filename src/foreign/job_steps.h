@@ -23,13 +23,17 @@ struct JobStep {
   std::int64_t number = 0;
   /// Of the device: the profiler's step if all rows lie in it; else from the step's first row to the next step's.
   Interval window;
-  std::vector<std::int32_t> device;  ///< rows that were launched in the step, in the order of the host's launches
+  std::vector<std::int32_t> device;   ///< rows that were launched in the step, in the order of the host's launches
+  std::vector<std::int32_t> running;  ///< rows of the device that run at some moment of the window, as they begin
 };
 
 struct JobSteps {
   StepSource source = StepSource::whole;
-  std::vector<JobStep> steps;  ///< in order of time; none without device rows
-  std::size_t left_out = 0;    ///< device rows before the first step or after the last
+  std::vector<JobStep> steps;       ///< in order of time; none without device rows
+  std::size_t left_out = 0;         ///< device rows before the first step or after the last
+  std::vector<std::int32_t> waits;  ///< of the host: rows in which it waited for the device, as they end
+  IntervalSet loads;                ///< when the host loaded data
+  std::size_t looked_at = 0;        ///< how often a row was looked at to find what runs in which step: the work of it
 };
 
 /// When the host launched device row `row`: its own begin if no launch is known.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "trace/fields.h"
 
@@ -24,6 +25,9 @@ constexpr std::int64_t thread_of(std::int64_t global) { return global & 0xFFFFFF
 
 Value number_value(std::int64_t number) { return {Value::Type::integer, number, {}}; }
 
+constexpr int kMostOfAValue = 1 << 20;
+constexpr std::size_t kMostOfAllNames = std::size_t{256} << 20;
+
 class Database {
  public:
   explicit Database(const std::string& path) {
@@ -31,6 +35,9 @@ class Database {
     const int result = sqlite3_open_v2(path.c_str(), &opened, SQLITE_OPEN_READONLY, nullptr);
     database_.reset(opened);
     if (result != SQLITE_OK) fail();
+    // A column may be computed by the file itself: some bytes that say "900 million zeros".
+    (void)sqlite3_limit(opened, SQLITE_LIMIT_LENGTH, kMostOfAValue);
+    (void)sqlite3_db_config(opened, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   }
 
   bool has(std::string_view table) {
@@ -49,6 +56,10 @@ class Database {
     for (;;) {
       const int result = sqlite3_step(prepared);
       if (result == SQLITE_DONE) return;
+      if (result == SQLITE_TOOBIG) {
+        throw ConfigError(fmt::format("has a row or a value of more than {}, which no export of Nsight Systems has.",
+                                      format_bytes(kMostOfAValue)));
+      }
       if (result != SQLITE_ROW) fail();
       if (!row(prepared)) return;
     }
@@ -109,8 +120,15 @@ class NsysReader {
           "writes "
           "of a profile with --trace=cuda,nvtx.");
     }
+    constexpr std::size_t kEntryBytes = 64;  // of a map, beside the text
+    std::size_t bytes = 0;
     database_.rows("SELECT id, value FROM StringIds", [&](sqlite3_stmt* row) {
-      texts_.emplace(sqlite3_column_int64(row, 0), text(row, 1));
+      const auto [entry, is_new] = texts_.emplace(sqlite3_column_int64(row, 0), text(row, 1));
+      bytes += kEntryBytes + entry->second.size();
+      if (bytes > kMostOfAllNames) {
+        throw ConfigError(fmt::format("has names of more than {} in all, which no export of Nsight Systems has.",
+                                      format_bytes(static_cast<std::int64_t>(kMostOfAllNames))));
+      }
       return true;
     });
     for (const SqlTable& table : kTables) {

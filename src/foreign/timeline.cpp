@@ -90,6 +90,8 @@ class RankTimeline {
     const HostWords words(rank_);
     for (std::size_t s = 0; s < found_.cut.steps.size(); ++s) {
       for (const CollectiveUse& use : found_.uses[s]) uses_[static_cast<std::size_t>(use.row)] = &use;
+      const std::int64_t end = found_.cut.steps[s].window.end;
+      ends_.push_back(ends_.empty() ? end : std::max(ends_.back(), end));
       std::optional<Phase> now;
       for (std::int32_t row : found_.cut.steps[s].device) {
         const auto i = static_cast<std::size_t>(row);
@@ -195,10 +197,8 @@ class RankTimeline {
 
   /// The number of the step in which the device was at a moment of the rank's own clock; -1: none.
   std::int64_t step_at(std::int64_t ns) const {
-    for (const JobStep& step : found_.cut.steps) {
-      if (ns < step.window.end) return step.number;
-    }
-    return -1;
+    const auto at = std::ranges::upper_bound(ends_, ns);
+    return at == ends_.end() ? -1 : found_.cut.steps[static_cast<std::size_t>(at - ends_.begin())].number;
   }
 
   /// Streams in the order of what they do, each on a track and as many beside it as it needs.
@@ -288,7 +288,7 @@ class RankTimeline {
   std::int64_t offset_;
   // By row of the device.
   std::vector<const CollectiveUse*> uses_;
-  std::vector<std::int64_t> steps_;
+  std::vector<std::int64_t> steps_, ends_;  // by row, the number of its step; by step, the last end so far
   std::vector<std::optional<Phase>> phases_;
   std::vector<int> device_tids_;
   std::vector<std::pair<std::pair<Track, std::int64_t>, std::int32_t>> launches_;

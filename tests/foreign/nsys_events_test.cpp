@@ -63,6 +63,17 @@ class Nsys : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
+/// A file of some kilobytes may say that a value is 900 million characters long.
+TEST_F(Nsys, ValuesThatTheFileComputesAreBounded) {
+  const std::string generated =
+      "CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT GENERATED ALWAYS AS (hex(zeroblob(id * 1000000))) "
+      "VIRTUAL);"
+      "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INT, end INT, deviceId INT, streamId INT, correlationId INT, "
+      "globalPid INT, demangledName INT);";
+  EXPECT_THAT(refusal(make("one.sqlite", generated + "INSERT INTO StringIds(id) VALUES (1);")),
+              HasSubstr("one.sqlite: has a row or a value of more than 1.00 MiB"));
+}
+
 TEST_F(Nsys, KernelsStreamsCallsAndRangesAreRead) {
   const JobTrace job = read_job({make("rank_3.sqlite", std::string(kTables) + kRows)});
   ASSERT_EQ(job.ranks.size(), 1U);

@@ -70,7 +70,7 @@ std::string path_of_any(const std::string& given) {
     throw ConfigError(fmt::format("{}: {}; {}.", given, why, kExpectedAny));
   }
   std::error_code error;
-  if (!path_exists(path)) throw ConfigError(fmt::format("{}: is not there; {}.", given, kExpectedAny));
+  if (!path_exists(path)) throw ConfigError(fmt::format("{}: there is no such file or folder; {}.", given, kExpectedAny));
   if (!fs::is_directory(path, error)) return given;
   for (const char* name : {"result.json", "sweep.json"}) {
     if (path_exists(path / name)) return (path / name).string();
