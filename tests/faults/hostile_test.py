@@ -40,7 +40,10 @@ class Hostile(Faults):
         """Every command that reads a file, with this one."""
         self.bench.write("with-base.toml", f'base = {json.dumps(name)}\n[axes]\n"mesh.ranks" = [1]\n')
         return [["run", name], ["explain", name], ["compare", name], ["sweep", name], ["sweep", "with-base.toml"],
-                ["explain", "--from", name], ["trace", "check", name], ["run", "base.toml", *sets(f"data.path={name}")]]
+                ["explain", "--from", name], ["trace", "check", name], ["run", "base.toml", *sets(f"data.path={name}")],
+                ["baseline", "show", name], ["gate", name, "--against", name], ["what-if", name, "--link-scale", "2"],
+                ["calibrate", "--out", "c.toml", "--beside", name, "base.toml"], ["trace", "explain", name],
+                ["checkpoint", "import", name, "base.toml", "--into", "into"], ["checkpoint", "show", name]]
 
 
 class Locked(Hostile):
@@ -76,6 +79,22 @@ class Locked(Hostile):
                 self.assertEqual(done.popen.returncode, BAD_INPUT, done.out + done.err)
                 self.assertIn("cannot be read: Permission denied", done.err)
                 self.assertIn(command[-1].removeprefix("data.path="), done.err)
+
+
+class Python(Hostile):
+    """Python looks for modules in the current folder first, which may be a result of somebody else."""
+
+    def test_files_of_a_result_are_not_run(self) -> None:
+        home = self.folder / "home"
+        home.mkdir()
+        self.bench.write("result.json", "{}")
+        planted = 'import os\nopen(os.path.join(os.environ["HOME"], "ran-" + __name__), "w").close()\n'
+        for name in ("fsdpbench_analysis", "matplotlib", "numpy", "html", "argparse", "json"):
+            self.bench.write(f"{name}.py", planted)
+        for python in ("/usr/bin/python3", str(harness.SOURCE / ".venv/bin/python")):
+            with self.subTest(python):
+                self.bench.call("report", ".", variables=dict(HOME=home, FSDPBENCH_PYTHON=python, PYTHONPATH=":/nowhere"))
+                self.assertEqual([path.name for path in home.glob("ran-*")], [])
 
 
 class NoFiles(Hostile):
@@ -188,7 +207,7 @@ class Json(Hostile):
 class Echo(Hostile):
     """What came from outside is cleaned and cut before it is printed."""
 
-    UGLY = "\x1b]0;title\x07\x1b[2J\x1b[31mred\r\nnew line\x00\x7f"
+    UGLY = "\x1b]0;title\x07\x1b[2J\x1b[31mred\r\nnew line\x00\x7f\u202ereversed\u061c\u200b\ufeff"
     HUGE = "x" * 5_000_000
 
     def test_in_a_profile(self) -> None:
@@ -225,6 +244,27 @@ class Echo(Hostile):
                                       f'[axes]\n"fsdp.strategy" = [{json.dumps(self.UGLY)}]\n')
         done = self.bench.call("sweep", "ugly.toml", "--out", "out")
         speaks_plainly(done.out + done.err)
+        self.bench.write("titled.toml", f'title = {json.dumps(self.UGLY)}\nbase = "base.toml"\ntrials = 1\n'
+                                        '[axes]\n"mesh.ranks" = [1]\n')
+        done = self.bench.call("sweep", "titled.toml", "--out", "titled")
+        self.assertEqual(done.popen.returncode, OK, done.err)
+        speaks_plainly(done.out + done.err)
+        self.assertNotIn("\nnew line", done.out, "a title makes no line of its own")
+        self.assertIn("\\xe2\\x80\\xaereversed", done.out)
+
+
+class Large(Hostile):
+    """Files with a hole: terabytes that take no room. None of it is read."""
+
+    def test_each_kind_has_a_bound(self) -> None:
+        for name in ("large.toml", "large.json"):
+            path = self.bench.write(name, "{" if name.endswith("json") else "a = 1")
+            os.truncate(path, 1 << 36)
+        for command in (["run", "large.toml"], ["sweep", "large.toml"], ["explain", "--from", "large.json"],
+                        ["compare", "large.json", "large.json"], ["baseline", "show", "large.json"],
+                        ["calibrate", "--out", "c.toml", "--beside", "large.json", "base.toml"]):
+            with self.subTest(command=command):
+                self.refused(*command, words="has 64.00 GiB, and of such a file at most ")
 
 
 class Toml(Hostile):

@@ -12,7 +12,7 @@ FOREIGN_WORDS = re.compile(
     r"Traceback \(most recent|terminate called|what\(\):|std::|\[json\.exception|basic_string|filesystem error"
     r"|bad_alloc|Segmentation fault|core dumped|AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error:"
     r"|CLI::|toml::|Assertion .* failed")
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 KILLED = -9
 
 

@@ -1,5 +1,6 @@
 #include "app/console/interrupt.h"
 
+#include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/eventfd.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/clock.h"
@@ -70,8 +72,22 @@ KeepingWhatIsDone::~KeepingWhatIsDone() { --keepers; }
 
 void say_interrupts(bool said) { speaks = said; }
 
+namespace {
+
+/// Without it a thread would wait for ever, for its end as for a signal.
+int needed_event() {
+  const int event = ::eventfd(0, EFD_CLOEXEC);
+  if (event >= 0 && signalled >= 0) return event;
+  if (event >= 0) ::close(event);
+  throw ResourceError(
+      fmt::format("there is no file left to watch for signals with: {}; raise the limit of open files (ulimit -n).",
+                  std::strerror(event < 0 ? errno : EMFILE)));
+}
+
+}  // namespace
+
 AfterInterrupt::AfterInterrupt(double seconds, std::function<void()> act)
-    : over_(::eventfd(0, EFD_CLOEXEC)),
+    : over_(needed_event()),
       act_(std::move(act)),
       thread_([this, patience = static_cast<std::int64_t>(seconds * 1e9)] { wait(patience); }) {}
 

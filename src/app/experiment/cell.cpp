@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "app/console/console.h"
+#include "app/console/progress.h"
 #include "app/experiment/prediction_interval.h"
 #include "app/machine/available_memory.h"
 #include "app/machine/machine_facts.h"
@@ -95,6 +96,17 @@ void check_modelled_time(const config::RunConfig& c, const replay::OpTimes& time
       c.emulate.link_gb_per_s ? fmt::format("{}", *c.emulate.link_gb_per_s) : "\"none\"", c.emulate.link_latency_us));
 }
 
+/// Who waits for hours shall have been told. Emulated ops alone: what is computed for real comes on top.
+void note_modelled_time(const config::RunConfig& c, const replay::OpTimes& times, Cell& cell) {
+  constexpr double kWorthSaying_s = 600;
+  const double step_s = steady_step(cell.setup, times).ms * 1e-3;
+  const std::int64_t steps = c.train.warmup + c.train.steps;
+  if (step_s * static_cast<double>(steps) < kWorthSaying_s) return;
+  cell.notes.push_back(fmt::format(
+      "at the emulated rates a step takes at least {}, and the {} steps of this run {}, as the computed clock says",
+      format_duration(step_s), steps, format_duration(step_s * static_cast<double>(steps))));
+}
+
 /// Its machine instead of its data. That a rank's memory would not suffice there is said, and simulated all the same.
 void open_simulation(Cell& cell) {
   const config::RunConfig& c = cell.setup.config;
@@ -169,7 +181,9 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
     return cell;
   }
   if (config.emulate.compute_tflops || config.emulate.link_gb_per_s) {
-    check_modelled_time(config, engine::simulated_times(cell.setup, nullptr));
+    const replay::OpTimes times = engine::simulated_times(cell.setup, nullptr);
+    check_modelled_time(config, times);
+    note_modelled_time(config, times, cell);
   }
   check_memory(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());
   check_address_space(cell.setup, local_ranks > 0 ? local_ranks : cell.setup.plan.mesh.ranks());

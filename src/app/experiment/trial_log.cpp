@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/paths.h"
+#include "base/read_input.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -90,11 +91,7 @@ constexpr std::size_t kMostOfALine = 4096;  // of the first one
 std::string beginning_of(const std::filesystem::path& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return "";
-  std::string text(kMostOfALine, '\0');
-  std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  return text;
+  return Input(path, "").beginning(kMostOfALine);
 }
 
 }  // namespace
@@ -218,6 +215,19 @@ void TrialLog::write_line(const json& line) {
     done += static_cast<std::size_t>(written);
   }
   if (::fsync(file_) != 0) throw OutputError(fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno)));
+  check_is_there();
+}
+
+/// A file that was deleted can be written to as before, and all that is written is lost.
+void TrialLog::check_is_there() const {
+  struct stat mine {
+  }, there{};
+  if (::fstat(file_, &mine) != 0 ||
+      (::stat(path_.c_str(), &there) == 0 && there.st_dev == mine.st_dev && there.st_ino == mine.st_ino)) {
+    return;
+  }
+  throw OutputError(fmt::format(
+      "{} was deleted or replaced while trials were written to it: what comes after would be lost.", path_.string()));
 }
 
 }  // namespace fsdpbench::app
