@@ -111,7 +111,7 @@ struct Names<Graphs> {
 };
 template <>
 struct Names<DeviceMemory> {
-  static constexpr std::array<std::string_view, 2> kAll{"fixed", "pool"};
+  static constexpr EnumNames<DeviceMemory> kAll{"fixed", "pool"};
 };
 template <>
 struct Names<NcclRegister> {
