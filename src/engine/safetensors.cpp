@@ -13,6 +13,8 @@
 #include <cstring>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "base/bf16.h"
 #include "base/bytes.h"
@@ -48,6 +50,21 @@ std::string header_of(const std::vector<SafeTensor>& tensors, const std::map<std
   std::string text = header.dump();
   text.resize(static_cast<std::size_t>(round_up(static_cast<std::int64_t>(text.size()), kLengthBytes)), ' ');
   return text;
+}
+
+/// A header. `twice` becomes a key that an object in it has twice: of JSON's many readers some take the first, some the
+/// last, and the format allows none.
+json parse_header(const std::string& text, std::string* twice) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto look = [&](int /*depth*/, json::parse_event_t event, json& parsed) {
+    using Event = json::parse_event_t;
+    if (event == Event::object_start) keys.emplace_back();
+    if (event == Event::object_end) keys.pop_back();
+    if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second)
+      *twice = parsed.get<std::string>();
+    return true;
+  };
+  return json::parse(text, look, false);
 }
 
 }  // namespace
@@ -158,13 +175,19 @@ void SafetensorsReader::read_header() {
   }
   std::string text(length, '\0');
   read_bytes(kLengthBytes, std::as_writable_bytes(std::span(text)));
-  const json header = json::parse(text, nullptr, false);
+  if (!text.starts_with('{')) fail("has a header that does not begin with {");
+  std::string twice;
+  const json header = parse_header(text, &twice);
   if (!header.is_object()) fail("has a header that is no JSON object");
+  if (!twice.empty()) fail(fmt::format("describes {} twice", twice));
   const std::int64_t data = kLengthBytes + static_cast<std::int64_t>(length);
   for (const auto& [name, entry] : header.items()) {
     if (name == "__metadata__") {
       if (!entry.is_object()) fail("has metadata that are no JSON object");
-      for (const auto& [key, value] : entry.items()) metadata_[key] = value.is_string() ? value.get<std::string>() : "";
+      for (const auto& [key, value] : entry.items()) {
+        if (!value.is_string()) fail(fmt::format("{} in its metadata is no text", key));
+        metadata_[key] = value.get<std::string>();
+      }
       continue;
     }
     try {
@@ -189,6 +212,27 @@ void SafetensorsReader::read_header() {
       fail(fmt::format("describes {} otherwise than by dtype, shape and data_offsets", name));
     }
   }
+  check_coverage(data);
+}
+
+/// As the format has it, every byte of the data belongs to one tensor. So a header whose length is wrong is found, too.
+void SafetensorsReader::check_coverage(std::int64_t data) const {
+  std::vector<const SafeTensor*> in_order;
+  for (const SafeTensor& tensor : tensors_) in_order.push_back(&tensor);
+  std::ranges::sort(in_order, {}, [](const SafeTensor* t) { return std::pair(t->begin, t->bytes()); });
+  const auto hole = [&](std::int64_t from, std::int64_t to) {
+    fail(fmt::format("leaves a hole: bytes {} to {} of the data are no tensor's", from - data, to - data - 1));
+  };
+  std::int64_t end = data;
+  for (const SafeTensor* tensor : in_order) {
+    if (tensor->begin < end) {
+      fail(fmt::format("holds {} from byte {} of the data on, where a tensor before it is, up to byte {}", tensor->name,
+                       tensor->begin - data, end - data - 1));
+    }
+    if (tensor->begin > end) hole(end, tensor->begin);
+    end += tensor->bytes();
+  }
+  if (end < bytes_) hole(end, bytes_);
 }
 
 void SafetensorsReader::read(const SafeTensor& tensor, std::int64_t first, std::span<float> out) const {

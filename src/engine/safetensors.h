@@ -65,8 +65,8 @@ class SafetensorsWriter {
 class SafetensorsReader {
  public:
   /// `digest`: what the file must be; each block is compared when something of it is first read. Throws ConfigError in
-  /// one sentence that names the file if it is no such file, holds other than fp32 and bf16, has another size, or is
-  /// damaged.
+  /// one sentence that names the file if it is no such file, holds other than fp32 and bf16, has another size, is
+  /// damaged, or breaks a rule of the format: a key twice, tensors that overlap, bytes that are no tensor's.
   explicit SafetensorsReader(std::filesystem::path path, std::optional<FileDigest> digest = {});
   ~SafetensorsReader();
   SafetensorsReader(const SafetensorsReader&) = delete;
@@ -84,6 +84,7 @@ class SafetensorsReader {
   void read_unverified(std::int64_t begin, std::span<std::byte> out) const;
   void verify_block(std::size_t block) const;
   void read_header();
+  void check_coverage(std::int64_t data) const;
   [[noreturn]] void fail(const std::string& what) const;
 
   std::filesystem::path path_;

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "base/error.h"
@@ -49,7 +49,11 @@ WeightsReader::WeightsReader(const fs::path& path) {
 
 void WeightsReader::read_file(const fs::path& path) {
   files_.push_back(std::make_unique<SafetensorsReader>(path));
-  for (const SafeTensor& tensor : files_.back()->tensors()) tensors_[tensor.name] = {files_.back().get(), &tensor};
+  for (const SafeTensor& tensor : files_.back()->tensors()) {
+    if (tensors_.try_emplace(tensor.name, Tensor{files_.back().get(), &tensor}).second) continue;
+    throw ConfigError(
+        fmt::format("{}: holds {}, which is in two files of the set; expected it in one.", path.string(), tensor.name));
+  }
 }
 
 void WeightsReader::read_index(const fs::path& path) {
@@ -57,25 +61,26 @@ void WeightsReader::read_index(const fs::path& path) {
   const json index = json::parse(text, nullptr, false);
   if (!index.is_object() || !index.value("weight_map", json()).is_object()) fail_index(path, "is none");
   const json& map = index.at("weight_map");
-  std::set<std::string> names;
+  std::map<std::string, const SafetensorsReader*> files;  // by name
   for (const auto& [tensor, file] : map.items()) {
     if (!file.is_string()) fail_index(path, fmt::format("names no file for {}", tensor));
     const auto name = file.get<std::string>();
     // A name from a file may not lead out of the folder.
     if (fs::path(name).filename() != name) fail_index(path, fmt::format("has {} in a file of another folder", tensor));
-    names.insert(name);
+    files[name] = nullptr;
   }
-  if (names.empty()) fail_index(path, "names no tensor");
-  for (const std::string& name : names) {
+  if (files.empty()) fail_index(path, "names no tensor");
+  for (auto& [name, file] : files) {
     std::error_code error;
     if (!fs::exists(path.parent_path() / name, error))
       fail_index(path, fmt::format("names {}, which is missing", name));
     read_file(path.parent_path() / name);
+    file = files_.back().get();
   }
   for (const auto& [tensor, file] : map.items()) {
-    if (!tensors_.contains(tensor)) {
-      fail_index(path, fmt::format("says that {} holds {}, which it does not", file.get<std::string>(), tensor));
-    }
+    const auto found = tensors_.find(tensor);
+    if (found != tensors_.end() && found->second.file == files.at(file.get<std::string>())) continue;
+    fail_index(path, fmt::format("says that {} holds {}, which it does not", file.get<std::string>(), tensor));
   }
 }
 
