@@ -25,19 +25,17 @@ bool left_out(const fs::directory_entry& entry) {
   return entry.is_directory() && (name.starts_with("build") || name == "runs" || name == "__pycache__");
 }
 
-std::vector<fs::path> files_below(const fs::path& folder) {
-  (void)fs::directory_iterator(folder);  // of this one, that it may not be read is worth an exception
-  std::vector<fs::path> files;
-  auto walk = fs::recursive_directory_iterator(folder, fs::directory_options::skip_permission_denied);
-  for (auto entry = begin(walk); entry != end(walk); ++entry) {
-    if (left_out(*entry)) {
-      entry.disable_recursion_pending();
-    } else if (entry->is_regular_file()) {
-      files.push_back(entry->path());
+/// Adds all files below `folder`. Throws fs::filesystem_error that names what may not be read: without it the text
+/// would be another one.
+void add_files_below(const fs::path& folder, std::vector<fs::path>& files) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (left_out(entry)) continue;
+    if (entry.is_directory()) {
+      add_files_below(entry.path(), files);
+    } else if (entry.is_regular_file()) {
+      files.push_back(entry.path());
     }
   }
-  std::ranges::sort(files);
-  return files;
 }
 
 }  // namespace
@@ -54,9 +52,11 @@ ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
         fmt::format("data.path = \"{}\": is a pipe or a device; expected a regular file or a folder.", path.string()));
   }
   if (fs::is_directory(path)) {
-    for (const fs::path& file : files_below(path)) append_file(file);
+    std::vector<fs::path> files;
+    add_files_below(path, files);
+    std::ranges::sort(files);
+    for (const fs::path& file : files) append_file(file);
   } else {
-    if (!std::ifstream(path)) throw fs::filesystem_error("", std::error_code(errno, std::generic_category()));
     append_file(path);
   }
   if (bytes_.empty()) {
@@ -71,19 +71,21 @@ ByteDataset::ByteDataset(const fs::path& path, std::int64_t needed_bytes) try {
                     path.string(), size(), needed_bytes));
   }
 } catch (const fs::filesystem_error& error) {
-  throw ConfigError(fmt::format("data.path = \"{}\": cannot be read: {}.", path.string(), error.code().message()));
+  const fs::path& which = error.path1();
+  throw ConfigError(fmt::format("data.path = \"{}\": {}cannot be read: {}.", path.string(),
+                                which.empty() || which == path ? "" : which.string() + ": ", error.code().message()));
 }
 
 void ByteDataset::append_file(const fs::path& file) {
   const auto room = static_cast<std::size_t>(kMostBytes - size());
+  errno = 0;
   std::ifstream stream(file, std::ios::binary);
-  std::string text;
-  if (stream) {
-    const auto bytes = std::min<std::uintmax_t>(fs::file_size(file), room + 1);
-    text.resize(static_cast<std::size_t>(bytes));
-    stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(stream.gcount()));
+  std::string text(static_cast<std::size_t>(std::min<std::uintmax_t>(fs::file_size(file), room + 1)), '\0');
+  if (stream) stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!stream.is_open() || stream.bad()) {
+    throw fs::filesystem_error("", file, std::error_code(errno == 0 ? EIO : errno, std::generic_category()));
   }
+  text.resize(static_cast<std::size_t>(stream.gcount()));
   if (text.empty() || text.find('\0') != std::string::npos) return;
   if (text.size() > room) {
     truncated_ = true;

@@ -18,8 +18,9 @@ class ByteDataset : public BatchSource {
  public:
   static constexpr std::int64_t kMostBytes = 256LL << 20;
 
-  /// Reads everything now. Throws ConfigError if there is nothing at `path`, or fewer than `needed_bytes` bytes of text
-  /// (a decoder's sample has seq_len + 1: each token's target is the next one; an mlp's in_features + out_features).
+  /// Reads everything now. Throws ConfigError if there is nothing at `path`, if it or a file or folder below it cannot
+  /// be read, or if there are fewer than `needed_bytes` bytes of text (a decoder's sample has seq_len + 1: each token's
+  /// target is the next one; an mlp's in_features + out_features).
   ByteDataset(const std::filesystem::path& path, std::int64_t needed_bytes);
 
   /// Bytes of all files together, and how many files they are.

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "config/support.h"
+#include "support/without_root.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -73,6 +74,21 @@ TEST(ByteDataset, WhatCannotBeLookedUpIsNotCalledMissing) {
   std::filesystem::create_symlink(circle, circle);
   EXPECT_THAT(config_error([&] { ByteDataset(circle / "text", 1); }),
               EndsWith("circle/text\": cannot be read: Too many levels of symbolic links."));
+}
+
+/// One that was left out would make it another training's data.
+TEST(ByteDataset, WhatCannotBeReadBelowAFolderIsNamed) {
+  const TemporaryFolder folder;
+  folder.write("a.txt", "abc");
+  const std::filesystem::path text = folder.write("c/b.txt", "text that nobody may read");
+  const WithoutRoot permissions_count;
+  EXPECT_EQ(ByteDataset(folder.path(), 1).files(), 2);
+  for (const std::filesystem::path& locked : {text, text.parent_path()}) {
+    std::filesystem::permissions(locked, std::filesystem::perms::none);
+    const std::string said = config_error([&] { ByteDataset(folder.path(), 1); });
+    std::filesystem::permissions(locked, std::filesystem::perms::owner_all);
+    EXPECT_THAT(said, EndsWith(locked.string() + ": cannot be read: Permission denied."));
+  }
 }
 
 TEST(ByteDataset, SaysWhatIsMissing) {
