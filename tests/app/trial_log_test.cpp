@@ -1,9 +1,12 @@
 #include "app/experiment/trial_log.h"
 
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "app/experiment/trial_json.h"
+#include "base/digest.h"
 #include "config/support.h"
 #include "support/trials.h"
 
@@ -24,6 +27,12 @@ json line(int number) {
   json j = to_json(*trial(number).trial);
   j.update({{"cell", "c"}, {"trial", number}, {"status", "ok"}});
   return j;
+}
+
+/// As a line of the log.
+std::string sealed(json line) {
+  line["digest"] = json_digest(line);
+  return line.dump() + "\n";
 }
 
 std::string contents(const std::filesystem::path& path) {
@@ -143,7 +152,7 @@ TEST_F(TrialLogTest, WhatIsNoTrialIsAnError) {
   EXPECT_THAT(config::config_error([&] { parse_trials("[]\n{}\n", "t"); }),
               HasSubstr("t:1: this is no file of trials"));
   EXPECT_THAT(config::config_error([&] { parse_trials("{\"sweep\":\"h\",\"trials_version\":9}\n", "t"); }),
-              HasSubstr("reads 2"));
+              HasSubstr("reads 2 and 3"));
 }
 
 TEST_F(TrialLogTest, AnotherOwnerIsRefused) {
@@ -158,14 +167,56 @@ TEST_F(TrialLogTest, AnotherOwnerIsRefused) {
 TEST_F(TrialLogTest, ATrialThatStandsTwiceAndACellThatNobodyHasAreRefused) {
   { TrialLog(path_, kOwner).append(trial(0)); }
   const std::string whole = contents(path_);
-  append(line(1).dump() + "\n" + line(0).dump() + "\n");
+  append(sealed(line(1)) + sealed(line(0)));
   EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }),
               HasSubstr("trials.jsonl:4: this is no trial: trial 0 of this cell stands in line 2 already."));
   json other = line(0);
   other["cell"] = "../../d";
-  std::ofstream(path_, std::ios::binary) << whole << other.dump() << "\n";
+  std::ofstream(path_, std::ios::binary) << whole << sealed(other);
   EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }),
               HasSubstr("trials.jsonl:3: this is no trial: cell: expected one of the cells"));
+}
+
+TEST_F(TrialLogTest, AnAlteredNumberIsNamedByItsLine) {
+  {
+    TrialLog log(path_, kOwner);
+    for (int number = 0; number < 3; ++number) log.append(trial(number));
+  }
+  const std::string whole = contents(path_);
+  std::vector<std::string> lines;
+  for (std::istringstream text(whole); std::getline(text, lines.emplace_back());) continue;
+  const auto said = [&](std::size_t which, const std::function<void(json&)>& change) {
+    std::ofstream file(path_, std::ios::binary);
+    for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
+      json changed = json::parse(lines[i]);
+      if (i == which) change(changed);
+      file << changed.dump() << '\n';
+    }
+    file.close();
+    return config::config_error([&] { TrialLog(path_, kOwner); });
+  };
+  EXPECT_THAT(
+      said(2, [](json& j) { j["steps_ms"][0] = 1.25; }),
+      HasSubstr("trials.jsonl:3: this line is not as it was written: its digest is another; restore it, or delete"));
+  EXPECT_THAT(said(3, [](json& j) { j["cell"] = "d"; }), HasSubstr(":4: this line is not as it was written"));
+  EXPECT_THAT(said(1, [](json& j) { j.erase("digest"); }),
+              HasSubstr(":2: this line is not as it was written: its digest is "
+                        "missing"));
+  EXPECT_THAT(said(0, [](json& j) { j["digest"] = "0"; }), HasSubstr(":1: this line is not as it was written"));
+  // Without the line its trial is measured again.
+  std::ofstream(path_, std::ios::binary) << lines[0] << '\n' << lines[1] << '\n' << lines[3] << '\n';
+  EXPECT_EQ(TrialLog(path_, kOwner).trials().size(), 2U);
+}
+
+TEST_F(TrialLogTest, ALogOfVersion2HasNoDigestsAndGoesOn) {
+  append("{\"sweep\":\"h\",\"trials_version\":2}\n" + line(0).dump() + "\n");
+  { TrialLog(path_, kOwner).append(trial(1)); }
+  EXPECT_EQ(TrialLog(path_, kOwner).trials().size(), 2U);
+  json changed = json::parse(contents(path_).substr(contents(path_).rfind('\n', contents(path_).size() - 2) + 1));
+  changed["trial"] = 5;
+  append(changed.dump() + "\n");
+  EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }),
+              HasSubstr(":4: this line is not as it was written"));
 }
 
 TEST_F(TrialLogTest, LeavesNoFileWithoutTrials) {

@@ -317,7 +317,10 @@ class Compare(Case):
         path = self.out / "trials.jsonl"
         header, *lines = path.read_text().splitlines()
         trials = [json.loads(line) for line in lines]
+        header = json.dumps({key: value for key, value in json.loads(header).items() if key != "digest"} |
+                            {"trials_version": 2})  # which had no digests
         for trial in trials:
+            del trial["digest"]
             time_ms = (10 if trial["cell"] == "a" else 20) + trial["trial"] / 10
             trial["steps_ms"] = [time_ms] * 3
         path.write_text("\n".join([header, *map(json.dumps, trials)]) + "\n")

@@ -15,6 +15,7 @@
 #include "app/console/json_part.h"
 #include "app/console/json_text.h"
 #include "app/experiment/trial_json.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/file_lock.h"
 #include "base/paths.h"
@@ -25,7 +26,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kTrialsVersion = 2;
+constexpr int kTrialsVersion = 3;  // 2 had no digests
+constexpr int kFirstVersion = 2, kFirstWithLineDigests = 3;
 
 json line_of(const LoggedTrial& logged) {
   json line = logged.trial ? to_json(*logged.trial) : json{{"reason", logged.reason}, {"exit_code", logged.exit_code}};
@@ -68,21 +70,40 @@ std::string read_all(int file, const std::filesystem::path& path) {
   }
 }
 
-LogOwner read_header(const JsonPart& header, const std::string& place) {
+struct LogHeader {
+  LogOwner owner;
+  std::int64_t version = 0;
+};
+
+LogHeader read_header(const JsonPart& header, const std::string& place) {
   const char* kind = header.has("comparison") ? "comparison" : "sweep";
   if (!header.has(kind) || !header.has("trials_version")) {
     throw ConfigError(fmt::format("{}:1: this is no file of trials of a sweep or a comparison.", place));
   }
   try {
-    if (const std::int64_t version = header.at("trials_version").size(); version != kTrialsVersion) {
-      throw ConfigError(fmt::format("trials_version is {}; this program reads {}", version, kTrialsVersion));
+    const std::int64_t version = header.at("trials_version").size();
+    if (version < kFirstVersion || version > kTrialsVersion) {
+      throw ConfigError(
+          fmt::format("trials_version is {}; this program reads {} and {}", version, kFirstVersion, kTrialsVersion));
     }
-    LogOwner owner{kind, header.at(kind).text(), {}};
-    if (owner.hash.empty()) header.at(kind).refuse("a hash");
-    return owner;
+    LogHeader read{{kind, header.at(kind).text(), {}}, version};
+    if (read.owner.hash.empty()) header.at(kind).refuse("a hash");
+    return read;
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}:1: {}.", place, error.what()));
   }
+}
+
+/// What is measured wrongly by hand must not count: a digest is compared where there is one, and is there from
+/// version 3 on.
+void check_digest(const json& line, std::int64_t version, const std::string& place, int number) {
+  const auto digest = line.is_object() ? line.find("digest") : line.end();
+  const bool has = line.is_object() && digest != line.end();
+  if (!line.is_object() || (!has && version < kFirstWithLineDigests) || (has && *digest == json_digest(line))) return;
+  throw ConfigError(fmt::format("{}:{}: this line is not as it was written: {}; {}.", place, number,
+                                has ? "its digest is another" : "its digest is missing",
+                                number == 1 ? "restore it, or choose another folder with --out"
+                                            : "restore it, or delete it and its trial is measured again"));
 }
 
 constexpr std::size_t kMostOfALine = 4096;  // of the first one
@@ -100,6 +121,7 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place, const
   ParsedTrials parsed;
   std::map<std::pair<std::string, std::uint64_t>, int> measured;  // and in which line
   int number = 0;
+  std::int64_t version = 0;
   while (parsed.whole_bytes < text.size()) {
     const std::size_t end = text.find('\n', parsed.whole_bytes);
     if (end == std::string_view::npos) break;
@@ -112,8 +134,12 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place, const
           fmt::format("{}:{}: this line is damaged (not JSON); delete it to go on without it.", place, number));
     }
     if (number == 1) {
-      parsed.owner = read_header(JsonPart(line), place);
+      LogHeader header = read_header(JsonPart(line), place);
+      version = header.version;
+      check_digest(line, version, place, number);
+      parsed.owner = std::move(header.owner);
     } else {
+      check_digest(line, version, place, number);
       try {
         LoggedTrial logged = logged_trial_from(JsonPart(line), cells);
         const auto [first, is_new] = measured.try_emplace({logged.cell, logged.number}, number);
@@ -137,7 +163,7 @@ std::string kind_of_log(const std::filesystem::path& path) {
   line.resize(std::min(line.find('\n'), line.size()));
   try {
     const json header = parse_json(line);
-    return read_header(JsonPart(header), path.string()).kind;
+    return read_header(JsonPart(header), path.string()).owner.kind;
   } catch (const ConfigError&) {
     return "";
   }
@@ -206,7 +232,9 @@ void TrialLog::append(LoggedTrial trial) {
 }
 
 void TrialLog::write_line(const json& line) {
-  const std::string text = json_line(line) + '\n';
+  json whole = parse_json(json_line(line));  // bytes that are no UTF-8 are others in the file
+  whole["digest"] = json_digest(whole);
+  const std::string text = json_line(whole) + '\n';
   std::size_t done = 0;
   while (done < text.size()) {
     const ssize_t written = ::write(file_, text.data() + done, text.size() - done);

@@ -41,8 +41,9 @@ struct ParsedTrials {
 
 /// Lines of JSON, the first of them a header. A last line that is not whole is what a kill in mid-write leaves, so it
 /// does not count; anything else that append() does not write throws ConfigError with `place`, line and key: other
-/// damage, a key that is missing or of another type, a cell that is none of `cells` (empty: any), trial numbers from
-/// kMostTrials on, a trial that was measured already.
+/// damage, a line that is not as it was written (each has a digest from version 3 on), a key that is missing or of
+/// another type, a cell that is none of `cells` (empty: any), trial numbers from kMostTrials on, a trial that was
+/// measured already.
 ParsedTrials parse_trials(std::string_view text, const std::string& place, const std::vector<std::string>& cells = {});
 
 /// Whose trials the file at `path` holds: LogOwner::kind; empty if it is not there or is no such log.
