@@ -47,6 +47,23 @@ TEST(InterruptDeathTest, WhatIsNotObeyedInTimeIsDealtWith) {
   EXPECT_EXIT(earlier(), ::testing::ExitedWithCode(7), "^$");
 }
 
+/// A launcher that a script has started behind `&`: its ranks inherit that Ctrl-C is ignored, and it passes it on.
+TEST(InterruptDeathTest, InAJobWhatWasIgnoredFromTheStartCountsAllTheSame) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto rank = [](int number, bool in_a_job) {
+    for (const int ignored : {SIGINT, SIGTERM, SIGHUP}) signal(ignored, SIG_IGN);
+    install_interrupt_handlers();
+    if (in_a_job) obey_launcher();
+    raise(number);
+    _exit(3);
+  };
+  for (const int number : {SIGINT, SIGTERM}) {
+    EXPECT_EXIT(rank(number, false), ::testing::ExitedWithCode(3), "^$");
+    EXPECT_EXIT(rank(number, true), ::testing::ExitedWithCode(130), "^\ninterrupted\n$");
+  }
+  EXPECT_EXIT(rank(SIGHUP, true), ::testing::ExitedWithCode(3), "^$") << "nohup";
+}
+
 TEST(AfterInterrupt, DoesNothingWithoutASignal) {
   bool acted = false;
   {

@@ -45,18 +45,22 @@ extern "C" void on_signal(int) {
   errno = error;
 }
 
+void handle(int signal) {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigaction(signal, &action, nullptr);
+}
+
 }  // namespace
 
 void install_interrupt_handlers() {
   if (signalled < 0) signalled = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction before {};
     // nohup and background jobs of a shell have it ignored: so it stays.
     if (sigaction(signal, nullptr, &before) == 0 && before.sa_handler == SIG_IGN) continue;
-    sigaction(signal, &action, nullptr);
+    handle(signal);
   }
   struct sigaction ignore {};
   ignore.sa_handler = SIG_IGN;
@@ -110,7 +114,10 @@ void AfterInterrupt::wait(std::int64_t patience_ns) const {
   }
 }
 
-void join_repeated_interrupts() { patience_ns = 2'000'000'000; }
+void obey_launcher() {
+  patience_ns = 2'000'000'000;
+  for (const int signal : {SIGINT, SIGTERM}) handle(signal);
+}
 
 bool interrupt_requested() { return interrupt_time_ns() != 0; }
 

@@ -7,8 +7,8 @@
 namespace fsdpbench::app {
 
 /// From now on Ctrl-C, SIGTERM and SIGHUP (a terminal or a connection that goes away) end the process at once with exit
-/// code 130 and a word on standard error, except while a KeepingWhatIsDone lives. Writing to a pipe that nobody reads, or
-/// beyond the size that `ulimit -f` allows a file, is an error like others, no signal.
+/// code 130 and a word on standard error, except while a KeepingWhatIsDone lives. Writing to a pipe that nobody reads,
+/// or beyond the size that `ulimit -f` allows a file, is an error like others, no signal.
 void install_interrupt_handlers();
 
 /// Whether such a signal is answered with a word: in a job only one process should, with --quiet none.
@@ -47,8 +47,10 @@ inline constexpr double kPatienceWithSteps_s = 0.4;
 inline constexpr double kPatienceWithAll_s = 0.8;
 
 /// In a job of processes: a launcher passes on what the terminal has sent already, and sends its own when a rank is
-/// lost, so from now on a second signal ends the process only if it comes 2 s after the first or later.
-void join_repeated_interrupts();
+/// lost, so from now on a second signal ends the process only if it comes 2 s after the first or later. And Ctrl-C and
+/// SIGTERM count though they were ignored from the start: a launcher behind `&` obeys them, and passes them on to ranks
+/// that have inherited from its shell to ignore them.
+void obey_launcher();
 
 /// True once a first such signal has come.
 bool interrupt_requested();

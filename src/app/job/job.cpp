@@ -9,7 +9,7 @@ namespace fsdpbench::app {
 
 Job::Job(const launch::Placement& placement)
     : session_(launch::join(placement, {.version = version_line()})), watch_(session_->control()) {
-  join_repeated_interrupts();
+  obey_launcher();
 }
 
 Job::~Job() {
