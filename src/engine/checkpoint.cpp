@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/digest.h"
 #include "base/enum_table.h"
 #include "base/error.h"
 #include "base/read_input.h"
@@ -22,6 +23,7 @@ using nlohmann::json;
 
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFormat = "fsdpbench checkpoint";
+constexpr const char* kShardSteps = "steps";  // in a shard's metadata
 constexpr std::string_view kStepPrefix = "step-";
 constexpr EnumNames<State> kStates{"parameter", "first_moment", "second_moment"};
 
@@ -56,22 +58,6 @@ ShardFile shard_of(const json& given) {
     file.digest.blocks.push_back(digest_of(block));
   }
   return file;
-}
-
-/// Steps of the checkpoints and of what looks like one in `folder`; whether they have a manifest.
-std::map<std::int64_t, bool> steps_in(const fs::path& folder) {
-  std::map<std::int64_t, bool> steps;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
-    if (!name.starts_with(kStepPrefix)) continue;
-    const std::optional<std::int64_t> number = number_in(std::string_view(name).substr(kStepPrefix.size()));
-    std::error_code ignored;
-    if (number && entry->path() == step_folder(folder, *number)) {
-      steps[*number] = fs::exists(entry->path() / kManifest, ignored);
-    }
-  }
-  return steps;
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
@@ -152,6 +138,10 @@ std::span<const State> states_of(config::Optimizer optimizer) {
   return std::span(kEnumerators<State>).first(optimizer == config::Optimizer::adamw ? kStateCount : 1);
 }
 
+std::map<std::string, std::string> shard_metadata(std::int64_t steps) {
+  return {{"format", kFormat}, {kShardSteps, std::to_string(steps)}};
+}
+
 std::string shard_file_name(int shard, int shards) {
   return fmt::format("shard-{:05}-of-{:05}.safetensors", shard, shards);
 }
@@ -161,8 +151,19 @@ SafeTensor tensor_of(const StatePiece& piece, const plan::ModelShapes& shapes) {
   return {fmt::format("{}/{}/{}", to_string(piece.state), name, piece.begin), {piece.count}, 0};
 }
 
+std::string without_digest(const Manifest& manifest) {
+  return fmt::format("of version {}, without a digest: nobody can tell whether its numbers are those that were saved",
+                     manifest.version);
+}
+
 fs::path step_folder(const fs::path& folder, std::int64_t steps) {
   return folder / fmt::format("{}{:09}", kStepPrefix, steps);
+}
+
+std::optional<std::int64_t> steps_in_name(const fs::path& folder) {
+  const std::string name = (folder.has_filename() ? folder : folder.parent_path()).filename().string();
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  return number_in(std::string_view(name).substr(kStepPrefix.size()));
 }
 
 void write_manifest(const fs::path& folder, const Manifest& manifest) {
@@ -173,12 +174,15 @@ void write_manifest(const fs::path& folder, const Manifest& manifest) {
                {"version", Manifest::kVersion},
                {"steps", manifest.position.steps},
                {"samples", manifest.position.samples},
+               {"training", manifest.training},
+               {"saved", manifest.saved},
                {"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw" : "sgd"},
                {"parameters", std::move(parameters)},
                {"files", std::move(files)}};
   if (manifest.data) {
     content["data"] = {{"bytes", manifest.data->bytes}, {"xxh3_64", fmt::format("{:016x}", manifest.data->xxh3_64)}};
   }
+  content["digest"] = json_digest(content);
   trace::WholeFile file((folder / kManifest).string(), trace::WholeFile::Fate::synced);
   file.write(content.dump(1) + '\n');
   file.commit();
@@ -187,6 +191,11 @@ void write_manifest(const fs::path& folder, const Manifest& manifest) {
 void remove_manifest(const fs::path& folder) {
   std::error_code error;
   fs::remove(folder / kManifest, error);
+}
+
+bool has_manifest(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / kManifest, error);
 }
 
 Manifest read_manifest(const fs::path& folder) {
@@ -204,6 +213,15 @@ Manifest read_manifest(const fs::path& folder) {
   }
   try {
     Manifest manifest;
+    manifest.version = version.get<int>();
+    if (manifest.has_digest()) {
+      manifest.training = content.at("training").get<std::string>();
+      manifest.saved = content.at("saved").get<std::int64_t>();
+      if (content.at("digest") != json_digest(content)) fail(path, "is not as it was saved: its digest is another");
+    } else if (content.contains("digest")) {
+      fail(path, fmt::format("is not as it was saved: it has version {}, and a digest, which version 4 brought",
+                             manifest.version));
+    }
     manifest.position = {content.at("steps").get<std::int64_t>(), content.at("samples").get<std::int64_t>()};
     const auto optimizer = content.at("optimizer").get<std::string>();
     if (optimizer != "adamw" && optimizer != "sgd") throw std::invalid_argument("no optimizer");
@@ -215,36 +233,15 @@ Manifest read_manifest(const fs::path& folder) {
       manifest.data = {data->at("bytes").get<std::int64_t>(), digest_of(data->at("xxh3_64"))};
     }
     if (manifest.position.steps < 0 || manifest.position.samples < 0) throw std::invalid_argument("no position");
+    if (const auto named = steps_in_name(folder); named && *named != manifest.position.steps) {
+      fail(folder,
+           fmt::format("is of a training after {} steps, and its name says {}", manifest.position.steps, *named));
+    }
     return manifest;
   } catch (const json::exception&) {
     fail(path, "is damaged: a part is missing, or no such thing");
   } catch (const std::invalid_argument& what) {
     fail(path, fmt::format("is damaged: {} can be read there", what.what()));
-  }
-}
-
-std::optional<fs::path> newest_checkpoint(const fs::path& given) {
-  std::error_code error;
-  if (fs::exists(given / kManifest, error)) return given;
-  const std::map<std::int64_t, bool> steps = steps_in(given);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (step->second) return step_folder(given, step->first);
-  }
-  return std::nullopt;
-}
-
-void remove_old_checkpoints(const fs::path& folder, int keep) {
-  const std::map<std::int64_t, bool> steps = steps_in(folder);
-  int complete = 0;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    if (complete > 0 && (!step->second || complete >= keep)) {
-      // The manifest first: half a checkpoint is none.
-      const fs::path old = step_folder(folder, step->first);
-      remove_manifest(old);
-      std::error_code error;
-      fs::remove_all(old, error);
-    }
-    complete += step->second ? 1 : 0;
   }
 }
 
@@ -281,6 +278,12 @@ void Checkpoint::open(config::Optimizer optimizer) {
     std::error_code error;
     if (!fs::exists(folder_ / file.name, error)) fail(folder_ / file.name, "is missing");
     files_.push_back(std::make_unique<SafetensorsReader>(folder_ / file.name, file.digest));
+    const auto& says = files_.back()->metadata();
+    const auto steps = says.find(kShardSteps);
+    if (steps != says.end() && steps->second != std::to_string(manifest_.position.steps)) {
+      fail(folder_ / file.name,
+           fmt::format("was saved after {} steps, and the manifest says {}", steps->second, manifest_.position.steps));
+    }
   }
   find_pieces(optimizer);
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -46,6 +47,8 @@ struct StatePiece {
 
 /// "shard-00002-of-00008.safetensors".
 std::string shard_file_name(int shard, int shards);
+/// What a shard says of itself.
+std::map<std::string, std::string> shard_metadata(std::int64_t steps);
 /// The tensor that a piece is: "first_moment/blocks.0.attention.wq/4096", a row of `count` elements; of a parameter
 /// that ranks split ".../blocks.0.attention.wq/1-of-2/4096".
 SafeTensor tensor_of(const StatePiece& piece, const plan::ModelShapes& shapes);
@@ -57,36 +60,40 @@ struct ShardFile {
 };
 
 struct Manifest {
-  /// Of files as they are written; 1 knew no parts, 2 no joined parameters. Both are read.
-  static constexpr int kVersion = 3;
+  /// Of files as they are written; 1 knew no parts, 2 no joined parameters, 3 neither training nor digest. All are
+  /// read.
+  static constexpr int kVersion = 4;
   TrainingPosition position;
   config::Optimizer optimizer = config::Optimizer::adamw;
   std::vector<plan::ParameterShape> parameters;  ///< names, shapes and parts, in canonical order
   std::vector<ShardFile> files;
-  std::optional<DataDigest> data;  ///< that it was trained on; absent: not known
+  std::optional<DataDigest> data = {};  ///< that it was trained on; absent: not known
+  std::string training = {};  ///< whose it is: new_training(), also of all that goes on with it; empty: not known
+  std::int64_t saved = 0;     ///< counts what was saved in its folder, in time; 0: not known
+  int version = kVersion;     ///< that it was read from
+  /// Whether its own digest was compared: versions before 4 have none.
+  bool has_digest() const { return version >= 4; }
 };
 
+/// For a person: that one of an older version has no digest, and what follows from that.
+std::string without_digest(const Manifest& manifest);
 /// Folder of a checkpoint after `steps` steps, in `folder`.
 std::filesystem::path step_folder(const std::filesystem::path& folder, std::int64_t steps);
+/// The number in such a name; absent: it is another one.
+std::optional<std::int64_t> steps_in_name(const std::filesystem::path& folder);
 /// Makes a folder of complete shard files a checkpoint. Throws OutputError.
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
 /// So that a folder is no checkpoint until write_manifest(). Nothing, if there is none.
 void remove_manifest(const std::filesystem::path& folder);
-/// Throws ConfigError in one sentence.
+bool has_manifest(const std::filesystem::path& folder);
+/// Throws ConfigError in one sentence, also if it is not as it was saved, or the folder's name says other steps.
 Manifest read_manifest(const std::filesystem::path& folder);
-
-/// The checkpoint that is meant by `given`: itself, or the one with most steps in it. Absent if there is none in a
-/// folder that exists (empty ones and parts of checkpoints count as none), or if nothing is there.
-std::optional<std::filesystem::path> newest_checkpoint(const std::filesystem::path& given);
-/// Removes all but the `keep` checkpoints with most steps, and what is left of others that were never completed, older
-/// than the newest. What cannot be removed stays.
-void remove_old_checkpoints(const std::filesystem::path& folder, int keep);
 
 /// One that is there, to be read. Thread-safe.
 class Checkpoint {
  public:
   /// Opens all of its files. Throws ConfigError in one sentence that names the file: no checkpoint, another model,
-  /// an optimizer of which it has no moments, a shard missing or damaged, a piece missing.
+  /// an optimizer of which it has no moments, a shard missing, damaged or of other steps, a piece missing.
   Checkpoint(const std::filesystem::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer);
 
   /// Of whatever model it is, with the moments that it has.

@@ -96,16 +96,18 @@ std::optional<SavedShard> ChannelCheckpointBoard::next(int rank, bool wait) {
 }
 
 CheckpointSaver::CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board,
-                                 std::optional<DataDigest> data, TrainingPosition start)
+                                 std::optional<DataDigest> data, std::string training, TrainingPosition start)
     : setup_(setup),
       rank_(rank),
       executor_(executor),
       board_(board),
       data_(data),
+      training_(std::move(training)),
       start_(start),
       folder_(setup.config.checkpoint.folder),
       pieces_(pieces_of(setup, rank, executor.masters())) {
   const config::Checkpointing& asked = setup.config.checkpoint;
+  if (rank == 0) own_.emplace(folder_, asked.keep);
   if (!asked.asynchronous || asked.every == 0) return;  // no step follows on a checkpoint
   // Before the first step: page-locking takes long. Where nothing locks, pages come with their first copy, beside a
   // step.
@@ -157,6 +159,7 @@ void CheckpointSaver::finish(std::int64_t steps_of_run) {
 
 std::vector<SavedCheckpoint> CheckpointSaver::complete() {
   complete_ready(true);
+  own_->finish();
   return std::move(completed_);
 }
 
@@ -247,8 +250,7 @@ SavedShard CheckpointSaver::write(std::int64_t steps, const ShowPiece& show, tra
   remove_manifest(folder);  // of an earlier run: what it promised is about to change
   std::vector<SafeTensor> tensors;
   for (const Masters::Piece& piece : pieces_) tensors.push_back(tensor_of(piece.of, setup_.plan.shapes));
-  SafetensorsWriter file(folder / shard_file_name(rank_, setup_.plan.mesh.ranks()), tensors,
-                         {{"format", "fsdpbench checkpoint"}, {"steps", std::to_string(steps)}});
+  SafetensorsWriter file(folder / shard_file_name(rank_, setup_.plan.mesh.ranks()), tensors, shard_metadata(steps));
   for (const Masters::Piece& piece : pieces_) {
     show(piece, [&](std::span<const float> values) { file.write(values); });
   }
@@ -269,14 +271,13 @@ void CheckpointSaver::complete_ready(bool wait) {
     const TrainingPosition position = expected_.front();
     const fs::path folder = step_folder(folder_, position.steps);
     SavedCheckpoint done{folder.string(), position.steps, 0};
-    Manifest manifest{position, setup_.config.train.optimizer, setup_.plan.shapes.parameters, {}, data_};
+    Manifest manifest{position, setup_.config.train.optimizer, setup_.plan.shapes.parameters, {}, data_, training_};
     for (int rank = 0; rank < ranks; ++rank) {
       SavedShard& saved = reported_[static_cast<std::size_t>(rank)];
       done.bytes += saved.digest.bytes;
       manifest.files.push_back({shard_file_name(rank, ranks), std::move(saved.digest)});
     }
-    write_manifest(folder, manifest);
-    remove_old_checkpoints(folder_, static_cast<int>(setup_.config.checkpoint.keep));
+    own_->complete(std::move(manifest));
     completed_.push_back(std::move(done));
     expected_.erase(expected_.begin());
     reported_.clear();

@@ -15,6 +15,7 @@
 
 #include "engine/batch_source.h"
 #include "engine/checkpoint.h"
+#include "engine/checkpoint_folder.h"
 #include "engine/executor.h"
 #include "engine/masters.h"
 #include "engine/setup.h"
@@ -76,10 +77,10 @@ class ChannelCheckpointBoard : public CheckpointBoard {
 /// used by its thread alone.
 class CheckpointSaver {
  public:
-  /// `data`: what is trained on, as far as it is known; asked of rank 0. `start`: where the run began. All references
-  /// must outlive it.
+  /// `data`: what is trained on, as far as it is known, and `training`: which one it is; asked of rank 0. `start`:
+  /// where the run began. All references must outlive it.
   CheckpointSaver(const Setup& setup, int rank, Executor& executor, CheckpointBoard& board,
-                  std::optional<DataDigest> data, TrainingPosition start);
+                  std::optional<DataDigest> data, std::string training, TrainingPosition start);
   ~CheckpointSaver();
 
   /// After each step of the run: saves if it is time, and completes what can be. Throws what saving threw, also
@@ -118,6 +119,7 @@ class CheckpointSaver {
   Executor& executor_;
   CheckpointBoard& board_;
   const std::optional<DataDigest> data_;
+  const std::string training_;
   const TrainingPosition start_;
   const std::filesystem::path folder_;
   const std::vector<Masters::Piece> pieces_;  // that this rank writes
@@ -129,6 +131,7 @@ class CheckpointSaver {
   std::thread writer_;
   trace::SaveSpan written_;                 // of writer_, read after it was joined
   std::exception_ptr failure_;              // likewise
+  std::optional<CheckpointFolder> own_;     // rank 0
   std::vector<TrainingPosition> expected_;  // rank 0: checkpoints that are not complete, the oldest first
   std::vector<SavedShard> reported_;        // rank 0: of the oldest, by rank
   std::vector<SavedCheckpoint> completed_;  // rank 0

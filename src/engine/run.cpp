@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "engine/backend_options.h"
+#include "engine/checkpoint_folder.h"
 #include "engine/executor.h"
 #include "engine/run_board.h"
 #include "launch/host_identity.h"
@@ -37,6 +38,11 @@ struct Shared {
   bool cut_short() const { return hooks.interrupt != nullptr && hooks.interrupt->is_set(); }
   DoneSteps* done(int rank) const { return hooks.done == nullptr ? nullptr : hooks.done + (rank - first_rank); }
   TrainingPosition start() const { return hooks.resume == nullptr ? TrainingPosition{} : hooks.resume->position(); }
+  /// That goes on, or begins.
+  std::string training() const {
+    const std::string before = hooks.resume == nullptr ? "" : hooks.resume->manifest().training;
+    return before.empty() ? new_training() : before;
+  }
   bool computes() const { return !setup.config.emulate.compute_tflops.has_value(); }
 };
 
@@ -97,7 +103,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
   std::optional<CheckpointSaver> saver;
   if (shared.computes() && !p.config.checkpoint.folder.empty()) {
     saver.emplace(p, context.rank, executor, shared.checkpoints,
-                  context.rank == 0 ? shared.batches.digest() : std::nullopt, shared.start());
+                  context.rank == 0 ? shared.batches.digest() : std::nullopt, shared.training(), shared.start());
   }
   Publication publication(shared.done(context.rank));
   backend::WireBytes before{}, after{};

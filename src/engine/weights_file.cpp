@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "engine/checkpoint_folder.h"
 #include "engine/weights_set.h"
 
 namespace fsdpbench::engine {
@@ -189,10 +190,12 @@ WeightsFile import_weights(const fs::path& path, const plan::ModelShapes& shapes
   }
   manifest.optimizer = optimizer;
   manifest.parameters = shapes.parameters;
+  manifest.training = new_training();
+  manifest.saved = 1;
   const fs::path target = step_folder(folder, manifest.position.steps);
-  if (newest_checkpoint(target)) {
-    throw ConfigError(fmt::format("{} is a checkpoint already; expected a folder without one after step {}.",
-                                  target.string(), manifest.position.steps));
+  // Also one of other steps: it is of another training, and --resume would have to choose.
+  if (const std::optional<fs::path> there = newest_checkpoint(folder)) {
+    throw ConfigError(fmt::format("{} is a checkpoint already; expected a folder without any.", there->string()));
   }
   std::error_code error;
   fs::create_directories(target, error);
@@ -203,7 +206,7 @@ WeightsFile import_weights(const fs::path& path, const plan::ModelShapes& shapes
       tensors.push_back(tensor_of({state, static_cast<int>(i), 0, 0, shapes.parameters[i].numel()}, shapes));
     }
   }
-  SafetensorsWriter writer(target / shard_file_name(0, 1), tensors, {});
+  SafetensorsWriter writer(target / shard_file_name(0, 1), tensors, shard_metadata(manifest.position.steps));
   std::vector<float> values;
   for (const Source& source : sources) {
     in_pieces(source.numel, [&](std::int64_t first, std::int64_t count) {

@@ -50,7 +50,7 @@ WeightsFile export_weights(const std::filesystem::path& checkpoint, const std::f
 /// `folder`, for `--resume`. Names are either's, in any order; what the model joins is in the file one by one. With
 /// moments the training goes on where the metadata say; without, it begins at step 0 with moments of zero. Throws
 /// ConfigError in one sentence: the file is damaged or holds other than fp32 and bf16, a parameter is missing, has
-/// another shape or is none of the model's; the step folder is a checkpoint already. Throws OutputError.
+/// another shape or is none of the model's; `folder` holds a checkpoint already. Throws OutputError.
 WeightsFile import_weights(const std::filesystem::path& file, const plan::ModelShapes& shapes,
                            config::Optimizer optimizer, const std::filesystem::path& folder);
 

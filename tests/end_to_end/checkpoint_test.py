@@ -4,7 +4,9 @@
     checkpoint_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
+import fcntl
 import json
+import os
 import shutil
 import signal
 import struct
@@ -122,7 +124,31 @@ class Checkpoints(Program):
         self.assertIn("saved: no checkpoint yet; the training begins", begun.stderr)
         shutil.rmtree(self.checkpoints()[-1])
         self.assertIn("going on after step 6", self.call(*command, "--out", "b").stderr)
-        self.assertIn("this training has done 8 steps", self.error(*command, "--out", "c"))
+        finished = self.call(*command, "--out", "c")  # as a scheduler does that starts it once more
+        self.assertIn("this training has done all of its 8 steps; nothing is left to do", finished.stdout)
+        self.assertFalse((self.folder / "c").exists())
+        self.assertIn("this training has done 8 steps", self.error(*command, "--set", "train.steps=3", "--out", "c"))
+        self.assertIn("is of another model", self.error(*command, "--set", "model.ffn_width=32", "--out", "c"))
+
+    def test_a_folder_is_of_one_training(self) -> None:
+        """Nothing of it is lost to one that begins there, to an empty variable, or to one that runs at the same time."""
+        self.train("first", *SAVING, steps=4)
+        before = [path.name for path in self.checkpoints()]
+        anew = ("run", self.profile, *sets(*TINY, "train.steps=3", *SAVING), "--out", "again")
+        self.assertRegex(self.error(*anew), r"step-000000002: is of another training, .*expected --resume \S+/saved to go on")
+        self.assertIn("--resume is empty; expected a checkpoint", self.error(*anew, "--resume", ""))
+        self.assertEqual([path.name for path in self.checkpoints()], before)
+        self.assertFalse((self.folder / "again").exists())
+        locked = os.open(self.folder / "saved", os.O_RDONLY)
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        error = self.error(*anew, "--resume", "saved", code=CANNOT_WRITE)
+        os.close(locked)
+        self.assertIn("saved is in use: another training is being saved there", error)
+        self.assertEqual([path.name for path in self.checkpoints()], before)
+        manifest = self.checkpoints()[-1] / "manifest.json"
+        manifest.write_text(manifest.read_text().replace('"samples": 16', '"samples": 17'))
+        self.assertIn("is not as it was saved", self.error("checkpoint", "show", "saved", "--verify"))
+        self.assertIn("is not as it was saved", self.error(*anew, "--resume", "saved"))
 
     def test_other_data_are_noticed(self) -> None:
         text = self.folder / "text"
@@ -171,7 +197,7 @@ class Checkpoints(Program):
     def test_where_nothing_can_be_written_nothing_is_promised(self) -> None:
         self.write("saved", "a file where the folder should be")
         error = self.error("run", self.profile, *sets(*TINY, *SAVING), "--out", "out", code=CANNOT_WRITE)
-        self.assertIn("saved/step-000000002: cannot make the folder", error)
+        self.assertIn("saved: cannot make the folder", error)
 
     def test_where_nothing_is_computed_nothing_is_saved(self) -> None:
         emulated = ["emulate.link_gb_per_s=1", "emulate.compute_tflops=0.01"]

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "engine/checkpoint.h"
 #include "engine/weights_file.h"
+#include "support/changed_manifest.h"
 #include "support/resumed_run.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
@@ -188,7 +189,7 @@ TEST(TensorCheckpoint, WhatIsWrongIsSaidInASentence) {
     std::string changed = text;
     const std::size_t at = changed.find(from);
     if (at == std::string::npos) return "no " + from;
-    std::ofstream(path) << changed.replace(at, from.size(), to);
+    std::ofstream(path) << testing::with_its_digest(changed.replace(at, from.size(), to));
     try {
       const Checkpoint opened(step, shapes(), Optimizer::adamw);
       return "";
@@ -202,7 +203,8 @@ TEST(TensorCheckpoint, WhatIsWrongIsSaidInASentence) {
   EXPECT_THAT(said("\"split\": 0", "\"split\": 9"), HasSubstr("no parts of embedding.weight"));
   EXPECT_THAT(said("\"split\": 0", "\"skip\": 0"), HasSubstr("is damaged"));
   // Two parameters of one name: what there is belongs to one of them.
-  std::ofstream(path) << std::string(text).replace(text.find("blocks.0.norm2"), 14, "blocks.0.norm1");
+  std::string twice = text;
+  std::ofstream(path) << testing::with_its_digest(twice.replace(text.find("blocks.0.norm2"), 14, "blocks.0.norm1"));
   try {
     const Checkpoint opened(step);
     ADD_FAILURE();

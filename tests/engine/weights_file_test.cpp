@@ -6,11 +6,15 @@
 
 #include <algorithm>
 #include <fstream>
+#include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "base/bf16.h"
 #include "base/error.h"
+#include "engine/checkpoint_folder.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 
@@ -175,7 +179,25 @@ TEST_F(WeightsFileTest, ASetOfFilesIsOneModel) {
   std::filesystem::rename(files[0], folder_.path() / "aside");
   EXPECT_THAT(why_not(set), HasSubstr("which is missing"));
   std::filesystem::copy_file(files[1], files[0]);
-  EXPECT_THAT(why_not(set), HasSubstr("which it does not"));
+  EXPECT_THAT(why_not(set), HasSubstr("which is in two files of the set"));
+  // A tensor in two files, and two files that are named for each other's tensors.
+  std::filesystem::rename(folder_.path() / "aside", files[0]);
+  std::filesystem::copy_file(files[1], set / "again.safetensors");
+  const auto index_with = [&](const std::function<void(nlohmann::json&)>& change) {
+    const std::filesystem::path path = set / "model.safetensors.index.json";
+    std::ifstream in(path);
+    const nlohmann::json before = nlohmann::json::parse(in);
+    nlohmann::json index = before;
+    change(index["weight_map"]);
+    std::ofstream(path) << index;
+    std::string said = why_not(set);
+    std::ofstream(path) << before;
+    return said;
+  };
+  EXPECT_THAT(index_with([](nlohmann::json& map) { map["more"] = "again.safetensors"; }), HasSubstr("is in two files"));
+  std::filesystem::remove(set / "again.safetensors");
+  EXPECT_THAT(index_with([](nlohmann::json& map) { std::swap(map.front(), *std::prev(map.end())); }),
+              HasSubstr("which it does not"));
   for (const char* index : {"{", "{}", R"({"weight_map": {}})", R"({"weight_map": {"a": 1}})",
                             R"({"weight_map": {"a": "../a.safetensors"}})"}) {
     std::ofstream(set / "model.safetensors.index.json") << index;

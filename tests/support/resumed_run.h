@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "engine/checkpoint.h"
+#include "engine/checkpoint_folder.h"
 #include "support/temporary_folder.h"
 #include "support/tiny_run.h"
 

@@ -15,6 +15,7 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "engine/checkpoint.h"
+#include "engine/checkpoint_folder.h"
 #include "engine/weights_file.h"
 
 namespace fsdpbench::app {
@@ -47,9 +48,11 @@ int checkpoint_command(const CheckpointShowArguments& arguments) {
   table.rows.push_back({"optimizer", manifest.optimizer == config::Optimizer::adamw ? "adamw, two moments" : "sgd"});
   table.rows.push_back({"parameters", fmt::format("{} in {} tensors", elements, manifest.parameters.size())});
   if (manifest.data) table.rows.push_back({"data", format_bytes(manifest.data->bytes) + " of text"});
+  if (!manifest.training.empty()) table.rows.push_back({"training", manifest.training});
   table.rows.push_back({"files", fmt::format("{}, {}", manifest.files.size(), format_bytes(bytes))});
   table.rows.push_back({"bytes", arguments.verify ? "all are those that were saved"
                                                   : "not compared with their digests; --verify does that"});
+  if (!manifest.has_digest()) table.rows.push_back({"manifest", engine::without_digest(manifest)});
   console().print(table);
   return static_cast<int>(ExitCode::ok);
 }
@@ -79,6 +82,7 @@ int checkpoint_command(const CheckpointImportArguments& arguments) {
   config::RunConfig config = config::load_profile(config::find_profile(arguments.profile), arguments.overrides, &notes);
   for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
   for (const std::string& note : notes) console().info(note);
+  const engine::OwnCheckpoints own(arguments.into);
   const engine::WeightsFile read =
       engine::import_weights(arguments.file, plan::model_shapes(config.model), config.train.optimizer, arguments.into);
   const fs::path folder = engine::step_folder(arguments.into, read.position.steps);

@@ -19,7 +19,9 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/find_file.h"
+#include "config/validate.h"
 #include "engine/checkpoint.h"
+#include "engine/checkpoint_folder.h"
 
 namespace fsdpbench::app {
 
@@ -27,20 +29,31 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Finds the checkpoint that checkpoint.resume means, and leaves of train.steps what is still to do.
-void go_on(config::RunConfig& config) {
+/// Where the checkpoints of `config` are, for ranks that may be elsewhere.
+void make_absolute(config::Checkpointing& checkpoint) {
+  for (std::string* path : {&checkpoint.folder, &checkpoint.resume}) {
+    if (path->empty()) continue;
+    const fs::path whole = fs::absolute(*path).lexically_normal();
+    *path = (whole.has_filename() ? whole : whole.parent_path()).string();
+  }
+}
+
+/// Whether anything will be saved, as config::validate() decides.
+bool saves(config::RunConfig config) {
+  config::validate(config);
+  return !config.checkpoint.folder.empty();
+}
+
+/// Finds the checkpoint that checkpoint.resume means, and leaves of train.steps what is still to do. True: nothing is,
+/// and train.steps is as it was.
+bool go_on(config::RunConfig& config) {
   config::Checkpointing& checkpoint = config.checkpoint;
-  const auto absolute = [](std::string& path) {
-    if (!path.empty()) path = fs::absolute(path).lexically_normal().string();
-  };
-  absolute(checkpoint.folder);  // ranks may be elsewhere
-  absolute(checkpoint.resume);
-  if (checkpoint.resume.empty()) return;
+  if (checkpoint.resume.empty()) return false;
   const std::optional<fs::path> found = engine::newest_checkpoint(checkpoint.resume);
   if (!found && checkpoint.resume == checkpoint.folder) {
     console().info(fmt::format("{}: no checkpoint yet; the training begins", checkpoint.folder));
     checkpoint.resume.clear();
-    return;
+    return false;
   }
   if (!found) {
     throw ConfigError(fmt::format(
@@ -50,7 +63,8 @@ void go_on(config::RunConfig& config) {
   checkpoint.resume = found->string();
   const std::int64_t done = engine::read_manifest(*found).position.steps;
   const std::int64_t left = config.train.warmup + config.train.steps - done;
-  if (left <= 0) {
+  if (left == 0) return true;
+  if (left < 0) {
     throw ConfigError(
         fmt::format("{}: this training has done {} steps, and train.warmup + train.steps = {}; raise "
                     "train.steps to go on.",
@@ -59,6 +73,7 @@ void go_on(config::RunConfig& config) {
   config.train.warmup = std::min(config.train.warmup, left - 1);
   config.train.steps = left - config.train.warmup;
   console().info(fmt::format("going on after step {} of {}: {} steps are left", done, checkpoint.resume, left));
+  return false;
 }
 
 }  // namespace
@@ -69,11 +84,31 @@ int run_command(const RunArguments& arguments, Job* job) {
   const std::string profile = config::find_profile(arguments.profile);
   std::vector<std::string> notes;
   config::RunConfig wanted = load_config(profile, overrides, placement_of(job), &notes);
-  if (!arguments.resume.empty()) wanted.checkpoint.resume = arguments.resume;
-  go_on(wanted);
+  if (arguments.resume) {
+    if (arguments.resume->empty()) {
+      throw ConfigError("--resume is empty; expected a checkpoint, or a folder in which `run` saves some.");
+    }
+    wanted.checkpoint.resume = *arguments.resume;
+  }
+  make_absolute(wanted.checkpoint);
+  std::optional<engine::OwnCheckpoints> own;  // before it is looked for the newest one, until all are saved
+  if (saves(wanted)) own.emplace(wanted.checkpoint.folder);
+  const bool finished = go_on(wanted);
+  if (own && !finished) {
+    const std::string& resume = wanted.checkpoint.resume;
+    engine::check_one_training(wanted.checkpoint.folder,
+                               resume.empty() ? std::nullopt : std::optional<fs::path>(resume));
+  }
   const Cell cell = open_cell(std::move(wanted), local_ranks(job));
   for (const std::string& note : notes) console().info(note);
   for (const std::string& note : cell.notes) console().info(note);
+  if (finished && cell.resume) {  // what a scheduler has started once more has not failed
+    console().print(
+        fmt::format("{}: this training has done all of its {} steps; nothing is left to do. Raise train.steps to "
+                    "go on.\n",
+                    cell.resume->folder().string(), cell.resume->position().steps));
+    return static_cast<int>(ExitCode::ok);
+  }
   const config::RunConfig& config = cell.setup.config;
   const ResultFolder folder(config::profile_name(profile), arguments.out,
                             arguments.overwrite ? OldResult::overwrite : OldResult::refuse);

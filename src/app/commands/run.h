@@ -13,7 +13,7 @@ struct RunArguments {
   std::vector<std::string> overrides;     ///< `key=value`, in the order given; later ones win
   std::optional<std::int64_t> ranks;      ///< absent: as the profile, the overrides and the launcher say
   std::string out;                        ///< result folder; empty: runs/<profile stem>-<date-time>
-  std::string resume;                     ///< the same as checkpoint.resume
+  std::optional<std::string> resume;      ///< the same as checkpoint.resume, but not empty
   bool overwrite = false;                 ///< replace a result that `out` holds
   std::vector<std::string> command_line;  ///< as typed, for the result file
 };

@@ -1,6 +1,5 @@
 #include "app/report/result_folder.h"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -53,22 +52,6 @@ fs::path make_new(const std::string& stem, std::vector<fs::path>& made, std::err
   fs::path folder = fs::path("runs") / name;
   for (int i = 2; !make(folder, made, error) && !error; ++i) folder = fs::path("runs") / fmt::format("{}-{}", name, i);
   return folder;
-}
-
-/// Returns the open folder, which other processes find locked until it is closed.
-int lock(const fs::path& folder) {
-  const int file = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (file < 0) {
-    throw OutputError(fmt::format("{}: the folder cannot be opened: {}.", folder.string(), std::strerror(errno)));
-  }
-  if (!lock_for_this_process(file)) {
-    ::close(file);
-    throw OutputError(
-        fmt::format("{} is in use: another process is writing its results there; choose another folder "
-                    "with --out.",
-                    folder.string()));
-  }
-  return file;
 }
 
 void prove_writable(const fs::path& folder) {
@@ -173,7 +156,8 @@ ResultFolder::ResultFolder(const std::string& stem, const std::string& out, OldR
     // A folder that this one made and another process locked first is the other's: it must not be removed, though
     // empty.
     const std::vector<fs::path> made = std::exchange(made_, {});
-    lock_ = lock(path_);
+    lock_ =
+        open_locked_folder(path_, "another process is writing its results there; choose another folder with --out.");
     made_ = made;
     if (old != OldResult::keep) refuse_old_result(path_, old);
     prove_writable(path_);

@@ -1,0 +1,238 @@
+// Whose a folder of checkpoints is, which of them is the newest, and which may go.
+#include "engine/checkpoint_folder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "support/resumed_run.h"
+#include "support/temporary_folder.h"
+#include "support/tiny_run.h"
+
+namespace fsdpbench::engine {
+namespace {
+
+using config::RunConfig;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// Two ranks whose training is saved in `folder` after the last of these steps.
+RunConfig saved_after(std::int64_t steps, const TemporaryFolder& folder) {
+  RunConfig c = testing::tiny_decoder();
+  c.mesh.ranks = 2;
+  c.train.warmup = 0;
+  c.train.steps = steps;
+  c.checkpoint.folder = folder.path().string();
+  return c;
+}
+
+std::filesystem::path newest_in(const TemporaryFolder& folder) { return newest_checkpoint(folder.path()).value(); }
+
+template <class Action>
+std::string refusal(const Action& action) {
+  try {
+    action();
+    return "";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+std::vector<std::string> names_in(const TemporaryFolder& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) names.push_back(entry.path().filename());
+  std::ranges::sort(names);
+  return names;
+}
+
+TEST(CheckpointFolder, TheOldestGoesOnceTheNewestIsComplete) {
+  const TemporaryFolder folder;
+  RunConfig c = saved_after(7, folder);
+  c.checkpoint.every = 2;
+  c.checkpoint.keep = 2;
+  std::filesystem::create_directories(step_folder(folder.path(), 1));  // what a killed run has left
+  const Measurement m = testing::run_tiny(c);
+  ASSERT_EQ(m.checkpoints.size(), 4U);  // after 2, 4, 6 and, the last one, 7 steps
+  EXPECT_GT(m.checkpoints[0].bytes, 0);
+  EXPECT_THAT(names_in(folder), ElementsAre("step-000000006", "step-000000007"));
+  EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 7));
+  remove_manifest(step_folder(folder.path(), 7));
+  EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 6));
+}
+
+/// What was saved last is the newest, however many steps an earlier training in this folder had done.
+TEST(CheckpointFolder, AnEarlierTrainingWithMoreStepsIsOlder) {
+  for (const bool asynchronous : {false, true}) {
+    const TemporaryFolder folder;
+    RunConfig c = saved_after(6, folder);
+    c.checkpoint.every = 2;
+    c.checkpoint.asynchronous = asynchronous;
+    (void)testing::run_tiny(c);
+    EXPECT_THAT(names_in(folder), ElementsAre("step-000000004", "step-000000006"));
+    c.train.steps = 3;
+    c.train.seed += 1;
+    EXPECT_EQ(testing::run_tiny(c).checkpoints.size(), 2U);
+    EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 3));
+    EXPECT_THAT(names_in(folder), ElementsAre("step-000000002", "step-000000003")) << asynchronous;
+  }
+}
+
+/// Going back to an earlier step and on from there, also over the steps that were saved before.
+TEST(CheckpointFolder, WhoGoesBackKeepsWhatIsSavedFromThenOn) {
+  for (const bool asynchronous : {false, true}) {
+    const TemporaryFolder folder;
+    RunConfig c = saved_after(8, folder);
+    c.checkpoint.every = 1;
+    c.checkpoint.keep = 6;
+    c.checkpoint.asynchronous = asynchronous;
+    (void)testing::run_tiny(c);  // 3 to 8
+    c.checkpoint.keep = 2;
+    c.train.steps = 6;
+    (void)testing::resumed(c, step_folder(folder.path(), 3));
+    EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 6));
+    EXPECT_THAT(names_in(folder), ElementsAre("step-000000005", "step-000000006")) << asynchronous;
+    for (const std::int64_t step : {5, 6}) EXPECT_NO_THROW(Checkpoint(step_folder(folder.path(), step)).verify());
+  }
+}
+
+/// Each training has an identity that goes on with it.
+TEST(CheckpointFolder, TheManifestSaysWhichTrainingItIsOf) {
+  const auto training_of = [](const std::filesystem::path& checkpoint) {
+    std::ifstream in(checkpoint / "manifest.json");
+    return nlohmann::json::parse(in).value("training", "");
+  };
+  const TemporaryFolder first, second;
+  (void)testing::run_tiny(saved_after(2, first));
+  (void)testing::run_tiny(saved_after(2, second));
+  EXPECT_EQ(training_of(newest_in(first)).size(), 32U);
+  EXPECT_NE(training_of(newest_in(first)), training_of(newest_in(second)));
+  (void)testing::resumed(saved_after(4, second), newest_in(first));
+  EXPECT_EQ(training_of(newest_in(second)), training_of(newest_in(first)));
+}
+
+std::string read_whole(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Any value that is changed by hand, in whatever layout of the text.
+TEST(CheckpointFolder, AManifestThatWasChangedIsRefused) {
+  const TemporaryFolder folder;
+  (void)testing::run_tiny(saved_after(3, folder));
+  const std::filesystem::path path = newest_in(folder) / "manifest.json";
+  const nlohmann::json before = nlohmann::json::parse(read_whole(path));
+  const auto said = [&](const nlohmann::json& after, int indent = 1) -> std::string {
+    std::ofstream(path) << after.dump(indent);
+    return refusal([&] { (void)Checkpoint(path.parent_path()); });
+  };
+  EXPECT_EQ(said(before), "");
+  EXPECT_EQ(said(before, -1), "") << "the same, on one line";
+  for (const char* key :
+       {"/samples", "/training", "/saved", "/files/0/xxh3_64_of_1_mib/0", "/parameters/0/name", "/digest"}) {
+    nlohmann::json after = before;
+    nlohmann::json& value = after[nlohmann::json::json_pointer(key)];
+    value = value.is_number() ? nlohmann::json(value.get<std::int64_t>() + 1) : nlohmann::json("0123456789abcdef");
+    EXPECT_THAT(said(after), HasSubstr("is not as it was saved")) << key;
+  }
+  nlohmann::json after = before;
+  after.erase("digest");
+  EXPECT_THAT(said(after), HasSubstr("is damaged"));
+}
+
+TEST(CheckpointFolder, TheFolderTheManifestAndTheShardsSayTheSameSteps) {
+  const TemporaryFolder folder;
+  (void)testing::run_tiny(saved_after(3, folder));
+  const std::filesystem::path saved = newest_in(folder);
+  const auto said = [](const std::filesystem::path& checkpoint) {
+    return refusal([&] { (void)Checkpoint(checkpoint); });
+  };
+  std::filesystem::copy(saved, folder.path() / "best");
+  EXPECT_EQ(said(folder.path() / "best"), "") << "a name of one's own";
+  std::filesystem::copy(saved, step_folder(folder.path(), 7));
+  EXPECT_THAT(said(step_folder(folder.path(), 7)), HasSubstr("is of a training after 3 steps, and its name says 7"));
+  Manifest manifest = read_manifest(saved);
+  manifest.position.steps = 7;
+  write_manifest(step_folder(folder.path(), 7), manifest);
+  EXPECT_THAT(said(step_folder(folder.path(), 7)),
+              HasSubstr("shard-00000-of-00002.safetensors: was saved after 3 steps, and the manifest says 7"));
+}
+
+/// What `run` asks before it saves.
+TEST(CheckpointFolder, IsOfOneTraining) {
+  const TemporaryFolder ours, theirs;
+  (void)testing::run_tiny(saved_after(2, ours));
+  (void)testing::run_tiny(saved_after(2, theirs));
+  const auto said = [](const TemporaryFolder& folder, const std::optional<std::filesystem::path>& resume) {
+    return refusal([&] { check_one_training(folder.path(), resume); });
+  };
+  EXPECT_EQ(said(ours, newest_in(ours)), "");
+  EXPECT_EQ(said(TemporaryFolder(), newest_in(ours)), "");
+  EXPECT_EQ(said(TemporaryFolder(), std::nullopt), "");
+  EXPECT_THAT(said(ours, std::nullopt), HasSubstr("step-000000002: is of another training"));
+  EXPECT_THAT(said(theirs, newest_in(ours)), HasSubstr("expected --resume " + theirs.path().string()));
+}
+
+/// Of versions before 4: they go on, and what is not known of them is said.
+TEST(CheckpointFolder, AnOlderManifestGoesOnAndHasNoDigest) {
+  const TemporaryFolder folder;
+  (void)testing::run_tiny(saved_after(3, folder));
+  const std::filesystem::path old = newest_in(folder);
+  nlohmann::json content = nlohmann::json::parse(read_whole(old / "manifest.json"));
+  content["version"] = 3;
+  for (const char* key : {"training", "saved"}) content.erase(key);
+  std::ofstream(old / "manifest.json") << content;
+  EXPECT_THAT(refusal([&] { (void)read_manifest(old); }), HasSubstr("it has version 3, and a digest"));
+  content.erase("digest");
+  std::ofstream(old / "manifest.json") << content;
+  EXPECT_FALSE(read_manifest(old).has_digest());
+  EXPECT_THAT(without_digest(read_manifest(old)), HasSubstr("of version 3, without a digest"));
+  EXPECT_EQ(refusal([&] { check_one_training(folder.path(), old); }), "");
+  EXPECT_NE(refusal([&] { check_one_training(folder.path(), std::nullopt); }), "");
+  (void)testing::resumed(saved_after(5, folder), old);
+  EXPECT_TRUE(read_manifest(newest_in(folder)).has_digest());
+  EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 5));
+  EXPECT_EQ(refusal([&] { check_one_training(folder.path(), newest_in(folder)); }), "") << "the old one is there still";
+}
+
+TEST(CheckpointFolder, ADamagedManifestMightBeTheNewest) {
+  const TemporaryFolder folder;
+  RunConfig c = saved_after(3, folder);
+  c.checkpoint.every = 2;
+  (void)testing::run_tiny(c);
+  std::ofstream(step_folder(folder.path(), 2) / "manifest.json") << "{";
+  EXPECT_THAT(refusal([&] { (void)newest_checkpoint(folder.path()); }), HasSubstr("step-000000002/manifest.json"));
+}
+
+TEST(CheckpointFolder, IsLockedWhileATrainingSavesThereAndNotLeftEmpty) {
+  const TemporaryFolder parent;
+  const std::filesystem::path folder = parent.path() / "a" / "saved";
+  {
+    const OwnCheckpoints own(folder);
+    try {
+      const OwnCheckpoints other(folder);
+      ADD_FAILURE() << "two trainings in one folder";
+    } catch (const OutputError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("saved is in use: another training is being saved there"));
+    }
+    EXPECT_TRUE(std::filesystem::exists(folder));
+  }
+  EXPECT_THAT(names_in(parent), IsEmpty());
+  {
+    const OwnCheckpoints own(folder);
+    std::ofstream(folder / "kept") << "something";
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder / "kept"));
+  EXPECT_THROW(OwnCheckpoints(folder / "kept"), OutputError);
+}
+
+}  // namespace
+}  // namespace fsdpbench::engine
