@@ -30,7 +30,7 @@ json line(int number) {
 }
 
 /// As a line of the log.
-std::string sealed(json line) {
+std::string digested_line(json line) {
   line["digest"] = json_digest(line);
   return line.dump() + "\n";
 }
@@ -167,12 +167,12 @@ TEST_F(TrialLogTest, AnotherOwnerIsRefused) {
 TEST_F(TrialLogTest, ATrialThatStandsTwiceAndACellThatNobodyHasAreRefused) {
   { TrialLog(path_, kOwner).append(trial(0)); }
   const std::string whole = contents(path_);
-  append(sealed(line(1)) + sealed(line(0)));
+  append(digested_line(line(1)) + digested_line(line(0)));
   EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }),
               HasSubstr("trials.jsonl:4: this is no trial: trial 0 of this cell stands in line 2 already."));
   json other = line(0);
   other["cell"] = "../../d";
-  std::ofstream(path_, std::ios::binary) << whole << sealed(other);
+  std::ofstream(path_, std::ios::binary) << whole << digested_line(other);
   EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }),
               HasSubstr("trials.jsonl:3: this is no trial: cell: expected one of the cells"));
 }
