@@ -276,7 +276,7 @@ TEST_F(KinetoReader, FilesOfOtherKindsAreRefusedWithAReason) {
   EXPECT_THAT(refusal({write("c.json", "what?")}), HasSubstr("not valid JSON"));
   EXPECT_THAT(refusal({write("d.json", R"({"traceEvents": []})")}), HasSubstr("no rows of a profiler"));
   EXPECT_THAT(refusal({write("e.json", "")}), HasSubstr("e.json"));
-  EXPECT_THAT(refusal({folder_ / "missing.json"}), HasSubstr("No such file"));
+  EXPECT_THAT(refusal({folder_ / "missing.json"}), HasSubstr("there is no such file"));
   EXPECT_THAT(refusal({}), HasSubstr("no trace is given"));
 }
 
