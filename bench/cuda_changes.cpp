@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/attention_scratch.h"
 #include "backend/cuda/check.h"
 #include "backend/cuda/kernels/cuda_kernels.h"
 #include "backend/cuda/kernels/gemms.h"

@@ -23,7 +23,6 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "metrics/statistics.h"
-#include "replay/replay.h"
 #include "schedule/memory_walk.h"
 #include "tune/bound.h"
 #include "tune/search.h"

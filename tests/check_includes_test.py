@@ -63,6 +63,20 @@ class CheckIncludes(unittest.TestCase):
         self.expect("base/bytes.cpp", '#include <vector>\n#include "base/bytes.h"\n', 'first include is not "base/bytes.h"')
         self.expect("elsewhere/x.cpp", "\n", "lies in no folder of the table")
 
+    def test_circles_of_units(self) -> None:
+        around = {
+            "base/a.h": '#pragma once\n#include "base/b.h"\n',
+            "base/b.h": "#pragma once\n",
+            "base/b.cpp": '#include "base/b.h"\n#include "base/c.h"\n',
+            "base/c.h": '#pragma once\n#include "base/a.h"\n',
+        }
+        self.assertEqual(self.problems(files=around), ["units that include each other: base/a, base/b, base/c"])
+        around["base/b.cpp"] = '#include "base/b.h"\n'
+        self.assertEqual(self.problems(files=around), [])
+
+    def test_a_known_circle_that_is_gone(self) -> None:
+        self.expect("hardware/nvml.h", "#pragma once\n", "KNOWN_CYCLES need not name it")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "config/fields.h"
 #include "config/find_file.h"
+#include "config/nearest.h"
 
 namespace fsdpbench::app {
 namespace {

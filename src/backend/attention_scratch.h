@@ -53,4 +53,13 @@ struct AttentionScratch {
   }
 };
 
+/// Scratch bytes that attention needs for this shape, on every backend at most.
+inline std::int64_t attention_scratch_bytes(const AttentionShape& shape) {
+  return AttentionScratch::forward(shape).bytes;
+}
+/// The same for attention_backward.
+inline std::int64_t attention_backward_scratch_bytes(const AttentionShape& shape) {
+  return AttentionScratch::backward(shape).bytes;
+}
+
 }  // namespace fsdpbench::backend

@@ -132,7 +132,8 @@ class Kernels {
   /// halves rotated (Llama's "rotate half"); `inverse` rotates back (the backward). Without key heads k may be null.
   virtual void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) = 0;
 
-  /// `scratch`: attention_scratch_bytes(shape), or attention_backward_scratch_bytes(shape) for the backward.
+  /// `scratch`: attention_scratch_bytes(shape), or attention_backward_scratch_bytes(shape) for the backward
+  /// (backend/attention_scratch.h).
   virtual void attention(const AttentionShape& shape, const std::byte* q, const std::byte* k, const std::byte* v,
                          std::byte* out, float* log_sum_exp, std::byte* scratch) = 0;
   /// d_q, d_k and d_v are overwritten; `out` and `log_sum_exp` are what attention() left.
@@ -245,9 +246,5 @@ class Kernels {
   /// Busy or asleep for so long: injected trouble.
   virtual void delay(std::int64_t nanoseconds) = 0;
 };
-
-/// Scratch bytes of attention and of attention_backward for this shape, on every backend at most.
-std::int64_t attention_scratch_bytes(const AttentionShape& shape);
-std::int64_t attention_backward_scratch_bytes(const AttentionShape& shape);
 
 }  // namespace fsdpbench::backend

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "config/fields.h"
 #include "config/find_file.h"
+#include "config/nearest.h"
 #include "config/toml_file.h"
 
 namespace fsdpbench::config {

@@ -29,10 +29,4 @@ std::span<const Field> fields();
 /// The field of "table.key"; null if there is none.
 const Field* find_field(std::string_view name);
 
-/// The name out of `names` that is the fewest typing errors away from `name`; empty if `names` is.
-std::string nearest(std::string_view name, std::span<const std::string> names);
-
-/// The field name that `name` was probably meant to be.
-std::string nearest_field(std::string_view name);
-
 }  // namespace fsdpbench::config

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/paths.h"
 #include "config/aliases.h"
-#include "config/fields.h"
+#include "config/nearest.h"
 
 namespace fsdpbench::config {
 namespace {

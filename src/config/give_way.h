@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "config/load.h"
 #include "config/run_config.h"
+#include "config/spelling.h"
 
 namespace fsdpbench::config {
 

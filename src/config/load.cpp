@@ -12,6 +12,7 @@
 #include "config/fields.h"
 #include "config/find_file.h"
 #include "config/give_way.h"
+#include "config/nearest.h"
 #include "config/presets.h"
 #include "config/toml_file.h"
 

@@ -20,14 +20,6 @@ RunConfig load_profile(const std::string& path, const std::vector<std::string>& 
 /// Reads the model file; where it is not found any more, built-in defaults stand for it.
 RunConfig presets_of(const RunConfig& config);
 
-/// `table.key = value` as the user wrote it, and where.
-struct Entry {
-  std::string name;  ///< "mesh.ranks"
-  Value value;
-  std::string place;  ///< "profile.toml:12" or "--set mesh.ranks=8"
-  std::string raw;    ///< --set only: the value's text, for keys that want a string
-};
-
 /// One `--set` argument. What is not a TOML value is taken as a string. Throws ConfigError if it is not key=value;
 /// whether there is such a key is not looked at.
 Entry read_override(const std::string& text);

@@ -249,7 +249,7 @@ struct Fsdp {
   int reduce_within = 0;             ///< with it: first in groups of so many ranks, then across them; 0: all at once
   CpuOffload cpu_offload = CpuOffload::none;
   bool cast_in_optimizer =
-      false;  ///< shards stay in param_dtype, too: the update writes both, and gathers cast nothing
+      false;                    ///< shards stay in param_dtype, too: the update writes both, and gathers cast nothing
   bool fp32_gradients = false;  ///< backward writes parameters' gradients in fp32, not in param_dtype
 
   /// Of unsharded gradients as backward writes them.

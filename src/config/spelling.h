@@ -21,6 +21,14 @@ namespace fsdpbench::config {
 /// A value as a profile spells it, whatever the file format.
 using Value = std::variant<bool, std::int64_t, double, std::string>;
 
+/// `table.key = value` as the user wrote it, and where.
+struct Entry {
+  std::string name;  ///< "mesh.ranks"
+  Value value;
+  std::string place;  ///< "profile.toml:12" or "--set mesh.ranks=8"
+  std::string raw;    ///< --set only: the value's text, for keys that want a string
+};
+
 /// As TOML: true, 4, 0.5, "text".
 std::string to_toml(const Value& value);
 

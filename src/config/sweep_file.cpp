@@ -11,6 +11,7 @@
 #include "base/paths.h"
 #include "config/aliases.h"
 #include "config/fields.h"
+#include "config/nearest.h"
 #include "config/toml_file.h"
 
 namespace fsdpbench::config {

@@ -9,8 +9,8 @@
 #include "backend/wire_bytes.h"
 #include "replay/cluster_times.h"
 #include "replay/emulated_times.h"
+#include "replay/make_replay.h"
 #include "replay/measured_slowdown.h"
-#include "replay/replay.h"
 
 namespace fsdpbench::engine {
 namespace {

@@ -1,11 +1,25 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "metrics/cause_report.h"
+#include "metrics/causes.h"
+#include "metrics/counterfactual.h"
 
 namespace fsdpbench::metrics {
+
+/// One cause over a whole run. Milliseconds are means over all ranks in the typical step.
+struct CauseShare {
+  Cause cause = Cause::unknown;
+  double ms = 0;
+  double share_pct = 0;                   ///< of the step
+  std::string unit;                       ///< label of the unit that lost most to it; empty: none
+  std::string op;                         ///< the op waited for there, as traces name it
+  int late_rank = -1;                     ///< stragglers: who came last most of the time
+  std::optional<Counterfactual> without;  ///< the typical step without it; absent without a typical step
+  std::string advice;                     ///< what would help: a sentence, empty if nothing is known for certain
+};
 
 /// One sentence on what a knob brings: "set K=V: X ms less a step [interval], Y MiB more memory".
 std::string knob_sentence(const Counterfactual& knob);

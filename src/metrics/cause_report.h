@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/cause_advice.h"
 #include "metrics/causes.h"
 #include "metrics/counterfactual.h"
 #include "metrics/run_metrics.h"
@@ -15,18 +16,6 @@
 #include "schedule/policy.h"
 
 namespace fsdpbench::metrics {
-
-/// One cause over a whole run. Milliseconds are means over all ranks in the typical step.
-struct CauseShare {
-  Cause cause = Cause::unknown;
-  double ms = 0;
-  double share_pct = 0;                   ///< of the step
-  std::string unit;                       ///< label of the unit that lost most to it; empty: none
-  std::string op;                         ///< the op waited for there, as traces name it
-  int late_rank = -1;                     ///< stragglers: who came last most of the time
-  std::optional<Counterfactual> without;  ///< the typical step without it; absent without a typical step
-  std::string advice;                     ///< what would help: a sentence, empty if nothing is known for certain
-};
 
 /// What the measured steps took beyond the typical one. Negative where they took less.
 struct StepJitter {

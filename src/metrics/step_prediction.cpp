@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "metrics/step_breakdown.h"
-#include "replay/replay.h"
+#include "replay/make_replay.h"
 
 namespace fsdpbench::metrics {
 

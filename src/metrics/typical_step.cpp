@@ -12,7 +12,7 @@
 
 #include "metrics/step_breakdown.h"
 #include "replay/lower_median.h"
-#include "replay/replay.h"
+#include "replay/make_replay.h"
 
 namespace fsdpbench::metrics {
 namespace {

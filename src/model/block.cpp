@@ -1,5 +1,6 @@
 #include "model/block.h"
 
+#include "backend/attention_scratch.h"
 #include "model/arena.h"
 
 namespace fsdpbench::model {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "backend/attention_scratch.h"
 #include "base/error.h"
 #include "model/arena.h"
 #include "model/linear_map.h"

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -230,41 +229,6 @@ std::pair<double, const Choice*> next_switch(const Choices& choices, const Choic
 }
 
 }  // namespace
-
-std::string_view to_string(Collective collective) {
-  constexpr EnumNames<Collective> kNames{"all_gather", "reduce_scatter", "all_reduce", "broadcast", "all_to_all"};
-  return kNames[collective];
-}
-
-std::string_view to_string(Algorithm algorithm) {
-  constexpr EnumNames<Algorithm> kNames{"ring", "tree", "hierarchical", "pat", "nvls", "nvls_tree", "direct", "auto"};
-  return kNames[algorithm];
-}
-
-std::string_view to_string(Protocol protocol) {
-  constexpr EnumNames<Protocol> kNames{"LL", "LL128", "Simple"};
-  return kNames[protocol];
-}
-
-std::string_view to_string(Fabric fabric) {
-  constexpr EnumNames<Fabric> kNames{"none", "intra", "inter"};
-  return kNames[fabric];
-}
-
-GroupShape shape_of(const plan::Members& members, int ranks, int gpus_per_node, Placement placement) {
-  const int world_nodes = (ranks + gpus_per_node - 1) / gpus_per_node;
-  GroupShape shape{members.count, 1, 1};
-  if (placement == Placement::spread) {
-    // first + i stride mod nodes takes this many values.
-    shape.nodes = std::min(members.count, world_nodes / std::gcd(members.stride, world_nodes));
-  } else if (members.stride >= gpus_per_node) {
-    shape.nodes = members.count;
-  } else {
-    shape.nodes = members[members.count - 1] / gpus_per_node - members.first / gpus_per_node + 1;
-  }
-  shape.per_node = (members.count + shape.nodes - 1) / shape.nodes;
-  return shape;
-}
 
 bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& cluster, const GroupShape& shape) {
   // NCCL sends an exchange from each rank to each.

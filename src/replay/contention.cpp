@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/intervals.h"
-#include "replay/replay.h"
+#include "replay/make_replay.h"
 
 namespace fsdpbench::replay {
 namespace {

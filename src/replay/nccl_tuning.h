@@ -1,7 +1,9 @@
 #pragma once
 
+#include <string_view>
+
 #include "config/cluster.h"
-#include "replay/collective_cost.h"
+#include "replay/collective_kinds.h"
 
 /// NCCL's own model of its collectives, from which it chooses: src/graph/tuning.cc of NCCL 2.30.7. Its latencies are
 /// weights for choosing, not times of a wire: over EFA a step takes twice as long.

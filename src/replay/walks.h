@@ -5,8 +5,11 @@
 #include <span>
 #include <vector>
 
+#include "plan/groups.h"
+#include "replay/op_times.h"
 #include "replay/program.h"
 #include "replay/replay.h"
+#include "schedule/schedule.h"
 
 namespace fsdpbench::replay {
 

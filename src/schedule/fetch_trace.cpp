@@ -1,6 +1,7 @@
 #include "schedule/fetch_trace.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace fsdpbench::schedule {
 namespace {
@@ -99,6 +100,13 @@ std::vector<int> gathers_a_microbatch(const Policy& policy, const plan::Plan& pl
     release(u);
   }
   return gathers;
+}
+
+std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan) {
+  std::vector<bool> result;
+  const std::vector<int> gathers = gathers_a_microbatch(policy, plan);
+  std::ranges::transform(gathers, std::back_inserter(result), [](int n) { return n > 1; });
+  return result;
 }
 
 }  // namespace fsdpbench::schedule

@@ -1,9 +1,6 @@
 #include "schedule/policy.h"
 
 #include <algorithm>
-#include <iterator>
-
-#include "schedule/fetch_trace.h"
 
 namespace fsdpbench::schedule {
 
@@ -38,13 +35,6 @@ bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int un
   }
   // Backward begins with the root: gathering it again at once would only cost time.
   return strategy_reshards(policy) && unit != plan::Plan::kRoot;
-}
-
-std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan) {
-  std::vector<bool> result;
-  const std::vector<int> gathers = gathers_a_microbatch(policy, plan);
-  std::ranges::transform(gathers, std::back_inserter(result), [](int n) { return n > 1; });
-  return result;
 }
 
 bool reshards_after_backward(const Policy& policy, bool last_micro) {

@@ -24,9 +24,6 @@ Policy make_policy(const config::RunConfig& config);
 /// Whether a unit's parameters are freed after its forward and gathered again for its backward: the strategy's rule,
 /// the root's rule, the override.
 bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int unit);
-/// Which units are gathered again for backward in the steady state, as plan/communication.h wants it: those that
-/// reshard, unless they stay because they are used again soon (schedule/fetch_trace.h).
-std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan);
 /// Whether units are freed after a microbatch's backward; after the last one's they always are.
 bool reshards_after_backward(const Policy& policy, bool last_micro);
 

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "config/load.h"
+#include "config/nearest.h"
 #include "config/presets.h"
 #include "config/validate.h"
 #include "plan/units.h"

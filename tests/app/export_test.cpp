@@ -9,8 +9,8 @@
 #include <set>
 #include <sstream>
 
-#include "app/export/export_target.h"
 #include "app/export/key_rules.h"
+#include "app/export/make_export.h"
 #include "base/error.h"
 #include "config/load.h"
 #include "config/presets.h"

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 
+#include "app/experiment/published_uncertainty.h"
+#include "app/experiment/steady_step.h"
 #include "app/experiment/trial.h"
 #include "app/report/result_json.h"
 #include "config/find_file.h"

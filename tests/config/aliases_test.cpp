@@ -1,6 +1,7 @@
 #include "config/aliases.h"
 
 #include "config/load.h"
+#include "config/nearest.h"
 #include "config/support.h"
 #include "config/sweep_file.h"
 

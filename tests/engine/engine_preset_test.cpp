@@ -9,6 +9,7 @@
 #include "metrics/run_view.h"
 #include "metrics/step_breakdown.h"
 #include "plan/communication.h"
+#include "schedule/fetch_trace.h"
 #include "schedule/policy.h"
 #include "support/presets.h"
 #include "support/tiny_run.h"

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "plan/communication.h"
+#include "schedule/fetch_trace.h"
 #include "schedule/memory_walk.h"
 #include "schedule/policy.h"
 #include "support/random_config.h"

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/communication.h"
+#include "schedule/fetch_trace.h"
 #include "support/tiny_run.h"
 
 namespace fsdpbench::engine {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "backend/attention_scratch.h"
 #include "backend/cpu/kernels/cpu_kernels.h"
 #include "model/support.h"
 

@@ -10,7 +10,7 @@
 #include <set>
 #include <sstream>
 
-#include "app/export/export_target.h"
+#include "app/export/make_export.h"
 #include "config/load.h"
 #include "config/validate.h"
 #include "support/schedule_cases.h"

@@ -7,7 +7,7 @@
 #include "config/validate.h"
 #include "model/model.h"
 #include "replay/emulated_times.h"
-#include "replay/replay.h"
+#include "replay/make_replay.h"
 #include "tune/machine.h"
 
 namespace fsdpbench::testing {

@@ -16,9 +16,9 @@
 #include "metrics/statistics.h"
 #include "metrics/step_breakdown.h"
 #include "replay/line_fit.h"
+#include "replay/make_replay.h"
 #include "replay/measured_host.h"
 #include "replay/op_work.h"
-#include "replay/replay.h"
 #include "schedule/memory_walk.h"
 #include "schedule/step_part.h"
 

@@ -1,4 +1,5 @@
 #include "app/collectives/collective_row.h"
+#include "config/nearest.h"
 
 #include <algorithm>
 #include <cmath>

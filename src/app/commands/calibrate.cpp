@@ -13,6 +13,7 @@
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/console/table.h"
+#include "app/experiment/steady_step.h"
 #include "app/machine/build_info.h"
 #include "app/report/finished_run.h"
 #include "app/report/result_folder.h"

@@ -7,7 +7,7 @@
 #include <iterator>
 
 #include "app/console/console.h"
-#include "app/export/export_target.h"
+#include "app/export/make_export.h"
 #include "app/report/result_folder.h"
 #include "base/error.h"
 #include "config/find_file.h"

@@ -23,7 +23,7 @@
 #include "app/console/progress.h"
 #include "app/experiment/cell.h"
 #include "app/experiment/simulated_machine.h"
-#include "app/export/export_target.h"
+#include "app/export/make_export.h"
 #include "app/report/finished_run.h"
 #include "app/report/measured_machine.h"
 #include "app/report/result_folder.h"

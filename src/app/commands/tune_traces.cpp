@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "app/console/table.h"
+#include "app/export/make_export.h"
 #include "app/export/program_words.h"
 #include "base/error.h"
 #include "config/fields.h"

@@ -9,7 +9,8 @@
 
 #include "app/console/console.h"
 #include "app/console/progress.h"
-#include "app/experiment/prediction_interval.h"
+#include "app/experiment/published_uncertainty.h"
+#include "app/experiment/steady_step.h"
 #include "app/machine/available_memory.h"
 #include "app/machine/machine_facts.h"
 #include "base/bytes.h"
@@ -25,7 +26,7 @@
 #include "config/validate.h"
 #include "engine/simulate.h"
 #include "model/outline.h"
-#include "replay/replay.h"
+#include "replay/op_times.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <utility>
 
-#include "app/experiment/prediction_interval.h"
+#include "app/experiment/published_uncertainty.h"
 #include "base/error.h"
 #include "engine/simulate.h"
 #include "model/model.h"
-#include "replay/replay.h"
+#include "replay/make_replay.h"
 
 namespace fsdpbench::app {
 

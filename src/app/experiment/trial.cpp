@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/experiment/steady_step.h"
 #include "app/machine/select_backend.h"
 #include "base/clock.h"
 #include "config/spelling.h"
@@ -14,6 +15,7 @@
 #include "metrics/gpu_caveats.h"
 #include "metrics/identity_checks.h"
 #include "metrics/peers_arrived.h"
+#include "schedule/fetch_trace.h"
 
 namespace fsdpbench::app {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/export/make_export.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {

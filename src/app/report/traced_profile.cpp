@@ -8,7 +8,7 @@
 #include <optional>
 #include <tuple>
 
-#include "app/experiment/prediction_interval.h"
+#include "app/experiment/steady_step.h"
 #include "app/machine/build_info.h"
 #include "config/write.h"
 #include "replay/calibration.h"

@@ -15,8 +15,8 @@
 #include "config/write.h"
 #include "metrics/step_breakdown.h"
 #include "replay/emulated_times.h"
+#include "replay/make_replay.h"
 #include "replay/measured_host.h"
-#include "replay/replay.h"
 
 namespace fsdpbench::app {
 namespace {

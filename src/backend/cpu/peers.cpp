@@ -5,7 +5,6 @@
 #include <optional>
 #include <thread>
 
-#include "backend/cpu/team.h"
 #include "base/clock.h"
 #include "base/duration.h"
 #include "base/error.h"
@@ -13,11 +12,8 @@
 
 namespace fsdpbench::backend::cpu {
 
-Peers::Peers(Team& team, std::unique_ptr<launch::PeerGroup> group) : team_(team), group_(std::move(group)) {}
-
-double Peers::patience_s() const { return team_.emulation().stall_s.value_or(0); }
-
-bool Peers::aborted() const { return team_.abort().is_set(); }
+Peers::Peers(launch::Abort& abort, std::optional<double> stall_s, std::unique_ptr<launch::PeerGroup> group)
+    : abort_(abort), stall_s_(stall_s), group_(std::move(group)) {}
 
 void Peers::send(int to, const std::byte* source, std::int64_t bytes) {
   if (bytes > 0) sends_.push_back({to, {source, static_cast<std::size_t>(bytes)}});
@@ -50,10 +46,10 @@ void Peers::meet() {
   guarded([&] { table_->meet([this] { return aborted(); }); });
 }
 
-/// `action` may block as long as it is not stopped. It is when the team is aborted, and, with what `missing` says, once
+/// `action` may block as long as it is not stopped. It is when the run is aborted, and, with what `missing` says, once
 /// it has taken CpuOptions::stall_s.
 void Peers::patiently(const std::function<std::string()>& missing, const std::function<void(const Stopped&)>& action) {
-  const std::optional<double> patience_s = missing ? team_.emulation().stall_s : std::nullopt;
+  const std::optional<double> patience_s = missing ? stall_s_ : std::nullopt;
   const std::int64_t deadline_ns = patience_s ? now_ns() + whole_ns(*patience_s * 1e9) : 0;
   const auto stuck = [&] { return patience_s && now_ns() > deadline_ns; };
   guarded([&] {
@@ -66,22 +62,22 @@ void Peers::patiently(const std::function<std::string()>& missing, const std::fu
   });
 }
 
-std::unique_ptr<launch::PeerGroup> Peers::split(int color, int key) {
+Peers Peers::split(int color, int key) {
   std::unique_ptr<launch::PeerGroup> part;
   guarded([&] { part = group_->split(color, key, [this] { return aborted(); }); });
-  return part;
+  return {abort_, stall_s_, std::move(part)};
 }
 
 /// A broken connection is the end of another process seen from here. The control channel knows more about it, a little
 /// later: that message counts if it comes.
 void Peers::guarded(const std::function<void()>& action) try { action(); } catch (const launch::Stopped&) {
-  team_.abort().throw_if_set();
+  abort_.throw_if_set();
   throw;
 } catch (...) {
   constexpr std::chrono::milliseconds kPause(10);
   constexpr int kPauses = 300;
   for (int pause = 0; pause < kPauses && !aborted(); ++pause) std::this_thread::sleep_for(kPause);
-  team_.abort().throw_if_set();
+  abort_.throw_if_set();
   throw;
 }
 

@@ -10,16 +10,16 @@
 #include <vector>
 
 #include "backend/cpu/seat.h"
+#include "launch/abort.h"
 #include "launch/peer_group.h"
 
 namespace fsdpbench::backend::cpu {
 
-class Team;
-
-/// The other processes of a group, as one thread at a time deals with them. Every wait ends when the team is aborted.
+/// The other processes of a group, as one thread at a time deals with them. Every wait ends when the run is aborted.
 class Peers {
  public:
-  Peers(Team& team, std::unique_ptr<launch::PeerGroup> group);
+  /// `abort`: the run's, which must outlive this. `stall_s`: CpuOptions::stall_s.
+  Peers(launch::Abort& abort, std::optional<double> stall_s, std::unique_ptr<launch::PeerGroup> group);
 
   int rank() const { return group_->rank(); }
   int size() const { return group_->size(); }
@@ -43,18 +43,19 @@ class Peers {
   void meet();
 
   /// CpuOptions::stall_s; 0 if absent.
-  double patience_s() const;
+  double patience_s() const { return stall_s_.value_or(0); }
 
   /// As launch::PeerGroup.
-  std::unique_ptr<launch::PeerGroup> split(int color, int key);
+  Peers split(int color, int key);
 
  private:
   using Stopped = std::function<bool()>;
   void guarded(const std::function<void()>& action);
   void patiently(const std::function<std::string()>& missing, const std::function<void(const Stopped&)>& action);
-  bool aborted() const;
+  bool aborted() const { return abort_.is_set(); }
 
-  Team& team_;
+  launch::Abort& abort_;
+  std::optional<double> stall_s_;
   std::unique_ptr<launch::PeerGroup> group_;
   std::optional<RoundTable> table_;
   std::vector<launch::PeerGroup::Send> sends_;

@@ -36,8 +36,8 @@ std::vector<Card> exchange_cards(Peers& peers, const Card& mine) {
 
 std::shared_ptr<ProcessGroup> ProcessGroup::make(Team& team) {
   launch::Session& session = *team.options().session;
-  Peers lanes(team, session.peers());
-  Peers hosts(team, session.peers());
+  Peers lanes(team.abort(), team.emulation().stall_s, session.peers());
+  Peers hosts(team.abort(), team.emulation().stall_s, session.peers());
   team.find_neighbours(hosts);
   return make(team, std::move(lanes), std::move(hosts), 1);
 }
@@ -236,8 +236,8 @@ std::shared_ptr<Group> ProcessGroup::split(int, int color, int key, int& new_ran
   Words mine;
   mine.purpose = Words::Purpose::split;
   meet(hosts_, world_ranks_, mine);
-  Peers lanes(team_, hosts_.split(color, key));
-  Peers hosts(team_, hosts_.split(color, key));
+  Peers lanes = hosts_.split(color, key);
+  Peers hosts = hosts_.split(color, key);
   const std::uint64_t id = joined(joined(id_, ++splits_), static_cast<std::uint64_t>(color));
   std::shared_ptr<ProcessGroup> group = make(team_, std::move(lanes), std::move(hosts), id);
   new_rank = group->rank();

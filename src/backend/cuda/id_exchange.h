@@ -5,11 +5,21 @@
 #include <string>
 #include <utility>
 
-#include "backend/cuda/nccl/make_communicator.h"
 #include "launch/abort.h"
 #include "launch/control_channel.h"
 
 namespace fsdpbench::backend::cuda {
+
+/// How the ranks of one run find each other before NCCL does: NCCL's id travels here. Among threads of this process,
+/// or over the session's control channel.
+class IdExchange {
+ public:
+  virtual ~IdExchange() = default;
+  /// Collective; everybody gets rank 0's bytes. Throws launch::Stopped if the run is aborted before that.
+  virtual std::string from_root(int rank, std::string bytes) = 0;
+  /// Collective; blocks the host.
+  virtual void barrier(int rank) = 0;
+};
 
 /// The exchange of ranks that are threads of this process. An abort ends every wait. Thread-safe.
 class ThreadExchange : public IdExchange, private launch::Abort::Listener {

@@ -7,7 +7,6 @@
 #include "backend/cuda/nccl/nccl_comm.h"
 #include "backend/cuda/nccl/nccl_id.h"
 #include "backend/cuda/nccl/nccl_log.h"
-#include "backend/cuda/nccl/nccl_rank.h"
 #include "backend/cuda/nccl/nccl_version.h"
 #include "backend/cuda/nccl/nccl_words.h"
 #include "base/error.h"

@@ -12,6 +12,7 @@
 #include "backend/cuda/nccl/nccl_environment.h"
 #include "backend/cuda/nccl/nccl_log.h"
 #include "backend/cuda/nccl/nccl_log_facts.h"
+#include "backend/cuda/nccl/nccl_version.h"
 #include "backend/cuda/nccl/solo_communicator.h"
 
 namespace fsdpbench::backend::cuda {

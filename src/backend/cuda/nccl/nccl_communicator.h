@@ -7,9 +7,8 @@
 #include <string_view>
 
 #include "backend/communicator.h"
-#include "backend/cuda/nccl/make_communicator.h"
+#include "backend/cuda/id_exchange.h"
 #include "backend/cuda/nccl/nccl_comm.h"
-#include "backend/cuda/nccl/nccl_rank.h"
 
 namespace fsdpbench::backend::cuda {
 

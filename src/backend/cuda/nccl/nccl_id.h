@@ -2,7 +2,7 @@
 
 #include <nccl.h>
 
-#include "backend/cuda/nccl/make_communicator.h"
+#include "backend/cuda/id_exchange.h"
 
 namespace fsdpbench::backend::cuda {
 

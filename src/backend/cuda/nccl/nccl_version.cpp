@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "backend/cuda/nccl/make_communicator.h"
 #include "backend/cuda/nccl/nccl_words.h"
 #include "base/error.h"
 

@@ -15,6 +15,9 @@ namespace fsdpbench::backend::cuda {
 /// The version that runs, as NCCL counts: 22809 for 2.28.9.
 int nccl_runtime_version();
 
+/// The NCCL this process runs with, for people: "2.28.9 (built with 2.28.9)".
+std::string nccl_version();
+
 /// Throws ConfigError, naming the wish, the version it needs and those at hand, if `options` ask for something that
 /// the header or the library lacks, or if the library is too old for this program altogether.
 void require_nccl(const NcclOptions& options);

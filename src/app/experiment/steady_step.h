@@ -1,0 +1,21 @@
+#pragma once
+
+#include "config/calibration.h"
+#include "engine/setup.h"
+#include "metrics/run_metrics.h"
+#include "replay/op_times.h"
+
+namespace fsdpbench::app {
+
+/// One step of the steady state on the computed clock.
+struct SteadyStep {
+  double ms = 0;          ///< of the slowest rank
+  double exposed_ms = 0;  ///< exposed communication, mean over ranks
+};
+/// Of a simulation whose ops take `times`.
+SteadyStep steady_step(const engine::Setup& setup, const replay::OpTimes& times);
+/// What `measured`, a run of `setup`, is off by `calibration`.
+config::Calibration::Miss miss_of(const config::Calibration& calibration, const engine::Setup& setup,
+                                  const metrics::RunMetrics& measured);
+
+}  // namespace fsdpbench::app
