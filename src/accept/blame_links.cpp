@@ -364,9 +364,8 @@ class Investigation {
     finding.check = next_check(element, cluster_);
     const std::string what = kind == Finding::Kind::slow ? "carries" : "in both directions at once carries";
     finding.evidence = fmt::format(
-        "{} {} {:.1f} % of what its peers do (95 %: {:.1f} to {:.1f}), in the first measurement and in {} repeated "
-        "against "
-        "ends that nothing is held against",
+        "{} {} {:.1f} % of what its peers do (95 %: {:.1f} to {:.1f}), in the first measurement and again in {} "
+        "re-tests against partners that are known to be healthy",
         name_of(element, cluster_), what, 100 * finding.relative.median, 100 * finding.relative.low,
         100 * finding.relative.high, finding.relative.n);
     report_.findings.push_back(std::move(finding));

@@ -76,7 +76,7 @@ void add_explain_views(CLI::App& explain_app, ExplainArguments& explain) {
   };
   rate("--tflops", explain.rates.tflops, "For the predicted step: a rank's TFLOP/s; default: emulate.compute_tflops");
   rate("--link-gb-per-s", explain.rates.link_gb_per_s, "A rank's link; default: emulate.link_gb_per_s");
-  rate("--link-latency-us", explain.rates.link_latency_us, "A hop; default: emulate.link_latency_us");
+  rate("--link-latency-us", explain.rates.link_latency_us, "Latency per hop; default: emulate.link_latency_us");
   explain_app.footer(kExplainHelp);
 }
 
@@ -170,7 +170,7 @@ void add_tune(CLI::App& tune_app, TuneArguments& tune) {
   tune_app
       .add_option("--memory-error", tune.memory_error, "By how much predictions of memory may be wrong, in percent")
       ->type_name("PERCENT");
-  tune_app.add_option("--memory-overhead", tune.memory_overhead, "Of a process, beside its allocator")
+  tune_app.add_option("--memory-overhead", tune.memory_overhead, "Memory of a process outside its allocator")
       ->type_name("SIZE");
   tune_app.add_option("-c,--cluster", tune.cluster, "The same as --set simulate.cluster=NAME, on the computed clock")
       ->type_name("NAME");
@@ -184,7 +184,9 @@ void add_tune(CLI::App& tune_app, TuneArguments& tune) {
       ->type_name("N");
   tune_app.add_flag("--exhaustive", tune.exhaustive, "Walk every policy, and prune nothing");
   tune_app.add_option("--seed", tune.seed, "Of the order in which policies are tried; default: 1")->type_name("N");
-  tune_app.add_option("--threads", tune.threads, "That walk; default: 2")->check(CLI::Range(1, 256))->type_name("N");
+  tune_app.add_option("--threads", tune.threads, "Threads for the search; default: 2")
+      ->check(CLI::Range(1, 256))
+      ->type_name("N");
   tune_app.add_option("--least-gain", tune.least_gain_pct, "Percent below which no gain counts; default: 1")
       ->check(CLI::Range(0.0, 100.0))
       ->type_name("PERCENT");

@@ -32,7 +32,7 @@ Examples
 
 Profiles are TOML files, looked up by name in profiles/runs here and where the program was built; a result folder is
 the profile that it was made with. profiles/README.md lists all keys. The keys most people set:
-  model.preset             quickstart, llama3-8b, gpt2-124m …: a file of profiles/models (its README row says which train)
+  model.preset             quickstart, llama3-8b, gpt2-124m …: a file in profiles/models (profiles/README.md: which can be trained)
   mesh.ranks               how many ranks; mesh.shard and mesh.replicate for hybrid strategies
   train.steps              measured steps; train.seq_len and train.batch_per_rank set their size
   data.path                any file or folder, read as bytes
@@ -48,7 +48,7 @@ Exit codes
   0 done   1 failure   2 wrong profile, flag or data   3 memory or disk will not suffice   4 cannot write
   5 a rank failed   6 a measurement contradicts itself   7 slower: compare --fail-if-slower, gate
   8 training diverged: a loss or a final parameter is NaN or infinite
-  9 a collective gave a wrong result   10 slower than demanded   11 accept or gate could neither pass nor fail it
+  9 a collective gave a wrong result   10 slower than demanded   11 accept or gate reached no verdict
   12 gate: not the machine, or not what the baseline measured
   130 stopped by Ctrl-C, SIGTERM or SIGHUP
 )";

@@ -39,7 +39,7 @@ class GiveWay {
     const Value value = field.write(config_), otherwise = field.write(kDefaults);
     if (value == otherwise || overridden(key)) return;
     field.read(config_, otherwise);
-    notes_.push_back(fmt::format("{} = {} of the profile gives way: {}.", key, to_toml(value), why));
+    notes_.push_back(fmt::format("ignoring the profile's {} = {}: {}.", key, to_toml(value), why));
   }
 
   void settle_emulation() {
@@ -49,15 +49,15 @@ class GiveWay {
       drop("emulate.compute_tflops", "a GPU computes");
       drop("emulate.pcie_gb_per_s", "a GPU's PCIe is real");
       drop("emulate.pcie_latency_us", "a GPU's PCIe is real");
-      drop("inject.slow_rank", "a GPU cannot be slowed so");
+      drop("inject.slow_rank", "a GPU cannot be slowed down like this");
     }
     const bool cluster = !config_.simulate.cluster.empty() && overridden("simulate.cluster");
     if (cluster) {
-      drop("emulate.link_gb_per_s", "simulate.cluster has links of its own");
-      drop("emulate.compute_tflops", "simulate.cluster has GPUs of its own");
-      drop("emulate.link_latency_us", "simulate.cluster has links of its own");
-      drop("emulate.pcie_gb_per_s", "simulate.cluster has a PCIe of its own");
-      drop("emulate.pcie_latency_us", "simulate.cluster has a PCIe of its own");
+      drop("emulate.link_gb_per_s", "simulate.cluster defines the links");
+      drop("emulate.compute_tflops", "simulate.cluster defines the GPUs");
+      drop("emulate.link_latency_us", "simulate.cluster defines the links");
+      drop("emulate.pcie_gb_per_s", "simulate.cluster defines PCIe");
+      drop("emulate.pcie_latency_us", "simulate.cluster defines PCIe");
       return;
     }
     if (config_.emulate.link_gb_per_s || !(gpu || overridden("emulate.link_gb_per_s"))) return;
@@ -118,7 +118,7 @@ class GiveWay {
         if (value != field.write(layers_.presets)) kept.push_back(fmt::format("{} = {}", entry.name, to_toml(value)));
       }
       if (kept.empty()) continue;
-      notes_.push_back(fmt::format("{} = {} does not set what the profile itself sets: {}.", preset,
+      notes_.push_back(fmt::format("{} = {} leaves these alone, because the profile sets them explicitly: {}.", preset,
                                    to_toml(find_field(preset)->write(config_)), fmt::join(kept, ", ")));
     }
   }

@@ -187,8 +187,8 @@ std::optional<OneFile> read_file(const std::string& path, const ReadOptions& opt
   if (rows.empty()) {
     why = !trouble.empty() ? trouble
           : facts.has_events
-              ? "has no rows of a profiler: neither of the categories cpu_op, cuda_runtime … nor kernel, gpu_memcpy …"
-              : "is no trace: it has no list traceEvents.";
+              ? "no rows of a profiler: neither of the categories cpu_op, cuda_runtime … nor kernel, gpu_memcpy …"
+              : "not a trace (no traceEvents list).";
     return std::nullopt;
   }
   OneFile one{rows.take(facts), facts.base_time_ns, facts.host};
@@ -314,7 +314,7 @@ JobTrace read_job(const std::vector<std::string>& paths, const ReadOptions& opti
     } else if (!file.of_folder) {
       throw ConfigError(fmt::format("{}: {}", file.path, why));
     } else {
-      job.notes.push_back(fmt::format("{} is left out: {}", file.path, why));
+      job.notes.push_back(fmt::format("{} skipped: {}", file.path, why));
     }
   }
   if (files.empty()) {

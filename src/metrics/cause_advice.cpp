@@ -24,7 +24,7 @@ struct Remedy {
 Remedy remedy_of(Cause cause) {
   switch (cause) {
     case Cause::step_boundary:
-      return {"transfers at the ends of the step, where nothing is there to hide them behind",
+      return {"transfers at the start and end of the step, which no computation can hide,",
               "more work a step (train.accumulate, train.batch_per_rank) makes them a smaller share"};
     case Cause::link_bound:
       return {"the time that bytes take on the link",

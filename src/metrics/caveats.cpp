@@ -26,11 +26,11 @@ std::vector<std::string> caveats(const RunMetrics& metrics, const std::optional<
   std::vector<std::string> result;
   if (const std::string why = why_not_rated(fidelity); !why.empty()) result.push_back("not rated: " + why);
   if (fidelity && fidelity->compute && metrics.bound_ratio && *metrics.bound_ratio > 1 + kFidelityLimitPct / 100) {
-    result.push_back(
-        fmt::format("late: a step takes {:.0f} % longer than its own op times allow. Unless inject.* delays it, this "
-                    "machine wakes so many lanes late, which no device would; use fewer ranks, or a larger model whose "
-                    "ops take longer",
-                    100 * (*metrics.bound_ratio - 1)));
+    result.push_back(fmt::format(
+        "late: a step takes {:.0f} % longer than its own op times allow. This machine is too busy to wake "
+        "the emulated lanes on time; real devices would not have this delay (ignore this if inject.* is set). "
+        "Use fewer ranks, or a larger model whose ops take longer",
+        100 * (*metrics.bound_ratio - 1)));
   }
   if (metrics.aa_noise_pct && metrics.step_ms.median > 0) {
     const double noise = *metrics.aa_noise_pct;

@@ -309,7 +309,7 @@ TEST(AcceptanceTest, OtherWorkIsToldAndChangesNoVerdict) {
   const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
   EXPECT_TRUE(judgement(report, "other work", Verdict::unrated));
   EXPECT_EQ(report.verdict, Verdict::pass);
-  EXPECT_THAT(acceptance_table(report), HasSubstr("other programs took 83 % of the processors meanwhile"));
+  EXPECT_THAT(acceptance_table(report), HasSubstr("other programs used 83 % of the CPU during the test"));
 }
 
 TEST(AcceptanceTest, TailsThatWereAskedForAndNotMeasuredAreNoPass) {

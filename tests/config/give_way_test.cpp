@@ -32,8 +32,7 @@ class GiveWayTest : public testing::Test {
 TEST_F(GiveWayTest, TurningTheLinkOffTurnsItsLatencyOff) {
   const RunConfig config = load(quickstart_, {"emulate.link_gb_per_s=none"});
   EXPECT_EQ(config.emulate, Emulate());
-  EXPECT_THAT(notes_,
-              ElementsAre("emulate.link_latency_us = 20.0 of the profile gives way: there is no modelled link."));
+  EXPECT_THAT(notes_, ElementsAre("ignoring the profile's emulate.link_latency_us = 20.0: there is no modelled link."));
 }
 
 TEST_F(GiveWayTest, WhatTheCommandLineItselfSetsContradicts) {
@@ -48,7 +47,7 @@ TEST_F(GiveWayTest, AGpuTakesEmulationAway) {
   EXPECT_EQ(config.emulate, Emulate());
   EXPECT_EQ(config.inject.slow_rank, -1);
   EXPECT_THAT(notes_, testing::SizeIs(4));
-  EXPECT_THAT(notes_, Contains("emulate.compute_tflops = 1.0 of the profile gives way: a GPU computes."));
+  EXPECT_THAT(notes_, Contains("ignoring the profile's emulate.compute_tflops = 1.0: a GPU computes."));
 }
 
 TEST_F(GiveWayTest, ASlowLinkNeedsALink) {
@@ -59,7 +58,7 @@ TEST_F(GiveWayTest, ASlowLinkNeedsALink) {
 TEST_F(GiveWayTest, TheMeshFollowsRanksAndStrategy) {
   const std::string resolved = "[mesh]\nranks = 4\nshard = 4\nreplicate = 1\n";
   EXPECT_EQ(load(resolved, {"mesh.ranks=8"}).mesh, (Mesh{8, 8, 1}));
-  EXPECT_THAT(notes_, ElementsAre("mesh.shard = 4 of the profile gives way: it follows from fsdp.strategy = "
+  EXPECT_THAT(notes_, ElementsAre("ignoring the profile's mesh.shard = 4: it follows from fsdp.strategy = "
                                   "\"full_shard\" and mesh.ranks = 8."));
   EXPECT_EQ(load(resolved, {"mesh.ranks=1"}).mesh, (Mesh{1, 1, 1}));
   EXPECT_EQ(load(resolved, {"fsdp.strategy=no_shard"}).mesh, (Mesh{4, 1, 4}));
@@ -74,9 +73,8 @@ TEST_F(GiveWayTest, ABatchIsGivenByRankOrInAll) {
   const RunConfig by_rank = load(both, {"train.batch_per_rank=3"});
   EXPECT_EQ(by_rank.train.batch_per_rank, 3);
   EXPECT_EQ(by_rank.train.batch_global, 0);
-  EXPECT_THAT(notes_,
-              ElementsAre("train.batch_global = 24 of the profile gives way: train.batch_per_rank says how large "
-                          "a batch is."));
+  EXPECT_THAT(notes_, ElementsAre("ignoring the profile's train.batch_global = 24: train.batch_per_rank says how large "
+                                  "a batch is."));
   EXPECT_EQ(load(both, {"train.batch_global=8"}).train.batch_per_rank, 2);
   EXPECT_THAT(error("", {"train.batch_global=8", "train.batch_per_rank=2"}),
               HasSubstr("both say how large a batch is; leave one out"));
@@ -94,10 +92,10 @@ TEST_F(GiveWayTest, AHybridMeshKeepsWhatTheCommandLineNames) {
 TEST_F(GiveWayTest, APresetOfTheCommandLineSaysWhatItDoesNotSet) {
   load("[model]\nlayers = 3\nheads = 32\n[fsdp]\nlayout = 'per_param'\n",
        {"model.preset=llama3-8b", "fsdp.preset=fsdp1"});
-  EXPECT_THAT(
-      notes_,
-      ElementsAre("model.preset = \"llama3-8b\" does not set what the profile itself sets: model.layers = 3.",
-                  "fsdp.preset = \"fsdp1\" does not set what the profile itself sets: fsdp.layout = \"per_param\"."));
+  EXPECT_THAT(notes_, ElementsAre("model.preset = \"llama3-8b\" leaves these alone, because the profile sets them "
+                                  "explicitly: model.layers = 3.",
+                                  "fsdp.preset = \"fsdp1\" leaves these alone, because the profile sets them "
+                                  "explicitly: fsdp.layout = \"per_param\"."));
 }
 
 }  // namespace

@@ -215,7 +215,7 @@ TEST_F(KinetoReader, AFolderIsReadByRankAndWhatIsMissingOrTwiceIsSaid) {
   EXPECT_THAT(job.ranks[0].file, HasSubstr("rank_2.json"));
   EXPECT_EQ(job.ranks[0].device[0].begin_ns, 157'000);  // moved onto the clock of the others
   EXPECT_TRUE(job.shared_clock);
-  EXPECT_THAT(job.notes, Contains(HasSubstr("notes.json is left out: is no trace")));
+  EXPECT_THAT(job.notes, Contains(HasSubstr("notes.json skipped: not a trace")));
   EXPECT_THAT(job.notes, Contains(HasSubstr("Rank 1 has two files")));
   EXPECT_THAT(job.notes, Contains(HasSubstr("missing: 0, 2")));
 }

@@ -89,8 +89,8 @@ void tell_other_work(const AcceptanceMeasurements& m, std::vector<Judgement>& ou
   Judgement j = accept::judged(
       "other work", "processors of the busiest host", Verdict::unrated,
       fmt::format(
-          "other programs took {:.0f} % of the processors meanwhile: times of computation on processors, and of "
-          "what waits for them, are not those of this machine alone",
+          "other programs used {:.0f} % of the CPU during the test, so CPU-bound times are not representative of this "
+          "machine",
           100 * m.others_share));
   j.value = accept::median_interval({m.others_share});
   j.unit = "of them";
@@ -123,7 +123,8 @@ void judge_transport(const config::Acceptance& wanted, const AcceptanceMeasureme
     out.push_back(accept::judged(kRule, kFigure, Verdict::unrated,
                                  fmt::format("rank 0: {}; the profile does not say what it should be", first)));
   } else if (m.transports.empty()) {
-    out.push_back(accept::judged(kRule, kFigure, Verdict::inconclusive, "no rank said"));
+    out.push_back(
+        accept::judged(kRule, kFigure, Verdict::inconclusive, "no rank reported which transport its collectives use"));
   } else {
     out.push_back(accept::judged(kRule, kFigure, Verdict::pass, fmt::format("rank 0: {}; so all others", first)));
   }

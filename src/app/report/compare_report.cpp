@@ -156,7 +156,7 @@ std::string verdict_sentence(const Comparison& c, double threshold, Evidence evi
   }
   const bool certain = c.ci_low > 1 || c.ci_high < 1;
   if (certain) {
-    return fmt::format("No difference that matters: B{} is {}, less than {:.1f} % ({}).", suffix, change(c.ratio),
+    return fmt::format("No relevant difference: B{} is {} (threshold {:.1f} %; {}).", suffix, change(c.ratio),
                        100 * threshold, interval);
   }
   return fmt::format("No difference found ({}); it could still be up to {:.1f} %.", interval,

@@ -205,7 +205,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     }
     if (m.aa_noise_pct) {
       row("A/A noise", fmt::format("{:.1f}", *m.aa_noise_pct), "%",
-          "two halves of these steps differ by less, 95 times of 100");
+          "the medians of two random halves of these steps differ by less, 95 times out of 100");
     }
     if (m.settling && m.settling->unsettled > 0)
       row("unsettled steps", fmt::format("{}", m.settling->unsettled), "", unsettled(m, c.train.warmup));
@@ -232,7 +232,8 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
       const metrics::StepJitter& jitter = *trial.causes->jitter;
       row("typical step", ms(trial.causes->typical_ms), "ms", "every op takes its median; causes are found in it");
       row("jitter", ms(jitter.ms), "ms",
-          share(jitter.ms) + ", beyond the typical one; put down to no cause" + throttled_steps(trial));
+          share(jitter.ms) + ": time beyond the typical step that does not repeat, so no cause is assigned" +
+              throttled_steps(trial));
     }
     row("compute *", ms(m.compute_ms), "ms", share(m.compute_ms));
     row("communication", ms(m.comm_ms), "ms", share(m.comm_ms));

@@ -56,7 +56,7 @@ std::string gain_or_dash(const std::optional<double>& gain) { return gain ? sign
 
 Table turned_table(const Tuning& t) {
   Table table;
-  table.title = "what each change gains: alone, and as the last of all";
+  table.title = "what each change gains: on its own, and when added last";
   table.header = {"from", "to", "alone", "last in", "memory, GiB"};
   for (const tune::TurnedKnob& knob : t.answer.turned) {
     table.rows.push_back(
@@ -167,8 +167,8 @@ std::string tune_text(const Tuning& t) {
       in_full(t.result.considered()), in_full(t.result.considered() + t.result.left), in_full(t.result.evaluated),
       in_full(t.result.same), in_full(t.result.contradictory), in_full(t.result.pruned));
   const double gap = optimality_gap(t.options.objective, t.result);
-  text += gap <= 0 ? "no policy of the space is better than the best\n"
-                   : fmt::format("no policy of the space can be more than {:.2f} % better than the best\n", 100 * gap);
+  text += gap <= 0 ? "no policy of the search space is better than the best one found\n"
+                   : fmt::format("the true optimum is at most {:.2f} % better than the best policy found\n", 100 * gap);
   if (t.result.stopped) text += "interrupted: this is the best so far\n";
   return text;
 }

@@ -62,10 +62,10 @@ std::string basis(const FinishedRun& run, const WhatIf& answer) {
   text += "\n";
   for (const replay::MeasuredTimes::Link& link : answer.links) text += link_line(link) + "\n";
   const double error = replay_error(run, answer);
-  text +=
-      fmt::format("the replay of the unchanged run is {:+.2f} % off the measured step: {}\n", 100 * error,
-                  std::abs(error) < std::abs(answer.change.median) ? "a smaller difference than that tells nothing"
-                                                                   : "more than the change, which so tells nothing");
+  text += fmt::format("replaying the unchanged run misses the measured step by {:+.2f} %: {}\n", 100 * error,
+                      std::abs(error) < std::abs(answer.change.median)
+                          ? "a smaller predicted change means nothing"
+                          : "more than the predicted change, so the prediction is not usable");
   return text;
 }
 
