@@ -7,7 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "base/enum_table.h"
 #include "replay/nccl_tuning.h"
 
 namespace fsdpbench::replay {
