@@ -184,7 +184,7 @@ void add_tune(CLI::App& tune_app, TuneArguments& tune) {
       ->type_name("N");
   tune_app.add_flag("--exhaustive", tune.exhaustive, "Walk every policy, and prune nothing");
   tune_app.add_option("--seed", tune.seed, "Of the order in which policies are tried; default: 1")->type_name("N");
-  tune_app.add_option("--threads", tune.threads, "Search threads; default: 2")->check(CLI::Range(1, 256))->type_name("N");
+  tune_app.add_option("--threads", tune.threads, "Threads; default: 2")->check(CLI::Range(1, 256))->type_name("N");
   tune_app.add_option("--least-gain", tune.least_gain_pct, "Percent below which no gain counts; default: 1")
       ->check(CLI::Range(0.0, 100.0))
       ->type_name("PERCENT");
