@@ -7,7 +7,7 @@
 - headers of CUDA, NCCL and MPI stay in their backend's folder, CLI11 in the command line's two files, oneDNN in the CPU kernels;
 - concrete backends are named in app/machine/select_backend.cpp only;
 - backends are chosen by CMake: no #if, #ifdef, #ifndef outside ALLOWED_CONDITIONALS;
-- includes start at src/, headers begin with #pragma once, no file is longer than 500 lines;
+- includes start at src/, headers begin with #pragma once, no file is longer than 700 lines;
 - a source includes its own header first, so that what this lacks shows where sources are compiled one at a time;
 - units (a header with the source of its name) do not include each other in a circle.
 """
@@ -74,7 +74,7 @@ THIRD_PARTY = [
 ]
 # NCCL of the header and NCCL that runs may differ from each other and from what this was written for.
 ALLOWED_CONDITIONALS = {"backend/cuda/cupti/cupti_generation.h", "backend/cuda/nccl/nccl_version.cpp"}
-MOST_LINES = 500
+MOST_LINES = 700  # a file holds a whole concept; a class has at most 500 (CONTRIBUTING.md)
 # Circles that are still there, by their first unit. A circle that is gone must leave this list.
 KNOWN_CYCLES = {"app/commands/accept", "engine/checkpoint_saver", "hardware/nvml", "launch/addresses", "launch/joining",
                 "launch/placement"}

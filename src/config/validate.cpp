@@ -374,7 +374,15 @@ void check_emulate(const Emulate& emulate) {
 void check_simulate(const RunConfig& config, Notes& notes) {
   const Simulate& simulate = config.simulate;
   if (config.device.backend != BackendKind::virtual_) {
-    if (simulate != Simulate{}) notes.push_back("[simulate] has no effect: device.backend is not \"virtual\".");
+    Simulate idle = simulate;  // a GPU's profile says for its simulations what its kernels are
+    if (config.device.backend == BackendKind::cuda) {
+      const Simulate defaults;
+      idle.compiled = defaults.compiled;
+      idle.fused_loss = defaults.fused_loss;
+      idle.attention = defaults.attention;
+      idle.efficiency = defaults.efficiency;
+    }
+    if (idle != Simulate{}) notes.push_back("[simulate] has no effect: device.backend is not \"virtual\".");
     return;
   }
   require(simulate.pause_chance == 0 || simulate.pause_us > 0,
@@ -439,9 +447,7 @@ void check_device(const RunConfig& config, Notes& notes) {
                       "gives the same bits always.",
                       backend));
     }
-    if (config.nccl != Nccl{}) {
-      notes.push_back(fmt::format("[nccl] has no effect: device.backend is \"{}\".", backend));
-    }
+    if (config.nccl != Nccl{}) notes.push_back(fmt::format("[nccl] has no effect: device.backend is \"{}\".", backend));
     return;
   }
   require(
