@@ -82,9 +82,9 @@ class Table {
   template <class T>
   void operator()(std::string key, T Section::*member, Valid<T> valid, std::string meaning) {
     const auto section = section_;
-    auto read = [=, accepts = std::move(valid.accepts)](RunConfig& config, const Value& value) {
+    auto read = [=, takes = std::move(valid.accepts)](RunConfig& config, const Value& value) {
       T decoded{};
-      if (!decode(value, decoded) || !accepts(decoded)) return false;
+      if (!decode(value, decoded) || !takes(decoded)) return false;
       config.*section.*member = std::move(decoded);
       return true;
     };

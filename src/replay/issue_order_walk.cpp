@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "replay/make_replay.h"
 #include "replay/walks.h"
 
 namespace fsdpbench::replay {

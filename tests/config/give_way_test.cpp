@@ -1,5 +1,6 @@
 #include "config/give_way.h"
 
+#include "config/load.h"
 #include "config/support.h"
 #include "config/validate.h"
 

@@ -7,6 +7,7 @@
 
 #include "app/console/console.h"
 #include "app/console/json_text.h"
+#include "app/export/make_export.h"
 #include "app/export/program_words.h"
 #include "app/report/adopted_job.h"
 #include "app/report/job_json.h"

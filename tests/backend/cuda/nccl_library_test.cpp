@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backend/cuda/nccl/make_communicator.h"
 #include "backend/cuda/nccl/nccl_comm.h"
 #include "backend/cuda/nccl/nccl_id.h"
 #include "backend/cuda/nccl/nccl_log.h"

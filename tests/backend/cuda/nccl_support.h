@@ -18,6 +18,7 @@
 #include "backend/cuda/check.h"
 #include "backend/cuda/fake/fake_stream.h"
 #include "backend/cuda/fake/nccl/fake_nccl.h"
+#include "backend/cuda/nccl/make_communicator.h"
 #include "backend/cuda/nccl/nccl_communicator.h"
 #include "backend/cuda/nccl/registered_arena.h"
 #include "backend/cuda/id_exchange.h"
