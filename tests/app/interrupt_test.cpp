@@ -1,7 +1,9 @@
 #include "app/console/interrupt.h"
+#include "base/error.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -62,6 +64,22 @@ TEST(InterruptDeathTest, InAJobWhatWasIgnoredFromTheStartCountsAllTheSame) {
     EXPECT_EXIT(rank(number, true), ::testing::ExitedWithCode(130), "^\ninterrupted\n$");
   }
   EXPECT_EXIT(rank(SIGHUP, true), ::testing::ExitedWithCode(3), "^$") << "nohup";
+}
+
+/// It would wait for its own end for ever.
+TEST(AfterInterrupt, IsRefusedWithoutAFileToWatch) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  bool refused = false;
+  try {
+    const AfterInterrupt ends(1, [] {});
+  } catch (const ResourceError&) {
+    refused = true;
+  }
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(refused);
 }
 
 TEST(AfterInterrupt, DoesNothingWithoutASignal) {

@@ -78,14 +78,13 @@ void say_interrupts(bool said) { speaks = said; }
 
 namespace {
 
-/// Without it a thread would wait for ever, for its end as for a signal.
+/// Without it a thread would wait for its end for ever.
 int needed_event() {
   const int event = ::eventfd(0, EFD_CLOEXEC);
-  if (event >= 0 && signalled >= 0) return event;
-  if (event >= 0) ::close(event);
+  if (event >= 0) return event;
   throw ResourceError(
       fmt::format("there is no file left to watch for signals with: {}; raise the limit of open files (ulimit -n).",
-                  std::strerror(event < 0 ? errno : EMFILE)));
+                  std::strerror(errno)));
 }
 
 }  // namespace
@@ -107,7 +106,9 @@ void AfterInterrupt::wait(std::int64_t patience_ns) const {
     const std::int64_t first = interrupt_time_ns();
     const std::int64_t left = first == 0 ? 0 : std::max<std::int64_t>(0, first + patience_ns - now_ns());
     pollfd events[]{{over_, POLLIN, 0}, {first == 0 ? signalled.load() : -1, POLLIN, 0}};
-    const int ready = ::poll(events, 2, first == 0 ? -1 : static_cast<int>(left / 1'000'000));
+    constexpr int kLook_ms = 100;  // where no signal makes a file readable: the handler is not there, or had no file
+    const int until_first = signalled.load() >= 0 ? -1 : kLook_ms;
+    const int ready = ::poll(events, 2, first == 0 ? until_first : static_cast<int>(left / 1'000'000));
     if (ready < 0 && errno != EINTR) return;
     if (ready > 0 && (events[0].revents & POLLIN) != 0) return;
     if (first != 0 && now_ns() >= first + patience_ns) return act_();
