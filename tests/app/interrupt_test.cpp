@@ -1,5 +1,4 @@
 #include "app/console/interrupt.h"
-#include "base/error.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -8,6 +7,8 @@
 
 #include <chrono>
 #include <thread>
+
+#include "base/error.h"
 
 namespace fsdpbench::app {
 namespace {
