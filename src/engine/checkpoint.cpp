@@ -23,7 +23,8 @@ using nlohmann::json;
 
 constexpr const char* kManifest = "manifest.json";
 constexpr const char* kFormat = "fsdpbench checkpoint";
-constexpr const char* kShardSteps = "steps";  // in a shard's metadata
+constexpr std::int64_t kMostOfAManifest = std::int64_t{1} << 30;  // a digest of 24 bytes a MiB of shards: some 40 TiB
+constexpr const char* kShardSteps = "steps";                      // in a shard's metadata
 constexpr std::string_view kStepPrefix = "step-";
 constexpr EnumNames<State> kStates{"parameter", "first_moment", "second_moment"};
 
@@ -203,7 +204,7 @@ Manifest read_manifest(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_regular_file(path, error))
     fail(folder, "has no manifest.json: it is no checkpoint, or was never completed");
-  const std::string text = read_input(path, kMostOfAResult, "expected the manifest of a checkpoint");
+  const std::string text = read_input(path, kMostOfAManifest, "expected the manifest of a checkpoint");
   const json content = json::parse(text, nullptr, false);
   if (!content.is_object() || content.value("format", json()) != kFormat) fail(path, "is no manifest of a checkpoint");
   const json version = content.value("version", json());

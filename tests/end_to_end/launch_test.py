@@ -158,7 +158,7 @@ class Environment(Launch):
         self.assertIn("collectives by messages over TCP sockets: FSDPBENCH_SHARE_MEMORY is 0", processes[0].output)
         self.assertEqual(self.result()["train"]["params_digest"], self.threads_digest())
         wrong = self.start_ranks(self.run_arguments(TINY, out="wrong"), FSDPBENCH_SHARE_MEMORY="maybe")
-        self.assertEqual(wrong[0].wait(), RANK_FAILED)
+        self.assertEqual(wrong[0].wait(), BAD_INPUT)
         self.assertIn("FSDPBENCH_SHARE_MEMORY is 'maybe'; expected 1", wrong[0].errors)
 
     def test_slurms_variables_give_the_digest_of_threads(self) -> None:
