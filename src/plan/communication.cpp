@@ -47,8 +47,7 @@ void add_tensor_volume(const Plan& plan, const config::RunConfig& config, Commun
 
 }  // namespace
 
-CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config,
-                                         const std::vector<bool>& reshards) {
+CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config, const Regathers& again) {
   using config::AccumulateMode;
   CommunicationVolume volume;
   const int shard = plan.mesh.shard;
@@ -59,19 +58,20 @@ CommunicationVolume communication_volume(const Plan& plan, const config::RunConf
   // With no replicas there is no all-reduce to save, and reduce_scatter_only is reduce_each.
   const double across = mode == AccumulateMode::reduce_each ? micros : 1;
 
-  const bool reshards_any = std::find(reshards.begin(), reshards.end(), true) != reshards.end();
+  const bool reshards_any =
+      std::find(again.for_backward.begin(), again.for_backward.end(), true) != again.for_backward.end();
   for (std::size_t u = 0; u < plan.units.size(); ++u) {
     const ShardLayout& layout = plan.units[u].layout;
     const std::int64_t gathered = layout.sharded.empty() ? 0 : layout.gathered_numel();
     // Kept after backward, a unit is gathered for the first forward only.
     const bool kept = !config.fsdp.reshard_after_backward || plan.units[u].stays_gathered ||
                       (config.fsdp.keep_unreduced && mode == AccumulateMode::no_sync && !reshards_any);
-    const double forwards = kept ? 1 : micros;
+    const double forwards = (kept ? 1 : micros) + (static_cast<int>(u) == again.left_over ? 1 : 0);
     volume.all_gather += forwards * sharded_bytes(layout, plan.param_dtype, config.fsdp.gather_quantization);
-    if (reshards[u]) {
+    if (again.for_backward[u]) {
       // Between forward and backward a unit may lie in a smaller group (reshard_after_forward = n).
-      const ShardLayout& again = plan.units[u].group_layout.empty() ? layout : plan.units[u].group_layout.front();
-      volume.all_gather += micros * sharded_bytes(again, plan.param_dtype, config.fsdp.gather_quantization);
+      const ShardLayout& kept_in = plan.units[u].group_layout.empty() ? layout : plan.units[u].group_layout.front();
+      volume.all_gather += micros * sharded_bytes(kept_in, plan.param_dtype, config.fsdp.gather_quantization);
     }
     if (config.fsdp.reduce_by == config::ReduceBy::all_reduce && shard > 1) {
       volume.all_reduce +=

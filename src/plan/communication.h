@@ -14,8 +14,14 @@ struct CommunicationVolume {
   double total() const { return all_gather + reduce_scatter + all_reduce + all_to_all; }
 };
 
+/// Which units a step gathers more than once.
+struct Regathers {
+  std::vector<bool> for_backward;  ///< by unit: gathered again for backward, in each microbatch
+  int left_over = -1;              ///< a unit that is gathered once more a step and not used; -1: none
+};
+
 /// Closed form, from the plan alone (the schedule is not looked at): an all-gather or reduce-scatter of S bytes over
-/// N ranks sends (N-1)/N S a rank, an all-reduce 2 (N-1)/N S. `reshards[u]`: unit u is gathered again for backward.
+/// N ranks sends (N-1)/N S a rank, an all-reduce 2 (N-1)/N S. `again`: schedule::regathers().
 /// Padding is sent too, so it counts. The gather of gradient norms (8 (N-1) bytes) counts as all-gather.
 /// Of n quantised numbers Q(n) bytes are sent (base/quantization.h: payload and scales). A gather of a shard of n
 /// numbers sends (N-1) Q(n). So does an exchange of gradients, all-to-all: of these (N/g - 1) Q(n) from one group of g
@@ -27,7 +33,7 @@ struct CommunicationVolume {
 /// for the embedding, and gradients of norms (of biases after a sum, too) are all-reduced. All of it is in all_reduce,
 /// reduce_scatter and all_gather.
 CommunicationVolume communication_volume(const Plan& plan, const config::RunConfig& config,
-                                         const std::vector<bool>& reshards);
+                                         const Regathers& again);
 
 /// What plain data parallelism sends for the same parameters and reduce dtype: one all-reduce over all ranks, each
 /// microbatch or once, as train.accumulate_mode says.

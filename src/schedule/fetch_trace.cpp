@@ -102,10 +102,15 @@ std::vector<int> gathers_a_microbatch(const Policy& policy, const plan::Plan& pl
   return gathers;
 }
 
-std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan) {
-  std::vector<bool> result;
+plan::Regathers regathers(const Policy& policy, const plan::Plan& plan) {
+  plan::Regathers result;
   const std::vector<int> gathers = gathers_a_microbatch(policy, plan);
-  std::ranges::transform(gathers, std::back_inserter(result), [](int n) { return n > 1; });
+  std::ranges::transform(gathers, std::back_inserter(result.for_backward), [](int n) { return n > 1; });
+  const int last = static_cast<int>(plan.units.size()) - 1;
+  if (policy.accumulate > 1 && last > plan::Plan::kRoot + 1 && prefetches_across_microbatches(policy, plan) &&
+      !plan.units[static_cast<std::size_t>(last)].stays_gathered) {
+    result.left_over = last;
+  }
   return result;
 }
 

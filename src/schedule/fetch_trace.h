@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "plan/communication.h"
 #include "schedule/policy.h"
 
 namespace fsdpbench::schedule {
@@ -39,8 +40,9 @@ class FetchTrace {
 /// How many gathers each unit needs in a microbatch of the steady state: 0 where it is never freed, 1 or 2.
 std::vector<int> gathers_a_microbatch(const Policy& policy, const plan::Plan& plan);
 
-/// Which units are gathered again for backward in the steady state, as plan/communication.h wants it: those that
-/// reshard, unless they stay because they are used again soon (FetchTrace::keeps).
-std::vector<bool> units_that_reshard(const Policy& policy, const plan::Plan& plan);
+/// Which units are gathered more than once in the steady state, as plan/communication.h wants it. For backward those
+/// that reshard, unless they stay because they are used again soon (FetchTrace::keeps). Left over is what
+/// prefetches_across_microbatches() gathers in the last microbatch.
+plan::Regathers regathers(const Policy& policy, const plan::Plan& plan);
 
 }  // namespace fsdpbench::schedule

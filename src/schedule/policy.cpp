@@ -48,6 +48,14 @@ bool reshards_after_backward(const Policy& policy, bool last_micro) {
   return forward == Mode::automatic ? strategy_reshards(policy) : forward != Mode::never;
 }
 
+bool prefetches_across_microbatches(const Policy& policy, const plan::Plan& plan) {
+  using Mode = config::Prefetch::Mode;
+  const Mode mode = policy.fsdp.backward_prefetch.mode;
+  if (mode != Mode::explicit_ && mode != Mode::ahead && mode != Mode::pre) return false;
+  return !policy.fsdp.wait_each_backward && !policy.fsdp.gradients_after_views &&
+         !plan.units[plan::Plan::kRoot].has_parameters();
+}
+
 bool quantizes_gathers(const Policy& policy, const plan::Plan& plan) {
   return policy.fsdp.gather_quantization.on() && plan.mesh.shard > 1;
 }

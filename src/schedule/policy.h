@@ -27,6 +27,11 @@ bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int un
 /// Whether units are freed after a microbatch's backward; after the last one's they always are.
 bool reshards_after_backward(const Policy& policy, bool last_micro);
 
+/// Whether the first unit's backward prefetches the last unit of the microbatch before. FSDP2 (FSDP1 has no such
+/// setting) forgets the order of units where a backward ends as the last one. Otherwise the next microbatch's units
+/// follow on; a root with parameters stands between them.
+bool prefetches_across_microbatches(const Policy& policy, const plan::Plan& plan);
+
 /// Whether shards are gathered as quantised numbers.
 bool quantizes_gathers(const Policy& policy, const plan::Plan& plan);
 /// Whether gradients are exchanged as quantised numbers, instead of reduce-scattered.

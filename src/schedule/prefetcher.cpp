@@ -94,18 +94,15 @@ void Prefetcher::prefetch_backward(int u) {
   const bool deep = prefetch().mode == Prefetch::Mode::explicit_ || prefetch().mode == Prefetch::Mode::ahead;
   if (prefetch().mode == Prefetch::Mode::pre) prefetch_before(u, 1);
   if (deep) prefetch_before(u, u == kRoot ? 1 : prefetch().depth);
-  if (deep || prefetch().mode == Prefetch::Mode::pre) prefetch_across(u);
+  prefetch_across(u);
 }
 
-// FSDP2 (FSDP1 has no such setting) forgets the order of units where a backward ends as the last one. Otherwise the
-// next microbatch's units follow on, and before its first one stands the last one of the microbatch before; a root with
-// parameters stands between them.
 void Prefetcher::prefetch_across(int u) {
   const int last = static_cast<int>(builder_.plan.units.size()) - 1;
-  const config::Fsdp& fsdp = builder_.policy.fsdp;
-  const bool goes_on = !fsdp.wait_each_backward && !fsdp.gradients_after_views && builder_.micro > 0;
-  if (!goes_on || u != kRoot + 1 || unit_at(kRoot).has_parameters()) return;
-  if (gatherer_.missing(last)) gatherer_.unshard(last, true);
+  if (u != kRoot + 1 || builder_.micro == 0) return;
+  if (prefetches_across_microbatches(builder_.policy, builder_.plan) && gatherer_.missing(last)) {
+    gatherer_.unshard(last, true);
+  }
 }
 
 void Prefetcher::leave_backward(int u) {

@@ -231,7 +231,7 @@ class Kill(Case):
             self.assertGreaterEqual(kills, self.KILLS * 3 // 4, "the sweep was over too soon to be killed")
             self.call(*command[1:])
             times = collections.Counter((trial["cell"], trial["trial"]) for trial in self.trials())
-            self.assertEqual(len(times), self.CELLS * self.TRIALS)
+            self.assertEqual(len(times), self.CELLS * self.TRIALS, self.summary()["cells"])
             self.assertEqual(set(times.values()), {1})
             cells = self.summary()["cells"]
             self.assertEqual({(cell["status"], cell["trials"]) for cell in cells}, {("ok", self.TRIALS)})

@@ -107,7 +107,7 @@ TEST(EnginePreset, BytesOnTheWireAreThoseOfTheFormula) {
       const RunConfig c = testing::settled(engine_config(base, name, scaled));
       const engine::Setup setup = set_up(c);
       const plan::CommunicationVolume volume =
-          plan::communication_volume(setup.plan, c, schedule::units_that_reshard(setup.policy, setup.plan));
+          plan::communication_volume(setup.plan, c, schedule::regathers(setup.policy, setup.plan));
       const double steps = static_cast<double>(c.train.steps);
       const backend::WireBytes bytes = testing::run_tiny(c).wire_bytes.front();
       EXPECT_EQ(bytes[0], std::llround(steps * volume.all_gather)) << name << scaled;

@@ -128,7 +128,7 @@ TEST(QuantizedTraining, OneDigestForEveryOrderAndTheBytesAndMemoryThatWereSaid) 
         EXPECT_EQ(result.parameters_digest.value(), expected) << ranks << " ranks, case " << i;
         const PoolStatistics memory = schedule::memory_walk(setup.schedules, 4);
         const plan::CommunicationVolume volume =
-            plan::communication_volume(setup.plan, c, schedule::units_that_reshard(setup.policy, setup.plan));
+            plan::communication_volume(setup.plan, c, schedule::regathers(setup.policy, setup.plan));
         for (std::size_t rank = 0; rank < result.memory.size(); ++rank) {
           EXPECT_EQ(result.memory[rank].peak_occupied, memory.peak_occupied) << "case " << i;
           EXPECT_EQ(result.memory[rank].peak_occupied_total, memory.peak_occupied_total) << "case " << i;
@@ -178,7 +178,7 @@ TEST(QuantizedTraining, EachKeyDoesWhatItSays) {
   const auto sent = [](const RunConfig& asked) {
     const RunConfig c = testing::settled(asked);
     const engine::Setup s = set_up(c);
-    return plan::communication_volume(s.plan, c, schedule::units_that_reshard(s.policy, s.plan));
+    return plan::communication_volume(s.plan, c, schedule::regathers(s.policy, s.plan));
   };
   const auto digest = [](const RunConfig& c) { return testing::run_tiny(c).parameters_digest.value(); };
   const plan::CommunicationVolume plain = sent(base);

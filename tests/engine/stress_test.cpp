@@ -52,7 +52,7 @@ void expect_one_digest_of_random_policies(RunConfig base, int cases, std::mt1993
       EXPECT_EQ(memory.reserved, expected_memory.reserved) << "case " << i;
     }
     const plan::CommunicationVolume volume =
-        plan::communication_volume(setup.plan, c, schedule::units_that_reshard(setup.policy, setup.plan));
+        plan::communication_volume(setup.plan, c, schedule::regathers(setup.policy, setup.plan));
     for (const backend::WireBytes& bytes : result.wire_bytes) {
       EXPECT_EQ(bytes[0], std::llround(2 * volume.all_gather)) << "case " << i;
       EXPECT_EQ(bytes[1], std::llround(2 * volume.reduce_scatter)) << "case " << i;

@@ -41,7 +41,7 @@ TEST(TensorParallel, BytesAndMemoryAreTheFormulas) {
                                       << config.mesh.tensor << (config.mesh.sequence_parallel ? ", tokens" : ""));
     const engine::Setup setup = set_up(config);
     const plan::CommunicationVolume formula =
-        plan::communication_volume(setup.plan, config, schedule::units_that_reshard(setup.policy, setup.plan));
+        plan::communication_volume(setup.plan, config, schedule::regathers(setup.policy, setup.plan));
     const Measurement measured = testing::run_tiny(config);
     const auto steps = static_cast<double>(config.train.steps);
     for (std::size_t rank = 0; rank < measured.wire_bytes.size(); ++rank) {

@@ -272,7 +272,7 @@ TEST_F(KinetoReader, WhatOutlastsARowOrIsARangeOfACollectiveIsNotAroundIt) {
 TEST_F(KinetoReader, FilesOfOtherKindsAreRefusedWithAReason) {
   EXPECT_THAT(refusal({write("a.sqlite", std::string("SQLite format 3\0 and more", 25))}), HasSubstr("Nsight Systems"));
   EXPECT_THAT(refusal({write("a.zip", "PK\x03\x04")}), HasSubstr("zip archive"));
-  EXPECT_THAT(refusal({write("b.json", R"({"a": 1})")}), HasSubstr("no list traceEvents"));
+  EXPECT_THAT(refusal({write("b.json", R"({"a": 1})")}), HasSubstr("no traceEvents list"));
   EXPECT_THAT(refusal({write("c.json", "what?")}), HasSubstr("not valid JSON"));
   EXPECT_THAT(refusal({write("d.json", R"({"traceEvents": []})")}), HasSubstr("no rows of a profiler"));
   EXPECT_THAT(refusal({write("e.json", "")}), HasSubstr("e.json"));

@@ -99,7 +99,7 @@ TEST(CommunicationVolume, AgainstDataParallel) {
   const Plan plan = make_plan(c);
   const auto ratio = [&](bool reshards) {
     const std::vector<bool> all(plan.units.size(), reshards);
-    return communication_volume(plan, c, all).total() / data_parallel_volume(plan, c);
+    return communication_volume(plan, c, {all}).total() / data_parallel_volume(plan, c);
   };
   EXPECT_NEAR(ratio(true), 1.5, 1e-6);
   EXPECT_NEAR(ratio(false), 1.0, 1e-6);
@@ -109,18 +109,18 @@ TEST(CommunicationVolume, ClosedForms) {
   RunConfig c = sharded(one_billion(), 8);
   const double bytes = 4e9;
   const Plan full = make_plan(c);
-  const CommunicationVolume v = communication_volume(full, c, {false, true});
+  const CommunicationVolume v = communication_volume(full, c, {{false, true}});
   EXPECT_NEAR(v.all_gather, 2 * 7.0 / 8 * bytes, 1e3);
   EXPECT_NEAR(v.reduce_scatter, 7.0 / 8 * bytes, 1e3);
   EXPECT_EQ(v.all_reduce, 0);
 
   c.fsdp.strategy = Strategy::no_shard;
   c.mesh = {8, 1, 8};
-  EXPECT_NEAR(communication_volume(make_plan(c), c, {false, false}).total(), 2 * 7.0 / 8 * bytes, 1e3);
+  EXPECT_NEAR(communication_volume(make_plan(c), c, {{false, false}}).total(), 2 * 7.0 / 8 * bytes, 1e3);
 
   c.fsdp.strategy = Strategy::hybrid_shard;  // F = 4, R = 2: only the last term crosses replicas
   c.mesh = {8, 4, 2};
-  const CommunicationVolume hybrid = communication_volume(make_plan(c), c, {false, true});
+  const CommunicationVolume hybrid = communication_volume(make_plan(c), c, {{false, true}});
   EXPECT_NEAR(hybrid.all_gather + hybrid.reduce_scatter, 3 * 3.0 / 4 * bytes, 1e3);
   EXPECT_NEAR(hybrid.all_reduce, 2 * 1.0 / 2 * bytes / 4, 1e3);
 }
@@ -153,7 +153,7 @@ TEST(CommunicationVolume, OfQuantisedNumbersIsTheirPayloadAndScales) {
   c.fsdp.reduce_quantization = {4, 500};
   c.fsdp.reduce_within = 2;
   const Plan plan = make_plan(c);
-  const CommunicationVolume v = communication_volume(plan, c, {false, true});
+  const CommunicationVolume v = communication_volume(plan, c, {{false, true}});
   const double shard = 1e9 / 8;
   EXPECT_NEAR(v.all_gather, 2 * 7 * shard * (1 + 4.0 / 1000), 1e3);
   // To one neighbour what four ranks will own, then to three neighbourhoods a part each.
@@ -165,7 +165,7 @@ TEST(CommunicationVolume, OfQuantisedNumbersIsTheirPayloadAndScales) {
     RunConfig large = sharded(one_billion(), 64);
     large.fsdp.reduce_quantization = {4, 500};
     large.fsdp.reduce_within = within;
-    return communication_volume(make_plan(large), large, {false, true}).all_to_all / (1e9 / 64 * (0.5 + 4.0 / 500));
+    return communication_volume(make_plan(large), large, {{false, true}}).all_to_all / (1e9 / 64 * (0.5 + 4.0 / 500));
   };
   EXPECT_NEAR(exchanged(0), 63, 1e-3);
   EXPECT_NEAR(exchanged(8), 7 * 8 + 7, 1e-3);

@@ -57,7 +57,7 @@ TEST(Parallelism, WireBytesAreThoseOfThePlan) {
         c.train.accumulate_mode = mode;
         const Plan plan = make_plan(c);
         const CommunicationVolume exact =
-            communication_volume(plan, c, std::vector<bool>(plan.units.size(), which.reshards));
+            communication_volume(plan, c, {std::vector<bool>(plan.units.size(), which.reshards)});
         const double wire = named(compare_parallelism(plan, c, 0), which.name).wire;
         // Without a shard group there is nothing to scatter, and a replica's all-reduce is each microbatch's or one.
         if (which.shard == 1 && mode == config::AccumulateMode::reduce_scatter_only) continue;
@@ -143,7 +143,7 @@ TEST(Parallelism, TensorRowsAreThoseOfAMesh) {
       c.mesh = {8, 1, 1, 8, tokens};
       c.train.accumulate *= 8;  // one replica takes the global batch
       const Plan mesh = make_plan(c);
-      const CommunicationVolume volume = communication_volume(mesh, c, std::vector<bool>(mesh.units.size(), true));
+      const CommunicationVolume volume = communication_volume(mesh, c, {std::vector<bool>(mesh.units.size(), true)});
       return volume.all_gather + volume.reduce_scatter + (tokens ? 0 : volume.all_reduce);
     });
     EXPECT_NEAR(row, plan, 1e-9 * plan) << tokens;

@@ -8,6 +8,7 @@
 #include "app/experiment/steady_step.h"
 #include "app/machine/select_backend.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "config/spelling.h"
 #include "engine/simulate.h"
 #include "metrics/caveats.h"
@@ -72,12 +73,17 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
   trial.memory = *std::ranges::max_element(m.memory, {}, &PoolStatistics::peak_occupied_total);
   trial.estimated_memory = p.memory;
   trial.host_memory = *std::ranges::max_element(m.host_memory, {}, &PoolStatistics::peak_occupied_total);
-  trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
+  trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
   if (!m.traces.front().steps.empty()) {
     const bool simulated = p.config.device.backend == config::BackendKind::virtual_;
     if (!simulated) metrics::fill_peers_arrived(p.schedules, p.plan.groups, m.traces);
     const metrics::RunView run(p.schedules, m.traces, m.slowest_ns);
     trial.metrics = metrics::run_metrics(run, p.plan.groups, tokens_per_step(p.config));
+    if (simulated && trial.metrics->step_ms.min <= 0) {
+      throw ConfigError(
+          "at these rates a step takes less than a nanosecond, so there is nothing to measure; lower "
+          "emulate.compute_tflops or emulate.link_gb_per_s, or make the model larger.");
+    }
     const std::vector<plan::CommunicationVolume> sent = sent_a_step(m);
     metrics::check_wire_bytes(trial.expected_wire, sent, p.plan, p.config);
     metrics::check_memory(p.memory, m.memory);

@@ -105,7 +105,7 @@ std::string memory_table(const engine::Setup& p) {
 }
 
 plan::CommunicationVolume volume(const engine::Setup& p) {
-  return plan::communication_volume(p.plan, p.config, schedule::units_that_reshard(p.policy, p.plan));
+  return plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
 }
 
 std::string communication_table(const engine::Setup& p) {
