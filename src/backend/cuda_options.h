@@ -47,7 +47,7 @@ struct CudaOptions {
   NcclOptions nccl;
   bool graphs = false;  ///< Device::begin_capture() will be called: memory is one region, stamps are of events
   BlockMemory memory = BlockMemory::pool;
-  bool monitor = true;  ///< Device::health() is asked of the driver all the while
+  bool monitor = true;  ///< Device::health() polls the driver during the run
 };
 
 }  // namespace fsdpbench::backend

@@ -17,7 +17,7 @@ using accept::Finding;
 using accept::Judgement;
 using accept::Verdict;
 
-/// What is asked of a figure at least, by `reference`, and what nothing can reach, where the profile knows it.
+/// The least value that `reference` demands of a figure, and the highest possible one, where the profile knows it.
 void judge_bounds(const config::Acceptance& wanted, const std::string& of, const std::string& figure,
                   const std::string& unit, const std::vector<double>& samples,
                   const std::optional<accept::Reference>& reference, AcceptanceReport& report) {

@@ -12,7 +12,7 @@ struct SteadyStep {
   double ms = 0;          ///< of the slowest rank
   double exposed_ms = 0;  ///< exposed communication, mean over ranks
 };
-/// Of a simulation whose ops take `times`.
+/// The steady step of a simulation whose ops take `times`.
 SteadyStep steady_step(const engine::Setup& setup, const replay::OpTimes& times);
 /// What `measured`, a run of `setup`, is off by `calibration`.
 config::Calibration::Miss miss_of(const config::Calibration& calibration, const engine::Setup& setup,
