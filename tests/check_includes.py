@@ -22,15 +22,14 @@ APP_ROOMS = {
     "app/machine": [],
     "app/experiment": ["app/console", "app/machine"],
     "app/report": ["app/console", "app/machine", "app/experiment"],
-    "app/export": [],
     "app/collectives": ["app/console", "app/machine", "app/experiment"],
     "app/acceptance": ["app/console", "app/machine", "app/experiment", "app/collectives"],
     "app/gate": ["app/console", "app/machine", "app/experiment", "app/report", "app/collectives", "app/acceptance"],
     "app/job": ["app/console", "app/machine", "app/experiment", "app/report"],
-    "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/export", "app/collectives", "app/acceptance", "app/gate", "app/job"],
+    "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/collectives", "app/acceptance", "app/gate", "app/job"],
     "app": ["app/console", "app/machine", "app/collectives", "app/job", "app/commands"],
 }
-BELOW_APP = ["hardware", "config", "plan", "schedule", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "foreign", "tune", "engine"]
+BELOW_APP = ["hardware", "config", "plan", "schedule", "dialects", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "foreign", "tune", "engine"]
 # Everything may include base and itself. A name with a slash is a single header, others are whole folders.
 MAY_INCLUDE = {
     "base": [],
@@ -54,7 +53,8 @@ MAY_INCLUDE = {
     "metrics": ["replay", "trace", "schedule", "plan", "config/run_config.h"],
     "tune": ["metrics", "replay", "schedule", "plan", "config"],
     "accept": ["metrics"],
-    "foreign": ["metrics", "replay", "trace", "schedule", "plan", "config"],
+    "dialects": ["plan", "config"],
+    "foreign": ["metrics", "replay", "trace", "schedule", "plan", "config", "dialects"],
     "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/cluster.h", "config/calibration.h"],
     **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }

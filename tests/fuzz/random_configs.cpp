@@ -30,7 +30,6 @@
 #include "app/experiment/cell.h"
 #include "app/experiment/trial.h"
 #include "app/experiment/trial_json.h"
-#include "app/export/make_export.h"
 #include "app/report/explain_prediction.h"
 #include "app/report/explain_report.h"
 #include "app/report/parallelism_report.h"
@@ -41,6 +40,7 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "config/write.h"
+#include "dialects/make_export.h"
 #include "engine/simulate.h"
 #include "model/outline.h"
 #include "replay/make_replay.h"
@@ -126,7 +126,7 @@ void check_words(const engine::Setup& setup) {
   if (setup.plan.mesh.tensor == 1) (void)app::parallelism_text(setup);
   (void)schedule::issue_order(setup.plan, setup.schedules.steady());
   (void)schedule::collective_order(setup.plan, setup.schedules.steady());
-  for (const app::ExportTarget& target : app::export_targets()) (void)app::make_export(target, setup.config);
+  for (const dialects::Dialect& target : dialects::export_targets()) (void)dialects::make_export(target, setup.config);
 }
 
 /// Ops begin on a communicator in the order of the schedule, and every op of every step is recorded.

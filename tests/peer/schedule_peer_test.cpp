@@ -10,9 +10,9 @@
 #include <set>
 #include <sstream>
 
-#include "app/export/make_export.h"
 #include "config/load.h"
 #include "config/validate.h"
+#include "dialects/make_export.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::schedule {
@@ -235,9 +235,9 @@ std::vector<std::string> code_of(const std::string& script) {
 /// What is exported today, against the script that was run: each line, and that nothing was left unsaid.
 std::string compare_script(const json& found, const Lines& lines) {
   const config::RunConfig config = configured(found["keys"]);
-  const app::Export made =
-      app::make_export(app::find_export_target("pytorch-" + found["keys"]["fsdp.preset"].get<std::string>()), config);
-  for (const app::KeyFate& key : made.with(app::Fate::lost)) return key.key + " is said to have no word";
+  const dialects::Export made = dialects::make_export(
+      dialects::find_export_target("pytorch-" + found["keys"]["fsdp.preset"].get<std::string>()), config);
+  for (const dialects::KeyFate& key : made.with(dialects::Fate::lost)) return key.key + " is said to have no word";
   std::string ran;
   for (const json& line : found["script"]) ran += lines.at(line) + '\n';
   const std::vector<std::string> ours = code_of(made.files.front().text), theirs = code_of(ran);

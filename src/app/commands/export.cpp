@@ -7,23 +7,23 @@
 #include <iterator>
 
 #include "app/console/console.h"
-#include "app/export/make_export.h"
 #include "app/report/result_folder.h"
 #include "base/error.h"
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/validate.h"
+#include "dialects/make_export.h"
 
 namespace fsdpbench::app {
 namespace {
 
-std::string_view word(Fate fate) {
+std::string_view word(dialects::Fate fate) {
   switch (fate) {
-    case Fate::same: return "same";
-    case Fate::written: return "written";
-    case Fate::roughly: return "roughly";
-    case Fate::lost: return "no word";
-    case Fate::yours: break;
+    case dialects::Fate::same: return "same";
+    case dialects::Fate::written: return "written";
+    case dialects::Fate::roughly: return "roughly";
+    case dialects::Fate::lost: return "no word";
+    case dialects::Fate::yours: break;
   }
   return "yours";
 }
@@ -31,10 +31,11 @@ std::string_view word(Fate fate) {
 /// One row a system: how much of this configuration it has words for.
 Table overview(const config::RunConfig& config) {
   Table table{.title = "", .header = {"--to", "for", "same", "written", "roughly", "no word", "yours"}, .rows = {}};
-  for (const ExportTarget& target : export_targets()) {
-    const Export made = make_export(target, config);
+  for (const dialects::Dialect& target : dialects::export_targets()) {
+    const dialects::Export made = dialects::make_export(target, config);
     std::vector<std::string> row{std::string(target.name), std::string(target.system)};
-    for (const Fate fate : {Fate::same, Fate::written, Fate::roughly, Fate::lost, Fate::yours}) {
+    for (const dialects::Fate fate : {dialects::Fate::same, dialects::Fate::written, dialects::Fate::roughly,
+                                      dialects::Fate::lost, dialects::Fate::yours}) {
       row.push_back(std::to_string(made.with(fate).size()));
     }
     table.rows.push_back(std::move(row));
@@ -50,38 +51,38 @@ void print_overview(const config::RunConfig& config) {
       "something near it; no word: it does otherwise; yours: for your script or the environment. --keys names them.\n");
 }
 
-Table key_table(const ExportTarget& target, const Export& made) {
+Table key_table(const dialects::Dialect& target, const dialects::Export& made) {
   Table table{.title = fmt::format("{}: {}", target.name, target.system),
               .header = {"key", "value", "becomes", "how"},
               .rows = {}};
-  for (const KeyFate& key : made.keys) {
-    if (key.said.fate == Fate::same) continue;
+  for (const dialects::KeyFate& key : made.keys) {
+    if (key.said.fate == dialects::Fate::same) continue;
     table.rows.push_back({key.key, key.value, std::string(word(key.said.fate)), key.said.text});
   }
   return table;
 }
 
 /// What a reader of the files must know, also where they are not printed.
-void say_losses(const ExportTarget& target, const Export& made) {
-  for (const KeyFate& key : made.with(Fate::lost)) {
+void say_losses(const dialects::Dialect& target, const dialects::Export& made) {
+  for (const dialects::KeyFate& key : made.with(dialects::Fate::lost)) {
     console().warning(fmt::format("{} has no word for {} = {}: {}", target.name, key.key, key.value, key.said.text));
   }
 }
 
-void write_files(const ExportArguments& arguments, const std::vector<ExportFile>& files) {
+void write_files(const ExportArguments& arguments, const std::vector<dialects::ExportFile>& files) {
   const std::filesystem::path folder = arguments.out;
-  for (const ExportFile& file : files) refuse_old_file(folder / file.name, arguments.overwrite, "--out");
+  for (const dialects::ExportFile& file : files) refuse_old_file(folder / file.name, arguments.overwrite, "--out");
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) throw OutputError(fmt::format("{} cannot be made: {}.", folder.string(), failed.message()));
-  for (const ExportFile& file : files) {
+  for (const dialects::ExportFile& file : files) {
     write_file(folder / file.name, file.text);
     console().print(fmt::format("{}\n", (folder / file.name).string()));
   }
 }
 
-void print_files(const std::vector<ExportFile>& files) {
-  for (const ExportFile& file : files) {
+void print_files(const std::vector<dialects::ExportFile>& files) {
+  for (const dialects::ExportFile& file : files) {
     if (files.size() > 1) console().print(fmt::format("{}==> {} <==\n", &file == files.data() ? "" : "\n", file.name));
     console().print(file.text);
   }
@@ -91,7 +92,8 @@ void print_files(const std::vector<ExportFile>& files) {
 
 std::string export_help() {
   std::string text = "\nSystems\n";
-  for (const ExportTarget& target : export_targets()) text += fmt::format("  {:<15} {}\n", target.name, target.what);
+  for (const dialects::Dialect& target : dialects::export_targets())
+    text += fmt::format("  {:<15} {}\n", target.name, target.what);
   return text + R"(  all             each of them
 Without --to: how many keys of this profile each system has words for. Each file begins with what it could not say, and
 what the system does instead; a key that the system has no word for is also a warning.
@@ -104,8 +106,8 @@ Examples
 }
 
 int export_command(const ExportArguments& arguments) {
-  const std::vector<const ExportTarget*> targets =
-      arguments.to.empty() ? std::vector<const ExportTarget*>() : read_export_targets(arguments.to);
+  const std::vector<const dialects::Dialect*> targets =
+      arguments.to.empty() ? std::vector<const dialects::Dialect*>() : dialects::read_export_targets(arguments.to);
   std::vector<std::string> notes;
   config::RunConfig config = config::load_profile(config::find_profile(arguments.profile), arguments.overrides, &notes);
   for (std::string& note : config::validate(config)) notes.push_back(std::move(note));
@@ -118,9 +120,9 @@ int export_command(const ExportArguments& arguments) {
     print_overview(config);
     return static_cast<int>(ExitCode::ok);
   }
-  std::vector<ExportFile> files;
-  for (const ExportTarget* target : targets) {
-    Export made = make_export(*target, config);
+  std::vector<dialects::ExportFile> files;
+  for (const dialects::Dialect* target : targets) {
+    dialects::Export made = dialects::make_export(*target, config);
     if (arguments.keys) {
       console().print(key_table(*target, made));
       continue;

@@ -7,8 +7,6 @@
 
 #include "app/console/console.h"
 #include "app/console/json_text.h"
-#include "app/export/make_export.h"
-#include "app/export/program_words.h"
 #include "app/report/adopted_job.h"
 #include "app/report/job_json.h"
 #include "app/report/job_report.h"
@@ -18,6 +16,8 @@
 #include "config/fields.h"
 #include "config/load.h"
 #include "config/validate.h"
+#include "dialects/make_export.h"
+#include "dialects/sayable.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/timeline.h"
 
@@ -25,15 +25,15 @@ namespace fsdpbench::app {
 namespace {
 
 /// What is to be said of a setting to the system that the trace is of; nothing where it is none that is known.
-std::optional<Said> setting_in_words(const std::string& program, const config::RunConfig& from,
-                                     const std::string& set) {
-  const ExportTarget* system = system_of_program(program);
+std::optional<dialects::Said> setting_in_words(const std::string& program, const config::RunConfig& from,
+                                               const std::string& set) {
+  const dialects::Dialect* system = dialects::system_of_program(program);
   if (system == nullptr) return std::nullopt;
   const config::Entry entry = config::read_override(set);
   config::RunConfig changed = from;
   if (!config::find_field(entry.name)->read(changed, entry.value)) return std::nullopt;
   config::validate(changed);
-  for (const KeyFate& key : make_export(*system, changed).keys) {
+  for (const dialects::KeyFate& key : dialects::make_export(*system, changed).keys) {
     if (key.key == entry.name) return key.said;
   }
   return std::nullopt;
@@ -48,15 +48,15 @@ void replay_knobs(ExplainedJob& explained) {
       return;
     }
     for (const metrics::Counterfactual& knob : adopted.causes.knobs) {
-      std::optional<Said> said;
+      std::optional<dialects::Said> said;
       try {
         said = setting_in_words(explained.recognition.name, adopted.setup.config, knob.set);
       } catch (const ConfigError&) {  // not in its world: the gain is still worth knowing
       }
       ReplayedKnob& replayed = explained.replayed.emplace_back(knob);
       if (!said) continue;
-      replayed.no_word = said->fate == Fate::lost;
-      replayed.words = in_words(*said);
+      replayed.no_word = said->fate == dialects::Fate::lost;
+      replayed.words = dialects::in_words(*said);
     }
   } catch (const ConfigError& error) {
     explained.not_replayed_because = error.what();

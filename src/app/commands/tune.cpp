@@ -23,7 +23,6 @@
 #include "app/console/progress.h"
 #include "app/experiment/cell.h"
 #include "app/experiment/simulated_machine.h"
-#include "app/export/make_export.h"
 #include "app/report/finished_run.h"
 #include "app/report/measured_machine.h"
 #include "app/report/result_folder.h"
@@ -36,6 +35,7 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "config/write.h"
+#include "dialects/make_export.h"
 #include "metrics/compare.h"
 
 namespace fsdpbench::app {
@@ -274,7 +274,7 @@ void show_answer(const std::vector<std::string>& exports, const ResultFolder& fo
 int tune_command(const TuneArguments& arguments, Job* job) {
   std::vector<std::string> overrides = arguments.overrides, exports = arguments.exports;
   tune::SpaceOptions space_options{.fixed = fixed_keys(arguments.fixes, overrides), .dtypes = arguments.dtypes};
-  if (!exports.empty()) read_export_targets(fmt::format("{}", fmt::join(exports, ",")));
+  if (!exports.empty()) dialects::read_export_targets(fmt::format("{}", fmt::join(exports, ",")));
   std::optional<TracedJob> traced;
   if (names_traces(arguments.from)) traced = read_traced_job(arguments.from);
   const std::string name = arguments.from.empty() ? arguments.profile : arguments.from.front();

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "app/console/table.h"
-#include "app/export/make_export.h"
-#include "app/export/program_words.h"
 #include "base/error.h"
 #include "config/fields.h"
+#include "dialects/make_export.h"
+#include "dialects/sayable.h"
 #include "foreign/kineto_reader.h"
 
 namespace fsdpbench::app {
@@ -26,15 +26,15 @@ namespace fs = std::filesystem;
 constexpr const char* kNotTold[]{"fsdp.preset", "fsdp.activation_checkpointing", "fsdp.checkpoint_every",
                                  "train.batch_per_rank", "train.accumulate"};
 
-std::vector<KeyChange> changes_of(const TracedJob& job, const Tuning& tuning) {
+std::vector<dialects::KeyChange> changes_of(const TracedJob& job, const Tuning& tuning) {
   const config::RunConfig& was = tuning.space.start();
   const config::RunConfig is = *tuning.space.config_at(tuning.proposed().point);
-  if (job.system != nullptr) return changes_in_words(*job.system, was, is);
-  std::vector<KeyChange> changes;
-  for (const config::Field* field : exported_fields()) {
+  if (job.system != nullptr) return dialects::changes_in_words(*job.system, was, is);
+  std::vector<dialects::KeyChange> changes;
+  for (const config::Field* field : dialects::exported_fields()) {
     if (field->write(was) == field->write(is)) continue;
     const auto text = [&](const config::RunConfig& config) { return config::to_toml(field->write(config)); };
-    changes.push_back({field->name(), text(was), text(is), {Fate::same, ""}});
+    changes.push_back({field->name(), text(was), text(is), {dialects::Fate::same, ""}});
   }
   return changes;
 }
@@ -75,7 +75,7 @@ bool names_traces(const std::vector<std::string>& from) {
 TracedJob read_traced_job(const std::vector<std::string>& traces) {
   const foreign::JobTrace job = foreign::read_job(traces);
   const foreign::Recognition found = foreign::recognise(job);
-  const ExportTarget* system = system_of_program(found.name);
+  const dialects::Dialect* system = dialects::system_of_program(found.name);
   const bool named = system != nullptr || found.table.source == foreign::UnitSource::own_names;
   if (!named && found.schedule && !found.schedule->same_order.empty()) {
     throw ConfigError(
@@ -101,7 +101,7 @@ void restrict_space(const TracedJob& job, const config::RunConfig& in_force, tun
   for (const char* key : kNotTold) options.fixed.emplace_back(key);
   if (job.system == nullptr) return;
   options.offers = [system = job.system, in_force](const config::RunConfig& turned) {
-    return has_words_for(*system, in_force, turned);
+    return dialects::has_words_for(*system, in_force, turned);
   };
 }
 
@@ -113,15 +113,15 @@ std::string changes_text(const TracedJob& job, const Tuning& tuning) {
                                  std::abs(miss) > kFar ? ": what holds it up is not its schedule, so look at `trace "
                                                          "explain` first"
                                                        : "");
-  const std::vector<KeyChange> changes = changes_of(job, tuning);
+  const std::vector<dialects::KeyChange> changes = changes_of(job, tuning);
   if (changes.empty()) return text + fmt::format("nothing to change in {}\n", job.profile.program);
   Table table;
   table.title = fmt::format("what to change in {}", job.profile.program);
   table.header = {"fsdpbench's key", "is now", "becomes", "in its words"};
   if (job.system == nullptr) table.header.pop_back();
-  for (const KeyChange& change : changes) {
+  for (const dialects::KeyChange& change : changes) {
     table.rows.push_back({change.key, plain(change.was), plain(change.is)});
-    if (job.system != nullptr) table.rows.back().push_back(in_words(change.said));
+    if (job.system != nullptr) table.rows.back().push_back(dialects::in_words(change.said));
   }
   return text + "\n" + format_table(table);
 }
@@ -131,9 +131,9 @@ nlohmann::json changes_json(const TracedJob& job, const Tuning& tuning) {
                      {"step_ms", job.profile.step_ms},
                      {"miss", replay_miss(job, tuning)},
                      {"changes", nlohmann::json::array()}};
-  for (const KeyChange& change : changes_of(job, tuning)) {
+  for (const dialects::KeyChange& change : changes_of(job, tuning)) {
     nlohmann::json one{{"key", change.key}, {"was", plain(change.was)}, {"is", plain(change.is)}};
-    if (job.system != nullptr) one["words"] = in_words(change.said);
+    if (job.system != nullptr) one["words"] = dialects::in_words(change.said);
     out["changes"].push_back(std::move(one));
   }
   if (job.system != nullptr) out["system"] = job.system->name;

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "app/export/export_target.h"
 #include "app/report/finished_run.h"
 #include "app/report/traced_profile.h"
 #include "app/report/tune_report.h"
+#include "dialects/dialect.h"
 #include "tune/space.h"
 
 namespace fsdpbench::app {
@@ -20,7 +20,7 @@ bool names_traces(const std::vector<std::string>& from);
 struct TracedJob {
   FinishedRun run;        ///< its rows as records of the schedule that it follows
   TracedProfile profile;  ///< the same for whoever wants to simulate it
-  const ExportTarget* system = nullptr;
+  const dialects::Dialect* system = nullptr;
 };
 
 /// Reads the traces of a job. Throws ConfigError that says why it cannot be tuned from them: it is no sharded training,

@@ -3,11 +3,10 @@
 
 #include <array>
 
-#include "app/export/key_rules.h"
-#include "app/export/targets.h"
 #include "config/validate.h"
+#include "dialects/key_rules.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 namespace titan {
 
@@ -208,7 +207,7 @@ std::string_view engine(const config::RunConfig&) { return "fsdp2"; }
 }  // namespace titan
 }  // namespace
 
-ExportTarget torchtitan() {
+Dialect torchtitan() {
   return {.name = "torchtitan",
           .system = "torchtitan 0.2 (TOML) and 0.3 (arguments)",
           .what = "a TOML file, and the arguments that newer versions take: torchtitan.toml, torchtitan_0.3.args",
@@ -217,4 +216,4 @@ ExportTarget torchtitan() {
           .write = titan::write};
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

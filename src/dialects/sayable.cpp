@@ -1,14 +1,14 @@
-#include "app/export/program_words.h"
+#include "dialects/sayable.h"
 
 #include <algorithm>
 #include <utility>
 
-#include "app/export/make_export.h"
 #include "base/error.h"
+#include "dialects/make_export.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 
-const ExportTarget* system_of_program(std::string_view program) {
+const Dialect* system_of_program(std::string_view program) {
   static constexpr std::pair<std::string_view, std::string_view> kSystems[]{{"FSDP2", "pytorch-fsdp2"},
                                                                             {"FSDP1", "pytorch-fsdp1"},
                                                                             {"DeepSpeed", "deepspeed"},
@@ -24,7 +24,7 @@ std::string in_words(const Said& said) {
   return said.text.empty() ? "its default: leave it unset" : said.text;
 }
 
-std::vector<KeyChange> changes_in_words(const ExportTarget& target, const config::RunConfig& was,
+std::vector<KeyChange> changes_in_words(const Dialect& target, const config::RunConfig& was,
                                         const config::RunConfig& is) {
   std::vector<KeyChange> changes;
   const Export before = make_export(target, was), after = make_export(target, is);
@@ -35,7 +35,7 @@ std::vector<KeyChange> changes_in_words(const ExportTarget& target, const config
   return changes;
 }
 
-bool has_words_for(const ExportTarget& target, const config::RunConfig& was, const config::RunConfig& is) {
+bool has_words_for(const Dialect& target, const config::RunConfig& was, const config::RunConfig& is) {
   try {
     const std::vector<KeyChange> changes = changes_in_words(target, was, is);
     return std::ranges::none_of(changes, [](const KeyChange& change) { return change.said.fate == Fate::lost; });
@@ -44,4 +44,4 @@ bool has_words_for(const ExportTarget& target, const config::RunConfig& was, con
   }
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

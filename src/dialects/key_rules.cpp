@@ -1,4 +1,4 @@
-#include "app/export/key_rules.h"
+#include "dialects/key_rules.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 
 /// NCCL reads its environment in whatever program it runs.
@@ -181,4 +181,4 @@ std::string python_runs(const std::vector<int>& counts) {
   return terms.empty() ? "[]" : fmt::format("{}", fmt::join(terms, " + "));
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

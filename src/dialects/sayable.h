@@ -4,14 +4,14 @@
 #include <string_view>
 #include <vector>
 
-#include "app/export/export_target.h"
 #include "config/run_config.h"
+#include "dialects/dialect.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 
 /// The system in whose words a traced program is set, by the name that recognition has for the program
 /// ("PyTorch FSDP2 (fully_shard)"). Null: none that is known.
-const ExportTarget* system_of_program(std::string_view program);
+const Dialect* system_of_program(std::string_view program);
 
 /// How a person of that system sets a key: what it writes, that its default does, or that it has no word for it.
 std::string in_words(const Said& said);
@@ -23,10 +23,10 @@ struct KeyChange {
 };
 
 /// What is to be changed in a system to come from one valid configuration to another: of exported_fields(), in order.
-std::vector<KeyChange> changes_in_words(const ExportTarget& target, const config::RunConfig& was,
+std::vector<KeyChange> changes_in_words(const Dialect& target, const config::RunConfig& was,
                                         const config::RunConfig& is);
 
 /// Whether a system has words for all that `is` has otherwise than `was`; both are valid.
-bool has_words_for(const ExportTarget& target, const config::RunConfig& was, const config::RunConfig& is);
+bool has_words_for(const Dialect& target, const config::RunConfig& was, const config::RunConfig& is);
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

@@ -10,10 +10,10 @@
 #include "config/run_config.h"
 #include "plan/plan.h"
 
-/// A configuration in the words of other systems. Each system is one ExportTarget: a rule for every key, and the files
+/// A configuration in the words of other systems. Each system is one Dialect: a rule for every key, and the files
 /// that are made of them. Nothing is dropped silently: a key that a system has no word for is named, with what the
 /// system does instead.
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 
 /// What becomes of a key in another system's words.
 enum class Fate : std::uint8_t {
@@ -74,7 +74,7 @@ struct KeyRule {
 };
 
 /// A system that a configuration can be written for.
-struct ExportTarget {
+struct Dialect {
   std::string_view name;    ///< "pytorch-fsdp2"
   std::string_view system;  ///< whom it is for, with the version that its words were taken from
   std::string_view what;    ///< what is written, one line
@@ -85,4 +85,14 @@ struct ExportTarget {
   std::vector<ExportFile> (*write)(const ExportSource&, const std::vector<std::string>& notes);
 };
 
-}  // namespace fsdpbench::app
+// One function a file; dialects/make_export.cpp lists them.
+Dialect pytorch_fsdp2();
+Dialect pytorch_fsdp1();
+Dialect deepspeed();
+Dialect megatron_fsdp();
+Dialect torchtitan();
+Dialect accelerate();
+Dialect hf_trainer();
+Dialect maxtext();
+
+}  // namespace fsdpbench::dialects

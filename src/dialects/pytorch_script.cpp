@@ -1,11 +1,11 @@
-#include "app/export/pytorch_script.h"
+#include "dialects/pytorch_script.h"
 
 #include <fmt/format.h>
 
-#include "app/export/key_rules.h"
 #include "config/validate.h"
+#include "dialects/key_rules.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 
 std::string python_head(const std::vector<std::string>& notes, std::string_view imports) {
   std::string text = "\"\"\"";
@@ -95,4 +95,4 @@ Said checkpoint_every(const ExportSource& s) {
   return written(fmt::format("blocks_of(model)[::{}]", s.fsdp().checkpoint_every));
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

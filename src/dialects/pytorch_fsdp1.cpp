@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <array>
 
-#include "app/export/key_rules.h"
-#include "app/export/pytorch_script.h"
-#include "app/export/targets.h"
 #include "config/validate.h"
+#include "dialects/key_rules.h"
+#include "dialects/pytorch_script.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 namespace fsdp1 {
 
@@ -294,7 +293,7 @@ std::string_view engine(const config::RunConfig&) { return "fsdp1"; }
 }  // namespace fsdp1
 }  // namespace
 
-ExportTarget pytorch_fsdp1() {
+Dialect pytorch_fsdp1() {
   return {.name = "pytorch-fsdp1",
           .system = "PyTorch 2.15's FullyShardedDataParallel (FSDP1)",
           .what = "a Python script: apply_fsdp(model, mesh), make_optimizer, train_step",
@@ -303,4 +302,4 @@ ExportTarget pytorch_fsdp1() {
           .write = fsdp1::write};
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

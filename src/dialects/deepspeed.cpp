@@ -5,11 +5,10 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "app/export/key_rules.h"
-#include "app/export/targets.h"
 #include "config/validate.h"
+#include "dialects/key_rules.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 namespace zero {
 
@@ -346,7 +345,7 @@ std::vector<ExportFile> write(const ExportSource& s, const std::vector<std::stri
 }  // namespace zero
 }  // namespace
 
-ExportTarget deepspeed() {
+Dialect deepspeed() {
   return {.name = "deepspeed",
           .system = "DeepSpeed 0.19's ZeRO",
           .what = "a JSON configuration of ZeRO: deepspeed.json",
@@ -355,4 +354,4 @@ ExportTarget deepspeed() {
           .write = zero::write};
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

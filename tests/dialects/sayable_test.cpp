@@ -1,4 +1,4 @@
-#include "app/export/program_words.h"
+#include "dialects/sayable.h"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include "config/presets.h"
 #include "config/validate.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 
 using ::testing::HasSubstr;
@@ -29,7 +29,7 @@ TEST(ProgramWords, ATracedProgramIsSetInItsSystemsWords) {
 }
 
 TEST(ProgramWords, OnlyWhatDiffersIsSaid) {
-  const ExportTarget& target = *system_of_program("PyTorch FSDP1");
+  const Dialect& target = *system_of_program("PyTorch FSDP1");
   EXPECT_TRUE(changes_in_words(target, fsdp1(), fsdp1()).empty());
   const auto changes = changes_in_words(target, fsdp1({{"fsdp.backward_prefetch", "none"}}),
                                         fsdp1({{"fsdp.strategy", "shard_grad_op"}}));
@@ -47,7 +47,7 @@ TEST(ProgramWords, TheyAreSaidInOneWay) {
 }
 
 TEST(ProgramWords, ASettingWithoutAWordIsToldFromOthers) {
-  const ExportTarget& target = *system_of_program("PyTorch FSDP1");
+  const Dialect& target = *system_of_program("PyTorch FSDP1");
   EXPECT_TRUE(has_words_for(target, fsdp1(), fsdp1({{"fsdp.backward_prefetch", "post"}})));
   config::RunConfig apart = fsdp1();
   apart.fsdp.separate_reduce_scatter_comm = true;
@@ -56,4 +56,4 @@ TEST(ProgramWords, ASettingWithoutAWordIsToldFromOthers) {
 }
 
 }  // namespace
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

@@ -9,15 +9,15 @@
 #include <set>
 #include <sstream>
 
-#include "app/export/key_rules.h"
-#include "app/export/make_export.h"
 #include "base/error.h"
 #include "config/load.h"
 #include "config/presets.h"
 #include "config/validate.h"
+#include "dialects/key_rules.h"
+#include "dialects/make_export.h"
 #include "support/random_config.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 
 using config::Value;
@@ -131,13 +131,13 @@ std::string all_text(const Export& made) {
   return text;
 }
 
-Export exported(const ExportTarget& target, config::RunConfig config) {
+Export exported(const Dialect& target, config::RunConfig config) {
   config::validate(config);
   return make_export(target, config);
 }
 
 TEST(Export, EveryKeyHasARuleInEverySystem) {
-  for (const ExportTarget& target : export_targets()) {
+  for (const Dialect& target : export_targets()) {
     for (const config::Field* field : exported_fields()) {
       EXPECT_NE(find_rule(target, field->name()), nullptr)
           << field->name() << " needs a line in app/export: in key_rules.cpp, or in the table of " << target.name;
@@ -157,7 +157,7 @@ TEST(Export, EveryRuleIsOfAKeyAndStandsOnce) {
     }
   };
   check("common", common_rules());
-  for (const ExportTarget& target : export_targets()) {
+  for (const Dialect& target : export_targets()) {
     check(target.name, target.rules);
   }
 }
@@ -171,7 +171,7 @@ Value another(const config::Field& field, const config::RunConfig& config, const
 }
 
 /// A configuration that is the system's own, and one in which `field` is another.
-std::pair<config::RunConfig, config::RunConfig> with_another(const ExportTarget& target, const config::Field& field) {
+std::pair<config::RunConfig, config::RunConfig> with_another(const Dialect& target, const config::Field& field) {
   const auto& settings = other_values().at(field.name());
   config::RunConfig base = busy_config(target.engine(busy_config("fsdp2")));
   for (const auto& [key, value] : settings | std::views::drop(1)) config::find_field(key)->read(base, value);
@@ -185,7 +185,7 @@ std::pair<config::RunConfig, config::RunConfig> with_another(const ExportTarget&
 TEST(Export, NoChangedKeyIsDroppedSilently) {
   for (const config::Field* field : exported_fields()) {
     ASSERT_TRUE(other_values().contains(field->name())) << field->name() << " needs another value in this test";
-    for (const ExportTarget& target : export_targets()) {
+    for (const Dialect& target : export_targets()) {
       const auto [base, changed] = with_another(target, *field);
       EXPECT_NE(all_text(exported(target, base)), all_text(exported(target, changed)))
           << target.name << " says nothing of " << field->name();
@@ -212,7 +212,7 @@ TEST(Export, FilesDoWhatIsSaidOfAKey) {
     for (const ExportFile& file : made.files) text += without_notes(file);
     return text;
   };
-  for (const ExportTarget& target : export_targets()) {
+  for (const Dialect& target : export_targets()) {
     if (target.name == "deepspeed") continue;  // its notes are a key of the JSON
     for (const config::Field* field : exported_fields()) {
       const auto [base, changed] = with_another(target, *field);
@@ -233,7 +233,7 @@ TEST(Export, FilesNameWhatIsLost) {
   std::mt19937 random(7);
   for (int i = 0; i < 200; ++i) {
     config::RunConfig config = fsdpbench::testing::random_config(random);
-    for (const ExportTarget& target : export_targets()) {
+    for (const Dialect& target : export_targets()) {
       Export made;
       try {
         made = exported(target, config);
@@ -250,7 +250,7 @@ TEST(Export, FilesNameWhatIsLost) {
 
 TEST(Export, FilesOfAllSystemsHaveNamesOfTheirOwn) {
   std::set<std::string> names;
-  for (const ExportTarget& target : export_targets()) {
+  for (const Dialect& target : export_targets()) {
     for (const ExportFile& file : exported(target, {}).files) {
       EXPECT_TRUE(names.insert(file.name).second) << file.name;
       EXPECT_THAT(std::string(target.what), HasSubstr(target.name.starts_with("pytorch") ? "script" : file.name));
@@ -323,7 +323,7 @@ TEST(Export, IsAsStored) {
   for (const auto& folder : std::filesystem::directory_iterator(kGolden)) {
     if (!folder.is_directory()) continue;
     config::RunConfig config = config::load_profile((folder.path() / "profile.toml").string());
-    for (const ExportTarget& target : export_targets()) {
+    for (const Dialect& target : export_targets()) {
       for (const ExportFile& file : exported(target, config).files) {
         std::ifstream in(folder.path() / file.name);
         const std::string stored((std::istreambuf_iterator<char>(in)), {});
@@ -337,4 +337,4 @@ TEST(Export, IsAsStored) {
 }
 
 }  // namespace
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

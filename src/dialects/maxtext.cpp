@@ -3,11 +3,10 @@
 
 #include <array>
 
-#include "app/export/key_rules.h"
-#include "app/export/targets.h"
 #include "config/validate.h"
+#include "dialects/key_rules.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 namespace maxtext_yaml {
 
@@ -230,7 +229,7 @@ std::string_view engine(const config::RunConfig& config) {
 }  // namespace maxtext_yaml
 }  // namespace
 
-ExportTarget maxtext() {
+Dialect maxtext() {
   return {.name = "maxtext",
           .system = "MaxText (August 2026) on GPUs, with XLA's flags of JAX 0.10",
           .what = "a YAML file, and XLA's flags for it: maxtext.yml, xla_flags.sh",
@@ -239,4 +238,4 @@ ExportTarget maxtext() {
           .write = maxtext_yaml::write};
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

@@ -1,4 +1,4 @@
-#include "app/export/make_export.h"
+#include "dialects/make_export.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <array>
 
-#include "app/export/key_rules.h"
-#include "app/export/targets.h"
 #include "base/error.h"
 #include "config/nearest.h"
 #include "config/presets.h"
+#include "dialects/key_rules.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 
 constexpr std::array kTables{"mesh", "train", "fsdp", "nccl"};
@@ -26,7 +25,7 @@ config::RunConfig reference_config(std::string_view engine) {
   return reference;
 }
 
-Said say(const ExportTarget& target, const ExportSource& source, const config::Field& field) {
+Said say(const Dialect& target, const ExportSource& source, const config::Field& field) {
   const KeyRule* rule = find_rule(target, field.name());
   if (rule == nullptr) return lost("no rule says what becomes of it");
   if (rule->say != nullptr) return rule->say(source);
@@ -63,7 +62,7 @@ void add_notes(std::vector<std::string>& lines, const Export& made, Fate fate, s
   for (const KeyFate& key : keys) lines.push_back(fmt::format("  {} = {}: {}", key.key, key.value, key.said.text));
 }
 
-std::vector<std::string> notes_of(const ExportTarget& target, const ExportSource& source, const Export& made) {
+std::vector<std::string> notes_of(const Dialect& target, const ExportSource& source, const Export& made) {
   std::vector<std::string> lines{fmt::format("Settings for {}, written by fsdpbench export.", target.system),
                                  model_line(source.config)};
   add_notes(lines, made, Fate::lost, "No word for these here; what it does instead:");
@@ -74,31 +73,31 @@ std::vector<std::string> notes_of(const ExportTarget& target, const ExportSource
 
 }  // namespace
 
-std::span<const ExportTarget> export_targets() {
+std::span<const Dialect> export_targets() {
   static const std::array kTargets{pytorch_fsdp2(), pytorch_fsdp1(), deepspeed(),  megatron_fsdp(),
                                    torchtitan(),    accelerate(),    hf_trainer(), maxtext()};
   return kTargets;
 }
 
-const ExportTarget& find_export_target(std::string_view name) {
+const Dialect& find_export_target(std::string_view name) {
   const auto targets = export_targets();
-  const auto found = std::ranges::find(targets, name, &ExportTarget::name);
+  const auto found = std::ranges::find(targets, name, &Dialect::name);
   if (found != targets.end()) return *found;
   std::vector<std::string> names;
-  for (const ExportTarget& target : targets) names.emplace_back(target.name);
+  for (const Dialect& target : targets) names.emplace_back(target.name);
   throw ConfigError(fmt::format("There is no export '{}'; the nearest is '{}'; known are {}.", name,
                                 config::nearest(name, names), fmt::join(names, ", ")));
 }
 
-std::vector<const ExportTarget*> read_export_targets(std::string_view names) {
-  std::vector<const ExportTarget*> found;
+std::vector<const Dialect*> read_export_targets(std::string_view names) {
+  std::vector<const Dialect*> found;
   if (names == "all") {
-    for (const ExportTarget& target : export_targets()) found.push_back(&target);
+    for (const Dialect& target : export_targets()) found.push_back(&target);
     return found;
   }
   for (std::size_t begin = 0; begin <= names.size();) {
     const std::size_t end = std::min(names.find(',', begin), names.size());
-    const ExportTarget* target = &find_export_target(names.substr(begin, end - begin));
+    const Dialect* target = &find_export_target(names.substr(begin, end - begin));
     if (std::ranges::count(found, target) == 0) found.push_back(target);
     begin = end + 1;
   }
@@ -118,7 +117,7 @@ std::span<const config::Field* const> exported_fields() {
   return kFields;
 }
 
-const KeyRule* find_rule(const ExportTarget& target, std::string_view key) {
+const KeyRule* find_rule(const Dialect& target, std::string_view key) {
   for (const std::span<const KeyRule> rules : {target.rules, common_rules()}) {
     const auto found = std::ranges::find(rules, key, &KeyRule::key);
     if (found != rules.end()) return &*found;
@@ -126,7 +125,7 @@ const KeyRule* find_rule(const ExportTarget& target, std::string_view key) {
   return nullptr;
 }
 
-Export make_export(const ExportTarget& target, const config::RunConfig& config) {
+Export make_export(const Dialect& target, const config::RunConfig& config) {
   const plan::Plan plan = plan::make_plan(config);
   const config::RunConfig reference = reference_config(target.engine(config));
   const ExportSource source{config, reference, plan};
@@ -138,4 +137,4 @@ Export make_export(const ExportTarget& target, const config::RunConfig& config) 
   return made;
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

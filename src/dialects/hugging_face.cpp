@@ -1,13 +1,13 @@
-#include "app/export/hugging_face.h"
+#include "dialects/hugging_face.h"
 
 #include <fmt/format.h>
 
 #include <array>
 
-#include "app/export/key_rules.h"
 #include "config/validate.h"
+#include "dialects/key_rules.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 namespace hugging {
 
@@ -178,4 +178,4 @@ std::vector<KeyRule> with_hugging_face_rules(std::span<const KeyRule> own) {
   return all;
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

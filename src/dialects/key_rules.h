@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "app/export/export_target.h"
+#include "dialects/dialect.h"
 
 /// What several systems say alike.
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 
 inline Said same() { return {}; }
 inline Said written(std::string how) { return {Fate::written, std::move(how)}; }
@@ -40,4 +40,4 @@ std::string_view torch_dtype(DType type);
 /// 1, 1, 1, 2, 0 as Python: "[1] * 3 + [2, 0]".
 std::string python_runs(const std::vector<int>& counts);
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

@@ -1,9 +1,9 @@
-#include "app/export/export_target.h"
+#include "dialects/dialect.h"
 
 #include <algorithm>
 #include <iterator>
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 
 std::vector<KeyFate> Export::with(Fate fate) const {
   std::vector<KeyFate> found;
@@ -31,4 +31,4 @@ std::int64_t ExportSource::largest_unit() const {
   return largest;
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

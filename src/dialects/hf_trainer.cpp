@@ -5,12 +5,11 @@
 #include <array>
 #include <vector>
 
-#include "app/export/hugging_face.h"
-#include "app/export/key_rules.h"
-#include "app/export/targets.h"
 #include "config/validate.h"
+#include "dialects/hugging_face.h"
+#include "dialects/key_rules.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 namespace trainer {
 
@@ -125,7 +124,7 @@ std::vector<ExportFile> write(const ExportSource& s, const std::vector<std::stri
 }  // namespace trainer
 }  // namespace
 
-ExportTarget hf_trainer() {
+Dialect hf_trainer() {
   return {.name = "hf-trainer",
           .system = "the Trainer of Hugging Face Transformers 5.23",
           .what = "TrainingArguments with their fsdp_config: hf_trainer.py",
@@ -134,4 +133,4 @@ ExportTarget hf_trainer() {
           .write = trainer::write};
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

@@ -4,10 +4,10 @@
 #include <string_view>
 #include <vector>
 
-#include "app/export/export_target.h"
+#include "dialects/dialect.h"
 
 /// What Accelerate and the Trainer say alike: the Trainer hands its fsdp_config to Accelerate's plugin.
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 
 /// Of Accelerate's plugin: 1 for a flat layout, else 2.
 int hugging_face_version(const config::RunConfig& config);
@@ -24,4 +24,4 @@ std::string_view backward_prefetch_word(const ExportSource& source);
 /// `own`, then the rules that both systems share.
 std::vector<KeyRule> with_hugging_face_rules(std::span<const KeyRule> own);
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <array>
 
-#include "app/export/key_rules.h"
-#include "app/export/pytorch_script.h"
-#include "app/export/targets.h"
 #include "config/validate.h"
+#include "dialects/key_rules.h"
+#include "dialects/pytorch_script.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 namespace fsdp2 {
 
@@ -434,7 +433,7 @@ std::string_view engine(const config::RunConfig&) { return "fsdp2"; }
 }  // namespace fsdp2
 }  // namespace
 
-ExportTarget pytorch_fsdp2() {
+Dialect pytorch_fsdp2() {
   return {.name = "pytorch-fsdp2",
           .system = "PyTorch 2.15's fully_shard (FSDP2)",
           .what = "a Python script: apply_fsdp(model, mesh), make_optimizer, train_step",
@@ -443,4 +442,4 @@ ExportTarget pytorch_fsdp2() {
           .write = fsdp2::write};
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

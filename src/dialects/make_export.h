@@ -4,18 +4,18 @@
 #include <string_view>
 #include <vector>
 
-#include "app/export/export_target.h"
+#include "dialects/dialect.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 
 /// All systems that a configuration can be written for; the one place that lists them.
-std::span<const ExportTarget> export_targets();
+std::span<const Dialect> export_targets();
 
 /// Throws ConfigError that names the nearest.
-const ExportTarget& find_export_target(std::string_view name);
+const Dialect& find_export_target(std::string_view name);
 
 /// "pytorch-fsdp2,deepspeed", or "all". Throws ConfigError as find_export_target does.
-std::vector<const ExportTarget*> read_export_targets(std::string_view names);
+std::vector<const Dialect*> read_export_targets(std::string_view names);
 
 /// The keys that another system could have a word for: of the mesh, the training, the sharding and NCCL. Not among them
 /// is what only a measurement needs (train.steps, train.warmup …).
@@ -23,9 +23,9 @@ std::span<const config::Field* const> exported_fields();
 
 /// The rule of a key: the target's own, else the one for keys that no system offers. Null if there is none, which is a
 /// mistake in the tables.
-const KeyRule* find_rule(const ExportTarget& target, std::string_view key);
+const KeyRule* find_rule(const Dialect& target, std::string_view key);
 
 /// `config` must be valid (config/validate.h), its mesh filled in. Runs nothing and reads no file.
-Export make_export(const ExportTarget& target, const config::RunConfig& config);
+Export make_export(const Dialect& target, const config::RunConfig& config);
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

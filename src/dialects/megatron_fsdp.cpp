@@ -5,11 +5,10 @@
 #include <algorithm>
 #include <array>
 
-#include "app/export/key_rules.h"
-#include "app/export/targets.h"
 #include "config/validate.h"
+#include "dialects/key_rules.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 namespace megatron {
 
@@ -300,7 +299,7 @@ std::vector<ExportFile> write(const ExportSource& s, const std::vector<std::stri
 }  // namespace megatron
 }  // namespace
 
-ExportTarget megatron_fsdp() {
+Dialect megatron_fsdp() {
   return {.name = "megatron-fsdp",
           .system = "Megatron-LM's Megatron-FSDP (August 2026; package megatron-fsdp 0.6)",
           .what = "flags for Megatron-LM, and a call of fully_shard_model: megatron_lm.sh, megatron_fsdp.py",
@@ -309,4 +308,4 @@ ExportTarget megatron_fsdp() {
           .write = megatron::write};
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

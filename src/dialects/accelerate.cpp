@@ -4,12 +4,11 @@
 #include <array>
 #include <vector>
 
-#include "app/export/hugging_face.h"
-#include "app/export/key_rules.h"
-#include "app/export/targets.h"
 #include "config/validate.h"
+#include "dialects/hugging_face.h"
+#include "dialects/key_rules.h"
 
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 namespace {
 namespace accelerate_yaml {
 
@@ -60,7 +59,7 @@ fsdp_config:
 }  // namespace accelerate_yaml
 }  // namespace
 
-ExportTarget accelerate() {
+Dialect accelerate() {
   return {.name = "accelerate",
           .system = "Hugging Face Accelerate 1.15",
           .what = "a YAML file for accelerate launch: accelerate.yaml",
@@ -69,4 +68,4 @@ ExportTarget accelerate() {
           .write = accelerate_yaml::write};
 }
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects

@@ -4,10 +4,10 @@
 #include <string_view>
 #include <vector>
 
-#include "app/export/export_target.h"
+#include "dialects/dialect.h"
 
 /// The parts of a Python script that both of PyTorch's FSDPs need.
-namespace fsdpbench::app {
+namespace fsdpbench::dialects {
 
 /// The head of the file: its notes as a docstring, with an example of use, then the imports.
 std::string python_head(const std::vector<std::string>& notes, std::string_view imports);
@@ -35,4 +35,4 @@ Said in_the_script(const ExportSource& source);
 Said checkpoint_every(const ExportSource& source);
 Said activation_checkpointing(const ExportSource& source);
 
-}  // namespace fsdpbench::app
+}  // namespace fsdpbench::dialects
