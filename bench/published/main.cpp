@@ -17,8 +17,8 @@ using namespace fsdpbench;
 namespace {
 
 struct Arguments {
-  std::string collectives = (config::source_folder() / "profiles/published/collectives.csv").string();
-  std::string training = (config::source_folder() / "profiles/published/training.csv").string();
+  std::string collectives = (config::home_folder() / "profiles/published/collectives.csv").string();
+  std::string training = (config::home_folder() / "profiles/published/training.csv").string();
   std::string csv, training_csv, accuracy;
 };
 

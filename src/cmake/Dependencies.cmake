@@ -13,7 +13,7 @@ pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(SODIUM REQUIRED IMPORTED_TARGET libsodium)
 # MPI by its C interface: its C++ one is gone from the standard. CMake looks for that in C only.
-option(FSDPBENCH_MPI "Ranks may be started by mpirun, if MPI is found" ON)
+option(FSDPBENCH_MPI "Build the plugin for ranks that mpirun started, if MPI is found" ON)
 set(FSDPBENCH_HAS_MPI OFF)
 if(FSDPBENCH_MPI)
   enable_language(C)

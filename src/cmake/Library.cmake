@@ -9,8 +9,13 @@ target_compile_options(
 # Products and sums are rounded one by one: an element's bits must not depend on whether the vectorised loop or its
 # remainder computed it, because sharding moves elements between the two.
 target_compile_options(fsdpbench_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+# What is to run elsewhere is for x86-64-v3, which oneDNN surpasses at run time; app/check_cpu.cpp says so to older ones.
+set(FSDPBENCH_PORTABLE_CPU)
 if(FSDPBENCH_NATIVE)
   target_compile_options(fsdpbench_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=native>)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(FSDPBENCH_PORTABLE_CPU x86-64-v3)
+  target_compile_options(fsdpbench_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=${FSDPBENCH_PORTABLE_CPU}>)
 endif()
 # Undefined behaviour is looked for in the libraries (fsdpbench_library): what calls them is not asked. Left out is what
 # the address sanitizer sees as well when it happens, at a third of the time that such a build takes.

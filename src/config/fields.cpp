@@ -131,7 +131,7 @@ std::vector<Field> make_fields() {
   model("active_experts", &Model::active_experts, integer(0, 4096), "decoder: experts that each token visits");
 
   Table<Data> data(all, "data", &RunConfig::data);
-  data("path", &Data::path, anything<std::string>("the path of a file or folder as a string"), "text to train on, read as bytes; empty: this project's own sources and docs");
+  data("path", &Data::path, anything<std::string>("the path of a file or folder as a string"), "text to train on, read as bytes; empty: this project's own sources and docs, or where they are not installed, its profiles");
 
   Table<Mesh> mesh(all, "mesh", &RunConfig::mesh);
   mesh("ranks", &Mesh::ranks, integer(1, 1 << 20), "ranks in all");

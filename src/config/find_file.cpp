@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/paths.h"
+#include "base/program_folder.h"
 #include "config/aliases.h"
 #include "config/nearest.h"
 
@@ -43,11 +44,7 @@ bool is_folder(const fs::path& path) {
 
 /// Folders that may hold profiles/, best first.
 std::vector<fs::path> roots() {
-  std::vector<fs::path> all{".", source_folder()};
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error).parent_path();
-  if (!program.empty()) all.push_back((program / "../..").lexically_normal());
-  return all;
+  return {".", home_folder()};
 }
 
 /// Folders in which a name of this kind is looked up, best first, none of them twice.
@@ -129,8 +126,13 @@ std::vector<std::string> as_text(const std::vector<fs::path>& paths) {
 
 }  // namespace
 
-const fs::path& source_folder() {
-  static const fs::path kFolder = FSDPBENCH_SOURCE_DIR;
+const fs::path& home_folder() {
+  static const fs::path kFolder = [] {
+    const fs::path above = program_folder().parent_path();
+    std::error_code none;
+    const fs::path share = fs::canonical(above / "share/fsdpbench", none);
+    return share.empty() ? above.parent_path() : share;
+  }();
   return kFolder;
 }
 

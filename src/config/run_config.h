@@ -95,7 +95,7 @@ struct Model {
 };
 
 struct Data {
-  std::string path;  ///< file or folder read as bytes; empty: this project's own sources and docs
+  std::string path;  ///< file or folder read as bytes; empty: this project's own sources and docs, or where they are not installed, its profiles
   bool operator==(const Data&) const = default;
 };
 

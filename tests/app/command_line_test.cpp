@@ -154,7 +154,7 @@ TEST(CommandLineTest, HelpNamesModelsThatThereAre) {
   int named = 0;
   for (std::string name; line >> name; ++named) {
     const std::string stem = name.substr(0, name.find(','));
-    EXPECT_TRUE(std::filesystem::exists(config::source_folder() / "profiles/models" / (stem + ".toml"))) << stem;
+    EXPECT_TRUE(std::filesystem::exists(config::home_folder() / "profiles/models" / (stem + ".toml"))) << stem;
   }
   EXPECT_GE(named, 3);
 }

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 /// Predicted over published rate, so published over predicted time, of rows that count; ascending.
 std::vector<double> recorded_ratios(const char* file) {
-  std::ifstream in(source_folder() / "profiles/recorded/published" / file);
+  std::ifstream in(home_folder() / "profiles/recorded/published" / file);
   std::vector<double> ratios;
   std::string line;
   for (std::getline(in, line); std::getline(in, line);) {

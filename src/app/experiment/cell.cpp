@@ -204,6 +204,6 @@ Cell open_cell(config::RunConfig config, int local_ranks) {
   return cell;
 }
 
-std::filesystem::path default_data_path() { return config::source_folder(); }
+std::filesystem::path default_data_path() { return config::home_folder(); }
 
 }  // namespace fsdpbench::app

@@ -17,7 +17,7 @@ namespace {
 
 std::string choose_python() {
   if (const char* named = std::getenv("FSDPBENCH_PYTHON"); named != nullptr && *named != '\0') return named;
-  const std::filesystem::path own = config::source_folder() / ".venv/bin/python";
+  const std::filesystem::path own = config::home_folder() / ".venv/bin/python";
   std::error_code error;
   return std::filesystem::exists(own, error) ? own.string() : "python3";
 }
@@ -62,7 +62,7 @@ std::string find_page_python() {
       "{} does not have the package fsdpbench_analysis, which draws reports: run `make analysis` "
       "in {}, or let FSDPBENCH_PYTHON name a Python that has it. PYTHONPATH, the current folder and packages "
       "of one user are not looked at.",
-      python, config::source_folder().string()));
+      python, config::home_folder().string()));
 }
 
 std::vector<std::string> page_command(const std::string& python, const std::vector<std::string>& options,

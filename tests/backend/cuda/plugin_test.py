@@ -90,7 +90,7 @@ class Plugin(unittest.TestCase):
     def interface_hash(self, source: Path, compiler: str = "GNU 12") -> str:
         header = self.folder / "interface_hash.h"
         subprocess.run(["cmake", f"-DSOURCE={source}", f"-DCOMPILER={compiler}", f"-DOUTPUT={header}", "-P",
-                        str(SOURCE / "src/backend/cuda/interface_hash.cmake")], check=True)
+                        str(SOURCE / "src/base/interface_hash.cmake")], check=True)
         return header.read_text()
 
     def test_any_change_of_an_interface_makes_another_build(self) -> None:

@@ -1,6 +1,6 @@
 # cmake -D SOURCE=src -D COMPILER=... -D OUTPUT=interface_hash.h -P interface_hash.cmake
 #
-# Writes kInterfaceHash: over the contents of all headers through which program and plugin know each other, and over the
+# Writes kInterfaceHash: over the contents of all headers through which program and plugins know each other, and over the
 # compiler, which lays out what they declare.
 set(known "${COMPILER}\n")
 foreach(folder base backend launch backend/cuda)
@@ -18,6 +18,6 @@ foreach(folder base backend launch backend/cuda)
 endforeach()
 string(SHA256 hash "${known}")
 string(SUBSTRING ${hash} 0 32 hash)
-file(WRITE ${OUTPUT} "#pragma once\n\nnamespace fsdpbench::backend::cuda {\n\n"
+file(WRITE ${OUTPUT} "#pragma once\n\nnamespace fsdpbench {\n\n"
                      "inline constexpr char kInterfaceHash[33] = \"${hash}\";\n\n"
-                     "}  // namespace fsdpbench::backend::cuda\n")
+                     "}  // namespace fsdpbench\n")

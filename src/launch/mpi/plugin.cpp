@@ -1,5 +1,3 @@
-#include "launch/mpi_join.h"
-
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -12,9 +10,12 @@
 #include <vector>
 
 #include "base/abort_guard.h"
+#include "base/error.h"
+#include "base/plugin.h"
 #include "launch/joining.h"
 #include "launch/mpi/check.h"
 #include "launch/mpi/mpi_peer_group.h"
+#include "launch/mpi_plugin.h"
 #include "launch/tcp_control_channel.h"
 
 namespace fsdpbench::launch {
@@ -138,11 +139,7 @@ Joined join_at(const Placement& placement, Met met, const Introduction& self, De
   return keep_trying([&](std::string&) { return std::optional(met.meeting); }, self, deadline);
 }
 
-}  // namespace
-
-bool has_mpi() { return true; }
-
-std::unique_ptr<Session> join_with_mpi(const Placement& placement, const JoinOptions& options) {
+Session* join_with_mpi(const Placement& placement, const JoinOptions& options) {
   const Deadline deadline = deadline_in(options.deadline_s);
   // Until all have met: MPI waits for all ranks, nothing ends that, and one may have been stopped. Rank 0 speaks first.
   auto guard = std::make_unique<AbortGuard>(
@@ -156,8 +153,14 @@ std::unique_ptr<Session> join_with_mpi(const Placement& placement, const JoinOpt
   start_mpi(placement);
   Met met = meet(placement);
   guard.reset();
-  return std::make_unique<MpiSession>(placement,
-                                      join_at(placement, std::move(met), introduce(placement, options), deadline));
+  return new MpiSession(placement, join_at(placement, std::move(met), introduce(placement, options), deadline));
 }
 
+}  // namespace
 }  // namespace fsdpbench::launch
+
+extern "C" const fsdpbench::launch::MpiPlugin* fsdpbench_mpi_plugin() {
+  using namespace fsdpbench;
+  static const launch::MpiPlugin kPlugin = {plugin_interfaces(), launch::join_with_mpi};
+  return &kPlugin;
+}

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+
+namespace fsdpbench {
+
+/// A part of this program in a file of its own, because it needs libraries that most machines do not have. It is loaded
+/// when it is asked for. What it exports under `symbol` is a function without arguments that returns a pointer to plain
+/// data; this begins with kInterfaceHash of the plugin's build (interface_hash.cmake), so that files of two builds are
+/// not mixed unawares.
+struct PluginFile {
+  const char* what = "";      ///< for messages: "The cuda backend"
+  const char* name = "";      ///< in the folder lib beside the program's bin
+  const char* variable = "";  ///< of the environment; names the file instead
+  const char* symbol = "";
+  const char* built_by = "";  ///< for messages: "make cuda"
+};
+
+/// The first member of what a plugin exports.
+struct PluginInterfaces {
+  char hash[33] = "";
+};
+
+/// Of this build: the headers through which program and plugin know each other are the same if it is.
+const PluginInterfaces& plugin_interfaces();
+
+/// The file named by the environment, else the one beside the program; it need not exist.
+std::filesystem::path plugin_path(const PluginFile& file);
+
+/// What the plugin exports; the plugin stays loaded to the end, because threads of its libraries do. Throws ConfigError
+/// with one sentence if the file does not exist, cannot be loaded, is no plugin, or belongs to another build.
+const void* load_plugin(const PluginFile& file);
+
+}  // namespace fsdpbench
