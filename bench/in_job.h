@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "backend/device.h"
-#include "launch/session.h"
+#include "launch/join.h"
 
 namespace fsdpbench::bench {
 

@@ -8,8 +8,6 @@
 #include <cctype>
 #include <utility>
 
-#include "hardware/nvml_calls.h"
-
 namespace fsdpbench::hardware {
 namespace {
 
@@ -22,7 +20,7 @@ void find(void* library, Function*& call, std::initializer_list<const char*> nam
   }
 }
 
-void find_all(void* library, Nvml::Calls& c) {
+void find_all(void* library, NvmlCalls& c) {
   find(library, c.init, {"nvmlInit_v2"});
   find(library, c.shutdown, {"nvmlShutdown"});
   find(library, c.error_string, {"nvmlErrorString"});
@@ -87,9 +85,8 @@ std::shared_ptr<const Nvml> Nvml::open(std::string& why_not, const char* file) {
   }
   std::shared_ptr<Nvml> nvml(new Nvml);
   nvml->library_ = std::shared_ptr<void>(library, [](void* it) { dlclose(it); });
-  nvml->calls_ = std::make_unique<Calls>();
-  find_all(library, *nvml->calls_);
-  const int status = ask(nvml->calls_->init);
+  find_all(library, nvml->calls_);
+  const int status = ask(nvml->calls_.init);
   if (status != kSuccess) {
     why_not =
         fmt::format("Clocks, power and errors of GPUs are not known: NVIDIA's management library does not start ({}).",
@@ -101,33 +98,33 @@ std::shared_ptr<const Nvml> Nvml::open(std::string& why_not, const char* file) {
 }
 
 Nvml::~Nvml() {
-  if (initialised_) ask(calls_->shutdown);
+  if (initialised_) ask(calls_.shutdown);
 }
 
 std::string Nvml::error_text(int status) const {
-  const char* const text = calls_->error_string == nullptr ? nullptr : calls_->error_string(status);
+  const char* const text = calls_.error_string == nullptr ? nullptr : calls_.error_string(status);
   return text == nullptr ? fmt::format("NVML status {}", status) : text;
 }
 
 std::string Nvml::driver_version() const {
   std::array<char, 96> text{};
-  const int status = ask(calls_->driver_version, text.data(), static_cast<unsigned>(text.size()));
+  const int status = ask(calls_.driver_version, text.data(), static_cast<unsigned>(text.size()));
   return status == kSuccess ? first_text(text.data(), text.size()) : std::string();
 }
 
 int Nvml::gpus() const {
   unsigned count = 0;
-  return ask(calls_->count, &count) == kSuccess ? static_cast<int>(count) : 0;
+  return ask(calls_.count, &count) == kSuccess ? static_cast<int>(count) : 0;
 }
 
 Nvml::Handle Nvml::gpu(int index) const {
   Handle handle = nullptr;
-  return ask(calls_->by_index, static_cast<unsigned>(index), &handle) == kSuccess ? handle : nullptr;
+  return ask(calls_.by_index, static_cast<unsigned>(index), &handle) == kSuccess ? handle : nullptr;
 }
 
 Nvml::Handle Nvml::gpu_at(const std::string& place, std::string& why_not) const {
   Handle handle = nullptr;
-  const int status = ask(calls_->by_place, place.c_str(), &handle);
+  const int status = ask(calls_.by_place, place.c_str(), &handle);
   if (status == kSuccess && handle != nullptr) return handle;
   why_not = fmt::format(
       "Clocks, power and errors of the GPU at {} are not known: NVIDIA's management library does not "
@@ -165,7 +162,7 @@ std::string NvmlGpu::place() const {
 }
 
 GpuLimits NvmlGpu::limits() const {
-  const Nvml::Calls& c = nvml_->calls();
+  const NvmlCalls& c = nvml_->calls();
   GpuLimits limits;
   unsigned value = 0;
   unsigned pending = 0;
@@ -178,7 +175,7 @@ GpuLimits NvmlGpu::limits() const {
 }
 
 GpuSample NvmlGpu::sample(std::int64_t time_ns) const {
-  const Nvml::Calls& c = nvml_->calls();
+  const NvmlCalls& c = nvml_->calls();
   GpuSample sample;
   sample.time_ns = sample.until_ns = time_ns;
   unsigned value = 0;
@@ -195,7 +192,7 @@ GpuSample NvmlGpu::sample(std::int64_t time_ns) const {
 }
 
 GpuErrors NvmlGpu::errors() const {
-  const Nvml::Calls& c = nvml_->calls();
+  const NvmlCalls& c = nvml_->calls();
   GpuErrors errors;
   unsigned long long count = 0;
   if (told(ask(c.ecc_errors, handle_, kNvmlCorrected, kNvmlVolatile, &count))) errors.ecc_corrected = count;
@@ -215,7 +212,7 @@ GpuErrors NvmlGpu::errors() const {
 }
 
 std::vector<NvmlGpu::Link> NvmlGpu::active_links() const {
-  const Nvml::Calls& c = nvml_->calls();
+  const NvmlCalls& c = nvml_->calls();
   std::vector<Link> links;
   for (unsigned link = 0; link < kNvmlMostLinks; ++link) {
     unsigned active = 0;
@@ -236,7 +233,7 @@ std::optional<int> NvmlGpu::common_ancestor(const NvmlGpu& other) const {
 }
 
 Nvml::Handle NvmlGpu::watch_xids() const {
-  const Nvml::Calls& c = nvml_->calls();
+  const NvmlCalls& c = nvml_->calls();
   Nvml::Handle set = nullptr;
   if (!told(ask(c.make_event_set, &set))) return nullptr;
   if (told(ask(c.register_events, handle_, kNvmlXidEvent, set))) return set;

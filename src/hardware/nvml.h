@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/gpu_health.h"
+#include "hardware/nvml_calls.h"
 
 namespace fsdpbench::hardware {
 
@@ -16,8 +17,7 @@ namespace fsdpbench::hardware {
 /// nor to start. What this library does not have, or a GPU does not support, is absent. Thread-safe, as NVML is.
 class Nvml {
  public:
-  /// What its calls take for a GPU, and for a set of events.
-  using Handle = void*;
+  using Handle = NvmlHandle;
   /// A call's answer that means success, and those that are told apart.
   enum Status : int { kSuccess = 0, kNotSupported = 3, kTimeout = 10, kFunctionNotFound = 13, kGpuIsLost = 15 };
 
@@ -36,14 +36,13 @@ class Nvml {
   Handle gpu_at(const std::string& place, std::string& why_not) const;
   std::string error_text(int status) const;
 
-  struct Calls;  // in nvml_calls.h
-  const Calls& calls() const { return *calls_; }
+  const NvmlCalls& calls() const { return calls_; }
 
  private:
   Nvml() = default;
 
   std::shared_ptr<void> library_;
-  std::unique_ptr<Calls> calls_;
+  NvmlCalls calls_{};
   bool initialised_ = false;
 };
 

@@ -2,9 +2,10 @@
 
 #include <array>
 
-#include "hardware/nvml.h"
-
 namespace fsdpbench::hardware {
+
+/// What NVML takes for a GPU, and for a set of events.
+using NvmlHandle = void*;
 
 // NVML's structs and numbers, as its published interface has them (CUDA 11 to 13: these have not changed).
 struct NvmlMemory {
@@ -17,7 +18,7 @@ struct NvmlPci {
 };
 static_assert(sizeof(NvmlPci) == 68);
 struct NvmlEvent {
-  Nvml::Handle device;
+  NvmlHandle device;
   unsigned long long type, data;
   unsigned gpu_instance, compute_instance;
 };
@@ -37,38 +38,38 @@ inline constexpr int kNvmlRemoteSwitch = 2;
 inline constexpr unsigned long long kNvmlXidEvent = 0x8;
 
 /// Null: this NVML does not have it.
-struct Nvml::Calls {
+struct NvmlCalls {
   int (*init)();
   int (*shutdown)();
   const char* (*error_string)(int);
   int (*driver_version)(char*, unsigned);
   int (*count)(unsigned*);
-  int (*by_index)(unsigned, Handle*);
-  int (*by_place)(const char*, Handle*);
-  int (*name)(Handle, char*, unsigned);
-  int (*memory)(Handle, NvmlMemory*);
-  int (*pci)(Handle, NvmlPci*);
-  int (*clock)(Handle, int, unsigned*);
-  int (*max_clock)(Handle, int, unsigned*);
-  int (*power)(Handle, unsigned*);
-  int (*power_limit)(Handle, unsigned*);
-  int (*temperature)(Handle, int, unsigned*);
-  int (*clock_limits)(Handle, unsigned long long*);
-  int (*pcie_width)(Handle, unsigned*);
-  int (*pcie_generation)(Handle, unsigned*);
-  int (*max_pcie_width)(Handle, unsigned*);
-  int (*max_pcie_generation)(Handle, unsigned*);
-  int (*ecc_mode)(Handle, unsigned*, unsigned*);
-  int (*ecc_errors)(Handle, int, int, unsigned long long*);
-  int (*link_state)(Handle, unsigned, unsigned*);
-  int (*link_errors)(Handle, unsigned, int, unsigned long long*);
-  int (*link_far_end)(Handle, unsigned, NvmlPci*);
-  int (*link_far_type)(Handle, unsigned, int*);
-  int (*common_ancestor)(Handle, Handle, int*);
-  int (*make_event_set)(Handle*);
-  int (*register_events)(Handle, unsigned long long, Handle);
-  int (*wait_for_event)(Handle, NvmlEvent*, unsigned);
-  int (*free_event_set)(Handle);
+  int (*by_index)(unsigned, NvmlHandle*);
+  int (*by_place)(const char*, NvmlHandle*);
+  int (*name)(NvmlHandle, char*, unsigned);
+  int (*memory)(NvmlHandle, NvmlMemory*);
+  int (*pci)(NvmlHandle, NvmlPci*);
+  int (*clock)(NvmlHandle, int, unsigned*);
+  int (*max_clock)(NvmlHandle, int, unsigned*);
+  int (*power)(NvmlHandle, unsigned*);
+  int (*power_limit)(NvmlHandle, unsigned*);
+  int (*temperature)(NvmlHandle, int, unsigned*);
+  int (*clock_limits)(NvmlHandle, unsigned long long*);
+  int (*pcie_width)(NvmlHandle, unsigned*);
+  int (*pcie_generation)(NvmlHandle, unsigned*);
+  int (*max_pcie_width)(NvmlHandle, unsigned*);
+  int (*max_pcie_generation)(NvmlHandle, unsigned*);
+  int (*ecc_mode)(NvmlHandle, unsigned*, unsigned*);
+  int (*ecc_errors)(NvmlHandle, int, int, unsigned long long*);
+  int (*link_state)(NvmlHandle, unsigned, unsigned*);
+  int (*link_errors)(NvmlHandle, unsigned, int, unsigned long long*);
+  int (*link_far_end)(NvmlHandle, unsigned, NvmlPci*);
+  int (*link_far_type)(NvmlHandle, unsigned, int*);
+  int (*common_ancestor)(NvmlHandle, NvmlHandle, int*);
+  int (*make_event_set)(NvmlHandle*);
+  int (*register_events)(NvmlHandle, unsigned long long, NvmlHandle);
+  int (*wait_for_event)(NvmlHandle, NvmlEvent*, unsigned);
+  int (*free_event_set)(NvmlHandle);
 };
 
 }  // namespace fsdpbench::hardware

@@ -10,8 +10,6 @@
 #include <cstring>
 #include <memory>
 
-#include "launch/socket.h"
-
 namespace fsdpbench::launch {
 namespace {
 

@@ -30,4 +30,13 @@ class Address {
   socklen_t size_ = 0;
 };
 
+/// The numeric addresses a name stands for; empty if it is unknown.
+std::vector<std::string> resolve(const std::string& host);
+/// "127.0.0.1", "::1" and the like.
+bool is_loopback(const std::string& numeric_address);
+/// This host's addresses that others may reach: all interfaces that are up, without loopback.
+std::vector<std::string> interface_addresses();
+/// "host:port", with brackets around IPv6 addresses.
+std::string endpoint(const std::string& host, int port);
+
 }  // namespace fsdpbench::launch

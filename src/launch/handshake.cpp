@@ -8,6 +8,8 @@
 #include <charconv>
 #include <list>
 
+#include "launch/addresses.h"
+
 namespace fsdpbench::launch {
 namespace {
 

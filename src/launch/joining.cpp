@@ -8,16 +8,14 @@
 #include <memory>
 #include <thread>
 
+#include "launch/addresses.h"
 #include "launch/host_identity.h"
-#include "launch/rendezvous_file.h"
 #include "launch/variables.h"
 
 namespace fsdpbench::launch {
 namespace {
 
-constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kListen = "FSDPBENCH_LISTEN";
-constexpr const char* kSecret = "FSDPBENCH_SECRET";
 constexpr auto kPause = std::chrono::milliseconds(50);
 /// Rank 0 gives up first, because it can say who is missing.
 constexpr int kGraceSeconds = 5;
@@ -31,34 +29,6 @@ std::optional<std::string> asked_to_listen_at(const Environment& environment) {
   if (is_loopback(asked) || std::ranges::count(own, asked) > 0) return asked;
   throw ConfigError(fmt::format("{}={} in the environment is no address of this host; valid: all, {}, {}", kListen,
                                 asked, kLoopback, fmt::join(own, ", ")));
-}
-
-bool on_one_host(const Placement& placement) { return placement.local_ranks == placement.ranks; }
-
-/// The file by which ranks that know where rank 0 is share a secret; the port tells jobs of one host apart. Empty:
-/// there is no such place.
-std::string secret_path(const Placement& placement, const Environment& environment) {
-  std::string folder = Variables(environment).text("FSDPBENCH_RENDEZVOUS");
-  if (folder.empty() && on_one_host(placement)) folder = private_folder(environment);
-  return folder.empty() ? "" : rendezvous_path(folder, fmt::format("port-{}", placement.root_port));
-}
-
-Joined lead_at_address(const Placement& placement, const Introduction& self, Deadline deadline,
-                       const std::optional<Secret>& given, const std::string& path, const Environment& environment) {
-  std::string error;
-  const std::string address =
-      on_one_host(placement) ? kLoopback : address_to_listen_at(placement.root_host, placement.source, environment);
-  Socket listener = listen_at(address, placement.root_port, error);
-  if (!listener) {
-    throw BackendError(
-        fmt::format("rank 0 cannot listen on port {} of {}: {}; set FSDPBENCH_PORT to a free port, the same for "
-                    "all ranks (the port comes from {})",
-                    placement.root_port, address.empty() ? host_name() : address, error, placement.source));
-  }
-  if (given) return take_in_all(std::move(listener), self, *given, deadline);
-  const Meeting meeting{{placement.root_host}, placement.root_port, Secret::random(), {}};
-  const RendezvousFile file(path, meeting);  // after listening: the port is ours, and so is the file
-  return take_in_all(std::move(listener), self, meeting.secret, deadline);
 }
 
 }  // namespace
@@ -127,31 +97,6 @@ OpenDoor open_door(bool one_host, const Environment& environment) {
   if (address.empty()) hosts = interface_addresses();
   if (hosts.empty()) hosts = {kLoopback};
   return {std::move(listener), {std::move(hosts), port, Secret::random(), {}}};
-}
-
-Joined join_at_address(const Placement& placement, const Introduction& self, Deadline deadline,
-                       const Environment& environment) {
-  std::optional<Secret> given;
-  if (const std::string text = Variables(environment).text(kSecret); !text.empty()) given = Secret::of(text);
-  const std::string path = given ? "" : secret_path(placement, environment);
-  if (!given && path.empty()) {
-    throw ConfigError(
-        fmt::format("{} says where rank 0 is, but the ranks of several hosts also need a secret that nobody "
-                    "else knows: set {} to the same random text on all of them, as `openssl rand -hex 32` "
-                    "makes one, or FSDPBENCH_RENDEZVOUS to a folder that they share",
-                    placement.source, kSecret));
-  }
-  if (placement.rank == 0) return lead_at_address(placement, self, deadline, given, path, environment);
-  const std::string host = on_one_host(placement) ? kLoopback : placement.root_host;
-  return keep_trying(
-      [&](std::string& reason) -> std::optional<Meeting> {
-        if (given) return Meeting{{host}, placement.root_port, *given, placement.source};
-        std::optional<Meeting> meeting = read_rendezvous(path, reason);
-        if (meeting) return Meeting{{host}, placement.root_port, meeting->secret, placement.source};
-        reason = fmt::format("{}: {} ({})", endpoint(host, placement.root_port), reason, placement.source);
-        return std::nullopt;
-      },
-      self, deadline);
 }
 
 }  // namespace fsdpbench::launch

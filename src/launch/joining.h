@@ -12,6 +12,8 @@
 
 namespace fsdpbench::launch {
 
+inline constexpr const char* kLoopback = "127.0.0.1";
+
 /// What this process says of itself.
 Introduction introduce(const Placement& placement, const JoinOptions& options);
 
@@ -44,12 +46,5 @@ struct OpenDoor {
 /// `one_host`: all ranks are on this host; then nobody else can reach it. Throws BackendError, ConfigError for
 /// FSDPBENCH_LISTEN.
 OpenDoor open_door(bool one_host, const Environment& environment);
-
-/// The job at root_host:root_port of `placement`; at a loopback address if all its ranks are on one host. The secret is
-/// FSDPBENCH_SECRET of `environment`, or what rank 0 leaves in a file that only its user may read: in
-/// FSDPBENCH_RENDEZVOUS, or, for ranks of one host, in private_folder(). Throws ConfigError if there is no way to share
-/// one, and what keep_trying() throws.
-Joined join_at_address(const Placement& placement, const Introduction& self, Deadline deadline,
-                       const Environment& environment);
 
 }  // namespace fsdpbench::launch

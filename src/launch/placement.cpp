@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <cstdlib>
 #include <limits>
 
 #include "base/error.h"
@@ -218,10 +217,6 @@ std::optional<Placement> find_any(const Variables& variables) {
 }
 
 }  // namespace
-
-Environment process_environment() {
-  return [](const char* name) -> const char* { return std::getenv(name); };
-}
 
 std::optional<Placement> find_placement(const Environment& environment) {
   const Variables variables(environment);

@@ -1,8 +1,9 @@
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
+
+#include "launch/variables.h"
 
 namespace fsdpbench::launch {
 
@@ -21,11 +22,6 @@ struct Placement {
   std::string root_host;  ///< where rank 0 listens; empty: found another way (MPI, a file)
   int root_port = 0;      ///< of root_host
 };
-
-/// Reads one environment variable; null if it is not set.
-using Environment = std::function<const char*(const char* name)>;
-/// The process's own.
-Environment process_environment();
 
 /// The job this process belongs to, or nothing if it was started alone (a job of one process is nothing, too).
 /// Of several launchers in one environment the first of torchrun, MPI, Slurm counts. Throws ConfigError, naming the

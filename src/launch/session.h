@@ -38,10 +38,4 @@ struct JoinOptions {
   std::string version;     ///< of the program: must be the same on all ranks
 };
 
-/// Joins the job of `placement`: finds rank 0 (through MPI if the launcher is MPI and its plugin is there, else at
-/// root_host:root_port, else through a file in the folder of FSDPBENCH_RENDEZVOUS), connects, and checks that all
-/// ranks are there and run the same version. Throws BackendError that says which ranks are missing after
-/// `deadline_s`.
-std::unique_ptr<Session> join(const Placement& placement, const JoinOptions& options = {});
-
 }  // namespace fsdpbench::launch

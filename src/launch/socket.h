@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <functional>
 #include <string>
-#include <vector>
 
 namespace fsdpbench::launch {
 
@@ -60,13 +59,5 @@ Socket accept_from(const Socket& listener);
 /// Connects to a host name or numeric address; an empty socket and the reason if that fails or `stopped` says so.
 Socket connect_to(const std::string& host, int port, Deadline deadline, std::string& error,
                   const std::function<bool()>& stopped = {});
-/// The numeric addresses a name stands for; empty if it is unknown.
-std::vector<std::string> resolve(const std::string& host);
-/// "127.0.0.1", "::1" and the like.
-bool is_loopback(const std::string& numeric_address);
-/// This host's addresses that others may reach: all interfaces that are up, without loopback.
-std::vector<std::string> interface_addresses();
-/// "host:port", with brackets around IPv6 addresses.
-std::string endpoint(const std::string& host, int port);
 
 }  // namespace fsdpbench::launch

@@ -10,6 +10,7 @@
 #include <deque>
 #include <thread>
 
+#include "launch/addresses.h"
 #include "launch/run_ranks.h"
 
 namespace fsdpbench::launch {

@@ -5,10 +5,15 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "base/error.h"
 
 namespace fsdpbench::launch {
+
+Environment process_environment() {
+  return [](const char* name) -> const char* { return std::getenv(name); };
+}
 
 std::string Variables::text(const std::string& name) const {
   const char* value = environment_(name.c_str());

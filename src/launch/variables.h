@@ -1,11 +1,15 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "launch/placement.h"
-
 namespace fsdpbench::launch {
+
+/// Reads one environment variable; null if it is not set.
+using Environment = std::function<const char*(const char* name)>;
+/// The process's own.
+Environment process_environment();
 
 inline constexpr int kMostPort = 65535;
 

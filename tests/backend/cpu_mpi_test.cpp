@@ -7,7 +7,7 @@
 
 #include "backend/copy_backend.h"
 #include "backend/support.h"
-#include "launch/session.h"
+#include "launch/join.h"
 
 namespace fsdpbench::backend {
 namespace {

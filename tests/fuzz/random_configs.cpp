@@ -3,7 +3,8 @@
 // simulation, result, traces and their check; of those that can, every RUN_EVERY-th is also trained. A finding is a
 // signal, a hang, an exception that is not a refusal, a trace that breaks a rule, or two answers that differ: memory
 // to the byte, bytes on the wire, order of collectives.
-//   random_configs SOURCE_FOLDER CASES [FIRST_CASE] [RUN_EVERY]
+//   random_configs SOURCE_FOLDER CASES [FIRST_CASE] [RUN_EVERY] [KEEP_FOLDER]
+// KEEP_FOLDER gets what was said and written of each case, by its number: tests/frozen compares two programs by it.
 // Cases run in a child process, so that one that dies is named and the next goes on. One alone, by its number:
 //   random_configs . 1 NUMBER 1
 #include <fmt/format.h>
@@ -114,19 +115,29 @@ void check_stays(const config::RunConfig& c, const fs::path& folder) {
   expect(config::to_toml(read) == config::to_toml(c), "config.toml is read as another configuration");
 }
 
-void check_words(const engine::Setup& setup) {
+void keep(const fs::path& folder, const char* name, const std::string& text) {
+  if (!folder.empty()) std::ofstream(folder / name) << text;
+}
+
+/// `kept`: a folder for what was said; empty: it is forgotten.
+void check_words(const engine::Setup& setup, const fs::path& kept) {
   const std::vector<schedule::Fault> faults = schedule::check_schedules(setup.schedules, 1);
   expect(faults.empty(), "the schedule is wrong: {}", faults.empty() ? "" : faults.front().message);
   const app::Prediction prediction = app::predict(setup, {});
-  expect(!app::explain_text(setup, prediction).empty(), "explain says nothing");
-  (void)app::explain_summary(setup, prediction);
-  (void)app::explain_json(setup, prediction, true).dump();
-  (void)app::schedule_text(setup);
-  (void)app::parameters_text(setup);
-  if (setup.plan.mesh.tensor == 1) (void)app::parallelism_text(setup);
-  (void)schedule::issue_order(setup.plan, setup.schedules.steady());
-  (void)schedule::collective_order(setup.plan, setup.schedules.steady());
-  for (const dialects::Dialect& target : dialects::export_targets()) (void)dialects::make_export(target, setup.config);
+  const std::string text = app::explain_text(setup, prediction);
+  expect(!text.empty(), "explain says nothing");
+  keep(kept, "explain.txt", text + app::explain_summary(setup, prediction));
+  keep(kept, "explain.json", app::explain_json(setup, prediction, true).dump());
+  keep(kept, "schedule.txt", app::schedule_text(setup));
+  keep(kept, "parameters.txt", app::parameters_text(setup));
+  if (setup.plan.mesh.tensor == 1) keep(kept, "parallelism.txt", app::parallelism_text(setup));
+  keep(kept, "order.txt",
+       schedule::issue_order(setup.plan, setup.schedules.steady()) + "\n" +
+           schedule::collective_order(setup.plan, setup.schedules.steady()));
+  for (const dialects::Dialect& target : dialects::export_targets()) {
+    const dialects::Export made = dialects::make_export(target, setup.config);
+    for (const dialects::ExportFile& file : made.files) keep(kept, file.name.c_str(), file.text);
+  }
 }
 
 /// Ops begin on a communicator in the order of the schedule, and every op of every step is recorded.
@@ -240,8 +251,8 @@ bool train(config::RunConfig c, const app::World& world, const app::Trial* simul
 
 class Cases {
  public:
-  Cases(Shared& shared, fs::path folder, std::uint64_t run_every)
-      : shared_(shared), folder_(std::move(folder)), run_every_(run_every) {
+  Cases(Shared& shared, fs::path folder, std::uint64_t run_every, fs::path keep)
+      : shared_(shared), folder_(std::move(folder)), run_every_(run_every), keep_(std::move(keep)) {
     text_ = (folder_ / "text").string();
     std::ofstream out(text_);
     for (int i = 0; i < 4000; ++i) out << static_cast<char>('a' + i * i % 23);
@@ -277,11 +288,13 @@ class Cases {
   /// What is wrong with an accepted configuration; empty: nothing.
   std::string check(std::uint64_t number, const config::RunConfig& c) {
     const char* stage = "config.toml";
+    const fs::path kept = keep_.empty() ? fs::path() : keep_ / std::to_string(number);
     try {
+      if (!kept.empty()) fs::create_directories(kept);
       check_stays(c, folder_);
       stage = "explain, export";
       try {
-        check_words(engine::set_up(c));
+        check_words(engine::set_up(c), kept);
       } catch (const ConfigError&) {  // of a schedule that device.graphs cannot repeat
         ++shared_.refused;
         return {};
@@ -289,6 +302,7 @@ class Cases {
       stage = "simulate";
       const std::optional<app::Trial> simulated = simulate(c, world_, folder_ / "simulated");
       if (simulated) ++shared_.simulated;
+      if (simulated && !kept.empty()) fs::rename(folder_ / "simulated", kept / "simulated");
       stage = "run";
       if (number % run_every_ == 0 && train(c, world_, simulated ? &*simulated : nullptr, folder_ / "trained"))
         ++shared_.trained;
@@ -311,6 +325,7 @@ class Cases {
   Shared& shared_;
   fs::path folder_;
   std::uint64_t run_every_;
+  fs::path keep_;
   std::string text_;
   app::World world_;
   testing::RandomKeys keys_;
@@ -335,7 +350,7 @@ std::string await(pid_t child, const Shared& shared) {
   }
 }
 
-int campaign(std::uint64_t cases, std::uint64_t first, std::uint64_t run_every) {
+int campaign(std::uint64_t cases, std::uint64_t first, std::uint64_t run_every, const fs::path& keep) {
   void* memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return 2;
   Shared& shared = *new (memory) Shared();
@@ -346,7 +361,7 @@ int campaign(std::uint64_t cases, std::uint64_t first, std::uint64_t run_every) 
     if (child == 0) {
       int code = 0;
       {
-        Cases all(shared, folder.path(), run_every);
+        Cases all(shared, folder.path(), run_every, keep);
         for (std::uint64_t number = next; number < first + cases; ++number) all.run(number);
       }
       std::fflush(stdout);
@@ -375,11 +390,11 @@ int campaign(std::uint64_t cases, std::uint64_t first, std::uint64_t run_every) 
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    fmt::print(stderr, "usage: {} SOURCE_FOLDER CASES [FIRST_CASE] [RUN_EVERY]\n", argv[0]);
+    fmt::print(stderr, "usage: {} SOURCE_FOLDER CASES [FIRST_CASE] [RUN_EVERY] [KEEP_FOLDER]\n", argv[0]);
     return 2;
   }
   const auto number = [&](int i, std::uint64_t otherwise) {
     return i < argc ? std::strtoull(argv[i], nullptr, 10) : otherwise;
   };
-  return fsdpbench::campaign(number(2, 1), number(3, 1), std::max<std::uint64_t>(1, number(4, 8)));
+  return fsdpbench::campaign(number(2, 1), number(3, 1), std::max<std::uint64_t>(1, number(4, 8)), argc > 5 ? argv[5] : "");
 }

@@ -8,7 +8,7 @@
 
 #include "launch/joining.h"
 #include "launch/run_ranks.h"
-#include "launch/session.h"
+#include "launch/join.h"
 #include "launch/socket.h"
 
 namespace fsdpbench::launch::testing {

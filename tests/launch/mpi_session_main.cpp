@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "launch/control_channel.h"
 #include "launch/run_ranks.h"
-#include "launch/session.h"
+#include "launch/join.h"
 
 namespace {
 

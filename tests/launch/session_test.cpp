@@ -1,5 +1,5 @@
 // Which way join() takes.
-#include "launch/session.h"
+#include "launch/join.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,6 +8,7 @@
 
 #include <filesystem>
 
+#include "launch/addresses.h"
 #include "launch/host_identity.h"
 #include "launch/local_job.h"
 #include "launch/processes.h"

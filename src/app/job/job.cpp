@@ -4,6 +4,7 @@
 
 #include "app/console/interrupt.h"
 #include "app/machine/build_info.h"
+#include "launch/join.h"
 
 namespace fsdpbench::app {
 

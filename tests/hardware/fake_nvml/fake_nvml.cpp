@@ -8,7 +8,7 @@
 #include <mutex>
 #include <sstream>
 
-#include "hardware/nvml_calls.h"
+#include "hardware/nvml.h"
 
 namespace fake_nvml {
 namespace {
