@@ -29,12 +29,13 @@ APP_ROOMS = {
     "app/commands": ["app/console", "app/machine", "app/experiment", "app/report", "app/collectives", "app/acceptance", "app/gate", "app/job"],
     "app": ["app/console", "app/machine", "app/collectives", "app/job", "app/commands"],
 }
-BELOW_APP = ["hardware", "config", "plan", "schedule", "dialects", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "foreign", "tune", "engine"]
+BELOW_APP = ["hardware", "config", "plan", "schedule", "dialects", "dialects/words", "backend", "model", "launch", "trace", "replay", "metrics", "accept", "foreign", "tune", "engine"]
 # Everything may include base and itself. A name with a slash is a single header, others are whole folders.
 MAY_INCLUDE = {
     "base": [],
     "hardware": [],
-    "config": [],
+    "dialects/words": [],
+    "config": ["dialects/words"],
     "trace": [],
     "launch": [],
     "launch/mpi": ["launch"],
@@ -53,8 +54,8 @@ MAY_INCLUDE = {
     "metrics": ["replay", "trace", "schedule", "plan", "config/run_config.h"],
     "tune": ["metrics", "replay", "schedule", "plan", "config"],
     "accept": ["metrics"],
-    "dialects": ["plan", "config"],
-    "foreign": ["metrics", "replay", "trace", "schedule", "plan", "config", "dialects"],
+    "dialects": ["plan", "config", "dialects/words"],
+    "foreign": ["metrics", "replay", "trace", "schedule", "plan", "config", "dialects", "dialects/words"],
     "engine": ["replay", "schedule", "plan", "model", "backend", "launch", "trace", "config/run_config.h", "config/cluster.h", "config/calibration.h"],
     **{room: BELOW_APP + rooms for room, rooms in APP_ROOMS.items()},
 }

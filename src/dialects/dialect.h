@@ -75,7 +75,7 @@ struct KeyRule {
 
 /// A system that a configuration can be written for.
 struct Dialect {
-  std::string_view name;    ///< "pytorch-fsdp2"
+  std::string_view name;    ///< "pytorch-fsdp2", as of its Words
   std::string_view system;  ///< whom it is for, with the version that its words were taken from
   std::string_view what;    ///< what is written, one line
   /// The preset (config/presets.h) that does as the system does unless told otherwise.

@@ -1,22 +1,17 @@
 #include "dialects/sayable.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/error.h"
 #include "dialects/make_export.h"
 
 namespace fsdpbench::dialects {
 
-const Dialect* system_of_program(std::string_view program) {
-  static constexpr std::pair<std::string_view, std::string_view> kSystems[]{{"FSDP2", "pytorch-fsdp2"},
-                                                                            {"FSDP1", "pytorch-fsdp1"},
-                                                                            {"DeepSpeed", "deepspeed"},
-                                                                            {"Megatron", "megatron-fsdp"}};
-  for (const auto& [word, target] : kSystems) {
-    if (program.find(word) != std::string_view::npos) return &find_export_target(target);
-  }
-  return nullptr;
+const Dialect* dialect_of_program(const Words* engine) {
+  // Whoever finds a compiler's names knows the compiler, not who wrote what it compiled.
+  if (engine == nullptr || !engine->traces.of_one_program) return nullptr;
+  const auto found = std::ranges::find(export_targets(), engine->name, &Dialect::name);
+  return found == export_targets().end() ? nullptr : &*found;
 }
 
 std::string in_words(const Said& said) {

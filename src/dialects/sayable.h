@@ -6,12 +6,12 @@
 
 #include "config/run_config.h"
 #include "dialects/dialect.h"
+#include "dialects/words/words.h"
 
 namespace fsdpbench::dialects {
 
-/// The system in whose words a traced program is set, by the name that recognition has for the program
-/// ("PyTorch FSDP2 (fully_shard)"). Null: none that is known.
-const Dialect* system_of_program(std::string_view program);
+/// How a traced program of this engine is set. Null: no system is known whose words it takes.
+const Dialect* dialect_of_program(const Words* engine);
 
 /// How a person of that system sets a key: what it writes, that its default does, or that it has no word for it.
 std::string in_words(const Said& said);

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "dialects/words/fsdpbench.h"
 #include "foreign/host_words.h"
 #include "foreign/job_causes.h"
 
@@ -87,7 +88,7 @@ class StepAdopter {
     const DeviceRow& d = device(row);
     if (d.kind != Activity::computation || d.stream != found_.compute_stream) return false;
     const std::string& name = rank_.names[static_cast<std::size_t>(d.name)];
-    const auto own = own_name(name);
+    const auto own = dialects::own_name(name);
     if (own) return own->op == "forward" || own->op == "backward" || own->op == "recompute";
     return !is_layout_copy(name);
   }
@@ -146,7 +147,7 @@ class StepAdopter {
       const DeviceRow& d = device(row);
       if (d.kind == Activity::collective) continue;
       const std::string& name = rank_.names[static_cast<std::size_t>(d.name)];
-      if (const auto own = own_name(name)) {
+      if (const auto own = dialects::own_name(name)) {
         named[own->op].push_back(row);
       } else if (name.find("split_with_sizes_copy") != std::string::npos) {
         named["copy_out"].push_back(row);
@@ -182,7 +183,7 @@ class StepAdopter {
     for (std::size_t i = after; i < step_.device.size(); ++i) {
       const DeviceRow& d = device(step_.device[i]);
       if (d.kind != Activity::computation) continue;
-      if (own_name(rank_.names[static_cast<std::size_t>(d.name)])) return;
+      if (dialects::own_name(rank_.names[static_cast<std::size_t>(d.name)])) return;
       rows.push_back(step_.device[i]);
     }
     deal(rows, ops);

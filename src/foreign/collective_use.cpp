@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/enum_table.h"
+#include "dialects/words/fsdpbench.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -14,7 +15,7 @@ using schedule::Phase;
 constexpr std::int64_t kFewElements = 64;  // a rank's part of a norm, a loss, a flag
 
 std::optional<Phase> phase_of_kernel(std::string_view name) {
-  if (const auto own = own_name(name)) {
+  if (const auto own = dialects::own_name(name)) {
     if (own->op == "forward") return Phase::forward;
     if (own->op == "backward" || own->op == "recompute") return Phase::backward;
     if (own->op == "optimizer" || own->op == "gradient_norm" || own->op == "clip") return Phase::optimizer;
@@ -315,7 +316,7 @@ std::string first_of_bucket(std::string_view label) {
 std::optional<std::string> named_unit(const RankRows& rank, const HostWords& words, const CollectiveUse& use,
                                       UnitSource& source) {
   const DeviceRow& row = rank.device[static_cast<std::size_t>(use.row)];
-  if (const auto own = own_name(rank.names[static_cast<std::size_t>(row.name)]); own && !own->unit.empty()) {
+  if (const auto own = dialects::own_name(rank.names[static_cast<std::size_t>(row.name)]); own && !own->unit.empty()) {
     source = UnitSource::own_names;
     const std::string label = first_of_bucket(own->unit);
     return label == "R" ? "root" : label;
@@ -367,7 +368,7 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
       part = scatters ? facts.elements_out : facts.elements_in;
       if (const int size = bytes_of_dtype(facts.dtype); size > 0 && use.elements >= 0) use.bytes = use.elements * size;
     }
-    const auto own = own_name(rank.names[static_cast<std::size_t>(device.name)]);
+    const auto own = dialects::own_name(rank.names[static_cast<std::size_t>(device.name)]);
     if ((part >= 0 && part <= kFewElements) || (own && own->op == "gather_norm")) use.purpose = Purpose::scalars;
     use.prefetch = (own && own->prefetch) || words.prefetches(device.launch);
     uses.push_back(use);

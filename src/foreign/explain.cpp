@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "dialects/words/fsdpbench.h"
 #include "foreign/host_words.h"
 #include "foreign/matched_collectives.h"
 #include "foreign/upper_median.h"
@@ -94,7 +95,7 @@ std::vector<Contention> find_contention(const JobTrace& job, const Recognition& 
     for (const auto& [names, alike] : runs) {
       for (std::size_t k = 0; k < names.size(); ++k) {
         const std::string& name = rank.names[static_cast<std::size_t>(names[k])];
-        if (!is_matrix_product(name) && !own_name(name)) continue;
+        if (!is_matrix_product(name) && !dialects::own_name(name)) continue;
         std::vector<std::int64_t> alone, with;
         for (const std::vector<std::int32_t>& run : alike) {
           const DeviceRow& row = rank.device[static_cast<std::size_t>(run[k])];

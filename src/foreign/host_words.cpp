@@ -1,9 +1,10 @@
 #include "foreign/host_words.h"
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <map>
+
+#include "dialects/words/words.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -47,28 +48,6 @@ std::int8_t phase_word(std::string_view name) {
   }
   if (contains_any(word, {"forward", "nn.module: "})) return static_cast<std::int8_t>(Phase::forward);
   return kNoPhase;
-}
-
-/// FSDP2 writes "FSDP::all_gather (layers.0)", and no brackets for the root; a prefetch "… for layers.1".
-std::optional<std::string> unit_word(std::string_view name) {
-  if (!name.starts_with("FSDP::")) return std::nullopt;
-  if (const auto place = name.find("_prefetch for "); place != std::string_view::npos) {
-    return std::string(name.substr(place + std::string_view("_prefetch for ").size()));
-  }
-  const auto open = name.find(" (");
-  const std::string_view verb = name.substr(6, open == std::string_view::npos ? open : open - 6);
-  static constexpr std::array<std::string_view, 8> kOfUnits{"all_gather",
-                                                            "pre_forward",
-                                                            "post_forward",
-                                                            "pre_backward",
-                                                            "post_backward",
-                                                            "post_backward_reduce",
-                                                            "post_backward_accumulate",
-                                                            "post_backward_reshard"};
-  if (std::ranges::find(kOfUnits, verb) == kOfUnits.end()) return std::nullopt;
-  if (open == std::string_view::npos) return std::string();
-  const auto close = name.rfind(')');
-  return std::string(name.substr(open + 2, close == std::string_view::npos ? close : close - open - 2));
 }
 
 }  // namespace
@@ -121,12 +100,19 @@ std::optional<Phase> HostWords::phase(std::int32_t row) const {
 std::optional<std::string> HostWords::unit(std::int32_t row) const {
   for (; row >= 0; row = rank_.host[static_cast<std::size_t>(row)].parent) {
     const std::size_t name = static_cast<std::size_t>(rank_.host[static_cast<std::size_t>(row)].name);
-    if (auto unit = unit_word(rank_.names[name])) return unit;
+    for (const dialects::Words* words : dialects::words_in_traces()) {
+      if (words->traces.unit == nullptr) continue;
+      if (auto unit = words->traces.unit(rank_.names[name])) return unit;
+    }
   }
   return std::nullopt;
 }
 
-bool HostWords::prefetches(std::int32_t row) const { return around(row, "_prefetch") >= 0; }
+bool HostWords::prefetches(std::int32_t row) const {
+  return std::ranges::any_of(dialects::words_in_traces(), [&](const dialects::Words* words) {
+    return !words->traces.prefetch.empty() && around(row, words->traces.prefetch) >= 0;
+  });
+}
 
 std::int32_t HostWords::around(std::int32_t row, std::string_view text) const {
   for (; row >= 0; row = rank_.host[static_cast<std::size_t>(row)].parent) {
@@ -137,42 +123,15 @@ std::int32_t HostWords::around(std::int32_t row, std::string_view text) const {
 }
 
 bool is_layout_copy(std::string_view name) {
-  return contains_any(name, {"split_with_sizes_copy", "chunk_cat", "CatArrayBatchedCopy", "all_gather_copy_in",
-                             "copy_in", "copy_out", "fsdp::"});
+  return std::ranges::any_of(dialects::words_in_traces(), [&](const dialects::Words* words) {
+    return std::ranges::any_of(words->traces.copies, [&](std::string_view part) { return contains(name, part); });
+  });
 }
 
 bool is_matrix_product(std::string_view name) {
   const std::string word = lower(name);
   return contains_any(word, {"gemm", "cutlass", "cublas", "_mm_", "nvjet", "cijk_", "wgmma", "aten::mm", "aten::addmm",
                              "aten::bmm", "aten::linear", "triton_mm"});
-}
-
-std::optional<OwnName> own_name(std::string_view name) {
-  for (const std::string_view prefix : {"ncclDevKernel_", "Memcpy DtoD (", "Memcpy HtoD (", "Memcpy DtoH ("}) {
-    if (!name.starts_with(prefix)) continue;
-    const auto open = name.find('('), close = name.rfind(')');
-    if (open == std::string_view::npos || close == std::string_view::npos || close < open) return std::nullopt;
-    name = name.substr(open + 1, close - open - 1);
-    break;
-  }
-  OwnName own;
-  const auto blank = name.find(' ');
-  own.op = name.substr(0, blank);
-  static constexpr std::array<std::string_view, 23> kOps{"all_gather",      "reduce_scatter", "all_reduce",
-                                                         "all_to_all",      "gather_norm",    "forward",
-                                                         "recompute",       "backward",       "optimizer",
-                                                         "copy_in",         "copy_out",       "cast_shard",
-                                                         "reduce_copy_in",  "reduce_cast",    "quantize",
-                                                         "dequantize",      "load_batch",     "gradient_norm",
-                                                         "finish_gradient", "clip",           "accumulate_gradients",
-                                                         "host_to_device",  "device_to_host"};
-  if (std::ranges::find(kOps, own.op) == kOps.end()) return std::nullopt;
-  if (blank != std::string_view::npos) own.unit = name.substr(blank + 1);
-  if (own.unit.ends_with('*')) {
-    own.prefetch = true;
-    own.unit.remove_suffix(1);
-  }
-  return own;
 }
 
 }  // namespace fsdpbench::foreign

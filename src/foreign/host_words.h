@@ -32,17 +32,9 @@ class HostWords {
   std::vector<std::int8_t> phases_;  // by host row: -1, or a Phase
 };
 
-/// What a kernel of a copy between sharded and gathered layouts is called (FSDP2's copy-in and copy-out,
-/// concatenations).
+/// What a kernel of a copy between sharded and gathered layouts is called.
 bool is_layout_copy(std::string_view name);
 /// A matrix product, by the names of cuBLAS, CUTLASS, rocBLAS, Triton and oneDNN's callers.
 bool is_matrix_product(std::string_view name);
-
-/// The op and unit that this program wrote into the name of a row: "ncclDevKernel_AllGather(all_gather 3*)".
-struct OwnName {
-  std::string_view op, unit;  ///< "all_gather", "3"
-  bool prefetch = false;
-};
-std::optional<OwnName> own_name(std::string_view name);
 
 }  // namespace fsdpbench::foreign

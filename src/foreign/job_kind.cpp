@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <span>
 
 #include "base/enum_table.h"
 
@@ -52,47 +52,59 @@ JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equ
   return trains || words.serving.empty() ? JobKind::single : JobKind::inference;
 }
 
-std::string engine_name(const JobWords& words, JobKind kind, const UnitTable& table) {
+namespace {
+
+/// What the engine is called where it does this; empty: its names say nothing of that.
+std::string_view name_as(const dialects::ProgramNames& names, JobKind kind, bool quantized) {
   switch (kind) {
-    case JobKind::sharded: break;
-    case JobKind::sharded_optimizer:
-      return words.deepspeed.empty() ? "a sharded optimizer (ZeRO-1 or 2)" : "DeepSpeed ZeRO-1 or 2";
-    case JobKind::data_parallel:
-      return !words.data_parallel.empty() ? "PyTorch DistributedDataParallel" : "data parallel training (DDP)";
-    case JobKind::experts: return "a mixture of experts (expert parallel)";
-    case JobKind::model_parallel: return "tensor or pipeline parallel training";
-    case JobKind::inference: return "inference";
-    case JobKind::single: return "one device alone, or several that do not communicate";
-    case JobKind::unknown: return "a job of a kind that is not known here";
+    case JobKind::sharded: return quantized && !names.quantized.empty() ? names.quantized : names.sharded;
+    case JobKind::sharded_optimizer: return names.sharded_optimizer;
+    case JobKind::data_parallel: return names.data_parallel;
+    case JobKind::experts:
+    case JobKind::model_parallel:
+    case JobKind::inference:
+    case JobKind::single:
+    case JobKind::unknown: break;
   }
-  if (table.source == UnitSource::own_names) return "fsdpbench";
-  if (!words.fsdp2.empty()) return "PyTorch FSDP2 (fully_shard)";
-  if (!words.fsdp1.empty()) return "PyTorch FSDP1 (FullyShardedDataParallel)";
-  if (!words.deepspeed.empty()) return words.quantized.empty() ? "DeepSpeed ZeRO-3" : "DeepSpeed ZeRO++";
-  if (!words.megatron.empty()) return "Megatron-FSDP";
-  if (!words.compiled.empty()) return "compiled FSDP (SimpleFSDP)";
-  if (!words.xla.empty()) return "fully sharded data parallel training compiled by XLA";
-  return "fully sharded data parallel training";
+  return {};
 }
 
-std::vector<std::string> likely_presets(const JobWords& words, const UnitTable& table, bool exchanges) {
-  const std::vector<std::string> all{"fsdp2",        "fsdp1",         "megatron-v2",     "megatron-v1",
-                                     "deepspeed-z3", "simplefsdp",    "vescale",         "deepspeed-z3-hpz",
-                                     "xla",          "xla-pipelined", "deepspeed-zeropp"};
-  if (table.source != UnitSource::own_names) {
-    if (!words.fsdp2.empty()) return {"fsdp2", "simplefsdp"};
-    if (!words.fsdp1.empty()) return {"fsdp1"};
-    if (!words.megatron.empty()) return {"megatron-v2", "megatron-v1"};
-    if (!words.xla.empty()) return {"xla", "xla-pipelined"};
-    if (!words.compiled.empty()) return {"simplefsdp", "xla", "xla-pipelined"};
-    if (exchanges) return {"deepspeed-zeropp"};
-    if (!words.deepspeed.empty()) return {"deepspeed-z3", "deepspeed-z3-hpz", "deepspeed-zeropp"};
+}  // namespace
+
+Program program_of(const JobWords& words, JobKind kind, const UnitTable& table) {
+  if (kind == JobKind::sharded && table.source == UnitSource::own_names) {
+    const dialects::Words& own = dialects::fsdpbench_words();
+    return {std::string(own.traces.program.sharded), &own};
   }
-  if (exchanges) return {"deepspeed-zeropp", "deepspeed-z3-hpz"};
-  if (!words.layout_copy.empty()) return {"fsdp2", "simplefsdp", "fsdp1", "vescale", "megatron-v2", "deepspeed-z3"};
-  std::vector<std::string> flat = all;
-  std::rotate(flat.begin(), flat.begin() + 1, flat.begin() + 2);  // no copies between layouts: FSDP1 before FSDP2
-  return flat;
+  for (const dialects::Words* engine : dialects::words_in_traces()) {
+    const std::string_view name = name_as(engine->traces.program, kind, !words.quantized.empty());
+    if (!name.empty() && words.engines.contains(engine)) return {std::string(name), engine};
+  }
+  static constexpr EnumNames<JobKind> kNobodys{"fully sharded data parallel training",
+                                               "a sharded optimizer (ZeRO-1 or 2)",
+                                               "data parallel training (DDP)",
+                                               "a mixture of experts (expert parallel)",
+                                               "tensor or pipeline parallel training",
+                                               "inference",
+                                               "one device alone, or several that do not communicate",
+                                               "a job of a kind that is not known here"};
+  return {std::string(kNobodys[kind]), nullptr};
+}
+
+std::vector<std::string> likely_presets(const dialects::Words* engine, const JobWords& words, bool exchanges) {
+  std::vector<std::string> presets;
+  const auto add = [&](std::span<const std::string_view> names) {
+    presets.insert(presets.end(), names.begin(), names.end());
+  };
+  if (engine != nullptr && !engine->traces.presets.empty()) {
+    const bool quantizes = exchanges && !engine->traces.quantized_presets.empty();
+    add(quantizes ? engine->traces.quantized_presets : engine->traces.presets);
+  } else if (exchanges) {
+    for (const dialects::Words* any : dialects::words_in_traces()) add(any->traces.quantized_presets);
+  } else {
+    add(dialects::likely_presets(!words.layout_copy.empty()));
+  }
+  return presets;
 }
 
 }  // namespace fsdpbench::foreign

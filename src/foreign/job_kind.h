@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "dialects/words/words.h"
 #include "foreign/collective_use.h"
 #include "foreign/job_words.h"
 
@@ -43,9 +44,14 @@ struct PurposeCounts {
 std::string what_they_do(const PurposeCounts& counts);
 /// `all_equal`: all reductions of gradients are of one size. `collectives`: of a step, without scalars.
 JobKind kind_of(const PurposeCounts& counts, const JobWords& words, bool all_equal, int collectives);
-/// The program, as its names tell: "PyTorch FSDP2 (fully_shard)".
-std::string engine_name(const JobWords& words, JobKind kind, const UnitTable& table);
-/// Presets that may be meant, the likeliest first. `exchanges`: gradients are exchanged as quantised numbers.
-std::vector<std::string> likely_presets(const JobWords& words, const UnitTable& table, bool exchanges);
+/// The program, as its names tell: "PyTorch FSDP2 (fully_shard)", and the engine that it is of; null: no name says.
+struct Program {
+  std::string name;
+  const dialects::Words* engine = nullptr;
+};
+Program program_of(const JobWords& words, JobKind kind, const UnitTable& table);
+/// Presets that may be meant, the likeliest first. `engine`: null: not known. `exchanges`: gradients are exchanged as
+/// quantised numbers.
+std::vector<std::string> likely_presets(const dialects::Words* engine, const JobWords& words, bool exchanges);
 
 }  // namespace fsdpbench::foreign

@@ -1,10 +1,11 @@
 #include "foreign/job_words.h"
 
-#include <initializer_list>
+#include <algorithm>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "foreign/host_words.h"
+#include "dialects/words/fsdpbench.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -14,6 +15,21 @@ struct Word {
   std::string_view part;
 };
 
+/// What the tables of other engines know in `name`.
+void find_dialects(const std::string& name, JobWords& found) {
+  const auto has = [&](std::string_view part) { return !part.empty() && name.find(part) != std::string::npos; };
+  const auto note = [&](std::string& where, std::span<const std::string_view> parts) {
+    if (where.empty() && std::ranges::any_of(parts, has)) where = name;
+  };
+  for (const dialects::Words* words : dialects::words_in_traces()) {
+    const dialects::TraceNames& names = words->traces;
+    if (!found.engines.contains(words) && std::ranges::any_of(names.parts, has)) found.engines[words] = name;
+    note(found.layout_copy, names.layout_copies);
+    note(found.quantized, names.quantization);
+    if (found.limiter.empty() && has(names.limiter)) found.limiter = names.limiter;
+  }
+}
+
 constexpr std::string_view kForwardOnly[] = {
     "vllm", "sglang", "paged_attention", "PagedAttention", "generate", "reshape_and_cache", "flash_fwd_splitkv"};
 
@@ -21,38 +37,15 @@ constexpr std::string_view kForwardOnly[] = {
 
 JobWords find_job_words(const JobTrace& job) {
   static const std::vector<Word> kWords{
-      {&JobWords::fsdp2, "FSDP::"},
-      {&JobWords::fsdp1, "FullyShardedDataParallel"},
-      {&JobWords::data_parallel, "DistributedDataParallel"},
-      {&JobWords::deepspeed, "deepspeed"},
-      {&JobWords::deepspeed, "DeepSpeed"},
-      {&JobWords::deepspeed, "fetch_sub_module"},
-      {&JobWords::deepspeed, "PartitionedParameterCoordinator"},
-      {&JobWords::megatron, "megatron"},
-      {&JobWords::megatron, "Megatron"},
-      {&JobWords::megatron, "MCoreFSDP"},
-      {&JobWords::megatron, "RegisterFSDPBackwardFunction"},
-      {&JobWords::deepspeed, "PreBackwardFunctionForModule"},
-      {&JobWords::compiled, "CompiledFxGraph"},
-      {&JobWords::compiled, "_c10d_functional::"},
-      {&JobWords::xla, "ThunkExecutor"},
-      {&JobWords::xla, "XlaModule"},
       {&JobWords::backward, "autograd::engine"},
       {&JobWords::backward, "ackward"},
       {&JobWords::optimizer, "Optimizer.step"},
       {&JobWords::optimizer, "multi_tensor_apply"},
       {&JobWords::optimizer, "Adam"},
-      {&JobWords::layout_copy, "split_with_sizes_copy"},
-      {&JobWords::layout_copy, "all_gather_copy_out"},
-      {&JobWords::layout_copy, "chunk_cat"},
-      {&JobWords::layout_copy, "(copy_out"},
-      {&JobWords::quantized, "dequantize"},
-      {&JobWords::quantized, "swizzled_quant"},
       {&JobWords::amd, "rccl"},
       {&JobWords::amd, "hipLaunchKernel"},
       {&JobWords::amd, "hipExtModuleLaunchKernel"},
       {&JobWords::amd, "Cijk_"},
-      {&JobWords::limiter, "rate_limiter"},
   };
   JobWords words;
   for (const RankRows& rank : job.ranks) {
@@ -64,9 +57,9 @@ JobWords find_job_words(const JobTrace& job) {
       for (const std::string_view part : kForwardOnly) {
         if (words.serving.empty() && name.find(part) != std::string::npos) words.serving = name;
       }
-      const auto own = own_name(name);
+      find_dialects(name, words);
+      const auto own = dialects::own_name(name);
       if (!own) continue;
-      if (words.own.empty() && name.starts_with("ncclDevKernel_")) words.own = name;
       if (words.backward.empty() && own->op == "backward") words.backward = name;
       if (words.optimizer.empty() && own->op == "optimizer") words.optimizer = name;
     }

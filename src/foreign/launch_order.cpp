@@ -4,6 +4,8 @@
 #include <limits>
 #include <map>
 
+#include "dialects/words/fsdpbench.h"
+
 namespace fsdpbench::foreign {
 namespace {
 
@@ -66,7 +68,7 @@ std::vector<LaunchToken> launch_order(const RankRows& rank, const JobStep& step,
     // What is launched after the last reduction updates parameters.
     if (row.kind != Activity::computation || row.stream != compute_stream || i > last_collective) continue;
     const std::string& name = rank.names[static_cast<std::size_t>(row.name)];
-    const auto own = own_name(name);
+    const auto own = dialects::own_name(name);
     if (is_layout_copy(name) || (own && own->op != "forward" && own->op != "backward" && own->op != "recompute"))
       continue;
     append_computation(tokens, place);

@@ -45,6 +45,8 @@ RunConfig with_preset(const TrainingFacts& facts, const std::string& preset, dou
   config.fsdp.preset = preset;
   for (const auto& [key, value] : config::fsdp_preset(preset)) set(config, key, value);
   config::Fsdp& f = config.fsdp;
+  // What is used again soon is then not freed, whatever the strategy says: no gather of backward tells nothing.
+  const bool keeps_for_reuse = f.max_reuse_distance > 0;
   for (std::int64_t* elements : {&f.forward_prefetch.elements, &f.backward_prefetch.elements, &f.max_live_parameters,
                                  &f.max_reuse_distance, &f.reduce_bucket, &f.reduce_scatter_elements}) {
     *elements = std::llround(static_cast<double>(*elements) * scale);
@@ -52,8 +54,7 @@ RunConfig with_preset(const TrainingFacts& facts, const std::string& preset, dou
   if (scale != 1 && f.persistence_threshold < 1'000'000) f.persistence_threshold = 0;
   if (f.head_unit) config.model.layers = std::max<std::int64_t>(1, config.model.layers - 1);
   const bool hybrid = facts.replicate > 1;
-  if (preset.starts_with("deepspeed")) {
-    // What is used again soon is not freed, whatever the strategy says: no gather of backward tells nothing.
+  if (keeps_for_reuse) {
     config.fsdp.strategy = hybrid ? config::Strategy::hybrid_shard : config::Strategy::full_shard;
   } else if (facts.reshards) {
     config.fsdp.strategy = hybrid ? config::Strategy::hybrid_shard : config::Strategy::full_shard;
@@ -78,7 +79,10 @@ RunConfig with_preset(const TrainingFacts& facts, const std::string& preset, dou
 
 constexpr double kUsualUnit = 218e6;  // elements of a block of Llama-2-7B or Llama-3-8B
 
-bool has_budgets(std::string_view preset) { return preset.starts_with("deepspeed") || preset == "megatron-v1"; }
+/// Whether anything is counted in elements.
+bool has_budgets(const config::Fsdp& f) {
+  return f.forward_prefetch.elements > 0 || f.max_live_parameters > 0 || f.reduce_bucket > 0;
+}
 
 struct Tried {
   RunConfig config;
@@ -247,8 +251,9 @@ ScheduleMatch match_schedule(const TrainingFacts& facts, const std::vector<Launc
   const Matcher matcher(facts, order);
   std::vector<std::pair<std::string, Tried>> tried;
   for (const std::string& preset : facts.presets) {
-    if (auto result = matcher.attempt(with_preset(facts, preset))) tried.emplace_back(preset, std::move(*result));
-    if (!has_budgets(preset) || facts.unit_elements <= 0) continue;
+    const RunConfig config = with_preset(facts, preset);
+    if (auto result = matcher.attempt(config)) tried.emplace_back(preset, std::move(*result));
+    if (!has_budgets(config.fsdp) || facts.unit_elements <= 0) continue;
     const double scale = static_cast<double>(facts.unit_elements) / kUsualUnit;
     if (auto result = matcher.attempt(with_preset(facts, preset, scale)))
       tried.emplace_back(preset, std::move(*result));

@@ -258,7 +258,7 @@ void find_limit(const JobTrace& job, const JobWords& words, Recognition& r) {
   if (!words.limiter.empty() || (event_waits > 0 && limit.mode == Limit::fsdp1_queue)) {
     found = {"all-gather limit", "",
              fmt::format("the host waits for {} events in a step{}", event_waits,
-                         words.limiter.empty() ? "" : ", under rate_limiter"),
+                         words.limiter.empty() ? "" : ", under " + words.limiter),
              0.9};
   } else if (limit.mode == Limit::fsdp1_queue && words.runtime_rows) {
     limit = {Limit::unlimited, 0, 0};
@@ -283,7 +283,7 @@ void find_schedule(const JobTrace& job, const JobWords& words, Recognition& r) {
   for (const CollectiveUse& use : uses) {
     exchanges = exchanges || (use.kind == Communication::all_to_all && use.purpose == Purpose::gradients);
   }
-  r.facts.presets = likely_presets(words, r.table, exchanges);
+  r.facts.presets = likely_presets(r.engine, words, exchanges);
   const auto order = launch_order(rank, step, uses, r.table, first.compute_stream, r.table.source != UnitSource::order);
   try {
     r.schedule = match_schedule(r.facts, order);
@@ -369,12 +369,15 @@ Recognition recognise(const JobTrace& job) {
     collectives += use.purpose != Purpose::scalars;
   }
   r.kind = kind_of(counts, words, sizes.size() == 1, collectives);
-  r.name = engine_name(words, r.kind, r.table);
+  Program program = program_of(words, r.kind, r.table);
+  r.name = std::move(program.name);
+  r.engine = program.engine;
 
   std::string named;
-  for (const std::string* word :
-       {&words.fsdp2, &words.fsdp1, &words.data_parallel, &words.deepspeed, &words.megatron}) {
-    if (named.empty() && !word->empty()) named = fmt::format(", and a row is called \"{}\"", *word);
+  for (const dialects::Words* engine : dialects::words_in_traces()) {
+    const auto row = words.engines.find(engine);
+    if (!named.empty() || row == words.engines.end() || !engine->traces.of_one_program) continue;
+    named = fmt::format(", and a row is called \"{}\"", row->second);
   }
   r.findings.push_back({"job", std::string(to_string(r.kind)), what_they_do(counts) + named,
                         r.kind == JobKind::unknown ? 0.3

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dialects/words/words.h"
 #include "foreign/collective_use.h"
 #include "foreign/job_kind.h"
 #include "foreign/job_steps.h"
@@ -46,7 +47,8 @@ struct HostSync {
 
 struct Recognition {
   JobKind kind = JobKind::unknown;
-  std::string name;  ///< "PyTorch FSDP2 (fully_shard)"
+  std::string name;                         ///< "PyTorch FSDP2 (fully_shard)"
+  const dialects::Words* engine = nullptr;  ///< whose words the program is set in; null: nothing tells
   std::vector<Finding> findings;
   std::vector<std::string> unknown;  ///< what nothing tells, a sentence each
   UnitTable table;

@@ -3,48 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+
+#include "dialects/words/words.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
-enum class Engine : std::uint8_t { fsdp2, fsdp1, deepspeed, megatron, own, other };
-
-Engine engine_of(const Recognition& found) {
-  const auto says = [&](const char* word) { return found.name.find(word) != std::string::npos; };
-  if (says("FSDP2")) return Engine::fsdp2;
-  if (says("FSDP1")) return Engine::fsdp1;
-  if (says("DeepSpeed")) return Engine::deepspeed;
-  if (says("Megatron")) return Engine::megatron;
-  if (says("fsdpbench")) return Engine::own;
-  return Engine::other;
+/// How the program's settings are said; in this program's keys where its engine is not known.
+dialects::Remedies words_for(const dialects::Words* engine) {
+  const bool has = engine != nullptr && engine->remedies;
+  return *(has ? *engine : dialects::fsdpbench_words()).remedies;
 }
-
-struct Words {
-  const char *fsdp2, *fsdp1, *deepspeed, *megatron, *own;
-  const char* of(Engine engine) const {
-    switch (engine) {
-      case Engine::fsdp2: return fsdp2;
-      case Engine::fsdp1: return fsdp1;
-      case Engine::deepspeed: return deepspeed;
-      case Engine::megatron: return megatron;
-      default: return own;
-    }
-  }
-};
-
-constexpr Words kForwardPrefetch{"module.set_modules_to_forward_prefetch([next, the one after])",
-                                 "forward_prefetch=True", "stage3_prefetch_bucket_size",
-                                 "suggested_communication_unit_size", "fsdp.forward_prefetch=explicit:2"};
-constexpr Words kBackwardPrefetch{"module.set_modules_to_backward_prefetch([previous, the one before])",
-                                  "backward_prefetch=BackwardPrefetch.BACKWARD_PRE", "stage3_prefetch_bucket_size",
-                                  "suggested_communication_unit_size", "fsdp.backward_prefetch=explicit:2"};
-constexpr Words kNoLimit{"", "limit_all_gathers=False", "stage3_max_live_parameters", "",
-                         "fsdp.all_gather_limit=unlimited"};
-constexpr Words kSeparate{"module.set_separate_reduce_scatter_group()", "", "",
-                          "a process group of its own for all-gathers", "fsdp.separate_reduce_scatter_comm=true"};
-constexpr Words kAccumulate{"set_requires_gradient_sync(False) on all but the last microbatch", "no_sync()",
-                            "gradient_accumulation_steps", "gradient accumulation", "train.accumulate"};
 
 /// Where most of the exposed time of `why` is.
 std::string worst_phase(const Explanation& explained, Why why) {
@@ -55,27 +24,28 @@ std::string worst_phase(const Explanation& explained, Why why) {
   return forward >= backward ? "forward" : "backward";
 }
 
-Remedy sharded(Why why, double ms, Engine engine, const Recognition& found, const Explanation& explained) {
+Remedy sharded(Why why, double ms, const Recognition& found, const Explanation& explained) {
+  const dialects::Remedies words = words_for(found.engine);
   switch (why) {
     case Why::late_issue: {
       const std::string phase = worst_phase(explained, why);
-      const Words& words = phase == "forward" ? kForwardPrefetch : kBackwardPrefetch;
       return {why, ms,
               fmt::format("gathers of {} are launched only when they are needed: let them be prefetched", phase),
-              words.of(engine), "the parameters of one more unit"};
+              std::string(phase == "forward" ? words.prefetch_forward : words.prefetch_backward),
+              "the parameters of one more unit"};
     }
     case Why::all_gather_limit:
-      return {why, ms, "the host waits for an earlier unit to be freed before it gathers the next", kNoLimit.of(engine),
-              "the parameters of more units at once"};
+      return {why, ms, "the host waits for an earlier unit to be freed before it gathers the next",
+              std::string(words.no_limit), "the parameters of more units at once"};
     case Why::communicator_serialisation:
       return {why, ms, "gathers stand behind reductions on one communicator: give reductions their own",
-              kSeparate.of(engine), "the communicator's buffers"};
+              std::string(words.separate_reductions), "the communicator's buffers"};
     case Why::step_boundary:
       return {
           why, ms,
           "the first gathers and the last reductions have nothing beside them: more work a step makes them a smaller "
           "share",
-          kAccumulate.of(engine), ""};
+          std::string(words.accumulate), ""};
     case Why::link_bound: {
       std::string how = "transfers take longer than the computation beside them: more computation a step";
       if (found.facts.reduce_dtype == DType::f32 && found.facts.param_dtype == DType::bf16) {
@@ -139,7 +109,7 @@ std::vector<Remedy> find_remedies(const JobTrace& job, const Recognition& found,
       case Why::unknown: continue;
       default:
         if (found.is_fsdp()) {
-          remedy = sharded(why, ms, engine_of(found), found, explained);
+          remedy = sharded(why, ms, found, explained);
         } else if (found.kind == JobKind::data_parallel && (why == Why::link_bound || why == Why::step_boundary)) {
           remedy.advice = "all-reduces of gradients outlast backward: larger batches, or reduce less often";
           remedy.setting = "no_sync() for all but the last microbatch; bucket_cap_mb";

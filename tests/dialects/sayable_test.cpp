@@ -5,6 +5,7 @@
 #include "config/fields.h"
 #include "config/presets.h"
 #include "config/validate.h"
+#include "dialects/words/words.h"
 
 namespace fsdpbench::dialects {
 namespace {
@@ -22,14 +23,17 @@ config::RunConfig fsdp1(const std::vector<std::pair<std::string, std::string>>& 
 }
 
 TEST(ProgramWords, ATracedProgramIsSetInItsSystemsWords) {
-  EXPECT_EQ(system_of_program("PyTorch FSDP1 (FullyShardedDataParallel)")->name, "pytorch-fsdp1");
-  EXPECT_EQ(system_of_program("PyTorch FSDP2 (fully_shard)")->name, "pytorch-fsdp2");
-  EXPECT_EQ(system_of_program("DeepSpeed ZeRO-3")->name, "deepspeed");
-  EXPECT_EQ(system_of_program("fully sharded data parallel training"), nullptr);
+  EXPECT_EQ(dialect_of_program(&pytorch_fsdp1_words())->name, "pytorch-fsdp1");
+  EXPECT_EQ(dialect_of_program(&pytorch_fsdp2_words())->name, "pytorch-fsdp2");
+  EXPECT_EQ(dialect_of_program(&deepspeed_words())->name, "deepspeed");
+  EXPECT_EQ(dialect_of_program(&megatron_fsdp_words())->name, "megatron-fsdp");
+  EXPECT_EQ(dialect_of_program(&maxtext_words()), nullptr);  // its traces tell the compiler alone
+  EXPECT_EQ(dialect_of_program(&pytorch_ddp_words()), nullptr);
+  EXPECT_EQ(dialect_of_program(nullptr), nullptr);
 }
 
 TEST(ProgramWords, OnlyWhatDiffersIsSaid) {
-  const Dialect& target = *system_of_program("PyTorch FSDP1");
+  const Dialect& target = *dialect_of_program(&pytorch_fsdp1_words());
   EXPECT_TRUE(changes_in_words(target, fsdp1(), fsdp1()).empty());
   const auto changes = changes_in_words(target, fsdp1({{"fsdp.backward_prefetch", "none"}}),
                                         fsdp1({{"fsdp.strategy", "shard_grad_op"}}));
@@ -47,7 +51,7 @@ TEST(ProgramWords, TheyAreSaidInOneWay) {
 }
 
 TEST(ProgramWords, ASettingWithoutAWordIsToldFromOthers) {
-  const Dialect& target = *system_of_program("PyTorch FSDP1");
+  const Dialect& target = *dialect_of_program(&pytorch_fsdp1_words());
   EXPECT_TRUE(has_words_for(target, fsdp1(), fsdp1({{"fsdp.backward_prefetch", "post"}})));
   config::RunConfig apart = fsdp1();
   apart.fsdp.separate_reduce_scatter_comm = true;

@@ -18,6 +18,7 @@
 #include "config/validate.h"
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
+#include "dialects/words/words.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/timeline.h"
 
@@ -25,9 +26,9 @@ namespace fsdpbench::app {
 namespace {
 
 /// What is to be said of a setting to the system that the trace is of; nothing where it is none that is known.
-std::optional<dialects::Said> setting_in_words(const std::string& program, const config::RunConfig& from,
+std::optional<dialects::Said> setting_in_words(const dialects::Words* engine, const config::RunConfig& from,
                                                const std::string& set) {
-  const dialects::Dialect* system = dialects::system_of_program(program);
+  const dialects::Dialect* system = dialects::dialect_of_program(engine);
   if (system == nullptr) return std::nullopt;
   const config::Entry entry = config::read_override(set);
   config::RunConfig changed = from;
@@ -50,7 +51,7 @@ void replay_knobs(ExplainedJob& explained) {
     for (const metrics::Counterfactual& knob : adopted.causes.knobs) {
       std::optional<dialects::Said> said;
       try {
-        said = setting_in_words(explained.recognition.name, adopted.setup.config, knob.set);
+        said = setting_in_words(explained.recognition.engine, adopted.setup.config, knob.set);
       } catch (const ConfigError&) {  // not in its world: the gain is still worth knowing
       }
       ReplayedKnob& replayed = explained.replayed.emplace_back(knob);

@@ -75,7 +75,7 @@ bool names_traces(const std::vector<std::string>& from) {
 TracedJob read_traced_job(const std::vector<std::string>& traces) {
   const foreign::JobTrace job = foreign::read_job(traces);
   const foreign::Recognition found = foreign::recognise(job);
-  const dialects::Dialect* system = dialects::system_of_program(found.name);
+  const dialects::Dialect* system = dialects::dialect_of_program(found.engine);
   const bool named = system != nullptr || found.table.source == foreign::UnitSource::own_names;
   if (!named && found.schedule && !found.schedule->same_order.empty()) {
     throw ConfigError(

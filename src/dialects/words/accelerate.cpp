@@ -1,0 +1,26 @@
+// Hugging Face Accelerate's settings of FSDP.
+#include <array>
+
+#include "dialects/words/words.h"
+
+namespace fsdpbench::dialects {
+
+const Words& accelerate_words() {
+  static constexpr auto kKeys = std::to_array<KeyWord>({
+      {"fsdpforwardprefetch", "fsdp.forward_prefetch"},
+      {"fsdpbackwardprefetch", "fsdp.backward_prefetch"},
+      {"fsdpautowrappolicy", "fsdp.wrap"},
+      {"fsdpminnumparams", "fsdp.wrap"},
+      {"fsdpactivationcheckpointing", "fsdp.activation_checkpointing"},
+      {"dpshardsize", "mesh.shard"},
+      {"dpreplicatesize", "mesh.replicate"},
+      {"parallelismconfigdpshardsize", "mesh.shard"},
+      {"parallelismconfigdpreplicatesize", "mesh.replicate"},
+      {"numprocesses", "mesh.ranks"},
+      {"synceachbatch", "train.accumulate_mode"},
+  });
+  static const Words kWords{.name = "accelerate", .keys = kKeys};
+  return kWords;
+}
+
+}  // namespace fsdpbench::dialects

@@ -1,0 +1,100 @@
+// torch.distributed.fsdp.fully_shard: gathers in order of use, prefetches one unit in backward.
+#include <algorithm>
+#include <array>
+
+#include "dialects/words/words.h"
+
+namespace fsdpbench::dialects {
+namespace {
+
+/// FSDP2 writes "FSDP::all_gather (layers.0)", and no brackets for the root; a prefetch "… for layers.1".
+std::optional<std::string> unit_word(std::string_view name) {
+  if (!name.starts_with("FSDP::")) return std::nullopt;
+  if (const auto place = name.find("_prefetch for "); place != std::string_view::npos) {
+    return std::string(name.substr(place + std::string_view("_prefetch for ").size()));
+  }
+  const auto open = name.find(" (");
+  const std::string_view verb = name.substr(6, open == std::string_view::npos ? open : open - 6);
+  static constexpr std::array<std::string_view, 8> kOfUnits{"all_gather",
+                                                            "pre_forward",
+                                                            "post_forward",
+                                                            "pre_backward",
+                                                            "post_backward",
+                                                            "post_backward_reduce",
+                                                            "post_backward_accumulate",
+                                                            "post_backward_reshard"};
+  if (std::ranges::find(kOfUnits, verb) == kOfUnits.end()) return std::nullopt;
+  if (open == std::string_view::npos) return std::string();
+  const auto close = name.rfind(')');
+  return std::string(name.substr(open + 2, close == std::string_view::npos ? close : close - open - 2));
+}
+
+}  // namespace
+
+const Words& pytorch_fsdp2_words() {
+  // The defaults of config::Fsdp: what any other preset changes is here, so that a later preset changes all that an
+  // earlier one did.
+  static constexpr auto kDefaults = std::to_array<Setting>({
+      {"fsdp.layout", "per_param"},
+      {"fsdp.forward_prefetch", "implicit"},
+      {"fsdp.learn_execution_order", false},
+      {"fsdp.backward_prefetch", "pre"},
+      {"fsdp.all_gather_limit", "fsdp2_event"},
+      {"fsdp.reduce_scatter_buffers", std::int64_t{1}},
+      {"fsdp.gradient_scaling", "average"},
+      {"fsdp.keep_unreduced", false},
+      {"fsdp.gradients_after_views", false},
+  });
+  static constexpr auto kPresets = std::to_array<Preset>({{"fsdp2", "", kDefaults}});
+  static constexpr auto kMeanings = std::to_array<Meaning>({
+      {"fsdp.preset", "fullyshard", "fsdp2"},
+      {"fsdp.preset", "fsdpv2", "fsdp2"},
+      {"fsdp.layout", "perparameter", "per_param"},
+      {"fsdp.layout", "dtensor", "per_param"},
+      {"fsdp.reshard_after_forward", "none", "auto"},
+  });
+  static constexpr auto kKeys = std::to_array<KeyWord>({
+      {"offloadpolicy", "fsdp.cpu_offload"},
+      {"setreducescattermaxinputbuffers", "fsdp.reduce_scatter_buffers"},
+      {"setseparatereducescattergroup", "fsdp.separate_reduce_scatter_comm"},
+      {"setforcesumreductionforcomms", "fsdp.gradient_scaling"},
+      {"setgradientdividefactor", "fsdp.gradient_divide_factor"},
+      {"setsymmmemforcomm", "nccl.register_buffers"},
+      {"setallocatememoryfromprocessgroupforcomm", "nccl.register_buffers"},
+      {"setmodulestoforwardprefetch", "fsdp.forward_prefetch"},
+      {"setmodulestobackwardprefetch", "fsdp.backward_prefetch"},
+      {"setreshardafterforward", "fsdp.reshard_after_forward"},
+      {"setreshardafterbackward", "fsdp.reshard_after_backward"},
+      {"setislastbackward", "fsdp.wait_each_backward"},
+      {"setrequiresgradientsync", "train.accumulate_mode"},
+      {"setrequiresallreduce", "train.accumulate_mode"},
+  });
+  static constexpr auto kParts = std::to_array<std::string_view>({"FSDP::"});
+  static constexpr auto kMeant = std::to_array<std::string_view>({"fsdp2", "simplefsdp"});
+  static constexpr auto kLayoutCopies =
+      std::to_array<std::string_view>({"split_with_sizes_copy", "all_gather_copy_out", "chunk_cat"});
+  static constexpr auto kCopies =
+      std::to_array<std::string_view>({"split_with_sizes_copy", "chunk_cat", "CatArrayBatchedCopy",
+                                       "all_gather_copy_in", "copy_in", "copy_out", "fsdp::"});
+  static const Words kWords{
+      .name = "pytorch-fsdp2",
+      .presets = kPresets,
+      .meanings = kMeanings,
+      .keys = kKeys,
+      .traces = {.parts = kParts,
+                 .of_one_program = true,
+                 .program = {.sharded = "PyTorch FSDP2 (fully_shard)"},
+                 .presets = kMeant,
+                 .layout_copies = kLayoutCopies,
+                 .copies = kCopies,
+                 .prefetch = "_prefetch",
+                 .unit = unit_word},
+      .remedies = Remedies{.prefetch_forward = "module.set_modules_to_forward_prefetch([next, the one after])",
+                           .prefetch_backward = "module.set_modules_to_backward_prefetch([previous, the one before])",
+                           .no_limit = "",
+                           .separate_reductions = "module.set_separate_reduce_scatter_group()",
+                           .accumulate = "set_requires_gradient_sync(False) on all but the last microbatch"}};
+  return kWords;
+}
+
+}  // namespace fsdpbench::dialects
