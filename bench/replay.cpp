@@ -30,8 +30,7 @@ config::RunConfig job(const char* model, std::int64_t ranks, std::int64_t shard 
 }
 
 replay::OpTimes times_of(const engine::Setup& p) {
-  return replay::emulated_times(p.schedules, p.sizes, p.plan.groups,
-                                {*p.config.emulate.compute_tflops * 1e12, *p.config.emulate.link()});
+  return replay::emulated_times(p, {*p.config.emulate.compute_tflops * 1e12, *p.config.emulate.link()});
 }
 
 double peak_mb() {

@@ -166,7 +166,7 @@ config::Calibration calibrate(const std::vector<RunConfig>& policies) {
     engine::Setup p = engine::set_up(c);
     engine::Measurement m = run(p);
     const Step measured = step_of(p, m, true);
-    calibrator.add({{p.schedules, p.plan.groups, p.sizes}, m.traces, c.emulate.link_latency_us * 1e3, true},
+    calibrator.add({p, m.traces, c.emulate.link_latency_us * 1e3, true},
                    replay::measured_host(p.schedules, m.traces, {}));
     runs.emplace_back(std::move(p), measured);
   }

@@ -68,17 +68,17 @@ void parts() {
     for (int i = 0; i < kTimes; ++i) what();
     fmt::print("{:<24} {:.3f} ms\n", name, seconds_since(begin) * 1e3 / kTimes);
   };
-  const tune::Sizes sizes = machine.sizes(config);
-  const tune::Candidate candidate = tune::make_candidate(config, sizes);
-  const replay::StepCosts least = machine.least_costs(candidate);
+  const std::vector<plan::ModuleSizes> sizes = machine.sizes(config);
+  const schedule::Training training = schedule::make_training(config, sizes);
+  const replay::StepCosts least = machine.least_costs(training);
   time("configuration", [&] { space.config_at(space.origin()); });
   time("plan", [&] { plan::make_plan(config); });
-  time("plan and schedules", [&] { tune::make_candidate(config, sizes); });
-  time("fingerprint", [&] { tune::fingerprint(candidate); });
-  time("op times", [&] { machine.least_costs(candidate); });
-  time("op times and walk", [&] { machine.step_ns(candidate, {}); });
-  time("memory", [&] { schedule::memory_walk(candidate.schedules, 6); });
-  time("bound", [&] { tune::lower_bound(candidate, least); });
+  time("plan and schedules", [&] { schedule::make_training(config, sizes); });
+  time("fingerprint", [&] { schedule::fingerprint(training); });
+  time("op times", [&] { machine.least_costs(training); });
+  time("op times and walk", [&] { machine.step_ns(training, {}); });
+  time("memory", [&] { schedule::memory_walk(training.schedules, 6); });
+  time("bound", [&] { tune::lower_bound(training, least); });
 }
 
 // --------------------------------------------------------------------------------------------- answers in real time

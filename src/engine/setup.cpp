@@ -1,22 +1,22 @@
 #include "engine/setup.h"
 
+#include <utility>
+
 #include "base/bytes.h"
 #include "engine/checkpoint_saver.h"
 #include "engine/executor.h"
 #include "engine/step_graph.h"
-#include "schedule/build_schedules.h"
 #include "schedule/memory_walk.h"
 
 namespace fsdpbench::engine {
 
 Setup set_up(const config::RunConfig& config) {
-  Setup s;
-  s.config = config;
-  s.plan = plan::make_plan(config);
-  s.model = model::make_model(config, s.plan.shapes);
-  s.sizes = s.model->sizes();
-  s.policy = schedule::make_policy(config);
-  s.schedules = schedule::build_schedules(s.plan, s.policy, s.sizes);
+  std::unique_ptr<model::Model> model;
+  Setup s{schedule::make_training(config, [&](const plan::Plan& plan) {
+    model = model::make_model(config, plan.shapes);
+    return model->sizes();
+  })};
+  s.model = std::move(model);
   check_step_graph(config, s.schedules);
   const std::int64_t steps = laid_out_steps(config, s.schedules);
   s.memory = schedule::memory_walk(s.schedules, steps);

@@ -2,26 +2,17 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "base/lane_pool.h"
-#include "config/run_config.h"
 #include "model/model.h"
-#include "plan/module_sizes.h"
-#include "plan/plan.h"
-#include "schedule/policy.h"
-#include "schedule/schedule.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::engine {
 
-/// Everything that is decided before a run starts; run() and the reports read it and decide nothing again.
-struct Setup {
-  config::RunConfig config;  ///< valid, mesh filled in
-  plan::Plan plan;
-  schedule::Policy policy;
+/// Everything that is decided before a run starts, the training and what it needs; run() and the reports read it and
+/// decide nothing again.
+struct Setup : schedule::Training {
   std::unique_ptr<model::Model> model;
-  std::vector<plan::ModuleSizes> sizes;  ///< by module of the model
-  schedule::Schedules schedules;
   PoolStatistics memory;       ///< what a rank's steps will need of its device, from the schedule alone
   PoolStatistics host_memory;  ///< of pinned host memory likewise (fsdp.cpu_offload)
   /// Bytes a rank's pool will need at most: the steps, and bringing the parameters home after them.
@@ -36,7 +27,7 @@ struct Setup {
   }
 };
 
-/// Decides plan, policy, model sizes, schedules and memory of a configuration that config::validate has accepted. Runs
+/// Decides training, model and memory of a configuration that config::validate has accepted. Runs
 /// nothing and allocates nothing of what it plans. Throws ResourceError if a rank would need more than 8 EiB.
 Setup set_up(const config::RunConfig& config);
 

@@ -179,39 +179,28 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const R
   return result;
 }
 
-replay::OpTimes simulated_times(const config::RunConfig& config, const plan::Plan& plan,
-                                const replay::Training& training, const config::Cluster* cluster, bool contention) {
-  const config::Emulate& emulate = config.emulate;
+replay::OpTimes simulated_times(const schedule::Training& training, const config::Cluster* cluster, bool contention) {
+  const config::Emulate& emulate = training.config.emulate;
   constexpr double kNoTime = std::numeric_limits<double>::infinity();  // what is not emulated
-  replay::ClusterUse use = use_of(config.simulate);
+  replay::ClusterUse use = use_of(training.config.simulate);
   use.contention = contention;
   replay::OpTimes times = cluster != nullptr
-                              ? replay::cluster_times(training.schedules, plan, config, *cluster, use)
-                              : replay::emulated_times(training.schedules, training.sizes, training.groups,
-                                                       {emulate.compute_tflops.value_or(kNoTime) * 1e12,
-                                                        emulate.link().value_or(LinkModel{kNoTime, 0}),
-                                                        emulate.pcie().value_or(LinkModel{kNoTime, 0})});
-  add_conditions(config, times);
+                              ? replay::cluster_times(training, *cluster, use)
+                              : replay::emulated_times(training, {emulate.compute_tflops.value_or(kNoTime) * 1e12,
+                                                                  emulate.link().value_or(LinkModel{kNoTime, 0}),
+                                                                  emulate.pcie().value_or(LinkModel{kNoTime, 0})});
+  add_conditions(training.config, times);
   return times;
 }
 
-replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* cluster) {
-  return simulated_times(setup.config, setup.plan, {setup.schedules, setup.plan.groups, setup.sizes}, cluster);
-}
-
-replay::CalibratedTimes calibrated_times(const config::RunConfig& config, const replay::Training& training,
-                                         const config::Calibration& calibration, bool contention) {
+replay::CalibratedTimes calibrated_times(const schedule::Training& training, const config::Calibration& calibration,
+                                         bool contention) {
   replay::CalibratedTimes calibrated = replay::calibrated_times(calibration, training);
-  const replay::SlowdownOf slowdown = replay::measured_slowdown(calibration.slowdowns, config, training.groups);
-  if (slowdown && contention && training.groups.ranks() > 1) {
-    replay::add_contention(training.schedules, training.groups, slowdown, calibrated.times);
-  }
-  add_conditions(config, calibrated.times);
+  const plan::Groups& groups = training.plan.groups;
+  const replay::SlowdownOf slowdown = replay::measured_slowdown(calibration.slowdowns, training.config, groups);
+  if (slowdown && contention && groups.ranks() > 1) replay::add_contention(training, slowdown, calibrated.times);
+  add_conditions(training.config, calibrated.times);
   return calibrated;
-}
-
-replay::CalibratedTimes calibrated_times(const Setup& setup, const config::Calibration& calibration) {
-  return calibrated_times(setup.config, {setup.schedules, setup.plan.groups, setup.sizes}, calibration);
 }
 
 }  // namespace fsdpbench::engine

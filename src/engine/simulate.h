@@ -24,19 +24,14 @@ replay::OpTimes with_draws(const config::Simulate& simulate, int ranks, replay::
 /// and not recorded. `hooks.stop` is asked before each step; `hooks.progress` is told after it.
 Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const RunHooks& hooks = {});
 
-/// What the ops of `setup` take before anything is drawn, as its configuration says: on `cluster`, or, if that is null,
-/// at the rates of [emulate]; with [simulate]'s host and with injected trouble. The ranks must fit the cluster
-/// (config::check_fits).
-replay::OpTimes simulated_times(const Setup& setup, const config::Cluster* cluster);
-/// The same of a training that has no setup: `training` is that of `plan`, which is that of `config`. `contention`:
-/// computation is slower beside collectives.
-replay::OpTimes simulated_times(const config::RunConfig& config, const plan::Plan& plan,
-                                const replay::Training& training, const config::Cluster* cluster,
+/// What the ops of `training` take before anything is drawn, as its configuration says: on `cluster`, or, if that is
+/// null, at the rates of [emulate]; with [simulate]'s host and with injected trouble. The ranks must fit the cluster
+/// (config::check_fits). `contention`: computation is slower beside collectives.
+replay::OpTimes simulated_times(const schedule::Training& training, const config::Cluster* cluster,
                                 bool contention = true);
 
 /// The same by a calibration of a machine. Where that has slow-downs, ops beside others take longer (`contention`).
-replay::CalibratedTimes calibrated_times(const Setup& setup, const config::Calibration& calibration);
-replay::CalibratedTimes calibrated_times(const config::RunConfig& config, const replay::Training& training,
-                                         const config::Calibration& calibration, bool contention = true);
+replay::CalibratedTimes calibrated_times(const schedule::Training& training, const config::Calibration& calibration,
+                                         bool contention = true);
 
 }  // namespace fsdpbench::engine

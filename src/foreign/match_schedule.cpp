@@ -12,8 +12,7 @@
 #include "config/fields.h"
 #include "config/presets.h"
 #include "config/validate.h"
-#include "plan/plan.h"
-#include "schedule/build_schedules.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -21,13 +20,13 @@ namespace {
 using config::RunConfig;
 
 /// The order asks for none.
-plan::ModuleSizes any_sizes() {
+std::vector<plan::ModuleSizes> any_sizes(const plan::Plan& plan) {
   plan::ModuleSizes sizes;
   sizes.batch_input_bytes = sizes.batch_target_bytes = 1024;
   sizes.output_bytes = sizes.saved_bytes = 1024;
   sizes.forward_workspace_bytes = sizes.backward_workspace_bytes = 1024;
   sizes.forward_flops = sizes.recompute_flops = sizes.backward_flops = 1;
-  return sizes;
+  return std::vector<plan::ModuleSizes>(plan.shapes.modules.size(), sizes);
 }
 
 void set(RunConfig& config, std::string_view key, const config::Value& value) {
@@ -99,13 +98,10 @@ class Matcher {
   std::optional<Tried> attempt(RunConfig config) const {
     try {
       config::validate(config);
-      const plan::Plan plan = plan::make_plan(config);
-      const std::vector<plan::ModuleSizes> sizes(plan.shapes.modules.size(), any_sizes());
-      const schedule::Schedules schedules = build_schedules(plan, schedule::make_policy(config), sizes);
-      Tried tried{std::move(config),
-                  {},
-                  launch_order(schedules.steady(), facts_.root, units_),
-                  launch_order(schedules.steady(), facts_.root, true)};
+      const schedule::Training training = schedule::make_training(config, any_sizes);
+      const schedule::Schedule& steady = training.schedules.steady();
+      Tried tried{
+          std::move(config), {}, launch_order(steady, facts_.root, units_), launch_order(steady, facts_.root, true)};
       tried.difference = compare_orders(order_, tried.order);
       return tried;
     } catch (const Error&) {

@@ -192,7 +192,7 @@ CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedu
   return report;
 }
 
-CauseReport report_causes(const RunView& run, const Diagnosed& what, const RunMetrics& metrics) {
+CauseReport report_causes(const RunView& run, const schedule::Training& what, const RunMetrics& metrics) {
   const std::optional<LinkModel> link = what.config.emulate.link();
   CauseReport report = rank_causes(run, what.plan, what.policy, link);
   const double noise_pct = std::max(100 * kPracticalThreshold, metrics.aa_noise_pct.value_or(0));
@@ -203,7 +203,7 @@ CauseReport report_causes(const RunView& run, const Diagnosed& what, const RunMe
   report.no_typical_because = typical.why_not_of_all();
   if (!report.no_typical_because.empty()) return report;
   const ReplayedStep step = typical.replay();
-  const RunView view(typical.schedules(), step.traces);
+  const RunView view(typical.training().schedules, step.traces);
   CauseReport of_typical = every_cause(view, what.plan, what.policy, link);
 
   report.causes = std::move(of_typical.causes);

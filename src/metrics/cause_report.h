@@ -14,6 +14,7 @@
 #include "metrics/typical_step.h"
 #include "plan/plan.h"
 #include "schedule/policy.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::metrics {
 
@@ -64,6 +65,6 @@ CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedu
 /// Of the typical step; as rank_causes(), with the reason, if there is none: an op with work was never timed, or only
 /// some ranks are in view and they do not suffice (typical_step.h). `metrics`: of the same run. Throws as rank_causes()
 /// does.
-CauseReport report_causes(const RunView& run, const Diagnosed& what, const RunMetrics& metrics);
+CauseReport report_causes(const RunView& run, const schedule::Training& what, const RunMetrics& metrics);
 
 }  // namespace fsdpbench::metrics

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "metrics/knobs.h"
-#include "schedule/build_schedules.h"
 #include "schedule/memory_walk.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::metrics {
 namespace {
@@ -18,16 +18,14 @@ constexpr double kAtOnce = 1e12;  // so many times as fast
 /// A training of the same model and ranks under another policy.
 struct Rebuilt {
   Rebuilt(const config::RunConfig& config, const std::vector<plan::ModuleSizes>& sizes)
-      : plan(plan::make_plan(config)),
-        all(schedule::build_schedules(plan, schedule::make_policy(config), sizes)),
-        steady{{all.steady()}, all.event_count},
-        steps(config.train.warmup + config.train.steps) {}
+      : all(schedule::make_training(config, sizes)), steady(all.steady()) {}
 
-  std::int64_t peak_bytes() const { return schedule::memory_walk(all, steps).peak_occupied_total; }
+  std::int64_t peak_bytes() const {
+    const config::Train& train = all.config.train;
+    return schedule::memory_walk(all.schedules, train.warmup + train.steps).peak_occupied_total;
+  }
 
-  plan::Plan plan;
-  schedule::Schedules all, steady;
-  std::int64_t steps;
+  schedule::Training all, steady;
 };
 
 /// What to replay.
@@ -46,7 +44,7 @@ class Finder {
   Counterfactuals find(const std::vector<Asked>& causes) {
     std::vector<Question> questions;
     for (const Asked& asked : causes) questions.push_back(about(asked));
-    for (Knob& knob : knobs_of(typical_.what().config)) {
+    for (Knob& knob : knobs_of(typical_.training().config)) {
       Question question = rebuilt(knob.config);
       question.answer.cause = knob.cause;
       question.answer.set = knob.set;
@@ -64,7 +62,7 @@ class Finder {
     for (Question& question : questions) {
       Counterfactual& answer = question.answer;
       const bool certain =
-          typical_.steps() > 1 || typical_.what().config.device.backend == config::BackendKind::virtual_;
+          typical_.steps() > 1 || typical_.training().config.device.backend == config::BackendKind::virtual_;
       answer.advised = certain && answer.ci_low > 0 && answer.gain_ms > noise_ms_;
       if (answer.set.empty()) {
         result.causes.push_back(std::move(answer));
@@ -81,7 +79,7 @@ class Finder {
   Question rebuilt(const config::RunConfig& config) const {
     Question question;
     try {
-      question.rebuilt = std::make_unique<Rebuilt>(config, typical_.what().sizes);
+      question.rebuilt = std::make_unique<Rebuilt>(config, typical_.training().sizes);
     } catch (const Error&) {  // not for this model, plan or memory: nothing to advise
     }
     return question;
@@ -108,7 +106,7 @@ class Finder {
       case Cause::all_gather_limit:
       case Cause::reduce_scatter_buffers:
       case Cause::communicator_serialisation:
-      case Cause::injected_sync: question = rebuilt(lifted(asked.cause, typical_.what().config)); break;
+      case Cause::injected_sync: question = rebuilt(lifted(asked.cause, typical_.training().config)); break;
     }
     question.answer.cause = asked.cause;
     question.answer.late_rank = asked.late_rank;
@@ -116,10 +114,7 @@ class Finder {
   }
 
   double replayed_ms(const Question& question, const replay::MeasuredTimes& times) const {
-    const Rebuilt* other = question.rebuilt.get();
-    const replay::Training training = other == nullptr
-                                          ? typical_.training()
-                                          : replay::Training{other->steady, other->plan.groups, typical_.what().sizes};
+    const schedule::Training& training = question.rebuilt ? question.rebuilt->steady : typical_.training();
     return static_cast<double>(typical_.replay(times, training, question.without).slowest_ns) / 1e6;
   }
 
@@ -142,7 +137,7 @@ class Finder {
   }
 
   std::int64_t peak_bytes() {
-    if (!peak_bytes_) peak_bytes_ = Rebuilt(typical_.what().config, typical_.what().sizes).peak_bytes();
+    if (!peak_bytes_) peak_bytes_ = Rebuilt(typical_.training().config, typical_.training().sizes).peak_bytes();
     return *peak_bytes_;
   }
 

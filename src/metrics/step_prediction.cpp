@@ -7,8 +7,8 @@
 
 namespace fsdpbench::metrics {
 
-StepPrediction predict_step(const schedule::Schedules& schedules, const plan::Groups& groups, replay::OpTimes times) {
-  const schedule::Schedules steady{{schedules.steady()}, schedules.event_count};
+StepPrediction predict_step(const schedule::Training& training, replay::OpTimes times) {
+  const schedule::Schedules steady{{training.schedules.steady()}, training.schedules.event_count};
   times.steps.erase(times.steps.begin(), times.steps.end() - 1);
   StepPrediction prediction;
   for (std::size_t i = 0; i < times.steps.front().size(); ++i) {
@@ -18,7 +18,7 @@ StepPrediction predict_step(const schedule::Schedules& schedules, const plan::Gr
     if (op_class == OpClass::computation) prediction.computation += ns;
     if (op_class == OpClass::communication) prediction.communication += ns;
   }
-  const auto replay = replay::make_replay(steady, groups, times);
+  const auto replay = replay::make_replay(steady, training.plan.groups, times);
   trace::RankTrace walked;
   replay->step({&walked, 1});
   prediction.step = prediction.update = static_cast<std::int64_t>(replay->last_step().end_ns.front());

@@ -2,9 +2,8 @@
 
 #include <cstdint>
 
-#include "plan/groups.h"
 #include "replay/op_times.h"
-#include "schedule/schedule.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::metrics {
 
@@ -20,6 +19,6 @@ struct StepPrediction {
 
 /// The steady step with `times`, replay::emulated_times(). What it does not know: ranks that differ, the time of
 /// copies, optimizer and host.
-StepPrediction predict_step(const schedule::Schedules& schedules, const plan::Groups& groups, replay::OpTimes times);
+StepPrediction predict_step(const schedule::Training& training, replay::OpTimes times);
 
 }  // namespace fsdpbench::metrics

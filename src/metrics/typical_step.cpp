@@ -20,12 +20,10 @@ namespace {
 using replay::MeasuredTimes;
 using Table = MeasuredTimes::Table;
 
-replay::MeasuredTimes measure(const RunView& run, const Diagnosed& what) {
-  const auto link = what.config.emulate.link();
-  return {{run.schedules(), what.plan.groups, what.sizes},
-          run.traces(),
-          link ? std::optional(link->latency_seconds * 1e9) : std::nullopt,
-          what.config.simulate.cluster.empty()};
+replay::MeasuredTimes measure(const RunView& run, const schedule::Training& training) {
+  const auto link = training.config.emulate.link();
+  return {training, run.traces(), link ? std::optional(link->latency_seconds * 1e9) : std::nullopt,
+          training.config.simulate.cluster.empty()};
 }
 
 /// kNone if there is none.
@@ -120,15 +118,15 @@ std::string why_no_typical_step(const RunView& run, const plan::Groups& groups, 
       run.ranks(), waited_ms, groups.ranks());
 }
 
-TypicalStep::TypicalStep(const RunView& run, const Diagnosed& what, double noise_ms)
-    : what_(what),
-      one_for_all_(run.ranks() < what.plan.groups.ranks()),
-      measured_(measure(run, what)),
+TypicalStep::TypicalStep(const RunView& run, const schedule::Training& training, double noise_ms)
+    : one_for_all_(run.ranks() < training.plan.groups.ranks()),
+      training_(training.steady()),
+      measured_(measure(run, training)),
       own_work_(measured_.ranks(), true),
       own_issue_(measured_.ranks(), true),
       own_link_(measured_.ranks(), true) {
   const schedule::Schedule& steady = measured_.schedule_of(measured_.steps() - 1);
-  schedules_ = {{steady}, run.schedules().event_count};
+  training_.schedules.steps = {steady};
   for (std::size_t step = 0; step < measured_.steps(); ++step) {
     if (&measured_.schedule_of(step) == &steady) steps_.push_back(step);
   }
@@ -158,7 +156,7 @@ TypicalStep::TypicalStep(const RunView& run, const Diagnosed& what, double noise
 }
 
 void TypicalStep::find_late(double noise_ms) {
-  const std::vector<schedule::Op>& ops = schedules_.steady().ops;
+  const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
   RankTimes work, issue, transfers;
   for (const std::size_t step : steps_) {
     work.emplace_back(measured_.ranks());
@@ -236,14 +234,14 @@ std::string TypicalStep::why_not_of_all() const {
       return fmt::format(
           "the {} recorded ranks differ, so none can stand for those that were not recorded "
           "(trace.ranks=0 records all {})",
-          measured_.ranks(), what_.plan.groups.ranks());
+          measured_.ranks(), training_.plan.groups.ranks());
     }
   }
   return {};
 }
 
 replay::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) const {
-  const std::vector<schedule::Op>& ops = schedules_.steady().ops;
+  const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
   std::vector<std::size_t> steps;
   for (const std::size_t index : drawn) steps.push_back(steps_[index]);
   Table ns(measured_.ranks(), std::vector<std::int64_t>(ops.size(), 0)), issue = ns;
@@ -254,10 +252,10 @@ replay::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) 
     add_medians(
         steps, own_issue_, i, [&](auto step, auto rank, auto op) { return measured_.issue_ns(step, rank)[op]; }, issue);
   }
-  return measured_.with_step(training(), std::move(ns), std::move(issue));
+  return measured_.with_step(training_, std::move(ns), std::move(issue));
 }
 
-ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const replay::Training& other,
+ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const schedule::Training& other,
                                  const Without& without) const {
   replay::Changes changes = without.changes;
   changes.straggler = without.late_rank;
@@ -317,7 +315,7 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const repla
       // A transfer takes what it takes in the fastest of its groups.
       std::int64_t least = given.front()[i];
       for (const auto& mine : given) least = std::min(least, mine[i]);
-      const plan::Members group = other.groups.members(ops[i].group(), without.late_rank);
+      const plan::Members group = other.plan.groups.members(ops[i].group(), without.late_rank);
       for (int m = 0; m < group.count; ++m) given[static_cast<std::size_t>(group[m])][i] = least;
     }
   }
@@ -325,7 +323,7 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const repla
   if (without.slow_link >= 0 && is_own(other)) mend_link(without.slow_link, other, op_times);
 
   constexpr int kMostSteps = 8;  // until one is as long as the one before on every rank, so that all to come are
-  const auto walk = replay::make_replay(other.schedules, other.groups, op_times);
+  const auto walk = replay::make_replay(other.schedules, other.plan.groups, op_times);
   ReplayedStep result;
   std::vector<double> lengths, before;
   for (int step = 0; step < kMostSteps && (step < 2 || lengths != before); ++step) {
@@ -356,13 +354,13 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const repla
 
 /// A transfer ends with its slowest link. Without that of `rank` it would end with the slowest of the others: what
 /// bytes take shrinks as those links' times say, latency stays.
-void TypicalStep::mend_link(int rank, const replay::Training& other, replay::OpTimes& times) const {
+void TypicalStep::mend_link(int rank, const schedule::Training& other, replay::OpTimes& times) const {
   const std::vector<schedule::Op>& ops = other.schedules.steady().ops;
   auto& given = times.given.front();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (!ops[i].is_collective()) continue;
     const std::int64_t own = typical_link_ns_[static_cast<std::size_t>(rank)][i];
-    const plan::Members group = other.groups.members(ops[i].group(), rank);
+    const plan::Members group = other.plan.groups.members(ops[i].group(), rank);
     std::int64_t others = 0;
     for (int m = 0; m < group.count; ++m) {
       if (group[m] != rank) others = std::max(others, typical_link_ns_[static_cast<std::size_t>(group[m])][i]);
@@ -379,7 +377,7 @@ void TypicalStep::mend_link(int rank, const replay::Training& other, replay::OpT
 
 std::array<TypicalStep::LaneExcess, kLaneCount> TypicalStep::excess(std::size_t rank) const {
   std::array<LaneExcess, kLaneCount> result{};
-  const std::vector<schedule::Op>& ops = schedules_.steady().ops;
+  const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
   for (const std::size_t step : steps_) {
     for (std::size_t i = 0; i < ops.size(); ++i) {
       if (!ops[i].has_work()) continue;

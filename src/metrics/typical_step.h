@@ -7,28 +7,19 @@
 #include <string>
 #include <vector>
 
-#include "config/run_config.h"
 #include "metrics/late_ranks.h"
 #include "metrics/run_view.h"
-#include "plan/plan.h"
+#include "plan/groups.h"
 #include "replay/measured_host.h"
 #include "replay/measured_times.h"
 #include "replay/what_if_times.h"
-#include "schedule/policy.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::metrics {
 
 /// Why the ranks in view cannot have a typical step, a sentence without its full stop: an op with work that was never
 /// timed, or waits for peers that are not in view, together longer than `noise_ms` a step. Empty if they can.
 std::string why_no_typical_step(const RunView& run, const plan::Groups& groups, double noise_ms);
-
-/// A run as far as its causes go. Refers to its parts: they must live on.
-struct Diagnosed {
-  const plan::Plan& plan;
-  const schedule::Policy& policy;
-  const std::vector<plan::ModuleSizes>& sizes;  ///< by module, as the plan's modules
-  const config::RunConfig& config;
-};
 
 /// One step of all ranks on the computed clock, in the steady state.
 struct ReplayedStep {
@@ -61,15 +52,14 @@ struct LateRank {
 /// have to be known, and there is no typical step.
 class TypicalStep {
  public:
-  /// `run`: of which why_no_typical_step() says nothing; at least one measured step, transfers with the arrival of
-  /// their last peer. `noise_ms`: of a step, up to which ranks are not told apart.
-  TypicalStep(const RunView& run, const Diagnosed& what, double noise_ms);
+  /// `run`: a run of `training` of which why_no_typical_step() says nothing; at least one measured step, transfers with
+  /// the arrival of their last peer. Both must live on. `noise_ms`: of a step, up to which ranks are not told apart.
+  TypicalStep(const RunView& run, const schedule::Training& training, double noise_ms);
   TypicalStep(const TypicalStep&) = delete;
   TypicalStep& operator=(const TypicalStep&) = delete;
 
-  const Diagnosed& what() const { return what_; }
-  /// Of the schedule that repeats, alone.
-  const schedule::Schedules& schedules() const { return schedules_; }
+  /// Whose typical step it is, with the schedule that repeats alone.
+  const schedule::Training& training() const { return training_; }
   /// Why it is not the typical step of ranks that are not in view, a sentence without its full stop; empty if it is.
   std::string why_not_of_all() const;
   /// Measured steps that had that schedule: the typical one is made of them.
@@ -101,9 +91,9 @@ class TypicalStep {
     int slow_link = -1;         ///< this rank's link takes what the others' take
   };
   /// A step of `other`, a training of the same ranks whose schedules are one steady one, with these op times.
-  ReplayedStep replay(const replay::MeasuredTimes& times, const replay::Training& other, const Without& without) const;
-  ReplayedStep replay() const { return replay(*times_, training(), {}); }
-  replay::Training training() const { return {schedules_, what_.plan.groups, what_.sizes}; }
+  ReplayedStep replay(const replay::MeasuredTimes& times, const schedule::Training& other,
+                      const Without& without) const;
+  ReplayedStep replay() const { return replay(*times_, training_, {}); }
 
   /// How much later than its typical begin a lane's ops began, and how much longer they took, a step: the mean over the
   /// measured steps, in nanoseconds.
@@ -117,12 +107,11 @@ class TypicalStep {
   void find_late(double noise_ms);
   using LaneTimes = std::vector<std::array<double, kLaneCount>>;  // by rank
   LaneTimes typical_of(replay::LaneStarts::ByLane replay::LaneStarts::*part, double noise_ms) const;
-  void mend_link(int rank, const replay::Training& other, replay::OpTimes& times) const;
-  bool is_own(const replay::Training& other) const { return &other.schedules == &schedules_; }
+  void mend_link(int rank, const schedule::Training& other, replay::OpTimes& times) const;
+  bool is_own(const schedule::Training& other) const { return &other == &training_; }
 
-  Diagnosed what_;
   bool one_for_all_;
-  schedule::Schedules schedules_;
+  schedule::Training training_;
   replay::MeasuredTimes measured_;
   std::vector<std::size_t> steps_;  // of measured_
   bool repeats_ = true;

@@ -25,8 +25,8 @@ int rank_count_of(const schedule::Op& op, const plan::Groups& groups) {
 }
 
 /// As work_of(), with a fixed part of its own for matrix products as well.
-OpWork calibrated_work(const schedule::Op& op, const schedule::Schedule& schedule, const Training& training) {
-  OpWork work = work_of(op, schedule, training.groups, training.sizes);
+OpWork calibrated_work(const schedule::Op& op, const schedule::Schedule& schedule, const schedule::Training& training) {
+  OpWork work = work_of(op, schedule, training.plan.groups, training.sizes);
   if (work.unit == OpWork::Unit::flops) work.fixed = 1;
   return work;
 }
@@ -138,7 +138,7 @@ void Calibrator::add(const MeasuredTimes& run, const HostCosts& host) {
     const schedule::Op& op = schedule.ops[i];
     if (!op.has_work()) continue;
     const OpWork work = calibrated_work(op, schedule, run.run());
-    Seen& seen = seen_[{op.kind, work.unit, rank_count_of(op, run.run().groups)}];
+    Seen& seen = seen_[{op.kind, work.unit, rank_count_of(op, run.run().plan.groups)}];
     std::vector<double> all;
     std::size_t steps = 0;
     for (std::size_t rank = 0; rank < run.ranks(); ++rank) {
@@ -227,7 +227,7 @@ config::Calibration Calibrator::result() const {
   return c;
 }
 
-CalibratedTimes calibrated_times(const config::Calibration& calibration, const Training& training) {
+CalibratedTimes calibrated_times(const config::Calibration& calibration, const schedule::Training& training) {
   CalibratedTimes result;
   OpTimes& times = result.times;
   times.host = host_of(calibration.host);
@@ -253,7 +253,7 @@ CalibratedTimes calibrated_times(const config::Calibration& calibration, const T
       OpCost& cost = costs.emplace_back();
       source.push_back(-1);
       if (!op.has_work()) continue;
-      const int ranks = rank_count_of(op, training.groups);
+      const int ranks = rank_count_of(op, training.plan.groups);
       const OpWork work = calibrated_work(op, schedule, training);
       const std::vector<std::size_t> lines = nearest_lines(calibration, op, work.unit, ranks);
       if (lines.empty()) {

@@ -56,6 +56,6 @@ struct CalibratedTimes {
 /// What the ops of a training take by a calibration. A collective of as many ranks as were never measured is taken as
 /// one of the nearest number; how far the lines of two numbers are apart is then part of its uncertainty. Throws
 /// ConfigError if a kind of op with work was never measured, in any group.
-CalibratedTimes calibrated_times(const config::Calibration& calibration, const Training& training);
+CalibratedTimes calibrated_times(const config::Calibration& calibration, const schedule::Training& training);
 
 }  // namespace fsdpbench::replay

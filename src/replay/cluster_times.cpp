@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "plan/module_work.h"
 #include "replay/collective_message.h"
 #include "replay/contention.h"
 #include "replay/op_work.h"
@@ -61,8 +62,10 @@ double bus_rate(const plan::Plan& plan, const config::Cluster& cluster, const Cl
 
 }  // namespace
 
-OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& plan, const config::RunConfig& config,
-                      const config::Cluster& cluster, const ClusterUse& use) {
+OpTimes cluster_times(const schedule::Training& training, const config::Cluster& cluster, const ClusterUse& use) {
+  const config::RunConfig& config = training.config;
+  const plan::Plan& plan = training.plan;
+  const schedule::Schedules& schedules = training.schedules;
   const bool decoder = config.model.kind == config::ModelKind::decoder;
   const std::vector<plan::ModuleWork> work =
       plan::module_work(plan::tensor_part(config.model, plan.mesh.tensor), config.train.batch_per_rank,
@@ -96,8 +99,8 @@ OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& pl
     const Beside beside = beside_collective(cluster, bus_rate(plan, cluster, use));
     const std::vector<double> slowdown = slowdown_beside_collective(schedules.steady(), work, compute, beside);
     add_contention(
-        schedules, plan.groups,
-        [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t>) { return slowdown[op]; }, times);
+        training, [&](const schedule::Schedule&, std::size_t op, std::span<const std::size_t>) { return slowdown[op]; },
+        times);
   }
   return times;
 }

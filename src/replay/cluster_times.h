@@ -1,13 +1,10 @@
 #pragma once
 
 #include "config/cluster.h"
-#include "config/run_config.h"
-#include "plan/module_work.h"
-#include "plan/plan.h"
 #include "replay/collective_cost.h"
 #include "replay/compute_cost.h"
 #include "replay/op_times.h"
-#include "schedule/schedule.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::replay {
 
@@ -21,11 +18,10 @@ struct ClusterUse {
 
 /// What every op of the schedules takes on GPUs of `cluster`: computation and copies by compute_cost.h, collectives by
 /// collective_cost.h, copies over PCIe and the host's updates by the rates of cluster.host. Throws ConfigError if
-/// there are such ops and the cluster does not say. `config`: valid; schedules and plan are its own. The ranks must fit
-/// (config::check_fits). The host takes no time but what module_seconds() counts.
+/// there are such ops and the cluster does not say. The ranks must fit (config::check_fits). The host takes no time but
+/// what module_seconds() counts.
 ///
 /// With contention (contention.h) what runs beside collectives takes longer.
-OpTimes cluster_times(const schedule::Schedules& schedules, const plan::Plan& plan, const config::RunConfig& config,
-                      const config::Cluster& cluster, const ClusterUse& use = {});
+OpTimes cluster_times(const schedule::Training& training, const config::Cluster& cluster, const ClusterUse& use = {});
 
 }  // namespace fsdpbench::replay

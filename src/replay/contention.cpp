@@ -99,14 +99,14 @@ std::vector<double> parts_alone(const schedule::Schedule& schedule, std::span<co
   return parts;
 }
 
-void add_contention(const schedule::Schedules& schedules, const plan::Groups& groups, const SlowdownOf& slowdown,
-                    OpTimes& times) {
+void add_contention(const schedule::Training& training, const SlowdownOf& slowdown, OpTimes& times) {
+  const schedule::Schedules& schedules = training.schedules;
   constexpr int kMostWalks = 8;
   StepCosts& costs = times.steps.back();
   const StepCosts alone = costs;
   double last_step = 0;
   for (int walk = 0; walk < kMostWalks; ++walk) {
-    const auto replay = make_replay(schedules, groups, times);
+    const auto replay = make_replay(schedules, training.plan.groups, times);
     for (std::size_t step = 0; step < schedules.steps.size(); ++step) replay->step({});
     trace::RankTrace trace;
     replay->step({&trace, 1});

@@ -5,9 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "plan/groups.h"
 #include "replay/op_times.h"
-#include "schedule/schedule.h"
+#include "schedule/training.h"
 #include "trace/record.h"
 
 namespace fsdpbench::replay {
@@ -26,7 +25,6 @@ std::vector<double> parts_alone(const schedule::Schedule& schedule, std::span<co
 /// Lengthens the steady step's ops by what runs beside them. What runs beside them depends on how long they take, so
 /// `times` are walked, ops are lengthened by what ran beside them on rank 0, and walked again, a few times, until that
 /// changes the step by less than 1/1000.
-void add_contention(const schedule::Schedules& schedules, const plan::Groups& groups, const SlowdownOf& slowdown,
-                    OpTimes& times);
+void add_contention(const schedule::Training& training, const SlowdownOf& slowdown, OpTimes& times);
 
 }  // namespace fsdpbench::replay

@@ -23,22 +23,21 @@ double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& si
   }
 }
 
-OpTimes emulated_times(const schedule::Schedules& schedules, const std::vector<plan::ModuleSizes>& sizes,
-                       const plan::Groups& groups, const Rates& rates) {
+OpTimes emulated_times(const schedule::Training& training, const Rates& rates) {
   OpTimes times;
-  for (const schedule::Schedule& schedule : schedules.steps) {
+  for (const schedule::Schedule& schedule : training.schedules.steps) {
     StepCosts& costs = times.steps.emplace_back();
     for (const schedule::Op& op : schedule.ops) {
       OpCost& cost = costs.emplace_back();
       if (op.is_collective()) {
-        const CollectiveMessage message = message_of(op, groups);
+        const CollectiveMessage message = message_of(op, training.plan.groups);
         cost.run_ns = std::nearbyint(message.seconds_of_latency(rates.link) * 1e9);
         cost.link_ns = std::nearbyint(message.seconds_of_bytes(rates.link) * 1e9);
       } else if (const auto* copy = std::get_if<schedule::Transfer>(&op.work)) {
         const double seconds =
             rates.pcie.latency_seconds + static_cast<double>(copy->bytes) / rates.pcie.bytes_per_second;
         cost.run_ns = std::nearbyint(seconds * 1e9);
-      } else if (const double flops = flops_of(op, sizes); flops > 0) {
+      } else if (const double flops = flops_of(op, training.sizes); flops > 0) {
         cost.run_ns = std::nearbyint(flops / rates.flops_per_second * 1e9);
       }
     }

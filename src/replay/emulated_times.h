@@ -4,10 +4,9 @@
 
 #include "base/link_model.h"
 #include "config/run_config.h"
-#include "plan/groups.h"
 #include "plan/module_sizes.h"
 #include "replay/op_times.h"
-#include "schedule/schedule.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::replay {
 
@@ -26,8 +25,7 @@ double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& si
 /// n-1 latencies, and then the bytes of a ring over the rank's one link, an all-reduce both twice; a copy over PCIe one
 /// latency and its bytes; all else nothing.
 /// The host takes no time.
-OpTimes emulated_times(const schedule::Schedules& schedules, const std::vector<plan::ModuleSizes>& sizes,
-                       const plan::Groups& groups, const Rates& rates);
+OpTimes emulated_times(const schedule::Training& training, const Rates& rates);
 
 /// Injected trouble, but for injected syncs, which are ops of the schedule. `seed`: train.seed.
 void add_trouble(const config::Inject& inject, std::uint64_t seed, int ranks, OpTimes& times);

@@ -47,9 +47,9 @@ std::vector<double> alone_ns(const std::vector<Flow>& flows) {
 
 }  // namespace
 
-MeasuredTimes::MeasuredTimes(const Training& run, std::span<const trace::RankTrace> traces,
+MeasuredTimes::MeasuredTimes(const schedule::Training& run, std::span<const trace::RankTrace> traces,
                              std::optional<double> hop_ns, bool shared_link, const SlowdownOf& slowdown)
-    : run_(run), traces_(traces), hop_ns_(hop_ns), shared_link_(shared_link) {
+    : run_(&run), traces_(traces), hop_ns_(hop_ns), shared_link_(shared_link) {
   const trace::RankTrace& any = traces.front();
   first_ = static_cast<std::size_t>(any.records.front().step);
   for (std::size_t step = 0, record = 0; step < any.steps.size(); ++step) {
@@ -92,9 +92,9 @@ void MeasuredTimes::find_alone(std::size_t step) {
   for (std::size_t rank = 0; rank < ranks(); ++rank) {
     std::vector<Flow> flows;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      if (!ops[i].is_collective() || run_.groups.size(ops[i].group()) == 1 || ns_[step][rank][i] <= 0) continue;
+      if (!ops[i].is_collective() || run_->plan.groups.size(ops[i].group()) == 1 || ns_[step][rank][i] <= 0) continue;
       const std::int64_t end = records(step, rank)[i].end_ns;
-      const double hops = work_of(ops[i], schedule_of(step), run_.groups, run_.sizes).fixed;
+      const double hops = work_of(ops[i], schedule_of(step), run_->plan.groups, run_->sizes).fixed;
       const auto latency = static_cast<std::int64_t>(std::nearbyint(hop_ns_.value_or(0) * hops));
       flows.push_back({std::min(end, end - ns_[step][rank][i] + latency), end, i});
     }
@@ -103,14 +103,14 @@ void MeasuredTimes::find_alone(std::size_t step) {
     for (std::size_t f = 0; f < flows.size(); ++f) {
       const std::size_t op = flows[f].op;
       const auto latency = static_cast<double>(ns_[step][rank][op] - (flows[f].end - flows[f].begin));
-      const int group = run_.groups.number(ops[op].group(), traces_[rank].rank);
+      const int group = run_->plan.groups.number(ops[op].group(), traces_[rank].rank);
       const auto [at, added] = least[op].try_emplace(group, latency + alone[f]);
       at->second = std::min(at->second, latency + alone[f]);
     }
   }
   for (std::size_t i = 0; i < ops.size(); ++i) {
     for (std::size_t rank = 0; rank < ranks() && !least[i].empty(); ++rank) {
-      const auto at = least[i].find(run_.groups.number(ops[i].group(), traces_[rank].rank));
+      const auto at = least[i].find(run_->plan.groups.number(ops[i].group(), traces_[rank].rank));
       if (at != least[i].end() && ns_[step][rank][i] > 0) ns_[step][rank][i] = std::llround(at->second);
     }
   }
@@ -142,15 +142,15 @@ void MeasuredTimes::fill_gaps() {
   }
 }
 
-MeasuredTimes::MeasuredTimes(const MeasuredTimes& like, const Training& run, Table ns, Table issue)
-    : run_(run),
+MeasuredTimes::MeasuredTimes(const MeasuredTimes& like, const schedule::Training& run, Table ns, Table issue)
+    : run_(&run),
       traces_(like.traces_),
       hop_ns_(like.hop_ns_),
       shared_link_(like.shared_link_),
       ns_{std::move(ns)},
       issue_{std::move(issue)} {}
 
-MeasuredTimes MeasuredTimes::with_step(const Training& run, Table ns, Table issue) const {
+MeasuredTimes MeasuredTimes::with_step(const schedule::Training& run, Table ns, Table issue) const {
   return {*this, run, std::move(ns), std::move(issue)};
 }
 
@@ -168,7 +168,7 @@ LineFit MeasuredTimes::fit(const std::vector<int>& ops) const {
       }
     }
     if (values.empty()) continue;
-    const OpWork work = work_of(schedule.ops[i], schedule, run_.groups, run_.sizes);
+    const OpWork work = work_of(schedule.ops[i], schedule, run_->plan.groups, run_->sizes);
     collective = work.unit == OpWork::Unit::wire_bytes;
     std::ranges::sort(values);
     const auto quarter = [&](std::size_t q) { return static_cast<double>(values[(values.size() - 1) * q / 4]); };
@@ -182,7 +182,7 @@ std::vector<MeasuredTimes::Link> MeasuredTimes::links() const {
   const schedule::Schedule& schedule = schedule_of(steps() - 1);
   for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
     const Op& op = schedule.ops[i];
-    if (op.is_collective() && run_.groups.size(op.group()) > 1) {
+    if (op.is_collective() && run_->plan.groups.size(op.group()) > 1) {
       ops[{op.kind, op.group()}].push_back(static_cast<int>(i));
     }
   }

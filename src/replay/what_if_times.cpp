@@ -47,7 +47,7 @@ class Library {
       const Op& op = schedule.ops[i];
       if (!op.has_work()) continue;
       const auto index = static_cast<int>(i);
-      const OpWork work = work_of(op, schedule, measured.run().groups, measured.run().sizes);
+      const OpWork work = work_of(op, schedule, measured.run().plan.groups, measured.run().sizes);
       Exact exact = exact_of(op, work);
       std::get<3>(exact) = seen[exact]++;
       exact_.emplace(exact, index);
@@ -61,13 +61,13 @@ class Library {
   }
 
   /// By op of a schedule of `other`.
-  std::vector<Source> sources(const Training& other, const schedule::Schedule& schedule) {
+  std::vector<Source> sources(const schedule::Training& other, const schedule::Schedule& schedule) {
     std::vector<Source> sources;
     std::map<Exact, int> seen;
     for (const Op& op : schedule.ops) {
       Source& source = sources.emplace_back();
       if (!op.has_work()) continue;
-      const OpWork work = work_of(op, schedule, other.groups, other.sizes);
+      const OpWork work = work_of(op, schedule, other.plan.groups, other.sizes);
       Exact exact = exact_of(op, work);
       std::get<3>(exact) = seen[exact]++;
       source = find(op, work, exact);
@@ -109,7 +109,7 @@ class Library {
         const auto at = by_module_.find({kind, op.module});
         if (at == by_module_.end()) continue;
         const Op& like = schedule_.ops[static_cast<std::size_t>(at->second.front())];
-        const double flops = work_of(like, schedule_, measured_.run().groups, measured_.run().sizes).amount;
+        const double flops = work_of(like, schedule_, measured_.run().plan.groups, measured_.run().sizes).amount;
         source.ops = at->second;
         source.factor = work.amount / flops;
         source.origin = TimeOrigin::scaled;
@@ -135,7 +135,7 @@ class Library {
     bool less = false, more = false;
     for (const int i : by_kind_.at({work.unit, op.kind, ranks_of(op)})) {
       const Op& known = schedule_.ops[static_cast<std::size_t>(i)];
-      const double amount = work_of(known, schedule_, measured_.run().groups, measured_.run().sizes).amount;
+      const double amount = work_of(known, schedule_, measured_.run().plan.groups, measured_.run().sizes).amount;
       less |= amount < work.amount;
       more |= amount > work.amount;
     }
@@ -168,7 +168,7 @@ class Library {
   std::vector<int> with_peers(std::vector<int> ops) const {
     std::erase_if(ops, [&](int i) {
       const Op& op = schedule_.ops[static_cast<std::size_t>(i)];
-      return op.is_collective() && measured_.run().groups.size(op.group()) == 1;
+      return op.is_collective() && measured_.run().plan.groups.size(op.group()) == 1;
     });
     return ops;
   }
@@ -197,7 +197,7 @@ double slowest(const std::vector<double>& factors, const plan::Groups& groups, p
 
 class StepMapping {
  public:
-  StepMapping(const MeasuredTimes& measured, std::size_t step, const Training& other, const Changes& changes)
+  StepMapping(const MeasuredTimes& measured, std::size_t step, const schedule::Training& other, const Changes& changes)
       : measured_(measured), step_(step), other_(other), changes_(changes) {}
 
   std::int64_t ns(const Op& op, const Source& source, std::size_t rank) const {
@@ -220,8 +220,8 @@ class StepMapping {
  private:
   double transfer(const Op& op, const Source& source, double ns, std::size_t rank) const {
     const double latency = std::min(source.latency_ns, ns);
-    const double links = slowest(changes_.link_is, other_.groups, op.group(), rank) /
-                         slowest(changes_.link_was, other_.groups, op.group(), rank);
+    const double links = slowest(changes_.link_is, other_.plan.groups, op.group(), rank) /
+                         slowest(changes_.link_was, other_.plan.groups, op.group(), rank);
     return std::max(0.0, latency + changes_.hop_ns * source.hops) + (ns - latency) / changes_.link_scale * links;
   }
 
@@ -233,7 +233,7 @@ class StepMapping {
 
   const MeasuredTimes& measured_;
   std::size_t step_;
-  const Training& other_;
+  const schedule::Training& other_;
   const Changes& changes_;
 };
 
@@ -257,7 +257,7 @@ std::string_view to_string(TimeOrigin origin) {
   return kNames[origin];
 }
 
-WhatIfTimes what_if_times(const MeasuredTimes& measured, const Training& other, const Changes& changes) {
+WhatIfTimes what_if_times(const MeasuredTimes& measured, const schedule::Training& other, const Changes& changes) {
   WhatIfTimes result;
   OpTimes& times = result.times;
   std::map<const schedule::Schedule*, Library> libraries;

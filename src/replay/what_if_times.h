@@ -45,6 +45,6 @@ struct WhatIfTimes {
 /// What the ops of `other` take: the same model on the same ranks, another schedule. Each op takes in each step what it
 /// or its like took in that step on that rank. Throws ConfigError if nothing was measured that an op's time could be
 /// taken from.
-WhatIfTimes what_if_times(const MeasuredTimes& measured, const Training& other, const Changes& changes = {});
+WhatIfTimes what_if_times(const MeasuredTimes& measured, const schedule::Training& other, const Changes& changes = {});
 
 }  // namespace fsdpbench::replay

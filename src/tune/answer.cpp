@@ -35,9 +35,9 @@ class Answerer {
   const Tried& best() const { return result_.tried[*result_.best]; }
   double objective(const Tried& tried) const { return objective_of(options_.objective, tried); }
 
-  Candidate candidate(const Point& point) const {
+  schedule::Training training_at(const Point& point) const {
     const config::RunConfig config = *space_.config_at(point);
-    return make_candidate(config, machine_.sizes(config));
+    return machine_.training(config);
   }
 
   std::optional<Tried> at(const Point& point) const {
@@ -55,7 +55,7 @@ class Answerer {
     answer_.gain = 1 - objective(best()) / was;
     const bool by_time = options_.objective != Objective::memory;
     if (by_time && machine_.in_doubt() && *result_.best != 0) {
-      const Candidate start = candidate(result_.start().point), chosen = candidate(best().point);
+      const schedule::Training start = training_at(result_.start().point), chosen = training_at(best().point);
       std::array<double, replay::Uncertainty::kDraws> gains{};
       const double tokens = options_.objective == Objective::step ? 1 : result_.start().tokens / best().tokens;
       parallel_for(gains.size(), options_.threads, [&](std::size_t draw) {
@@ -130,7 +130,7 @@ class Answerer {
     constexpr std::array<std::pair<double, double>, 4> kShifts{{{0.8, 1}, {1.2, 1}, {1, 0.8}, {1, 1.2}}};
     std::vector<std::array<double, kShifts.size()>> steps(chosen.size());
     parallel_for(chosen.size(), options_.threads, [&](std::size_t i) {
-      const Candidate contender = candidate(result_.tried[chosen[i]].point);
+      const schedule::Training contender = training_at(result_.tried[chosen[i]].point);
       for (std::size_t s = 0; s < kShifts.size(); ++s) {
         const Otherwise otherwise{.link = kShifts[s].first, .compute = kShifts[s].second};
         Tried there = result_.tried[chosen[i]];

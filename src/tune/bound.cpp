@@ -129,10 +129,10 @@ std::int64_t live_in_order(const schedule::Schedule& step) {
   return most;
 }
 
-Bound lower_bound(const Candidate& candidate, const replay::StepCosts& least) {
-  const schedule::Schedule& step = candidate.schedules.steady();
+Bound lower_bound(const schedule::Training& training, const replay::StepCosts& least) {
+  const schedule::Schedule& step = training.schedules.steady();
   return {
-      std::max(longest_of_lanes_and_fabrics(step, least), longest_chain(step, candidate.schedules.event_count, least)),
+      std::max(longest_of_lanes_and_fabrics(step, least), longest_chain(step, training.schedules.event_count, least)),
       least_live(step)};
 }
 

@@ -1,7 +1,11 @@
 #pragma once
 
+#include <vector>
+
+#include "config/run_config.h"
+#include "plan/module_sizes.h"
 #include "replay/op_times.h"
-#include "tune/candidate.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::tune {
 
@@ -19,11 +23,14 @@ class Machine {
   virtual ~Machine() = default;
 
   /// Of the modules of a valid configuration.
-  virtual Sizes sizes(const config::RunConfig& config) const = 0;
+  virtual std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const = 0;
+  schedule::Training training(const config::RunConfig& config) const {
+    return schedule::make_training(config, sizes(config));
+  }
   /// A step of the steady state on the computed clock, of the slowest rank, in nanoseconds.
-  virtual double step_ns(const Candidate& candidate, const Otherwise& otherwise = {}) const = 0;
+  virtual double step_ns(const schedule::Training& training, const Otherwise& otherwise = {}) const = 0;
   /// What the ops of the steady schedule take at least, whatever runs beside them.
-  virtual replay::StepCosts least_costs(const Candidate& candidate) const = 0;
+  virtual replay::StepCosts least_costs(const schedule::Training& training) const = 0;
   /// Whether the op times are in doubt, so that Otherwise::draw changes them.
   virtual bool in_doubt() const = 0;
 };

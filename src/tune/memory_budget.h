@@ -33,7 +33,7 @@ struct MemoryBudget {
   double error = 0;           ///< of what the allocator is predicted to hold, as a part of it
   double overhead_error = 0;  ///< of what lies beside it, likewise
 
-  /// What `need` is in this budget's kind of memory. `plan`: of the same candidate, for its communicators.
+  /// What `need` is in this budget's kind of memory. `plan`: of the same training, for its communicators.
   std::int64_t predicted(const MemoryNeed& need, const plan::Plan& plan) const;
   /// By how much that may be wrong: whatever is predicted within it of the budget is not proposed.
   std::int64_t margin(const MemoryNeed& need, const plan::Plan& plan) const;

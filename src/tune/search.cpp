@@ -111,14 +111,14 @@ class Search {
   /// Recognises a schedule that was walked before; called from several threads, which only read.
   Tried evaluate_known(const config::RunConfig& config) const {
     try {
-      const Candidate candidate = make_candidate(config, machine_.sizes(config));
-      const std::uint64_t print = fingerprint(candidate);
+      const schedule::Training training = machine_.training(config);
+      const std::uint64_t print = schedule::fingerprint(training);
       if (const auto same = prints_.find(print); same != prints_.end()) {
         Tried tried = result_.tried[same->second];
         tried.tokens = tokens_of(config);
         return tried;
       }
-      return evaluate_candidate(candidate, print);
+      return evaluate_training(training, print);
     } catch (const Error&) {  // not for this model or this memory
       Tried none;
       none.step_ns = -1;
@@ -126,7 +126,7 @@ class Search {
     }
   }
 
-  Tried evaluate_candidate(const Candidate& candidate, std::uint64_t print) const;
+  Tried evaluate_training(const schedule::Training& training, std::uint64_t print) const;
 
   /// Whether a policy tried before has no more memory and no longer a step, for as many tokens.
   bool beaten(const Tried& tried) const {
@@ -213,9 +213,9 @@ class Search {
     const auto config = space_.config_at(point);
     if (!config) return;
     try {
-      const Candidate candidate = make_candidate(*config, machine_.sizes(*config));
-      found.print = fingerprint(candidate);
-      found.bound = lower_bound(candidate, machine_.least_costs(candidate));
+      const schedule::Training training = machine_.training(*config);
+      found.print = schedule::fingerprint(training);
+      found.bound = lower_bound(training, machine_.least_costs(training));
       found.tokens = tokens_of(*config);
       found.valid = true;
     } catch (const Error&) {  // as evaluate_known()
@@ -416,12 +416,12 @@ class Search {
 };
 
 /// A policy but for its memory, of which `need` is a lower bound.
-Tried walked(const Candidate& candidate, std::uint64_t print, const Machine& machine) {
+Tried walked(const schedule::Training& training, std::uint64_t print, const Machine& machine) {
   Tried tried;
   tried.fingerprint = print;
-  tried.tokens = tokens_of(candidate.config);
-  tried.step_ns = machine.step_ns(candidate);
-  tried.need.live = tried.need.reserved = live_in_order(candidate.schedules.steady());
+  tried.tokens = tokens_of(training.config);
+  tried.step_ns = machine.step_ns(training);
+  tried.need.live = tried.need.reserved = live_in_order(training.schedules.steady());
   tried.exact = false;
   return tried;
 }
@@ -432,19 +432,19 @@ void judge(const MemoryBudget& budget, const plan::Plan& plan, Tried& tried) {
   tried.fits = budget.fits(tried.need, plan);
 }
 
-void find_need(const Candidate& candidate, Tried& tried) {
-  const config::Train& train = candidate.config.train;
-  const PoolStatistics pool = schedule::memory_walk(candidate.schedules, train.warmup + train.steps);
+void find_need(const schedule::Training& training, Tried& tried) {
+  const config::Train& train = training.config.train;
+  const PoolStatistics pool = schedule::memory_walk(training.schedules, train.warmup + train.steps);
   tried.need = {pool.peak_occupied_total, pool.reserved};
   tried.exact = true;
 }
 
-Tried Search::evaluate_candidate(const Candidate& candidate, std::uint64_t print) const {
-  Tried tried = walked(candidate, print, machine_);
-  judge(options_.budget, candidate.plan, tried);
+Tried Search::evaluate_training(const schedule::Training& training, std::uint64_t print) const {
+  Tried tried = walked(training, print, machine_);
+  judge(options_.budget, training.plan, tried);
   if (!tried.fits || beaten(tried)) return tried;
-  find_need(candidate, tried);
-  judge(options_.budget, candidate.plan, tried);
+  find_need(training, tried);
+  judge(options_.budget, training.plan, tried);
   return tried;
 }
 
@@ -476,10 +476,10 @@ SearchResult search(const Space& space, const Machine& machine, const SearchOpti
 }
 
 Tried evaluate(const config::RunConfig& config, const Machine& machine, const MemoryBudget& budget) {
-  const Candidate candidate = make_candidate(config, machine.sizes(config));
-  Tried tried = walked(candidate, fingerprint(candidate), machine);
-  find_need(candidate, tried);
-  judge(budget, candidate.plan, tried);
+  const schedule::Training training = machine.training(config);
+  Tried tried = walked(training, schedule::fingerprint(training), machine);
+  find_need(training, tried);
+  judge(budget, training.plan, tried);
   return tried;
 }
 

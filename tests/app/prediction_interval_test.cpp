@@ -87,9 +87,7 @@ TEST(PredictionInterval, IsAsWideAsPublishedRowsAreOff) {
          {&accuracy.training, &accuracy.typical_training, &accuracy.collectives, &accuracy.small_collectives}) {
       rows->time_ratios = {ratio};
     }
-    cell.basis.uncertainty =
-        published_uncertainty(cell.setup.config, {cell.setup.schedules, cell.setup.plan.groups, cell.setup.sizes},
-                              config::load_cluster("dgx-h100"), accuracy, cell.times);
+    cell.basis.uncertainty = published_uncertainty(cell.setup, config::load_cluster("dgx-h100"), accuracy, cell.times);
     metrics::RunMetrics predicted;
     const SteadyStep step = steady_step(cell.setup, cell.times);
     predicted.step_ms.median = step.ms;

@@ -134,7 +134,7 @@ TEST(Simulate, ScattersAsACalibrationMeasured) {
   const engine::Setup scattered = set_up(testing::settled(c));
   const Measurement measured = simulate(scattered, simulated_times(scattered, nullptr));
   replay::Calibrator calibrator;
-  calibrator.add({{scattered.schedules, scattered.plan.groups, scattered.sizes}, measured.traces, std::nullopt, true},
+  calibrator.add({scattered, measured.traces, std::nullopt, true},
                  {});
   const config::Calibration calibration = calibrator.result();
   const auto steps = [&](auto&& change) {

@@ -66,7 +66,7 @@ TEST(TypicalStep, JitterIsWhatAStepTookBeyondItAndNoCauseHasIt) {
   EXPECT_FALSE(run.typical.repeats());
   EXPECT_EQ(run.typical.replay().slowest_ns, without.typical.replay().slowest_ns);
   const RunMetrics metrics = run_metrics(run.view, run.setup.plan.groups, 1);
-  const CauseReport report = report_causes(run.view, run.what, metrics);
+  const CauseReport report = report_causes(run.view, run.setup, metrics);
   ASSERT_TRUE(report.jitter.has_value());
   EXPECT_GT(report.jitter->ms, 1);
   EXPECT_NEAR(report.jitter->ms, metrics.step_ms.median - report.typical_ms, 1e-9);
@@ -130,7 +130,7 @@ TEST(TypicalStep, ASlowLinkWithinOneGroupIsTold) {
     EXPECT_EQ(late.rank, 2);
     EXPECT_TRUE(late.link && !late.work && !late.issue);
     const RunMetrics metrics = run_metrics(run.view, run.setup.plan.groups, 1);
-    const std::vector<CauseShare> found = testing::found_causes(report_causes(run.view, run.what, metrics));
+    const std::vector<CauseShare> found = testing::found_causes(report_causes(run.view, run.setup, metrics));
     ASSERT_FALSE(found.empty());
     EXPECT_EQ(found.front().cause, Cause::slow_link);
     EXPECT_EQ(found.front().late_rank, 2);
@@ -151,8 +151,7 @@ struct ManyRanks {
   }
   CauseReport report() const {
     const RunView view(setup->schedules, run.traces, run.slowest_ns);
-    const Diagnosed what{setup->plan, setup->policy, setup->sizes, config};
-    return report_causes(view, what, run_metrics(view, setup->plan.groups, 1));
+    return report_causes(view, *setup, run_metrics(view, setup->plan.groups, 1));
   }
   config::RunConfig config;
   std::optional<engine::Setup> setup;

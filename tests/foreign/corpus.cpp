@@ -48,7 +48,7 @@ Case make_case(const CaseSpec& spec) {
 
 metrics::CauseReport true_causes(const Case& made) {
   const metrics::RunMetrics metrics = metrics::run_metrics(made.run->view, made.run->setup.plan.groups, 1);
-  return metrics::report_causes(made.run->view, made.run->what, metrics);
+  return metrics::report_causes(made.run->view, made.run->setup, metrics);
 }
 
 }  // namespace fsdpbench::foreign::corpus

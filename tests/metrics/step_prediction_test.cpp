@@ -26,13 +26,9 @@ struct PredictedCase {
     }
   }
   const schedule::Schedule& steady() const { return made.schedules.steady(); }
-  StepPrediction predict() const {
-    return predict_step(made.schedules, made.plan.groups,
-                        replay::emulated_times(made.schedules, made.sizes, made.plan.groups, rates));
-  }
+  StepPrediction predict() const { return predict_step(made, replay::emulated_times(made, rates)); }
   std::int64_t first(OpKind kind, const std::string& unit) const {
-    const replay::StepCosts all =
-        replay::emulated_times(made.schedules, made.sizes, made.plan.groups, rates).steps.back();
+    const replay::StepCosts all = replay::emulated_times(made, rates).steps.back();
     for (std::size_t i = 0; i < all.size(); ++i) {
       const schedule::Op& op = steady().ops[i];
       if (op.kind == kind && made.plan.units[static_cast<std::size_t>(op.unit)].label() == unit) {

@@ -21,10 +21,9 @@ struct Measured {
       made.sizes[m].recompute_flops = 1.5e6;
       made.sizes[m].backward_flops = 4e6;
     }
-    times = emulated_times(made.schedules, made.sizes, made.plan.groups, {1e9, {1e9, 3e-6}});
+    times = emulated_times(made, {1e9, {1e9, 3e-6}});
     times.host.issue_ns = 200;
   }
-  Training training() const { return {made.schedules, made.plan.groups, made.sizes}; }
   double step_ns(const OpTimes& with) const {
     const auto replay = make_replay(made.schedules, made.plan.groups, with);
     for (int step = 0; step < 3; ++step) replay->step({});
@@ -39,7 +38,7 @@ struct Measured {
     if (sigma > 0) later.jitter = Jitter(seed, {Jitter::lognormal(sigma)});
     const auto replay = make_replay(made.schedules, made.plan.groups, later);
     for (int step = 0; step < steps; ++step) replay->step(traces);
-    calibrator.add(MeasuredTimes(training(), traces, std::nullopt, true), HostCosts{200, 0, 0, 0, 0, 0});
+    calibrator.add(MeasuredTimes(made, traces, std::nullopt, true), HostCosts{200, 0, 0, 0, 0, 0});
   }
 
   testing::ScheduleCase made;
@@ -50,7 +49,7 @@ int beyond(const CalibratedTimes& times) { return times.uncertainty.reach[Reach:
 
 /// Of the step of `run`, predicted by `calibration`.
 Bounds interval(const config::Calibration& calibration, const Measured& run) {
-  const CalibratedTimes predicted = calibrated_times(calibration, run.training());
+  const CalibratedTimes predicted = calibrated_times(calibration, run.made);
   std::vector<double> steps;
   for (int draw = 0; draw < Uncertainty::kDraws; ++draw) {
     steps.push_back(run.step_ns(drawn(predicted.times, predicted.uncertainty, draw)));
@@ -77,7 +76,7 @@ TEST(Calibration, GivesTheRunBack) {
   const Measured run(testing::decoder_config(4, 4));
   Calibrator calibrator;
   run.add_to(calibrator);
-  const CalibratedTimes again = calibrated_times(calibrator.result(), run.training());
+  const CalibratedTimes again = calibrated_times(calibrator.result(), run.made);
   EXPECT_NEAR(run.step_ns(again.times), run.step_ns(run.times), 1e-4 * run.step_ns(run.times));
   EXPECT_EQ(beyond(again), 0);
   EXPECT_LT(again.spread_pct, 0.1);
@@ -88,7 +87,7 @@ TEST(Calibration, PredictsAnotherPolicyAndSaysWhereItReachesBeyond) {
   Calibrator calibrator;
   run.add_to(calibrator);
   const Measured truth(other_policy());
-  const CalibratedTimes predicted = calibrated_times(calibrator.result(), truth.training());
+  const CalibratedTimes predicted = calibrated_times(calibrator.result(), truth.made);
   EXPECT_NEAR(truth.step_ns(predicted.times), truth.step_ns(truth.times), 1e-3 * truth.step_ns(truth.times));
   EXPECT_GT(beyond(predicted), 0);
 }
@@ -100,10 +99,10 @@ TEST(Calibration, TakesTheNearestGroupAndRefusesKindsItDoesNotKnow) {
   two.add_to(calibrator);
   eight.add_to(calibrator);
   const config::Calibration both = calibrator.result();
-  EXPECT_GT(beyond(calibrated_times(both, six.training())), 0);
+  EXPECT_GT(beyond(calibrated_times(both, six.made)), 0);
   config::RunConfig hybrid = testing::decoder_config(4, 2, 2);
   hybrid.fsdp.strategy = config::Strategy::hybrid_shard;
-  EXPECT_THROW(calibrated_times(both, Measured(hybrid).training()), ConfigError);  // no all-reduce was measured
+  EXPECT_THROW(calibrated_times(both, Measured(hybrid).made), ConfigError);  // no all-reduce was measured
 }
 
 TEST(Calibration, IsSureOfWhatItKnowsExactly) {
@@ -122,7 +121,7 @@ TEST(Calibration, IsNoSurerThanOfItsOwnSteps) {
   const Bounds bounds = interval(calibration, run);
   EXPECT_NEAR(bounds.low, (1 - 2.776 * 0.01) * step, 1e-4 * step);  // Student's 97.5 % of four
   EXPECT_NEAR(bounds.high, (1 + 2.776 * 0.01) * step, 1e-4 * step);
-  EXPECT_NEAR(calibrated_times(calibration, run.training()).uncertainty.exposed_miss, 2.776 * 0.002, 1e-5);
+  EXPECT_NEAR(calibrated_times(calibration, run.made).uncertainty.exposed_miss, 2.776 * 0.002, 1e-5);
   calibration.misses = {{0, 0}, {0, 0}};
   EXPECT_LT(interval(calibration, run).width(), 1e-4 * step);
 }
@@ -163,9 +162,9 @@ TEST(Calibration, OfAnotherNumberOfRanksIsAsUnsureAsItsLinesAreApart) {
   Measured eight(testing::decoder_config(4, 8));
   Calibrator one, alike, apart;
   for (Calibrator* calibrator : {&one, &alike, &apart}) two.add_to(*calibrator);
-  EXPECT_TRUE(calibrated_times(one.result(), six.training()).uncertainty.leaves_ranks_out);
+  EXPECT_TRUE(calibrated_times(one.result(), six.made).uncertainty.leaves_ranks_out);
   eight.add_to(alike);
-  EXPECT_FALSE(calibrated_times(alike.result(), six.training()).uncertainty.leaves_ranks_out);
+  EXPECT_FALSE(calibrated_times(alike.result(), six.made).uncertainty.leaves_ranks_out);
   for (StepCosts& costs : eight.times.steps) {
     for (OpCost& cost : costs) cost.link_ns *= 2;
   }
@@ -176,7 +175,7 @@ TEST(Calibration, OfAnotherNumberOfRanksIsAsUnsureAsItsLinesAreApart) {
 /// Runs that scatter by 10 % give simulations that do.
 TEST(Calibration, KeepsHowOpsScattered) {
   const Measured run(testing::decoder_config(4, 4));
-  const CalibratedTimes times = calibrated_times(calibrated(run, 0.1, 3, 60), run.training());
+  const CalibratedTimes times = calibrated_times(calibrated(run, 0.1, 3, 60), run.made);
   const schedule::Schedule& steady = run.made.schedules.steady();
   const std::vector<double> expected = Jitter::lognormal(0.1);
   int looked_at = 0;
@@ -213,7 +212,7 @@ TEST(Calibration, SaysWhichSizesItMeasured) {
       known.least *= least;
       known.most *= most;
     }
-    return least_sure(calibrated_times(c, run.training()).uncertainty.reach);
+    return least_sure(calibrated_times(c, run.made).uncertainty.reach);
   };
   EXPECT_EQ(reach(0.5, 2), Reach::interpolated);  // nothing was measured at its size, all lies between
   EXPECT_EQ(reach(1.5, 2), Reach::extrapolated);  // the smallest are below

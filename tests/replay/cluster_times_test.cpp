@@ -25,7 +25,7 @@ config::RunConfig llama_like(int ranks) {
 /// Nanoseconds of a step in the steady state, the same on all ranks.
 double step_ns(const config::RunConfig& config, const config::Cluster& cluster, const ClusterUse& use = {}) {
   const testing::ScheduleCase c = testing::make_case(config);
-  const OpTimes times = cluster_times(c.schedules, c.plan, config, cluster, use);
+  const OpTimes times = cluster_times(c, cluster, use);
   const auto replay = make_replay(c.schedules, c.plan.groups, times);
   for (std::size_t step = 0; step < c.schedules.steps.size() + 2; ++step) replay->step({});
   return replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
@@ -97,7 +97,7 @@ TEST(ClusterTimes, OffloadedStateCrossesPcieAndIsUpdatedAtTheHostsRate) {
   h100.host.pcie_gb_per_s = 40;
   h100.host.memory_gb_per_s = 80;
   const testing::ScheduleCase made = testing::make_case(c);
-  const OpTimes times = cluster_times(made.schedules, made.plan, c, h100);
+  const OpTimes times = cluster_times(made, h100);
   const std::vector<schedule::Op>& ops = made.schedules.steady().ops;
   const auto shard = static_cast<double>(made.plan.units[1].layout.shard_numel);
   int copies = 0, updates = 0;
@@ -116,7 +116,7 @@ TEST(ClusterTimes, OffloadedStateCrossesPcieAndIsUpdatedAtTheHostsRate) {
   EXPECT_EQ(copies, 3);
   EXPECT_EQ(updates, 1);
   h100.host.memory_gb_per_s = 0;
-  EXPECT_THROW(cluster_times(made.schedules, made.plan, c, h100), ConfigError);
+  EXPECT_THROW(cluster_times(made, h100), ConfigError);
 }
 
 TEST(ClusterTimes, QuantisedNumbersAreQuickOnTheLinkAndCostMemoryTraffic) {
@@ -130,7 +130,7 @@ TEST(ClusterTimes, QuantisedNumbersAreQuickOnTheLinkAndCostMemoryTraffic) {
   ClusterUse alone;
   alone.contention = false;
   const config::Cluster h100 = cluster("dgx-h100");
-  const OpTimes times = cluster_times(c.schedules, c.plan, fewer, h100, alone);
+  const OpTimes times = cluster_times(c, h100, alone);
   const schedule::Schedule& steady = c.schedules.steady();
   const double numel = static_cast<double>(c.plan.units[1].layout.gathered_numel());
   const auto bytes_of = [&](schedule::OpKind kind, int which) {

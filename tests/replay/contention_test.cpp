@@ -28,17 +28,16 @@ struct Beside {
       made.sizes[m].forward_flops = 2e6 + 1e5 * static_cast<double>(m);
       made.sizes[m].backward_flops = 4e6;
     }
-    times = emulated_times(made.schedules, made.sizes, made.plan.groups, {1e9, {link_bytes_per_s, 3e-6}});
+    times = emulated_times(made, {1e9, {link_bytes_per_s, 3e-6}});
     times.host.start_ns = 1e6;  // a record at 0 is of an op that did not run
   }
-  Training training() const { return {made.schedules, made.plan.groups, made.sizes}; }
   const schedule::Schedule& steady() const { return made.schedules.steady(); }
   SlowdownOf slowdown(const std::vector<CalibrationSlowdown>& measured) const {
     return measured_slowdown(measured, made.config, made.plan.groups);
   }
   OpTimes slowed(const std::vector<CalibrationSlowdown>& measured) const {
     OpTimes longer = times;
-    add_contention(made.schedules, made.plan.groups, slowdown(measured), longer);
+    add_contention(made, slowdown(measured), longer);
     return longer;
   }
   std::vector<trace::RankTrace> walked(const OpTimes& with, int steps = 4) const {
@@ -221,8 +220,8 @@ TEST(Contention, ACalibrationTakesItOutOfWhatWasMeasuredAndASimulationPutsItBack
   const std::vector<trace::RankTrace> traces = run.walked(longer);
   const auto calibrated = [&](const SlowdownOf& slowdown) {
     Calibrator calibrator;
-    calibrator.add(MeasuredTimes(run.training(), traces, std::nullopt, true, slowdown), {});
-    return calibrated_times(calibrator.result(), run.training()).times;
+    calibrator.add(MeasuredTimes(run.made, traces, std::nullopt, true, slowdown), {});
+    return calibrated_times(calibrator.result(), run.made).times;
   };
   const auto step_ns = [&](const OpTimes& times) {
     const trace::StepWindow step = run.walked(times).front().steps.back();
@@ -233,7 +232,7 @@ TEST(Contention, ACalibrationTakesItOutOfWhatWasMeasuredAndASimulationPutsItBack
   EXPECT_NEAR(alone.steps.back()[hidden].run_ns, run.times.steps.back()[hidden].run_ns,
               0.02 * alone.steps.back()[hidden].run_ns);
   EXPECT_GT(calibrated({}).steps.back()[hidden].run_ns, 1.2 * run.times.steps.back()[hidden].run_ns);
-  add_contention(run.made.schedules, run.made.plan.groups, run.slowdown(matrix), alone);
+  add_contention(run.made, run.slowdown(matrix), alone);
   EXPECT_NEAR(step_ns(alone), step_ns(longer), 0.01 * step_ns(longer));
   EXPECT_GT(step_ns(longer), 1.05 * step_ns(run.times));
 }

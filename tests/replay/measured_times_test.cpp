@@ -18,8 +18,12 @@ using schedule::OpKind;
 class HandRun {
  public:
   HandRun() {
-    schedules.steps.resize(1);
-    schedules.event_count = 8;
+    training.plan.groups = {plan::Mesh{4, 1}, 1, true};
+    training.sizes.resize(1);
+    training.sizes.front().forward_flops = 1e6;
+    training.sizes.front().backward_flops = 2e6;
+    training.schedules.steps.resize(1);
+    training.schedules.event_count = 8;
     times.steps.resize(1);
     add(OpKind::all_gather, Lane::all_gather, {}, 0, {1000, 8000}, Group::shard);
     add(OpKind::forward, Lane::compute, {0}, 1, {30'000});
@@ -29,29 +33,21 @@ class HandRun {
   }
 
   std::vector<trace::RankTrace> record(int steps) {
-    const auto replay = make_replay(schedules, groups, times);
+    const auto replay = make_replay(training.schedules, training.plan.groups, times);
     std::vector<trace::RankTrace> traces(4);
     for (int rank = 0; rank < 4; ++rank) traces[static_cast<std::size_t>(rank)].rank = rank;
     replay->step({});
     for (int step = 0; step < steps; ++step) replay->step(traces);
     return traces;
   }
-  Training training() const { return {schedules, groups, sizes}; }
 
-  schedule::Schedules schedules;
-  plan::Groups groups{plan::Mesh{4, 1}, 1, true};
-  std::vector<plan::ModuleSizes> sizes = [] {
-    plan::ModuleSizes one;
-    one.forward_flops = 1e6;
-    one.backward_flops = 2e6;
-    return std::vector{one};
-  }();
+  schedule::Training training;
   OpTimes times;
 
  private:
   void add(OpKind kind, Lane lane, std::initializer_list<int> waits, int record, OpCost cost,
            Group group = Group::none) {
-    Op& op = schedules.steps.front().ops.emplace_back();
+    Op& op = training.schedules.steps.front().ops.emplace_back();
     op.kind = kind;
     op.lane = lane;
     op.record = record;
@@ -70,7 +66,7 @@ TEST(MeasuredTimes, TransfersThatMetAreMeasuredAlone) {
   const std::vector<trace::RankTrace> traces = run.record(2);
   // The gather of 16 us and the reduction met: each took longer than alone.
   EXPECT_GT(traces[0].records[2].end_ns - traces[0].records[2].peers_arrived_ns, 17'000 + 5000);
-  const MeasuredTimes shared(run.training(), traces, 1000.0 / 3, true);
+  const MeasuredTimes shared(run.training, traces, 1000.0 / 3, true);
   EXPECT_EQ(shared.first_step(), 1U);
   EXPECT_EQ(shared.steps(), 2U);
   for (const std::size_t rank : {0U, 3U}) {
@@ -80,9 +76,9 @@ TEST(MeasuredTimes, TransfersThatMetAreMeasuredAlone) {
     EXPECT_NEAR(static_cast<double>(shared.ns(0, rank)[3]), 17'000, 2);
   }
   // And replayed they meet again.
-  WhatIfTimes again = what_if_times(shared, run.training());
-  EXPECT_TRUE(links_are_shared(run.schedules, run.groups, again.times));
-  const auto replay = make_replay(run.schedules, run.groups, again.times);
+  WhatIfTimes again = what_if_times(shared, run.training);
+  EXPECT_TRUE(links_are_shared(run.training.schedules, run.training.plan.groups, again.times));
+  const auto replay = make_replay(run.training.schedules, run.training.plan.groups, again.times);
   std::vector<trace::RankTrace> replayed(1);
   replay->step({});
   replay->step(replayed);
@@ -90,14 +86,14 @@ TEST(MeasuredTimes, TransfersThatMetAreMeasuredAlone) {
     const trace::Record &is = replayed[0].records[i], &was = traces[0].records[i];
     EXPECT_NEAR(static_cast<double>(is.end_ns - is.begin_ns), static_cast<double>(was.end_ns - was.begin_ns), 4) << i;
   }
-  const MeasuredTimes own(run.training(), traces, std::nullopt, false);
+  const MeasuredTimes own(run.training, traces, std::nullopt, false);
   EXPECT_EQ(own.ns(0, 0)[2], traces[0].records[2].end_ns - traces[0].records[2].peers_arrived_ns);
 }
 
 TEST(MeasuredTimes, WaitingForAStragglerIsNobodysTime) {
   HandRun run;
   run.times.compute_factor = {1, 1, 2, 1};
-  const MeasuredTimes measured(run.training(), run.record(1), std::nullopt, true);
+  const MeasuredTimes measured(run.training, run.record(1), std::nullopt, true);
   EXPECT_EQ(measured.ns(0, 0)[1], 30'000);
   EXPECT_EQ(measured.ns(0, 2)[1], 60'000);
   EXPECT_EQ(measured.ns(0, 0)[0], 9000);
@@ -105,7 +101,7 @@ TEST(MeasuredTimes, WaitingForAStragglerIsNobodysTime) {
   EXPECT_DOUBLE_EQ(measured.straggler().ratio, 2);
   Changes changes;
   changes.straggler = 2;
-  const WhatIfTimes even = what_if_times(measured, run.training(), changes);
+  const WhatIfTimes even = what_if_times(measured, run.training, changes);
   EXPECT_EQ(even.times.given[1][2], even.times.given[1][0]);
 }
 
@@ -113,19 +109,19 @@ TEST(MeasuredTimes, ARecordThatWasLostIsFilledInFromOtherSteps) {
   HandRun run;
   std::vector<trace::RankTrace> traces = run.record(3);
   traces[1].records[5 + 4].begin_ns = traces[1].records[5 + 4].end_ns = 0;
-  EXPECT_EQ(MeasuredTimes(run.training(), traces, std::nullopt, true).ns(1, 1)[4], 60'000);
+  EXPECT_EQ(MeasuredTimes(run.training, traces, std::nullopt, true).ns(1, 1)[4], 60'000);
   traces = run.record(1);
   traces[1].records[4].begin_ns = traces[1].records[4].end_ns = 0;
-  const MeasuredTimes none(run.training(), traces, std::nullopt, true);
+  const MeasuredTimes none(run.training, traces, std::nullopt, true);
   EXPECT_EQ(none.ns(0, 1)[4], MeasuredTimes::kNone);
-  EXPECT_ANY_THROW(what_if_times(none, run.training()));
+  EXPECT_ANY_THROW(what_if_times(none, run.training));
 }
 
 TEST(MeasuredHost, IssueStartAndWakeAreFoundOut) {
   HandRun run;
   run.times.host = {200, 700, 100, 300};
   run.times.delays.fixed_ns[index_of(Lane::compute)] = 5000;
-  const HostCosts host = measured_host(run.schedules, run.record(2), run.times.delays);
+  const HostCosts host = measured_host(run.training.schedules, run.record(2), run.times.delays);
   EXPECT_EQ(host.issue_ns, 200);
   EXPECT_EQ(host.gap_ns, 100);
   EXPECT_EQ(host.wake_ns, 300);

@@ -159,7 +159,7 @@ Diagnosis diagnose_whole(const config::RunConfig& asked, Run&& run) {
   metrics::fill_peers_arrived(p.schedules, p.plan.groups, result.traces);
   const metrics::RunView view(p.schedules, result.traces);
   Diagnosis found{metrics::run_metrics(view, p.plan.groups, 1), {}};
-  found.report = metrics::report_causes(view, {p.plan, p.policy, p.sizes, c}, found.metrics);
+  found.report = metrics::report_causes(view, p, found.metrics);
   return found;
 }
 template <typename Run>

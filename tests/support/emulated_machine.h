@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <memory>
 #include <vector>
 
 #include "config/validate.h"
@@ -15,32 +14,30 @@ namespace fsdpbench::testing {
 /// The machine of a configuration's own emulated rates.
 class EmulatedMachine final : public tune::Machine {
  public:
-  tune::Sizes sizes(const config::RunConfig& config) const override {
-    const auto model = model::make_model(config, plan::model_shapes(config.model));
-    return std::make_shared<const std::vector<plan::ModuleSizes>>(model->sizes());
+  std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override {
+    return model::make_model(config, plan::model_shapes(config.model))->sizes();
   }
 
-  double step_ns(const tune::Candidate& candidate, const tune::Otherwise& otherwise) const override {
-    const replay::OpTimes op_times = times(candidate, otherwise);
-    const auto replay = replay::make_replay(candidate.schedules, candidate.plan.groups, op_times);
-    for (std::size_t step = 0; step < candidate.schedules.steps.size(); ++step) replay->step({});
+  double step_ns(const schedule::Training& training, const tune::Otherwise& otherwise) const override {
+    const replay::OpTimes op_times = times(training, otherwise);
+    const auto replay = replay::make_replay(training.schedules, training.plan.groups, op_times);
+    for (std::size_t step = 0; step < training.schedules.steps.size(); ++step) replay->step({});
     return replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
   }
 
-  replay::StepCosts least_costs(const tune::Candidate& candidate) const override {
-    return times(candidate, {}).steps.back();
+  replay::StepCosts least_costs(const schedule::Training& training) const override {
+    return times(training, {}).steps.back();
   }
 
   bool in_doubt() const override { return false; }
 
  private:
-  static replay::OpTimes times(const tune::Candidate& candidate, const tune::Otherwise& otherwise) {
-    const config::Emulate& emulate = candidate.config.emulate;
+  static replay::OpTimes times(const schedule::Training& training, const tune::Otherwise& otherwise) {
+    const config::Emulate& emulate = training.config.emulate;
     LinkModel link = *emulate.link();
     link.bytes_per_second *= otherwise.link;
     return replay::emulated_times(
-        candidate.schedules, *candidate.sizes, candidate.plan.groups,
-        {*emulate.compute_tflops * 1e12 * otherwise.compute, link, emulate.pcie().value_or(LinkModel{})});
+        training, {*emulate.compute_tflops * 1e12 * otherwise.compute, link, emulate.pcie().value_or(LinkModel{})});
   }
 };
 

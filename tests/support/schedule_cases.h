@@ -8,19 +8,13 @@
 #include "config/run_config.h"
 #include "plan/module_sizes.h"
 #include "plan/plan.h"
-#include "schedule/build_schedules.h"
+#include "schedule/training.h"
 
 namespace fsdpbench::testing {
 
 /// A decoder of `blocks` equal blocks under `fsdp`, on ranks = shard x replicate; activation sizes are made up but
 /// distinct, so that mixing them up shows.
-struct ScheduleCase {
-  config::RunConfig config;
-  plan::Plan plan;
-  std::vector<plan::ModuleSizes> sizes;
-  schedule::Policy policy;
-  schedule::Schedules schedules;
-};
+using ScheduleCase = schedule::Training;
 
 inline config::RunConfig decoder_config(int blocks, int shard, int replicate = 1) {
   config::RunConfig config;
@@ -82,13 +76,8 @@ inline std::vector<plan::ModuleSizes> made_up_sizes(const plan::Plan& plan, bool
 }
 
 inline ScheduleCase make_case(const config::RunConfig& config) {
-  ScheduleCase c;
-  c.config = config;
-  c.plan = plan::make_plan(config);
-  c.sizes = made_up_sizes(c.plan, config.mesh.sequence_parallel);
-  c.policy = schedule::make_policy(config);
-  c.schedules = schedule::build_schedules(c.plan, c.policy, c.sizes);
-  return c;
+  return schedule::make_training(
+      config, [&](const plan::Plan& plan) { return made_up_sizes(plan, config.mesh.sequence_parallel); });
 }
 
 inline std::int64_t count(const schedule::Schedule& schedule, schedule::OpKind kind) {

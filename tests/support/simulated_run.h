@@ -18,8 +18,7 @@ struct SimulatedRun {
         measurement(engine::simulate(setup, change ? change(setup, engine::simulated_times(setup, nullptr))
                                                    : engine::simulated_times(setup, nullptr))),
         view(setup.schedules, measurement.traces),
-        what{setup.plan, setup.policy, setup.sizes, config},
-        typical(view, what, 0.1) {}
+        typical(view, setup, 0.1) {}
   SimulatedRun(const SimulatedRun&) = delete;
   SimulatedRun& operator=(const SimulatedRun&) = delete;
 
@@ -27,7 +26,6 @@ struct SimulatedRun {
   engine::Setup setup;
   engine::Measurement measurement;
   metrics::RunView view;
-  metrics::Diagnosed what;
   metrics::TypicalStep typical;  ///< up to 0.1 ms is noise
 };
 

@@ -74,13 +74,12 @@ TEST(Answer, SaysWhereAnotherMachineWantsAnotherAnswer) {
   ASSERT_EQ(a.answer.shifted.size(), 4U);
   const Tried& best = a.result.tried[*a.result.best];
   const RunConfig config = *a.space.config_at(best.point);
-  const Candidate candidate = make_candidate(config, a.machine.sizes(config));
+  const schedule::Training training = a.machine.training(config);
   for (const Shifted& shifted : a.answer.shifted) {
     const RunConfig other = *a.space.config_at(a.result.tried[shifted.best].point);
     const Otherwise there{.link = shifted.link, .compute = shifted.compute};
-    EXPECT_DOUBLE_EQ(shifted.regret, a.machine.step_ns(candidate, there) /
-                                             a.machine.step_ns(make_candidate(other, a.machine.sizes(other)), there) -
-                                         1);
+    EXPECT_DOUBLE_EQ(shifted.regret,
+                     a.machine.step_ns(training, there) / a.machine.step_ns(a.machine.training(other), there) - 1);
     EXPECT_GE(shifted.regret, 0);
     EXPECT_EQ(shifted.still_best, shifted.regret < 0.01);
   }

@@ -17,8 +17,8 @@ using ::fsdpbench::testing::valid;
 
 Bound bound_of(const Space& space, const Machine& machine, const Point& point) {
   const config::RunConfig config = *space.config_at(point);
-  const Candidate candidate = make_candidate(config, machine.sizes(config));
-  return lower_bound(candidate, machine.least_costs(candidate));
+  const schedule::Training training = machine.training(config);
+  return lower_bound(training, machine.least_costs(training));
 }
 
 // The bound of a structure is that of all its orders, so it must hold for each, and be the same whichever it is found
@@ -41,10 +41,10 @@ TEST(Bound, NoPolicyTakesLessTimeOrMemory) {
       }
       const auto at = space.config_at(point);
       if (!at || !space.config_at(structure)) continue;
-      const Candidate candidate = make_candidate(*at, machine.sizes(*at));
+      const schedule::Training training = machine.training(*at);
       const Bound bound = bound_of(space, machine, structure);
-      EXPECT_LE(bound.step_ns, machine.step_ns(candidate, {})) << i;
-      EXPECT_LE(bound.live_bytes, schedule::memory_walk(candidate.schedules, 3).peak_occupied_total) << i;
+      EXPECT_LE(bound.step_ns, machine.step_ns(training, {})) << i;
+      EXPECT_LE(bound.live_bytes, schedule::memory_walk(training.schedules, 3).peak_occupied_total) << i;
       EXPECT_GT(bound.step_ns, 0);
       EXPECT_GT(bound.live_bytes, 0);
       ++checked;
@@ -58,8 +58,8 @@ TEST(Bound, IsReachedWhereNothingIsCommunicated) {
   config::RunConfig config = tunable_config();
   config.mesh.ranks = 1;
   const Space space(valid(config), {});
-  const Candidate candidate = make_candidate(space.start(), machine.sizes(space.start()));
-  EXPECT_DOUBLE_EQ(bound_of(space, machine, space.origin()).step_ns, machine.step_ns(candidate, {}));
+  const schedule::Training training = machine.training(space.start());
+  EXPECT_DOUBLE_EQ(bound_of(space, machine, space.origin()).step_ns, machine.step_ns(training, {}));
 }
 
 }  // namespace

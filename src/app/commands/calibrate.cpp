@@ -39,7 +39,7 @@ CalibratingRun add_run(engine::Setup setup, const std::vector<trace::RankTrace>&
                        const metrics::RunMetrics& metrics, const std::vector<config::CalibrationSlowdown>& slowdowns,
                        replay::Calibrator& calibrator) {
   const metrics::RunView checked(setup.schedules, traces);
-  const replay::MeasuredTimes measured({setup.schedules, setup.plan.groups, setup.sizes}, traces, std::nullopt,
+  const replay::MeasuredTimes measured(setup, traces, std::nullopt,
                                        setup.config.emulate.link_gb_per_s.has_value(),
                                        replay::measured_slowdown(slowdowns, setup.config, setup.plan.groups));
   calibrator.add(measured, replay::measured_host(setup.schedules, traces, {}));

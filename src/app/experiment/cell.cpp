@@ -130,8 +130,7 @@ void open_simulation(Cell& cell) {
   config::check_fits(cluster, c.mesh.ranks);
   cell.times = engine::simulated_times(cell.setup, &cluster);
   const config::Accuracy accuracy = config::read_accuracy(config::find_accuracy());
-  const replay::Training training{cell.setup.schedules, cell.setup.plan.groups, cell.setup.sizes};
-  cell.basis = {"published rates", published_uncertainty(c, training, cluster, accuracy, cell.times)};
+  cell.basis = {"published rates", published_uncertainty(cell.setup, cluster, accuracy, cell.times)};
   const double has = cluster.gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30);
   if (static_cast<double>(cell.setup.memory.reserved) <= has) return;
   cell.notes.push_back(

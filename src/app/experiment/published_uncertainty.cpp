@@ -28,17 +28,16 @@ std::vector<double> draw_from(const std::vector<double>& ratios, std::uint64_t s
 
 }  // namespace
 
-replay::Uncertainty published_uncertainty(const config::RunConfig& config, const replay::Training& training,
-                                          const config::Cluster& cluster, const config::Accuracy& accuracy,
-                                          const replay::OpTimes& times) {
-  const bool typical = config.simulate.efficiency == replay::kTypicalEfficiency;
+replay::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
+                                          const config::Accuracy& accuracy, const replay::OpTimes& times) {
+  const bool typical = training.config.simulate.efficiency == replay::kTypicalEfficiency;
   const std::array<const config::AccuracyRows*, 3> rows{typical ? &accuracy.typical_training : &accuracy.training,
                                                         &accuracy.collectives, &accuracy.small_collectives};
   replay::Uncertainty uncertainty;
   for (std::size_t kind = 0; kind < rows.size(); ++kind) {
     uncertainty.ratios.push_back(draw_from(rows[kind]->time_ratios, kind + 1));
   }
-  const plan::Groups& groups = training.groups;
+  const plan::Groups& groups = training.plan.groups;
   for (std::size_t step = 0; step < times.steps.size(); ++step) {
     const schedule::Schedule& schedule = training.schedules.steps[step];
     std::vector<int>& source = uncertainty.source.emplace_back();

@@ -14,9 +14,12 @@
 
 namespace fsdpbench::app {
 
-tune::Sizes sizes_of_modules(const config::RunConfig& config) {
-  const auto model = model::make_model(config, plan::model_shapes(config.model));
-  return std::make_shared<const std::vector<plan::ModuleSizes>>(model->sizes());
+std::vector<plan::ModuleSizes> ModelSizes::of(const config::RunConfig& config) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<plan::ModuleSizes>& known =
+      known_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype}];
+  if (known.empty()) known = model::make_model(config, plan::model_shapes(config.model))->sizes();
+  return known;
 }
 
 SimulatedMachine::SimulatedMachine(const config::RunConfig& config) {
@@ -41,33 +44,27 @@ SimulatedMachine::SimulatedMachine(const config::RunConfig& config) {
   basis_ = "given rates";
 }
 
-tune::Sizes SimulatedMachine::sizes(const config::RunConfig& config) const {
-  const SizesOf key{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype};
-  const std::lock_guard lock(mutex_);
-  tune::Sizes& known = sizes_[key];
-  if (!known) known = sizes_of_modules(config);
-  return known;
+std::vector<plan::ModuleSizes> SimulatedMachine::sizes(const config::RunConfig& config) const {
+  return sizes_.of(config);
 }
 
-replay::OpTimes SimulatedMachine::times(const tune::Candidate& candidate, const tune::Otherwise& otherwise) const {
-  const config::RunConfig& config = candidate.config;
-  const replay::Training training = candidate.training();
+replay::OpTimes SimulatedMachine::times(const schedule::Training& training, const tune::Otherwise& otherwise) const {
   replay::OpTimes times;
   std::optional<replay::Uncertainty> uncertainty;
   if (calibration_) {
-    replay::CalibratedTimes calibrated = engine::calibrated_times(config, training, *calibration_);
+    replay::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
     times = std::move(calibrated.times);
     if (otherwise.draw >= 0) uncertainty = std::move(calibrated.uncertainty);
   } else {
-    times = engine::simulated_times(config, candidate.plan, training, cluster_ ? &*cluster_ : nullptr);
+    times = engine::simulated_times(training, cluster_ ? &*cluster_ : nullptr);
     if (otherwise.draw >= 0 && accuracy_) {
-      uncertainty = published_uncertainty(config, training, *cluster_, *accuracy_, times);
+      uncertainty = published_uncertainty(training, *cluster_, *accuracy_, times);
     }
   }
   if (uncertainty) times = replay::drawn(std::move(times), *uncertainty, otherwise.draw);
   if (otherwise.link == 1 && otherwise.compute == 1) return times;
   for (std::size_t step = 0; step < times.steps.size(); ++step) {
-    const std::vector<schedule::Op>& ops = candidate.schedules.steps[step].ops;
+    const std::vector<schedule::Op>& ops = training.schedules.steps[step].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       replay::OpCost& cost = times.steps[step][i];
       cost.link_ns = std::nearbyint(cost.link_ns / otherwise.link);
@@ -77,11 +74,11 @@ replay::OpTimes SimulatedMachine::times(const tune::Candidate& candidate, const 
   return times;
 }
 
-double SimulatedMachine::step_ns(const tune::Candidate& candidate, const tune::Otherwise& otherwise) const {
-  const replay::OpTimes op_times = times(candidate, otherwise);
-  const auto replay = replay::make_replay(candidate.schedules, candidate.plan.groups, op_times);
+double SimulatedMachine::step_ns(const schedule::Training& training, const tune::Otherwise& otherwise) const {
+  const replay::OpTimes op_times = times(training, otherwise);
+  const auto replay = replay::make_replay(training.schedules, training.plan.groups, op_times);
   // A step begins with idle lanes, so where ranks are alike the first of a kind is as long as all others of it.
-  const std::size_t steps = candidate.schedules.steps.size() + (op_times.ranks_differ() ? 1 : 0);
+  const std::size_t steps = training.schedules.steps.size() + (op_times.ranks_differ() ? 1 : 0);
   for (std::size_t step = 0; step < steps; ++step) replay->step({});
   const replay::Replay::StepTimes& last = replay->last_step();
   double slowest = 0;
@@ -91,12 +88,11 @@ double SimulatedMachine::step_ns(const tune::Candidate& candidate, const tune::O
   return slowest;
 }
 
-replay::StepCosts SimulatedMachine::least_costs(const tune::Candidate& candidate) const {
+replay::StepCosts SimulatedMachine::least_costs(const schedule::Training& training) const {
   if (calibration_) {
-    return engine::calibrated_times(candidate.config, candidate.training(), *calibration_, false).times.steps.back();
+    return engine::calibrated_times(training, *calibration_, false).times.steps.back();
   }
-  replay::OpTimes times = engine::simulated_times(candidate.config, candidate.plan, candidate.training(),
-                                                  cluster_ ? &*cluster_ : nullptr, false);
+  replay::OpTimes times = engine::simulated_times(training, cluster_ ? &*cluster_ : nullptr, false);
   return std::move(times.steps.back());
 }
 

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "config/accuracy.h"
 #include "config/calibration.h"
@@ -13,6 +13,18 @@
 #include "tune/machine.h"
 
 namespace fsdpbench::app {
+
+/// The sizes of a model's modules, as engine::set_up() finds them: for configurations that differ in sequences, their
+/// length and the compute dtype. May be asked from several threads at once.
+class ModelSizes {
+ public:
+  std::vector<plan::ModuleSizes> of(const config::RunConfig& config) const;
+
+ private:
+  using Key = std::tuple<std::int64_t, std::int64_t, DType>;
+  mutable std::mutex mutex_;
+  mutable std::map<Key, std::vector<plan::ModuleSizes>> known_;
+};
 
 /// The machine that a configuration names: simulate.cluster, simulate.calibration, or the rates of [emulate]. Op times
 /// are those of a simulation of the same configuration, before anything is drawn.
@@ -25,25 +37,19 @@ class SimulatedMachine final : public tune::Machine {
   /// What the times rest on: "given rates", "published rates", "the calibration of …".
   const std::string& basis() const { return basis_; }
 
-  tune::Sizes sizes(const config::RunConfig& config) const override;
-  double step_ns(const tune::Candidate& candidate, const tune::Otherwise& otherwise) const override;
-  replay::StepCosts least_costs(const tune::Candidate& candidate) const override;
+  std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override;
+  double step_ns(const schedule::Training& training, const tune::Otherwise& otherwise) const override;
+  replay::StepCosts least_costs(const schedule::Training& training) const override;
   bool in_doubt() const override { return accuracy_ || calibration_; }
 
  private:
-  replay::OpTimes times(const tune::Candidate& candidate, const tune::Otherwise& otherwise) const;
+  replay::OpTimes times(const schedule::Training& training, const tune::Otherwise& otherwise) const;
 
   std::string basis_;
   std::optional<config::Cluster> cluster_;
   std::optional<config::Accuracy> accuracy_;
   std::optional<config::Calibration> calibration_;
-
-  using SizesOf = std::tuple<std::int64_t, std::int64_t, DType>;  // sequences, their length, compute dtype
-  mutable std::mutex mutex_;
-  mutable std::map<SizesOf, tune::Sizes> sizes_;
+  ModelSizes sizes_;
 };
-
-/// The sizes of a configuration's modules, as engine::set_up() finds them.
-tune::Sizes sizes_of_modules(const config::RunConfig& config);
 
 }  // namespace fsdpbench::app

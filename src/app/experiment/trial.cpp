@@ -89,7 +89,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     metrics::check_memory(p.memory, m.memory);
     metrics::check_memory(p.host_memory, m.host_memory);
     trial.wire = sent.front();
-    trial.causes = metrics::report_causes(run, {p.plan, p.policy, p.sizes, p.config}, *trial.metrics);
+    trial.causes = metrics::report_causes(run, p, *trial.metrics);
     trial.flops = metrics::model_flops(p.sizes, p.config, trial.metrics->step_ms.median);
     if (simulated) {
       trial.choices = cell.times.choices;

@@ -46,7 +46,7 @@ AdoptedJob adopt_job(const foreign::JobTrace& job, const foreign::Recognition& f
   const double tokens = static_cast<double>(config.train.batch_per_rank * config.train.seq_len *
                                             config.train.accumulate * config.mesh.ranks);
   adopted.metrics = metrics::run_metrics(view, s.plan.groups, tokens);
-  adopted.causes = metrics::report_causes(view, {s.plan, s.policy, s.sizes, s.config}, adopted.metrics);
+  adopted.causes = metrics::report_causes(view, s, adopted.metrics);
   return adopted;
 }
 

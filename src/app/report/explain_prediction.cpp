@@ -70,12 +70,12 @@ Prediction predict(const engine::Setup& p, const GivenRates& given) {
   prediction.rates.flops_per_second = *tflops * 1e12;
   prediction.rates.link.bytes_per_second = bandwidth.value_or(0) * 1e9;
   prediction.rates.link.latency_seconds = given.link_latency_us.value_or(emulate.link_latency_us) * 1e-6;
-  replay::OpTimes times = replay::emulated_times(p.schedules, p.sizes, p.plan.groups, prediction.rates);
+  replay::OpTimes times = replay::emulated_times(p, prediction.rates);
   if (replay::too_long(times)) {
     prediction.why_none = "at these rates its ops would take over 104 days";
     return prediction;
   }
-  prediction.step = metrics::predict_step(p.schedules, p.plan.groups, std::move(times));
+  prediction.step = metrics::predict_step(p, std::move(times));
   if (p.config.checkpoint.asynchronous && !offloads && emulate.pcie_gb_per_s) {
     prediction.save = save_beside(p, *emulate.pcie(), *prediction.step);
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <random>
 
-#include "app/experiment/simulated_machine.h"
 #include "metrics/compare.h"
 #include "replay/uncertainty.h"
 #include "replay/what_if_times.h"
@@ -21,8 +20,7 @@ double noise_ms(const FinishedRun& run) {
 }  // namespace
 
 MeasuredMachine::MeasuredMachine(const FinishedRun& run)
-    : view_(run.setup.schedules, run.traces),
-      typical_(view_, {run.setup.plan, run.setup.policy, run.setup.sizes, run.setup.config}, noise_ms(run)) {
+    : view_(run.setup.schedules, run.traces), typical_(view_, run.setup, noise_ms(run)) {
   if (typical_.repeats()) return;
   std::mt19937 random(12345);
   std::vector<std::size_t> steps(typical_.steps());
@@ -32,30 +30,23 @@ MeasuredMachine::MeasuredMachine(const FinishedRun& run)
   }
 }
 
-tune::Sizes MeasuredMachine::sizes(const config::RunConfig& config) const {
-  const std::lock_guard lock(mutex_);
-  tune::Sizes& known = sizes_[{config.train.batch_per_rank, config.train.seq_len, config.fsdp.param_dtype}];
-  if (!known) known = sizes_of_modules(config);
-  return known;
+std::vector<plan::ModuleSizes> MeasuredMachine::sizes(const config::RunConfig& config) const {
+  return sizes_.of(config);
 }
 
-double MeasuredMachine::step_ns(const tune::Candidate& candidate, const tune::Otherwise& otherwise) const {
-  const schedule::Schedules steady{{candidate.schedules.steady()}, candidate.schedules.event_count};
+double MeasuredMachine::step_ns(const schedule::Training& training, const tune::Otherwise& otherwise) const {
   metrics::TypicalStep::Without without;
   without.changes.link_scale = otherwise.link;
   without.changes.flops_scale = otherwise.compute;
   const bool draws = otherwise.draw >= 0 && !drawn_.empty();
   const replay::MeasuredTimes& times = draws ? drawn_[static_cast<std::size_t>(otherwise.draw)] : typical_.times();
-  const replay::Training training{steady, candidate.plan.groups, *candidate.sizes};
-  return static_cast<double>(typical_.replay(times, training, without).slowest_ns);
+  return static_cast<double>(typical_.replay(times, training.steady(), without).slowest_ns);
 }
 
-replay::StepCosts MeasuredMachine::least_costs(const tune::Candidate& candidate) const {
-  const schedule::Schedules steady{{candidate.schedules.steady()}, candidate.schedules.event_count};
-  const replay::WhatIfTimes known =
-      replay::what_if_times(typical_.times(), {steady, candidate.plan.groups, *candidate.sizes});
+replay::StepCosts MeasuredMachine::least_costs(const schedule::Training& training) const {
+  const replay::WhatIfTimes known = replay::what_if_times(typical_.times(), training.steady());
   const auto& by_rank = known.times.given.back();
-  replay::StepCosts costs(steady.steady().ops.size());
+  replay::StepCosts costs(training.schedules.steady().ops.size());
   for (std::size_t i = 0; i < costs.size(); ++i) {
     std::int64_t least = by_rank.front()[i];
     for (const auto& mine : by_rank) least = std::min(least, mine[i]);

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <map>
-#include <mutex>
-#include <tuple>
 #include <vector>
 
+#include "app/experiment/simulated_machine.h"
 #include "app/report/finished_run.h"
 #include "metrics/run_view.h"
 #include "metrics/typical_step.h"
@@ -19,9 +17,9 @@ class MeasuredMachine final : public tune::Machine {
   /// `run` must live on.
   explicit MeasuredMachine(const FinishedRun& run);
 
-  tune::Sizes sizes(const config::RunConfig& config) const override;
-  double step_ns(const tune::Candidate& candidate, const tune::Otherwise& otherwise) const override;
-  replay::StepCosts least_costs(const tune::Candidate& candidate) const override;
+  std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override;
+  double step_ns(const schedule::Training& training, const tune::Otherwise& otherwise) const override;
+  replay::StepCosts least_costs(const schedule::Training& training) const override;
   /// Steps differed, so that another choice of them would have given other times; a draw is such a choice.
   bool in_doubt() const override { return !typical_.repeats(); }
 
@@ -30,8 +28,7 @@ class MeasuredMachine final : public tune::Machine {
   metrics::TypicalStep typical_;
   std::vector<replay::MeasuredTimes> drawn_;  // by Otherwise::draw
 
-  mutable std::mutex mutex_;
-  mutable std::map<std::tuple<std::int64_t, std::int64_t, DType>, tune::Sizes> sizes_;
+  ModelSizes sizes_;
 };
 
 }  // namespace fsdpbench::app

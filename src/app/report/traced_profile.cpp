@@ -21,7 +21,7 @@ namespace {
 
 /// Stretches each line so that the ops of the steady step that it is for take as long in all as they did, mean over
 /// ranks and steps.
-void keep_totals(const replay::Training& training, const replay::MeasuredTimes& measured,
+void keep_totals(const schedule::Training& training, const replay::MeasuredTimes& measured,
                  config::Calibration& calibration) {
   const schedule::Schedule& steady = training.schedules.steady();
   const replay::StepCosts costs = replay::calibrated_times(calibration, training).times.steps.back();
@@ -33,9 +33,9 @@ void keep_totals(const replay::Training& training, const replay::MeasuredTimes& 
   for (std::size_t i = 0; i < steady.ops.size(); ++i) {
     const schedule::Op& op = steady.ops[i];
     if (!op.has_work()) continue;
-    const replay::OpWork work = replay::work_of(op, steady, training.groups, training.sizes);
+    const replay::OpWork work = replay::work_of(op, steady, training.plan.groups, training.sizes);
     Totals& total = totals[{std::string(to_string(op.kind)), std::string(to_string(work.unit)),
-                            op.is_collective() ? training.groups.size(op.group()) : 0}];
+                            op.is_collective() ? training.plan.groups.size(op.group()) : 0}];
     total.line_ns += costs[i].run_ns + costs[i].link_ns;
     for (std::size_t step = 0; step < measured.steps(); ++step) {
       for (std::size_t rank = 0; rank < measured.ranks(); ++rank) {
@@ -57,12 +57,11 @@ void keep_totals(const replay::Training& training, const replay::MeasuredTimes& 
 TracedProfile traced_profile(const foreign::JobTrace& job, const foreign::Recognition& found,
                              const AdoptedJob& adopted) {
   const engine::Setup& setup = adopted.setup;
-  const replay::Training training{setup.schedules, setup.plan.groups, setup.sizes};
-  const replay::MeasuredTimes measured(training, adopted.traces, std::nullopt, false);
+  const replay::MeasuredTimes measured(setup, adopted.traces, std::nullopt, false);
   replay::Calibrator calibrator;
   calibrator.add(measured, replay::measured_host(setup.schedules, adopted.traces, {}));
   TracedProfile profile{found.name, setup.config, calibrator.result(), adopted.metrics.step_ms.median};
-  keep_totals(training, measured, profile.calibration);
+  keep_totals(setup, measured, profile.calibration);
   profile.calibration.misses = {miss_of(profile.calibration, setup, adopted.metrics)};
   const std::string& device = job.ranks.front().device_model;
   profile.calibration.machine = fmt::format("{} of {}", device.empty() ? "the device" : device, found.name);

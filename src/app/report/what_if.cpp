@@ -122,8 +122,6 @@ replay::Changes replay_changes(const config::RunConfig& was, const config::RunCo
   return changes;
 }
 
-replay::Training training(const engine::Setup& setup) { return {setup.schedules, setup.plan.groups, setup.sizes}; }
-
 double exposed_ms(const metrics::StepRecords& step) {
   double sum = 0;
   for (int rank = 0; rank < step.ranks(); ++rank) {
@@ -162,9 +160,8 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
 
   const bool virtual_cluster = !was.simulate.cluster.empty();
   const auto link = was.emulate.link();
-  const replay::MeasuredTimes measured(training(run.setup), run.traces,
-                                       link ? std::optional(link->latency_seconds * 1e9) : std::nullopt,
-                                       !virtual_cluster);
+  const replay::MeasuredTimes measured(
+      run.setup, run.traces, link ? std::optional(link->latency_seconds * 1e9) : std::nullopt, !virtual_cluster);
   answer.links = measured.links();
   answer.straggler = measured.straggler();
   replay::Changes changes = replay_changes(was, is, question);
@@ -177,13 +174,13 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
   const replay::Delays delays = delays_of(was);
   const replay::HostCosts host = replay::measured_host(run.setup.schedules, run.traces, delays);
   const double tokens = run.trial.metrics->tokens_per_s * run.trial.metrics->step_ms.median / 1e3;
-  replay::WhatIfTimes base = replay::what_if_times(measured, training(run.setup));
+  replay::WhatIfTimes base = replay::what_if_times(measured, run.setup);
   base.times.host = host;
   base.times.delays = delays;
   answer.replayed = replay_steps(run.setup, base.times, measured.first_step(), tokens);
 
   const engine::Setup setup = engine::set_up(is);
-  replay::WhatIfTimes changed = replay::what_if_times(measured, training(setup), changes);
+  replay::WhatIfTimes changed = replay::what_if_times(measured, setup, changes);
   changed.times.host = host;
   changed.times.delays = delays_of(is);
   answer.origins = changed.origins;
