@@ -1,7 +1,5 @@
 #include "engine/setup.h"
 
-#include <utility>
-
 #include "base/bytes.h"
 #include "engine/checkpoint_saver.h"
 #include "engine/executor.h"
@@ -11,12 +9,11 @@
 namespace fsdpbench::engine {
 
 Setup set_up(const config::RunConfig& config) {
-  std::unique_ptr<model::Model> model;
-  Setup s{schedule::make_training(config, [&](const plan::Plan& plan) {
-    model = model::make_model(config, plan.shapes);
-    return model->sizes();
-  })};
-  s.model = std::move(model);
+  Setup s;
+  static_cast<schedule::Training&>(s) = schedule::make_training(config, [&](const plan::Plan& plan) {
+    s.model = model::make_model(config, plan.shapes);
+    return s.model->sizes();
+  });
   check_step_graph(config, s.schedules);
   const std::int64_t steps = laid_out_steps(config, s.schedules);
   s.memory = schedule::memory_walk(s.schedules, steps);
