@@ -1,41 +1,12 @@
 #pragma once
 
-#include <string>
-#include <variant>
-
-#include "app/commands/accept.h"
-#include "app/commands/baseline.h"
-#include "app/commands/calibrate.h"
-#include "app/commands/checkpoint.h"
-#include "app/commands/collectives.h"
-#include "app/commands/compare.h"
-#include "app/commands/doctor.h"
-#include "app/commands/explain.h"
-#include "app/commands/export.h"
-#include "app/commands/gate.h"
-#include "app/commands/report.h"
-#include "app/commands/run.h"
-#include "app/commands/sweep.h"
-#include "app/commands/trace_check.h"
-#include "app/commands/trace_explain.h"
-#include "app/commands/trace_to_profile.h"
-#include "app/commands/tune.h"
-#include "app/commands/what_if.h"
+#include "app/commands/command.h"
 
 namespace fsdpbench::app {
 
-/// --help or --version: text to print, nothing to do.
-struct ShowText {
-  std::string text;
-};
-
+/// What is to be done: one command, whose arguments are read.
 struct CommandLine {
-  std::variant<ShowText, RunArguments, CompareArguments, SweepArguments, ExplainArguments, DoctorArguments,
-               TraceCheckArguments, TraceExplainArguments, TraceToProfileArguments, CheckpointShowArguments,
-               CheckpointExportArguments, CheckpointImportArguments, ReportArguments, WhatIfArguments,
-               CalibrateArguments, ExportArguments, TuneArguments, CollectivesArguments, AcceptArguments,
-               BaselineArguments, GateArguments>
-      command;
+  Command command;
   bool quiet = false;
 };
 

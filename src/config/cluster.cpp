@@ -1,6 +1,7 @@
 #include "config/cluster.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -196,7 +197,9 @@ class ClusterReader {
     if (field == fields.end()) {
       std::vector<std::string> names;
       for (const ClusterField& known : fields) names.push_back(known.name);
-      fail(node, fmt::format("unknown key '{}'; the nearest valid key is '{}'.", name, nearest(name, names)));
+      const std::string near = nearest(name, names);
+      fail(node, near.empty() ? fmt::format("unknown key '{}'; valid are {}.", name, fmt::join(names, ", "))
+                              : fmt::format("unknown key '{}'; the nearest valid key is '{}'.", name, near));
     }
     const std::optional<Value> value = scalar(node);
     if (value && field->read(cluster_, *value)) {

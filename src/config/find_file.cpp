@@ -100,6 +100,12 @@ std::vector<std::string> as_text(const std::vector<fs::path>& paths) {
   return all;
 }
 
+/// "; the nearest is 'a' of a, b, c"; "; there are a, b, c" if none is near.
+std::string choices(const std::string& wanted, const std::vector<std::string>& names) {
+  const std::string near = nearest_clause(wanted, names);
+  return fmt::format("{} {}", near.empty() ? "; there are" : near + " of", fmt::join(names, ", "));
+}
+
 /// Nothing by that name: says what has it, or what comes nearest.
 [[noreturn]] void throw_unknown(FileKind kind, const std::string& given) {
   const bool run = kind == FileKind::run;
@@ -118,10 +124,9 @@ std::vector<std::string> as_text(const std::vector<fs::path>& paths) {
   const std::vector<std::string> names = known_names(kind);
   const std::string wanted =
       fs::path(given).extension() == ".toml" ? fs::path(given).stem().string() : fs::path(given).filename().string();
-  throw ConfigError(fmt::format(
-      "{}: there is no such file, and no {} of that name in {}{}.", given, what,
-      fmt::join(as_text(named_folders(kind)), ", "),
-      names.empty() ? "" : fmt::format("; the nearest is '{}' of {}", nearest(wanted, names), fmt::join(names, ", "))));
+  throw ConfigError(fmt::format("{}: there is no such file, and no {} of that name in {}{}.", given, what,
+                                fmt::join(as_text(named_folders(kind)), ", "),
+                                names.empty() ? "" : choices(wanted, names)));
 }
 
 }  // namespace
@@ -167,11 +172,9 @@ std::string find_sweep(const std::string& given) {
 std::string find_acceptance(const std::string& given) {
   if (const auto found = find_named(FileKind::acceptance, given)) return found->string();
   const std::vector<std::string> names = known_names(FileKind::acceptance);
-  throw ConfigError(fmt::format(
-      "{}: there is no such file, and no acceptance profile of that name{}.", given,
-      names.empty() ? "; profiles/acceptance is not to be found"
-                    : fmt::format("; the nearest is '{}' of {}", nearest(fs::path(given).filename().string(), names),
-                                  fmt::join(names, ", "))));
+  throw ConfigError(fmt::format("{}: there is no such file, and no acceptance profile of that name{}.", given,
+                                names.empty() ? "; profiles/acceptance is not to be found"
+                                              : choices(fs::path(given).filename().string(), names)));
 }
 
 std::string find_cluster(const std::string& given) {
@@ -179,9 +182,7 @@ std::string find_cluster(const std::string& given) {
   const std::vector<std::string> names = known_names(FileKind::cluster);
   throw ConfigError(fmt::format(
       "{}: there is no such file, and no cluster of that name{}.", given,
-      names.empty() ? "; profiles/clusters is not to be found"
-                    : fmt::format("; the nearest is '{}' of {}", nearest(fs::path(given).filename().string(), names),
-                                  fmt::join(names, ", "))));
+      names.empty() ? "; profiles/clusters is not to be found" : choices(fs::path(given).filename().string(), names)));
 }
 
 fs::path find_model(const std::string& preset, const std::string& profile) {

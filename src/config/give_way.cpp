@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <initializer_list>
 #include <string_view>
 
 #include "base/error.h"
@@ -32,37 +33,38 @@ class GiveWay {
   }
   bool overridden(std::string_view key) const { return names(layers_.overrides, key); }
 
-  /// Back to the built-in default, unless the command line asks for the value.
-  void drop(std::string_view key, std::string_view why) {
+  /// Back to the built-in defaults, unless the command line asks for the values; with one note for all.
+  void drop(std::initializer_list<std::string_view> keys, std::string_view why) {
     static const RunConfig kDefaults;
-    const Field& field = *find_field(key);
-    const Value value = field.write(config_), otherwise = field.write(kDefaults);
-    if (value == otherwise || overridden(key)) return;
-    field.read(config_, otherwise);
-    notes_.push_back(fmt::format("ignoring the profile's {} = {}: {}.", key, to_toml(value), why));
+    std::vector<std::string> dropped;
+    for (const std::string_view key : keys) {
+      const Field& field = *find_field(key);
+      const Value value = field.write(config_), otherwise = field.write(kDefaults);
+      if (value == otherwise || overridden(key)) continue;
+      field.read(config_, otherwise);
+      dropped.push_back(fmt::format("{} = {}", key, to_toml(value)));
+    }
+    if (dropped.empty()) return;
+    notes_.push_back(fmt::format("ignoring the profile's {}: {}.", fmt::join(dropped, ", "), why));
   }
 
   void settle_emulation() {
     const bool gpu = config_.device.backend == BackendKind::cuda && overridden("device.backend");
     if (gpu) {
-      drop("emulate.link_gb_per_s", "a GPU's links are real");
-      drop("emulate.compute_tflops", "a GPU computes");
-      drop("emulate.pcie_gb_per_s", "a GPU's PCIe is real");
-      drop("emulate.pcie_latency_us", "a GPU's PCIe is real");
-      drop("inject.slow_rank", "a GPU cannot be slowed down like this");
+      drop({"emulate.link_gb_per_s", "emulate.link_latency_us", "emulate.compute_tflops", "emulate.pcie_gb_per_s",
+            "emulate.pcie_latency_us"},
+           "links, computation and PCIe of a GPU are real");
+      drop({"inject.slow_rank"}, "a GPU cannot be slowed down like this");
     }
     const bool cluster = !config_.simulate.cluster.empty() && overridden("simulate.cluster");
     if (cluster) {
-      drop("emulate.link_gb_per_s", "simulate.cluster defines the links");
-      drop("emulate.compute_tflops", "simulate.cluster defines the GPUs");
-      drop("emulate.link_latency_us", "simulate.cluster defines the links");
-      drop("emulate.pcie_gb_per_s", "simulate.cluster defines PCIe");
-      drop("emulate.pcie_latency_us", "simulate.cluster defines PCIe");
+      drop({"emulate.link_gb_per_s", "emulate.link_latency_us", "emulate.compute_tflops", "emulate.pcie_gb_per_s",
+            "emulate.pcie_latency_us"},
+           "simulate.cluster defines links, GPUs and PCIe");
       return;
     }
     if (config_.emulate.link_gb_per_s || !(gpu || overridden("emulate.link_gb_per_s"))) return;
-    drop("emulate.link_latency_us", "there is no modelled link");
-    drop("inject.slow_link_rank", "there is no modelled link");
+    drop({"emulate.link_latency_us", "inject.slow_link_rank"}, "there is no modelled link");
   }
 
   void settle_mesh() {
@@ -70,7 +72,7 @@ class GiveWay {
     const std::string_view strategy = to_string(config_.fsdp.strategy);
     if (overridden("fsdp.strategy") && config_.fsdp.strategy == Strategy::no_shard &&
         config_.fsdp.reshard_after_forward.mode == ReshardAfterForward::Mode::group) {
-      drop("fsdp.reshard_after_forward", "no_shard shards nothing");
+      drop({"fsdp.reshard_after_forward"}, "no_shard shards nothing");
     }
     const bool asked = std::ranges::any_of(layers_.overrides, [](const Entry& entry) {
       return entry.name == "fsdp.strategy" || entry.name.starts_with("mesh.");
@@ -82,16 +84,16 @@ class GiveWay {
       if (mesh.shard == 0 || mesh.replicate == 0 || mesh.shard * mesh.replicate == ranks) return;
       const std::string why = fmt::format("mesh.shard * mesh.replicate is {} = {}", key, ranks);
       if (overridden("mesh.replicate")) {
-        drop("mesh.shard", why);
+        drop({"mesh.shard"}, why);
       } else {
-        drop("mesh.replicate", why);
+        drop({"mesh.replicate"}, why);
       }
       return;
     }
     const bool none = config_.fsdp.strategy == Strategy::no_shard || ranks == 1;
     const std::string why = fmt::format("it follows from fsdp.strategy = \"{}\" and {} = {}", strategy, key, ranks);
-    if (mesh.shard != (none ? 1 : ranks)) drop("mesh.shard", why);
-    if (mesh.replicate != (none ? ranks : 1)) drop("mesh.replicate", why);
+    if (mesh.shard != (none ? 1 : ranks)) drop({"mesh.shard"}, why);
+    if (mesh.replicate != (none ? ranks : 1)) drop({"mesh.replicate"}, why);
   }
 
   /// What one rank sees and what all see are two ways to say one thing.
@@ -102,7 +104,7 @@ class GiveWay {
           "train.batch_per_rank = {} and train.batch_global = {} both say how large a batch is; leave one out.",
           config_.train.batch_per_rank, config_.train.batch_global));
     }
-    drop("train.batch_global", "train.batch_per_rank says how large a batch is");
+    drop({"train.batch_global"}, "train.batch_per_rank says how large a batch is");
   }
 
   /// An explicit key wins over a preset, also over one of the command line: who names a preset should know.

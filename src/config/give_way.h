@@ -17,8 +17,8 @@ struct Layers {
 
 /// Resets in `config`, which all layers made, what the profile sets and an override makes meaningless: the latency of a
 /// link that is turned off, emulation on a GPU, a mesh for other ranks or another strategy. A key that the command line
-/// sets itself never gives way: that is a contradiction, and validate() says so. Returns a note for each, and one if
-/// the profile sets keys that a preset of the command line would have set.
+/// sets itself never gives way: that is a contradiction, and validate() says so. Returns a note for each reason,
+/// with its keys, and one if the profile sets keys that a preset of the command line would have set.
 std::vector<std::string> give_way(RunConfig& config, const Layers& layers);
 
 }  // namespace fsdpbench::config

@@ -1,6 +1,7 @@
 #include "config/load.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -34,8 +35,7 @@ bool is_table_name(std::string_view name) {
     throw ConfigError(
         fmt::format("{}: '{}' is a table: write [{}] on a line of its own, its keys below.", place, name, name));
   }
-  throw ConfigError(
-      fmt::format("{}: unknown key '{}'; the nearest valid key is '{}'.", place, name, nearest_field(name)));
+  throw ConfigError(fmt::format("{}: {}", place, unknown_key(name)));
 }
 
 /// All keys of a TOML file, in file order. Throws ConfigError if it is not of the shape [table] key = value.
@@ -49,8 +49,11 @@ std::vector<Entry> read_file(const std::string& path, FileKind kind) {
     if (!is_table_name(table)) {
       std::vector<std::string> tables;
       for (const Field& field : fields()) tables.push_back(field.table);
-      throw ConfigError(fmt::format("{}: unknown table [{}]; the nearest valid one is [{}].", place_of(path, node),
-                                    table, nearest(table, tables)));
+      tables.erase(std::ranges::unique(tables).begin(), tables.end());
+      const std::string near = nearest(table, tables);
+      throw ConfigError(fmt::format("{}: unknown table [{}]; {}.", place_of(path, node), table,
+                                    near.empty() ? fmt::format("valid are [{}]", fmt::join(tables, "], ["))
+                                                 : fmt::format("the nearest valid one is [{}]", near)));
     }
     for (const auto& [key, value] : *keys) {
       const std::string name = fmt::format("{}.{}", table, key.str());
@@ -88,8 +91,7 @@ std::string is_taken_for(const std::string& name, const Value& value, const Valu
 void take(RunConfig& config, const Entry& entry, Notes& notes) {
   const Field* field = find_field(entry.name);
   if (field == nullptr) {
-    throw ConfigError(fmt::format("{}: unknown key '{}'; the nearest valid key is '{}'.{}", entry.place, entry.name,
-                                  nearest_field(entry.name), words_for_key(entry.name)));
+    throw ConfigError(fmt::format("{}: {}{}", entry.place, unknown_key(entry.name), words_for_key(entry.name)));
   }
   if (field->read(config, entry.value)) return;
   // `--set data.path=1984` means the folder, not the number.

@@ -1,5 +1,8 @@
 #include "config/nearest.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -31,23 +34,97 @@ constexpr std::size_t kLongestName = 80;
 
 std::string_view after_dot(std::string_view name) { return name.substr(name.find('.') + 1); }
 
+/// Typing errors that a name of this length may have.
+std::size_t most_errors(std::string_view name) { return std::max<std::size_t>(1, name.size() / 3); }
+
+/// "prefetch" of "backward_prefetch". Short names are in too many others.
+bool contains_other(std::string_view a, std::string_view b) {
+  constexpr std::size_t kLeast = 4;
+  return (b.size() >= kLeast && a.find(b) != std::string_view::npos) ||
+         (a.size() >= kLeast && b.find(a) != std::string_view::npos);
+}
+
+std::vector<std::string_view> words_of_key(std::string_view key) {
+  std::vector<std::string_view> words;
+  for (std::size_t begin = 0; begin <= key.size();) {
+    const std::size_t end = std::min(key.find('_', begin), key.size());
+    words.push_back(key.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  std::ranges::sort(words);
+  return words;
+}
+
+/// All keys that `name` may have been meant to be, if they are as likely.
+std::vector<std::string> near_fields(std::string_view name) {
+  name = name.substr(0, kLongestName);
+  if (const std::string_view known = key_of_other_system(name); !known.empty()) return {std::string(known)};
+  const std::string_view key = after_dot(name);
+  const std::vector<std::string_view> words = words_of_key(key);
+  std::vector<std::string> reordered, containing;  // "global_batch", "prefetch"
+  std::size_t least = most_errors(key) + 1;
+  std::vector<std::string> nearest_ones;
+  for (const Field& field : fields()) {
+    // The right key in the wrong table is as likely a mistake as a typing error.
+    const std::size_t errors = std::min(edit_distance(name, field.name()), edit_distance(key, field.key) + 1);
+    if (errors < least) {
+      least = errors;
+      nearest_ones = {field.name()};
+    }
+    const std::vector<std::string_view> valid = words_of_key(field.key);
+    if (!std::ranges::includes(valid, words)) continue;
+    const bool same_table = key.size() == name.size() || name.starts_with(field.table + ".");
+    if (valid.size() == words.size()) {
+      reordered.push_back(field.name());
+    } else if (same_table) {
+      containing.push_back(field.name());
+    }
+  }
+  if (!nearest_ones.empty()) return nearest_ones;
+  return reordered.empty() ? containing : reordered;
+}
+
 }  // namespace
 
 std::string nearest(std::string_view name, std::span<const std::string> names) {
   name = name.substr(0, kLongestName);
-  const auto best =
-      std::ranges::min_element(names, {}, [&](const std::string& other) { return edit_distance(name, other); });
-  return best == names.end() ? std::string() : *best;
+  const std::string* best = nullptr;
+  std::size_t least = 0;
+  for (const std::string& other : names) {
+    const std::size_t errors = edit_distance(name, other);
+    if (errors > most_errors(name) && !contains_other(other, name)) continue;
+    if (best != nullptr && errors >= least) continue;
+    best = &other;
+    least = errors;
+  }
+  return best == nullptr ? std::string() : *best;
+}
+
+std::string nearest_clause(std::string_view name, std::span<const std::string> names) {
+  const std::string meant = nearest(name, names);
+  return meant.empty() ? "" : fmt::format("; the nearest is '{}'", meant);
 }
 
 std::string nearest_field(std::string_view name) {
-  name = name.substr(0, kLongestName);
-  if (const std::string_view known = key_of_other_system(name); !known.empty()) return std::string(known);
-  // The right key in the wrong table is as likely a mistake as a typing error.
-  const auto distance = [&](const Field& field) {
-    return std::min(edit_distance(name, field.name()), edit_distance(after_dot(name), field.key) + 1);
-  };
-  return std::ranges::min_element(fields(), {}, distance)->name();
+  const std::vector<std::string> near = near_fields(name);
+  return near.size() == 1 ? near.front() : std::string();
+}
+
+std::string unknown_key(std::string_view name) {
+  constexpr std::size_t kMostSuggested = 3;
+  const std::string what = fmt::format("unknown key '{}'", name);
+  const std::vector<std::string> near = near_fields(name);
+  if (near.size() == 1) return fmt::format("{}; the nearest valid key is '{}'.", what, near.front());
+  if (!near.empty() && near.size() <= kMostSuggested) {
+    return fmt::format("{}; the nearest valid keys are '{}'.", what, fmt::join(near, "', '"));
+  }
+  const std::string_view section = name.substr(0, name.find('.'));
+  std::vector<std::string> keys;
+  for (const Field& field : fields()) {
+    if (field.table == section) keys.push_back(field.key);
+  }
+  if (keys.empty()) return fmt::format("{}; `fsdpbench help keys` lists the valid ones.", what);
+  return fmt::format("{}; the keys of [{}] are {}.", what, section, fmt::join(keys, ", "));
 }
 
 }  // namespace fsdpbench::config

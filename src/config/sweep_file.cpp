@@ -1,6 +1,7 @@
 #include "config/sweep_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -59,7 +60,8 @@ class Reader {
     for (const auto& [key, node] : file_) {
       const std::string name(key.str());
       if (std::ranges::count(kNames, name) > 0) continue;
-      fail(node, fmt::format("unknown key '{}'; the nearest valid one is '{}'.", name, nearest(name, kNames)));
+      fail(node, fmt::format("unknown key '{}'{}; valid are {}.", name, nearest_clause(name, kNames),
+                             fmt::join(kNames, ", ")));
     }
   }
 
@@ -136,7 +138,7 @@ class Reader {
   const Field& field(const std::string& key, const toml::node& node) const {
     const Field* found = find_field(key);
     if (found != nullptr) return *found;
-    fail(node, fmt::format("unknown key '{}'; the nearest valid key is '{}'.", key, nearest_field(key)));
+    fail(node, unknown_key(key));
   }
 
   Value value(const std::string& key, const toml::node& node) {
@@ -196,8 +198,8 @@ class Reader {
     std::vector<std::string> names;
     for (const SweepAxis& axis : sweep.axes) names.push_back(axis.key);
     if (name.empty() || std::ranges::count(names, name) > 0) return name;
-    fail(*node,
-         fmt::format("{} = \"{}\" is no axis of this sweep; the nearest is \"{}\".", what, name, nearest(name, names)));
+    fail(*node, fmt::format("{} = \"{}\" is no axis of this sweep{}; there are {}.", what, name,
+                            nearest_clause(name, names), fmt::join(names, ", ")));
   }
 
   /// [[skip]] and [[when]]: axes with the values that they must have, and one word of their own.

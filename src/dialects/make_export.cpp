@@ -85,8 +85,8 @@ const Dialect& find_export_target(std::string_view name) {
   if (found != targets.end()) return *found;
   std::vector<std::string> names;
   for (const Dialect& target : targets) names.emplace_back(target.name);
-  throw ConfigError(fmt::format("There is no export '{}'; the nearest is '{}'; known are {}.", name,
-                                config::nearest(name, names), fmt::join(names, ", ")));
+  throw ConfigError(fmt::format("There is no export '{}'{}; known are {}.", name, config::nearest_clause(name, names),
+                                fmt::join(names, ", ")));
 }
 
 std::vector<const Dialect*> read_export_targets(std::string_view names) {

@@ -12,6 +12,7 @@
 #include "engine/checkpoint_saver.h"
 #include "engine/done_steps.h"
 #include "engine/setup.h"
+#include "engine/step_loss.h"
 #include "launch/abort.h"
 #include "launch/clock_offset.h"
 #include "launch/session.h"
@@ -24,7 +25,7 @@ namespace fsdpbench::engine {
 struct RunHooks {
   /// After each step, on rank 0's thread: steps done (warm-up included), and the mean loss over ranks of the latest
   /// step that all are known to have done (absent if nothing computes, or before the first).
-  std::function<void(std::int64_t done, std::optional<double> loss)> progress;
+  std::function<void(std::int64_t done, const std::optional<StepLoss>& loss)> progress;
   /// Asked before each step; true ends the run after the steps done so far. In a job of processes any rank's counts,
   /// and one step more is done.
   std::function<bool()> stop;

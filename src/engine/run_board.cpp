@@ -34,11 +34,11 @@ std::optional<double> LossBoard::mean(std::int64_t step) const {
   return mean_of(static_cast<std::size_t>(step));
 }
 
-std::optional<double> LossBoard::latest_mean() const {
+std::optional<StepLoss> LossBoard::latest_mean() const {
   const std::lock_guard lock(mutex_);
   while (complete_ < reported_.size() && reported_[complete_] == ranks_) ++complete_;
   if (complete_ == 0) return std::nullopt;
-  return mean_of(complete_ - 1);
+  return StepLoss{static_cast<std::int64_t>(complete_), mean_of(complete_ - 1).value()};
 }
 
 std::optional<double> LossBoard::mean_of(std::size_t step) const {
@@ -116,7 +116,7 @@ void ChannelBoard::note_loss(int rank, const std::string& message) {
   board_.report(noted_[static_cast<std::size_t>(rank)]++, rank, loss);
 }
 
-std::optional<double> ChannelBoard::latest_loss() {
+std::optional<StepLoss> ChannelBoard::latest_loss() {
   for (int rank = 1; rank < channel_.size(); ++rank) {
     while (const std::optional<std::string> message = channel_.poll(rank, kLoss)) note_loss(rank, *message);
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/rank_outcome.h"
+#include "engine/step_loss.h"
 #include "launch/control_channel.h"
 
 namespace fsdpbench::engine {
@@ -23,7 +24,7 @@ class RunBoard {
   /// Once a rank and step, in the order of steps.
   virtual void report_loss(int rank, std::int64_t step, float loss) = 0;
   /// For a progress line, on rank 0: the mean loss of the last step that all ranks are known to have done.
-  virtual std::optional<double> latest_loss() = 0;
+  virtual std::optional<StepLoss> latest_loss() = 0;
 
   /// Once a rank, after its last step: `outcome`, and that it has done the first `steps` steps.
   virtual void bring(int rank, std::int64_t steps, RankOutcome outcome) = 0;
@@ -44,7 +45,7 @@ class LossBoard {
   /// Over all ranks, summed in rank order; absent while ranks are missing.
   std::optional<double> mean(std::int64_t step) const;
   /// Of the last step that all ranks have reported; absent before the first.
-  std::optional<double> latest_mean() const;
+  std::optional<StepLoss> latest_mean() const;
 
  private:
   std::optional<double> mean_of(std::size_t step) const;
@@ -64,7 +65,7 @@ class ThreadBoard : public RunBoard {
 
   bool stops_before(int rank, std::int64_t step) override;
   void report_loss(int rank, std::int64_t step, float loss) override { board_.report(step, rank, loss); }
-  std::optional<double> latest_loss() override { return board_.latest_mean(); }
+  std::optional<StepLoss> latest_loss() override { return board_.latest_mean(); }
   void bring(int rank, std::int64_t steps, RankOutcome outcome) override;
   std::vector<RankOutcome> outcomes() override { return std::move(outcomes_); }
   std::vector<double> losses(std::int64_t steps) override;
@@ -87,7 +88,7 @@ class ChannelBoard : public RunBoard {
 
   bool stops_before(int rank, std::int64_t step) override;
   void report_loss(int rank, std::int64_t step, float loss) override;
-  std::optional<double> latest_loss() override;
+  std::optional<StepLoss> latest_loss() override;
   void bring(int rank, std::int64_t steps, RankOutcome outcome) override;
   std::vector<RankOutcome> outcomes() override { return std::move(outcomes_); }
   std::vector<double> losses(std::int64_t steps) override;

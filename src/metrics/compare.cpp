@@ -135,4 +135,13 @@ Comparison compare_runs(const std::vector<double>& a, const std::vector<double>&
   return c;
 }
 
+Comparison compare_exactly(const std::vector<double>& a, const std::vector<double>& b, double threshold) {
+  Comparison c;
+  c.median_a = median(a);
+  c.median_b = median(b);
+  c.ratio = c.ci_low = c.ci_high = c.median_b / c.median_a;
+  c.verdict = verdict_of(c, threshold);
+  return c;
+}
+
 }  // namespace fsdpbench::metrics

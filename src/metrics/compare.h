@@ -49,4 +49,9 @@ Comparison compare_samples(const std::vector<std::vector<double>>& a, const std:
 Comparison compare_runs(const std::vector<double>& a, const std::vector<double>& b,
                         double threshold = kPracticalThreshold);
 
+/// B against A where nothing is left to luck, as of two simulations with equal steps: the ratio of the medians, which
+/// is its own interval. None may be empty.
+Comparison compare_exactly(const std::vector<double>& a, const std::vector<double>& b,
+                           double threshold = kPracticalThreshold);
+
 }  // namespace fsdpbench::metrics

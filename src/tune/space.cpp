@@ -195,8 +195,7 @@ Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(st
   for (const std::string& key : options.fixed) {
     const config::Field* field = config::find_field(key);
     if (field == nullptr) {
-      throw ConfigError(fmt::format("--fix {}: unknown key '{}'; the nearest valid key is '{}'.", key, key,
-                                    config::nearest_field(key)));
+      throw ConfigError(fmt::format("--fix {}: {}", key, config::unknown_key(key)));
     }
     fixed_.push_back({field, field->write(start_)});
   }

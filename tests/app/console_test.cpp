@@ -114,14 +114,14 @@ TEST(Progress, NamesStepLossAndRemainingTime) {
   Captured console;
   {
     Progress progress(console(), 100, 0);
-    progress.update(1, 5.5, 1'000'000'000);
-    progress.update(2, 5.25, 2'000'000'000);  // too soon after the last line
-    progress.update(40, 5.0, 40'000'000'000);
+    progress.update(1, engine::StepLoss{1, 5.5}, 1'000'000'000);
+    progress.update(2, engine::StepLoss{2, 5.25}, 2'000'000'000);  // too soon after the last line
+    progress.update(40, engine::StepLoss{39, 5.0}, 40'000'000'000);
     progress.update(100, std::nullopt, 100'000'000'000);
   }
   EXPECT_EQ(console.messages(),
             "step   1/100  loss 5.5000  1 min 39 s left\n"
-            "step  40/100  loss 5.0000  1 min 00 s left\n"
+            "step  40/100  loss after 39 5.0000  1 min 00 s left\n"
             "step 100/100  1 min 40 s\n");
 }
 

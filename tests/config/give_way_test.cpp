@@ -47,8 +47,9 @@ TEST_F(GiveWayTest, AGpuTakesEmulationAway) {
   const RunConfig config = load(quickstart_ + "compute_tflops = 1\n[inject]\nslow_rank = 1\n", {"device.backend=cuda"});
   EXPECT_EQ(config.emulate, Emulate());
   EXPECT_EQ(config.inject.slow_rank, -1);
-  EXPECT_THAT(notes_, testing::SizeIs(4));
-  EXPECT_THAT(notes_, Contains("ignoring the profile's emulate.compute_tflops = 1.0: a GPU computes."));
+  EXPECT_THAT(notes_, testing::SizeIs(2));
+  EXPECT_THAT(notes_, Contains("ignoring the profile's emulate.link_gb_per_s = 0.1, emulate.link_latency_us = 20.0, "
+                               "emulate.compute_tflops = 1.0: links, computation and PCIe of a GPU are real."));
 }
 
 TEST_F(GiveWayTest, ASlowLinkNeedsALink) {

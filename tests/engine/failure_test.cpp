@@ -43,7 +43,7 @@ TEST(Failure, AStopBetweenStepsKeepsWhatWasDone) {
   const engine::Setup p = set_up(c);
   std::atomic<std::int64_t> done = 0;
   RunHooks hooks;
-  hooks.progress = [&](std::int64_t steps, std::optional<double>) { done = steps; };
+  hooks.progress = [&](std::int64_t steps, const std::optional<StepLoss>&) { done = steps; };
   hooks.stop = [&] { return done >= 3; };
   const Measurement result = run(*backend::cpu::make_cpu_backend(), p, testing::HashedBatches(53), hooks);
   EXPECT_TRUE(result.interrupted);
@@ -63,7 +63,7 @@ TEST(Failure, AnInterruptInTheMiddleOfAStepKeepsTheStepsThatAllHaveDone) {
   c.train.steps = 50;
   launch::Abort now;
   RunHooks hooks;
-  hooks.progress = [&](std::int64_t steps, std::optional<double>) {
+  hooks.progress = [&](std::int64_t steps, const std::optional<StepLoss>&) {
     if (steps == 4) now.set(std::make_exception_ptr(Interrupted()));  // the other ranks are in step 4 or 5
   };
   hooks.interrupt = &now;

@@ -69,7 +69,8 @@ TEST(ThreadBoard, CollectsAll) {
   const std::function<bool()> never;
   ThreadBoard board(kRanks, kSteps, never);
   launch::run_ranks(kRanks, [&](int rank) { EXPECT_EQ(walk(board, rank), kSteps); });
-  EXPECT_DOUBLE_EQ(board.latest_loss().value(), static_cast<double>(10 * (kSteps - 1) + 1));
+  EXPECT_EQ(board.latest_loss().value().steps, kSteps);
+  EXPECT_DOUBLE_EQ(board.latest_loss().value().mean, static_cast<double>(10 * (kSteps - 1) + 1));
   expect_complete(board, kSteps);
 }
 

@@ -115,46 +115,46 @@ constexpr std::array kOptions{
                       [](Arguments& a, const Text& v) { a.iterations = count_of(v, 1); }},
     CollectivesOption{"-w,--warmup_iters", "N", "Iterations before those; 1", false,
                       [](Arguments& a, const Text& v) { a.warmup = count_of(v, 0); }},
-    CollectivesOption{"-m,--agg_iters", "N", "Collectives an iteration; 1", false,
+    CollectivesOption{"-m,--agg_iters", "N", "Collectives per iteration; 1", false,
                       [](Arguments& a, const Text& v) { a.aggregate = count_of(v, 1); }},
-    CollectivesOption{"-N,--run_cycles", "N", "Times the whole is done; 1; 0: until Ctrl-C", false,
+    CollectivesOption{"-N,--run_cycles", "N", "How often everything is measured; 1; 0: until Ctrl-C", false,
                       [](Arguments& a, const Text& v) { a.cycles = count_of(v, 0); }},
-    CollectivesOption{"-c,--check", "N", "Whether every element is checked, before and after timing; 1", false,
+    CollectivesOption{"-c,--check", "N", "Check every element before and after timing; 1", false,
                       [](Arguments& a, const Text& v) { a.checks = count_of(v, 0) > 0; }},
     CollectivesOption{"-o,--op", "OP", "sum, avg or all; sum", false,
                       [](Arguments& a, const Text& v) { a.reductions = reductions_named(v); }},
-    CollectivesOption{"-d,--datatype", "TYPE", "float, bfloat16, or to be moved only int32, double; all; float", false,
-                      [](Arguments& a, const Text& v) { a.dtypes = dtypes_named(v); }},
-    CollectivesOption{"-r,--root", "RANK", "Of broadcast; 0", false,
+    CollectivesOption{"-d,--datatype", "TYPE", "float, bfloat16, all, or int32 and double, which are only moved; float",
+                      false, [](Arguments& a, const Text& v) { a.dtypes = dtypes_named(v); }},
+    CollectivesOption{"-r,--root", "RANK", "Root of broadcast; 0", false,
                       [](Arguments& a, const Text& v) { a.root = count_of(v, 0); }},
     CollectivesOption{"-t,--nthreads", "N", "Without a launcher: -t times -g ranks; 1", false,
                       [](Arguments& a, const Text& v) { a.threads = number_in(v, 1, 1 << 20); }},
     CollectivesOption{"-g,--ngpus", "N", "Without a launcher: -t times -g ranks; 1", false,
                       [](Arguments& a, const Text& v) { a.gpus = number_in(v, 1, 1 << 20); }},
-    CollectivesOption{"-a,--average", "0|1|2|3", "Time over ranks: rank 0's, mean, least, most; 3 (theirs is 1)", false,
+    CollectivesOption{"-a,--average", "0|1|2|3", "Time of rank 0, mean, least or most of all ranks; 3 (nccl-tests: 1)",
+                      false,
                       [](Arguments& a, const Text& v) { a.over_ranks = static_cast<OverRanks>(number_in(v, 0, 3)); }},
     CollectivesOption{"-I,--per_iter", "0|1", "Columns of single iterations: i_min i_max i_p99 i_cv%", true,
                       [](Arguments& a, const Text& v) { a.per_iteration = switched_on(v); }},
-    CollectivesOption{"-K,--skip_iters", "N", "Iterations that those leave out at the beginning; 0", false,
+    CollectivesOption{"-K,--skip_iters", "N", "First iterations that these columns leave out; 0", false,
                       [](Arguments& a, const Text& v) { a.skip = count_of(v, 0); }},
-    CollectivesOption{"-S,--report_timestamps", "0|1", "When each line was measured, at its end", true,
+    CollectivesOption{"-S,--report_timestamps", "0|1", "End each line with the time of its measurement", true,
                       [](Arguments& a, const Text& v) { a.timestamps = switched_on(v); }},
-    CollectivesOption{"-C,--report_cputime", "0|1", "Time is what issuing an iteration takes the host", true,
+    CollectivesOption{"-C,--report_cputime", "0|1", "Report the time that the host takes to issue an iteration", true,
                       [](Arguments& a, const Text& v) { a.host_time = switched_on(v); }},
     CollectivesOption{"-z,--blocking", "0|1", "The host waits for each iteration; 0", false,
                       [](Arguments& a, const Text& v) { a.wait_each = number_in(v, 0, 1) == 1; }},
     CollectivesOption{"-u,--unaligned", "0|1", "Buffers begin one element beyond their alignment", true,
                       [](Arguments& a, const Text& v) { a.unaligned = switched_on(v); }},
-    CollectivesOption{"-T,--timeout", "SECONDS", "An end with exit code 5 if a rank waits that long; 0: never", false,
+    CollectivesOption{"-T,--timeout", "SECONDS", "End with exit code 5 if a rank waits this long; 0: never", false,
                       [](Arguments& a, const Text& v) { a.timeout_s = number_in(v, 0.0, 1e7); }},
-    CollectivesOption{"-J,--output_file", "FILE", "Everything as JSON, with the world it was measured in", false,
+    CollectivesOption{"-J,--output_file", "FILE", "Write everything as JSON, with the machine and build", false,
                       [](Arguments& a, const Text& v) { a.output_file = v; }},
-    CollectivesOption{"-R,--local_register", "0|1|2", "NCCL: buffers registered: not, locally, as windows; 0", false,
+    CollectivesOption{"-R,--local_register", "0|1|2", "NCCL: register buffers not, locally, or as windows; 0", false,
                       [](Arguments& a, const Text& v) { a.registration = number_in(v, 0, 2); }},
-    CollectivesOption{"-x,--cta_policy", "0|1|2", "NCCL: its own policy, efficiency, zero; 0", false,
+    CollectivesOption{"-x,--cta_policy", "0|1|2", "NCCL: its default CTA policy, efficiency, or zero; 0", false,
                       [](Arguments& a, const Text& v) { a.cta_policy = number_in(v, 0, 2); }},
-    CollectivesOption{"-p,--parallel_init", "0|1", "Nothing to choose: ranks always begin together", false,
-                      [](Arguments&, const Text& v) { (void)switched_on(v); }},
+    CollectivesOption{"-p,--parallel_init", "0|1", "", false, [](Arguments&, const Text& v) { (void)switched_on(v); }},
     CollectivesOption{"-y,--stream_null", "0", "", false,
                       [](Arguments&, const Text& v) { only(v, "0", "collectives have a lane of their own"); }},
     CollectivesOption{"-G,--cudagraph", "0", "", false,
@@ -167,28 +167,27 @@ constexpr std::array kOptions{
         [](Arguments&, const Text& v) { only(v, "0", "there are no kernels of our own that communicate"); }},
     CollectivesOption{"-M,--memory_report", "0", "", false,
                       [](Arguments&, const Text& v) { only(v, "0", "what NCCL allocates is not counted"); }},
-    CollectivesOption{"--ranks", "N", "Ranks, as threads; as -t N", false,
+    CollectivesOption{"--ranks", "N", "Ranks, as threads; the same as -t N", false,
                       [](Arguments& a, const Text& v) { a.ranks = number_in(v, 1, 1 << 20); }},
     CollectivesOption{"--backend", "NAME", "cpu or cuda; cpu", false,
                       [](Arguments& a, const Text& v) { a.backend = v; }},
-    CollectivesOption{"--overwrite", "0|1", "Replace FILE if it is there", true,
+    CollectivesOption{"--overwrite", "0|1", "Replace FILE; otherwise that is refused", true,
                       [](Arguments& a, const Text& v) { a.overwrite = switched_on(v); }},
-    CollectivesOption{"--beside", "0|1", "All-gather, reduce-scatter and matrix products at once: who slows whom", true,
+    CollectivesOption{"--beside", "0|1", "Both collectives and matrix products at once: who slows whom", true,
                       [](Arguments& a, const Text& v) { a.beside = switched_on(v); }},
-    CollectivesOption{"--matrix", "SHAPE,…", "Of those products: N, or MxNxK, one after the other; 512", false,
+    CollectivesOption{"--matrix", "SHAPE,…", "Sizes of these products: N, or MxNxK; 512", false,
                       [](Arguments& a, const Text& v) { a.matrices = list_of(v, shape_named); }},
-    CollectivesOption{"--max-ctas", "N,…",
-                      "NCCL: CTAs of a kernel, several one after the other beside products; 0: its choice", false,
+    CollectivesOption{"--max-ctas", "N,…", "NCCL: CTAs per kernel; several with --beside; 0: its choice", false,
                       [](Arguments& a, const Text& v) {
                         a.max_ctas = list_of(v, [](const std::string& n) { return number_in(n, 0, 64); });
                       }},
     CollectivesOption{"--link-gb-per-s", "NUMBER", "Emulate a link of that bandwidth between the CPU's ranks", false,
                       [](Arguments& a, const Text& v) { a.link_gb_per_s = number_in(v, 1e-6, 1e6); }},
-    CollectivesOption{"--link-latency-us", "NUMBER", "Of a hop of that link; 0", false,
+    CollectivesOption{"--link-latency-us", "NUMBER", "Latency per hop of that link; 0", false,
                       [](Arguments& a, const Text& v) { a.link_latency_us = number_in(v, 0.0, 1e6); }},
-    CollectivesOption{"--slow-link", "RANK", "A fault to be found: the emulated link of this rank is slower", false,
+    CollectivesOption{"--slow-link", "RANK", "Make the emulated link of this rank slower, as a fault to find", false,
                       [](Arguments& a, const Text& v) { a.slow_link_rank = count_of(v, 0); }},
-    CollectivesOption{"--slow-link-factor", "NUMBER", "By so much; 2", false,
+    CollectivesOption{"--slow-link-factor", "N", "How many times slower that link is; 2", false,
                       [](Arguments& a, const Text& v) { a.slow_link_factor = number_in(v, 1.0, 1e6); }},
 };
 
@@ -287,27 +286,6 @@ std::vector<std::int64_t> sweep_sizes(const CollectivesArguments& a) {
     size = multiplies ? size * a.step_factor : size + a.step_bytes;
   }
   return sizes;
-}
-
-std::string_view collectives_help() {
-  return R"(
-Measures collectives alone, as nccl-tests do, with their options, columns and last lines, on whatever ranks there are:
-threads (--ranks), processes under mpirun, torchrun or srun, GPUs (--backend cuda).
-  OP   all_gather, reduce_scatter, all_reduce, broadcast, one table after the other; default: the first two, FSDP's
-Every element of every result is checked before and after timing, by patterns that tell ranks and places apart.
-Sizes are powers of 1024 (-b 8 -e 128M -f 2); of all-gather the gathered bytes, of reduce-scatter the input. algbw is
-size / time, busbw that times (n-1)/n, or 2(n-1)/n of all-reduce: what a link carries. GB/s are 10^9 bytes a second.
-Unlike nccl-tests: the time of an iteration is that of its slowest rank (-a 3; theirs is -a 1), all-reduce and broadcast
-are measured in place only, and the JSON has no environment. The average over sizes in the last line is what others'
-tools read; of a sweep from 8 bytes it means nothing.
-Examples
-  fsdpbench collectives all_gather --ranks 4 -b 64K -e 64M -f 4
-  mpirun -n 8 fsdpbench collectives all_gather reduce_scatter -b 8 -e 128M -f 2 -I -J collectives.json
-  fsdpbench collectives --ranks 2 -b 16M --beside --matrix 512,1024x256x2048
-  fsdpbench collectives --ranks 4 -b 1M --link-gb-per-s 1 --slow-link 2
-Exit codes
-  0 measured   9 a result was wrong   10 slower than 0.9 times NCCL_TESTS_MIN_BW   others as fsdpbench --help
-)";
 }
 
 }  // namespace fsdpbench::app

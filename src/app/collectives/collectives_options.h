@@ -30,7 +30,4 @@ void read_option(CollectivesArguments& arguments, std::string_view name, const s
 /// measured.
 backend::Collective collective_named(std::string_view name);
 
-/// The end of the help.
-std::string_view collectives_help();
-
 }  // namespace fsdpbench::app

@@ -1,17 +1,20 @@
-#include "app/commands/accept.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "app/acceptance/acceptance_files.h"
 #include "app/acceptance/judge_facts.h"
+#include "app/commands/command.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
+#include "app/console/json_part.h"
 #include "app/console/progress.h"
 #include "app/experiment/result_schema.h"
 #include "app/job/config_message.h"
@@ -27,6 +30,17 @@
 namespace fsdpbench::app {
 namespace {
 
+/// The command line of `fsdpbench accept`.
+struct AcceptArguments {
+  std::string profile;                 ///< a file, or a name in profiles/acceptance
+  std::vector<std::string> overrides;  ///< `key=value` of the run that the profile names
+  std::string out;                     ///< folder; empty: runs/accept-<profile>-<date-time>
+  bool overwrite = false;
+  bool full = false;   ///< more iterations, so that tails can be rated, and a soak
+  std::string budget;  ///< of time, as duration_s() reads it; empty: 5 minutes, full 30
+};
+
+constexpr const char* kAcceptanceService = "accept";  // the command's name
 constexpr const char* kMeasuring = "measuring for an acceptance";
 constexpr const char* kStageOfParts = "arms";
 constexpr const char* kStageOfMachine = "machine";
@@ -211,9 +225,10 @@ class Acceptance {
   std::optional<Trial> trial_;
 };
 
-}  // namespace
-
-int accept_command(const AcceptArguments& arguments, Job* job) {
+/// Measures, judges, writes result.json, junit.xml, summary.md, metrics.prom and worst_step.json. `job`: null, or the
+/// job whose rank 0 this is. Returns the process exit code; throws base/error.h errors.
+int accept_machine(const AcceptArguments& arguments, const Call& call) {
+  Job* const job = call.job;
   const std::string path = config::find_acceptance(arguments.profile);
   const config::Acceptance wanted = config::read_acceptance(path);
   const config::RunConfig config =
@@ -238,7 +253,7 @@ int accept_command(const AcceptArguments& arguments, Job* job) {
   const AcceptanceReport report = judge_acceptance(wanted, measured, trial);
   console().print(acceptance_table(report));
   World world = trial != nullptr ? trial->world : current_world(config, job == nullptr ? nullptr : &job->session(), {});
-  world.command_line = arguments.command_line;
+  world.command_line = call.command_line;
   write_file(folder.path() / "result.json", result_text(acceptance_json(report, measured, world)));
   write_file(folder.path() / "junit.xml", acceptance_junit(report));
   write_file(folder.path() / "summary.md", acceptance_markdown(report));
@@ -248,6 +263,7 @@ int accept_command(const AcceptArguments& arguments, Job* job) {
   return report.exit_code();
 }
 
+/// The part of every other rank of a job.
 void serve_acceptance(Job& job, const JsonPart& order) {
   constexpr std::int64_t kMost = 1'000'000'000;
   if (order.at("stage").text() == kStageOfStandstills) {
@@ -268,6 +284,50 @@ void serve_acceptance(Job& job, const JsonPart& order) {
   effort.iterations = static_cast<int>(order.at("iterations").whole(1, kMost));
   effort.pair_bytes = order.at("pair_bytes").whole(4, kMost);
   measure_acceptance(cell.setup, effort, &job.session(), nullptr);
+}
+
+constexpr const char* kAcceptHelp =
+    R"(Under mpirun, torchrun or srun each process is a rank; otherwise ranks are threads. It measures, in this order:
+  inventory    each rank's program, processor, kernel, libraries and GPU: names whoever differs from the majority
+  rendezvous   whether as many ranks came as the profile expects
+  devices      matrix products on all ranks at once, in 15 rounds: finds a slow rank
+  GPUs         clocks, throttling, errors and PCIe lanes meanwhile
+  pairs        both directions, everybody with everybody up to 64 ends: finds a slow NIC, link or switch
+  collectives  all-gather and reduce-scatter of the sizes of the run's units, every element checked
+  scales       the same in groups of 2, 4, … all ranks, and shard groups beside replicate groups
+  steps        the run that the profile names: how much communication is exposed, who is late
+  parts        a step's computation alone, its communication alone, and both, in turns
+  soak         with --full: the parts again and again for the rest of the budget: finds who grows slower
+Each rule has a verdict with figure, interval and reason: pass, fail, inconclusive, or unrated (there is no reference to
+compare with). Figures that were not measured never pass. The folder gets result.json, junit.xml, summary.md,
+metrics.prom (Prometheus' textfile collector) and worst_step.json (timeline of the slowest step). `fsdpbench report DIR`
+draws them.
+
+Examples
+  fsdpbench accept cpu --set mesh.ranks=6
+  fsdpbench accept cpu --set mesh.ranks=4 --full --budget 10m
+  srun -n 8 fsdpbench accept hgx-h100
+
+Exit codes: 0 pass, 9 a collective gave a wrong result, 10 fail, 11 inconclusive or unrated; others: fsdpbench help
+exit-codes.
+)";
+
+}  // namespace
+
+Command accept_command() {
+  const auto accept_it = std::make_shared<AcceptArguments>();
+  Command command(kAcceptanceService, CommandGroup::operate,
+                  "Say whether a machine is fit for FSDP, and which part is to blame", kAcceptHelp);
+  command.argument("PROFILE", &accept_it->profile, "A TOML file, or a name in profiles/acceptance");
+  command.set("-s,--set", accept_it->overrides, "Set one key of the run that the profile names; may be repeated");
+  command.flag("--full", accept_it->full, "200 iterations of each collective, so that tails are rated, and a soak");
+  command.option("--budget", &accept_it->budget, "TIME",
+                 "How long it may take, as in 90s or 5m; default: 5m, with --full 30m");
+  command.out(accept_it->out, accept_it->overwrite, "Folder; default: runs/accept-<profile>-<date-time>");
+  command.runs_ranks = true;
+  command.body = [accept_it](const Call& call) { return accept_machine(*accept_it, call); };
+  command.serve = serve_acceptance;
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <set>
 
 #include "app/collectives/beside_file.h"
+#include "app/commands/command.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
@@ -106,7 +108,7 @@ double missed_pct(const config::Calibration& c) {
 
 }  // namespace
 
-int calibrate_command(const CalibrateArguments& arguments) {
+int calibrate_runs(const CalibrateArguments& arguments) {
   refuse_old_file(arguments.out, arguments.overwrite, "--out");
   const BesideFile beside = arguments.beside.empty() ? BesideFile{} : read_beside(arguments.beside);
   replay::Calibrator calibrator;
@@ -151,6 +153,37 @@ int calibrate_command(const CalibrateArguments& arguments) {
       calibration.host.launch_ns / 1e3, calibration.host.gap_ns / 1e3, calibration.host.wake_ns / 1e3,
       missed_pct(calibration), arguments.out, arguments.out));
   return static_cast<int>(ExitCode::ok);
+}
+
+namespace {
+constexpr const char* kCalibrateHelp =
+    R"(Fits a line through the measured times of each kind of op, by its size: computation by FLOPs, collectives by
+bytes and hops (counted from the arrival of the last rank, so that waiting for others does not count), everything
+else by bytes. A simulation that uses the file says how many of its ops have a size that was measured, that is between
+measured ones, or that is beyond them.
+With --beside, the slowdown of computation and collectives by each other is taken out of these lines, and added where
+they run side by side in the simulated step.
+
+Examples
+  fsdpbench calibrate quickstart --set mesh.ranks=2 --out two-ranks.toml
+  fsdpbench simulate quickstart --ranks 2 --set simulate.calibration=two-ranks.toml
+  fsdpbench calibrate runs/a runs/b --out machine.toml
+  fsdpbench collectives --ranks 2 -b 1M -e 64M -f 4 --beside --matrix 512,2048 -J beside.json
+  fsdpbench calibrate runs/a runs/b --beside beside.json --out machine.toml
+)";
+}  // namespace
+
+Command calibrate_command() {
+  const auto calibrate = std::make_shared<CalibrateArguments>();
+  Command command("calibrate", CommandGroup::measure, "Store how long ops take on this machine, for simulations of it",
+                  kCalibrateHelp);
+  command.argument("RUN", &calibrate->runs, "Folders of finished runs, or profiles to run here");
+  command.set("-s,--set", calibrate->overrides, "Set one key of the profiles");
+  command.option("-o,--out", &calibrate->out, "FILE", "The calibration file").required();
+  command.option("--beside", &calibrate->beside, "FILE", "What `collectives --beside -J` wrote");
+  command.overwrite(calibrate->overwrite, "Replace FILE; otherwise that is refused");
+  command.body = [calibrate](const Call&) { return calibrate_runs(*calibrate); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -15,6 +15,6 @@ struct CalibrateArguments {
 };
 
 /// Reads or measures the runs, and writes what their ops took. Returns the exit code; throws base/error.h errors.
-int calibrate_command(const CalibrateArguments& arguments);
+int calibrate_runs(const CalibrateArguments& arguments);
 
 }  // namespace fsdpbench::app

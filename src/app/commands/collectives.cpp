@@ -1,16 +1,18 @@
-#include "app/commands/collectives.h"
-
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "app/collectives/collectives_arguments.h"
 #include "app/collectives/collectives_json.h"
 #include "app/collectives/collectives_options.h"
 #include "app/collectives/measure_collectives.h"
+#include "app/commands/command.h"
 #include "app/console/console.h"
+#include "app/console/json_part.h"
 #include "app/experiment/result_schema.h"
 #include "app/job/job_run.h"
 #include "app/report/result_folder.h"
@@ -20,6 +22,8 @@
 
 namespace fsdpbench::app {
 namespace {
+
+constexpr const char* kCollectivesService = "collectives";  // the command's name
 
 /// What nccl-tests take from the environment. Throws ConfigError where leaving it out would measure something else.
 std::optional<double> least_bus_bandwidth(const launch::Environment& environment) {
@@ -45,9 +49,9 @@ World world_of(const CollectivesArguments& arguments, const launch::Session* ses
   return current_world(config, session, arguments.command_line);
 }
 
-}  // namespace
-
-int collectives_command(const CollectivesArguments& arguments, Job* job) {
+/// `fsdpbench collectives`. `job`: null, or the job whose rank 0 this is. Returns the process exit code; throws
+/// base/error.h errors.
+int run_collectives(const CollectivesArguments& arguments, Job* job) {
   launch::Session* const session = job == nullptr ? nullptr : &job->session();
   const std::optional<double> least = least_bus_bandwidth(launch::process_environment());
   if (!arguments.output_file.empty()) refuse_old_file(arguments.output_file, arguments.overwrite, "-J");
@@ -96,6 +100,7 @@ int collectives_command(const CollectivesArguments& arguments, Job* job) {
   return static_cast<int>(code);
 }
 
+/// The part of every other rank of a job.
 void serve_collectives(Job& job, const JsonPart& order) {
   CollectivesArguments arguments;
   for (const JsonPart& option : order.list()) {
@@ -106,6 +111,51 @@ void serve_collectives(Job& job, const JsonPart& order) {
   settle(arguments);
   job.watch().doing("measuring collectives", JobWatch::Work::may_be_cut);
   measure_collectives(arguments, &job.session(), {});
+}
+
+constexpr const char* kCollectivesHelp =
+    R"(Measures collectives alone, with the options, columns and last lines of nccl-tests, on threads (--ranks), on
+processes under mpirun, torchrun or srun, or on GPUs (--backend cuda). Patterns that tell ranks and places apart check
+every element before and after timing. Sizes are powers of 1024; docs/collectives.md says what they, algbw and busbw
+count, and where this differs from nccl-tests.
+
+Examples
+  fsdpbench collectives all_gather --ranks 4 -b 64K -e 64M -f 4
+  mpirun -n 8 fsdpbench collectives -b 8 -e 128M -f 2 -I -J collectives.json
+  fsdpbench collectives --ranks 2 -b 16M --beside --matrix 512,1024x256x2048
+
+Exit codes: 0 measured, 9 a result was wrong, 10 slower than 0.9 times NCCL_TESTS_MIN_BW.
+)";
+
+}  // namespace
+
+Command collectives_command() {
+  const auto collectives = std::make_shared<CollectivesArguments>();
+  Command command(kCollectivesService, CommandGroup::measure, "Measure collectives alone, as nccl-tests do",
+                  kCollectivesHelp);
+  const ReadWords read_ops = [collectives](const std::vector<std::string>& words) {
+    read_option(*collectives, "--op-list", fmt::format("{}", fmt::join(words, ",")));
+  };
+  command.argument("OP", read_ops, "all_gather, reduce_scatter, all_reduce, broadcast; default: the first two")
+      .is_required = false;
+  command.option("--op-list", read_ops, "OP,OP", "The same in one word: a,b").counts.emplace(1, 1);
+  for (const CollectivesOption& option : collectives_options()) {
+    const ReadWord read = [collectives, &option](const std::string& value) {
+      read_option(*collectives, option, value);
+    };
+    Option& added =
+        command.option(std::string(option.names), read, std::string(option.type), std::string(option.meaning));
+    added.last_counts = true;
+    added.may_stand_alone = option.may_stand_alone;
+  }
+  command.runs_ranks = true;
+  command.check = [collectives] { settle(*collectives); };
+  command.body = [collectives](const Call& call) {
+    collectives->command_line = call.command_line;
+    return run_collectives(*collectives, call.job);
+  };
+  command.serve = serve_collectives;
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -1,16 +1,19 @@
-#include "app/commands/compare.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "app/commands/command.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
@@ -30,6 +33,21 @@
 
 namespace fsdpbench::app {
 namespace {
+
+/// The command line of `fsdpbench compare`.
+struct CompareArguments {
+  std::string a;                         ///< a run profile, a result folder, or a name: config::find_profile
+  std::string b;                         ///< empty: the same as `a`
+  std::vector<std::string> overrides;    ///< of both
+  std::vector<std::string> a_overrides;  ///< of A only, after those of both
+  std::vector<std::string> b_overrides;
+  std::optional<int> trials;    ///< of each side; absent: 12 if there is anything to run
+  double threshold = 1;         ///< in percent: smaller differences are of no interest
+  bool rerun = false;           ///< run both even if both are results
+  bool fail_if_slower = false;  ///< exit code 7 if B is slower
+  std::string out;         ///< folder for compare.json; empty: runs/compare-<date-time> if anything runs, else none
+  bool overwrite = false;  ///< replace a result that `out` holds
+};
 
 namespace fs = std::filesystem;
 
@@ -86,20 +104,34 @@ int exit_code(const CompareArguments& arguments, const metrics::Comparison& comp
   return static_cast<int>(slower ? ExitCode::slower : ExitCode::ok);
 }
 
+/// Of two simulations the steps alone may differ, by jitter that is drawn.
+metrics::Comparison compare_simulated(const std::vector<double>& a, const std::vector<double>& b, double threshold) {
+  const auto alike = [](const std::vector<double>& steps) {
+    return std::ranges::adjacent_find(steps, std::ranges::not_equal_to()) == steps.end();
+  };
+  const bool few = std::cmp_less(std::min(a.size(), b.size()), metrics::kFewestTrials);
+  return few || (alike(a) && alike(b)) ? metrics::compare_exactly(a, b, threshold)
+                                       : metrics::compare_runs(a, b, threshold);
+}
+
 int compare_stored(const CompareArguments& arguments, const ComparedSide& a, const ComparedSide& b) {
   const std::vector<double> steps_a = a.steps().front(), steps_b = b.steps().front();
-  if (const auto least = std::min(steps_a.size(), steps_b.size()); std::cmp_less(least, metrics::kFewestTrials)) {
+  const bool simulated = a.trials.front().world.simulated() && b.trials.front().world.simulated();
+  if (const auto least = std::min(steps_a.size(), steps_b.size());
+      !simulated && std::cmp_less(least, metrics::kFewestTrials)) {
     throw ConfigError(
         fmt::format("{} has {} measured steps, and {} are needed to compare stored results; --rerun runs both "
                     "configurations in turns.",
                     steps_a.size() < steps_b.size() ? arguments.a : arguments.b, least, metrics::kFewestTrials));
   }
   const double threshold = arguments.threshold / 100;
-  const metrics::Comparison comparison = metrics::compare_runs(steps_a, steps_b, threshold);
-  console().print(compare_table(a, b, comparison, threshold, Evidence::stored));
+  const Evidence evidence = simulated ? Evidence::simulated : Evidence::stored;
+  const metrics::Comparison comparison =
+      simulated ? compare_simulated(steps_a, steps_b, threshold) : metrics::compare_runs(steps_a, steps_b, threshold);
+  console().print(compare_table(a, b, comparison, threshold, evidence));
   if (!arguments.out.empty()) {
     const ResultFolder folder("compare", arguments.out, old_result(arguments));
-    write_comparison(folder, compare_json(a, b, comparison, threshold, Evidence::stored));
+    write_comparison(folder, compare_json(a, b, comparison, threshold, evidence));
   }
   return exit_code(arguments, comparison);
 }
@@ -124,6 +156,8 @@ Contender load(const char* cell, const std::string& path, std::vector<std::strin
   c.side.config = config::to_json(c.config);
   return c;
 }
+
+bool is_simulated(const Contender& side) { return side.config.device.backend == config::BackendKind::virtual_; }
 
 LogOwner owner_of_comparison(const Contender& a, const Contender& b) {
   const std::string all = config::to_toml(a.config) + "versus\n" + config::to_toml(b.config);
@@ -224,9 +258,10 @@ OldResult old_comparison(const CompareArguments& arguments) {
   return goes_on ? OldResult::keep : old_result(arguments);
 }
 
-}  // namespace
-
-int compare_command(const CompareArguments& arguments, Job* job) {
+/// Says which of A and B is faster. Two results of finished runs are compared as they are, if nothing of the command
+/// line asks for runs; else both run in turns, and compare.json is written. Returns ExitCode::ok, or ExitCode::slower
+/// if asked for. `job`: null, or the job whose rank 0 this is.
+int compare_both(const CompareArguments& arguments, Job* job) {
   if (!(arguments.threshold >= 0 && arguments.threshold <= 100)) {
     throw ConfigError(
         fmt::format("--threshold {} is no percentage; expected a number from 0 to 100.", arguments.threshold));
@@ -244,10 +279,13 @@ int compare_command(const CompareArguments& arguments, Job* job) {
   Contender a = load("a", arguments.a, arguments.overrides, arguments.a_overrides, job);
   Contender b =
       load("b", arguments.b.empty() ? arguments.a : arguments.b, arguments.overrides, arguments.b_overrides, job);
-  if (a.config == b.config) console().info("A and B are the same configuration: this measures the noise (A/A).");
+  const bool simulated = is_simulated(a) && is_simulated(b);
+  if (a.config == b.config && !simulated) {
+    console().info("A and B are the same configuration: this measures the noise (A/A).");
+  }
   const ResultFolder folder("compare", arguments.out, old_comparison(arguments));
   ComparisonRun run(a, b, folder.path(), job);
-  if (!run.run(trials)) {
+  if (!run.run(simulated ? 1 : trials)) {
     console().warning(fmt::format("interrupted; {}", run.how_to_go_on()));
     return static_cast<int>(ExitCode::interrupted);
   }
@@ -255,10 +293,53 @@ int compare_command(const CompareArguments& arguments, Job* job) {
     console().warning("the trials come from different programs or machines; take their verdict with care");
   }
   const double threshold = arguments.threshold / 100;
-  const metrics::Comparison comparison = metrics::compare_samples(a.side.steps(), b.side.steps(), threshold);
-  console().print(compare_table(a.side, b.side, comparison, threshold, Evidence::interleaved));
-  write_comparison(folder, compare_json(a.side, b.side, comparison, threshold, Evidence::interleaved));
+  const Evidence evidence = simulated ? Evidence::simulated : Evidence::interleaved;
+  const metrics::Comparison comparison =
+      simulated ? compare_simulated(a.side.steps().front(), b.side.steps().front(), threshold)
+                : metrics::compare_samples(a.side.steps(), b.side.steps(), threshold);
+  console().print(compare_table(a.side, b.side, comparison, threshold, evidence));
+  write_comparison(folder, compare_json(a.side, b.side, comparison, threshold, evidence));
   return exit_code(arguments, comparison);
+}
+
+constexpr const char* kCompareHelp =
+    R"(A and B run in turns (A B, B A, A B, …), each time for a short run, so that anything else the machine does
+meanwhile affects both alike. Whole runs are compared, not their steps: the median ratio with its 99 %
+interval, and a verdict in words. Two simulations are computed once each and compared exactly.
+The exit code is 0 whatever the verdict, or 7 for "slower" with --fail-if-slower.
+
+compare.json gets all values and the keys that differ; trials.jsonl gets each finished run at once, so that the
+same command with --out of that folder continues after a kill or Ctrl-C.
+Two results of finished runs are compared as they are, unless --rerun, --trials or a --set asks for new runs.
+They did not take turns, so their verdict is about two runs, not about two configurations.
+
+Examples
+  fsdpbench compare quickstart --set emulate.compute_tflops=0.06 --b-set fsdp.backward_prefetch=none
+  fsdpbench compare a.toml b.toml
+  fsdpbench compare runs/monday runs/tuesday              (their results)
+  fsdpbench compare runs/monday runs/tuesday --trials 20  (their config.toml, run again)
+)";
+
+}  // namespace
+
+Command compare_command() {
+  const auto compare = std::make_shared<CompareArguments>();
+  Command command("compare", CommandGroup::measure, "Run two configurations in turns; say which is faster",
+                  kCompareHelp);
+  command.argument("A", &compare->a, "Run profile: file, result folder, or name");
+  command.argument("B", &compare->b, "The other one; default: A, to compare it with itself or with --b-set")
+      .is_required = false;
+  command.set("-s,--set", compare->overrides, "Set one key on both sides; may be repeated");
+  command.set("--a-set", compare->a_overrides, "Set one key of A");
+  command.set("--b-set", compare->b_overrides, "Set one key of B");
+  command.option("-n,--trials", &compare->trials, "N", "Runs of each side, 3 or more; default: 12");
+  command.flag("--rerun", compare->rerun, "Run both again, even if both are results of finished runs");
+  command.option("--threshold", &compare->threshold, "PERCENT", "Smaller differences do not matter; default: 1");
+  command.flag("--fail-if-slower", compare->fail_if_slower, "Exit code 7 if B is slower");
+  command.out(compare->out, compare->overwrite, "Folder for compare.json; default: runs/compare-<date-time>");
+  command.runs_ranks = true;
+  command.body = [compare](const Call& call) { return compare_both(*compare, call.job); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

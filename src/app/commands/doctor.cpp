@@ -1,10 +1,10 @@
-#include "app/commands/doctor.h"
-
 #include <fmt/format.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "app/commands/command.h"
 #include "app/console/console.h"
 #include "app/console/json_text.h"
 #include "app/machine/build_info.h"
@@ -18,6 +18,11 @@
 
 namespace fsdpbench::app {
 namespace {
+
+/// The command line of `fsdpbench doctor`.
+struct DoctorArguments {
+  bool json = false;  ///< machine-readable
+};
 
 constexpr std::int64_t kGemmSize = 1024;
 constexpr std::int64_t kCopyBytes = 64 << 20;
@@ -137,9 +142,8 @@ Table rates_table(const std::vector<Rate>& rates) {
   return table;
 }
 
-}  // namespace
-
-int doctor_command(const DoctorArguments& arguments) {
+/// Prints what this machine can do. Returns the process exit code.
+int examine_machine(const DoctorArguments& arguments) {
   const MachineFacts facts = machine_facts();
   const auto backend = select_backend("cpu");
   const std::vector<Rate> rates = measure_rates(facts, *backend);
@@ -156,6 +160,25 @@ int doctor_command(const DoctorArguments& arguments) {
     console().print(kTopologyWords);
   }
   return 0;
+}
+
+constexpr const char* kDoctorHelp =
+    R"(Prints processor, memory, disk, GPUs, CUDA, MPI, how a launcher started this process, and measured rates of matrix
+products, copies and the timer. It takes a few seconds.
+
+Examples
+  fsdpbench doctor
+  mpirun -n 2 fsdpbench doctor --json
+)";
+
+}  // namespace
+
+Command doctor_command() {
+  const auto doctor = std::make_shared<DoctorArguments>();
+  Command command("doctor", CommandGroup::operate, "Say what this machine can do", kDoctorHelp);
+  command.flag("--json", doctor->json, "Print JSON, for programs");
+  command.body = [doctor](const Call&) { return examine_machine(*doctor); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -1,11 +1,14 @@
-#include "app/commands/explain.h"
-
 #include <fmt/format.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
+#include "app/commands/command.h"
 #include "app/console/console.h"
 #include "app/console/json_text.h"
+#include "app/report/explain_prediction.h"
 #include "app/report/explain_report.h"
 #include "app/report/explain_result.h"
 #include "app/report/parallelism_report.h"
@@ -18,6 +21,18 @@
 
 namespace fsdpbench::app {
 namespace {
+
+/// The command line of `fsdpbench explain`.
+struct ExplainArguments {
+  std::string profile;                 ///< a file, a result folder, or a name: config::find_profile
+  std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
+  std::string from;                  ///< a result folder (or result.json) to explain instead of a profile; empty: none
+  std::string format = "table";      ///< "table", "summary", "json", "collectives" or "issue"
+  bool parameters = false;           ///< print who holds what of every parameter; json: add it
+  std::string schedule;              ///< print the schedule: "all", a unit or a layer; empty: the table instead
+  bool compare_parallelism = false;  ///< print other ways to spread the training instead
+  GivenRates rates;                  ///< for the predicted step
+};
 
 std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
   const std::string& format = arguments.format;
@@ -57,9 +72,8 @@ std::string answer(const ExplainArguments& arguments, const engine::Setup& p) {
   return text;
 }
 
-}  // namespace
-
-int explain_command(const ExplainArguments& arguments) {
+/// Prints plan, memory, communication and schedule on stdout; runs nothing. Returns the process exit code.
+int explain_profile(const ExplainArguments& arguments) {
   if (!arguments.from.empty()) {
     console().print(explain_result(arguments.from));
     return static_cast<int>(ExitCode::ok);
@@ -71,6 +85,59 @@ int explain_command(const ExplainArguments& arguments) {
   const engine::Setup setup = engine::set_up(config);
   console().print(answer(arguments, setup));
   return static_cast<int>(ExitCode::ok);
+}
+
+constexpr const char* kExplainHelp =
+    R"(Nothing runs. Without --from it is about a profile; the tables and JSON come from the schedules that `run` would
+execute.
+
+Formats
+  table        plan, memory with and without FSDP, communication against data parallel, predicted step
+  summary      one screen of it
+  json         everything for programs, the schedule op by op; with --parameters also every part of every parameter
+  collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …;
+               AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward
+  issue        the order in which units are gathered (U), freed (S) and reduced (P)
+
+Examples
+  fsdpbench explain llama3-8b-emulated --format summary
+  fsdpbench explain --from runs/first
+  fsdpbench explain quickstart --schedule=blocks.2
+  fsdpbench explain llama3-8b-emulated --set mesh.ranks=32 --compare-parallelism
+  fsdpbench explain gpu-1b --tflops 400 --link-gb-per-s 100 --link-latency-us 5
+)";
+
+}  // namespace
+
+Command explain_command() {
+  const auto explain_it = std::make_shared<ExplainArguments>();
+  Command command("explain", CommandGroup::understand,
+                  "Print plan, memory, communication and schedule; or why a run was slow", kExplainHelp);
+  command.profile(explain_it->profile, explain_it->overrides).is_required = false;
+  Option& from = command.option("--from", &explain_it->from, "RESULT",
+                                "A result folder instead: why nothing was computed, the largest cause first");
+  from.without({"PROFILE"}).goes_alone = true;
+  command.option("-f,--format", &explain_it->format, "FORMAT", "table, summary, json, collectives or issue")
+      .one_of({"table", "summary", "json", "collectives", "issue"});
+  command.flag("--parameters", explain_it->parameters, "Which rank holds which part of every parameter");
+  command
+      .option("--schedule", &explain_it->schedule, "[=LAYER]", "Every op of a step; or those of a layer or unit only")
+      .alone = "all";
+  command.flag("--compare-parallelism", explain_it->compare_parallelism,
+               "Data parallel, ZeRO, hybrid, tensor, pipeline: memory, bytes and bubble, in closed form");
+  GivenRates& rates = explain_it->rates;
+  command.option("--tflops", &rates.tflops, "NUMBER",
+                 "A rank's TFLOP/s, for the predicted step; default: emulate.compute_tflops");
+  command.option("--link-gb-per-s", &rates.link_gb_per_s, "NUMBER",
+                 "Bandwidth of a rank's link; default: emulate.link_gb_per_s");
+  command.option("--link-latency-us", &rates.link_latency_us, "NUMBER",
+                 "Latency per hop; default: emulate.link_latency_us");
+  command.check = [explain_it] {
+    if (!explain_it->profile.empty() || !explain_it->from.empty()) return;
+    throw ConfigError("explain needs a PROFILE, or --from RESULT; see fsdpbench explain --help.");
+  };
+  command.body = [explain_it](const Call&) { return explain_profile(*explain_it); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

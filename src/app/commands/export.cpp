@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
+#include <memory>
 
+#include "app/commands/command.h"
 #include "app/console/console.h"
 #include "app/report/result_folder.h"
 #include "base/error.h"
@@ -90,22 +92,7 @@ void print_files(const std::vector<dialects::ExportFile>& files) {
 
 }  // namespace
 
-std::string export_help() {
-  std::string text = "\nSystems\n";
-  for (const dialects::Dialect& target : dialects::export_targets())
-    text += fmt::format("  {:<15} {}\n", target.name, target.what);
-  return text + R"(  all             each of them
-Without --to: how many keys of this profile each system has words for. Each file begins with what it could not say, and
-what the system does instead; a key that the system has no word for is also a warning.
-Examples
-  fsdpbench export llama3-8b-emulated
-  fsdpbench export llama3-8b-emulated --to megatron-fsdp --keys
-  fsdpbench export llama3-8b-emulated --to pytorch-fsdp2 --set fsdp.backward_prefetch=2 > settings.py
-  fsdpbench export runs/first --to deepspeed,accelerate --out settings
-)";
-}
-
-int export_command(const ExportArguments& arguments) {
+int write_exports(const ExportArguments& arguments) {
   const std::vector<const dialects::Dialect*> targets =
       arguments.to.empty() ? std::vector<const dialects::Dialect*>() : dialects::read_export_targets(arguments.to);
   std::vector<std::string> notes;
@@ -137,6 +124,37 @@ int export_command(const ExportArguments& arguments) {
     write_files(arguments, files);
   }
   return static_cast<int>(ExitCode::ok);
+}
+
+namespace {
+std::string export_help() {
+  std::string text = "Systems\n";
+  for (const dialects::Dialect& target : dialects::export_targets())
+    text += fmt::format("  {:<15}  {}\n", target.name, target.what);
+  return text + R"(  all              each of them
+Without --to it prints how many keys of this profile each system has words for. Each file begins with what it could not
+say, and what the system does instead; each key that the system has no word for is also a warning.
+
+Examples
+  fsdpbench export llama3-8b-emulated
+  fsdpbench export llama3-8b-emulated --to megatron-fsdp --keys
+  fsdpbench export llama3-8b-emulated --to pytorch-fsdp2 > settings.py
+  fsdpbench export runs/first --to deepspeed,accelerate --out settings
+)";
+}
+}  // namespace
+
+Command export_command() {
+  const auto exported = std::make_shared<ExportArguments>();
+  Command command("export", CommandGroup::exchange, "Write a profile in the words of PyTorch, DeepSpeed, Megatron …",
+                  export_help());
+  command.profile(exported->profile, exported->overrides);
+  command.option("-t,--to", &exported->to, "NAMES", "Systems, with commas between; default: list them");
+  command.flag("--keys", exported->keys, "Print what becomes of every key, instead of the files");
+  command.option("-o,--out", &exported->out, "DIR", "Folder for the files; default: print them");
+  command.overwrite(exported->overwrite, "Replace files that DIR holds; otherwise that is refused");
+  command.body = [exported](const Call&) { return write_exports(*exported); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -15,10 +15,7 @@ struct ExportArguments {
   bool keys = false;                   ///< print what becomes of every key instead of the files
 };
 
-/// What --help says below the options: the systems, and examples.
-std::string export_help();
-
 /// Writes the profile in the words of other systems; runs nothing. Returns the process exit code.
-int export_command(const ExportArguments& arguments);
+int write_exports(const ExportArguments& arguments);
 
 }  // namespace fsdpbench::app

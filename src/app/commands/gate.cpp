@@ -1,11 +1,13 @@
-#include "app/commands/gate.h"
-
 #include <fmt/format.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "app/acceptance/judgement_files.h"
+#include "app/commands/command.h"
 #include "app/console/console.h"
 #include "app/console/json_text.h"
 #include "app/gate/gate_report.h"
@@ -13,8 +15,22 @@
 #include "base/error.h"
 
 namespace fsdpbench::app {
+namespace {
 
-int gate_command(const GateArguments& arguments) {
+/// The command line of `fsdpbench gate`.
+struct GateArguments {
+  std::vector<std::string> results;  ///< of one machine: folders or files
+  std::string against;               ///< a baseline: its file, name or folder; or another result
+  double threshold = 5;              ///< in percent: smaller differences are of no interest
+  bool other_software = false;       ///< two versions of kernel, driver, libraries or build, on purpose
+  bool other_machine = false;        ///< two machines, on purpose
+  std::string out;                   ///< folder for gate.json, junit.xml and summary.md; empty: none
+  bool overwrite = false;
+};
+
+/// Says what is worse than it was. Returns ExitCode::ok, slower, inconclusive or other_machine; throws base/error.h
+/// errors.
+int gate_results(const GateArguments& arguments) {
   if (!(arguments.threshold >= 0 && arguments.threshold <= 100)) {
     throw ConfigError(
         fmt::format("--threshold {} is no percentage; expected a number from 0 to 100.", arguments.threshold));
@@ -39,6 +55,41 @@ int gate_command(const GateArguments& arguments) {
     console().info(fmt::format("written to {}", folder->path().string()));
   }
   return report.exit_code();
+}
+
+constexpr const char* kGateHelp =
+    R"(Compares every figure of the result with the baseline: worse, better, or within the scatter of this machine's
+results, with an interval and the evidence. Processor, GPUs, memory, ranks, kernel, drivers and libraries must be the
+same; differences are listed. The revision of fsdpbench may differ, since that is what a CI asks about.
+Written with --out: gate.json (`fsdpbench report` draws both sides), junit.xml and summary.md (a job's summary).
+
+Examples
+  fsdpbench gate runs/tonight --against baselines
+  fsdpbench gate runs/tonight --against acceptance-1f2e3d4c --out gate
+  fsdpbench gate runs/driver-580 --against runs/driver-570 --other-software --out two-drivers
+
+Exit codes: 0 nothing is worse, 7 worse, 11 inconclusive, 12 another machine or another measurement; others:
+fsdpbench help exit-codes.
+)";
+
+}  // namespace
+
+Command gate_command() {
+  const auto gate = std::make_shared<GateArguments>();
+  Command command("gate", CommandGroup::operate, "Say which figures of a result are worse than a baseline; for CI",
+                  kGateHelp);
+  command.argument("RESULT", &gate->results, "Result folder or file; several must be of one machine");
+  command
+      .option("-a,--against", &gate->against, "BASELINE",
+              "A baseline: its name, its file, or a folder of baselines; or another result")
+      .required();
+  command.option("--threshold", &gate->threshold, "PERCENT", "Smaller differences do not count as worse; default: 5");
+  command.flag("--other-software", gate->other_software, "Compare two kernels, drivers, libraries or builds");
+  command.flag("--other-machine", gate->other_machine, "Compare two machines");
+  command.out(gate->out, gate->overwrite,
+              "Folder for gate.json, junit.xml and summary.md; default: nothing is written");
+  command.body = [gate](const Call&) { return gate_results(*gate); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

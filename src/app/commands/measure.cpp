@@ -9,11 +9,8 @@
 #include <system_error>
 #include <utility>
 
-#include "app/commands/accept.h"
-#include "app/commands/collectives.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
-#include "app/job/job_run.h"
 #include "app/job/thread_run.h"
 #include "app/machine/available_memory.h"
 #include "app/report/disk_need.h"
@@ -151,12 +148,12 @@ int guarded(bool speaks, const std::function<int()>& body) {
   }
 }
 
-int in_job(const launch::Placement& placement, bool quiet, const std::function<int(Job&)>& lead) {
+int in_job(const launch::Placement& placement, bool quiet, const Services& services,
+           const std::function<int(Job&)>& lead) {
   Job job(placement);
   const KeepingWhatIsDone keeping(!job.leads() || quiet);
   try {
-    if (!job.leads())
-      return serve(job, {{kCollectivesService, serve_collectives}, {kAcceptanceService, serve_acceptance}});
+    if (!job.leads()) return serve(job, services);
     console().info(job.headline());
     const int code = lead(job);
     announce_end(job, code);

@@ -7,11 +7,10 @@
 
 #include "app/experiment/sweep_grid.h"
 #include "app/experiment/trial.h"
+#include "app/job/job_run.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {
-
-class Job;
 
 /// Ranks of this host, as open_cell() wants them: of a job (null: none) whose rank 0 this is, else 0.
 int local_ranks(const Job* job);
@@ -45,8 +44,10 @@ Failure current_failure();
 
 /// The exit code that `body` returns, or that of what it throws, which is shown if this process `speaks`.
 int guarded(bool speaks, const std::function<int()>& body);
-/// This process's part of a job: rank 0 executes `lead`, the others serve it; `quiet`: a signal is obeyed without a
-/// word. Returns the job's exit code. A failure of the job is shown by its watch, by the ranks that should.
-int in_job(const launch::Placement& placement, bool quiet, const std::function<int(Job&)>& lead);
+/// This process's part of a job: rank 0 executes `lead`, the others serve it, `services` beside training; `quiet`: a
+/// signal is obeyed without a word. Returns the job's exit code. A failure of the job is shown by its watch, by the
+/// ranks that should.
+int in_job(const launch::Placement& placement, bool quiet, const Services& services,
+           const std::function<int(Job&)>& lead);
 
 }  // namespace fsdpbench::app

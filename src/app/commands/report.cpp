@@ -1,5 +1,3 @@
-#include "app/commands/report.h"
-
 #include <fmt/format.h>
 #include <signal.h>
 #include <unistd.h>
@@ -7,8 +5,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "app/commands/command.h"
 #include "app/report/report_page.h"
 #include "app/report/result_file.h"
 #include "base/error.h"
@@ -16,6 +17,13 @@
 
 namespace fsdpbench::app {
 namespace {
+
+/// The command line of `fsdpbench report`.
+struct ReportArguments {
+  std::vector<std::string> folders;  ///< one result folder of a run, a sweep or a comparison; or those of two runs
+  std::string out;                   ///< folder for the page; empty: the result folder's report/
+  std::string memory_budget;         ///< as 18MiB; empty: none
+};
 
 namespace fs = std::filesystem;
 
@@ -52,9 +60,10 @@ void check_folder(const std::string& folder, bool of_run) {
                       : "has no result.json, sweep.json, compare.json, tune.json, gate.json or explain.json"));
 }
 
-}  // namespace
-
-int report_command(const ReportArguments& arguments) {
+/// Hands over to the Python package in analysis/, which draws figures and one HTML page; of two runs, side by side.
+/// Throws ConfigError if a folder holds no result, Error if there is no Python that has the package; does not return
+/// otherwise.
+int draw_report(const ReportArguments& arguments) {
   for (const std::string& folder : arguments.folders) check_folder(folder, arguments.folders.size() == 2);
   put_off_interrupts();
   std::vector<std::string> options;
@@ -66,6 +75,32 @@ int report_command(const ReportArguments& arguments) {
   pointers.push_back(nullptr);
   execvp(pointers.front(), pointers.data());
   throw Error(fmt::format("cannot start {}: {}", command.front(), std::strerror(errno)));
+}
+
+constexpr const char* kReportHelp =
+    R"(Writes report.html, which needs no other file, and each figure as SVG and PNG. The Python package in analysis/
+draws them; `make analysis` installs it.
+
+Examples
+  fsdpbench report runs/first
+  fsdpbench report runs/first runs/no-prefetch
+  fsdpbench report runs/prefetch-limit-link --memory-budget 18MiB
+)";
+
+}  // namespace
+
+Command report_command() {
+  const auto report_it = std::make_shared<ReportArguments>();
+  Command command("report", CommandGroup::understand, "Draw a run, a sweep or two runs: figures and one HTML page",
+                  kReportHelp);
+  command
+      .argument("DIR", &report_it->folders, "Result folder of a run, sweep, comparison or tuning; or those of two runs")
+      .counts.emplace(1, 2);
+  command.option("-o,--out", &report_it->out, "DIR", "Folder for the page; default: report/ in the first DIR");
+  command.option("--memory-budget", &report_it->memory_budget, "SIZE",
+                 "Marked in the heat map of a sweep: 18MiB, 64GiB");
+  command.body = [report_it](const Call&) { return draw_report(*report_it); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -1,14 +1,15 @@
-#include "app/commands/run.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "app/commands/command.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
@@ -24,8 +25,17 @@
 #include "engine/checkpoint_folder.h"
 
 namespace fsdpbench::app {
-
 namespace {
+
+/// The command line of `fsdpbench run`.
+struct RunArguments {
+  std::string profile;                 ///< a file, a result folder, or a name: config::find_profile
+  std::vector<std::string> overrides;  ///< `key=value`, in the order given; later ones win
+  std::optional<std::int64_t> ranks;   ///< absent: as the profile, the overrides and the launcher say
+  std::string out;                     ///< result folder; empty: runs/<profile stem>-<date-time>
+  std::optional<std::string> resume;   ///< the same as checkpoint.resume, but not empty
+  bool overwrite = false;              ///< replace a result that `out` holds
+};
 
 namespace fs = std::filesystem;
 
@@ -76,9 +86,9 @@ bool go_on(config::RunConfig& config) {
   return false;
 }
 
-}  // namespace
-
-int run_command(const RunArguments& arguments, Job* job) {
+/// Trains, measures and writes the result folder.
+int run_profile(const RunArguments& arguments, const Call& call) {
+  Job* const job = call.job;
   std::vector<std::string> overrides = arguments.overrides;
   if (arguments.ranks) overrides.push_back(fmt::format("mesh.ranks={}", *arguments.ranks));
   const std::string profile = config::find_profile(arguments.profile);
@@ -120,9 +130,11 @@ int run_command(const RunArguments& arguments, Job* job) {
   {
     Progress progress(console(), config.train.warmup + config.train.steps, now_ns());
     engine::RunHooks hooks;
-    hooks.progress = [&](std::int64_t done, std::optional<double> loss) { progress.update(done, loss, now_ns()); };
+    hooks.progress = [&](std::int64_t done, const std::optional<engine::StepLoss>& loss) {
+      progress.update(done, loss, now_ns());
+    };
     hooks.stop = interrupt_requested;
-    trial = measure(cell, hooks, job, folder.path(), arguments.command_line);
+    trial = measure(cell, hooks, job, folder.path(), call.command_line);
   }
   console().print(run_table(cell.setup, trial, folder.path()));  // first: it needs no disk
   write_result(folder.path(), cell.setup, trial);
@@ -139,6 +151,81 @@ int run_command(const RunArguments& arguments, Job* job) {
     return static_cast<int>(ExitCode::diverged);
   }
   return static_cast<int>(ExitCode::ok);
+}
+
+constexpr const char* kRunHelp = R"(Written into the result folder:
+  result.json  every number, with the machine and build it was measured on
+  trace.json   a timeline of all ranks, for https://ui.perfetto.dev or chrome://tracing
+  trace/       one file per rank, rank_0.json.gz …, for PyTorch's tools such as HTA
+  config.toml  the complete configuration, which is a profile itself
+Ctrl-C stops after the current step and keeps what has been measured, marked as partial. A second
+Ctrl-C stops at once.
+
+Examples
+  fsdpbench run quickstart
+  fsdpbench run quickstart --set emulate.compute_tflops=0.06 --out runs/first
+  fsdpbench run quickstart --set emulate.compute_tflops=0.06 --set fsdp.backward_prefetch=none
+  fsdpbench run llama3-8b-emulated --set fsdp.strategy=shard_grad_op
+  fsdpbench report runs/first
+)";
+
+constexpr const char* kSimulateHelp =
+    R"(Simulates the schedules that `run` executes. Nothing runs and nothing sleeps: each op takes a computed
+time, and the same seed gives the same bytes. The files are those of `run`, so compare, sweep, report and
+explain --from read them. `run`, `sweep` and `compare` simulate, too, where a profile says
+device.backend = "virtual".
+
+How fast ranks and links are
+  --cluster NAME  a machine in profiles/clusters: GPUs, links and achieved rates, each with its source
+  emulate.*       plain rates, as `run` emulates them
+The step times of all ranks count. Of many ranks only trace.ranks are recorded, among them the first and the
+slowest.
+
+Examples
+  fsdpbench simulate llama3-8b-emulated --ranks 1024
+  fsdpbench simulate llama3-8b-emulated --ranks 64 --cluster dgx-h100
+  fsdpbench simulate quickstart --ranks 8 --set simulate.jitter_pct=3
+)";
+
+/// What run and simulate share beside the profile.
+void take_run_options(Command& command, RunArguments& run) {
+  command.out(run.out, run.overwrite, "Result folder; default: runs/<profile>-<date-time>");
+  command.option("-r,--ranks", &run.ranks, "N", "The same as --set mesh.ranks=N; must agree with a launcher's count")
+      .within(1, 1 << 20);
+}
+
+}  // namespace
+
+Command run_command() {
+  const auto run = std::make_shared<RunArguments>();
+  Command command("run", CommandGroup::measure, "Train and measure; write result.json, traces and config.toml",
+                  kRunHelp);
+  command.profile(run->profile, run->overrides);
+  take_run_options(command, *run);
+  command.option("--resume", &run->resume, "DIR", "Continue from the newest checkpoint in DIR (docs/checkpoint.md)");
+  command.runs_ranks = true;
+  command.body = [run](const Call& call) { return run_profile(*run, call); };
+  return command;
+}
+
+Command simulate_command() {
+  struct SimulateArguments : RunArguments {
+    std::string cluster;
+  };
+  const auto simulate = std::make_shared<SimulateArguments>();
+  Command command("simulate", CommandGroup::predict, "Predict what run would measure, for up to 1,048,576 ranks",
+                  kSimulateHelp);
+  command.profile(simulate->profile, simulate->overrides);
+  command.option("-c,--cluster", &simulate->cluster, "NAME", "The same as --set simulate.cluster=NAME");
+  take_run_options(command, *simulate);
+  command.runs_ranks = true;
+  command.body = [simulate](const Call& call) {
+    RunArguments run = *simulate;
+    run.overrides.insert(run.overrides.begin(), "device.backend=virtual");
+    if (!simulate->cluster.empty()) run.overrides.push_back("simulate.cluster=" + simulate->cluster);
+    return run_profile(run, call);
+  };
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -1,15 +1,18 @@
-#include "app/commands/sweep.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "app/commands/command.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
@@ -31,6 +34,15 @@
 
 namespace fsdpbench::app {
 namespace {
+
+/// The command line of `fsdpbench sweep`.
+struct SweepArguments {
+  std::string sweep;                   ///< a sweep file or a name: config::find_sweep
+  std::vector<std::string> overrides;  ///< `key=value` for all cells; later ones win
+  std::string out;                     ///< folder; empty: runs/<stem of the sweep file>
+  std::optional<std::int64_t> trials;  ///< of each cell; absent: as the file says
+  bool retry_failed = false;           ///< run failed cells again
+};
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -223,9 +235,10 @@ class SweepRun {
   SweepProgress progress_;
 };
 
-}  // namespace
-
-int sweep_command(const SweepArguments& arguments, Job* job) {
+/// Runs what is not yet in the folder, and writes trials.jsonl and sweep.json there. Returns the process exit code:
+/// failed cells are results, so they do not change it. `job`: null, or the job whose rank 0 this is; if that fails, the
+/// sweep ends with what it has.
+int run_sweep(const SweepArguments& arguments, Job* job) {
   const std::string path = config::find_sweep(arguments.sweep);
   config::SweepFile file = config::load_sweep(path);
   if (arguments.trials) file.trials = *arguments.trials;
@@ -260,6 +273,39 @@ int sweep_command(const SweepArguments& arguments, Job* job) {
     return failure->exit_code == 0 ? static_cast<int>(ExitCode::failure) : failure->exit_code;
   }
   return static_cast<int>(ExitCode::ok);
+}
+
+constexpr const char* kSweepHelp =
+    R"(A sweep file names a base profile and axes, which are keys with lists of values. Every combination is a
+cell. Rounds are interleaved: each one runs every cell once.
+
+Files in DIR
+  trials.jsonl  each finished run, written at once: the same command continues after a kill or Ctrl-C
+  sweep.json    every cell with its medians, or why it failed
+
+Examples
+  fsdpbench sweep prefetch-limit-link
+  fsdpbench report runs/prefetch-limit-link
+)";
+
+}  // namespace
+
+Command sweep_command() {
+  const auto sweep = std::make_shared<SweepArguments>();
+  Command command("sweep", CommandGroup::measure, "Run every combination of some keys; continue where it stopped",
+                  kSweepHelp);
+  command.argument("SWEEP", &sweep->sweep, "Sweep: a TOML file, or a name in profiles/sweeps");
+  command.set("-s,--set", sweep->overrides, "Set one key of all cells; may be repeated");
+  command.option("-o,--out", &sweep->out, "DIR",
+                 "Folder; default: runs/<sweep file>; a sweep that is already there is continued");
+  command
+      .option("-n,--trials", &sweep->trials, "N",
+              "Runs of each cell; if there are fewer already, only the missing ones run")
+      .within(1, kMostTrials);
+  command.flag("--retry-failed", sweep->retry_failed, "Run cells again that failed before");
+  command.runs_ranks = true;
+  command.body = [sweep](const Call& call) { return run_sweep(*sweep, call.job); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -1,13 +1,21 @@
-#include "app/commands/trace_check.h"
-
 #include <fmt/format.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/commands/command.h"
 #include "app/console/console.h"
 #include "base/error.h"
 #include "trace/validate.h"
 
 namespace fsdpbench::app {
 namespace {
+
+/// The command line of `fsdpbench trace check`.
+struct TraceCheckArguments {
+  std::vector<std::string> files;
+};
 
 std::string report(const std::string& path, const trace::Validation& validation) {
   if (validation.ok()) return fmt::format("{}: ok, {} events\n", path, validation.events);
@@ -28,9 +36,8 @@ std::string report(const std::string& path, const trace::Validation& validation)
   return text + fmt::format("{}: {} findings in {} events\n", path, total, validation.events);
 }
 
-}  // namespace
-
-int trace_check_command(const TraceCheckArguments& arguments) {
+/// Prints what is wrong with each file, or that it is fine. Returns ExitCode::ok or ExitCode::bad_input.
+int check_traces(const TraceCheckArguments& arguments) {
   bool ok = true;
   for (const std::string& path : arguments.files) {
     try {
@@ -43,6 +50,27 @@ int trace_check_command(const TraceCheckArguments& arguments) {
     }
   }
   return static_cast<int>(ok ? ExitCode::ok : ExitCode::bad_input);
+}
+
+constexpr const char* kTraceCheckHelp =
+    R"(FILE is any Chrome trace, of whatever program. Checked are JSON, events, tracks, nesting of slices, pairs of
+arrows and counters; and, for a rank's file, what PyTorch's tools (HTA) need: its rank, one launch for every kernel,
+streams, names and the fields of collectives. src/trace/FORMAT.md lists the rules.
+
+Examples
+  fsdpbench trace check runs/*/trace.json
+
+Exit codes: 0 all files keep all rules, 2 findings, each with its event and a sentence, or a file that cannot be read.
+)";
+
+}  // namespace
+
+Command trace_check_command() {
+  const auto check = std::make_shared<TraceCheckArguments>();
+  Command command("trace check", CommandGroup::understand, "Say what is wrong with trace files", kTraceCheckHelp);
+  command.argument("FILE", &check->files, "Chrome traces, .json or .json.gz");
+  command.body = [check](const Call&) { return check_traces(*check); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -1,10 +1,12 @@
-#include "app/commands/trace_explain.h"
-
 #include <fmt/format.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "app/commands/command.h"
 #include "app/console/console.h"
 #include "app/console/json_text.h"
 #include "app/report/adopted_job.h"
@@ -24,6 +26,14 @@
 
 namespace fsdpbench::app {
 namespace {
+
+/// The command line of `fsdpbench trace explain`.
+struct TraceExplainArguments {
+  std::vector<std::string> traces;  ///< files and folders
+  std::string out;                  ///< empty: nothing is written
+  bool overwrite = false;
+  bool json = false;  ///< print what explain.json would hold
+};
 
 /// What is to be said of a setting to the system that the trace is of; nothing where it is none that is known.
 std::optional<dialects::Said> setting_in_words(const dialects::Words* engine, const config::RunConfig& from,
@@ -81,9 +91,9 @@ void write_explanation(const ResultFolder& folder, const ExplainedJob& explained
   if (!page.empty()) console().print(fmt::format("page         {}\n", page));
 }
 
-}  // namespace
-
-int trace_explain_command(const TraceExplainArguments& arguments) {
+/// Reads the traces of a job, says what it is, why its communication is exposed and what would help. Returns
+/// ExitCode::ok; throws ConfigError for files that are no traces.
+int explain_traces(const TraceExplainArguments& arguments) {
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
   ExplainedJob explained{job, foreign::recognise(job), {}, {}, {}, {}};
   explained.explanation = foreign::explain(job, explained.recognition);
@@ -100,6 +110,42 @@ int trace_explain_command(const TraceExplainArguments& arguments) {
   }
   if (folder) write_explanation(*folder, explained, !arguments.json);
   return static_cast<int>(ExitCode::ok);
+}
+
+constexpr const char* kTraceExplainHelp =
+    R"(TRACE is what torch.profiler wrote (.json, .json.gz), one file per rank, or a folder of them; or what `nsys export
+--type sqlite` made of a report of Nsight Systems; or trace/ of a run of this program. Nothing runs. The answer is what
+the job is (FSDP1, FSDP2, DeepSpeed, DDP, inference …) with the evidence, which schedule it follows and where it
+deviates, where a step's time went, which collectives were exposed and why, and what would help, in that program's own
+terms. It also says what the files do not tell. One rank's file is enough for most of it; the files of all ranks also
+tell who waited for whom.
+
+Files in DIR
+  report/report.html  the page, drawn by the Python package as for `report`
+  explain.json        all numbers
+  trace.json          all ranks on one timeline, with why nothing was computed, for ui.perfetto.dev
+
+Examples
+  fsdpbench trace explain traces/
+  fsdpbench trace explain rank0.pt.trace.json.gz rank1.pt.trace.json.gz --out explained
+Worth recording: schedule(wait=2, warmup=2, active=3) gives whole steps; with_stack and record_shapes are not needed.
+
+Exit codes: 0 explained, 2 a file that cannot be read or is no trace, 6 times that do not add up.
+)";
+
+}  // namespace
+
+Command trace_explain_command() {
+  const auto explain_it = std::make_shared<TraceExplainArguments>();
+  Command command("trace explain", CommandGroup::understand,
+                  "Say why a PyTorch job's communication is exposed, and what would help", kTraceExplainHelp);
+  command.argument("TRACE", &explain_it->traces,
+                   "Traces of torch.profiler, nsys or this program, one per rank; or folders");
+  command.flag("--json", explain_it->json, "Print the content of explain.json instead of the tables");
+  command.out(explain_it->out, explain_it->overwrite,
+              "Folder for explain.json, trace.json and report/; default: nothing is written");
+  command.body = [explain_it](const Call&) { return explain_traces(*explain_it); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -1,9 +1,11 @@
-#include "app/commands/trace_to_profile.h"
-
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
 
+#include "app/commands/command.h"
 #include "app/console/console.h"
 #include "app/report/result_folder.h"
 #include "app/report/traced_profile.h"
@@ -12,8 +14,18 @@
 #include "foreign/kineto_reader.h"
 
 namespace fsdpbench::app {
+namespace {
 
-int trace_to_profile_command(const TraceToProfileArguments& arguments) {
+/// The command line of `fsdpbench trace to-profile`.
+struct TraceToProfileArguments {
+  std::vector<std::string> traces;               ///< files and folders
+  std::string calibration = "calibration.toml";  ///< is written
+  bool overwrite = false;
+};
+
+/// Prints a profile that reproduces the job, and writes the calibration that it names. Returns ExitCode::ok; throws
+/// ConfigError if the job follows no schedule that is known here.
+int print_profile(const TraceToProfileArguments& arguments) {
   refuse_old_file(arguments.calibration, arguments.overwrite, "--calibration");
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
   const foreign::Recognition found = foreign::recognise(job);
@@ -24,6 +36,33 @@ int trace_to_profile_command(const TraceToProfileArguments& arguments) {
   console().info(profile.fidelity());
   console().info(fmt::format("calibration  {}", arguments.calibration));
   return static_cast<int>(ExitCode::ok);
+}
+
+constexpr const char* kTraceToProfileHelp =
+    R"(Prints a profile whose simulation repeats the traced job: its units, mesh, dtypes and schedule; and writes a
+calibration of its op times. The job must be sharded training, with the files of all ranks, whose order of collectives
+is one of the schedules known here (`trace explain` says whether it is).
+
+Examples
+  fsdpbench trace to-profile runs/one/trace > profile.toml
+  fsdpbench simulate profile.toml
+  fsdpbench tune --from traces/   (all in one: what to change in the traced program)
+
+Exit codes: 0 printed, 2 no such job or a file that cannot be read, 4 the calibration cannot be written.
+)";
+
+}  // namespace
+
+Command trace_to_profile_command() {
+  const auto to_profile = std::make_shared<TraceToProfileArguments>();
+  Command command("trace to-profile", CommandGroup::exchange, "Print a profile whose simulation repeats a traced job",
+                  kTraceToProfileHelp);
+  command.argument("TRACE", &to_profile->traces, "Files, one for each rank, or folders");
+  command.option("-c,--calibration", &to_profile->calibration, "FILE",
+                 "File for the op times; default: calibration.toml");
+  command.overwrite(to_profile->overwrite, "Replace FILE; otherwise that is refused");
+  command.body = [to_profile](const Call&) { return print_profile(*to_profile); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -1,22 +1,26 @@
-#include "app/commands/tune.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "app/commands/calibrate.h"
+#include "app/commands/command.h"
 #include "app/commands/export.h"
 #include "app/commands/measure.h"
 #include "app/commands/tune_traces.h"
-#include "app/commands/verify_tuning.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
 #include "app/console/json_text.h"
@@ -40,6 +44,32 @@
 
 namespace fsdpbench::app {
 namespace {
+
+/// The command line of `fsdpbench tune`.
+struct TuneArguments {
+  std::string profile;                 ///< config::find_profile; empty with `from`
+  std::vector<std::string> overrides;  ///< `key=value`
+  std::string cluster;                 ///< as simulate.cluster, on the computed clock; empty: as the profile says
+  /// A finished run whose op times are the machine, or the traces of another program's job; empty: a simulated machine.
+  std::vector<std::string> from;
+  std::string memory;                  ///< "70GiB"; empty: no limit
+  std::string memory_kind = "live";    ///< live, reserved or process
+  std::optional<double> memory_error;  ///< in percent, in place of what is assumed
+  std::string memory_overhead;         ///< of a process beside its allocator, in place of what is assumed
+  std::string objective = "step";      ///< step, memory or tokens_per_s
+  std::vector<std::string> fixes;      ///< "key" or "key=value": is not turned
+  std::vector<std::string> dtypes;     ///< that param_dtype and reduce_dtype may become
+  std::int64_t evaluations = 20'000;   ///< policies whose step is computed, at most
+  bool exhaustive = false;             ///< all of them
+  std::uint64_t seed = 1;
+  int threads = 2;
+  double least_gain_pct = 1;  ///< gains below do not count
+  int verify = 0;             ///< so many of the best run for real
+  int trials = 3;             ///< of each in a round
+  std::vector<std::string> exports;
+  std::string out;
+  bool overwrite = false;
+};
 
 template <class Enum>
 Enum named(const char* option, const std::string& text, std::initializer_list<Enum> all) {
@@ -230,6 +260,109 @@ void check_verify(const TuneArguments& arguments, const config::RunConfig& confi
   }
 }
 
+class Verifier {
+ public:
+  Verifier(const Tuning& tuning, int trials, std::filesystem::path folder, Job* job)
+      : tuning_(tuning), trials_(trials), folder_(std::move(folder)), job_(job) {}
+
+  Verification verify(int count) {
+    for (const std::size_t tried : best_ones(count)) result_.proposals.push_back({.tried = tried});
+    std::vector<VerifiedPolicy*> alive;
+    for (VerifiedPolicy& proposal : result_.proposals) alive.push_back(&proposal);
+    for (int round = 1; !alive.empty(); ++round) {
+      run_round(round, alive);
+      std::erase_if(alive, [](const VerifiedPolicy* policy) { return !policy->failed.empty(); });
+      if (alive.size() <= 1) break;
+      std::ranges::stable_sort(alive, {}, [](const VerifiedPolicy* policy) { return policy->median_ms(); });
+      alive.resize((alive.size() + 1) / 2);
+    }
+    compare(result_.control);
+    for (VerifiedPolicy& proposal : result_.proposals) compare(proposal);
+    if (!alive.empty() && alive.front()->against && alive.front()->against->verdict == metrics::Verdict::faster) {
+      result_.chosen = alive.front()->tried;
+    }
+    return std::move(result_);
+  }
+
+ private:
+  /// Each schedule once, without the one in force; only those whose memory is known.
+  std::vector<std::size_t> best_ones(int count) const {
+    const std::vector<tune::Tried>& tried = tuning_.result.tried;
+    std::vector<std::size_t> order(tried.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {},
+                             [&](std::size_t i) { return objective_of(tuning_.options.objective, tried[i]); });
+    std::set<std::uint64_t> seen{tried.front().fingerprint};
+    std::vector<std::size_t> chosen;
+    for (const std::size_t i : order) {
+      if (static_cast<int>(chosen.size()) == count) break;
+      if (tried[i].fits && tried[i].exact && seen.insert(tried[i].fingerprint).second) chosen.push_back(i);
+    }
+    return chosen;
+  }
+
+  void run_round(int round, const std::vector<VerifiedPolicy*>& alive) {
+    std::vector<VerifiedPolicy*> turns{&result_.in_force};
+    turns.insert(turns.end(), alive.begin(), alive.end());
+    turns.push_back(&result_.control);
+    for (int trial = 0; trial < trials_; ++trial) {
+      // Forth and back: what drifts slowly hits all alike.
+      if (trial > 0) std::ranges::reverse(turns);
+      for (VerifiedPolicy* policy : turns) {
+        if (policy->failed.empty()) run_one(round, trial, *policy);
+      }
+    }
+  }
+
+  void run_one(int round, int trial, VerifiedPolicy& policy) {
+    if (interrupt_requested()) throw Interrupted();
+    const config::RunConfig config = *tuning_.space.config_at(tuning_.result.tried[policy.tried].point);
+    console().progress(fmt::format("verifying: round {}, trial {} of {}: {}", round, trial + 1, trials_,
+                                   settings_of(tuning_.space, tuning_.result.tried[policy.tried].point)));
+    const bool proposal = &policy != &result_.in_force && &policy != &result_.control;
+    std::filesystem::path keep;
+    if (proposal) keep = folder_ / fmt::format("{}", &policy - result_.proposals.data() + 1);
+    if (&policy == &result_.in_force) keep = folder_ / "in-force";
+    try {
+      const Trial measured = whole_trial(config, job_, trial + 1 == trials_ ? keep : std::filesystem::path());
+      policy.trials_ms.push_back(measured.metrics->steps_ms);
+      policy.live_bytes = std::max(policy.live_bytes, measured.memory.peak_occupied_total);
+    } catch (const Error& error) {
+      const ExitCode code = error.code();
+      // The configuration in force must run, and being stopped or a full disk is no fault of a policy.
+      if (!proposal || code == ExitCode::interrupted || code == ExitCode::cannot_write) throw;
+      policy.failed = error.what();
+      console().warning(fmt::format("a policy failed: {}", error.what()));
+    }
+  }
+
+  void compare(VerifiedPolicy& policy) const {
+    const std::size_t pairs = std::min(policy.trials_ms.size(), result_.in_force.trials_ms.size());
+    if (pairs < metrics::kFewestTrials) return;
+    const auto first = [&](const VerifiedPolicy& side) {
+      return std::vector<std::vector<double>>(side.trials_ms.begin(),
+                                              side.trials_ms.begin() + static_cast<std::ptrdiff_t>(pairs));
+    };
+    policy.against = metrics::compare_samples(first(result_.in_force), first(policy), tuning_.least_gain);
+  }
+
+  const Tuning& tuning_;
+  int trials_;
+  std::filesystem::path folder_;
+  Job* job_;
+  Verification result_;
+};
+
+/// Runs the configuration in force, the same once more, and the `count` best policies that fit, in rounds of
+/// `trials` trials each, in turns. After each round the slower half of the policies leaves; the last one is chosen if
+/// it is faster than what is in force for certain. The last trial of each is kept in `folder`/1, 2, … with its traces.
+/// A policy that fails leaves with its reason. Throws Interrupted if the user stopped it. The
+/// configuration must be one that runs: not of device.backend = "virtual". `job`: null, or the job whose rank 0 this
+/// is.
+Verification verify_tuning(const Tuning& tuning, int count, int trials, const std::filesystem::path& folder, Job* job) {
+  return Verifier(tuning, trials, folder, job).verify(count);
+}
+
 /// Runs the best and calibrates by what they took.
 Verification verify_best(const TuneArguments& arguments, Tuning& tuning, const ResultFolder& folder, Job* job) {
   const std::filesystem::path runs = folder.path() / "verified";
@@ -245,7 +378,7 @@ Verification verify_best(const TuneArguments& arguments, Tuning& tuning, const R
   for (const auto& run : std::filesystem::directory_iterator(runs)) calibrate.runs.push_back(run.path().string());
   std::ranges::sort(calibrate.runs);
   console().print("\nwhat ops took in these runs, for simulate.calibration\n");
-  calibrate_command(calibrate);
+  calibrate_runs(calibrate);
   return verification;
 }
 
@@ -262,16 +395,17 @@ void show_answer(const std::vector<std::string>& exports, const ResultFolder& fo
   console().print(fmt::format("\nprofile  {}\nanswer   {}\npoints   {}\n", tuned, (path / "tune.json").string(),
                               (path / "points.csv").string()));
   if (exports.empty()) return;
-  export_command({.profile = tuned,
-                  .overrides = {},
-                  .to = fmt::format("{}", fmt::join(exports, ",")),
-                  .out = path.string(),
-                  .overwrite = true});
+  write_exports({.profile = tuned,
+                 .overrides = {},
+                 .to = fmt::format("{}", fmt::join(exports, ",")),
+                 .out = path.string(),
+                 .overwrite = true});
 }
 
-}  // namespace
-
-int tune_command(const TuneArguments& arguments, Job* job) {
+/// Finds the settings of a training that are best on a machine under a memory budget, says what each is worth, and
+/// writes them as a profile. Nothing runs but what --verify asks for. Returns the process exit code. `job`: null, or
+/// the job whose rank 0 this is, which verifies.
+int tune_profile(const TuneArguments& arguments, Job* job) {
   std::vector<std::string> overrides = arguments.overrides, exports = arguments.exports;
   tune::SpaceOptions space_options{.fixed = fixed_keys(arguments.fixes, overrides), .dtypes = arguments.dtypes};
   if (!exports.empty()) dialects::read_export_targets(fmt::format("{}", fmt::join(exports, ",")));
@@ -302,9 +436,9 @@ int tune_command(const TuneArguments& arguments, Job* job) {
   console().print(tune_text(tuning));
   if (traced) console().print(changes_text(*traced, tuning));
   const auto answer_json = [&] {
-    nlohmann::json json = tune_json(tuning);
-    if (traced) json["traced"] = changes_json(*traced, tuning);
-    return json;
+    nlohmann::json content = tune_json(tuning);
+    if (traced) content["traced"] = changes_json(*traced, tuning);
+    return content;
   };
   write_answer(folder, tuning, answer_json());  // what runs below may fail, or be ended
   if (arguments.verify > 0 && !result.stopped) {
@@ -315,6 +449,70 @@ int tune_command(const TuneArguments& arguments, Job* job) {
   }
   show_answer(exports, folder);
   return static_cast<int>(result.stopped ? ExitCode::interrupted : ExitCode::ok);
+}
+
+constexpr const char* kTuneHelp =
+    R"(Turns strategy and mesh, resharding, wrapping, activation checkpointing, micro-batches at the same global batch,
+prefetching, limits of all-gathers and reduce-scatters, communicators, and the presets of other engines. Every policy is
+simulated, with the op times of --cluster, of a calibration, of emulated rates or of --from RESULT; bounds exclude
+policies that cannot be better. Nothing is proposed whose predicted memory is within its error of the budget.
+--from TRACE… reads files of torch.profiler, one for each rank, or their folder: it recognises the job, uses its op
+times, and says what to change in that program's terms.
+
+Memory of a rank: live is blocks in use, reserved what the allocator holds, process that and what libraries and
+communicators take. DIR gets tuned.toml, a profile for `run`; tune.json and points.csv, every policy that was simulated.
+
+Examples
+  fsdpbench tune llama3-8b-emulated --memory 70GiB
+  fsdpbench tune llama3-8b-emulated --cluster dgx-h100 --memory 72GiB --memory-kind process
+  fsdpbench tune --from runs/first --fix fsdp.strategy
+  fsdpbench tune --from traces/ --memory 70GiB
+  fsdpbench tune llama3-8b-emulated --memory 30GiB --verify 4 --export pytorch-fsdp2
+)";
+
+}  // namespace
+
+Command tune_command() {
+  const auto tune_it = std::make_shared<TuneArguments>();
+  Command command("tune", CommandGroup::predict, "Find the settings for a model, a machine and a memory budget",
+                  kTuneHelp);
+  command.profile(tune_it->profile, tune_it->overrides).is_required = false;
+  command
+      .option("--from", &tune_it->from, "RESULT|TRACE",
+              "A finished run, or traces of another program's job, instead of PROFILE")
+      .without({"PROFILE", "--cluster"});
+  command.option("-c,--cluster", &tune_it->cluster, "NAME",
+                 "Simulate this machine, as --set simulate.cluster=NAME does");
+  command.option("-m,--memory", &tune_it->memory, "SIZE", "What a rank may take, as in 70GiB; default: no limit");
+  command.option("--memory-kind", &tune_it->memory_kind, "KIND", "live, reserved or process; default: live");
+  command.option("--memory-error", &tune_it->memory_error, "PERCENT", "Assumed error of the predicted memory");
+  command.option("--memory-overhead", &tune_it->memory_overhead, "SIZE", "Memory of a process outside its allocator");
+  command.option("--objective", &tune_it->objective, "WHAT", "step, memory or tokens_per_s; default: step");
+  command.set("--fix", tune_it->fixes, "Leave KEY as it is, or at VALUE; may be repeated");
+  command
+      .option("--allow-dtypes", &tune_it->dtypes, "DTYPE,…",
+              "Dtypes that param_dtype and reduce_dtype may become: bf16")
+      .list();
+  command.option("--evaluations", &tune_it->evaluations, "N", "Policies to simulate at most; default: 20000")
+      .within(1, std::int64_t{1} << 40);
+  command.flag("--exhaustive", tune_it->exhaustive, "Simulate every policy, without bounds");
+  command.option("--seed", &tune_it->seed, "N", "Seed for the order in which policies are tried; default: 1");
+  command.option("--threads", &tune_it->threads, "N", "Threads for the search; default: 2").within(1, 256);
+  command.option("--least-gain", &tune_it->least_gain_pct, "PERCENT", "Smaller gains do not count; default: 1")
+      .within(0, 100);
+  command.option("--verify", &tune_it->verify, "N", "Run the N best for real, in turns with the present configuration")
+      .within(0, 1000);
+  command.option("--trials", &tune_it->trials, "N", "Runs of each in a round of --verify; default: 3");
+  command.option("--export", &tune_it->exports, "NAME,…", "Write the answer for other systems, too: pytorch-fsdp2")
+      .list();
+  command.out(tune_it->out, tune_it->overwrite, "Folder; default: runs/tune-<profile>-<date-time>");
+  command.runs_ranks = true;
+  command.check = [tune_it] {
+    if (!tune_it->profile.empty() || !tune_it->from.empty()) return;
+    throw ConfigError("tune needs a PROFILE, or --from RESULT or TRACE; see fsdpbench tune --help.");
+  };
+  command.body = [tune_it](const Call& call) { return tune_profile(*tune_it, call.job); };
+  return command;
 }
 
 }  // namespace fsdpbench::app

@@ -1,6 +1,7 @@
 #include "app/console/console.h"
 
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,6 +21,17 @@ constexpr std::string_view kEraseLine = "\r\033[2K";
 
 void write(std::FILE* file, std::string_view text) { std::fwrite(text.data(), 1, text.size(), file); }
 
+/// The beginning of `text`, so that it stays on one line of a terminal: of a longer one only the last part could be
+/// erased.
+std::string cut(const std::string& text, std::size_t columns) {
+  if (columns < 2 || width_of(text) < columns) return text;
+  std::size_t end = 0;
+  for (std::size_t characters = 0; end < text.size(); ++end) {
+    if ((static_cast<unsigned char>(text[end]) & 0xC0U) != 0x80U && ++characters + 1 == columns) break;
+  }
+  return text.substr(0, end) + "…";
+}
+
 Console::Options options_of_process() {
   const char* term = std::getenv("TERM");
   const char* no_colour = std::getenv("NO_COLOR");
@@ -30,6 +42,11 @@ Console::Options options_of_process() {
 }
 
 }  // namespace
+
+std::size_t terminal_columns(std::FILE* stream) {
+  winsize size{};
+  return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
 
 void Console::print(std::string_view raw) {
   const std::string text = clean_text(raw, 0, Lines::keep);
@@ -69,7 +86,8 @@ void Console::progress(std::string_view line) {
   if (options_.quiet) return;
   const std::scoped_lock lock(mutex_);
   erase_line();
-  write(options_.messages, clean_text(line, kMostOfAMessage));
+  const std::string text = clean_text(line, kMostOfAMessage);
+  write(options_.messages, options_.terminal ? cut(text, terminal_columns(options_.messages)) : text);
   if (options_.terminal) {
     line_open_ = true;
   } else {

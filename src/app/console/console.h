@@ -9,6 +9,9 @@
 
 namespace fsdpbench::app {
 
+/// How wide the terminal is that `stream` goes to; 0: it goes to none, or nobody knows.
+std::size_t terminal_columns(std::FILE* stream);
+
 /// The one place through which the program talks to its user. Results go to standard output; everything else
 /// (information, warnings, errors, progress) goes to standard error, so that results can be piped. Names, values and
 /// messages from outside are in all of it, so all of it passes through clean_text(): a message is one line of at most

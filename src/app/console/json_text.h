@@ -13,8 +13,8 @@ std::string json_text(const nlohmann::json& value);
 /// The same on one line, without a newline.
 std::string json_line(const nlohmann::json& value);
 
-/// Reads JSON that came from outside. Null (is_discarded()) if `text` is none, or is nested more deeply than anything of
-/// ours: such values take as much stack as they have levels.
+/// Reads JSON that came from outside. Null (is_discarded()) if `text` is none, or is nested more deeply than anything
+/// of ours: such values take as much stack as they have levels.
 nlohmann::json parse_json(std::string_view text);
 inline constexpr int kMostJsonLevels = 64;
 

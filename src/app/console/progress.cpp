@@ -9,11 +9,14 @@ namespace fsdpbench::app {
 Progress::Progress(Console& console, std::int64_t steps, std::int64_t now_ns)
     : console_(console), steps_(steps), begin_ns_(now_ns), next_ns_(now_ns) {}
 
-void Progress::update(std::int64_t done, std::optional<double> loss, std::int64_t now_ns) {
+void Progress::update(std::int64_t done, const std::optional<engine::StepLoss>& loss, std::int64_t now_ns) {
   if (now_ns < next_ns_ && done != steps_) return;
   next_ns_ = now_ns + (console_.terminal() ? 100'000'000 : 2'000'000'000);
   std::string line = fmt::format("step {:>{}}/{}", done, fmt::formatted_size("{}", steps_), steps_);
-  if (loss) line += "  loss " + metrics::loss_text(*loss);
+  if (loss) {  // other ranks may not have told theirs of this step yet
+    line += loss->steps == done ? "  loss " : fmt::format("  loss after {} ", loss->steps);
+    line += metrics::loss_text(loss->mean);
+  }
   if (done > 0) {
     const double seconds = static_cast<double>(now_ns - begin_ns_) * 1e-9;
     line += done == steps_ ? fmt::format("  {}", format_duration(seconds))

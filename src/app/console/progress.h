@@ -5,6 +5,7 @@
 #include <string>
 
 #include "app/console/console.h"
+#include "engine/step_loss.h"
 
 namespace fsdpbench::app {
 
@@ -18,8 +19,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// `done` steps are complete. No loss: it was not computed.
-  void update(std::int64_t done, std::optional<double> loss, std::int64_t now_ns);
+  /// `done` steps are complete. `loss`: of the last step whose loss is known; absent: none is.
+  void update(std::int64_t done, const std::optional<engine::StepLoss>& loss, std::int64_t now_ns);
 
  private:
   Console& console_;

@@ -11,11 +11,6 @@ namespace {
 
 constexpr std::string_view kGap = "  ";
 
-std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
 bool like_a_number(std::string_view cell) {
   if (cell == "-" || cell == "–") return true;  // not measured
   if (!cell.empty() && (cell.front() == '-' || cell.front() == '+')) cell.remove_prefix(1);
@@ -57,6 +52,11 @@ std::string format_row(const std::vector<std::string>& cells, const std::vector<
 }
 
 }  // namespace
+
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
 
 std::string format_table(const Table& raw) {
   Table table = raw;  // titles, headers and cells may hold what users wrote

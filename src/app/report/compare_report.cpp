@@ -8,6 +8,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "app/console/table.h"
 #include "app/experiment/trial_json.h"
@@ -76,9 +77,9 @@ std::string text_or_dash(const json& value) {
 }
 
 /// "cpu: X / Y": what differs between the worlds of two stored results.
-std::string world_differences(const json& a, const json& b) {
+std::string world_differences(const json& a, const json& b, std::span<const char* const> keys = kWorldKeys) {
   std::string text;
-  for (const char* key : kWorldKeys) {
+  for (const char* key : keys) {
     const json left = a.value(key, json()), right = b.value(key, json());
     if (left == right) continue;
     text += fmt::format("{}{}: {} / {}", text.empty() ? "" : ", ", key, text_or_dash(left), text_or_dash(right));
@@ -106,6 +107,14 @@ std::string stored_note(const ComparedSide& a, const ComparedSide& b) {
     text += fmt::format("They come from different programs or machines: {}.\n", worlds);
   }
   return text;
+}
+
+std::string simulated_note(const ComparedSide& a, const ComparedSide& b) {
+  constexpr std::array kProgram{"version", "git_revision", "git_dirty"};  // whatever machine computed them
+  const std::string programs =
+      world_differences(to_json(a.trials.front().world), to_json(b.trials.front().world), kProgram);
+  return std::string("Simulated once each: the same program and seed give the same steps.\n") +
+         (programs.empty() ? "" : fmt::format("They come from different programs: {}.\n", programs));
 }
 
 }  // namespace
@@ -149,6 +158,12 @@ std::vector<std::vector<double>> ComparedSide::steps() const {
 
 std::string verdict_sentence(const Comparison& c, double threshold, Evidence evidence) {
   const char* suffix = evidence == Evidence::stored ? "'s run" : "";
+  if (evidence == Evidence::simulated && c.ci_low == c.ci_high) {
+    if (c.verdict != metrics::Verdict::no_difference) return fmt::format("B is {} than A, simulated.", change(c.ratio));
+    if (c.ratio == 1) return "No difference: A and B take the same time, simulated.";
+    return fmt::format("No relevant difference: B is {}, simulated (threshold {:.1f} %).", change(c.ratio),
+                       100 * threshold);
+  }
   const std::string interval = fmt::format("{:.0f} % interval of B / A: {:.3f} to {:.3f}",
                                            100 * metrics::kComparisonConfidence, c.ci_low, c.ci_high);
   if (c.verdict != metrics::Verdict::no_difference) {
@@ -165,7 +180,7 @@ std::string verdict_sentence(const Comparison& c, double threshold, Evidence evi
 
 std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Comparison& c, double threshold,
                           Evidence evidence) {
-  const bool stored = evidence == Evidence::stored;
+  const bool stored = evidence != Evidence::interleaved;  // one run a side
   Table table;
   table.header = {stored ? "median of steps" : "median of trials", "A", "B", "B / A", ""};
   const auto row = [&](const char* name, const Number& number, const char* unit) {
@@ -189,6 +204,7 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
   std::string text = text_line("A  " + a.name) + text_line("B  " + b.name) + '\n' + format_table(table);
   text += differing_table(a, b);
   text += "\n" + verdict_sentence(c, threshold, evidence) + "\n";
+  if (evidence == Evidence::simulated) return text + simulated_note(a, b);
   if (stored) return text + stored_note(a, b);
   text += fmt::format("{} interleaved trials each", a.trials.size());
   if (c.aa_noise) {
@@ -199,7 +215,7 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
 
 json compare_json(const ComparedSide& a, const ComparedSide& b, const Comparison& c, double threshold,
                   Evidence evidence) {
-  const bool stored = evidence == Evidence::stored;
+  const bool stored = evidence == Evidence::stored, simulated = evidence == Evidence::simulated;
   json j{{"schema_version", kCompareSchemaVersion},
          {"verdict", verdict_name(c.verdict)},
          {"sentence", verdict_sentence(c, threshold, evidence)},
@@ -208,8 +224,10 @@ json compare_json(const ComparedSide& a, const ComparedSide& b, const Comparison
          {"ci_high", c.ci_high},
          {"confidence", metrics::kComparisonConfidence},
          {"threshold", threshold},
-         {"interleaved", !stored},
-         {"order", stored ? "stored results, one run each, not in turns" : "ABBA: A B, B A, A B, ..."},
+         {"interleaved", evidence == Evidence::interleaved},
+         {"order", stored      ? "stored results, one run each, not in turns"
+                   : simulated ? "simulated once each"
+                               : "ABBA: A B, B A, A B, ..."},
          {"differing_keys", json::array()},
          {"a", side_json(a, c.median_a)},
          {"b", side_json(b, c.median_b)}};

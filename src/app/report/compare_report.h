@@ -15,6 +15,7 @@ namespace fsdpbench::app {
 enum class Evidence : std::uint8_t {
   interleaved,  ///< A and B took turns
   stored,       ///< one run a side, at some time
+  simulated,    ///< one simulation a side: another one would be the same
 };
 
 /// What the trials of one side gave, in the order in which they ran.

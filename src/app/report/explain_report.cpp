@@ -1,6 +1,7 @@
 #include "app/report/explain_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -187,9 +188,11 @@ class OpChoice {
     if (unit_ >= 0) return;
     std::vector<std::string> names;
     for (const plan::ModuleShape& module : plan.shapes.modules) names.push_back(module.name);
-    throw ConfigError(fmt::format(
-        "--schedule={}: there is no such unit or layer; units are R and 0 to {}, the layer with the nearest name is {}",
-        name, plan.units.size() - 2, config::nearest(name, names)));
+    const std::string near = config::nearest(name, names);
+    throw ConfigError(fmt::format("--schedule={}: there is no such unit or layer; units are R and 0 to {}{}", name,
+                                  plan.units.size() - 2,
+                                  near.empty() ? fmt::format(", layers {}", fmt::join(names, ", "))
+                                               : fmt::format(", the layer with the nearest name is {}", near)));
   }
   bool holds(const schedule::Op& op) const {
     if (unit_ < 0) return true;

@@ -191,8 +191,9 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     const metrics::RunMetrics& m = *trial.metrics;
     const auto share = [&](double part) { return fmt::format("{:.1f} % of the step", 100 * part / m.step_ms.median); };
     row("step time", ms(m.step_ms.median), "ms",
-        m.step_ms.interval == metrics::IntervalKind::one_value
-            ? "one step, slowest rank"
+        m.step_ms.interval == metrics::IntervalKind::one_value ? "one step, slowest rank"
+        : m.step_ms.ci_low == m.step_ms.ci_high
+            ? fmt::format("{} steps, all alike, slowest rank", m.step_ms.n)
             : fmt::format("median of {} steps, slowest rank; {} {} to {}", m.step_ms.n, to_string(m.step_ms.interval),
                           ms(m.step_ms.ci_low), ms(m.step_ms.ci_high)));
     if (trial.sureness && trial.sureness->step_ms) {
@@ -203,7 +204,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
                       p.leaves_ranks_out ? "; what so many ranks change is not in it" : ""));
       row("  its exposed part", between(*p.exposed_ms), "ms", "the same of exposed communication");
     }
-    if (m.aa_noise_pct) {
+    if (m.aa_noise_pct && !trial.world.simulated()) {  // the same seed gives the same steps
       row("A/A noise", fmt::format("{:.1f}", *m.aa_noise_pct), "%",
           "the medians of two random halves of these steps differ by less, 95 times out of 100");
     }

@@ -43,11 +43,12 @@ Table front_table(const Tuning& t) {
   }
   for (const std::size_t i : shown) {
     const tune::Tried& tried = t.result.tried[i];
-    table.rows.push_back({i == *t.result.best ? "best"
-                          : i == 0            ? "in force"
-                                              : "",
-                          in_ms(tried.step_ns), in_gib(tried.predicted_bytes), tried.fits ? "fits" : "too much",
-                          settings_of(t.space, tried.point)});
+    add_with_settings(table,
+                      {i == *t.result.best ? "best"
+                       : i == 0            ? "in force"
+                                           : "",
+                       in_ms(tried.step_ns), in_gib(tried.predicted_bytes), tried.fits ? "fits" : "too much"},
+                      settings_of(t.space, tried.point));
   }
   return table;
 }
@@ -144,6 +145,21 @@ std::string settings_of(const tune::Space& space, const tune::Point& point) {
     if (point[a] != 0) text += (text.empty() ? "" : " ") + space.axes()[a].choices[point[a]].text;
   }
   return text.empty() ? "as it is" : text;
+}
+
+void add_with_settings(Table& table, std::vector<std::string> row, const std::string& settings) {
+  constexpr std::size_t kMostOfALine = 100;
+  std::string_view left = settings;
+  while (left.size() > kMostOfALine && left.rfind(' ', kMostOfALine) != std::string_view::npos) {
+    const std::size_t end = left.rfind(' ', kMostOfALine);
+    row.emplace_back(left.substr(0, end));
+    left.remove_prefix(end + 1);
+    const std::size_t columns = row.size();
+    table.rows.push_back(std::move(row));
+    row.assign(columns - 1, "");
+  }
+  row.emplace_back(left);
+  table.rows.push_back(std::move(row));
 }
 
 std::string tune_text(const Tuning& t) {

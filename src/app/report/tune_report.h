@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/console/table.h"
 #include "tune/answer.h"
 
 namespace fsdpbench::app {
@@ -31,6 +32,8 @@ struct Tuning {
 
 /// "fsdp.wrap=blocks:2 fsdp.backward_prefetch=2"; "as it is" for the point in force.
 std::string settings_of(const tune::Space& space, const tune::Point& point);
+/// Adds `row` with `settings` in its last column, on as many lines as they need.
+void add_with_settings(Table& table, std::vector<std::string> row, const std::string& settings);
 
 /// The answer for people.
 std::string tune_text(const Tuning& tuning);

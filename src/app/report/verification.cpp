@@ -34,7 +34,6 @@ std::vector<std::string> row_of(const Tuning& tuning, const VerifiedPolicy& poli
   row.push_back(mib_text(tried.need.live));
   row.push_back(measured > 0 ? mib_text(policy.live_bytes) : "-");
   row.push_back(fmt::format("{}", policy.trials_ms.size()));
-  row.push_back(policy.failed.empty() ? settings_of(tuning.space, tried.point) : policy.failed);
   return row;
 }
 
@@ -77,10 +76,15 @@ std::string verification_text(const Tuning& tuning, const Verification& verifica
   table.title = "run for real, in turns";
   table.header = {"",     "predicted, ms",        "measured, ms", "off",    "of in force",
                   "99 %", "live, predicted, MiB", "measured",     "trials", "settings"};
-  table.rows.push_back(row_of(tuning, verification.in_force, "in force"));
-  table.rows.push_back(row_of(tuning, verification.control, "once more (A/A)"));
+  const auto add_row = [&](const char* name, const VerifiedPolicy& policy) {
+    add_with_settings(
+        table, row_of(tuning, policy, name),
+        policy.failed.empty() ? settings_of(tuning.space, tried_of(tuning, policy).point) : policy.failed);
+  };
+  add_row("in force", verification.in_force);
+  add_row("once more (A/A)", verification.control);
   for (const VerifiedPolicy& proposal : verification.proposals) {
-    table.rows.push_back(row_of(tuning, proposal, proposal.tried == verification.chosen ? "chosen" : ""));
+    add_row(proposal.tried == verification.chosen ? "chosen" : "", proposal);
   }
   std::string text = format_table(table);
   if (const std::optional<double> tau = kendall_tau(tuning, verification)) {

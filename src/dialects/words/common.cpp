@@ -61,6 +61,8 @@ const Words& common_words() {
       {"gradientaccumulationsteps", "train.accumulate"},
       {"sequencelength", "train.seq_len"},
       {"lr", "train.learning_rate"},
+      {"model", "model.preset"},
+      {"modelname", "model.preset"},
       {"eps", "train.epsilon"},
       {"numheads", "model.heads"},
       {"vocabsize", "model.vocab"},

@@ -166,7 +166,7 @@ TEST(EmulatedGraphs, OpsOfALaunchAreIssuedTogether) {
 
 TEST(EmulatedGraphs, AGpuThatBreaksInALaunchEndsAllRanks) {
   RunHooks hooks;
-  hooks.progress = [](std::int64_t steps, std::optional<double>) {
+  hooks.progress = [](std::int64_t steps, const std::optional<engine::StepLoss>&) {
     if (steps == 3) fake::break_device(0, cudaErrorIllegalAddress);
   };
   try {

@@ -1,0 +1,64 @@
+#include "app/commands/command.h"
+
+namespace fsdpbench::app {
+
+// Each in the file of its name: a command is that file, and a row in both lists here.
+Command run_command();
+Command simulate_command();
+Command compare_command();
+Command sweep_command();
+Command collectives_command();
+Command calibrate_command();
+Command tune_command();
+Command what_if_command();
+Command explain_command();
+Command report_command();
+Command trace_explain_command();
+Command trace_check_command();
+Command accept_command();
+Command baseline_add_command();
+Command baseline_list_command();
+Command baseline_show_command();
+Command gate_command();
+Command doctor_command();
+Command help_command();
+Command export_command();
+Command checkpoint_show_command();
+Command checkpoint_export_command();
+Command checkpoint_import_command();
+Command trace_to_profile_command();
+
+std::vector<Command> all_commands() {
+  std::vector<Command> all;
+  for (Command (*const make)() : {
+           run_command,
+           simulate_command,
+           compare_command,
+           sweep_command,
+           collectives_command,
+           calibrate_command,
+           tune_command,
+           what_if_command,
+           explain_command,
+           report_command,
+           trace_explain_command,
+           trace_check_command,
+           accept_command,
+           baseline_add_command,
+           baseline_list_command,
+           baseline_show_command,
+           gate_command,
+           doctor_command,
+           help_command,
+           export_command,
+           checkpoint_show_command,
+           checkpoint_export_command,
+           checkpoint_import_command,
+           trace_to_profile_command,
+       }) {
+    all.push_back(make());
+  }
+  return all;
+}
+
+}  // namespace fsdpbench::app

@@ -1,0 +1,41 @@
+#include "app/commands/command.h"
+
+namespace fsdpbench::app {
+
+Option& Command::argument(std::string name_of_it, Target target, std::string meaning) {
+  Option& added = option(std::move(name_of_it), std::move(target), "", std::move(meaning));
+  return added.required();
+}
+
+Option& Command::option(std::string names, Target target, std::string type, std::string meaning) {
+  Option& added = options.emplace_back();
+  added.names = std::move(names);
+  added.type = std::move(type);
+  added.meaning = std::move(meaning);
+  added.target = std::move(target);
+  return added;
+}
+
+Option& Command::flag(std::string names, bool& target, std::string meaning) {
+  return option(std::move(names), &target, "", std::move(meaning));
+}
+
+Option& Command::profile(std::string& profile, std::vector<std::string>& overrides) {
+  Option& added =
+      argument("PROFILE", &profile, "Run profile: a TOML file, a result folder, or a name in profiles/runs");
+  set("-s,--set", overrides, "Set one key, as in --set mesh.ranks=8; may be repeated");
+  return added;
+}
+
+Option& Command::set(std::string names, std::vector<std::string>& overrides, std::string meaning) {
+  return option(std::move(names), &overrides, "KEY=VALUE", std::move(meaning)).repeated();
+}
+
+void Command::out(std::string& out, bool& overwrite_it, std::string meaning) {
+  option("-o,--out", &out, "DIR", std::move(meaning));
+  overwrite(overwrite_it);
+}
+
+void Command::overwrite(bool& overwrite, std::string meaning) { flag("--overwrite", overwrite, std::move(meaning)); }
+
+}  // namespace fsdpbench::app
