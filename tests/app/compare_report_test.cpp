@@ -53,6 +53,19 @@ TEST(StoredComparison, SaysThatTheRunsDidNotTakeTurns) {
   EXPECT_EQ(j["differing_keys"], json::parse(R"([{"key": "fsdp.backward_prefetch", "a": "pre", "b": "none"}])"));
 }
 
+TEST(SimulatedComparison, IsExact) {
+  const ComparedSide a = stored_side("a", {"a/result.json", result({100, 100}, "pre", "X")});
+  const ComparedSide b = stored_side("b", {"b/result.json", result({120, 120}, "none", "Y")});
+  const metrics::Comparison c = metrics::compare_exactly(a.steps().front(), b.steps().front());
+  EXPECT_EQ(verdict_sentence(c, 0.01, Evidence::simulated), "B is 20.0 % slower than A, simulated.");
+  EXPECT_EQ(verdict_sentence(metrics::compare_exactly({100.0}, {100.0}), 0.01, Evidence::simulated),
+            "No difference: A and B take the same time, simulated.");
+  const std::string table = compare_table(a, b, c, 0.01, Evidence::simulated);
+  EXPECT_THAT(table, AllOf(HasSubstr("Simulated once each"), Not(HasSubstr("A/A")), Not(HasSubstr("take turns")),
+                           Not(HasSubstr("X / Y"))))
+      << "the machine that computed it does not matter";
+}
+
 TEST(StoredComparison, DamagedResultsAreSaidToBe) {
   for (const char* part : {"config", "steps_ms", "metrics", "memory", "world"}) {
     ResultFile file{"a/result.json", result({100, 100, 100}, "pre", "X")};

@@ -108,7 +108,7 @@ TEST_F(SweepFileTest, RulesNameAxes) {
   EXPECT_THAT(error(axes + "[[skip]]\n\"train.steps\" = 2\n"), HasSubstr("no axis of this sweep"));
   EXPECT_THAT(error(axes + "[[skip]]\nreason = \"all\"\n"), HasSubstr("for every cell"));
   EXPECT_THAT(error(axes + "[[when]]\n\"mesh.ranks\" = 2\nset = { \"mesh.ranks\" = 1 }\n"), HasSubstr("is an axis"));
-  EXPECT_THAT(error("x = \"mesh.rank\"\n" + axes), HasSubstr("the nearest is \"mesh.ranks\""));
+  EXPECT_THAT(error("x = \"mesh.rank\"\n" + axes), HasSubstr("the nearest is 'mesh.ranks'"));
   EXPECT_THAT(error("skip = 1\n" + axes), HasSubstr("[[skip]]"));
 }
 

@@ -1,10 +1,15 @@
 #!/usr/bin/python3
-"""`doctor`, `--help`, `--version`.
+"""`doctor`, `help`, `--help`, `--version`.
 
     help_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
+import fcntl
 import json
+import os
+import struct
+import subprocess
+import termios
 
 import program
 from program import BAD_INPUT, Program
@@ -30,9 +35,47 @@ class Doctor(Program):
 
 class Help(Program):
     def test_help_and_version(self) -> None:
-        self.assertIn("Examples", self.call("--help").stdout)
+        everything = self.call("--help").stdout
+        self.assertEqual(self.call().stdout, everything)
+        self.assertEqual(self.call("help").stdout, everything)
+        self.assertLessEqual(len(everything.splitlines()), 45)
+        for group in ("Measure", "Predict", "Understand", "Operate", "Exchange"):
+            self.assertIn(f"\n{group}\n", everything)
+        self.assertEqual(self.call("help", "run").stdout, self.call("run", "--help").stdout)
+        self.assertIn("fsdp.backward_prefetch", self.call("help", "keys").stdout)
         self.assertIn("trace.json", self.call("run", "--help").stdout)
         self.assertRegex(self.call("--version").stdout, r"^fsdpbench \d+\.\d+\.\d+ \(")
+
+    def test_it_is_as_wide_as_the_terminal(self) -> None:
+        for columns in (80, 120):
+            lines = self.on_terminal(columns, "help", "accept").splitlines()
+            longest = max(len(line) for line in lines if "fsdpbench " not in line)
+            self.assertTrue(columns - 15 < longest <= columns, (columns, longest))
+
+    def on_terminal(self, columns: int, *arguments: str) -> str:
+        """What the program prints on a terminal of so many columns."""
+        ours, theirs = os.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        with subprocess.Popen([program.PROGRAM, *arguments], stdout=theirs, cwd=self.folder) as running:
+            os.close(theirs)
+            text = b""
+            try:
+                while more := os.read(ours, 65536):
+                    text += more
+            except OSError:  # Linux's end of a terminal
+                pass
+            self.assertEqual(running.wait(program.PATIENCE_S), 0)
+        os.close(ours)
+        return text.decode()
+
+    def test_what_is_not_near_is_not_suggested(self) -> None:
+        for given, said in {"fsdp.prefetch=1": "nearest valid keys are 'fsdp.forward_prefetch', 'fsdp.backward_prefetch'.",
+                            "model=8b": "nearest valid key is 'model.preset'.",
+                            "train.global_batch=8": "nearest valid key is 'train.batch_global'.",
+                            "fsdp.fp8=1": "unknown key 'fsdp.fp8'; the keys of [fsdp] are preset, strategy,"}.items():
+            self.assertIn(said, self.error("explain", "quickstart", "--set", given))
+        self.assertIn("no command 'zzzz'; see fsdpbench --help.", self.error("zzzz"))
+        self.assertIn("the nearest is 'pytorch-fsdp2'", self.error("export", "quickstart", "--to", "fsdp2"))
 
     def test_colours_only_on_terminals(self) -> None:
         self.assertNotIn("\033", self.call("rum", code=BAD_INPUT).stderr)

@@ -96,7 +96,16 @@ class Simulate(unittest.TestCase):
         self.call("sweep", "sweep.toml", "--out", "s", "-q")
         cells = json.loads((self.folder / "s/sweep.json").read_text(encoding="utf-8"))["cells"]
         self.assertEqual(len(cells), 4)
-        self.call("compare", "job.toml", "--b-set", "mesh.ranks=8", "--trials", "3", "--out", "d", "-q")
+        said = self.call("compare", "job.toml", "--b-set", "mesh.ranks=8", "--out", "d", "-q").stdout
+        self.assertIn("Simulated once each", said)
+        self.assertNotIn("A/A", said)
+        comparison = json.loads((self.folder / "d/compare.json").read_text(encoding="utf-8"))
+        self.assertEqual([len(comparison[side]["trials"]) for side in "ab"], [1, 1])
+        self.assertEqual(len((self.folder / "d/trials.jsonl").read_text(encoding="utf-8").splitlines()), 3)
+        exact = self.call("compare", "job.toml", "--set", "simulate.jitter_pct=0", "--b-set", "fsdp.forward_prefetch=none",
+                          "--out", "e", "-q").stdout
+        self.assertIn("than A, simulated.", exact)
+        self.assertNotIn("interval", exact)
 
     def test_a_calibration_gives_the_run_back(self) -> None:
         rates = ("--set", "simulate.cluster=", "--set", "simulate.jitter_pct=0", "--set", "emulate.compute_tflops=400",

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -289,12 +290,18 @@ std::string program_help() {
 std::string help_of(const std::string& name) {
   const std::size_t width = help_width();
   std::vector<std::pair<std::string, std::string>> rows;
+  std::string examples = "\nExamples\n";
   for (const Command& command : all_commands()) {
     if (command.name == name) return command_help(command, width);
-    if (command.name.starts_with(name + ' ')) rows.emplace_back(command.name, command.purpose);
+    if (!command.name.starts_with(name + ' ')) continue;
+    rows.emplace_back(command.name, command.purpose);
+    std::istringstream help(command.help);
+    for (std::string line; std::getline(help, line);) {
+      if (line.starts_with("  fsdpbench " + name)) examples += line + '\n';
+    }
   }
   if (rows.empty()) return program_help();
-  return fmt::format("Usage: fsdpbench {} COMMAND [OPTIONS]\n\n", name) + rows_text(rows, width) +
+  return fmt::format("Usage: fsdpbench {} COMMAND [OPTIONS]\n\n", name) + rows_text(rows, width) + examples +
          fmt::format("\nMore: fsdpbench help {}\n", rows.front().first);
 }
 
