@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   using namespace fsdpbench;
   const int wanted = argc > 1 ? std::atoi(argv[1]) : 20;
   testing::CauseCases cases(7);
-  constexpr Cause kCauses[] = {Cause::late_prefetch, Cause::all_gather_limit,       Cause::injected_sync,
+  constexpr Cause kCauses[] = {Cause::late_prefetch, Cause::all_gather_limit,       Cause::host_sync,
                                Cause::link_bound,    Cause::inefficient_collective, Cause::communicator_serialisation};
   nlohmann::json list = nlohmann::json::array();
   int near = 0, done = 0;

@@ -27,7 +27,7 @@ std::vector<CauseCase> suite() {
   std::vector<CauseCase> result;
   for (int i = 0; i < kEach; ++i) {
     for (Cause cause :
-         {Cause::late_prefetch, Cause::all_gather_limit, Cause::straggler, Cause::injected_sync, Cause::link_bound,
+         {Cause::late_prefetch, Cause::all_gather_limit, Cause::straggler, Cause::host_sync, Cause::link_bound,
           Cause::inefficient_collective, Cause::communicator_serialisation, Cause::host_bound, Cause::unknown}) {
       result.push_back(cases.one(cause));
     }
@@ -35,7 +35,7 @@ std::vector<CauseCase> suite() {
   for (int i = 0; i < 10; ++i) result.push_back(cases.none());
   for (int i = 0; i < 5; ++i) {
     result.push_back(cases.two(Cause::late_prefetch, Cause::straggler));
-    result.push_back(cases.two(Cause::late_prefetch, Cause::injected_sync));
+    result.push_back(cases.two(Cause::late_prefetch, Cause::host_sync));
   }
   return result;
 }

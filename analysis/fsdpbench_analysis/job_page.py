@@ -38,9 +38,9 @@ def job_page(path: Path) -> Page:
          count_text(max((len(rank.children("steps")) for rank in ranks), default=0), "step")]))
     page.caveats = [clean(note, 600) for note in job.texts("notes")[:_MOST_ROWS]]  # they may begin with a path
     page.verdict = _verdict(job)
-    page.first = [t for t in (_findings(found), _remedies(job, step.number("mean_ms"))) if t.rows]
+    page.first = [t for t in (_findings(found), _helps(job)) if t.rows]
     page.pictures = [_breakdown(job), _causes(job), _timeline(job, path.parent), _collectives(job), _steps(step)]
-    page.tables = [t for t in (_replayed(job), _contention(job), _deviations(found), _unknown(found)) if t.rows]
+    page.tables = [t for t in (_knobs(job), _contention(job), _deviations(found), _unknown(found)) if t.rows]
     page.traces = trace_attachments(path.parent)
     if found.has("schedule"):
         page.config = [("The schedule that it follows, in fsdpbench's keys",
@@ -63,12 +63,15 @@ def _verdict(job: Node) -> List[str]:
     overlap = 100 * (communication - exposed) / communication if communication > 0 else None
     metrics = Metrics(StepTime(mean, None, None, None), parts, overlap, None, None, {})
     words = [text for text in (made_of(metrics), hidden(metrics)) if text]
-    advised = [knob for knob in job.children("replayed") if knob.flag("advised") and not knob.flag("no_word")]
+    advised = [knob for knob in job.children("knobs") if knob.flag("advised") and not knob.flag("no_word")]
     if advised:
         words.append(f"What would help most: {_knob_words(advised[0])}, {_gain(advised[0])} a step.")
-    for remedy in job.children("remedies")[: 1 if advised else 2]:
-        words.append(f"At most {milliseconds(remedy.required('most_ms'))} ({remedy.text('cause').replace('_', ' ')}): "
-                     + sentence(remedy.text("advice")))
+    elif job.child("recognition").text("kind") == "sharded":
+        why = job.text("not_replayed_because")
+        words.append("Settings were not tried: " + sentence(why) if why else
+                     "No setting that was tried helps for certain.")
+    for cause in [c for c in job.children("causes") if c.text("advice")][: 1 if advised else 2]:
+        words.append(f"{cause.text('cause').replace('_', ' ').capitalize()}: " + sentence(cause.text("advice")))
     return words
 
 
@@ -78,16 +81,21 @@ def _findings(found: Node) -> Table:
     return Table("What it is", ["", "is", "sure", "because"], rows, names=2, texts=(3,))
 
 
-def _remedies(job: Node, step_ms: Optional[float]) -> Table:
+def _helps(job: Node) -> Table:
     rows = []
-    for remedy in job.children("remedies"):
-        most = remedy.required("most_ms")
-        rows.append([remedy.text("cause").replace("_", " "), milliseconds(most),
-                     percent(100 * most / step_ms) if step_ms else "–", clean(remedy.text("advice"), 300),
-                     clean(remedy.text("setting"), 160) or "–", clean(remedy.text("cost"), 120) or "–"])
-    return Table("What to change", ["because of", "at most", "of a step", "what helps", "setting", "costs"], rows,
-                 texts=(3, 4, 5), note="No change gains more than what its cause has, and two causes may hide behind "
-                                       "one another. What was replayed stands further below, with its interval.")
+    for cause in job.children("causes"):
+        if not cause.text("advice"):
+            continue
+        share, without = cause.number("share_pct"), cause.child("without")
+        rows.append([cause.text("cause").replace("_", " "), milliseconds(cause.required("ms")),
+                     percent(share) if share is not None else "–",
+                     milliseconds(without.required("step_ms")) if cause.has("without") else "–",
+                     clean(cause.text("advice"), 400)])
+    typical = job.number("typical_ms")
+    without = f"typical step ({milliseconds(typical)}) without it" if typical else "step without it"
+    return Table("What to change", ["because of", "takes", "of a step", without, "what helps"], rows, texts=(4,),
+                 note="No change gains more than what its cause has, and two causes may hide behind one another. "
+                      "Settings that were tried in a replay are further below, with their intervals.")
 
 
 def _breakdown(job: Node) -> Picture:
@@ -115,7 +123,7 @@ def _causes(job: Node) -> Picture:
     picture = Picture("causes", "Why computation was not running",
                       "Every moment without computation has one cause, from the order of rows on streams and "
                       "communicators, from when the host launched them, and from the other ranks; means over ranks and "
-                      "steps. What each word means is in docs/trace-explain.md.")
+                      "steps. What each word means is in docs/explain.md.")
     step = job.child("step")
     mean, late = step.number("mean_ms") or 0.0, job.integer("late_rank")
     causes = [Cause(name, "", "", ms, 100 * ms / mean if mean > 0 else None, "",
@@ -245,14 +253,14 @@ def _knob_words(knob: Node) -> str:
 
 
 def _gain(knob: Node) -> str:
-    low, high = knob.number("low_ms"), knob.number("high_ms")
+    low, high = knob.number("ci_low"), knob.number("ci_high")
     interval = f" [{milliseconds(low)} to {milliseconds(high)}]" if low is not None and high is not None else ""
     return f"{milliseconds(knob.required('gain_ms'))} less{interval}"
 
 
-def _replayed(job: Node) -> Table:
+def _knobs(job: Node) -> Table:
     rows = []
-    for knob in job.children("replayed"):
+    for knob in job.children("knobs"):
         more = knob.number("more_bytes")
         rows.append([clean(knob.text("set"), 120), clean(knob.text("words"), 200) or "–",
                      milliseconds(knob.required("step_ms")), _gain(knob), size(more) if more is not None else "–"])

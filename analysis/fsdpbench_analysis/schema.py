@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Dict, List, Optional
 
 # The versions of each kind of file that this package can read.
 READABLE_VERSIONS: Dict[str, List[int]] = {"result.json": [1, 2], "sweep.json": [1, 2], "compare.json": [1], "tune.json": [1],
-                                        "gate.json": [1], "explain.json": [1], "trace.json": [1]}
+                                        "gate.json": [1], "explain.json": [2], "trace.json": [1]}
 
 # A larger file is not read: the page says so instead of filling the memory.
 MAX_BYTES = 512 * 1024 * 1024

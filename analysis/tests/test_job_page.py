@@ -15,25 +15,26 @@ from fsdpbench_analysis.trace import LaneTrace, RankTrace, Slice, Trace
 
 PARTS = {"computation_ms": 6, "communication_ms": 4, "overlap_ms": 1, "exposed_communication_ms": 3, "exposed_copy_ms": 0,
          "idle_ms": 1}
-STEP = {**PARTS, "step": 7, "step_ms": 10, "causes_ms": {"late_issue": 3, "host_bound": 1}, "collectives": [],
-        "stalls": [{"begin_us": 0, "us": 3000, "cause": "late_issue"}, {"begin_us": 9000, "us": 1000, "cause": "host_bound"}]}
+STEP = {**PARTS, "step": 7, "step_ms": 10, "causes_ms": {"late_prefetch": 3, "host_bound": 1}, "collectives": [],
+        "stalls": [{"begin_us": 0, "us": 3000, "cause": "late_prefetch"}, {"begin_us": 9000, "us": 1000, "cause": "host_bound"}]}
 JOB: Dict[str, Any] = {
-    "kind": "trace_explanation", "schema_version": 1, "notes": ["/data/rank3.json is cut off"],
+    "kind": "trace_explanation", "schema_version": 2, "notes": ["/data/rank3.json is cut off"],
     "recognition": {"kind": "sharded", "name": "PyTorch <b>FSDP2</b>", "unknown": ["Sizes are not told."], "units": [],
                     "findings": [{"what": "units", "value": "2 and the root", "evidence": "annotations", "confidence": 0.99}],
                     "schedule": {"preset": "fsdp2", "deviations": ["a gather is launched late"], "fsdp": {"wrap": "block"}}},
-    "step": {**PARTS, "mean_ms": 10, "causes_ms": {"late_issue": 3, "host_bound": 1},
+    "step": {**PARTS, "mean_ms": 10, "causes_ms": {"late_prefetch": 3, "host_bound": 1},
              "slowest_rank": {"median_ms": 10, "low_ms": 9.5, "high_ms": 10.5, "interval": "range", "steps": 2,
                               "steps_ms": [9.5, 10.5]}},
     "collectives": [{"kind": "all_gather", "unit": "layers.0", "phase": "forward", "purpose": "parameters", "a_step": 2,
-                     "time_ms": 4, "waited_ms": 1, "exposed_ms": 3, "causes_ms": {"late_issue": 3}}],
+                     "time_ms": 4, "waited_ms": 1, "exposed_ms": 3, "causes_ms": {"late_prefetch": 3}}],
     "contention": [{"kernel": "sgemm", "alone_us": 100, "beside_us": 130, "alone": 20, "beside": 20, "lost_ms": 0.6}],
-    "remedies": [{"cause": "late_issue", "most_ms": 3, "advice": "let them be prefetched", "setting": "prefetch=2",
-                  "cost": "memory"}],
-    "replayed": [{"set": "fsdp.forward_prefetch=explicit:2", "words": "nobody can", "no_word": True, "step_ms": 7,
-                  "gain_ms": 3, "low_ms": 2.5, "high_ms": 3.5, "advised": True, "more_bytes": 1 << 20},
+    "typical_ms": 9.5,
+    "causes": [{"cause": "late_prefetch", "ms": 3, "share_pct": 30, "op": "all_gather layers.0",
+                "advice": "let them be prefetched (prefetch=2)", "without": {"step_ms": 7, "gain_ms": 2.5}}],
+    "knobs": [{"set": "fsdp.forward_prefetch=explicit:2", "words": "nobody can", "no_word": True, "step_ms": 7,
+                  "gain_ms": 3, "ci_low": 2.5, "ci_high": 3.5, "advised": True, "more_bytes": 1 << 20},
                  {"set": "fsdp.wrap=blocks:2", "words": "auto_wrap_policy", "no_word": False, "step_ms": 8, "gain_ms": 2,
-                  "low_ms": 1.5, "high_ms": 2.5, "advised": True, "more_bytes": None}],
+                  "ci_low": 1.5, "ci_high": 2.5, "advised": True, "more_bytes": None}],
     "ranks": [{"rank": rank, "mean": {**PARTS, "step_ms": 10}, "steps": [STEP]} for rank in (0, 1)],
 }
 
@@ -78,13 +79,13 @@ class JobPageTest(FolderTest):
         self.assertNotIn("nobody can", verdict)
 
     def test_what_is_not_there_is_left_out_with_a_reason(self) -> None:
-        page = self.page(collectives=[], step={"mean_ms": 0, "causes_ms": {}}, ranks=[], remedies=[], replayed=[],
+        page = self.page(collectives=[], step={"mean_ms": 0, "causes_ms": {}}, ranks=[], causes=[], knobs=[],
                          contention=[])
         for words in ("No work of a device", "no step was found", "no moment without computation"):
             self.assertIn(words, page)
 
     def test_names_from_traces_do_nothing(self) -> None:
-        page = self.page(**{key: make_hostile(JOB[key]) for key in ("recognition", "remedies", "replayed", "contention",
+        page = self.page(**{key: make_hostile(JOB[key]) for key in ("recognition", "causes", "knobs", "contention",
                                                                    "collectives", "notes")})
         self.assertNotIn("<script", page)
         self.assertNotIn("<img src=x", page)
@@ -98,7 +99,7 @@ class JobPageTest(FolderTest):
 
     def test_a_file_of_another_version(self) -> None:
         with self.assertRaisesRegex(ReportError, "explain.json"):
-            self.page(schema_version=2)
+            self.page(schema_version=3)
 
     def test_kernels_close_together_are_one_box_and_collectives_keep_their_names(self) -> None:
         def kernel(begin: float, end: float, category: str = "computation", phase: str = "forward") -> Slice:

@@ -7,15 +7,21 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "base/median.h"
 #include "dialects/words/fsdpbench.h"
 #include "foreign/host_words.h"
 #include "foreign/matched_collectives.h"
-#include "foreign/upper_median.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
+using metrics::Cause;
+
 constexpr double kMs = 1e-6;
+
+void add(const CauseTimes& times, CauseTimes& sums) {
+  for (const Cause cause : kEnumerators<Cause>) sums[cause] += times[cause];
+}
 
 void check_sums(const ExplainedStep& step, int rank) {
   const metrics::StepBreakdown& p = step.parts;
@@ -49,7 +55,7 @@ struct CollectiveSums {
   ExplainedCollective row;
   std::int64_t ns = 0, waited_ns = 0, exposed_ns = 0;
   std::size_t times = 0;
-  WhyTimes causes{};
+  CauseTimes causes;
 };
 
 double bus_factor(Communication kind, int ranks) {
@@ -138,18 +144,41 @@ std::vector<double> slowest_ms(const Explanation& e) {
   return lengths;
 }
 
-std::map<std::int32_t, std::pair<std::int64_t, WhyTimes>> exposed_by_row(const std::vector<JobStall>& stalls,
+std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> exposed_by_row(const std::vector<metrics::Stall>& stalls,
                                                                          const RankRows& rank) {
-  std::map<std::int32_t, std::pair<std::int64_t, WhyTimes>> by_row;
-  for (const JobStall& stall : stalls) {
-    if (stall.row < 0 || rank.device[static_cast<std::size_t>(stall.row)].kind != Activity::collective) continue;
-    const DeviceRow& row = rank.device[static_cast<std::size_t>(stall.row)];
+  std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> by_row;
+  for (const metrics::Stall& stall : stalls) {
+    if (stall.op < 0 || rank.device[static_cast<std::size_t>(stall.op)].kind != Activity::collective) continue;
+    const DeviceRow& row = rank.device[static_cast<std::size_t>(stall.op)];
     if (stall.time.begin < row.begin_ns || stall.time.end > row.end_ns) continue;  // idle before it began
-    auto& [ns, causes] = by_row[stall.row];
+    auto& [ns, causes] = by_row[stall.op];
     ns += stall.time.end - stall.time.begin;
-    causes[static_cast<std::size_t>(stall.why)] += stall.time.end - stall.time.begin;
+    causes[stall.cause] += stall.time.end - stall.time.begin;
   }
   return by_row;
+}
+
+/// The largest first; each at the collective that lost most to it.
+std::vector<metrics::CauseShare> shares_of(const Explanation& e, const JobTrace& job) {
+  std::vector<metrics::CauseShare> shares;
+  for (const Cause cause : kEnumerators<Cause>) {
+    if (e.causes_ms[cause] <= 0) continue;
+    metrics::CauseShare& share = shares.emplace_back();
+    share.cause = cause;
+    share.ms = e.causes_ms[cause];
+    share.share_pct = 100 * share.ms / e.mean_step_ms;
+    const auto worst = std::ranges::max_element(
+        e.collectives, {}, [&](const ExplainedCollective& one) { return one.causes_ms[cause]; });
+    if (worst != e.collectives.end() && worst->causes_ms[cause] > 0) {
+      share.unit = worst->unit;
+      share.op = worst->unit.empty() ? worst->kind : worst->kind + " " + worst->unit;
+    }
+    if (cause == Cause::straggler && e.late_rank) {
+      share.late_rank = job.ranks[static_cast<std::size_t>(*e.late_rank)].rank;
+    }
+  }
+  std::ranges::stable_sort(shares, std::greater<>(), &metrics::CauseShare::ms);
+  return shares;
 }
 
 }  // namespace
@@ -164,7 +193,7 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
   std::int64_t waited = 0;
   std::size_t steps = 0, launches = 0, late_launches = 0;
   metrics::StepBreakdown total;
-  WhyTimes causes{};
+  CauseTimes causes;
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     const RankRows& rank = job.ranks[r];
     const RecognisedRank& recognised = found.ranks[r];
@@ -188,10 +217,10 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
       const metrics::StepIntervals sets = intervals_of(rank, recognised.cut.steps[s]);
       step.parts = metrics::break_down(sets, sets.window);
       step.stalls = find_job_stalls(job, found, matched, types, static_cast<int>(r), s);
-      for (const JobStall& stall : step.stalls) {
+      for (const metrics::Stall& stall : step.stalls) {
         const std::int64_t ns = stall.time.end - stall.time.begin;
-        step.causes[static_cast<std::size_t>(stall.why)] += ns;
-        if (stall.why == Why::straggler) {
+        step.causes[stall.cause] += ns;
+        if (stall.cause == Cause::straggler) {
           late[stall.late_rank] += ns;
           waited += ns;
         }
@@ -216,11 +245,11 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
         sum.waited_ns += matched.last_arrival(static_cast<int>(r), use.row).at_ns - row.begin_ns;
         if (const auto here = exposed.find(use.row); here != exposed.end()) {
           sum.exposed_ns += here->second.first;
-          for (std::size_t w = 0; w < kWhyCount; ++w) sum.causes[w] += here->second.second[w];
+          add(here->second.second, sum.causes);
         }
       }
       total += step.parts;
-      for (std::size_t w = 0; w < kWhyCount; ++w) causes[w] += step.causes[w];
+      add(step.causes, causes);
       ++steps;
       out.steps.push_back(std::move(step));
     }
@@ -234,7 +263,7 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
   e.exposed_communication_ms = static_cast<double>(total.exposed_communication) * per_step;
   e.exposed_copy_ms = static_cast<double>(total.exposed_copy) * per_step;
   e.idle_ms = static_cast<double>(total.idle) * per_step;
-  for (std::size_t w = 0; w < kWhyCount; ++w) e.causes_ms[w] = static_cast<double>(causes[w]) * per_step;
+  for (const Cause cause : kEnumerators<Cause>) e.causes_ms[cause] = static_cast<double>(causes[cause]) * per_step;
   for (auto& [key, sum] : sums) {
     ExplainedCollective row = sum.row;
     row.times = static_cast<double>(sum.times) / static_cast<double>(steps);
@@ -245,18 +274,19 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
     if (row.bytes > 0 && row.ranks > 1 && transfer_ns > 0) {
       row.busbw_gb_s = static_cast<double>(row.bytes) / transfer_ns * bus_factor(std::get<0>(key), row.ranks);
     }
-    std::size_t worst = 0;
-    for (std::size_t w = 0; w < kWhyCount; ++w) {
-      row.causes_ms[w] = static_cast<double>(sum.causes[w]) * per_step;
-      if (sum.causes[w] > sum.causes[worst]) worst = w;
+    Cause worst{};
+    for (const Cause cause : kEnumerators<Cause>) {
+      row.causes_ms[cause] = static_cast<double>(sum.causes[cause]) * per_step;
+      if (sum.causes[cause] > sum.causes[worst]) worst = cause;
     }
-    row.worst = sum.exposed_ns > 0 ? static_cast<Why>(worst) : Why::unknown;
+    row.worst = sum.exposed_ns > 0 ? worst : Cause::unknown;
     e.collectives.push_back(std::move(row));
   }
   std::ranges::stable_sort(e.collectives, std::greater<>(), &ExplainedCollective::exposed_ms);
   for (const auto& [place, ns] : late) {
     if (place >= 0 && ns * 2 > waited) e.late_rank = place;
   }
+  e.causes = shares_of(e, job);
   e.launches_known = launches > 0;
   e.late_launches_pct = launches > 0 ? 100.0 * static_cast<double>(late_launches) / static_cast<double>(launches) : 0;
   e.steps_ms = slowest_ms(e);

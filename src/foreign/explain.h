@@ -1,26 +1,30 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "base/enum_table.h"
 #include "foreign/job_causes.h"
 #include "foreign/recognise.h"
+#include "metrics/cause.h"
+#include "metrics/cause_advice.h"
 #include "metrics/statistics.h"
 #include "metrics/step_breakdown.h"
 
 namespace fsdpbench::foreign {
 
-/// Nanoseconds by Why.
-using WhyTimes = std::array<std::int64_t, kWhyCount>;
+/// Nanoseconds.
+using CauseTimes = EnumTable<metrics::Cause, std::int64_t>;
+/// Milliseconds.
+using CauseMs = EnumTable<metrics::Cause, double>;
 
 struct ExplainedStep {
   std::int64_t number = 0;
   metrics::StepBreakdown parts;
-  WhyTimes causes{};  ///< of parts.stalled(): they partition it
-  std::vector<JobStall> stalls;
+  CauseTimes causes;  ///< of parts.stalled(): they partition it
+  std::vector<metrics::Stall> stalls;
 };
 
 struct ExplainedRank {
@@ -42,8 +46,8 @@ struct ExplainedCollective {
   double times = 0;         ///< a step
   double time_ms = 0, waited_ms = 0, exposed_ms = 0;
   std::optional<double> busbw_gb_s;  ///< of the transfer without waiting, as nccl-tests; absent without size or group
-  std::array<double, kWhyCount> causes_ms{};
-  Why worst = Why::unknown;  ///< the cause that has most of exposed_ms
+  CauseMs causes_ms;
+  metrics::Cause worst = metrics::Cause::unknown;  ///< the cause that has most of exposed_ms
 };
 
 /// A matrix product that takes longer while a collective runs. Launches in the same place of blocks that launch the
@@ -62,7 +66,8 @@ struct Explanation {
   /// Means over ranks and steps, in milliseconds a step.
   double mean_step_ms = 0, computation_ms = 0, communication_ms = 0, exposed_communication_ms = 0, exposed_copy_ms = 0,
          idle_ms = 0;
-  std::array<double, kWhyCount> causes_ms{};
+  CauseMs causes_ms;
+  std::vector<metrics::CauseShare> causes;       ///< the same, the largest first, with what would help (advice.h)
   std::vector<ExplainedCollective> collectives;  ///< the most exposed first
   std::vector<Contention> contention;            ///< the most time first; of more than 5 % and 8 launches either way
   double late_launches_pct = 0;                  ///< of computation that began right after its launch

@@ -5,12 +5,14 @@
 #include <map>
 #include <optional>
 
-#include "base/enum_table.h"
-#include "foreign/upper_median.h"
+#include "base/median.h"
+
 
 namespace fsdpbench::foreign {
 namespace {
 
+using metrics::Cause;
+using metrics::Stall;
 using schedule::Phase;
 
 std::vector<std::int64_t> likeness(const RankRows& rank, std::int32_t row) {
@@ -55,7 +57,7 @@ class StallFinder {
     }
   }
 
-  std::vector<JobStall> find() {
+  std::vector<Stall> find() {
     // A copy where computation should run holds it up, whatever is sent beside it.
     IntervalSet copying;
     for (std::int32_t row : copies_) {
@@ -63,9 +65,9 @@ class StallFinder {
     }
     const IntervalSet stalled = subtract(IntervalSet{step_.window}, sets_.computation);
     copying = intersect(stalled, unite(std::move(copying)));
-    for (const Interval& part : copying) add(part.begin, part.end, Why::copy, copy_at(part.begin));
+    for (const Interval& part : copying) add(part.begin, part.end, Cause::copy, copy_at(part.begin));
     for (const Interval& gap : subtract(stalled, copying)) walk(gap);
-    std::ranges::sort(stalls_, {}, [](const JobStall& s) { return s.time.begin; });
+    std::ranges::sort(stalls_, {}, [](const Stall& s) { return s.time.begin; });
     return std::move(stalls_);
   }
 
@@ -89,8 +91,8 @@ class StallFinder {
     return at == copies_.end() ? (copies_.empty() ? -1 : copies_.back()) : *at;
   }
 
-  void add(std::int64_t begin, std::int64_t end, Why why, std::int32_t row, int late = -1) {
-    if (begin < end) stalls_.push_back({{begin, end}, why, row, late});
+  void add(std::int64_t begin, std::int64_t end, Cause cause, std::int32_t row, int late = -1) {
+    if (begin < end) stalls_.push_back({{begin, end}, cause, row, late});
   }
 
   void walk(const Interval& gap) {
@@ -127,7 +129,7 @@ class StallFinder {
   void communicate(std::int32_t row, std::int64_t begin, std::int64_t end, const Interval& gap) {
     const DeviceRow& own = device(row);
     if (passed_on_.reduction == row) {  // what stood behind it needed not have
-      add(begin, end, passed_on_.why, passed_on_.gather);
+      add(begin, end, passed_on_.cause, passed_on_.gather);
       return;
     }
     const MatchedCollectives::Arrival arrival = matched_.last_arrival(place_, row);
@@ -135,7 +137,7 @@ class StallFinder {
     const std::int64_t waited = arrival.at_ns - own.begin_ns;
     if (waited * 50 > own.end_ns - own.begin_ns && arrival.late_rank >= 0) {
       const std::int64_t until = std::clamp(arrival.at_ns, begin, end);
-      add(begin, until, Why::straggler, row, arrival.late_rank);
+      add(begin, until, Cause::straggler, row, arrival.late_rank);
       begin = until;
     }
     if (begin >= end) return;
@@ -143,22 +145,22 @@ class StallFinder {
     const std::int64_t took = own.end_ns - arrival.at_ns;
     if (usual > 0 && took * 4 > usual * 5) {
       const std::int64_t from = std::clamp(own.end_ns - (took - usual), begin, end);
-      add(from, end, Why::slow_transfer, row);
+      add(from, end, Cause::slow_transfer, row);
       end = from;
       if (begin >= end) return;
     }
     // Behind a transfer that had waited: without that rank's lateness this one would have been over so much sooner.
     if (const auto [late_ns, late_rank] = inherited_wait(row); late_ns > 0) {
       const std::int64_t from = std::max(begin, end - late_ns);
-      add(from, end, Why::straggler, row, late_rank);
+      add(from, end, Cause::straggler, row, late_rank);
       end = from;
       if (begin >= end) return;
     }
-    const auto [why, held_ns] = held_up(row, gap);
+    const auto [cause, held_ns] = held_up(row, gap);
     // What it was held up is what it would have ended earlier.
     const std::int64_t from = held_ns >= end - begin ? begin : end - held_ns;
-    add(from, end, why, row);
-    if (from > begin) add(begin, from, ends_of_step(row, gap) ? Why::step_boundary : Why::link_bound, row);
+    add(from, end, cause, row);
+    if (from > begin) add(begin, from, ends_of_step(row, gap) ? Cause::step_boundary : Cause::link_bound, row);
   }
 
   /// The collective that ended last before `row` began, on its stream or its communicator; -1: none.
@@ -222,18 +224,18 @@ class StallFinder {
 
   /// Why the transfer did not begin earlier, and how much of that a setting could have spared: what held it up beyond
   /// the next thing that did.
-  std::pair<Why, std::int64_t> held_up(std::int32_t row, const Interval& gap) {
+  std::pair<Cause, std::int64_t> held_up(std::int32_t row, const Interval& gap) {
     constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
     const DeviceRow& own = device(row);
-    if (ends_of_step(row, gap)) return {Why::step_boundary, kAll};
+    if (ends_of_step(row, gap)) return {Cause::step_boundary, kAll};
     const std::int64_t slack = types_.launch_lag_ns(static_cast<std::size_t>(place_));
     const std::int32_t other = before(row);
     const std::int64_t free_since = other < 0 ? step_.window.begin : device(other).end_ns;
     const std::int64_t launched = launched_ns(rank_, row);
     if (own.launch >= 0 && own.begin_ns - launched <= slack && launched > free_since) {
       const auto blocked = blocked_before(launched);
-      const Why why = blocked ? of_wait(*blocked) : host_behind(launched) ? Why::host_bound : Why::late_issue;
-      return {why, launched - free_since};
+      const Cause cause = blocked ? of_wait(*blocked) : host_behind(launched) ? Cause::host_bound : Cause::late_prefetch;
+      return {cause, launched - free_since};
     }
     const auto use = uses_.find(other), own_use = uses_.find(row);
     const bool gathers = own_use != uses_.end() && own_use->second->purpose == Purpose::parameters;
@@ -241,28 +243,28 @@ class StallFinder {
     if (other < 0 || own.begin_ns - free_since > slack) {
       // Launched early, with its stream free: it waited for an event. Parameters depend on no computation, so it is
       // one after which there is memory to gather them, or after which the program lets them be gathered.
-      if (!gathers || !computation_ended_before(row)) return {Why::link_bound, kAll};
-      return {backward || follows_compute_ ? Why::all_gather_limit : Why::late_issue,
+      if (!gathers || !computation_ended_before(row)) return {Cause::link_bound, kAll};
+      return {backward || follows_compute_ ? Cause::all_gather_limit : Cause::late_prefetch,
               own.begin_ns - std::max(launched, free_since)};
     }
     if (use == uses_.end() || own_use == uses_.end() || use->second->purpose == own_use->second->purpose) {
-      return {Why::link_bound, kAll};
+      return {Cause::link_bound, kAll};
     }
     const std::int32_t earlier = before(other);
     const std::int64_t held =
         own.begin_ns - std::max(device(other).begin_ns, earlier < 0 ? step_.window.begin : device(earlier).end_ns);
     // A prefetch would have stood before the reduction. Where others are prefetched, this one was refused.
     if (backward && !prefetches_backward_) {
-      passed_on_ = {other, row, Why::late_issue};
-      return {Why::late_issue, held};
+      passed_on_ = {other, row, Cause::late_prefetch};
+      return {Cause::late_prefetch, held};
     }
     if (backward && launched_on_demand(row)) {
-      passed_on_ = {other, row, Why::all_gather_limit};
-      return {Why::all_gather_limit, held};
+      passed_on_ = {other, row, Cause::all_gather_limit};
+      return {Cause::all_gather_limit, held};
     }
     // The one before was busy sending: a communicator of its own would only have shared the same link.
-    if (types_.mostly_latency(rank_, other)) return {Why::communicator_serialisation, held};
-    return {Why::link_bound, kAll};
+    if (types_.mostly_latency(rank_, other)) return {Cause::communicator_serialisation, held};
+    return {Cause::link_bound, kAll};
   }
 
   /// Whether something that computes ended right before the collective began.
@@ -305,10 +307,10 @@ class StallFinder {
     return std::nullopt;
   }
 
-  Why of_wait(std::int32_t row) const {
+  Cause of_wait(std::int32_t row) const {
     const HostRow& wait = rank_.host[static_cast<std::size_t>(row)];
-    return rank_.names[static_cast<std::size_t>(wait.name)].find("Event") != std::string::npos ? Why::all_gather_limit
-                                                                                               : Why::host_sync;
+    return rank_.names[static_cast<std::size_t>(wait.name)].find("Event") != std::string::npos ? Cause::all_gather_limit
+                                                                                               : Cause::host_sync;
   }
 
   /// Whether computation before `launched` was launched late, too: the device had nothing queued.
@@ -338,14 +340,14 @@ class StallFinder {
     for (auto at = std::ranges::upper_bound(copies, begin, {}, &Interval::end); at != copies.end() && at->begin < end;
          ++at) {
       for (const Interval& part : intersect(left, IntervalSet{*at})) {
-        add(part.begin, part.end, Why::copy, copy_at(at->begin));
+        add(part.begin, part.end, Cause::copy, copy_at(at->begin));
       }
       left = subtract(left, IntervalSet{*at});
     }
-    for (const Interval& part : intersect(left, loads_)) add(part.begin, part.end, Why::data_loading, next);
+    for (const Interval& part : intersect(left, loads_)) add(part.begin, part.end, Cause::data_loading, next);
     left = subtract(left, loads_);
     for (const Interval& part : left) {
-      Why why = Why::unknown;
+      Cause cause = Cause::unknown;
       // What came next, a copy or computation, had just been launched.
       std::int32_t after = next;
       const auto at =
@@ -355,11 +357,11 @@ class StallFinder {
         const std::int64_t launched = launched_ns(rank_, after);
         if (launched > part.begin) {
           const auto blocked = blocked_before(launched);
-          why = blocked ? of_wait(*blocked) : Why::host_bound;
+          cause = blocked ? of_wait(*blocked) : Cause::host_bound;
         }
       }
-      if (part.end == step_.window.end && after < 0) why = Why::host_bound;  // the host had not begun the next step
-      add(part.begin, part.end, why, after);
+      if (part.end == step_.window.end && after < 0) cause = Cause::host_bound;  // the host had not begun the next step
+      add(part.begin, part.end, cause, after);
     }
   }
 
@@ -377,30 +379,14 @@ class StallFinder {
   bool prefetches_backward_ = true, follows_compute_ = false;
   struct PassedOn {
     std::int32_t reduction = -1, gather = -1;
-    Why why = Why::late_issue;
+    Cause cause = Cause::late_prefetch;
   };
   PassedOn passed_on_;  // a reduction whose time is put down to the gather behind it
   IntervalSet loads_;
-  std::vector<JobStall> stalls_;
+  std::vector<Stall> stalls_;
 };
 
 }  // namespace
-
-std::string_view to_string(Why why) {
-  static constexpr EnumNames<Why> kNames{"step_boundary",
-                                         "link_bound",
-                                         "straggler",
-                                         "slow_transfer",
-                                         "late_issue",
-                                         "all_gather_limit",
-                                         "communicator_serialisation",
-                                         "host_bound",
-                                         "host_sync",
-                                         "data_loading",
-                                         "copy",
-                                         "unknown"};
-  return kNames[why];
-}
 
 metrics::StepIntervals intervals_of(const RankRows& rank, const JobStep& step) {
   metrics::StepIntervals sets;
@@ -474,7 +460,7 @@ std::int64_t JobTypes::usual_transfer_ns(const RankRows& rank, std::int32_t row)
   return at == usual_.end() || at->first != key ? -1 : at->second;
 }
 
-std::vector<JobStall> find_job_stalls(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
+std::vector<Stall> find_job_stalls(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
                                       const JobTypes& types, int rank, std::size_t step) {
   return StallFinder(job, found, matched, types, rank, step).find();
 }

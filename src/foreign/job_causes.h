@@ -1,42 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "base/enum_table.h"
 #include "base/intervals.h"
 #include "foreign/matched_collectives.h"
 #include "foreign/recognise.h"
+#include "metrics/find_stalls.h"
 #include "metrics/step_breakdown.h"
 
 namespace fsdpbench::foreign {
-
-/// Why a rank's device did not compute. The words are those of metrics::Cause where both mean the same.
-enum class Why : std::uint8_t {
-  step_boundary,     ///< the first gathers and last reductions: nothing is there to hide them behind
-  link_bound,        ///< the transfer took longer than the computation beside it, and began as early as it could
-  straggler,         ///< the collective waited for another rank
-  slow_transfer,     ///< it took longer than others of its kind and size
-  late_issue,        ///< the host launched it only when it was needed, although it had run ahead
-  all_gather_limit,  ///< the host, or its stream, had waited for an event before it; or its prefetch was refused
-  communicator_serialisation,  ///< it stood behind a collective of another kind on its stream or communicator
-  host_bound,                  ///< the host was late to launch what came next
-  host_sync,                   ///< the host had waited for the device
-  data_loading,                ///< the host was waiting for a batch
-  copy,                        ///< a copy stood in the way
-  unknown,                     ///< none of these could be shown
-};
-inline constexpr std::size_t kWhyCount = kEnumCount<Why>;
-std::string_view to_string(Why why);
-
-/// A stretch of a step in which a rank computed nothing.
-struct JobStall {
-  Interval time;
-  Why why = Why::unknown;
-  std::int32_t row = -1;  ///< of the device: the collective or copy that ran, or what began at last; -1: nothing
-  int late_rank = -1;     ///< stragglers: place of who came last
-};
 
 /// One rank's step in sets of time: computation, communication and copies by the kind of the rows (Activity), clipped
 /// to the step. As metrics::intervals_of(); the same identities hold (metrics::break_down).
@@ -61,7 +35,8 @@ class JobTypes {
   std::vector<std::pair<std::vector<std::int64_t>, std::int64_t>> usual_;  // key, median; sorted
 };
 
-/// The stalls of a rank's step: disjoint, sorted, and exactly the window without its computation.
+/// The stalls of a rank's step: disjoint, sorted, and exactly the window without its computation. `op`: a row of the
+/// device, the collective or copy that ran, or what began at last; `late_rank`: a place among the ranks.
 ///
 /// [Note: causes without a schedule]
 /// A stretch without computation is walked from its end. The collective that ended last in it is what computation
@@ -71,10 +46,10 @@ class JobTypes {
 /// Begun at the end of a collective of another kind on its stream or communicator, it is that one's fault, as long as
 /// that one held it up; but a gather that nothing launched later overtook needed not have stood there: prefetched it
 /// would have been before, and where others are, this one was refused (a limit). A gather that began at neither, though
-/// its stream was free, waited for the event of a computation: in backward a limit, in forward a late issue. First
+/// its stream was free, waited for the event of a computation: in backward a limit, in forward a late prefetch. First
 /// gathers and last reductions have nothing beside them. The rest is the link's. Time without a collective is a copy's,
 /// the loader's, or the host's, by what began after it.
-std::vector<JobStall> find_job_stalls(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
+std::vector<metrics::Stall> find_job_stalls(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
                                       const JobTypes& types, int rank, std::size_t step);
 
 }  // namespace fsdpbench::foreign

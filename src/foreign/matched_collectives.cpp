@@ -6,7 +6,8 @@
 #include <string>
 #include <tuple>
 
-#include "foreign/upper_median.h"
+#include "base/median.h"
+
 
 namespace fsdpbench::foreign {
 namespace {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/enum_table.h"
 #include "foreign/host_words.h"
 #include "foreign/job_steps.h"
 #include "trace/event_stream.h"
@@ -23,6 +24,9 @@ namespace field = trace::field;
 using schedule::Phase;
 using trace::EventStream;
 using trace::Track;
+
+/// A sentence each.
+using CauseAdvice = EnumTable<metrics::Cause, std::string>;
 
 constexpr int kStepTid = 1, kExposedTid = 2, kFirstTid = 3;
 constexpr int kArrowShift = 32;  // arrows' ids: rank, then a number; exact also where all numbers are doubles
@@ -46,7 +50,7 @@ class Beside {
 class RankTimeline {
  public:
   RankTimeline(EventStream& events, const JobTrace& job, const Recognition& found, const Explanation& explained,
-               const std::vector<std::string>& advice, std::size_t place)
+               const CauseAdvice& advice, std::size_t place)
       : events_(events),
         job_(job),
         rank_(job.ranks[place]),
@@ -123,12 +127,12 @@ class RankTimeline {
     events_.arg(field::kStep, step.number);
     events_.arg_duration(field::kStepLength, window.end - window.begin);
     events_.end();
-    const std::vector<JobStall>& stalls = explained_.steps[s].stalls;
+    const std::vector<metrics::Stall>& stalls = explained_.steps[s].stalls;
     for (std::size_t i = 0; i < stalls.size();) {
-      const JobStall& stall = stalls[i];
+      const metrics::Stall& stall = stalls[i];
       Interval time = stall.time;
-      const auto goes_on = [&](const JobStall& next) {
-        return next.time.begin == time.end && next.why == stall.why && next.row == stall.row &&
+      const auto goes_on = [&](const metrics::Stall& next) {
+        return next.time.begin == time.end && next.cause == stall.cause && next.op == stall.op &&
                next.late_rank == stall.late_rank;
       };
       for (++i; i < stalls.size() && goes_on(stalls[i]); ++i) time.end = stalls[i].time.end;
@@ -136,13 +140,13 @@ class RankTimeline {
     }
   }
 
-  void write_exposed(std::int64_t step, const JobStall& stall, const Interval& time) {
-    events_.head('X', "exposed", to_string(stall.why), track(kExposedTid), time.begin + offset_);
+  void write_exposed(std::int64_t step, const metrics::Stall& stall, const Interval& time) {
+    events_.head('X', "exposed", to_string(stall.cause), track(kExposedTid), time.begin + offset_);
     events_.duration(time.end - time.begin);
     events_.arg(field::kStep, step);
-    if (stall.row >= 0) {
-      events_.arg(field::kOpName, title(stall.row));
-      const CollectiveUse* use = uses_[static_cast<std::size_t>(stall.row)];
+    if (stall.op >= 0) {
+      events_.arg(field::kOpName, title(stall.op));
+      const CollectiveUse* use = uses_[static_cast<std::size_t>(stall.op)];
       if (use != nullptr && use->unit >= 0) {
         events_.arg(field::kUnit, table_.units[static_cast<std::size_t>(use->unit)].label);
       }
@@ -150,7 +154,7 @@ class RankTimeline {
     if (stall.late_rank >= 0) {
       events_.arg(field::kLateRank, job_.ranks[static_cast<std::size_t>(stall.late_rank)].rank);
     }
-    events_.arg(field::kAdvice, advice_[static_cast<std::size_t>(stall.why)]);
+    events_.arg(field::kAdvice, advice_[stall.cause]);
     events_.end();
   }
 
@@ -283,7 +287,7 @@ class RankTimeline {
   const RecognisedRank& found_;
   const UnitTable& table_;
   const ExplainedRank& explained_;
-  const std::vector<std::string>& advice_;  // by Why
+  const CauseAdvice& advice_;
   std::size_t place_;
   std::int64_t offset_;
   // By row of the device.
@@ -296,12 +300,14 @@ class RankTimeline {
   std::int64_t arrows_ = 0;
 };
 
-/// A sentence for each cause.
-std::vector<std::string> advice_of(const std::vector<Remedy>& remedies) {
-  std::vector<std::string> advice(kWhyCount,
-                                  "Nothing is advised: this takes too little of the step, or no setting of "
-                                  "this program is known to take it away.");
-  for (const Remedy& remedy : remedies) advice[static_cast<std::size_t>(remedy.why)] = remedy_sentence(remedy);
+CauseAdvice advice_of(const Explanation& explained) {
+  CauseAdvice advice;
+  for (std::string& text : advice) {
+    text = "Nothing is advised: this takes too little of the step, or no setting of this program is known to take it away.";
+  }
+  for (const metrics::CauseShare& share : explained.causes) {
+    if (!share.advice.empty()) advice[share.cause] = share.advice;
+  }
   return advice;
 }
 
@@ -350,9 +356,9 @@ std::vector<std::size_t> shown_ranks(const Explanation& explained) {
 }
 
 void write_timeline(const std::string& path, const JobTrace& job, const Recognition& found,
-                    const Explanation& explained, const std::vector<Remedy>& remedies) {
+                    const Explanation& explained) {
   const std::vector<std::size_t> shown = shown_ranks(explained);
-  const std::vector<std::string> advice = advice_of(remedies);
+  const CauseAdvice advice = advice_of(explained);
   trace::WholeFile file(path);
   EventStream events(file, earliest_ns(job, found, explained, shown));
   trace::JsonStream& json = events.json();

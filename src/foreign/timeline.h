@@ -7,7 +7,6 @@
 #include "foreign/explain.h"
 #include "foreign/job_trace.h"
 #include "foreign/recognise.h"
-#include "foreign/remedies.h"
 
 namespace fsdpbench::foreign {
 
@@ -20,6 +19,6 @@ inline constexpr std::size_t kMostShownRanks = 16;
 /// on its stream, what the host did for collectives, and why nothing was computed, moment by moment. See
 /// trace/FORMAT.md, "The timeline of another program". The file appears whole or not at all. Throws OutputError.
 void write_timeline(const std::string& path, const JobTrace& job, const Recognition& found,
-                    const Explanation& explained, const std::vector<Remedy>& remedies);
+                    const Explanation& explained);
 
 }  // namespace fsdpbench::foreign

@@ -154,16 +154,7 @@ CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedu
 
 /// What costs little, but could be lifted and then gain more: something else would have been waited for meanwhile.
 bool is_worth_lifting(const CauseShare& share, double step_ms) {
-  switch (share.cause) {
-    case Cause::late_prefetch:
-    case Cause::all_gather_limit:
-    case Cause::reduce_scatter_buffers:
-    case Cause::communicator_serialisation:
-    case Cause::straggler:
-    case Cause::injected_sync: break;
-    default: return false;
-  }
-  return share.without && share.without->advised && 100 * share.without->gain_ms >= kSmallSharePct * step_ms;
+  return kCauses[share.cause].liftable && share.without && share.without->advised && 100 * share.without->gain_ms >= kSmallSharePct * step_ms;
 }
 
 /// Small causes into small_ms.

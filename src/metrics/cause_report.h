@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "metrics/cause_advice.h"
-#include "metrics/causes.h"
+#include "metrics/cause.h"
 #include "metrics/counterfactual.h"
 #include "metrics/run_metrics.h"
 #include "metrics/run_view.h"

@@ -102,11 +102,13 @@ class Finder {
       case Cause::tensor_group: without.tensor_group = true; break;
       case Cause::cores_busy: without.cores = true; break;
       case Cause::unknown: without.lags = true; break;
+      case Cause::slow_transfer:
+      case Cause::data_loading: break;  // of traces alone, which are not asked
       case Cause::late_prefetch:
       case Cause::all_gather_limit:
       case Cause::reduce_scatter_buffers:
       case Cause::communicator_serialisation:
-      case Cause::injected_sync: question = rebuilt(lifted(asked.cause, typical_.training().config)); break;
+      case Cause::host_sync: question = rebuilt(lifted(asked.cause, typical_.training().config)); break;
     }
     question.answer.cause = asked.cause;
     question.answer.late_rank = asked.late_rank;

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/causes.h"
+#include "metrics/cause.h"
 #include "metrics/statistics.h"
 #include "metrics/typical_step.h"
 

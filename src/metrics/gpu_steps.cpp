@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/median.h"
 #include "metrics/caveats.h"
 #include "metrics/statistics.h"
 
@@ -18,9 +19,7 @@ constexpr ClockLimits kByCap = bit(ClockLimit::power_cap) | bit(ClockLimit::sync
 /// The upper of the middle ones; absent of none.
 std::optional<std::int32_t> middle(std::vector<std::int32_t> values) {
   if (values.empty()) return std::nullopt;
-  const auto at = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, at);
-  return *at;
+  return upper_median(std::move(values));
 }
 
 template <class T>

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "metrics/causes.h"
+#include "metrics/cause.h"
 
 namespace fsdpbench::metrics {
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/causes.h"
+#include "metrics/find_stalls.h"
 #include "metrics/op_key.h"
 
 namespace fsdpbench::metrics {

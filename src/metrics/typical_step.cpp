@@ -10,8 +10,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/median.h"
 #include "metrics/step_breakdown.h"
-#include "replay/lower_median.h"
 #include "replay/make_replay.h"
 
 namespace fsdpbench::metrics {
@@ -28,7 +28,7 @@ replay::MeasuredTimes measure(const RunView& run, const schedule::Training& trai
 
 /// kNone if there is none.
 std::int64_t middle_of(std::vector<std::int64_t> values) {
-  return values.empty() ? MeasuredTimes::kNone : replay::lower_median(std::move(values));
+  return values.empty() ? MeasuredTimes::kNone : lower_median(std::move(values));
 }
 
 double middle_of(std::vector<double> values) { return values.empty() ? 0.0 : median(std::move(values)); }

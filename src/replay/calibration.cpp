@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "replay/lower_median.h"
+#include "base/median.h"
 #include "replay/random.h"
 
 namespace fsdpbench::replay {

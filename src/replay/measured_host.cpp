@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "replay/lower_median.h"
+#include "base/median.h"
+
 
 namespace fsdpbench::replay {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "replay/lower_median.h"
+#include "base/median.h"
 #include "replay/op_work.h"
 
 namespace fsdpbench::replay {

@@ -11,8 +11,8 @@
 #include "base/duration.h"
 #include "base/enum_table.h"
 #include "base/error.h"
+#include "base/median.h"
 #include "replay/issue_times.h"
-#include "replay/lower_median.h"
 #include "replay/op_work.h"
 
 namespace fsdpbench::replay {

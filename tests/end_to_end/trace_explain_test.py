@@ -44,8 +44,24 @@ class TraceExplain(Program):
         schedule = answer["recognition"]["schedule"]
         self.assertTrue(schedule["exact"], schedule)
         self.assertEqual(schedule["fsdp"]["backward_prefetch"], "none")
-        self.assertTrue(any(knob["set"].startswith("fsdp.backward_prefetch=") for knob in answer["replayed"]),
-                        answer["replayed"])
+        self.assertTrue(any(knob["set"].startswith("fsdp.backward_prefetch=") for knob in answer["knobs"]),
+                        answer["knobs"])
+
+    def test_a_run_and_its_traces_have_the_same_causes(self) -> None:
+        """What `explain --from` says of a result, and what `trace explain` says of the traces beside it."""
+        for name, keys in (("default", ()), ("late", ("fsdp.forward_prefetch=none", "fsdp.backward_prefetch=none")),
+                           ("sync", ("inject.host_sync_after_layer=1",)),
+                           ("slow", ("inject.slow_rank=1", "inject.slow_factor=1.5")),
+                           ("limit", ("fsdp.preset=fsdp1", "fsdp.backward_prefetch=pre", "emulate.link_gb_per_s=0.2"))):
+            with self.subTest(name):
+                ours = {c["cause"]: c for c in self.simulate(name, *keys)["causes"]}
+                answer = json.loads(self.call("trace", "explain", f"{name}/trace", "--json").stdout)
+                theirs = {c["cause"]: c for c in answer["causes"]}
+                step = answer["step"]["mean_ms"]
+                for cause in ours.keys() | theirs.keys():
+                    mine, other = (causes.get(cause, {}).get("ms", 0) for causes in (ours, theirs))
+                    self.assertAlmostEqual(mine, other, delta=max(0.02 * step, 0.1 * mine), msg=cause)
+                self.assertEqual(next(iter(ours)), next(iter(theirs)), (ours, theirs))
 
     def test_a_profile_repeats_the_run(self) -> None:
         result = self.simulate("out")

@@ -27,7 +27,7 @@ TEST_P(KnownCause, ComesBackAsTheLargest) {
 
 INSTANTIATE_TEST_SUITE_P(All, KnownCause,
                          ::testing::Values(Cause::late_prefetch, Cause::all_gather_limit, Cause::straggler,
-                                           Cause::injected_sync, Cause::link_bound, Cause::inefficient_collective,
+                                           Cause::host_sync, Cause::link_bound, Cause::inefficient_collective,
                                            Cause::communicator_serialisation, Cause::host_bound, Cause::unknown),
                          [](const auto& test) { return std::string(to_string(test.param)); });
 
@@ -43,7 +43,7 @@ TEST(KnownCauses, NothingIsInventedWhereNothingIs) {
 constexpr std::array kSingle{Cause::late_prefetch,
                              Cause::all_gather_limit,
                              Cause::straggler,
-                             Cause::injected_sync,
+                             Cause::host_sync,
                              Cause::link_bound,
                              Cause::inefficient_collective,
                              Cause::communicator_serialisation,
@@ -76,8 +76,8 @@ TEST(KnownCauses, OneSlowLinkAmongAnyNumberOfRanksComesBack) {
 
 TEST(KnownCauses, NineteenOfTwentyPairsComeBack) {
   constexpr std::array kPairs{
-      std::pair{Cause::late_prefetch, Cause::straggler}, std::pair{Cause::late_prefetch, Cause::injected_sync},
-      std::pair{Cause::straggler, Cause::injected_sync}, std::pair{Cause::straggler, Cause::link_bound},
+      std::pair{Cause::late_prefetch, Cause::straggler}, std::pair{Cause::late_prefetch, Cause::host_sync},
+      std::pair{Cause::straggler, Cause::host_sync}, std::pair{Cause::straggler, Cause::link_bound},
       std::pair{Cause::straggler, Cause::host_bound},    std::pair{Cause::straggler, Cause::all_gather_limit}};
   testing::CauseCases cases(102, testing::CauseCases::Sizes::many);
   const std::vector<std::string> answers = wrong(60, [&](int i) {

@@ -31,7 +31,7 @@ std::int64_t without_ns(const config::RunConfig& config, Cause cause, int late_r
 }
 
 TEST(Counterfactual, WithoutAKnobsCauseIsTheStepThatIsSimulatedWithoutIt) {
-  for (const Cause cause : {Cause::late_prefetch, Cause::all_gather_limit, Cause::injected_sync,
+  for (const Cause cause : {Cause::late_prefetch, Cause::all_gather_limit, Cause::host_sync,
                             Cause::communicator_serialisation, Cause::reduce_scatter_buffers}) {
     CauseCases cases(11);
     const config::RunConfig config =

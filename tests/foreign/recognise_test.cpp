@@ -8,15 +8,17 @@
 #include <map>
 #include <string>
 
+#include "foreign/advice.h"
 #include "foreign/corpus.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
-#include "foreign/remedies.h"
 #include "metrics/cause_report.h"
 #include "support/temporary_folder.h"
 
 namespace fsdpbench::foreign {
 namespace {
+
+using metrics::Cause;
 
 /// What was right, over all cases.
 struct Tally {
@@ -138,16 +140,6 @@ TEST(Recognise, TheCorpusIsCalledWhatItIs) {
   EXPECT_GE(units.share(), 0.99) << units.text();
 }
 
-/// The metrics' word for the same cause.
-std::string_view metrics_word(Why why) {
-  switch (why) {
-    case Why::late_issue: return "late_prefetch";
-    case Why::slow_transfer: return "slow_link";
-    case Why::host_sync: return "injected_sync";
-    default: return to_string(why);
-  }
-}
-
 /// By how much computation beside collectives is slower, all kernels together; 1: none is.
 double slower_beside(const Explanation& explained) {
   double alone = 0, beside = 0;
@@ -173,24 +165,19 @@ TEST(Explain, TheCorpusHasTheCausesOfItsRunsAndTheContentionThatWasPlanted) {
                                                              made.run->setup.policy, made.run->config.emulate.link());
     if (report.causes.empty()) continue;
     // On real links a collective ends on all its ranks at once, whoever is slow: a trace has nothing more.
-    const metrics::Cause first = report.causes.front().cause;
+    const Cause first = report.causes.front().cause;
     // Waits for batches were put between the steps of a run that has none.
-    const std::string_view was = spec.dialect.loader_ns > 0           ? to_string(Why::data_loading)
-                                 : first == metrics::Cause::slow_link ? to_string(metrics::Cause::link_bound)
-                                                                      : to_string(first);
-    std::size_t most = 0;
-    for (std::size_t w = 0; w < kWhyCount; ++w) {
-      if (explained.causes_ms[w] > explained.causes_ms[most]) most = w;
-    }
-    const std::string_view is = metrics_word(static_cast<Why>(most));
+    const Cause was = spec.dialect.loader_ns > 0 ? Cause::data_loading
+                      : first == Cause::slow_link ? Cause::link_bound
+                                                  : first;
+    const Cause is = explained.causes.front().cause;
     std::string shares;
     for (const metrics::CauseShare& share : report.causes) {
       shares += fmt::format(" {} {:.2f}", to_string(share.cause), share.ms);
     }
     shares += " | found";
-    for (std::size_t w = 0; w < kWhyCount; ++w) {
-      if (explained.causes_ms[w] > 0.02)
-        shares += fmt::format(" {} {:.2f}", metrics_word(static_cast<Why>(w)), explained.causes_ms[w]);
+    for (const metrics::CauseShare& share : explained.causes) {
+      if (share.ms > 0.02) shares += fmt::format(" {} {:.2f}", to_string(share.cause), share.ms);
     }
     tops.count(is == was, fmt::format("{}: was{}", spec.name, shares));
   }
@@ -206,10 +193,11 @@ TEST(Explain, OtherJobsGetNoAdviceAboutSharding) {
     const Read read = read_case(spec);
     EXPECT_FALSE(read.found.is_fsdp()) << spec.name;
     EXPECT_FALSE(read.found.schedule) << spec.name;
-    for (const Remedy& remedy : find_remedies(read.job, read.found, explain(read.job, read.found))) {
+    Explanation explained = explain(read.job, read.found);
+    advise(read.found, explained);
+    for (const metrics::CauseShare& share : explained.causes) {
       for (const char* word : {"fsdp", "FSDP", "all_gather", "prefetch(", "stage3", "reshard"}) {
-        EXPECT_EQ((remedy.advice + remedy.setting).find(word), std::string::npos)
-            << spec.name << ": " << remedy.setting;
+        EXPECT_EQ(share.advice.find(word), std::string::npos) << spec.name << ": " << share.advice;
       }
     }
   }

@@ -8,18 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "foreign/advice.h"
 #include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recognise.h"
 #include "foreign/recorded_jobs.h"
-#include "foreign/remedies.h"
 
 namespace fsdpbench::foreign {
 namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
 
 /// "AGR AG0 RS0 RSR": without stars and the "|" between phases.
@@ -112,12 +111,12 @@ TEST_P(RecordedJob, FollowsItsScheduleOrHasNone) {
 }
 
 TEST_P(RecordedJob, AddsUpAndGetsNoAdviceThatIsNotForIt) {
-  const Explanation explained = explain(job_, found_);  // throws where sums are off by a nanosecond
+  Explanation explained = explain(job_, found_);  // throws where sums are off by a nanosecond
   EXPECT_GT(explained.mean_step_ms, 0);
-  for (const Remedy& remedy : find_remedies(job_, found_, explained)) {
-    EXPECT_THAT(remedy.advice, Not(IsEmpty()));
+  advise(found_, explained);
+  for (const metrics::CauseShare& share : explained.causes) {
     if (sharded()) continue;
-    EXPECT_THAT(remedy.setting, Not(AnyOf(HasSubstr("prefetch("), HasSubstr("limit_all_gathers"), HasSubstr("fsdp."))));
+    EXPECT_THAT(share.advice, Not(AnyOf(HasSubstr("prefetch("), HasSubstr("limit_all_gathers"), HasSubstr("fsdp."))));
   }
 }
 

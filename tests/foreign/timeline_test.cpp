@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "foreign/advice.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/recorded_jobs.h"
 #include "support/temporary_folder.h"
@@ -27,16 +28,15 @@ struct Explained {
   JobTrace job;
   Recognition found;
   Explanation explanation;
-  std::vector<Remedy> remedies;
 
   explicit Explained(const std::filesystem::path& folder) : job(read_job({folder.string()})), found(recognise(job)) {
     explanation = explain(job, found);
-    remedies = find_remedies(job, found, explanation);
+    advise(found, explanation);
   }
   std::string timeline() const {
     const TemporaryFolder folder;
     const std::string path = (folder.path() / "trace.json").string();
-    write_timeline(path, job, found, explanation, remedies);
+    write_timeline(path, job, found, explanation);
     std::ifstream file(path);
     std::stringstream text;
     text << file.rdbuf();
@@ -77,13 +77,11 @@ TEST_P(Timeline, KeepsToTheRulesAndHasTheExplanationsNumbers) {
   for (std::size_t r = 0; r < one.job.ranks.size(); ++r) {
     const int pid = static_cast<int>(r) + 1;
     EXPECT_EQ(device_rows[pid], one.job.ranks[r].device.size());
-    WhyTimes sums{};
-    for (const ExplainedStep& step : one.explanation.ranks[r].steps) {
-      for (std::size_t w = 0; w < kWhyCount; ++w) sums[w] += step.causes[w];
-    }
-    for (std::size_t w = 0; w < kWhyCount; ++w) {
-      const auto at = exposed.find({pid, std::string(to_string(static_cast<Why>(w)))});
-      EXPECT_EQ(at == exposed.end() ? 0 : at->second, sums[w]) << to_string(static_cast<Why>(w));
+    CauseTimes sums;
+    for (const metrics::Cause cause : kEnumerators<metrics::Cause>) {
+      for (const ExplainedStep& step : one.explanation.ranks[r].steps) sums[cause] += step.causes[cause];
+      const auto at = exposed.find({pid, std::string(to_string(cause))});
+      EXPECT_EQ(at == exposed.end() ? 0 : at->second, sums[cause]) << to_string(cause);
     }
   }
 }
@@ -134,7 +132,7 @@ TEST(TimelineOfAJob, OfManyRanksShowsThoseThatMatter) {
 TEST(TimelineOfAJob, AFileThatCannotBeWrittenIsNamed) {
   const Explained one(recorded("alone"));
   try {
-    write_timeline("/nowhere/trace.json", one.job, one.found, one.explanation, one.remedies);
+    write_timeline("/nowhere/trace.json", one.job, one.found, one.explanation);
     FAIL();
   } catch (const OutputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("/nowhere/trace.json"));

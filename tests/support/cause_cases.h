@@ -111,7 +111,7 @@ class CauseCases {
         inject.slow_rank = c.late_rank = pick({0, 1});
         inject.slow_rank_factor = std::uniform_real_distribution<>(1.4, 2.5)(random_);
         return;
-      case Cause::injected_sync:
+      case Cause::host_sync:
         c.config.model.layers = 4;  // one gather is a visible share of a short step
         inject.host_sync_after_layer = pick({0, 1, 2});
         return;

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -21,8 +23,11 @@
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
 #include "dialects/words/words.h"
+#include "foreign/advice.h"
 #include "foreign/kineto_reader.h"
 #include "foreign/timeline.h"
+#include "metrics/cause_advice.h"
+#include "metrics/cause_report.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -50,25 +55,88 @@ std::optional<dialects::Said> setting_in_words(const dialects::Words* engine, co
   return std::nullopt;
 }
 
-/// What each knob would bring, where the job's rows are records of a schedule.
+/// Since the replay has no gaps between the kernels of an op, no setting can make the step shorter than the kernels of
+/// the busiest rank.
+double least_step_ms(const foreign::Explanation& explanation) {
+  double most = 0;
+  for (const foreign::ExplainedRank& rank : explanation.ranks) {
+    double ms = 0;
+    for (const foreign::ExplainedStep& step : rank.steps) ms += static_cast<double>(step.parts.computation) / 1e6;
+    if (!rank.steps.empty()) most = std::max(most, ms / static_cast<double>(rank.steps.size()));
+  }
+  return most;
+}
+
+/// The rank that holds the others up for more than half of the time in which they compute nothing.
+const metrics::CauseShare* dominating_straggler(const foreign::Explanation& explanation) {
+  double stalled = 0;
+  for (const metrics::CauseShare& share : explanation.causes) stalled += share.ms;
+  for (const metrics::CauseShare& share : explanation.causes) {
+    if (share.cause == metrics::Cause::straggler && share.late_rank >= 0 && share.ms * 2 > stalled) return &share;
+  }
+  return nullptr;
+}
+
+void add_knob(const metrics::Counterfactual& knob, const AdoptedJob& adopted, ExplainedJob& explained) {
+  const double least = least_step_ms(explained.explanation);
+  const double miss = std::abs(adopted.causes.step_ms - adopted.causes.typical_ms);
+  ReplayedKnob& replayed = explained.replayed.emplace_back(knob);
+  metrics::Counterfactual& gain = replayed.gain;
+  const double most = std::max(0.0, explained.explanation.mean_step_ms - least);
+  if (gain.gain_ms > most) {
+    gain.step_ms += gain.gain_ms - most;
+    gain.gain_ms = most;
+    gain.ci_low = std::min(gain.ci_low, most);
+    gain.ci_high = std::min(gain.ci_high, most);
+  }
+  // A gain below what the replay misses of the traced step may be the replay's.
+  gain.advised = gain.advised && gain.gain_ms > miss;
+  std::optional<dialects::Said> said;
+  try {
+    said = setting_in_words(explained.recognition.engine, adopted.setup.config, knob.set);
+  } catch (const ConfigError&) {  // not in its world: the gain is still worth knowing
+  }
+  if (!said) return;
+  replayed.no_word = said->fate == dialects::Fate::lost;
+  replayed.words = dialects::in_words(*said);
+}
+
+/// What the replay says about each cause: a setting that the job has, or what the step would take without it.
+void advise_by_replay(const AdoptedJob& adopted, ExplainedJob& explained) {
+  for (metrics::CauseShare& share : explained.explanation.causes) {
+    const auto knob = std::ranges::find_if(explained.replayed, [&](const ReplayedKnob& k) {
+      return k.gain.advised && !k.no_word && k.gain.cause == share.cause;
+    });
+    const auto same = std::ranges::find(adopted.causes.causes, share.cause, &metrics::CauseShare::cause);
+    if (same != adopted.causes.causes.end()) share.without = same->without;
+    if (knob != explained.replayed.end()) {
+      share.advice = metrics::knob_sentence(knob->gain, knob->words);
+    } else if (share.without && share.without->advised) {
+      share.advice = metrics::without_sentence(
+          share, foreign::settings_against(share.cause, explained.recognition, explained.explanation));
+    } else if (share.without) {
+      share.advice.clear();  // nothing is certain to be gained
+    }
+  }
+}
+
+/// What each setting would bring, where the job's rows are records of a schedule.
 void replay_knobs(ExplainedJob& explained) {
+  if (const metrics::CauseShare* straggler = dominating_straggler(explained.explanation)) {
+    explained.not_replayed_because =
+        fmt::format("rank {} holds the others up for {:.3f} ms of a step; settings are worth trying once it does not.",
+                    straggler->late_rank, straggler->ms);
+    return;
+  }
   try {
     const AdoptedJob adopted = adopt_job(explained.job, explained.recognition);
     if (!adopted.causes.no_typical_because.empty()) {
       explained.not_replayed_because = adopted.causes.no_typical_because + ".";
       return;
     }
-    for (const metrics::Counterfactual& knob : adopted.causes.knobs) {
-      std::optional<dialects::Said> said;
-      try {
-        said = setting_in_words(explained.recognition.engine, adopted.setup.config, knob.set);
-      } catch (const ConfigError&) {  // not in its world: the gain is still worth knowing
-      }
-      ReplayedKnob& replayed = explained.replayed.emplace_back(knob);
-      if (!said) continue;
-      replayed.no_word = said->fate == dialects::Fate::lost;
-      replayed.words = dialects::in_words(*said);
-    }
+    explained.typical_ms = adopted.causes.typical_ms;
+    for (const metrics::Counterfactual& knob : adopted.causes.knobs) add_knob(knob, adopted, explained);
+    advise_by_replay(adopted, explained);
   } catch (const ConfigError& error) {
     explained.not_replayed_because = error.what();
   }
@@ -79,7 +147,7 @@ void write_explanation(const ResultFolder& folder, const ExplainedJob& explained
   const std::string answer = (folder.path() / "explain.json").string();
   const std::string timeline = (folder.path() / "trace.json").string();
   write_file(answer, json_text(job_json(explained)));
-  foreign::write_timeline(timeline, explained.job, explained.recognition, explained.explanation, explained.remedies);
+  foreign::write_timeline(timeline, explained.job, explained.recognition, explained.explanation);
   std::string page;
   try {
     page = draw_page(folder.path()).string();
@@ -95,9 +163,9 @@ void write_explanation(const ResultFolder& folder, const ExplainedJob& explained
 /// ExitCode::ok; throws ConfigError for files that are no traces.
 int explain_traces(const TraceExplainArguments& arguments) {
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
-  ExplainedJob explained{job, foreign::recognise(job), {}, {}, {}, {}};
+  ExplainedJob explained{job, foreign::recognise(job), {}, 0, {}, {}};
   explained.explanation = foreign::explain(job, explained.recognition);
-  explained.remedies = foreign::find_remedies(job, explained.recognition, explained.explanation);
+  foreign::advise(explained.recognition, explained.explanation);
   replay_knobs(explained);
   std::optional<ResultFolder> folder;
   if (!arguments.out.empty()) {

@@ -50,26 +50,14 @@ Counterfactual counterfactual_from(const JsonPart& j, Cause cause) {
   return c;
 }
 
-Cause cause_named(const JsonPart& j) {
-  const std::string name = j.text();
-  for (std::size_t i = 0; i < metrics::kCauseCount; ++i) {
-    if (metrics::to_string(static_cast<Cause>(i)) == name) return static_cast<Cause>(i);
-  }
+Cause cause_from_name(const JsonPart& j) {
+  if (const std::optional<Cause> cause = metrics::cause_named(j.text())) return *cause;
   j.refuse("the name of a cause");
-}
-
-json cause_json(const CauseShare& c) {
-  json j{{"cause", metrics::to_string(c.cause)}, {"ms", c.ms}, {"share_pct", c.share_pct}, {"advice", c.advice}};
-  if (!c.unit.empty()) j["unit"] = c.unit;
-  if (!c.op.empty()) j["op"] = c.op;
-  if (c.late_rank >= 0) j["late_rank"] = c.late_rank;
-  if (c.without) j["without"] = counterfactual_json(*c.without);
-  return j;
 }
 
 CauseShare cause_from(const JsonPart& j) {
   CauseShare c;
-  c.cause = cause_named(j.at("cause"));
+  c.cause = cause_from_name(j.at("cause"));
   c.ms = j.at("ms").number();
   c.share_pct = j.at("share_pct").number();
   c.advice = j.at("advice").text();
@@ -149,6 +137,23 @@ LateRank late_from(const JsonPart& j) {
 
 }  // namespace
 
+json cause_json(const CauseShare& c) {
+  json j{{"cause", metrics::to_string(c.cause)}, {"ms", c.ms}, {"share_pct", c.share_pct}, {"advice", c.advice}};
+  if (!c.unit.empty()) j["unit"] = c.unit;
+  if (!c.op.empty()) j["op"] = c.op;
+  if (c.late_rank >= 0) j["late_rank"] = c.late_rank;
+  if (c.without) j["without"] = counterfactual_json(*c.without);
+  return j;
+}
+
+json knob_json(const Counterfactual& knob, const std::string& words) {
+  json j = counterfactual_json(knob);
+  j["set"] = knob.set;
+  j["cause"] = metrics::to_string(knob.cause);
+  if (knob.advised) j["advice"] = metrics::knob_sentence(knob, words);
+  return j;
+}
+
 void add_causes(const CauseReport& report, json& trial) {
   trial["typical_ms"] = report.typical_ms;
   if (!report.no_typical_because.empty()) trial["no_typical_step_because"] = report.no_typical_because;
@@ -157,11 +162,7 @@ void add_causes(const CauseReport& report, json& trial) {
   for (const LateRank& late : report.late_ranks) trial["late_ranks"].push_back(late_json(late));
   trial["knobs"] = json::array();
   for (const Counterfactual& knob : report.knobs) {
-    json j = counterfactual_json(knob);
-    j["set"] = knob.set;
-    j["cause"] = metrics::to_string(knob.cause);
-    if (knob.advised) j["advice"] = metrics::knob_sentence(knob);
-    trial["knobs"].push_back(std::move(j));
+    trial["knobs"].push_back(knob_json(knob, ""));
   }
   trial["causes_small_ms"] = report.small_ms;
   trial["causes"] = json::array();
@@ -175,7 +176,7 @@ void read_causes(const JsonPart& trial, CauseReport& report) {
   report.no_typical_because = trial.text("no_typical_step_because", "");
   if (trial.has("jitter")) report.jitter = jitter_from(trial.at("jitter"));
   for (const JsonPart& knob : trial.has("knobs") ? trial.at("knobs").list() : std::vector<JsonPart>()) {
-    report.knobs.push_back(counterfactual_from(knob, cause_named(knob.at("cause"))));
+    report.knobs.push_back(counterfactual_from(knob, cause_from_name(knob.at("cause"))));
     report.knobs.back().set = knob.at("set").text();
   }
   if (!trial.has("late_ranks")) return;

@@ -14,6 +14,7 @@
 
 #include "backend/kernels.h"
 #include "base/clock.h"
+#include "base/median.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -28,9 +29,7 @@ double median_seconds(const std::function<void()>& work, double seconds) {
     work();
     durations.push_back(static_cast<double>(now_ns() - begin) * 1e-9);
   } while (now_ns() < end);
-  const auto middle = durations.begin() + static_cast<std::ptrdiff_t>(durations.size() / 2);
-  std::ranges::nth_element(durations, middle);
-  return *middle;
+  return upper_median(std::move(durations));
 }
 
 }  // namespace
@@ -100,8 +99,7 @@ std::int64_t measure_timer_lateness_ns() {
       late.push_back(now_ns() - target);
     }
   }).join();
-  std::ranges::nth_element(late, late.begin() + 25);
-  return late[25];
+  return upper_median(std::move(late));
 }
 
 }  // namespace fsdpbench::app

@@ -1,8 +1,12 @@
 #include "app/report/job_json.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "app/experiment/cause_json.h"
+#include "base/enum_table.h"
 #include "config/write.h"
+#include "metrics/cause.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -12,9 +16,9 @@ using nlohmann::json;
 template <typename Times>
 json causes_json(const Times& times, double scale) {
   json out = json::object();
-  for (std::size_t w = 0; w < foreign::kWhyCount; ++w) {
-    const double value = static_cast<double>(times[w]) * scale;
-    if (value > 0) out[std::string(to_string(static_cast<foreign::Why>(w)))] = value;
+  for (const metrics::Cause cause : kEnumerators<metrics::Cause>) {
+    const double value = static_cast<double>(times[cause]) * scale;
+    if (value > 0) out[std::string(to_string(cause))] = value;
   }
   return out;
 }
@@ -52,16 +56,16 @@ json recognition_json(const foreign::Recognition& r) {
   return out;
 }
 
-json stalls_json(const std::vector<foreign::JobStall>& stalls, const foreign::RankRows& rank, std::int64_t begin_ns,
+json stalls_json(const std::vector<metrics::Stall>& stalls, const foreign::RankRows& rank, std::int64_t begin_ns,
                  const foreign::JobTrace& job) {
   json out = json::array();
-  for (const foreign::JobStall& stall : stalls) {
+  for (const metrics::Stall& stall : stalls) {
     if (stall.time.end - stall.time.begin < 1000) continue;  // the sums have them
     json one{{"begin_us", static_cast<double>(stall.time.begin - begin_ns) / 1e3},
              {"us", static_cast<double>(stall.time.end - stall.time.begin) / 1e3},
-             {"cause", to_string(stall.why)}};
-    if (stall.row >= 0) {
-      one["row"] = rank.names[static_cast<std::size_t>(rank.device[static_cast<std::size_t>(stall.row)].name)];
+             {"cause", to_string(stall.cause)}};
+    if (stall.op >= 0) {
+      one["row"] = rank.names[static_cast<std::size_t>(rank.device[static_cast<std::size_t>(stall.op)].name)];
     }
     if (stall.late_rank >= 0) one["late_rank"] = job.ranks[static_cast<std::size_t>(stall.late_rank)].rank;
     out.push_back(std::move(one));
@@ -134,7 +138,7 @@ json ranks_json(const ExplainedJob& e) {
 
 json job_json(const ExplainedJob& e) {
   const foreign::Explanation& x = e.explanation;
-  json out{{"kind", "trace_explanation"}, {"schema_version", 1}, {"recognition", recognition_json(e.recognition)}};
+  json out{{"kind", "trace_explanation"}, {"schema_version", 2}, {"recognition", recognition_json(e.recognition)}};
   out["step"] = {{"mean_ms", x.mean_step_ms},
                  {"computation_ms", x.computation_ms},
                  {"communication_ms", x.communication_ms},
@@ -177,28 +181,15 @@ json job_json(const ExplainedJob& e) {
   if (x.launches_known) out["late_launches_pct"] = x.late_launches_pct;
   out["clock_residual_ns"] = x.clock_residual_ns;
   if (x.late_rank) out["late_rank"] = e.job.ranks[static_cast<std::size_t>(*x.late_rank)].rank;
-  out["remedies"] = json::array();
-  for (const foreign::Remedy& remedy : e.remedies) {
-    out["remedies"].push_back({{"cause", to_string(remedy.why)},
-                               {"most_ms", remedy.most_ms},
-                               {"advice", remedy.advice},
-                               {"setting", remedy.setting},
-                               {"cost", remedy.cost}});
-  }
-  out["replayed"] = json::array();
+  out["causes"] = json::array();
+  for (const metrics::CauseShare& share : x.causes) out["causes"].push_back(cause_json(share));
+  if (e.typical_ms > 0) out["typical_ms"] = e.typical_ms;
+  out["knobs"] = json::array();
   for (const ReplayedKnob& knob : e.replayed) {
-    json one{{"set", knob.gain.set},
-             {"cause", metrics::to_string(knob.gain.cause)},
-             {"step_ms", knob.gain.step_ms},
-             {"gain_ms", knob.gain.gain_ms},
-             {"low_ms", knob.gain.ci_low},
-             {"high_ms", knob.gain.ci_high},
-             {"interval", metrics::to_string(knob.gain.interval)},
-             {"advised", knob.gain.advised},
-             {"words", knob.words},
-             {"no_word", knob.no_word}};
-    if (knob.gain.more_bytes) one["more_bytes"] = *knob.gain.more_bytes;
-    out["replayed"].push_back(std::move(one));
+    json one = knob_json(knob.gain, knob.words);
+    one["words"] = knob.words;
+    one["no_word"] = knob.no_word;
+    out["knobs"].push_back(std::move(one));
   }
   if (!e.not_replayed_because.empty()) out["not_replayed_because"] = e.not_replayed_because;
   out["notes"] = x.notes;

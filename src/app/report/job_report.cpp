@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "app/console/table.h"
+#include "app/report/cause_table.h"
 #include "metrics/cause_advice.h"
+#include "metrics/cause_report.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -16,7 +18,9 @@ using foreign::Recognition;
 
 constexpr std::size_t kMostJobRows = 8;
 
-std::string job_ms(double value) { return fmt::format("{:.3f}", value); }
+constexpr int kDecimals = 3;
+
+std::string job_ms(double value) { return fmt::format("{:.{}f}", value, kDecimals); }
 std::string percent_of(double value, double of) { return of > 0 ? fmt::format("{:.1f} %", 100 * value / of) : ""; }
 
 std::string what_it_is(const ExplainedJob& e) {
@@ -75,21 +79,25 @@ std::string where_time_went(const ExplainedJob& e) {
   return text;
 }
 
+/// The one list: why, what the step would be without it, and what would help.
 std::string why_stalled(const ExplainedJob& e) {
-  const Explanation& x = e.explanation;
-  Table table;
-  table.title = "Why computation was not running";
-  std::vector<std::size_t> order;
-  for (std::size_t w = 0; w < foreign::kWhyCount; ++w) {
-    if (x.causes_ms[w] > 0) order.push_back(w);
+  if (e.explanation.causes.empty()) return {};
+  metrics::CauseReport report;
+  report.step_ms = e.explanation.mean_step_ms;
+  report.typical_ms = e.typical_ms;
+  for (const metrics::CauseShare& share : e.explanation.causes) {
+    if (share.share_pct < metrics::kSmallSharePct && share.advice.empty()) {
+      report.small_ms += share.ms;
+    } else {
+      report.causes.push_back(share);
+    }
   }
-  std::ranges::stable_sort(order, std::greater<>(), [&](std::size_t w) { return x.causes_ms[w]; });
-  for (std::size_t w : order) {
-    table.rows.push_back({std::string(to_string(static_cast<foreign::Why>(w))), job_ms(x.causes_ms[w]), "ms",
-                          percent_of(x.causes_ms[w], x.mean_step_ms)});
+  CauseTable how{"Why computation was not running", kDecimals, "", {}};
+  if (e.recognition.is_fsdp() && !e.not_replayed_because.empty()) {
+    how.no_typical = fmt::format("Settings were not tried: {}\n", e.not_replayed_because);
   }
-  if (table.rows.empty()) return {};
-  return "\n" + format_table(table);
+  for (const ReplayedKnob& knob : e.replayed) how.knobs.push_back(metrics::knob_sentence(knob.gain, knob.words));
+  return "\n" + cause_table(report, how);
 }
 
 std::string most_exposed(const ExplainedJob& e) {
@@ -116,27 +124,6 @@ std::string contention(const ExplainedJob& e) {
       100 * (most.beside_us / most.alone_us - 1), most.beside, most.alone, job_ms(most.lost_ms));
 }
 
-std::string what_helps(const ExplainedJob& e) {
-  std::string text;
-  for (const foreign::Remedy& remedy : e.remedies) {
-    text += fmt::format("- at most {} ms ({}): {}\n", job_ms(remedy.most_ms), to_string(remedy.why),
-                        remedy_sentence(remedy));
-  }
-  return text.empty() ? "" : "\nWhat to change\n" + text;
-}
-
-std::string what_replays(const ExplainedJob& e) {
-  if (!e.recognition.is_fsdp()) return {};
-  if (!e.not_replayed_because.empty()) return "\nNot replayed: " + e.not_replayed_because + "\n";
-  std::string text = "\nReplayed with the job's own op times\n";
-  if (e.replayed.empty()) return text + "- no knob gains more than the noise\n";
-  for (const ReplayedKnob& knob : e.replayed) {
-    text +=
-        "- " + metrics::knob_sentence(knob.gain) + (knob.words.empty() ? "" : " In its words: " + knob.words) + "\n";
-  }
-  return text;
-}
-
 std::string bullets(const char* title, const std::vector<std::string>& lines) {
   std::string text;
   for (std::size_t i = 0; i < std::min(lines.size(), kMostJobRows); ++i) text += text_line("- " + lines[i]);
@@ -151,7 +138,7 @@ std::string job_report(const ExplainedJob& e) {
   if (e.recognition.schedule) text += bullets("Not as the schedule has it", e.recognition.schedule->deviations);
   if (e.explanation.mean_step_ms > 0) {
     text +=
-        "\n" + where_time_went(e) + why_stalled(e) + most_exposed(e) + contention(e) + what_helps(e) + what_replays(e);
+        "\n" + where_time_went(e) + why_stalled(e) + most_exposed(e) + contention(e);
   }
   std::vector<std::string> unsure = e.recognition.unknown;
   unsure.insert(unsure.end(), e.explanation.notes.begin(), e.explanation.notes.end());

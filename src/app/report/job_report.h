@@ -6,7 +6,6 @@
 #include "foreign/explain.h"
 #include "foreign/job_trace.h"
 #include "foreign/recognise.h"
-#include "foreign/remedies.h"
 #include "metrics/counterfactual.h"
 
 namespace fsdpbench::app {
@@ -22,8 +21,8 @@ struct ReplayedKnob {
 struct ExplainedJob {
   const foreign::JobTrace& job;
   foreign::Recognition recognition;
-  foreign::Explanation explanation;
-  std::vector<foreign::Remedy> remedies;
+  foreign::Explanation explanation;  ///< each cause with what would help
+  double typical_ms = 0;               ///< the step that was replayed; 0: none was
   std::vector<ReplayedKnob> replayed;  ///< that gain more than the noise, the most first
   std::string not_replayed_because;    ///< a sentence; empty: the job's op times were replayed
 };

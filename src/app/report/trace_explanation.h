@@ -10,7 +10,7 @@
 #include "base/gpu_health.h"
 #include "base/link_model.h"
 #include "engine/setup.h"
-#include "metrics/causes.h"
+#include "metrics/find_stalls.h"
 #include "metrics/run_view.h"
 #include "metrics/typical_stalls.h"
 #include "trace/explanation.h"

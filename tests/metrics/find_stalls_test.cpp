@@ -1,4 +1,4 @@
-#include "metrics/causes.h"
+#include "metrics/find_stalls.h"
 
 #include <gmock/gmock.h>
 
@@ -56,7 +56,7 @@ Op& gather(HandRun& run, Times times, int unit, int records, std::int64_t count 
 }
 void waits(Op& op, int event, WaitReason reason = WaitReason::data) { op.waits.push_back({event, reason}); }
 
-TEST(Causes, FirstGatherIsTheStepsBoundary) {
+TEST(FindStalls, FirstGatherIsTheStepsBoundary) {
   HandRun run(2);
   run.step(0, 200);
   gather(run, {0, 100}, 0, 0);
@@ -74,15 +74,15 @@ HandRun late_gather(Times times) {
   return run;
 }
 
-TEST(Causes, ATransferThatStartedAtOnceIsTheLinks) {
+TEST(FindStalls, ATransferThatStartedAtOnceIsTheLinks) {
   EXPECT_THAT(find(late_gather({0, 150})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
 }
 
-TEST(Causes, ATransferThatIsMostlyLatencyIsInefficient) {
+TEST(FindStalls, ATransferThatIsMostlyLatencyIsInefficient) {
   EXPECT_THAT(find(late_gather({0, 150}), kLatency).ns, ElementsAre(Pair(Cause::inefficient_collective, 50)));
 }
 
-TEST(Causes, WhatALayersNextPartNeedsOfOtherRanksIsTheTensorGroups) {
+TEST(FindStalls, WhatALayersNextPartNeedsOfOtherRanksIsTheTensorGroups) {
   // Also at the ends of a step.
   for (const int unit : {0, 3}) {
     HandRun run(2);
@@ -96,14 +96,14 @@ TEST(Causes, WhatALayersNextPartNeedsOfOtherRanksIsTheTensorGroups) {
   }
 }
 
-TEST(Causes, AGatherHeldBackUntilAForwardIsALatePrefetch) {
+TEST(FindStalls, AGatherHeldBackUntilAForwardIsALatePrefetch) {
   // It begins the very nanosecond in which the forward ends: what is known to have held it is to blame.
   HandRun run = late_gather({100, 150});
   waits(run.schedules.steps[0].ops[1], 1, WaitReason::limit);
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::late_prefetch, 50)));
 }
 
-TEST(Causes, AGatherHeldBackUntilMemoryIsFreeIsTheLimits) {
+TEST(FindStalls, AGatherHeldBackUntilMemoryIsFreeIsTheLimits) {
   for (const WaitReason reason : {WaitReason::limit, WaitReason::reuse}) {
     HandRun run = late_gather({100, 150});
     run.schedules.steps[0].ops[0].kind = OpKind::backward;
@@ -112,7 +112,7 @@ TEST(Causes, AGatherHeldBackUntilMemoryIsFreeIsTheLimits) {
   }
 }
 
-TEST(Causes, AHostBlockedByTheLimitIsTheLimits) {
+TEST(FindStalls, AHostBlockedByTheLimitIsTheLimits) {
   HandRun run(2);
   run.step(0, 200);
   run.forward({0, 100}).record = 1;
@@ -123,7 +123,7 @@ TEST(Causes, AHostBlockedByTheLimitIsTheLimits) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::all_gather_limit, 50)));
 }
 
-TEST(Causes, ComputationThatWaitsForAnInputBufferLacksBuffers) {
+TEST(FindStalls, ComputationThatWaitsForAnInputBufferLacksBuffers) {
   HandRun run(2);
   run.step(0, 250);
   Op& first = run.op(OpKind::backward, Lane::compute, Times{0, 100});
@@ -162,18 +162,18 @@ HandRun behind_a_reduction(bool prefetched) {
   return run;
 }
 
-TEST(Causes, BehindAnotherKindOnTheCommunicator) {
+TEST(FindStalls, BehindAnotherKindOnTheCommunicator) {
   EXPECT_THAT(find(behind_a_reduction(true), kLatency).ns, ElementsAre(Pair(Cause::communicator_serialisation, 50)));
   // One that was busy sending would only have shared the link.
   EXPECT_THAT(find(behind_a_reduction(true)).ns, ElementsAre(Pair(Cause::link_bound, 50)));
 }
 
-TEST(Causes, AGatherThatWasNotPrefetchedCameLateOrWasRefused) {
+TEST(FindStalls, AGatherThatWasNotPrefetchedCameLateOrWasRefused) {
   EXPECT_THAT(find(behind_a_reduction(false), {}, false).ns, ElementsAre(Pair(Cause::late_prefetch, 50)));
   EXPECT_THAT(find(behind_a_reduction(false), {}, true).ns, ElementsAre(Pair(Cause::all_gather_limit, 50)));
 }
 
-TEST(Causes, ATransferThatSharedItsLinkSufferedContention) {
+TEST(FindStalls, ATransferThatSharedItsLinkSufferedContention) {
   HandRun run(2);
   run.step(0, 200);
   run.forward({0, 100});
@@ -184,7 +184,7 @@ TEST(Causes, ATransferThatSharedItsLinkSufferedContention) {
   EXPECT_THAT(find(run, kLink).ns, ElementsAre(Pair(Cause::contention, 50)));
 }
 
-TEST(Causes, WaitingForALateRankIsItsFault) {
+TEST(FindStalls, WaitingForALateRankIsItsFault) {
   HandRun run(3);
   run.step(0, 200);
   run.forward({0, 100});
@@ -198,7 +198,7 @@ TEST(Causes, WaitingForALateRankIsItsFault) {
   EXPECT_THAT(find(run, {}, true, 2).ns, ElementsAre(Pair(Cause::host_bound, 50)));
 }
 
-TEST(Causes, OfRanksThatAreEquallyLateTheFirstIsNamed) {
+TEST(FindStalls, OfRanksThatAreEquallyLateTheFirstIsNamed) {
   HandRun run(3);
   run.step(0, 200);
   run.forward({0, 100});
@@ -208,16 +208,16 @@ TEST(Causes, OfRanksThatAreEquallyLateTheFirstIsNamed) {
   for (const Stall& stall : find(run).stalls) EXPECT_EQ(stall.late_rank, 1);
 }
 
-TEST(Causes, AHostThatWaitedForTheDevice) {
+TEST(FindStalls, AHostThatWaitedForTheDevice) {
   HandRun run;
   run.step(0, 200);
   run.forward({0, 100});
   run.op(OpKind::host_sync, Lane::compute, Times{0, 120, 50});
   run.forward({120, 200, 120});
-  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::injected_sync, 20)));
+  EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_sync, 20)));
 }
 
-TEST(Causes, AHostThatIssuedLateWithoutHavingBeenBlocked) {
+TEST(FindStalls, AHostThatIssuedLateWithoutHavingBeenBlocked) {
   HandRun run;
   run.step(0, 200);
   run.forward({0, 100});
@@ -225,7 +225,7 @@ TEST(Causes, AHostThatIssuedLateWithoutHavingBeenBlocked) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 30)));
 }
 
-TEST(Causes, AHostThatTookLongToIssueAnOp) {
+TEST(FindStalls, AHostThatTookLongToIssueAnOp) {
   HandRun run;
   run.step(0, 300);
   run.forward({0, 100});
@@ -234,7 +234,7 @@ TEST(Causes, AHostThatTookLongToIssueAnOp) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 25), Pair(Cause::unknown, 5)));
 }
 
-TEST(Causes, ACopyInTheWay) {
+TEST(FindStalls, ACopyInTheWay) {
   HandRun run;
   run.step(0, 200);
   run.forward({0, 100}).record = 1;
@@ -245,7 +245,7 @@ TEST(Causes, ACopyInTheWay) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::copy, 40)));
 }
 
-TEST(Causes, ALaneThatStartedLateForNoReasonIsUnknown) {
+TEST(FindStalls, ALaneThatStartedLateForNoReasonIsUnknown) {
   HandRun run;
   run.step(0, 200);
   run.forward({0, 100});
@@ -253,7 +253,7 @@ TEST(Causes, ALaneThatStartedLateForNoReasonIsUnknown) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::unknown, 30)));
 }
 
-TEST(Causes, ALaneThatHadNoCore) {
+TEST(FindStalls, ALaneThatHadNoCore) {
   HandRun run;
   run.step(0, 200);
   run.forward({0, 100});
@@ -263,7 +263,7 @@ TEST(Causes, ALaneThatHadNoCore) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::cores_busy, 30)));
 }
 
-TEST(Causes, ATransferThatBeganLateForLackOfACore) {
+TEST(FindStalls, ATransferThatBeganLateForLackOfACore) {
   EXPECT_THAT(find(late_gather({40, 150, 0, 0, 30})).ns,
               ElementsAre(Pair(Cause::link_bound, 10), Pair(Cause::cores_busy, 30), Pair(Cause::unknown, 10)));
 }
@@ -281,20 +281,20 @@ HandRun gather_over(const std::vector<std::int64_t>& links) {
   return run;
 }
 
-TEST(Causes, ATransferThatWentOnOverOneLinkIsThatLinks) {
+TEST(FindStalls, ATransferThatWentOnOverOneLinkIsThatLinks) {
   const Found found = find(gather_over({90, 120, 150}));
   EXPECT_THAT(found.ns, ElementsAre(Pair(Cause::link_bound, 20), Pair(Cause::slow_link, 30)));
   for (const Stall& stall : found.stalls) EXPECT_EQ(stall.late_rank, stall.cause == Cause::slow_link ? 2 : -1);
   EXPECT_THAT(find(gather_over({150, 90, 90}), {}, true, 1).ns, ElementsAre(Pair(Cause::slow_link, 50)));
 }
 
-TEST(Causes, NoLinkIsSlowWhereTwoAreOrNobodyKnows) {
+TEST(FindStalls, NoLinkIsSlowWhereTwoAreOrNobodyKnows) {
   EXPECT_THAT(find(gather_over({90, 150, 150})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
   EXPECT_THAT(find(gather_over({0, 120, 150})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
   EXPECT_THAT(find(gather_over({0, 0, 0})).ns, ElementsAre(Pair(Cause::link_bound, 50)));
 }
 
-TEST(Causes, OfASlowLinkThatIsSharedEachHasItsPart) {
+TEST(FindStalls, OfASlowLinkThatIsSharedEachHasItsPart) {
   HandRun run(2);
   run.step(0, 200);
   run.forward({0, 60});
@@ -322,7 +322,7 @@ HandRun on_the_compute_lane(Between&& between) {
   return run;
 }
 
-TEST(Causes, AReductionOnTheComputeLaneIsTheLinks) {
+TEST(FindStalls, AReductionOnTheComputeLaneIsTheLinks) {
   const HandRun run = on_the_compute_lane([](HandRun& r) {
     r.op(OpKind::reduce_copy_in, Lane::compute, Times{100, 110});
     collective(r, OpKind::reduce_scatter, Lane::compute, std::vector<Times>(2, Times{110, 160}), 4, 0).phase =
@@ -331,7 +331,7 @@ TEST(Causes, AReductionOnTheComputeLaneIsTheLinks) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::link_bound, 50), Pair(Cause::copy, 10)));
 }
 
-TEST(Causes, AGatherBehindComputationThatItDoesNotNeedCameLate) {
+TEST(FindStalls, AGatherBehindComputationThatItDoesNotNeedCameLate) {
   const auto gather_from = [](schedule::BufferId shard) {
     return on_the_compute_lane([&](HandRun& r) {
       r.op(OpKind::optimizer, Lane::compute, Times{100, 110}).work = schedule::Update{.gradient = 1, .parameters = 0};
@@ -344,7 +344,7 @@ TEST(Causes, AGatherBehindComputationThatItDoesNotNeedCameLate) {
   EXPECT_THAT(find(gather_from(0)).ns, ElementsAre(Pair(Cause::link_bound, 50)));
 }
 
-TEST(Causes, ATransferBehindOneThatWaitedForALateRank) {
+TEST(FindStalls, ATransferBehindOneThatWaitedForALateRank) {
   HandRun run(2);
   run.step(0, 300);
   run.forward({0, 100});
@@ -357,7 +357,7 @@ TEST(Causes, ATransferBehindOneThatWaitedForALateRank) {
   for (const Stall& stall : found.stalls) EXPECT_EQ(stall.late_rank, 1);
 }
 
-TEST(Causes, AnInputBufferThatALateRankKeptIsTheLateRanks) {
+TEST(FindStalls, AnInputBufferThatALateRankKeptIsTheLateRanks) {
   HandRun run(2);
   run.step(0, 250);
   Op& first = run.op(OpKind::backward, Lane::compute, Times{0, 100});
@@ -377,7 +377,7 @@ TEST(Causes, AnInputBufferThatALateRankKeptIsTheLateRanks) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::reduce_scatter_buffers, 30), Pair(Cause::straggler, 50)));
 }
 
-TEST(Causes, ALimitedHostThatWasSlowAfterwardsWasSlow) {
+TEST(FindStalls, ALimitedHostThatWasSlowAfterwardsWasSlow) {
   HandRun run(2);
   run.step(0, 200);
   run.forward({0, 40}).record = 1;
@@ -387,7 +387,7 @@ TEST(Causes, ALimitedHostThatWasSlowAfterwardsWasSlow) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 80)));
 }
 
-TEST(Causes, AHostThatStillIssuedAfterAllWasDone) {
+TEST(FindStalls, AHostThatStillIssuedAfterAllWasDone) {
   HandRun run(1);
   run.step({{0, 160, 140}});
   run.forward({0, 100});
@@ -395,7 +395,7 @@ TEST(Causes, AHostThatStillIssuedAfterAllWasDone) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::host_bound, 40), Pair(Cause::unknown, 20)));
 }
 
-TEST(Causes, TheNormOfAllGradientsIsTheStepsEnd) {
+TEST(FindStalls, TheNormOfAllGradientsIsTheStepsEnd) {
   HandRun run(2);
   run.step(0, 200);
   Op& norm = run.op(OpKind::gradient_norm, Lane::compute, Times{0, 100});
@@ -410,7 +410,7 @@ TEST(Causes, TheNormOfAllGradientsIsTheStepsEnd) {
   EXPECT_THAT(find(run).ns, ElementsAre(Pair(Cause::step_boundary, 30)));
 }
 
-TEST(Causes, OfOneRankACollectiveWaitsForNobody) {
+TEST(FindStalls, OfOneRankACollectiveWaitsForNobody) {
   HandRun run;
   run.step(0, 200);
   run.forward({0, 100});
@@ -421,14 +421,14 @@ TEST(Causes, OfOneRankACollectiveWaitsForNobody) {
   EXPECT_EQ(found.stalls.front().late_rank, -1);
 }
 
-TEST(Causes, AnEmptyStepHasNone) {
+TEST(FindStalls, AnEmptyStepHasNone) {
   HandRun run;
   run.step(50, 50);
   run.op(OpKind::release, Lane::compute, Times{0, 0, 50});
   EXPECT_TRUE(find(run).stalls.empty());
 }
 
-TEST(Causes, AStepThatComputesNothingHasOneStall) {
+TEST(FindStalls, AStepThatComputesNothingHasOneStall) {
   HandRun run;
   run.step(50, 90);
   run.op(OpKind::release, Lane::compute, Times{});
@@ -438,7 +438,7 @@ TEST(Causes, AStepThatComputesNothingHasOneStall) {
   EXPECT_EQ(found.stalls[0].op, -1);
 }
 
-TEST(Causes, AStepOfComputationAloneHasNone) {
+TEST(FindStalls, AStepOfComputationAloneHasNone) {
   HandRun run;
   run.step(0, 100);
   run.forward({0, 60});
@@ -446,7 +446,7 @@ TEST(Causes, AStepOfComputationAloneHasNone) {
   EXPECT_TRUE(find(run).stalls.empty());
 }
 
-TEST(Causes, AfterTheLastComputationTheLastToEndIsExplained) {
+TEST(FindStalls, AfterTheLastComputationTheLastToEndIsExplained) {
   HandRun run(2);
   run.step(0, 160);
   run.forward({0, 100}).record = 1;

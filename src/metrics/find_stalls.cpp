@@ -1,9 +1,8 @@
-#include "metrics/causes.h"
+#include "metrics/find_stalls.h"
 
 #include <algorithm>
 
 #include "base/duration.h"
-#include "base/enum_table.h"
 #include "metrics/step_view.h"
 #include "replay/collective_message.h"
 
@@ -12,28 +11,6 @@ namespace fsdpbench::metrics {
 using schedule::OpKind;
 using schedule::Phase;
 using schedule::WaitReason;
-
-std::string_view to_string(Cause cause) {
-  constexpr EnumNames<Cause> kNames{"step_boundary",
-                                    "link_bound",
-                                    "inefficient_collective",
-                                    "late_prefetch",
-                                    "all_gather_limit",
-                                    "reduce_scatter_buffers",
-                                    "communicator_serialisation",
-                                    "contention",
-                                    "straggler",
-                                    "injected_sync",
-                                    "host_bound",
-                                    "copy",
-                                    "pcie",
-                                    "host_update",
-                                    "slow_link",
-                                    "tensor_group",
-                                    "cores_busy",
-                                    "unknown"};
-  return kNames[cause];
-}
 
 namespace {
 
@@ -322,7 +299,7 @@ class Blame {
         view_.record(i).issued_ns - view_.record(host).end_ns) {
       return Cause::host_bound;
     }
-    if (view_.op(host).kind == OpKind::host_sync) return Cause::injected_sync;
+    if (view_.op(host).kind == OpKind::host_sync) return Cause::host_sync;
     const int before = view_.op(host).waits.empty() ? -1 : view_.recorded_by(host, 0);
     if (before >= 0 && view_.op(before).is_transfer()) return Cause::pcie;
     if (before >= 0 && view_.op_class(before) == OpClass::host_update) return Cause::host_update;

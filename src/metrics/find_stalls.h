@@ -2,40 +2,15 @@
 
 #include <cstdint>
 #include <optional>
-#include <string_view>
 #include <vector>
 
-#include "base/enum_table.h"
 #include "base/intervals.h"
 #include "base/link_model.h"
+#include "metrics/cause.h"
 #include "metrics/run_view.h"
 #include "plan/groups.h"
 
 namespace fsdpbench::metrics {
-
-/// Why computation was not running.
-enum class Cause : std::uint8_t {
-  step_boundary,           ///< first gathers and last reductions of a step: nothing is there to hide them behind
-  link_bound,              ///< transfers take longer than the computation beside them; started as early as they could
-  inefficient_collective,  ///< as link_bound, but most of the transfer is latency: the messages are too small
-  late_prefetch,           ///< the gather was issued later than it could have been
-  all_gather_limit,        ///< the gather waited for memory that fsdp.all_gather_limit rations
-  reduce_scatter_buffers,  ///< computation waited for a reduction to give its input buffer back
-  communicator_serialisation,  ///< the collective stood behind one of another kind on its communicator
-  contention,                  ///< the transfer shared its link with another one
-  straggler,                   ///< the collective waited for a late rank
-  injected_sync,               ///< the host had waited for the device (inject.host_sync_after_layer)
-  host_bound,                  ///< the host issued the op late without having been blocked, or took long to issue it
-  copy,                        ///< copy-in, copy-out or a cast stood in the way
-  pcie,                        ///< a copy between the memories of device and host did (fsdp.cpu_offload)
-  host_update,                 ///< the host updated what lies in its memory
-  slow_link,                   ///< a transfer went on over one rank's link when all others' were done
-  tensor_group,                ///< ranks that split a layer exchanged what they have of its result
-  cores_busy,                  ///< a lane could have begun, and had no core: threads wanted more than there are
-  unknown,                     ///< none of these could be shown, waking up a lane among them
-};
-inline constexpr std::size_t kCauseCount = kEnumCount<Cause>;
-std::string_view to_string(Cause cause);
 
 /// One stretch of a step in which a rank computed nothing, and why. `op` is what was waited for (an index into the
 /// schedule; -1: nothing), `late_rank` who came last, or whose link is slow (-1: nobody, or a rank that is not in

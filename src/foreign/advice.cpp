@@ -1,0 +1,106 @@
+#include "foreign/advice.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "base/dtype.h"
+#include "dialects/words/words.h"
+#include "metrics/cause_advice.h"
+
+namespace fsdpbench::foreign {
+namespace {
+
+using metrics::Cause;
+
+/// How the program's settings are said; in this program's keys where its engine is not known.
+dialects::Remedies words_for(const dialects::Words* engine) {
+  const bool has = engine != nullptr && engine->remedies;
+  return *(has ? *engine : dialects::fsdpbench_words()).remedies;
+}
+
+/// Where most of the exposed time of a cause is.
+std::string_view worst_phase(Cause cause, const Explanation& explained) {
+  double forward = 0, backward = 0;
+  for (const ExplainedCollective& one : explained.collectives) {
+    (one.phase == "forward" ? forward : backward) += one.causes_ms[cause];
+  }
+  return forward >= backward ? "forward" : "backward";
+}
+
+/// What only some jobs can do beside what the table of causes says.
+std::string more_against_transfers(const Recognition& found) {
+  std::string how;
+  if (found.facts.reduce_dtype == DType::f32 && found.facts.param_dtype == DType::bf16) {
+    how += "; gradients reduced in bf16 are half the bytes";
+  } else if (found.facts.param_dtype == DType::f32) {
+    how += "; parameters in bf16 are half the bytes";
+  }
+  if (found.facts.replicate == 1 && found.facts.shard > 8) how += "; hybrid sharding stays within nodes";
+  return how;
+}
+
+/// A sentence without its full stop; empty: nothing helps that is known.
+std::string sentence(const metrics::CauseShare& share, const Recognition& found, const Explanation& explained) {
+  const std::string by =
+      fmt::format("{}: {}", metrics::kCauses[share.cause].meaning,
+                  metrics::advice_with(share.cause, settings_against(share.cause, found, explained)));
+  const bool exchanges = share.cause == Cause::link_bound || share.cause == Cause::step_boundary;
+  switch (share.cause) {
+    case Cause::straggler:
+      return share.late_rank >= 0
+                 ? fmt::format("rank {} comes last to most of what others wait for: look at that rank, its GPU and its host",
+                               share.late_rank)
+                 : "collectives wait for now one rank, now another: uneven work, or jitter of hosts";
+    case Cause::host_bound:
+      return fmt::format("the host launches later than the device could begin ({:.0f} % of computation begins right "
+                         "after its launch): torch.compile, CUDA graphs, or more work a launch (batch)",
+                         explained.late_launches_pct);
+    case Cause::host_sync:
+      return "the host waits for the device within the step (.item(), .cpu(), print of a tensor)" +
+             (found.syncs.empty() ? "" : ": first in " + found.syncs.front().where);
+    case Cause::slow_transfer:
+    case Cause::data_loading: return by;
+    case Cause::unknown: return {};
+    default: break;
+  }
+  if (found.kind == JobKind::data_parallel && exchanges) {
+    return "all-reduces of gradients outlast backward: larger batches, or reduce less often (no_sync() for all but the "
+           "last microbatch; bucket_cap_mb)";
+  }
+  if (!found.is_fsdp()) return {};
+  switch (share.cause) {
+    case Cause::late_prefetch:
+      return fmt::format("gathers of {} are issued later than they could be: {}; costs the parameters of one more unit",
+                         worst_phase(share.cause, explained),
+                         metrics::advice_with(share.cause, settings_against(share.cause, found, explained)));
+    case Cause::link_bound: return by + more_against_transfers(found);
+    case Cause::copy: return "copies between layouts stand alone: nothing computes beside them";
+    default: return by;
+  }
+}
+
+}  // namespace
+
+std::string settings_against(Cause cause, const Recognition& found, const Explanation& explained) {
+  const dialects::Remedies words = words_for(found.engine);
+  switch (cause) {
+    case Cause::late_prefetch:
+      return std::string(worst_phase(cause, explained) == "forward" ? words.prefetch_forward : words.prefetch_backward);
+    case Cause::all_gather_limit: return std::string(words.no_limit);
+    case Cause::communicator_serialisation: return std::string(words.separate_reductions);
+    case Cause::step_boundary: return std::string(words.accumulate);
+    case Cause::data_loading: return "DataLoader(num_workers=…, pin_memory=True, prefetch_factor=…)";
+    default: return {};
+  }
+}
+
+void advise(const Recognition& found, Explanation& explained) {
+  for (metrics::CauseShare& share : explained.causes) {
+    if (share.share_pct < kLeastSharePct) continue;
+    share.advice = sentence(share, found, explained);
+    if (!share.advice.empty()) share.advice = fmt::format("at most {:.3f} ms: {}.", share.ms, share.advice);
+  }
+}
+
+}  // namespace fsdpbench::foreign

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "foreign/explain.h"
+#include "foreign/recognise.h"
+#include "metrics/cause.h"
+
+namespace fsdpbench::foreign {
+
+/// Says what would help, in the words of the program that the trace is of, of each cause that has at least
+/// kLeastSharePct of the step: CauseShare::advice of `explained`. A job that is not sharded gets no advice about
+/// sharding.
+void advise(const Recognition& found, Explanation& explained);
+inline constexpr double kLeastSharePct = 1.0;
+
+/// What the program sets against a cause: "forward_prefetch=True"; empty if nothing is known.
+std::string settings_against(metrics::Cause cause, const Recognition& found, const Explanation& explained);
+
+}  // namespace fsdpbench::foreign
