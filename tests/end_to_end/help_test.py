@@ -72,7 +72,7 @@ class Help(Program):
         for given, said in {"fsdp.prefetch=1": "nearest valid keys are 'fsdp.forward_prefetch', 'fsdp.backward_prefetch'.",
                             "model=8b": "nearest valid key is 'model.preset'.",
                             "train.global_batch=8": "nearest valid key is 'train.batch_global'.",
-                            "fsdp.fp8=1": "unknown key 'fsdp.fp8'; the keys of [fsdp] are preset, strategy,"}.items():
+                            "fsdp.zq=1": "unknown key 'fsdp.zq'; the keys of [fsdp] are preset, strategy,"}.items():
             self.assertIn(said, self.error("explain", "quickstart", "--set", given))
         self.assertIn("no command 'zzzz'; see fsdpbench --help.", self.error("zzzz"))
         self.assertIn("the nearest is 'pytorch-fsdp2'", self.error("export", "quickstart", "--to", "fsdp2"))

@@ -114,10 +114,8 @@ void serve_collectives(Job& job, const JsonPart& order) {
 }
 
 constexpr const char* kCollectivesHelp =
-    R"(Measures collectives alone, with the options, columns and last lines of nccl-tests, on threads (--ranks), on
-processes under mpirun, torchrun or srun, or on GPUs (--backend cuda). Patterns that tell ranks and places apart check
-every element before and after timing. Sizes are powers of 1024; docs/collectives.md says what they, algbw and busbw
-count, and where this differs from nccl-tests.
+    R"(Ranks are threads (--ranks), processes of mpirun, torchrun or srun, or GPUs (--backend cuda). docs/collectives.md says
+what sizes, algbw and busbw count, and where this differs from nccl-tests.
 
 Examples
   fsdpbench collectives all_gather --ranks 4 -b 64K -e 64M -f 4
@@ -136,8 +134,8 @@ Command collectives_command() {
   const ReadWords read_ops = [collectives](const std::vector<std::string>& words) {
     read_option(*collectives, "--op-list", fmt::format("{}", fmt::join(words, ",")));
   };
-  command.argument("OP", read_ops, "all_gather, reduce_scatter, all_reduce, broadcast; default: the first two")
-      .is_required = false;
+  command.argument("OP", read_ops, "all_gather, reduce_scatter (both: default), all_reduce, broadcast").is_required =
+      false;
   command.option("--op-list", read_ops, "OP,OP", "The same in one word: a,b").counts.emplace(1, 1);
   for (const CollectivesOption& option : collectives_options()) {
     const ReadWord read = [collectives, &option](const std::string& value) {

@@ -50,8 +50,8 @@ std::string_view to_string(Part part) {
   return kNames[part];
 }
 
-MachinePrint MachinePrint::of_world(const JsonPart& json) {
-  const World w = world_from_json(json);
+MachinePrint MachinePrint::of_world(const JsonPart& world) {
+  const World w = world_from_json(world);
   MachinePrint print;
   const auto add = [&](std::string name, std::string value, Part part) {
     if (!value.empty()) print.facts_.push_back({std::move(name), std::move(value), part});
@@ -89,11 +89,11 @@ MachinePrint MachinePrint::of_world(const JsonPart& json) {
   return print;
 }
 
-MachinePrint MachinePrint::from_json(const JsonPart& json) {
+MachinePrint MachinePrint::from_json(const JsonPart& parts) {
   MachinePrint print;
   for (const Part part : kPrintParts) {
-    if (!json.has(to_string(part))) continue;
-    for (const JsonPart& fact : json.at(to_string(part)).list()) {
+    if (!parts.has(to_string(part))) continue;
+    for (const JsonPart& fact : parts.at(to_string(part)).list()) {
       print.facts_.push_back({fact.at("name").text(), fact.at("value").text(), part});
     }
   }
