@@ -107,7 +107,7 @@ void BM_Save(benchmark::State& state) {
     const std::int64_t expected = setup.plan.shapes.parameter_count() * 12;
     std::vector<double> plain_s{write_plainly(folder.path() + "/plain", expected)};
     engine::RunHooks hooks;  // the disk's speed changes by the minute, so the plain files are written in between
-    hooks.progress = [&](std::int64_t, std::optional<double>) {
+    hooks.progress = [&](std::int64_t, const std::optional<engine::StepLoss>&) {
       plain_s.push_back(write_plainly(folder.path() + "/plain", expected));
     };
     hooks.meet_before_steps = true;

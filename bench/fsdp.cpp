@@ -141,7 +141,7 @@ int run_program(int argc, char** argv) {
     const bool unknown = speaks ? benchmark::ReportUnrecognizedArguments(argc, argv) : argc > 1;
     if (unknown) return static_cast<int>(ExitCode::bad_input);
     if (!placement) return run_cases(arguments, nullptr);
-    return app::in_job(*placement, false, [&](app::Job& job) { return run_cases(arguments, &job); });
+    return app::in_job(*placement, false, {}, [&](app::Job& job) { return run_cases(arguments, &job); });
   });
 }
 

@@ -18,7 +18,7 @@ using schedule::OpKind;
 class HandRun {
  public:
   HandRun() {
-    training.plan.groups = {plan::Mesh{4, 1}, 1, true};
+    training.plan.groups = plan::Groups{plan::Mesh{4, 1}, 1, true};
     training.sizes.resize(1);
     training.sizes.front().forward_flops = 1e6;
     training.sizes.front().backward_flops = 2e6;
