@@ -76,8 +76,6 @@ THIRD_PARTY = [
 # NCCL of the header and NCCL that runs may differ from each other and from what this was written for.
 ALLOWED_CONDITIONALS = {"backend/cuda/cupti/cupti_generation.h", "backend/cuda/nccl/nccl_version.cpp"}
 MOST_LINES = 700  # a file holds a whole concept; a class has at most 500 (CONTRIBUTING.md)
-# Circles that are still there, by their first unit. A circle that is gone must leave this list.
-KNOWN_CYCLES = {"engine/checkpoint_saver"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 CONDITIONAL = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b")
@@ -184,11 +182,7 @@ def cycle_problems(texts: dict[str, str]) -> list[str]:
             target = unit_of.get(include.group(2)) if include else None
             if target and target != unit_of[path]:
                 includes[unit_of[path]].add(target)
-    found = cycles(includes)
-    known = {unit for unit in KNOWN_CYCLES if unit in includes}
-    problems = [f"units that include each other: {', '.join(group)}" for group in found if group[0] not in known]
-    gone = known - {group[0] for group in found}
-    return problems + [f"{unit}: in no circle any more, so KNOWN_CYCLES need not name it" for unit in sorted(gone)]
+    return [f"units that include each other: {', '.join(group)}" for group in cycles(includes)]
 
 
 def check(root: Path) -> list[str]:

@@ -74,9 +74,6 @@ class CheckIncludes(unittest.TestCase):
         around["base/b.cpp"] = '#include "base/b.h"\n'
         self.assertEqual(self.problems(files=around), [])
 
-    def test_a_known_circle_that_is_gone(self) -> None:
-        self.expect("hardware/nvml.h", "#pragma once\n", "KNOWN_CYCLES need not name it")
-
 
 if __name__ == "__main__":
     unittest.main()

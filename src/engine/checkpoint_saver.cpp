@@ -118,15 +118,6 @@ CheckpointSaver::~CheckpointSaver() {
   if (writer_.joinable()) writer_.join();
 }
 
-std::int64_t CheckpointSaver::host_bytes(const config::RunConfig& config, const plan::Plan& plan) {
-  if (config.checkpoint.folder.empty()) return 0;
-  if (!config.checkpoint.asynchronous) return Masters::kPieceBytes;
-  std::int64_t numel = 0;
-  for (const plan::Unit& unit : plan.units) numel += unit.layout.shard_numel + unit.layout.replicated_numel;
-  return Masters::kPieceBytes +
-         std::ssize(states_of(config.train.optimizer)) * ceil_div(numel, plan.mesh.replicate) * kFloat;
-}
-
 std::int64_t CheckpointSaver::file_bytes(const config::RunConfig& config, const plan::Plan& plan) {
   constexpr std::int64_t kNames = 256;  // of a piece in the header, and its block in the manifest
   const auto states = static_cast<std::int64_t>(states_of(config.train.optimizer).size());

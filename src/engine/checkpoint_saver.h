@@ -93,8 +93,6 @@ class CheckpointSaver {
   /// What saving took so far, but for the file that is being written.
   const std::vector<trace::SaveSpan>& spans() const { return spans_; }
 
-  /// Bytes of host memory that a rank needs to save: a copy of its shard if it goes on meanwhile.
-  static std::int64_t host_bytes(const config::RunConfig& config, const plan::Plan& plan);
   /// Bytes of one checkpoint, over all ranks.
   static std::int64_t file_bytes(const config::RunConfig& config, const plan::Plan& plan);
 

@@ -280,6 +280,15 @@ std::int64_t Masters::staging_bytes(const plan::Plan& plan) {
 
 std::int64_t Masters::collection_bytes(const plan::Plan& plan) { return arrived_bytes(plan) + joined_bytes(plan); }
 
+std::int64_t Masters::saving_bytes(const config::RunConfig& config, const plan::Plan& plan) {
+  if (config.checkpoint.folder.empty()) return 0;
+  if (!config.checkpoint.asynchronous) return kPieceBytes;
+  std::int64_t numel = 0;
+  for (const plan::Unit& unit : plan.units) numel += unit.layout.shard_numel + unit.layout.replicated_numel;
+  return kPieceBytes +
+         std::ssize(states_of(config.train.optimizer)) * ceil_div(numel, plan.mesh.replicate) * kBytes;
+}
+
 std::int64_t Masters::whole_bytes(const plan::Plan& plan) {
   std::int64_t most = 0;
   for (const plan::ParameterShape& shape : plan.shapes.parameters) {

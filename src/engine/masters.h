@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "config/run_config.h"
 #include "engine/buffer_table.h"
 #include "engine/checkpoint.h"
 #include "engine/communicators.h"
@@ -34,6 +35,9 @@ class Masters {
 
   /// Host memory that collect() needs on rank 0 for a parameter that ranks split, beside what it takes in pieces.
   static std::int64_t whole_bytes(const plan::Plan& plan);
+
+  /// Host memory that a rank needs to save checkpoints: a piece, or a copy of its shard if training goes on meanwhile.
+  static std::int64_t saving_bytes(const config::RunConfig& config, const plan::Plan& plan);
 
   /// All must outlive this object.
   Masters(backend::RankContext& context, const plan::Plan& plan, const BufferTable& buffers,

@@ -1,8 +1,8 @@
 #include "engine/setup.h"
 
 #include "base/bytes.h"
-#include "engine/checkpoint_saver.h"
 #include "engine/executor.h"
+#include "engine/masters.h"
 #include "engine/step_graph.h"
 #include "schedule/memory_walk.h"
 
@@ -22,7 +22,7 @@ Setup set_up(const config::RunConfig& config) {
   s.host_bytes = Executor::recording_bytes(s.schedules, config.train.steps);
   if (!config.emulate.compute_tflops) {
     s.host_bytes +=
-        Masters::staging_bytes(s.plan) + Masters::whole_bytes(s.plan) + CheckpointSaver::host_bytes(config, s.plan);
+        Masters::staging_bytes(s.plan) + Masters::whole_bytes(s.plan) + Masters::saving_bytes(config, s.plan);
   }
   return s;
 }

@@ -51,7 +51,7 @@ class TraceExplain(Program):
         """What `explain --from` says of a result, and what `trace explain` says of the traces beside it."""
         for name, keys in (("default", ()), ("late", ("fsdp.forward_prefetch=none", "fsdp.backward_prefetch=none")),
                            ("sync", ("inject.host_sync_after_layer=1",)),
-                           ("slow", ("inject.slow_rank=1", "inject.slow_factor=1.5")),
+                           ("slow", ("inject.slow_rank=1", "inject.slow_rank_factor=1.5")),
                            ("limit", ("fsdp.preset=fsdp1", "fsdp.backward_prefetch=pre", "emulate.link_gb_per_s=0.2"))):
             with self.subTest(name):
                 ours = {c["cause"]: c for c in self.simulate(name, *keys)["causes"]}
