@@ -156,6 +156,7 @@ std::vector<Field> make_fields() {
   train("epsilon", &Train::epsilon, number(kLeastFloat, kMostFloat), "adamw: added to the root of the second moment");
   train("weight_decay", &Train::weight_decay, number(0, kMostFloat), "weight decay; adamw: decoupled from the gradient");
   train("clip_norm", &Train::clip_norm, number(0, kMostFloat), "limit of the global gradient norm; 0: no clipping");
+  train("params_digest", &Train::params_digest, boolean(), "rank 0 gets and hashes the final parameters; false: they stay where they are, for runs that are only timed");
 
   Table<Fsdp> fsdp(all, "fsdp", &RunConfig::fsdp);
   fsdp("preset", &Fsdp::preset, {fmt::format("\"{}\"", fmt::join(fsdp_preset_names(), "\", \"")), [](const std::string& v) { return std::ranges::count(fsdp_preset_names(), v) > 0; }}, "the engine whose settings are the defaults of this table (docs/engines.md)");

@@ -126,7 +126,8 @@ struct Train {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0.01;
-  double clip_norm = 0.0;  ///< global gradient norm limit; 0: no clipping
+  double clip_norm = 0.0;     ///< global gradient norm limit; 0: no clipping
+  bool params_digest = true;  ///< rank 0 gets all final parameters and hashes them
   bool operator==(const Train&) const = default;
 };
 

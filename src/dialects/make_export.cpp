@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::array kTables{"mesh", "train", "fsdp", "nccl"};
 /// Keys of those tables that say how to measure, not how to train; and fsdp.preset, which stands for other keys.
-constexpr std::array kOfTheMeasurement{"train.steps", "train.warmup", "train.seed", "nccl.timeout_s", "fsdp.preset"};
+constexpr std::array kOfTheMeasurement{"train.steps",         "train.warmup",   "train.seed",
+                                       "train.params_digest", "nccl.timeout_s", "fsdp.preset"};
 
 /// The defaults of a system, as the preset of that name has them.
 config::RunConfig reference_config(std::string_view engine) {

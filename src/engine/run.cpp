@@ -44,6 +44,7 @@ struct Shared {
     return before.empty() ? new_training() : before;
   }
   bool computes() const { return !setup.config.emulate.compute_tflops.has_value(); }
+  bool wants_parameters() const { return computes() && (setup.config.train.params_digest || hooks.keep_parameters); }
 };
 
 /// The final parameters: their digest, and themselves if somebody wants them, both on rank 0.
@@ -58,7 +59,9 @@ void bring_parameters(const Shared& shared, int rank, Executor& executor, Measur
     whole.insert(whole.end(), values.begin(), values.end());
   });
   if (rank != 0) return;
-  if (shared.setup.config.device.repeats()) result.parameters_digest = digest.text();
+  if (shared.setup.config.train.params_digest && shared.setup.config.device.repeats()) {
+    result.parameters_digest = digest.text();
+  }
   result.parameters_not_finite = digest.not_finite();
   result.parameters = std::move(kept);
 }
@@ -136,7 +139,7 @@ void run_rank(const Shared& shared, backend::RankContext& context, Measurement& 
       context.world.barrier();  // now every rank's file is there, or none of them goes on
       if (context.rank == 0) result.checkpoints = saver->complete();
     }
-    if (shared.computes()) bring_parameters(shared, context.rank, executor, result);
+    if (shared.wants_parameters()) bring_parameters(shared, context.rank, executor, result);
   } catch (...) {
     if (!shared.cut_short()) throw;  // else it brings the steps before
   }

@@ -60,8 +60,8 @@ struct Measurement {
   std::int64_t steps_done = 0;  ///< warm-up included
   bool interrupted = false;
   std::vector<double> losses;  ///< per step, warm-up included; empty if nothing computes
-  /// Absent if nothing computes, not all parameters are finite, the run ended in the middle of a step, or another run
-  /// of the same may end with other bits (config::Device::repeats).
+  /// Absent if nobody wants it (train.params_digest), nothing computes, not all parameters are finite, the run ended in
+  /// the middle of a step, or another run of the same may end with other bits (config::Device::repeats).
   std::optional<std::string> parameters_digest;
   std::int64_t parameters_not_finite = 0;  ///< elements of the final parameters that are NaN or infinite
   std::vector<std::vector<float>>

@@ -26,11 +26,13 @@ std::string why_diverged(std::span<const double> losses, std::int64_t not_finite
   return {};
 }
 
-std::string why_no_digest(const config::Device& device, std::int64_t not_finite) {
+std::string why_no_digest(const config::RunConfig& config, std::int64_t not_finite) {
+  if (!config.train.params_digest) return "train.params_digest = false leaves the final parameters where they are";
   if (not_finite == 0) {
-    return device.repeats() ? ""
-                            : "another run of the same may end with other bits; device.deterministic = true gives the "
-                              "same, more slowly";
+    return config.device.repeats()
+               ? ""
+               : "another run of the same may end with other bits; device.deterministic = true gives the "
+                 "same, more slowly";
   }
   return fmt::format("{} elements of the final parameters are NaN or infinite, and runs that are would seem equal",
                      not_finite);

@@ -33,7 +33,7 @@ TEST(InterruptDeathTest, WhatIsNotObeyedInTimeIsDealtWith) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto stuck = [] {
     install_interrupt_handlers();
-    const KeepingWhatIsDone keeping(false);
+    keep_what_is_done(false);
     const AfterInterrupt never(3600, [] { _exit(1); });
     const AfterInterrupt soon(0.05, [] { _exit(7); });
     raise(SIGTERM);
@@ -42,12 +42,25 @@ TEST(InterruptDeathTest, WhatIsNotObeyedInTimeIsDealtWith) {
   EXPECT_EXIT(stuck(), ::testing::ExitedWithCode(7), "stopping after this step");
   const auto earlier = [] {
     install_interrupt_handlers();
-    const KeepingWhatIsDone keeping(true);
+    keep_what_is_done(true);
     raise(SIGTERM);
     const AfterInterrupt late(0, [] { _exit(7); });
     sleep_for_ever();
   };
   EXPECT_EXIT(earlier(), ::testing::ExitedWithCode(7), "^$");
+}
+
+/// What came when the result was complete.
+TEST(InterruptDeathTest, OneSignalChangesNothingFromTheKeepingOnToTheEndOfTheProcess) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto signalled = [](int times) {
+    install_interrupt_handlers();
+    [] { keep_what_is_done(true); }();  // what a command's function returns from
+    for (int i = 0; i < times; ++i) raise(SIGTERM);
+    _exit(3);
+  };
+  EXPECT_EXIT(signalled(1), ::testing::ExitedWithCode(3), "^$");
+  EXPECT_EXIT(signalled(2), ::testing::ExitedWithCode(130), "^$");
 }
 
 /// A launcher that a script has started behind `&`: its ranks inherit that Ctrl-C is ignored, and it passes it on.

@@ -52,6 +52,16 @@ TEST(StageClockTest, WhatIsLeftShrinksWhatComes) {
   EXPECT_EQ(t.clock.stages().back().note, "the budget is spent");
 }
 
+TEST(StageClockTest, WhatAStageLeavesOutIsNotedWhileItIsUnderWay) {
+  Turned t;
+  t.now += 280;
+  (void)t.clock.fitting(20, 6, 1, 0.5);
+  t.clock.begin("arms");
+  t.clock.note("4 of 10 rounds");
+  EXPECT_EQ(t.clock.stages().back().note, "10 of 20 repetitions: 20 s of the budget are left; 4 of 10 rounds");
+  EXPECT_EQ(t.said.back(), "4 of 10 rounds");
+}
+
 TEST(StageClockTest, DurationsAreRead) {
   EXPECT_DOUBLE_EQ(duration_s("5m"), 300);
   EXPECT_DOUBLE_EQ(duration_s("90"), 90);

@@ -106,6 +106,21 @@ TEST(StepArmsRun, WhatWasNotMeasuredAloneIsNamed) {
   EXPECT_FALSE(predict_step(arms.setup, arms.run, {}).ms);
 }
 
+TEST(StepArmsRun, TheyEndWhenTheyAreToldAndOnlyWholeRoundsCount) {
+  const engine::Setup setup = set_up_arms(testing::settled(testing::tiny_decoder()), 5);
+  const std::int64_t warmup = setup.config.train.warmup;
+  const testing::HashedBatches batches(static_cast<std::int32_t>(setup.config.model.vocab));
+  const auto rounds_after = [&](std::int64_t steps) {  // that were begun when it is told
+    const engine::Measurement measured =
+        run_arms(setup, batches, nullptr, [&, asked = std::int64_t{0}]() mutable { return asked++ == steps; });
+    EXPECT_EQ(measured.steps_done, std::min(steps, warmup + 5 * kStepsOfARound));
+    return arm_rounds({setup.schedules, measured.traces}).size();
+  };
+  EXPECT_EQ(rounds_after(warmup + 2 * kStepsOfARound + 4), 2U);
+  EXPECT_EQ(rounds_after(warmup + kStepsOfARound), 1U);
+  EXPECT_EQ(rounds_after(1000), 5U);
+}
+
 TEST(StepArmsRun, RealRanksDoThem) {
   config::RunConfig config = testing::settled(testing::tiny_decoder());
   const engine::Setup setup = set_up_arms(config, 1);

@@ -105,6 +105,13 @@ class Run(Program):
         message = self.error("compare", "soon", "at the end", code=DIVERGED)
         self.assertIn("soon/result.json: training diverged: the loss is NaN at step ", message)
 
+    def test_a_run_that_is_only_timed_says_why_it_has_no_digest(self) -> None:
+        done = self.call("run", self.profile, *sets(*THREADS, "train.params_digest=false"), "--out", "timed")
+        self.assertIn("no parameters digest: train.params_digest = false", done.stdout)
+        train = json.loads((self.folder / "timed/result.json").read_text())["train"]
+        self.assertNotIn("params_digest", train)
+        self.assertIn("train.params_digest = false", train["no_digest_because"])
+
     def test_default_result_folder(self) -> None:
         done = self.call("run", self.profile, *sets(*THREADS))
         folders = list((self.folder / "runs").iterdir())

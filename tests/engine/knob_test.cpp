@@ -247,6 +247,26 @@ TEST(Knob, WrappingDecidesTheUnits) {
   EXPECT_EQ(units({Wrap::Mode::min_size, 1, block + 1}), 4U);
 }
 
+TEST(Knob, WithoutADigestNobodyGetsTheFinalParameters) {
+  RunConfig c = testing::tiny_decoder();
+  c.train.warmup = 0;
+  c.train.steps = 1;
+  const auto run = [&] {
+    const testing::HashedBatches batches(static_cast<std::int32_t>(c.model.vocab));
+    return engine::run(*backend::cpu::make_cpu_backend(), engine::set_up(testing::settled(c)), batches, {});
+  };
+  EXPECT_TRUE(run().parameters_digest.has_value());
+  c.train.learning_rate = 1e38;  // the losses are finite, the parameters are not: who gets them sees that
+  const engine::Measurement with = run();
+  EXPECT_GT(with.parameters_not_finite, 0);
+  c.train.params_digest = false;
+  const engine::Measurement without = run();
+  EXPECT_EQ(without.parameters_not_finite, 0);
+  EXPECT_EQ(without.losses, with.losses);
+  c.train.learning_rate = 1e-3;
+  EXPECT_FALSE(run().parameters_digest.has_value());
+}
+
 TEST(Knob, GradientScalingRoundsDifferentlyOnThreeRanks) {
   // In fp32 the factors differ by powers of two and give the same bits. In bf16 the mean is rounded after dividing by
   // three, FSDP1's sum before.

@@ -59,7 +59,12 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostKeys = 256;
 constexpr int kMostRankedRun = 6;                      // threads of a case that is trained: six a rank
 constexpr std::int64_t kMostModelled_ns = 20'000'000;  // of a step that is trained in real time
-constexpr int kHang_s = 60;
+
+/// After which a case hangs; FSDPBENCH_PATIENCE multiplies it, for busy machines.
+double hang_s() {
+  const char* patience = std::getenv("FSDPBENCH_PATIENCE");
+  return 60 * (patience == nullptr ? 1 : std::max(1.0, std::strtod(patience, nullptr)));
+}
 
 /// What the child tells the parent, in memory that both see.
 struct Shared {
@@ -333,6 +338,7 @@ class Cases {
 
 /// Waits for the child; a signal name, "hung", or nothing if it is through.
 std::string await(pid_t child, const Shared& shared) {
+  const double most_s = hang_s();
   std::uint64_t at = shared.number;
   for (int ticks = 0;; ++ticks) {
     int status = 0;
@@ -341,10 +347,10 @@ std::string await(pid_t child, const Shared& shared) {
       return WEXITSTATUS(status) == 0 ? "" : fmt::format("exit code {}", WEXITSTATUS(status));
     }
     if (std::exchange(at, shared.number.load()) != shared.number) ticks = 0;
-    if (ticks > kHang_s * 20) {
+    if (ticks > most_s * 20) {
       kill(child, SIGKILL);
       waitpid(child, &status, 0);
-      return fmt::format("did nothing for {} s", kHang_s);
+      return fmt::format("did nothing for {} s", most_s);
     }
     usleep(50'000);
   }

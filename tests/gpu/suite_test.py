@@ -52,6 +52,9 @@ done_by = "RING" if os.environ.get("NCCL_PROFILER_PLUGIN") else ""
 """
 
 
+TIMED = {"train.params_digest": "false"}  # what only times are wanted of brings no parameters home
+
+
 class SuiteTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -194,8 +197,21 @@ echo "[  SKIPPED ] A.one (0 ms)"; echo "[  SKIPPED ] A.two (0 ms)"
         suite.command = command
         entry = self.run_one(speed.torch, suite)
         self.assertEqual(entry["status"], "passed", entry)
-        self.assertEqual(seen, [{"device.timer": "events"}] * 3)
+        self.assertEqual(seen, [TIMED | {"device.timer": "events"}] * 3)
         self.assertAlmostEqual(entry["figures"]["speed over PyTorch eager (1 or more: ours is at least as fast)"], 1.2)
+
+    def test_trainings_that_are_only_timed_bring_no_parameters_home(self):
+        seen, train = [], Suite.train
+
+        def noted(suite, profile, log, seconds, overrides, environment=None):
+            seen.append((log, overrides.get("train.params_digest")))
+            return train(suite, profile, log, seconds, overrides, environment)
+
+        with unittest.mock.patch.object(Suite, "train", noted):
+            for section in (speed.step, speed.timers, speed.changes, speed.offload):
+                self.run_one(section)
+        self.assertGreater(len(seen), 20)
+        self.assertEqual([log for log, asked in seen if asked != "false"], [])
 
     def test_steps_with_state_in_host_memory_tell_the_rates_of_their_copies(self):
         suite, asked = self.suite(), []
@@ -238,9 +254,9 @@ echo "[  SKIPPED ] A.one (0 ms)"; echo "[  SKIPPED ] A.two (0 ms)"
         arms = speed.STEP_CHANGES + speed.STEP_OFFERS
 
         def train(profile, log, seconds, overrides, environment=None):
-            changed = {key: value for key, value in overrides.items() if key not in ("device.timer", "train.steps")}
+            changed = {key: value for key, value in overrides.items() if key not in ("device.timer", "train.steps", *TIMED)}
             asked.append((profile, changed))
-            self.assertEqual(overrides["device.timer"], "events")
+            self.assertEqual((overrides["device.timer"], overrides["train.params_digest"]), ("events", "false"))
             if self.broken in changed:
                 raise Failed(f"{self.broken} does not work")
             median = 8.0 if "device.graphs" in changed else 12.0 if changed else 10.0

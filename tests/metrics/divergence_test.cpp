@@ -28,6 +28,16 @@ TEST(Divergence, ParametersMayDivergeInTheLastStep) {
   EXPECT_THAT(why_diverged(std::vector{5.5}, 3), HasSubstr("3 elements of the final parameters"));
 }
 
+TEST(Divergence, WithoutADigestTheReasonIsTheKeyTheDeviceOrTheNumbers) {
+  config::RunConfig c;
+  EXPECT_EQ(why_no_digest(c, 0), "");
+  EXPECT_THAT(why_no_digest(c, 3), HasSubstr("3 elements"));
+  c.device.backend = config::BackendKind::cuda;
+  EXPECT_THAT(why_no_digest(c, 0), HasSubstr("device.deterministic"));
+  c.train.params_digest = false;
+  EXPECT_THAT(why_no_digest(c, 0), HasSubstr("train.params_digest = false"));
+}
+
 TEST(Divergence, LossesAreSpelledInWords) {
   EXPECT_EQ(loss_text(4.21861), "4.2186");
   EXPECT_EQ(loss_text(-kNan), "NaN");

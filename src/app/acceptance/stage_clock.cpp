@@ -31,6 +31,12 @@ void StageClock::end() {
   stages_.back().took_s = now_s_() - stage_began_s_;
 }
 
+void StageClock::note(std::string what) {
+  say_(what);
+  std::string& note = stages_.back().note;
+  note = note.empty() ? std::move(what) : note + "; " + what;
+}
+
 std::string StageClock::spent() const {
   return fmt::format("{} of the budget of {} are spent", format_duration(spent_s()), format_duration(budget_s_));
 }

@@ -26,6 +26,8 @@ class StageClock {
   /// Ends the stage before.
   void begin(std::string name, std::optional<double> estimate_s = std::nullopt);
   void end();
+  /// What was left out of the stage under way.
+  void note(std::string what);
   /// A stage that is not measured.
   void skip(std::string name, std::string why);
   /// How often what takes `each_s` is to be repeated in a stage that begins now and may take `share` of what is left:

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "app/machine/select_backend.h"
 #include "base/bytes.h"
@@ -133,8 +134,10 @@ engine::Setup set_up_arms(const config::RunConfig& config, int rounds) {
   return setup;
 }
 
-engine::Measurement run_arms(const engine::Setup& arms, const engine::BatchSource& batches, launch::Session* session) {
+engine::Measurement run_arms(const engine::Setup& arms, const engine::BatchSource& batches, launch::Session* session,
+                             std::function<bool()> stop) {
   engine::RunHooks hooks;
+  hooks.stop = std::move(stop);
   hooks.meet_before_steps = true;
   const auto backend = select_backend(std::string(config::to_string(arms.config.device.backend)));
   engine::Measurement measurement = engine::run(*backend, arms, batches, hooks, session);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,10 +21,12 @@ inline constexpr int kStepsOfARound = 6;
 /// `rounds` rounds as accept::ArmRound has them, made of the schedule that repeats. `config`: valid.
 engine::Setup set_up_arms(const config::RunConfig& config, int rounds);
 
-/// Runs it on this process's ranks; all processes of a job call it. As engine::run.
-engine::Measurement run_arms(const engine::Setup& arms, const engine::BatchSource& batches, launch::Session* session);
+/// Runs it on this process's ranks; all processes of a job call it. As engine::run. `stop`: as RunHooks have it; what
+/// was measured may then end in the middle of a round, or of the warm-up.
+engine::Measurement run_arms(const engine::Setup& arms, const engine::BatchSource& batches, launch::Session* session,
+                             std::function<bool()> stop = {});
 
-/// The rounds of what was measured, all of them complete. `run`: of all ranks, of a set_up_arms() setup.
+/// The complete rounds of what was measured. `run`: of all ranks, of a set_up_arms() setup.
 std::vector<accept::ArmRound> arm_rounds(const metrics::RunView& run);
 
 /// A step on the computed clock, or why there is none.

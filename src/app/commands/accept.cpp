@@ -183,17 +183,26 @@ class Acceptance {
     clock_.begin(kParts, round_s() * rounds);
     const engine::Setup arms = set_up_arms(cell_.setup.config, rounds);
     const engine::Measurement brought = run_parts(arms, rounds);
+    if (!has_a_round(brought)) return clock_.skip(kParts, clock_.spent());
     const metrics::RunView run(arms.schedules, brought.traces);
     measured_.arms = arm_rounds(run);
+    if (brought.interrupted) {
+      clock_.note(fmt::format("{} of {} rounds: {}", measured_.arms.size(), rounds, clock_.spent()));
+    }
     for (accept::Arrivals& step : accept::arrivals_of(run)) measured_.arrivals.push_back(std::move(step));
     std::vector<CollectiveRow> alone = measured_.ladder;
     alone.insert(alone.end(), measured_.scales.rows.begin(), measured_.scales.rows.end());
     measured_.predicted = predict_step(arms, run, alone);
   }
 
+  /// Ends when the budget is spent: rounds may take longer than was thought, on a machine that gets busy.
   engine::Measurement run_parts(const engine::Setup& arms, int rounds) {
     order({{"stage", kStageOfParts}, {"rounds", rounds}});
-    return run_arms(arms, *cell_.data, session());
+    return run_arms(arms, *cell_.data, session(), [this] { return clock_.left_s() <= 0; });
+  }
+
+  static bool has_a_round(const engine::Measurement& brought) {
+    return brought.traces.front().steps.size() >= kStepsOfARound;
   }
 
   /// The parts of a step again and again, for what is left of the budget.
@@ -206,6 +215,7 @@ class Acceptance {
     for (double longest_s = 0; clock_.left_s() > longest_s;) {
       const double began_s = clock_.spent_s();
       const engine::Measurement brought = run_parts(arms, effort_.arm_rounds);
+      if (!has_a_round(brought)) break;
       const std::vector<accept::ArmRound> rounds = arm_rounds({arms.schedules, brought.traces});
       measured_.soak.insert(measured_.soak.end(), rounds.begin(), rounds.end());
       longest_s = std::max(longest_s, clock_.spent_s() - began_s);

@@ -114,7 +114,7 @@ int calibrate_runs(const CalibrateArguments& arguments) {
   replay::Calibrator calibrator;
   std::set<std::string> machines;
   std::vector<CalibratingRun> runs;
-  const KeepingWhatIsDone keeping(console().quiet());
+  keep_what_is_done(console().quiet());
   for (const std::string& given : arguments.runs) {
     if (path_exists(std::filesystem::path(given) / "result.json")) {
       if (!arguments.overrides.empty()) {

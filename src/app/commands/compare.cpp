@@ -185,7 +185,7 @@ class ComparisonRun {
 
   /// Runs until there are `trials` pairs. False if the user stopped it.
   bool run(int trials) {
-    const KeepingWhatIsDone keeping(console().quiet());
+    keep_what_is_done(console().quiet());
     const std::int64_t begin = now_ns();
     const int before = pairs_done();
     for (; pairs_done() < trials; ++next_) {

@@ -151,7 +151,7 @@ int guarded(bool speaks, const std::function<int()>& body) {
 int in_job(const launch::Placement& placement, bool quiet, const Services& services,
            const std::function<int(Job&)>& lead) {
   Job job(placement);
-  const KeepingWhatIsDone keeping(!job.leads() || quiet);
+  keep_what_is_done(!job.leads() || quiet);
   try {
     if (!job.leads()) return serve(job, services);
     console().info(job.headline());

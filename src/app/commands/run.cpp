@@ -125,7 +125,7 @@ int run_profile(const RunArguments& arguments, const Call& call) {
   check_disk(folder.path(), cell.setup);
   console().info(run_headline(cell.setup));
 
-  const KeepingWhatIsDone keeping(console().quiet());
+  keep_what_is_done(console().quiet());
   Trial trial;
   {
     Progress progress(console(), config.train.warmup + config.train.steps, now_ns());

@@ -104,19 +104,33 @@ LogOwner owner_of(const SweepGrid& grid) {
   return owner;
 }
 
+/// The machine had no memory, no threads or no disk for it at that time.
+bool lacked_resources(const LoggedTrial& logged) {
+  return !logged.trial && logged.exit_code == static_cast<int>(ExitCode::no_resources);
+}
+
 /// Which trials are there, and which cells have failed.
 struct State {
   std::set<std::pair<std::string, std::uint64_t>> done;
   std::set<std::string> failed;
 };
 
+using LastTries = std::map<std::pair<std::string, std::uint64_t>, const LoggedTrial*>;
+
+LastTries last_tries(const std::vector<LoggedTrial>& trials) {
+  LastTries last;
+  for (const LoggedTrial& logged : trials) last[{logged.cell, logged.number}] = &logged;
+  return last;
+}
+
 State state_of(const std::vector<LoggedTrial>& trials, bool retry_failed) {
-  std::map<std::pair<std::string, std::uint64_t>, bool> last;
-  for (const LoggedTrial& logged : trials) last[{logged.cell, logged.number}] = logged.trial.has_value();
   State state;
-  for (const auto& [key, ok] : last) {
-    if (ok) state.done.insert(key);
-    if (!ok && !retry_failed) state.failed.insert(key.first);
+  for (const auto& [key, logged] : last_tries(trials)) {
+    if (logged->trial) {
+      state.done.insert(key);
+    } else if (!retry_failed && !lacked_resources(*logged)) {
+      state.failed.insert(key.first);
+    }
   }
   return state;
 }
@@ -161,7 +175,7 @@ class SweepRun {
 
   /// False if the user stopped it.
   bool run() {
-    const KeepingWhatIsDone keeping(console().quiet());
+    keep_what_is_done(console().quiet());
     write_summary();
     for (std::int64_t trial = 0; trial < grid_.file.trials; ++trial) {
       for (const std::size_t index : order_of_trial(grid_, trial)) {
@@ -182,6 +196,14 @@ class SweepRun {
     const std::vector<LoggedTrial>& all = log_.trials();
     const bool any = std::ranges::any_of(all, [](const LoggedTrial& logged) { return logged.trial.has_value(); });
     return any || all.empty() ? std::nullopt : std::optional(all.front());
+  }
+
+  /// A failure that says something of the machine as it was, and nothing of its cell.
+  std::optional<LoggedTrial> what_the_machine_lacked() const {
+    for (const auto& [key, logged] : last_tries(log_.trials())) {
+      if (lacked_resources(*logged)) return *logged;
+    }
+    return std::nullopt;
   }
 
   json write_summary() {
@@ -251,13 +273,14 @@ int run_sweep(const SweepArguments& arguments, Job* job) {
   console().info(fmt::format("{}: {} cells, {} trials each{}", grid.file.title, grid.cells.size(), grid.file.trials,
                              grid.skipped > 0 ? fmt::format("; {} cells left out by [[skip]]", grid.skipped) : ""));
   bool finished = false;
-  std::optional<LoggedTrial> failure;
+  std::optional<LoggedTrial> failure, lacked;
   json summary;
   {
     SweepRun run(grid, folder, arguments.retry_failed, job);
     finished = run.run();
     summary = run.write_summary();
     failure = run.why_nothing_was_measured();
+    lacked = run.what_the_machine_lacked();
   }
   if (summary.value("mixed_worlds", false)) {
     console().warning("the trials come from different programs or machines; compare their cells with care");
@@ -271,6 +294,11 @@ int run_sweep(const SweepArguments& arguments, Job* job) {
   if (failure) {
     console().error(fmt::format("no cell could be measured: {}", failure->reason));
     return failure->exit_code == 0 ? static_cast<int>(ExitCode::failure) : failure->exit_code;
+  }
+  if (lacked) {
+    console().error(
+        fmt::format("not all cells could be measured, and the same command tries them again: {}", lacked->reason));
+    return static_cast<int>(ExitCode::no_resources);
   }
   return static_cast<int>(ExitCode::ok);
 }

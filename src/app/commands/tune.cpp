@@ -424,7 +424,7 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   const tune::Space space(config, space_options);
   const TunedOn on(arguments, config, traced);
 
-  const KeepingWhatIsDone keeping(console().quiet());
+  keep_what_is_done(console().quiet());
   TuneProgress progress;
   const tune::SearchResult result =
       tune::search(space, *on.machine, options, [&](const tune::SearchProgress& now) { progress.show(space, now); });

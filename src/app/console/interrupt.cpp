@@ -23,7 +23,7 @@ constexpr char kEnd[] = "\ninterrupted\n";
 
 std::atomic<std::int64_t> first_ns{0};     // 0: no signal so far
 std::atomic<std::int64_t> patience_ns{0};  // a second signal within it is the first one's echo
-std::atomic<int> keepers{0};
+std::atomic<bool> keeps{false};
 std::atomic<bool> speaks{true};
 std::atomic<int> signalled{-1};  // an eventfd that is readable from the first signal on
 static_assert(std::atomic<std::int64_t>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
@@ -35,7 +35,7 @@ extern "C" void on_signal(int) {
   const bool is_first = first_ns.compare_exchange_strong(first, now);
   const std::uint64_t one = 1;
   (void)!::write(signalled.load(), &one, sizeof one);
-  if (is_first && keepers.load() > 0) {
+  if (is_first && keeps.load()) {
     if (speaks.load()) (void)!::write(STDERR_FILENO, kAcknowledgement, sizeof kAcknowledgement - 1);
     errno = error;
     return;
@@ -67,12 +67,10 @@ void install_interrupt_handlers() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) sigaction(signal, &ignore, nullptr);
 }
 
-KeepingWhatIsDone::KeepingWhatIsDone(bool quiet) {
+void keep_what_is_done(bool quiet) {
   speaks = !quiet;
-  ++keepers;
+  keeps = true;
 }
-
-KeepingWhatIsDone::~KeepingWhatIsDone() { --keepers; }
 
 void say_interrupts(bool said) { speaks = said; }
 

@@ -7,22 +7,17 @@
 namespace fsdpbench::app {
 
 /// From now on Ctrl-C, SIGTERM and SIGHUP (a terminal or a connection that goes away) end the process at once with exit
-/// code 130 and a word on standard error, except while a KeepingWhatIsDone lives. Writing to a pipe that nobody reads,
+/// code 130 and a word on standard error, until keep_what_is_done() is called. Writing to a pipe that nobody reads,
 /// or beyond the size that `ulimit -f` allows a file, is an error like others, no signal.
 void install_interrupt_handlers();
 
 /// Whether such a signal is answered with a word: in a job only one process should, with --quiet none.
 void say_interrupts(bool said);
 
-/// While one lives, the first such signal only sets a flag, so that a run can stop between steps and keep what it has;
-/// it is acknowledged on standard error at once, unless `quiet`. The second ends the process with exit code 130.
-class KeepingWhatIsDone {
- public:
-  explicit KeepingWhatIsDone(bool quiet);
-  ~KeepingWhatIsDone();
-  KeepingWhatIsDone(const KeepingWhatIsDone&) = delete;
-  KeepingWhatIsDone& operator=(const KeepingWhatIsDone&) = delete;
-};
+/// From now on the first such signal only sets a flag, so that a run can stop between steps and keep what it has; it is
+/// acknowledged on standard error at once, unless `quiet`. The second ends the process with exit code 130. There is no
+/// way back: a signal that comes when a complete result is written must not make an interrupted run of it.
+void keep_what_is_done(bool quiet);
 
 /// What is done about a signal that is not obeyed in time: while one lives, `act` is called on a thread of its own
 /// `seconds` after the first signal, once; at once if that was earlier. The end of its life waits for it.

@@ -264,7 +264,7 @@ json result_json(const engine::Setup& setup, const Trial& trial) {
   }
   if (!measurement.losses.empty()) j["train"]["loss"] = measurement.losses;  // null where it is not finite
   if (measurement.parameters_digest) j["train"]["params_digest"] = *measurement.parameters_digest;
-  if (std::string why = metrics::why_no_digest(setup.config.device, measurement.parameters_not_finite); !why.empty()) {
+  if (std::string why = metrics::why_no_digest(setup.config, measurement.parameters_not_finite); !why.empty()) {
     j["train"]["no_digest_because"] = std::move(why);
   }
   if (!trial.diverged_because.empty()) j["diverged_because"] = trial.diverged_because;

@@ -282,7 +282,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     text += "\n" + causes_table(*trial.causes, trial);
   }
   if (result.parameters_digest) text += fmt::format("\nparameters digest  {}\n", *result.parameters_digest);
-  if (const std::string why = metrics::why_no_digest(c.device, result.parameters_not_finite); !why.empty()) {
+  if (const std::string why = metrics::why_no_digest(c, result.parameters_not_finite); !why.empty()) {
     text += fmt::format("\nno parameters digest: {}\n", why);
   }
   if (!result.checkpoints.empty()) {

@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, 8> kOtherRun{
 /// Which kernels run: told only where a rate stands for them.
 constexpr std::array<std::string_view, 4> kOtherKernels{"fsdp.param_dtype", "fsdp.fp32_gradients", "fsdp.fp8_products",
                                                         "fsdp.recompute_share"};
-constexpr std::array<std::string_view, 14> kNoEffect{"train.steps",
+constexpr std::array<std::string_view, 15> kNoEffect{"train.steps",
                                                      "train.warmup",
                                                      "train.seed",
                                                      "train.learning_rate",
@@ -36,6 +36,7 @@ constexpr std::array<std::string_view, 14> kNoEffect{"train.steps",
                                                      "train.beta2",
                                                      "train.epsilon",
                                                      "train.weight_decay",
+                                                     "train.params_digest",
                                                      "data.path",
                                                      "trace.ranks",
                                                      "checkpoint.",

@@ -13,7 +13,7 @@ def step(suite: Suite, seconds: float, figures: Figures) -> None:
     peak = peak_bf16(suite.gpu["name"])
     clock = Clock(seconds)
     for size in STEP_SIZES:
-        m = suite.train(f"gpu-{size}", f"step-{size}", clock.left(), {})["metrics"]
+        m = suite.timed(f"gpu-{size}", f"step-{size}", clock.left(), {})["metrics"]
         time_ms, rate = m["step_ms"], m["model_tflops_per_rank"]
         figures[f"{size}: step"] = f"{time_ms['median']:.2f} ms [{time_ms['ci_low']:.2f}, {time_ms['ci_high']:.2f}]"
         figures[f"{size}: model TFLOP/s"] = rate
@@ -36,7 +36,7 @@ def torch(suite: Suite, seconds: float, figures: Figures) -> None:
     figures["PyTorch"] = probe.stdout.split()[0]
 
     def ours(turn: int) -> float:
-        told = median_of(suite.train("gpu-1b", f"torch-ours-{turn}", clock.left(), {"device.timer": "events"}))
+        told = median_of(suite.timed("gpu-1b", f"torch-ours-{turn}", clock.left(), {"device.timer": "events"}))
         figures[f"ours, turn {turn}, ms"] = told
         return told
 
@@ -61,7 +61,7 @@ def timers(suite: Suite, seconds: float, figures: Figures) -> None:
     """The 1 billion step timed by CUPTI between two that events time, and what each says of its computation."""
     clock, told = Clock(seconds), []
     for index, timer in enumerate(("events", "cupti", "events"), 1):
-        told.append(suite.train("gpu-1b", f"timers-{index}-{timer}", clock.left(), {"device.timer": timer})["metrics"])
+        told.append(suite.timed("gpu-1b", f"timers-{index}-{timer}", clock.left(), {"device.timer": timer})["metrics"])
         figures[f"{timer}, turn {index}: step, ms"] = told[-1]["step_ms"]["median"]
     for what, value in (("step", lambda metrics: metrics["step_ms"]["median"]), ("computation", lambda metrics: metrics["compute_ms"])):
         before, with_cupti, after = (value(metrics) for metrics in told)
@@ -125,7 +125,7 @@ def changes(suite: Suite, seconds: float, figures: Figures) -> None:
     clock, problems = Clock(seconds), Problems()
 
     def median(log: str, overrides: dict, profile: str) -> float | None:
-        told = problems.part(suite.train, profile, f"changes-{log}", clock.left(),
+        told = problems.part(suite.timed, profile, f"changes-{log}", clock.left(),
                              {"device.timer": "events", "train.steps": 10} | overrides)
         return None if told is None else median_of(told)
 
@@ -193,7 +193,7 @@ def offload(suite: Suite, seconds: float, figures: Figures) -> None:
     clock, losses = Clock(seconds), {}
     for kept in ("none", "optimizer", "all"):
         log = f"offload-{kept}"
-        result = suite.train("gpu-100m", log, clock.left(), {"fsdp.cpu_offload": kept, "train.steps": 5, "train.warmup": 2})
+        result = suite.timed("gpu-100m", log, clock.left(), {"fsdp.cpu_offload": kept, "train.steps": 5, "train.warmup": 2})
         figures[f"{kept}: step, ms"] = result["metrics"]["step_ms"]["median"]
         losses[kept] = result["train"]["loss"]
         if kept == "none":

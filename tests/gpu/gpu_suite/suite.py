@@ -155,6 +155,10 @@ class Suite:
             raise Failed(f"{log} ended with code {done.returncode}: {lines[-1] if lines else 'no output'}")
         return json.loads((folder / "result.json").read_text(encoding="utf-8"))
 
+    def timed(self, profile: str, log: str, seconds: float, overrides: dict) -> dict:
+        """The same where only the step's time is asked for: the final parameters stay on the GPU."""
+        return self.train(profile, log, seconds, {"train.params_digest": "false"} | overrides)
+
     def train_ranks(self, profile: str, log: str, seconds: float, overrides: dict, ranks: int, environment: dict | None = None) -> dict:
         """The same by `ranks` processes on this one GPU."""
         command, folder = self.training(profile, log, overrides)

@@ -80,14 +80,14 @@ def ncu(suite: Suite, seconds: float, figures: Figures) -> None:
     """Nsight Compute's counters of the five functions that take most of a step of 1 billion parameters."""
     profiler = tool("ncu", "/usr/local/cuda/bin/ncu")
     clock, problems = Clock(seconds), Problems()
-    suite.train("gpu-1b", "ncu-trace", clock.left(), {"train.steps": 2, "train.warmup": 2, "device.timer": "cupti"})
+    suite.timed("gpu-1b", "ncu-trace", clock.left(), {"train.steps": 2, "train.warmup": 2, "device.timer": "cupti"})
     with gzip.open(suite.files / "runs" / "ncu-trace" / "trace" / "rank_0.json.gz", "rt", encoding="utf-8") as file:
         slowest = slowest_kernels(json.load(file)["traceEvents"], 5)
     if not slowest:
         raise Failed("the trace of ncu-trace has no kernels")
     for index, (name, share) in enumerate(slowest):
         figures[f"{name}: share of all kernels' time"] = share
-        command, _ = suite.training("gpu-1b", f"ncu-{index}", {"train.steps": 1, "train.warmup": 1, "device.timer": "events"})
+        command, _ = suite.training("gpu-1b", f"ncu-{index}", {"train.params_digest": "false", "train.steps": 1, "train.warmup": 1, "device.timer": "events"})
         # One launch, and then the run is not needed any more: the clocks stay as the step has them.
         done = suite.command([profiler, "--kernel-name", f"regex:^{re.escape(name)}$", "--launch-count", "1", "--kill", "yes",
                               "--clock-control", "none", "--csv", "--page", "raw", "--metrics", ",".join(NCU_METRICS), *command],
