@@ -253,10 +253,12 @@ void check_engines(const RunConfig& config, Notes& notes) {
           "fsdp.forward_prefetch = {} and fsdp.backward_prefetch = {}: \"rate\" follows one order through forward and "
           "backward, so both must be.",
           to_toml(encode(fsdp.forward_prefetch)), to_toml(encode(fsdp.backward_prefetch)));
-  require(config.train.warmup > 0 || config.mesh.data_ranks() == 1 ||
-              ((!rate || !fsdp.learn_execution_order) && fsdp.persistence_threshold == 0),
+  const bool learns = fsdp.learn_execution_order && (rate || fsdp.max_reuse_distance > 0);
+  require(config.train.warmup > 0 || config.mesh.data_ranks() == 1 || (!learns && fsdp.persistence_threshold == 0),
           "train.warmup = 0 is too little: the first step {}, which later ones do not; expected at least 1.",
-          rate ? "learns the order of units and gathers on demand" : "gathers what stays gathered");
+          rate     ? "learns the order of units and gathers on demand"
+          : learns ? "learns the order of units and keeps none gathered for its next use"
+                   : "gathers what stays gathered");
   require(fsdp.reduce_bucket == 0 || config.train.accumulate_mode != AccumulateMode::reduce_scatter_only,
           "fsdp.reduce_bucket = {} does not go with train.accumulate_mode = \"reduce_scatter_only\"; expected 0.",
           fsdp.reduce_bucket);

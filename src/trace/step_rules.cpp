@@ -62,7 +62,7 @@ void StepRules::slice(const ParsedEvent& event, TrackKey track, std::int64_t beg
     }
   }
   if (category != "step") return;
-  Step step{slice, integer_of(event.arg(field::kKept.name))};
+  Step step{slice, integer_of(event.arg(field::kKept.name)), slice.time.end};
   // The host may be done later than the lanes, with which the step ends.
   if (const auto counted = time_of(event.arg(field::kStepLength.name))) step.time.end = begin_ns + *counted;
   ranks_[track.first].steps.push_back(step);
@@ -146,7 +146,7 @@ void StepRules::check_memory(Rank& rank) {
   std::ranges::stable_sort(rank.levels, {}, &Level::time_ns);
   for (const Step& step : rank.steps) {
     if (!step.kept_bytes) continue;
-    const auto [at_end, after] = std::ranges::equal_range(rank.levels, step.time.end, {}, &Level::time_ns);
+    const auto [at_end, after] = std::ranges::equal_range(rank.levels, step.host_end, {}, &Level::time_ns);
     if (after == rank.levels.begin()) {
       findings_.add(Rule::memory, step.event,
                     "The step has kept_bytes, but no counter \"live bytes\" stands before its end.");
@@ -155,7 +155,7 @@ void StepRules::check_memory(Rank& rank) {
     // The next step may begin, and allocate, in the same nanosecond: then the level before that may be this step's
     // last.
     const bool goes_on =
-        std::ranges::binary_search(rank.steps, step.time.end, {}, [](const Step& s) { return s.time.begin; });
+        std::ranges::binary_search(rank.steps, step.host_end, {}, [](const Step& s) { return s.time.begin; });
     const auto first = at_end == after || (goes_on && at_end != rank.levels.begin()) ? at_end - 1 : at_end;
     if (std::any_of(first, after, [&](const Level& level) { return level.bytes == *step.kept_bytes; })) continue;
     findings_.add(Rule::memory, step.event,

@@ -31,6 +31,7 @@ class StepRules {
   };
   struct Step : Slice {
     std::optional<std::int64_t> kept_bytes;
+    std::int64_t host_end = 0;  ///< the host frees what it alone used
   };
   struct Level {
     std::int64_t time_ns, bytes, event;

@@ -283,6 +283,20 @@ TEST(Validate, RangesHoldForConfigurationsMadeByCodeToo) {
               HasSubstr("fsdp.forward_prefetch = \"pre\" is not valid"));
 }
 
+/// Its bytes would not be those of the formula.
+TEST(Validate, AStepThatLearnsWhatToKeepIsNotMeasured) {
+  const auto learns = [](RunConfig& c) {
+    c.train.warmup = 0;
+    c.fsdp.learn_execution_order = true;
+    c.fsdp.max_reuse_distance = 700;
+  };
+  EXPECT_THAT(error(learns), HasSubstr("train.warmup = 0 is too little: the first step learns the order of units"));
+  check([&](RunConfig& c) { learns(c), c.train.warmup = 1; });
+  check([&](RunConfig& c) { learns(c), c.mesh.ranks = 1; });
+  check([&](RunConfig& c) { learns(c), c.fsdp.max_reuse_distance = 0; });
+  check([&](RunConfig& c) { learns(c), c.fsdp.learn_execution_order = false; });
+}
+
 TEST(Validate, ModelShapes) {
   EXPECT_EQ(error([](RunConfig& c) { c.model.heads = 3; }), "model.width = 128 is not a multiple of model.heads = 3.");
   EXPECT_EQ(error([](RunConfig& c) { c.model.kv_heads = 3; }),

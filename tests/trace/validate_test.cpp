@@ -93,6 +93,15 @@ TEST(Validate, AnArrowMayBeginInACollectiveThatTookNoTime) {
   EXPECT_NE(findings_text(validate_text(ours(kExposed, kBound, "5", copy + need("60", "60")))), "");
 }
 
+/// What the host alone used it frees when it comes to it, which may be after the lanes are done.
+TEST(Validate, TheHostMayFreeAfterTheLanesAreDone) {
+  const auto freed_at = [](const char* us) {
+    return R"(,{"ph":"C","name":"live bytes","pid":1,"tid":1,"ts":)" + std::string(us) + R"(,"args":{"a":3,"b":5}})";
+  };
+  EXPECT_EQ(findings_text(validate_text(ours(kExposed, kBound, "9", freed_at("105")))), "");
+  EXPECT_NE(findings_text(validate_text(ours(kExposed, kBound, "9", freed_at("111")))), "");
+}
+
 /// On a computed clock a step begins, and allocates, in the nanosecond in which the last one ended.
 TEST(Validate, TheNextStepMayAllocateWhereTheLastEnds) {
   const auto steps = [](const char* before) {
