@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test under-load headers demo bench-build bench analysis report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-bench random-configs recipes asan tsan fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
+.PHONY: help deps configure build test under-load headers demo bench-build bench analysis wheel report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-bench random-configs recipes asan tsan fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -17,6 +17,7 @@ help:
 	@echo "make headers  every header without a source on its own through the compiler"
 	@echo "make bench   the speed programs, with the ratios they print"
 	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib and numpy from PyPI)"
+	@echo "make wheel   what pip installs, in dist (scikit-build-core and auditwheel from PyPI, into build/wheel-venv)"
 	@echo "make report  a report page of the quickstart, in runs/quickstart-report"
 	@echo "make gallery the pictures of docs/gallery.md, by the commands printed there (needs chromium)"
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
@@ -130,10 +131,23 @@ $(PEER_VENV)/installed: tests/peer/requirements.txt
 
 # Rebuilt when what the package needs changes; the package itself is used from where it lies.
 analysis: .venv/installed
-.venv/installed: analysis/pyproject.toml
+.venv/installed: analysis/requirements.txt
 	@src/cmake/install-debian-packages.sh
 	/usr/bin/python3 -m venv .venv
-	.venv/bin/pip install --quiet --disable-pip-version-check --editable analysis
+	.venv/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	echo $(abspath analysis) >$$(echo .venv/lib/python3*/site-packages)/fsdpbench.pth
+	@touch $@
+
+# dist/fsdpbench-….whl: the program, its libraries, profiles and Python package, for every Linux of this glibc or a newer one.
+# WHEEL_BUILD=build packs the program that `make build` made, for processors like this one: what CI does.
+WHEEL_BUILD := build-wheel
+wheel: build/wheel-venv/installed
+	@$(QUIETLY) build/wheel.log src/cmake/make-wheel.sh $(WHEEL_BUILD) dist
+
+build/wheel-venv/installed: src/cmake/wheel-requirements.txt
+	@src/cmake/install-debian-packages.sh
+	/usr/bin/python3 -m venv build/wheel-venv
+	build/wheel-venv/bin/pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 report: build analysis
@@ -200,4 +214,4 @@ cuda-headers: deps
 	/usr/bin/python3 -B tests/cuda_headers.py build-cuda/headers
 
 clean:
-	rm -rf build build-asan build-tsan build-cuda
+	rm -rf build build-asan build-tsan build-cuda build-wheel dist

@@ -10,10 +10,10 @@ import re
 import test_figures  # not its names: its tests would run here, too
 from support import FolderTest, make_hostile
 
-from fsdpbench_analysis.accept_page import accept_page
-from fsdpbench_analysis.figures.acceptance import draw_pairs
-from fsdpbench_analysis.report import write_report
-from fsdpbench_analysis.schema import ReportError
+from fsdpbench.analysis.accept_page import accept_page
+from fsdpbench.analysis.figures.acceptance import draw_pairs
+from fsdpbench.analysis.report import write_report
+from fsdpbench.analysis.schema import ReportError
 
 
 def judgement(rule: str, figure: str, verdict: str, **more: object) -> dict:

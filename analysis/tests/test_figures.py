@@ -10,15 +10,15 @@ from support import DATA, HOSTILE, FolderTest, make_hostile
 
 from matplotlib.text import Text
 
-from fsdpbench_analysis.page import svg_of
-from fsdpbench_analysis.figures.collectives import fold
-from fsdpbench_analysis.figures.contrast import waits
-from fsdpbench_analysis.figures.frontier import draw_frontier
-from fsdpbench_analysis.frontier_view import Choice, FrontierPanel, frontier_rows
-from fsdpbench_analysis.load import load_result, load_sweep
-from fsdpbench_analysis.pair_page import compare_page, pair_page
-from fsdpbench_analysis.run_page import run_page
-from fsdpbench_analysis.sweep_page import sweep_page
+from fsdpbench.analysis.page import svg_of
+from fsdpbench.analysis.figures.collectives import fold
+from fsdpbench.analysis.figures.contrast import waits
+from fsdpbench.analysis.figures.frontier import draw_frontier
+from fsdpbench.analysis.frontier_view import Choice, FrontierPanel, frontier_rows
+from fsdpbench.analysis.load import load_result, load_sweep
+from fsdpbench.analysis.pair_page import compare_page, pair_page
+from fsdpbench.analysis.run_page import run_page
+from fsdpbench.analysis.sweep_page import sweep_page
 
 
 def texts_of(figure):

@@ -7,9 +7,9 @@ import json
 import test_figures  # not its names: its tests would run here, too
 from support import FolderTest, make_hostile
 
-from fsdpbench_analysis.gate_page import gate_page
-from fsdpbench_analysis.report import write_report
-from fsdpbench_analysis.schema import ReportError
+from fsdpbench.analysis.gate_page import gate_page
+from fsdpbench.analysis.report import write_report
+from fsdpbench.analysis.schema import ReportError
 
 
 def change(figure: str, verdict: str, ratio: float, better: str = "more", **more: object) -> dict:

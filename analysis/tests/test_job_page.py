@@ -8,10 +8,10 @@ from typing import Any, Dict
 import test_figures  # not its names: its tests would run here, too
 from support import FolderTest, make_hostile
 
-from fsdpbench_analysis.job_page import _coarse, _short_units, job_page
-from fsdpbench_analysis.report import write_report
-from fsdpbench_analysis.schema import ReportError
-from fsdpbench_analysis.trace import LaneTrace, RankTrace, Slice, Trace
+from fsdpbench.analysis.job_page import _coarse, _short_units, job_page
+from fsdpbench.analysis.report import write_report
+from fsdpbench.analysis.schema import ReportError
+from fsdpbench.analysis.trace import LaneTrace, RankTrace, Slice, Trace
 
 PARTS = {"computation_ms": 6, "communication_ms": 4, "overlap_ms": 1, "exposed_communication_ms": 3, "exposed_copy_ms": 0,
          "idle_ms": 1}

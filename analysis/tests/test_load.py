@@ -9,10 +9,10 @@ import unittest
 
 from support import DATA, FolderTest
 
-from fsdpbench_analysis.load import load_comparison, load_result, load_sweep
-from fsdpbench_analysis.schema import ReportError, read_json
-from fsdpbench_analysis.trace import find_trace, load_trace
-from fsdpbench_analysis.world import machine, world_rows
+from fsdpbench.analysis.load import load_comparison, load_result, load_sweep
+from fsdpbench.analysis.schema import ReportError, read_json
+from fsdpbench.analysis.trace import find_trace, load_trace
+from fsdpbench.analysis.world import machine, world_rows
 
 
 class NoFiles(FolderTest):

@@ -22,14 +22,14 @@ from support import DATA, HOSTILE, FolderTest, UndrawnTest, make_hostile
 
 from PIL import Image
 
-from fsdpbench_analysis.__main__ import main
-from fsdpbench_analysis.attachments import trace_attachments
-from fsdpbench_analysis.figures.timeline import choose_ranks
-from fsdpbench_analysis.load import Cause
-from fsdpbench_analysis.report import write_report
-from fsdpbench_analysis.schema import ReportError
-from fsdpbench_analysis.timeline_command import load_part, write_contrast
-from fsdpbench_analysis.verdict import would_help
+from fsdpbench.analysis.__main__ import main
+from fsdpbench.analysis.attachments import trace_attachments
+from fsdpbench.analysis.figures.timeline import choose_ranks
+from fsdpbench.analysis.load import Cause
+from fsdpbench.analysis.report import write_report
+from fsdpbench.analysis.schema import ReportError
+from fsdpbench.analysis.timeline_command import load_part, write_contrast
+from fsdpbench.analysis.verdict import would_help
 
 CHROMIUM = next((path for name in ("chromium", "chromium-browser", "google-chrome") for path in [shutil.which(name)]
                  if path), None)

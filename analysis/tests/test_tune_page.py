@@ -6,8 +6,8 @@ import json
 
 from support import FolderTest
 
-from fsdpbench_analysis.report import write_report
-from fsdpbench_analysis.schema import ReportError
+from fsdpbench.analysis.report import write_report
+from fsdpbench.analysis.schema import ReportError
 
 
 def tried(step_ms: float, memory: int, settings: dict, fits: bool = True) -> dict:

@@ -35,7 +35,7 @@ struct Range {
 };
 
 /// What moves a cursor, deletes, turns what follows around, or is not seen at all: Unicode's control and format
-/// characters, and its ends of lines. analysis/fsdpbench_analysis/text.py has the same.
+/// characters, and its ends of lines. analysis/fsdpbench/analysis/text.py has the same.
 constexpr Range kActing[] = {{0x7F, 0x9F},       {0xAD, 0xAD},       {0x600, 0x605},     {0x61C, 0x61C},
                              {0x6DD, 0x6DD},     {0x70F, 0x70F},     {0x890, 0x891},     {0x8E2, 0x8E2},
                              {0x180E, 0x180E},   {0x200B, 0x200F},   {0x2028, 0x202E},   {0x2060, 0x2064},

@@ -30,7 +30,7 @@ class Recorded(Program):
 
     def table(self, folder: str) -> list[list[str]]:
         environment = os.environ | {"PYTHONPATH": str(program.SOURCE / "analysis")}
-        subprocess.run([sys.executable, "-B", "-m", "fsdpbench_analysis", "table", folder, "--out", "table.csv"],
+        subprocess.run([sys.executable, "-B", "-m", "fsdpbench.analysis", "table", folder, "--out", "table.csv"],
                        check=True, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL)
         return rows(self.folder / "table.csv")
 

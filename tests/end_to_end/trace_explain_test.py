@@ -106,7 +106,7 @@ class TraceExplain(Program):
     def test_without_the_python_package_all_but_the_page_is_written(self) -> None:
         self.simulate("run")
         done = self.call("trace", "explain", "run/trace", "--out", "e", FSDPBENCH_PYTHON="/nowhere/python")
-        self.assertIn("no page: /nowhere/python does not have the package fsdpbench_analysis", done.stderr)
+        self.assertIn("no page: /nowhere/python does not have the package fsdpbench, ", done.stderr)
         self.assertEqual({p.name for p in (self.folder / "e").iterdir()}, {"explain.json", "trace.json"})
 
     def test_what_is_no_trace(self) -> None:

@@ -89,7 +89,7 @@ class Python(Hostile):
         home.mkdir()
         self.bench.write("result.json", "{}")
         planted = 'import os\nopen(os.path.join(os.environ["HOME"], "ran-" + __name__), "w").close()\n'
-        for name in ("fsdpbench_analysis", "matplotlib", "numpy", "html", "argparse", "json"):
+        for name in ("fsdpbench", "matplotlib", "numpy", "html", "argparse", "json"):
             self.bench.write(f"{name}.py", planted)
         for python in ("/usr/bin/python3", str(harness.SOURCE / ".venv/bin/python")):
             with self.subTest(python):

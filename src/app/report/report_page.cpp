@@ -55,19 +55,19 @@ std::string find_page_python() {
   const std::string python = choose_python();
   if (succeeds(isolated(
           python,
-          {"-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('fsdpbench_analysis') is None)"}))) {
+          {"-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('fsdpbench') is None)"}))) {
     return python;
   }
   throw Error(fmt::format(
-      "{} does not have the package fsdpbench_analysis, which draws reports: run `make analysis` "
-      "in {}, or let FSDPBENCH_PYTHON name a Python that has it. PYTHONPATH, the current folder and packages "
+      "{} does not have the package fsdpbench, which draws reports: `pip install fsdpbench` there, or `make analysis` in "
+      "the source tree, or let FSDPBENCH_PYTHON name a Python that has it. PYTHONPATH, the current folder and packages "
       "of one user are not looked at.",
-      python, config::home_folder().string()));
+      python));
 }
 
 std::vector<std::string> page_command(const std::string& python, const std::vector<std::string>& options,
                                       const std::vector<std::string>& folders) {
-  std::vector<std::string> command = isolated(python, {"-m", "fsdpbench_analysis", "report"});
+  std::vector<std::string> command = isolated(python, {"-m", "fsdpbench.analysis", "report"});
   command.insert(command.end(), options.begin(), options.end());
   command.emplace_back("--");
   command.insert(command.end(), folders.begin(), folders.end());

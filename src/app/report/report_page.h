@@ -7,10 +7,10 @@
 namespace fsdpbench::app {
 
 /// The Python that draws pages: what FSDPBENCH_PYTHON names, else the virtual environment that `make analysis` makes,
-/// else the one on PATH. Throws Error with what to do if it does not have the package fsdpbench_analysis.
+/// else the one on PATH. Throws Error with what to do if it does not have the package fsdpbench.
 std::string find_page_python();
 
-/// The command line that draws the page of result folders. `options`: of `python -I -m fsdpbench_analysis report`.
+/// The command line that draws the page of result folders. `options`: of `python -I -m fsdpbench.analysis report`.
 std::vector<std::string> page_command(const std::string& python, const std::vector<std::string>& options,
                                       const std::vector<std::string>& folders);
 

@@ -1,4 +1,4 @@
-"""python -I -m fsdpbench_analysis report|timeline|contrast|frontier|table ...
+"""python -I -m fsdpbench.analysis report|timeline|contrast|frontier|table ...
 
 -I, because Python looks for modules in the current folder first, which may be a result folder of somebody else.
 """
@@ -12,6 +12,9 @@ import signal
 import sys
 from pathlib import Path
 from typing import List, Optional
+
+# No display is needed, whatever the environment says; before matplotlib is imported anywhere.
+os.environ["MPLBACKEND"] = "Agg"
 
 from . import __version__
 from .schema import ReportError

@@ -24,7 +24,7 @@ def write_report(folders: Sequence[Path], out: Optional[Path] = None, memory_bud
     for folder in folders:
         if not folder.is_dir():
             raise ReportError(f"{folder} is no folder; a result folder of fsdpbench run, sweep or compare is expected")
-    page = _page_of(folders[0], memory_budget) if len(folders) == 1 else _page_of_two(folders)
+    page = page_of(folders[0], memory_budget) if len(folders) == 1 else _page_of_two(folders)
     out = folders[-1] / "report" if out is None else out
     out.mkdir(parents=True, exist_ok=True)
     for picture in page.pictures:
@@ -35,7 +35,8 @@ def write_report(folders: Sequence[Path], out: Optional[Path] = None, memory_bud
     return out / "report.html"
 
 
-def _page_of(folder: Path, memory_budget: Optional[float]) -> Page:
+def page_of(folder: Path, memory_budget: Optional[float] = None) -> Page:
+    """The page of a result folder, not yet written. Raises ReportError."""
     if (folder / "sweep.json").is_file():
         return sweep_page(folder / "sweep.json", memory_budget)
     if (folder / "compare.json").is_file():

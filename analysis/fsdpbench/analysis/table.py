@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, List, Optional
 
 from .load import Cell, Sweep, load_sweep
 from .sweep_view import value
@@ -26,11 +26,17 @@ def write_table(folder: Path, out: Path) -> Path:
     return out
 
 
-def _row(sweep: Sweep, cell: Cell) -> List[str]:
+def numbers_of(cell: Cell) -> List[Any]:
+    """What COLUMNS are of a cell; None is what it does not have."""
     step, peak = cell.metrics.step, cell.memory.peak.get("total")
     times = [step.median, step.ci_low, step.ci_high, cell.metrics.total.exposed_comm_ms] if step else [None] * 4
+    return [*times, peak, step.count if step else None, cell.reason or None]
+
+
+def _row(sweep: Sweep, cell: Cell) -> List[str]:
+    *times, peak, trials, reason = numbers_of(cell)
     return ([value_text(value(cell, axis.key), 200) for axis in sweep.axes] + [_ms(time) for time in times] +
-            ["" if peak is None else f"{peak:.0f}", f"{step.count}" if step and step.count else "", visible(cell.reason)])
+            ["" if peak is None else f"{peak:.0f}", f"{trials}" if trials else "", visible(reason or "")])
 
 
 def _ms(time: Optional[float]) -> str:

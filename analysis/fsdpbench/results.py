@@ -1,0 +1,357 @@
+"""What the program wrote, as Python values. Every number is one of its result files; figures are those of its report.
+
+Without `out` a result's files lie in a temporary folder, which goes with the result.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+import tempfile
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
+
+if TYPE_CHECKING:
+    import os
+
+    from .analysis import load as files
+    from .analysis import page as pages
+
+
+class Picture:
+    """A figure of a result. Notebooks show it; save() writes it as .svg or .png; `figure` is matplotlib's."""
+
+    def __init__(self, picture: "pages.Picture") -> None:
+        self.name, self.title, self.caption = picture.name, picture.title, picture.caption
+        self.figure = picture.figure
+
+    def save(self, path: "Union[str, os.PathLike[str]]") -> Path:
+        from .analysis.page import png_of, svg_of
+        target = Path(path)
+        if target.suffix not in (".svg", ".png"):
+            raise ValueError(f"{target}: a figure is saved as .svg or .png")
+        target.write_bytes((svg_of if target.suffix == ".svg" else png_of)(self.figure))
+        return target
+
+    def _repr_html_(self) -> str:
+        from .analysis.page import data_uri
+        return (f'<figure><img src="{data_uri(self.figure)}" alt="{escape(self.title)}" style="max-width: 100%">'
+                f"<figcaption>{escape(self.caption)}</figcaption></figure>")
+
+    def __repr__(self) -> str:
+        return f"<figure {self.name}: {self.title}>"
+
+
+class Result:
+    """A result folder.
+
+    folder: its files.          data: its JSON as the program wrote it.
+    text: what the program printed about it.          notes: what it said meanwhile.
+    """
+
+    _FILE = ""
+    _FIRST = ""  # the figure that a notebook shows first
+
+    def __init__(self, folder: Path, text: str = "", notes: Optional[List[str]] = None,
+                 command: Optional[List[str]] = None,
+                 temporary: "Optional[tempfile.TemporaryDirectory[str]]" = None) -> None:
+        self.folder = folder
+        self.text = text
+        self.notes = notes or []
+        self.command = command or []
+        self._temporary = temporary
+
+    @functools.cached_property
+    def data(self) -> Dict[str, Any]:
+        value: Dict[str, Any] = json.loads((self.folder / self._FILE).read_text(encoding="utf-8"))
+        return value
+
+    @functools.cached_property
+    def _page(self) -> "pages.Page":
+        from .analysis.report import page_of
+        return page_of(self.folder)
+
+    @property
+    def verdict(self) -> List[str]:
+        """The sentences that its report begins with."""
+        return list(self._page.verdict)
+
+    @property
+    def figures(self) -> List[str]:
+        """The names that figure() takes."""
+        return [picture.name for picture in self._page.pictures if picture.figure is not None]
+
+    def figure(self, name: str) -> Picture:
+        """A figure of its report. Raises ValueError that says why it has none of that name."""
+        for picture in self._page.pictures:
+            if picture.name == name:
+                if picture.figure is None:
+                    raise ValueError(f"There is no figure {name!r}: {picture.reason}.")
+                return Picture(picture)
+        raise ValueError(f"There is no figure {name!r}; this result has {', '.join(self.figures)}.")
+
+    def report(self, out: "Optional[Union[str, os.PathLike[str]]]" = None) -> Path:
+        """Writes its report page, report.html, into `out`; by default into the folder report of its own. Returns the
+        page's path."""
+        from .analysis.report import write_report
+        return write_report([self.folder], None if out is None else Path(out))
+
+    def _repr_html_(self) -> str:
+        page = self._page
+        lines = [f"<h3>{escape(page.title)}</h3>"]
+        lines += [f"<p><b>{escape(text)}</b></p>" for text in page.badges + page.caveats]
+        lines += [f"<p>{escape(text)}</p>" for text in page.verdict]
+        if self._FIRST in self.figures:
+            lines.append(self.figure(self._FIRST)._repr_html_())
+        return "\n".join(lines)
+
+
+class Run(Result):
+    """What run() or simulate() measured. Times are milliseconds of a step, the slowest rank's median."""
+
+    _FILE = "result.json"
+    _FIRST = "breakdown"
+
+    @functools.cached_property
+    def result(self) -> "files.Result":
+        """All of it with types, as the report reads it."""
+        from .analysis.load import load_result
+        return load_result(self.folder / self._FILE)
+
+    @property
+    def step_ms(self) -> Optional[float]:
+        """None where no step was measured."""
+        return self.result.metrics.step.median if self.result.metrics.step else None
+
+    @property
+    def step_interval_ms(self) -> Optional[Tuple[float, float]]:
+        """Of the median over this run's steps. How far a simulated step may be from a real one is `prediction`."""
+        step = self.result.metrics.step
+        return None if step is None or step.ci_low is None or step.ci_high is None else (step.ci_low, step.ci_high)
+
+    @property
+    def prediction(self) -> Dict[str, Any]:
+        """Of a simulation: the 95 % intervals of a real step and what they rest on. Empty: none was made."""
+        return dict(self.data.get("prediction") or {})
+
+    @property
+    def compute_ms(self) -> Optional[float]:
+        return self.result.metrics.total.compute_ms
+
+    @property
+    def comm_ms(self) -> Optional[float]:
+        """In which a collective of the rank ran, hidden or not."""
+        return self.result.metrics.total.comm_ms
+
+    @property
+    def exposed_comm_ms(self) -> Optional[float]:
+        """In which a rank computed nothing while a collective of its own ran."""
+        return self.result.metrics.total.exposed_comm_ms
+
+    @property
+    def exposed_copy_ms(self) -> Optional[float]:
+        return self.result.metrics.total.exposed_copy_ms
+
+    @property
+    def idle_ms(self) -> Optional[float]:
+        return self.result.metrics.total.idle_ms
+
+    @property
+    def overlap_pct(self) -> Optional[float]:
+        """How much of the communication was hidden behind computation."""
+        return self.result.metrics.overlap_pct
+
+    @property
+    def tokens_per_s(self) -> Optional[float]:
+        """Of all ranks."""
+        return self.result.metrics.tokens_per_s
+
+    @property
+    def peak_memory_bytes(self) -> Optional[float]:
+        """Of the rank that needed most."""
+        return self.result.memory.peak.get("total")
+
+    @property
+    def causes(self) -> "List[files.Cause]":
+        """Why computation was not running, the largest first, with what would help."""
+        return sorted(self.result.causes, key=lambda cause: -cause.ms)
+
+    @property
+    def complete(self) -> bool:
+        """False: it was interrupted, and has the steps until then."""
+        return self.result.complete
+
+    @property
+    def caveats(self) -> List[str]:
+        """What to read before any number."""
+        return list(self.result.rating.caveats)
+
+    def setting(self, key: str) -> Any:
+        """A key of the complete configuration, as setting("fsdp.strategy")."""
+        return self.result.setting(key)
+
+    def __repr__(self) -> str:
+        step, exposed = self.step_ms, self.exposed_comm_ms
+        return (f"<run {self.setting('model.preset') or self.setting('model.kind')}, {self.setting('mesh.ranks')} ranks: "
+                f"step {'not measured' if step is None else f'{step:.3f} ms'}"
+                f"{'' if exposed is None else f', exposed communication {exposed:.3f} ms'}>")
+
+
+class _Rows(Result):
+    """A result that is also a table."""
+
+    def rows(self) -> List[Dict[str, Any]]:
+        raise NotImplementedError
+
+    def frame(self) -> Any:
+        """rows() as a pandas DataFrame."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("frame() needs pandas, which is not installed: `pip install pandas`, or use rows().") from None
+        return pandas.DataFrame(self.rows())
+
+
+class Sweep(_Rows):
+    """What sweep() measured: a cell for each combination of the axes."""
+
+    _FILE = "sweep.json"
+
+    @functools.cached_property
+    def result(self) -> "files.Sweep":
+        """All of it with types, as the report reads it."""
+        from .analysis.load import load_sweep
+        return load_sweep(self.folder / self._FILE)
+
+    @property
+    def cells(self) -> "List[files.Cell]":
+        return list(self.result.cells)
+
+    def rows(self) -> List[Dict[str, Any]]:
+        """A dict per cell: its place on the axes, then times, memory, and why it failed. None: not measured."""
+        from .analysis.table import COLUMNS, numbers_of
+        return [{**{axis.key: cell.axes.get(axis.key) for axis in self.result.axes}, **dict(zip(COLUMNS, numbers_of(cell)))}
+                for cell in self.result.cells]
+
+    def _repr_html_(self) -> str:
+        page = self._page
+        shown = [f"<h3>{escape(page.title)}</h3>", *(f"<p>{escape(text)}</p>" for text in page.verdict)]
+        return "\n".join(shown + [self.figure(name)._repr_html_() for name in self.figures[:1]])
+
+    def __repr__(self) -> str:
+        failed = sum(not cell.measured for cell in self.result.cells)
+        return f"<sweep of {len(self.result.cells)} cells{f', {failed} without numbers' if failed else ''}>"
+
+
+class Tuning(_Rows):
+    """What tune() found."""
+
+    _FILE = "tune.json"
+    _FIRST = "policies"
+
+    @property
+    def best(self) -> Dict[str, Any]:
+        """The policy that is proposed: its settings, step_ms, memory."""
+        return dict(self.data["best"])
+
+    @property
+    def in_force(self) -> Dict[str, Any]:
+        """The same for the configuration as it is."""
+        return dict(self.data["in_force"])
+
+    @property
+    def settings(self) -> Dict[str, str]:
+        """What to change: keys of the configuration with their new values."""
+        words = " ".join(map(str, self.data["best"].get("settings", {}).values())).split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    @property
+    def gain_pct(self) -> float:
+        """By how much the objective falls."""
+        return 100 * float(self.data["gain"])
+
+    @property
+    def keep(self) -> bool:
+        """No change is worth making."""
+        return bool(self.data["keep"])
+
+    @property
+    def profile(self) -> Path:
+        """A run profile with the answer: run() and simulate() take it."""
+        return self.folder / "tuned.toml"
+
+    def rows(self) -> List[Dict[str, Any]]:
+        """A dict per policy that was walked."""
+        with open(self.folder / "points.csv", encoding="utf-8", newline="") as file:
+            return [dict(pair for key, text in row.items() for pair in _values(key, text)) for row in csv.DictReader(file)]
+
+    def __repr__(self) -> str:
+        return (f"<tuning of {self.data['name']}: {self.best['step_ms']:.3f} ms a step instead of "
+                f"{self.in_force['step_ms']:.3f} ms{' (keep what you have)' if self.keep else ''}>")
+
+
+class WhatIf(Result):
+    """What what_if() says: the measured run, its replay, and the replay of the change, each with step_ms and the rest."""
+
+    _FILE = "what_if.json"
+
+    @property
+    def step_ms(self) -> float:
+        return float(self.data["what_if"]["step_ms"]["median"])
+
+    @property
+    def exposed_comm_ms(self) -> float:
+        return float(self.data["what_if"]["exposed_comm_ms"])
+
+    @property
+    def change_pct(self) -> float:
+        """Of the step time; positive: longer."""
+        return 100 * float(self.data["change"]["median"])
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.text)}</pre>"
+
+    def __repr__(self) -> str:
+        return f"<what-if: a step of {self.step_ms:.3f} ms, {self.change_pct:+.1f} %>"
+
+
+class Explanation:
+    """What explain() says. data: of a profile, everything for programs; text: the tables for people."""
+
+    def __init__(self, data: Dict[str, Any], text: str) -> None:
+        self.data = data
+        self.text = text
+
+    def __getitem__(self, key: str) -> Any:
+        return self.data[key]
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.text)}</pre>"
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def load(folder: "Union[str, os.PathLike[str]]") -> Result:
+    """The result in a folder that the program wrote."""
+    path = Path(folder)
+    for kind in (Sweep, Tuning, WhatIf, Run):
+        if (path / kind._FILE).is_file():
+            return kind(path)
+    raise FileNotFoundError(f"{path} has no {', '.join(kind._FILE for kind in (Run, Sweep, Tuning, WhatIf))}.")
+
+
+def _values(column: str, text: str) -> List[Tuple[str, Any]]:
+    """A number, or the keys that one choice sets: "mesh.shard=16 mesh.replicate=1"."""
+    if "=" not in text:
+        return [(column, _number(text))]
+    return [(key, _number(value)) for key, value in (word.split("=", 1) for word in text.split())]
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text) if "." in text else int(text)
+    except ValueError:
+        return text

