@@ -13,8 +13,15 @@ namespace {
 namespace accelerate_yaml {
 
 Said processes(const ExportSource&) { return written("num_processes"); }
+constexpr std::string_view kStrategy = "fsdp_sharding_strategy";
+Said strategy(const ExportSource& s) { return sharding_said(s, kStrategy); }
+Said reshard_after_forward(const ExportSource& s) { return reshard_said(s, kStrategy); }
+Said cpu_offload(const ExportSource& s) { return offloads_all(s, "offload_params = true"); }
 
-constexpr std::array kOwn = std::to_array<KeyRule>({{"mesh.ranks", processes}});
+constexpr std::array kOwn = std::to_array<KeyRule>({{"mesh.ranks", processes},
+                                                    {"fsdp.strategy", strategy},
+                                                    {"fsdp.reshard_after_forward", reshard_after_forward},
+                                                    {"fsdp.cpu_offload", cpu_offload}});
 
 std::span<const KeyRule> rules() {
   static const std::vector<KeyRule> kRules = with_hugging_face_rules(kOwn);
@@ -33,11 +40,11 @@ num_processes: {}
 mixed_precision: {}
 fsdp_config:
   fsdp_version: {}
-  fsdp_reshard_after_forward: {}
+  {}: {}
   fsdp_auto_wrap_policy: {}
 )",
-                      s.config.mesh.ranks, fsdp.param_dtype == DType::bf16 ? "bf16" : "'no'", version, reshard_word(s),
-                      wrap_policy(s));
+                      s.config.mesh.ranks, fsdp.param_dtype == DType::bf16 ? "bf16" : "'no'", version,
+                      version == 1 ? kStrategy : "fsdp_reshard_after_forward", reshard_word(s), wrap_policy(s));
   if (fsdp.wrap.mode == config::Wrap::Mode::min_size)
     text += fmt::format("  fsdp_min_num_params: {}\n", fsdp.wrap.parameters);
   if (version == 1) {

@@ -31,6 +31,14 @@ Said accumulate_mode(const ExportSource& s) {
              : roughly(word + ": replicas are reduced in each microbatch, too");
 }
 
+/// A variable of the environment that Accelerate reads: the Trainer hands no strategy on.
+constexpr std::string_view kStrategy = "FSDP_SHARDING_STRATEGY";
+Said strategy(const ExportSource& s) { return sharding_said(s, kStrategy); }
+Said reshard_after_forward(const ExportSource& s) { return reshard_said(s, kStrategy); }
+
+/// In fsdp_config; Accelerate's file calls it otherwise.
+Said cpu_offload(const ExportSource& s) { return offloads_all(s, "cpu_offload = true"); }
+
 Said all_gather_limit(const ExportSource& s) {
   const config::AllGatherLimit& limit = s.fsdp().all_gather_limit;
   if (limit == s.reference.fsdp.all_gather_limit) return same();
@@ -50,7 +58,10 @@ constexpr std::array kTraining = std::to_array<KeyRule>({
     {"train.epsilon", argument},
     {"train.weight_decay", argument},
     {"train.clip_norm", argument},
+    {"fsdp.strategy", strategy},
+    {"fsdp.reshard_after_forward", reshard_after_forward},
     {"fsdp.all_gather_limit", all_gather_limit},
+    {"fsdp.cpu_offload", cpu_offload},
 });
 
 std::span<const KeyRule> rules() {
@@ -66,8 +77,7 @@ std::string fsdp_config(const ExportSource& s) {
     text += fmt::format("    \"{}\": {},\n", key, value);
   };
   entry("version", std::to_string(version));
-  entry("reshard_after_forward",
-        version == 2 ? std::string(python(reshard_word(s) == "true")) : fmt::format("\"{}\"", reshard_word(s)));
+  if (version == 2) entry("reshard_after_forward", python(reshard_word(s) == "true"));
   entry("auto_wrap_policy", fmt::format("\"{}\"", wrap_policy(s)));
   if (fsdp.wrap.mode == config::Wrap::Mode::min_size) entry("min_num_params", std::to_string(fsdp.wrap.parameters));
   if (version == 1) {
@@ -77,7 +87,7 @@ std::string fsdp_config(const ExportSource& s) {
     if (fsdp.all_gather_limit.mode == config::AllGatherLimit::Mode::unlimited) entry("limit_all_gathers", "False");
   }
   entry("activation_checkpointing", python(fsdp.activation_checkpointing));
-  if (s.offloads()) entry("offload_params", "True");
+  if (s.offloads()) entry("cpu_offload", "True");
   entry("state_dict_type", "\"SHARDED_STATE_DICT\"");
   return text + "}\n";
 }
@@ -86,12 +96,18 @@ std::vector<ExportFile> write(const ExportSource& s, const std::vector<std::stri
   const config::Train& train = s.config.train;
   const bool mesh = hugging_face_version(s.config) == 2 && config::is_hybrid(s.fsdp().strategy);
   std::string text = commented("#", notes);
-  text += mesh ? "\nfrom accelerate import ParallelismConfig\nfrom transformers import TrainingArguments\n\n"
-               : "\nfrom transformers import TrainingArguments\n\n";
+  const bool first = hugging_face_version(s.config) == 1;
+  text += first ? "\nimport os\n\n" : "\n";
+  text += mesh ? "from accelerate import ParallelismConfig\n" : "";
+  text += "from transformers import TrainingArguments\n\n";
   text += fsdp_config(s);
-  text +=
-      "\n\ndef training_arguments(output_dir, **others):\n    return TrainingArguments(\n        "
-      "output_dir=output_dir,\n";
+  text += "\n\ndef training_arguments(output_dir, **others):\n";
+  if (first) {
+    text +=
+        "    # Accelerate's: fsdp_config has a reshard_after_forward, but a strategy that nobody sets overrides it.\n";
+    text += fmt::format("    os.environ[\"FSDP_SHARDING_STRATEGY\"] = \"{}\"\n", reshard_word(s));
+  }
+  text += "    return TrainingArguments(\n        output_dir=output_dir,\n";
   const auto set = [&](std::string_view name, std::string_view value) {
     text += fmt::format("        {}={},\n", name, value);
   };

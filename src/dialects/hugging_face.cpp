@@ -13,33 +13,13 @@ namespace hugging {
 
 using config::AllGatherLimit;
 using config::Prefetch;
-using config::Strategy;
-using ReshardMode = config::ReshardAfterForward::Mode;
 
 bool first_version(const ExportSource& s) { return hugging_face_version(s.config) == 1; }
-
-Said strategy(const ExportSource& s) {
-  if (s.fsdp().strategy == Strategy::no_shard && !first_version(s))
-    return lost(
-        "it shards (version 2 has no NO_SHARD); use distributed_type MULTI_GPU, which is DistributedDataParallel");
-  if (config::is_hybrid(s.fsdp().strategy) && !first_version(s)) return written("parallelism_config");
-  return written(fmt::format("reshard_after_forward = {}", reshard_word(s)));
-}
 
 Said shard(const ExportSource& s) {
   if (!config::is_hybrid(s.fsdp().strategy)) return same();
   if (!first_version(s)) return written("parallelism_config");
   return roughly("HYBRID_SHARD: the ranks of one machine are a shard group");
-}
-
-Said reshard_after_forward(const ExportSource& s) {
-  switch (s.fsdp().reshard_after_forward.mode) {
-    case ReshardMode::automatic: return same();
-    case ReshardMode::never: return written(fmt::format("reshard_after_forward = {}", reshard_word(s)));
-    case ReshardMode::always: return roughly("true for blocks and embedding; norm and head are kept");
-    case ReshardMode::group: break;
-  }
-  return lost("true or false only: a freed unit is gathered from the whole shard group again");
 }
 
 Said forward_prefetch(const ExportSource& s) {
@@ -117,14 +97,10 @@ Said accumulate_mode(const ExportSource& s) {
   return lost("the last microbatch alone is reduced, or with sync_each_batch each");
 }
 
-Said cpu_offload(const ExportSource& s) { return offloads_all(s, "offload_params = true"); }
-
 constexpr std::array kRules = std::to_array<KeyRule>({
     {"mesh.shard", shard},
     {"mesh.replicate", shard},
     {"train.accumulate_mode", accumulate_mode},
-    {"fsdp.strategy", strategy},
-    {"fsdp.reshard_after_forward", reshard_after_forward},
     {"fsdp.forward_prefetch", forward_prefetch},
     {"fsdp.backward_prefetch", backward_prefetch},
     {"fsdp.all_gather_limit", all_gather_limit},
@@ -134,7 +110,6 @@ constexpr std::array kRules = std::to_array<KeyRule>({
     {"fsdp.reduce_dtype", reduce_dtype},
     {"fsdp.activation_checkpointing", checkpointing},
     {"fsdp.checkpoint_every", checkpoint_every},
-    {"fsdp.cpu_offload", cpu_offload},
 });
 
 }  // namespace hugging
@@ -168,14 +143,44 @@ std::string_view backward_prefetch_word(const ExportSource& s) {
   switch (s.fsdp().backward_prefetch.mode) {
     case config::Prefetch::Mode::none: return "NO_PREFETCH";
     case config::Prefetch::Mode::post: return "BACKWARD_POST";
-    default: return "BACKWARD_PRE";
+    case config::Prefetch::Mode::implicit:
+    case config::Prefetch::Mode::pre:
+    case config::Prefetch::Mode::explicit_:
+    case config::Prefetch::Mode::window:
+    case config::Prefetch::Mode::ahead:
+    case config::Prefetch::Mode::rate: break;
   }
+  return "BACKWARD_PRE";
+}
+
+Said sharding_said(const ExportSource& s, std::string_view word) {
+  const bool first = hugging_face_version(s.config) == 1;
+  if (first) return written(fmt::format("{} = {}", word, reshard_word(s)));
+  if (s.fsdp().strategy == config::Strategy::no_shard)
+    return lost(
+        "it shards (version 2 has no NO_SHARD); use distributed_type MULTI_GPU, which is DistributedDataParallel");
+  if (config::is_hybrid(s.fsdp().strategy)) return written("parallelism_config");
+  return written(fmt::format("reshard_after_forward = {}", reshard_word(s)));
+}
+
+Said reshard_said(const ExportSource& s, std::string_view word) {
+  using Mode = config::ReshardAfterForward::Mode;
+  const bool first = hugging_face_version(s.config) == 1;
+  const std::string setting = fmt::format("{} = {}", first ? word : "reshard_after_forward", reshard_word(s));
+  switch (s.fsdp().reshard_after_forward.mode) {
+    case Mode::automatic: return same();
+    case Mode::never: return written(setting);
+    case Mode::always:
+      return roughly(first ? setting + ", which keeps the root"
+                           : "true for blocks and embedding; norm and head are kept");
+    case Mode::group: break;
+  }
+  return lost(first ? "a freed unit is gathered from the whole shard group again"
+                    : "true or false only: a freed unit is gathered from the whole shard group again");
 }
 
 std::vector<KeyRule> with_hugging_face_rules(std::span<const KeyRule> own) {
-  std::vector<KeyRule> all(own.begin(), own.end());
-  all.insert(all.end(), hugging::kRules.begin(), hugging::kRules.end());
-  return all;
+  return joined_rules(own, hugging::kRules);
 }
 
 }  // namespace fsdpbench::dialects

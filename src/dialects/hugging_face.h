@@ -16,10 +16,16 @@ std::string_view hugging_face_engine(const config::RunConfig& config);
 
 /// "TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP" or "NO_WRAP".
 std::string_view wrap_policy(const ExportSource& source);
-/// Version 1: "FULL_SHARD" …; version 2: "true" or "false".
+/// Version 1: "FULL_SHARD" …, of sharding_strategy; version 2: "true" or "false", of reshard_after_forward.
 std::string_view reshard_word(const ExportSource& source);
 /// "BACKWARD_PRE", "BACKWARD_POST" or "NO_PREFETCH".
 std::string_view backward_prefetch_word(const ExportSource& source);
+
+/// Of fsdp.strategy, and of what is freed after forward. `word`: the name of version 1's strategy. Its
+/// reshard_after_forward takes a strategy, too, but gives way to sharding_strategy, which is FULL_SHARD unless it is
+/// set.
+Said sharding_said(const ExportSource& source, std::string_view word);
+Said reshard_said(const ExportSource& source, std::string_view word);
 
 /// `own`, then the rules that both systems share.
 std::vector<KeyRule> with_hugging_face_rules(std::span<const KeyRule> own);

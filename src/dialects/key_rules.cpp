@@ -104,6 +104,12 @@ constexpr std::array kCommon = std::to_array<KeyRule>({
 
 std::span<const KeyRule> common_rules() { return kCommon; }
 
+std::vector<KeyRule> joined_rules(std::span<const KeyRule> own, std::span<const KeyRule> others) {
+  std::vector<KeyRule> all(own.begin(), own.end());
+  all.insert(all.end(), others.begin(), others.end());
+  return all;
+}
+
 bool frees_after_forward(const ExportSource& s) {
   using Mode = config::ReshardAfterForward::Mode;
   if (s.fsdp().strategy == config::Strategy::no_shard) return false;

@@ -20,6 +20,9 @@ inline Said yours(std::string how) { return {Fate::yours, std::move(how)}; }
 /// A rule for every key, for the systems that have none of their own: no word for it, or the training script's.
 std::span<const KeyRule> common_rules();
 
+/// `own`, then `others`: a key's first rule counts.
+std::vector<KeyRule> joined_rules(std::span<const KeyRule> own, std::span<const KeyRule> others);
+
 /// Units are freed after forward, the root aside: by the strategy's rule or because the key says so.
 bool frees_after_forward(const ExportSource& source);
 /// Some unit is gathered ahead in forward because a key says so, not because the host runs ahead.

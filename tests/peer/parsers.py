@@ -100,17 +100,18 @@ def torchtitan_arguments(folder):
 
 
 def accelerate(folder):
-    from accelerate.commands.config.config_args import load_config_from_file
+    """What `accelerate launch` puts into the environment of a script, and what its Accelerator makes of that."""
+    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
     from accelerate.utils.dataclasses import FullyShardedDataParallelPlugin
+    from accelerate.utils.launch import prepare_multi_gpu_env
     import yaml
     path = folder / "accelerate.yaml"
     written = yaml.safe_load(path.read_text())
-    read = load_config_from_file(str(path))
-    expect(read.num_processes == written["num_processes"], "num_processes")
-    # What `accelerate launch` hands on, and what a script's Accelerator makes of it.
-    environment = {key.upper(): str(value).lower() if isinstance(value, bool) else str(value)
-                   for key, value in read.fsdp_config.items()}
-    with_environment(environment, lambda: check_plugin(FullyShardedDataParallelPlugin(), written["fsdp_config"]))
+    arguments = launch_command_parser().parse_args(["--config_file", str(path), "--main_process_port", "0", "train.py"])
+    arguments, _, _ = _validate_launch_command(arguments)
+    expect(arguments.num_processes == written["num_processes"], "num_processes")
+    keys = {key.removeprefix("fsdp_"): value for key, value in written["fsdp_config"].items()}
+    with_environment(prepare_multi_gpu_env(arguments), lambda: check_plugin(FullyShardedDataParallelPlugin(), keys))
 
 
 def with_environment(variables, call):
@@ -124,31 +125,42 @@ def with_environment(variables, call):
 
 
 def check_plugin(plugin, written):
-    expect(plugin.fsdp_version == written["fsdp_version"], "version")
-    reshard = plugin.reshard_after_forward if plugin.fsdp_version == 2 else plugin.sharding_strategy.name.lstrip("_")
-    expect(reshard == written["fsdp_reshard_after_forward"] or plugin.fsdp_version == 1, "reshard_after_forward")
-    expect(plugin.activation_checkpointing == written["fsdp_activation_checkpointing"], "activation checkpointing")
-    if plugin.fsdp_version == 1:
+    """`written`: keys of fsdp_config, without "fsdp_" before them."""
+    expect(plugin.fsdp_version == written["version"], "version")
+    if plugin.fsdp_version == 2:
+        expect(plugin.reshard_after_forward == written["reshard_after_forward"], "reshard_after_forward")
+    else:
+        # Which of the two counts is as Accelerator.prepare_model has it.
+        strategy = plugin.sharding_strategy or plugin.reshard_after_forward
+        expect(strategy.name.lstrip("_") == written["sharding_strategy"], f"sharding strategy {strategy.name}")
         word = "NO_PREFETCH" if plugin.backward_prefetch is None else plugin.backward_prefetch.name
-        expect(word == written["fsdp_backward_prefetch"], "backward_prefetch")
-        expect(plugin.forward_prefetch == written["fsdp_forward_prefetch"], "forward_prefetch")
+        expect(word == written["backward_prefetch"], "backward_prefetch")
+        expect(plugin.forward_prefetch == written["forward_prefetch"], "forward_prefetch")
+    offloads = getattr(plugin.cpu_offload, "offload_params", type(plugin.cpu_offload).__name__ == "CPUOffloadPolicy")
+    expect(offloads == written["offload_params"], "offload_params")
+    expect(plugin.activation_checkpointing == written["activation_checkpointing"], "activation checkpointing")
 
 
 def hf_trainer(folder):
+    """The Trainer's fsdp_config, and what the script puts into the environment for Accelerate."""
     import transformers  # noqa: F401: named first, so that a missing one is what is said
-    from accelerate.utils.dataclasses import FullyShardedDataParallelPlugin
     module = run_script(folder / "hf_trainer.py")
+    with_environment({}, lambda: check_trainer(module, folder))
+
+
+def check_trainer(module, folder):
+    from accelerate.utils.dataclasses import FullyShardedDataParallelPlugin
     with tempfile.TemporaryDirectory() as out:
         read = module.training_arguments(out, use_cpu=True)
     arguments = dict(read.fsdp_plugin_args)
     arguments.pop("sync_module_states", None)  # on by default, and asks for a GPU
-    plugin = FullyShardedDataParallelPlugin(**arguments)
-    expect(plugin.fsdp_version == module.FSDP_CONFIG["version"], "version")
-    expect(plugin.activation_checkpointing == module.FSDP_CONFIG["activation_checkpointing"], "checkpointing")
-    if plugin.fsdp_version == 2:
-        expect(plugin.reshard_after_forward == module.FSDP_CONFIG["reshard_after_forward"], "reshard_after_forward")
-    else:
-        expect(plugin.forward_prefetch == module.FSDP_CONFIG["forward_prefetch"], "forward_prefetch")
+    written = dict(module.FSDP_CONFIG)
+    written["offload_params"] = written.pop("cpu_offload", False)
+    if written["version"] == 1:  # Accelerate's file is of the same profile
+        import yaml
+        accelerate_file = yaml.safe_load((folder / "accelerate.yaml").read_text())
+        written["sharding_strategy"] = accelerate_file["fsdp_config"]["fsdp_sharding_strategy"]
+    check_plugin(FullyShardedDataParallelPlugin(**arguments), written)
 
 
 def maxtext(folder):

@@ -14,11 +14,12 @@
 #   mesh.ranks = 16: for your launcher
 #   train.seq_len = 1024: in your data loader
 
+import os
+
 from transformers import TrainingArguments
 
 FSDP_CONFIG = {
     "version": 1,
-    "reshard_after_forward": "HYBRID_SHARD_ZERO2",
     "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
     "backward_prefetch": "BACKWARD_POST",
     "forward_prefetch": True,
@@ -29,6 +30,8 @@ FSDP_CONFIG = {
 
 
 def training_arguments(output_dir, **others):
+    # Accelerate's: fsdp_config has a reshard_after_forward, but a strategy that nobody sets overrides it.
+    os.environ["FSDP_SHARDING_STRATEGY"] = "HYBRID_SHARD_ZERO2"
     return TrainingArguments(
         output_dir=output_dir,
         fsdp=True,

@@ -13,7 +13,7 @@
 #   fsdp.reductions_in_flight = 2: it does as reductions_in_flight = 0 (reduce_bucket: the host waits for the oldest of more reductions; 0: it never does)
 #
 # Near, not the same:
-#   fsdp.reshard_after_forward = true: true for blocks and embedding; norm and head are kept
+#   fsdp.reshard_after_forward = true: FSDP_SHARDING_STRATEGY = FULL_SHARD, which keeps the root
 #   fsdp.forward_prefetch = "rate:100000000": forward_prefetch = true, which is one unit ahead
 #   fsdp.backward_prefetch = "rate:100000000": backward_prefetch = BACKWARD_PRE, which is one unit ahead
 #
@@ -21,11 +21,12 @@
 #   mesh.ranks = 32: for your launcher
 #   train.seq_len = 8192: in your data loader
 
+import os
+
 from transformers import TrainingArguments
 
 FSDP_CONFIG = {
     "version": 1,
-    "reshard_after_forward": "FULL_SHARD",
     "auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
     "backward_prefetch": "BACKWARD_PRE",
     "forward_prefetch": True,
@@ -36,6 +37,8 @@ FSDP_CONFIG = {
 
 
 def training_arguments(output_dir, **others):
+    # Accelerate's: fsdp_config has a reshard_after_forward, but a strategy that nobody sets overrides it.
+    os.environ["FSDP_SHARDING_STRATEGY"] = "FULL_SHARD"
     return TrainingArguments(
         output_dir=output_dir,
         fsdp=True,
