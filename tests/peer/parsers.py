@@ -111,7 +111,8 @@ def accelerate(folder):
     arguments, _, _ = _validate_launch_command(arguments)
     expect(arguments.num_processes == written["num_processes"], "num_processes")
     keys = {key.removeprefix("fsdp_"): value for key, value in written["fsdp_config"].items()}
-    with_environment(prepare_multi_gpu_env(arguments), lambda: check_plugin(FullyShardedDataParallelPlugin(), keys))
+    environment = prepare_multi_gpu_env(arguments) | {"FSDP_SYNC_MODULE_STATES": "false"}  # on, it asks for a GPU
+    with_environment(environment, lambda: check_plugin(FullyShardedDataParallelPlugin(), keys))
 
 
 def with_environment(variables, call):
