@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any, Iterable, List, Mapping, Optional, Sequence, Union
@@ -108,14 +109,15 @@ def _base(base: str) -> str:
 def _to_folder(kind: Any, command: str, arguments: List[str], out: Optional[Folder], overwrite: bool,
                progress: Progress) -> Any:
     """Calls a command that writes a folder, and reads this."""
-    temporary = None
-    if out is None:
-        temporary = tempfile.TemporaryDirectory(prefix="fsdpbench-")
-        folder = Path(temporary.name) / command
-    else:
-        folder = Path(out)
-    done: Done = call([command, *arguments, "--out", str(folder), *(["--overwrite"] if overwrite else [])], progress,
-                      None if temporary else folder)
+    temporary = Path(tempfile.mkdtemp(prefix="fsdpbench-")) if out is None else None
+    folder = temporary / command if temporary else Path(out or "")
+    try:
+        done: Done = call([command, *arguments, "--out", str(folder), *(["--overwrite"] if overwrite else [])], progress,
+                          None if temporary else folder)
+    except BaseException:
+        if temporary:
+            shutil.rmtree(temporary, True)
+        raise
     return kind(folder, done.text, done.notes, done.command, temporary)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import functools
 import json
-import tempfile
+import shutil
+import weakref
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
@@ -55,13 +56,13 @@ class Result:
     _FIRST = ""  # the figure that a notebook shows first
 
     def __init__(self, folder: Path, text: str = "", notes: Optional[List[str]] = None,
-                 command: Optional[List[str]] = None,
-                 temporary: "Optional[tempfile.TemporaryDirectory[str]]" = None) -> None:
+                 command: Optional[List[str]] = None, temporary: Optional[Path] = None) -> None:
         self.folder = folder
         self.text = text
         self.notes = notes or []
         self.command = command or []
-        self._temporary = temporary
+        if temporary is not None:
+            weakref.finalize(self, shutil.rmtree, temporary, True)
 
     @functools.cached_property
     def data(self) -> Dict[str, Any]:

@@ -1,0 +1,174 @@
+"""import fsdpbench as fb: calls of the program, on the computed clock but for one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import unittest
+from unittest import mock
+
+import support
+
+import fsdpbench as fb
+
+MACHINE = {"simulate.cluster": "dgx-h100", "train.steps": 3}
+TINY = {"model.layers": 2, "model.width": 32, "model.ffn_width": 64, "train.seq_len": 16, "train.batch_per_rank": 1,
+        "train.steps": 2, "train.warmup": 1, "mesh.ranks": 2, "emulate.link_gb_per_s": None, "emulate.link_latency_us": 0}
+
+
+class Api(support.FolderTest):
+    def simulate(self, **arguments: object) -> fb.Run:
+        return fb.simulate("quickstart", **{"cluster": "dgx-h100", "ranks": 4, **arguments})
+
+
+class OfARun(Api):
+    def test_its_numbers_are_those_of_the_file(self) -> None:
+        run = self.simulate(set={"fsdp.backward_prefetch": "none"}, out=self.folder / "out")
+        written = json.loads((self.folder / "out/result.json").read_text())
+        self.assertEqual(run.data, written)
+        metrics = written["metrics"]
+        self.assertEqual(run.step_ms, metrics["step_ms"]["median"])
+        for name in ("compute_ms", "comm_ms", "exposed_comm_ms", "exposed_copy_ms", "idle_ms", "overlap_pct", "tokens_per_s"):
+            self.assertEqual(getattr(run, name), metrics[name], name)
+        self.assertEqual(run.peak_memory_bytes, written["memory"]["peak_bytes"]["total"])
+        self.assertEqual([(cause.cause, cause.ms) for cause in run.causes],
+                         sorted(((cause["cause"], cause["ms"]) for cause in written["causes"]), key=lambda c: -c[1]))
+        self.assertEqual(run.setting("fsdp.backward_prefetch"), "none")
+        self.assertEqual(run.prediction, written.get("prediction") or {})
+        self.assertTrue(run.complete)
+        self.assertIn("step time", run.text)
+        self.assertTrue(any("simulate.cluster defines" in note for note in run.notes), run.notes)
+        self.assertFalse(any(note.startswith("step ") for note in run.notes), run.notes)
+
+    def test_files_are_kept_in_out_and_else_go_with_the_result(self) -> None:
+        run = self.simulate()
+        folder = run.folder
+        self.assertTrue((folder / "result.json").is_file())
+        del run
+        self.assertFalse(folder.exists())
+        self.simulate(out=self.folder / "out")
+        self.assertEqual(fb.load(self.folder / "out").folder, self.folder / "out")
+        with self.assertRaises(fb.ProgramError):
+            self.simulate(out=self.folder / "out")
+        self.simulate(out=self.folder / "out", overwrite=True)
+
+    def test_a_result_is_a_profile(self) -> None:
+        run = self.simulate(set={"fsdp.strategy": "shard_grad_op"})
+        again = fb.simulate(run)
+        self.assertEqual((again.step_ms, again.setting("fsdp.strategy")), (run.step_ms, "shard_grad_op"))
+
+    def test_a_real_one(self) -> None:
+        run = fb.run("quickstart", set=TINY)
+        self.assertGreater(run.step_ms, 0)
+        self.assertEqual(run.setting("emulate.link_gb_per_s"), None)
+
+    def test_figures(self) -> None:
+        run = self.simulate()
+        self.assertIn("timeline", run.figures)
+        picture = run.figure("timeline")
+        for name, begin in (("t.svg", b"<?xml"), ("t.png", b"\x89PNG")):
+            self.assertTrue(picture.save(self.folder / name).read_bytes().startswith(begin), name)
+        with self.assertRaisesRegex(ValueError, "as .svg or .png"):
+            picture.save(self.folder / "t.gif")
+        with self.assertRaisesRegex(ValueError, "There is no figure 'timline'; this result has breakdown, "):
+            run.figure("timline")
+        html = run._repr_html_()
+        self.assertIn('<img src="data:image/svg+xml;base64,', html)
+        self.assertIn("A step takes", html)
+        self.assertTrue(run.report(self.folder / "page").is_file())
+
+
+class OfOthers(Api):
+    def test_sweep(self) -> None:
+        axes = {"fsdp.backward_prefetch": ["pre", "none"], "fsdp.reshard_after_backward": [True, False]}
+        sweep = fb.sweep(base="quickstart", axes=axes, trials=1, set={**MACHINE, "device.backend": "virtual"})
+        rows = sweep.rows()
+        self.assertEqual([(row["fsdp.backward_prefetch"], row["fsdp.reshard_after_backward"]) for row in rows],
+                         [(a, b) for a in ("pre", "none") for b in (True, False)])
+        self.assertEqual([row["step_ms"] for row in rows], [cell.metrics.step.median for cell in sweep.cells])
+        with mock.patch.dict(sys.modules, {"pandas": None}), self.assertRaisesRegex(ImportError, "pip install pandas"):
+            sweep.frame()
+        frames = mock.Mock()
+        with mock.patch.dict(sys.modules, {"pandas": frames}):
+            sweep.frame()
+        frames.DataFrame.assert_called_once_with(rows)
+        with self.assertRaises(TypeError):
+            fb.sweep(base="quickstart")
+
+    def test_tune(self) -> None:
+        tuning = fb.tune("quickstart", cluster="dgx-h100", set={"mesh.ranks": 4}, evaluations=50, fix=["fsdp.preset"])
+        self.assertLessEqual(tuning.best["step_ms"], tuning.in_force["step_ms"])
+        self.assertNotIn("fsdp.preset", tuning.settings)
+        again = fb.simulate(tuning.profile, cluster="dgx-h100")
+        self.assertAlmostEqual(again.step_ms, tuning.best["step_ms"], delta=0.01 * again.step_ms)
+        for key, value in tuning.settings.items():
+            self.assertEqual(str(again.setting(key)).lower(), value, key)
+        walked = [row["step_ms"] for row in tuning.rows()]
+        self.assertIn(round(tuning.in_force["step_ms"], 6), walked)
+        self.assertIn("policies", tuning.figures)
+
+    def test_explain_and_what_if(self) -> None:
+        told = fb.explain("quickstart", set={"mesh.ranks": 8})
+        self.assertEqual(told["plan"]["ranks"], 8)
+        self.assertIn("8 ranks", told.text)
+        run = self.simulate(set={"fsdp.backward_prefetch": "none"})
+        self.assertIn("Why computation was not running", fb.explain(run).text)
+        other = fb.what_if(run, set={"fsdp.backward_prefetch": "pre"})
+        self.assertLessEqual(other.step_ms, run.step_ms)
+        self.assertAlmostEqual(other.change_pct, 100 * (other.step_ms / run.step_ms - 1), places=6)
+
+
+class Calls(Api):
+    def test_an_error_is_the_programs_sentence(self) -> None:
+        with self.assertRaises(fb.ProgramError) as raised:
+            self.simulate(set={"fsdp.strategi": 1})
+        self.assertEqual(str(raised.exception), "--set fsdp.strategi=1: unknown key 'fsdp.strategi'; the nearest valid key is "
+                                                "'fsdp.strategy'.")
+        self.assertEqual(raised.exception.exit_code, 2)
+        self.assertEqual(raised.exception.command[1], "simulate")
+
+    def test_there_is_no_program(self) -> None:
+        with mock.patch.dict(os.environ, FSDPBENCH_PROGRAM="/nowhere/fsdpbench"), self.assertRaises(FileNotFoundError):
+            self.simulate()
+
+    def test_progress_goes_to_a_function(self) -> None:
+        lines: "list[str]" = []
+        self.simulate(progress=lines.append)
+        self.assertTrue(any(line.startswith("step ") for line in lines), lines)
+
+    def test_importing_is_cheap(self) -> None:
+        loaded = subprocess.run([sys.executable, "-c", "import sys, fsdpbench; print(*sys.modules)"], capture_output=True,
+                                text=True, check=True, cwd=support.DATA.parent.parent).stdout.split()
+        self.assertEqual({"matplotlib", "numpy", "json", "subprocess"} & set(loaded), set())
+        self.assertIn("simulate", dir(fb))
+        with self.assertRaises(AttributeError):
+            fb.simulat  # noqa: B018
+
+    def test_ctrl_c_ends_the_program_and_keeps_what_there_is(self) -> None:
+        script = textwrap.dedent(f"""
+            import sys, fsdpbench as fb
+            try:
+                fb.run("quickstart", set={{**{TINY!r}, "train.steps": 20000}}, out="long",
+                       progress=lambda line: print(line, flush=True))
+            except KeyboardInterrupt:
+                print("interrupted", fb.load("long").complete, flush=True)
+            """)
+        environment = {**os.environ, "PYTHONPATH": str(support.DATA.parent.parent)}
+        with subprocess.Popen([sys.executable, "-c", script], cwd=self.folder, stdout=subprocess.PIPE, text=True,
+                              env=environment) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith("step "):
+                    break
+            process.send_signal(signal.SIGINT)
+            rest = process.stdout.read()
+        self.assertEqual(process.returncode, 0, rest)
+        self.assertEqual(rest.splitlines()[-1], "interrupted False")
+
+
+if __name__ == "__main__":
+    unittest.main()
