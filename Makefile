@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test under-load headers demo bench-build bench analysis wheel report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-bench random-configs recipes asan tsan fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
+.PHONY: help deps configure build test under-load headers demo bench-build bench analysis wheel wheel-test report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-bench random-configs recipes asan tsan fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -18,6 +18,7 @@ help:
 	@echo "make bench   the speed programs, with the ratios they print"
 	@echo "make analysis  the Python package that draws reports, into .venv (downloads matplotlib and numpy from PyPI)"
 	@echo "make wheel   what pip installs, in dist (scikit-build-core and auditwheel from PyPI, into build/wheel-venv)"
+	@echo "make wheel-test  packs what make build has made, installs that into an empty environment and uses it"
 	@echo "make report  a report page of the quickstart, in runs/quickstart-report"
 	@echo "make gallery the pictures of docs/gallery.md, by the commands printed there (needs chromium)"
 	@echo "make hta     compare with HolisticTraceAnalysis, downloaded from PyPI into build/hta-venv"
@@ -143,6 +144,11 @@ analysis: .venv/installed
 WHEEL_BUILD := build-wheel
 wheel: build/wheel-venv/installed
 	@$(QUIETLY) build/wheel.log src/cmake/make-wheel.sh $(WHEEL_BUILD) dist
+
+# As CI does it: what is compiled for the other tests, installed and used where this source tree is not to be seen.
+wheel-test: build
+	@$(MAKE) --no-print-directory wheel WHEEL_BUILD=build
+	/usr/bin/python3 -B tests/wheel/wheel_test.py dist/fsdpbench-*.whl
 
 build/wheel-venv/installed: src/cmake/wheel-requirements.txt
 	@src/cmake/install-debian-packages.sh
