@@ -48,6 +48,7 @@ class Help(Program):
 
     def test_it_is_as_wide_as_the_terminal(self) -> None:
         for columns in (80, 120):
+            self.assertLessEqual(len(self.on_terminal(columns, "--help").splitlines()), 45)
             lines = self.on_terminal(columns, "help", "accept").splitlines()
             longest = max(len(line) for line in lines if "fsdpbench " not in line)
             self.assertTrue(columns - 15 < longest <= columns, (columns, longest))

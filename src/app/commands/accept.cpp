@@ -326,8 +326,8 @@ exit-codes.
 
 Command accept_command() {
   const auto accept_it = std::make_shared<AcceptArguments>();
-  Command command(kAcceptanceService, CommandGroup::operate,
-                  "Say whether a machine is fit for FSDP, and which part is to blame", kAcceptHelp);
+  Command command(kAcceptanceService, CommandGroup::operate, "Say whether a machine is fit, and which part is to blame",
+                  kAcceptHelp);
   command.argument("PROFILE", &accept_it->profile, "A TOML file, or a name in profiles/acceptance");
   command.set("-s,--set", accept_it->overrides, "Set one key of the run that the profile names; may be repeated");
   command.flag("--full", accept_it->full, "200 iterations of each collective, so that tails are rated, and a soak");

@@ -41,8 +41,7 @@ CalibratingRun add_run(engine::Setup setup, const std::vector<trace::RankTrace>&
                        const metrics::RunMetrics& metrics, const std::vector<config::CalibrationSlowdown>& slowdowns,
                        replay::Calibrator& calibrator) {
   const metrics::RunView checked(setup.schedules, traces);
-  const replay::MeasuredTimes measured(setup, traces, std::nullopt,
-                                       setup.config.emulate.link_gb_per_s.has_value(),
+  const replay::MeasuredTimes measured(setup, traces, std::nullopt, setup.config.emulate.link_gb_per_s.has_value(),
                                        replay::measured_slowdown(slowdowns, setup.config, setup.plan.groups));
   calibrator.add(measured, replay::measured_host(setup.schedules, traces, {}));
   return {std::move(setup), metrics};
@@ -175,8 +174,7 @@ Examples
 
 Command calibrate_command() {
   const auto calibrate = std::make_shared<CalibrateArguments>();
-  Command command("calibrate", CommandGroup::measure, "Store how long ops take on this machine, for simulations of it",
-                  kCalibrateHelp);
+  Command command("calibrate", CommandGroup::measure, "Store how long ops take here, for simulations", kCalibrateHelp);
   command.argument("RUN", &calibrate->runs, "Folders of finished runs, or profiles to run here");
   command.set("-s,--set", calibrate->overrides, "Set one key of the profiles");
   command.option("-o,--out", &calibrate->out, "FILE", "The calibration file").required();

@@ -170,8 +170,8 @@ Command checkpoint_export_command() {
 
 Command checkpoint_import_command() {
   const auto imported = std::make_shared<CheckpointImportArguments>();
-  Command command("checkpoint import", CommandGroup::exchange,
-                  "Make a checkpoint of a safetensors file, for run --resume", kImportHelp);
+  Command command("checkpoint import", CommandGroup::exchange, "Make a checkpoint of safetensors, for run --resume",
+                  kImportHelp);
   command.argument("FILE", &imported->file, "A safetensors file, an index, or a folder with one");
   command.profile(imported->profile, imported->overrides);
   command.option("--into", &imported->into, "DIR", "Folder of checkpoints").required();

@@ -111,8 +111,8 @@ Examples
 
 Command explain_command() {
   const auto explain_it = std::make_shared<ExplainArguments>();
-  Command command("explain", CommandGroup::understand,
-                  "Print plan, memory, communication and schedule; or why a run was slow", kExplainHelp);
+  Command command("explain", CommandGroup::understand, "Print plan, memory and schedule; or why a run was slow",
+                  kExplainHelp);
   command.profile(explain_it->profile, explain_it->overrides).is_required = false;
   Option& from = command.option("--from", &explain_it->from, "RESULT",
                                 "A result folder instead: why nothing was computed, the largest cause first");

@@ -146,7 +146,7 @@ Examples
 
 Command export_command() {
   const auto exported = std::make_shared<ExportArguments>();
-  Command command("export", CommandGroup::exchange, "Write a profile in the words of PyTorch, DeepSpeed, Megatron …",
+  Command command("export", CommandGroup::exchange, "Write a profile for PyTorch, DeepSpeed, Megatron …",
                   export_help());
   command.profile(exported->profile, exported->overrides);
   command.option("-t,--to", &exported->to, "NAMES", "Systems, with commas between; default: list them");

@@ -76,8 +76,7 @@ fsdpbench help exit-codes.
 
 Command gate_command() {
   const auto gate = std::make_shared<GateArguments>();
-  Command command("gate", CommandGroup::operate, "Say which figures of a result are worse than a baseline; for CI",
-                  kGateHelp);
+  Command command("gate", CommandGroup::operate, "Say what is worse than a baseline; for CI", kGateHelp);
   command.argument("RESULT", &gate->results, "Result folder or file; several must be of one machine");
   command
       .option("-a,--against", &gate->against, "BASELINE",

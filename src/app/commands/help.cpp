@@ -26,7 +26,7 @@ constexpr std::size_t kLeastWidth = 60, kMostWidth = 120, kPlainWidth = 100;
 constexpr std::size_t kWidestNames = 28;  // of options; meanings of wider ones begin on the next line
 
 constexpr const char* kAbout =
-    "fsdpbench measures how well the communication of Fully Sharded Data Parallel (FSDP) training hides behind "
+    "fsdpbench measures how well the communication of FSDP training (fully sharded data parallel) hides behind "
     "computation, predicts it for other machines, and says what to change.";
 
 constexpr const char* kFirstSteps = R"(First steps

@@ -91,8 +91,7 @@ Examples
 
 Command report_command() {
   const auto report_it = std::make_shared<ReportArguments>();
-  Command command("report", CommandGroup::understand, "Draw a run, a sweep or two runs: figures and one HTML page",
-                  kReportHelp);
+  Command command("report", CommandGroup::understand, "Draw a run, a sweep or two runs, as one HTML page", kReportHelp);
   command
       .argument("DIR", &report_it->folders, "Result folder of a run, sweep, comparison or tuning; or those of two runs")
       .counts.emplace(1, 2);

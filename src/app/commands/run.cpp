@@ -198,8 +198,7 @@ void take_run_options(Command& command, RunArguments& run) {
 
 Command run_command() {
   const auto run = std::make_shared<RunArguments>();
-  Command command("run", CommandGroup::measure, "Train and measure; write result.json, traces and config.toml",
-                  kRunHelp);
+  Command command("run", CommandGroup::measure, "Train and measure; write results, traces and config.toml", kRunHelp);
   command.profile(run->profile, run->overrides);
   take_run_options(command, *run);
   command.option("--resume", &run->resume, "DIR", "Continue from the newest checkpoint in DIR (docs/checkpoint.md)");

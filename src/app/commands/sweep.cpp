@@ -320,8 +320,7 @@ Examples
 
 Command sweep_command() {
   const auto sweep = std::make_shared<SweepArguments>();
-  Command command("sweep", CommandGroup::measure, "Run every combination of some keys; continue where it stopped",
-                  kSweepHelp);
+  Command command("sweep", CommandGroup::measure, "Run every combination of some keys; can be continued", kSweepHelp);
   command.argument("SWEEP", &sweep->sweep, "Sweep: a TOML file, or a name in profiles/sweeps");
   command.set("-s,--set", sweep->overrides, "Set one key of all cells; may be repeated");
   command.option("-o,--out", &sweep->out, "DIR",

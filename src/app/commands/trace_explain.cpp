@@ -205,8 +205,8 @@ Exit codes: 0 explained, 2 a file that cannot be read or is no trace, 6 times th
 
 Command trace_explain_command() {
   const auto explain_it = std::make_shared<TraceExplainArguments>();
-  Command command("trace explain", CommandGroup::understand,
-                  "Say why a PyTorch job's communication is exposed, and what would help", kTraceExplainHelp);
+  Command command("trace explain", CommandGroup::understand, "Say why a PyTorch job was slow, and what would help",
+                  kTraceExplainHelp);
   command.argument("TRACE", &explain_it->traces,
                    "Traces of torch.profiler, nsys or this program, one per rank; or folders");
   command.flag("--json", explain_it->json, "Print the content of explain.json instead of the tables");

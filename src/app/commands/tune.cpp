@@ -474,8 +474,7 @@ Examples
 
 Command tune_command() {
   const auto tune_it = std::make_shared<TuneArguments>();
-  Command command("tune", CommandGroup::predict, "Find the settings for a model, a machine and a memory budget",
-                  kTuneHelp);
+  Command command("tune", CommandGroup::predict, "Find the settings for a model, machine and memory budget", kTuneHelp);
   command.profile(tune_it->profile, tune_it->overrides).is_required = false;
   command
       .option("--from", &tune_it->from, "RESULT|TRACE",
