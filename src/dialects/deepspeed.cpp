@@ -58,8 +58,13 @@ std::int64_t prefetch_bucket(const ExportSource& s) {
     case Prefetch::Mode::rate:
     case Prefetch::Mode::window: return prefetch.elements;
     case Prefetch::Mode::none: return 0;
-    default: return s.largest_unit();
+    case Prefetch::Mode::implicit:
+    case Prefetch::Mode::post:
+    case Prefetch::Mode::pre:
+    case Prefetch::Mode::explicit_:
+    case Prefetch::Mode::ahead: break;
   }
+  return s.largest_unit();
 }
 
 /// A hook asks again and again, so this is what bounds how far prefetching goes.
@@ -103,8 +108,11 @@ Said strategy(const ExportSource& s) {
     case Strategy::hybrid_shard:
       return roughly("stage 3 over all ranks, with zero_hpz_partition_size (MiCS was removed)");
     case Strategy::hybrid_shard_grad_op: return roughly("stage 2 over all ranks, without replicas");
-    default: return by_stage(s);
+    case Strategy::no_shard:
+    case Strategy::shard_grad_op:
+    case Strategy::full_shard: break;
   }
+  return by_stage(s);
 }
 
 Said reshard_after_forward(const ExportSource& s) {
@@ -123,15 +131,20 @@ Said reshard_after_forward(const ExportSource& s) {
 }
 
 Said forward_prefetch(const ExportSource& s) {
+  if (gathers_once(s.config)) return same();  // then nothing is gathered that could be prefetched
   if (stage(s) != 3) return lost("one gather after the optimizer step brings everything");
   const std::string word = fmt::format("stage3_prefetch_bucket_size = {}", prefetch_bucket(s));
   switch (s.fsdp().forward_prefetch.mode) {
     case Prefetch::Mode::rate:
     case Prefetch::Mode::none: return written(word);
-    default:
-      return roughly(
-          fmt::format("{} at each hook, until stage3_max_live_parameters = {} are gathered", word, max_live(s)));
+    case Prefetch::Mode::implicit:
+    case Prefetch::Mode::post:
+    case Prefetch::Mode::pre:
+    case Prefetch::Mode::explicit_:
+    case Prefetch::Mode::window:
+    case Prefetch::Mode::ahead: break;
   }
+  return roughly(fmt::format("{} at each hook, until stage3_max_live_parameters = {} are gathered", word, max_live(s)));
 }
 
 Said backward_prefetch(const ExportSource& s) {

@@ -73,7 +73,7 @@ struct KeyRule {
   std::string_view instead = {};
 };
 
-/// A system that a configuration can be written for.
+/// A system, and how it is told what a configuration has.
 struct Dialect {
   std::string_view name;    ///< "pytorch-fsdp2", as of its Words
   std::string_view system;  ///< whom it is for, with the version that its words were taken from
@@ -81,11 +81,11 @@ struct Dialect {
   /// The preset (config/presets.h) that does as the system does unless told otherwise.
   std::string_view (*engine)(const config::RunConfig&);
   std::span<const KeyRule> rules;
-  /// `notes`: lines for the head of each file, to be made comments.
+  /// `notes`: lines for the head of each file, to be made comments. Null: no file is written for this system.
   std::vector<ExportFile> (*write)(const ExportSource&, const std::vector<std::string>& notes);
 };
 
-// One function a file; dialects/make_export.cpp lists them.
+// One function a file; dialects() in make_export.cpp lists them.
 Dialect pytorch_fsdp2();
 Dialect pytorch_fsdp1();
 Dialect deepspeed();
@@ -94,5 +94,7 @@ Dialect torchtitan();
 Dialect accelerate();
 Dialect hf_trainer();
 Dialect maxtext();
+Dialect simplefsdp();
+Dialect vescale();
 
 }  // namespace fsdpbench::dialects

@@ -37,6 +37,15 @@ Said say(const Dialect& target, const ExportSource& source, const config::Field&
                   : std::string(rule->instead));
 }
 
+std::vector<KeyFate> fates_in(const Dialect& target, const ExportSource& source,
+                              std::span<const config::Field* const> fields) {
+  std::vector<KeyFate> fates;
+  for (const config::Field* field : fields) {
+    fates.push_back({field->name(), config::to_toml(field->write(source.config)), say(target, source, *field)});
+  }
+  return fates;
+}
+
 std::string count(std::int64_t n, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", n, n == 1 ? one : many);
 }
@@ -74,10 +83,16 @@ std::vector<std::string> notes_of(const Dialect& target, const ExportSource& sou
 
 }  // namespace
 
+std::span<const Dialect> dialects() {
+  // Those that no file is written for at the end.
+  static const std::array kDialects{pytorch_fsdp2(), pytorch_fsdp1(), deepspeed(), megatron_fsdp(), torchtitan(),
+                                    accelerate(),    hf_trainer(),    maxtext(),   simplefsdp(),    vescale()};
+  return kDialects;
+}
+
 std::span<const Dialect> export_targets() {
-  static const std::array kTargets{pytorch_fsdp2(), pytorch_fsdp1(), deepspeed(),  megatron_fsdp(),
-                                   torchtitan(),    accelerate(),    hf_trainer(), maxtext()};
-  return kTargets;
+  const auto all = dialects();
+  return {all.begin(), std::ranges::find_if(all, [](const Dialect& dialect) { return dialect.write == nullptr; })};
 }
 
 const Dialect& find_export_target(std::string_view name) {
@@ -126,14 +141,20 @@ const KeyRule* find_rule(const Dialect& target, std::string_view key) {
   return nullptr;
 }
 
+std::vector<KeyFate> key_fates(const Dialect& target, const config::RunConfig& config,
+                               std::span<const config::Field* const> fields) {
+  const plan::Plan plan = plan::make_plan(config);
+  const config::RunConfig reference = reference_config(target.engine(config));
+  const ExportSource source{config, reference, plan};
+  return fates_in(target, source, fields);
+}
+
 Export make_export(const Dialect& target, const config::RunConfig& config) {
   const plan::Plan plan = plan::make_plan(config);
   const config::RunConfig reference = reference_config(target.engine(config));
   const ExportSource source{config, reference, plan};
   Export made;
-  for (const config::Field* field : exported_fields()) {
-    made.keys.push_back({field->name(), config::to_toml(field->write(config)), say(target, source, *field)});
-  }
+  made.keys = fates_in(target, source, exported_fields());
   made.files = target.write(source, notes_of(target, source, made));
   return made;
 }

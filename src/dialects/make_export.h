@@ -8,7 +8,10 @@
 
 namespace fsdpbench::dialects {
 
-/// All systems that a configuration can be written for; the one place that lists them.
+/// All systems with words for keys; the one place that lists them.
+std::span<const Dialect> dialects();
+
+/// Those that a configuration can be written for.
 std::span<const Dialect> export_targets();
 
 /// Throws ConfigError that names the nearest.
@@ -24,6 +27,10 @@ std::span<const config::Field* const> exported_fields();
 /// The rule of a key: the target's own, else the one for keys that no system offers. Null if there is none, which is a
 /// mistake in the tables.
 const KeyRule* find_rule(const Dialect& target, std::string_view key);
+
+/// What becomes of `fields`, which are of exported_fields(). `config` must be valid, its mesh filled in.
+std::vector<KeyFate> key_fates(const Dialect& target, const config::RunConfig& config,
+                               std::span<const config::Field* const> fields);
 
 /// `config` must be valid (config/validate.h), its mesh filled in. Runs nothing and reads no file.
 Export make_export(const Dialect& target, const config::RunConfig& config);

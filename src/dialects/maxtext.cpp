@@ -35,17 +35,20 @@ Said strategy(const ExportSource& s) {
     case Strategy::no_shard: return written("ici_data_parallelism = -1");
     case Strategy::full_shard:
     case Strategy::hybrid_shard: return written("ici_fsdp_parallelism");
-    default: break;
+    case Strategy::shard_grad_op:
+    case Strategy::hybrid_shard_grad_op: break;
   }
   return lost("parameters are gathered again in backward: remat_policy recomputes what is not saved, gathers among it");
 }
 
 Said reshard_after_forward(const ExportSource& s) {
   switch (s.fsdp().reshard_after_forward.mode) {
-    case config::ReshardAfterForward::Mode::automatic: return same();
+    case config::ReshardAfterForward::Mode::automatic:
     case config::ReshardAfterForward::Mode::always: return same();
-    default: return lost("parameters are gathered again in backward, over all shards");
+    case config::ReshardAfterForward::Mode::never:
+    case config::ReshardAfterForward::Mode::group: break;
   }
+  return lost("parameters are gathered again in backward, over all shards");
 }
 
 Said prefetch(const ExportSource& s, const Prefetch& wanted) {

@@ -43,8 +43,14 @@ std::string_view backward_word(const ExportSource& s) {
   switch (s.fsdp().backward_prefetch.mode) {
     case Prefetch::Mode::none: return "None";
     case Prefetch::Mode::post: return "BackwardPrefetch.BACKWARD_POST";
-    default: return "BackwardPrefetch.BACKWARD_PRE";
+    case Prefetch::Mode::implicit:
+    case Prefetch::Mode::pre:
+    case Prefetch::Mode::explicit_:
+    case Prefetch::Mode::window:
+    case Prefetch::Mode::ahead:
+    case Prefetch::Mode::rate: break;
   }
+  return "BackwardPrefetch.BACKWARD_PRE";
 }
 
 bool groups_blocks(const ExportSource& s) {
@@ -92,7 +98,11 @@ Said forward_prefetch(const ExportSource& s) {
     case Prefetch::Mode::explicit_:
       if (prefetch.depth == 1) return written("forward_prefetch=True");
       break;
-    default: break;
+    case Prefetch::Mode::post:
+    case Prefetch::Mode::pre:
+    case Prefetch::Mode::window:
+    case Prefetch::Mode::ahead:
+    case Prefetch::Mode::rate: break;
   }
   return roughly("forward_prefetch=True, which is one unit ahead");
 }
@@ -106,7 +116,10 @@ Said backward_prefetch(const ExportSource& s) {
     case Prefetch::Mode::explicit_:
       if (prefetch.depth == 1) return written("backward_prefetch=BackwardPrefetch.BACKWARD_PRE");
       break;
-    default: break;
+    case Prefetch::Mode::implicit:
+    case Prefetch::Mode::window:
+    case Prefetch::Mode::ahead:
+    case Prefetch::Mode::rate: break;
   }
   return roughly("BACKWARD_PRE, which is one unit ahead");
 }

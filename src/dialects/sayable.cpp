@@ -1,17 +1,34 @@
 #include "dialects/sayable.h"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include "base/error.h"
+#include "config/fields.h"
+#include "config/presets.h"
+#include "config/validate.h"
 #include "dialects/make_export.h"
 
 namespace fsdpbench::dialects {
+namespace {
+
+const Dialect* find_dialect(const Words& words) {
+  const auto found = std::ranges::find(dialects(), words.name, &Dialect::name);
+  return found == dialects().end() ? nullptr : &*found;
+}
+
+}  // namespace
 
 const Dialect* dialect_of_program(const Words* engine) {
   // Whoever finds a compiler's names knows the compiler, not who wrote what it compiled.
   if (engine == nullptr || !engine->traces.of_one_program) return nullptr;
-  const auto found = std::ranges::find(export_targets(), engine->name, &Dialect::name);
-  return found == export_targets().end() ? nullptr : &*found;
+  return find_dialect(*engine);
+}
+
+const Dialect* dialect_of(const config::RunConfig& config) {
+  const Words* words = words_of_preset(config.fsdp.preset);
+  return words == nullptr ? nullptr : find_dialect(*words);
 }
 
 std::string in_words(const Said& said) {
@@ -21,22 +38,73 @@ std::string in_words(const Said& said) {
 
 std::vector<KeyChange> changes_in_words(const Dialect& target, const config::RunConfig& was,
                                         const config::RunConfig& is) {
+  std::vector<const config::Field*> changed;
+  std::ranges::copy_if(exported_fields(), std::back_inserter(changed),
+                       [&](const config::Field* field) { return field->write(was) != field->write(is); });
   std::vector<KeyChange> changes;
-  const Export before = make_export(target, was), after = make_export(target, is);
-  for (std::size_t i = 0; i < after.keys.size(); ++i) {
-    const KeyFate& key = after.keys[i];
-    if (key.value != before.keys[i].value) changes.push_back({key.key, before.keys[i].value, key.value, key.said});
+  for (KeyFate& key : key_fates(target, is, changed)) {
+    std::string before = config::to_toml(config::find_field(key.key)->write(was));
+    changes.push_back({std::move(key.key), std::move(before), std::move(key.value), std::move(key.said)});
   }
   return changes;
 }
 
-bool has_words_for(const Dialect& target, const config::RunConfig& was, const config::RunConfig& is) {
+Sayable::Sayable(const Dialect& dialect, config::RunConfig in_force, Fit fit)
+    : dialect_(dialect), in_force_(std::move(in_force)), fit_(fit) {
+  for (KeyFate& key : key_fates(dialect_, in_force_, exported_fields())) {
+    if (!fits(key.said.fate)) unsaid_.insert(std::move(key.key));
+  }
+}
+
+bool Sayable::says(const config::RunConfig& other) const {
   try {
-    const std::vector<KeyChange> changes = changes_in_words(target, was, is);
-    return std::ranges::none_of(changes, [](const KeyChange& change) { return change.said.fate == Fate::lost; });
+    return std::ranges::none_of(key_fates(dialect_, other, exported_fields()), [&](const KeyFate& key) {
+      if (fits(key.said.fate)) return false;
+      const config::Field* field = config::find_field(key.key);
+      return !unsaid_.contains(key.key) || field->write(in_force_) != field->write(other);
+    });
   } catch (const ConfigError&) {  // no engine of that system does so
     return false;
   }
+}
+
+bool Sayable::says(std::string_view key, const config::Value& value) const {
+  const config::Field* field = config::find_field(key);
+  config::RunConfig other = in_force_;
+  if (field == nullptr || !field->read(other, value)) return false;
+  if (key == "fsdp.preset") {
+    if (dialect_of(other) != &dialect_) return false;
+    // What the preset in force brought goes with it.
+    const config::RunConfig defaults;
+    for (const auto& [name, setting] : config::fsdp_preset(in_force_.fsdp.preset)) {
+      const config::Field* brought = config::find_field(name);
+      if (brought->write(in_force_) == setting) brought->read(other, brought->write(defaults));
+    }
+    for (const auto& [name, setting] : config::fsdp_preset(other.fsdp.preset)) {
+      config::find_field(name)->read(other, setting);
+    }
+  }
+  try {
+    config::validate(other);
+  } catch (const ConfigError&) {
+    return false;
+  }
+  return says(other);
+}
+
+std::vector<config::Value> Sayable::sayable(std::string_view key, std::span<const config::Value> values) const {
+  std::vector<config::Value> found;
+  std::ranges::copy_if(values, std::back_inserter(found), [&](const config::Value& value) { return says(key, value); });
+  return found;
+}
+
+std::vector<std::string_view> keys_with_words(const Dialect& dialect) {
+  std::vector<std::string_view> keys;
+  for (const KeyRule& rule : dialect.rules) {
+    const bool first = find_rule(dialect, rule.key) == &rule;
+    if (first && rule.say != nullptr) keys.push_back(rule.key);
+  }
+  return keys;
 }
 
 }  // namespace fsdpbench::dialects

@@ -1,10 +1,15 @@
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "config/run_config.h"
+#include "config/spelling.h"
 #include "dialects/dialect.h"
 #include "dialects/words/words.h"
 
@@ -12,6 +17,9 @@ namespace fsdpbench::dialects {
 
 /// How a traced program of this engine is set. Null: no system is known whose words it takes.
 const Dialect* dialect_of_program(const Words* engine);
+
+/// The system that a configuration is for, by its fsdp.preset. Null: none that is known.
+const Dialect* dialect_of(const config::RunConfig& config);
 
 /// How a person of that system sets a key: what it writes, that its default does, or that it has no word for it.
 std::string in_words(const Said& said);
@@ -26,7 +34,38 @@ struct KeyChange {
 std::vector<KeyChange> changes_in_words(const Dialect& target, const config::RunConfig& was,
                                         const config::RunConfig& is);
 
-/// Whether a system has words for all that `is` has otherwise than `was`; both are valid.
-bool has_words_for(const Dialect& target, const config::RunConfig& was, const config::RunConfig& is);
+/// How well a system's words must fit.
+enum class Fit : std::uint8_t {
+  near,   ///< it does something near, Fate::roughly, at least
+  exact,  ///< it does the same, so that what the change gains here it gains there
+};
+
+/// What a system can be told in the place of one configuration. Const use by several threads is safe.
+class Sayable {
+ public:
+  /// `in_force` must be valid, its mesh filled in.
+  Sayable(const Dialect& dialect, config::RunConfig in_force, Fit fit = Fit::near);
+
+  /// Whether the system has words for all that `other`, which is valid, has otherwise: each key has one that has one
+  /// now, also those that stay as they are but depend on one that does not.
+  bool says(const config::RunConfig& other) const;
+  /// The same of one key; what the value makes of others is as in a profile: fsdp.preset brings all that it stands for.
+  /// False for a value that is not valid here.
+  bool says(std::string_view key, const config::Value& value) const;
+  /// Of these values of a key, those that it says.
+  std::vector<config::Value> sayable(std::string_view key, std::span<const config::Value> values) const;
+
+ private:
+  bool fits(Fate fate) const { return fate != Fate::lost && (fit_ == Fit::near || fate != Fate::roughly); }
+
+  const Dialect& dialect_;
+  config::RunConfig in_force_;
+  Fit fit_;
+  std::set<std::string, std::less<>> unsaid_;  ///< keys of in_force_ that it has no word for that fits
+};
+
+/// The keys that a system has words for, whatever their values; what is a training script's or the environment's is
+/// not among them.
+std::vector<std::string_view> keys_with_words(const Dialect& dialect);
 
 }  // namespace fsdpbench::dialects

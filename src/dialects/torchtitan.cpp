@@ -48,8 +48,11 @@ Said strategy(const ExportSource& s) {
   switch (s.fsdp().strategy) {
     case config::Strategy::full_shard: return same();
     case config::Strategy::no_shard: return written("data_parallel_shard_degree = 1: DistributedDataParallel");
-    default: return written("fsdp_reshard_after_forward, and the degrees of the mesh");
+    case config::Strategy::shard_grad_op:
+    case config::Strategy::hybrid_shard:
+    case config::Strategy::hybrid_shard_grad_op: break;
   }
+  return written("fsdp_reshard_after_forward, and the degrees of the mesh");
 }
 
 Said reshard_after_forward(const ExportSource& s) {

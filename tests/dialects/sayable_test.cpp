@@ -1,11 +1,24 @@
 #include "dialects/sayable.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "config/fields.h"
 #include "config/presets.h"
 #include "config/validate.h"
+#include "dialects/dialect.h"
+#include "dialects/make_export.h"
 #include "dialects/words/words.h"
+#include "support/presets.h"
 
 namespace fsdpbench::dialects {
 namespace {
@@ -50,13 +63,180 @@ TEST(ProgramWords, TheyAreSaidInOneWay) {
   EXPECT_EQ(in_words({Fate::lost, "it gathers as before"}), "it has no word for that: it gathers as before");
 }
 
-TEST(ProgramWords, ASettingWithoutAWordIsToldFromOthers) {
+TEST(Sayable, ASettingWithoutAWordIsToldFromOthers) {
   const Dialect& target = *dialect_of_program(&pytorch_fsdp1_words());
-  EXPECT_TRUE(has_words_for(target, fsdp1(), fsdp1({{"fsdp.backward_prefetch", "post"}})));
+  EXPECT_TRUE(Sayable(target, fsdp1()).says(fsdp1({{"fsdp.backward_prefetch", "post"}})));
   config::RunConfig apart = fsdp1();
   apart.fsdp.separate_reduce_scatter_comm = true;
-  EXPECT_FALSE(has_words_for(target, fsdp1(), apart));
-  EXPECT_TRUE(has_words_for(target, apart, apart));  // it has no word for what it does already, and need not
+  EXPECT_FALSE(Sayable(target, fsdp1()).says(apart));
+  EXPECT_TRUE(Sayable(target, apart).says(apart));  // it has no word for what it does already, and need not
+}
+
+config::RunConfig with_preset(const std::string& preset) {
+  config::RunConfig config = fsdpbench::testing::with_preset({}, preset);
+  config.mesh.ranks = 16;
+  config.train.accumulate = 2;
+  config::validate(config);
+  return config;
+}
+
+/// What a tuner would try, key by key.
+const std::vector<std::pair<std::string, std::vector<std::string>>>& tries() {
+  static const std::vector<std::pair<std::string, std::vector<std::string>>> kTries{
+      {"fsdp.preset",
+       {"fsdp1", "fsdp2", "deepspeed-z1", "deepspeed-z2", "deepspeed-z3", "megatron-v1", "megatron-v2", "simplefsdp",
+        "vescale", "xla", "xla-pipelined"}},
+      {"fsdp.strategy", {"full_shard", "shard_grad_op"}},
+      {"fsdp.layout", {"flat", "per_param"}},
+      {"fsdp.forward_prefetch", {"none", "implicit", "explicit:1", "explicit:3"}},
+      {"fsdp.backward_prefetch", {"none", "post", "pre", "explicit:1", "explicit:3"}},
+      {"fsdp.all_gather_limit", {"unlimited", "fsdp2_event", "fsdp1_queue:3", "buffers:2"}},
+      {"fsdp.wrap", {"block", "blocks:2"}},
+      {"fsdp.gather_quantization", {"none", "int8:8000"}},
+      {"fsdp.cpu_offload", {"none", "optimizer", "all"}},
+  };
+  return kTries;
+}
+
+std::string sayable_line(const Sayable& sayable, const std::string& key, const std::vector<std::string>& texts) {
+  std::vector<config::Value> values(texts.begin(), texts.end());
+  std::string line = key + ":";
+  for (const config::Value& value : sayable.sayable(key, values)) line += " " + std::get<std::string>(value);
+  return line;
+}
+
+// A change of this table is a change of what `tune` may propose to users of that engine.
+TEST(Sayable, OfEachEngineWhatItCanBeTold) {
+  struct Case {
+    std::string preset, dialect;
+    std::vector<std::string> lines;  ///< one a key of tries()
+  };
+  const std::vector<Case> cases{
+      {"fsdp1",
+       "pytorch-fsdp1",
+       {"fsdp.preset: fsdp1", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: flat",
+        "fsdp.forward_prefetch: implicit explicit:1 explicit:3",
+        "fsdp.backward_prefetch: none post pre explicit:1 explicit:3", "fsdp.all_gather_limit: unlimited fsdp1_queue:3",
+        "fsdp.wrap: block blocks:2", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
+      {"fsdp2",
+       "pytorch-fsdp2",
+       {"fsdp.preset: fsdp2", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: per_param",
+        "fsdp.forward_prefetch: implicit explicit:1 explicit:3",
+        "fsdp.backward_prefetch: none pre explicit:1 explicit:3", "fsdp.all_gather_limit: fsdp2_event",
+        "fsdp.wrap: block blocks:2", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
+      {"deepspeed-z1",
+       "deepspeed",
+       {"fsdp.preset: deepspeed-z1 deepspeed-z2 deepspeed-z3", "fsdp.strategy: full_shard shard_grad_op",
+        "fsdp.layout: flat", "fsdp.forward_prefetch: none implicit explicit:1 explicit:3",
+        "fsdp.backward_prefetch: none post pre explicit:1 explicit:3", "fsdp.all_gather_limit: fsdp2_event",
+        "fsdp.wrap: block", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
+      {"deepspeed-z2",
+       "deepspeed",
+       {"fsdp.preset: deepspeed-z1 deepspeed-z2 deepspeed-z3", "fsdp.strategy: full_shard shard_grad_op",
+        "fsdp.layout: flat", "fsdp.forward_prefetch: none implicit explicit:1 explicit:3",
+        "fsdp.backward_prefetch: none post pre explicit:1 explicit:3", "fsdp.all_gather_limit: fsdp2_event",
+        "fsdp.wrap: block", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
+      {"deepspeed-z3",
+       "deepspeed",
+       {"fsdp.preset: deepspeed-z1 deepspeed-z2 deepspeed-z3", "fsdp.strategy: full_shard", "fsdp.layout: flat",
+        "fsdp.forward_prefetch:", "fsdp.backward_prefetch:", "fsdp.all_gather_limit:", "fsdp.wrap: block",
+        "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
+      {"deepspeed-z3-hpz",
+       "deepspeed",
+       {"fsdp.preset: deepspeed-z1 deepspeed-z2 deepspeed-z3", "fsdp.strategy: full_shard", "fsdp.layout: flat",
+        "fsdp.forward_prefetch:", "fsdp.backward_prefetch:", "fsdp.all_gather_limit:", "fsdp.wrap: block",
+        "fsdp.gather_quantization: none int8:8000", "fsdp.cpu_offload: none optimizer all"}},
+      {"deepspeed-zeropp",
+       "deepspeed",
+       {"fsdp.preset: deepspeed-z1 deepspeed-z2 deepspeed-z3", "fsdp.strategy: full_shard", "fsdp.layout: flat",
+        "fsdp.forward_prefetch:", "fsdp.backward_prefetch:", "fsdp.all_gather_limit:", "fsdp.wrap: block",
+        "fsdp.gather_quantization: none int8:8000", "fsdp.cpu_offload: none optimizer all"}},
+      {"megatron-v1",
+       "megatron-fsdp",
+       {"fsdp.preset: megatron-v1 megatron-v2", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: flat",
+        "fsdp.forward_prefetch: none implicit explicit:1 explicit:3",
+        "fsdp.backward_prefetch: none post pre explicit:1 explicit:3", "fsdp.all_gather_limit: unlimited buffers:2",
+        "fsdp.wrap: block", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none"}},
+      {"megatron-v2",
+       "megatron-fsdp",
+       {"fsdp.preset: megatron-v1 megatron-v2", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: flat",
+        "fsdp.forward_prefetch: explicit:1", "fsdp.backward_prefetch: explicit:1",
+        "fsdp.all_gather_limit: unlimited buffers:2", "fsdp.wrap: block", "fsdp.gather_quantization: none",
+        "fsdp.cpu_offload: none"}},
+      {"simplefsdp",
+       "simplefsdp",
+       {"fsdp.preset: simplefsdp", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: per_param",
+        "fsdp.forward_prefetch:", "fsdp.backward_prefetch:", "fsdp.all_gather_limit: unlimited", "fsdp.wrap: block",
+        "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
+      {"vescale",
+       "vescale",
+       {"fsdp.preset: vescale", "fsdp.strategy: full_shard shard_grad_op", "fsdp.layout: flat",
+        "fsdp.forward_prefetch: implicit explicit:1 explicit:3",
+        "fsdp.backward_prefetch: none pre explicit:1 explicit:3", "fsdp.all_gather_limit: fsdp2_event",
+        "fsdp.wrap: block blocks:2", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none optimizer all"}},
+      {"xla",
+       "maxtext",
+       {"fsdp.preset: xla xla-pipelined", "fsdp.strategy: full_shard", "fsdp.layout: flat",
+        "fsdp.forward_prefetch: none", "fsdp.backward_prefetch: none", "fsdp.all_gather_limit: unlimited",
+        "fsdp.wrap: block blocks:2", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none"}},
+      {"xla-pipelined",
+       "maxtext",
+       {"fsdp.preset: xla xla-pipelined", "fsdp.strategy: full_shard", "fsdp.layout: flat",
+        "fsdp.forward_prefetch: implicit explicit:1 explicit:3",
+        "fsdp.backward_prefetch: post pre explicit:1 explicit:3", "fsdp.all_gather_limit: unlimited",
+        "fsdp.wrap: block blocks:2", "fsdp.gather_quantization: none", "fsdp.cpu_offload: none"}},
+  };
+  for (const std::string& preset : config::fsdp_preset_names()) {
+    const auto known = std::ranges::find(cases, preset, &Case::preset);
+    const config::RunConfig config = with_preset(preset);
+    const Dialect* dialect = dialect_of(config);
+    ASSERT_NE(dialect, nullptr) << preset;
+    const Sayable sayable(*dialect, config);
+    std::vector<std::string> lines;
+    for (const auto& [key, values] : tries()) lines.push_back(sayable_line(sayable, key, values));
+    if (known == cases.end() || dialect->name != known->dialect || lines != known->lines) {
+      ADD_FAILURE() << fmt::format("{{\"{}\", \"{}\", {{\"{}\"}}}},", preset, dialect->name,
+                                   fmt::join(lines, "\", \""));
+    }
+  }
+}
+
+TEST(Sayable, WhatFollowsFromAChangeMustBeSayableToo) {
+  // One flag of XLA's turns prefetching in forward and in backward.
+  const config::RunConfig config = with_preset("xla");
+  const Sayable sayable(*dialect_of(config), config);
+  EXPECT_FALSE(sayable.says("fsdp.forward_prefetch", std::string("explicit:1")));
+  EXPECT_TRUE(sayable.says("fsdp.preset", std::string("xla-pipelined")));
+  EXPECT_FALSE(sayable.says("fsdp.no_such_key", true));
+  EXPECT_FALSE(sayable.says("fsdp.wrap", true));
+}
+
+TEST(Sayable, ExactlyIsLessThanNearly) {
+  const auto deeper = [](Fit fit, const std::string& preset) {
+    const config::RunConfig config = with_preset(preset);
+    return Sayable(*dialect_of(config), config, fit).says("fsdp.forward_prefetch", std::string("explicit:3"));
+  };
+  EXPECT_TRUE(deeper(Fit::near, "fsdp1"));
+  EXPECT_FALSE(deeper(Fit::exact, "fsdp1"));  // forward_prefetch=True is one unit ahead
+  EXPECT_TRUE(deeper(Fit::exact, "fsdp2"));
+}
+
+TEST(Sayable, SeveralKeysAreOneChange) {
+  const config::RunConfig config = with_preset("deepspeed-z3");
+  config::RunConfig other = config;
+  other.fsdp.forward_prefetch.elements = other.fsdp.backward_prefetch.elements = 100'000'000;
+  EXPECT_TRUE(Sayable(*dialect_of(config), config, Fit::exact).says(other));
+  other.fsdp.backward_prefetch = {config::Prefetch::Mode::explicit_, 2};
+  EXPECT_FALSE(Sayable(*dialect_of(config), config, Fit::exact).says(other));
+}
+
+TEST(Sayable, KeysWithWordsAreOfItsRules) {
+  for (const Dialect& dialect : dialects()) {
+    const std::vector<std::string_view> keys = keys_with_words(dialect);
+    EXPECT_THAT(keys, ::testing::Contains("fsdp.strategy")) << dialect.name;
+    EXPECT_THAT(keys, ::testing::Not(::testing::Contains("fsdp.layout"))) << dialect.name;
+    EXPECT_EQ(std::set<std::string_view>(keys.begin(), keys.end()).size(), keys.size()) << dialect.name;
+  }
 }
 
 }  // namespace

@@ -100,8 +100,8 @@ TracedJob read_traced_job(const std::vector<std::string>& traces) {
 void restrict_space(const TracedJob& job, const config::RunConfig& in_force, tune::SpaceOptions& options) {
   for (const char* key : kNotTold) options.fixed.emplace_back(key);
   if (job.system == nullptr) return;
-  options.offers = [system = job.system, in_force](const config::RunConfig& turned) {
-    return dialects::has_words_for(*system, in_force, turned);
+  options.offers = [sayable = dialects::Sayable(*job.system, in_force)](const config::RunConfig& turned) {
+    return sayable.says(turned);
   };
 }
 
