@@ -6,6 +6,7 @@
 
 import ast
 import json
+import re
 
 import program
 from program import CANNOT_WRITE, Program, sets
@@ -22,6 +23,13 @@ class Export(Program):
         self.assertIn("no word", text)
         for name in NAMES:
             self.assertIn(f"  {name} ", self.call("export", "--help").stdout)
+
+    def test_the_table_of_the_docs_is_what_is_printed(self) -> None:
+        text = (program.SOURCE / "docs/export.md").read_text()
+        call, shown = re.search(r"\$ fsdpbench (export llama3-8b-emulated --set(?:.|\\\n)*?)\n\n((?: {4}.*\n)+)", text).groups()
+        printed = self.call(*call.replace("\\\n", " ").split()).stdout.split("\n\n")[0]
+        now = "".join(f"    {line}".rstrip() + "\n" for line in printed.splitlines())
+        self.assertEqual(shown, now, f"docs/export.md shows another table; now it is:\n{now}")
 
     def test_a_script_can_be_redirected(self) -> None:
         done = self.call("export", "quickstart", "--to", "pytorch-fsdp2", *sets("fsdp.forward_prefetch=2"))
