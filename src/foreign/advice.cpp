@@ -49,13 +49,15 @@ std::string sentence(const metrics::CauseShare& share, const Recognition& found,
   switch (share.cause) {
     case Cause::straggler:
       return share.late_rank >= 0
-                 ? fmt::format("rank {} comes last to most of what others wait for: look at that rank, its GPU and its host",
-                               share.late_rank)
+                 ? fmt::format(
+                       "rank {} comes last to most of what others wait for: look at that rank, its GPU and its host",
+                       share.late_rank)
                  : "collectives wait for now one rank, now another: uneven work, or jitter of hosts";
     case Cause::host_bound:
-      return fmt::format("the host launches later than the device could begin ({:.0f} % of computation begins right "
-                         "after its launch): torch.compile, CUDA graphs, or more work a launch (batch)",
-                         explained.late_launches_pct);
+      return fmt::format(
+          "the host launches later than the device could begin ({:.0f} % of computation begins right "
+          "after its launch): torch.compile, CUDA graphs, or more work a launch (batch)",
+          explained.late_launches_pct);
     case Cause::host_sync:
       return "the host waits for the device within the step (.item(), .cpu(), print of a tensor)" +
              (found.syncs.empty() ? "" : ": first in " + found.syncs.front().where);

@@ -6,7 +6,6 @@
 #include <map>
 #include <tuple>
 
-#include "base/error.h"
 #include "base/median.h"
 #include "dialects/words/fsdpbench.h"
 #include "foreign/host_words.h"
@@ -21,18 +20,6 @@ constexpr double kMs = 1e-6;
 
 void add(const CauseTimes& times, CauseTimes& sums) {
   for (const Cause cause : kEnumerators<Cause>) sums[cause] += times[cause];
-}
-
-void check_sums(const ExplainedStep& step, int rank) {
-  const metrics::StepBreakdown& p = step.parts;
-  std::int64_t causes = 0;
-  for (std::int64_t ns : step.causes) causes += ns;
-  if (p.computation + p.exposed_communication + p.exposed_copy + p.idle == p.step && causes == p.stalled()) return;
-  throw Error(
-      fmt::format("step {} of rank {} does not add up: {} ns computed, {} ns of communication exposed, {} ns of "
-                  "copies, {} ns idle of {} ns; causes of {} ns",
-                  step.number, rank, p.computation, p.exposed_communication, p.exposed_copy, p.idle, p.step, causes),
-      ExitCode::check_failed);
 }
 
 std::optional<double> overlap_pct(const RankRows& rank) {
@@ -145,7 +132,7 @@ std::vector<double> slowest_ms(const Explanation& e) {
 }
 
 std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> exposed_by_row(const std::vector<metrics::Stall>& stalls,
-                                                                         const RankRows& rank) {
+                                                                           const RankRows& rank) {
   std::map<std::int32_t, std::pair<std::int64_t, CauseTimes>> by_row;
   for (const metrics::Stall& stall : stalls) {
     if (stall.op < 0 || rank.device[static_cast<std::size_t>(stall.op)].kind != Activity::collective) continue;
@@ -167,8 +154,8 @@ std::vector<metrics::CauseShare> shares_of(const Explanation& e, const JobTrace&
     share.cause = cause;
     share.ms = e.causes_ms[cause];
     share.share_pct = 100 * share.ms / e.mean_step_ms;
-    const auto worst = std::ranges::max_element(
-        e.collectives, {}, [&](const ExplainedCollective& one) { return one.causes_ms[cause]; });
+    const auto worst = std::ranges::max_element(e.collectives, {},
+                                                [&](const ExplainedCollective& one) { return one.causes_ms[cause]; });
     if (worst != e.collectives.end() && worst->causes_ms[cause] > 0) {
       share.unit = worst->unit;
       share.op = worst->unit.empty() ? worst->kind : worst->kind + " " + worst->unit;
@@ -225,7 +212,8 @@ Explanation explain(const JobTrace& job, const Recognition& found) {
           waited += ns;
         }
       }
-      check_sums(step, rank.rank);
+      metrics::check_partition(step.stalls, step.parts.stalled(),
+                               fmt::format("rank {}, step {}", rank.rank, step.number));
       const auto exposed = exposed_by_row(step.stalls, rank);
       for (const CollectiveUse& use : recognised.uses[s]) {
         CollectiveSums& sum = sums[{use.kind, use.unit, use.phase}];

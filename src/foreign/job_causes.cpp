@@ -1,12 +1,16 @@
 #include "foreign/job_causes.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
+#include <utility>
 
+#include "base/lane.h"
 #include "base/median.h"
-
+#include "foreign/launch_order.h"
+#include "metrics/step_view.h"
+#include "schedule/op.h"
+#include "trace/record.h"
 
 namespace fsdpbench::foreign {
 namespace {
@@ -25,183 +29,261 @@ std::vector<std::int64_t> likeness(const RankRows& rank, std::int32_t row) {
           static_cast<std::int64_t>(bytes_of_dtype(facts.dtype)), size};
 }
 
-/// One rank's step while its stalls are found.
-class StallFinder {
+/// Whose turn it is on a lane: collectives for different things are different lanes, whatever their streams are.
+Lane lane_of(Purpose purpose) {
+  switch (purpose) {
+    case Purpose::parameters: return Lane::all_gather;
+    case Purpose::gradients: return Lane::reduce_scatter;
+    case Purpose::activations:
+    case Purpose::experts: return Lane::tensor;
+    case Purpose::replicas:
+    case Purpose::scalars:
+    case Purpose::pipeline:
+    case Purpose::unknown: return Lane::all_reduce;
+  }
+  return Lane::all_reduce;
+}
+
+schedule::OpKind op_kind_of(Purpose purpose) {
+  using schedule::OpKind;
+  switch (purpose) {
+    case Purpose::parameters: return OpKind::all_gather;
+    case Purpose::gradients: return OpKind::reduce_scatter;
+    case Purpose::activations: return OpKind::tensor_all_reduce;
+    case Purpose::experts: return OpKind::all_to_all;
+    case Purpose::replicas:
+    case Purpose::scalars:
+    case Purpose::pipeline:
+    case Purpose::unknown: return OpKind::all_reduce;
+  }
+  return OpKind::all_reduce;
+}
+
+/// One rank's step as ops with edges. A trace has neither waits nor reasons: they are inferred from what ended when.
+class RowStep : public metrics::StepFacts {
  public:
-  StallFinder(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched, const JobTypes& types,
-              int rank, std::size_t step)
-      : job_(job),
-        rank_(job.ranks[static_cast<std::size_t>(rank)]),
+  RowStep(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched, const JobTypes& types,
+          int rank, std::size_t step)
+      : rank_(job.ranks[static_cast<std::size_t>(rank)]),
         found_(found.ranks[static_cast<std::size_t>(rank)]),
         matched_(matched),
         types_(types),
         place_(rank),
+        slack_(types.launch_lag_ns(static_cast<std::size_t>(rank))),
         step_(found_.cut.steps[step]),
-        sets_(intervals_of(rank_, step_)) {
+        computation_(intervals_of(rank_, step_).computation) {
     for (const CollectiveUse& use : found_.uses[step]) uses_[use.row] = &use;
     first_launch_ = launched_ns(rank_, step_.device.front());
     if (found.schedule) {
       prefetches_backward_ = found.schedule->config.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
       follows_compute_ = found.schedule->config.fsdp.gathers_follow_compute;
     }
-    for (const std::int32_t index : step_.running) {
-      const DeviceRow& row = device(index);
-      if (row.kind == Activity::collective) collectives_.push_back(index);
-      if (row.kind == Activity::copy || row.kind == Activity::fill) copies_.push_back(index);
-    }
-    for (std::int32_t i : collectives_) longest_ = std::max(longest_, device(i).end_ns - device(i).begin_ns);
-    const IntervalSet& loads = found_.cut.loads;
-    for (auto at = std::ranges::upper_bound(loads, step_.window.begin, {}, &Interval::end);
-         at != loads.end() && at->begin < step_.window.end; ++at) {
-      loads_.push_back(*at);
-    }
+    find_order();
+    for (std::size_t i = 0; i < rows_.size(); ++i) add_op(static_cast<int>(i), found.table);
   }
 
   std::vector<Stall> find() {
-    // A copy where computation should run holds it up, whatever is sent beside it.
-    IntervalSet copying;
-    for (std::int32_t row : copies_) {
-      if (device(row).stream == found_.compute_stream) copying.push_back({device(row).begin_ns, device(row).end_ns});
+    const trace::StepWindow window{step_.window.begin, step_.window.end, step_.window.end};
+    const metrics::StepView view(ops_, records_, window, std::move(edges_));
+    IntervalSet loads;
+    const IntervalSet& all = found_.cut.loads;
+    for (auto at = std::ranges::upper_bound(all, step_.window.begin, {}, &Interval::end);
+         at != all.end() && at->begin < step_.window.end; ++at) {
+      loads.push_back(*at);
     }
-    const IntervalSet stalled = subtract(IntervalSet{step_.window}, sets_.computation);
-    copying = intersect(stalled, unite(std::move(copying)));
-    for (const Interval& part : copying) add(part.begin, part.end, Cause::copy, copy_at(part.begin));
-    for (const Interval& gap : subtract(stalled, copying)) walk(gap);
-    std::ranges::sort(stalls_, {}, [](const Stall& s) { return s.time.begin; });
-    return std::move(stalls_);
+    std::vector<Stall> stalls;
+    for (Stall stall : metrics::find_stalls(view, *this)) {
+      if (stall.op >= 0) stall.op = rows_[static_cast<std::size_t>(stall.op)];
+      const bool may_load = stall.cause == Cause::host_bound || stall.cause == Cause::late_prefetch ||
+                            stall.cause == Cause::unknown;  // the host, or nobody knows
+      const IntervalSet whole{stall.time};
+      const IntervalSet loading = may_load ? intersect(whole, loads) : IntervalSet{};
+      for (const Interval& part : loading) stalls.push_back({part, Cause::data_loading, stall.op, -1});
+      for (const Interval& part : subtract(whole, loading))
+        stalls.push_back({part, stall.cause, stall.op, stall.late_rank});
+    }
+    std::ranges::sort(stalls, {}, [](const Stall& stall) { return stall.time.begin; });
+    return stalls;
   }
+
+  int last_to_arrive(int i) const override { return matched_.last_arrival(place_, row_at(i)).late_rank; }
+
+  Excess excess(int i) const override {
+    const std::int64_t usual = types_.usual_transfer_ns(rank_, row_at(i)), took = transfer_ns(i);
+    if (usual <= 0 || took * 4 <= usual * 5) return {};
+    return {took - usual, Cause::slow_transfer, -1};
+  }
+
+  bool mostly_latency(int i) const override { return types_.mostly_latency(rank_, row_at(i), transfer_ns(i)); }
+  std::int64_t slowed_by_sharing(int) const override { return 0; }  // nobody knows what it takes alone
+  std::int64_t issued_until(int i) const override { return records_[static_cast<std::size_t>(i)].issued_ns; }
+
+  Cause why_issued_late(int i) const override {
+    const std::int32_t row = row_at(i);
+    if (device(row).launch < 0) return Cause::host_bound;
+    const std::int64_t launched = launched_ns(rank_, row);
+    if (const auto blocked = blocked_before(launched)) return of_wait(*blocked);
+    const bool gathers = ops_[static_cast<std::size_t>(i)].kind == schedule::OpKind::all_gather;
+    return !gathers || host_behind(launched) ? Cause::host_bound : Cause::late_prefetch;
+  }
+
+  bool at_boundary(int i, bool) const override {
+    const schedule::Op& op = ops_[static_cast<std::size_t>(i)];
+    if (computation_.empty()) return true;
+    const DeviceRow& row = device(row_at(i));
+    if (op.phase == Phase::forward && row.begin_ns < computation_.front().begin) return true;
+    return row.end_ns >= computation_.back().end ||
+           (op.kind != schedule::OpKind::all_gather && nothing_follows(row_at(i)));
+  }
+
+  bool prefetches_backward() const override { return prefetches_backward_; }
 
  private:
   const DeviceRow& device(std::int32_t row) const { return rank_.device[static_cast<std::size_t>(row)]; }
+  std::int64_t transfer_ns(int i) const {
+    return device(row_at(i)).end_ns - matched_.last_arrival(place_, row_at(i)).at_ns;
+  }
+  std::int32_t row_at(int i) const { return rows_[static_cast<std::size_t>(i)]; }
 
-  /// Collectives that run at some moment of [begin, end).
-  std::vector<std::int32_t> running(std::int64_t begin, std::int64_t end) const {
-    std::vector<std::int32_t> rows;
-    const auto begin_of = [&](std::int32_t i) { return device(i).begin_ns; };
-    for (auto at = std::ranges::lower_bound(collectives_, begin - longest_, {}, begin_of);
-         at != collectives_.end() && begin_of(*at) < end; ++at) {
-      if (device(*at).end_ns > begin) rows.push_back(*at);
+  /// Ops in the order of their launches, and what ended when.
+  void find_order() {
+    rows_ = step_.running;
+    std::ranges::stable_sort(rows_, {}, [&](std::int32_t row) { return launched_ns(rank_, row); });
+    ops_.resize(rows_.size());
+    records_.resize(rows_.size());
+    for (std::vector<int>* edge : {&edges_.lane_before, &edges_.communicator_before, &edges_.host_before}) {
+      edge->assign(rows_.size(), -1);
     }
-    return rows;
-  }
-
-  /// The copy that begins at `ns`, or next.
-  std::int32_t copy_at(std::int64_t ns) const {
-    const auto at = std::ranges::lower_bound(copies_, ns, {}, [&](std::int32_t i) { return device(i).begin_ns; });
-    return at == copies_.end() ? (copies_.empty() ? -1 : copies_.back()) : *at;
-  }
-
-  void add(std::int64_t begin, std::int64_t end, Cause cause, std::int32_t row, int late = -1) {
-    if (begin < end) stalls_.push_back({{begin, end}, cause, row, late});
-  }
-
-  void walk(const Interval& gap) {
-    std::int64_t at = gap.end;
-    while (at > gap.begin) {
-      // Of the collectives that run in what is left, the one that ends last; of those that go on, the first to begin.
-      std::int32_t last = -1;
-      for (std::int32_t row : running(gap.begin, at)) {
-        const DeviceRow& d = device(row);
-        if (last < 0 || std::min(d.end_ns, at) > std::min(device(last).end_ns, at) ||
-            (std::min(d.end_ns, at) == std::min(device(last).end_ns, at) && ends_nearer(d, device(last), at))) {
-          last = row;
+    edges_.recorders.resize(rows_.size());
+    std::vector<int> by_begin;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      by_begin.push_back(static_cast<int>(i));
+      if (device(rows_[i]).kind == Activity::collective) collectives_.push_back(static_cast<int>(i));
+    }
+    const auto begin_of = [&](int i) { return device(row_at(i)).begin_ns; };
+    std::ranges::stable_sort(by_begin, {}, begin_of);
+    std::ranges::stable_sort(collectives_, {}, begin_of);
+    for (int i : collectives_) longest_ = std::max(longest_, device(row_at(i)).end_ns - begin_of(i));
+    std::map<std::int32_t, int> last;  // by stream
+    for (int i : by_begin) {
+      const DeviceRow& row = device(row_at(i));
+      if (row.kind != Activity::collective) {
+        if (const auto before = last.find(row.stream); before != last.end()) {
+          edges_.lane_before[static_cast<std::size_t>(i)] = before->second;
         }
       }
-      if (last < 0) {
-        idle(gap.begin, at, at == gap.end && gap.end < step_.window.end);
-        return;
-      }
-      const std::int64_t end = std::min(device(last).end_ns, at);
-      idle(end, at, at == gap.end && gap.end < step_.window.end);
-      const std::int64_t begin = std::max(device(last).begin_ns, gap.begin);
-      communicate(last, begin, end, gap);
-      at = begin;
+      last[row.stream] = i;
     }
+    by_end_ = by_begin;
+    std::ranges::stable_sort(by_end_, {}, [&](int i) { return device(row_at(i)).end_ns; });
   }
 
-  /// Both run until `at`: what ends there held computation up, rather than what goes on beyond.
-  static bool ends_nearer(const DeviceRow& a, const DeviceRow& b, std::int64_t at) {
-    const std::int64_t beyond_a = a.end_ns - at, beyond_b = b.end_ns - at;
-    return beyond_a != beyond_b ? beyond_a < beyond_b : a.begin_ns < b.begin_ns;
+  void add_op(int i, const UnitTable& table) {
+    const auto at = static_cast<std::size_t>(i);
+    const DeviceRow& row = device(rows_[at]);
+    schedule::Op& op = ops_[at];
+    trace::Record& record = records_[at];
+    record.op = i;
+    record.begin_ns = std::clamp(row.begin_ns, step_.window.begin, step_.window.end);
+    record.end_ns = std::clamp(row.end_ns, step_.window.begin, step_.window.end);
+    std::int64_t free_since = step_.window.begin;
+    if (row.kind == Activity::collective) {
+      const auto use = uses_.find(rows_[at]);
+      const Purpose purpose = use == uses_.end() ? Purpose::unknown : use->second->purpose;
+      op.kind = op_kind_of(purpose);
+      op.lane = lane_of(purpose);
+      op.work = schedule::Collective{};
+      op.phase = use == uses_.end() ? Phase::forward : use->second->phase;
+      op.micro = use == uses_.end() ? 0 : use->second->micro;
+      op.unit = use == uses_.end() || use->second->unit < 0 ? -1 : plan_unit(table, use->second->unit);
+      op.prefetch = purpose == Purpose::parameters && !launched_on_demand(rows_[at]);
+      const auto arrival = matched_.last_arrival(place_, rows_[at]);
+      // Ranks that come within a hundredth of a transfer of each other do not wait for each other.
+      if (arrival.late_rank >= 0 && (arrival.at_ns - row.begin_ns) * 50 > row.end_ns - row.begin_ns) {
+        record.peers_arrived_ns = arrival.at_ns;
+      }
+      if (const int other = collective_before(i); other >= 0) {
+        free_since = device(row_at(other)).end_ns;
+        (lane_of(purpose_of(other)) == op.lane ? edges_.lane_before : edges_.communicator_before)[at] = other;
+      }
+      wait_for_event(i, free_since);
+    } else {
+      op.lane = row.stream == found_.compute_stream ? Lane::compute : Lane::copy;
+      op.kind = row.kind == Activity::computation ? schedule::OpKind::forward : schedule::OpKind::copy_in;
+      const int before = edges_.lane_before[at];
+      if (before >= 0) free_since = device(row_at(before)).end_ns;
+      wait_for_last(i, free_since);
+    }
+    // Of a row whose launch is not known nothing says that it was late. A launch may take a while, and only then can
+    // its row begin; what begins within so much of it was launched late, not held back by the device.
+    const std::int64_t launched =
+        row.launch < 0 ? step_.window.begin : rank_.host[static_cast<std::size_t>(row.launch)].end_ns;
+    const bool late = row.launch >= 0 && launched > free_since && row.begin_ns - launched <= slack_;
+    record.issued_ns = late ? record.begin_ns : std::clamp(launched, step_.window.begin, record.begin_ns);
   }
 
-  /// [begin, end): the collective ran and nothing was computed.
-  void communicate(std::int32_t row, std::int64_t begin, std::int64_t end, const Interval& gap) {
-    const DeviceRow& own = device(row);
-    if (passed_on_.reduction == row) {  // what stood behind it needed not have
-      add(begin, end, passed_on_.cause, passed_on_.gather);
+  Purpose purpose_of(int i) const {
+    const auto use = uses_.find(row_at(i));
+    return use == uses_.end() ? Purpose::unknown : use->second->purpose;
+  }
+
+  void wait_for(int i, int before, schedule::WaitReason reason) {
+    const auto at = static_cast<std::size_t>(i);
+    ops_[at].waits.push_back({schedule::kNoEvent, reason});
+    edges_.recorders[at].push_back(before);
+  }
+
+  /// What computes, or copies, waited for what ended last on another stream since its own was free.
+  void wait_for_last(int i, std::int64_t free_since) {
+    constexpr std::int64_t kRounding = 1000;  // profilers write microseconds
+    const DeviceRow& own = device(row_at(i));
+    const auto end_of = [&](int other) { return device(row_at(other)).end_ns; };
+    for (auto at = std::ranges::upper_bound(by_end_, own.begin_ns + kRounding, {}, end_of);
+         at != by_end_.begin() && end_of(*(at - 1)) > free_since; --at) {
+      const DeviceRow& other = device(row_at(*(at - 1)));
+      if (*(at - 1) == i || other.stream == own.stream || other.begin_ns >= own.begin_ns) continue;
+      wait_for(i, *(at - 1), schedule::WaitReason::data);
       return;
     }
-    const MatchedCollectives::Arrival arrival = matched_.last_arrival(place_, row);
-    // Ranks that come within a hundredth of a transfer of each other do not wait for each other.
-    const std::int64_t waited = arrival.at_ns - own.begin_ns;
-    if (waited * 50 > own.end_ns - own.begin_ns && arrival.late_rank >= 0) {
-      const std::int64_t until = std::clamp(arrival.at_ns, begin, end);
-      add(begin, until, Cause::straggler, row, arrival.late_rank);
-      begin = until;
-    }
-    if (begin >= end) return;
-    const std::int64_t usual = types_.usual_transfer_ns(rank_, row);
-    const std::int64_t took = own.end_ns - arrival.at_ns;
-    if (usual > 0 && took * 4 > usual * 5) {
-      const std::int64_t from = std::clamp(own.end_ns - (took - usual), begin, end);
-      add(from, end, Cause::slow_transfer, row);
-      end = from;
-      if (begin >= end) return;
-    }
-    // Behind a transfer that had waited: without that rank's lateness this one would have been over so much sooner.
-    if (const auto [late_ns, late_rank] = inherited_wait(row); late_ns > 0) {
-      const std::int64_t from = std::max(begin, end - late_ns);
-      add(from, end, Cause::straggler, row, late_rank);
-      end = from;
-      if (begin >= end) return;
-    }
-    const auto [cause, held_ns] = held_up(row, gap);
-    // What it was held up is what it would have ended earlier.
-    const std::int64_t from = held_ns >= end - begin ? begin : end - held_ns;
-    add(from, end, cause, row);
-    if (from > begin) add(begin, from, ends_of_step(row, gap) ? Cause::step_boundary : Cause::link_bound, row);
   }
 
-  /// The collective that ended last before `row` began, on its stream or its communicator; -1: none.
-  std::int32_t before(std::int32_t row) const {
-    const DeviceRow& own = device(row);
-    const std::int64_t slack = types_.launch_lag_ns(static_cast<std::size_t>(place_));
-    std::int32_t found = -1;
-    const auto begin_of = [&](std::int32_t i) { return device(i).begin_ns; };
+  /// A collective that was launched early, with its stream free, waited for an event: for its data, what ended last.
+  /// Parameters depend on no computation, so theirs is one after which there is memory to gather them, or after which
+  /// the program lets them be gathered.
+  void wait_for_event(int i, std::int64_t free_since) {
+    const std::int64_t begin = device(row_at(i)).begin_ns;
+    const auto end_of = [&](int other) { return device(row_at(other)).end_ns; };
+    for (auto at = std::ranges::upper_bound(by_end_, begin + 1000, {}, end_of);
+         at != by_end_.begin() && end_of(*(at - 1)) > std::max(free_since, begin - slack_); --at) {
+      const schedule::Op& op = ops_[static_cast<std::size_t>(i)];
+      const bool gathers = op.kind == schedule::OpKind::all_gather;
+      const DeviceRow& other = device(row_at(*(at - 1)));
+      if (*(at - 1) == i || other.begin_ns >= begin || (gathers && other.kind != Activity::computation)) continue;
+      const bool limited = op.phase == Phase::backward || follows_compute_;
+      wait_for(i, *(at - 1),
+               !gathers  ? schedule::WaitReason::data
+               : limited ? schedule::WaitReason::reuse
+                         : schedule::WaitReason::limit);
+      return;
+    }
+  }
+
+  /// The collective that ended last before collective i began, on its stream or its communicator; -1: none.
+  int collective_before(int i) const {
+    const DeviceRow& own = device(row_at(i));
+    int found = -1;
+    const auto begin_of = [&](int other) { return device(row_at(other)).begin_ns; };
     for (auto at = std::ranges::lower_bound(collectives_, own.begin_ns, {}, begin_of); at != collectives_.begin();) {
-      const DeviceRow& other = device(*--at);
-      if (*at == row || other.end_ns > own.begin_ns + slack) continue;
+      const DeviceRow& other = device(row_at(*--at));
+      if (*at == i || other.end_ns > own.begin_ns + slack_) continue;
       if (other.stream != own.stream && !same_group(other, own)) continue;
-      if (found >= 0 && other.end_ns <= device(found).end_ns) {
-        if (other.begin_ns + longest_ < device(found).end_ns) break;
+      if (found >= 0 && other.end_ns <= device(row_at(found)).end_ns) {
+        if (other.begin_ns + longest_ < device(row_at(found)).end_ns) break;
         continue;
       }
       found = *at;
     }
     return found;
-  }
-
-  /// How long the collective that stands right before `row` had waited for a rank, and for whom.
-  std::pair<std::int64_t, int> inherited_wait(std::int32_t row) const {
-    const std::int32_t other = before(row);
-    if (other < 0) return {0, -1};
-    if (device(row).begin_ns - device(other).end_ns > types_.launch_lag_ns(static_cast<std::size_t>(place_)))
-      return {0, -1};
-    const MatchedCollectives::Arrival arrival = matched_.last_arrival(place_, other);
-    const std::int64_t wait = arrival.at_ns - device(other).begin_ns;
-    const bool counts = arrival.late_rank >= 0 && wait * 10 > device(other).end_ns - device(other).begin_ns;
-    return counts ? std::make_pair(wait, arrival.late_rank) : std::make_pair(std::int64_t{0}, -1);
-  }
-
-  bool ends_of_step(std::int32_t row, const Interval& gap) const {
-    const auto use = uses_.find(row);
-    const Phase phase = use == uses_.end() ? Phase::forward : use->second->phase;
-    if (sets_.computation.empty()) return true;
-    const bool first = gap.begin == step_.window.begin || gap.end <= sets_.computation.front().begin;
-    // Reductions end the step: only what updates parameters comes after them.
-    const bool reduces = use != uses_.end() && use->second->purpose != Purpose::parameters;
-    return (first && phase == Phase::forward) || (reduces && nothing_follows(row)) || gap.end == step_.window.end;
   }
 
   /// No more collectives are launched after this one but reductions: the last of backward.
@@ -220,60 +302,6 @@ class StallFinder {
       }
     }
     return true;
-  }
-
-  /// Why the transfer did not begin earlier, and how much of that a setting could have spared: what held it up beyond
-  /// the next thing that did.
-  std::pair<Cause, std::int64_t> held_up(std::int32_t row, const Interval& gap) {
-    constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-    const DeviceRow& own = device(row);
-    if (ends_of_step(row, gap)) return {Cause::step_boundary, kAll};
-    const std::int64_t slack = types_.launch_lag_ns(static_cast<std::size_t>(place_));
-    const std::int32_t other = before(row);
-    const std::int64_t free_since = other < 0 ? step_.window.begin : device(other).end_ns;
-    const std::int64_t launched = launched_ns(rank_, row);
-    if (own.launch >= 0 && own.begin_ns - launched <= slack && launched > free_since) {
-      const auto blocked = blocked_before(launched);
-      const Cause cause = blocked ? of_wait(*blocked) : host_behind(launched) ? Cause::host_bound : Cause::late_prefetch;
-      return {cause, launched - free_since};
-    }
-    const auto use = uses_.find(other), own_use = uses_.find(row);
-    const bool gathers = own_use != uses_.end() && own_use->second->purpose == Purpose::parameters;
-    const bool backward = gathers && own_use->second->phase == Phase::backward;
-    if (other < 0 || own.begin_ns - free_since > slack) {
-      // Launched early, with its stream free: it waited for an event. Parameters depend on no computation, so it is
-      // one after which there is memory to gather them, or after which the program lets them be gathered.
-      if (!gathers || !computation_ended_before(row)) return {Cause::link_bound, kAll};
-      return {backward || follows_compute_ ? Cause::all_gather_limit : Cause::late_prefetch,
-              own.begin_ns - std::max(launched, free_since)};
-    }
-    if (use == uses_.end() || own_use == uses_.end() || use->second->purpose == own_use->second->purpose) {
-      return {Cause::link_bound, kAll};
-    }
-    const std::int32_t earlier = before(other);
-    const std::int64_t held =
-        own.begin_ns - std::max(device(other).begin_ns, earlier < 0 ? step_.window.begin : device(earlier).end_ns);
-    // A prefetch would have stood before the reduction. Where others are prefetched, this one was refused.
-    if (backward && !prefetches_backward_) {
-      passed_on_ = {other, row, Cause::late_prefetch};
-      return {Cause::late_prefetch, held};
-    }
-    if (backward && launched_on_demand(row)) {
-      passed_on_ = {other, row, Cause::all_gather_limit};
-      return {Cause::all_gather_limit, held};
-    }
-    // The one before was busy sending: a communicator of its own would only have shared the same link.
-    if (types_.mostly_latency(rank_, other)) return {Cause::communicator_serialisation, held};
-    return {Cause::link_bound, kAll};
-  }
-
-  /// Whether something that computes ended right before the collective began.
-  bool computation_ended_before(std::int32_t row) const {
-    const std::int64_t begin = device(row).begin_ns, slack = types_.launch_lag_ns(static_cast<std::size_t>(place_));
-    const auto after = std::ranges::upper_bound(sets_.computation, begin, {}, &Interval::begin);
-    if (after == sets_.computation.begin()) return false;
-    // Between two rows that follow each other at once, too: the set has them as one.
-    return begin - (after - 1)->end <= slack;
   }
 
   /// Whether all that was launched after the gather waited for it: of what is gathered ahead, other units compute
@@ -299,9 +327,7 @@ class StallFinder {
     auto at = std::ranges::upper_bound(found_.cut.waits, launched, {}, end_of);
     for (; at != found_.cut.waits.begin(); --at) {
       const HostRow& wait = rank_.host[static_cast<std::size_t>(*(at - 1))];
-      if (wait.end_ns <= first_launch_ ||
-          launched - wait.end_ns > types_.launch_lag_ns(static_cast<std::size_t>(place_)))
-        break;
+      if (wait.end_ns <= first_launch_ || launched - wait.end_ns > slack_) break;
       if (wait.end_ns - wait.begin_ns > 1000) return *(at - 1);
     }
     return std::nullopt;
@@ -316,7 +342,7 @@ class StallFinder {
   /// Whether computation before `launched` was launched late, too: the device had nothing queued.
   bool host_behind(std::int64_t launched) const {
     int seen = 0, late = 0;
-    const std::int64_t slack = types_.launch_lag_ns(static_cast<std::size_t>(place_));
+    const std::int64_t slack = slack_;
     for (auto at = step_.running.rbegin(); at != step_.running.rend() && seen < 8; ++at) {
       const DeviceRow& row = device(*at);
       if (row.kind != Activity::computation || row.begin_ns >= launched || row.launch < 0) continue;
@@ -326,88 +352,37 @@ class StallFinder {
     return seen > 0 && late * 2 > seen;
   }
 
-  /// [begin, end): no collective, no computation. `ended`: work began at its end.
-  void idle(std::int64_t begin, std::int64_t end, bool ended) {
-    if (begin >= end) return;
-    IntervalSet left{{begin, end}};
-    std::int32_t next = -1;
-    if (ended) {
-      const auto at =
-          std::ranges::lower_bound(step_.running, end, {}, [&](std::int32_t i) { return device(i).begin_ns; });
-      if (at != step_.running.end()) next = *at;
-    }
-    const auto& copies = sets_.exposed_copies;
-    for (auto at = std::ranges::upper_bound(copies, begin, {}, &Interval::end); at != copies.end() && at->begin < end;
-         ++at) {
-      for (const Interval& part : intersect(left, IntervalSet{*at})) {
-        add(part.begin, part.end, Cause::copy, copy_at(at->begin));
-      }
-      left = subtract(left, IntervalSet{*at});
-    }
-    for (const Interval& part : intersect(left, loads_)) add(part.begin, part.end, Cause::data_loading, next);
-    left = subtract(left, loads_);
-    for (const Interval& part : left) {
-      Cause cause = Cause::unknown;
-      // What came next, a copy or computation, had just been launched.
-      std::int32_t after = next;
-      const auto at =
-          std::ranges::lower_bound(step_.running, part.end, {}, [&](std::int32_t i) { return device(i).begin_ns; });
-      if (at != step_.running.end() && device(*at).begin_ns == part.end) after = *at;
-      if (after >= 0 && device(after).launch >= 0) {
-        const std::int64_t launched = launched_ns(rank_, after);
-        if (launched > part.begin) {
-          const auto blocked = blocked_before(launched);
-          cause = blocked ? of_wait(*blocked) : Cause::host_bound;
-        }
-      }
-      if (part.end == step_.window.end && after < 0) cause = Cause::host_bound;  // the host had not begun the next step
-      add(part.begin, part.end, cause, after);
-    }
-  }
-
-  const JobTrace& job_;
   const RankRows& rank_;
   const RecognisedRank& found_;
   const MatchedCollectives& matched_;
   const JobTypes& types_;
   int place_;
+  std::int64_t slack_;
   const JobStep& step_;
-  metrics::StepIntervals sets_;
+  IntervalSet computation_;
   std::map<std::int32_t, const CollectiveUse*> uses_;
-  std::vector<std::int32_t> collectives_, copies_;
-  std::int64_t longest_ = 0, first_launch_ = 0;
   bool prefetches_backward_ = true, follows_compute_ = false;
-  struct PassedOn {
-    std::int32_t reduction = -1, gather = -1;
-    Cause cause = Cause::late_prefetch;
-  };
-  PassedOn passed_on_;  // a reduction whose time is put down to the gather behind it
-  IntervalSet loads_;
-  std::vector<Stall> stalls_;
+  std::int64_t first_launch_ = 0, longest_ = 0;
+  std::vector<std::int32_t> rows_;         // by op, of the device
+  std::vector<int> collectives_, by_end_;  // ops, as they begin; as they end
+  std::vector<schedule::Op> ops_;
+  std::vector<trace::Record> records_;
+  metrics::StepEdges edges_;
 };
 
 }  // namespace
 
 metrics::StepIntervals intervals_of(const RankRows& rank, const JobStep& step) {
-  metrics::StepIntervals sets;
-  sets.window = {step.window};
-  IntervalSet computation, communication, copies;
+  metrics::StepRuns runs;
   for (const std::int32_t index : step.running) {
     const DeviceRow& row = rank.device[static_cast<std::size_t>(index)];
     const Interval time{std::max(row.begin_ns, step.window.begin), std::min(row.end_ns, step.window.end)};
-    if (time.begin >= time.end) continue;
-    (row.kind == Activity::computation  ? computation
-     : row.kind == Activity::collective ? communication
-                                        : copies)
+    (row.kind == Activity::computation  ? runs.computation
+     : row.kind == Activity::collective ? runs.communication
+                                        : runs.copies)
         .push_back(time);
   }
-  sets.computation = unite(std::move(computation));
-  sets.communication = unite(std::move(communication));
-  copies = unite(std::move(copies));
-  sets.exposed_communication = subtract(sets.communication, sets.computation);
-  sets.exposed_copies = subtract(subtract(copies, sets.computation), sets.communication);
-  sets.idle = subtract(sets.window, unite(unite(sets.computation, sets.communication), copies));
-  return sets;
+  return metrics::intervals_of(step.window, std::move(runs));
 }
 
 JobTypes::JobTypes(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched) {
@@ -435,22 +410,26 @@ JobTypes::JobTypes(const JobTrace& job, const Recognition& found, const MatchedC
   }
   for (std::size_t r = 0; r < job.ranks.size(); ++r) {
     for (const auto& uses : found.ranks[r].uses) {
-      for (const CollectiveUse& use : uses) best_rate_ = std::max(best_rate_, rate(job.ranks[r], use.row));
+      for (const CollectiveUse& use : uses) {
+        // With what it waited: some rank came last and did not, and clocks that are off make no transfer fast.
+        const DeviceRow& row = job.ranks[r].device[static_cast<std::size_t>(use.row)];
+        best_rate_ = std::max(best_rate_, rate(job.ranks[r], use.row, row.end_ns - row.begin_ns));
+      }
     }
   }
 }
 
-double JobTypes::rate(const RankRows& rank, std::int32_t row) {
+double JobTypes::rate(const RankRows& rank, std::int32_t row, std::int64_t transfer_ns) {
   const DeviceRow& device = rank.device[static_cast<std::size_t>(row)];
-  if (device.collective < 0 || device.end_ns <= device.begin_ns) return 0;
+  if (device.collective < 0 || transfer_ns <= 0) return 0;
   const CollectiveFacts& facts = rank.collectives[static_cast<std::size_t>(device.collective)];
   const double bytes =
       static_cast<double>(std::max(facts.elements_in, facts.elements_out)) * bytes_of_dtype(facts.dtype);
-  return bytes / static_cast<double>(device.end_ns - device.begin_ns);
+  return bytes / static_cast<double>(transfer_ns);
 }
 
-bool JobTypes::mostly_latency(const RankRows& rank, std::int32_t row) const {
-  const double own = rate(rank, row);
+bool JobTypes::mostly_latency(const RankRows& rank, std::int32_t row, std::int64_t transfer_ns) const {
+  const double own = rate(rank, row, transfer_ns);
   return own > 0 && own * 2 < best_rate_;
 }
 
@@ -461,8 +440,8 @@ std::int64_t JobTypes::usual_transfer_ns(const RankRows& rank, std::int32_t row)
 }
 
 std::vector<Stall> find_job_stalls(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
-                                      const JobTypes& types, int rank, std::size_t step) {
-  return StallFinder(job, found, matched, types, rank, step).find();
+                                   const JobTypes& types, int rank, std::size_t step) {
+  return RowStep(job, found, matched, types, rank, step).find();
 }
 
 }  // namespace fsdpbench::foreign

@@ -23,12 +23,14 @@ class JobTypes {
   /// Nanoseconds from the arrival of the last peer, the median of collectives that do the same; -1: too few.
   std::int64_t usual_transfer_ns(const RankRows& rank, std::int32_t row) const;
   /// A message so small that most of its time is latency: it moves bytes at less than half of the best rate.
-  bool mostly_latency(const RankRows& rank, std::int32_t row) const;
+  /// `transfer_ns`: from the arrival of its last peer.
+  bool mostly_latency(const RankRows& rank, std::int32_t row, std::int64_t transfer_ns) const;
   /// What begins within so much of its launch was launched late, not held back by the device.
   std::int64_t launch_lag_ns(std::size_t rank) const { return lag_[rank]; }
 
  private:
-  static double rate(const RankRows& rank, std::int32_t row);  // bytes a nanosecond; 0: not known
+  static double rate(const RankRows& rank, std::int32_t row,
+                     std::int64_t transfer_ns);  // bytes a nanosecond; 0: not known
 
   double best_rate_ = 0;
   std::vector<std::int64_t> lag_;                                          // by rank
@@ -38,18 +40,18 @@ class JobTypes {
 /// The stalls of a rank's step: disjoint, sorted, and exactly the window without its computation. `op`: a row of the
 /// device, the collective or copy that ran, or what began at last; `late_rank`: a place among the ranks.
 ///
-/// [Note: causes without a schedule]
-/// A stretch without computation is walked from its end. The collective that ended last in it is what computation
-/// waited for, back to its begin; then the one before. Of a collective first comes the wait for its last peer. What
-/// remains is the transfer: what it took beyond its like is slow_transfer; then it is asked when it could have begun.
-/// Begun right after its launch, the host was late: blocked by an event (a limit), by the device (a sync), or busy.
-/// Begun at the end of a collective of another kind on its stream or communicator, it is that one's fault, as long as
-/// that one held it up; but a gather that nothing launched later overtook needed not have stood there: prefetched it
-/// would have been before, and where others are, this one was refused (a limit). A gather that began at neither, though
-/// its stream was free, waited for the event of a computation: in backward a limit, in forward a late prefetch. First
-/// gathers and last reductions have nothing beside them. The rest is the link's. Time without a collective is a copy's,
-/// the loader's, or the host's, by what began after it.
-std::vector<metrics::Stall> find_job_stalls(const JobTrace& job, const Recognition& found, const MatchedCollectives& matched,
-                                      const JobTypes& types, int rank, std::size_t step);
+/// [Note: edges without a schedule]
+/// The walk is that of our own records (metrics/find_stalls.h); what differs is where its edges come from. A trace has
+/// no waits and no reasons, so they are inferred. What computes waited for what ended last on another stream since its
+/// own was free. A collective stands behind the one that ended last on its stream or its communicator. One that was
+/// launched early and began when something ended waited for that one's event: reductions for their data; a gather,
+/// which depends on no computation but began when one ended, in backward for memory (a limit), in forward because
+/// nobody let it begin earlier. What begins right after its launch was launched late: the host was blocked by an event
+/// (a limit), by the device (a sync), or was busy; if it was neither, a gather was launched on demand. A prefetch would
+/// have stood before the reduction that a gather in backward stands behind. Time in which a loader runs and nothing
+/// else is the loader's.
+std::vector<metrics::Stall> find_job_stalls(const JobTrace& job, const Recognition& found,
+                                            const MatchedCollectives& matched, const JobTypes& types, int rank,
+                                            std::size_t step);
 
 }  // namespace fsdpbench::foreign

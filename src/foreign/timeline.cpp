@@ -303,7 +303,9 @@ class RankTimeline {
 CauseAdvice advice_of(const Explanation& explained) {
   CauseAdvice advice;
   for (std::string& text : advice) {
-    text = "Nothing is advised: this takes too little of the step, or no setting of this program is known to take it away.";
+    text =
+        "Nothing is advised: this takes too little of the step, or no setting of this program is known to take it "
+        "away.";
   }
   for (const metrics::CauseShare& share : explained.causes) {
     if (!share.advice.empty()) advice[share.cause] = share.advice;

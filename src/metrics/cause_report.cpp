@@ -6,7 +6,6 @@
 #include <array>
 #include <map>
 
-#include "base/error.h"
 #include "metrics/cause_advice.h"
 #include "metrics/compare.h"
 #include "metrics/op_key.h"
@@ -31,22 +30,6 @@ struct Loss {
 template <typename Map>
 auto largest(const Map& map) {
   return std::max_element(map.begin(), map.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-}
-
-void check_partition(const std::vector<Stall>& stalls, const StepRecords& step, int rank) {
-  const std::int64_t stalled = break_down(step, rank).stalled();
-  std::int64_t sum = 0, end = 0;
-  bool disjoint = true;
-  for (const Stall& s : stalls) {
-    sum += s.time.end - s.time.begin;
-    disjoint = disjoint && s.time.begin >= end;
-    end = s.time.end;
-  }
-  if (disjoint && sum == stalled) return;
-  throw Error(fmt::format("rank {}, step {}: the causes do not partition the time without computation ({} ns of {}); "
-                          "these measurements must not be used",
-                          rank, step.number(), sum, stalled),
-              ExitCode::check_failed);
 }
 
 /// Losses over ranks and steps. Steps may have different schedules, so an op is known by what it is, not by its index.
@@ -119,7 +102,7 @@ CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedu
     const bool counts = std::ranges::binary_search(middle.indices, s);
     for (int rank = 0; rank < run.ranks(); ++rank) {
       std::vector<Stall> stalls = find_stalls(step, plan.groups, link, prefetches_backward, rank);
-      check_partition(stalls, step, rank);
+      check_partition(stalls, break_down(step, rank).stalled(), fmt::format("rank {}, step {}", rank, step.number()));
       if (counts) losses.add(step, stalls);
       if (s == middle.median && rank == step.slowest_rank()) {
         report.example.clear();
@@ -154,7 +137,8 @@ CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedu
 
 /// What costs little, but could be lifted and then gain more: something else would have been waited for meanwhile.
 bool is_worth_lifting(const CauseShare& share, double step_ms) {
-  return kCauses[share.cause].liftable && share.without && share.without->advised && 100 * share.without->gain_ms >= kSmallSharePct * step_ms;
+  return kCauses[share.cause].liftable && share.without && share.without->advised &&
+         100 * share.without->gain_ms >= kSmallSharePct * step_ms;
 }
 
 /// Small causes into small_ms.

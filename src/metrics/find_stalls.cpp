@@ -1,8 +1,12 @@
 #include "metrics/find_stalls.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
 
 #include "base/duration.h"
+#include "base/error.h"
 #include "metrics/step_view.h"
 #include "replay/collective_message.h"
 
@@ -14,6 +18,118 @@ using schedule::WaitReason;
 
 namespace {
 
+/// Of a step that we recorded.
+class RecordFacts : public StepFacts {
+ public:
+  RecordFacts(const StepRecords& step, const StepView& view, const plan::Groups& groups,
+              const std::optional<LinkModel>& link, bool prefetches_backward, int rank)
+      : step_(step),
+        view_(view),
+        groups_(groups),
+        link_(link),
+        prefetches_backward_(prefetches_backward),
+        rank_(rank) {}
+
+  /// The root's and the first unit's gather at the beginning, and their reductions at the end, have nothing beside
+  /// them.
+  bool at_boundary(int i, bool last_ops) const override {
+    const schedule::Op& op = view_.op(i);
+    const bool outermost = op.unit <= 1;
+    if (op.kind == OpKind::all_gather) return outermost && op.phase == Phase::forward && op.micro == 0;
+    return op.kind == OpKind::gather_norm || (outermost && last_ops);
+  }
+
+  /// How much longer than all other links of collective i one rank's was busy with it.
+  Excess excess(int i) const override {
+    const auto index = static_cast<std::size_t>(i);
+    std::int64_t longest = 0, next = 0;
+    Excess slow;
+    int known = 0;
+    for (int place = 0; place < step_.ranks(); ++place) {
+      if (!groups_.together(view_.op(i).group(), step_.rank_at(rank_), step_.rank_at(place))) continue;
+      const std::int64_t ns = step_.of(place)[index].link_ns;
+      if (ns <= 0) return {};
+      next = std::max(next, std::min(ns, longest));
+      if (ns > longest) slow.rank = step_.rank_at(place);
+      longest = std::max(longest, ns);
+      ++known;
+    }
+    if (known < 2 || known < groups_.size(view_.op(i).group())) return {};
+    slow.ns = longest - next;
+    return slow;
+  }
+
+  bool mostly_latency(int i) const override {
+    if (!link_) return false;
+    const replay::CollectiveMessage message = replay::message_of(view_.op(i), groups_);
+    return message.seconds_of_latency(*link_) > message.seconds_of_bytes(*link_);
+  }
+
+  /// How much longer than alone transfer i took while another one ran beside it, in nanoseconds.
+  std::int64_t slowed_by_sharing(int i) const override {
+    if (!link_) return 0;
+    const trace::Record& r = view_.record(i);
+    const std::int64_t begin = std::max(r.begin_ns, r.peers_arrived_ns);
+    bool beside = false;
+    for (int j = 0; j < view_.size() && !beside; ++j) {
+      if (j == i || view_.op_class(j) != OpClass::communication) continue;
+      const trace::Record& other = view_.record(j);
+      beside = std::max(other.begin_ns, other.peers_arrived_ns) < r.end_ns && other.end_ns > begin;
+    }
+    if (!beside) return 0;
+    const replay::CollectiveMessage message = replay::message_of(view_.op(i), groups_);
+    const std::int64_t alone = whole_ns((message.seconds_of_bytes(*link_) + message.seconds_of_latency(*link_)) * 1e9);
+    return std::max<std::int64_t>(0, r.end_ns - begin - alone);
+  }
+
+  /// Of the ranks in view; -1 if it is not one of them.
+  int last_to_arrive(int i) const override {
+    const auto index = static_cast<std::size_t>(i);
+    const plan::Group group = view_.op(i).group();
+    const int mine = step_.rank_at(rank_);
+    int late = -1;
+    for (int place = 0; place < step_.ranks(); ++place) {
+      if (!groups_.together(group, mine, step_.rank_at(place))) continue;
+      if (late < 0 || step_.of(place)[index].begin_ns > step_.of(late)[index].begin_ns) late = place;
+    }
+    const bool all_in_view = step_.ranks() == groups_.ranks();
+    if (!all_in_view && step_.of(late)[index].begin_ns < view_.record(i).peers_arrived_ns) return -1;
+    return step_.rank_at(late);
+  }
+
+  /// When the host had issued op i at the latest: it was at the next op, or op i ran.
+  std::int64_t issued_until(int i) const override {
+    const trace::Record& r = view_.record(i);
+    if (i + 1 >= view_.size()) return r.issued_ns;
+    return std::max(r.issued_ns, std::min(view_.record(i + 1).issued_ns, r.begin_ns));
+  }
+
+  Cause why_issued_late(int i) const override {
+    const int host = view_.host_blocked_before(i);
+    if (host < 0) return Cause::host_bound;
+    // Ops issued after the host was released and before this one took their time too, but the block came first.
+    if (view_.record(host).end_ns - view_.record(host).issued_ns <
+        view_.record(i).issued_ns - view_.record(host).end_ns) {
+      return Cause::host_bound;
+    }
+    if (view_.op(host).kind == OpKind::host_sync) return Cause::host_sync;
+    const int before = view_.op(host).waits.empty() ? -1 : view_.recorded_by(host, 0);
+    if (before >= 0 && view_.op(before).is_transfer()) return Cause::pcie;
+    if (before >= 0 && view_.op_class(before) == OpClass::host_update) return Cause::host_update;
+    return Cause::all_gather_limit;
+  }
+
+  bool prefetches_backward() const override { return prefetches_backward_; }
+
+ private:
+  const StepRecords& step_;
+  const StepView& view_;
+  const plan::Groups& groups_;
+  const std::optional<LinkModel>& link_;
+  bool prefetches_backward_;
+  int rank_;
+};
+
 /// Something that kept an op from starting, and until when.
 struct Constraint {
   std::int64_t until = 0;
@@ -24,14 +140,7 @@ struct Constraint {
 
 class Blame {
  public:
-  Blame(const StepRecords& step, const plan::Groups& groups, const std::optional<LinkModel>& link,
-        bool prefetches_backward, int rank)
-      : step_(step),
-        groups_(groups),
-        link_(link),
-        prefetches_backward_(prefetches_backward),
-        rank_(rank),
-        view_(step, rank) {}
+  Blame(const StepView& view, const StepFacts& facts) : view_(view), facts_(facts) {}
 
   std::vector<Stall> run() {
     std::vector<Interval> computation;
@@ -122,15 +231,16 @@ class Blame {
   void gave_buffer_back(int i) {
     const trace::Record& r = view_.record(i);
     const std::int64_t waited = std::max<std::int64_t>(0, r.peers_arrived_ns - r.begin_ns);
-    put(std::max(cursor_ - waited, r.begin_ns), Cause::straggler, i, last_to_arrive(i));
+    put(std::max(cursor_ - waited, r.begin_ns), Cause::straggler, i, facts_.last_to_arrive(i));
     // The root's gradients wait for the first unit's: at the end of a step that is no matter of buffers.
-    put(r.begin_ns, at_boundary(i) ? Cause::step_boundary : Cause::reduce_scatter_buffers, i);
+    put(r.begin_ns, facts_.at_boundary(i, last_ops_) ? Cause::step_boundary : Cause::reduce_scatter_buffers, i);
   }
 
   /// The host came late to op i: it was blocked, or it was slow.
   void issued_late(int i, Cause cause) {
     put(view_.record(i).issued_ns, Cause::host_bound, i);  // issuing it took so long
-    put(cause == Cause::host_bound ? low_ : view_.record(view_.host_blocked_before(i)).issued_ns, cause, i);
+    const int blocked = view_.host_blocked_before(i);
+    put(cause == Cause::host_bound || blocked < 0 ? low_ : view_.record(blocked).issued_ns, cause, i);
     put(low_, cause, i);
   }
 
@@ -142,7 +252,7 @@ class Blame {
       case OpClass::host_update: put(r.begin_ns, Cause::host_update, i); return;
       case OpClass::communication:
         transfer(i);
-        put(r.begin_ns, Cause::straggler, i, last_to_arrive(i));
+        put(r.begin_ns, Cause::straggler, i, facts_.last_to_arrive(i));
         return;
       case OpClass::computation:
       case OpClass::none: return;
@@ -171,29 +281,20 @@ class Blame {
     for (std::size_t k = 0; k + 1 < held.size() && held[k].liftable && cursor_ > begin; ++k) {
       const std::int64_t gain = std::min(cursor_ - begin, held[k].until - held[k + 1].until);
       const bool late = held[k].cause == Cause::straggler;
-      if (gain > 0) put(cursor_ - gain, held[k].cause, i, late ? last_to_arrive(held[k].op) : -1);
+      if (gain > 0) put(cursor_ - gain, held[k].cause, i, late ? facts_.last_to_arrive(held[k].op) : -1);
     }
-    const SlowLink slow = slow_link(i);
+    const StepFacts::Excess slow = facts_.excess(i);
     if (const std::int64_t alone = std::min(cursor_ - begin, slow.ns); alone > 0) {
-      put(cursor_ - alone, Cause::slow_link, i, slow.rank);
+      put(cursor_ - alone, slow.cause, i, slow.rank);
     }
-    const std::int64_t shared = std::min(cursor_ - begin, slowed_by_sharing(i) - slow.ns);
+    const std::int64_t shared = std::min(cursor_ - begin, facts_.slowed_by_sharing(i) - slow.ns);
     if (shared > 0) put(cursor_ - shared, Cause::contention, i);
     put(begin,
-        view_.op(i).exchanges_parts() ? Cause::tensor_group
-        : at_boundary(i)              ? Cause::step_boundary
-        : mostly_latency(i)           ? Cause::inefficient_collective
-                                      : Cause::link_bound,
+        view_.op(i).exchanges_parts()      ? Cause::tensor_group
+        : facts_.at_boundary(i, last_ops_) ? Cause::step_boundary
+        : facts_.mostly_latency(i)         ? Cause::inefficient_collective
+                                           : Cause::link_bound,
         i);
-  }
-
-  /// The root's and the first unit's gather at the beginning, and their reductions at the end, have nothing beside
-  /// them.
-  bool at_boundary(int i) const {
-    const schedule::Op& op = view_.op(i);
-    const bool outermost = op.unit <= 1;
-    if (op.kind == OpKind::all_gather) return outermost && op.phase == Phase::forward && op.micro == 0;
-    return op.kind == OpKind::gather_norm || (outermost && last_ops_);
   }
 
   Cause cause_of_copy(int i) const { return view_.op(i).is_transfer() ? Cause::pcie : Cause::copy; }
@@ -222,96 +323,12 @@ class Blame {
     result.push_back({had_no_core_from(i), i, Cause::unknown, true});
   }
 
-  /// How much longer than all other links of collective i one rank's was busy with it.
-  struct SlowLink {
-    std::int64_t ns = 0;
-    int rank = -1;
-  };
-  SlowLink slow_link(int i) const {
-    const auto index = static_cast<std::size_t>(i);
-    std::int64_t longest = 0, next = 0;
-    SlowLink slow;
-    int known = 0;
-    for (int place = 0; place < step_.ranks(); ++place) {
-      if (!groups_.together(view_.op(i).group(), step_.rank_at(rank_), step_.rank_at(place))) continue;
-      const std::int64_t ns = step_.of(place)[index].link_ns;
-      if (ns <= 0) return {};
-      next = std::max(next, std::min(ns, longest));
-      if (ns > longest) slow.rank = step_.rank_at(place);
-      longest = std::max(longest, ns);
-      ++known;
-    }
-    if (known < 2 || known < groups_.size(view_.op(i).group())) return {};
-    slow.ns = longest - next;
-    return slow;
-  }
-
-  bool mostly_latency(int i) const {
-    if (!link_) return false;
-    const replay::CollectiveMessage message = replay::message_of(view_.op(i), groups_);
-    return message.seconds_of_latency(*link_) > message.seconds_of_bytes(*link_);
-  }
-
-  /// How much longer than alone transfer i took while another one ran beside it, in nanoseconds.
-  std::int64_t slowed_by_sharing(int i) const {
-    if (!link_) return 0;
-    const trace::Record& r = view_.record(i);
-    const std::int64_t begin = std::max(r.begin_ns, r.peers_arrived_ns);
-    bool beside = false;
-    for (int j = 0; j < view_.size() && !beside; ++j) {
-      if (j == i || view_.op_class(j) != OpClass::communication) continue;
-      const trace::Record& other = view_.record(j);
-      beside = std::max(other.begin_ns, other.peers_arrived_ns) < r.end_ns && other.end_ns > begin;
-    }
-    if (!beside) return 0;
-    const replay::CollectiveMessage message = replay::message_of(view_.op(i), groups_);
-    const std::int64_t alone = whole_ns((message.seconds_of_bytes(*link_) + message.seconds_of_latency(*link_)) * 1e9);
-    return std::max<std::int64_t>(0, r.end_ns - begin - alone);
-  }
-
-  /// Of the ranks in view; -1 if it is not one of them.
-  int last_to_arrive(int i) const {
-    const auto index = static_cast<std::size_t>(i);
-    const plan::Group group = view_.op(i).group();
-    const int mine = step_.rank_at(rank_);
-    int late = -1;
-    for (int place = 0; place < step_.ranks(); ++place) {
-      if (!groups_.together(group, mine, step_.rank_at(place))) continue;
-      if (late < 0 || step_.of(place)[index].begin_ns > step_.of(late)[index].begin_ns) late = place;
-    }
-    const bool all_in_view = step_.ranks() == groups_.ranks();
-    if (!all_in_view && step_.of(late)[index].begin_ns < view_.record(i).peers_arrived_ns) return -1;
-    return step_.rank_at(late);
-  }
-
-  /// When the host had issued op i at the latest: it was at the next op, or op i ran.
-  std::int64_t issued_until(int i) const {
-    const trace::Record& r = view_.record(i);
-    if (i + 1 >= view_.size()) return r.issued_ns;
-    return std::max(r.issued_ns, std::min(view_.record(i + 1).issued_ns, r.begin_ns));
-  }
-
-  Cause why_issued_late(int i) const {
-    const int host = view_.host_blocked_before(i);
-    if (host < 0) return Cause::host_bound;
-    // Ops issued after the host was released and before this one took their time too, but the block came first.
-    if (view_.record(host).end_ns - view_.record(host).issued_ns <
-        view_.record(i).issued_ns - view_.record(host).end_ns) {
-      return Cause::host_bound;
-    }
-    if (view_.op(host).kind == OpKind::host_sync) return Cause::host_sync;
-    const int before = view_.op(host).waits.empty() ? -1 : view_.recorded_by(host, 0);
-    if (before >= 0 && view_.op(before).is_transfer()) return Cause::pcie;
-    if (before >= 0 && view_.op_class(before) == OpClass::host_update) return Cause::host_update;
-    return Cause::all_gather_limit;
-  }
-
   /// Everything that had to be over before op i could begin, as it stands in the schedule.
   std::vector<Constraint> constraints_of(int i) {
     std::vector<Constraint> result;
     const schedule::Op& op = view_.op(i);
     waited_for_buffer_ = false;
-    result.push_back({issued_until(i), -1, why_issued_late(i), true});
+    result.push_back({facts_.issued_until(i), -1, facts_.why_issued_late(i), true});
     const auto add = [&](int before) {
       if (before >= 0) result.push_back({view_.done(before), before, Cause::unknown, false});
     };
@@ -343,8 +360,8 @@ class Blame {
     if (depth > 4) return;
     const schedule::Op& op = view_.op(i);
     const bool gather = view_.op(collective).kind == OpKind::all_gather;
-    result.push_back({issued_until(i), -1, Cause::host_bound, true});
-    result.push_back({view_.record(i).issued_ns, -1, why_issued_late(i), true});
+    result.push_back({facts_.issued_until(i), -1, Cause::host_bound, true});
+    result.push_back({view_.record(i).issued_ns, -1, facts_.why_issued_late(i), true});
     // A cast or a copy, or an op without work, passes on what held it up.
     const auto through = [&](int before) {
       return !view_.op(before).has_work() ||
@@ -422,8 +439,8 @@ class Blame {
     Constraint c{view_.done(before), before, Cause::communicator_serialisation, true};
     if (op.kind == OpKind::all_gather && op.phase == Phase::backward && !op.prefetch) {
       // A prefetch would have stood before it; if one was asked for, the limit has refused it.
-      c.cause = prefetches_backward_ ? Cause::all_gather_limit : Cause::late_prefetch;
-    } else if (!mostly_latency(before)) {
+      c.cause = facts_.prefetches_backward() ? Cause::all_gather_limit : Cause::late_prefetch;
+    } else if (!facts_.mostly_latency(before)) {
       // The one before was busy sending: a communicator of its own would only have shared the same link.
       c.cause = Cause::link_bound;
       c.liftable = false;
@@ -431,12 +448,8 @@ class Blame {
     return c;
   }
 
-  const StepRecords& step_;
-  const plan::Groups& groups_;
-  const std::optional<LinkModel>& link_;
-  bool prefetches_backward_;
-  int rank_;
-  StepView view_;
+  const StepView& view_;
+  const StepFacts& facts_;
   std::vector<Stall> stalls_;
 
   // The stall being explained.
@@ -450,7 +463,25 @@ class Blame {
 
 std::vector<Stall> find_stalls(const StepRecords& step, const plan::Groups& groups,
                                const std::optional<LinkModel>& link, bool prefetches_backward, int rank) {
-  return Blame(step, groups, link, prefetches_backward, rank).run();
+  const StepView view(step, rank);
+  return find_stalls(view, RecordFacts(step, view, groups, link, prefetches_backward, rank));
 }
+
+void check_partition(const std::vector<Stall>& stalls, std::int64_t stalled_ns, const std::string& where) {
+  std::int64_t sum = 0, end = std::numeric_limits<std::int64_t>::min();
+  bool disjoint = true;
+  for (const Stall& s : stalls) {
+    sum += s.time.end - s.time.begin;
+    disjoint = disjoint && s.time.begin >= end;
+    end = s.time.end;
+  }
+  if (disjoint && sum == stalled_ns) return;
+  throw Error(fmt::format("{}: the causes do not partition the time without computation ({} ns of {}); these "
+                          "measurements must not be used",
+                          where, sum, stalled_ns),
+              ExitCode::check_failed);
+}
+
+std::vector<Stall> find_stalls(const StepView& view, const StepFacts& facts) { return Blame(view, facts).run(); }
 
 }  // namespace fsdpbench::metrics

@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/intervals.h"
 #include "base/link_model.h"
 #include "metrics/cause.h"
 #include "metrics/run_view.h"
+#include "metrics/step_view.h"
 #include "plan/groups.h"
 
 namespace fsdpbench::metrics {
@@ -39,5 +41,39 @@ struct Stall {
 /// Where all was there and a lane had not begun, its wait for a core is told from what nobody can explain.
 std::vector<Stall> find_stalls(const StepRecords& step, const plan::Groups& groups,
                                const std::optional<LinkModel>& link, bool prefetches_backward, int rank);
+
+/// Throws a check_failed Error that names `where` ("rank 3, step 7") unless the stalls are disjoint, sorted, and add up
+/// to `stalled_ns`.
+void check_partition(const std::vector<Stall>& stalls, std::int64_t stalled_ns, const std::string& where);
+
+/// What the walk asks about a step beside its edges: it differs between our own records and another program's rows.
+class StepFacts {
+ public:
+  virtual ~StepFacts() = default;
+  /// The rank that came last to collective i; -1: nobody, or a rank that is not in view.
+  virtual int last_to_arrive(int i) const = 0;
+  /// How much longer collective i took than it should have: by one rank's link, or beyond others of its kind.
+  struct Excess {
+    std::int64_t ns = 0;
+    Cause cause = Cause::slow_link;
+    int rank = -1;
+  };
+  virtual Excess excess(int i) const = 0;
+  /// Most of collective i's time is latency.
+  virtual bool mostly_latency(int i) const = 0;
+  /// How much longer than alone transfer i took while another one ran beside it, in nanoseconds.
+  virtual std::int64_t slowed_by_sharing(int i) const = 0;
+  /// When the host had issued op i at the latest.
+  virtual std::int64_t issued_until(int i) const = 0;
+  /// Why it was no sooner.
+  virtual Cause why_issued_late(int i) const = 0;
+  /// Collective i has nothing beside it, being at an end of the step. `last_ops`: no forward or backward follows.
+  virtual bool at_boundary(int i, bool last_ops) const = 0;
+  /// The policy prefetches in backward, so a gather that was not prefetched was refused.
+  virtual bool prefetches_backward() const = 0;
+};
+
+/// The stalls of any step.
+std::vector<Stall> find_stalls(const StepView& view, const StepFacts& facts);
 
 }  // namespace fsdpbench::metrics

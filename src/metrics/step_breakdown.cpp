@@ -65,9 +65,22 @@ OpClass classify(const schedule::Op& op) {
   return OpClass::none;
 }
 
+StepIntervals intervals_of(const Interval& window, StepRuns runs) {
+  StepIntervals result;
+  result.window = unite({window});
+  result.computation = unite(std::move(runs.computation));
+  result.communication = unite(std::move(runs.communication));
+  const IntervalSet both = unite(result.computation, result.communication);
+  const IntervalSet busy = unite(both, unite(std::move(runs.copies)));
+  result.exposed_communication = subtract(result.communication, result.computation);
+  result.exposed_copies = subtract(busy, both);
+  result.idle = subtract(result.window, busy);
+  return result;
+}
+
 StepIntervals intervals_of(const StepRecords& step, int rank) {
   const trace::StepWindow& window = step.window(rank);
-  std::vector<Interval> computation, communication, all;
+  StepRuns runs;
   const std::span<const trace::Record> records = step.of(rank);
   for (std::size_t i = 0; i < records.size(); ++i) {
     const OpClass op_class = classify(step.schedule().ops[i]);
@@ -75,21 +88,11 @@ StepIntervals intervals_of(const StepRecords& step, int rank) {
     const trace::Record& r = records[i];
     check_identity(window.begin_ns <= r.begin_ns && r.begin_ns <= r.end_ns && r.end_ns <= window.end_ns, step, rank,
                    fmt::format("op {} inside its step", i));
-    const Interval run{r.begin_ns, r.end_ns};
-    if (op_class == OpClass::computation) computation.push_back(run);
-    if (op_class == OpClass::communication) communication.push_back(run);
-    if (op_class != OpClass::host_update) all.push_back(run);
+    if (op_class == OpClass::computation) runs.computation.push_back({r.begin_ns, r.end_ns});
+    if (op_class == OpClass::communication) runs.communication.push_back({r.begin_ns, r.end_ns});
+    if (op_class == OpClass::copy) runs.copies.push_back({r.begin_ns, r.end_ns});
   }
-  StepIntervals result;
-  result.window = unite({{window.begin_ns, window.end_ns}});
-  result.computation = unite(std::move(computation));
-  result.communication = unite(std::move(communication));
-  const IntervalSet busy = unite(std::move(all));
-  const IntervalSet both = unite(result.computation, result.communication);
-  result.exposed_communication = subtract(result.communication, result.computation);
-  result.exposed_copies = subtract(busy, both);
-  result.idle = subtract(result.window, busy);
-  return result;
+  return intervals_of({window.begin_ns, window.end_ns}, std::move(runs));
 }
 
 StepBreakdown& StepBreakdown::operator+=(const StepBreakdown& other) {

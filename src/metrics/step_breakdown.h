@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "base/intervals.h"
 #include "metrics/run_view.h"
@@ -29,6 +30,12 @@ struct StepIntervals {
   IntervalSet exposed_copies;  ///< copies beside neither
   IntervalSet idle;
 };
+
+/// Of what ran in a step, inside of it; in no order, and may overlap.
+struct StepRuns {
+  std::vector<Interval> computation, communication, copies;
+};
+StepIntervals intervals_of(const Interval& window, StepRuns runs);
 
 /// Throws a check_failed Error for a record outside its step.
 StepIntervals intervals_of(const StepRecords& step, int rank);

@@ -49,7 +49,7 @@ class TraceExplain(Program):
 
     def test_a_run_and_its_traces_have_the_same_causes(self) -> None:
         """What `explain --from` says of a result, and what `trace explain` says of the traces beside it."""
-        for name, keys in (("default", ()), ("late", ("fsdp.forward_prefetch=none", "fsdp.backward_prefetch=none")),
+        for name, keys in (("default", ()), ("hybrid", ("fsdp.strategy=hybrid_shard", "mesh.replicate=2")), ("late", ("fsdp.forward_prefetch=none", "fsdp.backward_prefetch=none")),
                            ("sync", ("inject.host_sync_after_layer=1",)),
                            ("slow", ("inject.slow_rank=1", "inject.slow_rank_factor=1.5")),
                            ("limit", ("fsdp.preset=fsdp1", "fsdp.backward_prefetch=pre", "emulate.link_gb_per_s=0.2"))):

@@ -137,8 +137,7 @@ std::string job_report(const ExplainedJob& e) {
   std::string text = what_it_is(e);
   if (e.recognition.schedule) text += bullets("Not as the schedule has it", e.recognition.schedule->deviations);
   if (e.explanation.mean_step_ms > 0) {
-    text +=
-        "\n" + where_time_went(e) + why_stalled(e) + most_exposed(e) + contention(e);
+    text += "\n" + where_time_went(e) + why_stalled(e) + most_exposed(e) + contention(e);
   }
   std::vector<std::string> unsure = e.recognition.unknown;
   unsure.insert(unsure.end(), e.explanation.notes.begin(), e.explanation.notes.end());
