@@ -26,12 +26,30 @@ constexpr std::string_view to_string(Collective kind) {
 /// all-to-all (N-1)/N, all-reduce 2(N-1)/N, broadcast (N-1)/N of the whole message.
 using WireBytes = std::array<std::int64_t, kCollectiveCount>;
 
+/// One collective as one member calls it. Counts are elements; N is the number of ranks of the group.
+///
+/// | kind           | input   | output  | meaning |
+/// |----------------|---------|---------|---------|
+/// | all_gather     | count   | N*count | output[r*count .. (r+1)*count) = input of rank r; `input` may be the rank's own slice of `output` |
+/// | reduce_scatter | N*count | count   | output = scale * sum over ranks s of input_s[rank*count .. (rank+1)*count); `output` may be the rank's own slice of `input` |
+/// | all_reduce     | count   | count   | output = scale * sum over ranks of input, in place: `input` is `output` |
+/// | broadcast      | -       | count   | output of `root` to all, in place: `input` is not read |
+/// | all_to_all     | N*count | N*count | output[s*count .. (s+1)*count) = input_s[rank*count .. (rank+1)*count) of every rank s; the buffers share no byte |
+struct CollectiveCall {
+  Collective kind = Collective::all_gather;
+  const std::byte* input = nullptr;  ///< device memory, as `output`; the caller keeps both until the lane was waited for
+  std::byte* output = nullptr;
+  std::int64_t count = 0;
+  DType dtype = DType::f32;
+  float scale = 1.0F;  ///< of reductions; others leave it at 1
+  int root = 0;        ///< of broadcast, a rank of the group; others leave it at 0
+};
+
 /// A group of ranks that communicate. Every member calls the same collectives in the same order; on one
 /// communicator they run one after another in that order even from different lanes, as NCCL's do.
 ///
 /// Reductions add in rank order 0, 1, 2 …, accumulate in fp32, multiply the sum once by `scale` and round once to
 /// the dtype: the same element always gets the same bits, whichever collective and sharding carried it.
-/// All calls only enqueue; errors surface as the device's do.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -39,21 +57,29 @@ class Communicator {
   virtual int rank() const = 0;  ///< of this rank inside the group
   virtual int size() const = 0;  ///< ranks of the group
 
-  /// output[r*count .. (r+1)*count) = input of rank r. `input` may be the rank's own slice of `output`.
-  virtual void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                          Stamp* stamp) = 0;
-  /// output[0..count) = scale * sum over ranks s of input_s[rank*count .. (rank+1)*count). `output` may be the rank's
-  /// own slice of `input`.
-  virtual void reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                              float scale, Stamp* stamp) = 0;
-  /// buffer[0..count) = scale * sum over ranks of buffer, in place.
-  virtual void all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale, Stamp* stamp) = 0;
-  /// buffer[0..count) of `root` to all.
-  virtual void broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) = 0;
-  /// output[s*count .. (s+1)*count) = input_s[rank*count .. (rank+1)*count) of every rank s. The buffers must not
-  /// overlap.
-  virtual void all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                          Stamp* stamp) = 0;
+  /// Puts a collective on a lane and returns; errors surface as the device's do. A root outside the group throws
+  /// BackendError at once. `stamp`, which may be null, gets the times of the collective and is the caller's.
+  virtual void enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) = 0;
+
+  // The same call by call: see CollectiveCall.
+
+  void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype, Stamp* stamp) {
+    enqueue(lane, {Collective::all_gather, input, output, count, dtype}, stamp);
+  }
+  void reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
+                      float scale, Stamp* stamp) {
+    enqueue(lane, {Collective::reduce_scatter, input, output, count, dtype, scale}, stamp);
+  }
+  void all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale, Stamp* stamp) {
+    enqueue(lane, {Collective::all_reduce, buffer, buffer, count, dtype, scale}, stamp);
+  }
+  void broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) {
+    enqueue(lane, {Collective::broadcast, buffer, buffer, count, dtype, 1.0F, root}, stamp);
+  }
+  void all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype, Stamp* stamp) {
+    enqueue(lane, {Collective::all_to_all, input, output, count, dtype}, stamp);
+  }
+
   /// Blocks the host until all members have called it.
   virtual void barrier() = 0;
 
@@ -66,5 +92,11 @@ class Communicator {
   /// What messages call this group, "shard"; the world's name is "world".
   virtual void set_name(std::string_view /*name*/) {}
 };
+
+/// Throws BackendError if the root of a broadcast is no rank of a group of `size`.
+void check_root(const CollectiveCall& call, int size);
+/// Bytes that each of `size` ranks sends in a ring for one collective whose count is `bytes` long, rounded down where
+/// the message does not split evenly.
+std::int64_t ring_bytes(Collective kind, std::int64_t bytes, int size);
 
 }  // namespace fsdpbench::backend

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "backend/wire_bytes.h"
+#include "backend/communicator.h"
 #include "replay/cluster_times.h"
 #include "replay/emulated_times.h"
 #include "replay/make_replay.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backend/device.h"
-#include "backend/wire_bytes.h"
+#include "backend/communicator.h"
 #include "config/run_config.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"

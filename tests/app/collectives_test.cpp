@@ -173,17 +173,14 @@ class SwappedParts : public backend::Communicator {
   explicit SwappedParts(backend::RankContext& context) : context_(context) {}
   int rank() const override { return context_.world.rank(); }
   int size() const override { return context_.world.size(); }
-  void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                  backend::Stamp* stamp) override {
-    context_.world.all_gather(lane, input, output, count, dtype, stamp);
-    const std::int64_t bytes = count * size_of(dtype);
+  void enqueue(Lane lane, const backend::CollectiveCall& call, backend::Stamp* stamp) override {
+    if (call.kind != Collective::all_gather) return;
+    context_.world.enqueue(lane, call, stamp);
+    const std::int64_t bytes = call.count * size_of(call.dtype);
+    std::byte* const output = call.output;
     context_.device.enqueue(
         lane, "swap", [=](backend::Kernels&) { std::swap_ranges(output, output + bytes, output + bytes); }, nullptr);
   }
-  void reduce_scatter(Lane, const std::byte*, std::byte*, std::int64_t, DType, float, backend::Stamp*) override {}
-  void all_reduce(Lane, std::byte*, std::int64_t, DType, float, backend::Stamp*) override {}
-  void broadcast(Lane, std::byte*, std::int64_t, DType, int, backend::Stamp*) override {}
-  void all_to_all(Lane, const std::byte*, std::byte*, std::int64_t, DType, backend::Stamp*) override {}
   void barrier() override {}
   std::unique_ptr<backend::Communicator> split(int, int) override { return nullptr; }
   const backend::WireBytes& wire_bytes() const override { return context_.world.wire_bytes(); }

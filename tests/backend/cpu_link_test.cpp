@@ -10,7 +10,7 @@
 #include <random>
 
 #include "backend/copy_backend.h"
-#include "backend/cpu/collective_arguments.h"
+#include "backend/cpu/collective_rules.h"
 #include "backend/support.h"
 
 namespace fsdpbench::backend {

@@ -81,16 +81,16 @@ void CollectiveBuffers::fill(const Message& message, bool in_place, int root, co
 
 void CollectiveBuffers::issue(backend::Communicator& communicator, const Message& message, bool in_place, float scale,
                               int root, backend::Stamp* stamp) {
-  std::byte* const from = source(message, in_place);
-  std::byte* const to = target(message, in_place);
-  switch (message.op) {
-    case Collective::all_gather: return communicator.all_gather(lane_, from, to, message.count, message.dtype, stamp);
-    case Collective::reduce_scatter:
-      return communicator.reduce_scatter(lane_, from, to, message.count, message.dtype, scale, stamp);
-    case Collective::all_reduce: return communicator.all_reduce(lane_, to, message.count, message.dtype, scale, stamp);
-    case Collective::broadcast: return communicator.broadcast(lane_, to, message.count, message.dtype, root, stamp);
-    case Collective::all_to_all: break;  // no operation that can be asked for
-  }
+  const bool rooted = message.op == Collective::broadcast;
+  communicator.enqueue(lane_,
+                       {.kind = message.op,
+                        .input = source(message, in_place),
+                        .output = target(message, in_place),
+                        .count = message.count,
+                        .dtype = message.dtype,
+                        .scale = message.reduces() ? scale : 1.0F,
+                        .root = rooted ? root : 0},
+                       stamp);
 }
 
 template <class Check>

@@ -1,13 +1,10 @@
 #include "backend/cpu/communicator.h"
 
-#include <fmt/format.h>
-
 #include <atomic>
 #include <utility>
 
 #include "backend/cpu/device.h"
 #include "base/clock.h"
-#include "base/error.h"
 
 namespace fsdpbench::backend::cpu {
 
@@ -30,7 +27,8 @@ class CpuCommunicator::Turnstile {
 CpuCommunicator::CpuCommunicator(CpuDevice& device, std::shared_ptr<Group> group, int rank)
     : device_(device), group_(std::move(group)), rank_(rank), turnstile_(std::make_shared<Turnstile>(device.abort())) {}
 
-void CpuCommunicator::enqueue(Lane lane, const CollectiveArguments& call, Stamp* stamp) {
+void CpuCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) {
+  check_root(call, size());
   auto work = [group = group_, turnstile = turnstile_, rank = rank_, number = issued_, call](Stamp& times) {
     turnstile->enter(number);
     times.begin_ns = now_ns();  // waiting for this rank's own earlier collective is no part of this one
@@ -41,49 +39,6 @@ void CpuCommunicator::enqueue(Lane lane, const CollectiveArguments& call, Stamp*
   device_.enqueue_collective(lane, to_string(call.kind).data(), std::move(work), stamp);
   ++issued_;
   wire_bytes_[static_cast<std::size_t>(call.kind)] += cpu::wire_bytes(call, size());
-}
-
-void CpuCommunicator::all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                                 Stamp* stamp) {
-  enqueue(lane, {.kind = Collective::all_gather, .input = input, .output = output, .count = count, .dtype = dtype},
-          stamp);
-}
-
-void CpuCommunicator::reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count,
-                                     DType dtype, float scale, Stamp* stamp) {
-  enqueue(lane,
-          {.kind = Collective::reduce_scatter,
-           .input = input,
-           .output = output,
-           .count = count,
-           .dtype = dtype,
-           .scale = scale},
-          stamp);
-}
-
-void CpuCommunicator::all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale,
-                                 Stamp* stamp) {
-  enqueue(lane,
-          {.kind = Collective::all_reduce,
-           .input = buffer,
-           .output = buffer,
-           .count = count,
-           .dtype = dtype,
-           .scale = scale},
-          stamp);
-}
-
-void CpuCommunicator::broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) {
-  if (root < 0 || root >= size()) {
-    throw BackendError(fmt::format("broadcast from rank {} of a group of {}", root, size()));
-  }
-  enqueue(lane, {.kind = Collective::broadcast, .output = buffer, .count = count, .dtype = dtype, .root = root}, stamp);
-}
-
-void CpuCommunicator::all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                                 Stamp* stamp) {
-  enqueue(lane, {.kind = Collective::all_to_all, .input = input, .output = output, .count = count, .dtype = dtype},
-          stamp);
 }
 
 void CpuCommunicator::barrier() {

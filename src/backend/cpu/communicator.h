@@ -18,14 +18,7 @@ class CpuCommunicator : public Communicator {
 
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
-  void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                  Stamp* stamp) override;
-  void reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                      float scale, Stamp* stamp) override;
-  void all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale, Stamp* stamp) override;
-  void broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) override;
-  void all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                  Stamp* stamp) override;
+  void enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) override;
   void barrier() override;
   std::unique_ptr<Communicator> split(int color, int key) override;
   const WireBytes& wire_bytes() const override { return wire_bytes_; }
@@ -33,8 +26,6 @@ class CpuCommunicator : public Communicator {
  private:
   /// Lets one collective after the other pass, in the order of their numbers. Shared with the queued collectives.
   class Turnstile;
-
-  void enqueue(Lane lane, const CollectiveArguments& call, Stamp* stamp);
 
   CpuDevice& device_;
   std::shared_ptr<Group> group_;

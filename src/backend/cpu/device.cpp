@@ -73,7 +73,7 @@ void CpuDevice::enqueue(Lane lane, const char* name, Task task, Stamp* stamp) {
   push(lane, {.name = name, .task = std::move(task), .stamp = stamp});
 }
 
-void CpuDevice::enqueue_collective(Lane lane, const char* name, CollectiveCall call, Stamp* stamp) {
+void CpuDevice::enqueue_collective(Lane lane, const char* name, CollectiveTask call, Stamp* stamp) {
   order_.issue(lane);
   push(lane, {.name = name, .collective = std::move(call), .stamp = stamp});
 }

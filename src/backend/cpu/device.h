@@ -44,7 +44,7 @@ class CpuDevice : public Device {
   bool computes() const override { return team_.computes(); }
   Facts facts() const override;
 
-  void enqueue_collective(Lane lane, const char* name, CollectiveCall call, Stamp* stamp);
+  void enqueue_collective(Lane lane, const char* name, CollectiveTask call, Stamp* stamp);
   launch::Abort& abort() { return team_.abort(); }
   /// Runs `action`, which may block; on launch::Stopped ends this rank's lanes before passing it on.
   template <class Action>

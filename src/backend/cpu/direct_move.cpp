@@ -7,14 +7,14 @@
 namespace fsdpbench::backend::cpu {
 namespace {
 
-using Calls = std::span<const CollectiveArguments>;
+using Calls = std::span<const CollectiveCall>;
 
-const CollectiveArguments& call_of(Calls calls, int rank) { return calls[static_cast<std::size_t>(rank)]; }
+const CollectiveCall& call_of(Calls calls, int rank) { return calls[static_cast<std::size_t>(rank)]; }
 
 /// Slice r of the output is that of rank r's input which begins at `first_byte`. Every rank starts with its own, so
 /// that no two read the same memory at the same time.
 void pull_slices(int rank, Calls calls, std::int64_t first_byte) {
-  const CollectiveArguments& mine = call_of(calls, rank);
+  const CollectiveCall& mine = call_of(calls, rank);
   const int size = static_cast<int>(calls.size());
   const std::int64_t bytes = mine.count * size_of(mine.dtype);
   for (int step = 0; step < size; ++step) {
@@ -26,14 +26,14 @@ void pull_slices(int rank, Calls calls, std::int64_t first_byte) {
 std::vector<const std::byte*> inputs_at(Calls calls, std::int64_t first_byte) {
   std::vector<const std::byte*> inputs;
   inputs.reserve(calls.size());
-  for (const CollectiveArguments& call : calls) inputs.push_back(call.input + first_byte);
+  for (const CollectiveCall& call : calls) inputs.push_back(call.input + first_byte);
   return inputs;
 }
 
 /// Every rank sums one slice of all buffers into its own buffer, which nobody else touches there; then all fetch the
 /// other slices from their owners.
 void all_reduce(int rank, Calls calls, const std::function<void()>& meet) {
-  const CollectiveArguments& mine = call_of(calls, rank);
+  const CollectiveCall& mine = call_of(calls, rank);
   const int size = static_cast<int>(calls.size());
   const Slices slices = Slices::divide(mine.count, size);
   const std::int64_t element = size_of(mine.dtype);
@@ -50,7 +50,7 @@ void all_reduce(int rank, Calls calls, const std::function<void()>& meet) {
 }  // namespace
 
 void move_directly(int rank, Calls calls, const std::function<void()>& meet) {
-  const CollectiveArguments& mine = call_of(calls, rank);
+  const CollectiveCall& mine = call_of(calls, rank);
   const std::int64_t bytes = mine.count * size_of(mine.dtype);
   switch (mine.kind) {
     case Collective::all_gather: return pull_slices(rank, calls, 0);

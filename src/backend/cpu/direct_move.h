@@ -3,7 +3,7 @@
 #include <functional>
 #include <span>
 
-#include "backend/cpu/collective_arguments.h"
+#include "backend/cpu/collective_rules.h"
 
 namespace fsdpbench::backend::cpu {
 
@@ -11,6 +11,6 @@ namespace fsdpbench::backend::cpu {
 /// copied once, and sums are taken in rank order by who needs them. `calls` by rank, the same everywhere but for where
 /// each process sees the buffers. All have called `meet` before, and must again before a buffer is the caller's own; it
 /// returns when all members have called it.
-void move_directly(int rank, std::span<const CollectiveArguments> calls, const std::function<void()>& meet);
+void move_directly(int rank, std::span<const CollectiveCall> calls, const std::function<void()>& meet);
 
 }  // namespace fsdpbench::backend::cpu

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "backend/cpu/collective_arguments.h"
+#include "backend/cpu/collective_rules.h"
 #include "backend/device.h"
 
 namespace fsdpbench::backend::cpu {
@@ -17,7 +17,7 @@ class Group {
 
   /// Takes part in a collective; called by every member, from a lane's thread, for one collective at a time.
   /// Returns when the caller's buffers are its own again and the modelled links (if any) are done.
-  virtual void run(int rank, const CollectiveArguments& call, Stamp& stamp) = 0;
+  virtual void run(int rank, const CollectiveCall& call, Stamp& stamp) = 0;
 
   /// Blocks until all members have called it. Host threads only.
   virtual void host_barrier() = 0;

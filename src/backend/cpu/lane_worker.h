@@ -25,13 +25,13 @@ class EmulatedKernels;
 using KernelsFactory = std::function<std::unique_ptr<Kernels>()>;
 
 /// A collective: writes the whole stamp itself, for only it knows when its turn comes and ends.
-using CollectiveCall = std::function<void(Stamp& stamp)>;
+using CollectiveTask = std::function<void(Stamp& stamp)>;
 
 /// One element of a lane's queue: exactly one of task, collective and wait_for is set.
 struct LaneItem {
   const char* name = "";
   Device::Task task = nullptr;
-  CollectiveCall collective = nullptr;
+  CollectiveTask collective = nullptr;
   LaneWorker* wait_for = nullptr;  ///< go on when the first `wait_position` items of this lane are done
   std::int64_t wait_position = 0;
   Stamp* stamp = nullptr;

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cpu/collective_arguments.h"
+#include "backend/cpu/collective_rules.h"
 #include "backend/cpu/link.h"
 #include "backend/cpu/peers.h"
 #include "base/lane.h"
@@ -18,7 +18,7 @@ struct Words {
   enum class Purpose : std::int32_t { collective, barrier, split, end, silence };  ///< silence: it has said nothing yet
 
   Purpose purpose = Purpose::end;
-  CollectiveArguments call;   ///< of a collective, without addresses
+  CollectiveCall call;   ///< of a collective, without addresses
   std::int64_t input_at = 0;  ///< its buffers in the caller's device memory; -1: they lie elsewhere
   std::int64_t output_at = 0;
   std::int64_t now_ns = 0;                  ///< when it came

@@ -81,7 +81,7 @@ void ProcessGroup::get_acquainted() {
   hosts_.sit_down(RoundTable(std::move(host_seats), rank()));
 }
 
-void ProcessGroup::run(int, const CollectiveArguments& call, Stamp& stamp) {
+void ProcessGroup::run(int, const CollectiveCall& call, Stamp& stamp) {
   const std::vector<Words> all = meet_lanes(call, stamp);
   const std::shared_ptr<Transfer> transfer = transfer_;
   if (team_.moves_bytes()) move(call, all);
@@ -92,7 +92,7 @@ void ProcessGroup::run(int, const CollectiveArguments& call, Stamp& stamp) {
 }
 
 /// Returns what all have said; `stamp` learns when the last member came, 0 if that cannot be known.
-std::vector<Words> ProcessGroup::meet_lanes(const CollectiveArguments& call, Stamp& stamp) {
+std::vector<Words> ProcessGroup::meet_lanes(const CollectiveCall& call, Stamp& stamp) {
   Words mine;
   mine.purpose = Words::Purpose::collective;
   mine.call = call;
@@ -106,7 +106,7 @@ std::vector<Words> ProcessGroup::meet_lanes(const CollectiveArguments& call, Sta
     std::copy_n(flows.begin(), mine.flow_count, mine.flows.begin());
   }
   std::vector<Words> all = meet(lanes_, world_ranks_, mine);
-  std::vector<CollectiveArguments> calls;
+  std::vector<CollectiveCall> calls;
   std::int64_t last_ns = 0;
   for (const Words& words : all) {
     calls.push_back(words.call);
@@ -118,7 +118,7 @@ std::vector<Words> ProcessGroup::meet_lanes(const CollectiveArguments& call, Sta
   return all;
 }
 
-std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveArguments& call, const std::vector<Words>& all,
+std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveCall& call, const std::vector<Words>& all,
                                                        std::int64_t start_ns) {
   Links& links = *team_.links();
   for (int peer = 0; peer < size(); ++peer) {
@@ -131,12 +131,12 @@ std::shared_ptr<Transfer> ProcessGroup::begin_transfer(const CollectiveArguments
                      joined(id_, ++transfers_));
 }
 
-void ProcessGroup::move(const CollectiveArguments& call, const std::vector<Words>& all) {
+void ProcessGroup::move(const CollectiveCall& call, const std::vector<Words>& all) {
   const bool all_seen = lanes_.at_table() && std::ranges::all_of(all, [](const Words& words) {
                           return words.input_at >= 0 && words.output_at >= 0;
                         });
   if (!all_seen) return move_by_messages(call);
-  std::vector<CollectiveArguments> calls(all.size(), call);
+  std::vector<CollectiveCall> calls(all.size(), call);
   for (std::size_t member = 0; member < all.size(); ++member) {
     if (static_cast<int>(member) == rank()) continue;
     calls[member].input = team_.neighbours().address(world_ranks_[member], all[member].input_at);
@@ -146,7 +146,7 @@ void ProcessGroup::move(const CollectiveArguments& call, const std::vector<Words
   lanes_.meet();  // nobody reads this rank's memory any more
 }
 
-void ProcessGroup::move_by_messages(const CollectiveArguments& call) {
+void ProcessGroup::move_by_messages(const CollectiveCall& call) {
   const std::int64_t element = size_of(call.dtype);
   switch (call.kind) {
     case Collective::all_gather: {
@@ -165,7 +165,7 @@ void ProcessGroup::move_by_messages(const CollectiveArguments& call) {
 }
 
 /// Slice r of this rank's input to rank r, slice r of the output from rank r.
-void ProcessGroup::exchange_slices(const CollectiveArguments& call) {
+void ProcessGroup::exchange_slices(const CollectiveCall& call) {
   const std::int64_t bytes = call.count * size_of(call.dtype);
   copy_bytes(call.input + rank() * bytes, call.output + rank() * bytes, bytes);
   for (int step = 1; step < size(); ++step) {
@@ -177,7 +177,7 @@ void ProcessGroup::exchange_slices(const CollectiveArguments& call) {
   lanes_.exchange();
 }
 
-void ProcessGroup::broadcast(const CollectiveArguments& call) {
+void ProcessGroup::broadcast(const CollectiveCall& call) {
   const std::int64_t bytes = call.count * size_of(call.dtype);
   if (rank() != call.root) {
     lanes_.receive(call.root, call.output, bytes);
@@ -202,7 +202,7 @@ void ProcessGroup::gather_slices(std::byte* buffer, const Slices& slices, std::i
 
 /// The sum over all members of this rank's slice of their inputs into `output`, which may be that slice itself. Goes
 /// block by block, so that the addends need little memory and are still in the cache when they are added.
-void ProcessGroup::reduce_slices(const CollectiveArguments& call, const Slices& slices, std::byte* output) {
+void ProcessGroup::reduce_slices(const CollectiveCall& call, const Slices& slices, std::byte* output) {
   const std::int64_t element = size_of(call.dtype);
   const std::int64_t block = kBlock_bytes / element;
   const auto n = static_cast<std::size_t>(size());

@@ -32,7 +32,7 @@ class ProcessGroup : public Group {
 
   int size() const override { return lanes_.size(); }
   int rank() const { return lanes_.rank(); }
-  void run(int rank, const CollectiveArguments& call, Stamp& stamp) override;
+  void run(int rank, const CollectiveCall& call, Stamp& stamp) override;
   void host_barrier() override;
   std::shared_ptr<Group> split(int rank, int color, int key, int& new_rank) override;
   void member_ended(int world_rank) override;
@@ -42,15 +42,15 @@ class ProcessGroup : public Group {
   static std::shared_ptr<ProcessGroup> make(Team& team, Peers lanes, Peers hosts, std::uint64_t id);
   ProcessGroup(Team& team, Peers lanes, Peers hosts, std::uint64_t id);
   void get_acquainted();
-  std::vector<Words> meet_lanes(const CollectiveArguments& call, Stamp& stamp);
-  std::shared_ptr<Transfer> begin_transfer(const CollectiveArguments& call, const std::vector<Words>& all,
+  std::vector<Words> meet_lanes(const CollectiveCall& call, Stamp& stamp);
+  std::shared_ptr<Transfer> begin_transfer(const CollectiveCall& call, const std::vector<Words>& all,
                                            std::int64_t start_ns);
   void say_end(Peers& peers);
-  void move(const CollectiveArguments& call, const std::vector<Words>& all);
-  void move_by_messages(const CollectiveArguments& call);
-  void broadcast(const CollectiveArguments& call);
-  void exchange_slices(const CollectiveArguments& call);
-  void reduce_slices(const CollectiveArguments& call, const Slices& slices, std::byte* output);
+  void move(const CollectiveCall& call, const std::vector<Words>& all);
+  void move_by_messages(const CollectiveCall& call);
+  void broadcast(const CollectiveCall& call);
+  void exchange_slices(const CollectiveCall& call);
+  void reduce_slices(const CollectiveCall& call, const Slices& slices, std::byte* output);
   void gather_slices(std::byte* buffer, const Slices& slices, std::int64_t element_bytes);
 
   Team& team_;

@@ -23,7 +23,7 @@ ThreadGroup::ThreadGroup(Team& team, std::vector<int> world_ranks)
       host_barrier_(team.abort(), size()),
       split_requests_(world_ranks_.size()) {}
 
-void ThreadGroup::run(int rank, const CollectiveArguments& call, Stamp& stamp) {
+void ThreadGroup::run(int rank, const CollectiveCall& call, Stamp& stamp) {
   calls_[static_cast<std::size_t>(rank)] = call;
   meet(call);
   stamp.peers_arrived_ns = all_arrived_ns_;
@@ -38,7 +38,7 @@ void ThreadGroup::run(int rank, const CollectiveArguments& call, Stamp& stamp) {
   stamp.link_ns = team_.links()->end_of(*transfer, world_rank) - transfer->start_ns;
 }
 
-void ThreadGroup::meet(const CollectiveArguments& call) {
+void ThreadGroup::meet(const CollectiveCall& call) {
   lane_barrier_.arrive_and_wait([&] {
     all_arrived_ns_ = now_ns();
     check_match(calls_, world_ranks_);  // before anybody trusts the others' arguments

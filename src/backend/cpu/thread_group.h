@@ -19,7 +19,7 @@ class ThreadGroup : public Group {
   static std::shared_ptr<ThreadGroup> make(Team& team, std::vector<int> world_ranks);
 
   int size() const override { return static_cast<int>(world_ranks_.size()); }
-  void run(int rank, const CollectiveArguments& call, Stamp& stamp) override;
+  void run(int rank, const CollectiveCall& call, Stamp& stamp) override;
   void host_barrier() override { host_barrier_.arrive_and_wait(); }
   std::shared_ptr<Group> split(int rank, int color, int key, int& new_rank) override;
   void member_ended(int world_rank) override;
@@ -33,11 +33,11 @@ class ThreadGroup : public Group {
   };
 
   ThreadGroup(Team& team, std::vector<int> world_ranks);
-  void meet(const CollectiveArguments& call);
+  void meet(const CollectiveCall& call);
 
   Team& team_;
   const std::vector<int> world_ranks_;
-  std::vector<CollectiveArguments> calls_;  ///< by rank; valid between the meeting and the parting
+  std::vector<CollectiveCall> calls_;  ///< by rank; valid between the meeting and the parting
   std::int64_t all_arrived_ns_ = 0;
   std::shared_ptr<Transfer> transfer_;
   Barrier lane_barrier_;

@@ -1,16 +1,35 @@
 #include "backend/cuda/nccl/nccl_communicator.h"
 
-#include <fmt/format.h>
-
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "backend/cuda/nccl/nccl_id.h"
 #include "backend/cuda/nccl/nccl_log.h"
 #include "backend/cuda/nccl/solo_communicator.h"
-#include "backend/wire_bytes.h"
-#include "base/error.h"
 
 namespace fsdpbench::backend::cuda {
+namespace {
+
+/// A send to each and a receive from each, in one group, so that they go at once; ncclAlltoAll does the same, and
+/// older NCCLs have none.
+ncclResult_t send_and_receive_all(const CollectiveCall& call, int size, ncclComm_t comm, cudaStream_t stream) {
+  if (call.count == 0) return ncclSuccess;
+  const std::int64_t slice = call.count * size_of(call.dtype);
+  const auto elements = static_cast<std::size_t>(call.count);
+  const ncclDataType_t type = nccl_type(call.dtype);
+  const auto refused = [](ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; };
+  ncclResult_t result = ncclGroupStart();
+  for (int peer = 0; peer < size && !refused(result); ++peer) {
+    result = ncclSend(call.input + peer * slice, elements, type, peer, comm, stream);
+    if (refused(result)) break;
+    result = ncclRecv(call.output + peer * slice, elements, type, peer, comm, stream);
+  }
+  const ncclResult_t ended = ncclGroupEnd();
+  return refused(result) ? result : ended;
+}
+
+}  // namespace
 
 NcclCommunicator::NcclCommunicator(std::shared_ptr<NcclRank> rank, NcclComm& comm, IdExchange* ids)
     : rank_(std::move(rank)), comm_(comm), ids_(ids) {}
@@ -20,68 +39,39 @@ NcclCommunicator::~NcclCommunicator() {
   if (std::uncaught_exceptions() == exceptions_at_birth_) rank_->close(comm_);
 }
 
-void NcclCommunicator::run(Collective kind, Lane lane, std::int64_t count, DType dtype, const NcclComm::Launch& launch,
-                           Stamp* stamp) {
-  comm_.run(kind, lane, launch, stamp);
-  wire_bytes_[static_cast<std::size_t>(kind)] += ring_bytes(kind, count * size_of(dtype), size());
-}
-
-void NcclCommunicator::all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                                  Stamp* stamp) {
-  const auto launch = [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclAllGather(input, output, static_cast<std::size_t>(count), nccl_type(dtype), comm, stream);
-  };
-  run(Collective::all_gather, lane, count, dtype, launch, stamp);
-}
-
-void NcclCommunicator::reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count,
-                                      DType dtype, float scale, Stamp* stamp) {
-  const ncclRedOp_t op = comm_.reduction(dtype, scale);
-  const auto launch = [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclReduceScatter(input, output, static_cast<std::size_t>(count), nccl_type(dtype), op, comm, stream);
-  };
-  run(Collective::reduce_scatter, lane, count, dtype, launch, stamp);
-}
-
-void NcclCommunicator::all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale,
-                                  Stamp* stamp) {
-  const ncclRedOp_t op = comm_.reduction(dtype, scale);
-  const auto launch = [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclAllReduce(buffer, buffer, static_cast<std::size_t>(count), nccl_type(dtype), op, comm, stream);
-  };
-  run(Collective::all_reduce, lane, count, dtype, launch, stamp);
-}
-
-void NcclCommunicator::broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root,
-                                 Stamp* stamp) {
-  if (root < 0 || root >= size()) {
-    throw BackendError(fmt::format("broadcast from rank {} of a group of {}", root, size()));
+void NcclCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) {
+  check_root(call, size());
+  const auto count = static_cast<std::size_t>(call.count);
+  const ncclDataType_t type = nccl_type(call.dtype);
+  NcclComm::Launch launch;
+  switch (call.kind) {
+    case Collective::all_gather:
+      launch = [&](ncclComm_t comm, cudaStream_t stream) {
+        return ncclAllGather(call.input, call.output, count, type, comm, stream);
+      };
+      break;
+    case Collective::reduce_scatter:
+      launch = [&, op = comm_.reduction(call.dtype, call.scale)](ncclComm_t comm, cudaStream_t stream) {
+        return ncclReduceScatter(call.input, call.output, count, type, op, comm, stream);
+      };
+      break;
+    case Collective::all_reduce:
+      launch = [&, op = comm_.reduction(call.dtype, call.scale)](ncclComm_t comm, cudaStream_t stream) {
+        return ncclAllReduce(call.input, call.output, count, type, op, comm, stream);
+      };
+      break;
+    case Collective::broadcast:
+      launch = [&](ncclComm_t comm, cudaStream_t stream) {
+        return ncclBroadcast(call.output, call.output, count, type, call.root, comm, stream);
+      };
+      break;
+    case Collective::all_to_all:
+      launch = [&](ncclComm_t comm, cudaStream_t stream) { return send_and_receive_all(call, size(), comm, stream); };
+      break;
   }
-  const auto launch = [&](ncclComm_t comm, cudaStream_t stream) {
-    return ncclBroadcast(buffer, buffer, static_cast<std::size_t>(count), nccl_type(dtype), root, comm, stream);
-  };
-  run(Collective::broadcast, lane, count, dtype, launch, stamp);
-}
-
-void NcclCommunicator::all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                                  Stamp* stamp) {
-  // A send to each and a receive from each, in one group, so that they go at once; ncclAlltoAll does the same, and
-  // older NCCLs have none.
-  const auto launch = [&](ncclComm_t comm, cudaStream_t stream) {
-    if (count == 0) return ncclSuccess;
-    const std::int64_t slice = count * size_of(dtype);
-    const auto elements = static_cast<std::size_t>(count);
-    const auto refused = [](ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; };
-    ncclResult_t result = ncclGroupStart();
-    for (int peer = 0; peer < size() && !refused(result); ++peer) {
-      result = ncclSend(input + peer * slice, elements, nccl_type(dtype), peer, comm, stream);
-      if (refused(result)) break;
-      result = ncclRecv(output + peer * slice, elements, nccl_type(dtype), peer, comm, stream);
-    }
-    const ncclResult_t ended = ncclGroupEnd();
-    return refused(result) ? result : ended;
-  };
-  run(Collective::all_to_all, lane, count, dtype, launch, stamp);
+  comm_.run(call.kind, lane, launch, stamp);
+  wire_bytes_[static_cast<std::size_t>(call.kind)] +=
+      ring_bytes(call.kind, call.count * size_of(call.dtype), size());
 }
 
 void NcclCommunicator::barrier() {

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <exception>
 #include <memory>
 #include <string_view>
@@ -24,14 +22,7 @@ class NcclCommunicator : public Communicator {
 
   int rank() const override { return comm_.rank(); }
   int size() const override { return comm_.size(); }
-  void all_gather(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                  Stamp* stamp) override;
-  void reduce_scatter(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                      float scale, Stamp* stamp) override;
-  void all_reduce(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, float scale, Stamp* stamp) override;
-  void broadcast(Lane lane, std::byte* buffer, std::int64_t count, DType dtype, int root, Stamp* stamp) override;
-  void all_to_all(Lane lane, const std::byte* input, std::byte* output, std::int64_t count, DType dtype,
-                  Stamp* stamp) override;
+  void enqueue(Lane lane, const CollectiveCall& call, Stamp* stamp) override;
   void barrier() override;
   std::unique_ptr<Communicator> split(int color, int key) override;
   const WireBytes& wire_bytes() const override { return wire_bytes_; }
@@ -40,8 +31,6 @@ class NcclCommunicator : public Communicator {
   const NcclRank& nccl_rank() const { return *rank_; }
 
  private:
-  void run(Collective kind, Lane lane, std::int64_t count, DType dtype, const NcclComm::Launch& launch, Stamp* stamp);
-
   std::shared_ptr<NcclRank> rank_;
   NcclComm& comm_;
   IdExchange* ids_;

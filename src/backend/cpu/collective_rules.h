@@ -9,28 +9,16 @@
 
 namespace fsdpbench::backend::cpu {
 
-/// What one member calls. Buffers as in Communicator; `output` is the only buffer of broadcast, and all_reduce's
-/// `input` is its `output`.
-struct CollectiveArguments {
-  Collective kind = Collective::all_gather;
-  const std::byte* input = nullptr;
-  std::byte* output = nullptr;
-  std::int64_t count = 0;
-  DType dtype = DType::f32;
-  float scale = 1.0F;
-  int root = 0;
-};
-
 /// Bytes each of `size` ranks sends in a ring, rounded down where the message does not split evenly.
-std::int64_t wire_bytes(const CollectiveArguments& call, int size);
+std::int64_t wire_bytes(const CollectiveCall& call, int size);
 /// Bytes that pass the link of each of `size` ranks: as wire_bytes, but of a broadcast the whole message, which its root
 /// sends and everybody else receives.
-std::int64_t link_bytes(const CollectiveArguments& call, int size);
+std::int64_t link_bytes(const CollectiveCall& call, int size);
 /// Steps of the ring, each of which pays the latency once.
 int hops(Collective kind, int size);
 
 /// Throws BackendError unless all members call the same collective. Both by rank in the group.
-void check_match(std::span<const CollectiveArguments> calls, std::span<const int> world_ranks);
+void check_match(std::span<const CollectiveCall> calls, std::span<const int> world_ranks);
 
 /// memcpy, but nothing if there is nothing to do.
 void copy_bytes(const std::byte* source, std::byte* target, std::int64_t bytes);

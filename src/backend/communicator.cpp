@@ -1,15 +1,18 @@
-#pragma once
-
-#include <cstdint>
-
 #include "backend/communicator.h"
+
+#include <fmt/format.h>
+
+#include "base/error.h"
 #include "base/ring.h"
 
 namespace fsdpbench::backend {
 
-/// Bytes each of `size` ranks sends in a ring for one collective whose count is `bytes` long, rounded down where the
-/// message does not split evenly.
-constexpr std::int64_t ring_bytes(Collective kind, std::int64_t bytes, int size) {
+void check_root(const CollectiveCall& call, int size) {
+  if (call.kind != Collective::broadcast || (call.root >= 0 && call.root < size)) return;
+  throw BackendError(fmt::format("broadcast from rank {} of a group of {}", call.root, size));
+}
+
+std::int64_t ring_bytes(Collective kind, std::int64_t bytes, int size) {
   switch (kind) {
     case Collective::all_gather:
     case Collective::reduce_scatter:

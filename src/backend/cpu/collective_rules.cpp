@@ -1,24 +1,24 @@
-#include "backend/cpu/collective_arguments.h"
+#include "backend/cpu/collective_rules.h"
 
 #include <fmt/format.h>
 
 #include <cstring>
 #include <string>
 
-#include "backend/wire_bytes.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/ring.h"
 
 namespace fsdpbench::backend::cpu {
 namespace {
 
 bool is_reduction(Collective kind) { return kind == Collective::reduce_scatter || kind == Collective::all_reduce; }
 
-bool match(const CollectiveArguments& a, const CollectiveArguments& b) {
+bool match(const CollectiveCall& a, const CollectiveCall& b) {
   return a.kind == b.kind && a.count == b.count && a.dtype == b.dtype && a.scale == b.scale && a.root == b.root;
 }
 
-std::string describe_call(const CollectiveArguments& call) {
+std::string describe_call(const CollectiveCall& call) {
   std::string text = fmt::format("{} of {} {}", to_string(call.kind), call.count, to_string(call.dtype));
   if (is_reduction(call.kind)) text += fmt::format(" scaled by {}", call.scale);
   if (call.kind == Collective::broadcast) text += fmt::format(" from {}", call.root);
@@ -27,18 +27,18 @@ std::string describe_call(const CollectiveArguments& call) {
 
 }  // namespace
 
-std::int64_t wire_bytes(const CollectiveArguments& call, int size) {
+std::int64_t wire_bytes(const CollectiveCall& call, int size) {
   return ring_bytes(call.kind, call.count * size_of(call.dtype), size);
 }
 
-std::int64_t link_bytes(const CollectiveArguments& call, int size) {
+std::int64_t link_bytes(const CollectiveCall& call, int size) {
   if (call.kind == Collective::broadcast && size > 1) return call.count * size_of(call.dtype);
   return wire_bytes(call, size);
 }
 
 int hops(Collective kind, int size) { return ring_hops(size, kind == Collective::all_reduce ? 2 : 1); }
 
-void check_match(std::span<const CollectiveArguments> calls, std::span<const int> world_ranks) {
+void check_match(std::span<const CollectiveCall> calls, std::span<const int> world_ranks) {
   for (std::size_t rank = 1; rank < calls.size(); ++rank) {
     if (match(calls.front(), calls[rank])) continue;
     throw BackendError(fmt::format("the ranks call different collectives: world rank {} {}, world rank {} {}",
