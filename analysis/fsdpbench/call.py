@@ -24,7 +24,7 @@ _KEPT_LINES = 1000
 class ProgramError(RuntimeError):
     """The program ended with an error. Its text is the program's own sentence.
 
-    exit_code: as README's "Exit codes" has them: 2 for wrong input, 3 where memory or disk will not suffice, …
+    exit_code: as docs/exit-codes.md has them: 2 for wrong input, 3 where memory or disk will not suffice, …
     folder: where its files are, if it wrote any and `out` was given.
     """
 

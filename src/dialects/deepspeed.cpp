@@ -54,17 +54,8 @@ std::string_view engine(const config::RunConfig& config) {
 /// Elements that one hook asks for.
 std::int64_t prefetch_bucket(const ExportSource& s) {
   const Prefetch& prefetch = s.fsdp().forward_prefetch;
-  switch (prefetch.mode) {
-    case Prefetch::Mode::rate:
-    case Prefetch::Mode::window: return prefetch.elements;
-    case Prefetch::Mode::none: return 0;
-    case Prefetch::Mode::implicit:
-    case Prefetch::Mode::post:
-    case Prefetch::Mode::pre:
-    case Prefetch::Mode::explicit_:
-    case Prefetch::Mode::ahead: break;
-  }
-  return s.largest_unit();
+  if (prefetch.mode == Prefetch::Mode::rate || prefetch.mode == Prefetch::Mode::window) return prefetch.elements;
+  return prefetch.mode == Prefetch::Mode::none ? 0 : s.largest_unit();
 }
 
 /// A hook asks again and again, so this is what bounds how far prefetching goes.
@@ -134,16 +125,8 @@ Said forward_prefetch(const ExportSource& s) {
   if (gathers_once(s.config)) return same();  // then nothing is gathered that could be prefetched
   if (stage(s) != 3) return lost("one gather after the optimizer step brings everything");
   const std::string word = fmt::format("stage3_prefetch_bucket_size = {}", prefetch_bucket(s));
-  switch (s.fsdp().forward_prefetch.mode) {
-    case Prefetch::Mode::rate:
-    case Prefetch::Mode::none: return written(word);
-    case Prefetch::Mode::implicit:
-    case Prefetch::Mode::post:
-    case Prefetch::Mode::pre:
-    case Prefetch::Mode::explicit_:
-    case Prefetch::Mode::window:
-    case Prefetch::Mode::ahead: break;
-  }
+  const Prefetch::Mode mode = s.fsdp().forward_prefetch.mode;
+  if (mode == Prefetch::Mode::rate || mode == Prefetch::Mode::none) return written(word);
   return roughly(fmt::format("{} at each hook, until stage3_max_live_parameters = {} are gathered", word, max_live(s)));
 }
 

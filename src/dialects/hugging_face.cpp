@@ -27,9 +27,8 @@ Said forward_prefetch(const ExportSource& s) {
   if (prefetch.mode == Prefetch::Mode::implicit) return same();
   if (prefetch.mode == Prefetch::Mode::none) return lost("each unit is gathered as soon as the host reaches it");
   if (!first_version(s)) return lost("no list of modules (version 2): the host runs ahead");
-  return prefetch.mode == Prefetch::Mode::explicit_ && prefetch.depth == 1
-             ? written("forward_prefetch = true")
-             : roughly("forward_prefetch = true, which is one unit ahead");
+  return is_one_unit_ahead(prefetch) ? written("forward_prefetch = true")
+                                     : roughly("forward_prefetch = true, which is one unit ahead");
 }
 
 Said backward_prefetch(const ExportSource& s) {
@@ -37,9 +36,8 @@ Said backward_prefetch(const ExportSource& s) {
   if (!first_version(s)) {
     return prefetch.mode == Prefetch::Mode::pre ? same() : lost("always one unit ahead (pre), version 2 has no choice");
   }
-  const bool one = prefetch.mode == Prefetch::Mode::explicit_ && prefetch.depth == 1;
   const std::string word = fmt::format("backward_prefetch = {}", backward_prefetch_word(s));
-  if (one || prefetch.mode == Prefetch::Mode::pre || prefetch.mode == Prefetch::Mode::post ||
+  if (is_one_unit_ahead(prefetch) || prefetch.mode == Prefetch::Mode::pre || prefetch.mode == Prefetch::Mode::post ||
       prefetch.mode == Prefetch::Mode::none)
     return written(word);
   return roughly(word + ", which is one unit ahead");
@@ -140,17 +138,9 @@ std::string_view reshard_word(const ExportSource& s) {
 }
 
 std::string_view backward_prefetch_word(const ExportSource& s) {
-  switch (s.fsdp().backward_prefetch.mode) {
-    case config::Prefetch::Mode::none: return "NO_PREFETCH";
-    case config::Prefetch::Mode::post: return "BACKWARD_POST";
-    case config::Prefetch::Mode::implicit:
-    case config::Prefetch::Mode::pre:
-    case config::Prefetch::Mode::explicit_:
-    case config::Prefetch::Mode::window:
-    case config::Prefetch::Mode::ahead:
-    case config::Prefetch::Mode::rate: break;
-  }
-  return "BACKWARD_PRE";
+  const config::Prefetch::Mode mode = s.fsdp().backward_prefetch.mode;
+  if (mode == config::Prefetch::Mode::none) return "NO_PREFETCH";
+  return mode == config::Prefetch::Mode::post ? "BACKWARD_POST" : "BACKWARD_PRE";
 }
 
 Said sharding_said(const ExportSource& s, std::string_view word) {

@@ -146,6 +146,10 @@ int units_ahead(const ExportSource& s, const config::Prefetch& prefetch) {
   return 0;
 }
 
+bool is_one_unit_ahead(const config::Prefetch& prefetch) {
+  return prefetch.mode == config::Prefetch::Mode::explicit_ && prefetch.depth == 1;
+}
+
 Said offloads_all(const ExportSource& s, std::string word) {
   switch (s.fsdp().cpu_offload) {
     case config::CpuOffload::none: return same();

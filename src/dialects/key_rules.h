@@ -30,6 +30,8 @@ bool prefetches_forward(const ExportSource& source);
 /// Units ahead that a prefetch of this kind fetches, by the size of the largest unit where it counts elements; 0: none
 /// are named.
 int units_ahead(const ExportSource& source, const config::Prefetch& prefetch);
+/// The only depth that a system with a yes or no for prefetching can express.
+bool is_one_unit_ahead(const config::Prefetch& prefetch);
 
 /// Of a system that offloads shards with all else, by this word.
 Said offloads_all(const ExportSource& source, std::string word);

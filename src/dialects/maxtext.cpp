@@ -57,8 +57,7 @@ Said prefetch(const ExportSource& s, const Prefetch& wanted) {
     return lost("the same flag decides on forward and backward (xla_gpu_enable_pipelined_all_gather)");
   if (!on) return same();
   const std::string word = "--xla_gpu_enable_pipelined_all_gather=true";
-  return wanted.mode == Prefetch::Mode::explicit_ && wanted.depth == 1 ? written(word)
-                                                                       : roughly(word + ", which is one layer ahead");
+  return is_one_unit_ahead(wanted) ? written(word) : roughly(word + ", which is one layer ahead");
 }
 Said forward_prefetch(const ExportSource& s) { return prefetch(s, s.fsdp().forward_prefetch); }
 Said backward_prefetch(const ExportSource& s) { return prefetch(s, s.fsdp().backward_prefetch); }

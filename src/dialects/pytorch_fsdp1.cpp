@@ -40,17 +40,9 @@ std::string_view word(Strategy strategy) {
 
 /// "BACKWARD_PRE", "BACKWARD_POST" or "None".
 std::string_view backward_word(const ExportSource& s) {
-  switch (s.fsdp().backward_prefetch.mode) {
-    case Prefetch::Mode::none: return "None";
-    case Prefetch::Mode::post: return "BackwardPrefetch.BACKWARD_POST";
-    case Prefetch::Mode::implicit:
-    case Prefetch::Mode::pre:
-    case Prefetch::Mode::explicit_:
-    case Prefetch::Mode::window:
-    case Prefetch::Mode::ahead:
-    case Prefetch::Mode::rate: break;
-  }
-  return "BackwardPrefetch.BACKWARD_PRE";
+  const Prefetch::Mode mode = s.fsdp().backward_prefetch.mode;
+  if (mode == Prefetch::Mode::none) return "None";
+  return mode == Prefetch::Mode::post ? "BackwardPrefetch.BACKWARD_POST" : "BackwardPrefetch.BACKWARD_PRE";
 }
 
 bool groups_blocks(const ExportSource& s) {
@@ -92,35 +84,18 @@ Said accumulate_mode(const ExportSource& s) {
 
 Said forward_prefetch(const ExportSource& s) {
   const Prefetch& prefetch = s.fsdp().forward_prefetch;
-  switch (prefetch.mode) {
-    case Prefetch::Mode::implicit: return same();
-    case Prefetch::Mode::none: return lost("each unit is gathered as soon as the host reaches it and the limit allows");
-    case Prefetch::Mode::explicit_:
-      if (prefetch.depth == 1) return written("forward_prefetch=True");
-      break;
-    case Prefetch::Mode::post:
-    case Prefetch::Mode::pre:
-    case Prefetch::Mode::window:
-    case Prefetch::Mode::ahead:
-    case Prefetch::Mode::rate: break;
-  }
+  if (prefetch.mode == Prefetch::Mode::implicit) return same();
+  if (prefetch.mode == Prefetch::Mode::none)
+    return lost("each unit is gathered as soon as the host reaches it and the limit allows");
+  if (is_one_unit_ahead(prefetch)) return written("forward_prefetch=True");
   return roughly("forward_prefetch=True, which is one unit ahead");
 }
 
 Said backward_prefetch(const ExportSource& s) {
   const Prefetch& prefetch = s.fsdp().backward_prefetch;
-  switch (prefetch.mode) {
-    case Prefetch::Mode::pre: return same();
-    case Prefetch::Mode::none:
-    case Prefetch::Mode::post: return written(fmt::format("backward_prefetch={}", backward_word(s)));
-    case Prefetch::Mode::explicit_:
-      if (prefetch.depth == 1) return written("backward_prefetch=BackwardPrefetch.BACKWARD_PRE");
-      break;
-    case Prefetch::Mode::implicit:
-    case Prefetch::Mode::window:
-    case Prefetch::Mode::ahead:
-    case Prefetch::Mode::rate: break;
-  }
+  if (prefetch.mode == Prefetch::Mode::pre) return same();
+  if (prefetch.mode == Prefetch::Mode::none || prefetch.mode == Prefetch::Mode::post || is_one_unit_ahead(prefetch))
+    return written(fmt::format("backward_prefetch={}", backward_word(s)));
   return roughly("BACKWARD_PRE, which is one unit ahead");
 }
 

@@ -113,38 +113,30 @@ Said accumulate_mode(const ExportSource& s) {
   return same();
 }
 
+/// A list of units that each unit prefetches, which is all that FSDP2 has beside its defaults.
+Said listed(std::string_view call, Prefetch::Mode mode) {
+  if (mode == Prefetch::Mode::explicit_ || mode == Prefetch::Mode::window) return written(std::string(call));
+  if (mode == Prefetch::Mode::ahead)
+    return roughly(fmt::format("{}, which gathers after the copy-out of the module itself", call));
+  return roughly(fmt::format("{}: a fixed list a module, as many units as one hook asks for", call));
+}
+
 Said forward_prefetch(const ExportSource& s) {
   const Prefetch& prefetch = s.fsdp().forward_prefetch;
-  switch (prefetch.mode) {
-    case Prefetch::Mode::implicit: return same();
-    case Prefetch::Mode::explicit_:
-    case Prefetch::Mode::window: return written("set_modules_to_forward_prefetch");
-    case Prefetch::Mode::ahead:
-      return roughly("set_modules_to_forward_prefetch, which gathers after the copy-out of the module itself");
-    case Prefetch::Mode::rate:
-      return roughly("set_modules_to_forward_prefetch: a fixed list a module, as many units as one hook asks for");
-    case Prefetch::Mode::none:
-    case Prefetch::Mode::post:
-    case Prefetch::Mode::pre: break;
-  }
-  return lost("each unit is gathered as soon as the host reaches it, which is ahead of the device");
+  if (prefetch.mode == Prefetch::Mode::implicit) return same();
+  if (prefetch.mode == Prefetch::Mode::none)
+    return lost("each unit is gathered as soon as the host reaches it, which is ahead of the device");
+  return listed("set_modules_to_forward_prefetch", prefetch.mode);
 }
 
 Said backward_prefetch(const ExportSource& s) {
   const Prefetch& prefetch = s.fsdp().backward_prefetch;
-  switch (prefetch.mode) {
-    case Prefetch::Mode::pre: return same();
-    case Prefetch::Mode::explicit_:
-    case Prefetch::Mode::window: return written("set_modules_to_backward_prefetch");
-    case Prefetch::Mode::none: return written("set_modules_to_backward_prefetch([itself]), which gathers nothing");
-    case Prefetch::Mode::ahead:
-      return roughly("set_modules_to_backward_prefetch, which gathers after the copy-out of the module itself");
-    case Prefetch::Mode::rate:
-      return roughly("set_modules_to_backward_prefetch: a fixed list a module, as many units as one hook asks for");
-    case Prefetch::Mode::implicit:
-    case Prefetch::Mode::post: break;
-  }
-  return lost("the next unit is gathered before the backward of this one (pre); there is no post");
+  if (prefetch.mode == Prefetch::Mode::pre) return same();
+  if (prefetch.mode == Prefetch::Mode::post)
+    return lost("the next unit is gathered before the backward of this one (pre); there is no post");
+  if (prefetch.mode == Prefetch::Mode::none)
+    return written("set_modules_to_backward_prefetch([itself]), which gathers nothing");
+  return listed("set_modules_to_backward_prefetch", prefetch.mode);
 }
 
 Said root_prefetches_backward(const ExportSource& s) {

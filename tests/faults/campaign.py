@@ -6,7 +6,7 @@
 
 A case is decided by the seed and its number alone, so `--seed S --only K` runs it again; what the machine does meanwhile
 is not in the seed. The promises (promises.py): every finished measurement is there once; exit codes are those of
-README.md; nothing hangs; no process is left; no traceback and no library's words; files are whole or not there. What a
+docs/exit-codes.md; nothing hangs; no process is left; no traceback and no library's words; files are whole or not there. What a
 case does is a function of one of the *_faults.py. `--of accept`: faults that are planted for `accept` to find; of twenty
 at least nineteen must be named right, and none may pass. `--of checkpoint`: kills while a training is saved or trains.
 """

@@ -21,8 +21,8 @@ class Broken(AssertionError):
 
 
 def exit_codes() -> dict[int, str]:
-    """The table in README.md: there is one list."""
-    text = (harness.SOURCE / "README.md").read_text(encoding="utf-8").split("## Exit codes")[1].split("\n## ")[0]
+    """The table in docs/exit-codes.md: there is one list."""
+    text = (harness.SOURCE / "docs/exit-codes.md").read_text(encoding="utf-8")
     return {int(code): meaning for code, meaning in re.findall(r"^\| (\d+) \| (.*) \|$", text, re.MULTILINE)}
 
 
@@ -41,7 +41,7 @@ def ends_as_documented(started: harness.Started, code: int, killed: bool = False
     if code == KILLED and killed:
         return
     if code not in exit_codes():
-        raise Broken(f"exit code {code} is not in README.md; {started.words()}: {started.err[-600:]}")
+        raise Broken(f"exit code {code} is not in docs/exit-codes.md; {started.words()}: {started.err[-600:]}")
     if heard and code not in (harness.OK, harness.INTERRUPTED, 7) and not re.search(
             r"^error: .{10}", started.err, re.MULTILINE) and not started.out:
         raise Broken(f"exit code {code} without a sentence; {started.words()}: {started.err[-600:]!r}")

@@ -18,7 +18,7 @@ using ::fsdpbench::testing::valid;
 struct Scenario {
   RunConfig config;
   std::vector<std::string> turned;
-  double budget = 0;  ///< of what the configuration in force needs; 0: none
+  double budget = 0;  ///< of what the current configuration needs; 0: none
 };
 
 std::vector<Scenario> scenarios() {

@@ -73,7 +73,7 @@ def _front(tuning: Node, in_force: Node, best: Node) -> Picture:
     return Picture("policies", "Step time over memory",
                    "Each mark is a policy that was walked on the computed clock. Along the line nothing has both less "
                    "memory and a shorter step. What does not fit although it lies before the budget is within the "
-                   "prediction's error of it. Policies far slower than the one in force lie outside the frame.", figure)
+                   "prediction's error of it. Policies far slower than the current one lie outside the frame.", figure)
 
 
 def _place(node: Node) -> Point:

@@ -45,7 +45,7 @@ Table front_table(const Tuning& t) {
     const tune::Tried& tried = t.result.tried[i];
     add_with_settings(table,
                       {i == *t.result.best ? "best"
-                       : i == 0            ? "in force"
+                       : i == 0            ? "current"
                                            : "",
                        in_ms(tried.step_ns), in_gib(tried.predicted_bytes), tried.fits ? "fits" : "too much"},
                       settings_of(t.space, tried.point));
@@ -110,10 +110,10 @@ std::string verdict(const Tuning& t) {
                        t.answer.gain < t.least_gain ? "is below what counts" : "is not certain");
   }
   if (!t.result.start().fits) {
-    return fmt::format("What is in force does not fit: it needs {} GiB.\n",
+    return fmt::format("The current configuration does not fit: it needs {} GiB.\n",
                        in_gib(t.result.start().predicted_bytes + t.result.start().margin_bytes));
   }
-  return fmt::format("{:.1f} % less {} than in force{}.\n", 100 * t.answer.gain, of, interval);
+  return fmt::format("{:.1f} % less {} than the current configuration{}.\n", 100 * t.answer.gain, of, interval);
 }
 
 json settings_json(const tune::Space& space, const tune::Point& point) {
@@ -171,15 +171,15 @@ std::string tune_text(const Tuning& t) {
     table.rows.push_back({name, in_ms(tried.step_ns), fmt::format("{:.0f}", tokens_per_s(tried)),
                           in_gib(tried.predicted_bytes), in_gib(tried.margin_bytes)});
   };
-  row("in force", t.result.start());
+  row("current", t.result.start());
   row("best", t.best());
   if (budget.bytes > 0) table.rows.push_back({"budget", "", "", in_gib(budget.bytes), ""});
   std::string text = format_table(table) + "\n" + verdict(t) + "\n";
   if (!t.answer.turned.empty()) text += format_table(turned_table(t)) + "\n";
   text += idle_knobs(t) + sensitivity(t) + "\n" + format_table(front_table(t)) + "\n";
   text += fmt::format(
-      "policies: {} of {} considered: {} walked, {} the same as one of them, {} contradictory, {} "
-      "pruned by their bounds\n",
+      "policies: {} of {} considered: {} simulated, {} the same as one of them, {} "
+      "contradictory, {} pruned by their bounds\n",
       in_full(t.result.considered()), in_full(t.result.considered() + t.result.left), in_full(t.result.evaluated),
       in_full(t.result.same), in_full(t.result.contradictory), in_full(t.result.pruned));
   const double gap = optimality_gap(t.options.objective, t.result);

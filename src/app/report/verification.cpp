@@ -74,14 +74,14 @@ std::optional<double> kendall_tau(const Tuning& tuning, const Verification& veri
 std::string verification_text(const Tuning& tuning, const Verification& verification) {
   Table table;
   table.title = "run for real, in turns";
-  table.header = {"",     "predicted, ms",        "measured, ms", "off",    "of in force",
+  table.header = {"",     "predicted, ms",        "measured, ms", "off",    "of current",
                   "99 %", "live, predicted, MiB", "measured",     "trials", "settings"};
   const auto add_row = [&](const char* name, const VerifiedPolicy& policy) {
     add_with_settings(
         table, row_of(tuning, policy, name),
         policy.failed.empty() ? settings_of(tuning.space, tried_of(tuning, policy).point) : policy.failed);
   };
-  add_row("in force", verification.in_force);
+  add_row("current", verification.in_force);
   add_row("once more (A/A)", verification.control);
   for (const VerifiedPolicy& proposal : verification.proposals) {
     add_row(proposal.tried == verification.chosen ? "chosen" : "", proposal);
@@ -90,7 +90,7 @@ std::string verification_text(const Tuning& tuning, const Verification& verifica
   if (const std::optional<double> tau = kendall_tau(tuning, verification)) {
     text += fmt::format("order, predicted against measured: Kendall's tau {:.2f}\n", *tau);
   }
-  if (verification.chosen == 0) text += "none was faster than what is in force for certain: keep what you have\n";
+  if (verification.chosen == 0) text += "none was faster than the current configuration with certainty: keep what you have\n";
   return text;
 }
 

@@ -1,4 +1,4 @@
-"""Every policy of a tuning as step time over memory: what is worth its memory, what is in force, what is best."""
+"""Every policy of a tuning as step time over memory: what is worth its memory, what is current, what is best."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def draw_tuning(points: TuningPoints) -> Figure:
     scatter(points.fitting, marker="o", markersize=3.5, color=style.SKY, label="fits", zorder=2)
     xs, ys = _stairs(points.front)
     axes.plot([x / unit for x in xs], ys, color=style.INK, linewidth=1.3, label="least memory for its step", zorder=3)
-    scatter([points.in_force], marker="s", markersize=9, color=style.VERMILION, label="in force", zorder=5)
+    scatter([points.in_force], marker="s", markersize=9, color=style.VERMILION, label="current", zorder=5)
     scatter([points.best], marker="*", markersize=15, color=style.GREEN, label="best", zorder=6)
     if points.budget is not None:
         axes.axvline(points.budget / unit, color=style.VERMILION, linewidth=1.2, linestyle="--", label="budget")

@@ -1,0 +1,110 @@
+#!/usr/bin/python3
+"""The commands of README.md, docs/tutorials and other pages, as they are printed there, and what they print.
+
+    pages_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
+
+A page's fenced blocks that are called `console` are run in order, in one folder. A line `$ fsdpbench …` is a command;
+the lines after it must be among what it prints, in this order. `…` stands for anything, and a line of it alone for any
+lines. In a block `console measured` the clock is the machine's, so any number will do. In a block `console` the clock is
+computed, and numbers are as printed. Blocks called `diff` must still apply to the source.
+"""
+
+import re
+import shlex
+import subprocess
+import unittest
+
+import program
+from program import Program
+
+PAGES = ("README.md", "docs/prefetch-depth.md", "docs/tutorials/see-overlap.md", "docs/tutorials/tune-fsdp2.md",
+         "docs/tutorials/accept-a-cluster.md")
+# What `accept` finds is not in its exit code only: 10 is the answer that the pages show.
+ENDS = {"accept": (0, 10)}
+NUMBER = re.compile(r"-?\d+(\.\d+)?")
+
+
+def blocks(text: str, language: str) -> list[tuple[str, str]]:
+    """Fenced blocks of a page: what follows the language, and the content."""
+    found = re.findall(rf"^```{language}\b *(.*?)\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    return [(words, content) for words, content in found]
+
+
+def commands(content: str) -> list[tuple[str, list[str]]]:
+    """Each command of a block, with the lines that it must print."""
+    found: list[tuple[str, list[str]]] = []
+    for line in content.splitlines():
+        if line.startswith("$ "):
+            found.append((line[2:], []))
+        elif found[-1][0].endswith("\\"):
+            found[-1] = (found[-1][0][:-1] + line, [])
+        else:
+            found[-1][1].append(line)
+    return found
+
+
+def pattern(line: str, measured: bool) -> re.Pattern[str]:
+    """A printed line: spaces of tables may be other ones, as columns are as wide as their widest entry."""
+    def plain(text: str) -> str:
+        words = NUMBER.split(text)[::2] if measured else [text]
+        return NUMBER.pattern.replace("(", "(?:").join(map(re.escape, words))
+    between = [r"[-\s]+".join(plain(word) for word in re.split(r"[-\s]{2,}", part)) for part in line.strip().split("…")]
+    return re.compile(".*".join(between))
+
+
+class Pages(Program):
+    def setUp(self) -> None:
+        super().setUp()
+        self.said: dict[str, str] = {}  # of commands that were run before
+
+    def run_block(self, content: str, measured: bool) -> None:
+        for command, expected in commands(content):
+            words = shlex.split(command)
+            self.assertEqual(words[0], "fsdpbench", command)
+            if command not in self.said:
+                done = subprocess.run([program.PROGRAM, *words[1:]], capture_output=True, text=True, cwd=self.folder,
+                                      timeout=program.PATIENCE_S)
+                self.assertIn(done.returncode, ENDS.get(words[1], (0,)), done.stdout + done.stderr)
+                self.said[command] = done.stdout
+            left = self.said[command].splitlines()
+            for line in expected:
+                if line.strip() in ("", "…"):
+                    continue
+                wanted = pattern(line, measured)
+                place = next((i for i, said in enumerate(left) if wanted.fullmatch(said.strip())), None)
+                self.assertIsNotNone(place, f"{command}\ndoes not print (or not after the lines before it)\n{line}\n"
+                                            f"but\n{self.said[command]}")
+                left = left[place + 1:]
+
+    def page(self, name: str) -> None:
+        text = (program.SOURCE / name).read_text(encoding="utf-8")
+        for words, content in blocks(text, "console"):
+            self.run_block(content, words == "measured")
+        for _, content in blocks(text, "diff"):
+            self.still_applies(content)
+
+    def still_applies(self, diff: str) -> None:
+        """Each hunk's old lines are in their file."""
+        for file, hunks in re.findall(r"^\+\+\+ b/(\S+)\n(.*?)(?=^--- |\Z)", diff, flags=re.MULTILINE | re.DOTALL):
+            source = (program.SOURCE / file).read_text(encoding="utf-8")
+            for hunk in re.split(r"^@@.*\n", hunks, flags=re.MULTILINE)[1:]:
+                old = "".join(f"{line[1:]}\n" for line in hunk.splitlines() if not line.startswith("+"))
+                self.assertIn(old, source, f"{file}: the page's change does not apply any more")
+
+    def test_every_page_with_a_console_is_run(self) -> None:
+        found = {str(page.relative_to(program.SOURCE)) for folder in (program.SOURCE / "docs", program.SOURCE)
+                 for page in (folder.rglob("*.md") if folder.name == "docs" else folder.glob("*.md"))
+                 if blocks(page.read_text(encoding="utf-8"), "console")}
+        self.assertEqual(found - set(PAGES), set())
+
+
+def add(page: str) -> None:
+    name = "test_" + re.sub(r"\W", "_", page.removesuffix(".md").lower())
+    setattr(Pages, name, lambda self: self.page(page))
+
+
+for _page in PAGES:
+    add(_page)
+
+if __name__ == "__main__":
+    program.main()
