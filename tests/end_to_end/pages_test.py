@@ -19,8 +19,9 @@ from program import Program
 
 PAGES = ("README.md", "docs/prefetch-depth.md", "docs/tutorials/see-overlap.md", "docs/tutorials/tune-fsdp2.md",
          "docs/tutorials/accept-a-cluster.md")
-# What `accept` finds is not in its exit code only: 10 is the answer that the pages show.
-ENDS = {"accept": (0, 10)}
+# Codes that are answers: what `accept` found, and what `gate` says of a machine that other programs use meanwhile.
+ENDS = {"accept": (0, 10), "gate": (0, 7, 11)}
+TRIES = 3  # of a page whose clock is the machine's: it may have been busy
 NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -53,33 +54,48 @@ def pattern(line: str, measured: bool) -> re.Pattern[str]:
 
 
 class Pages(Program):
-    def setUp(self) -> None:
-        super().setUp()
-        self.said: dict[str, str] = {}  # of commands that were run before
+    said: dict[str, str] = {}  # by commands that leave no files for later ones: two pages may print the same
 
     def run_block(self, content: str, measured: bool) -> None:
         for command, expected in commands(content):
             words = shlex.split(command)
             self.assertEqual(words[0], "fsdpbench", command)
-            if command not in self.said:
+            printed = self.said.get(command)
+            if printed is None:
                 done = subprocess.run([program.PROGRAM, *words[1:]], capture_output=True, text=True, cwd=self.folder,
                                       timeout=program.PATIENCE_S)
                 self.assertIn(done.returncode, ENDS.get(words[1], (0,)), done.stdout + done.stderr)
-                self.said[command] = done.stdout
-            left = self.said[command].splitlines()
+                printed = done.stdout
+            left = printed.splitlines()
             for line in expected:
                 if line.strip() in ("", "…"):
                     continue
                 wanted = pattern(line, measured)
                 place = next((i for i, said in enumerate(left) if wanted.fullmatch(said.strip())), None)
                 self.assertIsNotNone(place, f"{command}\ndoes not print (or not after the lines before it)\n{line}\n"
-                                            f"but\n{self.said[command]}")
+                                            f"but\n{printed}")
                 left = left[place + 1:]
+            if "--out" not in words:
+                self.said[command] = printed
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.root = self.folder
 
     def page(self, name: str) -> None:
         text = (program.SOURCE / name).read_text(encoding="utf-8")
-        for words, content in blocks(text, "console"):
-            self.run_block(content, words == "measured")
+        consoles = blocks(text, "console")
+        measured = any(words == "measured" for words, _ in consoles)
+        for number in range(TRIES if measured else 1):
+            self.folder = self.root / str(number)
+            self.folder.mkdir()
+            try:
+                for words, content in consoles:
+                    self.run_block(content, words == "measured")
+                break
+            except AssertionError:
+                if number == TRIES - 1 or not measured:
+                    raise
         for _, content in blocks(text, "diff"):
             self.still_applies(content)
 
