@@ -426,6 +426,11 @@ case "$*" in *k3*) ;; *) echo '"0","k","12.5","91.0"' ;; esac
         suite.results["sections"][-1] |= {"status": "failed", "reason": "losses differ"}
         suite.write()
         self.assertEqual(rehearse.faults_of(suite.out, ["numerics"]), ["section numerics failed: losses differ"])
+        suite.results["sections"][-1] |= {"name": "timers", "status": "passed"}
+        suite.write()
+        self.assertEqual(rehearse.faults_of(suite.out, ["timers"]), ["section timers does not say 'step by CUPTI over events'"])
+        suite.results["sections"][-1] |= {"name": "numerics", "status": "failed"}
+        suite.write()
         deep = suite.out / "runs" / "one" / "trace" / "rank 0.json"
         deep.parent.mkdir(parents=True)
         deep.write_text("", encoding="utf-8")

@@ -24,6 +24,14 @@ MOST_FILES, MOST_FILE_BYTES, MOST_BYTES, MOST_FOLDERS = 8, 16 << 20, 64 << 20, 2
 MAY_FAIL = {"tracer_cost": r"tracing makes a step at least [0-9.]+ times as long, more than 1\.02",
             "tests": r"1 failed: attention_gpu_test: all tests were skipped, see attention_gpu_test\.log"}
 
+# Figures without which a section has not done what it is for: a part of their names.
+MUST_SAY = {"torch": ["speed over PyTorch eager", "speed over PyTorch compiled"],
+            "timers": ["step by CUPTI over events"],
+            "changes": ["(device.memory = pool", "(device.graphs)"],
+            "tracer_cost": ["cuda_step_with_cupti_over_without: ratio", "cuda_step_watched_over_unwatched: ratio"],
+            "features": ["one graph a step, blocking communicators", "mesh.tensor = 2", "nccl.register_buffers = local",
+                         "fsdp.cpu_offload = all", "int8 gathers", "fp8 gathers", "NCCL's profiler"]}
+
 TINY = """[model]
 kind = "decoder"
 layers = 1
@@ -111,6 +119,9 @@ def faults_of(out: Path, sections: list[str]) -> list[str]:
             faults.append(f"section {entry['name']} {entry['status']}: {entry.get('reason')}")
         if not entry.get("figures"):
             faults.append(f"section {entry['name']} has no figure")
+        for figure in MUST_SAY.get(entry["name"], []):
+            if not any(figure in name for name in entry.get("figures", {})):
+                faults.append(f"section {entry['name']} does not say {figure!r}")
     with tarfile.open(out / "logs.tar") as tar:
         if not any(name.endswith("result.json.gz") or name.startswith("bench_") for name in tar.getnames()):
             faults.append("logs.tar has no results")
