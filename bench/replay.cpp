@@ -9,7 +9,7 @@
 #include "config/validate.h"
 #include "engine/setup.h"
 #include "replay/emulated_times.h"
-#include "replay/make_replay.h"
+#include "replay/replay.h"
 
 namespace fsdpbench {
 namespace {

@@ -76,7 +76,7 @@ void parts() {
   time("plan and schedules", [&] { schedule::make_training(config, sizes); });
   time("fingerprint", [&] { schedule::fingerprint(training); });
   time("op times", [&] { machine.least_costs(training); });
-  time("op times and walk", [&] { machine.step_ns(training, {}); });
+  time("op times and walk", [&] { machine.forecast(training).slowest_ns(); });
   time("memory", [&] { schedule::memory_walk(training.schedules, 6); });
   time("bound", [&] { tune::lower_bound(training, least); });
 }

@@ -15,7 +15,7 @@
 #include "published/csv_rows.h"
 #include "published/prediction.h"
 #include "replay/compute_cost.h"
-#include "replay/make_replay.h"
+#include "replay/replay.h"
 
 namespace fsdpbench::bench {
 namespace {

@@ -8,9 +8,9 @@
 
 #include "backend/communicator.h"
 #include "replay/cluster_times.h"
+#include "replay/contention.h"
 #include "replay/emulated_times.h"
-#include "replay/make_replay.h"
-#include "replay/measured_slowdown.h"
+#include "replay/replay.h"
 
 namespace fsdpbench::engine {
 namespace {

@@ -10,6 +10,7 @@
 #include "foreign/launch_order.h"
 #include "metrics/step_view.h"
 #include "schedule/op.h"
+#include "schedule/policy.h"
 #include "trace/record.h"
 
 namespace fsdpbench::foreign {
@@ -75,7 +76,7 @@ class RowStep : public metrics::StepFacts {
     for (const CollectiveUse& use : found_.uses[step]) uses_[use.row] = &use;
     first_launch_ = launched_ns(rank_, step_.device.front());
     if (found.schedule) {
-      prefetches_backward_ = found.schedule->config.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
+      prefetches_backward_ = schedule::prefetches_backward(found.schedule->config.fsdp);
       follows_compute_ = found.schedule->config.fsdp.gathers_follow_compute;
     }
     find_order();

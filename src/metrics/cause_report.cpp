@@ -93,7 +93,7 @@ StepJitter jitter_of(const RunView& run, const TypicalStep& typical, const RunVi
 CauseReport every_cause(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
                         const std::optional<LinkModel>& link) {
   const MiddleSteps middle = middle_steps(run);
-  const bool prefetches_backward = policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
+  const bool prefetches_backward = schedule::prefetches_backward(policy.fsdp);
   CauseReport report;
   report.step_ms = report.typical_ms = middle.median_ms;
   Losses losses(plan);
@@ -177,7 +177,7 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   const TypicalStep typical(run, what, noise_ms);
   report.no_typical_because = typical.why_not_of_all();
   if (!report.no_typical_because.empty()) return report;
-  const ReplayedStep step = typical.replay();
+  const replay::Forecast step = typical.forecast();
   const RunView view(typical.training().schedules, step.traces);
   CauseReport of_typical = every_cause(view, what.plan, what.policy, link);
 
@@ -197,7 +197,7 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
     if (hides_a_slow_link && !report.causes[i].advice.empty()) report.causes[i].advice += kSlowLinkUnseen;
   }
   drop_small(report);
-  const bool prefetches_backward = what.policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
+  const bool prefetches_backward = schedule::prefetches_backward(what.policy.fsdp);
   report.typical_stalls.emplace(view.steps().front(), what.plan.groups, link, prefetches_backward);
   tell_jitter(run, report);
   report.jitter = jitter_of(run, typical, view);

@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <memory>
-#include <random>
 #include <utility>
 
 #include "base/error.h"
 #include "metrics/knobs.h"
+#include "replay/forecast.h"
+#include "replay/uncertainty.h"
 #include "schedule/memory_walk.h"
 #include "schedule/training.h"
 
@@ -28,17 +29,17 @@ struct Rebuilt {
   schedule::Training all, steady;
 };
 
-/// What to replay.
+/// What to forecast.
 struct Question {
   Counterfactual answer;
-  TypicalStep::Without without;
+  replay::Changes changes;
   std::unique_ptr<Rebuilt> rebuilt;  ///< null: the schedule as it is
 };
 
 class Finder {
  public:
   Finder(const TypicalStep& typical, double noise_ms) : typical_(typical), noise_ms_(noise_ms) {
-    typical_ms_ = static_cast<double>(typical.replay().slowest_ns) / 1e6;
+    typical_ms_ = typical.forecast(typical.training()).slowest_ns() / 1e6;
   }
 
   Counterfactuals find(const std::vector<Asked>& causes) {
@@ -51,7 +52,7 @@ class Finder {
       if (question.rebuilt) questions.push_back(std::move(question));
     }
     for (Question& question : questions) {
-      question.answer.step_ms = replayed_ms(question, typical_.times());
+      question.answer.step_ms = step_ms(question, typical_.times());
       question.answer.gain_ms = question.answer.ci_low = question.answer.ci_high =
           typical_ms_ - question.answer.step_ms;
     }
@@ -87,21 +88,23 @@ class Finder {
 
   Question about(const Asked& asked) const {
     Question question;
-    TypicalStep::Without& without = question.without;
+    using replay::Part;
+    replay::Changes& changes = question.changes;
+    const auto leave_out = [&](Part part) { changes.without.insert(part); };
     switch (asked.cause) {
-      case Cause::link_bound: without.changes.link_scale = kAtOnce; break;
-      case Cause::inefficient_collective: without.changes.hop_ns = -kAtOnce; break;
-      case Cause::contention: without.sharing = true; break;
-      case Cause::straggler: without.late_rank = asked.late_rank; break;
-      case Cause::host_bound: without.host = true; break;
-      case Cause::copy: without.copies = true; break;
-      case Cause::pcie: without.pcie = true; break;
-      case Cause::host_update: without.host_update = true; break;
-      case Cause::step_boundary: without.ends = true; break;
-      case Cause::slow_link: without.slow_link = asked.late_rank; break;
-      case Cause::tensor_group: without.tensor_group = true; break;
-      case Cause::cores_busy: without.cores = true; break;
-      case Cause::unknown: without.lags = true; break;
+      case Cause::link_bound: changes.link_scale = kAtOnce; break;
+      case Cause::inefficient_collective: changes.hop_ns = -kAtOnce; break;
+      case Cause::contention: leave_out(Part::link_sharing); break;
+      case Cause::straggler: changes.late_rank = asked.late_rank; break;
+      case Cause::host_bound: leave_out(Part::host); break;
+      case Cause::copy: leave_out(Part::copies); break;
+      case Cause::pcie: leave_out(Part::pcie); break;
+      case Cause::host_update: leave_out(Part::host_update); break;
+      case Cause::step_boundary: leave_out(Part::step_ends); break;
+      case Cause::slow_link: changes.slow_link = asked.late_rank; break;
+      case Cause::tensor_group: leave_out(Part::tensor_group); break;
+      case Cause::cores_busy: leave_out(Part::core_waits); break;
+      case Cause::unknown: leave_out(Part::lane_lags); break;
       case Cause::slow_transfer:
       case Cause::data_loading: break;  // of traces alone, which are not asked
       case Cause::late_prefetch:
@@ -115,21 +118,18 @@ class Finder {
     return question;
   }
 
-  double replayed_ms(const Question& question, const replay::MeasuredTimes& times) const {
+  double step_ms(const Question& question, const replay::MeasuredTimes& times) const {
     const schedule::Training& training = question.rebuilt ? question.rebuilt->steady : typical_.training();
-    return static_cast<double>(typical_.replay(times, training, question.without).slowest_ns) / 1e6;
+    return typical_.forecast(times, training, question.changes).slowest_ns() / 1e6;
   }
 
   void find_intervals(std::vector<Question>& questions) const {
-    std::mt19937 random(12345);
     const Question nothing;
-    std::vector<std::size_t> drawn(typical_.steps());
-    for (int draw = 0; draw < kDraws; ++draw) {
-      for (std::size_t& step : drawn) step = random() % drawn.size();
-      const replay::MeasuredTimes times = typical_.times_of(drawn);
-      const double as_it_is = replayed_ms(nothing, times);
+    for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) {
+      const replay::MeasuredTimes times = typical_.drawn(draw);
+      const double as_it_is = step_ms(nothing, times);
       for (Question& question : questions) {
-        const double gain = as_it_is - replayed_ms(question, times);
+        const double gain = as_it_is - step_ms(question, times);
         Counterfactual& answer = question.answer;
         answer.interval = IntervalKind::bootstrap;
         answer.ci_low = std::min(answer.ci_low, gain);

@@ -33,8 +33,9 @@ struct Counterfactual {
 /// step, waits for a core, late lanes) these are taken out of the replay: bytes flow at once, hops, issuing or copies
 /// take nothing, the late rank, or the slow link, takes what the others take. Where a knob is meant (prefetch, limits,
 /// buffers, communicators, syncs) the schedule is built anew. Gains of several causes do not add up: each is what its
-/// removal alone would bring, and what one hides another may show. The interval resamples the measured steps kDraws
-/// times and replays both typical steps of each draw: from the least to the greatest gain are 95 % of the chance.
+/// removal alone would bring, and what one hides another may show. The interval resamples the measured steps
+/// replay::Uncertainty::kDraws times and replays both typical steps of each draw: from the least to the greatest gain
+/// are 95 % of the chance.
 struct Asked {
   Cause cause = Cause::unknown;
   int late_rank = -1;
@@ -45,6 +46,5 @@ struct Counterfactuals {
 };
 /// `noise_ms`: gains up to it are not advised, and knobs that gain no more are left out.
 Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms);
-inline constexpr int kDraws = 39;
 
 }  // namespace fsdpbench::metrics

@@ -4,7 +4,7 @@
 
 #include "metrics/compare.h"
 #include "metrics/step_breakdown.h"
-#include "replay/make_replay.h"
+#include "replay/replay.h"
 
 namespace fsdpbench::metrics {
 namespace {

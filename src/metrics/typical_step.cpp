@@ -8,11 +8,13 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <random>
+#include <set>
 #include <utility>
 
 #include "base/median.h"
 #include "metrics/step_breakdown.h"
-#include "replay/make_replay.h"
+#include "replay/what_if_times.h"
 
 namespace fsdpbench::metrics {
 namespace {
@@ -240,6 +242,7 @@ std::string TypicalStep::why_not_of_all() const {
   return {};
 }
 
+/// What the ops take in the step that is typical of some of steps(), each as often as `drawn` (indices) has it.
 replay::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) const {
   const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
   std::vector<std::size_t> steps;
@@ -255,18 +258,27 @@ replay::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) 
   return measured_.with_step(training_, std::move(ns), std::move(issue));
 }
 
-ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const schedule::Training& other,
-                                 const Without& without) const {
-  replay::Changes changes = without.changes;
-  changes.straggler = without.late_rank;
+replay::MeasuredTimes TypicalStep::drawn(int draw) const {
+  std::mt19937 random(12345);
+  random.discard(static_cast<unsigned long long>(draw) * steps_.size());
+  std::vector<std::size_t> drawn(steps_.size());
+  for (std::size_t& step : drawn) step = random() % drawn.size();
+  return times_of(drawn);
+}
+
+/// What the ops of `other` take, lanes and host like those of the run.
+replay::OpTimes TypicalStep::op_times(const replay::MeasuredTimes& times, const schedule::Training& other,
+                                      const replay::Changes& changes) const {
+  using replay::Part;
+  const std::set<Part>& without = changes.without;
   replay::OpTimes op_times = replay::what_if_times(times, other, changes).times;
   op_times.host = host_;
   op_times.host.start_ns = 1e6;  // a record that begins at 0 is one of an op that did not run
   op_times.delays.by_rank_ns.resize(typical_lag_ns_.size());
   for (std::size_t rank = 0; rank < typical_lag_ns_.size(); ++rank) {
     for (std::size_t l = 0; l < kLaneCount; ++l) {
-      op_times.delays.by_rank_ns[rank][l] =
-          (without.lags ? 0 : typical_lag_ns_[rank][l]) + (without.cores ? 0 : typical_core_wait_ns_[rank][l]);
+      op_times.delays.by_rank_ns[rank][l] = (without.contains(Part::lane_lags) ? 0 : typical_lag_ns_[rank][l]) +
+                                            (without.contains(Part::core_waits) ? 0 : typical_core_wait_ns_[rank][l]);
     }
   }
   if (one_for_all_) {
@@ -275,27 +287,28 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const sched
     op_times.delays.by_rank_ns.resize(1);
   }
   const std::vector<schedule::Op>& ops = other.schedules.steady().ops;
-  if (without.host) {
+  if (without.contains(Part::host)) {
     for (auto& mine : op_times.given_issue.front()) std::ranges::fill(mine, 0);
     op_times.host.launch_ns = 0;
   }
-  if (without.lags) op_times.host.gap_ns = op_times.host.wake_ns = 0;
-  if (without.sharing) op_times.given_share_links = false;
+  if (without.contains(Part::lane_lags)) op_times.host.gap_ns = op_times.host.wake_ns = 0;
+  if (without.contains(Part::link_sharing)) op_times.ops = replay::OpTimes::Ops::given;
   int last_micro = 0;
   for (const schedule::Op& op : ops) last_micro = std::max(last_micro, op.micro);
   auto& given = op_times.given.front();
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const OpClass op_class = classify(ops[i]);
-    const bool copies = ops[i].is_transfer() ? without.pcie : without.copies;
-    const bool nothing =
-        (copies && op_class == OpClass::copy) || (without.host_update && op_class == OpClass::host_update) ||
-        (without.tensor_group && ops[i].exchanges_parts()) || (without.ends && at_an_end(ops[i], last_micro));
+    const bool copies = ops[i].is_transfer() ? without.contains(Part::pcie) : without.contains(Part::copies);
+    const bool nothing = (copies && op_class == OpClass::copy) ||
+                         (without.contains(Part::host_update) && op_class == OpClass::host_update) ||
+                         (without.contains(Part::tensor_group) && ops[i].exchanges_parts()) ||
+                         (without.contains(Part::step_ends) && at_an_end(ops[i], last_micro));
     for (auto& mine : given) {
       if (nothing) mine[i] = 0;
     }
   }
-  if (without.late_rank >= 0) {
-    const auto late = static_cast<std::size_t>(without.late_rank);
+  if (changes.late_rank >= 0) {
+    const auto late = static_cast<std::size_t>(changes.late_rank);
     const auto as_others = [&](auto value, auto set) {
       std::vector<double> others;
       for (std::size_t rank = 0; rank < given.size(); ++rank) {
@@ -315,41 +328,37 @@ ReplayedStep TypicalStep::replay(const replay::MeasuredTimes& times, const sched
       // A transfer takes what it takes in the fastest of its groups.
       std::int64_t least = given.front()[i];
       for (const auto& mine : given) least = std::min(least, mine[i]);
-      const plan::Members group = other.plan.groups.members(ops[i].group(), without.late_rank);
+      const plan::Members group = other.plan.groups.members(ops[i].group(), changes.late_rank);
       for (int m = 0; m < group.count; ++m) given[static_cast<std::size_t>(group[m])][i] = least;
     }
   }
 
-  if (without.slow_link >= 0 && is_own(other)) mend_link(without.slow_link, other, op_times);
+  if (changes.slow_link >= 0 && is_own(other)) mend_link(changes.slow_link, other, op_times);
 
-  constexpr int kMostSteps = 8;  // until one is as long as the one before on every rank, so that all to come are
-  const auto walk = replay::make_replay(other.schedules, other.plan.groups, op_times);
-  ReplayedStep result;
-  std::vector<double> lengths, before;
-  for (int step = 0; step < kMostSteps && (step < 2 || lengths != before); ++step) {
-    result.traces.assign(given.size(), {});
-    for (std::size_t rank = 0; rank < given.size(); ++rank) result.traces[rank].rank = static_cast<int>(rank);
-    walk->step(result.traces);
-    before = std::exchange(lengths, {});
-    const replay::Replay::StepTimes& last = walk->last_step();
-    for (std::size_t rank = 0; rank < last.end_ns.size(); ++rank) {
-      lengths.push_back(last.end_ns[rank] - last.begin_ns[rank]);
-    }
-  }
-  for (trace::RankTrace& trace : result.traces) {
+  return op_times;
+}
+
+replay::Forecast TypicalStep::forecast(const replay::MeasuredTimes& times, const schedule::Training& other,
+                                       const replay::Changes& changes) const {
+  return replay::forecast(other, op_times(times, other, changes), replay::SteadyStep::repeated);
+}
+
+replay::Forecast TypicalStep::forecast() const {
+  const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
+  const replay::OpTimes times = op_times(*times_, training_, {});
+  replay::Forecast step =
+      replay::forecast(training_, times, replay::SteadyStep::repeated, static_cast<int>(times.given.front().size()));
+  for (trace::RankTrace& trace : step.traces) {
     const auto rank = static_cast<std::size_t>(trace.rank);
     for (trace::Record& record : trace.records) {
       record.step = 0;
       const auto i = static_cast<std::size_t>(record.op);
-      if (!ops[i].has_work() || !is_own(other)) continue;
-      if (!without.cores) {
-        record.core_wait_ns = static_cast<std::int64_t>(typical_core_wait_ns_[rank][index_of(ops[i].lane)]);
-      }
+      if (!ops[i].has_work()) continue;
+      record.core_wait_ns = static_cast<std::int64_t>(typical_core_wait_ns_[rank][index_of(ops[i].lane)]);
       if (typical_link_ns_[rank][i] != MeasuredTimes::kNone) record.link_ns = typical_link_ns_[rank][i];
     }
   }
-  result.slowest_ns = static_cast<std::int64_t>(*std::ranges::max_element(lengths));
-  return result;
+  return step;
 }
 
 /// A transfer ends with its slowest link. Without that of `rank` it would end with the slowest of the others: what

@@ -10,9 +10,9 @@
 #include "metrics/late_ranks.h"
 #include "metrics/run_view.h"
 #include "plan/groups.h"
+#include "replay/forecast.h"
 #include "replay/measured_host.h"
 #include "replay/measured_times.h"
-#include "replay/what_if_times.h"
 #include "schedule/training.h"
 
 namespace fsdpbench::metrics {
@@ -20,12 +20,6 @@ namespace fsdpbench::metrics {
 /// Why the ranks in view cannot have a typical step, a sentence without its full stop: an op with work that was never
 /// timed, or waits for peers that are not in view, together longer than `noise_ms` a step. Empty if they can.
 std::string why_no_typical_step(const RunView& run, const plan::Groups& groups, double noise_ms);
-
-/// One step of all ranks on the computed clock, in the steady state.
-struct ReplayedStep {
-  std::vector<trace::RankTrace> traces;  ///< by rank, of one step; one if it stands for all
-  std::int64_t slowest_ns = 0;
-};
 
 /// A rank that takes longer than the others, and at what.
 struct LateRank {
@@ -50,7 +44,7 @@ struct LateRank {
 /// Of many ranks a simulation records some. If these wait for no one who was not recorded and do not differ among
 /// themselves, one rank with what they have in common stands for all, and is replayed alone. Else the others would
 /// have to be known, and there is no typical step.
-class TypicalStep {
+class TypicalStep final : public replay::Clock {
  public:
   /// `run`: a run of `training` of which why_no_typical_step() says nothing; at least one measured step, transfers with
   /// the arrival of their last peer. Both must live on. `noise_ms`: of a step, up to which ranks are not told apart.
@@ -70,30 +64,22 @@ class TypicalStep {
   /// Whether the records say when each rank's own link was done.
   bool knows_links() const;
 
-  /// What the ops take in the step that is typical of some of steps(), each as often as `drawn` (indices) has it.
-  replay::MeasuredTimes times_of(std::span<const std::size_t> drawn) const;
-  /// In the one that is typical of all.
+  /// What the ops take in the typical step.
   const replay::MeasuredTimes& times() const { return *times_; }
+  /// And in one that is as likely: typical of as many of the measured steps, drawn with replacement. `draw`: one of
+  /// replay::Uncertainty::kDraws.
+  replay::MeasuredTimes drawn(int draw) const;
 
-  /// What is different in a replay, beside the schedule.
-  struct Without {
-    replay::Changes changes;
-    bool host = false;          ///< issuing takes no time
-    bool lags = false;          ///< lanes begin at once, but for waits for a core
-    bool cores = false;         ///< lanes wait for no core
-    bool copies = false;        ///< copies on the device take no time
-    bool pcie = false;          ///< nor those between device and host
-    bool host_update = false;   ///< nor what the host computes
-    bool ends = false;          ///< neither do transfers at the ends of the step
-    bool sharing = false;       ///< transfers do not share links
-    bool tensor_group = false;  ///< exchanges of ranks that split layers take no time
-    int late_rank = -1;         ///< this rank takes what the others take
-    int slow_link = -1;         ///< this rank's link takes what the others' take
-  };
-  /// A step of `other`, a training of the same ranks whose schedules are one steady one, with these op times.
-  ReplayedStep replay(const replay::MeasuredTimes& times, const schedule::Training& other,
-                      const Without& without) const;
-  ReplayedStep replay() const { return replay(*times_, training_, {}); }
+  /// The typical step itself, all ranks recorded; one, if it stands for all.
+  replay::Forecast forecast() const;
+  /// The steady step of a training of the same ranks whose schedules are one steady one: what its ops take follows from
+  /// what they take in the typical step. `changes.draw` is not looked at: drawn() has other times.
+  replay::Forecast forecast(const schedule::Training& other, const replay::Changes& changes = {}) const override {
+    return forecast(*times_, other, changes);
+  }
+  /// Likewise from `times`, those of a drawn step.
+  replay::Forecast forecast(const replay::MeasuredTimes& times, const schedule::Training& other,
+                            const replay::Changes& changes = {}) const;
 
   /// How much later than its typical begin a lane's ops began, and how much longer they took, a step: the mean over the
   /// measured steps, in nanoseconds.
@@ -105,6 +91,9 @@ class TypicalStep {
 
  private:
   void find_late(double noise_ms);
+  replay::MeasuredTimes times_of(std::span<const std::size_t> drawn) const;
+  replay::OpTimes op_times(const replay::MeasuredTimes& times, const schedule::Training& other,
+                           const replay::Changes& changes) const;
   using LaneTimes = std::vector<std::array<double, kLaneCount>>;  // by rank
   LaneTimes typical_of(replay::LaneStarts::ByLane replay::LaneStarts::*part, double noise_ms) const;
   void mend_link(int rank, const schedule::Training& other, replay::OpTimes& times) const;

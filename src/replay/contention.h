@@ -5,6 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "config/calibration.h"
+#include "config/run_config.h"
+#include "plan/groups.h"
 #include "replay/op_times.h"
 #include "schedule/training.h"
 #include "trace/record.h"
@@ -26,5 +29,16 @@ std::vector<double> parts_alone(const schedule::Schedule& schedule, std::span<co
 /// `times` are walked, ops are lengthened by what ran beside them on rank 0, and walked again, a few times, until that
 /// changes the step by less than 1/1000.
 void add_contention(const schedule::Training& training, const SlowdownOf& slowdown, OpTimes& times);
+
+/// How much ops of `config` are slowed by those beside them, by a machine's measured matrix; empty if that is.
+/// `groups`: of its plan; they must live on.
+///
+/// A module's computation is slowed as its matrix products are, weighted by FLOPs: by the cells of the nearest shape
+/// and message (least sum of differences of logarithms) among those of the configuration's dtype and nccl.max_ctas, or
+/// what comes nearest to these. Collectives that sum up are taken as reduce-scatters, all others as all-gathers; of
+/// several at once the largest message counts. Ops without products, and what was measured to be faster beside others,
+/// take what they take alone.
+SlowdownOf measured_slowdown(const std::vector<config::CalibrationSlowdown>& measured, const config::RunConfig& config,
+                             const plan::Groups& groups);
 
 }  // namespace fsdpbench::replay

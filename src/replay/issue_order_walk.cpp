@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "replay/make_replay.h"
+#include "replay/replay.h"
 #include "replay/walks.h"
 
 namespace fsdpbench::replay {
@@ -67,10 +67,10 @@ class IssueOrderWalk final : public Walk {
       trace.records.push_back({static_cast<std::int32_t>(step_), static_cast<std::int32_t>(op), issued, 0, 0, 0});
     }
     if (schedule().ops[op].is_host()) return;
-    if (times_.given_issue.empty()) {
+    if (times_.issue == OpTimes::Issue::by_cost) {
       issued_ += times_.host.issue_ns;
     } else {
-      const std::vector<OpDurations>& given = times_.given_issue[std::min(step_, times_.given_issue.size() - 1)];
+      const OpTimes::ByRank& given = times_.issue_of(step_);
       for (std::size_t rank = 0; rank < host_.size(); ++rank) host_[rank] += static_cast<double>(given[rank][op]);
     }
   }
@@ -123,10 +123,10 @@ class IssueOrderWalk final : public Walk {
 
   /// What the op takes on ranks first, first + 1 …
   void durations(std::size_t op, const Instruction& instruction, std::size_t first, std::span<double> out) const {
-    std::ranges::fill(out, instruction.has_work && times_.given.empty() ? costs()[op].run_ns : 0.0);
+    std::ranges::fill(out, instruction.has_work && !times_.are_given() ? costs()[op].run_ns : 0.0);
     if (!instruction.has_work) return;
-    if (!times_.given.empty()) {
-      const std::vector<OpDurations>& given = times_.given[std::min(step_, times_.given.size() - 1)];
+    if (times_.are_given()) {
+      const OpTimes::ByRank& given = times_.given_of(step_);
       for (std::size_t k = 0; k < out.size(); ++k) out[k] = static_cast<double>(given[first + k][op]);
       return;
     }
@@ -189,13 +189,13 @@ class IssueOrderWalk final : public Walk {
       trace.records.back().begin_ns = static_cast<std::int64_t>(lane[rank]);
       trace.records.back().peers_arrived_ns = static_cast<std::int64_t>(arrived_[number]);
     }
-    if (times_.given.empty()) {
+    if (!times_.are_given()) {
       group_ns_.resize(free.size());
       collective_ns(op, 0, group_ns_);
       for (std::size_t g = 0; g < free.size(); ++g) free[g] = arrived_[g] + group_ns_[g];
       for_members(size, stride, [&](std::size_t number, std::size_t rank) { lane[rank] = free[number]; });
     } else {
-      const std::vector<OpDurations>& given = times_.given[std::min(step_, times_.given.size() - 1)];
+      const OpTimes::ByRank& given = times_.given_of(step_);
       for_members(size, stride, [&](std::size_t number, std::size_t rank) {
         lane[rank] = arrived_[number] + static_cast<double>(given[rank][op]);
         free[number] = std::max(free[number], lane[rank]);
@@ -205,7 +205,7 @@ class IssueOrderWalk final : public Walk {
     for (trace::RankTrace& trace : recorded) {
       const std::size_t rank = index_of_rank(trace.rank);
       trace.records.back().end_ns = static_cast<std::int64_t>(lane[rank]);
-      if (times_.given.empty())
+      if (!times_.are_given())
         trace.records.back().link_ns = own_link_ns(op, rank, group_ns_[group_number(group, rank)]);
     }
   }

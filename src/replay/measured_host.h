@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "base/lane.h"
-#include "replay/delays.h"
 #include "replay/op_times.h"
 #include "schedule/schedule.h"
 #include "trace/record.h"

@@ -128,7 +128,8 @@ class TimeOrderWalk final : public Walk {
       if (ops[i].is_host()) host_ops_.push_back(i);
     }
     ends_of_.assign(ops.size(), 0);
-    issued_before_.assign(times_.given_issue.empty() ? 1 : ranks(), std::vector<double>(ops.size() + 1, 0));
+    issued_before_.assign(times_.issue == OpTimes::Issue::by_cost ? 1 : ranks(),
+                          std::vector<double>(ops.size() + 1, 0));
     std::size_t awaited = 0;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       ends_of_[i] = awaited;
@@ -165,8 +166,8 @@ class TimeOrderWalk final : public Walk {
 
   /// What the host takes to issue op i.
   double issue_ns(std::size_t rank, std::size_t i) const {
-    if (times_.given_issue.empty()) return times_.host.issue_ns;
-    return static_cast<double>(times_.given_issue[std::min(step_, times_.given_issue.size() - 1)][rank][i]);
+    if (times_.issue == OpTimes::Issue::by_cost) return times_.host.issue_ns;
+    return static_cast<double>(times_.issue_of(step_)[rank][i]);
   }
   const std::vector<double>& issued_before(std::size_t rank) const {
     return issued_before_[issued_before_.size() == 1 ? 0 : rank];
@@ -267,12 +268,12 @@ class TimeOrderWalk final : public Walk {
   }
 
   double given_ns(std::size_t rank, std::size_t i) const {
-    return static_cast<double>(times_.given[std::min(step_, times_.given.size() - 1)][rank][i]);
+    return static_cast<double>(times_.given_of(step_)[rank][i]);
   }
 
   double duration(std::size_t rank, std::size_t i, const Instruction& instruction) const {
     if (!instruction.has_work) return 0;
-    if (!times_.given.empty()) return given_ns(rank, i);
+    if (times_.are_given()) return given_ns(rank, i);
     double ns = costs_[i].run_ns;
     const bool computes = instruction.lane == Lane::compute;
     if (computes && !times_.compute_factor.empty()) ns = std::nearbyint(ns * times_.compute_factor[rank]);
@@ -312,7 +313,7 @@ class TimeOrderWalk final : public Walk {
   void begin_transfer(CommunicatorState& communicator, std::size_t group) {
     Meeting& meeting = communicator.meeting;
     meeting.flowing = meeting.members;
-    if (!times_.given.empty() || !times_.link_factor.empty()) return begin_flows(communicator, group);
+    if (times_.are_given() || !times_.link_factor.empty()) return begin_flows(communicator, group);
     double alone_ns = 0;
     collective_ns(meeting.op, group, {&alone_ns, 1});
     const double latency = std::min(costs_[meeting.op].run_ns, alone_ns);
@@ -350,14 +351,14 @@ class TimeOrderWalk final : public Walk {
   void begin_flows(CommunicatorState& communicator, std::size_t group) {
     const Meeting& meeting = communicator.meeting;
     double alone_ns = 0;
-    if (times_.given.empty()) collective_ns(meeting.op, group, {&alone_ns, 1});
+    if (!times_.are_given()) collective_ns(meeting.op, group, {&alone_ns, 1});
     double slowest = 0;
     for (std::size_t m = 0; m < meeting.members; ++m) {
       slowest = std::max(slowest, link_factor(meeting.first + m * meeting.stride));
     }
     for (std::size_t m = 0; m < meeting.members; ++m) {
       const std::size_t rank = meeting.first + m * meeting.stride;
-      if (!times_.given.empty()) alone_ns = given_ns(rank, meeting.op);
+      if (times_.are_given()) alone_ns = given_ns(rank, meeting.op);
       const double latency = std::min(costs_[meeting.op].run_ns, alone_ns);
       const double share = link_factor(rank) / slowest;
       const std::size_t number = link_of(meeting, m);
@@ -393,7 +394,7 @@ class TimeOrderWalk final : public Walk {
   void end_on_link(std::size_t number, Meeting& meeting, double time_ns) {
     const double end_ns = std::nearbyint(time_ns);
     meeting.end_ns = std::max(meeting.end_ns, end_ns);
-    std::vector<trace::Record>* const records = times_.given.empty() ? states_[number / kFabrics].records : nullptr;
+    std::vector<trace::Record>* const records = times_.are_given() ? nullptr : states_[number / kFabrics].records;
     if (records != nullptr) (*records)[meeting.op].link_ns = static_cast<std::int64_t>(end_ns - meeting.arrived_ns);
   }
 

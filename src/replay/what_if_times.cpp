@@ -12,7 +12,6 @@
 #include "base/enum_table.h"
 #include "base/error.h"
 #include "base/median.h"
-#include "replay/issue_times.h"
 #include "replay/op_work.h"
 
 namespace fsdpbench::replay {
@@ -227,7 +226,7 @@ class StepMapping {
 
   double computation(const Op& op, double ns, std::size_t rank) const {
     const bool module = op.kind == OpKind::forward || op.kind == OpKind::recompute || op.kind == OpKind::backward;
-    if (module) ns /= changes_.flops_scale;
+    if (module) ns /= changes_.compute_scale;
     return op.lane == Lane::compute ? ns * factor_of(changes_.compute_factor, rank) : ns;
   }
 
@@ -236,6 +235,84 @@ class StepMapping {
   const schedule::Training& other_;
   const Changes& changes_;
 };
+
+// Kind, phase, unit, module, microbatch, and how many equal ones came before it.
+using SameOp = std::tuple<OpKind, schedule::Phase, int, int, int, int>;
+
+/// Of each op of a schedule but the host's, which take none; no two are equal.
+std::vector<SameOp> names_of(const schedule::Schedule& schedule) {
+  std::map<SameOp, int> seen;
+  std::vector<SameOp> names;
+  for (const Op& op : schedule.ops) {
+    SameOp name{op.kind, op.phase, op.unit, op.module, op.micro, 0};
+    std::get<5>(name) = seen[name]++;
+    names.push_back(name);
+  }
+  return names;
+}
+
+struct Mean {
+  double sum = 0;
+  int count = 0;
+  void add(std::int64_t ns) {
+    sum += static_cast<double>(ns);
+    ++count;
+  }
+  double value() const { return count > 0 ? sum / count : 0; }
+};
+
+/// What the host would take to issue the ops of another schedule: what it took to issue the same op; where there was
+/// none, the mean of its kind, and of all ops where its kind was never issued.
+class IssueTimes {
+ public:
+  /// `from`: a schedule that was measured; `to`: the other one. Both must live on.
+  IssueTimes(const schedule::Schedule& from, const schedule::Schedule& to);
+
+  /// By op of `to`, in nanoseconds, for one rank in one measured step that had the schedule `from`; `more_ns` is added
+  /// to each. 0 for host ops, which only wait.
+  std::vector<std::int64_t> of(const MeasuredTimes& measured, std::size_t step, std::size_t rank, double more_ns) const;
+
+ private:
+  const schedule::Schedule& from_;
+  const schedule::Schedule& to_;
+  std::vector<int> same_;  // by op of to_: the same one of from_; -1: none
+};
+
+IssueTimes::IssueTimes(const schedule::Schedule& from, const schedule::Schedule& to) : from_(from), to_(to) {
+  std::map<SameOp, int> known;
+  const std::vector<SameOp> names = names_of(from);
+  for (std::size_t i = 0; i < names.size(); ++i) known.emplace(names[i], static_cast<int>(i));
+  for (const SameOp& name : names_of(to)) {
+    const auto at = known.find(name);
+    same_.push_back(at == known.end() ? -1 : at->second);
+  }
+}
+
+std::vector<std::int64_t> IssueTimes::of(const MeasuredTimes& measured, std::size_t step, std::size_t rank,
+                                         double more_ns) const {
+  const std::span<const std::int64_t> took = measured.issue_ns(step, rank);
+  std::map<OpKind, Mean> by_kind;
+  Mean all;
+  for (std::size_t i = 0; i < took.size(); ++i) {
+    if (took[i] == MeasuredTimes::kNone) continue;
+    by_kind[from_.ops[i].kind].add(took[i]);
+    all.add(took[i]);
+  }
+  std::vector<std::int64_t> result;
+  for (std::size_t i = 0; i < to_.ops.size(); ++i) {
+    if (to_.ops[i].is_host()) {
+      result.push_back(0);
+      continue;
+    }
+    const std::int64_t same = same_[i] < 0 ? MeasuredTimes::kNone : took[static_cast<std::size_t>(same_[i])];
+    const auto kind = by_kind.find(to_.ops[i].kind);
+    const double ns = same != MeasuredTimes::kNone ? static_cast<double>(same)
+                      : kind != by_kind.end()      ? kind->second.value()
+                                                   : all.value();
+    result.push_back(whole_ns(ns + more_ns));
+  }
+  return result;
+}
 
 /// `by_rank`: of one step.
 void replace_straggler(const schedule::Schedule& schedule, std::size_t straggler,
@@ -282,7 +359,9 @@ WhatIfTimes what_if_times(const MeasuredTimes& measured, const schedule::Trainin
       }
       issue_by_rank.push_back(issue.of(measured, step, rank, changes.issue_ns));
     }
-    if (changes.straggler >= 0) replace_straggler(to, static_cast<std::size_t>(changes.straggler), by_rank);
+    for (const int rank : {changes.straggler, changes.late_rank}) {
+      if (rank >= 0) replace_straggler(to, static_cast<std::size_t>(rank), by_rank);
+    }
     result.origins = {};
     result.reach = {};
     StepCosts& costs = times.steps.emplace_back();
@@ -294,7 +373,8 @@ WhatIfTimes what_if_times(const MeasuredTimes& measured, const schedule::Trainin
       costs.push_back({std::max(0.0, std::nearbyint(sources[i].latency_ns + changes.hop_ns * sources[i].hops))});
     }
   }
-  times.given_share_links = measured.shared_link();
+  times.ops = measured.shared_link() ? OpTimes::Ops::given_alone : OpTimes::Ops::given;
+  times.issue = OpTimes::Issue::given;
   return result;
 }
 

@@ -27,6 +27,10 @@ bool reshards_after_forward(const Policy& policy, const plan::Plan& plan, int un
 /// Whether units are freed after a microbatch's backward; after the last one's they always are.
 bool reshards_after_backward(const Policy& policy, bool last_micro);
 
+/// Whether units are gathered for their backward before it is their turn.
+inline bool prefetches_backward(const config::Fsdp& fsdp) {
+  return fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
+}
 /// Whether the first unit's backward prefetches the last unit of the microbatch before. FSDP2 (FSDP1 has no such
 /// setting) forgets the order of units where a backward ends as the last one. Otherwise the next microbatch's units
 /// follow on; a root with parameters stands between them.

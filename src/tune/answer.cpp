@@ -59,8 +59,10 @@ class Answerer {
       std::array<double, replay::Uncertainty::kDraws> gains{};
       const double tokens = options_.objective == Objective::step ? 1 : result_.start().tokens / best().tokens;
       parallel_for(gains.size(), options_.threads, [&](std::size_t draw) {
-        const Otherwise otherwise{.draw = static_cast<int>(draw)};
-        gains[draw] = 1 - tokens * machine_.step_ns(chosen, otherwise) / machine_.step_ns(start, otherwise);
+        replay::Changes changes;
+        changes.draw = static_cast<int>(draw);
+        gains[draw] = 1 - tokens * machine_.forecast(chosen, changes).slowest_ns() /
+                              machine_.forecast(start, changes).slowest_ns();
       });
       const auto [low, high] = std::ranges::minmax(gains);
       answer_.gain_low = low;
@@ -132,9 +134,11 @@ class Answerer {
     parallel_for(chosen.size(), options_.threads, [&](std::size_t i) {
       const schedule::Training contender = training_at(result_.tried[chosen[i]].point);
       for (std::size_t s = 0; s < kShifts.size(); ++s) {
-        const Otherwise otherwise{.link = kShifts[s].first, .compute = kShifts[s].second};
+        replay::Changes changes;
+        changes.link_scale = kShifts[s].first;
+        changes.compute_scale = kShifts[s].second;
         Tried there = result_.tried[chosen[i]];
-        there.step_ns = machine_.step_ns(contender, otherwise);
+        there.step_ns = machine_.forecast(contender, changes).slowest_ns();
         steps[i][s] = objective(there);
       }
     });

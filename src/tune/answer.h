@@ -27,7 +27,7 @@ struct LeftKnob {
 
 /// The answer where the machine is not what it is taken for.
 struct Shifted {
-  double link = 1, compute = 1;  ///< Otherwise
+  double link = 1, compute = 1;  ///< replay::Changes: so many times as fast
   bool still_best = true;
   double regret = 0;     ///< how much longer the answer's step is than the best one's there
   std::size_t best = 0;  ///< of SearchResult::tried

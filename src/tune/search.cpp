@@ -420,7 +420,7 @@ Tried walked(const schedule::Training& training, std::uint64_t print, const Mach
   Tried tried;
   tried.fingerprint = print;
   tried.tokens = tokens_of(training.config);
-  tried.step_ns = machine.step_ns(training);
+  tried.step_ns = machine.forecast(training).slowest_ns();
   tried.need.live = tried.need.reserved = live_in_order(training.schedules.steady());
   tried.exact = false;
   return tried;

@@ -11,9 +11,9 @@
 #include <fmt/format.h>
 #include "accept/blame_devices.h"
 #include "accept/blame_links.h"
-#include "accept/simulated_cluster.h"
 #include "accept/verdict.h"
 #include "base/random.h"
+#include "support/simulated_cluster.h"
 
 namespace fsdpbench::accept {
 namespace {

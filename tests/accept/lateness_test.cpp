@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "accept/simulated_cluster.h"
 #include "support/hand_run.h"
+#include "support/simulated_cluster.h"
 
 namespace fsdpbench::accept {
 namespace {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "accept/simulated_cluster.h"
 #include "app/acceptance/acceptance_report.h"
+#include "support/simulated_cluster.h"
 
 /// A machine that was measured, a profile to hold it against, and what a report says of a rule.
 namespace fsdpbench::app {

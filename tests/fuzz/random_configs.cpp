@@ -44,7 +44,7 @@
 #include "dialects/make_export.h"
 #include "engine/simulate.h"
 #include "model/outline.h"
-#include "replay/make_replay.h"
+#include "replay/replay.h"
 #include "schedule/check_schedules.h"
 #include "schedule/print_schedule.h"
 #include "support/random_keys.h"
@@ -402,5 +402,6 @@ int main(int argc, char** argv) {
   const auto number = [&](int i, std::uint64_t otherwise) {
     return i < argc ? std::strtoull(argv[i], nullptr, 10) : otherwise;
   };
-  return fsdpbench::campaign(number(2, 1), number(3, 1), std::max<std::uint64_t>(1, number(4, 8)), argc > 5 ? argv[5] : "");
+  return fsdpbench::campaign(number(2, 1), number(3, 1), std::max<std::uint64_t>(1, number(4, 8)),
+                             argc > 5 ? argv[5] : "");
 }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "replay/make_replay.h"
+#include "replay/replay.h"
 #include "support/hand_run.h"
 #include "support/random_config.h"
 

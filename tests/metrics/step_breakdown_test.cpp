@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "metrics/statistics.h"
-#include "replay/make_replay.h"
+#include "replay/replay.h"
 #include "support/hand_run.h"
 
 namespace fsdpbench::metrics {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "replay/emulated_times.h"
-#include "replay/make_replay.h"
+#include "replay/replay.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::replay {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "replay/make_replay.h"
+#include "replay/replay.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::replay {

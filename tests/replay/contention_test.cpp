@@ -10,8 +10,7 @@
 #include "base/intervals.h"
 #include "replay/calibration.h"
 #include "replay/emulated_times.h"
-#include "replay/make_replay.h"
-#include "replay/measured_slowdown.h"
+#include "replay/replay.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::replay {

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "replay/make_replay.h"
 #include "replay/measured_host.h"
+#include "replay/replay.h"
 #include "replay/what_if_times.h"
 
 namespace fsdpbench::replay {

@@ -6,7 +6,6 @@
 #include "config/validate.h"
 #include "model/model.h"
 #include "replay/emulated_times.h"
-#include "replay/make_replay.h"
 #include "tune/machine.h"
 
 namespace fsdpbench::testing {
@@ -18,11 +17,8 @@ class EmulatedMachine final : public tune::Machine {
     return model::make_model(config, plan::model_shapes(config.model))->sizes();
   }
 
-  double step_ns(const schedule::Training& training, const tune::Otherwise& otherwise) const override {
-    const replay::OpTimes op_times = times(training, otherwise);
-    const auto replay = replay::make_replay(training.schedules, training.plan.groups, op_times);
-    for (std::size_t step = 0; step < training.schedules.steps.size(); ++step) replay->step({});
-    return replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
+  replay::Forecast forecast(const schedule::Training& training, const replay::Changes& changes = {}) const override {
+    return replay::forecast(training, times(training, changes));
   }
 
   replay::StepCosts least_costs(const schedule::Training& training) const override {
@@ -32,12 +28,12 @@ class EmulatedMachine final : public tune::Machine {
   bool in_doubt() const override { return false; }
 
  private:
-  static replay::OpTimes times(const schedule::Training& training, const tune::Otherwise& otherwise) {
+  static replay::OpTimes times(const schedule::Training& training, const replay::Changes& changes) {
     const config::Emulate& emulate = training.config.emulate;
     LinkModel link = *emulate.link();
-    link.bytes_per_second *= otherwise.link;
+    link.bytes_per_second *= changes.link_scale;
     return replay::emulated_times(
-        training, {*emulate.compute_tflops * 1e12 * otherwise.compute, link, emulate.pcie().value_or(LinkModel{})});
+        training, {*emulate.compute_tflops * 1e12 * changes.compute_scale, link, emulate.pcie().value_or(LinkModel{})});
   }
 };
 

@@ -77,9 +77,12 @@ TEST(Answer, SaysWhereAnotherMachineWantsAnotherAnswer) {
   const schedule::Training training = a.machine.training(config);
   for (const Shifted& shifted : a.answer.shifted) {
     const RunConfig other = *a.space.config_at(a.result.tried[shifted.best].point);
-    const Otherwise there{.link = shifted.link, .compute = shifted.compute};
-    EXPECT_DOUBLE_EQ(shifted.regret,
-                     a.machine.step_ns(training, there) / a.machine.step_ns(a.machine.training(other), there) - 1);
+    replay::Changes there;
+    there.link_scale = shifted.link;
+    there.compute_scale = shifted.compute;
+    EXPECT_DOUBLE_EQ(shifted.regret, a.machine.forecast(training, there).slowest_ns() /
+                                             a.machine.forecast(a.machine.training(other), there).slowest_ns() -
+                                         1);
     EXPECT_GE(shifted.regret, 0);
     EXPECT_EQ(shifted.still_best, shifted.regret < 0.01);
   }

@@ -43,7 +43,7 @@ TEST(Bound, NoPolicyTakesLessTimeOrMemory) {
       if (!at || !space.config_at(structure)) continue;
       const schedule::Training training = machine.training(*at);
       const Bound bound = bound_of(space, machine, structure);
-      EXPECT_LE(bound.step_ns, machine.step_ns(training, {})) << i;
+      EXPECT_LE(bound.step_ns, machine.forecast(training).slowest_ns()) << i;
       EXPECT_LE(bound.live_bytes, schedule::memory_walk(training.schedules, 3).peak_occupied_total) << i;
       EXPECT_GT(bound.step_ns, 0);
       EXPECT_GT(bound.live_bytes, 0);
@@ -59,7 +59,7 @@ TEST(Bound, IsReachedWhereNothingIsCommunicated) {
   config.mesh.ranks = 1;
   const Space space(valid(config), {});
   const schedule::Training training = machine.training(space.start());
-  EXPECT_DOUBLE_EQ(bound_of(space, machine, space.origin()).step_ns, machine.step_ns(training, {}));
+  EXPECT_DOUBLE_EQ(bound_of(space, machine, space.origin()).step_ns, machine.forecast(training).slowest_ns());
 }
 
 }  // namespace

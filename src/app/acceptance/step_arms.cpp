@@ -16,8 +16,8 @@
 #include "metrics/peers_arrived.h"
 #include "metrics/statistics.h"
 #include "metrics/step_breakdown.h"
+#include "replay/forecast.h"
 #include "replay/line_fit.h"
-#include "replay/make_replay.h"
 #include "replay/measured_host.h"
 #include "replay/op_work.h"
 #include "schedule/memory_walk.h"
@@ -175,14 +175,15 @@ PredictedStep predict_step(const engine::Setup& arms, const metrics::RunView& ru
                            const std::vector<CollectiveRow>& rows) {
   const auto whole = std::ranges::find(kRound, StepPart::whole) - kRound.begin();
   if (run.steps().size() < kStepsOfARound) return {std::nullopt, "no round of the step's arms was measured"};
-  const schedule::Schedules one{{run.steps()[static_cast<std::size_t>(whole)].schedule()}, arms.schedules.event_count};
-  const std::vector<schedule::Op>& ops = one.steady().ops;
+  schedule::Training one = arms;
+  one.schedules.steps = {run.steps()[static_cast<std::size_t>(whole)].schedule()};
+  const std::vector<schedule::Op>& ops = one.schedules.steady().ops;
   const LinkLines lines = lines_through(rows);
 
   replay::OpTimes times;
   times.steps.emplace_back(ops.size());
   times.given.push_back(computation_ns(run, ops.size()));
-  times.given_share_links = arms.config.emulate.link_gb_per_s.has_value();
+  times.ops = arms.config.emulate.link_gb_per_s ? replay::OpTimes::Ops::given_alone : replay::OpTimes::Ops::given;
   for (std::size_t i = 0; i < ops.size(); ++i) {
     if (!ops[i].is_collective()) continue;
     const int ranks = arms.plan.groups.size(ops[i].group());
@@ -193,21 +194,14 @@ PredictedStep predict_step(const engine::Setup& arms, const metrics::RunView& ru
       return {std::nullopt, fmt::format("no {} of {} ranks was measured alone, and the step has one",
                                         schedule::to_string(kind), ranks)};
     }
-    const replay::OpWork work = replay::work_of(ops[i], one.steady(), arms.plan.groups, arms.sizes);
+    const replay::OpWork work = replay::work_of(ops[i], one.schedules.steady(), arms.plan.groups, arms.sizes);
     times.steps.front()[i].run_ns = std::nearbyint(line->second.fixed_ns * work.fixed);
     for (std::vector<std::int64_t>& mine : times.given.front()) {
       mine[i] = std::llround(line->second.ns(work.fixed, work.amount));
     }
   }
   times.host = replay::measured_host(run.schedules(), run.traces(), {});
-  const auto clock = replay::make_replay(one, arms.plan.groups, times);
-  for (int step = 0; step < 2; ++step) clock->step({});  // the first begins with idle lanes
-  const replay::Replay::StepTimes& last = clock->last_step();
-  double slowest_ns = 0;
-  for (std::size_t rank = 0; rank < last.end_ns.size(); ++rank) {
-    slowest_ns = std::max(slowest_ns, last.end_ns[rank] - last.begin_ns[rank]);
-  }
-  return {slowest_ns * 1e-6, {}};
+  return {replay::forecast(one, times, replay::SteadyStep::second).slowest_ns() * 1e-6, {}};
 }
 
 }  // namespace fsdpbench::app

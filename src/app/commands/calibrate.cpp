@@ -25,8 +25,8 @@
 #include "config/find_file.h"
 #include "metrics/run_view.h"
 #include "replay/calibration.h"
+#include "replay/contention.h"
 #include "replay/measured_host.h"
-#include "replay/measured_slowdown.h"
 
 namespace fsdpbench::app {
 namespace {

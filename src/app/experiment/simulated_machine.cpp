@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 #include "app/experiment/published_uncertainty.h"
 #include "base/error.h"
 #include "engine/simulate.h"
 #include "model/model.h"
-#include "replay/make_replay.h"
+#include "replay/forecast.h"
 
 namespace fsdpbench::app {
 
@@ -48,44 +49,39 @@ std::vector<plan::ModuleSizes> SimulatedMachine::sizes(const config::RunConfig& 
   return sizes_.of(config);
 }
 
-replay::OpTimes SimulatedMachine::times(const schedule::Training& training, const tune::Otherwise& otherwise) const {
+replay::OpTimes SimulatedMachine::times(const schedule::Training& training, const replay::Changes& changes) const {
+  replay::Changes possible;
+  possible.link_scale = changes.link_scale;
+  possible.compute_scale = changes.compute_scale;
+  possible.draw = changes.draw;
+  if (changes != possible) throw std::logic_error("SimulatedMachine: a change that only a finished run can tell");
   replay::OpTimes times;
   std::optional<replay::Uncertainty> uncertainty;
   if (calibration_) {
     replay::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
     times = std::move(calibrated.times);
-    if (otherwise.draw >= 0) uncertainty = std::move(calibrated.uncertainty);
+    if (changes.draw >= 0) uncertainty = std::move(calibrated.uncertainty);
   } else {
     times = engine::simulated_times(training, cluster_ ? &*cluster_ : nullptr);
-    if (otherwise.draw >= 0 && accuracy_) {
+    if (changes.draw >= 0 && accuracy_) {
       uncertainty = published_uncertainty(training, *cluster_, *accuracy_, times);
     }
   }
-  if (uncertainty) times = replay::drawn(std::move(times), *uncertainty, otherwise.draw);
-  if (otherwise.link == 1 && otherwise.compute == 1) return times;
+  if (uncertainty) times = replay::drawn(std::move(times), *uncertainty, changes.draw);
+  if (changes.link_scale == 1 && changes.compute_scale == 1) return times;
   for (std::size_t step = 0; step < times.steps.size(); ++step) {
     const std::vector<schedule::Op>& ops = training.schedules.steps[step].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
       replay::OpCost& cost = times.steps[step][i];
-      cost.link_ns = std::nearbyint(cost.link_ns / otherwise.link);
-      if (ops[i].module >= 0) cost.run_ns = std::nearbyint(cost.run_ns / otherwise.compute);
+      cost.link_ns = std::nearbyint(cost.link_ns / changes.link_scale);
+      if (ops[i].module >= 0) cost.run_ns = std::nearbyint(cost.run_ns / changes.compute_scale);
     }
   }
   return times;
 }
 
-double SimulatedMachine::step_ns(const schedule::Training& training, const tune::Otherwise& otherwise) const {
-  const replay::OpTimes op_times = times(training, otherwise);
-  const auto replay = replay::make_replay(training.schedules, training.plan.groups, op_times);
-  // A step begins with idle lanes, so where ranks are alike the first of a kind is as long as all others of it.
-  const std::size_t steps = training.schedules.steps.size() + (op_times.ranks_differ() ? 1 : 0);
-  for (std::size_t step = 0; step < steps; ++step) replay->step({});
-  const replay::Replay::StepTimes& last = replay->last_step();
-  double slowest = 0;
-  for (std::size_t rank = 0; rank < last.end_ns.size(); ++rank) {
-    slowest = std::max(slowest, last.end_ns[rank] - last.begin_ns[rank]);
-  }
-  return slowest;
+replay::Forecast SimulatedMachine::forecast(const schedule::Training& training, const replay::Changes& changes) const {
+  return replay::forecast(training, times(training, changes));
 }
 
 replay::StepCosts SimulatedMachine::least_costs(const schedule::Training& training) const {

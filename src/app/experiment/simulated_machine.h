@@ -38,12 +38,12 @@ class SimulatedMachine final : public tune::Machine {
   const std::string& basis() const { return basis_; }
 
   std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override;
-  double step_ns(const schedule::Training& training, const tune::Otherwise& otherwise) const override;
+  replay::Forecast forecast(const schedule::Training& training, const replay::Changes& changes = {}) const override;
   replay::StepCosts least_costs(const schedule::Training& training) const override;
   bool in_doubt() const override { return accuracy_ || calibration_; }
 
  private:
-  replay::OpTimes times(const schedule::Training& training, const tune::Otherwise& otherwise) const;
+  replay::OpTimes times(const schedule::Training& training, const replay::Changes& changes) const;
 
   std::string basis_;
   std::optional<config::Cluster> cluster_;

@@ -1,7 +1,6 @@
 #include "app/report/measured_machine.h"
 
 #include <algorithm>
-#include <random>
 
 #include "metrics/compare.h"
 #include "replay/uncertainty.h"
@@ -22,25 +21,17 @@ double noise_ms(const FinishedRun& run) {
 MeasuredMachine::MeasuredMachine(const FinishedRun& run)
     : view_(run.setup.schedules, run.traces), typical_(view_, run.setup, noise_ms(run)) {
   if (typical_.repeats()) return;
-  std::mt19937 random(12345);
-  std::vector<std::size_t> steps(typical_.steps());
-  for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) {
-    for (std::size_t& step : steps) step = random() % steps.size();
-    drawn_.push_back(typical_.times_of(steps));
-  }
+  for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) drawn_.push_back(typical_.drawn(draw));
 }
 
 std::vector<plan::ModuleSizes> MeasuredMachine::sizes(const config::RunConfig& config) const {
   return sizes_.of(config);
 }
 
-double MeasuredMachine::step_ns(const schedule::Training& training, const tune::Otherwise& otherwise) const {
-  metrics::TypicalStep::Without without;
-  without.changes.link_scale = otherwise.link;
-  without.changes.flops_scale = otherwise.compute;
-  const bool draws = otherwise.draw >= 0 && !drawn_.empty();
-  const replay::MeasuredTimes& times = draws ? drawn_[static_cast<std::size_t>(otherwise.draw)] : typical_.times();
-  return static_cast<double>(typical_.replay(times, training.steady(), without).slowest_ns);
+replay::Forecast MeasuredMachine::forecast(const schedule::Training& training, const replay::Changes& changes) const {
+  const bool draws = changes.draw >= 0 && !drawn_.empty();
+  const replay::MeasuredTimes& times = draws ? drawn_[static_cast<std::size_t>(changes.draw)] : typical_.times();
+  return typical_.forecast(times, training.steady(), changes);
 }
 
 replay::StepCosts MeasuredMachine::least_costs(const schedule::Training& training) const {

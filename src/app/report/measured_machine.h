@@ -18,7 +18,7 @@ class MeasuredMachine final : public tune::Machine {
   explicit MeasuredMachine(const FinishedRun& run);
 
   std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override;
-  double step_ns(const schedule::Training& training, const tune::Otherwise& otherwise) const override;
+  replay::Forecast forecast(const schedule::Training& training, const replay::Changes& changes = {}) const override;
   replay::StepCosts least_costs(const schedule::Training& training) const override;
   /// Steps differed, so that another choice of them would have given other times; a draw is such a choice.
   bool in_doubt() const override { return !typical_.repeats(); }
@@ -26,7 +26,7 @@ class MeasuredMachine final : public tune::Machine {
  private:
   metrics::RunView view_;
   metrics::TypicalStep typical_;
-  std::vector<replay::MeasuredTimes> drawn_;  // by Otherwise::draw
+  std::vector<replay::MeasuredTimes> drawn_;  // by replay::Changes::draw
 
   ModelSizes sizes_;
 };

@@ -6,6 +6,7 @@
 #include "metrics/memory_timeline.h"
 #include "metrics/step_bound.h"
 #include "metrics/step_view.h"
+#include "schedule/policy.h"
 
 namespace fsdpbench::app {
 
@@ -46,7 +47,7 @@ std::span<const GpuSample> TraceExplanation::gpu_samples(std::size_t rank, std::
 trace::StepExplanation TraceExplanation::operator()(std::size_t rank, std::size_t step) const {
   const metrics::StepRecords& records = run_.steps().at(step);
   const int place = static_cast<int>(rank);
-  const bool prefetches_backward = setup_.policy.fsdp.backward_prefetch.mode != config::Prefetch::Mode::none;
+  const bool prefetches_backward = schedule::prefetches_backward(setup_.policy.fsdp);
   trace::StepExplanation explanation;
   const std::vector<metrics::Stall> stalls =
       metrics::find_stalls(records, setup_.plan.groups, setup_.config.emulate.link(), prefetches_backward, place);

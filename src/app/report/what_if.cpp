@@ -15,7 +15,7 @@
 #include "config/write.h"
 #include "metrics/step_breakdown.h"
 #include "replay/emulated_times.h"
-#include "replay/make_replay.h"
+#include "replay/forecast.h"
 #include "replay/measured_host.h"
 
 namespace fsdpbench::app {
@@ -107,12 +107,12 @@ replay::Changes replay_changes(const config::RunConfig& was, const config::RunCo
                                const WhatIfQuestion& question) {
   replay::Changes changes;
   changes.link_scale = question.link_scale;
-  changes.flops_scale = question.compute_scale;
+  changes.compute_scale = question.compute_scale;
   if (was.emulate.link_gb_per_s) {
     changes.link_scale *= *is.emulate.link_gb_per_s / *was.emulate.link_gb_per_s;
     changes.hop_ns = (is.emulate.link_latency_us - was.emulate.link_latency_us) * 1e3;
   }
-  if (was.emulate.compute_tflops) changes.flops_scale *= *is.emulate.compute_tflops / *was.emulate.compute_tflops;
+  if (was.emulate.compute_tflops) changes.compute_scale *= *is.emulate.compute_tflops / *was.emulate.compute_tflops;
   auto [compute_was, link_was] = slow_ranks(was);
   auto [compute_is, link_is] = slow_ranks(is);
   for (std::size_t rank = 0; rank < compute_is.size(); ++rank) compute_is[rank] /= compute_was[rank];
@@ -133,12 +133,7 @@ double exposed_ms(const metrics::StepRecords& step) {
 
 ReplayedRun replay_steps(const engine::Setup& setup, const replay::OpTimes& times, std::size_t first,
                          double tokens_per_step) {
-  const auto replay = replay::make_replay(setup.schedules, setup.plan.groups, times);
-  std::vector<trace::RankTrace> traces(static_cast<std::size_t>(setup.plan.groups.ranks()));
-  for (std::size_t rank = 0; rank < traces.size(); ++rank) traces[rank].rank = static_cast<int>(rank);
-  for (std::size_t step = 0; step < times.given.size(); ++step) {
-    replay->step(step < first ? std::span<trace::RankTrace>() : std::span(traces));
-  }
+  const std::vector<trace::RankTrace> traces = replay::forecast_run(setup, times, first);
   const metrics::RunView view(setup.schedules, traces);
   ReplayedRun run;
   run.metrics = metrics::run_metrics(view, setup.plan.groups, tokens_per_step);

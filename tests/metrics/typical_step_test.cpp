@@ -41,9 +41,9 @@ TEST(TypicalStep, WithoutJitterIsTheSimulatedStepToTheNanosecond) {
   for (const config::RunConfig& config : conditions()) {
     const SimulatedRun run(config);
     EXPECT_TRUE(run.typical.repeats());
-    const ReplayedStep step = run.typical.replay();
+    const replay::Forecast step = run.typical.forecast();
     const StepRecords& last = run.view.steps().back();
-    EXPECT_EQ(step.slowest_ns, last.slowest_ns());
+    EXPECT_EQ(static_cast<std::int64_t>(step.slowest_ns()), last.slowest_ns());
     for (int rank = 0; rank < last.ranks(); ++rank) {
       const trace::RankTrace& mine = step.traces[static_cast<std::size_t>(rank)];
       const std::int64_t shift = last.window(rank).begin_ns - mine.steps.front().begin_ns;
@@ -64,7 +64,7 @@ TEST(TypicalStep, JitterIsWhatAStepTookBeyondItAndNoCauseHasIt) {
   config.simulate.pause_us = 4000;
   const SimulatedRun run(config);
   EXPECT_FALSE(run.typical.repeats());
-  EXPECT_EQ(run.typical.replay().slowest_ns, without.typical.replay().slowest_ns);
+  EXPECT_EQ(run.typical.forecast().slowest_ns(), without.typical.forecast().slowest_ns());
   const RunMetrics metrics = run_metrics(run.view, run.setup.plan.groups, 1);
   const CauseReport report = report_causes(run.view, run.setup, metrics);
   ASSERT_TRUE(report.jitter.has_value());

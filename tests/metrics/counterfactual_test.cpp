@@ -109,7 +109,7 @@ TEST(Counterfactual, WhatIsLostInTheNoiseIsNotAdvised) {
   EXPECT_EQ(prefetch.interval, IntervalKind::bootstrap);
   EXPECT_LT(prefetch.ci_low, prefetch.gain_ms);
   EXPECT_GT(prefetch.ci_high, prefetch.gain_ms);
-  EXPECT_NEAR(prefetch.step_ms + prefetch.gain_ms, static_cast<double>(run.typical.replay().slowest_ns) / 1e6, 1e-9);
+  EXPECT_NEAR(prefetch.step_ms + prefetch.gain_ms, run.typical.forecast().slowest_ns() / 1e6, 1e-9);
   EXPECT_FALSE(find_counterfactuals(run.typical, {{Cause::late_prefetch, -1}}, 1000).causes.front().advised);
 }
 
