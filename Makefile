@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test test-build under-load headers demo bench-build bench analysis wheel wheel-test report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-bench random-configs recipes asan asan-build tsan tsan-build fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
+.PHONY: help deps configure build test test-build under-load headers demo bench-build bench analysis wheel wheel-test report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-deepspeed peer-bench random-configs recipes asan asan-build tsan tsan-build fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -26,6 +26,7 @@ help:
 	@echo "make peer-check  does PyTorch still do what is stored? a sixth of the configurations"
 	@echo "make peer-traces  small traces of PyTorch's own profiler, recorded anew, and read"
 	@echo "make peer-parsers  DeepSpeed, Accelerate, torchtitan … read what export writes for them (from PyPI)"
+	@echo "make peer-deepspeed  record what DeepSpeed's ZeRO does on CPUs, and compare"
 	@echo "make recipes  docs/recipes once more, against the schemas of Kubernetes and GitHub (from PyPI)"
 	@echo "make peer-bench  step times beside PyTorch's FSDP2, FSDP1 and DDP over gloo, in turns"
 	@echo "make asan    tests with the address and undefined-behaviour sanitizers (in build-asan)"
@@ -112,6 +113,13 @@ peer-parsers: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/in
 	$(PEER_PYTHON) -m pip install --quiet --disable-pip-version-check --requirement tests/peer/parsers-requirements.txt
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
 	$(PEER_PYTHON) -B -Wignore tests/peer/weights.py $(FSDPBENCH)
+
+# DeepSpeed compiles an extension of its own first, which takes a minute.
+peer-deepspeed: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
+	$(PEER_PYTHON) -m pip install --quiet --disable-pip-version-check --requirement tests/peer/parsers-requirements.txt
+	@$(QUIETLY) build/build.log cmake --build build --target peer_test
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore deepspeed_record.py recorded
+	build/bin/peer_test --gtest_filter='*DeepSpeed*'
 
 peer-bench: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	$(PEER_PYTHON) -B tests/peer/bench.py $(FSDPBENCH) --out build/peer-bench.json

@@ -208,7 +208,9 @@ Said cpu_offload(const ExportSource& s) {
 Said reduce_lane(const ExportSource& s) {
   switch (s.fsdp().reduce_lane) {
     case config::ReduceLane::compute: return written("overlap_comm = false");
-    case config::ReduceLane::reduce_scatter: return written("overlap_comm = true");
+    case config::ReduceLane::reduce_scatter:
+      if (stage(s) == 1) return roughly("overlap_comm = true: gradients are then reduced as they come");
+      return written("overlap_comm = true");
     case config::ReduceLane::all_gather: break;
   }
   return roughly("overlap_comm = true: a stream of their own");

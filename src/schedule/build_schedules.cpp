@@ -55,6 +55,11 @@ class StepWalk {
   void post_backward(int unit, bool last_micro);
   void optimizer();
   void reduce_those_due(int lag, bool last_micro);
+  /// DeepSpeed's hook that frees a module hangs on the gradient of its input: the root's, tokens, has none, so that its
+  /// parameters are freed with what is left when backward is over and all buckets are reduced.
+  bool frees_root_last() const {
+    return builder_.policy.fsdp.reduce_bucket > 0 && unit(kRoot).has_parameters();
+  }
 
   int unit_of(int module) const { return builder_.plan.unit_of_module[static_cast<std::size_t>(module)]; }
   const plan::Unit& unit(int u) const { return builder_.plan.units[static_cast<std::size_t>(u)]; }
@@ -280,8 +285,11 @@ void StepWalk::backward(bool last_micro) {
     for (int complete : prefetcher_.complete_after(module)) post_backward(complete, last_micro);
   }
   prefetcher_.end_backward();
+  // DeepSpeed's stage 1 goes through its parameters, whatever the order of their gradients.
+  if (builder_.policy.fsdp.reduce_bucket > 0) std::ranges::sort(unreduced_);
   reduce_those_due(0, last_micro);
   reducer_.end_backward();
+  if (frees_root_last() && reshards_after_backward(builder_.policy, last_micro)) gatherer_.reshard(kRoot, false);
   if (!last_micro) end_backward();
 }
 
@@ -356,7 +364,8 @@ void StepWalk::post_backward(int u, bool last_micro) {
   const config::Fsdp& fsdp = builder_.policy.fsdp;
   // A bucket takes gradients over as they become complete, which is before the unit's hook frees its parameters.
   if (fsdp.reduce_bucket > 0 && fsdp.reduce_lag == 0) reducer_.reduce(u, last_micro);
-  if (reshards_after_backward(builder_.policy, last_micro)) gatherer_.reshard(u, false);
+  const bool later = u == kRoot && frees_root_last();
+  if (!later && reshards_after_backward(builder_.policy, last_micro)) gatherer_.reshard(u, false);
   prefetcher_.leave_backward(u);
   if (fsdp.reduce_lag > 0) {
     unreduced_.push_back(u);

@@ -13,6 +13,7 @@
 #include "config/load.h"
 #include "config/validate.h"
 #include "dialects/make_export.h"
+#include "schedule/print_schedule.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::schedule {
@@ -217,6 +218,36 @@ void expect_equal(std::string_view prefix, const std::function<std::string(const
 }
 
 TEST(Peer, SchedulesAreWhatPyTorchDid) { expect_equal("schedules-", compare); }
+
+/// Returns what differs of a case of deepspeed_record.py; empty if nothing does.
+std::string compare_deepspeed(const json& recorded, const Lines& lines) {
+  constexpr std::size_t kSteps = 5;
+  testing::ScheduleCase c;
+  try {
+    c = testing::make_case(configured(recorded["keys"]));
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+  const auto elements = [&](std::size_t unit) { return c.plan.units[unit].layout.parameter_numel(); };
+  if (elements(0) != recorded["elements"]["root"] || elements(1) != recorded["elements"]["block"]) {
+    return "units of " + std::to_string(elements(0)) + " and " + std::to_string(elements(1)) + " elements, not of " +
+           recorded["elements"].dump();
+  }
+  // What stays gathered is gathered before our first step. There it never was apart (stages 1 and 2), or the step that
+  // records the order treats it as the rest (stage 3).
+  const bool some_stay = std::ranges::any_of(c.plan.units, &plan::Unit::stays_gathered);
+  for (std::size_t step = some_stay ? 1 : 0; step < kSteps; ++step) {
+    const json& steps = recorded["steps"];
+    const std::string& theirs = lines.at(steps[std::min(step, steps.size() - 1)]);
+    const std::string ours = host_order(c.plan, c.schedules.of_step(step));
+    if (ours != theirs) {
+      return "step " + std::to_string(step) + "\n  DeepSpeed " + theirs + "\n  ours      " + ours;
+    }
+  }
+  return "";
+}
+
+TEST(Peer, SchedulesAreWhatDeepSpeedDid) { expect_equal("deepspeed-", compare_deepspeed); }
 
 /// A script without what is for people only: its docstring at the top, comments, blank lines.
 std::vector<std::string> code_of(const std::string& script) {
