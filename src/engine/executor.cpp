@@ -191,17 +191,16 @@ float Executor::run_step(std::int64_t step) {
   copied_.reset();
   if (copy_.asked()) copied_ = copy_.finish(ready_to_update_ns(schedule, begin));
   if (recording_) {
+    for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
+      if (schedule.ops[i].has_work()) put_times(slots_[i].stamp, trace_.records[first_record + i]);
+    }
+    context_.device.set_op(-1, -1);
+    take_activities(std::span(trace_.records).subspan(first_record));
     std::int64_t end = begin;
     for (std::size_t i = 0; i < schedule.ops.size(); ++i) {
-      if (!schedule.ops[i].has_work()) continue;
-      const backend::Stamp& stamp = slots_[i].stamp;
-      trace::Record& record = trace_.records[first_record + i];
-      put_times(stamp, record);
-      end = std::max(end, record.end_ns);
+      if (schedule.ops[i].has_work()) end = std::max(end, trace_.records[first_record + i].end_ns);
     }
     trace_.steps.push_back({begin, end, issued});
-    context_.device.set_op(-1, -1);
-    take_activities();
   }
   if (!context_.device.computes()) return std::numeric_limits<float>::quiet_NaN();
   const std::byte* loss = buffers_.persistent(BufferRole::loss, -1);
@@ -223,11 +222,17 @@ void Executor::put_times(const backend::Stamp& stamp, trace::Record& record) {
   record.peers_arrived_ns = stamp.peers_arrived_ns;
   record.core_wait_ns = stamp.core_wait_ns;
   record.link_ns = stamp.link_ns;
-  const std::int64_t early = record.issued_ns - stamp.begin_ns;
-  if (early <= 0 || early > kClocksDiffer_ns) return;
+  if (is_of_other_clock(record.issued_ns, record.begin_ns)) {
+    record.begin_ns = record.issued_ns;
+    record.end_ns = std::max(record.end_ns, record.begin_ns);
+  }
+}
+
+bool Executor::is_of_other_clock(std::int64_t earliest_ns, std::int64_t begin_ns) {
+  const std::int64_t early = earliest_ns - begin_ns;
+  if (early <= 0 || early > kClocksDiffer_ns) return false;
   early_ns_ = std::max(early_ns_, early);
-  record.begin_ns = record.issued_ns;
-  record.end_ns = std::max(record.end_ns, record.begin_ns);
+  return true;
 }
 
 std::int64_t Executor::ready_to_update_ns(const schedule::Schedule& schedule, std::int64_t begin_ns) const {
@@ -238,7 +243,16 @@ std::int64_t Executor::ready_to_update_ns(const schedule::Schedule& schedule, st
   return ready;
 }
 
-void Executor::take_activities() {
+/// An activity begins neither before its op nor before its launch, and ends no later than its op.
+void Executor::keep_order(Activity& activity, trace::Record& op) {
+  const std::int64_t earliest_ns = std::max(op.begin_ns, activity.launch_begin_ns);
+  if (!is_of_other_clock(earliest_ns, activity.begin_ns)) return;
+  activity.begin_ns = earliest_ns;
+  activity.end_ns = std::max(activity.end_ns, earliest_ns);
+  op.end_ns = std::max(op.end_ns, activity.end_ns);
+}
+
+void Executor::take_activities(std::span<trace::Record> records) {
   backend::Activities taken = context_.device.take_activities();
   if (taken.all.empty()) return;
   std::vector<std::int32_t> number;  // of each name taken, among all names of the trace
@@ -251,6 +265,7 @@ void Executor::take_activities() {
   for (Activity& activity : taken.all) {
     activity.name = number.at(static_cast<std::size_t>(activity.name));
     if (activity.launch_name >= 0) activity.launch_name = number.at(static_cast<std::size_t>(activity.launch_name));
+    if (activity.op >= 0) keep_order(activity, records[static_cast<std::size_t>(activity.op)]);
     trace_.activities.push_back(activity);
   }
 }

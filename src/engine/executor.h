@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,9 +67,9 @@ class Executor {
 
   /// Of the steps recorded so far.
   const trace::RankTrace& trace() const { return trace_; }
-  /// At most so long before the host issued it did an op begin, by the device's clock: the two differ by that much. In
-  /// the trace such an op begins when it was issued, unless it was earlier than kClocksDiffer_ns: that is no clock's
-  /// doing.
+  /// At most so long before the host issued it did an op, or a kernel before its launch, begin by the device's clock: the
+  /// two differ by that much. In the trace it begins when it was issued, unless it was earlier than kClocksDiffer_ns:
+  /// that is no clock's doing.
   std::int64_t early_ns() const { return early_ns_; }
   /// Since the executor was made.
   backend::WireBytes wire_bytes() const;
@@ -97,8 +98,12 @@ class Executor {
   void issue(const schedule::Op& op, OpSlot& slot, std::int64_t step, trace::Record* record);
   void sample_memory();
   void put_times(const backend::Stamp& stamp, trace::Record& record);
-  /// What the device recorded since the last call joins the trace; names that were there before keep their numbers.
-  void take_activities();
+  /// What begins before it can by so little that the clocks of host and device explain it; notes by how much.
+  bool is_of_other_clock(std::int64_t earliest_ns, std::int64_t begin_ns);
+  void keep_order(Activity& activity, trace::Record& op);
+  /// What the device recorded in a step joins the trace; names that were there before keep their numbers. `records`: of
+  /// the step's ops.
+  void take_activities(std::span<trace::Record> records);
 
   backend::RankContext& context_;
   const config::RunConfig& config_;

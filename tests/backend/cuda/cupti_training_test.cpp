@@ -91,7 +91,7 @@ TEST(CuptiTrainingOfTwoClocks, OpsBeginNoSoonerThanTheyAreIssuedAndTheRunIsKept)
   const RunConfig config = short_run(1, Timer::cupti);
   const engine::Setup p = set_up(config);
   const auto timed_early = [&](std::int64_t ns) {
-    fake::cupti::begin_before_launch(ns);
+    fake::cupti::set_clock_behind(ns);
     Measurement result = run_timed(config);
     fake::cupti::reset();
     return result;
@@ -103,6 +103,14 @@ TEST(CuptiTrainingOfTwoClocks, OpsBeginNoSoonerThanTheyAreIssuedAndTheRunIsKept)
       EXPECT_LE(record.issued_ns, record.begin_ns);
     }
     EXPECT_LE(record.begin_ns, record.end_ns);
+  }
+  std::map<std::pair<int, int>, const trace::Record*> records;
+  for (const trace::Record& record : result.traces.front().records) records[{record.step, record.op}] = &record;
+  for (const Activity& a : result.traces.front().activities) {
+    EXPECT_LE(a.launch_begin_ns, a.begin_ns);
+    EXPECT_LE(records.at({a.step, a.op})->begin_ns, a.begin_ns);
+    EXPECT_LE(a.begin_ns, a.end_ns);
+    EXPECT_LE(a.end_ns, records.at({a.step, a.op})->end_ns);
   }
   EXPECT_GT(result.early_ns.front(), 0);
   EXPECT_LE(result.early_ns.front(), 50'000);

@@ -130,6 +130,26 @@ class EmulatedProgramTest(unittest.TestCase):
         self.assertTrue({kernel["args"]["correlation"] for kernel in kernels} <= launches)
         self.assertTrue(any(kernel["name"].startswith("nccl") for kernel in kernels))
 
+    def test_clocks_that_differ_keep_the_run_and_are_a_caveat(self):
+        told = run(self.root / "behind", "device.backend=cuda", "device.deterministic=true", FSDPBENCH_FAKE_CUPTI="behind")
+        self.assertTrue(told["world"]["devices"][0]["timer"].startswith("CUPTI"))
+        self.assertIn("the clocks of host and GPU differ: ops and kernels seemed to begin up to ", " | ".join(told["caveats"]))
+        self.assertEqual(told["train"]["params_digest"], self.gpu["train"]["params_digest"])
+        for name in ("trace.json", "trace/rank_0.json.gz"):
+            done = subprocess.run([PROGRAM, "trace", "check", str(self.root / "behind" / name)], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_a_cupti_that_records_nothing_leaves_the_ops_to_events(self):
+        told = run(self.root / "silent", "device.backend=cuda", "device.deterministic=true", FSDPBENCH_FAKE_CUPTI="silent")
+        for device in told["world"]["devices"]:
+            self.assertTrue(device["timer"].startswith("CUDA events"), device["timer"])
+            self.assertIn("no record of it came", device["no CUPTI"])
+        self.assertGreater(told["metrics"]["compute_ms"], 0)
+        done = call("run", f"{SOURCE}/profiles/runs/mlp.toml", "--out", str(self.root / "refused"), "--set", "device.backend=cuda",
+                    "--set", "device.timer=cupti", "--set", "mesh.ranks=1", FSDPBENCH_FAKE_CUPTI="silent")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("no record of it came", done.stderr)
+
     def test_without_nvml_one_sentence_says_so(self):
         for gpu in self.gpu["gpus"]:
             self.assertIn("libnvidia-ml.so.1", gpu["unknown_because"])

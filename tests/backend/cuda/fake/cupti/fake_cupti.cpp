@@ -43,7 +43,8 @@ struct State {
   std::function<void(std::uint32_t)> at_flush;
   bool marks = true;
   bool recording_calls = true;
-  std::int64_t before_launch_ns = 0;
+  std::int64_t behind_ns = 0;  // the GPU's clock
+  std::map<std::pair<int, std::uint64_t>, std::int64_t> last_end_ns;  // by device and stream
   CUpti_TimestampCallbackFunc clock = nullptr;
   CUpti_BuffersCallbackRequestFunc request = nullptr;
   CUpti_BuffersCallbackCompleteFunc complete = nullptr;
@@ -181,13 +182,16 @@ void record_finished(const FinishedWork& work) {
   const std::uint32_t correlation =
       record_call(CUPTI_ACTIVITY_KIND_RUNTIME, id, work.launch_thread, work.launched_ns, work.launched_ns);
   if (!is_on(of)) return;
-  const std::int64_t before = state().before_launch_ns;
-  const std::int64_t begin = before > 0 ? work.launched_ns - before : work.begin_ns;
+  const std::int64_t behind = state().behind_ns;
+  std::int64_t& last_end = state().last_end_ns[{work.device, work.stream}];
+  const bool at_once = behind > 0 && work.launched_ns >= last_end;  // whatever a busy machine makes of it
+  const std::int64_t begin = (at_once ? work.launched_ns : work.begin_ns) - behind;
+  last_end = work.end_ns;
   const WorkFacts facts{work.label.name,
                         static_cast<std::uint32_t>(work.device),
                         static_cast<std::uint32_t>(work.stream),
                         static_cast<std::uint64_t>(begin),
-                        static_cast<std::uint64_t>(work.end_ns),
+                        static_cast<std::uint64_t>(work.end_ns - behind),
                         static_cast<std::uint64_t>(work.label.bytes)};
   if (kernel) {
     record(kernel_record(correlation, facts));
@@ -287,7 +291,8 @@ void reset() {
   s.at_flush = nullptr;
   s.marks = true;
   s.recording_calls = true;
-  s.before_launch_ns = 0;
+  s.behind_ns = 0;
+  s.last_end_ns.clear();
   s.clock = nullptr;
   s.request = nullptr;
   s.complete = nullptr;
@@ -321,9 +326,9 @@ void at_flush(std::function<void(std::uint32_t)> action) {
   state().at_flush = std::move(action);
 }
 void ignore_marks() { state().marks = false; }
-void begin_before_launch(std::int64_t ns) {
+void set_clock_behind(std::int64_t ns) {
   const std::lock_guard lock(state().mutex);
-  state().before_launch_ns = ns;
+  state().behind_ns = ns;
 }
 void ignore_calls() { state().recording_calls = false; }
 
@@ -424,12 +429,17 @@ void deliver(const std::vector<Bytes>& all) {
 
 namespace fsdpbench::backend::cuda {
 
-// In the emulated backend: there unless the tester says otherwise.
+// In the emulated backend: there unless the tester says otherwise. "silent": it records no call. "behind": the GPU's
+// clock is 40 us behind the host's.
 std::optional<CuptiApi> load_cupti(std::string* why_not) {
-  if (const char* const wanted = std::getenv("FSDPBENCH_FAKE_CUPTI"); wanted != nullptr && std::string(wanted) == "0") {
+  const char* const set = std::getenv("FSDPBENCH_FAKE_CUPTI");
+  const std::string wanted = set == nullptr ? "" : set;
+  if (wanted == "0") {
     *why_not = "CUPTI cannot be loaded: FSDPBENCH_FAKE_CUPTI is 0.";
     return std::nullopt;
   }
+  if (wanted == "silent") fake::cupti::ignore_calls();
+  if (wanted == "behind") fake::cupti::set_clock_behind(40'000);
   return fake::cupti::api();
 }
 

@@ -38,8 +38,8 @@ void ignore_marks();
 /// No records of calls, as from a CUPTI that somebody else holds, or that lost its hold of the driver.
 void ignore_calls();
 
-/// What streams do from now on seems to begin so long before the host launched it, as clocks that differ show it.
-void begin_before_launch(std::int64_t ns);
+/// The GPU's clock is so far behind the host's: what a stream without other work does begins so long before its launch.
+void set_clock_behind(std::int64_t ns);
 
 /// Whether a call would leave a record now.
 bool records(CUpti_ActivityKind kind, CUpti_CallbackId id);
