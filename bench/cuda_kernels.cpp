@@ -51,6 +51,12 @@ const MemoryBound kMemoryBound[] = {
      [](Kernels& k, const Tensors& t, DType d) {
        k.rms_norm_backward(t[0], t[1], t[2], floats(t[5]), t[3], t[4], kRows, kWidth, d, d);
      }},
+    // As a block has it: with the norm's output once more.
+    {"rms_norm_backward_and_output", 5,
+     [](Kernels& k, const Tensors& t, DType d) {
+       std::byte* const d_weight = t[2] + kWidth * size_of(d);  // behind the weight
+       k.rms_norm_backward(t[0], t[1], t[2], floats(t[5]), t[3], d_weight, kRows, kWidth, d, d, t[4]);
+     }},
     {"rotary", 2,
      [](Kernels& k, const Tensors& t, DType d) {
        k.rotary({4, kRows / 4, kHeads, 0, kHeadDim, d}, t[0], nullptr, 1e4F, false);

@@ -123,10 +123,11 @@ class Kernels {
   /// Per row of x [rows, width]: rstd = 1/sqrt(mean(x^2) + epsilon), y = x * rstd * weight.
   virtual void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* rstd, std::int64_t rows,
                         std::int64_t width, float epsilon, DType dtype) = 0;
-  /// d_x += gradient of rms_norm (adds: the residual path's gradient is already there); d_weight is overwritten.
+  /// d_x += gradient of rms_norm (adds: the residual path's gradient is already there); d_weight is overwritten. `y`
+  /// gets what rms_norm gives: the gradient of the next product's weight needs it; null: nothing does.
   virtual void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
                                  std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
-                                 DType dtype, DType gradient_dtype) = 0;
+                                 DType dtype, DType gradient_dtype, std::byte* y = nullptr) = 0;
 
   /// Rotary embedding in place on queries [batch, seq, heads, head_dim] and keys [batch, seq, kv_heads, head_dim],
   /// halves rotated (Llama's "rotate half"); `inverse` rotates back (the backward). Without key heads k may be null.

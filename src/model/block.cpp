@@ -158,7 +158,8 @@ void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
   const Saved saved = carve_saved(call.saved);
   const BackwardWorkspace work = carve_backward(call.workspace);
   if (split_.tokens) return backward_by_tokens(kernels, call, saved, work);
-  std::byte* const d_normed = split_.ranks > 1 ? call.exchange : work.d_normed;
+  if (split_.ranks == 1) return backward_whole(kernels, call, saved, work);
+  std::byte* const d_normed = call.exchange;
   if (call.runs(0)) {
     contraction_backward(kernels, call, saved, work, call.d_stream);
     norm(kernels, saved.h, call.parameters[at_.norm2], work.normed, saved.rstd2);
@@ -171,6 +172,19 @@ void Block::backward(backend::Kernels& kernels, const ModuleCall& call) const {
     projections_backward(kernels, call, work, work.normed, d_normed);
   }
   if (call.runs(2)) norm_backward(kernels, call, at_.norm1, d_normed, call.input, saved.rstd1);
+}
+
+/// The gradients of norms come before those of the weights behind them: they give what those need, the norms' outputs.
+void Block::backward_whole(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                           const BackwardWorkspace& work) const {
+  contraction_backward(kernels, call, saved, work, call.d_stream);
+  gate_up_.input_gradient(kernels, work.d_gate_up, call.parameters.subspan(at_.gate_up), work.d_normed);
+  norm_backward(kernels, call, at_.norm2, work.d_normed, saved.h, saved.rstd2, work.normed);
+  gate_up_.weight_gradient(kernels, work.d_gate_up, work.normed, call.gradients.subspan(at_.gate_up));
+  attention_backward(kernels, call, saved, work, call.d_stream);
+  qkv_.input_gradient(kernels, work.d_qkv, call.parameters.subspan(at_.qkv), work.d_normed);
+  norm_backward(kernels, call, at_.norm1, work.d_normed, call.input, saved.rstd1, work.normed);
+  qkv_.weight_gradient(kernels, work.d_qkv, work.normed, call.gradients.subspan(at_.qkv));
 }
 
 /// See [Note: parts by tokens] in model.h.
@@ -205,11 +219,11 @@ void Block::backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call
   }
 }
 
-/// d_stream: adds what comes through a norm.
+/// d_stream: adds what comes through a norm. `normed`: its output once more, or null.
 void Block::norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight,
-                          const std::byte* d_normed, const std::byte* x, const float* rstd) const {
+                          const std::byte* d_normed, const std::byte* x, const float* rstd, std::byte* normed) const {
   kernels.rms_norm_backward(d_normed, x, call.parameters[weight], rstd, call.d_stream, call.gradients[weight],
-                            stream_.rows, model_.width, batch_.dtype, batch_.gradient_dtype);
+                            stream_.rows, model_.width, batch_.dtype, batch_.gradient_dtype, normed);
 }
 
 /// From d_y to the gradients of gate and up.

@@ -56,6 +56,8 @@ class Block {
 
   void forward_by_tokens(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                          const ForwardWorkspace& work) const;
+  void backward_whole(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
+                      const BackwardWorkspace& work) const;
   void backward_by_tokens(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved,
                           const BackwardWorkspace& work) const;
   void attention(backend::Kernels& kernels, const ModuleCall& call, const Saved& saved, const ForwardWorkspace& work,
@@ -71,7 +73,7 @@ class Block {
   void projections_backward(backend::Kernels& kernels, const ModuleCall& call, const BackwardWorkspace& work,
                             const std::byte* normed, std::byte* d_normed) const;
   void norm_backward(backend::Kernels& kernels, const ModuleCall& call, std::size_t weight, const std::byte* d_normed,
-                     const std::byte* x, const float* rstd) const;
+                     const std::byte* x, const float* rstd, std::byte* normed = nullptr) const;
   void norm(backend::Kernels& kernels, const std::byte* x, const std::byte* weight, std::byte* y, float* rstd) const;
   void rotate(backend::Kernels& kernels, const Maps3& qkv, bool inverse) const;
 

@@ -144,12 +144,16 @@ void Decoder::head_backward(backend::Kernels& kernels, const ModuleCall& call) c
   const HeadSaved saved = carve_saved(call.saved);
   if (split_.tokens) return head_backward_by_tokens(kernels, call, saved);
   const HeadWorkspace work = carve_workspace(call.workspace, true);
-  std::byte* const d_normed = split_.ranks > 1 ? call.exchange : work.d_normed;
+  if (split_.ranks == 1) {  // as a block's norms
+    logits_.input_gradient(kernels, saved.d_logits, call.parameters[kWeight], work.d_normed);
+    norm_backward(kernels, call, saved, work.d_normed, work.normed);
+    return logits_.weight_gradient(kernels, saved.d_logits, work.normed, call.gradients[kWeight]);
+  }
   if (call.runs(0)) {
     norm(kernels, call, saved, work.normed);
-    logits_backward(kernels, call, saved, work.normed, d_normed);
+    logits_backward(kernels, call, saved, work.normed, call.exchange);
   }
-  if (call.runs(1)) norm_backward(kernels, call, saved, d_normed);
+  if (call.runs(1)) norm_backward(kernels, call, saved, call.exchange);
 }
 
 /// See [Note: parts by tokens] in model.h.
@@ -175,11 +179,13 @@ void Decoder::logits_backward(backend::Kernels& kernels, const ModuleCall& call,
   logits_.input_gradient(kernels, saved.d_logits, call.parameters[kWeight], d_normed);
 }
 
+/// `normed`: the norm's output once more, or null.
 void Decoder::norm_backward(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved,
-                            const std::byte* d_normed) const {
+                            const std::byte* d_normed, std::byte* normed) const {
   kernels.fill_zero(call.d_stream, stream_.bytes());  // nothing flows in after the loss
   kernels.rms_norm_backward(d_normed, call.input, call.parameters[kNorm], saved.rstd, call.d_stream,
-                            call.gradients[kNorm], stream_.rows, model_.width, batch_.dtype, batch_.gradient_dtype);
+                            call.gradients[kNorm], stream_.rows, model_.width, batch_.dtype, batch_.gradient_dtype,
+                            normed);
 }
 
 }  // namespace fsdpbench::model

@@ -47,7 +47,7 @@ class Decoder final : public Model {
                        const std::byte* normed, std::byte* d_normed) const;
   void norm(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved, std::byte* normed) const;
   void norm_backward(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved,
-                     const std::byte* d_normed) const;
+                     const std::byte* d_normed, std::byte* normed = nullptr) const;
 
   backend::VocabularyPart vocabulary_of(const ModuleCall& call) const;
   void loss(backend::Kernels& kernels, const ModuleCall& call, const HeadSaved& saved) const;

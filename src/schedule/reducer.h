@@ -117,8 +117,10 @@ class Reducer {
   }
 
   /// Nobody else has a part of it and the optimizer reads it as it is, since bf16 is exact in fp32: no cast, no sum.
+  /// (A reduction over a group of one rank changes nothing, in whatever dtype.)
   bool needs_no_cast(const Flow& flow) const {
-    if (flow.replicated || builder_.plan.shares_units() || reduces_across() || offload_.on()) return false;
+    const bool alone = !builder_.plan.shares_units() && builder_.plan.mesh.replicate == 1;
+    if (flow.replicated || !alone || offload_.on()) return false;
     const DType reduced = builder_.plan.reduce_dtype;
     return (reduced == DType::f32 || reduced == builder_.dtype_of(flow.buffer)) && factors_.before == 1.0F;
   }

@@ -33,7 +33,8 @@ std::int64_t bytes_in_role(const Schedule& schedule, BufferRole role) {
 TEST(Fp32Gradients, AreReducedAsTheyAre) {
   for (const int ranks : {1, 4}) {
     const Schedule without = schedule_of(bf16_training(ranks), false), with = schedule_of(bf16_training(ranks), true);
-    EXPECT_GT(count(without, OpKind::reduce_cast), 3) << ranks;
+    // One rank's optimizer reads bf16, so nothing is cast there anyway.
+    EXPECT_EQ(count(without, OpKind::reduce_cast) > 3, ranks > 1) << ranks;
     EXPECT_EQ(count(with, OpKind::reduce_cast), 0) << ranks;
     EXPECT_EQ(bytes_in_role(with, BufferRole::gradients), 2 * bytes_in_role(without, BufferRole::gradients));
     EXPECT_EQ(bytes_in_role(with, BufferRole::unsharded), bytes_in_role(without, BufferRole::unsharded))

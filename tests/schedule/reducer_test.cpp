@@ -209,14 +209,23 @@ TEST(Reducer, OneRanksGradientIsUpdatedFromAsBackwardWroteIt) {
   EXPECT_EQ(r.ops(), "backward post_backward reduce_cast") << "what travels in less is rounded, with or without peers";
 }
 
-TEST(Reducer, OneFlatRankReducesOverItself) {
-  config::RunConfig c = testing::decoder_config(4, 1, 1);
-  c.fsdp.strategy = config::Strategy::no_shard;
-  c.fsdp.layout = Layout::flat;
-  Reduction r(c);
-  r.reduce(kReduced);
-  EXPECT_EQ(r.ops(), "backward post_backward all_reduce");
-  EXPECT_EQ(r.work<Collective>(2).scale, 1.0F);
+/// What moves nothing needs no fp32 either: the optimizer reads bf16.
+TEST(Reducer, OneFlatRankReducesOverItselfWhatBackwardWrote) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    config::RunConfig c = testing::decoder_config(4, 1, 1);
+    c.fsdp.strategy = config::Strategy::no_shard;
+    c.fsdp.layout = Layout::flat;
+    c.fsdp.param_dtype = dtype;
+    c.fsdp.reduce_dtype = DType::f32;
+    Reduction r(c);
+    r.reduce(kReduced);
+    EXPECT_EQ(r.ops(), "backward post_backward all_reduce");
+    EXPECT_EQ(r.work<Collective>(2).scale, 1.0F);
+    EXPECT_EQ(r.work<Collective>(2).dtype, dtype);
+    r.reducer.finish();
+    ASSERT_EQ(r.reducer.ready().size(), 1U);
+    EXPECT_EQ(r.reducer.ready().front().buffer, r.work<Backward>(0).gradients);
+  }
 }
 
 TEST(Reducer, ReplicatedParametersAreReducedOverAllRanks) {

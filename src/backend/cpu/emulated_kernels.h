@@ -31,7 +31,7 @@ class EmulatedKernels : public Kernels {
   void rms_norm(const std::byte*, const std::byte*, std::byte*, float*, std::int64_t, std::int64_t, float,
                 DType) override {}
   void rms_norm_backward(const std::byte*, const std::byte*, const std::byte*, const float*, std::byte*, std::byte*,
-                         std::int64_t, std::int64_t, DType, DType) override {}
+                         std::int64_t, std::int64_t, DType, DType, std::byte*) override {}
   void rotary(const AttentionShape&, std::byte*, std::byte*, float, bool) override {}
   void swiglu(const std::byte*, const std::byte*, std::byte*, std::int64_t, std::int64_t, std::int64_t,
               DType) override {}

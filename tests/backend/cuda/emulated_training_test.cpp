@@ -142,14 +142,15 @@ std::map<std::string, int> launches_of(const RunConfig& config) {
   return launches;
 }
 
-TEST(EmulatedCudaLaunches, ResidualsAreAddedByProductsAndQueriesTurnWithKeys) {
+TEST(EmulatedCudaLaunches, ResidualsAreAddedByProductsQueriesTurnWithKeysAndNormsAreNotMadeAgain) {
   RunConfig config = tiny_training(1);
   config.train.warmup = 0;
   config.train.steps = 1;
   std::map<std::string, int> launches = launches_of(config);
   EXPECT_EQ(launches["add"], 0);
   EXPECT_EQ(launches["rotary"], 2 * config.model.layers) << "a block's forward and backward";
-  EXPECT_EQ(launches["rms_norm"], 2 * (2 * config.model.layers + 1)) << "so names are those of the launches";
+  EXPECT_EQ(launches["rms_norm"], 2 * config.model.layers + 1) << "a forward's; their backward gives them again";
+  EXPECT_EQ(launches["rms_norm_backward"], 2 * (2 * config.model.layers + 1)) << "with sums of weights' gradients";
 }
 
 // Of three products and of two one each, in forward and for both gradients; and nothing is copied for it.
@@ -180,15 +181,16 @@ std::map<std::string, int> launches_in_bf16(const std::function<void(RunConfig&)
   return launches_of(config);
 }
 
-// A cast for each unit and step, or none: an update rounds what it has in its registers, and gradients in fp32 are
-// reduced as they are.
-TEST(EmulatedCudaLaunches, UpdatesThatRoundShardsAndFp32GradientsSpareTheCasts) {
+// A cast for each unit and step, or none: an update rounds what it has in its registers. Gradients are cast in no case:
+// it reads them in bf16, as backward wrote them.
+TEST(EmulatedCudaLaunches, UpdatesThatRoundShardsSpareTheCastsAndReadGradientsOfEitherDtype) {
   std::map<std::string, int> without = launches_in_bf16([](RunConfig&) {});
   std::map<std::string, int> rounding = launches_in_bf16([](RunConfig& c) { c.fsdp.cast_in_optimizer = true; });
   std::map<std::string, int> exact = launches_in_bf16([](RunConfig& c) { c.fsdp.fp32_gradients = true; });
   const auto units = static_cast<int>(tiny_training(1).model.layers) + 1;
   EXPECT_EQ(without["cast"] - rounding["cast"], 2 * units - units) << "those of two steps, but for the first copies";
-  EXPECT_EQ(without["cast"] - exact["cast"], 2 * units);
+  EXPECT_EQ(exact["cast"], without["cast"]);
+  EXPECT_EQ(without["cast"], 2 * units) << "parameters'";
   EXPECT_EQ(rounding["adamw"], without["adamw"]);
   EXPECT_GT(rounding["adamw"], 0);
 }

@@ -55,7 +55,8 @@ TEST_P(KernelsConformance, RmsNormBackwardAddsToDxAndOverwritesDWeight) {
     const Values xs = x.get();
     const Values ws = weight.get();
     const Values rs = rstd.get();
-    Values expected = d_x.get();
+    const Values d_x_before = d_x.get();
+    Values expected = d_x_before;
     Values expected_weight(static_cast<std::size_t>(width));
     for (std::int64_t i = 0; i < rows; ++i) {
       double dot = 0;
@@ -72,6 +73,21 @@ TEST_P(KernelsConformance, RmsNormBackwardAddsToDxAndOverwritesDWeight) {
     });
     expect_near(d_x, expected);
     expect_near(d_weight, expected_weight);
+
+    // The norm's output again, bit for bit, and the gradients as without it.
+    const Tensor y = tensor(rows * width), y_again = tensor(rows * width), own_rstd = floats(rows);
+    const Tensor d_x_again = filled(d_x_before), d_weight_again = tensor(width);
+    const Tensor d_x_without = filled(d_x_before);
+    run([&](Kernels& kernels) {
+      kernels.rms_norm(x.data(), weight.data(), y.data(), own_rstd.floats(), rows, width, 1e-2F, dtype_);
+      kernels.rms_norm_backward(d_y.data(), x.data(), weight.data(), own_rstd.floats(), d_x_without.data(),
+                                d_weight.data(), rows, width, dtype_, dtype_);
+      kernels.rms_norm_backward(d_y.data(), x.data(), weight.data(), own_rstd.floats(), d_x_again.data(),
+                                d_weight_again.data(), rows, width, dtype_, dtype_, y_again.data());
+    });
+    EXPECT_EQ(y_again.get(), y.get()) << width;
+    EXPECT_EQ(d_x_again.get(), d_x_without.get()) << width;
+    EXPECT_EQ(d_weight_again.get(), d_weight.get()) << width;
   }
 }
 

@@ -10,6 +10,11 @@ namespace fsdpbench::backend::cpu {
 namespace {
 
 template <class T>
+void scale_row(const T* x, const T* weight, float r, T* __restrict y, std::int64_t width) {
+  for (std::int64_t j = 0; j < width; ++j) store(y[j], load(x[j]) * r * load(weight[j]));
+}
+
+template <class T>
 void forward_row(const T* x, const T* weight, T* __restrict y, float* rstd, std::int64_t width, float epsilon) {
   const float squares = lane_sum<float>(width, [x](std::int64_t j) {
     const float v = load(x[j]);
@@ -17,7 +22,7 @@ void forward_row(const T* x, const T* weight, T* __restrict y, float* rstd, std:
   });
   const float r = 1.0F / std::sqrt(squares / static_cast<float>(width) + epsilon);
   *rstd = r;
-  for (std::int64_t j = 0; j < width; ++j) store(y[j], load(x[j]) * r * load(weight[j]));
+  scale_row(x, weight, r, y, width);
 }
 
 template <class T>
@@ -47,13 +52,14 @@ void rms_norm(const std::byte* x, const std::byte* weight, std::byte* y, float* 
 
 void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
                        std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width, DType dtype,
-                       DType gradient_dtype, std::vector<float>& memory) {
+                       DType gradient_dtype, std::byte* y, std::vector<float>& memory) {
   ColumnSums sums(memory, width);
   with_element_type(dtype, [&]<class T>(T) {
     for (std::int64_t row = 0; row < rows; ++row) {
       const std::int64_t at = row * width;
       backward_row(elements<T>(d_y) + at, elements<T>(x) + at, elements<T>(weight), rstd[row], elements<T>(d_x) + at,
                    sums.next_row(), width);
+      if (y != nullptr) scale_row(elements<T>(x) + at, elements<T>(weight), rstd[row], elements<T>(y) + at, width);
     }
     with_gradient_type<T>(gradient_dtype, [&]<class G>(G) { sums.store_to(elements<G>(d_weight)); });
   });

@@ -53,8 +53,9 @@ class CudaKernels final : public StreamKernels {
   }
   void rms_norm_backward(const std::byte* d_y, const std::byte* x, const std::byte* weight, const float* rstd,
                          std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width, DType dtype,
-                         DType gradient_dtype) override {
-    cuda::rms_norm_backward(stream_, d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, gradient_dtype, scratch_);
+                         DType gradient_dtype, std::byte* y) override {
+    cuda::rms_norm_backward(stream_, d_y, x, weight, rstd, d_x, d_weight, rows, width, dtype, gradient_dtype, y,
+                            scratch_);
   }
   void rotary(const AttentionShape& shape, std::byte* q, std::byte* k, float theta, bool inverse) override {
     rotary_(shape, q, k, theta, inverse);

@@ -1,5 +1,6 @@
 // Bytes to move: forward 2 tensors (x is read twice, the second time from the cache), backward 4 (each row is kept in
-// registers between its dot product and its gradient) and at most 512 rows of f32 partial sums, written and read.
+// registers between its dot product and its gradient), 5 if it gives y again, and at most 512 rows of f32 partial sums,
+// written and read.
 
 #include "backend/cuda/kernels/norm.h"
 
@@ -53,9 +54,10 @@ struct Backward {
   const T* weight;
   const float* rstd;
   T* d_x;
+  T* y;            ///< x * rstd * weight; null: nobody needs it
   float* partial;  ///< sums of d_weight, [gridDim.x, width]
   std::int64_t rows, width;
-  bool d_y_aligned, x_aligned, weight_aligned, d_x_aligned;
+  bool d_y_aligned, x_aligned, weight_aligned, d_x_aligned, y_aligned;
 
   /// Part of the row's dot(d_y * weight, x).
   __device__ float dot(std::int64_t row, std::int64_t j) const {
@@ -111,6 +113,10 @@ __global__ void __launch_bounds__(kMostThreads) backward_kernel(const Backward<T
         d_weight[h][k] += d[h][k] * v[h][k] * r;
       }
       store_part(b.d_x + at, j, b.width, b.d_x_aligned, d_x);
+      if (b.y == nullptr) continue;
+#pragma unroll
+      for (int k = 0; k < N; ++k) v[h][k] = v[h][k] * r * w[k];
+      store_part(b.y + at, j, b.width, b.y_aligned, v[h]);
     }
   }
 #pragma unroll
@@ -142,7 +148,7 @@ void rms_norm(cudaStream_t stream, const std::byte* x, const std::byte* weight, 
 
 void rms_norm_backward(cudaStream_t stream, const std::byte* d_y, const std::byte* x, const std::byte* weight,
                        const float* rstd, std::byte* d_x, std::byte* d_weight, std::int64_t rows, std::int64_t width,
-                       DType dtype, DType gradient_dtype, Scratch& scratch) {
+                       DType dtype, DType gradient_dtype, std::byte* y, Scratch& scratch) {
   constexpr std::int64_t kFewestRows = 8, kMostParts = 512;
   if (width == 0) return;
   const std::int64_t parts = std::clamp<std::int64_t>(rows / kFewestRows, 1, kMostParts);
@@ -153,6 +159,7 @@ void rms_norm_backward(cudaStream_t stream, const std::byte* d_y, const std::byt
     b.weight = elements<T>(weight);
     b.rstd = rstd;
     b.d_x = elements<T>(d_x);
+    b.y = elements<T>(y);
     b.partial = reinterpret_cast<float*>(scratch.get(parts * width * 4));
     b.rows = rows;
     b.width = width;
@@ -160,6 +167,7 @@ void rms_norm_backward(cudaStream_t stream, const std::byte* d_y, const std::byt
     b.x_aligned = rows_aligned(b.x, width);
     b.weight_aligned = aligned(b.weight);
     b.d_x_aligned = rows_aligned(b.d_x, width);
+    b.y_aligned = rows_aligned(b.y, width);
     const unsigned threads = row_threads(width, kPack<T>, kMostThreads);
     const std::int64_t packs = (width + threads * kPack<T> - 1) / (threads * kPack<T>);  // a thread
     if (packs <= 1) {
