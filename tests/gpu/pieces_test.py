@@ -62,6 +62,22 @@ class PackTest(unittest.TestCase):
             self.assertFalse(self.file.exists())
             (self.build / missing).rename(path)
 
+    def test_libraries_travel_but_for_cudas_and_the_runtimes(self):
+        usr = self.build / "usr"
+        usr.mkdir()
+        names = ("libfmt.so.9", "libcurl.so.4", "libnccl.so.2", "libcudnn.so.9", "libnvrtc.so.13", "libcudart.so.13", "libc.so.6")
+        for name in names:
+            (usr / name).write_text("library", encoding="utf-8")
+        ldd = self.build / "tools" / "ldd"
+        ldd.parent.mkdir()
+        ldd.write_text("#!/bin/sh\n" + "".join(f"echo '\t{name} => {usr}/{name} (0x1)'\n" for name in names), encoding="utf-8")
+        ldd.chmod(0o755)
+        with unittest.mock.patch.dict(os.environ, PATH=f"{ldd.parent}:{os.environ['PATH']}"):
+            done = self.pack()
+        self.assertEqual(done.returncode, 0, done.stderr)
+        packed = {path.name for path in (unpack(self.file, self.build / "there") / "lib").iterdir()}
+        self.assertEqual(packed, {"fsdpbench_cuda.so", "libfmt.so.9", "libcurl.so.4"})
+
     @unittest.skipUnless("FSDPBENCH_GPU_PROGRAMS" in os.environ, "not a CUDA build")
     def test_a_cuda_build_names_every_benchmark_and_test_for_gpus(self):
         named = set(Path(os.environ["FSDPBENCH_GPU_PROGRAMS"]).read_text(encoding="utf-8").split())
