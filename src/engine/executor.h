@@ -67,9 +67,9 @@ class Executor {
 
   /// Of the steps recorded so far.
   const trace::RankTrace& trace() const { return trace_; }
-  /// At most so long before the host issued it did an op, or a kernel before its launch, begin by the device's clock: the
-  /// two differ by that much. In the trace it begins when it was issued, unless it was earlier than kClocksDiffer_ns:
-  /// that is no clock's doing.
+  /// At most so long before the host issued it did an op, or a kernel before its launch, begin by the device's clock:
+  /// the two differ by that much. In the trace it begins when it was issued, unless it was earlier than
+  /// kClocksDiffer_ns: that is no clock's doing.
   std::int64_t early_ns() const { return early_ns_; }
   /// Since the executor was made.
   backend::WireBytes wire_bytes() const;

@@ -85,11 +85,10 @@ std::vector<std::string> gpu_caveats(const std::vector<std::optional<GpuHealth>>
 std::vector<std::string> clock_caveats(const std::vector<std::int64_t>& early_ns) {
   const auto worst = std::ranges::max_element(early_ns);
   if (worst == early_ns.end() || *worst <= 0) return {};
-  return {
-      fmt::format("the clocks of host and GPU differ: ops and kernels seemed to begin up to {:.1f} us before they were issued "
-                  "(rank {}), and are "
-                  "taken to begin when they were; what is shorter than that says nothing of waiting",
-                  static_cast<double>(*worst) / 1e3, worst - early_ns.begin())};
+  return {fmt::format(
+      "the clocks of host and GPU differ: ops and kernels seemed to begin up to {:.1f} us before they were issued "
+      "(rank {}), and are taken to begin when they were; what is shorter than that says nothing of waiting",
+      static_cast<double>(*worst) / 1e3, worst - early_ns.begin())};
 }
 
 }  // namespace fsdpbench::metrics

@@ -43,7 +43,7 @@ struct State {
   std::function<void(std::uint32_t)> at_flush;
   bool marks = true;
   bool recording_calls = true;
-  std::int64_t behind_ns = 0;  // the GPU's clock
+  std::int64_t behind_ns = 0;                                         // the GPU's clock
   std::map<std::pair<int, std::uint64_t>, std::int64_t> last_end_ns;  // by device and stream
   CUpti_TimestampCallbackFunc clock = nullptr;
   CUpti_BuffersCallbackRequestFunc request = nullptr;
