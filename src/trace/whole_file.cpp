@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -59,6 +60,15 @@ class WholeFile::Sink {
   virtual int write(std::string_view bytes) = 0;
   virtual int finish() { return 0; }
   int sync() const { return file_ < 0 || ::fsync(file_) == 0 ? 0 : errno; }
+  /// Takes the file away, which was made as `name`: also out of a folder that was renamed meanwhile.
+  void remove(const std::string& name) const {
+    if (::unlink(name.c_str()) == 0 || errno != ENOENT) return;
+    struct stat now {};
+    char path[PATH_MAX];
+    if (::fstat(file_, &now) != 0 || now.st_nlink == 0) return;
+    const ssize_t size = ::readlink(fmt::format("/proc/self/fd/{}", file_).c_str(), path, sizeof path);
+    if (size > 0) ::unlink(std::string(path, static_cast<std::size_t>(size)).c_str());
+  }
 
  protected:
   int write_all(const char* bytes, std::size_t count) {
@@ -146,9 +156,7 @@ WholeFile::WholeFile(std::string path, Fate fate) : path_(std::move(path)), fate
 }
 
 WholeFile::~WholeFile() {
-  if (sink_ == nullptr) return;
-  sink_.reset();
-  if (!part_.empty()) std::remove(part_.c_str());
+  if (sink_ != nullptr && !part_.empty()) sink_->remove(part_);
 }
 
 void WholeFile::write(std::string_view bytes) {

@@ -47,6 +47,22 @@ TEST(WholeFile, FollowsNoLinkAndTwoWritersDoNotMix) {
   EXPECT_EQ(read_text(victim), "untouched");
 }
 
+/// Nobody can say that it belongs there, and nothing else would ever take it away.
+TEST(WholeFile, LeavesNothingInAFolderThatIsRenamedMeanwhile) {
+  const TemporaryFolder folder;
+  const std::filesystem::path before = folder / "before", after = folder / "after";
+  std::filesystem::create_directory(before);
+  for (const char* name : {"a.json", "a.json.gz"}) {
+    WholeFile file((before / name).string());
+    file.write("half");
+    std::filesystem::rename(before, after);
+    EXPECT_THROW(file.commit(), OutputError);
+    std::filesystem::create_directory(before);
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(after));
+  EXPECT_TRUE(std::filesystem::is_empty(before));
+}
+
 std::string output_error(const std::function<void()>& action) {
   try {
     action();
