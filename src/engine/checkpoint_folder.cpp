@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <random>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -41,6 +42,26 @@ void remove_checkpoint(const fs::path& folder) {
   remove_manifest(folder);  // first: half a checkpoint is none
   std::error_code error;
   fs::remove_all(folder, error);
+}
+
+/// Also what a killed run has left of one while it was written (trace::WholeFile).
+bool is_shard_name(std::string_view name) {
+  constexpr std::string_view kShard = "shard-", kFile = ".safetensors";
+  if (name.starts_with(kShard)) return name.ends_with(kFile);
+  return name.starts_with('.') && name.substr(1).starts_with(kShard) && name.find(kFile) != name.npos;
+}
+
+/// Removes shards in `folder` that its manifest does not name: an earlier save on another number of ranks left them.
+void remove_other_shards(const fs::path& folder, const Manifest& manifest) {
+  std::error_code error;
+  std::vector<fs::path> others;
+  for (const auto& file : fs::directory_iterator(folder, error)) {
+    const std::string name = file.path().filename().string();
+    if (is_shard_name(name) && std::ranges::find(manifest.files, name, &ShardFile::name) == manifest.files.end()) {
+      others.push_back(file.path());
+    }
+  }
+  for (const fs::path& file : others) fs::remove(file, error);
 }
 
 }  // namespace
@@ -104,6 +125,7 @@ void CheckpointFolder::complete(Manifest manifest) {
   const std::int64_t steps = manifest.position.steps;
   manifest.saved = ++last_;
   write_manifest(step_folder(folder_, steps), manifest);
+  remove_other_shards(step_folder(folder_, steps), manifest);
   age_[steps] = manifest.saved;
   remove_old(steps);
 }

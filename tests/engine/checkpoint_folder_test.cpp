@@ -47,9 +47,9 @@ std::string refusal(const Action& action) {
   }
 }
 
-std::vector<std::string> names_in(const TemporaryFolder& folder) {
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) names.push_back(entry.path().filename());
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
   std::ranges::sort(names);
   return names;
 }
@@ -63,7 +63,7 @@ TEST(CheckpointFolder, TheOldestGoesOnceTheNewestIsComplete) {
   const Measurement m = testing::run_tiny(c);
   ASSERT_EQ(m.checkpoints.size(), 4U);  // after 2, 4, 6 and, the last one, 7 steps
   EXPECT_GT(m.checkpoints[0].bytes, 0);
-  EXPECT_THAT(names_in(folder), ElementsAre("step-000000006", "step-000000007"));
+  EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000006", "step-000000007"));
   EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 7));
   remove_manifest(step_folder(folder.path(), 7));
   EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 6));
@@ -77,12 +77,12 @@ TEST(CheckpointFolder, AnEarlierTrainingWithMoreStepsIsOlder) {
     c.checkpoint.every = 2;
     c.checkpoint.asynchronous = asynchronous;
     (void)testing::run_tiny(c);
-    EXPECT_THAT(names_in(folder), ElementsAre("step-000000004", "step-000000006"));
+    EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000004", "step-000000006"));
     c.train.steps = 3;
     c.train.seed += 1;
     EXPECT_EQ(testing::run_tiny(c).checkpoints.size(), 2U);
     EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 3));
-    EXPECT_THAT(names_in(folder), ElementsAre("step-000000002", "step-000000003")) << asynchronous;
+    EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000002", "step-000000003")) << asynchronous;
   }
 }
 
@@ -99,12 +99,30 @@ TEST(CheckpointFolder, WhoGoesBackKeepsWhatIsSavedFromThenOn) {
     c.train.steps = 6;
     (void)testing::resumed(c, step_folder(folder.path(), 3));
     EXPECT_EQ(newest_in(folder), step_folder(folder.path(), 6));
-    EXPECT_THAT(names_in(folder), ElementsAre("step-000000005", "step-000000006")) << asynchronous;
+    EXPECT_THAT(names_in(folder.path()), ElementsAre("step-000000005", "step-000000006")) << asynchronous;
     for (const std::int64_t step : {5, 6}) EXPECT_NO_THROW(Checkpoint(step_folder(folder.path(), step)).verify());
   }
 }
 
 /// Each training has an identity that goes on with it.
+/// Nobody reads them, they are as large as the state, and a copy of the folder would carry them along.
+TEST(CheckpointFolder, AStepSavedAgainOnOtherRanksKeepsNoOldShards) {
+  const TemporaryFolder folder;
+  RunConfig c = saved_after(4, folder);
+  c.checkpoint.every = 1;
+  c.checkpoint.keep = 6;
+  (void)testing::run_tiny(c);
+  const std::filesystem::path again = step_folder(folder.path(), 4);
+  for (const char* left : {".shard-00001-of-00002.safetensors.a1B2c3", "notes.txt"}) std::ofstream(again / left) << "x";
+  c.mesh.ranks = 1;
+  c.train.batch_per_rank *= 2;
+  (void)testing::resumed(c, step_folder(folder.path(), 3));
+  EXPECT_THAT(names_in(again), ElementsAre("manifest.json", "notes.txt", "shard-00000-of-00001.safetensors"));
+  EXPECT_NO_THROW(Checkpoint(again).verify());
+  EXPECT_THAT(names_in(step_folder(folder.path(), 3)),
+              ElementsAre("manifest.json", "shard-00000-of-00002.safetensors", "shard-00001-of-00002.safetensors"));
+}
+
 TEST(CheckpointFolder, TheManifestSaysWhichTrainingItIsOf) {
   const auto training_of = [](const std::filesystem::path& checkpoint) {
     std::ifstream in(checkpoint / "manifest.json");
@@ -225,7 +243,7 @@ TEST(CheckpointFolder, IsLockedWhileATrainingSavesThereAndNotLeftEmpty) {
     }
     EXPECT_TRUE(std::filesystem::exists(folder));
   }
-  EXPECT_THAT(names_in(parent), IsEmpty());
+  EXPECT_THAT(names_in(parent.path()), IsEmpty());
   {
     const OwnCheckpoints own(folder);
     std::ofstream(folder / "kept") << "something";
