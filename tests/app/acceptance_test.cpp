@@ -400,6 +400,20 @@ TEST(AcceptanceFilesTest, EveryVerdictHasItsPlaceInJunit) {
   EXPECT_THAT(text, Not(HasSubstr("\x01")));
 }
 
+TEST(AcceptanceFilesTest, MarkupFromOutsideHasNoEffectInMarkdown) {
+  AcceptanceReport report;
+  report.fabric = "f";
+  Judgement& j = report.judgements.emplace_back();
+  j.rule = "floor";
+  j.figure = "busbw_gb_per_s";
+  j.verdict = Verdict::fail;
+  j.sentence = "a|b\n# c `d` <img src=x> [e](f) *g* @h &lt; \\i";
+  EXPECT_THAT(acceptance_markdown(report),
+              HasSubstr("| floor | busbw_gb_per_s | fail | "
+                        R"(a\|b\\x0a\# c \`d\` \<img src=x\> \[e\](f) \*g\* \@h \&lt; \\i |)"
+                        "\n"));
+}
+
 TEST(AcceptanceFilesTest, PrometheusGetsVerdictAndAccused) {
   const Trial trial = trial_with_exposed(0.05);
   const AcceptanceMeasurements m = measured({{{Element::Kind::gpu, 3, 0}, accept::Fault::Kind::slow, 0.7}});

@@ -29,6 +29,10 @@ std::string xml(std::string_view text) {
   return out;
 }
 
+/// Markdown's markup for cells, code, HTML, links, emphasis, entities, mentions and issues: a backslash takes its meaning
+/// away. Without `_`, which names of figures contain, and which has no meaning within a word.
+constexpr std::string_view kMarkup = "\\|`<>[]*~&#@";
+
 /// The first 19 characters of a date with its offset are XML's dateTime, as Ant writes it; anything else is none.
 std::string timestamp(std::string_view date) {
   return date.size() < 19 ? "" : fmt::format(" timestamp=\"{}\"", xml(date.substr(0, 19)));
@@ -63,7 +67,7 @@ std::string junit_xml(const JunitSuite& suite, std::span<const Judgement> judgem
 std::string markdown_cell(std::string_view text) {
   std::string out;
   for (const char c : clean_text(text, kMostOfAMessage)) {
-    if (c == '|') out += '\\';
+    if (kMarkup.find(c) != kMarkup.npos) out += '\\';
     out += c;
   }
   return out;

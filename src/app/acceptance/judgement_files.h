@@ -20,7 +20,7 @@ struct JunitSuite {
 };
 std::string junit_xml(const JunitSuite& suite, std::span<const accept::Judgement> judgements);
 
-/// Text that may come from outside, on one line of a Markdown table.
+/// Text that may come from outside, as one cell or one line of Markdown: its markup is shown and has no effect.
 std::string markdown_cell(std::string_view text);
 
 /// A judgement's value, as programs read it.
