@@ -5,6 +5,7 @@
 """
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -67,6 +68,36 @@ class Interrupt(Program):
             self.assertEqual(self.result()["metrics"]["step_ms"]["n"], steps - 1)
         for trace in (self.folder / "out/trace").iterdir():
             self.call("trace", "check", str(trace))
+
+    def test_a_simulation_of_many_ranks_is_cut_short_within_its_step(self) -> None:
+        keys = sets("simulate.jitter_pct=2", "train.accumulate=40", "train.steps=100")  # seconds of work per step
+        # A signal that comes at the end of a step ends the simulation there: then once more.
+        for _ in range(10):
+            process = self.start("simulate", str(program.SOURCE / "profiles/runs/llama3-8b-emulated.toml"), *keys,
+                                 "--ranks", "65536", "--out", "out", "--overwrite")
+            for line in process.stderr:
+                if "65536 ranks" in line:
+                    break
+            self.await_work(process, seconds=0.5)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=PATIENCE_S)
+            self.assertEqual(process.returncode, INTERRUPTED, out + err)
+            if "interrupted after" not in err:
+                break
+            self.assertFalse(self.result()["complete"])
+        self.assertIn("interrupted: of a simulation that was not finished nothing is kept", err)
+        self.assertNotIn("in the middle of a step", err)
+        self.assertFalse((self.folder / "out/result.json").exists())
+
+    @staticmethod
+    def await_work(process: subprocess.Popen[str], seconds: float) -> None:
+        """Until it has computed for so long, however long the machine takes to let it."""
+        def computed() -> float:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+            return int(fields[11]) / os.sysconf("SC_CLK_TCK")
+        begin = computed()
+        while process.poll() is None and computed() < begin + seconds:
+            time.sleep(0.01)
 
     def test_what_has_nothing_to_keep_ends_at_once(self) -> None:
         huge = self.folder / "huge.json"

@@ -46,24 +46,25 @@ int local_ranks(const Job* job) { return job == nullptr ? 0 : placement_of(job)-
 Trial measure(const Cell& cell, const engine::RunHooks& hooks, Job* job, const std::filesystem::path& folder,
               std::vector<std::string> command_line) {
   const launch::Session* session = job == nullptr ? nullptr : &job->session();
-  if (job != nullptr && cell.setup.config.device.backend == config::BackendKind::virtual_) {
+  const bool simulated = cell.setup.config.device.backend == config::BackendKind::virtual_;
+  if (job != nullptr && simulated) {
     throw ConfigError(
         "device.backend = \"virtual\" needs no processes, and these are several; start it without a launcher.");
   }
   World world = current_world(cell.setup.config, session, std::move(command_line));
+  if (!simulated) {
+    const Train train = job == nullptr ? train_on_kept_threads(folder, world) : train_on_job(*job, folder, world);
+    return run_trial(cell, hooks, std::move(world), train);
+  }
   // A simulation is over at once or computed for long, then with the metrics of all ranks; nothing of it is worth
   // keeping, because the same command computes it again.
-  std::optional<AfterInterrupt> ends;
-  if (job == nullptr && cell.setup.config.device.backend == config::BackendKind::virtual_) {
-    ends.emplace(kPatienceWithAll_s, [&folder] {
-      console().warning("interrupted: of a simulation that was not finished nothing is kept");
-      std::error_code error;
-      std::filesystem::remove(folder, error);  // if it is empty
-      _exit(static_cast<int>(ExitCode::interrupted));
-    });
-  }
-  const Train train = job == nullptr ? train_on_kept_threads(folder, world) : train_on_job(*job, folder, world);
-  return run_trial(cell, hooks, std::move(world), train);
+  const AfterInterrupt ends(kPatienceWithAll_s, [&folder] {
+    console().warning("interrupted: of a simulation that was not finished nothing is kept");
+    std::error_code error;
+    std::filesystem::remove(folder, error);  // if it is empty
+    _exit(static_cast<int>(ExitCode::interrupted));
+  });
+  return run_trial(cell, hooks, std::move(world));
 }
 
 namespace {
