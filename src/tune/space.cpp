@@ -46,11 +46,6 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return found;
 }
 
-std::vector<Values> engines(const RunConfig&) {
-  std::vector<Values> all;
-  for (const std::string& name : config::fsdp_preset_names()) all.push_back({name});
-  return all;
-}
 
 /// Strategies, and the hybrid ones with every split of the ranks.
 std::vector<Values> meshes(const RunConfig& config) {
@@ -125,10 +120,11 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
   const bool knows_pcie = start.emulate.pcie_gb_per_s || start.fsdp.cpu_offload != config::CpuOffload::none;
   const auto offloads = knows_pcie ? std::vector<std::string>{"none", "optimizer", "all"} : std::vector<std::string>{};
   return {
-      {{"fsdp.preset"}, structure, engines},
+      {{"fsdp.preset"}, structure, listed(options.any_engine ? config::fsdp_preset_names() : std::vector<std::string>())},
       {{"fsdp.strategy", "mesh.shard", "mesh.replicate"}, structure, meshes},
       {{"fsdp.reshard_after_forward"}, structure, reshards},
       {{"fsdp.wrap"}, structure, wraps},
+      {{"fsdp.head_unit"}, structure, listed({"false", "true"})},
       {{"fsdp.activation_checkpointing", "fsdp.checkpoint_every"},
        structure,
        [](const RunConfig&) {
@@ -149,6 +145,36 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
       {{"fsdp.reduce_scatter_buffers"}, order, listed({"1", "2", "3", "0"})},
       {{"fsdp.separate_reduce_scatter_comm"}, order, listed({"false", "true"})},
   };
+}
+
+/// Keys of [fsdp], [mesh] and [train] that are no axes. A key that is neither here nor an axis fails a test.
+struct NotTurned {
+  std::string_view why;
+  std::vector<std::string_view> keys;
+};
+const std::vector<NotTurned>& not_turned() {
+  static const std::vector<NotTurned> all{
+      {"it is a rule of an engine, which its preset sets: --any-engine",
+       {"fsdp.layout", "fsdp.keep_unreduced", "fsdp.wait_each_backward", "fsdp.gradients_after_views",
+        "fsdp.learn_execution_order", "fsdp.gradient_scaling", "fsdp.max_live_parameters", "fsdp.max_reuse_distance",
+        "fsdp.persistence_threshold", "fsdp.gathers_ascend", "fsdp.gathers_follow_compute",
+        "fsdp.root_prefetches_backward", "fsdp.free_lane", "fsdp.reduce_bucket", "fsdp.reduce_by", "fsdp.reduce_lane",
+        "fsdp.reduce_lag", "fsdp.reductions_in_flight", "fsdp.reduce_scatter_elements", "fsdp.gradient_copy_in",
+        "fsdp.unit_padding_pct", "fsdp.host_sync_at_group_shard", "fsdp.keep_group_shard", "fsdp.reduce_within"}},
+      {"it changes numerics",
+       {"fsdp.fp8_products", "fsdp.gradient_divide_factor", "fsdp.gather_quantization", "fsdp.reduce_quantization",
+        "fsdp.fp32_gradients"}},
+      {"the op times of a machine are those of kernels with or without it", {"fsdp.cast_in_optimizer"}},
+      {"it says what the model's own recomputation keeps", {"fsdp.recompute_share"}},
+      {"which parameters are too small to be split is the model's", {"fsdp.shard_threshold"}},
+      {"it splits layers, so that each rank has another model",
+       {"mesh.tensor", "mesh.sequence_parallel"}},
+      {"it is the training that is tuned for",
+       {"mesh.ranks", "train.steps", "train.warmup", "train.seq_len", "train.batch_global", "train.seed",
+        "train.optimizer", "train.learning_rate", "train.beta1", "train.beta2", "train.epsilon", "train.weight_decay",
+        "train.clip_norm", "train.params_digest"}},
+  };
+  return all;
 }
 
 Setting setting(const std::string& key, const std::string& text) {
@@ -174,6 +200,11 @@ void apply(const Choice& choice, RunConfig& config) {
   for (const Setting& setting : choice.settings) setting.field->read(config, setting.value);
 }
 
+bool sends_the_same_bits(const RunConfig& a, const RunConfig& b) {
+  return a.fsdp.gather_quantization == b.fsdp.gather_quantization &&
+         a.fsdp.reduce_quantization == b.fsdp.reduce_quantization;
+}
+
 bool is_engine(const Axis& axis) { return axis.name == "fsdp.preset"; }
 bool every_engine_has(const Axis& axis) {
   return is_engine(axis) || axis.name == "fsdp.wrap" || axis.name == "fsdp.activation_checkpointing";
@@ -189,6 +220,13 @@ Choice with_preset(Choice choice) {
 }
 
 }  // namespace
+
+std::string_view why_not_turned(std::string_view key) {
+  for (const NotTurned& reason : not_turned()) {
+    if (std::ranges::find(reason.keys, key) != reason.keys.end()) return reason.why;
+  }
+  return "";
+}
 
 Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(start)) {
   start_.train.batch_global = 0;  // batch_per_rank and accumulate say it, and may be turned
@@ -207,6 +245,7 @@ Space::Space(RunConfig start, const SpaceOptions& options) : start_(std::move(st
       if (is_engine(axis)) choice = with_preset(std::move(choice));
       RunConfig turned = start_;
       apply(choice, turned);
+      if (!options.quantization && !sends_the_same_bits(turned, start_)) continue;
       try {
         config::validate(turned);
       } catch (const ConfigError&) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/fields.h"
@@ -45,6 +46,8 @@ using Point = std::vector<std::uint8_t>;
 struct SpaceOptions {
   std::vector<std::string> fixed = {};   ///< keys that stay as they are in force
   std::vector<std::string> dtypes = {};  ///< that fsdp.param_dtype and fsdp.reduce_dtype may be changed to; empty: none
+  bool any_engine = false;               ///< fsdp.preset may become another engine's, else it is kept
+  bool quantization = false;             ///< what a choice brings may send fewer bits, which changes numerics
   bool free_batch = false;               ///< the global batch may change, else micro-batch times accumulation is kept
   /// Asked of each valid choice of one axis beside what is in force: false leaves it out. Null: all are offered.
   std::function<bool(const config::RunConfig&)> offers = {};
@@ -83,6 +86,9 @@ class Space {
   std::vector<Axis> axes_;
   std::vector<Setting> fixed_;
 };
+
+/// Why a key of [fsdp], [mesh] or [train] is no axis of any space, for people; empty if it is one.
+std::string_view why_not_turned(std::string_view key);
 
 template <class Visit>
 void Space::visit(Point point, Part part, Visit&& visit) const {

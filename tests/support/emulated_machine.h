@@ -63,7 +63,8 @@ inline config::RunConfig valid(config::RunConfig config) {
 inline std::vector<std::string> all_but(const std::vector<std::string>& turned) {
   std::vector<std::string> fixed;
   for (const char* key :
-       {"fsdp.preset", "fsdp.strategy", "fsdp.reshard_after_forward", "fsdp.wrap", "fsdp.activation_checkpointing",
+       {"fsdp.preset", "fsdp.strategy", "fsdp.reshard_after_forward", "fsdp.wrap", "fsdp.head_unit",
+        "fsdp.activation_checkpointing",
         "fsdp.checkpoint_every", "train.batch_per_rank", "train.accumulate", "train.accumulate_mode",
         "fsdp.reshard_after_backward", "fsdp.param_dtype", "fsdp.reduce_dtype", "fsdp.forward_prefetch",
         "fsdp.backward_prefetch", "fsdp.all_gather_limit", "fsdp.reduce_scatter_buffers",

@@ -21,7 +21,7 @@ using ::fsdpbench::testing::valid;
 TEST(Search, OtherEnginesAreTried) {
   RunConfig config = tunable_config();
   config.fsdp.forward_prefetch.mode = config.fsdp.backward_prefetch.mode = config::Prefetch::Mode::none;
-  const Space space(valid(config), {});
+  const Space space(valid(config), {.any_engine = true});
   SearchOptions options;
   options.evaluations = 300;
   const SearchResult result = search_in(space, options);
@@ -189,6 +189,12 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Turned{"fsdp.strategy", {"fsdp.strategy", "mesh.shard", "mesh.replicate"}, slow_link},
                       Turned{"fsdp.reshard_after_forward", {"fsdp.reshard_after_forward"}, slow_link},
                       Turned{"fsdp.wrap", {"fsdp.wrap"}, [](RunConfig& c) { c.emulate.link_latency_us = 500; }},
+                      Turned{"fsdp.head_unit",
+                             {"fsdp.head_unit"},
+                             [](RunConfig& c) {  // the head's gradients need not wait for the embedding's
+                               c.emulate.link_gb_per_s = 1;
+                               c.model.vocab = 8192;
+                             }},
                       Turned{"fsdp.activation_checkpointing",
                              {"fsdp.activation_checkpointing", "fsdp.checkpoint_every"},
                              [](RunConfig& c) {

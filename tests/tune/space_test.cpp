@@ -124,7 +124,7 @@ TEST(Space, AFreeBatchIsFreeOfTheGlobalOne) {
 TEST(Space, AFixedKeyStaysWhateverElseIsTurned) {
   config::RunConfig config = tunable_config();
   config.fsdp.layout = config::Layout::flat;
-  const Space space(valid(config), {.fixed = {"fsdp.layout", "mesh.shard"}});
+  const Space space(valid(config), {.fixed = {"fsdp.layout", "mesh.shard"}, .any_engine = true});
   space.visit(space.origin(), Part::structure, [&](const Point& point) {
     if (const auto at = space.config_at(point)) {
       EXPECT_EQ(at->fsdp.layout, config::Layout::flat);
@@ -152,8 +152,31 @@ TEST(Space, DtypesAreLeftAloneUnlessAllowed) {
   EXPECT_THROW(Space(valid(tunable_config()), {.dtypes = {"fp7"}}), ConfigError);
 }
 
-TEST(Space, OfAnotherEngineOnlyWhatEveryEngineHasIsTurned) {
+TEST(Space, TheEngineIsKeptAndBitsAreNotSparedUnlessAllowed) {
+  const std::string zeropp = "fsdp.preset=deepspeed-zeropp";
+  config::RunConfig config = tunable_config();
+  config.mesh.ranks = config.mesh.shard = 8;
+  EXPECT_EQ(axis(Space(valid(config), {}), "fsdp.preset").choices.size(), 1U);
+  const auto engines = texts(axis(Space(valid(config), {.any_engine = true}), "fsdp.preset"));
+  EXPECT_THAT(engines, Contains("fsdp.preset=deepspeed-z3"));
+  EXPECT_THAT(engines, Not(Contains(zeropp)));
+  const Space all(valid(config), {.any_engine = true, .quantization = true});
+  EXPECT_THAT(texts(axis(all, "fsdp.preset")), Contains(zeropp));
+}
+
+TEST(Space, EachKeyIsTurnedOrSaysWhyNot) {
   const Space space(valid(tunable_config()), {});
+  std::set<std::string> turned;
+  for (const Axis& axis : space.axes()) turned.insert(axis.keys.begin(), axis.keys.end());
+  for (const config::Field& field : config::fields()) {
+    if (field.table != "fsdp" && field.table != "mesh" && field.table != "train") continue;
+    const std::string key = field.name();
+    EXPECT_NE(turned.contains(key), !why_not_turned(key).empty()) << key;
+  }
+}
+
+TEST(Space, OfAnotherEngineOnlyWhatEveryEngineHasIsTurned) {
+  const Space space(valid(tunable_config()), {.any_engine = true});
   Point point = space.origin();
   for (std::size_t a = 0; a < point.size(); ++a) point[a] = space.axes()[a].name == "fsdp.preset";
   EXPECT_TRUE(space.config_at(point));
@@ -168,7 +191,8 @@ TEST(Space, OfAnotherEngineOnlyWhatEveryEngineHasIsTurned) {
 
 TEST(Space, VisitsAsManyPointsAsItSays) {
   const Space space(valid(tunable_config()),
-                    {.fixed = all_but({"fsdp.preset", "fsdp.wrap", "fsdp.strategy", "fsdp.forward_prefetch"})});
+                    {.fixed = all_but({"fsdp.preset", "fsdp.wrap", "fsdp.strategy", "fsdp.forward_prefetch"}),
+                     .any_engine = true});
   double points = 0;
   std::set<Point> seen;
   space.visit(space.origin(), Part::structure, [&](const Point& structure) {

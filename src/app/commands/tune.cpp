@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -40,6 +41,7 @@
 #include "config/validate.h"
 #include "config/write.h"
 #include "dialects/make_export.h"
+#include "dialects/sayable.h"
 #include "metrics/compare.h"
 
 namespace fsdpbench::app {
@@ -58,6 +60,8 @@ struct TuneArguments {
   std::string memory_overhead;         ///< of a process beside its allocator, in place of what is assumed
   std::string objective = "step";      ///< step, memory or tokens_per_s
   std::vector<std::string> fixes;      ///< "key" or "key=value": is not turned
+  bool any_engine = false;             ///< fsdp.preset may change
+  bool allow_quantization = false;     ///< quantised gathers and gradients may be proposed
   std::vector<std::string> dtypes;     ///< that param_dtype and reduce_dtype may become
   std::int64_t evaluations = 20'000;   ///< policies whose step is computed, at most
   bool exhaustive = false;             ///< all of them
@@ -402,12 +406,27 @@ void show_answer(const std::vector<std::string>& exports, const ResultFolder& fo
                  .overwrite = true});
 }
 
+/// What all of these systems, names of read_export_targets(), can be told.
+std::function<bool(const config::RunConfig&)> said_by(const std::vector<std::string>& exports,
+                                                      const config::RunConfig& in_force) {
+  std::vector<dialects::Sayable> systems;
+  for (const dialects::Dialect* system : dialects::read_export_targets(fmt::format("{}", fmt::join(exports, ",")))) {
+    systems.emplace_back(*system, in_force);
+  }
+  return [systems = std::move(systems)](const config::RunConfig& turned) {
+    return std::ranges::all_of(systems, [&](const dialects::Sayable& system) { return system.says(turned); });
+  };
+}
+
 /// Finds the settings of a training that are best on a machine under a memory budget, says what each is worth, and
 /// writes them as a profile. Nothing runs but what --verify asks for. Returns the process exit code. `job`: null, or
 /// the job whose rank 0 this is, which verifies.
 int tune_profile(const TuneArguments& arguments, Job* job) {
   std::vector<std::string> overrides = arguments.overrides, exports = arguments.exports;
-  tune::SpaceOptions space_options{.fixed = fixed_keys(arguments.fixes, overrides), .dtypes = arguments.dtypes};
+  tune::SpaceOptions space_options{.fixed = fixed_keys(arguments.fixes, overrides),
+                                   .dtypes = arguments.dtypes,
+                                   .any_engine = arguments.any_engine,
+                                   .quantization = arguments.allow_quantization};
   if (!exports.empty()) dialects::read_export_targets(fmt::format("{}", fmt::join(exports, ",")));
   std::optional<TracedJob> traced;
   if (names_traces(arguments.from)) traced = read_traced_job(arguments.from);
@@ -419,7 +438,11 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   check_verify(arguments, config);
   const tune::SearchOptions options = search_options(arguments, config);
   space_options.free_batch = options.objective == tune::Objective::tokens_per_s;
-  if (traced) restrict_space(*traced, config, space_options);
+  if (traced) {
+    restrict_space(*traced, config, space_options);
+  } else if (!exports.empty()) {
+    space_options.offers = said_by(exports, config);
+  }
   if (traced && traced->system != nullptr && exports.empty()) exports.emplace_back(traced->system->name);
   const tune::Space space(config, space_options);
   const TunedOn on(arguments, config, traced);
@@ -453,8 +476,9 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
 
 constexpr const char* kTuneHelp =
     R"(Turns strategy and mesh, resharding, wrapping, activation checkpointing, micro-batches at the same global batch,
-prefetching, limits of all-gathers and reduce-scatters, communicators, and the presets of other engines. Every policy is
-simulated, with the op times of --cluster, of a calibration, of emulated rates or of --from RESULT; bounds exclude
+prefetching, limits of all-gathers and reduce-scatters, and communicators; with --any-engine the presets of other engines,
+too; with --export only what that system can be told. Numerics stay as they are unless an option allows that they change.
+Every policy is simulated, with the op times of --cluster, of a calibration, of emulated rates or of --from RESULT; bounds exclude
 policies that cannot be better. Nothing is proposed whose predicted memory is within its error of the budget.
 --from TRACE… reads files of torch.profiler, one for each rank, or their folder: it recognises the job, uses its op
 times, and says what to change in that program's terms.
@@ -488,6 +512,9 @@ Command tune_command() {
   command.option("--memory-overhead", &tune_it->memory_overhead, "SIZE", "Memory of a process outside its allocator");
   command.option("--objective", &tune_it->objective, "WHAT", "step, memory or tokens_per_s; default: step");
   command.set("--fix", tune_it->fixes, "Leave KEY as it is, or at VALUE; may be repeated");
+  command.flag("--any-engine", tune_it->any_engine, "Other engines' presets, too, not only the profile's engine");
+  command.flag("--allow-quantization", tune_it->allow_quantization,
+               "Policies that send fewer bits, too, as deepspeed-zeropp's: numerics change");
   command
       .option("--allow-dtypes", &tune_it->dtypes, "DTYPE,…",
               "Dtypes that param_dtype and reduce_dtype may become: bf16")

@@ -8,6 +8,8 @@
 
 #include "app/console/table.h"
 #include "base/bytes.h"
+#include "config/fields.h"
+#include "config/spelling.h"
 #include "config/write.h"
 
 namespace fsdpbench::app {
@@ -95,6 +97,19 @@ std::string sensitivity(const Tuning& t) {
   return text;
 }
 
+/// What the answer makes of the numbers that a training gives, which is said first; empty if nothing.
+std::string numerics(const Tuning& t) {
+  const auto best = t.space.config_at(t.best().point);
+  if (t.answer.keep || !best) return "";
+  std::string changes;
+  for (const char* key : {"fsdp.gather_quantization", "fsdp.reduce_quantization", "fsdp.param_dtype", "fsdp.reduce_dtype"}) {
+    const config::Field& field = *config::find_field(key);
+    const config::Value was = field.write(t.space.start()), is = field.write(*best);
+    if (was != is) changes += fmt::format(", {} {} instead of {}", key, config::to_toml(is), config::to_toml(was));
+  }
+  return changes.empty() ? "" : fmt::format("It changes numerics, as was allowed: {}.\n", changes.substr(2));
+}
+
 std::string verdict(const Tuning& t) {
   const char* const of = t.options.objective == Objective::memory         ? "memory"
                          : t.options.objective == Objective::tokens_per_s ? "time a token"
@@ -174,7 +189,7 @@ std::string tune_text(const Tuning& t) {
   row("current", t.result.start());
   row("best", t.best());
   if (budget.bytes > 0) table.rows.push_back({"budget", "", "", in_gib(budget.bytes), ""});
-  std::string text = format_table(table) + "\n" + verdict(t) + "\n";
+  std::string text = format_table(table) + "\n" + numerics(t) + verdict(t) + "\n";
   if (!t.answer.turned.empty()) text += format_table(turned_table(t)) + "\n";
   text += idle_knobs(t) + sensitivity(t) + "\n" + format_table(front_table(t)) + "\n";
   text += fmt::format(
