@@ -15,7 +15,7 @@
 #include "published/csv_rows.h"
 #include "published/prediction.h"
 #include "replay/compute_cost.h"
-#include "replay/replay.h"
+#include "replay/forecast.h"
 
 namespace fsdpbench::bench {
 namespace {
@@ -36,9 +36,7 @@ class Training {
   double tokens_per_second(double efficiency) {
     setup_.config.simulate.efficiency = efficiency;
     const replay::OpTimes times = engine::simulated_times(setup_, &cluster_);
-    const auto replay = replay::make_replay(setup_.schedules, setup_.plan.groups, times);
-    for (std::size_t step = 0; step < setup_.schedules.steps.size() + 1; ++step) replay->step({});
-    const double ns = replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
+    const double ns = replay::forecast(setup_, times).slowest_ns();
     const config::Train& train = setup_.config.train;
     return static_cast<double>(train.batch_per_rank * train.seq_len * train.accumulate) / (ns * 1e-9);
   }

@@ -10,7 +10,7 @@
 #include "replay/cluster_times.h"
 #include "replay/contention.h"
 #include "replay/emulated_times.h"
-#include "replay/replay.h"
+#include "replay/forecast.h"
 
 namespace fsdpbench::engine {
 namespace {
@@ -66,15 +66,16 @@ void sample_memory(const schedule::Schedule& schedule, std::span<const trace::Re
 
 /// The rank that was slowest most by the sum of its steps; the first of equals.
 int slowest_rank(const Setup& setup, const replay::OpTimes& times) {
-  const auto replay = replay::make_replay(setup.schedules, setup.plan.groups, times);
+  const auto warmup = static_cast<std::size_t>(setup.config.train.warmup);
+  const auto steps = static_cast<std::size_t>(setup.config.train.steps);
   std::vector<double> sums;
-  for (std::int64_t step = 0; step < setup.config.train.warmup + setup.config.train.steps; ++step) {
-    replay->step({});
-    if (step < setup.config.train.warmup) continue;
-    const replay::Replay::StepTimes& last = replay->last_step();
-    sums.resize(last.end_ns.size());
-    for (std::size_t rank = 0; rank < sums.size(); ++rank) sums[rank] += last.end_ns[rank] - last.begin_ns[rank];
-  }
+  replay::forecast_run(setup, times, warmup + steps, 0, {},
+                       [&](std::size_t step, const std::vector<double>& lengths_ns) {
+                         if (step < warmup) return true;
+                         sums.resize(lengths_ns.size());
+                         for (std::size_t rank = 0; rank < sums.size(); ++rank) sums[rank] += lengths_ns[rank];
+                         return true;
+                       });
   return static_cast<int>(std::ranges::max_element(sums) - sums.begin());
 }
 
@@ -148,30 +149,26 @@ Measurement simulate(const Setup& setup, const replay::OpTimes& undrawn, const R
   Measurement result;
   for (const int rank : recorded_ranks(setup, times)) result.traces.emplace_back().rank = rank;
   const bool some = static_cast<int>(result.traces.size()) < setup.plan.groups.ranks();
-  const auto replay = replay::make_replay(setup.schedules, setup.plan.groups, times);
+  const auto warmup = static_cast<std::size_t>(train.warmup);
+  const std::size_t steps = warmup + static_cast<std::size_t>(train.steps);
   backend::WireBytes sent{};
-  for (; result.steps_done < train.warmup + train.steps; ++result.steps_done) {
-    if (hooks.stop && hooks.stop()) break;
-    if (result.steps_done < train.warmup) {
-      replay->step({});
-    } else {
-      replay->step(result.traces);
-      const schedule::Schedule& schedule = setup.schedules.of_step(static_cast<std::size_t>(result.steps_done));
-      const backend::WireBytes step = wire_bytes(schedule, setup.plan.groups);
-      for (std::size_t kind = 0; kind < sent.size(); ++kind) sent[kind] += step[kind];
+  const auto stops = [&] { return hooks.stop && hooks.stop(); };
+  const auto after_step = [&](std::size_t step, const std::vector<double>& lengths_ns) {
+    ++result.steps_done;
+    if (step >= warmup) {
+      const schedule::Schedule& schedule = setup.schedules.of_step(step);
+      const backend::WireBytes bytes = wire_bytes(schedule, setup.plan.groups);
+      for (std::size_t kind = 0; kind < sent.size(); ++kind) sent[kind] += bytes[kind];
       for (trace::RankTrace& trace : result.traces) {
         const std::span<const trace::Record> records = std::span(trace.records).last(schedule.ops.size());
         sample_memory(schedule, records, setup.memory.reserved, trace);
       }
-      const replay::Replay::StepTimes& last = replay->last_step();
-      double slowest = 0;
-      for (std::size_t rank = 0; rank < last.end_ns.size(); ++rank) {
-        slowest = std::max(slowest, last.end_ns[rank] - last.begin_ns[rank]);
-      }
-      if (some) result.slowest_ns.push_back(static_cast<std::int64_t>(slowest));
+      if (some) result.slowest_ns.push_back(static_cast<std::int64_t>(*std::ranges::max_element(lengths_ns)));
     }
-    if (hooks.progress) hooks.progress(result.steps_done + 1, std::nullopt);
-  }
+    if (hooks.progress) hooks.progress(result.steps_done, std::nullopt);
+    return step + 1 < steps && !stops();
+  };
+  if (!stops()) replay::forecast_run(setup, times, steps, warmup, result.traces, after_step);
   result.interrupted = result.steps_done < train.warmup + train.steps;
   result.memory.assign(result.traces.size(), setup.memory);
   result.host_memory.assign(result.traces.size(), setup.host_memory);

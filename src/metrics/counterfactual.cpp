@@ -16,30 +16,17 @@ namespace {
 
 constexpr double kAtOnce = 1e12;  // so many times as fast
 
-/// A training of the same model and ranks under another policy.
-struct Rebuilt {
-  Rebuilt(const config::RunConfig& config, const std::vector<plan::ModuleSizes>& sizes)
-      : all(schedule::make_training(config, sizes)), steady(all.steady()) {}
-
-  std::int64_t peak_bytes() const {
-    const config::Train& train = all.config.train;
-    return schedule::memory_walk(all.schedules, train.warmup + train.steps).peak_occupied_total;
-  }
-
-  schedule::Training all, steady;
-};
-
 /// What to forecast.
 struct Question {
   Counterfactual answer;
   replay::Changes changes;
-  std::unique_ptr<Rebuilt> rebuilt;  ///< null: the schedule as it is
+  std::unique_ptr<schedule::Training> rebuilt;  ///< steady, under another policy; null: the schedule as it is
 };
 
 class Finder {
  public:
   Finder(const TypicalStep& typical, double noise_ms) : typical_(typical), noise_ms_(noise_ms) {
-    typical_ms_ = typical.forecast(typical.training()).slowest_ns() / 1e6;
+    typical_ms_ = step_ms({});
   }
 
   Counterfactuals find(const std::vector<Asked>& causes) {
@@ -52,7 +39,7 @@ class Finder {
       if (question.rebuilt) questions.push_back(std::move(question));
     }
     for (Question& question : questions) {
-      question.answer.step_ms = step_ms(question, typical_.times());
+      question.answer.step_ms = step_ms(question);
       question.answer.gain_ms = question.answer.ci_low = question.answer.ci_high =
           typical_ms_ - question.answer.step_ms;
     }
@@ -69,7 +56,7 @@ class Finder {
         result.causes.push_back(std::move(answer));
         continue;
       }
-      if (answer.advised) answer.more_bytes = question.rebuilt->peak_bytes() - peak_bytes();
+      if (answer.advised) answer.more_bytes = peak_bytes(question.rebuilt->config) - own_peak_bytes();
       result.knobs.push_back(std::move(answer));
     }
     std::ranges::stable_sort(result.knobs, std::ranges::greater(), &Counterfactual::gain_ms);
@@ -80,7 +67,7 @@ class Finder {
   Question rebuilt(const config::RunConfig& config) const {
     Question question;
     try {
-      question.rebuilt = std::make_unique<Rebuilt>(config, typical_.training().sizes);
+      question.rebuilt = std::make_unique<schedule::Training>(training(config).steady());
     } catch (const Error&) {  // not for this model, plan or memory: nothing to advise
     }
     return question;
@@ -118,18 +105,19 @@ class Finder {
     return question;
   }
 
-  double step_ms(const Question& question, const replay::MeasuredTimes& times) const {
-    const schedule::Training& training = question.rebuilt ? question.rebuilt->steady : typical_.training();
-    return typical_.forecast(times, training, question.changes).slowest_ns() / 1e6;
+  double step_ms(const Question& question, int draw = -1) const {
+    replay::Changes changes = question.changes;
+    changes.draw = draw;
+    const schedule::Training& training = question.rebuilt ? *question.rebuilt : typical_.training();
+    return typical_.forecast(training, changes).slowest_ns() / 1e6;
   }
 
   void find_intervals(std::vector<Question>& questions) const {
     const Question nothing;
     for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) {
-      const replay::MeasuredTimes times = typical_.drawn(draw);
-      const double as_it_is = step_ms(nothing, times);
+      const double as_it_is = step_ms(nothing, draw);
       for (Question& question : questions) {
-        const double gain = as_it_is - step_ms(question, times);
+        const double gain = as_it_is - step_ms(question, draw);
         Counterfactual& answer = question.answer;
         answer.interval = IntervalKind::bootstrap;
         answer.ci_low = std::min(answer.ci_low, gain);
@@ -138,8 +126,17 @@ class Finder {
     }
   }
 
-  std::int64_t peak_bytes() {
-    if (!peak_bytes_) peak_bytes_ = Rebuilt(typical_.training().config, typical_.training().sizes).peak_bytes();
+  schedule::Training training(const config::RunConfig& config) const {
+    return schedule::make_training(config, typical_.training().sizes);
+  }
+
+  std::int64_t peak_bytes(const config::RunConfig& config) const {
+    return schedule::memory_walk(training(config).schedules, config.train.warmup + config.train.steps)
+        .peak_occupied_total;
+  }
+
+  std::int64_t own_peak_bytes() {
+    if (!peak_bytes_) peak_bytes_ = peak_bytes(typical_.training().config);
     return *peak_bytes_;
   }
 

@@ -258,20 +258,24 @@ replay::MeasuredTimes TypicalStep::times_of(std::span<const std::size_t> drawn) 
   return measured_.with_step(training_, std::move(ns), std::move(issue));
 }
 
-replay::MeasuredTimes TypicalStep::drawn(int draw) const {
+/// Negative: none.
+const replay::MeasuredTimes& TypicalStep::drawn(int draw) const {
+  if (draw < 0 || repeats_) return *times_;
+  const std::lock_guard lock(drawing_);
+  const auto known = drawn_.find(draw);
+  if (known != drawn_.end()) return known->second;
   std::mt19937 random(12345);
   random.discard(static_cast<unsigned long long>(draw) * steps_.size());
   std::vector<std::size_t> drawn(steps_.size());
   for (std::size_t& step : drawn) step = random() % drawn.size();
-  return times_of(drawn);
+  return drawn_.emplace(draw, times_of(drawn)).first->second;
 }
 
 /// What the ops of `other` take, lanes and host like those of the run.
-replay::OpTimes TypicalStep::op_times(const replay::MeasuredTimes& times, const schedule::Training& other,
-                                      const replay::Changes& changes) const {
+replay::OpTimes TypicalStep::op_times(const schedule::Training& other, const replay::Changes& changes) const {
   using replay::Part;
   const std::set<Part>& without = changes.without;
-  replay::OpTimes op_times = replay::what_if_times(times, other, changes).times;
+  replay::OpTimes op_times = replay::what_if_times(drawn(changes.draw), other, changes).times;
   op_times.host = host_;
   op_times.host.start_ns = 1e6;  // a record that begins at 0 is one of an op that did not run
   op_times.delays.by_rank_ns.resize(typical_lag_ns_.size());
@@ -338,14 +342,13 @@ replay::OpTimes TypicalStep::op_times(const replay::MeasuredTimes& times, const 
   return op_times;
 }
 
-replay::Forecast TypicalStep::forecast(const replay::MeasuredTimes& times, const schedule::Training& other,
-                                       const replay::Changes& changes) const {
-  return replay::forecast(other, op_times(times, other, changes), replay::SteadyStep::repeated);
+replay::Forecast TypicalStep::forecast(const schedule::Training& other, const replay::Changes& changes) const {
+  return replay::forecast(other, op_times(other, changes), replay::SteadyStep::repeated);
 }
 
 replay::Forecast TypicalStep::forecast() const {
   const std::vector<schedule::Op>& ops = training_.schedules.steady().ops;
-  const replay::OpTimes times = op_times(*times_, training_, {});
+  const replay::OpTimes times = op_times(training_, {});
   replay::Forecast step =
       replay::forecast(training_, times, replay::SteadyStep::repeated, static_cast<int>(times.given.front().size()));
   for (trace::RankTrace& trace : step.traces) {

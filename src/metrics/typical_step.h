@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -66,20 +68,13 @@ class TypicalStep final : public replay::Clock {
 
   /// What the ops take in the typical step.
   const replay::MeasuredTimes& times() const { return *times_; }
-  /// And in one that is as likely: typical of as many of the measured steps, drawn with replacement. `draw`: one of
-  /// replay::Uncertainty::kDraws.
-  replay::MeasuredTimes drawn(int draw) const;
 
   /// The typical step itself, all ranks recorded; one, if it stands for all.
   replay::Forecast forecast() const;
   /// The steady step of a training of the same ranks whose schedules are one steady one: what its ops take follows from
-  /// what they take in the typical step. `changes.draw` is not looked at: drawn() has other times.
-  replay::Forecast forecast(const schedule::Training& other, const replay::Changes& changes = {}) const override {
-    return forecast(*times_, other, changes);
-  }
-  /// Likewise from `times`, those of a drawn step.
-  replay::Forecast forecast(const replay::MeasuredTimes& times, const schedule::Training& other,
-                            const replay::Changes& changes = {}) const;
+  /// what they take in the typical step; for `changes.draw`, in one that is as likely: typical of as many of the
+  /// measured steps, drawn with replacement.
+  replay::Forecast forecast(const schedule::Training& other, const replay::Changes& changes = {}) const override;
 
   /// How much later than its typical begin a lane's ops began, and how much longer they took, a step: the mean over the
   /// measured steps, in nanoseconds.
@@ -92,8 +87,8 @@ class TypicalStep final : public replay::Clock {
  private:
   void find_late(double noise_ms);
   replay::MeasuredTimes times_of(std::span<const std::size_t> drawn) const;
-  replay::OpTimes op_times(const replay::MeasuredTimes& times, const schedule::Training& other,
-                           const replay::Changes& changes) const;
+  const replay::MeasuredTimes& drawn(int draw) const;
+  replay::OpTimes op_times(const schedule::Training& other, const replay::Changes& changes) const;
   using LaneTimes = std::vector<std::array<double, kLaneCount>>;  // by rank
   LaneTimes typical_of(replay::LaneStarts::ByLane replay::LaneStarts::*part, double noise_ms) const;
   void mend_link(int rank, const schedule::Training& other, replay::OpTimes& times) const;
@@ -112,6 +107,8 @@ class TypicalStep final : public replay::Clock {
   std::vector<replay::MeasuredTimes::Table> link_ns_;  // of own links, by measured step
   replay::MeasuredTimes::Table typical_link_ns_;       // kNone: not known
   std::optional<replay::MeasuredTimes> times_;
+  mutable std::mutex drawing_;
+  mutable std::map<int, replay::MeasuredTimes> drawn_;  // by draw, those that were asked for
 };
 
 }  // namespace fsdpbench::metrics

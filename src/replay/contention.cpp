@@ -288,7 +288,7 @@ void add_contention(const schedule::Training& training, const SlowdownOf& slowdo
   const StepCosts alone = costs;
   double last_step = 0;
   for (int walk = 0; walk < kMostWalks; ++walk) {
-    const trace::RankTrace trace = forecast(training, times, SteadyStep::second, 1).traces.front();
+    const trace::RankTrace trace = forecast(training, times, SteadyStep::first, 1).traces.front();
     const auto step = static_cast<double>(trace.steps.back().end_ns - trace.steps.back().begin_ns);
     if (std::abs(step - last_step) < 1e-3 * step) return;
     last_step = step;

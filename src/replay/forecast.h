@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "replay/op_times.h"
@@ -65,7 +67,6 @@ class Clock {
 enum class SteadyStep : std::uint8_t {
   first,     ///< the first one with the schedule that repeats; where ranks differ the next one, since a step begins
              ///< with ranks as far apart as the one before it left them
-  second,    ///< the one after the first in any case
   repeated,  ///< the first that is as long as the one before it on every rank; the eighth at the latest
 };
 
@@ -73,7 +74,13 @@ enum class SteadyStep : std::uint8_t {
 Forecast forecast(const schedule::Training& training, const OpTimes& times, SteadyStep which = SteadyStep::first,
                   int recorded = 0);
 
-/// All ranks' records of a run's steps from `first` on, up to the last one that `times` are given for.
-std::vector<trace::RankTrace> forecast_run(const schedule::Training& training, const OpTimes& times, std::size_t first);
+/// Told of each step of a run after it: which one it was, and what it took by rank (one for all if no two ranks may
+/// differ). The run goes on if it says so.
+using AfterStep = std::function<bool(std::size_t step, const std::vector<double>& lengths_ns)>;
+
+/// The first `steps` steps of a run of a training whose ops take `times`. From step `first` on they are appended to
+/// `traces`, of the ranks that these name.
+void forecast_run(const schedule::Training& training, const OpTimes& times, std::size_t steps, std::size_t first,
+                  std::span<trace::RankTrace> traces, const AfterStep& after = {});
 
 }  // namespace fsdpbench::replay

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "app/experiment/published_uncertainty.h"
+#include "app/experiment/simulated_machine.h"
 #include "app/experiment/steady_step.h"
 #include "app/experiment/trial.h"
 #include "app/report/result_json.h"

@@ -201,7 +201,7 @@ PredictedStep predict_step(const engine::Setup& arms, const metrics::RunView& ru
     }
   }
   times.host = replay::measured_host(run.schedules(), run.traces(), {});
-  return {replay::forecast(one, times, replay::SteadyStep::second).slowest_ns() * 1e-6, {}};
+  return {replay::forecast(one, times).slowest_ns() * 1e-6, {}};
 }
 
 }  // namespace fsdpbench::app

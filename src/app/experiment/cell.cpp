@@ -9,15 +9,13 @@
 
 #include "app/console/console.h"
 #include "app/console/progress.h"
-#include "app/experiment/published_uncertainty.h"
+#include "app/experiment/simulated_machine.h"
 #include "app/experiment/steady_step.h"
 #include "app/machine/available_memory.h"
 #include "app/machine/machine_facts.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/lane.h"
-#include "config/accuracy.h"
-#include "config/calibration.h"
 #include "config/cluster.h"
 #include "config/fields.h"
 #include "config/find_file.h"
@@ -111,26 +109,17 @@ void note_modelled_time(const config::RunConfig& c, const replay::OpTimes& times
 /// Its machine instead of its data. That a rank's memory would not suffice there is said, and simulated all the same.
 void open_simulation(Cell& cell) {
   const config::RunConfig& c = cell.setup.config;
-  if (!c.simulate.calibration.empty()) {
-    const config::Calibration calibration = config::read_calibration(c.simulate.calibration);
-    replay::CalibratedTimes calibrated = engine::calibrated_times(cell.setup, calibration);
+  const SimulatedMachine machine(c);
+  SimulatedTimes simulated = machine.times(cell.setup);
+  cell.times = std::move(simulated.times);
+  cell.basis = {machine.basis(), std::move(simulated.uncertainty)};
+  if (machine.calibration() != nullptr) {
     cell.notes.push_back(fmt::format("calibrated on {}: half of the ops measured there lie within {:.1f} % of it",
-                                     calibration.machine, calibrated.spread_pct));
-    cell.times = std::move(calibrated.times);
-    cell.basis = {fmt::format("the calibration of {}", calibration.machine), std::move(calibrated.uncertainty)};
-    return;
+                                     machine.calibration()->machine, simulated.spread_pct));
   }
-  if (c.simulate.cluster.empty()) {
-    cell.times = engine::simulated_times(cell.setup, nullptr);
-    cell.basis.from = "given rates";
-    check_modelled_time(c, cell.times);
-    return;
-  }
-  const config::Cluster cluster = config::load_cluster(c.simulate.cluster);
-  config::check_fits(cluster, c.mesh.ranks);
-  cell.times = engine::simulated_times(cell.setup, &cluster);
-  const config::Accuracy accuracy = config::read_accuracy(config::find_accuracy());
-  cell.basis = {"published rates", published_uncertainty(cell.setup, cluster, accuracy, cell.times)};
+  if (!cell.basis.uncertainty) check_modelled_time(c, cell.times);
+  if (machine.cluster() == nullptr) return;
+  const config::Cluster& cluster = *machine.cluster();
   const double has = cluster.gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30);
   if (static_cast<double>(cell.setup.memory.reserved) <= has) return;
   cell.notes.push_back(

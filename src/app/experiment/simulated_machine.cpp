@@ -3,17 +3,64 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdint>
 #include <stdexcept>
 #include <utility>
 
-#include "app/experiment/published_uncertainty.h"
 #include "base/error.h"
 #include "engine/simulate.h"
 #include "model/model.h"
+#include "replay/collective_message.h"
+#include "replay/compute_cost.h"
 #include "replay/forecast.h"
+#include "replay/random.h"
 
 namespace fsdpbench::app {
+namespace {
+
+bool within(const config::AccuracyRows& rows, const std::string& cluster, int ranks, double bytes) {
+  return std::ranges::find(rows.clusters, cluster) != rows.clusters.end() && ranks >= rows.least_ranks &&
+         ranks <= rows.most_ranks && bytes >= rows.least_bytes && bytes <= rows.most_bytes;
+}
+
+std::vector<double> draw_from(const std::vector<double>& ratios, std::uint64_t seed) {
+  replay::Sequence random(seed);
+  std::vector<double> drawn;
+  for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) drawn.push_back(ratios[random.below(ratios.size())]);
+  return drawn;
+}
+
+}  // namespace
+
+replay::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
+                                          const config::Accuracy& accuracy, const replay::OpTimes& times) {
+  const bool typical = training.config.simulate.efficiency == replay::kTypicalEfficiency;
+  const std::array<const config::AccuracyRows*, 3> rows{typical ? &accuracy.typical_training : &accuracy.training,
+                                                        &accuracy.collectives, &accuracy.small_collectives};
+  replay::Uncertainty uncertainty;
+  for (std::size_t kind = 0; kind < rows.size(); ++kind) {
+    uncertainty.ratios.push_back(draw_from(rows[kind]->time_ratios, kind + 1));
+  }
+  const plan::Groups& groups = training.plan.groups;
+  for (std::size_t step = 0; step < times.steps.size(); ++step) {
+    const schedule::Schedule& schedule = training.schedules.steps[step];
+    std::vector<int>& source = uncertainty.source.emplace_back();
+    for (const schedule::Op& op : schedule.ops) {
+      source.push_back(-1);
+      const int ranks = op.is_collective() ? groups.size(op.group()) : groups.ranks();
+      if (!op.has_work() || (op.is_collective() && ranks == 1)) continue;
+      const double bytes = op.is_collective() ? static_cast<double>(replay::message_of(op, groups).bytes) : 0;
+      const int kind = !op.is_collective() ? 0 : bytes >= accuracy.collectives.least_bytes ? 1 : 2;
+      source.back() = kind;
+      if (&schedule != &training.schedules.steady()) continue;
+      const bool known = within(*rows[static_cast<std::size_t>(kind)], cluster.name, ranks, bytes);
+      ++uncertainty.reach[known ? replay::Reach::interpolated : replay::Reach::extrapolated];
+    }
+  }
+  return uncertainty;
+}
 
 std::vector<plan::ModuleSizes> ModelSizes::of(const config::RunConfig& config) const {
   const std::lock_guard lock(mutex_);
@@ -49,46 +96,45 @@ std::vector<plan::ModuleSizes> SimulatedMachine::sizes(const config::RunConfig& 
   return sizes_.of(config);
 }
 
-replay::OpTimes SimulatedMachine::times(const schedule::Training& training, const replay::Changes& changes) const {
+SimulatedTimes SimulatedMachine::times(const schedule::Training& training, bool uncertainty) const {
+  if (calibration_) {
+    replay::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
+    return {std::move(calibrated.times), std::move(calibrated.uncertainty), calibrated.spread_pct};
+  }
+  SimulatedTimes simulated{engine::simulated_times(training, cluster()), {}};
+  if (uncertainty && accuracy_) {
+    simulated.uncertainty = published_uncertainty(training, *cluster_, *accuracy_, simulated.times);
+  }
+  return simulated;
+}
+
+replay::Forecast SimulatedMachine::forecast(const schedule::Training& training, const replay::Changes& changes) const {
   replay::Changes possible;
   possible.link_scale = changes.link_scale;
   possible.compute_scale = changes.compute_scale;
   possible.draw = changes.draw;
   if (changes != possible) throw std::logic_error("SimulatedMachine: a change that only a finished run can tell");
-  replay::OpTimes times;
-  std::optional<replay::Uncertainty> uncertainty;
-  if (calibration_) {
-    replay::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
-    times = std::move(calibrated.times);
-    if (changes.draw >= 0) uncertainty = std::move(calibrated.uncertainty);
-  } else {
-    times = engine::simulated_times(training, cluster_ ? &*cluster_ : nullptr);
-    if (changes.draw >= 0 && accuracy_) {
-      uncertainty = published_uncertainty(training, *cluster_, *accuracy_, times);
-    }
+  SimulatedTimes simulated = times(training, changes.draw >= 0);
+  if (changes.draw >= 0 && simulated.uncertainty) {
+    simulated.times = replay::drawn(std::move(simulated.times), *simulated.uncertainty, changes.draw);
   }
-  if (uncertainty) times = replay::drawn(std::move(times), *uncertainty, changes.draw);
-  if (changes.link_scale == 1 && changes.compute_scale == 1) return times;
-  for (std::size_t step = 0; step < times.steps.size(); ++step) {
+  if (changes.link_scale == 1 && changes.compute_scale == 1) return replay::forecast(training, simulated.times);
+  for (std::size_t step = 0; step < simulated.times.steps.size(); ++step) {
     const std::vector<schedule::Op>& ops = training.schedules.steps[step].ops;
     for (std::size_t i = 0; i < ops.size(); ++i) {
-      replay::OpCost& cost = times.steps[step][i];
+      replay::OpCost& cost = simulated.times.steps[step][i];
       cost.link_ns = std::nearbyint(cost.link_ns / changes.link_scale);
       if (ops[i].module >= 0) cost.run_ns = std::nearbyint(cost.run_ns / changes.compute_scale);
     }
   }
-  return times;
-}
-
-replay::Forecast SimulatedMachine::forecast(const schedule::Training& training, const replay::Changes& changes) const {
-  return replay::forecast(training, times(training, changes));
+  return replay::forecast(training, simulated.times);
 }
 
 replay::StepCosts SimulatedMachine::least_costs(const schedule::Training& training) const {
   if (calibration_) {
     return engine::calibrated_times(training, *calibration_, false).times.steps.back();
   }
-  replay::OpTimes times = engine::simulated_times(training, cluster_ ? &*cluster_ : nullptr, false);
+  replay::OpTimes times = engine::simulated_times(training, cluster(), false);
   return std::move(times.steps.back());
 }
 

@@ -10,6 +10,9 @@
 #include "config/accuracy.h"
 #include "config/calibration.h"
 #include "config/cluster.h"
+#include "replay/op_times.h"
+#include "replay/uncertainty.h"
+#include "schedule/training.h"
 #include "tune/machine.h"
 
 namespace fsdpbench::app {
@@ -26,6 +29,19 @@ class ModelSizes {
   mutable std::map<Key, std::vector<plan::ModuleSizes>> known_;
 };
 
+/// Of op times that come from published rates: computation is off by what trainings are, each collective by what those
+/// of its sort are. Nothing was measured on the machine itself, so the best that an op can be is interpolated: its
+/// cluster has rows, and its ranks and bytes lie within theirs. `times`: engine::simulated_times().
+replay::Uncertainty published_uncertainty(const schedule::Training& training, const config::Cluster& cluster,
+                                          const config::Accuracy& accuracy, const replay::OpTimes& times);
+
+/// Op times of a training, before anything is drawn, and how wrong they may be.
+struct SimulatedTimes {
+  replay::OpTimes times;
+  std::optional<replay::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt
+  double spread_pct = 0;                           ///< replay::CalibratedTimes::spread_pct
+};
+
 /// The machine that a configuration names: simulate.cluster, simulate.calibration, or the rates of [emulate]. Op times
 /// are those of a simulation of the same configuration, before anything is drawn.
 class SimulatedMachine final : public tune::Machine {
@@ -36,6 +52,12 @@ class SimulatedMachine final : public tune::Machine {
 
   /// What the times rest on: "given rates", "published rates", "the calibration of …".
   const std::string& basis() const { return basis_; }
+  /// Null if it is none.
+  const config::Cluster* cluster() const { return cluster_ ? &*cluster_ : nullptr; }
+  const config::Calibration* calibration() const { return calibration_ ? &*calibration_ : nullptr; }
+
+  /// `uncertainty`: whether that is wanted, which takes its time.
+  SimulatedTimes times(const schedule::Training& training, bool uncertainty = true) const;
 
   std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const override;
   replay::Forecast forecast(const schedule::Training& training, const replay::Changes& changes = {}) const override;
@@ -43,8 +65,6 @@ class SimulatedMachine final : public tune::Machine {
   bool in_doubt() const override { return accuracy_ || calibration_; }
 
  private:
-  replay::OpTimes times(const schedule::Training& training, const replay::Changes& changes) const;
-
   std::string basis_;
   std::optional<config::Cluster> cluster_;
   std::optional<config::Accuracy> accuracy_;

@@ -10,7 +10,7 @@ namespace fsdpbench::app {
 SteadyStep steady_step(const engine::Setup& setup, const replay::OpTimes& times) {
   const int ranks = setup.plan.groups.ranks();
   const bool all = times.ranks_differ() && ranks <= engine::kMostRecordedRanks;
-  const replay::Forecast step = replay::forecast(setup, times, replay::SteadyStep::second, all ? ranks : 1);
+  const replay::Forecast step = replay::forecast(setup, times, replay::SteadyStep::first, all ? ranks : 1);
   SteadyStep result;
   result.ms = step.slowest_ns() * 1e-6;
   const metrics::RunView run(setup.schedules, step.traces);

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "metrics/compare.h"
-#include "replay/uncertainty.h"
 #include "replay/what_if_times.h"
 
 namespace fsdpbench::app {
@@ -19,19 +18,14 @@ double noise_ms(const FinishedRun& run) {
 }  // namespace
 
 MeasuredMachine::MeasuredMachine(const FinishedRun& run)
-    : view_(run.setup.schedules, run.traces), typical_(view_, run.setup, noise_ms(run)) {
-  if (typical_.repeats()) return;
-  for (int draw = 0; draw < replay::Uncertainty::kDraws; ++draw) drawn_.push_back(typical_.drawn(draw));
-}
+    : view_(run.setup.schedules, run.traces), typical_(view_, run.setup, noise_ms(run)) {}
 
 std::vector<plan::ModuleSizes> MeasuredMachine::sizes(const config::RunConfig& config) const {
   return sizes_.of(config);
 }
 
 replay::Forecast MeasuredMachine::forecast(const schedule::Training& training, const replay::Changes& changes) const {
-  const bool draws = changes.draw >= 0 && !drawn_.empty();
-  const replay::MeasuredTimes& times = draws ? drawn_[static_cast<std::size_t>(changes.draw)] : typical_.times();
-  return typical_.forecast(times, training.steady(), changes);
+  return typical_.forecast(training.steady(), changes);
 }
 
 replay::StepCosts MeasuredMachine::least_costs(const schedule::Training& training) const {

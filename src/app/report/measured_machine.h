@@ -26,8 +26,6 @@ class MeasuredMachine final : public tune::Machine {
  private:
   metrics::RunView view_;
   metrics::TypicalStep typical_;
-  std::vector<replay::MeasuredTimes> drawn_;  // by replay::Changes::draw
-
   ModelSizes sizes_;
 };
 

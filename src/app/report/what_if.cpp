@@ -133,7 +133,9 @@ double exposed_ms(const metrics::StepRecords& step) {
 
 ReplayedRun replay_steps(const engine::Setup& setup, const replay::OpTimes& times, std::size_t first,
                          double tokens_per_step) {
-  const std::vector<trace::RankTrace> traces = replay::forecast_run(setup, times, first);
+  std::vector<trace::RankTrace> traces;
+  for (int rank = 0; rank < setup.plan.groups.ranks(); ++rank) traces.emplace_back().rank = rank;
+  replay::forecast_run(setup, times, times.given.size(), first, traces);
   const metrics::RunView view(setup.schedules, traces);
   ReplayedRun run;
   run.metrics = metrics::run_metrics(view, setup.plan.groups, tokens_per_step);
