@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "replay/emulated_times.h"
-#include "replay/replay.h"
+#include "replay/forecast.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::replay {
@@ -24,11 +24,7 @@ struct Measured {
     times = emulated_times(made, {1e9, {1e9, 3e-6}});
     times.host.issue_ns = 200;
   }
-  double step_ns(const OpTimes& with) const {
-    const auto replay = make_replay(made.schedules, made.plan.groups, with);
-    for (int step = 0; step < 3; ++step) replay->step({});
-    return replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
-  }
+  double step_ns(const OpTimes& with) const { return forecast(made, with).slowest_ns(); }
   /// As a run of `steps` steps whose ops take lognormal times about what they should.
   void add_to(Calibrator& calibrator, double sigma = 0, std::uint64_t seed = 1, int steps = 4) const {
     std::vector<trace::RankTrace> traces(static_cast<std::size_t>(made.plan.groups.ranks()));
@@ -36,8 +32,7 @@ struct Measured {
     OpTimes later = times;
     later.host.start_ns = 1e6;  // a record at 0 is of an op that did not run
     if (sigma > 0) later.jitter = Jitter(seed, {Jitter::lognormal(sigma)});
-    const auto replay = make_replay(made.schedules, made.plan.groups, later);
-    for (int step = 0; step < steps; ++step) replay->step(traces);
+    forecast_run(made, later, static_cast<std::size_t>(steps), 0, traces);
     calibrator.add(MeasuredTimes(made, traces, std::nullopt, true), HostCosts{200, 0, 0, 0, 0, 0});
   }
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "replay/replay.h"
+#include "replay/forecast.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::replay {
@@ -26,9 +26,7 @@ config::RunConfig llama_like(int ranks) {
 double step_ns(const config::RunConfig& config, const config::Cluster& cluster, const ClusterUse& use = {}) {
   const testing::ScheduleCase c = testing::make_case(config);
   const OpTimes times = cluster_times(c, cluster, use);
-  const auto replay = make_replay(c.schedules, c.plan.groups, times);
-  for (std::size_t step = 0; step < c.schedules.steps.size() + 2; ++step) replay->step({});
-  return replay->last_step().end_ns.front() - replay->last_step().begin_ns.front();
+  return forecast(c, times).slowest_ns();
 }
 
 config::Cluster cluster(const char* name) { return config::load_cluster(name); }

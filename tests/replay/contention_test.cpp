@@ -10,7 +10,7 @@
 #include "base/intervals.h"
 #include "replay/calibration.h"
 #include "replay/emulated_times.h"
-#include "replay/replay.h"
+#include "replay/forecast.h"
 #include "support/schedule_cases.h"
 
 namespace fsdpbench::replay {
@@ -42,8 +42,7 @@ struct Beside {
   std::vector<trace::RankTrace> walked(const OpTimes& with, int steps = 4) const {
     std::vector<trace::RankTrace> traces(static_cast<std::size_t>(made.plan.groups.ranks()));
     for (std::size_t rank = 0; rank < traces.size(); ++rank) traces[rank].rank = static_cast<int>(rank);
-    const auto replay = make_replay(made.schedules, made.plan.groups, with);
-    for (int step = 0; step < steps; ++step) replay->step(traces);
+    forecast_run(made, with, static_cast<std::size_t>(steps), 0, traces);
     return traces;
   }
   /// Of rank 0's last step.

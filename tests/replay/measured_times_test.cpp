@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "replay/forecast.h"
 #include "replay/measured_host.h"
 #include "replay/replay.h"
 #include "replay/what_if_times.h"
@@ -33,11 +34,9 @@ class HandRun {
   }
 
   std::vector<trace::RankTrace> record(int steps) {
-    const auto replay = make_replay(training.schedules, training.plan.groups, times);
     std::vector<trace::RankTrace> traces(4);
     for (int rank = 0; rank < 4; ++rank) traces[static_cast<std::size_t>(rank)].rank = rank;
-    replay->step({});
-    for (int step = 0; step < steps; ++step) replay->step(traces);
+    forecast_run(training, times, 1 + static_cast<std::size_t>(steps), 1, traces);
     return traces;
   }
 
@@ -78,10 +77,8 @@ TEST(MeasuredTimes, TransfersThatMetAreMeasuredAlone) {
   // And replayed they meet again.
   WhatIfTimes again = what_if_times(shared, run.training);
   EXPECT_TRUE(links_are_shared(run.training.schedules, run.training.plan.groups, again.times));
-  const auto replay = make_replay(run.training.schedules, run.training.plan.groups, again.times);
   std::vector<trace::RankTrace> replayed(1);
-  replay->step({});
-  replay->step(replayed);
+  forecast_run(run.training, again.times, 2, 1, replayed);
   for (std::size_t i = 0; i < 5; ++i) {
     const trace::Record &is = replayed[0].records[i], &was = traces[0].records[i];
     EXPECT_NEAR(static_cast<double>(is.end_ns - is.begin_ns), static_cast<double>(was.end_ns - was.begin_ns), 4) << i;
