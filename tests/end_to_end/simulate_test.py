@@ -134,9 +134,14 @@ class Simulate(unittest.TestCase):
         self.assertIn("--set has no effect", self.error("calibrate", "truth", "--set", "train.steps=1", "--out", "d.toml"))
 
     def test_who_slows_whom_goes_from_collectives_through_calibrate_into_simulations(self) -> None:
-        self.call("collectives", "--ranks", "2", "-b", "16K", "-e", "64K", "-f", "4", "-n", "3", "--beside", "--matrix",
-                  "64,32x64x16", "-J", "beside.json")
-        rows = json.loads((self.folder / "beside.json").read_text(encoding="utf-8"))["beside"]
+        # On a busy machine few products run beside a collective from its begin to its end: then the advice is to raise -n.
+        for times in (3, 30, 300):
+            (self.folder / "beside.json").unlink(missing_ok=True)
+            self.call("collectives", "--ranks", "2", "-b", "16K", "-e", "64K", "-f", "4", "-n", str(times), "--beside", "--matrix",
+                      "64,32x64x16", "-J", "beside.json")
+            rows = json.loads((self.folder / "beside.json").read_text(encoding="utf-8"))["beside"]
+            if any("matrix_product" in row["beside_us"]["all_gather"] for row in rows):
+                break
         small = ("--set", "model.layers=2", "--set", "train.steps=2", "--set", "emulate.link_gb_per_s=none", "--ranks", "2")
         self.call("run", "quickstart", *small, "--out", "ran", "-q")
         said = self.call("calibrate", "ran", "--beside", "beside.json", "--out", "with.toml").stdout
@@ -150,12 +155,15 @@ class Simulate(unittest.TestCase):
             self.assertEqual(cell[:5], expected[:5])
             self.assertAlmostEqual(cell[5] / expected[5], 1, places=6)
 
-        # What a simulation says by it: products that take 8 times as long beside collectives make its step longer.
+        # What a simulation says by it: products that take 8 times as long beside collectives make its step longer. The
+        # calibration is of a simulation, where they are beside each other whatever this machine does meanwhile.
         def step(calibration: str, out: str) -> float:
             self.call("simulate", "quickstart", *small, "--set", f"simulate.calibration={calibration}", "--out", out, "-q")
             return self.result(out)["metrics"]["step_ms"]["median"]
 
-        self.call("calibrate", "ran", "--out", "without.toml")
+        rates = ("--set", "emulate.compute_tflops=0.02", "--set", "emulate.link_gb_per_s=0.5")
+        self.call("simulate", "quickstart", *small, *rates, "--out", "even", "-q")
+        self.call("calibrate", "even", "--out", "without.toml")
         text = (self.folder / "without.toml").read_text(encoding="utf-8")
         for times in (1, 8):
             (self.folder / f"times{times}.toml").write_text(
