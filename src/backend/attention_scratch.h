@@ -22,7 +22,7 @@ struct AttentionScratch {
   std::int64_t d_value = 0;        ///< backward: f32 [seq, head_dim]
   std::int64_t bytes = 0;
 
-  /// Of attention() for this shape.
+  /// What attention() needs for this shape.
   static AttentionScratch forward(const AttentionShape& shape) {
     AttentionScratch s;
     s.block_rows = std::min(kBlockRows, shape.seq);
@@ -30,7 +30,7 @@ struct AttentionScratch {
     return s;
   }
 
-  /// Of attention_backward().
+  /// What attention_backward() needs.
   static AttentionScratch backward(const AttentionShape& shape) {
     AttentionScratch s = forward(shape);
     s.take_pair(shape, s.d_scores, s.d_scores_low);

@@ -60,7 +60,7 @@ class Backend {
   virtual ~Backend() = default;
   /// As device.backend spells it.
   virtual std::string name() const = 0;
-  /// Of the machine, for people and result files; after run() also of how its ranks ran.
+  /// Facts about the machine, for people and result files; after run() also about how its ranks ran.
   virtual Facts facts() const = 0;
 
   /// Runs `body` once for each local rank, each on its own host thread, and returns when all have ended.

@@ -87,7 +87,7 @@ class Communicator {
   /// Blocks the host.
   virtual std::unique_ptr<Communicator> split(int color, int key) = 0;
 
-  /// Of all collectives enqueued since it was made; not those of groups split from it.
+  /// Bytes of all collectives enqueued since it was made, without those of groups split from it.
   virtual const WireBytes& wire_bytes() const = 0;
   /// What messages call this group, "shard"; the world's name is "world".
   virtual void set_name(std::string_view /*name*/) {}

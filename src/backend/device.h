@@ -78,7 +78,7 @@ class Device {
   virtual std::byte* host_buffer(std::int64_t bytes);
   /// The memory, of either kind, is free once everything enqueued on `lane` so far is done.
   virtual void free(std::byte* memory, Lane lane) = 0;
-  /// Of all allocations and frees issued so far.
+  /// Statistics of all allocations and frees issued so far.
   virtual const PoolStatistics& memory() const = 0;
   /// The same of pinned host memory.
   virtual const PoolStatistics& host_memory() const;

@@ -9,7 +9,7 @@ namespace fsdpbench {
 // Middle values that were measured, never a mean of two. The median of statistics, which is the mean of the two middle
 // values of an even count, is metrics::median(). `values` must not be empty.
 
-/// Of an even count the lower of the two.
+/// The median; for an even count the lower of the two.
 template <typename T>
 T lower_median(std::vector<T> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
@@ -17,7 +17,7 @@ T lower_median(std::vector<T> values) {
   return *middle;
 }
 
-/// Of an even count the upper of the two.
+/// The median; for an even count the upper of the two.
 template <typename T>
 T upper_median(std::vector<T> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

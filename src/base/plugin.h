@@ -21,7 +21,7 @@ struct PluginInterfaces {
   char hash[33] = "";
 };
 
-/// Of this build: the headers through which program and plugin know each other are the same if it is.
+/// The interfaces of this build. If they are equal, program and plugin were compiled with the same headers.
 const PluginInterfaces& plugin_interfaces();
 
 /// The file named by the environment, else the one beside the program; it need not exist.

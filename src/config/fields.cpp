@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -61,8 +62,14 @@ Valid<Enum> one_of() {
   return anything<Enum>(fmt::format("\"{}\"", fmt::join(Names<Enum>::kAll, "\", \"")));
 }
 
-Valid<Prefetch> prefetch(std::string text, std::vector<Prefetch::Mode> modes) {
-  return {std::move(text), [modes](const Prefetch& v) {
+/// The modes of both directions, and those of one of them, by name.
+Valid<Prefetch> prefetch(std::string_view own_names, std::vector<Prefetch::Mode> modes) {
+  using Mode = Prefetch::Mode;
+  constexpr std::string_view kNames =
+      "a depth from 1 to 65536 (2 or \"explicit:2\"), \"ahead:1\", "
+      "\"window:500000000\" or \"rate:50000000\" (elements)";
+  modes.insert(modes.end(), {Mode::none, Mode::explicit_, Mode::ahead, Mode::window, Mode::rate});
+  return {fmt::format("\"none\", {}, {}", own_names, kNames), [modes](const Prefetch& v) {
             return std::ranges::count(modes, v.mode) > 0 && v.depth <= kMostUnits && v.elements <= kMostElements;
           }};
 }
@@ -167,9 +174,9 @@ std::vector<Field> make_fields() {
   fsdp("keep_unreduced", &Fsdp::keep_unreduced, boolean(), "true: units that are not freed after forward stay gathered after a microbatch that reduces nothing (FSDP1's no_sync); false: reshard_after_backward alone decides");
   fsdp("wait_each_backward", &Fsdp::wait_each_backward, boolean(), "true: computation waits for all reductions at the end of each microbatch's backward; false: only at the end of the step (FSDP2's set_is_last_backward)");
   fsdp("gradients_after_views", &Fsdp::gradients_after_views, boolean(), "true: a unit is freed and reduced when backward is past everything computed since its gather was issued in forward, so a prefetched unit later (FSDP1, whose gather makes the views that autograd differentiates); false: after its own backward");
-  fsdp("forward_prefetch", &Fsdp::forward_prefetch, prefetch("\"none\", \"implicit\", a depth from 1 to 65536 (2 or \"explicit:2\"), \"ahead:1\", \"window:500000000\" or \"rate:50000000\" (elements)", {P::none, P::implicit, P::explicit_, P::ahead, P::window, P::rate}), "when the next unit's all-gather is issued in forward");
+  fsdp("forward_prefetch", &Fsdp::forward_prefetch, prefetch("\"implicit\"", {P::implicit}), "when the next unit's all-gather is issued in forward");
   fsdp("learn_execution_order", &Fsdp::learn_execution_order, boolean(), "true: the first step learns the order of units, so forward prefetching to a depth starts with the second (FSDP1); false: the order is given (FSDP2)");
-  fsdp("backward_prefetch", &Fsdp::backward_prefetch, prefetch("\"none\", \"post\", \"pre\", a depth from 1 to 65536 (2 or \"explicit:2\"), \"ahead:1\", \"window:500000000\" or \"rate:50000000\" (elements)", {P::none, P::post, P::pre, P::explicit_, P::ahead, P::window, P::rate}), "when the next unit's all-gather is issued in backward");
+  fsdp("backward_prefetch", &Fsdp::backward_prefetch, prefetch("\"post\", \"pre\"", {P::post, P::pre}), "when the next unit's all-gather is issued in backward");
   fsdp("all_gather_limit", &Fsdp::all_gather_limit, {"\"unlimited\", \"fsdp1_queue:L\" (L up to 1024), \"fsdp2_event\", an integer N or \"strict:N\" (N up to 65536), \"bytes:64MiB\", \"buffers:N\", or \"fetched:N\"", [](const AllGatherLimit& v) { return v.count <= (v.mode == AllGatherLimit::Mode::fsdp1_queue ? 1024 : kMostUnits); }}, "how far gathers may run ahead of computation");
   fsdp("reduce_scatter_buffers", &Fsdp::reduce_scatter_buffers, integer<int>(0, 1 << 16), "reduce-scatter inputs alive at a time; 0: no limit");
   fsdp("separate_reduce_scatter_comm", &Fsdp::separate_reduce_scatter_comm, boolean(), "own communicator for reduce-scatter, so that it need not queue behind all-gathers");

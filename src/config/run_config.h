@@ -253,7 +253,7 @@ struct Fsdp {
       false;                    ///< shards stay in param_dtype, too: the update writes both, and gathers cast nothing
   bool fp32_gradients = false;  ///< backward writes parameters' gradients in fp32, not in param_dtype
 
-  /// Of unsharded gradients as backward writes them.
+  /// The dtype of unsharded gradients as backward writes them.
   DType gradient_dtype() const { return fp32_gradients ? DType::f32 : param_dtype; }
   bool operator==(const Fsdp&) const = default;
 };

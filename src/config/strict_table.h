@@ -32,7 +32,7 @@ class StrictTable {
   std::vector<std::vector<double>> rows(std::string_view key, std::size_t columns, double low, double high);
   const toml::table& table(std::string_view key);
   std::vector<const toml::table*> tables(std::string_view key);
-  /// Of a key that was not asked for.
+  /// Throws ConfigError for a key that was not asked for.
   void finish() const;
 
  private:

@@ -9,7 +9,7 @@
 /// What Accelerate and the Trainer say alike: the Trainer hands its fsdp_config to Accelerate's plugin.
 namespace fsdpbench::dialects {
 
-/// Of Accelerate's plugin: 1 for a flat layout, else 2.
+/// The version of Accelerate's plugin: 1 for a flat layout, else 2.
 int hugging_face_version(const config::RunConfig& config);
 /// The preset that Accelerate's plugin of that version does as.
 std::string_view hugging_face_engine(const config::RunConfig& config);
@@ -21,7 +21,7 @@ std::string_view reshard_word(const ExportSource& source);
 /// "BACKWARD_PRE", "BACKWARD_POST" or "NO_PREFETCH".
 std::string_view backward_prefetch_word(const ExportSource& source);
 
-/// Of fsdp.strategy, and of what is freed after forward. `word`: the name of version 1's strategy. Its
+/// What becomes of fsdp.strategy and reshard_after_forward. `word`: the name of version 1's strategy. Its
 /// reshard_after_forward takes a strategy, too, but gives way to sharding_strategy, which is FULL_SHARD unless it is
 /// set.
 Said sharding_said(const ExportSource& source, std::string_view word);

@@ -33,7 +33,7 @@ int units_ahead(const ExportSource& source, const config::Prefetch& prefetch);
 /// The only depth that a system with a yes or no for prefetching can express.
 bool is_one_unit_ahead(const config::Prefetch& prefetch);
 
-/// Of a system that offloads shards with all else, by this word.
+/// What becomes of fsdp.cpu_offload in a system that offloads shards together with all else, by this word.
 Said offloads_all(const ExportSource& source, std::string word);
 
 /// Each line after `mark`, ending in a newline; an empty line is the mark without trailing spaces.

@@ -52,7 +52,7 @@ class Sayable {
   /// The same of one key; what the value makes of others is as in a profile: fsdp.preset brings all that it stands for.
   /// False for a value that is not valid here.
   bool says(std::string_view key, const config::Value& value) const;
-  /// Of these values of a key, those that it says.
+  /// Those of these values of a key that the system can express.
   std::vector<config::Value> sayable(std::string_view key, std::span<const config::Value> values) const;
 
  private:

@@ -21,7 +21,7 @@ class BatchSource {
   virtual void tokens(std::int64_t sample, std::span<std::int32_t> out) const = 0;
   /// Mlp: inputs and targets.
   virtual void features(std::int64_t sample, std::span<float> inputs, std::span<float> targets) const = 0;
-  /// Of all that samples are taken from; absent where they are made up.
+  /// Digest of all data that samples are taken from; absent for synthetic samples.
   virtual std::optional<DataDigest> digest() const { return std::nullopt; }
 };
 

@@ -60,8 +60,8 @@ struct ShardFile {
 };
 
 struct Manifest {
-  /// Of files as they are written; 1 knew no parts, 2 no joined parameters, 3 neither training nor digest. All are
-  /// read.
+  /// The version that is written. Version 1 knew no parts, 2 no joined parameters, 3 neither training nor digest. All
+  /// are read.
   static constexpr int kVersion = 4;
   TrainingPosition position;
   config::Optimizer optimizer = config::Optimizer::adamw;
@@ -96,7 +96,7 @@ class Checkpoint {
   /// an optimizer of which it has no moments, a shard missing, damaged or of other steps, a piece missing.
   Checkpoint(const std::filesystem::path& folder, const plan::ModelShapes& shapes, config::Optimizer optimizer);
 
-  /// Of whatever model it is, with the moments that it has.
+  /// Opens a checkpoint of any model, with the moments that it has.
   explicit Checkpoint(const std::filesystem::path& folder);
 
   const std::filesystem::path& folder() const { return folder_; }

@@ -47,7 +47,7 @@ class CheckpointFolder {
   CheckpointFolder(std::filesystem::path folder, std::int64_t keep);
 
   /// Makes the step folder of complete shards a checkpoint, the newest, and removes what is older than `keep` of them.
-  /// Of steps after this one nothing is removed: other ranks may be saving there. Throws OutputError.
+  /// Removes nothing of steps after this one: other ranks may be saving there. Throws OutputError.
   void complete(Manifest manifest);
   /// No rank saves any more: removes also of later steps what is too old or was never completed.
   void finish();

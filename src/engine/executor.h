@@ -59,13 +59,13 @@ class Executor {
   std::byte* host_buffer(std::int64_t bytes) { return context_.device.host_buffer(bytes); }
   /// Copies state to host memory beside the next step; what has been copied is there after run_step().
   void copy_beside_next_step(std::vector<StateCopy::Part> parts) { copy_.ask(std::move(parts)); }
-  /// Of the last step, if something was copied beside it.
+  /// The copy that was made beside the last step, if any.
   const std::optional<StateCopy::Done>& copied() const { return copied_; }
 
   /// Host time of the last step, from its first op issued until every lane was idle; recorded or not.
   std::int64_t last_step_ns() const { return last_step_ns_; }
 
-  /// Of the steps recorded so far.
+  /// The steps recorded so far.
   const trace::RankTrace& trace() const { return trace_; }
   /// At most so long before the host issued it did an op, or a kernel before its launch, begin by the device's clock:
   /// the two differ by that much. In the trace it begins when it was issued, unless it was earlier than

@@ -25,7 +25,7 @@ using TakeParameter = std::function<void(int parameter, std::int64_t begin, std:
 /// holds of them does not grow with the model; but of parameters that ranks split rank 0 holds one.
 class Masters {
  public:
-  /// Of a piece, at most.
+  /// Largest size of a piece.
   static constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
   static constexpr std::int64_t kPieceNumel = kPieceBytes / static_cast<std::int64_t>(sizeof(float));
   /// Host memory that initialize() needs, and collect() on rank 0.
@@ -93,8 +93,8 @@ class ParametersDigest {
   void add(std::span<const float> values);
   /// How many of all that was added are NaN or infinite.
   std::int64_t not_finite() const;
-  /// Of all that was added, as 32 hex digits; absent if something of it is not finite: runs that have nothing in common
-  /// but that they diverged would have one digest.
+  /// The digest of all that was added, as 32 hex digits. Absent if any of it is not finite: runs that have nothing in
+  /// common but that they diverged would have one digest.
   std::optional<std::string> text() const;
 
  private:

@@ -55,7 +55,7 @@ class OpRunner {
   OpRunner(const config::RunConfig& config, const plan::Plan& plan, const model::Model& model,
            const BatchSource& batches, int rank);
 
-  /// Of a training that goes on: steps and samples before the run's first. Before the first step.
+  /// Steps and samples that a resumed training had done before this run. Call before the first step.
   void start_at(const TrainingPosition& position) { start_ = position; }
 
   /// Fills `slot` from the buffers as they are at issue. `step` counts from 0 in each run.

@@ -44,7 +44,7 @@ class LossBoard {
   void report(std::int64_t step, int rank, float loss);
   /// Over all ranks, summed in rank order; absent while ranks are missing.
   std::optional<double> mean(std::int64_t step) const;
-  /// Of the last step that all ranks have reported; absent before the first.
+  /// The mean loss of the last step that all ranks have reported; absent before the first.
   std::optional<StepLoss> latest_mean() const;
 
  private:

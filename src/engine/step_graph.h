@@ -24,7 +24,7 @@ struct StepGraph {
 /// issued op by op, and the next captured.
 bool launches_graphs(const config::RunConfig& config);
 
-/// Of how many steps, from the first on, memory is laid out block by block: a launch takes the places that were found
+/// For how many steps, from the first on, memory is laid out block by block. A launch takes the places that were found
 /// when the step was captured. At most, where checkpoints are copied beside steps, which are issued op by op then.
 std::int64_t laid_out_steps(const config::RunConfig& config, const schedule::Schedules& schedules);
 

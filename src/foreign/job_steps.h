@@ -21,7 +21,8 @@ std::string_view to_string(StepSource source);
 /// What one rank's device did for one step.
 struct JobStep {
   std::int64_t number = 0;
-  /// Of the device: the profiler's step if all rows lie in it; else from the step's first row to the next step's.
+  /// The step on the device: the profiler's step if all rows are in it; else from the step's first row to the next
+  /// step's.
   Interval window;
   std::vector<std::int32_t> device;   ///< rows that were launched in the step, in the order of the host's launches
   std::vector<std::int32_t> running;  ///< rows of the device that run at some moment of the window, as they begin

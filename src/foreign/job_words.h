@@ -18,7 +18,7 @@ struct JobWords {
   bool runtime_rows = false;  ///< calls of the runtime are in the trace, so waits of the host would be
 };
 
-/// Of all ranks.
+/// Looks at all ranks.
 JobWords find_job_words(const JobTrace& job);
 
 }  // namespace fsdpbench::foreign

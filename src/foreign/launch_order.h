@@ -21,11 +21,11 @@ struct LaunchToken {
   bool same_as(const LaunchToken& other) const { return what == other.what && unit == other.unit; }
 };
 
-/// Of a step of a trace. `compute_stream`: only what it computes counts, without copies between layouts; nor does what
-/// the optimizer does. `units`: false leaves all units -1.
+/// The order in a step of a trace. `compute_stream`: only what it computes counts, without copies between layouts; nor
+/// does what the optimizer does. `units`: false leaves all units -1.
 std::vector<LaunchToken> launch_order(const RankRows& rank, const JobStep& step, const std::vector<CollectiveUse>& uses,
                                       const UnitTable& table, int compute_stream, bool units);
-/// Of a schedule. `root`: false leaves out the root's collectives, of a training whose root owns nothing.
+/// The order in a schedule. `root`: false leaves out the root's collectives, for a training whose root owns nothing.
 std::vector<LaunchToken> launch_order(const schedule::Schedule& schedule, bool root, bool units);
 
 /// Which unit of the table unit `unit` of the plan is: the other way round. -1: none.

@@ -40,7 +40,7 @@ class MatchedCollectives {
     int late_rank = -1;  ///< place
   };
   Arrival last_arrival(int rank, std::int32_t row) const;
-  /// Of device row `row`, into all(); -1: it is no collective, or nothing tells its group.
+  /// The index in all() of device row `row`; -1: it is no collective, or nothing tells its group.
   int of_row(int rank, std::int32_t row) const;
 
  private:

@@ -29,7 +29,7 @@ class GpuMonitor {
   GpuMonitor(const GpuMonitor&) = delete;
   GpuMonitor& operator=(const GpuMonitor&) = delete;
 
-  /// Of the time until now. From any thread; it asks the driver for its counters, which may take milliseconds.
+  /// Health over the time until now. May be called from any thread; it asks the driver, which may take milliseconds.
   GpuHealth health() const;
 
  private:

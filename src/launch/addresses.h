@@ -13,14 +13,14 @@ class Address {
   Address(const sockaddr* address, socklen_t size);
   /// All that a host name or numeric address stands for, in the resolver's order; empty if it is unknown.
   static std::vector<Address> find(const std::string& host, int port);
-  /// Of the two ends of a socket.
+  /// The addresses of the two ends of a socket.
   static Address local(int fd);
   static Address peer(int fd);
 
   int family() const { return storage_.ss_family; }
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t size() const { return size_; }
-  /// Of an address with a port, in host byte order.
+  /// The port of an address that has one, in host byte order.
   int port() const;
   /// Numeric; an IPv4 address that came through an IPv6 socket is written as IPv4.
   std::string text() const;

@@ -24,7 +24,7 @@ struct Placement {
 };
 
 /// The job this process belongs to, or nothing if it was started alone (a job of one process is nothing, too).
-/// Of several launchers in one environment the first of torchrun, MPI, Slurm counts. Throws ConfigError, naming the
+/// If the environment is of several launchers, the first of torchrun, MPI, Slurm counts. Throws ConfigError, naming the
 /// variables and their values, if what counts contradicts itself.
 std::optional<Placement> find_placement(const Environment& environment);
 

@@ -17,7 +17,7 @@ class Secret {
   /// Shorter texts of people can be guessed.
   static constexpr std::size_t kFewestCharacters = 16;
 
-  /// Of the system's random numbers. Throws BackendError if it has none.
+  /// A secret from the system's random numbers. Throws BackendError if it has none.
   static Secret random();
   /// Made of a text that all ranks were given. Throws ConfigError, without repeating it, if it has fewer than
   /// kFewestCharacters characters.

@@ -42,7 +42,7 @@ class Socket {
   /// Up to `size` bytes.
   Moved receive(void* data, std::size_t size);
 
-  /// Of a connected or listening socket.
+  /// The port of a connected or listening socket.
   int local_port() const;
   std::string local_address() const;  ///< numeric
   std::string peer_address() const;   ///< numeric

@@ -33,7 +33,7 @@ std::string without_sentence(const CauseShare& share, const std::string& setting
 /// that no knob lifts, what the step would take without it. Empty if the gain is not certain, or lost in the noise.
 std::string advice(const CauseShare& share, const std::vector<Counterfactual>& knobs);
 
-/// Of link_bound where ranks' own links are not known: follows the advice.
+/// Follows the advice for link_bound if the links of single ranks are not known.
 inline constexpr const char* kSlowLinkUnseen =
     " One slow link would look the same: on real links a collective ends on all its ranks at once.";
 

@@ -56,15 +56,15 @@ struct CauseReport {
 };
 inline constexpr double kSmallSharePct = 2.0;
 
-/// Of the steps in view as they are: causes of the middle ones, nothing left out as jitter. Throws a check_failed Error
+/// Causes in the middle steps in view as they are, with nothing left out as jitter. Throws a check_failed Error
 /// if the stalls of any rank and step do not partition the time without computation to the nanosecond. At least one
 /// measured step.
 CauseReport rank_causes(const RunView& run, const plan::Plan& plan, const schedule::Policy& policy,
                         const std::optional<LinkModel>& link);
 
-/// Of the typical step; as rank_causes(), with the reason, if there is none: an op with work was never timed, or only
-/// some ranks are in view and they do not suffice (typical_step.h). `metrics`: of the same run. Throws as rank_causes()
-/// does.
+/// Causes in the typical step. If there is none, the result is that of rank_causes(), with the reason: an op with work
+/// was never timed, or only some ranks are in view and they do not suffice (typical_step.h). `metrics`: of the same
+/// run. Throws as rank_causes() does.
 CauseReport report_causes(const RunView& run, const schedule::Training& what, const RunMetrics& metrics);
 
 }  // namespace fsdpbench::metrics

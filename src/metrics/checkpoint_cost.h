@@ -22,7 +22,7 @@ struct SaveCost {
   double wrote_ms = 0;   ///< while the file was written
   double copy_ms = 0;    ///< the longest copy to host memory, held up or not; 0: it was written as it was read
   double write_ms = 0;   ///< the file that took longest, until it was on disk
-  /// Of copying and writing, over all ranks, what no training stood still for; of no rank: 0.
+  /// The share of copying and writing, over all ranks, that did not stop training; 0 without ranks.
   double hidden_pct = 0;
   double mb_per_s = 0;  ///< 1e6 bytes a second, all files together, from the first one's begin to the last one's end
 };
@@ -30,7 +30,7 @@ struct SaveCost {
 /// What checkpoints cost a training.
 struct CheckpointCost {
   std::vector<SaveCost> saves;  ///< in order; the warm-up's too
-  /// Of the saves that steps followed, the median; absent if there is none.
+  /// Median over the saves that were followed by steps; absent without any.
   std::optional<double> stall_ms;
   std::optional<double> stall_pct;  ///< of a median step without any; absent without both
   /// How much longer than the others, in the median, those measured steps took beside which something was copied or
@@ -41,7 +41,7 @@ struct CheckpointCost {
 
 inline constexpr int kFewestSteps = 3;
 
-/// Of all ranks' traces. `every`: steps between checkpoints, 0: only at the end. Absent if nothing was saved.
+/// From all ranks' traces. `every`: steps between checkpoints, 0: only at the end. Absent if nothing was saved.
 std::optional<CheckpointCost> checkpoint_cost(std::span<const trace::RankTrace> traces, std::int64_t every);
 
 }  // namespace fsdpbench::metrics

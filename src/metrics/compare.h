@@ -26,8 +26,8 @@ struct Comparison {
 
 /// Differences below this are of no practical interest, however certain.
 inline constexpr double kPracticalThreshold = 0.01;
-/// Of the interval, and so of the verdict. With 98 %, up to five of a hundred comparisons of equals were called
-/// different: twelve pairs say less of their tails than the interval believes.
+/// Confidence of the interval, and therefore of the verdict. With 98 %, up to 5 of 100 comparisons of equals were
+/// called different: twelve pairs say less of their tails than the interval believes.
 inline constexpr double kComparisonConfidence = 0.99;
 /// Below this, no interval of any use can be had.
 inline constexpr int kFewestTrials = 3;

@@ -19,8 +19,8 @@ std::vector<std::string> gpu_complaints(const GpuHealth& health);
 std::vector<std::string> gpu_caveats(const std::vector<std::optional<GpuHealth>>& health,
                                      const std::vector<Throttling>& throttled);
 
-/// Of ops that began before the host had issued them, by so much at most on each rank (engine: Executor::early_ns); one
-/// sentence, or none.
+/// A sentence about ops that began before the host had issued them, or none. `early_ns`: by
+/// rank, by how much at most (engine: Executor::early_ns).
 std::vector<std::string> clock_caveats(const std::vector<std::int64_t>& early_ns);
 
 }  // namespace fsdpbench::metrics

@@ -11,7 +11,7 @@ struct JitterSpread {
   double p99_ms = 0;
   double without_jitter_ms = 0;  ///< the step in which nothing is drawn
 
-  /// Of the median step, what it would not take without jitter; negative where jitter makes it shorter.
+  /// The share of the median step that jitter costs; negative where jitter makes the step shorter.
   double lost_to_jitter_pct() const { return 100 * (p50_ms - without_jitter_ms) / p50_ms; }
 };
 

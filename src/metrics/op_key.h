@@ -21,7 +21,7 @@ struct OpKey {
   auto operator<=>(const OpKey&) const = default;
 };
 
-/// Of every op of a schedule, by index; no two are equal.
+/// The key of every op of a schedule, by index; no two are equal.
 std::vector<OpKey> op_keys(const schedule::Schedule& schedule);
 
 }  // namespace fsdpbench::metrics

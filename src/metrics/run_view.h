@@ -28,7 +28,7 @@ class StepRecords {
   const trace::StepWindow& window(int rank) const { return traces_[static_cast<std::size_t>(rank)].steps[index_]; }
   std::int64_t length_ns(int rank) const { return window(rank).end_ns - window(rank).begin_ns; }
   int slowest_rank() const;  ///< of those in view, the first of equals
-  /// Of all ranks of the run, in view or not.
+  /// The longest step of all ranks of the run, in view or not.
   std::int64_t slowest_ns() const { return slowest_ns_ > 0 ? slowest_ns_ : length_ns(slowest_rank()); }
 
  private:

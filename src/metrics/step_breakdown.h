@@ -31,7 +31,7 @@ struct StepIntervals {
   IntervalSet idle;
 };
 
-/// Of what ran in a step, inside of it; in no order, and may overlap.
+/// When what ran in a step ran, cut to the step; in no order, and intervals may overlap.
 struct StepRuns {
   std::vector<Interval> computation, communication, copies;
 };

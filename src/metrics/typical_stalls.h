@@ -24,7 +24,7 @@ std::string_view name_of(const ToldStall& told);
 /// How long each cause keeps each computation waiting in the typical step.
 class TypicalStalls {
  public:
-  /// Of the one step in `typical`. What follows as find_stalls() has it.
+  /// Stalls of the one step in `typical`; the other parameters are those of find_stalls().
   TypicalStalls(const StepRecords& typical, const plan::Groups& groups, const std::optional<LinkModel>& link,
                 bool prefetches_backward);
 

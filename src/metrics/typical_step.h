@@ -43,9 +43,9 @@ struct LateRank {
 /// every rank keeps its own.
 ///
 /// [Note: some ranks of many]
-/// Of many ranks a simulation records some. If these wait for no one who was not recorded and do not differ among
-/// themselves, one rank with what they have in common stands for all, and is replayed alone. Else the others would
-/// have to be known, and there is no typical step.
+/// A simulation of many ranks records only some. If these wait for no rank that was not recorded and do not differ
+/// among themselves, one rank with what they have in common stands for all and is replayed alone. Otherwise the other
+/// ranks would have to be known, and there is no typical step.
 class TypicalStep final : public replay::Clock {
  public:
   /// `run`: a run of `training` of which why_no_typical_step() says nothing; at least one measured step, transfers with

@@ -28,9 +28,9 @@ struct LinearMap {
   DType gradient_dtype = dtype;
   std::int64_t out_stride = out;
 
-  /// Of the forward; the backward takes twice as many.
+  /// FLOPs of the forward; the backward takes twice as many.
   double flops() const { return 2.0 * static_cast<double>(rows) * static_cast<double>(in) * static_cast<double>(out); }
-  /// Of x, and of y. Throw ResourceError if that is more than 8 EiB.
+  /// Bytes of x, and of y. Both throw ResourceError beyond 8 EiB.
   std::int64_t input_bytes() const { return checked_product(rows, in, size_of(dtype)); }
   std::int64_t output_bytes() const { return checked_product(rows, out_stride, size_of(dtype)); }
 
@@ -106,7 +106,7 @@ class MapsOfOneInput {
     return flops;
   }
   std::int64_t input_bytes() const { return products_.front().input_bytes(); }
-  /// Of output `map`, where it has a tensor of its own, and of all where they share one.
+  /// Bytes of output `map` if it has its own tensor, or of all outputs if they share one.
   std::int64_t output_bytes(std::size_t map) const { return products_[joined_ ? 0 : map].output_bytes(); }
 
   /// The outputs, or their gradients.

@@ -56,7 +56,7 @@ struct ModuleCall {
   float* loss = nullptr;          ///< loss modules: this microbatch's mean loss, device memory
   float loss_scale = 1.0F;        ///< loss modules: multiplies every gradient
 
-  // Of a module that is split over several ranks (see [Note: parts]):
+  // For a module that is split over several ranks (see [Note: parts]):
   int part = kAllParts;           ///< which of the pass's parts runs
   std::byte* exchange = nullptr;  ///< what the ranks exchange after it; may be the output
   TensorPlace tensor;

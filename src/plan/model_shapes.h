@@ -42,13 +42,13 @@ struct ParameterShape {
   /// rows of each of them. Empty: nothing is joined here.
   std::vector<JoinedRows> joined{};
 
-  /// Of the part.
+  /// Elements of the part.
   std::int64_t numel() const {
     std::int64_t n = 1;
     for (std::int64_t d : shape) n *= d;
     return n;
   }
-  /// Of all parts together.
+  /// Elements of all parts together.
   std::int64_t whole_numel() const { return numel() * parts; }
   std::vector<std::int64_t> whole_shape() const;
   /// Rows that dim-0 sharding splits.
@@ -109,7 +109,7 @@ struct ModelShapes {
 /// With model.fused_projections wqkv [(H + 2 K)*hd, D] is in the place of wq, wk and wv, and w_gate_up [2 F, D] in that
 /// of w_gate and w_up: their rows one after another (of experts, each expert's). Initial values are theirs.
 ///
-/// Of `tensor` ranks each has a part as Megatron splits it: rows of embedding, head, wq, wk, wv, w_gate and w_up with
+/// Each of `tensor` ranks has a part, split as in Megatron: rows of embedding, head, wq, wk, wv, w_gate and w_up with
 /// their biases, columns of wo and w_down; all else whole. Each of these sizes must divide.
 ModelShapes model_shapes(const config::Model& model, int tensor = 1);
 

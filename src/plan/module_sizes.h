@@ -20,7 +20,7 @@ struct ModulePart {
   std::int64_t count = 0;
   DType dtype = DType::f32;
 
-  /// Of the buffer that is exchanged among `ranks`.
+  /// Bytes of the buffer that is exchanged among `ranks`.
   std::int64_t bytes(int ranks) const {
     return count * size_of(dtype) * (exchange == Exchange::gather || exchange == Exchange::scatter ? ranks : 1);
   }

@@ -30,7 +30,7 @@ struct AttentionWork {
   std::int64_t window = 0;  ///< tokens back, 0: all
   /// Tokens that a token attends to, on average, as integrals: s/2 without a window, w - w*w/(2s) with one of w < s.
   double mean_span() const;
-  /// Of the forward: its two products over the scores that count; the backward has five of them.
+  /// FLOPs of the forward: its two products over the scores that count. The backward has five of them.
   double flops() const;
 };
 
@@ -73,14 +73,15 @@ struct ModuleWork {
   double backward_flops() const;
 
   enum class Pass : std::uint8_t { forward, recompute, backward };
-  /// Of a block.
+  /// FLOPs of a block.
   BlockFlops block_flops(Pass pass) const;
   /// What of a pass's arithmetic falls to part `part` of it (module_sizes.h); 1 if it is not in parts (-1).
   double share(Pass pass, int part) const;
 };
 
-/// Of every module of `model` in forward order; `rows` = batch * seq_len tokens (mlp: samples, seq_len 1). Experts are
-/// taken to be visited equally often. `token_ranks`: so many ranks share the norms and residual sums, token by token.
+/// The work of every module of `model` in forward order; `rows` = batch * seq_len tokens (mlp: samples, seq_len 1).
+/// Experts are taken to be visited equally often. `token_ranks`: so many ranks share the norms and residual sums, token
+/// by token.
 std::vector<ModuleWork> module_work(const config::Model& model, std::int64_t batch, std::int64_t seq_len,
                                     int token_ranks = 1);
 

@@ -140,7 +140,7 @@ class Gatherer {
   void copy_in(int unit, const At& at, BufferId message, Place place, Lifetimes lifetimes);
   /// … and the message into parameters.
   void copy_out(int unit, const At& at, BufferId message, BufferId parameters, Place place, Lifetimes lifetimes);
-  /// Of a unit alone in its message. (Copies by layout take 0 for that.)
+  /// The place of a unit that is alone in its message. (Copies by layout take 0 for that.)
   Place place_of(int unit) const { return {.offset = 0, .stride = quantized_ ? part_size(unit) : 0}; }
   std::int64_t part_size(int unit) const;  ///< of the unit's next gather, in elements of message_dtype()
   DType message_dtype() const { return quantized_ ? DType::u8 : builder_.plan.param_dtype; }

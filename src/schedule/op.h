@@ -145,7 +145,7 @@ struct LayoutCopy {
   BufferId from = kNoBuffer;
   BufferId to = kNoBuffer;
   Group over = Group::shard;  ///< which of the unit's layouts: shard, or reshard
-  /// Of a bucket of several units the rank-major side is shared: here begins this unit in each rank's part …
+  /// In a bucket of several units the rank-major side is shared: this unit begins here in each rank's part …
   std::int64_t offset = 0;
   std::int64_t stride = 0;  ///< … which is so many elements long; 0: the unit lies there alone
   bool operator==(const LayoutCopy&) const = default;
@@ -181,7 +181,7 @@ struct Dequantize {
   bool operator==(const Dequantize&) const = default;
 };
 
-/// Of `sources` ranks come `parts` parts each. Part p of `to` = scale * the sum of parts s * parts + p over all s, in
+/// Each of `sources` ranks sends `parts` parts. Part p of `to` = scale * the sum of parts s * parts + p over all s, in
 /// fp32 and in this order; quantised again if `quantizes` (then unscaled), else rounded to the buffer's dtype.
 struct SumQuantized {
   BufferId from = kNoBuffer;
@@ -219,7 +219,7 @@ struct Collective {
   std::int64_t count = 0;
   DType dtype = DType::f32;  ///< on the wire
   float scale = 1.0F;        ///< of the sum
-  /// Of `count` elements: what one rank contributes, keeps, sends to each or holds.
+  /// Bytes of `count` elements: what one rank contributes, keeps, sends to each or holds.
   std::int64_t bytes() const { return count * size_of(dtype); }
   bool operator==(const Collective&) const = default;
 };
@@ -316,9 +316,9 @@ struct Op {
   bool is_collective() const { return std::holds_alternative<Collective>(work); }
   /// What a collective sends, and to whom; null for other ops.
   const Collective* collective() const { return std::get_if<Collective>(&work); }
-  /// Of a collective; none for other ops.
+  /// The group of a collective; none for other ops.
   Group group() const { return is_collective() ? collective()->group : Group::none; }
-  /// Of ranks that split a layer, between two parts of its pass.
+  /// Whether ranks that split a layer exchange something here, between two parts of its pass.
   bool exchanges_parts() const {
     return kind == OpKind::tensor_all_reduce || kind == OpKind::tensor_all_gather ||
            kind == OpKind::tensor_reduce_scatter;

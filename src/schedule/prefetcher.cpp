@@ -78,22 +78,36 @@ void Prefetcher::prefetch_beside(int u, int module) {
   }
 }
 
+/// Units that the hook of this unit gathers ahead. A window and a rate count elements, and "post" has a hook of its
+/// own.
+int Prefetcher::depth_at(int u) const {
+  switch (prefetch().mode) {
+    case Prefetch::Mode::pre: return 1;
+    case Prefetch::Mode::explicit_:
+    case Prefetch::Mode::ahead:
+      // The root runs its first module only after its own list; PyTorch's users set lists on the blocks.
+      return u == kRoot ? 1 : prefetch().depth;
+    case Prefetch::Mode::none:
+    case Prefetch::Mode::implicit:
+    case Prefetch::Mode::post:
+    case Prefetch::Mode::window:
+    case Prefetch::Mode::rate: break;
+  }
+  return 0;
+}
+
 void Prefetcher::prefetch_forward(int u, int module) {
-  const bool deep = prefetch().mode == Prefetch::Mode::explicit_ || prefetch().mode == Prefetch::Mode::ahead;
-  if (!deep || !order_known_) return;
+  const int depth = depth_at(u);
+  if (depth == 0 || !order_known_) return;
   // A learned order is one of gathers: nothing hangs on to a root that has none.
   if (builder_.policy.fsdp.learn_execution_order && !unit_at(u).has_parameters()) return;
-  // The root runs its first module only after its own list; PyTorch's users set lists on the blocks.
-  const int depth = u == kRoot ? 1 : prefetch().depth;
   const int last = std::min(u + depth, static_cast<int>(builder_.plan.units.size()) - 1);
   for (int next = u + 1; next <= last; ++next) issue(next, true, module);
 }
 
 void Prefetcher::prefetch_backward(int u) {
   if (u == kRoot && !builder_.policy.fsdp.root_prefetches_backward) return;
-  const bool deep = prefetch().mode == Prefetch::Mode::explicit_ || prefetch().mode == Prefetch::Mode::ahead;
-  if (prefetch().mode == Prefetch::Mode::pre) prefetch_before(u, 1);
-  if (deep) prefetch_before(u, u == kRoot ? 1 : prefetch().depth);
+  prefetch_before(u, depth_at(u));
   prefetch_across(u);
 }
 

@@ -45,6 +45,7 @@ class Prefetcher {
   void prefetch_backward(int unit);
   void prefetch_before(int unit, int depth);
   void prefetch_across(int unit);
+  int depth_at(int unit) const;
   std::vector<int> window(int unit, const Prefetch& prefetch) const;
   std::vector<int> next_of_trace(int unit);
   const Prefetch& prefetch() const {

@@ -23,7 +23,7 @@ struct Schedules {
   std::vector<Schedule> steps;
   int event_count = 0;  ///< event ids are below this, in all steps
 
-  /// Of step number `step`, counted from 0 over the whole run.
+  /// The schedule of step number `step`, counted from 0 over the whole run.
   const Schedule& of_step(std::size_t step) const { return steps[step < steps.size() ? step : steps.size() - 1]; }
   /// The one that repeats.
   const Schedule& steady() const { return steps.back(); }

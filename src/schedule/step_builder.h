@@ -126,7 +126,7 @@ class StepBuilder {
   BufferId persistent(BufferRole role, int unit = -1) const;
   /// Bytes of one buffer to another on the lane that goes from the one's memory to the other's, in whole.
   void transfer(BufferId from, BufferId to, int unit, bool prefetch, Lifetimes lifetimes);
-  /// Of a buffer that new_buffer() returned.
+  /// The dtype of a buffer that new_buffer() returned.
   DType dtype_of(BufferId buffer) const { return schedule_.buffers[static_cast<std::size_t>(buffer)].dtype; }
 
  private:

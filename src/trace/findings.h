@@ -79,7 +79,7 @@ class Findings {
   const std::vector<Finding>& list() const { return list_; }
   /// All of them, those that were only counted included.
   std::size_t count(Rule rule) const { return counts_[rule]; }
-  /// Of those, how many are not in the list.
+  /// How many findings of this rule are not in the list.
   std::size_t left_out(Rule rule) const { return count(rule) - std::min(count(rule), most_); }
 
  private:

@@ -37,7 +37,7 @@ class JsonWindow {
   /// Why nothing is whole: the text has ended. If it has not, a value is longer than kMostValue.
   bool ended() const { return ended_; }
 
-  /// Of a text in the window, with `before` in place of the byte before it (there is one) and `after` in place of the
+  /// A text in the window, with `before` in place of the byte before it (there is one) and `after` in place of the
   /// one behind it; put back by restore(). For simdjson: room_behind() bytes from its begin on may be read.
   std::string_view enclosed(std::size_t bytes, char before, char after);
   std::size_t room_behind() const { return data_.size() - (begin_ - 1); }

@@ -32,11 +32,11 @@ class MergedWriter {
   void saves(std::span<const SaveSpan> spans);
   /// Ends the file and puts it in its place; nothing may follow.
   void finish();
-  /// Of the file; after finish().
+  /// Size of the file; call after finish().
   std::int64_t bytes() const { return file_.bytes(); }
 
  private:
-  /// Of the counters of a rank's GPU; nothing is below zero.
+  /// Last values of the counters of a rank's GPU; below zero: none yet.
   struct GpuLevels {
     double sm_mhz = -1, power_w = -1, temperature_c = -1;
   };
@@ -61,7 +61,7 @@ class MergedWriter {
   Track exposed_track() const;
   Track bound_track() const;
   Track checkpoint_track() const;
-  /// Of the next arrow.
+  /// The id of the next arrow.
   std::int64_t flow_id();
 
   WholeFile file_;

@@ -25,7 +25,7 @@ class RankWriter {
   void step(const TracedStep& step);
   /// Ends the file and puts it in its place; nothing may follow.
   void finish();
-  /// Of the file; after finish().
+  /// Size of the file; call after finish().
   std::int64_t bytes() const { return file_.bytes(); }
 
   /// Arrows left out because the device's time of a begin lies before the host's of its issue.

@@ -30,7 +30,7 @@ class WholeFile {
   void write(std::string_view bytes);
   /// Nothing may be written afterwards.
   void commit();
-  /// Of the file on disk; complete after commit().
+  /// Size of the file on disk; complete after commit().
   std::int64_t bytes() const { return bytes_; }
 
  private:

@@ -121,7 +121,7 @@ TEST(Progress, NamesStepLossAndRemainingTime) {
   }
   EXPECT_EQ(console.messages(),
             "step   1/100  loss 5.5000  1 min 39 s left\n"
-            "step  40/100  loss after 39 5.0000  1 min 00 s left\n"
+            "step  40/100  loss 5.0000 (step 39)  1 min 00 s left\n"
             "step 100/100  1 min 40 s\n");
 }
 

@@ -97,6 +97,8 @@ def _verdict(sweep: Sweep, measured: Sequence[Cell], budget: Optional[float]) ->
 def _best_of(name: str, cells: Sequence[Cell], settings: Sequence[Axis], budget: Optional[float]) -> str:
     best, worst = min(cells, key=_step), max(cells, key=_step)
     prefix = f"{name[0].upper()}{name[1:]}: " if name else ""
+    if len(cells) == 1:
+        return f"{prefix}only {label(best, settings)} was tried, {milliseconds(_step(best))} a step."
     text = (f"{prefix}fastest with {label(best, settings)}, {milliseconds(_step(best))} a step; slowest with "
             f"{label(worst, settings)}, {milliseconds(_step(worst))}.")
     text += _as_fast_but_leaner(best, cells, settings)

@@ -22,7 +22,7 @@ struct AcceptanceReport {
   accept::Verdict verdict = accept::Verdict::inconclusive;
   bool wrong_data = false;
 
-  /// Of base/error.h: ok, wrong_data, below_floor (fail), inconclusive (also if nothing could be rated).
+  /// One of base/error.h: ok, wrong_data, below_floor (fail), inconclusive (also if nothing could be rated).
   int exit_code() const;
 };
 

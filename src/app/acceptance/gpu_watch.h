@@ -33,9 +33,9 @@ std::optional<WatchedGpu> watched_gpu_from_json(const JsonPart& json);
 /// What must be the same of all GPUs: clocks and power that they are allowed, PCIe, ECC; what is not told is left out.
 std::vector<std::pair<std::string, std::string>> gpu_settings(const GpuHealth& health);
 
-/// Of all ranks: one that reported an error, has a narrow link or throttled for more than kShortly of the time fails,
-/// by name; one that throttled for less makes it inconclusive; none of whom anything is known is unrated. Nothing
-/// without GPUs.
+/// Judges all ranks. One that reported an error, has a narrow link or throttled for more than kShortly of the time
+/// fails, by name; one that throttled for less makes it inconclusive; none of whom anything is known is unrated.
+/// Nothing without GPUs.
 std::vector<accept::Judgement> judge_gpus(const std::vector<std::optional<WatchedGpu>>& gpus,
                                           const std::vector<std::string>& hosts);
 inline constexpr double kShortly = 0.05;

@@ -15,7 +15,7 @@ namespace fsdpbench::app {
 /// The collectives in groups of ranks.
 struct ScaleMeasurements {
   std::vector<CollectiveRow> rows;  ///< by scale: all-gather in place, reduce-scatter; and what hybrid has, alone
-  /// Of hybrid sharding: groups of `shard` ranks reduce-scatter while groups of `replicate` all-reduce. 0: there are
+  /// For hybrid sharding: groups of `shard` ranks reduce-scatter while groups of `replicate` all-reduce. 0: there are
   /// not so many ranks.
   int shard = 0;
   int replicate = 0;

@@ -13,7 +13,7 @@ struct ProcessorTime {
   double own_s = 0;      ///< that this process used them
 };
 
-/// Of /proc/stat's first line and this process. All 0 where there is no such file.
+/// Times from /proc/stat's first line and of this process. All 0 where there is no such file.
 ProcessorTime processor_time();
 /// `text`: of /proc/stat; `ticks_per_s`: sysconf(_SC_CLK_TCK). own_s stays 0. All 0 if it is no such text.
 ProcessorTime machine_time(std::string_view text, double ticks_per_s);

@@ -14,8 +14,8 @@ void Progress::update(std::int64_t done, const std::optional<engine::StepLoss>& 
   next_ns_ = now_ns + (console_.terminal() ? 100'000'000 : 2'000'000'000);
   std::string line = fmt::format("step {:>{}}/{}", done, fmt::formatted_size("{}", steps_), steps_);
   if (loss) {  // other ranks may not have told theirs of this step yet
-    line += loss->steps == done ? "  loss " : fmt::format("  loss after {} ", loss->steps);
-    line += metrics::loss_text(loss->mean);
+    line += fmt::format("  loss {}", metrics::loss_text(loss->mean));
+    if (loss->steps != done) line += fmt::format(" (step {})", loss->steps);
   }
   if (done > 0) {
     const double seconds = static_cast<double>(now_ns - begin_ns_) * 1e-9;

@@ -31,7 +31,7 @@ struct GateReport {
   std::vector<accept::Judgement> judgements;  ///< of the changes, and of the result itself
   accept::Verdict verdict = accept::Verdict::inconclusive;
 
-  /// Of base/error.h: ok, slower (a figure is worse), inconclusive, other_machine (not comparable).
+  /// One of base/error.h: ok, slower (a figure is worse), inconclusive, other_machine (not comparable).
   int exit_code() const;
   /// "PASS: 12 figures, none worse than acceptance-1f2e3d4c by 5 % or more"
   std::string headline() const;

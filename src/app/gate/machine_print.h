@@ -27,7 +27,7 @@ class MachinePrint {
     friend bool operator==(const Fact&, const Fact&) = default;
   };
 
-  /// Of the "world" of a result file. Throws ConfigError that names the key that is missing or wrong.
+  /// From the "world" of a result file. Throws ConfigError that names the key that is missing or wrong.
   static MachinePrint of_world(const JsonPart& world);
   static MachinePrint from_json(const JsonPart& print);
   nlohmann::json to_json() const;

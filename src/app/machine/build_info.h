@@ -16,7 +16,7 @@ struct BuildInfo {
   friend bool operator==(const BuildInfo&, const BuildInfo&) = default;
 };
 
-/// Of this program. Lives as long as it.
+/// How this program was built. Lives as long as the program.
 const BuildInfo& build_info();
 
 /// "fsdpbench 0.1.0 (abc123, Release, GNU 12.2.0)".

@@ -36,7 +36,7 @@ class MappedMemory {
   std::byte* data() const { return data_; }
   std::int64_t bytes() const { return bytes_; }
   bool contains(const void* address) const { return address >= data_ && address < data_ + bytes_; }
-  /// Of what make_shared() made; else of nothing.
+  /// The name of what make_shared() made; empty otherwise.
   SharedName shared_name() const;
 
  private:

@@ -25,7 +25,7 @@ class Neighbours {
   bool sees(int world_rank) const { return seen_.contains(world_rank); }
   /// Where this process sees a byte of the device memory of `world_rank`, who must be seen.
   std::byte* address(int world_rank, std::int64_t offset) const;
-  /// Of an address of this rank's: its offset in device memory; 0 of null, which nobody reads; -1: it is not there.
+  /// The offset in device memory of an address of this rank. 0 for null, which nobody reads; -1: it is not there.
   std::int64_t offset_of(const std::byte* address) const;
 
   /// A new seat of this process's, by number; -1: there are no more.

@@ -13,7 +13,8 @@ namespace fsdpbench::backend::cpu {
 struct Seat {
   static constexpr std::size_t kMostBytes = 448;
 
-  // Of rank 0's seat, for all: how often everybody has come, who is there already, who sleeps until the rest are.
+  // Used in rank 0's seat, for all ranks: how often all have come, how many are there, how many sleep until the rest
+  // are.
   alignas(64) std::atomic<std::uint32_t> phase{0};
   std::atomic<std::int32_t> sleepers{0};
   alignas(64) std::atomic<std::int32_t> here{0};

@@ -41,7 +41,7 @@ class Team : private launch::Abort::Listener {
   bool moves_bytes() const { return computes() || !emulation_.link; }
   double compute_slowdown(int rank) const;
 
-  /// Of a rank's memory so much, at its end, is pinned host memory.
+  /// Bytes at the end of a rank's memory that are pinned host memory.
   std::int64_t host_pool_bytes() const;
   /// The memory of one rank: its device's, then the host's. It belongs to the team: when a run is aborted, a peer may
   /// still be reading it while the rank has ended.

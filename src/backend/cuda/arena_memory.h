@@ -30,7 +30,7 @@ class ArenaMemory : public DeviceMemory {
   Facts facts() const override;
 
  private:
-  /// Of the region, or of the other memory.
+  /// A part of the region, or of the other memory.
   struct Part {
     std::int64_t begin = 0;
     std::int64_t bytes = 0;

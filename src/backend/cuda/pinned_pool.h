@@ -22,7 +22,7 @@ class PinnedPool {
   /// As Device::allocate_host(). Throws ResourceError, and leaves the bookkeeping as it was, where the region ends.
   std::byte* allocate(std::int64_t bytes, MemoryCategory category, Lane lane, const LaneOrder& order);
   bool contains(const std::byte* memory) const;
-  /// Of a live block of this.
+  /// Frees a live block of this pool.
   void free(std::byte* memory, Lane lane, const LaneOrder& order);
 
   const PoolStatistics& statistics() const { return pool_.statistics(); }

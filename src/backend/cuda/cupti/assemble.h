@@ -39,7 +39,7 @@ struct TimerCounts {
 /// Names of kernels and calls, each once, as people read them.
 class NameList {
  public:
-  /// Of a kernel as the compiler wrote it, or any other text.
+  /// The index of a kernel's name as the compiler wrote it, or of any other text.
   std::int32_t index_of(const std::string& name);
   std::vector<std::string> take();
 

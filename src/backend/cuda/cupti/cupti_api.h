@@ -29,7 +29,7 @@ struct CuptiApi {
   decltype(&cuptiActivityGetNextRecord) get_next_record = nullptr;
   decltype(&cuptiActivityGetNumDroppedRecords) get_dropped = nullptr;
   decltype(&cuptiGetStreamIdEx) get_stream_id = nullptr;
-  // Of the CUDA runtime, here because tests replace them together with CUPTI.
+  // Calls of the CUDA runtime; they are here because tests replace them together with CUPTI.
   cudaError_t (*current_device)(int* device) = nullptr;
   /// Does nothing but leave a record of its call: see CuptiTimer.
   cudaError_t (*mark)() = nullptr;

@@ -53,7 +53,7 @@ class RecordTable {
     std::size_t nameless = 0;   ///< owners without a call: late, or of a call that is not among the known ones
     std::size_t transfers = 0;  ///< copies and fills that have left nothing; they may have had no bytes
   };
-  /// Of the calls that the timer owns, of ops from number `first` on: others are late and wanted no more.
+  /// State of the calls that the timer owns, for ops from number `first` on: earlier ones come late and are not wanted.
   State state(std::uint32_t timer, std::uint32_t first = 0) const;
   /// Takes out what the timer owns, and what nobody owns but ran on one of its `streams`: NCCL may launch from a
   /// thread of its own.

@@ -15,7 +15,7 @@ struct Boundaries {
 
   bool has(std::int64_t element) const { return element % period == first; }
 };
-/// Of an array of elements of `element_bytes` (2 or 4) at this address.
+/// The boundaries of an array of elements of `element_bytes` (2 or 4) at this address.
 Boundaries boundaries(const void* array, std::int64_t element_bytes);
 
 /// A part of copy_runs: `rows` rows of `units` units each. A unit is a pack, on 16-byte boundaries, or one element.

@@ -78,10 +78,10 @@ class NcclRank {
   /// A stream and four bytes of device memory for barriers.
   cudaStream_t own_stream() const { return own_stream_; }
   void* own_memory() const { return own_memory_; }
-  /// Of calls that return when they are done; null if communicators are not blocking.
+  /// Guards calls that return when they are done; null if communicators are not blocking.
   CallGuard* call_guard() const { return call_guard_.get(); }
 
-  /// Of communicators that asked for a window of the lanes' memory, those that got a handle.
+  /// How many communicators asked for a window of the lanes' memory, and how many got a handle.
   int windows_asked = 0;
   int windows_made = 0;
   LaunchTimes launches;  ///< of all communicators
