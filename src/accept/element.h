@@ -13,7 +13,7 @@ struct Cluster {
   int nodes_per_switch = 0;  ///< nodes of consecutive numbers that share a leaf switch; 0: unknown, or all
 
   int ranks() const { return nodes * gpus_per_node; }
-  /// Of one node the ends of links are its GPUs, of several their nodes.
+  /// Within one node the ends of links are its GPUs; between several they are the nodes.
   bool one_node() const { return nodes == 1; }
   int ends() const { return one_node() ? gpus_per_node : nodes; }
 };

@@ -24,7 +24,7 @@ struct LatenessReport {
   std::string sentence;
 };
 
-/// Of each step that computes and reduces gradients, the reductions: a rank comes to one when it has computed the
+/// The reductions of each step that computes and reduces gradients: a rank comes to one when it has computed the
 /// gradients, however far ahead its gathers were issued. What it waited for a core (other work, or other ranks, had it)
 /// is not its lateness. `run`: of all ranks.
 std::vector<Arrivals> arrivals_of(const metrics::RunView& run);
@@ -35,7 +35,7 @@ std::vector<Arrivals> arrivals_of(const metrics::RunView& run);
 /// by much. All samples have cluster.ranks() arrivals. Fewer than kFewestToBeLate ranks are not compared.
 LatenessReport blame_lateness(const Cluster& cluster, const std::vector<Arrivals>& samples, double least = 0.05);
 
-/// Of two ranks one is always last.
+/// One of two ranks is always last.
 inline constexpr int kFewestToBeLate = 3;
 
 }  // namespace fsdpbench::accept

@@ -24,7 +24,7 @@ bool can_run(Algorithm algorithm, Collective collective, const config::Cluster& 
 /// or broadcast). One rank takes no time. The time never falls when bytes grow, and never grows when an achieved rate
 /// of the cluster does. An algorithm that cannot run here (can_run) is taken as `automatic`.
 ///
-/// Of a ring all-gather or reduce-scatter of S bytes over N ranks on n nodes, w = S (N − 1)/N:
+/// The cost of a ring all-gather or reduce-scatter of S bytes over N ranks on n nodes, w = S (N − 1)/N:
 ///   latency  = base + (N − n) hop_intra + (n − 1) hop_inter
 ///   transfer = (w + sqrt(w ramp)) / B
 /// B: the achieved bus bandwidth of the slower fabric, for the group's part of the node's GPUs and NICs.

@@ -16,7 +16,7 @@ struct CollectiveMessage {
   int ranks = 1;
   int passes = 1;  ///< round the ring
 
-  /// Of the link's time: what goes over it, and what it takes however little goes over it.
+  /// The two parts of the link's time: that of the bytes, and that which it takes for any number of bytes.
   double seconds_of_bytes(const LinkModel& link) const {
     return static_cast<double>(bytes) * ring_share(ranks, passes) / link.bytes_per_second;
   }

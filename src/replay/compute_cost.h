@@ -25,7 +25,7 @@ struct GpuRates {
   double issue_s = 0;             ///< the host needs to launch a kernel
 };
 
-/// Of a cluster's GPU, computing in `dtype`; fp32 is multiplied as fp32, not tf32.
+/// Rates of a cluster's GPU, computing in `dtype`; fp32 is multiplied as fp32, not tf32.
 GpuRates gpu_rates(const config::Cluster& cluster, DType dtype);
 
 /// Generations of fused attention: how much of the peak they reach is a matter of the GPU they were written for.
@@ -54,9 +54,9 @@ struct Beside {
   double memory_bytes_per_s = 0;  ///< bandwidth that they take
 };
 
-/// Of collectives that move `bus_bytes_per_s` (nccl-tests' bus bandwidth) on a cluster's GPU: each byte that arrives is
-/// written, and read again to be sent on or added. They hold SMs in proportion to the rate, at the node's own all of
-/// cluster.intra.collective_sms.
+/// The load of collectives that move `bus_bytes_per_s` (nccl-tests' bus bandwidth) on a cluster's GPU: each byte that
+/// arrives is written, and read again to be sent on or added. They hold SMs in proportion to the rate, at the node's
+/// own all of cluster.intra.collective_sms.
 Beside beside_collective(const config::Cluster& cluster, double bus_bytes_per_s);
 
 /// Which pass of a module.

@@ -17,8 +17,8 @@ struct Rates {
   LinkModel pcie{};  ///< looked at only if something is copied between host and device
 };
 
-/// Of an op's matrix products and attention, one microbatch; 0 for all but forward, recomputation and backward.
-/// `sizes`: of each module.
+/// FLOPs of an op's matrix products and attention, for one microbatch; 0 for all but forward, recomputation and
+/// backward. `sizes`: of each module.
 double flops_of(const schedule::Op& op, const std::vector<plan::ModuleSizes>& sizes);
 
 /// What the CPU backend's emulation of link and compute takes: computation its FLOPs / rate; a collective of n ranks

@@ -30,7 +30,7 @@ class MeasuredTimes {
   std::size_t ranks() const { return traces_.size(); }
   std::size_t first_step() const { return first_; }  ///< the first one that was measured
   std::size_t steps() const { return ns_.size(); }
-  /// Of measured step number first_step() + step.
+  /// The schedule of measured step number first_step() + step.
   const schedule::Schedule& schedule_of(std::size_t step) const { return run_->schedules.of_step(first_ + step); }
   /// By op of that schedule. A gap is filled with the median of the same op in other steps.
   std::span<const std::int64_t> ns(std::size_t step, std::size_t rank) const { return ns_[step][rank]; }

@@ -26,7 +26,7 @@ struct OpWork {
 
 /// The enumerator's own name.
 std::string_view to_string(OpWork::Unit unit);
-/// Of the buffers that an op of `schedule` reads and writes.
+/// Bytes of the buffers that an op of `schedule` reads and writes.
 double buffer_bytes(const schedule::Schedule& schedule, const schedule::Op& op);
 
 /// `op`: with work, one of `schedule`. `sizes`: of each module.

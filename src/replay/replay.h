@@ -27,8 +27,8 @@ class Replay {
   /// records and windows, as an executor would have written them.
   virtual void step(std::span<trace::RankTrace> recorded) = 0;
 
-  /// Of the last step, in whole nanoseconds from the beginning of the run. By rank; one entry for all if no two ranks
-  /// may differ.
+  /// Times of the last step, in whole nanoseconds from the beginning of the run. By rank; one entry for all if no two
+  /// ranks may differ.
   struct StepTimes {
     std::vector<double> begin_ns;
     std::vector<double> end_ns;

@@ -44,8 +44,8 @@ struct Bounds {
   double width() const { return high - low; }
 };
 
-/// Of a 95 % interval around `predicted`: as far as the least and the greatest of `draws`, walked with drawn errors,
-/// lie from what was `walked` without; independently of that `miss` to both sides. All in one unit; not below 0.
+/// The 95 % interval around `predicted`: as far as the least and the greatest of `draws`, simulated with drawn errors,
+/// are from `walked`, simulated without; and independently of that `miss` to both sides. All in one unit; not below 0.
 Bounds interval_around(double predicted, double walked, const std::vector<double>& draws, double miss);
 
 /// Half the width of a 95 % interval of the next of such values, whose mean is known to be 0: their root mean square

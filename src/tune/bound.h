@@ -13,8 +13,8 @@ struct Bound {
   std::int64_t live_bytes = 0;
 };
 
-/// Of the steady schedule, whatever is prefetched, limited or buffered in it: policies that differ only in these issue
-/// the same ops in another order.
+/// Bounds of the steady schedule, whatever is prefetched, limited or buffered in it: policies that differ only in these
+/// issue the same ops in another order.
 ///
 /// [Note: the bound]
 /// Time is at least what each lane has to do, what each fabric has to carry, and the longest chain of ops that read

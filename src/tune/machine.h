@@ -13,7 +13,7 @@ namespace fsdpbench::tune {
 /// several threads at once.
 class Machine : public replay::Clock {
  public:
-  /// Of the modules of a valid configuration.
+  /// The sizes of the modules of a valid configuration.
   virtual std::vector<plan::ModuleSizes> sizes(const config::RunConfig& config) const = 0;
   schedule::Training training(const config::RunConfig& config) const {
     return schedule::make_training(config, sizes(config));

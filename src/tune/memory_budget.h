@@ -27,7 +27,7 @@ struct MemoryNeed {
 struct MemoryBudget {
   std::int64_t bytes = 0;  ///< 0: no limit
   MemoryKind kind = MemoryKind::live;
-  /// Of MemoryKind::process, beside the allocator: the context with its libraries, and each communicator.
+  /// For MemoryKind::process, besides the allocator: the context with its libraries, and each communicator.
   std::int64_t context_bytes = 0;
   std::int64_t communicator_bytes = 0;
   double error = 0;           ///< of what the allocator is predicted to hold, as a part of it

@@ -4,6 +4,7 @@
     accept_test.py PROGRAM SOURCE_FOLDER [unittest arguments]
 """
 
+import collections
 import json
 import re
 import subprocess
@@ -26,7 +27,19 @@ class Accept(Program):
         self.assertIn(done.returncode, codes, done.stdout + done.stderr)
         result = json.loads((self.folder / "out/result.json").read_text())
         self.assertIn(result["verdict"].upper(), done.stdout)
+        self.each_series_is_there_once((self.folder / "out/metrics.prom").read_text())
         return result
+
+    def each_series_is_there_once(self, text: str) -> None:
+        """node_exporter refuses a file with two samples of one series, and drops all of it; promtool says nothing."""
+        series = []
+        for line in text.splitlines():
+            if line.startswith("#"):
+                continue
+            name, labels, _ = re.fullmatch(r"([a-z_]+)(?:\{(.*)\})? (\S+)", line).groups()
+            series.append((name, tuple(sorted(re.findall(r'([a-z_]+)="((?:[^"\\]|\\.)*)"', labels or "")))))
+        twice = [one for one, count in collections.Counter(series).items() if count > 1]
+        self.assertEqual(twice, [], "more than one sample of a series")
 
     def test_files(self) -> None:
         result = self.report(codes=(OK, FAIL, INCONCLUSIVE))
