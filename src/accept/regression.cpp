@@ -214,7 +214,7 @@ void decide(Change& c, bool explains, std::size_t results, double threshold) {
     j.sentence +=
         fmt::format("; results scatter so much that {:.0f} % worse would not be seen: add results", 100 * unseen);
   } else if (j.verdict == Verdict::pass && matters) {
-    j.sentence += "; no more than results differ anyway";
+    j.sentence += "; within the scatter of results";
   }
 }
 

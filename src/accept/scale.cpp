@@ -77,7 +77,7 @@ Judgement judge_scale(std::string figure, const std::vector<Rung>& rungs, double
     j.sentence = "no scale was measured";
   } else if (!compared) {
     j.verdict = Verdict::unrated;
-    j.sentence = fmt::format("one scale has nothing to be held against: {}", told);
+    j.sentence = fmt::format("there is no second scale to compare with: {}", told);
   } else {
     j.sentence += told;
   }

@@ -161,12 +161,11 @@ std::string find_profile(const std::string& given) {
 std::string find_sweep(const std::string& given) {
   if (const auto found = find_named(FileKind::sweep, given)) return found->string();
   if (!is_folder(given)) throw_unknown(FileKind::sweep, given);
-  throw ConfigError(
-      fmt::format("{}: is a folder; expected a sweep file (TOML) or its name (one of {}){}.", given,
-                  fmt::join(known_names(FileKind::sweep), ", "),
-                  is_file(fs::path(given) / "sweep.json")
-                      ? fmt::format("; that file with --out {} goes on with the sweep in this folder", given)
-                      : ""));
+  throw ConfigError(fmt::format("{}: is a folder; expected a sweep file (TOML) or its name (one of {}){}.", given,
+                                fmt::join(known_names(FileKind::sweep), ", "),
+                                is_file(fs::path(given) / "sweep.json")
+                                    ? fmt::format("; that file with --out {} continues the sweep in this folder", given)
+                                    : ""));
 }
 
 std::string find_acceptance(const std::string& given) {

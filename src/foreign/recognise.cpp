@@ -402,7 +402,7 @@ Recognition recognise(const JobTrace& job) {
                           std::string(kSources[r.table.source]), r.table.source == UnitSource::order ? 0.8 : 0.99});
     r.findings.push_back({"mesh", fmt::format("{} shards x {} replicas", facts.shard, facts.replicate),
                           r.mesh_told ? "sizes of the groups that gather, and that all-reduce what was reduced"
-                                      : "ranks of the job: no group of a collective is told",
+                                      : "ranks of the job: the trace names no groups of collectives",
                           r.mesh_told ? 0.95 : 0.6});
     if (facts.accumulate > 1) {
       r.findings.push_back(
@@ -420,7 +420,7 @@ Recognition recognise(const JobTrace& job) {
       }
     }
     if (r.table.source == UnitSource::order) {
-      r.unknown.push_back("Nothing names the units: which collective is whose is told by order and size.");
+      r.unknown.push_back("Nothing names the units: collectives were assigned to units by order and size.");
     }
   }
   bool sized = true;

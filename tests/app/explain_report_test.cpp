@@ -199,7 +199,7 @@ TEST(ParametersText, DrawsBoxesAsWideAsWhatTheyHold) {
   c.fsdp.strategy = config::Strategy::hybrid_shard;
   c.model.ffn_width = 3;
   const std::string text = parameters_text(prepared(c).plan);
-  EXPECT_THAT(text, HasSubstr("2 replicas: shard 0 lies on ranks 0, 2, and so on\n"));
+  EXPECT_THAT(text, HasSubstr("2 replicas: shard 0 is on ranks 0, 2, and so on\n"));
   EXPECT_THAT(text, HasSubstr(R"(
   blocks.0-2.w_gate [3, 8]
   blocks.0-2.w_up [3, 8]

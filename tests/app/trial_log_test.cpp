@@ -169,7 +169,7 @@ TEST_F(TrialLogTest, ATrialThatStandsTwiceAndACellThatNobodyHasAreRefused) {
   const std::string whole = contents(path_);
   append(digested_line(line(1)) + digested_line(line(0)));
   EXPECT_THAT(config::config_error([&] { TrialLog(path_, kOwner); }),
-              HasSubstr("trials.jsonl:4: this is no trial: trial 0 of this cell stands in line 2 already."));
+              HasSubstr("trials.jsonl:4: this is no trial: trial 0 of this cell is in line 2 already."));
   json other = line(0);
   other["cell"] = "../../d";
   std::ofstream(path_, std::ios::binary) << whole << digested_line(other);

@@ -284,7 +284,7 @@ class Compare(Case):
         process.send_signal(signal.SIGINT)
         _, stderr = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, INTERRUPTED)
-        self.assertIn("the same command with --out out goes on from there", stderr)
+        self.assertIn("the same command with --out out continues from there", stderr)
         before, done = (self.out / "trials.jsonl").read_bytes(), len(self.pairs())
         self.assertFalse((self.out / "compare.json").exists())
         found = self.compare(self.base, "--trials", str(done + 2))

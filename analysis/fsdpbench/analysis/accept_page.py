@@ -28,7 +28,7 @@ def accept_page(path: Path) -> Page:
     judgements = result.children("judgements")
     page = Page(title=f"{result.text('verdict').upper()}: {count_text(result.integer('ranks') or 0, 'rank')} on "
                       f"{count_text(result.integer('nodes') or 0, 'node')}",
-                subtitle="  ·  ".join(str(p) for p in ("fsdpbench accept", f"held against {clean(result.text('fabric'), 80)}",
+                subtitle="  ·  ".join(str(p) for p in ("fsdpbench accept", f"compared with {clean(result.text('fabric'), 80)}",
                                                        world.get("date"), machine(world)) if p),
                 badges=emulation_badges(world))
     page.verdict = _verdict(judgements)
@@ -76,11 +76,11 @@ def _failed(judgements: List[Node]) -> Table:
     rows = [_row(j) for verdict in ("fail", "inconclusive") for j in judgements if j.text("verdict") == verdict]
     if not rows:
         return Table("What did not pass", _HEADER, [], texts=_TEXTS,
-                     note="Nothing failed and nothing is inconclusive; what is unrated has nothing to be held against.")
+                     note="Nothing failed and nothing is inconclusive; unrated figures have nothing to be compared with.")
     return Table("What did not pass", _HEADER, rows, names=2, texts=_TEXTS)
 
 
-_HEADER = ("rule", "figure", "verdict", "median", "95 % interval", "held against", "unit", "why")
+_HEADER = ("rule", "figure", "verdict", "median", "95 % interval", "compared with", "unit", "why")
 _TEXTS = (2, 6, 7)
 
 

@@ -27,7 +27,7 @@ std::string upper(std::string_view text) {
 }
 
 std::string acceptance_headline(const AcceptanceReport& r) {
-  return fmt::format("{}: {} ranks on {} {}, held against {}", upper(to_string(r.verdict)), r.ranks, r.cluster.nodes,
+  return fmt::format("{}: {} ranks on {} {}, compared with {}", upper(to_string(r.verdict)), r.ranks, r.cluster.nodes,
                      r.cluster.nodes == 1 ? "node" : "nodes", r.fabric);
 }
 
@@ -72,7 +72,7 @@ nlohmann::json rounds_json(const std::vector<accept::ArmRound>& rounds) {
 std::string acceptance_table(const AcceptanceReport& r) {
   Table table;
   table.title = acceptance_headline(r);
-  table.header = {"rule", "figure", "verdict", "median", "95 %", "held against", "unit"};
+  table.header = {"rule", "figure", "verdict", "median", "95 %", "compared with", "unit"};
   const auto number = [](double value) { return fmt::format("{:.4g}", value); };
   std::string reasons;
   for (const Judgement& j : r.judgements) {

@@ -109,7 +109,7 @@ constexpr std::array kOptions{
                       [](Arguments& a, const Text& v) { a.most_bytes = size_named(v); }},
     CollectivesOption{"-i,--stepbytes", "SIZE", "From one size to the next, without -f; 1M", false,
                       [](Arguments& a, const Text& v) { a.step_bytes = size_named(v); }},
-    CollectivesOption{"-f,--stepfactor", "N", "Each size is so many times the one before", false,
+    CollectivesOption{"-f,--stepfactor", "N", "Each size is N times the one before", false,
                       [](Arguments& a, const Text& v) { a.step_factor = number_in<std::int64_t>(v, 1, 1 << 20); }},
     CollectivesOption{"-n,--iters", "N", "Timed iterations; 20", false,
                       [](Arguments& a, const Text& v) { a.iterations = count_of(v, 1); }},

@@ -69,7 +69,7 @@ std::string calibration_table(const config::Calibration& c) {
                           fmt::format("{:.3g}", line.most), fmt::format("{}", line.samples),
                           fmt::format("{:.1f} %", line.spread_pct)});
   }
-  return format_table(table) + "each, from, to: in what stands under by\n";
+  return format_table(table) + "each, from, to: in the unit of column \"by\"\n";
 }
 
 /// The least and the most of each pair, for people; nothing where none was measured.

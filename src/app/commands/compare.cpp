@@ -211,8 +211,8 @@ class ComparisonRun {
   }
 
   std::string how_to_go_on() const {
-    return fmt::format("{} keeps the trials done; the same command with --out {} goes on from there", path_.string(),
-                       path_.parent_path().string());
+    return fmt::format("{} keeps the finished trials; the same command with --out {} continues from there",
+                       path_.string(), path_.parent_path().string());
   }
 
   /// Whether all trials come from one program and machine.

@@ -77,7 +77,7 @@ Cell plan_cell(const config::RunConfig& config, Job* job) {
     return open_cell(config, local_ranks(job));
   }
   const AfterInterrupt ends(kPatienceWithAll_s, [] {
-    console().warning("interrupted; the trials done are kept, and the same command goes on from there");
+    console().warning("interrupted; finished trials are kept, and the same command continues from there");
     _exit(static_cast<int>(ExitCode::interrupted));
   });
   return open_cell(config);

@@ -245,7 +245,7 @@ class SweepRun {
     }
     log_.append(std::move(logged));
     if (job_ != nullptr && job_->watch().failure_code()) {
-      throw BackendError("the job has failed with this cell; the same command goes on with the others");
+      throw BackendError("the job has failed with this cell; the same command continues with the others");
     }
   }
 
@@ -286,8 +286,9 @@ int run_sweep(const SweepArguments& arguments, Job* job) {
     console().warning("the trials come from different programs or machines; compare their cells with care");
   }
   if (!finished) {
-    console().warning(fmt::format("interrupted; {} keeps the trials done, and the same command goes on from there",
-                                  (folder / "trials.jsonl").string()));
+    console().warning(
+        fmt::format("interrupted; {} keeps the finished trials, and the same command continues from there",
+                    (folder / "trials.jsonl").string()));
     return static_cast<int>(ExitCode::interrupted);
   }
   console().print(sweep_table(summary) + fmt::format("sweep  {}\n", (folder / "sweep.json").string()));

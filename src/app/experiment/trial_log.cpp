@@ -144,8 +144,7 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place, const
         LoggedTrial logged = logged_trial_from(JsonPart(line), cells);
         const auto [first, is_new] = measured.try_emplace({logged.cell, logged.number}, number);
         if (!is_new) {
-          throw ConfigError(
-              fmt::format("trial {} of this cell stands in line {} already", logged.number, first->second));
+          throw ConfigError(fmt::format("trial {} of this cell is in line {} already", logged.number, first->second));
         }
         if (!logged.trial) measured.erase(first);  // it may be tried again
         parsed.trials.push_back(std::move(logged));

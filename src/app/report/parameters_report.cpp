@@ -194,7 +194,7 @@ std::string parameters_headline(const Plan& plan) {
           ? "flat: a unit's parameters one after another, cut into equal shards wherever the cut falls\n"
           : fmt::format("per_param: rows (dim 0) of each parameter in {} equal chunks, the last ones padded\n", shards);
   if (plan.mesh.replicate > 1) {
-    text += fmt::format("{} replicas: shard 0 lies on ranks {}, and so on\n", plan.mesh.replicate,
+    text += fmt::format("{} replicas: shard 0 is on ranks {}, and so on\n", plan.mesh.replicate,
                         fmt::join(ranks_of(plan, 0), ", "));
   }
   return text;

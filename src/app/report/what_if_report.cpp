@@ -72,7 +72,7 @@ std::string basis(const FinishedRun& run, const WhatIf& answer) {
 std::string straggler_line(const WhatIf& answer) {
   const double more = 100 * (answer.straggler.ratio - 1);
   return fmt::format("the slowest rank is {}: its computation takes {:+.1f} % against the others' median{}\n",
-                     answer.straggler.rank, more, more < 1 ? ", so none stands out" : "");
+                     answer.straggler.rank, more, more < 1 ? "; no rank stands out" : "");
 }
 
 json run_json(const ReplayedRun& run) {

@@ -125,7 +125,7 @@ def draw_rates(lines: Sequence[RateLine]) -> Figure:
 
 @dataclass(frozen=True)
 class Rung:
-    """A collective of `bytes` in GB/s of bus bandwidth: median with its interval; what it is held against."""
+    """A collective of `bytes` in GB/s of bus bandwidth: median with its interval, and its reference."""
 
     bytes: float
     gb_per_s: float
