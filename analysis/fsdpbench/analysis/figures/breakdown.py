@@ -52,7 +52,7 @@ def draw_breakdown(bars: Sequence[Bar], width: float = 12.0) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.grid(True, axis="x")
-    axes.set_xlabel("ms a step")
+    axes.set_xlabel("ms per step")
     figure.legend(handles=[Patch(facecolor=colour, label=name) for _, name, colour in style.BREAKDOWN],
                   loc="outside upper left", ncols=len(style.BREAKDOWN), handlelength=1.2)
     labels.prune(figure)
