@@ -13,6 +13,7 @@ struct Finding {
   enum class Kind : std::uint8_t {
     slow,         ///< persistently: in the first measurement and in its confirmation
     half_duplex,  ///< each direction alone is as fast as others', both at once are not
+    lost,         ///< killed, crashed, hung, or not there: nothing of it could be measured
     transient,    ///< it was slow for a while; nobody is accused
   };
   Element element;

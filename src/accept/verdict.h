@@ -30,6 +30,7 @@ struct Judgement {
   std::string unit;
   std::optional<double> bound;  ///< what it is held against, in `unit`; absent: nothing
   std::string sentence;         ///< why, with the numbers
+  std::vector<int> ranks{};     ///< whom it is about; empty: nobody, or all
 };
 
 /// One that was no question of numbers.

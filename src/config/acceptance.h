@@ -24,6 +24,8 @@ struct Acceptance {
   std::string fabric;                   ///< for people
   std::string run;                      ///< a run profile, whose plan gives the sizes and whose steps are measured
   int ranks = 0;                        ///< that must be there; 0: any number
+  int ranks_per_node = 0;               ///< that each node must have; 0: any number
+  int nodes = 1;                        ///< that must be there, at least
   int matrix = 1024;                    ///< rows and columns of the products that a rank's rate is measured by
   double exposed_pct = 100;             ///< of a step, at most, in which a rank only waits for communication
   double tolerance_pct = 90;            ///< of a reference that must be reached

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "launch/own_ranks.h"
 #include "launch/slurm_lists.h"
 #include "launch/variables.h"
 
@@ -35,6 +36,8 @@ struct Names {
   std::vector<std::string> local_ranks;  ///< the first that is set
 };
 
+// No MPI: such ranks join as those of torchrun do.
+const Names kOwn{Launcher::torchrun, "fsdpbench itself", kOwnRank, kOwnRanks, {kOwnRank}, {kOwnRanks}};
 const Names kTorchrun{Launcher::torchrun, "torchrun", "RANK", "WORLD_SIZE", {"LOCAL_RANK"}, {"LOCAL_WORLD_SIZE"}};
 const Names kSlurm{Launcher::slurm, "Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", {"SLURM_LOCALID"}, {}};
 const std::vector<Names> kMpi{
@@ -204,7 +207,16 @@ void refuse_half_a_torchrun(const Variables& variables) {
                   size ? "MASTER_ADDR" : "WORLD_SIZE"));
 }
 
+/// Of ranks that are all on this host, and share a folder.
+Placement own_placement(const Variables& variables) {
+  Placement placement = read(variables, kOwn);
+  placement.source = "fsdpbench itself";
+  placement.job = variables.text(kOwnJob);
+  return placement;
+}
+
 std::optional<Placement> find_any(const Variables& variables) {
+  if (variables.has(kOwnJob)) return own_placement(variables);
   if (variables.has("RANK") && variables.has("WORLD_SIZE") && variables.has("MASTER_ADDR")) {
     return torchrun_placement(variables);
   }

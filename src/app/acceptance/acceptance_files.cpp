@@ -156,7 +156,7 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
     if (judgement.bound) one["bound"] = *judgement.bound;
     j["judgements"].push_back(std::move(one));
   }
-  constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "transient"};
+  constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient"};
   for (const Finding& f : r.findings) {
     j["findings"].push_back({{"part", accept::name_of(f.element, r.cluster)},
                              {"kind", kKinds[f.kind]},

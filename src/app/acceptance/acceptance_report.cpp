@@ -295,6 +295,7 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
   report.fabric = wanted.fabric;
   report.ranks = static_cast<int>(measured.hosts.size());
   report.cluster = measured.cluster;
+  report.hosts = measured.hosts;
   report.judgements = judge_facts(wanted, measured);
   if (!measured.stopped_because.empty()) {
     report.judgements.push_back(

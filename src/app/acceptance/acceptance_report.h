@@ -16,6 +16,7 @@ struct AcceptanceReport {
   std::string fabric;
   int ranks = 0;
   accept::Cluster cluster;
+  std::vector<std::string> hosts;                  ///< by rank; empty of one that is not known
   std::vector<accept::Judgement> judgements;       ///< in the order of the stages
   std::vector<accept::Finding> findings;           ///< who is to blame, then what came and went
   std::optional<accept::LatenessReport> lateness;  ///< absent: no rank was compared

@@ -109,10 +109,12 @@ std::vector<Judgement> judge_gpus(const std::vector<std::optional<WatchedGpu>>& 
     const std::string name = fmt::format("the GPU of rank {} on {}", rank, hosts.at(rank));
     for (const std::string& complaint : gpu.complaints) {
       all.push_back(accept::judged(kGpuRule, figure, Verdict::fail, fmt::format("{} {}", name, complaint)));
+      all.back().ranks = {static_cast<int>(rank)};
     }
     if (gpu.throttled > 0) {
       all.push_back(accept::judged(kGpuRule, figure, gpu.throttled > kShortly ? Verdict::fail : Verdict::inconclusive,
                                    fmt::format("{} {}", name, throttling_text(gpu))));
+      all.back().ranks = {static_cast<int>(rank)};
     }
     if (gpu.complaints.empty() && gpu.throttled == 0) ++healthy;
   }

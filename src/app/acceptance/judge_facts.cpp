@@ -30,6 +30,7 @@ void judge_inventory(const AcceptanceMeasurements& m, std::vector<Judgement>& ou
           fmt::format("rank {} on {}{} has {} = '{}', and {} of {} ranks have '{}'", ranks.front(),
                       m.hosts.at(ranks.front()), ranks.size() > 1 ? fmt::format(" and {} more", ranks.size() - 1) : "",
                       name, value, usual->second.size(), m.fingerprints.size(), usual->first)));
+      out.back().ranks.assign(ranks.begin(), ranks.end());
     }
   }
   if (m.fingerprints.empty()) {
@@ -43,10 +44,27 @@ void judge_inventory(const AcceptanceMeasurements& m, std::vector<Judgement>& ou
 
 void judge_rendezvous(const config::Acceptance& wanted, const AcceptanceMeasurements& m, std::vector<Judgement>& out) {
   const auto seen = static_cast<int>(m.hosts.size());
-  const Verdict verdict = wanted.ranks == 0 ? Verdict::unrated : seen == wanted.ranks ? Verdict::pass : Verdict::fail;
-  std::string sentence = verdict == Verdict::unrated
-                             ? fmt::format("{} ranks came; the profile does not say how many there should be", seen)
-                             : fmt::format("{} ranks came, and {} are expected", seen, wanted.ranks);
+  const bool asks = wanted.ranks > 0 || wanted.ranks_per_node > 0 || wanted.nodes > 1;
+  std::map<std::string, int> by_host;
+  for (const std::string& host : m.hosts) ++by_host[host];
+  std::string sentence = fmt::format("{} {} came", seen, seen == 1 ? "rank" : "ranks");
+  bool all_there = true;
+  const auto lacks = [&](std::string_view what) {
+    all_there = false;
+    sentence += what;
+  };
+  if (wanted.ranks > 0 && seen != wanted.ranks) lacks(fmt::format(", and {} are expected", wanted.ranks));
+  if (const auto nodes = static_cast<int>(by_host.size()); nodes < wanted.nodes) {
+    lacks(fmt::format("; they are of {} {}, and {} are expected", nodes, nodes == 1 ? "node" : "nodes", wanted.nodes));
+  }
+  std::vector<int> incomplete;  // a rank of each such node
+  for (const auto& [host, ranks] : by_host) {
+    if (wanted.ranks_per_node == 0 || ranks == wanted.ranks_per_node) continue;
+    incomplete.push_back(static_cast<int>(std::ranges::find(m.hosts, host) - m.hosts.begin()));
+    lacks(fmt::format("; {} has {}, and {} are expected of each node", host, ranks, wanted.ranks_per_node));
+  }
+  if (!asks) sentence += "; the profile does not say how many there should be";
+  const Verdict verdict = !asks ? Verdict::unrated : all_there ? Verdict::pass : Verdict::fail;
   if (!m.ready_s.empty()) {
     const auto slowest = std::ranges::max_element(m.ready_s);
     sentence +=
@@ -62,6 +80,7 @@ void judge_rendezvous(const config::Acceptance& wanted, const AcceptanceMeasurem
     sentence += fmt::format("; clocks of hosts are known within {:.3g} us", static_cast<double>(unsure_ns) * 1e-3);
   }
   out.push_back(accept::judged("rendezvous", "ranks", verdict, std::move(sentence)));
+  out.back().ranks = std::move(incomplete);
 }
 
 bool contains(std::string_view text, std::string_view word) {
@@ -115,6 +134,7 @@ void judge_transport(const config::Acceptance& wanted, const AcceptanceMeasureme
       out.push_back(accept::judged(
           kRule, kFigure, Verdict::fail,
           fmt::format("rank {} on {}: {}; the profile allows {}", rank, m.hosts.at(rank), way, allowed)));
+      out.back().ranks = {static_cast<int>(rank)};
       return;
     }
   }

@@ -1,30 +1,43 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdlib>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "app/acceptance/acceptance_files.h"
 #include "app/acceptance/judge_facts.h"
+#include "app/acceptance/lost_ranks.h"
+#include "app/acceptance/node_lists.h"
 #include "app/commands/command.h"
 #include "app/commands/measure.h"
 #include "app/console/console.h"
+#include "app/console/interrupt.h"
 #include "app/console/json_part.h"
 #include "app/console/progress.h"
 #include "app/experiment/result_schema.h"
 #include "app/job/config_message.h"
 #include "app/job/job_run.h"
+#include "app/machine/select_backend.h"
 #include "app/report/result_folder.h"
 #include "app/report/trace_files.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "config/acceptance.h"
 #include "config/find_file.h"
+#include "config/load.h"
+#include "config/spelling.h"
+#include "launch/own_ranks.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::app {
@@ -38,6 +51,10 @@ struct AcceptArguments {
   bool overwrite = false;
   bool full = false;   ///< more iterations, so that tails can be rated, and a soak
   std::string budget;  ///< of time, as duration_s() reads it; empty: 5 minutes, full 30
+  std::string limit;   ///< likewise: what still runs then is ended; empty: half as much again as the budget, and 2 min
+
+  double budget_s() const { return budget.empty() ? (full ? 1800 : 300) : duration_s(budget); }
+  double limit_s() const { return limit.empty() ? std::min(1.5 * budget_s() + 120, 1e6) : duration_s(limit); }
 };
 
 constexpr const char* kAcceptanceService = "accept";  // the command's name
@@ -45,6 +62,7 @@ constexpr const char* kMeasuring = "measuring for an acceptance";
 constexpr const char* kStageOfParts = "arms";
 constexpr const char* kStageOfMachine = "machine";
 constexpr const char* kStageOfStandstills = "standstills";
+constexpr const char* kStageOfNames = "names";
 constexpr const char* kParts = "computation alone, communication alone and both";
 constexpr int kFewestSteps = 5;
 
@@ -76,6 +94,11 @@ std::vector<double> standstills(Job& job) {
   return seconds;
 }
 
+/// What each rank's host is called in lists of nodes. On rank 0, by rank. Collective.
+std::vector<std::string> names_of_nodes(Job& job) {
+  return launch::gather(job.session().control(), "node", node_name());
+}
+
 /// One acceptance, stage by stage, on rank 0; the others of a job take part.
 class Acceptance {
  public:
@@ -86,9 +109,14 @@ class Acceptance {
         full_(arguments.full),
         job_(job),
         clock_(
-            arguments.budget.empty() ? (full_ ? 1800 : 300) : duration_s(arguments.budget),
-            [] { return static_cast<double>(now_ns()) * 1e-9; },
-            [](const std::string& stage) { console().info(stage); }) {}
+            arguments.budget_s(), [] { return static_cast<double>(now_ns()) * 1e-9; },
+            [this](const std::string& stage) { say(stage); }) {}
+
+  /// What is measured now, in the words in which it was announced. For any thread.
+  std::string stage() const {
+    const std::lock_guard lock(mutex_);
+    return stage_;
+  }
 
   void measure() {
     measure_machine();
@@ -109,6 +137,12 @@ class Acceptance {
   const Trial* trial() const { return trial_ ? &*trial_ : nullptr; }
 
  private:
+  void say(const std::string& stage) {
+    console().info(stage);
+    const std::lock_guard lock(mutex_);
+    stage_ = stage;
+  }
+
   launch::Session* session() const { return job_ == nullptr ? nullptr : &job_->session(); }
   void order(nlohmann::json what) {
     if (job_ == nullptr) return;
@@ -233,16 +267,127 @@ class Acceptance {
   StageClock clock_;
   AcceptanceMeasurements measured_;
   std::optional<Trial> trial_;
+  mutable std::mutex mutex_;  // of stage_
+  std::string stage_ = "before the first stage";
 };
 
-/// Measures, judges, writes result.json, junit.xml, summary.md, metrics.prom and worst_step.json. `job`: null, or the
-/// job whose rank 0 this is. Returns the process exit code; throws base/error.h errors.
+OldResult old_result(const AcceptArguments& arguments) {
+  return arguments.overwrite ? OldResult::overwrite : OldResult::refuse;
+}
+
+std::string folder_stem(const std::string& path) { return "accept-" + config::profile_name(path); }
+
+void write_acceptance(const std::filesystem::path& folder, const AcceptanceReport& report,
+                      const AcceptanceMeasurements& measured, const World& world) {
+  write_file(folder / "result.json", result_text(acceptance_json(report, measured, world)));
+  write_file(folder / "junit.xml", acceptance_junit(report));
+  write_file(folder / "summary.md", acceptance_markdown(report));
+  write_file(folder / "metrics.prom", acceptance_metrics(report));
+  const NodeLists nodes = node_lists(report);
+  write_file(folder / "pass_nodes.txt", lines_of(nodes.pass));
+  write_file(folder / "fail_nodes.txt", lines_of(nodes.fail));
+}
+
+/// Prints and writes what came of an acceptance that measured nothing, because ranks or devices are not there.
+int report_lost(const std::filesystem::path& folder, const AcceptanceReport& report, const config::RunConfig& config,
+                const std::vector<std::string>& command_line, ExitCode code) {
+  console().print(acceptance_table(report));
+  write_acceptance(folder, report, {}, current_world(config, nullptr, command_line));
+  console().info(fmt::format("written to {}", folder.string()));
+  return static_cast<int>(code);
+}
+
+/// Ends a job that takes longer than its limit. Where it hangs the thread that measures cannot: this one says so, and
+/// the watch ends what does not end by itself.
+class TimeLimit {
+ public:
+  /// `lost` writes what is known, before anything is ended.
+  TimeLimit(Job& job, double seconds, const Acceptance& acceptance, std::function<void(const std::string&)> lost)
+      : thread_([&job, seconds, &acceptance, lost = std::move(lost)](const std::stop_token& stop) {
+          std::mutex mutex;
+          std::condition_variable_any over;
+          std::unique_lock lock(mutex);
+          const auto limit = std::chrono::duration<double>(seconds);
+          if (over.wait_for(lock, stop, limit, [&stop] { return stop.stop_requested(); }) || stop.stop_requested()) return;
+          const std::string why =
+              fmt::format("the ranks did not come to an end within {} (--limit); the last stage was: {}",
+                          format_duration(seconds), acceptance.stage());
+          lost(why);
+          job.channel().fail(why);
+        }) {}
+
+ private:
+  std::jthread thread_;
+};
+
+/// How many processes of one rank each this one is to start; 1: none, and that rank is a thread of this one.
+int own_ranks(const config::Acceptance& wanted, const AcceptArguments& arguments, const config::RunConfig& config,
+              std::optional<int> devices) {
+  const bool asked = std::ranges::any_of(
+      arguments.overrides, [](const std::string& text) { return config::read_override(text).name == "mesh.ranks"; });
+  int ranks = static_cast<int>(config.mesh.ranks);
+  if (!asked && wanted.ranks > 0) {
+    ranks = wanted.ranks;
+  } else if (!asked && devices && *devices > 0) {
+    ranks = *devices;
+  }
+  return devices ? std::min(ranks, *devices) : ranks;
+}
+
+/// Of the processes that this one had started, those that were lost.
+std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double limit_s) {
+  const std::string host = node_name();
+  // Where all hang, one that is stopped or stuck in the kernel is why; the others wait for it.
+  const bool all_killed = std::ranges::all_of(ends, &launch::RankEnd::killed);
+  const auto is_culprit = [&](const launch::RankEnd& end) {
+    return end.lost() && (!all_killed || end.state == 'T' || end.state == 'D');
+  };
+  std::vector<LostRank> lost;
+  for (std::size_t rank = 0; rank < ends.size(); ++rank) {
+    if (!is_culprit(ends[rank])) continue;
+    lost.push_back({static_cast<int>(rank), host,
+                    fmt::format("rank {} on {} {}", rank, host, launch::describe(ends[rank]))});
+  }
+  if (lost.empty() && all_killed) {
+    lost.push_back({-1, host,
+                    fmt::format("the {} ranks on {} did not come to an end within {} (--limit) and were killed",
+                                ends.size(), host, format_duration(limit_s))});
+  }
+  return lost;
+}
+
+/// Without a launcher: starts the ranks itself, each a process, and sees to it that they end. Their rank 0 measures,
+/// prints and writes, as in any job.
+int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments& arguments, const Call& call,
+                        const config::RunConfig& config, const std::string& stem, int ranks) {
+  constexpr double kBackstop_s = 30;  // rank 0 ends the job itself at its limit, and can say more
+  const std::filesystem::path folder = ResultFolder(stem, arguments.out, old_result(arguments)).path();
+  std::vector<std::string> words{"accept", arguments.profile};
+  for (const std::string& text : arguments.overrides) words.insert(words.end(), {"--set", text});
+  words.insert(words.end(), {"--budget", fmt::format("{}s", arguments.budget_s()), "--limit",
+                             fmt::format("{}s", arguments.limit_s()), "--out", folder.string()});
+  if (arguments.full) words.emplace_back("--full");
+  if (arguments.overwrite) words.emplace_back("--overwrite");
+  if (console().quiet()) words.emplace_back("--quiet");
+  keep_what_is_done(true);
+  const double limit_s = arguments.limit_s() + kBackstop_s;
+  const std::vector<launch::RankEnd> ends =
+      launch::start_ranks(words, ranks, {.limit_s = limit_s}, interrupt_requested);
+  if (interrupt_requested()) return static_cast<int>(ExitCode::interrupted);
+  const std::vector<LostRank> lost = lost_of(ends, limit_s);
+  if (lost.empty()) return ends.front().code;
+  const ResultFolder again(stem, folder.string(), OldResult::overwrite);
+  return report_lost(folder, judge_lost_ranks(wanted, ranks, {}, lost), config, call.command_line,
+                     ExitCode::rank_failed);
+}
+
+/// Measures, judges, writes result.json, junit.xml, summary.md, metrics.prom, lists of nodes and worst_step.json.
+/// `job`: null, or the job whose rank 0 this is. Returns the process exit code; throws base/error.h errors.
 int accept_machine(const AcceptArguments& arguments, const Call& call) {
   Job* const job = call.job;
   const std::string path = config::find_acceptance(arguments.profile);
   const config::Acceptance wanted = config::read_acceptance(path);
-  const config::RunConfig config =
-      load_config(config::find_profile(wanted.run), arguments.overrides, placement_of(job));
+  config::RunConfig config = load_config(config::find_profile(wanted.run), arguments.overrides, placement_of(job));
   if (config.device.backend == config::BackendKind::virtual_) {
     throw ConfigError("accept measures a machine; device.backend = \"virtual\" is none. Use \"cpu\" or \"cuda\".");
   }
@@ -251,11 +396,56 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
         "accept finds who is to blame among ranks that shard; mesh.tensor = {} splits layers, too. Expected 1.",
         config.mesh.tensor));
   }
+  const std::string stem = folder_stem(path);
+  if (job == nullptr) {
+    if (wanted.nodes > 1) {
+      throw ConfigError(fmt::format("{} is about {} nodes or more: start a process per rank on them, by srun, mpirun or "
+                                    "torchrun.",
+                                    path, wanted.nodes));
+    }
+    const std::optional<int> devices = devices_here(std::string(config::to_string(config.device.backend)));
+    if (devices == 0) {
+      const int expected = wanted.ranks > 0 ? wanted.ranks : static_cast<int>(config.mesh.ranks);
+      const ResultFolder folder(stem, arguments.out, old_result(arguments));
+      return report_lost(folder.path(), judge_no_devices(wanted, node_name(), expected), config, call.command_line,
+                         ExitCode::below_floor);
+    }
+    const int ranks = own_ranks(wanted, arguments, config, devices);
+    if (ranks > 1) return accept_on_own_ranks(wanted, arguments, call, config, stem, ranks);
+    config.mesh.ranks = ranks;
+  }
   const Cell cell = open_cell(config, local_ranks(job));
   Acceptance acceptance(wanted, cell, arguments, job);
-  const ResultFolder folder("accept-" + config::profile_name(path), arguments.out,
-                            arguments.overwrite ? OldResult::overwrite : OldResult::refuse);
-  acceptance.measure();
+  const ResultFolder folder(stem, arguments.out, old_result(arguments));
+  std::vector<std::string> nodes{node_name()};
+  if (job != nullptr) {
+    order_service(*job, kAcceptanceService, {{"stage", kStageOfNames}});
+    nodes = names_of_nodes(*job);
+  }
+  std::once_flag once;
+  const auto report_once = [&](int rank, const std::string& why) {
+    std::call_once(once, [&] {
+      const std::string host = rank < 0 ? "" : nodes.at(static_cast<std::size_t>(rank));
+      const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(nodes.size()), nodes, {{rank, host, why}});
+      report_lost(folder.path(), report, config, call.command_line, ExitCode::rank_failed);
+    });
+  };
+  try {
+    std::optional<TimeLimit> limit;
+    if (job != nullptr) {
+      limit.emplace(*job, arguments.limit_s(), acceptance, [&](const std::string& why) { report_once(-1, why); });
+    }
+    acceptance.measure();
+  } catch (const BackendError& error) {
+    // What is lost shows in the data first, and in the channel a moment later.
+    if (job == nullptr) {
+      report_once(0, error.what());
+    } else if (job->watch().failure_code(1) != static_cast<int>(ExitCode::interrupted)) {
+      const std::optional<launch::JobFailure> failure = job->channel().failure();
+      report_once(failure ? failure->rank : -1, failure ? failure->message : error.what());
+    }
+    throw;
+  }
   if (job != nullptr) job->watch().doing("judging and writing results");
 
   const AcceptanceMeasurements& measured = acceptance.measured();
@@ -264,10 +454,7 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   console().print(acceptance_table(report));
   World world = trial != nullptr ? trial->world : current_world(config, job == nullptr ? nullptr : &job->session(), {});
   world.command_line = call.command_line;
-  write_file(folder.path() / "result.json", result_text(acceptance_json(report, measured, world)));
-  write_file(folder.path() / "junit.xml", acceptance_junit(report));
-  write_file(folder.path() / "summary.md", acceptance_markdown(report));
-  write_file(folder.path() / "metrics.prom", acceptance_metrics(report));
+  write_acceptance(folder.path(), report, measured, world);
   if (trial != nullptr) write_worst_step(folder.path() / "worst_step.json", cell.setup, *trial);
   console().info(fmt::format("written to {}", folder.path().string()));
   return report.exit_code();
@@ -278,6 +465,10 @@ void serve_acceptance(Job& job, const JsonPart& order) {
   constexpr std::int64_t kMost = 1'000'000'000;
   if (order.at("stage").text() == kStageOfStandstills) {
     standstills(job);
+    return;
+  }
+  if (order.at("stage").text() == kStageOfNames) {
+    names_of_nodes(job);
     return;
   }
   const Cell cell = open_cell(config_from_message(order.at("config").text()), job.session().placement().local_ranks);
@@ -297,7 +488,8 @@ void serve_acceptance(Job& job, const JsonPart& order) {
 }
 
 constexpr const char* kAcceptHelp =
-    R"(Under mpirun, torchrun or srun each process is a rank; otherwise ranks are threads. It measures, in this order:
+    R"(Under mpirun, torchrun or srun each process is a rank; otherwise it starts the profile's ranks itself, a process
+each, one per GPU. It measures, in this order:
   inventory    each rank's program, processor, kernel, libraries and GPU: names whoever differs from the majority
   rendezvous   whether as many ranks came as the profile expects
   devices      matrix products on all ranks at once, in 15 rounds: finds a slow rank
@@ -333,6 +525,8 @@ Command accept_command() {
   command.flag("--full", accept_it->full, "200 iterations of each collective, so that tails are rated, and a soak");
   command.option("--budget", &accept_it->budget, "TIME",
                  "How long it may take, as in 90s or 5m; default: 5m, with --full 30m");
+  command.option("--limit", &accept_it->limit, "TIME",
+                 "When ranks that still run are ended, as a failure; default: 1.5 budgets and 2m");
   command.out(accept_it->out, accept_it->overwrite, "Folder; default: runs/accept-<profile>-<date-time>");
   command.runs_ranks = true;
   command.body = [accept_it](const Call& call) { return accept_machine(*accept_it, call); };

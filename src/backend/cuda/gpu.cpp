@@ -6,6 +6,7 @@
 #include <array>
 
 #include "backend/cuda/check.h"
+#include "backend/no_device.h"
 #include "base/error.h"
 
 namespace fsdpbench::backend::cuda {
@@ -30,7 +31,7 @@ int gpu_count() {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     if (driver == 0) {
-      throw ConfigError(
+      throw backend::NoDevice(
           "The cuda backend needs NVIDIA's driver, and this machine has none; device.backend = \"cpu\" "
           "works everywhere.");
     }
@@ -40,12 +41,12 @@ int gpu_count() {
                     version_text(runtime), version_text(driver)));
   }
   if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
-    throw ConfigError(
+    throw backend::NoDevice(
         "The cuda backend needs a GPU, and this process sees none (CUDA_VISIBLE_DEVICES may hide it); "
         "device.backend = \"cpu\" works everywhere.");
   }
   if (status != cudaSuccess) {
-    throw ConfigError(
+    throw backend::NoDevice(
         fmt::format("The cuda backend cannot be used: {} ({}).", cudaGetErrorString(status), cudaGetErrorName(status)));
   }
   return count;

@@ -6,7 +6,7 @@
 
 namespace fsdpbench::backend::cuda {
 
-/// GPUs that this process can use. Throws ConfigError with one sentence if there is no driver or no GPU.
+/// GPUs that this process can use. Throws NoDevice with one sentence if there is no driver or no GPU.
 int gpu_count();
 /// The one that the calling thread uses.
 int current_gpu();
