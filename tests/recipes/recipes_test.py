@@ -22,7 +22,7 @@ from program import PATIENCE_S, Program, sets  # noqa: E402
 import yaml  # noqa: E402
 from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
 
-SLOWER, WRONG_DATA, FAIL, INCONCLUSIVE, OTHER_MACHINE = 7, 9, 10, 11, 12
+RANK_LOST, SLOWER, WRONG_DATA, FAIL, INCONCLUSIVE, OTHER_MACHINE = 5, 7, 9, 10, 11, 12
 
 
 def recipes() -> Path:
@@ -115,16 +115,23 @@ esac""")
         self.assertEqual([path.name for path in (self.folder / "textfiles").iterdir()], ["fsdpbench.prom"])
 
     def test_prolog_drains_no_node_that_it_could_not_judge(self) -> None:
-        for code in (0, 1, 2, 3, 4, 5, INCONCLUSIVE, 124):
+        for code in (0, 1, 2, 3, 4, INCONCLUSIVE, 127):
             self.program_ends(code)
             self.run_script("slurm/prolog.sh")
         self.assertEqual(self.said("scontrol"), "")
-        self.assertEqual(self.said("logger").count("not judged"), 7)
+        self.assertEqual(self.said("logger").count("not judged"), 6)
+
+    def test_prolog_starts_no_job_after_a_lost_rank_a_hang_or_a_crash(self) -> None:
+        for code, why in ((RANK_LOST, "rank 3 of node7 reaches half"), (124, "the acceptance hung for 275 s"),
+                          (137, "the acceptance hung for 275 s"), (139, "the acceptance crashed (exit code 139)")):
+            self.program_ends(code)
+            self.run_script("slurm/prolog.sh", code=1)
+            self.assertIn(f"NodeName=node7 State=DRAIN Reason=fsdpbench: {why}", self.said("scontrol").splitlines()[-1])
 
     def test_prolog_ends_what_hangs(self) -> None:
         self.stand_in("fsdpbench", "sleep 3600")
-        self.run_script("slurm/prolog.sh", FSDPBENCH_LIMIT_S="1")
-        self.assertIn("exit code 124", self.said("logger"))
+        self.run_script("slurm/prolog.sh", code=1, FSDPBENCH_LIMIT_S="1", FSDPBENCH_GRACE_S="1")
+        self.assertIn("the acceptance hung for 2 s", self.said("scontrol"))
 
     def test_prolog_does_not_listen_to_the_job(self) -> None:
         self.stand_in("fsdpbench", f"env >{self.folder}/environment; exit 0")
@@ -141,13 +148,16 @@ esac""")
 
     def test_epilog_drains_nothing_else(self) -> None:
         (self.folder / "results/baselines").mkdir(parents=True)
-        for accept, gate in ((0, 0), (INCONCLUSIVE, 0), (0, INCONCLUSIVE), (0, OTHER_MACHINE), (5, 2)):
+        for accept, gate in ((0, 0), (INCONCLUSIVE, 0), (0, INCONCLUSIVE), (0, OTHER_MACHINE), (4, 2)):
             self.program_ends(accept, gate)
             self.run_script("slurm/epilog.sh")
         self.assertEqual(self.said("scontrol"), "")
         self.program_ends(FAIL, 0)
         self.run_script("slurm/epilog.sh")
         self.assertIn("Reason=fsdpbench: FAIL: 8 ranks", self.said("scontrol"))
+        self.program_ends(RANK_LOST, 0)
+        self.run_script("slurm/epilog.sh")
+        self.assertIn("Reason=fsdpbench: rank 3 of node7 reaches half", self.said("scontrol"))
 
     def test_sbatch_ends_with_the_gate_or_the_acceptance(self) -> None:
         self.stand_in("srun", f'[ ${{#FSDPBENCH_SECRET}} -ge 32 ] || exit 99; shift; exec "$@"')
@@ -156,7 +166,7 @@ esac""")
         for accept, gate, code in ((0, 0, 0), (0, SLOWER, SLOWER), (FAIL, 0, FAIL), (INCONCLUSIVE, SLOWER, INCONCLUSIVE)):
             self.program_ends(accept, gate)
             self.run_script("slurm/accept.sbatch", "a.toml", code=code, **given)
-        self.assertIn(f"accept a.toml --full --budget 30m --out {self.folder}/results/17", self.said("fsdpbench"))
+        self.assertIn(f"accept a.toml --full --budget 30m --limit 40m --out {self.folder}/results/17", self.said("fsdpbench"))
 
     def test_a_training_is_queued_again_where_that_helps(self) -> None:
         self.stand_in("srun", f'[ ${{#FSDPBENCH_SECRET}} -ge 32 ] || exit 99; shift; echo "$@" >>{self.folder}/srun.log; exec "$@"')
@@ -239,7 +249,7 @@ exec {program.PROGRAM} "$@"
         (self.folder / "account/token").write_text("a-token")
         given = {"KUBERNETES_API": f"http://127.0.0.1:{server.server_port}", "NODE_NAME": "node-a",
                  "FSDPBENCH_OUT": str(self.folder / "out"), "SERVICE_ACCOUNT": str(self.folder / "account")}
-        for code, verdict in ((0, "pass"), (FAIL, "fail"), (WRONG_DATA, "fail"), (INCONCLUSIVE, "inconclusive"), (5, "error")):
+        for code, verdict in ((0, "pass"), (FAIL, "fail"), (WRONG_DATA, "fail"), (INCONCLUSIVE, "inconclusive"), (RANK_LOST, "fail"), (4, "error")):
             self.program_ends(code)
             self.run_script("kubernetes/label-node.sh", "hgx-h100", code=code, **given)
             path, kind, authorization, body = seen[-1]
@@ -254,6 +264,194 @@ exec {program.PROGRAM} "$@"
         self.program_ends(0)
         self.run_script("kubernetes/label-node.sh", "hgx-h100", code=4, KUBERNETES_API="http://127.0.0.1:1", NODE_NAME="a",
                         FSDPBENCH_OUT=str(self.folder / "out"))
+
+
+# Stands for the program on a host that something is wrong with: FAULT is nothing, "slow", "missing", "hang" or "killed".
+FAULTY = """#!/usr/bin/python3
+import os, signal, subprocess, sys, time
+fault = os.environ.get("FAULT") or FAULTS.get(os.environ.get("SLURMD_NODENAME", ""), DEFAULT)
+words = [PROGRAM, *sys.argv[1:]]
+if fault == "slow":
+    words += ["--set", "inject.slow_rank=3", "--set", "inject.slow_rank_factor=2"]
+if fault == "missing":  # one device fewer is found, so one rank fewer is started
+    words += ["--set", "mesh.ranks=5"]
+started = subprocess.Popen(words)
+signal.signal(signal.SIGTERM, lambda *_: started.terminate())
+def threads(pid):
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("Threads:"))
+while fault in ("hang", "killed") and started.poll() is None:
+    with open(f"/proc/{started.pid}/task/{started.pid}/children") as file:
+        ranks = sorted(map(int, file.read().split()))
+    if len(ranks) == 6 and threads(ranks[2]) >= 4:  # it has joined the others
+        os.kill(ranks[2], signal.SIGSTOP if fault == "hang" else signal.SIGKILL)
+        break
+    time.sleep(0.02)
+code = started.wait()
+sys.exit(code if code >= 0 else 128 - code)
+"""
+
+
+class AgainstTheProgram(Program):
+    """The recipes with the program itself, on CPU ranks whose computation and links are emulated; only what is there on a
+    cluster alone is a stand-in. What the scheduler would do is asked for: a node is drained, a job starts."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.bin = self.folder / "bin"
+        self.bin.mkdir()
+        here = Path(__file__).resolve().parent
+        self.acceptance = self.write("acceptance.toml", (here / "acceptance.toml").read_text().replace("RUN", str(here / "run.toml")))
+        self.environment = {"PATH": f"{self.bin}:/usr/bin:/bin", "FSDPBENCH": str(self.bin / "fsdpbench"), "HOME": str(self.folder),
+                            "FSDPBENCH_PROFILE": self.acceptance, "FSDPBENCH_RESULTS": str(self.folder / "results"),
+                            "FSDPBENCH_LIMIT_S": "150", "FSDPBENCH_BUDGET": "2m",
+                            "FSDPBENCH_TEXTFILES": str(self.folder), "SLURMD_NODENAME": "node7"}
+        self.stand_in("scontrol", f"""if [ "$1" = show ]; then printf 'node%s\\n' 1 2 3 4; else echo "$@" >>{self.folder}/scontrol.log; fi""")
+        self.stand_in("logger", f'echo "$@" >>{self.folder}/logger.log')
+
+    def stand_in(self, name: str, body: str) -> None:
+        path = self.bin / name
+        path.write_text(body if body.startswith("#!") else f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+
+    def host(self, default: str = "", **by_node: str) -> None:
+        self.stand_in("fsdpbench", FAULTY.replace("FAULTS.get", f"{by_node!r}.get").replace("DEFAULT", repr(default))
+                      .replace("PROGRAM", repr(program.PROGRAM)))
+
+    def said(self, name: str) -> str:
+        path = self.folder / f"{name}.log"
+        text = path.read_text() if path.exists() else ""
+        path.unlink(missing_ok=True)
+        return text
+
+    def run_script(self, name: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([recipes() / name, *arguments], env=self.environment | more, cwd=self.folder, capture_output=True,
+                              text=True, timeout=2 * PATIENCE_S)
+
+    def until_judged(self, attempt):
+        """What a busy machine leaves inconclusive is asked again; nothing is drained meanwhile."""
+        for _ in range(4):
+            done = attempt()
+            if done is not None:
+                return done
+            self.assertEqual(self.said("scontrol"), "")
+        return self.fail("inconclusive four times")
+
+    def prolog(self, fault: str) -> tuple[int, str]:
+        """Its exit code, which lets the job start if it is 0, and what Slurm was told."""
+        self.host(fault)
+
+        def attempt() -> tuple[int, str] | None:
+            done = self.run_script("slurm/prolog.sh")
+            if "exit code 11" in self.said("logger"):
+                self.assertEqual(done.returncode, 0)
+                return None
+            return done.returncode, self.said("scontrol")
+        return self.until_judged(attempt)
+
+    def drained(self, fault: str) -> str:
+        code, told = self.prolog(fault)
+        log = (self.folder / "results/prolog/log").read_text()
+        self.assertEqual(code, 1, log)
+        self.assertTrue(told.startswith("update NodeName=node7 State=DRAIN Reason=fsdpbench: "), told + log)
+        self.assertEqual((self.folder / "results/prolog/fail_nodes.txt").read_text(), "node7\n")
+        self.assertEqual((self.folder / "results/prolog/pass_nodes.txt").read_text(), "")
+        self.assertIn("fsdpbench_accept_verdict", (self.folder / "fsdpbench.prom").read_text())
+        return told
+
+    def test_prolog_lets_the_job_start_on_a_healthy_host(self) -> None:
+        code, told = self.prolog("")
+        self.assertEqual((code, told), (0, ""), (self.folder / "results/prolog/log").read_text())
+        result = json.loads((self.folder / "results/prolog/result.json").read_text())
+        self.assertEqual((result["verdict"], result["ranks"]), ("pass", 6))
+        self.assertEqual((self.folder / "results/prolog/pass_nodes.txt").read_text(), "node7\n")
+
+    def test_prolog_drains_a_host_with_a_slow_rank(self) -> None:
+        self.assertRegex(self.drained("slow"), r"rank 3 \(.*\) reaches")
+
+    def test_prolog_drains_a_host_that_lacks_a_device(self) -> None:
+        self.assertIn("5 ranks came, and 6 are expected", self.drained("missing"))
+
+    def test_prolog_drains_a_host_on_which_a_rank_hangs(self) -> None:
+        self.assertIn("rank 2 on node7 still ran, stopped by a signal, and was killed", self.drained("hang"))
+
+    def test_prolog_drains_a_host_on_which_a_rank_dies(self) -> None:
+        self.assertIn("rank 2 on node7 was ended by signal 9 (Killed)", self.drained("killed"))
+
+    def test_prolog_ends_ranks_at_the_limit(self) -> None:
+        self.host()
+        done = self.run_script("slurm/prolog.sh", FSDPBENCH_LIMIT_S="1")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn("did not come to an end within", self.said("scontrol"))
+
+    def test_a_node_is_labelled_by_what_the_program_found(self) -> None:
+        self.stand_in("curl", f"""for word in "$@"; do case $word in *verdict*) echo "$word" >>{self.folder}/curl.log ;; esac; done""")
+        given = {"FSDPBENCH_OUT": str(self.folder / "out"), "NODE_NAME": "node-a"}
+        for fault, verdict, codes in (("", "pass", (0,)), ("slow", "fail", (FAIL,)), ("hang", "fail", (RANK_LOST,)),
+                                      ("missing", "fail", (FAIL,))):
+            self.host(fault)
+
+            def attempt() -> str | None:
+                done = self.run_script("kubernetes/label-node.sh", self.acceptance, **given)
+                label = self.said("curl")
+                if done.returncode == INCONCLUSIVE:
+                    self.assertIn('"fsdpbench.io/verdict":"inconclusive"', label)
+                    return None
+                self.assertIn(done.returncode, codes, done.stdout + done.stderr)
+                return label
+            self.assertIn(f'"fsdpbench.io/verdict":"{verdict}"', self.until_judged(attempt), fault)
+
+    def test_preflight_writes_lists_of_nodes_that_slurm_takes(self) -> None:
+        # Four nodes: a healthy one, one with a slow rank, one that lacks a device, and one that never answers.
+        self.host(node2="slow", node3="missing")
+        self.stand_in("srun", """while [ "${1#--}" != "$1" ]; do shift; done
+for node in node1 node2 node3; do SLURMD_NODENAME=$node SLURM_PROCID=0 SLURM_STEP_ID=0 SLURM_NTASKS=4 "$@" || exit 1; done""")
+
+        def attempt() -> str | None:
+            shutil.rmtree(self.folder / "results", ignore_errors=True)
+            done = self.run_script("slurm/preflight.sbatch", self.acceptance, SLURM_JOB_ID="17", SLURM_JOB_NODELIST="node[1-4]")
+            self.assertEqual(done.returncode, FAIL, done.stdout + done.stderr)
+            if "exit code 11" in done.stdout:
+                self.assertNotIn("node1", self.listed("fail"))
+                return None
+            return done.stdout
+        told = self.until_judged(attempt)
+        self.assertEqual(self.listed("pass"), ["node1"], told)
+        self.assertEqual(self.listed("fail"), ["node2", "node3", "node4"], told)
+        self.assertEqual(self.listed("unjudged"), [], told)
+        self.assertRegex(told, r"node2: fail \(exit code 10\): rank 3 ")
+
+    def listed(self, what: str) -> list[str]:
+        return (self.folder / f"results/17/{what}_nodes.txt").read_text().split()
+
+    def test_sbatch_names_the_node_to_leave_out(self) -> None:
+        """Two nodes of three ranks, as srun starts them; one rank of the second is slow."""
+        text = Path(self.acceptance).read_text().replace("ranks = 6", "nodes = 2\nranks_per_node = 3")
+        profile = self.write("nodes.toml", text)
+        self.stand_in("fsdpbench", f'''case $1 in accept) shift; exec {program.PROGRAM} accept "$@" $FAULTS ;; *) exec {program.PROGRAM} "$@" ;; esac''')
+        self.stand_in("srun", """shift
+export SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NODELIST=localhost SLURM_STEP_TASKS_PER_NODE='3(x2)'
+pids=; rank=0
+while [ $rank -lt 6 ]; do
+  SLURM_PROCID=$rank SLURM_LOCALID=$((rank % 3)) SLURM_NODEID=$((rank / 3)) SLURMD_NODENAME=node$((rank / 3 + 1)) "$@" &
+  pids="$pids $!"; rank=$((rank + 1))
+done
+code=0
+for pid in $pids; do wait $pid || code=$?; done
+exit $code""")
+        for faults, code in (("", 0), ("--set inject.slow_rank=4 --set inject.slow_rank_factor=2", FAIL)):
+            def attempt() -> str | None:
+                shutil.rmtree(self.folder / "results", ignore_errors=True)
+                done = self.run_script("slurm/accept.sbatch", profile, SLURM_JOB_ID="17", FAULTS=faults,
+                                       FSDPBENCH_PORT=str(program.free_port()), FSDPBENCH_FULL="", FSDPBENCH_BUDGET="2m")
+                if done.returncode == INCONCLUSIVE:
+                    return None
+                self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+                return done.stdout
+            told = self.until_judged(attempt)
+            self.assertEqual((self.listed("pass"), self.listed("fail")),
+                             ([], ["node2"]) if faults else (["node1", "node2"], []), told)
+        self.assertIn("to be left out: --exclude=node2", told)
 
 
 class Commands(Program):
@@ -276,8 +474,8 @@ class Commands(Program):
         names = set()
         for path in sorted(recipes().rglob("*")):
             if path.is_file():
-                names |= set(re.findall(r'(?:FSDPBENCH_PROFILE:=|PROFILE:-|args: \["|accept |- )(cpu|[a-z]+-[a-z]\d+)\b', path.read_text()))
-        self.assertLessEqual({"cpu", "hgx-h100"}, names)
+                names |= set(re.findall(r'(?:FSDPBENCH_PROFILE:=|PROFILE:-|args: \["|accept |- )(cpu|[a-z]+-[a-z]\d+(?:-nodes)?)\b', path.read_text()))
+        self.assertLessEqual({"cpu", "hgx-h100", "hgx-h100-nodes"}, names)
         for name in names:
             self.assertTrue((program.SOURCE / f"profiles/acceptance/{name}.toml").is_file(), name)
 

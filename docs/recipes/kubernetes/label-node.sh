@@ -10,11 +10,12 @@ set -u
 : "${SERVICE_ACCOUNT:=/var/run/secrets/kubernetes.io/serviceaccount}"
 : "${NODE_NAME:?the name of the node, from spec.nodeName}"
 
+# A rank per GPU, which this starts; ranks that hang are ended at --limit (default: 1.5 budgets and 2 minutes).
 "$FSDPBENCH" accept "$@" --out "$FSDPBENCH_OUT" --overwrite
 code=$?
 case $code in
   0) verdict=pass ;;
-  9 | 10) verdict=fail ;;
+  5 | 9 | 10) verdict=fail ;; # 5: a rank was lost or hung
   11) verdict=inconclusive ;;
   *) verdict=error ;;
 esac

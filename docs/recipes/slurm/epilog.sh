@@ -15,7 +15,7 @@ set -u
 : "${FSDPBENCH:=/opt/fsdpbench/bin/fsdpbench}"
 : "${FSDPBENCH_PROFILE:=hgx-h100}"
 : "${FSDPBENCH_BUDGET:=3m}"
-: "${FSDPBENCH_LIMIT_S:=240}"
+: "${FSDPBENCH_LIMIT_S:=240}" # when ranks that hang are ended
 : "${FSDPBENCH_RESULTS:=/var/lib/fsdpbench}"
 : "${FSDPBENCH_THRESHOLD:=10}" # percent: what must be lost before a node is drained
 
@@ -25,9 +25,17 @@ baselines=$FSDPBENCH_RESULTS/baselines
 
 [ -d "$baselines" ] || exit 0
 mkdir -p "$out" || exit 0
-env -i PATH="$PATH" HOME=/root timeout --kill-after=30 "$FSDPBENCH_LIMIT_S" \
-  "$FSDPBENCH" accept "$FSDPBENCH_PROFILE" --budget "$FSDPBENCH_BUDGET" --out "$out" --overwrite --quiet >"$out/log" 2>&1
+env -i PATH="$PATH" HOME=/root SLURMD_NODENAME="$node" timeout --kill-after=10 $((FSDPBENCH_LIMIT_S + 35)) \
+  "$FSDPBENCH" accept "$FSDPBENCH_PROFILE" --budget "$FSDPBENCH_BUDGET" --limit "${FSDPBENCH_LIMIT_S}s" \
+  --out "$out" --overwrite --quiet >"$out/log" 2>&1
 accepted=$?
+case $accepted in
+  5 | 124 | 137) # a rank was lost, or it hung: there is nothing to compare
+    why=$(sed -n 's/^- //p' "$out/summary.md" 2>/dev/null | head -n 1)
+    scontrol update NodeName="$node" State=DRAIN Reason="fsdpbench: ${why:-the acceptance hung}" || true
+    exit 0
+    ;;
+esac
 "$FSDPBENCH" gate "$out" --against "$baselines" --threshold "$FSDPBENCH_THRESHOLD" --out "$out/gate" --overwrite \
   >"$out/gate.log" 2>&1
 gated=$?
