@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace fsdpbench::accept {
 
@@ -11,6 +12,10 @@ struct Cluster {
   int gpus_per_node = 8;
   int rails = 1;             ///< NICs of a node that are measured each for itself
   int nodes_per_switch = 0;  ///< nodes of consecutive numbers that share a leaf switch; 0: unknown, or all
+  bool on_processors = false;           ///< ranks have no GPUs
+  std::vector<std::string> hosts{};     ///< names by rank; none: they are not known
+  std::vector<std::string> devices{};   ///< by rank, as their vendor knows them; empty where that is not known
+  std::vector<std::string> adapters{};  ///< the NIC nearest to each rank's device, likewise
 
   int ranks() const { return nodes * gpus_per_node; }
   /// Within one node the ends of links are its GPUs; between several they are the nodes.

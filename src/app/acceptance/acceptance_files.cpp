@@ -26,11 +26,6 @@ std::string upper(std::string_view text) {
   return out;
 }
 
-std::string acceptance_headline(const AcceptanceReport& r) {
-  return fmt::format("{}: {} ranks on {} {}, compared with {}", upper(to_string(r.verdict)), r.ranks, r.cluster.nodes,
-                     r.cluster.nodes == 1 ? "node" : "nodes", r.fabric);
-}
-
 /// A line each; what to check is said once for those that follow each other with the same.
 std::vector<std::string> finding_lines(const std::vector<Finding>& findings) {
   std::vector<std::string> lines;
@@ -40,6 +35,31 @@ std::vector<std::string> finding_lines(const std::vector<Finding>& findings) {
     lines.push_back(fmt::format("{}{}{}", f.accuses() ? "" : "for a while: ", f.evidence,
                                 said_below ? "" : fmt::format("; check {}", f.check)));
   }
+  return lines;
+}
+
+std::int64_t rated(const AcceptanceReport& r) {
+  return std::ranges::count_if(r.judgements, [](const Judgement& j) { return j.verdict != Verdict::unrated; });
+}
+
+std::string acceptance_headline(const AcceptanceReport& r) {
+  return fmt::format("{}: {} ranks on {} {}{}, held against {}; {} of {} rules rated", upper(to_string(r.verdict)), r.ranks,
+                     r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes", r.emulated ? ", EMULATED" : "", r.fabric,
+                     rated(r), r.judgements.size());
+}
+
+/// What a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
+std::vector<std::string> first_lines(const AcceptanceReport& r) {
+  std::vector<std::string> lines;
+  const auto add_failed = [&](bool data) {
+    for (const Judgement& j : r.judgements) {
+      if (j.verdict != Verdict::fail || j.rule == "peers" || j.rule == "ranks" || (j.rule == "data") != data) continue;
+      lines.push_back(fmt::format("{}, {}: {}", j.rule, j.figure, j.sentence));
+    }
+  };
+  add_failed(true);
+  for (std::string& line : finding_lines(r.findings)) lines.push_back(std::move(line));
+  add_failed(false);
   return lines;
 }
 
@@ -95,8 +115,9 @@ std::string acceptance_table(const AcceptanceReport& r) {
 
 std::string acceptance_markdown(const AcceptanceReport& r) {
   std::string text = fmt::format("# {}\n\n", markdown_cell(acceptance_headline(r)));
-  for (const std::string& line : finding_lines(r.findings)) text += fmt::format("- {}\n", markdown_cell(line));
-  if (!r.findings.empty()) text += '\n';
+  const std::vector<std::string> lines = first_lines(r);
+  for (const std::string& line : lines) text += fmt::format("- {}\n", markdown_cell(line));
+  if (!lines.empty()) text += '\n';
   text += "| rule | figure | verdict | why |\n|---|---|---|---|\n";
   for (const Judgement& j : r.judgements) {
     text += fmt::format("| {} | {} | {} | {} |\n", markdown_cell(j.rule), markdown_cell(j.figure), to_string(j.verdict),
@@ -141,6 +162,8 @@ nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasur
   nlohmann::json j{{"kind", "acceptance"},
                    {"verdict", to_string(r.verdict)},
                    {"fabric", r.fabric},
+                   {"emulated", r.emulated},
+                   {"rated", rated(r)},
                    {"ranks", r.ranks},
                    {"nodes", r.cluster.nodes},
                    {"world", to_json(world)},

@@ -296,6 +296,7 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
   report.ranks = static_cast<int>(measured.hosts.size());
   report.cluster = measured.cluster;
   report.hosts = measured.hosts;
+  report.emulated = !measured.computes || (measured.on_processors && !measured.cores_move_bytes);
   report.judgements = judge_facts(wanted, measured);
   if (!measured.stopped_because.empty()) {
     report.judgements.push_back(

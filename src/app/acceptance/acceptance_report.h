@@ -22,6 +22,7 @@ struct AcceptanceReport {
   std::optional<accept::LatenessReport> lateness;  ///< absent: no rank was compared
   accept::Verdict verdict = accept::Verdict::inconclusive;
   bool wrong_data = false;
+  bool emulated = false;  ///< computation or links, in part or in all: times are modelled, not the machine's
 
   /// One of base/error.h: ok, wrong_data, below_floor (fail), inconclusive (also if nothing could be rated).
   int exit_code() const;

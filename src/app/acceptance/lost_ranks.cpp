@@ -16,6 +16,7 @@ AcceptanceReport failed(const config::Acceptance& wanted, int ranks, const std::
   report.ranks = ranks;
   report.cluster = {.nodes = 1, .gpus_per_node = ranks};
   report.hosts = hosts;
+  report.cluster.hosts = hosts;
   report.verdict = Verdict::fail;
   return report;
 }

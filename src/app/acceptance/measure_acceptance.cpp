@@ -192,6 +192,7 @@ class AcceptanceRank {
         print.emplace_back(pair[0].text(), pair[1].text());
       }
     }
+    name_parts(m);
     std::vector<double> shape;
     if (leads()) {
       const accept::Cluster cluster = cluster_of(m.hosts);
@@ -202,10 +203,38 @@ class AcceptanceRank {
     cluster_ = {.nodes = static_cast<int>(shape.at(0)),
                 .gpus_per_node = static_cast<int>(shape.at(1)),
                 .rails = static_cast<int>(shape.at(2))};
+    if (leads()) {
+      cluster_.hosts = m.hosts;
+      cluster_.devices = devices_;
+      cluster_.adapters = adapters_;
+    }
+    cluster_.on_processors = setup_.config.device.backend == config::BackendKind::cpu;
     m.cluster = cluster_;
     m.on_processors = setup_.config.device.backend == config::BackendKind::cpu;
     m.shares_cores = m.on_processors && cluster_.gpus_per_node > static_cast<int>(std::thread::hardware_concurrency());
     m.cores_move_bytes = !setup_.config.emulate.link();
+  }
+
+  /// Of GPUs the model and the place on the bus, and the NIC that the topology puts nearest: what a vendor is told.
+  void name_parts(const AcceptanceMeasurements& m) {
+    std::string device, adapter;
+    for (const auto& [name, value] : context_.device.facts()) {
+      if (name == "GPU") device = value.substr(std::min(value.rfind("PCI "), value.size()));
+      if (name == "topology") adapter = nearest_adapter(value);
+    }
+    devices_ = meeting_.gather(context_, device);
+    adapters_ = meeting_.gather(context_, adapter);
+    if (leads() && devices_.size() != m.hosts.size()) devices_.clear();
+  }
+  /// Of "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS" the name before PIX or PXB; empty: there is none.
+  static std::string nearest_adapter(const std::string& paths) {
+    for (const char* const near : {" PIX", " PXB"}) {
+      const std::size_t end = paths.find(near);
+      if (end == std::string::npos) continue;
+      const std::size_t before = paths.find_last_of(" ;,", end - 1);
+      return paths.substr(before == std::string::npos ? 0 : before + 1, end - before - 1);
+    }
+    return {};
   }
 
   void measure_devices(AcceptanceMeasurements& m) {
@@ -397,6 +426,8 @@ class AcceptanceRank {
   const std::string& transport_;
   const AcceptanceLead* lead_;
   accept::Cluster cluster_;
+  std::vector<std::string> devices_;   // rank 0 only, by rank
+  std::vector<std::string> adapters_;  // likewise
   int iterations_ = 0;
   double link_bytes_per_s_ = 0;  // about; rank 0 only
   std::byte* first_ = nullptr;

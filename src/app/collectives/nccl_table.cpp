@@ -13,11 +13,10 @@ std::string time_text(double us) {
   return us >= 10'000 ? fmt::format("{:.0f}", us) : fmt::format("{:.{}f}", us, us >= 100 ? 1 : 2);
 }
 
-/// `first`: of the two halves of a line.
-std::string half_text(const CollectivesArguments& a, const Message& message, const std::optional<Timing>& timing,
-                      bool first) {
+/// One of the two halves of a line.
+std::string half_text(const CollectivesArguments& a, const Message& message, const std::optional<Timing>& timing) {
   const auto line = [&](auto&& time, auto&& algbw, auto&& busbw, auto&& wrong) {
-    return fmt::format("  {:>{}}  {:>6}  {:>6}  {:>6}", time, first ? 8 : 7, algbw, busbw, wrong);
+    return fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", time, algbw, busbw, wrong);
   };
   const auto more = [](auto&& least, auto&& most, auto&& p99, auto&& cv) {
     return fmt::format("  {:>8}  {:>8}  {:>8}  {:>6}", least, most, p99, cv);
@@ -47,11 +46,12 @@ std::string_view average_words(OverRanks how) {
   return {};
 }
 
-/// Three lines, right above the columns.
+/// Three lines, right above the columns. As nccl-tests 2.19.6 has them: the names of all columns are in the second line,
+/// which is where programs look for them.
 std::string column_heads(const CollectivesArguments& a) {
-  const auto half = [&](bool first, std::string_view time, std::string_view rates, std::string_view wrong, bool names) {
-    std::string text = fmt::format("  {:>{}}  {:>6}  {:>6}  {:>6}", time, first ? 8 : 7, names ? "algbw" : rates,
-                                   names ? "busbw" : rates, wrong);
+  const auto half = [&](std::string_view time, std::string_view algorithm, std::string_view bus, std::string_view wrong,
+                        bool names) {
+    std::string text = fmt::format("  {:>7}  {:>6}  {:>6}  {:>6}", time, algorithm, bus, wrong);
     if (a.per_iteration) {
       text += names ? fmt::format("  {:>8}  {:>8}  {:>8}  {:>6}", "i_min", "i_max", "i_p99", "i_cv%")
                     : fmt::format("  {:>8}  {:>8}  {:>8}  {:>6}", "(us)", "(us)", "(us)", "");
@@ -62,12 +62,13 @@ std::string column_heads(const CollectivesArguments& a) {
                        std::string_view root) {
     return fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}", size, count, type, op, root);
   };
-  const std::size_t width = half(true, "", "", "", false).size();
-  return left("size", "count", "type", "redop", "root") +
-         fmt::format("{:^{}}{:^{}}\n", "out-of-place", width, "in-place", width - 1) + left("", "", "", "", "") +
-         half(true, "time", "", "#wrong", true) + half(false, "time", "", "#wrong", true) + '\n' +
-         left("(B)", "(elements)", "", "", "") + half(true, "(us)", "(GB/s)", "", false) +
-         half(false, "(us)", "(GB/s)", "", false) + '\n';
+  const std::string names = half("time", "algbw", "busbw", "#wrong", true);
+  const std::string units = half("(us)", "(GB/s)", "(GB/s)", "", false);
+  const std::size_t width = names.size();
+  return fmt::format("#{:{}}{:^{}}{:^{}}\n", "", left("", "", "", "", "").size() - 1, "out-of-place", width, "in-place",
+                     width) +
+         left("size", "count", "type", "redop", "root") + names + names + '\n' +
+         left("(B)", "(elements)", "", "", "") + units + units + '\n';
 }
 
 std::string fact_of(const World::RankPlace& place, std::string_view name, const std::string& otherwise) {
@@ -122,7 +123,7 @@ std::string nccl_row(const CollectivesArguments& a, const CollectiveRow& row) {
   std::string text = fmt::format("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", row.message.bytes(), row.message.count,
                                  type_name(row.message.dtype), row.reduction ? to_string(*row.reduction) : "none",
                                  row.root.value_or(-1));
-  text += half_text(a, row.message, row.out_of_place, true) + half_text(a, row.message, row.in_place, false);
+  text += half_text(a, row.message, row.out_of_place) + half_text(a, row.message, row.in_place);
   if (a.timestamps) text += "  " + row.date;
   return text + '\n';
 }
