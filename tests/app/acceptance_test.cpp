@@ -7,6 +7,8 @@
 
 #include "acceptance_cases.h"
 #include "app/acceptance/acceptance_files.h"
+#include "app/acceptance/lost_ranks.h"
+#include "app/acceptance/node_lists.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {
@@ -425,6 +427,58 @@ TEST(AcceptanceFilesTest, PrometheusGetsVerdictAndAccused) {
   EXPECT_EQ(j["verdict"], "fail");
   EXPECT_EQ(j["findings"][0]["kind"], "slow");
   EXPECT_THAT(acceptance_markdown(report), HasSubstr("# FAIL: 8 ranks on 1 node"));
+}
+
+TEST(LostRanks, FailByNameInAllFiles) {
+  config::Acceptance wanted;
+  wanted.fabric = "a fabric";
+  const AcceptanceReport report =
+      judge_lost_ranks(wanted, 3, {}, {{.rank = 1, .host = "node7", .sentence = "rank 1 on node7 was killed"}});
+  EXPECT_EQ(report.exit_code(), 10);
+  EXPECT_THAT(acceptance_markdown(report), HasSubstr("\n- rank 1 on node7 was killed; check the kernel's log"));
+  EXPECT_THAT(acceptance_junit(report), HasSubstr("failures=\"1\" errors=\"1\""));
+  EXPECT_EQ(node_lists(report).fail, std::vector<std::string>{"node7"});
+  EXPECT_TRUE(node_lists(report).pass.empty());
+}
+
+TEST(LostRanks, AHostWithoutDevicesFails) {
+  const AcceptanceReport report = judge_no_devices({}, "node7", 8);
+  EXPECT_EQ(report.verdict, accept::Verdict::fail);
+  EXPECT_THAT(acceptance_markdown(report), HasSubstr("- no GPU of node7 answers, and 8 are expected"));
+  EXPECT_EQ(node_lists(report).fail, std::vector<std::string>{"node7"});
+}
+
+TEST(NodeLists, NameWhoFailedAndPassNobodyBesideThem) {
+  AcceptanceReport report;
+  report.cluster = {.nodes = 3, .gpus_per_node = 2};
+  report.hosts = {"a", "a", "b", "b", "c", "c"};
+  report.verdict = accept::Verdict::pass;
+  EXPECT_EQ(lines_of(node_lists(report).pass), "a\nb\nc\n");
+  report.verdict = accept::Verdict::fail;
+  accept::Finding& finding = report.findings.emplace_back();
+  finding.element = {accept::Element::Kind::nic, 1, 0};
+  accept::Judgement& judgement =
+      report.judgements.emplace_back(accept::judged("inventory", "kernel", accept::Verdict::fail, "other"));
+  judgement.ranks = {5};
+  EXPECT_EQ(lines_of(node_lists(report).fail), "b\nc\n");
+  EXPECT_TRUE(node_lists(report).pass.empty());
+  report.verdict = accept::Verdict::inconclusive;
+  EXPECT_TRUE(node_lists(report).fail.empty());
+}
+
+TEST(Findings, NameHostDeviceAndAdapterAndNoSwitchThatNobodyToldOf) {
+  accept::Cluster cluster{.nodes = 100, .gpus_per_node = 1};
+  cluster.hosts.assign(100, "node");
+  cluster.hosts[3] = "node7";
+  cluster.devices.assign(100, "PCI 0000:0f:00.0");
+  cluster.adapters.assign(100, "mlx5_2");
+  EXPECT_EQ(accept::name_of({accept::Element::Kind::gpu, 3, 0}, cluster),
+            "rank 3 (device 0 of node 3, node7, PCI 0000:0f:00.0)");
+  EXPECT_EQ(accept::name_of({accept::Element::Kind::nic, 3, 0}, cluster), "NIC 0 (mlx5_2) of node 3 (node7)");
+  EXPECT_EQ(accept::name_of({accept::Element::Kind::switch_, 1, 0}, cluster),
+            "what nodes 10 to 19 have in common above their NICs");
+  cluster.nodes_per_switch = 25;
+  EXPECT_EQ(accept::name_of({accept::Element::Kind::switch_, 1, 0}, cluster), "switch 1");
 }
 
 }  // namespace

@@ -139,10 +139,15 @@ class HealthChecks(Program):
     def test_superbench(self) -> None:
         """Columns by the words of the header: size first, then time, algbw, busbw of each half."""
         lines = self.table().splitlines()
-        header = next(line for line in lines if re.match(r"#\s+size\s+count\s+type\s+redop", line))
-        words = next(line for line in lines if line.startswith("#") and line.split().count("busbw") == 2).split()
-        self.assertIn("out-of-place", header)
-        self.assertEqual([word for word in words if word != "#"], ["time", "algbw", "busbw", "#wrong"] * 2)
+        first = next(i for i, line in enumerate(lines) if "out-of-place" in line)
+        words = next(line for line in lines if line.startswith("#") and {"time", "busbw"} <= set(line.split())).split()[1:]
+        self.assertEqual(lines[first + 1].split()[1:], words)
+        self.assertEqual(words, ["size", "count", "type", "redop", "root", *["time", "algbw", "busbw", "#wrong"] * 2])
+        row = next(line.split() for line in lines[first + 3:] if not line.startswith("#"))
+        self.assertEqual(len(row), len(words))
+        self.assertEqual(row[words.index("size")], "16384")
+        in_place = len(words) - 1 - words[::-1].index("busbw")
+        self.assertRegex(row[in_place], r"^\d+\.\d+$")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import unittest
@@ -87,7 +88,7 @@ class Acceptance:
 
 
 def rank_part(rank: int) -> str:
-    return f"rank {rank} (device {rank} of node 0)"
+    return f"rank {rank} (device {rank} of node 0, {socket.gethostname()})"
 
 
 def any_rank(c: Case) -> int:
@@ -224,7 +225,8 @@ def accept_slow_link_of_a_host(c: Case) -> None:
     try:
         job = Acceptance(c, *SMALL, "emulate.compute_tflops=0.002", "emulate.link_gb_per_s=none", before=hosts.before,
                          variables=hosts.variables)
-        job.found(f"node {slow}", f"NIC 0 of node {slow}", f"rank {slow} (device 0 of node {slow})")
+        job.found(f"node {slow} (host{slow})", f"NIC 0 of node {slow} (host{slow})",
+                  f"rank {slow} (device 0 of node {slow}, host{slow})")
     finally:
         hosts.close()
 

@@ -76,6 +76,18 @@ TEST(Placement, NobodyStartedIt) {
   EXPECT_FALSE(find({{"RANK", "3"}})) << "many things are called RANK";
 }
 
+TEST(Placement, RanksThatThisProgramStartedAreOfNobodyElsesJob) {
+  const auto placement = find(with(
+      kTorchrun, {{"FSDPBENCH_OWN_JOB", "own 7"}, {"FSDPBENCH_OWN_RANK", "2"}, {"FSDPBENCH_OWN_RANKS", "3"}}));
+  ASSERT_TRUE(placement);
+  EXPECT_EQ(placement->rank, 2);
+  EXPECT_EQ(placement->ranks, 3);
+  EXPECT_EQ(placement->local_rank, 2);
+  EXPECT_EQ(placement->local_ranks, 3);
+  EXPECT_EQ(placement->job, "own 7");
+  EXPECT_EQ(placement->root_host, "");
+}
+
 TEST(Placement, Torchrun) {
   const auto placement = find(kTorchrun);
   ASSERT_TRUE(placement);
