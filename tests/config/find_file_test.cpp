@@ -75,7 +75,7 @@ TEST_F(FindFile, FoldersThatAreNoResultSaySo) {
   EXPECT_THAT(profile_error("empty"), HasSubstr("empty: is a folder without config.toml; expected a run profile"));
   folder_.write("swept/sweep.json", "{}");
   EXPECT_THAT(profile_error("swept"), HasSubstr("is the folder of a sweep"));
-  EXPECT_THAT(sweep_error("swept"), HasSubstr("--out swept goes on"));
+  EXPECT_THAT(sweep_error("swept"), HasSubstr("--out swept continues"));
 }
 
 TEST_F(FindFile, FilesOfAnotherKindAreSaidToBe) {
