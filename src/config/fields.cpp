@@ -173,7 +173,7 @@ std::vector<Field> make_fields() {
   fsdp("reshard_after_backward", &Fsdp::reshard_after_backward, boolean(), "false: units stay gathered between accumulated microbatches");
   fsdp("keep_unreduced", &Fsdp::keep_unreduced, boolean(), "true: units that are not freed after forward stay gathered after a microbatch that reduces nothing (FSDP1's no_sync); false: reshard_after_backward alone decides");
   fsdp("wait_each_backward", &Fsdp::wait_each_backward, boolean(), "true: computation waits for all reductions at the end of each microbatch's backward; false: only at the end of the step (FSDP2's set_is_last_backward)");
-  fsdp("gradients_after_views", &Fsdp::gradients_after_views, boolean(), "true: a unit is freed and reduced when backward is past everything computed since its gather was issued in forward, which for a prefetched unit is one unit later (FSDP1, whose gather makes the views that autograd differentiates); false: after its own backward");
+  fsdp("gradients_after_views", &Fsdp::gradients_after_views, boolean(), "true: a unit is freed and reduced when backward is past everything computed since its gather was issued in forward, so a prefetched unit later (FSDP1, whose gather makes the views that autograd differentiates); false: after its own backward");
   fsdp("forward_prefetch", &Fsdp::forward_prefetch, prefetch("\"implicit\"", {P::implicit}), "when the next unit's all-gather is issued in forward (docs/prefetch-depth.md)");
   fsdp("learn_execution_order", &Fsdp::learn_execution_order, boolean(), "true: the first step learns the order of units, so forward prefetching to a depth starts with the second (FSDP1); false: the order is given (FSDP2)");
   fsdp("backward_prefetch", &Fsdp::backward_prefetch, prefetch("\"post\", \"pre\"", {P::post, P::pre}), "when the next unit's all-gather is issued in backward (docs/prefetch-depth.md)");
@@ -189,14 +189,14 @@ std::vector<Field> make_fields() {
   fsdp("recompute_share", &Fsdp::recompute_share, number(1e-3, 1), "activation_checkpointing: share of a block's forward that is recomputed; the rest of its activations is kept (selective checkpointing); below 1 simulated only");
   fsdp("fp8_products", &Fsdp::fp8_products, boolean(), "matrix products of blocks in fp8 with scaling, everything else in param_dtype; simulated only");
   fsdp("shard_threshold", &Fsdp::shard_threshold, integer(0, kMostElements), "parameters of fewer elements stay replicated");
-  fsdp("max_live_parameters", &Fsdp::max_live_parameters, integer(0, kMostElements), "with \"rate\" prefetching: no prefetch begins while this many elements are gathered; 0: no limit");
+  fsdp("max_live_parameters", &Fsdp::max_live_parameters, integer(0, kMostElements), "with \"rate\" prefetching: none is begun while so many elements are gathered; 0: no limit");
   fsdp("max_reuse_distance", &Fsdp::max_reuse_distance, integer(0, kMostElements), "a unit is kept if it is used again before units of this many elements are used");
   fsdp("persistence_threshold", &Fsdp::persistence_threshold, integer(0, kMostElements), "units of fewer elements stay gathered; after the optimizer one gather brings them all");
-  fsdp("gathers_ascend", &Fsdp::gathers_ascend, boolean(), "the gathers of one hook are issued from the first unit to the last, in backward too");
+  fsdp("gathers_ascend", &Fsdp::gathers_ascend, boolean(), "what one hook gathers is issued from the first unit to the last, in backward too");
   fsdp("gathers_follow_compute", &Fsdp::gathers_follow_compute, boolean(), "a gather starts after all computation that was issued before it");
   fsdp("root_prefetches_backward", &Fsdp::root_prefetches_backward, boolean(), "false: the first gather of backward is on demand");
   fsdp("free_lane", &Fsdp::free_lane, one_of<FreeLane>(), "the lane on which gathered parameters are freed; all_gather: no later gather starts before their use is over");
-  fsdp("reduce_bucket", &Fsdp::reduce_bucket, integer(0, kMostElements), "gradients are reduced in buckets of up to this many elements; 0: unit by unit");
+  fsdp("reduce_bucket", &Fsdp::reduce_bucket, integer(0, kMostElements), "gradients of so many elements are reduced together, as soon as the next does not fit; 0: unit by unit");
   fsdp("reduce_by", &Fsdp::reduce_by, one_of<ReduceBy>(), "all_reduce: the whole gradient is reduced on all ranks, and each keeps its part");
   fsdp("reduce_lane", &Fsdp::reduce_lane, one_of<ReduceLane>(), "where gradients are reduced: beside everything, in line with gathers, or in line with computation");
   fsdp("reduce_lag", &Fsdp::reduce_lag, integer<int>(0, kMostUnits), "a unit's reduction is issued N units later, after their gathers; 65536: after backward");
