@@ -1,5 +1,7 @@
 #include "app/report/result_folder.h"
 
+#include <fcntl.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -49,6 +51,21 @@ TEST_F(ResultFolderTest, MakesTheFolderWithItsParentsAndLeavesItEmpty) {
   EXPECT_EQ(folder.path(), out_);
   EXPECT_TRUE(fs::is_directory(out_));
   EXPECT_TRUE(fs::is_empty(out_));
+}
+
+/// A process that is ended while it asks leaves nothing there.
+TEST_F(ResultFolderTest, AsksWhetherItCanBeWrittenWithoutANameInIt) {
+  fs::create_directories(out_);
+  const int nameless = ::open(out_.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (nameless < 0) GTEST_SKIP() << "files of this file system have names";
+  ::close(nameless);
+  const int events = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(events, 0);
+  ASSERT_GE(::inotify_add_watch(events, out_.c_str(), IN_CREATE | IN_DELETE), 0);
+  { const ResultFolder folder("p", out_.string(), OldResult::refuse); }
+  char buffer[4096];
+  EXPECT_LT(::read(events, buffer, sizeof buffer), 0) << "there was a file";
+  ::close(events);
 }
 
 /// A run that was killed leaves the files that it was writing under hidden names.

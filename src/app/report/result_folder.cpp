@@ -1,5 +1,6 @@
 #include "app/report/result_folder.h"
 
+#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -54,7 +55,13 @@ fs::path make_new(const std::string& stem, std::vector<fs::path>& made, std::err
   return folder;
 }
 
+/// By a file without a name, where the file system has such: nothing is left of it, whenever the process is ended.
 void prove_writable(const fs::path& folder) {
+  const int nameless = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (nameless >= 0) {
+    ::close(nameless);
+    return;
+  }
   std::string probe = (folder / ".probe-XXXXXX").string();
   const int file = mkstemp(probe.data());
   if (file < 0) throw OutputError(fmt::format("{}: cannot write there: {}.", folder.string(), std::strerror(errno)));
