@@ -17,7 +17,7 @@
 #include "app/commands/measure.h"
 #include "app/console/console.h"
 #include "app/console/interrupt.h"
-#include "app/experiment/trial_json.h"
+#include "app/experiment/result_fields.h"
 #include "app/job/job.h"
 #include "app/machine/build_info.h"
 #include "base/error.h"
@@ -72,9 +72,11 @@ std::string case_name(const app::SweepGrid& grid, const app::SweepCell& cell) {
 
 void count(benchmark::State& state, const app::Trial& trial) {
   const std::map<std::string_view, const char*> counters{
-      {"overlap_pct", "overlap_pct"}, {"exposed_comm_ms", "exposed_ms"}, {"tokens_per_s", "tokens_per_s"}};
-  for (const auto& [name, value] : app::metric_numbers(trial)) {
-    if (const auto counter = counters.find(name); counter != counters.end()) state.counters[counter->second] = value;
+      {"metrics.overlap_pct", "overlap_pct"},
+      {"metrics.exposed_comm_ms", "exposed_ms"},
+      {"metrics.tokens_per_s", "tokens_per_s"}};
+  for (const app::TrialFigure& f : app::figures_of(trial)) {
+    if (const auto counter = counters.find(f.path); counter != counters.end()) state.counters[counter->second] = f.value;
   }
   state.counters["peak_MiB"] = static_cast<double>(trial.memory.peak_occupied_total) / (1 << 20);
 }

@@ -13,20 +13,19 @@ from fsdpbench.analysis.report import write_report
 from fsdpbench.analysis.schema import ReportError
 from fsdpbench.analysis.trace import LaneTrace, RankTrace, Slice, Trace
 
-PARTS = {"computation_ms": 6, "communication_ms": 4, "overlap_ms": 1, "exposed_communication_ms": 3, "exposed_copy_ms": 0,
-         "idle_ms": 1}
+PARTS = {"compute_ms": 6, "comm_ms": 4, "overlap_ms": 1, "exposed_comm_ms": 3, "exposed_copy_ms": 0, "idle_ms": 1}
 STEP = {**PARTS, "step": 7, "step_ms": 10, "causes_ms": {"late_prefetch": 3, "host_bound": 1}, "collectives": [],
         "stalls": [{"begin_us": 0, "us": 3000, "cause": "late_prefetch"}, {"begin_us": 9000, "us": 1000, "cause": "host_bound"}]}
 JOB: Dict[str, Any] = {
-    "kind": "trace_explanation", "schema_version": 2, "notes": ["/data/rank3.json is cut off"],
+    "kind": "trace_explanation", "schema_version": 3, "notes": ["/data/rank3.json is cut off"],
     "recognition": {"kind": "sharded", "name": "PyTorch <b>FSDP2</b>", "unknown": ["Sizes are not told."], "units": [],
                     "findings": [{"what": "units", "value": "2 and the root", "evidence": "annotations", "confidence": 0.99}],
                     "schedule": {"preset": "fsdp2", "deviations": ["a gather is launched late"], "fsdp": {"wrap": "block"}}},
     "step": {**PARTS, "mean_ms": 10, "causes_ms": {"late_prefetch": 3, "host_bound": 1},
-             "slowest_rank": {"median_ms": 10, "low_ms": 9.5, "high_ms": 10.5, "interval": "range", "steps": 2,
+             "slowest_rank": {"median": 10, "ci_low": 9.5, "ci_high": 10.5, "interval": "range", "n": 2,
                               "steps_ms": [9.5, 10.5]}},
     "collectives": [{"kind": "all_gather", "unit": "layers.0", "phase": "forward", "purpose": "parameters", "a_step": 2,
-                     "time_ms": 4, "waited_ms": 1, "exposed_ms": 3, "causes_ms": {"late_prefetch": 3}}],
+                     "time_ms": 4, "wait_ms": 1, "exposed_ms": 3, "causes_ms": {"late_prefetch": 3}}],
     "contention": [{"kernel": "sgemm", "alone_us": 100, "beside_us": 130, "alone": 20, "beside": 20, "lost_ms": 0.6}],
     "typical_ms": 9.5,
     "causes": [{"cause": "late_prefetch", "ms": 3, "share_pct": 30, "op": "all_gather layers.0",
@@ -99,7 +98,7 @@ class JobPageTest(FolderTest):
 
     def test_a_file_of_another_version(self) -> None:
         with self.assertRaisesRegex(ReportError, "explain.json"):
-            self.page(schema_version=3)
+            self.page(schema_version=9)
 
     def test_kernels_close_together_are_one_box_and_collectives_keep_their_names(self) -> None:
         def kernel(begin: float, end: float, category: str = "computation", phase: str = "forward") -> Slice:

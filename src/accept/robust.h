@@ -11,6 +11,7 @@ struct Interval {
   double low = 0;  ///< of a 95 % interval of the median
   double high = 0;
   int n = 0;
+  friend bool operator==(const Interval&, const Interval&) = default;
 };
 
 /// The median with its order-statistic interval: the closest pair of order statistics around the middle that hold the

@@ -66,7 +66,7 @@ std::string range_complaint(const std::string& text, const std::pair<std::int64_
   return fmt::format("'{}' is not valid; expected a number from {} to {}", text, least, most);
 }
 
-void declare(CLI::App& app, const Option& option) {
+void declare_option(CLI::App& app, const Option& option) {
   CLI::Option* const added = std::visit(Declaration{app, option}, option.target);
   if (!option.type.empty()) added->type_name(option.type);
   if (option.is_required) added->required();
@@ -207,7 +207,7 @@ class Parser {
       parent = group;
     }
     Added added{&command, parent->add_subcommand(command.name.substr(space + 1)), {}};  // npos + 1 is 0
-    for (const Option& option : command.options) declare(*added.app, option);
+    for (const Option& option : command.options) declare_option(*added.app, option);
     for (const Option& option : command.options) {
       CLI::Option* const known = added.app->get_option(option.names.substr(option.names.rfind(',') + 1));
       for (const std::string& other : option.excluded) known->excludes(added.app->get_option(other));

@@ -202,6 +202,7 @@ CauseReport report_causes(const RunView& run, const schedule::Training& what, co
   tell_jitter(run, report);
   report.jitter = jitter_of(run, typical, view);
   report.jitter->ms = report.step_ms - report.typical_ms;
+  report.jitter->share_pct = report.step_ms > 0 ? 100 * report.jitter->ms / report.step_ms : 0;
   report.jitter->stalled_ms = report.stalled_ms - of_typical.stalled_ms;
   report.jitter->computation_ms = report.jitter->ms - report.jitter->stalled_ms;
   return report;

@@ -32,6 +32,7 @@ struct StepJitter {
     std::array<double, kLaneCount> later_ms{};   ///< and began so much later than they could
   };
   std::vector<Rank> ranks;
+  double share_pct = 0;  ///< `ms`, of the median step
 };
 
 /// Why computation was not running, ranked. The shares, small_ms and jitter add up to stalled_ms, which is the exposed

@@ -1,6 +1,6 @@
 #include "app/report/compare_report.h"
 
-#include "app/experiment/trial_json.h"
+#include "app/experiment/result_fields.h"
 #include "app/report/result_json.h"
 #include "config/support.h"
 
@@ -18,7 +18,8 @@ using ::testing::Not;
 json result(std::vector<double> steps, const char* prefetch, const char* cpu) {
   Trial trial;
   trial.world.cpu = cpu;
-  trial.metrics.emplace().steps_ms = std::move(steps);
+  trial.metrics.emplace().step_ms = metrics::summarize(steps);
+  trial.metrics->steps_ms = std::move(steps);
   trial.causes.emplace();
   json j = to_json(trial);
   j["config"] = {{"fsdp", {{"backward_prefetch", prefetch}, {"layout", "flat"}}}};

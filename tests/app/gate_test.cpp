@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "app/acceptance/judgement_files.h"
+#include "app/experiment/result_fields.h"
 #include "app/experiment/result_schema.h"
-#include "app/experiment/trial_json.h"
 #include "app/gate/baseline_file.h"
 #include "app/gate/gate_report.h"
 #include "base/digest.h"
@@ -52,7 +52,7 @@ json run_json(const std::vector<double>& steps_ms, const World& world = world_of
 }
 
 json accept_json(double gb_per_s, const std::string& verdict = "pass", const World& world = world_of()) {
-  const json value{{"median", gb_per_s}, {"low", 0.99 * gb_per_s}, {"high", 1.01 * gb_per_s}, {"n", 20}};
+  const json value{{"median", gb_per_s}, {"ci_low", 0.99 * gb_per_s}, {"ci_high", 1.01 * gb_per_s}, {"n", 20}};
   json j{{"kind", "acceptance"}, {"verdict", verdict}, {"fabric", "a fabric"},
          {"ranks", 2},           {"nodes", 1},         {"findings", json::array()}};
   j["judgements"] = {
@@ -68,7 +68,7 @@ json accept_json(double gb_per_s, const std::string& verdict = "pass", const Wor
        {"verdict", verdict},
        {"why", "w"},
        {"unit", "of a step"},
-       {"value", {{"median", 0.0}, {"low", 0.0}, {"high", 0.1}, {"n", 8}}}}};
+       {"value", {{"median", 0.0}, {"ci_low", 0.0}, {"ci_high", 0.1}, {"n", 8}}}}};
   j["world"] = to_json(world);
   return j;
 }
@@ -184,7 +184,7 @@ TEST(BaselineFile, DamageIsSaidInOurWords) {
   const TemporaryFolder folder;
   EXPECT_THAT(
       config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 9})")); }),
-      HasSubstr("b.json: schema_version is 9; this program reads 1 to 2"));
+      HasSubstr("b.json: schema_version is 9; this program reads 1 to 3"));
   EXPECT_THAT(
       config_error([&] { read_baseline(folder.write("b.json", R"({"kind": "baseline", "schema_version": 1})")); }),
       HasSubstr("b.json: results is missing"));
@@ -220,7 +220,7 @@ TEST(BaselineFile, AResultThatIsNotAsItWasAddedIsRefused) {
   EXPECT_THAT(refused([](json& r) { r.erase("digest"); }, false), HasSubstr("results[0].digest is missing"));
   EXPECT_THAT(refused([](json& r) { r["figures"].push_back(r["figures"][0]); }, true),
               HasSubstr("two figures of the name 'step time'"));
-  for (const char* key : {"median", "low"}) {
+  for (const char* key : {"median", "ci_low"}) {
     EXPECT_THAT(refused([&](json& r) { r["figures"][0]["value"][key] = -1; }, true),
                 HasSubstr("its figure 'step time' is"));
   }

@@ -10,7 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "app/experiment/trial_json.h"
+#include "app/experiment/result_fields.h"
+#include "base/digest.h"
 #include "config/support.h"
 #include "support/trials.h"
 
@@ -22,6 +23,8 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 json sealed(const json& result) { return json::parse(result_text(result)); }
+/// check_result() of a copy.
+bool check(ResultKind kind, json result) { return check_result(kind, result); }
 
 json run_result() {
   json j = to_json(fsdpbench::testing::made_up_trial({10, 11, 12}));
@@ -32,8 +35,8 @@ json run_result() {
 }
 
 json acceptance_result() {
-  const json value{{"median", 40}, {"low", 39}, {"high", 41}, {"n", 20}};
-  const json round{{"computation_ms", 5}, {"communication_ms", 3}, {"whole_ms", 6}};
+  const json value{{"median", 40}, {"ci_low", 39}, {"ci_high", 41}, {"n", 20}};
+  const json round{{"compute_ms", 5}, {"comm_ms", 3}, {"step_ms", 6}};
   return {{"kind", "acceptance"},
           {"verdict", "pass"},
           {"fabric", "a fabric"},
@@ -81,20 +84,19 @@ const std::vector<std::pair<ResultKind, json>>& results() {
 TEST(ResultSchema, WholeResultsAreOfTheirKindAndPass) {
   for (const auto& [kind, result] : results()) {
     EXPECT_EQ(kind_of_result(result), kind) << to_string(kind);
-    EXPECT_TRUE(check_result(kind, sealed(result))) << to_string(kind);
+    EXPECT_TRUE(check(kind, sealed(result))) << to_string(kind);
   }
 }
 
 TEST(ResultSchema, AnyChangeBreaksTheDigestAndNoLayoutDoes) {
   for (const auto& [kind, result] : results()) {
     json j = sealed(result);
-    EXPECT_TRUE(check_result(kind, json::parse(j.dump(7))));
+    EXPECT_TRUE(check(kind, json::parse(j.dump(7))));
     j["world"]["cpu"] = "another";
-    EXPECT_THAT(config_error([&, kind = kind] { check_result(kind, j); }),
-                HasSubstr("it was changed after it was written"));
+    EXPECT_THAT(config_error([&, kind = kind] { check(kind, j); }), HasSubstr("it was changed after it was written"));
     j = sealed(result);
     j.erase("digest");
-    EXPECT_THAT(config_error([&, kind = kind] { check_result(kind, j); }), HasSubstr("digest is missing"));
+    EXPECT_THAT(config_error([&, kind = kind] { check(kind, j); }), HasSubstr("digest is missing"));
   }
 }
 
@@ -102,9 +104,9 @@ TEST(ResultSchema, AnEarlierVersionHadNoDigestAndAsksForAllTheRest) {
   for (const auto& [kind, result] : results()) {
     json j = result;
     j["schema_version"] = 1;
-    EXPECT_FALSE(check_result(kind, j));
+    EXPECT_FALSE(check(kind, j));
     j.erase(kind == ResultKind::run || kind == ResultKind::sweep ? "complete" : "world");
-    EXPECT_THAT(config_error([&, kind = kind] { check_result(kind, j); }), HasSubstr(" is missing"));
+    EXPECT_THAT(config_error([&, kind = kind] { check(kind, j); }), HasSubstr(" is missing"));
   }
 }
 
@@ -116,7 +118,7 @@ TEST(ResultSchema, EveryKeyThatDecidesIsAskedFor) {
         "/metrics/compute_ms", "/memory/peak_bytes/total", "/comm/wire_bytes_per_rank/all_gather"}},
       {ResultKind::acceptance,
        {"/verdict", "/fabric", "/ranks", "/nodes", "/world", "/judgements", "/judgements/0/rule",
-        "/judgements/0/verdict", "/judgements/0/value/n", "/arms/rounds/3/whole_ms"}},
+        "/judgements/0/verdict", "/judgements/0/value/n", "/arms/rounds/3/step_ms"}},
       {ResultKind::sweep,
        {"/complete", "/mixed_worlds", "/cells", "/cells/0/id", "/cells/0/status", "/cells/0/rated", "/cells/0/metrics",
         "/cells/0/memory"}},
@@ -129,13 +131,12 @@ TEST(ResultSchema, EveryKeyThatDecidesIsAskedFor) {
       const json::json_pointer at(key);
       json j = whole;
       j[at.parent_pointer()].erase(at.back());
-      EXPECT_THAT(config_error([&, kind = kind] { check_result(kind, sealed(j)); }),
-                  HasSubstr(at.back() + " is missing"))
+      EXPECT_THAT(config_error([&, kind = kind] { check(kind, sealed(j)); }), HasSubstr(at.back() + " is missing"))
           << key;
       j = whole;
       j[at] = "wrong";
       if (at.back() == "fabric" || at.back() == "rule" || at.back() == "status" || at.back() == "id") j[at] = 7;
-      EXPECT_THAT(config_error([&, kind = kind] { check_result(kind, sealed(j)); }), HasSubstr(": expected ")) << key;
+      EXPECT_THAT(config_error([&, kind = kind] { check(kind, sealed(j)); }), HasSubstr(": expected ")) << key;
     }
   }
 }
@@ -163,11 +164,11 @@ TEST(ResultSchema, WhatNothingMeasuresIsRefused) {
       {ResultKind::acceptance, "/judgements/0/verdict", "fail"},
       {ResultKind::acceptance, "/judgements/0/verdict", "inconclusive"},
       {ResultKind::acceptance, "/judgements", json::array()},
-      {ResultKind::acceptance, "/judgements/0/value/low", 0},
-      {ResultKind::acceptance, "/judgements/0/value/high", 30},
+      {ResultKind::acceptance, "/judgements/0/value/ci_low", 0},
+      {ResultKind::acceptance, "/judgements/0/value/ci_high", 30},
       {ResultKind::acceptance, "/judgements/0/value/n", 0},
       {ResultKind::acceptance, "/arms/rounds", json::array({acceptance_result()["arms"]["rounds"][0]})},
-      {ResultKind::acceptance, "/arms/rounds/2/communication_ms", 0},
+      {ResultKind::acceptance, "/arms/rounds/2/comm_ms", 0},
       {ResultKind::sweep, "/cells", json::array()},
       {ResultKind::sweep, "/cells/0/metrics/step_ms/median", 86},
       {ResultKind::sweep, "/cells/0/status", "incomplete"},
@@ -178,15 +179,36 @@ TEST(ResultSchema, WhatNothingMeasuresIsRefused) {
   for (const Impossible& one : all) {
     json j = std::ranges::find(results(), one.kind, &std::pair<ResultKind, json>::first)->second;
     j[json::json_pointer(one.key)] = one.value;
-    EXPECT_THAT(config_error([&] { check_result(one.kind, sealed(j)); }), HasSubstr("expected "))
+    EXPECT_THAT(config_error([&] { check(one.kind, sealed(j)); }), HasSubstr("expected "))
         << one.key << " " << one.value;
   }
+}
+
+TEST(ResultSchema, FieldsOfEarlierVersionsGetTheNamesOfToday) {
+  for (const std::int64_t version : {1, 2}) {
+    json j = acceptance_result();
+    j["schema_version"] = version;
+    for (json& round : j["arms"]["rounds"]) {
+      round = {{"computation_ms", 5}, {"communication_ms", 3}, {"whole_ms", 6}};
+    }
+    j["judgements"][0]["value"] = {{"median", 40}, {"low", 39}, {"high", 41}, {"n", 20}};
+    if (version >= kFirstResultWithDigest) j["digest"] = json_digest(j);
+    EXPECT_EQ(check_result(ResultKind::acceptance, j), version >= kFirstResultWithDigest);
+    EXPECT_EQ(j["arms"], acceptance_result()["arms"]);
+    EXPECT_EQ(j["judgements"], acceptance_result()["judgements"]);
+  }
+  json now = acceptance_result();
+  for (json& round : now["arms"]["rounds"]) round["computation_ms"] = 7;  // nobody's name today
+  const json sealed_now = sealed(now);
+  json read = sealed_now;
+  EXPECT_TRUE(check_result(ResultKind::acceptance, read));
+  EXPECT_EQ(read, sealed_now);
 }
 
 TEST(ResultSchema, CollectivesThatWereNotCheckedAreRead) {
   json j = collectives_result();
   j["operations"][0]["out_of_bounds"] = nullptr;
-  EXPECT_TRUE(check_result(ResultKind::collectives, sealed(j)));
+  EXPECT_TRUE(check(ResultKind::collectives, sealed(j)));
 }
 
 }  // namespace

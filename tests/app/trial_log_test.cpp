@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "app/experiment/trial_json.h"
+#include "app/experiment/result_fields.h"
 #include "base/digest.h"
 #include "config/support.h"
 #include "support/trials.h"
@@ -132,8 +132,8 @@ TEST_F(TrialLogTest, WhatIsNoTrialIsAnError) {
   };
   EXPECT_EQ(error(with("/steps_ms", {1.0, "x"})),
             "t:2: this is no trial: steps_ms[1]: expected a number, found \"x\".");
-  EXPECT_THAT(error(with("/steps_ms", {1.0, 0})), HasSubstr("steps_ms[1]: expected a step time, which is positive"));
-  EXPECT_THAT(error(with("/steps_ms", json::array())), HasSubstr("steps_ms: expected step times, found an array"));
+  EXPECT_THAT(error(with("/steps_ms", {1.0, 0})), HasSubstr("steps_ms[1]: expected a number above 0"));
+  EXPECT_THAT(error(with("/steps_ms", json::array())), HasSubstr("steps_ms: expected a time or more, found an array"));
   EXPECT_THAT(error(with("/metrics/step_ms/n", 1e300)), HasSubstr("metrics.step_ms.n: expected a whole number from 0"));
   EXPECT_THAT(error(with("/world/threads", "two")), HasSubstr("world.threads: expected a whole number"));
   EXPECT_THAT(error(with("/memory/reserved_bytes", -1)), HasSubstr("memory.reserved_bytes: expected a whole number"));
@@ -152,7 +152,7 @@ TEST_F(TrialLogTest, WhatIsNoTrialIsAnError) {
   EXPECT_THAT(config::config_error([&] { parse_trials("[]\n{}\n", "t"); }),
               HasSubstr("t:1: this is no file of trials"));
   EXPECT_THAT(config::config_error([&] { parse_trials("{\"sweep\":\"h\",\"trials_version\":9}\n", "t"); }),
-              HasSubstr("reads 2 and 3"));
+              HasSubstr("reads 2 to 4"));
 }
 
 TEST_F(TrialLogTest, AnotherOwnerIsRefused) {

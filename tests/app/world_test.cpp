@@ -54,7 +54,7 @@ TEST(World, ReadingGivesWhatWasWritten) {
   world.transport = "TCP sockets";
   world.program.sanitize = "address";
   const nlohmann::json written = to_json(world);
-  EXPECT_EQ(to_json(world_from_json(JsonPart(written))), written);
+  EXPECT_EQ(to_json(fields<World>().read(JsonPart(written))), written);
 }
 
 TEST(World, OfThisProcess) {

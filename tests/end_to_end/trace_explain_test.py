@@ -29,13 +29,13 @@ class TraceExplain(Program):
         self.assertTrue(answer["recognition"]["schedule"]["exact"])
         self.assertEqual(answer["recognition"]["schedule"]["preset"], "fsdp2")
         metrics = result["metrics"]
-        for ours, theirs in (("mean_ms", "step_ms"), ("computation_ms", "compute_ms"),
-                             ("exposed_communication_ms", "exposed_comm_ms"), ("idle_ms", "idle_ms")):
+        for ours, theirs in (("mean_ms", "step_ms"), ("compute_ms", "compute_ms"),
+                             ("exposed_comm_ms", "exposed_comm_ms"), ("idle_ms", "idle_ms")):
             value = metrics[theirs]["median"] if isinstance(metrics[theirs], dict) else metrics[theirs]
             self.assertAlmostEqual(answer["step"][ours], value, delta=0.002 + 0.001 * value, msg=theirs)
         self.assertAlmostEqual(answer["ranks"][0]["overlap_pct"], metrics["overlap_pct"], delta=0.1)
         step = answer["step"]
-        stalled = step["exposed_communication_ms"] + step["exposed_copy_ms"] + step["idle_ms"]
+        stalled = step["exposed_comm_ms"] + step["exposed_copy_ms"] + step["idle_ms"]
         self.assertAlmostEqual(sum(step["causes_ms"].values()), stalled, places=6)
 
     def test_a_knob_that_the_run_lacks_is_found(self) -> None:

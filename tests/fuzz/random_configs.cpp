@@ -29,8 +29,8 @@
 #include <vector>
 
 #include "app/experiment/cell.h"
+#include "app/experiment/result_fields.h"
 #include "app/experiment/trial.h"
-#include "app/experiment/trial_json.h"
 #include "app/report/explain_prediction.h"
 #include "app/report/explain_report.h"
 #include "app/report/parallelism_report.h"

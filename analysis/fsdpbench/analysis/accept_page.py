@@ -86,7 +86,7 @@ _TEXTS = (2, 6, 7)
 
 def _row(j: Node) -> List[str]:
     value, bound = j.child("value"), j.number("bound")
-    middle, low, high = value.number("median"), value.number("low"), value.number("high")
+    middle, low, high = value.number("median"), value.number("ci_low"), value.number("ci_high")
     has = middle is not None
     return [clean(j.text("rule"), 40), clean(j.text("figure"), 80), j.text("verdict"), digits(middle) if has else "–",
             f"{digits(low)} – {digits(high)}" if has and low is not None and high is not None else "–",
@@ -158,7 +158,7 @@ def _collectives(result: Node, judgements: List[Node]) -> Picture:
     panels: Dict[str, Dict[str, List[Rung]]] = {}
     ceilings: Dict[str, Optional[float]] = {}
     for row in result.children("collectives"):
-        op, names = clean(row.text("op"), 30).replace("_", "-"), row.texts("figures")
+        op, names = clean(row.text("kind"), 30).replace("_", "-"), row.texts("figures")
         for i, (half, said) in enumerate((("out_of_place", "out of place"), ("in_place", "in place"))):
             rates = _rates(row, half)
             if rates is None:
@@ -182,8 +182,8 @@ def _scale(result: Node) -> Picture:
                       "many bytes a rank at every scale. A step down is a link, a switch, or the way between nodes.")
     lines: Dict[str, List[Rung]] = {}
     for row in result.children("scales"):
-        rung = Rung(row.required("ranks"), row.required("busbw_gb_per_s"), None, None, None)
-        lines.setdefault(clean(row.text("collective"), 30).replace("_", "-"), []).append(rung)
+        rung = Rung(row.required("group_size"), row.required("busbw_gb_per_s"), None, None, None)
+        lines.setdefault(clean(row.text("kind"), 30).replace("_", "-"), []).append(rung)
     if not lines:
         picture.reason = _NOT_MEASURED
         return picture
@@ -209,7 +209,7 @@ def _late(result: Node) -> Picture:
     return picture
 
 
-_ARMS = (("computation_ms", "computation alone"), ("communication_ms", "communication alone"), ("whole_ms", "the step"))
+_ARMS = (("compute_ms", "computation alone"), ("comm_ms", "communication alone"), ("step_ms", "the step"))
 
 
 def _arms(result: Node) -> Picture:
@@ -232,7 +232,7 @@ def _arms(result: Node) -> Picture:
 def _soak(result: Node) -> Picture:
     picture = Picture("soak", "The step, again and again", "Each round of the soak, in order: what rises gets hot, and what "
                       "jumps has other work beside it.")
-    times = [r.required("whole_ms") for r in result.child("arms").children("soak")]
+    times = [r.required("step_ms") for r in result.child("arms").children("soak")]
     if len(times) < 2:
         picture.reason = _NOT_MEASURED
         return picture

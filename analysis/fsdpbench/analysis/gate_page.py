@@ -95,7 +95,7 @@ def _picture(changes: List[Node], threshold: float) -> Picture:
 
 
 def _side(value: Node) -> str:
-    middle, low, high, count = value.number("median"), value.number("low"), value.number("high"), value.integer("n")
+    middle, low, high, count = value.number("median"), value.number("ci_low"), value.number("ci_high"), value.integer("n")
     if middle is None:
         return "–"
     return digits(middle) if not count or count < 2 else f"{digits(middle)} ({digits(low)} – {digits(high)})"

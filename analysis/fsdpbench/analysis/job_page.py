@@ -49,8 +49,8 @@ def job_page(path: Path) -> Page:
 
 
 def _parts(node: Node) -> Breakdown:
-    return Breakdown(*(node.number(key) for key in ("computation_ms", "communication_ms", "overlap_ms",
-                                                    "exposed_communication_ms", "exposed_copy_ms", "idle_ms")))
+    return Breakdown(*(node.number(key) for key in ("compute_ms", "comm_ms", "overlap_ms",
+                                                    "exposed_comm_ms", "exposed_copy_ms", "idle_ms")))
 
 
 def _verdict(job: Node) -> List[str]:
@@ -220,10 +220,10 @@ def _collectives(job: Node) -> Picture:
         times = one.required("a_step")
         if times <= 0 or one.text("purpose") == "scalars":
             continue
-        total, waited = one.required("time_ms") / times, one.required("waited_ms") / times
+        total, waited = one.required("time_ms") / times, one.required("wait_ms") / times
         rows.append(Collective(f"{one.text('kind')} {one.text('unit')}".strip(), one.text("kind"), one.text("unit"),
                                one.text("phase"), one.number("bytes"), total, total - waited, waited,
-                               one.number("busbw_gb_s"), None))
+                               one.number("busbw_gb_per_s"), None))
     if not rows:
         picture.reason = "the trace has no collective of more than a few numbers"
         return picture
@@ -241,7 +241,7 @@ def _steps(step: Node) -> Picture:
     if len(values) < 2:
         picture.reason = "there is one step in the trace" if values else "no step was found in the trace"
         return picture
-    time = StepTime(slowest.required("median_ms"), slowest.number("low_ms"), slowest.number("high_ms"), len(values),
+    time = StepTime(slowest.required("median"), slowest.number("ci_low"), slowest.number("ci_high"), len(values),
                     slowest.text("interval"))
     picture.figure = draw_steps([StepLine("", values, time)], "step in the trace")
     return picture

@@ -84,7 +84,7 @@ class Collective:
     time_ms: Optional[float]
     transfer_ms: Optional[float]
     wait_ms: Optional[float]
-    busbw_gb_s: Optional[float]
+    busbw_gb_per_s: Optional[float]
     link_efficiency: Optional[float]
 
 
@@ -489,4 +489,4 @@ def _breakdown(node: Node) -> Breakdown:
 def _collective(node: Node) -> Collective:
     return Collective(node.text("name"), node.text("kind"), node.text("unit"), node.text("phase"),
                       node.number("bytes"), node.number("time_ms"), node.number("transfer_ms"),
-                      node.number("wait_ms"), node.number("busbw_gb_s"), node.number("link_efficiency"))
+                      node.number("wait_ms"), node.number("busbw_gb_per_s"), node.number("link_efficiency"))

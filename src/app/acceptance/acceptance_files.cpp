@@ -9,7 +9,10 @@
 
 #include "app/acceptance/judgement_files.h"
 #include "app/collectives/collectives_json.h"
+#include "app/console/json_fields.h"
 #include "app/console/table.h"
+#include "app/experiment/judged_fields.h"
+#include "app/experiment/result_fields.h"
 #include "base/clean_text.h"
 #include "base/enum_table.h"
 
@@ -43,9 +46,9 @@ std::int64_t rated(const AcceptanceReport& r) {
 }
 
 std::string acceptance_headline(const AcceptanceReport& r) {
-  return fmt::format("{}: {} ranks on {} {}{}, held against {}; {} of {} rules rated", upper(to_string(r.verdict)), r.ranks,
-                     r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes", r.emulated ? ", EMULATED" : "", r.fabric,
-                     rated(r), r.judgements.size());
+  return fmt::format("{}: {} ranks on {} {}{}, held against {}; {} of {} rules rated", upper(to_string(r.verdict)),
+                     r.ranks, r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes", r.emulated ? ", EMULATED" : "",
+                     r.fabric, rated(r), r.judgements.size());
 }
 
 /// What a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
@@ -71,20 +74,6 @@ std::string label(std::string_view text) {
     out += c;
   }
   return out;
-}
-
-nlohmann::json rounds_json(const std::vector<accept::ArmRound>& rounds) {
-  nlohmann::json all = nlohmann::json::array();
-  for (const accept::ArmRound& round : rounds) {
-    all.push_back({{"computation_ms", round.computation_ms},
-                   {"communication_ms", round.communication_ms},
-                   {"whole_ms", round.whole_ms},
-                   {"kernels_alone_ms", round.kernels_alone_ms},
-                   {"kernels_beside_ms", round.kernels_beside_ms},
-                   {"transfers_alone_ms", round.transfers_alone_ms},
-                   {"transfers_beside_ms", round.transfers_beside_ms}});
-  }
-  return all;
 }
 
 }  // namespace
@@ -158,85 +147,268 @@ std::string acceptance_metrics(const AcceptanceReport& r) {
   return text;
 }
 
-nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasurements& m, const World& world) {
-  nlohmann::json j{{"kind", "acceptance"},
-                   {"verdict", to_string(r.verdict)},
-                   {"fabric", r.fabric},
-                   {"emulated", r.emulated},
-                   {"rated", rated(r)},
-                   {"ranks", r.ranks},
-                   {"nodes", r.cluster.nodes},
-                   {"world", to_json(world)},
-                   {"judgements", nlohmann::json::array()},
-                   {"findings", nlohmann::json::array()}};
-  for (const Judgement& judgement : r.judgements) {
-    nlohmann::json one{{"rule", judgement.rule},
-                       {"figure", judgement.figure},
-                       {"verdict", to_string(judgement.verdict)},
-                       {"why", judgement.sentence}};
-    if (judgement.value.n > 0) one["value"] = interval_json(judgement.value);
-    if (!judgement.unit.empty()) one["unit"] = judgement.unit;
-    if (judgement.bound) one["bound"] = *judgement.bound;
-    j["judgements"].push_back(std::move(one));
-  }
-  constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient"};
-  for (const Finding& f : r.findings) {
-    j["findings"].push_back({{"part", accept::name_of(f.element, r.cluster)},
-                             {"kind", kKinds[f.kind]},
-                             {"shortfall", f.shortfall},
-                             {"relative", interval_json(f.relative)},
-                             {"evidence", f.evidence},
-                             {"check", f.check}});
-  }
-  j["device_rates_flops_per_s"] = m.device_rates;
-  j["pairs"] = {{"one_way_gb_per_s", m.links.one_way},
-                {"rounds", m.links.rounds},
-                {"measurements", m.links.measurements},
-                {"compared", m.links.compared}};
-  j["stages"] = nlohmann::json::array();
-  for (const Stage& stage : m.stages) {
-    nlohmann::json one{{"name", stage.name}, {"took_s", stage.took_s}, {"skipped", stage.skipped}};
-    if (stage.estimate_s) one["estimate_s"] = *stage.estimate_s;
-    if (!stage.note.empty()) one["note"] = stage.note;
-    j["stages"].push_back(std::move(one));
-  }
-  j["memory_rates_bytes_per_s"] = m.memory_rates;
-  j["rendezvous"] = {{"ready_s", m.ready_s}, {"clocks", nlohmann::json::array()}};
-  for (const launch::ClockOffset& clock : m.clocks) {
-    j["rendezvous"]["clocks"].push_back(
-        {{"offset_ns", clock.offset_ns}, {"residual_ns", clock.residual_ns}, {"same_clock", clock.same_clock}});
-  }
-  j["others_share"] = m.others_share;
-  j["transports"] = m.transports;
-  j["scales"] = nlohmann::json::array();
-  for (const CollectiveRow& row : m.scales.rows) {
-    const Timing& timing = row.in_place ? *row.in_place : *row.out_of_place;
-    j["scales"].push_back({{"collective", to_string(row.message.op)},
-                           {"ranks", row.message.ranks},
-                           {"bytes", row.message.bytes()},
-                           {"busbw_gb_per_s", timing.bus_gb_per_s(row.message)},
-                           {"p50_us", timing.scatter.p50_us}});
-  }
-  if (r.lateness) {
-    j["lateness"] = {{"last_share", r.lateness->last_share},
-                     {"waiting_us", interval_json(r.lateness->waiting_us)},
-                     {"transfer_us", interval_json(r.lateness->transfer_us)}};
-  }
-  j["arms"] = {{"rounds", rounds_json(m.arms)}};
-  if (!m.soak.empty()) j["arms"]["soak"] = rounds_json(m.soak);
-  if (m.predicted.ms) j["arms"]["predicted_ms"] = *m.predicted.ms;
-  if (!m.pairs.empty()) {
-    j["pairs"]["ends"] = r.cluster.one_node() ? "ranks" : "nodes";
-    j["pairs"]["gb_per_s"] = m.pairs;
-  }
-  for (const CollectiveRow& row : m.ladder) {
-    nlohmann::json rung = collective_row_json(row);
-    rung["op"] = to_string(row.message.op);
-    rung["ranks"] = row.message.ranks;
-    rung["figures"] = {ladder_figure(row.message, false), ladder_figure(row.message, true)};
-    j["collectives"].push_back(std::move(rung));
-  }
-  return j;
+namespace {
+
+/// What result.json of an acceptance is made of.
+struct AcceptanceFile {
+  const AcceptanceReport& report;
+  const AcceptanceMeasurements& measured;
+  const World& world;
+};
+
+/// A collective in a group of ranks, in place where it can be.
+struct ScaleRow {
+  const CollectiveRow& row;
+  const Timing& timing() const { return row.in_place ? *row.in_place : *row.out_of_place; }
+};
+
+struct LadderRow {
+  const CollectiveRow& row;
+};
+
+struct NamedFinding {
+  const Finding& finding;
+  const accept::Cluster& cluster;
+};
+
+/// Wraps what `all` holds, for fields of its own.
+template <class Wrapped, class Range, class... More>
+std::vector<Wrapped> each(const Range& all, const More&... more) {
+  std::vector<Wrapped> wrapped;
+  for (const auto& one : all) wrapped.push_back(Wrapped{one, more...});
+  return wrapped;
 }
+
+}  // namespace
+
+template <>
+const Fields<NamedFinding>& fields<NamedFinding>() {
+  using N = NamedFinding;
+  static const auto kAll =
+      declare<N>("Finding", "A part that is to blame, or was slow for a while.", "accept/finding.h", [](Fields<N>& f) {
+        f(
+            "part", [](const N& n) { return accept::name_of(n.finding.element, n.cluster); }, "", "name of the part");
+        f(
+            "kind",
+            [](const N& n) {
+              constexpr EnumNames<Finding::Kind> kKinds{"slow", "half_duplex", "lost", "transient"};
+              return kKinds[n.finding.kind];
+            },
+            "", "`slow`, `half_duplex`, `lost`, or `transient` (then no part is blamed)");
+        f(
+            "shortfall", [](const N& n) { return n.finding.shortfall; }, "",
+            "how far it is below the median of its peers, as a fraction");
+        f(
+            "relative", [](const N& n) { return n.finding.relative; }, "",
+            "its figure divided by the median of its peers");
+        f(
+            "evidence", [](const N& n) { return n.finding.evidence; }, "",
+            "a sentence that says what was compared with what");
+        f(
+            "check", [](const N& n) { return n.finding.check; }, "", "what to look at next");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<Stage>& fields<Stage>() {
+  static const auto kAll =
+      declare<Stage>("Stage", "A stage, as it went.", "app/acceptance/stage_clock.h", [](Fields<Stage>& f) {
+        f("name", &Stage::name, "", "name of the stage");
+        f("took_s", &Stage::took_s, "s", "how long it took");
+        f("skipped", &Stage::skipped, "", "whether it was not measured; `note` says why");
+        f("estimate_s", &Stage::estimate_s, "s", "time that was estimated before it began");
+        f("note", &Stage::note, "", "what was left out of it, and why", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<launch::ClockOffset>& fields<launch::ClockOffset>() {
+  using C = launch::ClockOffset;
+  static const auto kAll =
+      declare<C>("ClockOffset", "A rank's clock as seen from rank 0's.", "launch/clock_offset.h", [](Fields<C>& f) {
+        f.template operator()<SignedWhole>("offset_ns", &C::offset_ns, "ns", "offset of its clock");
+        f.template operator()<SignedWhole>("residual_ns", &C::residual_ns, "ns", "error that the offset may have");
+        f("same_clock", &C::same_clock, "", "whether both read the same clock");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<ScaleRow>& fields<ScaleRow>() {
+  using S = ScaleRow;
+  static const auto kAll = declare<S>(
+      "Scale", "A collective in groups of some ranks, all groups at once.", "app/acceptance/measure_scales.h",
+      [](Fields<S>& f) {
+        f(
+            "kind", [](const S& s) { return to_string(s.row.message.op); }, "", "`all_gather`, …");
+        f(
+            "group_size", [](const S& s) { return s.row.message.ranks; }, "", "number of ranks in a group");
+        f(
+            "bytes", [](const S& s) { return s.row.message.bytes(); }, "B", "message size");
+        f(
+            "busbw_gb_per_s", [](const S& s) { return s.timing().bus_gb_per_s(s.row.message); }, "GB/s",
+            "bus bandwidth, as nccl-tests defines it");
+        f(
+            "p50_us", [](const S& s) { return s.timing().scatter.p50_us; }, "us", "half of the iterations are shorter");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<LadderRow>& fields<LadderRow>() {
+  using L = LadderRow;
+  static const auto kAll = declare<L>(
+      "AcceptedCollective", "A collective of the run's own units.", "app/acceptance/measure_acceptance.h",
+      [](Fields<L>& f) {
+        f.spread(
+            [](const L& l) -> const auto& { return l.row; }, fields<CollectiveRow>());
+        f(
+            "kind", [](const L& l) { return to_string(l.row.message.op); }, "", "`all_gather`, …");
+        f(
+            "group_size", [](const L& l) { return l.row.message.ranks; }, "", "number of ranks that take part");
+        f(
+            "figures",
+            [](const L& l) {
+              return std::vector{ladder_figure(l.row.message, false), ladder_figure(l.row.message, true)};
+            },
+            "", "names of its figures in judgements, out of place and in place");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<accept::LatenessReport>& fields<accept::LatenessReport>() {
+  using L = accept::LatenessReport;
+  static const auto kAll =
+      declare<L>("LatenessReport", "What time in collectives is: waiting for somebody, or moving bytes.",
+                 "accept/lateness.h", [](Fields<L>& f) {
+                   f("last_share", &L::last_share, "", "by rank, how often it came last, as a fraction");
+                   f("waiting_us", &L::waiting_us, "us", "from the median arrival to the last one");
+                   f("transfer_us", &L::transfer_us, "us", "from the last arrival to the end");
+                 });
+  return kAll;
+}
+
+namespace {
+
+using A = AcceptanceFile;
+
+const Fields<A>& pair_fields() {
+  static const auto kAll =
+      declare<A>("Pairs", "What pairs of ranks or nodes carry.", "accept/blame_links.h", [](Fields<A>& f) {
+        f(
+            "one_way_gb_per_s", [](const A& a) { return a.measured.links.one_way; }, "GB/s", "rates of all pairs");
+        f(
+            "rounds", [](const A& a) { return a.measured.links.rounds; }, "",
+            "number of rounds, those of the confirmation included");
+        f(
+            "measurements", [](const A& a) { return a.measured.links.measurements; }, "",
+            "number of measurements of pairs");
+        f(
+            "compared", [](const A& a) { return a.measured.links.compared; }, "",
+            "whether pairs were compared; false if there are too few ends");
+        f("ends",
+          [](const A& a) {
+            return std::string(a.measured.pairs.empty() ? "" : a.report.cluster.one_node() ? "ranks" : "nodes");
+          },
+          "", "`ranks` or `nodes`", {.when = When::if_any});
+        f("gb_per_s", [](const A& a) { return a.measured.pairs; }, "GB/s",
+          "from each end (row) to each; 0: not measured", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+const Fields<A>& rendezvous_fields() {
+  static const auto kAll =
+      declare<A>("Rendezvous", "How the ranks came together.", "launch/session.h", [](Fields<A>& f) {
+        f(
+            "ready_s", [](const A& a) { return a.measured.ready_s; }, "s",
+            "time until the device of each rank was ready");
+        f(
+            "clocks", [](const A& a) { return a.measured.clocks; }, "",
+            "clock of each rank; empty if all ranks are threads of one process");
+      });
+  return kAll;
+}
+
+const Fields<A>& arm_fields() {
+  static const auto kAll =
+      declare<A>("Arms", "Parts of a step, alone and together.", "accept/step_arms.h", [](Fields<A>& f) {
+        f(
+            "rounds", [](const A& a) { return a.measured.arms; }, "",
+            "rounds, each of them there and back again (ABBA)");
+        f("soak", [](const A& a) { return a.measured.soak; }, "", "further rounds; only in a full acceptance",
+          {.when = When::if_any});
+        f(
+            "predicted_ms", [](const A& a) { return a.measured.predicted.ms; }, "ms",
+            "step time predicted from its parts");
+      });
+  return kAll;
+}
+
+const Fields<A>& acceptance_fields() {
+  static const auto kAll = declare<A>(
+      "Acceptance", "result.json of `accept` ([accept.md](accept.md)).", "app/acceptance/acceptance_report.h",
+      [](Fields<A>& f) {
+        f(
+            "kind", [](const A&) { return std::string("acceptance"); }, "", "`acceptance`");
+        f(
+            "verdict", [](const A& a) { return a.report.verdict; }, "", "`pass`, `unrated`, `inconclusive` or `fail`");
+        f(
+            "fabric", [](const A& a) { return a.report.fabric; }, "", "fabric that the machine was compared with");
+        f("emulated", [](const A& a) { return a.report.emulated; }, "",
+          "whether computation or links were emulated, in part or in all: times are then modelled",
+          {.when = When::later});
+        f("rated", [](const A& a) { return rated(a.report); }, "", "number of rules that were rated",
+          {.when = When::later});
+        f(
+            "ranks", [](const A& a) { return a.report.ranks; }, "", "number of ranks");
+        f(
+            "nodes", [](const A& a) { return a.report.cluster.nodes; }, "", "number of nodes");
+        f(
+            "world", [](const A& a) { return a.world; }, "", "what it was measured with");
+        f(
+            "judgements", [](const A& a) { return a.report.judgements; }, "", "judgements in the order of the stages");
+        f(
+            "findings", [](const A& a) { return each<NamedFinding>(a.report.findings, a.report.cluster); }, "",
+            "parts that are to blame, then those that were slow for a while");
+        f(
+            "device_rates_flops_per_s", [](const A& a) { return a.measured.device_rates; }, "FLOP/s",
+            "rates of computation in each round, by rank");
+        f(
+            "memory_rates_bytes_per_s", [](const A& a) { return a.measured.memory_rates; }, "B/s",
+            "rates of memory in each round, by rank; bytes read and written");
+        f.part("pairs", pair_fields());
+        f(
+            "stages", [](const A& a) { return a.measured.stages; }, "", "what was measured, and how long it took");
+        f.part("rendezvous", rendezvous_fields());
+        f(
+            "others_share", [](const A& a) { return a.measured.others_share; }, "",
+            "share of the busiest host's processors that other programs took meanwhile, as a fraction");
+        f(
+            "transports", [](const A& a) { return a.measured.transports; }, "",
+            "what carried the bytes of each rank; empty: it does not know");
+        f(
+            "scales", [](const A& a) { return each<ScaleRow>(a.measured.scales.rows); }, "",
+            "collectives of the most frequent unit, in groups of ranks");
+        f(
+            "lateness", [](const A& a) { return a.report.lateness; }, "",
+            "waiting and moving bytes; absent if no rank was compared");
+        f.part("arms", arm_fields());
+        f("collectives", [](const A& a) { return each<LadderRow>(a.measured.ladder); }, "",
+          "collectives of the run's own units", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+}  // namespace
+
+nlohmann::json acceptance_json(const AcceptanceReport& r, const AcceptanceMeasurements& m, const World& world) {
+  return acceptance_fields().write({r, m, world});
+}
+
+const ObjectFacts& acceptance_file_facts() { return acceptance_fields().facts(); }
 
 }  // namespace fsdpbench::app

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "app/acceptance/acceptance_report.h"
+#include "app/console/json_fields.h"
 #include "app/experiment/world.h"
 
 namespace fsdpbench::app {
@@ -17,5 +18,6 @@ std::string acceptance_junit(const AcceptanceReport& report);
 std::string acceptance_metrics(const AcceptanceReport& report);
 nlohmann::json acceptance_json(const AcceptanceReport& report, const AcceptanceMeasurements& measured,
                                const World& world);
+const ObjectFacts& acceptance_file_facts();
 
 }  // namespace fsdpbench::app

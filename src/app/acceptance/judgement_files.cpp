@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "base/clean_text.h"
 
@@ -71,10 +70,6 @@ std::string markdown_cell(std::string_view text) {
     out += c;
   }
   return out;
-}
-
-nlohmann::json interval_json(const accept::Interval& interval) {
-  return {{"median", interval.median}, {"low", interval.low}, {"high", interval.high}, {"n", interval.n}};
 }
 
 }  // namespace fsdpbench::app

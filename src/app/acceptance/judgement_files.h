@@ -1,6 +1,5 @@
 #pragma once
 
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,8 +21,5 @@ std::string junit_xml(const JunitSuite& suite, std::span<const accept::Judgement
 
 /// Text that may come from outside, as one cell or one line of Markdown: its markup is shown and has no effect.
 std::string markdown_cell(std::string_view text);
-
-/// A judgement's value, as programs read it.
-nlohmann::json interval_json(const accept::Interval& interval);
 
 }  // namespace fsdpbench::app

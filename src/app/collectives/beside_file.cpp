@@ -12,6 +12,7 @@
 #include "app/console/console.h"
 #include "app/console/json_part.h"
 #include "app/console/json_text.h"
+#include "app/experiment/result_fields.h"
 #include "app/experiment/result_schema.h"
 #include "base/error.h"
 #include "base/read_input.h"
@@ -76,7 +77,7 @@ std::vector<config::CalibrationSlowdown> slowdowns_of(const std::vector<BesideRo
 }  // namespace
 
 BesideFile read_beside(const std::string& path) {
-  const nlohmann::json content = parse_json(read_input(path, kMostOfAResult, kExpectedBeside));
+  nlohmann::json content = parse_json(read_input(path, kMostOfAResult, kExpectedBeside));
   if (content.is_discarded())
     throw ConfigError(fmt::format("{}: is not JSON, or was cut off; {}.", path, kExpectedBeside));
   try {
@@ -87,7 +88,7 @@ BesideFile read_beside(const std::string& path) {
       console().info(fmt::format("{}: {}", path, kNoDigest));
     }
     BesideFile read;
-    read.world = world_from_json(json.at("world"));
+    read.world = fields<World>().read(json.at("world"));
     std::vector<BesideRow> rows;
     for (const JsonPart& row : json.at("beside").list()) rows.push_back(beside_row_from(row));
     read.slowdowns = slowdowns_of(rows);

@@ -6,6 +6,7 @@
 #include "app/collectives/beside.h"
 #include "app/collectives/collective_row.h"
 #include "app/collectives/nccl_table.h"
+#include "app/console/json_fields.h"
 #include "app/experiment/world.h"
 
 namespace fsdpbench::app {
@@ -17,11 +18,13 @@ struct CollectivesTable {
   TableEnd end;
 };
 
-/// One row with both halves and all times, as collectives_json() has it.
-nlohmann::json collective_row_json(const CollectiveRow& row);
+/// One row with both halves and all times.
+template <>
+const Fields<CollectiveRow>& fields<CollectiveRow>();
 
-/// Everything, for programs: docs/collectives.md describes it.
+/// Everything, for programs (docs/result-format.md).
 nlohmann::json collectives_json(const CollectivesArguments& arguments, const World& world,
                                 const std::vector<CollectivesTable>& tables, const std::vector<BesideRow>& beside);
+const ObjectFacts& collectives_file_facts();
 
 }  // namespace fsdpbench::app

@@ -15,6 +15,7 @@
 #include "app/collectives/collective_buffers.h"
 #include "app/collectives/collective_timer.h"
 #include "app/collectives/rank_meeting.h"
+#include "app/console/json_part.h"
 #include "app/console/json_text.h"
 #include "app/machine/available_memory.h"
 #include "app/machine/select_backend.h"

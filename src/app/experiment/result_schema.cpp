@@ -11,6 +11,9 @@
 #include "accept/verdict.h"
 #include "app/console/json_part.h"
 #include "app/console/json_text.h"
+#include "app/experiment/judged_fields.h"
+#include "app/experiment/old_names.h"
+#include "app/experiment/result_fields.h"
 #include "base/clean_text.h"
 #include "base/digest.h"
 #include "base/error.h"
@@ -20,40 +23,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::int64_t kLargestCount = 1'000'000'000;  // of ranks, nodes, samples
-
-void check_positive(const JsonPart& j) {
-  if (!(j.number() > 0)) j.refuse("a number above 0");
-}
-
-void check_not_negative(const JsonPart& j) {
-  if (!(j.number() >= 0)) j.refuse("a number from 0 on");
-}
-
-/// A median within its interval, of `n` values.
-void check_interval(const JsonPart& j, const char* low, const char* high) {
-  const double median = j.at("median").number();
-  (void)j.at("n").whole(1, kLargestCount);
-  if (!(j.at(low).number() <= median && median <= j.at(high).number())) {
-    j.refuse(fmt::format("a median between {} and {}", low, high));
-  }
-}
-
-void check_step_time(const JsonPart& j) {
-  check_interval(j, "ci_low", "ci_high");
-  check_positive(j.at("ci_low"));
-}
-
-/// Times, none of which is 0.
-void check_times(const JsonPart& j) {
-  const std::vector<JsonPart> times = j.list();
-  if (times.empty()) j.refuse("a time or more");
-  for (const JsonPart& time : times) check_positive(time);
-}
-
-void check_volume(const JsonPart& j) {
-  for (const char* kind : {"all_gather", "reduce_scatter", "all_reduce"}) check_not_negative(j.at(kind));
-}
+constexpr std::int64_t kLargestCount = 1'000'000'000;  // of ranks, nodes
 
 /// Tables of plain values, as profiles have them.
 void check_config(const JsonPart& j) {
@@ -73,33 +43,8 @@ void check_run(const JsonPart& j) {
   if (j.has("not_rated_because")) (void)j.at("not_rated_because").text();
   if (!j.has("metrics")) return;
   (void)j.at("rated").flag();
-  const JsonPart metrics = j.at("metrics");
-  check_step_time(metrics.at("step_ms"));
-  for (const char* part : {"compute_ms", "comm_ms", "exposed_comm_ms", "exposed_copy_ms", "idle_ms"}) {
-    check_not_negative(metrics.at(part));
-  }
-  check_times(j.at("steps").at("slowest_rank_ms"));
-  (void)j.at("memory").at("peak_bytes").at("total").size();
-  check_volume(j.at("comm").at("wire_bytes_per_rank"));
-}
-
-accept::Verdict verdict_of(const JsonPart& j) {
-  using enum accept::Verdict;
-  const std::string text = j.text();
-  for (const accept::Verdict verdict : {pass, unrated, inconclusive, fail}) {
-    if (text == to_string(verdict)) return verdict;
-  }
-  j.refuse("\"pass\", \"unrated\", \"inconclusive\" or \"fail\"");
-}
-
-void check_arm_rounds(const JsonPart& j) {
-  const std::vector<JsonPart> rounds = j.list();
-  if (!rounds.empty() && rounds.size() < kFewestArmRounds) {
-    j.refuse(fmt::format("no round, or {} and more, of which there is an interval", kFewestArmRounds));
-  }
-  for (const JsonPart& round : rounds) {
-    for (const char* arm : {"computation_ms", "communication_ms", "whole_ms"}) check_positive(round.at(arm));
-  }
+  check_step_times(j.at("steps").at("slowest_rank_ms"));
+  (void)trial_from_json(j);
 }
 
 void check_acceptance(const JsonPart& j) {
@@ -110,21 +55,23 @@ void check_acceptance(const JsonPart& j) {
   (void)j.at("ranks").whole(1, kLargestCount);
   (void)j.at("nodes").whole(1, kLargestCount);
   std::vector<accept::Judgement> judgements;
-  for (const JsonPart& one : j.at("judgements").list()) {
-    accept::Judgement& judgement = judgements.emplace_back();
-    judgement.rule = one.at("rule").text();
-    judgement.figure = one.at("figure").text();
-    judgement.verdict = verdict_of(one.at("verdict"));
-    (void)one.at("why").text();
-    if (!one.has("value")) continue;
-    check_interval(one.at("value"), "low", "high");
-    if (std::ranges::find(kPositive, judgement.rule) != kPositive.end()) check_positive(one.at("value").at("low"));
+  JsonType<std::vector<accept::Judgement>>::read(j.at("judgements"), judgements);
+  for (std::size_t i = 0; i < judgements.size(); ++i) {
+    if (judgements[i].value.n == 0 || std::ranges::find(kPositive, judgements[i].rule) == kPositive.end()) continue;
+    check_positive(j.at("judgements").list()[i].at("value").at("ci_low"));
   }
-  if (const accept::Verdict all = accept::overall(judgements); verdict_of(j.at("verdict")) != all) {
+  accept::Verdict verdict{};
+  JsonType<accept::Verdict>::read(j.at("verdict"), verdict);
+  if (const accept::Verdict all = accept::overall(judgements); verdict != all) {
     j.at("verdict").refuse(fmt::format("\"{}\", as the judgements have it", to_string(all)));
   }
   if (!j.has("arms")) return;  // it was stopped before
-  check_arm_rounds(j.at("arms").at("rounds"));
+  std::vector<accept::ArmRound> rounds;
+  JsonType<std::vector<accept::ArmRound>>::read(j.at("arms").at("rounds"), rounds);
+  if (!rounds.empty() && rounds.size() < kFewestArmRounds) {
+    j.at("arms").at("rounds").refuse(
+        fmt::format("no round, or {} and more, of which there is an interval", kFewestArmRounds));
+  }
 }
 
 void check_sweep(const JsonPart& j) {
@@ -163,7 +110,7 @@ void check_collectives(const JsonPart& j) {
         const JsonPart timing = row.at(half);
         if (timing.value().is_null()) continue;
         ++measured;
-        check_times(timing.at("per_iteration").at("times_us"));
+        check_step_times(timing.at("per_iteration").at("times_us"));
       }
       if (measured == 0) row.refuse("a row that was measured out of place or in place");
     }
@@ -197,7 +144,7 @@ ResultKind kind_of_result(const json& content) {
   return content.contains("sweep_hash") ? ResultKind::sweep : ResultKind::run;
 }
 
-bool check_result(ResultKind kind, const json& content) {
+bool check_result(ResultKind kind, json& content) {
   const JsonPart j(content);
   const std::int64_t version = j.at("schema_version").whole(0, INT32_MAX);
   if (version < 1 || version > kResultSchemaVersion) {
@@ -211,6 +158,7 @@ bool check_result(ResultKind kind, const json& content) {
                       clean_text(said, kMostOfACell), is));
     }
   }
+  use_new_names(to_string(kind), version, content);
   switch (kind) {
     case ResultKind::run: check_run(j); break;
     case ResultKind::acceptance: check_acceptance(j); break;

@@ -18,8 +18,8 @@ enum class ResultKind : std::uint8_t {
 std::string_view to_string(ResultKind kind);
 
 /// Of results of every kind; raised on every change that a reader must know of. From 2 on each has the digest of
-/// itself.
-inline constexpr int kResultSchemaVersion = 2;
+/// itself; in 3 fields that had several names got one (old_names.h).
+inline constexpr int kResultSchemaVersion = 3;
 inline constexpr int kFirstResultWithDigest = 2;
 
 /// Fewer rounds of a step's arms have no interval: `accept` measures none then.
@@ -31,11 +31,12 @@ std::string result_text(nlohmann::json result);
 /// Which kind of result `content`, an object, says it is. One that says nothing is a run's.
 ResultKind kind_of_result(const nlohmann::json& content);
 
-/// The one list of what a result must have, and of what its values can be. Every reader of results goes through it.
-/// Throws ConfigError, without a full stop, that names the key: it is missing, of another type, or has a value that
-/// nothing measures (a time of 0, an interval without its median, a pass beside a judgement that failed); the digest is
-/// not the content's. False: the result is of a schema version that had no digest, so nobody knows that it is whole.
-bool check_result(ResultKind kind, const nlohmann::json& content);
+/// What a result must have, and what its values can be, beyond what its fields say (result_fields.h). Every reader of
+/// results goes through it. Fields of earlier versions get the names of today in `content`. Throws ConfigError, without
+/// a full stop, that names the key: it is missing, of another type, or has a value that nothing measures (a time of 0,
+/// an interval without its median, a pass beside a judgement that failed); the digest is not the content's. False: the
+/// result is of a schema version that had no digest, so nobody knows that it is whole.
+bool check_result(ResultKind kind, nlohmann::json& content);
 /// What is to be said of such a result.
 inline constexpr const char* kNoDigest =
     "an earlier version of this program wrote it, without a digest: changes to it would not be seen";

@@ -14,7 +14,8 @@
 
 #include "app/console/json_part.h"
 #include "app/console/json_text.h"
-#include "app/experiment/trial_json.h"
+#include "app/experiment/old_names.h"
+#include "app/experiment/result_fields.h"
 #include "base/digest.h"
 #include "base/error.h"
 #include "base/file_lock.h"
@@ -26,16 +27,32 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kTrialsVersion = 3;  // 2 had no digests
 constexpr int kFirstVersion = 2, kFirstWithLineDigests = 3;
 
-json line_of(const LoggedTrial& logged) {
-  json line = logged.trial ? to_json(*logged.trial) : json{{"reason", logged.reason}, {"exit_code", logged.exit_code}};
-  line["cell"] = logged.cell;
-  line["trial"] = logged.number;
-  line["status"] = logged.trial ? "ok" : "failed";
-  return line;
+}  // namespace
+
+template <>
+const Fields<LoggedTrial>& fields<LoggedTrial>() {
+  using L = LoggedTrial;
+  static const auto kAll = declare<L>(
+      "TrialLine", "A line of the log of a sweep or a comparison; its first line says whose log it is.",
+      "app/experiment/trial_log.h", [](Fields<L>& f) {
+        f("cell", &L::cell, "", "cell of the sweep, or side of the comparison");
+        f("trial", &L::number, "", "number of the trial");
+        f(
+            "status", [](const L& l) { return std::string(l.trial ? "ok" : "failed"); }, "", "`ok` or `failed`");
+        f(
+            "reason", [](const L& l) { return l.trial ? std::nullopt : std::optional(l.reason); }, "", "why it failed");
+        f(
+            "exit_code", [](const L& l) { return l.trial ? std::nullopt : std::optional(l.exit_code); }, "",
+            "exit code of a run that fails for this reason");
+        f.spread(
+            [](const L& l) -> const auto& { return l.trial; }, fields<Trial>());
+      });
+  return kAll;
 }
+
+namespace {
 
 /// Throws ConfigError that says what is wrong with it.
 LoggedTrial logged_trial_from(const JsonPart& line, const std::vector<std::string>& cells) {
@@ -84,7 +101,7 @@ LogHeader read_header(const JsonPart& header, const std::string& place) {
     const std::int64_t version = header.at("trials_version").size();
     if (version < kFirstVersion || version > kTrialsVersion) {
       throw ConfigError(
-          fmt::format("trials_version is {}; this program reads {} and {}", version, kFirstVersion, kTrialsVersion));
+          fmt::format("trials_version is {}; this program reads {} to {}", version, kFirstVersion, kTrialsVersion));
     }
     LogHeader read{{kind, header.at(kind).text(), {}}, version};
     if (read.owner.hash.empty()) header.at(kind).refuse("a hash");
@@ -127,7 +144,7 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place, const
     if (end == std::string_view::npos) break;
     const std::string_view raw = text.substr(parsed.whole_bytes, end - parsed.whole_bytes);
     ++number;
-    const json line = parse_json(raw);
+    json line = parse_json(raw);
     if (line.is_discarded()) {
       if (end + 1 == text.size()) break;  // a kill or a crash of the machine in mid-write
       throw ConfigError(
@@ -140,6 +157,7 @@ ParsedTrials parse_trials(std::string_view text, const std::string& place, const
       parsed.owner = std::move(header.owner);
     } else {
       check_digest(line, version, place, number);
+      use_new_names("trial", version, line);
       try {
         LoggedTrial logged = logged_trial_from(JsonPart(line), cells);
         const auto [first, is_new] = measured.try_emplace({logged.cell, logged.number}, number);
@@ -225,7 +243,7 @@ std::string TrialLog::torn_note() const {
 void TrialLog::append(LoggedTrial trial) {
   if (is_new_) write_line({{"trials_version", kTrialsVersion}, {owner_.kind, owner_.hash}});
   is_new_ = false;
-  write_line(line_of(trial));
+  write_line(fields<LoggedTrial>().write(trial));
   if (trial.trial) trial.trial->measurement = {};  // megabytes, of no use here
   trials_.push_back(std::move(trial));
 }
@@ -256,5 +274,7 @@ void TrialLog::check_is_there() const {
   throw OutputError(fmt::format(
       "{} was deleted or replaced while trials were written to it: what comes after would be lost.", path_.string()));
 }
+
+const ObjectFacts& trial_line_facts() { return fields<LoggedTrial>().facts(); }
 
 }  // namespace fsdpbench::app

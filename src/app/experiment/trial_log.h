@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/console/json_fields.h"
 #include "app/experiment/trial.h"
 
 namespace fsdpbench::app {
@@ -28,6 +29,11 @@ struct LogOwner {
   std::string hash;                ///< of all that decides what a trial measures
   std::vector<std::string> cells;  ///< that may have trials; empty: any
 };
+
+/// Of the log; raised on every change that a reader must know of. 2 had no digests; in 4 fields that had several names
+/// got one (old_names.h).
+inline constexpr int kTrialsVersion = 4;
+const ObjectFacts& trial_line_facts();
 
 /// More trials of a cell than anybody may ask for.
 inline constexpr std::int64_t kMostTrials = 1'000'000;

@@ -5,15 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 
 #include "app/machine/machine_facts.h"
 #include "config/spelling.h"
 
 namespace fsdpbench::app {
 namespace {
-
-using nlohmann::json;
 
 std::string date_now() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S%z}",
@@ -63,70 +60,6 @@ bool same_program_and_machine(const World& a, const World& b) {
   if (!gpu_a.empty() && !gpu_b.empty() && gpu_a != gpu_b) return false;
   return a.program == b.program && a.libraries == b.libraries && a.cpu == b.cpu && a.threads == b.threads &&
          a.kernel == b.kernel && a.realtime == b.realtime && host(a) == host(b);
-}
-
-json to_json(const World& w) {
-  json j{{"version", w.program.version},
-         {"git_revision", w.program.git_revision},
-         {"git_dirty", w.program.git_dirty},
-         {"build_type", w.program.build_type},
-         {"compiler", w.program.compiler},
-         {"command_line", w.command_line},
-         {"date", w.date},
-         {"backend", w.backend},
-         {"launch", {{"ranks", w.ranks}, {"source", w.launcher}}},
-         {"cpu", w.cpu},
-         {"threads", w.threads},
-         {"memory_bytes", w.memory_bytes},
-         {"kernel", w.kernel},
-         {"realtime", w.realtime},
-         {"libraries", json::object()},
-         {"emulated_link", w.emulated_link},
-         {"emulated_compute", w.emulated_compute},
-         {"simulated", w.simulated()}};
-  if (!w.program.sanitize.empty()) j["sanitize"] = w.program.sanitize;
-  if (!w.transport.empty()) j["launch"]["transport"] = w.transport;
-  for (const auto& [name, version] : w.libraries) j["libraries"][name] = version;
-  for (std::size_t rank = 0; rank < w.places.size(); ++rank) {
-    json place{{"rank", rank}, {"host", w.places[rank].host}};
-    for (const auto& [name, value] : w.places[rank].device) place[name] = value;
-    j["devices"].push_back(std::move(place));
-  }
-  return j;
-}
-
-World world_from_json(const JsonPart& j) {
-  constexpr std::int64_t kMost = 1'000'000'000;
-  World w;
-  w.program.version = j.at("version").text();
-  w.program.git_revision = j.at("git_revision").text();
-  w.program.git_dirty = j.at("git_dirty").flag();
-  w.program.build_type = j.at("build_type").text();
-  w.program.compiler = j.at("compiler").text();
-  w.program.sanitize = j.text("sanitize", "");
-  for (const JsonPart& word : j.at("command_line").list()) w.command_line.push_back(word.text());
-  w.date = j.at("date").text();
-  w.backend = j.at("backend").text();
-  w.ranks = static_cast<int>(j.at("launch").at("ranks").whole(0, kMost));
-  w.launcher = j.at("launch").at("source").text();
-  w.transport = j.at("launch").text("transport", "");
-  w.cpu = j.at("cpu").text();
-  w.threads = static_cast<int>(j.at("threads").whole(0, kMost));
-  w.memory_bytes = j.at("memory_bytes").size();
-  w.kernel = j.at("kernel").text();
-  w.realtime = j.at("realtime").text();
-  for (const auto& [name, version] : j.at("libraries").members()) w.libraries.emplace_back(name, version.text());
-  w.emulated_link = j.at("emulated_link").flag();
-  w.emulated_compute = j.at("emulated_compute").flag();
-  if (!j.has("devices")) return w;
-  for (const JsonPart& device : j.at("devices").list()) {
-    World::RankPlace& place = w.places.emplace_back();
-    place.host = device.at("host").text();
-    for (const auto& [name, value] : device.members()) {
-      if (name != "rank" && name != "host") place.device.emplace_back(name, value.text());
-    }
-  }
-  return w;
 }
 
 }  // namespace fsdpbench::app

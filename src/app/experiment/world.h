@@ -1,12 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "app/console/json_part.h"
 #include "app/machine/build_info.h"
 #include "backend/device.h"
 #include "config/run_config.h"
@@ -50,9 +48,5 @@ World current_world(const config::RunConfig& config, const launch::Session* sess
 /// Whether trials from both may be compared: the same program, built alike, on the same machine. What an axis of a
 /// sweep may change (ranks, launcher, backend, what is emulated) does not count.
 bool same_program_and_machine(const World& a, const World& b);
-
-/// "world" of result files, both ways. Reading throws ConfigError that names the key that is missing or wrong.
-nlohmann::json to_json(const World& world);
-World world_from_json(const JsonPart& json);
 
 }  // namespace fsdpbench::app

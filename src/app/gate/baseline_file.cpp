@@ -13,6 +13,7 @@
 #include "app/console/console.h"
 #include "app/console/json_text.h"
 #include "app/console/table.h"
+#include "app/experiment/old_names.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_folder.h"
 #include "base/digest.h"
@@ -36,10 +37,33 @@ std::string key_of(const GatedResult& result) {
   return json_line({{"kind", result.kind}, {"machine", machine}, {"measured", result.measured}});
 }
 
+/// With their digests.
+struct SealedResults {
+  static json write(const std::vector<GatedResult>& results) {
+    json list = json::array();
+    for (const GatedResult& result : results) list.push_back(to_json(result));
+    return list;
+  }
+  static TypeFacts facts() { return {"list of object", &fields<GatedResult>().facts()}; }
+};
+
+const Fields<Baseline>& baseline_fields() {
+  static const auto kAll = declare<Baseline>(
+      "Baseline", "A baseline: accepted results of one machine that measured the same ([gate.md](gate.md)).",
+      "app/gate/baseline_file.h", [](Fields<Baseline>& f) {
+        f(
+            "schema_version", [](const Baseline&) { return kBaselineSchemaVersion; }, "",
+            "version of this file's format");
+        f(
+            "kind", [](const Baseline&) { return std::string("baseline"); }, "", "`baseline`");
+        f.operator()<SealedResults>("results", &Baseline::results, "",
+                                    "in the order in which they were added; each has a `digest` of its own");
+      });
+  return kAll;
+}
+
 void write_baseline(const Baseline& baseline) {
-  json j{{"schema_version", kBaselineSchemaVersion}, {"kind", "baseline"}, {"results", json::array()}};
-  for (const GatedResult& result : baseline.results) j["results"].push_back(to_json(result));
-  write_file(baseline.path, json_text(j));
+  write_file(baseline.path, json_text(baseline_fields().write(baseline)));
 }
 
 /// Jobs that end at the same time add to the same file: one after the other. Where a file system has no locks, nobody
@@ -113,7 +137,7 @@ std::vector<accept::ResultFigures> Baseline::figures() const {
 
 Baseline read_baseline(const fs::path& path) {
   constexpr const char* kExpected = "expected a file that `fsdpbench baseline add` wrote";
-  const json content = parse_json(read_input(path, kMostOfAResult, kExpected));
+  json content = parse_json(read_input(path, kMostOfAResult, kExpected));
   if (!content.is_object() || content.value("kind", json()) != "baseline") {
     throw ConfigError(fmt::format("{}: is no baseline, or was cut off; {}.", path.string(), kExpected));
   }
@@ -126,9 +150,13 @@ Baseline read_baseline(const fs::path& path) {
           fmt::format("schema_version is {}; this program reads 1 to {}", version, kBaselineSchemaVersion));
     }
     for (const JsonPart& result : j.at("results").list()) {
-      if (version >= kFirstWithDigests) (void)result.at("digest");
-      baseline.results.push_back(gated_result_from_json(result));
+      if (version < kFirstWithDigests && !result.has("digest")) continue;
+      if (const std::string is = json_digest(result.value()); result.at("digest").text() != is) {
+        result.at("digest").refuse(fmt::format("{}: the result was changed after it was added, or is damaged", is));
+      }
     }
+    use_new_names("baseline", version, content);
+    for (const JsonPart& result : j.at("results").list()) baseline.results.push_back(gated_result_from_json(result));
     if (baseline.results.empty()) throw ConfigError("it holds no result");
   } catch (const ConfigError& error) {
     throw ConfigError(fmt::format("{}: {}.", path.string(), error.what()));
@@ -237,5 +265,7 @@ std::string baseline_text(const Baseline& baseline) {
   }
   return text;
 }
+
+const ObjectFacts& baseline_file_facts() { return baseline_fields().facts(); }
 
 }  // namespace fsdpbench::app

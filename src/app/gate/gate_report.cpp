@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "app/acceptance/judgement_files.h"
+#include "app/console/json_fields.h"
 #include "app/console/table.h"
+#include "app/experiment/judged_fields.h"
 #include "base/error.h"
 
 namespace fsdpbench::app {
@@ -17,8 +19,6 @@ using accept::Change;
 using accept::Judgement;
 using accept::Verdict;
 using nlohmann::json;
-
-constexpr int kGateSchemaVersion = 1;
 
 std::string difference_text(const MachineDifference& d) {
   const auto said = [](const std::string& value) { return value.empty() ? std::string("none") : value; };
@@ -110,26 +110,131 @@ std::vector<const Change*> by_gravity(const GateReport& r) {
   return all;
 }
 
-json interval_of(const accept::Interval& i) {
-  if (i.n == 0) return nullptr;
-  return {{"median", i.median}, {"low", i.low}, {"high", i.high}, {"n", i.n}};
+/// One side of a gate: results of the same machine that measured the same.
+struct GateSide {
+  const std::vector<GatedResult>& results;
+};
+
+std::optional<accept::Interval> known(const accept::Interval& interval) {
+  return interval.n == 0 ? std::nullopt : std::optional(interval);
 }
 
-json side_of(const std::vector<GatedResult>& results) {
-  json j{{"kind", results.front().kind},
-         {"machine", results.front().machine.to_json()},
-         {"summary", results.front().machine.summary()},
-         {"results", json::array()}};
-  for (const GatedResult& r : results) {
-    json one{{"name", r.name}, {"date", r.date}};
-    if (!r.not_accepted_because.empty()) one["not_accepted_because"] = r.not_accepted_because;
-    if (!r.kept_anyway_because.empty()) one["kept_anyway_because"] = r.kept_anyway_because;
-    j["results"].push_back(std::move(one));
-  }
-  return j;
+/// Absent where there is no ratio.
+template <double Change::*Part>
+std::optional<double> of_ratio(const Change& c) {
+  return has_ratio(c) ? std::optional(c.*Part) : std::nullopt;
+}
+
+const Fields<GatedResult>& side_result_fields() {
+  using R = GatedResult;
+  static const auto kAll =
+      declare<R>("GateResult", "A result of one side.", "app/gate/gated_result.h", [](Fields<R>& f) {
+        f("name", &R::name, "", "of its folder");
+        f("date", &R::date, "", "when it was measured; empty for simulations");
+        f("not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass",
+          {.when = When::if_any});
+        f("kept_anyway_because", &R::kept_anyway_because, "", "why it is in the baseline all the same",
+          {.when = When::if_any});
+      });
+  return kAll;
 }
 
 }  // namespace
+
+template <>
+const Fields<GateSide>& fields<GateSide>() {
+  static const auto kAll =
+      declare<GateSide>("GateSide", "The results of one side.", "app/gate/gated_result.h", [](Fields<GateSide>& f) {
+        f(
+            "kind", [](const GateSide& s) { return s.results.front().kind; }, "",
+            "`acceptance`, `run`, `sweep` or `collectives`");
+        f(
+            "machine", [](const GateSide& s) { return s.results.front().machine.to_json(); }, "",
+            "`name` and `value` of each fact, by `hardware`, `software`, `program`");
+        f(
+            "summary", [](const GateSide& s) { return s.results.front().machine.summary(); }, "",
+            "the machine in short");
+        f.operator()<ListOf<side_result_fields>>(
+            "results", [](const GateSide& s) { return s.results; }, "", "each by its name");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<MachineDifference>& fields<MachineDifference>() {
+  using D = MachineDifference;
+  static const auto kAll =
+      declare<D>("MachineDifference", "A fact of the machine that the sides do not share; empty where one lacks it.",
+                 "app/gate/machine_print.h", [](Fields<D>& f) {
+                   f("name", &D::name, "", "of the fact");
+                   f(
+                       "part", [](const D& d) { return to_string(d.part); }, "", "`hardware`, `software` or `program`");
+                   f("before", &D::before, "", "its value before");
+                   f("now", &D::now, "", "its value now");
+                 });
+  return kAll;
+}
+
+template <>
+const Fields<Change>& fields<Change>() {
+  static const auto kAll =
+      declare<Change>("Change", "A figure now and before.", "accept/regression.h", [](Fields<Change>& f) {
+        f(
+            "figure", [](const Change& c) { return c.judgement.figure; }, "", "its name");
+        f(
+            "unit", [](const Change& c) { return c.judgement.unit; }, "", "of `before` and `now`");
+        f(
+            "better", [](const Change& c) { return std::string(c.higher_is_better ? "more" : "less"); }, "",
+            "`more` or `less` of it");
+        f("before", [](const Change& c) { return known(c.before); }, "", "in the baseline; null if it is not there",
+          {.when = When::null});
+        f("now", [](const Change& c) { return known(c.judgement.value); }, "", "in the result; null likewise",
+          {.when = When::null});
+        f(
+            "verdict",
+            [](const Change& c) { return c.better ? "better" : std::string(to_string(c.judgement.verdict)); }, "",
+            "`better`, `pass`, `unrated`, `inconclusive` or `fail`");
+        f(
+            "why", [](const Change& c) { return c.judgement.sentence; }, "", "a sentence with the numbers");
+        f(
+            "by", [](const Change& c) { return to_string(c.evidence); }, "", "what the verdict rests on");
+        f("ratio", of_ratio<&Change::ratio>, "", "now / before; absent if one is missing");
+        f("ratio_low", of_ratio<&Change::low>, "", "lower end of its interval");
+        f("ratio_high", of_ratio<&Change::high>, "", "upper end");
+        f("left_out", &Change::left_out, "", "results of the baseline that are outliers", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<GateReport>& fields<GateReport>() {
+  using R = GateReport;
+  static const auto kAll = declare<R>(
+      "Gate", "gate.json: later results against accepted ones ([gate.md](gate.md)).", "app/gate/gate_report.h",
+      [](Fields<R>& f) {
+        f(
+            "schema_version", [](const R&) { return kGateSchemaVersion; }, "", "version of this file's format");
+        f(
+            "kind", [](const R&) { return std::string("gate"); }, "", "`gate`");
+        f(
+            "verdict",
+            [](const R& r) {
+              return r.not_comparable_because.empty() ? std::string(to_string(r.verdict)) : "not comparable";
+            },
+            "", "`pass`, `inconclusive`, `fail` or `not comparable`");
+        f("sentence", &R::headline, "", "the verdict in a sentence");
+        f("threshold", &R::threshold, "", "smaller changes do not matter, as a fraction");
+        f("baseline", &R::baseline, "", "its name");
+        f(
+            "before", [](const R& r) { return GateSide{r.before}; }, "", "the baseline's results");
+        f(
+            "now", [](const R& r) { return GateSide{r.now}; }, "", "the later results");
+        f("differences", &R::machine, "", "facts of the machine that differ");
+        f("differing_keys", &R::measured, "", "what was measured differently");
+        f("changes", &R::changes, "", "each figure");
+      });
+  return kAll;
+}
 
 int GateReport::exit_code() const {
   if (!not_comparable_because.empty()) return static_cast<int>(ExitCode::other_machine);
@@ -256,37 +361,8 @@ std::string gate_markdown(const GateReport& r) {
   return text;
 }
 
-json gate_json(const GateReport& r) {
-  json j{{"schema_version", kGateSchemaVersion},
-         {"kind", "gate"},
-         {"verdict", r.not_comparable_because.empty() ? std::string(to_string(r.verdict)) : "not comparable"},
-         {"sentence", r.headline()},
-         {"threshold", r.threshold},
-         {"baseline", r.baseline},
-         {"before", side_of(r.before)},
-         {"now", side_of(r.now)},
-         {"differences", json::array()},
-         {"differing_keys", json::array()},
-         {"changes", json::array()}};
-  for (const MachineDifference& d : r.machine) {
-    j["differences"].push_back({{"name", d.name}, {"part", to_string(d.part)}, {"before", d.before}, {"now", d.now}});
-  }
-  for (const DifferingKey& key : r.measured)
-    j["differing_keys"].push_back({{"key", key.key}, {"a", key.a}, {"b", key.b}});
-  for (const Change& c : r.changes) {
-    json one{{"figure", c.judgement.figure},
-             {"unit", c.judgement.unit},
-             {"better", c.higher_is_better ? "more" : "less"},
-             {"before", interval_of(c.before)},
-             {"now", interval_of(c.judgement.value)},
-             {"verdict", c.better ? "better" : std::string(to_string(c.judgement.verdict))},
-             {"why", c.judgement.sentence},
-             {"by", to_string(c.evidence)}};
-    if (has_ratio(c)) one.update({{"ratio", c.ratio}, {"ratio_low", c.low}, {"ratio_high", c.high}});
-    if (!c.left_out.empty()) one["left_out"] = c.left_out;
-    j["changes"].push_back(std::move(one));
-  }
-  return j;
-}
+json gate_json(const GateReport& r) { return fields<GateReport>().write(r); }
+
+const ObjectFacts& gate_file_facts() { return fields<GateReport>().facts(); }
 
 }  // namespace fsdpbench::app

@@ -41,9 +41,12 @@ struct GateReport {
 /// one machine and measurement.
 GateReport judge_gate(const Baseline& baseline, std::vector<GatedResult> now, OtherMachine allowed, double threshold);
 
-/// For people; for a CI's summary; for programs (docs/gate.md). JUnit is junit_xml() of the judgements.
+/// In 2 fields that had several names got one (experiment/old_names.h).
+inline constexpr int kGateSchemaVersion = 2;
+/// For people; for a CI's summary; for programs (docs/result-format.md). JUnit is junit_xml() of the judgements.
 std::string gate_table(const GateReport& report);
 std::string gate_markdown(const GateReport& report);
 nlohmann::json gate_json(const GateReport& report);
+const ObjectFacts& gate_file_facts();
 
 }  // namespace fsdpbench::app

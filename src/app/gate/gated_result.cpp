@@ -9,8 +9,8 @@
 #include <map>
 #include <set>
 
-#include "app/acceptance/judgement_files.h"
-#include "app/experiment/trial_json.h"
+#include "app/experiment/judged_fields.h"
+#include "app/experiment/result_fields.h"
 #include "app/experiment/trial_log.h"
 #include "app/report/compare_report.h"
 #include "app/report/result_file.h"
@@ -60,11 +60,6 @@ void add_figure(MeasuredFigure f, GatedResult& result) {
   all.push_back(std::move(f));
 }
 
-accept::Interval interval_from(const JsonPart& j) {
-  return {j.at("median").number(), j.at("low").number(), j.at("high").number(),
-          static_cast<int>(j.at("n").whole(0, kMostSamples))};
-}
-
 /// Rules whose figures are measurements that may get worse, with their direction. Others say the same figure again
 /// (ceiling), or something of this run alone (peers, inventory).
 struct MeasuredRule {
@@ -83,17 +78,18 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
   if (const std::string verdict = j.at("verdict").text(); verdict != "pass") {
     result.not_accepted_because = fmt::format("its verdict is {}", verdict);
   }
-  for (const JsonPart& judgement : j.at("judgements").list()) {
-    const std::string rule = judgement.at("rule").text();
-    const auto* const known = std::ranges::find(kMeasuredRules, rule, &MeasuredRule::rule);
-    if (known == kMeasuredRules.end() || !judgement.has("value")) continue;
+  std::vector<accept::Judgement> judgements;
+  JsonType<std::vector<accept::Judgement>>::read(j.at("judgements"), judgements);
+  for (const accept::Judgement& judgement : judgements) {
+    const auto* const known = std::ranges::find(kMeasuredRules, judgement.rule, &MeasuredRule::rule);
+    if (known == kMeasuredRules.end() || judgement.value.n == 0) continue;
     MeasuredFigure f;
-    f.name = judgement.at("figure").text();
-    if (rule == "tail") f.name += ", time";
-    f.unit = judgement.text("unit", "");
+    f.name = judgement.figure;
+    if (judgement.rule == "tail") f.name += ", time";
+    f.unit = judgement.unit;
     f.higher_is_better = known->higher_is_better;
-    f.value = interval_from(judgement.at("value"));
-    if (rule == "exposed communication") {  // shares may be 0, which has no ratio; what is left of a step has one
+    f.value = judgement.value;
+    if (judgement.rule == "exposed communication") {  // shares may be 0, which has no ratio; the rest of a step has one
       f.name = "share of a step without exposed communication, " + f.name;
       f.higher_is_better = true;
       f.value = {1 - f.value.median, 1 - f.value.high, 1 - f.value.low, f.value.n};
@@ -101,12 +97,15 @@ void read_acceptance_result(const JsonPart& j, GatedResult& result) {
     add_figure(std::move(f), result);
   }
   if (!j.has("arms")) return;
-  for (const auto& [key, name] : {std::pair{"computation_ms", "computation of a step, alone"},
-                                  {"communication_ms", "communication of a step, alone"},
-                                  {"whole_ms", "step"}}) {
-    std::vector<double> rounds;
-    for (const JsonPart& round : j.at("arms").at("rounds").list()) rounds.push_back(round.at(key).number());
-    if (!rounds.empty()) add_figure(figure(name, "ms", std::move(rounds)), result);
+  std::vector<accept::ArmRound> rounds;
+  JsonType<std::vector<accept::ArmRound>>::read(j.at("arms").at("rounds"), rounds);
+  if (rounds.empty()) return;
+  for (const auto& [time, name] : {std::pair{&accept::ArmRound::computation_ms, "computation of a step, alone"},
+                                   {&accept::ArmRound::communication_ms, "communication of a step, alone"},
+                                   {&accept::ArmRound::whole_ms, "step"}}) {
+    std::vector<double> times;
+    for (const accept::ArmRound& round : rounds) times.push_back(round.*time);
+    add_figure(figure(name, "ms", std::move(times)), result);
   }
 }
 
@@ -127,18 +126,16 @@ void read_run_result(const JsonPart& j, const ResultFile& file, GatedResult& res
   }
   if (!j.has("metrics")) throw ConfigError("no measured step was completed, so there is nothing to compare");
   const Trial trial = trial_from_json(j);
-  add_figure(figure("step time", "ms", trial.metrics->steps_ms), result);
-  for (const auto& [name, value] : metric_numbers(trial)) {
-    if (name == "exposed_comm_ms" || name == "compute_ms") {
-      MeasuredFigure f = figure(std::string(name.substr(0, name.size() - 3)), "ms", {value});
-      f.explains = true;
-      add_figure(std::move(f), result);
-    }
+  for (const TrialFigure& f : figures_of(trial)) {
+    const FigureFacts& facts = f.field->figure;
+    if (facts.gated == Gated::no) continue;
+    const bool steps = f.path == "metrics.step_ms";
+    MeasuredFigure measured = figure(facts.label, f.field->unit, steps ? trial.metrics->steps_ms : std::vector{f.value},
+                                     facts.better == Better::more);
+    measured.counted = f.field->unit == "B";
+    measured.explains = facts.gated == Gated::explains;
+    add_figure(std::move(measured), result);
   }
-  add_figure(counted("peak memory", static_cast<double>(trial.memory.peak_occupied_total)), result);
-  const plan::CommunicationVolume& wire = trial.wire;
-  add_figure(counted("bytes on the wire", wire.all_gather + wire.reduce_scatter + wire.all_reduce + wire.all_to_all),
-             result);
 }
 
 /// The median step of every trial, by cell; empty if the log is not there.
@@ -229,7 +226,62 @@ void check_figures(const std::vector<MeasuredFigure>& figures) {
   }
 }
 
+struct MoreOrLess {
+  static json write(bool more) { return more ? "more" : "less"; }
+  static void read(const JsonPart& j, bool& more) {
+    const std::string text = j.text();
+    if (text != "more" && text != "less") j.refuse("\"more\" or \"less\"");
+    more = text == "more";
+  }
+  static TypeFacts facts() { return {"text"}; }
+};
+
+struct MachineFactsByPart {
+  static json write(const MachinePrint& machine) { return machine.to_json(); }
+  static void read(const JsonPart& j, MachinePrint& machine) { machine = MachinePrint::from_json(j); }
+  static TypeFacts facts() { return {"map of any"}; }
+};
+
 }  // namespace
+
+template <>
+const Fields<MeasuredFigure>& fields<MeasuredFigure>() {
+  using F = MeasuredFigure;
+  static const auto kAll =
+      declare<F>("StoredFigure", "One figure of a result.", "app/gate/gated_result.cpp", [](Fields<F>& f) {
+        f("name", &F::name, "", "what gates and pages call it");
+        f("unit", &F::unit, "", "of its values");
+        f.template operator()<MoreOrLess>("better", &F::higher_is_better, "", "`more` or `less` of it");
+        f("value", &F::value, "", "in `unit`");
+        f("counted", &F::counted, "", "it is the same whenever it is repeated, as bytes are", {.when = When::if_any});
+        f("explains", &F::explains, "", "a part of another figure: by single numbers it decides nothing",
+          {.when = When::if_any});
+        f("samples", &F::samples, "", "repetitions within the result, in `unit`", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<GatedResult>& fields<GatedResult>() {
+  using R = GatedResult;
+  static const auto kAll =
+      declare<R>("StoredResult", "A result as baselines keep it.", "app/gate/gated_result.h", [](Fields<R>& f) {
+        f("name", &R::name, "", "of its folder");
+        f("kind", &R::kind, "", "`acceptance`, `run`, `sweep` or `collectives`");
+        f("date", &R::date, "", "when it was measured; empty for simulations");
+        f.template operator()<MachineFactsByPart>(
+            "machine", &R::machine, "", "`name` and `value` of each fact, by `hardware`, `software`, `program`");
+        f("measured", &R::measured, "", "what was measured, by key: only results with the same can be compared");
+        f(
+            "figures", [](auto& r) -> auto& { return r.figures.figures; }, "", "what was found");
+        f("not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass",
+          {.when = When::if_any});
+        f("kept_anyway_because", &R::kept_anyway_because, "", "a person's reason to keep it all the same",
+          {.when = When::if_any});
+        f.then([](const JsonPart&, R& r) { r.figures.name = r.name; });
+      });
+  return kAll;
+}
 
 GatedResult read_gated_result(const std::string& given) {
   const ResultFile file = read_any_result(given);
@@ -261,51 +313,13 @@ GatedResult read_gated_result(const std::string& given) {
 }
 
 json to_json(const GatedResult& r) {
-  json j{{"name", r.name},         {"kind", r.kind},          {"date", r.date}, {"machine", r.machine.to_json()},
-         {"measured", r.measured}, {"figures", json::array()}};
-  if (!r.not_accepted_because.empty()) j["not_accepted_because"] = r.not_accepted_because;
-  if (!r.kept_anyway_because.empty()) j["kept_anyway_because"] = r.kept_anyway_because;
-  for (const MeasuredFigure& f : r.figures.figures) {
-    json one{{"name", f.name},
-             {"unit", f.unit},
-             {"better", f.higher_is_better ? "more" : "less"},
-             {"value", interval_json(f.value)}};
-    if (f.counted) one["counted"] = true;
-    if (f.explains) one["explains"] = true;
-    if (!f.samples.empty()) one["samples"] = f.samples;
-    j["figures"].push_back(std::move(one));
-  }
+  json j = fields<GatedResult>().write(r);
   j["digest"] = json_digest(j);
   return j;
 }
 
 GatedResult gated_result_from_json(const JsonPart& j) {
-  GatedResult r;
-  if (j.has("digest") && j.at("digest").text() != json_digest(j.value())) {
-    j.at("digest").refuse(
-        fmt::format("{}: the result was changed after it was added, or is damaged", json_digest(j.value())));
-  }
-  r.name = r.figures.name = j.at("name").text();
-  r.kind = j.at("kind").text();
-  r.date = j.at("date").text();
-  r.machine = MachinePrint::from_json(j.at("machine"));
-  r.measured = j.at("measured").value();
-  r.not_accepted_because = j.text("not_accepted_because", "");
-  r.kept_anyway_because = j.text("kept_anyway_because", "");
-  for (const JsonPart& one : j.at("figures").list()) {
-    MeasuredFigure& f = r.figures.figures.emplace_back();
-    f.name = one.at("name").text();
-    f.unit = one.at("unit").text();
-    const std::string better = one.at("better").text();
-    if (better != "more" && better != "less") one.at("better").refuse("\"more\" or \"less\"");
-    f.higher_is_better = better == "more";
-    f.counted = one.flag("counted", false);
-    f.explains = one.flag("explains", false);
-    f.value = interval_from(one.at("value"));
-    for (const JsonPart& sample : one.has("samples") ? one.at("samples").list() : std::vector<JsonPart>()) {
-      f.samples.push_back(sample.number());
-    }
-  }
+  GatedResult r = fields<GatedResult>().read(j);
   try {
     check_figures(r.figures.figures);
   } catch (const ConfigError& error) {

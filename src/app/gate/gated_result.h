@@ -4,6 +4,7 @@
 #include <string>
 
 #include "accept/regression.h"
+#include "app/console/json_fields.h"
 #include "app/console/json_part.h"
 #include "app/gate/machine_print.h"
 
@@ -27,7 +28,14 @@ struct GatedResult {
 /// says what is expected, also for a run without a measured step.
 GatedResult read_gated_result(const std::string& given);
 
-/// As baselines store it, both ways. Reading throws ConfigError that names the key that is missing or wrong.
+/// As baselines store it.
+template <>
+const Fields<accept::MeasuredFigure>& fields<accept::MeasuredFigure>();
+template <>
+const Fields<GatedResult>& fields<GatedResult>();
+
+/// The same, both ways, with a digest of its own, which the reader has compared. Reading throws ConfigError that names
+/// the key that is missing or wrong.
 nlohmann::json to_json(const GatedResult& result);
 GatedResult gated_result_from_json(const JsonPart& json);
 

@@ -51,7 +51,7 @@ std::string_view to_string(Part part) {
 }
 
 MachinePrint MachinePrint::of_world(const JsonPart& world) {
-  const World w = world_from_json(world);
+  const World w = fields<World>().read(world);
   MachinePrint print;
   const auto add = [&](std::string name, std::string value, Part part) {
     if (!value.empty()) print.facts_.push_back({std::move(name), std::move(value), part});

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 
 #include "app/console/table.h"
-#include "app/experiment/trial_json.h"
+#include "app/experiment/result_fields.h"
 #include "base/error.h"
 #include "metrics/statistics.h"
 
@@ -21,33 +20,20 @@ namespace {
 using metrics::Comparison;
 using nlohmann::json;
 
-constexpr int kCompareSchemaVersion = 1;
-
 std::string change(double ratio) {
   const double percent = 100 * (ratio - 1);
   if (std::abs(percent) < 0.05) return "0.0 %";
   return fmt::format("{:.1f} % {}", std::abs(percent), percent > 0 ? "slower" : "faster");
 }
 
-/// Of one trial; absent: it was not measured.
-using Number = std::function<std::optional<double>(const Trial&)>;
-
-Number metric(std::string_view name) {
-  return [name](const Trial& trial) -> std::optional<double> {
-    for (const auto& [key, value] : metric_numbers(trial)) {
-      if (key == name) return value;
-    }
-    return std::nullopt;
-  };
-}
-
-/// Median over trials; absent if a trial does not have the number.
-std::optional<double> median_of(const ComparedSide& side, const Number& number) {
+/// Median over trials; absent if a trial does not have the figure.
+std::optional<double> median_of(const ComparedSide& side, std::string_view path) {
   std::vector<double> values;
   for (const Trial& trial : side.trials) {
-    const std::optional<double> value = number(trial);
-    if (!value) return std::nullopt;
-    values.push_back(*value);
+    const std::vector<TrialFigure> figures = figures_of(trial);
+    const auto figure = std::ranges::find(figures, path, &TrialFigure::path);
+    if (figure == figures.end()) return std::nullopt;
+    values.push_back(figure->value);
   }
   if (values.empty()) return std::nullopt;
   return metrics::median(values);
@@ -56,16 +42,6 @@ std::optional<double> median_of(const ComparedSide& side, const Number& number) 
 const char* verdict_name(metrics::Verdict verdict) {
   using enum metrics::Verdict;
   return verdict == faster ? "faster" : verdict == slower ? "slower" : "no difference";
-}
-
-json side_json(const ComparedSide& side, double median) {
-  json j{{"name", side.name}, {"step_ms", median}, {"config", side.config}, {"trials", json::array()}};
-  for (const Trial& trial : side.trials) {
-    const json whole = to_json(trial);
-    j["trials"].push_back({{"steps_ms", whole["steps_ms"]}, {"metrics", whole["metrics"]}});
-    j["memory"] = whole["memory"];
-  }
-  return j;
 }
 
 /// What of a machine and a program may make two runs differ.
@@ -183,24 +159,20 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
   const bool stored = evidence != Evidence::interleaved;  // one run a side
   Table table;
   table.header = {stored ? "median of steps" : "median of trials", "A", "B", "B / A", ""};
-  const auto row = [&](const char* name, const Number& number, const char* unit) {
-    const std::optional<double> left = median_of(a, number), right = median_of(b, number);
-    const auto text = [&](std::optional<double> v) { return v ? fmt::format("{:.2f}", *v) : std::string("-"); };
-    const bool ratio = left && right && *left > 0;
-    table.rows.push_back({name, text(left), text(right), ratio ? fmt::format("{:.3f}", *right / *left) : "-", unit});
-  };
   table.rows.push_back({"step time", fmt::format("{:.2f}", c.median_a), fmt::format("{:.2f}", c.median_b),
                         fmt::format("{:.3f}", c.ratio), stored ? "ms" : "ms; ratio: of neighbouring trials"});
-  row("compute", metric("compute_ms"), "ms");
-  row("communication", metric("comm_ms"), "ms");
-  row("exposed communication", metric("exposed_comm_ms"), "ms");
-  row("idle", metric("idle_ms"), "ms");
-  row("overlap", metric("overlap_pct"), "%");
-  row("tokens/s", metric("tokens_per_s"), "1/s");
-  const auto peak_mib = [](const Trial& trial) {
-    return std::optional(static_cast<double>(trial.memory.peak_occupied_total) / (1 << 20));
-  };
-  row("peak memory", peak_mib, "MiB");
+  for (const char* path : {"metrics.compute_ms", "metrics.comm_ms", "metrics.exposed_comm_ms", "metrics.idle_ms",
+                           "metrics.overlap_pct", "metrics.tokens_per_s", "memory.peak_bytes"}) {
+    const FieldFacts& field = figure_at(path);
+    const bool bytes = field.unit == "B";
+    const std::optional<double> left = median_of(a, path), right = median_of(b, path);
+    const auto text = [&](std::optional<double> v) {
+      return v ? fmt::format("{:.2f}", bytes ? *v / (1 << 20) : *v) : std::string("-");
+    };
+    table.rows.push_back({field.figure.label, text(left), text(right),
+                          left && right && *left > 0 ? fmt::format("{:.3f}", *right / *left) : "-",
+                          bytes ? "MiB" : field.unit});
+  }
   std::string text = text_line("A  " + a.name) + text_line("B  " + b.name) + '\n' + format_table(table);
   text += differing_table(a, b);
   text += "\n" + verdict_sentence(c, threshold, evidence) + "\n";
@@ -213,30 +185,132 @@ std::string compare_table(const ComparedSide& a, const ComparedSide& b, const Co
   return text + ".\n";
 }
 
+namespace {
+
+/// What compare.json is made of.
+struct ComparisonFile {
+  const ComparedSide& a;
+  const ComparedSide& b;
+  const Comparison& comparison;
+  double threshold = 0;
+  Evidence evidence = Evidence::stored;
+};
+
+struct SideOfFile {
+  const ComparedSide& side;
+  double median_ms = 0;
+};
+
+const Fields<Trial>& compared_trial_fields() {
+  static const auto kAll =
+      declare<Trial>("ComparedTrial", "A trial of one side.", "app/experiment/trial.h", [](Fields<Trial>& f) {
+        f.part("metrics", metrics_fields());
+        f.spread(&Trial::metrics, step_times_fields());
+      });
+  return kAll;
+}
+
+}  // namespace
+
+template <>
+const Fields<DifferingKey>& fields<DifferingKey>() {
+  static const auto kAll =
+      declare<DifferingKey>("DifferingKey", "A key whose values differ; null on a side that does not have it.",
+                            "app/report/compare_report.h", [](Fields<DifferingKey>& f) {
+                              f("key", &DifferingKey::key, "", "dotted name of the key");
+                              f("a", &DifferingKey::a, "", "value on side A");
+                              f("b", &DifferingKey::b, "", "value on side B");
+                            });
+  return kAll;
+}
+
+template <>
+const Fields<SideOfFile>& fields<SideOfFile>() {
+  using S = SideOfFile;
+  static const auto kAll =
+      declare<S>("ComparedSide", "One side of a comparison.", "app/report/compare_report.h", [](Fields<S>& f) {
+        f(
+            "name", [](const S& s) { return s.side.name; }, "", "profile and overrides, or name of the result");
+        f("step_ms", &S::median_ms, "ms", "median step time");
+        f(
+            "config", [](const S& s) { return s.side.config; }, "", "every key with its resolved value");
+        f.operator()<ListOf<compared_trial_fields>>(
+            "trials", [](const S& s) -> const auto& { return s.side.trials; }, "",
+            "trials in the order in which they ran");
+        f.object(
+            "memory", [](const S& s) -> const auto& { return s.side.trials.back(); }, memory_fields(),
+            "memory in the last trial", [](const S& s) { return !s.side.trials.empty(); });
+      });
+  return kAll;
+}
+
+template <>
+const Fields<ComparisonFile>& fields<ComparisonFile>() {
+  using F = ComparisonFile;
+  static const auto kAll = declare<F>(
+      "Comparison", "compare.json: whether B is slower than A ([compare.md](compare.md)).", "metrics/compare.h",
+      [](Fields<F>& f) {
+        f(
+            "schema_version", [](const F&) { return kCompareSchemaVersion; }, "", "version of this file's format");
+        f(
+            "verdict", [](const F& c) { return std::string(verdict_name(c.comparison.verdict)); }, "",
+            "whether B is `faster`, `slower`, or there is `no difference`");
+        f(
+            "sentence", [](const F& c) { return verdict_sentence(c.comparison, c.threshold, c.evidence); }, "",
+            "the verdict in a sentence");
+        f(
+            "ratio", [](const F& c) { return c.comparison.ratio; }, "", "step time of B divided by that of A");
+        f(
+            "ci_low", [](const F& c) { return c.comparison.ci_low; }, "", "lower end of the interval of the ratio");
+        f(
+            "ci_high", [](const F& c) { return c.comparison.ci_high; }, "", "upper end of that interval");
+        f(
+            "confidence", [](const F&) { return metrics::kComparisonConfidence; }, "",
+            "confidence level of the interval");
+        f("threshold", &F::threshold, "", "smallest difference that matters, as a fraction");
+        f(
+            "interleaved", [](const F& c) { return c.evidence == Evidence::interleaved; }, "",
+            "whether the trials of both sides took turns");
+        f(
+            "order",
+            [](const F& c) {
+              return std::string(c.evidence == Evidence::stored      ? "stored results, one run each, not in turns"
+                                 : c.evidence == Evidence::simulated ? "simulated once each"
+                                                                     : "ABBA: A B, B A, A B, ...");
+            },
+            "", "order in which trials ran");
+        f(
+            "differing_keys", [](const F& c) { return differing_keys(c.a.config, c.b.config); }, "",
+            "every key of the configurations whose two values differ");
+        f(
+            "a",
+            [](const F& c) {
+              return SideOfFile{c.a, c.comparison.median_a};
+            },
+            "", "side A");
+        f(
+            "b",
+            [](const F& c) {
+              return SideOfFile{c.b, c.comparison.median_b};
+            },
+            "", "side B");
+        f(
+            "aa_noise", [](const F& c) { return c.comparison.aa_noise; }, "",
+            "by how much two halves of one side's own trials differ, as a fraction; absent for stored results, "
+            "simulations and fewer than 4 trials");
+        f(
+            "world",
+            [](const F& c) { return c.a.trials.empty() ? std::nullopt : std::optional(c.a.trials.front().world); }, "",
+            "what A's first trial was measured with");
+      });
+  return kAll;
+}
+
 json compare_json(const ComparedSide& a, const ComparedSide& b, const Comparison& c, double threshold,
                   Evidence evidence) {
-  const bool stored = evidence == Evidence::stored, simulated = evidence == Evidence::simulated;
-  json j{{"schema_version", kCompareSchemaVersion},
-         {"verdict", verdict_name(c.verdict)},
-         {"sentence", verdict_sentence(c, threshold, evidence)},
-         {"ratio", c.ratio},
-         {"ci_low", c.ci_low},
-         {"ci_high", c.ci_high},
-         {"confidence", metrics::kComparisonConfidence},
-         {"threshold", threshold},
-         {"interleaved", evidence == Evidence::interleaved},
-         {"order", stored      ? "stored results, one run each, not in turns"
-                   : simulated ? "simulated once each"
-                               : "ABBA: A B, B A, A B, ..."},
-         {"differing_keys", json::array()},
-         {"a", side_json(a, c.median_a)},
-         {"b", side_json(b, c.median_b)}};
-  for (const DifferingKey& key : differing_keys(a.config, b.config)) {
-    j["differing_keys"].push_back({{"key", key.key}, {"a", key.a}, {"b", key.b}});
-  }
-  if (c.aa_noise) j["aa_noise"] = *c.aa_noise;
-  if (!a.trials.empty()) j["world"] = to_json(a.trials.front().world);
-  return j;
+  return fields<ComparisonFile>().write({a, b, c, threshold, evidence});
 }
+
+const ObjectFacts& comparison_file_facts() { return fields<ComparisonFile>().facts(); }
 
 }  // namespace fsdpbench::app

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/console/json_fields.h"
 #include "app/experiment/trial.h"
 #include "app/report/result_file.h"
 #include "metrics/compare.h"
@@ -38,6 +39,8 @@ struct DifferingKey {
   nlohmann::json b;
   bool operator==(const DifferingKey&) const = default;
 };
+template <>
+const Fields<DifferingKey>& fields<DifferingKey>();
 
 /// All keys whose values differ between two resolved configurations, {"table": {"key": value}}; a key that one of them
 /// lacks has the value null there.
@@ -50,8 +53,10 @@ std::string verdict_sentence(const metrics::Comparison& comparison, double thres
 std::string compare_table(const ComparedSide& a, const ComparedSide& b, const metrics::Comparison& comparison,
                           double threshold, Evidence evidence);
 
-/// The content of compare.json (docs/compare.md).
+inline constexpr int kCompareSchemaVersion = 1;
+/// The content of compare.json (docs/result-format.md).
 nlohmann::json compare_json(const ComparedSide& a, const ComparedSide& b, const metrics::Comparison& comparison,
                             double threshold, Evidence evidence);
+const ObjectFacts& comparison_file_facts();
 
 }  // namespace fsdpbench::app

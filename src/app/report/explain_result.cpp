@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/console/json_part.h"
-#include "app/experiment/cause_json.h"
+#include "app/experiment/result_fields.h"
 #include "app/report/cause_table.h"
 #include "app/report/result_file.h"
 #include "base/error.h"
@@ -19,9 +19,7 @@ namespace {
 using nlohmann::json;
 
 std::string causes_text(const JsonPart& result) {
-  metrics::CauseReport report;
-  report.step_ms = result.at("metrics").at("step_ms").at("median").number();
-  read_causes(result, report);
+  const metrics::CauseReport report = *trial_from_json(result).causes;
   CauseTable how{"Why computation was not running (mean of all ranks in the typical step)", 2, "", {}};
   if (!report.no_typical_because.empty()) {
     how.title = "Why computation was not running (mean of all recorded ranks in the measured steps)";

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "app/experiment/trial_json.h"
+#include "app/experiment/result_fields.h"
 #include "app/report/result_file.h"
 #include "base/error.h"
 #include "base/paths.h"

@@ -1,200 +1,525 @@
 #include "app/report/job_json.h"
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "app/experiment/cause_json.h"
+#include "app/experiment/result_fields.h"
 #include "base/enum_table.h"
 #include "config/write.h"
 #include "metrics/cause.h"
+#include "metrics/cause_advice.h"
 
 namespace fsdpbench::app {
 namespace {
 
 using nlohmann::json;
 
-template <typename Times>
-json causes_json(const Times& times, double scale) {
-  json out = json::object();
-  for (const metrics::Cause cause : kEnumerators<metrics::Cause>) {
-    const double value = static_cast<double>(times[cause]) * scale;
-    if (value > 0) out[std::string(to_string(cause))] = value;
-  }
-  return out;
-}
+constexpr std::int64_t kShortestStall_ns = 1000;  // the sums have those that are shorter
 
-json recognition_json(const foreign::Recognition& r) {
-  json out{{"kind", to_string(r.kind)},
-           {"name", r.name},
-           {"findings", json::array()},
-           {"unknown", r.unknown},
-           {"units", json::array()}};
-  for (const foreign::Finding& f : r.findings) {
-    out["findings"].push_back(
-        {{"what", f.what}, {"value", f.value}, {"evidence", f.evidence}, {"confidence", f.confidence}});
-  }
-  for (std::size_t i = 0; i < r.table.units.size(); ++i) {
-    const foreign::FoundUnit& unit = r.table.units[i];
-    json one{{"label", unit.label}, {"root", static_cast<int>(i) == r.table.root}};
-    if (unit.elements >= 0) one["elements"] = unit.elements;
-    if (unit.bytes >= 0) one["bytes"] = unit.bytes;
-    out["units"].push_back(std::move(one));
-  }
-  if (r.is_fsdp()) {
-    out["mesh"] = {{"shard", r.facts.shard}, {"replicate", r.facts.replicate}};
-    out["accumulate"] = r.facts.accumulate;
-  }
-  if (r.schedule) {
-    out["schedule"] = {{"preset", r.schedule->config.fsdp.preset},
-                       {"exact", r.schedule->exact()},
-                       {"collectives_off", r.schedule->collectives_off},
-                       {"distance", r.schedule->distance},
-                       {"same_order", r.schedule->same_order},
-                       {"deviations", r.schedule->deviations},
-                       {"fsdp", config::to_json(r.schedule->config)["fsdp"]}};
-  }
-  return out;
-}
+double ms_of_job(std::int64_t ns) { return static_cast<double>(ns) / 1e6; }
+double in_us(std::int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
-json stalls_json(const std::vector<metrics::Stall>& stalls, const foreign::RankRows& rank, std::int64_t begin_ns,
-                 const foreign::JobTrace& job) {
-  json out = json::array();
-  for (const metrics::Stall& stall : stalls) {
-    if (stall.time.end - stall.time.begin < 1000) continue;  // the sums have them
-    json one{{"begin_us", static_cast<double>(stall.time.begin - begin_ns) / 1e3},
-             {"us", static_cast<double>(stall.time.end - stall.time.begin) / 1e3},
-             {"cause", to_string(stall.cause)}};
-    if (stall.op >= 0) {
-      one["row"] = rank.names[static_cast<std::size_t>(rank.device[static_cast<std::size_t>(stall.op)].name)];
+/// Causes that have any time.
+struct TimesByCause {
+  static json write(const foreign::CauseMs& times) {
+    json j = json::object();
+    for (const metrics::Cause cause : kEnumerators<metrics::Cause>) {
+      if (times[cause] > 0) j[std::string(to_string(cause))] = times[cause];
     }
-    if (stall.late_rank >= 0) one["late_rank"] = job.ranks[static_cast<std::size_t>(stall.late_rank)].rank;
-    out.push_back(std::move(one));
+    return j;
   }
-  return out;
+  static TypeFacts facts() { return {"map of number"}; }
+};
+
+/// A step, or the mean of several, in milliseconds.
+struct PartsOfStep {
+  PartsOfStep(const metrics::StepBreakdown& sum, std::size_t steps) {
+    const auto mean = [&](std::int64_t ns) { return ms_of_job(ns) / static_cast<double>(steps); };
+    step_ms = mean(sum.step);
+    compute_ms = mean(sum.computation);
+    comm_ms = mean(sum.communication);
+    overlap_ms = mean(sum.overlap);
+    exposed_comm_ms = mean(sum.exposed_communication);
+    exposed_copy_ms = mean(sum.exposed_copy);
+    idle_ms = mean(sum.idle);
+  }
+  double step_ms = 0, compute_ms = 0, comm_ms = 0, overlap_ms = 0, exposed_comm_ms = 0, exposed_copy_ms = 0,
+         idle_ms = 0;
+};
+
+struct UseInStep {
+  const foreign::CollectiveUse& use;
+  double begin_us = 0;
+  double us = 0;
+  std::string unit;  ///< empty: none
+};
+
+struct StallInStep {
+  double begin_us = 0;
+  double us = 0;
+  metrics::Cause cause = metrics::Cause::unknown;
+  std::string row;     ///< of the trace; empty: none
+  int late_rank = -1;  ///< its number; -1: nobody
+};
+
+struct StepOfRank {
+  PartsOfStep parts;
+  std::int64_t number = 0;
+  foreign::CauseMs causes;
+  std::vector<UseInStep> collectives;
+  std::vector<StallInStep> stalls;
+};
+
+struct StreamOfRank {
+  const foreign::Stream& stream;
+  const foreign::StreamRole& role;
+};
+
+struct RankOfJob {
+  const foreign::ExplainedRank& rank;
+  const std::string& file;
+  std::vector<StreamOfRank> streams;
+  std::vector<StepOfRank> steps;
+  std::optional<PartsOfStep> mean;
+};
+
+struct UnitOfJob {
+  const foreign::FoundUnit& unit;
+  bool root = false;
+};
+
+StepOfRank step_of_job(const ExplainedJob& e, std::size_t rank, std::size_t s) {
+  const foreign::RankRows& rows = e.job.ranks[rank];
+  const foreign::RecognisedRank& found = e.recognition.ranks[rank];
+  const foreign::ExplainedStep& step = e.explanation.ranks[rank].steps[s];
+  const std::int64_t begin_ns = found.cut.steps[s].window.begin;
+  StepOfRank one{PartsOfStep(step.parts, 1), step.number, {}, {}, {}};
+  // Times 1e-6, and not over 1e6: the last digit of what files have.
+  for (const metrics::Cause cause : kEnumerators<metrics::Cause>) {
+    one.causes[cause] = static_cast<double>(step.causes[cause]) * 1e-6;
+  }
+  for (const foreign::CollectiveUse& use : found.uses[s]) {
+    const foreign::DeviceRow& row = rows.device[static_cast<std::size_t>(use.row)];
+    one.collectives.push_back(
+        {use, in_us(row.begin_ns - begin_ns), in_us(row.end_ns - row.begin_ns),
+         use.unit >= 0 ? e.recognition.table.units[static_cast<std::size_t>(use.unit)].label : std::string()});
+  }
+  for (const metrics::Stall& stall : step.stalls) {
+    if (stall.time.end - stall.time.begin < kShortestStall_ns) continue;
+    StallInStep& told = one.stalls.emplace_back();
+    told.begin_us = in_us(stall.time.begin - begin_ns);
+    told.us = in_us(stall.time.end - stall.time.begin);
+    told.cause = stall.cause;
+    if (stall.op >= 0) {
+      told.row = rows.names[static_cast<std::size_t>(rows.device[static_cast<std::size_t>(stall.op)].name)];
+    }
+    if (stall.late_rank >= 0) told.late_rank = e.job.ranks[static_cast<std::size_t>(stall.late_rank)].rank;
+  }
+  return one;
 }
 
-/// Milliseconds; `steps`: that `parts` are the sum of.
-json parts_json(const metrics::StepBreakdown& parts, std::size_t steps) {
-  const auto in_ms = [&](std::int64_t ns) { return static_cast<double>(ns) / 1e6 / static_cast<double>(steps); };
-  return {{"step_ms", in_ms(parts.step)},
-          {"computation_ms", in_ms(parts.computation)},
-          {"communication_ms", in_ms(parts.communication)},
-          {"overlap_ms", in_ms(parts.overlap)},
-          {"exposed_communication_ms", in_ms(parts.exposed_communication)},
-          {"exposed_copy_ms", in_ms(parts.exposed_copy)},
-          {"idle_ms", in_ms(parts.idle)}};
-}
-
-json ranks_json(const ExplainedJob& e) {
-  json out = json::array();
+std::vector<RankOfJob> ranks_of_job(const ExplainedJob& e) {
+  std::vector<RankOfJob> ranks;
   for (std::size_t r = 0; r < e.explanation.ranks.size(); ++r) {
     const foreign::ExplainedRank& rank = e.explanation.ranks[r];
-    const foreign::RankRows& rows = e.job.ranks[r];
-    const foreign::RecognisedRank& found = e.recognition.ranks[r];
-    json one{{"rank", rank.rank},
-             {"file", rows.file},
-             {"clock_offset_ns", rank.clock_offset_ns},
-             {"steps", json::array()},
-             {"streams", json::array()}};
-    if (rank.overlap_pct) one["overlap_pct"] = *rank.overlap_pct;
-    if (rank.most_allocated) one["most_allocated_bytes"] = *rank.most_allocated;
-    if (rank.most_reserved) one["most_reserved_bytes"] = *rank.most_reserved;
-    for (std::size_t s = 0; s < found.streams.size(); ++s) {
-      one["streams"].push_back({{"stream", rows.streams[s].id},
-                                {"device", rows.streams[s].device},
-                                {"role", found.streams[s].role},
-                                {"rows", found.streams[s].rows},
-                                {"busy_ms", static_cast<double>(found.streams[s].busy_ns) / 1e6}});
+    RankOfJob& one = ranks.emplace_back(RankOfJob{rank, e.job.ranks[r].file, {}, {}, {}});
+    for (std::size_t s = 0; s < e.recognition.ranks[r].streams.size(); ++s) {
+      one.streams.push_back({e.job.ranks[r].streams[s], e.recognition.ranks[r].streams[s]});
     }
     metrics::StepBreakdown sum;
     for (std::size_t s = 0; s < rank.steps.size(); ++s) {
-      const foreign::ExplainedStep& step = rank.steps[s];
-      json collectives = json::array();
-      for (const foreign::CollectiveUse& use : found.uses[s]) {
-        const foreign::DeviceRow& row = rows.device[static_cast<std::size_t>(use.row)];
-        json c{{"kind", to_string(use.kind)},
-               {"purpose", to_string(use.purpose)},
-               {"phase", to_string(use.phase)},
-               {"begin_us", static_cast<double>(row.begin_ns - found.cut.steps[s].window.begin) / 1e3},
-               {"us", static_cast<double>(row.end_ns - row.begin_ns) / 1e3}};
-        if (use.unit >= 0) c["unit"] = e.recognition.table.units[static_cast<std::size_t>(use.unit)].label;
-        collectives.push_back(std::move(c));
-      }
-      json one_step = parts_json(step.parts, 1);
-      one_step["step"] = step.number;
-      one_step["causes_ms"] = causes_json(step.causes, 1e-6);
-      one_step["collectives"] = std::move(collectives);
-      one_step["stalls"] = stalls_json(step.stalls, rows, found.cut.steps[s].window.begin, e.job);
-      one["steps"].push_back(std::move(one_step));
-      sum += step.parts;
+      one.steps.push_back(step_of_job(e, r, s));
+      sum += rank.steps[s].parts;
     }
-    if (!rank.steps.empty()) one["mean"] = parts_json(sum, rank.steps.size());
-    out.push_back(std::move(one));
+    if (!rank.steps.empty()) one.mean.emplace(sum, rank.steps.size());
   }
-  return out;
+  return ranks;
 }
 
 }  // namespace
 
-json job_json(const ExplainedJob& e) {
-  const foreign::Explanation& x = e.explanation;
-  json out{{"kind", "trace_explanation"}, {"schema_version", 2}, {"recognition", recognition_json(e.recognition)}};
-  out["step"] = {{"mean_ms", x.mean_step_ms},
-                 {"computation_ms", x.computation_ms},
-                 {"communication_ms", x.communication_ms},
-                 {"exposed_communication_ms", x.exposed_communication_ms},
-                 {"exposed_copy_ms", x.exposed_copy_ms},
-                 {"idle_ms", x.idle_ms},
-                 {"causes_ms", causes_json(x.causes_ms, 1)}};
-  if (x.step_ms.n > 0) {
-    out["step"]["slowest_rank"] = {
-        {"median_ms", x.step_ms.median}, {"low_ms", x.step_ms.ci_low},
-        {"high_ms", x.step_ms.ci_high},  {"min_ms", x.step_ms.min},
-        {"max_ms", x.step_ms.max},       {"steps", x.step_ms.n},
-        {"steps_ms", x.steps_ms},        {"interval", metrics::to_string(x.step_ms.interval)}};
-  }
-  out["collectives"] = json::array();
-  for (const foreign::ExplainedCollective& one : x.collectives) {
-    json c{{"kind", one.kind},
-           {"unit", one.unit},
-           {"phase", one.phase},
-           {"purpose", to_string(one.purpose)},
-           {"a_step", one.times},
-           {"time_ms", one.time_ms},
-           {"waited_ms", one.waited_ms},
-           {"exposed_ms", one.exposed_ms},
-           {"causes_ms", causes_json(one.causes_ms, 1)}};
-    if (one.bytes >= 0) c["bytes"] = one.bytes;
-    if (one.ranks > 0) c["ranks"] = one.ranks;
-    if (one.busbw_gb_s) c["busbw_gb_s"] = *one.busbw_gb_s;
-    out["collectives"].push_back(std::move(c));
-  }
-  out["contention"] = json::array();
-  for (const foreign::Contention& one : x.contention) {
-    out["contention"].push_back({{"kernel", one.kernel},
-                                 {"alone_us", one.alone_us},
-                                 {"beside_us", one.beside_us},
-                                 {"alone", one.alone},
-                                 {"beside", one.beside},
-                                 {"lost_ms", one.lost_ms}});
-  }
-  if (x.launches_known) out["late_launches_pct"] = x.late_launches_pct;
-  out["clock_residual_ns"] = x.clock_residual_ns;
-  if (x.late_rank) out["late_rank"] = e.job.ranks[static_cast<std::size_t>(*x.late_rank)].rank;
-  out["causes"] = json::array();
-  for (const metrics::CauseShare& share : x.causes) out["causes"].push_back(cause_json(share));
-  if (e.typical_ms > 0) out["typical_ms"] = e.typical_ms;
-  out["knobs"] = json::array();
-  for (const ReplayedKnob& knob : e.replayed) {
-    json one = knob_json(knob.gain, knob.words);
-    one["words"] = knob.words;
-    one["no_word"] = knob.no_word;
-    out["knobs"].push_back(std::move(one));
-  }
-  if (!e.not_replayed_because.empty()) out["not_replayed_because"] = e.not_replayed_because;
-  out["notes"] = x.notes;
-  out["ranks"] = ranks_json(e);
-  return out;
+template <>
+const Fields<PartsOfStep>& fields<PartsOfStep>() {
+  using P = PartsOfStep;
+  static const auto kAll = declare<P>(
+      "StepParts", "What a step is made of; the four parts add up to it.", "metrics/step_breakdown.h",
+      [](Fields<P>& f) {
+        f("step_ms", &P::step_ms, "ms", "the step time");
+        f("compute_ms", &P::compute_ms, "ms", "time in which computation ran");
+        f("comm_ms", &P::comm_ms, "ms", "time in which a collective ran, exposed or hidden");
+        f("overlap_ms", &P::overlap_ms, "ms", "time in which both ran");
+        f("exposed_comm_ms", &P::exposed_comm_ms, "ms", "time in which a collective ran and nothing was computed");
+        f("exposed_copy_ms", &P::exposed_copy_ms, "ms", "time in which only a copy ran");
+        f("idle_ms", &P::idle_ms, "ms", "time in which nothing ran");
+      });
+  return kAll;
 }
+
+template <>
+const Fields<UseInStep>& fields<UseInStep>() {
+  using U = UseInStep;
+  static const auto kAll =
+      declare<U>("CollectiveUse", "A collective in a step.", "foreign/collective_use.h", [](Fields<U>& f) {
+        f(
+            "kind", [](const U& u) { return to_string(u.use.kind); }, "", "`all_gather`, …");
+        f(
+            "purpose", [](const U& u) { return to_string(u.use.purpose); }, "", "what it was for");
+        f(
+            "phase", [](const U& u) { return to_string(u.use.phase); }, "", "phase of the step");
+        f("begin_us", &U::begin_us, "us", "since the step began");
+        f("us", &U::us, "us", "how long it took");
+        f("unit", [](const U& u) { return u.unit; }, "", "whose it was", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<StallInStep>& fields<StallInStep>() {
+  using S = StallInStep;
+  static const auto kAll = declare<S>(
+      "JobStall", "Time of a step in which nothing was computed; shorter ones than 1 us are only in the sums.",
+      "metrics/find_stalls.h", [](Fields<S>& f) {
+        f("begin_us", &S::begin_us, "us", "since the step began");
+        f("us", &S::us, "us", "how long it was");
+        f("cause", &S::cause, "", "name of the cause ([explain.md](explain.md))");
+        f("row", &S::row, "", "of the trace, that was waited for", {.when = When::if_any});
+        f("late_rank", &S::late_rank, "", "who came last", {.when = When::if_known});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<StepOfRank>& fields<StepOfRank>() {
+  using S = StepOfRank;
+  static const auto kAll = declare<S>("JobStep", "One rank's step.", "foreign/explain.h", [](Fields<S>& f) {
+    f.spread(
+        [](const S& s) -> const auto& { return s.parts; }, fields<PartsOfStep>());
+    f("step", &S::number, "", "number of the step");
+    f.operator()<TimesByCause>("causes_ms", &S::causes, "ms", "of the time without computation, by cause");
+    f(
+        "collectives", [](const S& s) -> const auto& { return s.collectives; }, "", "each");
+    f(
+        "stalls", [](const S& s) -> const auto& { return s.stalls; }, "", "each");
+  });
+  return kAll;
+}
+
+template <>
+const Fields<StreamOfRank>& fields<StreamOfRank>() {
+  using S = StreamOfRank;
+  static const auto kAll =
+      declare<S>("Stream", "A stream of a rank's device.", "foreign/recognise.h", [](Fields<S>& f) {
+        f(
+            "stream", [](const S& s) { return s.stream.id; }, "", "its number");
+        f(
+            "device", [](const S& s) { return s.stream.device; }, "", "its device");
+        f(
+            "role", [](const S& s) { return s.role.role; }, "", "what it does");
+        f(
+            "rows", [](const S& s) { return s.role.rows; }, "", "how many there are");
+        f(
+            "busy_ms", [](const S& s) { return ms_of_job(s.role.busy_ns); }, "ms", "that something ran on it");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<RankOfJob>& fields<RankOfJob>() {
+  using R = RankOfJob;
+  static const auto kAll = declare<R>("JobRank", "One rank.", "foreign/explain.h", [](Fields<R>& f) {
+    f(
+        "rank", [](const R& r) { return r.rank.rank; }, "", "number of the rank");
+    f(
+        "file", [](const R& r) { return r.file; }, "", "its trace");
+    f(
+        "clock_offset_ns", [](const R& r) { return r.rank.clock_offset_ns; }, "ns", "to the first rank's clock");
+    f(
+        "overlap_pct", [](const R& r) { return r.rank.overlap_pct; }, "%",
+        "of communication, what is hidden, over the whole file; absent without communication");
+    f(
+        "most_allocated_bytes", [](const R& r) { return r.rank.most_allocated; }, "B",
+        "by the allocator; absent if the trace does not say");
+    f(
+        "most_reserved_bytes", [](const R& r) { return r.rank.most_reserved; }, "B", "likewise");
+    f(
+        "streams", [](const R& r) -> const auto& { return r.streams; }, "", "of its device");
+    f(
+        "steps", [](const R& r) -> const auto& { return r.steps; }, "", "each");
+    f(
+        "mean", [](const R& r) -> const auto& { return r.mean; }, "", "of its steps");
+  });
+  return kAll;
+}
+
+template <>
+const Fields<foreign::Finding>& fields<foreign::Finding>() {
+  using F = foreign::Finding;
+  static const auto kAll =
+      declare<F>("JobFinding", "Something that was found out about the job.", "foreign/recognise.h", [](Fields<F>& f) {
+        f("what", &F::what, "", "what the finding is about");
+        f("value", &F::value, "", "what was found");
+        f("evidence", &F::evidence, "", "a sentence that says why");
+        f("confidence", &F::confidence, "", "how sure it is, from 0 to 1");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<UnitOfJob>& fields<UnitOfJob>() {
+  using U = UnitOfJob;
+  static const auto kAll = declare<U>("JobUnit", "A unit of the job.", "foreign/collective_use.h", [](Fields<U>& f) {
+    f(
+        "label", [](const U& u) { return u.unit.label; }, "", "label in the annotation, or its place");
+    f(
+        "root", [](const U& u) { return u.root; }, "", "whether it holds what no other unit holds");
+    f("elements", [](const U& u) { return u.unit.elements; }, "", "number of elements, padding included",
+      {.when = When::if_known});
+    f("bytes", [](const U& u) { return u.unit.bytes; }, "B", "bytes as gathered", {.when = When::if_known});
+  });
+  return kAll;
+}
+
+template <>
+const Fields<foreign::ScheduleMatch>& fields<foreign::ScheduleMatch>() {
+  using M = foreign::ScheduleMatch;
+  static const auto kAll = declare<M>(
+      "ScheduleMatch", "The schedule whose order of launches the job has.", "foreign/match_schedule.h",
+      [](Fields<M>& f) {
+        f(
+            "preset", [](const M& m) { return m.config.fsdp.preset; }, "", "`fsdp.preset`");
+        f("exact", &M::exact, "", "every launch is where the schedule has it");
+        f(
+            "collectives_off", [](const M& m) { return m.collectives_off; }, "", "how many collectives are elsewhere");
+        f(
+            "distance", [](const M& m) { return m.distance; }, "", "of both orders");
+        f(
+            "same_order", [](const M& m) { return m.same_order; }, "", "collectives come in the schedule's order");
+        f(
+            "deviations", [](const M& m) { return m.deviations; }, "", "a sentence each");
+        f(
+            "fsdp", [](const M& m) { return config::to_json(m.config)["fsdp"]; }, "", "all keys of `fsdp`");
+      });
+  return kAll;
+}
+
+namespace {
+
+struct MeshOfJob {
+  std::int64_t shard = 0;
+  std::int64_t replicate = 0;
+};
+
+}  // namespace
+
+template <>
+const Fields<MeshOfJob>& fields<MeshOfJob>() {
+  static const auto kAll =
+      declare<MeshOfJob>("JobMesh", "How ranks are arranged.", "foreign/recognise.h", [](Fields<MeshOfJob>& f) {
+        f("shard", &MeshOfJob::shard, "", "number of ranks that split a unit");
+        f("replicate", &MeshOfJob::replicate, "", "number of ranks that hold equal shards");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<foreign::Recognition>& fields<foreign::Recognition>() {
+  using R = foreign::Recognition;
+  static const auto kAll = declare<R>(
+      "Recognition", "What the job is, and how that was found out.", "foreign/recognise.h", [](Fields<R>& f) {
+        f(
+            "kind", [](const R& r) { return to_string(r.kind); }, "", "kind of job");
+        f(
+            "name", [](const R& r) { return r.name; }, "", "name of its engine");
+        f(
+            "findings", [](const R& r) { return r.findings; }, "", "what was found out, with evidence");
+        f(
+            "unknown", [](const R& r) { return r.unknown; }, "", "what the trace does not tell, one sentence each");
+        f(
+            "units",
+            [](const R& r) {
+              std::vector<UnitOfJob> units;
+              for (const foreign::FoundUnit& unit : r.table.units) {
+                units.push_back({unit, static_cast<int>(units.size()) == r.table.root});
+              }
+              return units;
+            },
+            "", "units in the order of forward");
+        f(
+            "mesh",
+            [](const R& r) {
+              return r.is_fsdp() ? std::optional(MeshOfJob{r.facts.shard, r.facts.replicate}) : std::nullopt;
+            },
+            "", "how ranks are arranged; only for sharded jobs");
+        f(
+            "accumulate", [](const R& r) { return r.is_fsdp() ? std::optional(r.facts.accumulate) : std::nullopt; }, "",
+            "microbatches per step; only for sharded jobs");
+        f(
+            "schedule", [](const R& r) -> const auto& { return r.schedule; }, "",
+            "schedule that the job follows; only for sharded jobs");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<foreign::ExplainedCollective>& fields<foreign::ExplainedCollective>() {
+  using C = foreign::ExplainedCollective;
+  static const auto kAll =
+      declare<C>("JobCollective", "Collectives of one kind, unit and phase: means over ranks and steps, a step.",
+                 "foreign/explain.h", [](Fields<C>& f) {
+                   f("kind", &C::kind, "", "`all_gather`, …");
+                   f("unit", &C::unit, "", "whose they are; empty: not known");
+                   f("phase", &C::phase, "", "phase of the step");
+                   f(
+                       "purpose", [](const C& c) { return to_string(c.purpose); }, "", "what they are for");
+                   f("a_step", &C::times, "", "how many a step");
+                   f("time_ms", &C::time_ms, "ms", "all of them");
+                   f("wait_ms", &C::waited_ms, "ms", "part of `time_ms` until the last peer had arrived");
+                   f("exposed_ms", &C::exposed_ms, "ms", "of it, while nothing computed");
+                   f.operator()<TimesByCause>("causes_ms", &C::causes_ms, "ms", "of the exposed time, by cause");
+                   f("bytes", &C::bytes, "B", "of a message", {.when = When::if_known});
+                   f("group_size", &C::ranks, "", "number of ranks that take part", {.when = When::if_any});
+                   f("busbw_gb_per_s", &C::busbw_gb_s, "GB/s", "of the transfer, as nccl-tests defines it");
+                 });
+  return kAll;
+}
+
+template <>
+const Fields<foreign::Contention>& fields<foreign::Contention>() {
+  using C = foreign::Contention;
+  static const auto kAll =
+      declare<C>("Contention", "A matrix product that takes longer while a collective runs.", "foreign/explain.h",
+                 [](Fields<C>& f) {
+                   f("kernel", &C::kernel, "", "its name");
+                   f("alone_us", &C::alone_us, "us", "median, alone");
+                   f("beside_us", &C::beside_us, "us", "median, beside a collective");
+                   f(
+                       "alone", [](const C& c) { return c.alone; }, "", "launches alone");
+                   f(
+                       "beside", [](const C& c) { return c.beside; }, "", "launches beside a collective");
+                   f("lost_ms", &C::lost_ms, "ms", "a step");
+                 });
+  return kAll;
+}
+
+template <>
+const Fields<ReplayedKnob>& fields<ReplayedKnob>() {
+  using K = ReplayedKnob;
+  static const auto kAll = declare<K>(
+      "ReplayedKnob", "A key turned in a replay of the job's own op times.", "app/report/job_report.h",
+      [](Fields<K>& f) {
+        f(
+            "set", [](const K& k) { return k.gain.set; }, "", "the change, as `key=value`");
+        f(
+            "cause", [](const K& k) { return k.gain.cause; }, "", "the cause that it is meant for");
+        f.spread(
+            [](const K& k) -> const auto& { return k.gain; }, fields<metrics::Counterfactual>());
+        f(
+            "advice",
+            [](const K& k) {
+              return k.gain.advised ? std::optional(metrics::knob_sentence(k.gain, k.words)) : std::nullopt;
+            },
+            "", "a sentence that says what the change gains; absent unless the change is advised");
+        f("words", &K::words, "", "the setting in the traced program's words; empty: it is this program, or unknown");
+        f("no_word", &K::no_word, "", "it cannot be set there; `words` says so");
+      });
+  return kAll;
+}
+
+namespace {
+
+/// The step times of the slowest rank: a summary and each.
+const Fields<foreign::Explanation>& slowest_rank_fields() {
+  using X = foreign::Explanation;
+  static const auto kAll =
+      declare<X>("JobStepTime", "Step times of the slowest rank.", "foreign/explain.h", [](Fields<X>& f) {
+        f.spread(
+            [](const X& x) -> const auto& { return x.step_ms; }, fields<metrics::Summary>());
+        f(
+            "steps_ms", [](const X& x) { return x.steps_ms; }, "ms", "each step that all ranks have");
+      });
+  return kAll;
+}
+
+const Fields<foreign::Explanation>& job_step_fields() {
+  using X = foreign::Explanation;
+  static const auto kAll =
+      declare<X>("JobStepMean", "A step: means over ranks and steps.", "foreign/explain.h", [](Fields<X>& f) {
+        f("mean_ms", &X::mean_step_ms, "ms", "the step");
+        f("compute_ms", &X::computation_ms, "ms", "time in which computation ran");
+        f("comm_ms", &X::communication_ms, "ms", "time in which a collective ran, exposed or hidden");
+        f("exposed_comm_ms", &X::exposed_communication_ms, "ms",
+          "time in which a collective ran and nothing was computed");
+        f("exposed_copy_ms", &X::exposed_copy_ms, "ms", "time in which only a copy ran");
+        f("idle_ms", &X::idle_ms, "ms", "time in which nothing ran");
+        f.operator()<TimesByCause>("causes_ms", &X::causes_ms, "ms", "of the time without computation, by cause");
+        f.part("slowest_rank", slowest_rank_fields(), [](const X& x) { return x.step_ms.n > 0; });
+      });
+  return kAll;
+}
+
+const Fields<ExplainedJob>& job_fields() {
+  using E = ExplainedJob;
+  static const auto kAll = declare<E>(
+      "TraceExplanation", "explain.json of `trace explain` ([trace-explain.md](trace-explain.md)).",
+      "app/report/job_report.h", [](Fields<E>& f) {
+        f(
+            "kind", [](const E&) { return std::string("trace_explanation"); }, "", "`trace_explanation`");
+        f(
+            "schema_version", [](const E&) { return kJobSchemaVersion; }, "", "version of this file's format");
+        f(
+            "recognition", [](const E& e) -> const auto& { return e.recognition; }, "", "what kind of job it is");
+        f.object(
+            "step", [](const E& e) -> const auto& { return e.explanation; }, job_step_fields(),
+            "parts of the step, means over ranks and steps");
+        f(
+            "collectives", [](const E& e) -> const auto& { return e.explanation.collectives; }, "",
+            "collectives by kind, unit and phase, the most exposed first");
+        f(
+            "contention", [](const E& e) -> const auto& { return e.explanation.contention; }, "",
+            "kernels that run slower beside collectives, those that lose most time first");
+        f(
+            "late_launches_pct",
+            [](const E& e) {
+              return e.explanation.launches_known ? std::optional(e.explanation.late_launches_pct) : std::nullopt;
+            },
+            "%", "share of computation that began right after its launch");
+        f(
+            "clock_residual_ns", [](const E& e) { return e.explanation.clock_residual_ns; }, "ns",
+            "error that the clocks of ranks may have");
+        f(
+            "late_rank",
+            [](const E& e) {
+              const auto& late = e.explanation.late_rank;
+              return late ? std::optional(e.job.ranks[static_cast<std::size_t>(*late)].rank) : std::nullopt;
+            },
+            "", "rank that came last in most of the waiting");
+        f(
+            "causes", [](const E& e) -> const auto& { return e.explanation.causes; }, "",
+            "why computation was not running, the largest cause first, with what would help");
+        f(
+            "typical_ms", [](const E& e) { return e.typical_ms > 0 ? std::optional(e.typical_ms) : std::nullopt; },
+            "ms", "step that was replayed");
+        f(
+            "knobs", [](const E& e) -> const auto& { return e.replayed; }, "",
+            "keys whose change would gain more than the noise, the largest gain first");
+        f("not_replayed_because", [](const E& e) { return e.not_replayed_because; }, "",
+          "why nothing was replayed, a sentence", {.when = When::if_any});
+        f(
+            "notes", [](const E& e) { return e.explanation.notes; }, "", "sentences to read before any number");
+        f(
+            "ranks", [](const E& e) { return ranks_of_job(e); }, "", "parts of the step on each rank");
+      });
+  return kAll;
+}
+
+}  // namespace
+
+json job_json(const ExplainedJob& explained) { return job_fields().write(explained); }
+
+const ObjectFacts& job_file_facts() { return job_fields().facts(); }
 
 }  // namespace fsdpbench::app

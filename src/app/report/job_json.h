@@ -2,11 +2,17 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "app/console/json_fields.h"
 #include "app/report/job_report.h"
 
 namespace fsdpbench::app {
 
-/// Everything: explain.json. Its fields are in docs/trace-explain.md.
+/// Of explain.json. In 2 it has causes and knobs as result.json has them, and fields that had several names got one
+/// (experiment/old_names.h).
+inline constexpr int kJobSchemaVersion = 3;
+
+/// Everything: explain.json (docs/result-format.md).
 nlohmann::json job_json(const ExplainedJob& explained);
+const ObjectFacts& job_file_facts();
 
 }  // namespace fsdpbench::app

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -19,12 +18,6 @@ inline std::string reach_text(const replay::ReachCounts& ops) {
     if (ops[reach] > 0) parts.push_back(fmt::format("{} {}", ops[reach], to_string(reach)));
   }
   return fmt::format("of a step's ops {}", fmt::join(parts, ", "));
-}
-
-inline nlohmann::json reach_json(const replay::ReachCounts& ops) {
-  nlohmann::json j;
-  for (const replay::Reach reach : kEnumerators<replay::Reach>) j[std::string(to_string(reach))] = ops[reach];
-  return j;
 }
 
 }  // namespace fsdpbench::app

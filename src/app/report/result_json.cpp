@@ -1,275 +1,609 @@
 #include "app/report/result_json.h"
 
-#include <sys/resource.h>
-
-#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "app/experiment/trial_json.h"
-#include "app/report/gpu_json.h"
-#include "app/report/reach.h"
+#include "app/experiment/result_fields.h"
+#include "app/experiment/trial_details.h"
 #include "app/report/topology_report.h"
-#include "backend/collective_fact.h"
 #include "config/load.h"
 #include "config/write.h"
-#include "metrics/caveats.h"
-#include "metrics/checkpoint_cost.h"
 #include "metrics/divergence.h"
-#include "metrics/memory_timeline.h"
-#include "metrics/run_details.h"
-#include "schedule/memory_walk.h"
-#include "schedule/print_schedule.h"
 
 namespace fsdpbench::app {
 namespace {
 
 using nlohmann::json;
 
-/// How well the ranks' clocks are known: their times are on rank 0's. Null for threads, which share one.
-json clock_json(const engine::Measurement& measurement) {
-  if (measurement.clocks.empty()) return nullptr;
-  json j = json::array();
-  bool one = true;
-  for (std::size_t rank = 0; rank < measurement.clocks.size(); ++rank) {
-    const auto& [before, correction] = measurement.clocks[rank];
-    one &= correction.same_clock();
-    j.push_back({{"rank", rank},
-                 {"offset_us", static_cast<double>(before.offset_ns) / 1e3},
-                 {"residual_us", static_cast<double>(correction.residual_ns()) / 1e3},
-                 {"drift_us_per_s", correction.drift() * 1e6}});
-  }
-  return one ? json("same host clock") : j;
-}
+/// A finished run.
+struct RunFile {
+  const engine::Setup& setup;
+  const Trial& trial;
+  TrialDetails details;
+};
 
-json phases_json(const metrics::RunDetails& details) {
-  json j;
-  for (const metrics::PhaseTimes& p : details.phases) {
-    j[std::string(schedule::to_string(p.phase))] = {
-        {"step_ms", p.step_ms},       {"compute_ms", p.compute_ms},           {"comm_ms", p.comm_ms},
-        {"overlap_ms", p.overlap_ms}, {"exposed_comm_ms", p.exposed_comm_ms}, {"exposed_copy_ms", p.exposed_copy_ms},
-        {"idle_ms", p.idle_ms},       {"host_wait_ms", p.host_wait_ms}};
-  }
-  return j;
-}
+bool has_steps(const RunFile& run) { return run.trial.metrics.has_value(); }
 
-/// How NCCL did such collectives, where its profiler told; empty: nobody knows.
-std::string told_by_profiler(const metrics::CollectiveTimes& c, const engine::Measurement& measurement) {
-  if (measurement.devices.empty()) return {};
-  const std::string name = backend::collective_fact(c.kind, c.message_bytes, c.group_size);
-  const auto fact = std::ranges::find(measurement.devices.front(), name, &backend::Facts::value_type::first);
-  return fact == measurement.devices.front().end() ? "" : fact->second;
-}
-
-json collective_times_json(const metrics::RunDetails& details, const Trial& trial) {
-  json j = json::array();
-  for (const metrics::CollectiveTimes& c : details.collectives) {
-    json entry{{"name", c.name},
-               {"kind", c.kind},
-               {"unit", c.unit},
-               {"phase", c.phase},
-               {"bytes", c.message_bytes},
-               {"group_size", c.group_size},
-               {"count", c.count},
-               {"time_ms", c.time_ms},
-               {"wait_ms", c.wait_ms},
-               {"transfer_ms", c.transfer_ms},
-               {"algbw_gb_s", c.algbw_gb_s},
-               {"busbw_gb_s", c.busbw_gb_s}};
-    if (c.op >= 0 && !trial.choices.empty()) entry["done_by"] = trial.choices[static_cast<std::size_t>(c.op)];
-    if (std::string told = told_by_profiler(c, trial.measurement); !told.empty()) entry["done_by"] = std::move(told);
-    if (c.link_efficiency) entry["link_efficiency"] = *c.link_efficiency;
-    j.push_back(std::move(entry));
-  }
-  return j;
-}
-
-json units_json(const metrics::RunDetails& details) {
-  json j = json::array();
-  for (const metrics::UnitTimes& u : details.units) {
-    j.push_back({{"unit", u.unit},
-                 {"compute_ms", u.compute_ms},
-                 {"comm_ms", u.comm_ms},
-                 {"exposed_comm_ms", u.exposed_comm_ms}});
-  }
-  return j;
-}
-
-/// Where the causes lie in one step of median length.
-json intervals_json(const Trial& trial) {
-  const metrics::CauseReport& report = *trial.causes;
-  const trace::RankTrace& trace = trial.measurement.traces[static_cast<std::size_t>(report.example_place)];
-  const std::int32_t first = trace.records.front().step;
-  const trace::StepWindow& window = trace.steps[static_cast<std::size_t>(report.example_step - first)];
-  json j = json::array();
-  for (const metrics::ToldStall& told : report.example) {
-    const metrics::Stall& stall = told.stall;
-    j.push_back({{"rank", report.example_rank},
-                 {"step", report.example_step},
-                 {"begin_ms", static_cast<double>(stall.time.begin - window.begin_ns) / 1e6},
-                 {"end_ms", static_cast<double>(stall.time.end - window.begin_ns) / 1e6},
-                 {"cause", metrics::name_of(told)}});
-  }
-  return j;
-}
-
-/// Of the step that the causes' intervals are of.
-json timeline_json(const metrics::RunView& run, const metrics::CauseReport& causes) {
-  const auto step = std::ranges::find(run.steps(), causes.example_step, &metrics::StepRecords::number);
-  json j{{"rank", causes.example_rank}, {"step", causes.example_step}, {"time_ms", json::array()}};
-  for (const metrics::MemoryLevel& level : metrics::memory_timeline(*step, causes.example_place)) {
-    j["time_ms"].push_back(static_cast<double>(level.time_ns) / 1e6);
-    for (MemoryCategory c : kMemoryCategories) j[std::string(to_string(c))].push_back(level.live[index_of(c)]);
-  }
-  return j;
-}
-
-/// Length of every measured step, of the slowest rank and by rank; where only some ranks were recorded, which.
-json steps_json(const metrics::RunView& run, const metrics::RunMetrics& metrics, int ranks) {
-  json j{{"slowest_rank_ms", metrics.steps_ms}, {"by_rank", json::array()}};
-  for (int rank = 0; rank < run.ranks(); ++rank) {
-    json mine = json::array();
-    for (const metrics::StepRecords& step : run.steps())
-      mine.push_back(static_cast<double>(step.length_ns(rank)) / 1e6);
-    j["by_rank"].push_back(std::move(mine));
-  }
-  if (run.ranks() < ranks) {
-    for (int place = 0; place < run.ranks(); ++place) j["ranks"].push_back(run.steps().front().rank_at(place));
-  }
-  return j;
-}
-
-json peak_json(const engine::Setup& p) {
-  const schedule::Schedule& steady = p.schedules.steady();
-  const schedule::MemoryPeak peak = schedule::memory_peak(steady);
-  json j{{"op", peak.op < 0 ? "" : schedule::op_name(p.plan, steady.ops[static_cast<std::size_t>(peak.op)])},
-         {"live_bytes", peak.live_bytes},
-         {"live", json::array()}};
-  for (schedule::BufferId id : peak.live) {
-    const schedule::Buffer& b = steady.buffers[static_cast<std::size_t>(id)];
-    json entry{{"role", schedule::to_string(b.role)}, {"category", to_string(b.category)}, {"bytes", b.bytes}};
-    if (b.unit >= 0) entry["unit"] = p.plan.units[static_cast<std::size_t>(b.unit)].label();
-    j["live"].push_back(std::move(entry));
-  }
-  return j;
-}
-
-std::int64_t peak_rss_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
-}
-
-json prediction_interval_json(const PredictionInterval& p) {
-  json j{{"from", p.from}};
-  if (!p.step_ms) {
-    j["no_interval_because"] = "op times follow from the rates that were given: no other times are as likely";
+/// Phases by their names.
+struct Phases {
+  static json write(const std::vector<metrics::PhaseTimes>& phases) {
+    json j;
+    for (const metrics::PhaseTimes& p : phases) {
+      j[std::string(schedule::to_string(p.phase))] = JsonType<metrics::PhaseTimes>::write(p);
+    }
     return j;
   }
-  j["reach"] = to_string(replay::least_sure(p.ops));
-  j["ops"] = reach_json(p.ops);
-  const auto bounds = [](const replay::Bounds& b) { return json{{"low", b.low}, {"high", b.high}}; };
-  j["interval_pct"] = 95;
-  j["step_ms"] = bounds(*p.step_ms);
-  j["exposed_comm_ms"] = bounds(*p.exposed_ms);
-  j["leaves_ranks_out"] = p.leaves_ranks_out;
-  return j;
-}
+  static TypeFacts facts() { return {"map of object", JsonType<metrics::PhaseTimes>::facts().object}; }
+};
 
-/// Folders, and what each cost; joined by the steps that were done.
-json checkpoints_json(const std::vector<engine::SavedCheckpoint>& checkpoints,
-                      const std::optional<metrics::CheckpointCost>& cost) {
+/// A column of what a GPU was like, a value a step and null where it is not known; without any the column is absent.
+template <class Value>
+std::optional<json> column(const std::vector<metrics::GpuStep>& steps, Value value) {
   json list = json::array();
-  for (const engine::SavedCheckpoint& c : checkpoints) {
-    json one{{"folder", c.folder}, {"steps", c.steps}, {"bytes", c.bytes}};
-    for (const metrics::SaveCost& save : cost ? cost->saves : std::vector<metrics::SaveCost>()) {
-      if (save.steps != c.steps) continue;
-      one.update({{"at_end", save.at_end},
-                  {"stall_ms", save.stall_ms},
-                  {"waited_ms", save.waited_ms},
-                  {"copied_ms", save.copied_ms},
-                  {"wrote_ms", save.wrote_ms},
-                  {"copy_ms", save.copy_ms},
-                  {"write_ms", save.write_ms},
-                  {"hidden_pct", save.hidden_pct},
-                  {"mb_per_s", save.mb_per_s}});
-    }
-    list.push_back(std::move(one));
+  bool known = false;
+  for (const metrics::GpuStep& step : steps) {
+    const auto found = value(step);
+    list.push_back(found ? json(*found) : json());
+    known = known || found;
   }
-  return list;
+  return known ? std::optional(list) : std::nullopt;
 }
 
-/// Absent where nothing is known.
-json checkpoint_cost_json(const metrics::CheckpointCost& cost) {
-  json j = json::object();
-  if (cost.stall_ms) j["stall_ms"] = *cost.stall_ms;
-  if (cost.stall_pct) j["stall_pct"] = *cost.stall_pct;
-  if (cost.beside_pct) j["steps_beside_pct"] = *cost.beside_pct;
-  if (!cost.because.empty()) j["because"] = cost.because;
-  return j;
-}
-
-/// Needs at least one measured step.
-void add_details(const engine::Setup& p, const Trial& trial, json& j) {
-  const metrics::RunView run(p.schedules, trial.measurement.traces, trial.measurement.slowest_ns);
-  const metrics::RunDetails details = metrics::run_details(run, p.plan, p.config.emulate.link());
-  j["metrics"]["phases"] = phases_json(details);
-  j["metrics"]["units"] = units_json(details);
-  j["collectives"] = collective_times_json(details, trial);
-  if (metrics::why_not_rated(trial.fidelity).empty()) j["exposed_intervals"] = intervals_json(trial);
-  if (trial.spread) {
-    j["simulation"] = {{"p50_ms", trial.spread->p50_ms},
-                       {"p95_ms", trial.spread->p95_ms},
-                       {"p99_ms", trial.spread->p99_ms},
-                       {"without_jitter_ms", trial.spread->without_jitter_ms},
-                       {"lost_to_jitter_pct", trial.spread->lost_to_jitter_pct()}};
-  }
-  if (trial.sureness) j["prediction"] = prediction_interval_json(*trial.sureness);
-  j["steps"] = steps_json(run, *trial.metrics, p.plan.groups.ranks());
-  if (json gpus = gpus_json(trial); !gpus.empty()) j["gpus"] = std::move(gpus);
-  j["memory"]["timeline"] = timeline_json(run, *trial.causes);
-  j["memory"]["peak_at"] = peak_json(p);
-  if (!trial.world.simulated()) j["memory"]["process_peak_rss_bytes"] = peak_rss_bytes();
+std::optional<double> in_watts(const std::optional<std::int32_t>& mw) {
+  return mw ? std::optional(*mw * 1e-3) : std::nullopt;
 }
 
 }  // namespace
 
-json result_frame(const engine::Setup& setup, const World& world) {
-  json j;
-  j["config"] = config::to_json(setup.config);
-  j["config_changed"] = config::changed_to_json(setup.config, config::presets_of(setup.config));
-  j["world"] = to_json(world);
-  j["train"]["warmup"] = setup.config.train.warmup;
-  j["train"]["parameters"] = setup.plan.shapes.parameter_count();
-  return j;
+template <>
+const Fields<metrics::PhaseTimes>& fields<metrics::PhaseTimes>() {
+  using P = metrics::PhaseTimes;
+  static const auto kAll = declare<P>(
+      "PhaseTimes", "One phase of a step. The phases add up to the step part by part.", "metrics/run_details.h",
+      [](Fields<P>& f) {
+        f("step_ms", &P::step_ms, "ms", "time of the phase");
+        f("compute_ms", &P::compute_ms, "ms", "time in which computation ran");
+        f("comm_ms", &P::comm_ms, "ms", "time in which a collective ran, exposed or hidden");
+        f("overlap_ms", &P::overlap_ms, "ms", "time in which both ran");
+        f("exposed_comm_ms", &P::exposed_comm_ms, "ms", "time in which a collective ran and nothing was computed");
+        f("exposed_copy_ms", &P::exposed_copy_ms, "ms", "time in which only a copy ran");
+        f("idle_ms", &P::idle_ms, "ms", "time in which nothing ran");
+        f("host_wait_ms", &P::host_wait_ms, "ms",
+          "time in which the host was blocked by limits or syncs; it is beside the others and no part of their sum");
+      });
+  return kAll;
 }
 
-json result_json(const engine::Setup& setup, const Trial& trial) {
-  json j = result_frame(setup, trial.world);
-  j.update(to_json(trial));
-  j.erase("steps_ms");  // of every rank below
-  j.erase("seconds");
-  j["complete"] = !trial.interrupted;
-  const engine::Measurement& measurement = trial.measurement;
-  if (json clock = clock_json(measurement); !clock.is_null()) j["world"]["clock"] = std::move(clock);
-  if (setup.config.device.backend == config::BackendKind::cuda) {
-    if (json topology = topology_json(); !topology.is_null()) j["world"]["topology"] = std::move(topology);
-  }
-  j["train"]["steps_done"] = measurement.steps_done;
-  if (measurement.began_at.steps > 0) j["train"]["began_after_step"] = measurement.began_at.steps;
-  if (!measurement.checkpoints.empty()) {
-    const auto cost = metrics::checkpoint_cost(measurement.traces, setup.config.checkpoint.every);
-    j["checkpoints"] = checkpoints_json(measurement.checkpoints, cost);
-    if (cost && cost->stall_ms) j["checkpoint_cost"] = checkpoint_cost_json(*cost);
-  }
-  if (!measurement.losses.empty()) j["train"]["loss"] = measurement.losses;  // null where it is not finite
-  if (measurement.parameters_digest) j["train"]["params_digest"] = *measurement.parameters_digest;
-  if (std::string why = metrics::why_no_digest(setup.config, measurement.parameters_not_finite); !why.empty()) {
-    j["train"]["no_digest_because"] = std::move(why);
-  }
-  if (!trial.diverged_because.empty()) j["diverged_because"] = trial.diverged_because;
-  if (trial.metrics) add_details(setup, trial, j);
-  return j;
+template <>
+const Fields<metrics::UnitTimes>& fields<metrics::UnitTimes>() {
+  using U = metrics::UnitTimes;
+  static const auto kAll = declare<U>("UnitTimes", "One unit in a step.", "metrics/run_details.h", [](Fields<U>& f) {
+    f("unit", &U::unit, "", "label of the unit");
+    f("compute_ms", &U::compute_ms, "ms", "computation of the unit");
+    f("comm_ms", &U::comm_ms, "ms", "collectives of the unit");
+    f("exposed_comm_ms", &U::exposed_comm_ms, "ms", "collectives of the unit while nothing was computed");
+  });
+  return kAll;
 }
+
+template <>
+const Fields<metrics::CollectiveTimes>& fields<metrics::CollectiveTimes>() {
+  using C = metrics::CollectiveTimes;
+  static const auto kAll = declare<C>(
+      "Collective", "A collective of the schedule: medians over ranks and steps.", "metrics/run_details.h",
+      [](Fields<C>& f) {
+        f("name", &C::name, "", "as traces name it");
+        f("kind", &C::kind, "", "`all_gather`, `reduce_scatter`, …");
+        f("unit", &C::unit, "", "unit that it is for");
+        f("phase", &C::phase, "", "phase of the step");
+        f("bytes", &C::message_bytes, "B", "message size, as nccl-tests defines it");
+        f("group_size", &C::group_size, "", "number of ranks that take part");
+        f("count", &C::count, "", "how often it was measured");
+        f("time_ms", &C::time_ms, "ms", "from its turn on the communicator to its end");
+        f("wait_ms", &C::wait_ms, "ms", "part of `time_ms` until the last peer had arrived");
+        f("transfer_ms", &C::transfer_ms, "ms", "rest of `time_ms`");
+        f("algbw_gb_per_s", &C::algbw_gb_s, "GB/s", "algorithm bandwidth of the transfer, as nccl-tests defines it");
+        f("busbw_gb_per_s", &C::busbw_gb_s, "GB/s", "bus bandwidth, as nccl-tests defines it");
+        f("link_efficiency", &C::link_efficiency, "",
+          "bus bandwidth divided by that of the modelled link; absent for real links");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<DetailedCollective>& fields<DetailedCollective>() {
+  using C = DetailedCollective;
+  static const auto kAll = declare<C>("Collective", fields<metrics::CollectiveTimes>().facts().meaning,
+                                      "metrics/run_details.h", [](Fields<C>& f) {
+                                        f.spread(&C::times, fields<metrics::CollectiveTimes>());
+                                        f("done_by", &C::done_by, "",
+                                          "algorithm that carried it out; only in simulations, and where NCCL's "
+                                          "profiler reports it ([gpu.md](gpu.md#nccls-profiler))");
+                                      });
+  return kAll;
+}
+
+template <>
+const Fields<CauseInterval>& fields<CauseInterval>() {
+  using C = CauseInterval;
+  static const auto kAll = declare<C>("CauseInterval", "Time without computation in one step of median length.",
+                                      "metrics/typical_stalls.h", [](Fields<C>& f) {
+                                        f("rank", &C::rank, "", "rank that it belongs to");
+                                        f("step", &C::step, "", "number of the step");
+                                        f("begin_ms", &C::begin_ms, "ms", "begin, since the step began");
+                                        f("end_ms", &C::end_ms, "ms", "end, since the step began");
+                                        f("cause", &C::cause, "", "name of the cause, or `jitter`");
+                                      });
+  return kAll;
+}
+
+template <>
+const Fields<MemoryTimeline>& fields<MemoryTimeline>() {
+  using M = MemoryTimeline;
+  static const auto kAll = declare<M>(
+      "MemoryTimeline", "Live bytes over one step as its lanes ran.", "metrics/memory_timeline.h", [](Fields<M>& f) {
+        f("rank", &M::rank, "", "rank whose memory it is");
+        f("step", &M::step, "", "number of the step");
+        f("time_ms", &M::time_ms, "ms",
+          "times since the step began; each value below holds from one of these times on");
+        for (const MemoryCategory c : kMemoryCategories) {
+          const std::size_t i = index_of(c);
+          f(
+              std::string(to_string(c)), [i](const M& m) { return m.live[i]; }, "B", "live bytes of this category");
+        }
+      });
+  return kAll;
+}
+
+template <>
+const Fields<MemoryAtPeak::Block>& fields<MemoryAtPeak::Block>() {
+  using B = MemoryAtPeak::Block;
+  static const auto kAll =
+      declare<B>("LiveBlock", "A buffer that is alive.", "schedule/memory_walk.h", [](Fields<B>& f) {
+        f("role", &B::role, "", "what the buffer holds");
+        f("category", &B::category, "", "category that it is counted in");
+        f("bytes", &B::bytes, "B", "its size in bytes");
+        f("unit", &B::unit, "", "unit that it belongs to", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<MemoryAtPeak>& fields<MemoryAtPeak>() {
+  using M = MemoryAtPeak;
+  static const auto kAll =
+      declare<M>("MemoryAtPeak", "What is alive at the peak that the schedule predicts.", "schedule/memory_walk.h",
+                 [](Fields<M>& f) {
+                   f("op", &M::op, "", "op before which the peak is reached; empty: before the first");
+                   f("live_bytes", &M::live_bytes, "B", "all live bytes together");
+                   f("live", &M::live, "", "live buffers, the largest first");
+                 });
+  return kAll;
+}
+
+template <>
+const Fields<StepsByRank>& fields<StepsByRank>() {
+  static const auto kAll = declare<StepsByRank>("", "", "metrics/run_view.h", [](Fields<StepsByRank>& f) {
+    f("by_rank", &StepsByRank::by_rank, "ms", "for each rank, each of its measured steps");
+    f("ranks", &StepsByRank::ranks, "", "numbers of these ranks; only where not all were recorded",
+      {.when = When::if_any});
+  });
+  return kAll;
+}
+
+template <>
+const Fields<ClockOfRank>& fields<ClockOfRank>() {
+  using C = ClockOfRank;
+  static const auto kAll = declare<C>("Clock", "How well a rank's clock is known: its times are on rank 0's.",
+                                      "launch/clock_offset.h", [](Fields<C>& f) {
+                                        f("rank", &C::rank, "", "number of the rank");
+                                        f("offset_us", &C::offset_us, "us", "of its clock from rank 0's");
+                                        f("residual_us", &C::residual_us, "us", "by which it may be wrong");
+                                        f("drift_us_per_s", &C::drift_us_per_s, "us/s", "by which it runs faster");
+                                      });
+  return kAll;
+}
+
+template <>
+const Fields<metrics::SaveCost>& fields<metrics::SaveCost>() {
+  using S = metrics::SaveCost;
+  static const auto kAll = declare<S>("SaveCost", "", "metrics/checkpoint_cost.h", [](Fields<S>& f) {
+    f("at_end", &S::at_end, "", "no step followed, so nobody was held up");
+    f("stall_ms", &S::stall_ms, "ms",
+      "the training of the rank that waited longest stood still; the sum of the next three");
+    f("waited_ms", &S::waited_ms, "ms", "of it, for the file before");
+    f("copied_ms", &S::copied_ms, "ms", "of it, an update for the copy of what it changes");
+    f("wrote_ms", &S::wrote_ms, "ms", "of it, while the file was written");
+    f("copy_ms", &S::copy_ms, "ms", "the longest copy to host memory, held up or not");
+    f("write_ms", &S::write_ms, "ms", "the file that took longest until it was on disk");
+    f("hidden_pct", &S::hidden_pct, "%", "of copying and writing, over all ranks, what no training stood still for");
+    f("mb_per_s", &S::mb_per_s, "MB/s", "all files together, from the first one's begin to the last one's end");
+  });
+  return kAll;
+}
+
+template <>
+const Fields<CheckpointOfRun>& fields<CheckpointOfRun>() {
+  using C = CheckpointOfRun;
+  static const auto kAll = declare<C>("Checkpoint", "A checkpoint and what it cost ([checkpoint.md](checkpoint.md)).",
+                                      "metrics/checkpoint_cost.h", [](Fields<C>& f) {
+                                        f(
+                                            "folder", [](const C& c) { return c.saved.folder; }, "", "where it is");
+                                        f(
+                                            "steps", [](const C& c) { return c.saved.steps; }, "", "that were done");
+                                        f(
+                                            "bytes", [](const C& c) { return c.saved.bytes; }, "B", "of all files");
+                                        f.spread(&C::cost, fields<metrics::SaveCost>());
+                                      });
+  return kAll;
+}
+
+template <>
+const Fields<metrics::CheckpointCost>& fields<metrics::CheckpointCost>() {
+  using C = metrics::CheckpointCost;
+  static const auto kAll = declare<C>(
+      "CheckpointCost", "What checkpoints cost the training; only of those that steps followed.",
+      "metrics/checkpoint_cost.h", [](Fields<C>& f) {
+        f("stall_ms", &C::stall_ms, "ms", "a save, in the median");
+        f("stall_pct", &C::stall_pct, "%", "of a median step without any");
+        f("steps_beside_pct", &C::beside_pct, "%", "how much longer steps were beside which something was saved");
+        f("because", &C::because, "", "what most of the stall is, and what would take it away", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<metrics::JitterSpread>& fields<metrics::JitterSpread>() {
+  using J = metrics::JitterSpread;
+  static const auto kAll =
+      declare<J>("JitterSpread", "How the steps of a simulation with jitter scatter.", "metrics/jitter_spread.h",
+                 [](Fields<J>& f) {
+                   f("p50_ms", &J::p50_ms, "ms", "median step");
+                   f("p95_ms", &J::p95_ms, "ms", "95 of 100 steps are shorter");
+                   f("p99_ms", &J::p99_ms, "ms", "99 of 100 steps are shorter");
+                   f("without_jitter_ms", &J::without_jitter_ms, "ms", "step time without jitter");
+                   f("lost_to_jitter_pct", &J::lost_to_jitter_pct, "%", "share of the median step that jitter costs");
+                 });
+  return kAll;
+}
+
+template <>
+const Fields<replay::Bounds>& fields<replay::Bounds>() {
+  static const auto kAll = declare<replay::Bounds>("Bounds", "Between which 95 of 100 such predictions should be.",
+                                                   "replay/uncertainty.h", [](Fields<replay::Bounds>& f) {
+                                                     f("low", &replay::Bounds::low, "", "lower end");
+                                                     f("high", &replay::Bounds::high, "", "upper end");
+                                                   });
+  return kAll;
+}
+
+template <>
+const Fields<PredictionInterval>& fields<PredictionInterval>() {
+  using P = PredictionInterval;
+  static const auto kAll = declare<P>(
+      "Prediction", "How sure a simulation's step is ([simulate.md](simulate.md)).",
+      "app/experiment/prediction_interval.h", [](Fields<P>& f) {
+        const auto if_sure = [](auto value) {
+          return [value](const P& p) { return p.step_ms ? std::optional(value(p)) : std::nullopt; };
+        };
+        f("from", &P::from, "", "source of the op times");
+        f("no_interval_because",
+          [](const P& p) {
+            return std::string(
+                p.step_ms ? "" : "op times follow from the rates that were given: no other times are as likely");
+          },
+          "", "why there is no interval; then the rest is absent", {.when = When::if_any});
+        f("reach", if_sure([](const P& p) { return replay::least_sure(p.ops); }), "", "how sure the least sure op is");
+        f("ops", if_sure([](const P& p) { return p.ops; }), "", "number of ops of a step, by how sure they are");
+        f("interval_pct", if_sure([](const P&) { return 95; }), "%", "probability with which the interval should hold");
+        f("step_ms", &P::step_ms, "ms", "the step time");
+        f("exposed_comm_ms", &P::exposed_ms, "ms", "exposed communication");
+        f("leaves_ranks_out", if_sure([](const P& p) { return p.leaves_ranks_out; }), "",
+          "true if the interval leaves out what so many ranks change");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<GpuLimits>& fields<GpuLimits>() {
+  using L = GpuLimits;
+  static const auto kAll = declare<L>("GpuLimits", "What a GPU can do at most.", "base/gpu_health.h", [](Fields<L>& f) {
+    f("sm_mhz", &L::sm_mhz, "MHz", "highest SM clock");
+    f(
+        "power_w", [](const L& l) { return in_watts(l.power_mw); }, "W", "power limit");
+    f("pcie_width", &L::pcie_width, "", "number of PCIe lanes");
+    f("pcie_generation", &L::pcie_generation, "", "generation of PCIe");
+    f("ecc", &L::ecc, "", "whether ECC is on");
+  });
+  return kAll;
+}
+
+template <>
+const Fields<GpuErrors>& fields<GpuErrors>() {
+  using E = GpuErrors;
+  static const auto kAll =
+      declare<E>("GpuErrors", "By how much the driver's counters grew.", "base/gpu_health.h", [](Fields<E>& f) {
+        f("ecc_corrected", &E::ecc_corrected, "", "memory errors that were corrected");
+        f("ecc_uncorrected", &E::ecc_uncorrected, "", "memory errors that were not corrected");
+        f("nvlink_replays", &E::nvlink_replays, "", "replays of all NVLink links together");
+        f("nvlink_recoveries", &E::nvlink_recoveries, "", "recoveries of all NVLink links together");
+        f("nvlink_crc", &E::nvlink_crc, "", "CRC errors of all NVLink links together");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<GpuOfRank::Xid>& fields<GpuOfRank::Xid>() {
+  using X = GpuOfRank::Xid;
+  static const auto kAll =
+      declare<X>("Xid", "An error that the driver reported.", "base/gpu_health.h", [](Fields<X>& f) {
+        f("code", &X::code, "", "NVIDIA's number of the error");
+        f("step", &X::step, "", "step in which it arrived");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<metrics::Throttling>& fields<metrics::Throttling>() {
+  using T = metrics::Throttling;
+  static const auto kAll =
+      declare<T>("Throttling", "Measured steps in which a GPU did not run as fast as it could.", "metrics/gpu_steps.h",
+                 [](Fields<T>& f) {
+                   f(
+                       "why", [](const T& t) { return metrics::limits_text(t.why); }, "", "what held its clocks down");
+                   f("steps", &T::steps, "", "which steps");
+                   f("of_steps", &T::seen, "", "number of steps that have a sample");
+                   f("sm_mhz", &T::sm_mhz, "MHz", "median clock in those steps");
+                   f("other_sm_mhz", &T::other_sm_mhz, "MHz", "median clock in the other steps");
+                   f("longer_pct", &T::longer_pct, "%", "by how much those steps were longer");
+                 });
+  return kAll;
+}
+
+namespace {
+
+using GpuSteps = std::vector<metrics::GpuStep>;
+
+const Fields<GpuSteps>& gpu_step_fields() {
+  using S = metrics::GpuStep;
+  static const auto kAll = declare<GpuSteps>(
+      "GpuSteps", "What a GPU was like, by measured step; null where the driver did not tell.", "metrics/gpu_steps.h",
+      [](Fields<GpuSteps>& f) {
+        const auto each = [&](const char* name, auto value, const char* unit, const char* meaning) {
+          f(
+              name, [value](const GpuSteps& steps) { return column(steps, value); }, unit, meaning);
+        };
+        each(
+            "samples", [](const S& s) { return std::optional(s.samples); }, "", "number of samples");
+        each(
+            "sm_mhz", [](const S& s) { return s.sm_mhz; }, "MHz", "median SM clock");
+        each(
+            "power_w", [](const S& s) { return in_watts(s.power_mw); }, "W", "median power");
+        each(
+            "temperature_c", [](const S& s) { return s.temperature_c; }, "C", "highest temperature");
+        each(
+            "pcie_width", [](const S& s) { return s.pcie_width; }, "", "smallest number of PCIe lanes");
+        each(
+            "pcie_generation", [](const S& s) { return s.pcie_generation; }, "", "lowest generation of PCIe");
+        each(
+            "held_down_by",
+            [](const S& s) { return s.samples > 0 ? std::optional(metrics::limits_text(s.limits)) : std::nullopt; }, "",
+            "what held its clocks down");
+      });
+  return kAll;
+}
+
+const Fields<GpuOfRank>& watched_gpu_fields() {
+  using G = GpuOfRank;
+  static const auto kAll = declare<G>("", "", "base/gpu_health.h", [](Fields<G>& f) {
+    f(
+        "limits", [](const G& g) { return g.health.limits; }, "", "largest values that the GPU allows");
+    f(
+        "errors", [](const G& g) { return g.health.errors; }, "", "errors that were counted during the run");
+    f("xids", &G::xids, "", "errors that the driver reported");
+    f("xids_left_out", [](const G& g) { return g.health.xids_left_out; }, "", "number of further errors",
+      {.when = When::if_any});
+    f.object("steps", &G::steps, gpu_step_fields(), "state of the GPU in each measured step");
+    f("throttled", &G::throttled, "", "steps in which the GPU did not run as fast as it could", {.when = When::if_any});
+  });
+  return kAll;
+}
+
+}  // namespace
+
+template <>
+const Fields<GpuOfRank>& fields<GpuOfRank>() {
+  using G = GpuOfRank;
+  static const auto kAll =
+      declare<G>("Gpu", "How a rank's GPU fared ([gpu.md](gpu.md#clocks-power-and-errors-of-the-gpus)).",
+                 "base/gpu_health.h", [](Fields<G>& f) {
+                   f("rank", &G::rank, "", "rank that it belongs to");
+                   f("unknown_because", [](const G& g) { return g.health.unknown_because; }, "", "why nothing is known",
+                     {.when = When::if_any});
+                   f.spread([](const G& g) -> const G& { return g; }, watched_gpu_fields(),
+                            [](const G& g) { return !g.health.samples.empty(); });
+                 });
+  return kAll;
+}
+
+namespace {
+
+const Fields<RunFile>& world_more_fields() {
+  static const auto kAll = declare<RunFile>("World", "", "", [](Fields<RunFile>& f) {
+    f(
+        "clock",
+        [](const RunFile& r) -> std::optional<json> {
+          if (r.details.clocks.empty()) return std::nullopt;
+          return r.details.one_clock ? json("same host clock")
+                                     : JsonType<std::vector<ClockOfRank>>::write(r.details.clocks);
+        },
+        "", "for each rank, how well its host's clock is known; absent if ranks are threads ([launch.md](launch.md))");
+    f(
+        "topology",
+        [](const RunFile& r) -> std::optional<json> {
+          if (r.setup.config.device.backend != config::BackendKind::cuda) return std::nullopt;
+          json topology = topology_json();
+          return topology.is_null() ? std::nullopt : std::optional(std::move(topology));
+        },
+        "", "what GPUs and network cards of rank 0's host share; only on GPUs ([doctor.md](doctor.md))");
+  });
+  return kAll;
+}
+
+const Fields<RunFile>& metrics_more_fields() {
+  static const auto kAll = declare<RunFile>("Metrics", "", "", [](Fields<RunFile>& f) {
+    f.operator()<Phases>(
+        "phases", [](const RunFile& r) { return r.details.phases; }, "", "parts of the step by phase");
+    f(
+        "units", [](const RunFile& r) { return r.details.units; }, "", "parts of the step by unit");
+  });
+  return kAll;
+}
+
+const Fields<RunFile>& memory_more_fields() {
+  static const auto kAll = declare<RunFile>("Memory", "", "", [](Fields<RunFile>& f) {
+    f(
+        "timeline", [](const RunFile& r) { return r.details.timeline; }, "", "live bytes over one step");
+    f(
+        "peak_at", [](const RunFile& r) { return r.details.peak_at; }, "", "what is alive at the peak");
+    f(
+        "process_peak_rss_bytes", [](const RunFile& r) { return r.details.process_peak_rss_bytes; }, "B",
+        "largest resident set of the process, by the operating system; absent in simulations");
+  });
+  return kAll;
+}
+
+const Fields<RunFile>& step_fields() {
+  static const auto kAll =
+      declare<RunFile>("Steps", "Every measured step.", "metrics/run_view.h", [](Fields<RunFile>& f) {
+        f(
+            "slowest_rank_ms", [](const RunFile& r) { return r.trial.metrics->steps_ms; }, "ms",
+            "each measured step, of its slowest rank");
+        f.spread([](const RunFile& r) -> const StepsByRank& { return r.details.steps; }, fields<StepsByRank>());
+      });
+  return kAll;
+}
+
+const Fields<engine::Setup>& train_frame_fields() {
+  using S = engine::Setup;
+  static const auto kAll = declare<S>("Train", "The training.", "engine/run.h", [](Fields<S>& f) {
+    f(
+        "warmup", [](const S& s) { return s.config.train.warmup; }, "", "steps before the measured ones");
+    f(
+        "parameters", [](const S& s) { return s.plan.shapes.parameter_count(); }, "",
+        "number of parameters of the model");
+  });
+  return kAll;
+}
+
+const Fields<RunFile>& train_fields() {
+  static const auto kAll = declare<RunFile>("Train", "", "engine/run.h", [](Fields<RunFile>& f) {
+    const auto measured = [](auto member) {
+      return [member](const RunFile& r) { return r.trial.measurement.*member; };
+    };
+    f("steps_done", measured(&engine::Measurement::steps_done), "", "steps done, warm-up included");
+    f("began_after_step", [](const RunFile& r) { return r.trial.measurement.began_at.steps; }, "",
+      "optimizer steps done before this run; only if a training was resumed ([checkpoint.md](checkpoint.md))",
+      {.when = When::if_any});
+    f("loss", measured(&engine::Measurement::losses), "",
+      "loss of each step, warm-up included; null where it is not finite; absent if computation is emulated",
+      {.when = When::if_any});
+    f("params_digest", measured(&engine::Measurement::parameters_digest), "",
+      "a hash of all final parameters, which does not depend on the sharding; `no_digest_because` says why it is "
+      "absent");
+    f("no_digest_because",
+      [](const RunFile& r) {
+        return metrics::why_no_digest(r.setup.config, r.trial.measurement.parameters_not_finite);
+      },
+      "",
+      "why there is no digest although something was computed: `train.params_digest = false` leaves the parameters "
+      "where they "
+      "are, some of them are not finite, or a GPU may add in any order",
+      {.when = When::if_any});
+  });
+  return kAll;
+}
+
+struct RunFrame {
+  const engine::Setup& setup;
+  const World& world;
+};
+
+const Fields<RunFrame>& frame_fields() {
+  static const auto kAll = declare<RunFrame>("Run", "", "", [](Fields<RunFrame>& f) {
+    f(
+        "config", [](const RunFrame& r) { return config::to_json(r.setup.config); }, "",
+        "every key with its resolved value");
+    f(
+        "config_changed",
+        [](const RunFrame& r) { return config::changed_to_json(r.setup.config, config::presets_of(r.setup.config)); },
+        "",
+        "keys whose value differs from the preset's, or from the program's default where no preset sets them: `key`, "
+        "`value`, `default`");
+    f(
+        "world", [](const RunFrame& r) { return r.world; }, "", "what it was measured with");
+    f.object(
+        "train", [](const RunFrame& r) -> const auto& { return r.setup; }, train_frame_fields(), "the training");
+  });
+  return kAll;
+}
+
+const Fields<RunFile>& run_fields() {
+  using R = RunFile;
+  static const auto kAll =
+      declare<R>("Run", "result.json of `run` and `simulate`: every number, and the world it was measured in.",
+                 "app/experiment/trial.h", [](Fields<R>& f) {
+                   f.spread([](const R& r) { return RunFrame{r.setup, r.trial.world}; }, frame_fields());
+                   f.spread([](const R& r) -> const Trial& { return r.trial; }, trial_fields());
+                   f(
+                       "complete", [](const R& r) { return !r.trial.interrupted; }, "", "whether all steps were done");
+                   f("diverged_because", [](const R& r) { return r.trial.diverged_because; }, "",
+                     "why training diverged: a loss or a final parameter is NaN or infinite; the exit code is 8",
+                     {.when = When::if_any});
+                   f.part("world", world_more_fields());
+                   f.part("train", train_fields());
+                   f("checkpoints", [](const R& r) { return r.details.checkpoints; }, "", "checkpoints that were saved",
+                     {.when = When::if_any});
+                   f(
+                       "checkpoint_cost",
+                       [](const R& r) {
+                         const auto& cost = r.details.checkpoint_cost;
+                         return cost && cost->stall_ms ? cost : std::nullopt;
+                       },
+                       "", "what checkpoints cost; only those that were followed by steps count");
+                   f.part("metrics", metrics_more_fields(), has_steps);
+                   f(
+                       "collectives",
+                       [](const R& r) { return has_steps(r) ? std::optional(r.details.collectives) : std::nullopt; },
+                       "", "each collective of the schedule");
+                   f(
+                       "exposed_intervals", [](const R& r) { return r.details.exposed_intervals; }, "",
+                       "when each cause held computation up, in one step of median length");
+                   f(
+                       "simulation", [](const R& r) { return has_steps(r) ? r.trial.spread : std::nullopt; }, "",
+                       "how steps scatter; only in simulations with jitter");
+                   f(
+                       "prediction", [](const R& r) { return has_steps(r) ? r.trial.sureness : std::nullopt; }, "",
+                       "how sure the step time is; only in simulations");
+                   f.part("steps", step_fields(), has_steps);
+                   f("gpus", [](const R& r) { return r.details.gpus; }, "", "how each GPU fared; only of ranks on GPUs",
+                     {.when = When::if_any});
+                   f.part("memory", memory_more_fields(), has_steps);
+                 });
+  return kAll;
+}
+
+}  // namespace
+
+json result_frame(const engine::Setup& setup, const World& world) { return frame_fields().write({setup, world}); }
+
+json result_json(const engine::Setup& setup, const Trial& trial) {
+  return run_fields().write({setup, trial, trial_details(setup, trial)});
+}
+
+const ObjectFacts& run_file_facts() { return run_fields().facts(); }
 
 }  // namespace fsdpbench::app

@@ -6,10 +6,14 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <utility>
 
+#include "app/console/json_fields.h"
 #include "app/console/json_text.h"
 #include "app/console/table.h"
-#include "app/experiment/trial_json.h"
+#include "app/experiment/result_fields.h"
 #include "metrics/caveats.h"
 #include "metrics/statistics.h"
 
@@ -23,28 +27,43 @@ json json_of(const config::Value& value) {
   return std::visit([](const auto& v) { return json(v); }, value);
 }
 
-/// A trial counts as one value, its median: the steps of a trial share its luck.
-json step_summary(const std::vector<const Trial*>& done) {
-  std::vector<double> medians;
-  double low = 0, high = 0;
+/// What a cell's trials came to.
+struct SweptCell {
+  std::string id;
+  std::vector<std::pair<std::string, json>> axes;
+  std::vector<const Trial*> done;
+  const LoggedTrial* failure = nullptr;
+  bool complete = false;
+
+  std::string status() const { return failure != nullptr ? "failed" : complete ? "ok" : "incomplete"; }
+  /// The first of those that are not rated; null: all are.
+  const Trial* unrated() const {
+    const auto found =
+        std::ranges::find_if(done, [](const Trial* trial) { return trial->fidelity && !trial->fidelity->rated(); });
+    return found == done.end() ? nullptr : *found;
+  }
+};
+
+/// The step time of a cell. A trial counts as one value, its median: the steps of a trial share its luck.
+struct CellStep {
+  metrics::Summary trials;
+  double min = 0, max = 0;  ///< of all steps
   std::size_t steps = 0;
+};
+
+CellStep step_of(const std::vector<const Trial*>& done) {
+  std::vector<double> medians;
+  CellStep cell;
   for (const Trial* trial : done) {
     const std::vector<double>& values = trial->metrics->steps_ms;
     const auto [least, most] = std::ranges::minmax(values);
-    low = medians.empty() ? least : std::min(low, least);
-    high = std::max(high, most);
-    steps += values.size();
+    cell.min = medians.empty() ? least : std::min(cell.min, least);
+    cell.max = std::max(cell.max, most);
+    cell.steps += values.size();
     medians.push_back(metrics::median(values));
   }
-  const metrics::Summary s = metrics::summarize(medians);
-  return {{"median", s.median},
-          {"ci_low", s.ci_low},
-          {"ci_high", s.ci_high},
-          {"interval", to_string(s.interval)},
-          {"min", low},
-          {"max", high},
-          {"n", s.n},
-          {"steps", steps}};
+  cell.trials = metrics::summarize(medians);
+  return cell;
 }
 
 /// The one or two trials of median step time: examples that happened, whose parts add up to the cell's step time. Two
@@ -55,51 +74,192 @@ std::vector<const Trial*> typical(std::vector<const Trial*> done) {
   return {middle, middle + (done.size() % 2 == 0 ? 2 : 1)};
 }
 
-/// The mean over the typical trials of every number that they have.
-json metrics_summary(const std::vector<const Trial*>& done) {
-  json j{{"step_ms", step_summary(done)}};
-  std::map<std::string, std::vector<double>> values;
+/// The mean over the typical trials of a figure, by its path; absent where none has it.
+std::optional<double> typical_figure(const std::vector<const Trial*>& done, std::string_view path) {
+  std::vector<double> values;
   for (const Trial* trial : typical(done)) {
-    for (const auto& [name, value] : metric_numbers(*trial)) {
-      if (std::isfinite(value)) values[std::string(name)].push_back(value);
-    }
+    const std::vector<TrialFigure> figures = figures_of(*trial);
+    const auto figure = std::ranges::find(figures, path, &TrialFigure::path);
+    if (figure != figures.end() && std::isfinite(figure->value)) values.push_back(figure->value);
   }
-  for (const auto& [name, numbers] : values) j[name] = metrics::median(numbers);  // of one or two: the mean
-  return j;
+  return values.empty() ? std::nullopt : std::optional(metrics::median(values));  // of one or two: the mean
 }
 
-json cell_json(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell& trials) {
-  json j{{"id", cell.id}};
-  for (std::size_t i = 0; i < cell.values.size(); ++i) j["axes"][grid.file.axes[i].key] = json_of(cell.values[i]);
-  std::vector<const Trial*> done;
-  const LoggedTrial* failure = nullptr;
+SweptCell swept(const SweepGrid& grid, const SweepCell& cell, const TrialsOfCell& trials) {
+  SweptCell swept{cell.id, {}, {}, nullptr, false};
+  for (std::size_t i = 0; i < cell.values.size(); ++i) {
+    swept.axes.emplace_back(grid.file.axes[i].key, json_of(cell.values[i]));
+  }
   for (const auto& [number, logged] : trials) {
     if (logged->trial) {
-      done.push_back(&*logged->trial);
+      swept.done.push_back(&*logged->trial);
     } else {
-      failure = logged;
+      swept.failure = logged;
     }
   }
-  j["trials"] = done.size();
-  j["status"] = failure != nullptr                                           ? "failed"
-                : static_cast<std::int64_t>(done.size()) >= grid.file.trials ? "ok"
-                                                                             : "incomplete";
-  if (failure != nullptr) j["reason"] = failure->reason;
-  if (done.empty()) return j;
-  j["metrics"] = metrics_summary(done);
-  const json example = to_json(*typical(done).front());
-  for (const char* part : {"memory", "comm", "causes"}) {
-    if (example.contains(part)) j[part] = example.at(part);
-  }
-  const auto unrated =
-      std::ranges::find_if(done, [](const Trial* trial) { return trial->fidelity && !trial->fidelity->rated(); });
-  j["rated"] = unrated == done.end();
-  if (unrated != done.end()) {
-    j["not_rated_because"] = metrics::why_not_rated((*unrated)->fidelity);
-    j.erase("causes");
-  }
-  return j;
+  swept.complete = static_cast<std::int64_t>(swept.done.size()) >= grid.file.trials;
+  return swept;
 }
+
+/// What sweep.json is made of.
+struct SweepFile {
+  const SweepGrid& grid;
+  std::vector<SweptCell> cells;
+  const Trial* first = nullptr;  ///< null: no trial was done
+  bool mixed = false;
+};
+
+bool was_done(const SweptCell& cell) { return !cell.done.empty(); }
+const Trial& example(const SweptCell& cell) { return *typical(cell.done).front(); }
+
+struct AxisOfFile {
+  const config::SweepAxis& axis;
+};
+
+}  // namespace
+
+template <>
+const Fields<CellStep>& fields<CellStep>() {
+  static const auto kAll =
+      declare<CellStep>("CellStep", "The step time of a cell. A trial counts as one value, its median.",
+                        "app/report/sweep_report.cpp", [](Fields<CellStep>& f) {
+                          f.spread(&CellStep::trials, fields<metrics::Summary>());
+                          f("min", &CellStep::min, "", "shortest of all steps");
+                          f("max", &CellStep::max, "", "longest of all steps");
+                          f("steps", &CellStep::steps, "", "number of steps");
+                        });
+  return kAll;
+}
+
+namespace {
+
+/// The metrics of a cell: every figure of a trial's.
+const Fields<SweptCell>& cell_metrics_fields() {
+  static const auto kAll = declare<SweptCell>(
+      "CellMetrics", "Means over the trials of median step time, one or two.", "app/report/sweep_report.cpp",
+      [](Fields<SweptCell>& f) {
+        f(
+            "step_ms", [](const SweptCell& c) { return step_of(c.done); }, "ms", "step time over trials");
+        for (const FieldFacts& field : metrics_fields().facts().fields) {
+          if (field.figure.label.empty() || field.name == "step_ms") continue;
+          f(field.name, [path = "metrics." + field.name](const SweptCell& c) { return typical_figure(c.done, path); },
+            field.unit, field.meaning, {.figure = field.figure});
+        }
+      });
+  return kAll;
+}
+
+}  // namespace
+
+template <>
+const Fields<SweptCell>& fields<SweptCell>() {
+  using C = SweptCell;
+  static const auto kAll =
+      declare<C>("Cell", "A cell of the sweep: one configuration.", "app/report/sweep_report.cpp", [](Fields<C>& f) {
+        f("id", &C::id, "", "name of the cell in `trials.jsonl`");
+        f("axes", &C::axes, "", "value of the cell on each axis");
+        f(
+            "trials", [](const C& c) { return c.done.size(); }, "", "number of trials that were done");
+        f("status", &C::status, "", "`ok`, `failed` or `incomplete`");
+        f(
+            "reason", [](const C& c) { return c.failure != nullptr ? std::optional(c.failure->reason) : std::nullopt; },
+            "", "why it failed");
+        f.part("metrics", cell_metrics_fields(), was_done);
+        f.object("memory", example, memory_fields(),
+                 "memory in the trial with the median step time (the faster of two)", was_done);
+        f.object("comm", example, comm_fields(), "bytes sent in the same trial", was_done);
+        f(
+            "causes",
+            [](const C& c) {
+              const bool known = was_done(c) && c.unrated() == nullptr && example(c).causes.has_value();
+              return known ? std::optional(example(c).causes->causes) : std::nullopt;
+            },
+            "", "causes in the same trial; absent unless the cell is rated");
+        f(
+            "rated", [](const C& c) { return was_done(c) ? std::optional(c.unrated() == nullptr) : std::nullopt; }, "",
+            "whether the numbers describe what was asked for");
+        f("not_rated_because",
+          [](const C& c) { return c.unrated() != nullptr ? metrics::why_not_rated(c.unrated()->fidelity) : ""; }, "",
+          "why the cell is not rated", {.when = When::if_any});
+      });
+  return kAll;
+}
+
+template <>
+const Fields<AxisOfFile>& fields<AxisOfFile>() {
+  static const auto kAll =
+      declare<AxisOfFile>("Axis", "A key with its values.", "config/sweep_file.h", [](Fields<AxisOfFile>& f) {
+        f(
+            "key", [](const AxisOfFile& a) { return a.axis.key; }, "", "dotted name of the key");
+        f(
+            "values",
+            [](const AxisOfFile& a) {
+              std::vector<json> values;
+              for (const config::Value& value : a.axis.values) values.push_back(json_of(value));
+              return values;
+            },
+            "", "values of the axis, in their order");
+      });
+  return kAll;
+}
+
+template <>
+const Fields<SweepFile>& fields<SweepFile>() {
+  using S = SweepFile;
+  static const auto kAll = declare<S>(
+      "Sweep", "sweep.json: a grid of cells ([sweep.md](sweep.md)).", "app/report/sweep_report.cpp", [](Fields<S>& f) {
+        f(
+            "title", [](const S& s) { return s.grid.file.title; }, "", "title of the sweep");
+        f(
+            "sweep_hash", [](const S& s) { return s.grid.hash; }, "",
+            "hash of everything that decides what is measured");
+        f(
+            "base", [](const S& s) { return s.grid.file.base; }, "", "profile that all cells share");
+        f(
+            "set", [](const S& s) { return s.grid.base_overrides; }, "",
+            "keys that override the profile, as `key=value`");
+        f(
+            "trials", [](const S& s) { return s.grid.file.trials; }, "", "number of trials of each cell");
+        f(
+            "order",
+            [](const S&) {
+              return std::string("rounds: trial 0 of every cell, then trial 1, and so on; shuffled anew each round");
+            },
+            "", "order in which trials ran");
+        f(
+            "skipped_cells", [](const S& s) { return s.grid.skipped; }, "", "number of cells that `[[skip]]` left out");
+        f("x", [](const S& s) { return s.grid.file.x; }, "", "key on the x axis of figures", {.when = When::if_any});
+        f("series", [](const S& s) { return s.grid.file.series; }, "", "keys that figures draw as lines",
+          {.when = When::if_any});
+        f(
+            "axes",
+            [](const S& s) {
+              std::vector<AxisOfFile> axes;
+              for (const config::SweepAxis& axis : s.grid.file.axes) axes.push_back({axis});
+              return axes;
+            },
+            "", "axes of the sweep; the last one changes fastest");
+        f(
+            "cells", [](const S& s) -> const auto& { return s.cells; }, "",
+            "cells of the sweep: the product of the axes");
+        f(
+            "complete",
+            [](const S& s) {
+              return std::ranges::none_of(s.cells, [](const SweptCell& cell) { return cell.status() == "incomplete"; });
+            },
+            "", "whether every cell is `ok` or `failed`");
+        f(
+            "world", [](const S& s) { return s.first == nullptr ? std::nullopt : std::optional(s.first->world); }, "",
+            "what the first trial was measured with");
+        f(
+            "mixed_worlds", [](const S& s) { return s.first == nullptr ? std::nullopt : std::optional(s.mixed); }, "",
+            "whether trials come from different programs (revision, build, libraries) or machines (host, processor, "
+            "kernel, GPU)");
+      });
+  return kAll;
+}
+
+namespace {
 
 std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : json_line(value); }
 
@@ -107,38 +267,18 @@ std::string text_of(const json& value) { return value.is_string() ? value.get<st
 
 json sweep_json(const SweepGrid& grid, const std::vector<LoggedTrial>& trials) {
   std::map<std::string, TrialsOfCell> by_cell;
-  const Trial* first = nullptr;
-  bool mixed = false;
+  SweepFile file{grid, {}, nullptr, false};
   for (const LoggedTrial& logged : trials) {
     by_cell[logged.cell][logged.number] = &logged;
     if (!logged.trial) continue;
-    if (first == nullptr) first = &*logged.trial;
-    mixed = mixed || !same_program_and_machine(logged.trial->world, first->world);
+    if (file.first == nullptr) file.first = &*logged.trial;
+    file.mixed = file.mixed || !same_program_and_machine(logged.trial->world, file.first->world);
   }
-  json j{{"title", grid.file.title},
-         {"sweep_hash", grid.hash},
-         {"base", grid.file.base},
-         {"set", grid.base_overrides},
-         {"trials", grid.file.trials},
-         {"order", "rounds: trial 0 of every cell, then trial 1, and so on; shuffled anew each round"},
-         {"skipped_cells", grid.skipped},
-         {"axes", json::array()},
-         {"cells", json::array()}};
-  if (!grid.file.x.empty()) j["x"] = grid.file.x;
-  if (!grid.file.series.empty()) j["series"] = grid.file.series;
-  for (const config::SweepAxis& axis : grid.file.axes) {
-    json values = json::array();
-    for (const config::Value& value : axis.values) values.push_back(json_of(value));
-    j["axes"].push_back({{"key", axis.key}, {"values", std::move(values)}});
-  }
-  for (const SweepCell& cell : grid.cells) j["cells"].push_back(cell_json(grid, cell, by_cell[cell.id]));
-  j["complete"] = std::ranges::none_of(j["cells"], [](const json& cell) { return cell["status"] == "incomplete"; });
-  if (first != nullptr) {
-    j["world"] = to_json(first->world);
-    j["mixed_worlds"] = mixed;
-  }
-  return j;
+  for (const SweepCell& cell : grid.cells) file.cells.push_back(swept(grid, cell, by_cell[cell.id]));
+  return fields<SweepFile>().write(file);
 }
+
+const ObjectFacts& sweep_file_facts() { return fields<SweepFile>().facts(); }
 
 std::string sweep_table(const json& sweep) {
   Table table;

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/console/table.h"
-#include "app/experiment/summary_json.h"
+#include "app/experiment/result_fields.h"
 #include "app/report/reach.h"
 #include "app/report/what_if.h"
 #include "config/write.h"
@@ -77,10 +77,10 @@ std::string straggler_line(const WhatIf& answer) {
 
 json run_json(const ReplayedRun& run) {
   const metrics::RunMetrics& m = run.metrics;
-  return {{"step_ms", summary_json(m.step_ms)},
+  return {{"step_ms", JsonType<metrics::Summary>::write(m.step_ms)},
           {"steps_ms", m.steps_ms},
           {"exposed_comm_ms", m.exposed_comm_ms},
-          {"exposed_comm_by_step_ms", summary_json(run.exposed_ms)},
+          {"exposed_comm_by_step_ms", JsonType<metrics::Summary>::write(run.exposed_ms)},
           {"compute_ms", m.compute_ms},
           {"comm_ms", m.comm_ms},
           {"idle_ms", m.idle_ms},
@@ -127,7 +127,7 @@ json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const 
          {"compute_scale", question.compute_scale},
          {"without_straggler", question.without_straggler},
          {"measured",
-          {{"step_ms", summary_json(was.step_ms)},
+          {{"step_ms", JsonType<metrics::Summary>::write(was.step_ms)},
            {"exposed_comm_ms", was.exposed_comm_ms},
            {"compute_ms", was.compute_ms},
            {"comm_ms", was.comm_ms},
@@ -136,13 +136,13 @@ json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const 
          {"replayed", run_json(answer.replayed)},
          {"what_if", run_json(answer.changed)},
          {"replay_error", replay_error(run, answer)},
-         {"change", summary_json(answer.change)},
+         {"change", JsonType<metrics::Summary>::write(answer.change)},
          {"notes", answer.notes},
          {"keys", json::array()},
          {"links", json::array()},
          {"op_times", json::object()},
          {"reach", to_string(replay::least_sure(answer.reach))},
-         {"ops", reach_json(answer.reach)}};
+         {"ops", JsonType<replay::ReachCounts>::write(answer.reach)}};
   for (const DifferingKey& key : answer.keys) j["keys"].push_back({{"key", key.key}, {"was", key.a}, {"is", key.b}});
   for (const replay::MeasuredTimes::Link& link : answer.links) {
     j["links"].push_back({{"kind", to_string(link.kind)},

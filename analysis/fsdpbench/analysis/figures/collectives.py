@@ -30,7 +30,7 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
         longest = sorted(rows, key=lambda c: -(c.time_ms or 0))[:MAX_ROWS]
         rows = [c for c in rows if c in longest]
     figure = new_figure(width, 0.27 * len(rows) + 1.25)
-    top = max([c.busbw_gb_s or 0 for c in rows] + [link_gb_s or 0])
+    top = max([c.busbw_gb_per_s or 0 for c in rows] + [link_gb_s or 0])
     panels = figure.subplots(1, 2 if top > 0 else 1, sharey=True, squeeze=False)[0]  # sizes may not be known
     times, rates = panels[0], panels[-1]
     for y, item in enumerate(rows):
@@ -40,9 +40,9 @@ def draw_collectives(collectives: Sequence[Collective], link_gb_s: Optional[floa
             times.barh(y, transfer, height=0.7, color=colour)
             if item.transfer_ms is not None and item.wait_ms:
                 times.barh(y, item.wait_ms, left=transfer, height=0.7, color=style.PEERS[1])
-        if item.busbw_gb_s is not None:
-            rates.barh(y, item.busbw_gb_s, height=0.7, color=colour)
-            text = digits(item.busbw_gb_s)
+        if item.busbw_gb_per_s is not None:
+            rates.barh(y, item.busbw_gb_per_s, height=0.7, color=colour)
+            text = digits(item.busbw_gb_per_s)
             if item.link_efficiency is not None:
                 text += f"  ({_percent_of_link(item.link_efficiency)})"
             rates.annotate(text, (top * 1.03, y), va="center", fontsize=8.5)
@@ -83,7 +83,7 @@ def _folded(members: Sequence[Collective]) -> Collective:
         return median(values) if values else None
     first, last = clean(members[0].unit, 12), clean(members[-1].unit, 12)
     return replace(members[0], name=f"{len(members)} × {clean(members[0].kind, 16)}, units {first} to {last}",
-                   **{key: middle(key) for key in ("time_ms", "transfer_ms", "wait_ms", "busbw_gb_s",
+                   **{key: middle(key) for key in ("time_ms", "transfer_ms", "wait_ms", "busbw_gb_per_s",
                                                    "link_efficiency")})
 
 

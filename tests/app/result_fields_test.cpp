@@ -1,10 +1,14 @@
-#include "app/experiment/trial_json.h"
+#include "app/experiment/result_fields.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include "config/support.h"
 #include "support/trials.h"
@@ -16,7 +20,7 @@ using fsdpbench::testing::made_up_trial;
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-TEST(TrialJson, ReadingGivesWhatWasWritten) {
+TEST(TrialFields, ReadingGivesWhatWasWritten) {
   const json written = to_json(made_up_trial({3, 1, 2}));
   const Trial read = trial_from_json(written);
   EXPECT_EQ(to_json(read), written);
@@ -25,7 +29,7 @@ TEST(TrialJson, ReadingGivesWhatWasWritten) {
   EXPECT_EQ(read.world.program, made_up_trial({1}).world.program);
 }
 
-TEST(TrialJson, WhatWasNotMeasuredIsAbsentBothWays) {
+TEST(TrialFields, WhatWasNotMeasuredIsAbsentBothWays) {
   Trial trial = made_up_trial({1});
   trial.metrics->overlap_pct.reset();
   trial.flops->mfu_pct.reset();
@@ -37,7 +41,7 @@ TEST(TrialJson, WhatWasNotMeasuredIsAbsentBothWays) {
   EXPECT_EQ(to_json(read), written);
 }
 
-TEST(TrialJson, ATrialWithoutMeasuredStepsHasNoMetrics) {
+TEST(TrialFields, ATrialWithoutMeasuredStepsHasNoMetrics) {
   Trial trial = made_up_trial({1});
   trial.metrics.reset();
   trial.causes.reset();
@@ -47,7 +51,7 @@ TEST(TrialJson, ATrialWithoutMeasuredStepsHasNoMetrics) {
   EXPECT_FALSE(trial_from_json(written).metrics.has_value());
 }
 
-TEST(TrialJson, AnUnratedTrialHasAReasonInsteadOfCauses) {
+TEST(TrialFields, AnUnratedTrialHasAReasonInsteadOfCauses) {
   Trial trial = made_up_trial({1, 2});
   trial.fidelity = metrics::Fidelity{metrics::ModelledTime{100, 130}, {}, 30};
   trial.caveats = {"not rated: of course"};
@@ -62,14 +66,14 @@ TEST(TrialJson, AnUnratedTrialHasAReasonInsteadOfCauses) {
   EXPECT_TRUE(to_json(trial).contains("causes"));
 }
 
-TEST(TrialJson, ReadsTheStepsOfAWholeResult) {
+TEST(TrialFields, ReadsTheStepsOfAWholeResult) {
   json result = to_json(made_up_trial({3, 1, 2}));
   result["steps"]["slowest_rank_ms"] = result["steps_ms"];
   result.erase("steps_ms");
   EXPECT_EQ(trial_from_json(result).metrics->steps_ms, (std::vector<double>{3, 1, 2}));
 }
 
-TEST(TrialJson, SaysWhatIsMissingOrWrong) {
+TEST(TrialFields, SaysWhatIsMissingOrWrong) {
   const auto error = [](const json& broken) { return config::config_error([&] { trial_from_json(broken); }); };
   json j = to_json(made_up_trial({1}));
   j["metrics"].erase("idle_ms");
@@ -82,15 +86,45 @@ TEST(TrialJson, SaysWhatIsMissingOrWrong) {
   EXPECT_THAT(error(j), HasSubstr("world.cpu: expected a text, found 7"));
 }
 
-TEST(TrialJson, EveryNumberOfTheMetricsIsNamedOnce) {
+TEST(TrialFields, ACauseMayHaveItsNameOfEarlierFiles) {
+  json j = to_json(made_up_trial({1}));
+  j["causes"][0]["cause"] = "injected_sync";
+  EXPECT_EQ(to_json(trial_from_json(j))["causes"][0]["cause"], "host_sync");
+}
+
+TEST(TrialFields, EveryNumberOfTheMetricsIsAFigureOnce) {
   const Trial trial = made_up_trial({1});
   const json metrics = to_json(trial)["metrics"];
   std::set<std::string> numbers;
-  for (const auto& [name, value] : metric_numbers(trial)) {
-    EXPECT_TRUE(numbers.insert(std::string(name)).second) << name;
-    EXPECT_EQ(metrics.at(std::string(name)), value);
+  for (const TrialFigure& figure : figures_of(trial)) {
+    EXPECT_TRUE(numbers.insert(figure.path).second) << figure.path;
+    EXPECT_EQ(&figure_at(figure.path), figure.field);
+    EXPECT_FALSE(figure.field->figure.label.empty());
   }
-  for (const auto& [name, value] : metrics.items()) EXPECT_EQ(value.is_number(), numbers.contains(name)) << name;
+  for (const auto& [name, value] : metrics.items()) {
+    EXPECT_EQ(value.is_number() || name == "step_ms", numbers.contains("metrics." + name)) << name;
+  }
+  for (const char* whole : {"memory.peak_bytes", "comm.wire_bytes_per_rank"}) EXPECT_TRUE(numbers.contains(whole));
+}
+
+TEST(TrialFields, WholesOfFiguresAreTheirMedianTheirTotalOrTheirSum) {
+  const std::vector<TrialFigure> figures = figures_of(made_up_trial({3, 1, 2}));
+  const auto value = [&](std::string_view path) { return std::ranges::find(figures, path, &TrialFigure::path)->value; };
+  EXPECT_EQ(value("metrics.step_ms"), 2);
+  EXPECT_EQ(value("memory.peak_bytes"), 8);
+  EXPECT_EQ(value("comm.wire_bytes_per_rank"), 36);
+}
+
+TEST(TrialFields, AnEarlierFileOfATrialLacksWhatCameLater) {
+  const Trial trial = made_up_trial({3, 1, 2});
+  json j = to_json(trial);
+  for (const char* later : {"typical_ms", "late_ranks", "knobs", "seconds"}) j.erase(later);
+  for (json& rank : j["metrics"]["ranks"]) rank.erase("rank");
+  j["comm"]["wire_bytes_per_rank"].erase("all_to_all");
+  const Trial read = trial_from_json(j);
+  EXPECT_EQ(read.causes->typical_ms, read.metrics->step_ms.median);
+  EXPECT_EQ(read.metrics->ranks[1].rank, 1);
+  EXPECT_EQ(read.wire.all_gather, 24);
 }
 
 }  // namespace
