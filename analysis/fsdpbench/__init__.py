@@ -17,7 +17,8 @@ from typing import Any, List
 _HOMES = {
     "simulate": "commands", "run": "commands", "what_if": "commands", "explain": "commands", "tune": "commands",
     "sweep": "commands", "load": "results", "Result": "results", "Run": "results", "Sweep": "results", "Tuning": "results",
-    "Explanation": "results", "WhatIf": "results", "Picture": "results", "ProgramError": "call", "program": "program",
+    "Explanation": "results", "WhatIf": "results", "Comparison": "results", "Gate": "results", "Acceptance": "results",
+    "TraceExplanation": "results", "Record": "record", "Records": "record", "Picture": "results", "ProgramError": "call", "program": "program",
 }
 __all__ = sorted([*_HOMES, "__version__"])
 

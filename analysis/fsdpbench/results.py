@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import json
 import shutil
 import weakref
 from html import escape
@@ -17,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple, Union
 if TYPE_CHECKING:
     import os
 
-    from .analysis import load as files
+    from . import fields
     from .analysis import page as pages
+    from .record import Records
 
 
 class Picture:
@@ -48,11 +48,12 @@ class Picture:
 class Result:
     """A result folder.
 
-    folder: its files.          data: its JSON as the program wrote it.
+    folder: its files.          data: its JSON; fields of earlier versions have today's names.
     text: what the program printed about it.          notes: what it said meanwhile.
     """
 
     _FILE = ""
+    _KIND = ""  # of fields.FILES
     _FIRST = ""  # the figure that a notebook shows first
 
     def __init__(self, folder: Path, text: str = "", notes: Optional[List[str]] = None,
@@ -66,8 +67,19 @@ class Result:
 
     @functools.cached_property
     def data(self) -> Dict[str, Any]:
-        value: Dict[str, Any] = json.loads((self.folder / self._FILE).read_text(encoding="utf-8"))
-        return value
+        from .analysis.schema import NEWEST, check_version, read_json
+        root = read_json(self.folder / self._FILE)
+        if self._FILE in NEWEST:
+            check_version(root, self._FILE)
+        return root.value
+
+    @functools.cached_property
+    def result(self) -> Any:
+        """All of `data` with types and units: docs/result-format.md lists its fields, result.fields() says what they mean."""
+        from . import fields
+        if not self._KIND:
+            raise TypeError(f"the fields of {self._FILE} have no types; use data")
+        return getattr(fields, fields.FILES[self._KIND][1])(self.data)
 
     @functools.cached_property
     def _page(self) -> "pages.Page":
@@ -112,86 +124,89 @@ class Result:
 class Run(Result):
     """What run() or simulate() measured. Times are milliseconds of a step, the slowest rank's median."""
 
+    result: "fields.Run"
     _FILE = "result.json"
+    _KIND = "run"
     _FIRST = "breakdown"
-
-    @functools.cached_property
-    def result(self) -> "files.Result":
-        """All of it with types, as the report reads it."""
-        from .analysis.load import load_result
-        return load_result(self.folder / self._FILE)
 
     @property
     def step_ms(self) -> Optional[float]:
         """None where no step was measured."""
-        return self.result.metrics.step.median if self.result.metrics.step else None
+        return self._metrics.step_ms.median if self._metrics.step_ms else None
 
     @property
     def step_interval_ms(self) -> Optional[Tuple[float, float]]:
         """Of the median over this run's steps. How far a simulated step may be from a real one is `prediction`."""
-        step = self.result.metrics.step
-        return None if step is None or step.ci_low is None or step.ci_high is None else (step.ci_low, step.ci_high)
+        step = self._metrics.step_ms
+        return (step.ci_low, step.ci_high) if step else None
 
     @property
-    def prediction(self) -> Dict[str, Any]:
-        """Of a simulation: the 95 % intervals of a real step and what they rest on. Empty: none was made."""
-        return dict(self.data.get("prediction") or {})
+    def prediction(self) -> "Optional[fields.Prediction]":
+        """Of a simulation: the 95 % intervals of a real step and what they rest on. None: none was made."""
+        return self.result.prediction
 
     @property
     def compute_ms(self) -> Optional[float]:
-        return self.result.metrics.total.compute_ms
+        return self._metrics.compute_ms
 
     @property
     def comm_ms(self) -> Optional[float]:
         """In which a collective of the rank ran, hidden or not."""
-        return self.result.metrics.total.comm_ms
+        return self._metrics.comm_ms
 
     @property
     def exposed_comm_ms(self) -> Optional[float]:
         """In which a rank computed nothing while a collective of its own ran."""
-        return self.result.metrics.total.exposed_comm_ms
+        return self._metrics.exposed_comm_ms
 
     @property
     def exposed_copy_ms(self) -> Optional[float]:
-        return self.result.metrics.total.exposed_copy_ms
+        return self._metrics.exposed_copy_ms
 
     @property
     def idle_ms(self) -> Optional[float]:
-        return self.result.metrics.total.idle_ms
+        return self._metrics.idle_ms
 
     @property
     def overlap_pct(self) -> Optional[float]:
         """How much of the communication was hidden behind computation."""
-        return self.result.metrics.overlap_pct
+        return self._metrics.overlap_pct
 
     @property
     def tokens_per_s(self) -> Optional[float]:
         """Of all ranks."""
-        return self.result.metrics.tokens_per_s
+        return self._metrics.tokens_per_s
 
     @property
-    def peak_memory_bytes(self) -> Optional[float]:
+    def peak_memory_bytes(self) -> Optional[int]:
         """Of the rank that needed most."""
-        return self.result.memory.peak.get("total")
+        memory = self.result.memory
+        return memory.peak_bytes.total if memory and memory.peak_bytes else None
 
     @property
-    def causes(self) -> "List[files.Cause]":
+    def causes(self) -> "Records[fields.Cause]":
         """Why computation was not running, the largest first, with what would help."""
-        return sorted(self.result.causes, key=lambda cause: -cause.ms)
+        return self.result.causes
 
     @property
     def complete(self) -> bool:
         """False: it was interrupted, and has the steps until then."""
-        return self.result.complete
+        return self.data.get("complete") is not False
 
     @property
     def caveats(self) -> List[str]:
         """What to read before any number."""
-        return list(self.result.rating.caveats)
+        return self.result.caveats
+
+    @property
+    def _metrics(self) -> "fields.Metrics":
+        from .fields import Metrics
+        return self.result.metrics or Metrics({})
 
     def setting(self, key: str) -> Any:
         """A key of the complete configuration, as setting("fsdp.strategy")."""
-        return self.result.setting(key)
+        from .analysis.load import setting
+        return setting(self.result.config or {}, key)
 
     def __repr__(self) -> str:
         step, exposed = self.step_ms, self.exposed_comm_ms
@@ -208,33 +223,33 @@ class _Rows(Result):
 
     def frame(self) -> Any:
         """rows() as a pandas DataFrame."""
-        try:
-            import pandas
-        except ImportError:
-            raise ImportError("frame() needs pandas, which is not installed: `pip install pandas`, or use rows().") from None
-        return pandas.DataFrame(self.rows())
+        from .record import frame_of
+        return frame_of(self.rows())
 
 
 class Sweep(_Rows):
     """What sweep() measured: a cell for each combination of the axes."""
 
+    result: "fields.Sweep"
     _FILE = "sweep.json"
-
-    @functools.cached_property
-    def result(self) -> "files.Sweep":
-        """All of it with types, as the report reads it."""
-        from .analysis.load import load_sweep
-        return load_sweep(self.folder / self._FILE)
+    _KIND = "sweep"
 
     @property
-    def cells(self) -> "List[files.Cell]":
-        return list(self.result.cells)
+    def cells(self) -> "Records[fields.Cell]":
+        return self.result.cells
 
     def rows(self) -> List[Dict[str, Any]]:
         """A dict per cell: its place on the axes, then times, memory, and why it failed. None: not measured."""
-        from .analysis.table import COLUMNS, numbers_of
-        return [{**{axis.key: cell.axes.get(axis.key) for axis in self.result.axes}, **dict(zip(COLUMNS, numbers_of(cell)))}
-                for cell in self.result.cells]
+        rows = []
+        for cell in self.cells:
+            metrics, memory = cell.metrics, cell.memory
+            step = metrics.step_ms if metrics else None
+            rows.append({**cell.axes, "step_ms": step.median if step else None, "step_low_ms": step.ci_low if step else None,
+                         "step_high_ms": step.ci_high if step else None,
+                         "exposed_comm_ms": metrics.exposed_comm_ms if metrics else None,
+                         "peak_bytes": memory.peak_bytes.total if memory else None, "trials": step.n if step else None,
+                         "failed_because": cell.reason})
+        return rows
 
     def _repr_html_(self) -> str:
         page = self._page
@@ -242,8 +257,8 @@ class Sweep(_Rows):
         return "\n".join(shown + [self.figure(name)._repr_html_() for name in self.figures[:1]])
 
     def __repr__(self) -> str:
-        failed = sum(not cell.measured for cell in self.result.cells)
-        return f"<sweep of {len(self.result.cells)} cells{f', {failed} without numbers' if failed else ''}>"
+        failed = sum(cell.metrics is None for cell in self.cells)
+        return f"<sweep of {len(self.cells)} cells{f', {failed} without numbers' if failed else ''}>"
 
 
 class Tuning(_Rows):
@@ -318,6 +333,38 @@ class WhatIf(Result):
         return f"<what-if: a step of {self.step_ms:.3f} ms, {self.change_pct:+.1f} %>"
 
 
+class Comparison(Result):
+    """Whether B is slower than A: a folder of `fsdpbench compare`."""
+
+    result: "fields.Comparison"
+    _FILE = "compare.json"
+    _KIND = "compare"
+
+
+class Gate(Result):
+    """Which figures are worse than in a baseline: a folder of `fsdpbench gate`."""
+
+    result: "fields.Gate"
+    _FILE = "gate.json"
+    _KIND = "gate"
+
+
+class Acceptance(Result):
+    """Whether a machine is as it should be: a folder of `fsdpbench accept`."""
+
+    result: "fields.Acceptance"
+    _FILE = "result.json"
+    _KIND = "acceptance"
+
+
+class TraceExplanation(Result):
+    """Why a job of another program computed nothing at times: a folder of `fsdpbench trace explain`."""
+
+    result: "fields.TraceExplanation"
+    _FILE = "explain.json"
+    _KIND = "explain"
+
+
 class Explanation:
     """What explain() says. data: of a profile, everything for programs; text: the tables for people."""
 
@@ -338,10 +385,12 @@ class Explanation:
 def load(folder: "Union[str, os.PathLike[str]]") -> Result:
     """The result in a folder that the program wrote."""
     path = Path(folder)
-    for kind in (Sweep, Tuning, WhatIf, Run):
+    kinds = (Sweep, Tuning, WhatIf, Comparison, Gate, TraceExplanation, Run)
+    for kind in kinds:
         if (path / kind._FILE).is_file():
-            return kind(path)
-    raise FileNotFoundError(f"{path} has no {', '.join(kind._FILE for kind in (Run, Sweep, Tuning, WhatIf))}.")
+            found = kind(path)
+            return Acceptance(path) if kind is Run and found.data.get("kind") == "acceptance" else found
+    raise FileNotFoundError(f"{path} has no {', '.join(kind._FILE for kind in kinds[::-1])}.")
 
 
 def _values(column: str, text: str) -> List[Tuple[str, Any]]:

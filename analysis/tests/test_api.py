@@ -7,14 +7,18 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import textwrap
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import support
 
 import fsdpbench as fb
+from fsdpbench import fields
 
+OLD = Path(__file__).resolve().parents[2] / "tests/golden/results-2.tar.gz"
 MACHINE = {"simulate.cluster": "dgx-h100", "train.steps": 3}
 TINY = {"model.layers": 2, "model.width": 32, "model.ffn_width": 64, "train.seq_len": 16, "train.batch_per_rank": 1,
         "train.steps": 2, "train.warmup": 1, "mesh.ranks": 2, "emulate.link_gb_per_s": None, "emulate.link_latency_us": 0}
@@ -38,7 +42,8 @@ class OfARun(Api):
         self.assertEqual([(cause.cause, cause.ms) for cause in run.causes],
                          sorted(((cause["cause"], cause["ms"]) for cause in written["causes"]), key=lambda c: -c[1]))
         self.assertEqual(run.setting("fsdp.backward_prefetch"), "none")
-        self.assertEqual(run.prediction, written.get("prediction") or {})
+        self.assertEqual(run.prediction.data if run.prediction else None, written.get("prediction"))
+        self.assertEqual(run.result.metrics.data, metrics)
         self.assertTrue(run.complete)
         self.assertIn("step time", run.text)
         self.assertTrue(any("simulate.cluster defines" in note for note in run.notes), run.notes)
@@ -82,6 +87,52 @@ class OfARun(Api):
         self.assertTrue(run.report(self.folder / "page").is_file())
 
 
+class OfStoredFiles(Api):
+    """Of every kind of result, as an earlier version wrote them."""
+
+    def setUp(self) -> None:
+        super().setUp()
+        with tarfile.open(OLD) as old:
+            old.extractall(self.folder)
+
+    def test_each_kind_is_loaded_with_its_type(self) -> None:
+        for name, kind in (("run", fb.Run), ("sweep", fb.Sweep), ("compare", fb.Comparison), ("gate", fb.Gate),
+                           ("accept", fb.Acceptance), ("explain", fb.TraceExplanation)):
+            result = fb.load(self.folder / "old" / name)
+            self.assertIs(type(result), kind)
+            self.assertEqual(type(result.result).__name__, fields.FILES[result._KIND][1])
+            self.assertIn("<h3>", result._repr_html_())
+
+    def test_fields_have_types_and_todays_names(self) -> None:
+        job = fb.load(self.folder / "old/explain").result
+        self.assertEqual(job.step.exposed_comm_ms, job.data["step"]["exposed_comm_ms"])
+        self.assertGreater(job.ranks[0].steps[0].compute_ms, 0)
+        compared = fb.load(self.folder / "old/compare").result
+        self.assertEqual((compared.verdict, compared.a.trials[0].metrics.step_ms.n), ("slower", 5))
+        accepted = fb.load(self.folder / "old/accept").result
+        values = [judgement.value for judgement in accepted.judgements if judgement.value]
+        self.assertEqual(values[0].data.keys(), {"median", "ci_low", "ci_high", "n"})
+
+    def test_every_value_of_every_file_has_a_field_of_its_type(self) -> None:
+        kinds = {"number": (int, float, type(None)), "whole number": int, "text": str, "true or false": bool}
+        def check(record: fb.Record, place: str) -> None:
+            known = {one.name: name for name, one in record.fields().items()}
+            for key in record.data.keys() - {"schema_version", "digest", "kind"}:
+                self.assertIn(key, known, place)
+            for name, one in record.fields().items():
+                look(getattr(record, name), one.type, f"{place}.{name}")
+        def look(value: object, kind: str, place: str) -> None:
+            if isinstance(value, fb.Record):
+                check(value, place)
+            elif kind.startswith(("list of ", "map of ")):
+                for one in value.values() if isinstance(value, dict) else value:
+                    look(one, kind.split(" of ", 1)[1], place)
+            elif value is not None and kind in kinds:
+                self.assertIsInstance(value, kinds[kind], place)
+        for name in ("run", "sweep", "compare", "gate", "accept"):
+            check(fb.load(self.folder / "old" / name).result, name)
+
+
 class OfOthers(Api):
     def test_sweep(self) -> None:
         axes = {"fsdp.backward_prefetch": ["pre", "none"], "fsdp.reshard_after_backward": [True, False]}
@@ -89,7 +140,7 @@ class OfOthers(Api):
         rows = sweep.rows()
         self.assertEqual([(row["fsdp.backward_prefetch"], row["fsdp.reshard_after_backward"]) for row in rows],
                          [(a, b) for a in ("pre", "none") for b in (True, False)])
-        self.assertEqual([row["step_ms"] for row in rows], [cell.metrics.step.median for cell in sweep.cells])
+        self.assertEqual([row["step_ms"] for row in rows], [cell.metrics.step_ms.median for cell in sweep.cells])
         with mock.patch.dict(sys.modules, {"pandas": None}), self.assertRaisesRegex(ImportError, "pip install pandas"):
             sweep.frame()
         frames = mock.Mock()

@@ -200,41 +200,53 @@ std::string page() {
 
 std::string literal(std::string_view text) { return nlohmann::json(text).dump(); }
 
+/// The type of a value in Python.
+std::string python_type(std::string_view type, const std::string& object) {
+  static const std::map<std::string_view, std::string> kSimple{
+      {"number", "float"}, {"whole number", "int"}, {"text", "str"}, {"true or false", "bool"}, {"any", "Any"}};
+  constexpr std::string_view kList = "list of ";
+  constexpr std::string_view kMap = "map of ";
+  if (type == "object") return object;
+  if (type == "list of object") return fmt::format("Records[{}]", object);
+  if (type.starts_with(kList)) return fmt::format("List[{}]", python_type(type.substr(kList.size()), object));
+  if (type.starts_with(kMap)) return fmt::format("Dict[str, {}]", python_type(type.substr(kMap.size()), object));
+  return kSimple.at(type);
+}
+
 std::string module() {
   std::string text =
-      "\"\"\"The fields of fsdpbench's files: what each object has, its units and what they mean.\n\n"
-      "Written from the program's own tables; docs/result-format.md is the same for people, and a test compares both.\n"
-      "\"\"\"\n\nfrom __future__ import annotations\n\n"
-      "from typing import Dict, List, NamedTuple, Tuple\n\n\n"
-      "class Field(NamedTuple):\n"
-      "    \"\"\"One field. type: \"number\", \"whole number\", \"text\", \"true or false\", \"any\", or \"object\", "
-      "\"list of …\" and\n"
-      "    \"map of …\" these; object: the name of the object that it leads to. figure: what tables call it.\"\"\"\n\n"
-      "    type: str\n    object: str\n    unit: str\n    meaning: str\n    always: bool\n    figure: str = \"\"\n"
-      "    better: str = \"\"\n\n\n"
+      "\"\"\"The objects of fsdpbench's result files, as classes: what each field is, its unit and what it means.\n\n"
+      "Generated from the program's own tables; docs/result-format.md is the same for reading, and a test compares "
+      "both.\n"
+      "\"\"\"\n\nfrom __future__ import annotations\n\nfrom typing import Any, Dict, List, Optional, Tuple, Type\n\n"
+      "from .record import Record, Records, field\n\n"
       "# By kind of file the version that the program writes, and the object that it holds.\n"
       "FILES: Dict[str, Tuple[int, str]] = {\n";
   for (const ResultFormat& format : formats()) {
     text += fmt::format("    {}: ({}, {}),\n", literal(format.key), format.version, literal(format.object->name));
   }
-  text += "}\n\nOBJECTS: Dict[str, Dict[str, Field]] = {\n";
+  text += "}\n";
   for (const MergedObject& object : all_objects().all()) {
-    text += fmt::format("    {}: {{\n", literal(object.name));
+    text += fmt::format("\n\nclass {}(Record):\n    \"\"\"{}\"\"\"\n\n", object.name, object.facts->meaning);
     for (const MergedField& field : object.fields) {
       const FieldFacts& facts = field.facts;
-      text += fmt::format("        {}: Field({}, {}, {}, {}, {}", literal(facts.name), literal(facts.type.name),
-                          literal(field.object), literal(facts.unit), literal(facts.meaning),
-                          facts.when == When::always ? "True" : "False");
+      const bool is_keyword = facts.name == "from";
+      const bool is_list = facts.type.name.starts_with("list") || facts.type.name.starts_with("map");
+      const std::string type = python_type(facts.type.name, field.object);
+      text +=
+          fmt::format("    {}{}: {} = field({}, {}, {}, {}", facts.name, is_keyword ? "_" : "",
+                      facts.when == When::always || is_list || type == "Any" ? type : fmt::format("Optional[{}]", type),
+                      literal(facts.type.name), literal(field.object), literal(facts.unit), literal(facts.meaning));
       if (!facts.figure.label.empty()) {
         text += fmt::format(", {}, {}", literal(facts.figure.label),
                             facts.figure.better == Better::more ? "\"more\"" : "\"less\"");
       }
-      text += "),\n";
+      text += is_keyword ? fmt::format(", name={})\n", literal(facts.name)) : ")\n";
     }
-    text += "    },\n";
   }
   text +=
-      "}\n\n# Fields that files of earlier versions have under another name: by kind of file the first version "
+      "\n\nOBJECTS: Dict[str, Type[Record]] = {one.__name__: one for one in Record.__subclasses__()}\n\n"
+      "# Fields that files of earlier versions have under another name: by kind of file the first version "
       "without\n"
       "# them, and (object, was, is).\nRENAMED: Dict[str, Tuple[int, List[Tuple[str, str, str]]]] = {\n";
   std::string_view file;
@@ -260,7 +272,7 @@ void expect_current(const std::string& path, const std::string& is) {
 
 TEST(ResultFormat, ThePageIsCurrent) { expect_current("docs/result-format.md", page()); }
 
-TEST(ResultFormat, ThePythonModuleIsCurrent) { expect_current("analysis/fsdpbench/analysis/fields.py", module()); }
+TEST(ResultFormat, ThePythonModuleIsCurrent) { expect_current("analysis/fsdpbench/fields.py", module()); }
 
 TEST(ResultFormat, EveryFieldSaysWhatItIs) {
   for (const MergedObject& object : all_objects().all()) {

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Dict, List, Optional
 
-from .fields import FILES, RENAMED
+from ..fields import FILES, RENAMED
 
 # The newest version of each kind of file that this package can read; it reads all earlier ones, too. Kinds of results
 # have theirs from the program (fields.py).
