@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
-
-#include "accept/tournament.h"
 
 namespace fsdpbench::accept {
 
@@ -33,6 +32,14 @@ std::string group_of(int group, const Cluster& cluster) {
 }
 
 }  // namespace
+
+int group_size(const Cluster& cluster) {
+  const int ends = cluster.ends();
+  const int of_switch = cluster.one_node() ? 0 : cluster.nodes_per_switch;
+  if (of_switch > 0 && of_switch < ends) return of_switch;
+  if (ends <= kMostForAllPairs) return ends;
+  return static_cast<int>(std::ceil(std::sqrt(ends)));
+}
 
 std::string name_of(const Element& element, const Cluster& cluster) {
   const auto end = [&](int index) {

@@ -23,6 +23,11 @@ struct Cluster {
   int ends() const { return one_node() ? gpus_per_node : nodes; }
 };
 
+/// Beyond so many ends not every pair is measured.
+inline constexpr int kMostForAllPairs = 64;
+/// How the ends of a larger cluster are divided: by their switches, or into about sqrt(ends) groups of neighbours.
+int group_size(const Cluster& cluster);
+
 /// A part that can be at fault.
 struct Element {
   enum class Kind : std::uint8_t {

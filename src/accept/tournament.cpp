@@ -1,7 +1,6 @@
 #include "accept/tournament.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace fsdpbench::accept {
 namespace {
@@ -32,14 +31,6 @@ std::vector<Round> round_robin(int ends) {
     }
   }
   return rounds;
-}
-
-int group_size(const Cluster& cluster) {
-  const int ends = cluster.ends();
-  const int of_switch = cluster.one_node() ? 0 : cluster.nodes_per_switch;
-  if (of_switch > 0 && of_switch < ends) return of_switch;
-  if (ends <= kMostForAllPairs) return ends;
-  return static_cast<int>(std::ceil(std::sqrt(ends)));
 }
 
 std::vector<Round> first_rounds(const Cluster& cluster) {

@@ -20,11 +20,6 @@ using Round = std::vector<Pairing>;
 /// tables).
 std::vector<Round> round_robin(int ends);
 
-/// Beyond so many ends not every pair is measured.
-inline constexpr int kMostForAllPairs = 64;
-/// How the ends of a larger cluster are divided: by their switches, or into about sqrt(ends) groups of neighbours.
-int group_size(const Cluster& cluster);
-
 /// What is measured before anybody is suspected. Up to kMostForAllPairs ends all pairs. Beyond that every end meets 4
 /// others of its group, and every two groups meet once, all of the one with all of the other, so that each group, and
 /// each path between two groups, is measured by many pairs, and each end by as many as there are groups and 3 more.

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <random>
 
+#include "launch/variables.h"
+
 namespace fsdpbench::launch {
 
 std::string host_name() {
@@ -16,6 +18,13 @@ std::string host_name() {
   if (gethostname(name, sizeof name) != 0) return "unknown";
   name[HOST_NAME_MAX] = '\0';
   return name;
+}
+
+std::string node_name() {
+  const Environment environment = process_environment();
+  const Variables variables(environment);
+  const std::string known = variables.first_set({"SLURMD_NODENAME", "NODE_NAME"});
+  return known.empty() ? host_name() : variables.text(known);
 }
 
 std::string clock_identity() {

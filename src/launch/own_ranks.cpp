@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "launch/own_names.h"
 #include "launch/rendezvous_file.h"
 #include "launch/variables.h"
 
@@ -84,7 +85,7 @@ class Ranks {
 
   void look() { collect(WNOHANG); }
 
-  void kill() {
+  void end_all() {
     look();
     for (RankEnd& rank : ends_) {
       if (over(rank)) continue;
@@ -133,7 +134,7 @@ std::vector<RankEnd> start_ranks(const std::vector<std::string>& arguments, int 
                                                      fmt::format("{}={}", kOwnRanks, ranks)}));
     if (pid < 0) {
       const int why = errno;
-      all.kill();
+      all.end_all();
       throw BackendError(
           fmt::format("rank {} of {} cannot be started as a process: {}", rank, ranks, std::strerror(why)));
     }
@@ -149,7 +150,7 @@ std::vector<RankEnd> start_ranks(const std::vector<std::string>& arguments, int 
     }
     if (seconds_since(began) > patience.limit_s || (first_end && seconds_since(*first_end) > patience.after_s) ||
         (interrupt && seconds_since(*interrupt) > patience.interrupt_s)) {
-      all.kill();
+      all.end_all();
       break;
     }
     std::this_thread::sleep_for(kBetweenLooks);

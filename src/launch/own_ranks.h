@@ -8,11 +8,6 @@
 
 namespace fsdpbench::launch {
 
-// What start_ranks() tells each process of its place (placement.h).
-inline constexpr const char* kOwnJob = "FSDPBENCH_OWN_JOB";
-inline constexpr const char* kOwnRank = "FSDPBENCH_OWN_RANK";
-inline constexpr const char* kOwnRanks = "FSDPBENCH_OWN_RANKS";
-
 /// How a rank that start_ranks() had started ended.
 struct RankEnd {
   pid_t pid = 0;

@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
-#include "launch/own_ranks.h"
+#include "launch/own_names.h"
 #include "launch/slurm_lists.h"
 #include "launch/variables.h"
 

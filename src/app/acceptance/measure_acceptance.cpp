@@ -11,7 +11,6 @@
 #include <thread>
 
 #include "app/acceptance/measure_devices.h"
-#include "app/acceptance/node_lists.h"
 #include "app/acceptance/other_work.h"
 #include "app/collectives/collective_timer.h"
 #include "app/console/json_part.h"
@@ -26,6 +25,7 @@
 #include "base/lane_pool.h"
 #include "config/spelling.h"
 #include "engine/backend_options.h"
+#include "launch/host_identity.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::app {
@@ -179,7 +179,7 @@ class AcceptanceRank {
 
   void take_inventory(AcceptanceMeasurements& m) {
     begin("inventory");
-    nlohmann::json mine{{"host", node_name()},
+    nlohmann::json mine{{"host", launch::node_name()},
                         {"print", own_fingerprint(context_.device.facts(), context_.device.health())}};
     for (const std::string& text : meeting_.gather(context_, json_line(mine))) {
       const nlohmann::json theirs = parse_json(text);

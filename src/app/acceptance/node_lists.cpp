@@ -4,8 +4,6 @@
 #include <set>
 
 #include "base/clean_text.h"
-#include "launch/host_identity.h"
-#include "launch/variables.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -14,7 +12,7 @@ using accept::Element;
 using accept::Verdict;
 
 /// The ranks of a part, as far as it is one of nodes.
-std::vector<int> ranks_of(const Element& element, const accept::Cluster& cluster) {
+std::vector<int> ranks_of_part(const Element& element, const accept::Cluster& cluster) {
   const int each = cluster.gpus_per_node;
   const auto first_of = [&](int end) { return cluster.one_node() ? end : end * each; };
   switch (element.kind) {
@@ -48,7 +46,7 @@ NodeLists node_lists(const AcceptanceReport& report) {
   std::set<int> ranks;
   for (const accept::Finding& finding : report.findings) {
     if (!finding.accuses()) continue;
-    for (const int rank : ranks_of(finding.element, report.cluster)) ranks.insert(rank);
+    for (const int rank : ranks_of_part(finding.element, report.cluster)) ranks.insert(rank);
   }
   for (const accept::Judgement& judgement : report.judgements) {
     if (judgement.verdict == Verdict::fail) ranks.insert(judgement.ranks.begin(), judgement.ranks.end());
@@ -65,13 +63,6 @@ std::string lines_of(const std::vector<std::string>& hosts) {
   std::string text;
   for (const std::string& host : hosts) text += clean_text(host, kMostOfAMessage) + '\n';
   return text;
-}
-
-std::string node_name() {
-  const launch::Environment environment = launch::process_environment();
-  const launch::Variables variables(environment);
-  const std::string known = variables.first_set({"SLURMD_NODENAME", "NODE_NAME"});
-  return known.empty() ? launch::host_name() : variables.text(known);
 }
 
 }  // namespace fsdpbench::app

@@ -20,8 +20,4 @@ NodeLists node_lists(const AcceptanceReport& report);
 /// A host a line: a file that `srun --nodelist=./FILE` and `--exclude=./FILE` take.
 std::string lines_of(const std::vector<std::string>& hosts);
 
-/// What this host is called in such lists: as Slurm (SLURMD_NODENAME) or Kubernetes (NODE_NAME) knows it, else by its
-/// own name.
-std::string node_name();
-
 }  // namespace fsdpbench::app

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
@@ -37,6 +38,7 @@
 #include "config/find_file.h"
 #include "config/load.h"
 #include "config/spelling.h"
+#include "launch/host_identity.h"
 #include "launch/own_ranks.h"
 #include "metrics/statistics.h"
 
@@ -96,7 +98,7 @@ std::vector<double> standstills(Job& job) {
 
 /// What each rank's host is called in lists of nodes. On rank 0, by rank. Collective.
 std::vector<std::string> names_of_nodes(Job& job) {
-  return launch::gather(job.session().control(), "node", node_name());
+  return launch::gather(job.session().control(), "node", launch::node_name());
 }
 
 /// One acceptance, stage by stage, on rank 0; the others of a job take part.
@@ -193,6 +195,7 @@ class Acceptance {
   void measure_steps() {
     const std::string name = fmt::format("training steps of {}", wanted_.run);
     if (wrong_data()) return clock_.skip(name, "a collective gave a wrong result");
+    if (clock_.left_s() <= 0) return clock_.skip(name, clock_.spent());
     config::RunConfig config = cell_.setup.config;
     const double each_s = step_s();
     const int steps = clock_.fitting(static_cast<int>(config.train.steps), kFewestSteps, each_s, 0.4);
@@ -271,11 +274,11 @@ class Acceptance {
   std::string stage_ = "before the first stage";
 };
 
-OldResult old_result(const AcceptArguments& arguments) {
+OldResult old_acceptance(const AcceptArguments& arguments) {
   return arguments.overwrite ? OldResult::overwrite : OldResult::refuse;
 }
 
-std::string folder_stem(const std::string& path) { return "accept-" + config::profile_name(path); }
+std::string acceptance_stem(const std::string& path) { return "accept-" + config::profile_name(path); }
 
 void write_acceptance(const std::filesystem::path& folder, const AcceptanceReport& report,
                       const AcceptanceMeasurements& measured, const World& world) {
@@ -336,7 +339,7 @@ int own_ranks(const config::Acceptance& wanted, const AcceptArguments& arguments
 
 /// Of the processes that this one had started, those that were lost.
 std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double limit_s) {
-  const std::string host = node_name();
+  const std::string host = launch::node_name();
   // Where all hang, one that is stopped or stuck in the kernel is why; the others wait for it.
   const bool all_killed = std::ranges::all_of(ends, &launch::RankEnd::killed);
   const auto is_culprit = [&](const launch::RankEnd& end) {
@@ -361,7 +364,7 @@ std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double l
 int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments& arguments, const Call& call,
                         const config::RunConfig& config, const std::string& stem, int ranks) {
   constexpr double kBackstop_s = 30;  // rank 0 ends the job itself at its limit, and can say more
-  const std::filesystem::path folder = ResultFolder(stem, arguments.out, old_result(arguments)).path();
+  const std::filesystem::path folder = ResultFolder(stem, arguments.out, old_acceptance(arguments)).path();
   std::vector<std::string> words{"accept", arguments.profile};
   for (const std::string& text : arguments.overrides) words.insert(words.end(), {"--set", text});
   words.insert(words.end(), {"--budget", fmt::format("{}s", arguments.budget_s()), "--limit",
@@ -396,7 +399,7 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
         "accept finds who is to blame among ranks that shard; mesh.tensor = {} splits layers, too. Expected 1.",
         config.mesh.tensor));
   }
-  const std::string stem = folder_stem(path);
+  const std::string stem = acceptance_stem(path);
   if (job == nullptr) {
     if (wanted.nodes > 1) {
       throw ConfigError(fmt::format("{} is about {} nodes or more: start a process per rank on them, by srun, mpirun or "
@@ -406,8 +409,8 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     const std::optional<int> devices = devices_here(std::string(config::to_string(config.device.backend)));
     if (devices == 0) {
       const int expected = wanted.ranks > 0 ? wanted.ranks : static_cast<int>(config.mesh.ranks);
-      const ResultFolder folder(stem, arguments.out, old_result(arguments));
-      return report_lost(folder.path(), judge_no_devices(wanted, node_name(), expected), config, call.command_line,
+      const ResultFolder folder(stem, arguments.out, old_acceptance(arguments));
+      return report_lost(folder.path(), judge_no_devices(wanted, launch::node_name(), expected), config, call.command_line,
                          ExitCode::below_floor);
     }
     const int ranks = own_ranks(wanted, arguments, config, devices);
@@ -416,8 +419,8 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   }
   const Cell cell = open_cell(config, local_ranks(job));
   Acceptance acceptance(wanted, cell, arguments, job);
-  const ResultFolder folder(stem, arguments.out, old_result(arguments));
-  std::vector<std::string> nodes{node_name()};
+  const ResultFolder folder(stem, arguments.out, old_acceptance(arguments));
+  std::vector<std::string> nodes{launch::node_name()};
   if (job != nullptr) {
     order_service(*job, kAcceptanceService, {{"stage", kStageOfNames}});
     nodes = names_of_nodes(*job);
