@@ -425,15 +425,16 @@ for node in node1 node2 node3; do SLURMD_NODENAME=$node SLURM_PROCID=0 SLURM_STE
         return (self.folder / f"results/17/{what}_nodes.txt").read_text().split()
 
     def test_sbatch_names_the_node_to_leave_out(self) -> None:
-        """Two nodes of three ranks, as srun starts them; one rank of the second is slow."""
+        """Two nodes of three ranks, which srun starts here on one host, so that links can be emulated; one rank of the second is
+        slow."""
         text = Path(self.acceptance).read_text().replace("ranks = 6", "nodes = 2\nranks_per_node = 3")
         profile = self.write("nodes.toml", text)
         self.stand_in("fsdpbench", f'''case $1 in accept) shift; exec {program.PROGRAM} accept "$@" $FAULTS ;; *) exec {program.PROGRAM} "$@" ;; esac''')
         self.stand_in("srun", """shift
-export SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NODELIST=localhost SLURM_STEP_TASKS_PER_NODE='3(x2)'
+export SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NODELIST=localhost SLURM_STEP_TASKS_PER_NODE=6 SLURM_NODEID=0
 pids=; rank=0
 while [ $rank -lt 6 ]; do
-  SLURM_PROCID=$rank SLURM_LOCALID=$((rank % 3)) SLURM_NODEID=$((rank / 3)) SLURMD_NODENAME=node$((rank / 3 + 1)) "$@" &
+  SLURM_PROCID=$rank SLURM_LOCALID=$rank SLURMD_NODENAME=node$((rank / 3 + 1)) "$@" &
   pids="$pids $!"; rank=$((rank + 1))
 done
 code=0
