@@ -453,14 +453,14 @@ TEST(NodeLists, NameWhoFailedAndPassNobodyBesideThem) {
   report.cluster = {.nodes = 3, .gpus_per_node = 2};
   report.hosts = {"a", "a", "b", "b", "c", "c"};
   report.verdict = accept::Verdict::pass;
-  EXPECT_EQ(lines_of(node_lists(report).pass), "a\nb\nc\n");
+  EXPECT_EQ(host_lines(node_lists(report).pass), "a\nb\nc\n");
   report.verdict = accept::Verdict::fail;
   accept::Finding& finding = report.findings.emplace_back();
   finding.element = {accept::Element::Kind::nic, 1, 0};
   accept::Judgement& judgement =
       report.judgements.emplace_back(accept::judged("inventory", "kernel", accept::Verdict::fail, "other"));
   judgement.ranks = {5};
-  EXPECT_EQ(lines_of(node_lists(report).fail), "b\nc\n");
+  EXPECT_EQ(host_lines(node_lists(report).fail), "b\nc\n");
   EXPECT_TRUE(node_lists(report).pass.empty());
   report.verdict = accept::Verdict::inconclusive;
   EXPECT_TRUE(node_lists(report).fail.empty());

@@ -59,7 +59,7 @@ NodeLists node_lists(const AcceptanceReport& report) {
   return {{}, each_once(named)};
 }
 
-std::string lines_of(const std::vector<std::string>& hosts) {
+std::string host_lines(const std::vector<std::string>& hosts) {
   std::string text;
   for (const std::string& host : hosts) text += clean_text(host, kMostOfAMessage) + '\n';
   return text;

@@ -18,6 +18,6 @@ struct NodeLists {
 NodeLists node_lists(const AcceptanceReport& report);
 
 /// A host a line: a file that `srun --nodelist=./FILE` and `--exclude=./FILE` take.
-std::string lines_of(const std::vector<std::string>& hosts);
+std::string host_lines(const std::vector<std::string>& hosts);
 
 }  // namespace fsdpbench::app

@@ -287,8 +287,8 @@ void write_acceptance(const std::filesystem::path& folder, const AcceptanceRepor
   write_file(folder / "summary.md", acceptance_markdown(report));
   write_file(folder / "metrics.prom", acceptance_metrics(report));
   const NodeLists nodes = node_lists(report);
-  write_file(folder / "pass_nodes.txt", lines_of(nodes.pass));
-  write_file(folder / "fail_nodes.txt", lines_of(nodes.fail));
+  write_file(folder / "pass_nodes.txt", host_lines(nodes.pass));
+  write_file(folder / "fail_nodes.txt", host_lines(nodes.fail));
 }
 
 /// Prints and writes what came of an acceptance that measured nothing, because ranks or devices are not there.
