@@ -541,6 +541,8 @@ class Acceptance(Record):
     kind: str = field("text", "", "", "`acceptance`")
     verdict: str = field("text", "", "", "`pass`, `unrated`, `inconclusive` or `fail`")
     fabric: str = field("text", "", "", "fabric that the machine was compared with")
+    emulated: Optional[bool] = field("true or false", "", "", "whether computation or links were emulated, in part or in all: times are then modelled")
+    rated: Optional[int] = field("whole number", "", "", "number of rules that were rated")
     ranks: int = field("whole number", "", "", "number of ranks")
     nodes: int = field("whole number", "", "", "number of nodes")
     world: World = field("object", "World", "", "what it was measured with")
@@ -584,7 +586,7 @@ class Finding(Record):
     """A part that is to blame, or was slow for a while."""
 
     part: str = field("text", "", "", "name of the part")
-    kind: str = field("text", "", "", "`slow`, `half_duplex`, or `transient` (then no part is blamed)")
+    kind: str = field("text", "", "", "`slow`, `half_duplex`, `lost`, or `transient` (then no part is blamed)")
     shortfall: float = field("number", "", "", "how far it is below the median of its peers, as a fraction")
     relative: Interval = field("object", "Interval", "", "its figure divided by the median of its peers")
     evidence: str = field("text", "", "", "a sentence that says what was compared with what")
