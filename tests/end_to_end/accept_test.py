@@ -57,7 +57,7 @@ class Accept(Program):
             self.assertGreaterEqual(arms["step_ms"], arms["kernels_beside_ms"])
             self.assertGreater(arms["comm_ms"], 0)
         self.assertGreater(result["arms"]["predicted_ms"], 0)
-        scales = {(scale["collective"], scale["ranks"]) for scale in result["scales"]}
+        scales = {(scale["kind"], scale["group_size"]) for scale in result["scales"]}
         self.assertLessEqual({(op, ranks) for op in ("all_gather", "reduce_scatter") for ranks in (2, 3, 6)}, scales)
         pairs = result["pairs"]["gb_per_s"]
         self.assertEqual([[a == b or pairs[a][b] > 0 for b in range(6)] for a in range(6)], [[True] * 6] * 6)

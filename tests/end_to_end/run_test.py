@@ -6,7 +6,6 @@
 
 import json
 import os
-import re
 import subprocess
 
 import program
@@ -118,41 +117,6 @@ class Run(Program):
         self.assertEqual(len(folders), 1)
         self.assertTrue(folders[0].name.startswith("quickstart-"))
         self.assertIn(f"runs/{folders[0].name}/result.json", done.stdout)
-
-    def documented(self) -> set[str]:
-        """The dotted keys in the first column of the table in docs/run.md; a short one repeats the table before it."""
-        text = (program.SOURCE / "docs/run.md").read_text(encoding="utf-8").split("## result.json")[1]
-        keys = set()
-        for line in text.splitlines():
-            if not line.startswith("| `"):
-                continue
-            table = ""
-            for name in re.findall(r"`([\w.]+)`", line.split("|")[1]):
-                table = name.rpartition(".")[0] or table
-                keys.add(name if "." in name or not table else f"{table}.{name}")
-        return keys
-
-    def test_the_page_names_every_key_and_no_other(self) -> None:
-        settings = ["train.steps=8"]
-        results = [self.result(*settings, out="computed"),
-                   self.result(*settings, "emulate.compute_tflops=0.01", "emulate.link_gb_per_s=1",
-                               "fsdp.cpu_offload=all", out="emulated")]
-        parts = {"metrics", "memory", "host_memory", "steps", "comm", "train"}
-        there = set()
-        for result in results:
-            for key, value in result.items():
-                there |= {f"{key}.{name}" for name in value} if key in parts else {key}
-        documented = self.documented()
-        self.assertEqual(there - documented, set(), "not in docs/run.md")
-        # What these runs cannot have: a lost rank, clocks of several processes, GPUs. What they have on busy machines: caveats.
-        rare = {"failure", "world.launch", "world.devices", "world.clock", "caveats", "not_rated_because",
-                "diverged_because", "train.no_digest_because", "no_typical_step_because", "checkpoints",
-                "train.began_after_step", "gpus", "world.topology"}
-        self.assertEqual(documented - there - rare, set(), "in docs/run.md only")
-        page = (program.SOURCE / "docs/run.md").read_text().splitlines()
-        world = next(line for line in page if line.startswith("| `world` |"))
-        names = set(re.findall(r"`(\w+)`", world)) - {"world", "sanitize"}
-        self.assertEqual(names | {"launch", "devices"}, set(results[0]["world"]) - {"sanitize"})
 
     def test_a_model_without_kernels_is_refused_by_what_trains_and_explained(self) -> None:
         gpt = ["quickstart", "--set", "model.preset=openai-gpt2"]

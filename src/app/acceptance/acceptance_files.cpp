@@ -46,7 +46,7 @@ std::int64_t rated(const AcceptanceReport& r) {
 }
 
 std::string acceptance_headline(const AcceptanceReport& r) {
-  return fmt::format("{}: {} ranks on {} {}{}, held against {}; {} of {} rules rated", upper(to_string(r.verdict)),
+  return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated", upper(to_string(r.verdict)),
                      r.ranks, r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes", r.emulated ? ", EMULATED" : "",
                      r.fabric, rated(r), r.judgements.size());
 }
