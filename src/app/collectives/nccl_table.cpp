@@ -65,9 +65,10 @@ std::string column_heads(const CollectivesArguments& a) {
   const std::string names = half("time", "algbw", "busbw", "#wrong", true);
   const std::string units = half("(us)", "(GB/s)", "(GB/s)", "", false);
   const std::size_t width = names.size();
-  return fmt::format("#{:{}}{:^{}}{:^{}}\n", "", left("", "", "", "", "").size() - 1, "out-of-place", width, "in-place",
-                     width) +
-         left("size", "count", "type", "redop", "root") + names + names + '\n' +
+  const std::string halves =
+      a.per_iteration ? fmt::format("{:^{}}{:^{}}", "out-of-place", width, "in-place", width)
+                      : "           out-of-place                       in-place          ";
+  return left("", "", "", "", "") + halves + '\n' + left("size", "count", "type", "redop", "root") + names + names + '\n' +
          left("(B)", "(elements)", "", "", "") + units + units + '\n';
 }
 
