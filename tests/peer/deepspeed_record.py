@@ -13,25 +13,20 @@ parameter, so that only then its units are ours.
 """
 
 import argparse
-import json
 import os
 import random
 import re
 import sys
-import tempfile
 
 os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 import deepspeed
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from deepspeed.runtime.zero import stage3, stage_1_and_2
 from deepspeed.runtime.zero.partitioned_param_coordinator import PartitionedParameterCoordinator
 from torch import nn
 
-from engines import leave_job
-from record import stored, write, wrap
+from record import check, record, wrap, write
 
 STEPS = 5
 DRAWN, SEED = 90, 20261124
@@ -113,7 +108,9 @@ def bucket(names):
     return names[0] if len(names) == 1 else "{" + ",".join(names) + "}"
 
 
-def watch():
+def watch(rank, ranks):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1")
+    deepspeed.init_distributed(dist_backend="gloo")
     own = "_PartitionedParameterCoordinator__"
 
     def fetch(original, self, module, forward, is_leaf):
@@ -254,39 +251,8 @@ def steps_of(keys, rank):
     return {"keys": keys, "elements": {"block": BLOCK, "root": ROOT}, "steps": lines}
 
 
-def work(rank, ranks, folder, some, path):
-    torch.set_num_threads(1)
-    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="127.0.0.1")
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store-{ranks}", rank=rank, world_size=ranks)
-    deepspeed.init_distributed(dist_backend="gloo")
-    watch()
-    found = []
-    for keys in some:
-        try:
-            result = steps_of(keys, rank)
-        except Exception as error:
-            raise RuntimeError(f"rank {rank}: {keys}") from error
-        everyone = [None] * ranks
-        dist.all_gather_object(everyone, result)
-        if any(other != result for other in everyone):
-            raise RuntimeError(f"ranks differ: {keys}: {[other['steps'] for other in everyone]}")
-        found.append(result)
-    if rank == 0:
-        with open(path, "w") as out:
-            json.dump(found, out)
-    leave_job()
-
-
-def record(some):
-    with tempfile.TemporaryDirectory() as folder:
-        found = []
-        for ranks in sorted({keys["mesh.ranks"] for keys in some}):
-            path = os.path.join(folder, f"{ranks}.json")
-            mine = [keys for keys in some if keys["mesh.ranks"] == ranks]
-            mp.spawn(work, args=(ranks, folder, mine, path), nprocs=ranks)
-            with open(path) as recorded:
-                found += json.load(recorded)
-    return found
+def record_deepspeed(some):
+    return record(some, watch, steps_of)
 
 
 def main():
@@ -298,18 +264,12 @@ def main():
     version = re.match(r"[\d.]+", deepspeed.__version__).group()
     path = os.path.join(arguments.folder, f"deepspeed-{version}.json")
     if arguments.only is not None:
-        for row in record([cases()[arguments.only]]):
+        for row in record_deepspeed([cases()[arguments.only]]):
             print(row["keys"], *row["steps"], sep="\n")
         return 0
     if arguments.check:
-        expected = stored(path)[::arguments.check]
-        found = record([row["keys"] for row in expected])
-        differing = [row for row in found if row not in expected]
-        for row in differing:
-            print(f"not as stored: {row}")
-        print(f"{len(found) - len(differing)} of {len(found)} configurations on DeepSpeed {version} are as stored")
-        return 1 if differing else 0
-    write(path, record(cases()))
+        return check(path, cases()[::arguments.check], record_deepspeed, f"DeepSpeed {version}")
+    write(path, record_deepspeed(cases()))
     print(f"{len(cases())} configurations on DeepSpeed {version}: {path}")
     return 0
 

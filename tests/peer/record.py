@@ -256,12 +256,16 @@ def steps_of(keys, rank):
     return {"keys": keys, "steps": lines, "dtypes": LOG.dtypes}
 
 
-def work(rank, ranks, address, cases, path):
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=ranks)
+def watch(rank, ranks):
     watch_collectives()
     watch_fsdp1()
     watch_fsdp2()
+
+
+def work(rank, ranks, address, cases, path, watch, steps_of):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=address, rank=rank, world_size=ranks)
+    watch(rank, ranks)
     found = []
     for keys in cases:
         try:
@@ -279,14 +283,15 @@ def work(rank, ranks, address, cases, path):
     engines.leave_job()
 
 
-def record(cases):
-    """All cases, in order of the grid."""
+def record(cases, watch=watch, steps_of=steps_of):
+    """All cases, in order of the grid. On each rank watch(rank, ranks) is called once, and steps_of(keys, rank) for
+    each case: functions of a module."""
     with tempfile.TemporaryDirectory() as folder:
         found = []
         for ranks in sorted({keys["mesh.ranks"] for keys in cases}):
             path = os.path.join(folder, f"{ranks}.json")
             some = [keys for keys in cases if keys["mesh.ranks"] == ranks]
-            mp.spawn(work, args=(ranks, f"file://{folder}/store-{ranks}", some, path), nprocs=ranks)
+            mp.spawn(work, args=(ranks, f"file://{folder}/store-{ranks}", some, path, watch, steps_of), nprocs=ranks)
             with open(path) as recorded:
                 found += json.load(recorded)
     return found
@@ -313,15 +318,15 @@ def stored(path, keys=("steps",)):
     return [{**row, **{key: lines(row[key]) for key in keys}} for row in content["cases"]]
 
 
-def check(path, every):
-    """Exit status 1 if one of the configurations is no longer as stored."""
-    some = {json.dumps(keys, sort_keys=True) for keys in grid.cases()[::every]}
+def check(path, cases, record, system):
+    """Exit status 1 if one of these configurations is no longer as stored."""
+    some = {json.dumps(keys, sort_keys=True) for keys in cases}
     expected = [row for row in stored(path) if json.dumps(row["keys"], sort_keys=True) in some]
     found = record([row["keys"] for row in expected])
     differing = [row for row in found if row not in expected]
     for row in differing:
         print(f"not as stored: {row}")
-    print(f"{len(found) - len(differing)} of {len(found)} configurations on PyTorch {VERSION} are as stored: {path}")
+    print(f"{len(found) - len(differing)} of {len(found)} configurations on {system} are as stored: {path}")
     return 1 if differing or len(found) < len(some) else 0
 
 
@@ -332,7 +337,7 @@ def main():
     arguments = parser.parse_args()
     path = os.path.join(arguments.folder, f"schedules-{VERSION}.json")
     if arguments.check:
-        return check(path, arguments.check)
+        return check(path, grid.cases()[::arguments.check], record, f"PyTorch {VERSION}")
     cases = grid.cases()
     write(path, record(cases))
     print(f"{len(cases)} configurations on PyTorch {VERSION}: {path}")
