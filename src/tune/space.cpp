@@ -46,7 +46,6 @@ std::vector<std::int64_t> divisors(std::int64_t number) {
   return found;
 }
 
-
 /// Strategies, and the hybrid ones with every split of the ranks.
 std::vector<Values> meshes(const RunConfig& config) {
   std::vector<Values> all{{"full_shard", "0", "0"}, {"shard_grad_op", "0", "0"}, {"no_shard", "0", "0"}};
@@ -120,7 +119,9 @@ std::vector<Line> lines(const RunConfig& start, const SpaceOptions& options) {
   const bool knows_pcie = start.emulate.pcie_gb_per_s || start.fsdp.cpu_offload != config::CpuOffload::none;
   const auto offloads = knows_pcie ? std::vector<std::string>{"none", "optimizer", "all"} : std::vector<std::string>{};
   return {
-      {{"fsdp.preset"}, structure, listed(options.any_engine ? config::fsdp_preset_names() : std::vector<std::string>())},
+      {{"fsdp.preset"},
+       structure,
+       listed(options.any_engine ? config::fsdp_preset_names() : std::vector<std::string>())},
       {{"fsdp.strategy", "mesh.shard", "mesh.replicate"}, structure, meshes},
       {{"fsdp.reshard_after_forward"}, structure, reshards},
       {{"fsdp.wrap"}, structure, wraps},
@@ -155,20 +156,37 @@ struct NotTurned {
 const std::vector<NotTurned>& not_turned() {
   static const std::vector<NotTurned> all{
       {"it is a rule of an engine, which its preset sets: --any-engine",
-       {"fsdp.layout", "fsdp.keep_unreduced", "fsdp.wait_each_backward", "fsdp.gradients_after_views",
-        "fsdp.learn_execution_order", "fsdp.gradient_scaling", "fsdp.max_live_parameters", "fsdp.max_reuse_distance",
-        "fsdp.persistence_threshold", "fsdp.gathers_ascend", "fsdp.gathers_follow_compute",
-        "fsdp.root_prefetches_backward", "fsdp.free_lane", "fsdp.reduce_bucket", "fsdp.reduce_by", "fsdp.reduce_lane",
-        "fsdp.reduce_lag", "fsdp.reductions_in_flight", "fsdp.reduce_scatter_elements", "fsdp.gradient_copy_in",
-        "fsdp.unit_padding_pct", "fsdp.host_sync_at_group_shard", "fsdp.keep_group_shard", "fsdp.reduce_within"}},
+       {"fsdp.layout",
+        "fsdp.keep_unreduced",
+        "fsdp.wait_each_backward",
+        "fsdp.gradients_after_views",
+        "fsdp.learn_execution_order",
+        "fsdp.gradient_scaling",
+        "fsdp.max_live_parameters",
+        "fsdp.max_reuse_distance",
+        "fsdp.persistence_threshold",
+        "fsdp.gathers_ascend",
+        "fsdp.gathers_follow_compute",
+        "fsdp.root_prefetches_backward",
+        "fsdp.free_lane",
+        "fsdp.reduce_bucket",
+        "fsdp.reduce_by",
+        "fsdp.reduce_lane",
+        "fsdp.reduce_lag",
+        "fsdp.reductions_in_flight",
+        "fsdp.reduce_scatter_elements",
+        "fsdp.gradient_copy_in",
+        "fsdp.unit_padding_pct",
+        "fsdp.host_sync_at_group_shard",
+        "fsdp.keep_group_shard",
+        "fsdp.reduce_within"}},
       {"it changes numerics",
        {"fsdp.fp8_products", "fsdp.gradient_divide_factor", "fsdp.gather_quantization", "fsdp.reduce_quantization",
         "fsdp.fp32_gradients"}},
       {"the op times of a machine are those of kernels with or without it", {"fsdp.cast_in_optimizer"}},
       {"it says what the model's own recomputation keeps", {"fsdp.recompute_share"}},
       {"which parameters are too small to be split is the model's", {"fsdp.shard_threshold"}},
-      {"it splits layers, so that each rank has another model",
-       {"mesh.tensor", "mesh.sequence_parallel"}},
+      {"it splits layers, so that each rank has another model", {"mesh.tensor", "mesh.sequence_parallel"}},
       {"it is the training that is tuned for",
        {"mesh.ranks", "train.steps", "train.warmup", "train.seq_len", "train.batch_global", "train.seed",
         "train.optimizer", "train.learning_rate", "train.beta1", "train.beta2", "train.epsilon", "train.weight_decay",

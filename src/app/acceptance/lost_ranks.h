@@ -14,12 +14,12 @@ struct LostRank {
   std::string sentence;  ///< what became of it, with its rank and host
 };
 
-/// Of an acceptance that could not be brought to its end, because ranks were lost: it fails, and they are to blame.
+/// Judges an acceptance that did not end because ranks were lost: it fails, and the lost ranks are to blame.
 /// `ranks`: of the job; `hosts`: by rank, as far as they are known.
 AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, const std::vector<std::string>& hosts,
                                   const std::vector<LostRank>& lost);
 
-/// Of a host on which not even one device was found for the ranks that the profile expects: it fails.
+/// Judges a host on which no device was found for the ranks that the profile expects: it fails.
 AcceptanceReport judge_no_devices(const config::Acceptance& wanted, const std::string& host, int expected);
 
 }  // namespace fsdpbench::app

@@ -337,7 +337,7 @@ int own_ranks(const config::Acceptance& wanted, const AcceptArguments& arguments
   return devices ? std::min(ranks, *devices) : ranks;
 }
 
-/// Of the processes that this one had started, those that were lost.
+/// The lost ranks among the processes that this one started.
 std::vector<LostRank> lost_of(const std::vector<launch::RankEnd>& ends, double limit_s) {
   const std::string host = launch::node_name();
   // Where all hang, one that is stopped or stuck in the kernel is why; the others wait for it.

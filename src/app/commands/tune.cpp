@@ -406,13 +406,11 @@ void show_answer(const std::vector<std::string>& exports, const ResultFolder& fo
                  .overwrite = true});
 }
 
-/// What all of these systems, names of read_export_targets(), can be told.
-std::function<bool(const config::RunConfig&)> said_by(const std::vector<std::string>& exports,
+/// What all of these systems can be told.
+std::function<bool(const config::RunConfig&)> said_by(const std::vector<const dialects::Dialect*>& targets,
                                                       const config::RunConfig& in_force) {
   std::vector<dialects::Sayable> systems;
-  for (const dialects::Dialect* system : dialects::read_export_targets(fmt::format("{}", fmt::join(exports, ",")))) {
-    systems.emplace_back(*system, in_force);
-  }
+  for (const dialects::Dialect* target : targets) systems.emplace_back(*target, in_force);
   return [systems = std::move(systems)](const config::RunConfig& turned) {
     return std::ranges::all_of(systems, [&](const dialects::Sayable& system) { return system.says(turned); });
   };
@@ -427,7 +425,8 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
                                    .dtypes = arguments.dtypes,
                                    .any_engine = arguments.any_engine,
                                    .quantization = arguments.allow_quantization};
-  if (!exports.empty()) dialects::read_export_targets(fmt::format("{}", fmt::join(exports, ",")));
+  std::vector<const dialects::Dialect*> targets;
+  if (!exports.empty()) targets = dialects::read_export_targets(fmt::format("{}", fmt::join(exports, ",")));
   std::optional<TracedJob> traced;
   if (names_traces(arguments.from)) traced = read_traced_job(arguments.from);
   const std::string name = arguments.from.empty() ? arguments.profile : arguments.from.front();
@@ -440,8 +439,8 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
   space_options.free_batch = options.objective == tune::Objective::tokens_per_s;
   if (traced) {
     restrict_space(*traced, config, space_options);
-  } else if (!exports.empty()) {
-    space_options.offers = said_by(exports, config);
+  } else if (!targets.empty()) {
+    space_options.offers = said_by(targets, config);
   }
   if (traced && traced->system != nullptr && exports.empty()) exports.emplace_back(traced->system->name);
   const tune::Space space(config, space_options);

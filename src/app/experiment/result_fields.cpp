@@ -386,7 +386,7 @@ void check_trial(const JsonPart& j) {
   if (j.flag("rated", true)) (void)j.at("causes");
 }
 
-/// Of a summary its median; of bytes by kind all together.
+/// The number that stands for a figure: a summary's median, or the total of bytes by kind.
 double value_of_figure(const json& value) {
   if (!value.is_object()) return value.get<double>();
   for (const char* whole : {"median", "total"}) {

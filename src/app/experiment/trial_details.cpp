@@ -72,7 +72,7 @@ std::vector<CauseInterval> cause_intervals(const Trial& trial) {
   return all;
 }
 
-/// Of the step that the causes' intervals are of.
+/// Memory over time in the step that the causes' intervals belong to.
 MemoryTimeline timeline_of(const metrics::RunView& run, const metrics::CauseReport& causes) {
   const auto step = std::ranges::find(run.steps(), causes.example_step, &metrics::StepRecords::number);
   MemoryTimeline timeline{causes.example_rank, causes.example_step, {}, {}};

@@ -30,8 +30,8 @@ struct LogOwner {
   std::vector<std::string> cells;  ///< that may have trials; empty: any
 };
 
-/// Of the log; raised on every change that a reader must know of. 2 had no digests; in 4 fields that had several names
-/// got one (old_names.h).
+/// Version of the log, raised on every change that a reader must know of. 2 had no digests; since 4 a field has one name
+/// in all files (old_names.h).
 inline constexpr int kTrialsVersion = 4;
 const ObjectFacts& trial_line_facts();
 
