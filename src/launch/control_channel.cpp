@@ -2,6 +2,16 @@
 
 namespace fsdpbench::launch {
 
+ExitCode job_code(const std::exception_ptr& failure) {
+  try {
+    if (failure) std::rethrow_exception(failure);
+  } catch (const ConfigError& error) {
+    return error.code();
+  } catch (...) {  // whatever it is, a rank has failed
+  }
+  return ExitCode::rank_failed;
+}
+
 std::vector<std::string> gather(ControlChannel& channel, std::string_view topic, std::string mine) {
   if (channel.rank() != 0) {
     channel.send(0, topic, std::move(mine));

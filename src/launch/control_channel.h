@@ -1,10 +1,13 @@
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/error.h"
 
 namespace fsdpbench::launch {
 
@@ -13,7 +16,12 @@ struct JobFailure {
   int rank = -1;        ///< the rank at fault
   bool died = false;    ///< it ended without a word: killed, crashed, or its host is gone
   std::string message;  ///< a whole sentence that names the rank
+  /// With which the job ends: bad_input if that rank refused the configuration, which says nothing of its machine.
+  ExitCode code = ExitCode::rank_failed;
 };
+
+/// The code of a job that `failure` ends: bad_input of a ConfigError, else rank_failed.
+ExitCode job_code(const std::exception_ptr& failure);
 
 /// Small messages between rank 0 and every other rank, beside the data: decisions, results, and the news that a rank
 /// has failed or died, which reaches all within seconds. A star: of sender and receiver one is rank 0.
@@ -34,7 +42,8 @@ class ControlChannel {
   virtual std::optional<std::string> poll(int from, std::string_view topic) = 0;
 
   /// Tells all ranks that this one cannot go on, and why. Messages already sent still arrive. Returns at once.
-  virtual void fail(const std::string& message) = 0;
+  virtual void fail(const std::string& message, ExitCode code) = 0;
+  void fail(const std::string& message) { fail(message, ExitCode::rank_failed); }
   /// The first failure this rank has heard of, its own included.
   virtual std::optional<JobFailure> failure() const = 0;
   /// `listener` is called once, on another thread, when a failure becomes known; at once if one is. Empty: nobody.

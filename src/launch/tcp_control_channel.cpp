@@ -19,6 +19,10 @@ constexpr double kSecond = 1e9;
 constexpr int kWaitMs = 100;
 constexpr double kFarewellSeconds = 3;
 constexpr double kRootSeconds = 15;
+// What became of a rank, in a failure message.
+constexpr const char* kDied = "died";
+constexpr const char* kFailed = "failed";
+constexpr const char* kRefused = "refused";
 
 std::int64_t ns(double seconds) { return static_cast<std::int64_t>(seconds * kSecond); }
 
@@ -96,9 +100,9 @@ std::optional<std::string> TcpControlChannel::poll(int from, std::string_view to
   return take(peer(from), topic);
 }
 
-void TcpControlChannel::fail(const std::string& message) {
+void TcpControlChannel::fail(const std::string& message, ExitCode code) {
   const std::lock_guard lock(mutex_);
-  set_failure({rank_, false, by_rank(rank_, members_[static_cast<std::size_t>(rank_)], message)});
+  set_failure({rank_, false, by_rank(rank_, members_[static_cast<std::size_t>(rank_)], message), code});
   wake();
 }
 
@@ -178,14 +182,15 @@ void TcpControlChannel::handle(Peer& peer, Frame frame) {
         std::from_chars(texts[0].data(), texts[0].data() + texts[0].size(), rank).ec != std::errc{}) {
       throw BackendError("a failure message is cut off");
     }
-    set_failure({rank, texts[1] == "died", texts[2]});
+    set_failure({rank, texts[1] == kDied, texts[2], texts[1] == kRefused ? ExitCode::bad_input : ExitCode::rank_failed});
   }
 }
 
 void TcpControlChannel::set_failure(const JobFailure& failure) {
   if (failure_) return;
   failure_ = failure;
-  const std::string payload = pack({std::to_string(failure.rank), failure.died ? "died" : "failed", failure.message});
+  const char* const how = failure.died ? kDied : failure.code == ExitCode::bad_input ? kRefused : kFailed;
+  const std::string payload = pack({std::to_string(failure.rank), how, failure.message});
   for (Peer& peer : peers_) put(peer, FrameKind::failure, "", payload);
 }
 

@@ -38,7 +38,8 @@ class TcpControlChannel final : public ControlChannel {
   void send(int to, std::string_view topic, std::string payload) override;
   std::string receive(int from, std::string_view topic) override;
   std::optional<std::string> poll(int from, std::string_view topic) override;
-  void fail(const std::string& message) override;
+  using ControlChannel::fail;
+  void fail(const std::string& message, ExitCode code) override;
   std::optional<JobFailure> failure() const override;
   void on_failure(std::function<void(const JobFailure&)> listener) override;
 

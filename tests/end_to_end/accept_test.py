@@ -158,6 +158,26 @@ class Accept(Program):
         self.assertEqual(result["ranks"], 3)
         self.assertEqual(outputs[1], ("", ""))
 
+    def test_a_configuration_that_one_rank_refuses_is_no_lost_rank(self) -> None:
+        # Two hosts, one without the data: here two folders, one of which has no such file.
+        other = self.folder / "other"
+        other.mkdir()
+        self.write("text.txt", "All the ranks of the first folder read this. " * 500)
+        port = free_port()
+        arguments = [program.PROGRAM, "accept", "cpu", *sets(*[key for key in EMULATED if "mesh" not in key],
+                                                             "data.path=text.txt"), "--out", "out"]
+        processes = [subprocess.Popen(arguments, text=True, cwd=other if rank == 1 else self.folder,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      env=environment(RANK=rank, WORLD_SIZE=2, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=2,
+                                                      MASTER_ADDR="127.0.0.1", MASTER_PORT=port)) for rank in range(2)]
+        for process in processes:
+            self.addCleanup(process.kill)
+        outputs = [process.communicate(timeout=PATIENCE_S) for process in processes]
+        self.assertEqual([process.returncode for process in processes], [BAD_INPUT] * 2, outputs)
+        self.assertIn("data.path", outputs[0][1])
+        self.assertIn("there is no such file", outputs[0][1])
+        self.assertFalse((self.folder / "out/fail_nodes.txt").exists(), "a node is accused")
+
     def test_what_is_wrong_with_a_profile_is_said(self) -> None:
         self.assertIn("acceptance profile", self.error("accept", "no-such"))
         profile = self.write("bad.toml", 'version = 1\nfabric = "x"\nrun = "quickstart"\nmatrx = 3\n')

@@ -42,9 +42,10 @@ class LocalChannels {
       const std::lock_guard lock(hub_.mutex_);
       return hub_.take(from, rank_, topic);
     }
-    void fail(const std::string& message) override {
+    using launch::ControlChannel::fail;
+    void fail(const std::string& message, ExitCode code) override {
       const std::lock_guard lock(hub_.mutex_);
-      if (!hub_.failure_) hub_.failure_ = launch::JobFailure{rank_, false, message};
+      if (!hub_.failure_) hub_.failure_ = launch::JobFailure{rank_, false, message, code};
       hub_.changed_.notify_all();
     }
     std::optional<launch::JobFailure> failure() const override {

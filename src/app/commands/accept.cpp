@@ -67,6 +67,7 @@ constexpr const char* kStageOfStandstills = "standstills";
 constexpr const char* kStageOfNames = "names";
 constexpr const char* kParts = "computation alone, communication alone and both";
 constexpr int kFewestSteps = 5;
+constexpr int kLost = static_cast<int>(ExitCode::rank_failed);
 
 AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   AcceptanceEffort effort;
@@ -377,6 +378,9 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
   const std::vector<launch::RankEnd> ends =
       launch::start_ranks(words, ranks, {.limit_s = limit_s}, interrupt_requested);
   if (interrupt_requested()) return static_cast<int>(ExitCode::interrupted);
+  // A configuration that a rank refuses says nothing of its machine, whatever then becomes of those that wait for it.
+  const int refused = static_cast<int>(ExitCode::bad_input);
+  if (std::ranges::count(ends, refused, &launch::RankEnd::code) > 0) return refused;
   const std::vector<LostRank> lost = lost_of(ends, limit_s);
   if (lost.empty()) return ends.front().code;
   const ResultFolder again(stem, folder.string(), OldResult::overwrite);
@@ -443,7 +447,7 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
     // What is lost shows in the data first, and in the channel a moment later.
     if (job == nullptr) {
       report_once(0, error.what());
-    } else if (job->watch().failure_code(1) != static_cast<int>(ExitCode::interrupted)) {
+    } else if (job->watch().failure_code(1).value_or(kLost) == kLost) {  // else the user ended it, or a key is wrong
       const std::optional<launch::JobFailure> failure = job->channel().failure();
       report_once(failure ? failure->rank : -1, failure ? failure->message : error.what());
     }

@@ -167,7 +167,7 @@ int in_job(const launch::Placement& placement, bool quiet, const Services& servi
   } catch (const std::exception& error) {
     if (const std::optional<int> code = job.watch().failure_code()) return *code;
     if (!job.leads()) {
-      job.channel().fail(error.what());
+      job.channel().fail(error.what(), launch::job_code(std::current_exception()));
       return job.watch().failure_code().value_or(static_cast<int>(ExitCode::rank_failed));
     }
     const int code = guarded(true, []() -> int { throw; });

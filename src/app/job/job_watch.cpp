@@ -69,7 +69,7 @@ void JobWatch::handle(const launch::JobFailure& failure, std::int64_t now) {
   const std::int64_t interrupted = interrupt_time_ns();
   const bool users =
       (interrupted > 0 && now - interrupted > kUsersLead_ns) || failure.message.find(kCut) != std::string::npos;
-  code_ = static_cast<int>(users ? ExitCode::interrupted : ExitCode::rank_failed);
+  code_ = static_cast<int>(users ? ExitCode::interrupted : failure.code);
   std::string saved;
   try {
     if (rescue_ != nullptr) saved = rescue_->save(users ? nullptr : &failure);

@@ -93,9 +93,9 @@ std::string GpuTeam::describe() const {
   return "one process each, a GPU each";
 }
 
-void GpuTeam::announce(const std::string& failure) {
+void GpuTeam::announce(const std::string& failure, ExitCode code) {
   if (options_.session != nullptr) {
-    options_.session->control().fail(failure);
+    options_.session->control().fail(failure, code);
     return;
   }
   std::call_once(failed_, [&] {
@@ -114,9 +114,9 @@ void GpuTeam::fail(const std::exception_ptr& failure) noexcept {
     std::rethrow_exception(failure);
   } catch (const launch::Stopped&) {  // because of somebody else, who has told the others
   } catch (const std::exception& e) {
-    announce(e.what());
+    announce(e.what(), launch::job_code(failure));
   } catch (...) {
-    announce("an unknown exception");
+    announce("an unknown exception", ExitCode::rank_failed);
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "base/abort_guard.h"
+#include "base/error.h"
 #include "backend/cuda/nccl/make_communicator.h"
 #include "launch/abort.h"
 
@@ -44,7 +45,7 @@ class GpuTeam {
 
  private:
   /// To the other processes; or, where there are none, sets this one a deadline.
-  void announce(const std::string& failure);
+  void announce(const std::string& failure, ExitCode code);
 
   const BackendOptions& options_;
   const int gpus_;
