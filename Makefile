@@ -93,12 +93,14 @@ peer: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/instal
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded && $(abspath $(PEER_PYTHON)) -B -Wignore train.py recorded
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore train_tensor.py recorded
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded $(abspath build/bin/fsdpbench)
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiles.py recorded
 	build/bin/peer_test
 
 # Each sixth configuration once more, against what is stored.
 peer-check: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore record.py recorded --check 6
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore exported.py recorded --check 6
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiles.py recorded --check
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
 	$(PEER_PYTHON) -B -Wignore tests/peer/weights.py $(FSDPBENCH)
 
@@ -113,6 +115,7 @@ peer-parsers: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/in
 	$(PEER_PYTHON) -m pip install --quiet --disable-pip-version-check --requirement tests/peer/parsers-requirements.txt
 	$(PEER_PYTHON) -B -Wignore tests/peer/parsers.py
 	$(PEER_PYTHON) -B -Wignore tests/peer/weights.py $(FSDPBENCH)
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore profiles.py ../../analysis/tests/data --models
 
 # DeepSpeed compiles an extension of its own first, which takes a minute.
 peer-deepspeed: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)

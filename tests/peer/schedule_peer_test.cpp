@@ -281,6 +281,56 @@ std::string compare_script(const json& found, const Lines& lines) {
 
 TEST(Peer, ExportedScriptsDidWhatOurSchedulesSay) { expect_equal("exported-", compare); }
 
+/// The stored files whose names begin with `prefix`, by that name's version.
+std::map<std::string, json> recorded(const std::string& prefix) {
+  std::map<std::string, json> files;
+  for (const auto& file : std::filesystem::directory_iterator(FSDPBENCH_PEER_DIR "/recorded")) {
+    const std::string name = file.path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    std::ifstream in(file.path());
+    files[name.substr(prefix.size())] = json::parse(in);
+  }
+  return files;
+}
+
+/// profiles.py has read each configuration from the model that PyTorch had wrapped: the schedule of what it read is
+/// what PyTorch then did.
+TEST(Peer, ProfilesReadFromModelsHaveTheSchedulesThatPyTorchHad) {
+  const std::map<std::string, json> profiles = recorded("profiles-");
+  EXPECT_FALSE(profiles.empty()) << "nothing was recorded";
+  for (const auto& [version, read] : profiles) {
+    std::map<std::string, json> files;
+    for (const std::string name : {"schedules", "exported"}) files[name] = recorded(name + "-").at(version);
+    std::size_t equal = 0, said = 0;
+    for (const json& profile : read["cases"]) {
+      const json& of = files.at(profile["file"]);
+      json found = of["cases"][profile["case"].get<std::size_t>()];
+      const std::string asked = found["keys"].dump();
+      found["keys"] = json::object();
+      for (const json& line : profile["profile"]) {
+        const std::string text = read["lines"][line.get<std::size_t>()];
+        const std::size_t equals = text.find('=');
+        found["keys"][text.substr(0, equals)] = text.substr(equals + 1);
+      }
+      const std::string differs = compare(found, of["lines"].get<Lines>());
+      const bool is_said = std::ranges::any_of(profile["unread"], [&](const json& line) {
+        return read["lines"][line.get<std::size_t>()].get<std::string>().find("prefetches") != std::string::npos;
+      });
+      if (differs.empty()) {
+        ++equal;
+      } else if (is_said) {
+        ++said;
+      } else {
+        ADD_FAILURE() << asked << "\nwas read as " << found["keys"].dump() << "\n" << differs;
+      }
+    }
+    std::cout << "profiles-" << version << ": " << equal << " of " << read["cases"].size() << " are equal, " << said
+              << " said not to be\n";
+    EXPECT_LE(said, 1U);
+    EXPECT_EQ(read["cases"].size(), files["schedules"]["cases"].size() + files["exported"]["cases"].size());
+  }
+}
+
 TEST(Peer, ExportedScriptsAreThoseThatWereRun) { expect_equal("exported-", compare_script); }
 
 }  // namespace
