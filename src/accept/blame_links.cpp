@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +12,8 @@
 #include <tuple>
 #include <utility>
 
+#include "accept/infer_groups.h"
+#include "base/random.h"
 #include "metrics/statistics.h"
 
 namespace fsdpbench::accept {
@@ -23,7 +26,8 @@ constexpr std::size_t kFewestDeep = 3;
 constexpr double kDuplexShortfall = 0.2;  // of both directions together
 constexpr int kFewestOfAnEnd = 3;
 constexpr std::size_t kFewestWithin = 3;  // pairs of a switch
-constexpr int kConfirmations = 6;
+constexpr std::size_t kConfirmations = 6;
+constexpr int kControls = 9;
 
 /// One rail of one pair, over the median of its like.
 struct Value {
@@ -37,30 +41,37 @@ struct Value {
 /// Who uses what.
 class Parts {
  public:
-  explicit Parts(const Cluster& cluster) : cluster_(cluster), group_(group_size(cluster)) {}
+  explicit Parts(const Cluster& cluster)
+      : one_node_(cluster.one_node()), rails_(cluster.rails), groups_(groups_of(cluster)) {}
 
-  bool within_group(const Pairing& p) const { return p.a / group_ == p.b / group_; }
-  bool grouped() const { return group_ < cluster_.ends(); }
-  int group_of(int end) const { return end / group_; }
-  int group_begin(int group) const { return group * group_; }
-  int group_end(int group) const { return std::min(cluster_.ends(), (group + 1) * group_); }
+  const Groups& groups() const { return groups_; }
+  bool within_group(const Pairing& p) const { return groups_.same(p.a, p.b); }
+  bool grouped() const { return groups_.count() > 1; }
+  int group_of(int end) const { return groups_.of[static_cast<std::size_t>(end)]; }
+  const std::vector<int>& members(int group) const { return groups_.members[static_cast<std::size_t>(group)]; }
 
   Element end(int index, int rail) const {
-    return cluster_.one_node() ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::nic, index, rail};
+    return one_node_ ? Element{Element::Kind::gpu, index, 0} : Element{Element::Kind::nic, index, rail};
   }
 
   /// All parts that a value goes through, the finest first.
   std::vector<Element> of(const Value& v) const {
     std::vector<Element> parts{{Element::Kind::link, v.pair.a, v.pair.b}, end(v.pair.a, v.rail), end(v.pair.b, v.rail)};
-    if (cluster_.rails > 1) {
+    const bool rails = rails_ > 1;
+    if (rails) {
       parts.push_back({Element::Kind::node, v.pair.a, 0});
       parts.push_back({Element::Kind::node, v.pair.b, 0});
+      parts.push_back({Element::Kind::rail, v.rail, 0});
     }
     if (!grouped()) return parts;
     const int a = group_of(v.pair.a), b = group_of(v.pair.b);
     if (a != b) parts.push_back({Element::Kind::uplink, std::min(a, b), std::max(a, b)});
-    parts.push_back({Element::Kind::switch_, a, 0});
-    if (b != a) parts.push_back({Element::Kind::switch_, b, 0});
+    const auto add_group = [&](int group) {
+      parts.push_back({Element::Kind::switch_, group, 0});
+      if (rails) parts.push_back({Element::Kind::leaf_rail, group, v.rail});
+    };
+    add_group(a);
+    if (b != a) add_group(b);
     return parts;
   }
 
@@ -70,8 +81,9 @@ class Parts {
   }
 
  private:
-  const Cluster& cluster_;
-  const int group_;
+  bool one_node_;
+  int rails_;
+  Groups groups_;
 };
 
 struct BeforePart {
@@ -98,7 +110,8 @@ Norm norm_of(std::vector<double> values) {
   return {usual, robust_deviation(values) / usual};
 }
 
-/// Pairs within a group and between groups need not be alike: [0] is between, [1] within.
+/// [0] is of pairs between groups, [1] of those within. Between nodes one flow has its NIC's rate however far it goes, so
+/// both are the same; within a node another socket may well be slower to reach.
 struct Norms {
   std::array<Norm, 2> rate, duplex;
 };
@@ -115,11 +128,17 @@ std::vector<double> figures_of(const std::vector<PairRate>& rates, const Parts& 
   return values;
 }
 
-Norms norms_of(const std::vector<PairRate>& rates, const Parts& parts) {
+Norms norms_of(const std::vector<PairRate>& rates, const Parts& parts, bool apart) {
   Norms norms;
-  for (const bool within : {false, true}) {
-    norms.rate[within ? 1 : 0] = norm_of(figures_of(rates, parts, within, false));
-    norms.duplex[within ? 1 : 0] = norm_of(figures_of(rates, parts, within, true));
+  for (const bool duplex : {false, true}) {
+    std::array<Norm, 2>& of = duplex ? norms.duplex : norms.rate;
+    std::vector<double> between = figures_of(rates, parts, false, duplex), within = figures_of(rates, parts, true, duplex);
+    if (apart) {
+      of = {norm_of(std::move(between)), norm_of(std::move(within))};
+      continue;
+    }
+    within.insert(within.end(), between.begin(), between.end());
+    of.fill(norm_of(std::move(within)));
   }
   return norms;
 }
@@ -227,19 +246,32 @@ class Confirmation {
     if (std::ranges::none_of(good_, [](bool good) { return good; })) good_.assign(good_.size(), true);
   }
 
+  /// The n-th pair of ends that nobody suspects, in a mixed order.
+  std::optional<Pairing> healthy(int n, const std::set<int>& busy) const {
+    const int ends = static_cast<int>(good_.size());
+    for (int i = 0; i < ends; ++i) {
+      const int end = (n * 5 + i) % ends;
+      if (!good_[static_cast<std::size_t>(end)]) continue;
+      if (const auto pair = with_good(end, n, busy)) return pair;
+    }
+    return std::nullopt;
+  }
+
   /// The n-th pair for `suspect` whose ends are not yet in `busy`; nothing if there is none.
   std::optional<Pairing> pair_for(const Element& suspect, int n, const std::set<int>& busy) const {
     switch (suspect.kind) {
       case Element::Kind::link: return free(suspect.index, suspect.other, busy);
       case Element::Kind::uplink: return across(suspect.index, suspect.other, n, busy);
-      case Element::Kind::switch_: {
-        const int ends = static_cast<int>(good_.size());
-        const int begin = parts_.group_begin(suspect.index), size = parts_.group_end(suspect.index) - begin;
-        for (int i = 0; i < size; ++i) {
-          if (const auto pair = with_good(begin + (n + i) % size, n, busy)) return pair;
+      case Element::Kind::switch_:
+      case Element::Kind::leaf_rail: {
+        const std::vector<int>& members = parts_.members(suspect.index);
+        for (std::size_t i = 0; i < members.size(); ++i) {
+          const int member = members[(static_cast<std::size_t>(n) + i) % members.size()];
+          if (const auto pair = with_good(member, n, busy)) return pair;
         }
-        return ends > 0 ? std::nullopt : std::optional<Pairing>();
+        return std::nullopt;
       }
+      case Element::Kind::rail: return healthy(n, busy);
       default: return with_good(suspect.index, n, busy);
     }
   }
@@ -247,11 +279,13 @@ class Confirmation {
  private:
   bool holds(const Element& s, int end) const {
     switch (s.kind) {
-      case Element::Kind::switch_: return parts_.group_of(end) == s.index;
+      case Element::Kind::switch_:
+      case Element::Kind::leaf_rail: return parts_.group_of(end) == s.index;
       case Element::Kind::link: return s.index == end || s.other == end;
-      case Element::Kind::uplink:
-      case Element::Kind::fleet: return false;
-      default: return s.index == end;
+      case Element::Kind::gpu:
+      case Element::Kind::node:
+      case Element::Kind::nic: return s.index == end;
+      default: return false;
     }
   }
   std::optional<Pairing> free(int a, int b, const std::set<int>& busy) const {
@@ -268,9 +302,11 @@ class Confirmation {
     return std::nullopt;
   }
   std::optional<Pairing> across(int a, int b, int n, const std::set<int>& busy) const {
-    const int size = std::min(parts_.group_end(a) - parts_.group_begin(a), parts_.group_end(b) - parts_.group_begin(b));
-    for (int i = 0; i < size; ++i) {
-      const int first = parts_.group_begin(a) + (n + i) % size, second = parts_.group_begin(b) + (2 * n + i) % size;
+    const std::vector<int>&of_a = parts_.members(a), &of_b = parts_.members(b);
+    const auto tries = static_cast<int>(std::max(of_a.size(), of_b.size()));
+    for (int i = 0; i < tries; ++i) {
+      const int first = of_a[static_cast<std::size_t>(n + i) % of_a.size()];
+      const int second = of_b[static_cast<std::size_t>(2 * n + i) % of_b.size()];
       if (!good_[static_cast<std::size_t>(first)] || !good_[static_cast<std::size_t>(second)]) continue;
       if (const auto pair = free(first, second, busy)) return pair;
     }
@@ -288,20 +324,26 @@ class Investigation {
       : cluster_(cluster), measure_(measure), parts_(cluster) {}
 
   LinkReport run() {
-    std::vector<PairRate> all;
     std::vector<std::vector<PairRate>> by_round;
     for (const Round& round : first_rounds(cluster_)) by_round.push_back(measured(round));
-    for (const std::vector<PairRate>& round : by_round) all.insert(all.end(), round.begin(), round.end());
-    for (const PairRate& r : all) report_.one_way.insert(report_.one_way.end(), r.one_way.begin(), r.one_way.end());
+    for (const std::vector<PairRate>& round : by_round) first_.insert(first_.end(), round.begin(), round.end());
+    for (const PairRate& r : first_) report_.one_way.insert(report_.one_way.end(), r.one_way.begin(), r.one_way.end());
     if (cluster_.ends() < kFewestPeers || report_.one_way.empty()) return std::move(report_);
     report_.compared = true;
-    norms_ = norms_of(all, parts_);
+    norms_ = norms_of(first_, parts_, false);
+    best_ = first_;
+    look_again();
+    infer();
+    norms_ = norms_of(best_, parts_, apart_);
+    const std::vector<Value> values = values_of(best_, 0, parts_, norms_);
+    judge(values, &Value::rate, Finding::Kind::slow);
+    judge(values, &Value::duplex, Finding::Kind::half_duplex);
+    const Norms first_norms = norms_of(first_, parts_, apart_);
     for (std::size_t round = 0; round < by_round.size(); ++round) {
-      const std::vector<Value> values = values_of(by_round[round], round, parts_, norms_);
-      values_.insert(values_.end(), values.begin(), values.end());
+      const std::vector<Value> raw = values_of(by_round[round], round, parts_, first_norms);
+      values_.insert(values_.end(), raw.begin(), raw.end());
     }
-    judge(&Value::rate, Finding::Kind::slow);
-    judge(&Value::duplex, Finding::Kind::half_duplex);
+    find_slow_spine();
     find_transients();
     return std::move(report_);
   }
@@ -314,45 +356,202 @@ class Investigation {
   }
 
   static double deviation(const std::array<Norm, 2>& norms) { return std::max(norms[0].deviation, norms[1].deviation); }
+  double threshold(Figure figure) const {
+    const bool duplex = figure == &Value::duplex;
+    return 1 - std::max(duplex ? kDuplexShortfall : kLeastShortfall, 3 * deviation(duplex ? norms_.duplex : norms_.rate));
+  }
 
-  void judge(Figure figure, Finding::Kind kind) {
-    const bool duplex = kind == Finding::Kind::half_duplex;
-    const double least = duplex ? kDuplexShortfall : kLeastShortfall;
-    const double threshold = 1 - std::max(least, 3 * deviation(duplex ? norms_.duplex : norms_.rate));
-    const std::vector<Element> suspects = suspects_of(values_, figure, threshold, parts_);
-    const std::vector<std::vector<double>> again = measured_again(suspects, figure);
-    for (std::size_t i = 0; i < suspects.size(); ++i) {
-      if (again[i].empty()) continue;
-      const double confirmed = metrics::median(again[i]);
-      if (confirmed < 1 - least) report(suspects[i], kind, again[i]);
+  bool low(const PairRate& rate) const {
+    const std::vector<Value> values = values_of({rate}, 0, parts_, norms_);
+    return std::ranges::any_of(values, [&](const Value& v) {
+      return v.rate < threshold(&Value::rate) || v.duplex < threshold(&Value::duplex);
+    });
+  }
+
+  /// Measures slow pairs again, few at a time, and keeps what each carries at best. A pair that met others on an uplink
+  /// that all share, or on a path that a hash chose for both, is as fast as any when it has a path for itself; and each
+  /// measurement has a new communicator, whose ports the hash spreads anew.
+  void look_again() {
+    constexpr std::array kEndsOfAPair{8, 12, 24};
+    for (const int ends : kEndsOfAPair) {
+      const auto at_once = static_cast<std::size_t>(std::max(1, cluster_.ends() / ends));
+      std::vector<PairRate*> left;
+      for (PairRate& rate : best_) {
+        if (low(rate)) left.push_back(&rate);
+      }
+      // In a mixed order: neighbours in the list share switches.
+      std::ranges::sort(left, {}, [ends](const PairRate* rate) {
+        return split_mixed(static_cast<std::uint64_t>(ends) << 40 | static_cast<std::uint64_t>(rate->pair.a) << 20 |
+                           static_cast<std::uint64_t>(rate->pair.b));
+      });
+      while (!left.empty()) {
+        Round round;
+        std::set<int> busy;
+        std::map<std::pair<int, int>, PairRate*> whose;
+        std::erase_if(left, [&](PairRate* rate) {
+          const Pairing& p = rate->pair;
+          if (round.size() >= at_once || busy.contains(p.a) || busy.contains(p.b)) return false;
+          busy.insert({p.a, p.b});
+          round.push_back(p);
+          whose[{p.a, p.b}] = rate;
+          return true;
+        });
+        for (const PairRate& again : measured(round)) {
+          const auto found = whose.find({again.pair.a, again.pair.b});
+          if (found == whose.end()) continue;
+          PairRate& best = *found->second;
+          for (std::size_t rail = 0; rail < std::min(best.one_way.size(), again.one_way.size()); ++rail) {
+            best.one_way[rail] = std::max(best.one_way[rail], again.one_way[rail]);
+            best.both_ways[rail] = std::max(best.both_ways[rail], again.both_ways.at(rail));
+          }
+        }
+      }
     }
   }
 
-  /// What each suspect reaches in new pairings.
+  /// Where nobody has told of groups, and all pairs were measured: the groups that slow pairs show.
+  void infer() {
+    if (parts_.grouped() || cluster_.ends() > kMostForAllPairs) return;
+    std::set<std::pair<int, int>> slow;
+    for (const PairRate& rate : best_) {
+      for (const Value& v : values_of({rate}, 0, parts_, norms_)) {
+        if (v.rate < threshold(&Value::rate)) slow.insert({v.pair.a, v.pair.b});
+      }
+    }
+    const std::optional<std::vector<int>> groups = infer_groups(cluster_.ends(), [&](int a, int b) {
+      return slow.contains({std::min(a, b), std::max(a, b)});
+    });
+    if (!groups) return;
+    cluster_.switch_of = *groups;
+    report_.inferred = *groups;
+    parts_ = Parts(cluster_);
+    // Within a node sockets are far from each other by design; but ranks that are slow among themselves are slow.
+    apart_ = cluster_.one_node() && std::ranges::none_of(slow, [&](const auto& p) {
+      return parts_.within_group({p.first, p.second});
+    });
+  }
+
+  void judge(const std::vector<Value>& values, Figure figure, Finding::Kind kind) {
+    const double least = kind == Finding::Kind::half_duplex ? kDuplexShortfall : kLeastShortfall;
+    std::vector<Element> suspects = suspects_of(values, figure, threshold(figure), parts_);
+    drop_usual_paths(suspects);
+    const std::vector<std::vector<double>> again = measured_again(suspects, figure);
+    for (std::size_t i = 0; i < suspects.size(); ++i) {
+      // A few figures, some of them slow, say nothing: all of them must be.
+      if (again[i].size() < kConfirmations || median_interval(again[i]).high >= 1 - least) continue;
+      report(named_by_what_is_known(suspects[i]), kind, again[i]);
+    }
+  }
+
+  /// If most paths between three groups or more are slow, that is how the fabric is, and no part of it is to blame.
+  void drop_usual_paths(std::vector<Element>& suspects) const {
+    const int groups = parts_.groups().count();
+    const auto is_path = [](const Element& e) { return e.kind == Element::Kind::uplink; };
+    if (groups > 2 && 4 * std::ranges::count_if(suspects, is_path) > groups * (groups - 1)) {
+      std::erase_if(suspects, is_path);
+    }
+  }
+
+  /// Between two groups that were inferred the path is slow, or the smaller group to all others: nobody can tell, and it
+  /// is the latter if the others are more than twice as many, because they must have several switches.
+  Element named_by_what_is_known(const Element& e) const {
+    if (e.kind != Element::Kind::uplink || report_.inferred.empty() || parts_.groups().count() != 2) return e;
+    const std::size_t a = parts_.members(e.index).size(), b = parts_.members(e.other).size();
+    if (2 * a <= b) return {Element::Kind::switch_, e.index, 0};
+    if (2 * b <= a) return {Element::Kind::switch_, e.other, 0};
+    return e;
+  }
+
+  /// What each suspect reaches in new pairings, over what healthy pairs reach. One pair at a time: nothing shares a path.
   std::vector<std::vector<double>> measured_again(const std::vector<Element>& suspects, Figure figure) {
     std::vector<std::vector<double>> again(suspects.size());
-    std::vector<int> left(suspects.size(), kConfirmations);
+    if (suspects.empty()) return again;
     const Confirmation choose(cluster_, parts_, suspects);
-    for (int tries = 0; tries < 100 * kConfirmations; ++tries) {
-      Round round;
-      std::vector<std::size_t> whose;
-      std::set<int> busy;
-      for (std::size_t i = 0; i < suspects.size(); ++i) {
-        if (left[i] <= 0) continue;
-        const auto pair = choose.pair_for(suspects[i], kConfirmations - left[i], busy);
-        if (!pair) continue;
-        --left[i];
-        busy.insert({pair->a, pair->b});
-        round.push_back(*pair);
-        whose.push_back(i);
+    std::vector<PairRate> alone;
+    for (int n = 0; n < kControls; ++n) {
+      if (const auto pair = choose.healthy(n, {})) {
+        for (PairRate& rate : measured({*pair})) alone.push_back(std::move(rate));
       }
-      if (round.empty()) break;
-      for (const Value& v : values_of(measured(round), tries, parts_, norms_)) {
-        const auto at = static_cast<std::size_t>(std::ranges::find(round, v.pair) - round.begin());
-        if (at < round.size() && parts_.uses(v, suspects[whose[at]])) again[whose[at]].push_back(v.*figure);
+    }
+    const Norms norms = alone.empty() || apart_ ? norms_ : norms_of(alone, parts_, false);
+    for (std::size_t i = 0; i < suspects.size(); ++i) {
+      for (int n = 0; n < static_cast<int>(kConfirmations); ++n) {
+        const auto pair = choose.pair_for(suspects[i], n, {});
+        if (!pair) continue;
+        std::vector<double> of_pair;
+        for (const Value& v : values_of(measured({*pair}), 0, parts_, norms)) {
+          if (parts_.uses(v, suspects[i])) of_pair.push_back(v.*figure);
+        }
+        again[i].insert(again[i].end(), of_pair.begin(), of_pair.end());
       }
     }
     return again;
+  }
+
+  /// Some transfers are slow, whoever sends them, even if they have the fabric for themselves, and new ports move it: then
+  /// one of the paths that the switches choose among is slow.
+  void find_slow_spine() {
+    constexpr int kTransfers = 64, kFewestSlow = 4;
+    if (cluster_.one_node()) return;
+    const std::vector<Element> accused = accused_parts();
+    std::size_t low = 0, all = 0;
+    for (const Value& v : values_) {
+      if (std::ranges::any_of(accused, [&](const Element& e) { return parts_.uses(v, e); })) continue;
+      ++all;
+      low += v.rate < 1 - kDeepShortfall ? 1 : 0;
+    }
+    if (static_cast<double>(low) < 0.03 * static_cast<double>(all)) return;
+    const Confirmation choose(cluster_, parts_, accused);
+    std::vector<double> slow;
+    std::map<int, int> of_end;
+    int transfers = 0;
+    for (int n = 0; n < kTransfers; ++n) {
+      const auto pair = choose.healthy(n, {});
+      if (!pair) return;
+      bool is_slow = false;
+      for (const Value& v : values_of(measured({*pair}), 0, parts_, norms_)) {
+        if (std::ranges::any_of(accused, [&](const Element& e) { return parts_.uses(v, e); })) continue;
+        ++transfers;
+        if (v.rate >= 1 - kDeepShortfall || !fast_again(v)) continue;
+        slow.push_back(v.rate);
+        is_slow = true;
+      }
+      if (!is_slow) continue;
+      ++of_end[pair->a];
+      ++of_end[pair->b];
+    }
+    const int most = of_end.empty() ? 0 : std::ranges::max_element(of_end, {}, [](const auto& e) { return e.second; })->second;
+    if (static_cast<int>(slow.size()) < kFewestSlow || 2 * most > static_cast<int>(slow.size())) return;
+    // Two ends that met it each time look as if the link between them were slow.
+    std::erase_if(report_.findings, [](const Finding& f) { return f.element.kind == Element::Kind::link; });
+    Finding finding;
+    finding.element = {Element::Kind::spine, 0, 0};
+    finding.relative = median_interval(slow);
+    finding.shortfall = 1 - finding.relative.median;
+    finding.check = next_check(finding.element, cluster_);
+    finding.evidence = fmt::format(
+        "{} is slow: {} of {} transfers, each alone, carried {:.1f} % of what the others did (95 %: {:.1f} to {:.1f}); the "
+        "same nodes were fast again with other ports",
+        name_of(finding.element, cluster_), slow.size(), transfers, 100 * finding.relative.median,
+        100 * finding.relative.low, 100 * finding.relative.high);
+    report_.findings.push_back(std::move(finding));
+  }
+
+  /// Whether the same two ends are as fast as others with other ports.
+  bool fast_again(const Value& slow) {
+    constexpr int kTries = 5;
+    for (int i = 0; i < kTries; ++i) {
+      for (const Value& v : values_of(measured({slow.pair}), 0, parts_, norms_)) {
+        if (v.rail == slow.rail && v.rate >= 1 - kLeastShortfall) return true;
+      }
+    }
+    return false;
+  }
+
+  std::vector<Element> accused_parts() const {
+    std::vector<Element> parts;
+    for (const Finding& finding : report_.findings) parts.push_back(finding.element);
+    return parts;
   }
 
   void report(const Element& element, Finding::Kind kind, std::vector<double> again) {
@@ -365,7 +564,7 @@ class Investigation {
     const std::string what = kind == Finding::Kind::slow ? "carries" : "in both directions at once carries";
     finding.evidence = fmt::format(
         "{} {} {:.1f} % of what its peers do (95 %: {:.1f} to {:.1f}), in the first measurement and again in {} "
-        "re-tests against partners that are known to be healthy",
+        "re-tests, each alone, against partners that are known to be healthy",
         name_of(element, cluster_), what, 100 * finding.relative.median, 100 * finding.relative.low,
         100 * finding.relative.high, finding.relative.n);
     report_.findings.push_back(std::move(finding));
@@ -381,7 +580,13 @@ class Investigation {
       of_end[{v.pair.a, v.rail}].push_back(&v);
       of_end[{v.pair.b, v.rail}].push_back(&v);
     }
-    const double threshold = 1 - std::max(kDeepShortfall, 5 * deviation(norms_.rate));
+    const double deep = 1 - std::max(kDeepShortfall, 5 * deviation(norms_.rate));
+    // Where ends get in each other's way all are slow now and then: one that is so far more often is meant.
+    std::vector<double> usual;
+    for (const auto& [end, values] : of_end) {
+      usual.push_back(static_cast<double>(std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep; })));
+    }
+    const double often = usual.empty() ? 0 : metrics::median(usual);
     // The most often slow first: what it explains makes nobody else suspicious.
     std::set<const Value*> used;
     for (;;) {
@@ -389,13 +594,13 @@ class Investigation {
       std::size_t most = 0;
       for (const auto& [end, values] : of_end) {
         const auto low = static_cast<std::size_t>(
-            std::ranges::count_if(values, [&](const Value* v) { return v->rate < threshold && !used.contains(v); }));
+            std::ranges::count_if(values, [&](const Value* v) { return v->rate < deep && !used.contains(v); }));
         if (low > most) {
           most = low;
           worst = &end;
         }
       }
-      if (worst == nullptr || most < kFewestDeep) return;
+      if (worst == nullptr || most < kFewestDeep || static_cast<double>(most) < often + 5 * std::sqrt(often)) return;
       Finding finding;
       finding.kind = Finding::Kind::transient;
       finding.element = parts_.end(worst->first, worst->second);
@@ -414,11 +619,14 @@ class Investigation {
     }
   }
 
-  const Cluster& cluster_;
+  Cluster cluster_;  // with the groups that were inferred
   const MeasureRound& measure_;
-  const Parts parts_;
+  Parts parts_;
+  bool apart_ = false;           // pairs within groups and between them are not compared
   Norms norms_;
-  std::vector<Value> values_;
+  std::vector<PairRate> first_;  // as all met all
+  std::vector<PairRate> best_;   // of each pair, of several looks at those that were slow
+  std::vector<Value> values_;    // of first_
   LinkReport report_;
 };
 

@@ -24,6 +24,7 @@ struct LinkReport {
   std::vector<double> one_way;  ///< of all pairs and rails, GB/s, of the first measurement: for judge_floor
   int rounds = 0;               ///< with those of the confirmation
   std::int64_t measurements = 0;
+  std::vector<int> inferred;  ///< groups of ends that slow pairs showed, by end, where nobody told of any; none: none
   bool compared = false;  ///< false: too few ends; only the floor can be judged
 };
 

@@ -4,11 +4,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <stdexcept>
 
 namespace fsdpbench::accept {
 
 namespace {
+
+Groups grouped(std::vector<int> of) {
+  Groups groups;
+  const int count = of.empty() ? 0 : *std::ranges::max_element(of) + 1;
+  groups.members.resize(static_cast<std::size_t>(count));
+  for (std::size_t end = 0; end < of.size(); ++end) {
+    groups.members[static_cast<std::size_t>(of[end])].push_back(static_cast<int>(end));
+  }
+  groups.of = std::move(of);
+  return groups;
+}
 
 /// The name of `rank` in a list that may have none of it.
 std::string named(const std::vector<std::string>& names, int rank) {
@@ -23,22 +35,47 @@ std::string node_of(int node, const Cluster& cluster) {
   return with(fmt::format("node {}", node), host.empty() ? "" : fmt::format(" ({})", host));
 }
 
-/// Of nodes that share something above their NICs. Where nobody has told of switches, groups are of the test alone: the
-/// nodes are named, and no switch.
+/// "nodes 4 to 7 (node005 to node008)", "ranks 0, 2, 4".
+std::string list_of(const std::vector<int>& ends, const Cluster& cluster) {
+  constexpr std::size_t kMostNamed = 16;
+  const char* const what = cluster.one_node() ? "ranks" : "nodes";
+  const auto host = [&](int end) { return cluster.one_node() ? "" : named(cluster.hosts, end * cluster.gpus_per_node); };
+  if (ends.size() > 1 && ends.back() - ends.front() + 1 == static_cast<int>(ends.size())) {
+    const std::string first = host(ends.front());
+    return fmt::format("{} {} to {}{}", what, ends.front(), ends.back(),
+                       first.empty() ? "" : fmt::format(" ({} to {})", first, host(ends.back())));
+  }
+  std::string text;
+  for (std::size_t i = 0; i < std::min(ends.size(), kMostNamed); ++i) {
+    const std::string name = host(ends[i]);
+    text += fmt::format("{}{}{}", i == 0 ? "" : ", ", ends[i], name.empty() ? "" : fmt::format(" ({})", name));
+  }
+  if (ends.size() > kMostNamed) text += fmt::format(" and {} more", ends.size() - kMostNamed);
+  return fmt::format("{} {}", what, text);
+}
+
+/// Whether somebody told which nodes share a switch. Else groups were inferred, or are of the test alone: nodes are
+/// named then, and no switch.
+bool told(const Cluster& cluster) { return cluster.switch_of.empty() ? cluster.nodes_per_switch > 0 : !cluster.switches.empty(); }
+
 std::string group_of(int group, const Cluster& cluster) {
-  if (cluster.nodes_per_switch > 0) return fmt::format("switch {}", group);
-  const int size = group_size(cluster);
-  return fmt::format("nodes {} to {}", group * size, std::min(cluster.nodes, (group + 1) * size) - 1);
+  if (!told(cluster)) return list_of(groups_of(cluster).members.at(static_cast<std::size_t>(group)), cluster);
+  const std::string name = named(cluster.switches, group);
+  return fmt::format("switch {}", name.empty() ? std::to_string(group) : name);
 }
 
 }  // namespace
 
-int group_size(const Cluster& cluster) {
+Groups groups_of(const Cluster& cluster) {
   const int ends = cluster.ends();
-  const int of_switch = cluster.one_node() ? 0 : cluster.nodes_per_switch;
-  if (of_switch > 0 && of_switch < ends) return of_switch;
-  if (ends <= kMostForAllPairs) return ends;
-  return static_cast<int>(std::ceil(std::sqrt(ends)));
+  std::vector<int> of(static_cast<std::size_t>(ends));
+  if (cluster.switch_of.size() == of.size()) return grouped(cluster.switch_of);
+  int size = cluster.one_node() ? 0 : cluster.nodes_per_switch;
+  if (size <= 0 || size >= ends) {
+    size = ends <= kMostForAllPairs ? ends : static_cast<int>(std::ceil(std::sqrt(ends)));
+  }
+  for (int end = 0; end < ends; ++end) of[static_cast<std::size_t>(end)] = end / size;
+  return grouped(std::move(of));
 }
 
 std::string name_of(const Element& element, const Cluster& cluster) {
@@ -65,9 +102,13 @@ std::string name_of(const Element& element, const Cluster& cluster) {
       return fmt::format("the path between {} and {}", group_of(element.index, cluster),
                          group_of(element.other, cluster));
     case Element::Kind::switch_:
-      return cluster.nodes_per_switch > 0
-                 ? group_of(element.index, cluster)
-                 : fmt::format("what {} have in common above their NICs", group_of(element.index, cluster));
+      if (told(cluster)) return group_of(element.index, cluster);
+      return fmt::format("what {} have in common{}", group_of(element.index, cluster),
+                         cluster.one_node() ? "" : " above their NICs");
+    case Element::Kind::leaf_rail:
+      return fmt::format("rail {} of {}", element.other, group_of(element.index, cluster));
+    case Element::Kind::rail: return fmt::format("rail {} of all nodes", element.index);
+    case Element::Kind::spine: return "one of the paths that the switches choose among";
     case Element::Kind::fleet: return "the whole fleet";
   }
   throw std::logic_error("name_of: no such kind of element");
@@ -86,8 +127,13 @@ std::string next_check(const Element& element, const Cluster& cluster) {
     case Element::Kind::uplink:
       return "the cables and ports between the two switches, and how routes are spread over them";
     case Element::Kind::switch_:
-      if (cluster.nodes_per_switch == 0) return "what these nodes share and others do not: leaf switch, its uplinks, a rack";
+      if (cluster.one_node()) return "what these ranks share and others do not: a socket, a PCIe switch, a memory";
+      if (!told(cluster)) return "what these nodes share and others do not: leaf switch, its uplinks, a rack";
       return "its temperature, port errors, pause frames, and failed uplinks";
+    case Element::Kind::leaf_rail:
+      return "the switch that connects this rail of these nodes: its temperature, port errors, pause frames, uplinks";
+    case Element::Kind::rail: return "the switches of this rail, and the slot and firmware of the NICs on it";
+    case Element::Kind::spine: return "error and pause counters of the spine switches and of their ports";
     case Element::Kind::fleet:
       return "what all have in common: driver, firmware, power cap, NCCL's transport, the reference itself";
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -12,6 +13,8 @@ struct Cluster {
   int gpus_per_node = 8;
   int rails = 1;             ///< NICs of a node that are measured each for itself
   int nodes_per_switch = 0;  ///< nodes of consecutive numbers that share a leaf switch; 0: unknown, or all
+  std::vector<int> switch_of{};         ///< the group of each end; none: `nodes_per_switch` says it
+  std::vector<std::string> switches{};  ///< names of these groups, as somebody told them; none: they were inferred
   bool on_processors = false;           ///< ranks have no GPUs
   std::vector<std::string> hosts{};     ///< names by rank; none: they are not known
   std::vector<std::string> devices{};   ///< by rank, as their vendor knows them; empty where that is not known
@@ -25,8 +28,19 @@ struct Cluster {
 
 /// Beyond so many ends not every pair is measured.
 inline constexpr int kMostForAllPairs = 64;
-/// How the ends of a larger cluster are divided: by their switches, or into about sqrt(ends) groups of neighbours.
-int group_size(const Cluster& cluster);
+
+/// How the ends of a cluster's links are divided by what they share: switches, sockets, or nothing that is known.
+struct Groups {
+  std::vector<int> of;                    ///< by end
+  std::vector<std::vector<int>> members;  ///< by group, in order
+
+  int count() const { return static_cast<int>(members.size()); }
+  bool same(int a, int b) const { return of[static_cast<std::size_t>(a)] == of[static_cast<std::size_t>(b)]; }
+};
+
+/// By `cluster`'s switches where they are known or inferred. Else one group, or beyond kMostForAllPairs ends groups of
+/// about sqrt(ends) neighbours, which are of the test alone.
+Groups groups_of(const Cluster& cluster);
 
 /// A part that can be at fault.
 struct Element {
@@ -36,7 +50,10 @@ struct Element {
     nic,      ///< `index`: node, `other`: rail
     link,     ///< between the ends `index` and `other`
     uplink,   ///< between the switches `index` and `other`
-    switch_,  ///< `index`: switch
+    switch_,  ///< `index`: switch, or group of ends that nobody has told of
+    leaf_rail,  ///< `index`: switch, `other`: the rail that its nodes are slow on
+    rail,     ///< `index`: of all nodes
+    spine,    ///< one of the paths that switches choose among
     fleet,    ///< all alike: no part, but what they have in common
   };
   Kind kind = Kind::fleet;

@@ -1,16 +1,19 @@
 #include "accept/tournament.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace fsdpbench::accept {
 namespace {
 
 constexpr std::size_t kRoundsWithinGroups = 4;
 
-/// Appends round i of `more`, its ends counted from `first`, to round i of `rounds`.
-void lay_beside(std::vector<Round>& rounds, const std::vector<Round>& more, int first) {
+/// Appends round i of `more`, whose ends are places in `members`, to round i of `rounds`.
+void lay_beside(std::vector<Round>& rounds, const std::vector<Round>& more, const std::vector<int>& members) {
   for (std::size_t i = 0; i < std::min(rounds.size(), more.size()); ++i) {
-    for (const Pairing& p : more[i]) rounds[i].push_back({p.a + first, p.b + first});
+    for (const Pairing& p : more[i]) {
+      rounds[i].push_back({members[static_cast<std::size_t>(p.a)], members[static_cast<std::size_t>(p.b)]});
+    }
   }
 }
 
@@ -36,19 +39,23 @@ std::vector<Round> round_robin(int ends) {
 std::vector<Round> first_rounds(const Cluster& cluster) {
   const int ends = cluster.ends();
   if (ends <= kMostForAllPairs) return round_robin(ends);
-  const int size = group_size(cluster);
-  const int groups = (ends + size - 1) / size;
-  const auto members = [&](int group) { return std::min(size, ends - group * size); };
-
+  const Groups groups = groups_of(cluster);
   std::vector<Round> rounds(kRoundsWithinGroups);
-  for (int g = 0; g < groups; ++g) lay_beside(rounds, round_robin(members(g)), g * size);
-  int shift = 0;
-  for (const Round& groups_that_meet : round_robin(groups)) {
+  for (const std::vector<int>& members : groups.members) {
+    lay_beside(rounds, round_robin(static_cast<int>(members.size())), members);
+  }
+  std::size_t shift = 0;
+  for (const Round& groups_that_meet : round_robin(groups.count())) {
     Round& round = rounds.emplace_back();
     ++shift;  // so that not always the same members of two groups have the same number
     for (const Pairing& g : groups_that_meet) {
-      const int both = std::min(members(g.a), members(g.b));
-      for (int i = 0; i < both; ++i) round.push_back({g.a * size + i, g.b * size + (i + shift) % both});
+      const std::vector<int>& a = groups.members[static_cast<std::size_t>(g.a)];
+      const std::vector<int>& b = groups.members[static_cast<std::size_t>(g.b)];
+      const std::size_t both = std::min(a.size(), b.size());
+      for (std::size_t i = 0; i < both; ++i) {
+        const auto [low, high] = std::minmax(a[i], b[(i + shift) % both]);
+        round.push_back({low, high});
+      }
     }
   }
   return rounds;

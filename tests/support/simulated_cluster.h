@@ -133,8 +133,7 @@ inline double SimulatedCluster::link_factor(const Pairing& pair, int rail, bool 
         through = std::pair(e.index, e.other) == std::pair(std::min(a, b), std::max(a, b));
         break;
       case Element::Kind::switch_: through = e.index == a || e.index == b; break;
-      case Element::Kind::gpu:
-      case Element::Kind::fleet: break;
+      default: break;
     }
     if (!through || !active(fault)) continue;
     if (fault.kind == Fault::Kind::half_duplex) {

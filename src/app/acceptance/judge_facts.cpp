@@ -157,6 +157,9 @@ std::vector<Judgement> judge_facts(const config::Acceptance& wanted, const Accep
   judge_inventory(measured, all);
   judge_rendezvous(wanted, measured, all);
   judge_transport(wanted, measured, all);
+  if (!measured.topology.empty()) {
+    all.push_back(accept::judged("topology", "switches that connect nodes", Verdict::unrated, measured.topology));
+  }
   tell_other_work(measured, all);
   return all;
 }

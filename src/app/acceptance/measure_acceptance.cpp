@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <optional>
@@ -207,6 +208,7 @@ class AcceptanceRank {
       cluster_.hosts = m.hosts;
       cluster_.devices = devices_;
       cluster_.adapters = adapters_;
+      if (!cluster_.one_node()) m.topology = tell_switches(lead_ == nullptr ? Topology{} : lead_->topology, leaves_, cluster_);
     }
     cluster_.on_processors = setup_.config.device.backend == config::BackendKind::cpu;
     m.cluster = cluster_;
@@ -224,6 +226,12 @@ class AcceptanceRank {
     }
     devices_ = meeting_.gather(context_, device);
     adapters_ = meeting_.gather(context_, adapter);
+    const auto variable = [](const char* name) {
+      const char* const text = std::getenv(name);
+      return std::string(text == nullptr ? "" : text);
+    };
+    leaves_ = meeting_.gather(
+        context_, leaf_of_address(variable("SLURM_TOPOLOGY_ADDR"), variable("SLURM_TOPOLOGY_ADDR_PATTERN")));
     if (leads() && devices_.size() != m.hosts.size()) devices_.clear();
   }
   /// Of "NV18 to 7 GPUs; mlx5_0 PIX, mlx5_1 SYS" the name before PIX or PXB; empty: there is none.
@@ -292,6 +300,7 @@ class AcceptanceRank {
           for (const accept::PairRate& rate : rates) note_pair(rate, m.pairs);
           return rates;
         });
+        if (!m.links.inferred.empty()) m.cluster.switch_of = m.links.inferred;
       } catch (const BudgetSpent&) {  // of some pairs nobody is to blame
         lead_->clock.skip(name, lead_->clock.spent());
       }
@@ -428,6 +437,7 @@ class AcceptanceRank {
   accept::Cluster cluster_;
   std::vector<std::string> devices_;   // rank 0 only, by rank
   std::vector<std::string> adapters_;  // likewise
+  std::vector<std::string> leaves_;    // likewise: switches
   int iterations_ = 0;
   double link_bytes_per_s_ = 0;  // about; rank 0 only
   std::byte* first_ = nullptr;

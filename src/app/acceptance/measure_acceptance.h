@@ -13,6 +13,7 @@
 #include "app/acceptance/measure_scales.h"
 #include "app/acceptance/stage_clock.h"
 #include "app/acceptance/step_arms.h"
+#include "app/acceptance/topology.h"
 #include "app/collectives/collective_row.h"
 #include "engine/setup.h"
 #include "launch/clock_offset.h"
@@ -38,6 +39,7 @@ struct AcceptanceMeasurements {
   accept::Cluster cluster;
   std::vector<Fingerprint> fingerprints;    ///< by rank
   std::vector<std::string> hosts;           ///< by rank
+  std::string topology;                     ///< who told of switches; empty: there is one node
   double others_share = 0;                  ///< of the busiest host's processors, what other programs took meanwhile
   bool rates_tails = false;                 ///< collectives were to be measured often enough for a p99
   std::vector<double> ready_s;              ///< by rank: until its device and its communicators were there
@@ -70,6 +72,7 @@ std::vector<Message> ladder_of(const engine::Setup& setup);
 /// What rank 0 decides for all.
 struct AcceptanceLead {
   StageClock& clock;
+  Topology topology;
   /// Asked once it is known who the ranks are: why nothing else is to be measured; empty: it is.
   std::function<std::string(const AcceptanceMeasurements&)> why_stop;
 };

@@ -22,6 +22,9 @@ std::vector<int> ranks_of_part(const Element& element, const accept::Cluster& cl
     case Element::Kind::link: return {first_of(element.index), first_of(element.other)};
     case Element::Kind::uplink:
     case Element::Kind::switch_:
+    case Element::Kind::leaf_rail:
+    case Element::Kind::rail:
+    case Element::Kind::spine:
     case Element::Kind::fleet: break;
   }
   return {};

@@ -5,7 +5,9 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -78,6 +80,20 @@ AcceptanceEffort effort_of(const config::Acceptance& wanted, bool full) {
   return effort;
 }
 
+/// What the profile knows of switches. Throws ConfigError if its file cannot be read.
+Topology topology_of(const config::Acceptance& wanted) {
+  Topology topology{.nodes_per_switch = wanted.nodes_per_switch, .switches = {}, .source = wanted.topology};
+  if (wanted.topology.empty()) return topology;
+  std::ifstream file(wanted.topology);
+  topology.switches.assign(std::istreambuf_iterator<char>(file), {});
+  if (!file || topology.switches.empty()) {
+    throw ConfigError(fmt::format("topology = \"{}\" cannot be read; expected a file as Slurm's topology.conf, or what "
+                                  "`scontrol show topology` prints.",
+                                  wanted.topology));
+  }
+  return topology;
+}
+
 /// A rank that differs, or too few of them: what would be measured is of another machine than the one that is asked
 /// for.
 std::string why_stop(const config::Acceptance& wanted, const AcceptanceMeasurements& measured) {
@@ -108,6 +124,7 @@ class Acceptance {
   Acceptance(const config::Acceptance& wanted, const Cell& cell, const AcceptArguments& arguments, Job* job)
       : wanted_(wanted),
         cell_(cell),
+        topology_(topology_of(wanted)),
         effort_(effort_of(wanted, arguments.full)),
         full_(arguments.full),
         job_(job),
@@ -161,7 +178,7 @@ class Acceptance {
            {"device_rounds", effort_.device_rounds},
            {"iterations", effort_.iterations},
            {"pair_bytes", effort_.pair_bytes}});
-    const AcceptanceLead lead{clock_, [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }};
+    const AcceptanceLead lead{clock_, topology_, [this](const AcceptanceMeasurements& m) { return why_stop(wanted_, m); }};
     measured_ = measure_acceptance(cell_.setup, effort_, session(), &lead);
   }
 
@@ -265,6 +282,7 @@ class Acceptance {
 
   const config::Acceptance& wanted_;
   const Cell& cell_;
+  const Topology topology_;
   const AcceptanceEffort effort_;
   const bool full_;
   Job* const job_;

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "app/experiment/result_fields.h"
 #include "app/experiment/world.h"
 #include "base/enum_table.h"
 

@@ -1,0 +1,178 @@
+// Faults in fabrics that blame was not written against: fat trees, rails, dragonflies, 2:1, flows by hash; with switches
+// that it was told of, and without.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "accept/blame_links.h"
+#include "accept/element.h"
+#include "base/random.h"
+#include "support/fabric.h"
+
+namespace fsdpbench::accept {
+namespace {
+
+using Part = Fabric::Fault::Part;
+constexpr std::uint64_t kSeeds = 4;
+
+const char* name_of_kind(Fabric::Kind kind) {
+  switch (kind) {
+    case Fabric::Kind::fat_tree: return "fat tree";
+    case Fabric::Kind::rail_optimised: return "rail-optimised";
+    case Fabric::Kind::dragonfly: return "dragonfly";
+  }
+  return "";
+}
+
+const char* name_of_part(Part part) {
+  switch (part) {
+    case Part::none: return "healthy";
+    case Part::nic: return "NIC";
+    case Part::receive: return "NIC that receives slowly";
+    case Part::leaf: return "leaf";
+    case Part::leaf_uplinks: return "leaf's uplinks";
+    case Part::path: return "path between leaves";
+    case Part::spine: return "spine";
+    case Part::rail: return "rail";
+    case Part::leaf_rail: return "rail of a leaf";
+  }
+  return "";
+}
+
+std::vector<Fabric::Shape> shapes() {
+  using Kind = Fabric::Kind;
+  return {{.kind = Kind::fat_tree, .nodes = 32, .leaf = 8},
+          {.kind = Kind::fat_tree, .nodes = 32, .leaf = 8, .taper = 2},
+          {.kind = Kind::fat_tree, .nodes = 48, .leaf = 16, .taper = 2, .by_hash = false, .shuffled = true},
+          {.kind = Kind::fat_tree, .nodes = 16, .leaf = 8, .by_hash = false},
+          {.kind = Kind::fat_tree, .nodes = 24, .rails = 2, .leaf = 6, .taper = 2, .shuffled = true},
+          {.kind = Kind::rail_optimised, .nodes = 16, .rails = 8, .leaf = 4},
+          {.kind = Kind::rail_optimised, .nodes = 32, .rails = 4, .leaf = 8, .taper = 2, .shuffled = true},
+          {.kind = Kind::dragonfly, .nodes = 40, .leaf = 10, .by_hash = false, .shuffled = true},
+          {.kind = Kind::dragonfly, .nodes = 24, .leaf = 8, .taper = 2, .by_hash = false}};
+}
+
+/// The faults that a fabric of this shape can have.
+std::vector<Part> faults_of(const Fabric::Shape& shape) {
+  std::vector<Part> parts{Part::none, Part::nic, Part::receive, Part::leaf, Part::leaf_uplinks, Part::path};
+  if (shape.kind != Fabric::Kind::dragonfly && shape.by_hash) parts.push_back(Part::spine);
+  if (shape.rails > 1) parts.insert(parts.end(), {Part::rail, Part::leaf_rail});
+  return parts;
+}
+
+bool same_nodes(const std::vector<int>& group, const Fabric& fabric, int leaf) {
+  const std::vector<int>& leaves = fabric.leaves();
+  return static_cast<std::ptrdiff_t>(group.size()) == std::ranges::count(leaves, leaf) &&
+         std::ranges::all_of(group, [&](int node) { return fabric.leaf_of(node) == leaf; });
+}
+
+/// Whether a finding names the fault at its level: the part itself, or the nodes that share it.
+bool names(const Finding& finding, const Fabric::Fault& fault, const Fabric& fabric, const Cluster& cluster,
+           bool two_leaves) {
+  using Kind = Element::Kind;
+  const Element& e = finding.element;
+  const Groups groups = groups_of(cluster);
+  const auto is_leaf = [&](int group, int leaf) {
+    return group < groups.count() && same_nodes(groups.members[static_cast<std::size_t>(group)], fabric, leaf);
+  };
+  const auto is_path = [&] {
+    return e.kind == Kind::uplink && ((is_leaf(e.index, fault.a) && is_leaf(e.other, fault.b)) ||
+                                      (is_leaf(e.index, fault.b) && is_leaf(e.other, fault.a)));
+  };
+  switch (fault.part) {
+    case Part::none: return false;
+    case Part::nic:
+    case Part::receive: return e == Element{Kind::nic, fault.a, fault.b};
+    case Part::leaf:
+      return e.kind == Kind::switch_ && is_leaf(e.index, fault.a);
+    case Part::leaf_uplinks:
+      // Of two leaves neither can be told from the path between them.
+      if (two_leaves) return e.kind == Kind::uplink && groups.count() == 2;
+      return e.kind == Kind::switch_ && is_leaf(e.index, fault.a);
+    case Part::path: return is_path() || (two_leaves && e.kind == Kind::uplink && groups.count() == 2);
+    case Part::spine: return e.kind == Kind::spine;
+    case Part::rail: return e == Element{Kind::rail, fault.a, 0};
+    case Part::leaf_rail: return e.kind == Kind::leaf_rail && is_leaf(e.index, fault.a) && e.other == fault.b;
+  }
+  return false;
+}
+
+TEST(FabricTest, FaultsAreNamedAtTheirLevelAndNobodyElseIsAccusedToldOrNot) {
+  struct Count {
+    int all = 0, named = 0, accused = 0, transient = 0;
+  };
+  std::map<std::string, Count> table;
+  Count total;
+  std::string missed;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    std::uint64_t mix = seed * 1'000'003;
+    for (const Fabric::Shape& shape : shapes()) {
+      for (const Part part : faults_of(shape)) {
+        for (const bool told : {false, true}) {
+          const auto below = [&](int n) { return static_cast<int>(split_mixed(++mix) % static_cast<std::uint64_t>(n)); };
+          const int leaves = (shape.nodes + shape.leaf - 1) / shape.leaf;
+          Fabric::Fault fault{.part = part, .factor = 0.5 + 0.01 * below(36)};
+          const Fabric healthy(shape, {}, mix);
+          switch (part) {
+            case Part::nic:
+            case Part::receive: fault.a = below(shape.nodes); fault.b = below(shape.rails); break;
+            case Part::leaf_rail: fault.a = below(leaves); fault.b = below(shape.rails); break;
+            case Part::path: fault.a = below(leaves - 1); fault.b = fault.a + 1 + below(leaves - fault.a - 1); break;
+            case Part::spine: fault.a = below(healthy.uplinks()); break;
+            case Part::rail: fault.a = below(shape.rails); break;
+            default: fault.a = below(leaves);
+          }
+          Fabric fabric(shape, fault, mix);
+          Cluster cluster{.nodes = shape.nodes, .rails = shape.rails};
+          if (told) {
+            cluster.switch_of = fabric.leaves();
+            for (int leaf = 0; leaf < leaves; ++leaf) cluster.switches.push_back(fmt::format("leaf{}", leaf));
+          }
+          const LinkReport report = blame_links(cluster, [&](const Round& round) { return fabric.measure(round); });
+          if (!report.inferred.empty()) cluster.switch_of = report.inferred;
+          bool named = part == Part::none;
+          std::string found;
+          Count now{.all = 1};
+          for (const Finding& f : report.findings) {
+            const bool right = names(f, fault, fabric, cluster, leaves == 2);
+            named = named || (right && f.accuses());
+            if (!right && f.accuses()) ++now.accused;
+            if (!right && !f.accuses()) ++now.transient;
+            found += f.evidence + "\n";
+          }
+          now.named = named ? 1 : 0;
+          for (Count* count : {&table[fmt::format("{}, {}", name_of_part(part), told ? "told" : "not told")], &total}) {
+            count->all += now.all;
+            count->named += now.named;
+            count->accused += now.accused;
+            count->transient += now.transient;
+          }
+          if (!named || now.accused > 0 || now.transient > 0) {
+            missed += fmt::format("seed {}: {} of {} nodes, {} rails, leaves of {}, {}:1{}{}: {} {} {} by {:.0f} %{}\n{}", seed,
+                                  name_of_kind(shape.kind), shape.nodes, shape.rails, shape.leaf, shape.taper,
+                                  shape.by_hash ? ", by hash" : "", shape.shuffled ? ", shuffled" : "",
+                                  name_of_part(part), fault.a, fault.b, 100 * (1 - fault.factor), told ? ", told" : "", found);
+          }
+        }
+      }
+    }
+  }
+  for (const auto& [what, count] : table) {
+    fmt::print("{:40} {:4} of {:4}, {} others accused, {} transient\n", what, count.named, count.all, count.accused, count.transient);
+    EXPECT_GE(count.named, 0.9 * count.all) << what;
+  }
+  fmt::print("{} clusters, {} right, {} others accused, {} transient\n", total.all, total.named, total.accused, total.transient);
+  EXPECT_EQ(total.accused, 0) << missed;
+  EXPECT_LE(total.transient, 0.01 * total.all) << missed;
+  EXPECT_GE(total.named, 0.95 * total.all) << missed;
+}
+
+}  // namespace
+}  // namespace fsdpbench::accept

@@ -1,0 +1,63 @@
+#include "app/acceptance/topology.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "accept/element.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+accept::Cluster four_nodes() {
+  accept::Cluster cluster{.nodes = 4, .gpus_per_node = 2, .rails = 2};
+  cluster.hosts = {"n01", "n01", "n02", "n02", "n09.cluster", "n09.cluster", "n10", "n10"};
+  return cluster;
+}
+
+TEST(TopologyTest, SlurmsFileNamesTheLeafOfEachNode) {
+  accept::Cluster cluster = four_nodes();
+  const std::string text =
+      "# two leaves, one spine\nSwitchName=leaf1 Nodes=n[01-08]\nswitchname=leaf2 nodes=n[09-16]\nSwitchName=top Switches=leaf[1-2]\n";
+  EXPECT_THAT(tell_switches({0, text, "topology.conf"}, {}, cluster), HasSubstr("topology.conf: 2 switches"));
+  EXPECT_THAT(cluster.switch_of, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(cluster.switches, ElementsAre("leaf1", "leaf2"));
+  EXPECT_EQ(accept::name_of({accept::Element::Kind::switch_, 1, 0}, cluster), "switch leaf2");
+}
+
+TEST(TopologyTest, ScontrolPrintsAllNodesOfASpineToo) {
+  accept::Cluster cluster = four_nodes();
+  const std::string text =
+      "SwitchName=top Level=1 LinkSpeed=1 Nodes=n[01-16] Switches=leaf[1-2]\n"
+      "SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=n[01-08]\nSwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[09-16]\n";
+  tell_switches({0, text, "scontrol"}, {}, cluster);
+  EXPECT_THAT(cluster.switches, ElementsAre("leaf1", "leaf2"));
+}
+
+TEST(TopologyTest, ANodeThatNobodyNamesLeavesSwitchesUnknown) {
+  accept::Cluster cluster = four_nodes();
+  EXPECT_THAT(tell_switches({0, "SwitchName=leaf1 Nodes=n[01-02]", "topology.conf"}, {}, cluster),
+              HasSubstr("topology.conf names no switch of n09"));
+  EXPECT_THAT(cluster.switch_of, IsEmpty());
+}
+
+TEST(TopologyTest, SlurmTellsEachTaskItsSwitch) {
+  EXPECT_EQ(leaf_of_address("top.leaf2.n09", "switch.switch.node"), "leaf2");
+  EXPECT_EQ(leaf_of_address("n09", "node"), "");
+  EXPECT_EQ(leaf_of_address("", ""), "");
+  accept::Cluster cluster = four_nodes();
+  tell_switches({}, {"leaf1", "leaf1", "leaf1", "leaf1", "leaf2", "leaf2", "leaf2", "leaf2"}, cluster);
+  EXPECT_THAT(cluster.switch_of, ElementsAre(0, 0, 1, 1));
+  accept::Cluster untold = four_nodes();
+  EXPECT_THAT(tell_switches({}, std::vector<std::string>(8), untold), HasSubstr("nobody told"));
+  EXPECT_THAT(untold.switch_of, IsEmpty());
+}
+
+}  // namespace
+}  // namespace fsdpbench::app
