@@ -122,7 +122,8 @@ class Metrics(Record):
     never_settled: Optional[bool] = field("true or false", "", "", "true if no steady state was found; absent for fewer than eight steps")
     model_tflops_per_rank: Optional[float] = field("number", "", "TFLOP/s", "rate of the model's FLOPs at the median step", "model TFLOP/s", "more")
     model_flops_per_rank_and_step: Optional[float] = field("number", "", "FLOP", "FLOPs of the model's forward and backward, without recomputation", "model FLOPs", "less")
-    mfu_pct: Optional[float] = field("number", "", "%", "utilisation: that rate divided by the stated peak; only where one is stated (`emulate.compute_tflops`)", "utilisation", "more")
+    peak_tflops: Optional[float] = field("number", "", "TFLOP/s", "stated peak of a rank: of the cluster file for the dtype of parameters (dense), or `emulate.compute_tflops`")
+    mfu_pct: Optional[float] = field("number", "", "%", "model FLOPs utilisation: that rate divided by `peak_tflops`", "utilisation", "more")
     emulation_fidelity: Optional[EmulationFidelity] = field("object", "EmulationFidelity", "", "how well the machine kept up with what it emulates; only if something is emulated")
     phases: Dict[str, PhaseTimes] = field("map of object", "PhaseTimes", "", "parts of the step by phase")
     units: Records[UnitTimes] = field("list of object", "UnitTimes", "", "parts of the step by unit")
@@ -197,6 +198,7 @@ class Memory(Record):
     peak_bytes: BytesByCategory = field("object", "BytesByCategory", "B", "peak as counted in the run", "peak memory", "less")
     reserved_bytes: int = field("whole number", "", "B", "memory that its pool reserved")
     estimated_peak_bytes: BytesByCategory = field("object", "BytesByCategory", "B", "peak that the schedule predicts")
+    device_bytes: Optional[int] = field("whole number", "", "B", "memory of the simulated GPU; the training would not fit if `reserved_bytes` is more")
     timeline: MemoryTimeline = field("object", "MemoryTimeline", "", "live bytes over one step")
     peak_at: MemoryAtPeak = field("object", "MemoryAtPeak", "", "what is alive at the peak")
     process_peak_rss_bytes: Optional[int] = field("whole number", "", "B", "largest resident set of the process, by the operating system; absent in simulations")
@@ -766,7 +768,7 @@ class CellMetrics(Record):
     unsettled_steps: Optional[float] = field("number", "", "", "number of first measured steps that differ from the rest; absent for fewer than eight steps", "unsettled steps", "less")
     model_tflops_per_rank: Optional[float] = field("number", "", "TFLOP/s", "rate of the model's FLOPs at the median step", "model TFLOP/s", "more")
     model_flops_per_rank_and_step: Optional[float] = field("number", "", "FLOP", "FLOPs of the model's forward and backward, without recomputation", "model FLOPs", "less")
-    mfu_pct: Optional[float] = field("number", "", "%", "utilisation: that rate divided by the stated peak; only where one is stated (`emulate.compute_tflops`)", "utilisation", "more")
+    mfu_pct: Optional[float] = field("number", "", "%", "model FLOPs utilisation: that rate divided by `peak_tflops`", "utilisation", "more")
 
 
 class CellStep(Record):

@@ -279,6 +279,22 @@ class Words(UndrawnTest):
         self.assertIn("failed: rank 1 failed", text)
         self.assertIn("The red line parts", text)
 
+    def test_a_sweep_whose_fastest_cell_does_not_fit_its_gpu(self) -> None:
+        def median(cell):
+            return cell["metrics"]["step_ms"]["median"]
+        def change(value):
+            measured = [c for c in value["cells"] if c.get("metrics")]
+            fastest = min(measured, key=median)
+            for cell in measured:
+                cell["memory"] |= {"reserved_bytes": 3, "device_bytes": 2 if cell is fastest else 4}
+        before = "".join(Tags(self.page(DATA / "sweep")).text)
+        text = "".join(Tags(self.page(self.copy("sweep", change))).text)
+        self.assertIn("1 of 40 cells need more memory than their GPU has", text)
+        self.assertIn("of those that fit (", text)
+        said = re.findall(r"fastest with [^,]+, [^;]+;", before)
+        self.assertEqual(len(said), len(re.findall(r"fastest with [^,]+, [^;]+;", text)))
+        self.assertNotEqual(said, re.findall(r"fastest with [^,]+, [^;]+;", text))
+
     def test_nothing_measured(self) -> None:
         def fail(value):
             value["cells"] = [{"id": c["id"], "axes": c["axes"], "status": "failed", "reason": "no"}

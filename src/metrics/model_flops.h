@@ -12,11 +12,14 @@ namespace fsdpbench::metrics {
 /// defined (A. Chowdhery et al., PaLM, 2022, appendix B).
 struct ModelFlops {
   double per_rank_and_step = 0;
-  double tflops_per_rank = 0;     ///< achieved, at the median step
-  std::optional<double> mfu_pct;  ///< of the stated peak; the emulated rate is one, for real devices there is none
+  double tflops_per_rank = 0;         ///< achieved, at the median step
+  std::optional<double> peak_tflops;  ///< the stated peak: a cluster file's or the emulated rate; real devices state none
+  std::optional<double> mfu_pct;      ///< tflops_per_rank of it
 };
 
-/// `sizes`: by module; `step_ms`: above 0.
-ModelFlops model_flops(const std::vector<plan::ModuleSizes>& sizes, const config::RunConfig& config, double step_ms);
+/// `sizes`: by module; `step_ms`: above 0; `peak_tflops`: a GPU's of the cluster file, in TFLOP/s; absent: what
+/// emulate.compute_tflops says.
+ModelFlops model_flops(const std::vector<plan::ModuleSizes>& sizes, const config::RunConfig& config, double step_ms,
+                       std::optional<double> peak_tflops);
 
 }  // namespace fsdpbench::metrics

@@ -68,6 +68,22 @@ TEST_F(SweepReport, ThePartsOfACellAreThoseOfTheTrialWhoseStepTimeIsShown) {
   EXPECT_THAT(sweep_table(sweep), HasSubstr("range"));
 }
 
+TEST_F(SweepReport, WhatDoesNotFitItsGpuIsMarked) {
+  file_.trials = 1;
+  file_.axes = {{"mesh.ranks", {number(2), number(4)}}};
+  const SweepGrid grid = expand_sweep(file_, {});
+  LoggedTrial fits = logged(grid.cells[0].id, 0, {1}), large = logged(grid.cells[1].id, 0, {1});
+  fits.trial->memory.reserved = 3 << 10;
+  large.trial->memory.reserved = 5 << 10;
+  fits.trial->device_bytes = large.trial->device_bytes = 4 << 10;
+  const json sweep = sweep_json(grid, {fits, large});
+  EXPECT_EQ(sweep["cells"][1]["memory"]["device_bytes"], 4 << 10);
+  const std::string table = sweep_table(sweep);
+  EXPECT_THAT(table, HasSubstr("does not fit: 5.00 KiB reserved of 4.00 KiB"));
+  EXPECT_EQ(table.find("does not fit"), table.rfind("does not fit"));
+  EXPECT_EQ(table.find("one value"), std::string::npos) << "an interval of one value is none";
+}
+
 TEST_F(SweepReport, RanksAsAnAxisAreOneWorld) {
   file_.trials = 1;
   file_.axes = {{"mesh.ranks", {number(2), number(4)}}};

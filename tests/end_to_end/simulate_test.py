@@ -84,7 +84,15 @@ class Simulate(unittest.TestCase):
         self.assertTrue(all(c["done_by"].startswith("hierarchical") for c in self.result("h")["collectives"]))
         self.assertNotIn("simulation", self.result("h"))
         self.call("trace", "check", "a/trace.json", *(f"a/trace/rank_{rank}.json.gz" for rank in range(16)))
-        self.assertIn("dgx-h100", self.call("simulate", "a", "--out", "c").stdout)  # its config.toml is a profile
+        said = self.call("simulate", "a", "--out", "c").stdout  # its config.toml is a profile
+        self.assertIn("dgx-h100", said)
+        metrics = a["metrics"]
+        self.assertAlmostEqual(metrics["mfu_pct"], 100 * metrics["model_tflops_per_rank"] / metrics["peak_tflops"])
+        self.assertEqual(metrics["peak_tflops"], 989)  # of bf16, dense
+        self.assertEqual(a["memory"]["device_bytes"], 80 << 30)
+        a_rank = metrics["tokens_per_s"] / 16
+        self.assertRegex(said, rf"tokens/s .* 95 % \d+ to \d+; a rank {a_rank:.4g}, ")
+        self.assertIn(f"{metrics['mfu_pct']:.1f}", next(line for line in said.splitlines() if line.startswith("MFU")))
         self.assertEqual(self.result("c")["metrics"], a["metrics"])
         self.assertIn("backward_prefetch", self.call("compare", "a", "b").stdout)
         self.call("explain", "--from", "a")

@@ -49,9 +49,10 @@ inline app::Trial made_up_trial(const std::vector<double>& steps_ms) {
   trial.causes->typical_ms = 0.75 * m.step_ms.median;
   trial.causes->jitter = metrics::StepJitter{0.25 * m.step_ms.median, 0.125, 0.0625, {{1, 0.5, {0.25}, {0.125}}}};
   trial.causes->late_ranks = {{1, metrics::Lateness{40, 39, 1e-9, m.step_ms, true}, {}, {}}};
-  trial.flops = metrics::ModelFlops{1e6, 0.5, 50};
+  trial.flops = metrics::ModelFlops{1e6, 0.5, 1, 50};
   trial.wire = {24, 12, 0};
   trial.expected_wire = {24, 12, 0};
+  trial.device_bytes = 16;
   trial.memory.peak_occupied_total = 8;
   trial.memory.peak_occupied[0] = 8;
   trial.memory.reserved = 16;

@@ -139,12 +139,20 @@ class MemoryPeak:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes by category; "total" is the peak of the sum on the rank that needed most."""
+    """Bytes by category; "total" is the peak of the sum on the rank that needed most. `device`: what the simulated GPU
+    has."""
 
     peak: Dict[str, float]
     estimated: Dict[str, float]
     timeline: Optional[MemoryTimeline]
     peak_at: Optional[MemoryPeak]
+    reserved: Optional[float] = None
+    device: Optional[float] = None
+
+    @property
+    def fits(self) -> bool:
+        """True as well where nothing says what the device has."""
+        return self.reserved is None or self.device is None or self.reserved <= self.device
 
 
 @dataclass(frozen=True)
@@ -472,7 +480,7 @@ def read_memory(node: Node) -> Memory:
         live = [LiveBlock(n.text("role"), n.text("unit"), n.required("bytes")) for n in inner.children("live")]
         peak = MemoryPeak(inner.text("op"), inner.number("time_ms"), live)
     return Memory(node.child("peak_bytes").number_map(), node.child("estimated_peak_bytes").number_map(), timeline,
-                  peak)
+                  peak, node.number("reserved_bytes"), node.number("device_bytes"))
 
 
 def _causes(node: Node) -> List[Cause]:

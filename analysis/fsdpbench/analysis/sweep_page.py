@@ -40,6 +40,11 @@ def sweep_page(path: Path, memory_budget: Optional[float] = None) -> Page:
     if unrated:
         page.caveats.append(f"Not rated, so in the table only: {len(unrated)} of {len(sweep.cells)} cells. "
                             f"{label(unrated[0], sweep.varying())}: {sentence(unrated[0].rating.not_rated_because)}")
+    tight = [c for c in measured if not c.memory.fits]
+    if tight:
+        page.caveats.append(f"{len(tight)} of {len(sweep.cells)} cells need more memory than their GPU has, so their "
+                            f"times are of a GPU with more, and none is called fastest: "
+                            f"{_named(tight, sweep.varying())}.")
     if missing:
         page.badges.append(f"{missing} of {len(sweep.cells)} cells have no numbers")
     page.verdict = _verdict(sweep, measured, budget)
@@ -56,6 +61,11 @@ def _subtitle(sweep: Sweep) -> str:
     parts = ["fsdpbench sweep", f"{measured} of {len(sweep.cells)} cells measured", axes,
              str(sweep.world.get("date", ""))]
     return "  ·  ".join(p for p in parts if p)
+
+
+def _named(cells: Sequence[Cell], axes: Sequence[Axis], most: int = 6) -> str:
+    names = [label(c, axes) for c in cells[:most]]
+    return "; ".join(names) + (f"; and {len(cells) - most} more" if len(cells) > most else "")
 
 
 def _step(cell: Cell) -> float:
@@ -88,15 +98,20 @@ def _verdict(sweep: Sweep, measured: Sequence[Cell], budget: Optional[float]) ->
             words += [f"The largest exposed share: {label(worst, sweep.varying())}. {made_of(worst.metrics) or ''}"]
             words += would_help(worst.causes, 1)
     else:
-        best = min(measured, key=_step)
+        best = min([c for c in measured if c.memory.fits] or measured, key=_step)
         words += [w for w in [hidden(best.metrics)] if w and len(group(measured, work)) == 1]
         words += [f"In the fastest cell ({label(best, sweep.varying())}): {w}" for w in would_help(best.causes, 1)]
     return words
 
 
 def _best_of(name: str, cells: Sequence[Cell], settings: Sequence[Axis], budget: Optional[float]) -> str:
-    best, worst = min(cells, key=_step), max(cells, key=_step)
     prefix = f"{name[0].upper()}{name[1:]}: " if name else ""
+    tried, cells = cells, [c for c in cells if c.memory.fits]
+    if not cells:
+        return f"{prefix}nothing that was tried fits its GPU, which has {size(tried[0].memory.device or 0)}."
+    best, worst = min(cells, key=_step), max(cells, key=_step)
+    if len(cells) < len(tried):
+        prefix += f"of those that fit ({len(cells)} of {len(tried)}), "
     if len(cells) == 1:
         return f"{prefix}only {label(best, settings)} was tried, {milliseconds(_step(best))} a step."
     text = (f"{prefix}fastest with {label(best, settings)}, {milliseconds(_step(best))} a step; slowest with "

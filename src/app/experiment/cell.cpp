@@ -24,6 +24,7 @@
 #include "config/validate.h"
 #include "engine/simulate.h"
 #include "model/outline.h"
+#include "replay/compute_cost.h"
 #include "replay/op_times.h"
 
 namespace fsdpbench::app {
@@ -119,12 +120,14 @@ void open_simulation(Cell& cell) {
   }
   if (!cell.basis.uncertainty) check_modelled_time(c, cell.times);
   if (machine.cluster() == nullptr) return;
-  const config::Cluster& cluster = *machine.cluster();
-  const double has = cluster.gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30);
-  if (static_cast<double>(cell.setup.memory.reserved) <= has) return;
+  const config::ClusterGpu& gpu = machine.cluster()->gpu;
+  const double memory = gpu.memory_gib * static_cast<double>(std::int64_t{1} << 30);
+  cell.gpu = {gpu.name, static_cast<std::int64_t>(memory),
+              replay::gpu_rates(*machine.cluster(), c.fsdp.param_dtype).peak_flops * 1e-12};
+  if (cell.setup.memory.reserved <= cell.gpu->memory_bytes) return;
   cell.notes.push_back(
       fmt::format("it would not fit: a rank needs {} beside what the framework takes, and a {} has {} GiB",
-                  format_bytes(cell.setup.memory.reserved), cluster.gpu.name, cluster.gpu.memory_gib));
+                  format_bytes(cell.setup.memory.reserved), gpu.name, gpu.memory_gib));
 }
 
 /// A training that goes on with other data is allowed, and no continuation.

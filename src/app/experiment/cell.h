@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -22,6 +23,13 @@ struct OpTimesBasis {
   std::optional<replay::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt
 };
 
+/// A GPU as its cluster file describes it.
+struct SimulatedGpu {
+  std::string name;
+  std::int64_t memory_bytes = 0;
+  double peak_tflops = 0;  ///< dense, of products in the dtype that the training multiplies in
+};
+
 /// One configuration that can run: valid, everything about it decided, its memory there, its data open.
 struct Cell {
   engine::Setup setup;
@@ -30,6 +38,7 @@ struct Cell {
   std::unique_ptr<engine::Checkpoint> resume;  ///< what the training goes on with; null: it begins
   replay::OpTimes times;                       ///< of a cell that is simulated, before anything is drawn
   OpTimesBasis basis;                          ///< of these
+  std::optional<SimulatedGpu> gpu;             ///< of a cell that is simulated on a cluster
 };
 
 /// As config::load_profile, but in a job of processes (`placement`; null: none) mesh.ranks is their number. Throws

@@ -311,8 +311,9 @@ const Fields<ModelFlops>& fields<ModelFlops>() {
       {.figure = {"model TFLOP/s", Better::more}});
     f("model_flops_per_rank_and_step", &ModelFlops::per_rank_and_step, "FLOP",
       "FLOPs of the model's forward and backward, without recomputation", {.figure = {"model FLOPs", Better::less}});
-    f("mfu_pct", &ModelFlops::mfu_pct, "%",
-      "utilisation: that rate divided by the stated peak; only where one is stated (`emulate.compute_tflops`)",
+    f("peak_tflops", &ModelFlops::peak_tflops, "TFLOP/s",
+      "stated peak of a rank: of the cluster file for the dtype of parameters (dense), or `emulate.compute_tflops`");
+    f("mfu_pct", &ModelFlops::mfu_pct, "%", "model FLOPs utilisation: that rate divided by `peak_tflops`",
       {.figure = {"utilisation", Better::more}});
   });
   return kAll;
@@ -343,6 +344,8 @@ const Fields<Trial>& memory_fields() {
         f(
             "reserved_bytes", [](auto& t) -> auto& { return t.memory.reserved; }, "B", "memory that its pool reserved");
         f("estimated_peak_bytes", &Trial::estimated_memory, "B", "peak that the schedule predicts");
+        f("device_bytes", &Trial::device_bytes, "B",
+          "memory of the simulated GPU; the training would not fit if `reserved_bytes` is more");
       });
   return kAll;
 }

@@ -72,6 +72,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
   }
   trial.memory = *std::ranges::max_element(m.memory, {}, &PoolStatistics::peak_occupied_total);
   trial.estimated_memory = p.memory;
+  if (cell.gpu) trial.device_bytes = cell.gpu->memory_bytes;
   trial.host_memory = *std::ranges::max_element(m.host_memory, {}, &PoolStatistics::peak_occupied_total);
   trial.expected_wire = plan::communication_volume(p.plan, p.config, schedule::regathers(p.policy, p.plan));
   if (!m.traces.front().steps.empty()) {
@@ -90,7 +91,8 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
     metrics::check_memory(p.host_memory, m.host_memory);
     trial.wire = sent.front();
     trial.causes = metrics::report_causes(run, p, *trial.metrics);
-    trial.flops = metrics::model_flops(p.sizes, p.config, trial.metrics->step_ms.median);
+    trial.flops = metrics::model_flops(p.sizes, p.config, trial.metrics->step_ms.median,
+                                       cell.gpu ? std::optional(cell.gpu->peak_tflops) : std::nullopt);
     if (simulated) {
       trial.choices = cell.times.choices;
       trial.sureness = prediction_interval(cell, *trial.metrics);

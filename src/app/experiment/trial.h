@@ -39,6 +39,7 @@ struct Trial {
   plan::CommunicationVolume expected_wire;      ///< by formula
   PoolStatistics memory;                        ///< of the rank that needed most
   PoolStatistics estimated_memory;              ///< from the schedule alone
+  std::optional<std::int64_t> device_bytes;     ///< memory of the GPU that was simulated
   PoolStatistics host_memory;                   ///< pinned, of the rank that needed most; all 0 without offload
   engine::Measurement measurement;              ///< what the ranks recorded; empty in a trial that was read from a file
 };

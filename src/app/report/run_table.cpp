@@ -155,6 +155,16 @@ std::string throttled_steps(const Trial& trial) {
   return fmt::format("; in {} of {} steps a GPU throttled", steps.size(), trial.metrics->steps_ms.size());
 }
 
+/// Tokens a second of one rank, and the interval of both where the step has one: a longer step is a lower rate.
+std::string throughput_note(const Trial& trial, double ranks) {
+  const metrics::RunMetrics& m = *trial.metrics;
+  if (!trial.sureness || !trial.sureness->step_ms) return fmt::format("; {:.4g} a rank", m.tokens_per_s / ranks);
+  const double per_ms = m.tokens_per_s * m.step_ms.median;
+  const double low = per_ms / trial.sureness->step_ms->high, high = per_ms / trial.sureness->step_ms->low;
+  return fmt::format(", 95 % {:.0f} to {:.0f}; a rank {:.4g}, {:.4g} to {:.4g}", low, high, m.tokens_per_s / ranks,
+                     low / ranks, high / ranks);
+}
+
 /// Left in the numbers: only the user knows whether the change belongs to what is studied.
 std::string unsettled(const metrics::RunMetrics& m, std::int64_t warmup) {
   const int steps = m.settling->unsettled;
@@ -211,7 +221,12 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
     if (m.settling && m.settling->unsettled > 0)
       row("unsettled steps", fmt::format("{}", m.settling->unsettled), "", unsettled(m, c.train.warmup));
     row(c.model.kind == config::ModelKind::decoder ? "tokens/s" : "samples/s", fmt::format("{:.0f}", m.tokens_per_s),
-        "1/s", "all ranks");
+        "1/s", "all ranks" + throughput_note(trial, static_cast<double>(c.mesh.ranks)));
+    if (trial.flops && trial.flops->mfu_pct) {
+      row("MFU", fmt::format("{:.1f}", *trial.flops->mfu_pct), "%",
+          fmt::format("{:.4g} of {:.4g} TFLOP/s a rank, without recomputation", trial.flops->tflops_per_rank,
+                      *trial.flops->peak_tflops));
+    }
     if (!result.losses.empty()) {
       row("loss", metrics::loss_text(result.losses.back()), "",
           fmt::format("first step {}", metrics::loss_text(result.losses.front())));

@@ -14,6 +14,7 @@
 #include "app/console/json_text.h"
 #include "app/console/table.h"
 #include "app/experiment/result_fields.h"
+#include "base/bytes.h"
 #include "metrics/caveats.h"
 #include "metrics/statistics.h"
 
@@ -261,6 +262,15 @@ const Fields<SweepFile>& fields<SweepFile>() {
 
 namespace {
 
+/// Empty: it fits, or nothing says what the device has.
+std::string why_it_does_not_fit(const json& cell) {
+  const json memory = cell.value("memory", json::object());
+  if (!memory.contains("device_bytes")) return "";
+  const auto reserved = memory["reserved_bytes"].get<std::int64_t>();
+  const auto has = memory["device_bytes"].get<std::int64_t>();
+  return reserved <= has ? "" : fmt::format("does not fit: {} reserved of {}", format_bytes(reserved), format_bytes(has));
+}
+
 std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : json_line(value); }
 
 }  // namespace
@@ -284,10 +294,11 @@ std::string sweep_table(const json& sweep) {
   Table table;
   table.title = sweep["title"];
   for (const json& axis : sweep["axes"]) table.header.push_back(axis["key"]);
-  const std::string interval(to_string(metrics::interval_of(sweep["trials"])));
-  for (const char* name : {"step ms", interval.c_str(), "exposed ms", "overlap %", "peak MiB", ""}) {
-    table.header.emplace_back(name);
-  }
+  const metrics::IntervalKind interval = metrics::interval_of(sweep["trials"]);
+  const bool with_interval = interval != metrics::IntervalKind::one_value;
+  table.header.emplace_back("step ms");
+  if (with_interval) table.header.emplace_back(to_string(interval));
+  for (const char* name : {"exposed ms", "overlap %", "peak MiB", ""}) table.header.emplace_back(name);
   for (const json& cell : sweep["cells"]) {
     std::vector<std::string> row;
     for (const json& axis : sweep["axes"]) row.push_back(text_of(cell["axes"][axis["key"].get<std::string>()]));
@@ -300,16 +311,16 @@ std::string sweep_table(const json& sweep) {
       const json& m = cell["metrics"];
       const json& step = m["step_ms"];
       row.push_back(number(step, "median", 1));
-      row.push_back(number(step, "ci_low", 1) + " to " + number(step, "ci_high", 1));
+      if (with_interval) row.push_back(number(step, "ci_low", 1) + " to " + number(step, "ci_high", 1));
       row.push_back(number(m, "exposed_comm_ms", 1));
       row.push_back(number(m, "overlap_pct", 1));
       row.push_back(number(cell["memory"].value("peak_bytes", json()), "total", 1.0 / (1 << 20)));
     } else {
-      row.insert(row.end(), 5, "-");
+      row.insert(row.end(), with_interval ? 5 : 4, "-");
     }
-    row.push_back(cell["status"] != "ok"      ? cell["status"].get<std::string>()
-                  : cell.value("rated", true) ? ""
-                                              : "not rated");
+    row.push_back(cell["status"] != "ok"       ? cell["status"].get<std::string>()
+                  : !cell.value("rated", true) ? "not rated"
+                                               : why_it_does_not_fit(cell));
     table.rows.push_back(std::move(row));
   }
   std::string text = format_table(table) + "\n";

@@ -18,17 +18,15 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def untangle_ticks(figure: Figure, all_axes: Sequence[Axes], gap_px: float = 8) -> None:
-    """Turns the labels below the axes where neighbours would touch; all axes alike."""
+    """Turns the labels below axes in one row where neighbours would touch, also those of two axes; all axes alike."""
     figure.draw_without_rendering()
     renderer = figure.canvas.get_renderer()
-    for axes in all_axes:
-        boxes = [t.get_window_extent(renderer) for t in axes.get_xticklabels() if t.get_visible() and t.get_text()]
-        boxes.sort(key=lambda box: box.x0)
-        if any(left.x1 + gap_px > right.x0 for left, right in zip(boxes, boxes[1:])):
-            for each in all_axes:
-                for label in each.get_xticklabels():
-                    label.set(rotation=30, ha="right", rotation_mode="anchor")
-            return
+    labels = [label for axes in all_axes for label in axes.get_xticklabels()]
+    boxes = [t.get_window_extent(renderer) for t in labels if t.get_visible() and t.get_text()]
+    boxes.sort(key=lambda box: box.x0)
+    if any(left.x1 + gap_px > right.x0 for left, right in zip(boxes, boxes[1:])):
+        for label in labels:
+            label.set(rotation=30, ha="right", rotation_mode="anchor")
 
 
 class FittingLabels:

@@ -62,10 +62,10 @@ def draw_lines(rows: Sequence[Row], x_label: str, x_values: Sequence[object], le
             _x_axis(axes, x_values, place)
         # After all panels: they share the scale.
         grid[r][0].set_ylim(0, 105 if row.percent else max(grid[r][0].get_ylim()[1], 1e-9))
-    untangle_ticks(figure, [axes for axes in grid[-1] if axes.get_visible()])
     handles, labels = _handles(grid)
     if len(labels) > 1 or legend_title:
         figure.legend(handles, labels, title=legend_title or None, loc="outside right upper", alignment="left")
+    untangle_ticks(figure, [axes for axes in grid[-1] if axes.get_visible()])  # the legend has made them narrower
     return figure
 
 

@@ -41,7 +41,9 @@ def draw_scaling(columns: Sequence[ScalingColumn], width: float = 12.0) -> Figur
             axes.set_xlim(min(values) / 1.1, max(values) * 1.1)
             axes.grid(True, axis="y")
         rates.set_yscale("log", base=10)
-        rates.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5)))
+        reached = [p.tokens_per_s for line in column.lines for p in line.points]
+        several_decades = max(reached) > 100 * min(reached)
+        rates.yaxis.set_major_locator(LogLocator(base=10, subs=(1,) if several_decades else (1, 2, 5)))
         rates.yaxis.set_major_formatter(FuncFormatter(lambda v, _: digits(v)))
         rates.yaxis.set_minor_formatter(NullFormatter())
         rates.set_title(column.title, fontsize=10)
