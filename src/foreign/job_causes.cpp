@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "base/lane.h"
@@ -287,18 +288,20 @@ class RowStep : public metrics::StepFacts {
     return found;
   }
 
-  /// No more collectives are launched after this one but reductions: the last of backward.
+  /// No more collectives are launched after this one but reductions, of its own unit and one more: the last of backward.
   bool nothing_follows(std::int32_t row) const {
     const auto at = std::ranges::find(step_.device, row);
     if (at == step_.device.end()) return false;
     const auto& own = uses_.find(row);
+    std::set<int> later;  // units that are reduced after it
     for (auto next = at + 1; next != step_.device.end(); ++next) {
       const auto use = uses_.find(*next);
       if (use != uses_.end()) {
         if (use->second->purpose == Purpose::parameters && use->second->phase != Phase::optimizer) return false;
         if (own != uses_.end() && use->second->unit != own->second->unit &&
             use->second->purpose == Purpose::gradients && device(*next).begin_ns > device(row).end_ns) {
-          return false;
+          later.insert(use->second->unit);
+          if (later.size() > 1) return false;  // the outermost two units', as in a run of this program
         }
       }
     }
