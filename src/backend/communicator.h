@@ -32,8 +32,8 @@ using WireBytes = std::array<std::int64_t, kCollectiveCount>;
 /// |----------------|---------|---------|---------|
 /// | all_gather     | count   | N*count | output[r*count .. (r+1)*count) = input of rank r; `input` may be the rank's own slice of `output` |
 /// | reduce_scatter | N*count | count   | output = scale * sum over ranks s of input_s[rank*count .. (rank+1)*count); `output` may be the rank's own slice of `input` |
-/// | all_reduce     | count   | count   | output = scale * sum over ranks of input, in place: `input` is `output` |
-/// | broadcast      | -       | count   | output of `root` to all, in place: `input` is not read |
+/// | all_reduce     | count   | count   | output = scale * sum over ranks of input; `input` may be `output` |
+/// | broadcast      | count   | count   | output = input of `root`; `input` may be `output`, and is read by `root` only |
 /// | all_to_all     | N*count | N*count | output[s*count .. (s+1)*count) = input_s[rank*count .. (rank+1)*count) of every rank s; the buffers share no byte |
 struct CollectiveCall {
   Collective kind = Collective::all_gather;

@@ -59,7 +59,7 @@ TEST(CollectivesOptionsTest, WhatCannotBeDoneIsRefusedInASentence) {
   EXPECT_THAT(refusal({{"--ranks", "4"}, {"-g", "8"}}), HasSubstr("differ"));
   EXPECT_THAT(refusal({{"-R", "2"}}), HasSubstr("--backend cuda"));
   EXPECT_THAT(refusal({{"--slow-link", "1"}}), HasSubstr("--link-gb-per-s"));
-  EXPECT_THAT(refusal({{"--op-list", "all_gather,alltoall"}}), HasSubstr("no operation 'alltoall'"));
+  EXPECT_THAT(refusal({{"--op-list", "all_gather,scatter"}}), HasSubstr("no operation 'scatter'"));
   EXPECT_THAT(refusal({{"--what", "1"}}), HasSubstr("no option --what"));
 }
 
@@ -241,20 +241,22 @@ MeasuredRows measured_rows(const CollectivesArguments& arguments) {
 
 TEST(MeasureCollectivesTest, EveryElementOfEveryCollectiveIsRight) {
   for (const char* const ranks : {"1", "2", "3"}) {
-    const MeasuredRows m = measured_rows(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast"},
+    const MeasuredRows m = measured_rows(arguments_of({{"--op-list", "all_gather,reduce_scatter,all_reduce,broadcast,all_to_all"},
                                                        {"--ranks", ranks},
                                                        {"-b", "4"},
                                                        {"-e", "64K"},
                                                        {"-f", "128"},
                                                        {"-n", "3"},
                                                        {"-m", "2"},
+                                                       {"-c", "2"},
                                                        {"-d", "all"},
                                                        {"-o", "all"},
                                                        {"-u", "1"}}));
     // 3 sizes; 4 types are moved, 2 are reduced in 2 ways.
-    EXPECT_EQ(m.rows.size(), 3U * (4 + 4 + 4 + 4));
+    EXPECT_EQ(m.rows.size(), 3U * (4 + 4 + 4 + 4 + 4));
     for (const CollectiveRow& row : m.rows) {
-      EXPECT_EQ(row.out_of_place.has_value(), row.message.parted());
+      EXPECT_TRUE(row.out_of_place);
+      EXPECT_EQ(row.in_place.has_value(), row.message.op != Collective::all_to_all);
       for (const auto& timing : {row.out_of_place, row.in_place}) {
         if (!timing) continue;
         EXPECT_EQ(timing->wrong, 0) << to_string(row.message.op) << ' ' << row.message.bytes();

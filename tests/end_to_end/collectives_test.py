@@ -18,7 +18,22 @@ NUMBER = r"(?:\d+(?:\.\d+)?(?:e[+-]\d+)?)"
 HALF = rf"\s+({NUMBER}|N/A)\s+({NUMBER}|N/A)\s+({NUMBER}|N/A)\s+(\d+|N/A)"
 ROW = re.compile(rf"^\s*(\d+)\s+(\d+)\s+(\w+)\s+(\w+)\s+(-?\d+){HALF}{HALF}\s*$", re.MULTILINE)
 AVERAGE = re.compile(r"^# Avg bus bandwidth\s*:\s*([0-9.eE+-]+)\s*(OK|FAILED)?\s*$", re.MULTILINE)
+OPS = ("all_gather", "reduce_scatter", "all_reduce", "broadcast", "alltoall")
 BOUNDS = re.compile(r"^# Out of bounds values\s*:\s*(\d+)\s+(OK|FAILED)$", re.MULTILINE)
+
+
+def superbench_rows(text: str, in_place: bool) -> list[tuple[int, float, float, float]]:
+    """Size, time, algbw and busbw of each row, found as SuperBench's nccl-bw finds them: between the line that says
+    out-of-place and the last lines, by the place of the columns' names, counted from the end of the line."""
+    lines = text.splitlines()
+    begin = max(i for i, line in enumerate(lines) if "out-of-place" in line)
+    end = max(i for i, line in enumerate(lines) if "Out of bounds values" in line)
+    body = lines[begin + 1:end]
+    names = next(line for line in body if "time" in line and "busbw" in line)[1:].split()
+    columns = [(len(names) - 1 - names[::-1].index(name) if in_place else names.index(name)) - len(names)
+               for name in ("time", "algbw", "busbw")]
+    rows = [line.split() for line in body if re.match(r"\s*\d", line)]
+    return [(int(row[names.index("size")]), *(float(row[column]) for column in columns)) for row in rows]
 
 
 class Collectives(Program):
@@ -31,9 +46,36 @@ class Collectives(Program):
             self.assertTrue(line.startswith("#") or ROW.match(line), line)
 
     def test_threads(self) -> None:
-        for op in ("all_gather", "reduce_scatter", "all_reduce", "broadcast"):
+        for op in OPS:
             done = self.call("collectives", op, "-g", "3", "-b", "8", "-e", "32K", "-f", "8", "-n", "3")
             self.check(done.stdout, op, 5)
+
+    def test_others_read_the_table_of_every_collective(self) -> None:
+        for op in OPS:
+            text = self.call("collectives", f"{op}_perf", "-g", "2", "-b", "1K", "-e", "16K", "-f", "4", "-n", "2",
+                             "-c", "3").stdout
+            self.assertIn(" validation: 3 ", text)
+            rows = superbench_rows(text, in_place=False)
+            self.assertEqual([size for size, *_ in rows], [1024, 4096, 16384])
+            if op != "alltoall":  # which has no form in place: N/A, as nccl-tests print it
+                rows += superbench_rows(text, in_place=True)
+            for size, time_us, algbw, busbw in rows:
+                self.assertGreater(time_us, 0)
+                # Rates have two digits behind the point, and a time three to five in all.
+                self.assertAlmostEqual(algbw, size / time_us / 1e3, delta=0.006 + 0.01 * algbw)
+                factor = {"all_reduce": 1, "broadcast": 1}.get(op, 0.5)
+                self.assertAlmostEqual(busbw, factor * algbw, delta=0.011)
+            average = float(AVERAGE.search(text)[1])
+            # GoogleCloudPlatform/cluster-health-scanner, src/nccl_healthcheck: whole GB/s.
+            self.assertEqual(int(re.search(r"# Avg bus bandwidth\s*:\s*(\d+)", text)[1]), int(average))
+            # facebookresearch/gcm, check_nccl: the first number of the line with these words.
+            line = next(line for line in text.splitlines() if "Avg bus bandwidth" in line)
+            self.assertAlmostEqual(float(re.search(r"[-+]?(\d*\.*\d+)", line)[0]), average, delta=1e-5 + 1e-4 * average)
+            # What diagnostics of whole clusters take the best row of: eight columns after the root.
+            best = [float(row.split()[7]) for row in text.splitlines()
+                    if re.match(r"^\s*\d+\s+\d+\s+\w+\s+\S+\s+-?\d+(\s+\S+){8}\s*$", row)]
+            self.assertEqual(len(best), 3)
+            self.assertEqual(re.findall(r"(?m)^# Collective test (?:starting|concluded): (\S+)\s*$", text), [f"{op}_perf"] * 2)
 
     def test_the_average_is_that_of_all_rows(self) -> None:
         text = self.call("collectives", "all_gather_perf", "--ranks", "2", "-b", "64K", "-e", "256K", "-f", "2", "-n", "2",
@@ -61,7 +103,7 @@ class Collectives(Program):
         self.assertIn("out.json", self.error("collectives", "-b", "1K", "-J", "out.json"))
         self.call("collectives", "-b", "1K", "-n", "1", "--ranks", "2", "-J", "out.json", "--overwrite")
         self.assertIn("--cudagraph", self.error("collectives", "-G", "4"))
-        self.assertIn("no operation 'alltoall'", self.error("collectives", "alltoall"))
+        self.assertIn("no operation 'scatter'", self.error("collectives", "scatter"))
         self.assertIn("--root 5", self.error("collectives", "broadcast", "-r", "5", "--ranks", "2", "-b", "1K"))
         self.assertIn("NCCL_TESTS_SPLIT", self.with_variable("NCCL_TESTS_SPLIT", "MOD 8", BAD_INPUT).stderr)
         slow = self.with_variable("NCCL_TESTS_MIN_BW", "1e9", BELOW_FLOOR)
@@ -90,7 +132,7 @@ class Collectives(Program):
         return [(process.returncode, *texts) for process, texts in zip(processes, outputs)]
 
     def test_processes(self) -> None:
-        for op in ("all_gather", "reduce_scatter", "all_reduce", "broadcast"):
+        for op in OPS:
             first, *others = self.in_processes(op, "-b", "100", "-e", "10000", "-f", "10", "-n", "2", "-d", "bfloat16")
             self.assertEqual(first[0], OK, first[2])
             self.check(first[1], op, 3)

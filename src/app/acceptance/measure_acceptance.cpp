@@ -409,7 +409,7 @@ class AcceptanceRank {
     }
     CollectivesArguments arguments;
     arguments.iterations = iterations_;
-    arguments.checks = context_.device.computes();  // else nothing is moved that could be checked
+    arguments.checks = context_.device.computes() ? 1 : 0;  // else nothing is moved that could be checked
     std::int64_t most = 0;
     for (const Message& message : messages) most = std::max(most, message.bytes());
     arguments.most_bytes = most;

@@ -45,8 +45,9 @@ std::byte* CollectiveBuffers::target(const Message& message, bool in_place) cons
 }
 
 std::byte* CollectiveBuffers::source(const Message& message, bool in_place) const {
-  if (message.op == Collective::reduce_scatter || !message.parted()) return second_ + offset_;
-  return in_place ? second_ + offset_ + context_.rank * message.part_bytes() : first_ + offset_;
+  if (message.op == Collective::reduce_scatter) return second_ + offset_;
+  if (!in_place) return first_ + offset_;
+  return second_ + offset_ + (message.op == Collective::all_gather ? context_.rank * message.part_bytes() : 0);
 }
 
 void CollectiveBuffers::upload(std::byte* to, std::int64_t count, DType dtype, int rank, const Pattern& pattern) {
@@ -74,8 +75,9 @@ void CollectiveBuffers::fill(const Message& message, bool in_place, int root, co
       nullptr);
   context_.device.synchronize();
   if (message.op == Collective::broadcast && context_.rank != root) return;
-  // Of reduce-scatter a rank holds the addends of all parts.
-  const std::int64_t count = message.op == Collective::reduce_scatter ? message.count * message.ranks : message.count;
+  // Of these a rank holds what goes to all others.
+  const bool all_parts = message.op == Collective::reduce_scatter || message.op == Collective::all_to_all;
+  const std::int64_t count = all_parts ? message.count * message.ranks : message.count;
   upload(source(message, in_place), count, message.dtype, context_.rank, pattern);
 }
 
@@ -125,7 +127,18 @@ std::int64_t CollectiveBuffers::wrong(const Message& message, bool in_place, Red
     }
     return wrong;
   }
-  const std::int64_t begin = message.op == Collective::reduce_scatter ? context_.rank * message.count : 0;
+  const std::int64_t own = context_.rank * message.count;
+  if (message.op == Collective::all_to_all) {
+    std::int64_t wrong = 0;
+    for (int rank = 0; rank < message.ranks; ++rank) {
+      wrong += checked(got + rank * message.part_bytes(), message.count, message.dtype,
+                       [&](std::int64_t first, std::span<const std::byte> bytes) {
+                         return pattern.wrong(rank, own + first, bytes);
+                       });
+    }
+    return wrong;
+  }
+  const std::int64_t begin = message.op == Collective::reduce_scatter ? own : 0;
   return checked(got, message.count, message.dtype, [&](std::int64_t first, std::span<const std::byte> bytes) {
     return pattern.wrong_sums(reduction, begin + first, bytes);
   });

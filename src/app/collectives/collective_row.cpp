@@ -24,10 +24,10 @@ double Message::bus_factor() const {
   const double others = static_cast<double>(ranks - 1) / ranks;
   switch (op) {
     case Collective::all_gather:
-    case Collective::reduce_scatter: return others;
+    case Collective::reduce_scatter:
+    case Collective::all_to_all: return others;
     case Collective::all_reduce: return 2 * others;
     case Collective::broadcast: return 1;
-    case Collective::all_to_all: break;  // no operation that can be asked for
   }
   throw std::logic_error("bus_factor: no such collective");
 }

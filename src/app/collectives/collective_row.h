@@ -13,13 +13,15 @@ namespace fsdpbench::app {
 struct Message {
   backend::Collective op = backend::Collective::all_gather;
   DType dtype = DType::f32;
-  std::int64_t count = 0;  ///< elements: of all-gather and reduce-scatter those of one rank, else all
+  std::int64_t count = 0;  ///< elements: of all-gather, reduce-scatter and all-to-all those of one part, else all
   int ranks = 1;
 
-  /// The largest that `size` bytes allow: of all-gather and reduce-scatter every rank's part is a multiple of 16 bytes.
+  /// The largest that `size` bytes allow: of those that have parts each is a multiple of 16 bytes.
   static Message of_size(backend::Collective op, DType dtype, std::int64_t size, int ranks);
 
-  bool parted() const { return op == backend::Collective::all_gather || op == backend::Collective::reduce_scatter; }
+  bool parted() const { return op != backend::Collective::all_reduce && op != backend::Collective::broadcast; }
+  /// Whether there is such a call in one buffer: all but all-to-all.
+  bool can_be_in_place() const { return op != backend::Collective::all_to_all; }
   bool reduces() const { return op == backend::Collective::reduce_scatter || op == backend::Collective::all_reduce; }
   std::int64_t part_bytes() const { return count * size_of(dtype); }
   /// What algbw counts: gathered, or to be reduced, or all.
@@ -42,7 +44,7 @@ struct Timing {
   std::vector<double> iterations_us;  ///< each alone; over ranks as -a says
   Scatter scatter;                    ///< of those, without the first -K
   std::vector<double> rank_us;        ///< time_us of each rank
-  std::optional<std::int64_t> wrong;  ///< elements, of all ranks and both checks; absent: not checked
+  std::optional<std::int64_t> wrong;  ///< elements, of all ranks and all checks; absent: not checked
   double algorithm_gb_per_s(const Message& message) const {
     return time_us > 0 ? static_cast<double>(message.bytes()) / time_us * 1e-3 : 0;
   }
@@ -54,8 +56,8 @@ struct CollectiveRow {
   Message message;
   std::optional<Reduction> reduction;  ///< of those that reduce
   std::optional<int> root;             ///< of those that have one
-  std::optional<Timing> out_of_place;  ///< absent: this communicator has no such call
-  std::optional<Timing> in_place;
+  std::optional<Timing> out_of_place;
+  std::optional<Timing> in_place;      ///< absent: there is no such call
   std::string date;  ///< "2026-05-01 12:00:00"
 };
 

@@ -9,10 +9,10 @@ namespace fsdpbench::app {
 using backend::Stamp;
 
 Timing CollectiveTimer::timing(const Message& message, Reduction reduction, bool in_place) {
-  std::int64_t wrong = a_.checks ? check(message, reduction, in_place) : 0;
-  if (!a_.checks) buffers_.fill(message, in_place, a_.root, pattern(message));
+  std::int64_t wrong = a_.checks > 0 ? check(message, reduction, in_place) : 0;
+  if (a_.checks == 0) buffers_.fill(message, in_place, a_.root, pattern(message));
   std::vector<double> mine = burst(message, reduction, in_place);
-  if (a_.checks) wrong += check(message, reduction, in_place);
+  for (int i = 0; i < a_.checks; ++i) wrong += check(message, reduction, in_place);
   mine.push_back(static_cast<double>(wrong));
 
   Timing timing;
@@ -30,7 +30,7 @@ Timing CollectiveTimer::timing(const Message& message, Reduction reduction, bool
     timing.iterations_us.push_back(over_ranks(a_.over_ranks, of_iteration));
   }
   timing.scatter = scatter_of({timing.iterations_us.begin() + a_.skip, timing.iterations_us.end()});
-  if (a_.checks) timing.wrong = all_wrong;
+  if (a_.checks > 0) timing.wrong = all_wrong;
   return timing;
 }
 

@@ -45,7 +45,7 @@ struct CollectivesArguments {
   int warmup = 1;
   int aggregate = 1;  ///< collectives an iteration
   int cycles = 1;     ///< times the whole is done; 0: until it is interrupted
-  bool checks = true;
+  int checks = 1;     ///< iterations after timing whose every element is checked, and one before; 0: none
   bool wait_each = false;  ///< the host waits for each iteration
   bool host_time = false;  ///< the time column is what issuing took
   bool unaligned = false;  ///< buffers begin one element beyond their alignment

@@ -241,7 +241,7 @@ const Fields<CollectivesFile>& fields<CollectivesFile>() {
                        "operations",
                        [](const C& c) {
                          std::vector<OperationTable> all;
-                         for (const CollectivesTable& table : c.tables) all.push_back({table, c.arguments.checks});
+                         for (const CollectivesTable& table : c.tables) all.push_back({table, c.arguments.checks > 0});
                          return all;
                        },
                        "", "each collective");

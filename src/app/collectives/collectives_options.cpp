@@ -18,7 +18,7 @@ namespace {
 using backend::Collective;
 
 constexpr std::array kMeasuredOps{Collective::all_gather, Collective::reduce_scatter, Collective::all_reduce,
-                                  Collective::broadcast};
+                                  Collective::broadcast, Collective::all_to_all};
 
 template <class T>
 T number_in(const std::string& value, T least, T most) {
@@ -119,8 +119,8 @@ constexpr std::array kOptions{
                       [](Arguments& a, const Text& v) { a.aggregate = count_of(v, 1); }},
     CollectivesOption{"-N,--run_cycles", "N", "How often everything is measured; 1; 0: until Ctrl-C", false,
                       [](Arguments& a, const Text& v) { a.cycles = count_of(v, 0); }},
-    CollectivesOption{"-c,--check", "N", "Check every element before and after timing; 1", false,
-                      [](Arguments& a, const Text& v) { a.checks = count_of(v, 0) > 0; }},
+    CollectivesOption{"-c,--check", "N", "Check every element before timing and in N iterations after it; 1; 0: never", false,
+                      [](Arguments& a, const Text& v) { a.checks = count_of(v, 0); }},
     CollectivesOption{"-o,--op", "OP", "sum, avg or all; sum", false,
                       [](Arguments& a, const Text& v) { a.reductions = reductions_named(v); }},
     CollectivesOption{"-d,--datatype", "TYPE", "float, bfloat16, all; int32 and double are only moved; float", false,
@@ -237,9 +237,10 @@ backend::Collective collective_named(std::string_view name) {
   for (const Collective op : kMeasuredOps) {
     if (to_string(op) == plain) return op;
   }
+  if (plain == "alltoall") return Collective::all_to_all;  // as nccl-tests call it
   throw ConfigError(fmt::format(
-      "There is no operation '{}' for collectives to measure; there are all_gather, reduce_scatter, all_reduce and "
-      "broadcast, which is what FSDP uses.",
+      "There is no operation '{}' for collectives to measure; there are all_gather, reduce_scatter, all_reduce, "
+      "broadcast and all_to_all.",
       name));
 }
 

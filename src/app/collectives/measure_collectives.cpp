@@ -68,8 +68,8 @@ class CollectivesRank {
     row.message = message;
     if (message.reduces()) row.reduction = reduction;
     if (message.op == Collective::broadcast) row.root = a_.root;
-    if (message.parted()) row.out_of_place = timer_.timing(message, reduction, false);
-    row.in_place = timer_.timing(message, reduction, true);
+    row.out_of_place = timer_.timing(message, reduction, false);
+    if (message.can_be_in_place()) row.in_place = timer_.timing(message, reduction, true);
     if (!leads()) return;
     const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
     row.date = fmt::format("{:%Y-%m-%d %H:%M:%S}", fmt::localtime(now));

@@ -9,6 +9,11 @@
 namespace fsdpbench::app {
 namespace {
 
+/// The program of nccl-tests that measures it.
+std::string program_name(backend::Collective op) {
+  return op == backend::Collective::all_to_all ? "alltoall_perf" : fmt::format("{}_perf", to_string(op));
+}
+
 std::string time_text(double us) {
   return us >= 10'000 ? fmt::format("{:.0f}", us) : fmt::format("{:.{}f}", us, us >= 100 ? 1 : 2);
 }
@@ -93,13 +98,13 @@ void TableEnd::add(const CollectiveRow& row) {
 std::string nccl_header(const CollectivesArguments& a, backend::Collective op, int ranks,
                         const std::vector<World::RankPlace>& places, const std::string& processor) {
   std::string text = fmt::format("# {}, in the form of nccl-tests\n", version_line());
-  text += fmt::format("# Collective test starting: {}_perf\n", to_string(op));
+  text += fmt::format("# Collective test starting: {}\n", program_name(op));
   text += fmt::format(
       "# nThread {} nGpus {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg iters: {} validation: "
       "{} "
       "graph: 0\n#\n",
       a.threads, a.gpus, a.least_bytes, *a.most_bytes, a.step_factor > 1 ? a.step_factor : a.step_bytes,
-      a.step_factor > 1 ? "factor" : "bytes", a.warmup, a.iterations, a.aggregate, a.checks ? 1 : 0);
+      a.step_factor > 1 ? "factor" : "bytes", a.warmup, a.iterations, a.aggregate, a.checks);
   text += "# Using devices\n";
   std::string host;
   int device = 0;
@@ -133,7 +138,7 @@ std::string nccl_footer(const TableEnd& end, backend::Collective op) {
   std::string text = fmt::format("# Out of bounds values : {} {}\n", end.wrong, end.wrong == 0 ? "OK" : "FAILED");
   text += fmt::format("# Avg bus bandwidth    : {:g}", end.average_gb_per_s());
   text += end.least_gb_per_s ? fmt::format(" {}\n", end.fast_enough() ? "OK" : "FAILED") : " \n";
-  return text + fmt::format("#\n# Collective test concluded: {}_perf\n#\n", to_string(op));
+  return text + fmt::format("#\n# Collective test concluded: {}\n#\n", program_name(op));
 }
 
 namespace {

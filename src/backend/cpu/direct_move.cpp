@@ -57,7 +57,7 @@ void move_directly(int rank, Calls calls, const std::function<void()>& meet) {
     case Collective::reduce_scatter:
       return reduce(inputs_at(calls, rank * bytes), mine.output, mine.count, mine.dtype, mine.scale);
     case Collective::all_reduce: return all_reduce(rank, calls, meet);
-    case Collective::broadcast: return copy_bytes(call_of(calls, mine.root).output, mine.output, bytes);
+    case Collective::broadcast: return copy_bytes(call_of(calls, mine.root).input, mine.output, bytes);
     case Collective::all_to_all: return pull_slices(rank, calls, rank * bytes);
   }
 }

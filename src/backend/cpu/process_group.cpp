@@ -182,7 +182,8 @@ void ProcessGroup::broadcast(const CollectiveCall& call) {
   if (rank() != call.root) {
     lanes_.receive(call.root, call.output, bytes);
   } else {
-    for (int step = 1; step < size(); ++step) lanes_.send((rank() + step) % size(), call.output, bytes);
+    for (int step = 1; step < size(); ++step) lanes_.send((rank() + step) % size(), call.input, bytes);
+    copy_bytes(call.input, call.output, bytes);
   }
   lanes_.exchange();
 }

@@ -62,7 +62,7 @@ void NcclCommunicator::enqueue(Lane lane, const CollectiveCall& call, Stamp* sta
       break;
     case Collective::broadcast:
       launch = [&](ncclComm_t comm, cudaStream_t stream) {
-        return ncclBroadcast(call.output, call.output, count, type, call.root, comm, stream);
+        return ncclBroadcast(call.input, call.output, count, type, call.root, comm, stream);
       };
       break;
     case Collective::all_to_all:
