@@ -288,7 +288,8 @@ class RowStep : public metrics::StepFacts {
     return found;
   }
 
-  /// No more collectives are launched after this one but reductions, of its own unit and one more: the last of backward.
+  /// No more collectives are launched after this one but reductions, of its own unit and one more: the last of
+  /// backward.
   bool nothing_follows(std::int32_t row) const {
     const auto at = std::ranges::find(step_.device, row);
     if (at == step_.device.end()) return false;

@@ -106,7 +106,7 @@ class Tune(program.Program):
 
     def test_another_machine_on_the_computed_clock(self) -> None:
         keys = sets("emulate.compute_tflops=none", "emulate.link_gb_per_s=none")
-        answer = self.tune(self.profile, *keys, "--cluster", "dgx-h100", "--memory", "80GiB", "--memory-kind", "process")
+        answer = self.tune(self.profile, *keys, "--cluster", "dgx-h100", "--memory", "80GiB")
         self.assertEqual(answer["basis"], "published rates")
         self.assertGreater(answer["best"]["margin_bytes"], 0)
         self.assertGreater(answer["best"]["predicted_bytes"], answer["best"]["reserved_bytes"])
@@ -122,7 +122,8 @@ class Tune(program.Program):
                       self.error("tune", "--from", "was", "--set", "model.layers=3"))
 
     def test_verified_answers_need_what_was_predicted(self) -> None:
-        answer = self.tune(self.profile, *SMALL, "--verify", "2", "--trials", "3", "--memory", "1GiB")
+        answer = self.tune(self.profile, *SMALL, "--verify", "2", "--trials", "3", "--memory", "1GiB",
+                           "--memory-kind", "live")
         verified = answer["verified"]
         for policy in [verified["in_force"], verified["control"], *verified["proposals"]]:
             self.assertEqual(policy["live_bytes"], policy["predicted_live_bytes"])
@@ -147,7 +148,7 @@ class Tune(program.Program):
 
     def test_bad_questions(self) -> None:
         for words, arguments in {
-            "nothing fits. The least live memory found is": ["--memory", "1KiB"],
+            "nothing fits. The least process memory found is": ["--memory", "1KiB"],
             "unknown key 'fsdp.warp'; the nearest valid key is 'fsdp.wrap'": ["--fix", "fsdp.warp"],
             "contradict each other": ["--fix", "fsdp.wrap=block", "--fix", "fsdp.wrap=model"],
             "is no size": ["--memory", "much"],

@@ -54,17 +54,17 @@ struct TuneArguments {
   std::string cluster;                 ///< as simulate.cluster, on the computed clock; empty: as the profile says
   /// A finished run whose op times are the machine, or the traces of another program's job; empty: a simulated machine.
   std::vector<std::string> from;
-  std::string memory;                  ///< "70GiB"; empty: no limit
-  std::string memory_kind = "live";    ///< live, reserved or process
-  std::optional<double> memory_error;  ///< in percent, in place of what is assumed
-  std::string memory_overhead;         ///< of a process beside its allocator, in place of what is assumed
-  std::string objective = "step";      ///< step, memory or tokens_per_s
-  std::vector<std::string> fixes;      ///< "key" or "key=value": is not turned
-  bool any_engine = false;             ///< fsdp.preset may change
-  bool allow_quantization = false;     ///< quantised gathers and gradients may be proposed
-  std::vector<std::string> dtypes;     ///< that param_dtype and reduce_dtype may become
-  std::int64_t evaluations = 20'000;   ///< policies whose step is computed, at most
-  bool exhaustive = false;             ///< all of them
+  std::string memory;                   ///< "70GiB"; empty: no limit
+  std::string memory_kind = "process";  ///< live, reserved or process
+  std::optional<double> memory_error;   ///< in percent, in place of what is assumed
+  std::string memory_overhead;          ///< of a process beside its allocator, in place of what is assumed
+  std::string objective = "step";       ///< step, memory or tokens_per_s
+  std::vector<std::string> fixes;       ///< "key" or "key=value": is not turned
+  bool any_engine = false;              ///< fsdp.preset may change
+  bool allow_quantization = false;      ///< quantised gathers and gradients may be proposed
+  std::vector<std::string> dtypes;      ///< that param_dtype and reduce_dtype may become
+  std::int64_t evaluations = 20'000;    ///< policies whose step is computed, at most
+  bool exhaustive = false;              ///< all of them
   std::uint64_t seed = 1;
   int threads = 2;
   double least_gain_pct = 1;  ///< gains below do not count
@@ -506,7 +506,7 @@ Command tune_command() {
   command.option("-c,--cluster", &tune_it->cluster, "NAME",
                  "Simulate this machine, as --set simulate.cluster=NAME does");
   command.option("-m,--memory", &tune_it->memory, "SIZE", "What a rank may take, as in 70GiB; default: no limit");
-  command.option("--memory-kind", &tune_it->memory_kind, "KIND", "live, reserved or process; default: live");
+  command.option("--memory-kind", &tune_it->memory_kind, "KIND", "live, reserved or process; default: process");
   command.option("--memory-error", &tune_it->memory_error, "PERCENT", "Assumed error of the predicted memory");
   command.option("--memory-overhead", &tune_it->memory_overhead, "SIZE", "Memory of a process outside its allocator");
   command.option("--objective", &tune_it->objective, "WHAT", "step, memory or tokens_per_s; default: step");

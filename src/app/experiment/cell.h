@@ -51,7 +51,8 @@ config::RunConfig load_config(const std::string& profile, const std::vector<std:
 /// memory of this machine will not suffice for the ranks on it: `local_ranks`, 0 for all.
 Cell open_cell(config::RunConfig config, int local_ranks = 0);
 
-/// The project's own sources and docs, or where they are not installed, its profiles: what a cell trains on when data.path is not set.
+/// The project's own sources and docs, or where they are not installed, its profiles: what a cell trains on when
+/// data.path is not set.
 std::filesystem::path default_data_path();
 
 }  // namespace fsdpbench::app

@@ -268,7 +268,8 @@ std::string why_it_does_not_fit(const json& cell) {
   if (!memory.contains("device_bytes")) return "";
   const auto reserved = memory["reserved_bytes"].get<std::int64_t>();
   const auto has = memory["device_bytes"].get<std::int64_t>();
-  return reserved <= has ? "" : fmt::format("does not fit: {} reserved of {}", format_bytes(reserved), format_bytes(has));
+  return reserved <= has ? ""
+                         : fmt::format("does not fit: {} reserved of {}", format_bytes(reserved), format_bytes(has));
 }
 
 std::string text_of(const json& value) { return value.is_string() ? value.get<std::string>() : json_line(value); }
