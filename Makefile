@@ -1,6 +1,6 @@
 # The commands a person needs; everything else is CMake. `make` alone explains them.
 .DEFAULT_GOAL := help
-.PHONY: help deps configure build test test-build under-load headers demo bench-build bench analysis wheel wheel-test report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-deepspeed peer-bench random-configs recipes asan asan-build tsan tsan-build fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
+.PHONY: help deps configure build test test-build under-load headers demo bench-build bench analysis wheel wheel-test report gallery hta accept-faults checkpoint-faults peer peer-check peer-parsers peer-deepspeed peer-job peer-bench random-configs recipes asan asan-build tsan tsan-build fuzz faults cuda cuda-build gpu-rehearsal cuda-headers clean
 
 # ccache makes rebuilding fast where it is installed; it is not needed.
 LAUNCHER := $(if $(shell command -v ccache),-D CMAKE_CXX_COMPILER_LAUNCHER=ccache)
@@ -26,6 +26,7 @@ help:
 	@echo "make peer-check  does PyTorch still do what is stored? a sixth of the configurations"
 	@echo "make peer-traces  small traces of PyTorch's own profiler, recorded anew, and read"
 	@echo "make peer-parsers  DeepSpeed, Accelerate, torchtitan … read what export writes for them (from PyPI)"
+	@echo "make peer-job  fsdpbench.torch in real jobs of PyTorch on CPUs: explained traces, timed steps, late ranks named"
 	@echo "make peer-deepspeed  record what DeepSpeed's ZeRO does on CPUs, and compare"
 	@echo "make recipes  docs/recipes against the schemas of Kubernetes and GitHub (from PyPI)"
 	@echo "make peer-bench  step times beside PyTorch's FSDP2, FSDP1 and DDP over gloo, in turns"
@@ -123,6 +124,10 @@ peer-deepspeed: configure $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VE
 	@$(QUIETLY) build/build.log cmake --build build --target peer_test
 	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore deepspeed_record.py recorded
 	build/bin/peer_test --gtest_filter='*DeepSpeed*'
+
+peer-job: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
+	cd tests/peer && FSDPBENCH_PROGRAM=$(abspath $(FSDPBENCH)) $(abspath $(PEER_PYTHON)) -B -Wignore in_job.py
+	cd tests/peer && $(abspath $(PEER_PYTHON)) -B -Wignore in_job.py --cost --case fsdp2 --case fsdp1 --case ddp
 
 peer-bench: build $(if $(filter $(PEER_VENV)/%,$(PEER_PYTHON)),$(PEER_VENV)/installed)
 	$(PEER_PYTHON) -B tests/peer/bench.py $(FSDPBENCH) --out build/peer-bench.json

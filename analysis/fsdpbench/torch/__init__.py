@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 from typing import Any, List
 
-_HOMES = {"profile_of": "profile", "Profile": "profile"}
+_HOMES = {"profile_of": "profile", "Profile": "profile", "trace_handler": "trace", "step": "steps"}
 __all__ = sorted(_HOMES)
 
 
