@@ -120,6 +120,28 @@ RunConfig preset_names(const std::vector<Entry>& profile, const std::vector<Entr
   return names;
 }
 
+/// A file that names every key of a table was written by this program, as the configuration of a finished run. What
+/// such a file says as its own preset would is not somebody's choice, and must not keep another preset from setting it:
+/// these entries leave `profile` where `overrides` name a preset for the table.
+void forget_preset_of_result(std::vector<Entry>& profile, const std::vector<Entry>& overrides) {
+  const auto names = [](const std::vector<Entry>& layer, std::string_view key) {
+    return std::ranges::any_of(layer, [&](const Entry& entry) { return entry.name == key; });
+  };
+  for (const std::string_view table : {"model", "fsdp"}) {
+    const std::string preset = fmt::format("{}.preset", table);
+    const bool whole = std::ranges::all_of(
+        fields(), [&](const Field& field) { return field.table != table || names(profile, field.name()); });
+    if (!whole || !names(overrides, preset)) continue;
+    const RunConfig own = presets_of(preset_names(profile, {}));
+    std::erase_if(profile, [&](const Entry& entry) {
+      const Field* field = find_field(entry.name);
+      if (field == nullptr || field->table != table || entry.name == preset) return false;
+      RunConfig with = own;
+      return field->read(with, entry.value) && field->write(with) == field->write(own);
+    });
+  }
+}
+
 std::vector<Entry> model_preset(const std::filesystem::path& path) {
   std::vector<Entry> entries = read_file(path.string(), FileKind::model);
   for (const Entry& entry : entries) {
@@ -171,6 +193,7 @@ RunConfig load_profile(const std::string& path, const std::vector<std::string>& 
   Layers layers;
   layers.profile = read_file(path, FileKind::run);
   for (const std::string& text : overrides) layers.overrides.push_back(read_override(text));
+  forget_preset_of_result(layers.profile, layers.overrides);
   const RunConfig names = preset_names(layers.profile, layers.overrides);
 
   Notes all;

@@ -10,7 +10,8 @@ namespace fsdpbench::config {
 
 /// Reads a run profile (TOML). Later layers win: built-in defaults, presets (model.preset, fsdp.preset), the profile,
 /// `overrides` ("key=value", TOML values, bare strings accepted). An explicit key wins over a preset wherever it
-/// stands. Types and ranges are checked here, key by key, and reported with file and line; rules about several keys
+/// stands; the config.toml of a result names every key, and there only those that differ from its own preset are
+/// explicit. Types and ranges are checked here, key by key, and reported with file and line; rules about several keys
 /// are for validate(). Words of other systems are understood (config/aliases.h), and what an override makes meaningless
 /// gives way (config/give_way.h); both are said in `notes`, if it is not null. Throws ConfigError.
 RunConfig load_profile(const std::string& path, const std::vector<std::string>& overrides = {},

@@ -3,6 +3,7 @@
 #include "config/load.h"
 #include "config/support.h"
 #include "config/validate.h"
+#include "config/write.h"
 
 namespace fsdpbench::config {
 namespace {
@@ -98,6 +99,13 @@ TEST_F(GiveWayTest, APresetOfTheCommandLineSaysWhatItDoesNotSet) {
                                   "explicitly: model.layers = 3.",
                                   "fsdp.preset = \"fsdp1\" leaves these alone, because the profile sets them "
                                   "explicitly: fsdp.layout = \"per_param\"."));
+}
+
+TEST_F(GiveWayTest, WhatAResultSaysAsItsPresetDoesLeavesAnotherPresetItsKeys) {
+  RunConfig run = load("[fsdp]\nforward_prefetch = 'explicit:2'\n", {});
+  run = load(to_toml(run), {"fsdp.preset=fsdp1"});
+  EXPECT_EQ(run.fsdp.layout, load("", {"fsdp.preset=fsdp1"}).fsdp.layout);
+  EXPECT_EQ(run.fsdp.forward_prefetch, load("", {"fsdp.forward_prefetch=explicit:2"}).fsdp.forward_prefetch);
 }
 
 }  // namespace

@@ -105,6 +105,21 @@ class WhatIf(unittest.TestCase):
                 self.assertNotEqual(answer["reach"], "measured")
                 self.assertEqual(answer["ops"]["measured"], times["measured"])
 
+    def test_a_preset_replaces_what_the_own_preset_of_the_run_set(self) -> None:
+        """config.toml of a run names every key: none of them may keep the preset of the question from its work."""
+        preset = "fsdp.preset=deepspeed-z2"
+        run, _ = self.simulate()
+        _, truth = self.simulate(preset, "fsdp.strategy=shard_grad_op", "fsdp.forward_prefetch=none",
+                                 "fsdp.backward_prefetch=none")
+        answer = self.what_if(run, "--set", preset)
+        self.assertNotEqual(answer["reach"], "measured")
+        self.assertEqual(answer["what_if"]["peak_bytes"], truth["memory"]["peak_bytes"]["total"])
+        self.assertAlmostEqual(answer["what_if"]["step_ms"]["median"], truth["metrics"]["step_ms"]["median"], delta=1e-3)
+        # What the run set otherwise than its preset was somebody's choice, and stays.
+        run, _ = self.simulate("fsdp.all_gather_limit=strict:1")
+        done = self.call("what-if", run, "--set", "fsdp.preset=simplefsdp")
+        self.assertIn('leaves these alone, because the profile sets them explicitly: fsdp.all_gather_limit', done.stderr)
+
     def test_two_communicators_share_the_link(self) -> None:
         keys = ["fsdp.separate_reduce_scatter_comm=true", "emulate.link_gb_per_s=0.1"]
         self.predicts(keys, ["--set", "fsdp.separate_reduce_scatter_comm=false"],
