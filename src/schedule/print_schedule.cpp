@@ -61,9 +61,9 @@ std::string join(const Schedule& schedule, TextOf text_of) {
     append(text_of(op));
   }
   for (const Op& op : schedule.ops) {
-    if (op.phase != Phase::optimizer || verb_of(op) == nullptr) continue;
-    append("step");
-    append(text_of(op));
+    if (op.phase != Phase::optimizer) continue;
+    if (verb_of(op) != nullptr) append("step");
+    if (verb_of(op) != nullptr || op.kind == OpKind::gather_norm) append(text_of(op));
   }
   return line;
 }
@@ -72,6 +72,7 @@ std::string join(const Schedule& schedule, TextOf text_of) {
 
 std::string collective_order(const plan::Plan& plan, const Schedule& schedule) {
   return join(schedule, [&](const Op& op) -> std::string {
+    if (op.kind == OpKind::gather_norm) return "ARnorm";
     const char* verb = verb_of(op);
     if (verb == nullptr) return {};
     const bool star = op.kind == OpKind::all_gather && op.prefetch && op.phase == Phase::backward;

@@ -15,7 +15,8 @@ std::string host_order(const plan::Plan& plan, const Schedule& schedule);
 /// The order of collectives of a step on one line: "AGR AG0 AG1 | AG1* RS1 AG0* RS0 RSR". `*`: prefetched in
 /// backward; `|` between forward and backward; `||` between accumulated microbatches; "step" before a gather after the
 /// optimizer; "AG{0,1}" for a bucket. ARi follows its RSi.
-/// The gather of gradient norms is not shown.
+/// "ARnorm" for the gradient norm of clipping, which others find by an all-reduce, and which is gathered here so that
+/// the sum has the order of the ranks.
 std::string collective_order(const plan::Plan& plan, const Schedule& schedule);
 
 /// The order in which units are unsharded (U), resharded (S) and post-processed after backward (P), as PyTorch's own

@@ -50,6 +50,12 @@ TEST(Fsdp1Order, FullShardPre) {
   EXPECT_EQ(collective_order_of(without_limit), kFullShardPre);
 }
 
+TEST(Fsdp1Order, TheNormOfClippingIsACollectiveToo) {
+  config::RunConfig c = fsdp1();
+  c.train.clip_norm = 1;
+  EXPECT_EQ(collective_order_of(c), std::string(kFullShardPre) + " ARnorm");
+}
+
 TEST(Fsdp1Order, FullShardPost) {
   config::RunConfig c = fsdp1();
   c.fsdp.backward_prefetch = {Prefetch::Mode::post, 1};

@@ -96,7 +96,8 @@ Formats
   summary      one screen of it
   json         everything for programs, the schedule op by op; with --parameters also every part of every parameter
   collectives  the order of collectives of a steady step on one line: AGR AG0 … | AG3* … RS3 …;
-               AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward
+               AG, RS, AR: all-gather, reduce-scatter, all-reduce; R: root unit; *: prefetched in backward; ARnorm: of
+               the gradient norm
   issue        the order in which units are gathered (U), freed (S) and reduced (P)
 
 Examples
