@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "engine/backend_options.h"
 #include "launch/placement.h"
+#include "trace/whole_file.h"
 
 namespace fsdpbench::app {
 namespace {
@@ -38,7 +39,8 @@ bool is_answer(int code) {
 int checked_output(int code) {
   const std::string why = console().unwritten();
   if (why.empty() || !is_answer(code)) return code;
-  console().error(fmt::format("standard output could not be written: {}; files were written as usual", why));
+  const char* const files = trace::WholeFile::any_kept() ? "; files were written as usual" : "";
+  console().error(fmt::format("standard output could not be written: {}{}", why, files));
   return static_cast<int>(ExitCode::cannot_write);
 }
 

@@ -170,6 +170,7 @@ void WholeFile::commit() {
   }
   if (!part_.empty() && std::rename(part_.c_str(), path_.c_str()) != 0) fail("finish", errno);
   sink_.reset();
+  if (!part_.empty()) any_kept_ = true;
   if (fate_ == Fate::synced) sync_folder_of(path_);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -32,6 +33,8 @@ class WholeFile {
   void commit();
   /// Size of the file on disk; complete after commit().
   std::int64_t bytes() const { return bytes_; }
+  /// Whether this process has one that is kept.
+  static bool any_kept() { return any_kept_; }
 
  private:
   class Sink;
@@ -39,6 +42,8 @@ class WholeFile {
   class GzipSink;
 
   [[noreturn]] void fail(const char* verb, int error) const;
+
+  inline static std::atomic<bool> any_kept_ = false;
 
   std::string path_;
   Fate fate_;
