@@ -19,22 +19,32 @@ using nlohmann::json;
 using tune::Objective;
 
 std::string in_ms(double ns) { return fmt::format("{:.3f}", ns / 1e6); }
-std::string in_gib(std::int64_t bytes) {
-  return fmt::format("{:.2f}", static_cast<double>(bytes) / static_cast<double>(std::int64_t{1} << 30));
+/// Of all memory of an answer: GiB, or MiB where hundredths of a GiB would not tell small models apart.
+struct MemoryUnit {
+  const char* name;
+  double bytes;
+  std::string text(std::int64_t amount) const { return fmt::format("{:.2f}", static_cast<double>(amount) / bytes); }
+};
+
+MemoryUnit memory_unit(const Tuning& t) {
+  constexpr std::int64_t kMiB = 1 << 20, kGiB = 1 << 30;
+  const bool small = std::max(t.result.start().predicted_bytes, t.best().predicted_bytes) < kGiB;
+  return small ? MemoryUnit{"MiB", kMiB} : MemoryUnit{"GiB", kGiB};
 }
+std::string in_memory(const Tuning& t, std::int64_t bytes) { return memory_unit(t).text(bytes); }
 std::string signed_percent(double part) { return fmt::format("{:+.1f} %", 100 * part); }
 std::string in_full(double number) { return fmt::format("{:.0f}", number); }
 
 double tokens_per_s(const tune::Tried& tried) { return tried.step_ns > 0 ? tried.tokens / tried.step_ns * 1e9 : 0; }
 
-std::string what_memory(const tune::MemoryBudget& budget) {
-  return fmt::format("{} memory, GiB", to_string(budget.kind));
+std::string what_memory(const Tuning& t) {
+  return fmt::format("{} memory, {}", to_string(t.options.budget.kind), memory_unit(t).name);
 }
 
 Table front_table(const Tuning& t) {
   Table table;
   table.title = "least memory for each step time (Pareto front)";
-  table.header = {"", "step, ms", what_memory(t.options.budget), "", "settings"};
+  table.header = {"", "step, ms", what_memory(t), "", "settings"};
   std::vector<std::size_t> front = t.answer.front;
   constexpr std::size_t kMostRows = 12;
   std::vector<std::size_t> shown;  // evenly spread, the ends among them
@@ -49,7 +59,7 @@ Table front_table(const Tuning& t) {
                       {i == *t.result.best ? "best"
                        : i == 0            ? "current"
                                            : "",
-                       in_ms(tried.step_ns), in_gib(tried.predicted_bytes), tried.fits ? "fits" : "too much"},
+                       in_ms(tried.step_ns), in_memory(t, tried.predicted_bytes), tried.fits ? "fits" : "too much"},
                       settings_of(t.space, tried.point));
   }
   return table;
@@ -60,11 +70,11 @@ std::string gain_or_dash(const std::optional<double>& gain) { return gain ? sign
 Table turned_table(const Tuning& t) {
   Table table;
   table.title = "what each change gains: on its own, and when added last";
-  table.header = {"from", "to", "alone", "last in", "memory, GiB"};
+  table.header = {"from", "to", "alone", "last in", fmt::format("memory, {}", memory_unit(t).name)};
   for (const tune::TurnedKnob& knob : t.answer.turned) {
     table.rows.push_back(
         {knob.was, knob.is, gain_or_dash(knob.alone), gain_or_dash(knob.last_in),
-         knob.more_bytes ? fmt::format("{}{}", *knob.more_bytes < 0 ? "" : "+", in_gib(*knob.more_bytes)) : "-"});
+         knob.more_bytes ? fmt::format("{}{}", *knob.more_bytes < 0 ? "" : "+", in_memory(t, *knob.more_bytes)) : "-"});
   }
   return table;
 }
@@ -126,8 +136,9 @@ std::string verdict(const Tuning& t) {
                        t.answer.gain < t.least_gain ? "is below what counts" : "is not certain");
   }
   if (!t.result.start().fits) {
-    return fmt::format("The current configuration does not fit: it needs {} GiB.\n",
-                       in_gib(t.result.start().predicted_bytes + t.result.start().margin_bytes));
+    return fmt::format("The current configuration does not fit: it needs {} {}.\n",
+                       in_memory(t, t.result.start().predicted_bytes + t.result.start().margin_bytes),
+                       memory_unit(t).name);
   }
   return fmt::format("{:.1f} % less {} than the current configuration{}.\n", 100 * t.answer.gain, of, interval);
 }
@@ -182,14 +193,14 @@ std::string tune_text(const Tuning& t) {
   const tune::MemoryBudget& budget = t.options.budget;
   Table table;
   table.title = fmt::format("{}: {} ranks, by {}", t.name, t.space.start().mesh.ranks, t.basis);
-  table.header = {"", "step, ms", "tokens/s", what_memory(budget), "margin"};
+  table.header = {"", "step, ms", "tokens/s", what_memory(t), "margin"};
   const auto row = [&](const char* name, const tune::Tried& tried) {
     table.rows.push_back({name, in_ms(tried.step_ns), fmt::format("{:.0f}", tokens_per_s(tried)),
-                          in_gib(tried.predicted_bytes), in_gib(tried.margin_bytes)});
+                          in_memory(t, tried.predicted_bytes), in_memory(t, tried.margin_bytes)});
   };
   row("current", t.result.start());
   row("best", t.best());
-  if (budget.bytes > 0) table.rows.push_back({"budget", "", "", in_gib(budget.bytes), ""});
+  if (budget.bytes > 0) table.rows.push_back({"budget", "", "", in_memory(t, budget.bytes), ""});
   std::string text = format_table(table) + "\n" + numerics(t) + verdict(t) + "\n";
   if (!t.answer.turned.empty()) text += format_table(turned_table(t)) + "\n";
   text += idle_knobs(t) + sensitivity(t) + "\n" + format_table(front_table(t)) + "\n";
