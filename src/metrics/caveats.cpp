@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace fsdpbench::metrics {
 
 std::string why_not_rated(const std::optional<Fidelity>& fidelity) {
@@ -14,24 +16,20 @@ std::string why_not_rated(const std::optional<Fidelity>& fidelity) {
   };
   part("computation", fidelity->compute);
   part("transfers", fidelity->transfer);
+  if (fidelity->late_pct && *fidelity->late_pct > 0) {
+    parts += fmt::format(", and a step {:.1f} % longer than its own op times allow, because lanes began late",
+                         *fidelity->late_pct);
+  }
   return fmt::format(
       "this machine did not keep up with what it emulates: {} ({:.1f} % over, {:.0f} % are allowed); use fewer ranks, "
-      "or "
-      "a larger model whose ops take longer",
-      parts, fidelity->excess_pct, kFidelityLimitPct);
+      "or a larger model whose ops take longer",
+      parts, std::max(fidelity->excess_pct, fidelity->over_pct()), kFidelityLimitPct);
 }
 
 std::vector<std::string> caveats(const RunMetrics& metrics, const std::optional<Fidelity>& fidelity,
                                  int computing_ranks, int cores) {
   std::vector<std::string> result;
   if (const std::string why = why_not_rated(fidelity); !why.empty()) result.push_back("not rated: " + why);
-  if (fidelity && fidelity->compute && metrics.bound_ratio && *metrics.bound_ratio > 1 + kFidelityLimitPct / 100) {
-    result.push_back(fmt::format(
-        "late: a step takes {:.0f} % longer than its own op times allow. This machine is too busy to wake "
-        "the emulated lanes on time; real devices would not have this delay (ignore this if inject.* is set). "
-        "Use fewer ranks, or a larger model whose ops take longer",
-        100 * (*metrics.bound_ratio - 1)));
-  }
   if (metrics.aa_noise_pct && metrics.step_ms.median > 0) {
     const double noise = *metrics.aa_noise_pct;
     const double exposed = 100 * metrics.exposed_comm_ms / metrics.step_ms.median;

@@ -130,15 +130,25 @@ class Model {
 
 }  // namespace
 
-bool Fidelity::rated() const { return excess_pct <= kFidelityLimitPct; }
+double Fidelity::over_pct() const {
+  return 100 * ((1 + std::max(0.0, excess_pct) / 100) * (1 + late_pct.value_or(0) / 100) - 1);
+}
+
+bool Fidelity::rated() const { return std::max(excess_pct, over_pct()) <= kFidelityLimitPct; }
 
 std::optional<Fidelity> emulation_fidelity(const RunView& run, const plan::Groups& groups,
                                            const std::vector<plan::ModuleSizes>& sizes,
-                                           const config::RunConfig& config) {
+                                           const config::RunConfig& config, const RunMetrics& metrics) {
   Model model(groups, sizes, config);
   const MiddleSteps middle = middle_steps(run);
   for (const std::size_t s : middle.indices) model.add(run.steps()[s]);
-  return model.result(middle.ms_per_ns);
+  std::optional<Fidelity> fidelity = model.result(middle.ms_per_ns);
+  const config::Inject& inject = config.inject;
+  const bool injected = inject.jitter_us > 0 || inject.host_delay_us > 0 || inject.delay_us > 0;
+  if (fidelity && fidelity->compute && metrics.bound_ratio && !injected) {
+    fidelity->late_pct = 100 * (*metrics.bound_ratio - 1);
+  }
+  return fidelity;
 }
 
 }  // namespace fsdpbench::metrics

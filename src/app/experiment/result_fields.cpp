@@ -223,9 +223,12 @@ const Fields<Fidelity>& fields<Fidelity>() {
         f("transfer", &Fidelity::transfer, "", "transfers that did not share their links with others");
         f("excess_pct", &Fidelity::excess_pct, "%",
           "by how much observed time exceeds modelled time, computation and transfers together");
+        f("late_pct", &Fidelity::late_pct, "%",
+          "by how much the step exceeds what its op times allow, because lanes began late; only where computation is "
+          "emulated and no lateness was injected");
         f(
             "limit_pct", [](const Fidelity&) { return metrics::kFidelityLimitPct; }, "%",
-            "largest excess with which a run is rated");
+            "largest excess of both together with which a run is rated");
       });
   return kAll;
 }

@@ -100,7 +100,7 @@ Trial run_trial(const Cell& cell, const engine::RunHooks& hooks, World world, co
         trial.spread = metrics::jitter_spread(trial.metrics->steps_ms, steady_step(p, cell.times).ms);
       }
     }
-    if (!simulated) trial.fidelity = metrics::emulation_fidelity(run, p.plan.groups, p.sizes, p.config);
+    if (!simulated) trial.fidelity = metrics::emulation_fidelity(run, p.plan.groups, p.sizes, p.config, *trial.metrics);
     trial.caveats = metrics::caveats(*trial.metrics, trial.fidelity, computing_ranks(p.config, m),
                                      static_cast<int>(std::thread::hardware_concurrency()));
     trial.throttled = metrics::find_throttling(m.gpus, m.traces);

@@ -148,6 +148,15 @@ std::string causes_table(const metrics::CauseReport& report, const Trial& trial)
 }
 
 /// How many of the measured steps had a GPU that did not run as fast as it could.
+/// Of a machine that did not keep up nothing is known but that it was too busy.
+std::string of_unrated(const metrics::CauseReport& report) {
+  std::string busy;
+  for (const metrics::CauseShare& c : report.causes) {
+    if (c.cause == metrics::Cause::cores_busy) busy = fmt::format("cores_busy {} ms, and ", ms(c.ms));
+  }
+  return fmt::format("{}no {}causes and no advice: the run is not rated\n", busy, busy.empty() ? "" : "other ");
+}
+
 std::string throttled_steps(const Trial& trial) {
   std::set<std::int32_t> steps;
   for (const metrics::Throttling& t : trial.throttled) steps.insert(t.steps.begin(), t.steps.end());
@@ -236,8 +245,9 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
           fmt::format("nothing was computed: {}", simulated ? "simulated" : "computation is emulated"));
     }
     if (trial.fidelity) {
-      row("emulation", fmt::format("{:+.1f}", trial.fidelity->excess_pct), "%",
-          fmt::format("observed over modelled time; up to {:.0f} % is rated", metrics::kFidelityLimitPct));
+      row("emulation", fmt::format("{:+.1f}", trial.fidelity->over_pct()), "%",
+          fmt::format("observed over modelled time, and lanes that began late; up to {:.0f} % is rated",
+                      metrics::kFidelityLimitPct));
     }
     if (trial.spread) {
       row("steps p95, p99", fmt::format("{}, {}", ms(trial.spread->p95_ms), ms(trial.spread->p99_ms)), "ms",
@@ -292,7 +302,7 @@ std::string run_table(const engine::Setup& setup, const Trial& trial, const std:
   text += format_table(table);
   if (trial.metrics) text += std::string(kPartsNote) + "\n";
   if (!metrics::why_not_rated(trial.fidelity).empty()) {
-    text += "\nno causes and no advice: the run is not rated\n";
+    text += "\n" + of_unrated(*trial.causes);
   } else if (trial.causes) {
     text += "\n" + causes_table(*trial.causes, trial);
   }
