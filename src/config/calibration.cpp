@@ -109,10 +109,10 @@ std::string to_toml(const Calibration& c) {
   for (const Calibration::Host& host : c.host_refits) refits.push_back(host_row(host));
   std::string text = fmt::format(
       "# What ops took on one machine, as `fsdpbench calibrate` measured them; for simulate.calibration.\n"
-      "version = {}\nmachine = {:?}\nrevision = {:?}\nmisses = [{}]\n\n[host]\nissue_ns = {}\nlaunch_ns = {}\ngap_ns = "
+      "version = {}\nmachine = {:?}\nrevision = {:?}\ncores = {}\nranks = {}\nmisses = [{}]\n\n[host]\nissue_ns = {}\nlaunch_ns = {}\ngap_ns = "
       "{}\nwake_ns = "
       "{}\nrefits = [{}]\n",
-      Calibration::kVersion, c.machine, c.revision, fmt::join(misses, ", "), c.host.issue_ns, c.host.launch_ns,
+      Calibration::kVersion, c.machine, c.revision, c.cores, c.ranks, fmt::join(misses, ", "), c.host.issue_ns, c.host.launch_ns,
       c.host.gap_ns, c.host.wake_ns, fmt::join(refits, ", "));
   for (const CalibrationLine& line : c.lines) text += line_text(line);
   for (const CalibrationSlowdown& slowdown : c.slowdowns) text += slowdown_text(slowdown);
@@ -126,6 +126,10 @@ Calibration read_calibration(const std::string& path) {
   Calibration c;
   c.machine = top.text("machine");
   c.revision = top.text("revision");
+  if (top.has("cores")) {  // earlier versions of this program did not ask
+    c.cores = top.whole("cores", 0, 1 << 20);
+    c.ranks = top.whole("ranks", 0, 1 << 20);
+  }
   for (const std::vector<double>& row : top.rows("misses", 2, -1, kMostRatio)) c.misses.push_back({row[0], row[1]});
   StrictTable host(path, top.table("host"), kWhat);
   c.host.issue_ns = host.number("issue_ns", 0, kMostHost_ns);

@@ -63,6 +63,8 @@ struct Calibration {
 
   std::string machine;   ///< for people
   std::string revision;  ///< of the program that measured
+  int cores = 0;         ///< that the ranks of the runs shared; 0: ranks compute on none, or nobody knows
+  int ranks = 0;         ///< most ranks of a run that shared them
   Host host;
   std::vector<Host> host_refits;       ///< medians that as good measurements would have given
   std::vector<Miss> misses;            ///< a run each, at least one

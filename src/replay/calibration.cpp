@@ -227,8 +227,15 @@ config::Calibration Calibrator::result() const {
   return c;
 }
 
+double crowding(const config::Calibration& calibration, int ranks) {
+  if (calibration.cores <= 0) return 1;
+  const auto on_a_core = [&](int number) { return std::max(1.0, static_cast<double>(number) / calibration.cores); };
+  return std::max(1.0, on_a_core(ranks) / on_a_core(calibration.ranks));
+}
+
 CalibratedTimes calibrated_times(const config::Calibration& calibration, const schedule::Training& training) {
   CalibratedTimes result;
+  result.crowded = crowding(calibration, training.plan.groups.ranks());
   OpTimes& times = result.times;
   times.host = host_of(calibration.host);
   for (const CalibrationLine& line : calibration.lines) times.measured_scatter.push_back(line.residuals);
@@ -276,9 +283,15 @@ CalibratedTimes calibrated_times(const config::Calibration& calibration, const s
         uncertainty.ratios.push_back(ratios_of(line, next, work, Sequence(kSeed ^ sources.size() << 32)));
       }
       if (!steady) continue;
-      ++uncertainty.reach[reach_of(line, ranks, work.amount)];
+      ++uncertainty.reach[result.crowded > 1 ? Reach::extrapolated : reach_of(line, ranks, work.amount)];
       sum += fixed + flowing;
       spread += (fixed + flowing) * line.spread_pct;
+    }
+  }
+  // Between as long as measured and as much longer as there are more ranks to a core, all ops together.
+  for (std::vector<double>& ratios : uncertainty.ratios) {
+    for (std::size_t draw = 0; draw < ratios.size(); ++draw) {
+      ratios[draw] *= std::pow(result.crowded, static_cast<double>(draw) / static_cast<double>(ratios.size() - 1));
     }
   }
   result.spread_pct = sum > 0 ? spread / sum : 0;

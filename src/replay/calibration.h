@@ -51,10 +51,16 @@ struct CalibratedTimes {
   OpTimes times;
   Uncertainty uncertainty;
   double spread_pct = 0;  ///< of the lines, weighted by time: half of the ops lie within it
+  double crowded = 1;     ///< crowding()
 };
 
+/// How many times as many ranks a core as were measured a training of `ranks` has on those cores; 1 if it has no more,
+/// and where ranks compute on none.
+double crowding(const config::Calibration& calibration, int ranks);
+
 /// What the ops of a training take by a calibration. A collective of as many ranks as were never measured is taken as
-/// one of the nearest number; how far the lines of two numbers are apart is then part of its uncertainty. Throws
+/// one of the nearest number; how far the lines of two numbers are apart is then part of its uncertainty. Ranks that have
+/// to share cores more than those measured may take as many times as long: that is part of it, too. Throws
 /// ConfigError if a kind of op with work was never measured, in any group.
 CalibratedTimes calibrated_times(const config::Calibration& calibration, const schedule::Training& training);
 

@@ -8,6 +8,9 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <string>
+#include <tuple>
+#include <utility>
 
 #include "app/collectives/beside_file.h"
 #include "app/commands/command.h"
@@ -86,6 +89,14 @@ std::string slowdown_table(const config::Calibration& c) {
   return format_table(table) + '\n';
 }
 
+/// The cores that the ranks of a run computed on, and how many ranks did; none of a GPU's and of emulated ranks.
+std::pair<int, int> cores_and_ranks(const World& world, const config::RunConfig& c) {
+  if (c.device.backend != config::BackendKind::cpu || c.emulate.compute_tflops) return {0, 0};
+  std::set<std::string> hosts;
+  for (const World::RankPlace& place : world.places) hosts.insert(place.host);
+  return {world.threads * static_cast<int>(std::max<std::size_t>(1, hosts.size())), static_cast<int>(c.mesh.ranks)};
+}
+
 /// Throws ConfigError unless what was measured side by side is of the machine and the devices of a run.
 void check_same_machine(const BesideFile& beside, const std::string& path, const World& run) {
   if (beside.slowdowns.empty()) return;
@@ -112,6 +123,7 @@ int calibrate_runs(const CalibrateArguments& arguments) {
   const BesideFile beside = arguments.beside.empty() ? BesideFile{} : read_beside(arguments.beside);
   replay::Calibrator calibrator;
   std::set<std::string> machines;
+  std::pair<int, int> shared_cores{0, 0};
   std::vector<CalibratingRun> runs;
   keep_what_is_done(console().quiet());
   for (const std::string& given : arguments.runs) {
@@ -122,6 +134,7 @@ int calibrate_runs(const CalibrateArguments& arguments) {
       FinishedRun run = read_finished_run(given);
       check_same_machine(beside, arguments.beside, run.trial.world);
       machines.insert(machine_name(run.trial.world, run.setup.config));
+      shared_cores = std::max(shared_cores, cores_and_ranks(run.trial.world, run.setup.config));
       runs.push_back(add_run(std::move(run.setup), run.traces, *run.trial.metrics, beside.slowdowns, calibrator));
       continue;
     }
@@ -130,6 +143,7 @@ int calibrate_runs(const CalibrateArguments& arguments) {
     const Trial trial = whole_trial(config, nullptr);
     check_same_machine(beside, arguments.beside, trial.world);
     machines.insert(machine_name(trial.world, config));
+    shared_cores = std::max(shared_cores, cores_and_ranks(trial.world, config));
     runs.push_back(
         add_run(open_cell(config).setup, trial.measurement.traces, *trial.metrics, beside.slowdowns, calibrator));
   }
@@ -138,6 +152,7 @@ int calibrate_runs(const CalibrateArguments& arguments) {
                                   *machines.begin(), *machines.rbegin()));
   }
   config::Calibration calibration = calibrator.result();
+  std::tie(calibration.cores, calibration.ranks) = shared_cores;
   calibration.slowdowns = beside.slowdowns;
   for (const CalibratingRun& run : runs) calibration.misses.push_back(miss_of(calibration, run.setup, run.metrics));
   calibration.machine = *machines.begin();

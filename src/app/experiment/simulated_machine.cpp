@@ -99,7 +99,8 @@ std::vector<plan::ModuleSizes> SimulatedMachine::sizes(const config::RunConfig& 
 SimulatedTimes SimulatedMachine::times(const schedule::Training& training, bool uncertainty) const {
   if (calibration_) {
     replay::CalibratedTimes calibrated = engine::calibrated_times(training, *calibration_);
-    return {std::move(calibrated.times), std::move(calibrated.uncertainty), calibrated.spread_pct};
+    return {std::move(calibrated.times), std::move(calibrated.uncertainty), calibrated.spread_pct,
+            calibrated.crowded};
   }
   SimulatedTimes simulated{engine::simulated_times(training, cluster()), {}};
   if (uncertainty && accuracy_) {

@@ -40,6 +40,7 @@ struct SimulatedTimes {
   replay::OpTimes times;
   std::optional<replay::Uncertainty> uncertainty;  ///< absent: rates were given, and nothing is in doubt
   double spread_pct = 0;                           ///< replay::CalibratedTimes::spread_pct
+  double crowded = 1;                              ///< replay::CalibratedTimes::crowded
 };
 
 /// The machine that a configuration names: simulate.cluster, simulate.calibration, or the rates of [emulate]. Op times
