@@ -17,6 +17,7 @@ std::string_view to_string(IntervalKind kind) {
     case IntervalKind::bootstrap: return "95 % bootstrap";
     case IntervalKind::range: return "range";
     case IntervalKind::one_value: return "one value";
+    case IntervalKind::prediction: return "95 % prediction";
   }
   return {};
 }

@@ -10,8 +10,8 @@
 namespace fsdpbench::metrics {
 
 /// What the bounds of a Summary are: of few values no interval of any use can be had, and of one none at all.
-enum class IntervalKind : std::uint8_t { bootstrap, range, one_value };
-/// "95 % bootstrap", "range", "one value".
+enum class IntervalKind : std::uint8_t { bootstrap, range, one_value, prediction };
+/// "95 % bootstrap", "range", "one value", "95 % prediction": of something that is yet to be measured.
 std::string_view to_string(IntervalKind kind);
 IntervalKind interval_of(int values);  ///< what summarize() gives for so many
 

@@ -54,22 +54,29 @@ class Answerer {
     const double was = objective(result_.start());
     answer_.gain = 1 - objective(best()) / was;
     const bool by_time = options_.objective != Objective::memory;
-    if (by_time && machine_.in_doubt() && *result_.best != 0) {
+    if (by_time && *result_.best != 0) {
       const schedule::Training start = training_at(result_.start().point), chosen = training_at(best().point);
-      std::array<double, replay::Uncertainty::kDraws> gains{};
-      const double tokens = options_.objective == Objective::step ? 1 : result_.start().tokens / best().tokens;
-      parallel_for(gains.size(), options_.threads, [&](std::size_t draw) {
-        replay::Changes changes;
-        changes.draw = static_cast<int>(draw);
-        gains[draw] = 1 - tokens * machine_.forecast(chosen, changes).slowest_ns() /
-                              machine_.forecast(start, changes).slowest_ns();
-      });
-      const auto [low, high] = std::ranges::minmax(gains);
-      answer_.gain_low = low;
-      answer_.gain_high = high;
+      const double doubt = machine_.doubt(chosen) * (1 - answer_.gain);
+      if (machine_.in_doubt() || doubt > 0) give_interval(start, chosen, doubt);
     }
     const bool certain = answer_.gain_low.value_or(answer_.gain) > 0;
     answer_.keep = result_.start().fits && (answer_.gain < least_gain_ || !certain);
+  }
+
+  /// As far from the gain as the draws are, and independently of that `doubt` to both sides.
+  void give_interval(const schedule::Training& start, const schedule::Training& chosen, double doubt) {
+    std::array<double, replay::Uncertainty::kDraws> gains{};
+    const double tokens = options_.objective == Objective::step ? 1 : result_.start().tokens / best().tokens;
+    parallel_for(gains.size(), options_.threads, [&](std::size_t draw) {
+      replay::Changes changes;
+      changes.draw = static_cast<int>(draw);
+      gains[draw] = 1 - tokens * machine_.forecast(chosen, changes).slowest_ns() /
+                            machine_.forecast(start, changes).slowest_ns();
+    });
+    const auto [low, high] = std::ranges::minmax(gains);
+    const double half = (high - low) / 2, more = std::hypot(half, doubt) - half;
+    answer_.gain_low = low - more;
+    answer_.gain_high = high + more;
   }
 
   void turned_knobs() {

@@ -22,6 +22,9 @@ class Machine : public replay::Clock {
   virtual replay::StepCosts least_costs(const schedule::Training& training) const = 0;
   /// Whether op times are in doubt, so that Changes::draw changes them.
   virtual bool in_doubt() const = 0;
+  /// Beside that: 95 of 100 steps of `training` lie, over one of the configuration in force, within so much of what is
+  /// forecast, as a share.
+  virtual double doubt(const schedule::Training& /*training*/) const { return 0; }
 };
 
 }  // namespace fsdpbench::tune

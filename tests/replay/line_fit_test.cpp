@@ -35,6 +35,17 @@ TEST(LineFit, ALatencyThatTheSamplesDoNotShowIsNone) {
   EXPECT_NEAR(fit_line(one).ns_per_amount, 5.05, 0.01);
 }
 
+TEST(LineFit, GoesThroughTheMiddleOfWhatScatters) {
+  std::vector<LineSample> samples;
+  for (const double bytes : {1e5, 1e6, 1e7}) {
+    for (const double times : {0.7, 1.3}) samples.push_back({1, bytes, times * bytes, 0});
+  }
+  const LineFit fit = fit_line(samples);
+  EXPECT_NEAR(fit.ns(1, 1e6), 1e6, 1e3);  // errors relative to the times would say 0.85e6
+  EXPECT_GT(fit.within, 0.3);
+  EXPECT_EQ(fit_line(line(12'000, 0.25)).within, 0);
+}
+
 TEST(LineFit, NothingIsNegative) {
   const std::vector<LineSample> falling{{1, 1000, 9000, 0}, {1, 2000, 5000, 0}};
   const LineFit fit = fit_line(falling);

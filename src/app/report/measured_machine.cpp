@@ -18,7 +18,15 @@ double noise_ms(const FinishedRun& run) {
 }  // namespace
 
 MeasuredMachine::MeasuredMachine(const FinishedRun& run)
-    : view_(run.setup.schedules, run.traces), typical_(view_, run.setup, noise_ms(run)) {}
+    : view_(run.setup.schedules, run.traces), typical_(view_, run.setup, noise_ms(run)),
+      doubt_(doubt_of(run, typical_.forecast(typical_.training()).slowest_ns() / 1e6)) {}
+
+double MeasuredMachine::doubt(const schedule::Training& training) const {
+  RunDoubt doubt = doubt_;
+  const schedule::Training steady = training.steady();
+  doubt.reach = replay::what_if_times(typical_.times(), steady).doubt_ns / typical_.forecast(steady).slowest_ns();
+  return doubt.whole();
+}
 
 std::vector<plan::ModuleSizes> MeasuredMachine::sizes(const config::RunConfig& config) const {
   return sizes_.of(config);

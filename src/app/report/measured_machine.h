@@ -4,6 +4,7 @@
 
 #include "app/experiment/simulated_machine.h"
 #include "app/report/finished_run.h"
+#include "app/report/run_doubt.h"
 #include "metrics/run_view.h"
 #include "metrics/typical_step.h"
 #include "tune/machine.h"
@@ -22,10 +23,12 @@ class MeasuredMachine final : public tune::Machine {
   replay::StepCosts least_costs(const schedule::Training& training) const override;
   /// Steps differed, so that another choice of them would have given other times; a draw is such a choice.
   bool in_doubt() const override { return !typical_.repeats(); }
+  double doubt(const schedule::Training& training) const override;
 
  private:
   metrics::RunView view_;
   metrics::TypicalStep typical_;
+  RunDoubt doubt_;
   ModelSizes sizes_;
 };
 

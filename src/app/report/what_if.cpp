@@ -146,6 +146,18 @@ ReplayedRun replay_steps(const engine::Setup& setup, const replay::OpTimes& time
   return run;
 }
 
+/// Luck of the run's steps, and independently of it what else is in doubt.
+void give_interval(const FinishedRun& run, WhatIf& answer) {
+  metrics::Summary &change = answer.change, &step_ms = answer.changed.metrics.step_ms;
+  const double doubt = (1 + change.median) * answer.doubt.whole();
+  change.ci_low = change.median - std::hypot(change.median - change.ci_low, doubt);
+  change.ci_high = change.median + std::hypot(change.ci_high - change.median, doubt);
+  const double measured_ms = run.trial.metrics->step_ms.median;
+  step_ms.ci_low = measured_ms * (1 + change.ci_low);
+  step_ms.ci_high = measured_ms * (1 + change.ci_high);
+  change.interval = step_ms.interval = metrics::IntervalKind::prediction;
+}
+
 }  // namespace
 
 WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
@@ -190,6 +202,9 @@ WhatIf what_if(const FinishedRun& run, const WhatIfQuestion& question) {
     ratios.push_back(answer.changed.metrics.steps_ms[step] / answer.replayed.metrics.steps_ms[step] - 1);
   }
   answer.change = metrics::summarize(ratios);
+  answer.doubt = doubt_of(run, answer.replayed.metrics.step_ms.median);
+  answer.doubt.reach = changed.doubt_ns / 1e6 / answer.changed.metrics.step_ms.median;
+  give_interval(run, answer);
   return answer;
 }
 

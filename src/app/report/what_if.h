@@ -6,6 +6,7 @@
 
 #include "app/report/compare_report.h"
 #include "app/report/finished_run.h"
+#include "app/report/run_doubt.h"
 #include "base/enum_table.h"
 #include "metrics/run_metrics.h"
 #include "metrics/statistics.h"
@@ -38,7 +39,10 @@ struct WhatIf {
   replay::ReachCounts reach{};                 ///< by how far they are from what was measured
   ReplayedRun replayed;                        ///< as the run was
   ReplayedRun changed;                         ///< as it would be
-  metrics::Summary change;                     ///< step by step: changed / replayed - 1
+  /// Step by step: changed / replayed - 1. Bounds: where what the changed run would measure, over what the run did, lies
+  /// 95 times of 100 (run_doubt.h). So have those of `changed.metrics.step_ms`.
+  metrics::Summary change;
+  RunDoubt doubt;
 };
 
 /// Answers it from the run's own op times. Throws ConfigError if the question is about something that a replay cannot

@@ -61,6 +61,11 @@ std::string basis(const FinishedRun& run, const WhatIf& answer) {
   }
   text += "\n";
   for (const replay::MeasuredTimes::Link& link : answer.links) text += link_line(link) + "\n";
+  const RunDoubt& doubt = answer.doubt;
+  text += fmt::format(
+      "in doubt: {:.1f} % of the step because the replay misses the run, {:.1f} % because runs differ, {:.1f} % because "
+      "of ops that were not measured\n",
+      100 * doubt.replay, 100 * doubt.between_runs, 100 * doubt.reach);
   const double error = replay_error(run, answer);
   text += fmt::format("replaying the unchanged run misses the measured step by {:+.2f} %: {}\n", 100 * error,
                       std::abs(error) < std::abs(answer.change.median)
@@ -112,7 +117,7 @@ std::string what_if_text(const FinishedRun& run, const WhatIfQuestion& question,
        "from the schedule"});
   std::string text = format_table(table) + "\n";
   const double change = 100 * answer.change.median;
-  text += fmt::format("a step would take {:.1f} % {} (step by step, {} %)\n", std::abs(change),
+  text += fmt::format("a step would take {:.1f} % {} ({} %)\n", std::abs(change),
                       change > 0 ? "longer" : "less", interval(answer.change, 100, 1));
   if (question.without_straggler) text += straggler_line(answer);
   return text + basis(run, answer);
@@ -136,6 +141,10 @@ json what_if_json(const FinishedRun& run, const WhatIfQuestion& question, const 
          {"replayed", run_json(answer.replayed)},
          {"what_if", run_json(answer.changed)},
          {"replay_error", replay_error(run, answer)},
+         {"doubt",
+          {{"replay", answer.doubt.replay},
+           {"between_runs", answer.doubt.between_runs},
+           {"reach", answer.doubt.reach}}},
          {"change", JsonType<metrics::Summary>::write(answer.change)},
          {"notes", answer.notes},
          {"keys", json::array()},
