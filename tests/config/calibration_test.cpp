@@ -14,6 +14,8 @@ Calibration made_up_calibration() {
   Calibration c;
   c.machine = "a \"machine\"";
   c.revision = "abc";
+  c.cores = 2;
+  c.ranks = 4;
   c.host = {1200, 0.25, 0, 30000};
   c.host_refits = {{1100, 0, 0, 31000}, {1250, 1, 0, 29000}};
   c.misses = {{0.011, -0.002}, {-0.5, 3}};
@@ -30,6 +32,8 @@ TEST(Calibration, SurvivesTheRoundTrip) {
   const Calibration again = read_calibration(folder.write("c.toml", text));
   EXPECT_EQ(to_toml(again), text);
   EXPECT_EQ(again.machine, "a \"machine\"");
+  EXPECT_EQ(again.cores, 2);
+  EXPECT_EQ(again.ranks, 4);
   EXPECT_EQ(again.lines.at(0).ns_per_amount, 5.001);
   EXPECT_EQ(again.lines.at(0).refits.at(1).ns_per_amount, 4);
   EXPECT_EQ(again.lines.at(0).residuals, (std::vector<double>{0.5, 2}));

@@ -141,7 +141,11 @@ class Interrupt(Program):
             _, err = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, CANNOT_WRITE, err)
         self.assertIn("standard output could not be written: No space left on device", err)
+        self.assertIn("files were written as usual", err)
         self.assertTrue(self.result()["complete"])
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            process = self.start("help", stdout=full)
+            self.assertNotIn("files", process.communicate(timeout=PATIENCE_S)[1])  # there are none
 
     def test_nobody_reading_loses_no_result(self) -> None:
         process = self.start("run", self.profile, *sets(*THREADS), "--out", "out")

@@ -62,8 +62,8 @@ class Answered:
 
 
 class Campaign:
-    def __init__(self, program: str, source: Path, folder: Path, clock: str) -> None:
-        self.program, self.folder, self.real = program, folder, clock == "real"
+    def __init__(self, program: str, source: Path, folder: Path, clock: str, say: bool = False) -> None:
+        self.program, self.folder, self.real, self.say = program, folder, clock == "real", say
         self.profile = str(source / "profiles/runs/quickstart.toml")
         self.count = 0
 
@@ -110,12 +110,14 @@ class Campaign:
     def of_base(self, base: list[str], questions: list[list[str]] = QUESTIONS,
                 fixed: list[list[str]] = FIXED) -> list[Answered]:
         run, was_ms = self.run(self.profile, base)
-        print(" ".join(base), f"{was_ms:.2f} ms", flush=True)
+        if self.say:
+            print(" ".join(base), f"{was_ms:.2f} ms", flush=True)
         all_answered = []
         for ask, asked in [*((self.what_if, q) for q in questions), *((self.tune, f) for f in fixed)]:
             answered = ask(run, was_ms, asked)
             if answered is not None:
-                print(" ", answered.line(), flush=True)
+                if self.say:
+                    print(" ", answered.line(), flush=True)
                 all_answered.append(answered)
         return all_answered
 
@@ -131,7 +133,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as temporary:
         folder = arguments.keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        campaign = Campaign(arguments.program, arguments.source.resolve(), folder.resolve(), arguments.clock)
+        campaign = Campaign(arguments.program, arguments.source.resolve(), folder.resolve(), arguments.clock, say=True)
         answered = [a for base in BASES[:arguments.bases] for a in campaign.of_base(base)]
     inside = sum(a.inside for a in answered)
     print(f"{inside} of {len(answered)} truths lay in their interval")

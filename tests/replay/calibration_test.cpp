@@ -167,6 +167,25 @@ TEST(Calibration, OfAnotherNumberOfRanksIsAsUnsureAsItsLinesAreApart) {
   EXPECT_GT(interval(apart.result(), six).width(), 10 * interval(alike.result(), six).width());
 }
 
+TEST(Calibration, RanksThatShareCoresMoreThanThoseMeasuredMayTakeTurns) {
+  const Measured two(testing::decoder_config(4, 2)), eight(testing::decoder_config(4, 8));
+  config::Calibration c = calibrated(two, 0);
+  EXPECT_EQ(crowding(c, 8), 1) << "ranks compute on no cores";
+  c.cores = 2;
+  c.ranks = 2;
+  EXPECT_EQ(crowding(c, 2), 1);
+  EXPECT_EQ(crowding(c, 8), 4);
+  c.ranks = 8;
+  EXPECT_EQ(crowding(c, 8), 1);
+  c.ranks = 1;
+  EXPECT_EQ(crowding(c, 2), 1) << "a core each";
+  c.ranks = 2;
+  const double step = eight.step_ns(calibrated_times(c, eight.made).times);
+  EXPECT_GT(interval(c, eight).high, 3.9 * step);
+  EXPECT_LT(interval(c, eight).low, 1.01 * step);
+  EXPECT_EQ(calibrated_times(c, eight.made).uncertainty.reach[Reach::measured], 0);
+}
+
 /// Runs that scatter by 10 % give simulations that do.
 TEST(Calibration, KeepsHowOpsScattered) {
   const Measured run(testing::decoder_config(4, 4));
