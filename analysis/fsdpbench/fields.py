@@ -160,7 +160,8 @@ class EmulationFidelity(Record):
     compute: Optional[ModelledTime] = field("object", "ModelledTime", "", "computation; absent if it is real")
     transfer: Optional[ModelledTime] = field("object", "ModelledTime", "", "transfers that did not share their links with others")
     excess_pct: float = field("number", "", "%", "by how much observed time exceeds modelled time, computation and transfers together")
-    limit_pct: float = field("number", "", "%", "largest excess with which a run is rated")
+    late_pct: Optional[float] = field("number", "", "%", "by how much the step exceeds what its op times allow, because lanes began late; only where computation is emulated and no lateness was injected")
+    limit_pct: float = field("number", "", "%", "largest excess of both together with which a run is rated")
 
 
 class ModelledTime(Record):
