@@ -1181,6 +1181,7 @@ class StoredResult(Record):
     machine: Dict[str, Any] = field("map of any", "", "", "`name` and `value` of each fact, by `hardware`, `software`, `program`")
     measured: Any = field("any", "", "", "what was measured, by key: only results with the same can be compared")
     figures: Records[StoredFigure] = field("list of object", "StoredFigure", "", "what was found")
+    others_share: Optional[float] = field("number", "", "", "share of the processors that other programs took, as a fraction; of CPU ranks, from 0.1 on")
     not_accepted_because: Optional[str] = field("text", "", "", "why its own verdict is no pass")
     kept_anyway_because: Optional[str] = field("text", "", "", "a person's reason to keep it all the same")
 

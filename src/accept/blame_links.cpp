@@ -317,6 +317,28 @@ class Confirmation {
   std::vector<bool> good_;
 };
 
+/// What one end sends and receives, over what is usual.
+struct BothWays {
+  std::vector<double> sends, receives;
+
+  void add(const PairRate& rate, const Element& suspect, double usual) {
+    const bool is_end = suspect.kind == Element::Kind::nic || suspect.kind == Element::Kind::gpu;
+    if (!is_end || !(rate.to_a > 0 && rate.to_b > 0)) return;
+    const bool first = suspect.index == rate.pair.a;
+    sends.push_back((first ? rate.to_b : rate.to_a) / usual);
+    receives.push_back((first ? rate.to_a : rate.to_b) / usual);
+  }
+  /// Whether it is slow in one direction only.
+  std::string text() const {
+    if (sends.size() < kConfirmations) return {};
+    const bool sends_well = metrics::median(sends) >= 1 - kLeastShortfall;
+    const bool receives_well = metrics::median(receives) >= 1 - kLeastShortfall;
+    if (sends_well == receives_well) return {};
+    return sends_well ? "; what it sends is as fast as its peers', what it receives is slow"
+                      : "; what it receives is as fast as its peers', what it sends is slow";
+  }
+};
+
 /// Everything of one investigation.
 class Investigation {
  public:
@@ -440,6 +462,7 @@ class Investigation {
       // A few figures, some of them slow, say nothing: all of them must be.
       if (again[i].size() < kConfirmations || median_interval(again[i]).high >= 1 - least) continue;
       report(named_by_what_is_known(suspects[i]), kind, again[i]);
+      if (kind == Finding::Kind::slow) report_.findings.back().evidence += ways_[i].text();
     }
   }
 
@@ -465,6 +488,7 @@ class Investigation {
   /// What each suspect reaches in new pairings, over what healthy pairs reach. One pair at a time: nothing shares a path.
   std::vector<std::vector<double>> measured_again(const std::vector<Element>& suspects, Figure figure) {
     std::vector<std::vector<double>> again(suspects.size());
+    ways_.assign(suspects.size(), {});
     if (suspects.empty()) return again;
     const Confirmation choose(cluster_, parts_, suspects);
     std::vector<PairRate> alone;
@@ -479,7 +503,9 @@ class Investigation {
         const auto pair = choose.pair_for(suspects[i], n, {});
         if (!pair) continue;
         std::vector<double> of_pair;
-        for (const Value& v : values_of(measured({*pair}), 0, parts_, norms)) {
+        const std::vector<PairRate> rates = measured({*pair});
+        for (const PairRate& rate : rates) ways_[i].add(rate, suspects[i], norms.rate.back().usual);
+        for (const Value& v : values_of(rates, 0, parts_, norms)) {
           if (parts_.uses(v, suspects[i])) of_pair.push_back(v.*figure);
         }
         again[i].insert(again[i].end(), of_pair.begin(), of_pair.end());
@@ -627,6 +653,7 @@ class Investigation {
   std::vector<PairRate> first_;  // as all met all
   std::vector<PairRate> best_;   // of each pair, of several looks at those that were slow
   std::vector<Value> values_;    // of first_
+  std::vector<BothWays> ways_;   // of the suspects that are measured again
   LinkReport report_;
 };
 

@@ -189,6 +189,20 @@ const char* rests_on(ChangeEvidence evidence) {
   return "";
 }
 
+double most_taken(std::span<const ResultFigures> results) {
+  double most = 0;
+  for (const ResultFigures& result : results) most = std::max(most, result.others_share);
+  return std::min(most, 0.99);
+}
+
+/// Times may have been shorter, and rates higher, by what other programs took.
+void widen(double before_taken, double now_taken, Change& c) {
+  if (c.evidence == ChangeEvidence::counted || c.evidence == ChangeEvidence::numbers) return;
+  const double before = 1 - before_taken, now = 1 - now_taken;
+  c.low *= c.higher_is_better ? before : now;
+  c.high /= c.higher_is_better ? now : before;
+}
+
 /// Fills verdict and sentence from ratio, interval and evidence.
 void decide(Change& c, bool explains, std::size_t results, double threshold) {
   const double worse = c.higher_is_better ? 1 / c.ratio : c.ratio;
@@ -300,7 +314,11 @@ std::vector<Change> judge_changes(std::span<const ResultFigures> baseline, std::
     } else {
       compare_two(f, *found, threshold, change);
     }
+    widen(most_taken(baseline), most_taken(now), change);
     decide(change, explains, f.values.size(), threshold);
+    if (const double taken = std::max(most_taken(baseline), most_taken(now)); taken > 0) {
+      change.judgement.sentence += fmt::format("; other programs took up to {:.0f} % of the processors", 100 * taken);
+    }
   }
   for (const BaselineFigure& f : after) {
     if (std::ranges::any_of(before, [&](const BaselineFigure& g) { return g.figure.name == f.figure.name; })) continue;

@@ -26,6 +26,7 @@ struct MeasuredFigure {
 struct ResultFigures {
   std::string name;  ///< of the result, for people
   std::vector<MeasuredFigure> figures;
+  double others_share = 0;  ///< of the processors that its ranks computed on, what other programs took; 0: little
 };
 
 /// What the results of a baseline say of one figure together.
@@ -74,6 +75,8 @@ inline constexpr double kChangeThreshold = 0.05;
 ///   one that is smaller is averaged with that of all figures of the same unit, which counts as up to six results more
 ///   (a moderated variance; G. Smyth, Statistical Applications in Genetics 3, 2004). All figures together accuse an
 ///   unchanged machine in one or two of a hundred gates (Bonferroni).
+/// What other programs took of the processors widens every interval: without them a figure could have been better by
+/// 1 / (1 - that share), before and now.
 /// - samples: metrics::compare_runs, 99 %. Intervals: they must not meet. Counted: any difference is real.
 /// Two single numbers cannot be judged, whatever they are: inconclusive, or unrated if they only explain another
 /// figure. What is new is unrated. What the baseline has and `now` has not is inconclusive, and so are a measured

@@ -104,6 +104,15 @@ bool names(const Finding& finding, const Fabric::Fault& fault, const Fabric& fab
   return false;
 }
 
+TEST(FabricTest, ANicThatIsSlowInOneDirectionIsNamedWithIt) {
+  Fabric fabric({.nodes = 16, .by_hash = false}, {.part = Part::receive, .a = 5, .b = 0, .factor = 0.6}, 1);
+  const LinkReport report = blame_links({.nodes = 16}, [&](const Round& round) { return fabric.measure(round); });
+  ASSERT_EQ(report.findings.size(), 1U);
+  EXPECT_EQ(report.findings.front().element, (Element{Element::Kind::nic, 5, 0}));
+  EXPECT_NE(report.findings.front().evidence.find("what it receives is slow"), std::string::npos)
+      << report.findings.front().evidence;
+}
+
 TEST(FabricTest, FaultsAreNamedAtTheirLevelAndNobodyElseIsAccusedToldOrNot) {
   struct Count {
     int all = 0, named = 0, accused = 0, transient = 0;

@@ -85,6 +85,31 @@ TEST(Changes, ASlowerResultIsWorseByTheScatterOfResults) {
   EXPECT_TRUE(fast.better);
 }
 
+/// Each result is slowed by what other programs took of its processors, which is known on average only.
+TEST(Changes, OtherWorkIsNoChangeAndAChangeThatItCannotExplainIsOne) {
+  std::mt19937_64 random(7);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  std::normal_distribution<double> noise(0, 0.01);
+  for (const double taken : {0.0, 0.2, 0.5, 0.9}) {
+    const auto one = [&](double rate_of_machine) {
+      std::vector<double> samples;
+      const double slowed = 1 - taken * (0.5 + 0.5 * uniform(random));
+      for (int i = 0; i < 12; ++i) samples.push_back(rate_of_machine * slowed * (1 + noise(random)));
+      ResultFigures r = result("x", {rate("pairs", samples)});
+      r.others_share = taken;
+      return r;
+    };
+    int worse = 0, found = 0;
+    for (int gate = 0; gate < 100; ++gate) {
+      const std::vector<ResultFigures> before{one(100)}, same{one(100)}, broken{one(3)};
+      worse += judge_changes(before, same).front().judgement.verdict == Verdict::fail ? 1 : 0;
+      found += judge_changes(before, broken).front().judgement.verdict == Verdict::fail ? 1 : 0;
+    }
+    EXPECT_LE(worse, 2) << "of 100 gates of an unchanged machine, at " << taken;
+    EXPECT_GE(found, 95) << "at " << taken;
+  }
+}
+
 TEST(Changes, MoreTimeIsWorse) {
   const std::vector<ResultFigures> all{result("a", {time_of("step", {10, 10.1, 9.9, 10, 10})})};
   EXPECT_EQ(only(all, time_of("step", {12, 12.1, 11.9, 12, 12})).judgement.verdict, Verdict::fail);

@@ -7,6 +7,7 @@
 
 #include "acceptance_cases.h"
 #include "app/acceptance/acceptance_files.h"
+#include "app/acceptance/busy_host.h"
 #include "app/acceptance/lost_ranks.h"
 #include "app/acceptance/node_lists.h"
 #include "base/error.h"
@@ -300,6 +301,43 @@ TEST(AcceptanceTest, WhatWasSkippedOrStoppedIsInconclusiveWithItsReason) {
   EXPECT_EQ(stopped.verdict, Verdict::fail);
   EXPECT_TRUE(judgement(stopped, "stages", Verdict::inconclusive));
   EXPECT_FALSE(judgement(stopped, "floor", Verdict::inconclusive)) << "one sentence for all of it";
+}
+
+TEST(AcceptanceTest, WhatOtherWorkMayHaveCausedIsInconclusive) {
+  AcceptanceMeasurements m = measured({});
+  m.on_processors = true;
+  m.others_share = 0.4;  // ranks may have been faster by 1 / 0.6
+  const auto rules_of = [&](double value, double high, double bound) {
+    std::vector<accept::Judgement> rules;
+    for (const char* rule : {"floor", "tail", "inventory"}) {
+      rules.push_back(accept::judged(rule, "x", Verdict::fail, "why"));
+      rules.back().value = {value, value, high, 9};
+      rules.back().bound = bound;
+    }
+    return rules;
+  };
+  const auto finding_of = [](double relative) {
+    accept::Finding finding;
+    finding.element = {accept::Element::Kind::gpu, 1, 0};
+    finding.relative = {relative, relative, relative, 9};
+    return finding;
+  };
+  std::vector<accept::Judgement> rules = rules_of(60, 65, 100);
+  std::vector<accept::Finding> findings{finding_of(0.7), finding_of(0.3)};
+  soften(m, rules, findings);
+  EXPECT_EQ(rules[0].verdict, Verdict::inconclusive) << "65 / 0.6 is more than 100";
+  EXPECT_THAT(rules[0].sentence, HasSubstr("other programs took 40 % of the processors"));
+  EXPECT_EQ(rules[1].verdict, Verdict::inconclusive);
+  EXPECT_EQ(rules[2].verdict, Verdict::fail) << "no question of time";
+  EXPECT_FALSE(findings[0].accuses());
+  EXPECT_TRUE(findings[1].accuses()) << "slower than other work explains";
+  rules = rules_of(40, 50, 100);
+  soften(m, rules, findings);
+  EXPECT_EQ(rules[0].verdict, Verdict::fail) << "50 / 0.6 is less than 100";
+  m.on_processors = false;
+  rules = rules_of(60, 65, 100);
+  soften(m, rules, findings);
+  EXPECT_EQ(rules[0].verdict, Verdict::fail) << "a GPU is nobody else's";
 }
 
 TEST(AcceptanceTest, OtherWorkIsToldAndChangesNoVerdict) {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "app/acceptance/judge_facts.h"
 #include "app/acceptance/judgement_files.h"
 #include "app/collectives/collectives_json.h"
 #include "app/console/json_fields.h"
@@ -46,9 +47,13 @@ std::int64_t rated(const AcceptanceReport& r) {
 }
 
 std::string acceptance_headline(const AcceptanceReport& r) {
-  return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated", upper(to_string(r.verdict)),
+  const auto busy = std::ranges::find(r.judgements, kOtherWorkRule, &Judgement::rule);
+  return fmt::format("{}: {} ranks on {} {}{}, compared with {}; {} of {} rules rated{}", upper(to_string(r.verdict)),
                      r.ranks, r.cluster.nodes, r.cluster.nodes == 1 ? "node" : "nodes", r.emulated ? ", EMULATED" : "",
-                     r.fabric, rated(r), r.judgements.size());
+                     r.fabric, rated(r), r.judgements.size(),
+                     busy == r.judgements.end()
+                         ? ""
+                         : fmt::format("; other programs took {:.0f} % of the processors", 100 * busy->value.median));
 }
 
 /// What a scheduler or a person reads first: wrong data, then who is to blame, then what else failed.
@@ -97,7 +102,7 @@ std::string acceptance_table(const AcceptanceReport& r) {
   std::string text = format_table(table) + '\n' + reasons;
   for (const std::string& line : finding_lines(r.findings)) text += text_line(line);
   for (const Judgement& j : r.judgements) {
-    if (j.rule == "other work") text += text_line(j.sentence);
+    if (j.rule == kOtherWorkRule) text += text_line(j.sentence);
   }
   return text;
 }

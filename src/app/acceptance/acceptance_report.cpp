@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "app/acceptance/busy_host.h"
 #include "app/acceptance/gpu_watch.h"
 #include "app/acceptance/judge_facts.h"
 #include "base/bytes.h"
@@ -115,6 +116,27 @@ std::vector<double> bus_rates(const Message& message, const Timing& timing) {
   return rates;
 }
 
+std::vector<int> ranks_with_wrong_data(const Timing& timing) {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < timing.rank_wrong.size(); ++rank) {
+    if (timing.rank_wrong[rank] > 0) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+/// "rank 3 (node7) has 12 wrong elements", for up to a few ranks.
+std::string wrong_data_text(const AcceptanceMeasurements& m, const Timing& timing, const std::vector<int>& ranks) {
+  constexpr std::size_t kMostNamed = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(ranks.size(), kMostNamed); ++i) {
+    const auto rank = static_cast<std::size_t>(ranks[i]);
+    text += fmt::format("{}rank {} ({}) has {} wrong elements", i == 0 ? "" : ", ", rank,
+                        rank < m.hosts.size() ? m.hosts[rank] : "", timing.rank_wrong[rank]);
+  }
+  if (ranks.size() > kMostNamed) text += fmt::format(" and {} more ranks", ranks.size() - kMostNamed);
+  return text.empty() ? fmt::format("{} elements of the result are wrong", *timing.wrong) : text;
+}
+
 void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
   for (const CollectiveRow& row : m.ladder) {
     const std::string name(to_string(row.message.op));
@@ -124,8 +146,10 @@ void judge_ladder(const config::Acceptance& wanted, const AcceptanceMeasurements
       const std::string figure = ladder_figure(row.message, in_place);
       if (timing->wrong.value_or(0) > 0) {
         report.wrong_data = true;
-        report.judgements.push_back(accept::judged("data", figure, Verdict::fail,
-                                                   fmt::format("{} elements of the result are wrong", *timing->wrong)));
+        const std::vector<int> ranks = ranks_with_wrong_data(*timing);
+        report.judgements.push_back(accept::judged("data", figure, Verdict::fail, wrong_data_text(m, *timing, ranks)));
+        // If most have wrong elements, whoever sent them is to blame, and nobody knows who that is.
+        if (2 * ranks.size() <= timing->rank_wrong.size()) report.judgements.back().ranks = ranks;
         continue;
       }
       if (m.cluster.ranks() < 2) continue;  // nobody to communicate with
@@ -161,9 +185,9 @@ void judge_scales(const config::Acceptance& wanted, const AcceptanceMeasurements
         bytes = row.message.part_bytes();
       }
     }
-    report.judgements.push_back(
-        accept::judge_scale(fmt::format("{} of {} a rank, by ranks of a group", to_string(op), format_bytes(bytes)),
-                            rungs, wanted.scale_pct / 100));
+    const std::string size = bytes > 0 ? fmt::format(" of {} per rank", format_bytes(bytes)) : "";
+    report.judgements.push_back(accept::judge_scale(fmt::format("{}{}, by ranks of a group", to_string(op), size), rungs,
+                                                    wanted.scale_pct / 100));
   }
   if (m.scales.shard == 0) return;
   std::vector<double> ratios;
@@ -221,12 +245,7 @@ void judge_parts_of_a_step(const config::Acceptance& wanted, const AcceptanceMea
   all.push_back(
       accept::judge_explained(m.arms, m.predicted.ms, bounds, m.arms.empty() ? why_none : m.predicted.why_none));
   if (!m.soak.empty()) {
-    std::vector<Judgement> drifts = accept::judge_drift(m.soak);
-    for (Judgement& drift : drifts) {
-      if (drift.verdict != Verdict::fail || !m.on_processors || m.others_share < kQuietShare) continue;
-      drift.verdict = Verdict::inconclusive;
-      drift.sentence += "; other programs took processors meanwhile, and may have taken more at the end";
-    }
+    const std::vector<Judgement> drifts = accept::judge_drift(m.soak);
     all.insert(all.end(), drifts.begin(), drifts.end());
   }
   report.judgements.insert(report.judgements.end(), all.begin(), all.end());
@@ -322,6 +341,7 @@ AcceptanceReport judge_acceptance(const config::Acceptance& wanted, const Accept
   judge_parts_of_a_step(wanted, measured, report);
   judge_lateness(measured, report);
   judge_standstills(measured, report);
+  soften(measured, report.judgements, report.findings);
   for (const Finding& finding : report.findings) {
     Judgement j = accept::judged("peers", accept::name_of(finding.element, measured.cluster),
                                  finding.accuses() ? Verdict::fail : Verdict::inconclusive, finding.evidence);

@@ -106,7 +106,7 @@ std::string foreign_way(std::string_view ways, const std::vector<std::string>& a
 void tell_other_work(const AcceptanceMeasurements& m, std::vector<Judgement>& out) {
   if (m.others_share < kQuietShare) return;
   Judgement j = accept::judged(
-      "other work", "processors of the busiest host", Verdict::unrated,
+      kOtherWorkRule, "processors of the busiest host", Verdict::unrated,
       fmt::format(
           "other programs used {:.0f} % of the CPU during the test, so CPU-bound times are not representative of this "
           "machine",

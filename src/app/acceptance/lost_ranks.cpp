@@ -24,7 +24,7 @@ AcceptanceReport failed(const config::Acceptance& wanted, int ranks, const std::
 }  // namespace
 
 AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, const std::vector<std::string>& hosts,
-                                  const std::vector<LostRank>& lost) {
+                                  const std::vector<LostRank>& lost, bool on_processors) {
   AcceptanceReport report = failed(wanted, ranks, hosts);
   report.hosts.resize(static_cast<std::size_t>(ranks));
   for (const LostRank& one : lost) {
@@ -34,7 +34,8 @@ AcceptanceReport judge_lost_ranks(const config::Acceptance& wanted, int ranks, c
     finding.kind = Finding::Kind::lost;
     finding.shortfall = 1;
     finding.evidence = one.sentence;
-    finding.check = "the kernel's log of that host (dmesg: Xid, out of memory), its driver, and what else runs there";
+    finding.check = fmt::format("the kernel's log of that host (dmesg: {}), and what else runs there",
+                                on_processors ? "out of memory" : "Xid, out of memory, its driver");
     if (one.rank < 0 || one.rank >= ranks) continue;
     finding.element = {accept::Element::Kind::gpu, one.rank, 0};
     report.judgements.back().ranks = {one.rank};

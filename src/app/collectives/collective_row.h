@@ -45,6 +45,7 @@ struct Timing {
   Scatter scatter;                    ///< of those, without the first -K
   std::vector<double> rank_us;        ///< time_us of each rank
   std::optional<std::int64_t> wrong;  ///< elements, of all ranks and all checks; absent: not checked
+  std::vector<std::int64_t> rank_wrong;  ///< the same of each rank; empty: not checked
   double algorithm_gb_per_s(const Message& message) const {
     return time_us > 0 ? static_cast<double>(message.bytes()) / time_us * 1e-3 : 0;
   }

@@ -21,6 +21,7 @@ Timing CollectiveTimer::timing(const Message& message, Reduction reduction, bool
   if (by_rank.empty()) return timing;
   for (std::vector<double>& values : by_rank) {
     all_wrong += static_cast<std::int64_t>(values.back());
+    if (a_.checks > 0) timing.rank_wrong.push_back(static_cast<std::int64_t>(values.back()));
     timing.rank_us.push_back(values.front());
   }
   timing.time_us = over_ranks(a_.over_ranks, timing.rank_us);

@@ -342,6 +342,8 @@ class TimeLimit {
   std::jthread thread_;
 };
 
+bool on_processors(const config::RunConfig& config) { return config.device.backend == config::BackendKind::cpu; }
+
 /// How many processes of one rank each this one is to start; 1: none, and that rank is a thread of this one.
 int own_ranks(const config::Acceptance& wanted, const AcceptArguments& arguments, const config::RunConfig& config,
               std::optional<int> devices) {
@@ -402,7 +404,7 @@ int accept_on_own_ranks(const config::Acceptance& wanted, const AcceptArguments&
   const std::vector<LostRank> lost = lost_of(ends, limit_s);
   if (lost.empty()) return ends.front().code;
   const ResultFolder again(stem, folder.string(), OldResult::overwrite);
-  return report_lost(folder, judge_lost_ranks(wanted, ranks, {}, lost), config, call.command_line,
+  return report_lost(folder, judge_lost_ranks(wanted, ranks, {}, lost, on_processors(config)), config, call.command_line,
                      ExitCode::rank_failed);
 }
 
@@ -451,7 +453,7 @@ int accept_machine(const AcceptArguments& arguments, const Call& call) {
   const auto report_once = [&](int rank, const std::string& why) {
     std::call_once(once, [&] {
       const std::string host = rank < 0 ? "" : nodes.at(static_cast<std::size_t>(rank));
-      const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(nodes.size()), nodes, {{rank, host, why}});
+      const AcceptanceReport report = judge_lost_ranks(wanted, static_cast<int>(nodes.size()), nodes, {{rank, host, why}}, on_processors(config));
       report_lost(folder.path(), report, config, call.command_line, ExitCode::rank_failed);
     });
   };

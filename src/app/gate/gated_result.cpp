@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "app/acceptance/judge_facts.h"
 #include "app/experiment/judged_fields.h"
 #include "app/experiment/result_fields.h"
 #include "app/experiment/trial_log.h"
@@ -274,6 +275,10 @@ const Fields<GatedResult>& fields<GatedResult>() {
         f("measured", &R::measured, "", "what was measured, by key: only results with the same can be compared");
         f(
             "figures", [](auto& r) -> auto& { return r.figures.figures; }, "", "what was found");
+        f(
+            "others_share", [](auto& r) -> auto& { return r.figures.others_share; }, "",
+            "share of the processors that other programs took, as a fraction; of CPU ranks, from 0.1 on",
+            {.when = When::if_any});
         f("not_accepted_because", &R::not_accepted_because, "", "why its own verdict is no pass",
           {.when = When::if_any});
         f("kept_anyway_because", &R::kept_anyway_because, "", "a person's reason to keep it all the same",
@@ -300,6 +305,10 @@ GatedResult read_gated_result(const std::string& given) {
     check_figures(result.figures.figures);
     result.machine = MachinePrint::of_world(j.at("world"));
     result.date = j.at("world").text("date", "");
+    if (result.kind == to_string(ResultKind::acceptance) && result.machine.value("backend") == "cpu") {
+      const double share = j.at("others_share").number();
+      if (share >= kQuietShare) result.figures.others_share = share;
+    }
   } catch (const ConfigError& error) {
     std::string why = error.what();
     if (why.ends_with('.')) why.pop_back();

@@ -1,0 +1,75 @@
+#include "app/acceptance/busy_host.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "app/acceptance/judge_facts.h"
+
+namespace fsdpbench::app {
+namespace {
+
+using accept::Finding;
+using accept::Judgement;
+using accept::Verdict;
+
+constexpr double kLeastShortfall = 0.05;  // of a part that is to blame
+
+/// How more time would change what a rule judges.
+enum class Sense : std::uint8_t {
+  rises,      ///< the figure may have been higher: it is a rate, or a share of one
+  falls,      ///< it may have been lower: it is a time
+  scatters,   ///< nothing certain can be said: it compares times among each other
+};
+struct TimedRule {
+  std::string_view rule;
+  Sense sense;
+};
+constexpr std::array kTimedRules{TimedRule{"floor", Sense::rises},    TimedRule{"scale", Sense::rises},
+                                 TimedRule{"explained", Sense::rises}, TimedRule{"exposed communication", Sense::falls},
+                                 TimedRule{"slow-down", Sense::falls}, TimedRule{"drift", Sense::falls},
+                                 TimedRule{"tail", Sense::scatters},   TimedRule{"shape", Sense::scatters}};
+
+bool still_fails(const Judgement& j, Sense sense, double faster) {
+  if (sense == Sense::scatters || !j.bound) return false;
+  return sense == Sense::rises ? j.value.high * faster < *j.bound : j.value.low / faster > *j.bound;
+}
+
+/// Whether other work can have slowed what a finding about this part rests on.
+bool is_real(const Finding& finding, const AcceptanceMeasurements& m) {
+  const bool computes = finding.element.kind == accept::Element::Kind::gpu && m.computes;
+  return computes || m.cores_move_bytes;
+}
+
+}  // namespace
+
+double may_be_faster(const AcceptanceMeasurements& measured) {
+  constexpr double kMostShare = 0.99;
+  if (!measured.on_processors || measured.others_share < kQuietShare) return 1;
+  return 1 / (1 - std::min(measured.others_share, kMostShare));
+}
+
+void soften(const AcceptanceMeasurements& measured, std::vector<Judgement>& judgements, std::vector<Finding>& findings) {
+  const double faster = may_be_faster(measured);
+  if (faster <= 1) return;
+  const std::string why = fmt::format("; other programs took {:.0f} % of the processors, so it is not certain",
+                                      100 * measured.others_share);
+  for (Judgement& j : judgements) {
+    const auto* const timed = std::ranges::find(kTimedRules, j.rule, &TimedRule::rule);
+    if (j.verdict != Verdict::fail || timed == kTimedRules.end() || still_fails(j, timed->sense, faster)) continue;
+    j.verdict = Verdict::inconclusive;
+    j.sentence += why;
+  }
+  for (Finding& f : findings) {
+    if (f.kind != Finding::Kind::slow && f.kind != Finding::Kind::half_duplex) continue;
+    if (!is_real(f, measured) || f.relative.high * faster < 1 - kLeastShortfall) continue;
+    f.kind = Finding::Kind::transient;
+    f.evidence += why;
+  }
+}
+
+}  // namespace fsdpbench::app
