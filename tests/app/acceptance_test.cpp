@@ -246,7 +246,7 @@ TEST(AcceptanceTest, TheScaleAtWhichACollectiveFallsFails) {
   }
   const AcceptanceReport report = judge_acceptance(wanted(), m, &trial);
   ASSERT_TRUE(judgement(report, "scale", Verdict::fail));
-  EXPECT_THAT(judgement(report, "scale", Verdict::fail)->figure, HasSubstr("all_gather of 4.00 MiB a rank"));
+  EXPECT_THAT(judgement(report, "scale", Verdict::fail)->figure, HasSubstr("all_gather of 4.00 MiB per rank"));
   EXPECT_THAT(judgement(report, "scale", Verdict::fail)->sentence, HasSubstr("8 ranks carry 50 %"));
   EXPECT_EQ(acceptance_json(report, m, World{})["scales"].size(), 6U);
   m.scales = {};
@@ -514,7 +514,7 @@ TEST(Findings, NameHostDeviceAndAdapterAndNoSwitchThatNobodyToldOf) {
             "rank 3 (device 0 of node 3, node7, PCI 0000:0f:00.0)");
   EXPECT_EQ(accept::name_of({accept::Element::Kind::nic, 3, 0}, cluster), "NIC 0 (mlx5_2) of node 3 (node7)");
   EXPECT_EQ(accept::name_of({accept::Element::Kind::switch_, 1, 0}, cluster),
-            "what nodes 10 to 19 have in common above their NICs");
+            "what nodes 10 to 19 (node to node) have in common above their NICs");
   cluster.nodes_per_switch = 25;
   EXPECT_EQ(accept::name_of({accept::Element::Kind::switch_, 1, 0}, cluster), "switch 1");
 }
