@@ -187,7 +187,6 @@ void find_purposes(std::vector<CollectiveUse>& uses) {
       case Communication::all_to_all: use.purpose = exchanges ? Purpose::experts : Purpose::gradients; break;
       case Communication::send:
       case Communication::receive: use.purpose = Purpose::pipeline; break;
-      case Communication::barrier: use.purpose = Purpose::scalars; break;
       default: break;
     }
   }
@@ -346,7 +345,8 @@ int bytes_of_dtype(std::string_view dtype) {
   static const std::map<std::string_view, int> kBytes{
       {"Float", 4},         {"BFloat16", 2},      {"Half", 2},      {"Double", 8},      {"Int", 4},
       {"Long", 8},          {"Byte", 1},          {"Bool", 1},      {"Short", 2},       {"Char", 1},
-      {"Float8_e4m3fn", 1}, {"c10::BFloat16", 2}, {"c10::Half", 2}, {"Float8_e5m2", 1}, {"ComplexFloat", 8}};
+      {"Float8_e4m3fn", 1}, {"c10::BFloat16", 2}, {"c10::Half", 2}, {"Float8_e5m2", 1}, {"ComplexFloat", 8},
+      {"float", 4},         {"double", 8},        {"int", 4},       {"long int", 8},    {"unsigned char", 1}};
   const auto found = kBytes.find(dtype);
   return found == kBytes.end() ? 0 : found->second;
 }
@@ -369,7 +369,10 @@ std::vector<CollectiveUse> find_collectives(const RankRows& rank, const JobStep&
       if (const int size = bytes_of_dtype(facts.dtype); size > 0 && use.elements >= 0) use.bytes = use.elements * size;
     }
     const auto own = dialects::own_name(rank.names[static_cast<std::size_t>(device.name)]);
-    if ((part >= 0 && part <= kFewElements) || (own && own->op == "gather_norm")) use.purpose = Purpose::scalars;
+    if ((part >= 0 && part <= kFewElements) || use.kind == Communication::barrier ||
+        (own && own->op == "gather_norm")) {
+      use.purpose = Purpose::scalars;
+    }
     use.prefetch = (own && own->prefetch) || words.prefetches(device.launch);
     uses.push_back(use);
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "foreign/collective_use.h"
 #include "foreign/kineto_names.h"
 
 namespace fsdpbench::foreign {
@@ -56,8 +57,19 @@ class HostWorkRows {
     if (row.collective >= 0) facts = rows_.collectives[static_cast<std::size_t>(row.collective)];
     if (call != calls_.end()) {
       made.launch = call->row;
+      if (const std::int32_t told = rows_.host[static_cast<std::size_t>(call->row)].collective; told >= 0) {
+        const std::string dtype = std::move(facts.dtype);  // a call with lists of tensors does not tell it
+        facts = rows_.collectives[static_cast<std::size_t>(told)];
+        if (bytes_of_dtype(facts.dtype) == 0) facts.dtype = dtype;
+      }
       facts.kind = call->kind;
       calls_.erase(call);
+    }
+    // Where the job has one group, it is that one's.
+    if (facts.group < 0 && rows_.groups.size() == 1 && rows_.groups.front().size > 1) facts.group = 0;
+    if (facts.elements_out < 0 && facts.elements_in > 0 && facts.group >= 0 &&
+        facts.kind == Communication::all_gather) {
+      facts.elements_out = facts.elements_in * rows_.groups.front().size;
     }
     made.collective = static_cast<std::int32_t>(rows_.collectives.size());
     rows_.collectives.push_back(facts);
@@ -78,7 +90,7 @@ class HostWorkRows {
     std::int32_t& known = streams_[static_cast<std::size_t>(thread)];
     if (known < 0) {
       known = static_cast<std::int32_t>(rows_.streams.size());
-      rows_.streams.push_back({-1, rows_.threads[static_cast<std::size_t>(thread)]});
+      rows_.streams.push_back({RankRows::kHostDevice, rows_.threads[static_cast<std::size_t>(thread)]});
     }
     return known;
   }
@@ -86,7 +98,7 @@ class HostWorkRows {
   std::int32_t communicator() {
     if (communicator_ < 0) {
       communicator_ = static_cast<std::int32_t>(rows_.streams.size());
-      rows_.streams.push_back({-1, 0});
+      rows_.streams.push_back({RankRows::kHostDevice, 0});
     }
     return communicator_;
   }

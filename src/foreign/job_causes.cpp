@@ -73,6 +73,7 @@ class RowStep : public metrics::StepFacts {
         place_(rank),
         slack_(types.launch_lag_ns(static_cast<std::size_t>(rank))),
         step_(found_.cut.steps[step]),
+        computes_on_host_(rank_.computes_on_host()),
         computation_(intervals_of(rank_, step_).computation) {
     for (const CollectiveUse& use : found_.uses[step]) uses_[use.row] = &use;
     first_launch_ = launched_ns(rank_, step_.device.front());
@@ -96,6 +97,8 @@ class RowStep : public metrics::StepFacts {
     std::vector<Stall> stalls;
     for (Stall stall : metrics::find_stalls(view, *this)) {
       if (stall.op >= 0) stall.op = rows_[static_cast<std::size_t>(stall.op)];
+      // Where the host computes itself, what it does between its ops is its own.
+      if (computes_on_host_ && stall.cause == Cause::unknown) stall.cause = Cause::host_bound;
       const bool may_load = stall.cause == Cause::host_bound || stall.cause == Cause::late_prefetch ||
                             stall.cause == Cause::unknown;  // the host, or nobody knows
       const IntervalSet whole{stall.time};
@@ -126,7 +129,8 @@ class RowStep : public metrics::StepFacts {
     const std::int64_t launched = launched_ns(rank_, row);
     if (const auto blocked = blocked_before(launched)) return of_wait(*blocked);
     const bool gathers = ops_[static_cast<std::size_t>(i)].kind == schedule::OpKind::all_gather;
-    return !gathers || host_behind(launched) ? Cause::host_bound : Cause::late_prefetch;
+    const bool behind = !computes_on_host_ && host_behind(launched);
+    return !gathers || behind ? Cause::host_bound : Cause::late_prefetch;
   }
 
   bool at_boundary(int i, bool) const override {
@@ -218,8 +222,10 @@ class RowStep : public metrics::StepFacts {
     }
     // Of a row whose launch is not known nothing says that it was late. A launch may take a while, and only then can
     // its row begin; what begins within so much of it was launched late, not held back by the device.
+    // Where the host computes itself, nothing is launched: its next op was late for what it waited for.
+    const bool host_waits = computes_on_host_ && row.kind != Activity::collective;
     const std::int64_t launched =
-        row.launch < 0 ? step_.window.begin : rank_.host[static_cast<std::size_t>(row.launch)].end_ns;
+        row.launch < 0 || host_waits ? step_.window.begin : rank_.host[static_cast<std::size_t>(row.launch)].end_ns;
     const bool late = row.launch >= 0 && launched > free_since && row.begin_ns - launched <= slack_;
     record.issued_ns = late ? record.begin_ns : std::clamp(launched, step_.window.begin, record.begin_ns);
   }
@@ -364,6 +370,7 @@ class RowStep : public metrics::StepFacts {
   int place_;
   std::int64_t slack_;
   const JobStep& step_;
+  bool computes_on_host_;
   IntervalSet computation_;
   std::map<std::int32_t, const CollectiveUse*> uses_;
   bool prefetches_backward_ = true, follows_compute_ = false;

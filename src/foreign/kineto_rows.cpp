@@ -23,6 +23,8 @@ constexpr std::string_view kWaitOnStream = "wait_on_stream";
 constexpr std::string_view kRankStart = "Global rank start";
 constexpr std::string_view kRankStride = "Global rank stride";
 constexpr std::string_view kStepPrefix = "ProfilerStep#";
+constexpr std::string_view kInputDims = "Input Dims";
+constexpr std::string_view kInputType = "Input type";
 
 constexpr std::int64_t kMostTime_ns = 2'200'000'000'000'000'000;  // sums of four such fit; it is the year 2039
 constexpr std::int64_t kFar_ns = 3'600'000'000'000;
@@ -39,6 +41,42 @@ std::optional<std::int64_t> time_of(std::optional<std::int64_t> time) {
 
 std::string_view text_of(const Value* value) {
   return value != nullptr && value->is_text() ? value->text : std::string_view();
+}
+
+/// How many elements each argument of a call has, by its "Input Dims": "[[2, 3], [], [[4], [4]]]" has 6, 0 and 8. A
+/// list of tensors has those of all of them.
+std::vector<std::int64_t> elements_of(std::string_view dims) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 50;
+  std::vector<std::int64_t> elements;
+  int depth = 0;
+  std::int64_t product = 0;  // of the innermost list; 0: it has no number yet
+  for (std::size_t at = 0; at < dims.size();) {
+    const char c = dims[at];
+    if (c == '[' && ++depth == 2) elements.push_back(0);
+    if (c == '[') product = 0;
+    if (c == ']') {
+      if (depth >= 2 && product > 0) elements.back() = std::min(kMost, elements.back() + product);
+      product = 0;
+      --depth;
+    }
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(dims.data() + at, dims.data() + dims.size(), number);
+    if (error != std::errc{}) {
+      ++at;
+      continue;
+    }
+    if (number < 0 || number > kMost) return {};
+    product = product == 0 ? number : product > kMost / std::max<std::int64_t>(number, 1) ? kMost : product * number;
+    at = static_cast<std::size_t>(end - dims.data());
+  }
+  return elements;
+}
+
+/// The first word of a list of texts: ["float", "float", "Scalar"].
+std::string first_text(std::string_view list) {
+  const std::size_t begin = list.find('"');
+  const std::size_t end = begin == std::string_view::npos ? begin : list.find('"', begin + 1);
+  return end == std::string_view::npos ? std::string() : std::string(list.substr(begin + 1, end - begin - 1));
 }
 
 /// Nothing if one of them cannot be a rank.
@@ -131,6 +169,7 @@ void KinetoRows::host_row(const ParsedEvent& event, RowKind kind, std::string_vi
     case RowKind::function: host.row.kind = HostWork::function; break;
     case RowKind::annotation: {
       host.row.kind = HostWork::annotation;
+      if (is_range_of_collective(name)) host.row.collective = collective_by_dims(event, communication_of_call(name));
       if (!name.starts_with(kStepPrefix)) break;
       std::int64_t number = 0;
       const std::string_view digits = name.substr(kStepPrefix.size());
@@ -139,7 +178,10 @@ void KinetoRows::host_row(const ParsedEvent& event, RowKind kind, std::string_vi
       }
       break;
     }
-    default: host.row.kind = HostWork::op; host.row.collective = collective(event);
+    default:
+      host.row.kind = HostWork::op;
+      host.row.collective = collective(event);
+      if (host.row.collective < 0) host.row.collective = collective_by_dims(event, communication_of_op(name));
   }
   host_.push_back(host);
 }
@@ -207,6 +249,26 @@ std::int32_t KinetoRows::collective(const ParsedEvent& event) {
   facts.dtype = clean_text(text_of(event.arg(field::kDtype.name)), 40);
   facts.group = group(event);
   facts.sequence = integer_or(event.arg(field::kSequence.name), -1);
+  rows_.collectives.push_back(std::move(facts));
+  return static_cast<std::int32_t>(rows_.collectives.size()) - 1;
+}
+
+/// By the sizes of a call's arguments, which record_shapes has of rows that have no fields of a collective's. Calls
+/// have their output first; a range of a communicator's has the input alone.
+std::int32_t KinetoRows::collective_by_dims(const ParsedEvent& event, std::optional<Communication> kind) {
+  const Value* const dims = kind ? event.arg(kInputDims) : nullptr;
+  if (dims == nullptr || !dims->is_list()) return -1;
+  const std::vector<std::int64_t> elements = elements_of(dims->text);
+  if (elements.empty() || elements.front() <= 0) return -1;
+  CollectiveFacts facts;
+  facts.kind = *kind;
+  const bool has_both = elements.size() > 1 && elements[1] > 0;
+  const bool keeps_size = *kind == Communication::all_reduce || *kind == Communication::broadcast;
+  facts.elements_in = has_both && !keeps_size ? elements[1] : elements.front();
+  if (has_both || keeps_size) facts.elements_out = elements.front();
+  if (const Value* const type = event.arg(kInputType); type != nullptr && type->is_list()) {
+    facts.dtype = clean_text(first_text(type->text), 40);
+  }
   rows_.collectives.push_back(std::move(facts));
   return static_cast<std::int32_t>(rows_.collectives.size()) - 1;
 }

@@ -1,8 +1,11 @@
 #include "metrics/counterfactual.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <utility>
+#include <variant>
 
 #include "base/error.h"
 #include "metrics/knobs.h"
@@ -38,20 +41,14 @@ class Finder {
       question.answer.set = knob.set;
       if (question.rebuilt) questions.push_back(std::move(question));
     }
-    for (Question& question : questions) {
-      question.answer.step_ms = step_ms(question);
-      question.answer.gain_ms = question.answer.ci_low = question.answer.ci_high =
-          typical_ms_ - question.answer.step_ms;
-    }
+    for (Question& question : questions) ask(question);
     std::erase_if(questions, [&](const Question& q) { return !q.answer.set.empty() && q.answer.gain_ms <= noise_ms_; });
     if (!typical_.repeats()) find_intervals(questions);
 
     Counterfactuals result;
     for (Question& question : questions) {
       Counterfactual& answer = question.answer;
-      const bool certain =
-          typical_.steps() > 1 || typical_.training().config.device.backend == config::BackendKind::virtual_;
-      answer.advised = certain && answer.ci_low > 0 && answer.gain_ms > noise_ms_;
+      advise(answer);
       if (answer.set.empty()) {
         result.causes.push_back(std::move(answer));
         continue;
@@ -63,7 +60,37 @@ class Finder {
     return result;
   }
 
+  Counterfactual gain_of(const config::RunConfig& other) {
+    std::vector<Question> questions(1);
+    questions.front().rebuilt = std::make_unique<schedule::Training>(training(other).steady());
+    ask(questions.front());
+    if (!typical_.repeats()) find_intervals(questions);
+    advise(questions.front().answer);
+    return questions.front().answer;
+  }
+
  private:
+  void ask(Question& question) const {
+    question.answer.step_ms = step_ms(question);
+    question.answer.gain_ms = question.answer.ci_low = question.answer.ci_high = typical_ms_ - question.answer.step_ms;
+    if (!question.rebuilt) return;
+    std::map<std::pair<schedule::OpKind, std::int64_t>, int> more;
+    const auto count = [&](const schedule::Training& training, int by) {
+      for (const schedule::Op& op : training.schedules.steady().ops) {
+        if (const auto* sent = std::get_if<schedule::Collective>(&op.work)) more[{op.kind, sent->bytes()}] += by;
+      }
+    };
+    count(*question.rebuilt, 1);
+    count(typical_.training(), -1);
+    question.answer.adds_collectives = std::ranges::any_of(more, [](const auto& entry) { return entry.second > 0; });
+  }
+
+  void advise(Counterfactual& answer) const {
+    const bool certain =
+        typical_.steps() > 1 || typical_.training().config.device.backend == config::BackendKind::virtual_;
+    answer.advised = certain && answer.ci_low > 0 && answer.gain_ms > noise_ms_;
+  }
+
   Question rebuilt(const config::RunConfig& config) const {
     Question question;
     try {
@@ -150,6 +177,10 @@ class Finder {
 
 Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms) {
   return Finder(typical, noise_ms).find(causes);
+}
+
+Counterfactual find_gain(const TypicalStep& typical, const config::RunConfig& other, double noise_ms) {
+  return Finder(typical, noise_ms).gain_of(other);
 }
 
 }  // namespace fsdpbench::metrics

@@ -22,6 +22,7 @@ struct Counterfactual {
   IntervalKind interval =
       IntervalKind::one_value;             ///< of the gain; one value: every step took the same, or there is one
   std::optional<std::int64_t> more_bytes;  ///< of peak memory; knobs that gain
+  bool adds_collectives = false;           ///< some that the run does not have, or larger ones: their times are guesses
   bool advised = false;                    ///< the interval is above 0 and the gain above the noise
 };
 
@@ -46,5 +47,7 @@ struct Counterfactuals {
 };
 /// `noise_ms`: gains up to it are not advised, and knobs that gain no more are left out.
 Counterfactuals find_counterfactuals(const TypicalStep& typical, const std::vector<Asked>& causes, double noise_ms);
+/// The same of another valid configuration of the same training. Throws an Error if that cannot be replayed.
+Counterfactual find_gain(const TypicalStep& typical, const config::RunConfig& other, double noise_ms);
 
 }  // namespace fsdpbench::metrics

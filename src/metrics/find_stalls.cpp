@@ -152,8 +152,13 @@ class Blame {
     }
     const Interval window{view_.window().begin_ns, view_.window().end_ns};
     for (const Interval& gap : subtract({window}, unite(computation))) {
-      const auto next =
-          std::find_if(order.begin(), order.end(), [&](int i) { return view_.record(i).begin_ns >= gap.end; });
+      // What began first, which of several streams need not be what was issued first.
+      auto next = order.end();
+      for (auto at = order.begin(); at != order.end(); ++at) {
+        const std::int64_t begin = view_.record(*at).begin_ns;
+        if (begin >= gap.end && (next == order.end() || begin < view_.record(*next).begin_ns)) next = at;
+        if (next != order.end() && view_.record(*next).begin_ns == gap.end) break;
+      }
       low_ = gap.begin;
       cursor_ = gap.end;
       if (next != order.end()) {

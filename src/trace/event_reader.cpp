@@ -323,7 +323,7 @@ class EventsReader {
     }
   }
 
-  /// All of it, which checks it; what is in an object or a list is not kept.
+  /// All of it, which checks it; what is in an object is not kept.
   Value read(ondemand::value value, int depth) {
     if (depth > kMostDepth) {
       findings_.add(Rule::limit, facts_.events,
@@ -337,9 +337,13 @@ class EventsReader {
           read(member.value(), depth + 1);
         }
         return {Value::Type::object, 0, {}};
-      case ondemand::json_type::array:
+      case ondemand::json_type::array: {
+        const char* const begin = value.raw_json_token().data();
         for (auto inner : value.get_array()) read(inner.value(), depth + 1);
-        return {Value::Type::list, 0, {}};
+        const auto length = static_cast<std::size_t>(value.current_location().value() - begin);
+        const std::size_t close = std::string_view(begin, length).rfind(']');
+        return {Value::Type::list, 0, std::string_view(begin, close + 1).substr(0, kMostText)};
+      }
       case ondemand::json_type::string:
         return {Value::Type::text, 0, std::string_view(value.get_string()).substr(0, kMostText)};
       default: break;

@@ -18,10 +18,11 @@ struct Value {
   enum class Type : std::uint8_t { null, boolean, integer, number, text, list, object };
   Type type = Type::null;
   std::int64_t integer = 0;  ///< saturated if it does not fit
-  std::string_view text;     ///< of a text; of a number as it was written
+  std::string_view text;     ///< of a text; of a number or a list as it was written
 
   bool is_integer() const { return type == Type::integer; }
   bool is_text() const { return type == Type::text; }
+  bool is_list() const { return type == Type::list; }
   bool is_number() const { return type == Type::integer || type == Type::number; }
 };
 

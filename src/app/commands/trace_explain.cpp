@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "app/report/job_report.h"
 #include "app/report/report_page.h"
 #include "app/report/result_folder.h"
+#include "app/report/traced_gain.h"
 #include "base/error.h"
 #include "config/fields.h"
 #include "config/load.h"
@@ -55,42 +55,10 @@ std::optional<dialects::Said> setting_in_words(const dialects::Words* engine, co
   return std::nullopt;
 }
 
-/// Since the replay has no gaps between the kernels of an op, no setting can make the step shorter than the kernels of
-/// the busiest rank.
-double least_step_ms(const foreign::Explanation& explanation) {
-  double most = 0;
-  for (const foreign::ExplainedRank& rank : explanation.ranks) {
-    double ms = 0;
-    for (const foreign::ExplainedStep& step : rank.steps) ms += static_cast<double>(step.parts.computation) / 1e6;
-    if (!rank.steps.empty()) most = std::max(most, ms / static_cast<double>(rank.steps.size()));
-  }
-  return most;
-}
-
-/// The rank that holds the others up for more than half of the time in which they compute nothing.
-const metrics::CauseShare* dominating_straggler(const foreign::Explanation& explanation) {
-  double stalled = 0;
-  for (const metrics::CauseShare& share : explanation.causes) stalled += share.ms;
-  for (const metrics::CauseShare& share : explanation.causes) {
-    if (share.cause == metrics::Cause::straggler && share.late_rank >= 0 && share.ms * 2 > stalled) return &share;
-  }
-  return nullptr;
-}
-
 void add_knob(const metrics::Counterfactual& knob, const AdoptedJob& adopted, ExplainedJob& explained) {
-  const double least = least_step_ms(explained.explanation);
-  const double miss = std::abs(adopted.causes.step_ms - adopted.causes.typical_ms);
   ReplayedKnob& replayed = explained.replayed.emplace_back(knob);
-  metrics::Counterfactual& gain = replayed.gain;
-  const double most = std::max(0.0, explained.explanation.mean_step_ms - least);
-  if (gain.gain_ms > most) {
-    gain.step_ms += gain.gain_ms - most;
-    gain.gain_ms = most;
-    gain.ci_low = std::min(gain.ci_low, most);
-    gain.ci_high = std::min(gain.ci_high, most);
-  }
-  // A gain below what the replay misses of the traced step may be the replay's.
-  gain.advised = gain.advised && gain.gain_ms > miss;
+  count_from_trace(*explained.replay, explained.replay->least_ms, replayed.gain);
+  if (explained.recognition.facts.unit_elements <= 0) replayed.gain.more_bytes.reset();  // nothing tells how large
   std::optional<dialects::Said> said;
   try {
     said = setting_in_words(explained.recognition.engine, adopted.setup.config, knob.set);
@@ -98,7 +66,7 @@ void add_knob(const metrics::Counterfactual& knob, const AdoptedJob& adopted, Ex
   }
   if (!said) return;
   replayed.no_word = said->fate == dialects::Fate::lost;
-  replayed.words = dialects::in_words(*said);
+  replayed.words = said->text == "BLOCKS_OF_UNITS" ? "wrap every two blocks as one unit" : dialects::in_words(*said);
 }
 
 /// What the replay says about each cause: a setting that the job has, or what the step would take without it.
@@ -109,6 +77,7 @@ void advise_by_replay(const AdoptedJob& adopted, ExplainedJob& explained) {
     });
     const auto same = std::ranges::find(adopted.causes.causes, share.cause, &metrics::CauseShare::cause);
     if (same != adopted.causes.causes.end()) share.without = same->without;
+    if (share.without) count_from_trace(*explained.replay, explained.replay->computed_ms, *share.without);
     if (knob != explained.replayed.end()) {
       share.advice = metrics::knob_sentence(knob->gain, knob->words);
     } else if (share.without && share.without->advised) {
@@ -123,9 +92,7 @@ void advise_by_replay(const AdoptedJob& adopted, ExplainedJob& explained) {
 /// What each setting would bring, where the job's rows are records of a schedule.
 void replay_knobs(ExplainedJob& explained) {
   if (const metrics::CauseShare* straggler = dominating_straggler(explained.explanation)) {
-    explained.not_replayed_because =
-        fmt::format("rank {} holds the others up for {:.3f} ms of a step; settings are worth trying once it does not.",
-                    straggler->late_rank, straggler->ms);
+    explained.not_replayed_because = no_settings_because(*straggler);
     return;
   }
   try {
@@ -134,7 +101,7 @@ void replay_knobs(ExplainedJob& explained) {
       explained.not_replayed_because = adopted.causes.no_typical_because + ".";
       return;
     }
-    explained.typical_ms = adopted.causes.typical_ms;
+    explained.replay = traced_step(explained.explanation, adopted);
     for (const metrics::Counterfactual& knob : adopted.causes.knobs) add_knob(knob, adopted, explained);
     advise_by_replay(adopted, explained);
   } catch (const ConfigError& error) {
@@ -163,7 +130,7 @@ void write_explanation(const ResultFolder& folder, const ExplainedJob& explained
 /// ExitCode::ok; throws ConfigError for files that are no traces.
 int explain_traces(const TraceExplainArguments& arguments) {
   const foreign::JobTrace job = foreign::read_job(arguments.traces);
-  ExplainedJob explained{job, foreign::recognise(job), {}, 0, {}, {}};
+  ExplainedJob explained{job, foreign::recognise(job), {}, {}, {}, {}};
   explained.explanation = foreign::explain(job, explained.recognition);
   foreign::advise(explained.recognition, explained.explanation);
   replay_knobs(explained);

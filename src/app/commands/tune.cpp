@@ -448,12 +448,16 @@ int tune_profile(const TuneArguments& arguments, Job* job) {
 
   keep_what_is_done(console().quiet());
   TuneProgress progress;
-  const tune::SearchResult result =
+  tune::SearchResult result =
       tune::search(space, *on.machine, options, [&](const tune::SearchProgress& now) { progress.show(space, now); });
   console().clear_progress();
   if (!result.best) throw_nothing_fits(space, *on.machine, options);
   const double least_gain = arguments.least_gain_pct / 100;
-  const tune::Answer answer = tune::make_answer(space, *on.machine, options, result, least_gain);
+  tune::Answer answer = tune::make_answer(space, *on.machine, options, result, least_gain);
+  if (traced) {
+    count_from_trace(traced->step, result);
+    count_from_trace(traced->step, answer);
+  }
   Tuning tuning{space, options, result, answer, name, on.basis, least_gain, progress.seconds()};
   console().print(tune_text(tuning));
   if (traced) console().print(changes_text(*traced, tuning));

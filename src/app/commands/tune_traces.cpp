@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -14,6 +13,7 @@
 #include "config/fields.h"
 #include "dialects/make_export.h"
 #include "dialects/sayable.h"
+#include "foreign/explain.h"
 #include "foreign/kineto_reader.h"
 
 namespace fsdpbench::app {
@@ -37,11 +37,6 @@ std::vector<dialects::KeyChange> changes_of(const TracedJob& job, const Tuning& 
     changes.push_back({field->name(), text(was), text(is), {dialects::Fate::same, ""}});
   }
   return changes;
-}
-
-/// By how much of the replayed step the traced one is longer.
-double replay_miss(const TracedJob& job, const Tuning& tuning) {
-  return job.profile.step_ms / (tuning.result.start().step_ns / 1e6) - 1;
 }
 
 /// As people write it: without a profile's quotes.
@@ -84,9 +79,14 @@ TracedJob read_traced_job(const std::vector<std::string>& traces) {
                     "the right one.",
                     found.name, found.schedule->config.fsdp.preset, fmt::join(found.schedule->same_order, ", ")));
   }
+  const foreign::Explanation explanation = foreign::explain(job, found);
+  if (const metrics::CauseShare* late = dominating_straggler(explanation)) {
+    throw ConfigError(fmt::format("No setting would help: {}", no_settings_because(*late)));
+  }
   try {
     AdoptedJob adopted = adopt_job(job, found);
-    TracedJob traced{{}, traced_profile(job, found, adopted), system};
+    if (!adopted.causes.no_typical_because.empty()) throw ConfigError(adopted.causes.no_typical_because + ".");
+    TracedJob traced{{}, traced_profile(job, found, adopted), system, traced_step(explanation, adopted)};
     traced.run.folder = fmt::format("the traced {}", found.name);
     traced.run.setup = std::move(adopted.setup);
     traced.run.trial.metrics = std::move(adopted.metrics);
@@ -106,13 +106,7 @@ void restrict_space(const TracedJob& job, const config::RunConfig& in_force, tun
 }
 
 std::string changes_text(const TracedJob& job, const Tuning& tuning) {
-  constexpr double kFar = 0.25;
-  const double miss = replay_miss(job, tuning);
-  std::string text = fmt::format("\nthe traced step took {:.3f} ms, {:.1f} % {} than a replay of its op times{}\n",
-                                 job.profile.step_ms, std::abs(100 * miss), miss >= 0 ? "more" : "less",
-                                 std::abs(miss) > kFar ? ": what holds it up is not its schedule, so look at `trace "
-                                                         "explain` first"
-                                                       : "");
+  std::string text = "\n" + text_line(replay_error_sentence(job.step));
   const std::vector<dialects::KeyChange> changes = changes_of(job, tuning);
   if (changes.empty()) return text + fmt::format("nothing to change in {}\n", job.profile.program);
   Table table;
@@ -129,7 +123,8 @@ std::string changes_text(const TracedJob& job, const Tuning& tuning) {
 nlohmann::json changes_json(const TracedJob& job, const Tuning& tuning) {
   nlohmann::json out{{"program", job.profile.program},
                      {"step_ms", job.profile.step_ms},
-                     {"miss", replay_miss(job, tuning)},
+                     {"miss", job.step.step_ms / job.step.replayed_ms - 1},
+                     {"least_ms", job.step.least_ms},
                      {"changes", nlohmann::json::array()}};
   for (const dialects::KeyChange& change : changes_of(job, tuning)) {
     nlohmann::json one{{"key", change.key}, {"was", plain(change.was)}, {"is", plain(change.is)}};

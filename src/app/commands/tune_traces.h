@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/report/finished_run.h"
+#include "app/report/traced_gain.h"
 #include "app/report/traced_profile.h"
 #include "app/report/tune_report.h"
 #include "dialects/dialect.h"
@@ -21,6 +22,7 @@ struct TracedJob {
   FinishedRun run;        ///< its rows as records of the schedule that it follows
   TracedProfile profile;  ///< the same for whoever wants to simulate it
   const dialects::Dialect* system = nullptr;
+  TracedStep step;  ///< what a prediction may promise
 };
 
 /// Reads the traces of a job. Throws ConfigError that says why it cannot be tuned from them: it is no sharded training,

@@ -31,7 +31,7 @@ std::string cause_table(const metrics::CauseReport& report, const CauseTable& ho
   table.title = how.title;
   const bool replayed = std::ranges::any_of(report.causes, [](const CauseShare& c) { return c.without.has_value(); });
   table.header = {"cause", "ms", "of the step",
-                  replayed ? fmt::format("typical step ({:.{}f} ms) without it", report.typical_ms, how.decimals) : "",
+                  replayed ? fmt::format("{} ({:.{}f} ms) without it", how.step, report.typical_ms, how.decimals) : "",
                   "worst at"};
   const auto row = [&](std::string name, double ms, double share_pct, std::string without, std::string where) {
     table.rows.push_back({std::move(name), fmt::format("{:.{}f}", ms, how.decimals), fmt::format("{:.1f} %", share_pct),

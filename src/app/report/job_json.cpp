@@ -501,8 +501,14 @@ const Fields<ExplainedJob>& job_fields() {
             "causes", [](const E& e) -> const auto& { return e.explanation.causes; }, "",
             "why computation was not running, the largest cause first, with what would help");
         f(
-            "typical_ms", [](const E& e) { return e.typical_ms > 0 ? std::optional(e.typical_ms) : std::nullopt; },
-            "ms", "step that was replayed");
+            "headline", [](const E& e) { return headline(e); }, "",
+            "what to change, or that nothing would help, a sentence or two");
+        f(
+            "typical_ms", [](const E& e) { return e.replay ? std::optional(e.replay->replayed_ms) : std::nullopt; },
+            "ms", "the replay of the traced step");
+        f(
+            "least_ms", [](const E& e) { return e.replay ? std::optional(e.replay->least_ms) : std::nullopt; }, "ms",
+            "what one rank needs for its own kernels and its host: no setting makes the step shorter");
         f(
             "knobs", [](const E& e) -> const auto& { return e.replayed; }, "",
             "keys whose change would gain more than the noise, the largest gain first");

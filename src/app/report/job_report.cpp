@@ -38,7 +38,7 @@ std::string what_it_is(const ExplainedJob& e) {
     table.rows.push_back(
         {finding.what, finding.value, fmt::format("{:.0f} %", 100 * finding.confidence), finding.evidence});
   }
-  return text + "\n" + format_table(table);
+  return text + headline(e) + "\n\n" + format_table(table);
 }
 
 std::string where_time_went(const ExplainedJob& e) {
@@ -84,7 +84,7 @@ std::string why_stalled(const ExplainedJob& e) {
   if (e.explanation.causes.empty()) return {};
   metrics::CauseReport report;
   report.step_ms = e.explanation.mean_step_ms;
-  report.typical_ms = e.typical_ms;
+  if (e.replay) report.typical_ms = e.replay->step_ms;
   for (const metrics::CauseShare& share : e.explanation.causes) {
     if (share.share_pct < metrics::kSmallSharePct && share.advice.empty()) {
       report.small_ms += share.ms;
@@ -92,9 +92,10 @@ std::string why_stalled(const ExplainedJob& e) {
       report.causes.push_back(share);
     }
   }
-  CauseTable how{"Why computation was not running", kDecimals, "", {}};
+  CauseTable how{"Why computation was not running", kDecimals, "", {}, "the traced step"};
+  if (e.replay) how.no_typical = text_line(replay_error_sentence(*e.replay));
   if (e.recognition.is_fsdp() && !e.not_replayed_because.empty()) {
-    how.no_typical = fmt::format("Settings were not tried: {}\n", e.not_replayed_because);
+    how.no_typical += fmt::format("Settings were not tried: {}\n", e.not_replayed_because);
   }
   for (const ReplayedKnob& knob : e.replayed) how.knobs.push_back(metrics::knob_sentence(knob.gain, knob.words));
   return "\n" + cause_table(report, how);
@@ -132,6 +133,28 @@ std::string bullets(const char* title, const std::vector<std::string>& lines) {
 }
 
 }  // namespace
+
+std::string headline(const ExplainedJob& e) {
+  const foreign::Explanation& x = e.explanation;
+  if (x.mean_step_ms <= 0) return "No work of a device is in the trace.";
+  const auto knob = std::ranges::find_if(
+      e.replayed, [](const ReplayedKnob& k) { return k.gain.advised && !k.no_word && !k.words.empty(); });
+  if (knob != e.replayed.end()) return "What to change: " + metrics::knob_sentence(knob->gain, knob->words);
+  if (const metrics::CauseShare* late = dominating_straggler(x)) {
+    return "No setting would help: " + no_settings_because(*late);
+  }
+  std::string text = !e.recognition.is_fsdp()         ? "No setting was tried: the job is no sharded training."
+                     : e.not_replayed_because.empty() ? "No setting of the job is certain to make its step shorter."
+                                                      : fmt::format("No setting was tried: {}", e.not_replayed_because);
+  constexpr double kMostly = 90;  // percent
+  const double computes = 100 * x.computation_ms / x.mean_step_ms;
+  if (computes >= kMostly) return text + fmt::format(" Computation takes {:.1f} % of the step.", computes);
+  if (x.causes.empty() || x.causes.front().cause == metrics::Cause::unknown) return text;
+  const metrics::CauseShare& most = x.causes.front();
+  return text + fmt::format(" Most of what computation waits for, {} of {} ms, is {}{}{}", job_ms(most.ms),
+                            job_ms(x.mean_step_ms), to_string(most.cause), most.advice.empty() ? "." : ": ",
+                            most.advice);
+}
 
 std::string job_report(const ExplainedJob& e) {
   std::string text = what_it_is(e);

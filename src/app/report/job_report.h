@@ -1,8 +1,10 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "app/report/traced_gain.h"
 #include "foreign/explain.h"
 #include "foreign/job_trace.h"
 #include "foreign/recognise.h"
@@ -21,11 +23,15 @@ struct ReplayedKnob {
 struct ExplainedJob {
   const foreign::JobTrace& job;
   foreign::Recognition recognition;
-  foreign::Explanation explanation;  ///< each cause with what would help
-  double typical_ms = 0;               ///< the step that was replayed; 0: none was
+  foreign::Explanation explanation;    ///< each cause with what would help
+  std::optional<TracedStep> replay;    ///< of the job's op times; absent: there was none
   std::vector<ReplayedKnob> replayed;  ///< that gain more than the noise, the most first
   std::string not_replayed_because;    ///< a sentence; empty: the job's op times were replayed
 };
+
+/// One or two sentences: the setting of the job's own that gains more than is in doubt, or that none does, and what
+/// would help.
+std::string headline(const ExplainedJob& explained);
 
 /// For people: what the job is and how that was found out, where a step's time went, what was exposed most and why,
 /// what would help, what nothing tells.
