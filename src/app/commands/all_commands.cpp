@@ -23,6 +23,7 @@ Command gate_command();
 Command doctor_command();
 Command help_command();
 Command export_command();
+Command import_command();
 Command checkpoint_show_command();
 Command checkpoint_export_command();
 Command checkpoint_import_command();
@@ -51,6 +52,7 @@ std::vector<Command> all_commands() {
            doctor_command,
            help_command,
            export_command,
+           import_command,
            checkpoint_show_command,
            checkpoint_export_command,
            checkpoint_import_command,

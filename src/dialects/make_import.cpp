@@ -1,0 +1,696 @@
+#include "dialects/make_import.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <initializer_list>
+#include <span>
+#include <system_error>
+
+#include "base/error.h"
+#include "config/fields.h"
+#include "config/presets.h"
+#include "dialects/settings.h"
+
+namespace fsdpbench::dialects {
+namespace {
+
+using config::Value;
+
+std::string shown(const Value& value) {
+  const auto* text = std::get_if<std::string>(&value);
+  return text != nullptr ? *text : config::to_toml(value);
+}
+
+/// The settings of one file; what was not asked for at the end has no key here.
+class Source {
+ public:
+  Source(Settings settings, Import& into) : settings_(std::move(settings)), into_(into) {}
+
+  bool has(std::string_view name) const { return settings_.has(name); }
+
+  std::optional<Value> take(std::string_view name) {
+    const auto found = settings_.values.find(std::string(name));
+    if (found == settings_.values.end()) return std::nullopt;
+    Value value = std::move(found->second);
+    settings_.values.erase(found);
+    return value;
+  }
+
+  std::optional<std::string> text(std::string_view name) {
+    const std::optional<Value> value = take(name);
+    return value ? std::optional(shown(*value)) : std::nullopt;
+  }
+  bool flag(std::string_view name) { return boolean(name).value_or(false); }
+  std::optional<bool> boolean(std::string_view name) {
+    const std::optional<Value> value = take(name);
+    if (!value) return std::nullopt;
+    if (const auto* yes = std::get_if<bool>(&*value)) return *yes;
+    return refuse<bool>(name, *value);
+  }
+  std::optional<double> number(std::string_view name) {
+    const std::optional<Value> value = take(name);
+    if (!value) return std::nullopt;
+    if (const auto* whole = std::get_if<std::int64_t>(&*value)) return static_cast<double>(*whole);
+    if (const auto* real = std::get_if<double>(&*value)) return *real;
+    return refuse<double>(name, *value);
+  }
+  std::optional<std::int64_t> integer(std::string_view name) {
+    const std::optional<Value> value = take(name);
+    if (!value) return std::nullopt;
+    if (const auto* whole = std::get_if<std::int64_t>(&*value)) return *whole;
+    if (const auto* real = std::get_if<double>(&*value);
+        real != nullptr && std::abs(*real) < 1e18 && *real == std::floor(*real))
+      return static_cast<std::int64_t>(*real);
+    return refuse<std::int64_t>(name, *value);
+  }
+  /// Of several names for one thing the first that is there.
+  std::optional<std::int64_t> first_integer(std::initializer_list<std::string_view> names) {
+    std::optional<std::int64_t> found;
+    for (const std::string_view name : names) {
+      if (const auto value = integer(name); value && !found) found = value;
+    }
+    return found;
+  }
+
+  void put(std::string_view key, Value value) {
+    const auto same = std::ranges::find(into_.keys, key, &std::pair<std::string, Value>::first);
+    if (same == into_.keys.end()) {
+      into_.keys.emplace_back(key, std::move(value));
+    } else {
+      same->second = std::move(value);
+    }
+  }
+  void put(std::string_view key, std::string_view value) { put(key, Value(std::string(value))); }
+  void put(std::string_view key, const std::string& value) { put(key, Value(value)); }
+  void put(std::string_view key, const char* value) { put(key, Value(std::string(value))); }
+  template <class T>
+  void put_if(std::string_view key, const std::optional<T>& value) {
+    if (value) put(key, Value(*value));
+  }
+
+  void unread(std::string sentence) { into_.unread.push_back(std::move(sentence)); }
+  /// What changes no step: not listed.
+  void ignore(std::span<const std::string_view> names) {
+    std::erase_if(settings_.values, [&](const auto& setting) {
+      return std::ranges::any_of(names, [&](std::string_view name) {
+        return setting.first == name || (name.ends_with('.') && setting.first.starts_with(name));
+      });
+    });
+  }
+  void list_the_rest() {
+    for (const auto& [name, value] : settings_.values) unread(fmt::format("{} = {}", name, shown(value)));
+  }
+
+ private:
+  template <class T>
+  std::optional<T> refuse(std::string_view name, const Value& value) {
+    unread(fmt::format("{} = {}", name, shown(value)));
+    return std::nullopt;
+  }
+
+  Settings settings_;
+  Import& into_;
+};
+
+void put_dtype(Source& s, std::string_view key, std::string_view word) {
+  if (word == "bf16" || word == "bfloat16") {
+    s.put(key, "bf16");
+  } else if (word == "fp16" || word == "float16") {
+    s.put(key, "bf16");
+    s.unread(fmt::format("{} = fp16: bf16, which is as large, stands for it", key));
+  } else {
+    s.put(key, "fp32");
+  }
+}
+
+/// Microbatches of a global batch, if the ranks are known; else the batch itself.
+void put_global_batch(Source& s, std::optional<std::int64_t> global, std::optional<std::int64_t> local,
+                      std::optional<std::int64_t> ranks) {
+  if (!global || *global <= 0) return;
+  if (local && ranks && *local > 0 && *ranks > 0 && *global % (*local * *ranks) == 0) {
+    s.put("train.accumulate", *global / (*local * *ranks));
+  } else {
+    s.unread(fmt::format("a global batch of {}: how many microbatches it is depends on the ranks (--ranks)", *global));
+  }
+}
+
+// -- Hugging Face's config.json
+// -----------------------------------------------------------------------------------------
+
+constexpr auto kOfNoStep = std::to_array<std::string_view>({"architectures.",
+                                                            "auto_map.",
+                                                            "model_type",
+                                                            "transformers_version",
+                                                            "_name_or_path",
+                                                            "torch_dtype",
+                                                            "dtype",
+                                                            "use_cache",
+                                                            "initializer_range",
+                                                            "bos_token_id",
+                                                            "eos_token_id",
+                                                            "eos_token_id.",
+                                                            "pad_token_id",
+                                                            "hidden_act",
+                                                            "activation_function",
+                                                            "max_position_embeddings",
+                                                            "attention_dropout",
+                                                            "attn_pdrop",
+                                                            "embd_pdrop",
+                                                            "resid_pdrop",
+                                                            "pretraining_tp",
+                                                            "rope_scaling.",
+                                                            "rope_parameters.",
+                                                            "task_specific_params.",
+                                                            "summary_activation",
+                                                            "summary_first_dropout",
+                                                            "summary_proj_to_labels",
+                                                            "summary_type",
+                                                            "summary_use_proj",
+                                                            "layer_types.",
+                                                            "router_aux_loss_coef",
+                                                            "output_router_logits",
+                                                            "original_max_position_embeddings",
+                                                            "n_ctx",
+                                                            "id2label.",
+                                                            "label2id.",
+                                                            "is_decoder",
+                                                            "scale_attn_weights",
+                                                            "reorder_and_upcast_attn",
+                                                            "scale_attn_by_inverse_layer_idx"});
+
+void read_hugging_face(Source& s) {
+  const std::string type = s.text("model_type").value_or("");
+  const bool gpt2 = type == "gpt2";
+  s.put("model.kind", "decoder");
+  s.put_if("model.layers", s.first_integer({"num_hidden_layers", "n_layer", "n_layers", "num_layers"}));
+  const auto width = s.first_integer({"hidden_size", "n_embd", "d_model"});
+  const auto heads = s.first_integer({"num_attention_heads", "n_head", "n_heads"});
+  s.put_if("model.width", width);
+  s.put_if("model.heads", heads);
+  const auto kv_heads = s.first_integer({"num_key_value_heads", "n_kv_heads"});
+  s.put_if("model.kv_heads", kv_heads ? kv_heads : heads);
+  const auto head_dim = s.integer("head_dim");
+  if (head_dim && width && heads && *head_dim * *heads != *width) s.put("model.head_dim", *head_dim);
+  const auto expert_width = s.integer("moe_intermediate_size");
+  const auto inner = s.first_integer({"intermediate_size", "n_inner", "ffn_dim"});
+  s.put_if("model.ffn_width", expert_width ? expert_width : inner);
+  if (!inner && !expert_width && gpt2 && width) s.put("model.ffn_width", 4 * *width);
+  s.put_if("model.vocab", s.integer("vocab_size"));
+  const auto tied = s.boolean("tie_word_embeddings");
+  s.put("model.tied_head", tied.value_or(gpt2 || type.starts_with("gemma") || type == "opt"));
+  const auto theta = s.number("rope_theta");
+  s.put_if("model.rope_theta", theta ? theta : s.number("rope_parameters.rope_theta"));
+  auto epsilon = s.number("rms_norm_eps");
+  if (!epsilon) epsilon = s.number("layer_norm_epsilon");
+  s.put_if("model.norm_epsilon", epsilon);
+  const auto experts = s.first_integer({"num_local_experts", "num_experts", "n_routed_experts"});
+  if (experts && *experts > 1) {
+    s.put("model.experts", *experts);
+    s.put_if("model.active_experts", s.first_integer({"num_experts_per_tok", "experts_per_token"}));
+  }
+  const bool windows = s.boolean("use_sliding_window").value_or(true);
+  const auto window = s.integer("sliding_window");
+  if (window && windows) {
+    s.put("model.attention_window", *window);
+    if (type == "gpt_oss") s.put("model.full_attention_every", std::int64_t{2});
+  }
+  if (gpt2) {
+    s.put("model.feed_forward", "plain");
+    s.put("model.norm", "layer");
+    s.put("model.bias", true);
+    s.put("model.fused_projections", true);
+    s.put("model.learned_positions", s.first_integer({"n_positions", "n_ctx"}).value_or(1024));
+  } else if (type == "qwen3" || type == "qwen3_moe") {
+    s.put("model.qk_norm", true);
+  } else if (type == "phi3") {
+    s.put("model.fused_projections", true);
+  } else if (type == "gpt_oss") {
+    s.put("model.attention_sinks", true);
+    s.put("model.bias", true);
+  } else if (type == "qwen2") {
+    s.unread("biases of queries, keys and values");
+  } else if (type != "llama" && type != "mistral" && type != "mixtral") {
+    s.unread(fmt::format("model_type = {}: its blocks are read as those of a Llama", type.empty() ? "none" : type));
+  }
+  if (s.flag("attention_bias") && type != "gpt_oss") s.unread("attention_bias = true");
+  if (s.flag("mlp_bias")) s.unread("mlp_bias = true");
+  s.ignore(kOfNoStep);
+}
+
+// -- torchtitan
+// ---------------------------------------------------------------------------------------------------------
+
+constexpr auto kTitanOfNoStep = std::to_array<std::string_view>(
+    {"job.", "profiling.", "metrics.", "checkpoint.", "comm.", "fault_tolerance.", "experimental.", "validation.",
+     "training.steps", "training.dataset", "training.dataset_path", "lr_scheduler.", "debug.", "model.hf_assets_path",
+     "model.tokenizer_path", "memory_estimation."});
+
+void read_torchtitan(Source& s, const ImportKnown& known) {
+  s.put("fsdp.preset", "fsdp2");
+  s.put("fsdp.wrap", "block");
+  s.put("fsdp.head_unit", true);
+  s.put("fsdp.gradient_scaling", "sum");
+  const std::int64_t replicate = s.integer("parallelism.data_parallel_replicate_degree").value_or(1);
+  std::int64_t shard = s.integer("parallelism.data_parallel_shard_degree").value_or(-1);
+  const std::int64_t tensor = s.integer("parallelism.tensor_parallel_degree").value_or(1);
+  if (tensor > 1) s.put("mesh.tensor", tensor);
+  if (shard < 0 && known.ranks && replicate > 0 && tensor > 0) shard = *known.ranks / replicate / tensor;
+  std::optional<std::int64_t> data_ranks;
+  if (shard > 0) {
+    data_ranks = replicate * shard;
+    s.put("mesh.ranks", *data_ranks * tensor);
+  } else {
+    s.unread("the number of ranks (data_parallel_shard_degree = -1): --ranks");
+  }
+  const bool no_shard = shard == 1 && replicate > 1;
+  const bool hybrid = shard != 1 && replicate > 1;
+  s.put("fsdp.strategy", no_shard ? "no_shard" : hybrid ? "hybrid_shard" : "full_shard");
+  if (hybrid) s.put("mesh.replicate", replicate);
+  if (hybrid && shard > 0) s.put("mesh.shard", shard);
+  const std::string reshard = s.text("parallelism.fsdp_reshard_after_forward").value_or("default");
+  if (reshard == "always") s.put("fsdp.reshard_after_forward", true);
+  if (!no_shard && reshard == "never") s.put("fsdp.reshard_after_forward", false);
+  if (s.flag("parallelism.enable_fsdp_symm_mem")) s.put("nccl.register_buffers", "window");
+
+  const auto local = s.integer("training.local_batch_size");
+  s.put_if("train.batch_per_rank", local);
+  put_global_batch(s, s.integer("training.global_batch_size"), local, data_ranks);
+  s.put_if("train.seq_len", s.integer("training.seq_len"));
+  const auto norm = s.take("training.max_norm");
+  double limit = 1;
+  if (norm) {
+    const auto* real = std::get_if<double>(&*norm);
+    const auto* whole = std::get_if<std::int64_t>(&*norm);
+    limit = real != nullptr ? *real : whole != nullptr ? static_cast<double>(*whole) : 0;
+  }
+  s.put("train.clip_norm", std::isfinite(limit) ? limit : 0.0);
+  put_dtype(s, "fsdp.param_dtype", s.text("training.mixed_precision_param").value_or("bfloat16"));
+  put_dtype(s, "fsdp.reduce_dtype", s.text("training.mixed_precision_reduce").value_or("float32"));
+  if (s.flag("training.enable_cpu_offload")) s.put("fsdp.cpu_offload", "all");
+
+  auto mode = s.text("activation_checkpoint.mode");
+  if (!mode) mode = s.text("activation_checkpoint");
+  const std::string option = s.text("activation_checkpoint.selective_ac_option").value_or("op");
+  if (mode && *mode != "none") s.put("fsdp.activation_checkpointing", true);
+  if (mode == "selective") {
+    std::int64_t every = 0;
+    if (std::from_chars(option.data(), option.data() + option.size(), every).ec == std::errc() && every > 0) {
+      s.put("fsdp.checkpoint_every", every);
+    } else {
+      s.unread("activation_checkpoint.mode = selective: which operations are kept; say it as fsdp.recompute_share");
+    }
+  } else if (!mode) {
+    s.unread("activation_checkpoint.mode is not said, and differs by version of torchtitan");
+  }
+  if (s.text("optimizer.name").value_or("AdamW") != "AdamW") s.unread("optimizer.name: AdamW stands for it");
+  s.put("train.optimizer", "adamw");
+  s.put_if("train.learning_rate", s.number("optimizer.lr"));
+  s.put_if("train.beta1", s.number("optimizer.beta1"));
+  s.put_if("train.beta2", s.number("optimizer.beta2"));
+  s.put_if("train.epsilon", s.number("optimizer.eps"));
+  s.put_if("train.weight_decay", s.number("optimizer.weight_decay"));
+  if (s.flag("compile.enable")) s.put("simulate.compiled", true);
+  if (s.text("optimizer.implementation") == "fused") s.put("simulate.fused_optimizer", true);
+  s.ignore(kTitanOfNoStep);
+}
+
+// -- Accelerate
+// ---------------------------------------------------------------------------------------------------------
+
+constexpr auto kAccelerateOfNoStep = std::to_array<std::string_view>(
+    {"compute_environment", "debug", "enable_cpu_affinity", "downcast_bf16", "machine_rank", "main_training_function",
+     "rdzv_backend", "same_network", "main_process_ip", "main_process_port", "use_cpu", "tpu_env.", "tpu_use_cluster",
+     "tpu_use_sudo", "fsdp_config.fsdp_state_dict_type", "fsdp_config.fsdp_cpu_ram_efficient_loading",
+     "fsdp_config.fsdp_sync_module_states", "fsdp_config.fsdp_use_orig_params",
+     "fsdp_config.fsdp_transformer_layer_cls_to_wrap"});
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+void read_accelerate(Source& s) {
+  const auto ranks = s.integer("num_processes");
+  const std::int64_t machines = s.integer("num_machines").value_or(1);
+  s.put_if("mesh.ranks", ranks);
+  const std::string precision = s.text("mixed_precision").value_or("no");
+  put_dtype(s, "fsdp.param_dtype", precision);
+  put_dtype(s, "fsdp.reduce_dtype", precision);
+  s.put("train.accumulate_mode", "no_sync");
+  s.put_if("train.accumulate", s.integer("gradient_accumulation_steps"));
+  const std::string kind = s.text("distributed_type").value_or("FSDP");
+  if (kind == "MULTI_GPU" || kind == "MULTI_CPU") {
+    s.put("fsdp.preset", "fsdp2");
+    s.put("fsdp.strategy", "no_shard");
+    return s.ignore(kAccelerateOfNoStep);
+  }
+  if (kind != "FSDP")
+    throw ConfigError(fmt::format(
+        "distributed_type = {}: FSDP and MULTI_GPU can be imported; for DEEPSPEED, import its JSON.", kind));
+  const auto of = [](std::string_view name) { return fmt::format("fsdp_config.fsdp_{}", name); };
+  const bool first = s.integer(of("version")).value_or(1) == 1;
+  s.put("fsdp.preset", first ? "fsdp1" : "fsdp2");
+  const std::string reshard = s.text(of("reshard_after_forward")).value_or(first ? "FULL_SHARD" : "true");
+  const std::string strategy = lower(s.text(of("sharding_strategy")).value_or(reshard));
+  const std::int64_t replicate = s.integer("parallelism_config.parallelism_config_dp_replicate_size").value_or(1);
+  const std::int64_t shard = s.integer("parallelism_config.parallelism_config_dp_shard_size").value_or(1);
+  if (first) {
+    constexpr auto kWords =
+        std::to_array<std::pair<std::string_view, std::string_view>>({{"full_shard", "full_shard"},
+                                                                      {"1", "full_shard"},
+                                                                      {"shard_grad_op", "shard_grad_op"},
+                                                                      {"2", "shard_grad_op"},
+                                                                      {"no_shard", "no_shard"},
+                                                                      {"3", "no_shard"},
+                                                                      {"hybrid_shard", "hybrid_shard"},
+                                                                      {"4", "hybrid_shard"},
+                                                                      {"hybrid_shard_zero2", "hybrid_shard_grad_op"},
+                                                                      {"_hybrid_shard_zero2", "hybrid_shard_grad_op"},
+                                                                      {"5", "hybrid_shard_grad_op"}});
+    const auto word = std::ranges::find(kWords, strategy, &std::pair<std::string_view, std::string_view>::first);
+    if (word == kWords.end())
+      throw ConfigError(fmt::format("fsdp_sharding_strategy = {}: no such strategy.", strategy));
+    s.put("fsdp.strategy", word->second);
+    if (word->second.starts_with("hybrid") && ranks) {
+      s.put("mesh.shard", std::max<std::int64_t>(1, *ranks / std::max<std::int64_t>(1, machines)));
+      s.put("mesh.replicate", std::max<std::int64_t>(1, machines));
+    }
+    const std::string before = lower(s.text(of("backward_prefetch")).value_or("BACKWARD_PRE"));
+    s.put("fsdp.backward_prefetch", before == "backward_pre" ? "pre" : before == "backward_post" ? "post" : "none");
+    if (s.flag(of("forward_prefetch"))) s.put("fsdp.forward_prefetch", "explicit:1");
+  } else {
+    const bool frees = reshard == "true";
+    const bool hybrid = replicate > 1 || s.has("parallelism_config.parallelism_config_dp_replicate_size") || shard > 1;
+    s.put("fsdp.strategy",
+          hybrid ? (frees ? "hybrid_shard" : "hybrid_shard_grad_op") : (frees ? "full_shard" : "shard_grad_op"));
+    if (hybrid) {
+      s.put("mesh.shard", shard);
+      s.put("mesh.replicate", replicate);
+    }
+    s.put("fsdp.head_unit", true);
+  }
+  const std::string wrap = s.text(of("auto_wrap_policy")).value_or("NO_WRAP");
+  const auto least = s.integer(of("min_num_params"));
+  if (wrap == "TRANSFORMER_BASED_WRAP") {
+    s.put("fsdp.wrap", "block");
+  } else if (wrap == "SIZE_BASED_WRAP") {
+    s.put("fsdp.wrap", fmt::format("size:{}", least.value_or(100'000'000)));
+  } else {
+    s.put("fsdp.wrap", "model");
+  }
+  if (s.flag(of("activation_checkpointing"))) s.put("fsdp.activation_checkpointing", true);
+  if (s.flag(of("offload_params"))) s.put("fsdp.cpu_offload", "all");
+  s.ignore(kAccelerateOfNoStep);
+}
+
+// -- DeepSpeed
+// ----------------------------------------------------------------------------------------------------------
+
+constexpr auto kDeepSpeedOfNoStep = std::to_array<std::string_view>(
+    {"_comment.", "steps_per_print", "wall_clock_breakdown", "zero_optimization.contiguous_gradients",
+     "zero_optimization.stage3_gather_16bit_weights_on_model_save", "zero_optimization.sub_group_size",
+     "zero_optimization.offload_optimizer.pin_memory", "zero_optimization.offload_param.pin_memory",
+     "zero_allow_untested_optimizer", "zero_force_ds_cpu_optimizer", "tensorboard.", "wandb.", "csv_monitor.",
+     "flops_profiler.", "comms_logger.", "scheduler."});
+
+void read_deepspeed(Source& s, const ImportKnown& known) {
+  const auto of = [](std::string_view name) { return fmt::format("zero_optimization.{}", name); };
+  const std::int64_t stage = s.integer(of("stage")).value_or(0);
+  if (stage < 0 || stage > 3) throw ConfigError(fmt::format("zero_optimization.stage = {}: 0, 1, 2 or 3.", stage));
+  const std::int64_t secondary = s.integer(of("zero_hpz_partition_size")).value_or(1);
+  const bool weights = s.flag(of("zero_quantized_weights")), gradients = s.flag(of("zero_quantized_gradients"));
+  if (stage == 3) {
+    s.put("fsdp.preset", secondary > 1 ? "deepspeed-z3-hpz" : "deepspeed-z3");
+    if (secondary > 1) s.put("fsdp.reshard_after_forward", secondary);
+    if (weights) s.put("fsdp.gather_quantization", "int8:8000");
+    if (gradients) {
+      s.put("fsdp.reduce_quantization", "int4:2048");
+      s.unread("zero_quantized_gradients: the ranks of a node, fsdp.reduce_within");
+    }
+  } else {
+    s.put("fsdp.preset", stage == 0 ? "fsdp2" : fmt::format("deepspeed-z{}", stage));
+    if (stage == 0) s.put("fsdp.strategy", "no_shard");
+    if (stage == 0) s.put("train.accumulate_mode", "no_sync");
+  }
+  if (stage > 0) {
+    s.put_if("fsdp.reduce_bucket", s.integer(of("reduce_bucket_size")));
+    if (const auto overlap = s.boolean(of("overlap_comm")))
+      s.put("fsdp.reduce_lane", *overlap ? "reduce_scatter" : "compute");
+  }
+  if (const auto all = s.boolean(of("use_multi_rank_bucket_allreduce")))
+    s.put("fsdp.reduce_by", *all ? "all_reduce" : "reduce_scatter");
+  if (const auto scatter = s.boolean(of("reduce_scatter")); scatter && stage == 3)
+    s.put("fsdp.reduce_by", *scatter ? "reduce_scatter" : "all_reduce");
+  if (const auto bucket = s.integer(of("stage3_prefetch_bucket_size")); bucket && stage == 3) {
+    const std::string prefetch = *bucket > 0 ? fmt::format("rate:{}", *bucket) : "none";
+    s.put("fsdp.forward_prefetch", prefetch);
+    s.put("fsdp.backward_prefetch", prefetch);
+  }
+  for (const auto& [theirs, ours] : std::to_array<std::pair<std::string_view, std::string_view>>(
+           {{"stage3_max_live_parameters", "fsdp.max_live_parameters"},
+            {"stage3_max_reuse_distance", "fsdp.max_reuse_distance"},
+            {"stage3_param_persistence_threshold", "fsdp.persistence_threshold"}})) {
+    if (const auto value = s.integer(of(theirs)); value && stage == 3) s.put(ours, *value);
+  }
+  const std::string optimizer_place = s.text(of("offload_optimizer.device")).value_or("none");
+  const std::string shards_place = s.text(of("offload_param.device")).value_or("none");
+  if (optimizer_place == "nvme" || shards_place == "nvme")
+    s.unread("offload to nvme: memory of the host stands for it");
+  if (shards_place != "none" && stage == 3) {
+    s.put("fsdp.cpu_offload", "all");
+  } else if (optimizer_place != "none") {
+    s.put("fsdp.cpu_offload", "optimizer");
+  }
+
+  const auto local = s.integer("train_micro_batch_size_per_gpu");
+  const auto accumulate = s.integer("gradient_accumulation_steps");
+  s.put_if("train.batch_per_rank", local);
+  s.put_if("train.accumulate", accumulate);
+  const auto global = s.integer("train_batch_size");
+  if (global && !accumulate) put_global_batch(s, global, local, known.ranks);
+  s.put_if("train.clip_norm", s.number("gradient_clipping"));
+  const bool half = s.flag("fp16.enabled");
+  if (half) s.unread("fp16.enabled: bf16, which is as large, stands for it");
+  const bool low = s.flag("bf16.enabled") || half;
+  s.put("fsdp.param_dtype", low ? "bf16" : "fp32");
+  put_dtype(s, "fsdp.reduce_dtype", s.text("communication_data_type").value_or(low ? "bf16" : "fp32"));
+  const std::string name = s.text("optimizer.type").value_or("AdamW");
+  s.put("train.optimizer", name == "SGD" ? "sgd" : "adamw");
+  if (name != "SGD" && name != "AdamW" && name != "Adam")
+    s.unread(fmt::format("optimizer.type = {}: AdamW stands for it", name));
+  s.put_if("train.learning_rate", s.number("optimizer.params.lr"));
+  s.put_if("train.beta1", s.number("optimizer.params.betas.0"));
+  s.put_if("train.beta2", s.number("optimizer.params.betas.1"));
+  s.put_if("train.epsilon", s.number("optimizer.params.eps"));
+  s.put_if("train.weight_decay", s.number("optimizer.params.weight_decay"));
+  if (known.ranks) s.put("mesh.ranks", *known.ranks);
+  s.ignore(kDeepSpeedOfNoStep);
+}
+
+// -- Megatron-LM
+// --------------------------------------------------------------------------------------------------------
+
+constexpr auto kMegatronOfNoStep = std::to_array<std::string_view>({"ckpt-format",
+                                                                    "no-gradient-accumulation-fusion",
+                                                                    "save",
+                                                                    "load",
+                                                                    "save-interval",
+                                                                    "eval-interval",
+                                                                    "eval-iters",
+                                                                    "log-interval",
+                                                                    "tensorboard-dir",
+                                                                    "data-path",
+                                                                    "split",
+                                                                    "tokenizer-type",
+                                                                    "tokenizer-model",
+                                                                    "train-iters",
+                                                                    "lr-decay-style",
+                                                                    "min-lr",
+                                                                    "lr-warmup-fraction",
+                                                                    "lr-warmup-iters",
+                                                                    "lr-decay-iters",
+                                                                    "init-method-std",
+                                                                    "use-mcore-models",
+                                                                    "transformer-impl",
+                                                                    "make-vocab-size-divisible-by",
+                                                                    "attention-dropout",
+                                                                    "hidden-dropout",
+                                                                    "use-distributed-optimizer",
+                                                                    "outer-dp-sharding-strategy",
+                                                                    "init-model-with-meta-device",
+                                                                    "distributed-backend"});
+
+void read_megatron_model(Source& s, std::optional<std::int64_t> layers) {
+  if (layers) {
+    s.put("model.kind", "decoder");
+    s.put("model.layers", *layers);
+    s.put("model.tied_head", !s.flag("untie-embeddings-and-output-weights"));
+    const bool gated = s.flag("swiglu");
+    s.put("model.feed_forward", gated ? "gated" : "plain");
+    s.put("model.norm", s.text("normalization").value_or("LayerNorm") == "RMSNorm" ? "rms" : "layer");
+    s.put("model.bias", !s.flag("disable-bias-linear"));
+    s.put("model.fused_projections", true);
+    const auto width = s.integer("hidden-size");
+    const auto heads = s.integer("num-attention-heads");
+    s.put_if("model.width", width);
+    s.put_if("model.heads", heads);
+    const auto groups = s.integer("num-query-groups");
+    s.put_if("model.kv_heads", s.flag("group-query-attention") && groups ? groups : heads);
+    const auto inner = s.integer("ffn-hidden-size");
+    if (inner || width) s.put("model.ffn_width", inner ? *inner : 4 * *width);
+    s.put_if("model.head_dim", s.integer("kv-channels"));
+    const auto positions = s.integer("max-position-embeddings");
+    const std::string kind = s.text("position-embedding-type").value_or("learned_absolute");
+    if (kind == "learned_absolute" && positions) s.put("model.learned_positions", *positions);
+    s.put_if("model.rope_theta", s.number("rotary-base"));
+    s.put_if("model.norm_epsilon", s.number("norm-epsilon"));
+    if (s.flag("qk-layernorm")) s.put("model.qk_norm", true);
+    if (const auto experts = s.integer("num-experts")) {
+      s.put("model.experts", *experts);
+      s.put("model.active_experts", s.integer("moe-router-topk").value_or(2));
+      if (const auto one = s.integer("moe-ffn-hidden-size")) s.put("model.ffn_width", *one);
+    }
+  }
+  s.put_if("model.vocab", s.first_integer({"padded-vocab-size", "vocab-size"}));
+}
+
+void read_megatron(Source& s, const ImportKnown& known) {
+  const auto own = s.integer("num-layers");
+  read_megatron_model(s, own);
+  const std::optional<std::int64_t> blocks = own ? own : known.layers;
+  const bool rewrite = s.integer("megatron-fsdp-version").value_or(1) == 2;
+  const bool fsdp = s.flag("use-megatron-fsdp") || s.flag("use-custom-fsdp");
+  if (!fsdp) s.unread("--use-megatron-fsdp is not among the flags; Megatron-FSDP stands for the distributed optimizer");
+  s.put("fsdp.preset", rewrite ? "megatron-v2" : "megatron-v1");
+  const std::string sharding = s.text("data-parallel-sharding-strategy").value_or("no_shard");
+  const std::int64_t replicas = s.integer("num-distributed-optimizer-instances").value_or(1);
+  const bool hybrid = replicas > 1 && sharding != "no_shard";
+  const bool full = sharding == "optim_grads_params";
+  s.put("fsdp.strategy", sharding == "no_shard" ? "no_shard"
+                         : full                 ? (hybrid ? "hybrid_shard" : "full_shard")
+                                                : (hybrid ? "hybrid_shard_grad_op" : "shard_grad_op"));
+  if (!full && rewrite && sharding != "no_shard") s.put("fsdp.reshard_after_forward", false);
+  if (known.ranks) s.put("mesh.ranks", *known.ranks);
+  if (hybrid) {
+    s.put("mesh.replicate", replicas);
+    if (known.ranks) s.put("mesh.shard", *known.ranks / replicas);
+  }
+  if (sharding == "optim") s.put("train.accumulate_mode", "no_sync");
+  const bool overlaps = s.flag("overlap-grad-reduce");
+  s.flag("overlap-param-gather");
+  if (!overlaps && (sharding == "optim" || sharding == "no_shard")) s.put("fsdp.reduce_lane", "compute");
+  if (const auto size = s.integer("suggested-communication-unit-size"); size && !rewrite) {
+    const std::string window = *size > 1 ? fmt::format("window:{}", *size / 2) : "none";
+    s.put("fsdp.forward_prefetch", window);
+    s.put("fsdp.backward_prefetch", window);
+    s.put("fsdp.reduce_scatter_elements", *size);
+  }
+  if (s.flag("fsdp-double-buffer")) s.put("fsdp.all_gather_limit", "buffers:2");
+  if (s.flag("create-all-gather-group")) s.put("fsdp.separate_reduce_scatter_comm", true);
+  const bool local = s.flag("disable-symmetric-registration");
+  if (s.flag("use-nccl-ub")) s.put("nccl.register_buffers", local ? "local" : "window");
+  s.put("fsdp.gradient_scaling", s.flag("ddp-average-in-collective") ? "average" : "sum");
+  if (s.flag("fp16")) s.unread("--fp16: bf16, which is as large, stands for it");
+  s.put("fsdp.param_dtype", s.flag("bf16") ? "bf16" : "fp32");
+  put_dtype(s, "fsdp.reduce_dtype", s.text("megatron-fsdp-grad-comm-dtype").value_or("fp32"));
+  if (const auto granularity = s.text("recompute-granularity")) {
+    const std::string method = s.text("recompute-method").value_or("uniform");
+    const std::int64_t count = s.integer("recompute-num-layers").value_or(1);
+    s.put("fsdp.activation_checkpointing", true);
+    if (*granularity != "full") s.unread("--recompute-granularity selective: say it as fsdp.recompute_share");
+    if (method == "block" && blocks && count > 0 && count < *blocks)
+      s.put("fsdp.checkpoint_every", (*blocks + count - 1) / count);
+    if (method == "uniform" && count > 1)
+      s.unread(fmt::format("--recompute-num-layers {}: each layer stands for it", count));
+  }
+  const std::int64_t tensor = s.integer("tensor-model-parallel-size").value_or(1);
+  if (tensor > 1) s.put("mesh.tensor", tensor);
+  if (s.flag("sequence-parallel") && tensor > 1) s.put("mesh.sequence_parallel", true);
+  s.put_if("train.seq_len", s.integer("seq-length"));
+  const auto micro = s.integer("micro-batch-size");
+  s.put_if("train.batch_per_rank", micro);
+  put_global_batch(s, s.integer("global-batch-size"), micro,
+                   known.ranks ? std::optional(*known.ranks / std::max<std::int64_t>(1, tensor)) : std::nullopt);
+  s.put("train.optimizer", s.text("optimizer").value_or("adam") == "sgd" ? "sgd" : "adamw");
+  s.put_if("train.learning_rate", s.number("lr"));
+  s.put_if("train.beta1", s.number("adam-beta1"));
+  s.put_if("train.beta2", s.number("adam-beta2"));
+  s.put_if("train.epsilon", s.number("adam-eps"));
+  s.put_if("train.weight_decay", s.number("weight-decay"));
+  s.put_if("train.clip_norm", s.number("clip-grad"));
+  s.ignore(kMegatronOfNoStep);
+}
+
+constexpr auto kSources = std::to_array<std::string_view>({
+    "Hugging Face: a model's config.json",
+    "torchtitan: TOML, or the arguments of newer versions",
+    "Accelerate: the YAML of `accelerate config`",
+    "DeepSpeed: JSON",
+    "Megatron-LM: arguments, one or more a line",
+});
+
+}  // namespace
+
+std::vector<std::string_view> import_sources() { return {kSources.begin(), kSources.end()}; }
+
+Import make_import(const std::vector<ImportFile>& files, const ImportKnown& known) {
+  Import found;
+  for (const ImportFile& file : files) {
+    Settings settings = parse_settings(file.text, file.path);
+    const bool json = settings.format == SettingsFormat::json;
+    const bool arguments = settings.format == SettingsFormat::arguments;
+    const bool hugging = json && (settings.has("model_type") || settings.has_table("architectures."));
+    const bool zero = json && (settings.has_table("zero_optimization.") ||
+                               settings.has("train_micro_batch_size_per_gpu") || settings.has("train_batch_size"));
+    const bool titan = (settings.format == SettingsFormat::toml || arguments) &&
+                       (settings.has_table("training.") || settings.has_table("parallelism."));
+    const bool yaml = settings.format == SettingsFormat::yaml &&
+                      (settings.has("distributed_type") || settings.has_table("fsdp_config."));
+    Source source(std::move(settings), found);
+    const auto read = [&](std::string_view system, const auto& reader) {
+      found.systems.emplace_back(system);
+      reader();
+      source.list_the_rest();
+    };
+    if (hugging) {
+      read("Hugging Face", [&] { read_hugging_face(source); });
+    } else if (zero) {
+      read("DeepSpeed", [&] { read_deepspeed(source, known); });
+    } else if (titan) {
+      read("torchtitan", [&] { read_torchtitan(source, known); });
+    } else if (yaml) {
+      read("Accelerate", [&] { read_accelerate(source); });
+    } else if (arguments) {
+      read("Megatron-LM", [&] { read_megatron(source, known); });
+    } else {
+      throw ConfigError(fmt::format("{}: of no system that can be imported. Those are: {}; {}; {}; {}; {}.", file.path,
+                                    kSources[0], kSources[1], kSources[2], kSources[3], kSources[4]));
+    }
+  }
+  const bool ranks = std::ranges::any_of(found.keys, [](const auto& key) { return key.first == "mesh.ranks"; });
+  if (!ranks && known.ranks) found.keys.emplace_back("mesh.ranks", *known.ranks);
+  if (!ranks && !known.ranks) found.unread.emplace_back("the number of ranks: --ranks");
+  return found;
+}
+
+config::RunConfig imported(const Import& import, const config::RunConfig& base) {
+  config::RunConfig config = base;
+  const auto set = [&](std::string_view key, const Value& value) {
+    const config::Field* field = config::find_field(key);
+    if (!field->read(config, value))
+      throw ConfigError(fmt::format("{} = {}: must be {}.", key, config::to_toml(value), field->valid));
+  };
+  for (const auto& [key, value] : import.keys) {
+    if (key != "fsdp.preset") continue;
+    for (const auto& [name, setting] : config::fsdp_preset(std::get<std::string>(value))) set(name, setting);
+  }
+  for (const auto& [key, value] : import.keys) set(key, value);
+  return config;
+}
+
+}  // namespace fsdpbench::dialects

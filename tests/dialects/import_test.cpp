@@ -1,0 +1,264 @@
+// Settings of other systems as keys, and that what export writes comes back.
+#include "dialects/make_import.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "config/fields.h"
+#include "config/load.h"
+#include "config/presets.h"
+#include "config/validate.h"
+#include "dialects/make_export.h"
+#include "support/random_config.h"
+
+namespace fsdpbench::dialects {
+namespace {
+
+using config::Value;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+
+/// The files that import reads, of all that export writes.
+const std::map<std::string, std::string>& readable() {
+  static const std::map<std::string, std::string> kFiles{{"accelerate", "accelerate.yaml"},
+                                                         {"deepspeed", "deepspeed.json"},
+                                                         {"megatron-fsdp", "megatron_lm.sh"},
+                                                         {"torchtitan", "torchtitan.toml"}};
+  return kFiles;
+}
+
+/// A file without what is for people.
+std::string body(const std::string& text) {
+  if (text.starts_with("{")) {
+    nlohmann::json json = nlohmann::json::parse(text);
+    json.erase("_comment");
+    return json.dump(1);
+  }
+  std::istringstream in(text);
+  std::string found;
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("#")) found += line + '\n';
+  }
+  return found;
+}
+
+std::string file_of(const Export& made, const std::string& name) {
+  for (const ExportFile& file : made.files) {
+    if (file.name == name) return file.text;
+  }
+  return "";
+}
+
+/// Keys that the system says as they are, and that are not said alike by other values of others.
+const std::set<std::string, std::less<>>& plain_keys() {
+  static const std::set<std::string, std::less<>> kKeys{"train.seq_len",
+                                                        "train.batch_per_rank",
+                                                        "train.accumulate",
+                                                        "train.optimizer",
+                                                        "train.learning_rate",
+                                                        "train.beta1",
+                                                        "train.beta2",
+                                                        "train.epsilon",
+                                                        "train.weight_decay",
+                                                        "train.clip_norm",
+                                                        "fsdp.param_dtype",
+                                                        "fsdp.reduce_dtype",
+                                                        "fsdp.wrap",
+                                                        "fsdp.activation_checkpointing",
+                                                        "fsdp.reduce_bucket",
+                                                        "fsdp.reduce_lane",
+                                                        "fsdp.max_live_parameters",
+                                                        "fsdp.separate_reduce_scatter_comm",
+                                                        "fsdp.gradient_scaling",
+                                                        "fsdp.cpu_offload"};
+  return kKeys;
+}
+
+/// Exports, imports, exports again. The model and the ranks are told, as the files of these systems do not have them.
+void expect_back(const std::string& system, const config::RunConfig& config) {
+  const Dialect& target = find_export_target(system);
+  const std::string name = readable().at(system);
+  const Export made = make_export(target, config);
+  const std::string text = file_of(made, name);
+  const Import import = make_import({{name, text}}, {.ranks = config.mesh.ranks, .layers = config.model.layers});
+  config::RunConfig base;
+  base.model = config.model;
+  base.train.seq_len = config.train.seq_len;
+  base.train.batch_per_rank = config.train.batch_per_rank;
+  config::RunConfig back = imported(import, base);
+  try {
+    config::validate(back);
+  } catch (const ConfigError& error) {
+    ADD_FAILURE() << system << ": " << error.what() << "\n" << text;
+    return;
+  }
+  EXPECT_EQ(body(file_of(make_export(target, back), name)), body(text)) << system;
+  for (const KeyFate& key : made.keys) {
+    if (key.said.fate != Fate::written || !plain_keys().contains(key.key)) continue;
+    // Without ZeRO DeepSpeed's buckets are not in its file.
+    if (key.key.starts_with("fsdp.reduce_") && text.find("\"stage\": 0") != std::string::npos) continue;
+    EXPECT_EQ(config::to_toml(config::find_field(key.key)->write(back)), key.value) << system << ": " << key.key;
+  }
+}
+
+TEST(Import, WhatIsExportedComesBack) {
+  std::mt19937 random(11);
+  std::map<std::string, int> compared;
+  int failed = 0;
+  for (int i = 0; i < 300; ++i) {
+    config::RunConfig config = fsdpbench::testing::random_config(random);
+    config.train.optimizer = config::Optimizer::adamw;  // the one that all systems have
+    config.mesh.tensor = 1;
+    if (config.model.layers == 1) config.fsdp.checkpoint_every = 1;  // every second block of one is every block
+    try {
+      config::validate(config);
+    } catch (const ConfigError&) {
+      continue;  // keys that contradict each other
+    }
+    // One shard: what is split over nobody is no_shard in some systems.
+    if (config.fsdp.strategy != config::Strategy::no_shard && config.mesh.shard == 1) continue;
+    for (const auto& [system, file] : readable()) {
+      expect_back(system, config);
+      ++compared[system];
+      failed += ::testing::Test::HasFailure() ? 1 : 0;
+      if (failed > 20) return;
+    }
+  }
+  for (const auto& [system, count] : compared) EXPECT_GT(count, 50) << system;
+}
+
+TEST(Import, WhatIsExportedOfEachPresetComesBack) {
+  for (const std::string& preset : config::fsdp_preset_names()) {
+    config::RunConfig config;
+    for (const auto& [key, value] : config::fsdp_preset(preset)) config::find_field(key)->read(config, value);
+    config.fsdp.preset = preset;
+    config.mesh.ranks = 8;
+    config.train.accumulate = 2;
+    config::validate(config);
+    for (const auto& [system, file] : readable()) expect_back(system, config);
+  }
+}
+
+Value of(const Import& import, std::string_view key) {
+  for (const auto& [name, value] : import.keys) {
+    if (name == key) return value;
+  }
+  return std::string("(not set)");
+}
+Value text(const char* value) { return std::string(value); }
+Value number(std::int64_t value) { return value; }
+
+TEST(Import, AModelAndDeepSpeedsSettingsAreOneProfile) {
+  const Import import =
+      make_import({{"config.json", R"({"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "rope_theta": 500000.0,
+    "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "torch_dtype": "bfloat16", "bos_token_id": 1, "attention_bias": false})"},
+                   {"ds.json", R"({"train_micro_batch_size_per_gpu": "auto", "train_batch_size": 64,
+    "bf16": {"enabled": true}, "zero_optimization": {"stage": 3, "stage3_prefetch_bucket_size": 5e7, "offload_optimizer": {"device": "cpu"},
+    "round_robin_gradients": true}})"}},
+                  {.ranks = 16, .layers = {}});
+  config::RunConfig config = imported(import, {});
+  config::validate(config);
+  const config::RunConfig stored = config::load_profile(FSDPBENCH_PROFILES "/runs/llama3-8b-emulated.toml");
+  EXPECT_EQ(config.model.layers, stored.model.layers);
+  EXPECT_EQ(config.model.ffn_width, stored.model.ffn_width);
+  EXPECT_EQ(config.model.kv_heads, stored.model.kv_heads);
+  EXPECT_EQ(config.model.vocab, stored.model.vocab);
+  EXPECT_EQ(of(import, "fsdp.preset"), text("deepspeed-z3"));
+  EXPECT_EQ(of(import, "fsdp.forward_prefetch"), text("rate:50000000"));
+  EXPECT_EQ(of(import, "fsdp.cpu_offload"), text("optimizer"));
+  EXPECT_EQ(of(import, "fsdp.reduce_dtype"), text("bf16"));
+  EXPECT_EQ(of(import, "mesh.ranks"), number(16));
+  EXPECT_THAT(import.unread, Contains("train_micro_batch_size_per_gpu = auto"));
+  EXPECT_THAT(import.unread, Contains("zero_optimization.round_robin_gradients = true"));
+  EXPECT_THAT(import.unread, Contains(HasSubstr("a global batch of 64")));
+  EXPECT_EQ(import.unread.size(), 3U) << import.unread.front();
+}
+
+TEST(Import, TorchtitansArgumentsAreItsTomls) {
+  const std::string toml =
+      "[training]\nlocal_batch_size = 2\nglobal_batch_size = 32\nseq_len = 8192\n"
+      "[parallelism]\ndata_parallel_replicate_degree = 2\ndata_parallel_shard_degree = 4\n"
+      "[activation_checkpoint]\nmode = \"full\"\n[model]\nflavor = \"8B\"\n";
+  const std::string arguments =
+      "--training.local_batch_size=2 --training.global_batch_size 32 \\\n--training.seq_len=8192\n"
+      "--parallelism.data_parallel_replicate_degree=2\n"
+      "--parallelism.data_parallel_shard_degree=4\n--model.flavor=8B\nactivation_checkpoint:full\n";
+  const Import of_file = make_import({{"job.toml", toml}});
+  const Import of_arguments = make_import({{"job.args", arguments}});
+  EXPECT_EQ(of_file.keys, of_arguments.keys);
+  EXPECT_EQ(of_file.unread, of_arguments.unread);
+  EXPECT_THAT(of_file.unread, ::testing::ElementsAre("model.flavor = 8B"));
+  EXPECT_EQ(of(of_file, "fsdp.strategy"), text("hybrid_shard"));
+  EXPECT_EQ(of(of_file, "train.accumulate"), number(2));
+  EXPECT_EQ(of(of_file, "mesh.ranks"), number(8));
+}
+
+TEST(Import, AcceleratesYamlWithQuotesListsAndComments) {
+  const Import import = make_import({{"a.yaml",
+                                      "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP # x\nfsdp_config:\n"
+                                      "  fsdp_version: 1\n  fsdp_sharding_strategy: 'HYBRID_SHARD'\n"
+                                      "  fsdp_auto_wrap_policy: SIZE_BASED_WRAP\n  fsdp_min_num_params: 1000\n"
+                                      "  fsdp_backward_prefetch: BACKWARD_POST\n  fsdp_new: 3\n"
+                                      "mixed_precision: bf16\nnum_machines: 2\nnum_processes: 16\nextra:\n- one\n"}});
+  EXPECT_EQ(of(import, "fsdp.strategy"), text("hybrid_shard"));
+  EXPECT_EQ(of(import, "mesh.shard"), number(8));
+  EXPECT_EQ(of(import, "fsdp.wrap"), text("size:1000"));
+  EXPECT_EQ(of(import, "fsdp.backward_prefetch"), text("post"));
+  EXPECT_THAT(import.unread, ::testing::ElementsAre("extra.0 = one", "fsdp_config.fsdp_new = 3"));
+}
+
+TEST(Import, MegatronsArgumentsHaveAModel) {
+  const Import import = make_import(
+      {{"args.sh",
+        "ARGS=(\n --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32\n"
+        " --group-query-attention --num-query-groups 8 --swiglu --normalization RMSNorm --disable-bias-linear\n"
+        " --untie-embeddings-and-output-weights --position-embedding-type rope --max-position-embeddings 8192\n"
+        " --use-megatron-fsdp --data-parallel-sharding-strategy optim_grads_params --bf16\n"
+        " --micro-batch-size 1 --global-batch-size 128 --seq-length 8192 --pipeline-model-parallel-size 2\n)\n"}},
+      {.ranks = 64, .layers = {}});
+  EXPECT_EQ(of(import, "model.kv_heads"), number(8));
+  EXPECT_EQ(of(import, "model.bias"), Value(false));
+  EXPECT_EQ(of(import, "train.accumulate"), number(2));
+  EXPECT_EQ(of(import, "fsdp.preset"), text("megatron-v1"));
+  EXPECT_THAT(import.unread, ::testing::ElementsAre("pipeline-model-parallel-size = 2"));
+}
+
+TEST(Import, FilesThatAreNoneOfTheseAreRefused) {
+  const auto refused = [](const std::string& text) -> std::string {
+    try {
+      make_import({{"file", text}});
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refused("{}"), HasSubstr("file: of no system that can be imported. Those are: Hugging Face"));
+  EXPECT_THAT(refused("{\"model_type\": "), HasSubstr("file: no JSON"));
+  EXPECT_THAT(refused("[mesh]\nranks = 4\n"), HasSubstr("of no system"));
+  EXPECT_THAT(refused("[mesh\nranks = 4\n"), HasSubstr("file:1: no TOML"));
+  EXPECT_THAT(refused("distributed_type: FSDP\nnothing\n"), HasSubstr("file:2: \"nothing\" is no \"key: value\""));
+  EXPECT_THAT(refused("distributed_type: DEEPSPEED\n"), HasSubstr("import its JSON"));
+  EXPECT_THAT(refused("{\"zero_optimization\": {\"stage\": 4}}"),
+              HasSubstr("zero_optimization.stage = 4: 0, 1, 2 or 3"));
+  EXPECT_THAT(refused(""), HasSubstr("of no system"));
+  std::string deep;
+  for (int i = 0; i < 100; ++i) deep += "{\"a\":";
+  EXPECT_THAT(refused(deep + "1" + std::string(100, '}')), HasSubstr("nested more than"));
+}
+
+}  // namespace
+}  // namespace fsdpbench::dialects
