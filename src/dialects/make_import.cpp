@@ -585,7 +585,7 @@ void read_megatron(Source& s, const ImportKnown& known) {
   s.flag("overlap-param-gather");
   if (!overlaps && (sharding == "optim" || sharding == "no_shard")) s.put("fsdp.reduce_lane", "compute");
   if (const auto size = s.integer("suggested-communication-unit-size"); size && !rewrite) {
-    const std::string window = *size > 1 ? fmt::format("window:{}", *size / 2) : "none";
+    const std::string window = *size == 1 ? "none" : fmt::format("window:{}", *size / 2);
     s.put("fsdp.forward_prefetch", window);
     s.put("fsdp.backward_prefetch", window);
     s.put("fsdp.reduce_scatter_elements", *size);
