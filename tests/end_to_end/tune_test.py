@@ -93,8 +93,10 @@ class Tune(program.Program):
         message = self.error("tune", "--from", str(recorded / "fsdp2/rank_0.json.gz"), "-o", "one")
         self.assertIn("a file of each is needed", message)
         self.assertFalse((self.folder / "one").exists())
-        self.assertIn("model, mesh.ranks and mesh.tensor", self.error("tune", "--from", str(recorded / "fsdp2"), "--set",
-                                                         "mesh.ranks=8", "-o", "other"))
+        self.assertIn("No setting would help: rank 0 holds the others up", self.error("tune", "--from", str(recorded / "fsdp2")))
+        self.assertIn("model, mesh.ranks and mesh.tensor",
+                      self.error("tune", "--from", str(recorded / "fsdp1-no-backward-prefetch"), "--set", "mesh.ranks=8",
+                                 "-o", "other"))
 
     def test_nothing_beyond_the_budget_is_proposed(self) -> None:
         free = self.tune(self.profile, out="free")
