@@ -18,10 +18,11 @@ struct Finding {
   };
   Element element;
   Kind kind = Kind::slow;
-  double shortfall = 0;  ///< by which it is below the median of its peers: 0.1 is 10 %; of a transient the deepest
-  Interval relative;     ///< its figure over the median of its peers
-  std::string evidence;  ///< a sentence: what was measured against what
-  std::string check;     ///< what to look at next
+  double shortfall = 0;   ///< by which it is below the median of its peers: 0.1 is 10 %; of a transient the deepest
+  Interval relative;      ///< its figure over the median of its peers
+  std::string evidence;   ///< a sentence: what was measured against what
+  std::string check;      ///< what to look at next
+  bool on_cores = false;  ///< what it rests on was done by processors, which other programs may have taken meanwhile
 
   bool accuses() const { return kind != Kind::transient; }
 };

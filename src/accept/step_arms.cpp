@@ -19,7 +19,7 @@ std::vector<double> by_round(const std::vector<ArmRound>& rounds, const Value& v
 std::optional<double> ratio(double a, double b) { return b > 0 ? std::optional(a / b) : std::nullopt; }
 
 /// A figure that nothing is held against.
-Judgement told(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
+Judgement unrated_rule(std::string rule, std::string figure, std::string unit, std::vector<double> samples) {
   Judgement j = of_samples(std::move(rule), std::move(figure), std::move(unit), std::move(samples));
   j.verdict = j.value.n > 0 ? Verdict::unrated : Verdict::inconclusive;
   return j;
@@ -30,11 +30,11 @@ std::string percent(const Interval& i, int rounds) {
 }
 
 Judgement judge_gain(const std::vector<ArmRound>& rounds) {
-  Judgement j = told("overlap", "the shorter of computation and communication", "of it is hidden",
-                     by_round(rounds, [](const ArmRound& r) {
-                       return ratio(r.computation_ms + r.communication_ms - r.whole_ms,
-                                    std::min(r.computation_ms, r.communication_ms));
-                     }));
+  Judgement j = unrated_rule("overlap", "the shorter of computation and communication", "of it is hidden",
+                             by_round(rounds, [](const ArmRound& r) {
+                               return ratio(r.computation_ms + r.communication_ms - r.whole_ms,
+                                            std::min(r.computation_ms, r.communication_ms));
+                             }));
   if (j.value.n == 0) return j;
   const auto median = [&](double ArmRound::*arm) {
     return median_interval(by_round(rounds, [&](const ArmRound& r) { return std::optional(r.*arm); })).median;
@@ -88,7 +88,7 @@ std::vector<Judgement> judge_drift(const std::vector<ArmRound>& rounds, double m
     for (std::size_t i = rounds.size() - third; i < rounds.size(); ++i) {
       if (const auto one = ratio(rounds[i].*arm.ms, began_ms)) ratios.push_back(*one);
     }
-    Judgement& j = all.emplace_back(told("drift", arm.name, "of the first third's time", std::move(ratios)));
+    Judgement& j = all.emplace_back(unrated_rule("drift", arm.name, "of the first third's time", std::move(ratios)));
     j.verdict = Verdict::inconclusive;
     j.bound = 1 + most;
     if (rounds.size() < kFewest || j.value.n == 0) {
@@ -110,10 +110,10 @@ std::vector<Judgement> judge_drift(const std::vector<ArmRound>& rounds, double m
 
 Judgement judge_explained(const std::vector<ArmRound>& rounds, std::optional<double> predicted_ms,
                           const ArmBounds& bounds, const std::string& why_none) {
-  Judgement j = told("explained", "a step by its computation and the links as measured", "of the measured step",
-                     by_round(rounds, [&](const ArmRound& r) {
-                       return predicted_ms ? ratio(*predicted_ms, r.whole_ms) : std::nullopt;
-                     }));
+  Judgement j = unrated_rule("explained", "a step by its computation and the links as measured", "of the measured step",
+                             by_round(rounds, [&](const ArmRound& r) {
+                               return predicted_ms ? ratio(*predicted_ms, r.whole_ms) : std::nullopt;
+                             }));
   if (!predicted_ms || j.value.n == 0) {
     j.verdict = rounds.empty() ? Verdict::inconclusive : Verdict::unrated;
     j.sentence = why_none;

@@ -320,6 +320,7 @@ TEST(AcceptanceTest, WhatOtherWorkMayHaveCausedIsInconclusive) {
     accept::Finding finding;
     finding.element = {accept::Element::Kind::gpu, 1, 0};
     finding.relative = {relative, relative, relative, 9};
+    finding.on_cores = true;
     return finding;
   };
   std::vector<accept::Judgement> rules = rules_of(60, 65, 100);
@@ -331,6 +332,10 @@ TEST(AcceptanceTest, WhatOtherWorkMayHaveCausedIsInconclusive) {
   EXPECT_EQ(rules[2].verdict, Verdict::fail) << "no question of time";
   EXPECT_FALSE(findings[0].accuses());
   EXPECT_TRUE(findings[1].accuses()) << "slower than other work explains";
+  findings = {finding_of(0.7)};
+  findings.front().on_cores = false;
+  soften(m, rules, findings);
+  EXPECT_TRUE(findings[0].accuses()) << "an emulated link is as fast as it is told, whoever has the cores";
   rules = rules_of(40, 50, 100);
   soften(m, rules, findings);
   EXPECT_EQ(rules[0].verdict, Verdict::fail) << "50 / 0.6 is less than 100";

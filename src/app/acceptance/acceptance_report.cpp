@@ -36,7 +36,8 @@ void judge_bounds(const config::Acceptance& wanted, const std::string& of, const
                known == nullptr ? std::nullopt : std::optional(accept::Reference{known->value, known->source}), report);
 }
 
-void add_findings(std::vector<Finding> findings, AcceptanceReport& report) {
+void add_findings(std::vector<Finding> findings, bool on_cores, AcceptanceReport& report) {
+  for (Finding& finding : findings) finding.on_cores = on_cores;
   std::ranges::move(findings, std::back_inserter(report.findings));
 }
 
@@ -54,7 +55,7 @@ void add_device_findings(const AcceptanceMeasurements& m, const accept::DeviceRo
                        fmt::format("{} of {} ranks were slow for a while: they share fewer cores, and waited for one",
                                    transient, report.ranks)));
   }
-  add_findings(std::move(findings), report);
+  add_findings(std::move(findings), m.on_processors && m.computes, report);
 }
 
 void judge_devices(const config::Acceptance& wanted, const AcceptanceMeasurements& m, AcceptanceReport& report) {
@@ -95,7 +96,7 @@ void judge_pairs(const config::Acceptance& wanted, const AcceptanceMeasurements&
                                    m.cluster.gpus_per_node)));
     return;
   }
-  add_findings(m.links.findings, report);
+  add_findings(m.links.findings, m.on_processors && m.cores_move_bytes, report);
 }
 
 /// A reference is of large messages: a message of these bytes also pays for the steps of its ring.

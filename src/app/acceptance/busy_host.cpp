@@ -39,12 +39,6 @@ bool still_fails(const Judgement& j, Sense sense, double faster) {
   return sense == Sense::rises ? j.value.high * faster < *j.bound : j.value.low / faster > *j.bound;
 }
 
-/// Whether other work can have slowed what a finding about this part rests on.
-bool is_real(const Finding& finding, const AcceptanceMeasurements& m) {
-  const bool computes = finding.element.kind == accept::Element::Kind::gpu && m.computes;
-  return computes || m.cores_move_bytes;
-}
-
 }  // namespace
 
 double may_be_faster(const AcceptanceMeasurements& measured) {
@@ -66,7 +60,7 @@ void soften(const AcceptanceMeasurements& measured, std::vector<Judgement>& judg
   }
   for (Finding& f : findings) {
     if (f.kind != Finding::Kind::slow && f.kind != Finding::Kind::half_duplex) continue;
-    if (!is_real(f, measured) || f.relative.high * faster < 1 - kLeastShortfall) continue;
+    if (!f.on_cores || f.relative.high * faster < 1 - kLeastShortfall) continue;
     f.kind = Finding::Kind::transient;
     f.evidence += why;
   }

@@ -315,7 +315,8 @@ const Fields<ModelFlops>& fields<ModelFlops>() {
     f("model_flops_per_rank_and_step", &ModelFlops::per_rank_and_step, "FLOP",
       "FLOPs of the model's forward and backward, without recomputation", {.figure = {"model FLOPs", Better::less}});
     f("peak_tflops", &ModelFlops::peak_tflops, "TFLOP/s",
-      "stated peak of a rank: of the cluster file for the dtype of parameters (dense), or `emulate.compute_tflops`");
+      "stated peak of a rank: of the cluster file for the dtype of parameters (dense), or `emulate.compute_tflops`",
+      {.figure = {"peak TFLOP/s", Better::more}});
     f("mfu_pct", &ModelFlops::mfu_pct, "%", "model FLOPs utilisation: that rate divided by `peak_tflops`",
       {.figure = {"utilisation", Better::more}});
   });

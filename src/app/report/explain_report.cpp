@@ -31,7 +31,7 @@ using nlohmann::json;
 constexpr int kExplainSchemaVersion = 1;
 
 /// What runs, and on the next line what of it is emulated.
-std::string headline(const engine::Setup& p) {
+std::string explained_headline(const engine::Setup& p) {
   std::string text = run_headline(p);
   const std::size_t end = text.find("; ");
   return end == std::string::npos ? text + "\n" : text.replace(end, 2, "\n") + "\n";
@@ -247,7 +247,7 @@ json estimate_json(const plan::MemoryEstimate& e) {
 }  // namespace
 
 std::string explain_text(const engine::Setup& p, const Prediction& prediction) {
-  std::string text = headline(p) + "\n";
+  std::string text = explained_headline(p) + "\n";
   text += units_table(p.plan) + "\n";
   text += memory_table(p) + "\n";
   text += communication_table(p) + "\n";
@@ -284,13 +284,13 @@ std::string explain_summary(const engine::Setup& p, const Prediction& prediction
                         parallel > 0
                             ? fmt::format("a rank and step, {:.3f} times data parallel's", v.total() / parallel)
                             : "a rank and step"});
-  return headline(p) + "\n" + format_table(table) + "\n" + prediction_text(prediction);
+  return explained_headline(p) + "\n" + format_table(table) + "\n" + prediction_text(prediction);
 }
 
 std::string schedule_text(const engine::Setup& p, const std::string& which) {
   const schedule::Schedule& steady = p.schedules.steady();
   const OpChoice choice(p.plan, which);
-  std::string text = headline(p) + "\n";
+  std::string text = explained_headline(p) + "\n";
   text += fmt::format("Schedule of one step{}, steady state: what the host issues, in order (+ allocates, - frees)\n",
                       which == kWholeSchedule ? "" : ", " + which + " of it");
   std::istringstream lines(schedule::op_list(p.plan, steady));
@@ -302,7 +302,7 @@ std::string schedule_text(const engine::Setup& p, const std::string& which) {
   return text + "\n" + check_line(p);
 }
 
-std::string parameters_text(const engine::Setup& p) { return headline(p) + "\n" + parameters_text(p.plan); }
+std::string parameters_text(const engine::Setup& p) { return explained_headline(p) + "\n" + parameters_text(p.plan); }
 
 json explain_json(const engine::Setup& p, const Prediction& prediction, bool with_parameters) {
   json j;
