@@ -122,7 +122,7 @@ class Metrics(Record):
     never_settled: Optional[bool] = field("true or false", "", "", "true if no steady state was found; absent for fewer than eight steps")
     model_tflops_per_rank: Optional[float] = field("number", "", "TFLOP/s", "rate of the model's FLOPs at the median step", "model TFLOP/s", "more")
     model_flops_per_rank_and_step: Optional[float] = field("number", "", "FLOP", "FLOPs of the model's forward and backward, without recomputation", "model FLOPs", "less")
-    peak_tflops: Optional[float] = field("number", "", "TFLOP/s", "stated peak of a rank: of the cluster file for the dtype of parameters (dense), or `emulate.compute_tflops`")
+    peak_tflops: Optional[float] = field("number", "", "TFLOP/s", "stated peak of a rank: of the cluster file for the dtype of parameters (dense), or `emulate.compute_tflops`", "peak TFLOP/s", "more")
     mfu_pct: Optional[float] = field("number", "", "%", "model FLOPs utilisation: that rate divided by `peak_tflops`", "utilisation", "more")
     emulation_fidelity: Optional[EmulationFidelity] = field("object", "EmulationFidelity", "", "how well the machine kept up with what it emulates; only if something is emulated")
     phases: Dict[str, PhaseTimes] = field("map of object", "PhaseTimes", "", "parts of the step by phase")
@@ -769,6 +769,7 @@ class CellMetrics(Record):
     unsettled_steps: Optional[float] = field("number", "", "", "number of first measured steps that differ from the rest; absent for fewer than eight steps", "unsettled steps", "less")
     model_tflops_per_rank: Optional[float] = field("number", "", "TFLOP/s", "rate of the model's FLOPs at the median step", "model TFLOP/s", "more")
     model_flops_per_rank_and_step: Optional[float] = field("number", "", "FLOP", "FLOPs of the model's forward and backward, without recomputation", "model FLOPs", "less")
+    peak_tflops: Optional[float] = field("number", "", "TFLOP/s", "stated peak of a rank: of the cluster file for the dtype of parameters (dense), or `emulate.compute_tflops`", "peak TFLOP/s", "more")
     mfu_pct: Optional[float] = field("number", "", "%", "model FLOPs utilisation: that rate divided by `peak_tflops`", "utilisation", "more")
 
 
