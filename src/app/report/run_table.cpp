@@ -168,8 +168,13 @@ std::string throttled_steps(const Trial& trial) {
 std::string throughput_note(const Trial& trial, double ranks) {
   const metrics::RunMetrics& m = *trial.metrics;
   if (!trial.sureness || !trial.sureness->step_ms) return fmt::format("; {:.4g} a rank", m.tokens_per_s / ranks);
+  const replay::Bounds& step = *trial.sureness->step_ms;
   const double per_ms = m.tokens_per_s * m.step_ms.median;
-  const double low = per_ms / trial.sureness->step_ms->high, high = per_ms / trial.sureness->step_ms->low;
+  if (step.low <= 0) {  // a step of no time has no rate
+    return fmt::format(", 95 % at least {:.0f}; a rank {:.4g}, at least {:.4g}", per_ms / step.high,
+                       m.tokens_per_s / ranks, per_ms / step.high / ranks);
+  }
+  const double low = per_ms / step.high, high = per_ms / step.low;
   return fmt::format(", 95 % {:.0f} to {:.0f}; a rank {:.4g}, {:.4g} to {:.4g}", low, high, m.tokens_per_s / ranks,
                      low / ranks, high / ranks);
 }
